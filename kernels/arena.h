@@ -1,0 +1,83 @@
+// Arena: the only owner of tensor memory. It counts every byte under a category,
+// so that a memory formula in a chapter's text can be held against it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/tensor.h"
+
+namespace ladder {
+
+/// What memory is for.
+enum class Mem : uint8_t {
+  Param,       ///< the weights that forward and backward read
+  Master,      ///< FP32 weights, where Param is narrower
+  Grad,        ///< gradients of the parameters
+  Optim,       ///< the optimizer's state
+  Activation,  ///< what forward keeps for backward
+  Workspace,   ///< scratch that no later step reads
+  Comm,        ///< buffers of the communicator
+};
+constexpr int kMemCount = 7;
+constexpr std::array<std::string_view, kMemCount> kMemNames = {
+    "Param", "Master", "Grad", "Optim", "Activation", "Workspace", "Comm"};
+
+/// One number of bytes for each category.
+struct MemoryBytes {
+  std::array<int64_t, kMemCount> bytes{};
+
+  int64_t& operator[](Mem mem) { return bytes[static_cast<int>(mem)]; }
+  int64_t operator[](Mem mem) const { return bytes[static_cast<int>(mem)]; }
+  int64_t total() const {
+    int64_t sum = 0;
+    for (int64_t b : bytes) sum += b;
+    return sum;
+  }
+};
+
+/// Owns tensors until it dies or they are released. Not thread-safe: one Arena a rank.
+class Arena {
+ public:
+  enum class Mode : uint8_t {
+    Allocate,
+    DryRun,  ///< count only; every Tensor is null. For models that do not fit.
+  };
+
+  explicit Arena(Mode mode = Mode::Allocate) : mode_(mode) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// A new tensor, 64-byte aligned, every byte 0xFF: floats start as NaN, so that an
+  /// element nobody wrote shows.
+  /// @throws CheckError naming the tensor and its size if memory is out.
+  Tensor alloc(Mem mem, std::string name, Dtype dtype, Shape shape);
+
+  /// Gives the bytes of a tensor that alloc() returned back, and makes the view null.
+  void release(Tensor& tensor);
+
+  const MemoryBytes& current() const { return current_; }
+  const MemoryBytes& peak() const { return peak_; }
+  bool dry_run() const { return mode_ == Mode::DryRun; }
+
+ private:
+  struct FreeDeleter {
+    void operator()(void* p) const;
+  };
+  struct Block {
+    std::unique_ptr<void, FreeDeleter> memory;
+    Mem mem;
+    std::string name;
+    int64_t bytes;
+  };
+
+  Mode mode_;
+  std::vector<Block> blocks_;
+  MemoryBytes current_, peak_;
+};
+
+}  // namespace ladder

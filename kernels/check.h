@@ -1,0 +1,40 @@
+// CHECK: a claim about the program itself. It stays on in Release builds.
+// A wrong flag or file is no CHECK but a UserError (common/run/error.h).
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace ladder {
+
+/// A broken claim of the program about itself: a bug, never a user's mistake.
+class CheckError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+/// Whole quotient of a split that must come out even.
+/// @throws CheckError if `d` does not divide `n`.
+template <class Int>
+constexpr Int div_exact(Int n, Int d) {
+  if (d == 0 || n % d != 0) throw CheckError(fmt::format("{} does not divide {}", d, n));
+  return n / d;
+}
+
+/// Smallest multiple of `step` that is at least `n`.
+template <class Int>
+constexpr Int round_up(Int n, Int step) {
+  return (n + step - 1) / step * step;
+}
+
+}  // namespace ladder
+
+/// CHECK(condition, "format {}", values...): throws CheckError with file and line if not.
+#define CHECK(condition, ...)                                                                      \
+  do {                                                                                             \
+    if (!(condition))                                                                              \
+      throw ::ladder::CheckError(                                                                  \
+          fmt::format("{}:{}: {}: {}", __FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__))); \
+  } while (false)

@@ -1,0 +1,55 @@
+// Ctx: what a kernel needs besides its tensors: a table, threads and scratch memory.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/tensor.h"
+
+namespace ladder {
+
+struct Kernels;
+
+/// Leaves into which a sum is cut where tensor parallelism could split it.
+constexpr int kLeaves = 8;
+
+/// One interval on the timeline of a rank, in nanoseconds of the steady clock.
+struct Event {
+  const char* name;  ///< a literal: it is not copied
+  int64_t begin_ns;
+  int64_t end_ns;
+};
+
+/// Passed to every kernel and every part of the model. One Ctx a rank.
+struct Ctx {
+  const Kernels* kernels = nullptr;      ///< the table: ref or cpu
+  int threads = 1;                       ///< OpenMP threads of this rank
+  Tensor scratch;                        ///< U8, (threads, kernels->scratch_bytes)
+  int leaves = kLeaves;                  ///< leaves of a split sum on this rank: kLeaves / tp
+  std::vector<Event>* events = nullptr;  ///< where Span records; null: nowhere
+};
+
+inline int64_t now_ns() {
+  using namespace std::chrono;
+  return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+/// Records the time from its construction to the end of its scope as one Event.
+class Span {
+ public:
+  Span(const Ctx& ctx, const char* name)
+      : events_(ctx.events), name_(name), begin_ns_(events_ ? now_ns() : 0) {}
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+  ~Span() {
+    if (events_) events_->push_back({name_, begin_ns_, now_ns()});
+  }
+
+ private:
+  std::vector<Event>* events_;
+  const char* name_;
+  int64_t begin_ns_;
+};
+
+}  // namespace ladder

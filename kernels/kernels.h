@@ -1,0 +1,203 @@
+// The contents page of the ground floor: every operation, its formula and its shapes.
+//
+// `ref` (plain loops, float and double; the specification) and `cpu` (OpenMP and SIMD) each
+// fill one table. Common to all operations:
+//   - shapes come from the tensors; outputs come first, then inputs;
+//   - activations are F32 (F64 in `ref`), tokens and targets I32;
+//   - an activation gradient is written; a parameter gradient is written or added (`Into`);
+//   - no result depends on ctx.threads, nor on how a batch is cut into micro-batches:
+//     see "Same bits" in docs/same_bits.md and kernels/tree.h;
+//   - shapes that do not fit throw CheckError.
+//
+// Letters: B sequences, T tokens of a sequence, C channels, NH heads, HS = C / NH channels of a
+// head, V vocabulary (padded), K and N the inner and outer extents of a matrix product.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/context.h"
+#include "kernels/tensor.h"
+
+namespace ladder {
+
+/// What a parameter gradient does to its buffer. The sum of a call is finished first and
+/// added once: buffer = buffer + sum.
+enum class Into : uint8_t { Write, Add };
+
+/// A target that is not learned: no loss, no gradient.
+constexpr int32_t kIgnore = -1;
+
+/// Limbs of a squared norm: see Kernels::squared_norm.
+constexpr int64_t kLimbs = 12;
+
+/// Elements of one quantised block of 8-bit optimizer state; shards start at multiples of it.
+constexpr int64_t kQuantBlock = 64;
+
+/// One step of SGD (chapter 01).
+struct SgdStep {
+  float lr;
+  float momentum;
+  bool nesterov;
+};
+
+/// One step of Adam, AdamW or 8-bit AdamW (chapter 02).
+struct AdamStep {
+  float lr;
+  float beta1, beta2;
+  float eps;
+  float weight_decay;  ///< 0 for biases and layer norms
+  bool decoupled;      ///< AdamW: decay the weight; else Adam with L2: decay enters the gradient
+  float correction1;   ///< 1 - beta1^t, t from 1
+  float correction2;   ///< 1 - beta2^t
+};
+
+/// One step of Lion (chapter 02).
+struct LionStep {
+  float lr;
+  float beta1, beta2;
+  float weight_decay;
+};
+
+/// One step of Adafactor (chapter 02).
+struct AdafactorStep {
+  float lr;
+  float beta2;  ///< of this step: 1 - t^-0.8
+  float eps;    ///< added to squared gradients: 1e-30
+  float clip;   ///< largest root mean square of an update: 1
+  float weight_decay;
+};
+
+struct Kernels {
+  const char* name;
+  int64_t scratch_bytes;  ///< per thread, for Ctx::scratch
+
+  // ---- embedding -------------------------------------------------------------------------
+  /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:]
+  /// out (B,T,C); tokens (B,T) I32; wte (V,C); wpe (P,C), P >= T
+  void (*embed_forward)(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe);
+
+  /// dwte[v,:] = sum of dout[b,t,:] where tokens[b,t] = v;  dwpe[t,:] = sum_b dout[b,t,:].
+  /// A leaf is one sequence; inside it tokens ascend. Rows not met get (or keep) their value + 0.
+  /// dwte (V,C); dwpe (P,C); dout (B,T,C); tokens (B,T) I32
+  void (*embed_backward)(const Ctx&, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens, Into);
+
+  // ---- layer norm (arXiv 1607.06450) -----------------------------------------------------
+  /// mean = sum_c inp / C;  rstd = 1 / sqrt(sum_c (inp - mean)^2 / C + 1e-5);
+  /// out = (inp - mean) rstd w + b.   out, inp (B,T,C); mean, rstd (B,T); w, b (C)
+  void (*norm_forward)(const Ctx&, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w,
+                       Tensor b);
+
+  /// With xhat = (inp - mean) rstd and g = dout w:
+  /// dinp = rstd (g - sum_c g / C - xhat sum_c (g xhat) / C).   Shapes as norm_forward.
+  void (*norm_backward_input)(const Ctx&, Tensor dinp, Tensor dout, Tensor inp, Tensor w,
+                              Tensor mean, Tensor rstd);
+
+  /// dw = sum_bt dout xhat;  db = sum_bt dout.   dw, db (C); dout, inp (B,T,C); mean, rstd (B,T)
+  /// Summed over kLeaves leaves of a sequence's tokens, then over sequences.
+  void (*norm_backward_weight)(const Ctx&, Tensor dw, Tensor db, Tensor dout, Tensor inp,
+                               Tensor mean, Tensor rstd, Into);
+
+  // ---- linear layer: out = inp W^T + bias, W as in torch.nn.Linear ------------------------
+  /// out[r,n] = (sum_k inp[r,k] w[n,k]) + bias[n]; the sum falls into `leaves` leaves of K.
+  /// out (..,N); inp (..,K), as many rows; w (N,K); bias (N) or null
+  void (*matmul_forward)(const Ctx&, Tensor out, Tensor inp, Tensor w, Tensor bias, int leaves);
+
+  /// dinp[r,k] = sum_n dout[r,n] w[n,k]; the sum falls into `leaves` leaves of N.
+  /// dinp (..,K); dout (..,N); w (N,K)
+  void (*matmul_backward_input)(const Ctx&, Tensor dinp, Tensor dout, Tensor w, int leaves);
+
+  /// dw[n,k] = sum_bt dout[b,t,n] inp[b,t,k]; a leaf is one sequence, inside it t ascends.
+  /// dw (N,K); dout (B,T,N); inp (B,T,K)
+  void (*matmul_backward_weight)(const Ctx&, Tensor dw, Tensor dout, Tensor inp, Into);
+
+  /// db[n] = sum_bt dout[b,t,n], over kLeaves leaves of a sequence's tokens, then sequences.
+  /// db (N); dout (B,T,N)
+  void (*bias_backward)(const Ctx&, Tensor db, Tensor dout, Into);
+
+  // ---- GELU, tanh form (arXiv 1606.08415) -------------------------------------------------
+  /// out = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), x = inp.   any shape
+  void (*gelu_forward)(const Ctx&, Tensor out, Tensor inp);
+
+  /// dinp = dout gelu'(inp).   any shape; dinp may be dout
+  void (*gelu_backward)(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
+
+  // ---- causal attention (arXiv 1706.03762) ------------------------------------------------
+  /// qkv holds q, k, v of head 0, then of head 1, ...: column (3 h + {0,1,2}) HS + d. Per head:
+  ///   S[t,u] = q_t . k_u / sqrt(HS) for u <= t;  lse[t] = log sum_u exp S[t,u];
+  ///   out[t] = sum_u exp(S[t,u] - lse[t]) v_u, in columns h HS + d.
+  /// out (B,T,NH*HS); lse (B,NH,T); qkv (B,T,3*NH*HS)
+  void (*attention_forward)(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
+
+  /// With P = exp(S - lse), D[t] = dout_t . out_t and dS = P (dout v^T - D):
+  ///   dv_u = sum_t P[t,u] dout_t;  dq_t = sum_u dS[t,u] k_u / sqrt(HS);
+  ///   dk_u = sum_t dS[t,u] q_t / sqrt(HS).   dqkv as qkv; dout as out (arXiv 2205.14135)
+  void (*attention_backward)(const Ctx&, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
+                             Tensor lse);
+
+  // ---- elementwise ------------------------------------------------------------------------
+  /// out = residual + (product + bias).   out, residual, product (..,C); bias (C)
+  void (*join_forward)(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias);
+
+  /// out = a + b.   any shape; out may be a or b
+  void (*add)(const Ctx&, Tensor out, Tensor a, Tensor b);
+
+  /// x = factor x.   any shape
+  void (*scale)(const Ctx&, Tensor x, float factor);
+
+  // ---- loss -------------------------------------------------------------------------------
+  /// Softmax cross-entropy over the first `vocab` columns; the rest is padding.
+  ///   m = max_v x_v;  s = sum_v exp(x_v - m), in kLeaves leaves of V;
+  ///   loss of a token = log s + m - x[target];  losses[b] = sum_t, 0 where target is kIgnore;
+  ///   dlogits[v] = (exp(x_v - m) / s - [v = target]) scale, 0 for ignored rows and padding.
+  /// losses (B), not scaled; dlogits (B,T,V), null (no gradient) or the same tensor as logits;
+  /// logits (B,T,V); targets (B,T) I32
+  void (*cross_entropy)(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
+                        int64_t vocab, float scale);
+
+  // ---- norms ------------------------------------------------------------------------------
+  /// Adds the squared norm of each row of x to that row's limbs: leaves of 16 neighbours of a
+  /// row are summed in double and added as exact integers, so that any order gives the same
+  /// bits. See kernels/limbs.h.   limbs (R,kLimbs) I64; x (R,N)
+  void (*squared_norm)(const Ctx&, Tensor limbs, Tensor x);
+
+  /// Adaptive gradient clipping (arXiv 2102.06171), row by row:
+  /// g = g min(1, clip max(|w|, 1e-3) / max(|g|, 1e-6)).
+  /// grad (R,N); grad_limbs, weight_limbs (R,kLimbs) I64: their squared norms
+  void (*adaptive_clip)(const Ctx&, Tensor grad, Tensor grad_limbs, Tensor weight_limbs,
+                        float clip);
+
+  // ---- optimizers: one tensor (or any part of it) a call; F32 ------------------------------
+  /// v = momentum v + g;  w = w - lr (nesterov ? g + momentum v : v). velocity null: w - lr g.
+  void (*sgd_update)(const Ctx&, Tensor param, Tensor velocity, Tensor grad, const SgdStep&);
+
+  /// g += weight_decay w unless decoupled, else w -= lr weight_decay w;
+  /// m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+  /// w -= lr (m / correction1) / (sqrt(v / correction2) + eps).   (arXiv 1412.6980, 1711.05101)
+  void (*adamw_update)(const Ctx&, Tensor param, Tensor m, Tensor v, Tensor grad, const AdamStep&);
+
+  /// w -= lr (sign(beta1 m + (1 - beta1) g) + weight_decay w);
+  /// m = beta2 m + (1 - beta2) g.   (arXiv 2302.06675)
+  void (*lion_update)(const Ctx&, Tensor param, Tensor m, Tensor grad, const LionStep&);
+
+  /// Factored second moment of a matrix (arXiv 1804.04235): with q = g^2 + eps,
+  /// row = beta2 row + (1 - beta2) mean_n q;  col = beta2 col + (1 - beta2) mean_r q;
+  /// u = g / sqrt(row col / mean(row));  u /= max(1, rms(u) / clip);  w -= lr (u + decay w).
+  /// A vector (col null) keeps row as its whole second moment: u = g / sqrt(row).
+  /// param, grad (R,N) or (N); row (R), or (N) if col is null; col (N) or null
+  void (*adafactor_update)(const Ctx&, Tensor param, Tensor row, Tensor col, Tensor grad,
+                           const AdafactorStep&);
+
+  /// adamw_update on states kept as 8-bit codes with one scale per kQuantBlock elements
+  /// (arXiv 2110.02861; codes in kernels/quantize.h).
+  /// param, grad (N); m_code, v_code (N) U8; m_scale, v_scale (ceil(N / kQuantBlock))
+  void (*adamw8bit_update)(const Ctx&, Tensor param, Tensor m_code, Tensor m_scale, Tensor v_code,
+                           Tensor v_scale, Tensor grad, const AdamStep&);
+};
+
+/// Plain loops over float or double, as the operands are: the specification.
+const Kernels& ref_kernels();
+
+/// OpenMP and SIMD, F32.
+const Kernels& cpu_kernels();
+
+}  // namespace ladder

@@ -1,0 +1,123 @@
+// Tensor: a view. It points at memory that an Arena owns, and knows its shape.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+
+#include "kernels/check.h"
+
+namespace ladder {
+
+enum class Dtype : uint8_t { F32, F64, I32, I64, U8 };
+enum class Place : uint8_t { Host, Device };
+
+constexpr int64_t kMaxDims = 4;
+
+/// Tensors and shards start at multiples of this many elements of the flat buffer.
+constexpr int64_t kAlign = 64;
+
+/// Bytes of one element.
+constexpr int64_t size_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::F32:
+    case Dtype::I32: return 4;
+    case Dtype::F64:
+    case Dtype::I64: return 8;
+    case Dtype::U8: return 1;
+  }
+  return 0;
+}
+
+/// The Dtype of a C++ type: dtype_of<float> == Dtype::F32.
+template <class T>
+constexpr Dtype dtype_of = [] {
+  if constexpr (std::is_same_v<T, float>) return Dtype::F32;
+  if constexpr (std::is_same_v<T, double>) return Dtype::F64;
+  if constexpr (std::is_same_v<T, int32_t>) return Dtype::I32;
+  if constexpr (std::is_same_v<T, int64_t>) return Dtype::I64;
+  if constexpr (std::is_same_v<T, uint8_t>) return Dtype::U8;
+}();
+
+/// Up to four extents, slowest first.
+struct Shape {
+  std::array<int64_t, kMaxDims> dims{};
+  int rank = 0;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> extents) {
+    CHECK(extents.size() <= kMaxDims, "{} dimensions", extents.size());
+    for (int64_t extent : extents) dims[rank++] = extent;
+  }
+  bool operator==(const Shape&) const = default;
+
+  int64_t size() const {
+    int64_t n = 1;
+    for (int i = 0; i < rank; ++i) n *= dims[i];
+    return n;
+  }
+};
+
+/// "(4, 64, 128)"
+inline std::string to_string(const Shape& shape) {
+  std::string text = "(";
+  for (int i = 0; i < shape.rank; ++i) text += fmt::format("{}{}", i ? ", " : "", shape.dims[i]);
+  return text + ")";
+}
+
+/// Non-owning, trivially copyable, contiguous with the last dimension fastest.
+/// A default Tensor is null: an operand left out, or an activation dropped.
+struct Tensor {
+  void* ptr = nullptr;
+  Dtype dtype = Dtype::F32;
+  Place place = Place::Host;
+  Shape shape;
+
+  explicit operator bool() const { return ptr != nullptr; }
+  int64_t size() const { return shape.size(); }
+  int64_t bytes() const { return size() * size_of(dtype); }
+
+  /// Extent of dimension i; negative i counts from the last: dim(-1).
+  int64_t dim(int i) const {
+    const int at = i < 0 ? shape.rank + i : i;
+    CHECK(at >= 0 && at < shape.rank, "dim({}) of {}", i, to_string(shape));
+    return shape.dims[at];
+  }
+
+  /// Product of all extents but the last: how many rows the tensor has as a matrix.
+  int64_t rows() const { return dim(-1) == 0 ? 0 : size() / dim(-1); }
+
+  /// Typed pointer to the first element.
+  template <class T>
+  T* data() const {
+    CHECK(dtype == dtype_of<T>, "tensor {} read as another dtype", to_string(shape));
+    return static_cast<T*>(ptr);
+  }
+
+  /// Elements [begin, begin + count) of the first dimension.
+  Tensor slice(int64_t begin, int64_t count) const {
+    CHECK(begin >= 0 && count >= 0 && begin + count <= dim(0), "slice [{}, {}) of {}", begin,
+          begin + count, to_string(shape));
+    Tensor part = *this;
+    part.shape.dims[0] = count;
+    const int64_t stride = dim(0) == 0 ? 0 : bytes() / dim(0);
+    if (ptr) part.ptr = static_cast<char*>(ptr) + begin * stride;
+    return part;
+  }
+
+  /// The first `count` of the first dimension: a smaller batch in the same buffer.
+  Tensor first(int64_t count) const { return slice(0, count); }
+
+  /// The same elements under another shape.
+  Tensor view(Shape other) const {
+    CHECK(other.size() == size(), "{} viewed as {}", to_string(shape), to_string(other));
+    Tensor same = *this;
+    same.shape = other;
+    return same;
+  }
+};
+static_assert(std::is_trivially_copyable_v<Tensor>);
+
+}  // namespace ladder

@@ -1,0 +1,65 @@
+// The order of every sum that a layout could split: a balanced binary tree over leaves.
+//
+// Leaves come in ascending order and are joined as a binary counter counts: the sum of
+// leaves 0..5 is ((l0+l1)+(l2+l3))+(l4+l5). Whoever owns an aligned run of 2^k leaves can
+// therefore sum it alone, and the whole still has the same bits.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernels/check.h"
+
+namespace ladder {
+
+/// A half-open range of indices.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+/// Leaf i of n over K elements: [floor(i K / n), floor((i + 1) K / n)). May be empty.
+constexpr Range leaf(int64_t i, int64_t n, int64_t K) { return {i * K / n, (i + 1) * K / n}; }
+
+/// Sums scalar leaves as the tree does. T is float, double, or a vector with operator+.
+template <class T>
+class TreeSum {
+ public:
+  /// Adds the next leaf.
+  void push(T sum) {
+    int level = 0;
+    for (; count_ >> level & 1; ++level) sum = partial_[level] + sum;
+    CHECK(level < kLevels, "more than 2^{} leaves", kLevels);
+    partial_[level] = sum;
+    ++count_;
+  }
+
+  /// The sum of all leaves; `zero` if there was none.
+  T total(T zero = T(0)) const {
+    bool empty = true;
+    T sum = zero;
+    for (int level = 0; level < kLevels; ++level) {
+      if (!(count_ >> level & 1)) continue;
+      sum = empty ? partial_[level] : partial_[level] + sum;
+      empty = false;
+    }
+    return sum;
+  }
+
+ private:
+  static constexpr int kLevels = 40;
+  std::array<T, kLevels> partial_;
+  uint64_t count_ = 0;
+};
+
+/// Sum of f(i) for i in [0, n), as a tree over n leaves.
+template <class T, class F>
+T tree_sum(int64_t n, F&& f) {
+  TreeSum<T> sum;
+  for (int64_t i = 0; i < n; ++i) sum.push(f(i));
+  return sum.total();
+}
+
+}  // namespace ladder
