@@ -1,0 +1,231 @@
+#include "kernels/shapes.h"
+
+#include <initializer_list>
+
+namespace ladder {
+namespace {
+
+/// One operand and what it must look like.
+struct Want {
+  const char* name;
+  const Tensor& tensor;
+  Dtype dtype;
+  Shape shape;
+};
+
+void check(const char* op, std::initializer_list<Want> wants) {
+  for (const Want& want : wants) {
+    CHECK(want.tensor, "{}: {} is null", op, want.name);
+    CHECK(want.tensor.dtype == want.dtype, "{}: {} has the wrong dtype", op, want.name);
+    CHECK(want.tensor.shape == want.shape, "{}: {} is {}, not {}", op, want.name,
+          to_string(want.tensor.shape), to_string(want.shape));
+  }
+}
+
+/// The operand that fixes the dtype and the extents of the others.
+void check_first(const char* op, const char* name, const Tensor& tensor, int rank) {
+  CHECK(tensor.dtype == Dtype::F32 || tensor.dtype == Dtype::F64, "{}: {} is no float", op, name);
+  CHECK(tensor.shape.rank == rank, "{}: {} is {}, not of rank {}", op, name,
+        to_string(tensor.shape), rank);
+}
+
+/// (.., N) seen as (rows, N).
+Tensor as_matrix(const Tensor& tensor) { return tensor.view({tensor.rows(), tensor.dim(-1)}); }
+
+/// Tensors of one dtype and any common shape.
+int64_t check_alike(const char* op, const Tensor& first, std::initializer_list<Tensor> others) {
+  check_first(op, "first operand", first, first.shape.rank);
+  CHECK(first, "{}: first operand is null", op);
+  for (const Tensor& other : others) check(op, {{"operand", other, first.dtype, first.shape}});
+  return first.size();
+}
+
+}  // namespace
+
+EmbedShape check_embed_forward(const Tensor& out, const Tensor& tokens, const Tensor& wte,
+                               const Tensor& wpe) {
+  constexpr const char* kOp = "embed";
+  check_first(kOp, "out", out, 3);
+  check_first(kOp, "wte", wte, 2);
+  check_first(kOp, "wpe", wpe, 2);
+  const EmbedShape s{out.dim(0), out.dim(1), out.dim(2), wte.dim(0), wpe.dim(0)};
+  check(kOp, {{"out", out, out.dtype, out.shape},
+              {"tokens", tokens, Dtype::I32, {s.B, s.T}},
+              {"wte", wte, out.dtype, {s.V, s.C}},
+              {"wpe", wpe, out.dtype, {s.P, s.C}}});
+  CHECK(s.P >= s.T, "{}: {} tokens, {} positions", kOp, s.T, s.P);
+  return s;
+}
+
+EmbedShape check_embed_backward(const Tensor& dwte, const Tensor& dwpe, const Tensor& dout,
+                                const Tensor& tokens) {
+  return check_embed_forward(dout, tokens, dwte, dwpe);
+}
+
+NormShape check_norm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd,
+                             const Tensor& inp, const Tensor& w, const Tensor& b) {
+  constexpr const char* kOp = "norm";
+  check_first(kOp, "inp", inp, 3);
+  const NormShape s{inp.dim(0), inp.dim(1), inp.dim(2)};
+  check(kOp, {{"inp", inp, inp.dtype, inp.shape},
+              {"out", out, inp.dtype, inp.shape},
+              {"mean", mean, inp.dtype, {s.B, s.T}},
+              {"rstd", rstd, inp.dtype, {s.B, s.T}},
+              {"w", w, inp.dtype, {s.C}},
+              {"b", b, inp.dtype, {s.C}}});
+  return s;
+}
+
+NormShape check_norm_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& inp,
+                                    const Tensor& w, const Tensor& mean, const Tensor& rstd) {
+  check("norm_backward_input", {{"dinp", dinp, inp.dtype, inp.shape}});
+  return check_norm_forward(dout, mean, rstd, inp, w, w);
+}
+
+NormShape check_norm_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dout,
+                                     const Tensor& inp, const Tensor& mean, const Tensor& rstd) {
+  return check_norm_forward(dout, mean, rstd, inp, dw, db);
+}
+
+MatmulShape check_matmul_forward(const Tensor& out, const Tensor& inp, const Tensor& w,
+                                 const Tensor& bias, int leaves) {
+  constexpr const char* kOp = "matmul";
+  check_first(kOp, "w", w, 2);
+  const MatmulShape s{inp.rows(), w.dim(0), w.dim(1)};
+  check(kOp, {{"w", w, w.dtype, w.shape},
+              {"out", as_matrix(out), w.dtype, {s.rows, s.N}},
+              {"inp", as_matrix(inp), w.dtype, {s.rows, s.K}}});
+  if (bias) check(kOp, {{"bias", bias, w.dtype, {s.N}}});
+  CHECK(leaves >= 1, "{}: {} leaves", kOp, leaves);
+  return s;
+}
+
+MatmulShape check_matmul_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& w,
+                                        int leaves) {
+  return check_matmul_forward(dout, dinp, w, Tensor{}, leaves);
+}
+
+MatmulWeightShape check_matmul_backward_weight(const Tensor& dw, const Tensor& dout,
+                                               const Tensor& inp) {
+  constexpr const char* kOp = "matmul_backward_weight";
+  check_first(kOp, "dout", dout, 3);
+  const MatmulWeightShape s{dout.dim(0), dout.dim(1), dout.dim(2), inp.dim(-1)};
+  check(kOp, {{"dout", dout, dout.dtype, dout.shape},
+              {"dw", dw, dout.dtype, {s.N, s.K}},
+              {"inp", inp, dout.dtype, {s.B, s.T, s.K}}});
+  return s;
+}
+
+BiasShape check_bias_backward(const Tensor& db, const Tensor& dout) {
+  constexpr const char* kOp = "bias_backward";
+  check_first(kOp, "dout", dout, 3);
+  const BiasShape s{dout.dim(0), dout.dim(1), dout.dim(2)};
+  check(kOp, {{"dout", dout, dout.dtype, dout.shape}, {"db", db, dout.dtype, {s.N}}});
+  return s;
+}
+
+int64_t check_gelu_forward(const Tensor& out, const Tensor& inp) {
+  return check_alike("gelu_forward", out, {inp});
+}
+
+int64_t check_gelu_backward(const Tensor& dinp, const Tensor& dout, const Tensor& inp) {
+  return check_alike("gelu_backward", dinp, {dout, inp});
+}
+
+int64_t check_add(const Tensor& out, const Tensor& a, const Tensor& b) {
+  return check_alike("add", out, {a, b});
+}
+
+int64_t check_scale(const Tensor& x) { return check_alike("scale", x, {}); }
+
+JoinShape check_join_forward(const Tensor& out, const Tensor& residual, const Tensor& product,
+                             const Tensor& bias) {
+  check_alike("join_forward", out, {residual, product});
+  const JoinShape s{out.rows(), out.dim(-1)};
+  check("join_forward", {{"bias", bias, out.dtype, {s.C}}});
+  return s;
+}
+
+AttentionShape check_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv) {
+  constexpr const char* kOp = "attention";
+  check_first(kOp, "out", out, 3);
+  check_first(kOp, "lse", lse, 3);
+  const int64_t B = out.dim(0), T = out.dim(1), C = out.dim(2), NH = lse.dim(1);
+  check(kOp, {{"out", out, out.dtype, out.shape},
+              {"lse", lse, out.dtype, {B, NH, T}},
+              {"qkv", qkv, out.dtype, {B, T, 3 * C}}});
+  return {.B = B, .T = T, .NH = NH, .HS = div_exact(C, NH)};
+}
+
+AttentionShape check_attention_backward(const Tensor& dqkv, const Tensor& dout, const Tensor& qkv,
+                                        const Tensor& out, const Tensor& lse) {
+  constexpr const char* kOp = "attention_backward";
+  check(kOp, {{"dqkv", dqkv, qkv.dtype, qkv.shape}, {"dout", dout, out.dtype, out.shape}});
+  return check_attention_forward(out, lse, qkv);
+}
+
+CrossEntropyShape check_cross_entropy(const Tensor& losses, const Tensor& dlogits,
+                                      const Tensor& logits, const Tensor& targets, int64_t vocab) {
+  constexpr const char* kOp = "cross_entropy";
+  check_first(kOp, "logits", logits, 3);
+  const CrossEntropyShape s{logits.dim(0), logits.dim(1), logits.dim(2)};
+  check(kOp, {{"logits", logits, logits.dtype, logits.shape},
+              {"losses", losses, logits.dtype, {s.B}},
+              {"targets", targets, Dtype::I32, {s.B, s.T}}});
+  if (dlogits) check(kOp, {{"dlogits", dlogits, logits.dtype, logits.shape}});
+  CHECK(vocab >= 1 && vocab <= s.V, "{}: a vocabulary of {} in {} columns", kOp, vocab, s.V);
+  return s;
+}
+
+MatrixShape check_squared_norm(const Tensor& limbs, const Tensor& x) {
+  constexpr const char* kOp = "squared_norm";
+  check_first(kOp, "x", x, 2);
+  const MatrixShape s{x.dim(0), x.dim(1)};
+  check(kOp, {{"x", x, x.dtype, x.shape}, {"limbs", limbs, Dtype::I64, {s.R, kLimbs}}});
+  return s;
+}
+
+MatrixShape check_adaptive_clip(const Tensor& grad, const Tensor& grad_limbs,
+                                const Tensor& weight_limbs) {
+  check("adaptive_clip", {{"weight_limbs", weight_limbs, Dtype::I64, grad_limbs.shape}});
+  return check_squared_norm(grad_limbs, grad);
+}
+
+int64_t check_sgd_update(const Tensor& param, const Tensor& velocity, const Tensor& grad) {
+  return velocity ? check_alike("sgd_update", param, {velocity, grad})
+                  : check_alike("sgd_update", param, {grad});
+}
+
+int64_t check_adamw_update(const Tensor& param, const Tensor& m, const Tensor& v,
+                           const Tensor& grad) {
+  return check_alike("adamw_update", param, {m, v, grad});
+}
+
+int64_t check_lion_update(const Tensor& param, const Tensor& m, const Tensor& grad) {
+  return check_alike("lion_update", param, {m, grad});
+}
+
+MatrixShape check_adafactor_update(const Tensor& param, const Tensor& row, const Tensor& col,
+                                   const Tensor& grad) {
+  constexpr const char* kOp = "adafactor_update";
+  check_alike(kOp, param, {grad});
+  check_first(kOp, "param", param, col ? 2 : 1);
+  const MatrixShape s{col ? param.dim(0) : 1, param.dim(-1)};
+  check(kOp, {{"row", row, param.dtype, {col ? s.R : s.N}}});
+  if (col) check(kOp, {{"col", col, param.dtype, {s.N}}});
+  return s;
+}
+
+int64_t check_adamw8bit_update(const Tensor& param, const Tensor& m_code, const Tensor& m_scale,
+                               const Tensor& v_code, const Tensor& v_scale, const Tensor& grad) {
+  constexpr const char* kOp = "adamw8bit_update";
+  const int64_t N = check_alike(kOp, param, {grad});
+  const int64_t blocks = round_up(N, kQuantBlock) / kQuantBlock;
+  check(kOp, {{"m_code", m_code, Dtype::U8, {N}},
+              {"m_scale", m_scale, param.dtype, {blocks}},
+              {"v_code", v_code, Dtype::U8, {N}},
+              {"v_scale", v_scale, param.dtype, {blocks}}});
+  return N;
+}
+
+}  // namespace ladder

@@ -1,0 +1,98 @@
+// The shapes of every operation, checked in one place for all tables.
+//
+// Each check takes the tensors of an operation in the order of kernels.h. It throws CheckError
+// if dtypes or extents do not fit together, and returns the extents by their letters.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernels.h"
+#include "kernels/tensor.h"
+
+namespace ladder {
+
+struct EmbedShape {
+  int64_t B, T, C, V, P;
+};
+struct NormShape {
+  int64_t B, T, C;
+};
+struct MatmulShape {
+  int64_t rows, N, K;
+};
+struct MatmulWeightShape {
+  int64_t B, T, N, K;
+};
+struct BiasShape {
+  int64_t B, T, N;
+};
+struct AttentionShape {
+  int64_t B, T, NH, HS;
+};
+struct JoinShape {
+  int64_t rows, C;
+};
+struct CrossEntropyShape {
+  int64_t B, T, V;
+};
+/// A matrix of R rows; a vector is one row.
+struct MatrixShape {
+  int64_t R, N;
+};
+
+EmbedShape check_embed_forward(const Tensor& out, const Tensor& tokens, const Tensor& wte,
+                               const Tensor& wpe);
+EmbedShape check_embed_backward(const Tensor& dwte, const Tensor& dwpe, const Tensor& dout,
+                                const Tensor& tokens);
+
+NormShape check_norm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd,
+                             const Tensor& inp, const Tensor& w, const Tensor& b);
+NormShape check_norm_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& inp,
+                                    const Tensor& w, const Tensor& mean, const Tensor& rstd);
+NormShape check_norm_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dout,
+                                     const Tensor& inp, const Tensor& mean, const Tensor& rstd);
+
+MatmulShape check_matmul_forward(const Tensor& out, const Tensor& inp, const Tensor& w,
+                                 const Tensor& bias, int leaves);
+MatmulShape check_matmul_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& w,
+                                        int leaves);
+MatmulWeightShape check_matmul_backward_weight(const Tensor& dw, const Tensor& dout,
+                                               const Tensor& inp);
+BiasShape check_bias_backward(const Tensor& db, const Tensor& dout);
+
+/// gelu_forward, gelu_backward, add, scale: how many elements.
+int64_t check_gelu_forward(const Tensor& out, const Tensor& inp);
+int64_t check_gelu_backward(const Tensor& dinp, const Tensor& dout, const Tensor& inp);
+int64_t check_add(const Tensor& out, const Tensor& a, const Tensor& b);
+int64_t check_scale(const Tensor& x);
+JoinShape check_join_forward(const Tensor& out, const Tensor& residual, const Tensor& product,
+                             const Tensor& bias);
+
+AttentionShape check_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv);
+AttentionShape check_attention_backward(const Tensor& dqkv, const Tensor& dout, const Tensor& qkv,
+                                        const Tensor& out, const Tensor& lse);
+
+CrossEntropyShape check_cross_entropy(const Tensor& losses, const Tensor& dlogits,
+                                      const Tensor& logits, const Tensor& targets, int64_t vocab);
+
+MatrixShape check_squared_norm(const Tensor& limbs, const Tensor& x);
+MatrixShape check_adaptive_clip(const Tensor& grad, const Tensor& grad_limbs,
+                                const Tensor& weight_limbs);
+
+/// The elementwise optimizers: how many elements.
+int64_t check_sgd_update(const Tensor& param, const Tensor& velocity, const Tensor& grad);
+int64_t check_adamw_update(const Tensor& param, const Tensor& m, const Tensor& v,
+                           const Tensor& grad);
+int64_t check_lion_update(const Tensor& param, const Tensor& m, const Tensor& grad);
+MatrixShape check_adafactor_update(const Tensor& param, const Tensor& row, const Tensor& col,
+                                   const Tensor& grad);
+int64_t check_adamw8bit_update(const Tensor& param, const Tensor& m_code, const Tensor& m_scale,
+                               const Tensor& v_code, const Tensor& v_scale, const Tensor& grad);
+
+/// Tokens and targets come from data: each is checked where it is used as an index.
+inline int64_t checked_index(int32_t index, int64_t extent) {
+  CHECK(index >= 0 && index < extent, "token {} of a vocabulary of {}", index, extent);
+  return index;
+}
+
+}  // namespace ladder
