@@ -1,0 +1,64 @@
+// What forward keeps for backward, and the gradients that flow back: allocation and formula.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/model/config.h"
+#include "common/model/parts.h"
+#include "kernels/arena.h"
+
+namespace ladder {
+
+/// Kept by one block. 16 C + NH + 4 floats a token.
+struct BlockActs {
+  NormSaved stat1;
+  Tensor norm1;  ///< (B,T,C)
+  AttnSaved attn;
+  Tensor mid;  ///< (B,T,C), the residual stream between the two branches
+  NormSaved stat2;
+  Tensor norm2;  ///< (B,T,C)
+  MlpSaved mlp;
+  Tensor out;  ///< (B,T,C), the residual stream after the block
+};
+
+/// Kept by the whole model.
+struct Activations {
+  Tensor embed;  ///< (B,T,C), the residual stream before block 0
+  std::vector<BlockActs> blocks;
+  NormSaved stat;
+  Tensor norm;     ///< (B,T,C), what the head reads
+  Tensor logits;   ///< (B,T,Vp); their gradient once backward starts
+  Tensor losses;   ///< (B)
+  Tensor product;  ///< (B,T,C), Workspace: attn's or mlp's, until the join
+
+  /// The residual stream that block l reads; l = L: what the last norm reads.
+  Tensor stream(int64_t l) const { return l == 0 ? embed : blocks[static_cast<size_t>(l) - 1].out; }
+  /// The same buffers for a batch of `count` sequences.
+  Activations first(int64_t count) const;
+};
+
+/// Gradients of activations, one block at a time: all Workspace.
+struct ActGrads {
+  Tensor stream;  ///< (B,T,C), of the residual stream
+  Tensor branch;  ///< (B,T,C), of what attn, mlp or the head read
+  Tensor norm;    ///< (B,T,C), of what a norm read
+  AttnGrads attn;
+  MlpGrads mlp;
+
+  ActGrads first(int64_t count) const;
+};
+
+Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch);
+ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch);
+
+/// Bytes that alloc_activations counts as Activation, from the formula
+/// 4 B T (L (16 C + NH + 4) + 2 C + 2 + Vp) + 4 B.
+int64_t activation_bytes(const GptConfig& config, int64_t batch);
+
+/// Bytes that both count as Workspace: product, and 3 C of stream, branch and norm, 4 C of attn
+/// and 4 C of mlp: 4 B T (12 C).
+int64_t act_grad_bytes(const GptConfig& config, int64_t batch);
+
+}  // namespace ladder

@@ -1,0 +1,66 @@
+#include "common/model/init.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "common/random.h"
+
+namespace ladder {
+namespace {
+
+constexpr double kInitStd = 0.02;
+
+double init_std(Role role, int64_t layers) {
+  switch (role) {
+    case Role::Gain:
+    case Role::Bias:
+    case Role::QkvBias: return 0;
+    // 2 L branches add to the residual stream: keep its variance from growing with depth.
+    case Role::Projection: return kInitStd / std::sqrt(2.0 * static_cast<double>(layers));
+    default: return kInitStd;
+  }
+}
+
+void fill_normal(float* out, int64_t n, const Random& random, double std) {
+  for (int64_t i = 0; i < n; i += 2) {
+    const auto pair = random.normal_pair(static_cast<uint64_t>(i / 2));
+    out[i] = static_cast<float>(std * pair[0]);
+    if (i + 1 < n) out[i + 1] = static_cast<float>(std * pair[1]);
+  }
+}
+
+// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): each bit of x moves all.
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+void init_params(Tensor flat, const ParamLayout& layout, const GptConfig& config, uint64_t seed) {
+  float* all = flat.data<float>();
+  std::fill_n(all, flat.size(), 0.0f);  // padding stays zero
+  for (const ParamSpec& spec : layout.specs()) {
+    float* out = all + spec.offset;
+    const double std = init_std(spec.role, config.layers);
+    if (spec.role == Role::Gain) std::fill_n(out, spec.live(), 1.0f);
+    if (std > 0) fill_normal(out, spec.live(), Random(seed, spec.name), std);
+  }
+}
+
+uint64_t param_hash(Tensor flat, const ParamLayout& layout) {
+  const float* all = flat.data<float>();
+  uint64_t sum = 0;
+  for (const ParamSpec& spec : layout.specs()) {
+    const uint64_t key = hash_name(spec.name);
+    for (int64_t i = 0; i < spec.live(); ++i) {
+      const uint64_t bits = std::bit_cast<uint32_t>(all[spec.offset + i]);
+      sum += mix(mix(key + static_cast<uint64_t>(i)) + bits);
+    }
+  }
+  return sum;
+}
+
+}  // namespace ladder

@@ -1,0 +1,138 @@
+#include "common/model/parts.h"
+
+namespace ladder {
+namespace {
+
+/// A sum that no layout splits: one leaf.
+constexpr int kWhole = 1;
+
+}  // namespace
+
+void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& params) {
+  const Span span(ctx, "embed_forward");
+  ctx.kernels->embed_forward(ctx, out, tokens, params.wte, params.wpe);
+}
+
+void embed_backward_weight(const Ctx& ctx, const EmbedTensors& grads, Tensor dout, Tensor tokens,
+                           Into into) {
+  const Span span(ctx, "embed_backward_weight");
+  ctx.kernels->embed_backward(ctx, grads.wte, grads.wpe, dout, tokens, into);
+}
+
+void norm_forward(const Ctx& ctx, Tensor out, const NormSaved& saved, Tensor inp,
+                  const Affine& params) {
+  const Span span(ctx, "norm_forward");
+  ctx.kernels->norm_forward(ctx, out, saved.mean, saved.rstd, inp, params.w, params.b);
+}
+
+void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp,
+                         const NormSaved& saved, const Affine& params) {
+  const Span span(ctx, "norm_backward_input");
+  ctx.kernels->norm_backward_input(ctx, dinp, dout, inp, params.w, saved.mean, saved.rstd);
+}
+
+void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,
+                          const NormSaved& saved, Into into) {
+  const Span span(ctx, "norm_backward_weight");
+  ctx.kernels->norm_backward_weight(ctx, grads.w, grads.b, dout, inp, saved.mean, saved.rstd, into);
+}
+
+// Tensor parallelism splits attn by heads: the input gradient of qkv and the product of proj are
+// sums over what ranks hold apart, so they fall into leaves. The same for the columns of mlp.
+
+void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved, Tensor inp,
+                  const AttnTensors& params) {
+  const Span span(ctx, "attn_forward");
+  const Kernels& k = *ctx.kernels;
+  k.matmul_forward(ctx, saved.qkv, inp, params.qkv.w, params.qkv.b, kWhole);
+  k.attention_forward(ctx, saved.att, saved.lse, saved.qkv);
+  k.matmul_forward(ctx, product, saved.att, params.proj_w, {}, ctx.leaves);
+}
+
+void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor dproduct,
+                         const AttnSaved& saved, const AttnTensors& params) {
+  const Span span(ctx, "attn_backward_input");
+  const Kernels& k = *ctx.kernels;
+  k.matmul_backward_input(ctx, d.datt, dproduct, params.proj_w, kWhole);
+  k.attention_backward(ctx, d.dqkv, d.datt, saved.qkv, saved.att, saved.lse);
+  k.matmul_backward_input(ctx, dinp, d.dqkv, params.qkv.w, ctx.leaves);
+}
+
+void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d,
+                          Tensor dproduct, Tensor inp, const AttnSaved& saved, Into into) {
+  const Span span(ctx, "attn_backward_weight");
+  const Kernels& k = *ctx.kernels;
+  k.matmul_backward_weight(ctx, grads.proj_w, dproduct, saved.att, into);
+  k.matmul_backward_weight(ctx, grads.qkv.w, d.dqkv, inp, into);
+  k.bias_backward(ctx, grads.qkv.b, d.dqkv, into);
+}
+
+void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor inp,
+                 const MlpTensors& params) {
+  const Span span(ctx, "mlp_forward");
+  const Kernels& k = *ctx.kernels;
+  k.matmul_forward(ctx, saved.fc, inp, params.fc.w, params.fc.b, kWhole);
+  k.gelu_forward(ctx, saved.gelu, saved.fc);
+  k.matmul_forward(ctx, product, saved.gelu, params.proj_w, {}, ctx.leaves);
+}
+
+void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor dproduct,
+                        const MlpSaved& saved, const MlpTensors& params) {
+  const Span span(ctx, "mlp_backward_input");
+  const Kernels& k = *ctx.kernels;
+  k.matmul_backward_input(ctx, d.dfc, dproduct, params.proj_w, kWhole);
+  k.gelu_backward(ctx, d.dfc, d.dfc, saved.fc);
+  k.matmul_backward_input(ctx, dinp, d.dfc, params.fc.w, ctx.leaves);
+}
+
+void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads& d,
+                         Tensor dproduct, Tensor inp, const MlpSaved& saved, Into into) {
+  const Span span(ctx, "mlp_backward_weight");
+  const Kernels& k = *ctx.kernels;
+  k.matmul_backward_weight(ctx, grads.proj_w, dproduct, saved.gelu, into);
+  k.matmul_backward_weight(ctx, grads.fc.w, d.dfc, inp, into);
+  k.bias_backward(ctx, grads.fc.b, d.dfc, into);
+}
+
+void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
+  const Span span(ctx, "join_forward");
+  ctx.kernels->join_forward(ctx, out, residual, product, bias);
+}
+
+void join_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dbranch) {
+  const Span span(ctx, "join_backward_input");
+  ctx.kernels->add(ctx, dresidual, dresidual, dbranch);
+}
+
+void join_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into) {
+  const Span span(ctx, "join_backward_weight");
+  ctx.kernels->bias_backward(ctx, dbias, dout, into);
+}
+
+void head_forward(const Ctx& ctx, Tensor logits, Tensor inp, Tensor w) {
+  const Span span(ctx, "head_forward");
+  ctx.kernels->matmul_forward(ctx, logits, inp, w, {}, kWhole);
+}
+
+void head_backward_input(const Ctx& ctx, Tensor dinp, Tensor dlogits, Tensor w) {
+  const Span span(ctx, "head_backward_input");
+  ctx.kernels->matmul_backward_input(ctx, dinp, dlogits, w, ctx.leaves);
+}
+
+void head_backward_weight(const Ctx& ctx, Tensor dw, Tensor dlogits, Tensor inp, Into into) {
+  const Span span(ctx, "head_backward_weight");
+  ctx.kernels->matmul_backward_weight(ctx, dw, dlogits, inp, into);
+}
+
+void head_loss_and_gradient(const Ctx& ctx, Tensor losses, Tensor logits, Tensor targets,
+                            int64_t vocab, float scale) {
+  const Span span(ctx, "head_loss_and_gradient");
+  ctx.kernels->cross_entropy(ctx, losses, logits, logits, targets, vocab, scale);
+}
+
+void head_loss(const Ctx& ctx, Tensor losses, Tensor logits, Tensor targets, int64_t vocab) {
+  const Span span(ctx, "head_loss");
+  ctx.kernels->cross_entropy(ctx, losses, {}, logits, targets, vocab, 1.0f);
+}
+
+}  // namespace ladder

@@ -1,0 +1,91 @@
+// The parts of a GPT block, between which a chapter's main.cpp puts its lesson.
+//
+//   x --> norm --> attn --> join --> norm --> mlp --> join --> next x
+//    \_____________________/    \____________________/
+//
+// Each part has _forward, _backward_input (gradient of what it read) and _backward_weight
+// (gradient of its parameters). Sizes come from the tensors: a rank's shard of heads or of MLP
+// columns goes through the same functions. attn and mlp return their product before its bias,
+// because a sum over ranks may still be missing; join adds bias and residual.
+//
+// Letters: B sequences, T tokens, C channels, NH heads, Vp padded vocabulary.
+#pragma once
+
+#include "common/model/layout.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+/// Saved by norm_forward: (B,T) each.
+struct NormSaved {
+  Tensor mean, rstd;
+};
+/// Saved by attn_forward.
+struct AttnSaved {
+  Tensor qkv;  ///< (B,T,3C)
+  Tensor att;  ///< (B,T,C), the heads' outputs
+  Tensor lse;  ///< (B,NH,T), log of each row's sum of exponentials
+};
+/// Saved by mlp_forward.
+struct MlpSaved {
+  Tensor fc;    ///< (B,T,4C), before GELU
+  Tensor gelu;  ///< (B,T,4C)
+};
+/// Written by attn_backward_input, read by attn_backward_weight.
+struct AttnGrads {
+  Tensor dqkv;  ///< (B,T,3C)
+  Tensor datt;  ///< (B,T,C)
+};
+/// Written by mlp_backward_input, read by mlp_backward_weight.
+struct MlpGrads {
+  Tensor dfc;  ///< (B,T,4C)
+};
+
+/// out (B,T,C) = token + position embedding of tokens (B,T) I32.
+void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& params);
+void embed_backward_weight(const Ctx& ctx, const EmbedTensors& grads, Tensor dout, Tensor tokens,
+                           Into into);
+
+/// out (B,T,C) = layer norm of inp (B,T,C).
+void norm_forward(const Ctx& ctx, Tensor out, const NormSaved& saved, Tensor inp,
+                  const Affine& params);
+void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp,
+                         const NormSaved& saved, const Affine& params);
+void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,
+                          const NormSaved& saved, Into into);
+
+/// product (B,T,C) = attention(inp qkv^T) proj^T, without the bias of proj.
+void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved, Tensor inp,
+                  const AttnTensors& params);
+void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor dproduct,
+                         const AttnSaved& saved, const AttnTensors& params);
+void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d,
+                          Tensor dproduct, Tensor inp, const AttnSaved& saved, Into into);
+
+/// product (B,T,C) = gelu(inp fc^T + bias) proj^T, without the bias of proj.
+void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor inp,
+                 const MlpTensors& params);
+void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor dproduct,
+                        const MlpSaved& saved, const MlpTensors& params);
+void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads& d,
+                         Tensor dproduct, Tensor inp, const MlpSaved& saved, Into into);
+
+/// out = residual + (product + bias), all (B,T,C), bias (C). The gradient of product and of
+/// residual is dout itself.
+void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias);
+/// The residual also fed the norm of its branch: dresidual = dresidual + dbranch, (B,T,C).
+void join_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dbranch);
+void join_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into);
+
+/// logits (B,T,Vp) = inp w^T, inp (B,T,C), w (Vp,C).
+void head_forward(const Ctx& ctx, Tensor logits, Tensor inp, Tensor w);
+void head_backward_input(const Ctx& ctx, Tensor dinp, Tensor dlogits, Tensor w);
+void head_backward_weight(const Ctx& ctx, Tensor dw, Tensor dlogits, Tensor inp, Into into);
+/// losses (B): cross-entropy of each sequence, summed over its targets (B,T) I32; logits become
+/// their gradient, times scale. Logits are never held twice.
+void head_loss_and_gradient(const Ctx& ctx, Tensor losses, Tensor logits, Tensor targets,
+                            int64_t vocab, float scale);
+/// The same losses without a gradient: logits stay.
+void head_loss(const Ctx& ctx, Tensor losses, Tensor logits, Tensor targets, int64_t vocab);
+
+}  // namespace ladder

@@ -1,0 +1,58 @@
+// Counter-based random numbers: the number depends on (seed, name, index) and on nothing else,
+// so that any rank can draw any element, in any order, and all layouts see the same.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string_view>
+
+#include <Random123/philox.h>
+
+namespace ladder {
+
+/// FNV-1a, 64 bits: a short hash that is the same everywhere.
+constexpr uint64_t hash_name(std::string_view name) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  return hash;
+}
+
+/// The stream called `name` of a seed. Philox4x32-10 (Salmon et al., SC 2011) keyed by
+/// hash(name) xor seed; the index is the counter.
+class Random {
+ public:
+  Random(uint64_t seed, std::string_view name) : key_(hash_name(name) ^ seed) {}
+
+  /// Two independent 64-bit words at index (i, j).
+  std::array<uint64_t, 2> bits(uint64_t i, uint64_t j = 0) const {
+    const r123::Philox4x32::ctr_type counter = {{low(i), high(i), low(j), high(j)}};
+    const r123::Philox4x32::key_type key = {{low(key_), high(key_)}};
+    const auto r = r123::Philox4x32()(counter, key);
+    return {r[0] | uint64_t{r[1]} << 32, r[2] | uint64_t{r[3]} << 32};
+  }
+
+  /// Integer in [0, n).
+  uint64_t below(uint64_t n, uint64_t i, uint64_t j = 0) const { return bits(i, j)[0] % n; }
+
+  /// Real in [0, 1), a multiple of 2^-53.
+  double uniform(uint64_t i, uint64_t j = 0) const { return unit(bits(i, j)[0]); }
+
+  /// Standard normal numbers 2 i and 2 i + 1 (Box and Muller).
+  std::array<double, 2> normal_pair(uint64_t i) const {
+    const auto [a, b] = bits(i);
+    const double radius = std::sqrt(-2 * std::log(1 - unit(a)));  // 1 - unit is never 0
+    const double angle = 2 * std::numbers::pi * unit(b);
+    return {radius * std::cos(angle), radius * std::sin(angle)};
+  }
+
+ private:
+  static constexpr uint32_t low(uint64_t x) { return static_cast<uint32_t>(x); }
+  static constexpr uint32_t high(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
+  static constexpr double unit(uint64_t x) { return static_cast<double>(x >> 11) * 0x1p-53; }
+
+  uint64_t key_;
+};
+
+}  // namespace ladder
