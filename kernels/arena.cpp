@@ -28,6 +28,12 @@ Tensor Arena::alloc(Mem mem, std::string name, Dtype dtype, Shape shape) {
   return tensor;
 }
 
+Tensor Arena::zeros(Mem mem, std::string name, Dtype dtype, Shape shape) {
+  const Tensor tensor = alloc(mem, std::move(name), dtype, shape);
+  if (tensor) std::memset(tensor.ptr, 0, static_cast<size_t>(tensor.bytes()));
+  return tensor;
+}
+
 void Arena::release(Tensor& tensor) {
   const auto at = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
     return block.memory.get() == tensor.ptr;

@@ -57,6 +57,10 @@ class Arena {
   /// @throws CheckError naming the tensor and its size if memory is out.
   Tensor alloc(Mem mem, std::string name, Dtype dtype, Shape shape);
 
+  /// The same, every byte 0: gradients (their alignment gaps are read by whole-buffer passes) and
+  /// states that start at zero.
+  Tensor zeros(Mem mem, std::string name, Dtype dtype, Shape shape);
+
   /// Gives the bytes of a tensor that alloc() returned back, and makes the view null.
   void release(Tensor& tensor);
 

@@ -1,0 +1,25 @@
+#include "common/model/grad_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/kernels.h"
+#include "kernels/limbs.h"
+
+namespace ladder {
+
+double grad_norm(const Ctx& ctx, Tensor grads, const ParamLayout& layout, Tensor limbs) {
+  std::fill_n(limbs.data<int64_t>(), kLimbs, 0);
+  for (const ParamSpec& spec : layout.specs())
+    ctx.kernels->squared_norm(ctx, limbs,
+                              grads.slice(spec.offset, spec.live()).view({1, spec.live()}));
+  return std::sqrt(limbs_value(limbs.data<int64_t>()));
+}
+
+float mean_loss(Tensor losses, int64_t targets) {
+  const float* loss = losses.data<float>();
+  const float sum = tree_sum<float>(losses.dim(0), [&](int64_t b) { return loss[b]; });
+  return sum / static_cast<float>(targets);
+}
+
+}  // namespace ladder

@@ -1,0 +1,19 @@
+// The global norm of a gradient, and the mean loss of a batch: the two numbers of every step.
+#pragma once
+
+#include "common/model/layout.h"
+#include "kernels/context.h"
+
+namespace ladder {
+
+/// Euclidean norm of all gradients together, exact in any order of its leaves (kernels/limbs.h).
+/// NaN if any element is NaN or infinite.
+/// @param grads F32 (layout.size())
+/// @param limbs I64 (1, kLimbs), scratch
+double grad_norm(const Ctx& ctx, Tensor grads, const ParamLayout& layout, Tensor limbs);
+
+/// Mean loss of a token: losses (B), each the sum over one sequence, joined as a tree over
+/// sequences and divided by the number of targets.
+float mean_loss(Tensor losses, int64_t targets);
+
+}  // namespace ladder
