@@ -14,7 +14,7 @@ Tensor Arena::alloc(Mem mem, std::string name, Dtype dtype, Shape shape) {
   if (!dry_run()) {
     constexpr int64_t kByteAlign = 64;
     const auto padded = static_cast<size_t>(std::max(round_up(bytes, kByteAlign), kByteAlign));
-    Block block{.memory{std::aligned_alloc(kByteAlign, padded)},
+    Block block{.memory = Memory(std::aligned_alloc(kByteAlign, padded)),
                 .mem = mem,
                 .name = std::move(name),
                 .bytes = bytes};

@@ -72,8 +72,9 @@ class Arena {
   struct FreeDeleter {
     void operator()(void* p) const;
   };
+  using Memory = std::unique_ptr<void, FreeDeleter>;
   struct Block {
-    std::unique_ptr<void, FreeDeleter> memory;
+    Memory memory;
     Mem mem;
     std::string name;
     int64_t bytes;
