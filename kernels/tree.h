@@ -40,7 +40,7 @@ class TreeSum {
   T total(T zero = T(0)) const {
     bool empty = true;
     T sum = zero;
-    for (int level = 0; level < kLevels; ++level) {
+    for (int level = 0; count_ >> level != 0; ++level) {
       if (!(count_ >> level & 1)) continue;
       sum = empty ? partial_[level] : partial_[level] + sum;
       empty = false;
@@ -60,6 +60,18 @@ T tree_sum(int64_t n, F&& f) {
   TreeSum<T> sum;
   for (int64_t i = 0; i < n; ++i) sum.push(f(i));
   return sum.total();
+}
+
+/// Sum of f(k) for k in [0, K), cut into n leaves: ascending inside a leaf, then their tree.
+/// A leaf starts from +0, so it is never -0, and an empty one changes no bit of the sum.
+template <class T, class F>
+T leaves_sum(int64_t n, int64_t K, F&& f) {
+  return tree_sum<T>(n, [&](int64_t i) {
+    const Range range = leaf(i, n, K);
+    T sum = T(0);
+    for (int64_t k = range.begin; k < range.end; ++k) sum += f(k);
+    return sum;
+  });
 }
 
 }  // namespace ladder

@@ -1,0 +1,79 @@
+// 8-bit codes for optimizer states: dynamic tree quantisation, arXiv 2110.02861, section 1.3.
+//
+// A magnitude in [0, 1] is a pattern of n bits (7 beside a sign, else 8), read from the top:
+// E zeros, a one, and the remaining L = n - 1 - E bits as an integer j. It stands for
+//     10^-E (0.1 + 0.9 (j + 1) / 2^L),
+// the right end of step j of 2^L even steps from 10^-(E+1) to 10^-E; the pattern 0 is 0. So
+// small magnitudes trade digits for range, 1 is exact, and a larger pattern is a larger value.
+//
+// A block of kQuantBlock elements is divided by its largest magnitude, the scale.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+struct QuantCode {
+  bool has_sign;                    ///< the top bit is a sign: codes 0 and 128 are both zero
+  int magnitudes;                   ///< 128 or 256
+  std::array<float, 256> value;     ///< of each code
+  std::array<float, 255> midpoint;  ///< [i]: half way from magnitude i to i + 1
+};
+
+constexpr QuantCode make_quant_code(bool has_sign) {
+  QuantCode code{
+      .has_sign = has_sign, .magnitudes = has_sign ? 128 : 256, .value = {}, .midpoint = {}};
+  const int bits = has_sign ? 7 : 8;
+  for (unsigned pattern = 1; pattern < unsigned(code.magnitudes); ++pattern) {
+    const int L = std::bit_width(pattern) - 1;
+    double decade = 1;
+    for (int zeros = 0; zeros < bits - 1 - L; ++zeros) decade /= 10;
+    const double steps = 1 << L;
+    const double j = pattern - steps;
+    code.value[pattern] = static_cast<float>(decade * (0.1 + 0.9 * (j + 1) / steps));
+    if (has_sign) code.value[128 + pattern] = -code.value[pattern];
+  }
+  for (int i = 0; i + 1 < code.magnitudes; ++i)
+    code.midpoint[i] = (code.value[i] + code.value[i + 1]) / 2;
+  return code;
+}
+
+/// For first moments.
+inline constexpr QuantCode kSignedCode = make_quant_code(true);
+/// For second moments.
+inline constexpr QuantCode kUnsignedCode = make_quant_code(false);
+
+/// The code nearest to x in [-1, 1] (in [0, 1] without a sign); half way takes the smaller
+/// magnitude. A positive x never becomes 0 in the unsigned code: as second moment under a square
+/// root in a denominator, it would turn a small step into a huge one.
+inline uint8_t quantize(const QuantCode& code, float x) {
+  const float magnitude = std::abs(x);
+  // Binary search for the first midpoint that is not below the magnitude.
+  int low = 0;
+  for (int half = code.magnitudes / 2; half > 0; half /= 2)
+    low += code.midpoint[low + half - 1] < magnitude ? half : 0;
+  if (!code.has_sign) return static_cast<uint8_t>(low == 0 && magnitude > 0 ? 1 : low);
+  return static_cast<uint8_t>(x < 0 && low > 0 ? 128 + low : low);
+}
+
+/// x[0..count) to codes and one scale. A block of zeros has scale 0 and codes 0.
+inline void quantize_block(const QuantCode& code, uint8_t* codes, float& scale, const float* x,
+                           int64_t count) {
+  scale = 0;
+  for (int64_t i = 0; i < count; ++i) scale = std::max(scale, std::abs(x[i]));
+  for (int64_t i = 0; i < count; ++i) codes[i] = scale == 0 ? 0 : quantize(code, x[i] / scale);
+}
+
+/// The inverse, up to rounding.
+inline void dequantize_block(const QuantCode& code, float* x, const uint8_t* codes, float scale,
+                             int64_t count) {
+  for (int64_t i = 0; i < count; ++i) x[i] = code.value[codes[i]] * scale;
+}
+
+}  // namespace ladder

@@ -1,0 +1,73 @@
+// Token plus position embedding: a lookup forward, a scatter of sums backward.
+#include <algorithm>
+
+#include "kernels/ref/dispatch.h"
+#include "kernels/ref/ops.h"
+#include "kernels/shapes.h"
+#include "kernels/tree.h"
+
+namespace ladder::ref {
+namespace {
+
+template <class Real>
+void forward(const EmbedShape& s, Real* out, const int32_t* tokens, const Real* wte,
+             const Real* wpe) {
+  const auto [B, T, C, V, P] = s;
+  for (int64_t b = 0; b < B; ++b)
+    for (int64_t t = 0; t < T; ++t) {
+      const int64_t token = checked_index(tokens[b * T + t], V);
+      for (int64_t c = 0; c < C; ++c)
+        out[(b * T + t) * C + c] = wte[token * C + c] + wpe[t * C + c];
+    }
+}
+
+template <class Real>
+void backward_tokens(const EmbedShape& s, Real* dwte, const Real* dout, const int32_t* tokens,
+                     Into into) {
+  const auto [B, T, C, V, P] = s;
+  for (int64_t v = 0; v < V; ++v) {
+    const bool met = std::find(tokens, tokens + B * T, v) != tokens + B * T;
+    for (int64_t c = 0; c < C; ++c) {
+      // The search above is all that most rows of a large vocabulary cost.
+      const Real sum = !met ? Real(0) : tree_sum<Real>(B, [&](int64_t b) {
+        Real sequence = 0;
+        for (int64_t t = 0; t < T; ++t)
+          if (tokens[b * T + t] == v) sequence += dout[(b * T + t) * C + c];
+        return sequence;
+      });
+      store(dwte[v * C + c], sum, into);
+    }
+  }
+}
+
+template <class Real>
+void backward_positions(const EmbedShape& s, Real* dwpe, const Real* dout, Into into) {
+  const auto [B, T, C, V, P] = s;
+  for (int64_t t = 0; t < P; ++t)
+    for (int64_t c = 0; c < C; ++c) {
+      const Real sum = t >= T ? Real(0) : tree_sum<Real>(B, [&](int64_t b) {
+        return Real(0) + dout[(b * T + t) * C + c];
+      });
+      store(dwpe[t * C + c], sum, into);
+    }
+}
+
+}  // namespace
+
+void embed_forward(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe) {
+  const EmbedShape s = check_embed_forward(out, tokens, wte, wpe);
+  dispatch(out, [&]<class Real>(Real) {
+    forward(s, out.data<Real>(), tokens.data<int32_t>(), wte.data<Real>(), wpe.data<Real>());
+  });
+}
+
+void embed_backward(const Ctx&, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens, Into into) {
+  const EmbedShape s = check_embed_backward(dwte, dwpe, dout, tokens);
+  for (int64_t i = 0; i < s.B * s.T; ++i) checked_index(tokens.data<int32_t>()[i], s.V);
+  dispatch(dout, [&]<class Real>(Real) {
+    backward_tokens(s, dwte.data<Real>(), dout.data<Real>(), tokens.data<int32_t>(), into);
+    backward_positions(s, dwpe.data<Real>(), dout.data<Real>(), into);
+  });
+}
+
+}  // namespace ladder::ref

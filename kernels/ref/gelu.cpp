@@ -1,0 +1,45 @@
+// GELU in its tanh form, arXiv 1606.08415: a smooth gate, close to 0 below and x above.
+#include <cmath>
+#include <numbers>
+
+#include "kernels/ref/dispatch.h"
+#include "kernels/ref/ops.h"
+#include "kernels/shapes.h"
+
+namespace ladder::ref {
+namespace {
+
+constexpr double kSlope = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2/pi)
+constexpr double kCubic = 0.044715;
+
+template <class Real>
+Real gelu(Real x) {
+  return x / 2 * (1 + std::tanh(Real(kSlope) * (x + Real(kCubic) * x * x * x)));
+}
+
+/// With th = tanh(z(x)): gelu' = (1 + th)/2 + x/2 (1 - th^2) z'(x).
+template <class Real>
+Real gelu_slope(Real x) {
+  const Real th = std::tanh(Real(kSlope) * (x + Real(kCubic) * x * x * x));
+  const Real dz = Real(kSlope) * (1 + 3 * Real(kCubic) * x * x);
+  return (1 + th) / 2 + x / 2 * (1 - th * th) * dz;
+}
+
+}  // namespace
+
+void gelu_forward(const Ctx&, Tensor out, Tensor inp) {
+  const int64_t n = check_gelu_forward(out, inp);
+  dispatch(inp, [&]<class Real>(Real) {
+    for (int64_t i = 0; i < n; ++i) out.data<Real>()[i] = gelu(inp.data<Real>()[i]);
+  });
+}
+
+void gelu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp) {
+  const int64_t n = check_gelu_backward(dinp, dout, inp);
+  dispatch(inp, [&]<class Real>(Real) {
+    for (int64_t i = 0; i < n; ++i)
+      dinp.data<Real>()[i] = dout.data<Real>()[i] * gelu_slope(inp.data<Real>()[i]);
+  });
+}
+
+}  // namespace ladder::ref

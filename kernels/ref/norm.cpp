@@ -1,0 +1,89 @@
+// Layer norm, arXiv 1607.06450: each token's channels to mean 0 and variance 1, then w x + b.
+#include <cmath>
+
+#include "kernels/ref/dispatch.h"
+#include "kernels/ref/ops.h"
+#include "kernels/shapes.h"
+#include "kernels/tree.h"
+
+namespace ladder::ref {
+namespace {
+
+/// Inside the square root, so that a constant row does not divide by zero.
+constexpr double kEps = 1e-5;
+
+template <class Real>
+void forward_row(int64_t C, Real* out, Real& mean, Real& rstd, const Real* x, const Real* w,
+                 const Real* b) {
+  Real sum = 0;
+  for (int64_t c = 0; c < C; ++c) sum += x[c];
+  mean = sum / Real(C);
+  Real squares = 0;
+  for (int64_t c = 0; c < C; ++c) squares += (x[c] - mean) * (x[c] - mean);
+  rstd = 1 / std::sqrt(squares / Real(C) + Real(kEps));
+  for (int64_t c = 0; c < C; ++c) out[c] = (x[c] - mean) * rstd * w[c] + b[c];
+}
+
+template <class Real>
+void backward_input_row(int64_t C, Real* dinp, const Real* dout, const Real* x, const Real* w,
+                        Real mean, Real rstd) {
+  Real sum_g = 0, sum_g_xhat = 0;
+  for (int64_t c = 0; c < C; ++c) {
+    const Real g = dout[c] * w[c];
+    sum_g += g;
+    sum_g_xhat += g * ((x[c] - mean) * rstd);
+  }
+  const Real mean_g = sum_g / Real(C), mean_g_xhat = sum_g_xhat / Real(C);
+  for (int64_t c = 0; c < C; ++c) {
+    const Real xhat = (x[c] - mean) * rstd;
+    dinp[c] = rstd * (dout[c] * w[c] - mean_g - xhat * mean_g_xhat);
+  }
+}
+
+}  // namespace
+
+void norm_forward(const Ctx&, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w,
+                  Tensor b) {
+  const auto [B, T, C] = check_norm_forward(out, mean, rstd, inp, w, b);
+  dispatch(inp, [&, rows = B * T, C = C]<class Real>(Real) {
+    for (int64_t r = 0; r < rows; ++r)
+      forward_row(C, out.data<Real>() + r * C, mean.data<Real>()[r], rstd.data<Real>()[r],
+                  inp.data<Real>() + r * C, w.data<Real>(), b.data<Real>());
+  });
+}
+
+void norm_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor inp, Tensor w, Tensor mean,
+                         Tensor rstd) {
+  const auto [B, T, C] = check_norm_backward_input(dinp, dout, inp, w, mean, rstd);
+  dispatch(inp, [&, rows = B * T, C = C]<class Real>(Real) {
+    for (int64_t r = 0; r < rows; ++r)
+      backward_input_row(C, dinp.data<Real>() + r * C, dout.data<Real>() + r * C,
+                         inp.data<Real>() + r * C, w.data<Real>(), mean.data<Real>()[r],
+                         rstd.data<Real>()[r]);
+  });
+}
+
+void norm_backward_weight(const Ctx&, Tensor dw, Tensor db, Tensor dout, Tensor inp, Tensor mean,
+                          Tensor rstd, Into into) {
+  const NormShape s = check_norm_backward_weight(dw, db, dout, inp, mean, rstd);
+  dispatch(inp, [&]<class Real>(Real) {
+    const Real *d = dout.data<Real>(), *x = inp.data<Real>();
+    const Real *m = mean.data<Real>(), *r = rstd.data<Real>();
+    for (int64_t c = 0; c < s.C; ++c) {
+      const Real sum_w = tree_sum<Real>(s.B, [&](int64_t b) {
+        return leaves_sum<Real>(kLeaves, s.T, [&](int64_t t) {
+          const int64_t row = b * s.T + t;
+          return d[row * s.C + c] * ((x[row * s.C + c] - m[row]) * r[row]);
+        });
+      });
+      const Real sum_b = tree_sum<Real>(s.B, [&](int64_t b) {
+        return leaves_sum<Real>(kLeaves, s.T,
+                                [&](int64_t t) { return d[(b * s.T + t) * s.C + c]; });
+      });
+      store(dw.data<Real>()[c], sum_w, into);
+      store(db.data<Real>()[c], sum_b, into);
+    }
+  });
+}
+
+}  // namespace ladder::ref

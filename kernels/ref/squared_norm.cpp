@@ -1,0 +1,40 @@
+// Squared norms as exact integers (kernels/limbs.h), and adaptive gradient clipping by them.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/limbs.h"
+#include "kernels/ref/dispatch.h"
+#include "kernels/ref/ops.h"
+#include "kernels/shapes.h"
+
+namespace ladder::ref {
+
+void squared_norm(const Ctx&, Tensor limbs, Tensor x) {
+  const auto [R, N] = check_squared_norm(limbs, x);
+  dispatch(x, [&, R = R, N = N]<class Real>(Real) {
+    for (int64_t r = 0; r < R; ++r)
+      for (int64_t begin = 0; begin < N; begin += kNormLeaf) {
+        double sum = 0;
+        for (int64_t n = begin; n < std::min(begin + kNormLeaf, N); ++n) {
+          const double value = x.data<Real>()[r * N + n];
+          sum += value * value;
+        }
+        add_to_limbs(limbs.data<int64_t>() + r * kLimbs, sum);
+      }
+  });
+}
+
+/// arXiv 2102.06171, equation 3: the gradient of a row at most `clip` times as long as the row.
+void adaptive_clip(const Ctx&, Tensor grad, Tensor grad_limbs, Tensor weight_limbs, float clip) {
+  const auto [R, N] = check_adaptive_clip(grad, grad_limbs, weight_limbs);
+  dispatch(grad, [&, R = R, N = N]<class Real>(Real) {
+    for (int64_t r = 0; r < R; ++r) {
+      const double g = std::sqrt(limbs_value(grad_limbs.data<int64_t>() + r * kLimbs));
+      const double w = std::sqrt(limbs_value(weight_limbs.data<int64_t>() + r * kLimbs));
+      const double factor = std::min(1.0, clip * std::max(w, 1e-3) / std::max(g, 1e-6));
+      for (int64_t n = 0; n < N; ++n) grad.data<Real>()[r * N + n] *= Real(factor);
+    }
+  });
+}
+
+}  // namespace ladder::ref
