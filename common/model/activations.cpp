@@ -45,7 +45,6 @@ Activations Activations::first(int64_t count) const {
                    .stat = ladder::first(stat, count),
                    .norm = norm.first(count),
                    .logits = logits.first(count),
-                   .losses = losses.first(count),
                    .product = product.first(count)};
   for (const BlockActs& block : blocks) part.blocks.push_back(ladder::first(block, count));
   return part;
@@ -71,7 +70,6 @@ Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t bat
   acts.stat = {alloc("mean", {B, T}), alloc("rstd", {B, T})};
   acts.norm = alloc("norm", {B, T, C});
   acts.logits = alloc("logits", {B, T, Vp});
-  acts.losses = alloc("losses", {B});
   acts.product = arena.alloc(Mem::Workspace, "product", Dtype::F32, {B, T, C});
   return acts;
 }
@@ -91,7 +89,7 @@ ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch) {
 int64_t activation_bytes(const GptConfig& config, int64_t batch) {
   const int64_t C = config.channels, per_block = 16 * C + config.heads + 4;
   const int64_t per_token = config.layers * per_block + 2 * C + 2 + config.padded_vocab;
-  return 4 * batch * config.seq_len * per_token + 4 * batch;
+  return 4 * batch * config.seq_len * per_token;
 }
 
 int64_t act_grad_bytes(const GptConfig& config, int64_t batch) {

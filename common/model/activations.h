@@ -30,7 +30,6 @@ struct Activations {
   NormSaved stat;
   Tensor norm;     ///< (B,T,C), what the head reads
   Tensor logits;   ///< (B,T,Vp); their gradient once backward starts
-  Tensor losses;   ///< (B)
   Tensor product;  ///< (B,T,C), Workspace: attn's or mlp's, until the join
 
   /// The residual stream that block l reads; l = L: what the last norm reads.
@@ -54,7 +53,7 @@ Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t bat
 ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch);
 
 /// Bytes that alloc_activations counts as Activation, from the formula
-/// 4 B T (L (16 C + NH + 4) + 2 C + 2 + Vp) + 4 B.
+/// 4 B T (L (16 C + NH + 4) + 2 C + 2 + Vp).
 int64_t activation_bytes(const GptConfig& config, int64_t batch);
 
 /// Bytes that both count as Workspace: product, and 3 C of stream, branch and norm, 4 C of attn

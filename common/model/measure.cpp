@@ -1,10 +1,12 @@
-#include "common/model/grad_norm.h"
+#include "common/model/measure.h"
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/kernels.h"
 #include "kernels/limbs.h"
+#include "kernels/tree.h"
 
 namespace ladder {
 
@@ -20,6 +22,11 @@ float mean_loss(Tensor losses, int64_t targets) {
   const float* loss = losses.data<float>();
   const float sum = tree_sum<float>(losses.dim(0), [&](int64_t b) { return loss[b]; });
   return sum / static_cast<float>(targets);
+}
+
+double total_loss(Tensor losses) {
+  const float* loss = losses.data<float>();
+  return std::accumulate(loss, loss + losses.size(), 0.0);
 }
 
 }  // namespace ladder

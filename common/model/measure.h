@@ -1,4 +1,4 @@
-// The global norm of a gradient, and the mean loss of a batch: the two numbers of every step.
+// What is measured in every step: the mean loss of a batch and the global norm of its gradient.
 #pragma once
 
 #include "common/model/layout.h"
@@ -15,5 +15,8 @@ double grad_norm(const Ctx& ctx, Tensor grads, const ParamLayout& layout, Tensor
 /// Mean loss of a token: losses (B), each the sum over one sequence, joined as a tree over
 /// sequences and divided by the number of targets.
 float mean_loss(Tensor losses, int64_t targets);
+
+/// Sum of losses (B) in double, ascending: validation adds it up over any cut into batches.
+double total_loss(Tensor losses);
 
 }  // namespace ladder

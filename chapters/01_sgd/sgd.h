@@ -1,0 +1,73 @@
+// Stochastic gradient descent, with momentum and Nesterov's form of it.
+//
+//   v = momentum v + g
+//   w = w - lr v                    (heavy ball: Polyak 1964)
+//   w = w - lr (g + momentum v)     (--nesterov: Sutskever et al., ICML 2013)
+//
+// The velocity v costs 4 bytes a parameter; without momentum there is none.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "common/error.h"
+#include "common/model/layout.h"
+#include "common/run/checkpoint.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+struct SgdOptions {
+  float momentum = 0;
+  bool nesterov = false;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--momentum", momentum, "SGD: share of the velocity kept, in [0, 1)")
+        ->capture_default_str()
+        ->group("01_sgd");
+    app.add_flag("--nesterov", nesterov, "SGD: step along g + momentum v")->group("01_sgd");
+  }
+
+  /// @throws UserError
+  void check() const {
+    if (!(momentum >= 0 && momentum < 1))
+      throw UserError("--momentum must be in [0, 1), not {}", momentum);
+    if (nesterov && momentum == 0) throw UserError("--nesterov takes a --momentum above 0");
+  }
+};
+
+class Sgd {
+ public:
+  Sgd(Arena& arena, const ParamLayout& layout, const SgdOptions& options) : options_(options) {
+    if (options.momentum > 0)
+      velocity_ = arena.zeros(Mem::Optim, "velocity", Dtype::F32, {layout.size()});
+  }
+
+  /// Bytes of Optim: 4 P with momentum, else 0.
+  static int64_t bytes(const ParamLayout& layout, const SgdOptions& options) {
+    return options.momentum > 0 ? 4 * layout.size() : 0;
+  }
+
+  /// One update of all parameters. params, grads F32 (layout.size()).
+  void step(const Ctx& ctx, Tensor params, Tensor grads, float lr) {
+    const Span span(ctx, "sgd_update");
+    ctx.kernels->sgd_update(
+        ctx, params, velocity_, grads,
+        {.lr = lr, .momentum = options_.momentum, .nesterov = options_.nesterov});
+  }
+
+  /// What a checkpoint must hold for the next step.
+  std::vector<NamedTensor> state() const {
+    if (!velocity_) return {};
+    return {{.name = "velocity", .tensor = velocity_}};
+  }
+
+ private:
+  SgdOptions options_;
+  Tensor velocity_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,103 @@
+// Adam with L2 and AdamW: one update, two places for the decay.
+//
+//   m = beta1 m + (1 - beta1) g             first moment, corrected by 1 / (1 - beta1^t)
+//   v = beta2 v + (1 - beta2) g^2           second moment, corrected by 1 / (1 - beta2^t)
+//   w = w - lr m^ / (sqrt(v^) + eps)
+//
+// Adam with L2 adds weight_decay w to g before all this: the decay is divided by sqrt(v^), so a
+// weight with large gradients hardly decays. AdamW takes lr weight_decay w off the weight itself:
+// every weight decays alike. Sources: arXiv 1412.6980 (Adam), 1711.05101 (AdamW).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "common/error.h"
+#include "common/model/layout.h"
+#include "common/run/checkpoint.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+/// Shared by all optimizers of this chapter, as far as they have a use for them.
+struct AdamWOptions {
+  float beta1 = 0.9f;
+  float beta2 = 0.95f;
+  float eps = 1e-8f;
+  float weight_decay = 0.1f;
+
+  void add_to(CLI::App& app) {
+    const auto add = [&](const char* flag, float& value, const char* text) {
+      app.add_option(flag, value, text)->capture_default_str()->group("02_adamw");
+    };
+    add("--beta1", beta1, "share of the first moment kept, in [0, 1)");
+    add("--beta2", beta2, "share of the second moment kept, in [0, 1)");
+    add("--eps", eps, "added to the root of the second moment");
+    add("--weight-decay", weight_decay, "on matrices and embeddings; not used by sgd");
+  }
+
+  /// @throws UserError
+  void check() const {
+    if (!(beta1 >= 0 && beta1 < 1)) throw UserError("--beta1 must be in [0, 1), not {}", beta1);
+    if (!(beta2 >= 0 && beta2 < 1)) throw UserError("--beta2 must be in [0, 1), not {}", beta2);
+    if (!(eps > 0 && std::isfinite(eps))) throw UserError("--eps must be above 0, not {}", eps);
+    if (!(weight_decay >= 0 && std::isfinite(weight_decay)))
+      throw UserError("--weight-decay must be at least 0, not {}", weight_decay);
+  }
+
+  /// Matrices and embeddings decay; biases and layer norms do not: they do not overfit, and a
+  /// gain pulled to zero would switch its channel off.
+  float decay_of(const ParamSpec& spec) const { return spec.is_matrix() ? weight_decay : 0.0f; }
+
+  /// What one tensor needs at update t (from 1).
+  AdamStep step_of(const ParamSpec& spec, float lr, int64_t t, bool decoupled) const {
+    const auto correction = [t](float beta) {
+      return static_cast<float>(1 - std::pow(double{beta}, static_cast<double>(t)));
+    };
+    return {.lr = lr,
+            .beta1 = beta1,
+            .beta2 = beta2,
+            .eps = eps,
+            .weight_decay = decay_of(spec),
+            .decoupled = decoupled,
+            .correction1 = correction(beta1),
+            .correction2 = correction(beta2)};
+  }
+};
+
+class AdamW {
+ public:
+  /// @param decoupled true: AdamW. false: Adam with L2.
+  AdamW(Arena& arena, const ParamLayout& layout, const AdamWOptions& options, bool decoupled)
+      : layout_(&layout),
+        options_(options),
+        decoupled_(decoupled),
+        m_(arena.zeros(Mem::Optim, "m", Dtype::F32, {layout.size()})),
+        v_(arena.zeros(Mem::Optim, "v", Dtype::F32, {layout.size()})) {}
+
+  /// Bytes of Optim: m and v, 8 P.
+  static int64_t bytes(const ParamLayout& layout) { return 8 * layout.size(); }
+
+  /// Update t (from 1) of all parameters. params, grads F32 (layout.size()).
+  void step(const Ctx& ctx, Tensor params, Tensor grads, float lr, int64_t t) {
+    for (const ParamSpec& spec : layout_->specs()) {
+      const auto part = [&](Tensor flat) { return ParamLayout::tensor(flat, spec); };
+      ctx.kernels->adamw_update(ctx, part(params), part(m_), part(v_), part(grads),
+                                options_.step_of(spec, lr, t, decoupled_));
+    }
+  }
+
+  std::vector<NamedTensor> state() const { return {{"m", m_}, {"v", v_}}; }
+
+ private:
+  const ParamLayout* layout_;
+  AdamWOptions options_;
+  bool decoupled_;
+  Tensor m_, v_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,61 @@
+// 8-bit AdamW: AdamW whose moments rest as one byte each (arXiv 2110.02861).
+//
+// Each block of 64 neighbours shares one FP32 scale, its largest magnitude; a byte is the index of
+// one of 256 values in [-1, 1] (for v: [0, 1]) that lie closer together near zero, so that small
+// moments keep their leading digits. A step widens a block to FP32, does what AdamW does, and
+// narrows it again. Parameters start at multiples of 64, so no block holds two of them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "chapters/02_adamw/adamw.h"
+
+namespace ladder {
+
+class AdamW8bit {
+ public:
+  AdamW8bit(Arena& arena, const ParamLayout& layout, const AdamWOptions& options)
+      : layout_(&layout),
+        options_(options),
+        m_(alloc(arena, "m", layout.size())),
+        v_(alloc(arena, "v", layout.size())) {}
+
+  /// Bytes of Optim: two bytes a parameter and two FP32 scales a block, (2 + 8 / 64) P.
+  static int64_t bytes(const ParamLayout& layout) {
+    return 2 * layout.size() + 8 * div_exact(layout.size(), kQuantBlock);
+  }
+
+  /// Update t (from 1) of all parameters. params, grads F32 (layout.size()).
+  void step(const Ctx& ctx, Tensor params, Tensor grads, float lr, int64_t t) {
+    for (const ParamSpec& spec : layout_->specs()) {
+      const int64_t at = spec.offset, n = spec.shape.size();
+      const int64_t blocks = round_up(n, kQuantBlock) / kQuantBlock;
+      const auto scales = [&](Tensor all) { return all.slice(div_exact(at, kQuantBlock), blocks); };
+      ctx.kernels->adamw8bit_update(ctx, params.slice(at, n), m_.code.slice(at, n),
+                                    scales(m_.scale), v_.code.slice(at, n), scales(v_.scale),
+                                    grads.slice(at, n), options_.step_of(spec, lr, t, true));
+    }
+  }
+
+  std::vector<NamedTensor> state() const {
+    return {{"m", m_.code}, {"m.scale", m_.scale}, {"v", v_.code}, {"v.scale", v_.scale}};
+  }
+
+ private:
+  /// A moment: codes U8 (n) and scales F32 (n / kQuantBlock). A scale of 0 means that all is 0.
+  struct Moment {
+    Tensor code, scale;
+  };
+  static Moment alloc(Arena& arena, const std::string& name, int64_t n) {
+    return {
+        .code = arena.zeros(Mem::Optim, name, Dtype::U8, {n}),
+        .scale = arena.zeros(Mem::Optim, name + ".scale", Dtype::F32, {div_exact(n, kQuantBlock)})};
+  }
+
+  const ParamLayout* layout_;
+  AdamWOptions options_;
+  Moment m_, v_;
+};
+
+}  // namespace ladder

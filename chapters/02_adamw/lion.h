@@ -1,0 +1,48 @@
+// Lion: the sign of an interpolated momentum (arXiv 2302.06675).
+//
+//   u = sign(beta1 m + (1 - beta1) g)
+//   w = w - lr (u + weight_decay w)
+//   m = beta2 m + (1 - beta2) g
+//
+// One state instead of Adam's two. Every step moves each weight by lr, whatever its gradient:
+// so lr wants to be 3 to 10 times smaller than AdamW's, and weight_decay as much larger.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "chapters/02_adamw/adamw.h"
+
+namespace ladder {
+
+class Lion {
+ public:
+  Lion(Arena& arena, const ParamLayout& layout, const AdamWOptions& options)
+      : layout_(&layout),
+        options_(options),
+        m_(arena.zeros(Mem::Optim, "m", Dtype::F32, {layout.size()})) {}
+
+  /// Bytes of Optim: m, 4 P.
+  static int64_t bytes(const ParamLayout& layout) { return 4 * layout.size(); }
+
+  /// Update of all parameters. params, grads F32 (layout.size()).
+  void step(const Ctx& ctx, Tensor params, Tensor grads, float lr, int64_t /*t*/) {
+    for (const ParamSpec& spec : layout_->specs()) {
+      const auto part = [&](Tensor flat) { return ParamLayout::tensor(flat, spec); };
+      ctx.kernels->lion_update(ctx, part(params), part(m_), part(grads),
+                               {.lr = lr,
+                                .beta1 = options_.beta1,
+                                .beta2 = options_.beta2,
+                                .weight_decay = options_.decay_of(spec)});
+    }
+  }
+
+  std::vector<NamedTensor> state() const { return {{"m", m_}}; }
+
+ private:
+  const ParamLayout* layout_;
+  AdamWOptions options_;
+  Tensor m_;
+};
+
+}  // namespace ladder

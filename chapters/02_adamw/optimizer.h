@@ -1,0 +1,88 @@
+// --optimizer: one of the six, chosen at run time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "chapters/01_sgd/sgd.h"
+#include "chapters/02_adamw/adafactor.h"
+#include "chapters/02_adamw/adamw.h"
+#include "chapters/02_adamw/adamw8bit.h"
+#include "chapters/02_adamw/lion.h"
+
+namespace ladder {
+
+struct OptimizerOptions {
+  std::string name = "adamw";
+  AdamWOptions adamw;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--optimizer", name, "sgd, adam (L2), adamw, lion, adafactor or adamw8bit")
+        ->check(CLI::IsMember({"sgd", "adam", "adamw", "lion", "adafactor", "adamw8bit"}))
+        ->capture_default_str()
+        ->group("02_adamw");
+    adamw.add_to(app);
+  }
+  void check() const { adamw.check(); }
+};
+
+class Optimizer {
+ public:
+  Optimizer(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
+            const OptimizerOptions& options)
+      : rule_(make(arena, layout, sgd, options)) {}
+
+  /// Bytes of Optim, by the formula of the chosen optimizer.
+  static int64_t bytes(const ParamLayout& layout, const SgdOptions& sgd,
+                       const OptimizerOptions& options) {
+    if (options.name == "sgd") return Sgd::bytes(layout, sgd);
+    if (options.name == "lion") return Lion::bytes(layout);
+    if (options.name == "adafactor") return Adafactor::bytes(layout);
+    if (options.name == "adamw8bit") return AdamW8bit::bytes(layout);
+    return AdamW::bytes(layout);
+  }
+
+  /// One update of all parameters. params, grads F32 (layout.size()).
+  void step(const Ctx& ctx, Tensor params, Tensor grads, float lr) {
+    const Span span(ctx, "optimizer_step");
+    ++updates_;
+    std::visit(
+        [&](auto& rule) {
+          if constexpr (std::is_same_v<decltype(rule), Sgd&>)
+            rule.step(ctx, params, grads, lr);
+          else
+            rule.step(ctx, params, grads, lr, updates_);
+        },
+        rule_);
+  }
+
+  /// Updates done: the t of the bias corrections. A checkpoint keeps it beside state().
+  int64_t updates() const { return updates_; }
+  void set_updates(int64_t updates) { updates_ = updates; }
+
+  std::vector<NamedTensor> state() const {
+    return std::visit([](const auto& rule) { return rule.state(); }, rule_);
+  }
+
+ private:
+  using Rule = std::variant<Sgd, AdamW, Lion, Adafactor, AdamW8bit>;
+
+  static Rule make(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
+                   const OptimizerOptions& options) {
+    if (options.name == "sgd") return Sgd(arena, layout, sgd);
+    if (options.name == "lion") return Lion(arena, layout, options.adamw);
+    if (options.name == "adafactor") return Adafactor(arena, layout, options.adamw);
+    if (options.name == "adamw8bit") return AdamW8bit(arena, layout, options.adamw);
+    return AdamW(arena, layout, options.adamw, /*decoupled=*/options.name == "adamw");
+  }
+
+  Rule rule_;
+  int64_t updates_ = 0;
+};
+
+}  // namespace ladder

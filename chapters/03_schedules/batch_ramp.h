@@ -1,0 +1,94 @@
+// Batch-size ramp: small batches first, while the gradient's direction is clear and its noise
+// does little harm (arXiv 1711.00489, 2005.14165), then the full --batch.
+//
+//   --batch-ramp 4:100,8:300    4 sequences until step 100, 8 until step 300, then --batch
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "common/error.h"
+
+namespace ladder {
+
+struct BatchRampOptions {
+  std::vector<std::string> stages;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--batch-ramp", stages, "BATCH:UNTIL_STEP,... before the full --batch")
+        ->delimiter(',')
+        ->group("03_schedules");
+  }
+};
+
+class BatchRamp {
+ public:
+  /// @param batch the full batch, after the last stage
+  /// @throws UserError if a stage is not BATCH:UNTIL_STEP, if steps do not ascend, or if a stage's
+  ///         batch is not in 1..batch
+  BatchRamp(const BatchRampOptions& options, int64_t batch) : full_(batch) {
+    int64_t last = 0;
+    for (const std::string& text : options.stages) {
+      const Stage stage = read(text);
+      if (stage.batch < 1 || stage.batch > batch)
+        throw UserError("--batch-ramp {}: the batch must be 1 to --batch {}", text, batch);
+      if (stage.until <= last)
+        throw UserError("--batch-ramp {}: the step must be above {}", text, last);
+      last = stage.until;
+      stages_.push_back(stage);
+    }
+  }
+
+  /// Sequences of a step, from 0.
+  int64_t batch(int64_t step) const {
+    for (const Stage& stage : stages_)
+      if (step < stage.until) return stage.batch;
+    return full_;
+  }
+
+  /// Sequences of steps 0 .. step - 1 together.
+  int64_t sequences_before(int64_t step) const {
+    int64_t sum = 0, begin = 0;
+    for (const Stage& stage : stages_) {
+      const int64_t end = std::min(step, stage.until);
+      sum += std::max<int64_t>(0, end - begin) * stage.batch;
+      begin = stage.until;
+    }
+    return sum + std::max<int64_t>(0, step - begin) * full_;
+  }
+
+  /// The batch of each stage, the full one last: a layout must suit them all.
+  std::vector<int64_t> batches() const {
+    std::vector<int64_t> all;
+    for (const Stage& stage : stages_) all.push_back(stage.batch);
+    all.push_back(full_);
+    return all;
+  }
+
+ private:
+  struct Stage {
+    int64_t batch;
+    int64_t until;
+  };
+
+  static Stage read(const std::string& text) {
+    Stage stage{};
+    const char* end = text.data() + text.size();
+    const auto batch = std::from_chars(text.data(), end, stage.batch);
+    const bool colon = batch.ec == std::errc{} && batch.ptr != end && *batch.ptr == ':';
+    const auto until = std::from_chars(colon ? batch.ptr + 1 : end, end, stage.until);
+    if (!colon || until.ec != std::errc{} || until.ptr != end)
+      throw UserError("--batch-ramp {}: it takes BATCH:UNTIL_STEP, as in 4:100,8:300", text);
+    return stage;
+  }
+
+  int64_t full_;
+  std::vector<Stage> stages_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,110 @@
+// Learning-rate schedules: warmup, then constant, linear, cosine, or warmup-stable-decay (WSD).
+//
+// Step s counts from 0; W steps of warmup, D of decay, peak = --lr, low = --min-lr x peak:
+//   s < W                  peak (s + 1) / W
+//   constant               peak
+//   linear                 peak + (low - peak) p          p = (s - W) / D
+//   cosine                 low + (peak - low) (1 + cos(pi p)) / 2
+//   wsd                    peak until the last D steps, then linear or cosine down
+// p is held in [0, 1]. Sources: arXiv 1608.03983 (cosine), 2404.06395 (WSD).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "chapters/03_schedules/batch_ramp.h"
+#include "common/error.h"
+
+namespace ladder {
+
+struct ScheduleOptions {
+  std::string name = "constant";
+  int64_t warmup = 0;         ///< in steps
+  int64_t warmup_tokens = 0;  ///< in tokens instead; 0: --warmup holds
+  double min_lr = 0.1;        ///< share of the peak
+  int64_t decay_steps = 0;    ///< 0: all steps after warmup; wsd: the last fifth of all
+  std::string wsd_decay = "linear";
+
+  void add_to(CLI::App& app) {
+    const auto add = [&](const char* flag, auto& value, const char* text) {
+      return app.add_option(flag, value, text)->capture_default_str()->group("03_schedules");
+    };
+    add("--schedule", name, "constant, linear, cosine or wsd")
+        ->check(CLI::IsMember({"constant", "linear", "cosine", "wsd"}));
+    CLI::Option* steps = add("--warmup", warmup, "steps until the learning rate is --lr");
+    add("--warmup-tokens", warmup_tokens, "the same, counted in tokens")->excludes(steps);
+    add("--min-lr", min_lr, "where the decay ends, as a share of --lr");
+    add("--decay-steps", decay_steps,
+        "length of the decay; 0: all after warmup, for wsd the last fifth of --steps");
+    add("--wsd-decay", wsd_decay, "linear or cosine")->check(CLI::IsMember({"linear", "cosine"}));
+  }
+
+  /// @throws UserError
+  void check() const {
+    if (warmup < 0) throw UserError("--warmup must be at least 0, not {}", warmup);
+    if (warmup_tokens < 0)
+      throw UserError("--warmup-tokens must be at least 0, not {}", warmup_tokens);
+    if (!(min_lr >= 0 && min_lr <= 1))
+      throw UserError("--min-lr must be in [0, 1], not {}", min_lr);
+    if (decay_steps < 0) throw UserError("--decay-steps must be at least 0, not {}", decay_steps);
+  }
+};
+
+class Schedule {
+ public:
+  /// @param peak    --lr
+  /// @param steps   --steps, where wsd's decay ends
+  /// @param ramp    how many sequences each step has: warmup may be counted in tokens
+  /// @param seq_len tokens of a sequence
+  Schedule(const ScheduleOptions& options, double peak, int64_t steps, const BatchRamp& ramp,
+           int64_t seq_len)
+      : options_(options), peak_(peak), ramp_(ramp), seq_len_(seq_len) {
+    warmup_ = options.warmup;
+    if (options.warmup_tokens > 0)
+      while (warmup_share(warmup_) < 1) ++warmup_;
+    const bool wsd = options.name == "wsd";
+    decay_ = options.decay_steps;
+    if (decay_ == 0) decay_ = std::max<int64_t>(1, wsd ? steps / 5 : steps - warmup_);
+    decay_begin_ = wsd ? std::max(warmup_, steps - decay_) : warmup_;
+  }
+
+  /// Learning rate of a step, from 0.
+  float lr(int64_t step) const {
+    if (step < warmup_) return static_cast<float>(peak_ * warmup_share(step));
+    const double p = std::clamp(
+        static_cast<double>(step - decay_begin_) / static_cast<double>(decay_), 0.0, 1.0);
+    const double low = options_.min_lr * peak_;
+    const std::string& shape = options_.name == "wsd" ? options_.wsd_decay : options_.name;
+    if (shape == "linear") return static_cast<float>(peak_ + (low - peak_) * p);
+    if (shape == "cosine")
+      return static_cast<float>(low + (peak_ - low) * (1 + std::cos(std::numbers::pi * p)) / 2);
+    return static_cast<float>(peak_);
+  }
+
+  /// Steps of warmup, also where it is counted in tokens.
+  int64_t warmup_steps() const { return warmup_; }
+
+ private:
+  /// How much of the peak step s of the warmup has: 1 at its last step.
+  double warmup_share(int64_t s) const {
+    if (options_.warmup_tokens == 0)
+      return static_cast<double>(s + 1) / static_cast<double>(options_.warmup);
+    const auto tokens = static_cast<double>(ramp_.sequences_before(s + 1) * seq_len_);
+    return tokens / static_cast<double>(options_.warmup_tokens);
+  }
+
+  ScheduleOptions options_;
+  double peak_;
+  BatchRamp ramp_;
+  int64_t seq_len_;
+  int64_t warmup_ = 0;
+  int64_t decay_ = 0;
+  int64_t decay_begin_ = 0;
+};
+
+}  // namespace ladder
