@@ -1,0 +1,85 @@
+// RunLog: everything a run says, on the screen and in --trace, --report and --timeline.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "common/run/options.h"
+#include "common/run/output_file.h"
+#include "common/run/progress.h"
+#include "common/run/report.h"
+#include "common/run/trace.h"
+#include "kernels/context.h"
+
+namespace ladder {
+
+/// A chapter makes one after the memory is allocated and before the first step:
+///
+///   RunLog log(options, plan, arena, ctx);          // prints the plan, opens all outputs
+///   for (; step < steps; ++step) {
+///     log.begin_step();  ...  log.end_step(record);   // the clock runs between the two
+///     if (log.tracing()) log.trace(record, param_hash(params, layout));
+///     if (log.eval_due(step)) log.eval(step, evaluate(...));
+///     if (log.save_due(step)) save_checkpoint(...);
+///   }
+///   log.finish(evaluate(...));                       // prints the table, writes the files
+class RunLog {
+ public:
+  /// While it lives, ctx.events points into it if --timeline is given.
+  /// @throws UserError if an output, the directory of --save included, cannot be written
+  RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx);
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
+  ~RunLog() { ctx_.events = nullptr; }
+
+  void begin_step();
+  void end_step(const StepRecord& record);
+
+  bool tracing() const { return trace_ != nullptr; }
+  void trace(const StepRecord& record, uint64_t param_hash);
+
+  /// After step `step`? Never after the last: finish() takes that validation loss.
+  bool eval_due(int64_t step) const;
+  void eval(int64_t step, double val_loss);
+
+  /// After step `step`? Every --save-every, and always after the last.
+  bool save_due(int64_t step) const;
+
+  /// Prints one line without breaking the bar: "step 12: skipped, ...".
+  void note(std::string_view line) { progress_.line(line); }
+  /// Prints generated text; --report holds it too.
+  void sample(std::string_view text);
+  /// A chapter's own entries in --report, under "extra".
+  nlohmann::json& extra() { return extra_; }
+
+  void finish(double val_loss);
+
+ private:
+  using Output = std::unique_ptr<OutputFile>;
+  static Output open(const std::string& path, const char* flag);
+  void stop_events_if_many(int64_t step);
+  RunResult result(double val_loss) const;
+  void write_report(const RunResult& result);
+  void write_timeline();
+
+  RunOptions options_;
+  RunPlan plan_;
+  const Arena& arena_;
+  Ctx& ctx_;
+  Progress progress_;
+  Output trace_, report_, timeline_;
+
+  std::vector<Event> events_;
+  std::vector<double> step_ms_;
+  std::optional<StepRecord> last_;
+  int64_t begin_ns_ = 0;
+  int64_t tokens_ = 0;  ///< of all steps of this run
+  double seconds_ = 0;  ///< of all steps of this run
+
+  nlohmann::json evals_ = nlohmann::json::array();
+  nlohmann::json extra_ = nlohmann::json::object();
+  std::string sample_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,36 @@
+// run_main: what every program's main() does with an exception.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+
+#include <fmt/format.h>
+
+#include "common/error.h"
+
+namespace ladder {
+
+/// Thrown once --help has been printed: the program is done, and nothing is wrong.
+struct HelpPrinted {};
+
+/// Runs `body` and turns how it ended into an exit status: 0 done or help, 2 bad input of the
+/// user (one line "error: ..."), 1 anything else (one line "internal error: ...").
+template <class Body>
+int run_main(Body&& body) {
+  try {
+    body();
+    return 0;
+  } catch (const HelpPrinted&) {
+    return 0;
+  } catch (const UserError& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "internal error: {}\n", e.what());
+  } catch (...) {
+    fmt::print(stderr, "internal error: an exception of unknown type\n");
+  }
+  return 1;
+}
+
+}  // namespace ladder

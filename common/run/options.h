@@ -1,0 +1,59 @@
+// RunOptions: the flags that all chapters share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "common/model/config.h"
+#include "common/run/sampler.h"
+
+namespace ladder {
+
+struct RunOptions {
+  std::string data;            ///< text to train on
+  std::string model = "tiny";  ///< name of a preset; the next four override it
+  std::optional<int64_t> seq_len, layers, heads, channels;
+
+  int64_t batch = 16;   ///< sequences of a step, over all ranks
+  int64_t steps = 200;  ///< in total: a resumed run goes on up to it
+  double lr = 1e-3;
+  uint64_t seed = 1;
+  std::string backend = "cpu";
+  int ranks = 1;
+  std::optional<int> threads;  ///< of a rank
+
+  int64_t eval_every = 0;  ///< steps; 0: at the end only
+  int64_t sample = 0;      ///< tokens to generate at the end
+  double temperature = 1;  ///< 0: greedy
+  int64_t top_k = 0;       ///< 0: all tokens
+
+  std::string save, load;  ///< directories
+  int64_t save_every = 0;  ///< steps; 0: at the end only
+  std::string trace, report, timeline;
+  bool quiet = false;
+
+  /// Adds every flag above and --config to `app`. Call it before a lesson's add_to: from here on
+  /// --help shows defaults.
+  void add_to(CLI::App& app);
+
+  /// @throws UserError if a value is impossible, naming the legal ones.
+  void check() const;
+  /// Chapters 01 to 06 know one rank. @throws UserError if more are asked for.
+  void refuse_ranks() const;
+
+  /// The preset with its overrides, checked. @throws UserError
+  GptConfig gpt() const;
+  /// --threads, or the cores of the machine divided among the ranks; at least 1.
+  int thread_count() const;
+  /// What Sampler needs.
+  SampleOptions sampling(const GptConfig& gpt) const;
+};
+
+/// app.parse() for a program under run_main: a bad command line or configuration becomes a
+/// UserError of one line; --help prints and throws HelpPrinted.
+void parse_or_throw(CLI::App& app, int argc, const char* const* argv);
+
+}  // namespace ladder

@@ -1,0 +1,40 @@
+// OutputFile: a file that appears under its name only once it is complete.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace ladder {
+
+/// Writes NAME.<pid>.tmp beside the target and renames it over the target in commit(). Until
+/// then, and for good if the program dies, an older file of that name is untouched.
+class OutputFile {
+ public:
+  /// @param what for messages: "--trace"
+  /// @throws UserError if no file can be created there, or if `path` is no regular file
+  OutputFile(const std::string& path, std::string what);
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  /// Removes the temporary file if commit() did not happen.
+  ~OutputFile();
+
+  /// @throws UserError if the disk takes no more
+  void write(std::string_view bytes);
+  /// Flushes to the disk and renames. The file is closed. @throws UserError
+  void commit();
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  [[noreturn]] void fail() const;
+
+  std::string what_;
+  std::filesystem::path path_, temporary_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,57 @@
+// What is said of a run as a whole: the plan before it, the table and --report after it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/model/config.h"
+#include "kernels/arena.h"
+
+namespace ladder {
+
+/// How a run is spread over ranks.
+struct RunLayout {
+  int64_t ranks = 1;
+  int64_t dp = 1, tp = 1, pp = 1;
+  int64_t batch = 0;        ///< sequences of a step
+  int64_t micro_batch = 0;  ///< sequences of one forward on one rank
+  int threads = 1;          ///< of a rank
+  std::string comm = "self";
+};
+
+/// What is known before the first step.
+struct RunPlan {
+  std::string chapter;  ///< "01_sgd"
+  GptConfig gpt;
+  int64_t parameters;  ///< ParamLayout::live()
+  RunLayout layout;
+  MemoryBytes predicted;  ///< peak bytes, from the chapter's formula
+};
+
+/// What is known after the last step.
+struct RunResult {
+  int64_t steps = 0;                 ///< done, those before a resume counted
+  std::optional<double> final_loss;  ///< of the last step; none if no step ran
+  double val_loss = 0;
+  double tokens_per_second = 0;
+  double step_ms_median = 0;
+  MemoryBytes measured;  ///< peak bytes
+};
+
+/// Model, layout and memory plan, for the screen.
+std::string plan_text(const RunPlan& plan);
+
+/// The table at the end, for the screen.
+std::string result_text(const RunPlan& plan, const RunResult& result);
+
+/// The object of --report. Numbers that are not finite become null.
+nlohmann::json report_json(const RunPlan& plan, const RunResult& result);
+
+/// The middle value; with an even count the mean of the middle two; 0 of none.
+double median(std::vector<double> values);
+
+}  // namespace ladder

@@ -1,0 +1,58 @@
+// Sampler: text from a model, without knowing the model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/random.h"
+#include "kernels/tensor.h"
+
+namespace ladder {
+
+struct SampleOptions {
+  int64_t count;       ///< tokens to generate
+  double temperature;  ///< logits are divided by it; 0: always the largest logit
+  int64_t top_k;       ///< only the k largest logits take part; 0: all
+  uint64_t seed;
+  int64_t seq_len;  ///< T
+  int64_t vocab;    ///< V; tokens are bytes, so only the first 256 take part
+};
+
+/// The forward pass stays with the caller:
+///
+///   Sampler sampler(options);
+///   while (sampler.next(tokens)) {   // tokens (1,T) I32
+///     ... logits (1,T,Vp) from tokens ...
+///     sampler.choose(logits);
+///   }
+///   sampler.text();
+///
+/// The text starts after a newline. Once T tokens are there, the window slides.
+/// Equal logits: the smaller token counts as the larger logit, in greedy choice and at the edge
+/// of top-k alike, so that exactly k tokens take part. NaN counts as the smallest logit.
+/// Token i of a text depends on (seed, i) and the logits alone.
+class Sampler {
+ public:
+  explicit Sampler(const SampleOptions& options);
+
+  /// Fills `tokens` with the window, zeros behind it (attention is causal: they change nothing).
+  /// @return false, without filling, when the text is complete
+  bool next(Tensor tokens) const;
+
+  /// Draws the next token from the logits behind the window's last token.
+  void choose(Tensor logits);
+
+  /// What has been generated.
+  std::string text() const;
+
+ private:
+  int64_t window() const;
+  std::vector<int32_t> candidates(const float* logits) const;
+
+  SampleOptions options_;
+  Random random_;
+  std::vector<int32_t> tokens_;  ///< the newline, then the text
+};
+
+}  // namespace ladder

@@ -1,0 +1,21 @@
+// What a step reports of itself, and the line of --trace made of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ladder {
+
+struct StepRecord {
+  int64_t step;      ///< from 0
+  float loss;        ///< mean over the batch's targets, before the update
+  double grad_norm;  ///< before clipping
+  float lr;
+  int64_t tokens;  ///< seen in this step
+};
+
+/// One line of JSON with its newline. Numbers are hexadecimal floats, so that equal text means
+/// equal bits; param_hash is of the weights after the update (common/model/init.h).
+std::string trace_line(const StepRecord& record, uint64_t param_hash);
+
+}  // namespace ladder
