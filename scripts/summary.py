@@ -63,7 +63,8 @@ def main(paths):
         return 2
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     for line in lines:
-        print(line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:])), sep="  ")
+        numbers = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))
+        print(line[0].ljust(widths[0]), *numbers, sep="  ")
     differences = [text for report in reports for text in surprises(report)]
     print()
     print("\n".join(differences) or "Memory: measured equals predicted, to the byte.")

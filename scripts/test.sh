@@ -32,7 +32,7 @@ fixed_addresses() {
   fi
 }
 
-# Number under an attribute of ctest's JUnit file: count build/cpu/junit.xml failures.
+# A number at the head of ctest's JUnit file: count build/cpu/junit.xml failures.
 count() { sed -nE "/<testsuite/,/>/s/.*\b$2=\"([0-9]+)\".*/\1/p" "$1" | head -n 1; }
 
 # Configures, builds and tests one preset; adds to passed, failed and summary.
@@ -42,8 +42,7 @@ run_preset() {
   [[ $preset == cpu ]] || leave_out='nightly|slow'
 
   echo "== $preset: build"
-  if ! { cmake --preset "$preset" >"build/$preset.log" 2>&1 || { cat "build/$preset.log"; false; }; } ||
-    ! "${run[@]}" cmake --build --preset "$preset" --parallel "$jobs"; then
+  if ! cmake --preset "$preset" || ! "${run[@]}" cmake --build --preset "$preset" -j "$jobs"; then
     summary+=("$preset: does not build")
     ((failed += 1))
     return
@@ -64,11 +63,11 @@ run_preset() {
   skipped=$(($(count "$junit" skipped) + $(count "$junit" disabled)))
   # What ctest calls a failure must be in the count, whatever it is.
   ((status != 0 && bad == 0)) && bad=1
-  ((passed += total - bad - skipped, failed += bad))
-  summary+=("$preset: $((total - bad - skipped)) passed, $bad failed, $skipped skipped, $((SECONDS - start)) s")
+  local good=$((total - bad - skipped)) seconds=$((SECONDS - start))
+  ((passed += good, failed += bad))
+  summary+=("$preset: $good passed, $bad failed, $skipped skipped, $seconds s")
 }
 
-mkdir -p build
 for preset in "${presets[@]}"; do run_preset "$preset"; done
 
 echo

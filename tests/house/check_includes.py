@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Who may know whom.
+
+kernels knows nobody; common knows kernels; a chapter knows common, kernels and chapters with a
+smaller number; tests and benchmarks know everybody and nobody knows them. No circles, between
+files or between folders. Headers of the project are included in quotes, by their path from the
+root. The CMake targets follow the same lines.
+"""
+
+import re
+
+from house import all_files, code_files, floor, tell
+
+BELOW = {
+    "kernels": ["kernels"],
+    "common": ["kernels", "common"],
+    "chapters": ["kernels", "common", "chapters"],
+    "bench": ["kernels", "common", "chapters", "bench"],
+    "tests": ["kernels", "common", "chapters", "tests"],
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+NEW_TARGET = re.compile(r"^\s*(?:add_library|add_executable)\(([\w.]+)", re.MULTILINE)
+
+
+def chapter_number(path):
+    """7 for chapters/07_ddp/main.cpp; None outside of chapters."""
+    match = re.match(r"chapters/(\d\d)_\w+/", str(path))
+    return int(match[1]) if match else None
+
+
+def fault_of_include(root, here, bracket, name):
+    """What is wrong when the file `here` (from the root) includes `name`; None if nothing."""
+    top = name.split("/")[0]
+    if bracket == "<":
+        return f"<{name}> is of the project: quotes" if top in BELOW else None
+    if not (root / name).is_file() or ".." in name:
+        return f'"{name}" is no file, seen from the root'
+    if top not in BELOW[here.parts[0]]:
+        return f"{here.parts[0]} may not know {name}"
+    mine, other = chapter_number(here), chapter_number(name)
+    if mine and other and other > mine:
+        return f"chapter {mine:02} may not know {name}"
+    return None
+
+
+def circle(graph):
+    """One circle of a graph {node: set of nodes} as a list of nodes; [] if there is none."""
+    done = set()
+
+    def walk(node, path):
+        if node in path:
+            return path[path.index(node) :] + [node]
+        if node in done:
+            return []
+        for other in sorted(graph.get(node, ())):
+            if found := walk(other, path + [node]):
+                return found
+        done.add(node)
+        return []
+
+    for node in sorted(graph):
+        if found := walk(node, []):
+            return found
+    return []
+
+
+def check_sources(root):
+    faults, files, folders = [], {}, {}
+    for path in code_files(root):
+        here = path.relative_to(root)
+        if here.parts[0] not in BELOW:
+            continue
+        for bracket, name in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            if fault := fault_of_include(root, here, bracket, name):
+                faults.append(f"{here}: {fault}")
+            elif bracket == '"':
+                files.setdefault(str(here), set()).add(name)
+                ends = str(here.parent), name.rpartition("/")[0]
+                if ends[0] != ends[1]:
+                    folders.setdefault(ends[0], set()).add(ends[1])
+    for graph in [files, folders]:
+        if found := circle(graph):
+            faults.append("circle: " + " -> ".join(found))
+    return faults
+
+
+def check_targets(root):
+    """No CMakeLists.txt may name a target of a floor that its own must not know."""
+    lists = [path for path in all_files(root) if path.name == "CMakeLists.txt"]
+    lists = [path for path in lists if floor(root, path) in BELOW]
+    text = {path: re.sub(r"#.*", "", path.read_text(encoding="utf-8")) for path in lists}
+    home = {name: floor(root, path) for path in lists for name in NEW_TARGET.findall(text[path])}
+    faults = []
+    for path in lists:
+        for word in sorted(set(re.findall(r"[\w.]+", text[path]))):
+            if word in home and home[word] not in BELOW[floor(root, path)]:
+                where = path.relative_to(root)
+                faults.append(f"{where}: may not know the target {word} of {home[word]}")
+    return faults
+
+
+def check(root):
+    return check_sources(root) + check_targets(root)
+
+
+if __name__ == "__main__":
+    tell(check)
