@@ -31,8 +31,9 @@ Options parse_options(int argc, char** argv) {
   CLI::App app("01_sgd: one training step by hand, in FP32");
   options.run.add_to(app);
   options.sgd.add_to(app);
-  parse(app, argc, argv);
+  parse_or_throw(app, argc, argv);
   options.run.check();
+  options.run.refuse_ranks();
   options.sgd.check();
   return options;
 }
@@ -79,12 +80,13 @@ struct Memory {
 /// What the formulas of the README say that Memory will take.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, T = layout.gpt.seq_len;
+  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
   MemoryBytes bytes;
   bytes[Mem::Param] = 4 * P;
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Sgd::bytes(layout.params, o.sgd);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, B) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, B) + scratch_bytes(o.run) + 8 * kLimbs;
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, B) + 8 * kLimbs + scratch;
   return bytes;
 }
 
@@ -207,7 +209,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 
 /// Text that the model writes, a token at a time.
 std::string sample(const Options& o, const Layout& layout, Memory& m) {
-  Sampler sampler(o.run, layout.gpt);
+  Sampler sampler(o.run.sampling(layout.gpt));
   const Tensor tokens = m.batch.tokens.first(1);
   const Activations acts = m.acts.first(1);
   while (sampler.next(tokens)) {
@@ -221,7 +223,14 @@ void run(const Options& o) {
   const Layout layout(o);
   const Text text(o.run.data, layout.gpt.seq_len);
   Memory m(o, layout);
-  RunLog log("01_sgd", o.run, layout.gpt, layout.params, predict(o, layout), m.arena, m.ctx);
+  RunLog log(
+      o.run,
+      {.chapter = "01_sgd",
+       .gpt = layout.gpt,
+       .parameters = layout.params.live(),
+       .layout{.batch = layout.batch, .micro_batch = layout.batch, .threads = o.run.thread_count()},
+       .predicted = predict(o, layout)},
+      m.arena, m.ctx);
   train(o, layout, m, text, log);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));

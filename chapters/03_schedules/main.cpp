@@ -1,0 +1,265 @@
+// 03_schedules: the learning rate and the batch size change over the run. Warmup, then constant,
+// linear, cosine or WSD; a ramp of batch sizes.
+
+#include <CLI/CLI.hpp>
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/03_schedules/batch_ramp.h"
+#include "chapters/03_schedules/schedule.h"
+#include "common/data/text.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "common/model/measure.h"
+#include "common/run/backend.h"
+#include "common/run/checkpoint.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/sampler.h"
+
+namespace ladder {
+namespace {
+
+// ---- 1. options ---------------------------------------------------------------------------------
+
+struct Options {
+  RunOptions run;
+  SgdOptions sgd;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  BatchRampOptions ramp;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options options;
+  CLI::App app("03_schedules: learning-rate schedules and a batch-size ramp");
+  options.run.add_to(app);
+  options.sgd.add_to(app);
+  options.optimizer.add_to(app);
+  options.schedule.add_to(app);
+  options.ramp.add_to(app);
+  parse_or_throw(app, argc, argv);
+  options.run.check();
+  options.run.refuse_ranks();
+  options.sgd.check();
+  options.optimizer.check();
+  options.schedule.check();
+  return options;
+}
+
+// ---- 2. layout ----------------------------------------------------------------------------------
+
+/// One rank holds the whole model and the whole batch.
+struct Layout {
+  GptConfig gpt;
+  ParamLayout params;
+  int64_t batch;  ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp;
+  Schedule schedule;
+
+  explicit Layout(const Options& o)
+      : gpt(o.run.gpt()),
+        params(gpt),
+        batch(o.run.batch),
+        ramp(o.ramp, batch),
+        schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len) {}
+};
+
+// ---- 3. memory ----------------------------------------------------------------------------------
+
+struct Memory {
+  Arena arena;
+  Ctx ctx;
+  Tensor params, grads;  // flat, params.size() each
+  GptTensors w, dw;      // the same, seen as a model
+  Optimizer optimizer;
+  Batch batch;
+  Tensor losses;  // (B), of each sequence
+  Activations acts;
+  ActGrads dacts;
+  Tensor limbs;
+
+  Memory(const Options& o, const Layout& layout)
+      : ctx(make_ctx(o.run, arena)),
+        params(arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()})),
+        grads(arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.params.size()})),
+        w(layout.params.view(params)),
+        dw(layout.params.view(grads)),
+        optimizer(arena, layout.params, o.sgd, o.optimizer),
+        batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
+        losses(arena.alloc(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
+        acts(alloc_activations(arena, layout.gpt, layout.batch)),
+        dacts(alloc_act_grads(arena, layout.gpt, layout.batch)),
+        limbs(arena.alloc(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {}
+};
+
+/// What the formulas of the README say that Memory will take.
+MemoryBytes predict(const Options& o, const Layout& layout) {
+  const int64_t P = layout.params.size(), B = layout.batch, T = layout.gpt.seq_len;
+  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
+  MemoryBytes bytes;
+  bytes[Mem::Param] = 4 * P;
+  bytes[Mem::Grad] = 4 * P;
+  bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  bytes[Mem::Activation] = activation_bytes(layout.gpt, B) + 8 * B * T + 4 * B;
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, B) + 8 * kLimbs + scratch;
+  return bytes;
+}
+
+// ---- 4. data ------------------------------------------------------------------------------------
+
+/// Initial weights, or those of a checkpoint. Returns the first step to take.
+int64_t start(const Options& o, const Layout& layout, Memory& m) {
+  if (o.run.load.empty()) {
+    init_params(m.params, layout.params, layout.gpt, o.run.seed);
+    return 0;
+  }
+  const auto state =
+      load_checkpoint(o.run.load, layout.gpt, layout.params, m.params, m.optimizer.state());
+  m.optimizer.set_updates(state.value("updates", 0));
+  return state.at("step");
+}
+
+void save(const Options& o, const Layout& layout, const Memory& m, int64_t step) {
+  save_checkpoint(o.run.save, layout.gpt, layout.params, m.params, m.optimizer.state(),
+                  {{"step", step}, {"updates", m.optimizer.updates()}});
+}
+
+// ---- 5. step ------------------------------------------------------------------------------------
+
+/// Logits of `tokens` (B,T); what backward needs stays in `a`.
+void forward(const Ctx& ctx, const GptTensors& w, const Activations& a, Tensor tokens) {
+  const size_t L = w.blocks.size();
+  embed_forward(ctx, a.embed, tokens, w.embed);
+  for (size_t l = 0; l < L; ++l) {
+    const BlockTensors& p = w.blocks[l];
+    const BlockActs& s = a.blocks[l];
+    norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+    attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
+    join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+
+    norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+    mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
+    join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+  }
+  norm_forward(ctx, a.norm, a.stat, a.stream(L), w.norm);
+  head_forward(ctx, a.logits, a.norm, w.head_w);
+}
+
+/// Gradients of all parameters into `dw`, from the gradient of the logits in a.logits.
+void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const Activations& a,
+              const ActGrads& d, Tensor tokens, Into into) {
+  const size_t L = w.blocks.size();
+  head_backward_input(ctx, d.branch, a.logits, w.head_w);
+  head_backward_weight(ctx, dw.head_w, a.logits, a.norm, into);
+  norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
+  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
+
+  for (size_t l = L; l-- > 0;) {
+    const BlockTensors& p = w.blocks[l];
+    const BlockTensors& g = dw.blocks[l];
+    const BlockActs& s = a.blocks[l];
+    join_backward_weight(ctx, g.join2_b, d.stream, into);
+    mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
+    mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
+    norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
+    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    join_backward_input(ctx, d.stream, d.norm);
+
+    join_backward_weight(ctx, g.join1_b, d.stream, into);
+    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
+    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
+    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
+    norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
+    join_backward_input(ctx, d.stream, d.norm);
+  }
+  embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
+}
+
+/// One batch: loss, gradients, update.
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
+                      int64_t step) {
+  const int64_t B = layout.ramp.batch(step);
+  const Batch batch = m.batch.slice(0, B);
+  const Tensor losses = m.losses.first(B);
+  const Activations acts = m.acts.first(B);
+  text.draw(batch, o.run.seed, step);
+  const int64_t targets = count_targets(batch);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets.
+  const float scale = 1.0f / static_cast<float>(targets);
+
+  forward(m.ctx, m.w, acts, batch.tokens);
+  head_loss_and_gradient(m.ctx, losses, acts.logits, batch.targets, layout.gpt.vocab, scale);
+  backward(m.ctx, m.w, m.dw, acts, m.dacts.first(B), batch.tokens, Into::Write);
+  const float loss = mean_loss(losses, targets);
+  const double norm = grad_norm(m.ctx, m.grads, layout.params, m.limbs);
+
+  const float lr = layout.schedule.lr(step);
+  m.optimizer.step(m.ctx, m.params, m.grads, lr);
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
+}
+
+/// Mean loss over the validation sequences of the held-out text.
+float validate(const Layout& layout, Memory& m, const Text& text) {
+  const int64_t count = text.validation_count();
+  double sum = 0;
+  for (int64_t i = 0; i < count; i += layout.batch) {
+    const int64_t n = std::min(layout.batch, count - i);
+    const Batch batch = m.batch.slice(0, n);
+    const Activations acts = m.acts.first(n);
+    text.draw_validation(batch, i);
+    forward(m.ctx, m.w, acts, batch.tokens);
+    const Tensor losses = m.losses.first(n);
+    head_loss(m.ctx, losses, acts.logits, batch.targets, layout.gpt.vocab);
+    sum += total_loss(losses);
+  }
+  return static_cast<float>(sum / static_cast<double>(count * layout.gpt.seq_len));
+}
+
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
+  for (int64_t step = start(o, layout, m); step < o.run.steps; ++step) {
+    log.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, step);
+    log.end_step(record);
+    if (log.tracing()) log.trace(record, param_hash(m.params, layout.params));
+    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
+    if (log.save_due(step)) save(o, layout, m, step + 1);
+  }
+}
+
+// ---- 6. report ----------------------------------------------------------------------------------
+
+/// Text that the model writes, a token at a time.
+std::string sample(const Options& o, const Layout& layout, Memory& m) {
+  Sampler sampler(o.run.sampling(layout.gpt));
+  const Tensor tokens = m.batch.tokens.first(1);
+  const Activations acts = m.acts.first(1);
+  while (sampler.next(tokens)) {
+    forward(m.ctx, m.w, acts, tokens);
+    sampler.choose(acts.logits);
+  }
+  return sampler.text();
+}
+
+void run(const Options& o) {
+  const Layout layout(o);
+  const Text text(o.run.data, layout.gpt.seq_len);
+  Memory m(o, layout);
+  RunLog log(
+      o.run,
+      {.chapter = "03_schedules",
+       .gpt = layout.gpt,
+       .parameters = layout.params.live(),
+       .layout{.batch = layout.batch, .micro_batch = layout.batch, .threads = o.run.thread_count()},
+       .predicted = predict(o, layout)},
+      m.arena, m.ctx);
+  train(o, layout, m, text, log);
+  log.finish(validate(layout, m, text));
+  if (o.run.sample > 0) log.sample(sample(o, layout, m));
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  return ladder::run_main([&] { ladder::run(ladder::parse_options(argc, argv)); });
+}

@@ -1,0 +1,132 @@
+// Gradient accumulation: a batch of GBS = MBS x GA sequences, MBS at a time.
+//
+// Memory for activations shrinks by GA, and the gradient must not change by a bit. So the GA
+// partial gradients are joined by the same balanced tree that joins sequences inside a call:
+//
+//   k = 0: A = g0     k = 1: A += g1                  A holds g0+g1
+//   k = 2: B = g2     k = 3: B += g3,  A += B         A holds (g0+g1)+(g2+g3)
+//
+// An even micro-step writes a fresh buffer, an odd one adds to it, then full levels merge: it
+// takes floor(log2(GA + 1)) buffers. `--accumulate running` adds everything into one buffer, as
+// most programs do: less memory, but the sum then depends on how the batch was cut.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "common/error.h"
+#include "common/model/layout.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+struct AccumulateOptions {
+  int64_t micro_batch = 0;  ///< MBS; 0: the whole batch at once
+  std::string mode = "tree";
+
+  void add_to(CLI::App& app) {
+    app.add_option("--micro-batch", micro_batch, "sequences at a time; 0: the whole batch")
+        ->capture_default_str()
+        ->group("04_clipping");
+    app.add_option("--accumulate", mode, "tree (same bits for every split) or running (one buffer)")
+        ->check(CLI::IsMember({"tree", "running"}))
+        ->capture_default_str()
+        ->group("04_clipping");
+  }
+
+  /// MBS for a step of `batch` sequences: never more than there are.
+  int64_t micro(int64_t batch) const {
+    return micro_batch == 0 ? batch : std::min(micro_batch, batch);
+  }
+
+  /// The most micro-steps GA that a step can have.
+  /// @param batches every batch size that a step can have
+  /// @throws UserError unless MBS is the whole batch, or a power of two that divides it: else the
+  ///         micro-batches are no sub-trees of the batch
+  int64_t most_micro_steps(const std::vector<int64_t>& batches) const {
+    if (micro_batch < 0) throw UserError("--micro-batch must be at least 0, not {}", micro_batch);
+    int64_t most = 1;
+    for (int64_t batch : batches) {
+      if (!legal(micro(batch), batch))
+        throw UserError("--micro-batch {} does not suit a batch of {}; legal are {}", micro_batch,
+                        batch, fmt::join(legal_for(batch), ", "));
+      most = std::max(most, batch / micro(batch));
+    }
+    return most;
+  }
+
+ private:
+  static bool legal(int64_t mbs, int64_t batch) {
+    return mbs == batch || (batch % mbs == 0 && std::has_single_bit(static_cast<uint64_t>(mbs)));
+  }
+  static std::vector<int64_t> legal_for(int64_t batch) {
+    std::vector<int64_t> all;
+    for (int64_t mbs = 1; mbs <= batch; ++mbs)
+      if (legal(mbs, batch)) all.push_back(mbs);
+    return all;
+  }
+};
+
+/// The gradient buffers of a step, and which of them micro-step k works on.
+class GradTree {
+ public:
+  /// @param steps the most micro-steps that a step can have
+  GradTree(Arena& arena, const ParamLayout& layout, const AccumulateOptions& options, int64_t steps)
+      : running_(options.mode == "running") {
+    for (int64_t i = 0; i < buffers(options, steps); ++i) {
+      const Mem mem = i == 0 ? Mem::Grad : Mem::Workspace;
+      flat_.push_back(arena.zeros(mem, fmt::format("grads{}", i), Dtype::F32, {layout.size()}));
+      views_.push_back(layout.view(flat_.back()));
+    }
+  }
+
+  /// Buffers that `steps` micro-steps take. The first is the gradient, the others Workspace.
+  static int64_t buffers(const AccumulateOptions& options, int64_t steps) {
+    if (options.mode == "running") return 1;
+    return std::bit_width(static_cast<uint64_t>(steps) + 1) - 1;
+  }
+
+  /// Begins micro-step k of a step: backward puts its gradients into view() as into() says.
+  void begin(int64_t k) {
+    if (k == 0) top_ = 0;
+    fresh_ = running_ ? k == 0 : k % 2 == 0;
+    if (fresh_ && k > 0) ++top_;
+  }
+  const GptTensors& view() const { return views_[top_]; }
+  Into into() const { return fresh_ ? Into::Write : Into::Add; }
+
+  /// The gradient of this micro-batch alone, flat; null once it has been added to another.
+  Tensor alone() const { return fresh_ ? flat_[top_] : Tensor{}; }
+
+  /// Ends micro-step k of GA: joins the levels that are full, and after the last one all.
+  void end(const Ctx& ctx, int64_t k, int64_t GA) {
+    if (running_) return;
+    // k + 1 micro-steps are done: as in a binary counter, each trailing zero is a full level. The
+    // lowest level was joined by adding into its buffer.
+    for (int level = std::countr_zero(static_cast<uint64_t>(k) + 1); level > 1; --level) join(ctx);
+    while (k + 1 == GA && top_ > 0) join(ctx);
+  }
+
+  /// The gradient of the whole batch, flat, once the last micro-step has ended.
+  Tensor sum() const { return flat_[0]; }
+
+ private:
+  void join(const Ctx& ctx) {
+    ctx.kernels->add(ctx, flat_[top_ - 1], flat_[top_ - 1], flat_[top_]);
+    --top_;
+  }
+
+  bool running_;
+  std::vector<Tensor> flat_;
+  std::vector<GptTensors> views_;
+  size_t top_ = 0;
+  bool fresh_ = true;
+};
+
+}  // namespace ladder

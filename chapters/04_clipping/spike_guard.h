@@ -1,0 +1,110 @@
+// Spike guard: a batch that would throw the model off is skipped.
+//
+// A step whose loss or gradient norm lies more than K standard deviations above the mean of the
+// last 64 good steps is a spike: no update, but data and schedule go on (PaLM, arXiv 2204.02311,
+// section 5.1, skips the batches around a spike). NaN or Inf in loss or gradient always skips.
+// If 8 steps in a row are spikes, the level has changed for good: the window starts anew.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "common/data/text.h"
+#include "common/error.h"
+#include "common/random.h"
+
+namespace ladder {
+
+struct SpikeGuardOptions {
+  double deviations = 0;
+  int64_t bad_batch = -1;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--spike-guard", deviations,
+                   "skip a batch this many standard deviations above the last 64; 0: off")
+        ->capture_default_str()
+        ->group("04_clipping");
+    app.add_option("--bad-batch", bad_batch, "an experiment: at this step train on random bytes")
+        ->group("04_clipping");
+  }
+
+  /// @throws UserError
+  void check() const {
+    if (!(deviations >= 0 && std::isfinite(deviations)))
+      throw UserError("--spike-guard must be at least 0, not {}", deviations);
+  }
+
+  /// Replaces the batch of the step --bad-batch by random bytes, each its own.
+  void inject(const Batch& batch, uint64_t seed, int64_t step) const {
+    if (step != bad_batch) return;
+    const Random random(seed, "bad batch");
+    for (int64_t i = 0; i < batch.tokens.size(); ++i) {
+      const auto [token, target] = random.bits(static_cast<uint64_t>(i));
+      batch.tokens.data<int32_t>()[i] = static_cast<int32_t>(token % 256);
+      batch.targets.data<int32_t>()[i] = static_cast<int32_t>(target % 256);
+    }
+  }
+};
+
+class SpikeGuard {
+ public:
+  explicit SpikeGuard(const SpikeGuardOptions& options) : deviations_(options.deviations) {}
+
+  /// Why this step must be skipped; empty: it is good, and enters the window.
+  std::string judge(double loss, double norm) {
+    if (!std::isfinite(loss)) return "the loss is NaN or infinite";
+    if (!std::isfinite(norm)) return "the gradient has a NaN or an Inf";
+    if (deviations_ == 0) return "";
+    std::string reason = spike("loss", loss, losses_);
+    if (reason.empty()) reason = spike("gradient norm", norm, norms_);
+    if (!reason.empty() && ++in_a_row_ < kPatience) return reason;
+    if (!reason.empty()) losses_.clear(), norms_.clear();
+    in_a_row_ = 0;
+    remember(losses_, loss);
+    remember(norms_, norm);
+    return "";
+  }
+
+  /// What a checkpoint must hold for the next step.
+  nlohmann::json state() const {
+    return {{"losses", losses_}, {"norms", norms_}, {"in_a_row", in_a_row_}};
+  }
+  void set_state(const nlohmann::json& state) {
+    losses_ = state.at("losses").get<std::deque<double>>();
+    norms_ = state.at("norms").get<std::deque<double>>();
+    in_a_row_ = state.at("in_a_row");
+  }
+
+ private:
+  static constexpr size_t kWindow = 64;
+  static constexpr size_t kLeast = 16;  // a window shorter than this knows no deviation
+  static constexpr int kPatience = 8;
+
+  std::string spike(const char* what, double x, const std::deque<double>& window) const {
+    if (window.size() < kLeast) return "";
+    const auto n = static_cast<double>(window.size());
+    double mean = 0, variance = 0;
+    for (double y : window) mean += y / n;
+    for (double y : window) variance += (y - mean) * (y - mean) / n;
+    const double limit = mean + deviations_ * std::sqrt(variance);
+    if (x <= limit) return "";
+    return fmt::format("{} {:.3f} is above {:.3f} ({:.3f} and {} deviations)", what, x, limit, mean,
+                       deviations_);
+  }
+
+  static void remember(std::deque<double>& window, double x) {
+    window.push_back(x);
+    if (window.size() > kWindow) window.pop_front();
+  }
+
+  double deviations_;
+  std::deque<double> losses_, norms_;
+  int in_a_row_ = 0;
+};
+
+}  // namespace ladder
