@@ -1,0 +1,216 @@
+// Every differentiable operation, `ref` in double, against central differences.
+#include <functional>
+
+#include "tests/kernels/testing.h"
+
+namespace ladder::test {
+namespace {
+
+// The error of central differences is about h^2 + eps / h: 1e-10 for values near 1.
+constexpr double kStep = 1e-5;
+constexpr double kTolerance = 1e-8;
+
+/// d loss / d x by central differences, as a tensor like x.
+Tensor numeric(Sandbox& box, const Tensor& x, const std::function<double()>& loss) {
+  const Tensor gradient = box.empty(x.shape);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const double value = at(x, i);
+    set(x, i, value + kStep);
+    const double above = loss();
+    set(x, i, value - kStep);
+    const double below = loss();
+    set(x, i, value);
+    set(gradient, i, (above - below) / (2 * kStep));
+  }
+  return gradient;
+}
+
+/// A loss whose gradient with respect to out is dout: sum of out dout.
+double dot(const Tensor& out, const Tensor& dout) {
+  double sum = 0;
+  for (int64_t i = 0; i < out.size(); ++i) sum += at(out, i) * at(dout, i);
+  return sum;
+}
+
+class Gradients : public ::testing::Test {
+ protected:
+  void expect_gradient(const char* name, const Tensor& got, const Tensor& x,
+                       const std::function<double()>& loss) {
+    EXPECT_LT(relative_error(got, numeric(box, x, loss)), kTolerance)
+        << name << " " << to_string(got.shape);
+  }
+
+  Sandbox box{ref_kernels(), Dtype::F64};
+  const Kernels& k = ref_kernels();
+  const Ctx& ctx = box.ctx();
+};
+
+TEST_F(Gradients, Embed) {
+  for (const auto& [B, T, C] : {std::array{1, 1, 3}, std::array{3, 5, 3}, std::array{5, 8, 4}}) {
+    const int64_t V = 7, P = T + 2;
+    const Tensor wte = box.random({V, C}), wpe = box.random({P, C}), tokens = box.tokens({B, T}, V);
+    const Tensor out = box.empty({B, T, C}), dout = box.random({B, T, C});
+    const auto loss = [&] {
+      k.embed_forward(ctx, out, tokens, wte, wpe);
+      return dot(out, dout);
+    };
+    const Tensor dwte = box.empty({V, C}), dwpe = box.empty({P, C});
+    k.embed_backward(ctx, dwte, dwpe, dout, tokens, Into::Write);
+    expect_gradient("dwte", dwte, wte, loss);
+    expect_gradient("dwpe", dwpe, wpe, loss);
+  }
+}
+
+TEST_F(Gradients, Norm) {
+  for (const auto& [B, T, C] : {std::array{1, 1, 3}, std::array{3, 5, 3}, std::array{2, 9, 8}}) {
+    const Tensor inp = box.random({B, T, C}), w = box.random({C}), b = box.random({C});
+    const Tensor out = box.empty({B, T, C}), mean = box.empty({B, T}), rstd = box.empty({B, T});
+    const Tensor dout = box.random({B, T, C});
+    const auto loss = [&] {
+      k.norm_forward(ctx, out, mean, rstd, inp, w, b);
+      return dot(out, dout);
+    };
+    loss();
+    const Tensor dinp = box.empty({B, T, C}), dw = box.empty({C}), db = box.empty({C});
+    k.norm_backward_input(ctx, dinp, dout, inp, w, mean, rstd);
+    k.norm_backward_weight(ctx, dw, db, dout, inp, mean, rstd, Into::Write);
+    expect_gradient("dinp", dinp, inp, loss);
+    expect_gradient("dw", dw, w, loss);
+    expect_gradient("db", db, b, loss);
+  }
+}
+
+TEST_F(Gradients, Matmul) {
+  for (const auto& [B, T, K, N] :
+       {std::array{1, 1, 3, 5}, std::array{3, 5, 7, 3}, std::array{5, 9, 16, 6}})
+    for (const int leaves : {1, 3, 8}) {
+      const Tensor inp = box.random({B, T, K}), w = box.random({N, K}), bias = box.random({N});
+      const Tensor out = box.empty({B, T, N}), dout = box.random({B, T, N});
+      const auto loss = [&] {
+        k.matmul_forward(ctx, out, inp, w, bias, leaves);
+        return dot(out, dout);
+      };
+      const Tensor dinp = box.empty({B, T, K}), dw = box.empty({N, K}), db = box.empty({N});
+      k.matmul_backward_input(ctx, dinp, dout, w, leaves);
+      k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
+      k.bias_backward(ctx, db, dout, Into::Write);
+      expect_gradient("dinp", dinp, inp, loss);
+      expect_gradient("dw", dw, w, loss);
+      expect_gradient("db", db, bias, loss);
+    }
+}
+
+TEST_F(Gradients, MatmulWithoutBias) {
+  const Tensor inp = box.random({4, 3}), w = box.random({2, 3}), out = box.empty({4, 2});
+  k.matmul_forward(ctx, out, inp, w, Tensor{}, kLeaves);
+  for (int64_t r = 0; r < 4; ++r)
+    for (int64_t n = 0; n < 2; ++n) {
+      double sum = 0;
+      for (int64_t c = 0; c < 3; ++c) sum += at(inp, r * 3 + c) * at(w, n * 3 + c);
+      EXPECT_NEAR(at(out, r * 2 + n), sum, 1e-15);
+    }
+}
+
+TEST_F(Gradients, Gelu) {
+  const Tensor inp = box.random({3, 5, 7}, -4, 4), out = box.empty({3, 5, 7});
+  const Tensor dout = box.random({3, 5, 7}), dinp = box.empty({3, 5, 7});
+  k.gelu_backward(ctx, dinp, dout, inp);
+  expect_gradient("dinp", dinp, inp, [&] {
+    k.gelu_forward(ctx, out, inp);
+    return dot(out, dout);
+  });
+  // In place: dinp may be dout.
+  const Tensor both = box.copy(dout);
+  k.gelu_backward(ctx, both, both, inp);
+  EXPECT_TRUE(same_bits(both, dinp));
+}
+
+TEST_F(Gradients, GeluFarOut) {
+  const Tensor inp = box.filled({2}, 40), out = box.empty({2});
+  set(inp, 1, -40);
+  k.gelu_forward(ctx, out, inp);
+  EXPECT_EQ(at(out, 0), 40);
+  EXPECT_EQ(at(out, 1), 0);
+}
+
+TEST_F(Gradients, Attention) {
+  for (const auto& [B, T, NH, HS] :
+       {std::array{1, 1, 1, 3}, std::array{3, 5, 3, 1}, std::array{2, 9, 3, 4}}) {
+    const int64_t C = NH * HS;
+    const Tensor qkv = box.random({B, T, 3 * C}, -2, 2), dout = box.random({B, T, C});
+    const Tensor out = box.empty({B, T, C}), lse = box.empty({B, NH, T});
+    const auto loss = [&] {
+      k.attention_forward(ctx, out, lse, qkv);
+      return dot(out, dout);
+    };
+    loss();
+    const Tensor dqkv = box.empty(qkv.shape);
+    k.attention_backward(ctx, dqkv, dout, qkv, out, lse);
+    expect_gradient("dqkv", dqkv, qkv, loss);
+  }
+}
+
+TEST_F(Gradients, AttentionLooksOnlyBack) {
+  const int64_t T = 6, C = 4;
+  const Tensor qkv = box.random({1, T, 3 * C}), lse = box.empty({1, 2, T});
+  const Tensor before = box.empty({1, T, C}), after = box.empty({1, T, C});
+  k.attention_forward(ctx, before, lse, qkv);
+  set(qkv, 4 * 3 * C + 5, 100);  // token 4
+  k.attention_forward(ctx, after, lse, qkv);
+  EXPECT_TRUE(same_bits(before.view({T, C}).first(4), after.view({T, C}).first(4)));
+  EXPECT_FALSE(same_bits(before, after));
+}
+
+TEST_F(Gradients, CrossEntropy) {
+  for (const auto& [B, T, V, vocab] :
+       {std::array{1, 1, 7, 7}, std::array{3, 5, 16, 7}, std::array{5, 2, 8, 8}}) {
+    const Tensor logits = box.random({B, T, V}, -3, 3), targets = box.tokens({B, T}, vocab);
+    if (B > 1) targets.data<int32_t>()[1] = targets.data<int32_t>()[B * T - 1] = kIgnore;
+    const Tensor losses = box.empty({B}), dlogits = box.empty({B, T, V});
+    const float scale = 0.25F;
+    k.cross_entropy(ctx, losses, dlogits, logits, targets, vocab, scale);
+    expect_gradient("dlogits", dlogits, logits, [&] {
+      k.cross_entropy(ctx, losses, Tensor{}, logits, targets, vocab, scale);
+      return dot(losses, box.filled({B}, scale));
+    });
+    const Tensor both = box.copy(logits);
+    k.cross_entropy(ctx, losses, both, both, targets, vocab, scale);
+    EXPECT_TRUE(same_bits(both, dlogits));
+  }
+}
+
+TEST_F(Gradients, CrossEntropyIgnoresAndMasks) {
+  const Tensor logits = box.random({2, 3, 16}), targets = box.tokens({2, 3}, 7);
+  for (int t = 0; t < 3; ++t) targets.data<int32_t>()[t] = kIgnore;
+  for (int64_t row = 0; row < 6; ++row)
+    for (int64_t v = 7; v < 16; ++v) set(logits, row * 16 + v, 1e300);  // padding: never read
+  const Tensor losses = box.empty({2}), dlogits = box.empty({2, 3, 16});
+  k.cross_entropy(ctx, losses, dlogits, logits, targets, 7, 1);
+  EXPECT_EQ(at(losses, 0), 0);
+  EXPECT_GT(at(losses, 1), 0);
+  for (int64_t i = 0; i < dlogits.size(); ++i)
+    EXPECT_EQ(at(dlogits, i) == 0, i < 3 * 16 || i % 16 >= 7) << i;
+}
+
+TEST_F(Gradients, LossOfEqualLogitsIsLogVocab) {
+  const Tensor logits = box.filled({1, 1, 8}, 1000), targets = box.tokens({1, 1}, 7);
+  const Tensor losses = box.empty({1});
+  k.cross_entropy(ctx, losses, Tensor{}, logits, targets, 7, 1);
+  EXPECT_NEAR(at(losses, 0), std::log(7.0), 1e-12);
+}
+
+TEST_F(Gradients, JoinAddScale) {
+  const Tensor a = box.random({3, 5}), b = box.random({3, 5}), bias = box.random({5});
+  const Tensor joined = box.empty({3, 5}), sum = box.empty({3, 5}), scaled = box.copy(a);
+  k.join_forward(ctx, joined, a, b, bias);
+  k.add(ctx, sum, a, b);
+  k.scale(ctx, scaled, 0.5F);
+  for (int64_t i = 0; i < 15; ++i) {
+    EXPECT_EQ(at(joined, i), at(a, i) + (at(b, i) + at(bias, i % 5)));
+    EXPECT_EQ(at(sum, i), at(a, i) + at(b, i));
+    EXPECT_EQ(at(scaled, i), at(a, i) / 2);
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,166 @@
+// Parts of a tensor: cutting arrays anywhere, and channels as tensor parallelism does.
+#include <array>
+#include <functional>
+#include <span>
+
+#include "kernels/tree.h"
+#include "tests/kernels/same_bits.h"
+
+namespace ladder::test {
+namespace {
+
+/// An operation without sums on equally long vectors; all but the gradient may be changed.
+struct ElementOp {
+  const char* name;
+  std::function<void(std::span<const Tensor, 4>)> run;
+};
+
+class SameBitsParts : public SameBits {
+ protected:
+  std::vector<ElementOp> element_ops() {
+    const SgdStep sgd{.lr = 0.1F, .momentum = 0.9F, .nesterov = true};
+    const LionStep lion{.lr = 0.1F, .beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F};
+    AdamStep adam{.lr = 0.1F,
+                  .beta1 = 0.9F,
+                  .beta2 = 0.95F,
+                  .eps = 1e-8F,
+                  .weight_decay = 0.1F,
+                  .decoupled = true,
+                  .correction1 = 0.1F,
+                  .correction2 = 0.05F};
+    AdamStep l2 = adam;
+    l2.decoupled = false;
+    return {
+        {"sgd", [=, this](auto x) { k.sgd_update(ctx, x[0], x[1], x[3], sgd); }},
+        {"plain sgd", [=, this](auto x) { k.sgd_update(ctx, x[0], Tensor{}, x[3], sgd); }},
+        {"adamw", [=, this](auto x) { k.adamw_update(ctx, x[0], x[1], x[2], x[3], adam); }},
+        {"adam", [=, this](auto x) { k.adamw_update(ctx, x[0], x[1], x[2], x[3], l2); }},
+        {"lion", [=, this](auto x) { k.lion_update(ctx, x[0], x[1], x[3], lion); }},
+        {"gelu", [this](auto x) { k.gelu_forward(ctx, x[0], x[3]); }},
+        {"gelu_backward", [this](auto x) { k.gelu_backward(ctx, x[0], x[2], x[3]); }},
+        {"add", [this](auto x) { k.add(ctx, x[0], x[2], x[3]); }},
+        {"scale", [this](auto x) { k.scale(ctx, x[0], 0.3F); }},
+    };
+  }
+
+  /// Columns [begin, begin + count) of a matrix, as a matrix of its own.
+  Tensor columns(const Tensor& x, int64_t begin, int64_t count) {
+    const Tensor part = box.empty({x.rows(), count});
+    for (int64_t r = 0; r < x.rows(); ++r)
+      for (int64_t c = 0; c < count; ++c)
+        set(part, r * count + c, at(x, r * x.dim(-1) + begin + c));
+    return part;
+  }
+
+  Tensor join(std::vector<Tensor> shards) {
+    for (size_t step = 1; step < shards.size(); step *= 2)
+      for (size_t i = 0; i < shards.size(); i += 2 * step)
+        k.add(ctx, shards[i], shards[i], shards[i + step]);
+    return shards[0];
+  }
+};
+
+TEST_P(SameBitsParts, AnElementDoesNotFeelItsPosition) {
+  const int64_t n = 203;
+  const std::array<Tensor, 4> start = {box.random({n}), box.random({n}), box.random({n}, 0, 1),
+                                       box.random({n})};
+  for (const ElementOp& op : element_ops()) {
+    std::array<Tensor, 4> whole = start, parts = start;
+    for (Tensor& x : whole) x = box.copy(x);
+    for (Tensor& x : parts) x = box.copy(x);
+    box.set_threads(1);
+    op.run(whole);
+    use_threads();
+    const std::array<int64_t, 7> cuts = {0, 1, 8, 65, 96, 131, n};
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      std::array<Tensor, 4> part = parts;
+      for (Tensor& x : part) x = x.slice(cuts[i], cuts[i + 1] - cuts[i]);
+      op.run(part);
+    }
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(same_bits(parts[i], whole[i])) << op.name << i;
+  }
+}
+
+TEST_P(SameBitsParts, ShardsOfWholeBlocksGiveTheSame8BitStates) {
+  const int64_t n = 5 * kQuantBlock;
+  const AdamStep step{.lr = 0.1F,
+                      .beta1 = 0.9F,
+                      .beta2 = 0.95F,
+                      .eps = 1e-8F,
+                      .weight_decay = 0.1F,
+                      .decoupled = true,
+                      .correction1 = 0.1F,
+                      .correction2 = 0.05F};
+  const Tensor grad = box.random({n}), param = box.random({n});
+  std::vector<std::vector<Tensor>> states;
+  for (const int64_t cut : {int64_t{0}, kQuantBlock, 3 * kQuantBlock}) {
+    const Tensor w = box.copy(param), m = box.zeros(Dtype::U8, {n}), v = box.zeros(Dtype::U8, {n});
+    const Tensor ms = box.zeros(Dtype::F32, {5}), vs = box.zeros(Dtype::F32, {5});
+    const auto run = [&](int64_t begin, int64_t count) {
+      const int64_t block = begin / kQuantBlock, blocks = count / kQuantBlock;
+      k.adamw8bit_update(ctx, w.slice(begin, count), m.slice(begin, count), ms.slice(block, blocks),
+                         v.slice(begin, count), vs.slice(block, blocks), grad.slice(begin, count),
+                         step);
+    };
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      if (cut > 0) run(0, cut);
+      run(cut, n - cut);
+    }
+    states.push_back({w, m, ms, v, vs});
+    use_threads();
+  }
+  for (size_t s = 1; s < states.size(); ++s)
+    for (size_t i = 0; i < 5; ++i) EXPECT_TRUE(same_bits(states[s][i], states[0][i])) << s << i;
+}
+
+TEST_P(SameBitsParts, ChannelsCutOverRanksGiveTheSameProduct) {
+  for (const int64_t K : {8, 40, 64}) {
+    const int64_t rows = 13, N = 35;
+    const Tensor inp = box.random({rows, K}), w = box.random({N, K});
+    const Tensor dout = box.random({rows, K}), wt = box.random({K, N});
+    const Tensor forward = box.empty({rows, N}), backward = box.empty({rows, N});
+    k.matmul_forward(ctx, forward, inp, w, Tensor{}, kLeaves);
+    k.matmul_backward_input(ctx, backward, dout, wt, kLeaves);
+    use_threads();
+    for (const int tp : {2, 4, 8}) {
+      std::vector<Tensor> out, dinp;
+      for (int64_t rank = 0; rank < tp; ++rank) {
+        const int64_t begin = rank * K / tp, count = K / tp;
+        out.push_back(box.empty({rows, N}));
+        k.matmul_forward(ctx, out.back(), columns(inp, begin, count), columns(w, begin, count),
+                         Tensor{}, kLeaves / tp);
+        dinp.push_back(box.empty({rows, N}));
+        k.matmul_backward_input(ctx, dinp.back(), columns(dout, begin, count),
+                                wt.slice(begin, count), kLeaves / tp);
+      }
+      EXPECT_TRUE(same_bits(join(out), forward)) << "K " << K << " tp " << tp;
+      EXPECT_TRUE(same_bits(join(dinp), backward)) << "K " << K << " tp " << tp;
+    }
+  }
+}
+
+TEST_P(SameBitsParts, NegativeControlOneLeafDiffers) {
+  const Tensor inp = box.random({13, 64}), w = box.random({35, 64});
+  const Tensor one = box.empty({13, 35}), eight = box.empty({13, 35});
+  k.matmul_forward(ctx, one, inp, w, Tensor{}, 1);
+  k.matmul_forward(ctx, eight, inp, w, Tensor{}, kLeaves);
+  EXPECT_FALSE(same_bits(one, eight));
+  EXPECT_LT(relative_error(one, eight), 1e-6);
+}
+
+TEST_P(SameBitsParts, SquaredNormsAddInAnyOrder) {
+  const int64_t R = 3, N = 203;
+  const Tensor x = box.random({R, N}, -100, 100), whole = box.zeros(Dtype::I64, {R, kLimbs});
+  k.squared_norm(ctx, whole, x);
+  use_threads();
+  const Tensor parts = box.zeros(Dtype::I64, {R, kLimbs});
+  const std::array<int64_t, 5> cuts = {0, 16, 96, 192, N};
+  for (size_t i = 4; i-- > 0;)
+    k.squared_norm(ctx, parts, columns(x, cuts[i], cuts[i + 1] - cuts[i]));
+  EXPECT_TRUE(same_bits(parts, whole));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, SameBitsParts, ::testing::ValuesIn(tables()), table_name);
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,116 @@
+// What the tests of kernels share: tensors filled from a fixed seed, and two comparisons.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+
+namespace ladder::test {
+
+/// Element i of a tensor of any floating dtype.
+inline double at(const Tensor& x, int64_t i) {
+  return x.dtype == Dtype::F64 ? x.data<double>()[i] : x.data<float>()[i];
+}
+inline void set(const Tensor& x, int64_t i, double value) {
+  if (x.dtype == Dtype::F64)
+    x.data<double>()[i] = value;
+  else
+    x.data<float>()[i] = static_cast<float>(value);
+}
+
+/// A Ctx for one table, and memory for tensors of one floating dtype.
+class Sandbox {
+ public:
+  explicit Sandbox(const Kernels& kernels, Dtype real = Dtype::F32) : real_(real) {
+    ctx_.kernels = &kernels;
+    set_threads(1);
+  }
+
+  const Ctx& ctx() const { return ctx_; }
+  const Kernels& kernels() const { return *ctx_.kernels; }
+  void set_threads(int threads) {
+    ctx_.threads = threads;
+    ctx_.scratch =
+        arena_.alloc(Mem::Workspace, "scratch", Dtype::U8, {threads, kernels().scratch_bytes});
+  }
+
+  /// NaN until written.
+  Tensor empty(Shape shape) { return arena_.alloc(Mem::Activation, "empty", real_, shape); }
+
+  Tensor filled(Shape shape, double value) {
+    const Tensor x = empty(shape);
+    for (int64_t i = 0; i < x.size(); ++i) set(x, i, value);
+    return x;
+  }
+
+  /// Every byte zero: limbs, codes, optimizer states at the start.
+  Tensor zeros(Dtype dtype, Shape shape) {
+    const Tensor x = arena_.alloc(Mem::Activation, "zeros", dtype, shape);
+    std::memset(x.ptr, 0, static_cast<size_t>(x.bytes()));
+    return x;
+  }
+
+  /// Uniform in [low, high).
+  Tensor random(Shape shape, double low = -1, double high = 1) {
+    const Tensor x = empty(shape);
+    for (int64_t i = 0; i < x.size(); ++i) set(x, i, low + (high - low) * uniform());
+    return x;
+  }
+
+  /// I32, each in [0, V).
+  Tensor tokens(Shape shape, int64_t V) {
+    const Tensor x = arena_.alloc(Mem::Activation, "tokens", Dtype::I32, shape);
+    for (int64_t i = 0; i < x.size(); ++i)
+      x.data<int32_t>()[i] = static_cast<int32_t>(uniform() * static_cast<double>(V));
+    return x;
+  }
+
+  Tensor copy(const Tensor& x) {
+    const Tensor y = arena_.alloc(Mem::Activation, "copy", x.dtype, x.shape);
+    std::memcpy(y.ptr, x.ptr, static_cast<size_t>(x.bytes()));
+    return y;
+  }
+
+ private:
+  // The engine's output is fixed by the standard, unlike that of the distributions.
+  double uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
+
+  Arena arena_;
+  Dtype real_;
+  Ctx ctx_;
+  std::mt19937_64 engine_{20240607};
+};
+
+/// |got - want| / |want| over all elements; infinite if anything is NaN.
+inline double relative_error(const Tensor& got, const Tensor& want) {
+  if (!(got.shape == want.shape)) return std::numeric_limits<double>::infinity();
+  double difference = 0, length = 0;
+  for (int64_t i = 0; i < got.size(); ++i) {
+    difference += std::pow(at(got, i) - at(want, i), 2);
+    length += std::pow(at(want, i), 2);
+  }
+  const double error = std::sqrt(difference / (length > 0 ? length : 1));
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+}
+
+/// EXPECT_TRUE(same_bits(a, b)): equal shape, dtype and bytes; says where they first differ.
+inline ::testing::AssertionResult same_bits(const Tensor& a, const Tensor& b) {
+  if (a.dtype != b.dtype || !(a.shape == b.shape))
+    return ::testing::AssertionFailure() << to_string(a.shape) << " and " << to_string(b.shape);
+  const auto *x = static_cast<const char*>(a.ptr), *y = static_cast<const char*>(b.ptr);
+  for (int64_t i = 0; i < a.bytes(); ++i)
+    if (x[i] != y[i])
+      return ::testing::AssertionFailure()
+             << "element " << i / size_of(a.dtype) << " of " << to_string(a.shape) << " differs";
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace ladder::test
