@@ -1,0 +1,118 @@
+// One step of Adafactor: the second moment of a matrix as one factor a row and one a column.
+// Every sum has an order fixed by the shape: along a row in 16 lanes, along a column as the
+// gradient of a bias (columns.h).
+#include <cmath>
+
+#include "kernels/cpu/columns.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/table.h"
+#include "kernels/shapes.h"
+
+namespace ladder::cpu {
+namespace {
+
+/// What the passes over a matrix share. A vector is a matrix of one row without `col`.
+struct Problem {
+  int64_t R, N;
+  float *w, *row, *col;
+  const float* g;
+  const AdafactorStep& step;
+
+  float blend(float old, double fresh) const {
+    return step.beta2 * old + (1 - step.beta2) * static_cast<float>(fresh);
+  }
+};
+
+/// row = beta2 row + (1 - beta2) mean_n q
+void update_rows(const Ctx& ctx, const Problem& p) {
+  parallel_for(ctx, p.R, 1, p.N, [&](Range range) {
+    for (int64_t r = range.begin; r < range.end; ++r) {
+      const float* g = p.g + r * p.N;
+      const float sum = lane_sum(p.N, [&](int64_t n, auto io) {
+        const Vec slope = io.load(g + n);
+        return io.only(hn::MulAdd(slope, slope, broadcast(p.step.eps)));
+      });
+      p.row[r] = p.blend(p.row[r], sum / static_cast<float>(p.N));
+    }
+  });
+}
+
+/// col = beta2 col + (1 - beta2) mean_r q
+void update_columns(const Ctx& ctx, const Problem& p) {
+  parallel_for(ctx, p.N, kColumns, p.R, [&](Range range) {
+    for (int64_t n = range.begin; n < range.end; n += kColumns) {
+      const int64_t count = std::min(kColumns, range.end - n);
+      const auto sums = sum_tokens<1>(1, p.R, [&](ColumnSums<1>& sum, int64_t r) {
+        const float* g = p.g + r * p.N + n;
+        float* s = sum.value.data();
+        for_vectors(0, count, [&](int64_t i, auto io) {
+          const Vec slope = io.load(g + i);
+          const Vec q = hn::MulAdd(slope, slope, broadcast(p.step.eps));
+          store(hn::Add(load(s + i), q), s + i);
+        });
+      });
+      for (int64_t i = 0; i < count; ++i)
+        p.col[n + i] =
+            p.blend(p.col[n + i], sums.value[static_cast<size_t>(i)] / static_cast<float>(p.R));
+    }
+  });
+}
+
+/// u before clipping: g / sqrt(row col / mean(row)), or g / sqrt(row) for a vector.
+template <class Io>
+HWY_INLINE Vec direction(const Problem& p, int64_t r, int64_t n, Io io, float inverse_mean) {
+  const Vec second =
+      p.col ? hn::Mul(broadcast(p.row[r] * inverse_mean), io.load(p.col + n)) : io.load(p.row + n);
+  return hn::Div(io.load(p.g + r * p.N + n), hn::Sqrt(second));
+}
+
+}  // namespace
+
+void adafactor_update(const Ctx& ctx, Tensor param, Tensor row, Tensor col, Tensor grad,
+                      const AdafactorStep& step) {
+  const auto [R, N] = check_adafactor_update(param, row, col, grad);
+  const Problem p{.R = R,
+                  .N = N,
+                  .w = param.data<float>(),
+                  .row = row.data<float>(),
+                  .col = col ? col.data<float>() : nullptr,
+                  .g = grad.data<float>(),
+                  .step = step};
+  float inverse_mean = 1;
+  if (p.col) {
+    update_rows(ctx, p);
+    update_columns(ctx, p);
+    const float sum = lane_sum(R, [&](int64_t r, auto io) { return io.load(p.row + r); });
+    inverse_mean = static_cast<float>(R) / sum;
+  } else {
+    for_vectors(0, N, [&](int64_t n, auto io) {
+      const Vec slope = io.load(p.g + n);
+      const Vec q = hn::MulAdd(slope, slope, broadcast(step.eps));
+      io.store(hn::MulAdd(broadcast(step.beta2), io.load(p.row + n),
+                          hn::Mul(broadcast(1 - step.beta2), q)),
+               p.row + n);
+    });
+  }
+  const std::span<float> squares = shared_scratch<float>(ctx, R);
+  parallel_for(ctx, R, 1, 4 * N, [&](Range range) {
+    for (int64_t r = range.begin; r < range.end; ++r)
+      squares[static_cast<size_t>(r)] = lane_sum(p.N, [&](int64_t n, auto io) {
+        const Vec u = io.only(direction(p, r, n, io, inverse_mean));
+        return hn::Mul(u, u);
+      });
+  });
+  const float total = lane_sum(R, [&](int64_t r, auto io) { return io.load(squares.data() + r); });
+  const float rms = std::sqrt(total / static_cast<float>(R * N));
+  const Vec shrink = broadcast(1 / std::max(1.0f, rms / step.clip));
+  parallel_for(ctx, R, 1, 4 * N, [&](Range range) {
+    for (int64_t r = range.begin; r < range.end; ++r)
+      for_vectors(0, p.N, [&](int64_t n, auto io) {
+        float* w = p.w + r * p.N + n;
+        const Vec u = hn::Mul(direction(p, r, n, io, inverse_mean), shrink);
+        const Vec decayed = hn::MulAdd(broadcast(step.weight_decay), io.load(w), u);
+        io.store(hn::NegMulAdd(broadcast(step.lr), decayed, io.load(w)), w);
+      });
+  });
+}
+
+}  // namespace ladder::cpu

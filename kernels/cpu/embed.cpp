@@ -1,0 +1,149 @@
+// Embeddings: rows of two tables added, and the gradients of those rows.
+//
+// A row of the token table sums what its token met anywhere in the batch: a leaf is a sequence,
+// so that the sum over micro-batches is the same tree. Tokens are sorted by counting first.
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "kernels/cpu/columns.h"
+#include "kernels/cpu/table.h"
+#include "kernels/shapes.h"
+
+namespace ladder::cpu {
+namespace {
+
+/// The tree of kernels/tree.h where most leaves are absent: two neighbours are joined before
+/// another leaf comes between only if they share a smaller subtree with each other than with it.
+class SparseTreeSum {
+ public:
+  using Sum = ColumnSums<1>;
+
+  /// Adds leaf `index`, larger than all before.
+  void push(int64_t index, const Sum& sum) {
+    while (count_ >= 2 && height(node(1).index, node(0).index) < height(node(0).index, index))
+      join();
+    nodes_[count_++] = {.index = index, .sum = sum};
+  }
+
+  /// Joins everything and starts afresh.
+  Sum take() {
+    while (count_ >= 2) join();
+    return count_ == 0 ? Sum::zeros() : nodes_[--count_].sum;
+  }
+
+ private:
+  struct Node {
+    int64_t index;
+    Sum sum;
+  };
+  /// Of the smallest subtree that holds both leaves.
+  static int height(int64_t a, int64_t b) { return std::bit_width(static_cast<uint64_t>(a ^ b)); }
+  Node& node(size_t from_top) { return nodes_[count_ - 1 - from_top]; }
+  void join() {
+    node(1).sum = node(1).sum + node(0).sum;
+    --count_;
+  }
+
+  std::array<Node, 64> nodes_;
+  size_t count_ = 0;
+};
+
+/// Where each token of the vocabulary occurs: places of token v are
+/// where[start[v]] .. where[start[v + 1] - 1], ascending.
+struct Occurrences {
+  std::span<int32_t> start, where;
+};
+
+Occurrences sort_by_token(const Ctx& ctx, const int32_t* tokens, int64_t count, int64_t V) {
+  const std::span<int32_t> memory = shared_scratch<int32_t>(ctx, V + 1 + count);
+  const Occurrences found{.start = memory.first(static_cast<size_t>(V) + 1),
+                          .where = memory.subspan(static_cast<size_t>(V) + 1)};
+  std::fill(found.start.begin(), found.start.end(), 0);
+  const auto at = [](int64_t v) { return static_cast<size_t>(v); };
+  for (int64_t i = 0; i < count; ++i) ++found.start[at(checked_index(tokens[i], V))];
+  int32_t before = 0;
+  for (int32_t& entry : found.start) before += std::exchange(entry, before);
+  for (int64_t i = 0; i < count; ++i)
+    found.where[at(found.start[at(tokens[i])]++)] = static_cast<int32_t>(i);
+  // Each start has moved to the start of the next token.
+  std::memmove(found.start.data() + 1, found.start.data(), at(V) * sizeof(int32_t));
+  found.start[0] = 0;
+  return found;
+}
+
+/// sums += x[0..count)
+HWY_INLINE void add_columns(ColumnSums<1>& sums, const float* x, int64_t count) {
+  float* s = sums.value.data();
+  for_vectors(0, count,
+              [&](int64_t i, auto io) { store(hn::Add(load(s + i), io.load(x + i)), s + i); });
+}
+
+/// The sum over `places` of dout's columns [c, c + count).
+ColumnSums<1> sum_places(std::span<const int32_t> places, const float* dout, int64_t T, int64_t C,
+                         int64_t c, int64_t count) {
+  SparseTreeSum sequences;
+  for (size_t i = 0; i < places.size();) {
+    const int64_t b = places[i] / T;
+    ColumnSums<1> sums = ColumnSums<1>::zeros();
+    for (; i < places.size() && places[i] / T == b; ++i)
+      add_columns(sums, dout + places[i] * C + c, count);
+    sequences.push(b, sums);
+  }
+  return sequences.take();
+}
+
+}  // namespace
+
+void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor wpe) {
+  const auto shape = check_embed_forward(out, tokens, wte, wpe);
+  const int64_t C = shape.C;
+  const int32_t* token = tokens.data<int32_t>();
+  for (int64_t row = 0; row < shape.B * shape.T; ++row) checked_index(token[row], shape.V);
+  const float* words = wte.data<float>();
+  const float* places = wpe.data<float>();
+  float* to = out.data<float>();
+  parallel_for(ctx, shape.B * shape.T, 1, C, [&](Range range) {
+    for (int64_t row = range.begin; row < range.end; ++row) {
+      const float* word = words + token[row] * C;
+      const float* place = places + row % shape.T * C;
+      for_vectors(0, C, [&](int64_t c, auto io) {
+        io.store(hn::Add(io.load(word + c), io.load(place + c)), to + row * C + c);
+      });
+    }
+  });
+}
+
+void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens,
+                    Into into) {
+  const auto shape = check_embed_backward(dwte, dwpe, dout, tokens);
+  const auto [B, T, C, V, P] = shape;
+  const Occurrences found = sort_by_token(ctx, tokens.data<int32_t>(), B * T, V);
+  const float* above = dout.data<float>();
+  float* words = dwte.data<float>();
+  float* places = dwpe.data<float>();
+  parallel_for(ctx, C, kColumns, B * T + V, [&, B = B, T = T, C = C, V = V, P = P](Range range) {
+    for (int64_t c = range.begin; c < range.end; c += kColumns) {
+      const int64_t count = std::min(kColumns, range.end - c);
+      for (int64_t v = 0; v < V; ++v) {
+        const auto first = static_cast<size_t>(found.start[static_cast<size_t>(v)]);
+        const auto last = static_cast<size_t>(found.start[static_cast<size_t>(v) + 1]);
+        const auto sums =
+            sum_places(found.where.subspan(first, last - first), above, T, C, c, count);
+        put_columns(words + v * C + c, sums.value.data(), count, into);
+      }
+      for (int64_t t = 0; t < P; ++t) {
+        TreeSum<ColumnSums<1>> sequences;
+        for (int64_t b = 0; t < T && b < B; ++b) {
+          ColumnSums<1> sums = ColumnSums<1>::zeros();
+          add_columns(sums, above + (b * T + t) * C + c, count);
+          sequences.push(sums);
+        }
+        const auto sums = sequences.total(ColumnSums<1>::zeros());
+        put_columns(places + t * C + c, sums.value.data(), count, into);
+      }
+    }
+  });
+}
+
+}  // namespace ladder::cpu

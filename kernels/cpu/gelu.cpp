@@ -1,0 +1,61 @@
+// GELU in its tanh form, forward and backward.
+//
+// 1/2 (1 + tanh u) = s(2 u) with the logistic function s(z) = 1 / (1 + e^-z), so one exponential
+// serves, and nothing overflows: e^-z is bounded, and for large |x| the result is x or 0.
+#include <cmath>
+
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/table.h"
+#include "kernels/shapes.h"
+
+namespace ladder::cpu {
+namespace {
+
+const float kTwoRootTwoOverPi = 1.5957691216f;  // 2 sqrt(2 / pi)
+const float kCubic = 0.044715f;
+
+/// s(2 u) with 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3).
+HWY_INLINE Vec gate(Vec x) {
+  const Vec inner = hn::MulAdd(hn::Mul(broadcast(kCubic), hn::Mul(x, x)), x, x);
+  const Vec e = exp(hn::Mul(broadcast(-kTwoRootTwoOverPi), inner));
+  return hn::Div(broadcast(1), hn::Add(broadcast(1), e));
+}
+
+}  // namespace
+
+void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
+  const int64_t n = check_gelu_forward(out, inp);
+  float* y = out.data<float>();
+  const float* x = inp.data<float>();
+  parallel_for(ctx, n, kAlign, 4, [&](Range range) {
+    for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
+      // Below -16 the result is 0 to FP32; the bound keeps infinity times 0 away.
+      const Vec v = hn::Max(broadcast(-16), io.load(x + i));
+      io.store(hn::Mul(v, gate(v)), y + i);
+    });
+  });
+}
+
+void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
+  const int64_t n = check_gelu_backward(dinp, dout, inp);
+  float* dx = dinp.data<float>();
+  const float* dy = dout.data<float>();
+  const float* x = inp.data<float>();
+  parallel_for(ctx, n, kAlign, 4, [&](Range range) {
+    for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
+      const Vec v = io.load(x + i);
+      const Vec s = gate(v);
+      // d(2 u)/dx = 2 sqrt(2 / pi) (1 + 3 0.044715 x^2);  s' = s (1 - s).
+      // Beyond |x| = 16 the slope of s is 0; the bound keeps 0 times infinity away.
+      const Vec near = hn::Max(broadcast(-16), hn::Min(broadcast(16), v));
+      const Vec slope =
+          hn::Mul(broadcast(kTwoRootTwoOverPi),
+                  hn::MulAdd(broadcast(3 * kCubic), hn::Mul(near, near), broadcast(1)));
+      const Vec ds = hn::Mul(hn::Mul(s, hn::Sub(broadcast(1), s)), slope);
+      io.store(hn::Mul(io.load(dy + i), hn::MulAdd(near, ds, s)), dx + i);
+    });
+  });
+}
+
+}  // namespace ladder::cpu

@@ -1,0 +1,44 @@
+// The one matrix product behind linear layers and attention.
+//
+// C[m,n] (+)= sum_k A[m,k] B[n,k] (+ bias[n]), where the sum over k is the balanced tree of
+// kernels/tree.h over leaves, and inside a leaf k ascends with fused multiply-adds from +0.
+// The bits of an element depend on its own sum alone: not on M, N, tiles or threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/context.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+/// One factor: element (i, k) lies at ptr[i * stride_i + k * stride_k]; one stride is 1.
+struct Factor {
+  const float* ptr = nullptr;
+  int64_t stride_i = 0;
+  int64_t stride_k = 1;
+};
+
+struct Product {
+  int64_t M = 0, N = 0, K = 0;
+  int64_t leaves = 1;  ///< of K: see leaf() in kernels/tree.h
+  Factor a;            ///< (M,K)
+  Factor b;            ///< (N,K)
+  float* c = nullptr;  ///< (M,N), rows stride_c apart
+  int64_t stride_c = 0;
+  const float* bias = nullptr;  ///< (N) or null; only where C is written
+  Into into = Into::Write;
+};
+
+/// Scratch below this is refused.
+constexpr int64_t kGemmScratch = 1 << 20;
+
+/// On all threads of ctx; each computes its own rectangle of C in its own scratch.
+void gemm(const Ctx& ctx, const Product& product);
+
+/// On this thread alone, in at least kGemmScratch bytes of scratch.
+void gemm_serial(const Product& product, std::span<std::byte> scratch);
+
+}  // namespace ladder

@@ -1,0 +1,55 @@
+// Threads, in one place: everything else in kernels/cpu is written for one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "kernels/context.h"
+#include "kernels/tree.h"
+
+namespace ladder {
+
+/// Calls f(thread) on each of ctx.threads threads. f must not throw: check shapes before.
+template <class F>
+void on_threads(const Ctx& ctx, F&& f) {
+#pragma omp parallel for num_threads(ctx.threads) schedule(static, 1)
+  for (int thread = 0; thread < ctx.threads; ++thread) f(thread);
+}
+
+/// Part `i` of `parts` of [0, n), cut at multiples of `step`.
+constexpr Range part_of(int64_t i, int64_t parts, int64_t n, int64_t step) {
+  const Range steps = leaf(i, parts, (n + step - 1) / step);
+  return {std::min(n, steps.begin * step), std::min(n, steps.end * step)};
+}
+
+/// Calls f(range) on parts of [0, n) that are cut at multiples of `step`, one part a thread.
+/// `work` is about the number of elements touched in one of n: too little runs on one thread.
+template <class F>
+void parallel_for(const Ctx& ctx, int64_t n, int64_t step, int64_t work, F&& f) {
+  constexpr int64_t kWorthAThread = 8192;
+  if (n * work < 2 * kWorthAThread || ctx.threads == 1) {
+    if (n > 0) f(Range{0, n});
+    return;
+  }
+  on_threads(ctx, [&](int thread) {
+    const Range part = part_of(thread, ctx.threads, n, step);
+    if (part.size() > 0) f(part);
+  });
+}
+
+/// The scratch memory of one thread.
+inline std::span<std::byte> scratch_of(const Ctx& ctx, int thread) {
+  const auto bytes = static_cast<size_t>(ctx.scratch.dim(1));
+  return {static_cast<std::byte*>(ctx.scratch.ptr) + static_cast<size_t>(thread) * bytes, bytes};
+}
+
+/// The scratch memory of all threads as one array of `count` values.
+template <class T>
+std::span<T> shared_scratch(const Ctx& ctx, int64_t count) {
+  CHECK(count * static_cast<int64_t>(sizeof(T)) <= ctx.scratch.bytes(),
+        "{} values of {} bytes in a scratch of {} bytes", count, sizeof(T), ctx.scratch.bytes());
+  return {static_cast<T*>(ctx.scratch.ptr), static_cast<size_t>(count)};
+}
+
+}  // namespace ladder

@@ -1,0 +1,77 @@
+// Vectors of floats, as wide as this machine has them: the words that kernels/cpu is written in.
+#pragma once
+
+#include <cstdint>
+
+#include <hwy/highway.h>
+
+namespace ladder {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Lanes = hn::ScalableTag<float>;
+using Vec = hn::Vec<Lanes>;
+constexpr Lanes kVec;
+/// Floats in a vector: 8 with AVX2, 16 with AVX-512.
+constexpr int64_t kLanes = hn::MaxLanes(kVec);
+
+inline Vec load(const float* p) { return hn::LoadU(kVec, p); }
+inline void store(Vec v, float* p) { hn::StoreU(v, kVec, p); }
+inline Vec broadcast(float x) { return hn::Set(kVec, x); }
+inline Vec zero() { return hn::Zero(kVec); }
+
+/// Loads and stores a whole vector.
+struct Whole {
+  Vec load(const float* p) const { return hn::LoadU(kVec, p); }
+  Vec load_or(Vec, const float* p) const { return hn::LoadU(kVec, p); }
+  void store(Vec v, float* p) const { hn::StoreU(v, kVec, p); }
+  Vec only(Vec v) const { return v; }
+};
+
+/// Loads and stores the first `count` lanes; the others read as zero and are not written.
+/// The arithmetic between is the same as for a whole vector, so that an element's result
+/// does not depend on whether it lies in the tail of an array.
+struct Part {
+  explicit Part(int64_t count) : mask(hn::FirstN(kVec, static_cast<size_t>(count))) {}
+  Vec load(const float* p) const { return hn::MaskedLoad(mask, kVec, p); }
+  /// `other` in the lanes past the tail.
+  Vec load_or(Vec other, const float* p) const { return hn::IfThenElse(mask, load(p), other); }
+  void store(Vec v, float* p) const { hn::BlendedStore(v, mask, kVec, p); }
+  /// v with zero past the tail.
+  Vec only(Vec v) const { return hn::IfThenElseZero(mask, v); }
+  hn::Mask<Lanes> mask;
+};
+
+/// Calls f(i, io) for each vector [i, i + kLanes) of [begin, end); io is a Whole or, for the
+/// tail, a Part.
+template <class F>
+HWY_INLINE void for_vectors(int64_t begin, int64_t end, F&& f) {
+  int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) f(i, Whole{});
+  if (i < end) f(i, Part(end - i));
+}
+
+/// e^x to about one unit in the last place; 0 below -87.33, e^88.02 from there on, NaN for NaN.
+/// x = k ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r + r^2 q(r), where the coefficients of q
+/// are fitted for the smallest relative error (3e-9).
+HWY_INLINE Vec exp(Vec x) {
+  const Vec low = broadcast(-87.33654f);
+  // The constants come first: x86 then passes a NaN in x on.
+  const Vec bounded = hn::Max(low, hn::Min(broadcast(88.02f), x));
+  const Vec k = hn::Round(hn::Mul(bounded, broadcast(1.44269504f)));
+  // ln 2 in two parts, the first with so few bits that k times it is exact.
+  const Vec r = hn::NegMulAdd(k, broadcast(-2.12194440e-4f),
+                              hn::NegMulAdd(k, broadcast(0.693359375f), bounded));
+  Vec q = broadcast(1.381453942e-03f);
+  q = hn::MulAdd(q, r, broadcast(8.368745446e-03f));
+  q = hn::MulAdd(q, r, broadcast(4.166838899e-02f));
+  q = hn::MulAdd(q, r, broadcast(1.666652113e-01f));
+  q = hn::MulAdd(q, r, broadcast(4.999999404e-01f));
+  const Vec power = hn::Add(broadcast(1.0f), hn::MulAdd(q, hn::Mul(r, r), r));
+  // 2^k, by writing the exponent's bits.
+  const hn::RebindToSigned<Lanes> ints;
+  const auto bits = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(ints, k), hn::Set(ints, 127)));
+  return hn::IfThenZeroElse(hn::Lt(x, low), hn::Mul(power, hn::BitCast(kVec, bits)));
+}
+
+}  // namespace ladder

@@ -1,0 +1,38 @@
+// The table of the cpu kernels.
+#include "kernels/cpu/table.h"
+
+namespace ladder {
+
+const Kernels& cpu_kernels() {
+  static constexpr Kernels table = {
+      .name = "cpu",
+      .scratch_bytes = cpu::kScratchBytes,
+      .embed_forward = cpu::embed_forward,
+      .embed_backward = cpu::embed_backward,
+      .norm_forward = cpu::norm_forward,
+      .norm_backward_input = cpu::norm_backward_input,
+      .norm_backward_weight = cpu::norm_backward_weight,
+      .matmul_forward = cpu::matmul_forward,
+      .matmul_backward_input = cpu::matmul_backward_input,
+      .matmul_backward_weight = cpu::matmul_backward_weight,
+      .bias_backward = cpu::bias_backward,
+      .gelu_forward = cpu::gelu_forward,
+      .gelu_backward = cpu::gelu_backward,
+      .attention_forward = cpu::attention_forward,
+      .attention_backward = cpu::attention_backward,
+      .join_forward = cpu::join_forward,
+      .add = cpu::add,
+      .scale = cpu::scale,
+      .cross_entropy = cpu::cross_entropy,
+      .squared_norm = cpu::squared_norm,
+      .adaptive_clip = cpu::adaptive_clip,
+      .sgd_update = cpu::sgd_update,
+      .adamw_update = cpu::adamw_update,
+      .lion_update = cpu::lion_update,
+      .adafactor_update = cpu::adafactor_update,
+      .adamw8bit_update = cpu::adamw8bit_update,
+  };
+  return table;
+}
+
+}  // namespace ladder
