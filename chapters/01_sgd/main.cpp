@@ -1,8 +1,6 @@
 // 01_sgd: the whole training step by hand. A GPT learns a text by stochastic gradient descent,
 // in FP32, on one rank. Later chapters change a few lines of this file; the diff is the lesson.
 
-#include "common/run/main.h"
-
 #include <CLI/CLI.hpp>
 
 #include "chapters/01_sgd/sgd.h"
@@ -14,6 +12,7 @@
 #include "common/run/checkpoint.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
+#include "common/run/run_main.h"
 #include "common/run/sampler.h"
 
 namespace ladder {

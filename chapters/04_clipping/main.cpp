@@ -18,6 +18,7 @@
 #include "common/run/checkpoint.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
+#include "common/run/run_main.h"
 #include "common/run/sampler.h"
 
 namespace ladder {
