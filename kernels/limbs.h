@@ -21,9 +21,10 @@ constexpr int kFractionBits = 80;
 constexpr int64_t kNormLeaf = 16;
 
 /// Adds `leaf`, a sum of squares (>= 0 or not finite), to limbs[kLimbs].
-/// Bits below 2^-80 are dropped, leaf by leaf.
+/// Bits below 2^-80 are dropped, leaf by leaf. Sixteen squares of floats stay below 2^260; what
+/// is too large for the limbs, which only doubles can be, counts as infinite.
 inline void add_to_limbs(int64_t* limbs, double leaf) {
-  if (!std::isfinite(leaf)) {
+  if (!(leaf < 0x1p272)) {
     ++limbs[kNonfiniteLimb];
     return;
   }
@@ -41,7 +42,7 @@ inline void add_to_limbs(int64_t* limbs, double leaf) {
   }
 }
 
-/// The number that limbs hold, rounded once; NaN if a leaf was not finite.
+/// The number that limbs hold, within a unit of the last place; NaN if a leaf was not finite.
 inline double limbs_value(const int64_t* limbs) {
   if (limbs[kNonfiniteLimb] != 0) return std::nan("");
   // Carry first: the same integer spread differently over the limbs must give the same bits.

@@ -1,1 +1,116 @@
+// Tensor and Arena: shapes, views, counted bytes.
 #include "tests/kernels/testing.h"
+
+namespace ladder::test {
+namespace {
+
+TEST(Tensor, KnowsItsShape) {
+  Arena arena;
+  const Tensor x = arena.alloc(Mem::Param, "x", Dtype::F32, {2, 3, 4});
+  EXPECT_EQ(x.size(), 24);
+  EXPECT_EQ(x.bytes(), 96);
+  EXPECT_EQ(x.rows(), 6);
+  EXPECT_EQ(x.dim(0), 2);
+  EXPECT_EQ(x.dim(-1), 4);
+  EXPECT_THROW(x.dim(3), CheckError);
+  EXPECT_THROW(x.dim(-4), CheckError);
+  EXPECT_EQ(to_string(x.shape), "(2, 3, 4)");
+  EXPECT_THROW((Shape{1, 2, 3, 4, 5}), CheckError);
+}
+
+TEST(Tensor, ViewsShareMemory) {
+  Arena arena;
+  const Tensor x = arena.alloc(Mem::Param, "x", Dtype::F64, {4, 3});
+  const Tensor part = x.slice(1, 2);
+  EXPECT_EQ(part.shape, (Shape{2, 3}));
+  EXPECT_EQ(part.data<double>(), x.data<double>() + 3);
+  EXPECT_EQ(x.first(2).data<double>(), x.data<double>());
+  EXPECT_EQ(x.view({2, 6}).shape, (Shape{2, 6}));
+  EXPECT_EQ(x.slice(4, 0).size(), 0);
+  EXPECT_THROW(x.slice(3, 2), CheckError);
+  EXPECT_THROW(x.slice(-1, 2), CheckError);
+  EXPECT_THROW(x.view({5}), CheckError);
+  EXPECT_THROW(x.data<float>(), CheckError);
+}
+
+TEST(Tensor, ADefaultOneIsNull) {
+  EXPECT_FALSE(Tensor{});
+  Arena arena;
+  EXPECT_TRUE(arena.alloc(Mem::Param, "x", Dtype::U8, {1}));
+}
+
+TEST(Check, SaysWhatItFound) {
+  try {
+    CHECK(1 > 2, "found {}", 42);
+    FAIL();
+  } catch (const CheckError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("1 > 2"), std::string::npos) << text;
+    EXPECT_NE(text.find("found 42"), std::string::npos) << text;
+  }
+  EXPECT_EQ(div_exact(12, 4), 3);
+  EXPECT_THROW(div_exact(12, 5), CheckError);
+  EXPECT_THROW(div_exact(12, 0), CheckError);
+  EXPECT_EQ(round_up(65, 64), 128);
+  EXPECT_EQ(round_up(64, 64), 64);
+}
+
+TEST(Arena, CountsByCategory) {
+  Arena arena;
+  Tensor grad = arena.alloc(Mem::Grad, "grad", Dtype::F32, {100});
+  arena.alloc(Mem::Activation, "tokens", Dtype::I32, {3});
+  EXPECT_EQ(arena.current()[Mem::Grad], 400);
+  EXPECT_EQ(arena.current()[Mem::Activation], 12);
+  EXPECT_EQ(arena.current().total(), 412);
+
+  arena.release(grad);
+  EXPECT_FALSE(grad);
+  EXPECT_EQ(arena.current()[Mem::Grad], 0);
+  EXPECT_EQ(arena.peak()[Mem::Grad], 400);
+  arena.alloc(Mem::Grad, "smaller", Dtype::F32, {50});
+  EXPECT_EQ(arena.current()[Mem::Grad], 200);
+  EXPECT_EQ(arena.peak()[Mem::Grad], 400);
+}
+
+TEST(Arena, NewMemoryIsPoisonedAndAligned) {
+  Arena arena;
+  for (const int64_t n : {1, 7, 64, 1000}) {
+    const Tensor x = arena.alloc(Mem::Workspace, "x", Dtype::F32, {n});
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(x.ptr) % 64, 0U);
+    for (int64_t i = 0; i < n; ++i) EXPECT_TRUE(std::isnan(at(x, i)));
+  }
+}
+
+TEST(Arena, DryRunCountsWithoutMemory) {
+  Arena arena(Arena::Mode::DryRun);
+  const int64_t petabyte = int64_t{1} << 50;
+  const Tensor x = arena.alloc(Mem::Param, "huge", Dtype::U8, {petabyte});
+  EXPECT_TRUE(arena.dry_run());
+  EXPECT_FALSE(x);
+  EXPECT_EQ(x.size(), petabyte);
+  EXPECT_EQ(arena.current()[Mem::Param], petabyte);
+  EXPECT_EQ(arena.peak().total(), petabyte);
+}
+
+TEST(Arena, RefusesWhatIsNotItsOwn) {
+  Arena arena, other;
+  Tensor x = other.alloc(Mem::Param, "x", Dtype::F32, {4}), null;
+  EXPECT_THROW(arena.release(x), CheckError);
+  EXPECT_THROW(arena.release(null), CheckError);
+  Tensor part = x.slice(1, 2);
+  EXPECT_THROW(other.release(part), CheckError);
+}
+
+TEST(Arena, NamesWhatDoesNotFit) {
+  Arena arena;
+  try {
+    arena.alloc(Mem::Param, "h3.fc.w", Dtype::F32, {int64_t{1} << 55});
+    FAIL();
+  } catch (const CheckError& error) {
+    EXPECT_NE(std::string(error.what()).find("h3.fc.w"), std::string::npos);
+  }
+  EXPECT_EQ(arena.current().total(), 0);
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,1 +1,226 @@
+// The optimizers' updates against their papers' formulas, written out again in double.
+#include <vector>
+
+#include "kernels/limbs.h"
 #include "tests/kernels/testing.h"
+
+namespace ladder::test {
+namespace {
+
+constexpr int64_t kCount = 15;
+constexpr double kTolerance = 1e-13;
+using Vector = std::vector<double>;
+
+class Optimizers : public ::testing::Test {
+ protected:
+  Vector values(const Tensor& x) {
+    Vector out;
+    for (int64_t i = 0; i < x.size(); ++i) out.push_back(at(x, i));
+    return out;
+  }
+  void expect_near(const Tensor& got, const Vector& want, double tolerance = kTolerance) {
+    ASSERT_EQ(got.size(), static_cast<int64_t>(want.size()));
+    for (int64_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(at(got, i), want[i], tolerance * (1 + std::abs(want[i]))) << i;
+  }
+
+  Sandbox box{ref_kernels(), Dtype::F64};
+  const Kernels& k = ref_kernels();
+  const Ctx& ctx = box.ctx();
+  Tensor param = box.random({kCount});
+  Vector w = values(param);
+};
+
+TEST_F(Optimizers, Sgd) {
+  for (const float momentum : {0.0F, 0.5F})
+    for (const bool nesterov : {false, true}) {
+      const SgdStep step{.lr = 0.25F, .momentum = momentum, .nesterov = nesterov};
+      const Tensor velocity = box.filled({kCount}, 0);
+      Vector v(kCount, 0.0);
+      for (int t = 0; t < 3; ++t) {
+        const Tensor grad = box.random({kCount});
+        k.sgd_update(ctx, param, velocity, grad, step);
+        for (int64_t i = 0; i < kCount; ++i) {
+          const double g = at(grad, i);
+          v[i] = momentum * v[i] + g;
+          w[i] = w[i] - 0.25 * (nesterov ? g + momentum * v[i] : v[i]);
+        }
+      }
+      expect_near(param, w);
+      expect_near(velocity, v);
+    }
+}
+
+TEST_F(Optimizers, SgdWithoutVelocityIsPlain) {
+  const Tensor grad = box.random({kCount});
+  k.sgd_update(ctx, param, Tensor{}, grad, SgdStep{.lr = 0.5F, .momentum = 0, .nesterov = false});
+  for (int64_t i = 0; i < kCount; ++i) w[i] -= 0.5 * at(grad, i);
+  expect_near(param, w);
+}
+
+TEST_F(Optimizers, AdamAndAdamW) {
+  const double lr = 0.25, beta1 = 0.75, beta2 = 0.875, eps = 0.0625, decay = 0.5;
+  for (const bool decoupled : {false, true}) {
+    const Tensor m = box.filled({kCount}, 0), v = box.filled({kCount}, 0);
+    Vector first(kCount, 0.0), second(kCount, 0.0);
+    for (int t = 1; t <= 3; ++t) {
+      const Tensor grad = box.random({kCount});
+      // All factors are exact in float: the same numbers enter on both sides.
+      const AdamStep step{.lr = 0.25F,
+                          .beta1 = 0.75F,
+                          .beta2 = 0.875F,
+                          .eps = 0.0625F,
+                          .weight_decay = 0.5F,
+                          .decoupled = decoupled,
+                          .correction1 = static_cast<float>(1 - std::pow(beta1, t)),
+                          .correction2 = static_cast<float>(1 - std::pow(beta2, t))};
+      k.adamw_update(ctx, param, m, v, grad, step);
+      for (int64_t i = 0; i < kCount; ++i) {
+        double g = at(grad, i);
+        if (!decoupled) g += decay * w[i];
+        if (decoupled) w[i] *= 1 - lr * decay;
+        first[i] = beta1 * first[i] + (1 - beta1) * g;
+        second[i] = beta2 * second[i] + (1 - beta2) * g * g;
+        const double mhat = first[i] / (1 - std::pow(beta1, t));
+        const double vhat = second[i] / (1 - std::pow(beta2, t));
+        w[i] -= lr * mhat / (std::sqrt(vhat) + eps);
+      }
+    }
+    expect_near(param, w);
+    expect_near(m, first);
+    expect_near(v, second);
+  }
+}
+
+TEST_F(Optimizers, Lion) {
+  const Tensor m = box.filled({kCount}, 0);
+  Vector momentum(kCount, 0.0);
+  const LionStep step{.lr = 0.25F, .beta1 = 0.75F, .beta2 = 0.875F, .weight_decay = 0.5F};
+  for (int t = 0; t < 3; ++t) {
+    const Tensor grad = box.random({kCount});
+    set(grad, 0, 0);  // sign(0) is 0: this weight only decays
+    k.lion_update(ctx, param, m, grad, step);
+    for (int64_t i = 0; i < kCount; ++i) {
+      const double c = 0.75 * momentum[i] + 0.25 * at(grad, i);
+      const double sign = c > 0 ? 1 : c < 0 ? -1 : 0;
+      w[i] -= 0.25 * (sign + 0.5 * w[i]);
+      momentum[i] = 0.875 * momentum[i] + 0.125 * at(grad, i);
+    }
+  }
+  expect_near(param, w);
+  expect_near(m, momentum);
+}
+
+TEST_F(Optimizers, AdafactorKeepsRowAndColumnMeans) {
+  const int64_t R = 3, N = 5;
+  const Tensor matrix = param.view({R, N});
+  const Tensor row = box.filled({R}, 0), col = box.filled({N}, 0);
+  Vector r(R, 0.0), c(N, 0.0);
+  const AdafactorStep step{
+      .lr = 0.25F, .beta2 = 0.75F, .eps = 0.0625F, .clip = 0.5F, .weight_decay = 0.5F};
+  for (int t = 0; t < 3; ++t) {
+    const Tensor grad = box.random({R, N});
+    k.adafactor_update(ctx, matrix, row, col, grad, step);
+    for (double& x : r) x *= 0.75;
+    for (double& x : c) x *= 0.75;
+    for (int64_t i = 0; i < R * N; ++i) {
+      const double q = std::pow(at(grad, i), 2) + 0.0625;
+      r[i / N] += 0.25 * q / N;
+      c[i % N] += 0.25 * q / R;
+    }
+    double mean = 0, squares = 0;
+    for (const double x : r) mean += x / R;
+    Vector u(kCount);
+    for (int64_t i = 0; i < R * N; ++i) {
+      u[i] = at(grad, i) / std::sqrt(r[i / N] * c[i % N] / mean);
+      squares += u[i] * u[i] / (R * N);
+    }
+    const double damping = std::max(1.0, std::sqrt(squares) / 0.5);
+    for (int64_t i = 0; i < R * N; ++i) w[i] -= 0.25 * (u[i] / damping + 0.5 * w[i]);
+    EXPECT_GT(damping, 1);
+  }
+  expect_near(matrix, w);
+  expect_near(row, r);
+  expect_near(col, c);
+}
+
+TEST_F(Optimizers, AdafactorOfAVectorIsNotFactored) {
+  const Tensor moment = box.filled({kCount}, 0), grad = box.random({kCount});
+  set(grad, 3, 0);
+  const AdafactorStep step{.lr = 0.25F, .beta2 = 0, .eps = 1e-30F, .clip = 4, .weight_decay = 0};
+  k.adafactor_update(ctx, param, moment, Tensor{}, grad, step);
+  for (int64_t i = 0; i < kCount; ++i)
+    w[i] -= i == 3 ? 0 : std::copysign(0.25, at(grad, i));  // g / sqrt(g^2)
+  expect_near(param, w);
+}
+
+TEST_F(Optimizers, AdafactorSurvivesZeroGradientsInFloat) {
+  Sandbox floats(ref_kernels());
+  const Tensor matrix = floats.random({4, 4}), before = floats.copy(matrix);
+  const Tensor row = floats.filled({4}, 0), col = floats.filled({4}, 0);
+  k.adafactor_update(ctx, matrix, row, col, floats.filled({4, 4}, 0),
+                     {.lr = 0.1F, .beta2 = 0, .eps = 1e-30F, .clip = 1, .weight_decay = 0});
+  EXPECT_TRUE(same_bits(matrix, before));
+}
+
+TEST_F(Optimizers, EightBitAdamWFollowsAdamW) {
+  Sandbox floats(ref_kernels());
+  const int64_t n = 3 * kQuantBlock + 17, blocks = 4;
+  const Tensor narrow = floats.random({n}), wide = floats.copy(narrow), start = floats.copy(wide);
+  const Tensor m = floats.filled({n}, 0), v = floats.filled({n}, 0);
+  const Tensor mc = floats.zeros(Dtype::U8, {n}), vc = floats.zeros(Dtype::U8, {n});
+  const Tensor ms = floats.filled({blocks}, 0), vs = floats.filled({blocks}, 0);
+  const Tensor mean = floats.random({n});
+  for (int t = 1; t <= 20; ++t) {
+    const Tensor grad = floats.random({n}, -0.2, 0.2);
+    k.add(ctx, grad, grad, mean);
+    const AdamStep step{.lr = 0.01F,
+                        .beta1 = 0.9F,
+                        .beta2 = 0.95F,
+                        .eps = 1e-8F,
+                        .weight_decay = 0.1F,
+                        .decoupled = true,
+                        .correction1 = static_cast<float>(1 - std::pow(0.9, t)),
+                        .correction2 = static_cast<float>(1 - std::pow(0.95, t))};
+    k.adamw_update(ctx, wide, m, v, grad, step);
+    k.adamw8bit_update(ctx, narrow, mc, ms, vc, vs, grad, step);
+    // The first step starts from exact zeros: quantisation has not yet touched the weights.
+    if (t == 1) {
+      EXPECT_TRUE(same_bits(narrow, wide));
+    }
+  }
+  double moved = 0, apart = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    moved += std::pow(at(wide, i) - at(start, i), 2);
+    apart += std::pow(at(narrow, i) - at(wide, i), 2);
+  }
+  EXPECT_LT(std::sqrt(apart / moved), 0.02);
+  EXPECT_GT(apart, 0);
+}
+
+TEST_F(Optimizers, AdaptiveClipShortensLongRowsOnly) {
+  const int64_t R = 3, N = 20;
+  const Tensor grad = box.random({R, N}), weight = box.random({R, N});
+  for (int64_t i = 0; i < N; ++i) set(grad, i, 1e-3 * at(grad, i));  // short
+  for (int64_t i = 0; i < N; ++i) set(weight, 2 * N + i, 0);         // no weight: 1e-3 counts
+  const Tensor grad_limbs = box.zeros(Dtype::I64, {R, kLimbs});
+  const Tensor weight_limbs = box.zeros(Dtype::I64, {R, kLimbs});
+  k.squared_norm(ctx, grad_limbs, grad);
+  k.squared_norm(ctx, weight_limbs, weight);
+  const Tensor clipped = box.copy(grad);
+  k.adaptive_clip(ctx, clipped, grad_limbs, weight_limbs, 0.125F);
+  for (int64_t r = 0; r < R; ++r) {
+    double g = 0, x = 0;
+    for (int64_t i = 0; i < N; ++i) g += std::pow(at(grad, r * N + i), 2);
+    for (int64_t i = 0; i < N; ++i) x += std::pow(at(weight, r * N + i), 2);
+    EXPECT_NEAR(limbs_value(grad_limbs.data<int64_t>() + r * kLimbs) / g, 1, kTolerance);
+    const double largest = 0.125 * std::max(std::sqrt(x), 1e-3);
+    const double factor = std::sqrt(g) > largest ? largest / std::sqrt(g) : 1;
+    EXPECT_EQ(factor<1, r> 0);
+    for (int64_t i = 0; i < N; ++i)
+      EXPECT_NEAR(at(clipped, r * N + i), factor * at(grad, r * N + i), kTolerance);
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -12,11 +12,9 @@ struct Table {
   int threads;
 };
 
-/// One line a table: what the tests of "same bits" run on.
+/// What the tests of "same bits" run on.
 inline std::vector<Table> tables() {
-  return {
-      {ref_kernels, 1},
-  };
+  return {{ref_kernels, 1}, {cpu_kernels, 1}, {cpu_kernels, 2}, {cpu_kernels, 3}};
 }
 
 inline std::string table_name(const ::testing::TestParamInfo<Table>& info) {

@@ -1,4 +1,5 @@
 // Sums over the batch: any legal cut into micro-batches gives the bits of one call.
+#include <array>
 #include <bit>
 #include <functional>
 #include <span>
@@ -18,8 +19,8 @@ struct BatchOp {
 class SameBitsBatch : public SameBits {
  protected:
   /// The operations that sum parameter gradients over the batch.
-  std::vector<BatchOp> sums(int64_t B, int64_t T) {
-    const int64_t C = 37, N = 45, V = 7, P = T + 1;
+  std::vector<BatchOp> sums(int64_t B, int64_t T, int64_t C = 37, int64_t N = 45) {
+    const int64_t V = 7, P = T + 1;
     const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), e = box.random({B, T, N});
     const Tensor mean = box.random({B, T}), rstd = box.random({B, T}, 0.5, 2);
     const Tensor tokens = box.tokens({B, T}, V);
@@ -83,20 +84,21 @@ class SameBitsBatch : public SameBits {
 };
 
 TEST_P(SameBitsBatch, AnyMicroBatchGivesTheBitsOfOneCall) {
-  for (const int64_t T : {1, 5, 16})
-    for (const int64_t B : {4, 5, 8, 12})
-      for (const BatchOp& op : sums(B, T)) {
-        box.set_threads(1);
-        const std::vector<Tensor> whole = tree(op, 0, B, B);
-        use_threads();
-        for (const int64_t micro : {int64_t{1}, int64_t{2}, int64_t{4}, B}) {
-          if (B % micro != 0) continue;
-          const std::vector<Tensor> parts = tree(op, 0, B, micro);
-          for (size_t i = 0; i < whole.size(); ++i)
-            EXPECT_TRUE(same_bits(parts[i], whole[i]))
-                << op.name << " output " << i << ", B " << B << " T " << T << " micro " << micro;
-        }
+  for (const auto& [B, T, C, N] :
+       {std::array{4, 1, 37, 45}, std::array{5, 5, 37, 45}, std::array{8, 16, 37, 45},
+        std::array{12, 3, 16, 64}, std::array{8, 64, 200, 130}})
+    for (const BatchOp& op : sums(B, T, C, N)) {
+      box.set_threads(1);
+      const std::vector<Tensor> whole = tree(op, 0, B, B);
+      use_threads();
+      for (const int micro : {1, 2, 4, B}) {
+        if (B % micro != 0) continue;
+        const std::vector<Tensor> parts = tree(op, 0, B, micro);
+        for (size_t i = 0; i < whole.size(); ++i)
+          EXPECT_TRUE(same_bits(parts[i], whole[i]))
+              << op.name << " output " << i << ", B " << B << " T " << T << " micro " << micro;
       }
+    }
 }
 
 TEST_P(SameBitsBatch, NegativeControlARunningSumDiffers) {

@@ -37,6 +37,7 @@ class Sandbox {
   const Ctx& ctx() const { return ctx_; }
   const Kernels& kernels() const { return *ctx_.kernels; }
   void set_threads(int threads) {
+    if (ctx_.scratch) arena_.release(ctx_.scratch);
     ctx_.threads = threads;
     ctx_.scratch =
         arena_.alloc(Mem::Workspace, "scratch", Dtype::U8, {threads, kernels().scratch_bytes});

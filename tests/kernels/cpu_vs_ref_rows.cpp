@@ -1,0 +1,193 @@
+// Operations on rows and single elements: norm, attention, GELU, cross-entropy, sums of arrays.
+#include "tests/kernels/cpu_vs_ref.h"
+
+namespace ladder::test {
+namespace {
+
+struct Batch {
+  int64_t B, T, C;
+};
+constexpr Batch kBatches[] = {{1, 1, 1}, {3, 5, 7}, {2, 9, 17}, {5, 1, 33}, {12, 64, 128}};
+
+TEST_F(CpuVsRef, NormForward) {
+  for (const auto& [B, T, C] : kBatches) {
+    const Tensor inp = fast.random({B, T, C}, -1, 3), w = fast.random({C}), b = fast.random({C});
+    const Tensor out = fast.empty(inp.shape), mean = fast.empty({B, T}), rstd = fast.empty({B, T});
+    const Tensor y = exact.empty(inp.shape), m = exact.empty({B, T}), r = exact.empty({B, T});
+    cpu.norm_forward(fast.ctx(), out, mean, rstd, inp, w, b);
+    ref.norm_forward(exact.ctx(), y, m, r, wide(inp), wide(w), wide(b));
+    // d: the error of a mean of values up to 3, hence of a centred value; it changes the variance
+    // by at most 2 d / rstd + d^2, and rstd relatively by d rstd (1 + d rstd) and the roundings.
+    const double unit = kRound * (lane_roundings(C) + 4);
+    const double d = 3 * unit;
+    expect_near("mean", mean, m, [&](int64_t) { return d; });
+    const auto relative = [&](int64_t row) {
+      return d * at(r, row) * (1 + d * at(r, row)) + 2 * unit;
+    };
+    expect_near("rstd", rstd, r, [&](int64_t row) { return relative(row) * at(r, row); });
+    expect_near("out", out, y, [&](int64_t i) {
+      const double xhat = std::abs(at(inp, i) - at(m, i / C)) * at(r, i / C);
+      const double error = d * at(r, i / C) + (xhat + d * at(r, i / C)) * relative(i / C);
+      return std::abs(at(w, i % C)) * error + 4 * kRound * (xhat + 1);
+    });
+  }
+}
+
+TEST_F(CpuVsRef, NormBackwardInput) {
+  for (const auto& [B, T, C] : kBatches) {
+    const Tensor inp = fast.random({B, T, C}), dout = fast.random({B, T, C});
+    const Tensor w = fast.random({C}), mean = fast.random({B, T});
+    const Tensor rstd = fast.random({B, T}, 0.5, 2);
+    const Tensor got = fast.empty(inp.shape), want = exact.empty(inp.shape);
+    cpu.norm_backward_input(fast.ctx(), got, dout, inp, w, mean, rstd);
+    ref.norm_backward_input(exact.ctx(), want, wide(dout), wide(inp), wide(w), wide(mean),
+                            wide(rstd));
+    // |g| <= 1, |xhat| <= 2 rstd: the three terms are at most 1, 1 and (2 rstd)^2.
+    const double unit = kRound * (lane_roundings(C) + 6);
+    expect_near("dinp", got, want, [&](int64_t i) {
+      const double r = at(rstd, i / C);
+      return unit * r * (2 + 4 * r * r);
+    });
+  }
+}
+
+double gate_exponent(double x) { return 1.6 * (x + 0.044715 * x * x * x); }
+
+TEST_F(CpuVsRef, Gelu) {
+  for (const double range : {1.0, 12.0}) {
+    const Tensor inp = fast.random({1003}, -range, range), dout = fast.random({1003});
+    const Tensor got = fast.empty(inp.shape), want = exact.empty(inp.shape);
+    cpu.gelu_forward(fast.ctx(), got, inp);
+    ref.gelu_forward(exact.ctx(), want, wide(inp));
+    // An exponential turns the relative error of z into an absolute one: |z| eps of s(z).
+    expect_near("forward", got, want, [&](int64_t i) {
+      const double z = std::abs(gate_exponent(at(inp, i)));
+      // The double tanh of `ref` cancels far on the negative side: 1e-16 of x stays.
+      return 4 * kRound * (2 + z) * std::abs(at(want, i)) + 1e-15 * std::abs(at(inp, i)) + kTiny;
+    });
+    cpu.gelu_backward(fast.ctx(), got, dout, inp);
+    ref.gelu_backward(exact.ctx(), want, wide(dout), wide(inp));
+    expect_near("backward", got, want, [&](int64_t i) {
+      const double x = at(inp, i), z = gate_exponent(x), s = 1 / (1 + std::exp(-z));
+      const double slope = 1.6 * (1 + 0.134145 * x * x);
+      const double terms = s + std::abs(x) * s * (1 - s) * slope;
+      return (8 * kRound * ((2 + std::abs(z)) * terms + std::abs(x) * s * slope * std::min(s, 1.0)) + 1e-14) * std::abs(at(dout, i)) +
+             kTiny;
+    });
+  }
+}
+
+TEST_F(CpuVsRef, GeluFarOutAndNaN) {
+  const float values[] = {3e38F, -3e38F, 100, -100, INFINITY, NAN};
+  const float expected[] = {3e38F, 0, 100, 0, INFINITY, NAN};
+  const float slopes[] = {1, 0, 1, 0, 1, NAN};
+  const Tensor inp = fast.empty({6}), ones = fast.filled({6}, 1), out = fast.empty({6});
+  const Tensor dinp = fast.empty({6});
+  for (int i = 0; i < 6; ++i) set(inp, i, values[i]);
+  cpu.gelu_forward(fast.ctx(), out, inp);
+  cpu.gelu_backward(fast.ctx(), dinp, ones, inp);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(at(out, i) == expected[i] || std::abs(at(out, i) - expected[i]) < kTiny) << i;
+    EXPECT_NEAR(at(dinp, i), slopes[i], kTiny) << i;
+  }
+  EXPECT_TRUE(std::isnan(at(out, 5)) && std::isnan(at(dinp, 5)));
+}
+
+struct Heads {
+  int64_t B, T, NH, HS;
+};
+constexpr Heads kHeads[] = {{1, 1, 1, 1},  {3, 5, 3, 7},    {2, 17, 3, 16}, {2, 64, 4, 32},
+                            {1, 65, 2, 5}, {1, 200, 1, 64}, {2, 33, 1, 128}};
+
+TEST_F(CpuVsRef, Attention) {
+  for (const auto& [B, T, NH, HS] : kHeads) {
+    const int64_t C = NH * HS;
+    const Tensor qkv = fast.random({B, T, 3 * C}), dout = fast.random({B, T, C});
+    const Tensor out = fast.empty(dout.shape), lse = fast.empty({B, NH, T});
+    const Tensor y = exact.empty(dout.shape), l = exact.empty({B, NH, T});
+    cpu.attention_forward(fast.ctx(), out, lse, qkv);
+    ref.attention_forward(exact.ctx(), y, l, wide(qkv));
+    // All operands are at most 1, so a score is at most sqrt(HS); its error is absolute, and
+    // relative for its exponential. Probabilities sum to 1.
+    const double score = std::sqrt(static_cast<double>(HS));
+    const double unit =
+        kRound * (score * static_cast<double>(HS + 8) + lane_roundings(T) + 8);
+    const double mixed = 2 * unit + kRound * static_cast<double>(T);
+    expect_near("lse", lse, l, [&](int64_t i) { return unit + 4 * kRound * std::abs(at(l, i)); });
+    expect_near("out", out, y, [&](int64_t) { return mixed; });
+
+    const Tensor dqkv = fast.empty(qkv.shape), want = exact.empty(qkv.shape);
+    cpu.attention_backward(fast.ctx(), dqkv, dout, qkv, out, lse);
+    ref.attention_backward(exact.ctx(), want, wide(dout), wide(qkv), y, l);
+    // |dP - D| <= 2 HS, with an error of HS units or less; the rest as above. dk and dv sum over
+    // the queries of a key: T terms.
+    const double slope = static_cast<double>(HS) * (6 * unit + 2 * kRound * static_cast<double>(T));
+    expect_near("dqkv", dqkv, want, [&](int64_t i) {
+      const int64_t part = i % (3 * HS) / HS;
+      const double dk = slope / score;
+      return part == 0 ? dk : static_cast<double>(T) * (part == 1 ? dk : mixed);
+    });
+  }
+}
+
+TEST_F(CpuVsRef, AttentionRefusesScoresThatDoNotFit) {
+  const int64_t T = 20000;
+  EXPECT_THROW(cpu.attention_forward(fast.ctx(), fast.empty({1, T, 1}), fast.empty({1, 1, T}),
+                                     fast.empty({1, T, 3})),
+               CheckError);
+}
+
+TEST_F(CpuVsRef, CrossEntropy) {
+  for (const auto& [B, T, V] : {Batch{1, 1, 1}, Batch{3, 5, 7}, Batch{2, 9, 40}, Batch{4, 3, 257},
+                                Batch{1, 2, 50304}})
+    for (const int64_t padding : {0, 3}) {
+      if (padding >= V) continue;
+      const int64_t vocab = V - padding;
+      const Tensor logits = fast.random({B, T, V}, -5, 5), targets = fast.tokens({B, T}, vocab);
+      targets.data<int32_t>()[0] = B * T > 1 ? kIgnore : 0;
+      const Tensor losses = fast.empty({B}), l = exact.empty({B});
+      const Tensor dlogits = fast.copy(logits), d = exact.empty(logits.shape);
+      const float scale = 0.37F;
+      cpu.cross_entropy(fast.ctx(), losses, dlogits, dlogits, targets, vocab, scale);
+      ref.cross_entropy(exact.ctx(), l, d, wide(logits), targets, vocab, scale);
+      // x - m is at most 10 and rounded once: ten roundings for the exponential.
+      const double unit = kRound * (sum_roundings(V / 16 + 8, kLeaves) + 16);
+      expect_near("losses", losses, l, [&](int64_t b) {
+        return static_cast<double>(T) * unit + kRound * static_cast<double>(T) * at(l, b);
+      });
+      expect_near("dlogits", dlogits, d, [&](int64_t i) {
+        const bool target = targets.data<int32_t>()[i / V] == i % V;
+        const double p = at(d, i) / scale + (target ? 1 : 0);
+        return scale * (2 * unit * p + (target ? 2 * kRound : 0));
+      });
+      const Tensor alone = fast.empty({B});
+      cpu.cross_entropy(fast.ctx(), alone, Tensor{}, logits, targets, vocab, scale);
+      EXPECT_TRUE(same_bits(alone, losses));
+    }
+}
+
+TEST_F(CpuVsRef, EmbedForwardJoinAddScale) {
+  for (const auto& [B, T, C] : kBatches) {
+    const int64_t V = 13;
+    const Tensor a = fast.random({B, T, C}), b = fast.random({B, T, C}), bias = fast.random({C});
+    const Tensor got = fast.empty(a.shape), want = exact.empty(a.shape);
+    const auto bound = [](int64_t) { return 6 * kRound; };
+    cpu.join_forward(fast.ctx(), got, a, b, bias);
+    ref.join_forward(exact.ctx(), want, wide(a), wide(b), wide(bias));
+    expect_near("join", got, want, bound);
+    cpu.add(fast.ctx(), got, a, b);
+    ref.add(exact.ctx(), want, wide(a), wide(b));
+    expect_near("add", got, want, bound);
+    cpu.scale(fast.ctx(), got, 0.7F);
+    ref.scale(exact.ctx(), want, 0.7F);
+    expect_near("scale", got, want, bound);
+    const Tensor tokens = fast.tokens({B, T}, V), wte = fast.random({V, C});
+    const Tensor wpe = fast.random({T, C});
+    cpu.embed_forward(fast.ctx(), got, tokens, wte, wpe);
+    ref.embed_forward(exact.ctx(), want, tokens, wide(wte), wide(wpe));
+    expect_near("embed", got, want, bound);
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test
