@@ -8,7 +8,7 @@
 namespace ladder {
 
 /// Bad input: a wrong flag, file, size or layout. The message is one line and says what is
-/// legal; the program prints it and exits with status 2 (common/run/main.h).
+/// legal; the program prints it and exits with status 2 (common/run/run_main.h).
 class UserError : public std::runtime_error {
  public:
   template <class... Args>

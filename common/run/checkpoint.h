@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/model/layout.h"
+#include "common/run/weights.h"
 
 namespace ladder {
 
@@ -36,18 +37,12 @@ void save_checkpoint(const std::string& dir, const GptConfig& config, const Para
                      const nlohmann::json& state);
 
 /// Reads what save_checkpoint wrote, and returns its state. A path without our manifest goes to
-/// load_weights, with state {"step": 0}; `optim` is left alone then.
+/// load_weights (common/run/weights.h), with state {"step": 0}; `optim` is left alone then.
 /// @param params F32 (layout.size()), written whole: padding becomes zero
 /// @throws UserError if anything is missing, damaged or of another model or optimizer; no tensor
 ///         has been modified then
 nlohmann::json load_checkpoint(const std::string& path, const GptConfig& config,
                                const ParamLayout& layout, Tensor params,
                                std::span<const NamedTensor> optim);
-
-/// Weights alone, from a Hugging Face GPT-2 `model.safetensors` (or the directory that holds one).
-/// Names may lack "transformer."; without lm_head.weight the head is a copy of the embedding.
-/// @throws UserError as load_checkpoint
-void load_weights(const std::string& path, const GptConfig& config, const ParamLayout& layout,
-                  Tensor params);
 
 }  // namespace ladder

@@ -31,7 +31,7 @@ class RunLog {
   RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx);
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
-  ~RunLog() { ctx_.events = nullptr; }
+  ~RunLog();
 
   void begin_step();
   void end_step(const StepRecord& record);
@@ -48,7 +48,7 @@ class RunLog {
 
   /// Prints one line without breaking the bar: "step 12: skipped, ...".
   void note(std::string_view line) { progress_.line(line); }
-  /// Prints generated text; --report holds it too.
+  /// Prints generated text.
   void sample(std::string_view text);
   /// A chapter's own entries in --report, under "extra".
   nlohmann::json& extra() { return extra_; }
@@ -79,7 +79,6 @@ class RunLog {
 
   nlohmann::json evals_ = nlohmann::json::array();
   nlohmann::json extra_ = nlohmann::json::object();
-  std::string sample_;
 };
 
 }  // namespace ladder

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "common/run/checksum.h"
 #include "common/run/output_file.h"
 #include "kernels/tensor.h"
@@ -79,7 +81,11 @@ class SafetensorsReader {
 
  private:
   void map();
+  void unmap();
   void parse();
+  void add_entry(const std::string& name, const nlohmann::json& value,
+                 std::span<const std::byte> data);
+  void check_coverage(std::span<const std::byte> data) const;
 
   std::string path_;
   std::span<const std::byte> file_;

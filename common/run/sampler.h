@@ -49,6 +49,7 @@ class Sampler {
  private:
   int64_t window() const;
   std::vector<int32_t> candidates(const float* logits) const;
+  int32_t draw(const float* logits) const;
 
   SampleOptions options_;
   Random random_;

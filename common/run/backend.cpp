@@ -1,0 +1,30 @@
+#include "common/run/backend.h"
+
+#include "common/error.h"
+#include "common/run/options.h"
+
+namespace ladder {
+
+std::string backend_names() {
+  std::string names;
+  for (const Backend& backend : backends())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", backend.name);
+  return names;
+}
+
+const Kernels& kernels_of(std::string_view name) {
+  for (const Backend& backend : backends())
+    if (backend.name == name) return backend.kernels();
+  throw UserError("--backend {}: this build has {}", name, backend_names());
+}
+
+Ctx make_ctx(const RunOptions& options, Arena& arena) {
+  Ctx ctx;
+  ctx.kernels = &kernels_of(options.backend);
+  ctx.threads = options.thread_count();
+  ctx.scratch =
+      arena.alloc(Mem::Workspace, "scratch", Dtype::U8, {ctx.threads, ctx.kernels->scratch_bytes});
+  return ctx;
+}
+
+}  // namespace ladder

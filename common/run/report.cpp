@@ -1,0 +1,99 @@
+#include "common/run/report.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+
+double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+json model_json(const GptConfig& gpt, int64_t parameters) {
+  return {{"name", gpt.name},         {"layers", gpt.layers},   {"heads", gpt.heads},
+          {"channels", gpt.channels}, {"seq_len", gpt.seq_len}, {"vocab", gpt.vocab},
+          {"parameters", parameters}};
+}
+
+json layout_json(const RunLayout& l) {
+  return {{"ranks", l.ranks}, {"dp", l.dp},          {"tp", l.tp},
+          {"pp", l.pp},       {"batch", l.batch},    {"micro_batch", l.micro_batch},
+          {"comm", l.comm},   {"threads", l.threads}};
+}
+
+json memory_json(int64_t rank, const MemoryBytes& predicted, const MemoryBytes& measured) {
+  json memory = {{"rank", rank}};
+  for (size_t i = 0; i < kMemCount; ++i)
+    memory[std::string(kMemNames[i])] = {{"predicted", predicted.bytes[i]},
+                                         {"measured", measured.bytes[i]}};
+  return memory;
+}
+
+std::string memory_row(std::string_view name, int64_t predicted, int64_t measured) {
+  return fmt::format("  {:<16} {:>14} {:>14} {:>9.2f} MiB\n", name, predicted, measured,
+                     mib(measured));
+}
+
+}  // namespace
+
+std::string plan_text(const RunPlan& plan) {
+  const GptConfig& g = plan.gpt;
+  const RunLayout& l = plan.layout;
+  std::string memory;
+  for (size_t i = 0; i < kMemCount; ++i)
+    if (plan.predicted.bytes[i] != 0)
+      memory += fmt::format("{} {:.2f} + ", kMemNames[i], mib(plan.predicted.bytes[i]));
+  if (!memory.empty()) memory.replace(memory.size() - 2, 2, "= ");
+  return fmt::format(
+      "{}\n"
+      "model   {}: {} layers, {} heads, {} channels, {} tokens, vocabulary {}; {} parameters\n"
+      "layout  {} rank(s) of {} thread(s), dp {}, tp {}, pp {}; batch {} in micro-batches of {}\n"
+      "memory  {}{:.2f} MiB predicted",
+      plan.chapter, g.name, g.layers, g.heads, g.channels, g.seq_len, g.vocab, plan.parameters,
+      l.ranks, l.threads, l.dp, l.tp, l.pp, l.batch, l.micro_batch, memory,
+      mib(plan.predicted.total()));
+}
+
+std::string result_text(const RunPlan& plan, const RunResult& r) {
+  const std::string loss = r.final_loss ? fmt::format("{:.4f}", *r.final_loss) : "none";
+  std::string text = fmt::format(
+      "{:<18} {:>14}\n"
+      "{:<18} {:>14}\n"
+      "{:<18} {:>14}\n"
+      "{:<18} {:>14.4f}\n"
+      "{:<18} {:>14.0f}\n"
+      "{:<18} {:>14.2f}\n"
+      "{:<18} {:>14} {:>14}\n",
+      "chapter", plan.chapter, "steps", r.steps, "training loss", loss, "validation loss",
+      r.val_loss, "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median,
+      "peak bytes", "predicted", "measured");
+  for (size_t i = 0; i < kMemCount; ++i) {
+    const int64_t predicted = plan.predicted.bytes[i], measured = r.measured.bytes[i];
+    if (predicted != 0 || measured != 0) text += memory_row(kMemNames[i], predicted, measured);
+  }
+  return text + memory_row("total", plan.predicted.total(), r.measured.total());
+}
+
+json report_json(const RunPlan& plan, const RunResult& r) {
+  return {{"chapter", plan.chapter},
+          {"model", model_json(plan.gpt, plan.parameters)},
+          {"layout", layout_json(plan.layout)},
+          {"steps", r.steps},
+          {"tokens_per_second", r.tokens_per_second},
+          {"step_ms_median", r.step_ms_median},
+          {"final_loss", r.final_loss ? json(*r.final_loss) : json()},
+          {"val_loss", r.val_loss},
+          {"memory", json::array({memory_json(0, plan.predicted, r.measured)})},
+          {"comm", json::array({json{{"rank", 0}}})}};
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+}  // namespace ladder

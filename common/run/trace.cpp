@@ -1,0 +1,29 @@
+#include "common/run/trace.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+namespace ladder {
+namespace {
+
+// C's %a: exact, and the same text for the same bits. The sign of a NaN says nothing.
+std::string hex_float(double value) {
+  if (std::isnan(value)) return "nan";
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%a", value);
+  return text.data();
+}
+
+}  // namespace
+
+std::string trace_line(const StepRecord& r, uint64_t param_hash) {
+  return fmt::format(
+      R"({{"step":{},"loss":"{}","grad_norm":"{}","lr":"{}","param_hash":"{:016x}"}})"
+      "\n",
+      r.step, hex_float(r.loss), hex_float(r.grad_norm), hex_float(r.lr), param_hash);
+}
+
+}  // namespace ladder

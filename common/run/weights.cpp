@@ -1,0 +1,101 @@
+#include "common/run/weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "common/error.h"
+#include "common/run/hf_layout.h"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "transformer.";
+const std::string kHead = "lm_head.weight";
+const std::string kEmbedding = "transformer.wte.weight";
+
+// "h.0.ln_1.weight": how some files name "transformer.h.0.ln_1.weight".
+std::string without_prefix(const std::string& name) {
+  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+}
+
+// Further tensors mean a larger model; only the causal mask of older files may be there.
+void refuse_other_weights(const SafetensorsReader& file, const ParamLayout& layout) {
+  std::set<std::string> known;
+  for (const ParamSpec& spec : layout.specs()) {
+    known.insert(spec.name);
+    known.insert(without_prefix(spec.name));
+  }
+  for (const auto& [name, entry] : file.entries()) {
+    const bool mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+    if (!mask && !known.contains(name))
+      throw UserError("{}: holds {}, which this model has not; see --model and --layers",
+                      file.path(), name);
+  }
+}
+
+// A file, or the one that Hugging Face has in a directory.
+std::string weights_path(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return path.string();
+  const fs::path inside = path / "model.safetensors";
+  if (!fs::exists(inside, ignored))
+    throw UserError("{}: holds neither checkpoint.json nor model.safetensors", path.string());
+  return inside.string();
+}
+
+}  // namespace
+
+FileSum write_weights(const std::string& path, const GptConfig& config, const ParamLayout& layout,
+                      Tensor params) {
+  std::vector<SafetensorsWriter::Entry> entries;
+  for (const ParamSpec& spec : layout.specs())
+    entries.push_back({spec.name, Dtype::F32, hf_shape(spec)});
+  // "format" is what Hugging Face's loader looks for.
+  SafetensorsWriter writer(path, std::move(entries), {{"format", "pt"}});
+  std::vector<float> buffer;
+  for (const ParamSpec& spec : layout.specs()) {
+    buffer.resize(static_cast<size_t>(spec.live()));
+    const Tensor hf{.ptr = buffer.data(), .shape = hf_shape(spec)};
+    to_hf(hf, ParamLayout::tensor(params, spec), spec, config.heads);
+    writer.write(hf);
+  }
+  return writer.finish();
+}
+
+FoundWeights find_weights(const SafetensorsReader& file, const ParamLayout& layout) {
+  refuse_other_weights(file, layout);
+  const auto name_in_file = [&](const std::string& name) {
+    const bool tied = name == kHead && !file.has(kHead);  // the head is the embedding
+    const std::string& source = tied ? kEmbedding : name;
+    return file.has(source) ? source : without_prefix(source);
+  };
+  FoundWeights found;
+  for (const ParamSpec& spec : layout.specs())
+    found.push_back(file.expect(name_in_file(spec.name), Dtype::F32, hf_shape(spec)));
+  return found;
+}
+
+void copy_weights(Tensor params, const FoundWeights& found, const GptConfig& config,
+                  const ParamLayout& layout) {
+  std::memset(params.ptr, 0, static_cast<size_t>(params.bytes()));
+  std::vector<float> buffer;  // a file's tensors need not be aligned
+  for (size_t i = 0; i < found.size(); ++i) {
+    const ParamSpec& spec = layout.specs()[i];
+    buffer.resize(static_cast<size_t>(spec.live()));
+    std::memcpy(buffer.data(), found[i].data(), found[i].size());
+    const Tensor hf{.ptr = buffer.data(), .shape = hf_shape(spec)};
+    from_hf(ParamLayout::tensor(params, spec), hf, spec, config.heads);
+  }
+}
+
+void load_weights(const std::string& path, const GptConfig& config, const ParamLayout& layout,
+                  Tensor params) {
+  const SafetensorsReader file(weights_path(path));
+  copy_weights(params, find_weights(file, layout), config, layout);
+}
+
+}  // namespace ladder
