@@ -9,7 +9,7 @@ build=(g++ cmake ninja-build pkg-config ccache git)
 libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev librandom123-dev)
 tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv)
 extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-matplotlib python3-torch
-  libopenblas-dev libdnnl-dev clang-tidy)
+  libopenblas-dev libdnnl-dev clang-tidy-16)
 
 wanted=("${build[@]}" "${libraries[@]}" "${tests[@]}")
 case "${1-}" in

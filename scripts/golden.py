@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""The golden numbers: the first steps of Ladder's training, worked out by PyTorch in double.
+
+    python3 scripts/golden.py           (Debian's python3-torch; a few seconds)
+
+The same model, initial weights, batches and optimizers as chapters 01 and 02, written a second
+time from their definitions and with PyTorch's autograd and torch.optim. Nothing of Ladder runs
+here. Writes to tests/golden/ the text to train on and, for each run below, its flags with the
+loss and the gradient norm of every step. The tests of the chapters hold their programs to them.
+It also prints how far PyTorch itself strays in FP32: what a tolerance has to allow.
+"""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+OUT = Path(__file__).resolve().parents[1] / "tests" / "golden"
+STEPS = 20
+
+# Sizes that --model gives: layers, heads, channels, seq-len; positions is the seq-len it gives.
+PRESETS = {"nano": (8, 8, 128, 16), "tiny": (4, 4, 128, 64)}
+VOCAB = 256
+
+# Two small models. The odd one has heads of 8, rows that fill no vector register, a batch that
+# is no power of two, fewer tokens than positions, and a seed of more than 32 bits.
+SMALL = {"model": "nano", "layers": 2, "heads": 4, "channels": 64, "batch": 4, "seed": 1}
+ODD = {"model": "tiny", "layers": 3, "heads": 5, "channels": 40, "seq-len": 31, "batch": 3,
+       "seed": 1234567890123}
+ADAM = {"lr": 3e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-6, "weight-decay": 0.3}
+
+# name -> (chapter, flags of its program). What torch.optim is to do follows from the flags.
+RUNS = {
+    "sgd": ("01_sgd", {**SMALL, "lr": 0.3}),
+    "momentum": ("01_sgd", {**SMALL, "lr": 0.1, "momentum": 0.9}),
+    "nesterov": ("01_sgd", {**ODD, "lr": 0.1, "momentum": 0.8, "nesterov": True}),
+    "adam": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adam"}),
+    "adamw": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adamw"}),
+    "adamw_odd": ("02_adamw", {**ODD, **ADAM, "optimizer": "adamw", "beta2": 0.99}),
+}
+
+
+# ---- random numbers: common/random.h -------------------------------------------------------------
+
+MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
+
+
+def hash_name(name):
+    """FNV-1a, 64 bits."""
+    value = 0xCBF29CE484222325
+    for byte in name.encode():
+        value = (value ^ byte) * 0x100000001B3 & MASK64
+    return value
+
+
+def philox(counter, key):
+    """Philox4x32-10 (Salmon et al., SC 2011): 4 arrays of 32-bit words (as uint64), 2 words."""
+    a, b, c, d = counter
+    k0, k1 = key
+    for _ in range(10):
+        x, y = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
+        high_x, high_y = x >> np.uint64(32), y >> np.uint64(32)
+        low_x, low_y = x & np.uint64(MASK32), y & np.uint64(MASK32)
+        a, b, c, d = high_y ^ b ^ np.uint64(k0), low_y, high_x ^ d ^ np.uint64(k1), low_x
+        k0, k1 = k0 + 0x9E3779B9 & MASK32, k1 + 0xBB67AE85 & MASK32
+    return a, b, c, d
+
+
+def random_bits(seed, name, i, j=0):
+    """Two 64-bit words at each index (i[n], j): uint64 arrays."""
+    key = hash_name(name) ^ seed
+    i = np.asarray(i, np.uint64)
+    low, shift = np.uint64(MASK32), np.uint64(32)
+    rest = [np.full_like(i, j & MASK32), np.full_like(i, j >> 32)]
+    a, b, c, d = philox([i & low, i >> shift, *rest], (key & MASK32, key >> 32))
+    return a | b << shift, c | d << shift
+
+
+def random_below(n, seed, name, i, j=0):
+    return (random_bits(seed, name, i, j)[0] % np.uint64(n)).astype(np.int64)
+
+
+def random_normal(count, seed, name):
+    """`count` standard normal numbers, two from each index (Box and Muller)."""
+    words = random_bits(seed, name, np.arange((count + 1) // 2))
+    a, b = [(word >> np.uint64(11)).astype(np.float64) * 2.0**-53 for word in words]
+    radius, angle = np.sqrt(-2 * np.log(1 - a)), 2 * math.pi * b
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).ravel()[:count]
+
+
+# ---- the text ------------------------------------------------------------------------------------
+
+SUBJECTS = """the miller|a young sailor|our neighbour|the old clock|every traveller|nobody
+the keeper of the bridge|my sister|the grey cat|a letter from home|the first snow|one of them
+the school by the river|her brother|an honest judge|the last train""".replace("\n", "|")
+VERBS = """carried|could not find|wanted|waited for|forgot|had painted|never saw|brought back
+looked after|would not sell|heard of|followed|asked about|gave away|counted|kept""".replace(
+    "\n", "|")
+OBJECTS = """a lantern|the keys of the house|seven sheep|the way over the hill|a warm coat|bread
+the song of the ferryman|two broken chairs|a better answer|the garden wall|his own boat|salt
+what the wind had left|a map of the islands|the other side|enough wood""".replace("\n", "|")
+PLACES = """in the morning|before the harvest|near the harbour|and said so|without a word
+on the third day|when the bells rang|as usual|far from the road|under the roof|at midnight
+for the winter|because it rained|while we slept|against all advice|to the end""".replace("\n", "|")
+
+
+def make_text(size):
+    """Plain sentences, drawn from the words above; `size` bytes of ASCII or a little more."""
+    parts = [words.split("|") for words in [SUBJECTS, VERBS, OBJECTS, PLACES]]
+    text, n = "", 0
+    while len(text) < size:
+        draws = [random_below(len(p), 1, "golden text", [4 * n + k])[0] for k, p in enumerate(parts)]
+        words = " ".join(part[draw] for part, draw in zip(parts, draws))
+        text += words[0].upper() + words[1:] + ".\n"
+        n += 1
+    return text
+
+
+def draw_batch(text, flags, step):
+    """Tokens and targets (B,T) of one step: common/data/text.h."""
+    B, T = flags["batch"], flags["seq-len"]
+    train = len(text) - len(text) // 10  # the last tenth is held out
+    starts = random_below(train - T, flags["seed"], "batch", np.arange(B), step)
+    rows = np.stack([text[start : start + T + 1] for start in starts])
+    return torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, 1:])
+
+
+# ---- the model: common/model ---------------------------------------------------------------------
+
+
+def shapes(flags):
+    """name -> (shape, standard deviation); 1 for the gains, 0 for the biases."""
+    L, C = flags["layers"], flags["channels"]
+    std, branch = 0.02, 0.02 / math.sqrt(2 * L)
+    found = {"transformer.wte.weight": ((VOCAB, C), std),
+             "transformer.wpe.weight": ((flags["positions"], C), std),
+             "transformer.ln_f.weight": ((C,), 1), "transformer.ln_f.bias": ((C,), 0),
+             "lm_head.weight": ((VOCAB, C), std)}
+    for l in range(L):
+        for name, rows, columns, deviation in [("attn.c_attn", 3 * C, C, std),
+                                               ("attn.c_proj", C, C, branch),
+                                               ("mlp.c_fc", 4 * C, C, std),
+                                               ("mlp.c_proj", C, 4 * C, branch)]:
+            found[f"transformer.h.{l}.{name}.weight"] = ((rows, columns), deviation)
+            found[f"transformer.h.{l}.{name}.bias"] = ((rows,), 0)
+        for name in ["ln_1", "ln_2"]:
+            found[f"transformer.h.{l}.{name}.weight"] = ((C,), 1)
+            found[f"transformer.h.{l}.{name}.bias"] = ((C,), 0)
+    return found
+
+
+def initial_weights(flags, dtype):
+    """name -> parameter. Rounded to FP32 first: that is where the programs start."""
+    weights = {}
+    for name, (shape, std) in shapes(flags).items():
+        value = np.full(shape, std, np.float32)
+        if len(shape) == 2:
+            normal = random_normal(math.prod(shape), flags["seed"], name).reshape(shape)
+            value = (std * normal).astype(np.float32)
+        weights[name] = torch.from_numpy(value).to(dtype).requires_grad_()
+    return weights
+
+
+def attention(x, w, h, heads):
+    """Causal self-attention of x (B,T,C). Rows of c_attn lie head by head: q, k, v of each."""
+    B, T, C = x.shape
+    qkv = F.linear(x, w[h + "attn.c_attn.weight"], w[h + "attn.c_attn.bias"])
+    q, k, v = qkv.view(B, T, heads, 3, C // heads).permute(3, 0, 2, 1, 4)
+    score = q @ k.transpose(-1, -2) / math.sqrt(C // heads)
+    future = torch.ones(T, T, dtype=torch.bool).triu(1)
+    weight = score.masked_fill(future, -math.inf).softmax(-1)
+    out = (weight @ v).transpose(1, 2).reshape(B, T, C)
+    return F.linear(out, w[h + "attn.c_proj.weight"], w[h + "attn.c_proj.bias"])
+
+
+def mlp(x, w, h):
+    hidden = F.linear(x, w[h + "mlp.c_fc.weight"], w[h + "mlp.c_fc.bias"])
+    hidden = F.gelu(hidden, approximate="tanh")
+    return F.linear(hidden, w[h + "mlp.c_proj.weight"], w[h + "mlp.c_proj.bias"])
+
+
+def norm(x, w, name):
+    return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], eps=1e-5)
+
+
+def mean_loss(w, flags, tokens, targets):
+    x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][: tokens.shape[1]]
+    for l in range(flags["layers"]):
+        h = f"transformer.h.{l}."
+        x = x + attention(norm(x, w, h + "ln_1"), w, h, flags["heads"])
+        x = x + mlp(norm(x, w, h + "ln_2"), w, h)
+    logits = F.linear(norm(x, w, "transformer.ln_f"), w["lm_head.weight"])
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+# ---- training ------------------------------------------------------------------------------------
+
+
+def make_optimizer(flags, weights):
+    if "optimizer" not in flags:
+        return torch.optim.SGD(weights, lr=flags["lr"], momentum=flags.get("momentum", 0),
+                               nesterov=flags.get("nesterov", False))
+    # Matrices and embeddings decay; biases and layer norms do not.
+    groups = [{"params": [w for w in weights if w.dim() == 2],
+               "weight_decay": flags["weight-decay"]},
+              {"params": [w for w in weights if w.dim() == 1], "weight_decay": 0}]
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[flags["optimizer"]]
+    return kind(groups, lr=flags["lr"], betas=(flags["beta1"], flags["beta2"]), eps=flags["eps"])
+
+
+def train(flags, text, dtype):
+    """Loss and gradient norm of every step, before its update: two lists."""
+    names = ["layers", "heads", "channels", "seq-len"]
+    sizes = dict(zip(names, PRESETS[flags["model"]]))
+    flags = {"positions": sizes["seq-len"], **sizes, **flags}
+    weights = initial_weights(flags, dtype)
+    optimizer = make_optimizer(flags, list(weights.values()))
+    losses, norms = [], []
+    for step in range(STEPS):
+        loss = mean_loss(weights, flags, *draw_batch(text, flags, step))
+        optimizer.zero_grad()
+        loss.backward()
+        norm2 = sum(w.grad.double().square().sum() for w in weights.values())
+        losses.append(loss.item())
+        norms.append(math.sqrt(norm2.item()))
+        optimizer.step()
+    return losses, norms
+
+
+def deviation(got, want):
+    """The largest relative difference."""
+    return max(abs(g / w - 1) for g, w in zip(got, want))
+
+
+def main():
+    # A known answer of Random123: the generator here is the one that is meant.
+    assert [int(x) for x in philox(np.zeros((4, 1), np.uint64), (0, 0))] == [
+        0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / "text.txt").write_text(make_text(20000), encoding="ascii")
+    text = np.fromfile(OUT / "text.txt", np.uint8).astype(np.int64)
+
+    print("run         loss of the first and the last step    FP32 in PyTorch: loss, norm")
+    for name, (chapter, flags) in RUNS.items():
+        loss, grad_norm = train(flags, text, torch.float64)
+        loss32, norm32 = train(flags, text, torch.float32)
+        # Ten digits: enough for any test in FP32, and the same from every PyTorch.
+        golden = {"chapter": chapter, "flags": {**flags, "steps": STEPS},
+                  "loss": [float(f"{x:.9e}") for x in loss],
+                  "grad_norm": [float(f"{x:.9e}") for x in grad_norm]}
+        (OUT / f"{name}.json").write_text(json.dumps(golden, indent=1) + "\n", encoding="ascii")
+        print(f"{name:12}{loss[0]:.6f} {loss[-1]:.6f}"
+              f"{deviation(loss32, loss):38.1e} {deviation(norm32, grad_norm):.1e}")
+
+
+if __name__ == "__main__":
+    main()
