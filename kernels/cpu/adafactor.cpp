@@ -58,12 +58,14 @@ void update_columns(const Ctx& ctx, const Problem& p) {
   });
 }
 
-/// u before clipping: g / sqrt(row col / mean(row)), or g / sqrt(row) for a vector.
+/// u before clipping: g / sqrt(row col / mean(row)), or g / sqrt(row) for a vector. The roots of
+/// the factors are taken apart: where gradients are zero, their product is eps^2 = 1e-60.
 template <class Io>
 HWY_INLINE Vec direction(const Problem& p, int64_t r, int64_t n, Io io, float inverse_mean) {
-  const Vec second =
-      p.col ? hn::Mul(broadcast(p.row[r] * inverse_mean), io.load(p.col + n)) : io.load(p.row + n);
-  return hn::Div(io.load(p.g + r * p.N + n), hn::Sqrt(second));
+  const Vec g = io.load(p.g + r * p.N + n);
+  if (!p.col) return hn::Div(g, hn::Sqrt(io.load(p.row + n)));
+  const Vec scaled = hn::Mul(g, broadcast(1 / std::sqrt(p.row[r] * inverse_mean)));
+  return hn::Div(scaled, hn::Sqrt(io.load(p.col + n)));
 }
 
 }  // namespace

@@ -49,9 +49,9 @@ class CpuVsRef : public ::testing::Test {
     ASSERT_EQ(got.size(), want.size()) << what;
     for (int64_t i = 0; i < got.size(); ++i) {
       const double error = std::abs(at(got, i) - at(want, i));
-      ASSERT_TRUE(error <= bound(i)) << what << " " << to_string(got.shape) << "[" << i << "] is "
-                                     << at(got, i) << ", not " << at(want, i) << "; allowed "
-                                     << bound(i);
+      ASSERT_TRUE(error <= bound(i))
+          << what << " " << to_string(got.shape) << "[" << i << "] is " << at(got, i) << ", not "
+          << at(want, i) << "; allowed " << bound(i);
     }
   }
 };

@@ -45,9 +45,8 @@ TEST_F(CpuVsRef, MatmulBackwardInput) {
 struct Batch {
   int64_t B, T, N, K;
 };
-constexpr Batch kBatches[] = {{1, 1, 1, 1},   {3, 5, 7, 3},    {5, 1, 33, 17},
-                              {300, 1, 9, 5}, {12, 16, 40, 9}, {2, 600, 13, 31},
-                              {64, 33, 7, 20}};
+constexpr Batch kBatches[] = {{1, 1, 1, 1},    {3, 5, 7, 3},     {5, 1, 33, 17}, {300, 1, 9, 5},
+                              {12, 16, 40, 9}, {2, 600, 13, 31}, {64, 33, 7, 20}};
 
 TEST_F(CpuVsRef, MatmulBackwardWeight) {
   for (const auto& [B, T, N, K] : kBatches)

@@ -82,7 +82,8 @@ TEST_F(Updates, Lion) {
 }
 
 TEST_F(Updates, Adafactor) {
-  const AdafactorStep step{.lr = 0.1F, .beta2 = 0.4F, .eps = 1e-30F, .clip = 1, .weight_decay = 0.1F};
+  const AdafactorStep step{
+      .lr = 0.1F, .beta2 = 0.4F, .eps = 1e-30F, .clip = 1, .weight_decay = 0.1F};
   for (const auto& [R, N] : {std::pair{1, 1}, {7, 5}, {3, 203}, {300, 77}})
     for (const bool vector : {false, true}) {
       const Shape shape = vector ? Shape{R * N} : Shape{R, N};

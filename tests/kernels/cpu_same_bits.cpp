@@ -1,0 +1,212 @@
+// The bits of `cpu` at sizes where threads, blocks and chunks really cut: same_bits_batch.cpp and
+// same_bits_parts.cpp test the rule for all tables, on sizes that fit one tile.
+#include <functional>
+
+#include "kernels/tree.h"
+#include "tests/kernels/testing.h"
+
+namespace ladder::test {
+namespace {
+
+class CpuSameBits : public ::testing::Test {
+ protected:
+  Sandbox box{cpu_kernels()};
+  const Kernels& k = box.kernels();
+  const Ctx& ctx = box.ctx();
+
+  /// Runs with 1 to 4 threads; all outputs must have the bits of the first run.
+  void expect_any_threads(const char* name, const std::vector<Shape>& shapes,
+                          const std::function<void(const std::vector<Tensor>&)>& run) {
+    std::vector<Tensor> first;
+    for (int threads = 1; threads <= 4; ++threads) {
+      box.set_threads(threads);
+      std::vector<Tensor> out;
+      for (const Shape& shape : shapes) out.push_back(box.filled(shape, 0.5));
+      run(out);
+      if (threads == 1) first = out;
+      for (size_t i = 0; i < out.size(); ++i)
+        EXPECT_TRUE(same_bits(out[i], first[i])) << name << " with " << threads << " threads";
+    }
+  }
+
+  /// Rows and columns of a matrix, as a matrix of its own.
+  Tensor part(const Tensor& x, Range rows, Range cols) {
+    const Tensor y = box.empty({rows.size(), cols.size()});
+    for (int64_t r = 0; r < rows.size(); ++r)
+      for (int64_t c = 0; c < cols.size(); ++c)
+        set(y, r * cols.size() + c, at(x, (rows.begin + r) * x.dim(-1) + cols.begin + c));
+    return y;
+  }
+  Tensor columns(const Tensor& x, int64_t begin, int64_t end) {
+    return part(x, {0, x.rows()}, {begin, end});
+  }
+};
+
+/// What kernels/cpu/gemm.h promises, in four lines.
+float by_definition(int64_t K, int64_t leaves, const std::function<float(int64_t)>& a,
+                    const std::function<float(int64_t)>& b) {
+  return tree_sum<float>(leaves, [&](int64_t i) {
+    const Range range = leaf(i, leaves, K);
+    float sum = 0;
+    for (int64_t j = range.begin; j < range.end; ++j) sum = std::fma(a(j), b(j), sum);
+    return sum;
+  });
+}
+
+struct Sizes {
+  int64_t rows, N, K;
+  int leaves;
+};
+
+TEST_F(CpuSameBits, ProductsAreTheTreeOfTheDefinition) {
+  box.set_threads(3);
+  for (const auto& [rows, N, K, leaves] :
+       {Sizes{1, 3, 5, 8}, Sizes{67, 45, 128, 8}, Sizes{70, 45, 6000, 8}, Sizes{70, 50, 777, 3},
+        Sizes{400, 1100, 530, 1}, Sizes{30, 40, 4100, 5}}) {
+    const Tensor inp = box.random({rows, K}), w = box.random({N, K}), wt = box.random({K, N});
+    const Tensor out = box.empty({rows, N}), back = box.empty({rows, N});
+    k.matmul_forward(ctx, out, inp, w, Tensor{}, leaves);
+    k.matmul_backward_input(ctx, back, inp, wt, leaves);
+    for (int64_t i = 0; i < rows * N; i += rows * N / 400 + 1) {
+      const int64_t r = i / N, n = i % N;
+      const auto x = [&](int64_t j) { return inp.data<float>()[r * K + j]; };
+      ASSERT_EQ(out.data<float>()[i],
+                by_definition(K, leaves, x, [&](int64_t j) { return w.data<float>()[n * K + j]; }));
+      ASSERT_EQ(back.data<float>()[i], by_definition(K, leaves, x, [&](int64_t j) {
+                  return wt.data<float>()[j * N + n];
+                }));
+    }
+  }
+}
+
+TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
+  box.set_threads(2);
+  for (const auto& [B, T] : {std::pair{1, 700}, {5, 300}, {12, 64}, {37, 7}, {300, 1}, {64, 16}}) {
+    const int64_t N = 50, K = 35;
+    const Tensor dout = box.random({B, T, N}), inp = box.random({B, T, K}), dw = box.empty({N, K});
+    k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
+    for (int64_t i = 0; i < N * K; ++i)
+      ASSERT_EQ(dw.data<float>()[i],
+                by_definition(
+                    B * T, B, [&](int64_t t) { return dout.data<float>()[t * N + i / K]; },
+                    [&](int64_t t) { return inp.data<float>()[t * K + i % K]; }))
+          << B << " sequences of " << T << ", element " << i;
+  }
+}
+
+TEST_F(CpuSameBits, AProductDoesNotFeelItsNeighbours) {
+  const int64_t rows = 150, N = 211, K = 600;
+  const Tensor inp = box.random({rows, K}), w = box.random({N, K}), bias = box.random({N});
+  const Tensor whole = box.empty({rows, N});
+  k.matmul_forward(ctx, whole, inp, w, bias, kLeaves);
+  box.set_threads(4);
+  for (const Range r : {Range{0, 1}, Range{3, 150}, Range{77, 90}})
+    for (const Range n : {Range{0, 211}, Range{210, 211}, Range{5, 100}}) {
+      const Tensor out = box.empty({r.size(), n.size()});
+      k.matmul_forward(ctx, out, inp.slice(r.begin, r.size()), w.slice(n.begin, n.size()),
+                       bias.slice(n.begin, n.size()), kLeaves);
+      EXPECT_TRUE(same_bits(out, part(whole, r, n))) << r.begin << " " << n.begin;
+    }
+}
+
+TEST_F(CpuSameBits, HalfTheLeavesTwiceIsAllLeaves) {
+  for (const int64_t K : {64, 1536, 6144}) {
+    const Tensor inp = box.random({40, K}), w = box.random({60, K});
+    const Tensor whole = box.empty({40, 60}), left = box.empty({40, 60}),
+                 right = box.empty({40, 60});
+    k.matmul_forward(ctx, whole, inp, w, Tensor{}, 8);
+    k.matmul_forward(ctx, left, columns(inp, 0, K / 2), columns(w, 0, K / 2), Tensor{}, 4);
+    k.matmul_forward(ctx, right, columns(inp, K / 2, K), columns(w, K / 2, K), Tensor{}, 4);
+    k.add(ctx, left, left, right);
+    EXPECT_TRUE(same_bits(left, whole)) << K;
+    // Negative control: a cut that is no border between aligned leaves.
+    const int64_t third = K / 3;
+    k.matmul_forward(ctx, left, columns(inp, 0, third), columns(w, 0, third), Tensor{}, 4);
+    k.matmul_forward(ctx, right, columns(inp, third, K), columns(w, third, K), Tensor{}, 4);
+    k.add(ctx, left, left, right);
+    EXPECT_FALSE(same_bits(left, whole)) << K;
+  }
+}
+
+TEST_F(CpuSameBits, AnyThreadsParameterGradients) {
+  const int64_t B = 12, T = 64, C = 130, N = 390, V = 50;
+  const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), e = box.random({B, T, N});
+  const Tensor mean = box.random({B, T}), rstd = box.random({B, T}, 0.5, 2);
+  const Tensor tokens = box.tokens({B, T}, V);
+  for (const Into into : {Into::Write, Into::Add}) {
+    expect_any_threads("embed", {{V, C}, {T + 3, C}},
+                       [&](auto& out) { k.embed_backward(ctx, out[0], out[1], d, tokens, into); });
+    expect_any_threads("norm", {{C}, {C}}, [&](auto& out) {
+      k.norm_backward_weight(ctx, out[0], out[1], d, x, mean, rstd, into);
+    });
+    expect_any_threads("matmul", {{N, C}},
+                       [&](auto& out) { k.matmul_backward_weight(ctx, out[0], e, x, into); });
+    expect_any_threads("bias", {{N}}, [&](auto& out) { k.bias_backward(ctx, out[0], e, into); });
+  }
+}
+
+TEST_F(CpuSameBits, AnyThreadsActivations) {
+  const int64_t B = 5, T = 70, NH = 3, C = 93, N = 390;
+  const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), w = box.random({N, C});
+  const Tensor bias = box.random({N}), e = box.random({B, T, N}), b = box.random({C});
+  const Tensor mean = box.random({B, T}), rstd = box.random({B, T}, 0.5, 2);
+  const Tensor qkv = box.random({B, T, 3 * C}), lse = box.random({B, NH, T}, 3, 4);
+  const Tensor targets = box.tokens({B, T}, N - 5);
+  expect_any_threads("matmul_forward", {{B, T, N}},
+                     [&](auto& out) { k.matmul_forward(ctx, out[0], x, w, bias, kLeaves); });
+  expect_any_threads("matmul_backward_input", {{B, T, C}},
+                     [&](auto& out) { k.matmul_backward_input(ctx, out[0], e, w, kLeaves); });
+  expect_any_threads("norm_forward", {{B, T, C}, {B, T}, {B, T}},
+                     [&](auto& out) { k.norm_forward(ctx, out[0], out[1], out[2], x, b, b); });
+  expect_any_threads("norm_backward_input", {{B, T, C}},
+                     [&](auto& out) { k.norm_backward_input(ctx, out[0], d, x, b, mean, rstd); });
+  expect_any_threads("attention_forward", {{B, T, C}, {B, NH, T}},
+                     [&](auto& out) { k.attention_forward(ctx, out[0], out[1], qkv); });
+  expect_any_threads("attention_backward", {{B, T, 3 * C}},
+                     [&](auto& out) { k.attention_backward(ctx, out[0], d, qkv, x, lse); });
+  expect_any_threads("gelu", {{B, T, N}, {B, T, N}}, [&](auto& out) {
+    k.gelu_forward(ctx, out[0], e);
+    k.gelu_backward(ctx, out[1], e, e);
+  });
+  expect_any_threads("join", {{B, T, C}}, [&](auto& out) { k.join_forward(ctx, out[0], x, d, b); });
+  expect_any_threads("cross_entropy", {{B}, {B, T, N}}, [&](auto& out) {
+    k.cross_entropy(ctx, out[0], out[1], e, targets, N - 5, 0.1F);
+  });
+}
+
+TEST_F(CpuSameBits, AnyThreadsOptimizersAndNorms) {
+  const int64_t R = 300, N = 203;
+  const Tensor g = box.random({R, N});
+  expect_any_threads("adafactor", {{R, N}, {R}, {N}}, [&](auto& out) {
+    k.adafactor_update(ctx, out[0], out[1], out[2], g,
+                       {.lr = 0.1F, .beta2 = 0.9F, .eps = 1e-30F, .clip = 1, .weight_decay = 0.1F});
+  });
+  for (const auto& [rows, length] : {std::pair{R, N}, {int64_t{1}, R * N}, {int64_t{3}, R * 67}}) {
+    const Tensor x = g.view({R * N}).first(rows * length).view({rows, length});
+    Tensor first;
+    for (int threads = 1; threads <= 4; ++threads) {
+      box.set_threads(threads);
+      const Tensor limbs = box.zeros(Dtype::I64, {rows, kLimbs});
+      k.squared_norm(ctx, limbs, x);
+      if (threads == 1) first = limbs;
+      EXPECT_TRUE(same_bits(limbs, first)) << rows << " rows, " << threads << " threads";
+    }
+  }
+}
+
+TEST_F(CpuSameBits, NegativeControlASumCutByThreadsDiffers) {
+  const int64_t T = 64, N = 390;
+  const Tensor dout = box.random({1, T, N});
+  const Tensor whole = box.empty({N}), cut = box.empty({N});
+  k.bias_backward(ctx, whole, dout, Into::Write);
+  for (int64_t thread = 0; thread < 3; ++thread) {
+    const Range mine = leaf(thread, 3, T);
+    const Tensor tokens = part(dout.view({T, N}), mine, {0, N}).view({1, mine.size(), N});
+    k.bias_backward(ctx, cut, tokens, thread == 0 ? Into::Write : Into::Add);
+  }
+  EXPECT_FALSE(same_bits(cut, whole));
+  EXPECT_LT(relative_error(cut, whole), 1e-6);
+}
+
+}  // namespace
+}  // namespace ladder::test
