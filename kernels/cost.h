@@ -1,0 +1,94 @@
+// What each operation of kernels.h costs: bytes that memory must move at least (each operand once)
+// and floating-point operations. The roofline of an operation is the slower of both.
+//
+// A fused multiply-add counts as two operations; so does nothing else: a division, a root, an
+// exponential count as one each. Letters as in kernels.h.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+struct Cost {
+  int64_t bytes;
+  int64_t flops;
+};
+
+namespace cost {
+
+constexpr int64_t kFloat = sizeof(float);
+
+/// A row of each table read, one written.
+constexpr Cost embed_forward(int64_t B, int64_t T, int64_t C) {
+  return {.bytes = kFloat * 3 * B * T * C, .flops = B * T * C};
+}
+/// dout read for both tables, the tables written.
+constexpr Cost embed_backward(int64_t B, int64_t T, int64_t C, int64_t V) {
+  return {.bytes = kFloat * (2 * B * T * C + (V + T) * C), .flops = 2 * B * T * C};
+}
+
+/// Mean (1), squared differences (3), the normalised row (4).
+constexpr Cost norm_forward(int64_t B, int64_t T, int64_t C) {
+  return {.bytes = kFloat * 2 * B * T * C, .flops = 8 * B * T * C};
+}
+/// xhat (2) and g (1), their sums (3), the result (4).
+constexpr Cost norm_backward_input(int64_t B, int64_t T, int64_t C) {
+  return {.bytes = kFloat * 3 * B * T * C, .flops = 10 * B * T * C};
+}
+constexpr Cost norm_backward_weight(int64_t B, int64_t T, int64_t C) {
+  return {.bytes = kFloat * 2 * B * T * C, .flops = 5 * B * T * C};
+}
+
+/// All three orientations: rows x K, N x K and rows x N, of which two are read, one written.
+constexpr Cost matmul(int64_t rows, int64_t N, int64_t K) {
+  return {.bytes = kFloat * (rows * K + N * K + rows * N), .flops = 2 * rows * N * K};
+}
+constexpr Cost bias_backward(int64_t B, int64_t T, int64_t N) {
+  return {.bytes = kFloat * B * T * N, .flops = B * T * N};
+}
+
+/// Seven for the argument and the gate, one exponential, one product.
+constexpr Cost gelu_forward(int64_t n) { return {.bytes = kFloat * 2 * n, .flops = 9 * n}; }
+constexpr Cost gelu_backward(int64_t n) { return {.bytes = kFloat * 3 * n, .flops = 18 * n}; }
+
+/// Pairs of a query and a key that it sees: T (T + 1) / 2 a head. Two products of HS each, and
+/// five operations of the softmax.
+constexpr Cost attention_forward(int64_t B, int64_t T, int64_t NH, int64_t HS) {
+  return {.bytes = kFloat * 4 * B * T * NH * HS,
+          .flops = B * NH * (T * (T + 1) / 2) * (4 * HS + 5)};
+}
+/// Five products a pair: the scores again, dP, dq, dk, dv.
+constexpr Cost attention_backward(int64_t B, int64_t T, int64_t NH, int64_t HS) {
+  return {.bytes = kFloat * 8 * B * T * NH * HS,
+          .flops = B * NH * (T * (T + 1) / 2) * (10 * HS + 6)};
+}
+
+constexpr Cost join_forward(int64_t rows, int64_t C) {
+  return {.bytes = kFloat * 3 * rows * C, .flops = 2 * rows * C};
+}
+constexpr Cost add(int64_t n) { return {.bytes = kFloat * 3 * n, .flops = n}; }
+constexpr Cost scale(int64_t n) { return {.bytes = kFloat * 2 * n, .flops = n}; }
+
+/// A row stays in cache between maximum, sum and gradient: read once, written once.
+constexpr Cost cross_entropy(int64_t B, int64_t T, int64_t V) {
+  return {.bytes = kFloat * 2 * B * T * V, .flops = 8 * B * T * V};
+}
+
+constexpr Cost squared_norm(int64_t n) { return {.bytes = kFloat * n, .flops = 2 * n}; }
+constexpr Cost adaptive_clip(int64_t n) { return {.bytes = kFloat * 2 * n, .flops = n}; }
+
+/// Weight and velocity read and written, gradient read.
+constexpr Cost sgd_update(int64_t n) { return {.bytes = kFloat * 5 * n, .flops = 4 * n}; }
+constexpr Cost adamw_update(int64_t n) { return {.bytes = kFloat * 7 * n, .flops = 15 * n}; }
+constexpr Cost lion_update(int64_t n) { return {.bytes = kFloat * 5 * n, .flops = 11 * n}; }
+/// The gradient is read for the moments, for the length of the update, and for the update.
+constexpr Cost adafactor_update(int64_t n) { return {.bytes = kFloat * 5 * n, .flops = 18 * n}; }
+/// Two bytes of codes read and written an element; the scales are one in kQuantBlock.
+constexpr Cost adamw8bit_update(int64_t n) {
+  return {.bytes = (kFloat * 3 + 4) * n + kFloat * 4 * n / kQuantBlock, .flops = 19 * n};
+}
+
+}  // namespace cost
+}  // namespace ladder
