@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Doxygen's input filter: what reads well on GitHub and in an editor, said as Doxygen wants it.
+
+Markdown: $...$, $$...$$ and ```math become Doxygen's formulas, links and images are told from the
+root of the project. Headers: the first comment, which says what the file is for, becomes the
+file's documentation, and indented formulas stay as they are set.
+"""
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+# A block of code, a piece of code, or a formula; code is left alone.
+PIECES = re.compile(
+    r"(?P<math>^```math\n(?P<block>.*?)^```$)"
+    r"|(?P<code>^```.*?^```$|`[^`\n]+`)"
+    r"|\$\$(?P<display>.+?)\$\$"
+    r"|\$(?P<inline>[^$\s](?:[^$\n]*(?:\n[^$\n]+)?[^$\s])?)\$",
+    re.MULTILINE | re.DOTALL,
+)
+# A "<" that Doxygen would take for an HTML tag; code in backticks is left alone.
+ANGLE = re.compile(r"(^|[^`\w:])<(?=[a-z])")
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]+)\)")
+
+
+def formulas(text):
+    def say(match):
+        if match["code"]:
+            return match[0]
+        if match["inline"]:
+            return rf"\f${match['inline']}\f$"
+        return rf"\f[{match['block'] or match['display']}\f]"
+
+    return PIECES.sub(say, text)
+
+
+def links(text, folder):
+    """Relative links of a Markdown file in `folder` (from the root), told from the root."""
+
+    def say(match):
+        target = posixpath.normpath(posixpath.join(folder, match["target"]))
+        if match["image"]:
+            return f'<img src="{target}" alt="{match["text"]}"/>'
+        if target.endswith((".md", ".h")) and (ROOT / target).is_file():
+            return f"[{match['text']}]({target})"
+        return match["text"]  # no page of the site
+
+    pieces = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(p if p.startswith("```") else LINK.sub(say, p) for p in pieces)
+
+
+def comment(bodies):
+    """The lines of a comment; those set in by three blanks or more become blocks of code."""
+    hanging = False  # the lines of a list or of a command are set in too
+    in_code = False
+    for body in bodies:
+        indent = len(body) - len(body.lstrip())
+        if re.match(r" +[-@]", body):
+            hanging = True
+        elif indent < 2:
+            hanging = False
+        code = indent >= 3 and not hanging
+        if code != in_code and body:
+            yield ""
+            in_code = code
+        yield "    " + body if in_code else ANGLE.sub(r"\1\\<", body)
+
+
+def header(text):
+    """A header whose first comment documents the file."""
+    out, block, mark = ["/// \\file"], [], "//"
+
+    def flush():
+        out.extend(indent + "///" + body for body in comment(block))
+        block.clear()
+
+    indent = ""
+    for line in text.splitlines():
+        match = re.match(rf"(\s*){mark}($|[ <].*)", line)
+        if match:
+            indent = match[1]
+            block.append(match[2])
+            continue
+        flush()
+        if mark == "//":  # the file's comment ends here
+            out.append("")
+            mark = "///"
+        out.append(line)
+    flush()
+    return "\n".join(out) + "\n"
+
+
+def main(path):
+    path = Path(path).resolve()
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        folder = path.parent.relative_to(ROOT).as_posix()
+        text = formulas(links(text, folder))
+    else:
+        text = header(text)
+    sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
