@@ -6,11 +6,11 @@
 namespace ladder::ref {
 
 void join_forward(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias) {
-  const auto [rows, C] = check_join_forward(out, residual, product, bias);
-  dispatch(out, [&, rows = rows, C = C]<class Real>(Real) {
-    for (int64_t i = 0; i < rows * C; ++i)
+  const JoinShape s = check_join_forward(out, residual, product, bias);
+  dispatch(out, [&]<class Real>(Real) {
+    for (int64_t i = 0; i < s.rows * s.C; ++i)
       out.data<Real>()[i] =
-          residual.data<Real>()[i] + (product.data<Real>()[i] + bias.data<Real>()[i % C]);
+          residual.data<Real>()[i] + (product.data<Real>()[i] + bias.data<Real>()[i % s.C]);
   });
 }
 

@@ -12,43 +12,40 @@ namespace {
 template <class Real>
 void forward(const EmbedShape& s, Real* out, const int32_t* tokens, const Real* wte,
              const Real* wpe) {
-  const auto [B, T, C, V, P] = s;
-  for (int64_t b = 0; b < B; ++b)
-    for (int64_t t = 0; t < T; ++t) {
-      const int64_t token = checked_index(tokens[b * T + t], V);
-      for (int64_t c = 0; c < C; ++c)
-        out[(b * T + t) * C + c] = wte[token * C + c] + wpe[t * C + c];
+  for (int64_t b = 0; b < s.B; ++b)
+    for (int64_t t = 0; t < s.T; ++t) {
+      const int64_t token = checked_index(tokens[b * s.T + t], s.V);
+      for (int64_t c = 0; c < s.C; ++c)
+        out[(b * s.T + t) * s.C + c] = wte[token * s.C + c] + wpe[t * s.C + c];
     }
 }
 
 template <class Real>
 void backward_tokens(const EmbedShape& s, Real* dwte, const Real* dout, const int32_t* tokens,
                      Into into) {
-  const auto [B, T, C, V, P] = s;
-  for (int64_t v = 0; v < V; ++v) {
-    const bool met = std::find(tokens, tokens + B * T, v) != tokens + B * T;
-    for (int64_t c = 0; c < C; ++c) {
-      // The search above is all that most rows of a large vocabulary cost.
-      const Real sum = !met ? Real(0) : tree_sum<Real>(B, [&](int64_t b) {
+  for (int64_t v = 0; v < s.V; ++v) {
+    // This search is all that most rows of a large vocabulary cost.
+    const bool met = std::find(tokens, tokens + s.B * s.T, v) != tokens + s.B * s.T;
+    for (int64_t c = 0; c < s.C; ++c) {
+      const Real sum = !met ? Real(0) : tree_sum<Real>(s.B, [&](int64_t b) {
         Real sequence = 0;
-        for (int64_t t = 0; t < T; ++t)
-          if (tokens[b * T + t] == v) sequence += dout[(b * T + t) * C + c];
+        for (int64_t t = 0; t < s.T; ++t)
+          if (tokens[b * s.T + t] == v) sequence += dout[(b * s.T + t) * s.C + c];
         return sequence;
       });
-      store(dwte[v * C + c], sum, into);
+      store(dwte[v * s.C + c], sum, into);
     }
   }
 }
 
 template <class Real>
 void backward_positions(const EmbedShape& s, Real* dwpe, const Real* dout, Into into) {
-  const auto [B, T, C, V, P] = s;
-  for (int64_t t = 0; t < P; ++t)
-    for (int64_t c = 0; c < C; ++c) {
-      const Real sum = t >= T ? Real(0) : tree_sum<Real>(B, [&](int64_t b) {
-        return Real(0) + dout[(b * T + t) * C + c];
+  for (int64_t t = 0; t < s.P; ++t)
+    for (int64_t c = 0; c < s.C; ++c) {
+      const Real sum = t >= s.T ? Real(0) : tree_sum<Real>(s.B, [&](int64_t b) {
+        return Real(0) + dout[(b * s.T + t) * s.C + c];
       });
-      store(dwpe[t * C + c], sum, into);
+      store(dwpe[t * s.C + c], sum, into);
     }
 }
 

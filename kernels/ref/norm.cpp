@@ -44,21 +44,21 @@ void backward_input_row(int64_t C, Real* dinp, const Real* dout, const Real* x, 
 
 void norm_forward(const Ctx&, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w,
                   Tensor b) {
-  const auto [B, T, C] = check_norm_forward(out, mean, rstd, inp, w, b);
-  dispatch(inp, [&, rows = B * T, C = C]<class Real>(Real) {
-    for (int64_t r = 0; r < rows; ++r)
-      forward_row(C, out.data<Real>() + r * C, mean.data<Real>()[r], rstd.data<Real>()[r],
-                  inp.data<Real>() + r * C, w.data<Real>(), b.data<Real>());
+  const NormShape s = check_norm_forward(out, mean, rstd, inp, w, b);
+  dispatch(inp, [&]<class Real>(Real) {
+    for (int64_t r = 0; r < s.B * s.T; ++r)
+      forward_row(s.C, out.data<Real>() + r * s.C, mean.data<Real>()[r], rstd.data<Real>()[r],
+                  inp.data<Real>() + r * s.C, w.data<Real>(), b.data<Real>());
   });
 }
 
 void norm_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor inp, Tensor w, Tensor mean,
                          Tensor rstd) {
-  const auto [B, T, C] = check_norm_backward_input(dinp, dout, inp, w, mean, rstd);
-  dispatch(inp, [&, rows = B * T, C = C]<class Real>(Real) {
-    for (int64_t r = 0; r < rows; ++r)
-      backward_input_row(C, dinp.data<Real>() + r * C, dout.data<Real>() + r * C,
-                         inp.data<Real>() + r * C, w.data<Real>(), mean.data<Real>()[r],
+  const NormShape s = check_norm_backward_input(dinp, dout, inp, w, mean, rstd);
+  dispatch(inp, [&]<class Real>(Real) {
+    for (int64_t r = 0; r < s.B * s.T; ++r)
+      backward_input_row(s.C, dinp.data<Real>() + r * s.C, dout.data<Real>() + r * s.C,
+                         inp.data<Real>() + r * s.C, w.data<Real>(), mean.data<Real>()[r],
                          rstd.data<Real>()[r]);
   });
 }

@@ -10,13 +10,13 @@
 namespace ladder::ref {
 
 void squared_norm(const Ctx&, Tensor limbs, Tensor x) {
-  const auto [R, N] = check_squared_norm(limbs, x);
-  dispatch(x, [&, R = R, N = N]<class Real>(Real) {
-    for (int64_t r = 0; r < R; ++r)
-      for (int64_t begin = 0; begin < N; begin += kNormLeaf) {
+  const MatrixShape s = check_squared_norm(limbs, x);
+  dispatch(x, [&]<class Real>(Real) {
+    for (int64_t r = 0; r < s.R; ++r)
+      for (int64_t begin = 0; begin < s.N; begin += kNormLeaf) {
         double sum = 0;
-        for (int64_t n = begin; n < std::min(begin + kNormLeaf, N); ++n) {
-          const double value = x.data<Real>()[r * N + n];
+        for (int64_t n = begin; n < std::min(begin + kNormLeaf, s.N); ++n) {
+          const double value = x.data<Real>()[r * s.N + n];
           sum += value * value;
         }
         add_to_limbs(limbs.data<int64_t>() + r * kLimbs, sum);
@@ -26,13 +26,13 @@ void squared_norm(const Ctx&, Tensor limbs, Tensor x) {
 
 /// arXiv 2102.06171, equation 3: the gradient of a row at most `clip` times as long as the row.
 void adaptive_clip(const Ctx&, Tensor grad, Tensor grad_limbs, Tensor weight_limbs, float clip) {
-  const auto [R, N] = check_adaptive_clip(grad, grad_limbs, weight_limbs);
-  dispatch(grad, [&, R = R, N = N]<class Real>(Real) {
-    for (int64_t r = 0; r < R; ++r) {
+  const MatrixShape s = check_adaptive_clip(grad, grad_limbs, weight_limbs);
+  dispatch(grad, [&]<class Real>(Real) {
+    for (int64_t r = 0; r < s.R; ++r) {
       const double g = std::sqrt(limbs_value(grad_limbs.data<int64_t>() + r * kLimbs));
       const double w = std::sqrt(limbs_value(weight_limbs.data<int64_t>() + r * kLimbs));
       const double factor = std::min(1.0, clip * std::max(w, 1e-3) / std::max(g, 1e-6));
-      for (int64_t n = 0; n < N; ++n) grad.data<Real>()[r * N + n] *= Real(factor);
+      for (int64_t n = 0; n < s.N; ++n) grad.data<Real>()[r * s.N + n] *= Real(factor);
     }
   });
 }

@@ -100,17 +100,6 @@ TEST_F(Gradients, Matmul) {
     }
 }
 
-TEST_F(Gradients, MatmulWithoutBias) {
-  const Tensor inp = box.random({4, 3}), w = box.random({2, 3}), out = box.empty({4, 2});
-  k.matmul_forward(ctx, out, inp, w, Tensor{}, kLeaves);
-  for (int64_t r = 0; r < 4; ++r)
-    for (int64_t n = 0; n < 2; ++n) {
-      double sum = 0;
-      for (int64_t c = 0; c < 3; ++c) sum += at(inp, r * 3 + c) * at(w, n * 3 + c);
-      EXPECT_NEAR(at(out, r * 2 + n), sum, 1e-15);
-    }
-}
-
 TEST_F(Gradients, Gelu) {
   const Tensor inp = box.random({3, 5, 7}, -4, 4), out = box.empty({3, 5, 7});
   const Tensor dout = box.random({3, 5, 7}), dinp = box.empty({3, 5, 7});
@@ -123,14 +112,6 @@ TEST_F(Gradients, Gelu) {
   const Tensor both = box.copy(dout);
   k.gelu_backward(ctx, both, both, inp);
   EXPECT_TRUE(same_bits(both, dinp));
-}
-
-TEST_F(Gradients, GeluFarOut) {
-  const Tensor inp = box.filled({2}, 40), out = box.empty({2});
-  set(inp, 1, -40);
-  k.gelu_forward(ctx, out, inp);
-  EXPECT_EQ(at(out, 0), 40);
-  EXPECT_EQ(at(out, 1), 0);
 }
 
 TEST_F(Gradients, Attention) {
@@ -150,17 +131,6 @@ TEST_F(Gradients, Attention) {
   }
 }
 
-TEST_F(Gradients, AttentionLooksOnlyBack) {
-  const int64_t T = 6, C = 4;
-  const Tensor qkv = box.random({1, T, 3 * C}), lse = box.empty({1, 2, T});
-  const Tensor before = box.empty({1, T, C}), after = box.empty({1, T, C});
-  k.attention_forward(ctx, before, lse, qkv);
-  set(qkv, 4 * 3 * C + 5, 100);  // token 4
-  k.attention_forward(ctx, after, lse, qkv);
-  EXPECT_TRUE(same_bits(before.view({T, C}).first(4), after.view({T, C}).first(4)));
-  EXPECT_FALSE(same_bits(before, after));
-}
-
 TEST_F(Gradients, CrossEntropy) {
   for (const auto& [B, T, V, vocab] :
        {std::array{1, 1, 7, 7}, std::array{3, 5, 16, 7}, std::array{5, 2, 8, 8}}) {
@@ -176,39 +146,6 @@ TEST_F(Gradients, CrossEntropy) {
     const Tensor both = box.copy(logits);
     k.cross_entropy(ctx, losses, both, both, targets, vocab, scale);
     EXPECT_TRUE(same_bits(both, dlogits));
-  }
-}
-
-TEST_F(Gradients, CrossEntropyIgnoresAndMasks) {
-  const Tensor logits = box.random({2, 3, 16}), targets = box.tokens({2, 3}, 7);
-  for (int t = 0; t < 3; ++t) targets.data<int32_t>()[t] = kIgnore;
-  for (int64_t row = 0; row < 6; ++row)
-    for (int64_t v = 7; v < 16; ++v) set(logits, row * 16 + v, 1e300);  // padding: never read
-  const Tensor losses = box.empty({2}), dlogits = box.empty({2, 3, 16});
-  k.cross_entropy(ctx, losses, dlogits, logits, targets, 7, 1);
-  EXPECT_EQ(at(losses, 0), 0);
-  EXPECT_GT(at(losses, 1), 0);
-  for (int64_t i = 0; i < dlogits.size(); ++i)
-    EXPECT_EQ(at(dlogits, i) == 0, i < 3 * 16 || i % 16 >= 7) << i;
-}
-
-TEST_F(Gradients, LossOfEqualLogitsIsLogVocab) {
-  const Tensor logits = box.filled({1, 1, 8}, 1000), targets = box.tokens({1, 1}, 7);
-  const Tensor losses = box.empty({1});
-  k.cross_entropy(ctx, losses, Tensor{}, logits, targets, 7, 1);
-  EXPECT_NEAR(at(losses, 0), std::log(7.0), 1e-12);
-}
-
-TEST_F(Gradients, JoinAddScale) {
-  const Tensor a = box.random({3, 5}), b = box.random({3, 5}), bias = box.random({5});
-  const Tensor joined = box.empty({3, 5}), sum = box.empty({3, 5}), scaled = box.copy(a);
-  k.join_forward(ctx, joined, a, b, bias);
-  k.add(ctx, sum, a, b);
-  k.scale(ctx, scaled, 0.5F);
-  for (int64_t i = 0; i < 15; ++i) {
-    EXPECT_EQ(at(joined, i), at(a, i) + (at(b, i) + at(bias, i % 5)));
-    EXPECT_EQ(at(sum, i), at(a, i) + at(b, i));
-    EXPECT_EQ(at(scaled, i), at(a, i) / 2);
   }
 }
 
