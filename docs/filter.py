@@ -12,28 +12,18 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# A block of code, a piece of code, or a formula; code is left alone.
-PIECES = re.compile(
-    r"(?P<math>^```math\n(?P<block>.*?)^```$)"
-    r"|(?P<code>^```.*?^```$|`[^`\n]+`)"
-    r"|\$\$(?P<display>.+?)\$\$"
-    r"|\$(?P<inline>[^$\s](?:[^$\n]*(?:\n[^$\n]+)?[^$\s])?)\$",
-    re.MULTILINE | re.DOTALL,
-)
+# Code is left alone; a block ```math is no code.
+CODE = re.compile(r"(^```(?!math).*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```math\n(.*?)\n```$|\$\$(.+?)\$\$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"(?<![\\$])\$(?! )([^$\n]*\n?[^$\n]*[^$\s])\$(?!\d)")
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]+)\)")
 # A "<" that Doxygen would take for an HTML tag; code in backticks is left alone.
 ANGLE = re.compile(r"(^|[^`\w:])<(?=[a-z])")
-LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]+)\)")
 
 
 def formulas(text):
-    def say(match):
-        if match["code"]:
-            return match[0]
-        if match["inline"]:
-            return rf"\f${match['inline']}\f$"
-        return rf"\f[{match['block'] or match['display']}\f]"
-
-    return PIECES.sub(say, text)
+    text = BLOCK.sub(lambda m: rf"\f[{m[1] or m[2]}\f]", text)
+    return INLINE.sub(lambda m: rf"\f${m[1]}\f$", text)
 
 
 def links(text, folder):
@@ -47,8 +37,13 @@ def links(text, folder):
             return f"[{match['text']}]({target})"
         return match["text"]  # no page of the site
 
-    pieces = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
-    return "".join(p if p.startswith("```") else LINK.sub(say, p) for p in pieces)
+    return LINK.sub(say, text)
+
+
+def markdown(text, folder):
+    pieces = CODE.split(text)  # prose, code, prose, ...
+    pieces[::2] = [formulas(links(prose, folder)) for prose in pieces[::2]]
+    return "".join(pieces)
 
 
 def comment(bodies):
@@ -96,8 +91,7 @@ def main(path):
     path = Path(path).resolve()
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        folder = path.parent.relative_to(ROOT).as_posix()
-        text = formulas(links(text, folder))
+        text = markdown(text, path.parent.relative_to(ROOT).as_posix())
     else:
         text = header(text)
     sys.stdout.write(text)

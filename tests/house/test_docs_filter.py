@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""docs/filter.py: formulas, links and indented blocks reach Doxygen as it wants them."""
+
+import sys
+import unittest
+
+from house import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+import filter as docs  # noqa: E402
+
+
+class Markdown(unittest.TestCase):
+    def check(self, text, wanted):
+        self.assertEqual(docs.markdown(text, "chapters/01_sgd"), wanted)
+
+    def test_formulas(self):
+        self.check("$a_i$-th, $12P$", r"\f$a_i\f$-th, \f$12P\f$")
+        self.check("$a +\nb$", "\\f$a +\nb\\f$")
+        self.check("$$a\n= b$$", "\\f[a\n= b\\f]")
+        self.check("```math\n\\frac{1}{2}\n```\n", "\\f[\\frac{1}{2}\\f]\n")
+
+    def test_code_is_left_alone(self):
+        for text in ["`$a$ [b](c)`", "```sh\necho $a $b\n```\n", r"\$3 and \$4"]:
+            self.check(text, text)
+
+    def test_links(self):
+        self.check("[t](../../kernels/tree.h)", "[t](kernels/tree.h)")
+        self.check("[no page](main.cpp)", "no page")
+        self.check("[x](https://example.org/a)", "[x](https://example.org/a)")
+        self.check("![loss](loss.svg)", '<img src="chapters/01_sgd/loss.svg" alt="loss"/>')
+
+
+class Header(unittest.TestCase):
+    def test_first_comment_documents_the_file(self):
+        text = docs.header("// What for.\n#pragma once\n// not this\n")
+        self.assertEqual(text, "/// \\file\n/// What for.\n\n#pragma once\n// not this\n")
+
+    def test_indented_lines_become_code(self):
+        lines = list(docs.comment([" text", "   a < b", " @throws X if", "         so", " - item"]))
+        wanted = [" text", "", "       a < b", "", " @throws X if", "         so", " - item"]
+        self.assertEqual(lines, wanted)
+
+    def test_no_html(self):
+        self.assertEqual(list(docs.comment([" NAME.<pid>", " `a<b>`"])), [" NAME.\\<pid>", " `a<b>`"])
+
+
+if __name__ == "__main__":
+    unittest.main()
