@@ -19,7 +19,7 @@ def longest(root, path):
     if str(here) in LENGTH_OF_ONE_FILE:
         return LENGTH_OF_ONE_FILE[str(here)]
     top = floor(root, path)
-    if top == "tests":
+    if top == "tests" and path.suffix in CODE | {".py"}:
         return 300
     if path.suffix in {".h", ".cuh"}:
         return 250 if top == "chapters" else 200
