@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# Code is left alone; a block ```math is no code.
-CODE = re.compile(r"(^```(?!math).*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
-BLOCK = re.compile(r"^```math\n(.*?)\n```$|\$\$(.+?)\$\$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+MATH_BLOCK = re.compile(r"```math\n(.*)\n```", re.DOTALL)
+DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 INLINE = re.compile(r"(?<![\\$])\$(?! )([^$\n]*\n?[^$\n]*[^$\s])\$(?!\d)")
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]+)\)")
 # A "<" that Doxygen would take for an HTML tag; code in backticks is left alone.
@@ -22,8 +22,8 @@ ANGLE = re.compile(r"(^|[^`\w:])<(?=[a-z])")
 
 
 def formulas(text):
-    text = BLOCK.sub(lambda m: rf"\f[{m[1] or m[2]}\f]", text)
-    return INLINE.sub(lambda m: rf"\f${m[1]}\f$", text)
+    text = DISPLAY.sub(r"\\f[\1\\f]", text)
+    return INLINE.sub(r"\\f$\1\\f$", text)
 
 
 def links(text, folder):
@@ -42,7 +42,11 @@ def links(text, folder):
 
 def markdown(text, folder):
     pieces = CODE.split(text)  # prose, code, prose, ...
-    pieces[::2] = [formulas(links(prose, folder)) for prose in pieces[::2]]
+    for i, piece in enumerate(pieces):
+        if i % 2 == 0:
+            pieces[i] = formulas(links(piece, folder))
+        elif math := MATH_BLOCK.fullmatch(piece):
+            pieces[i] = rf"\f[{math[1]}\f]"
     return "".join(pieces)
 
 

@@ -24,6 +24,10 @@ class Markdown(unittest.TestCase):
         for text in ["`$a$ [b](c)`", "```sh\necho $a $b\n```\n", r"\$3 and \$4"]:
             self.check(text, text)
 
+    def test_prose_after_blocks(self):
+        text = "```math\nx\n```\n$a$\n```sh\n$b\n```\n$c$"
+        self.check(text, "\\f[x\\f]\n\\f$a\\f$\n```sh\n$b\n```\n\\f$c\\f$")
+
     def test_links(self):
         self.check("[t](../../kernels/tree.h)", "[t](kernels/tree.h)")
         self.check("[no page](main.cpp)", "no page")
