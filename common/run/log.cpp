@@ -32,7 +32,6 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
       report_(open(options.report, "--report")),
       timeline_(open(options.timeline, "--timeline")) {
   if (!options_.save.empty()) check_save_dir(options_.save);
-  if (timeline_) ctx_.events = &events_;
   progress_.line(plan_text(plan_));
 }
 
@@ -41,7 +40,11 @@ RunLog::~RunLog() {
   ctx_.events = nullptr;
 }
 
-void RunLog::begin_step() { begin_ns_ = now_ns(); }
+void RunLog::begin_step() {
+  const bool full = events_.size() >= kMaxEvents;
+  if (timeline_ && !full) ctx_.events = &events_;
+  begin_ns_ = now_ns();
+}
 
 void RunLog::end_step(const StepRecord& record) {
   const int64_t end_ns = now_ns();
@@ -50,8 +53,7 @@ void RunLog::end_step(const StepRecord& record) {
   seconds_ += seconds;
   tokens_ += record.tokens;
   last_ = record;
-  if (ctx_.events) events_.push_back({"step", begin_ns_, end_ns});
-  stop_events_if_many(record.step);
+  end_events(record.step, end_ns);
 
   const int64_t done = record.step + 1;
   const auto steps_here = static_cast<double>(step_ms_.size());
@@ -62,10 +64,13 @@ void RunLog::end_step(const StepRecord& record) {
        .seconds_left = seconds_ / steps_here * static_cast<double>(options_.steps - done)});
 }
 
-void RunLog::stop_events_if_many(int64_t step) {
-  if (!ctx_.events || events_.size() < kMaxEvents) return;
+// What runs between steps, a validation say, is not recorded.
+void RunLog::end_events(int64_t step, int64_t end_ns) {
+  if (!ctx_.events) return;
   ctx_.events = nullptr;
-  note(fmt::format("step {}: --timeline holds {} events and ends here", step, events_.size()));
+  events_.push_back({"step", begin_ns_, end_ns});
+  if (events_.size() >= kMaxEvents)
+    note(fmt::format("step {}: --timeline holds {} events and ends here", step, events_.size()));
 }
 
 void RunLog::trace(const StepRecord& record, uint64_t param_hash) {
@@ -120,7 +125,6 @@ void RunLog::write_report(const RunResult& result) {
 }
 
 void RunLog::write_timeline() {
-  ctx_.events = nullptr;
   const std::array ranks = {events_};
   timeline_->write(timeline_json(ranks));
   timeline_->commit();

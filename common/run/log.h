@@ -26,7 +26,7 @@ namespace ladder {
 ///   log.finish(evaluate(...));                       // prints the table, writes the files
 class RunLog {
  public:
-  /// While it lives, ctx.events points into it if --timeline is given.
+  /// With --timeline, ctx.events points into it during each step.
   /// @throws UserError if an output, the directory of --save included, cannot be written
   RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx);
   RunLog(const RunLog&) = delete;
@@ -58,7 +58,7 @@ class RunLog {
  private:
   using Output = std::unique_ptr<OutputFile>;
   static Output open(const std::string& path, const char* flag);
-  void stop_events_if_many(int64_t step);
+  void end_events(int64_t step, int64_t end_ns);
   RunResult result(double val_loss) const;
   void write_report(const RunResult& result);
   void write_timeline();

@@ -21,14 +21,11 @@ constexpr int64_t kMaxBatch = 1 << 20;
 constexpr int64_t kMaxLayers = 1 << 12;
 constexpr int64_t kMaxChannels = 1 << 17;
 constexpr int64_t kMaxThreads = 1 << 12;
+constexpr int64_t kMaxCount = int64_t{1} << 40;
 
 void require_range(std::string_view flag, int64_t value, int64_t low, int64_t high) {
   if (value < low || value > high)
     throw UserError("{} must be from {} to {}, not {}", flag, low, high, value);
-}
-
-void require_least(std::string_view flag, int64_t value, int64_t low) {
-  if (value < low) throw UserError("{} must be at least {}, not {}", flag, low, value);
 }
 
 // NaN fails every comparison, hence the form of the condition.
@@ -61,6 +58,13 @@ void check_files(const RunOptions& o) {
   }
 }
 
+// CLI11 reads an empty number as 0.
+void refuse_empty_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& value : option->results())
+      if (value.empty()) throw UserError("{} needs a value", option->get_name());
+}
+
 }  // namespace
 
 void RunOptions::add_to(CLI::App& app) {
@@ -84,7 +88,9 @@ void RunOptions::add_to(CLI::App& app) {
   app.add_option("--batch", batch, "sequences of a step, over all ranks")->group("Training");
   app.add_option("--steps", steps, "in total, those before a resume counted")->group("Training");
   app.add_option("--lr", lr, "learning rate")->group("Training");
-  app.add_option("--seed", seed, "of weights, data order and sampling")->group("Training");
+  app.add_option("--seed", seed, "of weights, data order and sampling")
+      ->check(CLI::Range(0.0, 0x1p64, "0 to 2^64"))  // or -1 would wrap
+      ->group("Training");
   app.add_option("--eval-every", eval_every, "steps between validations; 0: at the end only")
       ->group("Training");
 
@@ -111,15 +117,15 @@ void RunOptions::add_to(CLI::App& app) {
 void RunOptions::check() const {
   check_files(*this);
   require_range("--batch", batch, 1, kMaxBatch);
-  require_least("--steps", steps, 0);
+  require_range("--steps", steps, 0, kMaxCount);
   require_finite_not_negative("--lr", lr);
-  require_least("--ranks", ranks, 1);
+  require_range("--ranks", ranks, 1, kMaxThreads);
   if (threads) require_range("--threads", *threads, 1, kMaxThreads);
-  require_least("--eval-every", eval_every, 0);
-  require_least("--save-every", save_every, 0);
-  require_least("--sample", sample, 0);
+  require_range("--eval-every", eval_every, 0, kMaxCount);
+  require_range("--save-every", save_every, 0, kMaxCount);
+  require_range("--sample", sample, 0, kMaxCount);
   require_finite_not_negative("--temperature", temperature);
-  require_least("--top-k", top_k, 0);
+  require_range("--top-k", top_k, 0, kMaxCount);
   kernels_of(backend);
   gpt();
 }
@@ -157,6 +163,7 @@ SampleOptions RunOptions::sampling(const GptConfig& gpt) const {
 void parse_or_throw(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
+    refuse_empty_values(app);
   } catch (const CLI::Success& help) {
     app.exit(help);
     throw HelpPrinted{};

@@ -12,13 +12,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A rename is on the disk only once the directory is.
-bool sync_directory(const fs::path& dir) {
+// A rename is on the disk only once the directory is. Not every file system can do this; where it
+// cannot, the rename is still atomic.
+void sync_directory(const fs::path& dir) {
   const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool done = ::fsync(fd) == 0;
+  if (fd < 0) return;
+  ::fsync(fd);
   ::close(fd);
-  return done;
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ bool sync_directory(const fs::path& dir) {
 OutputFile::OutputFile(const std::string& path, std::string what) : what_(std::move(what)) {
   std::error_code ignored;
   // Through symbolic links: the file is replaced, not the link.
-  path_ = fs::weakly_canonical(path, ignored);
+  path_ = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
   if (path_.empty()) path_ = path;
   const bool exists = fs::exists(path_, ignored);
   if (exists && !fs::is_regular_file(path_, ignored))
@@ -54,7 +54,7 @@ void OutputFile::commit() {
   if (std::fflush(file_.get()) != 0 || ::fsync(::fileno(file_.get())) != 0) fail();
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
   file_.reset();
-  if (!sync_directory(path_.parent_path())) fail();
+  sync_directory(path_.parent_path());
 }
 
 void OutputFile::fail() const {

@@ -32,7 +32,7 @@ json memory_json(int64_t rank, const MemoryBytes& predicted, const MemoryBytes& 
 }
 
 std::string memory_row(std::string_view name, int64_t predicted, int64_t measured) {
-  return fmt::format("  {:<16} {:>14} {:>14} {:>9.2f} MiB\n", name, predicted, measured,
+  return fmt::format("\n  {:<16} {:>14} {:>14} {:>9.2f} MiB", name, predicted, measured,
                      mib(measured));
 }
 
@@ -49,7 +49,7 @@ std::string plan_text(const RunPlan& plan) {
   return fmt::format(
       "{}\n"
       "model   {}: {} layers, {} heads, {} channels, {} tokens, vocabulary {}; {} parameters\n"
-      "layout  {} rank(s) of {} thread(s), dp {}, tp {}, pp {}; batch {} in micro-batches of {}\n"
+      "layout  ranks {}, threads {}, dp {}, tp {}, pp {}; batch {}, micro-batch {}\n"
       "memory  {}{:.2f} MiB predicted",
       plan.chapter, g.name, g.layers, g.heads, g.channels, g.seq_len, g.vocab, plan.parameters,
       l.ranks, l.threads, l.dp, l.tp, l.pp, l.batch, l.micro_batch, memory,
@@ -65,7 +65,7 @@ std::string result_text(const RunPlan& plan, const RunResult& r) {
       "{:<18} {:>14.4f}\n"
       "{:<18} {:>14.0f}\n"
       "{:<18} {:>14.2f}\n"
-      "{:<18} {:>14} {:>14}\n",
+      "{:<18} {:>14} {:>14}",
       "chapter", plan.chapter, "steps", r.steps, "training loss", loss, "validation loss",
       r.val_loss, "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median,
       "peak bytes", "predicted", "measured");

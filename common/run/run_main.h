@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,13 @@ namespace ladder {
 
 /// Thrown once --help has been printed: the program is done, and nothing is wrong.
 struct HelpPrinted {};
+
+/// A message may quote a path or a flag with anything in it.
+inline std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ') c = '?';
+  return text;
+}
 
 /// Runs `body` and turns how it ended into an exit status: 0 done or help, 2 bad input of the
 /// user (one line "error: ..."), 1 anything else (one line "internal error: ...").
@@ -23,10 +31,10 @@ int run_main(Body&& body) {
   } catch (const HelpPrinted&) {
     return 0;
   } catch (const UserError& e) {
-    fmt::print(stderr, "error: {}\n", e.what());
+    fmt::print(stderr, "error: {}\n", one_line(e.what()));
     return 2;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "internal error: {}\n", e.what());
+    fmt::print(stderr, "internal error: {}\n", one_line(e.what()));
   } catch (...) {
     fmt::print(stderr, "internal error: an exception of unknown type\n");
   }
