@@ -27,7 +27,7 @@ constexpr int64_t kTile = kMr * kNr;
 /// Longest chunk of K: a panel of B (kDepth x kNr) stays in L1 while A's panels pass.
 constexpr int64_t kDepth = 256;
 /// Largest block of rows: its panels of A (kRows x kDepth) stay in L2.
-constexpr int64_t kRows = 32 * kMr;
+constexpr int64_t kRows = 48 * kMr;
 /// Largest block of columns.
 constexpr int64_t kCols = 64 * kNr;
 /// A chunk holds at most kDepth leaves, so that many levels at most are its own.
@@ -36,9 +36,10 @@ constexpr int kLocalSlots = 10;
 /// The part of a leaf that lies in one chunk.
 struct Segment {
   int64_t length;  ///< in k
-  int level;       ///< the slot that its sum goes to: the first level that is free
-  bool resumes;    ///< the leaf began in an earlier chunk: its sum so far is in that slot
-  bool ends;       ///< the leaf ends here: join it with the lower levels
+  uint64_t joins;  ///< bit l: the sum on level l of the tree is joined to this one, lowest first
+  int slot;        ///< where the sum goes: its level, or Cut::parking() if the leaf goes on
+  bool resumes;    ///< the leaf began in an earlier chunk: its sum so far is parked
+  bool last;       ///< nothing follows: the sum goes to C
 };
 
 struct Chunk {
@@ -47,7 +48,7 @@ struct Chunk {
   std::array<Segment, kDepth> segments;
 };
 
-/// How K is cut into chunks.
+/// How K is cut into chunks, and in which slots the sums wait.
 class Cut {
  public:
   Cut(int64_t K, int64_t leaves) : K_(K), leaves_(leaves) {
@@ -61,31 +62,42 @@ class Cut {
   Chunk chunk(int64_t i) const {
     Chunk chunk;
     if (run_ == 1) {  // piece i % pieces_ of one leaf
-      const int64_t which = i / pieces_;
-      const Range whole = leaf(which, leaves_, K_);
-      const int64_t piece = i % pieces_;
-      const Range part = leaf(piece, pieces_, whole.size());
+      const Range whole = leaf(i / pieces_, leaves_, K_);
+      const Range part = leaf(i % pieces_, pieces_, whole.size());
       chunk.k = {whole.begin + part.begin, whole.begin + part.end};
-      push(chunk, part.size(), which, piece > 0, piece + 1 == pieces_);
+      push(chunk, i / pieces_, i % pieces_, part.size());
       return chunk;
     }
     const int64_t first = i * run_;
-    const int64_t last = std::min(leaves_, first + run_);
-    chunk.k = {leaf(first, leaves_, K_).begin, leaf(last - 1, leaves_, K_).end};
-    for (int64_t which = first; which < last; ++which)
-      push(chunk, leaf(which, leaves_, K_).size(), which, false, true);
+    const int64_t end = std::min(leaves_, first + run_);
+    chunk.k = {leaf(first, leaves_, K_).begin, leaf(end - 1, leaves_, K_).end};
+    for (int64_t which = first; which < end; ++which)
+      push(chunk, which, 0, leaf(which, leaves_, K_).size());
     return chunk;
   }
 
-  /// Levels that only live inside a chunk.
-  int local_levels() const { return chunks() == 1 ? levels() : std::countr_zero(bits(run_)); }
-  int levels() const { return std::bit_width(bits(leaves_)); }
+  /// Levels whose sums never outlive a chunk.
+  int local_levels() const { return chunks() == 1 ? parking() : std::countr_zero(bits(run_)); }
+  /// The slot after those of the levels: for a leaf that goes on in the next chunk.
+  int parking() const { return std::bit_width(bits(leaves_ - 1)); }
+  int slots() const { return parking() + (pieces_ > 1 ? 1 : 0); }
 
  private:
   static uint64_t bits(int64_t n) { return static_cast<uint64_t>(n); }
-  static void push(Chunk& chunk, int64_t length, int64_t which, bool resumes, bool ends) {
+
+  void push(Chunk& chunk, int64_t which, int64_t piece, int64_t length) const {
+    const bool ends = piece + 1 == pieces_;
+    const bool last = ends && which + 1 == leaves_;
+    // As a binary counter: leaf `which` completes the levels of its trailing ones. The last leaf
+    // is joined with all that is left: the ones of its index.
+    const int level = std::countr_one(bits(which));
+    const uint64_t completed = (uint64_t{1} << level) - 1;
     chunk.segments[static_cast<size_t>(chunk.count++)] = {
-        .length = length, .level = std::countr_one(bits(which)), .resumes = resumes, .ends = ends};
+        .length = length,
+        .joins = last ? bits(which) : (ends ? completed : 0),
+        .slot = ends ? level : parking(),
+        .resumes = piece > 0,
+        .last = last};
   }
 
   int64_t K_, leaves_;
@@ -93,17 +105,27 @@ class Cut {
   int64_t pieces_ = 1;  ///< pieces of a leaf, where a leaf is longer than a chunk
 };
 
-/// Where the sums of one tile wait: level l at local + l * kTile, or, for the levels that
-/// outlive a chunk, in the block's buffers.
+/// Where the sums of one tile wait: slot s at local + s * kTile, or, where they outlive a chunk,
+/// in the block's buffers.
 struct Slots {
   float* local;
   int local_levels;
-  float* kept;  ///< of this tile, at level local_levels
+  int parking;
+  float* kept;  ///< of this tile, slot local_levels
   int64_t stride;
 
-  float* at(int level) const {
-    return level < local_levels ? local + level * kTile : kept + (level - local_levels) * stride;
+  float* at(int slot) const {
+    return slot < local_levels ? local + slot * kTile : kept + (slot - local_levels) * stride;
   }
+};
+
+/// Where a finished tile goes: its corner of C, and how much of it lies inside.
+struct Corner {
+  float* c;
+  int64_t stride;
+  int64_t rows, cols;
+  const float* bias;
+  Into into;
 };
 
 using Acc = std::array<std::array<Vec, 2>, kMr>;
@@ -122,49 +144,55 @@ HWY_INLINE void multiply(Acc& acc, const float* a, const float* b, int64_t lengt
   }
 }
 
-/// acc = f(acc, t) for each vector of a tile, t its address in `tile`.
+/// f(v, i, col) for each vector v of a tile, the one at row i from column col on.
 template <class F>
 HWY_INLINE void for_acc(Acc& acc, F&& f) {
 #pragma GCC unroll 16
   for (size_t i = 0; i < kMr; ++i) {
-    f(acc[i][0], static_cast<int64_t>(i) * kNr);
-    f(acc[i][1], static_cast<int64_t>(i) * kNr + kLanes);
+    f(acc[i][0], static_cast<int64_t>(i), 0);
+    f(acc[i][1], static_cast<int64_t>(i), kLanes);
   }
 }
 
-/// One tile through one segment, from slot to slot.
+template <class Io>
+HWY_INLINE void finish(Vec sum, const Corner& to, int64_t i, int64_t col, Io io) {
+  float* c = to.c + i * to.stride + col;
+  if (to.bias) sum = hn::Add(sum, io.load(to.bias + col));
+  if (to.into == Into::Add) sum = hn::Add(io.load(c), sum);
+  io.store(sum, c);
+}
+
+/// Writes a tile to C, by way of `tile` where it hangs over the edge.
+HWY_INLINE void write(Acc& acc, const Corner& to, float* tile) {
+  if (to.rows == kMr && to.cols == kNr) {
+    for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish(v, to, i, col, Whole{}); });
+    return;
+  }
+  for_acc(acc, [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, tile + i * kNr + col); });
+  for (int64_t i = 0; i < to.rows; ++i)
+    for_vectors(0, to.cols,
+                [&](int64_t col, auto io) { finish(load(tile + i * kNr + col), to, i, col, io); });
+}
+
+/// One tile through one segment: from zero or the parking slot to its slot or to C.
 HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const float* b,
-                               const Slots& slots) {
+                               const Slots& slots, const Corner& to) {
   Acc acc;
-  float* own = slots.at(segment.level);
-  if (segment.resumes)
-    for_acc(acc, [&](Vec& v, int64_t at) { v = hn::Load(kVec, own + at); });
-  else
-    for_acc(acc, [&](Vec& v, int64_t) { v = zero(); });
+  if (segment.resumes) {
+    const float* own = slots.at(slots.parking);
+    for_acc(acc, [&](Vec& v, int64_t i, int64_t col) { v = load(own + i * kNr + col); });
+  } else {
+    for_acc(acc, [&](Vec& v, int64_t, int64_t) { v = zero(); });
+  }
   multiply(acc, a, b, segment.length);
-  for (int level = 0; segment.ends && level < segment.level; ++level) {
-    const float* left = slots.at(level);
-    for_acc(acc, [&](Vec& v, int64_t at) { v = hn::Add(hn::Load(kVec, left + at), v); });
+  for (uint64_t joins = segment.joins; joins != 0; joins &= joins - 1) {
+    const float* left = slots.at(std::countr_zero(joins));
+    for_acc(acc,
+            [&](Vec& v, int64_t i, int64_t col) { v = hn::Add(load(left + i * kNr + col), v); });
   }
-  for_acc(acc, [&](Vec& v, int64_t at) { hn::Store(v, kVec, own + at); });
-}
-
-/// Joins what is left in the slots and writes the tile whose first element is C[m,n].
-void write_tile(const Product& p, const Slots& slots, int64_t m, int64_t n) {
-  const auto count = static_cast<uint64_t>(p.leaves);
-  const int lowest = std::countr_zero(count);
-  for (int64_t i = 0; i < std::min(kMr, p.M - m); ++i) {
-    float* c = p.c + (m + i) * p.stride_c;
-    for_vectors(n, std::min(n + kNr, p.N), [&](int64_t col, auto io) {
-      const int64_t at = i * kNr + col - n;
-      Vec sum = load(slots.at(lowest) + at);
-      for (int level = lowest + 1; count >> level; ++level)
-        if (count >> level & 1) sum = hn::Add(load(slots.at(level) + at), sum);
-      if (p.bias) sum = hn::Add(sum, io.load(p.bias + col));
-      if (p.into == Into::Add) sum = hn::Add(io.load(c + col), sum);
-      io.store(sum, c + col);
-    });
-  }
+  if (segment.last) return write(acc, to, slots.local);
+  float* own = slots.at(segment.slot);
+  for_acc(acc, [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, own + i * kNr + col); });
 }
 
 /// Rows and columns of C that are worked on at a time, and where their sums and panels lie.
@@ -182,7 +210,7 @@ constexpr int64_t panels(int64_t extent) {
 /// As square and as large as caches and scratch allow: the larger, the less is packed twice.
 Block plan_block(const Cut& cut, int64_t M, int64_t N, std::span<std::byte> scratch) {
   const int64_t floats = static_cast<int64_t>(scratch.size() / sizeof(float)) - kLocalSlots * kTile;
-  const int64_t kept = cut.levels() - cut.local_levels();
+  const int64_t kept = cut.slots() - cut.local_levels();
   const auto fits = [&](int64_t rows, int64_t cols) {
     return panels<kMr>(rows) + panels<kNr>(cols) + kept * rows * cols <= floats;
   };
@@ -208,28 +236,31 @@ Block plan_block(const Cut& cut, int64_t M, int64_t N, std::span<std::byte> scra
 }
 
 /// One chunk of K for the block at C[rows, cols].
-void block_chunk(const Product& p, const Cut& cut, const Block& block, int64_t index, Range rows,
-                 Range cols) {
-  const Chunk chunk = cut.chunk(index);
+void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chunk& chunk,
+                 Range rows, Range cols) {
   const int64_t depth = chunk.k.size();
-  pack<kMr>(block.a, p.a, rows, p.M, chunk.k);
-  pack<kNr>(block.b, p.b, cols, p.N, chunk.k);
   Slots slots{.local = block.local,
               .local_levels = cut.local_levels(),
+              .parking = cut.parking(),
               .kept = block.kept,
               .stride = block.rows * block.cols};
-  const bool last = index + 1 == cut.chunks();
   for (int64_t n = cols.begin; n < cols.end; n += kNr) {
+    const float* b_panel = block.b + (n - cols.begin) / kNr * panel_size(kNr, depth);
     for (int64_t m = rows.begin; m < rows.end; m += kMr, slots.kept += kTile) {
       const float* a = block.a + (m - rows.begin) / kMr * panel_size(kMr, depth);
-      const float* b = block.b + (n - cols.begin) / kNr * panel_size(kNr, depth);
+      const float* b = b_panel;
+      const Corner to{.c = p.c + m * p.stride_c + n,
+                      .stride = p.stride_c,
+                      .rows = std::min(kMr, p.M - m),
+                      .cols = std::min(kNr, p.N - n),
+                      .bias = p.bias ? p.bias + n : nullptr,
+                      .into = p.into};
       for (int s = 0; s < chunk.count; ++s) {
         const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-        tile_segment(segment, a, b, slots);
+        tile_segment(segment, a, b, slots, to);
         a += segment.length * kMr;
         b += segment.length * kNr;
       }
-      if (last) write_tile(p, slots, m, n);
     }
   }
 }
@@ -243,9 +274,15 @@ void rectangle(const Product& p, Range rows, Range cols, std::span<std::byte> sc
   for (int64_t i = 0; i < down * across; ++i) {
     const Range r = part_of(i % down, down, rows.size(), kMr);
     const Range c = part_of(i / down, across, cols.size(), kNr);
-    for (int64_t chunk = 0; chunk < cut.chunks(); ++chunk)
-      block_chunk(p, cut, block, chunk, {rows.begin + r.begin, rows.begin + r.end},
-                  {cols.begin + c.begin, cols.begin + c.end});
+    const Range block_rows{rows.begin + r.begin, rows.begin + r.end};
+    const Range block_cols{cols.begin + c.begin, cols.begin + c.end};
+    for (int64_t which = 0; which < cut.chunks(); ++which) {
+      const Chunk chunk = cut.chunk(which);
+      pack<kMr>(block.a, p.a, block_rows, p.M, chunk.k);
+      // B of the only chunk is still there from the block above.
+      if (cut.chunks() > 1 || i % down == 0) pack<kNr>(block.b, p.b, block_cols, p.N, chunk.k);
+      block_chunk(p, cut, block, chunk, block_rows, block_cols);
+    }
   }
 }
 

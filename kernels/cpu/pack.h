@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/simd.h"
@@ -13,36 +14,38 @@ namespace ladder {
 /// fill a vector and what a store writes too much must not reach the next panel.
 constexpr int64_t panel_size(int64_t W, int64_t depth) { return W * depth + kLanes; }
 
-/// Four floats each of rows 0, 4, 8, ... of those at `row(i)`: block j of the vector is row 4 j.
-template <class D, class Row>
-HWY_INLINE hn::Vec<D> load_blocks(D d, const Row& row, int64_t first) {
+/// Rows of a matrix whose columns are contiguous: one lane of a vector each.
+using RowPointers = std::array<const float*, kLanes>;
+
+/// Four floats at `col` of each row `first`, `first` + 4, ...: block j of the vector is of row
+/// first + 4 j.
+template <class D>
+HWY_INLINE hn::Vec<D> load_blocks(D d, const RowPointers& rows, size_t first, int64_t col) {
   if constexpr (hn::MaxLanes(d) <= 4) {
-    return hn::LoadU(d, row(first));
+    return hn::LoadU(d, rows[first] + col);
   } else {
     const hn::Half<D> half;
-    const auto low = load_blocks(half, row, first);
-    const auto high = load_blocks(half, row, first + static_cast<int64_t>(hn::MaxLanes(half)));
-    return hn::Combine(d, high, low);
+    const auto low = load_blocks(half, rows, first, col);
+    return hn::Combine(d, load_blocks(half, rows, first + hn::MaxLanes(half), col), low);
   }
 }
 
-/// Transposes kLanes rows x 4 columns: vector j of the result holds column j.
+/// Transposes columns [col, col + 4) of the rows: column j goes to out + j * stride.
 /// Each block of a vector is transposed by itself; load_blocks has put the rows in order.
-template <class Row, class Out>
-HWY_INLINE void transpose4(const Row& row, Out&& out) {
+HWY_INLINE void transpose4(float* out, int64_t stride, const RowPointers& rows, int64_t col) {
   const hn::RepartitionToWide<Lanes> pairs;
-  const Vec r0 = load_blocks(kVec, row, 0);
-  const Vec r1 = load_blocks(kVec, row, 1);
-  const Vec r2 = load_blocks(kVec, row, 2);
-  const Vec r3 = load_blocks(kVec, row, 3);
+  const Vec r0 = load_blocks(kVec, rows, 0, col);
+  const Vec r1 = load_blocks(kVec, rows, 1, col);
+  const Vec r2 = load_blocks(kVec, rows, 2, col);
+  const Vec r3 = load_blocks(kVec, rows, 3, col);
   const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(kVec, r0, r1));
   const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(kVec, r2, r3));
   const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(kVec, r0, r1));
   const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(kVec, r2, r3));
-  out(0, hn::BitCast(kVec, hn::InterleaveLower(pairs, low01, low23)));
-  out(1, hn::BitCast(kVec, hn::InterleaveUpper(pairs, low01, low23)));
-  out(2, hn::BitCast(kVec, hn::InterleaveLower(pairs, high01, high23)));
-  out(3, hn::BitCast(kVec, hn::InterleaveUpper(pairs, high01, high23)));
+  store(hn::BitCast(kVec, hn::InterleaveLower(pairs, low01, low23)), out);
+  store(hn::BitCast(kVec, hn::InterleaveUpper(pairs, low01, low23)), out + stride);
+  store(hn::BitCast(kVec, hn::InterleaveLower(pairs, high01, high23)), out + 2 * stride);
+  store(hn::BitCast(kVec, hn::InterleaveUpper(pairs, high01, high23)), out + 3 * stride);
 }
 
 /// One panel of rows [i, i + W) where k is contiguous. Rows past the end repeat the last one:
@@ -50,36 +53,43 @@ HWY_INLINE void transpose4(const Row& row, Out&& out) {
 template <int64_t W>
 HWY_INLINE void pack_transposed(float* out, const Factor& f, int64_t i, int64_t end, Range k) {
   for (int64_t lane = 0; lane < W; lane += kLanes) {
-    const auto at = [&](int64_t row, int64_t col) {
-      return f.ptr + std::min(i + lane + row, end - 1) * f.stride_i + col;
-    };
-    int64_t col = k.begin;
-    for (; col + 4 <= k.end; col += 4) {
-      float* to = out + (col - k.begin) * W + lane;
-      // What a store writes too much (see panel_size), the next one overwrites.
-      transpose4([&](int64_t row) { return at(row, col); },
-                 [&](int64_t j, Vec v) { store(v, to + j * W); });
-    }
-    for (; col < k.end; ++col)
+    RowPointers rows;
+    for (int64_t row = 0; row < kLanes; ++row)
+      rows[static_cast<size_t>(row)] =
+          f.ptr + std::min(i + lane + row, end - 1) * f.stride_i + k.begin;
+    float* to = out + lane;
+    int64_t col = 0;
+    // What a store writes too much (see panel_size), the next one overwrites.
+    for (; col + 4 <= k.size(); col += 4) transpose4(to + col * W, W, rows, col);
+    for (; col < k.size(); ++col)
       for (int64_t row = 0; row < std::min(kLanes, W - lane); ++row)
-        out[(col - k.begin) * W + lane + row] = *at(row, col);
+        to[col * W + row] = rows[static_cast<size_t>(row)][col];
   }
 }
 
-/// Panels of rows [range) where rows are contiguous: copies, a few k at a time, so that both
-/// sides are read and written in runs.
+/// W neighbouring rows where rows are contiguous, for `count` values of k: copies.
+template <int64_t W, class Io>
+HWY_INLINE void copy_run(float* out, const float* from, int64_t stride, int64_t count, Io io) {
+  for (int64_t col = 0; col < count; ++col) store(io.load(from + col * stride), out + col * W);
+}
+
+/// Panels of rows `range` where rows are contiguous: a few k at a time, so that both sides are
+/// read and written in runs.
 template <int64_t W>
 HWY_INLINE void pack_copied(float* out, const Factor& f, Range range, int64_t end, Range k) {
   constexpr int64_t kRun = 8;
   for (int64_t first = k.begin; first < k.end; first += kRun) {
-    float* panel = out;
-    for (int64_t i = range.begin; i < range.end; i += W, panel += panel_size(W, k.size())) {
+    const int64_t count = std::min(kRun, k.end - first);
+    float* panel = out + (first - k.begin) * W;
+    for (int64_t i = range.begin; i < range.end; i += W, panel += panel_size(W, k.size()))
       for (int64_t lane = 0; lane < W; lane += kLanes) {
-        const Part part(std::clamp<int64_t>(end - i - lane, 0, std::min(kLanes, W - lane)));
-        for (int64_t col = first; col < std::min(k.end, first + kRun); ++col)
-          store(part.load(f.ptr + col * f.stride_k + i + lane), panel + (col - k.begin) * W + lane);
+        const float* from = f.ptr + first * f.stride_k + i + lane;
+        const int64_t there = end - i - lane;
+        if (there >= kLanes)
+          copy_run<W>(panel + lane, from, f.stride_k, count, Whole{});
+        else
+          copy_run<W>(panel + lane, from, f.stride_k, count, Part(std::max<int64_t>(0, there)));
       }
-    }
   }
 }
 
