@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Fills the measured tables of a chapter's README from real runs.
+
+    scripts/measure.py 02        runs chapters/02_adamw/measure.py and rewrites its README
+
+The tables stand between <!-- measured:begin --> and <!-- measured:end -->. Needs build/cpu and,
+for chapters that draw charts, python3-matplotlib. Times are of this machine, named above the
+tables; take them on a machine that does nothing else.
+"""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
+TEXT = ROOT / "runs" / "bible.txt"
+
+
+class Run:
+    """One finished run: its command, --report, --trace and what it printed."""
+
+    def __init__(self, chapter, flags, directory):
+        report, trace = directory / "report.json", directory / "trace.jsonl"
+        program = f"build/cpu/bin/ch{chapter}"
+        self.command = " ".join([program, "--data runs/bible.txt", flags])
+        argv = [str(ROOT / program), "--data", str(TEXT), *flags.split()]
+        done = subprocess.run([*argv, "--report", str(report), "--trace", str(trace)], cwd=ROOT,
+                              capture_output=True, text=True, errors="replace")
+        if done.returncode != 0:
+            raise SystemExit(f"measure.py: {self.command}: {done.stderr.strip()}")
+        self.output = done.stdout
+        self.report = json.loads(report.read_text())
+        lines = [json.loads(line) for line in trace.read_text().splitlines()]
+        self.hash = [line["param_hash"] for line in lines]
+        number = lambda key: [float.fromhex(line[key]) for line in lines]
+        self.loss, self.norm, self.lr = number("loss"), number("grad_norm"), number("lr")
+
+    def memory(self, category, which="measured"):
+        """Peak bytes of a category, on rank 0."""
+        return self.report["memory"][0][category][which]
+
+
+def run(chapter, flags):
+    """Runs a chapter's program on the Bible and returns a Run."""
+    print(f"  ch{chapter} {flags}", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as directory:
+        return Run(chapter, flags, pathlib.Path(directory))
+
+
+def table(header, rows):
+    """Markdown of a table; cells are formatted by the caller."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows])
+
+
+def memory_table(finished, formulas):
+    """Predicted and measured peak bytes: formulas maps a category to the text of its formula."""
+    rows = []
+    for category, formula in formulas.items():
+        predicted, measured = (finished.memory(category, w) for w in ("predicted", "measured"))
+        rows.append([category, formula, f"{predicted:,}", f"{measured:,}"])
+    return table(["category", "formula", "predicted, bytes", "measured, bytes"], rows)
+
+
+def machine():
+    """One line on where the numbers come from."""
+    info = pathlib.Path("/proc/cpuinfo").read_text()
+    name = next((l.split(":")[1].strip() for l in info.splitlines() if "model name" in l), "?")
+    simd = "AVX-512" if " avx512f" in info else "AVX2" if " avx2" in info else "no AVX2"
+    return f"{name}, {os.cpu_count()} cores, {simd}"
+
+
+def main():
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: scripts/measure.py NN")
+    found = list((ROOT / "chapters").glob(f"{sys.argv[1]}_*/measure.py"))
+    if len(found) != 1:
+        raise SystemExit(f"measure.py: no chapter '{sys.argv[1]}' with a measure.py")
+    if not TEXT.exists():
+        subprocess.run(["bash", ROOT / "scripts/text.sh", TEXT], check=True)
+    spec = importlib.util.spec_from_file_location("chapter", found[0])
+    chapter = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(chapter)
+
+    readme = found[0].parent / "README.md"
+    head, rest = readme.read_text().split(BEGIN)
+    tail = rest.split(END)[1]
+    commit = subprocess.run(["git", "describe", "--always"], cwd=ROOT, capture_output=True,
+                            text=True).stdout.strip()
+    origin = f"Measured on: {machine()}; commit {commit}; `scripts/measure.py {sys.argv[1]}`."
+    body = chapter.measure()
+    readme.write_text(f"{head}{BEGIN}\n{origin}\n\n{body}\n{END}{tail}")
+
+
+if __name__ == "__main__":
+    sys.modules["measure"] = sys.modules["__main__"]  # a chapter imports from here
+    main()
