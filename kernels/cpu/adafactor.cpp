@@ -42,18 +42,20 @@ void update_columns(const Ctx& ctx, const Problem& p) {
   parallel_for(ctx, p.N, kColumns, p.R, [&](Range range) {
     for (int64_t n = range.begin; n < range.end; n += kColumns) {
       const int64_t count = std::min(kColumns, range.end - n);
-      const auto sums = sum_tokens<1>(1, p.R, [&](ColumnSums<1>& sum, int64_t r) {
+      auto sums = sum_tokens<1>(1, p.R, [&](ColumnSums<1>& sum, int64_t r) {
         const float* g = p.g + r * p.N + n;
-        float* s = sum.value.data();
-        for_vectors(0, count, [&](int64_t i, auto io) {
+        for_columns(count, [&](int64_t part, int64_t i, auto io) {
           const Vec slope = io.load(g + i);
           const Vec q = hn::MulAdd(slope, slope, broadcast(p.step.eps));
-          store(hn::Add(load(s + i), q), s + i);
+          sum.at(0, part) = hn::Add(sum.at(0, part), q);
         });
       });
-      for (int64_t i = 0; i < count; ++i)
-        p.col[n + i] =
-            p.blend(p.col[n + i], sums.value[static_cast<size_t>(i)] / static_cast<float>(p.R));
+      for_columns(count, [&](int64_t part, int64_t i, auto io) {
+        float* col = p.col + n + i;
+        const Vec mean = hn::Mul(sums.at(0, part), broadcast(1 / static_cast<float>(p.R)));
+        const Vec kept = hn::Mul(broadcast(p.step.beta2), io.load(col));
+        io.store(hn::MulAdd(broadcast(1 - p.step.beta2), mean, kept), col);
+      });
     }
   });
 }

@@ -17,21 +17,39 @@ constexpr int64_t kColumns = 32;
 /// Count x kColumns sums.
 template <int64_t Count>
 struct ColumnSums {
-  static constexpr int64_t kSize = Count * kColumns;
-  std::array<float, kSize> value;
+  static constexpr int64_t kParts = kColumns / kLanes;
+  std::array<Vec, static_cast<size_t>(Count* kParts)> value;
 
-  static ColumnSums zeros() { return {.value = {}}; }
-  friend ColumnSums operator+(const ColumnSums& a, const ColumnSums& b) {
-    ColumnSums sum;
-    for (size_t i = 0; i < kSize; ++i) sum.value[i] = a.value[i] + b.value[i];
-    return sum;
+  static HWY_INLINE ColumnSums zeros() {
+    ColumnSums sums;
+    sums.value.fill(zero());
+    return sums;
+  }
+  friend HWY_INLINE ColumnSums operator+(const ColumnSums& a, const ColumnSums& b) {
+    ColumnSums sums;
+    for (size_t i = 0; i < sums.value.size(); ++i) sums.value[i] = hn::Add(a.value[i], b.value[i]);
+    return sums;
+  }
+  /// Vector `part` of the columns of sum `which`.
+  HWY_INLINE Vec& at(int64_t which, int64_t part) {
+    return value[static_cast<size_t>(which * kParts + part)];
   }
 };
 
-/// f(sums, row, columns) adds the terms of one token to the sums of `columns`, which are at most
-/// kColumns. Returns the sum over the B sequences of T tokens.
+/// Calls f(part, i, io) for the vectors of `count` columns, at most kColumns.
+template <class F>
+HWY_INLINE void for_columns(int64_t count, const F& f) {
+  if (count == kColumns) {
+#pragma GCC unroll 8
+    for (int64_t part = 0; part < kColumns / kLanes; ++part) f(part, part * kLanes, Whole{});
+  } else {
+    for_vectors(0, count, [&](int64_t i, auto io) { f(i / kLanes, i, io); });
+  }
+}
+
+/// add_row(sums, row) adds the terms of one token. Returns the sum over B sequences of T tokens.
 template <int64_t Count, class F>
-ColumnSums<Count> sum_tokens(int64_t B, int64_t T, F&& add_row) {
+ColumnSums<Count> sum_tokens(int64_t B, int64_t T, const F& add_row) {
   using Sums = ColumnSums<Count>;
   TreeSum<Sums> sequences;
   for (int64_t b = 0; b < B; ++b) {
@@ -47,9 +65,13 @@ ColumnSums<Count> sum_tokens(int64_t B, int64_t T, F&& add_row) {
   return sequences.total(Sums::zeros());
 }
 
-/// Writes or adds `count` sums.
-inline void put_columns(float* to, const float* sums, int64_t count, Into into) {
-  for (int64_t i = 0; i < count; ++i) to[i] = into == Into::Add ? to[i] + sums[i] : sums[i];
+/// Writes the `count` columns of sum `which`, or adds them.
+template <int64_t Count>
+void put_columns(float* to, ColumnSums<Count>& sums, int64_t which, int64_t count, Into into) {
+  for_columns(count, [&](int64_t part, int64_t i, auto io) {
+    const Vec sum = sums.at(which, part);
+    io.store(into == Into::Add ? hn::Add(io.load(to + i), sum) : sum, to + i);
+  });
 }
 
 }  // namespace ladder

@@ -9,13 +9,17 @@
 namespace ladder::cpu {
 namespace {
 
-/// sum_v exp(x_v - m) over the first `vocab` of V columns, in kLeaves leaves of V.
-float sum_exp(const float* x, int64_t V, int64_t vocab, float m) {
+/// sum_v exp(x_v - m) over the first `vocab` of V columns, in kLeaves leaves of V; the
+/// exponentials themselves go to e, which may be x, unless e is null.
+float sum_exp(float* e, const float* x, int64_t V, int64_t vocab, float m) {
   return tree_sum<float>(kLeaves, [&](int64_t i) {
     const Range columns = leaf(i, kLeaves, V);
     const int64_t count = std::max<int64_t>(0, std::min(columns.end, vocab) - columns.begin);
     return lane_sum(count, [&](int64_t v, auto io) {
-      return io.only(exp(hn::Sub(io.load(x + columns.begin + v), broadcast(m))));
+      const int64_t at = columns.begin + v;
+      const Vec term = io.only(exp(hn::Sub(io.load(x + at), broadcast(m))));
+      if (e) io.store(term, e + at);
+      return term;
     });
   });
 }
@@ -23,19 +27,19 @@ float sum_exp(const float* x, int64_t V, int64_t vocab, float m) {
 /// The loss of one token; its gradient goes to dx, which may be x, unless dx is null.
 float token(float* dx, const float* x, int64_t target, int64_t V, int64_t vocab, float scale) {
   const float m = lane_max(x, vocab);
-  const float sum = sum_exp(x, V, vocab, m);
-  const float loss = std::log(sum) + m - x[target];
-  if (!dx) return loss;
-  const float inverse = 1.0f / sum;
-  for_vectors(0, vocab, [&](int64_t v, auto io) {
-    io.store(hn::Mul(exp(hn::Sub(io.load(x + v), broadcast(m))), broadcast(inverse)), dx + v);
-  });
-  std::fill(dx + vocab, dx + V, 0.0f);
-  dx[target] -= 1.0f;
-  for_vectors(0, vocab, [&](int64_t v, auto io) {
-    io.store(hn::Mul(io.load(dx + v), broadcast(scale)), dx + v);
-  });
-  return loss;
+  const float x_target = x[target];
+  const float sum = sum_exp(dx, x, V, vocab, m);
+  if (dx) {
+    const float inverse = 1.0f / sum;
+    const float p_target = dx[target] * inverse;
+    for_vectors(0, vocab, [&](int64_t v, auto io) {
+      const Vec p = hn::Mul(io.load(dx + v), broadcast(inverse));
+      io.store(hn::Mul(p, broadcast(scale)), dx + v);
+    });
+    dx[target] = (p_target - 1.0f) * scale;
+    std::fill(dx + vocab, dx + V, 0.0f);
+  }
+  return std::log(sum) + m - x_target;
 }
 
 }  // namespace

@@ -74,9 +74,9 @@ Occurrences sort_by_token(const Ctx& ctx, const int32_t* tokens, int64_t count, 
 
 /// sums += x[0..count)
 HWY_INLINE void add_columns(ColumnSums<1>& sums, const float* x, int64_t count) {
-  float* s = sums.value.data();
-  for_vectors(0, count,
-              [&](int64_t i, auto io) { store(hn::Add(load(s + i), io.load(x + i)), s + i); });
+  for_columns(count, [&](int64_t part, int64_t i, auto io) {
+    sums.at(0, part) = hn::Add(sums.at(0, part), io.load(x + i));
+  });
 }
 
 /// The sum over `places` of dout's columns [c, c + count).
@@ -128,9 +128,8 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
       for (int64_t v = 0; v < V; ++v) {
         const auto first = static_cast<size_t>(found.start[static_cast<size_t>(v)]);
         const auto last = static_cast<size_t>(found.start[static_cast<size_t>(v) + 1]);
-        const auto sums =
-            sum_places(found.where.subspan(first, last - first), above, T, C, c, count);
-        put_columns(words + v * C + c, sums.value.data(), count, into);
+        auto sums = sum_places(found.where.subspan(first, last - first), above, T, C, c, count);
+        put_columns(words + v * C + c, sums, 0, count, into);
       }
       for (int64_t t = 0; t < P; ++t) {
         TreeSum<ColumnSums<1>> sequences;
@@ -139,8 +138,8 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
           add_columns(sums, above + (b * T + t) * C + c, count);
           sequences.push(sums);
         }
-        const auto sums = sequences.total(ColumnSums<1>::zeros());
-        put_columns(places + t * C + c, sums.value.data(), count, into);
+        auto sums = sequences.total(ColumnSums<1>::zeros());
+        put_columns(places + t * C + c, sums, 0, count, into);
       }
     }
   });

@@ -2,7 +2,9 @@
 // are joined as a tree. Two AVX2 vectors or one of AVX-512 hold the lanes: the bits are the same.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "kernels/cpu/simd.h"
 
@@ -21,6 +23,17 @@ HWY_INLINE void for_lanes(int64_t n, F&& f) {
   for (int64_t part = 0; i < n; ++part, i += kLanes) f(part, i, Part(std::min(kLanes, n - i)));
 }
 
+/// The lanes of v joined as a tree: lane i with lane i + half, until one is left.
+template <class D, class Join>
+HWY_INLINE float reduce_lanes(D d, hn::Vec<D> v, const Join& join) {
+  if constexpr (hn::MaxLanes(d) == 1) {
+    return hn::GetLane(v);
+  } else {
+    const hn::Half<D> half;
+    return reduce_lanes(half, join(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), join);
+  }
+}
+
 /// 16 lanes that sum or take the maximum.
 struct LaneAcc {
   std::array<Vec, kSumLanes / kLanes> part;
@@ -30,16 +43,14 @@ struct LaneAcc {
 
   /// join(lane i, lane i + 8), then + 4, + 2, + 1.
   template <class Join>
-  float reduce(Join&& join) const {
-    HWY_ALIGN float lane[kSumLanes];
-    for (size_t i = 0; i < part.size(); ++i)
-      hn::Store(part[i], kVec, lane + static_cast<int64_t>(i) * kLanes);
-    for (int64_t half = kSumLanes / 2; half > 0; half /= 2)
-      for (int64_t i = 0; i < half; ++i) lane[i] = join(lane[i], lane[i + half]);
-    return lane[0];
+  HWY_INLINE float reduce(const Join& join) const {
+    auto rest = part;
+    for (size_t half = rest.size() / 2; half > 0; half /= 2)
+      for (size_t i = 0; i < half; ++i) rest[i] = join(rest[i], rest[i + half]);
+    return reduce_lanes(kVec, rest[0], join);
   }
-  float sum() const {
-    return reduce([](float a, float b) { return a + b; });
+  HWY_INLINE float sum() const {
+    return reduce([](auto a, auto b) { return hn::Add(a, b); });
   }
 };
 
@@ -51,16 +62,22 @@ HWY_INLINE float lane_sum(int64_t n, F&& f) {
   return acc.sum();
 }
 
+/// The larger of each lane; NaN if either is. (Max passes only its second operand's NaN on.)
+struct MaxOrNaN {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::IfThenElse(hn::Eq(a, a), hn::Max(a, b), a);
+  }
+};
+
 /// max_i x[i]; NaN if there is one.
 HWY_INLINE float lane_max(const float* x, int64_t n) {
   const Vec lowest = broadcast(-INFINITY);
   LaneAcc acc(lowest);
   for_lanes(n, [&](int64_t part, int64_t i, auto io) {
-    const Vec v = io.load_or(lowest, x + i);
-    // Max passes its second operand on where one is NaN; a NaN found stays by being larger.
-    acc[part] = hn::IfThenElse(hn::Eq(acc[part], acc[part]), hn::Max(acc[part], v), acc[part]);
+    acc[part] = MaxOrNaN{}(acc[part], io.load_or(lowest, x + i));
   });
-  return acc.reduce([](float a, float b) { return a != a || a > b ? a : b; });
+  return acc.reduce(MaxOrNaN{});
 }
 
 }  // namespace ladder

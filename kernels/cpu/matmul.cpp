@@ -51,14 +51,13 @@ void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
   parallel_for(ctx, N, kColumns, B * T, [&, B = B, T = T, N = N](Range range) {
     for (int64_t n = range.begin; n < range.end; n += kColumns) {
       const int64_t count = std::min(kColumns, range.end - n);
-      const auto sums = sum_tokens<1>(B, T, [&](ColumnSums<1>& sum, int64_t row) {
+      auto sums = sum_tokens<1>(B, T, [&](ColumnSums<1>& sum, int64_t row) {
         const float* x = from + row * N + n;
-        float* s = sum.value.data();
-        for_vectors(0, count, [&](int64_t i, auto io) {
-          store(hn::Add(load(s + i), io.load(x + i)), s + i);
+        for_columns(count, [&](int64_t part, int64_t i, auto io) {
+          sum.at(0, part) = hn::Add(sum.at(0, part), io.load(x + i));
         });
       });
-      put_columns(to + n, sums.value.data(), count, into);
+      put_columns(to + n, sums, 0, count, into);
     }
   });
 }

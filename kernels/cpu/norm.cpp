@@ -102,21 +102,19 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
   parallel_for(ctx, C, kColumns, B * T, [&, B = B, T = T, C = C](Range range) {
     for (int64_t c = range.begin; c < range.end; c += kColumns) {
       const int64_t count = std::min(kColumns, range.end - c);
-      // The first kColumns sums are of dw, the others of db.
-      const auto sums = sum_tokens<2>(B, T, [&](ColumnSums<2>& sum, int64_t row) {
+      auto sums = sum_tokens<2>(B, T, [&](ColumnSums<2>& sum, int64_t row) {
         const float* dy = above + row * C + c;
         const float* x = from + row * C + c;
-        float* s = sum.value.data();
-        for_vectors(0, count, [&](int64_t i, auto io) {
+        for_columns(count, [&](int64_t part, int64_t i, auto io) {
           const Vec d = io.load(dy + i);
-          const Vec xhat =
-              hn::Mul(hn::Sub(io.load(x + i), broadcast(means[row])), broadcast(rstds[row]));
-          store(hn::MulAdd(d, xhat, load(s + i)), s + i);
-          store(hn::Add(load(s + kColumns + i), d), s + kColumns + i);
+          const Vec centred = hn::Sub(io.load(x + i), broadcast(means[row]));
+          const Vec xhat = hn::Mul(centred, broadcast(rstds[row]));
+          sum.at(0, part) = hn::MulAdd(d, xhat, sum.at(0, part));
+          sum.at(1, part) = hn::Add(sum.at(1, part), d);
         });
       });
-      put_columns(dweight + c, sums.value.data(), count, into);
-      put_columns(dbias + c, sums.value.data() + kColumns, count, into);
+      put_columns(dweight + c, sums, 0, count, into);
+      put_columns(dbias + c, sums, 1, count, into);
     }
   });
 }
