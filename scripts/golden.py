@@ -30,11 +30,11 @@ VOCAB = 256
 SMALL = {"model": "nano", "layers": 2, "heads": 4, "channels": 64, "batch": 4, "seed": 1}
 ODD = {"model": "tiny", "layers": 3, "heads": 5, "channels": 40, "seq-len": 31, "batch": 3,
        "seed": 1234567890123}
-ADAM = {"lr": 3e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-6, "weight-decay": 0.3}
+ADAM = {"lr": 2e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-6, "weight-decay": 0.3}
 
 # name -> (chapter, flags of its program). What torch.optim is to do follows from the flags.
 RUNS = {
-    "sgd": ("01_sgd", {**SMALL, "lr": 0.3}),
+    "sgd": ("01_sgd", {**SMALL, "lr": 0.1}),
     "momentum": ("01_sgd", {**SMALL, "lr": 0.1, "momentum": 0.9}),
     "nesterov": ("01_sgd", {**ODD, "lr": 0.1, "momentum": 0.8, "nesterov": True}),
     "adam": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adam"}),
