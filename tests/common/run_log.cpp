@@ -1,0 +1,262 @@
+// RunLog: what reaches the screen, --trace, --report and --timeline.
+
+#include <cmath>
+#include <limits>
+
+#include "common/run/log.h"
+#include "common/run/timeline.h"
+#include "tests/common/run_files.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+double number(const json& text) { return std::strtod(text.get<std::string>().c_str(), nullptr); }
+
+class Log : public testing::Test {
+ protected:
+  Log() {
+    options_.steps = 3;
+    options_.trace = dir_ / "trace";
+    options_.report = dir_ / "report";
+    options_.timeline = dir_ / "timeline";
+    arena_.alloc(Mem::Param, "params", Dtype::F32, {10});
+  }
+
+  RunPlan plan() const {
+    RunPlan plan{.chapter = "01_sgd",
+                 .gpt = preset("nano"),
+                 .parameters = 10,
+                 .layout = {.batch = 16, .micro_batch = 4},
+                 .predicted = {}};
+    plan.predicted[Mem::Param] = 40;
+    return plan;
+  }
+
+  /// A run of options_.steps steps with this loss. Returns what it printed.
+  std::string run(float loss) {
+    testing::internal::CaptureStdout();
+    {
+      RunLog log(options_, plan(), arena_, ctx_);
+      for (int64_t step = 0; step < options_.steps; ++step) {
+        log.begin_step();
+        { const Span span(ctx_, "work"); }
+        const StepRecord record{
+            .step = step, .loss = loss, .grad_norm = 0.1, .lr = 1e-3f, .tokens = 256};
+        log.end_step(record);
+        { const Span span(ctx_, "between steps"); }
+        if (log.tracing()) log.trace(record, 0xABCu + static_cast<uint64_t>(step));
+        if (log.eval_due(step)) log.eval(step, 2.5);
+      }
+      log.note("a note");
+      log.extra()["noise"] = 3;
+      log.finish(1.5);
+      log.sample("some\x1btext");
+    }
+    return testing::internal::GetCapturedStdout();
+  }
+
+  TempDir dir_;
+  RunOptions options_;
+  Arena arena_;
+  Ctx ctx_;
+};
+
+TEST(TraceLine, IsExact) {
+  const StepRecord r{.step = 7, .loss = 0.1f, .grad_norm = 0.1, .lr = 1e-3f, .tokens = 1};
+  const std::string line = trace_line(r, 0xABC);
+  EXPECT_EQ(line.back(), '\n');
+  const json parsed = json::parse(line);
+  EXPECT_EQ(parsed.size(), 5u);
+  EXPECT_EQ(parsed["step"], 7);
+  EXPECT_EQ(number(parsed["loss"]), double{0.1f});
+  EXPECT_EQ(number(parsed["grad_norm"]), 0.1);
+  EXPECT_EQ(number(parsed["lr"]), double{1e-3f});
+  EXPECT_EQ(parsed["param_hash"], "0000000000000abc");
+  const StepRecord one{.step = 0, .loss = 0x1.62e43p+2f, .grad_norm = 1, .lr = 0, .tokens = 1};
+  EXPECT_EQ(trace_line(one, 0),
+            R"({"step":0,"loss":"0x1.62e43p+2","grad_norm":"0x1p+0","lr":"0x0p+0",)"
+            R"("param_hash":"0000000000000000"})"
+            "\n");
+}
+
+TEST(TraceLine, NotANumber) {
+  const StepRecord r{.step = 0,
+                     .loss = -kNan,
+                     .grad_norm = std::numeric_limits<double>::infinity(),
+                     .lr = 0,
+                     .tokens = 1};
+  const json parsed = json::parse(trace_line(r, 0));
+  EXPECT_EQ(parsed["loss"], "nan");
+  EXPECT_EQ(parsed["grad_norm"], "inf");
+}
+
+TEST_F(Log, TraceHasALineAStep) {
+  run(2);
+  std::istringstream trace(read_file(options_.trace));
+  int64_t step = 0;
+  for (std::string line; std::getline(trace, line); ++step)
+    EXPECT_EQ(json::parse(line)["step"], step);
+  EXPECT_EQ(step, 3);
+}
+
+TEST_F(Log, ReportHasTheKeysOfTheDesign) {
+  options_.eval_every = 1;
+  run(2);
+  const json report = json::parse(read_file(options_.report));
+  EXPECT_EQ(report["chapter"], "01_sgd");
+  EXPECT_EQ(report["model"]["name"], "nano");
+  EXPECT_EQ(report["layout"]["ranks"], 1);
+  EXPECT_EQ(report["layout"]["dp"], 1);
+  EXPECT_EQ(report["layout"]["micro_batch"], 4);
+  EXPECT_EQ(report["layout"]["comm"], "self");
+  EXPECT_GT(report["tokens_per_second"], 0);
+  EXPECT_GT(report["step_ms_median"], 0);
+  EXPECT_EQ(report["final_loss"], 2);
+  EXPECT_EQ(report["val_loss"], 1.5);
+  EXPECT_EQ(report["steps"], 3);
+  EXPECT_EQ(report["comm"], json::parse(R"([{"rank":0}])"));
+  EXPECT_EQ(report["memory"][0]["rank"], 0);
+  EXPECT_EQ(report["memory"][0]["Param"], json::parse(R"({"predicted":40,"measured":40})"));
+  EXPECT_EQ(report["memory"][0]["Comm"], json::parse(R"({"predicted":0,"measured":0})"));
+  EXPECT_EQ(report["extra"]["noise"], 3);
+  EXPECT_EQ(report["evals"].size(), 2u) << "the last validation is finish()'s";
+}
+
+TEST_F(Log, TimelineShowsStepsAlone) {
+  run(2);
+  const json events = json::parse(read_file(options_.timeline))["traceEvents"];
+  int work = 0, steps = 0;
+  for (const json& event : events) {
+    EXPECT_NE(event["name"], "between steps");
+    if (event["ph"] != "X") continue;
+    EXPECT_GE(event["ts"], 0);
+    EXPECT_GE(event["dur"], 0);
+    work += event["name"] == "work";
+    steps += event["name"] == "step";
+  }
+  EXPECT_EQ(work, 3);
+  EXPECT_EQ(steps, 3);
+  EXPECT_EQ(ctx_.events, nullptr);
+}
+
+TEST(Timeline, OneRowARankInMicroseconds) {
+  const std::vector<std::vector<Event>> ranks = {{{"a", 5000, 7500}}, {{"b", 6000, 6001}}, {}};
+  const json events = json::parse(timeline_json(ranks))["traceEvents"];
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(events[1], json::parse(R"({"name":"a","ph":"X","pid":0,"tid":0,"ts":0.0,"dur":2.5})"));
+  EXPECT_EQ(events[3],
+            json::parse(R"({"name":"b","ph":"X","pid":0,"tid":1,"ts":1.0,"dur":0.001})"));
+  EXPECT_TRUE(json::parse(timeline_json({}))["traceEvents"].empty());
+}
+
+TEST_F(Log, ScreenShowsPlanProgressAndTable) {
+  options_.eval_every = 2;
+  const std::string screen = run(2);
+  for (const char* part :
+       {"nano: 8 layers", "Param 0.00", "step 3/3  loss 2.0000", "step 1: validation loss 2.5000",
+        "a note\n", "training loss", "validation loss            1.5000", "tokens/s",
+        "  Param                        40             40", "some?text"})
+    EXPECT_NE(screen.find(part), std::string::npos) << part << " in\n" << screen;
+}
+
+TEST_F(Log, QuietPrintsNothing) {
+  options_.quiet = true;
+  EXPECT_EQ(run(2), "");
+  EXPECT_FALSE(read_file(options_.report).empty());
+}
+
+TEST_F(Log, ALongRunPrintsAFewLines) {
+  options_.steps = 1999;
+  const std::string screen = run(2);
+  const auto lines = std::count(screen.begin(), screen.end(), '\n');
+  EXPECT_GT(lines, 30);
+  EXPECT_LT(lines, 45);
+}
+
+TEST_F(Log, NanIsShownAndReported) {
+  const std::string screen = run(kNan);
+  EXPECT_NE(screen.find("loss nan"), std::string::npos);
+  EXPECT_TRUE(json::parse(read_file(options_.report))["final_loss"].is_null());
+  const std::string trace = read_file(options_.trace);
+  EXPECT_EQ(json::parse(trace.substr(0, trace.find('\n')))["loss"], "nan");
+}
+
+TEST_F(Log, ARunOfNoStepsHasNoLoss) {
+  options_.steps = 0;
+  run(2);
+  const json report = json::parse(read_file(options_.report));
+  EXPECT_TRUE(report["final_loss"].is_null());
+  EXPECT_EQ(report["step_ms_median"], 0);
+}
+
+TEST_F(Log, OldFilesSurviveARunThatFails) {
+  for (const std::string& path : {options_.trace, options_.report, options_.timeline})
+    write_file(path, "old");
+  testing::internal::CaptureStdout();
+  try {
+    RunLog log(options_, plan(), arena_, ctx_);
+    log.begin_step();
+    log.trace({.step = 0, .loss = 1, .grad_norm = 1, .lr = 1, .tokens = 1}, 1);
+    throw std::runtime_error("in the middle of a step");
+  } catch (const std::runtime_error&) {
+  }
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(ctx_.events, nullptr);
+  for (const auto& [name, bytes] : files_in(dir_.path())) EXPECT_EQ(bytes, "old") << name;
+  EXPECT_EQ(files_in(dir_.path()).size(), 3u);
+}
+
+TEST_F(Log, RefusesOutputsBeforeTheFirstStep) {
+  options_.timeline = dir_ / "no/such/dir";
+  EXPECT_USER_ERROR(RunLog(options_, plan(), arena_, ctx_), "--timeline");
+  options_.timeline = "";
+  options_.save = "/dev/null";
+  EXPECT_USER_ERROR(RunLog(options_, plan(), arena_, ctx_), "--save");
+  EXPECT_TRUE(files_in(dir_.path()).empty());
+}
+
+TEST_F(Log, SaveIsDueEveryFewStepsAndAtTheEnd) {
+  options_.quiet = true;
+  options_.steps = 10;
+  const auto due = [&](const RunLog& log) {
+    std::vector<int64_t> steps;
+    for (int64_t step = 0; step < 10; ++step)
+      if (log.save_due(step)) steps.push_back(step);
+    return steps;
+  };
+  using Steps = std::vector<int64_t>;
+  EXPECT_EQ(due(RunLog(options_, plan(), arena_, ctx_)), Steps{});
+  options_.save = dir_ / "save";
+  EXPECT_EQ(due(RunLog(options_, plan(), arena_, ctx_)), Steps{9});
+  options_.save_every = 4;
+  EXPECT_EQ(due(RunLog(options_, plan(), arena_, ctx_)), (Steps{3, 7, 9}));
+}
+
+TEST(Progress, BarKeepsToOneLine) {
+  const TempDir dir;
+  const std::string path = dir / "screen";
+  {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(path.c_str(), "w"),
+                                                              std::fclose);
+    EXPECT_EQ(Progress::style_for(out.get(), false), Progress::Style::Lines);
+    EXPECT_EQ(Progress::style_for(out.get(), true), Progress::Style::Quiet);
+    Progress progress(out.get(), Progress::Style::Bar, 2);
+    progress.show({.done = 1, .loss = kNan, .tokens_per_second = 5, .seconds_left = 61});
+    progress.line("note");
+    progress.show({.done = 2, .loss = 1, .tokens_per_second = 5, .seconds_left = 0});
+    progress.end();
+    progress.end();
+  }
+  EXPECT_EQ(read_file(path),
+            "\r\x1b[K[############            ] step 1/2  loss nan  5 tokens/s  1:01 left"
+            "\r\x1b[Knote\n"
+            "[############            ] step 1/2  loss nan  5 tokens/s  1:01 left"
+            "\r\x1b[K[########################] step 2/2  loss 1.0000  5 tokens/s  0:00 left\n");
+}
+
+}  // namespace
+}  // namespace ladder

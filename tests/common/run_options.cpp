@@ -1,0 +1,225 @@
+// Options: every refusal is one line with exit status 2, and the command line wins.
+
+#include <thread>
+
+#include "common/run/backend.h"
+#include "common/run/options.h"
+#include "common/run/run_main.h"
+#include "tests/common/run_files.h"
+
+namespace ladder {
+namespace {
+
+struct Outcome {
+  int status;
+  std::string out, err;
+  RunOptions options;
+};
+
+class Options : public testing::Test {
+ protected:
+  Options() { write_file(text_, "text"); }
+
+  /// A program that parses and checks its options, with --data unless it is among `args`.
+  Outcome run(std::vector<std::string> args, bool data = true) {
+    if (data) args.insert(args.begin(), {"--data", text_});
+    std::vector<const char*> argv = {"program"};
+    for (const std::string& arg : args) argv.push_back(arg.c_str());
+    Outcome outcome{};
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    outcome.status = run_main([&] {
+      CLI::App app("a program");
+      outcome.options.add_to(app);
+      parse_or_throw(app, static_cast<int>(argv.size()), argv.data());
+      outcome.options.check();
+      outcome.options.refuse_ranks();
+    });
+    outcome.out = testing::internal::GetCapturedStdout();
+    outcome.err = testing::internal::GetCapturedStderr();
+    return outcome;
+  }
+
+  void expect_refused(const std::vector<std::string>& args, const std::string& part,
+                      bool data = true) {
+    const Outcome o = run(args, data);
+    EXPECT_EQ(o.status, 2) << o.err;
+    EXPECT_EQ(o.out, "");
+    EXPECT_TRUE(o.err.starts_with("error: ")) << o.err;
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+    EXPECT_NE(o.err.find(part), std::string::npos) << o.err;
+  }
+
+  std::string config(const std::string& text) {
+    write_file(dir_ / "run.toml", text);
+    return dir_ / "run.toml";
+  }
+
+  TempDir dir_;
+  std::string text_ = dir_ / "text";
+};
+
+TEST_F(Options, DefaultsAreThoseOfTheDesign) {
+  const Outcome o = run({});
+  EXPECT_EQ(o.status, 0) << o.err;
+  EXPECT_EQ(o.options.model, "tiny");
+  EXPECT_EQ(o.options.batch, 16);
+  EXPECT_EQ(o.options.steps, 200);
+  EXPECT_EQ(o.options.lr, 1e-3);
+  EXPECT_EQ(o.options.seed, 1u);
+  EXPECT_EQ(o.options.backend, "cpu");
+  EXPECT_EQ(o.options.ranks, 1);
+  EXPECT_EQ(o.options.thread_count(), static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+TEST_F(Options, ThreadsAreAtLeastOne) {
+  RunOptions options;
+  options.ranks = 1 << 10;
+  EXPECT_EQ(options.thread_count(), 1);
+  options.threads = 3;
+  EXPECT_EQ(options.thread_count(), 3);
+}
+
+TEST_F(Options, OverridesOfAPreset) {
+  const Outcome o = run({"--seq-len", "8", "--layers", "2", "--heads", "3", "--channels", "96"});
+  const GptConfig gpt = o.options.gpt();
+  EXPECT_EQ(gpt.seq_len, 8);
+  EXPECT_EQ(gpt.positions, 64);
+  EXPECT_EQ(gpt.layers, 2);
+  EXPECT_EQ(gpt.heads, 3);
+  EXPECT_EQ(gpt.channels, 96);
+}
+
+TEST_F(Options, RefusesImpossibleValues) {
+  expect_refused({"--batch", "0"}, "--batch must be from 1 to");
+  expect_refused({"--batch", "99999999999"}, "--batch must be from 1 to");
+  expect_refused({"--steps", "-1"}, "--steps must be from 0 to");
+  expect_refused({"--steps", "99999999999999999999"}, "--steps must be from 0 to");
+  expect_refused({"--lr", "nan"}, "--lr must be a finite number");
+  expect_refused({"--lr", "inf"}, "--lr must be a finite number");
+  expect_refused({"--lr=-1"}, "--lr must be a finite number");
+  expect_refused({"--temperature=-0.5"}, "--temperature must be a finite number, at least 0");
+  expect_refused({"--temperature", "nan"}, "--temperature must be a finite number, at least 0");
+  expect_refused({"--top-k", "-1"}, "--top-k must be from 0");
+  expect_refused({"--threads", "0"}, "--threads must be from 1");
+  expect_refused({"--eval-every", "-1"}, "--eval-every must be from 0");
+  expect_refused({"--sample", "-1"}, "--sample must be from 0");
+  expect_refused({"--save-every", "2"}, "--save-every needs --save");
+  expect_refused({"--seed", "-1"}, "--seed");
+  expect_refused({"--seed", "99999999999999999999999"}, "--seed");
+}
+
+TEST_F(Options, RefusesImpossibleModels) {
+  expect_refused({"--model", "huge"}, "legal are nano, tiny");
+  expect_refused({"--heads", "3"}, "--heads 3 must divide --channels 128");
+  expect_refused({"--heads", "0"}, "--heads");
+  expect_refused({"--layers", "0"}, "--layers");
+  expect_refused({"--channels", "-128"}, "--channels");
+  expect_refused({"--channels", "99999999999"}, "--channels");
+  expect_refused({"--seq-len", "65"}, "--seq-len 65");
+  expect_refused({"--seq-len", "0"}, "--seq-len");
+}
+
+TEST_F(Options, RefusesBackendsThatThisBuildHasNot) {
+  expect_refused({"--backend", "cuda"}, "this build has ref, cpu");
+  expect_refused({"--backend", "cuda-on-cpu"}, "this build has ref, cpu");
+  EXPECT_EQ(run({"--backend", "ref"}).status, 0);
+  EXPECT_EQ(&kernels_of("ref"), &ref_kernels());
+  EXPECT_EQ(&kernels_of("cpu"), &cpu_kernels());
+}
+
+TEST_F(Options, RefusesMoreThanOneRank) {
+  expect_refused({"--ranks", "2"}, "--ranks must be 1, not 2");
+  expect_refused({"--ranks", "0"}, "--ranks must be from 1");
+  RunOptions options;
+  options.data = text_;
+  options.ranks = 2;
+  EXPECT_NO_THROW(options.check()) << "later chapters allow it";
+}
+
+TEST_F(Options, RefusesBadFlags) {
+  expect_refused({"--no-such-flag"}, "--no-such-flag; --help lists the flags");
+  expect_refused({"word"}, "word");
+  expect_refused({"--batch"}, "--batch");
+  expect_refused({"--batch", "many"}, "--batch = many");
+  expect_refused({"--batch", "1.5"}, "--batch = 1.5");
+  expect_refused({"--lr", ""}, "--lr needs a value");
+  expect_refused({"--steps", "1", "--steps", "2"}, "--steps");
+  expect_refused({"--no\nsuch"}, "--no?such");
+}
+
+TEST_F(Options, RefusesBadFiles) {
+  expect_refused({}, "--data is required", false);
+  expect_refused({"--data", dir_ / "missing"}, "missing: no such file", false);
+  expect_refused({"--data", dir_.path()}, "no such file, or it cannot be read", false);
+  expect_refused({"--load", dir_ / "missing"}, "--load");
+  expect_refused({"--load", std::string(5000, 'x')}, "--load");
+  expect_refused({"--trace", dir_ / "x", "--report", dir_ / "x"}, "named by two of");
+  expect_refused({"--trace", text_}, "both --data and an output");
+  EXPECT_EQ(read_file(text_), "text");
+}
+
+TEST_F(Options, ConfigGivesWhatTheCommandLineDoesNot) {
+  const std::string path = config(
+      "# a comment\n"
+      "steps = 7  # another\n"
+      "lr = 0.5\n"
+      "model = \"nano\"\n"
+      "quiet = true\n");
+  const Outcome o = run({"--lr", "0.25", "--config", path});
+  EXPECT_EQ(o.status, 0) << o.err;
+  EXPECT_EQ(o.options.steps, 7);
+  EXPECT_EQ(o.options.lr, 0.25);
+  EXPECT_EQ(o.options.model, "nano");
+  EXPECT_TRUE(o.options.quiet);
+}
+
+TEST_F(Options, RefusesBadConfigs) {
+  expect_refused({"--config", dir_ / "missing"}, "--config");
+  expect_refused({"--config", dir_.path()}, "--config");
+  expect_refused({"--config", config("stepps = 3\n")}, "stepps");
+  expect_refused({"--config", config("steps\n")}, "steps");
+  expect_refused({"--config", config("steps = many\n")}, "many");
+  expect_refused({"--config", config("lr =\n")}, "--lr needs a value");
+  expect_refused({"--config", config("[run]\nsteps = 3\n")}, "run");
+  expect_refused({"--config", config("steps = 1\nsteps = 2\n")}, "steps");
+  expect_refused({"--config", config("steps = [1\n")}, "steps");
+  expect_refused({"--config", config("\x7f\x45LF\x02\x01 garbage \xff\xfe\n")}, "--config");
+  expect_refused({"--config", config("batch = 0\n")}, "--batch must be");
+}
+
+TEST_F(Options, HelpIsNoError) {
+  const Outcome o = run({"--help"}, false);
+  EXPECT_EQ(o.status, 0);
+  EXPECT_EQ(o.err, "");
+  for (const char* part : {"--batch INT=16", "--model TEXT=tiny", "Sampling:", "one of ref, cpu"})
+    EXPECT_NE(o.out.find(part), std::string::npos) << part << " in\n" << o.out;
+}
+
+TEST(RunMain, StatusAndLine) {
+  const auto run = [](auto body) {
+    testing::internal::CaptureStderr();
+    const int status = run_main(body);
+    return std::pair(status, testing::internal::GetCapturedStderr());
+  };
+  using Result = std::pair<int, std::string>;
+  EXPECT_EQ(run([] {}), Result(0, ""));
+  EXPECT_EQ(run([] { throw HelpPrinted{}; }), Result(0, ""));
+  EXPECT_EQ(run([] { throw UserError("bad {}", 1); }), Result(2, "error: bad 1\n"));
+  EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a?b\n"));
+  EXPECT_EQ(run([] { throw 3; }).first, 1);
+}
+
+TEST(MakeCtx, ScratchIsWorkspace) {
+  RunOptions options;
+  options.threads = 3;
+  Arena arena;
+  const Ctx ctx = make_ctx(options, arena);
+  EXPECT_EQ(ctx.kernels, &cpu_kernels());
+  EXPECT_EQ(ctx.threads, 3);
+  EXPECT_EQ(arena.current()[Mem::Workspace], 3 * cpu_kernels().scratch_bytes);
+  EXPECT_EQ(ctx.scratch.bytes(), arena.current()[Mem::Workspace]);
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,74 @@
+// OutputFile: the old file stays until the new one is complete.
+
+#include "common/run/output_file.h"
+#include "tests/common/run_files.h"
+
+namespace ladder {
+namespace {
+
+TEST(OutputFile, AppearsInCommit) {
+  const TempDir dir;
+  const std::string path = dir / "out";
+  {
+    OutputFile file(path, "--trace");
+    file.write("new");
+    EXPECT_FALSE(std::filesystem::exists(path));
+    file.commit();
+  }
+  EXPECT_EQ(files_in(dir.path()), (std::map<std::string, std::string>{{"out", "new"}}));
+}
+
+TEST(OutputFile, KeepsTheOldFileWithoutCommit) {
+  const TempDir dir;
+  write_file(dir / "out", "old");
+  {
+    OutputFile file(dir / "out", "--trace");
+    file.write("half of the n");
+    EXPECT_EQ(read_file(dir / "out"), "old");
+  }
+  EXPECT_EQ(files_in(dir.path()), (std::map<std::string, std::string>{{"out", "old"}}));
+}
+
+TEST(OutputFile, ReplacesTheOldFile) {
+  const TempDir dir;
+  write_file(dir / "out", "something longer than new");
+  OutputFile file(dir / "out", "--trace");
+  file.write("new");
+  file.commit();
+  EXPECT_EQ(read_file(dir / "out"), "new");
+}
+
+TEST(OutputFile, FollowsASymbolicLink) {
+  const TempDir dir;
+  write_file(dir / "target", "old");
+  std::filesystem::create_symlink(dir / "target", dir / "link");
+  OutputFile file(dir / "link", "--trace");
+  file.write("new");
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(dir / "link"));
+  EXPECT_EQ(read_file(dir / "target"), "new");
+}
+
+TEST(OutputFile, TakesARelativeName) {
+  const TempDir dir;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  OutputFile file("out", "--trace");
+  std::filesystem::current_path(before);  // the name means what it meant at first
+  file.write("new");
+  file.commit();
+  EXPECT_EQ(read_file(dir / "out"), "new");
+}
+
+TEST(OutputFile, RefusesWhatCannotBeAFile) {
+  const TempDir dir;
+  write_file(dir / "file", "old");
+  EXPECT_USER_ERROR(OutputFile(dir / "no/such/dir", "--trace"), "--trace");
+  EXPECT_USER_ERROR(OutputFile(dir / "file/inside", "--trace"), "cannot be written");
+  EXPECT_USER_ERROR(OutputFile(dir.path(), "--trace"), "not a file");
+  EXPECT_USER_ERROR(OutputFile("/dev/null", "--trace"), "not a file");
+  EXPECT_EQ(read_file(dir / "file"), "old");
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,160 @@
+// Safetensors files: what is written is read, and every kind of damage is refused.
+
+#include <cstring>
+#include <numeric>
+
+#include "common/run/safetensors.h"
+#include "kernels/arena.h"
+#include "tests/common/run_files.h"
+
+namespace ladder {
+namespace {
+
+/// A file from a header as text and its data.
+std::string file_of(const std::string& header, const std::string& data) {
+  const uint64_t length = header.size();
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + header + data;
+}
+
+class Safetensors : public testing::Test {
+ protected:
+  std::string refusal(const std::string& bytes) {
+    write_file(path_, bytes);
+    const std::string message = user_error([&] { SafetensorsReader reader(path_); });
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+    EXPECT_TRUE(message.empty() || message.starts_with(path_)) << "names the file: " << message;
+    return message;
+  }
+
+  /// Three dtypes in one file.
+  FileSum write_sample() {
+    f32_ = arena_.alloc(Mem::Param, "f", Dtype::F32, {2, 3});
+    i64_ = arena_.alloc(Mem::Param, "i", Dtype::I64, {2});
+    u8_ = arena_.alloc(Mem::Param, "u", Dtype::U8, {5});
+    std::iota(f32_.data<float>(), f32_.data<float>() + 6, 0.5f);
+    std::iota(i64_.data<int64_t>(), i64_.data<int64_t>() + 2, int64_t{-1} << 40);
+    std::iota(u8_.data<uint8_t>(), u8_.data<uint8_t>() + 5, uint8_t{250});
+    SafetensorsWriter writer(
+        path_, {{"i", Dtype::I64, {2}}, {"f", Dtype::F32, {2, 3}}, {"u", Dtype::U8, {5}}},
+        {{"format", "pt"}});
+    writer.write(i64_);
+    writer.write(f32_);
+    writer.write(u8_);
+    return writer.finish();
+  }
+
+  TempDir dir_;
+  std::string path_ = dir_ / "x.safetensors";
+  Arena arena_;
+  Tensor f32_, i64_, u8_;
+};
+
+void expect_bytes(std::span<const std::byte> found, Tensor tensor) {
+  ASSERT_EQ(std::ssize(found), tensor.bytes());
+  EXPECT_EQ(std::memcmp(found.data(), tensor.ptr, found.size()), 0);
+}
+
+TEST_F(Safetensors, RoundTrip) {
+  const FileSum sum = write_sample();
+  const SafetensorsReader reader(path_);
+  EXPECT_EQ(reader.entries().size(), 3u);
+  expect_bytes(reader.expect("f", Dtype::F32, {2, 3}), f32_);
+  expect_bytes(reader.expect("i", Dtype::I64, {2}), i64_);
+  expect_bytes(reader.expect("u", Dtype::U8, {5}), u8_);
+  EXPECT_EQ(reader.sum(), sum);
+  EXPECT_EQ(sum.bytes, std::ssize(read_file(path_)));
+}
+
+TEST_F(Safetensors, DataIsAligned) {
+  write_sample();
+  const SafetensorsReader reader(path_);
+  for (const auto& [name, entry] : reader.entries())
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(entry.bytes.data()) % (name == "i" ? 8 : 4), 0u) << name;
+}
+
+TEST_F(Safetensors, NothingUnderItsNameBeforeFinish) {
+  { SafetensorsWriter writer(path_, {{"f", Dtype::F32, {2}}}, {}); }
+  EXPECT_TRUE(files_in(dir_.path()).empty());
+}
+
+TEST_F(Safetensors, WriterChecksItsCaller) {
+  EXPECT_THROW(SafetensorsWriter(path_, {{"u", Dtype::U8, {3}}, {"f", Dtype::F32, {1}}}, {}),
+               CheckError);
+  SafetensorsWriter writer(path_, {{"f", Dtype::F32, {3}}}, {});
+  EXPECT_THROW(writer.finish(), CheckError);
+  const Tensor other = arena_.alloc(Mem::Param, "other", Dtype::F32, {4});
+  EXPECT_THROW(writer.write(other), CheckError);
+}
+
+TEST_F(Safetensors, ExpectNamesWhatIsThere) {
+  write_sample();
+  const SafetensorsReader reader(path_);
+  EXPECT_USER_ERROR(reader.expect("g", Dtype::F32, {2, 3}), "no tensor g");
+  EXPECT_USER_ERROR(reader.expect("f", Dtype::F32, {3, 2}), "f is F32 [2,3], not F32 [3,2]");
+  EXPECT_USER_ERROR(reader.expect("f", Dtype::I32, {2, 3}), "f is F32 [2,3], not I32 [2,3]");
+}
+
+TEST_F(Safetensors, ReadsWhatOthersWrite) {
+  // A dtype that we only skip, a scalar, an empty tensor; no metadata, no padding.
+  write_file(path_, file_of(R"({"h":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},)"
+                            R"("e":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]}})",
+                            "ab"));
+  const SafetensorsReader reader(path_);
+  EXPECT_EQ(reader.entries().at("h").bytes.size(), 2u);
+  EXPECT_TRUE(reader.entries().at("e").bytes.empty());
+}
+
+TEST_F(Safetensors, RefusesEveryTruncation) {
+  write_sample();
+  const std::string whole = read_file(path_);
+  for (size_t n = 0; n < whole.size(); ++n)
+    ASSERT_NE(refusal(whole.substr(0, n)), "") << "after " << n << " bytes";
+  EXPECT_EQ(refusal(whole), "");
+  EXPECT_NE(refusal(whole + "x"), "");
+}
+
+TEST_F(Safetensors, RefusesBadHeaders) {
+  EXPECT_NE(refusal(std::string(8, '\xff') + "{}").find("header would have"), std::string::npos);
+  EXPECT_NE(refusal(file_of("not json", "")).find("malformed"), std::string::npos);
+  EXPECT_NE(refusal(file_of("[1,2]", "")).find("malformed"), std::string::npos);
+  EXPECT_NE(refusal(file_of(R"({"a":3})", "")).find("malformed"), std::string::npos);
+  EXPECT_NE(refusal(file_of(R"({"a":{"dtype":"F32","shape":[1]}})", "1234")), "");
+}
+
+TEST_F(Safetensors, RefusesBadTensors) {
+  const auto one = [](const char* dtype, const char* shape, const char* offsets) {
+    return fmt::format(R"({{"a":{{"dtype":"{}","shape":{},"data_offsets":{}}}}})", dtype, shape,
+                       offsets);
+  };
+  EXPECT_EQ(refusal(file_of(one("F32", "[1]", "[0,4]"), "1234")), "");
+  EXPECT_NE(refusal(file_of(one("F32", "[1]", "[0,8]"), "1234")), "") << "out of range";
+  EXPECT_NE(refusal(file_of(one("F32", "[1]", "[-4,0]"), "1234")), "");
+  EXPECT_NE(refusal(file_of(one("F32", "[1]", "[4,0]"), "1234")), "");
+  EXPECT_NE(refusal(file_of(one("F32", "[2]", "[0,4]"), "1234")), "") << "shape";
+  EXPECT_NE(refusal(file_of(one("F32", "[-1,-1]", "[0,4]"), "1234")), "");
+  EXPECT_NE(refusal(file_of(one("F32", "[4611686018427387905]", "[0,4]"), "1234")), "")
+      << "a size that wraps around to 4 bytes";
+  EXPECT_NE(refusal(file_of(one("F31", "[1]", "[0,4]"), "1234")), "") << "dtype";
+}
+
+TEST_F(Safetensors, RefusesOverlapAndGap) {
+  const auto two = [](int begin, int end) {
+    return fmt::format(R"({{"a":{{"dtype":"U8","shape":[4],"data_offsets":[0,4]}},)"
+                       R"("b":{{"dtype":"U8","shape":[4],"data_offsets":[{},{}]}}}})",
+                       begin, end);
+  };
+  EXPECT_EQ(refusal(file_of(two(4, 8), "12345678")), "");
+  EXPECT_NE(refusal(file_of(two(3, 7), "1234567")).find("overlap"), std::string::npos);
+  EXPECT_NE(refusal(file_of(two(0, 4), "1234")).find("overlap"), std::string::npos);
+  EXPECT_NE(refusal(file_of(two(5, 9), "123456789")).find("gap"), std::string::npos);
+}
+
+TEST_F(Safetensors, RefusesWhatIsNoFile) {
+  EXPECT_USER_ERROR(SafetensorsReader(dir_ / "missing"), "no such file");
+  EXPECT_USER_ERROR(SafetensorsReader(dir_.path()), "cannot be read");
+}
+
+}  // namespace
+}  // namespace ladder
