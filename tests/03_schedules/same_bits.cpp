@@ -1,0 +1,61 @@
+// 03_schedules: with a constant schedule the same bits as 02; a resumed run goes on with the same
+// learning rates and batch sizes.
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+const std::vector<std::string> kSchedules = {
+    "--schedule cosine --decay-steps 4",
+    "--schedule linear --warmup 3 --decay-steps 5",
+    "--schedule cosine --warmup-tokens 100 --decay-steps 3 --batch-ramp 1:1,3:3",
+    "--batch-ramp 2:3",
+};
+
+class ScheduleBits : public SameTraceExact {};
+INSTANTIATE_TEST_SUITE_P(Schedules, ScheduleBits, ::testing::ValuesIn(exact_tier()), exact_name);
+
+TEST_P(ScheduleBits, ConstantIsChapter02) {
+  for (const std::string flags : {"", "--optimizer sgd --momentum 0.9", "--optimizer lion"})
+    EXPECT_TRUE(
+        same_trace(trace("02_adamw", flags), trace("03_schedules", flags + " --schedule constant")))
+        << flags;
+}
+
+TEST_P(ScheduleBits, Resume) {
+  for (const std::string& flags : kSchedules)
+    EXPECT_TRUE(same_trace(trace("03_schedules", flags), interrupted("03_schedules", flags)))
+        << flags;
+}
+
+class ScheduleControls : public SameTrace {};
+
+TEST_F(ScheduleControls, OtherSchedulesDiffer) {
+  const Trace constant = trace("03_schedules", "");
+  EXPECT_TRUE(same_trace(constant, trace("02_adamw", "")));
+  for (const std::string other :
+       {"--warmup 2", "--warmup-tokens 100", "--schedule linear", "--schedule cosine",
+        "--schedule wsd --decay-steps 2", "--batch-ramp 3:1", "--schedule cosine --min-lr 0"})
+    EXPECT_TRUE(different_trace(constant, trace("03_schedules", other))) << other;
+}
+
+TEST_F(ScheduleControls, WithoutDecayStepsTheEndOfTheRunMatters) {
+  // A first half that was told to end there decays faster: it is no half of the long run.
+  const std::string flags = "--schedule cosine";
+  const Trace whole = trace("03_schedules", flags);
+  EXPECT_FALSE(same_trace(whole, interrupted("03_schedules", flags)));
+  EXPECT_TRUE(different_trace(whole, interrupted("03_schedules", flags)));
+}
+
+TEST_F(ScheduleControls, ResumeAtAnotherStepDiffers) {
+  for (const std::string& flags : kSchedules) {
+    const Trace whole = trace("03_schedules", flags);
+    trace("03_schedules", flags + " --save half", {0, kHalf});
+    set_state(path("half"), "step", kHalf + 1);
+    const Trace then = trace("03_schedules", flags + " --load half", {kHalf + 1, kSteps});
+    EXPECT_TRUE(different_trace(whole, then)) << flags;
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test

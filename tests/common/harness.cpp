@@ -1,0 +1,115 @@
+// The harness itself: what same_trace accepts, and everything that it must not.
+#include <functional>
+
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+Trace two_steps() {
+  return {.range = {4, 6},
+          .steps = {{4, "0x1.62p+2", "0x1.1p+3", "0x1p-10", "00000000deadbeef"},
+                    {5, "0x1.52p+2", "0x1.2p+3", "0x0p+0", "0123456789abcdef"}}};
+}
+
+Trace changed(const std::function<void(Trace&)>& change) {
+  Trace trace = two_steps();
+  change(trace);
+  return trace;
+}
+
+std::string message(const ::testing::AssertionResult& result) { return result.message(); }
+
+TEST(SameTrace, EqualTracesAreEqual) {
+  EXPECT_TRUE(same_trace(two_steps(), two_steps()));
+  EXPECT_FALSE(different_trace(two_steps(), two_steps()));
+}
+
+TEST(SameTrace, NamesTheStepAndTheField) {
+  const auto differs = [](auto change) {
+    return message(same_trace(two_steps(), changed(change)));
+  };
+  EXPECT_EQ(differs([](Trace& t) { t.steps[0].loss = "0x1.63p+2"; }),
+            "step 4: loss is 0x1.62p+2 and 0x1.63p+2");
+  EXPECT_EQ(differs([](Trace& t) { t.steps[1].grad_norm = "0x1p+3"; }),
+            "step 5: grad_norm is 0x1.2p+3 and 0x1p+3");
+  EXPECT_EQ(differs([](Trace& t) { t.steps[1].lr = "-0x0p+0"; }),
+            "step 5: lr is 0x0p+0 and -0x0p+0");
+  EXPECT_EQ(differs([](Trace& t) { t.steps[0].param_hash[15] = 'e'; }),
+            "step 4: param_hash is 00000000deadbeef and 00000000deadbeee");
+}
+
+TEST(SameTrace, RefusesWhatIsNoWholeTrace) {
+  // Broken alike on both sides: equal text, and still no equality.
+  const auto both = [](auto change) {
+    return message(same_trace(changed(change), changed(change)));
+  };
+  EXPECT_EQ(both([](Trace& t) { t.steps[1].loss = "nan"; }), "step 5: 'nan' is not finite");
+  EXPECT_EQ(both([](Trace& t) { t.steps[1].loss = "-nan"; }), "step 5: '-nan' is not finite");
+  EXPECT_EQ(both([](Trace& t) { t.steps[0].grad_norm = "inf"; }), "step 4: 'inf' is not finite");
+  EXPECT_EQ(both([](Trace& t) { t.steps[0].lr = "0x1p+2000"; }),
+            "step 4: '0x1p+2000' is not finite");
+  EXPECT_EQ(both([](Trace& t) { t.steps[0].lr = ""; }), "step 4: '' is not finite");
+  EXPECT_EQ(both([](Trace& t) { t.steps[0].param_hash = ""; }), "step 4: no hash ''");
+  EXPECT_EQ(both([](Trace& t) { t.steps.pop_back(); }), "1 steps, not 2");
+  EXPECT_EQ(both([](Trace& t) { t.steps.clear(); }), "0 steps, not 2");
+  EXPECT_EQ(both([](Trace& t) { t.steps[1].step = 4; }), "step 4, not 5");
+  EXPECT_EQ(both([](Trace& t) { t.steps[0].step = 0; }), "step 0, not 4");
+}
+
+TEST(SameTrace, RangesMustAgree) {
+  Trace later = two_steps();
+  later.range = {5, 7};
+  for (TraceStep& step : later.steps) ++step.step;
+  EXPECT_EQ(message(same_trace(two_steps(), later)), "steps from 4 to 6 and from 5 to 7");
+}
+
+TEST(DifferentTrace, WantsOtherWeightsAtTheEndOfWholeRuns) {
+  const auto other = [](auto change) { return different_trace(two_steps(), changed(change)); };
+  EXPECT_TRUE(other([](Trace& t) { t.steps[1].param_hash[0] = '1'; }));
+  EXPECT_FALSE(other([](Trace& t) { t.steps[0].param_hash[0] = '1'; }));
+  EXPECT_FALSE(other([](Trace& t) { t.steps[1].loss = "0x1p+2"; }));
+  EXPECT_FALSE(other([](Trace& t) { t.steps.clear(); }));
+  EXPECT_FALSE(other([](Trace& t) { t.steps[1].param_hash = ""; }));
+}
+
+TEST(JoinedTrace, IsOneOnlyIfTheSecondGoesOnWhereTheFirstEnds) {
+  const Trace whole = two_steps();
+  const Trace a{.range = {4, 5}, .steps = {whole.steps[0]}};
+  const Trace b{.range = {5, 6}, .steps = {whole.steps[1]}};
+  EXPECT_TRUE(same_trace(joined(a, b), whole));
+  EXPECT_FALSE(same_trace(joined(a, a), whole));
+  EXPECT_FALSE(is_whole(joined(b, a)));
+}
+
+TEST(ParseTrace, TakesTheLinesOfTheDesign) {
+  const auto steps = parse_trace(
+      R"({"step":7,"loss":"0x1p+2","grad_norm":"0x1p+3","lr":"0x1p-9","param_hash":"0000000000000001"})"
+      "\n");
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_TRUE(is_whole({.range = {7, 8}, .steps = steps}));
+  EXPECT_ANY_THROW(parse_trace("{\"step\":7}\n"));
+  EXPECT_ANY_THROW(parse_trace("step 7\n"));
+}
+
+class RunsPrograms : public Programs {};
+
+TEST_F(RunsPrograms, AndTellsHowTheyEnded) {
+  EXPECT_EQ(run("01_sgd", {"--help"}).status, 0);
+  EXPECT_NE(run("01_sgd", {"--help"}).out.find("--data"), std::string::npos);
+  const Ended ended = run("01_sgd", {"--no-such-flag"});
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(ended.out, "");
+  EXPECT_NE(ended.err, "");
+  EXPECT_ANY_THROW(run("00_none", {}));
+}
+
+TEST_F(RunsPrograms, FlagsOfATestGoBeforeTheSmallRun) {
+  const std::vector<std::string> args = small_run("--model tiny --quiet");
+  EXPECT_EQ(std::count(args.begin(), args.end(), "--model"), 1);
+  EXPECT_EQ(std::count(args.begin(), args.end(), "nano"), 0);
+  EXPECT_EQ(std::count(args.begin(), args.end(), "--data"), 1);
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,153 @@
+#include "tests/common/programs.h"
+
+#include <algorithm>
+#include <array>
+#include <fcntl.h>
+#include <fstream>
+#include <spawn.h>
+#include <sstream>
+#include <stdexcept>
+#include <unistd.h>
+#include <utility>
+
+#include <sys/wait.h>
+
+namespace ladder::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kChapters = {"01_sgd", "02_adamw", "03_schedules", "04_clipping"};
+
+// Of every 10 bytes one is held out: 4,000 make validation short and leave the draw of batches
+// room.
+constexpr size_t kTextBytes = 4000;
+
+/// Sentences with a vocabulary of 16 words: enough to learn in a few steps.
+std::string small_text() {
+  const std::vector<std::string> vocabulary =
+      words("the a light day night water earth of and was made saw said good new old");
+  std::string text;
+  uint32_t state = 1;
+  for (int i = 1; text.size() < kTextBytes; ++i) {
+    state = state * 1664525 + 1013904223;  // Numerical Recipes; the low bits are poor
+    text += vocabulary[state >> 28] + (i % 8 == 0 ? ".\n" : " ");
+  }
+  text.resize(kTextBytes);
+  return text;
+}
+
+std::string content(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path.string());
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+/// What the child opens before it starts.
+class FileActions {
+ public:
+  FileActions() { posix_spawn_file_actions_init(&actions_); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
+
+  void enter(const fs::path& dir) { posix_spawn_file_actions_addchdir_np(&actions_, dir.c_str()); }
+  void redirect(int fd, const fs::path& to) {
+    posix_spawn_file_actions_addopen(&actions_, fd, to.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+  }
+  const posix_spawn_file_actions_t* get() const { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+};
+
+/// Runs a program to its end. Its output goes through files, so that no pipe can fill up.
+int spawn(std::vector<std::string> args, const FileActions& actions) {
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  if (posix_spawn(&child, argv[0], actions.get(), nullptr, argv.data(), environ) != 0)
+    throw std::runtime_error("cannot start " + args[0]);
+  int status = 0;
+  if (waitpid(child, &status, 0) != child) throw std::runtime_error("lost " + args[0]);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+std::vector<std::string> chapters_from(std::string_view first) {
+  const auto* at = std::find(kChapters.begin(), kChapters.end(), first);
+  if (at == kChapters.end()) throw std::logic_error("no chapter " + std::string(first));
+  return {at, kChapters.end()};
+}
+
+std::vector<std::string> words(std::string_view line) {
+  std::istringstream stream{std::string(line)};
+  std::vector<std::string> all;
+  for (std::string word; stream >> word;) all.push_back(word);
+  return all;
+}
+
+std::vector<std::string> small_run(std::string_view flags) {
+  const std::vector<std::pair<std::string, std::string>> defaults = {
+      {"--data", "text.txt"}, {"--model", "nano"}, {"--batch", "4"},
+      {"--steps", "3"},       {"--threads", "1"},  // ctest runs a test on each core
+  };
+  std::vector<std::string> args = words(flags);
+  for (const auto& [flag, value] : defaults)
+    if (std::find(args.begin(), args.end(), flag) == args.end())
+      args.insert(args.end(), {flag, value});
+  return args;
+}
+
+Programs::Programs() {
+  std::string name = (fs::temp_directory_path() / "ladder.XXXXXX").string();
+  if (!mkdtemp(name.data())) throw std::runtime_error("cannot create " + name);
+  // Tests run side by side: a waiting thread should not spin on a core that another test needs.
+  setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
+  dir_ = name;
+  fs::create_directory(dir_ / "run");
+  dir_ /= "run";  // beside it lies what the harness keeps
+  write("text.txt", small_text());
+}
+
+Programs::~Programs() {
+  std::error_code ignored;
+  fs::remove_all(dir_.parent_path(), ignored);
+}
+
+void Programs::write(std::string_view name, std::string_view bytes) const {
+  if (!(std::ofstream(path(name), std::ios::binary) << bytes << std::flush))
+    throw std::runtime_error("cannot write " + path(name).string());
+}
+
+std::string Programs::read(std::string_view name) const { return content(path(name)); }
+
+Ended Programs::run(std::string_view chapter, const std::vector<std::string>& args) const {
+  const fs::path out = dir_.parent_path() / "out", err = dir_.parent_path() / "err";
+  FileActions actions;
+  actions.enter(dir_);
+  actions.redirect(STDIN_FILENO, dir_.parent_path() / "in");
+  actions.redirect(STDOUT_FILENO, out);
+  actions.redirect(STDERR_FILENO, err);
+  std::vector<std::string> command = {LADDER_PROGRAMS "/ch" + std::string(chapter)};
+  command.insert(command.end(), args.begin(), args.end());
+  const int status = spawn(std::move(command), actions);
+  return {.status = status, .out = content(out), .err = content(err)};
+}
+
+Ended Programs::train(std::string_view chapter, std::string_view flags) const {
+  Ended ended = run(chapter, small_run(flags));
+  EXPECT_EQ(ended.status, 0) << chapter << " " << flags << "\n" << ended.err;
+  return ended;
+}
+
+nlohmann::json Programs::report(std::string_view chapter, std::string_view flags) const {
+  train(chapter, std::string(flags) + " --report report.json");
+  return nlohmann::json::parse(read("report.json"));
+}
+
+}  // namespace ladder::test

@@ -1,0 +1,52 @@
+// Runs chapter programs as a user would: no shell, in a directory of their own, with a small
+// text that the tests write themselves.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace ladder::test {
+
+/// Chapters in the order of the book. A flag that `first` introduces exists in all that follow.
+std::vector<std::string> chapters_from(std::string_view first);
+
+/// The words of a command line: "--clip 1 --agc 0.1" -> 4 of them.
+std::vector<std::string> words(std::string_view line);
+
+/// How a program ended: its exit status (128 + n if signal n killed it) and what it wrote.
+struct Ended {
+  int status;
+  std::string out, err;
+};
+
+/// A test with a directory of its own, which goes with it. Programs run inside, so that their
+/// flags name files as they lie there. text.txt is the text to train on.
+class Programs : public ::testing::Test {
+ protected:
+  Programs();
+  ~Programs() override;
+
+  std::filesystem::path path(std::string_view name) const { return dir_ / name; }
+  void write(std::string_view name, std::string_view bytes) const;
+  std::string read(std::string_view name) const;
+
+  /// Runs a chapter's program with exactly these words after its name.
+  Ended run(std::string_view chapter, const std::vector<std::string>& args) const;
+  /// The same with small_run() for whatever `flags` leave open, and it must succeed.
+  Ended train(std::string_view chapter, std::string_view flags) const;
+  /// train() with --report.
+  nlohmann::json report(std::string_view chapter, std::string_view flags) const;
+
+ private:
+  std::filesystem::path dir_;
+};
+
+/// `flags`, and for each flag of a short run that they leave open its value.
+std::vector<std::string> small_run(std::string_view flags);
+
+}  // namespace ladder::test

@@ -1,0 +1,152 @@
+#include "tests/common/same_trace.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "common/run/manifest.h"
+
+namespace ladder::test {
+namespace {
+
+using ::testing::AssertionFailure;
+using ::testing::AssertionResult;
+using ::testing::AssertionSuccess;
+
+/// A hexadecimal floating-point number, and neither NaN nor infinite.
+bool is_finite(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  return text.find("0x") != std::string::npos && *end == '\0' && std::isfinite(value);
+}
+
+bool is_hash(const std::string& text) {
+  return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+AssertionResult is_whole(const TraceStep& step) {
+  for (const std::string& number : {step.loss, step.grad_norm, step.lr})
+    if (!is_finite(number))
+      return AssertionFailure() << "step " << step.step << ": '" << number << "' is not finite";
+  if (!is_hash(step.param_hash))
+    return AssertionFailure() << "step " << step.step << ": no hash '" << step.param_hash << "'";
+  return AssertionSuccess();
+}
+
+AssertionResult same_step(const TraceStep& a, const TraceStep& b) {
+  const auto same = [&](const char* field, const std::string& x, const std::string& y) {
+    return x == y ? AssertionSuccess()
+                  : AssertionFailure()
+                        << "step " << a.step << ": " << field << " is " << x << " and " << y;
+  };
+  AssertionResult result = same("loss", a.loss, b.loss);
+  if (result) result = same("grad_norm", a.grad_norm, b.grad_norm);
+  if (result) result = same("lr", a.lr, b.lr);
+  if (result) result = same("param_hash", a.param_hash, b.param_hash);
+  return result;
+}
+
+}  // namespace
+
+std::vector<TraceStep> parse_trace(const std::string& text) {
+  std::istringstream lines(text);
+  std::vector<TraceStep> steps;
+  for (std::string line; std::getline(lines, line);) {
+    const auto value = nlohmann::json::parse(line);
+    steps.push_back({.step = value.at("step"),
+                     .loss = value.at("loss"),
+                     .grad_norm = value.at("grad_norm"),
+                     .lr = value.at("lr"),
+                     .param_hash = value.at("param_hash")});
+  }
+  return steps;
+}
+
+AssertionResult is_whole(const Trace& trace) {
+  if (std::ssize(trace.steps) != trace.range.size())
+    return AssertionFailure() << trace.steps.size() << " steps, not " << trace.range.size();
+  for (int64_t i = 0; i < trace.range.size(); ++i) {
+    const TraceStep& step = trace.steps[static_cast<size_t>(i)];
+    if (step.step != trace.range.begin + i)
+      return AssertionFailure() << "step " << step.step << ", not " << trace.range.begin + i;
+    if (AssertionResult whole = is_whole(step); !whole) return whole;
+  }
+  return AssertionSuccess();
+}
+
+AssertionResult same_trace(const Trace& a, const Trace& b) {
+  for (const Trace* trace : {&a, &b})
+    if (AssertionResult whole = is_whole(*trace); !whole) return whole;
+  if (!(a.range == b.range))
+    return AssertionFailure() << "steps from " << a.range.begin << " to " << a.range.end
+                              << " and from " << b.range.begin << " to " << b.range.end;
+  for (size_t i = 0; i < a.steps.size(); ++i)
+    if (AssertionResult same = same_step(a.steps[i], b.steps[i]); !same) return same;
+  return AssertionSuccess();
+}
+
+AssertionResult different_trace(const Trace& a, const Trace& b) {
+  for (const Trace* trace : {&a, &b})
+    if (AssertionResult whole = is_whole(*trace); !whole) return whole;
+  if (a.steps.empty() || b.steps.empty()) return AssertionFailure() << "no steps";
+  if (a.steps.back().param_hash == b.steps.back().param_hash)
+    return AssertionFailure() << "both end with the weights " << a.steps.back().param_hash;
+  return AssertionSuccess();
+}
+
+Trace joined(const Trace& first, const Trace& then) {
+  Trace all{.range = {first.range.begin, then.range.end}, .steps = first.steps};
+  all.steps.insert(all.steps.end(), then.steps.begin(), then.steps.end());
+  return all;
+}
+
+Trace SameTrace::trace(std::string_view chapter, std::string_view flags, Range range) const {
+  std::filesystem::remove(path("trace.jsonl"));  // never an older run's
+  const Ended ended = train(
+      chapter, std::string(flags) + " --trace trace.jsonl --steps " + std::to_string(range.end));
+  if (ended.status != 0) return {.range = range, .steps = {}};
+  return {.range = range, .steps = parse_trace(read("trace.jsonl"))};
+}
+
+Trace SameTrace::interrupted(std::string_view chapter, std::string_view flags) const {
+  std::filesystem::remove_all(path("half"));
+  const std::string all(flags);
+  const Trace first = trace(chapter, all + " --save half", {0, kHalf});
+  return joined(first, trace(chapter, all + " --load half", {kHalf, kSteps}));
+}
+
+void take_optimizer(const std::filesystem::path& dir, const std::filesystem::path& other) {
+  const Manifest from = Manifest::read(other);
+  Manifest to = Manifest::read(dir);
+  to.optimizer = from.optimizer;
+  std::filesystem::copy_file(other / from.optimizer.name, dir / from.optimizer.name,
+                             std::filesystem::copy_options::overwrite_existing);
+  to.write(dir);
+}
+
+void set_state(const std::filesystem::path& dir, const std::string& key, nlohmann::json value) {
+  Manifest manifest = Manifest::read(dir);
+  manifest.state.at(key) = std::move(value);
+  manifest.write(dir);
+}
+
+std::vector<Exact> exact_tier() {
+  // `ref` is the specification, not the fast one: fewer layers and tokens.
+  return {{.name = "cpu_nano", .flags = "--backend cpu --model nano "},
+          {.name = "cpu_tiny", .flags = "--backend cpu --model tiny "},
+          {.name = "ref_nano", .flags = "--backend ref --model nano --layers 2 --seq-len 7 "},
+          {.name = "ref_tiny", .flags = "--backend ref --model tiny --layers 2 --seq-len 12 "}};
+}
+
+Trace SameTraceExact::trace(std::string_view chapter, std::string_view flags, Range range) const {
+  return SameTrace::trace(chapter, GetParam().flags + std::string(flags), range);
+}
+
+Trace SameTraceExact::interrupted(std::string_view chapter, std::string_view flags) const {
+  return SameTrace::interrupted(chapter, GetParam().flags + std::string(flags));
+}
+
+}  // namespace ladder::test

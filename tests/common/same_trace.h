@@ -1,0 +1,82 @@
+// same_trace(a, b): the harness of every equivalence. Two runs of chapter programs had the same
+// bits if the lines of their --trace are equal as text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/tree.h"
+#include "tests/common/programs.h"
+
+namespace ladder::test {
+
+/// One line of --trace. The numbers stay text, hexadecimal: equal text means equal bits.
+struct TraceStep {
+  int64_t step;
+  std::string loss, grad_norm, lr, param_hash;
+};
+
+/// The trace of a run, and which steps it should have.
+struct Trace {
+  Range range;
+  std::vector<TraceStep> steps;
+};
+
+/// The lines of a --trace file. @throws if one is not as the design has it
+std::vector<TraceStep> parse_trace(const std::string& text);
+
+/// Success if the trace has every step it should have, in order, and all its numbers are finite.
+::testing::AssertionResult is_whole(const Trace& trace);
+
+/// Success if both are whole and equal in loss, grad_norm, lr and param_hash of every step. Else
+/// names the first step and field that differ.
+::testing::AssertionResult same_trace(const Trace& a, const Trace& b);
+
+/// For negative controls. Success if both are whole and the final weights differ: a run that
+/// broke off proves nothing.
+::testing::AssertionResult different_trace(const Trace& a, const Trace& b);
+
+/// The trace of one run after the other.
+Trace joined(const Trace& first, const Trace& then);
+
+/// Steps of a run where a test does not say otherwise, and half of them.
+constexpr int64_t kSteps = 4, kHalf = kSteps / 2;
+
+/// A test that compares traces.
+class SameTrace : public Programs {
+ protected:
+  /// The trace of train() up to step range.end. A run that begins later takes a --load.
+  Trace trace(std::string_view chapter, std::string_view flags, Range range = {0, kSteps}) const;
+  /// The same from a run that stops at half-way and saves, and a new one that goes on.
+  Trace interrupted(std::string_view chapter, std::string_view flags) const;
+};
+
+/// Makes the checkpoint `dir` one with the optimizer state of the checkpoint `other`.
+void take_optimizer(const std::filesystem::path& dir, const std::filesystem::path& other);
+
+/// Changes one entry of the state that the checkpoint `dir` keeps for the chapter.
+void set_state(const std::filesystem::path& dir, const std::string& key, nlohmann::json value);
+
+/// What the exact tier is tested on: each table of kernels with each small model.
+struct Exact {
+  std::string name;
+  std::string flags;
+};
+std::vector<Exact> exact_tier();
+
+/// A SameTrace on one of exact_tier().
+class SameTraceExact : public SameTrace, public ::testing::WithParamInterface<Exact> {
+ protected:
+  Trace trace(std::string_view chapter, std::string_view flags, Range range = {0, kSteps}) const;
+  Trace interrupted(std::string_view chapter, std::string_view flags) const;
+};
+
+inline std::string exact_name(const ::testing::TestParamInfo<Exact>& info) {
+  return info.param.name;
+}
+
+}  // namespace ladder::test
