@@ -42,7 +42,10 @@ TEST_F(Shapes, WrongExtentsAreRefused) {
 
 TEST_F(Shapes, WrongDtypesAndNullsAreRefused) {
   const Tensor x = make({4}), doubles = box.zeros(Dtype::F64, {4});
-  EXPECT_THROW(k.add(ctx, x, x, doubles), CheckError);
+  const Tensor sum = box.filled({4}, 5), same = box.copy(sum);
+  EXPECT_THROW(k.add(ctx, sum, x, doubles), CheckError);
+  EXPECT_TRUE(same_bits(sum, same));
+  EXPECT_THROW(k.squared_norm(ctx, box.zeros(Dtype::F64, {1, kLimbs}), make({1, 0})), CheckError);
   EXPECT_THROW(k.add(ctx, x, x, Tensor{}), CheckError);
   EXPECT_THROW(k.scale(ctx, box.zeros(Dtype::I32, {4}), 1), CheckError);
   EXPECT_THROW(k.sgd_update(ctx, x, doubles, x, SgdStep{}), CheckError);
@@ -60,6 +63,8 @@ TEST_F(Shapes, TokensOutsideTheVocabularyAreRefused) {
     EXPECT_THROW(k.cross_entropy(ctx, losses, Tensor{}, logits, tokens, 7, 1), CheckError);
   }
   EXPECT_THROW(k.cross_entropy(ctx, losses, Tensor{}, logits, tokens, 9, 1), CheckError);
+  tokens.data<int32_t>()[1] = 6;
+  EXPECT_NO_THROW(k.embed_forward(ctx, out, tokens, wte, wpe));
   EXPECT_THROW(k.embed_forward(ctx, out, tokens, wte, make({1, 3})), CheckError);
 }
 
