@@ -38,7 +38,7 @@ def main():
 
     print(f"{'shape':40} {'ours':>8} {'OpenBLAS':>8} {'ratio':>6}   (median GFLOP/s)")
     ratios = []
-    for shape, who in measure(args.program, args.repetitions, args.filter).items():
+    for shape, who in sorted(measure(args.program, args.repetitions, args.filter).items()):
         ours, peer = (statistics.median(who[name]) for name in ("ours", "openblas"))
         ratios.append(ours / peer)
         print(f"{shape:40} {ours:8.1f} {peer:8.1f} {ours / peer:6.2f}")
