@@ -32,14 +32,14 @@ ODD = {"model": "tiny", "layers": 3, "heads": 5, "channels": 40, "seq-len": 31, 
        "seed": 1234567890123}
 ADAM = {"lr": 2e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-6, "weight-decay": 0.3}
 
-# name -> flags of the program: of chapter 02 with --optimizer, else of chapter 01.
+# name -> (chapter, flags of its program). What torch.optim is to do follows from the flags.
 RUNS = {
-    "sgd": {**SMALL, "lr": 0.1},
-    "momentum": {**SMALL, "lr": 0.1, "momentum": 0.9},
-    "nesterov": {**ODD, "lr": 0.1, "momentum": 0.8, "nesterov": True},
-    "adam": {**SMALL, **ADAM, "optimizer": "adam"},
-    "adamw": {**SMALL, **ADAM, "optimizer": "adamw"},
-    "adamw_odd": {**ODD, **ADAM, "optimizer": "adamw", "beta2": 0.99},
+    "sgd": ("01_sgd", {**SMALL, "lr": 0.1}),
+    "momentum": ("01_sgd", {**SMALL, "lr": 0.1, "momentum": 0.9}),
+    "nesterov": ("01_sgd", {**ODD, "lr": 0.1, "momentum": 0.8, "nesterov": True}),
+    "adam": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adam"}),
+    "adamw": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adamw"}),
+    "adamw_odd": ("02_adamw", {**ODD, **ADAM, "optimizer": "adamw", "beta2": 0.99}),
 }
 
 
@@ -244,11 +244,11 @@ def main():
     text = np.fromfile(OUT / "text.txt", np.uint8).astype(np.int64)
 
     print("run         loss of the first and the last step    FP32 in PyTorch: loss, norm")
-    for name, flags in RUNS.items():
+    for name, (chapter, flags) in RUNS.items():
         loss, grad_norm = train(flags, text, torch.float64)
         loss32, norm32 = train(flags, text, torch.float32)
         # Ten digits: enough for any test in FP32, and the same from every PyTorch.
-        golden = {"flags": {**flags, "steps": STEPS},
+        golden = {"chapter": chapter, "flags": flags,
                   "loss": [float(f"{x:.9e}") for x in loss],
                   "grad_norm": [float(f"{x:.9e}") for x in grad_norm]}
         (OUT / f"{name}.json").write_text(json.dumps(golden, indent=1) + "\n", encoding="ascii")

@@ -1,27 +1,27 @@
-// 02_adamw against PyTorch's torch.optim.Adam and AdamW: 20 steps, loss and gradient norm of each.
+// 02_adamw against torch.optim.Adam and AdamW: loss and gradient norm of 20 steps.
 #include "tests/golden/golden.h"
 
 namespace ladder::test {
 namespace {
 
-class GoldenAdam : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
+class GoldenAdam : public Golden, public ::testing::WithParamInterface<GoldenCase> {};
+INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenAdam, golden_cases({"adam", "adamw", "adamw_odd"}),
+                         golden_name);
 
-TEST_P(GoldenAdam, IsWhatPyTorchSays) {
+TEST_P(GoldenAdam, Says) {
   const auto [name, backend] = GetParam();
   expect_golden(name, backend);
 }
-INSTANTIATE_TEST_SUITE_P(Golden, GoldenAdam,
-                         ::testing::Combine(::testing::Values("adam", "adamw", "adamw_odd"),
-                                            ::testing::Values("cpu", "ref")),
-                         case_name);
 
-TEST(GoldenAdamControl, OtherRate) { expect_not_golden("adamw", {{"lr", 2.001e-3}}); }
-TEST(GoldenAdamControl, OtherBeta1) { expect_not_golden("adamw", {{"beta1", 0.901}}); }
-TEST(GoldenAdamControl, OtherBeta2) { expect_not_golden("adamw_odd", {{"beta2", 0.98}}); }
-TEST(GoldenAdamControl, OtherEps) { expect_not_golden("adamw", {{"eps", 2e-6}}); }
-TEST(GoldenAdamControl, OtherDecay) { expect_not_golden("adamw", {{"weight-decay", 0.2}}); }
-TEST(GoldenAdamControl, OtherL2) { expect_not_golden("adam", {{"weight-decay", 0.2}}); }
-TEST(GoldenAdamControl, DecayElsewhere) { expect_not_golden("adam", {{"optimizer", "adamw"}}); }
+class GoldenAdamControls : public Golden {};
+
+TEST_F(GoldenAdamControls, OtherRate) { expect_other("adamw", {{"lr", 2.001e-3}}); }
+TEST_F(GoldenAdamControls, OtherBeta1) { expect_other("adamw", {{"beta1", 0.901}}); }
+TEST_F(GoldenAdamControls, OtherBeta2) { expect_other("adamw_odd", {{"beta2", 0.98}}); }
+TEST_F(GoldenAdamControls, OtherEps) { expect_other("adamw", {{"eps", 2e-6}}); }
+TEST_F(GoldenAdamControls, OtherDecay) { expect_other("adamw", {{"weight-decay", 0.2}}); }
+TEST_F(GoldenAdamControls, OtherL2) { expect_other("adam", {{"weight-decay", 0.2}}); }
+TEST_F(GoldenAdamControls, DecayElsewhere) { expect_other("adam", {{"optimizer", "adamw"}}); }
 
 }  // namespace
 }  // namespace ladder::test
