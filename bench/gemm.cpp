@@ -62,7 +62,7 @@ void run(benchmark::State& state, const Layer& layer, int64_t T, int orientation
                    .out = bench.random({T, layer.N}),
                    .inp = bench.random({T, layer.K}),
                    .w = bench.random({layer.N, layer.K})};
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     if (peer)
       openblas(orientation, x);
     else

@@ -1,4 +1,5 @@
-// Every operation of the cpu table, at the sizes of `tiny` and of GPT-2 124M: time, and GB and GFLOP a second.
+// Every operation of the cpu table, at the sizes of `tiny` and of GPT-2 124M: time and rates.
+// GFLOP a second.
 #include <functional>
 #include <thread>
 
@@ -137,7 +138,7 @@ int main(int argc, char** argv) {
       for (const Op& op : family(box, model))
         benchmark::RegisterBenchmark(fmt::format("{}/{}", model.name, op.name).c_str(),
                                      [op](benchmark::State& state) {
-                                       for (auto _ : state) op.run();
+                                       while (state.KeepRunning()) op.run();
                                        count(state, op.cost);
                                      })
             ->UseRealTime()
