@@ -1,5 +1,4 @@
 // Every operation of the cpu table, at the sizes of `tiny` and of GPT-2 124M: time and rates.
-// GFLOP a second.
 #include <functional>
 #include <thread>
 

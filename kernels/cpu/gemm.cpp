@@ -1,5 +1,5 @@
 // How the product is cut, from the outside in:
-//   threads   each takes a rectangle of C (grid_for);
+//   threads   each takes a rectangle of C (grid_rows);
 //   blocks    of that rectangle, so large that the sums in the making fit the scratch;
 //   chunks    of K: a piece of one leaf, or an aligned run of 2^j whole leaves. A and B of a
 //             chunk are packed into panels as the registers want them;
