@@ -72,17 +72,21 @@ void check_optimizer(const SafetensorsReader& file, std::span<const NamedTensor>
 }  // namespace
 
 void check_save_dir(const std::string& dir) {
-  std::error_code error;
-  fs::create_directories(dir, error);
-  if (!fs::is_directory(dir, error)) throw UserError("--save {}: cannot be a directory", dir);
+  std::error_code ignored;
+  fs::path there = fs::absolute(dir, ignored);
+  while (there.has_relative_path() && !fs::exists(there, ignored)) there = there.parent_path();
+  if (!fs::is_directory(there, ignored)) throw UserError("--save {}: cannot be a directory", dir);
   Manifest::find(dir);
   // Opened and dropped: leaves nothing.
-  const OutputFile probe(Manifest::path_in(dir).string(), "--save");
+  const OutputFile probe(Manifest::path_in(there).string(), "--save");
 }
 
 void save_checkpoint(const std::string& dir, const GptConfig& config, const ParamLayout& layout,
                      Tensor params, std::span<const NamedTensor> optim, const json& state) {
   check_save_dir(dir);
+  std::error_code error;
+  if (fs::create_directories(dir, error); error)
+    throw UserError("--save {}: cannot be created: {}", dir, error.message());
   const auto step = state.at("step").get<int64_t>();
   const auto path = [&](const std::string& name) { return (fs::path(dir) / name).string(); };
   const std::optional<Manifest> previous = Manifest::find(dir);

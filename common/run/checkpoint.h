@@ -25,7 +25,8 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-/// Creates `dir` if need be and tries to write there, so that a run does not find out at its end.
+/// Tries to write in `dir`, or where it would be created, so that a run does not find out at its
+/// end. Leaves nothing: a run that is refused after this creates no file and no directory.
 /// @throws UserError if it cannot be written, or holds a checkpoint.json that is not ours
 void check_save_dir(const std::string& dir);
 

@@ -97,10 +97,13 @@ TEST(SaveDirectory, LosesNoForeignFile) {
   EXPECT_EQ(after.size(), foreign.size() + 3);
 }
 
-TEST(SaveDirectory, IsCreatedAndProbed) {
+TEST(SaveDirectory, IsProbedBeforeAndCreatedByTheFirstSave) {
   const TempDir dir;
   check_save_dir(dir / "a/b");
-  EXPECT_TRUE(files_in(dir / "a/b").empty());
+  EXPECT_TRUE(files_in(dir.path()).empty());
+  SmallModel model;
+  model.save(dir / "a/b", 1);
+  EXPECT_EQ(files_in(dir / "a/b").size(), 3U);
 }
 
 TEST(SaveDirectory, RefusesWhatCannotBeWritten) {
