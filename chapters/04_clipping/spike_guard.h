@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -22,7 +23,7 @@ namespace ladder {
 
 struct SpikeGuardOptions {
   double deviations = 0;
-  int64_t bad_batch = -1;
+  std::optional<int64_t> bad_batch;
 
   void add_to(CLI::App& app) {
     app.add_option("--spike-guard", deviations,
@@ -37,6 +38,8 @@ struct SpikeGuardOptions {
   void check() const {
     if (!(deviations >= 0 && std::isfinite(deviations)))
       throw UserError("--spike-guard must be at least 0, not {}", deviations);
+    if (bad_batch && *bad_batch < 0)
+      throw UserError("--bad-batch must be at least 0, not {}", *bad_batch);
   }
 
   /// Replaces the batch of the step --bad-batch by random bytes, each its own.
