@@ -37,14 +37,6 @@ std::string small_text() {
   return text;
 }
 
-std::string content(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error("cannot read " + path.string());
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
-}
-
 /// What the child opens before it starts.
 class FileActions {
  public:
@@ -104,39 +96,43 @@ std::vector<std::string> small_run(std::string_view flags) {
 }
 
 Programs::Programs() {
-  std::string name = (fs::temp_directory_path() / "ladder.XXXXXX").string();
-  if (!mkdtemp(name.data())) throw std::runtime_error("cannot create " + name);
   // Tests run side by side: a waiting thread should not spin on a core that another test needs.
   setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
-  dir_ = name;
-  fs::create_directory(dir_ / "run");
-  dir_ /= "run";  // beside it lies what the harness keeps
+  fs::create_directory(home_ / "run");
   write("text.txt", small_text());
 }
 
-Programs::~Programs() {
-  std::error_code ignored;
-  fs::remove_all(dir_.parent_path(), ignored);
+fs::path Programs::path(std::string_view name) const { return fs::path(home_ / "run") / name; }
+
+void Programs::write(std::string_view name, const std::string& bytes) const {
+  write_file(path(name), bytes);
 }
 
-void Programs::write(std::string_view name, std::string_view bytes) const {
-  if (!(std::ofstream(path(name), std::ios::binary) << bytes << std::flush))
-    throw std::runtime_error("cannot write " + path(name).string());
-}
+std::string Programs::read(std::string_view name) const { return read_file(path(name)); }
 
-std::string Programs::read(std::string_view name) const { return content(path(name)); }
+std::map<std::string, std::string> Programs::files() const {
+  std::map<std::string, std::string> all;
+  for (const auto& entry : fs::recursive_directory_iterator(path(""))) {
+    const std::string name = fs::relative(entry.path(), path("")).string();
+    if (entry.is_directory())
+      all[name + "/"];
+    else
+      all[name] = read_file(entry.path());
+  }
+  return all;
+}
 
 Ended Programs::run(std::string_view chapter, const std::vector<std::string>& args) const {
-  const fs::path out = dir_.parent_path() / "out", err = dir_.parent_path() / "err";
+  const std::string out = home_ / "out", err = home_ / "err";
   FileActions actions;
-  actions.enter(dir_);
-  actions.redirect(STDIN_FILENO, dir_.parent_path() / "in");
+  actions.enter(path(""));
+  actions.redirect(STDIN_FILENO, home_ / "in");
   actions.redirect(STDOUT_FILENO, out);
   actions.redirect(STDERR_FILENO, err);
   std::vector<std::string> command = {LADDER_PROGRAMS "/ch" + std::string(chapter)};
   command.insert(command.end(), args.begin(), args.end());
   const int status = spawn(std::move(command), actions);
-  return {.status = status, .out = content(out), .err = content(err)};
+  return {.status = status, .out = read_file(out), .err = read_file(err)};
 }
 
 Ended Programs::train(std::string_view chapter, std::string_view flags) const {

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+#include "tests/common/run_files.h"
 
 namespace ladder::test {
 
@@ -29,11 +32,12 @@ struct Ended {
 class Programs : public ::testing::Test {
  protected:
   Programs();
-  ~Programs() override;
 
-  std::filesystem::path path(std::string_view name) const { return dir_ / name; }
-  void write(std::string_view name, std::string_view bytes) const;
+  std::filesystem::path path(std::string_view name) const;
+  void write(std::string_view name, const std::string& bytes) const;
   std::string read(std::string_view name) const;
+  /// All files in the directory and below with their content; directories end with a slash.
+  std::map<std::string, std::string> files() const;
 
   /// Runs a chapter's program with exactly these words after its name.
   Ended run(std::string_view chapter, const std::vector<std::string>& args) const;
@@ -43,7 +47,7 @@ class Programs : public ::testing::Test {
   nlohmann::json report(std::string_view chapter, std::string_view flags) const;
 
  private:
-  std::filesystem::path dir_;
+  TempDir home_;  ///< run/ is where programs run; beside it lies what they print
 };
 
 /// `flags`, and for each flag of a short run that they leave open its value.

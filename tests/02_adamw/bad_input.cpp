@@ -1,0 +1,38 @@
+// Bad input that every chapter from 02 on refuses.
+#include "tests/common/refusal.h"
+
+namespace ladder::test {
+namespace {
+
+class BadOptimizer : public Refusals {};
+INSTANTIATE_TEST_SUITE_P(Refuses, BadOptimizer, ::testing::ValuesIn(chapters_from("02_adamw")),
+                         chapter_name);
+
+TEST_P(BadOptimizer, Flags) {
+  expect_refused({{"--optimizer adagrad", "--optimizer"},
+                  {"--beta1 1", "--beta1 must be in [0, 1), not 1"},
+                  {"--beta1 -0.1", "--beta1 must be in [0, 1), not -0.1"},
+                  {"--beta2 1", "--beta2 must be in [0, 1), not 1"},
+                  {"--beta2 nan", "--beta2 must be in [0, 1), not nan"},
+                  {"--eps 0", "--eps must be above 0, not 0"},
+                  {"--eps -1e-8", "--eps must be above 0, not -1e-08"},
+                  {"--weight-decay -0.1", "--weight-decay must be at least 0, not -0.1"},
+                  {"--weight-decay inf", "--weight-decay must be at least 0, not inf"}});
+}
+
+TEST_P(BadOptimizer, CheckpointOfAnother) {
+  const std::string flags = "--layers 1 --channels 16 --heads 2 --optimizer ";
+  // Adam and AdamW keep the same state, and so may go on with each other's.
+  const std::vector<std::string> names = {"sgd",  "sgd --momentum 0.9", "adamw",
+                                          "lion", "adafactor",          "adamw8bit"};
+  for (size_t i = 0; i < names.size(); ++i)
+    train(GetParam(), flags + names[i] + " --steps 1 --save of" + std::to_string(i));
+  for (size_t i = 0; i < names.size(); ++i)
+    for (size_t j = 0; j < names.size(); ++j)
+      if (i != j)
+        expect_refused(
+            {flags + names[i] + " --load of" + std::to_string(j), "optimizer-1.safetensors"});
+}
+
+}  // namespace
+}  // namespace ladder::test

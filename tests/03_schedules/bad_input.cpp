@@ -1,0 +1,36 @@
+// Bad input that every chapter from 03 on refuses.
+#include "tests/common/refusal.h"
+
+namespace ladder::test {
+namespace {
+
+class BadSchedule : public Refusals {};
+INSTANTIATE_TEST_SUITE_P(Refuses, BadSchedule, ::testing::ValuesIn(chapters_from("03_schedules")),
+                         chapter_name);
+
+TEST_P(BadSchedule, Flags) {
+  expect_refused({{"--schedule step", "--schedule"},
+                  {"--warmup -1", "--warmup must be at least 0, not -1"},
+                  {"--warmup-tokens -1", "--warmup-tokens must be at least 0, not -1"},
+                  {"--warmup 2 --warmup-tokens 100", "--warmup-tokens"},
+                  {"--min-lr 1.5", "--min-lr must be in [0, 1], not 1.5"},
+                  {"--min-lr -0.1", "--min-lr must be in [0, 1], not -0.1"},
+                  {"--min-lr nan", "--min-lr must be in [0, 1], not nan"},
+                  {"--decay-steps -1", "--decay-steps must be at least 0, not -1"},
+                  {"--wsd-decay exponential", "--wsd-decay"}});
+}
+
+TEST_P(BadSchedule, Ramp) {
+  for (const std::string ramp :
+       {"2", "2:", ":3", "a:b", "2:3x", "x2:3", "2:3:4", "2.5:3", "2;3", "99999999999999999999:3"})
+    expect_refused({"--batch-ramp " + ramp, "it takes BATCH:UNTIL_STEP, as in 4:100,8:300"});
+  for (const std::string ramp : {"0:3", "-1:3", "5:3", "2:3,5:4"})
+    expect_refused({"--batch-ramp " + ramp, "the batch must be 1 to --batch 4"});
+  for (const std::string ramp : {"2:0", "2:-1"})
+    expect_refused({"--batch-ramp " + ramp, "the step must be above 0"});
+  for (const std::string ramp : {"2:3,3:3", "2:3,3:2"})
+    expect_refused({"--batch-ramp " + ramp, "the step must be above 3"});
+}
+
+}  // namespace
+}  // namespace ladder::test

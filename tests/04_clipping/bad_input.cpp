@@ -1,0 +1,40 @@
+// Bad input that every chapter from 04 on refuses.
+#include "tests/common/refusal.h"
+
+namespace ladder::test {
+namespace {
+
+class BadClipping : public Refusals {};
+INSTANTIATE_TEST_SUITE_P(Refuses, BadClipping, ::testing::ValuesIn(chapters_from("04_clipping")),
+                         chapter_name);
+
+TEST_P(BadClipping, MicroBatch) {
+  expect_refused(
+      {{"--micro-batch 3", "does not suit a batch of 4; legal are 1, 2, 4"},
+       {"--micro-batch -1", "--micro-batch must be at least 0, not -1"},
+       {"--batch 12 --micro-batch 8", "does not suit a batch of 12; legal are 1, 2, 4, 12"},
+       // Thirds divide the batch, and are still no sub-trees of it.
+       {"--batch 12 --micro-batch 3", "does not suit a batch of 12; legal are 1, 2, 4, 12"},
+       {"--batch 12 --micro-batch 6", "does not suit a batch of 12; legal are 1, 2, 4, 12"},
+       {"--batch-ramp 3:2 --micro-batch 2", "does not suit a batch of 3; legal are 1, 3"},
+       {"--accumulate pairs", "--accumulate"}});
+}
+
+TEST_P(BadClipping, Flags) {
+  expect_refused({{"--clip -1", "--clip must be at least 0, not -1"},
+                  {"--clip nan", "--clip must be at least 0, not nan"},
+                  {"--agc -0.1", "--agc must be at least 0, not -0.1"},
+                  {"--agc inf", "--agc must be at least 0, not inf"},
+                  {"--spike-guard -3", "--spike-guard must be at least 0, not -3"},
+                  {"--spike-guard nan", "--spike-guard must be at least 0, not nan"},
+                  {"--bad-batch -7", "--bad-batch"}});
+}
+
+TEST_P(BadClipping, NoiseScale) {
+  expect_refused({{"--noise-scale", "--noise-scale takes a --micro-batch below --batch 4"},
+                  {"--noise-scale --micro-batch 4", "a --micro-batch below --batch 4, not 4"},
+                  {"--noise-scale --micro-batch 8", "a --micro-batch below --batch 4"}});
+}
+
+}  // namespace
+}  // namespace ladder::test
