@@ -18,8 +18,8 @@ using nlohmann::json;
 // A name that nothing has: not the current checkpoint, nor a leftover, nor a file of the user's.
 std::string fresh_name(const fs::path& dir, std::string_view kind, int64_t step) {
   for (int i = 0;; ++i) {
-    const auto name = i == 0 ? fmt::format("{}-{}.safetensors", kind, step)
-                             : fmt::format("{}-{}.{}.safetensors", kind, step, i);
+    auto name = i == 0 ? fmt::format("{}-{}.safetensors", kind, step)
+                       : fmt::format("{}-{}.{}.safetensors", kind, step, i);
     if (!fs::exists(dir / name)) return name;
   }
 }

@@ -18,19 +18,15 @@ std::string printable(std::string_view text) {
 
 }  // namespace
 
-RunLog::Output RunLog::open(const std::string& path, const char* flag) {
-  return path.empty() ? nullptr : std::make_unique<OutputFile>(path, flag);
-}
-
 RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx)
     : options_(options),
       plan_(std::move(plan)),
       arena_(arena),
       ctx_(ctx),
-      progress_(stdout, Progress::style_for(stdout, options.quiet), options.steps),
-      trace_(open(options.trace, "--trace")),
-      report_(open(options.report, "--report")),
-      timeline_(open(options.timeline, "--timeline")) {
+      progress_(stdout, Progress::style_for(stdout, options.quiet), options.steps) {
+  if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
+  if (!options_.report.empty()) report_.emplace(options_.report, "--report");
+  if (!options_.timeline.empty()) timeline_.emplace(options_.timeline, "--timeline");
   if (!options_.save.empty()) check_save_dir(options_.save);
   progress_.line(plan_text(plan_));
 }

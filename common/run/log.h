@@ -1,7 +1,7 @@
 // RunLog: everything a run says, on the screen and in --trace, --report and --timeline.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -36,7 +36,7 @@ class RunLog {
   void begin_step();
   void end_step(const StepRecord& record);
 
-  bool tracing() const { return trace_ != nullptr; }
+  bool tracing() const { return trace_.has_value(); }
   void trace(const StepRecord& record, uint64_t param_hash);
 
   /// After step `step`? Never after the last: finish() takes that validation loss.
@@ -56,8 +56,6 @@ class RunLog {
   void finish(double val_loss);
 
  private:
-  using Output = std::unique_ptr<OutputFile>;
-  static Output open(const std::string& path, const char* flag);
   void end_events(int64_t step, int64_t end_ns);
   RunResult result(double val_loss) const;
   void write_report(const RunResult& result);
@@ -68,7 +66,7 @@ class RunLog {
   const Arena& arena_;
   Ctx& ctx_;
   Progress progress_;
-  Output trace_, report_, timeline_;
+  std::optional<OutputFile> trace_, report_, timeline_;
 
   std::vector<Event> events_;
   std::vector<double> step_ms_;
