@@ -43,14 +43,15 @@ class Golden : public SameTrace {
 };
 
 /// Each of the names on each table.
-using GoldenCase = std::tuple<const char*, const char*>;
-inline auto golden_cases(const std::vector<const char*>& names) {
-  return ::testing::Combine(::testing::ValuesIn(names), ::testing::Values("cpu", "ref"));
+using GoldenCase = std::tuple<std::string, std::string>;
+inline auto golden_cases(const std::vector<std::string>& names) {
+  return ::testing::Combine(::testing::ValuesIn(names),
+                            ::testing::Values<std::string>("cpu", "ref"));
 }
 
 /// "adamw_cpu"
 inline std::string golden_name(const ::testing::TestParamInfo<GoldenCase>& info) {
-  return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
+  return std::get<0>(info.param) + "_" + std::get<1>(info.param);
 }
 
 }  // namespace ladder::test
