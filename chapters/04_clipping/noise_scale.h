@@ -50,13 +50,18 @@ class NoiseScale {
   void end_step(double norm, int64_t small, int64_t big) {
     const double g_big = norm * norm, g_small = small_ / static_cast<double>(count_);
     const bool usable = count_ > 0 && small < big;
-    small_ = 0;
-    count_ = 0;
+    skip_step();
     if (!usable) return;
     const auto b = static_cast<double>(small), B = static_cast<double>(big);
     average(signal_, (B * g_big - b * g_small) / (B - b));
     average(noise_, (g_small - g_big) / (1 / b - 1 / B));
     ++steps_;
+  }
+
+  /// Ends a step that does not count: what add_small() was told of it is forgotten.
+  void skip_step() {
+    small_ = 0;
+    count_ = 0;
   }
 
   /// S / |G|^2 in sequences, both averaged over steps; 0 before the first step.
