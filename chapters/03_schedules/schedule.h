@@ -66,7 +66,7 @@ class Schedule {
       : options_(options), peak_(peak), ramp_(ramp), seq_len_(seq_len) {
     warmup_ = options.warmup;
     if (options.warmup_tokens > 0)
-      while (warmup_share(warmup_) < 1) ++warmup_;
+      while (warmup_ < steps && tokens_before(warmup_) < options.warmup_tokens) ++warmup_;
     const bool wsd = options.name == "wsd";
     decay_ = options.decay_steps;
     if (decay_ == 0) decay_ = std::max<int64_t>(1, wsd ? steps / 5 : steps - warmup_);
@@ -90,12 +90,14 @@ class Schedule {
   int64_t warmup_steps() const { return warmup_; }
 
  private:
+  int64_t tokens_before(int64_t step) const { return ramp_.sequences_before(step) * seq_len_; }
+
   /// How much of the peak step s of the warmup has: 1 at its last step.
   double warmup_share(int64_t s) const {
     if (options_.warmup_tokens == 0)
       return static_cast<double>(s + 1) / static_cast<double>(options_.warmup);
-    const auto tokens = static_cast<double>(ramp_.sequences_before(s + 1) * seq_len_);
-    return tokens / static_cast<double>(options_.warmup_tokens);
+    const auto tokens = static_cast<double>(tokens_before(s + 1));
+    return std::min(1.0, tokens / static_cast<double>(options_.warmup_tokens));
   }
 
   ScheduleOptions options_;
