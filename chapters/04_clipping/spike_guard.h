@@ -23,7 +23,7 @@ namespace ladder {
 
 struct SpikeGuardOptions {
   double deviations = 0;
-  std::optional<int64_t> bad_batch;
+  std::optional<int64_t> bad_batch = std::nullopt;
 
   void add_to(CLI::App& app) {
     app.add_option("--spike-guard", deviations,
