@@ -1,0 +1,61 @@
+// The batch-size ramp: how many sequences each step has, and which ramps are refused.
+#include "chapters/03_schedules/batch_ramp.h"
+
+#include "tests/common/run_files.h"
+
+namespace ladder::test {
+namespace {
+
+BatchRamp ramp(std::vector<std::string> stages, int64_t batch = 16) {
+  return {{.stages = std::move(stages)}, batch};
+}
+
+TEST(BatchRamp, WithoutStagesIsTheFullBatch) {
+  const BatchRamp none = ramp({});
+  for (const int64_t step : {0, 1, 1000}) {
+    EXPECT_EQ(none.batch(step), 16);
+    EXPECT_EQ(none.sequences_before(step), 16 * step);
+  }
+  EXPECT_EQ(none.batches(), std::vector<int64_t>{16});
+}
+
+TEST(BatchRamp, StagesEndBeforeTheirStep) {
+  const BatchRamp r = ramp({"4:100", "8:300"});
+  for (const auto& [step, batch] :
+       {std::pair{0, 4}, {99, 4}, {100, 8}, {299, 8}, {300, 16}, {100000, 16}})
+    EXPECT_EQ(r.batch(step), batch) << step;
+  EXPECT_EQ(r.batches(), (std::vector<int64_t>{4, 8, 16}));
+}
+
+TEST(BatchRamp, MayGoDownAndReachTheFullBatch) {
+  const BatchRamp r = ramp({"16:2", "1:3"});
+  EXPECT_EQ(r.batch(1), 16);
+  EXPECT_EQ(r.batch(2), 1);
+  EXPECT_EQ(r.batch(3), 16);
+}
+
+TEST(BatchRamp, SequencesBeforeAddUp) {
+  for (const auto& stages : {std::vector<std::string>{}, {"4:3"}, {"1:1", "5:4", "2:9"}}) {
+    const BatchRamp r = ramp(stages);
+    int64_t sum = 0;
+    for (int64_t step = 0; step < 20; ++step) {
+      EXPECT_EQ(r.sequences_before(step), sum) << step;
+      sum += r.batch(step);
+    }
+  }
+}
+
+TEST(BatchRamp, Refusals) {
+  for (const char* stage : {"", "4", "4:", ":4", ":", "a:4", "4:b", "4:3x", "4 :3", "4:3:2",
+                            "0x4:3", "4.0:3", "99999999999999999999:3", "3:99999999999999999999"})
+    EXPECT_USER_ERROR(ramp({stage}), "it takes BATCH:UNTIL_STEP");
+  for (const char* stage : {"0:3", "-2:3", "17:3"})
+    EXPECT_USER_ERROR(ramp({stage}), "the batch must be 1 to --batch 16");
+  for (const char* stage : {"2:0", "2:-5"})
+    EXPECT_USER_ERROR(ramp({stage}), "the step must be above 0");
+  EXPECT_USER_ERROR(ramp({"2:5", "4:5"}), "the step must be above 5");
+  EXPECT_USER_ERROR(ramp({"2:5", "4:4"}), "the step must be above 5");
+}
+
+}  // namespace
+}  // namespace ladder::test
