@@ -99,8 +99,8 @@ void RunLog::finish(double val_loss) {
   const RunResult r = result(val_loss);
   progress_.line(result_text(plan_, r));
   if (trace_) trace_->commit();
-  if (report_) write_report(r);
-  if (timeline_) write_timeline();
+  if (report_) write_report(*report_, r);
+  if (timeline_) write_timeline(*timeline_);
 }
 
 RunResult RunLog::result(double val_loss) const {
@@ -112,18 +112,18 @@ RunResult RunLog::result(double val_loss) const {
           .measured = arena_.peak()};
 }
 
-void RunLog::write_report(const RunResult& result) {
+void RunLog::write_report(OutputFile& out, const RunResult& result) const {
   nlohmann::json report = report_json(plan_, result);
   report["evals"] = evals_;
   report["extra"] = extra_;
-  report_->write(report.dump(2) + "\n");
-  report_->commit();
+  out.write(report.dump(2) + "\n");
+  out.commit();
 }
 
-void RunLog::write_timeline() {
+void RunLog::write_timeline(OutputFile& out) const {
   const std::array ranks = {events_};
-  timeline_->write(timeline_json(ranks));
-  timeline_->commit();
+  out.write(timeline_json(ranks));
+  out.commit();
 }
 
 }  // namespace ladder

@@ -58,8 +58,8 @@ class RunLog {
  private:
   void end_events(int64_t step, int64_t end_ns);
   RunResult result(double val_loss) const;
-  void write_report(const RunResult& result);
-  void write_timeline();
+  void write_report(OutputFile& out, const RunResult& result) const;
+  void write_timeline(OutputFile& out) const;
 
   RunOptions options_;
   RunPlan plan_;
