@@ -7,9 +7,9 @@ struct Sizes {
   int64_t B, T, C, NH, Vp;
 };
 
-BlockActs alloc_block(Arena& arena, const Sizes& n, int64_t l) {
+BlockActs alloc_block(Arena& arena, const Sizes& n, Dtype dtype, int64_t l) {
   const auto alloc = [&](const char* name, Shape shape) {
-    return arena.alloc(Mem::Activation, fmt::format("h{}.{}", l, name), Dtype::F32, shape);
+    return arena.alloc(Mem::Activation, fmt::format("h{}.{}", l, name), dtype, shape);
   };
   const auto [B, T, C, NH, Vp] = n;
   return {.stat1{alloc("mean1", {B, T}), alloc("rstd1", {B, T})},
@@ -58,26 +58,27 @@ ActGrads ActGrads::first(int64_t count) const {
           .mlp{mlp.dfc.first(count)}};
 }
 
-Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch) {
+Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch, Dtype dtype) {
   const Sizes n{batch, config.seq_len, config.channels, config.heads, config.padded_vocab};
   const auto [B, T, C, NH, Vp] = n;
   const auto alloc = [&](const char* name, Shape shape) {
-    return arena.alloc(Mem::Activation, name, Dtype::F32, shape);
+    return arena.alloc(Mem::Activation, name, dtype, shape);
   };
   Activations acts;
   acts.embed = alloc("embed", {B, T, C});
-  for (int64_t l = 0; l < config.layers; ++l) acts.blocks.push_back(alloc_block(arena, n, l));
+  for (int64_t l = 0; l < config.layers; ++l)
+    acts.blocks.push_back(alloc_block(arena, n, dtype, l));
   acts.stat = {alloc("mean", {B, T}), alloc("rstd", {B, T})};
   acts.norm = alloc("norm", {B, T, C});
   acts.logits = alloc("logits", {B, T, Vp});
-  acts.product = arena.alloc(Mem::Workspace, "product", Dtype::F32, {B, T, C});
+  acts.product = arena.alloc(Mem::Workspace, "product", dtype, {B, T, C});
   return acts;
 }
 
-ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch) {
+ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch, Dtype dtype) {
   const int64_t B = batch, T = config.seq_len, C = config.channels;
   const auto alloc = [&](const char* name, int64_t width) {
-    return arena.alloc(Mem::Workspace, name, Dtype::F32, {B, T, width});
+    return arena.alloc(Mem::Workspace, name, dtype, {B, T, width});
   };
   return {.stream = alloc("dstream", C),
           .branch = alloc("dbranch", C),

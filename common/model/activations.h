@@ -49,10 +49,13 @@ struct ActGrads {
   ActGrads first(int64_t count) const;
 };
 
-Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch);
-ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch);
+/// @param dtype F32; F64 for gradient checks with `ref`
+Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch,
+                              Dtype dtype = Dtype::F32);
+ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
+                         Dtype dtype = Dtype::F32);
 
-/// Bytes that alloc_activations counts as Activation, from the formula
+/// Bytes that alloc_activations counts as Activation in F32, from the formula
 /// 4 B T (L (16 C + NH + 4) + 2 C + 2 + Vp).
 int64_t activation_bytes(const GptConfig& config, int64_t batch);
 

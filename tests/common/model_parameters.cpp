@@ -1,0 +1,163 @@
+// Where parameters lie, what they start from, how they are hashed, and what activations cost.
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "kernels/arena.h"
+
+namespace ladder {
+namespace {
+
+GptConfig small() {
+  GptConfig config = preset("tiny");
+  config.layers = 3;
+  config.channels = 40;
+  config.padded_vocab = 300;  // 44 rows of padding
+  return config;
+}
+
+struct Weights {
+  GptConfig config;
+  ParamLayout layout{config};
+  Arena arena{};
+  Tensor flat = arena.alloc(Mem::Param, "params", Dtype::F32, {layout.size()});
+
+  float* data() const { return flat.data<float>(); }
+  const ParamSpec& spec(const std::string& name) const {
+    for (const ParamSpec& s : layout.specs())
+      if (s.name == name) return s;
+    throw std::out_of_range(name);
+  }
+};
+
+TEST(ParamLayout, TensorsAreAlignedAndFollowEachOther) {
+  const ParamLayout layout(small());
+  std::set<std::string> names;
+  int64_t end = 0;
+  for (const ParamSpec& spec : layout.specs()) {
+    EXPECT_EQ(spec.offset % kAlign, 0) << spec.name;
+    EXPECT_EQ(spec.offset, end) << spec.name;
+    end = spec.offset + round_up(spec.shape.size(), kAlign);
+    EXPECT_TRUE(names.insert(spec.name).second) << spec.name;
+  }
+  EXPECT_EQ(layout.size(), end);
+}
+
+TEST(ParamLayout, SectionsAreContiguous) {
+  const ParamLayout layout(small());
+  int64_t end = layout.embed_range().end;
+  EXPECT_EQ(layout.embed_range().begin, 0);
+  for (int64_t l = 0; l < 3; ++l) {
+    EXPECT_EQ(layout.block_range(l).begin, end);
+    end = layout.block_range(l).end;
+  }
+  EXPECT_EQ(layout.head_range().begin, end);
+  EXPECT_EQ(layout.head_range().end, layout.size());
+}
+
+// Known sizes of GPT-2, whose head is the embedding; ours is a matrix of its own.
+TEST(ParamLayout, CountsGpt2) {
+  EXPECT_EQ(ParamLayout(preset("gpt2-124m")).live(), 124439808 + 50257 * 768);
+  EXPECT_EQ(ParamLayout(preset("gpt2-1558m")).live(), 1557611200 + 50257 * 1600);
+}
+
+TEST(ParamLayout, ViewsPointIntoTheBuffer) {
+  const Weights w{.config = small()};
+  const GptTensors gpt = w.layout.view(w.flat);
+  const auto offset = [&](Tensor t) { return t.data<float>() - w.data(); };
+  EXPECT_EQ(offset(gpt.blocks[1].mlp.proj_w), w.spec("transformer.h.1.mlp.c_proj.weight").offset);
+  EXPECT_EQ(gpt.blocks[1].mlp.proj_w.shape, (Shape{40, 160}));
+  EXPECT_EQ(offset(gpt.blocks[2].join2_b), w.spec("transformer.h.2.mlp.c_proj.bias").offset);
+  EXPECT_EQ(offset(gpt.head_w), w.spec("lm_head.weight").offset);
+}
+
+TEST(GptConfig, RefusesImpossibleSizes) {
+  GptConfig config = small();
+  config.heads = 3;
+  EXPECT_THROW(config.check(), UserError);
+  config = small();
+  config.seq_len = config.positions + 1;
+  EXPECT_THROW(config.check(), UserError);
+  EXPECT_THROW(preset("giant"), UserError);
+}
+
+TEST(Init, HasTheMomentsOfGpt2) {
+  Weights w{.config = preset("tiny")};
+  init_params(w.flat, w.layout, w.config, 1);
+  for (const ParamSpec& spec : w.layout.specs()) {
+    double mean = 0, square = 0;
+    const auto n = static_cast<double>(spec.live());
+    for (int64_t i = 0; i < spec.live(); ++i) {
+      const double x = w.data()[spec.offset + i];
+      mean += x / n;
+      square += x * x / n;
+    }
+    double std = spec.is_matrix() ? 0.02 : 0;
+    if (spec.role == Role::Projection) std = 0.02 / std::sqrt(2.0 * 4);
+    EXPECT_NEAR(mean, spec.role == Role::Gain ? 1 : 0, 5 * std / std::sqrt(n)) << spec.name;
+    if (spec.is_matrix()) {
+      EXPECT_NEAR(std::sqrt(square), std, 5 * std / std::sqrt(2 * n)) << spec.name;
+    }
+  }
+}
+
+TEST(Init, DependsOnSeedNameAndIndexAlone) {
+  Weights a{.config = small()}, b{.config = small()};
+  b.config.layers = 2;  // another layout: block 1 lies at the same place, the head elsewhere
+  Weights c{.config = b.config};
+  init_params(a.flat, a.layout, a.config, 1);
+  init_params(c.flat, c.layout, c.config, 1);
+  const ParamSpec &x = a.spec("lm_head.weight"), &y = c.spec("lm_head.weight");
+  ASSERT_NE(x.offset, y.offset);
+  EXPECT_EQ(
+      std::memcmp(a.data() + x.offset, c.data() + y.offset, 4 * static_cast<size_t>(x.live())), 0);
+  init_params(b.flat, b.layout, a.config, 2);
+  EXPECT_NE(a.data()[x.offset], b.data()[x.offset]);
+}
+
+TEST(Init, PaddingIsZero) {
+  Weights w{.config = small()};
+  init_params(w.flat, w.layout, w.config, 1);
+  const ParamSpec& head = w.spec("lm_head.weight");
+  ASSERT_EQ(head.shape.size() - head.live(), 44 * 40);
+  for (int64_t i = head.live(); i < head.shape.size(); ++i) EXPECT_EQ(w.data()[head.offset + i], 0);
+}
+
+TEST(ParamHash, SeesEveryBitButNotThePadding) {
+  Weights w{.config = small()};
+  init_params(w.flat, w.layout, w.config, 1);
+  const uint64_t hash = param_hash(w.flat, w.layout);
+  const ParamSpec& head = w.spec("lm_head.weight");
+  w.data()[head.offset + head.live()] = 1;
+  EXPECT_EQ(param_hash(w.flat, w.layout), hash);
+
+  float& weight = w.data()[w.spec("transformer.h.2.ln_2.bias").offset + 39];
+  ASSERT_EQ(weight, 0);
+  weight = -0.0f;  // equal as a number, not as bits
+  EXPECT_NE(param_hash(w.flat, w.layout), hash);
+  weight = 0;
+  std::swap(w.data()[head.offset], w.data()[head.offset + 1]);
+  EXPECT_NE(param_hash(w.flat, w.layout), hash);
+}
+
+TEST(Activations, BytesFollowTheFormula) {
+  for (const char* name : {"nano", "tiny", "gpt2-124m"})
+    for (int64_t batch : {1, 5}) {
+      Arena arena(Arena::Mode::DryRun);
+      const GptConfig config = preset(name);
+      alloc_activations(arena, config, batch);
+      alloc_act_grads(arena, config, batch);
+      EXPECT_EQ(arena.peak()[Mem::Activation], activation_bytes(config, batch)) << name;
+      EXPECT_EQ(arena.peak()[Mem::Workspace], act_grad_bytes(config, batch)) << name;
+      EXPECT_EQ(arena.peak().total(),
+                activation_bytes(config, batch) + act_grad_bytes(config, batch));
+    }
+}
+
+}  // namespace
+}  // namespace ladder
