@@ -1,0 +1,14 @@
+// 01_sgd learns.
+#include "tests/common/learning.h"
+
+namespace ladder::test {
+namespace {
+
+class SgdLearning : public Learning {};
+
+TEST_F(SgdLearning, Plain) { expect_learns("01_sgd", "--lr 0.5", 3); }
+TEST_F(SgdLearning, Momentum) { expect_learns("01_sgd", "--lr 0.1 --momentum 0.9", 3); }
+TEST_F(SgdLearning, Nesterov) { expect_learns("01_sgd", "--lr 0.05 --momentum 0.9 --nesterov", 3); }
+
+}  // namespace
+}  // namespace ladder::test

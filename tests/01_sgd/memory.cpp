@@ -1,0 +1,49 @@
+// 01_sgd: memory as its formulas say.
+#include "tests/common/memory.h"
+
+#include "tests/common/programs.h"
+
+namespace ladder::test {
+namespace {
+
+class SgdMemory : public Programs {};
+
+TEST_F(SgdMemory, IsAsPredicted) {
+  for (const std::string flags :
+       {"", "--momentum 0.9", "--momentum 0.9 --nesterov", "--threads 3",
+        "--backend ref --layers 1", "--model tiny --batch 3 --seq-len 13",
+        "--layers 3 --channels 40 --heads 5",
+        "--save here --sample 20 --eval-every 1 --timeline timeline.json"})
+    EXPECT_TRUE(as_predicted(report("01_sgd", flags))) << flags;
+}
+
+TEST_F(SgdMemory, BytesOfAParameter) {
+  // Every tensor of nano is a multiple of 64 elements: no padding.
+  const auto plain = report("01_sgd", ""), momentum = report("01_sgd", "--momentum 0.9");
+  const int64_t P = plain["model"]["parameters"];
+  EXPECT_EQ(P, 8 * (12 * 128 * 128 + 13 * 128) + (2 * 256 + 16 + 2) * 128);
+  EXPECT_EQ(measured(plain, Mem::Param), 4 * P);
+  EXPECT_EQ(measured(plain, Mem::Grad), 4 * P);
+  EXPECT_EQ(measured(plain, Mem::Optim), 0);
+  EXPECT_EQ(measured(momentum, Mem::Optim), 4 * P);
+  EXPECT_EQ(measured(momentum, Mem::Grad), 4 * P);
+}
+
+TEST_F(SgdMemory, ActivationsOfTheModel) {
+  // What forward keeps, by the shapes of the design: C = 128, NH = 8, T = 16, V = 256, L = 8.
+  const int64_t norm = 128 + 2, attn = 3 * 128 + 128 + 8, mlp = 2 * 4 * 128;
+  const int64_t block = norm + attn + 128 + norm + mlp + 128;
+  const int64_t token = 128 + 8 * block + norm + 256;
+  const auto got = report("01_sgd", "--batch 3");
+  EXPECT_EQ(measured(got, Mem::Activation), 3 * 16 * (4 * token + 8) + 3 * 4);
+}
+
+TEST_F(SgdMemory, NegativeControl) {
+  auto wrong = report("01_sgd", "");
+  EXPECT_TRUE(as_predicted(wrong));
+  wrong["memory"][0]["Workspace"]["measured"] = measured(wrong, Mem::Workspace) + 1;
+  EXPECT_FALSE(as_predicted(wrong));
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,43 @@
+// 02_adamw: memory as its formulas say, and what each optimizer keeps for a parameter.
+#include "tests/common/memory.h"
+
+#include "tests/common/programs.h"
+
+namespace ladder::test {
+namespace {
+
+const std::vector<std::string> kOptimizers = {"sgd",  "sgd --momentum 0.9", "adam",     "adamw",
+                                              "lion", "adafactor",          "adamw8bit"};
+
+class OptimizerMemory : public Programs {
+ protected:
+  int64_t optim(const std::string& name, const std::string& flags = "") const {
+    return measured(report("02_adamw", "--optimizer " + name + flags), Mem::Optim);
+  }
+};
+
+TEST_F(OptimizerMemory, IsAsPredicted) {
+  for (const std::string& name : kOptimizers)
+    for (const std::string flags : {"", " --layers 3 --channels 40 --heads 5 --batch 3"})
+      EXPECT_TRUE(as_predicted(report("02_adamw", "--optimizer " + name + flags))) << name << flags;
+}
+
+TEST_F(OptimizerMemory, BytesOfAParameter) {
+  const int64_t L = 8, C = 128, T = 16, V = 256;
+  const int64_t P = L * (12 * C * C + 13 * C) + (2 * V + T + 2) * C;
+  EXPECT_EQ(optim("sgd"), 0);
+  EXPECT_EQ(optim("sgd --momentum 0.9"), 4 * P);
+  EXPECT_EQ(optim("adam"), 8 * P);
+  EXPECT_EQ(optim("adamw"), 8 * P);
+  EXPECT_EQ(optim("lion"), 4 * P);
+  EXPECT_EQ(optim("adamw8bit"), 2 * P + 2 * 4 * P / 64);  // two scales for 64 of them
+
+  // Rows and columns of each matrix, and every vector whole.
+  const int64_t matrices = (3 * C + C) + (C + C) + (4 * C + C) + (C + 4 * C), vectors = 13 * C;
+  const int64_t ends = 2 * (V + C) + (T + C) + 2 * C;
+  EXPECT_EQ(optim("adafactor"), 4 * (L * (matrices + vectors) + ends));
+  EXPECT_LT(optim("adafactor"), P / 10);
+}
+
+}  // namespace
+}  // namespace ladder::test

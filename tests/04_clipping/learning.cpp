@@ -1,0 +1,15 @@
+// 04_clipping learns with all of it on.
+#include "tests/common/learning.h"
+
+namespace ladder::test {
+namespace {
+
+class ClippingLearning : public Learning {};
+
+TEST_F(ClippingLearning, EverythingOn) {
+  expect_learns("04_clipping",
+                "--lr 5e-3 --clip 1 --agc 0.2 --spike-guard 6 --micro-batch 2 --noise-scale", 2.5);
+}
+
+}  // namespace
+}  // namespace ladder::test

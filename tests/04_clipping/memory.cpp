@@ -1,0 +1,51 @@
+// 04_clipping: memory as its formulas say; what accumulation saves and what it costs.
+#include "tests/common/memory.h"
+
+#include "tests/common/programs.h"
+
+namespace ladder::test {
+namespace {
+
+class ClippingMemory : public Programs {
+ protected:
+  nlohmann::json run8(const std::string& flags) const {
+    return report("04_clipping", "--batch 8 --threads 1 " + flags);
+  }
+};
+
+TEST_F(ClippingMemory, IsAsPredicted) {
+  for (const std::string flags :
+       {"", "--micro-batch 1", "--micro-batch 2 --agc 0.1 --clip 1",
+        "--micro-batch 2 --noise-scale", "--micro-batch 1 --accumulate running",
+        "--batch 12 --micro-batch 4",
+        "--batch 7 --micro-batch 1 --layers 2 --channels 24 --heads 3 --agc 0.1",
+        "--batch-ramp 2:1,4:2 --micro-batch 2", "--spike-guard 3 --bad-batch 1",
+        "--optimizer adafactor --micro-batch 2", "--optimizer adamw8bit --agc 0.1",
+        "--optimizer sgd --momentum 0.9 --micro-batch 4", "--backend ref --layers 1 --agc 0.1"})
+    EXPECT_TRUE(as_predicted(report("04_clipping", flags))) << flags;
+}
+
+TEST_F(ClippingMemory, AllOffIsChapter03) {
+  EXPECT_EQ(report("04_clipping", "")["memory"], report("03_schedules", "")["memory"]);
+}
+
+TEST_F(ClippingMemory, AnEighthOfTheActivationsForTwoMoreGradients) {
+  const auto whole = run8(""), tree = run8("--micro-batch 1"),
+             running = run8("--micro-batch 1 --accumulate running");
+  const int64_t P = whole["model"]["parameters"];
+  const int64_t batch = 8 * 16 * 8 + 8 * 4;  // tokens, targets and losses of all 8 stay
+  EXPECT_EQ(measured(tree, Mem::Activation) - batch,
+            (measured(whole, Mem::Activation) - batch) / 8);
+  EXPECT_EQ(measured(tree, Mem::Grad), 4 * P);
+  EXPECT_EQ(measured(tree, Mem::Workspace) - measured(running, Mem::Workspace), 2 * 4 * P);
+  EXPECT_LT(measured(running, Mem::Workspace), measured(whole, Mem::Workspace));
+}
+
+TEST_F(ClippingMemory, AgcKeepsTwoNormsARow) {
+  // The longest matrix has 4 C = 512 rows; a norm is 12 limbs of 8 bytes.
+  EXPECT_EQ(measured(run8("--agc 0.1"), Mem::Workspace) - measured(run8(""), Mem::Workspace),
+            2 * 512 * 12 * 8);
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,34 @@
+// The promise "claims are measured", for memory: what a program's formula predicts is what its
+// arena counted, to the byte.
+#pragma once
+
+#include <string>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "kernels/arena.h"
+
+namespace ladder::test {
+
+/// Success if --report has all categories and predicted equals measured in each; names the first
+/// that differs.
+inline ::testing::AssertionResult as_predicted(const nlohmann::json& report) {
+  const nlohmann::json& memory = report.at("memory").at(0);
+  for (const std::string_view name : kMemNames) {
+    const auto& bytes = memory.at(std::string(name));
+    const int64_t predicted = bytes.at("predicted"), measured = bytes.at("measured");
+    if (predicted != measured)
+      return ::testing::AssertionFailure()
+             << name << ": " << predicted << " predicted, " << measured << " measured";
+  }
+  return ::testing::AssertionSuccess();
+}
+
+/// Measured bytes of a category.
+inline int64_t measured(const nlohmann::json& report, Mem mem) {
+  const std::string name(kMemNames.at(static_cast<size_t>(mem)));
+  return report.at("memory").at(0).at(name).at("measured");
+}
+
+}  // namespace ladder::test
