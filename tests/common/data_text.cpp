@@ -61,6 +61,11 @@ TEST_F(TextTest, TargetsAreTheNextTokens) {
   EXPECT_EQ(count_targets(b), 5 * kT - 1);
 }
 
+TEST_F(TextTest, ValidationOfALongTextStopsAtAbout65536Tokens) {
+  EXPECT_EQ(write(1'000'000).validation_count(), 65536 / kT);
+  EXPECT_EQ(write(1000).validation_count(), 99 / kT);
+}
+
 // A rank draws its share alone: sequence i is the same wherever it is drawn.
 TEST_F(TextTest, SequencesAreKeyedByTheirIndex) {
   const Text text = write(2000);

@@ -145,6 +145,21 @@ TEST(ParamHash, SeesEveryBitButNotThePadding) {
   EXPECT_NE(param_hash(w.flat, w.layout), hash);
 }
 
+// Ranks that each hold a part add their sums: what one element adds depends on no other.
+TEST(ParamHash, IsASumOverElements) {
+  Weights w{.config = small()};
+  init_params(w.flat, w.layout, w.config, 1);
+  const uint64_t whole = param_hash(w.flat, w.layout);
+  float &a = w.data()[3], &b = w.data()[w.spec("lm_head.weight").offset];
+  const float was = a;
+  a = 1;
+  const uint64_t with_a = param_hash(w.flat, w.layout);
+  b = 1;
+  const uint64_t with_both = param_hash(w.flat, w.layout);
+  a = was;
+  EXPECT_EQ(param_hash(w.flat, w.layout) - whole, with_both - with_a);
+}
+
 TEST(Activations, BytesFollowTheFormula) {
   for (const char* name : {"nano", "tiny", "gpt2-124m"})
     for (int64_t batch : {1, 5}) {
