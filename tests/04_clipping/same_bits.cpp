@@ -89,7 +89,7 @@ TEST_F(ClippingControls, OneRunningBufferDependsOnTheSplit) {
 TEST_F(ClippingControls, WhatIsOnChangesTheRun) {
   const Trace off = trace("04_clipping", "");
   EXPECT_TRUE(same_trace(off, trace("03_schedules", "")));
-  for (const std::string on : {"--clip 1", "--agc 0.02", "--bad-batch 2"})
+  for (const std::string on : {"--clip 1", "--agc 0.02", "--bad-batch 2", "--seed 2"})
     EXPECT_TRUE(different_trace(off, trace("04_clipping", on))) << on;
 }
 
