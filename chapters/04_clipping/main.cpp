@@ -304,8 +304,8 @@ void run(const Options& o) {
        .predicted = predict(o, layout)},
       m.arena, m.ctx);
   train(o, layout, m, text, log);
-  log.finish(validate(layout, m, text));
   if (o.noise_scale.on) m.noise.report(log.extra());
+  log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
 
