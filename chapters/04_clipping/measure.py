@@ -25,7 +25,7 @@ def clipping():
     flags = f"--model tiny --batch 12 --steps 300 --optimizer sgd --momentum 0.9 --lr 0.5"
     for clip in ["", "--clip 1", "--clip 0.25", "--agc 0.02"]:
         r = run("04_clipping", f"{flags} {clip}")
-        rows.append([f"`{clip}`" if clip else "none", f"{max(r.norm):.1f}",
+        rows.append([f"`{clip}`" if clip else "none", f"{max(r.norm):.3g}",
                      f"{r.report['final_loss'] or float('nan'):.3f}",
                      f"{r.report['val_loss'] or float('nan'):.3f}"])
     head = ["clipping", "largest norm before clipping", "training loss", "validation loss"]
@@ -34,11 +34,11 @@ def clipping():
 
 def noise():
     rows = []
-    flags = f"{TINY} --batch 64 --micro-batch 4 --clip 1 --schedule constant --noise-scale"
+    flags = f"{TINY} --batch 32 --micro-batch 4 --clip 1 --schedule constant --noise-scale"
     for steps in [50, 100, 200, 400]:
         scale = run("04_clipping", f"{flags} --steps {steps}").report["extra"]["noise_scale"]
         rows.append([steps, f"{scale['signal']:.4f}", f"{scale['noise']:.1f}",
-                     f"{scale['sequences']:.0f}", f"{64 * scale['sequences']:,.0f}"])
+                     f"{scale['sequences']:.1f}", f"{64 * scale['sequences']:,.0f}"])
     head = ["after steps", "$\\|G\\|^2$", "$S$", "noise scale, sequences", "in tokens"]
     return f"`{flags}`, averaged over about the last 50 steps:\n\n" + table(head, rows)
 
