@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/random.h"
-#include "tests/common/run_files.h"
+#include "tests/common/programs.h"
 
 namespace ladder::test {
 namespace {
@@ -118,6 +118,36 @@ TEST(NoiseScale, ASkippedStepLeavesNothingBehind) {
   }
   EXPECT_EQ(numbers(with), numbers(without));
   EXPECT_TRUE(std::isfinite(with.value()));
+}
+
+class NoiseRun : public Programs {
+ protected:
+  nlohmann::json noise(const std::string& flags) const {
+    return report("04_clipping",
+                  "--layers 2 --channels 32 --heads 2 --batch 16 --micro-batch 2 --noise-scale "
+                  "--optimizer sgd --momentum 0.9 --lr 0.05 " +
+                      flags)
+        .at("extra")
+        .at("noise_scale");
+  }
+};
+
+TEST_F(NoiseRun, IsInTheReport) {
+  const auto got = noise("--steps 20");
+  EXPECT_GT(got.at("noise"), 0);
+  EXPECT_GT(got.at("signal"), 0);
+  EXPECT_DOUBLE_EQ(got.at("sequences"),
+                   got.at("noise").get<double>() / got.at("signal").get<double>());
+  EXPECT_FALSE(report("04_clipping", "--micro-batch 2").at("extra").contains("noise_scale"));
+}
+
+TEST_F(NoiseRun, ABatchThatTheGuardSkipsDoesNotCount) {
+  const std::string bad = "--bad-batch 30 --spike-guard 6 ";
+  EXPECT_EQ(noise(bad + "--steps 31"), noise("--steps 30"));
+  // Nor does it count in the step after it, with gradients ten times as long.
+  const double clean = noise("--steps 33").at("noise"),
+               skipped = noise(bad + "--steps 33").at("noise");
+  EXPECT_NEAR(skipped, clean, 0.1 * clean);
 }
 
 TEST(NoiseScale, Refusals) {
