@@ -24,7 +24,7 @@ TEST_P(AdamWBits, Resume) {
   }
 }
 
-class AdamWControls : public SameTrace {};
+class AdamWControls : public SameTraceSmall {};
 
 TEST_F(AdamWControls, AnyThreads) {
   for (const std::string& name : kOptimizers) {

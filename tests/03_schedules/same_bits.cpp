@@ -28,7 +28,7 @@ TEST_P(ScheduleBits, Resume) {
         << flags;
 }
 
-class ScheduleControls : public SameTrace {};
+class ScheduleControls : public SameTraceSmall {};
 
 TEST_F(ScheduleControls, OtherSchedulesDiffer) {
   const Trace constant = trace("03_schedules", "");

@@ -41,7 +41,7 @@ TEST_P(ClippingBits, Resume) {
   EXPECT_TRUE(same_trace(trace("04_clipping", flags), interrupted("04_clipping", flags)));
 }
 
-class ClippingMore : public SameTrace {};
+class ClippingMore : public SameTraceSmall {};
 
 TEST_F(ClippingMore, MicroBatchesWithEverythingOn) {
   for (const std::string flags :
@@ -64,14 +64,14 @@ TEST_F(ClippingMore, MicroBatchesOfARamp) {
 
 TEST_F(ClippingMore, EveryCountOfMicroSteps) {
   for (const std::string batch : {"3", "5", "6", "7", "13"}) {
-    const std::string flags = "--layers 1 --batch " + batch;
+    const std::string flags = "--batch " + batch;
     EXPECT_TRUE(same_trace(trace("04_clipping", flags, {0, 2}),
                            trace("04_clipping", flags + " --micro-batch 1", {0, 2})))
         << batch;
   }
 }
 
-class ClippingControls : public SameTrace {};
+class ClippingControls : public SameTraceSmall {};
 
 TEST_F(ClippingControls, OneRunningBufferDependsOnTheSplit) {
   for (const std::string flags : {"--batch 8", "--batch 8 --clip 1", "--batch 8 --agc 0.02"}) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,17 @@ class SameTrace : public Programs {
   Trace interrupted(std::string_view chapter, std::string_view flags) const;
 };
 
+/// A SameTrace with two layers: for what depends on no size.
+class SameTraceSmall : public SameTrace {
+ protected:
+  Trace trace(std::string_view chapter, std::string_view flags, Range range = {0, kSteps}) const {
+    return SameTrace::trace(chapter, std::string(flags) + " --layers 2", range);
+  }
+  Trace interrupted(std::string_view chapter, std::string_view flags) const {
+    return SameTrace::interrupted(chapter, std::string(flags) + " --layers 2");
+  }
+};
+
 /// Makes the checkpoint `dir` one with the optimizer state of the checkpoint `other`.
 void take_optimizer(const std::filesystem::path& dir, const std::filesystem::path& other);
 
@@ -78,5 +90,6 @@ class SameTraceExact : public SameTrace, public ::testing::WithParamInterface<Ex
 inline std::string exact_name(const ::testing::TestParamInfo<Exact>& info) {
   return info.param.name;
 }
+inline void PrintTo(const Exact& exact, std::ostream* out) { *out << exact.flags; }
 
 }  // namespace ladder::test
