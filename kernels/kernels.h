@@ -3,7 +3,11 @@
 // `ref` (plain loops, float and double; the specification) and `cpu` (OpenMP and SIMD) each
 // fill one table. Common to all operations:
 //   - shapes come from the tensors; outputs come first, then inputs;
-//   - activations are F32 (F64 in `ref`), tokens and targets I32;
+//   - activations and their gradients are of one dtype: F32 (F64 in `ref`), BF16 or F16, and
+//     parameters of the same; tokens and targets are I32;
+//   - beside 16-bit activations, statistics (mean, rstd, lse, losses) and gradients of parameters
+//     are F32. Arithmetic is FP32, rounded once where a result is stored;
+//   - factors of a matmul may be FP8 (kernels/narrow.h): E4M3 or E5M2 with a scale;
 //   - an activation gradient is written; a parameter gradient is written or added (`Into`);
 //   - no result depends on ctx.threads, nor on how a batch is cut into micro-batches:
 //     see "Same bits" in docs/same_bits.md and kernels/tree.h;
@@ -140,6 +144,11 @@ struct Kernels {
 
   /// out = a + b.   any shape; out may be a or b
   void (*add)(const Ctx&, Tensor out, Tensor a, Tensor b);
+
+  /// out = inp in the dtype of out, rounded to nearest even. To FP8: out = inp times the scale of
+  /// out, saturated; its amax becomes max(amax, max |inp|), NaN if there is one.
+  /// any shape; inp F32, BF16 or F16; out F32 or narrow
+  void (*cast)(const Ctx&, Tensor out, Tensor inp);
 
   /// x = factor x.   any shape
   void (*scale)(const Ctx&, Tensor x, float factor);

@@ -2,6 +2,8 @@
 
 #include <initializer_list>
 
+#include "kernels/narrow.h"
+
 namespace ladder {
 namespace {
 
@@ -22,9 +24,10 @@ void check(const char* op, std::initializer_list<Want> wants) {
   }
 }
 
-/// The operand that fixes the dtype and the extents of the others.
+/// The operand that fixes the dtype and the extents of the others. FP8 is for matmul alone.
 void check_first(const char* op, const char* name, const Tensor& tensor, int rank) {
-  CHECK(tensor.dtype == Dtype::F32 || tensor.dtype == Dtype::F64, "{}: {} is no float", op, name);
+  const bool real = tensor.dtype == Dtype::F32 || tensor.dtype == Dtype::F64;
+  CHECK(real || (is_narrow(tensor.dtype) && !is_fp8(tensor.dtype)), "{}: {} is no float", op, name);
   CHECK(tensor.shape.rank == rank, "{}: {} is {}, not of rank {}", op, name,
         to_string(tensor.shape), rank);
 }
@@ -40,79 +43,113 @@ int64_t check_alike(const char* op, const Tensor& first, std::initializer_list<T
   return first.size();
 }
 
+/// embed_forward with its tables, or embed_backward with their gradients.
+EmbedShape check_embed(const char* op, const Tensor& x, const Tensor& tokens, const Tensor& wte,
+                       const Tensor& wpe, Dtype table) {
+  check_first(op, "activation", x, 3);
+  check_first(op, "wte", wte, 2);
+  check_first(op, "wpe", wpe, 2);
+  const EmbedShape s{x.dim(0), x.dim(1), x.dim(2), wte.dim(0), wpe.dim(0)};
+  check(op, {{"activation", x, x.dtype, x.shape},
+             {"tokens", tokens, Dtype::I32, {s.B, s.T}},
+             {"wte", wte, table, {s.V, s.C}},
+             {"wpe", wpe, table, {s.P, s.C}}});
+  CHECK(s.P >= s.T, "{}: {} tokens, {} positions", op, s.T, s.P);
+  return s;
+}
+
+/// norm_* with weights, or with their gradients.
+NormShape check_norm(const char* op, const Tensor& inp, const Tensor& out, const Tensor& mean,
+                     const Tensor& rstd, const Tensor& w, const Tensor& b, Dtype params) {
+  check_first(op, "inp", inp, 3);
+  const NormShape s{inp.dim(0), inp.dim(1), inp.dim(2)};
+  check(op, {{"inp", inp, inp.dtype, inp.shape},
+             {"out", out, inp.dtype, inp.shape},
+             {"mean", mean, wide(inp.dtype), {s.B, s.T}},
+             {"rstd", rstd, wide(inp.dtype), {s.B, s.T}},
+             {"w", w, params, {s.C}},
+             {"b", b, params, {s.C}}});
+  return s;
+}
+
+/// The extents of a linear layer: y (..,N), x (..,K), w (N,K).
+MatmulShape check_linear(const char* op, const Tensor& y, const Tensor& x, const Tensor& w,
+                         int leaves) {
+  CHECK(w.shape.rank == 2, "{}: w is {}, not of rank 2", op, to_string(w.shape));
+  const MatmulShape s{x.rows(), w.dim(0), w.dim(1)};
+  check(op, {{"w", w, w.dtype, w.shape},
+             {"y", as_matrix(y), y.dtype, {s.rows, s.N}},
+             {"x", as_matrix(x), x.dtype, {s.rows, s.K}}});
+  CHECK(leaves >= 1, "{}: {} leaves", op, leaves);
+  return s;
+}
+
+/// One operand of a product: as the activations, or in FP8 with its scale.
+void check_factor(const char* op, const char* name, const Tensor& x, Dtype activations) {
+  CHECK(!is_fp8(x.dtype) || x.fp8, "{}: {} is FP8 without a scale", op, name);
+  CHECK(is_fp8(x.dtype) ? is_narrow(activations) : x.dtype == activations,
+        "{}: {} has the wrong dtype", op, name);
+}
+
 }  // namespace
 
 EmbedShape check_embed_forward(const Tensor& out, const Tensor& tokens, const Tensor& wte,
                                const Tensor& wpe) {
-  constexpr const char* kOp = "embed";
-  check_first(kOp, "out", out, 3);
-  check_first(kOp, "wte", wte, 2);
-  check_first(kOp, "wpe", wpe, 2);
-  const EmbedShape s{out.dim(0), out.dim(1), out.dim(2), wte.dim(0), wpe.dim(0)};
-  check(kOp, {{"out", out, out.dtype, out.shape},
-              {"tokens", tokens, Dtype::I32, {s.B, s.T}},
-              {"wte", wte, out.dtype, {s.V, s.C}},
-              {"wpe", wpe, out.dtype, {s.P, s.C}}});
-  CHECK(s.P >= s.T, "{}: {} tokens, {} positions", kOp, s.T, s.P);
-  return s;
+  return check_embed("embed_forward", out, tokens, wte, wpe, out.dtype);
 }
 
 EmbedShape check_embed_backward(const Tensor& dwte, const Tensor& dwpe, const Tensor& dout,
                                 const Tensor& tokens) {
-  return check_embed_forward(dout, tokens, dwte, dwpe);
+  return check_embed("embed_backward", dout, tokens, dwte, dwpe, wide(dout.dtype));
 }
 
 NormShape check_norm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd,
                              const Tensor& inp, const Tensor& w, const Tensor& b) {
-  constexpr const char* kOp = "norm";
-  check_first(kOp, "inp", inp, 3);
-  const NormShape s{inp.dim(0), inp.dim(1), inp.dim(2)};
-  check(kOp, {{"inp", inp, inp.dtype, inp.shape},
-              {"out", out, inp.dtype, inp.shape},
-              {"mean", mean, inp.dtype, {s.B, s.T}},
-              {"rstd", rstd, inp.dtype, {s.B, s.T}},
-              {"w", w, inp.dtype, {s.C}},
-              {"b", b, inp.dtype, {s.C}}});
-  return s;
+  return check_norm("norm_forward", inp, out, mean, rstd, w, b, inp.dtype);
 }
 
 NormShape check_norm_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& inp,
                                     const Tensor& w, const Tensor& mean, const Tensor& rstd) {
-  check("norm_backward_input", {{"dinp", dinp, inp.dtype, inp.shape}});
-  return check_norm_forward(dout, mean, rstd, inp, w, w);
+  constexpr const char* kOp = "norm_backward_input";
+  check(kOp, {{"dinp", dinp, inp.dtype, inp.shape}});
+  return check_norm(kOp, inp, dout, mean, rstd, w, w, inp.dtype);
 }
 
 NormShape check_norm_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dout,
                                      const Tensor& inp, const Tensor& mean, const Tensor& rstd) {
-  return check_norm_forward(dout, mean, rstd, inp, dw, db);
+  return check_norm("norm_backward_weight", inp, dout, mean, rstd, dw, db, wide(inp.dtype));
 }
 
 MatmulShape check_matmul_forward(const Tensor& out, const Tensor& inp, const Tensor& w,
                                  const Tensor& bias, int leaves) {
-  constexpr const char* kOp = "matmul";
-  check_first(kOp, "w", w, 2);
-  const MatmulShape s{inp.rows(), w.dim(0), w.dim(1)};
-  check(kOp, {{"w", w, w.dtype, w.shape},
-              {"out", as_matrix(out), w.dtype, {s.rows, s.N}},
-              {"inp", as_matrix(inp), w.dtype, {s.rows, s.K}}});
-  if (bias) check(kOp, {{"bias", bias, w.dtype, {s.N}}});
-  CHECK(leaves >= 1, "{}: {} leaves", kOp, leaves);
+  constexpr const char* kOp = "matmul_forward";
+  check_first(kOp, "out", out, out.shape.rank);
+  const MatmulShape s = check_linear(kOp, out, inp, w, leaves);
+  check_factor(kOp, "inp", inp, out.dtype);
+  check_factor(kOp, "w", w, out.dtype);
+  if (bias) check(kOp, {{"bias", bias, out.dtype, {s.N}}});
   return s;
 }
 
 MatmulShape check_matmul_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& w,
                                         int leaves) {
-  return check_matmul_forward(dout, dinp, w, Tensor{}, leaves);
+  constexpr const char* kOp = "matmul_backward_input";
+  check_first(kOp, "dinp", dinp, dinp.shape.rank);
+  check_factor(kOp, "dout", dout, dinp.dtype);
+  check_factor(kOp, "w", w, dinp.dtype);
+  return check_linear(kOp, dout, dinp, w, leaves);
 }
 
 MatmulWeightShape check_matmul_backward_weight(const Tensor& dw, const Tensor& dout,
                                                const Tensor& inp) {
   constexpr const char* kOp = "matmul_backward_weight";
-  check_first(kOp, "dout", dout, 3);
+  CHECK(dout.shape.rank == 3, "{}: dout is {}, not of rank 3", kOp, to_string(dout.shape));
   const MatmulWeightShape s{dout.dim(0), dout.dim(1), dout.dim(2), inp.dim(-1)};
   check(kOp, {{"dout", dout, dout.dtype, dout.shape},
-              {"dw", dw, dout.dtype, {s.N, s.K}},
-              {"inp", inp, dout.dtype, {s.B, s.T, s.K}}});
+              {"dw", dw, wide(dout.dtype), {s.N, s.K}},
+              {"inp", inp, inp.dtype, {s.B, s.T, s.K}}});
+  check_factor(kOp, "dout", dout, is_fp8(dout.dtype) ? Dtype::BF16 : dout.dtype);
+  check_factor(kOp, "inp", inp, is_fp8(dout.dtype) ? Dtype::BF16 : dout.dtype);
   return s;
 }
 
@@ -120,7 +157,7 @@ BiasShape check_bias_backward(const Tensor& db, const Tensor& dout) {
   constexpr const char* kOp = "bias_backward";
   check_first(kOp, "dout", dout, 3);
   const BiasShape s{dout.dim(0), dout.dim(1), dout.dim(2)};
-  check(kOp, {{"dout", dout, dout.dtype, dout.shape}, {"db", db, dout.dtype, {s.N}}});
+  check(kOp, {{"dout", dout, dout.dtype, dout.shape}, {"db", db, wide(dout.dtype), {s.N}}});
   return s;
 }
 
@@ -134,6 +171,15 @@ int64_t check_gelu_backward(const Tensor& dinp, const Tensor& dout, const Tensor
 
 int64_t check_add(const Tensor& out, const Tensor& a, const Tensor& b) {
   return check_alike("add", out, {a, b});
+}
+
+int64_t check_cast(const Tensor& out, const Tensor& inp) {
+  constexpr const char* kOp = "cast";
+  check_first(kOp, "inp", inp, inp.shape.rank);
+  check(kOp, {{"inp", inp, inp.dtype, inp.shape}, {"out", out, out.dtype, inp.shape}});
+  CHECK(is_narrow(out.dtype) || out.dtype == Dtype::F32, "{}: out is no float", kOp);
+  CHECK(!is_fp8(out.dtype) || out.fp8, "{}: out is FP8 without a scale", kOp);
+  return inp.size();
 }
 
 int64_t check_scale(const Tensor& x) { return check_alike("scale", x, {}); }
@@ -152,7 +198,7 @@ AttentionShape check_attention_forward(const Tensor& out, const Tensor& lse, con
   check_first(kOp, "lse", lse, 3);
   const int64_t B = out.dim(0), T = out.dim(1), C = out.dim(2), NH = lse.dim(1);
   check(kOp, {{"out", out, out.dtype, out.shape},
-              {"lse", lse, out.dtype, {B, NH, T}},
+              {"lse", lse, wide(out.dtype), {B, NH, T}},
               {"qkv", qkv, out.dtype, {B, T, 3 * C}}});
   return {.B = B, .T = T, .NH = NH, .HS = div_exact(C, NH)};
 }
@@ -170,7 +216,7 @@ CrossEntropyShape check_cross_entropy(const Tensor& losses, const Tensor& dlogit
   check_first(kOp, "logits", logits, 3);
   const CrossEntropyShape s{logits.dim(0), logits.dim(1), logits.dim(2)};
   check(kOp, {{"logits", logits, logits.dtype, logits.shape},
-              {"losses", losses, logits.dtype, {s.B}},
+              {"losses", losses, wide(logits.dtype), {s.B}},
               {"targets", targets, Dtype::I32, {s.B, s.T}}});
   if (dlogits) check(kOp, {{"dlogits", dlogits, logits.dtype, logits.shape}});
   CHECK(vocab >= 1 && vocab <= s.V, "{}: a vocabulary of {} in {} columns", kOp, vocab, s.V);

@@ -60,10 +60,11 @@ MatmulWeightShape check_matmul_backward_weight(const Tensor& dw, const Tensor& d
                                                const Tensor& inp);
 BiasShape check_bias_backward(const Tensor& db, const Tensor& dout);
 
-/// gelu_forward, gelu_backward, add, scale: how many elements.
+/// gelu_forward, gelu_backward, add, cast, scale: how many elements.
 int64_t check_gelu_forward(const Tensor& out, const Tensor& inp);
 int64_t check_gelu_backward(const Tensor& dinp, const Tensor& dout, const Tensor& inp);
 int64_t check_add(const Tensor& out, const Tensor& a, const Tensor& b);
+int64_t check_cast(const Tensor& out, const Tensor& inp);
 int64_t check_scale(const Tensor& x);
 JoinShape check_join_forward(const Tensor& out, const Tensor& residual, const Tensor& product,
                              const Tensor& bias);

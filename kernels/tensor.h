@@ -11,7 +11,8 @@
 
 namespace ladder {
 
-enum class Dtype : uint8_t { F32, F64, I32, I64, U8 };
+/// Formats narrower than F32 are in kernels/narrow.h.
+enum class Dtype : uint8_t { F32, F64, I32, I64, U8, BF16, F16, E4M3, E5M2 };
 enum class Place : uint8_t { Host, Device };
 
 constexpr int64_t kMaxDims = 4;
@@ -26,7 +27,11 @@ constexpr int64_t size_of(Dtype dtype) {
     case Dtype::I32: return 4;
     case Dtype::F64:
     case Dtype::I64: return 8;
-    case Dtype::U8: return 1;
+    case Dtype::BF16:
+    case Dtype::F16: return 2;
+    case Dtype::U8:
+    case Dtype::E4M3:
+    case Dtype::E5M2: return 1;
   }
   return 0;
 }
@@ -40,6 +45,13 @@ constexpr Dtype dtype_of = [] {
   if constexpr (std::is_same_v<T, int64_t>) return Dtype::I64;
   if constexpr (std::is_same_v<T, uint8_t>) return Dtype::U8;
 }();
+
+/// Beside an FP8 tensor: element = code / scale. The scale is a power of two, so that it changes
+/// no digit.
+struct Fp8Scale {
+  float scale = 1;
+  float amax = 0;  ///< the largest magnitude that was quantised with it
+};
 
 /// Up to four extents, slowest first.
 struct Shape {
@@ -74,6 +86,7 @@ struct Tensor {
   Dtype dtype = Dtype::F32;
   Place place = Place::Host;
   Shape shape;
+  Fp8Scale* fp8 = nullptr;  ///< E4M3 and E5M2 only
 
   explicit operator bool() const { return ptr != nullptr; }
   int64_t size() const { return shape.size(); }

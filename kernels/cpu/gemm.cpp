@@ -121,11 +121,9 @@ struct Slots {
 
 /// Where a finished tile goes: its corner of C, and how much of it lies inside.
 struct Corner {
-  float* c;
-  int64_t stride;
+  const Product& p;
+  int64_t m, n;
   int64_t rows, cols;
-  const float* bias;
-  Into into;
 };
 
 using Acc = std::array<std::array<Vec, 2>, kMr>;
@@ -154,24 +152,37 @@ HWY_INLINE void for_acc(Acc& acc, F&& f) {
   }
 }
 
-template <class Io>
+/// The vector at row i, column col of a tile goes to C.
+template <class T, class Io>
 HWY_INLINE void finish(Vec sum, const Corner& to, int64_t i, int64_t col, Io io) {
-  float* c = to.c + i * to.stride + col;
-  if (to.bias) sum = hn::Add(sum, io.load(to.bias + col));
-  if (to.into == Into::Add) sum = hn::Add(io.load(c), sum);
+  const Product& p = to.p;
+  T* c = static_cast<T*>(p.c) + (to.m + i) * p.stride_c + to.n + col;
+  if (p.factor != 1) sum = hn::Mul(sum, broadcast(p.factor));
+  if (p.bias) sum = hn::Add(sum, io.load(static_cast<const T*>(p.bias) + to.n + col));
+  if (p.into == Into::Add) sum = hn::Add(io.load(c), sum);
   io.store(sum, c);
 }
 
 /// Writes a tile to C, by way of `tile` where it hangs over the edge.
-HWY_INLINE void write(Acc& acc, const Corner& to, float* tile) {
+template <class T>
+HWY_INLINE void write_as(Acc& acc, const Corner& to, float* tile) {
   if (to.rows == kMr && to.cols == kNr) {
-    for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish(v, to, i, col, Whole{}); });
+    for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish<T>(v, to, i, col, Whole{}); });
     return;
   }
   for_acc(acc, [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, tile + i * kNr + col); });
   for (int64_t i = 0; i < to.rows; ++i)
-    for_vectors(0, to.cols,
-                [&](int64_t col, auto io) { finish(load(tile + i * kNr + col), to, i, col, io); });
+    for_vectors(0, to.cols, [&](int64_t col, auto io) {
+      finish<T>(load(tile + i * kNr + col), to, i, col, io);
+    });
+}
+
+HWY_INLINE void write(Acc& acc, const Corner& to, float* tile) {
+  switch (to.p.c_dtype) {
+    case Dtype::BF16: return write_as<Bf16>(acc, to, tile);
+    case Dtype::F16: return write_as<F16>(acc, to, tile);
+    default: return write_as<float>(acc, to, tile);
+  }
 }
 
 /// One tile through one segment: from zero or the parking slot to its slot or to C.
@@ -249,12 +260,8 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
     for (int64_t m = rows.begin; m < rows.end; m += kMr, slots.kept += kTile) {
       const float* a = block.a + (m - rows.begin) / kMr * panel_size(kMr, depth);
       const float* b = b_panel;
-      const Corner to{.c = p.c + m * p.stride_c + n,
-                      .stride = p.stride_c,
-                      .rows = std::min(kMr, p.M - m),
-                      .cols = std::min(kNr, p.N - n),
-                      .bias = p.bias ? p.bias + n : nullptr,
-                      .into = p.into};
+      const Corner to{
+          .p = p, .m = m, .n = n, .rows = std::min(kMr, p.M - m), .cols = std::min(kNr, p.N - n)};
       for (int s = 0; s < chunk.count; ++s) {
         const Segment& segment = chunk.segments[static_cast<size_t>(s)];
         tile_segment(segment, a, b, slots, to);

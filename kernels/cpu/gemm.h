@@ -3,6 +3,8 @@
 // C[m,n] (+)= sum_k A[m,k] B[n,k] (+ bias[n]), where the sum over k is the balanced tree of
 // kernels/tree.h over leaves, and inside a leaf k ascends with fused multiply-adds from +0.
 // The bits of an element depend on its own sum alone: not on M, N, tiles or threads.
+// Narrow factors are widened when they are packed, sums are FP32, and a narrow C is rounded once,
+// when its sum (and bias) is complete.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +18,22 @@ namespace ladder {
 
 /// One factor: element (i, k) lies at ptr[i * stride_i + k * stride_k]; one stride is 1.
 struct Factor {
-  const float* ptr = nullptr;
+  const void* ptr = nullptr;
+  Dtype dtype = Dtype::F32;  ///< F32, BF16, F16, E4M3, E5M2
   int64_t stride_i = 0;
   int64_t stride_k = 1;
 };
 
 struct Product {
   int64_t M = 0, N = 0, K = 0;
-  int64_t leaves = 1;  ///< of K: see leaf() in kernels/tree.h
-  Factor a;            ///< (M,K)
-  Factor b;            ///< (N,K)
-  float* c = nullptr;  ///< (M,N), rows stride_c apart
+  int64_t leaves = 1;          ///< of K: see leaf() in kernels/tree.h
+  Factor a;                    ///< (M,K)
+  Factor b;                    ///< (N,K)
+  void* c = nullptr;           ///< (M,N), rows stride_c apart
+  Dtype c_dtype = Dtype::F32;  ///< F32, BF16, F16
   int64_t stride_c = 0;
-  const float* bias = nullptr;  ///< (N) or null; only where C is written
+  const void* bias = nullptr;  ///< (N) as C, or null; only where C is written
+  float factor = 1;            ///< a power of two that the sum is multiplied by (FP8)
   Into into = Into::Write;
 };
 

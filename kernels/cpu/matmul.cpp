@@ -5,6 +5,22 @@
 #include "kernels/shapes.h"
 
 namespace ladder::cpu {
+namespace {
+
+/// A matrix of `stride` columns as a factor whose sums run along its rows, or along its columns.
+Factor along_rows(const Tensor& x, int64_t stride) {
+  return {.ptr = x.ptr, .dtype = x.dtype, .stride_i = stride, .stride_k = 1};
+}
+Factor along_columns(const Tensor& x, int64_t stride) {
+  return {.ptr = x.ptr, .dtype = x.dtype, .stride_i = 1, .stride_k = stride};
+}
+
+/// What the product of two tensors' codes must be multiplied by.
+float unscale(const Tensor& a, const Tensor& b) {
+  return 1.0f / ((a.fp8 ? a.fp8->scale : 1.0f) * (b.fp8 ? b.fp8->scale : 1.0f));
+}
+
+}  // namespace
 
 void matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w, Tensor bias, int leaves) {
   const auto [rows, N, K] = check_matmul_forward(out, inp, w, bias, leaves);
@@ -12,11 +28,13 @@ void matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w, Tensor bia
              .N = N,
              .K = K,
              .leaves = leaves,
-             .a = {.ptr = inp.data<float>(), .stride_i = K, .stride_k = 1},
-             .b = {.ptr = w.data<float>(), .stride_i = K, .stride_k = 1},
-             .c = out.data<float>(),
+             .a = along_rows(inp, K),
+             .b = along_rows(w, K),
+             .c = out.ptr,
+             .c_dtype = out.dtype,
              .stride_c = N,
-             .bias = bias ? bias.data<float>() : nullptr});
+             .bias = bias.ptr,
+             .factor = unscale(inp, w)});
 }
 
 void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, int leaves) {
@@ -25,10 +43,12 @@ void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, i
              .N = K,
              .K = N,
              .leaves = leaves,
-             .a = {.ptr = dout.data<float>(), .stride_i = N, .stride_k = 1},
-             .b = {.ptr = w.data<float>(), .stride_i = 1, .stride_k = K},
-             .c = dinp.data<float>(),
-             .stride_c = K});
+             .a = along_rows(dout, N),
+             .b = along_columns(w, K),
+             .c = dinp.ptr,
+             .c_dtype = dinp.dtype,
+             .stride_c = K,
+             .factor = unscale(dout, w)});
 }
 
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
@@ -37,10 +57,11 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
              .N = K,
              .K = B * T,
              .leaves = B,
-             .a = {.ptr = dout.data<float>(), .stride_i = 1, .stride_k = N},
-             .b = {.ptr = inp.data<float>(), .stride_i = 1, .stride_k = K},
-             .c = dw.data<float>(),
+             .a = along_columns(dout, N),
+             .b = along_columns(inp, K),
+             .c = dw.ptr,
              .stride_c = K,
+             .factor = unscale(dout, inp),
              .into = into});
 }
 

@@ -1,45 +1,65 @@
-// Vectors of floats, as wide as this machine has them: the words that kernels/cpu is written in.
+// Walking over arrays a vector at a time, with masked tails, and the exponential function: the
+// words that kernels/cpu is written in.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
-#include <hwy/highway.h>
+#include "kernels/cpu/vec.h"
 
 namespace ladder {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Lanes = hn::ScalableTag<float>;
-using Vec = hn::Vec<Lanes>;
-constexpr Lanes kVec;
-/// Floats in a vector: 8 with AVX2, 16 with AVX-512.
-constexpr int64_t kLanes = hn::MaxLanes(kVec);
-
-inline Vec load(const float* p) { return hn::LoadU(kVec, p); }
-inline void store(Vec v, float* p) { hn::StoreU(v, kVec, p); }
-inline Vec broadcast(float x) { return hn::Set(kVec, x); }
-inline Vec zero() { return hn::Zero(kVec); }
-
 /// Loads and stores a whole vector.
 struct Whole {
-  Vec load(const float* p) const { return hn::LoadU(kVec, p); }
-  Vec load_or(Vec, const float* p) const { return hn::LoadU(kVec, p); }
-  void store(Vec v, float* p) const { hn::StoreU(v, kVec, p); }
-  Vec only(Vec v) const { return v; }
+  template <class T>
+  HWY_INLINE Vec load(const T* p) const {
+    return ladder::load(p);
+  }
+  template <class T>
+  HWY_INLINE Vec load_or(Vec, const T* p) const {
+    return ladder::load(p);
+  }
+  template <class T>
+  HWY_INLINE void store(Vec v, T* p) const {
+    ladder::store(v, p);
+  }
+  HWY_INLINE Vec only(Vec v) const { return v; }
 };
 
 /// Loads and stores the first `count` lanes; the others read as zero and are not written.
 /// The arithmetic between is the same as for a whole vector, so that an element's result
 /// does not depend on whether it lies in the tail of an array.
-struct Part {
-  explicit Part(int64_t count) : mask(hn::FirstN(kVec, static_cast<size_t>(count))) {}
-  Vec load(const float* p) const { return hn::MaskedLoad(mask, kVec, p); }
+class Part {
+ public:
+  explicit Part(int64_t count)
+      : count_(static_cast<size_t>(count)), mask_(hn::FirstN(kVec, count_)) {}
+
+  HWY_INLINE Vec load(const float* p) const { return hn::MaskedLoad(mask_, kVec, p); }
+  HWY_INLINE void store(Vec v, float* p) const { hn::BlendedStore(v, mask_, kVec, p); }
+  /// Narrow elements have no masked loads: they pass through a whole vector of memory.
+  template <class T>
+  HWY_INLINE Vec load(const T* p) const {
+    T whole[kLanes] = {};
+    std::memcpy(whole, p, count_ * sizeof(T));
+    return ladder::load(whole);
+  }
+  template <class T>
+  HWY_INLINE void store(Vec v, T* p) const {
+    T whole[kLanes];
+    ladder::store(v, whole);
+    std::memcpy(p, whole, count_ * sizeof(T));
+  }
   /// `other` in the lanes past the tail.
-  Vec load_or(Vec other, const float* p) const { return hn::IfThenElse(mask, load(p), other); }
-  void store(Vec v, float* p) const { hn::BlendedStore(v, mask, kVec, p); }
+  template <class T>
+  HWY_INLINE Vec load_or(Vec other, const T* p) const {
+    return hn::IfThenElse(mask_, load(p), other);
+  }
   /// v with zero past the tail.
-  Vec only(Vec v) const { return hn::IfThenElseZero(mask, v); }
-  hn::Mask<Lanes> mask;
+  HWY_INLINE Vec only(Vec v) const { return hn::IfThenElseZero(mask_, v); }
+
+ private:
+  size_t count_;
+  hn::Mask<Lanes> mask_;
 };
 
 /// Calls f(i, io) for each vector [i, i + kLanes) of [begin, end); io is a Whole or, for the

@@ -22,6 +22,7 @@ const Kernels& cpu_kernels() {
       .attention_backward = cpu::attention_backward,
       .join_forward = cpu::join_forward,
       .add = cpu::add,
+      .cast = cpu::cast,
       .scale = cpu::scale,
       .cross_entropy = cpu::cross_entropy,
       .squared_norm = cpu::squared_norm,

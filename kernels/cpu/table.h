@@ -31,6 +31,7 @@ void attention_backward(const Ctx&, Tensor dqkv, Tensor dout, Tensor qkv, Tensor
 
 void join_forward(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias);
 void add(const Ctx&, Tensor out, Tensor a, Tensor b);
+void cast(const Ctx&, Tensor out, Tensor inp);
 void scale(const Ctx&, Tensor x, float factor);
 
 void cross_entropy(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,

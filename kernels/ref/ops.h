@@ -22,6 +22,7 @@ void attention_forward(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
 void attention_backward(const Ctx&, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse);
 void join_forward(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias);
 void add(const Ctx&, Tensor out, Tensor a, Tensor b);
+void cast(const Ctx&, Tensor out, Tensor inp);
 void scale(const Ctx&, Tensor x, float factor);
 void cross_entropy(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale);

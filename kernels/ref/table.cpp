@@ -1,29 +1,33 @@
 // The ref table: plain loops over float or double, the specification of every operation.
+#include "kernels/ref/any_dtype.h"
 #include "kernels/ref/ops.h"
 
 namespace ladder {
+
+using ref::AnyDtype;
 
 const Kernels& ref_kernels() {
   static constexpr Kernels kTable{
       .name = "ref",
       .scratch_bytes = 0,
-      .embed_forward = ref::embed_forward,
-      .embed_backward = ref::embed_backward,
-      .norm_forward = ref::norm_forward,
-      .norm_backward_input = ref::norm_backward_input,
-      .norm_backward_weight = ref::norm_backward_weight,
-      .matmul_forward = ref::matmul_forward,
-      .matmul_backward_input = ref::matmul_backward_input,
-      .matmul_backward_weight = ref::matmul_backward_weight,
-      .bias_backward = ref::bias_backward,
-      .gelu_forward = ref::gelu_forward,
-      .gelu_backward = ref::gelu_backward,
-      .attention_forward = ref::attention_forward,
-      .attention_backward = ref::attention_backward,
-      .join_forward = ref::join_forward,
-      .add = ref::add,
-      .scale = ref::scale,
-      .cross_entropy = ref::cross_entropy,
+      .embed_forward = AnyDtype<ref::embed_forward>::call,
+      .embed_backward = AnyDtype<ref::embed_backward>::call,
+      .norm_forward = AnyDtype<ref::norm_forward>::call,
+      .norm_backward_input = AnyDtype<ref::norm_backward_input>::call,
+      .norm_backward_weight = AnyDtype<ref::norm_backward_weight>::call,
+      .matmul_forward = AnyDtype<ref::matmul_forward>::call,
+      .matmul_backward_input = AnyDtype<ref::matmul_backward_input>::call,
+      .matmul_backward_weight = AnyDtype<ref::matmul_backward_weight>::call,
+      .bias_backward = AnyDtype<ref::bias_backward>::call,
+      .gelu_forward = AnyDtype<ref::gelu_forward>::call,
+      .gelu_backward = AnyDtype<ref::gelu_backward>::call,
+      .attention_forward = AnyDtype<ref::attention_forward>::call,
+      .attention_backward = AnyDtype<ref::attention_backward>::call,
+      .join_forward = AnyDtype<ref::join_forward>::call,
+      .add = AnyDtype<ref::add>::call,
+      .cast = ref::cast,
+      .scale = AnyDtype<ref::scale>::call,
+      .cross_entropy = AnyDtype<ref::cross_entropy>::call,
       .squared_norm = ref::squared_norm,
       .adaptive_clip = ref::adaptive_clip,
       .sgd_update = ref::sgd_update,

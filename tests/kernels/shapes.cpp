@@ -18,7 +18,7 @@ TEST_F(Shapes, ErrorsNameOperationOperandAndShapes) {
                    make({4}));
     FAIL();
   } catch (const CheckError& error) {
-    EXPECT_NE(std::string(error.what()).find("norm: w is (5), not (4)"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("norm_forward: w is (5), not (4)"), std::string::npos)
         << error.what();
   }
 }

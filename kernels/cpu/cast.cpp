@@ -1,0 +1,89 @@
+// From one floating-point format to another.
+#include <cmath>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/table.h"
+#include "kernels/shapes.h"
+
+namespace ladder::cpu {
+namespace {
+
+using Bits = hn::RebindToUnsigned<Lanes>;
+constexpr Bits kBits;
+
+/// narrow() of kernels/narrow.h for FP8, a vector at a time: rounded, saturated.
+template <class Fp8>
+HWY_INLINE hn::Vec<Bits> fp8_code(Vec x) {
+  constexpr Format kFormat = Fp8::kFormat;
+  constexpr int kDrop = 23 - kFormat.mantissa_bits;
+  constexpr uint32_t kMissing = 127 - kFormat.bias();
+  constexpr uint32_t kMagic = (kMissing + 1 + kDrop) << 23;
+  const auto bits = hn::BitCast(kBits, x);
+  const auto sign = hn::ShiftLeft<7>(hn::ShiftRight<31>(bits));
+  const auto a = hn::And(bits, hn::Set(kBits, 0x7FFFFFFFu));
+  // Below the smallest normal number the adder rounds; above, half of the last digit that stays.
+  const auto sum = hn::Add(hn::BitCast(kVec, a), hn::BitCast(kVec, hn::Set(kBits, kMagic)));
+  const auto small = hn::Sub(hn::BitCast(kBits, sum), hn::Set(kBits, kMagic));
+  const auto odd = hn::And(hn::ShiftRight<kDrop>(a), hn::Set(kBits, 1));
+  const auto half = hn::Set(kBits, (1u << (kDrop - 1)) - 1 - (kMissing << 23));
+  const auto large = hn::ShiftRight<kDrop>(hn::Add(hn::Add(a, half), odd));
+  const auto subnormal = hn::Lt(a, hn::Set(kBits, (kMissing + 1) << 23));
+  const auto code =
+      hn::Min(hn::IfThenElse(subnormal, small, large), hn::Set(kBits, kFormat.first_special() - 1));
+  const auto nan = hn::Gt(a, hn::Set(kBits, 0x7F800000u));
+  return hn::Or(sign, hn::IfThenElse(nan, hn::Set(kBits, kFormat.nan()), code));
+}
+
+/// Codes of inp[range] times `scale`. Returns the largest magnitude, NaN if there is one.
+template <class Fp8, class T>
+float quantise(Fp8* out, const T* inp, Range range, float scale) {
+  const hn::Rebind<uint8_t, Lanes> bytes;
+  Vec largest = zero();
+  for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
+    const Vec x = io.load(inp + i);
+    largest = MaxOrNaN{}(largest, hn::Abs(x));
+    uint8_t code[kLanes];
+    hn::StoreU(hn::TruncateTo(bytes, fp8_code<Fp8>(hn::Mul(x, broadcast(scale)))), bytes, code);
+    std::memcpy(out + i, code, static_cast<size_t>(std::min(kLanes, range.end - i)));
+  });
+  return reduce_lanes(kVec, largest, MaxOrNaN{});
+}
+
+template <class Fp8, class T>
+void cast_to_fp8(const Ctx& ctx, const Tensor& out, const Tensor& inp) {
+  const std::span<float> largest = shared_scratch<float>(ctx, ctx.threads);
+  std::fill(largest.begin(), largest.end(), 0.0f);
+  on_threads(ctx, [&](int thread) {
+    const Range part = part_of(thread, ctx.threads, inp.size(), kAlign);
+    largest[static_cast<size_t>(thread)] =
+        quantise(out.data<Fp8>(), inp.data<T>(), part, out.fp8->scale);
+  });
+  for (float one : largest) out.fp8->amax = larger(out.fp8->amax, one);
+}
+
+template <class To, class From>
+void cast_to(const Ctx& ctx, const Tensor& out, const Tensor& inp) {
+  To* y = out.data<To>();
+  const From* x = inp.data<From>();
+  parallel_for(ctx, inp.size(), kAlign, 1, [&](Range range) {
+    for_vectors(range.begin, range.end,
+                [&](int64_t i, auto io) { io.store(io.load(x + i), y + i); });
+  });
+}
+
+}  // namespace
+
+void cast(const Ctx& ctx, Tensor out, Tensor inp) {
+  check_cast(out, inp);
+  dispatch(inp, [&]<class From>(From) {
+    switch (out.dtype) {
+      case Dtype::E4M3: return cast_to_fp8<E4m3, From>(ctx, out, inp);
+      case Dtype::E5M2: return cast_to_fp8<E5m2, From>(ctx, out, inp);
+      default: dispatch(out, [&]<class To>(To) { cast_to<To, From>(ctx, out, inp); });
+    }
+  });
+}
+
+}  // namespace ladder::cpu

@@ -1,0 +1,99 @@
+// Vectors of floats, as wide as this machine has them, and elements of every format as such
+// vectors: narrow ones are widened when they are loaded and rounded when they are stored.
+#pragma once
+
+#include <cstdint>
+
+#include <hwy/highway.h>
+
+#include "kernels/narrow.h"
+
+namespace ladder {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Lanes = hn::ScalableTag<float>;
+using Vec = hn::Vec<Lanes>;
+constexpr Lanes kVec;
+/// Floats in a vector: 8 with AVX2, 16 with AVX-512.
+constexpr int64_t kLanes = hn::MaxLanes(kVec);
+
+/// hn::MaxLanes(d) floats from p. D is Lanes or a part of it.
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const float* p) {
+  return hn::LoadU(d, p);
+}
+
+/// A BF16 is the upper half of a float.
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const Bf16* p) {
+  const hn::RebindToUnsigned<D> wide;
+  const hn::Rebind<uint16_t, D> half;
+  const auto bits = hn::LoadU(half, reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const F16* p) {
+  const hn::Rebind<hwy::float16_t, D> half;
+  return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
+}
+
+/// FP8 as in widen(): the digits to their place, then the exponent repaired by a product.
+template <class Fp8, class D>
+HWY_INLINE hn::Vec<D> load_fp8(D d, const Fp8* p) {
+  constexpr Format kFormat = Fp8::kFormat;
+  const hn::RebindToUnsigned<D> wide;
+  const hn::Rebind<uint8_t, D> quarter;
+  const auto code = hn::PromoteTo(wide, hn::LoadU(quarter, &p->bits));
+  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(wide, 0x80u)));
+  const auto magnitude = hn::And(code, hn::Set(wide, 0x7Fu));
+  const auto digits = hn::BitCast(d, hn::ShiftLeft<23 - kFormat.mantissa_bits>(magnitude));
+  const float power = std::bit_cast<float>(uint32_t{127 + 127 - kFormat.bias()} << 23);
+  const auto value = hn::Mul(digits, hn::Set(d, power));
+  const auto special = hn::Set(d, widen(kFormat, kFormat.first_special()));
+  const auto nan = hn::Set(d, widen(kFormat, kFormat.nan()));
+  const auto first = hn::Set(wide, kFormat.first_special());
+  const auto number =
+      hn::IfThenElse(hn::RebindMask(d, hn::Gt(first, magnitude)), value,
+                     hn::IfThenElse(hn::RebindMask(d, hn::Eq(first, magnitude)), special, nan));
+  return hn::Or(number, hn::BitCast(d, sign));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const E4m3* p) {
+  return load_fp8(d, p);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const E5m2* p) {
+  return load_fp8(d, p);
+}
+
+template <class T>
+HWY_INLINE Vec load(const T* p) {
+  return load(kVec, p);
+}
+
+HWY_INLINE void store(Vec v, float* p) { hn::StoreU(v, kVec, p); }
+
+/// Rounds to nearest even; a NaN stays one.
+HWY_INLINE void store(Vec v, Bf16* p) {
+  const hn::RebindToUnsigned<Lanes> wide;
+  const hn::Rebind<uint16_t, Lanes> half;
+  const auto bits = hn::BitCast(wide, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(wide, 0x7FFF)), odd);
+  const auto quiet = hn::Or(bits, hn::Set(wide, 0x400000));
+  const auto code =
+      hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(v)), quiet, rounded));
+  hn::StoreU(hn::TruncateTo(half, code), half, reinterpret_cast<uint16_t*>(p));
+}
+
+HWY_INLINE void store(Vec v, F16* p) {
+  const hn::Rebind<hwy::float16_t, Lanes> half;
+  hn::StoreU(hn::DemoteTo(half, v), half, reinterpret_cast<hwy::float16_t*>(p));
+}
+
+HWY_INLINE Vec broadcast(float x) { return hn::Set(kVec, x); }
+HWY_INLINE Vec zero() { return hn::Zero(kVec); }
+
+}  // namespace ladder
