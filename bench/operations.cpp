@@ -1,17 +1,36 @@
-// Every operation of the cpu table, at the sizes of `tiny` and of GPT-2 124M: time and rates.
+// Every operation of the cpu table: time, rates, and per cent of the roofline of this machine.
+//
+//   bench_operations                                  all of them
+//   bench_operations --benchmark_filter=beyond        those that memory bounds, beyond the caches
+//   bench_operations --ceilings                       only what the machine can do, as JSON
+//
+// `roofline%` is ideal time over measured time. The ideal is the slower of flops at peak and bytes
+// at copy bandwidth (bench/ceilings.h), with the bytes and flops of kernels/cost.h. Measured is
+// the median call. Far more than 100 says that the operands fit the caches, which are faster than
+// memory: judge the bandwidth of an operation by the sizes called `beyond`.
+#include <algorithm>
 #include <functional>
 #include <thread>
 
-#include "bench/bench.h"
+#include <CLI/CLI.hpp>
+
+#include "bench/ceilings.h"
+#include "bench/step_floor.h"
 
 namespace ladder::bench {
 namespace {
 
+/// Sizes of the operands. `hidden` is the width inside the MLP.
 struct Model {
   const char* name;
-  int64_t B, T, C, NH, V;
+  int64_t B, T, C, NH, V, hidden;
 };
-constexpr Model kModels[] = {{"tiny", 12, 64, 128, 4, 256}, {"124m", 4, 64, 768, 12, 50304}};
+constexpr Model kTiny{"tiny", 12, 64, 128, 4, 256, 4 * 128};
+constexpr Model kShort{"124m/B4T64", 4, 64, 768, 12, 50304, 4 * 768};
+constexpr Model kLong{"124m/B1T1024", 1, 1024, 768, 12, 50304, 4 * 768};
+/// An activation of 66 MiB and a weight of 64 MiB: more than the last cache of most machines.
+constexpr Model kBeyond{"beyond", 22, 1024, 768, 12, 256, 768};
+constexpr int64_t kBeyondSide = 4096;
 
 struct Op {
   const char* name;
@@ -19,56 +38,65 @@ struct Op {
   std::function<void()> run;
 };
 
-std::vector<Op> rows_of(Bench& box, const Model& m) {
-  const auto [_, B, T, C, NH, V] = m;
+/// One pass over activations each: memory bounds them.
+std::vector<Op> passes_of(Bench& box, const Model& m) {
+  const int64_t B = m.B, T = m.T, C = m.C, H = m.hidden;
   const Ctx& ctx = box.ctx();
   const Kernels& k = cpu_kernels();
   const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), y = box.random({B, T, C});
   const Tensor w = box.random({C}), b = box.random({C}), dw = box.random({C}), db = box.random({C});
   const Tensor mean = box.random({B, T}), rstd = box.random({B, T});
-  const Tensor h = box.random({B, T, 4 * C}), g = box.random({B, T, 4 * C});
-  const Tensor wide = box.random({4 * C});
-  const Tensor qkv = box.random({B, T, 3 * C}), dqkv = box.random({B, T, 3 * C});
-  const Tensor lse = box.random({B, NH, T});
-  const Tensor logits = box.random({B, T, V}), dlogits = box.random({B, T, V});
-  const Tensor losses = box.random({B}), tokens = box.tokens({B, T}, V - 1);
-  const Tensor wte = box.random({V, C}), wpe = box.random({T, C});
-  const int64_t HS = C / NH;
+  const Tensor h = box.random({B, T, H}), g = box.random({B, T, H}), wide = box.random({H});
   return {
-      {"embed_forward", cost::embed_forward(B, T, C),
-       [=, &ctx, &k] { k.embed_forward(ctx, y, tokens, wte, wpe); }},
-      {"embed_backward", cost::embed_backward(B, T, C, V),
-       [=, &ctx, &k] { k.embed_backward(ctx, wte, wpe, d, tokens, Into::Write); }},
       {"norm_forward", cost::norm_forward(B, T, C),
        [=, &ctx, &k] { k.norm_forward(ctx, y, mean, rstd, x, w, b); }},
       {"norm_backward_input", cost::norm_backward_input(B, T, C),
        [=, &ctx, &k] { k.norm_backward_input(ctx, y, d, x, w, mean, rstd); }},
       {"norm_backward_weight", cost::norm_backward_weight(B, T, C),
        [=, &ctx, &k] { k.norm_backward_weight(ctx, dw, db, d, x, mean, rstd, Into::Write); }},
-      {"bias_backward", cost::bias_backward(B, T, 4 * C),
+      {"bias_backward", cost::bias_backward(B, T, H),
        [=, &ctx, &k] { k.bias_backward(ctx, wide, h, Into::Write); }},
       {"gelu_forward", cost::gelu_forward(h.size()), [=, &ctx, &k] { k.gelu_forward(ctx, g, h); }},
       {"gelu_backward", cost::gelu_backward(h.size()),
-       [=, &ctx, &k] { k.gelu_backward(ctx, g, h, h); }},
-      {"attention_forward", cost::attention_forward(B, T, NH, HS),
-       [=, &ctx, &k] { k.attention_forward(ctx, y, lse, qkv); }},
-      {"attention_backward", cost::attention_backward(B, T, NH, HS),
-       [=, &ctx, &k] { k.attention_backward(ctx, dqkv, d, qkv, x, lse); }},
+       [=, &ctx, &k] { k.gelu_backward(ctx, g, g, h); }},
       {"join_forward", cost::join_forward(B * T, C),
        [=, &ctx, &k] { k.join_forward(ctx, y, x, d, w); }},
       {"add", cost::add(h.size()), [=, &ctx, &k] { k.add(ctx, g, g, h); }},
       {"scale", cost::scale(h.size()), [=, &ctx, &k] { k.scale(ctx, g, 1); }},
+  };
+}
+
+/// What knows of tokens and of their order.
+std::vector<Op> sequences_of(Bench& box, const Model& m) {
+  const int64_t B = m.B, T = m.T, C = m.C, NH = m.NH, V = m.V, HS = C / NH;
+  const Ctx& ctx = box.ctx();
+  const Kernels& k = cpu_kernels();
+  const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), y = box.random({B, T, C});
+  const Tensor qkv = box.random({B, T, 3 * C}), dqkv = box.random({B, T, 3 * C});
+  const Tensor lse = box.random({B, NH, T});
+  const Tensor logits = box.random({B, T, V}), dlogits = box.random({B, T, V});
+  const Tensor losses = box.random({B}), tokens = box.tokens({B, T}, V - 1);
+  const Tensor wte = box.random({V, C}), wpe = box.random({T, C});
+  return {
+      {"embed_forward", cost::embed_forward(B, T, C),
+       [=, &ctx, &k] { k.embed_forward(ctx, y, tokens, wte, wpe); }},
+      {"embed_backward", cost::embed_backward(B, T, C, V),
+       [=, &ctx, &k] { k.embed_backward(ctx, wte, wpe, d, tokens, Into::Write); }},
+      {"attention_forward", cost::attention_forward(B, T, NH, HS),
+       [=, &ctx, &k] { k.attention_forward(ctx, y, lse, qkv); }},
+      {"attention_backward", cost::attention_backward(B, T, NH, HS),
+       [=, &ctx, &k] { k.attention_backward(ctx, dqkv, d, qkv, x, lse); }},
       {"cross_entropy", cost::cross_entropy(B, T, V),
        [=, &ctx, &k] { k.cross_entropy(ctx, losses, dlogits, logits, tokens, V - 1, 1); }},
   };
 }
 
 std::vector<Op> products_of(Bench& box, const Model& m) {
-  const auto [_, B, T, C, NH, V] = m;
+  const int64_t B = m.B, T = m.T, C = m.C, H = m.hidden;
   const Ctx& ctx = box.ctx();
   const Kernels& k = cpu_kernels();
-  const Tensor x = box.random({B, T, C}), h = box.random({B, T, 4 * C}), w = box.random({4 * C, C});
-  const Cost cost = cost::matmul(B * T, 4 * C, C);
+  const Tensor x = box.random({B, T, C}), h = box.random({B, T, H}), w = box.random({H, C});
+  const Cost cost = cost::matmul(B * T, H, C);
   return {
       {"matmul_forward", cost,
        [=, &ctx, &k] { k.matmul_forward(ctx, h, x, w, Tensor{}, kLeaves); }},
@@ -79,15 +107,15 @@ std::vector<Op> products_of(Bench& box, const Model& m) {
   };
 }
 
-/// On one matrix of the model: (4 C, C).
-std::vector<Op> updates_of(Bench& box, const Model& m) {
+/// What is done to a weight (R,C) and its gradient.
+std::vector<Op> updates_of(Bench& box, int64_t R, int64_t C) {
   const Ctx& ctx = box.ctx();
   const Kernels& k = cpu_kernels();
-  const int64_t C = m.C, n = 4 * C * C;
-  const Tensor w = box.random({4 * C, C}), g = box.random({4 * C, C});
+  const int64_t n = R * C;
+  const Tensor w = box.random({R, C}), g = box.random({R, C});
   const Tensor first = box.alloc(Dtype::F32, w.shape), second = box.alloc(Dtype::F32, w.shape);
-  const Tensor row = box.alloc(Dtype::F32, {4 * C}), col = box.alloc(Dtype::F32, {C});
-  const Tensor limbs = box.alloc(Dtype::I64, {4 * C, kLimbs}), one = limbs.first(1);
+  const Tensor row = box.alloc(Dtype::F32, {R}), col = box.alloc(Dtype::F32, {C});
+  const Tensor limbs = box.alloc(Dtype::I64, {R, kLimbs}), one = limbs.first(1);
   const Tensor m_code = box.alloc(Dtype::U8, {n}), v_code = box.alloc(Dtype::U8, {n});
   const Tensor m_scale = box.alloc(Dtype::F32, {n / kQuantBlock});
   const Tensor v_scale = box.alloc(Dtype::F32, {n / kQuantBlock});
@@ -124,24 +152,81 @@ std::vector<Op> updates_of(Bench& box, const Model& m) {
   };
 }
 
+/// Times every call by itself: the median forgives a machine that is busy now and then.
+void run(benchmark::State& state, const Op& op, const Ceilings& ceilings) {
+  std::vector<double> seconds;
+  while (state.KeepRunning()) {
+    const int64_t begin = now_ns();
+    op.run();
+    seconds.push_back(static_cast<double>(now_ns() - begin) * 1e-9);
+  }
+  const auto middle = seconds.begin() + static_cast<int64_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  state.counters["GB/s"] = static_cast<double>(op.cost.bytes) * 1e-9 / *middle;
+  state.counters["GFLOP/s"] = static_cast<double>(op.cost.flops) * 1e-9 / *middle;
+  state.counters["roofline%"] = 100 * ideal_seconds(ceilings, op.cost) / *middle;
+}
+
+void register_ops(const char* model, const std::vector<Op>& ops, const Ceilings& ceilings) {
+  for (const Op& op : ops)
+    benchmark::RegisterBenchmark(fmt::format("{}/{}", model, op.name).c_str(),
+                                 [=](benchmark::State& state) { run(state, op, ceilings); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMicrosecond);
+}
+
+void register_all(Bench& box, const Ceilings& ceilings) {
+  for (const Model& m : {kTiny, kShort, kLong}) {
+    register_ops(m.name, passes_of(box, m), ceilings);
+    register_ops(m.name, sequences_of(box, m), ceilings);
+    register_ops(m.name, products_of(box, m), ceilings);
+    register_ops(m.name, updates_of(box, m.hidden, m.C), ceilings);
+  }
+  register_ops(kBeyond.name, passes_of(box, kBeyond), ceilings);
+  register_ops(kBeyond.name, updates_of(box, kBeyondSide, kBeyondSide), ceilings);
+}
+
+std::string text_of(const Ceilings& c, int threads) {
+  return fmt::format(
+      "{} threads; multiply-adds {:.1f} GFLOP/s, our product {:.1f}; copy {:.1f} GB/s, with plain "
+      "stores {:.1f}",
+      threads, c.fma, c.gemm, c.copy, c.copy_plain);
+}
+
+void print_json(const Ceilings& c, int threads) {
+  fmt::print(
+      R"({{"threads": {}, "fma": {:.1f}, "gemm": {:.1f}, "copy": {:.1f}, "copy_plain": {:.1f}, )"
+      R"("floor_ms": {{"B4T64": {:.0f}, "B1T1024": {:.0f}}}}})"
+      "\n",
+      threads, c.fma, c.gemm, c.copy, c.copy_plain, 1e3 * step_floor_seconds(c, 4, 64),
+      1e3 * step_floor_seconds(c, 1, 1024));
+}
+
 }  // namespace
 }  // namespace ladder::bench
 
 int main(int argc, char** argv) {
   using namespace ladder::bench;
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  Bench box(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
-  for (const Model& model : kModels)
-    for (const auto& family : {rows_of, products_of, updates_of})
-      for (const Op& op : family(box, model))
-        benchmark::RegisterBenchmark(fmt::format("{}/{}", model.name, op.name).c_str(),
-                                     [op](benchmark::State& state) {
-                                       while (state.KeepRunning()) op.run();
-                                       count(state, op.cost);
-                                     })
-            ->UseRealTime()
-            ->Unit(benchmark::kMicrosecond);
+  benchmark::Initialize(&argc, argv);  // takes its own flags out
+  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  bool only_ceilings = false;
+  CLI::App app("Every operation of the cpu table; also takes --benchmark_help's flags");
+  app.add_option("--threads", threads, "of the kernels")->check(CLI::Range(1, 4096));
+  app.add_flag("--ceilings", only_ceilings, "print what the machine can do, as JSON");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+
+  const Ceilings ceilings = measure_ceilings(threads);
+  if (only_ceilings) {
+    print_json(ceilings, threads);
+    return 0;
+  }
+  benchmark::AddCustomContext("ceilings", text_of(ceilings, threads));
+  Bench box(threads);
+  register_all(box, ceilings);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

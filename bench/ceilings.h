@@ -1,0 +1,40 @@
+// What this machine can do at most, measured by itself: the two ceilings of a roofline
+// (Williams, Waterman and Patterson 2009, doi 10.1145/1498765.1498785).
+#pragma once
+
+#include "bench/bench.h"
+
+namespace ladder::bench {
+
+/// All in thousand millions a second, on all threads of the Ctx; each the best of several tries.
+///
+/// Two numbers for arithmetic. `fma` is what the roofline of an operation is drawn with: fused
+/// multiply-adds on registers, no memory. Our own product would not be an honest ceiling, being
+/// one of the operations that are judged: a slow one would lower the bar for all. `gemm` says how
+/// much of it a whole product of friendly shape reaches, and so what a training step can hope for.
+///
+/// Two numbers for memory, both of copies between arrays far beyond the caches. Bytes read and
+/// bytes written are counted, so copying one byte counts as two. `copy_plain` stores as every
+/// kernel does: the processor first reads the line that it then overwrites, and these reads are
+/// not counted. `copy` is the better of that and of stores past the cache (movnt), which save the
+/// read: every byte on the bus is one that is counted. It is the ceiling, for half reads and half
+/// writes. An operation that fills a new array with plain stores moves 3 bytes for each 2 counted
+/// and ends near copy_plain; one in place, such as adamw_update, reads what it overwrites anyway
+/// and can reach `copy`, or a little more where it reads more than it writes.
+struct Ceilings {
+  double fma;
+  double gemm;
+  double copy_plain;
+  double copy;
+};
+
+/// Takes about a second and 256 MiB.
+Ceilings measure_ceilings(int threads);
+
+/// Least seconds for a cost: by the slower of arithmetic and memory.
+inline double ideal_seconds(const Ceilings& c, Cost cost) {
+  return 1e-9 * std::max(static_cast<double>(cost.flops) / c.fma,
+                         static_cast<double>(cost.bytes) / c.copy);
+}
+
+}  // namespace ladder::bench
