@@ -206,7 +206,7 @@ struct Kernels {
 /// Plain loops over float or double, as the operands are: the specification.
 const Kernels& ref_kernels();
 
-/// OpenMP and SIMD, F32.
+/// OpenMP and SIMD; F32, BF16 and F16.
 const Kernels& cpu_kernels();
 
 }  // namespace ladder

@@ -1,4 +1,5 @@
 // Sums of arrays and a factor: one pass over memory each.
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/table.h"
@@ -8,38 +9,44 @@ namespace ladder::cpu {
 
 void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
   const auto [rows, C] = check_join_forward(out, residual, product, bias);
-  float* y = out.data<float>();
-  const float* r = residual.data<float>();
-  const float* p = product.data<float>();
-  const float* b = bias.data<float>();
-  parallel_for(ctx, rows, 1, C, [&, C = C](Range range) {
-    for (int64_t row = range.begin; row < range.end; ++row)
-      for_vectors(0, C, [&](int64_t c, auto io) {
-        const int64_t i = row * C + c;
-        const Vec sum = hn::Add(io.load(p + i), io.load(b + c));
-        io.store(hn::Add(io.load(r + i), sum), y + i);
-      });
+  dispatch(out, [&, rows = rows, C = C]<class Real>(Real) {
+    Real* y = out.data<Real>();
+    const Real* r = residual.data<Real>();
+    const Real* p = product.data<Real>();
+    const Real* b = bias.data<Real>();
+    parallel_for(ctx, rows, 1, C, [=](Range range) {
+      for (int64_t row = range.begin; row < range.end; ++row)
+        for_vectors(0, C, [&](int64_t c, auto io) {
+          const int64_t i = row * C + c;
+          const Vec sum = hn::Add(io.load(p + i), io.load(b + c));
+          io.store(hn::Add(io.load(r + i), sum), y + i);
+        });
+    });
   });
 }
 
 void add(const Ctx& ctx, Tensor out, Tensor a, Tensor b) {
   const int64_t n = check_add(out, a, b);
-  float* y = out.data<float>();
-  const float* left = a.data<float>();
-  const float* right = b.data<float>();
-  parallel_for(ctx, n, kAlign, 1, [&](Range range) {
-    for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
-      io.store(hn::Add(io.load(left + i), io.load(right + i)), y + i);
+  dispatch(out, [&]<class Real>(Real) {
+    Real* y = out.data<Real>();
+    const Real* left = a.data<Real>();
+    const Real* right = b.data<Real>();
+    parallel_for(ctx, n, kAlign, 1, [=](Range range) {
+      for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
+        io.store(hn::Add(io.load(left + i), io.load(right + i)), y + i);
+      });
     });
   });
 }
 
 void scale(const Ctx& ctx, Tensor x, float factor) {
   const int64_t n = check_scale(x);
-  float* y = x.data<float>();
-  parallel_for(ctx, n, kAlign, 1, [&](Range range) {
-    for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
-      io.store(hn::Mul(io.load(y + i), broadcast(factor)), y + i);
+  dispatch(x, [&]<class Real>(Real) {
+    Real* y = x.data<Real>();
+    parallel_for(ctx, n, kAlign, 1, [=](Range range) {
+      for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
+        io.store(hn::Mul(io.load(y + i), broadcast(factor)), y + i);
+      });
     });
   });
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/cpu/columns.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/table.h"
 #include "kernels/shapes.h"
 
@@ -53,6 +54,12 @@ class SparseTreeSum {
 /// where[start[v]] .. where[start[v + 1] - 1], ascending.
 struct Occurrences {
   std::span<int32_t> start, where;
+
+  std::span<const int32_t> of(int64_t v) const {
+    const auto first = static_cast<size_t>(start[static_cast<size_t>(v)]);
+    const auto last = static_cast<size_t>(start[static_cast<size_t>(v) + 1]);
+    return where.subspan(first, last - first);
+  }
 };
 
 Occurrences sort_by_token(const Ctx& ctx, const int32_t* tokens, int64_t count, int64_t V) {
@@ -73,75 +80,83 @@ Occurrences sort_by_token(const Ctx& ctx, const int32_t* tokens, int64_t count, 
 }
 
 /// sums += x[0..count)
-HWY_INLINE void add_columns(ColumnSums<1>& sums, const float* x, int64_t count) {
+template <class Real>
+HWY_INLINE void add_columns(ColumnSums<1>& sums, const Real* x, int64_t count) {
   for_columns(count, [&](int64_t part, int64_t i, auto io) {
     sums.at(0, part) = hn::Add(sums.at(0, part), io.load(x + i));
   });
 }
 
-/// The sum over `places` of dout's columns [c, c + count).
-ColumnSums<1> sum_places(std::span<const int32_t> places, const float* dout, int64_t T, int64_t C,
-                         int64_t c, int64_t count) {
+/// The sum of dout at `places`, in `count` columns that it points at.
+template <class Real>
+ColumnSums<1> sum_places(std::span<const int32_t> places, const Real* dout, const EmbedShape& s,
+                         int64_t count) {
   SparseTreeSum sequences;
   for (size_t i = 0; i < places.size();) {
-    const int64_t b = places[i] / T;
+    const int64_t b = places[i] / s.T;
     ColumnSums<1> sums = ColumnSums<1>::zeros();
-    for (; i < places.size() && places[i] / T == b; ++i)
-      add_columns(sums, dout + places[i] * C + c, count);
+    for (; i < places.size() && places[i] / s.T == b; ++i)
+      add_columns(sums, dout + places[i] * s.C, count);
     sequences.push(b, sums);
   }
   return sequences.take();
 }
 
+/// The sum of dout at token t of each sequence, in `count` columns that it points at.
+template <class Real>
+ColumnSums<1> sum_position(int64_t t, const Real* dout, const EmbedShape& s, int64_t count) {
+  TreeSum<ColumnSums<1>> sequences;
+  for (int64_t b = 0; t < s.T && b < s.B; ++b) {
+    ColumnSums<1> sums = ColumnSums<1>::zeros();
+    add_columns(sums, dout + (b * s.T + t) * s.C, count);
+    sequences.push(sums);
+  }
+  return sequences.total(ColumnSums<1>::zeros());
+}
+
 }  // namespace
 
 void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor wpe) {
-  const auto shape = check_embed_forward(out, tokens, wte, wpe);
-  const int64_t C = shape.C;
+  const EmbedShape s = check_embed_forward(out, tokens, wte, wpe);
   const int32_t* token = tokens.data<int32_t>();
-  for (int64_t row = 0; row < shape.B * shape.T; ++row) checked_index(token[row], shape.V);
-  const float* words = wte.data<float>();
-  const float* places = wpe.data<float>();
-  float* to = out.data<float>();
-  parallel_for(ctx, shape.B * shape.T, 1, C, [&](Range range) {
-    for (int64_t row = range.begin; row < range.end; ++row) {
-      const float* word = words + token[row] * C;
-      const float* place = places + row % shape.T * C;
-      for_vectors(0, C, [&](int64_t c, auto io) {
-        io.store(hn::Add(io.load(word + c), io.load(place + c)), to + row * C + c);
-      });
-    }
+  for (int64_t row = 0; row < s.B * s.T; ++row) checked_index(token[row], s.V);
+  dispatch(out, [&]<class Real>(Real) {
+    const Real* words = wte.data<Real>();
+    const Real* places = wpe.data<Real>();
+    Real* to = out.data<Real>();
+    parallel_for(ctx, s.B * s.T, 1, s.C, [&](Range range) {
+      for (int64_t row = range.begin; row < range.end; ++row) {
+        const Real* word = words + token[row] * s.C;
+        const Real* place = places + row % s.T * s.C;
+        for_vectors(0, s.C, [&](int64_t c, auto io) {
+          io.store(hn::Add(io.load(word + c), io.load(place + c)), to + row * s.C + c);
+        });
+      }
+    });
   });
 }
 
 void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens,
                     Into into) {
-  const auto shape = check_embed_backward(dwte, dwpe, dout, tokens);
-  const auto [B, T, C, V, P] = shape;
-  const Occurrences found = sort_by_token(ctx, tokens.data<int32_t>(), B * T, V);
-  const float* above = dout.data<float>();
+  const EmbedShape s = check_embed_backward(dwte, dwpe, dout, tokens);
+  const Occurrences found = sort_by_token(ctx, tokens.data<int32_t>(), s.B * s.T, s.V);
   float* words = dwte.data<float>();
   float* places = dwpe.data<float>();
-  parallel_for(ctx, C, kColumns, B * T + V, [&, B = B, T = T, C = C, V = V, P = P](Range range) {
-    for (int64_t c = range.begin; c < range.end; c += kColumns) {
-      const int64_t count = std::min(kColumns, range.end - c);
-      for (int64_t v = 0; v < V; ++v) {
-        const auto first = static_cast<size_t>(found.start[static_cast<size_t>(v)]);
-        const auto last = static_cast<size_t>(found.start[static_cast<size_t>(v) + 1]);
-        auto sums = sum_places(found.where.subspan(first, last - first), above, T, C, c, count);
-        put_columns(words + v * C + c, sums, 0, count, into);
-      }
-      for (int64_t t = 0; t < P; ++t) {
-        TreeSum<ColumnSums<1>> sequences;
-        for (int64_t b = 0; t < T && b < B; ++b) {
-          ColumnSums<1> sums = ColumnSums<1>::zeros();
-          add_columns(sums, above + (b * T + t) * C + c, count);
-          sequences.push(sums);
+  dispatch(dout, [&]<class Real>(Real) {
+    const Real* above = dout.data<Real>();
+    parallel_for(ctx, s.C, kColumns, s.B * s.T + s.V, [&](Range range) {
+      for (int64_t c = range.begin; c < range.end; c += kColumns) {
+        const int64_t count = std::min(kColumns, range.end - c);
+        for (int64_t v = 0; v < s.V; ++v) {
+          auto sums = sum_places(found.of(v), above + c, s, count);
+          put_columns(words + v * s.C + c, sums, 0, count, into);
         }
-        auto sums = sequences.total(ColumnSums<1>::zeros());
-        put_columns(places + t * C + c, sums, 0, count, into);
+        for (int64_t t = 0; t < s.P; ++t) {
+          auto sums = sum_position(t, above + c, s, count);
+          put_columns(places + t * s.C + c, sums, 0, count, into);
+        }
       }
-    }
+    });
   });
 }
 

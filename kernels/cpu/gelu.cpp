@@ -4,6 +4,7 @@
 // serves, and nothing overflows: e^-z is bounded, and for large |x| the result is x or 0.
 #include <cmath>
 
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/table.h"
@@ -22,38 +23,48 @@ HWY_INLINE Vec gate(Vec x) {
   return hn::Div(broadcast(1), hn::Add(broadcast(1), e));
 }
 
+HWY_INLINE Vec gelu(Vec x) {
+  // Below -16 the result is 0 to FP32; the bound keeps infinity times 0 away.
+  const Vec v = hn::Max(broadcast(-16), x);
+  return hn::Mul(v, gate(v));
+}
+
+/// gelu'(x)
+HWY_INLINE Vec gelu_slope(Vec x) {
+  const Vec s = gate(x);
+  // d(2 u)/dx = 2 sqrt(2 / pi) (1 + 3 0.044715 x^2);  s' = s (1 - s).
+  // Beyond |x| = 16 the slope of s is 0; the bound keeps 0 times infinity away.
+  const Vec near = hn::Max(broadcast(-16), hn::Min(broadcast(16), x));
+  const Vec slope = hn::Mul(broadcast(kTwoRootTwoOverPi),
+                            hn::MulAdd(broadcast(3 * kCubic), hn::Mul(near, near), broadcast(1)));
+  const Vec ds = hn::Mul(hn::Mul(s, hn::Sub(broadcast(1), s)), slope);
+  return hn::MulAdd(near, ds, s);
+}
+
 }  // namespace
 
 void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
   const int64_t n = check_gelu_forward(out, inp);
-  float* y = out.data<float>();
-  const float* x = inp.data<float>();
-  parallel_for(ctx, n, kAlign, 4, [&](Range range) {
-    for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
-      // Below -16 the result is 0 to FP32; the bound keeps infinity times 0 away.
-      const Vec v = hn::Max(broadcast(-16), io.load(x + i));
-      io.store(hn::Mul(v, gate(v)), y + i);
+  dispatch(inp, [&]<class Real>(Real) {
+    Real* y = out.data<Real>();
+    const Real* x = inp.data<Real>();
+    parallel_for(ctx, n, kAlign, 4, [=](Range range) {
+      for_vectors(range.begin, range.end,
+                  [&](int64_t i, auto io) { io.store(gelu(io.load(x + i)), y + i); });
     });
   });
 }
 
 void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
   const int64_t n = check_gelu_backward(dinp, dout, inp);
-  float* dx = dinp.data<float>();
-  const float* dy = dout.data<float>();
-  const float* x = inp.data<float>();
-  parallel_for(ctx, n, kAlign, 4, [&](Range range) {
-    for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
-      const Vec v = io.load(x + i);
-      const Vec s = gate(v);
-      // d(2 u)/dx = 2 sqrt(2 / pi) (1 + 3 0.044715 x^2);  s' = s (1 - s).
-      // Beyond |x| = 16 the slope of s is 0; the bound keeps 0 times infinity away.
-      const Vec near = hn::Max(broadcast(-16), hn::Min(broadcast(16), v));
-      const Vec slope =
-          hn::Mul(broadcast(kTwoRootTwoOverPi),
-                  hn::MulAdd(broadcast(3 * kCubic), hn::Mul(near, near), broadcast(1)));
-      const Vec ds = hn::Mul(hn::Mul(s, hn::Sub(broadcast(1), s)), slope);
-      io.store(hn::Mul(io.load(dy + i), hn::MulAdd(near, ds, s)), dx + i);
+  dispatch(inp, [&]<class Real>(Real) {
+    Real* dx = dinp.data<Real>();
+    const Real* dy = dout.data<Real>();
+    const Real* x = inp.data<Real>();
+    parallel_for(ctx, n, kAlign, 4, [=](Range range) {
+      for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
+        io.store(hn::Mul(io.load(dy + i), gelu_slope(io.load(x + i))), dx + i);
+      });
     });
   });
 }

@@ -71,7 +71,8 @@ struct MaxOrNaN {
 };
 
 /// max_i x[i]; NaN if there is one.
-HWY_INLINE float lane_max(const float* x, int64_t n) {
+template <class Real>
+HWY_INLINE float lane_max(const Real* x, int64_t n) {
   const Vec lowest = broadcast(-INFINITY);
   LaneAcc acc(lowest);
   for_lanes(n, [&](int64_t part, int64_t i, auto io) {

@@ -1,5 +1,6 @@
 // The linear layer: three orientations of one matrix product, and the gradient of the bias.
 #include "kernels/cpu/columns.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/table.h"
 #include "kernels/shapes.h"
@@ -66,20 +67,22 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
 }
 
 void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
-  const auto [B, T, N] = check_bias_backward(db, dout);
+  const BiasShape s = check_bias_backward(db, dout);
   float* to = db.data<float>();
-  const float* from = dout.data<float>();
-  parallel_for(ctx, N, kColumns, B * T, [&, B = B, T = T, N = N](Range range) {
-    for (int64_t n = range.begin; n < range.end; n += kColumns) {
-      const int64_t count = std::min(kColumns, range.end - n);
-      auto sums = sum_tokens<1>(B, T, [&](ColumnSums<1>& sum, int64_t row) {
-        const float* x = from + row * N + n;
-        for_columns(count, [&](int64_t part, int64_t i, auto io) {
-          sum.at(0, part) = hn::Add(sum.at(0, part), io.load(x + i));
+  dispatch(dout, [&]<class Real>(Real) {
+    const Real* from = dout.data<Real>();
+    parallel_for(ctx, s.N, kColumns, s.B * s.T, [&](Range range) {
+      for (int64_t n = range.begin; n < range.end; n += kColumns) {
+        const int64_t count = std::min(kColumns, range.end - n);
+        auto sums = sum_tokens<1>(s.B, s.T, [&](ColumnSums<1>& sum, int64_t row) {
+          const Real* x = from + row * s.N + n;
+          for_columns(count, [&](int64_t part, int64_t i, auto io) {
+            sum.at(0, part) = hn::Add(sum.at(0, part), io.load(x + i));
+          });
         });
-      });
-      put_columns(to + n, sums, 0, count, into);
-    }
+        put_columns(to + n, sums, 0, count, into);
+      }
+    });
   });
 }
 

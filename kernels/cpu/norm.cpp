@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/cpu/columns.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/table.h"
 #include "kernels/shapes.h"
@@ -16,7 +17,8 @@ struct Statistics {
   float mean, rstd;
 };
 
-Statistics statistics(const float* x, int64_t C) {
+template <class Real>
+Statistics statistics(const Real* x, int64_t C) {
   const auto extent = static_cast<float>(C);
   const float mean = lane_sum(C, [&](int64_t c, auto io) { return io.load(x + c); }) / extent;
   const float squares = lane_sum(C, [&](int64_t c, auto io) {
@@ -26,96 +28,115 @@ Statistics statistics(const float* x, int64_t C) {
   return {.mean = mean, .rstd = 1.0f / std::sqrt(squares / extent + kEpsilon)};
 }
 
+/// norm_forward on one token's C channels.
+template <class Real>
+Statistics forward(Real* y, const Real* x, const Real* w, const Real* b, int64_t C) {
+  const Statistics s = statistics(x, C);
+  for_vectors(0, C, [&](int64_t c, auto io) {
+    const Vec xhat = hn::Mul(hn::Sub(io.load(x + c), broadcast(s.mean)), broadcast(s.rstd));
+    io.store(hn::MulAdd(xhat, io.load(w + c), io.load(b + c)), y + c);
+  });
+  return s;
+}
+
+/// norm_backward_input on one token's C channels.
+template <class Real>
+void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, const Statistics& s,
+                    int64_t C) {
+  const Vec m = broadcast(s.mean);
+  const Vec r = broadcast(s.rstd);
+  const auto xhat = [&](int64_t c, auto io) { return hn::Mul(hn::Sub(io.load(x + c), m), r); };
+  const auto g = [&](int64_t c, auto io) { return hn::Mul(io.load(dy + c), io.load(w + c)); };
+  LaneAcc sum_g(zero());
+  LaneAcc sum_gx(zero());
+  for_lanes(C, [&](int64_t part, int64_t c, auto io) {
+    const Vec gc = g(c, io);
+    sum_g[part] = hn::Add(sum_g[part], gc);
+    sum_gx[part] = hn::MulAdd(gc, xhat(c, io), sum_gx[part]);
+  });
+  const auto extent = static_cast<float>(C);
+  const Vec mean_g = broadcast(sum_g.sum() / extent);
+  const Vec mean_gx = broadcast(sum_gx.sum() / extent);
+  for_vectors(0, C, [&](int64_t c, auto io) {
+    const Vec rest = hn::NegMulAdd(xhat(c, io), mean_gx, hn::Sub(g(c, io), mean_g));
+    io.store(hn::Mul(r, rest), dx + c);
+  });
+}
+
+/// Sums of dy xhat and of dy over all tokens, in `count` columns that dy and x point at.
+template <class Real>
+ColumnSums<2> backward_weight(const Real* dy, const Real* x, const float* mean, const float* rstd,
+                              const NormShape& s, int64_t count) {
+  return sum_tokens<2>(s.B, s.T, [&](ColumnSums<2>& sum, int64_t row) {
+    const int64_t at = row * s.C;
+    for_columns(count, [&](int64_t part, int64_t i, auto io) {
+      const Vec d = io.load(dy + at + i);
+      const Vec centred = hn::Sub(io.load(x + at + i), broadcast(mean[row]));
+      const Vec xhat = hn::Mul(centred, broadcast(rstd[row]));
+      sum.at(0, part) = hn::MulAdd(d, xhat, sum.at(0, part));
+      sum.at(1, part) = hn::Add(sum.at(1, part), d);
+    });
+  });
+}
+
 }  // namespace
 
 void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w,
                   Tensor b) {
-  const auto [B, T, C] = check_norm_forward(out, mean, rstd, inp, w, b);
-  const float* weight = w.data<float>();
-  const float* bias = b.data<float>();
+  const NormShape s = check_norm_forward(out, mean, rstd, inp, w, b);
   float* means = mean.data<float>();
   float* rstds = rstd.data<float>();
-  const float* from = inp.data<float>();
-  float* to = out.data<float>();
-  parallel_for(ctx, B * T, 1, C, [&, C = C](Range range) {
-    for (int64_t row = range.begin; row < range.end; ++row) {
-      const float* x = from + row * C;
-      float* y = to + row * C;
-      const Statistics s = statistics(x, C);
-      means[row] = s.mean;
-      rstds[row] = s.rstd;
-      for_vectors(0, C, [&](int64_t c, auto io) {
-        const Vec xhat = hn::Mul(hn::Sub(io.load(x + c), broadcast(s.mean)), broadcast(s.rstd));
-        io.store(hn::MulAdd(xhat, io.load(weight + c), io.load(bias + c)), y + c);
-      });
-    }
+  dispatch(inp, [&]<class Real>(Real) {
+    Real* y = out.data<Real>();
+    const Real* x = inp.data<Real>();
+    const Real* weight = w.data<Real>();
+    const Real* bias = b.data<Real>();
+    parallel_for(ctx, s.B * s.T, 1, s.C, [&](Range range) {
+      for (int64_t row = range.begin; row < range.end; ++row) {
+        const Statistics found = forward(y + row * s.C, x + row * s.C, weight, bias, s.C);
+        means[row] = found.mean;
+        rstds[row] = found.rstd;
+      }
+    });
   });
 }
 
 void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp, Tensor w,
                          Tensor mean, Tensor rstd) {
-  const auto [B, T, C] = check_norm_backward_input(dinp, dout, inp, w, mean, rstd);
-  const float* weight = w.data<float>();
+  const NormShape s = check_norm_backward_input(dinp, dout, inp, w, mean, rstd);
   const float* means = mean.data<float>();
   const float* rstds = rstd.data<float>();
-  const float* from = inp.data<float>();
-  const float* above = dout.data<float>();
-  float* to = dinp.data<float>();
-  parallel_for(ctx, B * T, 1, 2 * C, [&, C = C](Range range) {
-    for (int64_t row = range.begin; row < range.end; ++row) {
-      const float* x = from + row * C;
-      const float* dy = above + row * C;
-      float* dx = to + row * C;
-      const Vec m = broadcast(means[row]);
-      const Vec r = broadcast(rstds[row]);
-      const auto xhat = [&](int64_t c, auto io) { return hn::Mul(hn::Sub(io.load(x + c), m), r); };
-      const auto g = [&](int64_t c, auto io) {
-        return hn::Mul(io.load(dy + c), io.load(weight + c));
-      };
-      LaneAcc sum_g(zero());
-      LaneAcc sum_gx(zero());
-      for_lanes(C, [&](int64_t part, int64_t c, auto io) {
-        const Vec gc = g(c, io);
-        sum_g[part] = hn::Add(sum_g[part], gc);
-        sum_gx[part] = hn::MulAdd(gc, xhat(c, io), sum_gx[part]);
-      });
-      const auto extent = static_cast<float>(C);
-      const Vec mean_g = broadcast(sum_g.sum() / extent);
-      const Vec mean_gx = broadcast(sum_gx.sum() / extent);
-      for_vectors(0, C, [&](int64_t c, auto io) {
-        const Vec rest = hn::NegMulAdd(xhat(c, io), mean_gx, hn::Sub(g(c, io), mean_g));
-        io.store(hn::Mul(r, rest), dx + c);
-      });
-    }
+  dispatch(inp, [&]<class Real>(Real) {
+    Real* dx = dinp.data<Real>();
+    const Real* dy = dout.data<Real>();
+    const Real* x = inp.data<Real>();
+    const Real* weight = w.data<Real>();
+    parallel_for(ctx, s.B * s.T, 1, 2 * s.C, [&](Range range) {
+      for (int64_t row = range.begin; row < range.end; ++row)
+        backward_input(dx + row * s.C, dy + row * s.C, x + row * s.C, weight,
+                       {.mean = means[row], .rstd = rstds[row]}, s.C);
+    });
   });
 }
 
 void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Tensor inp,
                           Tensor mean, Tensor rstd, Into into) {
-  const auto [B, T, C] = check_norm_backward_weight(dw, db, dout, inp, mean, rstd);
+  const NormShape s = check_norm_backward_weight(dw, db, dout, inp, mean, rstd);
   float* dweight = dw.data<float>();
   float* dbias = db.data<float>();
-  const float* above = dout.data<float>();
-  const float* from = inp.data<float>();
   const float* means = mean.data<float>();
   const float* rstds = rstd.data<float>();
-  parallel_for(ctx, C, kColumns, B * T, [&, B = B, T = T, C = C](Range range) {
-    for (int64_t c = range.begin; c < range.end; c += kColumns) {
-      const int64_t count = std::min(kColumns, range.end - c);
-      auto sums = sum_tokens<2>(B, T, [&](ColumnSums<2>& sum, int64_t row) {
-        const float* dy = above + row * C + c;
-        const float* x = from + row * C + c;
-        for_columns(count, [&](int64_t part, int64_t i, auto io) {
-          const Vec d = io.load(dy + i);
-          const Vec centred = hn::Sub(io.load(x + i), broadcast(means[row]));
-          const Vec xhat = hn::Mul(centred, broadcast(rstds[row]));
-          sum.at(0, part) = hn::MulAdd(d, xhat, sum.at(0, part));
-          sum.at(1, part) = hn::Add(sum.at(1, part), d);
-        });
-      });
-      put_columns(dweight + c, sums, 0, count, into);
-      put_columns(dbias + c, sums, 1, count, into);
-    }
+  dispatch(inp, [&]<class Real>(Real) {
+    const Real* dy = dout.data<Real>();
+    const Real* x = inp.data<Real>();
+    parallel_for(ctx, s.C, kColumns, s.B * s.T, [&](Range range) {
+      for (int64_t c = range.begin; c < range.end; c += kColumns) {
+        const int64_t count = std::min(kColumns, range.end - c);
+        auto sums = backward_weight(dy + c, x + c, means, rstds, s, count);
+        put_columns(dweight + c, sums, 0, count, into);
+        put_columns(dbias + c, sums, 1, count, into);
+      }
+    });
   });
 }
 
