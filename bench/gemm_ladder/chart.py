@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Table and chart of the ladder of matrix products, from the JSON of its benchmark.
+
+    bench/gemm_ladder/chart.py runs/gemm_ladder.json
+
+Rewrites README.md between its marks, and gemm_ladder.svg, both beside this script. Of the
+repetitions in the file it takes the fastest: what the code can do, not what the machine was busy
+with. Needs python3-matplotlib.
+"""
+
+import collections
+import json
+import pathlib
+import subprocess
+import sys
+
+import matplotlib
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+from measure import BEGIN, END, machine, table  # noqa: E402
+
+LABELS = {"naive": "1 naive", "reordered": "2 reordered", "blocked": "3 blocked",
+          "register_tiled": "4 register-tiled", "packed": "5 packed", "threaded": "6 threaded",
+          "ladder_1_thread": "Ladder's own, 1 thread", "ladder": "Ladder's own"}
+
+
+def read(path):
+    """({size: {rung: GFLOP/s}}, threads, repetitions), sizes and rungs in the order of the file."""
+    report = json.loads(pathlib.Path(path).read_text())
+    best, repetitions = collections.defaultdict(dict), 1
+    for run in report["benchmarks"]:
+        if run["run_type"] != "iteration":
+            continue
+        size, rung = run["run_name"].split("/")[:2]
+        best[size][rung] = max(run["GFLOP"], best[size].get(rung, 0))
+        repetitions = run.get("repetitions", 1)
+    wrong = [rung for rungs in best.values() for rung in rungs if rung not in LABELS]
+    if not best or wrong:
+        raise SystemExit(f"chart.py: {path}: not from bench_gemm_ladder")
+    return best, report["context"]["threads"], repetitions
+
+
+def label(rung, threads):
+    many = rung in ("threaded", "ladder")
+    return LABELS[rung] + (f", {threads} threads" if many else "")
+
+
+def draw(best, threads):
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "ladder"
+    import matplotlib.pyplot as plt
+    rungs = list(next(iter(best.values())))
+    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    height = 0.8 / len(best)
+    for i, (size, speeds) in enumerate(best.items()):
+        places = [row + (i - (len(best) - 1) / 2) * height for row in range(len(rungs))]
+        bars = axes.barh(places, [speeds[rung] for rung in rungs], height, label=size)
+        axes.bar_label(bars, fmt="%.3g", padding=2, fontsize=7)
+    axes.set_yticks(range(len(rungs)), [label(rung, threads) for rung in rungs])
+    axes.invert_yaxis()
+    axes.set(xlabel="GFLOP/s")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, title="M x N x K")
+    figure.savefig(HERE / "gemm_ladder.svg", metadata={"Date": None})
+
+
+def main():
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: chart.py REPORT.json")
+    best, threads, repetitions = read(sys.argv[1])
+    draw(best, threads)
+    square = next(iter(best.values()))
+    rows = [[label(rung, threads), *(f"{speeds[rung]:.1f}" for speeds in best.values()),
+             f"{square[rung] / square['naive']:.0f}"] for rung in square]
+    commit = subprocess.run(["git", "describe", "--always"], cwd=ROOT, capture_output=True,
+                            text=True, check=True).stdout.strip()
+    body = "\n\n".join([
+        f"Measured on: {machine()}; commit {commit}. GFLOP/s, the best of {repetitions} "
+        "repetitions; other programs may have been running.",
+        table(["rung", *best, "times naive"], rows),
+        "![GFLOP/s of each rung](gemm_ladder.svg)"])
+    readme = HERE / "README.md"
+    head, rest = readme.read_text().split(BEGIN)
+    readme.write_text(f"{head}{BEGIN}\n{body}\n{END}{rest.split(END)[1]}")
+
+
+if __name__ == "__main__":
+    main()
