@@ -10,32 +10,6 @@
 namespace ladder::cpu {
 namespace {
 
-using Bits = hn::RebindToUnsigned<Lanes>;
-constexpr Bits kBits;
-
-/// narrow() of kernels/narrow.h for FP8, a vector at a time: rounded, saturated.
-template <class Fp8>
-HWY_INLINE hn::Vec<Bits> fp8_code(Vec x) {
-  constexpr Format kFormat = Fp8::kFormat;
-  constexpr int kDrop = 23 - kFormat.mantissa_bits;
-  constexpr uint32_t kMissing = 127 - kFormat.bias();
-  constexpr uint32_t kMagic = (kMissing + 1 + kDrop) << 23;
-  const auto bits = hn::BitCast(kBits, x);
-  const auto sign = hn::ShiftLeft<7>(hn::ShiftRight<31>(bits));
-  const auto a = hn::And(bits, hn::Set(kBits, 0x7FFFFFFFu));
-  // Below the smallest normal number the adder rounds; above, half of the last digit that stays.
-  const auto sum = hn::Add(hn::BitCast(kVec, a), hn::BitCast(kVec, hn::Set(kBits, kMagic)));
-  const auto small = hn::Sub(hn::BitCast(kBits, sum), hn::Set(kBits, kMagic));
-  const auto odd = hn::And(hn::ShiftRight<kDrop>(a), hn::Set(kBits, 1));
-  const auto half = hn::Set(kBits, (1u << (kDrop - 1)) - 1 - (kMissing << 23));
-  const auto large = hn::ShiftRight<kDrop>(hn::Add(hn::Add(a, half), odd));
-  const auto subnormal = hn::Lt(a, hn::Set(kBits, (kMissing + 1) << 23));
-  const auto code =
-      hn::Min(hn::IfThenElse(subnormal, small, large), hn::Set(kBits, kFormat.first_special() - 1));
-  const auto nan = hn::Gt(a, hn::Set(kBits, 0x7F800000u));
-  return hn::Or(sign, hn::IfThenElse(nan, hn::Set(kBits, kFormat.nan()), code));
-}
-
 /// Codes of inp[range] times `scale`. Returns the largest magnitude, NaN if there is one.
 template <class Fp8, class T>
 float quantise(Fp8* out, const T* inp, Range range, float scale) {
@@ -45,7 +19,7 @@ float quantise(Fp8* out, const T* inp, Range range, float scale) {
     const Vec x = io.load(inp + i);
     largest = MaxOrNaN{}(largest, hn::Abs(x));
     uint8_t code[kLanes];
-    hn::StoreU(hn::TruncateTo(bytes, fp8_code<Fp8>(hn::Mul(x, broadcast(scale)))), bytes, code);
+    hn::StoreU(hn::TruncateTo(bytes, codes_of<Fp8>(hn::Mul(x, broadcast(scale)))), bytes, code);
     std::memcpy(out + i, code, static_cast<size_t>(std::min(kLanes, range.end - i)));
   });
   return reduce_lanes(kVec, largest, MaxOrNaN{});

@@ -33,21 +33,16 @@ HWY_INLINE hn::Vec<D> load(D d, const Bf16* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const F16* p) {
-  const hn::Rebind<hwy::float16_t, D> half;
-  return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
-}
-
-/// FP8 as in widen(): the digits to their place, then the exponent repaired by a product.
-template <class Fp8, class D>
-HWY_INLINE hn::Vec<D> load_fp8(D d, const Fp8* p) {
-  constexpr Format kFormat = Fp8::kFormat;
+/// As widen(): the digits to their place, then the exponent repaired by a product.
+template <class Narrow, class D>
+HWY_INLINE hn::Vec<D> load_digits(D d, const Narrow* p) {
+  constexpr Format kFormat = Narrow::kFormat;
+  constexpr uint32_t kSign = 1u << (kFormat.bits() - 1);
   const hn::RebindToUnsigned<D> wide;
-  const hn::Rebind<uint8_t, D> quarter;
-  const auto code = hn::PromoteTo(wide, hn::LoadU(quarter, &p->bits));
-  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(wide, 0x80u)));
-  const auto magnitude = hn::And(code, hn::Set(wide, 0x7Fu));
+  const hn::Rebind<decltype(p->bits), D> codes;
+  const auto code = hn::PromoteTo(wide, hn::LoadU(codes, &p->bits));
+  const auto sign = hn::ShiftLeft<32 - kFormat.bits()>(hn::And(code, hn::Set(wide, kSign)));
+  const auto magnitude = hn::And(code, hn::Set(wide, kSign - 1));
   const auto digits = hn::BitCast(d, hn::ShiftLeft<23 - kFormat.mantissa_bits>(magnitude));
   const float power = std::bit_cast<float>(uint32_t{127 + 127 - kFormat.bias()} << 23);
   const auto value = hn::Mul(digits, hn::Set(d, power));
@@ -59,13 +54,25 @@ HWY_INLINE hn::Vec<D> load_fp8(D d, const Fp8* p) {
                      hn::IfThenElse(hn::RebindMask(d, hn::Eq(first, magnitude)), special, nan));
   return hn::Or(number, hn::BitCast(d, sign));
 }
+
+/// x86 converts F16 from AVX2 on. Elsewhere Highway may round towards zero and lose infinities.
+constexpr bool kConvertsF16 = HWY_TARGET <= HWY_AVX2;
+
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const F16* p) {
+  const hn::Rebind<hwy::float16_t, D> half;
+  if constexpr (kConvertsF16)
+    return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
+  else
+    return load_digits(d, p);
+}
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const E4m3* p) {
-  return load_fp8(d, p);
+  return load_digits(d, p);
 }
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const E5m2* p) {
-  return load_fp8(d, p);
+  return load_digits(d, p);
 }
 
 template <class T>
@@ -88,9 +95,38 @@ HWY_INLINE void store(Vec v, Bf16* p) {
   hn::StoreU(hn::TruncateTo(half, code), half, reinterpret_cast<uint16_t*>(p));
 }
 
+/// Codes of x as from narrow(): F16, E4M3 or E5M2.
+template <class Narrow>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<Lanes>> codes_of(Vec x) {
+  constexpr Format kFormat = Narrow::kFormat;
+  constexpr bool kSaturate = overflow_of(dtype_of<Narrow>) == Overflow::Saturate;
+  constexpr int kDrop = 23 - kFormat.mantissa_bits;
+  constexpr uint32_t kMissing = 127 - kFormat.bias();
+  constexpr uint32_t kMagic = (kMissing + 1 + kDrop) << 23;
+  const hn::RebindToUnsigned<Lanes> wide;
+  const auto bits = hn::BitCast(wide, x);
+  const auto sign = hn::ShiftLeft<kFormat.bits() - 1>(hn::ShiftRight<31>(bits));
+  const auto a = hn::And(bits, hn::Set(wide, 0x7FFFFFFFu));
+  // Below the smallest normal number the adder rounds; above, half of the last digit that stays.
+  const auto sum = hn::Add(hn::BitCast(kVec, a), hn::BitCast(kVec, hn::Set(wide, kMagic)));
+  const auto small = hn::Sub(hn::BitCast(wide, sum), hn::Set(wide, kMagic));
+  const auto odd = hn::And(hn::ShiftRight<kDrop>(a), hn::Set(wide, 1));
+  const auto half = hn::Set(wide, (1u << (kDrop - 1)) - 1 - (kMissing << 23));
+  const auto large = hn::ShiftRight<kDrop>(hn::Add(hn::Add(a, half), odd));
+  const auto subnormal = hn::Lt(a, hn::Set(wide, (kMissing + 1) << 23));
+  const auto code = hn::Min(hn::IfThenElse(subnormal, small, large),
+                            hn::Set(wide, kFormat.first_special() - (kSaturate ? 1 : 0)));
+  const auto nan = hn::Gt(a, hn::Set(wide, 0x7F800000u));
+  return hn::Or(sign, hn::IfThenElse(nan, hn::Set(wide, kFormat.nan()), code));
+}
+
 HWY_INLINE void store(Vec v, F16* p) {
   const hn::Rebind<hwy::float16_t, Lanes> half;
-  hn::StoreU(hn::DemoteTo(half, v), half, reinterpret_cast<hwy::float16_t*>(p));
+  const hn::Rebind<uint16_t, Lanes> codes;
+  if constexpr (kConvertsF16)
+    hn::StoreU(hn::DemoteTo(half, v), half, reinterpret_cast<hwy::float16_t*>(p));
+  else
+    hn::StoreU(hn::TruncateTo(codes, codes_of<F16>(v)), codes, &p->bits);
 }
 
 HWY_INLINE Vec broadcast(float x) { return hn::Set(kVec, x); }

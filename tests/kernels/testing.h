@@ -12,18 +12,36 @@
 
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
+#include "kernels/narrow.h"
 
 namespace ladder::test {
 
+/// Bits of element i of a narrow tensor.
+inline uint32_t code_at(const Tensor& x, int64_t i) {
+  return size_of(x.dtype) == 2 ? static_cast<const uint16_t*>(x.ptr)[i]
+                               : static_cast<const uint8_t*>(x.ptr)[i];
+}
+inline void set_code(const Tensor& x, int64_t i, uint32_t code) {
+  if (size_of(x.dtype) == 2)
+    static_cast<uint16_t*>(x.ptr)[i] = static_cast<uint16_t>(code);
+  else
+    static_cast<uint8_t*>(x.ptr)[i] = static_cast<uint8_t>(code);
+}
+inline float scale_of(const Tensor& x) { return x.fp8 ? x.fp8->scale : 1.0F; }
+
 /// Element i of a tensor of any floating dtype.
 inline double at(const Tensor& x, int64_t i) {
+  if (is_narrow(x.dtype)) return widen(format_of(x.dtype), code_at(x, i)) / scale_of(x);
   return x.dtype == Dtype::F64 ? x.data<double>()[i] : x.data<float>()[i];
 }
 inline void set(const Tensor& x, int64_t i, double value) {
-  if (x.dtype == Dtype::F64)
+  const auto single = static_cast<float>(value);
+  if (is_narrow(x.dtype))
+    set_code(x, i, narrow(format_of(x.dtype), single * scale_of(x), overflow_of(x.dtype)));
+  else if (x.dtype == Dtype::F64)
     x.data<double>()[i] = value;
   else
-    x.data<float>()[i] = static_cast<float>(value);
+    x.data<float>()[i] = single;
 }
 
 /// A Ctx for one table, and memory for tensors of one floating dtype.
@@ -44,7 +62,10 @@ class Sandbox {
   }
 
   /// NaN until written.
-  Tensor empty(Shape shape) { return arena_.alloc(Mem::Activation, "empty", real_, shape); }
+  Tensor empty(Shape shape) { return empty(real_, shape); }
+  Tensor empty(Dtype dtype, Shape shape) {
+    return arena_.alloc(Mem::Activation, "empty", dtype, shape);
+  }
 
   Tensor filled(Shape shape, double value) {
     const Tensor x = empty(shape);
@@ -59,9 +80,12 @@ class Sandbox {
     return x;
   }
 
-  /// Uniform in [low, high).
+  /// Uniform in [low, high), rounded to the dtype.
   Tensor random(Shape shape, double low = -1, double high = 1) {
-    const Tensor x = empty(shape);
+    return random(real_, shape, low, high);
+  }
+  Tensor random(Dtype dtype, Shape shape, double low = -1, double high = 1) {
+    const Tensor x = empty(dtype, shape);
     for (int64_t i = 0; i < x.size(); ++i) set(x, i, low + (high - low) * uniform());
     return x;
   }
