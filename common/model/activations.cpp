@@ -1,40 +1,99 @@
 #include "common/model/activations.h"
 
+#include "kernels/narrow.h"
+
 namespace ladder {
 namespace {
 
-struct Sizes {
-  int64_t B, T, C, NH, Vp;
+/// Allocates the activations of blocks, sharing what the plan says.
+class BlockAllocator {
+ public:
+  BlockAllocator(Arena& arena, const GptConfig& config, int64_t batch, const ActivationPlan& plan)
+      : arena_(arena), config_(config), B_(batch), plan_(plan) {
+    sets_.resize(static_cast<size_t>(plan.set_count(config.layers)));
+    streams_.resize(2);
+  }
+
+  /// The input of block l; l = L: what the last norm reads.
+  Tensor stream(int64_t l) {
+    const int64_t L = config_.layers, sets = plan_.set_count(L), C = config_.channels;
+    if (!plan_.own_input) return once(streams_[static_cast<size_t>(l % 2)], "stream", {C});
+    // Inside a run of `sets` blocks the stream belongs to the set; between runs it is kept.
+    const bool kept = l % sets == 0 || l == L;
+    if (kept) return alloc(fmt::format("stream{}", l), {C}, plan_.dtype);
+    return once(sets_[static_cast<size_t>(l % sets) - 1].out, "out", {C});
+  }
+
+  /// All activations of block l; its output is stream(l + 1).
+  BlockActs block(int64_t l, Tensor out) {
+    const size_t which = static_cast<size_t>(l) % sets_.size();
+    BlockActs& own = sets_[which];
+    BlockActs& norm = plan_.own_norm ? own : sets_[0];
+    BlockActs& att = plan_.own_att ? own : sets_[0];
+    BlockActs& gelu = plan_.own_gelu ? own : sets_[0];
+    const int64_t C = config_.channels, NH = config_.heads;
+    return {.stat1 = stat(own.stat1),
+            .norm1 = once(norm.norm1, "norm1", {C}),
+            .attn{.qkv = once(own.attn.qkv, "qkv", {3 * C}),
+                  .att = once(att.attn.att, "att", {C}),
+                  .lse = once_wide(att.attn.lse, "lse", {B_, NH, config_.seq_len}),
+                  .codes{}},
+            .mid = once(own.mid, "mid", {C}),
+            .stat2 = stat(own.stat2),
+            .norm2 = once(norm.norm2, "norm2", {C}),
+            .mlp{.fc = once(own.mlp.fc, "fc", {4 * C}),
+                 .gelu = once(gelu.mlp.gelu, "gelu", {4 * C}),
+                 .codes{}},
+            .out = out};
+  }
+
+  Tensor alloc(std::string name, Shape width, Dtype dtype) {
+    return arena_.alloc(Mem::Activation, std::move(name), dtype,
+                        {B_, config_.seq_len, width.dims[0]});
+  }
+  NormSaved stat(NormSaved& saved) {
+    return {once_wide(saved.mean, "mean", {B_, config_.seq_len}),
+            once_wide(saved.rstd, "rstd", {B_, config_.seq_len})};
+  }
+
+ private:
+  /// Allocates at the first call; later the same.
+  Tensor once(Tensor& slot, const char* name, Shape width) {
+    if (slot.shape.rank == 0) slot = alloc(name, width, plan_.dtype);
+    return slot;
+  }
+  Tensor once_wide(Tensor& slot, const char* name, Shape shape) {
+    if (slot.shape.rank == 0) slot = arena_.alloc(Mem::Activation, name, wide(plan_.dtype), shape);
+    return slot;
+  }
+
+  Arena& arena_;
+  const GptConfig& config_;
+  int64_t B_;
+  const ActivationPlan& plan_;
+  std::vector<BlockActs> sets_;
+  std::vector<Tensor> streams_;
 };
 
-BlockActs alloc_block(Arena& arena, const Sizes& n, Dtype dtype, int64_t l) {
-  const auto alloc = [&](const char* name, Shape shape) {
-    return arena.alloc(Mem::Activation, fmt::format("h{}.{}", l, name), dtype, shape);
-  };
-  const auto [B, T, C, NH, Vp] = n;
-  return {.stat1{alloc("mean1", {B, T}), alloc("rstd1", {B, T})},
-          .norm1 = alloc("norm1", {B, T, C}),
-          .attn{.qkv = alloc("qkv", {B, T, 3 * C}),
-                .att = alloc("att", {B, T, C}),
-                .lse = alloc("lse", {B, NH, T})},
-          .mid = alloc("mid", {B, T, C}),
-          .stat2{alloc("mean2", {B, T}), alloc("rstd2", {B, T})},
-          .norm2 = alloc("norm2", {B, T, C}),
-          .mlp{.fc = alloc("fc", {B, T, 4 * C}), .gelu = alloc("gelu", {B, T, 4 * C})},
-          .out = alloc("out", {B, T, C})};
+/// For tensors that a program may lack.
+Tensor first(const Tensor& x, int64_t n) { return x.shape.rank == 0 ? x : x.first(n); }
+
+Fp8Codes first(const Fp8Codes& c, int64_t n) {
+  return {first(c.inp, n), first(c.mid, n), first(c.dmid, n), first(c.dproduct, n)};
 }
 
 NormSaved first(const NormSaved& s, int64_t n) { return {s.mean.first(n), s.rstd.first(n)}; }
 
 BlockActs first(const BlockActs& a, int64_t n) {
-  return {.stat1 = first(a.stat1, n),
-          .norm1 = a.norm1.first(n),
-          .attn{a.attn.qkv.first(n), a.attn.att.first(n), a.attn.lse.first(n)},
-          .mid = a.mid.first(n),
-          .stat2 = first(a.stat2, n),
-          .norm2 = a.norm2.first(n),
-          .mlp{a.mlp.fc.first(n), a.mlp.gelu.first(n)},
-          .out = a.out.first(n)};
+  return {
+      .stat1 = first(a.stat1, n),
+      .norm1 = a.norm1.first(n),
+      .attn{a.attn.qkv.first(n), a.attn.att.first(n), a.attn.lse.first(n), first(a.attn.codes, n)},
+      .mid = a.mid.first(n),
+      .stat2 = first(a.stat2, n),
+      .norm2 = a.norm2.first(n),
+      .mlp{a.mlp.fc.first(n), a.mlp.gelu.first(n), first(a.mlp.codes, n)},
+      .out = a.out.first(n)};
 }
 
 }  // namespace
@@ -58,20 +117,18 @@ ActGrads ActGrads::first(int64_t count) const {
           .mlp{mlp.dfc.first(count)}};
 }
 
-Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch, Dtype dtype) {
-  const Sizes n{batch, config.seq_len, config.channels, config.heads, config.padded_vocab};
-  const auto [B, T, C, NH, Vp] = n;
-  const auto alloc = [&](const char* name, Shape shape) {
-    return arena.alloc(Mem::Activation, name, dtype, shape);
-  };
+Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch,
+                              const ActivationPlan& plan) {
+  BlockAllocator blocks(arena, config, batch, plan);
   Activations acts;
-  acts.embed = alloc("embed", {B, T, C});
+  acts.embed = blocks.stream(0);
   for (int64_t l = 0; l < config.layers; ++l)
-    acts.blocks.push_back(alloc_block(arena, n, dtype, l));
-  acts.stat = {alloc("mean", {B, T}), alloc("rstd", {B, T})};
-  acts.norm = alloc("norm", {B, T, C});
-  acts.logits = alloc("logits", {B, T, Vp});
-  acts.product = arena.alloc(Mem::Workspace, "product", dtype, {B, T, C});
+    acts.blocks.push_back(blocks.block(l, blocks.stream(l + 1)));
+  acts.stat = blocks.stat(acts.stat);
+  acts.norm = blocks.alloc("norm", {config.channels}, plan.dtype);
+  acts.logits = blocks.alloc("logits", {config.padded_vocab}, plan.dtype);
+  acts.product =
+      arena.alloc(Mem::Workspace, "product", plan.dtype, {batch, config.seq_len, config.channels});
   return acts;
 }
 
@@ -87,14 +144,22 @@ ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch, D
           .mlp{.dfc = alloc("dfc", 4 * C)}};
 }
 
-int64_t activation_bytes(const GptConfig& config, int64_t batch) {
-  const int64_t C = config.channels, per_block = 16 * C + config.heads + 4;
-  const int64_t per_token = config.layers * per_block + 2 * C + 2 + config.padded_vocab;
-  return 4 * batch * config.seq_len * per_token;
+int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
+  const int64_t L = config.layers, C = config.channels, NH = config.heads;
+  const int64_t sets = plan.set_count(L);
+  const auto copies = [&](bool own) { return own ? sets : 1; };
+  // Kept at the start of each run of blocks and at the end, and inside one run.
+  const int64_t streams = plan.own_input ? (L + sets - 1) / sets + 1 + sets - 1 : 2;
+  const int64_t narrow = streams * C + sets * 8 * C + copies(plan.own_att) * C +
+                         copies(plan.own_norm) * 2 * C + copies(plan.own_gelu) * 4 * C + C +
+                         config.padded_vocab;
+  const int64_t statistics = sets * 4 + copies(plan.own_att) * NH + 2;
+  const int64_t tokens = batch * config.seq_len;
+  return tokens * (size_of(plan.dtype) * narrow + size_of(wide(plan.dtype)) * statistics);
 }
 
-int64_t act_grad_bytes(const GptConfig& config, int64_t batch) {
-  return 4 * batch * config.seq_len * 12 * config.channels;
+int64_t act_grad_bytes(const GptConfig& config, int64_t batch, Dtype dtype) {
+  return size_of(dtype) * batch * config.seq_len * 12 * config.channels;
 }
 
 }  // namespace ladder

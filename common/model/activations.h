@@ -49,18 +49,31 @@ struct ActGrads {
   ActGrads first(int64_t count) const;
 };
 
-/// @param dtype F32; F64 for gradient checks with `ref`
+/// Which activations of a block have memory of their own. What has none lies where those of other
+/// blocks lie: backward must compute it again, or not need it.
+struct ActivationPlan {
+  Dtype dtype = Dtype::F32;  ///< of activations; statistics are F32 beside narrow ones
+  int64_t sets = 0;          ///< block l uses set l % sets of all tensors; 0: a set for each block
+  bool own_norm = true;      ///< else one norm1 and one norm2 (B,T,C) for all sets
+  bool own_att = true;       ///< else one att (B,T,C) with its lse
+  bool own_gelu = true;      ///< else one gelu (B,T,4C)
+  bool own_input = true;     ///< else the inputs of blocks lie in two buffers, in turn
+
+  int64_t set_count(int64_t layers) const { return sets == 0 ? layers : sets; }
+};
+
+/// @param plan dtype F64: for gradient checks with `ref`
 Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch,
-                              Dtype dtype = Dtype::F32);
+                              const ActivationPlan& plan = {});
 ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
                          Dtype dtype = Dtype::F32);
 
-/// Bytes that alloc_activations counts as Activation in F32, from the formula
+/// Bytes that alloc_activations counts as Activation. With everything kept in F32:
 /// 4 B T (L (16 C + NH + 4) + 2 C + 2 + Vp).
-int64_t activation_bytes(const GptConfig& config, int64_t batch);
+int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan = {});
 
 /// Bytes that both count as Workspace: product, and 3 C of stream, branch and norm, 4 C of attn
-/// and 4 C of mlp: 4 B T (12 C).
-int64_t act_grad_bytes(const GptConfig& config, int64_t batch);
+/// and 4 C of mlp: 4 B T (12 C) in F32.
+int64_t act_grad_bytes(const GptConfig& config, int64_t batch, Dtype dtype = Dtype::F32);
 
 }  // namespace ladder

@@ -6,6 +6,16 @@ namespace {
 /// A sum that no layout splits: one leaf.
 constexpr int kWhole = 1;
 
+/// What a product reads: x, or its FP8 codes, made here.
+Tensor coded(const Ctx& ctx, Tensor codes, Tensor x) {
+  if (!codes) return x;
+  ctx.kernels->cast(ctx, codes, x);
+  return codes;
+}
+
+/// The same, where the codes have been made.
+Tensor either(Tensor codes, Tensor x) { return codes ? codes : x; }
+
 }  // namespace
 
 void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& params) {
@@ -44,26 +54,37 @@ void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved, Tensor
                   const AttnTensors& params) {
   const Span span(ctx, "attn_forward");
   const Kernels& k = *ctx.kernels;
-  k.matmul_forward(ctx, saved.qkv, inp, params.qkv.w, params.qkv.b, kWhole);
+  k.matmul_forward(ctx, saved.qkv, coded(ctx, saved.codes.inp, inp), params.qkv.w, params.qkv.b,
+                   kWhole);
   k.attention_forward(ctx, saved.att, saved.lse, saved.qkv);
-  k.matmul_forward(ctx, product, saved.att, params.proj_w, {}, ctx.leaves);
+  k.matmul_forward(ctx, product, coded(ctx, saved.codes.mid, saved.att), params.proj_w, {},
+                   ctx.leaves);
+}
+
+void attn_recompute(const Ctx& ctx, const AttnSaved& saved) {
+  const Span span(ctx, "attn_recompute");
+  ctx.kernels->attention_forward(ctx, saved.att, saved.lse, saved.qkv);
 }
 
 void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor dproduct,
                          const AttnSaved& saved, const AttnTensors& params) {
   const Span span(ctx, "attn_backward_input");
   const Kernels& k = *ctx.kernels;
-  k.matmul_backward_input(ctx, d.datt, dproduct, params.proj_w, kWhole);
+  const Fp8Codes& codes = saved.codes;
+  k.matmul_backward_input(ctx, d.datt, coded(ctx, codes.dproduct, dproduct), params.proj_w, kWhole);
   k.attention_backward(ctx, d.dqkv, d.datt, saved.qkv, saved.att, saved.lse);
-  k.matmul_backward_input(ctx, dinp, d.dqkv, params.qkv.w, ctx.leaves);
+  k.matmul_backward_input(ctx, dinp, coded(ctx, codes.dmid, d.dqkv), params.qkv.w, ctx.leaves);
 }
 
 void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d,
                           Tensor dproduct, Tensor inp, const AttnSaved& saved, Into into) {
   const Span span(ctx, "attn_backward_weight");
   const Kernels& k = *ctx.kernels;
-  k.matmul_backward_weight(ctx, grads.proj_w, dproduct, saved.att, into);
-  k.matmul_backward_weight(ctx, grads.qkv.w, d.dqkv, inp, into);
+  const Fp8Codes& codes = saved.codes;
+  k.matmul_backward_weight(ctx, grads.proj_w, either(codes.dproduct, dproduct),
+                           either(codes.mid, saved.att), into);
+  k.matmul_backward_weight(ctx, grads.qkv.w, either(codes.dmid, d.dqkv), either(codes.inp, inp),
+                           into);
   k.bias_backward(ctx, grads.qkv.b, d.dqkv, into);
 }
 
@@ -71,26 +92,37 @@ void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor i
                  const MlpTensors& params) {
   const Span span(ctx, "mlp_forward");
   const Kernels& k = *ctx.kernels;
-  k.matmul_forward(ctx, saved.fc, inp, params.fc.w, params.fc.b, kWhole);
+  k.matmul_forward(ctx, saved.fc, coded(ctx, saved.codes.inp, inp), params.fc.w, params.fc.b,
+                   kWhole);
   k.gelu_forward(ctx, saved.gelu, saved.fc);
-  k.matmul_forward(ctx, product, saved.gelu, params.proj_w, {}, ctx.leaves);
+  k.matmul_forward(ctx, product, coded(ctx, saved.codes.mid, saved.gelu), params.proj_w, {},
+                   ctx.leaves);
+}
+
+void mlp_recompute(const Ctx& ctx, const MlpSaved& saved) {
+  const Span span(ctx, "mlp_recompute");
+  ctx.kernels->gelu_forward(ctx, saved.gelu, saved.fc);
 }
 
 void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor dproduct,
                         const MlpSaved& saved, const MlpTensors& params) {
   const Span span(ctx, "mlp_backward_input");
   const Kernels& k = *ctx.kernels;
-  k.matmul_backward_input(ctx, d.dfc, dproduct, params.proj_w, kWhole);
+  const Fp8Codes& codes = saved.codes;
+  k.matmul_backward_input(ctx, d.dfc, coded(ctx, codes.dproduct, dproduct), params.proj_w, kWhole);
   k.gelu_backward(ctx, d.dfc, d.dfc, saved.fc);
-  k.matmul_backward_input(ctx, dinp, d.dfc, params.fc.w, ctx.leaves);
+  k.matmul_backward_input(ctx, dinp, coded(ctx, codes.dmid, d.dfc), params.fc.w, ctx.leaves);
 }
 
 void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads& d,
                          Tensor dproduct, Tensor inp, const MlpSaved& saved, Into into) {
   const Span span(ctx, "mlp_backward_weight");
   const Kernels& k = *ctx.kernels;
-  k.matmul_backward_weight(ctx, grads.proj_w, dproduct, saved.gelu, into);
-  k.matmul_backward_weight(ctx, grads.fc.w, d.dfc, inp, into);
+  const Fp8Codes& codes = saved.codes;
+  k.matmul_backward_weight(ctx, grads.proj_w, either(codes.dproduct, dproduct),
+                           either(codes.mid, saved.gelu), into);
+  k.matmul_backward_weight(ctx, grads.fc.w, either(codes.dmid, d.dfc), either(codes.inp, inp),
+                           into);
   k.bias_backward(ctx, grads.fc.b, d.dfc, into);
 }
 

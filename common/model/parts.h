@@ -20,16 +20,26 @@ namespace ladder {
 struct NormSaved {
   Tensor mean, rstd;
 };
+/// FP8 codes of what the two products of attn or mlp read, each with its scale; all null unless
+/// the weights are FP8. Forward and backward_input make them, backward_weight reads them.
+struct Fp8Codes {
+  Tensor inp;       ///< (B,T,C) E4M3, what the part read
+  Tensor mid;       ///< (B,T,C) or (B,T,4C) E4M3: att or gelu
+  Tensor dmid;      ///< (B,T,3C) or (B,T,4C) E5M2: dqkv or dfc
+  Tensor dproduct;  ///< (B,T,C) E5M2
+};
 /// Saved by attn_forward.
 struct AttnSaved {
   Tensor qkv;  ///< (B,T,3C)
   Tensor att;  ///< (B,T,C), the heads' outputs
   Tensor lse;  ///< (B,NH,T), log of each row's sum of exponentials
+  Fp8Codes codes;
 };
 /// Saved by mlp_forward.
 struct MlpSaved {
   Tensor fc;    ///< (B,T,4C), before GELU
   Tensor gelu;  ///< (B,T,4C)
+  Fp8Codes codes;
 };
 /// Written by attn_backward_input, read by attn_backward_weight.
 struct AttnGrads {
@@ -57,6 +67,8 @@ void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tens
 /// product (B,T,C) = attention(inp qkv^T) proj^T, without the bias of proj.
 void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved, Tensor inp,
                   const AttnTensors& params);
+/// att and lse from qkv again, where they were not kept.
+void attn_recompute(const Ctx& ctx, const AttnSaved& saved);
 void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor dproduct,
                          const AttnSaved& saved, const AttnTensors& params);
 void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d,
@@ -65,6 +77,8 @@ void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGr
 /// product (B,T,C) = gelu(inp fc^T + bias) proj^T, without the bias of proj.
 void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor inp,
                  const MlpTensors& params);
+/// gelu from fc again, where it was not kept.
+void mlp_recompute(const Ctx& ctx, const MlpSaved& saved);
 void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor dproduct,
                         const MlpSaved& saved, const MlpTensors& params);
 void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads& d,

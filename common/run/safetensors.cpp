@@ -81,6 +81,10 @@ std::string dtype_name(Dtype dtype) {
     case Dtype::I32: return "I32";
     case Dtype::I64: return "I64";
     case Dtype::U8: return "U8";
+    case Dtype::BF16: return "BF16";
+    case Dtype::F16: return "F16";
+    case Dtype::E4M3: return "F8_E4M3";
+    case Dtype::E5M2: return "F8_E5M2";
   }
   return "";
 }

@@ -5,10 +5,28 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/narrow.h"
+
 namespace ladder {
 namespace {
 
 constexpr int64_t kBytes = 256;
+
+/// Row t of logits (1,T,Vp), whatever their dtype.
+std::vector<float> row_of(const Tensor& logits, int64_t t) {
+  const int64_t Vp = logits.dim(2);
+  std::vector<float> row(static_cast<size_t>(Vp));
+  const auto widened = [&]<class T>(T) {
+    const T* from = logits.data<T>() + t * Vp;
+    std::transform(from, from + Vp, row.begin(), [](T x) { return value_of(x); });
+  };
+  switch (logits.dtype) {
+    case Dtype::BF16: widened(Bf16{}); break;
+    case Dtype::F16: widened(F16{}); break;
+    default: widened(float{});
+  }
+  return row;
+}
 
 }  // namespace
 
@@ -33,7 +51,7 @@ void Sampler::choose(Tensor logits) {
   CHECK(logits.shape.rank == 3 && logits.dim(1) == options_.seq_len &&
             logits.dim(2) >= options_.vocab,
         "logits {}", to_string(logits.shape));
-  tokens_.push_back(draw(logits.data<float>() + (window() - 1) * logits.dim(2)));
+  tokens_.push_back(draw(row_of(logits, window() - 1).data()));
 }
 
 // The likeliest first.

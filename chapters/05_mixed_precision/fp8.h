@@ -1,0 +1,178 @@
+// FP8 (arXiv 2209.05433): the factors of a block's four linear layers in one byte.
+//
+//   forward    qkv, fc: inp E4M3 x w E4M3        proj: att or gelu E4M3 x w E4M3
+//   backward   dout E5M2 x w E4M3 -> dinp        dout E5M2 x inp E4M3 -> dw
+//
+// E4M3 has the digits that weights and activations want, E5M2 the range that gradients want. Both
+// have little of either, so each tensor is first multiplied by a scale of its own,
+//
+//   scale = 2^floor(log2(largest number of the format / amax) - kMargin)
+//
+// where amax is the largest magnitude it had in the last kHistory steps: delayed scaling, so that
+// the scale is known before the tensor is. What is larger than expected saturates. A scale stands
+// still during a step; amax is a maximum over micro-batches: the step is the same however it is
+// cut. Sums are FP32; embedding, head, norms and attention stay BF16.
+//
+// No CPU multiplies FP8. The codes are real bytes in memory; a product widens them exactly.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/model/activations.h"
+#include "common/model/layout.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+#include "kernels/narrow.h"
+
+namespace ladder {
+
+/// The scale of one tensor over the steps.
+struct DelayedScale {
+  static constexpr size_t kHistory = 16;  ///< steps
+  static constexpr int kMargin = 1;       ///< binary digits left free for a larger amax
+
+  Dtype dtype;
+  Fp8Scale now;
+  std::deque<float> history;  ///< of amax, the newest last
+
+  /// After a step: amax joins the history, and the scale follows. An amax of NaN or Inf (the step
+  /// is lost anyway) does not.
+  void update() {
+    if (std::isfinite(now.amax)) history.push_back(now.amax);
+    if (history.size() > kHistory) history.pop_front();
+    now.amax = 0;
+    const float amax = history.empty() ? 0 : *std::max_element(history.begin(), history.end());
+    if (amax == 0) return;
+    const Format& format = format_of(dtype);
+    const float largest = widen(format, format.first_special() - 1);
+    now.scale = std::exp2(std::floor(std::log2(largest / amax)) - kMargin);
+  }
+};
+
+class Fp8 {
+ public:
+  /// Nothing unless `on`.
+  Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on)
+      : config_(config),
+        sets_(sets),
+        scales_(on ? static_cast<size_t>(config.layers) * kBlock : 0) {
+    if (!on) return;
+    const int64_t L = config.layers, T = config.seq_len, C = config.channels;
+    for (size_t i = 0; i < scales_.size(); ++i)
+      scales_[i].dtype = i % kEach >= kGradients ? Dtype::E5M2 : Dtype::E4M3;
+    const auto alloc = [&](Mem mem, const char* name, Dtype dtype, Shape shape) {
+      return arena.alloc(mem, name, dtype, shape);
+    };
+    for (int64_t l = 0; l < L; ++l)
+      weights_.push_back({alloc(Mem::Param, "qkv8", Dtype::E4M3, {3 * C, C}),
+                          alloc(Mem::Param, "proj8", Dtype::E4M3, {C, C}),
+                          alloc(Mem::Param, "fc8", Dtype::E4M3, {4 * C, C}),
+                          alloc(Mem::Param, "mlp_proj8", Dtype::E4M3, {C, 4 * C})});
+    for (int64_t set = 0; set < sets; ++set)
+      inputs_.push_back({alloc(Mem::Activation, "norm1_8", Dtype::E4M3, {batch, T, C}),
+                         alloc(Mem::Activation, "att8", Dtype::E4M3, {batch, T, C}),
+                         alloc(Mem::Activation, "norm2_8", Dtype::E4M3, {batch, T, C}),
+                         alloc(Mem::Activation, "gelu8", Dtype::E4M3, {batch, T, 4 * C})});
+    dproduct_ = alloc(Mem::Workspace, "dproduct8", Dtype::E5M2, {batch, T, C});
+    dqkv_ = alloc(Mem::Workspace, "dqkv8", Dtype::E5M2, {batch, T, 3 * C});
+    dfc_ = alloc(Mem::Workspace, "dfc8", Dtype::E5M2, {batch, T, 4 * C});
+  }
+  Fp8(const Fp8&) = delete;  // tensors point at the scales
+  Fp8& operator=(const Fp8&) = delete;
+
+  static int64_t param_bytes(const GptConfig& config) {
+    return config.layers * 12 * config.channels * config.channels;
+  }
+  static int64_t activation_bytes(const GptConfig& config, int64_t batch, int64_t sets) {
+    return sets * batch * config.seq_len * 7 * config.channels;
+  }
+  static int64_t workspace_bytes(const GptConfig& config, int64_t batch) {
+    return batch * config.seq_len * 8 * config.channels;
+  }
+
+  /// Makes the linear layers of all blocks FP8. Keeps the weights `w` were made from.
+  void attach(GptTensors& w, Activations& acts) {
+    for (size_t l = 0; l < weights_.size(); ++l) {
+      AttnTensors& attn = w.blocks[l].attn;
+      MlpTensors& mlp = w.blocks[l].mlp;
+      sources_.push_back({attn.qkv.w, attn.proj_w, mlp.fc.w, mlp.proj_w});
+      for (size_t i = 0; i < 4; ++i) weights_[l][i].fp8 = scale(l, kWeights + i);
+      attn.qkv.w = weights_[l][0];
+      attn.proj_w = weights_[l][1];
+      mlp.fc.w = weights_[l][2];
+      mlp.proj_w = weights_[l][3];
+
+      const auto& inp = inputs_[l % static_cast<size_t>(sets_)];
+      const auto with = [&](Tensor codes, size_t which) {
+        codes.fp8 = scale(l, which);
+        return codes;
+      };
+      acts.blocks[l].attn.codes = {with(inp[0], kInputs), with(inp[1], kInputs + 1),
+                                   with(dqkv_, kGradients), with(dproduct_, kGradients + 1)};
+      acts.blocks[l].mlp.codes = {with(inp[2], kInputs + 2), with(inp[3], kInputs + 3),
+                                  with(dfc_, kGradients + 2), with(dproduct_, kGradients + 3)};
+    }
+  }
+
+  /// Before a step: forgets what an evaluation has seen.
+  void begin_step() {
+    for (size_t i = 0; i < scales_.size(); ++i)
+      if (i % kEach >= kInputs) scales_[i].now.amax = 0;
+  }
+
+  /// After a step's update: new scales, and the weights' codes with them.
+  void end_step(const Ctx& ctx) {
+    for (DelayedScale& scale : scales_) scale.update();
+    quantize_weights(ctx);
+  }
+
+  /// Codes of weights that have changed otherwise: at the start, from a checkpoint.
+  void start(const Ctx& ctx) {
+    quantize_weights(ctx);
+    // Initial weights have no history: their own amax makes it.
+    for (size_t i = 0; i < scales_.size(); ++i)
+      if (i % kEach < kInputs && scales_[i].history.empty()) scales_[i].update();
+    quantize_weights(ctx);
+  }
+
+  /// What a checkpoint must hold for the next step.
+  nlohmann::json state() const {
+    nlohmann::json all = nlohmann::json::array();
+    for (const DelayedScale& scale : scales_)
+      all.push_back({{"scale", scale.now.scale}, {"history", scale.history}});
+    return all;
+  }
+  void set_state(const nlohmann::json& state) {
+    for (size_t i = 0; i < scales_.size(); ++i) {
+      scales_[i].now.scale = state.at(i).at("scale");
+      scales_[i].history = state.at(i).at("history").get<std::deque<float>>();
+    }
+  }
+
+ private:
+  // The scales of a block: four of weights, four of inputs, four of gradients.
+  static constexpr size_t kWeights = 0, kInputs = 4, kGradients = 8, kEach = 12, kBlock = kEach;
+
+  Fp8Scale* scale(size_t l, size_t which) { return &scales_[l * kEach + which].now; }
+
+  void quantize_weights(const Ctx& ctx) {
+    for (size_t l = 0; l < weights_.size(); ++l)
+      for (size_t i = 0; i < 4; ++i) ctx.kernels->cast(ctx, weights_[l][i], sources_[l][i]);
+  }
+
+  using Four = std::array<Tensor, 4>;  // of qkv, attention's proj, fc, MLP's proj
+
+  GptConfig config_;
+  int64_t sets_;
+  std::vector<DelayedScale> scales_;
+  std::vector<Four> weights_, sources_, inputs_;
+  Tensor dproduct_, dqkv_, dfc_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,104 @@
+// Dynamic loss scaling (arXiv 1710.03740, section 3.2): keeps FP16 gradients off zero.
+//
+// F16 has no numbers below 2^-24, and most gradients of activations lie there. The loss times S
+// has all its gradients times S, so they move up; the FP32 gradients of the parameters are divided
+// by S again. S is a power of two: neither changes a digit. Too large an S overflows F16 to
+// infinity. So S is sought while training:
+//
+//   an Inf or a NaN in the gradients:  skip the update, S = S / 2
+//   `window` good steps in a row:      S = 2 S
+//
+// S stands still during a step, and overflow is looked for in the sum over all micro-batches: the
+// step is the same however it is cut.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "chapters/05_mixed_precision/precision.h"
+#include "common/error.h"
+
+namespace ladder {
+
+struct LossScaleOptions {
+  float initial = 65536;
+  bool fixed = false;
+  int64_t window = 200;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--loss-scale", initial, "of fp16, at the first step; a power of two")
+        ->capture_default_str()
+        ->group("05_mixed_precision");
+    app.add_flag("--fixed-loss-scale", fixed, "an experiment: the scale never changes")
+        ->group("05_mixed_precision");
+    app.add_option("--loss-scale-window", window, "good steps until the scale doubles")
+        ->capture_default_str()
+        ->group("05_mixed_precision");
+  }
+
+  /// @throws UserError
+  void check() const {
+    int exponent = 0;
+    if (!(initial >= 1) || !std::isfinite(initial) || std::frexp(initial, &exponent) != 0.5f)
+      throw UserError("--loss-scale must be a power of two and at least 1, not {}", initial);
+    if (window < 1) throw UserError("--loss-scale-window must be at least 1, not {}", window);
+  }
+};
+
+class LossScaler {
+ public:
+  /// Scale 1 for ever unless the precision is fp16.
+  LossScaler(const LossScaleOptions& options, const PrecisionOptions& precision)
+      : on_(precision.name == "fp16"), options_(options), scale_(on_ ? options.initial : 1.0f) {}
+
+  /// What the loss of this step is multiplied by.
+  float scale() const { return scale_; }
+
+  /// Divides the gradients by the scale. grads F32 flat
+  void unscale(const Ctx& ctx, Tensor grads) const {
+    if (scale_ != 1) ctx.kernels->scale(ctx, grads, 1 / scale_);
+  }
+
+  /// Ends a step whose gradients, unscaled, have this norm. Returns whether they overflowed: then
+  /// there must be no update.
+  bool overflowed(double norm) {
+    if (!on_) return false;
+    const bool bad = !std::isfinite(norm);
+    if (bad) ++skipped_;
+    good_ = bad ? 0 : good_ + 1;
+    if (!options_.fixed && bad) scale_ = std::max(1.0f, scale_ / 2);
+    if (!options_.fixed && good_ == options_.window) scale_ = std::min(kLargest, scale_ * 2);
+    if (good_ == options_.window) good_ = 0;
+    return bad;
+  }
+
+  /// What a checkpoint must hold for the next step.
+  nlohmann::json state() const {
+    return {{"scale", scale_}, {"good", good_}, {"skipped", skipped_}};
+  }
+  void set_state(const nlohmann::json& state) {
+    scale_ = state.at("scale");
+    good_ = state.at("good");
+    skipped_ = state.at("skipped");
+  }
+
+  /// Adds scale and skipped steps to --report.
+  void report(nlohmann::json& extra) const {
+    if (on_) extra["loss_scale"] = {{"scale", scale_}, {"skipped", skipped_}};
+  }
+
+ private:
+  static constexpr float kLargest = 0x1p24f;  // larger says nothing: F16 itself ends at 2^16
+
+  bool on_;
+  LossScaleOptions options_;
+  float scale_;
+  int64_t good_ = 0;     // steps in a row without overflow
+  int64_t skipped_ = 0;  // steps
+};
+
+}  // namespace ladder

@@ -1,0 +1,86 @@
+// --precision: which bytes the model computes with, and which it learns in.
+//
+//            Param         Master   Grad   Optim (AdamW)   activations
+//   fp32     4 (F32)       -        4      8               F32
+//   bf16     2 (BF16)      4        4      8               BF16
+//   fp16     2 (F16)       4        4      8               F16, loss scaled (loss_scaler.h)
+//   fp8      2 + codes     4        4      8               BF16, factors of products FP8 (fp8.h)
+//
+// Forward and backward read 16-bit weights; gradients, the optimizer and the weights it updates
+// stay FP32 (arXiv 1710.03740). An update is often smaller than half a digit of a 16-bit weight:
+// without the FP32 master it would be rounded away. `--master 16` shows just that.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "common/error.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+#include "kernels/narrow.h"
+
+namespace ladder {
+
+struct PrecisionOptions {
+  std::string name = "fp32";
+  int master_bits = 32;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--precision", name, "fp32, bf16, fp16 (loss scaled) or fp8 (E4M3 and E5M2)")
+        ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp8"}))
+        ->capture_default_str()
+        ->group("05_mixed_precision");
+    app.add_option("--master", master_bits,
+                   "an experiment: 16 rounds the weights after each update, as if there were no "
+                   "FP32 master")
+        ->check(CLI::IsMember({32, 16}))
+        ->capture_default_str()
+        ->group("05_mixed_precision");
+  }
+
+  /// @throws UserError
+  void check() const {
+    if (master_bits == 16 && !narrow())
+      throw UserError("--master 16 takes --precision bf16, fp16 or fp8, not fp32");
+  }
+
+  bool narrow() const { return name != "fp32"; }
+  bool fp8() const { return name == "fp8"; }
+  /// Of activations, their gradients and the weights that forward reads.
+  Dtype dtype() const {
+    if (name == "fp32") return Dtype::F32;
+    return name == "fp16" ? Dtype::F16 : Dtype::BF16;
+  }
+};
+
+/// The weights twice: those that learn, F32, and those that forward and backward read. In FP32
+/// they are one buffer.
+struct Weights {
+  Tensor master;   ///< F32 flat
+  Tensor compute;  ///< PrecisionOptions::dtype() flat
+  bool round_master = false;
+
+  Weights(Arena& arena, int64_t size, const PrecisionOptions& options)
+      : master(
+            arena.alloc(options.narrow() ? Mem::Master : Mem::Param, "master", Dtype::F32, {size})),
+        compute(options.narrow() ? arena.alloc(Mem::Param, "params", options.dtype(), {size})
+                                 : master),
+        round_master(options.master_bits == 16) {}
+
+  /// After a change of the master: rounds it for forward and backward.
+  void refresh(const Ctx& ctx) const {
+    if (compute.ptr == master.ptr) return;
+    ctx.kernels->cast(ctx, compute, master);
+    if (round_master) ctx.kernels->cast(ctx, master, compute);
+  }
+
+  static int64_t param_bytes(int64_t size, const PrecisionOptions& options) {
+    return size * size_of(options.dtype());
+  }
+  static int64_t master_bytes(int64_t size, const PrecisionOptions& options) {
+    return options.narrow() ? 4 * size : 0;
+  }
+};
+
+}  // namespace ladder
