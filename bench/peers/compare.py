@@ -5,15 +5,17 @@
     python3 bench/peers/compare.py --data runs/bible.txt
 
 Both train `tiny` with the settings of tiny_torch.py. They take turns, so that a machine that is
-busy for a while is busy for both.
+busy for a while is busy for both. bench/peers/whole_step.py compares GPT-2 124M.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,18 +23,60 @@ SETTINGS = ["--model=tiny", "--lr=1e-3", "--beta2=0.99", "--weight-decay=0.1", "
             "--warmup=100", "--schedule=cosine"]
 
 
-def run_ladder(args, flags):
+@dataclass
+class Run:
+    step_ms: float  # median
+    peak_mib: float  # largest resident set of the process: VmHWM
+
+
+def run_process(command, env=None):
+    """What the command prints, and the largest resident set of its process in MiB."""
+    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
+                               env={**os.environ, **(env or {})})
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"{command[0]} {command[1]}: exit status {process.returncode}")
+    return output, usage.ru_maxrss / 1024
+
+
+def run_ladder(program, flags):
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        subprocess.run([args.program, *flags, *SETTINGS, "--quiet", f"--report={report}"],
-                       check=True)
-        return json.loads(report.read_text())["step_ms_median"]
+        _, peak = run_process([program, *flags, "--quiet", f"--report={report}"])
+        return Run(json.loads(report.read_text())["step_ms_median"], peak)
 
 
-def run_torch(flags):
-    peer = Path(__file__).with_name("tiny_torch.py")
-    out = subprocess.run([sys.executable, peer, *flags, "--json"], check=True, capture_output=True)
-    return json.loads(out.stdout)["step_ms_median"]
+def run_torch(script, flags, threads, env=None):
+    """OpenMP's threads sleep while they wait: PyTorch's products have threads of their own, and
+    two teams that spin on two cores take each other's time."""
+    env = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads),
+           "OPENBLAS_NUM_THREADS": str(threads), **(env or {})}
+    peer = Path(__file__).with_name(script)
+    output, peak = run_process([sys.executable, peer, *flags], env)
+    return Run(json.loads(output)["step_ms_median"], peak)
+
+
+def take_turns(rounds, ladder, torch):
+    """Calls both in turn, prints each round, and returns the median Run of both."""
+    runs = []
+    print(f"{'ms a step, MiB at the peak':28}{'ladder':>14}{'PyTorch':>16}")
+    for number in range(1, rounds + 1):
+        runs.append((ladder(), torch()))
+        show(f"round {number}", *runs[-1])
+    mine, other = (Run(statistics.median(run.step_ms for run in column),
+                       statistics.median(run.peak_mib for run in column))
+                   for column in zip(*runs))
+    show("median", mine, other)
+    print(f"ratio {other.step_ms / mine.step_ms:.2f} in speed, "
+          f"{mine.peak_mib / other.peak_mib:.2f} in memory")
+    return mine, other
+
+
+def show(name, mine, other):
+    cells = (f"{run.step_ms:8.1f} {run.peak_mib:7,.0f}" for run in (mine, other))
+    print(f"{name:26}" + "".join(cells), flush=True)
 
 
 def parse_args():
@@ -49,14 +93,8 @@ def parse_args():
 def main():
     args = parse_args()
     flags = [f"--{name}={getattr(args, name)}" for name in ["data", "steps", "batch", "threads"]]
-    ladder, torch = [], []
-    print("median ms a step   ladder   PyTorch")
-    for number in range(1, args.rounds + 1):
-        ladder.append(run_ladder(args, flags))
-        torch.append(run_torch(flags))
-        print(f"round {number:<11}{ladder[-1]:8.1f}  {torch[-1]:8.1f}", flush=True)
-    mine, other = statistics.median(ladder), statistics.median(torch)
-    print(f"median           {mine:8.1f}  {other:8.1f}   ratio {other / mine:.2f}")
+    take_turns(args.rounds, lambda: run_ladder(args.program, [*flags, *SETTINGS]),
+               lambda: run_torch("tiny_torch.py", [*flags, "--json"], args.threads))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,151 @@
+"""A GPT in PyTorch as people write it, and one step of its training: what the peers here share."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@dataclass
+class Config:
+    layers: int
+    heads: int
+    channels: int
+    positions: int
+    vocab: int
+
+
+TINY = Config(layers=4, heads=4, channels=128, positions=64, vocab=256)
+GPT2_124M = Config(layers=12, heads=12, channels=768, positions=1024, vocab=50304)
+
+QUERY_BLOCK = 256
+
+
+def masked(q, k, v):
+    """Scores of all pairs, those of the future overwritten. q, k, v and the result (B,NH,T,HS)."""
+    T = q.shape[2]
+    causal = torch.ones(T, T, dtype=torch.bool).tril()
+    score = q @ k.transpose(-2, -1) * q.shape[3] ** -0.5
+    return F.softmax(score.masked_fill(~causal, float("-inf")), dim=-1) @ v
+
+
+def additive(q, k, v, first=0):
+    """Scale and mask enter with the product of q and k, in one pass. q may begin at token `first`
+    of k."""
+    B, NH, T, HS = q.shape
+    U = k.shape[2]
+    mask = torch.full((T, U), float("-inf"), dtype=q.dtype).triu(1 + first)
+    q, k, v = q.reshape(B * NH, T, HS), k.reshape(B * NH, U, HS), v.reshape(B * NH, U, HS)
+    score = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=HS ** -0.5)
+    return (F.softmax(score, dim=-1) @ v).view(B, NH, T, HS)
+
+
+def blocks(q, k, v):
+    """A block of queries at a time, with the keys that it may see: half of the pairs in the end."""
+    ends = [min(begin + QUERY_BLOCK, q.shape[2]) for begin in range(0, q.shape[2], QUERY_BLOCK)]
+    begins = [0, *ends[:-1]]
+    return torch.cat([additive(q[:, :, begin:end], k[:, :, :end], v[:, :, :end], begin)
+                      for begin, end in zip(begins, ends)], dim=2)
+
+
+def library(q, k, v):
+    """The library's own, which version 1.13 still calls private."""
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return F._scaled_dot_product_attention(q, k, v, is_causal=True)[0]
+
+
+ATTENTION = {f.__name__: f for f in (masked, additive, blocks, library)}
+
+
+class Attention(nn.Module):
+    def __init__(self, config, core):
+        super().__init__()
+        C = config.channels
+        self.heads, self.core = config.heads, core
+        self.qkv = nn.Linear(C, 3 * C)
+        self.proj = nn.Linear(C, C)
+
+    def forward(self, x):
+        B, T, C = x.shape
+        split = self.qkv(x).chunk(3, dim=-1)
+        q, k, v = (t.view(B, T, self.heads, C // self.heads).transpose(1, 2) for t in split)
+        return self.proj(self.core(q, k, v).transpose(1, 2).reshape(B, T, C))
+
+
+class Block(nn.Module):
+    def __init__(self, config, core):
+        super().__init__()
+        C = config.channels
+        self.norm1, self.norm2 = nn.LayerNorm(C), nn.LayerNorm(C)
+        self.attn = Attention(config, core)
+        self.fc = nn.Linear(C, 4 * C)
+        self.proj = nn.Linear(4 * C, C)
+
+    def forward(self, x):
+        x = x + self.attn(self.norm1(x))
+        return x + self.proj(F.gelu(self.fc(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    """Mean loss of targets (B,T) after tokens (B,T)."""
+
+    def __init__(self, config, core=masked):
+        super().__init__()
+        C = config.channels
+        self.wte = nn.Embedding(config.vocab, C)
+        self.wpe = nn.Embedding(config.positions, C)
+        self.blocks = nn.ModuleList(Block(config, core) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(C)
+        self.head = nn.Linear(C, config.vocab, bias=False)
+        for name, param in self.named_parameters():
+            if name.endswith("proj.weight"):
+                nn.init.normal_(param, std=0.02 / math.sqrt(2 * config.layers))
+            elif param.dim() == 2:
+                nn.init.normal_(param, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(param)
+
+    def forward(self, tokens, targets):
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
+
+
+def adamw(model, lr, betas, foreach=False):
+    """AdamW with decay 0.1 on matrices and embeddings."""
+    groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
+              {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=lr, betas=betas, foreach=foreach)
+
+
+def read_bytes(path):
+    """A file as tokens: training part, and the last tenth."""
+    with open(path, "rb") as file:
+        text = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).long()
+    return text.split([len(text) - len(text) // 10, len(text) // 10])
+
+
+def rows(text, starts, seq_len):
+    """Tokens and targets (B,T) that start at the given bytes."""
+    both = torch.stack([text[s : s + seq_len + 1] for s in starts])
+    return both[:, :-1], both[:, 1:]
+
+
+def draw(text, batch, seq_len):
+    return rows(text, torch.randint(len(text) - seq_len, (batch,)), seq_len)
+
+
+def train_step(model, optimizer, batch, clip=0.0, bf16=False, fresh_grads=True):
+    """Forward, backward, clipping (0: none), update; the loss. bf16: products under autocast."""
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+        loss = model(*batch)
+    optimizer.zero_grad(set_to_none=fresh_grads)
+    loss.backward()
+    if clip > 0:
+        nn.utils.clip_grad_norm_(model.parameters(), clip)
+    optimizer.step()
+    return loss.item()

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""A whole training step of GPT-2 124M: Ladder and PyTorch in turn, time and memory.
+
+    python3 bench/peers/whole_step.py --batch 4 --seq-len 64
+    python3 bench/peers/whole_step.py --batch 1 --seq-len 1024 --precision bf16
+
+AdamW, no clipping, random bytes as tokens. First PyTorch tries its settings, one after the other,
+and keeps what is faster; then both take turns; then one more run of Ladder shows where its time
+goes, by operation and against the floor that this machine sets (bench/step_floor.h).
+"""
+
+import argparse
+import collections
+import json
+import random
+import tempfile
+from pathlib import Path
+
+from compare import ROOT, run_process, run_ladder, run_torch, take_turns
+
+PROGRAMS = {"fp32": ROOT / "build/cpu/bin/ch04_clipping",
+            "bf16": ROOT / "build/cpu/bin/ch05_mixed_precision"}
+
+# What PyTorch may do in another way: flags, environment. The first of each is the usual one.
+CHOICES = {
+    "attention": {name: ([f"--attention={name}"], {})
+                  for name in ["masked", "additive", "blocks", "library"]},
+    "optimizer": {"loop": ([], {}), "foreach": (["--foreach"], {})},
+    "gradients": {"new": ([], {}), "kept": (["--keep-grads"], {})},
+    "waiting": {"asleep": ([], {}), "spinning": ([], {"OMP_WAIT_POLICY": "active"})},
+    # Freed memory stays with the process, so that the next step does not ask for it page by page.
+    "freed memory": {"returned": ([], {}),
+                     "kept": ([], {"MALLOC_MMAP_THRESHOLD_": str(1 << 36),
+                                   "MALLOC_TRIM_THRESHOLD_": str(1 << 36)})},
+}
+
+
+def random_file(path, batch, seq_len):
+    """Bytes of which the last tenth holds one batch: validation at the end stays short. Ladder
+    takes bytes as tokens with every vocabulary, and so does the peer: tokens are below 256, while
+    all 50,304 rows of embedding and head are computed and updated."""
+    path.write_bytes(random.Random(1).randbytes(10 * (batch * seq_len + 1)))
+
+
+def peer(flags, settings, threads):
+    chosen = [CHOICES[what][how] for what, how in settings.items()]
+    env = {name: value for _, extra in chosen for name, value in extra.items()}
+    return run_torch("gpt2_torch.py", [*flags, *(flag for more, _ in chosen for flag in more)],
+                     threads, env)
+
+
+def search(flags, threads):
+    """The fastest settings, found by changing one at a time."""
+    settings = {what: next(iter(hows)) for what, hows in CHOICES.items()}
+    best = peer(flags, settings, threads).step_ms
+    print(f"PyTorch, ms a step: {best:.0f} as people write it", flush=True)
+    for what, hows in CHOICES.items():
+        for how in list(hows)[1:]:
+            ms = peer(flags, {**settings, what: how}, threads).step_ms
+            print(f"  {what} {how}: {ms:.0f}", flush=True)
+            if ms < best:
+                best, settings = ms, {**settings, what: how}
+    print("  kept: " + ", ".join(f"{what} {how}" for what, how in settings.items()), flush=True)
+    return settings
+
+
+def self_times(path):
+    """({name: ms a step}, ms of a step) of a --timeline, its first step left out. The time of a
+    span is without the spans inside it; what a step spends outside of any is "step"."""
+    events = [e for e in json.loads(Path(path).read_text())["traceEvents"] if e["ph"] == "X"]
+    steps = sorted((e for e in events if e["name"] == "step"), key=lambda e: e["ts"])[1:]
+    if not steps:
+        raise SystemExit("whole_step.py: a breakdown takes at least --steps 2")
+    # Outer spans before those that they hold.
+    inside = sorted((e for e in events if e["ts"] >= steps[0]["ts"]),
+                    key=lambda e: (e["ts"], -e["dur"], e["name"] != "step"))
+    total, open_spans = collections.Counter(), []
+    for event in inside:
+        while open_spans and event["ts"] >= open_spans[-1]["ts"] + open_spans[-1]["dur"]:
+            open_spans.pop()
+        total[event["name"]] += event["dur"]
+        if open_spans:
+            total[open_spans[-1]["name"]] -= event["dur"]
+        open_spans.append(event)
+    scale = 1e-3 / len(steps)
+    return ({name: us * scale for name, us in total.items()},
+            sum(step["dur"] for step in steps) * scale)
+
+
+def breakdown(args, flags):
+    with tempfile.TemporaryDirectory() as folder:
+        timeline = Path(folder) / "timeline.json"
+        run_process([args.program, *flags, "--quiet", f"--timeline={timeline}"])
+        times, step = self_times(timeline)
+    times["outside of any span"] = times.pop("step")
+    print(f"\n{'operation':28}{'ms a step':>10}{'share':>8}")
+    for name, ms in sorted(times.items(), key=lambda item: -item[1]):
+        print(f"{name:28}{ms:10.1f}{ms / step:8.1%}")
+    print(f"{'step':28}{step:10.1f}")
+
+
+def floor(args, step_ms):
+    if not Path(args.ceilings).exists():
+        return print(f"no {args.ceilings}: no floor")
+    output, _ = run_process([args.ceilings, "--ceilings", f"--threads={args.threads}"])
+    ceilings = json.loads(output)
+    least = ceilings["floor_ms"].get(f"B{args.batch}T{args.seq_len}")
+    if args.precision == "fp32" and least:
+        print(f"floor {least} ms: {least / step_ms:.0%} of it reached "
+              f"(product {ceilings['gemm']} GFLOP/s, copy {ceilings['copy']} GB/s)")
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--seq-len", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--precision", choices=PROGRAMS, default="fp32")
+    parser.add_argument("--program", help="of Ladder; else chapter 04 for fp32, 05 for bf16")
+    parser.add_argument("--ceilings", default=ROOT / "build/cpu/bin/bench_operations")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=5, help="of a run; the median counts")
+    parser.add_argument("--search-steps", type=int, default=3)
+    parser.add_argument("--torch", help="settings as 'attention=blocks,optimizer=foreach', "
+                        "instead of searching")
+    args = parser.parse_args()
+    args.program = args.program or PROGRAMS[args.precision]
+    return args
+
+
+def given_settings(text):
+    settings = {what: next(iter(hows)) for what, hows in CHOICES.items()}
+    for part in filter(None, text.split(",")):
+        what, _, how = part.partition("=")
+        if how not in CHOICES.get(what, {}):
+            legal = "; ".join(f"{w}: {', '.join(h)}" for w, h in CHOICES.items())
+            raise SystemExit(f"--torch {part}: legal are {legal}")
+        settings[what] = how
+    return settings
+
+
+def main():
+    args = parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "random"
+        random_file(data, args.batch, args.seq_len)
+        common = [f"--data={data}", f"--batch={args.batch}", f"--seq-len={args.seq_len}",
+                  f"--threads={args.threads}"]
+        exact = [] if args.precision == "fp32" else [f"--precision={args.precision}"]
+        flags = [*common, *exact, f"--steps={args.steps}"]
+        ours = [*flags, "--model=gpt2-124m", "--optimizer=adamw"]
+        settings = (given_settings(args.torch) if args.torch is not None else
+                    search([*common, *exact, f"--steps={args.search_steps}"], args.threads))
+        mine, _ = take_turns(args.rounds, lambda: run_ladder(args.program, ours),
+                             lambda: peer(flags, settings, args.threads))
+        floor(args, mine.step_ms)
+        breakdown(args, ours)
+
+
+if __name__ == "__main__":
+    main()
