@@ -132,13 +132,6 @@ TEST_F(CpuVsRef, Attention) {
   }
 }
 
-TEST_F(CpuVsRef, AttentionRefusesScoresThatDoNotFit) {
-  const int64_t T = 20000;
-  EXPECT_THROW(cpu.attention_forward(fast.ctx(), fast.empty({1, T, 1}), fast.empty({1, 1, T}),
-                                     fast.empty({1, T, 3})),
-               CheckError);
-}
-
 TEST_F(CpuVsRef, CrossEntropy) {
   for (const auto& [B, T, V] :
        {Batch{1, 1, 1}, Batch{3, 5, 7}, Batch{2, 9, 40}, Batch{4, 3, 257}, Batch{1, 2, 50304}})

@@ -1,0 +1,96 @@
+// Products of two blocks of attention, in scratch: contiguous, widened to F32 and padded to whole
+// tiles. gemm() packs whatever it is given; these blocks are small enough to be read in place.
+//
+// A block spans kBlock queries (t) and kBlock keys (u), both from a multiple of kBlock on. Where
+// the two are the same tokens, the block lies on the diagonal: a query sees no later key, and
+// tiles without a pair that counts are left out. In the few that the diagonal cuts, pairs that do
+// not count weigh zero (and zero times NaN is NaN: it may reach the neighbours in its tile).
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/cpu/simd.h"
+#include "kernels/tree.h"
+
+namespace ladder::cpu {
+
+/// A tile of sums stays in registers; AVX-512 has 32 of them, AVX2 16.
+constexpr int64_t kTileRows = kLanes == 16 ? 12 : 6;
+constexpr int64_t kTileCols = 2 * kLanes;
+/// Queries or keys of a block: whole tiles, down and across.
+constexpr int64_t kBlock = 96;
+static_assert(kBlock % kTileRows == 0 && kBlock % kTileCols == 0);
+
+/// What the three letters of a product are, and what the diagonal leaves out of it.
+enum class Sum : uint8_t {
+  Scores,   ///< c[t,u] = sum_d a[t,d] b[d,u]: no columns after the rows
+  Queries,  ///< c[t,d] = sum_u a[t,u] b[u,d]: no u after the rows
+  Keys,     ///< c[u,d] = sum_t a[t,u] b[t,d]: no t before the rows
+};
+
+struct BlockProduct {
+  int64_t M = 0, N = 0, K = 0;  ///< rows and columns of c, terms of a sum
+  const float* a = nullptr;
+  int64_t a_stride = 0;
+  const float* b = nullptr;
+  int64_t b_stride = 0;
+  float* c = nullptr;  ///< written in whole tiles
+  int64_t c_stride = 0;
+  bool diagonal = false;
+  const float* keep = nullptr;  ///< (M): c[i,:] = keep[i] c[i,:] + sum; null: c = sum
+};
+
+/// The tile of c at (m, n). Each of its sums takes k in ascending order, fused, from +0.
+template <Sum sum>
+HWY_INLINE void tile(const BlockProduct& p, int64_t m, int64_t n, Range k) {
+  constexpr bool kAcross = sum == Sum::Keys;  // a's rows are k
+  std::array<std::array<Vec, 2>, kTileRows> acc;
+  for (auto& row : acc) row = {zero(), zero()};
+  const int64_t stride = p.a_stride;
+  const float* a = kAcross ? p.a + k.begin * stride + m : p.a + m * stride + k.begin;
+  const float* b = p.b + k.begin * p.b_stride + n;
+  for (int64_t left = k.size(); left > 0; --left) {
+    const Vec b0 = load(b);
+    const Vec b1 = load(b + kLanes);
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kTileRows; ++i) {
+      const Vec ai = broadcast(kAcross ? a[i] : a[i * stride]);
+      auto& row = acc[static_cast<size_t>(i)];
+      row[0] = hn::MulAdd(ai, b0, row[0]);
+      row[1] = hn::MulAdd(ai, b1, row[1]);
+    }
+    a += kAcross ? stride : 1;
+    b += p.b_stride;
+  }
+  float* c = p.c + m * p.c_stride + n;
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kTileRows; ++i, c += p.c_stride) {
+    auto& [c0, c1] = acc[static_cast<size_t>(i)];
+    if (p.keep != nullptr) {
+      const Vec kept = broadcast(p.keep[m + i]);
+      c0 = hn::MulAdd(kept, load(c), c0);
+      c1 = hn::MulAdd(kept, load(c + kLanes), c1);
+    }
+    store(c0, c);
+    store(c1, c + kLanes);
+  }
+}
+
+/// c = keep c + the product of a and b, tile by tile.
+template <Sum sum>
+void multiply(const BlockProduct& p) {
+  for (int64_t n = 0; n < p.N; n += kTileCols)
+    for (int64_t m = 0; m < p.M; m += kTileRows) {
+      Range k{0, p.K};
+      if (p.diagonal) {
+        const int64_t end = m + kTileRows;  // of the tile's rows
+        if (sum == Sum::Scores && n >= end) continue;
+        if (sum == Sum::Queries) k.end = std::min(k.end, end);
+        if (sum == Sum::Keys) k.begin = m;
+      }
+      tile<sum>(p, m, n, k);
+    }
+}
+
+}  // namespace ladder::cpu
