@@ -47,6 +47,8 @@ std::vector<Op> passes_of(Bench& box, const Model& m) {
   const Tensor w = box.random({C}), b = box.random({C}), dw = box.random({C}), db = box.random({C});
   const Tensor mean = box.random({B, T}), rstd = box.random({B, T});
   const Tensor h = box.random({B, T, H}), g = box.random({B, T, H}), wide = box.random({H});
+  const Tensor narrow = box.alloc(Dtype::BF16, {B, T, C});
+  const Cost to_bf16{.bytes = x.bytes() + narrow.bytes(), .flops = x.size()};
   return {
       {"norm_forward", cost::norm_forward(B, T, C),
        [=, &ctx, &k] { k.norm_forward(ctx, y, mean, rstd, x, w, b); }},
@@ -63,6 +65,7 @@ std::vector<Op> passes_of(Bench& box, const Model& m) {
        [=, &ctx, &k] { k.join_forward(ctx, y, x, d, w); }},
       {"add", cost::add(h.size()), [=, &ctx, &k] { k.add(ctx, g, g, h); }},
       {"scale", cost::scale(h.size()), [=, &ctx, &k] { k.scale(ctx, g, 1); }},
+      {"cast_to_bf16", to_bf16, [=, &ctx, &k] { k.cast(ctx, narrow, x); }},
   };
 }
 
