@@ -10,24 +10,30 @@ namespace {
 
 class CpuSameBits : public ::testing::Test {
  protected:
-  Sandbox box{cpu_kernels()};
+  explicit CpuSameBits(Dtype real = Dtype::F32) : dtype(real) {}
+
+  const Dtype dtype;
+  Sandbox box{cpu_kernels(), dtype};
   const Kernels& k = box.kernels();
   const Ctx& ctx = box.ctx();
 
-  /// Runs with 1 to 4 threads; all outputs must have the bits of the first run.
-  void expect_any_threads(const char* name, const std::vector<Shape>& shapes,
+  /// Runs with 1 to 4 threads on copies of `start`; all must have the bits of the first run.
+  void expect_any_threads(const char* name, const std::vector<Tensor>& start,
                           const std::function<void(const std::vector<Tensor>&)>& run) {
     std::vector<Tensor> first;
     for (int threads = 1; threads <= 4; ++threads) {
       box.set_threads(threads);
       std::vector<Tensor> out;
-      for (const Shape& shape : shapes) out.push_back(box.filled(shape, 0.5));
+      for (const Tensor& x : start) out.push_back(box.copy(x));
       run(out);
       if (threads == 1) first = out;
       for (size_t i = 0; i < out.size(); ++i)
         EXPECT_TRUE(same_bits(out[i], first[i])) << name << " with " << threads << " threads";
     }
   }
+  /// Outputs: activations, and what is F32 beside them.
+  Tensor act(const Shape& shape) { return box.filled(shape, 0.5); }
+  Tensor sum(const Shape& shape) { return box.random(wide(dtype), shape); }
 
   /// Rows and columns of a matrix, as a matrix of its own.
   Tensor part(const Tensor& x, Range rows, Range cols) {
@@ -40,6 +46,12 @@ class CpuSameBits : public ::testing::Test {
   Tensor columns(const Tensor& x, int64_t begin, int64_t end) {
     return part(x, {0, x.rows()}, {begin, end});
   }
+};
+
+/// With activations of 32 and of 16 bits.
+class CpuAnyThreads : public CpuSameBits, public ::testing::WithParamInterface<Dtype> {
+ protected:
+  CpuAnyThreads() : CpuSameBits(GetParam()) {}
 };
 
 /// What kernels/cpu/gemm.h promises, in four lines.
@@ -128,48 +140,53 @@ TEST_F(CpuSameBits, HalfTheLeavesTwiceIsAllLeaves) {
   }
 }
 
-TEST_F(CpuSameBits, AnyThreadsParameterGradients) {
+TEST_P(CpuAnyThreads, ParameterGradients) {
   const int64_t B = 12, T = 64, C = 130, N = 390, V = 50;
   const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), e = box.random({B, T, N});
-  const Tensor mean = box.random({B, T}), rstd = box.random({B, T}, 0.5, 2);
+  const Tensor mean = box.random(wide(dtype), {B, T});
+  const Tensor rstd = box.random(wide(dtype), {B, T}, 0.5, 2);
   const Tensor tokens = box.tokens({B, T}, V);
   for (const Into into : {Into::Write, Into::Add}) {
-    expect_any_threads("embed", {{V, C}, {T + 3, C}},
+    expect_any_threads("embed", {sum({V, C}), sum({T + 3, C})},
                        [&](auto& out) { k.embed_backward(ctx, out[0], out[1], d, tokens, into); });
-    expect_any_threads("norm", {{C}, {C}}, [&](auto& out) {
+    expect_any_threads("norm", {sum({C}), sum({C})}, [&](auto& out) {
       k.norm_backward_weight(ctx, out[0], out[1], d, x, mean, rstd, into);
     });
-    expect_any_threads("matmul", {{N, C}},
+    expect_any_threads("matmul", {sum({N, C})},
                        [&](auto& out) { k.matmul_backward_weight(ctx, out[0], e, x, into); });
-    expect_any_threads("bias", {{N}}, [&](auto& out) { k.bias_backward(ctx, out[0], e, into); });
+    expect_any_threads("bias", {sum({N})},
+                       [&](auto& out) { k.bias_backward(ctx, out[0], e, into); });
   }
 }
 
-TEST_F(CpuSameBits, AnyThreadsActivations) {
+TEST_P(CpuAnyThreads, Activations) {
   const int64_t B = 5, T = 70, NH = 3, C = 93, N = 390;
   const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), w = box.random({N, C});
   const Tensor bias = box.random({N}), e = box.random({B, T, N}), b = box.random({C});
-  const Tensor mean = box.random({B, T}), rstd = box.random({B, T}, 0.5, 2);
-  const Tensor qkv = box.random({B, T, 3 * C}), lse = box.random({B, NH, T}, 3, 4);
+  const Tensor mean = box.random(wide(dtype), {B, T});
+  const Tensor rstd = box.random(wide(dtype), {B, T}, 0.5, 2);
+  const Tensor qkv = box.random({B, T, 3 * C});
+  const Tensor lse = box.random(wide(dtype), {B, NH, T}, 3, 4);
   const Tensor targets = box.tokens({B, T}, N - 5);
-  expect_any_threads("matmul_forward", {{B, T, N}},
+  expect_any_threads("matmul_forward", {act({B, T, N})},
                      [&](auto& out) { k.matmul_forward(ctx, out[0], x, w, bias, kLeaves); });
-  expect_any_threads("matmul_backward_input", {{B, T, C}},
+  expect_any_threads("matmul_backward_input", {act({B, T, C})},
                      [&](auto& out) { k.matmul_backward_input(ctx, out[0], e, w, kLeaves); });
-  expect_any_threads("norm_forward", {{B, T, C}, {B, T}, {B, T}},
+  expect_any_threads("norm_forward", {act({B, T, C}), sum({B, T}), sum({B, T})},
                      [&](auto& out) { k.norm_forward(ctx, out[0], out[1], out[2], x, b, b); });
-  expect_any_threads("norm_backward_input", {{B, T, C}},
+  expect_any_threads("norm_backward_input", {act({B, T, C})},
                      [&](auto& out) { k.norm_backward_input(ctx, out[0], d, x, b, mean, rstd); });
-  expect_any_threads("attention_forward", {{B, T, C}, {B, NH, T}},
+  expect_any_threads("attention_forward", {act({B, T, C}), sum({B, NH, T})},
                      [&](auto& out) { k.attention_forward(ctx, out[0], out[1], qkv); });
-  expect_any_threads("attention_backward", {{B, T, 3 * C}},
+  expect_any_threads("attention_backward", {act({B, T, 3 * C})},
                      [&](auto& out) { k.attention_backward(ctx, out[0], d, qkv, x, lse); });
-  expect_any_threads("gelu", {{B, T, N}, {B, T, N}}, [&](auto& out) {
+  expect_any_threads("gelu", {act({B, T, N}), act({B, T, N})}, [&](auto& out) {
     k.gelu_forward(ctx, out[0], e);
     k.gelu_backward(ctx, out[1], e, e);
   });
-  expect_any_threads("join", {{B, T, C}}, [&](auto& out) { k.join_forward(ctx, out[0], x, d, b); });
-  expect_any_threads("cross_entropy", {{B}, {B, T, N}}, [&](auto& out) {
+  expect_any_threads("join", {act({B, T, C})},
+                     [&](auto& out) { k.join_forward(ctx, out[0], x, d, b); });
+  expect_any_threads("cross_entropy", {sum({B}), act({B, T, N})}, [&](auto& out) {
     k.cross_entropy(ctx, out[0], out[1], e, targets, N - 5, 0.1F);
   });
 }
@@ -177,7 +194,7 @@ TEST_F(CpuSameBits, AnyThreadsActivations) {
 TEST_F(CpuSameBits, AnyThreadsOptimizersAndNorms) {
   const int64_t R = 300, N = 203;
   const Tensor g = box.random({R, N});
-  expect_any_threads("adafactor", {{R, N}, {R}, {N}}, [&](auto& out) {
+  expect_any_threads("adafactor", {act({R, N}), act({R}), act({N})}, [&](auto& out) {
     k.adafactor_update(ctx, out[0], out[1], out[2], g,
                        {.lr = 0.1F, .beta2 = 0.9F, .eps = 1e-30F, .clip = 1, .weight_decay = 0.1F});
   });
@@ -207,6 +224,9 @@ TEST_F(CpuSameBits, NegativeControlASumCutByThreadsDiffers) {
   EXPECT_FALSE(same_bits(cut, whole));
   EXPECT_LT(relative_error(cut, whole), 1e-6);
 }
+
+INSTANTIATE_TEST_SUITE_P(Formats, CpuAnyThreads,
+                         ::testing::Values(Dtype::F32, Dtype::BF16, Dtype::F16));
 
 }  // namespace
 }  // namespace ladder::test

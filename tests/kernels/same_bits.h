@@ -10,6 +10,7 @@ namespace ladder::test {
 struct Table {
   const Kernels& (*kernels)();
   int threads;
+  Dtype dtype = Dtype::F32;
 };
 
 /// What the tests of "same bits" run on.
@@ -18,13 +19,14 @@ inline std::vector<Table> tables() {
 }
 
 inline std::string table_name(const ::testing::TestParamInfo<Table>& info) {
-  return std::string(info.param.kernels().name) + std::to_string(info.param.threads);
+  const std::string dtype = info.param.dtype == Dtype::BF16 ? "bf16" : "";
+  return info.param.kernels().name + std::to_string(info.param.threads) + dtype;
 }
 
 /// The whole is computed with one thread, its parts with the threads of the parameter.
 class SameBits : public ::testing::TestWithParam<Table> {
  protected:
-  Sandbox box{GetParam().kernels()};
+  Sandbox box{GetParam().kernels(), GetParam().dtype};
   const Kernels& k = box.kernels();
   const Ctx& ctx = box.ctx();
 

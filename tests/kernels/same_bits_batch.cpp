@@ -12,17 +12,29 @@ namespace {
 /// An operation on sequences [begin, begin + count) of a batch.
 struct BatchOp {
   const char* name;
-  std::vector<Shape> shapes;  ///< of its outputs
+  std::vector<Shape> shapes;  ///< of its outputs: first activations, then sums and statistics
   std::function<void(std::span<const Tensor> out, int64_t begin, int64_t count, Into)> run;
+  size_t activations = 0;  ///< how many of the outputs have the dtype of the activations
 };
 
 class SameBitsBatch : public SameBits {
  protected:
+  const Dtype dtype = GetParam().dtype;
+
+  /// Random numbers of many sizes: sums of few bits each would be exact, and so in any order.
+  Tensor spread(const Shape& shape) {
+    const Tensor x = box.random(shape);
+    for (int64_t i = 0; i < x.size(); ++i)
+      set(x, i, std::ldexp(at(x, i), static_cast<int>(i % 23)));
+    return x;
+  }
+
   /// The operations that sum parameter gradients over the batch.
   std::vector<BatchOp> sums(int64_t B, int64_t T, int64_t C = 37, int64_t N = 45) {
     const int64_t V = 7, P = T + 1;
-    const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), e = box.random({B, T, N});
-    const Tensor mean = box.random({B, T}), rstd = box.random({B, T}, 0.5, 2);
+    const Tensor x = box.random({B, T, C}), d = spread({B, T, C}), e = spread({B, T, N});
+    const Tensor mean = box.random(wide(dtype), {B, T});
+    const Tensor rstd = box.random(wide(dtype), {B, T}, 0.5, 2);
     const Tensor tokens = box.tokens({B, T}, V);
     return {
         {.name = "embed",
@@ -53,7 +65,8 @@ class SameBitsBatch : public SameBits {
 
   std::vector<Tensor> buffers(const BatchOp& op) {
     std::vector<Tensor> out;
-    for (const Shape& shape : op.shapes) out.push_back(box.empty(shape));
+    for (const Shape& shape : op.shapes)
+      out.push_back(box.empty(out.size() < op.activations ? dtype : wide(dtype), shape));
     return out;
   }
 
@@ -118,8 +131,8 @@ TEST_P(SameBitsBatch, AddFinishesItsSumFirst) {
     for (const double start : {0.0, 0.3}) {
       std::vector<Tensor> got, want;
       for (const Tensor& s : sum) {
-        got.push_back(box.filled(s.shape, start));
-        want.push_back(box.filled(s.shape, start));
+        got.push_back(box.filled(s.dtype, s.shape, start));
+        want.push_back(box.filled(s.dtype, s.shape, start));
         k.add(ctx, want.back(), want.back(), s);
       }
       op.run(got, 0, 5, Into::Add);
@@ -131,13 +144,16 @@ TEST_P(SameBitsBatch, AddFinishesItsSumFirst) {
 std::vector<BatchOp> SameBitsBatch::rows(int64_t B, int64_t T) {
   const int64_t NH = 3, C = 12, N = 45, V = 21;
   const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), bias = box.random({C});
-  const Tensor w = box.random({N, C}), e = box.random({B, T, N}), wide = box.random({N});
-  const Tensor mean = box.random({B, T}), rstd = box.random({B, T}, 0.5, 2);
-  const Tensor qkv = box.random({B, T, 3 * C}), lse = box.random({B, NH, T}, 3, 4);
+  const Tensor w = box.random({N, C}), e = box.random({B, T, N}), bias_n = box.random({N});
+  const Tensor mean = box.random(wide(dtype), {B, T});
+  const Tensor rstd = box.random(wide(dtype), {B, T}, 0.5, 2);
+  const Tensor lse = box.random(wide(dtype), {B, NH, T}, 3, 4);
+  const Tensor qkv = box.random({B, T, 3 * C});
   const Tensor wte = box.random({V, C}), wpe = box.random({T, C});
   const Tensor logits = box.random({B, T, V}), tokens = box.tokens({B, T}, V - 2);
   const auto one = [](const char* name, Shape shape, auto run) {
-    return BatchOp{name, {shape}, [=](auto out, int64_t b, int64_t n, Into) { run(out[0], b, n); }};
+    return BatchOp{
+        name, {shape}, [=](auto out, int64_t b, int64_t n, Into) { run(out[0], b, n); }, 1};
   };
   return {
       one("embed_forward", {B, T, C},
@@ -148,7 +164,8 @@ std::vector<BatchOp> SameBitsBatch::rows(int64_t B, int64_t T) {
        {{B, T, C}, {B, T}, {B, T}},
        [=, this](auto out, int64_t b, int64_t n, Into) {
          k.norm_forward(ctx, out[0], out[1], out[2], x.slice(b, n), bias, bias);
-       }},
+       },
+       1},
       one("norm_backward_input", {B, T, C},
           [=, this](Tensor out, int64_t b, int64_t n) {
             k.norm_backward_input(ctx, out, d.slice(b, n), x.slice(b, n), bias, mean.slice(b, n),
@@ -156,7 +173,7 @@ std::vector<BatchOp> SameBitsBatch::rows(int64_t B, int64_t T) {
           }),
       one("matmul_forward", {B, T, N},
           [=, this](Tensor out, int64_t b, int64_t n) {
-            k.matmul_forward(ctx, out, x.slice(b, n), w, wide, kLeaves);
+            k.matmul_forward(ctx, out, x.slice(b, n), w, bias_n, kLeaves);
           }),
       one("matmul_backward_input", {B, T, C},
           [=, this](Tensor out, int64_t b, int64_t n) {
@@ -166,7 +183,8 @@ std::vector<BatchOp> SameBitsBatch::rows(int64_t B, int64_t T) {
        {{B, T, C}, {B, NH, T}},
        [=, this](auto out, int64_t b, int64_t n, Into) {
          k.attention_forward(ctx, out[0], out[1], qkv.slice(b, n));
-       }},
+       },
+       1},
       one("attention_backward", {B, T, 3 * C},
           [=, this](Tensor out, int64_t b, int64_t n) {
             k.attention_backward(ctx, out, d.slice(b, n), qkv.slice(b, n), x.slice(b, n),
@@ -177,10 +195,11 @@ std::vector<BatchOp> SameBitsBatch::rows(int64_t B, int64_t T) {
             k.join_forward(ctx, out, x.slice(b, n), d.slice(b, n), bias);
           }),
       {"cross_entropy",
-       {{B}, {B, T, V}},
+       {{B, T, V}, {B}},
        [=, this](auto out, int64_t b, int64_t n, Into) {
-         k.cross_entropy(ctx, out[0], out[1], logits.slice(b, n), tokens.slice(b, n), V - 2, 0.1F);
-       }},
+         k.cross_entropy(ctx, out[1], out[0], logits.slice(b, n), tokens.slice(b, n), V - 2, 0.1F);
+       },
+       1},
   };
 }
 
@@ -206,6 +225,11 @@ TEST_P(SameBitsBatch, ASequenceDoesNotFeelItsNeighbours) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, SameBitsBatch, ::testing::ValuesIn(tables()), table_name);
+INSTANTIATE_TEST_SUITE_P(Narrow, SameBitsBatch,
+                         ::testing::Values(Table{ref_kernels, 1, Dtype::BF16},
+                                           Table{cpu_kernels, 1, Dtype::BF16},
+                                           Table{cpu_kernels, 3, Dtype::BF16}),
+                         table_name);
 
 }  // namespace
 }  // namespace ladder::test

@@ -67,8 +67,9 @@ class Sandbox {
     return arena_.alloc(Mem::Activation, "empty", dtype, shape);
   }
 
-  Tensor filled(Shape shape, double value) {
-    const Tensor x = empty(shape);
+  Tensor filled(Shape shape, double value) { return filled(real_, shape, value); }
+  Tensor filled(Dtype dtype, Shape shape, double value) {
+    const Tensor x = empty(dtype, shape);
     for (int64_t i = 0; i < x.size(); ++i) set(x, i, value);
     return x;
   }
