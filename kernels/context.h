@@ -28,6 +28,7 @@ struct Ctx {
   Tensor scratch;                        ///< U8, (threads, kernels->scratch_bytes)
   int leaves = kLeaves;                  ///< leaves of a split sum on this rank: kLeaves / tp
   std::vector<Event>* events = nullptr;  ///< where Span records; null: nowhere
+  int64_t* flops = nullptr;              ///< where parts of the model count those of their products
 };
 
 inline int64_t now_ns() {

@@ -1,10 +1,22 @@
 #include "common/model/parts.h"
 
+#include "kernels/cost.h"
+
 namespace ladder {
 namespace {
 
 /// A sum that no layout splits: one leaf.
 constexpr int kWhole = 1;
+
+/// One linear layer w (N,K), in any orientation, on the rows of x.
+void count(const Ctx& ctx, Tensor x, Tensor w) {
+  if (ctx.flops) *ctx.flops += cost::matmul(x.rows(), w.dim(0), w.dim(1)).flops;
+}
+/// The products of attention in one direction.
+void count(const Ctx& ctx, Cost (*cost)(int64_t, int64_t, int64_t, int64_t), const AttnSaved& s) {
+  const int64_t NH = s.lse.dim(1);
+  if (ctx.flops) *ctx.flops += cost(s.att.dim(0), s.att.dim(1), NH, s.att.dim(2) / NH).flops;
+}
 
 /// What a product reads: x, or its FP8 codes, made here.
 Tensor coded(const Ctx& ctx, Tensor codes, Tensor x) {
@@ -53,6 +65,9 @@ void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tens
 void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved, Tensor inp,
                   const AttnTensors& params) {
   const Span span(ctx, "attn_forward");
+  count(ctx, inp, params.qkv.w);
+  count(ctx, cost::attention_forward, saved);
+  count(ctx, inp, params.proj_w);
   const Kernels& k = *ctx.kernels;
   k.matmul_forward(ctx, saved.qkv, coded(ctx, saved.codes.inp, inp), params.qkv.w, params.qkv.b,
                    kWhole);
@@ -63,12 +78,16 @@ void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved, Tensor
 
 void attn_recompute(const Ctx& ctx, const AttnSaved& saved) {
   const Span span(ctx, "attn_recompute");
+  count(ctx, cost::attention_forward, saved);
   ctx.kernels->attention_forward(ctx, saved.att, saved.lse, saved.qkv);
 }
 
 void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor dproduct,
                          const AttnSaved& saved, const AttnTensors& params) {
   const Span span(ctx, "attn_backward_input");
+  count(ctx, dproduct, params.proj_w);
+  count(ctx, cost::attention_backward, saved);
+  count(ctx, d.dqkv, params.qkv.w);
   const Kernels& k = *ctx.kernels;
   const Fp8Codes& codes = saved.codes;
   k.matmul_backward_input(ctx, d.datt, coded(ctx, codes.dproduct, dproduct), params.proj_w, kWhole);
@@ -79,6 +98,8 @@ void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor
 void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d,
                           Tensor dproduct, Tensor inp, const AttnSaved& saved, Into into) {
   const Span span(ctx, "attn_backward_weight");
+  count(ctx, dproduct, grads.proj_w);
+  count(ctx, inp, grads.qkv.w);
   const Kernels& k = *ctx.kernels;
   const Fp8Codes& codes = saved.codes;
   k.matmul_backward_weight(ctx, grads.proj_w, either(codes.dproduct, dproduct),
@@ -91,6 +112,8 @@ void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGr
 void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor inp,
                  const MlpTensors& params) {
   const Span span(ctx, "mlp_forward");
+  count(ctx, inp, params.fc.w);
+  count(ctx, inp, params.proj_w);
   const Kernels& k = *ctx.kernels;
   k.matmul_forward(ctx, saved.fc, coded(ctx, saved.codes.inp, inp), params.fc.w, params.fc.b,
                    kWhole);
@@ -107,6 +130,8 @@ void mlp_recompute(const Ctx& ctx, const MlpSaved& saved) {
 void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor dproduct,
                         const MlpSaved& saved, const MlpTensors& params) {
   const Span span(ctx, "mlp_backward_input");
+  count(ctx, dproduct, params.proj_w);
+  count(ctx, d.dfc, params.fc.w);
   const Kernels& k = *ctx.kernels;
   const Fp8Codes& codes = saved.codes;
   k.matmul_backward_input(ctx, d.dfc, coded(ctx, codes.dproduct, dproduct), params.proj_w, kWhole);
@@ -117,6 +142,8 @@ void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor d
 void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads& d,
                          Tensor dproduct, Tensor inp, const MlpSaved& saved, Into into) {
   const Span span(ctx, "mlp_backward_weight");
+  count(ctx, dproduct, grads.proj_w);
+  count(ctx, inp, grads.fc.w);
   const Kernels& k = *ctx.kernels;
   const Fp8Codes& codes = saved.codes;
   k.matmul_backward_weight(ctx, grads.proj_w, either(codes.dproduct, dproduct),
@@ -143,16 +170,19 @@ void join_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into) 
 
 void head_forward(const Ctx& ctx, Tensor logits, Tensor inp, Tensor w) {
   const Span span(ctx, "head_forward");
+  count(ctx, inp, w);
   ctx.kernels->matmul_forward(ctx, logits, inp, w, {}, kWhole);
 }
 
 void head_backward_input(const Ctx& ctx, Tensor dinp, Tensor dlogits, Tensor w) {
   const Span span(ctx, "head_backward_input");
+  count(ctx, dinp, w);
   ctx.kernels->matmul_backward_input(ctx, dinp, dlogits, w, ctx.leaves);
 }
 
 void head_backward_weight(const Ctx& ctx, Tensor dw, Tensor dlogits, Tensor inp, Into into) {
   const Span span(ctx, "head_backward_weight");
+  count(ctx, inp, dw);
   ctx.kernels->matmul_backward_weight(ctx, dw, dlogits, inp, into);
 }
 

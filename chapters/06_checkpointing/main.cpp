@@ -1,0 +1,432 @@
+// 06_checkpointing: time for memory. Activations that forward drops and backward computes again, by
+// runs of blocks or by cheap parts, and inputs of blocks that wait on disk.
+
+#include <CLI/CLI.hpp>
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/03_schedules/batch_ramp.h"
+#include "chapters/03_schedules/schedule.h"
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/04_clipping/clip.h"
+#include "chapters/04_clipping/noise_scale.h"
+#include "chapters/04_clipping/spike_guard.h"
+#include "chapters/05_mixed_precision/fp8.h"
+#include "chapters/05_mixed_precision/loss_scaler.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/offload_file.h"
+#include "chapters/06_checkpointing/recompute.h"
+#include "common/data/text.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "common/model/measure.h"
+#include "common/run/backend.h"
+#include "common/run/checkpoint.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/run_main.h"
+#include "common/run/sampler.h"
+
+namespace ladder {
+namespace {
+
+// ---- 1. options ---------------------------------------------------------------------------------
+
+struct Options {
+  RunOptions run;
+  SgdOptions sgd;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  BatchRampOptions ramp;
+  AccumulateOptions accumulate;
+  ClipOptions clip;
+  NoiseScaleOptions noise_scale;
+  SpikeGuardOptions spike_guard;
+  PrecisionOptions precision;
+  LossScaleOptions loss_scale;
+  RecomputeOptions recompute;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options options;
+  CLI::App app("06_checkpointing: activations recomputed, or kept on disk");
+  options.run.add_to(app);
+  options.sgd.add_to(app);
+  options.optimizer.add_to(app);
+  options.schedule.add_to(app);
+  options.ramp.add_to(app);
+  options.accumulate.add_to(app);
+  options.clip.add_to(app);
+  options.noise_scale.add_to(app);
+  options.spike_guard.add_to(app);
+  options.precision.add_to(app);
+  options.loss_scale.add_to(app);
+  options.recompute.add_to(app);
+  parse_or_throw(app, argc, argv);
+  options.run.check();
+  options.run.refuse_ranks();
+  options.sgd.check();
+  options.optimizer.check();
+  options.schedule.check();
+  options.clip.check();
+  options.spike_guard.check();
+  options.precision.check();
+  options.loss_scale.check();
+  return options;
+}
+
+// ---- 2. layout ----------------------------------------------------------------------------------
+
+/// One rank holds the whole model, and the activations of one micro-batch.
+struct Layout {
+  GptConfig gpt;
+  ParamLayout params;
+  int64_t batch;  ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp;
+  Schedule schedule;
+  int64_t micro;  ///< MBS, sequences of a micro-batch
+  int64_t GA;     ///< the most micro-batches that a step has
+  Recompute recompute;
+  ActivationPlan acts;
+
+  explicit Layout(const Options& o)
+      : gpt(o.run.gpt()),
+        params(gpt),
+        batch(o.run.batch),
+        ramp(o.ramp, batch),
+        schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len),
+        micro(o.accumulate.micro(batch)),
+        GA(o.accumulate.most_micro_steps(ramp.batches())),
+        recompute(o.recompute.policy, gpt.layers),
+        // What FP8 codes were made from is not needed twice.
+        acts(recompute.plan({.dtype = o.precision.dtype(),
+                             .own_norm = !o.precision.fp8(),
+                             .own_gelu = !o.precision.fp8()})) {
+    o.noise_scale.check(micro, batch);
+  }
+};
+
+// ---- 3. memory ----------------------------------------------------------------------------------
+
+struct Memory {
+  Arena arena;
+  Ctx ctx;
+  Weights weights;  // flat, for the optimizer and for the model
+  GptTensors w;     // the model's, seen as a model
+  GradTree grads;   // gradients, in as many buffers as the micro-steps take
+  Optimizer optimizer;
+  AdaptiveClip agc;
+  SpikeGuard guard;
+  NoiseScale noise;
+  LossScaler scaler;
+  Batch batch;
+  Tensor losses;  // (B), of each sequence
+  Activations acts;
+  ActGrads dacts;
+  Fp8 fp8;
+  OffloadFile offload;
+  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
+  Tensor limbs;
+
+  Memory(const Options& o, const Layout& layout)
+      : ctx(make_ctx(o.run, arena)),
+        weights(arena, layout.params.size(), o.precision),
+        w(layout.params.view(weights.compute)),
+        grads(arena, layout.params, o.accumulate, layout.GA),
+        optimizer(arena, layout.params, o.sgd, o.optimizer),
+        agc(arena, layout.params, o.clip),
+        guard(o.spike_guard),
+        scaler(o.loss_scale, o.precision),
+        batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
+        losses(arena.alloc(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
+        acts(alloc_activations(arena, layout.gpt, layout.micro, layout.acts)),
+        dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts.dtype)),
+        fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()),
+        offload(layout.recompute.offload()),
+        limbs(arena.alloc(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
+    fp8.attach(w, acts);
+    ctx.flops = &flops;
+  }
+};
+
+/// What the formulas of the README say that Memory will take.
+MemoryBytes predict(const Options& o, const Layout& layout) {
+  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
+                T = layout.gpt.seq_len;
+  const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
+  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
+  MemoryBytes bytes;
+  bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
+  bytes[Mem::Grad] = 4 * P;
+  bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts.dtype) + 8 * kLimbs +
+                          scratch + 4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip);
+  if (o.precision.fp8()) {
+    bytes[Mem::Param] += Fp8::param_bytes(layout.gpt);
+    bytes[Mem::Activation] += Fp8::activation_bytes(layout.gpt, MBS, layout.recompute.sets());
+    bytes[Mem::Workspace] += Fp8::workspace_bytes(layout.gpt, MBS);
+  }
+  return bytes;
+}
+
+// ---- 4. data ------------------------------------------------------------------------------------
+
+/// Initial weights, or those of a checkpoint. Returns the first step to take.
+int64_t start(const Options& o, const Layout& layout, Memory& m) {
+  nlohmann::json state{{"step", 0}};
+  if (o.run.load.empty()) {
+    init_params(m.weights.master, layout.params, layout.gpt, o.run.seed);
+  } else {
+    state = load_checkpoint(o.run.load, layout.gpt, layout.params, m.weights.master,
+                            m.optimizer.state());
+    m.optimizer.set_updates(state.value("updates", 0));
+    if (state.contains("spike_guard")) m.guard.set_state(state.at("spike_guard"));
+    if (state.value("precision", "") == o.precision.name) {
+      m.scaler.set_state(state.at("loss_scale"));
+      m.fp8.set_state(state.at("fp8"));
+    }
+  }
+  m.weights.refresh(m.ctx);
+  m.fp8.start(m.ctx);
+  return state.at("step");
+}
+
+void save(const Options& o, const Layout& layout, const Memory& m, int64_t step) {
+  save_checkpoint(o.run.save, layout.gpt, layout.params, m.weights.master, m.optimizer.state(),
+                  {{"step", step},
+                   {"updates", m.optimizer.updates()},
+                   {"spike_guard", m.guard.state()},
+                   {"precision", o.precision.name},
+                   {"loss_scale", m.scaler.state()},
+                   {"fp8", m.fp8.state()}});
+}
+
+// ---- 5. step ------------------------------------------------------------------------------------
+
+/// Block l from its input on.
+void forward_block(const Ctx& ctx, const GptTensors& w, const Activations& a, size_t l) {
+  const BlockTensors& p = w.blocks[l];
+  const BlockActs& s = a.blocks[l];
+  norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+  attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
+  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+
+  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
+  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+}
+
+/// Logits of `tokens` (B,T); what backward needs stays in `a`, or can be computed again.
+void forward(const Ctx& ctx, const GptTensors& w, const Activations& a, OffloadFile& offload,
+             Tensor tokens) {
+  const size_t L = w.blocks.size();
+  embed_forward(ctx, a.embed, tokens, w.embed);
+  for (size_t l = 0; l < L; ++l) {
+    offload.write(l, a.stream(l));
+    forward_block(ctx, w, a, l);
+  }
+  norm_forward(ctx, a.norm, a.stat, a.stream(L), w.norm);
+  head_forward(ctx, a.logits, a.norm, w.head_w);
+}
+
+/// Before backward of block l: what forward has dropped of it and of the blocks of its run.
+void compute_again(const Ctx& ctx, const GptTensors& w, const Activations& a,
+                   const Recompute& recompute, OffloadFile& offload, size_t l) {
+  const Range run = recompute.run_before(l);
+  if (run.size() > 0) offload.read(run.begin, a.stream(run.begin));
+  for (int64_t b = run.begin; b < run.end; ++b) forward_block(ctx, w, a, b);
+  if (recompute.parts_before(l)) {
+    const BlockActs& s = a.blocks[l];
+    norm_forward(ctx, s.norm1, s.stat1, a.stream(l), w.blocks[l].norm1);
+    attn_recompute(ctx, s.attn);
+    norm_forward(ctx, s.norm2, s.stat2, s.mid, w.blocks[l].norm2);
+    mlp_recompute(ctx, s.mlp);
+  }
+}
+
+/// Gradients of all parameters into `dw`, from the gradient of the logits in a.logits.
+void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const Activations& a,
+              const ActGrads& d, Tensor tokens, Into into) {
+  const Ctx& ctx = m.ctx;
+  const GptTensors& w = m.w;
+  const size_t L = w.blocks.size();
+  head_backward_input(ctx, d.branch, a.logits, w.head_w);
+  head_backward_weight(ctx, dw.head_w, a.logits, a.norm, into);
+  norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
+  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
+
+  for (size_t l = L; l-- > 0;) {
+    const int64_t before = m.flops;
+    compute_again(ctx, w, a, recompute, m.offload, l);
+    m.flops_twice += m.flops - before;
+
+    const BlockTensors& p = w.blocks[l];
+    const BlockTensors& g = dw.blocks[l];
+    const BlockActs& s = a.blocks[l];
+    join_backward_weight(ctx, g.join2_b, d.stream, into);
+    mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
+    mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
+    norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
+    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    join_backward_input(ctx, d.stream, d.norm);
+
+    join_backward_weight(ctx, g.join1_b, d.stream, into);
+    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
+    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
+    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
+    norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
+    join_backward_input(ctx, d.stream, d.norm);
+  }
+  embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
+}
+
+/// One batch: loss, gradients, update.
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
+                      RunLog& log, int64_t step) {
+  const int64_t B = layout.ramp.batch(step), MBS = o.accumulate.micro(B), GA = div_exact(B, MBS);
+  const Batch batch = m.batch.slice(0, B);
+  const Tensor losses = m.losses.first(B);
+  const Activations acts = m.acts.first(MBS);
+  m.flops = m.flops_twice = 0;
+  text.draw(batch, o.run.seed, step);
+  o.spike_guard.inject(batch, o.run.seed, step);
+  const int64_t targets = count_targets(batch);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
+  // scales it up. S is a power of two.
+  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+  m.fp8.begin_step();
+
+  for (int64_t k = 0; k < GA; ++k) {
+    const Batch part = batch.slice(k * MBS, MBS);
+    m.grads.begin(k);
+    forward(m.ctx, m.w, acts, m.offload, part.tokens);
+    head_loss_and_gradient(m.ctx, losses.slice(k * MBS, MBS), acts.logits, part.targets,
+                           layout.gpt.vocab, scale);
+    backward(m, layout.recompute, m.grads.view(), acts, m.dacts.first(MBS), part.tokens,
+             m.grads.into());
+    if (o.noise_scale.on && m.grads.alone())
+      m.noise.add_small(grad_norm(m.ctx, m.grads.alone(), layout.params, m.limbs) / S, MBS, B);
+    m.grads.end(m.ctx, k, GA);
+  }
+  const Tensor grads = m.grads.sum();
+  m.scaler.unscale(m.ctx, grads);
+  const float loss = mean_loss(losses, targets);
+  const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
+
+  const float lr = layout.schedule.lr(step);
+  const std::string bad = m.scaler.overflowed(norm) ? fmt::format("overflow at loss scale {}", S)
+                                                    : m.guard.judge(double{loss}, norm);
+  if (bad.empty()) {
+    if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
+    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master);
+    const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs) : norm;
+    clip_global_norm(m.ctx, grads, left, o.clip.clip);
+    m.optimizer.step(m.ctx, m.weights.master, grads, lr);
+    m.weights.refresh(m.ctx);
+  } else {
+    m.noise.skip_step();
+    log.note(fmt::format("step {}: skipped, {}", step, bad));
+  }
+  m.fp8.end_step(m.ctx);
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
+}
+
+/// Mean loss over the validation sequences of the held-out text.
+float validate(const Layout& layout, Memory& m, const Text& text) {
+  const int64_t count = text.validation_count();
+  double sum = 0;
+  for (int64_t i = 0; i < count; i += layout.micro) {
+    const int64_t n = std::min(layout.micro, count - i);
+    const Batch batch = m.batch.slice(0, n);
+    const Activations acts = m.acts.first(n);
+    text.draw_validation(batch, i);
+    forward(m.ctx, m.w, acts, m.offload, batch.tokens);
+    const Tensor losses = m.losses.first(n);
+    head_loss(m.ctx, losses, acts.logits, batch.targets, layout.gpt.vocab);
+    sum += total_loss(losses);
+  }
+  return static_cast<float>(sum / static_cast<double>(count * layout.gpt.seq_len));
+}
+
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
+  for (int64_t step = start(o, layout, m); step < o.run.steps; ++step) {
+    log.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, log, step);
+    log.end_step(record);
+    if (log.tracing()) log.trace(record, param_hash(m.weights.master, layout.params));
+    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
+    if (log.save_due(step)) save(o, layout, m, step + 1);
+  }
+}
+
+// ---- 6. report ----------------------------------------------------------------------------------
+
+/// Text that the model writes, a token at a time.
+std::string sample(const Options& o, const Layout& layout, Memory& m) {
+  Sampler sampler(o.run.sampling(layout.gpt));
+  const Tensor tokens = m.batch.tokens.first(1);
+  const Activations acts = m.acts.first(1);
+  while (sampler.next(tokens)) {
+    forward(m.ctx, m.w, acts, m.offload, tokens);
+    sampler.choose(acts.logits);
+  }
+  return sampler.text();
+}
+
+/// @throws UserError if the plan is over --memory-limit; prints it, and names a policy that fits
+void check_memory(Options o, const RunPlan& plan) {
+  const auto limit = static_cast<int64_t>(o.recompute.memory_limit);
+  if (limit == 0 || plan.predicted.total() <= limit) return;
+  fmt::print("{}\n", plan_text(plan));
+  for (const std::string& policy : Recompute::all(plan.gpt.layers)) {
+    o.recompute.policy = policy;
+    const int64_t bytes = predict(o, Layout(o)).total();
+    if (bytes <= limit)
+      throw UserError(
+          "the plan takes {} bytes, more than --memory-limit {}; --recompute {} takes {}",
+          plan.predicted.total(), limit, policy, bytes);
+  }
+  throw UserError(
+      "the plan takes {} bytes, more than --memory-limit {}, and so does every --recompute; legal: "
+      "a smaller --micro-batch, --seq-len or model",
+      plan.predicted.total(), limit);
+}
+
+/// Products computed twice in the last step, beside the prediction.
+void report_flops(const Layout& layout, const Memory& m, nlohmann::json& extra) {
+  const int64_t steps = layout.batch / layout.micro;
+  extra["recompute"] = {
+      {"flops", m.flops},
+      {"flops_twice",
+       {{"predicted", steps * layout.recompute.extra_flops(layout.gpt, layout.micro)},
+        {"measured", m.flops_twice}}},
+      {"offload_bytes", m.offload.bytes()}};
+}
+
+void run(const Options& o) {
+  const Layout layout(o);
+  const Text text(o.run.data, layout.gpt.seq_len);
+  const RunPlan plan{
+      .chapter = "06_checkpointing",
+      .gpt = layout.gpt,
+      .parameters = layout.params.live(),
+      .layout{.batch = layout.batch, .micro_batch = layout.micro, .threads = o.run.thread_count()},
+      .predicted = predict(o, layout)};
+  check_memory(o, plan);
+  Memory m(o, layout);
+  RunLog log(o.run, plan, m.arena, m.ctx);
+  train(o, layout, m, text, log);
+  if (o.noise_scale.on) m.noise.report(log.extra());
+  m.scaler.report(log.extra());
+  report_flops(layout, m, log.extra());
+  log.finish(validate(layout, m, text));
+  if (o.run.sample > 0) log.sample(sample(o, layout, m));
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  return ladder::run_main([&] { ladder::run(ladder::parse_options(argc, argv)); });
+}

@@ -1,0 +1,59 @@
+// The inputs of blocks on disk, while no block needs them. The file has no name: it is gone with
+// the program, however that ends.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+
+#include "common/error.h"
+#include "kernels/tensor.h"
+
+namespace ladder {
+
+class OffloadFile {
+ public:
+  /// Nothing unless `on`. @throws UserError if there is no room for temporary files
+  explicit OffloadFile(bool on) : file_(on ? std::tmpfile() : nullptr) {
+    if (on && !file_) throw UserError("--recompute offload cannot create a temporary file");
+  }
+
+  /// Keeps the input of block l. All inputs have one size.
+  void write(int64_t l, Tensor input) {
+    if (!file_) return;
+    go_to(l, input);
+    const auto bytes = static_cast<size_t>(input.bytes());
+    // Flushed, so that a full disk shows here and not in backward.
+    if (std::fwrite(input.ptr, 1, bytes, file_.get()) != bytes || std::fflush(file_.get()) != 0)
+      throw UserError("--recompute offload cannot write {} bytes: is the disk full?", bytes);
+    bytes_ += input.bytes();
+  }
+
+  /// Brings it back.
+  void read(int64_t l, Tensor input) {
+    if (!file_) return;
+    go_to(l, input);
+    const auto bytes = static_cast<size_t>(input.bytes());
+    if (std::fread(input.ptr, 1, bytes, file_.get()) != bytes)
+      throw UserError("--recompute offload cannot read back the input of block {}", l);
+    bytes_ += input.bytes();
+  }
+
+  /// Bytes written and read so far.
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  void go_to(int64_t l, const Tensor& input) {
+    if (fseeko(file_.get(), l * input.bytes(), SEEK_SET) != 0)
+      throw UserError("--recompute offload cannot use its temporary file");
+  }
+
+  std::unique_ptr<std::FILE, Close> file_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace ladder

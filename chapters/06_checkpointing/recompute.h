@@ -1,0 +1,119 @@
+// --recompute: activations that are dropped after forward and computed again in backward.
+//
+//   none        everything is kept                          L blocks
+//   every:K     the inputs of runs of K blocks are kept     L/K + K - 1 inputs, K blocks
+//   sqrt        every:ceil(sqrt L), which needs least of those (arXiv 1604.06174)
+//   full        every:1                                     L inputs, 1 block
+//   selective   of each block the cheap parts are dropped: both norms' outputs, the attention
+//               core, GELU's output (arXiv 2205.05198)       9/16 of L blocks
+//   offload     full, and the inputs wait in a file          2 inputs, 1 block
+//
+// A run is computed forward again from its kept input, just before backward needs it, into the
+// memory that the runs share. Forward ends in the last run, which therefore is still there and is
+// not computed twice. The same kernels on the same inputs give the same bits.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "common/error.h"
+#include "common/model/activations.h"
+#include "kernels/cost.h"
+#include "kernels/tree.h"
+
+namespace ladder {
+
+struct RecomputeOptions {
+  std::string policy = "none";
+  uint64_t memory_limit = 0;  ///< bytes; 0: none
+
+  void add_to(CLI::App& app) {
+    app.add_option("--recompute", policy, "none, every:K, sqrt, full, selective or offload")
+        ->capture_default_str()
+        ->group("06_checkpointing");
+    app.add_option("--memory-limit", memory_limit,
+                   "refuse a plan of more bytes (512MB: 512 x 2^20); 0: none")
+        ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+        ->capture_default_str()
+        ->group("06_checkpointing");
+  }
+};
+
+/// Which blocks backward computes again, for a model of L blocks.
+class Recompute {
+ public:
+  /// @throws UserError naming the legal policies
+  Recompute(const std::string& policy, int64_t layers)
+      : policy_(policy), L_(layers), run_(run_of(policy, layers)) {}
+
+  bool selective() const { return policy_ == "selective"; }
+  bool offload() const { return policy_ == "offload"; }
+
+  /// Blocks whose activations exist at the same time.
+  int64_t sets() const { return run_; }
+
+  /// `base` with what this policy drops.
+  ActivationPlan plan(ActivationPlan base) const {
+    base.sets = run_;
+    base.own_input = !offload();
+    base.own_norm &= !selective();
+    base.own_att &= !selective();
+    base.own_gelu &= !selective();
+    return base;
+  }
+
+  /// Blocks to compute again before backward of block l: the run that ends there, or none.
+  Range run_before(int64_t l) const {
+    const bool ends = (l + 1) % run_ == 0 && l + 1 < L_;
+    return ends ? Range{l + 1 - run_, l + 1} : Range{};
+  }
+  /// The cheap parts of block l, alone? Those of the last block are still there.
+  bool parts_before(int64_t l) const { return selective() && l + 1 < L_; }
+
+  /// Floating-point operations of products that are done twice, for `batch` sequences.
+  int64_t extra_flops(const GptConfig& config, int64_t batch) const {
+    const int64_t T = config.seq_len, C = config.channels, NH = config.heads, tokens = batch * T;
+    const int64_t core = cost::attention_forward(batch, T, NH, C / NH).flops;
+    const int64_t linear = cost::matmul(tokens, 3 * C, C).flops + cost::matmul(tokens, C, C).flops +
+                           2 * cost::matmul(tokens, 4 * C, C).flops;
+    int64_t sum = 0;
+    for (int64_t l = 0; l < L_; ++l)
+      sum += run_before(l).size() * (core + linear) + (parts_before(l) ? core : 0);
+    return sum;
+  }
+
+  /// All policies for L blocks, the cheapest in time first.
+  static std::vector<std::string> all(int64_t layers) {
+    std::vector<std::string> names{"none", "selective", "sqrt"};
+    for (int64_t k = layers / 2; k > 1; k /= 2) names.push_back(fmt::format("every:{}", k));
+    names.insert(names.end(), {"full", "offload"});
+    return names;
+  }
+
+ private:
+  static int64_t run_of(const std::string& policy, int64_t L) {
+    if (policy == "none" || policy == "selective") return L;
+    if (policy == "full" || policy == "offload") return 1;
+    if (policy == "sqrt") return static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(L))));
+    int64_t k = 0;
+    const char* end = policy.data() + policy.size();
+    const bool every = policy.starts_with("every:");
+    const auto parsed = std::from_chars(policy.data() + (every ? 6 : 0), end, k);
+    if (!every || parsed.ec != std::errc{} || parsed.ptr != end || k < 1 || k > L)
+      throw UserError(
+          "--recompute {}; legal are none, every:1 to every:{}, sqrt, full, selective and offload",
+          policy, L);
+    return k;
+  }
+
+  std::string policy_;
+  int64_t L_;
+  int64_t run_;
+};
+
+}  // namespace ladder
