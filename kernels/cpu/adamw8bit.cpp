@@ -1,11 +1,9 @@
 // One step of AdamW whose moments are kept as 8-bit codes: a block is decoded to the stack, moved
 // and encoded again.
-#include <array>
-
 #include "kernels/cpu/adamw.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/quantize.h"
 #include "kernels/cpu/table.h"
-#include "kernels/quantize.h"
 #include "kernels/shapes.h"
 
 namespace ladder::cpu {
@@ -23,10 +21,8 @@ void adamw8bit_update(const Ctx& ctx, Tensor param, Tensor m_code, Tensor m_scal
     for (int64_t begin = range.begin; begin < range.end; begin += kQuantBlock) {
       const int64_t count = std::min(kQuantBlock, range.end - begin);
       const int64_t block = begin / kQuantBlock;
-      std::array<float, kQuantBlock> m;
-      std::array<float, kQuantBlock> v;
-      dequantize_block(kSignedCode, m.data(), m_codes + begin, m_scales[block], count);
-      dequantize_block(kUnsignedCode, v.data(), v_codes + begin, v_scales[block], count);
+      QuantBlock m = dequantize_block<true>(m_codes + begin, m_scales[block], count);
+      QuantBlock v = dequantize_block<false>(v_codes + begin, v_scales[block], count);
       for_vectors(0, count, [&](int64_t i, auto io) {
         const AdamVectors next = adam_step(
             {.w = io.load(w + begin + i), .m = io.load(m.data() + i), .v = io.load(v.data() + i)},
@@ -35,8 +31,8 @@ void adamw8bit_update(const Ctx& ctx, Tensor param, Tensor m_code, Tensor m_scal
         io.store(next.m, m.data() + i);
         io.store(next.v, v.data() + i);
       });
-      quantize_block(kSignedCode, m_codes + begin, m_scales[block], m.data(), count);
-      quantize_block(kUnsignedCode, v_codes + begin, v_scales[block], v.data(), count);
+      quantize_block<true>(m_codes + begin, m_scales[block], m, count);
+      quantize_block<false>(v_codes + begin, v_scales[block], v, count);
     }
   });
 }

@@ -1,0 +1,110 @@
+// kernels/quantize.h a vector at a time: the same codes and values, without a search.
+//
+// The top 16 bits of a float are its sign, its exponent and 7 bits of its mantissa. Floats that
+// share them are a bucket, 128 an octave: so narrow that at most one midpoint between two codes
+// falls into it. A table gives the code of the lowest float of a bucket; one comparison with the
+// midpoint above that code does the rest.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu/simd.h"
+#include "kernels/quantize.h"
+
+namespace ladder {
+
+using Ints = hn::RebindToSigned<Lanes>;
+
+/// The tables of one code. A magnitude below the first bucket belongs to it, too.
+struct QuantTable {
+  static constexpr int kDrop = 16;
+  static constexpr int32_t kFirst = std::bit_cast<int32_t>(0x1p-25f) >> kDrop;
+  static constexpr int32_t kLast = std::bit_cast<int32_t>(1.0f) >> kDrop;
+
+  std::array<int32_t, kLast - kFirst + 1> lowest;  ///< of a bucket: midpoints below its first float
+  std::array<float, 256> midpoint;                 ///< as in QuantCode; infinity after the last
+};
+
+constexpr QuantTable make_quant_table(const QuantCode& code) {
+  QuantTable table{};
+  const int last = code.magnitudes - 1;
+  for (int i = 0; i < 256; ++i) table.midpoint[i] = i < last ? code.midpoint[i] : INFINITY;
+  int below = 0;
+  for (int32_t bucket = QuantTable::kFirst; bucket <= QuantTable::kLast; ++bucket) {
+    const float first = std::bit_cast<float>(bucket << QuantTable::kDrop);
+    const int before = below;
+    while (table.midpoint[below] < first) ++below;
+    CHECK(below - before <= 1, "two midpoints in one bucket");
+    table.lowest[bucket - QuantTable::kFirst] = below;
+  }
+  return table;
+}
+
+template <bool HasSign>
+inline constexpr QuantTable kQuantTable = make_quant_table(HasSign ? kSignedCode : kUnsignedCode);
+
+/// quantize() of each lane.
+template <bool HasSign>
+HWY_INLINE hn::Vec<Ints> quantize(Vec x) {
+  constexpr Ints kInts;
+  const QuantTable& table = kQuantTable<HasSign>;
+  const Vec magnitude = hn::IfThenElseZero(hn::Eq(x, x), hn::Abs(x));  // NaN gets code 0
+  const auto top = hn::ShiftRight<QuantTable::kDrop>(hn::BitCast(kInts, magnitude));
+  const auto known =
+      hn::Min(hn::Max(top, hn::Set(kInts, QuantTable::kFirst)), hn::Set(kInts, QuantTable::kLast));
+  const auto bucket = hn::Sub(known, hn::Set(kInts, QuantTable::kFirst));
+  const auto lowest = hn::GatherIndex(kInts, table.lowest.data(), bucket);
+  const Vec midpoint = hn::GatherIndex(kVec, table.midpoint.data(), lowest);
+  const auto one = hn::Set(kInts, 1);
+  const auto above = hn::RebindMask(kInts, hn::Lt(midpoint, magnitude));
+  const auto code = hn::Add(lowest, hn::IfThenElseZero(above, one));
+  const auto none = hn::Zero(kInts);
+  if constexpr (HasSign) {
+    const auto minus = hn::And(hn::RebindMask(kInts, hn::Lt(x, zero())), hn::Gt(code, none));
+    return hn::Or(code, hn::IfThenElseZero(minus, hn::Set(kInts, 128)));
+  } else {
+    const auto positive = hn::RebindMask(kInts, hn::Gt(magnitude, zero()));
+    return hn::Max(code, hn::IfThenElseZero(positive, one));
+  }
+}
+
+/// A block on the stack: elements past the end of an array are zero.
+using QuantBlock = std::array<float, kQuantBlock>;
+
+/// quantize_block() of the first `count` elements of x.
+template <bool HasSign>
+void quantize_block(uint8_t* codes, float& scale, const QuantBlock& x, int64_t count) {
+  const hn::Rebind<uint8_t, Lanes> bytes;
+  Vec largest = zero();
+  for (int64_t i = 0; i < kQuantBlock; i += kLanes) {
+    const Vec magnitude = hn::Abs(load(x.data() + i));
+    largest = hn::IfThenElse(hn::Lt(largest, magnitude), magnitude, largest);  // not NaN
+  }
+  scale = hn::GetLane(hn::MaxOfLanes(kVec, largest));
+  std::array<uint8_t, kQuantBlock> code;
+  for (int64_t i = 0; i < kQuantBlock; i += kLanes)
+    hn::StoreU(
+        hn::DemoteTo(bytes, quantize<HasSign>(hn::Div(load(x.data() + i), broadcast(scale)))),
+        bytes, code.data() + i);
+  std::memcpy(codes, code.data(), static_cast<size_t>(count));
+}
+
+/// dequantize_block(); elements past `count` are zero.
+template <bool HasSign>
+QuantBlock dequantize_block(const uint8_t* codes, float scale, int64_t count) {
+  constexpr Ints kInts;
+  const hn::Rebind<uint8_t, Lanes> bytes;
+  const float* value = (HasSign ? kSignedCode : kUnsignedCode).value.data();
+  std::array<uint8_t, kQuantBlock> code{};
+  std::memcpy(code.data(), codes, static_cast<size_t>(count));
+  QuantBlock x;
+  for (int64_t i = 0; i < kQuantBlock; i += kLanes) {
+    const auto index = hn::PromoteTo(kInts, hn::LoadU(bytes, code.data() + i));
+    store(hn::Mul(hn::GatherIndex(kVec, value, index), broadcast(scale)), x.data() + i);
+  }
+  return x;
+}
+
+}  // namespace ladder
