@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Table and chart of the ladder of matrix products, from the JSON of its benchmark.
 
-    bench/gemm_ladder/chart.py runs/gemm_ladder.json
+    bench/gemm_ladder/chart.py runs/gemm_ladder.json [more reports]
 
-Rewrites README.md between its marks, and gemm_ladder.svg, both beside this script. Of the
-repetitions in the file it takes the fastest: what the code can do, not what the machine was busy
-with. Needs python3-matplotlib.
+Rewrites README.md between its marks, and gemm_ladder.svg, both beside this script. Of all
+repetitions in all reports it takes the fastest: what the code can do, not what the machine was
+busy with. Needs python3-matplotlib.
 """
 
 import collections
@@ -22,24 +22,27 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from measure import BEGIN, END, machine, table  # noqa: E402
 
 LABELS = {"naive": "1 naive", "reordered": "2 reordered", "blocked": "3 blocked",
-          "register_tiled": "4 register-tiled", "packed": "5 packed", "threaded": "6 threaded",
-          "ladder_1_thread": "Ladder's own, 1 thread", "ladder": "Ladder's own"}
+          "register_tiled": "4 register-tiled", "packed": "5 packed",
+          "ladder_1_thread": "Ladder's own, 1 thread", "threaded": "6 threaded",
+          "ladder": "Ladder's own"}
 
 
-def read(path):
-    """({size: {rung: GFLOP/s}}, threads, repetitions), sizes and rungs in the order of the file."""
-    report = json.loads(pathlib.Path(path).read_text())
-    best, repetitions = collections.defaultdict(dict), 1
-    for run in report["benchmarks"]:
-        if run["run_type"] != "iteration":
-            continue
-        size, rung = run["run_name"].split("/")[:2]
-        best[size][rung] = max(run["GFLOP"], best[size].get(rung, 0))
-        repetitions = run.get("repetitions", 1)
-    wrong = [rung for rungs in best.values() for rung in rungs if rung not in LABELS]
-    if not best or wrong:
-        raise SystemExit(f"chart.py: {path}: not from bench_gemm_ladder")
-    return best, report["context"]["threads"], repetitions
+def read(paths):
+    """({size: {rung: GFLOP/s}}, threads, repetitions), the rungs in the order of LABELS."""
+    best, count = collections.defaultdict(dict), collections.Counter()
+    for path in paths:
+        report = json.loads(pathlib.Path(path).read_text())
+        for run in report["benchmarks"]:
+            if run["run_type"] != "iteration":
+                continue
+            size, rung = run["run_name"].split("/")[:2]
+            best[size][rung] = max(run["GFLOP"], best[size].get(rung, 0))
+            count[size, rung] += 1
+    if not best or any(set(rungs) != set(LABELS) for rungs in best.values()):
+        raise SystemExit("chart.py: that is no whole run of bench_gemm_ladder")
+    sizes = sorted(best, key=lambda size: -int(size.split("x")[0]))
+    in_order = {size: {rung: best[size][rung] for rung in LABELS} for size in sizes}
+    return in_order, report["context"]["threads"], min(count.values())
 
 
 def label(rung, threads):
@@ -67,9 +70,9 @@ def draw(best, threads):
 
 
 def main():
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: chart.py REPORT.json")
-    best, threads, repetitions = read(sys.argv[1])
+    if len(sys.argv) < 2:
+        raise SystemExit("usage: chart.py REPORT.json...")
+    best, threads, repetitions = read(sys.argv[1:])
     draw(best, threads)
     square = next(iter(best.values()))
     rows = [[label(rung, threads), *(f"{speeds[rung]:.1f}" for speeds in best.values()),
@@ -77,8 +80,8 @@ def main():
     commit = subprocess.run(["git", "describe", "--always"], cwd=ROOT, capture_output=True,
                             text=True, check=True).stdout.strip()
     body = "\n\n".join([
-        f"Measured on: {machine()}; commit {commit}. GFLOP/s, the best of {repetitions} "
-        "repetitions; other programs may have been running.",
+        f"Measured on: {machine()}; commit {commit}. GFLOP/s, the best of at least "
+        f"{repetitions} repetitions, because other programs were running.",
         table(["rung", *best, "times naive"], rows),
         "![GFLOP/s of each rung](gemm_ladder.svg)"])
     readme = HERE / "README.md"
