@@ -43,8 +43,8 @@ struct LossScaleOptions {
   /// @throws UserError
   void check() const {
     int exponent = 0;
-    if (!(initial >= 1) || !std::isfinite(initial) || std::frexp(initial, &exponent) != 0.5f)
-      throw UserError("--loss-scale must be a power of two and at least 1, not {}", initial);
+    if (!(initial >= 0x1p-24f && initial <= 0x1p24f) || std::frexp(initial, &exponent) != 0.5f)
+      throw UserError("--loss-scale must be a power of two from 2^-24 to 2^24, not {}", initial);
     if (window < 1) throw UserError("--loss-scale-window must be at least 1, not {}", window);
   }
 };
@@ -70,9 +70,9 @@ class LossScaler {
     const bool bad = !std::isfinite(norm);
     if (bad) ++skipped_;
     good_ = bad ? 0 : good_ + 1;
-    if (!options_.fixed && bad) scale_ = std::max(1.0f, scale_ / 2);
-    if (!options_.fixed && good_ == options_.window) scale_ = std::min(kLargest, scale_ * 2);
-    if (good_ == options_.window) good_ = 0;
+    if (!options_.fixed && bad) scale_ = std::max(std::min(1.0f, scale_), scale_ / 2);
+    if (!options_.fixed && good_ >= options_.window) scale_ = std::min(kLargest, scale_ * 2);
+    if (good_ >= options_.window) good_ = 0;
     return bad;
   }
 
