@@ -1,0 +1,127 @@
+"""The measured tables and the chart of chapter 06: memory against time for all policies."""
+
+import pathlib
+import re
+import statistics
+import subprocess
+
+from measure import ROOT, TEXT, run, table
+
+HERE = pathlib.Path(__file__).resolve().parent
+CHAPTER = "06_checkpointing"
+LAYERS, CHANNELS, BATCH, T = 16, 128, 8, 256
+MODEL = f"--model small --layers {LAYERS} --channels {CHANNELS} --heads 4 --batch {BATCH}"
+STEPS = 5
+POLICIES = ["none", "selective", "every:8", "sqrt", "every:2", "full", "offload"]
+BF16_POLICIES = ["none", "selective", "sqrt", "full", "offload"]
+LIMIT = "160MB"
+
+
+def finished_runs(policies, precision, rounds):
+    """Runs of each policy; policies take turns, so that a slow minute hits all of them."""
+    runs = {policy: [] for policy in policies}
+    for _ in range(rounds):
+        for policy in policies:
+            flags = f"{MODEL} --steps {STEPS} --precision {precision} --recompute {policy}"
+            runs[policy].append(run(CHAPTER, flags))
+    return runs
+
+
+def time_of(runs, policy):
+    """Median milliseconds of a step, and the median over rounds of the ratio to none."""
+    step = {p: [r.report["step_ms_median"] for r in runs[p]] for p in ("none", policy)}
+    ratios = [mine / none for mine, none in zip(step[policy], step["none"])]
+    return statistics.median(step[policy]), statistics.median(ratios)
+
+
+def policies_table(runs):
+    rows = []
+    for policy, rounds in runs.items():
+        r = rounds[0]
+        counted = r.report["extra"]["recompute"]
+        twice = counted["flops_twice"]
+        ms, ratio = time_of(runs, policy)
+        rows.append([
+            f"`{policy}`",
+            f"{r.memory('Activation', 'predicted'):,} / {r.memory('Activation'):,}",
+            f"{twice['predicted']:,} / {twice['measured']:,}",
+            f"{100 * twice['measured'] / (counted['flops'] - twice['measured']):.1f}%",
+            f"{ms:.0f}", f"{ratio:.2f}", f"`{r.hash[-1]}`"])
+    head = ["policy", "Activation, predicted / measured", "FLOPs twice, predicted / measured",
+            "share", "ms a step", "to none", f"hash of the weights after {STEPS} steps"]
+    return table(head, rows)
+
+
+def offload_line(r, element):
+    moved = r.report["extra"]["recompute"]["offload_bytes"] / STEPS
+    predicted = (2 * LAYERS - 1) * element * BATCH * T * CHANNELS
+    return (f"`offload` moves {predicted:,} / {moved:,.0f} bytes a step between memory and file, "
+            "predicted / measured.")
+
+
+def spread(heights, least):
+    """The heights with at least `least` between neighbours, moved as little upwards as it takes."""
+    placed, last = {}, None
+    for name, y in sorted(heights.items(), key=lambda item: item[1]):
+        last = y if last is None else max(y, last + least)
+        placed[name] = last
+    return placed
+
+
+def chart(runs):
+    import matplotlib
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "ladder"
+    import matplotlib.pyplot as plt
+    mib = {p: rounds[0].memory("Activation") / 2**20 for p, rounds in runs.items()}
+    ratio = {p: time_of(runs, p)[1] for p in runs}
+    low, high = min(ratio.values()), max(ratio.values())
+    labels = spread(ratio, 0.09 * max(high - low, 0.1))
+
+    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    axes.scatter(mib.values(), ratio.values(), s=44, zorder=3)
+    right = max(mib.values())
+    for p in runs:
+        axes.annotate(f"{p}  ({mib[p]:.0f} MiB, {ratio[p]:.2f})", (mib[p], ratio[p]),
+                      xytext=(mib[p] + 0.035 * right, labels[p]), va="center",
+                      arrowprops={"arrowstyle": "-", "color": "0.6", "linewidth": 0.8})
+    margin = 0.1 * max(high - low, 0.1)
+    axes.set(xlabel="Activation, MiB", ylabel="time of a step, none = 1",
+             xlim=(0, 1.36 * right), ylim=(low - margin, max(high, *labels.values()) + margin))
+    axes.grid(color="0.9")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(HERE / "memory_time.svg", metadata={"Date": None})
+
+
+def limit():
+    """A plan that is refused, and the policy it names."""
+    program, flags = f"build/cpu/bin/ch{CHAPTER}", f"{MODEL} --steps 20 --memory-limit {LIMIT}"
+    done = subprocess.run([ROOT / program, "--data", TEXT, *flags.split()], capture_output=True,
+                          text=True)
+    named = re.search(r"; --recompute (\S+) takes", done.stderr)
+    if done.returncode != 2 or not named:
+        raise SystemExit(f"measure.py: {flags}: not refused: {done.stderr.strip()}")
+    r = run(CHAPTER, f"{flags} --recompute {named[1]}")
+    peak = sum(c["measured"] for name, c in r.report["memory"][0].items() if name != "rank")
+    screen = (f"$ {program} --data runs/bible.txt {flags}\n{done.stdout}{done.stderr}"
+              f"$ echo $?\n{done.returncode}")
+    return (f"A limit that this model does not keep:\n\n```\n{screen}\n```\n\n"
+            f"The same command with `--recompute {named[1]}` trains: its peak is {peak:,} bytes, "
+            f"and in 20 steps the loss goes from {r.loss[0]:.3f} to {r.loss[-1]:.3f}.")
+
+
+def measure():
+    fp32 = finished_runs(POLICIES, "fp32", rounds=2)
+    chart(fp32)
+    bf16 = finished_runs(BF16_POLICIES, "bf16", rounds=1)
+    return "\n\n".join([
+        f"`{MODEL}` in FP32, medians of 2 rounds of {STEPS} steps. FLOPs are those of matrix "
+        "products and of attention in one step; the share is of forward and backward together:",
+        policies_table(fp32),
+        offload_line(fp32["offload"][0], element=4),
+        "![time of a step against activation memory for seven policies](memory_time.svg)",
+        "The same with `--precision bf16`:",
+        policies_table(bf16),
+        offload_line(bf16["offload"][0], element=2),
+        limit(),
+    ])
