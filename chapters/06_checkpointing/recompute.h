@@ -2,7 +2,8 @@
 //
 //   none        everything is kept                          L blocks
 //   every:K     the inputs of runs of K blocks are kept     L/K + K - 1 inputs, K blocks
-//   sqrt        every:ceil(sqrt L), which needs least of those (arXiv 1604.06174)
+//   sqrt        every:ceil(sqrt L), the least L/K + K (arXiv 1604.06174); a block weighs more than
+//               an input here, so the least bytes come at a smaller K: see the README
 //   full        every:1                                     L inputs, 1 block
 //   selective   of each block the cheap parts are dropped: both norms' outputs, the attention
 //               core, GELU's output (arXiv 2205.05198)       9/16 of L blocks
@@ -89,7 +90,7 @@ class Recompute {
 
   /// All policies for L blocks, the cheapest in time first.
   static std::vector<std::string> all(int64_t layers) {
-    std::vector<std::string> names{"none", "selective", "sqrt"};
+    std::vector<std::string> names{"none", "selective"};
     for (int64_t k = layers / 2; k > 1; k /= 2) names.push_back(fmt::format("every:{}", k));
     names.insert(names.end(), {"full", "offload"});
     return names;
