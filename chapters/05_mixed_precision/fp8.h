@@ -51,7 +51,8 @@ struct DelayedScale {
     if (amax == 0) return;
     const Format& format = format_of(dtype);
     const float largest = widen(format, format.first_special() - 1);
-    now.scale = std::exp2(std::floor(std::log2(largest / amax)) - kMargin);
+    // ilogb is floor(log2) without rounding.
+    now.scale = std::ldexp(1.0f, std::ilogb(largest / amax) - kMargin);
   }
 };
 

@@ -1,0 +1,131 @@
+// The loss scaler: how the scale moves, and what a checkpoint keeps of it.
+#include "chapters/05_mixed_precision/loss_scaler.h"
+
+#include <limits>
+
+#include "tests/kernels/testing.h"
+
+namespace ladder::test {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+LossScaler fp16(const LossScaleOptions& options) { return {options, {.name = "fp16"}}; }
+
+/// Ends `count` steps without overflow.
+void good_steps(LossScaler& scaler, int count) {
+  for (int i = 0; i < count; ++i) EXPECT_FALSE(scaler.overflowed(1)) << i;
+}
+
+TEST(LossScaler, DoublesAfterAWindowOfGoodSteps) {
+  LossScaler scaler = fp16({.initial = 8, .window = 3});
+  for (const float scale : {8.0F, 16.0F, 32.0F}) {
+    EXPECT_EQ(scaler.scale(), scale);
+    good_steps(scaler, 2);
+    EXPECT_EQ(scaler.scale(), scale);
+    good_steps(scaler, 1);
+    EXPECT_EQ(scaler.scale(), 2 * scale);
+  }
+}
+
+TEST(LossScaler, HalvesAtEveryOverflow) {
+  LossScaler scaler = fp16({.initial = 64, .window = 3});
+  for (const double norm : {kInf, kNaN, -kInf}) EXPECT_TRUE(scaler.overflowed(norm));
+  EXPECT_EQ(scaler.scale(), 8);
+  EXPECT_EQ(scaler.state().at("skipped"), 3);
+}
+
+TEST(LossScaler, AnOverflowStartsTheWindowAnew) {
+  LossScaler scaler = fp16({.initial = 64, .window = 3});
+  good_steps(scaler, 2);
+  EXPECT_TRUE(scaler.overflowed(kInf));
+  good_steps(scaler, 2);
+  EXPECT_EQ(scaler.scale(), 32);
+  good_steps(scaler, 1);
+  EXPECT_EQ(scaler.scale(), 64);
+}
+
+TEST(LossScaler, StaysBetweenOneAnd2To24) {
+  LossScaler scaler = fp16({.initial = 2, .window = 1});
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(scaler.overflowed(kInf));
+  EXPECT_EQ(scaler.scale(), 1);
+  good_steps(scaler, 100);
+  EXPECT_EQ(scaler.scale(), 0x1p24F);
+}
+
+TEST(LossScaler, AFixedScaleStaysAndStillSkips) {
+  LossScaler scaler = fp16({.initial = 64, .fixed = true, .window = 1});
+  good_steps(scaler, 5);
+  EXPECT_EQ(scaler.scale(), 64);
+  EXPECT_TRUE(scaler.overflowed(kNaN));
+  EXPECT_EQ(scaler.scale(), 64);
+  EXPECT_EQ(scaler.state().at("skipped"), 1);
+}
+
+TEST(LossScaler, OtherPrecisionsHaveNone) {
+  for (const char* name : {"fp32", "bf16", "fp8"}) {
+    LossScaler scaler({.initial = 64, .window = 1}, {.name = name});
+    EXPECT_EQ(scaler.scale(), 1) << name;
+    good_steps(scaler, 3);
+    EXPECT_FALSE(scaler.overflowed(kNaN)) << name;  // a NaN is the spike guard's business
+    EXPECT_EQ(scaler.scale(), 1) << name;
+    nlohmann::json extra = nlohmann::json::object();
+    scaler.report(extra);
+    EXPECT_TRUE(extra.empty()) << name;
+  }
+}
+
+TEST(LossScaler, StateGoesThroughACheckpoint) {
+  const LossScaleOptions options{.initial = 64, .window = 4};
+  LossScaler scaler = fp16(options), restored = fp16(options);
+  EXPECT_TRUE(scaler.overflowed(kInf));
+  good_steps(scaler, 3);
+  restored.set_state(nlohmann::json::parse(scaler.state().dump()));
+  EXPECT_EQ(restored.state(), scaler.state());
+  for (const double norm : {1.0, 1.0, kInf, 1.0, 1.0, 1.0, 1.0, kNaN}) {
+    EXPECT_EQ(restored.overflowed(norm), scaler.overflowed(norm));
+    EXPECT_EQ(restored.scale(), scaler.scale());
+  }
+  EXPECT_EQ(restored.state(), scaler.state());
+}
+
+TEST(LossScaler, AResumeMayShortenTheWindow) {
+  LossScaler longer = fp16({.initial = 64, .window = 100});
+  good_steps(longer, 50);
+  LossScaler shorter = fp16({.initial = 64, .window = 10});
+  shorter.set_state(longer.state());
+  good_steps(shorter, 1);
+  EXPECT_EQ(shorter.scale(), 128);
+  good_steps(shorter, 10);
+  EXPECT_EQ(shorter.scale(), 256);
+}
+
+TEST(LossScaler, UnscalesExactly) {
+  Sandbox box(ref_kernels());
+  const Tensor grads = box.random({100}), scaled = box.copy(grads);
+  for (int64_t i = 0; i < 100; ++i) scaled.data<float>()[i] *= 1024;
+  fp16({.initial = 1024}).unscale(box.ctx(), scaled);
+  EXPECT_TRUE(same_bits(scaled, grads));
+}
+
+TEST(LossScaler, OneThatBeganBelowOneGoesNoLower) {
+  LossScaler scaler = fp16({.initial = 0.25F, .window = 2});
+  EXPECT_TRUE(scaler.overflowed(kInf));
+  EXPECT_EQ(scaler.scale(), 0.25F);
+  good_steps(scaler, 2);
+  EXPECT_EQ(scaler.scale(), 0.5F);
+}
+
+TEST(LossScaleOptions, Refusals) {
+  LossScaleOptions{}.check();
+  for (const float bad : {0.0F, -4.0F, 0.75F, 3.0F, 0x1p-25F, 0x1p25F, std::nanf(""),
+                          std::numeric_limits<float>::infinity()})
+    EXPECT_THROW(LossScaleOptions{.initial = bad}.check(), UserError) << bad;
+  for (const float legal : {1.0F, 2.0F, 0.5F, 0x1p-24F, 0x1p24F})
+    LossScaleOptions{.initial = legal}.check();
+  EXPECT_THROW(LossScaleOptions{.window = 0}.check(), UserError);
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,72 @@
+// 05_mixed_precision: memory as its formulas say, bytes of a parameter and of an activation.
+#include "tests/common/memory.h"
+
+#include "tests/common/programs.h"
+
+namespace ladder::test {
+namespace {
+
+class OneStep : public Programs {
+ protected:
+  nlohmann::json run(const std::string& flags) const {
+    return report("05_mixed_precision", "--steps 1 --loss-scale 1024 --precision " + flags);
+  }
+};
+
+class PrecisionMemory : public OneStep, public ::testing::WithParamInterface<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Precision, PrecisionMemory,
+                         ::testing::Values("fp32", "bf16", "fp16", "fp8"),
+                         [](const auto& precision) { return precision.param; });
+
+TEST_P(PrecisionMemory, IsAsPredicted) {
+  for (const std::string flags :
+       {"", " --micro-batch 1", " --micro-batch 2 --agc 0.1 --clip 1",
+        " --optimizer adamw8bit --spike-guard 3",
+        " --batch 7 --micro-batch 1 --layers 3 --channels 24 --heads 3 --agc 0.1",
+        " --micro-batch 2 --accumulate running --eval-every 1 --sample 3",
+        " --backend ref --layers 1 --seq-len 5 --threads 2"})
+    EXPECT_TRUE(as_predicted(run(GetParam() + flags))) << flags;
+}
+
+class Bytes : public OneStep {
+ protected:
+  // nano, a batch of 4. No tensor of it needs padding.
+  static constexpr int64_t L = 8, C = 128, NH = 8, T = 16, B = 4, Vp = 256;
+  static constexpr int64_t kBatch = 8 * B * T + 4 * B;  // tokens, targets and losses
+
+  static int64_t of_weights(const nlohmann::json& report) {
+    return measured(report, Mem::Param) + measured(report, Mem::Master) +
+           measured(report, Mem::Grad) + measured(report, Mem::Optim);
+  }
+};
+
+TEST_F(Bytes, OfAParameter) {
+  const auto fp32 = run("fp32");
+  const int64_t P = fp32["model"]["parameters"];
+  EXPECT_EQ(of_weights(fp32), 16 * P);
+  EXPECT_EQ(measured(fp32, Mem::Master), 0);
+  for (const char* name : {"bf16", "fp16"}) {
+    const auto narrow = run(name);
+    EXPECT_EQ(measured(narrow, Mem::Param), 2 * P) << name;
+    EXPECT_EQ(measured(narrow, Mem::Master), 4 * P) << name;
+    EXPECT_EQ(of_weights(narrow), 18 * P) << name;
+  }
+  // One more byte for the factors of the linear layers.
+  EXPECT_EQ(of_weights(run("fp8")), 18 * P + 12 * L * C * C);
+}
+
+TEST_F(Bytes, HalfTheActivationsButNotTheStatistics) {
+  const int64_t kept = B * T * (L * 16 * C + 2 * C + Vp), statistics = B * T * (L * (NH + 4) + 2);
+  const auto fp32 = run("fp32"), bf16 = run("bf16");
+  EXPECT_EQ(measured(fp32, Mem::Activation), 4 * kept + 4 * statistics + kBatch);
+  EXPECT_EQ(measured(bf16, Mem::Activation), 2 * kept + 4 * statistics + kBatch);
+  EXPECT_EQ(measured(run("fp16"), Mem::Activation), measured(bf16, Mem::Activation));
+  EXPECT_EQ(measured(fp32, Mem::Workspace) - measured(bf16, Mem::Workspace), 2 * B * T * 12 * C);
+
+  // FP8 keeps codes of what its products read, 7 C bytes; of both norms and GELU nothing else.
+  EXPECT_EQ(measured(run("fp8"), Mem::Activation),
+            measured(bf16, Mem::Activation) + B * T * (L * 7 * C - 2 * (L - 1) * 6 * C));
+}
+
+}  // namespace
+}  // namespace ladder::test
