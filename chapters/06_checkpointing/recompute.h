@@ -40,6 +40,7 @@ struct RecomputeOptions {
     app.add_option("--memory-limit", memory_limit,
                    "refuse a plan of more bytes (512MB: 512 x 2^20); 0: none")
         ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+        ->check(CLI::Range(uint64_t{INT64_MAX}))  // what is negative has become larger
         ->capture_default_str()
         ->group("06_checkpointing");
   }

@@ -174,5 +174,48 @@ TEST(Activations, BytesFollowTheFormula) {
     }
 }
 
+// Every combination that a plan can have, with layers that runs divide and that they do not.
+TEST(Activations, BytesFollowTheFormulaOfEveryPlan) {
+  GptConfig config = small();
+  for (const int64_t layers : {1, 2, 3, 5, 7})
+    for (int64_t sets = 0; sets <= layers; ++sets)
+      for (const Dtype dtype : {Dtype::F32, Dtype::F64, Dtype::BF16, Dtype::F16})
+        for (int bits = 0; bits < 16; ++bits) {
+          config.layers = layers;
+          // Inputs in two buffers are for runs of one block.
+          const bool own_input = sets != 1 || (bits & 8) != 0;
+          const ActivationPlan plan{.dtype = dtype,
+                                    .sets = sets,
+                                    .own_norm = (bits & 1) != 0,
+                                    .own_att = (bits & 2) != 0,
+                                    .own_gelu = (bits & 4) != 0,
+                                    .own_input = own_input};
+          Arena arena(Arena::Mode::DryRun);
+          alloc_activations(arena, config, 3, plan);
+          EXPECT_EQ(arena.peak()[Mem::Activation], activation_bytes(config, 3, plan))
+              << layers << " layers, " << sets << " sets, " << bits;
+        }
+}
+
+TEST(Activations, WhatAPlanSharesIsOneBuffer) {
+  GptConfig config = preset("nano");
+  config.layers = 5;
+  Arena arena;
+  const auto blocks = [&](const ActivationPlan& plan) {
+    return alloc_activations(arena, config, 1, plan).blocks;
+  };
+  const auto kept = blocks({}), runs = blocks({.sets = 2}), parts = blocks({.own_gelu = false});
+  EXPECT_NE(kept[0].attn.qkv.ptr, kept[2].attn.qkv.ptr);
+  EXPECT_EQ(runs[0].attn.qkv.ptr, runs[2].attn.qkv.ptr);
+  EXPECT_NE(runs[0].attn.qkv.ptr, runs[1].attn.qkv.ptr);
+  EXPECT_EQ(runs[0].out.ptr, runs[2].out.ptr);  // inside runs
+  EXPECT_NE(runs[1].out.ptr, runs[3].out.ptr);  // between runs: kept
+  EXPECT_EQ(parts[0].mlp.gelu.ptr, parts[4].mlp.gelu.ptr);
+  EXPECT_NE(parts[0].mlp.fc.ptr, parts[4].mlp.fc.ptr);
+  const auto inputs = blocks({.sets = 1, .own_input = false});
+  EXPECT_EQ(inputs[0].out.ptr, inputs[2].out.ptr);
+  EXPECT_NE(inputs[0].out.ptr, inputs[1].out.ptr);
+}
+
 }  // namespace
 }  // namespace ladder

@@ -1,0 +1,27 @@
+// Bad input that every chapter from 06 on refuses.
+#include "tests/common/refusal.h"
+
+namespace ladder::test {
+namespace {
+
+class BadCheckpointing : public Refusals {};
+INSTANTIATE_TEST_SUITE_P(Refuses, BadCheckpointing, ::testing::Values("06_checkpointing"),
+                         chapter_name);
+
+TEST_P(BadCheckpointing, Recompute) {
+  const std::string legal = "legal are none, every:1 to every:8, sqrt, full, selective and offload";
+  for (const std::string policy : {"every:0", "every:9", "every:99", "every:-2", "every:2x",
+                                   "every:", "every", "sometimes", "Full", "2"})
+    expect_refused(BadInput{"--recompute " + policy, "--recompute " + policy + "; " + legal});
+  expect_refused(BadInput{"--layers 3 --recompute every:4", "every:1 to every:3"});
+}
+
+TEST_P(BadCheckpointing, MemoryLimit) {
+  expect_refused({{"--memory-limit -1", "--memory-limit"},
+                  {"--memory-limit 9EB", "--memory-limit"},
+                  {"--memory-limit much", "--memory-limit"},
+                  {"--memory-limit 3parsecs", "--memory-limit"}});
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,137 @@
+// What recomputation is for: gradients of a small model whose activations share memory, with it
+// and without it. Without, every plan that shares must go wrong, else the test of the whole
+// programs would prove nothing.
+#include "chapters/06_checkpointing/recompute.h"
+#include "common/model/layout.h"
+#include "tests/kernels/testing.h"
+
+namespace ladder::test {
+namespace {
+
+constexpr int64_t kB = 2;
+
+class SharedActivations : public ::testing::TestWithParam<const Kernels& (*)()> {
+ protected:
+  /// Gradients of all parameters with the activations of `plan`. Backward of block l begins with
+  /// again(l).
+  template <class Again>
+  Tensor gradients(const ActivationPlan& plan, Again&& again) {
+    const Activations a = alloc_activations(arena, config, kB, plan);
+    const ActGrads d = alloc_act_grads(arena, config, kB);
+    const Tensor grads = box.zeros(Dtype::F32, {layout.size()});
+    const GptTensors dw = layout.view(grads);
+    embed_forward(box.ctx(), a.embed, tokens, w.embed);
+    for (int64_t l = 0; l < config.layers; ++l) forward_block(a, l);
+    norm_forward(box.ctx(), a.norm, a.stat, a.stream(config.layers), w.norm);
+    head_forward(box.ctx(), a.logits, a.norm, w.head_w);
+    head_loss_and_gradient(box.ctx(), losses, a.logits, targets, config.vocab, 1);
+    head_backward_input(box.ctx(), d.branch, a.logits, w.head_w);
+    norm_backward_input(box.ctx(), d.stream, d.branch, a.stream(config.layers), a.stat, w.norm);
+    for (int64_t l = config.layers; l-- > 0;) {
+      again(a, l);
+      backward_block(dw, a, d, l);
+    }
+    return grads;
+  }
+
+  void forward_block(const Activations& a, int64_t l) {
+    const BlockTensors& p = w.blocks[static_cast<size_t>(l)];
+    const BlockActs& s = a.blocks[static_cast<size_t>(l)];
+    norm_forward(box.ctx(), s.norm1, s.stat1, a.stream(l), p.norm1);
+    attn_forward(box.ctx(), a.product, s.attn, s.norm1, p.attn);
+    join_forward(box.ctx(), s.mid, a.stream(l), a.product, p.join1_b);
+    norm_forward(box.ctx(), s.norm2, s.stat2, s.mid, p.norm2);
+    mlp_forward(box.ctx(), a.product, s.mlp, s.norm2, p.mlp);
+    join_forward(box.ctx(), s.out, s.mid, a.product, p.join2_b);
+  }
+  void parts_of_block(const Activations& a, int64_t l) {
+    const BlockTensors& p = w.blocks[static_cast<size_t>(l)];
+    const BlockActs& s = a.blocks[static_cast<size_t>(l)];
+    norm_forward(box.ctx(), s.norm1, s.stat1, a.stream(l), p.norm1);
+    attn_recompute(box.ctx(), s.attn);
+    norm_forward(box.ctx(), s.norm2, s.stat2, s.mid, p.norm2);
+    mlp_recompute(box.ctx(), s.mlp);
+  }
+  void backward_block(const GptTensors& dw, const Activations& a, const ActGrads& d, int64_t l) {
+    const BlockTensors& p = w.blocks[static_cast<size_t>(l)];
+    const BlockTensors& g = dw.blocks[static_cast<size_t>(l)];
+    const BlockActs& s = a.blocks[static_cast<size_t>(l)];
+    mlp_backward_input(box.ctx(), d.branch, d.mlp, d.stream, s.mlp, p.mlp);
+    mlp_backward_weight(box.ctx(), g.mlp, d.mlp, d.stream, s.norm2, s.mlp, Into::Write);
+    norm_backward_input(box.ctx(), d.norm, d.branch, s.mid, s.stat2, p.norm2);
+    norm_backward_weight(box.ctx(), g.norm2, d.branch, s.mid, s.stat2, Into::Write);
+    join_backward_input(box.ctx(), d.stream, d.norm);
+    attn_backward_input(box.ctx(), d.branch, d.attn, d.stream, s.attn, p.attn);
+    attn_backward_weight(box.ctx(), g.attn, d.attn, d.stream, s.norm1, s.attn, Into::Write);
+    norm_backward_input(box.ctx(), d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
+    norm_backward_weight(box.ctx(), g.norm1, d.branch, a.stream(l), s.stat1, Into::Write);
+    join_backward_input(box.ctx(), d.stream, d.norm);
+  }
+
+  Tensor kept() {
+    return gradients({}, [](const Activations&, int64_t) {});
+  }
+  Tensor not_recomputed(const ActivationPlan& plan) {
+    return gradients(plan, [](const Activations&, int64_t) {});
+  }
+  /// As chapter 06 does, but for the file of `offload`.
+  Tensor recomputed(const Recompute& recompute) {
+    return gradients(recompute.plan({}), [&](const Activations& a, int64_t l) {
+      const Range run = recompute.run_before(l);
+      for (int64_t b = run.begin; b < run.end; ++b) forward_block(a, b);
+      if (recompute.parts_before(l)) parts_of_block(a, l);
+    });
+  }
+
+  const GptConfig config{.name = "test",
+                         .layers = 5,
+                         .heads = 2,
+                         .channels = 12,
+                         .seq_len = 6,
+                         .positions = 6,
+                         .vocab = 11,
+                         .padded_vocab = 13};
+  const ParamLayout layout{config};
+  Sandbox box{GetParam()()};
+  Arena arena;
+  const Tensor params = box.random(Dtype::F32, {layout.size()}, -0.3, 0.3);
+  const GptTensors w = layout.view(params);
+  const Tensor tokens = box.tokens({kB, config.seq_len}, config.vocab);
+  const Tensor targets = box.tokens({kB, config.seq_len}, config.vocab);
+  const Tensor losses = box.empty({kB});
+};
+INSTANTIATE_TEST_SUITE_P(Tables, SharedActivations, ::testing::Values(ref_kernels, cpu_kernels),
+                         [](const auto& table) { return std::string(table.param().name); });
+
+TEST_P(SharedActivations, RecomputedGradientsHaveTheSameBits) {
+  const Tensor all = kept();
+  for (const char* policy :
+       {"none", "every:1", "every:2", "every:3", "every:4", "every:5", "sqrt", "full", "selective"})
+    EXPECT_TRUE(same_bits(recomputed(Recompute(policy, config.layers)), all)) << policy;
+}
+
+TEST_P(SharedActivations, NegativeControlWithoutRecomputationTheyDiffer) {
+  const Tensor all = kept();
+  ASSERT_TRUE(same_bits(not_recomputed({.sets = config.layers}), all));
+  for (int64_t sets = 1; sets < config.layers; ++sets)
+    EXPECT_FALSE(same_bits(not_recomputed({.sets = sets}), all)) << sets;
+  EXPECT_FALSE(same_bits(not_recomputed({.own_norm = false}), all));
+  EXPECT_FALSE(same_bits(not_recomputed({.own_att = false}), all));
+  EXPECT_FALSE(same_bits(not_recomputed({.own_gelu = false}), all));
+}
+
+TEST_P(SharedActivations, NegativeControlInputsThatAreNotBroughtBackDiffer) {
+  // `offload` without its file: block l is computed again from what a later block left.
+  EXPECT_FALSE(same_bits(recomputed(Recompute("offload", config.layers)), kept()));
+}
+
+TEST_P(SharedActivations, NegativeControlOneRunTooFewDiffers) {
+  const Recompute full("full", config.layers);
+  const Tensor without_2 = gradients(full.plan({}), [&](const Activations& a, int64_t l) {
+    if (l != 2 && full.run_before(l).size() > 0) forward_block(a, l);
+  });
+  EXPECT_FALSE(same_bits(without_2, kept()));
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,156 @@
+// 06_checkpointing: bytes of every policy, and the products that it computes twice.
+#include "tests/common/memory.h"
+
+#include "tests/common/programs.h"
+
+namespace ladder::test {
+namespace {
+
+class CheckpointMemory : public Programs {
+ protected:
+  nlohmann::json run(const std::string& flags) const {
+    return report("06_checkpointing", "--steps 1 --loss-scale 1024 " + flags);
+  }
+};
+
+class Policies : public CheckpointMemory, public ::testing::WithParamInterface<std::string> {
+ protected:
+  static bool three(const std::string& flags) {
+    return flags.find("--layers 3") != std::string::npos;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Memory, Policies,
+                         ::testing::Values("none", "every:2", "every:3", "sqrt", "full",
+                                           "selective", "offload"),
+                         [](const auto& policy) {
+                           std::string name = policy.param;
+                           std::replace(name.begin(), name.end(), ':', '_');
+                           return name;
+                         });
+
+TEST_P(Policies, BytesAndFlopsAreAsPredicted) {
+  for (const std::string flags :
+       {"--precision fp32", "--precision bf16 --layers 5", "--precision fp16 --layers 7",
+        "--precision fp8", "--precision fp8 --layers 3 --batch 8 --micro-batch 2",
+        "--micro-batch 1 --agc 0.1 --optimizer adamw8bit", "--layers 3 --backend ref --seq-len 5",
+        "--layers 3 --channels 24 --heads 3 --threads 2 --sample 3 --eval-every 1"}) {
+    const auto got = run(flags + " --recompute " + GetParam());
+    EXPECT_TRUE(as_predicted(got)) << flags;
+    const auto& twice = got["extra"]["recompute"]["flops_twice"];
+    EXPECT_EQ(twice["predicted"], twice["measured"]) << flags;
+    const bool one_run = GetParam() == "none" || (GetParam() == "every:3" && three(flags));
+    EXPECT_EQ(twice["measured"] > 0, !one_run) << flags;
+    EXPECT_EQ(got["extra"]["recompute"]["offload_bytes"] > 0, GetParam() == "offload") << flags;
+  }
+}
+
+class Formulas : public CheckpointMemory {
+ protected:
+  // nano, a batch of 4.
+  static constexpr int64_t C = 128, NH = 8, HS = C / NH, T = 16, B = 4, Vp = 256;
+
+  int64_t activations(const std::string& policy, int64_t L, const std::string& precision) const {
+    const int64_t batch = 8 * B * T + 4 * B;  // tokens, targets and losses
+    return measured(
+               run(fmt::format("--layers {} --recompute {} --precision {}", L, policy, precision)),
+               Mem::Activation) -
+           batch;
+  }
+  nlohmann::json flops(const std::string& policy, int64_t L) const {
+    return run(fmt::format("--layers {} --recompute {}", L, policy))["extra"]["recompute"];
+  }
+
+  static constexpr int64_t kAttention = B * NH * (T * (T + 1) / 2) * (4 * HS + 5);
+  static constexpr int64_t kAttentionBack = B * NH * (T * (T + 1) / 2) * (10 * HS + 6);
+  static constexpr int64_t kLinear = 2 * B * T * 12 * C * C;
+};
+
+TEST_F(Formulas, ActivationBytes) {
+  struct Expected {
+    std::string policy;
+    int64_t L;
+    int64_t streams;     // C each
+    int64_t kept;        // C: all but the stream, of all blocks
+    int64_t statistics;  // floats: 4 a block of the norms, NH of attention
+  };
+  // Beside the stream a block has 15 C: norms 2, qkv 3, att 1, mid 1, fc 4, gelu 4.
+  for (const auto& [policy, L, streams, kept, statistics] :
+       {Expected{"none", 8, 9, 8 * 15, 8 * (4 + NH)},
+        {"none", 5, 6, 5 * 15, 5 * (4 + NH)},
+        {"every:2", 8, 5 + 1, 2 * 15, 2 * (4 + NH)},
+        {"every:3", 8, 4 + 2, 3 * 15, 3 * (4 + NH)},  // inputs of blocks 0, 3, 6 and the output
+        {"every:3", 7, 4 + 2, 3 * 15, 3 * (4 + NH)},
+        {"every:3", 6, 3 + 2, 3 * 15, 3 * (4 + NH)},
+        {"sqrt", 8, 4 + 2, 3 * 15, 3 * (4 + NH)},
+        {"full", 5, 6, 15, 4 + NH},
+        {"selective", 5, 6, 5 * 8 + 7, 5 * 4 + NH},  // norms, att and gelu once
+        {"offload", 5, 2, 15, 4 + NH},
+        {"offload", 1, 2, 15, 4 + NH}})
+    for (const auto& [precision, bytes] : {std::pair{"fp32", 4}, {"bf16", 2}})
+      EXPECT_EQ(activations(policy, L, precision),
+                B * T * (bytes * ((streams + kept + 1) * C + Vp) + 4 * (statistics + 2)))
+          << policy << " " << L << " " << precision;
+}
+
+TEST_F(Formulas, OnlyActivationsChange) {
+  const auto none = run("--recompute none");
+  for (const char* policy : {"every:3", "full", "selective", "offload"}) {
+    const auto other = run("--recompute " + std::string(policy));
+    for (const Mem mem : {Mem::Param, Mem::Master, Mem::Grad, Mem::Optim, Mem::Workspace})
+      EXPECT_EQ(measured(none, mem), measured(other, mem)) << policy;
+    EXPECT_LT(measured(other, Mem::Activation), measured(none, Mem::Activation)) << policy;
+  }
+}
+
+TEST_F(Formulas, NoneIsChapter05) {
+  for (const std::string flags : {"", "--precision bf16 --micro-batch 2", "--precision fp8"})
+    EXPECT_EQ(report("06_checkpointing", flags)["memory"],
+              report("05_mixed_precision", flags)["memory"])
+        << flags;
+}
+
+// Products of a step without recomputation: of each block forward, and backward twice as much in
+// the linear layers; of the head three times 2 B T C Vp. Recomputing k blocks adds k times the
+// forward of one: for `full` (L - 1) / L of a third of all blocks' linear layers, and a little
+// less where attention counts, whose backward takes 2.4 times its forward.
+TEST_F(Formulas, Flops) {
+  for (const int64_t L : {1, 3, 8}) {
+    const int64_t forward = kLinear + kAttention, backward = 2 * kLinear + kAttentionBack;
+    const int64_t kept = L * (forward + backward) + 3 * 2 * B * T * C * Vp;
+    const auto none = flops("none", L), full = flops("full", L), selective = flops("selective", L);
+    EXPECT_EQ(none["flops"], kept);
+    EXPECT_EQ(none["flops_twice"]["measured"], 0);
+    EXPECT_EQ(full["flops"], kept + (L - 1) * forward);
+    EXPECT_EQ(full["flops_twice"]["measured"], (L - 1) * forward);
+    EXPECT_EQ(selective["flops"], kept + (L - 1) * kAttention);
+    EXPECT_EQ(selective["flops_twice"]["measured"], (L - 1) * kAttention);
+  }
+  // Runs of 3 in 8 blocks: two of them are computed again.
+  EXPECT_EQ(flops("every:3", 8)["flops_twice"]["measured"], 6 * (kLinear + kAttention));
+  EXPECT_EQ(flops("offload", 8)["flops"], flops("full", 8)["flops"]);
+}
+
+TEST_F(Formulas, AThirdForFullAndAFewPerCentForSelective) {
+  const int64_t L = 8;
+  const double none = flops("none", L)["flops"];
+  const double full = flops("full", L)["flops_twice"]["measured"],
+               selective = flops("selective", L)["flops_twice"]["measured"];
+  // The head, which nobody recomputes, is one part in 12 L C / Vp + 1 = 49 of the linear layers.
+  EXPECT_NEAR(full / none, (L - 1.0) / L / 3, 0.01);
+  EXPECT_GT(selective / none, 0);
+  EXPECT_LT(selective / none, 0.01);  // T = 16: attention is cheap
+}
+
+// Each micro-batch of a step writes L inputs and reads back L - 1; validation writes, too.
+TEST_F(Formulas, OffloadBytes) {
+  const int64_t L = 5, input = 4 * B * T * C;
+  const auto of_steps = [&](const std::string& steps) -> int64_t {
+    return report("06_checkpointing", "--layers 5 --recompute offload --eval-every 0 --steps " +
+                                          steps)["extra"]["recompute"]["offload_bytes"];
+  };
+  EXPECT_EQ(of_steps("1"), (2 * L - 1) * input);
+  EXPECT_EQ(of_steps("3"), 3 * (2 * L - 1) * input);
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,103 @@
+// Which blocks a policy computes again, and what it keeps.
+#include "chapters/06_checkpointing/recompute.h"
+
+#include "tests/common/run_files.h"
+#include "tests/kernels/testing.h"
+
+namespace ladder::test {
+namespace {
+
+/// The runs computed again in backward, from the last block to the first.
+std::vector<Range> runs(const std::string& policy, int64_t L) {
+  const Recompute recompute(policy, L);
+  std::vector<Range> all;
+  for (int64_t l = L - 1; l >= 0; --l)
+    if (const Range run = recompute.run_before(l); run.size() > 0) all.push_back(run);
+  return all;
+}
+
+TEST(Recompute, RunsOfThreeInSevenBlocks) {
+  // Forward ends in the run of block 6, which therefore is still there.
+  EXPECT_EQ(runs("every:3", 7), (std::vector<Range>{{3, 6}, {0, 3}}));
+  const Recompute recompute("every:3", 7);
+  for (const int64_t l : {0, 1, 3, 4, 6}) EXPECT_EQ(recompute.run_before(l), Range{}) << l;
+  EXPECT_EQ(recompute.run_before(2), (Range{0, 3}));
+  EXPECT_EQ(recompute.run_before(5), (Range{3, 6}));
+}
+
+TEST(Recompute, Runs) {
+  EXPECT_EQ(runs("every:3", 6), (std::vector<Range>{{0, 3}}));
+  EXPECT_EQ(runs("every:2", 5), (std::vector<Range>{{2, 4}, {0, 2}}));
+  EXPECT_EQ(runs("full", 3), (std::vector<Range>{{1, 2}, {0, 1}}));
+  EXPECT_EQ(runs("offload", 3), runs("full", 3));
+  EXPECT_EQ(runs("every:1", 3), runs("full", 3));
+  for (const char* policy : {"none", "selective", "every:5"})
+    EXPECT_TRUE(runs(policy, 5).empty()) << policy;
+  EXPECT_TRUE(runs("full", 1).empty());
+}
+
+TEST(Recompute, EveryBlockButTheLastRunIsComputedOnce) {
+  for (int64_t L = 1; L <= 20; ++L)
+    for (int64_t k = 1; k <= L; ++k) {
+      int64_t next = (L - 1) / k * k;  // where the last run begins
+      for (const Range run : runs(fmt::format("every:{}", k), L)) {
+        EXPECT_EQ(run.end, next);
+        EXPECT_EQ(run.size(), k);
+        next = run.begin;
+      }
+      EXPECT_EQ(next, 0) << L << " in runs of " << k;
+    }
+}
+
+TEST(Recompute, SqrtNeedsTheFewestBytes) {
+  for (const auto& [L, k] : {std::pair{1, 1}, {2, 2}, {4, 2}, {5, 3}, {9, 3}, {12, 4}, {48, 7}})
+    EXPECT_EQ(Recompute("sqrt", L).sets(), k) << L;
+}
+
+TEST(Recompute, PartsAreThoseOfAllBlocksButTheLast) {
+  const Recompute selective("selective", 3);
+  EXPECT_TRUE(selective.parts_before(0));
+  EXPECT_TRUE(selective.parts_before(1));
+  EXPECT_FALSE(selective.parts_before(2));
+  for (const char* policy : {"none", "full", "offload", "sqrt"})
+    EXPECT_FALSE(Recompute(policy, 3).parts_before(0)) << policy;
+}
+
+TEST(Recompute, PlanSharesWhatThePolicyDrops) {
+  const auto plan = [](const char* policy) {
+    return Recompute(policy, 7).plan({.dtype = Dtype::BF16});
+  };
+  for (const auto& [policy, sets] : {std::pair{"none", 7}, {"every:3", 3}, {"full", 1}}) {
+    EXPECT_EQ(plan(policy).sets, sets) << policy;
+    EXPECT_EQ(plan(policy).dtype, Dtype::BF16) << policy;
+    EXPECT_TRUE(plan(policy).own_input && plan(policy).own_norm && plan(policy).own_att &&
+                plan(policy).own_gelu)
+        << policy;
+  }
+  const ActivationPlan selective = plan("selective"), offload = plan("offload");
+  EXPECT_EQ(selective.sets, 7);
+  EXPECT_FALSE(selective.own_norm || selective.own_att || selective.own_gelu);
+  EXPECT_TRUE(selective.own_input);
+  EXPECT_EQ(offload.sets, 1);
+  EXPECT_FALSE(offload.own_input);
+  EXPECT_TRUE(offload.own_norm && offload.own_att && offload.own_gelu);
+  // What FP8 has dropped already stays dropped.
+  EXPECT_FALSE(Recompute("none", 7).plan({.own_norm = false, .own_gelu = false}).own_norm);
+}
+
+TEST(Recompute, NamesAllPoliciesThatItAccepts) {
+  EXPECT_EQ(Recompute::all(8), (std::vector<std::string>{"none", "selective", "every:4", "every:2",
+                                                         "full", "offload"}));
+  for (int64_t L = 1; L < 13; ++L)
+    for (const std::string& policy : Recompute::all(L)) EXPECT_NO_THROW(Recompute(policy, L));
+}
+
+TEST(Recompute, Refusals) {
+  const std::string legal = "legal are none, every:1 to every:7, sqrt, full, selective and offload";
+  for (const char* policy : {"", "every", "every:", "every:0", "every:-1", "every:8", "every:2x",
+                             "every: 2", "every:99999999999999999999", "Full", "sometimes", "2"})
+    EXPECT_USER_ERROR(Recompute(policy, 7), legal);
+}
+
+}  // namespace
+}  // namespace ladder::test
