@@ -51,8 +51,8 @@ struct DelayedScale {
     if (amax == 0) return;
     const Format& format = format_of(dtype);
     const float largest = widen(format, format.first_special() - 1);
-    // ilogb is floor(log2) without rounding.
-    now.scale = std::ldexp(1.0f, std::ilogb(largest / amax) - kMargin);
+    // ilogb is floor(log2) without rounding. A tensor of all but zeros gets the largest scale.
+    now.scale = std::ldexp(1.0f, std::min(126, std::ilogb(largest / amax) - kMargin));
   }
 };
 

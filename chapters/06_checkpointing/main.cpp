@@ -394,13 +394,12 @@ void check_memory(Options o, const RunPlan& plan) {
 }
 
 /// Products computed twice in the last step, beside the prediction.
-void report_flops(const Layout& layout, const Memory& m, nlohmann::json& extra) {
-  const int64_t steps = layout.batch / layout.micro;
+void report_flops(const Options& o, const Layout& layout, const Memory& m, nlohmann::json& extra) {
+  const int64_t B = layout.ramp.batch(o.run.steps - 1);
   extra["recompute"] = {
       {"flops", m.flops},
       {"flops_twice",
-       {{"predicted", steps * layout.recompute.extra_flops(layout.gpt, layout.micro)},
-        {"measured", m.flops_twice}}},
+       {{"predicted", layout.recompute.extra_flops(layout.gpt, B)}, {"measured", m.flops_twice}}},
       {"offload_bytes", m.offload.bytes()}};
 }
 
@@ -419,7 +418,7 @@ void run(const Options& o) {
   train(o, layout, m, text, log);
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
-  report_flops(layout, m, log.extra());
+  report_flops(o, layout, m, log.extra());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
