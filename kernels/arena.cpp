@@ -5,22 +5,45 @@
 #include <cstring>
 
 namespace ladder {
+namespace {
 
-void Arena::FreeDeleter::operator()(void* p) const { std::free(p); }
+constexpr int64_t kByteAlign = 64;
 
-Tensor Arena::alloc(Mem mem, std::string name, Dtype dtype, Shape shape) {
-  Tensor tensor{.ptr = nullptr, .dtype = dtype, .place = Place::Host, .shape = shape};
+}  // namespace
+
+void Arena::Free::operator()(void* p) const {
+  if (place == Place::Host)
+    std::free(p);
+  else if (place == Place::Shared)
+    device->free_shared(p);
+  else
+    device->free(p);
+}
+
+void* Arena::take(Place place, int64_t bytes) const {
+  const int64_t padded = std::max(round_up(bytes, kByteAlign), kByteAlign);
+  if (place == Place::Host) return std::aligned_alloc(kByteAlign, static_cast<size_t>(padded));
+  return place == Place::Shared ? device_->allocate_shared(padded) : device_->allocate(padded);
+}
+
+void Arena::fill(const Tensor& tensor, uint8_t value) const {
+  if (tensor.place == Place::Device)
+    device_->fill(tensor.ptr, value, tensor.bytes());
+  else
+    std::memset(tensor.ptr, value, static_cast<size_t>(tensor.bytes()));
+}
+
+Tensor Arena::alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shape shape) {
+  Tensor tensor{.ptr = nullptr, .dtype = dtype, .place = place, .shape = shape};
   const int64_t bytes = tensor.bytes();
   if (!dry_run()) {
-    constexpr int64_t kByteAlign = 64;
-    const auto padded = static_cast<size_t>(std::max(round_up(bytes, kByteAlign), kByteAlign));
-    Block block{.memory = Memory(std::aligned_alloc(kByteAlign, padded)),
+    Block block{.memory = Memory(take(place, bytes), Free{device_, place}),
                 .mem = mem,
                 .name = std::move(name),
                 .bytes = bytes};
     CHECK(block.memory, "no memory for {} {}: {} bytes", block.name, to_string(shape), bytes);
     tensor.ptr = block.memory.get();
-    std::memset(tensor.ptr, 0xFF, padded);
+    fill(tensor, 0xFF);
     blocks_.push_back(std::move(block));
   }
   current_[mem] += bytes;
@@ -28,9 +51,17 @@ Tensor Arena::alloc(Mem mem, std::string name, Dtype dtype, Shape shape) {
   return tensor;
 }
 
+Tensor Arena::alloc(Mem mem, std::string name, Dtype dtype, Shape shape) {
+  return alloc_in(device_ ? Place::Device : Place::Host, mem, std::move(name), dtype, shape);
+}
+
+Tensor Arena::shared(Mem mem, std::string name, Dtype dtype, Shape shape) {
+  return alloc_in(device_ ? Place::Shared : Place::Host, mem, std::move(name), dtype, shape);
+}
+
 Tensor Arena::zeros(Mem mem, std::string name, Dtype dtype, Shape shape) {
   const Tensor tensor = alloc(mem, std::move(name), dtype, shape);
-  if (tensor) std::memset(tensor.ptr, 0, static_cast<size_t>(tensor.bytes()));
+  if (tensor) fill(tensor, 0);
   return tensor;
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/device.h"
 #include "kernels/tensor.h"
 
 namespace ladder {
@@ -49,17 +50,23 @@ class Arena {
   };
 
   explicit Arena(Mode mode = Mode::Allocate) : mode_(mode) {}
+  /// Of memory of `device`, which must live longer; null: of the host.
+  explicit Arena(Device* device) : mode_(Mode::Allocate), device_(device) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// A new tensor, 64-byte aligned, every byte 0xFF: floats start as NaN, so that an
-  /// element nobody wrote shows.
+  /// A new tensor, 64-byte aligned, in the memory of the device if there is one; every byte 0xFF:
+  /// floats start as NaN, so that an element nobody wrote shows.
   /// @throws CheckError naming the tensor and its size if memory is out.
   Tensor alloc(Mem mem, std::string name, Dtype dtype, Shape shape);
 
   /// The same, every byte 0: gradients (their alignment gaps are read by whole-buffer passes) and
   /// states that start at zero.
   Tensor zeros(Mem mem, std::string name, Dtype dtype, Shape shape);
+
+  /// alloc() for what the host reads or writes in every step, such as tokens and losses: with a
+  /// device, Place::Shared.
+  Tensor shared(Mem mem, std::string name, Dtype dtype, Shape shape);
 
   /// Gives the bytes of a tensor that alloc() returned back, and makes the view null.
   void release(Tensor& tensor);
@@ -69,10 +76,12 @@ class Arena {
   bool dry_run() const { return mode_ == Mode::DryRun; }
 
  private:
-  struct FreeDeleter {
+  struct Free {
+    Device* device;
+    Place place;
     void operator()(void* p) const;
   };
-  using Memory = std::unique_ptr<void, FreeDeleter>;
+  using Memory = std::unique_ptr<void, Free>;
   struct Block {
     Memory memory;
     Mem mem;
@@ -80,7 +89,12 @@ class Arena {
     int64_t bytes;
   };
 
+  Tensor alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shape shape);
+  void* take(Place place, int64_t bytes) const;
+  void fill(const Tensor& tensor, uint8_t value) const;
+
   Mode mode_;
+  Device* device_ = nullptr;
   std::vector<Block> blocks_;
   MemoryBytes current_, peak_;
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/device.h"
 #include "kernels/tensor.h"
 
 namespace ladder {
@@ -23,12 +24,18 @@ struct Event {
 
 /// Passed to every kernel and every part of the model. One Ctx a rank.
 struct Ctx {
-  const Kernels* kernels = nullptr;      ///< the table: ref or cpu
+  const Kernels* kernels = nullptr;      ///< the table
+  Device* device = nullptr;              ///< where its kernels run; null: here, before they return
   int threads = 1;                       ///< OpenMP threads of this rank
   Tensor scratch;                        ///< U8, (threads, kernels->scratch_bytes)
   int leaves = kLeaves;                  ///< leaves of a split sum on this rank: kLeaves / tp
   std::vector<Event>* events = nullptr;  ///< where Span records; null: nowhere
   int64_t* flops = nullptr;              ///< where parts of the model count those of their products
+
+  /// Waits for the kernels called so far: before the host reads what they write.
+  void synchronize() const {
+    if (device) device->synchronize();
+  }
 };
 
 inline int64_t now_ns() {

@@ -13,7 +13,8 @@ namespace ladder {
 
 /// Formats narrower than F32 are in kernels/narrow.h.
 enum class Dtype : uint8_t { F32, F64, I32, I64, U8, BF16, F16, E4M3, E5M2 };
-enum class Place : uint8_t { Host, Device };
+/// Where a tensor lies. Shared: in host memory, where a device reads and writes it, too.
+enum class Place : uint8_t { Host, Device, Shared };
 
 constexpr int64_t kMaxDims = 4;
 
@@ -102,10 +103,11 @@ struct Tensor {
   /// Product of all extents but the last: how many rows the tensor has as a matrix.
   int64_t rows() const { return dim(-1) == 0 ? 0 : size() / dim(-1); }
 
-  /// Typed pointer to the first element.
+  /// Typed pointer to the first element, for the host.
   template <class T>
   T* data() const {
     CHECK(dtype == dtype_of<T>, "tensor {} read as another dtype", to_string(shape));
+    CHECK(place != Place::Device, "tensor {} of a device read by the host", to_string(shape));
     return static_cast<T*>(ptr);
   }
 
