@@ -6,8 +6,10 @@
 // and ranks are added as integers; 2^31 leaves fit before one overflows.
 #pragma once
 
-#include <cmath>
+#include <array>
+#include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/kernels.h"
 
@@ -20,44 +22,72 @@ constexpr int kFractionBits = 80;
 /// Elements of a leaf of a squared norm.
 constexpr int64_t kNormLeaf = 16;
 
+/// What a leaf is in limbs: limb[first + i] grows by part[i]. All constexpr here serves devices,
+/// too, so that every table has the same bits.
+struct LeafLimbs {
+  int first;
+  std::array<uint32_t, 3> part;  ///< a double has 53 bits: they touch at most three limbs
+};
+
+/// The limbs of `leaf`, a sum of squares below 2^272 and not negative. Bits below 2^-80 are
+/// dropped, leaf by leaf.
+constexpr LeafLimbs limbs_of(double leaf) {
+  constexpr int kMantissaBits = 52;
+  constexpr int kBias = 1023;
+  const auto bits = std::bit_cast<uint64_t>(leaf);
+  const int exponent = static_cast<int>(bits >> kMantissaBits);
+  // leaf = mantissa 2^(exponent - 1075) = mantissa 2^(place - 80); a subnormal is far below 2^-80.
+  uint64_t mantissa = (bits & ((uint64_t{1} << kMantissaBits) - 1)) | uint64_t{1} << kMantissaBits;
+  int place = exponent - kBias - kMantissaBits + kFractionBits;
+  if (place < 0) {
+    mantissa = place <= -kMantissaBits - 1 ? 0 : mantissa >> -place;
+    place = 0;
+  }
+  const int shift = place % kLimbBits;
+  const uint64_t low = mantissa << shift;
+  const uint64_t high = shift == 0 ? 0 : mantissa >> (64 - shift);
+  return {.first = place / kLimbBits,
+          .part = {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> kLimbBits),
+                   static_cast<uint32_t>(high)}};
+}
+
+/// Sixteen squares of floats stay below 2^260; what is too large for the limbs, which only doubles
+/// can be, counts as infinite.
+constexpr bool fits_limbs(double leaf) { return leaf < 0x1p272; }
+
 /// Adds `leaf`, a sum of squares (>= 0 or not finite), to limbs[kLimbs].
-/// Bits below 2^-80 are dropped, leaf by leaf. Sixteen squares of floats stay below 2^260; what
-/// is too large for the limbs, which only doubles can be, counts as infinite.
-inline void add_to_limbs(int64_t* limbs, double leaf) {
-  if (!(leaf < 0x1p272)) {
+constexpr void add_to_limbs(int64_t* limbs, double leaf) {
+  if (!fits_limbs(leaf)) {
     ++limbs[kNonfiniteLimb];
     return;
   }
-  int exponent = 0;
-  std::frexp(leaf, &exponent);  // leaf < 2^exponent
-  const int top = exponent + kFractionBits;
-  if (leaf == 0 || top <= 0) return;
-  // A double has 53 bits: they touch at most three limbs.
-  const int first = (top - 1) / kLimbBits;
-  double rest = std::ldexp(leaf, kFractionBits - kLimbBits * first);
-  for (int j = first; j >= 0 && j > first - 3; --j) {
-    const auto whole = static_cast<int64_t>(rest);
-    limbs[j] += whole;
-    rest = std::ldexp(rest - static_cast<double>(whole), kLimbBits);
-  }
+  const LeafLimbs pieces = limbs_of(leaf);
+  for (int i = 0; i < 3 && pieces.first + i < kNonfiniteLimb; ++i)
+    limbs[pieces.first + i] += pieces.part[static_cast<size_t>(i)];
 }
 
+/// 2^exponent, which must be a normal double.
+constexpr double power_of_two(int64_t exponent) {
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
+}
+
+/// The weight of limb j.
+constexpr double limb_weight(int64_t j) { return power_of_two(kLimbBits * j - kFractionBits); }
+
 /// The number that limbs hold, within a unit of the last place; NaN if a leaf was not finite.
-inline double limbs_value(const int64_t* limbs) {
-  if (limbs[kNonfiniteLimb] != 0) return std::nan("");
+constexpr double limbs_value(const int64_t* limbs) {
+  if (limbs[kNonfiniteLimb] != 0) return std::numeric_limits<double>::quiet_NaN();
   // Carry first: the same integer spread differently over the limbs must give the same bits.
-  uint64_t digit[kLimbs];
+  uint64_t digit[kLimbs] = {};
   uint64_t carry = 0;
   for (int64_t j = 0; j < kNonfiniteLimb; ++j) {
     const uint64_t sum = static_cast<uint64_t>(limbs[j]) + carry;
     digit[j] = sum & 0xFFFFFFFFu;
     carry = sum >> kLimbBits;
   }
-  double value = std::ldexp(static_cast<double>(carry),
-                            static_cast<int>(kLimbBits * kNonfiniteLimb) - kFractionBits);
+  double value = static_cast<double>(carry) * limb_weight(kNonfiniteLimb);
   for (int64_t j = kNonfiniteLimb - 1; j >= 0; --j)
-    value +=
-        std::ldexp(static_cast<double>(digit[j]), static_cast<int>(kLimbBits * j) - kFractionBits);
+    value += static_cast<double>(digit[j]) * limb_weight(j);
   return value;
 }
 

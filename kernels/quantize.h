@@ -52,8 +52,8 @@ inline constexpr QuantCode kUnsignedCode = make_quant_code(false);
 /// The code nearest to x in [-1, 1] (in [0, 1] without a sign); half way takes the smaller
 /// magnitude. A positive x never becomes 0 in the unsigned code: as second moment under a square
 /// root in a denominator, it would turn a small step into a huge one.
-inline uint8_t quantize(const QuantCode& code, float x) {
-  const float magnitude = std::abs(x);
+constexpr uint8_t quantize(const QuantCode& code, float x) {
+  const float magnitude = x < 0 ? -x : x;
   // Binary search for the first midpoint that is not below the magnitude.
   int low = 0;
   for (int half = code.magnitudes / 2; half > 0; half /= 2)
