@@ -1,8 +1,6 @@
 // 01_sgd: the whole training step by hand. A GPT learns a text by stochastic gradient descent,
 // in FP32, on one rank. Later chapters change a few lines of this file; the diff is the lesson.
 
-#include <CLI/CLI.hpp>
-
 #include "chapters/01_sgd/sgd.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
@@ -27,10 +25,10 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options options;
-  CLI::App app("01_sgd: one training step by hand, in FP32");
-  options.run.add_to(app);
-  options.sgd.add_to(app);
-  parse_or_throw(app, argc, argv);
+  CommandLine line("01_sgd: one training step by hand, in FP32");
+  options.run.add_to(line);
+  options.sgd.add_to(line);
+  line.parse(argc, argv);
   options.run.check();
   options.run.refuse_ranks();
   options.sgd.check();

@@ -10,11 +10,10 @@
 #include <cstdint>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "common/error.h"
 #include "common/model/layout.h"
 #include "common/run/checkpoint.h"
+#include "common/run/command_line.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 
@@ -24,11 +23,10 @@ struct SgdOptions {
   float momentum = 0;
   bool nesterov = false;
 
-  void add_to(CLI::App& app) {
-    app.add_option("--momentum", momentum, "SGD: share of the velocity kept, in [0, 1)")
-        ->capture_default_str()
-        ->group("01_sgd");
-    app.add_flag("--nesterov", nesterov, "SGD: step along g + momentum v")->group("01_sgd");
+  void add_to(CommandLine& line) {
+    line.group("01_sgd");
+    line.add("--momentum", momentum, "SGD: share of the velocity kept, in [0, 1)");
+    line.add("--nesterov", nesterov, "SGD: step along g + momentum v");
   }
 
   /// @throws UserError

@@ -13,11 +13,10 @@
 #include <cstdint>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "common/error.h"
 #include "common/model/layout.h"
 #include "common/run/checkpoint.h"
+#include "common/run/command_line.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 
@@ -30,14 +29,12 @@ struct AdamWOptions {
   float eps = 1e-8f;
   float weight_decay = 0.1f;
 
-  void add_to(CLI::App& app) {
-    const auto add = [&](const char* flag, float& value, const char* text) {
-      app.add_option(flag, value, text)->capture_default_str()->group("02_adamw");
-    };
-    add("--beta1", beta1, "share of the first moment kept, in [0, 1)");
-    add("--beta2", beta2, "share of the second moment kept, in [0, 1)");
-    add("--eps", eps, "added to the root of the second moment");
-    add("--weight-decay", weight_decay, "on matrices and embeddings; not used by sgd");
+  void add_to(CommandLine& line) {
+    line.group("02_adamw");
+    line.add("--beta1", beta1, "share of the first moment kept, in [0, 1)");
+    line.add("--beta2", beta2, "share of the second moment kept, in [0, 1)");
+    line.add("--eps", eps, "added to the root of the second moment");
+    line.add("--weight-decay", weight_decay, "on matrices and embeddings; not used by sgd");
   }
 
   /// @throws UserError

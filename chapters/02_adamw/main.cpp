@@ -1,8 +1,6 @@
 // 02_adamw: the same step with a choice of optimizers. Adam with L2, AdamW, Lion, Adafactor and
 // 8-bit AdamW stand beside the SGD of chapter 01.
 
-#include <CLI/CLI.hpp>
-
 #include "chapters/02_adamw/optimizer.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
@@ -28,11 +26,11 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options options;
-  CLI::App app("02_adamw: Adam, AdamW, Lion, Adafactor and 8-bit AdamW");
-  options.run.add_to(app);
-  options.sgd.add_to(app);
-  options.optimizer.add_to(app);
-  parse_or_throw(app, argc, argv);
+  CommandLine line("02_adamw: Adam, AdamW, Lion, Adafactor and 8-bit AdamW");
+  options.run.add_to(line);
+  options.sgd.add_to(line);
+  options.optimizer.add_to(line);
+  line.parse(argc, argv);
   options.run.check();
   options.run.refuse_ranks();
   options.sgd.check();

@@ -7,13 +7,12 @@
 #include <variant>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "chapters/01_sgd/sgd.h"
 #include "chapters/02_adamw/adafactor.h"
 #include "chapters/02_adamw/adamw.h"
 #include "chapters/02_adamw/adamw8bit.h"
 #include "chapters/02_adamw/lion.h"
+#include "common/run/command_line.h"
 
 namespace ladder {
 
@@ -21,12 +20,11 @@ struct OptimizerOptions {
   std::string name = "adamw";
   AdamWOptions adamw;
 
-  void add_to(CLI::App& app) {
-    app.add_option("--optimizer", name, "sgd, adam (L2), adamw, lion, adafactor or adamw8bit")
-        ->check(CLI::IsMember({"sgd", "adam", "adamw", "lion", "adafactor", "adamw8bit"}))
-        ->capture_default_str()
-        ->group("02_adamw");
-    adamw.add_to(app);
+  void add_to(CommandLine& line) {
+    line.group("02_adamw");
+    line.add("--optimizer", name, "sgd, adam (L2), adamw, lion, adafactor or adamw8bit",
+             {.legal = {"sgd", "adam", "adamw", "lion", "adafactor", "adamw8bit"}});
+    adamw.add_to(line);
   }
   void check() const { adamw.check(); }
 };

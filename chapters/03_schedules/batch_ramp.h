@@ -10,19 +10,18 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "common/error.h"
+#include "common/run/command_line.h"
 
 namespace ladder {
 
 struct BatchRampOptions {
   std::vector<std::string> stages;
 
-  void add_to(CLI::App& app) {
-    app.add_option("--batch-ramp", stages, "BATCH:UNTIL_STEP,... before the full --batch")
-        ->delimiter(',')
-        ->group("03_schedules");
+  void add_to(CommandLine& line) {
+    line.group("03_schedules");
+    line.add("--batch-ramp", stages, "BATCH:UNTIL_STEP,... before the full --batch",
+             {.list = true});
   }
 };
 

@@ -1,8 +1,6 @@
 // 03_schedules: the learning rate and the batch size change over the run. Warmup, then constant,
 // linear, cosine or WSD; a ramp of batch sizes.
 
-#include <CLI/CLI.hpp>
-
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/batch_ramp.h"
 #include "chapters/03_schedules/schedule.h"
@@ -32,13 +30,13 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options options;
-  CLI::App app("03_schedules: learning-rate schedules and a batch-size ramp");
-  options.run.add_to(app);
-  options.sgd.add_to(app);
-  options.optimizer.add_to(app);
-  options.schedule.add_to(app);
-  options.ramp.add_to(app);
-  parse_or_throw(app, argc, argv);
+  CommandLine line("03_schedules: learning-rate schedules and a batch-size ramp");
+  options.run.add_to(line);
+  options.sgd.add_to(line);
+  options.optimizer.add_to(line);
+  options.schedule.add_to(line);
+  options.ramp.add_to(line);
+  line.parse(argc, argv);
   options.run.check();
   options.run.refuse_ranks();
   options.sgd.check();

@@ -15,10 +15,9 @@
 #include <numbers>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "chapters/03_schedules/batch_ramp.h"
 #include "common/error.h"
+#include "common/run/command_line.h"
 
 namespace ladder {
 
@@ -30,18 +29,17 @@ struct ScheduleOptions {
   int64_t decay_steps = 0;    ///< 0: all steps after warmup; wsd: the last fifth of all
   std::string wsd_decay = "linear";
 
-  void add_to(CLI::App& app) {
-    const auto add = [&](const char* flag, auto& value, const char* text) {
-      return app.add_option(flag, value, text)->capture_default_str()->group("03_schedules");
-    };
-    add("--schedule", name, "constant, linear, cosine or wsd")
-        ->check(CLI::IsMember({"constant", "linear", "cosine", "wsd"}));
-    CLI::Option* steps = add("--warmup", warmup, "steps until the learning rate is --lr");
-    add("--warmup-tokens", warmup_tokens, "the same, counted in tokens")->excludes(steps);
-    add("--min-lr", min_lr, "where the decay ends, as a share of --lr");
-    add("--decay-steps", decay_steps,
-        "length of the decay; 0: all after warmup, for wsd the last fifth of --steps");
-    add("--wsd-decay", wsd_decay, "linear or cosine")->check(CLI::IsMember({"linear", "cosine"}));
+  void add_to(CommandLine& line) {
+    line.group("03_schedules");
+    line.add("--schedule", name, "constant, linear, cosine or wsd",
+             {.legal = {"constant", "linear", "cosine", "wsd"}});
+    line.add("--warmup", warmup, "steps until the learning rate is --lr");
+    line.add("--warmup-tokens", warmup_tokens, "the same, counted in tokens",
+             {.instead_of = "--warmup"});
+    line.add("--min-lr", min_lr, "where the decay ends, as a share of --lr");
+    line.add("--decay-steps", decay_steps,
+             "length of the decay; 0: all after warmup, for wsd the last fifth of --steps");
+    line.add("--wsd-decay", wsd_decay, "linear or cosine", {.legal = {"linear", "cosine"}});
   }
 
   /// @throws UserError

@@ -17,10 +17,9 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "common/error.h"
 #include "common/model/layout.h"
+#include "common/run/command_line.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 
@@ -30,14 +29,11 @@ struct AccumulateOptions {
   int64_t micro_batch = 0;  ///< MBS; 0: the whole batch at once
   std::string mode = "tree";
 
-  void add_to(CLI::App& app) {
-    app.add_option("--micro-batch", micro_batch, "sequences at a time; 0: the whole batch")
-        ->capture_default_str()
-        ->group("04_clipping");
-    app.add_option("--accumulate", mode, "tree (same bits for every split) or running (one buffer)")
-        ->check(CLI::IsMember({"tree", "running"}))
-        ->capture_default_str()
-        ->group("04_clipping");
+  void add_to(CommandLine& line) {
+    line.group("04_clipping");
+    line.add("--micro-batch", micro_batch, "sequences at a time; 0: the whole batch");
+    line.add("--accumulate", mode, "tree (same bits for every split) or running (one buffer)",
+             {.legal = {"tree", "running"}});
   }
 
   /// MBS for a step of `batch` sequences: never more than there are.

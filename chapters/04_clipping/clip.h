@@ -13,10 +13,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include <CLI/CLI.hpp>
-
 #include "common/error.h"
 #include "common/model/layout.h"
+#include "common/run/command_line.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 
@@ -26,13 +25,10 @@ struct ClipOptions {
   float clip = 0;
   float agc = 0;
 
-  void add_to(CLI::App& app) {
-    app.add_option("--clip", clip, "largest global norm of the gradient; 0: off")
-        ->capture_default_str()
-        ->group("04_clipping");
-    app.add_option("--agc", agc, "largest norm of a gradient row over its weights'; 0: off")
-        ->capture_default_str()
-        ->group("04_clipping");
+  void add_to(CommandLine& line) {
+    line.group("04_clipping");
+    line.add("--clip", clip, "largest global norm of the gradient; 0: off");
+    line.add("--agc", agc, "largest norm of a gradient row over its weights'; 0: off");
   }
 
   /// @throws UserError

@@ -1,8 +1,6 @@
 // 04_clipping: large batches in small memory, and steps that do no harm. Gradient accumulation,
 // clipping by norm and by row, a guard against spikes, and the gradient noise scale.
 
-#include <CLI/CLI.hpp>
-
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/batch_ramp.h"
 #include "chapters/03_schedules/schedule.h"
@@ -40,17 +38,17 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options options;
-  CLI::App app("04_clipping: accumulation, clipping, noise scale and a spike guard");
-  options.run.add_to(app);
-  options.sgd.add_to(app);
-  options.optimizer.add_to(app);
-  options.schedule.add_to(app);
-  options.ramp.add_to(app);
-  options.accumulate.add_to(app);
-  options.clip.add_to(app);
-  options.noise_scale.add_to(app);
-  options.spike_guard.add_to(app);
-  parse_or_throw(app, argc, argv);
+  CommandLine line("04_clipping: accumulation, clipping, noise scale and a spike guard");
+  options.run.add_to(line);
+  options.sgd.add_to(line);
+  options.optimizer.add_to(line);
+  options.schedule.add_to(line);
+  options.ramp.add_to(line);
+  options.accumulate.add_to(line);
+  options.clip.add_to(line);
+  options.noise_scale.add_to(line);
+  options.spike_guard.add_to(line);
+  line.parse(argc, argv);
   options.run.check();
   options.run.refuse_ranks();
   options.sgd.check();

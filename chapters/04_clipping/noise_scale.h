@@ -14,19 +14,19 @@
 
 #include <cstdint>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
+#include "common/run/command_line.h"
 
 namespace ladder {
 
 struct NoiseScaleOptions {
   bool on = false;
 
-  void add_to(CLI::App& app) {
-    app.add_flag("--noise-scale", on, "estimate the gradient noise scale; needs --micro-batch")
-        ->group("04_clipping");
+  void add_to(CommandLine& line) {
+    line.group("04_clipping");
+    line.add("--noise-scale", on, "estimate the gradient noise scale; needs --micro-batch");
   }
 
   /// @throws UserError if the two batch sizes are one

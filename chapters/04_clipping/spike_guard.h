@@ -12,12 +12,12 @@
 #include <optional>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "common/data/text.h"
 #include "common/error.h"
 #include "common/random.h"
+#include "common/run/command_line.h"
 
 namespace ladder {
 
@@ -25,13 +25,11 @@ struct SpikeGuardOptions {
   double deviations = 0;
   std::optional<int64_t> bad_batch = std::nullopt;
 
-  void add_to(CLI::App& app) {
-    app.add_option("--spike-guard", deviations,
-                   "skip a batch this many standard deviations above the last 64; 0: off")
-        ->capture_default_str()
-        ->group("04_clipping");
-    app.add_option("--bad-batch", bad_batch, "an experiment: at this step train on random bytes")
-        ->group("04_clipping");
+  void add_to(CommandLine& line) {
+    line.group("04_clipping");
+    line.add("--spike-guard", deviations,
+             "skip a batch this many standard deviations above the last 64; 0: off");
+    line.add("--bad-batch", bad_batch, "an experiment: at this step train on random bytes");
   }
 
   /// @throws UserError

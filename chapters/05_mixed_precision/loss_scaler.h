@@ -16,11 +16,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "chapters/05_mixed_precision/precision.h"
 #include "common/error.h"
+#include "common/run/command_line.h"
 
 namespace ladder {
 
@@ -29,15 +29,11 @@ struct LossScaleOptions {
   bool fixed = false;
   int64_t window = 200;
 
-  void add_to(CLI::App& app) {
-    app.add_option("--loss-scale", initial, "of fp16, at the first step; a power of two")
-        ->capture_default_str()
-        ->group("05_mixed_precision");
-    app.add_flag("--fixed-loss-scale", fixed, "an experiment: the scale never changes")
-        ->group("05_mixed_precision");
-    app.add_option("--loss-scale-window", window, "good steps until the scale doubles")
-        ->capture_default_str()
-        ->group("05_mixed_precision");
+  void add_to(CommandLine& line) {
+    line.group("05_mixed_precision");
+    line.add("--loss-scale", initial, "of fp16, at the first step; a power of two");
+    line.add("--fixed-loss-scale", fixed, "an experiment: the scale never changes");
+    line.add("--loss-scale-window", window, "good steps until the scale doubles");
   }
 
   /// @throws UserError

@@ -1,8 +1,6 @@
 // 05_mixed_precision: compute in 16 or 8 bits, learn in 32. BF16 with FP32 master weights, FP16
 // with a dynamic loss scale, FP8 with a scale for each tensor.
 
-#include <CLI/CLI.hpp>
-
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/batch_ramp.h"
 #include "chapters/03_schedules/schedule.h"
@@ -45,19 +43,19 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options options;
-  CLI::App app("05_mixed_precision: BF16, FP16 and FP8 beside FP32");
-  options.run.add_to(app);
-  options.sgd.add_to(app);
-  options.optimizer.add_to(app);
-  options.schedule.add_to(app);
-  options.ramp.add_to(app);
-  options.accumulate.add_to(app);
-  options.clip.add_to(app);
-  options.noise_scale.add_to(app);
-  options.spike_guard.add_to(app);
-  options.precision.add_to(app);
-  options.loss_scale.add_to(app);
-  parse_or_throw(app, argc, argv);
+  CommandLine line("05_mixed_precision: BF16, FP16 and FP8 beside FP32");
+  options.run.add_to(line);
+  options.sgd.add_to(line);
+  options.optimizer.add_to(line);
+  options.schedule.add_to(line);
+  options.ramp.add_to(line);
+  options.accumulate.add_to(line);
+  options.clip.add_to(line);
+  options.noise_scale.add_to(line);
+  options.spike_guard.add_to(line);
+  options.precision.add_to(line);
+  options.loss_scale.add_to(line);
+  line.parse(argc, argv);
   options.run.check();
   options.run.refuse_ranks();
   options.sgd.check();

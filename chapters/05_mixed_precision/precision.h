@@ -13,9 +13,8 @@
 
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "common/error.h"
+#include "common/run/command_line.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 #include "kernels/narrow.h"
@@ -26,17 +25,14 @@ struct PrecisionOptions {
   std::string name = "fp32";
   int master_bits = 32;
 
-  void add_to(CLI::App& app) {
-    app.add_option("--precision", name, "fp32, bf16, fp16 (loss scaled) or fp8 (E4M3 and E5M2)")
-        ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp8"}))
-        ->capture_default_str()
-        ->group("05_mixed_precision");
-    app.add_option("--master", master_bits,
-                   "an experiment: 16 rounds the weights after each update, as if there were no "
-                   "FP32 master")
-        ->check(CLI::IsMember({32, 16}))
-        ->capture_default_str()
-        ->group("05_mixed_precision");
+  void add_to(CommandLine& line) {
+    line.group("05_mixed_precision");
+    line.add("--precision", name, "fp32, bf16, fp16 (loss scaled) or fp8 (E4M3 and E5M2)",
+             {.legal = {"fp32", "bf16", "fp16", "fp8"}});
+    line.add("--master", master_bits,
+             "an experiment: 16 rounds the weights after each update, as if there were no FP32 "
+             "master",
+             {.legal = {"32", "16"}});
   }
 
   /// @throws UserError

@@ -1,8 +1,6 @@
 // 06_checkpointing: time for memory. Activations that forward drops and backward computes again, by
 // runs of blocks or by cheap parts, and inputs of blocks that wait on disk.
 
-#include <CLI/CLI.hpp>
-
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/batch_ramp.h"
 #include "chapters/03_schedules/schedule.h"
@@ -13,6 +11,7 @@
 #include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/offload_file.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "common/data/text.h"
@@ -48,20 +47,20 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options options;
-  CLI::App app("06_checkpointing: activations recomputed, or kept on disk");
-  options.run.add_to(app);
-  options.sgd.add_to(app);
-  options.optimizer.add_to(app);
-  options.schedule.add_to(app);
-  options.ramp.add_to(app);
-  options.accumulate.add_to(app);
-  options.clip.add_to(app);
-  options.noise_scale.add_to(app);
-  options.spike_guard.add_to(app);
-  options.precision.add_to(app);
-  options.loss_scale.add_to(app);
-  options.recompute.add_to(app);
-  parse_or_throw(app, argc, argv);
+  CommandLine line("06_checkpointing: activations recomputed, or kept on disk");
+  options.run.add_to(line);
+  options.sgd.add_to(line);
+  options.optimizer.add_to(line);
+  options.schedule.add_to(line);
+  options.ramp.add_to(line);
+  options.accumulate.add_to(line);
+  options.clip.add_to(line);
+  options.noise_scale.add_to(line);
+  options.spike_guard.add_to(line);
+  options.precision.add_to(line);
+  options.loss_scale.add_to(line);
+  options.recompute.add_to(line);
+  line.parse(argc, argv);
   options.run.check();
   options.run.refuse_ranks();
   options.sgd.check();
@@ -374,33 +373,10 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   return sampler.text();
 }
 
-/// @throws UserError if the plan is over --memory-limit; prints it, and names a policy that fits
-void check_memory(Options o, const RunPlan& plan) {
-  const auto limit = static_cast<int64_t>(o.recompute.memory_limit);
-  if (limit == 0 || plan.predicted.total() <= limit) return;
-  fmt::print("{}\n", plan_text(plan));
-  for (const std::string& policy : Recompute::all(plan.gpt.layers)) {
-    o.recompute.policy = policy;
-    const int64_t bytes = predict(o, Layout(o)).total();
-    if (bytes <= limit)
-      throw UserError(
-          "the plan takes {} bytes, more than --memory-limit {}; --recompute {} takes {}",
-          plan.predicted.total(), limit, policy, bytes);
-  }
-  throw UserError(
-      "the plan takes {} bytes, more than --memory-limit {}, and so does every --recompute; legal: "
-      "a smaller --micro-batch, --seq-len or model",
-      plan.predicted.total(), limit);
-}
-
-/// Products computed twice in the last step, beside the prediction.
-void report_flops(const Options& o, const Layout& layout, const Memory& m, nlohmann::json& extra) {
-  const int64_t B = layout.ramp.batch(o.run.steps - 1);
-  extra["recompute"] = {
-      {"flops", m.flops},
-      {"flops_twice",
-       {{"predicted", layout.recompute.extra_flops(layout.gpt, B)}, {"measured", m.flops_twice}}},
-      {"offload_bytes", m.offload.bytes()}};
+/// Bytes of the plan, were the policy another.
+int64_t bytes_under(Options o, const std::string& policy) {
+  o.recompute.policy = policy;
+  return predict(o, Layout(o)).total();
 }
 
 void run(const Options& o) {
@@ -412,13 +388,16 @@ void run(const Options& o) {
       .parameters = layout.params.live(),
       .layout{.batch = layout.batch, .micro_batch = layout.micro, .threads = o.run.thread_count()},
       .predicted = predict(o, layout)};
-  check_memory(o, plan);
+  check_memory_limit(plan, o.recompute.memory_limit,
+                     [&](const std::string& policy) { return bytes_under(o, policy); });
   Memory m(o, layout);
   RunLog log(o.run, plan, m.arena, m.ctx);
   train(o, layout, m, text, log);
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
-  report_flops(o, layout, m, log.extra());
+  const int64_t last_batch = layout.ramp.batch(o.run.steps - 1);
+  report_recompute(log.extra(), m.flops, m.flops_twice,
+                   layout.recompute.extra_flops(layout.gpt, last_batch), m.offload.bytes());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

@@ -20,10 +20,11 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "common/error.h"
 #include "common/model/activations.h"
+#include "common/run/command_line.h"
 #include "kernels/cost.h"
 #include "kernels/tree.h"
 
@@ -33,16 +34,11 @@ struct RecomputeOptions {
   std::string policy = "none";
   uint64_t memory_limit = 0;  ///< bytes; 0: none
 
-  void add_to(CLI::App& app) {
-    app.add_option("--recompute", policy, "none, every:K, sqrt, full, selective or offload")
-        ->capture_default_str()
-        ->group("06_checkpointing");
-    app.add_option("--memory-limit", memory_limit,
-                   "refuse a plan of more bytes (512MB: 512 x 2^20); 0: none")
-        ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-        ->check(CLI::Range(uint64_t{INT64_MAX}))  // what is negative has become larger
-        ->capture_default_str()
-        ->group("06_checkpointing");
+  void add_to(CommandLine& line) {
+    line.group("06_checkpointing");
+    line.add("--recompute", policy, "none, every:K, sqrt, full, selective or offload");
+    line.add("--memory-limit", memory_limit,
+             "refuse a plan of more bytes (512MB: 512 x 2^20); 0: none", {.bytes = true});
   }
 };
 
@@ -117,5 +113,14 @@ class Recompute {
   int64_t L_;
   int64_t run_;
 };
+
+/// Products of the last step: all, those computed twice beside the prediction; bytes on disk.
+inline void report_recompute(nlohmann::json& extra, int64_t flops, int64_t flops_twice,
+                             int64_t predicted_twice, int64_t offload_bytes) {
+  extra["recompute"] = {
+      {"flops", flops},
+      {"flops_twice", {{"predicted", predicted_twice}, {"measured", flops_twice}}},
+      {"offload_bytes", offload_bytes}};
+}
 
 }  // namespace ladder

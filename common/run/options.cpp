@@ -9,7 +9,6 @@
 
 #include "common/error.h"
 #include "common/run/backend.h"
-#include "common/run/run_main.h"
 
 namespace ladder {
 namespace {
@@ -58,60 +57,43 @@ void check_files(const RunOptions& o) {
   }
 }
 
-// CLI11 reads an empty number as 0.
-void refuse_empty_values(const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& value : option->results())
-      if (value.empty()) throw UserError("{} needs a value", option->get_name());
-}
-
 }  // namespace
 
-void RunOptions::add_to(CLI::App& app) {
-  app.option_defaults()->always_capture_default();
-  app.allow_config_extras(CLI::config_extras_mode::error);
-  app.set_config("--config", "", "file of 'flag = value' lines; the command line wins");
+void RunOptions::add_to(CommandLine& line) {
+  const FlagRules of_model{.shown_default = "the model's"};
+  line.group("Model");
+  line.add("--model", model, fmt::format("one of {}", fmt::join(preset_names(), ", ")));
+  line.add("--seq-len", seq_len, "tokens of a sequence; may only shorten", of_model);
+  line.add("--layers", layers, "blocks", of_model);
+  line.add("--heads", heads, "attention heads", of_model);
+  line.add("--channels", channels, "width of the residual stream", of_model);
 
-  const auto models = fmt::format("one of {}", fmt::join(preset_names(), ", "));
-  const char* const preset_value = "the model's";
-  app.add_option("--model", model, models)->group("Model");
-  app.add_option("--seq-len", seq_len, "tokens of a sequence; may only shorten")
-      ->default_str(preset_value)
-      ->group("Model");
-  app.add_option("--layers", layers, "blocks")->default_str(preset_value)->group("Model");
-  app.add_option("--heads", heads, "attention heads")->default_str(preset_value)->group("Model");
-  app.add_option("--channels", channels, "width of the residual stream")
-      ->default_str(preset_value)
-      ->group("Model");
+  line.group("Training");
+  line.add("--data", data, "text file to train on (required)");
+  line.add("--batch", batch, "sequences of a step, over all ranks");
+  line.add("--steps", steps, "in total, those before a resume counted");
+  line.add("--lr", lr, "learning rate");
+  line.add("--seed", seed, "of weights, data order and sampling");
+  line.add("--eval-every", eval_every, "steps between validations; 0: at the end only");
 
-  app.add_option("--data", data, "text file to train on (required)")->group("Training");
-  app.add_option("--batch", batch, "sequences of a step, over all ranks")->group("Training");
-  app.add_option("--steps", steps, "in total, those before a resume counted")->group("Training");
-  app.add_option("--lr", lr, "learning rate")->group("Training");
-  app.add_option("--seed", seed, "of weights, data order and sampling")
-      ->check(CLI::Range(0.0, 0x1p64, "0 to 2^64"))  // or -1 would wrap
-      ->group("Training");
-  app.add_option("--eval-every", eval_every, "steps between validations; 0: at the end only")
-      ->group("Training");
+  line.group("Machine");
+  line.add("--backend", backend, "one of " + backend_names());
+  line.add("--ranks", ranks, "processes that share the work");
+  line.add("--threads", threads, "of a rank", {.shown_default = "cores / ranks"});
 
-  app.add_option("--backend", backend, "one of " + backend_names())->group("Machine");
-  app.add_option("--ranks", ranks, "processes that share the work")->group("Machine");
-  app.add_option("--threads", threads, "of a rank")->default_str("cores / ranks")->group("Machine");
+  line.group("Sampling");
+  line.add("--sample", sample, "tokens of text to generate at the end");
+  line.add("--temperature", temperature, "0: greedy");
+  line.add("--top-k", top_k, "sample among the k likeliest tokens; 0: all");
 
-  app.add_option("--sample", sample, "tokens of text to generate at the end")->group("Sampling");
-  app.add_option("--temperature", temperature, "0: greedy")->group("Sampling");
-  app.add_option("--top-k", top_k, "sample among the k likeliest tokens; 0: all")
-      ->group("Sampling");
-
-  app.add_option("--save", save, "directory for checkpoints")->group("Files");
-  app.add_option("--save-every", save_every, "steps between checkpoints; 0: at the end only")
-      ->group("Files");
-  app.add_option("--load", load, "checkpoint to resume, or weights of a GPT-2")->group("Files");
-  app.add_option("--trace", trace, "loss, norm and hash of each step, as JSON lines")
-      ->group("Files");
-  app.add_option("--report", report, "speed and memory of the run, as JSON")->group("Files");
-  app.add_option("--timeline", timeline, "trace events for ui.perfetto.dev")->group("Files");
-  app.add_flag("--quiet", quiet, "print nothing but errors")->group("Files");
+  line.group("Files");
+  line.add("--save", save, "directory for checkpoints");
+  line.add("--save-every", save_every, "steps between checkpoints; 0: at the end only");
+  line.add("--load", load, "checkpoint to resume, or weights of a GPT-2");
+  line.add("--trace", trace, "loss, norm and hash of each step, as JSON lines");
+  line.add("--report", report, "speed and memory of the run, as JSON");
+  line.add("--timeline", timeline, "trace events for ui.perfetto.dev");
+  line.add("--quiet", quiet, "print nothing but errors");
 }
 
 void RunOptions::check() const {
@@ -158,22 +140,6 @@ SampleOptions RunOptions::sampling(const GptConfig& gpt) const {
           .seed = seed,
           .seq_len = gpt.seq_len,
           .vocab = gpt.vocab};
-}
-
-void parse_or_throw(CLI::App& app, int argc, const char* const* argv) {
-  try {
-    app.parse(argc, argv);
-    refuse_empty_values(app);
-  } catch (const CLI::Success& help) {
-    app.exit(help);
-    throw HelpPrinted{};
-  } catch (const CLI::ConfigError& e) {
-    throw UserError("--config: {}; lines are 'flag = value', and --help lists the flags", e.what());
-  } catch (const CLI::FileError& e) {
-    throw UserError("--config: {}", e.what());
-  } catch (const CLI::ParseError& e) {
-    throw UserError("{}; --help lists the flags", e.what());
-  }
 }
 
 }  // namespace ladder

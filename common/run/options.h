@@ -5,9 +5,8 @@
 #include <optional>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "common/model/config.h"
+#include "common/run/command_line.h"
 #include "common/run/sampler.h"
 
 namespace ladder {
@@ -35,9 +34,7 @@ struct RunOptions {
   std::string trace, report, timeline;
   bool quiet = false;
 
-  /// Adds every flag above and --config to `app`. Call it before a lesson's add_to: from here on
-  /// --help shows defaults.
-  void add_to(CLI::App& app);
+  void add_to(CommandLine& line);
 
   /// @throws UserError if a value is impossible, naming the legal ones.
   void check() const;
@@ -51,9 +48,5 @@ struct RunOptions {
   /// What Sampler needs.
   SampleOptions sampling(const GptConfig& gpt) const;
 };
-
-/// app.parse() for a program under run_main: a bad command line or configuration becomes a
-/// UserError of one line; --help prints and throws HelpPrinted.
-void parse_or_throw(CLI::App& app, int argc, const char* const* argv);
 
 }  // namespace ladder

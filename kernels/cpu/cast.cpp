@@ -12,7 +12,7 @@ namespace {
 
 /// Codes of inp[range] times `scale`. Returns the largest magnitude, NaN if there is one.
 template <class Fp8, class T>
-float quantise(Fp8* out, const T* inp, Range range, float scale) {
+float quantize(Fp8* out, const T* inp, Range range, float scale) {
   const hn::Rebind<uint8_t, Lanes> bytes;
   Vec largest = zero();
   for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
@@ -32,7 +32,7 @@ void cast_to_fp8(const Ctx& ctx, const Tensor& out, const Tensor& inp) {
   on_threads(ctx, [&](int thread) {
     const Range part = part_of(thread, ctx.threads, inp.size(), kAlign);
     largest[static_cast<size_t>(thread)] =
-        quantise(out.data<Fp8>(), inp.data<T>(), part, out.fp8->scale);
+        quantize(out.data<Fp8>(), inp.data<T>(), part, out.fp8->scale);
   });
   for (float one : largest) out.fp8->amax = larger(out.fp8->amax, one);
 }

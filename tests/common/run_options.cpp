@@ -29,9 +29,9 @@ class Options : public testing::Test {
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
     outcome.status = run_main([&] {
-      CLI::App app("a program");
-      outcome.options.add_to(app);
-      parse_or_throw(app, static_cast<int>(argv.size()), argv.data());
+      CommandLine line("a program");
+      outcome.options.add_to(line);
+      line.parse(static_cast<int>(argv.size()), argv.data());
       outcome.options.check();
       outcome.options.refuse_ranks();
     });

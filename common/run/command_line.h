@@ -1,0 +1,60 @@
+// CommandLine: the flags of a program, and the file of --config.
+//
+// CLI11 does the work in one source file: its headers take longer to compile than a chapter.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace ladder {
+
+/// What a flag takes beyond a value of its type.
+struct FlagRules {
+  std::vector<std::string> legal = {};  ///< all it takes; empty: anything
+  const char* shown_default = nullptr;  ///< by --help, where the value has none yet
+  const char* instead_of = nullptr;     ///< a flag that cannot be given beside it
+  bool bytes = false;                   ///< a number with a unit: 512MB is 512 x 2^20
+  bool list = false;                    ///< values between commas
+};
+
+class CommandLine {
+ public:
+  /// @param description the first line of --help
+  explicit CommandLine(const std::string& description);
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+  ~CommandLine();
+
+  /// The heading in --help of the flags that are added from here on.
+  void group(std::string name) { group_ = std::move(name); }
+
+  /// A flag that sets `value`, whose present value is the default. A bool takes no argument. What
+  /// it refers to must live until parse().
+  template <class T>
+  void add(const char* flag, T& value, const std::string& help, const FlagRules& rules = {}) {
+    add_value(flag, &value, help, rules);
+  }
+
+  /// Sets all values. A bad command line or configuration becomes a UserError of one line; --help
+  /// prints and throws HelpPrinted.
+  void parse(int argc, const char* const* argv);
+
+ private:
+  using Value =
+      std::variant<bool*, int*, int64_t*, uint64_t*, float*, double*, std::string*,
+                   std::optional<int>*, std::optional<int64_t>*, std::vector<std::string>*>;
+  void add_value(const char* flag, Value value, const std::string& help, const FlagRules& rules);
+
+  std::unique_ptr<CLI::App> app_;
+  std::string group_;
+};
+
+}  // namespace ladder
