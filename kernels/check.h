@@ -5,6 +5,9 @@
 #include <stdexcept>
 #include <string>
 
+#ifdef __CUDACC__  // fmt takes nvcc for a compiler without constexpr
+#define FMT_USE_CONSTEXPR 1
+#endif
 #include <fmt/format.h>
 
 namespace ladder {

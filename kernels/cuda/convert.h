@@ -1,0 +1,114 @@
+// Tensors as device code sees them: elements of CUDA's types, read as floats many at a time.
+#pragma once
+
+#include <cstring>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <type_traits>
+
+#include "kernels/narrow.h"
+#include "kernels/tensor.h"
+
+namespace ladder {
+
+template <>
+inline constexpr Dtype dtype_of<__nv_bfloat16> = Dtype::BF16;
+template <>
+inline constexpr Dtype dtype_of<__half> = Dtype::F16;
+
+namespace LADDER_CUDA {
+
+/// Typed pointer to the first element, for kernels; null if the tensor is.
+template <class T>
+T* device_data(const Tensor& tensor) {
+  if (!tensor) return nullptr;
+  CHECK(tensor.dtype == dtype_of<T>, "tensor {} read as another dtype", to_string(tensor.shape));
+  CHECK(tensor.place != Place::Host, "tensor {} of the host read by a device",
+        to_string(tensor.shape));
+  return static_cast<T*>(tensor.ptr);
+}
+
+/// Carries a type into a lambda.
+template <class T>
+struct Type {};
+
+/// Calls f with the element type of activations: float, __nv_bfloat16 or __half.
+///     dispatch(inp.dtype, [&]<class T>(Type<T>) { ... device_data<T>(inp) ... });
+template <class F>
+void dispatch(Dtype dtype, F&& f) {
+  switch (dtype) {
+    case Dtype::F32: return f(Type<float>{});
+    case Dtype::BF16: return f(Type<__nv_bfloat16>{});
+    case Dtype::F16: return f(Type<__half>{});
+    default: CHECK(false, "cuda computes on F32, BF16 and F16");
+  }
+}
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float to_float(__half x) { return __half2float(x); }
+
+/// Rounded to nearest, ties to even.
+template <class T>
+__device__ T from_float(float x) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    return __float2bfloat16_rn(x);
+  else if constexpr (std::is_same_v<T, __half>)
+    return __float2half_rn(x);
+  else
+    return x;
+}
+
+/// N neighbouring elements, whatever their type in memory.
+template <int N>
+struct Floats {
+  float at[N];
+};
+
+/// How many elements of type T one thread moves at once: 16 bytes.
+template <class T>
+constexpr int kWidth = 16 / static_cast<int>(sizeof(T));
+
+/// What the hardware moves in one access of `bytes`.
+template <int kBytes>
+using Word =
+    std::conditional_t<kBytes % 16 == 0, uint4,
+                       std::conditional_t<kBytes % 8 == 0, uint2,
+                                          std::conditional_t<kBytes % 4 == 0, uint32_t, uint16_t>>>;
+
+/// from[0..N), in accesses as wide as N allows, at most 16 bytes; `from` is aligned to them.
+template <int N, class T>
+__device__ Floats<N> load(const T* from) {
+  using W = Word<N * sizeof(T)>;
+  constexpr int kPerWord = sizeof(W) / sizeof(T);
+  Floats<N> x;
+#pragma unroll
+  for (int i = 0; i < N; i += kPerWord) {
+    const W word = *reinterpret_cast<const W*>(from + i);
+    T part[kPerWord];
+    std::memcpy(part, &word, sizeof(W));
+#pragma unroll
+    for (int j = 0; j < kPerWord; ++j) x.at[i + j] = to_float(part[j]);
+  }
+  return x;
+}
+
+/// to[0..N) = x, rounded; `to` aligned as for load().
+template <int N, class T>
+__device__ void store(T* to, const Floats<N>& x) {
+  using W = Word<N * sizeof(T)>;
+  constexpr int kPerWord = sizeof(W) / sizeof(T);
+#pragma unroll
+  for (int i = 0; i < N; i += kPerWord) {
+    T part[kPerWord];
+#pragma unroll
+    for (int j = 0; j < kPerWord; ++j) part[j] = from_float<T>(x.at[i + j]);
+    W word;
+    std::memcpy(&word, part, sizeof(W));
+    *reinterpret_cast<W*>(to + i) = word;
+  }
+}
+
+}  // namespace LADDER_CUDA
+}  // namespace ladder

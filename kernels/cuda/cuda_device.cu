@@ -1,0 +1,99 @@
+#include "kernels/cuda/cuda_device.h"
+
+namespace ladder::LADDER_CUDA {
+namespace {
+
+/// cudaStreamNonBlocking: no waiting for the default stream, which nobody uses.
+cudaStream_t new_stream() {
+  cudaStream_t stream = nullptr;
+  CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+}
+
+cublasLtHandle_t new_blas() {
+  cublasLtHandle_t handle = nullptr;
+  CHECK_CUDA(cublasLtCreate(&handle));
+  return handle;
+}
+
+int attribute(cudaDeviceAttr which, int index) {
+  int value = 0;
+  CHECK_CUDA(cudaDeviceGetAttribute(&value, which, index));
+  return value;
+}
+
+}  // namespace
+
+void check_cuda(cudaError_t status, const char* call) {
+  CHECK(status == cudaSuccess, "{}: {}", call, cudaGetErrorString(status));
+}
+
+void check_cuda(cublasStatus_t status, const char* call) {
+  CHECK(status == CUBLAS_STATUS_SUCCESS, "{}: {}", call, cublasLtGetStatusString(status));
+}
+
+CudaDevice::CudaDevice(int index) {
+  CHECK(index >= 0 && index < device_count(), "device {} of {}", index, device_count());
+  CHECK_CUDA(cudaSetDevice(index));
+  cudaDeviceProp properties;
+  CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
+  name_ = properties.name;
+  multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount, index);
+  max_shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
+  compute_.reset(new_stream());
+  communication_.reset(new_stream());
+  blas_.reset(new_blas());
+}
+
+void* CudaDevice::allocate(int64_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, static_cast<size_t>(bytes));
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();  // it is reported by returning null, and not again by a later call
+    return nullptr;
+  }
+  check_cuda(status, "cudaMalloc");
+  return memory;
+}
+
+void* CudaDevice::allocate_shared(int64_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMallocHost(&memory, static_cast<size_t>(bytes));
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  check_cuda(status, "cudaMallocHost");
+  return memory;
+}
+
+void CudaDevice::free(void* memory) noexcept { (void)cudaFree(memory); }
+
+void CudaDevice::free_shared(void* memory) noexcept { (void)cudaFreeHost(memory); }
+
+void CudaDevice::fill(void* memory, uint8_t value, int64_t bytes) {
+  CHECK_CUDA(cudaMemsetAsync(memory, value, static_cast<size_t>(bytes), compute()));
+}
+
+void CudaDevice::copy(void* out, const void* inp, int64_t bytes) {
+  CHECK_CUDA(cudaMemcpyAsync(out, inp, static_cast<size_t>(bytes), cudaMemcpyDefault, compute()));
+}
+
+void CudaDevice::synchronize() { CHECK_CUDA(cudaStreamSynchronize(compute())); }
+
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  (void)cudaGetLastError();
+  return 0;
+}
+
+std::unique_ptr<Device> open_device(int index) { return std::make_unique<CudaDevice>(index); }
+
+CudaDevice& device_of(const Ctx& ctx) {
+  auto* device = dynamic_cast<CudaDevice*>(ctx.device);
+  CHECK(device, "a kernel of CUDA without its device");
+  return *device;
+}
+
+}  // namespace ladder::LADDER_CUDA

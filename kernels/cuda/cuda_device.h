@@ -1,0 +1,86 @@
+// CudaDevice: one GPU as one rank uses it. Everything that CUDA hands out has an owner here.
+#pragma once
+
+#include <array>
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "kernels/context.h"
+#include "kernels/device.h"
+
+namespace ladder::LADDER_CUDA {
+
+/// @throws CheckError with the call and what CUDA says about it, if it failed
+void check_cuda(cudaError_t status, const char* call);
+void check_cuda(cublasStatus_t status, const char* call);
+
+/// Owns what `Destroy` takes back: a stream, an event, a descriptor.
+template <auto Destroy>
+struct Destroyer {
+  template <class T>
+  void operator()(T* object) const noexcept {
+    (void)Destroy(object);
+  }
+};
+template <class Pointer, auto Destroy>
+using Owner = std::unique_ptr<std::remove_pointer_t<Pointer>, Destroyer<Destroy>>;
+
+/// What decides how a product is computed: see kernels/cuda/matmul.cu.
+using MatmulKey = std::array<int64_t, 12>;
+
+/// A GPU, two streams of work on it, and cuBLASLt. Used by the thread that opened it.
+class CudaDevice final : public Device {
+ public:
+  /// @throws CheckError if there is no such device
+  explicit CudaDevice(int index);
+
+  std::string name() const override { return name_; }
+  void* allocate(int64_t bytes) override;
+  void* allocate_shared(int64_t bytes) override;
+  void free(void* memory) noexcept override;
+  void free_shared(void* memory) noexcept override;
+  void fill(void* memory, uint8_t value, int64_t bytes) override;
+  void copy(void* out, const void* inp, int64_t bytes) override;
+  void synchronize() override;
+
+  /// Where kernels, fills and copies are queued.
+  cudaStream_t compute() const { return compute_.get(); }
+  /// For what runs beside them: nothing of kernels/ uses it.
+  cudaStream_t communication() const { return communication_.get(); }
+  cublasLtHandle_t blas() const { return blas_.get(); }
+
+  /// Blocks beyond a few times this many only wait.
+  int multiprocessors() const { return multiprocessors_; }
+  /// The largest dynamic shared memory of a block.
+  int64_t max_shared_bytes() const { return max_shared_bytes_; }
+
+  /// The algorithm chosen for each product so far, so that it is chosen once and bits repeat.
+  std::map<MatmulKey, cublasLtMatmulAlgo_t>& matmul_algorithms() { return matmul_algorithms_; }
+
+ private:
+  std::string name_;
+  int multiprocessors_ = 0;
+  int64_t max_shared_bytes_ = 0;
+  Owner<cudaStream_t, cudaStreamDestroy> compute_;
+  Owner<cudaStream_t, cudaStreamDestroy> communication_;
+  Owner<cublasLtHandle_t, cublasLtDestroy> blas_;
+  std::map<MatmulKey, cublasLtMatmulAlgo_t> matmul_algorithms_;
+};
+
+/// How many devices there are; 0 without a driver.
+int device_count();
+
+/// @throws CheckError if there is no such device
+std::unique_ptr<Device> open_device(int index);
+
+/// The device that ctx queues its kernels on. @throws CheckError if it has none of this kind
+CudaDevice& device_of(const Ctx& ctx);
+
+}  // namespace ladder::LADDER_CUDA
+
+/// CHECK_CUDA(cudaMemcpyAsync(...)): throws CheckError if the call fails.
+#define CHECK_CUDA(call) ::ladder::LADDER_CUDA::check_cuda(call, #call)

@@ -1,0 +1,46 @@
+#include <cxxabi.h>
+#include <memory>
+#include <string>
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/native/launch.h"
+
+namespace ladder::LADDER_CUDA {
+namespace {
+
+/// Dynamic shared memory that a kernel gets without being allowed more.
+constexpr int64_t kDefaultShared = 48 << 10;
+
+std::string name_of(const void* kernel) {
+  const char* mangled = nullptr;
+  if (cudaFuncGetName(&mangled, kernel) != cudaSuccess) return "a kernel";
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> plain(
+      abi::__cxa_demangle(mangled, nullptr, nullptr, &status), &std::free);
+  return plain ? plain.get() : mangled;
+}
+
+dim3 checked(const Grid& grid) {
+  CHECK(grid.x <= kMaxGrid.x && grid.y <= kMaxGrid.y && grid.z <= kMaxGrid.z,
+        "a grid of ({}, {}, {})", grid.x, grid.y, grid.z);
+  return dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+              static_cast<unsigned>(grid.z));
+}
+
+}  // namespace
+
+void launch_kernel(const Ctx& ctx, const void* kernel, const Grid& grid, int threads,
+                   int64_t shared_bytes, void** args) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  cudaError_t error = cudaSuccess;
+  if (shared_bytes > kDefaultShared)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared_bytes));
+  if (error == cudaSuccess)
+    error = cudaLaunchKernel(kernel, checked(grid), dim3(static_cast<unsigned>(threads)), args,
+                             static_cast<size_t>(shared_bytes), device_of(ctx).compute());
+  CHECK(error == cudaSuccess, "{} with {} threads and {} bytes of shared memory: {}",
+        name_of(kernel), threads, shared_bytes, cudaGetErrorString(error));
+}
+
+}  // namespace ladder::LADDER_CUDA

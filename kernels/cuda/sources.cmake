@@ -1,0 +1,6 @@
+# Every file here is compiled twice: by nvcc for a GPU, by the C++ compiler for the shim.
+set(CUDA_SOURCES
+  cuda/cuda_device.cu
+  cuda/elementwise.cu
+  cuda/matmul.cu
+  cuda/table.cu)

@@ -1,0 +1,54 @@
+// The operations of kernels/kernels.h on a GPU, one family a file.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace ladder::LADDER_CUDA {
+
+/// Of all of Ctx::scratch: there are no threads of the host to divide it by. It bounds the
+/// workspace of a matrix product and what FP8 factors widen to, and the sums of partial results.
+constexpr int64_t kScratchBytes = 64 << 20;
+
+/// The table.
+const Kernels& kernels();
+
+void embed_forward(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe);
+void embed_backward(const Ctx&, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens, Into);
+
+void norm_forward(const Ctx&, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w, Tensor b);
+void norm_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor inp, Tensor w, Tensor mean,
+                         Tensor rstd);
+void norm_backward_weight(const Ctx&, Tensor dw, Tensor db, Tensor dout, Tensor inp, Tensor mean,
+                          Tensor rstd, Into);
+
+void matmul_forward(const Ctx&, Tensor out, Tensor inp, Tensor w, Tensor bias, int leaves);
+void matmul_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor w, int leaves);
+void matmul_backward_weight(const Ctx&, Tensor dw, Tensor dout, Tensor inp, Into);
+void bias_backward(const Ctx&, Tensor db, Tensor dout, Into);
+
+void gelu_forward(const Ctx&, Tensor out, Tensor inp);
+void gelu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
+
+void attention_forward(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
+void attention_backward(const Ctx&, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse);
+
+void join_forward(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias);
+void add(const Ctx&, Tensor out, Tensor a, Tensor b);
+void cast(const Ctx&, Tensor out, Tensor inp);
+void scale(const Ctx&, Tensor x, float factor);
+
+void cross_entropy(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
+                   int64_t vocab, float scale);
+
+void squared_norm(const Ctx&, Tensor limbs, Tensor x);
+void adaptive_clip(const Ctx&, Tensor grad, Tensor grad_limbs, Tensor weight_limbs, float clip);
+
+void sgd_update(const Ctx&, Tensor param, Tensor velocity, Tensor grad, const SgdStep&);
+void adamw_update(const Ctx&, Tensor param, Tensor m, Tensor v, Tensor grad, const AdamStep&);
+void lion_update(const Ctx&, Tensor param, Tensor m, Tensor grad, const LionStep&);
+void adafactor_update(const Ctx&, Tensor param, Tensor row, Tensor col, Tensor grad,
+                      const AdafactorStep&);
+void adamw8bit_update(const Ctx&, Tensor param, Tensor m_code, Tensor m_scale, Tensor v_code,
+                      Tensor v_scale, Tensor grad, const AdamStep&);
+
+}  // namespace ladder::LADDER_CUDA

@@ -1,0 +1,55 @@
+// Sums and maxima over the threads of a warp and of a block, in an order that never changes.
+//
+// A butterfly: in step s each lane adds what lane ^ s holds, for s = 16, 8, ..., 1. Both partners
+// add the same two numbers, so every lane ends with the same bits.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace ladder::LADDER_CUDA {
+
+constexpr int kWarp = 32;
+constexpr unsigned kAllLanes = 0xFFFFFFFF;
+
+__device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
+__device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
+
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
+  static constexpr float kNeutral = 0;
+};
+
+/// NaN if either is, unlike fmaxf.
+struct Max {
+  __device__ float operator()(float a, float b) const { return a > b || a != a ? a : b; }
+  static constexpr float kNeutral = -__builtin_huge_valf();
+};
+
+/// x of all 32 lanes together, in every lane.
+template <class Join>
+__device__ float warp_reduce(float x, Join join) {
+#pragma unroll
+  for (int step = kWarp / 2; step > 0; step /= 2) x = join(x, __shfl_xor_sync(kAllLanes, x, step));
+  return x;
+}
+__device__ inline float warp_sum(float x) { return warp_reduce(x, Sum{}); }
+__device__ inline float warp_max(float x) { return warp_reduce(x, Max{}); }
+
+/// x of all threads of the block together, in every thread: each warp's, then the warps'. All
+/// threads of a one-dimensional block of whole warps call it.
+/// Static, as everything with shared memory of its own: see kernels/cuda/on_cpu/shared.h.
+template <class Join>
+__device__ static float block_reduce(float x, Join join) {
+  __shared__ float partial[kWarp];
+  const int warps = static_cast<int>(blockDim.x) / kWarp;
+  x = warp_reduce(x, join);
+  if (lane_index() == 0) partial[warp_index()] = x;
+  __syncthreads();
+  x = warp_reduce(lane_index() < warps ? partial[lane_index()] : Join::kNeutral, join);
+  __syncthreads();  // so that the next call may write `partial`
+  return x;
+}
+__device__ static inline float block_sum(float x) { return block_reduce(x, Sum{}); }
+__device__ static inline float block_max(float x) { return block_reduce(x, Max{}); }
+
+}  // namespace ladder::LADDER_CUDA
