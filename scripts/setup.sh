@@ -6,7 +6,8 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config ccache git)
-libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev librandom123-dev)
+libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev librandom123-dev
+  libboost-context-dev)
 tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv)
 extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-matplotlib python3-torch
   libopenblas-dev libdnnl-dev clang-tidy-16)

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "kernels/context.h"
-#include "kernels/device.h"
+#include "kernels/cuda/backend.h"
 
 namespace ladder::LADDER_CUDA {
 
@@ -70,12 +70,6 @@ class CudaDevice final : public Device {
   Owner<cublasLtHandle_t, cublasLtDestroy> blas_;
   std::map<MatmulKey, cublasLtMatmulAlgo_t> matmul_algorithms_;
 };
-
-/// How many devices there are; 0 without a driver.
-int device_count();
-
-/// @throws CheckError if there is no such device
-std::unique_ptr<Device> open_device(int index);
 
 /// The device that ctx queues its kernels on. @throws CheckError if it has none of this kind
 CudaDevice& device_of(const Ctx& ctx);

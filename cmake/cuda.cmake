@@ -1,0 +1,24 @@
+# What the CUDA kernels need: Boost.Context to run them on the CPU; a toolkit to build them for
+# GPUs. At the top of the tree, because whoever links the kernels needs to see it.
+
+find_package(Boost REQUIRED COMPONENTS context)
+
+set(LADDER_CUDA AUTO CACHE STRING "Build the CUDA kernels for GPUs: AUTO (if nvcc is there), ON, OFF")
+set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to build for")
+set(LADDER_HAS_CUDA OFF)
+if(NOT LADDER_CUDA STREQUAL "OFF")
+  find_program(NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  if(NVCC)
+    set(CMAKE_CUDA_COMPILER ${NVCC})
+    set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    set(LADDER_HAS_CUDA ON)
+  elseif(LADDER_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "LADDER_CUDA is ON, but there is no nvcc on PATH or in /usr/local/cuda")
+  else()
+    message(STATUS "No CUDA toolkit: built without GPUs; --backend cuda-on-cpu needs none")
+  endif()
+endif()

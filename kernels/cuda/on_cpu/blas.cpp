@@ -1,0 +1,211 @@
+// Matrix products by plain loops, called as cuBLASLt is called.
+#include <algorithm>
+#include <cstring>
+#include <cublasLt.h>
+#include <vector>
+
+#include "kernels/narrow.h"
+
+namespace ladder::on_cpu {
+
+struct LtContext {};
+struct LtProduct {
+  cublasOperation_t transpose_a = CUBLAS_OP_N;
+  cublasOperation_t transpose_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  cudaDataType_t bias_type = CUDA_R_32F;
+};
+struct LtMatrix {
+  cudaDataType_t type;
+  int64_t rows, columns, stride;
+};
+struct LtPreference {};
+
+namespace {
+
+/// So much of each end of the workspace is overwritten: what else lies there shows.
+constexpr size_t kScribble = 4096;
+
+float read(cudaDataType_t type, const void* from, int64_t i) {
+  if (type == CUDA_R_32F) return static_cast<const float*>(from)[i];
+  return widen(type == CUDA_R_16F ? kF16 : kBf16, static_cast<const uint16_t*>(from)[i]);
+}
+
+void write(cudaDataType_t type, void* to, int64_t i, float x) {
+  if (type == CUDA_R_32F)
+    static_cast<float*>(to)[i] = x;
+  else
+    static_cast<uint16_t*>(to)[i] =
+        static_cast<uint16_t>(narrow(type == CUDA_R_16F ? kF16 : kBf16, x, Overflow::ToInfinity));
+}
+
+/// A matrix of floats, column by column.
+struct Floats2d {
+  int64_t rows, columns;
+  std::vector<float> at;
+
+  Floats2d(int64_t rows_, int64_t columns_)
+      : rows(rows_), columns(columns_), at(static_cast<size_t>(rows_ * columns_)) {}
+  float* column(int64_t j) { return at.data() + j * rows; }
+};
+
+/// op(X), widened.
+Floats2d factor(const void* from, const LtMatrix& x, cublasOperation_t transpose) {
+  const bool turned = transpose == CUBLAS_OP_T;
+  Floats2d result(turned ? x.columns : x.rows, turned ? x.rows : x.columns);
+  for (int64_t j = 0; j < x.columns; ++j)
+    for (int64_t i = 0; i < x.rows; ++i) {
+      float* to = turned ? result.column(i) + j : result.column(j) + i;
+      *to = read(x.type, from, j * x.stride + i);
+    }
+  return result;
+}
+
+Floats2d multiply(Floats2d a, Floats2d b) {
+  Floats2d d(a.rows, b.columns);
+  for (int64_t j = 0; j < d.columns; ++j) {
+    float* to = d.column(j);
+    for (int64_t k = 0; k < a.columns; ++k) {
+      const float* from = a.column(k);
+      const float scale = b.column(j)[k];
+      for (int64_t i = 0; i < d.rows; ++i) to[i] += from[i] * scale;
+    }
+  }
+  return d;
+}
+
+cublasLtMatmulAlgo_t algorithm_for(const LtProduct& product, const LtMatrix& a, const LtMatrix& b,
+                                   const LtMatrix& d) {
+  const auto number = [](auto x) { return static_cast<uint64_t>(x); };
+  return {{number(a.type), number(b.type), number(d.type), number(d.rows), number(d.columns),
+           number(product.transpose_a == CUBLAS_OP_T ? a.rows : a.columns),
+           number(product.transpose_a), number(product.transpose_b)}};
+}
+
+bool fit(const LtProduct& product, const LtMatrix& a, const LtMatrix& b, const LtMatrix& d) {
+  const bool turn_a = product.transpose_a == CUBLAS_OP_T;
+  const bool turn_b = product.transpose_b == CUBLAS_OP_T;
+  // What the library has: one type of factors; results of it, or of FP32.
+  const bool types = a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F);
+  return types && (turn_a ? a.columns : a.rows) == d.rows &&
+         (turn_b ? b.rows : b.columns) == d.columns &&
+         (turn_a ? a.rows : a.columns) == (turn_b ? b.columns : b.rows);
+}
+
+template <class T>
+void assign(T& to, const void* value, size_t bytes) {
+  CHECK(bytes == sizeof(T), "an attribute of {} bytes, not {}", bytes, sizeof(T));
+  std::memcpy(&to, value, bytes);
+}
+
+template <class T, class... Args>
+cublasStatus_t create(T** object, Args... args) {
+  *object = new T{args...};
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <class T>
+cublasStatus_t destroy(T* object) {
+  delete object;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+void scribble(void* workspace, size_t bytes) {
+  const size_t end = std::min(bytes, kScribble);
+  std::memset(workspace, 0xFF, end);
+  std::memset(static_cast<std::byte*>(workspace) + bytes - end, 0xFF, end);
+}
+
+}  // namespace
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "success";
+    case CUBLAS_STATUS_INVALID_VALUE: return "invalid value";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "not supported";
+  }
+  return "unknown status";
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return create(handle); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t,
+                                        cudaDataType_t) {
+  return create(product);
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) { return destroy(product); }
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
+                                              cublasLtMatmulDescAttributes_t which,
+                                              const void* value, size_t bytes) {
+  switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: assign(product->transpose_a, value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_TRANSB: assign(product->transpose_b, value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: assign(product->epilogue, value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: assign(product->bias, value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: assign(product->bias_type, value, bytes); break;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* matrix, cudaDataType_t type,
+                                          uint64_t rows, uint64_t columns, int64_t stride) {
+  if (stride < static_cast<int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
+  return create(matrix, type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), stride);
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t matrix) {
+  return destroy(matrix);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  return create(preference);
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return destroy(preference);
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                    cublasLtMatmulPreferenceAttributes_t,
+                                                    const void*, size_t) {
+  return CUBLAS_STATUS_SUCCESS;  // there is one algorithm
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t, int wanted,
+                                              cublasLtMatmulHeuristicResult_t* results,
+                                              int* found) {
+  *found = 0;
+  if (wanted < 1 || !fit(*product, *a, *b, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *found = 1;
+  results[0] = {.algo = algorithm_for(*product, *a, *b, *d), .workspaceSize = 0};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo,
+                              void* workspace, size_t workspace_bytes, cudaStream_t) {
+  if (!fit(*product, *a_layout, *b_layout, *d_layout)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const auto right = algorithm_for(*product, *a_layout, *b_layout, *d_layout);
+  if (!std::ranges::equal(algo->data, right.data)) return CUBLAS_STATUS_INVALID_VALUE;
+  scribble(workspace, workspace_bytes);
+
+  const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
+  Floats2d sum = multiply(factor(a, *a_layout, product->transpose_a),
+                          factor(b, *b_layout, product->transpose_b));
+  const bool biased = product->epilogue == CUBLASLT_EPILOGUE_BIAS;
+  for (int64_t j = 0; j < sum.columns; ++j)
+    for (int64_t i = 0; i < sum.rows; ++i) {
+      float x = scale * sum.column(j)[i];
+      if (keep != 0) x += keep * read(c_layout->type, c, j * c_layout->stride + i);
+      if (biased) x += read(product->bias_type, product->bias, i);
+      write(d_layout->type, d, j * d_layout->stride + i, x);
+    }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace ladder::on_cpu

@@ -1,0 +1,87 @@
+#include "kernels/cuda/on_cpu/runtime.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/cuda/on_cpu/shared.h"
+
+namespace ladder::on_cpu {
+namespace {
+
+/// Blocks are as far apart as a GPU's are, so that code cannot come to rely on less.
+constexpr size_t kAlignment = 256;
+/// A grid is sized by this; more than one, so that work falls into parts.
+constexpr int kMultiprocessors = 4;
+
+}  // namespace
+
+struct Stream {};
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+  }
+  return "unknown error";
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  std::strcpy(properties->name, "stand-in for a GPU on the CPU");
+  return cudaSetDevice(device);
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
+  *value = which == cudaDevAttrMultiProcessorCount ? kMultiprocessors : int{kMaxShared};
+  return cudaSetDevice(device);
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  if (posix_memalign(memory, kAlignment, bytes) != 0) return cudaErrorMemoryAllocation;
+  std::memset(*memory, 0xFF, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
+
+cudaError_t cudaFree(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new Stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return stream ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  std::memset(memory, value, bytes);
+  return cudaStreamSynchronize(stream);
+}
+
+cudaError_t cudaMemcpyAsync(void* out, const void* inp, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  std::memmove(out, inp, bytes);
+  return cudaStreamSynchronize(stream);
+}
+
+}  // namespace ladder::on_cpu

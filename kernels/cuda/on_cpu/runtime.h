@@ -1,0 +1,46 @@
+// The few calls of CUDA's runtime library that CudaDevice makes, answered at once by the host.
+#pragma once
+
+#include <cstddef>
+
+namespace ladder::on_cpu {
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidDevice = 101,
+};
+const char* cudaGetErrorString(cudaError_t error);
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+// ---- one device, the host itself -------------------------------------------------------------
+struct cudaDeviceProp {
+  char name[256];
+};
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount, cudaDevAttrMaxSharedMemoryPerBlockOptin };
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device);
+
+// ---- memory of exact size, every byte 0xFF ---------------------------------------------------
+cudaError_t cudaMalloc(void** memory, size_t bytes);
+cudaError_t cudaMallocHost(void** memory, size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaFreeHost(void* memory);
+
+// ---- streams: nothing is ever queued ---------------------------------------------------------
+struct Stream;
+using cudaStream_t = Stream*;
+constexpr unsigned cudaStreamNonBlocking = 1;
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void* out, const void* inp, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+
+}  // namespace ladder::on_cpu

@@ -1,0 +1,55 @@
+#include "kernels/cuda/on_cpu/shared.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/check.h"
+
+// The linker marks the borders of the section; null if no kernel declares an array.
+extern "C" {
+extern unsigned char __start_ladder_shared[] __attribute__((weak));
+extern unsigned char __stop_ladder_shared[] __attribute__((weak));
+}
+
+namespace ladder::on_cpu {
+namespace {
+
+/// dynamic_shared() is aligned to this many bytes on a GPU, too.
+constexpr size_t kAlignment = 128;
+
+/// The section with AddressSanitizer's gaps between arrays, which only this function may write.
+/// Volatile: the loop must not become a memset, which would be checked.
+__attribute__((no_sanitize("address", "undefined"))) void poison_section() {
+  for (volatile unsigned char* p = __start_ladder_shared; p < __stop_ladder_shared; ++p) *p = 0xFF;
+}
+
+bool within(const void* begin, int64_t size, const void* p, int64_t bytes) {
+  const auto from = reinterpret_cast<uintptr_t>(begin), at = reinterpret_cast<uintptr_t>(p);
+  return at >= from && at + static_cast<uintptr_t>(bytes) <= from + static_cast<uintptr_t>(size);
+}
+
+}  // namespace
+
+void SharedMemory::Free::operator()(void* p) const { std::free(p); }
+
+SharedMemory::SharedMemory(int64_t dynamic_bytes) : dynamic_bytes_(dynamic_bytes) {
+  CHECK(dynamic_bytes >= 0 && dynamic_bytes <= kMaxShared, "{} bytes of shared memory, at most {}",
+        dynamic_bytes, kMaxShared);
+  void* memory = nullptr;
+  CHECK(posix_memalign(&memory, kAlignment, static_cast<size_t>(dynamic_bytes)) == 0,
+        "no memory to stand in for shared memory");
+  dynamic_.reset(memory);
+}
+
+void SharedMemory::poison() {
+  poison_section();
+  std::memset(dynamic_.get(), 0xFF, static_cast<size_t>(dynamic_bytes_));
+}
+
+bool SharedMemory::holds(const void* p, int64_t bytes) const {
+  const int64_t section = __stop_ladder_shared - __start_ladder_shared;
+  return within(dynamic_.get(), dynamic_bytes_, p, bytes) ||
+         within(__start_ladder_shared, section, p, bytes);
+}
+
+}  // namespace ladder::on_cpu

@@ -1,0 +1,43 @@
+// The table of the CUDA kernels.
+#include "kernels/cuda/table.h"
+
+/// The text of a macro's value.
+#define LADDER_TEXT_OF(macro) LADDER_TEXT(macro)
+#define LADDER_TEXT(text) #text
+
+namespace ladder::LADDER_CUDA {
+
+const Kernels& kernels() {
+  static constexpr Kernels table = {
+      .name = LADDER_TEXT_OF(LADDER_CUDA),
+      .scratch_bytes = kScratchBytes,
+      .embed_forward = embed_forward,
+      .embed_backward = embed_backward,
+      .norm_forward = norm_forward,
+      .norm_backward_input = norm_backward_input,
+      .norm_backward_weight = norm_backward_weight,
+      .matmul_forward = matmul_forward,
+      .matmul_backward_input = matmul_backward_input,
+      .matmul_backward_weight = matmul_backward_weight,
+      .bias_backward = bias_backward,
+      .gelu_forward = gelu_forward,
+      .gelu_backward = gelu_backward,
+      .attention_forward = attention_forward,
+      .attention_backward = attention_backward,
+      .join_forward = join_forward,
+      .add = add,
+      .cast = cast,
+      .scale = scale,
+      .cross_entropy = cross_entropy,
+      .squared_norm = squared_norm,
+      .adaptive_clip = adaptive_clip,
+      .sgd_update = sgd_update,
+      .adamw_update = adamw_update,
+      .lion_update = lion_update,
+      .adafactor_update = adafactor_update,
+      .adamw8bit_update = adamw8bit_update,
+  };
+  return table;
+}
+
+}  // namespace ladder::LADDER_CUDA
