@@ -1,0 +1,159 @@
+// Operations on single elements: one pass over memory each, 16 bytes a thread.
+//
+// What is computed for an element is one scalar function, wherever the element lies: alone at the
+// end of an array it has the same bits as among its neighbors.
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/table.h"
+#include "kernels/shapes.h"
+#include "launch.h"
+
+namespace ladder::LADDER_CUDA {
+namespace {
+
+constexpr int kThreads = 256;
+
+// ---- the functions -----------------------------------------------------------------------
+
+struct Plus {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+
+struct Times {
+  float factor;
+  __device__ float operator()(float x) const { return x * factor; }
+};
+
+/// residual + (product + bias)
+struct Join {
+  __device__ float operator()(float residual, float product, float bias) const {
+    return residual + (product + bias);
+  }
+};
+
+constexpr float kTwoRootTwoOverPi = 1.5957691216f;  // 2 sqrt(2 / pi)
+constexpr float kCubic = 0.044715f;
+
+/// 1/2 (1 + tanh u) = s(2 u) with the logistic function s(z) = 1 / (1 + e^-z), so one exponential
+/// serves, and nothing overflows. 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3).
+__device__ float gate(float x) {
+  const float inner = fmaf(kCubic * (x * x), x, x);
+  return 1.0f / (1.0f + expf(-kTwoRootTwoOverPi * inner));
+}
+
+struct Gelu {
+  __device__ float operator()(float x) const {
+    // Below -16 the result is 0 to FP32; the bound keeps infinity times 0 away. NaN stays.
+    const float v = x < -16 ? -16 : x;
+    return v * gate(v);
+  }
+};
+
+/// dout gelu'(x)
+struct GeluBackward {
+  __device__ float operator()(float dout, float x) const {
+    const float s = gate(x);
+    // d(2 u)/dx = 2 sqrt(2 / pi) (1 + 3 0.044715 x^2);  s' = s (1 - s).
+    // Beyond |x| = 16 the slope of s is 0; the bound keeps 0 times infinity away.
+    const float near = fminf(fmaxf(x, -16), 16);
+    const float slope = kTwoRootTwoOverPi * fmaf(3 * kCubic, near * near, 1);
+    return dout * fmaf(near, s * (1 - s) * slope, s);
+  }
+};
+
+// ---- over arrays -------------------------------------------------------------------------
+
+template <int N, class F, class... Inputs>
+__device__ Floats<N> each(F f, const Inputs&... x) {
+  Floats<N> y;
+#pragma unroll
+  for (int j = 0; j < N; ++j) y.at[j] = f(x.at[j]...);
+  return y;
+}
+
+/// out[i] = f(inp[i]...) for i in [0, n): N elements a thread, the last thread one by one.
+template <int N, class T, class F, class... Inputs>
+__global__ void map_kernel(T* out, int64_t n, F f, const Inputs*... inp) {
+  int64_t i = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
+  if (i + N <= n) return store(out + i, each<N>(f, load<N>(inp + i)...));
+  for (; i < n; ++i) store(out + i, each<1>(f, load<1>(inp + i)...));
+}
+
+/// All of one type; an input may be the output.
+template <class T, class F, class... Inputs>
+void map(const Ctx& ctx, T* out, int64_t n, F f, const Inputs*... inp) {
+  if (aligned(out, inp...)) {
+    const Grid grid{.x = ceil_div(n, kThreads * kWidth<T>)};
+    launch(ctx, map_kernel<kWidth<T>, T, F, Inputs...>, grid, kThreads, 0, out, n, f, inp...);
+  } else {
+    const Grid grid{.x = ceil_div(n, kThreads)};
+    launch(ctx, map_kernel<1, T, F, Inputs...>, grid, kThreads, 0, out, n, f, inp...);
+  }
+}
+
+/// Rows of one block of join_kernel: its threads read the bias once for all of them.
+constexpr int kJoinRows = 4;
+
+/// N divides C, or is 1. out, residual, product (rows, C); bias (C)
+template <int N, class T>
+__global__ void join_kernel(T* out, const T* residual, const T* product, const T* bias,
+                            int64_t rows, int64_t C) {
+  const int64_t c = (int64_t{blockIdx.y} * kThreads + threadIdx.x) * N;
+  if (c >= C) return;
+  const auto b = load<N>(bias + c);
+  for (int r = 0; r < kJoinRows; ++r) {
+    const int64_t row = int64_t{blockIdx.x} * kJoinRows + r, i = row * C + c;
+    if (row < rows) store(out + i, each<N>(Join{}, load<N>(residual + i), load<N>(product + i), b));
+  }
+}
+
+}  // namespace
+
+void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
+  const auto [rows, C] = check_join_forward(out, residual, product, bias);
+  dispatch(out.dtype, [&, rows = rows, C = C]<class T>(Type<T>) {
+    T* y = device_data<T>(out);
+    const T *r = device_data<T>(residual), *p = device_data<T>(product), *b = device_data<T>(bias);
+    const auto start = [&]<int N>(std::integral_constant<int, N>) {
+      const Grid grid{.x = ceil_div(rows, kJoinRows), .y = ceil_div(C, kThreads * N)};
+      launch(ctx, join_kernel<N, T>, grid, kThreads, 0, y, r, p, b, rows, C);
+    };
+    if (C % kWidth<T> == 0 && aligned(y, r, p, b))
+      start(std::integral_constant<int, kWidth<T>>{});
+    else
+      start(std::integral_constant<int, 1>{});
+  });
+}
+
+void add(const Ctx& ctx, Tensor out, Tensor a, Tensor b) {
+  const int64_t n = check_add(out, a, b);
+  dispatch(out.dtype, [&]<class T>(Type<T>) {
+    const T *left = device_data<T>(a), *right = device_data<T>(b);
+    map(ctx, device_data<T>(out), n, Plus{}, left, right);
+  });
+}
+
+void scale(const Ctx& ctx, Tensor x, float factor) {
+  const int64_t n = check_scale(x);
+  dispatch(x.dtype, [&]<class T>(Type<T>) {
+    T* y = device_data<T>(x);
+    map(ctx, y, n, Times{factor}, static_cast<const T*>(y));
+  });
+}
+
+void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
+  const int64_t n = check_gelu_forward(out, inp);
+  dispatch(inp.dtype, [&]<class T>(Type<T>) {
+    const T* x = device_data<T>(inp);
+    map(ctx, device_data<T>(out), n, Gelu{}, x);
+  });
+}
+
+void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
+  const int64_t n = check_gelu_backward(dinp, dout, inp);
+  dispatch(inp.dtype, [&]<class T>(Type<T>) {
+    const T *dy = device_data<T>(dout), *x = device_data<T>(inp);
+    map(ctx, device_data<T>(dinp), n, GeluBackward{}, dy, x);
+  });
+}
+
+}  // namespace ladder::LADDER_CUDA
