@@ -1,0 +1,45 @@
+// Which engine computes the attention of which tensors.
+#pragma once
+
+#include "kernels/cuda/attention_fma.h"
+#include "kernels/cuda/attention_mma.h"
+#include "kernels/shapes.h"
+#include "launch.h"
+
+namespace ladder::LADDER_CUDA {
+
+inline Heads heads_of(const AttentionShape& shape) {
+  const auto [B, T, NH, HS] = shape;
+  CHECK(T < 1 << 30, "attention over {} tokens", T);
+  return {.T = static_cast<int>(T),
+          .NH = static_cast<int>(NH),
+          .HS = static_cast<int>(HS),
+          .scale = 1.0f / std::sqrt(static_cast<float>(HS))};
+}
+
+/// A thread block for every E::kOwned tokens of every head.
+template <class E>
+Grid grid_of(const AttentionShape& shape) {
+  return {.x = ceil_div(shape.T, E::kOwned), .y = shape.NH, .z = shape.B};
+}
+
+/// Calls f(Type<E>{}). Tensor cores take 16-bit elements, and heads of 16, 32, 64 or 128 channels;
+/// `MmaOf<T, HS>` is their engine. The others take what is left, up to 128 channels.
+template <template <class, int> class MmaOf, class F>
+void with_engine(Dtype dtype, int64_t HS, F&& f) {
+  CHECK(HS <= 128, "cuda attends with heads of at most 128 channels, not {}", HS);
+  dispatch(dtype, [&]<class T>(Type<T>) {
+    if constexpr (sizeof(T) == 2) {
+      if (HS == 16) return f(Type<MmaOf<T, 16>>{});
+      if (HS == 32) return f(Type<MmaOf<T, 32>>{});
+      if (HS == 64) return f(Type<MmaOf<T, 64>>{});
+      if (HS == 128) return f(Type<MmaOf<T, 128>>{});
+    }
+    if (HS <= 16) return f(Type<Fma<T, 16>>{});
+    if (HS <= 32) return f(Type<Fma<T, 32>>{});
+    if (HS <= 64) return f(Type<Fma<T, 64>>{});
+    return f(Type<Fma<T, 128>>{});
+  });
+}
+
+}  // namespace ladder::LADDER_CUDA

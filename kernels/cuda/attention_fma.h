@@ -1,0 +1,117 @@
+// Attention's blocks with plain multiply-adds in FP32: for F32, and for what tensor cores do not
+// take. 16 x 16 threads hold 64 rows: 4 neighbors each, and every 16th column.
+#pragma once
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/warp.h"
+
+namespace ladder::LADDER_CUDA {
+
+/// kPad: HS or more; tiles are filled up with zeros.
+template <class T, int kPad>
+struct Fma {
+  using Element = T;
+  using Cell = float;
+  static constexpr int kThreads = 256;
+  static constexpr int kRows = 4;      ///< rows of which a thread holds elements
+  static constexpr int kWarpRows = 8;  ///< half a warp holds 4
+  static constexpr int kOwned = 64;
+  static constexpr int kPartners = 32;
+  /// From row to row of a tile. Odd: the same d of 16 rows lies in 16 banks.
+  static constexpr int kStride = kPad + 1;
+  static constexpr int kWeightStride = kPartners + 1;
+  static constexpr int kExchange = kOwned * kWeightStride;
+
+  /// A thread's elements of the rows that its block owns, `kWide` columns.
+  template <int kWide>
+  struct Part {
+    static constexpr int kColumns = kWide / 16;
+    float x[kRows][kColumns];
+
+    __device__ float& operator()(int r, int c) { return x[r][c]; }
+  };
+  using Scores = Part<kPartners>;
+  using Sums = Part<kPad>;
+
+  static __device__ int row(int r) { return static_cast<int>(threadIdx.x) / 16 * kRows + r; }
+  static __device__ int column(int c) { return static_cast<int>(threadIdx.x) % 16 + 16 * c; }
+  static __device__ int first_row() { return warp_index() * kWarpRows; }
+
+  /// The largest of a row, from what each thread has found in its columns: 16 share a row.
+  static __device__ float row_max(float x) {
+    for (int other = 8; other > 0; other /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, other));
+    return x;
+  }
+  static __device__ float row_sum(float x) {
+    for (int other = 8; other > 0; other /= 2) x += __shfl_xor_sync(kAllLanes, x, other);
+    return x;
+  }
+
+  /// Copies kCount rows from row `first` on. Rows past the end become zeros: a weight of zero
+  /// would not keep out a NaN.
+  template <int kCount>
+  static __device__ void copy(float* tile, const Rows<const T>& rows, int first) {
+    for (int i = static_cast<int>(threadIdx.x); i < kCount * kPad; i += kThreads) {
+      const int row = i / kPad, d = i % kPad;
+      const bool inside = first + row < rows.count && d < rows.width;
+      tile[row * kStride + d] = inside ? to_float(rows[first + row][d]) : 0.0f;
+    }
+  }
+
+  /// owned partners^T: a sum over d, ascending. Both tiles hold their rows.
+  static __device__ Scores scores(const float* owned, const float* partners) {
+    Scores s{};
+#pragma unroll 4
+    for (int d = 0; d < kPad; ++d) add_outer(s, owned + d, kStride, partners + d, kStride);
+    return s;
+  }
+
+  /// sums += weights partners: a sum over the partners, ascending. Half a warp holds whole rows
+  /// of weights, and passes them round through shared memory of its own.
+  static __device__ void accumulate(Sums& sums, Scores& weights, const float* partners,
+                                    float* exchange) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+#pragma unroll
+      for (int c = 0; c < Scores::kColumns; ++c)
+        exchange[row(r) * kWeightStride + column(c)] = weights(r, c);
+    __syncwarp();
+#pragma unroll 4
+    for (int u = 0; u < kPartners; ++u)
+      add_outer(sums, exchange + u, kWeightStride, partners + u * kStride, 1);
+    __syncwarp();
+  }
+
+  /// out[first + row] = sums factor(r), rounded once.
+  template <class F>
+  static __device__ void store(const Rows<T>& out, int first, Sums& sums, F&& factor) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int token = first + row(r);
+      if (token >= out.count) continue;
+      const float by = factor(r);
+#pragma unroll
+      for (int c = 0; c < Sums::kColumns; ++c)
+        if (column(c) < out.width) out[token][column(c)] = from_float<T>(sums(r, c) * by);
+    }
+  }
+
+ private:
+  /// part += a b^T, where a[row a_stride] is the column a and b[column b_stride] the row b^T.
+  template <class Part>
+  static __device__ void add_outer(Part& part, const float* a, int a_stride, const float* b,
+                                   int b_stride) {
+    float left[kRows], right[Part::kColumns];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) left[r] = a[row(r) * a_stride];
+#pragma unroll
+    for (int c = 0; c < Part::kColumns; ++c) right[c] = b[column(c) * b_stride];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+#pragma unroll
+      for (int c = 0; c < Part::kColumns; ++c) part(r, c) = fmaf(left[r], right[c], part(r, c));
+  }
+};
+
+}  // namespace ladder::LADDER_CUDA

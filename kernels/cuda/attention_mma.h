@@ -1,0 +1,180 @@
+// Attention's blocks on tensor cores, for BF16 and F16: factors of 16 bits, sums in FP32.
+//
+// A warp owns one or two strips of 16 rows. Which lane holds which element of a factor and of a sum
+// is told in ptx.h. Two sums (16 x 8) side by side are spread over the lanes just as a left factor
+// (16 x 16) is: so P = exp(S - lse), rounded to 16 bits, is at once the left factor of P V, and
+// passes through no memory. (That one rounding of each weight, relative to its own size, is what
+// attention on tensor cores costs everywhere.)
+//
+// Tiles in shared memory hold rows of q, k, v or dout. A factor comes out of one in four 8 x 8
+// matrices, by ldmatrix: lane 8 i + j says where row j of matrix i lies.
+//
+//   a left factor: its rows are the tile's.       m0 m2
+//                                                 m1 m3
+//   right of S = q k^T: its columns are the       m0 m1   two right factors (16 x 8): m0 m1, m2 m3
+//   tile's rows.                                  m2 m3
+//   right of P v: its rows are the tile's.        m0 m2   two right factors: m0 over m1, m2 over
+//   m3;
+//                                                 m1 m3   each transposed by ldmatrix
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/warp.h"
+#include "ptx.h"
+
+namespace ladder::LADDER_CUDA {
+
+template <class T, int kHS, int kStrips, int kWarps, int kPartnerRows>
+struct Mma {
+  using Element = T;
+  using Cell = T;
+  static constexpr int kThreads = kWarp * kWarps;
+  static constexpr int kRows = 2 * kStrips;  ///< rows of which a thread holds elements
+  static constexpr int kWarpRows = 16 * kStrips;
+  static constexpr int kOwned = kWarps * kWarpRows;
+  static constexpr int kPartners = kPartnerRows;
+  /// From row to row of a tile: 16 bytes more than a row. The eight rows of an 8 x 8 matrix then
+  /// start 16 bytes apart modulo 128, and no two lanes ask the same banks.
+  static constexpr int kStride = kHS + 8;
+  static constexpr int kExchange = 0;
+
+  /// A thread's elements of the rows that its block owns, `kWide` columns.
+  template <int kWide>
+  struct Part {
+    static constexpr int kColumns = kWide / 4;
+    float x[kStrips][kWide / 8][4];
+
+    __device__ float& operator()(int r, int c) { return x[r / 2][c / 2][r % 2 * 2 + c % 2]; }
+  };
+  using Scores = Part<kPartners>;
+  using Sums = Part<kHS>;
+
+  static __device__ int first_row() { return warp_index() * kWarpRows; }
+  static __device__ int row(int r) { return first_row() + 8 * r + lane_index() / 4; }
+  static __device__ int column(int c) { return c / 2 * 8 + lane_index() % 4 * 2 + c % 2; }
+
+  /// The largest of a row, from what each lane has found in its columns: four lanes share a row.
+  static __device__ float row_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+    return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
+  }
+  static __device__ float row_sum(float x) {
+    x += __shfl_xor_sync(kAllLanes, x, 1);
+    return x + __shfl_xor_sync(kAllLanes, x, 2);
+  }
+
+  /// Starts to copy kCount rows from row `first` on. Rows past the end become zeros: a weight of
+  /// zero would not keep out a NaN.
+  template <int kCount>
+  static __device__ void copy(T* tile, const Rows<const T>& rows, int first) {
+    constexpr int kChunks = kHS / 8;  // of 16 bytes
+    for (int i = static_cast<int>(threadIdx.x); i < kCount * kChunks; i += kThreads) {
+      const int row = i / kChunks, d = i % kChunks * 8;
+      const bool inside = first + row < rows.count;
+      cp_async_16(tile + row * kStride + d, rows[inside ? first + row : 0] + d, inside);
+    }
+  }
+
+  /// owned partners^T: a sum over d. Both tiles hold their rows.
+  static __device__ Scores scores(const T* owned, const T* partners) {
+    Scores s{};
+#pragma unroll 1  // not more: what is loaded ahead would take registers that the sums need
+    for (int d = 0; d < kHS; d += 16) {
+      Four left[kStrips];
+#pragma unroll
+      for (int i = 0; i < kStrips; ++i) left[i] = left_at(owned, first_row() + 16 * i, d);
+#pragma unroll
+      for (int n = 0; n < kPartners; n += 16) {
+        const Four right = right_of_scores(partners, n, d);
+#pragma unroll
+        for (int i = 0; i < kStrips; ++i) multiply(&s.x[i][n / 8], left[i], right);
+      }
+    }
+    return s;
+  }
+
+  /// sums += weights partners: a sum over the partners, ascending. Weights are rounded to T.
+  static __device__ void accumulate(Sums& sums, const Scores& weights, const T* partners, T*) {
+#pragma unroll
+    for (int n = 0; n < kPartners; n += 16) {
+      Four left[kStrips];
+#pragma unroll
+      for (int i = 0; i < kStrips; ++i) left[i] = rounded(&weights.x[i][n / 8]);
+#pragma unroll
+      for (int d = 0; d < kHS; d += 16) {
+        const Four right = right_of_weights(partners, n, d);
+#pragma unroll
+        for (int i = 0; i < kStrips; ++i) multiply(&sums.x[i][d / 8], left[i], right);
+      }
+    }
+  }
+
+  /// out[first + row] = sums factor(r), rounded once.
+  template <class F>
+  static __device__ void store(const Rows<T>& out, int first, Sums& sums, F&& factor) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int token = first + row(r);
+      if (token >= out.count) continue;
+      const float by = factor(r);
+#pragma unroll
+      for (int c = 0; c < Sums::kColumns; c += 2)
+        ladder::LADDER_CUDA::store<2>(out[token] + column(c),
+                                      {{sums(r, c) * by, sums(r, c + 1) * by}});
+    }
+  }
+
+ private:
+  /// Four matrices: a left factor, or two right factors.
+  struct Four {
+    uint32_t m[4];
+  };
+
+  /// Two sums side by side += left times two right factors.
+  static __device__ void multiply(float (*sums)[4], const Four& left, const Four& right) {
+    mma_16x8x16<T>(sums[0], left.m, {right.m[0], right.m[1]});
+    mma_16x8x16<T>(sums[1], left.m, {right.m[2], right.m[3]});
+  }
+
+  static __device__ Four left_at(const T* tile, int row, int d) {
+    Four four;
+    const int lane = lane_index();
+    ldmatrix_x4(four.m, tile + (row + lane % 16) * kStride + d + lane / 16 * 8);
+    return four;
+  }
+  static __device__ Four right_of_scores(const T* tile, int row, int d) {
+    Four four;
+    const int lane = lane_index();
+    ldmatrix_x4(four.m, tile + (row + lane / 16 * 8 + lane % 8) * kStride + d + lane / 8 % 2 * 8);
+    return four;
+  }
+  static __device__ Four right_of_weights(const T* tile, int row, int d) {
+    Four four;
+    const int lane = lane_index();
+    ldmatrix_x4_trans(four.m, tile + (row + lane % 16) * kStride + d + lane / 16 * 8);
+    return four;
+  }
+
+  /// Two sums side by side as a left factor.
+  static __device__ Four rounded(const float (*sums)[4]) {
+    return {{pair(sums[0][0], sums[0][1]), pair(sums[0][2], sums[0][3]),
+             pair(sums[1][0], sums[1][1]), pair(sums[1][2], sums[1][3])}};
+  }
+  static __device__ uint32_t pair(float low, float high) {
+    const auto both = [&] {
+      if constexpr (std::is_same_v<T, __half>)
+        return __floats2half2_rn(low, high);
+      else
+        return __floats2bfloat162_rn(low, high);
+    }();
+    uint32_t bits;
+    std::memcpy(&bits, &both, sizeof(bits));
+    return bits;
+  }
+};
+
+}  // namespace ladder::LADDER_CUDA
