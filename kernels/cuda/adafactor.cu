@@ -1,0 +1,161 @@
+// One step of Adafactor: the second moment of a matrix as one factor a row and one a column.
+// Every sum has an order fixed by the shape.
+#include "kernels/cuda/columns.h"
+#include "kernels/cuda/table.h"
+#include "kernels/shapes.h"
+
+namespace ladder::LADDER_CUDA {
+namespace {
+
+/// What the passes over a matrix share. A vector is a matrix of one row without `col`.
+struct Problem {
+  int64_t R, N;
+  float* w;        ///< (R,N)
+  float* row;      ///< (R), or (N) without col
+  float* col;      ///< (N) or null
+  const float* g;  ///< (R,N)
+  float* col_sum;  ///< (N): of q
+  float* squares;  ///< (R): of u
+  float* scalars;  ///< (2): see below
+  AdafactorStep step;
+
+  __device__ float q(float slope) const { return fmaf(slope, slope, step.eps); }
+  __device__ void blend(float& old, float fresh) const {
+    old = step.beta2 * old + (1 - step.beta2) * fresh;
+  }
+};
+constexpr int kInverseMean = 0;  ///< 1 / mean(row)
+constexpr int kShrink = 1;       ///< 1 / max(1, rms(u) / clip)
+
+/// row = beta2 row + (1 - beta2) mean_n q. A block a row.
+template <int W>
+__global__ void update_rows(Problem p) {
+  const int64_t row = blockIdx.x;
+  float sum = 0;
+  for (int64_t n = threadIdx.x * W; n < p.N; n += kThreads * W) {
+    const Floats<W> g = load<W>(p.g + row * p.N + n);
+    for (int i = 0; i < W; ++i) sum += p.q(g.at[i]);
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) p.blend(p.row[row], sum / static_cast<float>(p.N));
+}
+
+/// Terms of col_sum.
+template <int W>
+struct SquareTerms {
+  Problem p;
+
+  __device__ void add(Floats<W> (&sum)[1], int64_t row, int64_t n) const {
+    const Floats<W> g = load<W>(p.g + row * p.N + n);
+    for (int i = 0; i < W; ++i) sum[0].at[i] += p.q(g.at[i]);
+  }
+};
+
+/// col = beta2 col + (1 - beta2) mean_r q
+__global__ void update_columns(Problem p) {
+  const int64_t n = thread_index();
+  if (n < p.N) p.blend(p.col[n], p.col_sum[n] / static_cast<float>(p.R));
+}
+
+/// A vector's whole second moment: row = beta2 row + (1 - beta2) q
+__global__ void update_vector(Problem p) {
+  const int64_t n = thread_index();
+  if (n < p.N) p.blend(p.row[n], p.q(p.g[n]));
+}
+
+/// The sum of x (R), by one block.
+__device__ float sum_of(const float* x, int64_t R) {
+  float sum = 0;
+  for (int64_t r = threadIdx.x; r < R; r += blockDim.x) sum += x[r];
+  return block_sum(sum);
+}
+
+__global__ void find_inverse_mean(Problem p) {
+  const float inverse = p.col ? static_cast<float>(p.R) / sum_of(p.row, p.R) : 1;
+  if (threadIdx.x == 0) p.scalars[kInverseMean] = inverse;
+}
+
+__global__ void find_shrink(Problem p) {
+  const float rms = sqrtf(sum_of(p.squares, p.R) / static_cast<float>(p.R * p.N));
+  const float excess = rms / p.step.clip;
+  if (threadIdx.x == 0) p.scalars[kShrink] = excess > 1 ? 1 / excess : 1;
+}
+
+/// u before clipping, at W columns of a row: g / sqrt(row col / mean(row)), or g / sqrt(row) for a
+/// vector. The roots of the factors are taken apart: where gradients are zero, their product is
+/// eps^2 = 1e-60.
+template <int W>
+__device__ Floats<W> direction(const Problem& p, int64_t row, int64_t n) {
+  Floats<W> u = load<W>(p.g + row * p.N + n);
+  const Floats<W> second = load<W>((p.col ? p.col : p.row) + n);
+  const float scale = p.col ? 1 / sqrtf(p.row[row] * p.scalars[kInverseMean]) : 1;
+  for (int i = 0; i < W; ++i) u.at[i] = u.at[i] * scale / sqrtf(second.at[i]);
+  return u;
+}
+
+/// squares = sum_n u^2. A block a row.
+template <int W>
+__global__ void sum_squares(Problem p) {
+  const int64_t row = blockIdx.x;
+  float sum = 0;
+  for (int64_t n = threadIdx.x * W; n < p.N; n += kThreads * W) {
+    const Floats<W> u = direction<W>(p, row, n);
+    for (int i = 0; i < W; ++i) sum = fmaf(u.at[i], u.at[i], sum);
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) p.squares[row] = sum;
+}
+
+/// w -= lr (u + decay w). A block a row.
+template <int W>
+__global__ void update_weights(Problem p) {
+  const int64_t row = blockIdx.x;
+  const float shrink = p.scalars[kShrink];
+  for (int64_t n = threadIdx.x * W; n < p.N; n += kThreads * W) {
+    float* to = p.w + row * p.N + n;
+    const Floats<W> u = direction<W>(p, row, n);
+    Floats<W> w = load<W>(to);
+    for (int i = 0; i < W; ++i)
+      w.at[i] -= p.step.lr * fmaf(p.step.weight_decay, w.at[i], u.at[i] * shrink);
+    store<W>(to, w);
+  }
+}
+
+/// Both factors, or the moment of a vector.
+template <int W>
+void update_moments(const Ctx& ctx, Scratch& scratch, const Problem& p) {
+  if (!p.col) return launch(ctx, update_vector, grid_over<1>(p.N), kThreads, 0, p);
+  constexpr int64_t kRowsPerPart = 256;
+  launch(ctx, update_rows<W>, {.x = p.R}, kThreads, 0, p);
+  sum_columns<1, W>(ctx, {p.col_sum}, scratch, SquareTerms<W>{p}, p.R, ceil_div(p.R, kRowsPerPart),
+                    p.N, Into::Write);
+  launch(ctx, update_columns, grid_over<1>(p.N), kThreads, 0, p);
+}
+
+}  // namespace
+
+void adafactor_update(const Ctx& ctx, Tensor param, Tensor row, Tensor col, Tensor grad,
+                      const AdafactorStep& step) {
+  const auto [R, N] = check_adafactor_update(param, row, col, grad);
+  if (R * N == 0) return;
+  Scratch scratch(ctx);
+  const Problem p{.R = R,
+                  .N = N,
+                  .w = device_data<float>(param),
+                  .row = device_data<float>(row),
+                  .col = device_data<float>(col),
+                  .g = device_data<float>(grad),
+                  .col_sum = scratch.take<float>(N),
+                  .squares = scratch.take<float>(R),
+                  .scalars = scratch.take<float>(2),
+                  .step = step};
+  dispatch_width<float>(N, {param, col ? col : row, grad}, [&]<int W>(Width<W>) {
+    update_moments<W>(ctx, scratch, p);
+    launch(ctx, find_inverse_mean, {}, kMaxThreads, 0, p);
+    launch(ctx, sum_squares<W>, {.x = p.R}, kThreads, 0, p);
+    launch(ctx, find_shrink, {}, kMaxThreads, 0, p);
+    launch(ctx, update_weights<W>, {.x = p.R}, kThreads, 0, p);
+  });
+}
+
+}  // namespace ladder::LADDER_CUDA

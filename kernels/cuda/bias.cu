@@ -1,0 +1,34 @@
+// The gradient of a bias: the sum of its columns over all tokens.
+#include "kernels/cuda/columns.h"
+#include "kernels/cuda/table.h"
+#include "kernels/shapes.h"
+
+namespace ladder::LADDER_CUDA {
+namespace {
+
+template <class T, int W>
+struct BiasTerms {
+  const T* dout;  ///< (B,T,N)
+  int64_t N;
+
+  __device__ void add(Floats<W> (&sum)[1], int64_t row, int64_t n) const {
+    const Floats<W> d = load<W>(dout + row * N + n);
+    for (int i = 0; i < W; ++i) sum[0].at[i] += d.at[i];
+  }
+};
+
+}  // namespace
+
+void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
+  const BiasShape s = check_bias_backward(db, dout);
+  Scratch scratch(ctx);
+  dispatch(dout.dtype, [&]<class T>(Type<T>) {
+    dispatch_width<T>(s.N, {dout}, [&]<int W>(Width<W>) {
+      const BiasTerms<T, W> terms{.dout = device_data<T>(dout), .N = s.N};
+      sum_columns<1, W>(ctx, {device_data<float>(db)}, scratch, terms, s.B * s.T, s.B * kLeaves,
+                        s.N, into);
+    });
+  });
+}
+
+}  // namespace ladder::LADDER_CUDA

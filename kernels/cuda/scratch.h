@@ -1,0 +1,31 @@
+// Ctx::scratch, handed out piece by piece to the kernels of one operation.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/context.h"
+
+namespace ladder::LADDER_CUDA {
+
+/// Operations run one after another, so each may take all of it.
+class Scratch {
+ public:
+  explicit Scratch(const Ctx& ctx) : all_(ctx.scratch) {}
+
+  /// `count` elements, aligned to 256 bytes, with any values.
+  /// @throws CheckError if there is no room for them
+  template <class T>
+  T* take(int64_t count) {
+    const int64_t begin = used_;
+    used_ = round_up(begin + count * static_cast<int64_t>(sizeof(T)), int64_t{256});
+    CHECK(used_ <= all_.bytes(), "{} bytes of scratch, where a kernel needs {}", all_.bytes(),
+          used_);
+    return reinterpret_cast<T*>(static_cast<char*>(all_.ptr) + begin);
+  }
+
+ private:
+  Tensor all_;
+  int64_t used_ = 0;
+};
+
+}  // namespace ladder::LADDER_CUDA

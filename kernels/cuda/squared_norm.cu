@@ -1,0 +1,137 @@
+// Squared norms as exact integers (kernels/limbs.h), and the clipping that uses them.
+//
+// Integers may be added in any order. So each thread adds leaves to limbs of its own, then threads
+// join theirs, then blocks: the limbs are those of ref, bit for bit.
+#include <algorithm>
+
+#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/table.h"
+#include "kernels/cuda/vectors.h"
+#include "kernels/cuda/warp.h"
+#include "kernels/limbs.h"
+#include "kernels/shapes.h"
+#include "launch.h"
+
+namespace ladder::LADDER_CUDA {
+namespace {
+
+using Limb = unsigned long long;  // as atomicAdd takes it; int64_t wraps in the same way
+
+/// The squares of `count` or 16 neighbours, which are exact in double, in ascending order.
+template <int W>
+__device__ double leaf_of(const float* x, int64_t count) {
+  double sum = 0;
+  for (int i = 0; i < kNormLeaf; i += W) {
+    const Floats<W> part = load_part<W>(x + i, count - i);
+    for (int j = 0; j < W; ++j) {
+      const double value = part.at[j];
+      sum += value * value;  // 0 behind the end: it changes no bit
+    }
+  }
+  return sum;
+}
+
+/// add_to_limbs() where limbs are registers, which have no index: each asks what is meant for it.
+__device__ void add_leaf(Limb (&limbs)[kLimbs], double leaf) {
+  if (!fits_limbs(leaf)) {
+    ++limbs[kNonfiniteLimb];
+    return;
+  }
+  const LeafLimbs pieces = limbs_of(leaf);
+#pragma unroll
+  for (int j = 0; j < kNonfiniteLimb; ++j) {
+    const int i = j - pieces.first;
+    limbs[j] += i == 0 ? pieces.part[0] : i == 1 ? pieces.part[1] : i == 2 ? pieces.part[2] : 0;
+  }
+}
+
+__device__ Limb warp_sum(Limb x) {
+  for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);
+  return x;
+}
+
+/// partial (R,chunks,kLimbs): the squared norm of the leaves of a row that a chunk takes, every
+/// (chunks x threads)-th a thread. x (R,N). A block a chunk.
+template <int W>
+__global__ void sum_chunks(Limb* partial, const float* x, int64_t N) {
+  __shared__ Limb total[kLimbs];
+  if (threadIdx.x < kLimbs) total[threadIdx.x] = 0;
+  __syncthreads();
+  const int64_t row = blockIdx.x, chunk = blockIdx.y, chunks = gridDim.y;
+  Limb own[kLimbs] = {};
+  const int64_t step = chunks * blockDim.x * kNormLeaf;
+  for (int64_t n = (chunk * blockDim.x + threadIdx.x) * kNormLeaf; n < N; n += step)
+    add_leaf(own, leaf_of<W>(x + row * N + n, N - n));
+#pragma unroll
+  for (int j = 0; j < kLimbs; ++j) {
+    const Limb warp = warp_sum(own[j]);
+    if (lane_index() == 0 && warp != 0) atomicAdd(&total[j], warp);
+  }
+  __syncthreads();
+  if (threadIdx.x < kLimbs)
+    partial[(row * chunks + chunk) * kLimbs + threadIdx.x] = total[threadIdx.x];
+}
+
+/// limbs (R,kLimbs) += partial (R,chunks,kLimbs) over chunks. A block a row, a warp a limb.
+__global__ void add_chunks(Limb* limbs, const Limb* partial, int64_t chunks) {
+  const Limb* from = partial + blockIdx.x * chunks * kLimbs + warp_index();
+  Limb sum = 0;
+  for (int64_t chunk = lane_index(); chunk < chunks; chunk += kWarp) sum += from[chunk * kLimbs];
+  sum = warp_sum(sum);
+  if (lane_index() == 0 && sum != 0) limbs[blockIdx.x * kLimbs + warp_index()] += sum;
+}
+
+/// sqrt of the number that limbs hold, at least `least`; NaN stays NaN.
+__device__ double norm_of(const int64_t* limbs, double least) {
+  const double norm = sqrt(limbs_value(limbs));
+  return norm < least ? least : norm;
+}
+
+/// grad (R,N); grad_limbs, weight_limbs (R,kLimbs). arXiv 2102.06171, equation 3. A block a row.
+template <int W>
+__global__ void clip_rows(float* grad, const int64_t* grad_limbs, const int64_t* weight_limbs,
+                          int64_t N, float clip) {
+  __shared__ float shared_factor;
+  const int64_t row = blockIdx.x;
+  if (threadIdx.x == 0)  // alone: limbs may lie in the memory of the host
+    shared_factor = static_cast<float>(clip * norm_of(weight_limbs + row * kLimbs, 1e-3) /
+                                       norm_of(grad_limbs + row * kLimbs, 1e-6));
+  __syncthreads();
+  const float factor = shared_factor;
+  if (!(factor < 1)) return;
+  for (int64_t n = threadIdx.x * W; n < N; n += kThreads * W) {
+    Floats<W> g = load<W>(grad + row * N + n);
+    for (int i = 0; i < W; ++i) g.at[i] *= factor;
+    store<W>(grad + row * N + n, g);
+  }
+}
+
+}  // namespace
+
+void squared_norm(const Ctx& ctx, Tensor limbs, Tensor x) {
+  const auto [R, N] = check_squared_norm(limbs, x);
+  constexpr int64_t kBlocks = 2048;  // more than a GPU runs at once
+  if (R == 0) return;
+  const int64_t leaves = ceil_div(N, kNormLeaf);
+  const int64_t threads = std::clamp<int64_t>(round_up<int64_t>(leaves, kWarp), kWarp, kThreads);
+  const int64_t chunks = std::clamp<int64_t>(ceil_div(leaves, threads), 1, ceil_div(kBlocks, R));
+  Scratch scratch(ctx);
+  auto* partial = scratch.take<Limb>(R * chunks * kLimbs);
+  dispatch_width<float>(N, {x}, [&, N = N, R = R]<int W>(Width<W>) {
+    launch(ctx, sum_chunks<W>, {.x = R, .y = chunks}, static_cast<int>(threads), 0, partial,
+           device_data<float>(x), N);
+  });
+  launch(ctx, add_chunks, {.x = R}, kLimbs * kWarp, 0,
+         reinterpret_cast<Limb*>(device_data<int64_t>(limbs)), partial, chunks);
+}
+
+void adaptive_clip(const Ctx& ctx, Tensor grad, Tensor grad_limbs, Tensor weight_limbs,
+                   float clip) {
+  const auto [R, N] = check_adaptive_clip(grad, grad_limbs, weight_limbs);
+  dispatch_width<float>(N, {grad}, [&, N = N, R = R]<int W>(Width<W>) {
+    launch(ctx, clip_rows<W>, {.x = R}, kThreads, 0, device_data<float>(grad),
+           device_data<int64_t>(grad_limbs), device_data<int64_t>(weight_limbs), N, clip);
+  });
+}
+
+}  // namespace ladder::LADDER_CUDA

@@ -1,0 +1,73 @@
+// How kernels that move whole arrays divide them: each thread takes W neighbours at once.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/grid.h"
+
+namespace ladder::LADDER_CUDA {
+
+/// Threads of a block, where nothing asks for another number.
+constexpr int kThreads = 256;
+
+/// Carries a number of neighbours into a lambda.
+template <int W>
+struct Width {};
+
+/// Calls f with `W` if all `tensors` are aligned to 16 bytes, else with 1.
+///     dispatch_width<4>({out, inp}, [&]<int W>(Width<W>) { ... load<W>(inp + i) ... });
+template <int W, class F>
+void dispatch_width(std::initializer_list<Tensor> tensors, F&& f) {
+  bool aligned = true;
+  for (const Tensor& tensor : tensors)
+    aligned = aligned && reinterpret_cast<uintptr_t>(tensor.ptr) % 16 == 0;
+  if (aligned)
+    f(Width<W>{});
+  else
+    f(Width<1>{});
+}
+
+/// The same for kWidth<T>, where each row of `columns` elements must be aligned, too.
+template <class T, class F>
+void dispatch_width(int64_t columns, std::initializer_list<Tensor> tensors, F&& f) {
+  if (columns % kWidth<T> == 0)
+    dispatch_width<kWidth<T>>(tensors, f);
+  else
+    f(Width<1>{});
+}
+
+/// Blocks of kThreads threads that hold n elements, W a thread.
+template <int W>
+Grid grid_over(int64_t n) {
+  return {.x = ceil_div(n, kThreads * W)};
+}
+
+/// Number of this thread among those of all blocks of a one-dimensional grid.
+__device__ inline int64_t thread_index() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline int64_t thread_count() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
+
+/// load() of the first `count` of N elements, where an array may end; 0 behind it.
+template <int N, class T>
+__device__ Floats<N> load_part(const T* from, int64_t count) {
+  if (count >= N) return load<N>(from);
+  Floats<N> x = {};
+#pragma unroll  // an index known when compiling: registers have no other
+  for (int i = 0; i < N; ++i)
+    if (i < count) x.at[i] = to_float(from[i]);
+  return x;
+}
+
+/// store() of the first `count` of N elements.
+template <int N, class T>
+__device__ void store_part(T* to, const Floats<N>& x, int64_t count) {
+  if (count >= N) return store<N>(to, x);
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    if (i < count) to[i] = from_float<T>(x.at[i]);
+}
+
+}  // namespace ladder::LADDER_CUDA
