@@ -1,8 +1,19 @@
 # Every file here is compiled twice: by nvcc for a GPU, by the C++ compiler for the shim.
 set(CUDA_SOURCES
+  cuda/adafactor.cu
+  cuda/adamw.cu
+  cuda/adamw8bit.cu
   cuda/attention_backward.cu
   cuda/attention_forward.cu
+  cuda/bias.cu
+  cuda/cast.cu
+  cuda/cross_entropy.cu
   cuda/cuda_device.cu
   cuda/elementwise.cu
+  cuda/embed.cu
+  cuda/lion.cu
   cuda/matmul.cu
+  cuda/norm.cu
+  cuda/sgd.cu
+  cuda/squared_norm.cu
   cuda/table.cu)
