@@ -37,9 +37,8 @@ __device__ inline float warp_max(float x) { return warp_reduce(x, Max{}); }
 
 /// x of all threads of the block together, in every thread: each warp's, then the warps'. All
 /// threads of a one-dimensional block of whole warps call it.
-/// Static, as everything with shared memory of its own: see kernels/cuda/on_cpu/shared.h.
 template <class Join>
-__device__ static float block_reduce(float x, Join join) {
+__device__ float block_reduce(float x, Join join) {
   __shared__ float partial[kWarp];
   const int warps = static_cast<int>(blockDim.x) / kWarp;
   x = warp_reduce(x, join);
@@ -49,7 +48,7 @@ __device__ static float block_reduce(float x, Join join) {
   __syncthreads();  // so that the next call may write `partial`
   return x;
 }
-__device__ static inline float block_sum(float x) { return block_reduce(x, Sum{}); }
-__device__ static inline float block_max(float x) { return block_reduce(x, Max{}); }
+__device__ inline float block_sum(float x) { return block_reduce(x, Sum{}); }
+__device__ inline float block_max(float x) { return block_reduce(x, Max{}); }
 
 }  // namespace ladder::LADDER_CUDA

@@ -5,11 +5,8 @@
 
 #include "kernels/check.h"
 
-// The linker marks the borders of the section; null if no kernel declares an array.
-extern "C" {
-extern unsigned char __start_ladder_shared[] __attribute__((weak));
-extern unsigned char __stop_ladder_shared[] __attribute__((weak));
-}
+// The borders of all shared arrays: see shared.ld.
+extern "C" unsigned char ladder_shared_begin[], ladder_shared_end[];
 
 namespace ladder::on_cpu {
 namespace {
@@ -17,10 +14,10 @@ namespace {
 /// dynamic_shared() is aligned to this many bytes on a GPU, too.
 constexpr size_t kAlignment = 128;
 
-/// The section with AddressSanitizer's gaps between arrays, which only this function may write.
+/// All arrays, with AddressSanitizer's gaps between arrays, which only this function may write.
 /// Volatile: the loop must not become a memset, which would be checked.
-__attribute__((no_sanitize("address", "undefined"))) void poison_section() {
-  for (volatile unsigned char* p = __start_ladder_shared; p < __stop_ladder_shared; ++p) *p = 0xFF;
+__attribute__((no_sanitize("address", "undefined"))) void poison_arrays() {
+  for (volatile unsigned char* p = ladder_shared_begin; p < ladder_shared_end; ++p) *p = 0xFF;
 }
 
 bool within(const void* begin, int64_t size, const void* p, int64_t bytes) {
@@ -42,14 +39,14 @@ SharedMemory::SharedMemory(int64_t dynamic_bytes) : dynamic_bytes_(dynamic_bytes
 }
 
 void SharedMemory::poison() {
-  poison_section();
+  poison_arrays();
   std::memset(dynamic_.get(), 0xFF, static_cast<size_t>(dynamic_bytes_));
 }
 
 bool SharedMemory::holds(const void* p, int64_t bytes) const {
-  const int64_t section = __stop_ladder_shared - __start_ladder_shared;
+  const int64_t size = ladder_shared_end - ladder_shared_begin;
   return within(dynamic_.get(), dynamic_bytes_, p, bytes) ||
-         within(__start_ladder_shared, section, p, bytes);
+         within(ladder_shared_begin, size, p, bytes);
 }
 
 }  // namespace ladder::on_cpu

@@ -1,15 +1,15 @@
 // Shared memory: the arrays that kernels declare, and the array that a launch sizes.
 //
-// `__shared__ float x[N]` becomes a static variable in a section of its own. Blocks run one after
-// the other, so one copy serves; before each block every byte of the section is set to 0xFF, so
-// that an element nobody wrote is NaN. GCC cannot mix variables of inline functions and of others
-// in one section, so functions with shared arrays are static or in an unnamed namespace.
+// `__shared__ float x[N]` becomes a static variable, which shared.ld puts beside all others of its
+// kind. Blocks run one after the other, so one copy serves; before each block every byte is set
+// to 0xFF, so that an element nobody wrote is NaN. Hence functions of .cu files have no static
+// variables but these.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#define __shared__ static __attribute__((section("ladder_shared")))
+#define __shared__ static
 
 namespace ladder::on_cpu {
 
