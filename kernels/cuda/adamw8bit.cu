@@ -20,7 +20,7 @@ __device__ constexpr QuantCode kCodes[2] = {make_quant_code(true), make_quant_co
 
 /// Copies both tables to shared memory, where lanes that read different entries wait least.
 __device__ void copy_codes(QuantCode (&codes)[2]) {
-  constexpr int kWords = sizeof(codes) / sizeof(uint32_t);
+  constexpr int kWords = 2 * sizeof(QuantCode) / sizeof(uint32_t);
   for (int i = static_cast<int>(threadIdx.x); i < kWords; i += kThreads)
     reinterpret_cast<uint32_t*>(codes)[i] = reinterpret_cast<const uint32_t*>(kCodes)[i];
   __syncthreads();

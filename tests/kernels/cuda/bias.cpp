@@ -1,0 +1,52 @@
+// The gradient of a bias, and that its order of sums is the tree's of kernels/tree.h.
+#include "tests/kernels/cuda/vs_ref.h"
+
+namespace ladder::test {
+namespace {
+
+class CudaBias : public CudaVsRef {
+ protected:
+  Tensor bias_backward(const Tensor& dout, const Tensor& before, Into into) {
+    const Tensor db = up(before);
+    dev::bias_backward(dut().ctx, db, up(dout), into);
+    return db;
+  }
+};
+
+struct Batch {
+  int64_t B, T, N;
+};
+constexpr Batch kBatches[] = {{1, 1, 1},  {3, 5, 7},    {5, 1, 33},  {40, 1, 9},
+                              {2, 64, 8}, {2, 600, 13}, {6, 17, 264}};
+
+TEST_F(CudaBias, SumsTokens) {
+  for (const Dtype dtype : kReals)
+    for (const auto& [B, T, N] : kBatches)
+      for (const Into into : {Into::Write, Into::Add}) {
+        const Tensor dout = host.random(dtype, {B, T, N}), before = host.random({N});
+        const Tensor want = wide(before), terms = size(before);
+        ref.bias_backward(exact.ctx(), want, wide(dout), into);
+        ref.bias_backward(exact.ctx(), terms, size(dout), into);
+        const double roundings = sum_roundings(T, kLeaves) + sum_roundings(B, B);
+        expect_near("db", bias_backward(dout, before, into), want,
+                    [&](int64_t i) { return kRound * roundings * at(terms, i); });
+      }
+}
+
+TEST_F(CudaBias, TwoHalvesOfABatchGiveTheSameBits) {
+  const Tensor dout = host.random({4, 37, 24}), zero = host.filled({24}, 0);
+  const Tensor whole = bias_backward(dout, zero, Into::Write);
+  const Tensor halves = bias_backward(dout.slice(0, 2), zero, Into::Write);
+  dev::bias_backward(dut().ctx, halves, up(dout.slice(2, 2)), Into::Add);
+  EXPECT_TRUE(same_bits(down(halves), down(whole)));
+}
+
+TEST_F(CudaBias, NeedsScratch) {
+  const Tensor dout = host.random({4, 8, 24});
+  Ctx poor = dut().ctx;
+  poor.scratch.shape = {1, 100};
+  EXPECT_THROW(dev::bias_backward(poor, out(Dtype::F32, {24}), up(dout), Into::Write), CheckError);
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,122 @@
+// `cast` against kernels/narrow.h, a value at a time: same bits.
+#include <algorithm>
+
+#include "tests/kernels/cuda/vs_ref.h"
+#include "tests/kernels/narrow_cases.h"
+
+namespace ladder::test {
+namespace {
+
+constexpr Dtype kNarrow[] = {Dtype::BF16, Dtype::F16, Dtype::E4M3, Dtype::E5M2};
+
+class CudaCast : public CudaVsRef {
+ protected:
+  Tensor of_floats(const std::vector<float>& values) {
+    const Tensor x = host.empty({static_cast<int64_t>(values.size())});
+    std::copy(values.begin(), values.end(), x.data<float>());
+    return x;
+  }
+  Tensor all_codes(Dtype dtype) {
+    const Tensor x = host.empty(dtype, {int64_t{1} << format_of(dtype).bits()});
+    for (int64_t i = 0; i < x.size(); ++i) set_code(x, i, static_cast<uint32_t>(i));
+    return x;
+  }
+  /// On the device, every byte 0x55; with a scale, if it is FP8.
+  Tensor room(Dtype dtype, int64_t n, Fp8Scale& fp8) {
+    Tensor x = host.empty(dtype, {n});
+    std::memset(x.ptr, 0x55, static_cast<size_t>(x.bytes()));
+    if (is_fp8(dtype)) x.fp8 = &fp8;
+    return up(x);
+  }
+
+  /// cast(inp) with `scale` must be what narrow() or widen() say of each element.
+  void expect_cast(Dtype to, const Tensor& inp, float scale = 1) {
+    Fp8Scale fp8{.scale = scale, .amax = 0};
+    const Tensor device = room(to, inp.size(), fp8);
+    dev::cast(dut().ctx, device, up(inp));
+    const Tensor got = down(device);
+    float amax = 0;
+    for (int64_t i = 0; i < inp.size(); ++i) {
+      const auto x = static_cast<float>(at(inp, i));
+      amax = larger(amax, std::abs(x));
+      if (to == Dtype::F32) {
+        const float y = got.data<float>()[i];
+        ASSERT_TRUE(std::bit_cast<uint32_t>(y) == std::bit_cast<uint32_t>(x) ||
+                    (std::isnan(x) && std::isnan(y)))
+            << i << " is " << y << ", not " << x;
+      } else {
+        const uint32_t want = narrow(format_of(to), x * scale, overflow_of(to));
+        ASSERT_TRUE(same_code(format_of(to), code_at(got, i), want))
+            << "dtype " << static_cast<int>(to) << ": " << x << " is " << code_at(got, i)
+            << ", not " << want << "; element " << i << " of " << inp.size();
+      }
+    }
+    if (is_fp8(to)) {
+      EXPECT_TRUE(got.fp8->amax == amax || (std::isnan(amax) && std::isnan(got.fp8->amax)))
+          << got.fp8->amax << ", not " << amax;
+    }
+  }
+};
+
+TEST_F(CudaCast, FloatsToEveryFormat) {
+  for (const Dtype to : kNarrow) expect_cast(to, of_floats(hard_floats(format_of(to))));
+}
+
+TEST_F(CudaCast, FloatsToFp8WithAScale) {
+  for (const Dtype to : {Dtype::E4M3, Dtype::E5M2})
+    for (const float scale : {0x1p-9F, 0x1p12F})
+      expect_cast(to, of_floats(hard_floats(format_of(to))), scale);
+}
+
+TEST_F(CudaCast, EveryCodeOf16Bits) {
+  for (const Dtype from : {Dtype::BF16, Dtype::F16})
+    for (const Dtype to : {Dtype::F32, Dtype::BF16, Dtype::F16, Dtype::E4M3, Dtype::E5M2})
+      expect_cast(to, all_codes(from));
+}
+
+TEST_F(CudaCast, AmaxOfMoreThanOneBlock) {
+  for (const double last : {2.0, 100.0}) {
+    const Tensor inp = host.random({3 * 8 * 256 + 5}, -9, 9);
+    set(inp, inp.size() - 1, last);
+    expect_cast(Dtype::E4M3, inp);
+  }
+}
+
+TEST_F(CudaCast, TailsOfAnyLengthAndPlace) {
+  const std::vector<float> cases = hard_floats(kE4M3);
+  for (int64_t n = 1; n <= 20; ++n)
+    for (const int64_t begin : {0, 1})  // the second is not aligned to 16 bytes
+      for (const Dtype to : kNarrow) {
+        const Tensor inp = of_floats({cases.begin() + 97 * n, cases.begin() + 97 * n + n + begin});
+        Fp8Scale fp8;
+        const Tensor device = room(to, begin + n + 1, fp8);
+        dev::cast(dut().ctx, device.slice(begin, n), up(inp).slice(begin, n));
+        const Tensor got = down(device);
+        for (int64_t i = begin; i < begin + n; ++i)
+          EXPECT_TRUE(same_code(format_of(to), code_at(got, i),
+                                narrow(format_of(to), inp.data<float>()[i], overflow_of(to))));
+        // What lies before and behind stays as it is.
+        const uint32_t untouched = size_of(to) == 2 ? 0x5555 : 0x55;
+        EXPECT_EQ(code_at(got, begin + n), untouched);
+        if (begin > 0) {
+          EXPECT_EQ(code_at(got, 0), untouched);
+        }
+      }
+}
+
+TEST_F(CudaCast, AmaxGrowsAndKeepsNaN) {
+  Fp8Scale fp8{.scale = 2, .amax = 3};
+  const Tensor device = room(Dtype::E4M3, 3, fp8);
+  const auto amax_after = [&](float last) {
+    dev::cast(dut().ctx, device, up(of_floats({1, 2, last})));
+    dut().ctx.synchronize();
+    return device.fp8->amax;
+  };
+  EXPECT_EQ(amax_after(-1), 3);
+  EXPECT_EQ(amax_after(-7), 7);
+  EXPECT_TRUE(std::isnan(amax_after(NAN)));
+  EXPECT_TRUE(std::isnan(amax_after(-7)));
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,82 @@
+// Embeddings: rows that many tokens meet, one meets, none meets; tokens outside the vocabulary.
+#include "tests/kernels/cuda/vs_ref.h"
+
+namespace ladder::test {
+namespace {
+
+class CudaEmbed : public CudaVsRef {};
+
+struct Sizes {
+  int64_t B, T, C, V, P;
+};
+constexpr Sizes kSizes[] = {{1, 1, 1, 1, 1},
+                            {3, 5, 7, 11, 9},
+                            {12, 16, 40, 5, 16},
+                            {2, 9, 264, 7, 9},
+                            {3, 30, 17, 300, 33}};
+
+TEST_F(CudaEmbed, Forward) {
+  for (const Dtype dtype : kReals)
+    for (const auto& [B, T, C, V, P] : kSizes) {
+      const Tensor tokens = host.tokens({B, T}, V), wte = host.random(dtype, {V, C});
+      const Tensor wpe = host.random(dtype, {P, C});
+      const Tensor got = out(dtype, {B, T, C}), want = exact.empty({B, T, C});
+      dev::embed_forward(dut().ctx, got, dut().share(tokens), up(wte), up(wpe));
+      ref.embed_forward(exact.ctx(), want, tokens, wide(wte), wide(wpe));
+      expect_near("out", got, want, [](int64_t) { return 2 * kRound; });
+    }
+}
+
+TEST_F(CudaEmbed, Backward) {
+  for (const Dtype dtype : kReals)
+    for (const auto& [B, T, C, V, P] : kSizes)
+      for (const Into into : {Into::Write, Into::Add}) {
+        const Tensor dout = host.random(dtype, {B, T, C}), tokens = host.tokens({B, T}, V);
+        const Tensor dwte0 = host.random({V, C}), dwpe0 = host.random({P, C});
+        const Tensor dwte = up(dwte0), dwpe = up(dwpe0);
+        const Tensor words = wide(dwte0), places = wide(dwpe0);
+        const Tensor word_terms = size(dwte0), place_terms = size(dwpe0);
+        dev::embed_backward(dut().ctx, dwte, dwpe, up(dout), dut().share(tokens), into);
+        ref.embed_backward(exact.ctx(), words, places, wide(dout), tokens, into);
+        ref.embed_backward(exact.ctx(), word_terms, place_terms, size(dout), tokens, into);
+        const double roundings = sum_roundings(B * T, 8);
+        expect_near("dwte", dwte, words,
+                    [&](int64_t i) { return kRound * roundings * at(word_terms, i); });
+        expect_near("dwpe", dwpe, places,
+                    [&](int64_t i) { return kRound * sum_roundings(B, 1) * at(place_terms, i); });
+      }
+}
+
+TEST_F(CudaEmbed, BackwardHasTheSameBitsEachTime) {
+  const Tensor dout = up(host.random({4, 50, 24}, -1, 1));
+  const Tensor tokens = dut().share(host.tokens({4, 50}, 3));
+  const auto run = [&] {
+    const Tensor dwte = out(Dtype::F32, {3, 24}), dwpe = out(Dtype::F32, {50, 24});
+    dev::embed_backward(dut().ctx, dwte, dwpe, dout, tokens, Into::Write);
+    return down(dwte);
+  };
+  const Tensor first = run();
+  for (int repeat = 0; repeat < 5; ++repeat) EXPECT_TRUE(same_bits(run(), first));
+}
+
+TEST_F(CudaEmbed, AnUnknownTokenIsNaNAndHasNoGradient) {
+  const Tensor tokens = host.tokens({1, 4}, 5);
+  tokens.data<int32_t>()[1] = 5;
+  tokens.data<int32_t>()[2] = -1;
+  const Tensor shared = dut().share(tokens), table = up(host.random({5, 8}));
+  const Tensor got = out(Dtype::F32, {1, 4, 8});
+  dev::embed_forward(dut().ctx, got, shared, table, table);
+  const Tensor y = down(got);
+  for (int64_t i = 0; i < y.size(); ++i)
+    EXPECT_EQ(std::isnan(at(y, i)), i / 8 == 1 || i / 8 == 2) << i;
+
+  const Tensor dout = host.filled({1, 4, 8}, 1), dwte = out(Dtype::F32, {5, 8});
+  dev::embed_backward(dut().ctx, dwte, out(Dtype::F32, {5, 8}), up(dout), shared, Into::Write);
+  const Tensor gradient = down(dwte);
+  double sum = 0;
+  for (int64_t i = 0; i < gradient.size(); ++i) sum += at(gradient, i);
+  EXPECT_EQ(sum, 2 * 8);
+}
+
+}  // namespace
+}  // namespace ladder::test

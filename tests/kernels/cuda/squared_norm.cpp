@@ -1,0 +1,65 @@
+// Squared norms have the limbs of ref, bit for bit; and adaptive clipping.
+#include "kernels/limbs.h"
+#include "tests/kernels/cuda/vs_ref.h"
+
+namespace ladder::test {
+namespace {
+
+class CudaSquaredNorm : public CudaVsRef {
+ protected:
+  /// Added to `times` times.
+  void expect_limbs_of_ref(const Tensor& x, int times = 1) {
+    const Tensor want = host.zeros(Dtype::I64, {x.dim(0), kLimbs}), limbs = dut().share(want);
+    for (int i = 0; i < times; ++i) {
+      dev::squared_norm(dut().ctx, limbs, up(x));
+      ref.squared_norm(host.ctx(), want, x);
+    }
+    EXPECT_TRUE(same_bits(down(limbs), want)) << to_string(x.shape);
+  }
+};
+
+TEST_F(CudaSquaredNorm, HasTheBitsOfRef) {
+  for (const auto& [R, N] :
+       {std::pair{1, 1}, {1, 16}, {5, 77}, {3, 1000}, {40, 64}, {2, 5003}, {1, 100004}})
+    expect_limbs_of_ref(host.random({R, N}));
+}
+
+TEST_F(CudaSquaredNorm, OfAllMagnitudes) {
+  const Tensor x = host.random({7, 1003});
+  for (int64_t i = 0; i < x.size(); ++i)
+    set(x, i, std::ldexp(at(x, i), static_cast<int>(i * 37 % 250) - 125));
+  expect_limbs_of_ref(x, 3);
+}
+
+TEST_F(CudaSquaredNorm, CountsLeavesThatAreNotFinite) {
+  const Tensor x = host.random({3, 77});
+  set(x, 77 + 3, NAN);
+  set(x, 77 + 4, NAN);  // the same leaf
+  set(x, 77 + 40, INFINITY);
+  set(x, 77 + 60, 3e38);  // large, but no infinity
+  expect_limbs_of_ref(x, 2);
+  const Tensor limbs = dut().share(host.zeros(Dtype::I64, {3, kLimbs}));
+  dev::squared_norm(dut().ctx, limbs, up(x));
+  EXPECT_EQ(down(limbs).data<int64_t>()[kLimbs + kNonfiniteLimb], 2);
+}
+
+TEST_F(CudaSquaredNorm, AdaptiveClip) {
+  for (const int64_t N : {7, 64, 1029}) {
+    const int64_t R = 9;
+    const Tensor w = host.random({R, N}, -0.1, 0.1), g = host.random({R, N}), want = host.copy(g);
+    for (int64_t n = 0; n < N; ++n) set(w, n, 100);    // a row that is not clipped
+    for (int64_t n = 0; n < N; ++n) set(w, N + n, 0);  // one as if it were of length 1e-3
+    const Tensor w_limbs = host.zeros(Dtype::I64, {R, kLimbs}), g_limbs = host.copy(w_limbs);
+    ref.squared_norm(host.ctx(), w_limbs, w);
+    ref.squared_norm(host.ctx(), g_limbs, g);
+    const Tensor got = up(g);
+    dev::adaptive_clip(dut().ctx, got, dut().share(g_limbs), dut().share(w_limbs), 0.2F);
+    ref.adaptive_clip(host.ctx(), want, g_limbs, w_limbs, 0.2F);
+    EXPECT_TRUE(same_bits(down(got), want)) << N;
+    EXPECT_TRUE(same_bits(want.first(1), g.first(1)));
+    EXPECT_FALSE(same_bits(want.slice(1, 1), g.slice(1, 1)));
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test
