@@ -43,19 +43,26 @@ inline int64_t now_ns() {
   return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
-/// Records the time from its construction to the end of its scope as one Event.
+/// Records the time from its construction to the end of its scope as one Event. Kernels of a device
+/// run later than they are called, so a Span that records waits for them.
 class Span {
  public:
   Span(const Ctx& ctx, const char* name)
-      : events_(ctx.events), name_(name), begin_ns_(events_ ? now_ns() : 0) {}
+      : ctx_(&ctx), name_(name), begin_ns_(ctx.events ? now_ns() : 0) {}
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
   ~Span() {
-    if (events_) events_->push_back({name_, begin_ns_, now_ns()});
+    if (!ctx_->events) return;
+    try {
+      ctx_->synchronize();
+    } catch (...) {
+      return;  // whoever waits next will see it
+    }
+    ctx_->events->push_back({name_, begin_ns_, now_ns()});
   }
 
  private:
-  std::vector<Event>* events_;
+  const Ctx* ctx_;
   const char* name_;
   int64_t begin_ns_;
 };

@@ -52,6 +52,7 @@ struct Layout {
 // ---- 3. memory ----------------------------------------------------------------------------------
 
 struct Memory {
+  std::unique_ptr<Device> device;  // null: kernels run on the host
   Arena arena;
   Ctx ctx;
   Tensor params, grads;  // flat, params.size() each
@@ -64,17 +65,19 @@ struct Memory {
   Tensor limbs;
 
   Memory(const Options& o, const Layout& layout)
-      : ctx(make_ctx(o.run, arena)),
+      : device(open_device(o.run)),
+        arena(device.get()),
+        ctx(make_ctx(o.run, arena, device.get())),
         params(arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()})),
         grads(arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.params.size()})),
         w(layout.params.view(params)),
         dw(layout.params.view(grads)),
         optimizer(arena, layout.params, o.sgd, o.optimizer),
         batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
-        losses(arena.alloc(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
+        losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
         acts(alloc_activations(arena, layout.gpt, layout.batch)),
         dacts(alloc_act_grads(arena, layout.gpt, layout.batch)),
-        limbs(arena.alloc(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {}
+        limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {}
 };
 
 /// What the formulas of the README say that Memory will take.
@@ -95,17 +98,17 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
   if (o.run.load.empty()) {
-    init_params(m.params, layout.params, layout.gpt, o.run.seed);
+    init_params(m.ctx, m.params, layout.params, layout.gpt, o.run.seed);
     return 0;
   }
   const auto state =
-      load_checkpoint(o.run.load, layout.gpt, layout.params, m.params, m.optimizer.state());
+      load_checkpoint(m.ctx, o.run.load, layout.gpt, layout.params, m.params, m.optimizer.state());
   m.optimizer.set_updates(state.value("updates", 0));
   return state.at("step");
 }
 
 void save(const Options& o, const Layout& layout, const Memory& m, int64_t step) {
-  save_checkpoint(o.run.save, layout.gpt, layout.params, m.params, m.optimizer.state(),
+  save_checkpoint(m.ctx, o.run.save, layout.gpt, layout.params, m.params, m.optimizer.state(),
                   {{"step", step}, {"updates", m.optimizer.updates()}});
 }
 
@@ -171,7 +174,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   forward(m.ctx, m.w, m.acts, m.batch.tokens);
   head_loss_and_gradient(m.ctx, m.losses, m.acts.logits, m.batch.targets, layout.gpt.vocab, scale);
   backward(m.ctx, m.w, m.dw, m.acts, m.dacts, m.batch.tokens, Into::Write);
-  const float loss = mean_loss(m.losses, targets);
+  const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, m.grads, layout.params, m.limbs);
 
   const auto lr = static_cast<float>(o.run.lr);
@@ -191,7 +194,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
     forward(m.ctx, m.w, acts, batch.tokens);
     const Tensor losses = m.losses.first(n);
     head_loss(m.ctx, losses, acts.logits, batch.targets, layout.gpt.vocab);
-    sum += total_loss(losses);
+    sum += total_loss(m.ctx, losses);
   }
   return static_cast<float>(sum / static_cast<double>(count * layout.gpt.seq_len));
 }
@@ -201,7 +204,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     log.begin_step();
     const StepRecord record = train_step(o, layout, m, text, step);
     log.end_step(record);
-    if (log.tracing()) log.trace(record, param_hash(m.params, layout.params));
+    if (log.tracing()) log.trace(record, param_hash(m.ctx, m.params, layout.params));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
     if (log.save_due(step)) save(o, layout, m, step + 1);
   }
@@ -216,7 +219,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   const Activations acts = m.acts.first(1);
   while (sampler.next(tokens)) {
     forward(m.ctx, m.w, acts, tokens);
-    sampler.choose(acts.logits);
+    sampler.choose(m.ctx, acts.logits);
   }
   return sampler.text();
 }

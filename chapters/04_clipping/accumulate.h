@@ -69,6 +69,42 @@ struct AccumulateOptions {
   }
 };
 
+/// Where the parts of a tree sum lie that come one after the other: a binary counter.
+class TreeCounter {
+ public:
+  /// Buffers that `parts` parts take.
+  static int64_t buffers(int64_t parts) {
+    return std::bit_width(static_cast<uint64_t>(parts) + 1) - 1;
+  }
+
+  /// Part k goes into buffer top(): written if fresh(), else added.
+  void begin(int64_t k) {
+    if (k == 0) top_ = 0;
+    fresh_ = k % 2 == 0;
+    if (fresh_ && k > 0) ++top_;
+  }
+  size_t top() const { return top_; }
+  bool fresh() const { return fresh_; }
+
+  /// Ends part k of n: calls join(to, from) for the levels that are full, and after the last part
+  /// for all.
+  template <class Join>
+  void end(int64_t k, int64_t n, Join&& join) {
+    const auto join_top = [&] {
+      join(top_ - 1, top_);
+      --top_;
+    };
+    // k + 1 parts are done: as in a binary counter, each trailing zero is a full level. The lowest
+    // level was joined by adding into its buffer.
+    for (int level = std::countr_zero(static_cast<uint64_t>(k) + 1); level > 1; --level) join_top();
+    while (k + 1 == n && top_ > 0) join_top();
+  }
+
+ private:
+  size_t top_ = 0;
+  bool fresh_ = true;
+};
+
 /// The gradient buffers of a step, and which of them micro-step k works on.
 class GradTree {
  public:
@@ -84,45 +120,39 @@ class GradTree {
 
   /// Buffers that `steps` micro-steps take. The first is the gradient, the others Workspace.
   static int64_t buffers(const AccumulateOptions& options, int64_t steps) {
-    if (options.mode == "running") return 1;
-    return std::bit_width(static_cast<uint64_t>(steps) + 1) - 1;
+    return options.mode == "running" ? 1 : TreeCounter::buffers(steps);
   }
 
   /// Begins micro-step k of a step: backward puts its gradients into view() as into() says.
   void begin(int64_t k) {
-    if (k == 0) top_ = 0;
-    fresh_ = running_ ? k == 0 : k % 2 == 0;
-    if (fresh_ && k > 0) ++top_;
+    first_ = k == 0;
+    if (!running_) tree_.begin(k);
   }
-  const GptTensors& view() const { return views_[top_]; }
-  Into into() const { return fresh_ ? Into::Write : Into::Add; }
+  const GptTensors& view() const { return views_[tree_.top()]; }
+  Into into() const { return fresh() ? Into::Write : Into::Add; }
 
   /// The gradient of this micro-batch alone, flat; null once it has been added to another.
-  Tensor alone() const { return fresh_ ? flat_[top_] : Tensor{}; }
+  Tensor alone() const { return fresh() ? flat_[tree_.top()] : Tensor{}; }
 
-  /// Ends micro-step k of GA: joins the levels that are full, and after the last one all.
+  /// Ends micro-step k of GA.
   void end(const Ctx& ctx, int64_t k, int64_t GA) {
     if (running_) return;
-    // k + 1 micro-steps are done: as in a binary counter, each trailing zero is a full level. The
-    // lowest level was joined by adding into its buffer.
-    for (int level = std::countr_zero(static_cast<uint64_t>(k) + 1); level > 1; --level) join(ctx);
-    while (k + 1 == GA && top_ > 0) join(ctx);
+    tree_.end(k, GA, [&](size_t to, size_t from) {
+      ctx.kernels->add(ctx, flat_[to], flat_[to], flat_[from]);
+    });
   }
 
   /// The gradient of the whole batch, flat, once the last micro-step has ended.
   Tensor sum() const { return flat_[0]; }
 
  private:
-  void join(const Ctx& ctx) {
-    ctx.kernels->add(ctx, flat_[top_ - 1], flat_[top_ - 1], flat_[top_]);
-    --top_;
-  }
+  bool fresh() const { return running_ ? first_ : tree_.fresh(); }
 
   bool running_;
   std::vector<Tensor> flat_;
   std::vector<GptTensors> views_;
-  size_t top_ = 0;
-  bool fresh_ = true;
+  TreeCounter tree_;
+  bool first_ = true;
 };
 
 }  // namespace ladder

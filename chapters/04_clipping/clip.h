@@ -11,13 +11,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "common/error.h"
 #include "common/model/layout.h"
 #include "common/run/command_line.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
+#include "kernels/transfer.h"
 
 namespace ladder {
 
@@ -89,7 +89,7 @@ class AdaptiveClip {
     return most;
   }
   static Tensor norms(const Ctx& ctx, Tensor limbs, Tensor x) {
-    std::memset(limbs.ptr, 0, static_cast<size_t>(limbs.bytes()));
+    zero(ctx, limbs);
     ctx.kernels->squared_norm(ctx, limbs, x);
     return limbs;
   }

@@ -20,6 +20,8 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
+#include <new>
+#include <span>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -32,27 +34,26 @@
 
 namespace ladder {
 
-/// The scale of one tensor over the steps.
+/// How the scale of one tensor follows what is in it.
 struct DelayedScale {
   static constexpr size_t kHistory = 16;  ///< steps
   static constexpr int kMargin = 1;       ///< binary digits left free for a larger amax
 
   Dtype dtype;
-  Fp8Scale now;
-  std::deque<float> history;  ///< of amax, the newest last
+  std::deque<float> history = {};  ///< of amax, the newest last
 
-  /// After a step: amax joins the history, and the scale follows. An amax of NaN or Inf (the step
-  /// is lost anyway) does not.
-  void update() {
+  /// After a step with `now`: amax joins the history, and the scale follows. An amax of NaN or Inf
+  /// (the step is lost anyway) does not. Returns the scale of the next step.
+  Fp8Scale next(const Fp8Scale& now) {
     if (std::isfinite(now.amax)) history.push_back(now.amax);
     if (history.size() > kHistory) history.pop_front();
-    now.amax = 0;
     const float amax = history.empty() ? 0 : *std::max_element(history.begin(), history.end());
-    if (amax == 0) return;
+    if (amax == 0) return {.scale = now.scale, .amax = 0};
     const Format& format = format_of(dtype);
     const float largest = widen(format, format.first_special() - 1);
     // ilogb is floor(log2) without rounding. A tensor of all but zeros gets the largest scale.
-    now.scale = std::ldexp(1.0f, std::min(126, std::ilogb(largest / amax) - kMargin));
+    const int exponent = std::min(126, std::ilogb(largest / amax) - kMargin);
+    return {.scale = std::ldexp(1.0f, exponent), .amax = 0};
   }
 };
 
@@ -60,13 +61,14 @@ class Fp8 {
  public:
   /// Nothing unless `on`.
   Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on)
-      : config_(config),
-        sets_(sets),
-        scales_(on ? static_cast<size_t>(config.layers) * kBlock : 0) {
+      : config_(config), sets_(sets), rules_(on ? static_cast<size_t>(config.layers) * kEach : 0) {
     if (!on) return;
     const int64_t L = config.layers, T = config.seq_len, C = config.channels;
-    for (size_t i = 0; i < scales_.size(); ++i)
-      scales_[i].dtype = i % kEach >= kGradients ? Dtype::E5M2 : Dtype::E4M3;
+    for (size_t i = 0; i < rules_.size(); ++i)
+      rules_[i].dtype = i % kEach >= kGradients ? Dtype::E5M2 : Dtype::E4M3;
+    // Kernels read a scale and raise its amax, the host takes over between steps.
+    const Tensor scales = arena.shared(Mem::Param, "fp8_scales", Dtype::U8, {scale_bytes(config)});
+    scales_ = {new (scales.ptr) Fp8Scale[rules_.size()], rules_.size()};
     const auto alloc = [&](Mem mem, const char* name, Dtype dtype, Shape shape) {
       return arena.alloc(mem, name, dtype, shape);
     };
@@ -88,7 +90,7 @@ class Fp8 {
   Fp8& operator=(const Fp8&) = delete;
 
   static int64_t param_bytes(const GptConfig& config) {
-    return config.layers * 12 * config.channels * config.channels;
+    return config.layers * 12 * config.channels * config.channels + scale_bytes(config);
   }
   static int64_t activation_bytes(const GptConfig& config, int64_t batch, int64_t sets) {
     return sets * batch * config.seq_len * 7 * config.channels;
@@ -124,43 +126,49 @@ class Fp8 {
   /// Before a step: forgets what an evaluation has seen.
   void begin_step() {
     for (size_t i = 0; i < scales_.size(); ++i)
-      if (i % kEach >= kInputs) scales_[i].now.amax = 0;
+      if (i % kEach >= kInputs) scales_[i].amax = 0;
   }
 
   /// After a step's update: new scales, and the weights' codes with them.
   void end_step(const Ctx& ctx) {
-    for (DelayedScale& scale : scales_) scale.update();
+    ctx.synchronize();
+    for (size_t i = 0; i < scales_.size(); ++i) scales_[i] = rules_[i].next(scales_[i]);
     quantize_weights(ctx);
   }
 
   /// Codes of weights that have changed otherwise: at the start, from a checkpoint.
   void start(const Ctx& ctx) {
     quantize_weights(ctx);
+    ctx.synchronize();
     // Initial weights have no history: their own amax makes it.
     for (size_t i = 0; i < scales_.size(); ++i)
-      if (i % kEach < kInputs && scales_[i].history.empty()) scales_[i].update();
+      if (i % kEach < kInputs && rules_[i].history.empty()) scales_[i] = rules_[i].next(scales_[i]);
     quantize_weights(ctx);
   }
 
   /// What a checkpoint must hold for the next step.
   nlohmann::json state() const {
     nlohmann::json all = nlohmann::json::array();
-    for (const DelayedScale& scale : scales_)
-      all.push_back({{"scale", scale.now.scale}, {"history", scale.history}});
+    for (size_t i = 0; i < scales_.size(); ++i)
+      all.push_back({{"scale", scales_[i].scale}, {"history", rules_[i].history}});
     return all;
   }
   void set_state(const nlohmann::json& state) {
     for (size_t i = 0; i < scales_.size(); ++i) {
-      scales_[i].now.scale = state.at(i).at("scale");
-      scales_[i].history = state.at(i).at("history").get<std::deque<float>>();
+      scales_[i].scale = state.at(i).at("scale");
+      rules_[i].history = state.at(i).at("history").get<std::deque<float>>();
     }
   }
 
  private:
   // The scales of a block: four of weights, four of inputs, four of gradients.
-  static constexpr size_t kWeights = 0, kInputs = 4, kGradients = 8, kEach = 12, kBlock = kEach;
+  static constexpr size_t kWeights = 0, kInputs = 4, kGradients = 8, kEach = 12;
 
-  Fp8Scale* scale(size_t l, size_t which) { return &scales_[l * kEach + which].now; }
+  static int64_t scale_bytes(const GptConfig& config) {
+    return config.layers * static_cast<int64_t>(kEach * sizeof(Fp8Scale));
+  }
+
+  Fp8Scale* scale(size_t l, size_t which) { return &scales_[l * kEach + which]; }
 
   void quantize_weights(const Ctx& ctx) {
     for (size_t l = 0; l < weights_.size(); ++l)
@@ -171,7 +179,8 @@ class Fp8 {
 
   GptConfig config_;
   int64_t sets_;
-  std::vector<DelayedScale> scales_;
+  std::vector<DelayedScale> rules_;
+  std::span<Fp8Scale> scales_;  ///< of each rule
   std::vector<Four> weights_, sources_, inputs_;
   Tensor dproduct_, dqkv_, dfc_;
 };

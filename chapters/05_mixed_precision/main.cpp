@@ -100,6 +100,7 @@ struct Layout {
 // ---- 3. memory ----------------------------------------------------------------------------------
 
 struct Memory {
+  std::unique_ptr<Device> device;  // null: kernels run on the host
   Arena arena;
   Ctx ctx;
   Weights weights;  // flat, for the optimizer and for the model
@@ -118,7 +119,9 @@ struct Memory {
   Tensor limbs;
 
   Memory(const Options& o, const Layout& layout)
-      : ctx(make_ctx(o.run, arena)),
+      : device(open_device(o.run)),
+        arena(device.get()),
+        ctx(make_ctx(o.run, arena, device.get())),
         weights(arena, layout.params.size(), o.precision),
         w(layout.params.view(weights.compute)),
         grads(arena, layout.params, o.accumulate, layout.GA),
@@ -127,11 +130,11 @@ struct Memory {
         guard(o.spike_guard),
         scaler(o.loss_scale, o.precision),
         batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
-        losses(arena.alloc(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
+        losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
         acts(alloc_activations(arena, layout.gpt, layout.micro, layout.acts)),
         dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts.dtype)),
         fp8(arena, layout.gpt, layout.micro, layout.gpt.layers, o.precision.fp8()),
-        limbs(arena.alloc(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
+        limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
     fp8.attach(w, acts);
   }
 };
@@ -164,9 +167,9 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
   nlohmann::json state{{"step", 0}};
   if (o.run.load.empty()) {
-    init_params(m.weights.master, layout.params, layout.gpt, o.run.seed);
+    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
   } else {
-    state = load_checkpoint(o.run.load, layout.gpt, layout.params, m.weights.master,
+    state = load_checkpoint(m.ctx, o.run.load, layout.gpt, layout.params, m.weights.master,
                             m.optimizer.state());
     m.optimizer.set_updates(state.value("updates", 0));
     if (state.contains("spike_guard")) m.guard.set_state(state.at("spike_guard"));
@@ -181,7 +184,8 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 }
 
 void save(const Options& o, const Layout& layout, const Memory& m, int64_t step) {
-  save_checkpoint(o.run.save, layout.gpt, layout.params, m.weights.master, m.optimizer.state(),
+  save_checkpoint(m.ctx, o.run.save, layout.gpt, layout.params, m.weights.master,
+                  m.optimizer.state(),
                   {{"step", step},
                    {"updates", m.optimizer.updates()},
                    {"spike_guard", m.guard.state()},
@@ -269,7 +273,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   const Tensor grads = m.grads.sum();
   m.scaler.unscale(m.ctx, grads);
-  const float loss = mean_loss(losses, targets);
+  const float loss = mean_loss(m.ctx, losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
 
   const float lr = layout.schedule.lr(step);
@@ -302,7 +306,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
     forward(m.ctx, m.w, acts, batch.tokens);
     const Tensor losses = m.losses.first(n);
     head_loss(m.ctx, losses, acts.logits, batch.targets, layout.gpt.vocab);
-    sum += total_loss(losses);
+    sum += total_loss(m.ctx, losses);
   }
   return static_cast<float>(sum / static_cast<double>(count * layout.gpt.seq_len));
 }
@@ -312,7 +316,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     log.begin_step();
     const StepRecord record = train_step(o, layout, m, text, log, step);
     log.end_step(record);
-    if (log.tracing()) log.trace(record, param_hash(m.weights.master, layout.params));
+    if (log.tracing()) log.trace(record, param_hash(m.ctx, m.weights.master, layout.params));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
     if (log.save_due(step)) save(o, layout, m, step + 1);
   }
@@ -327,7 +331,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   const Activations acts = m.acts.first(1);
   while (sampler.next(tokens)) {
     forward(m.ctx, m.w, acts, tokens);
-    sampler.choose(acts.logits);
+    sampler.choose(m.ctx, acts.logits);
   }
   return sampler.text();
 }

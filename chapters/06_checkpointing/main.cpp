@@ -11,6 +11,7 @@
 #include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/chunked_head.h"
 #include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/offload_file.h"
 #include "chapters/06_checkpointing/recompute.h"
@@ -43,6 +44,7 @@ struct Options {
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
+  HeadChunkOptions head_chunk;
 };
 
 Options parse_options(int argc, char** argv) {
@@ -60,6 +62,7 @@ Options parse_options(int argc, char** argv) {
   options.precision.add_to(line);
   options.loss_scale.add_to(line);
   options.recompute.add_to(line);
+  options.head_chunk.add_to(line);
   line.parse(argc, argv);
   options.run.check();
   options.run.refuse_ranks();
@@ -85,6 +88,7 @@ struct Layout {
   int64_t micro;  ///< MBS, sequences of a micro-batch
   int64_t GA;     ///< the most micro-batches that a step has
   Recompute recompute;
+  int64_t chunks;  ///< of a micro-batch, for the head
   ActivationPlan acts;
 
   explicit Layout(const Options& o)
@@ -96,10 +100,12 @@ struct Layout {
         micro(o.accumulate.micro(batch)),
         GA(o.accumulate.most_micro_steps(ramp.batches())),
         recompute(o.recompute.policy, gpt.layers),
+        chunks(o.head_chunk.chunks(micro)),
         // What FP8 codes were made from is not needed twice.
         acts(recompute.plan({.dtype = o.precision.dtype(),
                              .own_norm = !o.precision.fp8(),
-                             .own_gelu = !o.precision.fp8()})) {
+                             .own_gelu = !o.precision.fp8(),
+                             .logits = o.head_chunk.of(micro)})) {
     o.noise_scale.check(micro, batch);
   }
 };
@@ -107,11 +113,13 @@ struct Layout {
 // ---- 3. memory ----------------------------------------------------------------------------------
 
 struct Memory {
+  std::unique_ptr<Device> device;  // null: kernels run on the host
   Arena arena;
   Ctx ctx;
   Weights weights;  // flat, for the optimizer and for the model
   GptTensors w;     // the model's, seen as a model
   GradTree grads;   // gradients, in as many buffers as the micro-steps take
+  HeadGrad head_grad;
   Optimizer optimizer;
   AdaptiveClip agc;
   SpikeGuard guard;
@@ -127,21 +135,24 @@ struct Memory {
   Tensor limbs;
 
   Memory(const Options& o, const Layout& layout)
-      : ctx(make_ctx(o.run, arena)),
+      : device(open_device(o.run)),
+        arena(device.get()),
+        ctx(make_ctx(o.run, arena, device.get())),
         weights(arena, layout.params.size(), o.precision),
         w(layout.params.view(weights.compute)),
         grads(arena, layout.params, o.accumulate, layout.GA),
+        head_grad(arena, layout.gpt, layout.chunks, layout.GA),
         optimizer(arena, layout.params, o.sgd, o.optimizer),
         agc(arena, layout.params, o.clip),
         guard(o.spike_guard),
         scaler(o.loss_scale, o.precision),
         batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
-        losses(arena.alloc(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
+        losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
         acts(alloc_activations(arena, layout.gpt, layout.micro, layout.acts)),
         dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts.dtype)),
         fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()),
         offload(layout.recompute.offload()),
-        limbs(arena.alloc(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
+        limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
     fp8.attach(w, acts);
     ctx.flops = &flops;
   }
@@ -160,7 +171,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts.dtype) + 8 * kLimbs +
-                          scratch + 4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip);
+                          scratch + 4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip) +
+                          HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
   if (o.precision.fp8()) {
     bytes[Mem::Param] += Fp8::param_bytes(layout.gpt);
     bytes[Mem::Activation] += Fp8::activation_bytes(layout.gpt, MBS, layout.recompute.sets());
@@ -175,9 +187,9 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
   nlohmann::json state{{"step", 0}};
   if (o.run.load.empty()) {
-    init_params(m.weights.master, layout.params, layout.gpt, o.run.seed);
+    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
   } else {
-    state = load_checkpoint(o.run.load, layout.gpt, layout.params, m.weights.master,
+    state = load_checkpoint(m.ctx, o.run.load, layout.gpt, layout.params, m.weights.master,
                             m.optimizer.state());
     m.optimizer.set_updates(state.value("updates", 0));
     if (state.contains("spike_guard")) m.guard.set_state(state.at("spike_guard"));
@@ -192,7 +204,8 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 }
 
 void save(const Options& o, const Layout& layout, const Memory& m, int64_t step) {
-  save_checkpoint(o.run.save, layout.gpt, layout.params, m.weights.master, m.optimizer.state(),
+  save_checkpoint(m.ctx, o.run.save, layout.gpt, layout.params, m.weights.master,
+                  m.optimizer.state(),
                   {{"step", step},
                    {"updates", m.optimizer.updates()},
                    {"spike_guard", m.guard.state()},
@@ -216,24 +229,40 @@ void forward_block(const Ctx& ctx, const GptTensors& w, const Activations& a, si
   join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
 }
 
-/// Logits of `tokens` (B,T); what backward needs stays in `a`, or can be computed again.
+/// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or can be computed
+/// again.
 void forward(const Ctx& ctx, const GptTensors& w, const Activations& a, OffloadFile& offload,
              Tensor tokens) {
   const size_t L = w.blocks.size();
   embed_forward(ctx, a.embed, tokens, w.embed);
   for (size_t l = 0; l < L; ++l) {
-    offload.write(l, a.stream(l));
+    offload.write(ctx, l, a.stream(l));
     forward_block(ctx, w, a, l);
   }
   norm_forward(ctx, a.norm, a.stat, a.stream(L), w.norm);
-  head_forward(ctx, a.logits, a.norm, w.head_w);
+}
+
+/// Losses (B) of `targets` (B,T), and the gradients of what the head read and of its weights: its
+/// forward and backward, a chunk of sequences at a time.
+void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
+          Tensor targets, int64_t vocab, float scale, Into into) {
+  m.head_grad.begin(dw.head_w, into, head_chunks(a));
+  for (int64_t j = 0; j < head_chunks(a); ++j) {
+    const HeadChunk c(j, a, losses, targets, d.branch);
+    head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
+    head_loss_and_gradient(m.ctx, c.losses, c.logits, c.targets, vocab, scale);
+    head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
+    m.head_grad.begin_chunk(j);
+    head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
+    m.head_grad.end_chunk(m.ctx, j);
+  }
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its run.
 void compute_again(const Ctx& ctx, const GptTensors& w, const Activations& a,
                    const Recompute& recompute, OffloadFile& offload, size_t l) {
   const Range run = recompute.run_before(l);
-  if (run.size() > 0) offload.read(run.begin, a.stream(run.begin));
+  if (run.size() > 0) offload.read(ctx, run.begin, a.stream(run.begin));
   for (int64_t b = run.begin; b < run.end; ++b) forward_block(ctx, w, a, b);
   if (recompute.parts_before(l)) {
     const BlockActs& s = a.blocks[l];
@@ -244,14 +273,12 @@ void compute_again(const Ctx& ctx, const GptTensors& w, const Activations& a,
   }
 }
 
-/// Gradients of all parameters into `dw`, from the gradient of the logits in a.logits.
+/// Gradients of all parameters but the head's into `dw`, from that of what the head read.
 void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const Activations& a,
               const ActGrads& d, Tensor tokens, Into into) {
   const Ctx& ctx = m.ctx;
   const GptTensors& w = m.w;
   const size_t L = w.blocks.size();
-  head_backward_input(ctx, d.branch, a.logits, w.head_w);
-  head_backward_weight(ctx, dw.head_w, a.logits, a.norm, into);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
@@ -287,6 +314,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Batch batch = m.batch.slice(0, B);
   const Tensor losses = m.losses.first(B);
   const Activations acts = m.acts.first(MBS);
+  const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = 0;
   text.draw(batch, o.run.seed, step);
   o.spike_guard.inject(batch, o.run.seed, step);
@@ -300,17 +328,16 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     const Batch part = batch.slice(k * MBS, MBS);
     m.grads.begin(k);
     forward(m.ctx, m.w, acts, m.offload, part.tokens);
-    head_loss_and_gradient(m.ctx, losses.slice(k * MBS, MBS), acts.logits, part.targets,
-                           layout.gpt.vocab, scale);
-    backward(m, layout.recompute, m.grads.view(), acts, m.dacts.first(MBS), part.tokens,
-             m.grads.into());
+    head(m, m.grads.view(), acts, dacts, losses.slice(k * MBS, MBS), part.targets, layout.gpt.vocab,
+         scale, m.grads.into());
+    backward(m, layout.recompute, m.grads.view(), acts, dacts, part.tokens, m.grads.into());
     if (o.noise_scale.on && m.grads.alone())
       m.noise.add_small(grad_norm(m.ctx, m.grads.alone(), layout.params, m.limbs) / S, MBS, B);
     m.grads.end(m.ctx, k, GA);
   }
   const Tensor grads = m.grads.sum();
   m.scaler.unscale(m.ctx, grads);
-  const float loss = mean_loss(losses, targets);
+  const float loss = mean_loss(m.ctx, losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
 
   const float lr = layout.schedule.lr(step);
@@ -341,9 +368,12 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
     const Activations acts = m.acts.first(n);
     text.draw_validation(batch, i);
     forward(m.ctx, m.w, acts, m.offload, batch.tokens);
-    const Tensor losses = m.losses.first(n);
-    head_loss(m.ctx, losses, acts.logits, batch.targets, layout.gpt.vocab);
-    sum += total_loss(losses);
+    for (int64_t j = 0; j < head_chunks(acts); ++j) {
+      const HeadChunk c(j, acts, m.losses, batch.targets);
+      head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
+      head_loss(m.ctx, c.losses, c.logits, c.targets, layout.gpt.vocab);
+    }
+    sum += total_loss(m.ctx, m.losses.first(n));
   }
   return static_cast<float>(sum / static_cast<double>(count * layout.gpt.seq_len));
 }
@@ -353,7 +383,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     log.begin_step();
     const StepRecord record = train_step(o, layout, m, text, log, step);
     log.end_step(record);
-    if (log.tracing()) log.trace(record, param_hash(m.weights.master, layout.params));
+    if (log.tracing()) log.trace(record, param_hash(m.ctx, m.weights.master, layout.params));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
     if (log.save_due(step)) save(o, layout, m, step + 1);
   }
@@ -368,7 +398,8 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   const Activations acts = m.acts.first(1);
   while (sampler.next(tokens)) {
     forward(m.ctx, m.w, acts, m.offload, tokens);
-    sampler.choose(acts.logits);
+    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    sampler.choose(m.ctx, acts.logits);
   }
   return sampler.text();
 }

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "common/error.h"
-#include "kernels/tensor.h"
+#include "kernels/transfer.h"
 
 namespace ladder {
 
@@ -19,23 +19,27 @@ class OffloadFile {
   }
 
   /// Keeps the input of block l. All inputs have one size.
-  void write(int64_t l, Tensor input) {
+  void write(const Ctx& ctx, int64_t l, Tensor input) {
     if (!file_) return;
     go_to(l, input);
     const auto bytes = static_cast<size_t>(input.bytes());
     // Flushed, so that a full disk shows here and not in backward.
-    if (std::fwrite(input.ptr, 1, bytes, file_.get()) != bytes || std::fflush(file_.get()) != 0)
+    const HostCopy host = HostCopy::of(ctx, input);
+    if (std::fwrite(host.tensor().ptr, 1, bytes, file_.get()) != bytes ||
+        std::fflush(file_.get()) != 0)
       throw UserError("--recompute offload cannot write {} bytes: is the disk full?", bytes);
     bytes_ += input.bytes();
   }
 
   /// Brings it back.
-  void read(int64_t l, Tensor input) {
+  void read(const Ctx& ctx, int64_t l, Tensor input) {
     if (!file_) return;
     go_to(l, input);
     const auto bytes = static_cast<size_t>(input.bytes());
-    if (std::fread(input.ptr, 1, bytes, file_.get()) != bytes)
+    const HostCopy host = HostCopy::to_write(ctx, input);
+    if (std::fread(host.tensor().ptr, 1, bytes, file_.get()) != bytes)
       throw UserError("--recompute offload cannot read back the input of block {}", l);
+    host.send();
     bytes_ += input.bytes();
   }
 

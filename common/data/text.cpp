@@ -39,8 +39,8 @@ void fill_row(const Batch& batch, int64_t i, const uint8_t* start) {
 }  // namespace
 
 Batch alloc_batch(Arena& arena, int64_t B, int64_t T) {
-  return {.tokens = arena.alloc(Mem::Activation, "tokens", Dtype::I32, {B, T}),
-          .targets = arena.alloc(Mem::Activation, "targets", Dtype::I32, {B, T})};
+  return {.tokens = arena.shared(Mem::Activation, "tokens", Dtype::I32, {B, T}),
+          .targets = arena.shared(Mem::Activation, "targets", Dtype::I32, {B, T})};
 }
 
 int64_t count_targets(const Batch& batch) {

@@ -103,7 +103,7 @@ Activations Activations::first(int64_t count) const {
                    .blocks{},
                    .stat = ladder::first(stat, count),
                    .norm = norm.first(count),
-                   .logits = logits.first(count),
+                   .logits = logits.first(std::min(count, logits.dim(0))),
                    .product = product.first(count)};
   for (const BlockActs& block : blocks) part.blocks.push_back(ladder::first(block, count));
   return part;
@@ -126,7 +126,8 @@ Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t bat
     acts.blocks.push_back(blocks.block(l, blocks.stream(l + 1)));
   acts.stat = blocks.stat(acts.stat);
   acts.norm = blocks.alloc("norm", {config.channels}, plan.dtype);
-  acts.logits = blocks.alloc("logits", {config.padded_vocab}, plan.dtype);
+  acts.logits = arena.alloc(Mem::Activation, "logits", plan.dtype,
+                            {plan.logits_of(batch), config.seq_len, config.padded_vocab});
   acts.product =
       arena.alloc(Mem::Workspace, "product", plan.dtype, {batch, config.seq_len, config.channels});
   return acts;
@@ -151,11 +152,11 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
   // Kept at the start of each run of blocks and at the end, and inside one run.
   const int64_t streams = plan.own_input ? (L + sets - 1) / sets + 1 + sets - 1 : 2;
   const int64_t narrow = streams * C + sets * 8 * C + copies(plan.own_att) * C +
-                         copies(plan.own_norm) * 2 * C + copies(plan.own_gelu) * 4 * C + C +
-                         config.padded_vocab;
+                         copies(plan.own_norm) * 2 * C + copies(plan.own_gelu) * 4 * C + C;
   const int64_t statistics = sets * 4 + copies(plan.own_att) * NH + 2;
-  const int64_t tokens = batch * config.seq_len;
-  return tokens * (size_of(plan.dtype) * narrow + size_of(wide(plan.dtype)) * statistics);
+  const int64_t logits = plan.logits_of(batch) * config.padded_vocab;
+  return config.seq_len * (size_of(plan.dtype) * (batch * narrow + logits) +
+                           size_of(wide(plan.dtype)) * batch * statistics);
 }
 
 int64_t act_grad_bytes(const GptConfig& config, int64_t batch, Dtype dtype) {

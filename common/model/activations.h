@@ -1,6 +1,7 @@
 // What forward keeps for backward, and the gradients that flow back: allocation and formula.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ struct Activations {
   std::vector<BlockActs> blocks;
   NormSaved stat;
   Tensor norm;     ///< (B,T,C), what the head reads
-  Tensor logits;   ///< (B,T,Vp); their gradient once backward starts
+  Tensor logits;   ///< (B,T,Vp), or of fewer sequences; their gradient once backward starts
   Tensor product;  ///< (B,T,C), Workspace: attn's or mlp's, until the join
 
   /// The residual stream that block l reads; l = L: what the last norm reads.
@@ -58,8 +59,10 @@ struct ActivationPlan {
   bool own_att = true;       ///< else one att (B,T,C) with its lse
   bool own_gelu = true;      ///< else one gelu (B,T,4C)
   bool own_input = true;     ///< else the inputs of blocks lie in two buffers, in turn
+  int64_t logits = 0;        ///< sequences whose logits exist at a time; 0: all
 
   int64_t set_count(int64_t layers) const { return sets == 0 ? layers : sets; }
+  int64_t logits_of(int64_t batch) const { return logits == 0 ? batch : std::min(logits, batch); }
 };
 
 /// @param plan dtype F64: for gradient checks with `ref`

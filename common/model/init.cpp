@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/random.h"
+#include "kernels/transfer.h"
 
 namespace ladder {
 namespace {
@@ -39,8 +40,10 @@ uint64_t mix(uint64_t x) {
 
 }  // namespace
 
-void init_params(Tensor flat, const ParamLayout& layout, const GptConfig& config, uint64_t seed) {
-  float* all = flat.data<float>();
+void init_params(const Ctx& ctx, Tensor flat, const ParamLayout& layout, const GptConfig& config,
+                 uint64_t seed) {
+  const HostCopy host = HostCopy::to_write(ctx, flat);
+  float* all = host.tensor().data<float>();
   std::fill_n(all, flat.size(), 0.0f);  // padding stays zero
   for (const ParamSpec& spec : layout.specs()) {
     float* out = all + spec.offset;
@@ -48,10 +51,12 @@ void init_params(Tensor flat, const ParamLayout& layout, const GptConfig& config
     if (spec.role == Role::Gain) std::fill_n(out, spec.live(), 1.0f);
     if (std > 0) fill_normal(out, spec.live(), Random(seed, spec.name), std);
   }
+  host.send();
 }
 
-uint64_t param_hash(Tensor flat, const ParamLayout& layout) {
-  const float* all = flat.data<float>();
+uint64_t param_hash(const Ctx& ctx, Tensor flat, const ParamLayout& layout) {
+  const HostCopy host = HostCopy::of(ctx, flat);
+  const float* all = host.tensor().data<float>();
   uint64_t sum = 0;
   for (const ParamSpec& spec : layout.specs()) {
     const uint64_t key = hash_name(spec.name);

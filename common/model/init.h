@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/model/layout.h"
+#include "kernels/context.h"
 
 namespace ladder {
 
@@ -11,11 +12,12 @@ namespace ladder {
 /// a residual branch N(0, 0.02^2 / (2 L)), gains 1, biases 0, padding 0. The value of an element
 /// depends on seed, tensor name and index in the tensor alone.
 /// @param flat F32 (layout.size())
-void init_params(Tensor flat, const ParamLayout& layout, const GptConfig& config, uint64_t seed);
+void init_params(const Ctx& ctx, Tensor flat, const ParamLayout& layout, const GptConfig& config,
+                 uint64_t seed);
 
 /// 64-bit hash of all weights, bit for bit. A sum modulo 2^64 over elements of a mix of tensor
 /// name, index and bits: ranks that each hold a part can add their sums.
 /// @param flat F32 (layout.size())
-uint64_t param_hash(Tensor flat, const ParamLayout& layout);
+uint64_t param_hash(const Ctx& ctx, Tensor flat, const ParamLayout& layout);
 
 }  // namespace ladder

@@ -15,16 +15,19 @@ double grad_norm(const Ctx& ctx, Tensor grads, const ParamLayout& layout, Tensor
   for (const ParamSpec& spec : layout.specs())
     ctx.kernels->squared_norm(ctx, limbs,
                               grads.slice(spec.offset, spec.live()).view({1, spec.live()}));
+  ctx.synchronize();
   return std::sqrt(limbs_value(limbs.data<int64_t>()));
 }
 
-float mean_loss(Tensor losses, int64_t targets) {
+float mean_loss(const Ctx& ctx, Tensor losses, int64_t targets) {
+  ctx.synchronize();
   const float* loss = losses.data<float>();
   const float sum = tree_sum<float>(losses.dim(0), [&](int64_t b) { return loss[b]; });
   return sum / static_cast<float>(targets);
 }
 
-double total_loss(Tensor losses) {
+double total_loss(const Ctx& ctx, Tensor losses) {
+  ctx.synchronize();
   const float* loss = losses.data<float>();
   return std::accumulate(loss, loss + losses.size(), 0.0);
 }

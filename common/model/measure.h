@@ -9,14 +9,14 @@ namespace ladder {
 /// Euclidean norm of all gradients together, exact in any order of its leaves (kernels/limbs.h).
 /// NaN if any element is NaN or infinite.
 /// @param grads F32 (layout.size())
-/// @param limbs I64 (1, kLimbs), scratch
+/// @param limbs I64 (1, kLimbs), scratch that the host can read
 double grad_norm(const Ctx& ctx, Tensor grads, const ParamLayout& layout, Tensor limbs);
 
 /// Mean loss of a token: losses (B), each the sum over one sequence, joined as a tree over
 /// sequences and divided by the number of targets.
-float mean_loss(Tensor losses, int64_t targets);
+float mean_loss(const Ctx& ctx, Tensor losses, int64_t targets);
 
 /// Sum of losses (B) in double, ascending: validation adds it up over any cut into batches.
-double total_loss(Tensor losses);
+double total_loss(const Ctx& ctx, Tensor losses);
 
 }  // namespace ladder

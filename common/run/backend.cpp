@@ -4,6 +4,15 @@
 #include "common/run/options.h"
 
 namespace ladder {
+namespace {
+
+const Backend& find(std::string_view name) {
+  for (const Backend& backend : backends())
+    if (backend.name == name) return backend;
+  throw UserError("--backend {}: this build has {}", name, backend_names());
+}
+
+}  // namespace
 
 std::string backend_names() {
   std::string names;
@@ -12,15 +21,19 @@ std::string backend_names() {
   return names;
 }
 
-const Kernels& kernels_of(std::string_view name) {
-  for (const Backend& backend : backends())
-    if (backend.name == name) return backend.kernels();
-  throw UserError("--backend {}: this build has {}", name, backend_names());
+const Kernels& kernels_of(std::string_view name) { return find(name).kernels(); }
+
+bool on_device(std::string_view name) { return find(name).open != nullptr; }
+
+std::unique_ptr<Device> open_device(const RunOptions& options) {
+  const Backend& backend = find(options.backend);
+  return backend.open ? backend.open() : nullptr;
 }
 
-Ctx make_ctx(const RunOptions& options, Arena& arena) {
+Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device) {
   Ctx ctx;
   ctx.kernels = &kernels_of(options.backend);
+  ctx.device = device;
   ctx.threads = options.thread_count();
   ctx.scratch =
       arena.alloc(Mem::Workspace, "scratch", Dtype::U8, {ctx.threads, ctx.kernels->scratch_bytes});

@@ -1,6 +1,7 @@
 // Backends: which tables of kernels this build has, by name.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,19 +16,29 @@ struct RunOptions;
 struct Backend {
   std::string_view name;
   const Kernels& (*kernels)();
+  /// The device that its kernels run on; null: they run on the host.
+  std::unique_ptr<Device> (*open)() = nullptr;
 };
 
 /// All backends of this build. Which source file defines it is CMake's choice:
-/// backend_host.cpp without CUDA.
+/// backend_cuda.cpp with the CUDA toolkit, backend_host.cpp without.
 std::span<const Backend> backends();
 
-/// "ref, cpu"
+/// "ref, cpu, cuda-on-cpu"
 std::string backend_names();
 
 /// @throws UserError if this build has no such backend, naming those it has.
 const Kernels& kernels_of(std::string_view backend);
 
+/// Whether its kernels run on a device, where host threads mean nothing.
+bool on_device(std::string_view backend);
+
+/// The device of --backend; null: its kernels run on the host.
+/// @throws UserError if this machine has none
+std::unique_ptr<Device> open_device(const RunOptions& options);
+
 /// The context of one rank; its scratch memory counts as Workspace.
-Ctx make_ctx(const RunOptions& options, Arena& arena);
+/// @param device of open_device(), which `arena` allocates on
+Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device);
 
 }  // namespace ladder

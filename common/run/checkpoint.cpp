@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/run/manifest.h"
 #include "common/run/safetensors.h"
+#include "kernels/transfer.h"
 
 namespace ladder {
 namespace {
@@ -24,7 +25,8 @@ std::string fresh_name(const fs::path& dir, std::string_view kind, int64_t step)
   }
 }
 
-FileSum write_optimizer(const std::string& path, std::span<const NamedTensor> optim) {
+FileSum write_optimizer(const Ctx& ctx, const std::string& path,
+                        std::span<const NamedTensor> optim) {
   std::vector<NamedTensor> wide_first(optim.begin(), optim.end());
   std::stable_sort(wide_first.begin(), wide_first.end(), [](const auto& a, const auto& b) {
     return size_of(a.tensor.dtype) > size_of(b.tensor.dtype);
@@ -33,7 +35,7 @@ FileSum write_optimizer(const std::string& path, std::span<const NamedTensor> op
   for (const auto& [name, tensor] : wide_first)
     entries.push_back({name, tensor.dtype, tensor.shape});
   SafetensorsWriter writer(path, std::move(entries), {});
-  for (const NamedTensor& part : wide_first) writer.write(part.tensor);
+  for (const NamedTensor& part : wide_first) writer.write(HostCopy::of(ctx, part.tensor).tensor());
   return writer.finish();
 }
 
@@ -81,8 +83,9 @@ void check_save_dir(const std::string& dir) {
   const OutputFile probe(Manifest::path_in(there).string(), "--save");
 }
 
-void save_checkpoint(const std::string& dir, const GptConfig& config, const ParamLayout& layout,
-                     Tensor params, std::span<const NamedTensor> optim, const json& state) {
+void save_checkpoint(const Ctx& ctx, const std::string& dir, const GptConfig& config,
+                     const ParamLayout& layout, Tensor params, std::span<const NamedTensor> optim,
+                     const json& state) {
   check_save_dir(dir);
   std::error_code error;
   if (fs::create_directories(dir, error); error)
@@ -93,19 +96,19 @@ void save_checkpoint(const std::string& dir, const GptConfig& config, const Para
 
   Manifest manifest{.model = Manifest::sizes_of(config), .state = state};
   manifest.weights.name = fresh_name(dir, "model", step);
-  manifest.weights.sum = write_weights(path(manifest.weights.name), config, layout, params);
+  manifest.weights.sum = write_weights(ctx, path(manifest.weights.name), config, layout, params);
   manifest.optimizer.name = fresh_name(dir, "optimizer", step);
-  manifest.optimizer.sum = write_optimizer(path(manifest.optimizer.name), optim);
+  manifest.optimizer.sum = write_optimizer(ctx, path(manifest.optimizer.name), optim);
   manifest.write(dir);
   if (previous) remove_files(dir, *previous);
 }
 
-json load_checkpoint(const std::string& path, const GptConfig& config, const ParamLayout& layout,
-                     Tensor params, std::span<const NamedTensor> optim) {
+json load_checkpoint(const Ctx& ctx, const std::string& path, const GptConfig& config,
+                     const ParamLayout& layout, Tensor params, std::span<const NamedTensor> optim) {
   const fs::path dir = path;
   const std::optional<Manifest> manifest = Manifest::find(dir);
   if (!manifest) {
-    load_weights(path, config, layout, params);
+    load_weights(ctx, path, config, layout, params);
     return {{"step", 0}};
   }
   check_model(dir, *manifest, config);
@@ -117,10 +120,12 @@ json load_checkpoint(const std::string& path, const GptConfig& config, const Par
   const FoundWeights found = find_weights(weights, layout);
 
   // Nothing can fail from here on.
-  copy_weights(params, found, config, layout);
+  copy_weights(ctx, params, found, config, layout);
   for (const auto& [name, tensor] : optim) {
     const auto bytes = optimizer.expect(name, tensor.dtype, tensor.shape);
-    std::memcpy(tensor.ptr, bytes.data(), bytes.size());
+    const HostCopy host = HostCopy::to_write(ctx, tensor);
+    std::memcpy(host.tensor().ptr, bytes.data(), bytes.size());
+    host.send();
   }
   return manifest->state;
 }

@@ -33,8 +33,8 @@ void check_save_dir(const std::string& dir);
 /// @param params F32 (layout.size())
 /// @param state what the next step depends on besides tensors; "step" is how many are done
 /// @throws UserError if the disk refuses; the previous checkpoint is whole then
-void save_checkpoint(const std::string& dir, const GptConfig& config, const ParamLayout& layout,
-                     Tensor params, std::span<const NamedTensor> optim,
+void save_checkpoint(const Ctx& ctx, const std::string& dir, const GptConfig& config,
+                     const ParamLayout& layout, Tensor params, std::span<const NamedTensor> optim,
                      const nlohmann::json& state);
 
 /// Reads what save_checkpoint wrote, and returns its state. A path without our manifest goes to
@@ -42,7 +42,7 @@ void save_checkpoint(const std::string& dir, const GptConfig& config, const Para
 /// @param params F32 (layout.size()), written whole: padding becomes zero
 /// @throws UserError if anything is missing, damaged or of another model or optimizer; no tensor
 ///         has been modified then
-nlohmann::json load_checkpoint(const std::string& path, const GptConfig& config,
+nlohmann::json load_checkpoint(const Ctx& ctx, const std::string& path, const GptConfig& config,
                                const ParamLayout& layout, Tensor params,
                                std::span<const NamedTensor> optim);
 

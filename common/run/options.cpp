@@ -108,7 +108,8 @@ void RunOptions::check() const {
   require_range("--sample", sample, 0, kMaxCount);
   require_finite_not_negative("--temperature", temperature);
   require_range("--top-k", top_k, 0, kMaxCount);
-  kernels_of(backend);
+  if (on_device(backend) && threads)
+    throw UserError("--threads is for the backends ref and cpu, not {}", backend);
   gpt();
 }
 
@@ -129,6 +130,7 @@ GptConfig RunOptions::gpt() const {
 }
 
 int RunOptions::thread_count() const {
+  if (on_device(backend)) return 1;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   return threads.value_or(std::max(1, cores / ranks));
 }

@@ -43,7 +43,7 @@ struct RunOptions {
 
   /// The preset with its overrides, checked. @throws UserError
   GptConfig gpt() const;
-  /// --threads, or the cores of the machine divided among the ranks; at least 1.
+  /// --threads, or the cores of the machine divided among the ranks; at least 1. On a device 1.
   int thread_count() const;
   /// What Sampler needs.
   SampleOptions sampling(const GptConfig& gpt) const;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/narrow.h"
+#include "kernels/transfer.h"
 
 namespace ladder {
 namespace {
@@ -47,11 +48,11 @@ bool Sampler::next(Tensor tokens) const {
   return true;
 }
 
-void Sampler::choose(Tensor logits) {
+void Sampler::choose(const Ctx& ctx, Tensor logits) {
   CHECK(logits.shape.rank == 3 && logits.dim(1) == options_.seq_len &&
             logits.dim(2) >= options_.vocab,
         "logits {}", to_string(logits.shape));
-  tokens_.push_back(draw(row_of(logits, window() - 1).data()));
+  tokens_.push_back(draw(row_of(HostCopy::of(ctx, logits).tensor(), window() - 1).data()));
 }
 
 // The likeliest first.

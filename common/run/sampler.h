@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/random.h"
+#include "kernels/context.h"
 #include "kernels/tensor.h"
 
 namespace ladder {
@@ -24,7 +25,7 @@ struct SampleOptions {
 ///   Sampler sampler(options);
 ///   while (sampler.next(tokens)) {   // tokens (1,T) I32
 ///     ... logits (1,T,Vp) from tokens ...
-///     sampler.choose(logits);
+///     sampler.choose(ctx, logits);
 ///   }
 ///   sampler.text();
 ///
@@ -41,7 +42,7 @@ class Sampler {
   bool next(Tensor tokens) const;
 
   /// Draws the next token from the logits behind the window's last token.
-  void choose(Tensor logits);
+  void choose(const Ctx& ctx, Tensor logits);
 
   /// What has been generated.
   std::string text() const;

@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/run/hf_layout.h"
+#include "kernels/transfer.h"
 
 namespace ladder {
 namespace {
@@ -49,8 +50,9 @@ std::string weights_path(const fs::path& path) {
 
 }  // namespace
 
-FileSum write_weights(const std::string& path, const GptConfig& config, const ParamLayout& layout,
-                      Tensor params) {
+FileSum write_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
+                      const ParamLayout& layout, Tensor params) {
+  const HostCopy host = HostCopy::of(ctx, params);
   std::vector<SafetensorsWriter::Entry> entries;
   for (const ParamSpec& spec : layout.specs())
     entries.push_back({spec.name, Dtype::F32, hf_shape(spec)});
@@ -60,7 +62,7 @@ FileSum write_weights(const std::string& path, const GptConfig& config, const Pa
   for (const ParamSpec& spec : layout.specs()) {
     buffer.resize(static_cast<size_t>(spec.live()));
     const Tensor hf{.ptr = buffer.data(), .shape = hf_shape(spec)};
-    to_hf(hf, ParamLayout::tensor(params, spec), spec, config.heads);
+    to_hf(hf, ParamLayout::tensor(host.tensor(), spec), spec, config.heads);
     writer.write(hf);
   }
   return writer.finish();
@@ -79,23 +81,25 @@ FoundWeights find_weights(const SafetensorsReader& file, const ParamLayout& layo
   return found;
 }
 
-void copy_weights(Tensor params, const FoundWeights& found, const GptConfig& config,
+void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, const GptConfig& config,
                   const ParamLayout& layout) {
-  std::memset(params.ptr, 0, static_cast<size_t>(params.bytes()));
+  const HostCopy host = HostCopy::to_write(ctx, params);
+  std::memset(host.tensor().ptr, 0, static_cast<size_t>(params.bytes()));
   std::vector<float> buffer;  // a file's tensors need not be aligned
   for (size_t i = 0; i < found.size(); ++i) {
     const ParamSpec& spec = layout.specs()[i];
     buffer.resize(static_cast<size_t>(spec.live()));
     std::memcpy(buffer.data(), found[i].data(), found[i].size());
     const Tensor hf{.ptr = buffer.data(), .shape = hf_shape(spec)};
-    from_hf(ParamLayout::tensor(params, spec), hf, spec, config.heads);
+    from_hf(ParamLayout::tensor(host.tensor(), spec), hf, spec, config.heads);
   }
+  host.send();
 }
 
-void load_weights(const std::string& path, const GptConfig& config, const ParamLayout& layout,
-                  Tensor params) {
+void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
+                  const ParamLayout& layout, Tensor params) {
   const SafetensorsReader file(weights_path(path));
-  copy_weights(params, find_weights(file, layout), config, layout);
+  copy_weights(ctx, params, find_weights(file, layout), config, layout);
 }
 
 }  // namespace ladder

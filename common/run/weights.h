@@ -7,12 +7,13 @@
 
 #include "common/model/layout.h"
 #include "common/run/safetensors.h"
+#include "kernels/context.h"
 
 namespace ladder {
 
 /// @param params F32 (layout.size())
-FileSum write_weights(const std::string& path, const GptConfig& config, const ParamLayout& layout,
-                      Tensor params);
+FileSum write_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
+                      const ParamLayout& layout, Tensor params);
 
 /// The bytes of each weight in a file, in the order of layout.specs().
 using FoundWeights = std::vector<std::span<const std::byte>>;
@@ -22,12 +23,12 @@ using FoundWeights = std::vector<std::span<const std::byte>>;
 FoundWeights find_weights(const SafetensorsReader& file, const ParamLayout& layout);
 
 /// params = found. Padding becomes zero.
-void copy_weights(Tensor params, const FoundWeights& found, const GptConfig& config,
+void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, const GptConfig& config,
                   const ParamLayout& layout);
 
 /// All of it: from a `model.safetensors`, or from the directory that holds one.
 /// @throws UserError as find_weights; params is not modified then
-void load_weights(const std::string& path, const GptConfig& config, const ParamLayout& layout,
-                  Tensor params);
+void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
+                  const ParamLayout& layout, Tensor params);
 
 }  // namespace ladder

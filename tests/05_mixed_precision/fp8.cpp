@@ -11,30 +11,28 @@ namespace {
 constexpr float kLargestE4M3 = 448, kLargestE5M2 = 57344;
 
 /// After one step with this amax.
-DelayedScale after(Dtype dtype, float amax) {
-  DelayedScale scale{.dtype = dtype, .now{.scale = 1, .amax = amax}, .history{}};
-  scale.update();
-  return scale;
+Fp8Scale after(Dtype dtype, float amax) {
+  return DelayedScale{.dtype = dtype}.next({.scale = 1, .amax = amax});
 }
 
 TEST(DelayedScale, IsThePowerOfTwoOfTheFormula) {
   // 448 = 1.75 x 2^8, and one digit is left free: amax 1.75 may be scaled by 2^7.
-  EXPECT_EQ(after(Dtype::E4M3, 1.75F).now.scale, 128);
-  EXPECT_EQ(after(Dtype::E4M3, std::nextafter(1.75F, 2.0F)).now.scale, 64);
-  EXPECT_EQ(after(Dtype::E4M3, 1).now.scale, 128);
-  EXPECT_EQ(after(Dtype::E4M3, kLargestE4M3).now.scale, 0.5F);
-  EXPECT_EQ(after(Dtype::E4M3, 4000).now.scale, 1.0F / 32);  // floor, also below 1
+  EXPECT_EQ(after(Dtype::E4M3, 1.75F).scale, 128);
+  EXPECT_EQ(after(Dtype::E4M3, std::nextafter(1.75F, 2.0F)).scale, 64);
+  EXPECT_EQ(after(Dtype::E4M3, 1).scale, 128);
+  EXPECT_EQ(after(Dtype::E4M3, kLargestE4M3).scale, 0.5F);
+  EXPECT_EQ(after(Dtype::E4M3, 4000).scale, 1.0F / 32);  // floor, also below 1
   // 57344 = 1.75 x 2^15.
-  EXPECT_EQ(after(Dtype::E5M2, 1.75F).now.scale, 0x1p14F);
-  EXPECT_EQ(after(Dtype::E5M2, 1.76F).now.scale, 0x1p13F);
-  EXPECT_EQ(after(Dtype::E5M2, 1e-6F).now.scale, 0x1p34F);
+  EXPECT_EQ(after(Dtype::E5M2, 1.75F).scale, 0x1p14F);
+  EXPECT_EQ(after(Dtype::E5M2, 1.76F).scale, 0x1p13F);
+  EXPECT_EQ(after(Dtype::E5M2, 1e-6F).scale, 0x1p34F);
 }
 
 TEST(DelayedScale, LeavesRoomForTwiceAmaxAndNotForFourTimes) {
   for (const auto& [dtype, largest] :
        {std::pair{Dtype::E4M3, kLargestE4M3}, {Dtype::E5M2, kLargestE5M2}})
     for (float amax = 1e-9F; amax < 1e9F; amax *= 1.37F) {
-      const float scale = after(dtype, amax).now.scale;
+      const float scale = after(dtype, amax).scale;
       int exponent = 0;
       EXPECT_EQ(std::frexp(scale, &exponent), 0.5F) << amax;
       EXPECT_LE(2 * amax * scale, largest) << amax;
@@ -43,42 +41,32 @@ TEST(DelayedScale, LeavesRoomForTwiceAmaxAndNotForFourTimes) {
 }
 
 TEST(DelayedScale, FollowsTheLargestOf16Steps) {
-  DelayedScale scale = after(Dtype::E4M3, 100);
-  const float small = scale.now.scale;
-  for (int step = 1; step < 16; ++step) {
-    scale.now.amax = 1;
-    scale.update();
-    EXPECT_EQ(scale.now.scale, small) << step;
-  }
-  scale.now.amax = 1;
-  scale.update();  // the 100 is 16 steps old
-  EXPECT_EQ(scale.now.scale, 128);
-  EXPECT_EQ(scale.history.size(), 16U);
-  scale.now.amax = 100;  // a larger one counts at once
-  scale.update();
-  EXPECT_EQ(scale.now.scale, small);
+  DelayedScale rule{.dtype = Dtype::E4M3};
+  const auto next = [&](float amax) { return rule.next({.scale = 1, .amax = amax}).scale; };
+  const float small = next(100);
+  for (int step = 1; step < 16; ++step) EXPECT_EQ(next(1), small) << step;
+  EXPECT_EQ(next(1), 128);  // the 100 is 16 steps old
+  EXPECT_EQ(rule.history.size(), 16U);
+  EXPECT_EQ(next(100), small);  // a larger one counts at once
 }
 
 TEST(DelayedScale, ForgetsAmaxAfterEveryStep) {
-  EXPECT_EQ(after(Dtype::E4M3, 100).now.amax, 0);
-  EXPECT_EQ(after(Dtype::E4M3, std::nanf("")).now.amax, 0);
+  EXPECT_EQ(after(Dtype::E4M3, 100).amax, 0);
+  EXPECT_EQ(after(Dtype::E4M3, std::nanf("")).amax, 0);
 }
 
 TEST(DelayedScale, NaNAndInfDoNotEnterTheHistory) {
-  DelayedScale scale = after(Dtype::E5M2, 3);
-  const DelayedScale before = scale;
+  DelayedScale rule{.dtype = Dtype::E5M2};
+  const Fp8Scale before = rule.next({.scale = 1, .amax = 3});
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
-    scale.now.amax = bad;
-    scale.update();
-    EXPECT_EQ(scale.now.scale, before.now.scale);
-    EXPECT_EQ(scale.history, before.history);
+    EXPECT_EQ(rule.next({.scale = before.scale, .amax = bad}).scale, before.scale);
+    EXPECT_EQ(rule.history, std::deque<float>{3});
   }
 }
 
 TEST(DelayedScale, OnlyZerosKeepTheScale) {
-  DelayedScale scale{.dtype = Dtype::E4M3, .now{.scale = 32, .amax = 0}, .history{}};
-  for (int step = 0; step < 3; ++step) scale.update();
-  EXPECT_EQ(scale.now.scale, 32);
+  DelayedScale rule{.dtype = Dtype::E4M3};
+  for (int step = 0; step < 3; ++step) EXPECT_EQ(rule.next({.scale = 32, .amax = 0}).scale, 32);
 }
 
 class Fp8Model : public ::testing::Test {

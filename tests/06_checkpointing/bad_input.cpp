@@ -16,6 +16,13 @@ TEST_P(BadCheckpointing, Recompute) {
   expect_refused(BadInput{"--layers 3 --recompute every:4", "every:1 to every:3"});
 }
 
+TEST_P(BadCheckpointing, HeadChunk) {
+  const std::string legal = "legal are 0 (a micro-batch at once) and powers of two";
+  for (const std::string chunk : {"-1", "3", "12"})
+    expect_refused(BadInput{"--head-chunk " + chunk, "--head-chunk " + chunk + "; " + legal});
+  expect_refused(BadInput{"--head-chunk many", "--head-chunk"});
+}
+
 TEST_P(BadCheckpointing, MemoryLimit) {
   expect_refused({{"--memory-limit -1", "--memory-limit"},
                   {"--memory-limit 9EB", "--memory-limit"},

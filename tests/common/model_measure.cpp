@@ -24,22 +24,22 @@ TEST(MeanLoss, IsTheTreeOfSequencesOverTheTargets) {
   const float left =
       ((loss[0] + loss[1]) + (loss[2] + loss[3])) + ((loss[4] + loss[5]) + (loss[6] + loss[7]));
   const float right = ((loss[8] + loss[9]) + (loss[10] + loss[11])) + loss[12];
-  EXPECT_EQ(mean_loss(losses, 77), (left + right) / 77);
+  EXPECT_EQ(mean_loss(Ctx{}, losses, 77), (left + right) / 77);
 }
 
 TEST(MeanLoss, ASequenceThatIsNaNShows) {
   Sandbox box(ref_kernels());
   const Tensor losses = box.filled({5}, 1);
   losses.data<float>()[3] = std::nanf("");
-  EXPECT_TRUE(std::isnan(mean_loss(losses, 5)));
+  EXPECT_TRUE(std::isnan(mean_loss(Ctx{}, losses, 5)));
 }
 
 TEST(TotalLoss, AddsUpOverAnyCut) {
   Sandbox box(ref_kernels());
   const Tensor losses = box.random({12}, 0, 9);
   double sum = 0;
-  for (int64_t i = 0; i < 12; i += 4) sum += total_loss(losses.slice(i, 4));
-  EXPECT_NEAR(sum, total_loss(losses), 1e-12);
+  for (int64_t i = 0; i < 12; i += 4) sum += total_loss(Ctx{}, losses.slice(i, 4));
+  EXPECT_NEAR(sum, total_loss(Ctx{}, losses), 1e-12);
 }
 
 class GradNorm : public ::testing::TestWithParam<const Kernels& (*)()> {

@@ -88,7 +88,7 @@ TEST(GptConfig, RefusesImpossibleSizes) {
 
 TEST(Init, HasTheMomentsOfGpt2) {
   Weights w{.config = preset("tiny")};
-  init_params(w.flat, w.layout, w.config, 1);
+  init_params(Ctx{}, w.flat, w.layout, w.config, 1);
   for (const ParamSpec& spec : w.layout.specs()) {
     double mean = 0, square = 0;
     const auto n = static_cast<double>(spec.live());
@@ -110,19 +110,19 @@ TEST(Init, DependsOnSeedNameAndIndexAlone) {
   Weights a{.config = small()}, b{.config = small()};
   b.config.layers = 2;  // another layout: block 1 lies at the same place, the head elsewhere
   Weights c{.config = b.config};
-  init_params(a.flat, a.layout, a.config, 1);
-  init_params(c.flat, c.layout, c.config, 1);
+  init_params(Ctx{}, a.flat, a.layout, a.config, 1);
+  init_params(Ctx{}, c.flat, c.layout, c.config, 1);
   const ParamSpec &x = a.spec("lm_head.weight"), &y = c.spec("lm_head.weight");
   ASSERT_NE(x.offset, y.offset);
   EXPECT_EQ(
       std::memcmp(a.data() + x.offset, c.data() + y.offset, 4 * static_cast<size_t>(x.live())), 0);
-  init_params(b.flat, b.layout, a.config, 2);
+  init_params(Ctx{}, b.flat, b.layout, a.config, 2);
   EXPECT_NE(a.data()[x.offset], b.data()[x.offset]);
 }
 
 TEST(Init, PaddingIsZero) {
   Weights w{.config = small()};
-  init_params(w.flat, w.layout, w.config, 1);
+  init_params(Ctx{}, w.flat, w.layout, w.config, 1);
   const ParamSpec& head = w.spec("lm_head.weight");
   ASSERT_EQ(head.shape.size() - head.live(), 44 * 40);
   for (int64_t i = head.live(); i < head.shape.size(); ++i) EXPECT_EQ(w.data()[head.offset + i], 0);
@@ -130,34 +130,34 @@ TEST(Init, PaddingIsZero) {
 
 TEST(ParamHash, SeesEveryBitButNotThePadding) {
   Weights w{.config = small()};
-  init_params(w.flat, w.layout, w.config, 1);
-  const uint64_t hash = param_hash(w.flat, w.layout);
+  init_params(Ctx{}, w.flat, w.layout, w.config, 1);
+  const uint64_t hash = param_hash(Ctx{}, w.flat, w.layout);
   const ParamSpec& head = w.spec("lm_head.weight");
   w.data()[head.offset + head.live()] = 1;
-  EXPECT_EQ(param_hash(w.flat, w.layout), hash);
+  EXPECT_EQ(param_hash(Ctx{}, w.flat, w.layout), hash);
 
   float& weight = w.data()[w.spec("transformer.h.2.ln_2.bias").offset + 39];
   ASSERT_EQ(weight, 0);
   weight = -0.0f;  // equal as a number, not as bits
-  EXPECT_NE(param_hash(w.flat, w.layout), hash);
+  EXPECT_NE(param_hash(Ctx{}, w.flat, w.layout), hash);
   weight = 0;
   std::swap(w.data()[head.offset], w.data()[head.offset + 1]);
-  EXPECT_NE(param_hash(w.flat, w.layout), hash);
+  EXPECT_NE(param_hash(Ctx{}, w.flat, w.layout), hash);
 }
 
 // Ranks that each hold a part add their sums: what one element adds depends on no other.
 TEST(ParamHash, IsASumOverElements) {
   Weights w{.config = small()};
-  init_params(w.flat, w.layout, w.config, 1);
-  const uint64_t whole = param_hash(w.flat, w.layout);
+  init_params(Ctx{}, w.flat, w.layout, w.config, 1);
+  const uint64_t whole = param_hash(Ctx{}, w.flat, w.layout);
   float &a = w.data()[3], &b = w.data()[w.spec("lm_head.weight").offset];
   const float was = a;
   a = 1;
-  const uint64_t with_a = param_hash(w.flat, w.layout);
+  const uint64_t with_a = param_hash(Ctx{}, w.flat, w.layout);
   b = 1;
-  const uint64_t with_both = param_hash(w.flat, w.layout);
+  const uint64_t with_both = param_hash(Ctx{}, w.flat, w.layout);
   a = was;
-  EXPECT_EQ(param_hash(w.flat, w.layout) - whole, with_both - with_a);
+  EXPECT_EQ(param_hash(Ctx{}, w.flat, w.layout) - whole, with_both - with_a);
 }
 
 TEST(Activations, BytesFollowTheFormula) {

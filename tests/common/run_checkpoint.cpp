@@ -104,15 +104,16 @@ TEST_F(Checkpoint, RefusesAnotherModel) {
   GptConfig config = small_config();
   config.heads = 4;  // the same shapes, but not the same model
   SmallModel model;
-  EXPECT_USER_ERROR(load_checkpoint(dir_.path(), config, model.layout, model.params, model.optim),
-                    R"("heads":2)");
+  EXPECT_USER_ERROR(
+      load_checkpoint(Ctx{}, dir_.path(), config, model.layout, model.params, model.optim),
+      R"("heads":2)");
 }
 
 TEST_F(Checkpoint, RefusesAnotherOptimizer) {
   SmallModel model;
   const std::string before = model.bytes();
   const auto load = [&](std::span<const NamedTensor> optim) {
-    load_checkpoint(dir_.path(), model.config, model.layout, model.params, optim);
+    load_checkpoint(Ctx{}, dir_.path(), model.config, model.layout, model.params, optim);
   };
   EXPECT_USER_ERROR(load({}), "holds the optimizer state [code, count, m]; this run's has []");
   std::vector<NamedTensor> more = model.optim;
@@ -138,10 +139,12 @@ TEST_F(Checkpoint, WithoutManifestWeightsAlone) {
 }
 
 TEST_F(Checkpoint, AStateOfNoTensorsIsLegal) {
-  save_checkpoint(dir_.path(), saved_.config, saved_.layout, saved_.params, {}, {{"step", 5}});
+  save_checkpoint(Ctx{}, dir_.path(), saved_.config, saved_.layout, saved_.params, {},
+                  {{"step", 5}});
   SmallModel model;
-  EXPECT_EQ(load_checkpoint(dir_.path(), model.config, model.layout, model.params, {}).at("step"),
-            5);
+  EXPECT_EQ(
+      load_checkpoint(Ctx{}, dir_.path(), model.config, model.layout, model.params, {}).at("step"),
+      5);
 }
 
 }  // namespace

@@ -57,10 +57,10 @@ struct SmallModel {
   }
 
   void save(const std::string& dir, int64_t step) const {
-    save_checkpoint(dir, config, layout, params, optim, {{"step", step}, {"note", "x"}});
+    save_checkpoint(Ctx{}, dir, config, layout, params, optim, {{"step", step}, {"note", "x"}});
   }
   nlohmann::json load(const std::string& dir) {
-    return load_checkpoint(dir, config, layout, params, optim);
+    return load_checkpoint(Ctx{}, dir, config, layout, params, optim);
   }
 };
 

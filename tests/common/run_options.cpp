@@ -214,7 +214,7 @@ TEST(MakeCtx, ScratchIsWorkspace) {
   RunOptions options;
   options.threads = 3;
   Arena arena;
-  const Ctx ctx = make_ctx(options, arena);
+  const Ctx ctx = make_ctx(options, arena, nullptr);
   EXPECT_EQ(ctx.kernels, &cpu_kernels());
   EXPECT_EQ(ctx.threads, 3);
   EXPECT_EQ(arena.current()[Mem::Workspace], 3 * cpu_kernels().scratch_bytes);

@@ -36,7 +36,7 @@ std::string generate(const SampleOptions& o, const Row& row) {
   for (int64_t n = 1; sampler.next(tokens); ++n) {
     std::fill_n(logits.data<float>(), logits.size(), 1e6f);
     std::copy(row.begin(), row.end(), logits.data<float>() + (std::min(n, T) - 1) * Vp);
-    sampler.choose(logits);
+    sampler.choose(Ctx{}, logits);
   }
   return sampler.text();
 }
@@ -58,7 +58,7 @@ TEST(Sampler, WindowStartsAfterANewlineAndSlides) {
     windows.emplace_back(at, at + T);
     std::fill_n(logits.data<float>(), logits.size(), 0.0f);
     for (int64_t t = 0; t < T; ++t) logits.data<float>()[t * Vp + token] = 1;
-    sampler.choose(logits);
+    sampler.choose(Ctx{}, logits);
   }
   const std::vector<std::vector<int32_t>> expected = {
       {'\n', 0, 0, 0}, {'\n', 1, 0, 0}, {'\n', 1, 2, 0}, {'\n', 1, 2, 3}, {1, 2, 3, 4}};

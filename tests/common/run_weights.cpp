@@ -22,7 +22,7 @@ class Weights : public testing::Test {
  protected:
   Weights() {
     model_.fill(1);
-    write_weights(path_, model_.config, model_.layout, model_.params);
+    write_weights(Ctx{}, path_, model_.config, model_.layout, model_.params);
   }
 
   const ParamSpec& spec(const std::string& name) const {
@@ -60,7 +60,7 @@ class Weights : public testing::Test {
   }
 
   std::string load(const std::string& path, SmallModel& model) {
-    return user_error([&] { load_weights(path, model.config, model.layout, model.params); });
+    return user_error([&] { load_weights(Ctx{}, path, model.config, model.layout, model.params); });
   }
 
   TempDir dir_;
@@ -158,7 +158,7 @@ TEST_F(Weights, RefusesAnotherModelAndLeavesTheTensors) {
   wide.channels = 16;
   const ParamLayout layout(wide);
   const Tensor params = other.arena.zeros(Mem::Param, "wide", Dtype::F32, {layout.size()});
-  EXPECT_USER_ERROR(load_weights(path_, wide, layout, params), "[5,8], not F32 [5,16]");
+  EXPECT_USER_ERROR(load_weights(Ctx{}, path_, wide, layout, params), "[5,8], not F32 [5,16]");
   EXPECT_EQ(SmallModel::bytes_of(params), std::string(static_cast<size_t>(params.bytes()), '\0'));
 }
 

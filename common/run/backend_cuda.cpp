@@ -1,0 +1,28 @@
+// The backends of a build with the CUDA toolkit. The machine it runs on may still have no GPU.
+#include <array>
+
+#include "common/error.h"
+#include "common/run/backend.h"
+#include "kernels/cuda/backend.h"
+
+namespace ladder {
+namespace {
+
+std::unique_ptr<Device> open_gpu() {
+  if (cuda::device_count() == 0)
+    throw UserError(
+        "--backend cuda: there is no CUDA device here; legal are ref, cpu and cuda-on-cpu");
+  return cuda::open_device(0);
+}
+
+}  // namespace
+
+std::span<const Backend> backends() {
+  static constexpr std::array kBackends = {
+      Backend{"ref", ref_kernels}, Backend{"cpu", cpu_kernels},
+      Backend{"cuda", cuda::kernels, open_gpu},
+      Backend{"cuda-on-cpu", cuda_on_cpu::kernels, [] { return cuda_on_cpu::open_device(0); }}};
+  return kBackends;
+}
+
+}  // namespace ladder

@@ -1,0 +1,39 @@
+// --head-chunk: logits of a few sequences at a time change no bit.
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+const std::string k06 = "06_checkpointing";
+
+class ChunkedHead : public SameTraceSmall {};
+
+TEST_F(ChunkedHead, EveryChunkIsChapter05) {
+  // 16 sequences: chunks 1, 2, 4 and 8 take one to four buffers; micro-batches that are added to
+  // others; twelve sequences, whose last chunk of 8 is half empty.
+  for (const std::string flags :
+       {"--batch 16", "--batch 16 --micro-batch 8", "--batch 16 --micro-batch 4 --precision bf16",
+        "--batch 12 --precision fp8", "--batch 8 --backend ref"}) {
+    const Trace whole = trace("05_mixed_precision", flags);
+    for (const std::string chunk : {"1", "2", "4", "8", "32"})
+      EXPECT_TRUE(same_trace(whole, trace(k06, flags + " --head-chunk " + chunk)))
+          << flags << " in chunks of " << chunk;
+  }
+}
+
+TEST_F(ChunkedHead, WithWhatNeedsMoreThanTheGradient) {
+  const std::string flags =
+      "--batch 8 --micro-batch 4 --noise-scale --clip 0.1 --recompute selective ";
+  const Trace whole = trace("04_clipping", "--batch 8 --micro-batch 4 --noise-scale --clip 0.1");
+  EXPECT_TRUE(same_trace(whole, trace(k06, flags + "--head-chunk 1 --eval-every 1 --sample 3")));
+}
+
+// A running sum over chunks would show: the harness can tell.
+TEST_F(ChunkedHead, NegativeControlARunningSumDiffers) {
+  const std::string flags = "--batch 16 --micro-batch 1 ";
+  EXPECT_TRUE(different_trace(trace(k06, flags + "--head-chunk 1"),
+                              trace(k06, flags + "--head-chunk 1 --accumulate running")));
+}
+
+}  // namespace
+}  // namespace ladder::test

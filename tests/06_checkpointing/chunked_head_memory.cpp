@@ -1,0 +1,33 @@
+// --head-chunk: the bytes of fewer logits, and of the sums that the chunks take.
+#include "tests/common/memory.h"
+#include "tests/common/programs.h"
+
+namespace ladder::test {
+namespace {
+
+class ChunkedHeadMemory : public Programs {};
+
+TEST_F(ChunkedHeadMemory, BytesAreAsPredicted) {
+  for (const std::string flags :
+       {"--batch 16 --head-chunk 1", "--batch 16 --micro-batch 8 --head-chunk 2",
+        "--batch 12 --head-chunk 8 --precision bf16", "--batch 16 --micro-batch 4 --head-chunk 4",
+        "--batch 16 --micro-batch 2 --head-chunk 1 --recompute offload"})
+    EXPECT_TRUE(as_predicted(report("06_checkpointing", "--steps 1 " + flags))) << flags;
+}
+
+TEST_F(ChunkedHeadMemory, LogitsShrinkAndSumsGrow) {
+  constexpr int64_t T = 16, C = 128, Vp = 256;
+  const auto whole = report("06_checkpointing", "--steps 1 --batch 16");
+  for (const auto& [chunk, spare] : {std::pair{8, 0}, {4, 1}, {2, 2}, {1, 3}}) {
+    const auto got =
+        report("06_checkpointing", fmt::format("--steps 1 --batch 16 --head-chunk {}", chunk));
+    EXPECT_EQ(measured(whole, Mem::Activation) - measured(got, Mem::Activation),
+              4 * (16 - chunk) * T * Vp)
+        << chunk;
+    EXPECT_EQ(measured(got, Mem::Workspace) - measured(whole, Mem::Workspace), 4 * spare * Vp * C)
+        << chunk;
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test
