@@ -120,9 +120,15 @@ TEST_F(Options, RefusesImpossibleModels) {
   expect_refused({"--seq-len", "0"}, "--seq-len");
 }
 
+TEST_F(Options, ADeviceHasNoThreads) {
+  expect_refused({"--backend", "cuda-on-cpu", "--threads", "2"},
+                 "--threads is for the backends ref and cpu, not cuda-on-cpu");
+  EXPECT_EQ(run({"--backend", "cuda-on-cpu"}).options.thread_count(), 1);
+}
+
 TEST_F(Options, RefusesBackendsThatThisBuildHasNot) {
-  expect_refused({"--backend", "cuda"}, "this build has ref, cpu");
-  expect_refused({"--backend", "cuda-on-cpu"}, "this build has ref, cpu");
+  expect_refused({"--backend", "gpu"}, "this build has ref, cpu");
+  expect_refused({"--backend", "cuda "}, "cuda-on-cpu");
   EXPECT_EQ(run({"--backend", "ref"}).status, 0);
   EXPECT_EQ(&kernels_of("ref"), &ref_kernels());
   EXPECT_EQ(&kernels_of("cpu"), &cpu_kernels());

@@ -1,0 +1,132 @@
+// --backend cuda-on-cpu: every chapter trains on the CUDA kernels, here without a GPU.
+//
+// Reordered tier beside `ref`: the kernels sum in other orders. Exact tier within itself: the same
+// micro-batches give the same bits, whatever is recomputed and in whatever order threads run.
+#include <cmath>
+#include <cstdlib>
+
+#include "tests/common/memory.h"
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+const std::string kShort = " --layers 2 --batch 4 ";
+constexpr Range kSteps3 = {0, 3};
+
+class CudaOnCpu : public SameTrace {
+ protected:
+  Trace on(const std::string& backend, const std::string& chapter, const std::string& flags) const {
+    return trace(chapter, flags + kShort + "--backend " + backend, kSteps3);
+  }
+  Trace cuda(const std::string& chapter, const std::string& flags) const {
+    return on("cuda-on-cpu", chapter, flags);
+  }
+};
+
+double number(const std::string& hex) { return std::strtod(hex.c_str(), nullptr); }
+
+/// Success if losses and norms of all steps agree to `relative`; NaN fails.
+::testing::AssertionResult near(const Trace& a, const Trace& b, double relative) {
+  if (const auto whole = is_whole(a); !whole) return whole;
+  if (const auto whole = is_whole(b); !whole) return whole;
+  for (size_t i = 0; i < a.steps.size(); ++i)
+    for (const auto field : {&TraceStep::loss, &TraceStep::grad_norm}) {
+      const double x = number(a.steps[i].*field), y = number(b.steps[i].*field);
+      if (!(std::abs(x - y) <= relative * y))
+        return ::testing::AssertionFailure() << "step " << i << ": " << x << " and " << y;
+    }
+  return ::testing::AssertionSuccess();
+}
+
+// A sum of K terms in another order is off by at most K eps of their magnitudes, sqrt(K) eps if
+// they are like random: 512 is the longest of nano, so sqrt(512) 2^-24 = 2^-19.5 at one product.
+// Some ten products lie between a weight and the loss, and three updates.
+constexpr double kReordered = 0x1p-15;
+
+class EveryChapter : public CudaOnCpu, public ::testing::WithParamInterface<std::string> {};
+INSTANTIATE_TEST_SUITE_P(CudaOnCpu, EveryChapter, ::testing::ValuesIn(chapters_from("01_sgd")),
+                         [](const auto& chapter) { return "ch" + chapter.param; });
+
+TEST_P(EveryChapter, AgreesWithRef) {
+  EXPECT_TRUE(near(cuda(GetParam(), ""), on("ref", GetParam(), ""), kReordered));
+}
+
+// Whatever the optimizer: each has kernels of its own.
+TEST_F(CudaOnCpu, EveryOptimizerAgreesWithRef) {
+  // Lion takes the sign of what may be nearly zero, so one rounding can turn an update around; the
+  // 8-bit states may round to a neighbour.
+  for (const auto& [name, relative] : {std::pair{"sgd --momentum 0.9 --nesterov", kReordered},
+                                       {"adam", kReordered},
+                                       {"adafactor", kReordered},
+                                       {"lion --lr 1e-4", 0x1p-12},
+                                       {"adamw8bit", 0x1p-10}}) {
+    const std::string flags = std::string("--optimizer ") + name;
+    EXPECT_TRUE(near(cuda("02_adamw", flags), on("ref", "02_adamw", flags), relative)) << name;
+  }
+}
+
+// Other kernels than the plain step's.
+TEST_F(CudaOnCpu, ClippingAgreesWithRef) {
+  const std::string flags = "--micro-batch 2 --clip 1 --agc 0.05 --noise-scale";
+  EXPECT_TRUE(near(cuda("04_clipping", flags), on("ref", "04_clipping", flags), kReordered));
+}
+
+// Narrow activations: a sum in another order may round to the neighbour, 2^-9 away in BF16.
+TEST_F(CudaOnCpu, EveryPrecisionAgreesWithRef) {
+  for (const auto& [precision, relative] :
+       {std::pair{"bf16", 0x1p-8}, {"fp16 --loss-scale 1024", 0x1p-11}, {"fp8", 0x1p-7}}) {
+    const std::string flags = std::string("--precision ") + precision;
+    EXPECT_TRUE(
+        near(cuda("05_mixed_precision", flags), on("ref", "05_mixed_precision", flags), relative))
+        << precision;
+  }
+}
+
+// Negative control: the tolerance is smaller than what a wrong model does.
+TEST_F(CudaOnCpu, NegativeControlAnotherSeedIsFar) {
+  EXPECT_FALSE(near(cuda("02_adamw", "--seed 2"), on("ref", "02_adamw", ""), 0x1p-7));
+}
+
+TEST_F(CudaOnCpu, EveryPolicyHasTheSameBits) {
+  for (const std::string precision : {"fp32", "bf16", "fp8"}) {
+    const std::string flags = "--precision " + precision + " --micro-batch 2 ";
+    const Trace kept = cuda("05_mixed_precision", flags);
+    for (const std::string policy : {"full", "selective", "offload"})
+      EXPECT_TRUE(same_trace(kept, cuda("06_checkpointing", flags + "--recompute " + policy)))
+          << precision << " " << policy;
+  }
+}
+
+TEST_F(CudaOnCpu, TheOrderOfThreadsChangesNothing) {
+  const Trace one = cuda("06_checkpointing", "--precision bf16");
+  setenv("LADDER_ON_CPU_SEED", "12345", /*overwrite=*/1);
+  const Trace other = cuda("06_checkpointing", "--precision bf16");
+  unsetenv("LADDER_ON_CPU_SEED");
+  EXPECT_TRUE(same_trace(one, other));
+}
+
+TEST_F(CudaOnCpu, Resumes) {
+  const std::string flags = kShort + "--backend cuda-on-cpu --precision fp8 --optimizer adamw8bit";
+  EXPECT_TRUE(same_trace(SameTrace::trace("06_checkpointing", flags),
+                         interrupted("06_checkpointing", flags)));
+}
+
+// What one backend saves another loads: the files know of no device.
+TEST_F(CudaOnCpu, GoesOnWhereTheCpuStopped) {
+  const std::string flags = kShort;
+  const Trace first = trace("02_adamw", flags + "--save half", {0, kHalf});
+  const Trace rest = trace("02_adamw", flags + "--load half --backend cuda-on-cpu", {kHalf, 4});
+  EXPECT_TRUE(near(joined(first, rest), trace("02_adamw", flags), kReordered));
+}
+
+TEST_F(CudaOnCpu, BytesAreAsPredicted) {
+  for (const std::string flags :
+       {"--precision fp8 --recompute offload --agc 0.1", "--optimizer adamw8bit --sample 3"})
+    EXPECT_TRUE(as_predicted(
+        report("06_checkpointing", kShort + "--steps 1 --backend cuda-on-cpu " + flags)))
+        << flags;
+}
+
+}  // namespace
+}  // namespace ladder::test
