@@ -1,15 +1,13 @@
 // What the kernels of causal attention share: who owns what, and where a head's rows lie.
 //
-// The scores of one head are a triangle: a query (row) sees no later key (column).
+// The scores of one head are a triangle: a query (row) sees no later key (column). In blocks:
 //
-//              keys
-//              0    32   64   96   128          A thread block owns some rows of it (or, for dk and
-//     queries  +\---+----+----+----+            dv, some columns): o marks what one owns. It walks
-//           64 |##\#|    |    |    |            over blocks of partners, left to right (or top to
-//              |####\####|    |    |            bottom), two at a time in shared memory: one in
-//          128 +oooo+oo\o+    |    |            use, the next on its way. Blocks beyond the
-//              |oooo+oooo\    |    |            diagonal are never visited; only those that it cuts
-//          192 +oooo+oooo+oo\o+    |            are masked, pair by pair.
+//     keys      0   32  64  96
+//   queries 0  [\ ]                    A thread block owns some rows (for dk and dv: columns) of
+//          32  [##][\ ]                the triangle, marked o, and walks over the partners of
+//          64  [oo][oo][o\]            these, one block after the other. Two are in shared memory:
+//          96  [##][##][##][\ ]        one in use, the next on its way. Blocks beyond the diagonal
+//                                      are left out, those that it cuts are masked pair by pair.
 //
 // So no sum is shared between thread blocks, none needs atomics, and each has one order: partners
 // ascend. Bits depend neither on T nor on what else runs (arXiv 2205.14135, 2307.08691).
@@ -56,20 +54,20 @@ template <class T>
 __device__ Rows<T> rows_of_part(const Heads& heads, T* qkv, int part) {
   const int64_t stride = int64_t{3} * heads.NH * heads.HS;
   const int column = (3 * static_cast<int>(blockIdx.y) + part) * heads.HS;
-  return {qkv + blockIdx.z * heads.T * stride + column, stride, heads.T, heads.HS};
+  return {qkv + heads.T * stride * blockIdx.z + column, stride, heads.T, heads.HS};
 }
 
 /// Rows of out or dout, (B,T,NH*HS).
 template <class T>
 __device__ Rows<T> rows_of_out(const Heads& heads, T* out) {
-  const int64_t stride = int64_t{1} * heads.NH * heads.HS;
+  const int64_t stride = static_cast<int64_t>(heads.NH) * heads.HS;
   const int column = static_cast<int>(blockIdx.y) * heads.HS;
-  return {out + blockIdx.z * heads.T * stride + column, stride, heads.T, heads.HS};
+  return {out + heads.T * stride * blockIdx.z + column, stride, heads.T, heads.HS};
 }
 
 /// Row of the first token of this head among statistics, (B,NH,tokens).
 inline __device__ int64_t first_statistic(const Heads& heads, int tokens) {
-  return (int64_t{1} * blockIdx.z * heads.NH + blockIdx.y) * tokens;
+  return (static_cast<int64_t>(blockIdx.z) * heads.NH + blockIdx.y) * tokens;
 }
 
 /// The shared memory of a thread block: what it owns, two stages of two tiles of partners, and
@@ -93,14 +91,13 @@ class Room {
   Cell* base_;
 };
 
-/// The rows that the threads of a warp hold, against a block of partners: is there a pair that
-/// counts, and is there one that does not? For rows of queries and partners that are keys.
-template <class E>
-struct Meeting {
-  int rows, partners;  ///< first token of each
+/// Some queries and some keys: which of their pairs count?
+struct Pairs {
+  int first_query, queries;
+  int first_key, keys;
 
-  __device__ bool reached() const { return partners < rows + E::kWarpRows; }
-  __device__ bool cut() const { return partners + E::kPartners > rows; }
+  __device__ bool any() const { return first_key < first_query + queries; }
+  __device__ bool all() const { return first_key + keys - 1 <= first_query; }
 };
 
 }  // namespace ladder::LADDER_CUDA

@@ -93,6 +93,7 @@ __global__ void __launch_bounds__(E::kThreads)
   // first, so that the end is not waiting for them.
   const int block = static_cast<int>(kKeys ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
   const int first = block * E::kOwned;
+  const int mine = first + E::first_row();  // of this warp
   const int begin = kKeys ? first : 0;
   const int end = kKeys ? heads.T : std::min(heads.T, first + E::kOwned);
 
@@ -111,31 +112,32 @@ __global__ void __launch_bounds__(E::kThreads)
   E::template copy<E::kOwned>(room.owned(1), kKeys ? v : dy, first);
   fetch(begin, 0);
   Statistic own_statistics[E::kRows];
-  if constexpr (!kKeys)
-    for (int r = 0; r < E::kRows; ++r) own_statistics[r] = statistics[first + E::row(r)];
+#pragma unroll
+  for (int r = 0; r < E::kRows; ++r)
+    if (!kKeys) own_statistics[r] = statistics[first + E::row(r)];
 
   Sums by_slopes{}, by_weights{};  // dK and dV, or dQ and nothing
   for (int partner = begin, stage = 0; partner < end; partner += E::kPartners, stage ^= 1) {
     cp_async_wait<0>();
     __syncthreads();  // this stage is there, and everyone is done with the other
     if (partner + E::kPartners < end) fetch(partner + E::kPartners, stage ^ 1);
-    const Meeting<E> meeting{first + E::first_row(), partner};
-    if (meeting.rows >= heads.T || !(kKeys ? meeting.cut() : meeting.reached())) continue;
+    const Pairs pairs = kKeys ? Pairs{partner, E::kPartners, mine, E::kWarpRows}
+                              : Pairs{mine, E::kWarpRows, partner, E::kPartners};
+    if (mine >= heads.T || !pairs.any()) continue;
     const auto statistic_of = [&](int r, int c) {
       return kKeys ? partner_statistics[stage][E::column(c)] : own_statistics[r];
     };
     auto p = E::scores(room.owned(0), room.partners(stage, 0));
-    to_weights<E, kSide>(p, kKeys ? meeting.reached() : meeting.cut(), first - partner,
-                         heads.unit(), statistic_of);
+    to_weights<E, kSide>(p, !pairs.all(), first - partner, heads.unit(), statistic_of);
     if (kKeys) E::accumulate(by_weights, p, room.partners(stage, 1), room.exchange());
     auto ds = E::scores(room.owned(1), room.partners(stage, 1));
     to_slopes<E>(ds, p, statistic_of);
     E::accumulate(by_slopes, ds, room.partners(stage, 0), room.exchange());
   }
-  if (first + E::first_row() >= heads.T) return;
-  E::store(rows_of_part(heads, dqkv, kKeys ? 1 : 0), first, by_slopes,
+  if (mine >= heads.T) return;
+  E::write(rows_of_part(heads, dqkv, kKeys ? 1 : 0), first, by_slopes,
            [&](int) { return heads.scale; });
-  if (kKeys) E::store(rows_of_part(heads, dqkv, 2), first, by_weights, [](int) { return 1.0f; });
+  if (kKeys) E::write(rows_of_part(heads, dqkv, 2), first, by_weights, [](int) { return 1.0f; });
 }
 
 /// 128 owned rows a block, 32 partners at a time: two sums and two scores in registers.

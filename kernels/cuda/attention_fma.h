@@ -85,7 +85,7 @@ struct Fma {
 
   /// out[first + row] = sums factor(r), rounded once.
   template <class F>
-  static __device__ void store(const Rows<T>& out, int first, Sums& sums, F&& factor) {
+  static __device__ void write(const Rows<T>& out, int first, Sums& sums, F&& factor) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int token = first + row(r);

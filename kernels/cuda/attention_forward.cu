@@ -69,7 +69,7 @@ __device__ void finish(const Heads& heads, Seen<E>& seen, int first, const Rows<
     if (E::column(0) == 0 && query < heads.T)
       lse[query] = fmaf(seen.m[r], heads.scale, logf(seen.l[r]));
   }
-  E::store(out, first, seen.o, [&](int r) { return 1.0f / seen.l[r]; });
+  E::write(out, first, seen.o, [&](int r) { return 1.0f / seen.l[r]; });
 }
 
 template <class E>
@@ -85,6 +85,7 @@ __global__ void __launch_bounds__(E::kThreads)
   // The last queries see the most keys. They go first, so that the end is not waiting for them.
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * E::kOwned;
   const int end = std::min(heads.T, first + E::kOwned);
+  const int mine = first + E::first_row();  // of this warp
   const ForwardRoom<E> room(dynamic_shared<typename E::Cell>());
   const auto fetch = [&](int key, int stage) {
     E::template copy<E::kPartners>(room.partners(stage, 0), k, key);
@@ -99,14 +100,14 @@ __global__ void __launch_bounds__(E::kThreads)
     cp_async_wait<0>();
     __syncthreads();  // this stage is there, and everyone is done with the other
     if (key + E::kPartners < end) fetch(key + E::kPartners, stage ^ 1);
-    const Meeting<E> meeting{first + E::first_row(), key};
-    if (meeting.rows >= heads.T || !meeting.reached()) continue;
+    const Pairs pairs{mine, E::kWarpRows, key, E::kPartners};
+    if (mine >= heads.T || !pairs.any()) continue;
     auto s = E::scores(room.owned(0), room.partners(stage, 0));
-    if (meeting.cut()) mask<E>(s, first - key);
+    if (!pairs.all()) mask<E>(s, first - key);
     online_softmax<E>(seen, s, heads.unit());
     E::accumulate(seen.o, s, room.partners(stage, 1), room.exchange());
   }
-  if (first + E::first_row() < heads.T)
+  if (mine < heads.T)
     finish<E>(heads, seen, first, rows_of_out(heads, out), lse + first_statistic(heads, heads.T));
 }
 

@@ -9,13 +9,12 @@
 // Tiles in shared memory hold rows of q, k, v or dout. A factor comes out of one in four 8 x 8
 // matrices, by ldmatrix: lane 8 i + j says where row j of matrix i lies.
 //
-//   a left factor: its rows are the tile's.       m0 m2
-//                                                 m1 m3
-//   right of S = q k^T: its columns are the       m0 m1   two right factors (16 x 8): m0 m1, m2 m3
-//   tile's rows.                                  m2 m3
-//   right of P v: its rows are the tile's.        m0 m2   two right factors: m0 over m1, m2 over
-//   m3;
-//                                                 m1 m3   each transposed by ldmatrix
+//   left factor, 16 x 16; its rows are the tile's                   m0 m2
+//                                                                   m1 m3
+//   right of S = q k^T, two times 16 x 8; its columns are the       m0 m1   m0 m1 is the first
+//   tile's rows                                                     m2 m3
+//   right of P v, two times 16 x 8; its rows are the tile's, so     m0 m2   m0 m1 is the first
+//   ldmatrix transposes each matrix                                 m1 m3
 #pragma once
 
 #include <cstring>
@@ -115,7 +114,7 @@ struct Mma {
 
   /// out[first + row] = sums factor(r), rounded once.
   template <class F>
-  static __device__ void store(const Rows<T>& out, int first, Sums& sums, F&& factor) {
+  static __device__ void write(const Rows<T>& out, int first, Sums& sums, F&& factor) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int token = first + row(r);
@@ -123,8 +122,7 @@ struct Mma {
       const float by = factor(r);
 #pragma unroll
       for (int c = 0; c < Sums::kColumns; c += 2)
-        ladder::LADDER_CUDA::store<2>(out[token] + column(c),
-                                      {{sums(r, c) * by, sums(r, c + 1) * by}});
+        store<2>(out[token] + column(c), {{sums(r, c) * by, sums(r, c + 1) * by}});
     }
   }
 
