@@ -24,3 +24,8 @@ target_compile_options(ladder_options INTERFACE
 if(NOT LADDER_OPENMP)
   target_compile_options(ladder_options INTERFACE -Wno-unknown-pragmas)
 endif()
+
+# For programs and tests, which call kernels and common/ but do little themselves: compile time
+# counts there, and a sanitizer's checks take three times as long to compile when optimised.
+add_library(ladder_compile_quickly INTERFACE)
+target_compile_options(ladder_compile_quickly INTERFACE $<IF:$<CONFIG:Release>,-O1,-O0>)
