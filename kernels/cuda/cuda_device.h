@@ -30,7 +30,7 @@ template <class Pointer, auto Destroy>
 using Owner = std::unique_ptr<std::remove_pointer_t<Pointer>, Destroyer<Destroy>>;
 
 /// What decides how a product is computed: see kernels/cuda/matmul.cu.
-using MatmulKey = std::array<int64_t, 12>;
+using MatmulKey = std::array<int64_t, 11>;
 
 /// A GPU, two streams of work on it, and cuBLASLt. Used by the thread that opened it.
 class CudaDevice final : public Device {

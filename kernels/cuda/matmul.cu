@@ -105,8 +105,7 @@ MatmulKey key_of(const Product& p) {
           number(p.b.transposed),
           number(static_cast<bool>(p.bias)),
           number(p.beta != 0),
-          alignment(p),
-          0};
+          alignment(p)};
 }
 
 /// What one call of the library needs.

@@ -18,6 +18,7 @@ void free_at(Device& device, Place place, void* memory) {
 }  // namespace
 
 DeviceUnderTest::DeviceUnderTest() : device_(dev::open_device(0)) {
+  ctx.kernels = &dev::kernels();
   ctx.device = device_.get();
   scratch_ = {.ptr = device_->allocate(dev::kScratchBytes),
               .dtype = Dtype::U8,

@@ -101,7 +101,7 @@ TEST_F(Matmul, Fp8Factors) {
       backward_weight(e, dout, inp);
       // One factor in FP8, one in 16 bits.
       forward_and_backward_input(e, dtype, factor(dtype, inp.shape), w, factor(dtype, dout.shape));
-      backward_weight(e, dout, factor(dtype, inp.shape));
+      backward_weight(e, factor(dtype, dout.shape), inp);
     }
 }
 
