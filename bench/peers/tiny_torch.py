@@ -61,7 +61,7 @@ def main():
     torch.manual_seed(args.seed)
     train, held_out = read_bytes(args.data)
     model = Gpt(TINY)
-    optimizer = adamw(model, PEAK_LR, (0.9, 0.99), args.foreach)
+    optimizer = adamw(model.parameters(), PEAK_LR, (0.9, 0.99), foreach=args.foreach)
 
     curve, step_ms = {}, []
     for step in range(steps):

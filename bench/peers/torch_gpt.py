@@ -18,7 +18,10 @@ class Config:
 
 
 TINY = Config(layers=4, heads=4, channels=128, positions=64, vocab=256)
-GPT2_124M = Config(layers=12, heads=12, channels=768, positions=1024, vocab=50304)
+GPT2 = {"gpt2-124m": Config(layers=12, heads=12, channels=768, positions=1024, vocab=50304),
+        "gpt2-350m": Config(layers=24, heads=16, channels=1024, positions=1024, vocab=50304),
+        "gpt2-774m": Config(layers=36, heads=20, channels=1280, positions=1024, vocab=50304),
+        "gpt2-1558m": Config(layers=48, heads=25, channels=1600, positions=1024, vocab=50304)}
 
 QUERY_BLOCK = 256
 
@@ -109,17 +112,20 @@ class Gpt(nn.Module):
                 nn.init.zeros_(param)
 
     def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x)
-        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
+        logits = self.head(self.norm(x)).flatten(0, 1)
+        # On a GPU the loss is computed in FP32 whatever the weights are, as autocast has it there.
+        return F.cross_entropy(logits.float() if logits.is_cuda else logits, targets.flatten())
 
 
-def adamw(model, lr, betas, foreach=False):
-    """AdamW with decay 0.1 on matrices and embeddings."""
-    groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
-              {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=lr, betas=betas, foreach=foreach)
+def adamw(params, lr, betas, **how):
+    """AdamW with decay 0.1 on matrices and embeddings. how: foreach=True or fused=True."""
+    params = list(params)
+    groups = [{"params": [p for p in params if p.dim() == 2], "weight_decay": 0.1},
+              {"params": [p for p in params if p.dim() == 1], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=lr, betas=betas, **how)
 
 
 def read_bytes(path):
@@ -140,10 +146,11 @@ def draw(text, batch, seq_len):
 
 
 def train_step(model, optimizer, batch, clip=0.0, bf16=False, fresh_grads=True):
-    """Forward, backward, clipping (0: none), update; the loss. bf16: products under autocast."""
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
-        loss = model(*batch)
+    """Forward, backward, clipping (0: none), update; the loss, for which a GPU is waited. bf16:
+    products under autocast."""
     optimizer.zero_grad(set_to_none=fresh_grads)
+    with torch.autocast(batch[0].device.type, dtype=torch.bfloat16, enabled=bf16):
+        loss = model(*batch)
     loss.backward()
     if clip > 0:
         nn.utils.clip_grad_norm_(model.parameters(), clip)
