@@ -51,8 +51,8 @@ TEST_F(Bytes, OfAParameter) {
     EXPECT_EQ(measured(narrow, Mem::Master), 4 * P) << name;
     EXPECT_EQ(of_weights(narrow), 18 * P) << name;
   }
-  // One more byte for the factors of the linear layers.
-  EXPECT_EQ(of_weights(run("fp8")), 18 * P + 12 * L * C * C);
+  // One more byte for the factors of the linear layers, and 12 scales of 8 bytes a block.
+  EXPECT_EQ(of_weights(run("fp8")), 18 * P + 12 * L * C * C + 12 * 8 * L);
 }
 
 TEST_F(Bytes, HalfTheActivationsButNotTheStatistics) {

@@ -5,6 +5,8 @@ kernels knows nobody; common knows kernels; a chapter knows common, kernels and 
 smaller number; tests and benchmarks know everybody and nobody knows them. No circles, between
 files or between folders. Headers of the project are included in quotes, by their path from the
 root. The CMake targets follow the same lines.
+
+Where CMake chooses between folders of headers, a bare name stands for one of each.
 """
 
 import re
@@ -18,6 +20,7 @@ BELOW = {
     "bench": ["kernels", "common", "chapters", "bench"],
     "tests": ["kernels", "common", "chapters", "tests"],
 }
+CHOSEN = ["kernels/cuda/native", "kernels/cuda/on_cpu"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 NEW_TARGET = re.compile(r"^\s*(?:add_library|add_executable)\(([\w.]+)", re.MULTILINE)
 
@@ -28,11 +31,18 @@ def chapter_number(path):
     return int(match[1]) if match else None
 
 
+def is_chosen(root, here, name):
+    """Whether `name`, bare, is in all folders that CMake chooses between for `here`."""
+    return "/" not in name and "cuda" in here.parts and all((root / c / name).is_file() for c in CHOSEN)
+
+
 def fault_of_include(root, here, bracket, name):
     """What is wrong when the file `here` (from the root) includes `name`; None if nothing."""
     top = name.split("/")[0]
     if bracket == "<":
         return f"<{name}> is of the project: quotes" if top in BELOW else None
+    if is_chosen(root, here, name):
+        return None
     if not (root / name).is_file() or ".." in name:
         return f'"{name}" is no file, seen from the root'
     if top not in BELOW[here.parts[0]]:
@@ -73,7 +83,7 @@ def check_sources(root):
         for bracket, name in INCLUDE.findall(path.read_text(encoding="utf-8")):
             if fault := fault_of_include(root, here, bracket, name):
                 faults.append(f"{here}: {fault}")
-            elif bracket == '"':
+            elif bracket == '"' and not is_chosen(root, here, name):
                 files.setdefault(str(here), set()).add(name)
                 ends = str(here.parent), name.rpartition("/")[0]
                 if ends[0] != ends[1]:

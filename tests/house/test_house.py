@@ -99,6 +99,14 @@ class Includes(Tree):
     def test_path_from_the_root(self):
         self.caught("common/bad.h", '#include "b.h"\n', "seen from the root")
 
+    def test_chosen_header_is_in_both_folders(self):
+        self.plant("kernels/cuda/native/launch.h", "// L.\n#pragma once\n")
+        self.plant("kernels/cuda/k.cu", '// K.\n#include "launch.h"\n')
+        self.assert_caught(check_includes.check, '"launch.h" is no file')
+        self.plant("kernels/cuda/on_cpu/launch.h", "// L.\n#pragma once\n")
+        self.assertEqual(check_includes.check(self.root), [])
+        self.caught("kernels/k.cpp", '#include "launch.h"\n', '"launch.h" is no file')
+
     def test_path_goes_only_down(self):
         text = '#include "kernels/../common/b.h"\n'
         self.caught("kernels/bad.h", text, "seen from the root")
