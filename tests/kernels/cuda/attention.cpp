@@ -28,7 +28,7 @@ struct Results {
   Tensor out, lse, dqkv;
 };
 
-/// How large an error may be: of one relative to the weights, of one apart from them.
+/// An error of x: relative |x| + absolute.
 struct Roundings {
   double relative, absolute;
 };
@@ -81,36 +81,39 @@ struct Head {
   Heads s;
   int64_t b, h;
 
-  int64_t qkv(int64_t t, int64_t part, int64_t d) const {
-    return ((b * s.T + t) * s.NH + h) * 3 * s.HS + part * s.HS + d;
+  int64_t qkv(int64_t t, int64_t part) const {
+    return ((b * s.T + t) * s.NH + h) * 3 * s.HS + part * s.HS;
   }
-  int64_t out(int64_t t, int64_t d) const { return ((b * s.T + t) * s.NH + h) * s.HS + d; }
+  int64_t out(int64_t t) const { return ((b * s.T + t) * s.NH + h) * s.HS; }
   int64_t lse(int64_t t) const { return (b * s.NH + h) * s.T + t; }
 };
 
-/// The errors that roundings of a head's weights and slopes may cause in out and dqkv.
-/// weight: of P; slope: of dS, relative to it; product: of dP - D
+/// Adds the errors that roundings of a head's weights and slopes may cause in out and dqkv. All
+/// F64. weight: of P and of dS, relative to each; product: of dP - D
 void add_errors(const Head& head, const Results& errors, const Results& got, const Tensor& qkv,
-                const Tensor& dout, Roundings weight, Roundings slope, double product) {
+                const Tensor& dout, Roundings weight, double product) {
   const auto [B, T, NH, HS] = head.s;
   const double scale = 1 / std::sqrt(static_cast<double>(HS));
-  const auto add = [](const Tensor& sum, int64_t i, double x) { set(sum, i, at(sum, i) + x); };
+  const double *x = qkv.data<double>(), *y = got.out.data<double>(), *dy = dout.data<double>();
+  const double* lse = got.lse.data<double>();
+  double *out = errors.out.data<double>(), *dx = errors.dqkv.data<double>();
   for (int64_t t = 0; t < T; ++t)
     for (int64_t u = 0; u <= t; ++u) {
+      const int64_t q = head.qkv(t, 0), k = head.qkv(u, 1), v = head.qkv(u, 2), o = head.out(t);
       double S = 0, dP = 0;
       for (int64_t d = 0; d < HS; ++d) {
-        S += at(qkv, head.qkv(t, 0, d)) * at(qkv, head.qkv(u, 1, d)) * scale;
-        dP += at(dout, head.out(t, d)) * (at(qkv, head.qkv(u, 2, d)) - at(got.out, head.out(t, d)));
+        S += x[q + d] * x[k + d] * scale;
+        dP += dy[o + d] * (x[v + d] - y[o + d]);
       }
-      const double P = std::exp(S - at(got.lse, head.lse(t)));
+      const double P = std::exp(S - lse[head.lse(t)]);
       const double of_P = P * weight.relative + weight.absolute;
       const double of_dS =
-          (std::abs(P * dP) * slope.relative + P * product + slope.absolute) * scale;
+          (std::abs(P * dP) * weight.relative + P * product + weight.absolute) * scale;
       for (int64_t d = 0; d < HS; ++d) {
-        add(errors.out, head.out(t, d), of_P * std::abs(at(qkv, head.qkv(u, 2, d))));
-        add(errors.dqkv, head.qkv(t, 0, d), of_dS * std::abs(at(qkv, head.qkv(u, 1, d))));
-        add(errors.dqkv, head.qkv(u, 1, d), of_dS * std::abs(at(qkv, head.qkv(t, 0, d))));
-        add(errors.dqkv, head.qkv(u, 2, d), of_P * std::abs(at(dout, head.out(t, d))));
+        out[o + d] += of_P * std::abs(x[v + d]);
+        dx[q + d] += of_dS * std::abs(x[k + d]);
+        dx[k + d] += of_dS * std::abs(x[q + d]);
+        dx[v + d] += of_P * std::abs(dy[o + d]);
       }
     }
 }
@@ -153,9 +156,11 @@ Roundings storing(Dtype dtype) {
   const Results errors{exact.zeros(Dtype::F64, want.out.shape),
                        exact.filled(want.lse.shape, S + kRound * (keys + 16)),
                        exact.zeros(Dtype::F64, want.dqkv.shape)};
+  const Results wide_got{wide(got.out), wide(got.lse), wide(got.dqkv)};
+  const Tensor wide_qkv = wide(qkv), wide_dout = wide(dout);
   for (int64_t b = 0; b < s.B; ++b)
     for (int64_t h = 0; h < NH; ++h)
-      add_errors({s, b, h}, errors, got, qkv, dout, weight, weight, product);
+      add_errors({s, b, h}, errors, wide_got, wide_qkv, wide_dout, weight, product);
   for (int64_t i = 0; i < want.lse.size(); ++i)
     set(errors.lse, i, at(errors.lse, i) + 2 * kRound * std::abs(at(want.lse, i)));
   if (auto result = near("lse", got.lse, want.lse, errors.lse); !result) return result;
@@ -224,11 +229,11 @@ TEST_F(CudaAttention, WrongResultsAreSeen) {
     const Results blind = want(got, qkv, dout);
     double S = 0;
     for (int64_t d = 0; d < HS; ++d)
-      S += at(qkv, head.qkv(T - 1, 0, d)) * at(qkv, head.qkv(50, 1, d));
+      S += at(qkv, head.qkv(T - 1, 0) + d) * at(qkv, head.qkv(50, 1) + d);
     const double P = std::exp(S / std::sqrt(static_cast<double>(HS)) - at(got.lse, 2 * T - 1));
     for (int64_t d = 0; d < HS; ++d)
-      set(blind.out, head.out(T - 1, d),
-          at(blind.out, head.out(T - 1, d)) - P * at(qkv, head.qkv(50, 2, d)));
+      set(blind.out, head.out(T - 1) + d,
+          at(blind.out, head.out(T - 1) + d) - P * at(qkv, head.qkv(50, 2) + d));
     EXPECT_FALSE(right(got, blind, qkv, dout));
 
     for (const Tensor& x : {got.out, got.lse, got.dqkv}) {
