@@ -34,12 +34,13 @@ configure() {
     -DCMAKE_CXX_FLAGS=-w -DCMAKE_CUDA_FLAGS=-w
 }
 
-# Test programs with label cuda, the chapters and the benchmark of operations, if CMake has them.
+# Test programs with label cuda, the chapters and the benchmark of operations, as far as CMake knows
+# them.
 targets() {
   {
     grep -rhoP --include=CMakeLists.txt '^ *ladder_test\(\K\w+(?= LABEL cuda )' tests
     sed -nE 's/^([0-9]{2}_\w+) .*/ch\1/p' scripts/chapters.txt
-    echo bench_operations
+    echo bench_cuda
   } | grep -xFf <(ninja -C "$build" -t targets all | sed 's/:.*//')
 }
 
@@ -71,7 +72,7 @@ training() {
   python3 scripts/gpu_training.py --data "$data" --bin "$build/bin" --backend "$backend"
 }
 
-operations() { "$build/bin/bench_operations" --backend "$backend" --benchmark_min_time=0.05; }
+operations() { "$build/bin/bench_cuda" --benchmark_min_time=0.02; }
 
 # step SECONDS
 step() {

@@ -26,6 +26,8 @@ RUNS = [("01_sgd", "--lr 0.1 --momentum 0.9", 1e-3),
         ("05_mixed_precision", "--precision fp16", 1e-2),
         ("05_mixed_precision", "--precision fp8", 3e-2),
         ("06_checkpointing", "--precision bf16 --recompute sqrt", 1e-2)]
+# Enough of the text for the batches, and not much for the validation at the end of each run.
+TEXT_BYTES = 50_000
 POLICIES = ["none", "every:2", "sqrt", "full", "selective", "offload"]
 
 
@@ -37,8 +39,8 @@ def trace(args, backend, chapter, flags):
     """The lines of --trace, as objects."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace"
-        command = [args.bin / f"ch{chapter}", "--data", args.data, "--model", args.model,
-                   "--batch", "16", "--steps", str(args.steps), "--backend", backend, "--quiet",
+        command = [args.bin / f"ch{chapter}", "--data", args.text, "--model", args.model,
+                   "--batch", str(args.batch), "--steps", str(args.steps), "--backend", backend, "--quiet",
                    "--trace", path, *flags.split()]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
         if done.returncode != 0:
@@ -108,14 +110,19 @@ def parse_args():
     parser.add_argument("--bin", type=Path, default=ROOT / "build/cuda/bin")
     parser.add_argument("--backend", default="cuda", help="what to set beside cpu")
     parser.add_argument("--model", default="tiny")
+    parser.add_argument("--batch", type=int, default=16, help="of the chapters; micro-batches of 4")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--bytes", type=int, default=TEXT_BYTES, help="of the text")
     return parser.parse_args()
 
 
 def main():
     args = parse_args()
-    good = beside_the_cpu(args)
-    good &= policies(args)
+    with tempfile.TemporaryDirectory() as folder:
+        args.text = Path(folder) / "text"
+        args.text.write_bytes(Path(args.data).read_bytes()[:args.bytes])
+        good = beside_the_cpu(args)
+        good &= policies(args)
     sys.exit(0 if good else 1)
 
 

@@ -1,0 +1,283 @@
+// The operations of the CUDA table on a GPU, at the sizes of GPT-2 124M in BF16: time, rates, and
+// per cent of what the same GPU can do.
+//
+//   bench_cuda                             all of them
+//   bench_cuda --benchmark_filter=norm     some
+//
+// What moves bytes is held against a copy from device memory to device memory, bytes read and bytes
+// written both counted, every operand once. What multiplies is held against a product of 8192 x
+// 8192 x 8192. Arrays are larger than the caches. The time of a call is that of many in a row, so
+// that starting one hides behind those that run.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <CLI/CLI.hpp>
+#include <benchmark/benchmark.h>
+
+#include "kernels/arena.h"
+#include "kernels/cuda/backend.h"
+
+namespace ladder::bench {
+namespace {
+
+namespace cuda = ladder::LADDER_CUDA;
+
+constexpr int64_t C = 768, NH = 12, HS = C / NH, V = 50304, kVocab = 50257;
+
+/// Extents that a smaller device, or none, can do with less of.
+struct Sizes {
+  int64_t B = 64, T = 1024;
+  int64_t side = 8192;                ///< of the product that is the ceiling
+  int64_t copied = int64_t{1} << 30;  ///< bytes, likewise
+};
+
+/// A device, and tensors on it.
+class Gpu {
+ public:
+  Gpu() : device_(cuda::open_device(0)), arena_(device_.get()) {
+    ctx_.kernels = &cuda::kernels();
+    ctx_.device = device_.get();
+    ctx_.scratch =
+        arena_.alloc(Mem::Workspace, "scratch", Dtype::U8, {1, cuda::kernels().scratch_bytes});
+    numbers_ = arena_.alloc(Mem::Activation, "numbers", Dtype::F32, {kNumbers});
+    std::vector<float> some(kNumbers);
+    for (size_t i = 0; i < some.size(); ++i) some[i] = std::sin(static_cast<float>(i * i % 7919));
+    device_->copy(numbers_.ptr, some.data(), numbers_.bytes());
+    device_->synchronize();
+  }
+  const Ctx& ctx() const { return ctx_; }
+  Device& device() const { return *device_; }
+
+  /// In [-1, 1], as different from each other as need be: products of zeros take less power.
+  Tensor random(Dtype dtype, Shape shape) {
+    const Tensor x = arena_.alloc(Mem::Activation, "operand", dtype, shape);
+    for (int64_t begin = 0; begin < x.size(); begin += kNumbers) {
+      const int64_t count = std::min(kNumbers, x.size() - begin);
+      cuda::kernels().cast(ctx_, x.view({x.size()}).slice(begin, count), numbers_.first(count));
+    }
+    return x;
+  }
+  Tensor half(Shape shape) { return random(Dtype::BF16, shape); }
+  Tensor full(Shape shape) { return random(Dtype::F32, shape); }
+  Tensor zeros(Dtype dtype, Shape shape) {
+    return arena_.zeros(Mem::Activation, "operand", dtype, shape);
+  }
+  Tensor tokens(Shape shape) {
+    const Tensor x = arena_.shared(Mem::Activation, "tokens", Dtype::I32, shape);
+    for (int64_t i = 0; i < x.size(); ++i)
+      x.data<int32_t>()[i] = static_cast<int32_t>(i * 7919 % kVocab);
+    return x;
+  }
+
+ private:
+  static constexpr int64_t kNumbers = 1 << 20;
+
+  std::unique_ptr<Device> device_;
+  Arena arena_;
+  Ctx ctx_;
+  Tensor numbers_;
+};
+
+struct Op {
+  const char* name;
+  double bytes, flops;  ///< one of them 0: it is held against the other's ceiling
+  std::function<void()> run;
+};
+
+Op moves(const char* name, std::initializer_list<Tensor> operands, std::function<void()> run) {
+  int64_t bytes = 0;
+  for (const Tensor& x : operands) bytes += x.bytes();
+  return {.name = name, .bytes = static_cast<double>(bytes), .flops = 0, .run = std::move(run)};
+}
+
+Op multiplies(const char* name, int64_t flops, std::function<void()> run) {
+  return {.name = name, .bytes = 0, .flops = static_cast<double>(flops), .run = std::move(run)};
+}
+
+/// Passes over activations. What is read and written is named twice.
+std::vector<Op> passes_of(Gpu& gpu, const Sizes& s) {
+  const int64_t B = s.B, T = s.T;
+  const Ctx& ctx = gpu.ctx();
+  const Kernels& k = cuda::kernels();
+  const Tensor x = gpu.half({B, T, C}), y = gpu.half({B, T, C}), d = gpu.half({B, T, C});
+  const Tensor w = gpu.half({C}), b = gpu.half({C}), dw = gpu.full({C}), db = gpu.full({C});
+  const Tensor mean = gpu.full({B, T}), rstd = gpu.full({B, T});
+  const Tensor h = gpu.half({B, T, 4 * C}), g = gpu.half({B, T, 4 * C}), dh = gpu.full({4 * C});
+  const Tensor tokens = gpu.tokens({B, T}), wte = gpu.half({V, C}), wpe = gpu.half({T, C});
+  const Tensor dwte = gpu.full({V, C}), dwpe = gpu.full({T, C});
+  return {
+      moves("norm_forward", {x, y, mean, rstd},
+            [=, &ctx, &k] { k.norm_forward(ctx, y, mean, rstd, x, w, b); }),
+      moves("norm_backward_input", {x, y, d, mean, rstd},
+            [=, &ctx, &k] { k.norm_backward_input(ctx, y, d, x, w, mean, rstd); }),
+      moves("norm_backward_weight", {x, d, mean, rstd},
+            [=, &ctx, &k] { k.norm_backward_weight(ctx, dw, db, d, x, mean, rstd, Into::Write); }),
+      moves("bias_backward", {h}, [=, &ctx, &k] { k.bias_backward(ctx, dh, h, Into::Write); }),
+      moves("gelu_forward", {h, g}, [=, &ctx, &k] { k.gelu_forward(ctx, g, h); }),
+      moves("gelu_backward", {g, g, h}, [=, &ctx, &k] { k.gelu_backward(ctx, g, g, h); }),
+      moves("join_forward", {y, x, d}, [=, &ctx, &k] { k.join_forward(ctx, y, x, d, b); }),
+      moves("add", {g, g, h}, [=, &ctx, &k] { k.add(ctx, g, g, h); }),
+      moves("embed_forward", {y, y, tokens},
+            [=, &ctx, &k] { k.embed_forward(ctx, y, tokens, wte, wpe); }),
+      moves("embed_backward", {d, d, dwte, dwpe},
+            [=, &ctx, &k] { k.embed_backward(ctx, dwte, dwpe, d, tokens, Into::Write); }),
+  };
+}
+
+/// What is done to weights (R,C) and to their gradients, and the loss.
+std::vector<Op> updates_of(Gpu& gpu, const Sizes& s) {
+  const int64_t R = std::max<int64_t>(s.B * s.T, 64), n = R * C, B = std::max<int64_t>(s.B / 4, 1);
+  const Ctx& ctx = gpu.ctx();
+  const Kernels& k = cuda::kernels();
+  const Tensor w = gpu.full({R, C}), g = gpu.full({R, C}), narrow = gpu.half({R, C});
+  const Tensor m = gpu.zeros(Dtype::F32, {R, C}), v = gpu.zeros(Dtype::F32, {R, C});
+  const Tensor m_code = gpu.zeros(Dtype::U8, {n}), v_code = gpu.zeros(Dtype::U8, {n});
+  const Tensor m_scale = gpu.zeros(Dtype::F32, {n / kQuantBlock});
+  const Tensor v_scale = gpu.zeros(Dtype::F32, {n / kQuantBlock});
+  const Tensor limbs = gpu.zeros(Dtype::I64, {1, kLimbs});
+  const Tensor logits = gpu.half({B, s.T, V}), losses = gpu.full({B});
+  const Tensor targets = gpu.tokens({B, s.T});
+  const LionStep lion{.lr = 1e-3F, .beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F};
+  const AdamStep adam{.lr = 1e-3F,
+                      .beta1 = 0.9F,
+                      .beta2 = 0.95F,
+                      .eps = 1e-8F,
+                      .weight_decay = 0.1F,
+                      .decoupled = true,
+                      .correction1 = 0.1F,
+                      .correction2 = 0.05F};
+  return {
+      moves("cross_entropy", {logits, logits},
+            [=, &ctx, &k] { k.cross_entropy(ctx, losses, logits, logits, targets, kVocab, 1); }),
+      moves("cast_to_bf16", {w, narrow}, [=, &ctx, &k] { k.cast(ctx, narrow, w); }),
+      moves("scale", {g, g}, [=, &ctx, &k] { k.scale(ctx, g, 1); }),
+      moves("squared_norm", {g},
+            [=, &ctx, &k] {
+              k.squared_norm(ctx, limbs, g.view({1, n}));
+            }),
+      moves("adamw_update", {w, w, m, m, v, v, g},
+            [=, &ctx, &k] { k.adamw_update(ctx, w, m, v, g, adam); }),
+      moves("lion_update", {w, w, m, m, g}, [=, &ctx, &k] { k.lion_update(ctx, w, m, g, lion); }),
+      moves("adamw8bit_update", {w, w, g, m_code, m_code, v_code, v_code},
+            [=, &ctx, &k] {
+              k.adamw8bit_update(ctx, w.view({n}), m_code, m_scale, v_code, v_scale, g.view({n}),
+                                 adam);
+            }),
+  };
+}
+
+/// Attention counts the pairs that the mask leaves: half.
+std::vector<Op> products_of(Gpu& gpu, const Sizes& s) {
+  const int64_t B = s.B / 4 + 1, T = s.T, N = 4 * C, rows = B * T, pairs = T * (T + 1) / 2;
+  const Ctx& ctx = gpu.ctx();
+  const Kernels& k = cuda::kernels();
+  const Tensor x = gpu.half({B, T, C}), h = gpu.half({B, T, N}), w = gpu.half({N, C});
+  const Tensor dw = gpu.full({N, C}), head = gpu.half({V, C}), logits = gpu.half({B, T, V});
+  const Tensor qkv = gpu.half({B, T, 3 * C}), dqkv = gpu.half({B, T, 3 * C});
+  const Tensor out = gpu.half({B, T, C}), lse = gpu.full({B, NH, T}), none;
+  return {
+      multiplies("matmul_forward", 2 * rows * N * C,
+                 [=, &ctx, &k] { k.matmul_forward(ctx, h, x, w, none, kLeaves); }),
+      multiplies("matmul_backward_input", 2 * rows * N * C,
+                 [=, &ctx, &k] { k.matmul_backward_input(ctx, x, h, w, kLeaves); }),
+      multiplies("matmul_backward_weight", 2 * rows * N * C,
+                 [=, &ctx, &k] { k.matmul_backward_weight(ctx, dw, h, x, Into::Write); }),
+      multiplies("matmul_forward_head", 2 * rows * V * C,
+                 [=, &ctx, &k] { k.matmul_forward(ctx, logits, x, head, none, kLeaves); }),
+      multiplies("attention_forward", 4 * B * NH * pairs * HS,
+                 [=, &ctx, &k] { k.attention_forward(ctx, out, lse, qkv); }),
+      multiplies("attention_backward", 10 * B * NH * pairs * HS,
+                 [=, &ctx, &k] { k.attention_backward(ctx, dqkv, x, qkv, out, lse); }),
+  };
+}
+
+/// Seconds of one of `calls` in a row.
+double seconds(const Gpu& gpu, const std::function<void()>& run, int calls) {
+  gpu.device().synchronize();
+  const int64_t begin = now_ns();
+  for (int i = 0; i < calls; ++i) run();
+  gpu.device().synchronize();
+  return static_cast<double>(now_ns() - begin) * 1e-9 / calls;
+}
+
+/// Thousand millions a second, in the best of several tries.
+double best_rate(const Gpu& gpu, double amount, const std::function<void()>& run, int calls) {
+  double best = 0;
+  for (int i = 0; i < 6; ++i) best = std::max(best, 1e-9 * amount / seconds(gpu, run, calls));
+  return best;
+}
+
+struct Ceilings {
+  double copy, product;  ///< GB/s, GFLOP/s
+};
+
+Ceilings measure(const Sizes& s, int calls) {
+  Gpu gpu;
+  const int64_t n = s.side;
+  const Tensor from = gpu.zeros(Dtype::U8, {s.copied}), to = gpu.zeros(Dtype::U8, {s.copied});
+  const Tensor a = gpu.half({n, n}), b = gpu.half({n, n}), out = gpu.half({n, n});
+  const auto copy = [&] { gpu.device().copy(to.ptr, from.ptr, s.copied); };
+  const auto product = [&] {
+    cuda::kernels().matmul_forward(gpu.ctx(), out, a, b, Tensor{}, kLeaves);
+  };
+  return {.copy = best_rate(gpu, 2 * static_cast<double>(s.copied), copy, calls),
+          .product = best_rate(gpu, 2 * std::pow(static_cast<double>(n), 3), product, calls)};
+}
+
+void register_ops(const Gpu& gpu, const std::vector<Op>& ops, const Ceilings& ceilings, int calls) {
+  for (const Op& op : ops)
+    benchmark::RegisterBenchmark(op.name,
+                                 [=, &gpu](benchmark::State& state) {
+                                   op.run();  // the first chooses algorithms
+                                   double best = INFINITY;
+                                   for ([[maybe_unused]] auto _ : state) {
+                                     const double took = seconds(gpu, op.run, calls);
+                                     state.SetIterationTime(took);
+                                     best = std::min(best, took);
+                                   }
+                                   const double amount = 1e-9 * (op.bytes + op.flops) / best;
+                                   const bool of_memory = op.bytes > 0;
+                                   state.counters[of_memory ? "GB/s" : "GFLOP/s"] = amount;
+                                   state.counters[of_memory ? "copy%" : "product%"] =
+                                       100 * amount /
+                                       (of_memory ? ceilings.copy : ceilings.product);
+                                 })
+        ->UseManualTime()
+        ->Unit(benchmark::kMicrosecond);
+}
+
+}  // namespace
+}  // namespace ladder::bench
+
+int main(int argc, char** argv) {
+  using namespace ladder::bench;
+  benchmark::Initialize(&argc, argv);  // takes its own flags out
+  Sizes sizes;
+  int calls = 20;
+  CLI::App app("The operations of the CUDA table; also takes --benchmark_help's flags");
+  app.add_option("--batch", sizes.B, "sequences")->check(CLI::Range(1, 1024));
+  app.add_option("--seq-len", sizes.T, "tokens of a sequence")->check(CLI::Range(1, 65536));
+  app.add_option("--side", sizes.side, "of the product that others are held to");
+  app.add_option("--copied", sizes.copied, "bytes of the copy that others are held to");
+  app.add_option("--calls", calls, "in a row")->check(CLI::Range(1, 10000));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  if (cuda::device_count() == 0) {
+    fmt::print(stderr, "bench_cuda: no GPU here\n");
+    return 2;
+  }
+  const Ceilings ceilings = measure(sizes, calls);
+  Gpu gpu;
+  benchmark::AddCustomContext("device", gpu.device().name());
+  benchmark::AddCustomContext("ceilings", fmt::format("copy {:.0f} GB/s, product {:.1f} TFLOP/s",
+                                                      ceilings.copy, 1e-3 * ceilings.product));
+  register_ops(gpu, passes_of(gpu, sizes), ceilings, calls);
+  register_ops(gpu, updates_of(gpu, sizes), ceilings, calls);
+  register_ops(gpu, products_of(gpu, sizes), ceilings, calls);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
