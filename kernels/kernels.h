@@ -1,7 +1,7 @@
 // The contents page of the ground floor: every operation, its formula and its shapes.
 //
-// `ref` (plain loops, float and double; the specification) and `cpu` (OpenMP and SIMD) each
-// fill one table. Common to all operations:
+// Tables of them: `ref` (plain loops, float and double; the specification), `cpu` (OpenMP and
+// SIMD), and two of kernels/cuda/ (for GPUs, and the same run by the CPU). Common to all:
 //   - shapes come from the tensors; outputs come first, then inputs;
 //   - activations and their gradients are of one dtype: F32 (F64 in `ref`), BF16 or F16, and
 //     parameters of the same; tokens and targets are I32;
@@ -9,8 +9,8 @@
 //     are F32. Arithmetic is FP32, rounded once where a result is stored;
 //   - factors of a matmul may be FP8 (kernels/narrow.h): E4M3 or E5M2 with a scale;
 //   - an activation gradient is written; a parameter gradient is written or added (`Into`);
-//   - no result depends on ctx.threads, nor on how a batch is cut into micro-batches:
-//     see "Same bits" in docs/same_bits.md and kernels/tree.h;
+//   - no result depends on ctx.threads; nor, in `ref` and `cpu`, on the micro-batches that a batch
+//     is cut into: their sums have the order of docs/same_bits.md, those of CUDA of docs/cuda.md;
 //   - shapes that do not fit throw CheckError.
 //
 // Letters: B sequences, T tokens of a sequence, C channels, NH heads, HS = C / NH channels of a
@@ -73,7 +73,7 @@ struct AdafactorStep {
 
 struct Kernels {
   const char* name;
-  int64_t scratch_bytes;  ///< per thread, for Ctx::scratch
+  int64_t scratch_bytes;  ///< of Ctx::scratch for each of ctx.threads; a device counts as one
 
   // ---- embedding -------------------------------------------------------------------------
   /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:]
@@ -206,7 +206,7 @@ struct Kernels {
 /// Plain loops over float or double, as the operands are: the specification.
 const Kernels& ref_kernels();
 
-/// OpenMP and SIMD; F32, BF16 and F16.
+/// OpenMP and SIMD; F32, BF16 and F16. CUDA's tables: kernels/cuda/backend.h.
 const Kernels& cpu_kernels();
 
 }  // namespace ladder
