@@ -12,8 +12,8 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// Neighbours that a thread takes: 16 bytes of a 16-bit format.
-constexpr int kNeighbours = 8;
+/// Neighbors that a thread takes: 16 bytes of a 16-bit format.
+constexpr int kNeighbors = 8;
 
 /// out, inp (n)
 template <int W, class To, class From>
@@ -29,10 +29,10 @@ __device__ void store_codes(Fp8* to, const Floats<W>& x, float scale, int64_t co
   uint8_t codes[W];
   for (int i = 0; i < W; ++i)
     codes[i] = static_cast<uint8_t>(narrow(kFormat, x.at[i] * scale, Overflow::Saturate));
-  if (W == kNeighbours && count >= W) {
-    Word<kNeighbours> word;
+  if (W == kNeighbors && count >= W) {
+    Word<kNeighbors> word;
     std::memcpy(&word, codes, W);
-    *reinterpret_cast<Word<kNeighbours>*>(to) = word;
+    *reinterpret_cast<Word<kNeighbors>*>(to) = word;
   } else {
     for (int i = 0; i < W; ++i)
       if (i < count) to[i].bits = codes[i];
@@ -91,8 +91,8 @@ void cast_from(const Ctx& ctx, const Tensor& out, const Tensor& inp) {
 void cast(const Ctx& ctx, Tensor out, Tensor inp) {
   check_cast(out, inp);
   dispatch(inp.dtype, [&]<class From>(Type<From>) {
-    dispatch_width<kNeighbours>({out, inp},
-                                [&]<int W>(Width<W>) { cast_from<W, From>(ctx, out, inp); });
+    dispatch_width<kNeighbors>({out, inp},
+                               [&]<int W>(Width<W>) { cast_from<W, From>(ctx, out, inp); });
   });
 }
 

@@ -53,7 +53,7 @@ static __global__ void sum_parts(float* partial, Terms terms, int64_t rows, int6
       [=](int i, int64_t c, float sum) { partial[(part * Count + i) * C + c] = sum; });
 }
 
-/// Joins the parts, a pair of neighbouring subtrees at a time, in place; a block for 32 columns.
+/// Joins the parts, a pair of neighboring subtrees at a time, in place; a block for 32 columns.
 template <int Count>
 static __global__ void join_parts(Columns<Count> sums, float* partial, int64_t parts, int64_t C,
                                   Into into) {

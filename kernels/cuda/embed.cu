@@ -58,7 +58,7 @@ __global__ void make_keys(Key* keys, const int32_t* tokens, int64_t n, int64_t V
   keys[i] = key_of(known ? tokens[i] : V, i);
 }
 
-/// One step of merge sort: neighbouring runs of `size` keys become one of 2 size. A key moves
+/// One step of merge sort: neighboring runs of `size` keys become one of 2 size. A key moves
 /// behind those of its own run that are smaller, and behind those of the other run.
 __global__ void merge_runs(Key* to, const Key* from, int64_t n, int64_t size) {
   const int64_t i = thread_index();

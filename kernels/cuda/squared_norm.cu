@@ -17,7 +17,7 @@ namespace {
 
 using Limb = unsigned long long;  // as atomicAdd takes it; int64_t wraps in the same way
 
-/// The squares of `count` or 16 neighbours, which are exact in double, in ascending order.
+/// The squares of `count` or 16 neighbors, which are exact in double, in ascending order.
 template <int W>
 __device__ double leaf_of(const float* x, int64_t count) {
   double sum = 0;

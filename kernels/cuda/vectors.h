@@ -1,4 +1,4 @@
-// How kernels that move whole arrays divide them: each thread takes W neighbours at once.
+// How kernels that move whole arrays divide them: each thread takes W neighbors at once.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace ladder::LADDER_CUDA {
 /// Threads of a block, where nothing asks for another number.
 constexpr int kThreads = 256;
 
-/// Carries a number of neighbours into a lambda.
+/// Carries a number of neighbors into a lambda.
 template <int W>
 struct Width {};
 
