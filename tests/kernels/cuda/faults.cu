@@ -136,7 +136,7 @@ TEST_F(Faults, DivergentShuffle) {
                "thread 16 does not exist");
 }
 
-/// Threads below `kThreadsThere` come to the barrier; `kReturn`: the others return at once.
+/// Threads below `kThreadsThere` come to the barrier; the others return.
 template <int kThreadsThere>
 __global__ void meet(float* out, const float* inp) {
   if (static_cast<int>(threadIdx.x) < kThreadsThere) __syncthreads();
