@@ -2,8 +2,8 @@
 # Gathers what the build needs, from Debian's packages, in one folder that can be carried to a
 # machine without a network, such as one with a GPU. Installs nothing and needs no root.
 #
-#   scripts/bundle_deps.sh DIR                a few MB: libraries, pkg-config, the text
-#   scripts/bundle_deps.sh --with-cmake DIR   also CMake and Ninja, for a machine that has none
+#   scripts/bundle_deps.sh DIR                20 MB: libraries, pkg-config, the text
+#   scripts/bundle_deps.sh --with-cmake DIR   also CMake and Ninja; 100 MB
 #
 # There, `. DIR/env.sh` makes CMake find it all. That machine needs a C++ compiler, Python 3 and
 # this machine's kind of processor; its system may be another, if its C library is not older.
@@ -95,7 +95,8 @@ done
 if $with_cmake; then
   # In a folder of their own with their libraries, which no other program should load.
   unpack "$dir/cmake" cmake ninja-build
-  rm -rf "$dir"/cmake/{etc,var} "$dir"/cmake/usr/share/{bash-completion,bug,doc,emacs,lintian,man,vim}
+  rm -rf "$dir"/cmake/{etc,var} "$dir"/cmake/usr/bin/cpack "$dir"/cmake/usr/share/cmake-*/Help
+  rm -rf "$dir"/cmake/usr/share/{bash-completion,bug,emacs,lintian,man,vim}
   mkdir "$dir/cmake/bin"
   for program in cmake ctest ninja; do
     cat >"$dir/cmake/bin/$program" <<'EOF'
