@@ -95,7 +95,7 @@ def measured(args, text, batch):
 def release():
     """Gives back what a run that found no memory still holds."""
     gc.collect()
-    torch._dynamo.reset()
+    torch.compiler.reset()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
 

@@ -18,6 +18,7 @@ Beside them MFU with half of the pairs, 6P + 6 L C T, as some count for causal a
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -63,7 +64,7 @@ def run(command, deadline):
         raise Failed("out of time") from None
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise (NoMemory if "memory" in last else Failed)(last)
+        raise (NoMemory if re.search("(no|out of) memory", last) else Failed)(last)
     return done.stdout
 
 
