@@ -40,8 +40,8 @@ def trace(args, backend, chapter, flags):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace"
         command = [args.bin / f"ch{chapter}", "--data", args.text, "--model", args.model,
-                   "--batch", str(args.batch), "--steps", str(args.steps), "--backend", backend, "--quiet",
-                   "--trace", path, *flags.split()]
+                   "--batch", str(args.batch), "--steps", str(args.steps), "--backend", backend,
+                   "--quiet", "--trace", path, *flags.split()]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]

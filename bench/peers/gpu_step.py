@@ -89,9 +89,10 @@ def ladder(args, model, data, deadline):
 def torch(args, model, data, weights, deadline):
     batches = ",".join(str(batch) for batch in MODELS[model][2])
     output = run([args.python, Path(__file__).with_name("gpt2_torch.py"), f"--data={data}",
-                  f"--model={model}", f"--batch={batches}", f"--seq-len={T}", f"--steps={args.steps}",
-                  f"--warmup={args.warmup}", f"--weights={weights}", "--device=cuda", "--compile",
-                  "--fused", "--precision=bf16", "--attention=library"], deadline)
+                  f"--model={model}", f"--batch={batches}", f"--seq-len={T}",
+                  f"--steps={args.steps}", f"--warmup={args.warmup}",
+                  f"--weights={weights}", "--device=cuda", "--compile", "--fused",
+                  "--precision=bf16", "--attention=library"], deadline)
     found = json.loads(output)
     return Result(f"PyTorch {found['torch']}, {WEIGHTS[weights]}", found["batch"],
                   found["step_ms_median"], found["peak_mib"])
@@ -132,7 +133,8 @@ def attempt(model, name, function):
 def ceilings(args, deadline):
     """What the device is called and can do; {} if nobody can tell."""
     try:
-        found = json.loads(run([args.python, Path(__file__).with_name("gpu_ceilings.py")], deadline))
+        script = Path(__file__).with_name("gpu_ceilings.py")
+        found = json.loads(run([args.python, script], deadline))
     except (Failed, OSError, ValueError) as error:
         print(f"No PyTorch that sees a GPU, so no peer and no peak: {error}\n")
         return {}
@@ -190,8 +192,8 @@ def main():
     peak = next((tflops for name, tflops in PEAKS.items() if name in found.get("device", "")), None)
     if peak:
         print(f"Per cent are of {peak} TFLOP/s, dense BF16 by the data sheet.\n")
-    row("model", "program", "batch", "ms a step", "tokens/s", "MFU", "HFU", "MFU, half of the pairs",
-        "GiB at the peak")
+    row("model", "program", "batch", "ms a step", "tokens/s", "MFU", "HFU",
+        "MFU, half of the pairs", "GiB at the peak")
     row(*["---"] * 9)
     ways, ratios, good = args.weights if found else [], {}, True
     for model in args.models:
