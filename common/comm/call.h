@@ -1,0 +1,72 @@
+// Call: which collective operation a rank is in, for statistics, for error messages, and to be
+// compared with its peers'.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kernels/tensor.h"
+
+namespace ladder {
+
+enum class Operation : uint8_t {
+  AllReduce,
+  ReduceScatter,
+  AllGather,
+  Broadcast,
+  AllToAll,
+  Send,
+  Recv,
+  Barrier,
+};
+constexpr int kOperationCount = 8;
+constexpr std::array<std::string_view, kOperationCount> kOperationNames = {
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast",
+    "all_to_all", "send",           "recv",       "barrier"};
+
+/// How the elements of several ranks become one. Max of floats is NaN if one of them is.
+enum class Combine : uint8_t { Sum, Max };
+
+struct Call {
+  Operation operation = Operation::Barrier;
+  Tensor payload;                  ///< the larger side: the whole of what is scattered or gathered
+  Combine combine = Combine::Sum;  ///< of reductions
+  int root = 0;                    ///< of a broadcast; the peer of a message
+  std::string_view variant = {};   ///< "halving"; a literal
+};
+
+/// Whether two ranks in these calls mean the same operation. Their buffers may differ.
+inline bool agree(const Call& a, const Call& b) {
+  return a.operation == b.operation && a.payload.dtype == b.payload.dtype &&
+         a.payload.size() == b.payload.size() && a.combine == b.combine && a.root == b.root &&
+         a.variant == b.variant;
+}
+
+std::string_view dtype_text(Dtype dtype);
+
+/// "all_reduce of 1000 F32 (max)", "broadcast of 3 I64 (from 2)"
+std::string to_string(const Call& call);
+
+/// What one rank did in one operation.
+struct OperationCount {
+  int64_t calls = 0;
+  int64_t payload_bytes = 0;
+  int64_t wire_bytes = 0;  ///< that this rank sent; what it receives is another's
+  OperationCount& operator+=(const OperationCount& other);
+  bool operator==(const OperationCount&) const = default;
+};
+
+/// What one rank communicated: --report's "comm".
+struct CommStatistics {
+  std::array<OperationCount, kOperationCount> counts{};
+
+  OperationCount& operator[](Operation op) { return counts[static_cast<size_t>(op)]; }
+  const OperationCount& operator[](Operation op) const { return counts[static_cast<size_t>(op)]; }
+  /// Sums up what a rank did in several groups.
+  CommStatistics& operator+=(const CommStatistics& other);
+  int64_t wire_bytes() const;
+};
+
+}  // namespace ladder

@@ -1,0 +1,42 @@
+// Chunks: how a flat buffer is cut among ranks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/tensor.h"
+#include "kernels/tree.h"
+
+namespace ladder {
+
+/// Chunk i is [floor(i K / n), floor((i + 1) K / n)) of K units, a unit being `align` elements
+/// (the last may be shorter). So chunks differ by one unit at most, and may be empty.
+struct Chunks {
+  int64_t elements;
+  int64_t count;      ///< n: ranks
+  int64_t align = 1;  ///< kAlign for shards, which start where tensors may
+
+  Range operator[](int64_t i) const {
+    const Range units = leaf(i, count, (elements + align - 1) / align);
+    return {std::min(elements, units.begin * align), std::min(elements, units.end * align)};
+  }
+  /// Chunk i of a flat tensor of `elements`.
+  Tensor of(const Tensor& data, int64_t i) const {
+    const Range range = (*this)[i];
+    return data.slice(range.begin, range.size());
+  }
+  /// Elements of the largest.
+  int64_t largest() const {
+    int64_t most = 0;
+    for (int64_t i = 0; i < count; ++i) most = std::max(most, (*this)[i].size());
+    return most;
+  }
+  /// Whether all are of one size.
+  bool even() const { return largest() * count == elements; }
+  bool operator==(const Chunks&) const = default;
+};
+
+/// The same elements in one dimension.
+inline Tensor flat(const Tensor& data) { return data.view({data.size()}); }
+
+}  // namespace ladder

@@ -1,0 +1,137 @@
+#include "common/comm/comm.h"
+
+#include "kernels/narrow.h"
+
+namespace ladder {
+namespace {
+
+/// Sets a value for the time of a scope.
+template <class T>
+class Within {
+ public:
+  Within(T& place, T value) : place_(place), before_(place) { place = value; }
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
+  ~Within() { place_ = before_; }
+
+ private:
+  T& place_;
+  T before_;
+};
+
+}  // namespace
+
+// Wire bytes of the backend's own collectives are computed, since the inside of a library cannot be
+// counted: what a rank sends in the algorithm that moves least. Of b bytes on N ranks, with own
+// chunk c: reduce-scatter b - c, all-gather (N - 1) c, all-reduce both.
+
+void Comm::all_reduce(Tensor data, Combine combine) {
+  check_combines(data, combine);
+  const Call call{.operation = Operation::AllReduce, .payload = data, .combine = combine};
+  collective(call, [&] { do_all_reduce(data, combine); });
+  const int64_t chunk = Chunks{data.size(), size_}[rank_].size() * size_of(data.dtype);
+  statistics_[Operation::AllReduce].wire_bytes += data.bytes() - chunk + (size_ - 1) * chunk;
+}
+
+void Comm::reduce_scatter(Tensor out, Tensor inp, Combine combine) {
+  check_chunks(inp, out);
+  check_combines(inp, combine);
+  const Call call{.operation = Operation::ReduceScatter, .payload = inp, .combine = combine};
+  collective(call, [&] { do_reduce_scatter(out, inp, combine); });
+  statistics_[Operation::ReduceScatter].wire_bytes += inp.bytes() - out.bytes();
+}
+
+void Comm::all_gather(Tensor out, Tensor inp) {
+  check_chunks(out, inp);
+  const Call call{.operation = Operation::AllGather, .payload = out};
+  collective(call, [&] { do_all_gather(out, inp); });
+  statistics_[Operation::AllGather].wire_bytes += (size_ - 1) * inp.bytes();
+}
+
+void Comm::broadcast(Tensor data, int root) {
+  check_place(data);
+  CHECK(root >= 0 && root < size_, "broadcast from rank {} of {}", root, size_);
+  const Call call{.operation = Operation::Broadcast, .payload = data, .root = root};
+  collective(call, [&] { do_broadcast(data, root); });
+  // However they are passed on, N - 1 copies travel; they are counted where they come from.
+  if (rank_ == root) statistics_[Operation::Broadcast].wire_bytes += (size_ - 1) * data.bytes();
+}
+
+void Comm::all_to_all(Tensor out, Tensor inp) {
+  check_chunks(out, flat(inp).first(inp.size() / size_));
+  check_chunks(inp, flat(out).first(out.size() / size_));
+  CHECK(out.size() == 0 || out.ptr != inp.ptr, "all_to_all in place");
+  const Call call{.operation = Operation::AllToAll, .payload = inp};
+  collective(call, [&] { do_all_to_all(out, inp); });
+  statistics_[Operation::AllToAll].wire_bytes += inp.bytes() / size_ * (size_ - 1);
+}
+
+void Comm::barrier() {
+  const Call call{.operation = Operation::Barrier, .payload = {.shape = {0}}};
+  collective(call, [&] { do_barrier(); });
+}
+
+std::unique_ptr<Comm> Comm::split(int color, int key) {
+  CHECK(color >= 0, "color {}", color);
+  CHECK(!current_, "split inside of {}", to_string(*current_));
+  return do_split(color, key);
+}
+
+Pending Comm::isend(Tensor data, int to) { return message(Operation::Send, data, to); }
+
+Pending Comm::irecv(Tensor data, int from) { return message(Operation::Recv, data, from); }
+
+void Comm::exchange(Tensor out, int to, Tensor inp, int from) {
+  Pending receiving = inp && inp.size() > 0 ? irecv(inp, from) : Pending();
+  if (out && out.size() > 0) send(out, to);
+  receiving.wait();
+}
+
+void Comm::collective(const Call& call, const std::function<void()>& messages) {
+  CHECK(!current_, "{} inside of {}", to_string(call), to_string(*current_));
+  OperationCount& count = statistics_[call.operation];
+  ++count.calls;
+  count.payload_bytes += call.payload.bytes();
+  const Within<const Call*> within(current_, &call);
+  perform(call, messages);
+}
+
+Pending Comm::message(Operation operation, Tensor data, int peer) {
+  check_place(data);
+  check_peer(peer);
+  const int64_t wire_bytes = operation == Operation::Send ? data.bytes() : 0;
+  const Call call{.operation = operation, .payload = data, .root = peer};
+  if (!current_) {
+    statistics_[operation] += {.calls = 1, .payload_bytes = data.bytes(), .wire_bytes = wire_bytes};
+  } else {
+    statistics_[current_->operation].wire_bytes += wire_bytes;
+  }
+  const Within<const Call*> within(current_, current_ ? current_ : &call);
+  return operation == Operation::Send ? do_isend(data, peer) : do_irecv(data, peer);
+}
+
+void Comm::check_place(const Tensor& data) const {
+  CHECK(data.place != Place::Device, "a {} communicator does not reach a device", kind());
+}
+
+void Comm::check_peer(int peer) const {
+  CHECK(peer >= 0 && peer < size_, "a message between ranks {} and {} of {}", rank_, peer, size_);
+  CHECK(peer != rank_, "rank {} sends to itself", rank_);
+}
+
+void Comm::check_chunks(const Tensor& whole, const Tensor& chunk) const {
+  check_place(whole);
+  check_place(chunk);
+  CHECK(whole.dtype == chunk.dtype && whole.size() == chunk.size() * size_,
+        "{} {} is not {} equal chunks of {} {}", to_string(whole.shape), dtype_text(whole.dtype),
+        size_, to_string(chunk.shape), dtype_text(chunk.dtype));
+}
+
+void Comm::check_combines(const Tensor& data, Combine combine) const {
+  check_place(data);
+  const bool sums = !is_fp8(data.dtype) && data.dtype != Dtype::U8;
+  CHECK(sums || (combine == Combine::Max && data.dtype == Dtype::U8), "{} are not {}",
+        dtype_text(data.dtype), combine == Combine::Sum ? "summed" : "compared");
+}
+
+}  // namespace ladder

@@ -1,0 +1,242 @@
+#include "common/comm/reduction.h"
+
+#include <bit>
+
+#include "common/error.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+namespace {
+
+bool is_legal(Reduction reduction, int ranks) {
+  return reduction != Reduction::Halving || std::has_single_bit(static_cast<unsigned>(ranks));
+}
+
+/// "halving, tree, ring, naive, native": those that `ranks` ranks can use.
+std::string legal_names(int ranks) {
+  std::string names;
+  for (int i = 0; i < kReductionCount; ++i)
+    if (is_legal(static_cast<Reduction>(i), ranks))
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", kReductionNames[i]);
+  return names;
+}
+
+/// Part i of a flat tensor in pieces of kPiece; empty behind its end.
+Tensor piece_of(const Tensor& data, int64_t i) {
+  const int64_t begin = std::min(data.size(), i * Reducer::kPiece);
+  return data.slice(begin, std::min(data.size() - begin, Reducer::kPiece));
+}
+
+}  // namespace
+
+Reduction reduction_of(std::string_view name) {
+  for (int i = 0; i < kReductionCount; ++i)
+    if (name == kReductionNames[i]) return static_cast<Reduction>(i);
+  throw UserError("--reduction {}: legal are {}", name, legal_names(1));
+}
+
+void check_reduction(Reduction reduction, int ranks) {
+  if (is_legal(reduction, ranks)) return;
+  throw UserError(
+      "--reduction halving halves the ranks again and again, so their number must be a power of "
+      "two, and it is {}; legal with {} ranks: {}",
+      ranks, ranks, legal_names(ranks));
+}
+
+Reducer::Reducer(Comm& comm, const Ctx& ctx, Reduction reduction, Arena& arena, Dtype dtype,
+                 int64_t elements)
+    : comm_(comm), ctx_(ctx), reduction_(reduction) {
+  check_reduction(reduction, comm.size());
+  const int64_t piece = workspace_elements(comm.size(), elements) / 2;
+  arrived_ = arena.alloc(Mem::Comm, "reduction.arrived", dtype, {2, piece});
+}
+
+Call Reducer::call(Operation operation, Tensor data) const {
+  return {.operation = operation,
+          .payload = data,
+          .variant = kReductionNames[static_cast<size_t>(reduction_)]};
+}
+
+void Reducer::check_sum(const Tensor& data) const {
+  CHECK(data.dtype == arrived_.dtype, "{} to reduce, workspace of {}", dtype_text(data.dtype),
+        dtype_text(arrived_.dtype));
+}
+
+void Reducer::check_chunks(const Tensor& data, const Chunks& chunks) const {
+  CHECK(data.size() == chunks.elements && chunks.count == comm_.size(),
+        "{} elements on {} ranks, in {} chunks of {}", data.size(), comm_.size(), chunks.count,
+        chunks.elements);
+  CHECK(reduction_ != Reduction::Native || chunks.even(),
+        "--reduction native wants equal chunks, and {} elements are cut into {} unequal ones",
+        chunks.elements, chunks.count);
+}
+
+void Reducer::reduce_scatter(Tensor data, const Chunks& chunks) {
+  check_sum(data);
+  check_chunks(data, chunks);
+  if (reduction_ == Reduction::Native)
+    return comm_.reduce_scatter(chunks.of(data, comm_.rank()), data);
+  comm_.collective(call(Operation::ReduceScatter, data), [&] {
+    switch (reduction_) {
+      case Reduction::Halving: return halving_reduce_scatter(data, chunks);
+      case Reduction::Ring: return ring_reduce_scatter(data, chunks);
+      default: reduce_to_root(data); return scatter_from_root(data, chunks);
+    }
+  });
+}
+
+void Reducer::all_gather(Tensor data, const Chunks& chunks) {
+  check_chunks(data, chunks);
+  if (reduction_ == Reduction::Native) return comm_.all_gather(data, chunks.of(data, comm_.rank()));
+  comm_.collective(call(Operation::AllGather, data), [&] {
+    switch (reduction_) {
+      case Reduction::Halving: return halving_all_gather(data, chunks);
+      case Reduction::Ring: return ring_all_gather(data, chunks);
+      default: gather_to_root(data, chunks); return broadcast_from_root(data);
+    }
+  });
+}
+
+void Reducer::all_reduce(Tensor data) {
+  check_sum(data);
+  if (reduction_ == Reduction::Native) return comm_.all_reduce(data);
+  const Tensor line = flat(data);
+  const Chunks chunks{line.size(), comm_.size()};
+  comm_.collective(call(Operation::AllReduce, data), [&] {
+    switch (reduction_) {
+      case Reduction::Halving:
+        halving_reduce_scatter(line, chunks);
+        return halving_all_gather(line, chunks);
+      case Reduction::Ring: ring_reduce_scatter(line, chunks); return ring_all_gather(line, chunks);
+      default: reduce_to_root(line); return broadcast_from_root(line);
+    }
+  });
+}
+
+// ---- halving and doubling ----------------------------------------------------------------------
+
+// Before the step with distance d a rank holds sums over d neighbors, of the chunks whose owners
+// equal it in the bits below d. The partner differs in bit d: it gets the chunks of those owners
+// that do so, too.
+void Reducer::halving_reduce_scatter(Tensor data, const Chunks& chunks) {
+  const int rank = comm_.rank(), ranks = comm_.size();
+  for (int d = 1; d < ranks; d *= 2) {
+    const int partner = rank ^ d;
+    for (int owner = rank & (2 * d - 1); owner < ranks; owner += 2 * d)
+      exchange_and_add(chunks.of(data, owner ^ d), partner, chunks.of(data, owner), partner);
+  }
+}
+
+// The same way back: what was summed last is known to both partners first.
+void Reducer::halving_all_gather(Tensor data, const Chunks& chunks) {
+  const int rank = comm_.rank(), ranks = comm_.size();
+  for (int d = ranks / 2; d >= 1; d /= 2) {
+    const int partner = rank ^ d;
+    for (int owner = rank & (2 * d - 1); owner < ranks; owner += 2 * d)
+      comm_.exchange(chunks.of(data, owner), partner, chunks.of(data, owner ^ d), partner);
+  }
+}
+
+// ---- ring --------------------------------------------------------------------------------------
+
+// The sum of chunk c starts at rank c + 1 and goes once around, to its owner.
+void Reducer::ring_reduce_scatter(Tensor data, const Chunks& chunks) {
+  const int rank = comm_.rank(), ranks = comm_.size();
+  const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+  for (int step = 1; step < ranks; ++step) {
+    const int leaving = (rank + ranks - step) % ranks;
+    const int arriving = (leaving + ranks - 1) % ranks;
+    exchange_and_add(chunks.of(data, leaving), next, chunks.of(data, arriving), before);
+  }
+}
+
+void Reducer::ring_all_gather(Tensor data, const Chunks& chunks) {
+  const int rank = comm_.rank(), ranks = comm_.size();
+  const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+  for (int step = 1; step < ranks; ++step) {
+    const int leaving = (rank + ranks - step + 1) % ranks;
+    const int arriving = (leaving + ranks - 1) % ranks;
+    comm_.exchange(chunks.of(data, leaving), next, chunks.of(data, arriving), before);
+  }
+}
+
+// ---- tree --------------------------------------------------------------------------------------
+
+// Ranks with bit d set give their sum to the neighbor at distance d and are done.
+void Reducer::tree_reduce(Tensor data) {
+  const int rank = comm_.rank(), ranks = comm_.size();
+  for (int d = 1; d < ranks; d *= 2) {
+    if (rank & d) return exchange_and_add(data, rank - d, {}, 0);
+    if (rank + d < ranks) exchange_and_add({}, 0, data, rank + d);
+  }
+}
+
+void Reducer::tree_broadcast(Tensor data) {
+  const int rank = comm_.rank(), ranks = comm_.size();
+  int d = 1;
+  while (d < ranks && !(rank & d)) d *= 2;
+  if (rank != 0) comm_.exchange({}, 0, data, rank - d);
+  for (d /= 2; d >= 1; d /= 2)
+    if (rank + d < ranks) comm_.exchange(data, rank + d, {}, 0);
+}
+
+// ---- naive -------------------------------------------------------------------------------------
+
+void Reducer::naive_reduce(Tensor data) {
+  if (comm_.rank() != 0) return exchange_and_add(data, 0, {}, 0);
+  for (int rank = 1; rank < comm_.size(); ++rank) exchange_and_add({}, 0, data, rank);
+}
+
+void Reducer::naive_broadcast(Tensor data) {
+  if (comm_.rank() != 0) return comm_.exchange({}, 0, data, 0);
+  for (int rank = 1; rank < comm_.size(); ++rank) comm_.exchange(data, rank, {}, 0);
+}
+
+// ---- what tree and naive share -----------------------------------------------------------------
+
+void Reducer::reduce_to_root(Tensor data) {
+  reduction_ == Reduction::Tree ? tree_reduce(data) : naive_reduce(data);
+}
+
+void Reducer::broadcast_from_root(Tensor data) {
+  reduction_ == Reduction::Tree ? tree_broadcast(data) : naive_broadcast(data);
+}
+
+void Reducer::scatter_from_root(Tensor data, const Chunks& chunks) {
+  if (comm_.rank() != 0) return comm_.exchange({}, 0, chunks.of(data, comm_.rank()), 0);
+  for (int rank = 1; rank < comm_.size(); ++rank)
+    comm_.exchange(chunks.of(data, rank), rank, {}, 0);
+}
+
+void Reducer::gather_to_root(Tensor data, const Chunks& chunks) {
+  if (comm_.rank() != 0) return comm_.exchange(chunks.of(data, comm_.rank()), 0, {}, 0);
+  for (int rank = 1; rank < comm_.size(); ++rank)
+    comm_.exchange({}, 0, chunks.of(data, rank), rank);
+}
+
+// ---- one message -------------------------------------------------------------------------------
+
+/// Sends `out` (or nothing, if null) while adding to `into` (if not null) what arrives.
+void Reducer::exchange_and_add(Tensor out, int to, Tensor into, int from) {
+  const int64_t most = std::max(out ? out.size() : 0, into ? into.size() : 0);
+  const auto receive = [&](int64_t i) {
+    const Tensor piece = into ? piece_of(into, i) : Tensor{.shape = {0}};
+    const Tensor buffer = flat(arrived_.slice(i % 2, 1)).first(piece.size());
+    return std::pair{buffer, buffer.size() > 0 ? comm_.irecv(buffer, from) : Pending()};
+  };
+  auto [arrived, receiving] = receive(0);
+  for (int64_t i = 0; i * kPiece < most; ++i) {
+    auto [next_arrived, next_receiving] = receive(i + 1);
+    if (out) comm_.exchange(piece_of(out, i), to, {}, 0);
+    receiving.wait();
+    if (arrived.size() > 0) {
+      const Tensor mine = piece_of(into, i);
+      const bool mine_first = comm_.rank() < from;
+      ctx_.kernels->add(ctx_, mine, mine_first ? mine : arrived, mine_first ? arrived : mine);
+    }
+    arrived = next_arrived;
+    receiving = std::move(next_receiving);
+  }
+}
+
+}  // namespace ladder

@@ -1,0 +1,81 @@
+#include "common/comm/thread_comm.h"
+
+#include "common/comm/elements.h"
+
+namespace ladder {
+namespace {
+
+/// into = into and chunk `i` of everybody's tensor, in the order of ranks but for the first.
+void combine_chunks(const ThreadGroup& group, const Chunks& chunks, int i, Tensor into,
+                    Combine combine) {
+  for (int peer = 0; peer < group.size(); ++peer)
+    if (peer != i) combine_elements(into, chunks.of(flat(group.offered(peer)), i), combine);
+}
+
+}  // namespace
+
+void ThreadComm::abandon() noexcept {
+  const ThreadWorld::Lock lock = group_->world().lock();
+  group_->world().fail(nullptr, "a rank has failed");
+}
+
+// Chunk r is combined by rank r, where it lies: nobody else reads or writes it there. Then
+// everybody reads the chunks of the others.
+void ThreadComm::do_all_reduce(Tensor data, Combine combine) {
+  const Chunks chunks{data.size(), size()};
+  const Tensor mine = flat(data);
+  meet(mine, Then::Read);
+  combine_chunks(*group_, chunks, rank(), chunks.of(mine, rank()), combine);
+  meet(mine, Then::Read);
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank())
+      copy_elements(chunks.of(mine, peer), chunks.of(group_->offered(peer), peer));
+  meet(mine, Then::Leave);
+}
+
+void ThreadComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
+  const Chunks chunks{inp.size(), size()};
+  meet(flat(inp), Then::Read);
+  copy_elements(out, chunks.of(flat(inp), rank()));
+  combine_chunks(*group_, chunks, rank(), flat(out), combine);
+  meet(inp, Then::Leave);
+}
+
+void ThreadComm::do_all_gather(Tensor out, Tensor inp) {
+  const Chunks chunks{out.size(), size()};
+  meet(inp, Then::Read);
+  for (int peer = 0; peer < size(); ++peer)
+    copy_elements(chunks.of(flat(out), peer), group_->offered(peer));
+  meet(inp, Then::Leave);
+}
+
+void ThreadComm::do_broadcast(Tensor data, int root) {
+  meet(data, Then::Read);
+  if (rank() != root) copy_elements(data, group_->offered(root));
+  meet(data, Then::Leave);
+}
+
+void ThreadComm::do_all_to_all(Tensor out, Tensor inp) {
+  const Chunks chunks{inp.size(), size()};
+  meet(flat(inp), Then::Read);
+  for (int peer = 0; peer < size(); ++peer)
+    copy_elements(chunks.of(flat(out), peer), chunks.of(group_->offered(peer), rank()));
+  meet(inp, Then::Leave);
+}
+
+void ThreadComm::do_barrier() { meet({}, Then::Leave); }
+
+std::unique_ptr<Comm> ThreadComm::do_split(int color, int key) {
+  auto [group, rank] = group_->split(this->rank(), color, key);
+  return std::make_unique<ThreadComm>(std::move(group), rank);
+}
+
+Pending ThreadComm::do_isend(Tensor data, int to) {
+  return group_->post_send(rank(), to, *current(), data);
+}
+
+Pending ThreadComm::do_irecv(Tensor data, int from) {
+  return group_->post_recv(from, rank(), *current(), data);
+}
+
+}  // namespace ladder

@@ -1,0 +1,51 @@
+// ThreadComm: ranks that are threads of one process. No launcher, runs on a laptop and under
+// ThreadSanitizer.
+//
+// A message is a rendezvous: whoever comes second copies from one tensor to the other, so nothing
+// is buffered. In a collective every rank reads what it needs from its peers' tensors, between two
+// meetings of all. Whoever must wait blocks on a condition variable.
+//
+// Ranks that disagree are told apart always, not only in Debug builds: it costs a comparison.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "common/comm/comm.h"
+#include "common/comm/thread_group.h"
+
+namespace ladder {
+
+class ThreadComm : public Comm {
+ public:
+  ThreadComm(std::shared_ptr<ThreadGroup> group, int rank)
+      : Comm(rank, group->size()), group_(std::move(group)) {}
+  std::string_view kind() const override { return "thread"; }
+  void abandon() noexcept override;
+
+ private:
+  using Then = ThreadGroup::Then;
+  void meet(Tensor mine, Then then) { group_->meet(rank(), *current(), mine, then); }
+
+  void do_all_reduce(Tensor data, Combine combine) override;
+  void do_reduce_scatter(Tensor out, Tensor inp, Combine combine) override;
+  void do_all_gather(Tensor out, Tensor inp) override;
+  void do_broadcast(Tensor data, int root) override;
+  void do_all_to_all(Tensor out, Tensor inp) override;
+  void do_barrier() override;
+  std::unique_ptr<Comm> do_split(int color, int key) override;
+  Pending do_isend(Tensor data, int to) override;
+  Pending do_irecv(Tensor data, int from) override;
+
+  std::shared_ptr<ThreadGroup> group_;
+};
+
+/// Runs `body` as ranks 0 to ranks - 1, each in a thread of its own, and returns when all have
+/// ended. One rank runs in the calling thread, with a SelfComm.
+///
+/// A rank that throws ends all: communication of the others throws Aborted. The first exception is
+/// thrown again, naming its rank; UserError and CheckError keep their type, others become
+/// std::runtime_error.
+void run_ranks(int ranks, const std::function<void(Comm&)>& body);
+
+}  // namespace ladder

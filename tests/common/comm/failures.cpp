@@ -1,0 +1,195 @@
+// What goes wrong ends: ranks that throw, ranks that disagree, ranks that wait for each other.
+
+#include <chrono>
+
+#include "common/comm/reduction.h"
+#include "common/comm/thread_comm.h"
+#include "common/error.h"
+#include "kernels/kernels.h"
+#include "tests/common/comm/on_ranks.h"
+
+namespace ladder::test {
+namespace {
+
+using Body = std::function<void(Comm&)>;
+
+/// The message of the Error that run_ranks throws.
+template <class Error>
+std::string message_of(int ranks, const Body& body) {
+  try {
+    run_ranks(ranks, body);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  ADD_FAILURE() << "no exception";
+  return "";
+}
+
+void expect_says(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+}
+
+/// Many ways to wait for rank 1.
+const std::vector<Body> kWaits = {
+    [](Comm& comm) { comm.barrier(); },
+    [](Comm& comm) { comm.all_reduce(Memory().make(Dtype::F32, 100, 0)); },
+    [](Comm& comm) { comm.broadcast(Memory().make(Dtype::F32, 100, 0), 1); },
+    [](Comm& comm) { comm.recv(Memory().make(Dtype::F32, 100), 1); },
+    [](Comm& comm) { comm.send(Memory().make(Dtype::F32, 100), 1); },
+    [](Comm& comm) { comm.split(0, 0); },
+    [](Comm& comm) {
+      Memory memory;
+      Reducer reducer(comm, ctx_of(ref_kernels()), Reduction::Halving, memory.arena(), Dtype::F32,
+                      100);
+      reducer.all_reduce(memory.make(Dtype::F32, 100, 0));
+    },
+};
+
+TEST(Failures, ARankThatThrowsEndsAll) {
+  for (const Body& wait : kWaits) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::string message = message_of<UserError>(4, [&](Comm& comm) {
+      if (comm.rank() != 1) {
+        // Twice: a run that has failed stays so.
+        EXPECT_THROW(wait(comm), Aborted);
+        wait(comm);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      throw UserError("no such file");
+    });
+    EXPECT_EQ(message, "rank 1: no such file");
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  }
+}
+
+TEST(Failures, TheFirstErrorIsToldWithItsType) {
+  EXPECT_EQ(message_of<CheckError>(3,
+                                   [](Comm& comm) {
+                                     if (comm.rank() == 2) throw CheckError("broken");
+                                     comm.barrier();
+                                   }),
+            "rank 2: broken");
+  EXPECT_EQ(message_of<std::runtime_error>(2,
+                                           [](Comm& comm) {
+                                             if (comm.rank() == 0) throw std::bad_alloc();
+                                             comm.barrier();
+                                           }),
+            "rank 0: std::bad_alloc");
+  EXPECT_EQ(message_of<UserError>(1, [](Comm&) { throw UserError("alone"); }), "alone");
+}
+
+TEST(Failures, NobodyReadsWhatHasBeenLetGo) {
+  // Ranks fail at any moment of a collective whose tensors die with the exception.
+  for (int trial = 0; trial < 30; ++trial)
+    EXPECT_THROW(run_ranks(4,
+                           [&](Comm& comm) {
+                             for (int step = 0;; ++step) {
+                               Memory memory;
+                               const Tensor data = memory.make(Dtype::F32, 2000 * trial, 0);
+                               comm.all_reduce(data);
+                               if (comm.rank() == trial % 4 && step == 2) throw CheckError("now");
+                               const Tensor other = memory.make(Dtype::F32, data.size());
+                               comm.exchange(data, comm.rank() ^ 1, other, comm.rank() ^ 1);
+                             }
+                           }),
+                 CheckError);
+}
+
+TEST(Failures, APendingMessageIsTakenBack) {
+  EXPECT_THROW(run_ranks(2,
+                         [](Comm& comm) {
+                           Memory memory;
+                           Pending pending =
+                               comm.irecv(memory.make(Dtype::F32, 10), 1 - comm.rank());
+                           throw CheckError("unwinds over it");
+                         }),
+               CheckError);
+}
+
+TEST(Failures, DifferentSizesAreReported) {
+  expect_says(message_of<CheckError>(3,
+                                     [](Comm& comm) {
+                                       const int64_t n = comm.rank() == 2 ? 11 : 10;
+                                       comm.all_reduce(Memory().make(Dtype::F32, n, 0));
+                                     }),
+              {"disagree", "rank 0 in all_reduce of 10 F32", "rank 2 in all_reduce of 11 F32"});
+}
+
+TEST(Failures, DifferentDtypesAreReported) {
+  expect_says(message_of<CheckError>(2,
+                                     [](Comm& comm) {
+                                       const Dtype dtype = comm.rank() ? Dtype::I32 : Dtype::F32;
+                                       comm.broadcast(Memory().make(dtype, 4, 0), 1);
+                                     }),
+              {"rank 0 in broadcast of 4 F32 (from 1)", "rank 1 in broadcast of 4 I32 (from 1)"});
+}
+
+TEST(Failures, ADifferentOrderIsReported) {
+  expect_says(message_of<CheckError>(2,
+                                     [](Comm& comm) {
+                                       if (comm.rank() == 1) comm.barrier();
+                                       comm.all_reduce(Memory().make(Dtype::F32, 4, 0));
+                                       if (comm.rank() == 0) comm.barrier();
+                                     }),
+              {"rank 0 in all_reduce of 4 F32", "rank 1 in barrier"});
+}
+
+TEST(Failures, DifferentReductionsAreReported) {
+  const Body body = [](Comm& comm) {
+    Memory memory;
+    Reducer reducer(comm, ctx_of(ref_kernels()), comm.rank() ? Reduction::Halving : Reduction::Ring,
+                    memory.arena(), Dtype::F32, 64);
+    reducer.all_reduce(memory.make(Dtype::F32, 64, 0));
+  };
+  expect_says(message_of<CheckError>(2, body), {"rank 0 in all_reduce of 64 F32 (ring)",
+                                                "rank 1 in all_reduce of 64 F32 (halving)"});
+}
+
+TEST(Failures, AReductionAgainstAnotherCollectiveIsReported) {
+  const Body body = [](Comm& comm) {
+    Memory memory;
+    const Tensor data = memory.make(Dtype::F32, 64, 0);
+    Reducer reducer(comm, ctx_of(ref_kernels()), Reduction::Halving, memory.arena(), Dtype::F32,
+                    64);
+    if (comm.rank() == 0) reducer.all_reduce(data);
+    comm.broadcast(data, 0);
+    if (comm.rank() == 1) reducer.all_reduce(data);
+  };
+  expect_says(message_of<CheckError>(2, body),
+              {"wait for each other", "rank 0 waits in all_reduce of 64 F32 (halving)",
+               "rank 1 waits in broadcast of 64 F32"});
+}
+
+TEST(Failures, ARankThatReturnsEarlyIsReported) {
+  expect_says(message_of<CheckError>(3,
+                                     [](Comm& comm) {
+                                       if (comm.rank() != 1) comm.barrier();
+                                     }),
+              {"rank 0 waits in barrier", "rank 1 has returned", "rank 2 waits in barrier"});
+}
+
+TEST(Failures, MessagesOfDifferentSizesAreReported) {
+  expect_says(message_of<CheckError>(2,
+                                     [](Comm& comm) {
+                                       if (comm.rank() == 0)
+                                         comm.send(Memory().make(Dtype::F32, 5, 0), 1);
+                                       else
+                                         comm.recv(Memory().make(Dtype::F32, 6), 0);
+                                     }),
+              {"disagree", "rank 0 in send of 5 F32 (to 1)", "rank 1 in recv of 6 F32 (from 0)"});
+}
+
+TEST(Failures, TwoThatBothSendAreReported) {
+  expect_says(message_of<CheckError>(2,
+                                     [](Comm& comm) {
+                                       Memory memory;
+                                       const Tensor data = memory.make(Dtype::F32, 5, 0);
+                                       comm.send(data, 1 - comm.rank());
+                                       comm.recv(data, 1 - comm.rank());
+                                     }),
+              {"wait for each other", "rank 0 waits in send", "rank 1 waits in send"});
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,234 @@
+// Reductions in an order of our choice: sums, their order, and bytes on the wire.
+
+#include "common/comm/reduction.h"
+
+#include "common/error.h"
+#include "kernels/kernels.h"
+#include "kernels/tree.h"
+#include "tests/common/comm/on_ranks.h"
+
+namespace ladder::test {
+namespace {
+
+const std::vector<Reduction> kReductions = {Reduction::Halving, Reduction::Tree, Reduction::Ring,
+                                            Reduction::Naive, Reduction::Native};
+const std::vector<Reduction> kOwn = {Reduction::Halving, Reduction::Tree, Reduction::Ring,
+                                     Reduction::Naive};
+// The last needs several pieces, and does not fill them.
+const std::vector<int64_t> kElements = {0, 1, 7, 64, 1000, 3 * Reducer::kPiece + 5};
+
+bool is_legal(Reduction reduction, int ranks) {
+  return reduction != Reduction::Halving || (ranks & (ranks - 1)) == 0;
+}
+
+Ctx ref_ctx() { return ctx_of(ref_kernels()); }
+Ctx cpu_ctx() { return ctx_of(cpu_kernels()); }
+
+/// What ranks contribute where the order of a sum shows: of different magnitudes and signs.
+float shows_order(int rank, int64_t i) {
+  const float magnitude = std::ldexp(1.0F, static_cast<int>((rank * 7 + i * 3) % 23));
+  return (rank + i) % 3 == 0 ? -magnitude / 3 : magnitude / 7;
+}
+
+Tensor make_showing_order(Memory& memory, int64_t n, int rank) {
+  const Tensor x = memory.make(Dtype::F32, n);
+  for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = shows_order(rank, i);
+  return x;
+}
+
+template <class F>
+void for_each_legal(Comm& comm, const std::vector<Reduction>& reductions, F&& f) {
+  for (Reduction reduction : reductions)
+    if (is_legal(reduction, comm.size())) f(reduction);
+}
+
+TEST(Reduction, AllReduceSums) {
+  on_ranks([](Comm& comm) {
+    for_each_legal(comm, kReductions, [&](Reduction reduction) {
+      for (Dtype dtype : {Dtype::F32, Dtype::F64, Dtype::BF16, Dtype::F16})
+        for (int64_t n : kElements) {
+          if (n > 1000 && dtype != Dtype::F32) continue;
+          Memory memory;
+          const Ctx ctx = dtype == Dtype::F64 ? ref_ctx() : cpu_ctx();
+          Reducer reducer(comm, ctx, reduction, memory.arena(), dtype, n);
+          const Tensor data = memory.make(dtype, n, comm.rank());
+          reducer.all_reduce(data);
+          expect_elements(data, [&](int64_t i) { return sum(comm.size(), i); });
+        }
+    });
+  });
+}
+
+TEST(Reduction, ReduceScatterThenAllGather) {
+  on_ranks([](Comm& comm) {
+    for_each_legal(comm, kReductions, [&](Reduction reduction) {
+      for (int64_t align : {int64_t{1}, kAlign})
+        for (int64_t n : kElements) {
+          Memory memory;
+          const Chunks chunks{n, comm.size(), align};
+          if (reduction == Reduction::Native && !chunks.even()) continue;
+          Reducer reducer(comm, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
+          const Tensor data = memory.make(Dtype::F32, n, comm.rank());
+          reducer.reduce_scatter(data, chunks);
+          const Range mine = chunks[comm.rank()];
+          expect_elements(data.slice(mine.begin, mine.size()),
+                          [&](int64_t i) { return sum(comm.size(), mine.begin + i); });
+          reducer.all_gather(data, chunks);
+          expect_elements(data, [&](int64_t i) { return sum(comm.size(), i); });
+        }
+    });
+  });
+}
+
+/// data after an all-reduce of values that show their order
+Tensor reduced(Comm& comm, Memory& memory, Reduction reduction, int64_t n) {
+  Reducer reducer(comm, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
+  const Tensor data = make_showing_order(memory, n, comm.rank());
+  reducer.all_reduce(data);
+  return data;
+}
+
+TEST(Reduction, HalvingAndTreeSumAsTheTreeByRank) {
+  on_ranks([](Comm& comm) {
+    constexpr int64_t n = 1001;
+    for_each_legal(comm, {Reduction::Halving, Reduction::Tree}, [&](Reduction reduction) {
+      Memory memory;
+      expect_elements(reduced(comm, memory, reduction, n), [&](int64_t i) {
+        return tree_sum<float>(
+            comm.size(), [&](int64_t rank) { return shows_order(static_cast<int>(rank), i); });
+      });
+    });
+  });
+}
+
+TEST(Reduction, NaiveSumsInTheOrderOfRanks) {
+  on_ranks([](Comm& comm) {
+    Memory memory;
+    expect_elements(reduced(comm, memory, Reduction::Naive, 1001), [&](int64_t i) {
+      float total = shows_order(0, i);
+      for (int rank = 1; rank < comm.size(); ++rank) total += shows_order(rank, i);
+      return total;
+    });
+  });
+}
+
+TEST(Reduction, RingSumsEachChunkInAnOrderOfItsOwn) {
+  on_ranks([](Comm& comm) {
+    constexpr int64_t n = 1001;
+    const int N = comm.size();
+    Memory memory;
+    const Tensor data = reduced(comm, memory, Reduction::Ring, n);
+    int64_t differ = 0;
+    for (int chunk = 0; chunk < N; ++chunk) {
+      const Range range = Chunks{n, N}[chunk];
+      for (int64_t i = range.begin; i < range.end; ++i) {
+        float total = shows_order((chunk + 1) % N, i);
+        for (int k = 2; k <= N; ++k) total += shows_order((chunk + k) % N, i);
+        ASSERT_EQ(data.data<float>()[i], total);
+        differ += total != tree_sum<float>(N, [&](int64_t rank) {
+                    return shows_order(static_cast<int>(rank), i);
+                  });
+      }
+    }
+    // With three or more ranks the order matters; these values show it.
+    EXPECT_EQ(differ > 0, N > 2) << differ;
+  });
+}
+
+int64_t over_ranks(Comm& comm, int64_t mine) {
+  Memory memory;
+  const Tensor total = memory.make(Dtype::I64, 1);
+  total.data<int64_t>()[0] = mine;
+  comm.all_reduce(total);
+  return total.data<int64_t>()[0];
+}
+
+TEST(Reduction, WireBytesAreTheFormulas) {
+  on_ranks([](Comm& comm) {
+    const std::unique_ptr<Comm> counters = comm.split(0, 0);
+    const int64_t N = comm.size(), n = 1000 * N, b = n * 4;
+    for_each_legal(comm, kOwn, [&](Reduction reduction) {
+      SCOPED_TRACE(std::string(kReductionNames[static_cast<size_t>(reduction)]));
+      Memory memory;
+      const std::unique_ptr<Comm> fresh = comm.split(0, 0);
+      Reducer reducer(*fresh, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
+      const Tensor data = memory.make(Dtype::F32, n, comm.rank());
+      reducer.all_reduce(data);
+      const OperationCount& counted = fresh->statistics()[Operation::AllReduce];
+      EXPECT_EQ(counted.calls, 1);
+      EXPECT_EQ(counted.payload_bytes, b);
+      EXPECT_EQ(counted.wire_bytes, fresh->statistics().wire_bytes()) << "counted as messages, too";
+      EXPECT_EQ(over_ranks(*counters, counted.wire_bytes), 2 * (N - 1) * b);
+      if (reduction == Reduction::Halving || reduction == Reduction::Ring) {
+        EXPECT_EQ(counted.wire_bytes, 2 * (N - 1) * b / N);
+        reducer.reduce_scatter(data, {n, N});
+        reducer.all_gather(data, {n, N});
+        for (Operation half : {Operation::ReduceScatter, Operation::AllGather})
+          EXPECT_EQ(fresh->statistics()[half], (OperationCount{1, b, (N - 1) * b / N}));
+      }
+      if (reduction == Reduction::Naive) {
+        EXPECT_EQ(counted.wire_bytes, comm.rank() == 0 ? (N - 1) * b : b);
+      }
+    });
+  });
+}
+
+TEST(Reduction, WireBytesOfUnevenChunks) {
+  on_ranks([](Comm& comm) {
+    const std::unique_ptr<Comm> counters = comm.split(0, 0);
+    const int64_t N = comm.size(), n = 1003, b = n * 4;
+    for_each_legal(comm, kOwn, [&](Reduction reduction) {
+      Memory memory;
+      const std::unique_ptr<Comm> fresh = comm.split(0, 0);
+      Reducer reducer(*fresh, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
+      const Tensor data = memory.make(Dtype::F32, n, comm.rank());
+      reducer.all_reduce(data);
+      EXPECT_EQ(over_ranks(*counters, fresh->statistics().wire_bytes()), 2 * (N - 1) * b);
+    });
+  });
+}
+
+TEST(Reduction, WorkspaceIsTwoPiecesOfComm) {
+  on_ranks([](Comm& comm) {
+    for (int64_t n : {int64_t{1000}, 10 * Reducer::kPiece}) {
+      Arena arena;
+      const Reducer reducer(comm, cpu_ctx(), Reduction::Tree, arena, Dtype::BF16, n);
+      EXPECT_EQ(arena.current()[Mem::Comm], 2 * Reducer::workspace_elements(comm.size(), n));
+    }
+  });
+}
+
+TEST(Reduction, HalvingRefusesRanksThatAreNoPowerOfTwo) {
+  for (int ranks : {3, 5, 6, 7, 12}) {
+    try {
+      check_reduction(Reduction::Halving, ranks);
+      ADD_FAILURE() << ranks;
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find("power of two"), std::string::npos);
+      EXPECT_NE(std::string(e.what()).find("tree, ring, naive, native"), std::string::npos);
+    }
+    for (Reduction other : {Reduction::Tree, Reduction::Ring, Reduction::Naive, Reduction::Native})
+      check_reduction(other, ranks);
+  }
+  EXPECT_EQ(reduction_of("ring"), Reduction::Ring);
+  EXPECT_THROW(reduction_of("rings"), UserError);
+}
+
+TEST(Reduction, ChunksCoverAndAlign) {
+  for (int64_t n : {0, 1, 63, 64, 65, 1000, 4096})
+    for (int64_t count : {1, 2, 3, 8})
+      for (int64_t align : {int64_t{1}, kAlign}) {
+        const Chunks chunks{n, count, align};
+        int64_t end = 0;
+        for (int64_t i = 0; i < count; ++i) {
+          EXPECT_EQ(chunks[i].begin, end);
+          EXPECT_TRUE(chunks[i].begin % align == 0 || chunks[i].begin == n);
+          end = chunks[i].end;
+        }
+        EXPECT_EQ(end, n);
+        EXPECT_EQ(chunks.even(), chunks.largest() * count == n);
+      }
+}
+
+}  // namespace
+}  // namespace ladder::test
