@@ -1,7 +1,10 @@
-// Our matrix product beside OpenBLAS at the shapes of GPT-2 124M, all three orientations.
-// bench/gemm_ratio.py runs it with both interleaved and prints the table of ratios.
+// Our matrix product beside OpenBLAS and oneDNN at the shapes of GPT-2 124M, all three
+// orientations. bench/gemm_ratio.py runs them interleaved and prints the table of ratios.
 #include <array>
 #include <cblas.h>
+#include <dnnl.h>
+#include <omp.h>
+#include <string_view>
 
 #include <benchmark/benchmark.h>
 
@@ -52,10 +55,21 @@ void openblas(int orientation, const Operands& x) {
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, N, K, T, 1, out, N, inp, K, 0, w, K);
 }
 
+void onednn(int orientation, const Operands& x) {
+  const int64_t T = x.T, N = x.N, K = x.K;
+  float* out = x.out.data<float>();
+  float* inp = x.inp.data<float>();
+  float* w = x.w.data<float>();
+  if (orientation == 0) dnnl_sgemm('N', 'T', T, N, K, 1, inp, K, w, K, 0, out, N);
+  if (orientation == 1) dnnl_sgemm('N', 'N', T, K, N, 1, out, N, w, K, 0, inp, K);
+  if (orientation == 2) dnnl_sgemm('T', 'N', N, K, T, 1, out, N, inp, K, 0, w, K);
+}
+
 void run(benchmark::State& state, const Layer& layer, int64_t T, int orientation, int threads,
-         bool peer) {
+         std::string_view who) {
   Bench bench(threads);
   openblas_set_num_threads(threads);
+  omp_set_num_threads(threads);  // oneDNN's
   const Operands x{.T = T,
                    .N = layer.N,
                    .K = layer.K,
@@ -63,10 +77,9 @@ void run(benchmark::State& state, const Layer& layer, int64_t T, int orientation
                    .inp = bench.random({T, layer.K}),
                    .w = bench.random({layer.N, layer.K})};
   while (state.KeepRunning()) {
-    if (peer)
-      openblas(orientation, x);
-    else
-      ours(bench.ctx(), orientation, x);
+    if (who == "ours") ours(bench.ctx(), orientation, x);
+    if (who == "openblas") openblas(orientation, x);
+    if (who == "onednn") onednn(orientation, x);
     benchmark::ClobberMemory();
   }
   count(state, cost::matmul(T, layer.N, layer.K));
@@ -77,12 +90,12 @@ void register_all() {
     for (const int64_t T : {256, 1024})
       for (const Layer& layer : kLayers)
         for (int orientation = 0; orientation < 3; ++orientation)
-          for (const bool peer : {false, true}) {
-            const std::string name = fmt::format("{}/T{}/{}/threads{}/{}", layer.name, T,
-                                                 kOrientations[static_cast<size_t>(orientation)],
-                                                 threads, peer ? "openblas" : "ours");
+          for (const char* who : {"ours", "openblas", "onednn"}) {
+            const std::string name =
+                fmt::format("{}/T{}/{}/threads{}/{}", layer.name, T,
+                            kOrientations[static_cast<size_t>(orientation)], threads, who);
             benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-              run(state, layer, T, orientation, threads, peer);
+              run(state, layer, T, orientation, threads, who);
             })->UseRealTime();
           }
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs bench_gemm with ours and OpenBLAS interleaved at random and prints the ratio of speeds.
+"""Runs bench_gemm, ours, OpenBLAS and oneDNN interleaved at random, and prints the ratio of our
+speed to that of the faster of both.
 
     bench/gemm_ratio.py build/cpu/bin/bench_gemm [--repetitions N] [--filter REGEX]
 
@@ -14,7 +15,7 @@ import sys
 
 
 def measure(program, repetitions, pattern):
-    """GFLOP/s of each repetition: {shape: {"ours": [...], "openblas": [...]}}."""
+    """GFLOP/s of each repetition: {shape: {"ours": [...], "openblas": [...], "onednn": [...]}}."""
     report = subprocess.run(
         [program, f"--benchmark_repetitions={repetitions}", f"--benchmark_filter={pattern}",
          "--benchmark_enable_random_interleaving=true", "--benchmark_min_time=0.05",
@@ -36,12 +37,13 @@ def main():
     parser.add_argument("--bar", type=float, default=0.8)
     args = parser.parse_args()
 
-    print(f"{'shape':40} {'ours':>8} {'OpenBLAS':>8} {'ratio':>6}   (median GFLOP/s)")
+    print(f"{'shape':36} {'ours':>8} {'OpenBLAS':>8} {'oneDNN':>8} {'ratio':>6}   "
+          "(median GFLOP/s; ours / the faster peer)")
     ratios = []
     for shape, who in sorted(measure(args.program, args.repetitions, args.filter).items()):
-        ours, peer = (statistics.median(who[name]) for name in ("ours", "openblas"))
-        ratios.append(ours / peer)
-        print(f"{shape:40} {ours:8.1f} {peer:8.1f} {ours / peer:6.2f}")
+        ours, *peers = (statistics.median(who[name]) for name in ("ours", "openblas", "onednn"))
+        ratios.append(ours / max(peers))
+        print(f"{shape:36} {ours:8.1f} {peers[0]:8.1f} {peers[1]:8.1f} {ratios[-1]:6.2f}")
     print(f"{len(ratios)} shapes: lowest ratio {min(ratios):.2f}, "
           f"median {statistics.median(ratios):.2f}")
     sys.exit(min(ratios) < args.bar)

@@ -33,8 +33,10 @@ def links(text, folder):
         target = posixpath.normpath(posixpath.join(folder, match["target"]))
         if match["image"]:
             return f'<img src="{target}" alt="{match["text"]}"/>'
-        if target.endswith((".md", ".h")) and (ROOT / target).is_file():
+        if target.endswith(".md") and (ROOT / target).is_file():
             return f"[{match['text']}]({target})"
+        if target.endswith(".h") and (ROOT / target).is_file():
+            return f'\\ref {target} "{match["text"]}"'  # a plain link would stay as it is
         return match["text"]  # no page of the site
 
     return LINK.sub(say, text)

@@ -5,10 +5,9 @@
 namespace ladder {
 
 void zero(const Ctx& ctx, Tensor x) {
-  if (x.place == Place::Device)
-    ctx.device->fill(x.ptr, 0, x.bytes());
-  else
-    std::memset(x.ptr, 0, static_cast<size_t>(x.bytes()));
+  if (x.place == Place::Device) return ctx.device->fill(x.ptr, 0, x.bytes());
+  ctx.synchronize();
+  std::memset(x.ptr, 0, static_cast<size_t>(x.bytes()));
 }
 
 HostCopy::HostCopy(const Ctx& ctx, Tensor tensor) : ctx_(&ctx), tensor_(tensor), host_(tensor) {

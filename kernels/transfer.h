@@ -9,7 +9,8 @@
 
 namespace ladder {
 
-/// Queued like a kernel: every byte of x becomes 0.
+/// Every byte of x becomes 0: queued like a kernel, or at once where the host writes, after waiting
+/// for the kernels called so far.
 void zero(const Ctx& ctx, Tensor x);
 
 /// A tensor where the host can read and write it: itself, or a copy of it in host memory.

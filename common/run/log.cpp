@@ -39,10 +39,12 @@ RunLog::~RunLog() {
 void RunLog::begin_step() {
   const bool full = events_.size() >= kMaxEvents;
   if (timeline_ && !full) ctx_.events = &events_;
+  ctx_.synchronize();  // what a validation has queued is not of this step
   begin_ns_ = now_ns();
 }
 
 void RunLog::end_step(const StepRecord& record) {
+  ctx_.synchronize();
   const int64_t end_ns = now_ns();
   const double seconds = static_cast<double>(end_ns - begin_ns_) * 1e-9;
   step_ms_.push_back(seconds * 1e3);

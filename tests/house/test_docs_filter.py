@@ -29,7 +29,7 @@ class Markdown(unittest.TestCase):
         self.check(text, "\\f[x\\f]\n\\f$a\\f$\n```sh\n$b\n```\n\\f$c\\f$")
 
     def test_links(self):
-        self.check("[t](../../kernels/tree.h)", "[t](kernels/tree.h)")
+        self.check("[t](../../kernels/tree.h)", '\\ref kernels/tree.h "t"')
         self.check("[no page](main.cpp)", "no page")
         self.check("[x](https://example.org/a)", "[x](https://example.org/a)")
         self.check("![loss](loss.svg)", '<img src="chapters/01_sgd/loss.svg" alt="loss"/>')

@@ -28,6 +28,13 @@ struct Copy {
 };
 constexpr size_t kCopyBytes = 16;
 
+void land(const Copy& copy) {
+  if (copy.from)
+    std::memcpy(copy.to, copy.from, kCopyBytes);
+  else
+    std::memset(copy.to, 0, kCopyBytes);
+}
+
 enum class State : uint8_t { Ready, AtBarrier, AtExchange, Done };
 
 struct Thread {
@@ -106,6 +113,7 @@ class Block {
  private:
   Thread& thread(int index) { return *threads_[static_cast<size_t>(index)]; }
   void begin();
+  void draw_ranks();
   Thread& draw();
   void resume(Thread& next);
   void open_barrier();
@@ -121,6 +129,7 @@ class Block {
   std::exception_ptr error_;
   std::vector<Thread*> threads_;
   std::vector<Thread*> ready_;
+  std::vector<int> rank_;  // of each warp, the largest runs first; empty: the draw is even
   std::vector<unsigned> at_exchange_;  // of each warp: the lanes that wait there
   Thread* running_ = nullptr;
 };
@@ -171,6 +180,7 @@ Block::Block(Where where, int threads, int64_t shared_bytes, uint64_t seed,
 
 void Block::begin() {
   shared_.poison();
+  draw_ranks();
   std::fill(at_exchange_.begin(), at_exchange_.end(), 0);
   ready_ = threads_;
   for (int i = 0; i < count_; ++i) {
@@ -183,8 +193,22 @@ void Block::begin() {
   }
 }
 
+/// In half of all blocks warps run as far as they go, one after the other.
+void Block::draw_ranks() {
+  rank_.clear();
+  if (random_.below(2) == 0) return;
+  rank_.resize(at_exchange_.size());
+  std::iota(rank_.begin(), rank_.end(), 0);
+  for (size_t i = rank_.size(); i > 1; --i) std::swap(rank_[i - 1], rank_[random_.below(i)]);
+}
+
 Thread& Block::draw() {
-  std::swap(ready_[random_.below(ready_.size())], ready_.back());
+  size_t at = random_.below(ready_.size());
+  const auto rank = [&](size_t i) { return rank_[static_cast<size_t>(ready_[i]->index / kLanes)]; };
+  if (!rank_.empty())
+    for (size_t i = 0; i < ready_.size(); ++i)
+      if (rank(i) > rank(at)) at = i;
+  std::swap(ready_[at], ready_.back());
   Thread& next = *ready_.back();
   ready_.pop_back();
   return next;
@@ -374,7 +398,11 @@ void start_copy(void* to, const void* from) {
   if (reinterpret_cast<uintptr_t>(from) % kCopyBytes != 0)
     fail("cp.async from an address not aligned to 16 bytes");
   Thread& self = block().running();
-  self.copies.push_back({.to = to, .from = from, .group = self.open_group});
+  const Copy copy{.to = to, .from = from, .group = self.open_group};
+  if (block().random().below(2) == 0)
+    land(copy);
+  else
+    self.copies.push_back(copy);
 }
 
 void close_copy_group() { ++block().running().open_group; }
@@ -383,10 +411,7 @@ void land_copies(int pending_groups) {
   Thread& self = block().running();
   auto copy = self.copies.begin();
   for (; copy != self.copies.end() && copy->group < self.open_group - pending_groups; ++copy)
-    if (copy->from)
-      std::memcpy(copy->to, copy->from, kCopyBytes);
-    else
-      std::memset(copy->to, 0, kCopyBytes);
+    land(*copy);
   self.copies.erase(self.copies.begin(), copy);
 }
 

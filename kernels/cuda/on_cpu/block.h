@@ -1,6 +1,7 @@
 // A block of threads on the CPU: each thread is a fiber, and one runs until it has to wait for
 // others. Which one runs next is drawn at random, so that code which needs an order that no
-// barrier gives it goes wrong for some seed.
+// barrier gives it goes wrong for some seed. In one half of all blocks the draw is even, in the
+// other half warps have ranks: the first runs as far as it goes, the last is far behind.
 //
 // What a GPU leaves undefined is an error here, with the kernel, the block and the thread: a
 // barrier that some threads do not reach, a shuffle that some lanes of its mask do not reach.
@@ -57,7 +58,8 @@ void check_shared(const void* p, int64_t bytes, const char* what);
 /// Throws CheckError with the kernel, the block and the thread before `what`.
 [[noreturn]] void fail(const std::string& what);
 
-/// Copies of 16 bytes that land only when this thread waits for their group; null `from`: zeros.
+/// Copies of 16 bytes that land at once or when this thread waits for their group, as the draw has
+/// it; null `from`: zeros.
 void start_copy(void* to, const void* from);
 void close_copy_group();
 void land_copies(int pending_groups);

@@ -16,7 +16,6 @@ namespace {
 
 /// Half a unit in the last place of a float near 1; tensor cores cut off where others round.
 constexpr double kRound = 0x1p-23;
-
 constexpr Dtype kDtypes[] = {Dtype::F32, Dtype::BF16, Dtype::F16};
 
 struct Heads {
