@@ -108,8 +108,8 @@ void RunOptions::check() const {
   require_range("--sample", sample, 0, kMaxCount);
   require_finite_not_negative("--temperature", temperature);
   require_range("--top-k", top_k, 0, kMaxCount);
-  if (on_device(backend) && threads)
-    throw UserError("--threads is for the backends ref and cpu, not {}", backend);
+  if (on_device(backend) && threads.value_or(1) != 1)
+    throw UserError("--threads must be 1 with --backend {}: threads are for ref and cpu", backend);
   gpt();
 }
 

@@ -83,7 +83,7 @@ TEST_P(BadRun, Numbers) {
 TEST_P(BadRun, Machine) {
   expect_refused({{"--ranks 2", "--ranks must be 1, not 2"},
                   {"--ranks 0", "--ranks must be"},
-                  {"--backend cuda-on-cpu --threads 2", "--threads is for the backends"},
+                  {"--backend cuda-on-cpu --threads 2", "--threads must be 1"},
                   {"--backend gpu", "this build has ref, cpu"}});
 }
 

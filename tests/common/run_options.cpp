@@ -122,7 +122,7 @@ TEST_F(Options, RefusesImpossibleModels) {
 
 TEST_F(Options, ADeviceHasNoThreads) {
   expect_refused({"--backend", "cuda-on-cpu", "--threads", "2"},
-                 "--threads is for the backends ref and cpu, not cuda-on-cpu");
+                 "--threads must be 1 with --backend cuda-on-cpu");
   EXPECT_EQ(run({"--backend", "cuda-on-cpu"}).options.thread_count(), 1);
 }
 

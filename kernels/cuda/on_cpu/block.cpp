@@ -12,6 +12,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cuda/on_cpu/fiber.h"
+#include "kernels/cuda/on_cpu/random.h"
 
 namespace ladder::on_cpu {
 
@@ -77,22 +78,6 @@ std::string doing(const Thread& thread) {
   }
   return "";
 }
-
-/// SplitMix64: every seed and every step of it gives a different, well mixed number.
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u) {}
-  /// In [0, n).
-  uint64_t below(uint64_t n) {
-    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return (z ^ z >> 31) % n;
-  }
-
- private:
-  uint64_t state_;
-};
 
 /// The threads of a block, used for each block of a launch again.
 class Block {
@@ -312,13 +297,6 @@ void Block::report_stuck() {
   for (const Thread* t : threads_)
     if (!waits(t) || !same_place(t->where, first->where)) report(*first, t->index);
   fail("all threads", "wait for each other");
-}
-
-/// A step that visits all of n blocks in turn, whatever the start.
-int64_t random_step(Random& random, int64_t n) {
-  int64_t step = 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(n)));
-  while (std::gcd(step, n) != 1) ++step;
-  return step;
 }
 
 void run_blocks(Block& block, const Grid& grid) {
