@@ -9,6 +9,15 @@ namespace {
 
 constexpr int64_t kByteAlign = 64;
 
+/// "Param 16384, Grad 65536" or "nothing"
+std::string text_of(const MemoryBytes& bytes) {
+  std::string text;
+  for (size_t i = 0; i < kMemNames.size(); ++i)
+    if (bytes.bytes[i] > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kMemNames[i], bytes.bytes[i]);
+  return text.empty() ? "nothing" : text;
+}
+
 }  // namespace
 
 void Arena::Free::operator()(void* p) const {
@@ -41,7 +50,9 @@ Tensor Arena::alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shap
                 .mem = mem,
                 .name = std::move(name),
                 .bytes = bytes};
-    CHECK(block.memory, "no memory for {} {}: {} bytes", block.name, to_string(shape), bytes);
+    if (!block.memory)
+      throw OutOfMemory(fmt::format("no memory for {} {}: {} bytes, beside {}", block.name,
+                                    to_string(shape), bytes, text_of(current_)));
     tensor.ptr = block.memory.get();
     fill(tensor, 0xFF);
     blocks_.push_back(std::move(block));

@@ -57,7 +57,7 @@ class Arena {
 
   /// A new tensor, 64-byte aligned, in the memory of the device if there is one; every byte 0xFF:
   /// floats start as NaN, so that an element nobody wrote shows.
-  /// @throws CheckError naming the tensor and its size if memory is out.
+  /// @throws OutOfMemory naming the tensor, its size and what the arena holds already
   Tensor alloc(Mem mem, std::string name, Dtype dtype, Shape shape);
 
   /// The same, every byte 0: gradients (their alignment gaps are read by whole-buffer passes) and

@@ -18,6 +18,12 @@ class CheckError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
+/// A tensor that the machine has no room for. The user can ask for less.
+class OutOfMemory : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// Whole quotient of a split that must come out even.
 /// @throws CheckError if `d` does not divide `n`.
 template <class Int>

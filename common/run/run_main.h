@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "common/error.h"
+#include "kernels/check.h"
 
 namespace ladder {
 
@@ -22,7 +23,8 @@ inline std::string one_line(std::string text) {
 }
 
 /// Runs `body` and turns how it ended into an exit status: 0 done or help, 2 bad input of the
-/// user (one line "error: ..."), 1 anything else (one line "internal error: ...").
+/// user or more than the machine holds (one line "error: ..."), 1 anything else (one line "internal
+/// error: ...").
 template <class Body>
 int run_main(Body&& body) {
   try {
@@ -32,6 +34,10 @@ int run_main(Body&& body) {
     return 0;
   } catch (const UserError& e) {
     fmt::print(stderr, "error: {}\n", one_line(e.what()));
+    return 2;
+  } catch (const OutOfMemory& e) {
+    fmt::print(stderr, "error: {}; a smaller --micro-batch, --seq-len or --model takes less\n",
+               one_line(e.what()));
     return 2;
   } catch (const std::exception& e) {
     fmt::print(stderr, "internal error: {}\n", one_line(e.what()));

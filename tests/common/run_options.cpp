@@ -211,6 +211,7 @@ TEST(RunMain, StatusAndLine) {
   EXPECT_EQ(run([] {}), Result(0, ""));
   EXPECT_EQ(run([] { throw HelpPrinted{}; }), Result(0, ""));
   EXPECT_EQ(run([] { throw UserError("bad {}", 1); }), Result(2, "error: bad 1\n"));
+  EXPECT_EQ(run([] { throw OutOfMemory("no memory for x"); }).first, 2);
   EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a?b\n"));
   EXPECT_EQ(run([] { throw 3; }).first, 1);
 }
