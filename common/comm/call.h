@@ -31,7 +31,8 @@ enum class Combine : uint8_t { Sum, Max };
 
 struct Call {
   Operation operation = Operation::Barrier;
-  Tensor payload;                  ///< the larger side: the whole of what is scattered or gathered
+  Tensor payload = {};             ///< the larger side: the whole of what is scattered or gathered
+  Tensor result = {};              ///< what this rank has afterwards; null for messages
   Combine combine = Combine::Sum;  ///< of reductions
   int root = 0;                    ///< of a broadcast; the peer of a message
   std::string_view variant = {};   ///< "halving"; a literal

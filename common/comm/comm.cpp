@@ -27,7 +27,7 @@ class Within {
 
 void Comm::all_reduce(Tensor data, Combine combine) {
   check_combines(data, combine);
-  const Call call{.operation = Operation::AllReduce, .payload = data, .combine = combine};
+  const Call call{Operation::AllReduce, data, data, combine};
   collective(call, [&] { do_all_reduce(data, combine); });
   const int64_t chunk = Chunks{data.size(), size_}[rank_].size() * size_of(data.dtype);
   statistics_[Operation::AllReduce].wire_bytes += data.bytes() - chunk + (size_ - 1) * chunk;
@@ -36,14 +36,14 @@ void Comm::all_reduce(Tensor data, Combine combine) {
 void Comm::reduce_scatter(Tensor out, Tensor inp, Combine combine) {
   check_chunks(inp, out);
   check_combines(inp, combine);
-  const Call call{.operation = Operation::ReduceScatter, .payload = inp, .combine = combine};
+  const Call call{Operation::ReduceScatter, inp, out, combine};
   collective(call, [&] { do_reduce_scatter(out, inp, combine); });
   statistics_[Operation::ReduceScatter].wire_bytes += inp.bytes() - out.bytes();
 }
 
 void Comm::all_gather(Tensor out, Tensor inp) {
   check_chunks(out, inp);
-  const Call call{.operation = Operation::AllGather, .payload = out};
+  const Call call{.operation = Operation::AllGather, .payload = out, .result = out};
   collective(call, [&] { do_all_gather(out, inp); });
   statistics_[Operation::AllGather].wire_bytes += (size_ - 1) * inp.bytes();
 }
@@ -51,7 +51,7 @@ void Comm::all_gather(Tensor out, Tensor inp) {
 void Comm::broadcast(Tensor data, int root) {
   check_place(data);
   CHECK(root >= 0 && root < size_, "broadcast from rank {} of {}", root, size_);
-  const Call call{.operation = Operation::Broadcast, .payload = data, .root = root};
+  const Call call{.operation = Operation::Broadcast, .payload = data, .result = data, .root = root};
   collective(call, [&] { do_broadcast(data, root); });
   // However they are passed on, N - 1 copies travel; they are counted where they come from.
   if (rank_ == root) statistics_[Operation::Broadcast].wire_bytes += (size_ - 1) * data.bytes();
@@ -61,7 +61,7 @@ void Comm::all_to_all(Tensor out, Tensor inp) {
   check_chunks(out, flat(inp).first(inp.size() / size_));
   check_chunks(inp, flat(out).first(out.size() / size_));
   CHECK(out.size() == 0 || out.ptr != inp.ptr, "all_to_all in place");
-  const Call call{.operation = Operation::AllToAll, .payload = inp};
+  const Call call{.operation = Operation::AllToAll, .payload = inp, .result = out};
   collective(call, [&] { do_all_to_all(out, inp); });
   statistics_[Operation::AllToAll].wire_bytes += inp.bytes() / size_ * (size_ - 1);
 }

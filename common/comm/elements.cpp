@@ -35,7 +35,8 @@ void combine_all(const Tensor& into, const Tensor& other, Combine combine) {
 
 void copy_elements(Tensor out, Tensor inp) {
   CHECK(out.bytes() == inp.bytes(), "{} bytes copied to {}", inp.bytes(), out.bytes());
-  if (out.bytes() > 0) std::memmove(out.ptr, inp.ptr, static_cast<size_t>(out.bytes()));
+  if (out.bytes() == 0 || out.ptr == inp.ptr) return;
+  std::memcpy(out.ptr, inp.ptr, static_cast<size_t>(out.bytes()));
 }
 
 void combine_elements(Tensor into, Tensor other, Combine combine) {

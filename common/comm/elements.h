@@ -6,7 +6,7 @@
 
 namespace ladder {
 
-/// out = inp, byte by byte; they may be the same memory. Same size and dtype
+/// out = inp, byte by byte; nothing if they are one. Same size and dtype
 void copy_elements(Tensor out, Tensor inp);
 
 /// into = into + other, or their maximum; NaN wins. 16-bit floats are rounded once.

@@ -51,9 +51,10 @@ Reducer::Reducer(Comm& comm, const Ctx& ctx, Reduction reduction, Arena& arena, 
   arrived_ = arena.alloc(Mem::Comm, "reduction.arrived", dtype, {2, piece});
 }
 
-Call Reducer::call(Operation operation, Tensor data) const {
+Call Reducer::call(Operation operation, Tensor data, Tensor result) const {
   return {.operation = operation,
           .payload = data,
+          .result = result,
           .variant = kReductionNames[static_cast<size_t>(reduction_)]};
 }
 
@@ -76,7 +77,7 @@ void Reducer::reduce_scatter(Tensor data, const Chunks& chunks) {
   check_chunks(data, chunks);
   if (reduction_ == Reduction::Native)
     return comm_.reduce_scatter(chunks.of(data, comm_.rank()), data);
-  comm_.collective(call(Operation::ReduceScatter, data), [&] {
+  comm_.collective(call(Operation::ReduceScatter, data, chunks.of(data, comm_.rank())), [&] {
     switch (reduction_) {
       case Reduction::Halving: return halving_reduce_scatter(data, chunks);
       case Reduction::Ring: return ring_reduce_scatter(data, chunks);
@@ -88,7 +89,7 @@ void Reducer::reduce_scatter(Tensor data, const Chunks& chunks) {
 void Reducer::all_gather(Tensor data, const Chunks& chunks) {
   check_chunks(data, chunks);
   if (reduction_ == Reduction::Native) return comm_.all_gather(data, chunks.of(data, comm_.rank()));
-  comm_.collective(call(Operation::AllGather, data), [&] {
+  comm_.collective(call(Operation::AllGather, data, data), [&] {
     switch (reduction_) {
       case Reduction::Halving: return halving_all_gather(data, chunks);
       case Reduction::Ring: return ring_all_gather(data, chunks);
@@ -102,7 +103,7 @@ void Reducer::all_reduce(Tensor data) {
   if (reduction_ == Reduction::Native) return comm_.all_reduce(data);
   const Tensor line = flat(data);
   const Chunks chunks{line.size(), comm_.size()};
-  comm_.collective(call(Operation::AllReduce, data), [&] {
+  comm_.collective(call(Operation::AllReduce, data, data), [&] {
     switch (reduction_) {
       case Reduction::Halving:
         halving_reduce_scatter(line, chunks);

@@ -89,7 +89,7 @@ class Reducer {
   void gather_to_root(Tensor data, const Chunks& chunks);
 
   void exchange_and_add(Tensor out, int to, Tensor into, int from);
-  Call call(Operation operation, Tensor data) const;
+  Call call(Operation operation, Tensor data, Tensor result) const;
   void check_sum(const Tensor& data) const;
   void check_chunks(const Tensor& data, const Chunks& chunks) const;
 

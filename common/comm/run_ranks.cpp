@@ -1,51 +1,34 @@
+#include "common/comm/run_ranks.h"
+
+#include <cstdlib>
 #include <thread>
 
+#include "common/comm/rank_error.h"
 #include "common/comm/self_comm.h"
 #include "common/comm/thread_comm.h"
-#include "common/error.h"
 
 namespace ladder {
 namespace {
 
-/// The exception being handled, with its rank before its message.
-std::exception_ptr with_rank(int rank, std::string& message) {
-  try {
-    throw;
-  } catch (const UserError& e) {
-    message = fmt::format("rank {}: {}", rank, e.what());
-    return std::make_exception_ptr(UserError("{}", message));
-  } catch (const CheckError& e) {
-    message = fmt::format("rank {}: {}", rank, e.what());
-    return std::make_exception_ptr(CheckError(message));
-  } catch (const std::exception& e) {
-    message = fmt::format("rank {}: {}", rank, e.what());
-  } catch (...) {
-    message = fmt::format("rank {}: an exception of unknown type", rank);
-  }
-  return std::make_exception_ptr(std::runtime_error(message));
-}
-
-void run_rank(const std::shared_ptr<ThreadGroup>& group, int rank,
-              const std::function<void(Comm&)>& body) {
+void run_thread(const std::shared_ptr<ThreadGroup>& group, int rank, const RankBody& body) {
   ThreadWorld& world = group->world();
   world.enter(rank);
   try {
     ThreadComm comm(group, rank);
     body(comm);
   } catch (const Aborted&) {
-    // A consequence: the rank that has the cause says it.
+    // A consequence: the rank that has the cause tells it.
   } catch (...) {
-    std::string message;
-    const std::exception_ptr error = with_rank(rank, message);
+    const RankError error = rank_error(rank);
     const ThreadWorld::Lock lock = world.lock();
-    world.fail(error, message);
+    world.fail(error.error, error.message);
   }
   world.leave(rank);
 }
 
 }  // namespace
 
-void run_ranks(int ranks, const std::function<void(Comm&)>& body) {
+void run_threads(int ranks, const RankBody& body) {
   CHECK(ranks >= 1, "{} ranks", ranks);
   if (ranks == 1) {
     SelfComm comm;
@@ -58,9 +41,18 @@ void run_ranks(int ranks, const std::function<void(Comm&)>& body) {
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < ranks; ++rank)
-      threads.emplace_back([&, rank] { run_rank(group, rank, body); });
+      threads.emplace_back([&, rank] { run_thread(group, rank, body); });
   }
-  if (world->error()) std::rethrow_exception(world->error());
+  world->rethrow();
+}
+
+bool under_mpirun() {
+  // Open MPI and all that speak PMIx; MPICH and its relatives.
+  return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMIX_RANK") || std::getenv("PMI_SIZE");
+}
+
+void run_ranks(int ranks, const RankBody& body) {
+  under_mpirun() ? run_mpi(ranks, body) : run_threads(ranks, body);
 }
 
 }  // namespace ladder

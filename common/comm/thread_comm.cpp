@@ -16,7 +16,7 @@ void combine_chunks(const ThreadGroup& group, const Chunks& chunks, int i, Tenso
 
 void ThreadComm::abandon() noexcept {
   const ThreadWorld::Lock lock = group_->world().lock();
-  group_->world().fail(nullptr, "a rank has failed");
+  group_->world().fail(nullptr, fmt::format("rank {} has left communication under way", rank()));
 }
 
 // Chunk r is combined by rank r, where it lies: nobody else reads or writes it there. Then
@@ -30,7 +30,7 @@ void ThreadComm::do_all_reduce(Tensor data, Combine combine) {
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank())
       copy_elements(chunks.of(mine, peer), chunks.of(group_->offered(peer), peer));
-  meet(mine, Then::Leave);
+  meet({}, Then::Leave);
 }
 
 void ThreadComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
@@ -38,7 +38,7 @@ void ThreadComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
   meet(flat(inp), Then::Read);
   copy_elements(out, chunks.of(flat(inp), rank()));
   combine_chunks(*group_, chunks, rank(), flat(out), combine);
-  meet(inp, Then::Leave);
+  meet({}, Then::Leave);
 }
 
 void ThreadComm::do_all_gather(Tensor out, Tensor inp) {
@@ -46,13 +46,13 @@ void ThreadComm::do_all_gather(Tensor out, Tensor inp) {
   meet(inp, Then::Read);
   for (int peer = 0; peer < size(); ++peer)
     copy_elements(chunks.of(flat(out), peer), group_->offered(peer));
-  meet(inp, Then::Leave);
+  meet({}, Then::Leave);
 }
 
 void ThreadComm::do_broadcast(Tensor data, int root) {
   meet(data, Then::Read);
   if (rank() != root) copy_elements(data, group_->offered(root));
-  meet(data, Then::Leave);
+  meet({}, Then::Leave);
 }
 
 void ThreadComm::do_all_to_all(Tensor out, Tensor inp) {
@@ -60,7 +60,7 @@ void ThreadComm::do_all_to_all(Tensor out, Tensor inp) {
   meet(flat(inp), Then::Read);
   for (int peer = 0; peer < size(); ++peer)
     copy_elements(chunks.of(flat(out), peer), chunks.of(group_->offered(peer), rank()));
-  meet(inp, Then::Leave);
+  meet({}, Then::Leave);
 }
 
 void ThreadComm::do_barrier() { meet({}, Then::Leave); }

@@ -8,7 +8,6 @@
 // Ranks that disagree are told apart always, not only in Debug builds: it costs a comparison.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "common/comm/comm.h"
@@ -39,13 +38,5 @@ class ThreadComm : public Comm {
 
   std::shared_ptr<ThreadGroup> group_;
 };
-
-/// Runs `body` as ranks 0 to ranks - 1, each in a thread of its own, and returns when all have
-/// ended. One rank runs in the calling thread, with a SelfComm.
-///
-/// A rank that throws ends all: communication of the others throws Aborted. The first exception is
-/// thrown again, naming its rank; UserError and CheckError keep their type, others become
-/// std::runtime_error.
-void run_ranks(int ranks, const std::function<void(Comm&)>& body);
 
 }  // namespace ladder

@@ -55,6 +55,7 @@ ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> me
     : world_(std::move(world)),
       members_(std::move(members)),
       calls_(members_.size()),
+      arriving_(members_.size()),
       offers_(members_.size()),
       reading_(members_.size()),
       places_(members_.size()) {}
@@ -65,12 +66,13 @@ void ThreadGroup::meet(int rank, const Call& call, Tensor mine, Then then) {
   Lock lock = world_->lock();
   stop_reading(rank);
   calls_[rank] = &call;
-  offers_[rank] = mine;
+  arriving_[rank] = mine;
   const int64_t meeting = meetings_;
   if (!world_->failed() && ++arrived_ == size()) {
     check_calls();
     arrived_ = 0;
     ++meetings_;
+    offers_ = arriving_;
     reading_.assign(members_.size(), then == Then::Read);
     wake_all();
   }

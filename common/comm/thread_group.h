@@ -64,7 +64,8 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
 
   // The meeting under way, by rank.
   std::vector<const Call*> calls_;
-  std::vector<Tensor> offers_;
+  std::vector<Tensor> arriving_;  ///< what they bring
+  std::vector<Tensor> offers_;    ///< what they brought to the last meeting; peers read it
   std::vector<bool> reading_;
   int arrived_ = 0;
   int64_t meetings_ = 0;

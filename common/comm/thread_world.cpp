@@ -42,6 +42,11 @@ void ThreadWorld::check_alive() const {
   if (failed_) throw Aborted(reason_);
 }
 
+void ThreadWorld::rethrow() const {
+  if (error_) std::rethrow_exception(error_);
+  CHECK(!failed_, "{}", reason_);
+}
+
 const ThreadWorld::Waiter* ThreadWorld::waiter_of(int rank) const {
   for (const Waiter* waiter : waiters_)
     if (waiter->rank == rank && waiter->thread == state_[rank].thread) return waiter;

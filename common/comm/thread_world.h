@@ -1,4 +1,4 @@
-// ThreadWorld: what all ranks of run_ranks() share: who waits, and how the run failed.
+// ThreadWorld: what all ranks of run_threads() share: who waits, and how the run failed.
 //
 // One mutex guards everything here and in the groups (thread_comm.cpp): operations are few and
 // large, and tensors are copied outside of it.
@@ -46,8 +46,8 @@ class ThreadWorld {
   /// @throws Aborted if the run has failed. Lock held
   void check_alive() const;
 
-  /// The first failure, or null. After all threads are joined
-  std::exception_ptr error() const { return error_; }
+  /// Throws the first failure, if there is one. After all threads are joined
+  void rethrow() const;
 
  private:
   struct Waiter {

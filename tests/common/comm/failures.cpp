@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "common/comm/reduction.h"
-#include "common/comm/thread_comm.h"
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "kernels/kernels.h"
 #include "tests/common/comm/on_ranks.h"
@@ -17,7 +17,7 @@ using Body = std::function<void(Comm&)>;
 template <class Error>
 std::string message_of(int ranks, const Body& body) {
   try {
-    run_ranks(ranks, body);
+    run_threads(ranks, body);
   } catch (const Error& e) {
     return e.what();
   }
@@ -82,28 +82,28 @@ TEST(Failures, TheFirstErrorIsToldWithItsType) {
 TEST(Failures, NobodyReadsWhatHasBeenLetGo) {
   // Ranks fail at any moment of a collective whose tensors die with the exception.
   for (int trial = 0; trial < 30; ++trial)
-    EXPECT_THROW(run_ranks(4,
-                           [&](Comm& comm) {
-                             for (int step = 0;; ++step) {
-                               Memory memory;
-                               const Tensor data = memory.make(Dtype::F32, 2000 * trial, 0);
-                               comm.all_reduce(data);
-                               if (comm.rank() == trial % 4 && step == 2) throw CheckError("now");
-                               const Tensor other = memory.make(Dtype::F32, data.size());
-                               comm.exchange(data, comm.rank() ^ 1, other, comm.rank() ^ 1);
-                             }
-                           }),
+    EXPECT_THROW(run_threads(4,
+                             [&](Comm& comm) {
+                               for (int step = 0;; ++step) {
+                                 Memory memory;
+                                 const Tensor data = memory.make(Dtype::F32, 2000 * trial, 0);
+                                 comm.all_reduce(data);
+                                 if (comm.rank() == trial % 4 && step == 2) throw CheckError("now");
+                                 const Tensor other = memory.make(Dtype::F32, data.size());
+                                 comm.exchange(data, comm.rank() ^ 1, other, comm.rank() ^ 1);
+                               }
+                             }),
                  CheckError);
 }
 
 TEST(Failures, APendingMessageIsTakenBack) {
-  EXPECT_THROW(run_ranks(2,
-                         [](Comm& comm) {
-                           Memory memory;
-                           Pending pending =
-                               comm.irecv(memory.make(Dtype::F32, 10), 1 - comm.rank());
-                           throw CheckError("unwinds over it");
-                         }),
+  EXPECT_THROW(run_threads(2,
+                           [](Comm& comm) {
+                             Memory memory;
+                             Pending pending =
+                                 comm.irecv(memory.make(Dtype::F32, 10), 1 - comm.rank());
+                             throw CheckError("unwinds over it");
+                           }),
                CheckError);
 }
 

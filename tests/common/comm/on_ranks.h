@@ -89,9 +89,12 @@ inline Ctx ctx_of(const Kernels& kernels) {
 /// Every element of x is what `expected(i)` says; reports the first that is not.
 template <class F>
 void expect_elements(const Tensor& x, F&& expected) {
-  for (int64_t i = 0; i < x.size(); ++i)
-    ASSERT_EQ(at(x, i), expected(i))
-        << dtype_text(x.dtype) << " element " << i << " of " << x.size();
+  for (int64_t i = 0; i < x.size(); ++i) {
+    if (at(x, i) == expected(i)) continue;
+    ADD_FAILURE() << dtype_text(x.dtype) << " element " << i << " of " << x.size() << " is "
+                  << at(x, i) << ", not " << expected(i);
+    return;
+  }
 }
 
 }  // namespace ladder::test

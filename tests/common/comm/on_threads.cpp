@@ -1,4 +1,4 @@
-#include "common/comm/thread_comm.h"
+#include "common/comm/run_ranks.h"
 #include "tests/common/comm/on_ranks.h"
 
 namespace ladder::test {
@@ -6,7 +6,7 @@ namespace ladder::test {
 void on_ranks(const std::function<void(Comm&)>& body) {
   for (int ranks : {1, 2, 3, 4, 5, 8}) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
-    run_ranks(ranks, body);
+    run_threads(ranks, body);
   }
 }
 

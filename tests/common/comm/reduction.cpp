@@ -67,6 +67,7 @@ TEST(Reduction, ReduceScatterThenAllGather) {
           Memory memory;
           const Chunks chunks{n, comm.size(), align};
           if (reduction == Reduction::Native && !chunks.even()) continue;
+          if (n > 1000 && align > 1) continue;
           Reducer reducer(comm, cpu_ctx(), reduction, memory.arena(), Dtype::F32, n);
           const Tensor data = memory.make(Dtype::F32, n, comm.rank());
           reducer.reduce_scatter(data, chunks);

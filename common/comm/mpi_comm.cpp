@@ -1,0 +1,212 @@
+// MpiComm: ranks that are processes, on one machine or many. The way to clusters.
+//
+// All collectives are MPI's non-blocking ones, waited for by mpi::wait().
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "common/comm/elements.h"
+#include "common/comm/mpi_handles.h"
+#include "common/comm/rank_error.h"
+#include "common/comm/run_ranks.h"
+#include "common/error.h"
+
+namespace ladder {
+namespace {
+
+/// In Debug builds ranks compare what they call, before they do it.
+constexpr bool kCheckCalls = LADDER_CHECK_CALLS;
+
+using mpi::check;
+using mpi::count;
+using mpi::datatype;
+
+/// A message under way.
+class MpiMessage : public Pending::Work {
+ public:
+  MpiMessage(MPI_Request request, const Call& call, Tensor data, mpi::Abandoned abandoned)
+      : request_(request), call_(call), data_(data), abandoned_(std::move(abandoned)) {}
+  /// Without wait(), nothing may arrive any more. A message sent cannot be taken back, but then the
+  /// rank is about to end all processes.
+  ~MpiMessage() override {
+    if (request_ == MPI_REQUEST_NULL || call_.operation == Operation::Send) return;
+    MPI_Cancel(&request_);
+    MPI_Request_free(&request_);
+  }
+
+  void wait() override {
+    const MPI_Status status = mpi::wait(request_, *abandoned_);
+    if (call_.operation == Operation::Send) return;
+    int arrived = 0;
+    check(MPI_Get_count(&status, datatype(data_.dtype), &arrived), "MPI_Get_count");
+    CHECK(arrived == count(data_), "the ranks disagree: {} elements arrived in {}", arrived,
+          to_string(call_));
+  }
+
+ private:
+  MPI_Request request_;
+  Call call_;
+  Tensor data_;
+  mpi::Abandoned abandoned_;
+};
+
+class MpiComm : public Comm {
+ public:
+  MpiComm(std::unique_ptr<mpi::Group> group, mpi::Abandoned abandoned)
+      : Comm(group->rank(), group->size()),
+        group_(std::move(group)),
+        abandoned_(std::move(abandoned)) {}
+  std::string_view kind() const override { return "mpi"; }
+  void abandon() noexcept override { *abandoned_ = true; }
+
+ protected:
+  void perform(const Call& call, const std::function<void()>& body) override {
+    if (kCheckCalls) compare(call);
+    body();
+  }
+
+ private:
+  void compare(const Call& call);
+  void wait(MPI_Request request) { mpi::wait(request, *abandoned_); }
+
+  void do_all_reduce(Tensor data, Combine combine) override;
+  void do_reduce_scatter(Tensor out, Tensor inp, Combine combine) override;
+  void do_all_gather(Tensor out, Tensor inp) override;
+  void do_broadcast(Tensor data, int root) override;
+  void do_all_to_all(Tensor out, Tensor inp) override;
+  void do_barrier() override;
+  std::unique_ptr<Comm> do_split(int color, int key) override;
+  Pending do_isend(Tensor data, int to) override;
+  Pending do_irecv(Tensor data, int from) override;
+
+  std::unique_ptr<mpi::Group> group_;
+  mpi::Abandoned abandoned_;
+};
+
+void MpiComm::compare(const Call& call) {
+  using Text = std::array<char, 128>;
+  Text mine{};
+  to_string(call).copy(mine.data(), mine.size() - 1);
+  std::vector<Text> all(static_cast<size_t>(size()));
+  MPI_Request request;
+  const int length = static_cast<int>(mine.size());
+  check(MPI_Iallgather(mine.data(), length, MPI_CHAR, all.data(), length, MPI_CHAR, group_->get(),
+                       &request),
+        "MPI_Iallgather");
+  wait(request);
+  for (const Text& other : all)
+    CHECK(other == all[0], "the ranks disagree: rank 0 in {}, rank {} in {}", all[0].data(),
+          &other - all.data(), other.data());
+}
+
+void MpiComm::do_all_reduce(Tensor data, Combine combine) {
+  const mpi::Op op(data.dtype, combine);
+  MPI_Request request;
+  check(MPI_Iallreduce(MPI_IN_PLACE, data.ptr, count(data), datatype(data.dtype), op.get(),
+                       group_->get(), &request),
+        "MPI_Iallreduce");
+  wait(request);
+}
+
+void MpiComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
+  const mpi::Op op(out.dtype, combine);
+  // MPI's idea of "in place" is another than ours (it writes chunk 0), so its output goes
+  // elsewhere.
+  const auto bytes = std::make_unique<std::byte[]>(static_cast<size_t>(out.bytes()));
+  const Tensor chunk{.ptr = bytes.get(), .dtype = out.dtype, .shape = out.shape};
+  MPI_Request request;
+  check(MPI_Ireduce_scatter_block(inp.ptr, chunk.ptr, count(out), datatype(out.dtype), op.get(),
+                                  group_->get(), &request),
+        "MPI_Ireduce_scatter_block");
+  wait(request);
+  copy_elements(out, chunk);
+}
+
+void MpiComm::do_all_gather(Tensor out, Tensor inp) {
+  const bool in_place = Chunks{out.size(), size()}.of(flat(out), rank()).ptr == inp.ptr;
+  MPI_Request request;
+  check(MPI_Iallgather(in_place ? MPI_IN_PLACE : inp.ptr, count(inp), datatype(inp.dtype), out.ptr,
+                       count(inp), datatype(out.dtype), group_->get(), &request),
+        "MPI_Iallgather");
+  wait(request);
+}
+
+void MpiComm::do_broadcast(Tensor data, int root) {
+  MPI_Request request;
+  check(MPI_Ibcast(data.ptr, count(data), datatype(data.dtype), root, group_->get(), &request),
+        "MPI_Ibcast");
+  wait(request);
+}
+
+void MpiComm::do_all_to_all(Tensor out, Tensor inp) {
+  const int chunk = count(inp) / size();
+  MPI_Request request;
+  check(MPI_Ialltoall(inp.ptr, chunk, datatype(inp.dtype), out.ptr, chunk, datatype(out.dtype),
+                      group_->get(), &request),
+        "MPI_Ialltoall");
+  wait(request);
+}
+
+void MpiComm::do_barrier() {
+  MPI_Request request;
+  check(MPI_Ibarrier(group_->get(), &request), "MPI_Ibarrier");
+  wait(request);
+}
+
+std::unique_ptr<Comm> MpiComm::do_split(int color, int key) {
+  MPI_Comm part = MPI_COMM_NULL;
+  check(MPI_Comm_split(group_->get(), color, key, &part), "MPI_Comm_split");
+  return std::make_unique<MpiComm>(std::make_unique<mpi::Group>(part), abandoned_);
+}
+
+Pending MpiComm::do_isend(Tensor data, int to) {
+  const Call call{.operation = Operation::Send, .payload = data, .root = to};
+  MPI_Request request;
+  check(MPI_Isend(data.ptr, count(data), datatype(data.dtype), to, /*tag=*/0, group_->get(),
+                  &request),
+        "MPI_Isend");
+  return Pending(std::make_unique<MpiMessage>(request, call, data, abandoned_));
+}
+
+Pending MpiComm::do_irecv(Tensor data, int from) {
+  const Call call{.operation = Operation::Recv, .payload = data, .root = from};
+  MPI_Request request;
+  check(MPI_Irecv(data.ptr, count(data), datatype(data.dtype), from, /*tag=*/0, group_->get(),
+                  &request),
+        "MPI_Irecv");
+  return Pending(std::make_unique<MpiMessage>(request, call, data, abandoned_));
+}
+
+/// Prints the exception that is being handled, and ends all processes.
+[[noreturn]] void end_all(int rank) {
+  const RankError error = rank_error(rank);
+  const bool by_user = error.exit_status == 2;
+  // A user's mistake is met by all ranks alike: rank 0 speaks first, and for all.
+  if (by_user && rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  fmt::print(stderr, "{}: {}\n", by_user ? "error" : "internal error", error.message);
+  std::fflush(nullptr);
+  MPI_Abort(MPI_COMM_WORLD, error.exit_status);
+  std::abort();
+}
+
+}  // namespace
+
+void run_mpi(int ranks, const RankBody& body) {
+  const mpi::Session session;
+  int rank = 0;
+  try {
+    MpiComm comm(std::make_unique<mpi::Group>(mpi::Group::copy_of_world()),
+                 std::make_shared<std::atomic<bool>>(false));
+    rank = comm.rank();
+    if (ranks != 1 && ranks != comm.size())
+      throw UserError("--ranks {}, but mpirun has started {}; legal: {}, or no --ranks", ranks,
+                      comm.size(), comm.size());
+    body(comm);
+  } catch (...) {
+    end_all(rank);
+  }
+}
+
+}  // namespace ladder

@@ -1,0 +1,68 @@
+// Objects of MPI: each call checked, each handle freed.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mpi.h>
+
+#include "common/comm/comm.h"
+
+namespace ladder::mpi {
+
+/// @throws CheckError naming the call and MPI's reason
+void check(int error, const char* call);
+
+/// MPI from MPI_Init_thread to MPI_Finalize. One a process
+class Session {
+ public:
+  /// @throws CheckError if this MPI allows only one thread to communicate
+  Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session() { MPI_Finalize(); }
+};
+
+/// A communicator of our own, whose errors are returned.
+class Group {
+ public:
+  explicit Group(MPI_Comm comm);
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  ~Group() { MPI_Comm_free(&comm_); }
+  static MPI_Comm copy_of_world();
+
+  MPI_Comm get() const { return comm_; }
+  int rank() const;
+  int size() const;
+
+ private:
+  MPI_Comm comm_;
+};
+
+/// MPI's sum and maximum where it has them; ours for 16-bit floats, which it does not know, and for
+/// the maximum of floats, where NaN shall win.
+class Op {
+ public:
+  Op(Dtype dtype, Combine combine);
+  Op(const Op&) = delete;
+  Op& operator=(const Op&) = delete;
+  ~Op();
+  MPI_Op get() const { return op_; }
+
+ private:
+  MPI_Op op_;
+  bool own_ = false;
+};
+
+MPI_Datatype datatype(Dtype dtype);
+/// Elements as MPI counts them. @throws CheckError if they are more than it can
+int count(const Tensor& data);
+
+/// Set by Comm::abandon(), for all communicators of a process.
+using Abandoned = std::shared_ptr<std::atomic<bool>>;
+
+/// Waits for a request without spinning, as MPI_Wait does: the core belongs to the kernels.
+/// @throws Aborted if the rank gives up
+MPI_Status wait(MPI_Request& request, const std::atomic<bool>& abandoned);
+
+}  // namespace ladder::mpi

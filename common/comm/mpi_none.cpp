@@ -1,0 +1,11 @@
+// In place of mpi_comm.cpp where there is no MPI.
+#include "common/comm/run_ranks.h"
+#include "common/error.h"
+
+namespace ladder {
+
+void run_mpi(int, const RankBody&) {
+  throw UserError("started by mpirun, but built without MPI; legal: --ranks N without mpirun");
+}
+
+}  // namespace ladder

@@ -1,0 +1,33 @@
+// Starting ranks: as threads of this process, or as what mpirun has started.
+#pragma once
+
+#include <functional>
+
+#include "common/comm/comm.h"
+
+namespace ladder {
+
+/// What a rank does, from its first to its last line.
+using RankBody = std::function<void(Comm&)>;
+
+/// Runs `body` on every rank and returns when all have ended: under mpirun as this process's rank
+/// (MpiComm), else as `ranks` threads (ThreadComm), or here if that is one (SelfComm).
+/// @throws UserError if mpirun has started another number of processes than `ranks`, which may also
+///         be 1 there; and as run_threads()
+void run_ranks(int ranks, const RankBody& body);
+
+/// Ranks 0 to ranks - 1, each in a thread of its own; one rank runs in the calling thread.
+///
+/// A rank that throws ends all: communication of the others throws Aborted. The first exception is
+/// thrown again, its rank before its message; UserError and CheckError keep their type, others
+/// become std::runtime_error. So does a run in which ranks disagree or wait for each other.
+void run_threads(int ranks, const RankBody& body);
+
+/// Whether mpirun has started this process.
+bool under_mpirun();
+
+/// The rank that this process is. An exception is printed with its rank, and ends all processes at
+/// once. @throws UserError if this build has no MPI
+void run_mpi(int ranks, const RankBody& body);
+
+}  // namespace ladder

@@ -1,0 +1,89 @@
+// Negative controls: sums that are right without a fault are wrong with one, of every kind.
+
+#include "common/comm/reduction.h"
+#include "common/comm/run_ranks.h"
+#include "tests/common/comm/faulty_comm.h"
+#include "tests/common/comm/on_ranks.h"
+
+namespace ladder::test {
+namespace {
+
+constexpr int64_t n = 128;
+
+/// A gradient of one rank: no two halves, and no two ranks' are alike.
+Tensor gradient(Memory& memory, int rank) {
+  const Tensor x = memory.make(Dtype::F32, n);
+  for (int64_t i = 0; i < n; ++i) put(x, i, (rank + 1) * static_cast<int>(i + 1));
+  return x;
+}
+
+bool is_sum(const Tensor& x, int ranks) {
+  for (int64_t i = 0; i < n; ++i)
+    if (at(x, i) != static_cast<double>(ranks * (ranks + 1) / 2 * (i + 1))) return false;
+  return true;
+}
+
+enum class How { AllReduce, Native, Halves };
+
+/// Three sums of gradients over ranks; whether this rank has them right.
+bool sums_are_right(Comm& comm, How how) {
+  bool right = true;
+  for (int step = 0; step < 3; ++step) {
+    Memory memory;
+    const Tensor data = gradient(memory, comm.rank());
+    Reducer reducer(comm, ctx_of(cpu_kernels()),
+                    how == How::Native ? Reduction::Native : Reduction::Tree, memory.arena(),
+                    Dtype::F32, n);
+    if (how == How::Halves) {
+      const Chunks chunks{n, comm.size()};
+      reducer.reduce_scatter(data, chunks);
+      reducer.all_gather(data, chunks);
+    } else {
+      reducer.all_reduce(data);
+    }
+    right = right && is_sum(data, comm.size());
+  }
+  return right;
+}
+
+/// Whether all ranks have it right with this fault; each must have met it.
+bool all_right(int ranks, How how, const Fault& fault) {
+  std::atomic<int> wrong = 0;
+  run_threads(ranks, [&](Comm& comm) {
+    FaultyComm faulty(comm, fault);
+    // Through a split, as chapters that have groups do.
+    const std::unique_ptr<Comm> group = faulty.split(0, 0);
+    wrong += sums_are_right(*group, how) ? 0 : 1;
+    EXPECT_TRUE(faulty.happened());
+  });
+  return wrong == 0;
+}
+
+constexpr Fault::Kind kKinds[] = {Fault::Kind::Skip, Fault::Kind::Corrupt, Fault::Kind::Twice,
+                                  Fault::Kind::Swap};
+
+TEST(Faults, EveryKindIsSeenInAnAllReduce) {
+  for (int ranks : {2, 3, 4})
+    for (How how : {How::AllReduce, How::Native}) {
+      EXPECT_TRUE(all_right(ranks, how, {}));
+      for (Fault::Kind kind : kKinds)
+        for (int64_t nth : {0, 2})
+          EXPECT_FALSE(all_right(ranks, how, {kind, Operation::AllReduce, nth}))
+              << ranks << " ranks, kind " << static_cast<int>(kind);
+    }
+}
+
+TEST(Faults, EveryKindIsSeenInReduceScatterAndAllGather) {
+  for (Operation operation : {Operation::ReduceScatter, Operation::AllGather}) {
+    EXPECT_TRUE(all_right(4, How::Halves, {Fault::Kind::None, operation, 1}));
+    for (Fault::Kind kind : kKinds) {
+      // Gathering what is gathered changes nothing.
+      const bool harmless = kind == Fault::Kind::Twice && operation == Operation::AllGather;
+      EXPECT_EQ(all_right(4, How::Halves, {kind, operation, 1}), harmless)
+          << kOperationNames[static_cast<size_t>(operation)] << ", kind " << static_cast<int>(kind);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,49 @@
+// CommQueue: jobs run in order, beside the rank's own work, and fail with it.
+
+#include "common/comm/comm_queue.h"
+#include "common/comm/reduction.h"
+#include "common/comm/run_ranks.h"
+#include "tests/common/comm/on_ranks.h"
+
+namespace ladder::test {
+namespace {
+
+TEST(CommQueue, ReducesWhileTheRankCommunicates) {
+  on_ranks([](Comm& comm) {
+    const std::unique_ptr<Comm> beside = comm.split(0, comm.rank());
+    constexpr int64_t n = 5000;
+    constexpr int kBuckets = 6;
+    Memory memory;
+    Reducer reducer(*beside, ctx_of(cpu_kernels()), Reduction::Tree, memory.arena(), Dtype::F32, n);
+    std::vector<Tensor> buckets;
+    std::vector<Pending> pending;
+    CommQueue queue(*beside);
+    for (int i = 0; i < kBuckets; ++i) {
+      buckets.push_back(memory.make(Dtype::F32, n, comm.rank()));
+      pending.push_back(
+          queue.run([&reducer, bucket = buckets.back()] { reducer.all_reduce(bucket); }));
+      const Tensor other = memory.make(Dtype::I64, 3, comm.rank());
+      comm.all_reduce(other);
+      expect_elements(other, [&](int64_t k) { return sum(comm.size(), k); });
+    }
+    for (int i = 0; i < kBuckets; ++i) {
+      pending[i].wait();
+      expect_elements(buckets[i], [&](int64_t k) { return sum(comm.size(), k); });
+    }
+    EXPECT_EQ(beside->statistics()[Operation::AllReduce].calls, kBuckets);
+  });
+}
+
+TEST(CommQueue, WaitThrowsWhatTheJobThrew) {
+  on_ranks([](Comm& comm) {
+    CommQueue queue(comm);
+    Pending pending = queue.run([] { throw std::runtime_error("in the job"); });
+    EXPECT_THROW(pending.wait(), std::runtime_error);
+    bool ran = false;
+    queue.run([&] { ran = true; }).wait();
+    EXPECT_TRUE(ran);
+  });
+}
+
+}  // namespace
+}  // namespace ladder::test
