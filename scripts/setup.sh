@@ -8,11 +8,12 @@ set -euo pipefail
 build=(g++ cmake ninja-build pkg-config ccache git)
 libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev librandom123-dev
   libboost-context-dev)
+mpi=(libopenmpi-dev openmpi-bin)
 tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv)
 extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-matplotlib python3-torch
   libopenblas-dev libdnnl-dev clang-tidy-16)
 
-wanted=("${build[@]}" "${libraries[@]}" "${tests[@]}")
+wanted=("${build[@]}" "${libraries[@]}" "${mpi[@]}" "${tests[@]}")
 case "${1-}" in
   "") ;;
   --all) wanted+=("${extras[@]}") ;;
