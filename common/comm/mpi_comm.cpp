@@ -2,8 +2,9 @@
 //
 // All collectives are MPI's non-blocking ones, waited for by mpi::wait().
 #include <array>
+#include <chrono>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -182,10 +183,10 @@ Pending MpiComm::do_irecv(Tensor data, int from) {
 /// Prints the exception that is being handled, and ends all processes.
 [[noreturn]] void end_all(int rank) {
   const RankError error = rank_error(rank);
-  const bool by_user = error.exit_status == 2;
-  // A user's mistake is met by all ranks alike: rank 0 speaks first, and for all.
-  if (by_user && rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  fmt::print(stderr, "{}: {}\n", by_user ? "error" : "internal error", error.message);
+  // What all ranks meet alike, such as a missing file, is told once: rank 0 speaks first.
+  if (rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const char* what = error.exit_status == 2 ? "error" : "internal error";
+  fmt::print(stderr, "{}: {}\n", what, error.message);
   std::fflush(nullptr);
   MPI_Abort(MPI_COMM_WORLD, error.exit_status);
   std::abort();

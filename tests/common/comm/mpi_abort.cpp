@@ -24,6 +24,7 @@ int main(int, char** argv) {
     if (comm.rank() == 1 && how.starts_with("throw")) throw CheckError("the cause");
     if (how == "user-error") throw UserError("no such file");
     if (comm.rank() == 1 && how == "killed") std::raise(SIGKILL);
+    if (how == "disagree") comm.all_reduce(comm.rank() == 2 ? data.first(99) : data);
     if (how == "throw, receive") comm.recv(data, 1);
     pending.wait();
     comm.barrier();
