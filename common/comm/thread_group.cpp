@@ -122,7 +122,7 @@ Pending ThreadGroup::post_recv(int from, int to, const Call& call, Tensor data) 
 
 std::shared_ptr<Post> ThreadGroup::first_of(Posts& posts) {
   if (posts.empty()) return nullptr;
-  const std::shared_ptr<Post> first = posts.front();
+  std::shared_ptr<Post> first = posts.front();
   posts.pop_front();
   return first;
 }

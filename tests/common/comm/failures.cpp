@@ -80,20 +80,28 @@ TEST(Failures, TheFirstErrorIsToldWithItsType) {
 }
 
 TEST(Failures, NobodyReadsWhatHasBeenLetGo) {
-  // Ranks fail at any moment of a collective whose tensors die with the exception.
-  for (int trial = 0; trial < 30; ++trial)
-    EXPECT_THROW(run_threads(4,
-                             [&](Comm& comm) {
-                               for (int step = 0;; ++step) {
-                                 Memory memory;
-                                 const Tensor data = memory.make(Dtype::F32, 2000 * trial, 0);
-                                 comm.all_reduce(data);
-                                 if (comm.rank() == trial % 4 && step == 2) throw CheckError("now");
-                                 const Tensor other = memory.make(Dtype::F32, data.size());
-                                 comm.exchange(data, comm.rank() ^ 1, other, comm.rank() ^ 1);
-                               }
-                             }),
-                 CheckError);
+  // Rank 3 fails at any moment of the others' operations, whose tensors die with the exception.
+  for (int trial = 0; trial < 20; ++trial)
+    EXPECT_THROW(
+        run_threads(4,
+                    [&](Comm& comm) {
+                      const std::unique_ptr<Comm> group = comm.split(comm.rank() / 3, 0);
+                      if (comm.rank() == 3) {
+                        std::this_thread::sleep_for(std::chrono::microseconds(300 * trial));
+                        throw CheckError("now");
+                      }
+                      const int next = (comm.rank() + 1) % 3, before = (comm.rank() + 2) % 3;
+                      while (true) {
+                        Memory memory;
+                        const Tensor data = memory.make(Dtype::F32, 500'000);
+                        const Tensor other = memory.make(Dtype::F32, 500'000);
+                        if (trial % 2)
+                          group->all_reduce(data);
+                        else
+                          group->exchange(data, next, other, before);
+                      }
+                    }),
+        CheckError);
 }
 
 TEST(Failures, APendingMessageIsTakenBack) {
