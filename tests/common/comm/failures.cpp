@@ -104,6 +104,31 @@ TEST(Failures, NobodyReadsWhatHasBeenLetGo) {
         CheckError);
 }
 
+TEST(Failures, AMessageIsCopiedWholeOrNotAtAll) {
+  // Long enough that rank 2 fails in the middle of a copy, in some trial.
+  constexpr int64_t kBytes = 1 << 25;
+  for (int trial = 0; trial < 8; ++trial)
+    EXPECT_THROW(run_threads(3,
+                             [&](Comm& comm) {
+                               Memory memory;
+                               const Tensor data = memory.make(Dtype::U8, kBytes);
+                               auto* bytes = static_cast<uint8_t*>(data.ptr);
+                               if (comm.rank() == 1) std::fill_n(bytes, data.size(), uint8_t{1});
+                               comm.barrier();
+                               if (comm.rank() == 2) {
+                                 std::this_thread::sleep_for(std::chrono::milliseconds(2 * trial));
+                                 throw CheckError("now");
+                               }
+                               if (comm.rank() == 1) return comm.send(data, 0);
+                               try {
+                                 comm.recv(data, 1);
+                               } catch (const Aborted&) {
+                               }
+                               EXPECT_EQ(bytes[0], bytes[data.size() - 1]);
+                             }),
+                 CheckError);
+}
+
 TEST(Failures, APendingMessageIsTakenBack) {
   EXPECT_THROW(run_threads(2,
                            [](Comm& comm) {
