@@ -6,7 +6,7 @@
 namespace ladder::test {
 namespace {
 
-class SgdMemory : public Programs {};
+class SgdMemory : public MemoryRuns {};
 
 TEST_F(SgdMemory, IsAsPredicted) {
   for (const std::string flags :

@@ -9,7 +9,7 @@ namespace {
 const std::vector<std::string> kOptimizers = {"sgd",  "sgd --momentum 0.9", "adam",     "adamw",
                                               "lion", "adafactor",          "adamw8bit"};
 
-class OptimizerMemory : public Programs {
+class OptimizerMemory : public MemoryRuns {
  protected:
   int64_t optim(const std::string& name, const std::string& flags = "") const {
     return measured(report("02_adamw", "--optimizer " + name + flags), Mem::Optim);

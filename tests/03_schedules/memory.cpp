@@ -6,7 +6,7 @@
 namespace ladder::test {
 namespace {
 
-class ScheduleMemory : public Programs {};
+class ScheduleMemory : public MemoryRuns {};
 
 TEST_F(ScheduleMemory, IsAsPredicted) {
   for (const std::string flags :

@@ -6,7 +6,7 @@
 namespace ladder::test {
 namespace {
 
-class ClippingMemory : public Programs {
+class ClippingMemory : public MemoryRuns {
  protected:
   nlohmann::json run8(const std::string& flags) const {
     return report("04_clipping", "--batch 8 --threads 1 " + flags);

@@ -6,7 +6,7 @@
 namespace ladder::test {
 namespace {
 
-class OneStep : public Programs {
+class OneStep : public MemoryRuns {
  protected:
   nlohmann::json run(const std::string& flags) const {
     return report("05_mixed_precision", "--steps 1 --loss-scale 1024 --precision " + flags);

@@ -5,7 +5,7 @@
 namespace ladder::test {
 namespace {
 
-class ChunkedHeadMemory : public Programs {};
+class ChunkedHeadMemory : public MemoryRuns {};
 
 TEST_F(ChunkedHeadMemory, BytesAreAsPredicted) {
   for (const std::string flags :

@@ -6,7 +6,7 @@
 namespace ladder::test {
 namespace {
 
-class CheckpointMemory : public Programs {
+class CheckpointMemory : public MemoryRuns {
  protected:
   nlohmann::json run(const std::string& flags) const {
     return report("06_checkpointing", "--steps 1 --loss-scale 1024 " + flags);

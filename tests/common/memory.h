@@ -8,8 +8,18 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/arena.h"
+#include "tests/common/programs.h"
 
 namespace ladder::test {
+
+/// A test of runs that hold out little text: validation takes most of the time of one step.
+class MemoryRuns : public Programs {
+ protected:
+  MemoryRuns() { write("text.txt", read("text.txt").substr(0, kTextBytes)); }
+
+ private:
+  static constexpr size_t kTextBytes = 400;
+};
 
 /// Success if --report has all categories and predicted equals measured in each; names the first
 /// that differs.
