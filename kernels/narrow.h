@@ -139,7 +139,7 @@ constexpr const Format& format_of(Dtype dtype) {
     case Dtype::F16: return kF16;
     case Dtype::E4M3: return kE4M3;
     case Dtype::E5M2: return kE5M2;
-    default: CHECK(false, "not a narrow dtype");
+    default: throw CheckError("not a narrow dtype");
   }
 }
 
