@@ -24,15 +24,10 @@ struct Options {
 };
 
 Options parse_options(int argc, char** argv) {
-  Options options;
-  CommandLine line("01_sgd: one training step by hand, in FP32");
-  options.run.add_to(line);
-  options.sgd.add_to(line);
-  line.parse(argc, argv);
-  options.run.check();
-  options.run.refuse_ranks();
-  options.sgd.check();
-  return options;
+  Options o;
+  CommandLine("01_sgd: one training step by hand, in FP32").read(argc, argv, o.run, o.sgd);
+  o.run.refuse_ranks();
+  return o;
 }
 
 // ---- 2. layout ----------------------------------------------------------------------------------

@@ -25,17 +25,11 @@ struct Options {
 };
 
 Options parse_options(int argc, char** argv) {
-  Options options;
-  CommandLine line("02_adamw: Adam, AdamW, Lion, Adafactor and 8-bit AdamW");
-  options.run.add_to(line);
-  options.sgd.add_to(line);
-  options.optimizer.add_to(line);
-  line.parse(argc, argv);
-  options.run.check();
-  options.run.refuse_ranks();
-  options.sgd.check();
-  options.optimizer.check();
-  return options;
+  Options o;
+  CommandLine("02_adamw: Adam, AdamW, Lion, Adafactor and 8-bit AdamW")
+      .read(argc, argv, o.run, o.sgd, o.optimizer);
+  o.run.refuse_ranks();
+  return o;
 }
 
 // ---- 2. layout ----------------------------------------------------------------------------------

@@ -29,20 +29,11 @@ struct Options {
 };
 
 Options parse_options(int argc, char** argv) {
-  Options options;
-  CommandLine line("03_schedules: learning-rate schedules and a batch-size ramp");
-  options.run.add_to(line);
-  options.sgd.add_to(line);
-  options.optimizer.add_to(line);
-  options.schedule.add_to(line);
-  options.ramp.add_to(line);
-  line.parse(argc, argv);
-  options.run.check();
-  options.run.refuse_ranks();
-  options.sgd.check();
-  options.optimizer.check();
-  options.schedule.check();
-  return options;
+  Options o;
+  CommandLine("03_schedules: learning-rate schedules and a batch-size ramp")
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp);
+  o.run.refuse_ranks();
+  return o;
 }
 
 // ---- 2. layout ----------------------------------------------------------------------------------

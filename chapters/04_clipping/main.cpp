@@ -37,26 +37,12 @@ struct Options {
 };
 
 Options parse_options(int argc, char** argv) {
-  Options options;
-  CommandLine line("04_clipping: accumulation, clipping, noise scale and a spike guard");
-  options.run.add_to(line);
-  options.sgd.add_to(line);
-  options.optimizer.add_to(line);
-  options.schedule.add_to(line);
-  options.ramp.add_to(line);
-  options.accumulate.add_to(line);
-  options.clip.add_to(line);
-  options.noise_scale.add_to(line);
-  options.spike_guard.add_to(line);
-  line.parse(argc, argv);
-  options.run.check();
-  options.run.refuse_ranks();
-  options.sgd.check();
-  options.optimizer.check();
-  options.schedule.check();
-  options.clip.check();
-  options.spike_guard.check();
-  return options;
+  Options o;
+  CommandLine("04_clipping: accumulation, clipping, noise scale and a spike guard")
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
+            o.noise_scale, o.spike_guard);
+  o.run.refuse_ranks();
+  return o;
 }
 
 // ---- 2. layout ----------------------------------------------------------------------------------

@@ -89,14 +89,14 @@ class Fp8 {
   Fp8(const Fp8&) = delete;  // tensors point at the scales
   Fp8& operator=(const Fp8&) = delete;
 
-  static int64_t param_bytes(const GptConfig& config) {
-    return config.layers * 12 * config.channels * config.channels + scale_bytes(config);
-  }
-  static int64_t activation_bytes(const GptConfig& config, int64_t batch, int64_t sets) {
-    return sets * batch * config.seq_len * 7 * config.channels;
-  }
-  static int64_t workspace_bytes(const GptConfig& config, int64_t batch) {
-    return batch * config.seq_len * 8 * config.channels;
+  /// Adds what the constructor allocates to a prediction.
+  static void add_bytes(MemoryBytes& bytes, const GptConfig& config, int64_t batch, int64_t sets,
+                        bool on) {
+    if (!on) return;
+    const int64_t C = config.channels, tokens = batch * config.seq_len;
+    bytes[Mem::Param] += config.layers * 12 * C * C + scale_bytes(config);
+    bytes[Mem::Activation] += sets * tokens * 7 * C;
+    bytes[Mem::Workspace] += tokens * 8 * C;
   }
 
   /// Makes the linear layers of all blocks FP8. Keeps the weights `w` were made from.

@@ -48,32 +48,12 @@ struct Options {
 };
 
 Options parse_options(int argc, char** argv) {
-  Options options;
-  CommandLine line("06_checkpointing: activations recomputed, or kept on disk");
-  options.run.add_to(line);
-  options.sgd.add_to(line);
-  options.optimizer.add_to(line);
-  options.schedule.add_to(line);
-  options.ramp.add_to(line);
-  options.accumulate.add_to(line);
-  options.clip.add_to(line);
-  options.noise_scale.add_to(line);
-  options.spike_guard.add_to(line);
-  options.precision.add_to(line);
-  options.loss_scale.add_to(line);
-  options.recompute.add_to(line);
-  options.head_chunk.add_to(line);
-  line.parse(argc, argv);
-  options.run.check();
-  options.run.refuse_ranks();
-  options.sgd.check();
-  options.optimizer.check();
-  options.schedule.check();
-  options.clip.check();
-  options.spike_guard.check();
-  options.precision.check();
-  options.loss_scale.check();
-  return options;
+  Options o;
+  CommandLine("06_checkpointing: activations recomputed, or kept on disk")
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
+            o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk);
+  o.run.refuse_ranks();
+  return o;
 }
 
 // ---- 2. layout ----------------------------------------------------------------------------------
@@ -173,11 +153,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts.dtype) + 8 * kLimbs +
                           scratch + 4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip) +
                           HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
-  if (o.precision.fp8()) {
-    bytes[Mem::Param] += Fp8::param_bytes(layout.gpt);
-    bytes[Mem::Activation] += Fp8::activation_bytes(layout.gpt, MBS, layout.recompute.sets());
-    bytes[Mem::Workspace] += Fp8::workspace_bytes(layout.gpt, MBS);
-  }
+  Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
 }
 

@@ -43,6 +43,18 @@ class CommandLine {
     add_value(flag, &value, help, rules);
   }
 
+  /// Takes the flags of all lessons: add_to() of each of `options`, parse(), and check() of those
+  /// that have one.
+  template <class... Options>
+  void read(int argc, const char* const* argv, Options&... options) {
+    (options.add_to(*this), ...);
+    parse(argc, argv);
+    const auto check = [](auto& option) {
+      if constexpr (requires { option.check(); }) option.check();
+    };
+    (check(options), ...);
+  }
+
   /// Sets all values. A bad command line or configuration becomes a UserError of one line; --help
   /// prints and throws HelpPrinted.
   void parse(int argc, const char* const* argv);
