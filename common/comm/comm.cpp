@@ -19,6 +19,19 @@ class Within {
   T before_;
 };
 
+/// Two operations as one.
+class Both : public Pending::Work {
+ public:
+  Both(Pending first, Pending second) : first_(std::move(first)), second_(std::move(second)) {}
+  void wait() override {
+    first_.wait();
+    second_.wait();
+  }
+
+ private:
+  Pending first_, second_;
+};
+
 }  // namespace
 
 // Wire bytes of the backend's own collectives are computed, since the inside of a library cannot be
@@ -27,6 +40,7 @@ class Within {
 
 void Comm::all_reduce(Tensor data, Combine combine) {
   check_combines(data, combine);
+  settle(data);
   const Call call{Operation::AllReduce, data, data, combine};
   collective(call, [&] { do_all_reduce(data, combine); });
   const int64_t chunk = Chunks{data.size(), size_}[rank_].size() * size_of(data.dtype);
@@ -36,6 +50,7 @@ void Comm::all_reduce(Tensor data, Combine combine) {
 void Comm::reduce_scatter(Tensor out, Tensor inp, Combine combine) {
   check_chunks(inp, out);
   check_combines(inp, combine);
+  settle(out, inp);
   const Call call{Operation::ReduceScatter, inp, out, combine};
   collective(call, [&] { do_reduce_scatter(out, inp, combine); });
   statistics_[Operation::ReduceScatter].wire_bytes += inp.bytes() - out.bytes();
@@ -43,6 +58,7 @@ void Comm::reduce_scatter(Tensor out, Tensor inp, Combine combine) {
 
 void Comm::all_gather(Tensor out, Tensor inp) {
   check_chunks(out, inp);
+  settle(out, inp);
   const Call call{.operation = Operation::AllGather, .payload = out, .result = out};
   collective(call, [&] { do_all_gather(out, inp); });
   statistics_[Operation::AllGather].wire_bytes += (size_ - 1) * inp.bytes();
@@ -50,6 +66,7 @@ void Comm::all_gather(Tensor out, Tensor inp) {
 
 void Comm::broadcast(Tensor data, int root) {
   check_place(data);
+  settle(data);
   CHECK(root >= 0 && root < size_, "broadcast from rank {} of {}", root, size_);
   const Call call{.operation = Operation::Broadcast, .payload = data, .result = data, .root = root};
   collective(call, [&] { do_broadcast(data, root); });
@@ -61,6 +78,7 @@ void Comm::all_to_all(Tensor out, Tensor inp) {
   check_chunks(out, flat(inp).first(inp.size() / size_));
   check_chunks(inp, flat(out).first(out.size() / size_));
   CHECK(out.size() == 0 || out.ptr != inp.ptr, "all_to_all in place");
+  settle(out, inp);
   const Call call{.operation = Operation::AllToAll, .payload = inp, .result = out};
   collective(call, [&] { do_all_to_all(out, inp); });
   statistics_[Operation::AllToAll].wire_bytes += inp.bytes() / size_ * (size_ - 1);
@@ -74,17 +92,27 @@ void Comm::barrier() {
 std::unique_ptr<Comm> Comm::split(int color, int key) {
   CHECK(color >= 0, "color {}", color);
   CHECK(!current_, "split inside of {}", to_string(*current_));
-  return do_split(color, key);
+  std::unique_ptr<Comm> group = do_split(color, key);
+  group->attach(device());
+  return group;
 }
 
-Pending Comm::isend(Tensor data, int to) { return message(Operation::Send, data, to); }
+Pending Comm::isend(Tensor data, int to) {
+  const Call call = message(Operation::Send, data, to);
+  const Within<const Call*> within(current_, current_ ? current_ : &call);
+  return do_isend(data, to);
+}
 
-Pending Comm::irecv(Tensor data, int from) { return message(Operation::Recv, data, from); }
+Pending Comm::irecv(Tensor data, int from) {
+  const Call call = message(Operation::Recv, data, from);
+  const Within<const Call*> within(current_, current_ ? current_ : &call);
+  return do_irecv(data, from);
+}
 
-void Comm::exchange(Tensor out, int to, Tensor inp, int from) {
+Pending Comm::iexchange(Tensor out, int to, Tensor inp, int from) {
   Pending receiving = inp && inp.size() > 0 ? irecv(inp, from) : Pending();
-  if (out && out.size() > 0) send(out, to);
-  receiving.wait();
+  Pending sending = out && out.size() > 0 ? isend(out, to) : Pending();
+  return Pending(std::make_unique<Both>(std::move(receiving), std::move(sending)));
 }
 
 void Comm::collective(const Call& call, const std::function<void()>& messages) {
@@ -96,22 +124,29 @@ void Comm::collective(const Call& call, const std::function<void()>& messages) {
   perform(call, messages);
 }
 
-Pending Comm::message(Operation operation, Tensor data, int peer) {
+Call Comm::message(Operation operation, Tensor data, int peer) {
   check_place(data);
   check_peer(peer);
+  settle(data);
   const int64_t wire_bytes = operation == Operation::Send ? data.bytes() : 0;
-  const Call call{.operation = operation, .payload = data, .root = peer};
   if (!current_) {
     statistics_[operation] += {.calls = 1, .payload_bytes = data.bytes(), .wire_bytes = wire_bytes};
   } else {
     statistics_[current_->operation].wire_bytes += wire_bytes;
   }
-  const Within<const Call*> within(current_, current_ ? current_ : &call);
-  return operation == Operation::Send ? do_isend(data, peer) : do_irecv(data, peer);
+  return {.operation = operation, .payload = data, .root = peer};
 }
 
 void Comm::check_place(const Tensor& data) const {
-  CHECK(data.place != Place::Device, "a {} communicator does not reach a device", kind());
+  CHECK(data.place != Place::Device || device(), "no device is attached to this {} communicator",
+        kind());
+}
+
+// Reading and writing alike: peers read what kernels have yet to write, and what arrives would
+// overwrite what kernels have yet to read. The stand-in on the CPU cannot show that this is left
+// out, since its kernels run when they are called.
+void Comm::settle(const Tensor& data, const Tensor& other) const {
+  if (data.place != Place::Host || other.place != Place::Host) device_.synchronize();
 }
 
 void Comm::check_peer(int peer) const {

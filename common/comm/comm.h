@@ -7,8 +7,7 @@
 // integers and maxima have the same bits in any order. Sums in an order of our choice are written
 // over messages in common/comm/reduction.h.
 //
-// Tensors lie in host memory (Place::Host or Shared). A backend that takes tensors of a device, as
-// NCCL does, overrides check_place().
+// Tensors lie in host memory, or on the device that attach() has named.
 #pragma once
 
 #include <functional>
@@ -17,6 +16,7 @@
 
 #include "common/comm/call.h"
 #include "common/comm/chunks.h"
+#include "kernels/context.h"
 #include "kernels/tensor.h"
 
 namespace ladder {
@@ -68,6 +68,15 @@ class Comm {
   /// "self", "thread", "mpi"
   virtual std::string_view kind() const = 0;
 
+  /// This rank's tensors may lie on `device` from here on, also in groups that split() makes later;
+  /// null: on none. A thread that communicates beside the rank's own has a group and a device of
+  /// its own.
+  ///
+  /// Every operation on Place::Device or Shared first waits for all that is queued on the device.
+  /// Once it has returned, or wait() has, its result is there for whatever is queued later.
+  virtual void attach(Device* device) { device_.device = device; }
+  Device* device() const { return device_.device; }
+
   // ---- collectives: every rank calls them ------------------------------------------------------
   /// In place: data = the sum or maximum over ranks. Any size. F32 F64 BF16 F16 I32 I64, Max also
   /// U8
@@ -104,7 +113,9 @@ class Comm {
   Pending irecv(Tensor data, int from);
   /// Sends and receives at once, so that two partners may both call it. A null or empty tensor
   /// does not travel.
-  void exchange(Tensor out, int to, Tensor inp, int from);
+  void exchange(Tensor out, int to, Tensor inp, int from) { iexchange(out, to, inp, from).wait(); }
+  /// One that returns at once. What one rank sends in an exchange the other receives in one.
+  virtual Pending iexchange(Tensor out, int to, Tensor inp, int from);
 
   // ---- collectives made of messages ------------------------------------------------------------
   /// Runs `messages` as one operation: its bytes are counted under `call`, and ranks that are in
@@ -123,8 +134,14 @@ class Comm {
 
   /// All collectives pass here; a test's communicator plants its faults in it.
   virtual void perform(const Call&, const std::function<void()>& body) { body(); }
-  /// @throws CheckError if this backend does not reach the memory of `data`
+  /// @throws CheckError if `data` lies on a device, and none is attached
   virtual void check_place(const Tensor& data) const;
+  /// Checks and counts one message.
+  Call message(Operation operation, Tensor data, int peer);
+  /// Waits for what is queued on the device and may write or read these.
+  void settle(const Tensor& data, const Tensor& other = {}) const;
+  /// For HostCopy, of tensors that this backend cannot reach where they lie.
+  const Ctx& device_ctx() const { return device_; }
 
   // Sizes have been checked.
   virtual void do_all_reduce(Tensor data, Combine combine) = 0;
@@ -141,9 +158,9 @@ class Comm {
   void check_peer(int peer) const;
   void check_chunks(const Tensor& whole, const Tensor& chunk) const;
   void check_combines(const Tensor& data, Combine combine) const;
-  Pending message(Operation operation, Tensor data, int peer);
 
   int rank_, size_;
+  Ctx device_;  ///< of which only the device is set
   CommStatistics statistics_;
   const Call* current_ = nullptr;
 };

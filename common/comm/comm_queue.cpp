@@ -49,6 +49,7 @@ void CommQueue::work() {
     std::exception_ptr error;
     try {
       job.body();
+      if (comm_.device()) comm_.device()->synchronize();
     } catch (...) {
       error = std::current_exception();
     }

@@ -21,6 +21,10 @@ namespace ladder {
 ///   Pending pending = queue.run([&] { reducer.all_reduce(bucket); });
 ///   ... computes, but leaves the bucket alone ...
 ///   pending.wait();
+///
+/// On a device: the thread has one of its own, which the Reducer's Ctx names and `beside` is
+/// attached to. What computes the bucket has ended before run(): ctx.synchronize(). What a job
+/// queues has ended before wait() returns.
 class CommQueue {
  public:
   /// @param comm that the jobs use, and nobody else beside them

@@ -33,10 +33,16 @@ void combine_all(const Tensor& into, const Tensor& other, Combine combine) {
 
 }  // namespace
 
-void copy_elements(Tensor out, Tensor inp) {
+void copy_elements(Tensor out, Tensor inp, Device* device) {
   CHECK(out.bytes() == inp.bytes(), "{} bytes copied to {}", inp.bytes(), out.bytes());
   if (out.bytes() == 0 || out.ptr == inp.ptr) return;
-  std::memcpy(out.ptr, inp.ptr, static_cast<size_t>(out.bytes()));
+  if (out.place != Place::Device && inp.place != Place::Device) {
+    std::memcpy(out.ptr, inp.ptr, static_cast<size_t>(out.bytes()));
+    return;
+  }
+  CHECK(device, "tensors of a device, and no device to copy them");
+  device->copy(out.ptr, inp.ptr, out.bytes());
+  device->synchronize();
 }
 
 void combine_elements(Tensor into, Tensor other, Combine combine) {

@@ -1,6 +1,7 @@
 // MpiComm: ranks that are processes, on one machine or many. The way to clusters.
 //
-// All collectives are MPI's non-blocking ones, waited for by mpi::wait().
+// All collectives are MPI's non-blocking ones, waited for by mpi::wait(). Tensors of a device
+// travel by way of a copy in host memory.
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include "common/comm/rank_error.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
+#include "kernels/transfer.h"
 
 namespace ladder {
 namespace {
@@ -27,8 +29,8 @@ using mpi::datatype;
 /// A message under way.
 class MpiMessage : public Pending::Work {
  public:
-  MpiMessage(MPI_Request request, const Call& call, Tensor data, mpi::Abandoned abandoned)
-      : request_(request), call_(call), data_(data), abandoned_(std::move(abandoned)) {}
+  MpiMessage(MPI_Request request, const Call& call, HostCopy data, mpi::Abandoned abandoned)
+      : request_(request), call_(call), data_(std::move(data)), abandoned_(std::move(abandoned)) {}
   /// Without wait(), nothing may arrive any more. A message sent cannot be taken back, but then the
   /// rank is about to end all processes.
   ~MpiMessage() override {
@@ -40,16 +42,18 @@ class MpiMessage : public Pending::Work {
   void wait() override {
     const MPI_Status status = mpi::wait(request_, *abandoned_);
     if (call_.operation == Operation::Send) return;
+    const Tensor data = data_.tensor();
     int arrived = 0;
-    check(MPI_Get_count(&status, datatype(data_.dtype), &arrived), "MPI_Get_count");
-    CHECK(arrived == count(data_), "the ranks disagree: {} elements arrived in {}", arrived,
+    check(MPI_Get_count(&status, datatype(data.dtype), &arrived), "MPI_Get_count");
+    CHECK(arrived == count(data), "the ranks disagree: {} elements arrived in {}", arrived,
           to_string(call_));
+    data_.send();
   }
 
  private:
   MPI_Request request_;
   Call call_;
-  Tensor data_;
+  HostCopy data_;
   mpi::Abandoned abandoned_;
 };
 
@@ -104,11 +108,13 @@ void MpiComm::compare(const Call& call) {
 
 void MpiComm::do_all_reduce(Tensor data, Combine combine) {
   const mpi::Op op(data.dtype, combine);
+  const HostCopy host = HostCopy::of(device_ctx(), data);
   MPI_Request request;
-  check(MPI_Iallreduce(MPI_IN_PLACE, data.ptr, count(data), datatype(data.dtype), op.get(),
+  check(MPI_Iallreduce(MPI_IN_PLACE, host.tensor().ptr, count(data), datatype(data.dtype), op.get(),
                        group_->get(), &request),
         "MPI_Iallreduce");
   wait(request);
+  host.send();
 }
 
 void MpiComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
@@ -117,37 +123,49 @@ void MpiComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
   // elsewhere.
   const auto bytes = std::make_unique<std::byte[]>(static_cast<size_t>(out.bytes()));
   const Tensor chunk{.ptr = bytes.get(), .dtype = out.dtype, .shape = out.shape};
+  const HostCopy host = HostCopy::of(device_ctx(), inp);
   MPI_Request request;
-  check(MPI_Ireduce_scatter_block(inp.ptr, chunk.ptr, count(out), datatype(out.dtype), op.get(),
-                                  group_->get(), &request),
+  check(MPI_Ireduce_scatter_block(host.tensor().ptr, chunk.ptr, count(out), datatype(out.dtype),
+                                  op.get(), group_->get(), &request),
         "MPI_Ireduce_scatter_block");
   wait(request);
-  copy_elements(out, chunk);
+  copy_elements(out, chunk, device());
 }
 
 void MpiComm::do_all_gather(Tensor out, Tensor inp) {
-  const bool in_place = Chunks{out.size(), size()}.of(flat(out), rank()).ptr == inp.ptr;
+  const HostCopy mine = HostCopy::of(device_ctx(), inp);
+  const HostCopy all = HostCopy::to_write(device_ctx(), out);
+  const Tensor chunk = Chunks{out.size(), size()}.of(flat(all.tensor()), rank());
+  const bool in_place = chunk.ptr == mine.tensor().ptr;
   MPI_Request request;
-  check(MPI_Iallgather(in_place ? MPI_IN_PLACE : inp.ptr, count(inp), datatype(inp.dtype), out.ptr,
-                       count(inp), datatype(out.dtype), group_->get(), &request),
+  check(MPI_Iallgather(in_place ? MPI_IN_PLACE : mine.tensor().ptr, count(inp), datatype(inp.dtype),
+                       all.tensor().ptr, count(inp), datatype(out.dtype), group_->get(), &request),
         "MPI_Iallgather");
   wait(request);
+  all.send();
 }
 
 void MpiComm::do_broadcast(Tensor data, int root) {
+  const HostCopy host =
+      rank() == root ? HostCopy::of(device_ctx(), data) : HostCopy::to_write(device_ctx(), data);
   MPI_Request request;
-  check(MPI_Ibcast(data.ptr, count(data), datatype(data.dtype), root, group_->get(), &request),
+  check(MPI_Ibcast(host.tensor().ptr, count(data), datatype(data.dtype), root, group_->get(),
+                   &request),
         "MPI_Ibcast");
   wait(request);
+  if (rank() != root) host.send();
 }
 
 void MpiComm::do_all_to_all(Tensor out, Tensor inp) {
   const int chunk = count(inp) / size();
+  const HostCopy from = HostCopy::of(device_ctx(), inp);
+  const HostCopy to = HostCopy::to_write(device_ctx(), out);
   MPI_Request request;
-  check(MPI_Ialltoall(inp.ptr, chunk, datatype(inp.dtype), out.ptr, chunk, datatype(out.dtype),
-                      group_->get(), &request),
+  check(MPI_Ialltoall(from.tensor().ptr, chunk, datatype(inp.dtype), to.tensor().ptr, chunk,
+                      datatype(out.dtype), group_->get(), &request),
         "MPI_Ialltoall");
   wait(request);
+  to.send();
 }
 
 void MpiComm::do_barrier() {
@@ -164,20 +182,22 @@ std::unique_ptr<Comm> MpiComm::do_split(int color, int key) {
 
 Pending MpiComm::do_isend(Tensor data, int to) {
   const Call call{.operation = Operation::Send, .payload = data, .root = to};
+  HostCopy host = HostCopy::of(device_ctx(), data);
   MPI_Request request;
-  check(MPI_Isend(data.ptr, count(data), datatype(data.dtype), to, /*tag=*/0, group_->get(),
-                  &request),
+  check(MPI_Isend(host.tensor().ptr, count(data), datatype(data.dtype), to, /*tag=*/0,
+                  group_->get(), &request),
         "MPI_Isend");
-  return Pending(std::make_unique<MpiMessage>(request, call, data, abandoned_));
+  return Pending(std::make_unique<MpiMessage>(request, call, std::move(host), abandoned_));
 }
 
 Pending MpiComm::do_irecv(Tensor data, int from) {
   const Call call{.operation = Operation::Recv, .payload = data, .root = from};
+  HostCopy host = HostCopy::to_write(device_ctx(), data);
   MPI_Request request;
-  check(MPI_Irecv(data.ptr, count(data), datatype(data.dtype), from, /*tag=*/0, group_->get(),
-                  &request),
+  check(MPI_Irecv(host.tensor().ptr, count(data), datatype(data.dtype), from, /*tag=*/0,
+                  group_->get(), &request),
         "MPI_Irecv");
-  return Pending(std::make_unique<MpiMessage>(request, call, data, abandoned_));
+  return Pending(std::make_unique<MpiMessage>(request, call, std::move(host), abandoned_));
 }
 
 /// Prints the exception that is being handled, and ends all processes.

@@ -217,26 +217,26 @@ void Reducer::gather_to_root(Tensor data, const Chunks& chunks) {
 
 // ---- one message -------------------------------------------------------------------------------
 
-/// Sends `out` (or nothing, if null) while adding to `into` (if not null) what arrives.
+/// Sends `out` (or nothing, if null) while adding to `into` (if not null) what arrives. Piece i + 1
+/// travels while piece i is added.
 void Reducer::exchange_and_add(Tensor out, int to, Tensor into, int from) {
   const int64_t most = std::max(out ? out.size() : 0, into ? into.size() : 0);
-  const auto receive = [&](int64_t i) {
-    const Tensor piece = into ? piece_of(into, i) : Tensor{.shape = {0}};
-    const Tensor buffer = flat(arrived_.slice(i % 2, 1)).first(piece.size());
-    return std::pair{buffer, buffer.size() > 0 ? comm_.irecv(buffer, from) : Pending()};
+  const auto arrived = [&](int64_t i) {
+    return flat(arrived_.slice(i % 2, 1)).first(into ? piece_of(into, i).size() : 0);
   };
-  auto [arrived, receiving] = receive(0);
+  // On a device this waits for the addition that has used the same half of arrived_.
+  const auto start = [&](int64_t i) {
+    return comm_.iexchange(out ? piece_of(out, i) : out, to, arrived(i), from);
+  };
+  Pending under_way = start(0);
   for (int64_t i = 0; i * kPiece < most; ++i) {
-    auto [next_arrived, next_receiving] = receive(i + 1);
-    if (out) comm_.exchange(piece_of(out, i), to, {}, 0);
-    receiving.wait();
-    if (arrived.size() > 0) {
-      const Tensor mine = piece_of(into, i);
-      const bool mine_first = comm_.rank() < from;
-      ctx_.kernels->add(ctx_, mine, mine_first ? mine : arrived, mine_first ? arrived : mine);
-    }
-    arrived = next_arrived;
-    receiving = std::move(next_receiving);
+    under_way.wait();
+    under_way = start(i + 1);
+    const Tensor other = arrived(i);
+    if (other.size() == 0) continue;
+    const Tensor mine = piece_of(into, i);
+    const bool mine_first = comm_.rank() < from;
+    ctx_.kernels->add(ctx_, mine, mine_first ? mine : other, mine_first ? other : mine);
   }
 }
 

@@ -14,10 +14,12 @@ class SelfComm : public Comm {
 
  private:
   void do_all_reduce(Tensor, Combine) override {}
-  void do_reduce_scatter(Tensor out, Tensor inp, Combine) override { copy_elements(out, inp); }
-  void do_all_gather(Tensor out, Tensor inp) override { copy_elements(out, inp); }
+  void do_reduce_scatter(Tensor out, Tensor inp, Combine) override {
+    copy_elements(out, inp, device());
+  }
+  void do_all_gather(Tensor out, Tensor inp) override { copy_elements(out, inp, device()); }
   void do_broadcast(Tensor, int) override {}
-  void do_all_to_all(Tensor out, Tensor inp) override { copy_elements(out, inp); }
+  void do_all_to_all(Tensor out, Tensor inp) override { copy_elements(out, inp, device()); }
   void do_barrier() override {}
   std::unique_ptr<Comm> do_split(int, int) override { return std::make_unique<SelfComm>(); }
   // Comm refuses messages to oneself, and there is nobody else.

@@ -1,15 +1,20 @@
 #include "common/comm/thread_comm.h"
 
-#include "common/comm/elements.h"
+#include "kernels/transfer.h"
 
 namespace ladder {
 namespace {
 
 /// into = into and chunk `i` of everybody's tensor, in the order of ranks but for the first.
-void combine_chunks(const ThreadGroup& group, const Chunks& chunks, int i, Tensor into,
-                    Combine combine) {
-  for (int peer = 0; peer < group.size(); ++peer)
-    if (peer != i) combine_elements(into, chunks.of(flat(group.offered(peer)), i), combine);
+void combine_chunks(const Ctx& ctx, const ThreadGroup& group, const Chunks& chunks, int i,
+                    Tensor into, Combine combine) {
+  const HostCopy sum = HostCopy::of(ctx, into);
+  for (int peer = 0; peer < group.size(); ++peer) {
+    if (peer == i) continue;
+    const HostCopy part = HostCopy::of(ctx, chunks.of(flat(group.offered(peer)), i));
+    combine_elements(sum.tensor(), part.tensor(), combine);
+  }
+  sum.send();
 }
 
 }  // namespace
@@ -19,39 +24,46 @@ void ThreadComm::abandon() noexcept {
   group_->world().fail(nullptr, fmt::format("rank {} has left communication under way", rank()));
 }
 
+void ThreadComm::perform(const Call&, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (...) {
+    group_->leave(rank());  // or its peers would wait for the end of its reading
+    throw;
+  }
+}
+
 // Chunk r is combined by rank r, where it lies: nobody else reads or writes it there. Then
 // everybody reads the chunks of the others.
 void ThreadComm::do_all_reduce(Tensor data, Combine combine) {
   const Chunks chunks{data.size(), size()};
   const Tensor mine = flat(data);
   meet(mine, Then::Read);
-  combine_chunks(*group_, chunks, rank(), chunks.of(mine, rank()), combine);
+  combine_chunks(device_ctx(), *group_, chunks, rank(), chunks.of(mine, rank()), combine);
   meet(mine, Then::Read);
   for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank())
-      copy_elements(chunks.of(mine, peer), chunks.of(group_->offered(peer), peer));
+    if (peer != rank()) copy(chunks.of(mine, peer), chunks.of(group_->offered(peer), peer));
   meet({}, Then::Leave);
 }
 
 void ThreadComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
   const Chunks chunks{inp.size(), size()};
   meet(flat(inp), Then::Read);
-  copy_elements(out, chunks.of(flat(inp), rank()));
-  combine_chunks(*group_, chunks, rank(), flat(out), combine);
+  copy(out, chunks.of(flat(inp), rank()));
+  combine_chunks(device_ctx(), *group_, chunks, rank(), flat(out), combine);
   meet({}, Then::Leave);
 }
 
 void ThreadComm::do_all_gather(Tensor out, Tensor inp) {
   const Chunks chunks{out.size(), size()};
   meet(inp, Then::Read);
-  for (int peer = 0; peer < size(); ++peer)
-    copy_elements(chunks.of(flat(out), peer), group_->offered(peer));
+  for (int peer = 0; peer < size(); ++peer) copy(chunks.of(flat(out), peer), group_->offered(peer));
   meet({}, Then::Leave);
 }
 
 void ThreadComm::do_broadcast(Tensor data, int root) {
   meet(data, Then::Read);
-  if (rank() != root) copy_elements(data, group_->offered(root));
+  if (rank() != root) copy(data, group_->offered(root));
   meet({}, Then::Leave);
 }
 
@@ -59,7 +71,7 @@ void ThreadComm::do_all_to_all(Tensor out, Tensor inp) {
   const Chunks chunks{inp.size(), size()};
   meet(flat(inp), Then::Read);
   for (int peer = 0; peer < size(); ++peer)
-    copy_elements(chunks.of(flat(out), peer), chunks.of(group_->offered(peer), rank()));
+    copy(chunks.of(flat(out), peer), chunks.of(group_->offered(peer), rank()));
   meet({}, Then::Leave);
 }
 
@@ -71,11 +83,11 @@ std::unique_ptr<Comm> ThreadComm::do_split(int color, int key) {
 }
 
 Pending ThreadComm::do_isend(Tensor data, int to) {
-  return group_->post_send(rank(), to, *current(), data);
+  return group_->post_send(rank(), to, *current(), data, device());
 }
 
 Pending ThreadComm::do_irecv(Tensor data, int from) {
-  return group_->post_recv(from, rank(), *current(), data);
+  return group_->post_recv(from, rank(), *current(), data, device());
 }
 
 }  // namespace ladder

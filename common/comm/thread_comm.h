@@ -5,12 +5,16 @@
 // is buffered. In a collective every rank reads what it needs from its peers' tensors, between two
 // meetings of all. Whoever must wait blocks on a condition variable.
 //
+// Tensors of a device are copied there: the ranks of one process share its memory. Only the sums of
+// all_reduce and reduce_scatter are made in host memory.
+//
 // Ranks that disagree are told apart always, not only in Debug builds: it costs a comparison.
 #pragma once
 
 #include <memory>
 
 #include "common/comm/comm.h"
+#include "common/comm/elements.h"
 #include "common/comm/thread_group.h"
 
 namespace ladder {
@@ -22,9 +26,13 @@ class ThreadComm : public Comm {
   std::string_view kind() const override { return "thread"; }
   void abandon() noexcept override;
 
+ protected:
+  void perform(const Call& call, const std::function<void()>& body) override;
+
  private:
   using Then = ThreadGroup::Then;
   void meet(Tensor mine, Then then) { group_->meet(rank(), *current(), mine, then); }
+  void copy(Tensor out, Tensor inp) const { copy_elements(out, inp, device()); }
 
   void do_all_reduce(Tensor data, Combine combine) override;
   void do_reduce_scatter(Tensor out, Tensor inp, Combine combine) override;

@@ -82,6 +82,11 @@ void ThreadGroup::meet(int rank, const Call& call, Tensor mine, Then then) {
       [&] { return std::ranges::count(reading_, true) > 0; });
 }
 
+void ThreadGroup::leave(int rank) {
+  const Lock lock = world_->lock();
+  stop_reading(rank);
+}
+
 void ThreadGroup::stop_reading(int rank) {
   reading_[rank] = false;
   if (world_->failed()) wake_all();
@@ -100,23 +105,23 @@ void ThreadGroup::wake_all() {
 
 // ---- messages ----------------------------------------------------------------------------------
 
-Pending ThreadGroup::post_send(int from, int to, const Call& call, Tensor data) {
+Pending ThreadGroup::post_send(int from, int to, const Call& call, Tensor data, Device* device) {
   Lock lock = world_->lock();
   world_->check_alive();
-  const auto mine = std::make_shared<Post>(Post{members_[from], call, data});
+  const auto mine = std::make_shared<Post>(Post{members_[from], call, data, device});
   const std::shared_ptr<Post> other = first_of(recvs_[{from, to}]);
   if (!other) return wait_in(sends_[{from, to}], mine);
-  copy(lock, *mine, *other, *other);
+  copy(lock, *mine, *other, *other, device ? device : other->device);
   return {};
 }
 
-Pending ThreadGroup::post_recv(int from, int to, const Call& call, Tensor data) {
+Pending ThreadGroup::post_recv(int from, int to, const Call& call, Tensor data, Device* device) {
   Lock lock = world_->lock();
   world_->check_alive();
-  const auto mine = std::make_shared<Post>(Post{members_[to], call, data});
+  const auto mine = std::make_shared<Post>(Post{members_[to], call, data, device});
   const std::shared_ptr<Post> other = first_of(sends_[{from, to}]);
   if (!other) return wait_in(recvs_[{from, to}], mine);
-  copy(lock, *other, *mine, *other);
+  copy(lock, *other, *mine, *other, device ? device : other->device);
   return {};
 }
 
@@ -132,14 +137,21 @@ Pending ThreadGroup::wait_in(Posts& posts, const std::shared_ptr<Post>& mine) {
   return Pending(std::make_unique<WaitingPost>(shared_from_this(), posts, mine));
 }
 
-void ThreadGroup::copy(Lock& lock, const Post& from, const Post& to, Post& waiting) {
+void ThreadGroup::copy(Lock& lock, const Post& from, const Post& to, Post& waiting,
+                       Device* device) {
   if (!match(from, to))
     world_->fail_here("the ranks disagree: " + in_call(from.rank, from.call) + " sends " +
                       to_string(from.data.shape) + ", " + in_call(to.rank, to.call) + " expects " +
                       to_string(to.data.shape));
   waiting.taken = true;
   lock.unlock();
-  copy_elements(to.data, from.data);
+  try {
+    copy_elements(to.data, from.data, device);
+  } catch (...) {
+    lock.lock();
+    waiting.taken = false;  // it shall not wait for this rank, which is about to fail
+    throw;
+  }
   lock.lock();
   waiting.done = true;
   world_->wake(waiting.rank);

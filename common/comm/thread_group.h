@@ -17,6 +17,7 @@ struct Post {
   int rank;  ///< in the world
   Call call;
   Tensor data;
+  Device* device;      ///< where data may lie; null: on the host
   bool taken = false;  ///< the other side copies now
   bool done = false;
 };
@@ -39,10 +40,12 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
   void meet(int rank, const Call& call, Tensor mine, Then then);
   /// What `rank` offered. Between two meetings
   Tensor offered(int rank) const { return offers_[rank]; }
+  /// `rank` fails in the middle of reading: its peers need not wait for it.
+  void leave(int rank);
 
   /// One side of a message: copies if the other side has come, else waits for it.
-  Pending post_send(int from, int to, const Call& call, Tensor data);
-  Pending post_recv(int from, int to, const Call& call, Tensor data);
+  Pending post_send(int from, int to, const Call& call, Tensor data, Device* device);
+  Pending post_recv(int from, int to, const Call& call, Tensor data, Device* device);
 
   /// The new group of `rank`, and its rank there.
   std::pair<std::shared_ptr<ThreadGroup>, int> split(int rank, int color, int key);
@@ -53,7 +56,7 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
 
   static std::shared_ptr<Post> first_of(Posts& posts);
   Pending wait_in(Posts& posts, const std::shared_ptr<Post>& mine);
-  void copy(Lock& lock, const Post& from, const Post& to, Post& waiting);
+  void copy(Lock& lock, const Post& from, const Post& to, Post& waiting, Device* device);
   void check_calls();
   void stop_reading(int rank);
   void wake_all();

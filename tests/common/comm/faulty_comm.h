@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/comm/comm.h"
+#include "kernels/transfer.h"
 
 namespace ladder::test {
 
@@ -34,6 +35,10 @@ class FaultyComm : public Comm {
 
   std::string_view kind() const override { return inner_.kind(); }
   void abandon() noexcept override { inner_.abandon(); }
+  void attach(Device* device) override {
+    Comm::attach(device);
+    inner_.attach(device);
+  }
   /// Whether the fault has happened: a control that never met it controls nothing.
   bool happened() const { return *seen_ > fault_.nth; }
 
@@ -76,14 +81,18 @@ class FaultyComm : public Comm {
         seen_(std::move(seen)) {}
 
   /// The lowest bit of the middle element: what a test of "nearly equal" would not see.
-  static void flip_bit(const Tensor& result) {
+  void flip_bit(const Tensor& result) {
+    const HostCopy host = HostCopy::of(device_ctx(), result);
     const int64_t at = result.size() / 2 * size_of(result.dtype);
-    if (result.size() > 0) static_cast<uint8_t*>(result.ptr)[at] ^= 1;
+    if (result.size() > 0) static_cast<uint8_t*>(host.tensor().ptr)[at] ^= 1;
+    host.send();
   }
-  static void swap_halves(const Tensor& result) {
-    auto* bytes = static_cast<std::byte*>(result.ptr);
+  void swap_halves(const Tensor& result) {
+    const HostCopy host = HostCopy::of(device_ctx(), result);
+    auto* bytes = static_cast<std::byte*>(host.tensor().ptr);
     const int64_t half = result.size() / 2 * size_of(result.dtype);
     std::swap_ranges(bytes, bytes + half, bytes + half);
+    host.send();
   }
 
   std::unique_ptr<Comm> owned_;  ///< of a split; else null
