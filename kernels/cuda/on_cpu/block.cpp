@@ -125,8 +125,10 @@ struct Process {
   Block* block = nullptr;
   std::vector<std::unique_ptr<Thread>> threads;
   uint64_t seed = 1;
-  uint64_t launches = 0;
 };
+
+/// Of the host thread that calls: a rank meets the same orders again whatever the others do.
+thread_local uint64_t launches = 0;
 
 Process& process() {
   static Process the;
@@ -327,7 +329,7 @@ void run_grid(Where where, const Grid& grid, int threads, int64_t shared_bytes,
   gridDim = {.x = static_cast<uint32_t>(grid.x),
              .y = static_cast<uint32_t>(grid.y),
              .z = static_cast<uint32_t>(grid.z)};
-  Block block(where, threads, shared_bytes, the.seed + ++the.launches * 0x100000001u, kernel);
+  Block block(where, threads, shared_bytes, the.seed + ++launches * 0x100000001u, kernel);
   the.block = &block;
   const std::unique_ptr<Process, void (*)(Process*)> leave(&the,
                                                            [](Process* p) { p->block = nullptr; });
@@ -338,7 +340,7 @@ void set_seed(uint64_t seed) {
   Process& the = process();
   const std::lock_guard lock(the.one_launch);
   the.seed = seed;
-  the.launches = 0;
+  launches = 0;
 }
 
 void meet_block(Where where) { block().meet_block(where); }

@@ -26,12 +26,13 @@ constexpr int kLanes = 32;
 using Lanes = std::array<void*, kLanes>;
 
 /// Runs `kernel` once for each thread of each block: one block after the other, one launch at a
-/// time in the whole process. @throws what a thread threw; CheckError if threads wait forever
+/// time in the whole process, whichever rank it is of. @throws what a thread threw; CheckError if
+/// threads wait forever
 void run_grid(Where where, const Grid& grid, int threads, int64_t shared_bytes,
               const std::function<void()>& kernel);
 
-/// The order of threads and blocks follows from this and the number of launches since; at the
-/// start it is $LADDER_ON_CPU_SEED, or 1.
+/// The order of threads and blocks follows from this and the number of launches since by the same
+/// host thread, which may be a rank beside others; at the start it is $LADDER_ON_CPU_SEED, or 1.
 void set_seed(uint64_t seed);
 
 // ---- what device functions are made of; called by threads of a block ------------------------
