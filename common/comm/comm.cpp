@@ -144,7 +144,7 @@ void Comm::check_place(const Tensor& data) const {
 
 // Reading and writing alike: peers read what kernels have yet to write, and what arrives would
 // overwrite what kernels have yet to read. The stand-in on the CPU cannot show that this is left
-// out, since its kernels run when they are called.
+// out, since its kernels run when they are called; the LateDevice of the tests does.
 void Comm::settle(const Tensor& data, const Tensor& other) const {
   if (data.place != Place::Host || other.place != Place::Host) device_.synchronize();
 }

@@ -1,0 +1,179 @@
+// Collectives, messages and reductions over tensors of a device. What is communicated is still
+// queued when the communicator is called, and what arrives is used by what is queued afterwards.
+
+#include "common/comm/comm_queue.h"
+#include "common/comm/reduction.h"
+#include "tests/common/comm/on_device.h"
+
+namespace ladder::test {
+namespace {
+
+const std::vector<int64_t> kFew = {0, 1, 333};
+
+TEST_F(DeviceTensors, AllReduce) {
+  on_ranks([](Comm& comm) {
+    DeviceMemory memory(comm);
+    for (Dtype dtype : kSummed)
+      for (int64_t n : kFew) {
+        const Tensor sums = memory.make(dtype, n, comm.rank());
+        comm.all_reduce(sums);
+        memory.expect(sums, [&](int64_t i) { return sum(comm.size(), i); });
+        const Tensor most = memory.make(dtype, n, comm.rank());
+        comm.all_reduce(most, Combine::Max);
+        memory.expect(most, [&](int64_t i) { return value(comm.size() - 1, i); });
+      }
+  });
+}
+
+TEST_F(DeviceTensors, ReduceScatter) {
+  on_ranks([](Comm& comm) {
+    DeviceMemory memory(comm);
+    for (int64_t n : kFew) {
+      const int64_t begin = comm.rank() * n;
+      const auto expected = [&](int64_t i) { return sum(comm.size(), begin + i); };
+      const Tensor inp = memory.make(Dtype::F32, n * comm.size(), comm.rank());
+      const Tensor out = memory.make(Dtype::F32, n);
+      comm.reduce_scatter(out, inp);
+      memory.expect(out, expected);
+      memory.expect(inp, [&](int64_t i) { return value(comm.rank(), i); });
+      comm.reduce_scatter(inp.slice(begin, n), inp);
+      memory.expect(inp.slice(begin, n), expected);
+    }
+  });
+}
+
+TEST_F(DeviceTensors, AllGather) {
+  on_ranks([](Comm& comm) {
+    DeviceMemory memory(comm);
+    for (Dtype dtype : {Dtype::F32, Dtype::BF16, Dtype::E4M3})
+      for (int64_t n : kFew) {
+        const auto expected = [&](int64_t i) { return value(static_cast<int>(i / n), i % n); };
+        const Tensor out = memory.make(dtype, n * comm.size());
+        comm.all_gather(out, memory.make(dtype, n, comm.rank()));
+        memory.expect(out, expected);
+        const Tensor both = memory.make(dtype, n * comm.size());
+        comm.all_gather(both, memory.fill(both.slice(comm.rank() * n, n), comm.rank()));
+        memory.expect(both, expected);
+      }
+  });
+}
+
+TEST_F(DeviceTensors, BroadcastAndAllToAll) {
+  on_ranks([](Comm& comm) {
+    DeviceMemory memory(comm);
+    for (int64_t n : kFew) {
+      const int root = comm.size() - 1;
+      const Tensor data = memory.make(Dtype::BF16, n, comm.rank());
+      comm.broadcast(data, root);
+      memory.expect(data, [&](int64_t i) { return value(root, i); });
+      const Tensor inp = memory.make(Dtype::F32, n * comm.size(), comm.rank());
+      const Tensor out = memory.make(Dtype::F32, n * comm.size());
+      comm.all_to_all(out, inp);
+      memory.expect(
+          out, [&](int64_t i) { return value(static_cast<int>(i / n), comm.rank() * n + i % n); });
+    }
+  });
+}
+
+TEST_F(DeviceTensors, SharedWithTheHost) {
+  on_ranks([](Comm& comm) {
+    DeviceMemory memory(comm);
+    const Tensor limbs = memory.arena().shared(Mem::Comm, "limbs", Dtype::I64, {9});
+    memory.fill(limbs, comm.rank());
+    comm.all_reduce(limbs);
+    expect_elements(limbs, [&](int64_t i) { return sum(comm.size(), i); });
+  });
+}
+
+TEST_F(DeviceTensors, Messages) {
+  on_ranks([](Comm& comm) {
+    if (comm.size() == 1) return;
+    DeviceMemory memory(comm);
+    const int next = (comm.rank() + 1) % comm.size();
+    const int before = (comm.rank() + comm.size() - 1) % comm.size();
+    const Tensor token = memory.make(Dtype::F32, 333);
+    const Tensor twice = memory.make(Dtype::F32, 333, comm.rank());
+    // Each is passed on as soon as it has arrived, and overwritten while kernels read it.
+    memory.ctx().kernels->add(memory.ctx(), twice, twice, twice);
+    comm.exchange(twice, next, token, before);
+    memory.ctx().kernels->add(memory.ctx(), twice, token, twice);
+    Pending receiving = comm.irecv(token, before);
+    Pending sending = comm.isend(twice, next);
+    sending.wait();
+    receiving.wait();
+    const int second = (before + comm.size() - 1) % comm.size();
+    memory.expect(token, [&](int64_t i) { return 2 * (value(before, i) + value(second, i)); });
+    memory.expect(twice, [&](int64_t i) { return 2 * (value(comm.rank(), i) + value(before, i)); });
+  });
+}
+
+TEST_F(DeviceTensors, GroupsReachTheDeviceToo) {
+  on_ranks([](Comm& comm) {
+    DeviceMemory memory(comm);
+    const std::unique_ptr<Comm> group = comm.split(0, -comm.rank());
+    const Tensor data = memory.make(Dtype::F32, 9, comm.rank());
+    group->all_reduce(data);
+    memory.expect(data, [&](int64_t i) { return sum(comm.size(), i); });
+    group->attach(nullptr);
+    EXPECT_THROW(group->all_reduce(data), CheckError);
+  });
+}
+
+/// Sums over ranks twice, with a kernel between them, by both halves and as a whole.
+Tensor reduced(Comm& comm, const Ctx& ctx, Arena& arena, Reduction reduction, Tensor data) {
+  Reducer reducer(comm, ctx, reduction, arena, data.dtype, data.size());
+  const Chunks chunks{data.size(), comm.size()};
+  reducer.reduce_scatter(data, chunks);
+  reducer.all_gather(data, chunks);
+  const Tensor head = data.first(data.size() / 3), tail = data.slice(data.size() / 3, head.size());
+  ctx.kernels->add(ctx, head, head, tail);
+  reducer.all_reduce(data);
+  return data;
+}
+
+TEST_F(DeviceTensors, ReductionsHaveTheBitsOfTheHost) {
+  on_ranks([](Comm& comm) {
+    const int64_t n = 60 * comm.size();
+    for (Reduction reduction : {Reduction::Halving, Reduction::Tree, Reduction::Ring,
+                                Reduction::Naive, Reduction::Native}) {
+      if (reduction == Reduction::Halving && comm.size() & (comm.size() - 1)) continue;
+      SCOPED_TRACE(std::string(kReductionNames[static_cast<size_t>(reduction)]));
+      DeviceMemory memory(comm);
+      Memory host;
+      const Tensor want = host.make(Dtype::F32, n), data = memory.make(Dtype::F32, n);
+      for (int64_t i = 0; i < n; ++i)
+        want.data<float>()[i] = std::ldexp(i % 3 ? 1.0F : -1.0F / 7, (comm.rank() * 7 + i) % 19);
+      memory.ctx().device->copy(data.ptr, want.ptr, want.bytes());
+      memory.ctx().synchronize();
+      reduced(comm, memory.ctx(), memory.arena(), reduction, data);
+      reduced(comm, ctx_of(cpu_kernels()), host.arena(), reduction, want);
+      EXPECT_TRUE(memory.same_bits(data, want));
+    }
+  });
+}
+
+TEST_F(DeviceTensors, AQueueHasADeviceOfItsOwn) {
+  on_ranks([](Comm& comm) {
+    DeviceMemory memory(comm);
+    const std::unique_ptr<Comm> beside = comm.split(0, comm.rank());
+    DeviceMemory its(*beside);
+    constexpr int64_t n = 500;
+    // A sum on a ring ends with an addition.
+    Reducer reducer(*beside, its.ctx(), Reduction::Ring, its.arena(), Dtype::F32, n);
+    CommQueue queue(*beside);
+    const Tensor bucket = memory.make(Dtype::F32, n, comm.rank());
+    memory.ctx().synchronize();
+    Pending pending = queue.run([&] { reducer.reduce_scatter(bucket, {n, comm.size()}); });
+    const Tensor other = memory.make(Dtype::F32, n, comm.rank());
+    comm.all_reduce(other);
+    pending.wait();
+    const Range mine = Chunks{n, comm.size()}[comm.rank()];
+    const Tensor chunk = bucket.slice(mine.begin, mine.size());
+    memory.ctx().kernels->add(memory.ctx(), chunk, chunk, chunk);
+    memory.expect(chunk, [&](int64_t i) { return 2 * sum(comm.size(), mine.begin + i); });
+    memory.expect(other, [&](int64_t i) { return sum(comm.size(), i); });
+  });
+}
+
+}  // namespace
+}  // namespace ladder::test

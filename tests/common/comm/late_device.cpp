@@ -1,0 +1,72 @@
+// A device of one rank alone: sums in many pieces, and one that fails.
+
+#include "tests/common/comm/late_device.h"
+
+#include "common/comm/reduction.h"
+#include "common/comm/run_ranks.h"
+#include "tests/common/comm/on_device.h"
+
+namespace ladder::test {
+namespace {
+
+TEST(LateDevice, SumsInManyPieces) {
+  for (int ranks : {2, 3})
+    run_threads(ranks, [](Comm& comm) {
+      DeviceMemory memory(comm);
+      // The room for what arrives is used again and again.
+      constexpr int64_t n = 4 * Reducer::kPiece + 5;
+      Reducer reducer(comm, memory.ctx(), Reduction::Tree, memory.arena(), Dtype::F32, n);
+      const Tensor data = memory.make(Dtype::F32, n, comm.rank());
+      reducer.all_reduce(data);
+      memory.expect(data, [&](int64_t i) { return sum(comm.size(), i); });
+    });
+}
+
+/// Its copies fail once it is told so, as those of a GPU that has fallen off its bus.
+class FailingDevice final : public LateDevice {
+ public:
+  bool fails = false;
+  void synchronize() override {
+    LateDevice::synchronize();
+    if (fails && copied_) throw CheckError("the device is gone");
+  }
+  void copy(void* out, const void* inp, int64_t bytes) override {
+    LateDevice::copy(out, inp, bytes);
+    copied_ = true;
+  }
+
+ private:
+  bool copied_ = false;
+};
+
+TEST(LateDevice, OneThatFailsEndsAllRanks) {
+  const std::vector<std::function<void(Comm&, Tensor, Tensor)>> kOperations = {
+      [](Comm& comm, Tensor data, Tensor) { comm.all_reduce(data); },
+      [](Comm& comm, Tensor data, Tensor part) { comm.all_gather(data, part); },
+      [](Comm& comm, Tensor data, Tensor) { comm.broadcast(data, 0); },
+      [](Comm& comm, Tensor data, Tensor) {
+        // Rank 1 copies: it comes second.
+        if (comm.rank() == 0) comm.send(data, 1);
+        if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        if (comm.rank() == 1) comm.recv(data, 0);
+        comm.barrier();
+      }};
+  for (const auto& operation : kOperations) try {
+      run_threads(3, [&](Comm& comm) {
+        FailingDevice device;
+        Arena arena(&device);
+        comm.attach(&device);
+        const Tensor data = arena.zeros(Mem::Comm, "data", Dtype::F32, {300});
+        const Tensor part = arena.zeros(Mem::Comm, "part", Dtype::F32, {100});
+        device.fails = comm.rank() == 1;
+        operation(comm, data, part);
+        comm.barrier();
+      });
+      ADD_FAILURE() << "no exception";
+    } catch (const CheckError& e) {
+      EXPECT_EQ(std::string(e.what()), "rank 1: the device is gone");
+    }
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,13 @@
+// A GPU, or the stand-in for one: which of them LADDER_CUDA says, and CMake that.
+#include "kernels/cuda/backend.h"
+#include "tests/common/comm/on_device.h"
+
+namespace ladder::test {
+
+std::unique_ptr<Device> open_test_device() {
+  return LADDER_CUDA::device_count() == 0 ? nullptr : LADDER_CUDA::open_device(0);
+}
+
+const Kernels& device_kernels() { return LADDER_CUDA::kernels(); }
+
+}  // namespace ladder::test
