@@ -39,7 +39,8 @@ struct SgdOptions {
 
 class Sgd {
  public:
-  Sgd(Arena& arena, const ParamLayout& layout, const SgdOptions& options) : options_(options) {
+  Sgd(Arena& arena, const ParamLayout& layout, const SgdOptions& options)
+      : layout_(&layout), options_(options) {
     if (options.momentum > 0)
       velocity_ = arena.zeros(Mem::Optim, "velocity", Dtype::F32, {layout.size()});
   }
@@ -52,18 +53,22 @@ class Sgd {
   /// One update of all parameters. params, grads F32 (layout.size()).
   void step(const Ctx& ctx, Tensor params, Tensor grads, float lr) {
     const Span span(ctx, "sgd_update");
-    ctx.kernels->sgd_update(
-        ctx, params, velocity_, grads,
-        {.lr = lr, .momentum = options_.momentum, .nesterov = options_.nesterov});
+    for (const ParamSpec& spec : layout_->specs()) {
+      const auto part = [&](Tensor flat) { return flat ? layout_->tensor(flat, spec) : flat; };
+      ctx.kernels->sgd_update(
+          ctx, part(params), part(velocity_), part(grads),
+          {.lr = lr, .momentum = options_.momentum, .nesterov = options_.nesterov});
+    }
   }
 
   /// What a checkpoint must hold for the next step.
-  std::vector<NamedTensor> state() const {
+  std::vector<NamedTensor> tensors() const {
     if (!velocity_) return {};
     return {{.name = "velocity", .tensor = velocity_}};
   }
 
  private:
+  const ParamLayout* layout_;
   SgdOptions options_;
   Tensor velocity_;
 };

@@ -47,9 +47,7 @@ class Adafactor {
     for (size_t i = 0; i < factors_.size(); ++i) {
       const ParamSpec& spec = layout_->specs()[i];
       // Padded vocabulary rows have no gradient: left out, so that they do not dilute the means.
-      const auto part = [&](Tensor flat) {
-        return ParamLayout::tensor(flat, spec).first(spec.rows);
-      };
+      const auto part = [&](Tensor flat) { return layout_->tensor(flat, spec).first(spec.rows); };
       ctx.kernels->adafactor_update(ctx, part(params), factors_[i].row.first(spec.rows),
                                     factors_[i].col, part(grads),
                                     {.lr = lr,
@@ -60,7 +58,7 @@ class Adafactor {
     }
   }
 
-  std::vector<NamedTensor> state() const {
+  std::vector<NamedTensor> tensors() const {
     std::vector<NamedTensor> all;
     for (size_t i = 0; i < factors_.size(); ++i) {
       const std::string& name = layout_->specs()[i].name;

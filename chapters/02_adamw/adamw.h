@@ -82,13 +82,13 @@ class AdamW {
   /// Update t (from 1) of all parameters. params, grads F32 (layout.size()).
   void step(const Ctx& ctx, Tensor params, Tensor grads, float lr, int64_t t) {
     for (const ParamSpec& spec : layout_->specs()) {
-      const auto part = [&](Tensor flat) { return ParamLayout::tensor(flat, spec); };
+      const auto part = [&](Tensor flat) { return layout_->tensor(flat, spec); };
       ctx.kernels->adamw_update(ctx, part(params), part(m_), part(v_), part(grads),
                                 options_.step_of(spec, lr, t, decoupled_));
     }
   }
 
-  std::vector<NamedTensor> state() const { return {{"m", m_}, {"v", v_}}; }
+  std::vector<NamedTensor> tensors() const { return {{"m", m_}, {"v", v_}}; }
 
  private:
   const ParamLayout* layout_;

@@ -29,16 +29,17 @@ class AdamW8bit {
   /// Update t (from 1) of all parameters. params, grads F32 (layout.size()).
   void step(const Ctx& ctx, Tensor params, Tensor grads, float lr, int64_t t) {
     for (const ParamSpec& spec : layout_->specs()) {
-      const int64_t at = spec.offset, n = spec.shape.size();
+      const int64_t at = spec.offset, n = spec.part.size();
       const int64_t blocks = round_up(n, kQuantBlock) / kQuantBlock;
       const auto scales = [&](Tensor all) { return all.slice(div_exact(at, kQuantBlock), blocks); };
-      ctx.kernels->adamw8bit_update(ctx, params.slice(at, n), m_.code.slice(at, n),
-                                    scales(m_.scale), v_.code.slice(at, n), scales(v_.scale),
-                                    grads.slice(at, n), options_.step_of(spec, lr, t, true));
+      const auto part = [&](Tensor flat) { return layout_->tensor(flat, spec).view({n}); };
+      ctx.kernels->adamw8bit_update(ctx, part(params), part(m_.code), scales(m_.scale),
+                                    part(v_.code), scales(v_.scale), part(grads),
+                                    options_.step_of(spec, lr, t, true));
     }
   }
 
-  std::vector<NamedTensor> state() const {
+  std::vector<NamedTensor> tensors() const {
     return {{"m", m_.code}, {"m.scale", m_.scale}, {"v", v_.code}, {"v.scale", v_.scale}};
   }
 

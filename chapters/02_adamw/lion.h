@@ -28,7 +28,7 @@ class Lion {
   /// Update of all parameters. params, grads F32 (layout.size()).
   void step(const Ctx& ctx, Tensor params, Tensor grads, float lr, int64_t /*t*/) {
     for (const ParamSpec& spec : layout_->specs()) {
-      const auto part = [&](Tensor flat) { return ParamLayout::tensor(flat, spec); };
+      const auto part = [&](Tensor flat) { return layout_->tensor(flat, spec); };
       ctx.kernels->lion_update(ctx, part(params), part(m_), part(grads),
                                {.lr = lr,
                                 .beta1 = options_.beta1,
@@ -37,7 +37,7 @@ class Lion {
     }
   }
 
-  std::vector<NamedTensor> state() const { return {{"m", m_}}; }
+  std::vector<NamedTensor> tensors() const { return {{"m", m_}}; }
 
  private:
   const ParamLayout* layout_;

@@ -59,13 +59,13 @@ class Optimizer {
         rule_);
   }
 
-  /// Updates done: the t of the bias corrections. A checkpoint keeps it beside state().
-  int64_t updates() const { return updates_; }
-  void set_updates(int64_t updates) { updates_ = updates; }
-
-  std::vector<NamedTensor> state() const {
-    return std::visit([](const auto& rule) { return rule.state(); }, rule_);
+  /// What a checkpoint must hold for the next step: tensors, and updates done, the t of the bias
+  /// corrections.
+  std::vector<NamedTensor> tensors() const {
+    return std::visit([](const auto& rule) { return rule.tensors(); }, rule_);
   }
+  nlohmann::json state() const { return updates_; }
+  void set_state(const nlohmann::json& updates) { updates_ = updates; }
 
  private:
   using Rule = std::variant<Sgd, AdamW, Lion, Adafactor, AdamW8bit>;

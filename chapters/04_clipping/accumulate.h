@@ -86,21 +86,23 @@ class TreeCounter {
   size_t top() const { return top_; }
   bool fresh() const { return fresh_; }
 
-  /// Ends part k of n: calls join(to, from) for the levels that are full, and after the last part
-  /// for all.
+  /// After part k of n: calls join(to, from) for the levels that are full, and after the last part
+  /// for all. May be called for one piece of the buffers after another.
   template <class Join>
-  void end(int64_t k, int64_t n, Join&& join) {
-    const auto join_top = [&] {
-      join(top_ - 1, top_);
-      --top_;
-    };
-    // k + 1 parts are done: as in a binary counter, each trailing zero is a full level. The lowest
-    // level was joined by adding into its buffer.
-    for (int level = std::countr_zero(static_cast<uint64_t>(k) + 1); level > 1; --level) join_top();
-    while (k + 1 == n && top_ > 0) join_top();
+  void join(int64_t k, int64_t n, Join&& join) const {
+    for (size_t i = 0; i < full(k, n); ++i) join(top_ - i - 1, top_ - i);
   }
+  /// Ends part k of n: what join() has joined counts as one.
+  void end(int64_t k, int64_t n) { top_ -= full(k, n); }
 
  private:
+  /// k + 1 parts are done: as in a binary counter, each trailing zero is a full level. The lowest
+  /// level was joined by adding into its buffer.
+  size_t full(int64_t k, int64_t n) const {
+    if (k + 1 == n) return top_;
+    return static_cast<size_t>(std::max(1, std::countr_zero(static_cast<uint64_t>(k) + 1)) - 1);
+  }
+
   size_t top_ = 0;
   bool fresh_ = true;
 };
@@ -136,10 +138,20 @@ class GradTree {
 
   /// Ends micro-step k of GA.
   void end(const Ctx& ctx, int64_t k, int64_t GA) {
+    join(ctx, k, GA, {0, flat_[0].size()});
+    close(k, GA);
+  }
+  /// end() in two steps: join() once for each range of elements, as soon as their gradients of this
+  /// micro-batch are there; then close().
+  void join(const Ctx& ctx, int64_t k, int64_t GA, Range elements) const {
     if (running_) return;
-    tree_.end(k, GA, [&](size_t to, size_t from) {
-      ctx.kernels->add(ctx, flat_[to], flat_[to], flat_[from]);
+    const auto part = [&](size_t i) { return flat_[i].slice(elements.begin, elements.size()); };
+    tree_.join(k, GA, [&](size_t to, size_t from) {
+      ctx.kernels->add(ctx, part(to), part(to), part(from));
     });
+  }
+  void close(int64_t k, int64_t GA) {
+    if (!running_) tree_.end(k, GA);
   }
 
   /// The gradient of the whole batch, flat, once the last micro-step has ended.

@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
+#include "common/comm/comm.h"
 #include "common/error.h"
 #include "common/model/layout.h"
 #include "common/run/command_line.h"
@@ -50,7 +52,11 @@ inline void clip_global_norm(const Ctx& ctx, Tensor grads, double norm, float li
 class AdaptiveClip {
  public:
   AdaptiveClip(Arena& arena, const ParamLayout& layout, const ClipOptions& options)
-      : layout_(&layout), limit_(options.agc) {
+      : AdaptiveClip(arena, layout, layout, options) {}
+  /// @param own what this rank holds of the model `layout`: a shard cuts rows, too
+  AdaptiveClip(Arena& arena, const ParamLayout& layout, const ParamLayout& own,
+               const ClipOptions& options)
+      : layout_(&layout), own_(&own), limit_(options.agc) {
     if (limit_ == 0) return;
     const int64_t rows = most_rows(layout);
     grad_norms_ = arena.alloc(Mem::Workspace, "agc.grad", Dtype::I64, {rows, kLimbs});
@@ -62,25 +68,49 @@ class AdaptiveClip {
     return options.agc == 0 ? 0 : 2 * 8 * kLimbs * most_rows(layout);
   }
 
-  /// Clips every row of every gradient but the head's. params, grads F32 (layout.size()).
-  /// Returns whether it is on.
-  bool apply(const Ctx& ctx, Tensor grads, Tensor params) {
+  /// Clips every row of every gradient but the head's. params, grads F32 (layout.size()), or what
+  /// this rank holds of them. Returns whether it is on.
+  /// @param others whose ranks hold the other shards; all call this
+  bool apply(const Ctx& ctx, Tensor grads, Tensor params, Comm* others = nullptr) {
     if (limit_ == 0) return false;
     for (const ParamSpec& spec : layout_->specs()) {
       if (spec.role == Role::Head) continue;
-      const Tensor grad = as_rows(grads, spec), weight = as_rows(params, spec);
-      const int64_t rows = grad.dim(0);
-      ctx.kernels->adaptive_clip(ctx, grad, norms(ctx, grad_norms_.first(rows), grad),
-                                 norms(ctx, weight_norms_.first(rows), weight), limit_);
+      const std::vector<Rows> grad = rows_of(grads, spec), weight = rows_of(params, spec);
+      const int64_t rows = spec.is_matrix() ? spec.rows : 1;
+      const Tensor grad_norms = norms(ctx, grad_norms_.first(rows), grad, others);
+      const Tensor weight_norms = norms(ctx, weight_norms_.first(rows), weight, others);
+      for (const Rows& r : grad)
+        ctx.kernels->adaptive_clip(ctx, r.data, r.of(grad_norms), r.of(weight_norms), limit_);
     }
     return true;
   }
 
  private:
-  /// (R,N) of a matrix, (1,N) of a vector; no padding.
-  static Tensor as_rows(Tensor flat, const ParamSpec& spec) {
-    const Tensor live = ParamLayout::tensor(flat, spec).first(spec.rows);
-    return spec.is_matrix() ? live : live.view({1, spec.rows});
+  /// Neighboring rows of a tensor, or a part of one row.
+  struct Rows {
+    int64_t first;
+    Tensor data;  ///< (R,N)
+    Tensor of(Tensor norms) const { return norms.slice(first, data.dim(0)); }
+  };
+
+  /// What lies here of the rows of `spec`, a tensor of the model: without padding. A vector is one
+  /// row. A shard may begin and end within a row.
+  std::vector<Rows> rows_of(Tensor flat_buffer, const ParamSpec& spec) const {
+    const auto own = std::find_if(own_->specs().begin(), own_->specs().end(),
+                                  [&](const ParamSpec& s) { return s.name == spec.name; });
+    if (own == own_->specs().end()) return {};
+    const Tensor data = flat(own_->tensor(flat_buffer, *own));
+    const int64_t N = spec.is_matrix() ? spec.shape.dims[1] : spec.rows;
+    const int64_t begin = own->part.begin, end = begin + own->live();
+    std::vector<Rows> all;
+    for (int64_t at = begin; at < end;) {
+      const int64_t row = at / N, left = (row + 1) * N - at;
+      const bool whole = left == N && end - at >= N;
+      const int64_t R = whole ? (end - at) / N : 1, n = whole ? N : std::min(left, end - at);
+      all.push_back({row, data.slice(at - begin, R * n).view({R, n})});
+      at += R * n;
+    }
+    return all;
   }
   static int64_t most_rows(const ParamLayout& layout) {
     int64_t most = 1;
@@ -88,13 +118,14 @@ class AdaptiveClip {
       if (spec.is_matrix() && spec.role != Role::Head) most = std::max(most, spec.rows);
     return most;
   }
-  static Tensor norms(const Ctx& ctx, Tensor limbs, Tensor x) {
+  static Tensor norms(const Ctx& ctx, Tensor limbs, const std::vector<Rows>& rows, Comm* others) {
     zero(ctx, limbs);
-    ctx.kernels->squared_norm(ctx, limbs, x);
+    for (const Rows& r : rows) ctx.kernels->squared_norm(ctx, r.of(limbs), r.data);
+    if (others) others->all_reduce(limbs);
     return limbs;
   }
 
-  const ParamLayout* layout_;
+  const ParamLayout *layout_, *own_;
   float limit_;
   Tensor grad_norms_, weight_norms_;
 };

@@ -123,23 +123,20 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 
 // ---- 4. data ------------------------------------------------------------------------------------
 
-/// Initial weights, or those of a checkpoint. Returns the first step to take.
-int64_t start(const Options& o, const Layout& layout, Memory& m) {
-  if (o.run.load.empty()) {
-    init_params(m.ctx, m.params, layout.params, layout.gpt, o.run.seed);
-    return 0;
-  }
-  const auto state =
-      load_checkpoint(m.ctx, o.run.load, layout.gpt, layout.params, m.params, m.optimizer.state());
-  m.optimizer.set_updates(state.value("updates", 0));
-  if (state.contains("spike_guard")) m.guard.set_state(state.at("spike_guard"));
-  return state.at("step");
+/// All that a checkpoint holds.
+TrainingState training_state(const Layout& layout, Memory& m) {
+  return {.gpt = layout.gpt,
+          .layout = layout.params,
+          .params = m.params,
+          .optim = m.optimizer.tensors(),
+          .others{named_state("updates", m.optimizer), named_state("spike_guard", m.guard)}};
 }
 
-void save(const Options& o, const Layout& layout, const Memory& m, int64_t step) {
-  save_checkpoint(
-      m.ctx, o.run.save, layout.gpt, layout.params, m.params, m.optimizer.state(),
-      {{"step", step}, {"updates", m.optimizer.updates()}, {"spike_guard", m.guard.state()}});
+/// Initial weights, or those of a checkpoint. Returns the first step to take.
+int64_t start(const Options& o, const Layout& layout, Memory& m) {
+  if (!o.run.load.empty()) return load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  init_params(m.ctx, m.params, layout.params, layout.gpt, o.run.seed);
+  return 0;
 }
 
 // ---- 5. step ------------------------------------------------------------------------------------
@@ -260,7 +257,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     log.end_step(record);
     if (log.tracing()) log.trace(record, param_hash(m.ctx, m.params, layout.params));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
-    if (log.save_due(step)) save(o, layout, m, step + 1);
+    if (log.save_due(step)) save_checkpoint(m.ctx, o.run.save, training_state(layout, m), step + 1);
   }
 }
 

@@ -41,11 +41,13 @@ struct SpikeGuardOptions {
   }
 
   /// Replaces the batch of the step --bad-batch by random bytes, each its own.
-  void inject(const Batch& batch, uint64_t seed, int64_t step) const {
+  /// @param first index in the global batch of the batch's first sequence
+  void inject(const Batch& batch, uint64_t seed, int64_t step, int64_t first = 0) const {
     if (step != bad_batch) return;
     const Random random(seed, "bad batch");
+    const int64_t begin = first * batch.tokens.dim(1);
     for (int64_t i = 0; i < batch.tokens.size(); ++i) {
-      const auto [token, target] = random.bits(static_cast<uint64_t>(i));
+      const auto [token, target] = random.bits(static_cast<uint64_t>(begin + i));
       batch.tokens.data<int32_t>()[i] = static_cast<int32_t>(token % 256);
       batch.targets.data<int32_t>()[i] = static_cast<int32_t>(target % 256);
     }

@@ -146,7 +146,7 @@ class Fp8 {
     quantize_weights(ctx);
   }
 
-  /// What a checkpoint must hold for the next step.
+  /// What a checkpoint must hold for the next step; that of another precision changes nothing.
   nlohmann::json state() const {
     nlohmann::json all = nlohmann::json::array();
     for (size_t i = 0; i < scales_.size(); ++i)
@@ -154,6 +154,7 @@ class Fp8 {
     return all;
   }
   void set_state(const nlohmann::json& state) {
+    if (state.size() != scales_.size()) return;
     for (size_t i = 0; i < scales_.size(); ++i) {
       scales_[i].scale = state.at(i).at("scale");
       rules_[i].history = state.at(i).at("history").get<std::deque<float>>();

@@ -72,11 +72,13 @@ class LossScaler {
     return bad;
   }
 
-  /// What a checkpoint must hold for the next step.
+  /// What a checkpoint must hold for the next step; that of another precision changes nothing.
   nlohmann::json state() const {
+    if (!on_) return nullptr;
     return {{"scale", scale_}, {"good", good_}, {"skipped", skipped_}};
   }
   void set_state(const nlohmann::json& state) {
+    if (!on_ || state.is_null()) return;
     scale_ = state.at("scale");
     good_ = state.at("good");
     skipped_ = state.at("skipped");

@@ -94,9 +94,10 @@ class HeadGrad {
   Tensor sum() const { return buffers_[tree_.top()]; }
   Into into() const { return tree_.fresh() ? into_ : Into::Add; }
   void end_chunk(const Ctx& ctx, int64_t j) {
-    tree_.end(j, chunks_, [&](size_t to, size_t from) {
+    tree_.join(j, chunks_, [&](size_t to, size_t from) {
       ctx.kernels->add(ctx, buffers_[to], buffers_[to], buffers_[from]);
     });
+    tree_.end(j, chunks_);
     if (j + 1 == chunks_ && buffers_[0].ptr != dw_.ptr)
       ctx.kernels->add(ctx, dw_, dw_, buffers_[0]);
   }

@@ -159,35 +159,26 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
 
 // ---- 4. data ------------------------------------------------------------------------------------
 
-/// Initial weights, or those of a checkpoint. Returns the first step to take.
-int64_t start(const Options& o, const Layout& layout, Memory& m) {
-  nlohmann::json state{{"step", 0}};
-  if (o.run.load.empty()) {
-    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
-  } else {
-    state = load_checkpoint(m.ctx, o.run.load, layout.gpt, layout.params, m.weights.master,
-                            m.optimizer.state());
-    m.optimizer.set_updates(state.value("updates", 0));
-    if (state.contains("spike_guard")) m.guard.set_state(state.at("spike_guard"));
-    if (state.value("precision", "") == o.precision.name) {
-      m.scaler.set_state(state.at("loss_scale"));
-      m.fp8.set_state(state.at("fp8"));
-    }
-  }
-  m.weights.refresh(m.ctx);
-  m.fp8.start(m.ctx);
-  return state.at("step");
+/// All that a checkpoint holds.
+TrainingState training_state(const Layout& layout, Memory& m) {
+  return {.gpt = layout.gpt,
+          .layout = layout.params,
+          .params = m.weights.master,
+          .optim = m.optimizer.tensors(),
+          .others{named_state("updates", m.optimizer), named_state("spike_guard", m.guard),
+                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)}};
 }
 
-void save(const Options& o, const Layout& layout, const Memory& m, int64_t step) {
-  save_checkpoint(m.ctx, o.run.save, layout.gpt, layout.params, m.weights.master,
-                  m.optimizer.state(),
-                  {{"step", step},
-                   {"updates", m.optimizer.updates()},
-                   {"spike_guard", m.guard.state()},
-                   {"precision", o.precision.name},
-                   {"loss_scale", m.scaler.state()},
-                   {"fp8", m.fp8.state()}});
+/// Initial weights, or those of a checkpoint. Returns the first step to take.
+int64_t start(const Options& o, const Layout& layout, Memory& m) {
+  int64_t step = 0;
+  if (o.run.load.empty())
+    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
+  else
+    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  m.weights.refresh(m.ctx);
+  m.fp8.start(m.ctx);
+  return step;
 }
 
 // ---- 5. step ------------------------------------------------------------------------------------
@@ -361,7 +352,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     log.end_step(record);
     if (log.tracing()) log.trace(record, param_hash(m.ctx, m.weights.master, layout.params));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
-    if (log.save_due(step)) save(o, layout, m, step + 1);
+    if (log.save_due(step)) save_checkpoint(m.ctx, o.run.save, training_state(layout, m), step + 1);
   }
 }
 

@@ -23,9 +23,10 @@ double init_std(Role role, int64_t layers) {
   }
 }
 
-void fill_normal(float* out, int64_t n, const Random& random, double std) {
+/// out[i] for elements first + i of the tensor; `first` is even.
+void fill_normal(float* out, int64_t n, int64_t first, const Random& random, double std) {
   for (int64_t i = 0; i < n; i += 2) {
-    const auto pair = random.normal_pair(static_cast<uint64_t>(i / 2));
+    const auto pair = random.normal_pair(static_cast<uint64_t>((first + i) / 2));
     out[i] = static_cast<float>(std * pair[0]);
     if (i + 1 < n) out[i + 1] = static_cast<float>(std * pair[1]);
   }
@@ -43,25 +44,24 @@ uint64_t mix(uint64_t x) {
 void init_params(const Ctx& ctx, Tensor flat, const ParamLayout& layout, const GptConfig& config,
                  uint64_t seed) {
   const HostCopy host = HostCopy::to_write(ctx, flat);
-  float* all = host.tensor().data<float>();
-  std::fill_n(all, flat.size(), 0.0f);  // padding stays zero
+  std::fill_n(host.tensor().data<float>(), flat.size(), 0.0f);  // padding stays zero
   for (const ParamSpec& spec : layout.specs()) {
-    float* out = all + spec.offset;
+    auto* out = layout.tensor(host.tensor(), spec).data<float>();
     const double std = init_std(spec.role, config.layers);
     if (spec.role == Role::Gain) std::fill_n(out, spec.live(), 1.0f);
-    if (std > 0) fill_normal(out, spec.live(), Random(seed, spec.name), std);
+    if (std > 0) fill_normal(out, spec.live(), spec.part.begin, Random(seed, spec.name), std);
   }
   host.send();
 }
 
 uint64_t param_hash(const Ctx& ctx, Tensor flat, const ParamLayout& layout) {
   const HostCopy host = HostCopy::of(ctx, flat);
-  const float* all = host.tensor().data<float>();
   uint64_t sum = 0;
   for (const ParamSpec& spec : layout.specs()) {
-    const uint64_t key = hash_name(spec.name);
+    const auto* part = layout.tensor(host.tensor(), spec).data<float>();
+    const uint64_t key = hash_name(spec.name) + static_cast<uint64_t>(spec.part.begin);
     for (int64_t i = 0; i < spec.live(); ++i) {
-      const uint64_t bits = std::bit_cast<uint32_t>(all[spec.offset + i]);
+      const uint64_t bits = std::bit_cast<uint32_t>(part[i]);
       sum += mix(mix(key + static_cast<uint64_t>(i)) + bits);
     }
   }

@@ -11,13 +11,13 @@ namespace ladder {
 /// Initial weights as GPT-2 has them: matrices and embeddings N(0, 0.02^2), projections that end
 /// a residual branch N(0, 0.02^2 / (2 L)), gains 1, biases 0, padding 0. The value of an element
 /// depends on seed, tensor name and index in the tensor alone.
-/// @param flat F32 (layout.size())
+/// @param flat F32 (layout.size()), or a shard's (layout.whole_size())
 void init_params(const Ctx& ctx, Tensor flat, const ParamLayout& layout, const GptConfig& config,
                  uint64_t seed);
 
 /// 64-bit hash of all weights, bit for bit. A sum modulo 2^64 over elements of a mix of tensor
-/// name, index and bits: ranks that each hold a part can add their sums.
-/// @param flat F32 (layout.size())
+/// name, index and bits: ranks that each hold a shard can add their sums.
+/// @param flat F32 (layout.size()), or a shard's (layout.whole_size())
 uint64_t param_hash(const Ctx& ctx, Tensor flat, const ParamLayout& layout);
 
 }  // namespace ladder

@@ -2,13 +2,13 @@
 
 namespace ladder {
 
-ParamLayout::ParamLayout(const GptConfig& config) : layers_(config.layers) {
+ParamLayout::ParamLayout(const GptConfig& config, int64_t shards) : shards_(shards) {
   config.check();
   const int64_t C = config.channels, Vp = config.padded_vocab;
   add("transformer.wte.weight", Role::Embedding, {Vp, C}, config.vocab);
   add("transformer.wpe.weight", Role::Embedding, {config.positions, C}, config.positions);
   end_section();
-  for (int64_t l = 0; l < layers_; ++l) {
+  for (int64_t l = 0; l < config.layers; ++l) {
     add_block(config, l);
     end_section();
   }
@@ -16,6 +16,7 @@ ParamLayout::ParamLayout(const GptConfig& config) : layers_(config.layers) {
   add("transformer.ln_f.bias", Role::Bias, {C}, C);
   add("lm_head.weight", Role::Head, {Vp, C}, config.vocab);
   end_section();
+  whole_sections_ = sections_;
 }
 
 void ParamLayout::add_block(const GptConfig& config, int64_t l) {
@@ -36,13 +37,52 @@ void ParamLayout::add_block(const GptConfig& config, int64_t l) {
 }
 
 void ParamLayout::add(std::string name, Role role, Shape shape, int64_t rows) {
-  specs_.push_back(
-      {.name = std::move(name), .role = role, .offset = size_, .shape = shape, .rows = rows});
+  specs_.push_back({.name = std::move(name),
+                    .role = role,
+                    .shape = shape,
+                    .rows = rows,
+                    .part = {0, shape.size()},
+                    .offset = size_,
+                    .whole_offset = size_});
   size_ += round_up(shape.size(), kAlign);
 }
 
 void ParamLayout::end_section() {
-  sections_.push_back({sections_.empty() ? 0 : sections_.back().end, size_});
+  const int64_t begin = sections_.empty() ? 0 : sections_.back().end;
+  const int64_t first = section_specs_.empty() ? 0 : section_specs_.back().end;
+  unpadded_.push_back(size_ - begin);
+  size_ = begin + round_up(size_ - begin, kAlign * shards_);
+  sections_.push_back({begin, size_});
+  section_specs_.push_back({first, std::ssize(specs_)});
+}
+
+ParamLayout ParamLayout::shard(int64_t rank) const {
+  CHECK(rank >= 0 && rank < shards_ && size_ == whole_size(), "shard {} of {}", rank, shards_);
+  ParamLayout own;
+  own.shards_ = shards_;
+  own.rank_ = rank;
+  own.whole_sections_ = whole_sections_;
+  own.unpadded_ = unpadded_;
+  for (int64_t s = 0; s < sections(); ++s) {
+    const int64_t n = div_exact(section(s).size(), shards_);
+    const Range chunk{section(s).begin + rank * n, section(s).begin + (rank + 1) * n};
+    const Range specs = section_specs_[static_cast<size_t>(s)];
+    const int64_t first = std::ssize(own.specs_);
+    for (int64_t i = specs.begin; i < specs.end; ++i) {
+      ParamSpec spec = specs_[static_cast<size_t>(i)];
+      const Range there{spec.offset, spec.offset + spec.shape.size()};
+      const Range here{std::max(there.begin, chunk.begin), std::min(there.end, chunk.end)};
+      if (here.size() <= 0) continue;
+      spec.part = {here.begin - there.begin, here.end - there.begin};
+      spec.offset = own.size_ + here.begin - chunk.begin;
+      spec.whole_offset = here.begin;
+      own.specs_.push_back(spec);
+    }
+    own.sections_.push_back({own.size_, own.size_ + n});
+    own.section_specs_.push_back({first, std::ssize(own.specs_)});
+    own.size_ += n;
+  }
+  return own;
 }
 
 int64_t ParamLayout::live() const {
@@ -51,27 +91,61 @@ int64_t ParamLayout::live() const {
   return sum;
 }
 
-Tensor ParamLayout::tensor(Tensor flat, const ParamSpec& spec) {
-  return flat.slice(spec.offset, spec.shape.size()).view(spec.shape);
+int64_t ParamLayout::largest_section() const {
+  int64_t most = 0;
+  for (const Range& section : sections_) most = std::max(most, section.size());
+  return most;
+}
+
+bool ParamLayout::is_whole(const Tensor& flat) const {
+  CHECK(flat.size() == size_ || flat.size() == whole_size(), "buffer of {} elements, not {} or {}",
+        flat.size(), size_, whole_size());
+  return flat.size() == whole_size();
+}
+
+Tensor ParamLayout::section_of(Tensor flat, int64_t s) const {
+  const Range own = section(s);
+  const int64_t begin = whole_section(s).begin;
+  const bool chunk = is_whole(flat) && size_ < whole_size();
+  return flat.slice(chunk ? begin + rank_ * own.size() : own.begin, own.size());
+}
+
+Tensor ParamLayout::tensor(Tensor flat, const ParamSpec& spec) const {
+  const Tensor part =
+      flat.slice(is_whole(flat) ? spec.whole_offset : spec.offset, spec.part.size());
+  return spec.is_whole() ? part.view(spec.shape) : part;
 }
 
 GptTensors ParamLayout::view(Tensor flat) const {
-  CHECK(flat.size() == size_, "buffer of {} elements, not {}", flat.size(), size_);
-  size_t at = 0;
-  const auto next = [&] { return tensor(flat, specs_[at++]); };
-  // Braces evaluate from left to right: the fields stand in the order of the buffer.
   GptTensors gpt;
-  gpt.embed = {next(), next()};
-  for (int64_t l = 0; l < layers_; ++l)
-    gpt.blocks.push_back({.norm1{next(), next()},
-                          .attn{.qkv{next(), next()}, .proj_w = next()},
-                          .join1_b = next(),
-                          .norm2{next(), next()},
-                          .mlp{.fc{next(), next()}, .proj_w = next()},
-                          .join2_b = next()});
-  gpt.norm = {next(), next()};
-  gpt.head_w = next();
+  for (int64_t s = 0; s < sections(); ++s) put(gpt, s, section_of(flat, s));
   return gpt;
+}
+
+void ParamLayout::put(GptTensors& gpt, int64_t s, Tensor section) const {
+  const Range range = this->section(s);
+  CHECK(section.size() == range.size() && size_ == whole_size(), "section {} in a buffer of {}", s,
+        section.size());
+  auto at = static_cast<size_t>(section_specs_[static_cast<size_t>(s)].begin);
+  const auto next = [&] {
+    const ParamSpec& spec = specs_[at++];
+    return section.slice(spec.offset - range.begin, spec.shape.size()).view(spec.shape);
+  };
+  // Braces evaluate from left to right: the fields stand in the order of the buffer.
+  gpt.blocks.resize(static_cast<size_t>(sections()) - 2);
+  if (s == 0) {
+    gpt.embed = {next(), next()};
+  } else if (s == sections() - 1) {
+    gpt.norm = {next(), next()};
+    gpt.head_w = next();
+  } else {
+    gpt.blocks[static_cast<size_t>(s) - 1] = {.norm1{next(), next()},
+                                              .attn{.qkv{next(), next()}, .proj_w = next()},
+                                              .join1_b = next(),
+                                              .norm2{next(), next()},
+                                              .mlp{.fc{next(), next()}, .proj_w = next()},
+                                              .join2_b = next()};
+  }
 }
 
 }  // namespace ladder

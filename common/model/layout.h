@@ -3,10 +3,15 @@
 //   | embed: wte wpe | block 0 | block 1 | ... | head: norm, head |
 //
 // Parameters, gradients and the states of an optimizer share this layout. Each tensor starts at
-// a multiple of kAlign elements, so a block, a pipeline stage and a bucket are each one
-// contiguous range.
+// a multiple of kAlign elements, so a section (embed, a block, head) is one contiguous range.
+//
+// With N shards each section is padded to N equal chunks. Shard r is chunk r of every section, one
+// after the other:
+//
+//   | chunk r of embed | chunk r of block 0 | ... | chunk r of head |
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,17 +34,23 @@ enum class Role : uint8_t {
   QkvBias,     ///< (3C), in the order of Qkv
 };
 
-/// One parameter tensor.
+/// One parameter tensor, or what a shard has of it.
 struct ParamSpec {
   std::string name;  ///< as in the Hugging Face GPT-2 model: "transformer.h.0.ln_1.weight"
   Role role;
-  int64_t offset;  ///< in elements of the flat buffer; a multiple of kAlign
-  Shape shape;     ///< as stored, padded vocabulary rows included
-  int64_t rows;    ///< extent 0 without padding: only these are initialised, hashed and saved
+  Shape shape;           ///< of the whole tensor as stored, padded vocabulary rows included
+  int64_t rows;          ///< extent 0 without padding: only these are initialised, hashed and saved
+  Range part;            ///< which of its elements lie here: all, but in a shard
+  int64_t offset;        ///< of the part, in elements of the flat buffer; a multiple of kAlign
+  int64_t whole_offset;  ///< the same in the flat buffer of the whole model
 
   bool is_matrix() const { return shape.rank == 2; }
-  /// Elements that are parameters: no padding.
-  int64_t live() const { return is_matrix() ? rows * shape.dims[1] : rows; }
+  bool is_whole() const { return part.size() == shape.size(); }
+  /// Elements of the part that are parameters: no padding.
+  int64_t live() const {
+    const int64_t all = is_matrix() ? rows * shape.dims[1] : rows;
+    return std::max<int64_t>(0, std::min(part.end, all) - part.begin);
+  }
 };
 
 /// A weight with its bias: a linear layer (w (N,K), b (N)) or a layer norm (w, b (C)).
@@ -75,35 +86,59 @@ struct GptTensors {
 
 class ParamLayout {
  public:
-  explicit ParamLayout(const GptConfig& config);
+  /// The whole model. @param shards into which each section can be cut
+  explicit ParamLayout(const GptConfig& config, int64_t shards = 1);
+  /// What rank `rank` of shards() holds.
+  ParamLayout shard(int64_t rank) const;
 
   /// Elements of the flat buffer, alignment and padded vocabulary counted.
   int64_t size() const { return size_; }
-  /// Parameters of the model: no alignment, no padded vocabulary.
+  /// The same of the whole model: size() * shards() in a shard.
+  int64_t whole_size() const { return whole_sections_.back().end; }
+  int64_t shards() const { return shards_; }
+  int64_t rank() const { return rank_; }  ///< which shard this is
+  /// Parameters that lie here: no alignment, no padded vocabulary.
   int64_t live() const;
 
   /// All parameters, in the order of the buffer.
   const std::vector<ParamSpec>& specs() const { return specs_; }
 
-  /// Elements of the embedding, of block l, and of the last norm with the head.
-  Range embed_range() const { return sections_.front(); }
-  Range block_range(int64_t l) const { return sections_.at(static_cast<size_t>(l) + 1); }
-  Range head_range() const { return sections_.back(); }
+  /// Sections: 0 is embed, l + 1 is block l, the last one is the last norm with the head.
+  int64_t sections() const { return std::ssize(sections_); }
+  /// Elements of section s in a flat buffer of size() elements.
+  Range section(int64_t s) const { return sections_.at(static_cast<size_t>(s)); }
+  /// The same of the whole model.
+  Range whole_section(int64_t s) const { return whole_sections_.at(static_cast<size_t>(s)); }
+  /// Elements of section s of the whole model, without the padding that shards need.
+  int64_t unpadded(int64_t s) const { return unpadded_.at(static_cast<size_t>(s)); }
+  /// Elements of the largest section.
+  int64_t largest_section() const;
 
-  /// One parameter inside a flat buffer of size() elements.
-  static Tensor tensor(Tensor flat, const ParamSpec& spec);
-  /// All parameters inside a flat buffer of size() elements.
+  /// Section s inside a flat buffer of size() elements, or of whole_size(): a shard finds its own
+  /// chunk in both.
+  Tensor section_of(Tensor flat, int64_t s) const;
+  /// One parameter, in the same buffers. Shape spec.shape, or (n) of a part
+  Tensor tensor(Tensor flat, const ParamSpec& spec) const;
+
+  /// All parameters inside a flat buffer of size() elements. Not of a shard
   GptTensors view(Tensor flat) const;
+  /// Makes the parameters of section s in `gpt` lie in `section`. Not of a shard
+  void put(GptTensors& gpt, int64_t s, Tensor section) const;
 
  private:
+  ParamLayout() = default;
   void add(std::string name, Role role, Shape shape, int64_t rows);
   void add_block(const GptConfig& config, int64_t l);
   void end_section();
+  bool is_whole(const Tensor& flat) const;
 
-  int64_t layers_;
+  int64_t shards_ = 1;
+  int64_t rank_ = 0;
   int64_t size_ = 0;
   std::vector<ParamSpec> specs_;
-  std::vector<Range> sections_;
+  std::vector<Range> sections_, whole_sections_;
+  std::vector<int64_t> unpadded_;
+  std::vector<Range> section_specs_;  ///< which of specs_ are in a section
 };
 
 }  // namespace ladder

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "common/error.h"
 #include "common/run/manifest.h"
 #include "common/run/safetensors.h"
+#include "common/run/shards.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
@@ -25,18 +28,39 @@ std::string fresh_name(const fs::path& dir, std::string_view kind, int64_t step)
   }
 }
 
-FileSum write_optimizer(const Ctx& ctx, const std::string& path,
-                        std::span<const NamedTensor> optim) {
-  std::vector<NamedTensor> wide_first(optim.begin(), optim.end());
+/// A flat tensor of the layout, which shards may cut; others are one rank's alone.
+bool is_flat(const ParamLayout& layout, const Tensor& tensor) {
+  return layout.shards() > 1 && tensor.shape.rank == 1;
+}
+
+/// Shape in the file.
+Shape whole_shape(const ParamLayout& layout, const Tensor& tensor) {
+  return is_flat(layout, tensor) ? Shape{whole_elements(layout, tensor)} : tensor.shape;
+}
+
+/// On rank 0 the file's sum.
+FileSum write_optimizer(const Ctx& ctx, const std::string& path, const TrainingState& state,
+                        bool first) {
+  std::vector<NamedTensor> wide_first = state.optim;
   std::stable_sort(wide_first.begin(), wide_first.end(), [](const auto& a, const auto& b) {
     return size_of(a.tensor.dtype) > size_of(b.tensor.dtype);
   });
-  std::vector<SafetensorsWriter::Entry> entries;
-  for (const auto& [name, tensor] : wide_first)
-    entries.push_back({name, tensor.dtype, tensor.shape});
-  SafetensorsWriter writer(path, std::move(entries), {});
-  for (const NamedTensor& part : wide_first) writer.write(HostCopy::of(ctx, part.tensor).tensor());
-  return writer.finish();
+  std::optional<SafetensorsWriter> writer;
+  if (first) {
+    std::vector<SafetensorsWriter::Entry> entries;
+    for (const auto& [name, tensor] : wide_first)
+      entries.push_back({name, tensor.dtype, whole_shape(state.layout, tensor)});
+    writer.emplace(path, std::move(entries), std::map<std::string, std::string>{});
+  }
+  for (const auto& [name, tensor] : wide_first) {
+    if (is_flat(state.layout, tensor)) {
+      gather_sections(ctx, state.comm, state.layout, tensor,
+                      [&](int64_t, Tensor section) { writer->append(section); });
+    } else if (first) {
+      writer->write(HostCopy::of(ctx, tensor).tensor());
+    }
+  }
+  return writer ? writer->finish() : FileSum{};
 }
 
 // The new manifest no longer names them. One that stays behind does no harm.
@@ -61,15 +85,48 @@ void check_model(const fs::path& dir, const Manifest& manifest, const GptConfig&
 }
 
 // The file holds exactly the tensors that this run's optimizer has.
-void check_optimizer(const SafetensorsReader& file, std::span<const NamedTensor> optim) {
+void check_optimizer(const SafetensorsReader& file, const TrainingState& state) {
   std::set<std::string> here, there;
-  for (const NamedTensor& part : optim) here.insert(part.name);
+  for (const NamedTensor& part : state.optim) here.insert(part.name);
   for (const auto& [name, entry] : file.entries()) there.insert(name);
   if (here != there)
     throw UserError("{}: holds the optimizer state [{}]; this run's has [{}]", file.path(),
                     fmt::join(there, ", "), fmt::join(here, ", "));
-  for (const auto& [name, tensor] : optim) file.expect(name, tensor.dtype, tensor.shape);
+  for (const auto& [name, tensor] : state.optim)
+    file.expect(name, tensor.dtype, whole_shape(state.layout, tensor));
 }
+
+void copy_optimizer(const Ctx& ctx, const SafetensorsReader& file, const TrainingState& state) {
+  for (const auto& [name, tensor] : state.optim) {
+    const auto bytes = file.expect(name, tensor.dtype, whole_shape(state.layout, tensor));
+    if (is_flat(state.layout, tensor)) {
+      take_shard(ctx, state.layout, tensor, bytes);
+      continue;
+    }
+    const HostCopy host = HostCopy::to_write(ctx, tensor);
+    std::memcpy(host.tensor().ptr, bytes.data(), bytes.size());
+    host.send();
+  }
+}
+
+/// What rank 0 alone knows of a save.
+struct Files {
+  std::optional<Manifest> previous;
+  Manifest manifest;
+
+  Files(const std::string& dir, const TrainingState& state, int64_t steps) {
+    check_save_dir(dir);
+    std::error_code error;
+    if (fs::create_directories(dir, error); error)
+      throw UserError("--save {}: cannot be created: {}", dir, error.message());
+    previous = Manifest::find(dir);
+    manifest.model = Manifest::sizes_of(state.gpt);
+    manifest.state["step"] = steps;
+    for (const NamedState& other : state.others) manifest.state[other.name] = other.get();
+    manifest.weights.name = fresh_name(dir, "model", steps);
+    manifest.optimizer.name = fresh_name(dir, "optimizer", steps);
+  }
+};
 
 }  // namespace
 
@@ -83,51 +140,45 @@ void check_save_dir(const std::string& dir) {
   const OutputFile probe(Manifest::path_in(there).string(), "--save");
 }
 
-void save_checkpoint(const Ctx& ctx, const std::string& dir, const GptConfig& config,
-                     const ParamLayout& layout, Tensor params, std::span<const NamedTensor> optim,
-                     const json& state) {
-  check_save_dir(dir);
-  std::error_code error;
-  if (fs::create_directories(dir, error); error)
-    throw UserError("--save {}: cannot be created: {}", dir, error.message());
-  const auto step = state.at("step").get<int64_t>();
-  const auto path = [&](const std::string& name) { return (fs::path(dir) / name).string(); };
-  const std::optional<Manifest> previous = Manifest::find(dir);
-
-  Manifest manifest{.model = Manifest::sizes_of(config), .state = state};
-  manifest.weights.name = fresh_name(dir, "model", step);
-  manifest.weights.sum = write_weights(ctx, path(manifest.weights.name), config, layout, params);
-  manifest.optimizer.name = fresh_name(dir, "optimizer", step);
-  manifest.optimizer.sum = write_optimizer(ctx, path(manifest.optimizer.name), optim);
-  manifest.write(dir);
-  if (previous) remove_files(dir, *previous);
+void save_checkpoint(const Ctx& ctx, const std::string& dir, const TrainingState& state,
+                     int64_t steps) {
+  const bool first = !state.comm || state.comm->rank() == 0;
+  std::optional<Files> files;
+  if (first) files.emplace(dir, state, steps);
+  const auto path = [&](const Manifest::File Manifest::*file) {
+    return first ? (fs::path(dir) / (files->manifest.*file).name).string() : "";
+  };
+  const FileSum weights = write_weights(ctx, state.comm, path(&Manifest::weights), state.gpt,
+                                        state.layout, state.params);
+  const FileSum optimizer = write_optimizer(ctx, path(&Manifest::optimizer), state, first);
+  if (!first) return;
+  files->manifest.weights.sum = weights;
+  files->manifest.optimizer.sum = optimizer;
+  files->manifest.write(dir);
+  if (files->previous) remove_files(dir, *files->previous);
 }
 
-json load_checkpoint(const Ctx& ctx, const std::string& path, const GptConfig& config,
-                     const ParamLayout& layout, Tensor params, std::span<const NamedTensor> optim) {
+int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {
   const fs::path dir = path;
   const std::optional<Manifest> manifest = Manifest::find(dir);
   if (!manifest) {
-    load_weights(ctx, path, config, layout, params);
-    return {{"step", 0}};
+    load_weights(ctx, path, state.gpt, state.layout, state.params);
+    return 0;
   }
-  check_model(dir, *manifest, config);
+  check_model(dir, *manifest, state.gpt);
   const SafetensorsReader weights((dir / manifest->weights.name).string());
   const SafetensorsReader optimizer((dir / manifest->optimizer.name).string());
   check_sum(weights, manifest->weights.sum);
   check_sum(optimizer, manifest->optimizer.sum);
-  check_optimizer(optimizer, optim);
-  const FoundWeights found = find_weights(weights, layout);
+  check_optimizer(optimizer, state);
+  const FoundWeights found = find_weights(weights, state.gpt);
 
   // Nothing can fail from here on.
-  copy_weights(ctx, params, found, config, layout);
-  for (const auto& [name, tensor] : optim) {
-    const auto bytes = optimizer.expect(name, tensor.dtype, tensor.shape);
-    const HostCopy host = HostCopy::to_write(ctx, tensor);
-    std::memcpy(host.tensor().ptr, bytes.data(), bytes.size());
-    host.send();
-  }
-  return manifest->state;
+  copy_weights(ctx, state.params, found, state.gpt, state.layout);
+  copy_optimizer(ctx, optimizer, state);
+  for (const NamedState& other : state.others)
+    if (manifest->state.contains(other.name)) other.set(manifest->state.at(other.name));
+  return manifest->state.at("step");
 }
 
 }  // namespace ladder

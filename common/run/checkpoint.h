@@ -9,8 +9,9 @@
 // previous checkpoint whole, and a file that no manifest names is never touched.
 #pragma once
 
-#include <span>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -25,25 +26,48 @@ struct NamedTensor {
   Tensor tensor;
 };
 
+/// What the next step depends on beside tensors: one object of the program's.
+struct NamedState {
+  std::string name;  ///< "spike_guard"
+  std::function<nlohmann::json()> get;
+  std::function<void(const nlohmann::json&)> set;
+};
+
+/// The state of an object that has state() and set_state().
+template <class T>
+NamedState named_state(std::string name, T& object) {
+  return {.name = std::move(name),
+          .get = [&] { return nlohmann::json(object.state()); },
+          .set = [&](const nlohmann::json& state) { object.set_state(state); }};
+}
+
+/// All that a checkpoint holds. Files do not depend on how it is spread over ranks.
+struct TrainingState {
+  const GptConfig& gpt;
+  const ParamLayout& layout;  ///< of the optimizer's tensors: a shard, or the whole model
+  Tensor params;              ///< F32 (layout.size()), or a shard's (layout.whole_size())
+  std::vector<NamedTensor> optim;
+  std::vector<NamedState> others = {};
+  Comm* comm = nullptr;  ///< whose ranks save and load together; null: this rank is alone
+};
+
 /// Tries to write in `dir`, or where it would be created, so that a run does not find out at its
 /// end. Leaves nothing: a run that is refused after this creates no file and no directory.
 /// @throws UserError if it cannot be written, or holds a checkpoint.json that is not ours
 void check_save_dir(const std::string& dir);
 
-/// @param params F32 (layout.size())
-/// @param state what the next step depends on besides tensors; "step" is how many are done
+/// Rank 0 writes; all ranks call it.
+/// @param steps that are done
 /// @throws UserError if the disk refuses; the previous checkpoint is whole then
-void save_checkpoint(const Ctx& ctx, const std::string& dir, const GptConfig& config,
-                     const ParamLayout& layout, Tensor params, std::span<const NamedTensor> optim,
-                     const nlohmann::json& state);
+void save_checkpoint(const Ctx& ctx, const std::string& dir, const TrainingState& state,
+                     int64_t steps);
 
-/// Reads what save_checkpoint wrote, and returns its state. A path without our manifest goes to
-/// load_weights (common/run/weights.h), with state {"step": 0}; `optim` is left alone then.
-/// @param params F32 (layout.size()), written whole: padding becomes zero
-/// @throws UserError if anything is missing, damaged or of another model or optimizer; no tensor
-///         has been modified then
-nlohmann::json load_checkpoint(const Ctx& ctx, const std::string& path, const GptConfig& config,
-                               const ParamLayout& layout, Tensor params,
-                               std::span<const NamedTensor> optim);
+/// Reads what save_checkpoint wrote; every rank reads what it holds. A path without our manifest
+/// goes to load_weights (common/run/weights.h): the rest of `state` is left alone then.
+/// Padding becomes zero.
+/// @return steps that are done
+/// @throws UserError if anything is missing, damaged or of another model or optimizer; nothing has
+///         been modified then
+int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state);
 
 }  // namespace ladder

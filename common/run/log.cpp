@@ -1,9 +1,7 @@
 #include "common/run/log.h"
 
-#include <array>
-
+#include "common/comm/gather_text.h"
 #include "common/run/checkpoint.h"
-#include "common/run/timeline.h"
 
 namespace ladder {
 namespace {
@@ -18,12 +16,16 @@ std::string printable(std::string_view text) {
 
 }  // namespace
 
-RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx)
+RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, Comm* comm)
     : options_(options),
       plan_(std::move(plan)),
       arena_(arena),
       ctx_(ctx),
-      progress_(stdout, Progress::style_for(stdout, options.quiet), options.steps) {
+      comm_(comm),
+      progress_(stdout, Progress::style_for(stdout, options.quiet || !speaks()), options.steps) {
+  record_beside(fmt::format("rank {}", comm ? comm->rank() : 0), ctx);
+  if (comm) count(*comm);
+  if (!speaks()) return;
   if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
   if (!options_.report.empty()) report_.emplace(options_.report, "--report");
   if (!options_.timeline.empty()) timeline_.emplace(options_.timeline, "--timeline");
@@ -33,12 +35,17 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
 
 RunLog::~RunLog() {
   progress_.end();
-  ctx_.events = nullptr;
+  for (Row& row : rows_) row.ctx->events = nullptr;
+}
+
+void RunLog::record_beside(std::string name, Ctx& ctx) {
+  rows_.push_back({{.name = std::move(name)}, &ctx});
 }
 
 void RunLog::begin_step() {
-  const bool full = events_.size() >= kMaxEvents;
-  if (timeline_ && !full) ctx_.events = &events_;
+  if (!options_.timeline.empty())
+    for (Row& row : rows_)
+      if (row.events.size() < kMaxEvents) row.ctx->events = &row.events;
   ctx_.synchronize();  // what a validation has queued is not of this step
   begin_ns_ = now_ns();
 }
@@ -65,10 +72,11 @@ void RunLog::end_step(const StepRecord& record) {
 // What runs between steps, a validation say, is not recorded.
 void RunLog::end_events(int64_t step, int64_t end_ns) {
   if (!ctx_.events) return;
-  ctx_.events = nullptr;
-  events_.push_back({"step", begin_ns_, end_ns});
-  if (events_.size() >= kMaxEvents)
-    note(fmt::format("step {}: --timeline holds {} events and ends here", step, events_.size()));
+  for (Row& row : rows_) row.ctx->events = nullptr;
+  std::vector<Event>& events = rows_.front().events;
+  events.push_back({"step", begin_ns_, end_ns});
+  if (events.size() >= kMaxEvents)
+    note(fmt::format("step {}: --timeline holds {} events and ends here", step, events.size()));
 }
 
 void RunLog::trace(const StepRecord& record, uint64_t param_hash) {
@@ -99,33 +107,54 @@ void RunLog::sample(std::string_view text) {
 void RunLog::finish(double val_loss) {
   progress_.end();
   const RunResult r = result(val_loss);
+  const std::vector<nlohmann::json> ranks = gather(r);
+  if (!speaks()) return;
   progress_.line(result_text(plan_, r));
   if (trace_) trace_->commit();
-  if (report_) write_report(*report_, r);
-  if (timeline_) write_timeline(*timeline_);
+  if (report_) write_report(r, ranks);
+  if (timeline_) write_timeline(ranks);
 }
 
 RunResult RunLog::result(double val_loss) const {
-  return {.steps = last_ ? last_->step + 1 : 0,
-          .final_loss = last_ ? std::optional<double>(last_->loss) : std::nullopt,
-          .val_loss = val_loss,
-          .tokens_per_second = seconds_ > 0 ? static_cast<double>(tokens_) / seconds_ : 0,
-          .step_ms_median = median(step_ms_),
-          .measured = arena_.peak()};
+  RunResult result{.steps = last_ ? last_->step + 1 : 0,
+                   .final_loss = last_ ? std::optional<double>(last_->loss) : std::nullopt,
+                   .val_loss = val_loss,
+                   .tokens_per_second = seconds_ > 0 ? static_cast<double>(tokens_) / seconds_ : 0,
+                   .step_ms_median = median(step_ms_),
+                   .measured = arena_.peak()};
+  for (const Comm* group : groups_) result.sent += group->statistics();
+  return result;
 }
 
-void RunLog::write_report(OutputFile& out, const RunResult& result) const {
+/// What all ranks say of themselves, on rank 0.
+std::vector<nlohmann::json> RunLog::gather(const RunResult& result) const {
+  const int rank = comm_ ? comm_->rank() : 0;
+  const std::vector<TimelineRow> rows(rows_.begin(), rows_.end());
+  nlohmann::json own = {{"memory", memory_json(rank, plan_.predicted, result.measured)},
+                        {"comm", comm_json(rank, result.sent)},
+                        {"rows", rows_json(rows)}};
+  if (!comm_) return {std::move(own)};
+  std::vector<nlohmann::json> all;
+  for (const std::string& text : gather_text(*comm_, own.dump()))
+    all.push_back(nlohmann::json::parse(text));
+  return all;
+}
+
+void RunLog::write_report(const RunResult& result, std::span<const nlohmann::json> ranks) {
   nlohmann::json report = report_json(plan_, result);
+  for (const nlohmann::json& rank : ranks)
+    for (const char* part : {"memory", "comm"}) report[part].push_back(rank.at(part));
   report["evals"] = evals_;
   report["extra"] = extra_;
-  out.write(report.dump(2) + "\n");
-  out.commit();
+  report_->write(report.dump(2) + "\n");
+  report_->commit();
 }
 
-void RunLog::write_timeline(OutputFile& out) const {
-  const std::array ranks = {events_};
-  out.write(timeline_json(ranks));
-  out.commit();
+void RunLog::write_timeline(std::span<const nlohmann::json> ranks) {
+  std::vector<nlohmann::json> rows;
+  for (const nlohmann::json& rank : ranks) rows.push_back(rank.at("rows"));
+  timeline_->write(timeline_json(rows));
+  timeline_->commit();
 }
 
 }  // namespace ladder

@@ -1,14 +1,18 @@
 // RunLog: everything a run says, on the screen and in --trace, --report and --timeline.
 #pragma once
 
+#include <deque>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "common/comm/comm.h"
 #include "common/run/options.h"
 #include "common/run/output_file.h"
 #include "common/run/progress.h"
 #include "common/run/report.h"
+#include "common/run/timeline.h"
 #include "common/run/trace.h"
 #include "kernels/context.h"
 
@@ -27,16 +31,25 @@ namespace ladder {
 class RunLog {
  public:
   /// With --timeline, ctx.events points into it during each step.
+  /// @param comm of all ranks: every one has a RunLog, and rank 0's speaks for all; null: this rank
+  ///             is alone
   /// @throws UserError if an output, the directory of --save included, cannot be written
-  RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx);
+  RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx,
+         Comm* comm = nullptr);
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
   ~RunLog();
 
+  /// A thread that works for this rank beside its own: a row of the timeline.
+  void record_beside(std::string name, Ctx& ctx);
+  /// A group besides that of all ranks whose messages count.
+  void count(const Comm& comm) { groups_.push_back(&comm); }
+
   void begin_step();
   void end_step(const StepRecord& record);
 
-  bool tracing() const { return trace_.has_value(); }
+  /// The same on all ranks: a hash may need them all.
+  bool tracing() const { return !options_.trace.empty(); }
   void trace(const StepRecord& record, uint64_t param_hash);
 
   /// After step `step`? Never after the last: finish() takes that validation loss.
@@ -53,22 +66,31 @@ class RunLog {
   /// A chapter's own entries in --report, under "extra".
   nlohmann::json& extra() { return extra_; }
 
+  /// All ranks call it.
   void finish(double val_loss);
 
  private:
+  /// A row of the timeline, and whose it is.
+  struct Row : TimelineRow {
+    Ctx* ctx;
+  };
+  bool speaks() const { return !comm_ || comm_->rank() == 0; }
   void end_events(int64_t step, int64_t end_ns);
   RunResult result(double val_loss) const;
-  void write_report(OutputFile& out, const RunResult& result) const;
-  void write_timeline(OutputFile& out) const;
+  std::vector<nlohmann::json> gather(const RunResult& result) const;
+  void write_report(const RunResult& result, std::span<const nlohmann::json> ranks);
+  void write_timeline(std::span<const nlohmann::json> ranks);
 
   RunOptions options_;
   RunPlan plan_;
   const Arena& arena_;
   Ctx& ctx_;
+  Comm* comm_;
+  std::vector<const Comm*> groups_;
   Progress progress_;
   std::optional<OutputFile> trace_, report_, timeline_;
 
-  std::vector<Event> events_;
+  std::deque<Row> rows_;  ///< this rank's own first; a deque: contexts point into it
   std::vector<double> step_ms_;
   std::optional<StepRecord> last_;
   int64_t begin_ns_ = 0;

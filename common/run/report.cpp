@@ -23,7 +23,24 @@ json layout_json(const RunLayout& l) {
           {"comm", l.comm},   {"threads", l.threads}};
 }
 
-json memory_json(int64_t rank, const MemoryBytes& predicted, const MemoryBytes& measured) {
+std::string memory_row(std::string_view name, int64_t predicted, int64_t measured) {
+  return fmt::format("\n  {:<16} {:>14} {:>14} {:>9.2f} MiB", name, predicted, measured,
+                     mib(measured));
+}
+
+std::string sent_text(const CommStatistics& sent) {
+  std::string text;
+  for (size_t i = 0; i < kOperationCount; ++i)
+    if (const OperationCount& count = sent.counts[i]; count.wire_bytes > 0)
+      text += fmt::format("\n  {:<16} {:>14} {:>14} {:>9.2f} MiB", kOperationNames[i], count.calls,
+                          count.wire_bytes, mib(count.wire_bytes));
+  if (text.empty()) return text;
+  return fmt::format("\n{:<18} {:>14} {:>14}", "sent", "calls", "bytes") + text;
+}
+
+}  // namespace
+
+json memory_json(int rank, const MemoryBytes& predicted, const MemoryBytes& measured) {
   json memory = {{"rank", rank}};
   for (size_t i = 0; i < kMemCount; ++i)
     memory[std::string(kMemNames[i])] = {{"predicted", predicted.bytes[i]},
@@ -31,12 +48,17 @@ json memory_json(int64_t rank, const MemoryBytes& predicted, const MemoryBytes& 
   return memory;
 }
 
-std::string memory_row(std::string_view name, int64_t predicted, int64_t measured) {
-  return fmt::format("\n  {:<16} {:>14} {:>14} {:>9.2f} MiB", name, predicted, measured,
-                     mib(measured));
+json comm_json(int rank, const CommStatistics& statistics) {
+  json comm = {{"rank", rank}};
+  for (size_t i = 0; i < kOperationCount; ++i) {
+    const OperationCount& count = statistics.counts[i];
+    if (count.calls > 0)
+      comm[std::string(kOperationNames[i])] = {{"calls", count.calls},
+                                               {"payload_bytes", count.payload_bytes},
+                                               {"wire_bytes", count.wire_bytes}};
+  }
+  return comm;
 }
-
-}  // namespace
 
 std::string plan_text(const RunPlan& plan) {
   const GptConfig& g = plan.gpt;
@@ -73,7 +95,9 @@ std::string result_text(const RunPlan& plan, const RunResult& r) {
     const int64_t predicted = plan.predicted.bytes[i], measured = r.measured.bytes[i];
     if (predicted != 0 || measured != 0) text += memory_row(kMemNames[i], predicted, measured);
   }
-  return text + memory_row("total", plan.predicted.total(), r.measured.total());
+  text += memory_row("total", plan.predicted.total(), r.measured.total());
+  if (plan.layout.ranks > 1) text += "\n  (of rank 0)";
+  return text + sent_text(r.sent);
 }
 
 json report_json(const RunPlan& plan, const RunResult& r) {
@@ -84,9 +108,7 @@ json report_json(const RunPlan& plan, const RunResult& r) {
           {"tokens_per_second", r.tokens_per_second},
           {"step_ms_median", r.step_ms_median},
           {"final_loss", r.final_loss ? json(*r.final_loss) : json()},
-          {"val_loss", r.val_loss},
-          {"memory", json::array({memory_json(0, plan.predicted, r.measured)})},
-          {"comm", json::array({json{{"rank", 0}}})}};
+          {"val_loss", r.val_loss}};
 }
 
 double median(std::vector<double> values) {

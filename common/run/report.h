@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/comm/call.h"
 #include "common/model/config.h"
 #include "kernels/arena.h"
 
@@ -39,7 +40,8 @@ struct RunResult {
   double val_loss = 0;
   double tokens_per_second = 0;
   double step_ms_median = 0;
-  MemoryBytes measured;  ///< peak bytes
+  MemoryBytes measured;      ///< peak bytes, of this rank
+  CommStatistics sent = {};  ///< by this rank
 };
 
 /// Model, layout and memory plan, for the screen.
@@ -48,7 +50,12 @@ std::string plan_text(const RunPlan& plan);
 /// The table at the end, for the screen.
 std::string result_text(const RunPlan& plan, const RunResult& result);
 
-/// The object of --report. Numbers that are not finite become null.
+/// What one rank reports of itself: bytes of memory, predicted and measured, and what it sent.
+nlohmann::json memory_json(int rank, const MemoryBytes& predicted, const MemoryBytes& measured);
+nlohmann::json comm_json(int rank, const CommStatistics& statistics);
+
+/// The object of --report but for its "memory" and "comm", lists of the above. Numbers that are not
+/// finite become null.
 nlohmann::json report_json(const RunPlan& plan, const RunResult& result);
 
 /// The middle value; with an even count the mean of the middle two; 0 of none.

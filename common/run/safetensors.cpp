@@ -100,10 +100,22 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Entry>
 
 void SafetensorsWriter::write(Tensor tensor) {
   CHECK(next_ < entries_.size(), "more than {} tensors", entries_.size());
-  const Entry& entry = entries_[next_++];
-  CHECK(tensor.dtype == entry.dtype && tensor.shape == entry.shape, "{} is {}, not {}", entry.name,
-        to_string(tensor.shape), to_string(entry.shape));
-  write_bytes({static_cast<const std::byte*>(tensor.ptr), static_cast<size_t>(tensor.bytes())});
+  const Entry& entry = entries_[next_];
+  CHECK(tensor.shape == entry.shape, "{} is {}, not {}", entry.name, to_string(tensor.shape),
+        to_string(entry.shape));
+  append(tensor);
+}
+
+void SafetensorsWriter::append(Tensor part) {
+  CHECK(next_ < entries_.size(), "more than {} tensors", entries_.size());
+  const Entry& entry = entries_[next_];
+  appended_ += part.size();
+  CHECK(part.dtype == entry.dtype && appended_ <= entry.shape.size(), "{} elements of {} {}",
+        appended_, entry.name, to_string(entry.shape));
+  write_bytes({static_cast<const std::byte*>(part.ptr), static_cast<size_t>(part.bytes())});
+  if (appended_ < entry.shape.size()) return;
+  appended_ = 0;
+  ++next_;
 }
 
 void SafetensorsWriter::write_bytes(std::span<const std::byte> bytes) {

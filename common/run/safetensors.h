@@ -45,6 +45,8 @@ class SafetensorsWriter {
 
   /// The next entry's elements.
   void write(Tensor tensor);
+  /// The next elements of an entry that comes in parts, flat.
+  void append(Tensor part);
   FileSum finish();
 
  private:
@@ -53,6 +55,7 @@ class SafetensorsWriter {
   OutputFile file_;
   std::vector<Entry> entries_;
   size_t next_ = 0;
+  int64_t appended_ = 0;  ///< elements of the next entry
   int64_t bytes_ = 0;
   Checksum checksum_;
 };

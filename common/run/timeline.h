@@ -5,14 +5,25 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "kernels/context.h"
 
 namespace ladder {
 
-/// Where recording stops: a few tens of megabytes of JSON.
+/// Where a row stops recording: a few tens of megabytes of JSON.
 constexpr size_t kMaxEvents = 200'000;
 
-/// JSON of complete events ("ph":"X"), one row for each rank; microseconds since the earliest.
-std::string timeline_json(std::span<const std::vector<Event>> ranks);
+/// What one thread did.
+struct TimelineRow {
+  std::string name;  ///< "rank 0"
+  std::vector<Event> events = {};
+};
+
+/// The rows of one rank, to be sent to the one that writes the file.
+nlohmann::json rows_json(std::span<const TimelineRow> rows);
+
+/// The file: complete events ("ph":"X") of the rows of all ranks; microseconds since the earliest.
+std::string timeline_json(std::span<const nlohmann::json> ranks);
 
 }  // namespace ladder

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "common/error.h"
 #include "common/run/hf_layout.h"
+#include "common/run/shards.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
@@ -50,25 +53,33 @@ std::string weights_path(const fs::path& path) {
 
 }  // namespace
 
-FileSum write_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
+FileSum write_weights(const Ctx& ctx, Comm* comm, const std::string& path, const GptConfig& config,
                       const ParamLayout& layout, Tensor params) {
-  const HostCopy host = HostCopy::of(ctx, params);
-  std::vector<SafetensorsWriter::Entry> entries;
-  for (const ParamSpec& spec : layout.specs())
-    entries.push_back({spec.name, Dtype::F32, hf_shape(spec)});
-  // "format" is what Hugging Face's loader looks for.
-  SafetensorsWriter writer(path, std::move(entries), {{"format", "pt"}});
-  std::vector<float> buffer;
-  for (const ParamSpec& spec : layout.specs()) {
-    buffer.resize(static_cast<size_t>(spec.live()));
-    const Tensor hf{.ptr = buffer.data(), .shape = hf_shape(spec)};
-    to_hf(hf, ParamLayout::tensor(host.tensor(), spec), spec, config.heads);
-    writer.write(hf);
+  const ParamLayout whole(config);
+  std::optional<SafetensorsWriter> writer;
+  if (!comm || comm->rank() == 0) {
+    std::vector<SafetensorsWriter::Entry> entries;
+    for (const ParamSpec& spec : whole.specs())
+      entries.push_back({spec.name, Dtype::F32, hf_shape(spec)});
+    // "format" is what Hugging Face's loader looks for.
+    writer.emplace(path, std::move(entries), std::map<std::string, std::string>{{"format", "pt"}});
   }
-  return writer.finish();
+  auto spec = whole.specs().begin();
+  std::vector<float> buffer;
+  gather_sections(ctx, comm, layout, params, [&](int64_t s, Tensor section) {
+    const Range range = whole.section(s);
+    for (; spec != whole.specs().end() && spec->offset < range.end; ++spec) {
+      buffer.resize(static_cast<size_t>(spec->live()));
+      const Tensor hf{.ptr = buffer.data(), .shape = hf_shape(*spec)};
+      to_hf(hf, section.slice(spec->offset - range.begin, spec->shape.size()), *spec, config.heads);
+      writer->write(hf);
+    }
+  });
+  return writer ? writer->finish() : FileSum{};
 }
 
-FoundWeights find_weights(const SafetensorsReader& file, const ParamLayout& layout) {
+FoundWeights find_weights(const SafetensorsReader& file, const GptConfig& config) {
+  const ParamLayout layout(config);
   refuse_other_weights(file, layout);
   const auto name_in_file = [&](const std::string& name) {
     const bool tied = name == kHead && !file.has(kHead);  // the head is the embedding
@@ -77,7 +88,7 @@ FoundWeights find_weights(const SafetensorsReader& file, const ParamLayout& layo
   };
   FoundWeights found;
   for (const ParamSpec& spec : layout.specs())
-    found.push_back(file.expect(name_in_file(spec.name), Dtype::F32, hf_shape(spec)));
+    found[spec.name] = file.expect(name_in_file(spec.name), Dtype::F32, hf_shape(spec));
   return found;
 }
 
@@ -85,13 +96,16 @@ void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, cons
                   const ParamLayout& layout) {
   const HostCopy host = HostCopy::to_write(ctx, params);
   std::memset(host.tensor().ptr, 0, static_cast<size_t>(params.bytes()));
-  std::vector<float> buffer;  // a file's tensors need not be aligned
-  for (size_t i = 0; i < found.size(); ++i) {
-    const ParamSpec& spec = layout.specs()[i];
-    buffer.resize(static_cast<size_t>(spec.live()));
-    std::memcpy(buffer.data(), found[i].data(), found[i].size());
-    const Tensor hf{.ptr = buffer.data(), .shape = hf_shape(spec)};
-    from_hf(ParamLayout::tensor(host.tensor(), spec), hf, spec, config.heads);
+  std::vector<float> theirs, ours;  // a file's tensors need not be aligned
+  for (const ParamSpec& spec : layout.specs()) {
+    const std::span<const std::byte> bytes = found.at(spec.name);
+    theirs.resize(bytes.size() / sizeof(float));
+    std::memcpy(theirs.data(), bytes.data(), bytes.size());
+    ours.assign(static_cast<size_t>(spec.shape.size()), 0.0f);
+    from_hf({.ptr = ours.data(), .shape = spec.shape},
+            {.ptr = theirs.data(), .shape = hf_shape(spec)}, spec, config.heads);
+    std::copy_n(ours.data() + spec.part.begin, spec.part.size(),
+                layout.tensor(host.tensor(), spec).data<float>());
   }
   host.send();
 }
@@ -99,7 +113,7 @@ void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, cons
 void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
                   const ParamLayout& layout, Tensor params) {
   const SafetensorsReader file(weights_path(path));
-  copy_weights(ctx, params, find_weights(file, layout), config, layout);
+  copy_weights(ctx, params, find_weights(file, config), config, layout);
 }
 
 }  // namespace ladder

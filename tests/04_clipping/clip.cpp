@@ -55,8 +55,8 @@ class Agc : public Clip {
   Arena arena;
 
   /// Rows that have a norm of their own: units of a matrix, or a whole vector.
-  static std::vector<Tensor> rows(const Tensor& flat, const ParamSpec& spec) {
-    const Tensor live = ParamLayout::tensor(flat, spec).first(spec.rows);
+  std::vector<Tensor> rows(const Tensor& flat, const ParamSpec& spec) const {
+    const Tensor live = layout.tensor(flat, spec).first(spec.rows);
     std::vector<Tensor> all;
     if (!spec.is_matrix()) return {live};
     for (int64_t r = 0; r < spec.rows; ++r) all.push_back(live.slice(r, 1));

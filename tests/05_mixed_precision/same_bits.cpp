@@ -119,7 +119,7 @@ TEST_F(Fp8Resume, KnowsScalesAndHistory) {
   }
   set_state(path("half"), "fp8", saved);
   EXPECT_TRUE(same_trace(whole, joined(first, rest())));
-  set_state(path("half"), "precision", "fp32");
+  set_state(path("half"), "fp8", nlohmann::json::array());
   EXPECT_TRUE(different_trace(whole, joined(first, rest())));
 }
 

@@ -50,14 +50,14 @@ TEST(ParamLayout, TensorsAreAlignedAndFollowEachOther) {
 
 TEST(ParamLayout, SectionsAreContiguous) {
   const ParamLayout layout(small());
-  int64_t end = layout.embed_range().end;
-  EXPECT_EQ(layout.embed_range().begin, 0);
-  for (int64_t l = 0; l < 3; ++l) {
-    EXPECT_EQ(layout.block_range(l).begin, end);
-    end = layout.block_range(l).end;
+  ASSERT_EQ(layout.sections(), 1 + 3 + 1);
+  int64_t end = 0;
+  for (int64_t s = 0; s < layout.sections(); ++s) {
+    EXPECT_EQ(layout.section(s).begin, end);
+    end = layout.section(s).end;
+    EXPECT_EQ(layout.unpadded(s), layout.section(s).size());
   }
-  EXPECT_EQ(layout.head_range().begin, end);
-  EXPECT_EQ(layout.head_range().end, layout.size());
+  EXPECT_EQ(layout.size(), end);
 }
 
 // Known sizes of GPT-2, whose head is the embedding; ours is a matrix of its own.

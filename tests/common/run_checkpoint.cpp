@@ -31,8 +31,7 @@ class Checkpoint : public testing::Test {
 TEST_F(Checkpoint, RoundTrip) {
   SmallModel model;
   model.fill(9);
-  const nlohmann::json state = model.load(dir_.path());
-  EXPECT_EQ(state, nlohmann::json({{"step", 100}, {"note", "x"}}));
+  EXPECT_EQ(model.load(dir_.path()), 100);
   EXPECT_EQ(model.bytes(), saved_.bytes());
 }
 
@@ -48,7 +47,7 @@ TEST_F(Checkpoint, OnlyTheLatestStays) {
   saved_.save(dir_.path(), 200);
   EXPECT_EQ(files_in(dir_.path()).size(), 3u);
   SmallModel model;
-  EXPECT_EQ(model.load(dir_.path()).at("step"), 200);
+  EXPECT_EQ(model.load(dir_.path()), 200);
   EXPECT_EQ(model.bytes(), saved_.bytes());
 }
 
@@ -104,16 +103,17 @@ TEST_F(Checkpoint, RefusesAnotherModel) {
   GptConfig config = small_config();
   config.heads = 4;  // the same shapes, but not the same model
   SmallModel model;
-  EXPECT_USER_ERROR(
-      load_checkpoint(Ctx{}, dir_.path(), config, model.layout, model.params, model.optim),
-      R"("heads":2)");
+  model.config = config;
+  EXPECT_USER_ERROR(model.load(dir_.path()), R"("heads":2)");
 }
 
 TEST_F(Checkpoint, RefusesAnotherOptimizer) {
   SmallModel model;
   const std::string before = model.bytes();
-  const auto load = [&](std::span<const NamedTensor> optim) {
-    load_checkpoint(Ctx{}, dir_.path(), model.config, model.layout, model.params, optim);
+  const auto load = [&](std::vector<NamedTensor> optim) {
+    TrainingState state = model.state();
+    state.optim = std::move(optim);
+    load_checkpoint(Ctx{}, dir_.path(), state);
   };
   EXPECT_USER_ERROR(load({}), "holds the optimizer state [code, count, m]; this run's has []");
   std::vector<NamedTensor> more = model.optim;
@@ -132,19 +132,37 @@ TEST_F(Checkpoint, WithoutManifestWeightsAlone) {
     SmallModel model;
     model.fill(9);
     const std::string optim = SmallModel::bytes_of(model.optim[1].tensor);
-    EXPECT_EQ(model.load(path), nlohmann::json({{"step", 0}}));
+    EXPECT_EQ(model.load(path), 0);
     EXPECT_EQ(SmallModel::bytes_of(model.params), SmallModel::bytes_of(saved_.params));
     EXPECT_EQ(SmallModel::bytes_of(model.optim[1].tensor), optim);
   }
 }
 
 TEST_F(Checkpoint, AStateOfNoTensorsIsLegal) {
-  save_checkpoint(Ctx{}, dir_.path(), saved_.config, saved_.layout, saved_.params, {},
-                  {{"step", 5}});
+  saved_.optim.clear();
+  saved_.save(dir_.path(), 5);
   SmallModel model;
-  EXPECT_EQ(
-      load_checkpoint(Ctx{}, dir_.path(), model.config, model.layout, model.params, {}).at("step"),
-      5);
+  model.optim.clear();
+  EXPECT_EQ(model.load(dir_.path()), 5);
+}
+
+/// What a program has beside tensors.
+struct Counter {
+  int64_t count = 0;
+  nlohmann::json state() const { return {{"count", count}}; }
+  void set_state(const nlohmann::json& state) { count = state.at("count"); }
+};
+
+TEST_F(Checkpoint, HoldsNamedStates) {
+  Counter saved{.count = 7}, loaded, fresh{.count = 3};
+  TrainingState state = saved_.state();
+  state.others = {named_state("counter", saved)};
+  save_checkpoint(Ctx{}, dir_.path(), state, 1);
+  // A state that the checkpoint does not know stays as it is.
+  state.others = {named_state("counter", loaded), named_state("fresh", fresh)};
+  EXPECT_EQ(load_checkpoint(Ctx{}, dir_.path(), state), 1);
+  EXPECT_EQ(loaded.count, 7);
+  EXPECT_EQ(fresh.count, 3);
 }
 
 }  // namespace

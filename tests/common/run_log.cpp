@@ -143,8 +143,10 @@ TEST_F(Log, TimelineShowsStepsAlone) {
   EXPECT_EQ(ctx_.events, nullptr);
 }
 
-TEST(Timeline, OneRowARankInMicroseconds) {
-  const std::vector<std::vector<Event>> ranks = {{{"a", 5000, 7500}}, {{"b", 6000, 6001}}, {}};
+TEST(Timeline, RowsOfAllRanksInMicroseconds) {
+  const auto rank = [](const std::vector<TimelineRow>& rows) { return rows_json(rows); };
+  const std::vector<json> ranks = {rank({{"rank 0", {{"a", 5000, 7500}}}}),
+                                   rank({{"rank 1", {{"b", 6000, 6001}}}, {"rank 1, beside", {}}})};
   const json events = json::parse(timeline_json(ranks))["traceEvents"];
   ASSERT_EQ(events.size(), 5u);
   EXPECT_EQ(events[1], json::parse(R"({"name":"a","ph":"X","pid":0,"tid":0,"ts":0.0,"dur":2.5})"));

@@ -56,12 +56,13 @@ struct SmallModel {
     return {static_cast<const char*>(tensor.ptr), static_cast<size_t>(tensor.bytes())};
   }
 
+  TrainingState state() const {
+    return {.gpt = config, .layout = layout, .params = params, .optim = optim};
+  }
   void save(const std::string& dir, int64_t step) const {
-    save_checkpoint(Ctx{}, dir, config, layout, params, optim, {{"step", step}, {"note", "x"}});
+    save_checkpoint(Ctx{}, dir, state(), step);
   }
-  nlohmann::json load(const std::string& dir) {
-    return load_checkpoint(Ctx{}, dir, config, layout, params, optim);
-  }
+  int64_t load(const std::string& dir) const { return load_checkpoint(Ctx{}, dir, state()); }
 };
 
 }  // namespace ladder

@@ -22,7 +22,7 @@ class Weights : public testing::Test {
  protected:
   Weights() {
     model_.fill(1);
-    write_weights(Ctx{}, path_, model_.config, model_.layout, model_.params);
+    write_weights(Ctx{}, nullptr, path_, model_.config, model_.layout, model_.params);
   }
 
   const ParamSpec& spec(const std::string& name) const {
@@ -31,7 +31,7 @@ class Weights : public testing::Test {
     throw CheckError(name);
   }
   Tensor ours(const std::string& name) const {
-    return ParamLayout::tensor(model_.params, spec(name));
+    return model_.layout.tensor(model_.params, spec(name));
   }
 
   /// Writes the tensors of path_ again under other names; no name: left out.
@@ -136,8 +136,8 @@ TEST_F(Weights, WithoutAHeadTheEmbeddingIsTheHead) {
     SmallModel other;
     EXPECT_EQ(load(path, other), "");
     const auto& specs = other.layout.specs();
-    const Tensor wte = ParamLayout::tensor(other.params, specs.front());
-    const Tensor head = ParamLayout::tensor(other.params, specs.back());
+    const Tensor wte = other.layout.tensor(other.params, specs.front());
+    const Tensor head = other.layout.tensor(other.params, specs.back());
     EXPECT_EQ(SmallModel::bytes_of(wte), SmallModel::bytes_of(ours("transformer.wte.weight")));
     EXPECT_EQ(SmallModel::bytes_of(head), SmallModel::bytes_of(wte));
   }
