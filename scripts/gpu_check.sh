@@ -34,13 +34,13 @@ configure() {
     -DCMAKE_CXX_FLAGS=-w -DCMAKE_CUDA_FLAGS=-w
 }
 
-# Test programs with label cuda, the chapters and the benchmark of operations, as far as CMake knows
-# them.
+# Test programs with label cuda, also those under mpirun, the chapters and the benchmark of
+# operations, as far as CMake knows them.
 targets() {
   {
     grep -rhoP --include=CMakeLists.txt '^ *ladder_test\(\K\w+(?= LABEL cuda )' tests
     sed -nE 's/^([0-9]{2}_\w+) .*/ch\1/p' scripts/chapters.txt
-    echo bench_cuda
+    printf '%s\n' comm_nccl_tests bench_cuda
   } | grep -xFf <(ninja -C "$build" -t targets all | sed 's/:.*//')
 }
 

@@ -1,11 +1,10 @@
 #include "common/comm/mpi_handles.h"
 
 #include <array>
-#include <chrono>
 #include <limits>
-#include <thread>
 
 #include "common/comm/elements.h"
+#include "common/comm/patience.h"
 
 namespace ladder::mpi {
 namespace {
@@ -31,14 +30,6 @@ MPI_User_function* own_function(Dtype dtype, Combine combine) {
                  : combine_in_mpi<Dtype::F16, Combine::Sum>;
     default: return nullptr;
   }
-}
-
-/// At first the other side is about to answer; later there is time, and others want the core.
-void pause(int tries) {
-  if (tries < 64)
-    std::this_thread::yield();
-  else
-    std::this_thread::sleep_for(std::chrono::microseconds(tries < 1024 ? 10 : 100));
 }
 
 }  // namespace
@@ -114,7 +105,7 @@ MPI_Status wait(MPI_Request& request, const std::atomic<bool>& abandoned) {
     check(MPI_Test(&request, &done, &status), "MPI_Test");
     if (done) return status;
     if (abandoned) throw Aborted("this rank has failed");
-    pause(tries);
+    be_patient(tries);
   }
 }
 

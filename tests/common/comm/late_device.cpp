@@ -2,8 +2,11 @@
 
 #include "tests/common/comm/late_device.h"
 
+#include "common/comm/nccl_comm.h"
 #include "common/comm/reduction.h"
 #include "common/comm/run_ranks.h"
+#include "common/comm/self_comm.h"
+#include "common/error.h"
 #include "tests/common/comm/on_device.h"
 
 namespace ladder::test {
@@ -66,6 +69,13 @@ TEST(LateDevice, OneThatFailsEndsAllRanks) {
     } catch (const CheckError& e) {
       EXPECT_EQ(std::string(e.what()), "rank 1: the device is gone");
     }
+}
+
+TEST(LateDevice, IsNoneForNccl) {
+  SelfComm comm;
+  LateDevice late;
+  for (Device* device : {static_cast<Device*>(nullptr), static_cast<Device*>(&late)})
+    EXPECT_THROW(open_nccl(comm, device), UserError);
 }
 
 }  // namespace
