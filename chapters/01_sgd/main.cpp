@@ -12,6 +12,7 @@
 #include "common/run/options.h"
 #include "common/run/run_main.h"
 #include "common/run/sampler.h"
+#include "common/run/validation.h"
 
 namespace ladder {
 namespace {
@@ -169,21 +170,15 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = m.batch.tokens.size()};
 }
 
-/// Mean loss over the validation sequences of the held-out text.
+/// Mean loss of the held-out text.
 float validate(const Layout& layout, Memory& m, const Text& text) {
-  const int64_t count = text.validation_count();
-  double sum = 0;
-  for (int64_t i = 0; i < count; i += layout.batch) {
-    const int64_t n = std::min(layout.batch, count - i);
-    const Batch batch = m.batch.slice(0, n);
-    const Activations acts = m.acts.first(n);
-    text.draw_validation(batch, i);
-    forward(m.ctx, m.w, acts, batch.tokens);
-    const Tensor losses = m.losses.first(n);
-    head_loss(m.ctx, losses, acts.logits, batch.targets, layout.gpt.vocab);
-    sum += total_loss(m.ctx, losses);
+  Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.batch);
+  while (v.next()) {
+    const Activations acts = m.acts.first(v.count());
+    forward(m.ctx, m.w, acts, v.batch().tokens);
+    head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
   }
-  return static_cast<float>(sum / static_cast<double>(count * layout.gpt.seq_len));
+  return v.mean();
 }
 
 void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {

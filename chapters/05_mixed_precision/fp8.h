@@ -67,8 +67,8 @@ class Fp8 {
     for (size_t i = 0; i < rules_.size(); ++i)
       rules_[i].dtype = i % kEach >= kGradients ? Dtype::E5M2 : Dtype::E4M3;
     // Kernels read a scale and raise its amax, the host takes over between steps.
-    const Tensor scales = arena.shared(Mem::Param, "fp8_scales", Dtype::U8, {scale_bytes(config)});
-    scales_ = {new (scales.ptr) Fp8Scale[rules_.size()], rules_.size()};
+    memory_ = arena.shared(Mem::Param, "fp8_scales", Dtype::F32, {scale_bytes(config) / 4});
+    scales_ = {new (memory_.ptr) Fp8Scale[rules_.size()], rules_.size()};
     const auto alloc = [&](Mem mem, const char* name, Dtype dtype, Shape shape) {
       return arena.alloc(mem, name, dtype, shape);
     };
@@ -129,6 +129,10 @@ class Fp8 {
       if (i % kEach >= kInputs) scales_[i].amax = 0;
   }
 
+  /// Scale and amax of every tensor, F32 (2 n). Ranks that see different micro-batches take the
+  /// maximum before end_step(): their scales are equal anyway.
+  Tensor scales() const { return memory_; }
+
   /// After a step's update: new scales, and the weights' codes with them.
   void end_step(const Ctx& ctx) {
     ctx.synchronize();
@@ -181,6 +185,7 @@ class Fp8 {
   GptConfig config_;
   int64_t sets_;
   std::vector<DelayedScale> rules_;
+  Tensor memory_;               ///< of scales_
   std::span<Fp8Scale> scales_;  ///< of each rule
   std::vector<Four> weights_, sources_, inputs_;
   Tensor dproduct_, dqkv_, dfc_;

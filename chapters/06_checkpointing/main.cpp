@@ -25,6 +25,7 @@
 #include "common/run/options.h"
 #include "common/run/run_main.h"
 #include "common/run/sampler.h"
+#include "common/run/validation.h"
 
 namespace ladder {
 namespace {
@@ -325,24 +326,19 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
 }
 
-/// Mean loss over the validation sequences of the held-out text.
+/// Mean loss of the held-out text.
 float validate(const Layout& layout, Memory& m, const Text& text) {
-  const int64_t count = text.validation_count();
-  double sum = 0;
-  for (int64_t i = 0; i < count; i += layout.micro) {
-    const int64_t n = std::min(layout.micro, count - i);
-    const Batch batch = m.batch.slice(0, n);
-    const Activations acts = m.acts.first(n);
-    text.draw_validation(batch, i);
-    forward(m.ctx, m.w, acts, m.offload, batch.tokens);
+  Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.micro);
+  while (v.next()) {
+    const Activations acts = m.acts.first(v.count());
+    forward(m.ctx, m.w, acts, m.offload, v.batch().tokens);
     for (int64_t j = 0; j < head_chunks(acts); ++j) {
-      const HeadChunk c(j, acts, m.losses, batch.targets);
+      const HeadChunk c(j, acts, v.losses(), v.batch().targets);
       head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
       head_loss(m.ctx, c.losses, c.logits, c.targets, layout.gpt.vocab);
     }
-    sum += total_loss(m.ctx, m.losses.first(n));
   }
-  return static_cast<float>(sum / static_cast<double>(count * layout.gpt.seq_len));
+  return v.mean();
 }
 
 void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {

@@ -15,6 +15,9 @@ RankError rank_error(int rank) {
   } catch (const CheckError& e) {
     const std::string message = start + e.what();
     return {message, std::make_exception_ptr(CheckError(message)), 1};
+  } catch (const OutOfMemory& e) {
+    const std::string message = start + e.what();
+    return {message, std::make_exception_ptr(OutOfMemory(message)), 2};
   } catch (const std::exception& e) {
     const std::string message = start + e.what();
     return {message, std::make_exception_ptr(std::runtime_error(message)), 1};

@@ -1,5 +1,6 @@
 #include "common/comm/run_ranks.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 
@@ -49,6 +50,12 @@ void run_threads(int ranks, const RankBody& body) {
 bool under_mpirun() {
   // Open MPI and all that speak PMIx; MPICH and its relatives.
   return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMIX_RANK") || std::getenv("PMI_SIZE");
+}
+
+int launched_processes() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* size = std::getenv(name)) return std::max(1, std::atoi(size));
+  return 1;
 }
 
 void run_ranks(int ranks, const RankBody& body) {

@@ -19,12 +19,16 @@ void run_ranks(int ranks, const RankBody& body);
 /// Ranks 0 to ranks - 1, each in a thread of its own; one rank runs in the calling thread.
 ///
 /// A rank that throws ends all: communication of the others throws Aborted. The first exception is
-/// thrown again, its rank before its message; UserError and CheckError keep their type, others
-/// become std::runtime_error. So does a run in which ranks disagree or wait for each other.
+/// thrown again, its rank before its message; UserError, CheckError and OutOfMemory keep their
+/// type, others become std::runtime_error. So does a run in which ranks disagree or wait for each
+/// other.
 void run_threads(int ranks, const RankBody& body);
 
 /// Whether mpirun has started this process.
 bool under_mpirun();
+
+/// How many processes were started together with this one, itself counted; 1 if nobody tells.
+int launched_processes();
 
 /// The rank that this process is. An exception is printed with its rank, and ends all processes at
 /// once. @throws UserError if this build has no MPI

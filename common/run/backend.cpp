@@ -30,7 +30,8 @@ std::unique_ptr<Device> open_device(const RunOptions& options) {
   return backend.open ? backend.open() : nullptr;
 }
 
-Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device) {
+Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, Comm* comm) {
+  if (comm) comm->attach(device);
   Ctx ctx;
   ctx.kernels = &kernels_of(options.backend);
   ctx.device = device;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/comm/comm.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 
@@ -39,6 +40,7 @@ std::unique_ptr<Device> open_device(const RunOptions& options);
 
 /// The context of one rank; its scratch memory counts as Workspace.
 /// @param device of open_device(), which `arena` allocates on
-Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device);
+/// @param comm of the rank; null: it is alone. Is attached to the device
+Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, Comm* comm = nullptr);
 
 }  // namespace ladder

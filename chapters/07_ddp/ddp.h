@@ -1,0 +1,180 @@
+// Data parallelism: every rank has all weights and a share of the batch; gradients are summed over
+// ranks. (Li et al., "PyTorch Distributed", arXiv 2006.15704, has the three ways to do it.)
+//
+//   naive        backward ............ then one all-reduce a tensor
+//   bucketed     backward ............ then one all-reduce a bucket of sections: fewer, longer ones
+//   overlapped   backward ............ each bucket as soon as backward has left its sections
+//                     all-reduces ...  in a thread of its own
+//
+// The gradient of a mean over the global batch is the sum of the ranks' gradients, if every rank
+// divides by the global count of targets. So ranks with few targets weigh little, and nothing is
+// divided by N.
+//
+// Rank r takes sequences r B/N ... (r+1) B/N - 1: a sub-tree of the batch, if their number is a
+// power of two. Reductions that sum ranks as a tree then give the bits of one rank alone.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/comm/reduction.h"
+#include "common/error.h"
+#include "common/model/layout.h"
+#include "common/run/background.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+
+namespace ladder {
+
+struct DdpOptions {
+  std::string mode = "overlapped";
+  double bucket_mb = 25;
+  std::string reduction = "halving";
+
+  void add_to(CommandLine& line) {
+    line.group("07_ddp");
+    line.add("--ddp", mode, "when gradients are reduced: naive, bucketed or overlapped",
+             {.legal = {"naive", "bucketed", "overlapped"}});
+    line.add("--bucket-mb", bucket_mb, "least size of a bucket, in 2^20 bytes; 0: each section");
+    line.add("--reduction", reduction,
+             "halving or tree (the bits of one rank), ring, naive, or native (the library's)",
+             {.legal = {"halving", "tree", "ring", "naive", "native"}});
+  }
+
+  /// @throws UserError
+  void check() const {
+    if (!(bucket_mb >= 0 && bucket_mb <= 1e6))
+      throw UserError("--bucket-mb must be from 0 to 1000000, not {}", bucket_mb);
+  }
+
+  /// Sequences of one of `ranks` ranks, for each of `batches`.
+  /// @throws UserError if a batch cannot be shared, or not without another order of its sum
+  std::vector<int64_t> shares(const std::vector<int64_t>& batches, int64_t ranks) const {
+    std::vector<int64_t> all;
+    for (const int64_t batch : batches) {
+      const int64_t share = batch / ranks;
+      const bool exact = is_exact(reduction_of(reduction));
+      const bool sub_tree = std::has_single_bit(static_cast<uint64_t>(share));
+      if (share * ranks != batch || (exact && ranks > 1 && !sub_tree))
+        throw UserError("a batch of {} does not suit {} ranks; legal are {} times {}", batch, ranks,
+                        ranks, exact ? "1, 2, 4, 8, ..." : "any number from 1");
+      all.push_back(share);
+    }
+    return all;
+  }
+};
+
+/// Sum over all ranks.
+inline int64_t sum_over(Comm& comm, int64_t x) {
+  comm.all_reduce({.ptr = &x, .dtype = Dtype::I64, .shape = {1}});
+  return x;
+}
+
+/// Root of the mean over ranks of x^2.
+inline double mean_square_over(Comm& comm, double x) {
+  x *= x;
+  comm.all_reduce({.ptr = &x, .dtype = Dtype::F64, .shape = {1}});
+  return std::sqrt(x / comm.size());
+}
+
+/// Sums gradients over ranks, a message after the other.
+class Ddp {
+ public:
+  /// @param ctx of the rank's own thread
+  Ddp(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& layout, const RunOptions& run,
+      const DdpOptions& options)
+      : layout_(&layout),
+        messages_(messages(layout, options)),
+        background_(arena, ctx, comm, run, reduction_of(options.reduction), largest(messages_),
+                    options.mode == "overlapped" && comm.size() > 1) {}
+
+  /// Bytes of Comm: what arrives, in pieces.
+  static int64_t bytes(const ParamLayout& layout, const DdpOptions& options, int ranks) {
+    return Background::bytes(ranks, largest(messages(layout, options)));
+  }
+
+  /// Backward has left section s of `grads` for good. F32 (layout.size())
+  void ready(Tensor grads, int64_t s) {
+    if (background_.is_beside()) start(grads, layout_->section(s).begin);
+  }
+
+  /// Returns once all of `grads` is the sum over ranks.
+  void finish(const Ctx& ctx, Tensor grads) {
+    const Span span(ctx, "wait_for_gradients");
+    start(grads, 0);
+    for (Pending& pending : pending_) pending.wait();
+    pending_.clear();
+    next_ = 0;
+  }
+
+  void show(RunLog& log) { background_.show(log); }
+  /// What gradients have cost so far: bytes that this rank has sent.
+  int64_t wire_bytes() const { return background_.wire_bytes(); }
+
+ private:
+  /// Elements of each message, the end of the buffer first: backward goes from the head down.
+  static std::vector<Range> messages(const ParamLayout& layout, const DdpOptions& options) {
+    std::vector<Range> all;
+    if (options.mode == "naive") {
+      // Each tensor with the gap behind it: a multiple of kAlign elements.
+      int64_t end = layout.size();
+      for (auto spec = layout.specs().rbegin(); spec != layout.specs().rend(); ++spec) {
+        all.push_back({spec->offset, end});
+        end = spec->offset;
+      }
+      return all;
+    }
+    const double least = options.bucket_mb * (1 << 20) / 4;
+    for (int64_t s = layout.sections(); s-- > 0;) {
+      const bool open = !all.empty() && static_cast<double>(all.back().size()) < least;
+      if (!open) all.push_back({0, layout.section(s).end});
+      all.back().begin = layout.section(s).begin;
+    }
+    return all;
+  }
+  static int64_t largest(const std::vector<Range>& messages) {
+    int64_t most = 0;
+    for (const Range& message : messages) most = std::max(most, message.size());
+    return most;
+  }
+
+  /// All messages not yet started whose elements lie from `begin` on.
+  void start(Tensor grads, int64_t begin) {
+    if (background_.size() == 1) return;
+    for (; next_ < messages_.size() && messages_[next_].begin >= begin; ++next_) {
+      const Tensor part = grads.slice(messages_[next_].begin, messages_[next_].size());
+      pending_.push_back(background_.run([part](const Ctx& ctx, Reducer& reducer) {
+        const Span span(ctx, "all_reduce");
+        reducer.all_reduce(part);
+      }));
+    }
+  }
+
+  const ParamLayout* layout_;
+  std::vector<Range> messages_;
+  size_t next_ = 0;
+  std::vector<Pending> pending_;
+  Background background_;  // last: its thread uses all of the above
+};
+
+/// Bytes that one rank sends for gradients in a step: an all-reduce of 4 P bytes. Of the reductions
+/// that load all ranks alike; for others nothing is predicted.
+inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOptions& options,
+                                          int ranks) {
+  if (options.reduction != "halving" && options.reduction != "ring") return std::nullopt;
+  return 2 * (ranks - 1) * 4 * layout.size() / ranks;
+}
+
+/// Bytes that this rank has sent for gradients or parameters, in a step.
+inline void report_traffic(nlohmann::json& extra, std::optional<int64_t> predicted,
+                           int64_t measured, int64_t steps) {
+  extra["traffic"] = {{"predicted", predicted ? nlohmann::json(*predicted) : nlohmann::json()},
+                      {"measured", steps == 0 ? 0 : measured / steps}};
+}
+
+}  // namespace ladder

@@ -1,0 +1,31 @@
+#include "common/run/background.h"
+
+#include "common/run/backend.h"
+
+namespace ladder {
+
+Background::Background(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run,
+                       Reduction reduction, int64_t elements, bool beside)
+    : ctx_(ctx), group_(comm.split(0, comm.rank())), device_(beside ? open_device(run) : nullptr) {
+  beside_.kernels = ctx.kernels;
+  beside_.device = device_.get();
+  if (beside) group_->attach(device_.get());
+  reducer_.emplace(*group_, beside ? beside_ : ctx, reduction, arena, Dtype::F32, elements);
+  if (beside) queue_.emplace(*group_);
+}
+
+Pending Background::run(Job job) {
+  if (!is_beside()) {
+    job(ctx_, *reducer_);
+    return {};
+  }
+  ctx_.synchronize();  // the thread beside does not wait for this rank's kernels
+  return queue_->run([this, job = std::move(job)] { job(beside_, *reducer_); });
+}
+
+void Background::show(RunLog& log) {
+  if (is_beside()) log.record_beside(fmt::format("rank {}, beside", rank()), beside_);
+  log.count(*group_);
+}
+
+}  // namespace ladder

@@ -1,0 +1,25 @@
+// --fault: a collective operation that goes wrong, on purpose.
+#pragma once
+
+#include <string>
+
+#include "common/comm/faulty_comm.h"
+#include "common/comm/run_ranks.h"
+#include "common/run/command_line.h"
+
+namespace ladder {
+
+struct FaultOptions {
+  std::string text;
+
+  void add_to(CommandLine& line);
+  /// @throws UserError naming what is legal
+  void check() const { fault(); }
+
+  /// @throws as check()
+  Fault fault() const;
+  /// `body`, on communicators with the fault.
+  RankBody planted(RankBody body) const;
+};
+
+}  // namespace ladder
