@@ -52,6 +52,9 @@ struct DdpOptions {
       throw UserError("--bucket-mb must be from 0 to 1000000, not {}", bucket_mb);
   }
 
+  /// Whether all ranks send alike.
+  bool is_even() const { return reduction == "halving" || reduction == "ring"; }
+
   /// Sequences of one of `ranks` ranks, for each of `batches`.
   /// @throws UserError if a batch cannot be shared, or not without another order of its sum
   std::vector<int64_t> shares(const std::vector<int64_t>& batches, int64_t ranks) const {
@@ -166,15 +169,15 @@ class Ddp {
 /// that load all ranks alike; for others nothing is predicted.
 inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOptions& options,
                                           int ranks) {
-  if (options.reduction != "halving" && options.reduction != "ring") return std::nullopt;
+  if (!options.is_even()) return std::nullopt;
   return 2 * (ranks - 1) * 4 * layout.size() / ranks;
 }
 
-/// Bytes that this rank has sent for gradients or parameters, in a step.
+/// Bytes that this rank has sent for gradients or parameters, in the last step.
 inline void report_traffic(nlohmann::json& extra, std::optional<int64_t> predicted,
-                           int64_t measured, int64_t steps) {
+                           int64_t measured) {
   extra["traffic"] = {{"predicted", predicted ? nlohmann::json(*predicted) : nlohmann::json()},
-                      {"measured", steps == 0 ? 0 : measured / steps}};
+                      {"measured", measured}};
 }
 
 }  // namespace ladder

@@ -111,7 +111,7 @@ struct Memory {
   Weights weights;  // flat, for the optimizer and for the model
   GptTensors w;     // the model's, seen as a model
   GradTree grads;   // gradients, in as many buffers as the micro-steps take
-  Ddp ddp;
+  Ddp exchange;
   HeadGrad head_grad;
   Optimizer optimizer;
   AdaptiveClip agc;
@@ -125,6 +125,7 @@ struct Memory {
   Fp8 fp8;
   OffloadFile offload;
   int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
+  int64_t sent = 0;                    // bytes of gradients that this rank sent in a step
   Tensor limbs;
 
   Memory(const Options& o, const Layout& layout, Comm& comm_)
@@ -135,7 +136,7 @@ struct Memory {
         weights(arena, layout.params.size(), o.precision),
         w(layout.params.view(weights.compute)),
         grads(arena, layout.params, o.accumulate, layout.GA),
-        ddp(arena, ctx, comm, layout.params, o.run, o.ddp),
+        exchange(arena, ctx, comm, layout.params, o.run, o.ddp),
         head_grad(arena, layout.gpt, layout.chunks, layout.GA),
         optimizer(arena, layout.params, o.sgd, o.optimizer),
         agc(arena, layout.params, o.clip),
@@ -263,7 +264,7 @@ void compute_again(const Ctx& ctx, const GptTensors& w, const Activations& a,
 void section_done(Memory& m, const ParamLayout& params, size_t s, int64_t k, int64_t GA) {
   const auto section = static_cast<int64_t>(s);
   m.grads.join(m.ctx, k, GA, params.section(section));
-  if (k + 1 == GA) m.ddp.ready(m.grads.sum(), section);
+  if (k + 1 == GA) m.exchange.ready(m.grads.sum(), section);
 }
 
 /// Gradients of all parameters but the head's, from that of what the head read. Section by section
@@ -317,6 +318,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = 0;
+  m.sent = -m.exchange.wire_bytes();
   text.draw(batch, o.run.seed, step, first);
   o.spike_guard.inject(batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.comm, count_targets(batch));
@@ -339,7 +341,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.grads.close(k, GA);
   }
   const Tensor grads = m.grads.sum();
-  m.ddp.finish(m.ctx, grads);
+  m.exchange.finish(m.ctx, grads);
   m.comm.all_gather(losses, own_losses);
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, losses, targets);
@@ -361,6 +363,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
   m.fp8.end_step(m.ctx);
+  m.sent += m.exchange.wire_bytes();
   return {
       .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
 }
@@ -430,15 +433,14 @@ void run(Options o, Comm& comm) {
                      [&](const std::string& policy) { return bytes_under(o, policy); });
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  m.ddp.show(log);
+  m.exchange.show(log);
   train(o, layout, m, text, log);
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
   const int64_t last_share = layout.ramp.batch(o.run.steps - 1) / layout.N;
   report_recompute(log.extra(), m.flops, m.flops_twice,
                    layout.recompute.extra_flops(layout.gpt, last_share), m.offload.bytes());
-  report_traffic(log.extra(), ddp_traffic(layout.params, o.ddp, o.run.ranks), m.ddp.wire_bytes(),
-                 log.steps());
+  report_traffic(log.extra(), ddp_traffic(layout.params, o.ddp, o.run.ranks), m.sent);
   log.finish(validate(layout, m, text));
   const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
   if (o.run.sample > 0) log.sample(written);

@@ -10,6 +10,11 @@ namespace {
 
 template <class T>
 T one_of(T a, T b, Combine combine) {
+  if constexpr (std::is_integral_v<T>) {
+    // Modulo 2^n, as sums of hashes want it.
+    using U = std::make_unsigned_t<T>;
+    if (combine == Combine::Sum) return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+  }
   if (combine == Combine::Sum) return static_cast<T>(a + b);
   if constexpr (std::is_floating_point_v<T>) {
     if (std::isnan(b)) return b;

@@ -54,7 +54,7 @@ void init_params(const Ctx& ctx, Tensor flat, const ParamLayout& layout, const G
   host.send();
 }
 
-uint64_t param_hash(const Ctx& ctx, Tensor flat, const ParamLayout& layout) {
+uint64_t param_hash(const Ctx& ctx, Tensor flat, const ParamLayout& layout, Comm* others) {
   const HostCopy host = HostCopy::of(ctx, flat);
   uint64_t sum = 0;
   for (const ParamSpec& spec : layout.specs()) {
@@ -65,6 +65,7 @@ uint64_t param_hash(const Ctx& ctx, Tensor flat, const ParamLayout& layout) {
       sum += mix(mix(key + static_cast<uint64_t>(i)) + bits);
     }
   }
+  if (others) others->all_reduce({.ptr = &sum, .dtype = Dtype::I64, .shape = {1}});
   return sum;
 }
 

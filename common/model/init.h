@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/comm/comm.h"
 #include "common/model/layout.h"
 #include "kernels/context.h"
 
@@ -16,8 +17,9 @@ void init_params(const Ctx& ctx, Tensor flat, const ParamLayout& layout, const G
                  uint64_t seed);
 
 /// 64-bit hash of all weights, bit for bit. A sum modulo 2^64 over elements of a mix of tensor
-/// name, index and bits: ranks that each hold a shard can add their sums.
+/// name, index and bits: shards can add their sums.
 /// @param flat F32 (layout.size()), or a shard's (layout.whole_size())
-uint64_t param_hash(const Ctx& ctx, Tensor flat, const ParamLayout& layout);
+/// @param others whose ranks hold the other shards; all call this
+uint64_t param_hash(const Ctx& ctx, Tensor flat, const ParamLayout& layout, Comm* others = nullptr);
 
 }  // namespace ladder

@@ -110,6 +110,12 @@ Tensor ParamLayout::section_of(Tensor flat, int64_t s) const {
   return flat.slice(chunk ? begin + rank_ * own.size() : own.begin, own.size());
 }
 
+std::vector<Tensor> ParamLayout::sections_of(Tensor flat) const {
+  std::vector<Tensor> all;
+  for (int64_t s = 0; s < sections(); ++s) all.push_back(section_of(flat, s));
+  return all;
+}
+
 Tensor ParamLayout::tensor(Tensor flat, const ParamSpec& spec) const {
   const Tensor part =
       flat.slice(is_whole(flat) ? spec.whole_offset : spec.offset, spec.part.size());
