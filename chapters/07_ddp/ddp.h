@@ -72,6 +72,18 @@ struct DdpOptions {
   }
 };
 
+/// The background of --ddp and --reduction. @param elements of the largest message
+inline Background open_background(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run,
+                                  const DdpOptions& options, int64_t elements) {
+  return {arena,
+          ctx,
+          comm,
+          run,
+          reduction_of(options.reduction),
+          elements,
+          options.mode == "overlapped" && comm.size() > 1};
+}
+
 /// Sum over all ranks.
 inline int64_t sum_over(Comm& comm, int64_t x) {
   comm.all_reduce({.ptr = &x, .dtype = Dtype::I64, .shape = {1}});
@@ -88,17 +100,14 @@ inline double mean_square_over(Comm& comm, double x) {
 /// Sums gradients over ranks, a message after the other.
 class Ddp {
  public:
-  /// @param ctx of the rank's own thread
-  Ddp(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& layout, const RunOptions& run,
-      const DdpOptions& options)
-      : layout_(&layout),
-        messages_(messages(layout, options)),
-        background_(arena, ctx, comm, run, reduction_of(options.reduction), largest(messages_),
-                    options.mode == "overlapped" && comm.size() > 1) {}
+  Ddp(Background& background, const ParamLayout& layout, const DdpOptions& options)
+      : background_(background), layout_(&layout), messages_(messages(layout, options)) {}
 
-  /// Bytes of Comm: what arrives, in pieces.
-  static int64_t bytes(const ParamLayout& layout, const DdpOptions& options, int ranks) {
-    return Background::bytes(ranks, largest(messages(layout, options)));
+  /// Elements of the largest message.
+  static int64_t largest_message(const ParamLayout& layout, const DdpOptions& options) {
+    int64_t most = 0;
+    for (const Range& message : messages(layout, options)) most = std::max(most, message.size());
+    return most;
   }
 
   /// Backward has left section s of `grads` for good. F32 (layout.size())
@@ -114,10 +123,6 @@ class Ddp {
     pending_.clear();
     next_ = 0;
   }
-
-  void show(RunLog& log) { background_.show(log); }
-  /// What gradients have cost so far: bytes that this rank has sent.
-  int64_t wire_bytes() const { return background_.wire_bytes(); }
 
  private:
   /// Elements of each message, the end of the buffer first: backward goes from the head down.
@@ -140,11 +145,6 @@ class Ddp {
     }
     return all;
   }
-  static int64_t largest(const std::vector<Range>& messages) {
-    int64_t most = 0;
-    for (const Range& message : messages) most = std::max(most, message.size());
-    return most;
-  }
 
   /// All messages not yet started whose elements lie from `begin` on.
   void start(Tensor grads, int64_t begin) {
@@ -158,11 +158,11 @@ class Ddp {
     }
   }
 
+  Background& background_;
   const ParamLayout* layout_;
   std::vector<Range> messages_;
   size_t next_ = 0;
   std::vector<Pending> pending_;
-  Background background_;  // last: its thread uses all of the above
 };
 
 /// Bytes that one rank sends for gradients in a step: an all-reduce of 4 P bytes. Of the reductions

@@ -111,7 +111,8 @@ struct Memory {
   Weights weights;  // flat, for the optimizer and for the model
   GptTensors w;     // the model's, seen as a model
   GradTree grads;   // gradients, in as many buffers as the micro-steps take
-  Ddp exchange;
+  Background background;
+  Ddp ddp;
   HeadGrad head_grad;
   Optimizer optimizer;
   AdaptiveClip agc;
@@ -136,7 +137,9 @@ struct Memory {
         weights(arena, layout.params.size(), o.precision),
         w(layout.params.view(weights.compute)),
         grads(arena, layout.params, o.accumulate, layout.GA),
-        exchange(arena, ctx, comm, layout.params, o.run, o.ddp),
+        background(open_background(arena, ctx, comm, o.run, o.ddp,
+                                   Ddp::largest_message(layout.params, o.ddp))),
+        ddp(background, layout.params, o.ddp),
         head_grad(arena, layout.gpt, layout.chunks, layout.GA),
         optimizer(arena, layout.params, o.sgd, o.optimizer),
         agc(arena, layout.params, o.clip),
@@ -170,7 +173,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts.dtype) + 8 * kLimbs +
                           scratch + 4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip) +
                           HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
-  bytes[Mem::Comm] = Ddp::bytes(layout.params, o.ddp, o.run.ranks);
+  bytes[Mem::Comm] = Background::bytes(o.run.ranks, Ddp::largest_message(layout.params, o.ddp));
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
 }
@@ -264,7 +267,7 @@ void compute_again(const Ctx& ctx, const GptTensors& w, const Activations& a,
 void section_done(Memory& m, const ParamLayout& params, size_t s, int64_t k, int64_t GA) {
   const auto section = static_cast<int64_t>(s);
   m.grads.join(m.ctx, k, GA, params.section(section));
-  if (k + 1 == GA) m.exchange.ready(m.grads.sum(), section);
+  if (k + 1 == GA) m.ddp.ready(m.grads.sum(), section);
 }
 
 /// Gradients of all parameters but the head's, from that of what the head read. Section by section
@@ -318,7 +321,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = 0;
-  m.sent = -m.exchange.wire_bytes();
+  m.sent = -m.background.wire_bytes();
   text.draw(batch, o.run.seed, step, first);
   o.spike_guard.inject(batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.comm, count_targets(batch));
@@ -341,7 +344,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.grads.close(k, GA);
   }
   const Tensor grads = m.grads.sum();
-  m.exchange.finish(m.ctx, grads);
+  m.ddp.finish(m.ctx, grads);
   m.comm.all_gather(losses, own_losses);
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, losses, targets);
@@ -363,7 +366,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
   m.fp8.end_step(m.ctx);
-  m.sent += m.exchange.wire_bytes();
+  m.sent += m.background.wire_bytes();
   return {
       .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
 }
@@ -433,7 +436,7 @@ void run(Options o, Comm& comm) {
                      [&](const std::string& policy) { return bytes_under(o, policy); });
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  m.exchange.show(log);
+  m.background.show(log);
   train(o, layout, m, text, log);
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());

@@ -117,7 +117,8 @@ struct Memory {
   ShardedWeights weights;  // flat, for the optimizer and for the model
   GptTensors w;            // the model's, seen as a model
   GradTree grads;          // gradients, in as many buffers as the micro-steps take
-  Zero1 exchange;
+  Background background;
+  Zero1 zero1;
   HeadGrad head_grad;
   Optimizer optimizer;
   AdaptiveClip agc;
@@ -142,7 +143,9 @@ struct Memory {
         weights(arena, layout.params, layout.shard, o.precision),
         w(layout.params.view(weights.compute)),
         grads(arena, layout.params, o.accumulate, layout.GA),
-        exchange(arena, ctx, comm, layout.params, o.run, o.ddp),
+        background(
+            open_background(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section())),
+        zero1(background, layout.params, o.ddp),
         head_grad(arena, layout.gpt, layout.chunks, layout.GA),
         optimizer(arena, layout.shard, o.sgd, o.optimizer),
         agc(arena, layout.params, layout.shard, o.clip),
@@ -176,7 +179,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts.dtype) + 8 * kLimbs +
                           scratch + 4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip) +
                           HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
-  bytes[Mem::Comm] = Zero1::bytes(layout.params, o.run.ranks);
+  bytes[Mem::Comm] = Background::bytes(o.run.ranks, layout.params.largest_section());
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
 }
@@ -203,7 +206,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
   else
     init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
   m.weights.refresh(m.ctx, layout.shard);
-  m.exchange.gather(m.ctx, m.weights.compute);
+  all_gather(m.ctx, m.background, layout.params, m.weights.compute);
   m.fp8.start(m.ctx);
   return step;
 }
@@ -271,7 +274,7 @@ void compute_again(const Ctx& ctx, const GptTensors& w, const Activations& a,
 void section_done(Memory& m, const ParamLayout& params, size_t s, int64_t k, int64_t GA) {
   const auto section = static_cast<int64_t>(s);
   m.grads.join(m.ctx, k, GA, params.section(section));
-  if (k + 1 == GA) m.exchange.ready(m.grads.sum(), section);
+  if (k + 1 == GA) m.zero1.ready(m.grads.sum(), section);
 }
 
 /// Gradients of all parameters but the head's, from that of what the head read. Section by section
@@ -325,7 +328,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = 0;
-  m.sent = -m.exchange.wire_bytes();
+  m.sent = -m.background.wire_bytes();
   text.draw(batch, o.run.seed, step, first);
   o.spike_guard.inject(batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.comm, count_targets(batch));
@@ -348,7 +351,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.grads.close(k, GA);
   }
   const Tensor grads = m.grads.sum();
-  m.exchange.finish(m.ctx, grads);
+  m.zero1.finish(m.ctx, grads);
   m.comm.all_gather(losses, own_losses);
   for (const Tensor chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, losses, targets);
@@ -365,14 +368,14 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
       clip_global_norm(m.ctx, chunk, left, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx, layout.shard);
-    m.exchange.gather(m.ctx, m.weights.compute);
+    all_gather(m.ctx, m.background, layout.params, m.weights.compute);
   } else {
     m.noise.skip_step();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
   m.fp8.end_step(m.ctx);
-  m.sent += m.exchange.wire_bytes();
+  m.sent += m.background.wire_bytes();
   return {
       .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
 }
@@ -443,7 +446,7 @@ void run(Options o, Comm& comm) {
                      [&](const std::string& policy) { return bytes_under(o, policy); });
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  m.exchange.show(log);
+  m.background.show(log);
   train(o, layout, m, text, log);
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());

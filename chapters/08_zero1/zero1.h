@@ -72,22 +72,19 @@ struct ShardedWeights {
   }
 };
 
-/// Moves chunks: those of gradients to their ranks, those of weights to all.
+/// The equal chunks of a section, one for each rank.
+inline Chunks chunks_of(const Tensor& section, const Reducer& reducer) {
+  return {section.size(), reducer.comm().size(), kAlign};
+}
+
+/// Sums this rank's chunks of gradients over all ranks.
 class Zero1 {
  public:
-  /// @param ctx of the rank's own thread
-  Zero1(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& layout, const RunOptions& run,
-        const DdpOptions& options)
-      : layout_(&layout),
+  Zero1(Background& background, const ParamLayout& layout, const DdpOptions& options)
+      : background_(background),
+        layout_(&layout),
         bucket_(options.bucket_mb * (1 << 20) / 4),
-        next_(layout.sections()),
-        background_(arena, ctx, comm, run, reduction_of(options.reduction),
-                    layout.largest_section(), options.mode == "overlapped" && comm.size() > 1) {}
-
-  /// Bytes of Comm: what arrives, in pieces.
-  static int64_t bytes(const ParamLayout& layout, int ranks) {
-    return Background::bytes(ranks, layout.largest_section());
-  }
+        next_(layout.sections()) {}
 
   /// Backward has left section s of `grads` for good. F32 (layout.size())
   void ready(Tensor grads, int64_t s) {
@@ -99,24 +96,10 @@ class Zero1 {
   void finish(const Ctx& ctx, Tensor grads) {
     const Span span(ctx, "wait_for_gradients");
     start(grads, 0);
-    wait();
+    for (Pending& pending : pending_) pending.wait();
+    pending_.clear();
     next_ = layout_->sections();
   }
-
-  /// This rank's chunks of `params` are new: all ranks get them. Any dtype (layout.size())
-  void gather(const Ctx& ctx, Tensor params) {
-    const Span span(ctx, "wait_for_params");
-    for (const Tensor section : layout_->sections_of(params))
-      pending_.push_back(background_.run([section](const Ctx& own, Reducer& reducer) {
-        const Span inner(own, "all_gather");
-        reducer.all_gather(section, Chunks{section.size(), reducer.comm().size(), kAlign});
-      }));
-    wait();
-  }
-
-  void show(RunLog& log) { background_.show(log); }
-  /// Bytes that this rank has sent so far.
-  int64_t wire_bytes() const { return background_.wire_bytes(); }
 
  private:
   /// Reduces sections from the last that has not been started down to s.
@@ -125,21 +108,30 @@ class Zero1 {
       const Tensor section = layout_->section_of(grads, --next_);
       pending_.push_back(background_.run([section](const Ctx& ctx, Reducer& reducer) {
         const Span span(ctx, "reduce_scatter");
-        reducer.reduce_scatter(section, Chunks{section.size(), reducer.comm().size(), kAlign});
+        reducer.reduce_scatter(section, chunks_of(section, reducer));
       }));
     }
   }
-  void wait() {
-    for (Pending& pending : pending_) pending.wait();
-    pending_.clear();
-  }
 
+  Background& background_;
   const ParamLayout* layout_;
   double bucket_;  ///< elements that are worth a start
   int64_t next_;   ///< sections from here on are under way
   std::vector<Pending> pending_;
-  Background background_;  ///< last: its thread uses all of the above
 };
+
+/// Every rank has new chunks of `params`: all ranks get them. Any dtype (layout.size())
+inline void all_gather(const Ctx& ctx, Background& background, const ParamLayout& layout,
+                       Tensor params) {
+  const Span span(ctx, "wait_for_params");
+  std::vector<Pending> all;
+  for (const Tensor section : layout.sections_of(params))
+    all.push_back(background.run([section](const Ctx& own, Reducer& reducer) {
+      const Span inner(own, "all_gather");
+      reducer.all_gather(section, chunks_of(section, reducer));
+    }));
+  for (Pending& pending : all) pending.wait();
+}
 
 /// Bytes that one rank sends in a step: a reduce-scatter of F32 gradients and an all-gather of
 /// weights as forward reads them. Of the reductions that load all ranks alike.

@@ -64,7 +64,7 @@ class Reducer {
   /// data = its sum over ranks.
   void all_reduce(Tensor data);
 
-  Comm& comm() { return comm_; }
+  Comm& comm() const { return comm_; }
 
   /// What the constructor allocates.
   static int64_t workspace_elements(int ranks, int64_t elements) {
