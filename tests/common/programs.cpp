@@ -18,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kChapters = {"01_sgd",      "02_adamw",           "03_schedules",
-                                  "04_clipping", "05_mixed_precision", "06_checkpointing"};
+                                  "04_clipping", "05_mixed_precision", "06_checkpointing",
+                                  "07_ddp"};
 
 // Of every 10 bytes one is held out: 4,000 make validation short and leave the draw of batches
 // room.
@@ -62,7 +63,7 @@ int spawn(std::vector<std::string> args, const FileActions& actions) {
   for (std::string& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);
   pid_t child = 0;
-  if (posix_spawn(&child, argv[0], actions.get(), nullptr, argv.data(), environ) != 0)
+  if (posix_spawnp(&child, argv[0], actions.get(), nullptr, argv.data(), environ) != 0)
     throw std::runtime_error("cannot start " + args[0]);
   int status = 0;
   if (waitpid(child, &status, 0) != child) throw std::runtime_error("lost " + args[0]);
@@ -99,6 +100,9 @@ std::vector<std::string> small_run(std::string_view flags) {
 Programs::Programs() {
   // Tests run side by side: a waiting thread should not spin on a core that another test needs.
   setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
+  // Root may start processes in a container.
+  for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+    setenv(name, "1", /*overwrite=*/0);
   fs::create_directory(home_ / "run");
   write("text.txt", small_text());
 }
@@ -123,27 +127,32 @@ std::map<std::string, std::string> Programs::files() const {
   return all;
 }
 
-Ended Programs::run(std::string_view chapter, const std::vector<std::string>& args) const {
+Ended Programs::run(const Program& program, const std::vector<std::string>& args) const {
   const std::string out = home_ / "out", err = home_ / "err";
   FileActions actions;
   actions.enter(path(""));
   actions.redirect(STDIN_FILENO, home_ / "in");
   actions.redirect(STDOUT_FILENO, out);
   actions.redirect(STDERR_FILENO, err);
-  std::vector<std::string> command = {LADDER_PROGRAMS "/ch" + std::string(chapter)};
+  std::vector<std::string> command;
+  if (program.processes > 0)  // more than there are cores give way to each other
+    command =
+        words(fmt::format("mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n {}",
+                          program.processes));
+  command.push_back(LADDER_PROGRAMS "/ch" + program.chapter);
   command.insert(command.end(), args.begin(), args.end());
   const int status = spawn(std::move(command), actions);
   return {.status = status, .out = read_file(out), .err = read_file(err)};
 }
 
-Ended Programs::train(std::string_view chapter, std::string_view flags) const {
-  Ended ended = run(chapter, small_run(flags));
-  EXPECT_EQ(ended.status, 0) << chapter << " " << flags << "\n" << ended.err;
+Ended Programs::train(const Program& program, std::string_view flags) const {
+  Ended ended = run(program, small_run(flags));
+  EXPECT_EQ(ended.status, 0) << program.chapter << " " << flags << "\n" << ended.err;
   return ended;
 }
 
-nlohmann::json Programs::report(std::string_view chapter, std::string_view flags) const {
-  train(chapter, std::string(flags) + " --report report.json");
+nlohmann::json Programs::report(const Program& program, std::string_view flags) const {
+  train(program, std::string(flags) + " --report report.json");
   return nlohmann::json::parse(read("report.json"));
 }
 

@@ -2,6 +2,7 @@
 // text that the tests write themselves.
 #pragma once
 
+#include <concepts>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -21,6 +22,15 @@ std::vector<std::string> chapters_from(std::string_view first);
 /// The words of a command line: "--clip 1 --agc 0.1" -> 4 of them.
 std::vector<std::string> words(std::string_view line);
 
+/// A chapter's program, and how it is started: as it is, or in so many processes by mpirun.
+struct Program {
+  template <std::convertible_to<std::string_view> Name>
+  Program(const Name& name, int started = 0) : chapter(name), processes(started) {}
+
+  std::string chapter;
+  int processes;
+};
+
 /// How a program ended: its exit status (128 + n if signal n killed it) and what it wrote.
 struct Ended {
   int status;
@@ -39,12 +49,12 @@ class Programs : public ::testing::Test {
   /// All files in the directory and below with their content; directories end with a slash.
   std::map<std::string, std::string> files() const;
 
-  /// Runs a chapter's program with exactly these words after its name.
-  Ended run(std::string_view chapter, const std::vector<std::string>& args) const;
+  /// Runs a program with exactly these words after its name.
+  Ended run(const Program& program, const std::vector<std::string>& args) const;
   /// The same with small_run() for whatever `flags` leave open, and it must succeed.
-  Ended train(std::string_view chapter, std::string_view flags) const;
+  Ended train(const Program& program, std::string_view flags) const;
   /// train() with --report.
-  nlohmann::json report(std::string_view chapter, std::string_view flags) const;
+  nlohmann::json report(const Program& program, std::string_view flags) const;
 
  private:
   TempDir home_;  ///< run/ is where programs run; beside it lies what they print

@@ -103,19 +103,19 @@ Trace joined(const Trace& first, const Trace& then) {
   return all;
 }
 
-Trace SameTrace::trace(std::string_view chapter, std::string_view flags, Range range) const {
+Trace SameTrace::trace(const Program& program, std::string_view flags, Range range) const {
   std::filesystem::remove(path("trace.jsonl"));  // never an older run's
   const Ended ended = train(
-      chapter, std::string(flags) + " --trace trace.jsonl --steps " + std::to_string(range.end));
+      program, std::string(flags) + " --trace trace.jsonl --steps " + std::to_string(range.end));
   if (ended.status != 0) return {.range = range, .steps = {}};
   return {.range = range, .steps = parse_trace(read("trace.jsonl"))};
 }
 
-Trace SameTrace::interrupted(std::string_view chapter, std::string_view flags) const {
+Trace SameTrace::interrupted(const Program& program, std::string_view flags) const {
   std::filesystem::remove_all(path("half"));
   const std::string all(flags);
-  const Trace first = trace(chapter, all + " --save half", {0, kHalf});
-  return joined(first, trace(chapter, all + " --load half", {kHalf, kSteps}));
+  const Trace first = trace(program, all + " --save half", {0, kHalf});
+  return joined(first, trace(program, all + " --load half", {kHalf, kSteps}));
 }
 
 void take_optimizer(const std::filesystem::path& dir, const std::filesystem::path& other) {
@@ -141,12 +141,12 @@ std::vector<Exact> exact_tier() {
           {.name = "ref_tiny", .flags = "--backend ref --model tiny --layers 2 --seq-len 12 "}};
 }
 
-Trace SameTraceExact::trace(std::string_view chapter, std::string_view flags, Range range) const {
-  return SameTrace::trace(chapter, GetParam().flags + std::string(flags), range);
+Trace SameTraceExact::trace(const Program& program, std::string_view flags, Range range) const {
+  return SameTrace::trace(program, GetParam().flags + std::string(flags), range);
 }
 
-Trace SameTraceExact::interrupted(std::string_view chapter, std::string_view flags) const {
-  return SameTrace::interrupted(chapter, GetParam().flags + std::string(flags));
+Trace SameTraceExact::interrupted(const Program& program, std::string_view flags) const {
+  return SameTrace::interrupted(program, GetParam().flags + std::string(flags));
 }
 
 }  // namespace ladder::test

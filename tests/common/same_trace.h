@@ -51,19 +51,19 @@ constexpr int64_t kSteps = 4, kHalf = kSteps / 2;
 class SameTrace : public Programs {
  protected:
   /// The trace of train() up to step range.end. A run that begins later takes a --load.
-  Trace trace(std::string_view chapter, std::string_view flags, Range range = {0, kSteps}) const;
+  Trace trace(const Program& program, std::string_view flags, Range range = {0, kSteps}) const;
   /// The same from a run that stops at half-way and saves, and a new one that goes on.
-  Trace interrupted(std::string_view chapter, std::string_view flags) const;
+  Trace interrupted(const Program& program, std::string_view flags) const;
 };
 
 /// A SameTrace with two layers: for what depends on no size.
 class SameTraceSmall : public SameTrace {
  protected:
-  Trace trace(std::string_view chapter, std::string_view flags, Range range = {0, kSteps}) const {
-    return SameTrace::trace(chapter, std::string(flags) + " --layers 2", range);
+  Trace trace(const Program& program, std::string_view flags, Range range = {0, kSteps}) const {
+    return SameTrace::trace(program, std::string(flags) + " --layers 2", range);
   }
-  Trace interrupted(std::string_view chapter, std::string_view flags) const {
-    return SameTrace::interrupted(chapter, std::string(flags) + " --layers 2");
+  Trace interrupted(const Program& program, std::string_view flags) const {
+    return SameTrace::interrupted(program, std::string(flags) + " --layers 2");
   }
 };
 
@@ -83,8 +83,8 @@ std::vector<Exact> exact_tier();
 /// A SameTrace on one of exact_tier().
 class SameTraceExact : public SameTrace, public ::testing::WithParamInterface<Exact> {
  protected:
-  Trace trace(std::string_view chapter, std::string_view flags, Range range = {0, kSteps}) const;
-  Trace interrupted(std::string_view chapter, std::string_view flags) const;
+  Trace trace(const Program& program, std::string_view flags, Range range = {0, kSteps}) const;
+  Trace interrupted(const Program& program, std::string_view flags) const;
 };
 
 inline std::string exact_name(const ::testing::TestParamInfo<Exact>& info) {

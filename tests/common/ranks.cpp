@@ -1,0 +1,51 @@
+#include "tests/common/ranks.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace ladder::test {
+
+const std::vector<DataParallel>& data_parallel() {
+  // A bucket of the default size holds all of nano: smaller ones, so that there are several.
+  static const std::vector<DataParallel> rows = {
+      {.chapter = "07_ddp",
+       .ways = {"--ddp naive", "--ddp bucketed --bucket-mb 0", "--ddp bucketed --bucket-mb 1.5",
+                "--ddp overlapped --bucket-mb 0", "--ddp overlapped --bucket-mb 1.5",
+                "--reduction tree --bucket-mb 1"},
+       // Number 0 counts targets. The losses that are gathered change no weight.
+       .faults = {"skip:broadcast:0", "swap:broadcast:0", "skip:all_reduce:0", "skip:all_reduce:1",
+                  "twice:all_reduce:1", "swap:all_reduce:1", "skip:all_reduce:3"},
+       .sums = "all_reduce:1"},
+  };
+  return rows;
+}
+
+std::string flags_under_mpirun(Cut cut, int batch) {
+  return fmt::format(" --batch {} --micro-batch {}", batch, batch / cut.ranks / cut.GA);
+}
+
+std::string flags_of(Cut cut, int batch) {
+  return flags_under_mpirun(cut, batch) + fmt::format(" --ranks {}", cut.ranks);
+}
+
+const std::vector<Tier>& tiers() {
+  // `ref` is the specification, not the fast one.
+  static const std::string ref = "--backend ref --layers 2 --channels 32 --heads 4 --seq-len 7 ";
+  static const std::vector<Tier> all = {
+      {.name = "cpu_fp32", .flags = "--backend cpu --precision fp32 "},
+      {.name = "cpu_bf16", .flags = "--backend cpu --precision bf16 "},
+      {.name = "ref_fp32", .flags = ref + "--precision fp32 "},
+      {.name = "ref_bf16", .flags = ref + "--precision bf16 "},
+  };
+  return all;
+}
+
+size_t SameTraceRanks::tier_index() {
+  const auto& all = tiers();
+  const auto at = std::find_if(all.begin(), all.end(),
+                               [](const Tier& other) { return other.name == tier().name; });
+  return static_cast<size_t>(at - all.begin());
+}
+
+}  // namespace ladder::test
