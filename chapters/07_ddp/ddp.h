@@ -52,6 +52,9 @@ struct DdpOptions {
       throw UserError("--bucket-mb must be from 0 to 1000000, not {}", bucket_mb);
   }
 
+  /// Whether gradients travel beside the computation.
+  bool beside(int ranks) const { return mode == "overlapped" && ranks > 1; }
+
   /// Whether all ranks send alike.
   bool is_even() const { return reduction == "halving" || reduction == "ring"; }
 
@@ -81,7 +84,7 @@ inline Background open_background(Arena& arena, const Ctx& ctx, Comm& comm, cons
           run,
           reduction_of(options.reduction),
           elements,
-          options.mode == "overlapped" && comm.size() > 1};
+          options.beside(comm.size())};
 }
 
 /// Sum over all ranks.

@@ -1,0 +1,164 @@
+// ZeRO stage 2: every rank has gradients of its chunks, and no others (arXiv 1910.02054).
+//
+// The gradient of a whole section lives only from the backward pass of its block until its chunks
+// have gone to their ranks:
+//
+//   block l      backward -> buffer A -> reduce-scatter -> this rank's chunk, added to its sum
+//   block l - 1            backward -> buffer B -> ...
+//
+// With one buffer the next block waits for the reduce-scatter of this one; with two they overlap.
+// Full gradients never exist, so there is nothing to accumulate them in: every micro-step has its
+// own reduce-scatter, and GA of them cost GA times the bytes. That is the price of stage 2.
+//
+// What is summed over ranks first is a micro-step, so its sequences must be neighbors: micro-step
+// k of rank r takes sequences (k N + r) MBS ... + MBS - 1. Each sum is a sub-tree of the batch, as
+// before.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/07_ddp/ddp.h"
+#include "chapters/08_zero1/zero1.h"
+#include "common/model/layout.h"
+#include "common/run/background.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+/// This rank's chunks of all gradients, summed over micro-steps as GradTree does (chapter 04).
+struct ChunkSum {
+  const ParamLayout* shard;
+  bool running;
+  std::vector<Tensor> buffers = {};  ///< F32 (shard->size()) each
+  TreeCounter tree = {};
+  int64_t k = 0, GA = 1;  ///< micro-step k of GA
+
+  void begin(int64_t k_, int64_t GA_) {
+    k = k_;
+    GA = GA_;
+    if (!running) tree.begin(k);
+  }
+  void end() {
+    if (!running) tree.end(k, GA);
+  }
+
+  /// Whether the sum of this micro-step begins a buffer of its own.
+  bool fresh() const { return running ? k == 0 : tree.fresh(); }
+  Tensor top() const { return buffers[tree.top()]; }
+
+  /// Adds this micro-step's chunk of section s.
+  void add(const Ctx& ctx, int64_t s, Tensor chunk) const {
+    const Tensor sum = shard->section_of(top(), s);
+    if (fresh())
+      ctx.kernels->cast(ctx, sum, chunk);  // a copy
+    else
+      ctx.kernels->add(ctx, sum, sum, chunk);
+    if (running) return;
+    tree.join(k, GA, [&](size_t to, size_t from) {
+      const Tensor into = shard->section_of(buffers[to], s);
+      ctx.kernels->add(ctx, into, into, shard->section_of(buffers[from], s));
+    });
+  }
+};
+
+/// Gradients of one section at a time, whole, and of all sections this rank's chunks.
+class ShardedGrads {
+ public:
+  /// @param layout,shard the model, and this rank's chunks of it
+  /// @param steps        the most micro-steps that a step can have
+  ShardedGrads(Arena& arena, Background& background, const ParamLayout& layout,
+               const ParamLayout& shard, const AccumulateOptions& options, int64_t steps)
+      : background_(background),
+        layout_(&layout),
+        sum_{.shard = &shard, .running = options.mode == "running"},
+        rooms_(background.is_beside() ? 2 : 1) {
+    for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i)
+      sum_.buffers.push_back(arena.zeros(i == 0 ? Mem::Grad : Mem::Workspace,
+                                         fmt::format("grads{}", i), Dtype::F32, {shard.size()}));
+    for (Room& room : rooms_)
+      room.buffer = arena.zeros(Mem::Workspace, "section", Dtype::F32, {layout.largest_section()});
+  }
+
+  /// Bytes of Workspace. @param beside whether the background is
+  static int64_t workspace_bytes(const ParamLayout& layout, const ParamLayout& shard,
+                                 const AccumulateOptions& options, int64_t steps, bool beside) {
+    const int64_t extra = GradTree::buffers(options, steps) - 1;
+    return 4 * (extra * shard.size() + (beside ? 2 : 1) * layout.largest_section());
+  }
+
+  /// Begins micro-step k of GA.
+  void begin(int64_t k, int64_t GA) { sum_.begin(k, GA); }
+
+  /// Makes room in view() for the gradients of section s: waits for a sum that is in the way.
+  void begin_section(const Ctx& ctx, int64_t s) {
+    turn_ = (turn_ + 1) % rooms_.size();
+    wait(ctx, rooms_[turn_]);
+    section_ = rooms_[turn_].buffer.first(layout_->section(s).size());
+    layout_->put(view_, s, section_);
+  }
+  const GptTensors& view() const { return view_; }
+
+  /// Backward has written section s: its chunks go to their ranks, and this rank's to the sum.
+  void end_section(int64_t s) {
+    // With a copy of the sum's state: when the job runs, this rank may be a micro-step ahead.
+    rooms_[turn_].reduced =
+        background_.run([s, section = section_, sum = sum_](const Ctx& ctx, Reducer& reducer) {
+          const Chunks chunks = chunks_of(section, reducer);
+          {
+            const Span span(ctx, "reduce_scatter");
+            reducer.reduce_scatter(section, chunks);
+          }
+          sum.add(ctx, s, chunks.of(section, reducer.comm().rank()));
+        });
+  }
+
+  /// Of this micro-step alone and of all ranks, before end(); null once it has been added to
+  /// others. F32 (shard.size())
+  Tensor alone(const Ctx& ctx) {
+    finish(ctx);
+    return sum_.fresh() ? sum_.top() : Tensor{};
+  }
+
+  /// Ends the micro-step.
+  void end() { sum_.end(); }
+
+  /// Returns once sum() is that of the whole batch, after the last micro-step.
+  void finish(const Ctx& ctx) {
+    for (Room& room : rooms_) wait(ctx, room);
+  }
+  /// F32 (shard.size())
+  Tensor sum() const { return sum_.buffers[0]; }
+
+ private:
+  struct Room {
+    Tensor buffer = {};    ///< F32 (largest section)
+    Pending reduced = {};  ///< the sum over ranks of what lies in it
+  };
+  static void wait(const Ctx& ctx, Room& room) {
+    const Span span(ctx, "wait_for_gradients");
+    room.reduced.wait();
+  }
+
+  Background& background_;
+  const ParamLayout* layout_;
+  ChunkSum sum_;
+  std::vector<Room> rooms_;
+  size_t turn_ = 0;  ///< the room in use
+  Tensor section_;   ///< in it
+  GptTensors view_;
+};
+
+/// Bytes that one rank sends in a step of GA micro-steps: GA reduce-scatters of F32 gradients and
+/// an all-gather of weights. Of the reductions that load all ranks alike.
+inline std::optional<int64_t> zero2_traffic(const ParamLayout& layout, const DdpOptions& options,
+                                            const PrecisionOptions& precision, int64_t GA) {
+  if (!options.is_even()) return std::nullopt;
+  const int64_t others = layout.size() / layout.shards() * (layout.shards() - 1);
+  return others * (4 * GA + size_of(precision.dtype()));
+}
+
+}  // namespace ladder
