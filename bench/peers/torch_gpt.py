@@ -18,6 +18,7 @@ class Config:
 
 
 TINY = Config(layers=4, heads=4, channels=128, positions=64, vocab=256)
+SMALL = Config(layers=6, heads=6, channels=384, positions=256, vocab=256)
 GPT2 = {"gpt2-124m": Config(layers=12, heads=12, channels=768, positions=1024, vocab=50304),
         "gpt2-350m": Config(layers=24, heads=16, channels=1024, positions=1024, vocab=50304),
         "gpt2-774m": Config(layers=36, heads=20, channels=1280, positions=1024, vocab=50304),

@@ -42,21 +42,20 @@ def random_file(path, batch, seq_len):
     path.write_bytes(random.Random(1).randbytes(10 * (batch * seq_len + 1)))
 
 
-def peer(flags, settings, threads):
-    chosen = [CHOICES[what][how] for what, how in settings.items()]
+def peer(flags, settings, threads, script="gpt2_torch.py", choices=CHOICES):
+    chosen = [choices[what][how] for what, how in settings.items()]
     env = {name: value for _, extra in chosen for name, value in extra.items()}
-    return run_torch("gpt2_torch.py", [*flags, *(flag for more, _ in chosen for flag in more)],
-                     threads, env)
+    return run_torch(script, [*flags, *(flag for more, _ in chosen for flag in more)], threads, env)
 
 
-def search(flags, threads):
+def search(flags, threads, script="gpt2_torch.py", choices=CHOICES):
     """The fastest settings, found by changing one at a time."""
-    settings = {what: next(iter(hows)) for what, hows in CHOICES.items()}
-    best = peer(flags, settings, threads).step_ms
+    settings = {what: next(iter(hows)) for what, hows in choices.items()}
+    best = peer(flags, settings, threads, script, choices).step_ms
     print(f"PyTorch, ms a step: {best:.0f} as people write it", flush=True)
-    for what, hows in CHOICES.items():
+    for what, hows in choices.items():
         for how in list(hows)[1:]:
-            ms = peer(flags, {**settings, what: how}, threads).step_ms
+            ms = peer(flags, {**settings, what: how}, threads, script, choices).step_ms
             print(f"  {what} {how}: {ms:.0f}", flush=True)
             if ms < best:
                 best, settings = ms, {**settings, what: how}
@@ -128,12 +127,12 @@ def parse_args():
     return args
 
 
-def given_settings(text):
-    settings = {what: next(iter(hows)) for what, hows in CHOICES.items()}
+def given_settings(text, choices=CHOICES):
+    settings = {what: next(iter(hows)) for what, hows in choices.items()}
     for part in filter(None, text.split(",")):
         what, _, how = part.partition("=")
-        if how not in CHOICES.get(what, {}):
-            legal = "; ".join(f"{w}: {', '.join(h)}" for w, h in CHOICES.items())
+        if how not in choices.get(what, {}):
+            legal = "; ".join(f"{w}: {', '.join(h)}" for w, h in choices.items())
             raise SystemExit(f"--torch {part}: legal are {legal}")
         settings[what] = how
     return settings

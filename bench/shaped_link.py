@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""What overlapping buys: data-parallel training on a link of 1 Gbit/s, which one machine pretends.
+
+    cmake --build --preset cpu --target ch07_ddp
+    python3 bench/shaped_link.py
+
+Two ranks of one thread each are processes that talk TCP over the loopback of a network namespace
+of their own, where a token bucket lets 1 Gbit/s pass, both directions together. The model is so
+large that its messages take about as long as backward. The ways to reduce take turns; medians
+count. Needs iproute2, and leave to make a namespace: root, or user namespaces.
+
+--picture FILE.svg draws one step of the naive and of the fastest way.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+
+from ranks import (MPIRUN, ROOT, data_file, in_turns, ladder, medians, ratio, spread, table,
+                   time_in, write_section)
+from timeline_svg import save
+
+INSIDE = "LADDER_SHAPED_LINK"
+SHAPE = ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate"]
+LAUNCH = [*MPIRUN, "-n", "2", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"]
+BUCKETS_MB = {"bucketed": [0, 25], "overlapped": [0, 8, 16, 25]}
+
+
+def enter_namespace(rate):
+    """Starts this script again, in a namespace whose loopback is slow. It ends with the script."""
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    shape = f"ip link set lo up && {' '.join(SHAPE)} {rate} burst 512kb latency 100ms"
+    again = 'exec "$0" "$@"'
+    os.environ[INSIDE] = "1"
+    os.execvp("unshare", ["unshare", "--net", *user, "bash", "-c", f"{shape} && {again}",
+                          sys.executable, *sys.argv])
+
+
+def ways():
+    """Name -> flags; the first is what the others are held against."""
+    named = {"naive": ["--ddp=naive"]}
+    for mode, sizes in BUCKETS_MB.items():
+        named.update({f"{mode}, buckets of {mb} MiB": [f"--ddp={mode}", f"--bucket-mb={mb}"]
+                      for mb in sizes})
+    return named
+
+
+def run(args):
+    """({way: ms a step, of each round}, {way: its last report}, [naive rows of each round])."""
+    with tempfile.TemporaryDirectory() as folder:
+        flags = [f"--data={data_file(folder, args.batch, args.seq_len)}", f"--model={args.model}",
+                 f"--batch={args.batch}", f"--seq-len={args.seq_len}", f"--steps={args.steps}",
+                 "--threads=1"]
+        reports, rows = {}, {}
+
+        def step_ms(name, more):
+            reports[name], last = ladder(args.program, [*flags, *more], LAUNCH)
+            rows.setdefault(name, []).append(last)
+            return reports[name]["step_ms_median"]
+
+        times = in_turns(args.rounds, {name: lambda name=name, more=more: step_ms(name, more)
+                                       for name, more in ways().items()})
+    return times, reports, rows
+
+
+def body(args, times, reports, rows):
+    naive = [(time_in(r, lambda name: "_backward_" in name),
+              time_in(r, lambda name: name == "wait_for_gradients"), ms)
+             for r, ms in zip(rows["naive"], times["naive"])]
+    backward, waiting, _ = (statistics.median(column) for column in zip(*naive))
+    limit = statistics.median(ms / (ms - min(b, w)) for b, w, ms in naive)
+    sent = reports["naive"]["extra"]["traffic"]["measured"]
+    wire = 2 * sent * 8 / 1e6  # both ranks' bytes, in ms at 1 Gbit/s
+    median = medians(times)
+    # One more all-reduce a step counts the targets.
+    messages = {name: reports[name]["comm"][0]["all_reduce"]["calls"] // args.steps - 1
+                for name in times}
+    lines = [[name, messages[name], f"{median[name]:.0f}", spread(times[name]),
+              f"{ratio(times, 'naive', name):.2f}"] for name in times]
+    return "\n".join([
+        f"`{args.model}`, batch {args.batch}, {args.seq_len} tokens, 2 ranks of 1 thread, AdamW, "
+        f"FP32. In a naive step backward takes {backward:.0f} ms and the all-reduces after it "
+        f"{waiting:.0f} ms; {wire:.0f} ms is what the {sent:,} bytes of each rank take on the "
+        f"link. Were the shorter of the two hidden in the longer, a step would be {limit:.2f} times "
+        "as fast.", "",
+        table(["gradients", "messages a step", "ms a step, median", f"of {args.rounds} rounds",
+               "times as fast"], lines), "",
+        "A bucket is whole sections (a block, the embedding, the head): of 0 MiB, each by itself. "
+        "`naive` sends each tensor by itself. How much faster is the median over rounds."])
+
+
+def fastest(times):
+    median = medians(times)
+    return min(median, key=median.get)
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", default=ROOT / "build/cpu/bin/ch07_ddp")
+    parser.add_argument("--model", default="small")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--seq-len", type=int, default=192)
+    parser.add_argument("--steps", type=int, default=4, help="of a run; the median counts")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rate", default="1gbit")
+    parser.add_argument("--picture", help="an SVG file to write")
+    parser.add_argument("--write", action="store_true",
+                        help="put the result into docs/results/data_parallel.md")
+    return parser.parse_args()
+
+
+def main():
+    args = parse_args()
+    if INSIDE not in os.environ:
+        enter_namespace(args.rate)
+    times, reports, rows = run(args)
+    text = body(args, times, reports, rows)
+    if args.picture:
+        shown = {name: rows[name][-1] for name in ["naive", fastest(times)]}
+        save(args.picture, shown, step=args.steps // 2)
+    print(f"\n{text}")
+    if args.write:
+        write_section("shaped_link", "python3 bench/shaped_link.py --write",
+                      f"## On a link of 1 Gbit/s\n\n{text}")
+
+
+if __name__ == "__main__":
+    main()
