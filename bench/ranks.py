@@ -99,4 +99,3 @@ def write_section(name, command, body):
     else:
         text += f"\n{section}\n"
     RESULTS.write_text(text)
-
