@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 
 #include "common/error.h"
 
@@ -9,6 +10,9 @@ namespace ladder {
 namespace {
 
 constexpr std::array<std::string_view, 5> kKinds = {"", "skip", "corrupt", "twice", "swap"};
+
+// Those whose loss a chapter's run can show.
+constexpr std::span kCollectives(kOperationNames.data(), 4);
 
 /// Index of `name` in `names`; -1 if it is not there.
 template <class Names>
@@ -36,7 +40,7 @@ Fault FaultOptions::fault() const {
   Fault fault;
   if (first != std::string::npos && second != std::string::npos) {
     const int kind = index_of(kKinds, part(0, first));
-    const int operation = index_of(kOperationNames, part(first + 1, second));
+    const int operation = index_of(kCollectives, part(first + 1, second));
     const char* end = text.data() + text.size();
     const auto number = std::from_chars(text.data() + second + 1, end, fault.nth);
     if (kind > 0 && operation >= 0 && number.ec == std::errc{} && number.ptr == end &&
@@ -48,8 +52,7 @@ Fault FaultOptions::fault() const {
   }
   throw UserError(
       "--fault {}; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice or swap, "
-      "OPERATION "
-      "all_reduce, reduce_scatter, all_gather or broadcast, and N at least 0",
+      "OPERATION all_reduce, reduce_scatter, all_gather or broadcast, and N at least 0",
       text);
 }
 
