@@ -24,11 +24,11 @@ TEXT = ROOT / "runs" / "bible.txt"
 class Run:
     """One finished run: its command, --report, --trace and what it printed."""
 
-    def __init__(self, chapter, flags, directory):
+    def __init__(self, chapter, flags, directory, text):
         report, trace = directory / "report.json", directory / "trace.jsonl"
         program = f"build/cpu/bin/ch{chapter}"
-        self.command = " ".join([program, "--data runs/bible.txt", flags])
-        argv = [str(ROOT / program), "--data", str(TEXT), *flags.split()]
+        self.command = " ".join([program, f"--data {text.relative_to(ROOT)}", flags])
+        argv = [str(ROOT / program), "--data", str(text), *flags.split()]
         done = subprocess.run([*argv, "--report", str(report), "--trace", str(trace)], cwd=ROOT,
                               capture_output=True, text=True, errors="replace")
         if done.returncode != 0:
@@ -45,11 +45,19 @@ class Run:
         return self.report["memory"][0][category][which]
 
 
-def run(chapter, flags):
-    """Runs a chapter's program on the Bible and returns a Run."""
+def run(chapter, flags, text=TEXT):
+    """Runs a chapter's program on the Bible, or on another text, and returns a Run."""
     print(f"  ch{chapter} {flags}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as directory:
-        return Run(chapter, flags, pathlib.Path(directory))
+        return Run(chapter, flags, pathlib.Path(directory), text)
+
+
+def short_text(batch, seq_len):
+    """The Bible's first pages, their last tenth one batch: for runs of few steps, of which
+    validation would be the longest part."""
+    short = ROOT / "runs" / "short.txt"
+    short.write_bytes(TEXT.read_bytes()[:10 * (batch * seq_len + 1)])
+    return short
 
 
 def table(header, rows):
@@ -65,6 +73,14 @@ def memory_table(finished, formulas):
         predicted, measured = (finished.memory(category, w) for w in ("predicted", "measured"))
         rows.append([category, formula, f"{predicted:,}", f"{measured:,}"])
     return table(["category", "formula", "predicted, bytes", "measured, bytes"], rows)
+
+
+def result(section):
+    """A section of docs/results/data_parallel.md without its heading: what bench/ has written."""
+    text = (ROOT / "docs/results/data_parallel.md").read_text()
+    begin, end = f"<!-- {section}:begin -->\n", f"\n<!-- {section}:end -->"
+    lines = text.split(begin)[1].split(end)[0].splitlines()
+    return "\n".join(line for line in lines if not line.startswith("#")).replace("\n\n\n", "\n\n")
 
 
 def machine():

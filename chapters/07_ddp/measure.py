@@ -1,0 +1,119 @@
+"""The measured tables of chapter 07: messages, bytes and bits, and what a fault does."""
+
+import statistics
+
+from measure import result, run, short_text, table
+
+CHAPTER, PARENT = "07_ddp", "06_checkpointing"
+SMALL = "--model small --batch 8 --steps 5"
+TINY = "--model tiny --batch 16 --steps 20"
+FAULTY = "--model tiny --batch 8 --steps 300 --ranks 2 --threads 1 --ddp bucketed"
+AT = 100  # the step of the fault
+
+
+def messages(r):
+    """All-reduces of gradients in a step; one more counts the targets."""
+    return r.report["comm"][0]["all_reduce"]["calls"] // r.report["steps"] - 1
+
+
+def traffic(r):
+    bytes_ = r.report["extra"]["traffic"]
+    return f"{bytes_['predicted']:,} / {bytes_['measured']:,}"
+
+
+def ways(rounds=3):
+    """When gradients are reduced, and in how many messages. All take turns, so that a slow minute
+    hits all of them."""
+    text = short_text(batch=8, seq_len=256)
+    flags = {"chapter 06, one rank of 2 threads": (PARENT, f"{SMALL} --threads 2")}
+    for way in ["naive", "bucketed --bucket-mb 0", "bucketed", "overlapped --bucket-mb 0",
+                "overlapped --bucket-mb 8", "overlapped"]:
+        flags[f"`--ddp {way}`"] = (CHAPTER, f"{SMALL} --ranks 2 --threads 1 --ddp {way}")
+    runs = {name: [] for name in flags}
+    for _ in range(rounds):
+        for name, (chapter, more) in flags.items():
+            runs[name].append(run(chapter, more, text))
+    rows = []
+    for name, finished in runs.items():
+        r = finished[-1]
+        sent = [messages(r), traffic(r)] if flags[name][0] == CHAPTER else ["", ""]
+        ms = statistics.median(r.report["step_ms_median"] for r in finished)
+        rows.append([name, *sent, f"{ms:.0f}", f"`{r.hash[-1]}`"])
+    head = ["", "messages a step", "bytes that a rank sends a step, predicted / measured",
+            "ms a step", "hash of the weights after 5 steps"]
+    return table(head, rows)
+
+
+def reductions():
+    """How a sum goes over the ranks: bytes of the rank that sends most, and bits."""
+    text = short_text(batch=16, seq_len=64)
+    one = run(PARENT, TINY, text)
+    rows = []
+    for ranks in (2, 4):
+        # By rank 0, which no rank exceeds: 4 P bytes, times what common/comm/reduction.h says.
+        times = {"halving": 2 * (ranks - 1) / ranks, "ring": 2 * (ranks - 1) / ranks,
+                 "tree": ranks.bit_length() - 1, "naive": ranks - 1}
+        for reduction in ["halving", "tree", "ring", "naive", "native"]:
+            r = run(CHAPTER, f"{TINY} --ranks {ranks} --threads 1 --reduction {reduction}", text)
+            gradient = r.memory("Grad")
+            predicted = f"{times[reduction] * gradient:,.0f}" if reduction in times else "-"
+            apart = max(abs(a - b) for a, b in zip(one.loss, r.loss))
+            rows.append([ranks, f"`{reduction}`",
+                         f"{predicted} / {r.report['extra']['traffic']['measured']:,}",
+                         "same" if r.hash == one.hash else "other", f"{apart:.1e}"])
+    head = ["ranks", "`--reduction`", "bytes that rank 0 sends a step, predicted / measured",
+            "bits of chapter 06", "largest difference of a loss"]
+    return table(head, rows)
+
+
+def memory():
+    text = short_text(batch=8, seq_len=256)
+    categories = ["Param", "Grad", "Optim", "Activation", "Workspace", "Comm"]
+    rows = []
+    for ranks in (1, 2, 4, 8):
+        r = run(CHAPTER, f"--model small --batch 8 --steps 1 --ranks {ranks} --threads 1", text)
+        cells = [(r.memory(c, "predicted"), r.memory(c)) for c in categories]
+        cells.append(tuple(sum(column) for column in zip(*cells)))
+        rows.append([ranks, *(f"{m:,}" if p == m else f"{p:,} / {m:,}" for p, m in cells)])
+    return table(["ranks", *categories, "total"], rows)
+
+
+def faults():
+    """One collective of 300 steps goes wrong. Each step has two all-reduces: the count of targets,
+    and the gradients, in one bucket."""
+    kinds = {"none": "", "the count of targets is not summed": f"skip:all_reduce:{2 * AT}",
+             "gradients are not summed": f"skip:all_reduce:{2 * AT + 1}",
+             "gradients are summed twice": f"twice:all_reduce:{2 * AT + 1}",
+             "one bit flips on rank 0": f"corrupt:all_reduce:{2 * AT + 1}"}
+    rows, sound = [], None
+    for what, fault in kinds.items():
+        r = run(CHAPTER, f"{FAULTY} --fault {fault}" if fault else FAULTY)
+        sound = sound or r
+        differs = lambda *columns: next((step for step, both in enumerate(zip(*columns))
+                                         if len({*both}) > 1), "never")
+        rows.append([what, f"`{fault}`" if fault else "", f"{r.loss[AT]:.4f}", f"{r.norm[AT]:.3f}",
+                     f"{r.loss[AT + 1]:.4f}", f"{r.loss[-1]:.4f}", differs(r.norm, sound.norm),
+                     differs(r.hash, sound.hash), f"`{r.hash[-1]}`"])
+    return table(["", "`--fault`", f"loss of step {AT}", "norm", f"loss of {AT + 1}",
+                  "loss of 299", "norm differs from", "weights differ from", "last hash"], rows)
+
+
+def measure():
+    return "\n\n".join([
+        f"`{SMALL}` on the first pages of the text, two ranks of one thread each in one process, "
+        "medians of 3 rounds. In the memory of one machine messages cost little, whenever they "
+        "are sent:",
+        ways(),
+        "On a slow link it matters. Two processes over TCP at 1 Gbit/s, both directions together, "
+        "by `bench/shaped_link.py`:",
+        result("shaped_link"),
+        "![one step, naive and overlapped: what the rank computes, and what travels beside]"
+        "(timeline.svg)",
+        f"`{TINY}`; who sends how much, and whose bits come out:",
+        reductions(),
+        "Memory of rank 0, `--model small --batch 8`, one thread a rank; peak bytes. Predicted and "
+        "measured are equal where one number stands:",
+        memory(),
+        f"`{FAULTY}`: at step {AT} one collective goes wrong.",
+        faults(),
+    ])
