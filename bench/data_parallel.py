@@ -83,8 +83,8 @@ def main():
         text = body(args, *run(args, data_file(folder, args.batch, SEQ_LEN)))
     print(f"\n{text}")
     if args.write:
-        write_section("shared_memory", "python3 bench/data_parallel.py --write",
-                      f"## In shared memory\n\n{text}")
+        write_section("shared_memory", "In shared memory",
+                      "python3 bench/data_parallel.py --write", text)
 
 
 if __name__ == "__main__":

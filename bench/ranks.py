@@ -85,14 +85,14 @@ def data_file(folder, batch, seq_len):
     return path
 
 
-def write_section(name, command, body):
+def write_section(name, title, command, body):
     """Replaces one section of docs/results/data_parallel.md, or adds it."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     text = RESULTS.read_text() if RESULTS.exists() else "# Data parallelism\n"
     commit = output_of(["git", "-C", ROOT, "describe", "--always"]).strip()
     compiler = output_of(["c++", "-dumpfullversion"]).strip()
     origin = f"Machine: {machine()}; GCC {compiler}. Commit {commit}; `{command}`."
-    section = f"{begin}\n{origin}\n\n{body}\n{end}"
+    section = f"{begin}\n## {title}\n\n{origin}\n\n{body}\n{end}"
     if begin in text:
         head, rest = text.split(begin)
         text = head + section + rest.split(end)[1]

@@ -122,8 +122,8 @@ def main():
         save(args.picture, shown, step=args.steps // 2)
     print(f"\n{text}")
     if args.write:
-        write_section("shaped_link", "python3 bench/shaped_link.py --write",
-                      f"## On a link of 1 Gbit/s\n\n{text}")
+        write_section("shaped_link", "On a link of 1 Gbit/s",
+                      "python3 bench/shaped_link.py --write", text)
 
 
 if __name__ == "__main__":
