@@ -14,12 +14,15 @@ namespace {
 template <class Fp8, class T>
 float quantize(Fp8* out, const T* inp, Range range, float scale) {
   const hn::Rebind<uint8_t, Lanes> bytes;
+  const hn::RebindToSigned<Lanes> ints;
   Vec largest = zero();
   for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
     const Vec x = io.load(inp + i);
     largest = MaxOrNaN{}(largest, hn::Abs(x));
     uint8_t code[kLanes];
-    hn::StoreU(hn::TruncateTo(bytes, codes_of<Fp8>(hn::Mul(x, broadcast(scale)))), bytes, code);
+    // Not TruncateTo, which Highway 1.0.3 gets wrong on AVX-512 with VBMI.
+    const auto codes = hn::BitCast(ints, codes_of<Fp8>(hn::Mul(x, broadcast(scale))));
+    hn::StoreU(hn::DemoteTo(bytes, codes), bytes, code);
     std::memcpy(out + i, code, static_cast<size_t>(std::min(kLanes, range.end - i)));
   });
   return reduce_lanes(kVec, largest, MaxOrNaN{});

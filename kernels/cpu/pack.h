@@ -1,24 +1,68 @@
-// Panels of a matrix, as the tiles of the product read them: for each k, W neighbouring rows.
+// Panels of a matrix, as the tiles of the product read them: for each step of k, one word of each
+// of W neighbouring rows. A word is a float, or two BF16 of neighbouring k, the earlier one in its
+// upper half.
 #pragma once
 
 #include <algorithm>
 #include <array>
 
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_cut.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/tree.h"
 
 namespace ladder {
 
-/// Floats from one panel of W rows to the next: a vector more than it holds, because W need not
+/// Words from one panel of W rows to the next: a vector more than it holds, because W need not
 /// fill a vector and what a store writes too much must not reach the next panel.
-constexpr int64_t panel_size(int64_t W, int64_t depth) { return W * depth + kLanes; }
+constexpr int64_t panel_size(int64_t W, int64_t steps) { return W * steps + kLanes; }
+
+/// Two neighbours in memory that become one word. T is BF16 exactly: a float of it has no bits in
+/// its lower half.
+template <class T>
+struct Pair {
+  T first, second;
+};
+
+template <class D>
+HWY_INLINE hn::Vec<D> join_pairs(D d, hn::Vec<D> first, hn::Vec<D> second) {
+  const hn::RebindToUnsigned<D> words;
+  return hn::Or(first, hn::BitCast(d, hn::ShiftRight<16>(hn::BitCast(words, second))));
+}
+inline float join_pairs(float first, float second) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(first) |
+                              std::bit_cast<uint32_t>(second) >> 16);
+}
+
+template <class T>
+float value_of(Pair<T> pair) {
+  return join_pairs(value_of(pair.first), value_of(pair.second));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const Pair<Bf16>* p) {
+  const hn::RebindToUnsigned<D> words;
+  const auto pairs = hn::LoadU(words, reinterpret_cast<const uint32_t*>(p));
+  return hn::BitCast(d, hn::RotateRight<16>(pairs));
+}
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load(D d, const Pair<T>* p) {
+  static_assert(sizeof(T) == 1);
+  const hn::RebindToUnsigned<D> words;
+  const hn::Rebind<uint16_t, D> both;
+  const auto codes = hn::PromoteTo(words, hn::LoadU(both, reinterpret_cast<const uint16_t*>(p)));
+  return join_pairs(d, widen_codes<T>(d, hn::And(codes, hn::Set(words, 0xFF))),
+                    widen_codes<T>(d, hn::ShiftRight<8>(codes)));
+}
+
+/// What lies in memory for one word: a T, or two.
+template <int64_t Step, class T>
+using Unit = std::conditional_t<Step == 1, T, Pair<T>>;
 
 /// Rows of a matrix whose columns are contiguous: one lane of a vector each.
 template <class T>
 using RowPointers = std::array<const T*, kLanes>;
 
-/// Four floats at `col` of each row `first`, `first` + 4, ...: block j of the vector is of row
+/// Four words at `col` of each row `first`, `first` + 4, ...: block j of the vector is of row
 /// first + 4 j.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_blocks(D d, const RowPointers<T>& rows, size_t first, int64_t col) {
@@ -52,65 +96,98 @@ HWY_INLINE void transpose4(float* out, int64_t stride, const RowPointers<T>& row
 
 /// One panel of rows [i, i + W) where k is contiguous. Rows past the end repeat the last one:
 /// what is computed from them is never written.
-template <int64_t W, class T>
+template <int64_t W, class T, int64_t Step = 1>
 HWY_INLINE void pack_transposed(float* out, const Factor& f, int64_t i, int64_t end, Range k) {
+  using Word = Unit<Step, T>;
+  const int64_t full = k.size() / Step;
   for (int64_t lane = 0; lane < W; lane += kLanes) {
-    RowPointers<T> rows;
-    for (int64_t row = 0; row < kLanes; ++row)
-      rows[static_cast<size_t>(row)] =
+    const int64_t used = std::min(kLanes, W - lane);
+    RowPointers<Word> rows;
+    for (int64_t row = 0; row < kLanes; ++row) {
+      const T* begin =
           static_cast<const T*>(f.ptr) + std::min(i + lane + row, end - 1) * f.stride_i + k.begin;
+      rows[static_cast<size_t>(row)] = reinterpret_cast<const Word*>(begin);
+    }
     float* to = out + lane;
     int64_t col = 0;
     // What a store writes too much (see panel_size), the next one overwrites.
-    for (; col + 4 <= k.size(); col += 4) transpose4(to + col * W, W, rows, col);
-    for (; col < k.size(); ++col)
-      for (int64_t row = 0; row < std::min(kLanes, W - lane); ++row)
+    for (; col + 4 <= full; col += 4) transpose4(to + col * W, W, rows, col);
+    for (; col < full; ++col)
+      for (int64_t row = 0; row < used; ++row)
         to[col * W + row] = value_of(rows[static_cast<size_t>(row)][col]);
+    if (full * Step < k.size())  // one left over: its partner is zero
+      for (int64_t row = 0; row < used; ++row)
+        to[full * W + row] =
+            value_of(*reinterpret_cast<const T*>(rows[static_cast<size_t>(row)] + full));
   }
 }
 
-/// W neighbouring rows where rows are contiguous, for `count` values of k: copies.
-template <int64_t W, class T, class Io>
+/// W neighbouring rows where rows are contiguous, for `count` values of k, `stride` apart.
+template <int64_t W, int64_t Step, class T, class Io>
 HWY_INLINE void copy_run(float* out, const T* from, int64_t stride, int64_t count, Io io) {
-  for (int64_t col = 0; col < count; ++col) store(io.load(from + col * stride), out + col * W);
+  int64_t k = 0;
+  for (; k + Step <= count; k += Step, out += W) {
+    Vec word = io.load(from + k * stride);
+    if constexpr (Step == 2) word = join_pairs(kVec, word, io.load(from + (k + 1) * stride));
+    store(word, out);
+  }
+  if (k < count) store(io.load(from + k * stride), out);  // its partner is zero
 }
 
 /// Panels of rows `range` where rows are contiguous: a few k at a time, so that both sides are
 /// read and written in runs.
-template <int64_t W, class T>
-HWY_INLINE void pack_copied(float* out, const Factor& f, Range range, int64_t end, Range k) {
-  constexpr int64_t kRun = 8;
+template <int64_t W, int64_t Step, class T>
+HWY_INLINE void pack_copied(float* out, int64_t size, const Factor& f, Range range, int64_t end,
+                            Range k) {
+  constexpr int64_t kRun = 8 * Step;
   for (int64_t first = k.begin; first < k.end; first += kRun) {
     const int64_t count = std::min(kRun, k.end - first);
-    float* panel = out + (first - k.begin) * W;
-    for (int64_t i = range.begin; i < range.end; i += W, panel += panel_size(W, k.size()))
+    float* panel = out + (first - k.begin) / Step * W;
+    for (int64_t i = range.begin; i < range.end; i += W, panel += size)
       for (int64_t lane = 0; lane < W; lane += kLanes) {
         const T* from = static_cast<const T*>(f.ptr) + first * f.stride_k + i + lane;
         const int64_t there = end - i - lane;
         if (there >= kLanes)
-          copy_run<W>(panel + lane, from, f.stride_k, count, Whole{});
+          copy_run<W, Step>(panel + lane, from, f.stride_k, count, Whole{});
         else
-          copy_run<W>(panel + lane, from, f.stride_k, count, Part(std::max<int64_t>(0, there)));
+          copy_run<W, Step>(panel + lane, from, f.stride_k, count,
+                            Part(std::max<int64_t>(0, there)));
       }
   }
 }
 
-template <int64_t W, class T>
-void pack_as(float* out, const Factor& f, Range range, int64_t end, Range k) {
-  if (f.stride_k != 1) return pack_copied<W, T>(out, f, range, end, k);
-  for (int64_t i = range.begin; i < range.end; i += W, out += panel_size(W, k.size()))
-    pack_transposed<W, T>(out, f, i, end, k);
+/// Panels of rows `range` for k in `k`: `size` words from one to the next.
+template <int64_t W, int64_t Step, class T>
+void pack_as(float* out, int64_t size, const Factor& f, Range range, int64_t end, Range k) {
+  if (f.stride_k != 1) return pack_copied<W, Step, T>(out, size, f, range, end, k);
+  for (int64_t i = range.begin; i < range.end; i += W, out += size)
+    pack_transposed<W, T, Step>(out, f, i, end, k);
 }
 
-/// Packs rows `range` of f, which has `end` rows, for k in `k`: panel after panel of W rows.
-template <int64_t W>
-void pack(float* out, const Factor& f, Range range, int64_t end, Range k) {
+template <int64_t W, int64_t Step>
+void pack(float* out, int64_t size, const Factor& f, Range range, int64_t end, Range k) {
   switch (f.dtype) {
-    case Dtype::BF16: return pack_as<W, Bf16>(out, f, range, end, k);
-    case Dtype::F16: return pack_as<W, F16>(out, f, range, end, k);
-    case Dtype::E4M3: return pack_as<W, E4m3>(out, f, range, end, k);
-    case Dtype::E5M2: return pack_as<W, E5m2>(out, f, range, end, k);
-    default: return pack_as<W, float>(out, f, range, end, k);
+    case Dtype::BF16: return pack_as<W, Step, Bf16>(out, size, f, range, end, k);
+    case Dtype::E4M3: return pack_as<W, Step, E4m3>(out, size, f, range, end, k);
+    case Dtype::E5M2: return pack_as<W, Step, E5m2>(out, size, f, range, end, k);
+    default: break;
+  }
+  if constexpr (Step == 1) {
+    if (f.dtype == Dtype::F16) return pack_as<W, 1, F16>(out, size, f, range, end, k);
+    return pack_as<W, 1, float>(out, size, f, range, end, k);
+  }
+}
+
+/// Packs rows `range` of f, which has `end` rows, for the k of a chunk: panel after panel of W
+/// rows, in each segment after segment.
+template <int64_t W, int64_t Step>
+void pack(float* out, const Factor& f, Range range, int64_t end, const Chunk& chunk) {
+  const int64_t size = panel_size(W, chunk.steps);
+  if (chunk.gapless) return pack<W, Step>(out, size, f, range, end, chunk.k);
+  for (int s = 0; s < chunk.count; ++s) {
+    const Segment& segment = chunk.segments[static_cast<size_t>(s)];
+    pack<W, Step>(out, size, f, range, end, segment.k);
+    out += segment.steps * W;
   }
 }
 

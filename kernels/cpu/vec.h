@@ -33,14 +33,13 @@ HWY_INLINE hn::Vec<D> load(D d, const Bf16* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
 }
 
-/// As widen(): the digits to their place, then the exponent repaired by a product.
+/// As widen(), of codes in the low bits of words: the digits to their place, then the exponent
+/// repaired by a product.
 template <class Narrow, class D>
-HWY_INLINE hn::Vec<D> load_digits(D d, const Narrow* p) {
+HWY_INLINE hn::Vec<D> widen_codes(D d, hn::Vec<hn::RebindToUnsigned<D>> code) {
   constexpr Format kFormat = Narrow::kFormat;
   constexpr uint32_t kSign = 1u << (kFormat.bits() - 1);
   const hn::RebindToUnsigned<D> wide;
-  const hn::Rebind<decltype(p->bits), D> codes;
-  const auto code = hn::PromoteTo(wide, hn::LoadU(codes, &p->bits));
   const auto sign = hn::ShiftLeft<32 - kFormat.bits()>(hn::And(code, hn::Set(wide, kSign)));
   const auto magnitude = hn::And(code, hn::Set(wide, kSign - 1));
   const auto digits = hn::BitCast(d, hn::ShiftLeft<23 - kFormat.mantissa_bits>(magnitude));
@@ -53,6 +52,13 @@ HWY_INLINE hn::Vec<D> load_digits(D d, const Narrow* p) {
       hn::IfThenElse(hn::RebindMask(d, hn::Gt(first, magnitude)), value,
                      hn::IfThenElse(hn::RebindMask(d, hn::Eq(first, magnitude)), special, nan));
   return hn::Or(number, hn::BitCast(d, sign));
+}
+
+template <class Narrow, class D>
+HWY_INLINE hn::Vec<D> load_digits(D d, const Narrow* p) {
+  const hn::RebindToUnsigned<D> wide;
+  const hn::Rebind<decltype(p->bits), D> codes;
+  return widen_codes<Narrow>(d, hn::PromoteTo(wide, hn::LoadU(codes, &p->bits)));
 }
 
 /// x86 converts F16 from AVX2 on. Elsewhere Highway may round towards zero and lose infinities.

@@ -1,0 +1,43 @@
+// For CPUs with VDPBF16PS.
+#include <immintrin.h>
+
+#include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/gemm_tiles.h"
+
+namespace ladder {
+namespace {
+
+/// Each word is two BF16, the earlier k in its upper half.
+struct Pairs {
+  static constexpr int64_t kStep = 2;
+
+  static HWY_INLINE void multiply(Acc& acc, const float* a, const float* b, int64_t steps) {
+    for (int64_t k = 0; k < steps; ++k, a += kMr, b += kNr) {
+      const auto b0 = reinterpret_cast<__m512bh>(_mm512_load_ps(b));
+      const auto b1 = reinterpret_cast<__m512bh>(_mm512_load_ps(b + kLanes));
+#pragma GCC unroll 16
+      for (size_t i = 0; i < kMr; ++i) {
+        const auto ai = reinterpret_cast<__m512bh>(_mm512_set1_ps(a[i]));
+        acc[i][0].raw = _mm512_dpbf16_ps(acc[i][0].raw, ai, b0);
+        acc[i][1].raw = _mm512_dpbf16_ps(acc[i][1].raw, ai, b1);
+      }
+    }
+  }
+};
+
+bool is_bf16_exactly(Dtype dtype) {
+  return dtype == Dtype::BF16 || dtype == Dtype::E4M3 || dtype == Dtype::E5M2;
+}
+
+}  // namespace
+
+bool multiplies_pairs(const Product& product) {
+  return is_bf16_exactly(product.a.dtype) && is_bf16_exactly(product.b.dtype);
+}
+
+void rectangle_of_pairs(const Product& product, Range rows, Range cols,
+                        std::span<std::byte> scratch) {
+  rectangle_of<Pairs>(product, rows, cols, scratch);
+}
+
+}  // namespace ladder

@@ -1,0 +1,13 @@
+// For CPUs without VDPBF16PS: every product widens its factors to FP32.
+#include "kernels/check.h"
+#include "kernels/cpu/gemm_bf16.h"
+
+namespace ladder {
+
+bool multiplies_pairs(const Product&) { return false; }
+
+void rectangle_of_pairs(const Product&, Range, Range, std::span<std::byte>) {
+  CHECK(false, "this CPU does not multiply pairs of BF16");
+}
+
+}  // namespace ladder

@@ -1,0 +1,177 @@
+// Products of BF16 and FP8 against their definition, bit for bit: factors widened to FP32, each
+// leaf of K summed with fused multiply-adds from +0, the leaves joined as a tree. The program is
+// built twice where this CPU has an instruction for such products: with it and without.
+#include <functional>
+
+#include "kernels/cpu/gemm_bf16.h"
+#include "kernels/tree.h"
+#include "tests/kernels/cpu_vs_ref.h"
+
+namespace ladder::test {
+namespace {
+
+using Element = std::function<float(int64_t)>;
+
+float by_definition(int64_t K, int64_t leaves, const Element& a, const Element& b) {
+  return tree_sum<float>(leaves, [&](int64_t i) {
+    const Range range = leaf(i, leaves, K);
+    float sum = 0;
+    for (int64_t j = range.begin; j < range.end; ++j) sum = std::fma(a(j), b(j), sum);
+    return sum;
+  });
+}
+
+class CpuProductsBf16 : public ::testing::Test {
+ protected:
+  Sandbox box{cpu_kernels(), Dtype::BF16};
+  const Kernels& k = box.kernels();
+  const Ctx& ctx = box.ctx();
+
+  static float code(const Tensor& x, int64_t i) { return widen(format_of(x.dtype), code_at(x, i)); }
+
+  /// out (rows,N) against the definition, in some hundred elements.
+  static void expect_sums(const Tensor& out, int64_t K, int64_t leaves,
+                          const std::function<Element(int64_t)>& row,
+                          const std::function<Element(int64_t)>& column) {
+    const int64_t N = out.dim(-1);
+    for (int64_t i = 0; i < out.size(); i += out.size() / 400 + 1)
+      ASSERT_EQ(at(out, i), by_definition(K, leaves, row(i / N), column(i % N)))
+          << "element " << i << " of " << to_string(out.shape) << ", K " << K << ", " << leaves
+          << " leaves";
+  }
+
+  /// What reads row i of x, or column i.
+  static std::function<Element(int64_t)> rows_of(Tensor x) {
+    return [x](int64_t i) { return [=](int64_t j) { return code(x, i * x.dim(-1) + j); }; };
+  }
+  static std::function<Element(int64_t)> columns_of(Tensor x) {
+    return [x](int64_t i) { return [=](int64_t j) { return code(x, j * x.dim(-1) + i); }; };
+  }
+};
+
+struct Sizes {
+  int64_t rows, N, K;
+  int leaves;
+};
+
+/// Leaves of odd length, leaves longer than a chunk, leaves that are empty. F32 outputs hide
+/// nothing; matmul_forward's are BF16, so weight gradients carry the load.
+TEST_F(CpuProductsBf16, AreTheTreeOfTheDefinition) {
+  for (const auto& [B, T] :
+       {std::pair{1, 700}, {1, 1701}, {5, 300}, {12, 64}, {37, 7}, {64, 1}, {3, 515}, {300, 2}}) {
+    for (const int threads : {1, 3}) {
+      box.set_threads(threads);
+      const int64_t N = 50, K = 35;
+      const Tensor dout = box.random({B, T, N}), inp = box.random({B, T, K});
+      const Tensor dw = box.empty(Dtype::F32, {N, K});
+      k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
+      expect_sums(dw, B * T, B, columns_of(dout), columns_of(inp));
+    }
+  }
+}
+
+TEST_F(CpuProductsBf16, RoundOnceWhenTheyAreStored) {
+  box.set_threads(3);
+  const auto rounded = [](const Tensor& out, const Tensor& sums) {
+    for (int64_t i = 0; i < out.size(); ++i)
+      ASSERT_EQ(code_at(out, i), narrow(kBf16, sums.data<float>()[i], overflow_of(Dtype::BF16)));
+  };
+  for (const auto& [rows, N, K, leaves] :
+       {Sizes{1, 3, 5, 8}, Sizes{67, 45, 128, 8}, Sizes{70, 45, 6001, 8}, Sizes{70, 50, 777, 3},
+        Sizes{200, 300, 531, 1}, Sizes{30, 40, 4104, 5}}) {
+    const Tensor inp = box.random({rows, K}), w = box.random({N, K}), wt = box.random({K, N});
+    const Tensor out = box.empty({rows, N}), back = box.empty({rows, N});
+    const Tensor sums = box.empty(Dtype::F32, {rows, N});
+    k.matmul_forward(ctx, out, inp, w, Tensor{}, leaves);
+    k.matmul_backward_input(ctx, back, inp, wt, leaves);
+    const auto fill = [&](const auto& column) {
+      for (int64_t i = 0; i < sums.size(); ++i)
+        sums.data<float>()[i] = by_definition(K, leaves, rows_of(inp)(i / N), column(i % N));
+    };
+    fill(rows_of(w));
+    rounded(out, sums);
+    fill(columns_of(wt));
+    rounded(back, sums);
+  }
+}
+
+/// FP8 codes are BF16 exactly, alone and beside BF16.
+TEST_F(CpuProductsBf16, OfFp8Codes) {
+  Fp8Scale one{.scale = 1};
+  const int64_t B = 3, T = 65, N = 37, K = 50;
+  const auto factor = [&](Dtype dtype, Shape shape) {
+    Tensor x = box.empty(dtype, shape);
+    if (is_fp8(dtype)) x.fp8 = &one;
+    const Tensor r = box.random(Dtype::F32, shape, -3, 3);
+    for (int64_t i = 0; i < x.size(); ++i) set(x, i, at(r, i));
+    return x;
+  };
+  for (const auto& [a, b] : {std::pair{Dtype::E5M2, Dtype::E4M3},
+                             {Dtype::BF16, Dtype::E4M3},
+                             {Dtype::E5M2, Dtype::BF16}}) {
+    if (is_fp8(a) == is_fp8(b)) {
+      const Tensor dout = factor(a, {B, T, N}), inp = factor(b, {B, T, K});
+      const Tensor dw = box.empty(Dtype::F32, {N, K});
+      k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
+      expect_sums(dw, B * T, B, columns_of(dout), columns_of(inp));
+    }
+    const Tensor inp = factor(a, {T, K}), w = factor(b, {N, K}), out = box.empty({T, N});
+    k.matmul_forward(ctx, out, inp, w, Tensor{}, kLeaves);
+    for (int64_t i = 0; i < out.size(); ++i) {
+      const float sum = by_definition(K, kLeaves, rows_of(inp)(i / N), rows_of(w)(i % N));
+      ASSERT_EQ(code_at(out, i), narrow(kBf16, sum, overflow_of(Dtype::BF16))) << i;
+    }
+  }
+}
+
+/// A number below the smallest normal one may count as zero: as a factor it takes its product
+/// along, as a sum it takes itself. So K terms may be off by K (2 largest + 1) times that number.
+TEST_F(CpuProductsBf16, TinyNumbersMayCountAsZero) {
+  const int64_t T = 70, N = 40, K = 30;
+  const double smallest = 0x1p-126;
+  for (const double size : {0x1p-130, 0x1p-126, 0x1p-64}) {
+    const Tensor dout = box.random({1, T, N}, -size, size);
+    const Tensor inp =
+        box.random({1, T, K}, size == 0x1p-64 ? -size : -1.0, size == 0x1p-64 ? size : 1.0);
+    const Tensor dw = box.empty(Dtype::F32, {N, K});
+    k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
+    for (int64_t i = 0; i < dw.size(); ++i) {
+      const double want = by_definition(T, 1, columns_of(dout)(i / K), columns_of(inp)(i % K));
+      ASSERT_LE(std::abs(at(dw, i) - want), 3 * static_cast<double>(T) * smallest) << i;
+    }
+  }
+}
+
+TEST_F(CpuProductsBf16, InfinitiesAndNansPass) {
+  const int64_t T = 5, N = 16, K = 3;
+  const Tensor dout = box.filled({1, T, N}, 1), inp = box.filled({1, T, K}, 1);
+  set_code(dout, 2 * N, kBf16.first_special());      // dout[2,0] = infinity
+  set_code(dout, 4 * N + 1, kBf16.nan());            // dout[4,1]
+  set_code(dout, 2 * N + 2, kBf16.first_special());  // infinity - infinity
+  set_code(dout, 3 * N + 2, 0x8000 | kBf16.first_special());
+  const Tensor dw = box.empty(Dtype::F32, {N, K});
+  k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
+  for (int64_t j = 0; j < K; ++j) {
+    EXPECT_EQ(at(dw, j), std::numeric_limits<double>::infinity());
+    EXPECT_TRUE(std::isnan(at(dw, K + j)));
+    EXPECT_TRUE(std::isnan(at(dw, 2 * K + j)));
+    EXPECT_EQ(at(dw, 3 * K + j), static_cast<double>(T));
+  }
+}
+
+/// The program says which path it tests, and takes no other.
+TEST_F(CpuProductsBf16, OnlyExactFactorsGoInPairs) {
+  const auto pairs = [](Dtype a, Dtype b) {
+    Product p;
+    p.a.dtype = a;
+    p.b.dtype = b;
+    return multiplies_pairs(p);
+  };
+  EXPECT_EQ(pairs(Dtype::BF16, Dtype::BF16), bool{LADDER_DPBF16});
+  EXPECT_EQ(pairs(Dtype::E5M2, Dtype::E4M3), bool{LADDER_DPBF16});
+  EXPECT_FALSE(pairs(Dtype::F16, Dtype::F16));
+  EXPECT_FALSE(pairs(Dtype::BF16, Dtype::F32));
+}
+
+}  // namespace
+}  // namespace ladder::test
