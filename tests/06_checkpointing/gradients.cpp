@@ -3,6 +3,7 @@
 // programs would prove nothing.
 #include "chapters/06_checkpointing/recompute.h"
 #include "common/model/layout.h"
+#include "tests/common/blocks.h"
 #include "tests/kernels/testing.h"
 
 namespace ladder::test {
@@ -29,21 +30,12 @@ class SharedActivations : public ::testing::TestWithParam<const Kernels& (*)()> 
     norm_backward_input(box.ctx(), d.stream, d.branch, a.stream(config.layers), a.stat, w.norm);
     for (int64_t l = config.layers; l-- > 0;) {
       again(a, l);
-      backward_block(dw, a, d, l);
+      backward_block(box.ctx(), dw, w, a, d, l);
     }
     return grads;
   }
 
-  void forward_block(const Activations& a, int64_t l) {
-    const BlockTensors& p = w.blocks[static_cast<size_t>(l)];
-    const BlockActs& s = a.blocks[static_cast<size_t>(l)];
-    norm_forward(box.ctx(), s.norm1, s.stat1, a.stream(l), p.norm1);
-    attn_forward(box.ctx(), a.product, s.attn, s.norm1, p.attn);
-    join_forward(box.ctx(), s.mid, a.stream(l), a.product, p.join1_b);
-    norm_forward(box.ctx(), s.norm2, s.stat2, s.mid, p.norm2);
-    mlp_forward(box.ctx(), a.product, s.mlp, s.norm2, p.mlp);
-    join_forward(box.ctx(), s.out, s.mid, a.product, p.join2_b);
-  }
+  void forward_block(const Activations& a, int64_t l) { test::forward_block(box.ctx(), w, a, l); }
   void parts_of_block(const Activations& a, int64_t l) {
     const BlockTensors& p = w.blocks[static_cast<size_t>(l)];
     const BlockActs& s = a.blocks[static_cast<size_t>(l)];
@@ -52,22 +44,6 @@ class SharedActivations : public ::testing::TestWithParam<const Kernels& (*)()> 
     norm_forward(box.ctx(), s.norm2, s.stat2, s.mid, p.norm2);
     mlp_recompute(box.ctx(), s.mlp);
   }
-  void backward_block(const GptTensors& dw, const Activations& a, const ActGrads& d, int64_t l) {
-    const BlockTensors& p = w.blocks[static_cast<size_t>(l)];
-    const BlockTensors& g = dw.blocks[static_cast<size_t>(l)];
-    const BlockActs& s = a.blocks[static_cast<size_t>(l)];
-    mlp_backward_input(box.ctx(), d.branch, d.mlp, d.stream, s.mlp, p.mlp);
-    mlp_backward_weight(box.ctx(), g.mlp, d.mlp, d.stream, s.norm2, s.mlp, Into::Write);
-    norm_backward_input(box.ctx(), d.norm, d.branch, s.mid, s.stat2, p.norm2);
-    norm_backward_weight(box.ctx(), g.norm2, d.branch, s.mid, s.stat2, Into::Write);
-    join_backward_input(box.ctx(), d.stream, d.norm);
-    attn_backward_input(box.ctx(), d.branch, d.attn, d.stream, s.attn, p.attn);
-    attn_backward_weight(box.ctx(), g.attn, d.attn, d.stream, s.norm1, s.attn, Into::Write);
-    norm_backward_input(box.ctx(), d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
-    norm_backward_weight(box.ctx(), g.norm1, d.branch, a.stream(l), s.stat1, Into::Write);
-    join_backward_input(box.ctx(), d.stream, d.norm);
-  }
-
   Tensor kept() {
     return gradients({}, [](const Activations&, int64_t) {});
   }

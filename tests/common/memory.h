@@ -21,24 +21,28 @@ class MemoryRuns : public Programs {
   static constexpr size_t kTextBytes = 400;
 };
 
-/// Success if --report has all categories and predicted equals measured in each; names the first
-/// that differs.
+/// Success if --report has all categories of all ranks and predicted equals measured in each;
+/// names the first that differs.
 inline ::testing::AssertionResult as_predicted(const nlohmann::json& report) {
-  const nlohmann::json& memory = report.at("memory").at(0);
-  for (const std::string_view name : kMemNames) {
-    const auto& bytes = memory.at(std::string(name));
-    const int64_t predicted = bytes.at("predicted"), measured = bytes.at("measured");
-    if (predicted != measured)
-      return ::testing::AssertionFailure()
-             << name << ": " << predicted << " predicted, " << measured << " measured";
-  }
+  const nlohmann::json &memory = report.at("memory"), &ranks = report.at("layout").at("ranks");
+  if (memory.empty() || memory.size() != ranks.get<size_t>())
+    return ::testing::AssertionFailure() << memory.size() << " entries of " << ranks << " ranks";
+  for (const nlohmann::json& of_rank : memory)
+    for (const std::string_view name : kMemNames) {
+      const auto& bytes = of_rank.at(std::string(name));
+      const int64_t predicted = bytes.at("predicted"), measured = bytes.at("measured");
+      if (predicted != measured)
+        return ::testing::AssertionFailure()
+               << "rank " << of_rank.at("rank") << ", " << name << ": " << predicted
+               << " predicted, " << measured << " measured";
+    }
   return ::testing::AssertionSuccess();
 }
 
 /// Measured bytes of a category.
-inline int64_t measured(const nlohmann::json& report, Mem mem) {
+inline int64_t measured(const nlohmann::json& report, Mem mem, size_t rank = 0) {
   const std::string name(kMemNames.at(static_cast<size_t>(mem)));
-  return report.at("memory").at(0).at(name).at("measured");
+  return report.at("memory").at(rank).at(name).at("measured");
 }
 
 }  // namespace ladder::test

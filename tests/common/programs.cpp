@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array kChapters = {"01_sgd",      "02_adamw",           "03_schedules",
                                   "04_clipping", "05_mixed_precision", "06_checkpointing",
-                                  "07_ddp"};
+                                  "07_ddp",      "08_zero1",           "09_zero2"};
 
 // Of every 10 bytes one is held out: 4,000 make validation short and leave the draw of batches
 // room.
@@ -85,6 +85,13 @@ std::vector<std::string> words(std::string_view line) {
   return all;
 }
 
+Program under_mpirun(std::string_view chapter, int processes) {
+  // Ranks may be more than cores, and then give them way.
+  const std::string mpirun =
+      "mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n ";
+  return {chapter, words(mpirun + std::to_string(processes))};
+}
+
 std::vector<std::string> small_run(std::string_view flags) {
   const std::vector<std::pair<std::string, std::string>> defaults = {
       {"--data", "text.txt"}, {"--model", "nano"}, {"--batch", "4"},
@@ -134,11 +141,7 @@ Ended Programs::run(const Program& program, const std::vector<std::string>& args
   actions.redirect(STDIN_FILENO, home_ / "in");
   actions.redirect(STDOUT_FILENO, out);
   actions.redirect(STDERR_FILENO, err);
-  std::vector<std::string> command;
-  if (program.processes > 0)  // more than there are cores give way to each other
-    command =
-        words(fmt::format("mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n {}",
-                          program.processes));
+  std::vector<std::string> command = program.launcher;
   command.push_back(LADDER_PROGRAMS "/ch" + program.chapter);
   command.insert(command.end(), args.begin(), args.end());
   const int status = spawn(std::move(command), actions);

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -22,14 +23,17 @@ std::vector<std::string> chapters_from(std::string_view first);
 /// The words of a command line: "--clip 1 --agc 0.1" -> 4 of them.
 std::vector<std::string> words(std::string_view line);
 
-/// A chapter's program, and how it is started: as it is, or in so many processes by mpirun.
+/// A chapter's program, and what starts it: nothing, or a command that takes it as its last words.
 struct Program {
   template <std::convertible_to<std::string_view> Name>
-  Program(const Name& name, int started = 0) : chapter(name), processes(started) {}
+  Program(const Name& name, std::vector<std::string> command = {})
+      : chapter(name), launcher(std::move(command)) {}
 
   std::string chapter;
-  int processes;
+  std::vector<std::string> launcher;
 };
+/// In so many processes.
+Program under_mpirun(std::string_view chapter, int processes);
 
 /// How a program ended: its exit status (128 + n if signal n killed it) and what it wrote.
 struct Ended {

@@ -6,6 +6,15 @@
 
 namespace ladder::test {
 
+namespace {
+
+const std::vector<std::string> kShardedFaults = {
+    "skip:all_gather:1",     "swap:all_gather:2",      "skip:all_reduce:0",
+    "skip:reduce_scatter:0", "twice:reduce_scatter:1", "swap:reduce_scatter:2",
+    "skip:reduce_scatter:6", "skip:all_gather:6",      "swap:all_gather:5"};
+
+}  // namespace
+
 const std::vector<DataParallel>& data_parallel() {
   // A bucket of the default size holds all of nano: smaller ones, so that there are several.
   static const std::vector<DataParallel> rows = {
@@ -17,6 +26,19 @@ const std::vector<DataParallel>& data_parallel() {
        .faults = {"skip:broadcast:0", "swap:broadcast:0", "skip:all_reduce:0", "skip:all_reduce:1",
                   "twice:all_reduce:1", "swap:all_reduce:1", "skip:all_reduce:3"},
        .sums = "all_reduce:1"},
+      // Four sections of weights are gathered before the first step; number 4 are its losses.
+      {.chapter = "08_zero1",
+       .ways = {"--ddp naive", "--ddp bucketed", "--ddp overlapped --bucket-mb 0",
+                "--ddp overlapped --bucket-mb 1.5", "--reduction tree --bucket-mb 1"},
+       .faults = kShardedFaults,
+       .sums = "reduce_scatter:0",
+       .sharded = true},
+      {.chapter = "09_zero2",
+       .ways = {"--ddp naive", "--ddp bucketed", "--ddp overlapped", "--reduction tree"},
+       .faults = kShardedFaults,
+       .sums = "reduce_scatter:0",
+       .sharded = true,
+       .each_micro_step = true},
   };
   return rows;
 }
@@ -39,6 +61,14 @@ const std::vector<Tier>& tiers() {
       {.name = "ref_bf16", .flags = ref + "--precision bf16 "},
   };
   return all;
+}
+
+int64_t parameters(int64_t L, int64_t shards) {
+  const int64_t C = 128, V = 256, T = 16;
+  const auto padded = [&](int64_t n) {
+    return (n + 64 * shards - 1) / (64 * shards) * 64 * shards;
+  };
+  return padded((V + T) * C) + L * padded(12 * C * C + 13 * C) + padded(V * C + 2 * C);
 }
 
 size_t SameTraceRanks::tier_index() {

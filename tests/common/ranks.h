@@ -18,6 +18,10 @@ struct DataParallel {
   std::vector<std::string> faults;
   /// The same, the first sum of gradients: "all_reduce:1".
   std::string sums;
+  /// Whether a rank has optimizer states of its share alone.
+  bool sharded = false;
+  /// Whether gradients are summed over ranks in every micro-step.
+  bool each_micro_step = false;
 };
 const std::vector<DataParallel>& data_parallel();
 
@@ -36,6 +40,10 @@ struct Cut {
 std::string flags_of(Cut cut, int batch = 32);
 /// The same for ranks that mpirun starts.
 std::string flags_under_mpirun(Cut cut, int batch = 32);
+
+/// Elements of nano's parameters with L layers, each section padded to equal multiples of 64 for so
+/// many shards: written out, not asked of the layout.
+int64_t parameters(int64_t L, int64_t shards = 1);
 
 /// Precision and backend: a run has the bits of no other.
 struct Tier {

@@ -1,0 +1,91 @@
+// 07 to 10: whatever earlier chapters have taught goes on to work, with the bits of 06.
+#include <cmath>
+
+#include "tests/common/ranks.h"
+
+namespace ladder::test {
+namespace {
+
+class RanksComposition : public SameTraceSmall, public ::testing::WithParamInterface<DataParallel> {
+ protected:
+  void expect_same(const std::vector<std::string>& all, const std::string& layout) const {
+    for (const std::string& flags : all)
+      EXPECT_TRUE(same_trace(trace("06_checkpointing", "--batch 8 " + flags),
+                             trace(GetParam().chapter, "--batch 8 " + flags + layout)))
+          << flags << layout;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(DataParallel, RanksComposition, ::testing::ValuesIn(data_parallel()),
+                         row_name);
+
+TEST_P(RanksComposition, Schedules) {
+  expect_same({"--schedule cosine --warmup 2 --min-lr 1e-4 --decay-steps 4",
+               "--schedule wsd --decay-steps 2 --batch-ramp 4:2"},
+              " --ranks 4");
+}
+
+TEST_P(RanksComposition, ClippingAndGuards) {
+  expect_same({"--clip 0.1", "--agc 0.02", "--clip 0.5 --agc 0.05 --spike-guard 3 --bad-batch 2"},
+              " --ranks 4 --micro-batch 1");
+  expect_same({"--agc 0.02 --precision bf16"}, " --ranks 2");
+}
+
+TEST_P(RanksComposition, Precisions) {
+  expect_same({"--precision bf16 --master 16", "--precision fp16 --loss-scale 1024",
+               "--precision fp8 --clip 1", "--precision fp8 --master 16 --agc 0.1"},
+              " --ranks 4");
+}
+
+// Every rank skips the step, also if only one sees the overflow. The norm is NaN then.
+TEST_P(RanksComposition, Overflows) {
+  const auto lines = [&](const std::string& chapter, const std::string& layout) {
+    std::filesystem::remove(path("trace.jsonl"));
+    const Ended ended = train(chapter,
+                              "--precision fp16 --loss-scale 16777216 --layers 2 --batch 8 "
+                              "--trace trace.jsonl " +
+                                  layout);
+    EXPECT_NE(ended.out.find("skipped, overflow"), std::string::npos) << chapter;
+    return read("trace.jsonl");
+  };
+  const std::string one = lines("06_checkpointing", "");
+  EXPECT_NE(one.find("nan"), std::string::npos);
+  EXPECT_EQ(lines(GetParam().chapter, "--ranks 2 --micro-batch 1"), one);
+  EXPECT_EQ(lines(GetParam().chapter, "--ranks 4"), one);
+}
+
+TEST_P(RanksComposition, Optimizers) {
+  expect_same({"--optimizer sgd --momentum 0.9 --nesterov", "--optimizer adam", "--optimizer lion",
+               "--optimizer adamw8bit", "--optimizer adamw8bit --precision bf16"},
+              " --ranks 4 --micro-batch 1");
+  if (!GetParam().sharded) expect_same({"--optimizer adafactor"}, " --ranks 4");
+}
+
+TEST_P(RanksComposition, Recomputation) {
+  expect_same({"--layers 3 --recompute every:2", "--precision bf16 --recompute full",
+               "--recompute selective --head-chunk 1", "--precision fp8 --recompute offload"},
+              " --ranks 2 --micro-batch 2");
+}
+
+// Half of the micro-batches are measured, on one rank or on many: the same gradients, whose squared
+// norms are summed in another order. Where ranks are summed first, a micro-batch is that of all.
+TEST_P(RanksComposition, NoiseScale) {
+  const std::string flags = "--layers 2 --batch 8 --noise-scale --clip 1 --micro-batch ";
+  expect_same({"--micro-batch 1 --noise-scale --clip 1"}, " --ranks 4");
+  const auto one = report("06_checkpointing",
+                          flags + (GetParam().each_micro_step ? "4" : "1"))["extra"]["noise_scale"],
+             many = report(GetParam().chapter, flags + "1 --ranks 4")["extra"]["noise_scale"];
+  for (const char* name : {"noise", "signal", "sequences"}) {
+    const double a = one[name], b = many[name];
+    EXPECT_NEAR(a, b, 1e-9 * std::abs(a)) << name;
+  }
+}
+
+TEST_P(RanksComposition, NegativeControlOtherFlagsDiffer) {
+  for (const std::string other : {"--clip 0.1", "--agc 0.02", "--precision bf16", "--warmup 2"})
+    EXPECT_TRUE(different_trace(trace("06_checkpointing", "--batch 8"),
+                                trace(GetParam().chapter, "--batch 8 --ranks 4 " + other)))
+        << other;
+}
+
+}  // namespace
+}  // namespace ladder::test

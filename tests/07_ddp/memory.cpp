@@ -1,0 +1,79 @@
+// 07 to 10: bytes of every rank as the formulas say; and those of 07, written out.
+#include "tests/common/memory.h"
+
+#include "tests/common/ranks.h"
+
+namespace ladder::test {
+namespace {
+
+class RanksMemory : public MemoryRuns, public ::testing::WithParamInterface<DataParallel> {
+ protected:
+  nlohmann::json run(const std::string& flags) const {
+    return report(GetParam().chapter, "--steps 1 --layers 2 --loss-scale 1024 " + flags);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(DataParallel, RanksMemory, ::testing::ValuesIn(data_parallel()), row_name);
+
+TEST_P(RanksMemory, OfEveryRankIsAsPredicted) {
+  for (const std::string flags :
+       {"--ranks 2", "--ranks 4 --precision bf16 --micro-batch 1",
+        "--ranks 8 --batch 16 --precision fp8 --recompute selective",
+        "--ranks 2 --batch 8 --precision fp16 --micro-batch 1 --recompute offload --head-chunk 1",
+        "--ranks 2 --optimizer adamw8bit --agc 0.1 --clip 1 --bucket-mb 0",
+        "--ranks 4 --channels 24 --heads 3 --seq-len 7",
+        "--ranks 2 --batch-ramp 2:1 --sample 3 --eval-every 1 --threads 2",
+        "--ranks 2 --backend ref --seq-len 5 --optimizer sgd --momentum 0.9"})
+    EXPECT_TRUE(as_predicted(run(flags))) << flags;
+}
+
+TEST_P(RanksMemory, EveryWayIsAsPredicted) {
+  for (const std::string& way : GetParam().ways)
+    EXPECT_TRUE(as_predicted(run("--ranks 2 " + way))) << way;
+}
+
+TEST_P(RanksMemory, OneRankIsChapter06) {
+  if (GetParam().each_micro_step) GTEST_SKIP() << "one rank, too, has gradients of a section";
+  for (const std::string flags : {"", "--precision bf16 --batch 8 --micro-batch 1"})
+    EXPECT_EQ(
+        run(flags)["memory"],
+        report("06_checkpointing", "--steps 1 --layers 2 --loss-scale 1024 " + flags)["memory"])
+        << flags;
+}
+
+/// 07: every rank has all of it, and a share of the activations.
+class DdpMemory : public MemoryRuns {
+ protected:
+  nlohmann::json run(int N, const std::string& flags) const {
+    return report("07_ddp", fmt::format("--steps 1 --batch 8 --ranks {} {}", N, flags));
+  }
+};
+
+TEST_F(DdpMemory, Formulas) {
+  const int64_t L = 8, P = parameters(L), C = 128, NH = 8, T = 16, B = 8, Vp = 256;
+  const int64_t piece = 1 << 18;  // of a message
+  for (const int N : {1, 2, 4, 8}) {
+    const int64_t share = B / N;
+    const auto whole = run(N, ""), naive = run(N, "--ddp naive"), bf16 = run(N, "--precision bf16");
+    for (size_t r = 0; r < static_cast<size_t>(N); ++r) {
+      EXPECT_EQ(measured(whole, Mem::Param, r), 4 * P);
+      EXPECT_EQ(measured(whole, Mem::Master, r), 0);
+      EXPECT_EQ(measured(whole, Mem::Grad, r), 4 * P);
+      EXPECT_EQ(measured(whole, Mem::Optim, r), 8 * P);
+      EXPECT_EQ(measured(bf16, Mem::Param, r), 2 * P);
+      EXPECT_EQ(measured(bf16, Mem::Master, r), 4 * P);
+      EXPECT_EQ(measured(bf16, Mem::Grad, r), 4 * P);
+      EXPECT_EQ(measured(bf16, Mem::Optim, r), 8 * P);
+      // One piece is added while the next arrives. The largest tensor is (4C,C).
+      EXPECT_EQ(measured(whole, Mem::Comm, r), N == 1 ? 0 : 2 * 4 * piece);
+      EXPECT_EQ(measured(naive, Mem::Comm, r), N == 1 ? 0 : 2 * 4 * 4 * C * C);
+      // Activations and tokens of the share; the losses of all.
+      EXPECT_EQ(
+          measured(whole, Mem::Activation, r),
+          4 * share * T * (L * 16 * C + 2 * C + Vp + L * (NH + 4) + 2) + 8 * share * T + 4 * B)
+          << N;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test

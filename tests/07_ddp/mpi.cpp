@@ -1,0 +1,76 @@
+// 07 to 10 with processes as ranks, under mpirun.
+#include "tests/common/memory.h"
+#include "tests/common/ranks.h"
+
+namespace ladder::test {
+namespace {
+
+class MpiBits : public SameTraceRanks {
+ protected:
+  Trace started(Cut cut, const std::string& flags) const {
+    return trace(under_mpirun(row().chapter, cut.ranks),
+                 tier().flags + flags + flags_under_mpirun(cut));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Mpi, MpiBits,
+                         ::testing::Combine(::testing::ValuesIn(data_parallel()),
+                                            ::testing::ValuesIn(tiers())),
+                         row_and_tier);
+
+// A choice; all run in scripts/nightly.sh.
+TEST_P(MpiBits, AreThoseOfOneRank) {
+  const std::vector<Cut> cuts[] = {{{2, 1}, {4, 4}}, {{8, 1}, {1, 2}}, {{2, 4}}, {{4, 2}}};
+  const Trace one = alone("--clip 1 --batch 32");
+  for (const Cut cut : cuts[tier_index()])
+    EXPECT_TRUE(same_trace(one, started(cut, "--clip 1"))) << cut.ranks << " ranks";
+}
+
+class MpiRanks : public SameTraceSmall, public ::testing::WithParamInterface<DataParallel> {
+ protected:
+  const std::string chapter = GetParam().chapter;
+};
+INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, ::testing::ValuesIn(data_parallel()), row_name);
+
+TEST_P(MpiRanks, NegativeControlALostMessageIsSeen) {
+  const Trace one = trace("06_checkpointing", "--batch 8");
+  const std::string fault = "--batch 8 --fault skip:" + GetParam().sums;
+  EXPECT_TRUE(different_trace(one, trace(under_mpirun(chapter, 2), fault)));
+}
+
+TEST_P(MpiRanks, CountWhatThreadsCount) {
+  const std::string flags = "--layers 2 --batch 8 --micro-batch 1 --precision bf16 --steps 2";
+  auto threads = report(chapter, flags + " --ranks 4"),
+       processes = report(under_mpirun(chapter, 4), flags);
+  EXPECT_TRUE(as_predicted(processes));
+  EXPECT_EQ(processes["layout"]["comm"], "mpi");
+  for (const char* part : {"memory", "comm", "model"}) EXPECT_EQ(processes[part], threads[part]);
+  EXPECT_EQ(processes["extra"]["traffic"], threads["extra"]["traffic"]);
+}
+
+TEST_P(MpiRanks, CheckpointsGoOnOnThreads) {
+  const std::string flags = "--batch 8 --precision bf16 ";
+  const Trace whole = trace("06_checkpointing", flags);
+  const Trace first = trace(under_mpirun(chapter, 4), flags + "--save half", {0, kHalf});
+  const Trace rest = trace(chapter, flags + "--load half --ranks 2", {kHalf, kSteps});
+  EXPECT_TRUE(same_trace(whole, joined(first, rest)));
+}
+
+// mpirun adds words of its own to the one line.
+TEST_P(MpiRanks, ImpossibleLayoutsAreRefused) {
+  write("trace.jsonl", "of an earlier run\n");
+  const auto before = files();
+  for (const auto& [flags, says] :
+       {std::pair{"--batch 6", "a batch of 6 does not suit 4 ranks; legal are 4 times 1, 2, 4"},
+        {"--ranks 2", "--ranks 2, but mpirun has started 4; legal: 4, or no --ranks"}}) {
+    const Ended ended = run(under_mpirun(chapter, 4),
+                            small_run(std::string(flags) + " --trace trace.jsonl --save x"));
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    const size_t at = ended.err.find("error: rank ");
+    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
+    EXPECT_EQ(at, ended.err.rfind("error: rank ")) << ended.err;
+    EXPECT_EQ(files(), before) << flags;
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test
