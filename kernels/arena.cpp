@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/mapped_file.h"
+
 namespace ladder {
 namespace {
 
@@ -21,7 +23,9 @@ std::string text_of(const MemoryBytes& bytes) {
 }  // namespace
 
 void Arena::Free::operator()(void* p) const {
-  if (place == Place::Host)
+  if (mapped > 0)
+    unmap_file(p, mapped);
+  else if (place == Place::Host)
     std::free(p);
   else if (place == Place::Shared)
     device->free_shared(p);
@@ -29,10 +33,29 @@ void Arena::Free::operator()(void* p) const {
     device->free(p);
 }
 
-void* Arena::take(Place place, int64_t bytes) const {
+Arena::Memory Arena::take(Place place, Mem mem, int64_t bytes) const {
   const int64_t padded = std::max(round_up(bytes, kByteAlign), kByteAlign);
-  if (place == Place::Host) return std::aligned_alloc(kByteAlign, static_cast<size_t>(padded));
-  return place == Place::Shared ? device_->allocate_shared(padded) : device_->allocate(padded);
+  const auto owned = [&](void* p, int64_t mapped) {
+    return Memory(p, Free{device_, place, mapped});
+  };
+  if (in_files_[static_cast<size_t>(mem)]) return owned(map_file(padded), padded);
+  if (place == Place::Host)
+    return owned(std::aligned_alloc(kByteAlign, static_cast<size_t>(padded)), 0);
+  return owned(
+      place == Place::Shared ? device_->allocate_shared(padded) : device_->allocate(padded), 0);
+}
+
+void Arena::offload(Mem mem) {
+  CHECK(!device_, "memory of a device does not lie in files");
+  in_files_[static_cast<size_t>(mem)] = true;
+}
+
+int64_t Arena::drop_offloaded() {
+  int64_t in_use = 0;
+  for (const Block& block : blocks_)
+    if (const int64_t mapped = block.memory.get_deleter().mapped; mapped > 0)
+      in_use += drop_pages(block.memory.get(), mapped);
+  return in_use;
 }
 
 void Arena::fill(const Tensor& tensor, uint8_t value) const {
@@ -46,10 +69,8 @@ Tensor Arena::alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shap
   Tensor tensor{.ptr = nullptr, .dtype = dtype, .place = place, .shape = shape};
   const int64_t bytes = tensor.bytes();
   if (!dry_run()) {
-    Block block{.memory = Memory(take(place, bytes), Free{device_, place}),
-                .mem = mem,
-                .name = std::move(name),
-                .bytes = bytes};
+    Block block{
+        .memory = take(place, mem, bytes), .mem = mem, .name = std::move(name), .bytes = bytes};
     if (!block.memory)
       throw OutOfMemory(fmt::format("no memory for {} {}: {} bytes, beside {}", block.name,
                                     to_string(shape), bytes, text_of(current_)));
@@ -57,9 +78,17 @@ Tensor Arena::alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shap
     fill(tensor, 0xFF);
     blocks_.push_back(std::move(block));
   }
+  count(mem, bytes);
+  return tensor;
+}
+
+void Arena::count(Mem mem, int64_t bytes) {
+  if (in_files_[static_cast<size_t>(mem)]) {
+    offloaded_ += mapped_bytes(bytes);
+    return;
+  }
   current_[mem] += bytes;
   peak_[mem] = std::max(peak_[mem], current_[mem]);
-  return tensor;
 }
 
 Tensor Arena::alloc(Mem mem, std::string name, Dtype dtype, Shape shape) {
@@ -81,7 +110,10 @@ void Arena::release(Tensor& tensor) {
     return block.memory.get() == tensor.ptr;
   });
   CHECK(tensor && at != blocks_.end(), "{} is not of this arena", to_string(tensor.shape));
-  current_[at->mem] -= at->bytes;
+  if (at->memory.get_deleter().mapped > 0)
+    offloaded_ -= mapped_bytes(at->bytes);
+  else
+    current_[at->mem] -= at->bytes;
   blocks_.erase(at);
   tensor = Tensor{};
 }

@@ -68,6 +68,15 @@ class Arena {
   /// device, Place::Shared.
   Tensor shared(Mem mem, std::string name, Dtype dtype, Shape shape);
 
+  /// Tensors of `mem` that are made from here on lie in temporary files, mapped into memory: the
+  /// machine writes them out when it needs the room. They count as offloaded() alone.
+  void offload(Mem mem);
+  /// Bytes of those files, in whole pages.
+  int64_t offloaded() const { return offloaded_; }
+  /// Gives the memory of those files back. Returns how much of it was in use: what has been read or
+  /// written since the last call, in whole pages.
+  int64_t drop_offloaded();
+
   /// Gives the bytes of a tensor that alloc() returned back, and makes the view null.
   void release(Tensor& tensor);
 
@@ -79,6 +88,7 @@ class Arena {
   struct Free {
     Device* device;
     Place place;
+    int64_t mapped;  ///< bytes of a mapped file; 0: none
     void operator()(void* p) const;
   };
   using Memory = std::unique_ptr<void, Free>;
@@ -90,13 +100,16 @@ class Arena {
   };
 
   Tensor alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shape shape);
-  void* take(Place place, int64_t bytes) const;
+  void count(Mem mem, int64_t bytes);
+  Memory take(Place place, Mem mem, int64_t bytes) const;
   void fill(const Tensor& tensor, uint8_t value) const;
 
   Mode mode_;
   Device* device_ = nullptr;
   std::vector<Block> blocks_;
   MemoryBytes current_, peak_;
+  std::array<bool, kMemCount> in_files_{};
+  int64_t offloaded_ = 0;
 };
 
 }  // namespace ladder

@@ -60,7 +60,10 @@ struct DelayedScale {
 class Fp8 {
  public:
   /// Nothing unless `on`.
-  Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on)
+  /// @param sets  of activations: block l uses set l % sets
+  /// @param rooms for weights, which put() fills; 0: every block has its own for good
+  Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on,
+      int64_t rooms = 0)
       : config_(config), sets_(sets), rules_(on ? static_cast<size_t>(config.layers) * kEach : 0) {
     if (!on) return;
     const int64_t L = config.layers, T = config.seq_len, C = config.channels;
@@ -72,11 +75,12 @@ class Fp8 {
     const auto alloc = [&](Mem mem, const char* name, Dtype dtype, Shape shape) {
       return arena.alloc(mem, name, dtype, shape);
     };
-    for (int64_t l = 0; l < L; ++l)
-      weights_.push_back({alloc(Mem::Param, "qkv8", Dtype::E4M3, {3 * C, C}),
-                          alloc(Mem::Param, "proj8", Dtype::E4M3, {C, C}),
-                          alloc(Mem::Param, "fc8", Dtype::E4M3, {4 * C, C}),
-                          alloc(Mem::Param, "mlp_proj8", Dtype::E4M3, {C, 4 * C})});
+    const Mem mem = rooms > 0 ? Mem::Workspace : Mem::Param;
+    for (int64_t i = 0; i < (rooms > 0 ? rooms : L); ++i)
+      weights_.push_back({alloc(mem, "qkv8", Dtype::E4M3, {3 * C, C}),
+                          alloc(mem, "proj8", Dtype::E4M3, {C, C}),
+                          alloc(mem, "fc8", Dtype::E4M3, {4 * C, C}),
+                          alloc(mem, "mlp_proj8", Dtype::E4M3, {C, 4 * C})});
     for (int64_t set = 0; set < sets; ++set)
       inputs_.push_back({alloc(Mem::Activation, "norm1_8", Dtype::E4M3, {batch, T, C}),
                          alloc(Mem::Activation, "att8", Dtype::E4M3, {batch, T, C}),
@@ -91,26 +95,28 @@ class Fp8 {
 
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const GptConfig& config, int64_t batch, int64_t sets,
-                        bool on) {
+                        bool on, int64_t rooms = 0) {
     if (!on) return;
     const int64_t C = config.channels, tokens = batch * config.seq_len;
-    bytes[Mem::Param] += config.layers * 12 * C * C + scale_bytes(config);
+    bytes[Mem::Param] += scale_bytes(config);
+    bytes[rooms > 0 ? Mem::Workspace : Mem::Param] +=
+        (rooms > 0 ? rooms : config.layers) * 12 * C * C;
     bytes[Mem::Activation] += sets * tokens * 7 * C;
     bytes[Mem::Workspace] += tokens * 8 * C;
   }
 
   /// Makes the linear layers of all blocks FP8. Keeps the weights `w` were made from.
   void attach(GptTensors& w, Activations& acts) {
-    for (size_t l = 0; l < weights_.size(); ++l) {
-      AttnTensors& attn = w.blocks[l].attn;
-      MlpTensors& mlp = w.blocks[l].mlp;
-      sources_.push_back({attn.qkv.w, attn.proj_w, mlp.fc.w, mlp.proj_w});
-      for (size_t i = 0; i < 4; ++i) weights_[l][i].fp8 = scale(l, kWeights + i);
-      attn.qkv.w = weights_[l][0];
-      attn.proj_w = weights_[l][1];
-      mlp.fc.w = weights_[l][2];
-      mlp.proj_w = weights_[l][3];
-
+    for (size_t l = 0; l < rules_.size() / kEach; ++l) {
+      const BlockTensors& p = w.blocks[l];
+      sources_.push_back({p.attn.qkv.w, p.attn.proj_w, p.mlp.fc.w, p.mlp.proj_w});
+      use_codes(w, l, weights_[l]);
+    }
+    attach(acts);
+  }
+  /// Of their inputs and gradients alone: the weights come by put().
+  void attach(Activations& acts) {
+    for (size_t l = 0; l < rules_.size() / kEach; ++l) {
       const auto& inp = inputs_[l % static_cast<size_t>(sets_)];
       const auto with = [&](Tensor codes, size_t which) {
         codes.fp8 = scale(l, which);
@@ -121,6 +127,13 @@ class Fp8 {
       acts.blocks[l].mlp.codes = {with(inp[2], kInputs + 2), with(inp[3], kInputs + 3),
                                   with(dfc_, kGradients + 2), with(dproduct_, kGradients + 3)};
     }
+  }
+  /// Puts the codes of block l's weights, which `w` has, into a room, and makes `w` use them.
+  void put(const Ctx& ctx, GptTensors& w, size_t l, size_t room) {
+    if (rules_.empty()) return;
+    const BlockTensors& p = w.blocks[l];
+    const Four sources = {p.attn.qkv.w, p.attn.proj_w, p.mlp.fc.w, p.mlp.proj_w};
+    quantize(ctx, use_codes(w, l, weights_[room]), sources);
   }
 
   /// Before a step: forgets what an evaluation has seen.
@@ -175,12 +188,24 @@ class Fp8 {
 
   Fp8Scale* scale(size_t l, size_t which) { return &scales_[l * kEach + which]; }
 
-  void quantize_weights(const Ctx& ctx) {
-    for (size_t l = 0; l < weights_.size(); ++l)
-      for (size_t i = 0; i < 4; ++i) ctx.kernels->cast(ctx, weights_[l][i], sources_[l][i]);
-  }
-
   using Four = std::array<Tensor, 4>;  // of qkv, attention's proj, fc, MLP's proj
+
+  /// Makes block l of `w` use `codes`, with the scales of block l.
+  Four& use_codes(GptTensors& w, size_t l, Four& codes) {
+    for (size_t i = 0; i < 4; ++i) codes[i].fp8 = scale(l, kWeights + i);
+    BlockTensors& p = w.blocks[l];
+    p.attn.qkv.w = codes[0];
+    p.attn.proj_w = codes[1];
+    p.mlp.fc.w = codes[2];
+    p.mlp.proj_w = codes[3];
+    return codes;
+  }
+  static void quantize(const Ctx& ctx, const Four& codes, const Four& sources) {
+    for (size_t i = 0; i < 4; ++i) ctx.kernels->cast(ctx, codes[i], sources[i]);
+  }
+  void quantize_weights(const Ctx& ctx) {
+    for (size_t l = 0; l < sources_.size(); ++l) quantize(ctx, weights_[l], sources_[l]);
+  }
 
   GptConfig config_;
   int64_t sets_;

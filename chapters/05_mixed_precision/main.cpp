@@ -72,10 +72,7 @@ struct Layout {
         schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len),
         micro(o.accumulate.micro(batch)),
         GA(o.accumulate.most_micro_steps(ramp.batches())),
-        // What FP8 codes were made from is not needed twice.
-        acts{.dtype = o.precision.dtype(),
-             .own_norm = !o.precision.fp8(),
-             .own_gelu = !o.precision.fp8()} {
+        acts(o.precision.plan()) {
     o.noise_scale.check(micro, batch);
   }
 };

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "common/error.h"
+#include "common/model/activations.h"
 #include "common/run/command_line.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
@@ -47,6 +48,11 @@ struct PrecisionOptions {
   Dtype dtype() const {
     if (name == "fp32") return Dtype::F32;
     return name == "fp16" ? Dtype::F16 : Dtype::BF16;
+  }
+  /// Which activations exist. @param logits sequences whose logits exist at a time; 0: all
+  ActivationPlan plan(int64_t logits = 0) const {
+    // What FP8 codes were made from is not needed twice.
+    return {.dtype = dtype(), .own_norm = !fp8(), .own_gelu = !fp8(), .logits = logits};
   }
 };
 

@@ -82,11 +82,7 @@ struct Layout {
         GA(o.accumulate.most_micro_steps(ramp.batches())),
         recompute(o.recompute.policy, gpt.layers),
         chunks(o.head_chunk.chunks(micro)),
-        // What FP8 codes were made from is not needed twice.
-        acts(recompute.plan({.dtype = o.precision.dtype(),
-                             .own_norm = !o.precision.fp8(),
-                             .own_gelu = !o.precision.fp8(),
-                             .logits = o.head_chunk.of(micro)})) {
+        acts(recompute.plan(o.precision.plan(o.head_chunk.of(micro)))) {
     o.noise_scale.check(micro, batch);
   }
 };

@@ -92,11 +92,7 @@ struct Layout {
         GA(o.accumulate.most_micro_steps(shares)),
         recompute(o.recompute.policy, gpt.layers),
         chunks(o.head_chunk.chunks(micro)),
-        // What FP8 codes were made from is not needed twice.
-        acts(recompute.plan({.dtype = o.precision.dtype(),
-                             .own_norm = !o.precision.fp8(),
-                             .own_gelu = !o.precision.fp8(),
-                             .logits = o.head_chunk.of(micro)})) {
+        acts(recompute.plan(o.precision.plan(o.head_chunk.of(micro)))) {
     o.noise_scale.check(micro, batch);
   }
 };
@@ -321,7 +317,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = 0;
-  m.sent = -m.background.wire_bytes();
+  const CountSent count(m.background, m.sent);
   text.draw(batch, o.run.seed, step, first);
   o.spike_guard.inject(batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.comm, count_targets(batch));
@@ -366,7 +362,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
   m.fp8.end_step(m.ctx);
-  m.sent += m.background.wire_bytes();
   return {
       .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
 }

@@ -98,11 +98,7 @@ struct Layout {
         GA(o.accumulate.most_micro_steps(shares)),
         recompute(o.recompute.policy, gpt.layers),
         chunks(o.head_chunk.chunks(micro)),
-        // What FP8 codes were made from is not needed twice.
-        acts(recompute.plan({.dtype = o.precision.dtype(),
-                             .own_norm = !o.precision.fp8(),
-                             .own_gelu = !o.precision.fp8(),
-                             .logits = o.head_chunk.of(micro)})) {
+        acts(recompute.plan(o.precision.plan(o.head_chunk.of(micro)))) {
     o.noise_scale.check(micro * N, batch);
     check_sharding(o.optimizer, o.clip, gpt, N);
   }
@@ -279,18 +275,17 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   const GptTensors& w = m.w;
   const GptTensors& dw = m.grads.view();
   const Into into = Into::Write;
-  const size_t L = w.blocks.size();
+  const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
-  m.grads.end_section(static_cast<int64_t>(L) + 1);
+  m.grads.end_section(L + 1);
 
-  for (size_t l = L; l-- > 0;) {
+  for (int64_t l = L; l-- > 0;) {
     const int64_t before = m.flops;
     compute_again(ctx, w, a, layout.recompute, m.offload, l);
     m.flops_twice += m.flops - before;
 
-    const auto section = static_cast<int64_t>(l) + 1;
-    m.grads.begin_section(ctx, section);
+    m.grads.begin_section(ctx, l + 1);
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
@@ -307,7 +302,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
     norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
     norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
     join_backward_input(ctx, d.stream, d.norm);
-    m.grads.end_section(section);
+    m.grads.end_section(l + 1);
   }
   m.grads.begin_section(ctx, 0);
   embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
@@ -324,7 +319,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = 0;
-  m.sent = -m.background.wire_bytes();
+  const CountSent count(m.background, m.sent);
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
@@ -352,8 +347,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     }
     m.grads.end();
   }
-  m.grads.finish(m.ctx);
-  const Tensor grads = m.grads.sum();
+  const Tensor grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
@@ -375,7 +369,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
   m.fp8.end_step(m.ctx);
-  m.sent += m.background.wire_bytes();
   return {
       .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
 }

@@ -126,12 +126,12 @@ class ShardedGrads {
   /// Ends the micro-step.
   void end() { sum_.end(); }
 
-  /// Returns once sum() is that of the whole batch, after the last micro-step.
-  void finish(const Ctx& ctx) {
+  /// After the last micro-step: the gradient of the whole batch, once it is there. F32
+  /// (shard.size())
+  Tensor finish(const Ctx& ctx) {
     for (Room& room : rooms_) wait(ctx, room);
+    return sum_.buffers[0];
   }
-  /// F32 (shard.size())
-  Tensor sum() const { return sum_.buffers[0]; }
 
  private:
   struct Room {

@@ -52,4 +52,19 @@ class Background {
   std::optional<CommQueue> queue_;  ///< last: its thread uses all of the above
 };
 
+/// Sets `sent` to the bytes that this rank sends in the background in the time of a scope.
+class CountSent {
+ public:
+  CountSent(const Background& background, int64_t& sent)
+      : background_(background), sent_(sent), before_(background.wire_bytes()) {}
+  CountSent(const CountSent&) = delete;
+  CountSent& operator=(const CountSent&) = delete;
+  ~CountSent() { sent_ = background_.wire_bytes() - before_; }
+
+ private:
+  const Background& background_;
+  int64_t& sent_;
+  int64_t before_;
+};
+
 }  // namespace ladder

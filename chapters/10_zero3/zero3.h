@@ -1,0 +1,223 @@
+// ZeRO stage 3, also known as fully sharded data parallelism: every rank has weights of its chunks,
+// and no others (arXiv 1910.02054; Zhao et al., "PyTorch FSDP", arXiv 2304.11277).
+//
+// Forward and backward of a section need it whole. So it is gathered before, into a room, and the
+// room is used again for the next section; with a second room the next section is on its way while
+// this one computes:
+//
+//   forward    gather embed, gather 0 | embed; gather 1 | block 0; gather 2 | block 1; ...
+//   backward   head; gather L - 2 | block L - 1; gather L - 3 | block L - 2; ...
+//
+// Which section is in a room is known by the rule that the room goes to a new section whose section
+// was used longest ago. So block L - 1 is still there when backward comes to it.
+//
+// A micro-step gathers about 2 P and reduces P: 3 P where stages 1 and 2 send 2 P. With
+// --reshard-after-forward 0 every section has a room and is gathered once a step: the memory of
+// stage 2, and its traffic.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chapters/05_mixed_precision/fp8.h"
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/08_zero1/zero1.h"
+#include "common/error.h"
+#include "common/model/layout.h"
+#include "common/run/background.h"
+#include "common/run/command_line.h"
+#include "common/run/options.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+struct Zero3Options {
+  int prefetch = 1;
+  int reshard = 1;
+
+  void add_to(CommandLine& line) {
+    line.group("10_zero3");
+    line.add("--prefetch", prefetch, "1: the next section is gathered while this one computes",
+             {.legal = {"0", "1"}});
+    line.add("--reshard-after-forward", reshard,
+             "0: sections stay gathered until the weights change", {.legal = {"0", "1"}});
+  }
+
+  /// Sections that can be gathered at the same time.
+  int64_t rooms(const ParamLayout& layout) const {
+    return reshard == 1 ? 1 + prefetch : layout.sections();
+  }
+  /// Elements of all rooms.
+  int64_t room_elements(const ParamLayout& layout) const {
+    return reshard == 1 ? rooms(layout) * layout.largest_section() : layout.size();
+  }
+};
+
+/// Which section each of a number of rooms holds.
+class Rooms {
+ public:
+  explicit Rooms(int64_t count) : held_(static_cast<size_t>(count)) {}
+
+  void clear() { held_.assign(held_.size(), {}); }
+
+  struct Found {
+    size_t room;
+    bool there;  ///< else the section in this room makes place
+  };
+  /// The room of section s: it is the latest in use now.
+  Found use(int64_t s) {
+    const Found found = find(s);
+    held_[found.room] = {s, ++clock_};
+    return found;
+  }
+
+ private:
+  struct Held {
+    int64_t section = -1;
+    int64_t used = 0;
+  };
+  Found find(int64_t s) const {
+    size_t oldest = 0;
+    for (size_t i = 0; i < held_.size(); ++i) {
+      if (held_[i].section == s) return {i, true};
+      if (held_[i].used < held_[oldest].used) oldest = i;
+    }
+    return {oldest, false};
+  }
+
+  std::vector<Held> held_;
+  int64_t clock_ = 0;
+};
+
+/// The weights as a model, of which a few sections are gathered at a time.
+class GatheredParams {
+ public:
+  /// @param own this rank's chunks of all sections, in the dtype of forward (shard.size())
+  GatheredParams(Arena& arena, Background& background, const ParamLayout& layout,
+                 const ParamLayout& shard, Tensor own, const Zero3Options& options, Fp8& fp8)
+      : background_(background),
+        layout_(&layout),
+        shard_(&shard),
+        own_(own),
+        fp8_(fp8),
+        prefetch_(options.prefetch == 1 && background.is_beside()),
+        rooms_(options.rooms(layout)),
+        states_(static_cast<size_t>(options.rooms(layout))) {
+    for (size_t i = 0; i < states_.size(); ++i) {
+      const int64_t n = options.reshard == 1 ? layout.largest_section()
+                                             : layout.section(static_cast<int64_t>(i)).size();
+      states_[i].buffer = arena.zeros(Mem::Workspace, "gathered", own.dtype, {n});
+    }
+    view_.blocks.resize(static_cast<size_t>(layout.sections()) - 2);
+  }
+
+  /// Makes section s whole in view(), and begins to gather `next`, if it is not 0: nothing but a
+  /// new micro-step comes to the embedding.
+  void use(const Ctx& ctx, int64_t s, int64_t next = 0) {
+    const size_t room = gather(s);
+    if (State& state = states_[room]; !state.in_view) {
+      {
+        const Span span(ctx, "wait_for_params");
+        state.gathered.wait();
+      }
+      state.in_view = true;
+      layout_->put(view_, s, section(room, s));
+      if (s > 0 && s + 1 < layout_->sections())
+        fp8_.put(ctx, view_, static_cast<size_t>(s) - 1, room);
+    }
+    if (prefetch_ && next > 0) gather(next);
+  }
+  const GptTensors& view() const { return view_; }
+
+  /// The weights, or the scales of their codes, are new: what has been gathered is out of date.
+  void changed() {
+    for (State& state : states_) state.gathered.wait();
+    rooms_.clear();
+  }
+
+  /// Before the first step: FP8 codes begin with the largest magnitude of each weight.
+  void start(const Ctx& ctx) {
+    for (int64_t s = 0; s < layout_->sections(); ++s) use(ctx, s);
+    fp8_.start(ctx);
+    changed();
+  }
+
+ private:
+  struct State {
+    Tensor buffer = {};
+    Pending gathered = {};
+    bool in_view = false;
+  };
+
+  Tensor section(size_t room, int64_t s) const {
+    return states_[room].buffer.first(layout_->section(s).size());
+  }
+
+  /// The room of section s, in which it is or will be.
+  size_t gather(int64_t s) {
+    const auto [room, there] = rooms_.use(s);
+    if (there) return room;
+    State& state = states_[room];
+    state.gathered.wait();
+    state.in_view = false;
+    const Tensor whole = section(room, s), own = shard_->section_of(own_, s);
+    state.gathered = background_.run([whole, own](const Ctx& ctx, Reducer& reducer) {
+      const Span span(ctx, "all_gather");
+      const Chunks chunks = chunks_of(whole, reducer);
+      ctx.kernels->cast(ctx, chunks.of(whole, reducer.comm().rank()), own);  // a copy
+      reducer.all_gather(whole, chunks);
+    });
+    return room;
+  }
+
+  Background& background_;
+  const ParamLayout *layout_, *shard_;
+  Tensor own_;
+  Fp8& fp8_;
+  bool prefetch_;
+  Rooms rooms_;
+  std::vector<State> states_;
+  GptTensors view_;
+};
+
+/// The section that backward uses first once it has done with block l; 0: none.
+inline int64_t section_after(const Recompute& recompute, int64_t l) {
+  if (l == 0) return 0;
+  const Range run = recompute.run_before(l - 1);
+  return run.size() > 0 ? run.begin + 1 : l;
+}
+
+/// Sections that a micro-step uses, in order: what forward, recomputation and backward do.
+inline std::vector<int64_t> sections_used(int64_t layers, const Recompute& recompute) {
+  std::vector<int64_t> all;
+  for (int64_t s = 0; s <= layers + 1; ++s) all.push_back(s);
+  for (int64_t l = layers; l-- > 0;) {
+    for (int64_t b = recompute.run_before(l).begin; b < recompute.run_before(l).end; ++b)
+      all.push_back(b + 1);
+    all.push_back(l + 1);
+  }
+  return all;
+}
+
+/// Bytes that one rank sends in a step of GA micro-steps: a reduce-scatter of F32 gradients in
+/// each, and an all-gather of every section that is used while it is in no room. Of the reductions
+/// that load all ranks alike.
+inline std::optional<int64_t> zero3_traffic(const ParamLayout& layout, const DdpOptions& ddp,
+                                            const PrecisionOptions& precision,
+                                            const Recompute& recompute, const Zero3Options& options,
+                                            int64_t GA) {
+  if (!ddp.is_even()) return std::nullopt;
+  Rooms rooms(options.rooms(layout));
+  int64_t gathered = 0;
+  for (int64_t k = 0; k < GA; ++k)
+    for (const int64_t s : sections_used(layout.sections() - 2, recompute))
+      if (!rooms.use(s).there) gathered += layout.section(s).size();
+  const int64_t bytes = 4 * GA * layout.size() + size_of(precision.dtype()) * gathered;
+  return bytes / layout.shards() * (layout.shards() - 1);
+}
+
+}  // namespace ladder
