@@ -1,0 +1,78 @@
+"""The measured tables of chapter 08: states of the optimizer by number of ranks, and traffic."""
+
+from measure import run, short_text, table
+
+PARENT, CHAPTER = "07_ddp", "08_zero1"
+MODEL = "--model small --batch 8 --steps 2"
+CATEGORIES = ["Param", "Master", "Grad", "Optim", "Activation", "Workspace", "Comm"]
+OPTIMIZERS = ["sgd --momentum 0", "sgd --momentum 0.9", "lion", "adamw8bit", "adamw"]
+
+
+def both(r, category):
+    """Predicted and measured, or one number where they are equal."""
+    predicted, measured = r.memory(category, "predicted"), r.memory(category)
+    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
+
+
+def total(r):
+    return sum(r.memory(category) for category in CATEGORIES)
+
+
+def states(text, precision):
+    """Memory of both chapters by number of ranks, beside the formula."""
+    flags = f"{MODEL} --threads 1 --precision {precision}"
+    # Of the unpadded model: 07 keeps all of P, 4 bytes each as gradients.
+    parameters = run(PARENT, f"{flags} --ranks 1", text).memory("Grad") // 4
+    per_parameter = 12 if precision == "bf16" else 8
+    shown = [c for c in CATEGORIES if precision == "bf16" or c != "Master"]
+    rows = []
+    for ranks in (1, 2, 4, 8):
+        for chapter in (PARENT, CHAPTER):
+            r = run(chapter, f"{flags} --ranks {ranks}", text)
+            share = ranks if chapter == CHAPTER else 1
+            formula = per_parameter * parameters / share
+            rows.append([ranks, chapter, f"{formula:,.0f}", *(both(r, c) for c in shown),
+                         f"{total(r):,}", f"`{r.hash[-1]}`"])
+    what = "12P/N" if precision == "bf16" else "8P/N"
+    name = "Master + Optim" if precision == "bf16" else "Optim"
+    return table(["ranks", "chapter", f"{name} by formula, 07: N = 1; 08: {what}", *shown, "total",
+                  "hash"], rows)
+
+
+def optimizers(text):
+    rows = []
+    for optimizer in OPTIMIZERS:
+        flags = f"{MODEL} --threads 1 --ranks 4 --optimizer {optimizer}"
+        whole, part = (run(chapter, flags, text) for chapter in (PARENT, CHAPTER))
+        same = "same" if whole.hash == part.hash else "other"
+        rows.append([f"`{optimizer}`", both(whole, "Optim"), both(part, "Optim"), same])
+    return table(["`--optimizer`, 4 ranks", "Optim in 07", "Optim in 08", "bits"], rows)
+
+
+def traffic(text):
+    rows = []
+    for precision in ("fp32", "bf16"):
+        for chapter in (PARENT, CHAPTER):
+            r = run(chapter, f"{MODEL} --threads 1 --ranks 4 --precision {precision}", text)
+            bytes_ = r.report["extra"]["traffic"]
+            calls = {op: r.report["comm"][0].get(op, {}).get("calls", 0)
+                     for op in ("all_reduce", "reduce_scatter", "all_gather")}
+            rows.append([precision, chapter, f"{bytes_['predicted']:,}", f"{bytes_['measured']:,}",
+                         *calls.values()])
+    return table(["precision", "chapter", "bytes that a rank sends a step, predicted", "measured",
+                  "all-reduces of the run", "reduce-scatters", "all-gathers"], rows)
+
+
+def measure():
+    text = short_text(batch=8, seq_len=256)
+    return "\n\n".join([
+        f"`{MODEL} --threads 1` on the first pages of the text, peak bytes. Predicted and measured "
+        "are equal where one number stands; the last column is the hash of the weights:",
+        states(text, "fp32"),
+        "The same with `--precision bf16`:",
+        states(text, "bf16"),
+        "The states of other optimizers:",
+        optimizers(text),
+        "What travels, at 4 ranks:",
+        traffic(text),
+    ])
