@@ -1,0 +1,61 @@
+"""The measured tables of chapter 09: gradients by number of ranks, and what accumulation costs."""
+
+from measure import run, short_text, table
+
+PARENT, CHAPTER = "08_zero1", "09_zero2"
+MODEL = "--model small --batch 8 --steps 2"
+DEEP = "--model small --layers 16 --channels 128 --heads 4 --batch 32 --steps 2"
+RANKS = 4
+
+
+def both(r, category):
+    """Predicted and measured, or one number where they are equal."""
+    predicted, measured = r.memory(category, "predicted"), r.memory(category)
+    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
+
+
+def traffic(r):
+    bytes_ = r.report["extra"]["traffic"]
+    predicted, measured = bytes_["predicted"], bytes_["measured"]
+    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
+
+
+def total(r):
+    return sum(sizes["measured"] for name, sizes in r.report["memory"][0].items() if name != "rank")
+
+
+def gradients(text):
+    shown = ["Param", "Grad", "Optim", "Workspace"]
+    rows = []
+    parameters = run(PARENT, f"{MODEL} --threads 1 --ranks 1", text).memory("Grad") // 4
+    for ranks in (1, 2, 4, 8):
+        for chapter in (PARENT, CHAPTER):
+            r = run(chapter, f"{MODEL} --threads 1 --ranks {ranks}", text)
+            formula = 4 * parameters / (ranks if chapter == CHAPTER else 1)
+            rows.append([ranks, chapter, f"{formula:,.0f}", *(both(r, c) for c in shown),
+                         f"{total(r):,}", traffic(r), f"`{r.hash[-1]}`"])
+    return table(["ranks", "chapter", "Grad by formula, 08: 4P; 09: 4P/N", *shown,
+                  "total of all categories", "bytes sent a step", "hash"], rows)
+
+
+def accumulation(text):
+    rows = []
+    for GA in (1, 2, 4, 8):
+        flags = f"{DEEP} --threads 1 --ranks {RANKS} --micro-batch {32 // RANKS // GA}"
+        for chapter in (PARENT, CHAPTER):
+            r = run(chapter, flags, text)
+            rows.append([GA, chapter, both(r, "Grad"), both(r, "Workspace"), both(r, "Activation"),
+                         f"{total(r):,}", traffic(r), f"`{r.hash[-1]}`"])
+    return table(["GA", "chapter", "Grad", "Workspace", "Activation", "total of all categories",
+                  "bytes sent a step", "hash"], rows)
+
+
+def measure():
+    return "\n\n".join([
+        f"`{MODEL} --threads 1` on the first pages of the text; peak bytes of rank 0, and what it "
+        "sends. Predicted and measured are equal where one number stands:",
+        gradients(short_text(batch=8, seq_len=256)),
+        "`small` has few blocks, so the rooms eat much of what was saved. A deeper model with "
+        f"smaller blocks, cut into GA micro-steps: `{DEEP} --threads 1 --ranks {RANKS}`:",
+        accumulation(short_text(batch=32, seq_len=256)),
+    ])
