@@ -6,14 +6,16 @@
 namespace ladder::test {
 namespace {
 
-class RanksComposition : public SameTraceSmall, public ::testing::WithParamInterface<DataParallel> {
+class RanksComposition : public SameTrace, public ::testing::WithParamInterface<DataParallel> {
  protected:
   void expect_same(const std::vector<std::string>& all, const std::string& layout) const {
     for (const std::string& flags : all)
-      EXPECT_TRUE(same_trace(trace("06_checkpointing", "--batch 8 " + flags),
-                             trace(GetParam().chapter, "--batch 8 " + flags + layout)))
+      EXPECT_TRUE(same_trace(trace("06_checkpointing", common + flags),
+                             trace(GetParam().chapter, common + flags + layout)))
           << flags << layout;
   }
+
+  const std::string common = "--batch 8 --layers 3 ";
 };
 INSTANTIATE_TEST_SUITE_P(DataParallel, RanksComposition, ::testing::ValuesIn(data_parallel()),
                          row_name);
@@ -61,7 +63,7 @@ TEST_P(RanksComposition, Optimizers) {
 }
 
 TEST_P(RanksComposition, Recomputation) {
-  expect_same({"--layers 3 --recompute every:2", "--precision bf16 --recompute full",
+  expect_same({"--recompute every:2", "--precision bf16 --recompute full",
                "--recompute selective --head-chunk 1", "--precision fp8 --recompute offload"},
               " --ranks 2 --micro-batch 2");
 }
@@ -82,8 +84,8 @@ TEST_P(RanksComposition, NoiseScale) {
 
 TEST_P(RanksComposition, NegativeControlOtherFlagsDiffer) {
   for (const std::string other : {"--clip 0.1", "--agc 0.02", "--precision bf16", "--warmup 2"})
-    EXPECT_TRUE(different_trace(trace("06_checkpointing", "--batch 8"),
-                                trace(GetParam().chapter, "--batch 8 --ranks 4 " + other)))
+    EXPECT_TRUE(different_trace(trace("06_checkpointing", common),
+                                trace(GetParam().chapter, common + "--ranks 4 " + other)))
         << other;
 }
 
