@@ -53,7 +53,8 @@ TEST_P(RanksControls, AFaultThatNeverComesIsNotSeen) {
 }
 
 TEST_P(RanksControls, LossesThatAreNotGatheredAreSeen) {
-  const Trace lost = ranks("--ranks 4 --fault skip:all_gather:0");
+  const Trace lost = ranks("--ranks 4 --fault skip:" + GetParam().losses);
+  EXPECT_EQ(lost.steps.at(0).grad_norm, one.steps.at(0).grad_norm);
   EXPECT_NE(lost.steps.at(0).loss, one.steps.at(0).loss);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "tests/common/memory.h"
+#include "tests/common/ranks.h"
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
@@ -114,6 +115,31 @@ TEST_F(CudaOnCpu, Resumes) {
   const std::string flags = kShort + "--backend cuda-on-cpu --precision fp8 --optimizer adamw8bit";
   EXPECT_TRUE(same_trace(SameTrace::trace("06_checkpointing", flags),
                          interrupted("06_checkpointing", flags)));
+}
+
+// Ranks share the one GPU, each with a stream of its own. At equal micro-batch they have the bits
+// of one rank.
+class RanksOnCudaOnCpu : public CudaOnCpu, public ::testing::WithParamInterface<DataParallel> {};
+INSTANTIATE_TEST_SUITE_P(CudaOnCpu, RanksOnCudaOnCpu, ::testing::ValuesIn(data_parallel()),
+                         row_name);
+
+TEST_P(RanksOnCudaOnCpu, HaveTheBitsOfOne) {
+  for (const std::string flags :
+       {"--micro-batch 2 --clip 1 --bucket-mb 0", "--micro-batch 1 --precision fp8 --clip 1"}) {
+    const Trace one = cuda("06_checkpointing", flags.substr(0, flags.find(" --bucket")));
+    EXPECT_TRUE(same_trace(one, cuda(GetParam().chapter, flags + " --ranks 2"))) << flags;
+  }
+}
+
+TEST_P(RanksOnCudaOnCpu, NegativeControlALostSumDiffers) {
+  EXPECT_TRUE(different_trace(
+      cuda("06_checkpointing", "--micro-batch 2"),
+      cuda(GetParam().chapter, "--micro-batch 2 --ranks 2 --fault skip:" + GetParam().sums)));
+}
+
+TEST_P(RanksOnCudaOnCpu, BytesAreAsPredicted) {
+  EXPECT_TRUE(as_predicted(report(GetParam().chapter, kShort + "--steps 1 --ranks 2 --backend "
+                                                               "cuda-on-cpu --precision bf16")));
 }
 
 // What one backend saves another loads: the files know of no device.

@@ -22,21 +22,37 @@ const std::vector<DataParallel>& data_parallel() {
        .ways = {"--ddp naive", "--ddp bucketed --bucket-mb 0", "--ddp bucketed --bucket-mb 1.5",
                 "--ddp overlapped --bucket-mb 0", "--ddp overlapped --bucket-mb 1.5",
                 "--reduction tree --bucket-mb 1"},
-       // Number 0 counts targets. The losses that are gathered change no weight.
+       // Number 0 counts targets.
        .faults = {"skip:broadcast:0", "swap:broadcast:0", "skip:all_reduce:0", "skip:all_reduce:1",
                   "twice:all_reduce:1", "swap:all_reduce:1", "skip:all_reduce:3"},
-       .sums = "all_reduce:1"},
-      // Four sections of weights are gathered before the first step; number 4 are its losses.
+       .sums = "all_reduce:1",
+       .losses = "all_gather:0"},
+      // Four sections of weights are gathered before the first step.
       {.chapter = "08_zero1",
        .ways = {"--ddp naive", "--ddp bucketed", "--ddp overlapped --bucket-mb 0",
                 "--ddp overlapped --bucket-mb 1.5", "--reduction tree --bucket-mb 1"},
        .faults = kShardedFaults,
        .sums = "reduce_scatter:0",
+       .losses = "all_gather:4",
        .sharded = true},
       {.chapter = "09_zero2",
        .ways = {"--ddp naive", "--ddp bucketed", "--ddp overlapped", "--reduction tree"},
        .faults = kShardedFaults,
        .sums = "reduce_scatter:0",
+       .losses = "all_gather:4",
+       .sharded = true,
+       .each_micro_step = true},
+      // What is gathered before the first step only shows magnitudes to FP8. Then each micro-step
+      // gathers five sections: block 0 in backward, too.
+      {.chapter = "10_zero3",
+       .ways = {"--ddp naive", "--ddp bucketed", "--ddp overlapped --prefetch 0",
+                "--reshard-after-forward 0", "--reduction tree", "--offload optimizer",
+                "--offload all --recompute full"},
+       .faults = {"skip:all_gather:5", "swap:all_gather:6", "skip:all_gather:7",
+                  "skip:all_gather:8", "skip:all_reduce:0", "skip:reduce_scatter:0",
+                  "twice:reduce_scatter:1", "swap:reduce_scatter:2", "skip:reduce_scatter:6"},
+       .sums = "reduce_scatter:0",
+       .losses = "all_gather:9",
        .sharded = true,
        .each_micro_step = true},
   };

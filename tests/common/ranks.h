@@ -18,6 +18,8 @@ struct DataParallel {
   std::vector<std::string> faults;
   /// The same, the first sum of gradients: "all_reduce:1".
   std::string sums;
+  /// The same, of two layers: the first time that ranks tell each other their losses.
+  std::string losses;
   /// Whether a rank has optimizer states of its share alone.
   bool sharded = false;
   /// Whether gradients are summed over ranks in every micro-step.

@@ -1,0 +1,106 @@
+// 10_zero3: bytes in memory and on the wire, written out.
+#include "tests/common/memory.h"
+#include "tests/common/ranks.h"
+
+namespace ladder::test {
+namespace {
+
+class Zero3Bytes : public MemoryRuns {
+ protected:
+  nlohmann::json run(const std::string& chapter, int64_t N, const std::string& flags) const {
+    return report(chapter,
+                  fmt::format("--layers {} --steps 1 --batch 16 --ranks {} {}", L, N, flags));
+  }
+  nlohmann::json run(int64_t N, const std::string& flags) const {
+    return run("10_zero3", N, flags);
+  }
+  int64_t traffic(int64_t N, const std::string& flags) const {
+    return run(N, flags)["extra"]["traffic"]["measured"];
+  }
+  /// Elements of a block, cut into N shards.
+  static int64_t block(int64_t N) { return (12 * C * C + 13 * C + 64 * N - 1) / (64 * N) * 64 * N; }
+  static constexpr int64_t L = 3, C = 128;
+};
+
+TEST_F(Zero3Bytes, EverythingIsSharded) {
+  for (const int64_t N : {1, 2, 4, 8}) {
+    const int64_t P = parameters(L, N);
+    const auto fp32 = run(N, ""), bf16 = run(N, "--precision bf16");
+    for (size_t r = 0; r < static_cast<size_t>(N); ++r) {
+      EXPECT_EQ(measured(fp32, Mem::Param, r), 4 * P / N);
+      EXPECT_EQ(measured(fp32, Mem::Master, r), 0);
+      EXPECT_EQ(measured(fp32, Mem::Grad, r), 4 * P / N);
+      EXPECT_EQ(measured(fp32, Mem::Optim, r), 8 * P / N);
+      EXPECT_EQ(measured(bf16, Mem::Param, r), 2 * P / N);
+      EXPECT_EQ(measured(bf16, Mem::Master, r), 4 * P / N);
+      EXPECT_EQ(measured(bf16, Mem::Grad, r), 4 * P / N);
+      EXPECT_EQ(measured(bf16, Mem::Optim, r), 8 * P / N);
+    }
+  }
+}
+
+// Besides what 09 has: rooms for gathered sections, two or one, or all of them.
+TEST_F(Zero3Bytes, RoomsForAFewSections) {
+  const int64_t N = 4;
+  const auto more = [&](const std::string& flags, const std::string& own) {
+    return measured(run(N, flags + own), Mem::Workspace) -
+           measured(run("09_zero2", N, flags), Mem::Workspace);
+  };
+  EXPECT_EQ(more("", ""), 4 * 2 * block(N));
+  EXPECT_EQ(more("--precision bf16", ""), 2 * 2 * block(N));
+  EXPECT_EQ(more("", " --prefetch 0"), 4 * block(N));
+  EXPECT_EQ(more("", " --reshard-after-forward 0"), 4 * parameters(L, N));
+}
+
+// Forward gathers everything, backward all blocks but the last, which is still there. A micro-step
+// that is not the first finds block 0 where the one before has left it.
+TEST_F(Zero3Bytes, AboutThreePTravelEachMicroStep) {
+  for (const int64_t N : {2, 4})
+    for (const int64_t GA : {1, 2, 4})
+      for (const auto& [precision, bytes] : {std::pair{"fp32", 4}, {"bf16", 2}}) {
+        const int64_t P = parameters(L, N), others = N - 1;
+        const std::string flags =
+            fmt::format("--micro-batch {} --precision {}", 16 / N / GA, precision);
+        const int64_t gathered = GA * (P + (L - 1) * block(N)) - (GA - 1) * block(N);
+        EXPECT_EQ(traffic(N, flags), (4 * GA * P + bytes * gathered) / N * others) << N << flags;
+        // With one room, backward gathers the last block, too, and nothing is left for the next.
+        EXPECT_EQ(traffic(N, flags + " --prefetch 0"),
+                  (4 * GA * P + bytes * GA * (P + L * block(N))) / N * others)
+            << N << flags;
+        // Gathered once: the traffic of stage 2.
+        EXPECT_EQ(traffic(N, flags + " --reshard-after-forward 0"),
+                  (4 * GA * P + bytes * P) / N * others)
+            << N << flags;
+      }
+}
+
+// Recomputation of all but the last block uses the weights that backward uses.
+TEST_F(Zero3Bytes, FullRecomputationGathersNothingMore) {
+  EXPECT_EQ(traffic(2, "--recompute full"), traffic(2, ""));
+}
+
+TEST_F(Zero3Bytes, FilesTakeWhatTheyAreGiven) {
+  for (const int64_t N : {1, 4}) {
+    const int64_t P = parameters(L, N);
+    const auto states = run(N, "--precision bf16 --offload optimizer"),
+               all = run(N, "--precision bf16 --offload all");
+    for (size_t r = 0; r < static_cast<size_t>(N); ++r)
+      for (const auto& report : {states, all}) {
+        EXPECT_EQ(measured(report, Mem::Optim, r), 0);
+        EXPECT_EQ(measured(report, Mem::Master, r), 0);
+        EXPECT_EQ(measured(report, Mem::Grad, r), 4 * P / N);
+      }
+    EXPECT_EQ(measured(states, Mem::Param), 2 * P / N);
+    EXPECT_EQ(measured(all, Mem::Param), 0);
+    for (const auto& [report, bytes] : {std::pair{states, 12}, {all, 14}}) {
+      const auto& offload = report["extra"]["offload"];
+      // Files are whole pages.
+      EXPECT_GE(offload["bytes"].get<int64_t>(), bytes * P / N);
+      EXPECT_LE(offload["bytes"].get<int64_t>(), bytes * P / N + 4 * 4096);
+      EXPECT_EQ(offload["moved"]["predicted"], offload["moved"]["measured"]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test
