@@ -49,7 +49,11 @@ void init_params(const Ctx& ctx, Tensor flat, const ParamLayout& layout, const G
     auto* out = layout.tensor(host.tensor(), spec).data<float>();
     const double std = init_std(spec.role, config.layers);
     if (spec.role == Role::Gain) std::fill_n(out, spec.live(), 1.0f);
-    if (std > 0) fill_normal(out, spec.live(), spec.part.begin, Random(seed, spec.name), std);
+    if (std == 0) continue;
+    const Random random(seed, spec.name);
+    spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
+      fill_normal(out + here, n, there, random, std);
+    });
   }
   host.send();
 }
@@ -59,11 +63,14 @@ uint64_t param_hash(const Ctx& ctx, Tensor flat, const ParamLayout& layout, Comm
   uint64_t sum = 0;
   for (const ParamSpec& spec : layout.specs()) {
     const auto* part = layout.tensor(host.tensor(), spec).data<float>();
-    const uint64_t key = hash_name(spec.name) + static_cast<uint64_t>(spec.part.begin);
-    for (int64_t i = 0; i < spec.live(); ++i) {
-      const uint64_t bits = std::bit_cast<uint32_t>(part[i]);
-      sum += mix(mix(key + static_cast<uint64_t>(i)) + bits);
-    }
+    if (spec.is_copy) continue;
+    const uint64_t key = hash_name(spec.name);
+    spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) {
+        const uint64_t bits = std::bit_cast<uint32_t>(part[here + i]);
+        sum += mix(mix(key + static_cast<uint64_t>(there + i)) + bits);
+      }
+    });
   }
   if (others) others->all_reduce({.ptr = &sum, .dtype = Dtype::I64, .shape = {1}});
   return sum;

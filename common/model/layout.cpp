@@ -2,45 +2,61 @@
 
 namespace ladder {
 
-ParamLayout::ParamLayout(const GptConfig& config, int64_t shards) : shards_(shards) {
+ParamLayout::ParamLayout(const GptConfig& config, int64_t shards, TensorRank tensor)
+    : ParamLayout(config, tensor) {
   config.check();
+  shards_ = shards;
   const int64_t C = config.channels, Vp = config.padded_vocab;
-  add("transformer.wte.weight", Role::Embedding, {Vp, C}, config.vocab);
-  add("transformer.wpe.weight", Role::Embedding, {config.positions, C}, config.positions);
+  add("transformer.wte.weight", Role::Embedding, {Vp, C}, config.vocab, Cut::Rows);
+  add("transformer.wpe.weight", Role::Embedding, {config.positions, C}, config.positions,
+      Cut::None);
   end_section();
   for (int64_t l = 0; l < config.layers; ++l) {
-    add_block(config, l);
+    add_block(l);
     end_section();
   }
-  add("transformer.ln_f.weight", Role::Gain, {C}, C);
-  add("transformer.ln_f.bias", Role::Bias, {C}, C);
-  add("lm_head.weight", Role::Head, {Vp, C}, config.vocab);
+  add("transformer.ln_f.weight", Role::Gain, {C}, C, Cut::None);
+  add("transformer.ln_f.bias", Role::Bias, {C}, C, Cut::None);
+  add("lm_head.weight", Role::Head, {Vp, C}, config.vocab, Cut::Rows);
   end_section();
   whole_sections_ = sections_;
 }
 
-void ParamLayout::add_block(const GptConfig& config, int64_t l) {
-  const int64_t C = config.channels;
+// Ranks share heads (rows of qkv) and columns of the MLP (rows of fc): what comes out of them is
+// read by columns of the projections. Megatron-LM, arXiv 1909.08053.
+void ParamLayout::add_block(int64_t l) {
+  const int64_t C = config_.channels;
   const std::string h = fmt::format("transformer.h.{}.", l);
-  add(h + "ln_1.weight", Role::Gain, {C}, C);
-  add(h + "ln_1.bias", Role::Bias, {C}, C);
-  add(h + "attn.c_attn.weight", Role::Qkv, {3 * C, C}, 3 * C);
-  add(h + "attn.c_attn.bias", Role::QkvBias, {3 * C}, 3 * C);
-  add(h + "attn.c_proj.weight", Role::Projection, {C, C}, C);
-  add(h + "attn.c_proj.bias", Role::Bias, {C}, C);
-  add(h + "ln_2.weight", Role::Gain, {C}, C);
-  add(h + "ln_2.bias", Role::Bias, {C}, C);
-  add(h + "mlp.c_fc.weight", Role::Matrix, {4 * C, C}, 4 * C);
-  add(h + "mlp.c_fc.bias", Role::Bias, {4 * C}, 4 * C);
-  add(h + "mlp.c_proj.weight", Role::Projection, {C, 4 * C}, C);
-  add(h + "mlp.c_proj.bias", Role::Bias, {C}, C);
+  add(h + "ln_1.weight", Role::Gain, {C}, C, Cut::None);
+  add(h + "ln_1.bias", Role::Bias, {C}, C, Cut::None);
+  add(h + "attn.c_attn.weight", Role::Qkv, {3 * C, C}, 3 * C, Cut::Rows);
+  add(h + "attn.c_attn.bias", Role::QkvBias, {3 * C}, 3 * C, Cut::Rows);
+  add(h + "attn.c_proj.weight", Role::Projection, {C, C}, C, Cut::Columns);
+  add(h + "attn.c_proj.bias", Role::Bias, {C}, C, Cut::None);
+  add(h + "ln_2.weight", Role::Gain, {C}, C, Cut::None);
+  add(h + "ln_2.bias", Role::Bias, {C}, C, Cut::None);
+  add(h + "mlp.c_fc.weight", Role::Matrix, {4 * C, C}, 4 * C, Cut::Rows);
+  add(h + "mlp.c_fc.bias", Role::Bias, {4 * C}, 4 * C, Cut::Rows);
+  add(h + "mlp.c_proj.weight", Role::Projection, {C, 4 * C}, C, Cut::Columns);
+  add(h + "mlp.c_proj.bias", Role::Bias, {C}, C, Cut::None);
 }
 
-void ParamLayout::add(std::string name, Role role, Shape shape, int64_t rows) {
+void ParamLayout::add(std::string name, Role role, Shape shape, int64_t rows, Cut cut) {
+  const int64_t stride = shape.rank == 2 ? shape.dims[1] : 1;
+  const int dim = cut == Cut::Columns ? 1 : 0;
+  int64_t begin = 0;  // of the rows or columns here
+  if (cut != Cut::None) {
+    shape.dims[dim] = div_exact(shape.dims[dim], tensor_.size);
+    begin = tensor_.rank * shape.dims[dim];
+  }
+  if (cut == Cut::Rows) rows = std::clamp<int64_t>(rows - begin, 0, shape.dims[0]);
   specs_.push_back({.name = std::move(name),
                     .role = role,
                     .shape = shape,
                     .rows = rows,
+                    .first = cut == Cut::Columns ? begin : begin * stride,
+                    .stride = stride,
+                    .is_copy = cut == Cut::None && tensor_.rank > 0,
                     .part = {0, shape.size()},
                     .offset = size_,
                     .whole_offset = size_});
@@ -58,7 +74,7 @@ void ParamLayout::end_section() {
 
 ParamLayout ParamLayout::shard(int64_t rank) const {
   CHECK(rank >= 0 && rank < shards_ && size_ == whole_size(), "shard {} of {}", rank, shards_);
-  ParamLayout own;
+  ParamLayout own(config_, tensor_);
   own.shards_ = shards_;
   own.rank_ = rank;
   own.whole_sections_ = whole_sections_;
@@ -85,9 +101,14 @@ ParamLayout ParamLayout::shard(int64_t rank) const {
   return own;
 }
 
+ParamLayout ParamLayout::on_rank(int64_t rank) const {
+  const ParamLayout there(config_, shards_, {rank % tensor_.size, tensor_.size});
+  return size_ == whole_size() ? there : there.shard(rank / tensor_.size);
+}
+
 int64_t ParamLayout::live() const {
   int64_t sum = 0;
-  for (const ParamSpec& spec : specs_) sum += spec.live();
+  for (const ParamSpec& spec : specs_) sum += spec.is_copy ? 0 : spec.live();
   return sum;
 }
 
@@ -108,6 +129,19 @@ Tensor ParamLayout::section_of(Tensor flat, int64_t s) const {
   const int64_t begin = whole_section(s).begin;
   const bool chunk = is_whole(flat) && size_ < whole_size();
   return flat.slice(chunk ? begin + rank_ * own.size() : own.begin, own.size());
+}
+
+std::span<const ParamSpec> ParamLayout::specs(int64_t s) const {
+  const Range range = section_specs_.at(static_cast<size_t>(s));
+  return std::span(specs_).subspan(static_cast<size_t>(range.begin),
+                                   static_cast<size_t>(range.size()));
+}
+
+const ParamSpec& ParamLayout::spec(std::string_view name) const {
+  const auto at = std::find_if(specs_.begin(), specs_.end(),
+                               [&](const ParamSpec& spec) { return spec.name == name; });
+  CHECK(at != specs_.end(), "no parameter {}", name);
+  return *at;
 }
 
 std::vector<Tensor> ParamLayout::sections_of(Tensor flat) const {

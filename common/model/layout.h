@@ -5,6 +5,9 @@
 // Parameters, gradients and the states of an optimizer share this layout. Each tensor starts at
 // a multiple of kAlign elements, so a section (embed, a block, head) is one contiguous range.
 //
+// With tensor parallelism a rank has a part of each large tensor: some of its rows, or some of its
+// columns. Small tensors are whole on every rank.
+//
 // With N shards each section is padded to N equal chunks. Shard r is chunk r of every section, one
 // after the other:
 //
@@ -13,7 +16,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/model/config.h"
@@ -34,15 +39,24 @@ enum class Role : uint8_t {
   QkvBias,     ///< (3C), in the order of Qkv
 };
 
-/// One parameter tensor, or what a shard has of it.
+/// One of how many ranks that share each layer's tensors.
+struct TensorRank {
+  int64_t rank = 0;
+  int64_t size = 1;
+};
+
+/// One parameter tensor, or what a rank has of it.
 struct ParamSpec {
   std::string name;  ///< as in the Hugging Face GPT-2 model: "transformer.h.0.ln_1.weight"
   Role role;
-  Shape shape;           ///< of the whole tensor as stored, padded vocabulary rows included
+  Shape shape;           ///< of the tensor on this rank, padded vocabulary rows included
   int64_t rows;          ///< extent 0 without padding: only these are initialised, hashed and saved
-  Range part;            ///< which of its elements lie here: all, but in a shard
-  int64_t offset;        ///< of the part, in elements of the flat buffer; a multiple of kAlign
-  int64_t whole_offset;  ///< the same in the flat buffer of the whole model
+  int64_t first = 0;     ///< element (0,0), in the whole tensor
+  int64_t stride = 0;    ///< elements from one row to the next in the whole tensor
+  bool is_copy = false;  ///< tensor rank 0 has it, too: it counts there
+  Range part = {};       ///< which of its elements lie here: all, but in a shard
+  int64_t offset = 0;    ///< of the part, in the flat buffer; a multiple of kAlign
+  int64_t whole_offset = 0;  ///< the same in the flat buffer without shards
 
   bool is_matrix() const { return shape.rank == 2; }
   bool is_whole() const { return part.size() == shape.size(); }
@@ -50,6 +64,19 @@ struct ParamSpec {
   int64_t live() const {
     const int64_t all = is_matrix() ? rows * shape.dims[1] : rows;
     return std::max<int64_t>(0, std::min(part.end, all) - part.begin);
+  }
+
+  /// Calls use(here, there, n) for elements that are neighbors here and in the whole tensor, in
+  /// order: those that live, [here, here + n) of the part and [there, there + n) of the tensor.
+  template <class Use>
+  void for_runs(Use&& use) const {
+    const int64_t N = is_matrix() ? shape.dims[1] : 1;
+    const bool all_columns = stride == N;
+    for (int64_t at = part.begin, end = part.begin + live(); at < end;) {
+      const int64_t n = all_columns ? end - at : std::min(end, (at / N + 1) * N) - at;
+      use(at - part.begin, first + at / N * stride + at % N, n);
+      at += n;
+    }
   }
 };
 
@@ -86,22 +113,34 @@ struct GptTensors {
 
 class ParamLayout {
  public:
-  /// The whole model. @param shards into which each section can be cut
-  explicit ParamLayout(const GptConfig& config, int64_t shards = 1);
+  /// The whole model, or what a tensor rank has of it.
+  /// @param shards into which each section can be cut
+  explicit ParamLayout(const GptConfig& config, int64_t shards = 1, TensorRank tensor = {});
   /// What rank `rank` of shards() holds.
   ParamLayout shard(int64_t rank) const;
+  /// This, on rank `rank` of all that share the model: tensor ranks are neighbors. @see Mesh
+  ParamLayout on_rank(int64_t rank) const;
 
   /// Elements of the flat buffer, alignment and padded vocabulary counted.
   int64_t size() const { return size_; }
   /// The same of the whole model: size() * shards() in a shard.
   int64_t whole_size() const { return whole_sections_.back().end; }
+  /// The same without a cut into shards.
+  ParamLayout unsharded() const { return ParamLayout(config_, shards_, tensor_); }
+
+  const GptConfig& config() const { return config_; }
   int64_t shards() const { return shards_; }
+  TensorRank tensor_rank() const { return tensor_; }
   int64_t rank() const { return rank_; }  ///< which shard this is
-  /// Parameters that lie here: no alignment, no padded vocabulary.
+  /// Parameters that lie here and count here: no alignment, no padded vocabulary.
   int64_t live() const;
 
   /// All parameters, in the order of the buffer.
   const std::vector<ParamSpec>& specs() const { return specs_; }
+  /// Those of section s.
+  std::span<const ParamSpec> specs(int64_t s) const;
+  /// The one of this name. @throws CheckError if there is none
+  const ParamSpec& spec(std::string_view name) const;
 
   /// Sections: 0 is embed, l + 1 is block l, the last one is the last norm with the head.
   int64_t sections() const { return std::ssize(sections_); }
@@ -109,7 +148,7 @@ class ParamLayout {
   Range section(int64_t s) const { return sections_.at(static_cast<size_t>(s)); }
   /// The same of the whole model.
   Range whole_section(int64_t s) const { return whole_sections_.at(static_cast<size_t>(s)); }
-  /// Elements of section s of the whole model, without the padding that shards need.
+  /// Elements of section s without the padding that shards need.
   int64_t unpadded(int64_t s) const { return unpadded_.at(static_cast<size_t>(s)); }
   /// Elements of the largest section.
   int64_t largest_section() const;
@@ -128,12 +167,17 @@ class ParamLayout {
   void put(GptTensors& gpt, int64_t s, Tensor section) const;
 
  private:
-  ParamLayout() = default;
-  void add(std::string name, Role role, Shape shape, int64_t rows);
-  void add_block(const GptConfig& config, int64_t l);
+  /// How tensor ranks share a tensor.
+  enum class Cut : uint8_t { None, Rows, Columns };
+
+  ParamLayout(const GptConfig& config, TensorRank tensor) : config_(config), tensor_(tensor) {}
+  void add(std::string name, Role role, Shape shape, int64_t rows, Cut cut);
+  void add_block(int64_t l);
   void end_section();
   bool is_whole(const Tensor& flat) const;
 
+  GptConfig config_;
+  TensorRank tensor_;
   int64_t shards_ = 1;
   int64_t rank_ = 0;
   int64_t size_ = 0;

@@ -14,8 +14,9 @@ double grad_norm(const Ctx& ctx, Tensor grads, const ParamLayout& layout, Tensor
                  Comm* others) {
   std::fill_n(limbs.data<int64_t>(), kLimbs, 0);
   for (const ParamSpec& spec : layout.specs())
-    ctx.kernels->squared_norm(
-        ctx, limbs, flat(layout.tensor(grads, spec)).first(spec.live()).view({1, spec.live()}));
+    if (!spec.is_copy)
+      ctx.kernels->squared_norm(
+          ctx, limbs, flat(layout.tensor(grads, spec)).first(spec.live()).view({1, spec.live()}));
   ctx.synchronize();
   if (others) others->all_reduce(limbs);
   return std::sqrt(limbs_value(limbs.data<int64_t>()));

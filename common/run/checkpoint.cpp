@@ -28,9 +28,9 @@ std::string fresh_name(const fs::path& dir, std::string_view kind, int64_t step)
   }
 }
 
-/// A flat tensor of the layout, which shards may cut; others are one rank's alone.
+/// A flat tensor of the layout, of which ranks may have parts; others are one rank's alone.
 bool is_flat(const ParamLayout& layout, const Tensor& tensor) {
-  return layout.shards() > 1 && tensor.shape.rank == 1;
+  return (layout.shards() > 1 || layout.tensor_rank().size > 1) && tensor.shape.rank == 1;
 }
 
 /// Shape in the file.

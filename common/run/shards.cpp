@@ -19,40 +19,94 @@ int64_t parameters_an_element(const ParamLayout& layout, const Tensor& flat) {
   return div_exact(is_cut(layout, flat) ? layout.size() : layout.whole_size(), flat.size());
 }
 
-/// Copies the chunks of all ranks behind each other into `section`, on rank 0.
-void gather_chunks(Comm& comm, Tensor section, Tensor own) {
-  if (comm.rank() != 0) return comm.send(own, 0);
-  std::memcpy(section.ptr, own.ptr, static_cast<size_t>(own.bytes()));
-  for (int rank = 1; rank < comm.size(); ++rank)
-    comm.recv(section.slice(rank * own.size(), own.size()), rank);
+/// A layout and the whole model's, and how elements of section s go from one to the other.
+class Places {
+ public:
+  Places(const ParamLayout& here, const ParamLayout& whole, int64_t each)
+      : here_(here), whole_(whole), each_(each) {}
+
+  /// Calls use(here, there, n) for elements that are neighbors in both; each from the beginning of
+  /// the section.
+  template <class Use>
+  void for_runs(int64_t s, Use&& use) const {
+    for (const ParamSpec& spec : here_.specs(s)) {
+      if (spec.is_copy) continue;
+      for_runs_of(spec, s, use);
+    }
+  }
+  /// The same with what other ranks have, too.
+  template <class Use>
+  void for_all_runs(int64_t s, Use&& use) const {
+    for (const ParamSpec& spec : here_.specs(s)) for_runs_of(spec, s, use);
+  }
+
+  const ParamLayout& here() const { return here_; }
+
+ private:
+  template <class Use>
+  void for_runs_of(const ParamSpec& spec, int64_t s, Use&& use) const {
+    const int64_t begin_here = spec.offset - here_.section(s).begin;
+    const int64_t begin_there = whole_.spec(spec.name).offset - whole_.section(s).begin;
+    spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
+      use(div_exact(begin_here + here, each_), div_exact(begin_there + there, each_),
+          (n + each_ - 1) / each_);
+    });
+  }
+
+  ParamLayout here_;
+  const ParamLayout& whole_;
+  int64_t each_;
+};
+
+void copy(const Tensor& to, int64_t at, const Tensor& from, int64_t begin, int64_t n) {
+  const Tensor out = to.slice(at, n), inp = from.slice(begin, n);
+  std::memcpy(out.ptr, inp.ptr, static_cast<size_t>(inp.bytes()));
+}
+
+/// Room for a tensor of n elements in `bytes`, all 0.
+Tensor room(std::vector<std::byte>& bytes, Dtype dtype, int64_t n) {
+  bytes.assign(static_cast<size_t>(n * size_of(dtype)), std::byte{0});
+  return {.ptr = bytes.data(), .dtype = dtype, .shape = {n}};
 }
 
 }  // namespace
 
 int64_t whole_elements(const ParamLayout& layout, const Tensor& flat) {
-  int64_t sum = 0;
-  for (int64_t s = 0; s < layout.sections(); ++s) sum += layout.unpadded(s);
-  return div_exact(sum, parameters_an_element(layout, flat));
+  return div_exact(ParamLayout(layout.config()).size(), parameters_an_element(layout, flat));
 }
 
 void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, Tensor flat,
                      const std::function<void(int64_t s, Tensor section)>& use) {
-  const bool cut = is_cut(layout, flat), first = !comm || comm->rank() == 0;
-  if (!cut && !first) return;
-  const HostCopy host = HostCopy::of(ctx, flat);
   const int64_t each = parameters_an_element(layout, flat);
-  std::vector<std::byte> bytes;
-  for (int64_t s = 0; s < layout.sections(); ++s) {
-    const Range own = cut ? layout.section(s) : layout.whole_section(s);
-    Tensor section = host.tensor().slice(own.begin / each, div_exact(own.size(), each));
-    if (cut) {
-      const Tensor chunk = section;
-      bytes.resize(first ? static_cast<size_t>(layout.shards() * chunk.bytes()) : 0);
-      section = {
-          .ptr = bytes.data(), .dtype = flat.dtype, .shape = {layout.shards() * chunk.size()}};
-      gather_chunks(*comm, section, chunk);
+  const ParamLayout whole(layout.config());
+  const ParamLayout own = is_cut(layout, flat) ? layout : layout.unsharded();
+  // Of what is not cut into shards, the first of each tensor rank's copies.
+  const int64_t senders = layout.tensor_rank().size * (is_cut(layout, flat) ? layout.shards() : 1);
+  const int rank = comm ? comm->rank() : 0;
+  if (rank >= senders) return;
+
+  std::vector<Places> places;
+  for (int64_t r = 0; rank == 0 && r < senders; ++r)
+    places.emplace_back(own.on_rank(r), whole, each);
+  const HostCopy host = HostCopy::of(ctx, flat);
+  std::vector<std::byte> bytes, theirs;
+  for (int64_t s = 0; s < whole.sections(); ++s) {
+    const int64_t n = div_exact(own.section(s).size(), each);
+    const Tensor mine = host.tensor().slice(own.section(s).begin / each, n);
+    if (rank > 0) {
+      comm->send(mine, 0);
+      continue;
     }
-    if (first) use(s, section.first(div_exact(layout.unpadded(s), each)));
+    const Tensor section = room(bytes, flat.dtype, div_exact(whole.section(s).size(), each));
+    for (int sender = 0; sender < senders; ++sender) {
+      const Tensor part = sender == 0 ? mine : room(theirs, flat.dtype, n);
+      if (sender > 0) comm->recv(part, sender);
+      places[static_cast<size_t>(sender)].for_runs(s,
+                                                   [&](int64_t here, int64_t there, int64_t count) {
+                                                     copy(section, there, part, here, count);
+                                                   });
+    }
+    use(s, section);
   }
 }
 
@@ -61,17 +115,15 @@ void take_shard(const Ctx& ctx, const ParamLayout& layout, Tensor flat,
   const HostCopy host = HostCopy::to_write(ctx, flat);
   std::memset(host.tensor().ptr, 0, static_cast<size_t>(flat.bytes()));
   const int64_t each = parameters_an_element(layout, flat), size = size_of(flat.dtype);
+  const ParamLayout all(layout.config());
+  const Places places(is_cut(layout, flat) ? layout : layout.unsharded(), all, each);
   auto* out = static_cast<std::byte*>(host.tensor().ptr);
-  int64_t section_begin = 0;
-  for (int64_t s = 0; s < layout.sections(); ++s) {
-    const int64_t n = layout.section(s).size(), all = layout.unpadded(s);
-    const int64_t begin = std::min(all, layout.rank() * n);
-    const int64_t count = std::min(all, begin + n) - begin;
-    std::memcpy(out + layout.section(s).begin / each * size,
-                whole.data() + (section_begin + begin) / each * size,
-                static_cast<size_t>(count / each * size));
-    section_begin += all;
-  }
+  for (int64_t s = 0; s < all.sections(); ++s)
+    places.for_all_runs(s, [&](int64_t here, int64_t there, int64_t n) {
+      std::memcpy(out + (places.here().section(s).begin / each + here) * size,
+                  whole.data() + (all.section(s).begin / each + there) * size,
+                  static_cast<size_t>(n * size));
+    });
   host.send();
 }
 

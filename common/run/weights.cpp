@@ -97,15 +97,19 @@ void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, cons
   const HostCopy host = HostCopy::to_write(ctx, params);
   std::memset(host.tensor().ptr, 0, static_cast<size_t>(params.bytes()));
   std::vector<float> theirs, ours;  // a file's tensors need not be aligned
+  const ParamLayout all(config);
   for (const ParamSpec& spec : layout.specs()) {
+    const ParamSpec& whole = all.spec(spec.name);
     const std::span<const std::byte> bytes = found.at(spec.name);
     theirs.resize(bytes.size() / sizeof(float));
     std::memcpy(theirs.data(), bytes.data(), bytes.size());
-    ours.assign(static_cast<size_t>(spec.shape.size()), 0.0f);
-    from_hf({.ptr = ours.data(), .shape = spec.shape},
-            {.ptr = theirs.data(), .shape = hf_shape(spec)}, spec, config.heads);
-    std::copy_n(ours.data() + spec.part.begin, spec.part.size(),
-                layout.tensor(host.tensor(), spec).data<float>());
+    ours.resize(static_cast<size_t>(whole.shape.size()));
+    from_hf({.ptr = ours.data(), .shape = whole.shape},
+            {.ptr = theirs.data(), .shape = hf_shape(whole)}, whole, config.heads);
+    auto* out = layout.tensor(host.tensor(), spec).data<float>();
+    spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
+      std::copy_n(ours.data() + there, n, out + here);
+    });
   }
   host.send();
 }
