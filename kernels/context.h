@@ -24,11 +24,13 @@ struct Event {
 
 /// Passed to every kernel and every part of the model. One Ctx a rank.
 struct Ctx {
-  const Kernels* kernels = nullptr;      ///< the table
-  Device* device = nullptr;              ///< where its kernels run; null: here, before they return
-  int threads = 1;                       ///< OpenMP threads of this rank
-  Tensor scratch;                        ///< U8, (threads, kernels->scratch_bytes)
-  int leaves = kLeaves;                  ///< leaves of a split sum on this rank: kLeaves / tp
+  const Kernels* kernels = nullptr;  ///< the table
+  Device* device = nullptr;          ///< where its kernels run; null: here, before they return
+  int threads = 1;                   ///< OpenMP threads of this rank
+  Tensor scratch;                    ///< U8, (threads, kernels->scratch_bytes)
+  int leaves = kLeaves;              ///< leaves of a split sum on this rank: kLeaves / tp
+  /// Leaves of a sequence's tokens on this rank: kLeaves / tp under sequence parallelism.
+  int token_leaves = kLeaves;
   std::vector<Event>* events = nullptr;  ///< where Span records; null: nowhere
   int64_t* flops = nullptr;              ///< where parts of the model count those of their products
 

@@ -75,6 +75,16 @@ constexpr Cost scale(int64_t n) { return {.bytes = kFloat * 2 * n, .flops = n}; 
 constexpr Cost cross_entropy(int64_t B, int64_t T, int64_t V) {
   return {.bytes = kFloat * 2 * B * T * V, .flops = 8 * B * T * V};
 }
+/// Its parts read the row each: the maximum (1), the sum of exponentials (3), the gradient (4).
+constexpr Cost softmax_max(int64_t B, int64_t T, int64_t V) {
+  return {.bytes = kFloat * B * T * V, .flops = B * T * V};
+}
+constexpr Cost softmax_sum(int64_t B, int64_t T, int64_t V) {
+  return {.bytes = kFloat * B * T * V, .flops = 3 * B * T * V};
+}
+constexpr Cost softmax_loss(int64_t B, int64_t T, int64_t V) {
+  return {.bytes = kFloat * 2 * B * T * V, .flops = 4 * B * T * V};
+}
 
 constexpr Cost squared_norm(int64_t n) { return {.bytes = kFloat * n, .flops = 2 * n}; }
 constexpr Cost adaptive_clip(int64_t n) { return {.bytes = kFloat * 2 * n, .flops = n}; }

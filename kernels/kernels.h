@@ -31,6 +31,9 @@ enum class Into : uint8_t { Write, Add };
 /// A target that is not learned: no loss, no gradient.
 constexpr int32_t kIgnore = -1;
 
+/// A token or a target whose row another rank has: tensor parallelism cuts the vocabulary.
+constexpr int32_t kElsewhere = -2;
+
 /// Limbs of a squared norm: see Kernels::squared_norm.
 constexpr int64_t kLimbs = 12;
 
@@ -76,12 +79,14 @@ struct Kernels {
   int64_t scratch_bytes;  ///< of Ctx::scratch for each of ctx.threads; a device counts as one
 
   // ---- embedding -------------------------------------------------------------------------
-  /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:]
-  /// out (B,T,C); tokens (B,T) I32; wte (V,C); wpe (P,C), P >= T
+  /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:];  0 where the token is kElsewhere: the rank that
+  /// has its row adds the position, too, so that the sum over ranks rounds nothing. out (B,T,C);
+  /// tokens (B,T) I32; wte (V,C); wpe (P,C), P >= T
   void (*embed_forward)(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe);
 
   /// dwte[v,:] = sum of dout[b,t,:] where tokens[b,t] = v;  dwpe[t,:] = sum_b dout[b,t,:].
   /// A leaf is one sequence; inside it tokens ascend. Rows not met get (or keep) their value + 0.
+  /// A token that is kElsewhere adds to dwpe only.
   /// dwte (V,C); dwpe (P,C); dout (B,T,C); tokens (B,T) I32
   void (*embed_backward)(const Ctx&, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens, Into);
 
@@ -97,7 +102,7 @@ struct Kernels {
                               Tensor mean, Tensor rstd);
 
   /// dw = sum_bt dout xhat;  db = sum_bt dout.   dw, db (C); dout, inp (B,T,C); mean, rstd (B,T)
-  /// Summed over kLeaves leaves of a sequence's tokens, then over sequences.
+  /// Summed over ctx.token_leaves leaves of a sequence's tokens, then over sequences.
   void (*norm_backward_weight)(const Ctx&, Tensor dw, Tensor db, Tensor dout, Tensor inp,
                                Tensor mean, Tensor rstd, Into);
 
@@ -114,8 +119,8 @@ struct Kernels {
   /// dw (N,K); dout (B,T,N); inp (B,T,K)
   void (*matmul_backward_weight)(const Ctx&, Tensor dw, Tensor dout, Tensor inp, Into);
 
-  /// db[n] = sum_bt dout[b,t,n], over kLeaves leaves of a sequence's tokens, then sequences.
-  /// db (N); dout (B,T,N)
+  /// db[n] = sum_bt dout[b,t,n], over ctx.token_leaves leaves of a sequence's tokens, then
+  /// sequences. db (N); dout (B,T,N)
   void (*bias_backward)(const Ctx&, Tensor db, Tensor dout, Into);
 
   // ---- GELU, tanh form (arXiv 1606.08415) -------------------------------------------------
@@ -162,6 +167,23 @@ struct Kernels {
   /// logits (B,T,V); targets (B,T) I32
   void (*cross_entropy)(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                         int64_t vocab, float scale);
+
+  /// cross_entropy in three parts, for ranks that each have V columns of the logits, `vocab` of
+  /// them no padding, possibly none. Between the parts ranks exchange: after this one the maximum.
+  /// max = max_v x_v, -infinity if vocab is 0.   max (B,T); logits (B,T,V)
+  void (*softmax_max)(const Ctx&, Tensor max, Tensor logits, int64_t vocab);
+
+  /// sum = sum_v exp(x_v - max), in ctx.leaves leaves of V: ranks join theirs as a tree;
+  /// target = x[target], 0 where it is kIgnore or kElsewhere: ranks add theirs in any order.
+  /// sum, target, max (B,T); logits (B,T,V); targets (B,T) I32, as columns of this rank
+  void (*softmax_sum)(const Ctx&, Tensor sum, Tensor target, Tensor logits, Tensor max,
+                      Tensor targets, int64_t vocab);
+
+  /// losses and dlogits as in cross_entropy, from m = max, s = sum and x[target] = target of all
+  /// ranks. Where the target is kElsewhere there is a loss, and no column here is the target.
+  /// losses (B); dlogits (B,T,V), null or logits; max, sum, target (B,T); the rest as above
+  void (*softmax_loss)(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
+                       Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale);
 
   // ---- norms ------------------------------------------------------------------------------
   /// Adds the squared norm of each row of x to that row's limbs: leaves of 16 neighbours of a

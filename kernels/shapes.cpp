@@ -84,6 +84,26 @@ MatmulShape check_linear(const char* op, const Tensor& y, const Tensor& x, const
   return s;
 }
 
+/// Logits, of which `vocab` columns are no padding, and statistics of their rows.
+CrossEntropyShape check_rows(const char* op, const Tensor& logits, int64_t vocab,
+                             std::initializer_list<Tensor> statistics) {
+  check_first(op, "logits", logits, 3);
+  const CrossEntropyShape s{logits.dim(0), logits.dim(1), logits.dim(2)};
+  check(op, {{"logits", logits, logits.dtype, logits.shape}});
+  for (const Tensor& x : statistics)
+    check(op, {{"max, sum or target", x, wide(logits.dtype), {s.B, s.T}}});
+  CHECK(vocab >= 0 && vocab <= s.V, "{}: a vocabulary of {} in {} columns", op, vocab, s.V);
+  return s;
+}
+
+/// What is in a loss beside its logits.
+void check_loss(const char* op, const CrossEntropyShape& s, const Tensor& losses,
+                const Tensor& dlogits, const Tensor& logits, const Tensor& targets) {
+  check(op, {{"losses", losses, wide(logits.dtype), {s.B}},
+             {"targets", targets, Dtype::I32, {s.B, s.T}}});
+  if (dlogits) check(op, {{"dlogits", dlogits, logits.dtype, logits.shape}});
+}
+
 /// One operand of a product: as the activations, or in FP8 with its scale.
 void check_factor(const char* op, const char* name, const Tensor& x, Dtype activations) {
   CHECK(!is_fp8(x.dtype) || x.fp8, "{}: {} is FP8 without a scale", op, name);
@@ -213,13 +233,30 @@ AttentionShape check_attention_backward(const Tensor& dqkv, const Tensor& dout, 
 CrossEntropyShape check_cross_entropy(const Tensor& losses, const Tensor& dlogits,
                                       const Tensor& logits, const Tensor& targets, int64_t vocab) {
   constexpr const char* kOp = "cross_entropy";
-  check_first(kOp, "logits", logits, 3);
-  const CrossEntropyShape s{logits.dim(0), logits.dim(1), logits.dim(2)};
-  check(kOp, {{"logits", logits, logits.dtype, logits.shape},
-              {"losses", losses, wide(logits.dtype), {s.B}},
-              {"targets", targets, Dtype::I32, {s.B, s.T}}});
-  if (dlogits) check(kOp, {{"dlogits", dlogits, logits.dtype, logits.shape}});
-  CHECK(vocab >= 1 && vocab <= s.V, "{}: a vocabulary of {} in {} columns", kOp, vocab, s.V);
+  const CrossEntropyShape s = check_rows(kOp, logits, vocab, {});
+  check_loss(kOp, s, losses, dlogits, logits, targets);
+  CHECK(vocab >= 1, "{}: no vocabulary", kOp);
+  return s;
+}
+
+CrossEntropyShape check_softmax_max(const Tensor& max, const Tensor& logits, int64_t vocab) {
+  return check_rows("softmax_max", logits, vocab, {max});
+}
+
+CrossEntropyShape check_softmax_sum(const Tensor& sum, const Tensor& target, const Tensor& logits,
+                                    const Tensor& max, const Tensor& targets, int64_t vocab) {
+  constexpr const char* kOp = "softmax_sum";
+  const CrossEntropyShape s = check_rows(kOp, logits, vocab, {sum, target, max});
+  check(kOp, {{"targets", targets, Dtype::I32, {s.B, s.T}}});
+  return s;
+}
+
+CrossEntropyShape check_softmax_loss(const Tensor& losses, const Tensor& dlogits,
+                                     const Tensor& logits, const Tensor& max, const Tensor& sum,
+                                     const Tensor& target, const Tensor& targets, int64_t vocab) {
+  constexpr const char* kOp = "softmax_loss";
+  const CrossEntropyShape s = check_rows(kOp, logits, vocab, {max, sum, target});
+  check_loss(kOp, s, losses, dlogits, logits, targets);
   return s;
 }
 

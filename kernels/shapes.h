@@ -75,6 +75,12 @@ AttentionShape check_attention_backward(const Tensor& dqkv, const Tensor& dout, 
 
 CrossEntropyShape check_cross_entropy(const Tensor& losses, const Tensor& dlogits,
                                       const Tensor& logits, const Tensor& targets, int64_t vocab);
+CrossEntropyShape check_softmax_max(const Tensor& max, const Tensor& logits, int64_t vocab);
+CrossEntropyShape check_softmax_sum(const Tensor& sum, const Tensor& target, const Tensor& logits,
+                                    const Tensor& max, const Tensor& targets, int64_t vocab);
+CrossEntropyShape check_softmax_loss(const Tensor& losses, const Tensor& dlogits,
+                                     const Tensor& logits, const Tensor& max, const Tensor& sum,
+                                     const Tensor& target, const Tensor& targets, int64_t vocab);
 
 MatrixShape check_squared_norm(const Tensor& limbs, const Tensor& x);
 MatrixShape check_adaptive_clip(const Tensor& grad, const Tensor& grad_limbs,
@@ -95,5 +101,15 @@ inline int64_t checked_index(int32_t index, int64_t extent) {
   CHECK(index >= 0 && index < extent, "token {} of a vocabulary of {}", index, extent);
   return index;
 }
+
+/// All tokens are rows of this rank, or kElsewhere.
+inline void check_tokens(const Tensor& tokens, int64_t V) {
+  const int32_t* token = tokens.data<int32_t>();
+  for (int64_t i = 0; i < tokens.size(); ++i)
+    if (token[i] != kElsewhere) checked_index(token[i], V);
+}
+
+/// Whether a token or target is a row of this rank: neither ignored nor elsewhere.
+inline bool is_here(int32_t index) { return index != kIgnore && index != kElsewhere; }
 
 }  // namespace ladder

@@ -42,7 +42,7 @@ void update_columns(const Ctx& ctx, const Problem& p) {
   parallel_for(ctx, p.N, kColumns, p.R, [&](Range range) {
     for (int64_t n = range.begin; n < range.end; n += kColumns) {
       const int64_t count = std::min(kColumns, range.end - n);
-      auto sums = sum_tokens<1>(1, p.R, [&](ColumnSums<1>& sum, int64_t r) {
+      auto sums = sum_tokens<1>(kLeaves, 1, p.R, [&](ColumnSums<1>& sum, int64_t r) {
         const float* g = p.g + r * p.N + n;
         for_columns(count, [&](int64_t part, int64_t i, auto io) {
           const Vec slope = io.load(g + i);

@@ -1,4 +1,4 @@
-// Sums over tokens, column by column: a tree over sequences, in each a tree over kLeaves leaves
+// Sums over tokens, column by column: a tree over sequences, in each a tree over the leaves
 // of its tokens, in a leaf ascending tokens. Used for the gradients of biases and layer norms.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace ladder {
 
 /// Columns that are summed at a time, in registers.
-constexpr int64_t kColumns = 32;
+constexpr int64_t kColumns = 8 * kLanes;
 
 /// Count x kColumns sums.
 template <int64_t Count>
@@ -47,20 +47,21 @@ HWY_INLINE void for_columns(int64_t count, const F& f) {
   }
 }
 
-/// add_row(sums, row) adds the terms of one token. Returns the sum over B sequences of T tokens.
+/// add_row(sums, row) adds the terms of one token. Returns the sum over B sequences of T tokens,
+/// each in `leaves` leaves.
 template <int64_t Count, class F>
-ColumnSums<Count> sum_tokens(int64_t B, int64_t T, const F& add_row) {
+ColumnSums<Count> sum_tokens(int leaves, int64_t B, int64_t T, const F& add_row) {
   using Sums = ColumnSums<Count>;
   TreeSum<Sums> sequences;
   for (int64_t b = 0; b < B; ++b) {
-    TreeSum<Sums> leaves;
-    for (int64_t i = 0; i < kLeaves; ++i) {
-      const Range tokens = leaf(i, kLeaves, T);
+    TreeSum<Sums> sequence;
+    for (int64_t i = 0; i < leaves; ++i) {
+      const Range tokens = leaf(i, leaves, T);
       Sums sums = Sums::zeros();
       for (int64_t t = tokens.begin; t < tokens.end; ++t) add_row(sums, b * T + t);
-      leaves.push(sums);
+      sequence.push(sums);
     }
-    sequences.push(leaves.total(Sums::zeros()));
+    sequences.push(sequence.total(Sums::zeros()));
   }
   return sequences.total(Sums::zeros());
 }

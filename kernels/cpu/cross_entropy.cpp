@@ -1,4 +1,5 @@
-// Softmax cross-entropy and its gradient, a token's row of logits at a time.
+// Softmax cross-entropy and its gradient, a token's row of logits at a time. Whole, or in the three
+// parts between which ranks of tensor parallelism exchange.
 #include <cmath>
 
 #include "kernels/cpu/dispatch.h"
@@ -10,11 +11,11 @@
 namespace ladder::cpu {
 namespace {
 
-/// sum_v exp(x_v - m) over the first `vocab` of V columns, in kLeaves leaves of V.
+/// sum_v exp(x_v - m) over the first `vocab` of V columns, in `leaves` leaves of V.
 template <class Real>
-float sum_exp(const Real* x, int64_t V, int64_t vocab, float m) {
-  return tree_sum<float>(kLeaves, [&](int64_t i) {
-    const Range columns = leaf(i, kLeaves, V);
+float sum_exp(const Real* x, int64_t V, int64_t vocab, int leaves, float m) {
+  return tree_sum<float>(leaves, [&](int64_t i) {
+    const Range columns = leaf(i, leaves, V);
     const int64_t count = std::max<int64_t>(0, std::min(columns.end, vocab) - columns.begin);
     return lane_sum(count, [&](int64_t v, auto io) {
       return io.only(exp(hn::Sub(io.load(x + columns.begin + v), broadcast(m))));
@@ -22,71 +23,135 @@ float sum_exp(const Real* x, int64_t V, int64_t vocab, float m) {
   });
 }
 
+/// What is left of a row when its maximum and its sum are known.
+struct Statistics {
+  float max, sum, x_target;
+
+  float loss() const { return std::log(sum) + max - x_target; }
+};
+
 /// The gradient of one token's logits. Exponentials are computed anew: kept in dx, which may be of
 /// 16 bits, they would be rounded.
 template <class Real>
-void gradient(Real* dx, const Real* x, int64_t target, int64_t V, int64_t vocab, float m, float sum,
-              float scale) {
-  const Vec inverse = broadcast(1.0f / sum);
+void gradient(Real* dx, const Real* x, int32_t target, int64_t V, int64_t vocab,
+              const Statistics& found, float scale) {
+  const Vec inverse = broadcast(1.0f / found.sum);
   const auto probability = [&](Vec logit) {
-    return hn::Mul(exp(hn::Sub(logit, broadcast(m))), inverse);
+    return hn::Mul(exp(hn::Sub(logit, broadcast(found.max))), inverse);
   };
-  const Vec p_target = probability(broadcast(value_of(x[target])));  // before dx covers x
+  const bool here = is_here(target);
+  const Vec p_target = probability(broadcast(here ? value_of(x[target]) : 0));  // dx may cover x
   for_vectors(0, vocab, [&](int64_t v, auto io) {
     io.store(hn::Mul(probability(io.load(x + v)), broadcast(scale)), dx + v);
   });
-  Part(1).store(hn::Mul(hn::Sub(p_target, broadcast(1)), broadcast(scale)), dx + target);
+  if (here) Part(1).store(hn::Mul(hn::Sub(p_target, broadcast(1)), broadcast(scale)), dx + target);
   std::fill(dx + vocab, dx + V, Real{});
 }
 
-/// The loss of one token; its gradient goes to dx, which may be x, unless dx is null.
-template <class Real>
-float token(Real* dx, const Real* x, int64_t target, int64_t V, int64_t vocab, float scale) {
-  const float m = lane_max(x, vocab);
-  const float x_target = value_of(x[target]);
-  const float sum = sum_exp(x, V, vocab, m);
-  if (dx) gradient(dx, x, target, V, vocab, m, sum, scale);
-  return std::log(sum) + m - x_target;
+/// Targets are columns, or ignored, or, if `elsewhere`, those of another rank.
+void check_targets(const Tensor& targets, int64_t vocab, bool elsewhere) {
+  const int32_t* target = targets.data<int32_t>();
+  for (int64_t row = 0; row < targets.size(); ++row)
+    if (target[row] != kIgnore && !(elsewhere && target[row] == kElsewhere))
+      checked_index(target[row], vocab);
 }
 
-/// The losses of all tokens, and the gradients of their logits.
-template <class Real>
-void all_tokens(const Ctx& ctx, std::span<float> losses, const Tensor& dlogits,
-                const Tensor& logits, const int32_t* target, int64_t vocab, float scale) {
-  const int64_t V = logits.dim(-1);
-  const Real* x0 = logits.data<Real>();
-  Real* dx0 = dlogits ? dlogits.data<Real>() : nullptr;
-  parallel_for(ctx, logits.rows(), 1, 4 * V, [&](Range range) {
-    for (int64_t row = range.begin; row < range.end; ++row) {
-      Real* dx = dx0 ? dx0 + row * V : nullptr;
-      float& loss = losses[static_cast<size_t>(row)];
-      if (target[row] == kIgnore) {
-        loss = 0;
-        if (dx) std::fill(dx, dx + V, Real{});
-      } else {
-        loss = token(dx, x0 + row * V, target[row], V, vocab, scale);
+/// The logits and what a loss is made of.
+struct Loss {
+  Tensor losses, dlogits, logits, targets;
+  int64_t vocab;
+  float scale;
+
+  /// The losses of all sequences, and the gradients of their logits, from
+  /// statistics(x, row, target) of the rows that are not ignored.
+  template <class Real, class F>
+  void all_rows(const Ctx& ctx, const F& statistics) const {
+    const int64_t rows = logits.rows(), V = logits.dim(-1), T = logits.dim(1);
+    const Real* x0 = logits.data<Real>();
+    Real* dx0 = dlogits ? dlogits.data<Real>() : nullptr;
+    const int32_t* target = targets.data<int32_t>();
+    const std::span<float> token_loss = shared_scratch<float>(ctx, rows);
+    parallel_for(ctx, rows, 1, 4 * V, [&](Range range) {
+      for (int64_t row = range.begin; row < range.end; ++row) {
+        const Real* x = x0 + row * V;
+        Real* dx = dx0 ? dx0 + row * V : nullptr;
+        float& loss = token_loss[static_cast<size_t>(row)];
+        if (target[row] == kIgnore) {
+          loss = 0;
+          if (dx) std::fill(dx, dx + V, Real{});
+        } else {
+          const Statistics found = statistics(x, row, target[row]);
+          loss = found.loss();
+          if (dx) gradient(dx, x, target[row], V, vocab, found, scale);
+        }
       }
+    });
+    float* sums = losses.data<float>();
+    for (int64_t b = 0; b < losses.size(); ++b) {
+      sums[b] = 0;
+      for (int64_t t = 0; t < T; ++t) sums[b] += token_loss[static_cast<size_t>(b * T + t)];
     }
-  });
-}
+  }
+};
 
 }  // namespace
 
 void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale) {
-  const auto [B, T, V] = check_cross_entropy(losses, dlogits, logits, targets, vocab);
-  const int32_t* target = targets.data<int32_t>();
-  for (int64_t row = 0; row < B * T; ++row)
-    if (target[row] != kIgnore) checked_index(target[row], vocab);
-  const std::span<float> token_loss = shared_scratch<float>(ctx, B * T);
+  const int64_t V = check_cross_entropy(losses, dlogits, logits, targets, vocab).V;
+  const Loss loss{losses, dlogits, logits, targets, vocab, scale};
+  check_targets(targets, vocab, false);
   dispatch(logits, [&]<class Real>(Real) {
-    all_tokens<Real>(ctx, token_loss, dlogits, logits, target, vocab, scale);
+    loss.all_rows<Real>(ctx, [&](const Real* x, int64_t, int32_t target) {
+      const float max = lane_max(x, vocab);
+      return Statistics{
+          .max = max, .sum = sum_exp(x, V, vocab, kLeaves, max), .x_target = value_of(x[target])};
+    });
   });
-  float* sums = losses.data<float>();
-  for (int64_t b = 0; b < B; ++b) {
-    sums[b] = 0;
-    for (int64_t t = 0; t < T; ++t) sums[b] += token_loss[static_cast<size_t>(b * T + t)];
-  }
+}
+
+void softmax_max(const Ctx& ctx, Tensor max, Tensor logits, int64_t vocab) {
+  const auto [B, T, V] = check_softmax_max(max, logits, vocab);
+  float* to = max.data<float>();
+  dispatch(logits, [&, rows = B * T, V = V]<class Real>(Real) {
+    const Real* x = logits.data<Real>();
+    parallel_for(ctx, rows, 1, V, [&](Range range) {
+      for (int64_t row = range.begin; row < range.end; ++row)
+        to[row] = lane_max(x + row * V, vocab);
+    });
+  });
+}
+
+void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tensor max,
+                 Tensor targets, int64_t vocab) {
+  const auto [B, T, V] = check_softmax_sum(sum, target, logits, max, targets, vocab);
+  check_targets(targets, vocab, true);
+  const int32_t* column = targets.data<int32_t>();
+  const float* m = max.data<float>();
+  float *sums = sum.data<float>(), *x_target = target.data<float>();
+  dispatch(logits, [&, rows = B * T, V = V]<class Real>(Real) {
+    const Real* x0 = logits.data<Real>();
+    parallel_for(ctx, rows, 1, 2 * V, [&](Range range) {
+      for (int64_t row = range.begin; row < range.end; ++row) {
+        const Real* x = x0 + row * V;
+        sums[row] = sum_exp(x, V, vocab, ctx.leaves, m[row]);
+        x_target[row] = is_here(column[row]) ? value_of(x[column[row]]) : 0;
+      }
+    });
+  });
+}
+
+void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
+                  Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale) {
+  check_softmax_loss(losses, dlogits, logits, max, sum, target, targets, vocab);
+  const Loss loss{losses, dlogits, logits, targets, vocab, scale};
+  check_targets(targets, vocab, true);
+  const float *m = max.data<float>(), *s = sum.data<float>(), *x_target = target.data<float>();
+  dispatch(logits, [&]<class Real>(Real) {
+    loss.all_rows<Real>(ctx, [&](const Real*, int64_t row, int32_t) {
+      return Statistics{.max = m[row], .sum = s[row], .x_target = x_target[row]};
+    });
+  });
 }
 
 }  // namespace ladder::cpu

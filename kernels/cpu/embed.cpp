@@ -51,7 +51,7 @@ class SparseTreeSum {
 };
 
 /// Where each token of the vocabulary occurs: places of token v are
-/// where[start[v]] .. where[start[v + 1] - 1], ascending.
+/// where[start[v]] .. where[start[v + 1] - 1], ascending. Tokens elsewhere are left out.
 struct Occurrences {
   std::span<int32_t> start, where;
 
@@ -62,17 +62,21 @@ struct Occurrences {
   }
 };
 
-Occurrences sort_by_token(const Ctx& ctx, const int32_t* tokens, int64_t count, int64_t V) {
-  const std::span<int32_t> memory = shared_scratch<int32_t>(ctx, V + 1 + count);
+Occurrences sort_by_token(const Ctx& ctx, const Tensor& all, int64_t V) {
+  check_tokens(all, V);
+  const std::span<const int32_t> tokens(all.data<int32_t>(), static_cast<size_t>(all.size()));
+  const std::span<int32_t> memory = shared_scratch<int32_t>(ctx, V + 1 + all.size());
   const Occurrences found{.start = memory.first(static_cast<size_t>(V) + 1),
                           .where = memory.subspan(static_cast<size_t>(V) + 1)};
   std::fill(found.start.begin(), found.start.end(), 0);
   const auto at = [](int64_t v) { return static_cast<size_t>(v); };
-  for (int64_t i = 0; i < count; ++i) ++found.start[at(checked_index(tokens[i], V))];
+  for (const int32_t token : tokens)
+    if (token != kElsewhere) ++found.start[at(token)];
   int32_t before = 0;
   for (int32_t& entry : found.start) before += std::exchange(entry, before);
-  for (int64_t i = 0; i < count; ++i)
-    found.where[at(found.start[at(tokens[i])]++)] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] != kElsewhere)
+      found.where[at(found.start[at(tokens[i])]++)] = static_cast<int32_t>(i);
   // Each start has moved to the start of the next token.
   std::memmove(found.start.data() + 1, found.start.data(), at(V) * sizeof(int32_t));
   found.start[0] = 0;
@@ -119,17 +123,22 @@ ColumnSums<1> sum_position(int64_t t, const Real* dout, const EmbedShape& s, int
 void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor wpe) {
   const EmbedShape s = check_embed_forward(out, tokens, wte, wpe);
   const int32_t* token = tokens.data<int32_t>();
-  for (int64_t row = 0; row < s.B * s.T; ++row) checked_index(token[row], s.V);
+  check_tokens(tokens, s.V);
   dispatch(out, [&]<class Real>(Real) {
     const Real* words = wte.data<Real>();
     const Real* places = wpe.data<Real>();
     Real* to = out.data<Real>();
     parallel_for(ctx, s.B * s.T, 1, s.C, [&](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row) {
+        Real* sum = to + row * s.C;
+        if (token[row] == kElsewhere) {
+          std::fill(sum, sum + s.C, Real{});
+          continue;
+        }
         const Real* word = words + token[row] * s.C;
         const Real* place = places + row % s.T * s.C;
         for_vectors(0, s.C, [&](int64_t c, auto io) {
-          io.store(hn::Add(io.load(word + c), io.load(place + c)), to + row * s.C + c);
+          io.store(hn::Add(io.load(word + c), io.load(place + c)), sum + c);
         });
       }
     });
@@ -139,7 +148,7 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
 void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens,
                     Into into) {
   const EmbedShape s = check_embed_backward(dwte, dwpe, dout, tokens);
-  const Occurrences found = sort_by_token(ctx, tokens.data<int32_t>(), s.B * s.T, s.V);
+  const Occurrences found = sort_by_token(ctx, tokens, s.V);
   float* words = dwte.data<float>();
   float* places = dwpe.data<float>();
   dispatch(dout, [&]<class Real>(Real) {

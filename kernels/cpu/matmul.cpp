@@ -74,7 +74,7 @@ void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
     parallel_for(ctx, s.N, kColumns, s.B * s.T, [&](Range range) {
       for (int64_t n = range.begin; n < range.end; n += kColumns) {
         const int64_t count = std::min(kColumns, range.end - n);
-        auto sums = sum_tokens<1>(s.B, s.T, [&](ColumnSums<1>& sum, int64_t row) {
+        auto sums = sum_tokens<1>(ctx.token_leaves, s.B, s.T, [&](ColumnSums<1>& sum, int64_t row) {
           const Real* x = from + row * s.N + n;
           for_columns(count, [&](int64_t part, int64_t i, auto io) {
             sum.at(0, part) = hn::Add(sum.at(0, part), io.load(x + i));

@@ -65,9 +65,9 @@ void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, cons
 
 /// Sums of dy xhat and of dy over all tokens, in `count` columns that dy and x point at.
 template <class Real>
-ColumnSums<2> backward_weight(const Real* dy, const Real* x, const float* mean, const float* rstd,
-                              const NormShape& s, int64_t count) {
-  return sum_tokens<2>(s.B, s.T, [&](ColumnSums<2>& sum, int64_t row) {
+ColumnSums<2> backward_weight(int leaves, const Real* dy, const Real* x, const float* mean,
+                              const float* rstd, const NormShape& s, int64_t count) {
+  return sum_tokens<2>(leaves, s.B, s.T, [&](ColumnSums<2>& sum, int64_t row) {
     const int64_t at = row * s.C;
     for_columns(count, [&](int64_t part, int64_t i, auto io) {
       const Vec d = io.load(dy + at + i);
@@ -132,7 +132,7 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
     parallel_for(ctx, s.C, kColumns, s.B * s.T, [&](Range range) {
       for (int64_t c = range.begin; c < range.end; c += kColumns) {
         const int64_t count = std::min(kColumns, range.end - c);
-        auto sums = backward_weight(dy + c, x + c, means, rstds, s, count);
+        auto sums = backward_weight(ctx.token_leaves, dy + c, x + c, means, rstds, s, count);
         put_columns(dweight + c, sums, 0, count, into);
         put_columns(dbias + c, sums, 1, count, into);
       }

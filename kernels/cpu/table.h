@@ -36,6 +36,11 @@ void scale(const Ctx&, Tensor x, float factor);
 
 void cross_entropy(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale);
+void softmax_max(const Ctx&, Tensor max, Tensor logits, int64_t vocab);
+void softmax_sum(const Ctx&, Tensor sum, Tensor target, Tensor logits, Tensor max, Tensor targets,
+                 int64_t vocab);
+void softmax_loss(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor max, Tensor sum,
+                  Tensor target, Tensor targets, int64_t vocab, float scale);
 
 void squared_norm(const Ctx&, Tensor limbs, Tensor x);
 void adaptive_clip(const Ctx&, Tensor grad, Tensor grad_limbs, Tensor weight_limbs, float clip);

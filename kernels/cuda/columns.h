@@ -2,7 +2,8 @@
 //
 // The rows fall into parts by leaf() of kernels/tree.h. A block sums 32 W columns of one part, its
 // warps every eighth row each, and writes a row of partial sums. Then the parts are joined as a
-// tree; with kLeaves parts a sequence it is the one of ref: over leaves, then over sequences.
+// tree; with ctx.token_leaves parts a sequence it is the one of ref: over leaves, then over
+// sequences.
 #pragma once
 
 #include "kernels/cuda/scratch.h"

@@ -2,7 +2,8 @@
 //
 // Maximum and sum are found in one pass (arXiv 1805.02867): a sum of exp(x - m) becomes one of
 // exp(x - m') when a larger m' turns up. A second pass writes the gradient; it finds the row in
-// the cache, because blocks of many threads are few at a time.
+// the cache, because blocks of many threads are few at a time. Ranks of tensor parallelism exchange
+// between maximum, sum and gradient: for them each is an operation of its own.
 //
 // Device code cannot throw: a target outside the vocabulary makes the loss NaN.
 #include <algorithm>
@@ -43,12 +44,18 @@ __device__ Floats<W> load_logits(const T* x, int64_t v, int64_t vocab) {
   return logits;
 }
 
+/// Calls f(W logits) for this thread's share of the row.
+template <int W, class T, class F>
+__device__ void for_logits(const T* x, int64_t vocab, F&& f) {
+  const int64_t step = blockDim.x * W;
+  for (int64_t v = threadIdx.x * W; v < vocab; v += step) f(load_logits<W>(x, v, vocab));
+}
+
 /// Maximum and sum of a row, in all threads.
 template <int W, class T>
 __device__ Softmax softmax_of(const T* x, int64_t vocab) {
   Softmax own;
-  const int64_t step = blockDim.x * W;
-  for (int64_t v = threadIdx.x * W; v < vocab; v += step) grow(own, load_logits<W>(x, v, vocab));
+  for_logits<W>(x, vocab, [&](const Floats<W>& logits) { grow(own, logits); });
   const float max = block_max(own.max);
   return {.max = max, .sum = block_sum(own.sum * expf(own.max - max))};
 }
@@ -69,25 +76,92 @@ __device__ void write_gradient(T* dx, const T* x, const Softmax& s, int64_t targ
   }
 }
 
-/// token_losses (rows); dlogits (rows,V) or null; logits (rows,V); targets (rows). A block a row.
+/// Where losses and gradients come from and go to. token_losses (rows); dlogits (rows,V) or null;
+/// logits (rows,V); targets (rows)
+template <class T>
+struct Rows {
+  float* token_losses;
+  T* dlogits;
+  const T* logits;
+  const int32_t* targets;
+  int64_t V, vocab;
+  float scale;
+};
+
+/// x[target] of a row; 0 without a target here, NaN where the target is no column.
+template <class T>
+__device__ float target_logit(const T* x, int32_t target, int64_t vocab, bool here) {
+  if (!here) return 0;
+  const bool known = target >= 0 && target < vocab;
+  return known ? to_float(x[target]) : std::numeric_limits<float>::quiet_NaN();
+}
+
+/// Whether the block's row is ignored: then its loss and its gradient become 0.
+template <int W, class T>
+__device__ bool ignored(const Rows<T>& rows) {
+  const int64_t row = blockIdx.x;
+  if (rows.targets[row] != kIgnore) return false;
+  T* dx = rows.dlogits ? rows.dlogits + row * rows.V : nullptr;
+  for (int64_t v = threadIdx.x * W; dx && v < rows.V; v += blockDim.x * W) store<W>(dx + v, {});
+  if (threadIdx.x == 0) rows.token_losses[row] = 0;
+  return true;
+}
+
+/// Loss and gradient of the block's row.
+template <int W, class T>
+__device__ void finish(const Rows<T>& rows, const Softmax& s, float x_target) {
+  const int64_t row = blockIdx.x, at = row * rows.V;
+  if (rows.dlogits)
+    write_gradient<W>(rows.dlogits + at, rows.logits + at, s, rows.targets[row], rows.V, rows.vocab,
+                      rows.scale);
+  if (threadIdx.x == 0) rows.token_losses[row] = logf(s.sum) + s.max - x_target;
+}
+
+/// A block a row.
 template <class T, int W>
-__global__ void token_rows(float* token_losses, T* dlogits, const T* logits, const int32_t* targets,
-                           int64_t V, int64_t vocab, float scale) {
+__global__ void token_rows(Rows<T> rows) {
+  if (ignored<W>(rows)) return;
+  const T* x = rows.logits + blockIdx.x * rows.V;
+  // Before the barriers of the sum, behind which the gradient may cover x.
+  const float x_target = target_logit(x, rows.targets[blockIdx.x], rows.vocab, true);
+  finish<W>(rows, softmax_of<W>(x, rows.vocab), x_target);
+}
+
+/// max (rows); logits (rows,V). A block a row.
+template <class T, int W>
+__global__ void max_rows(float* max, const T* logits, int64_t V, int64_t vocab) {
+  float own = Max::kNeutral;
+  for_logits<W>(logits + blockIdx.x * V, vocab, [&](const Floats<W>& x) {
+    for (int i = 0; i < W; ++i) own = Max{}(own, x.at[i]);
+  });
+  own = block_max(own);
+  if (threadIdx.x == 0) max[blockIdx.x] = own;
+}
+
+/// sum, target, max (rows); logits (rows,V); targets (rows). A block a row.
+template <class T, int W>
+__global__ void exponential_rows(float* sum, float* target, const T* logits, const float* max,
+                                 const int32_t* targets, int64_t V, int64_t vocab) {
   const int64_t row = blockIdx.x;
   const T* x = logits + row * V;
-  T* dx = dlogits ? dlogits + row * V : nullptr;
-  const int32_t target = targets[row];
-  if (target == kIgnore) {
-    for (int64_t v = threadIdx.x * W; dx && v < V; v += blockDim.x * W) store<W>(dx + v, {});
-    if (threadIdx.x == 0) token_losses[row] = 0;
-    return;
-  }
-  const bool known = target >= 0 && target < vocab;
-  // Before the barriers of the sum, behind which the gradient may cover x.
-  const float x_target = known ? to_float(x[target]) : std::numeric_limits<float>::quiet_NaN();
-  const Softmax s = softmax_of<W>(x, vocab);
-  if (dx) write_gradient<W>(dx, x, s, target, V, vocab, scale);
-  if (threadIdx.x == 0) token_losses[row] = logf(s.sum) + s.max - x_target;
+  const float m = max[row];
+  float own = 0;
+  for_logits<W>(x, vocab, [&](const Floats<W>& logit) {
+    for (int i = 0; i < W; ++i) own += expf(logit.at[i] - m);
+  });
+  own = block_sum(own);
+  if (threadIdx.x > 0) return;
+  const bool here = targets[row] != kIgnore && targets[row] != kElsewhere;
+  sum[row] = own;
+  target[row] = target_logit(x, targets[row], vocab, here);
+}
+
+/// max, sum, target (rows), of all ranks. A block a row.
+template <class T, int W>
+__global__ void loss_rows(Rows<T> rows, const float* max, const float* sum, const float* target) {
+  if (ignored<W>(rows)) return;
+  const int64_t row = blockIdx.x;
+  finish<W>(rows, {.max = max[row], .sum = sum[row]}, target[row]);
 }
 
 /// losses (B), a block for each; token_losses (B,T)
@@ -98,6 +172,18 @@ __global__ void sum_losses(float* losses, const float* token_losses, int64_t T) 
   if (threadIdx.x == 0) losses[blockIdx.x] = sum;
 }
 
+/// Calls f(Type<T>, Width<W>, threads) for blocks that take a row each, of tensors like `logits`.
+template <class F>
+void dispatch_rows(const Tensor& dlogits, const Tensor& logits, F&& f) {
+  const int64_t V = logits.dim(-1);
+  dispatch(logits.dtype, [&]<class T>(Type<T> type) {
+    dispatch_width<T>(V, {dlogits, logits}, [&]<int W>(Width<W> width) {
+      const int64_t threads = std::min<int64_t>(round_up<int64_t>(ceil_div(V, W), kWarp), 1024);
+      f(type, width, static_cast<int>(threads));
+    });
+  });
+}
+
 }  // namespace
 
 void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
@@ -105,13 +191,53 @@ void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits,
   const CrossEntropyShape s = check_cross_entropy(losses, dlogits, logits, targets, vocab);
   Scratch scratch(ctx);
   auto* token_losses = scratch.take<float>(s.B * s.T);
-  dispatch(logits.dtype, [&]<class T>(Type<T>) {
-    dispatch_width<T>(s.V, {dlogits, logits}, [&]<int W>(Width<W>) {
-      const int64_t threads = std::min<int64_t>(round_up<int64_t>(ceil_div(s.V, W), kWarp), 1024);
-      launch(ctx, token_rows<T, W>, {.x = s.B * s.T}, static_cast<int>(threads), 0, token_losses,
-             device_data<T>(dlogits), device_data<T>(logits), device_data<int32_t>(targets), s.V,
-             vocab, scale);
-    });
+  dispatch_rows(dlogits, logits, [&]<class T, int W>(Type<T>, Width<W>, int threads) {
+    const Rows<T> rows{token_losses,
+                       device_data<T>(dlogits),
+                       device_data<T>(logits),
+                       device_data<int32_t>(targets),
+                       s.V,
+                       vocab,
+                       scale};
+    launch(ctx, token_rows<T, W>, {.x = s.B * s.T}, threads, 0, rows);
+  });
+  launch(ctx, sum_losses, {.x = s.B}, kThreads, 0, device_data<float>(losses), token_losses, s.T);
+}
+
+void softmax_max(const Ctx& ctx, Tensor max, Tensor logits, int64_t vocab) {
+  const CrossEntropyShape s = check_softmax_max(max, logits, vocab);
+  dispatch_rows(Tensor{}, logits, [&]<class T, int W>(Type<T>, Width<W>, int threads) {
+    launch(ctx, max_rows<T, W>, {.x = s.B * s.T}, threads, 0, device_data<float>(max),
+           device_data<T>(logits), s.V, vocab);
+  });
+}
+
+void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tensor max,
+                 Tensor targets, int64_t vocab) {
+  const CrossEntropyShape s = check_softmax_sum(sum, target, logits, max, targets, vocab);
+  dispatch_rows(Tensor{}, logits, [&]<class T, int W>(Type<T>, Width<W>, int threads) {
+    launch(ctx, exponential_rows<T, W>, {.x = s.B * s.T}, threads, 0, device_data<float>(sum),
+           device_data<float>(target), device_data<T>(logits), device_data<float>(max),
+           device_data<int32_t>(targets), s.V, vocab);
+  });
+}
+
+void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
+                  Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale) {
+  const CrossEntropyShape s =
+      check_softmax_loss(losses, dlogits, logits, max, sum, target, targets, vocab);
+  Scratch scratch(ctx);
+  auto* token_losses = scratch.take<float>(s.B * s.T);
+  dispatch_rows(dlogits, logits, [&]<class T, int W>(Type<T>, Width<W>, int threads) {
+    const Rows<T> rows{token_losses,
+                       device_data<T>(dlogits),
+                       device_data<T>(logits),
+                       device_data<int32_t>(targets),
+                       s.V,
+                       vocab,
+                       scale};
+    launch(ctx, loss_rows<T, W>, {.x = s.B * s.T}, threads, 0, rows, device_data<float>(max),
+           device_data<float>(sum), device_data<float>(target));
   });
   launch(ctx, sum_losses, {.x = s.B}, kThreads, 0, device_data<float>(losses), token_losses, s.T);
 }

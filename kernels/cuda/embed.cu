@@ -5,7 +5,7 @@
 // one block, which adds them in the order of their places.
 //
 // Device code cannot throw: a token outside the vocabulary becomes a row of NaN, and has no
-// gradient.
+// gradient; nor has one that is kElsewhere.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -17,12 +17,14 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// out (B,T,C); tokens (B,T); wte (V,C); wpe (P,C). A thread writes W channels.
+/// out (B,T,C), a row of 0 for a token elsewhere; tokens (B,T); wte (V,C); wpe (P,C). A thread
+/// writes W channels.
 template <class T, int W>
 __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wpe, EmbedShape s) {
   const int64_t i = thread_index() * W;
   if (i >= s.B * s.T * s.C) return;
   const int64_t row = i / s.C, c = i % s.C, token = tokens[row];
+  if (token == kElsewhere) return store<W>(out + i, {});
   const bool known = token >= 0 && token < s.V;
   Floats<W> word = known ? load<W>(wte + token * s.C + c) : Floats<W>{};
   const Floats<W> place = load<W>(wpe + row % s.T * s.C + c);

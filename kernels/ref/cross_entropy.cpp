@@ -1,6 +1,8 @@
-// Softmax and cross-entropy in one: the loss of each token and the gradient of its logits.
+// Softmax and cross-entropy in one: the loss of each token and the gradient of its logits. Whole,
+// or in the three parts between which ranks of tensor parallelism exchange.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
@@ -10,20 +12,63 @@
 namespace ladder::ref {
 namespace {
 
-/// Loss of one token. dx is null, or may be x itself: x is read to the end before.
+/// One token's logits: V columns, of which `vocab` are no padding.
 template <class Real>
-Real token_loss(const CrossEntropyShape& s, int64_t vocab, Real* dx, const Real* x, int64_t target,
-                Real scale) {
-  // Shifted by the maximum, no exponential overflows and the largest is 1.
-  const Real max = *std::max_element(x, x + vocab);
-  const Real sum = leaves_sum<Real>(
-      kLeaves, s.V, [&](int64_t v) { return v < vocab ? std::exp(x[v] - max) : Real(0); });
-  const Real loss = std::log(sum) + max - x[target];
-  for (int64_t v = 0; dx && v < s.V; ++v) {
-    const Real probability = v < vocab ? std::exp(x[v] - max) / sum : Real(0);
-    dx[v] = (probability - Real(v == target)) * scale;
+struct Row {
+  const Real* x;
+  int64_t V, vocab;
+
+  /// Shifted by the maximum, no exponential overflows and the largest is 1.
+  Real max() const {
+    return vocab == 0 ? -std::numeric_limits<Real>::infinity() : *std::max_element(x, x + vocab);
   }
-  return loss;
+
+  Real sum_exp(int leaves, Real max) const {
+    return leaves_sum<Real>(leaves, V,
+                            [&](int64_t v) { return v < vocab ? std::exp(x[v] - max) : Real(0); });
+  }
+
+  /// dx may be x.
+  void gradient(Real* dx, Real max, Real sum, int64_t target, Real scale) const {
+    for (int64_t v = 0; v < V; ++v) {
+      const Real probability = v < vocab ? std::exp(x[v] - max) / sum : Real(0);
+      dx[v] = (probability - Real(v == target)) * scale;
+    }
+  }
+};
+
+template <class Real>
+Row<Real> row_of(const Tensor& logits, int64_t row, int64_t vocab) {
+  const int64_t V = logits.dim(-1);
+  return {.x = logits.data<Real>() + row * V, .V = V, .vocab = vocab};
+}
+
+/// What is left of a row when its maximum and its sum are known.
+template <class Real>
+struct Statistics {
+  Real max, sum, x_target;
+};
+
+/// losses and dlogits; statistics(row, target) of the rows that are not ignored.
+template <class Real, class F>
+void all_rows(const CrossEntropyShape& s, const Tensor& losses, const Tensor& dlogits,
+              const Tensor& logits, const Tensor& targets, int64_t vocab, Real scale,
+              const F& statistics) {
+  for (int64_t b = 0; b < s.B; ++b) {
+    Real sequence = 0;
+    for (int64_t row = b * s.T; row < (b + 1) * s.T; ++row) {
+      Real* dx = dlogits ? dlogits.data<Real>() + row * s.V : nullptr;
+      const int32_t target = targets.data<int32_t>()[row];
+      if (target != kIgnore) {
+        const Statistics<Real> found = statistics(row, target);
+        if (dx) row_of<Real>(logits, row, vocab).gradient(dx, found.max, found.sum, target, scale);
+        sequence += std::log(found.sum) + found.max - found.x_target;
+      } else if (dx) {
+        std::fill_n(dx, s.V, Real(0));
+      }
+    }
+    losses.data<Real>()[b] = sequence;
+  }
 }
 
 }  // namespace
@@ -32,19 +77,47 @@ void cross_entropy(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Ten
                    int64_t vocab, float scale) {
   const CrossEntropyShape s = check_cross_entropy(losses, dlogits, logits, targets, vocab);
   dispatch(logits, [&]<class Real>(Real) {
-    for (int64_t b = 0; b < s.B; ++b) {
-      Real sequence = 0;
-      for (int64_t row = b * s.T; row < (b + 1) * s.T; ++row) {
-        Real* dx = dlogits ? dlogits.data<Real>() + row * s.V : nullptr;
-        const int32_t target = targets.data<int32_t>()[row];
-        if (target != kIgnore)
-          sequence += token_loss(s, vocab, dx, logits.data<Real>() + row * s.V,
-                                 checked_index(target, vocab), Real(scale));
-        else if (dx)
-          std::fill_n(dx, s.V, Real(0));
-      }
-      losses.data<Real>()[b] = sequence;
+    all_rows(s, losses, dlogits, logits, targets, vocab, Real(scale), [&](int64_t r, int32_t t) {
+      const auto row = row_of<Real>(logits, r, vocab);
+      const Real max = row.max();
+      return Statistics<Real>{
+          .max = max, .sum = row.sum_exp(kLeaves, max), .x_target = row.x[checked_index(t, vocab)]};
+    });
+  });
+}
+
+void softmax_max(const Ctx&, Tensor max, Tensor logits, int64_t vocab) {
+  const CrossEntropyShape s = check_softmax_max(max, logits, vocab);
+  dispatch(logits, [&]<class Real>(Real) {
+    for (int64_t r = 0; r < s.B * s.T; ++r)
+      max.data<Real>()[r] = row_of<Real>(logits, r, vocab).max();
+  });
+}
+
+void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tensor max,
+                 Tensor targets, int64_t vocab) {
+  const CrossEntropyShape s = check_softmax_sum(sum, target, logits, max, targets, vocab);
+  dispatch(logits, [&]<class Real>(Real) {
+    for (int64_t r = 0; r < s.B * s.T; ++r) {
+      const auto row = row_of<Real>(logits, r, vocab);
+      const int32_t t = targets.data<int32_t>()[r];
+      sum.data<Real>()[r] = row.sum_exp(ctx.leaves, max.data<Real>()[r]);
+      target.data<Real>()[r] = is_here(t) ? row.x[checked_index(t, vocab)] : Real(0);
     }
+  });
+}
+
+void softmax_loss(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor max, Tensor sum,
+                  Tensor target, Tensor targets, int64_t vocab, float scale) {
+  const CrossEntropyShape s =
+      check_softmax_loss(losses, dlogits, logits, max, sum, target, targets, vocab);
+  dispatch(logits, [&]<class Real>(Real) {
+    all_rows(s, losses, dlogits, logits, targets, vocab, Real(scale), [&](int64_t r, int32_t t) {
+      if (is_here(t)) checked_index(t, vocab);
+      return Statistics<Real>{.max = max.data<Real>()[r],
+                              .sum = sum.data<Real>()[r],
+                              .x_target = target.data<Real>()[r]};
+    });
   });
 }
 

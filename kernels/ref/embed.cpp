@@ -14,9 +14,14 @@ void forward(const EmbedShape& s, Real* out, const int32_t* tokens, const Real* 
              const Real* wpe) {
   for (int64_t b = 0; b < s.B; ++b)
     for (int64_t t = 0; t < s.T; ++t) {
-      const int64_t token = checked_index(tokens[b * s.T + t], s.V);
+      const int64_t row = b * s.T + t;
+      if (tokens[row] == kElsewhere) {
+        std::fill_n(out + row * s.C, s.C, Real(0));
+        continue;
+      }
+      const int64_t token = checked_index(tokens[row], s.V);
       for (int64_t c = 0; c < s.C; ++c)
-        out[(b * s.T + t) * s.C + c] = wte[token * s.C + c] + wpe[t * s.C + c];
+        out[row * s.C + c] = wte[token * s.C + c] + wpe[t * s.C + c];
     }
 }
 
@@ -60,7 +65,7 @@ void embed_forward(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe
 
 void embed_backward(const Ctx&, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens, Into into) {
   const EmbedShape s = check_embed_backward(dwte, dwpe, dout, tokens);
-  for (int64_t i = 0; i < s.B * s.T; ++i) checked_index(tokens.data<int32_t>()[i], s.V);
+  check_tokens(tokens, s.V);
   dispatch(dout, [&]<class Real>(Real) {
     backward_tokens(s, dwte.data<Real>(), dout.data<Real>(), tokens.data<int32_t>(), into);
     backward_positions(s, dwpe.data<Real>(), dout.data<Real>(), into);

@@ -47,13 +47,13 @@ void matmul_backward_weight(const Ctx&, Tensor dw, Tensor dout, Tensor inp, Into
   });
 }
 
-void bias_backward(const Ctx&, Tensor db, Tensor dout, Into into) {
+void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
   const BiasShape s = check_bias_backward(db, dout);
   dispatch(db, [&]<class Real>(Real) {
     for (int64_t n = 0; n < s.N; ++n) {
       const Real sum = tree_sum<Real>(s.B, [&](int64_t b) {
         const Real* d = dout.data<Real>() + b * s.T * s.N + n;
-        return leaves_sum<Real>(kLeaves, s.T, [&](int64_t t) { return d[t * s.N]; });
+        return leaves_sum<Real>(ctx.token_leaves, s.T, [&](int64_t t) { return d[t * s.N]; });
       });
       store(db.data<Real>()[n], sum, into);
     }

@@ -55,17 +55,45 @@ TEST_F(Shapes, WrongDtypesAndNullsAreRefused) {
 TEST_F(Shapes, TokensOutsideTheVocabularyAreRefused) {
   const Tensor tokens = box.zeros(Dtype::I32, {1, 2}), wte = make({7, 3}), wpe = make({2, 3});
   const Tensor out = make({1, 2, 3}), logits = make({1, 2, 8}), losses = make({1});
-  for (const int32_t bad : {-2, -1, 7, 1000}) {
+  const Tensor max = make({1, 2}), sum = make({1, 2}), target = make({1, 2});
+  for (const int32_t bad : {-3, kElsewhere, kIgnore, 7, 1000}) {
     tokens.data<int32_t>()[1] = bad;
-    EXPECT_THROW(k.embed_forward(ctx, out, tokens, wte, wpe), CheckError);
-    EXPECT_THROW(k.embed_backward(ctx, wte, wpe, out, tokens, Into::Write), CheckError);
+    if (bad != kElsewhere) {
+      EXPECT_THROW(k.embed_forward(ctx, out, tokens, wte, wpe), CheckError);
+      EXPECT_THROW(k.embed_backward(ctx, wte, wpe, out, tokens, Into::Write), CheckError);
+    }
     if (bad == kIgnore) continue;
     EXPECT_THROW(k.cross_entropy(ctx, losses, Tensor{}, logits, tokens, 7, 1), CheckError);
+    if (bad == kElsewhere) continue;
+    EXPECT_THROW(k.softmax_sum(ctx, sum, target, logits, max, tokens, 7), CheckError);
+    EXPECT_THROW(k.softmax_loss(ctx, losses, Tensor{}, logits, max, sum, target, tokens, 7, 1),
+                 CheckError);
   }
   EXPECT_THROW(k.cross_entropy(ctx, losses, Tensor{}, logits, tokens, 9, 1), CheckError);
   tokens.data<int32_t>()[1] = 6;
   EXPECT_NO_THROW(k.embed_forward(ctx, out, tokens, wte, wpe));
   EXPECT_THROW(k.embed_forward(ctx, out, tokens, wte, make({1, 3})), CheckError);
+}
+
+TEST_F(Shapes, APartOfTheVocabularyMayBeAllPadding) {
+  const Tensor logits = make({1, 2, 8}), losses = make({1}), tokens = box.zeros(Dtype::I32, {1, 2});
+  const Tensor max = make({1, 2}), sum = make({1, 2}), target = make({1, 2}), wrong = make({2, 1});
+  for (int64_t t = 0; t < 2; ++t) tokens.data<int32_t>()[t] = kElsewhere;
+  EXPECT_THROW(k.cross_entropy(ctx, losses, Tensor{}, logits, tokens, 0, 1), CheckError);
+  EXPECT_NO_THROW(k.softmax_max(ctx, max, logits, 0));
+  EXPECT_NO_THROW(k.softmax_sum(ctx, sum, target, logits, max, tokens, 0));
+  for (const int64_t vocab : {-1, 9}) {
+    EXPECT_THROW(k.softmax_max(ctx, max, logits, vocab), CheckError);
+    EXPECT_THROW(k.softmax_sum(ctx, sum, target, logits, max, tokens, vocab), CheckError);
+    EXPECT_THROW(k.softmax_loss(ctx, losses, Tensor{}, logits, max, sum, target, tokens, vocab, 1),
+                 CheckError);
+  }
+  EXPECT_THROW(k.softmax_max(ctx, wrong, logits, 8), CheckError);
+  EXPECT_THROW(k.softmax_sum(ctx, sum, target, logits, wrong, tokens, 8), CheckError);
+  EXPECT_THROW(k.softmax_loss(ctx, losses, wrong, logits, max, sum, target, tokens, 8, 1),
+               CheckError);
+  EXPECT_THROW(k.softmax_loss(ctx, make({2}), Tensor{}, logits, max, sum, target, tokens, 8, 1),
+               CheckError);
 }
 
 }  // namespace
