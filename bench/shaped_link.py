@@ -9,7 +9,7 @@ of their own, where a token bucket lets 1 Gbit/s pass, both directions together.
 large that its messages take about as long as backward. The ways to reduce take turns; medians
 count. Needs iproute2, and leave to make a namespace: root, or user namespaces.
 
---picture FILE.svg draws one step of the naive and of the fastest way.
+--stages compares chapters 07 to 10. --picture FILE.svg draws one step of the naive and of the fastest way.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import os
 import statistics
 import sys
 import tempfile
+from pathlib import Path
 
 from ranks import (MPIRUN, ROOT, data_file, in_turns, ladder, medians, ratio, spread, table,
                    time_in, write_section)
@@ -26,6 +27,13 @@ INSIDE = "LADDER_SHAPED_LINK"
 SHAPE = ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate"]
 LAUNCH = [*MPIRUN, "-n", "2", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"]
 BUCKETS_MB = {"bucketed": [0, 25], "overlapped": [0, 8, 16, 25]}
+STAGES = {"07, overlapped": ("ch07_ddp", ["--bucket-mb=0"]),
+          "08": ("ch08_zero1", ["--bucket-mb=0"]),
+          "09": ("ch09_zero2", []),
+          "09, `--ddp bucketed`": ("ch09_zero2", ["--ddp=bucketed"]),
+          "10": ("ch10_zero3", []),
+          "10, `--prefetch 0`": ("ch10_zero3", ["--prefetch=0"]),
+          "10, `--reshard-after-forward 0`": ("ch10_zero3", ["--reshard-after-forward=0"])}
 
 
 def enter_namespace(rate):
@@ -38,13 +46,16 @@ def enter_namespace(rate):
                           sys.executable, *sys.argv])
 
 
-def ways():
-    """Name -> flags; the first is what the others are held against."""
+def ways(args):
+    """Name -> program and flags; the first is what the others are held against."""
+    if args.stages:
+        return {name: (Path(args.program).with_name(program), flags)
+                for name, (program, flags) in STAGES.items()}
     named = {"naive": ["--ddp=naive"]}
     for mode, sizes in BUCKETS_MB.items():
         named.update({f"{mode}, buckets of {mb} MiB": [f"--ddp={mode}", f"--bucket-mb={mb}"]
                       for mb in sizes})
-    return named
+    return {name: (args.program, flags) for name, flags in named.items()}
 
 
 def run(args):
@@ -55,13 +66,13 @@ def run(args):
                  "--threads=1"]
         reports, rows = {}, {}
 
-        def step_ms(name, more):
-            reports[name], last = ladder(args.program, [*flags, *more], LAUNCH)
+        def step_ms(name, program, more):
+            reports[name], last = ladder(program, [*flags, *more], LAUNCH)
             rows.setdefault(name, []).append(last)
             return reports[name]["step_ms_median"]
 
-        times = in_turns(args.rounds, {name: lambda name=name, more=more: step_ms(name, more)
-                                       for name, more in ways().items()})
+        times = in_turns(args.rounds, {name: lambda name=name, how=how: step_ms(name, *how)
+                                       for name, how in ways(args).items()})
     return times, reports, rows
 
 
@@ -91,6 +102,21 @@ def body(args, times, reports, rows):
         "`naive` sends each tensor by itself. How much faster is the median over rounds."])
 
 
+def stages_body(args, times, reports):
+    """Chapters 07 to 10, each as fast as it goes."""
+    first, median = next(iter(times)), medians(times)
+    lines = []
+    for name in times:
+        sent = reports[name]["extra"]["traffic"]["measured"]
+        lines.append([name, f"{sent:,}", f"{2 * sent * 8 / 1e6:.0f}", f"{median[name]:.0f}",
+                      spread(times[name]), f"{ratio(times, first, name):.2f}"])
+    return "\n".join([
+        f"`{args.model}`, batch {args.batch}, {args.seq_len} tokens, 2 ranks of 1 thread, AdamW, "
+        "FP32, one micro-step.", "",
+        table(["chapter", "bytes a rank sends a step", "ms on the link", "ms a step, median",
+               f"of {args.rounds} rounds", "times as fast as 07"], lines)])
+
+
 def fastest(times):
     median = medians(times)
     return min(median, key=median.get)
@@ -105,6 +131,8 @@ def parse_args():
     parser.add_argument("--steps", type=int, default=4, help="of a run; the median counts")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", default="1gbit")
+    parser.add_argument("--stages", action="store_true",
+                        help="chapters 07 to 10 beside each other, instead of ways to do 07")
     parser.add_argument("--picture", help="an SVG file to write")
     parser.add_argument("--write", action="store_true",
                         help="put the result into docs/results/data_parallel.md")
@@ -116,14 +144,17 @@ def main():
     if INSIDE not in os.environ:
         enter_namespace(args.rate)
     times, reports, rows = run(args)
-    text = body(args, times, reports, rows)
+    text = (stages_body(args, times, reports) if args.stages else
+            body(args, times, reports, rows))
     if args.picture:
-        shown = {name: rows[name][-1] for name in ["naive", fastest(times)]}
+        shown = {name: rows[name][-1] for name in [next(iter(times)), fastest(times)]}
         save(args.picture, shown, step=args.steps // 2)
     print(f"\n{text}")
     if args.write:
-        write_section("shaped_link", "On a link of 1 Gbit/s",
-                      "python3 bench/shaped_link.py --write", text)
+        command = "python3 bench/shaped_link.py" + " --stages" * args.stages + " --write"
+        write_section("stages" if args.stages else "shaped_link",
+                      "Chapters 07 to 10 on the same link" if args.stages else
+                      "On a link of 1 Gbit/s", command, text)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def result(section):
     text = (ROOT / "docs/results/data_parallel.md").read_text()
     begin, end = f"<!-- {section}:begin -->\n", f"\n<!-- {section}:end -->"
     lines = text.split(begin)[1].split(end)[0].splitlines()
-    return "\n".join(line for line in lines if not line.startswith("#")).replace("\n\n\n", "\n\n")
+    return "\n".join(line for line in lines if not line.startswith("#")).strip()
 
 
 def machine():

@@ -1,0 +1,202 @@
+"""The measured tables and the chart of chapter 10: memory of all stages, traffic, offload."""
+
+import pathlib
+import re
+import statistics
+import subprocess
+
+from measure import ROOT, TEXT, result, run, short_text, table
+
+HERE = pathlib.Path(__file__).resolve().parent
+STAGES = ["07_ddp", "08_zero1", "09_zero2", "10_zero3"]
+CHAPTER = STAGES[-1]
+MODEL = "--model small --layers 16 --channels 128 --heads 4 --batch 8"
+STATES = ["Param", "Master", "Grad", "Optim"]
+RANKS = (1, 2, 4, 8)
+LARGE, LARGE_RANKS = "gpt3-6.7b", 64
+
+
+def paper(P, N):
+    """Bytes of each stage with 16-bit gradients: arXiv 1910.02054, figure 1."""
+    return [16 * P, 4 * P + 12 * P / N, 2 * P + 14 * P / N, 16 * P / N]
+
+
+def ours(P, N):
+    """The same with gradients in FP32."""
+    return [18 * P, 6 * P + 12 * P / N, 2 * P + 16 * P / N, 18 * P / N]
+
+
+def states(r):
+    return sum(r.memory(category) for category in STATES)
+
+
+def equal(r, category):
+    predicted, measured = r.memory(category, "predicted"), r.memory(category)
+    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
+
+
+def traffic(r):
+    bytes_ = r.report["extra"]["traffic"]
+    predicted, measured = bytes_["predicted"], bytes_["measured"]
+    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
+
+
+def stages(text):
+    """{(chapter, ranks): Run} in BF16, whose states the paper has formulas for."""
+    flags = f"{MODEL} --steps 2 --threads 1 --precision bf16"
+    return {(chapter, N): run(chapter, f"{flags} --ranks {N}", text)
+            for N in RANKS for chapter in STAGES}
+
+
+def rooms(runs, chapter, N):
+    """What sections pass through: Workspace beyond that of chapter 07."""
+    return runs[chapter, N].memory("Workspace") - runs["07_ddp", N].memory("Workspace")
+
+
+def stages_table(runs):
+    P = runs["07_ddp", 1].memory("Grad") // 4
+    rows = []
+    for N in RANKS:
+        for chapter, theirs, mine in zip(STAGES, paper(P, N), ours(P, N)):
+            r = runs[chapter, N]
+            rows.append([N, chapter, f"{theirs:,.0f}", f"{mine:,.0f}", f"{states(r):,}",
+                         *(equal(r, c) for c in STATES), f"{rooms(runs, chapter, N):,}",
+                         f"`{r.hash[-1]}`"])
+    return table(["ranks", "chapter", "paper", "formula here", "counted", *STATES,
+                  "rooms, counted", "hash"], rows)
+
+
+def chart(runs):
+    import matplotlib
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "ladder"
+    import matplotlib.pyplot as plt
+    P = runs["07_ddp", 1].memory("Grad") // 4
+    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    place = {(chapter, N): 5 * g + i for g, N in enumerate(RANKS)
+             for i, chapter in enumerate(STAGES)}
+    bottom = dict.fromkeys(place, 0.0)
+    for what in [*STATES, "rooms"]:
+        heights = {key: (rooms(runs, *key) if what == "rooms" else runs[key].memory(what)) / 2**20
+                   for key in place}
+        axes.bar(place.values(), heights.values(), bottom=[bottom[key] for key in place],
+                 label=what, width=0.85)
+        bottom = {key: bottom[key] + heights[key] for key in place}
+    theirs = {(chapter, N): value / 2**20 for N in RANKS
+              for chapter, value in zip(STAGES, paper(P, N))}
+    axes.plot(place.values(), [theirs[key] for key in place], "_", color="black", markersize=14,
+              label="paper (gradients in 16 bits, no rooms)")
+    axes.set_xticks(list(place.values()),
+                    [f"{chapter[:2]}\n{N} rank{'s' * (N > 1)}" if chapter == "08_zero1"
+                     else chapter[:2] for chapter, N in place])
+    axes.set_ylim(0, 1.35 * max(bottom.values()))
+    axes.set_ylabel("MiB on rank 0, activations left out")
+    axes.legend(frameon=False, fontsize=9, ncol=2, loc="upper right")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(HERE / "memory.svg", metadata={"Date": None})
+
+
+def wire(text):
+    """Elements on the wire of each stage, in FP32, in units of P (N - 1) / N."""
+    rows, N = [], 4
+    P = run("07_ddp", f"{MODEL} --steps 1 --threads 1", text).memory("Grad") // 4
+    for chapter, theirs in zip(STAGES, ["2P", "2P", "2P", "3P"]):
+        cells = []
+        for GA in (1, 2):
+            r = run(chapter, f"{MODEL} --steps 2 --threads 1 --ranks {N} --micro-batch {2 // GA}",
+                    text)
+            sent = r.report["extra"]["traffic"]["measured"]
+            cells += [traffic(r), f"{sent / 4 / P * N / (N - 1):.3f}"]
+        rows.append([chapter, theirs, *cells])
+    return table(["chapter, 4 ranks, FP32", "paper, GA = 1", "bytes sent a step, GA = 1",
+                  "elements over P(N-1)/N", "bytes, GA = 2", "elements over P(N-1)/N"], rows)
+
+
+def choices(text, rounds=3):
+    """What --prefetch and --reshard-after-forward trade."""
+    flags = f"{MODEL} --steps 5 --threads 1 --ranks 2 --micro-batch 2"
+    named = {"09_zero2": ("09_zero2", flags)}
+    for more in ["", "--prefetch 0", "--reshard-after-forward 0", "--recompute full"]:
+        named[f"10 `{more}`" if more else "10"] = (CHAPTER, f"{flags} {more}")
+    runs = {name: [] for name in named}
+    for _ in range(rounds):
+        for name, (chapter, more) in named.items():
+            runs[name].append(run(chapter, more, text))
+    rows = []
+    for name, finished in runs.items():
+        r = finished[-1]
+        ms = statistics.median(r.report["step_ms_median"] for r in finished)
+        rows.append([name, equal(r, "Param"), equal(r, "Workspace"), traffic(r), f"{ms:.0f}",
+                     f"`{r.hash[-1]}`"])
+    return table(["2 ranks, GA = 2", "Param", "Workspace", "bytes sent a step", "ms a step",
+                  "hash"], rows)
+
+
+def offload(text, rounds=3):
+    flags = f"{MODEL} --steps 5 --threads 1 --ranks 2"
+    runs = {what: [] for what in ("none", "optimizer", "all")}
+    for _ in range(rounds):
+        for what, finished in runs.items():
+            finished.append(run(CHAPTER, f"{flags} --offload {what}", text))
+    rows = []
+    for what, finished in runs.items():
+        r = finished[-1]
+        files = r.report["extra"].get("offload", {"bytes": 0, "moved": {"predicted": 0,
+                                                                        "measured": 0}})
+        moved = files["moved"]
+        rows.append([f"`{what}`", equal(r, "Param"), equal(r, "Optim"), f"{files['bytes']:,}",
+                     f"{moved['predicted']:,} / {moved['measured']:,}",
+                     f"{statistics.median(r.report['step_ms_median'] for r in finished):.0f}",
+                     f"`{r.hash[-1]}`"])
+    return table(["`--offload`", "Param", "Optim", "in files", "moved a step, predicted / measured",
+                  "ms a step", "hash"], rows)
+
+
+def plan(chapter):
+    """MiB by category of a model that fits nowhere here: the plan is printed, then refused."""
+    flags = (f"--model {LARGE} --batch {LARGE_RANKS} --ranks {LARGE_RANKS} --threads 1 "
+             "--precision bf16 --memory-limit 1MB")
+    done = subprocess.run([ROOT / f"build/cpu/bin/ch{chapter}", "--data", TEXT, *flags.split()],
+                          capture_output=True, text=True)
+    if done.returncode != 2:
+        raise SystemExit(f"measure.py: {flags}: not refused: {done.stderr.strip()}")
+    line = next(l for l in done.stdout.splitlines() if l.startswith("memory"))
+    return {name: float(mib) for name, mib in re.findall(r"(\w+) ([\d.]+) [+=]", line)}
+
+
+def large():
+    plans = {chapter: plan(chapter) for chapter in STAGES}
+    P, N = plans["07_ddp"]["Grad"] * 2**20 / 4, LARGE_RANKS
+    gb = lambda bytes_: f"{bytes_ / 1e9:.2f}"
+    rows = []
+    for chapter, theirs, mine in zip(STAGES, paper(P, N), ours(P, N)):
+        p = plans[chapter]
+        counted = sum(p[category] for category in STATES) * 2**20
+        extra = (p["Workspace"] - plans["07_ddp"]["Workspace"]) * 2**20
+        rows.append([chapter, gb(theirs), gb(mine), gb(counted), gb(extra)])
+    return (f"`{LARGE}`, {P / 1e9:.2f} billion parameters, on {N} ranks in BF16. These are plans, "
+            "printed by `--memory-limit 1MB` and not run; GB on one rank, activations left out:\n\n"
+            + table(["chapter", "paper", "formula here", "planned", "rooms"], rows))
+
+
+def measure():
+    text = short_text(batch=8, seq_len=256)
+    runs = stages(text)
+    chart(runs)
+    return "\n\n".join([
+        f"`{MODEL} --steps 2 --threads 1 --precision bf16` on the first pages of the text. Bytes "
+        "of rank 0 that belong to parameters; predicted and measured are equal where one number "
+        "stands:",
+        stages_table(runs),
+        "![memory of one rank for chapters 07 to 10 at 1, 2, 4 and 8 ranks](memory.svg)",
+        large(),
+        "What travels in a step:",
+        wire(text),
+        "Gathered twice or kept, ahead of time or on demand; medians of 3 rounds:",
+        choices(text),
+        "In the memory of one machine all that is cheap. On a link of 1 Gbit/s, two processes, by "
+        "`bench/shaped_link.py --stages`:",
+        result("stages"),
+        "States that wait in files; medians of 3 rounds:",
+        offload(text),
+    ])
