@@ -54,7 +54,7 @@ choice_of() {
     cpu) echo '--label-exclude nightly' ;;
     # A sanitizer sees every line of a program in its tests of memory; equal bits are cpu's matter.
     debug) echo '--label-exclude nightly|slow|equiv' ;;
-    # Without OpenMP a program has one thread, so whole runs have nothing to show here.
+    # What has threads: communication, and short runs of the chapters whose ranks are threads.
     tsan) echo '--label-exclude nightly|slow|equiv|memory' ;;
     # What differs from cpu: the kernels, and which backends there are.
     cuda)
