@@ -11,7 +11,7 @@ libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev l
 mpi=(libopenmpi-dev openmpi-bin)
 tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv)
 extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-matplotlib python3-torch
-  libopenblas-dev libdnnl-dev clang-tidy-16)
+  libopenblas-dev libdnnl-dev clang-tidy-16 iproute2)
 
 wanted=("${build[@]}" "${libraries[@]}" "${mpi[@]}" "${tests[@]}")
 case "${1-}" in
