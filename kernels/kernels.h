@@ -80,8 +80,8 @@ struct Kernels {
 
   // ---- embedding -------------------------------------------------------------------------
   /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:];  0 where the token is kElsewhere: the rank that
-  /// has its row adds the position, too, so that the sum over ranks rounds nothing. out (B,T,C);
-  /// tokens (B,T) I32; wte (V,C); wpe (P,C), P >= T
+  /// has its row adds the position, too.
+  /// out (B,T,C); tokens (B,T) I32; wte (V,C); wpe (P,C), P >= T
   void (*embed_forward)(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe);
 
   /// dwte[v,:] = sum of dout[b,t,:] where tokens[b,t] = v;  dwpe[t,:] = sum_b dout[b,t,:].
@@ -119,8 +119,8 @@ struct Kernels {
   /// dw (N,K); dout (B,T,N); inp (B,T,K)
   void (*matmul_backward_weight)(const Ctx&, Tensor dw, Tensor dout, Tensor inp, Into);
 
-  /// db[n] = sum_bt dout[b,t,n], over ctx.token_leaves leaves of a sequence's tokens, then
-  /// sequences. db (N); dout (B,T,N)
+  /// db[n] = sum_bt dout[b,t,n], summed as norm_backward_weight does.
+  /// db (N); dout (B,T,N)
   void (*bias_backward)(const Ctx&, Tensor db, Tensor dout, Into);
 
   // ---- GELU, tanh form (arXiv 1606.08415) -------------------------------------------------

@@ -1,4 +1,4 @@
-// Sums over tokens, column by column: a tree over sequences, in each a tree over the leaves
+// Sums over tokens, column by column: a tree over sequences, in each a tree over leaves
 // of its tokens, in a leaf ascending tokens. Used for the gradients of biases and layer norms.
 #pragma once
 

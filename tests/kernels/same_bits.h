@@ -19,8 +19,23 @@ inline std::vector<Table> tables() {
 }
 
 inline std::string table_name(const ::testing::TestParamInfo<Table>& info) {
-  const std::string dtype = info.param.dtype == Dtype::BF16 ? "bf16" : "";
+  const char* dtype = "";
+  if (info.param.dtype == Dtype::F64) dtype = "f64";
+  if (info.param.dtype == Dtype::BF16) dtype = "bf16";
+  if (info.param.dtype == Dtype::F16) dtype = "f16";
   return info.param.kernels().name + std::to_string(info.param.threads) + dtype;
+}
+
+/// Every table with every dtype of activations that it has.
+inline std::vector<Table> tables_of_all_dtypes() {
+  std::vector<Table> all = tables();
+  all.push_back({ref_kernels, 1, Dtype::F64});
+  for (const Dtype dtype : {Dtype::BF16, Dtype::F16})
+    for (const int threads : {1, 3}) {
+      if (threads == 1) all.push_back({ref_kernels, threads, dtype});
+      all.push_back({cpu_kernels, threads, dtype});
+    }
+  return all;
 }
 
 /// The whole is computed with one thread, its parts with the threads of the parameter.

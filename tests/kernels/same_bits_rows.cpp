@@ -1,0 +1,172 @@
+// What tensor parallelism cuts beside channels: rows of the embedding, and a sequence's tokens.
+#include <array>
+#include <functional>
+
+#include "tests/kernels/same_bits.h"
+
+namespace ladder::test {
+namespace {
+
+class SameBitsRows : public SameBits {
+ protected:
+  const Dtype sums = wide(GetParam().dtype);
+
+  /// Tokens as rank `rank` of tp knows them, which has rows [rank V / tp, (rank + 1) V / tp).
+  Tensor tokens_of(const Tensor& tokens, int64_t rank, int64_t tp, int64_t V) {
+    const Tensor own = box.copy(tokens);
+    for (int64_t i = 0; i < own.size(); ++i) {
+      int32_t& token = own.data<int32_t>()[i];
+      token = token / (V / tp) == rank ? static_cast<int32_t>(token % (V / tp)) : kElsewhere;
+    }
+    return own;
+  }
+
+  /// The sum over ranks, as all_reduce has it.
+  Tensor join(std::vector<Tensor> x) {
+    for (size_t step = 1; step < x.size(); step *= 2)
+      for (size_t i = 0; i < x.size(); i += 2 * step) k.add(ctx, x[i], x[i], x[i + step]);
+    return x[0];
+  }
+
+  /// Random numbers of many sizes: sums of few bits each would be exact, and so in any order.
+  Tensor spread(const Shape& shape) {
+    const Tensor x = box.random(shape);
+    for (int64_t i = 0; i < x.size(); ++i)
+      set(x, i, std::ldexp(at(x, i), static_cast<int>(i % 23) - 10));
+    return x;
+  }
+
+  /// dw, db of a layer norm, and db of a linear layer.
+  using Sums = std::array<Tensor, 3>;
+  Sums make_sums(const Shape& shape) {
+    return {box.filled(sums, shape, 0.3), box.filled(sums, shape, 0.3),
+            box.filled(sums, shape, 0.3)};
+  }
+
+  struct Activations {
+    Tensor dout, inp, mean, rstd;
+
+    /// Tokens [begin, begin + count) of sequence b.
+    Activations part(int64_t b, int64_t begin, int64_t count) const {
+      const auto cut = [&](const Tensor& x) {
+        const Tensor tokens = x.shape.rank == 3 ? x.slice(b, 1).view({x.dim(1), x.dim(2)})
+                                                : x.slice(b, 1).view({x.dim(1)});
+        const Tensor own = tokens.slice(begin, count);
+        return x.shape.rank == 3 ? own.view({1, count, x.dim(2)}) : own.view({1, count});
+      };
+      return {cut(dout), cut(inp), cut(mean), cut(rstd)};
+    }
+  };
+
+  void add_sums(const Ctx& own, const Sums& to, const Activations& x, Into into) {
+    k.norm_backward_weight(own, to[0], to[1], x.dout, x.inp, x.mean, x.rstd, into);
+    k.bias_backward(own, to[2], x.dout, into);
+  }
+
+  /// Each rank sums its tokens of each sequence; ranks are joined, then sequences.
+  Sums by_ranks(const Activations& x, int64_t tp, int leaves, Into into) {
+    const int64_t B = x.dout.dim(0), T = x.dout.dim(1) / tp, C = x.dout.dim(2);
+    Ctx own = ctx;
+    own.token_leaves = leaves;
+    std::array<std::vector<Tensor>, 3> partial;
+    for (int64_t rank = 0; rank < tp; ++rank) {
+      const Sums all = make_sums({B, C});
+      for (int64_t b = 0; b < B; ++b) {
+        Sums sequence = all;
+        for (Tensor& sum : sequence) sum = sum.slice(b, 1).view({C});
+        add_sums(own, sequence, x.part(b, rank * T, T), Into::Write);
+      }
+      for (size_t i = 0; i < 3; ++i) partial[i].push_back(all[i]);
+    }
+    const Sums result = make_sums({C});
+    for (size_t i = 0; i < 3; ++i)
+      k.bias_backward(own, result[i], join(partial[i]).view({B, 1, C}), into);
+    return result;
+  }
+
+  Activations make_activations(int64_t B, int64_t T, int64_t C) {
+    return {.dout = spread({B, T, C}),
+            .inp = box.random({B, T, C}),
+            .mean = box.random(sums, {B, T}),
+            .rstd = box.random(sums, {B, T}, 0.5, 2)};
+  }
+
+  Sums whole(const Activations& x, Into into) {
+    box.set_threads(1);
+    const Sums result = make_sums({x.dout.dim(2)});
+    add_sums(ctx, result, x, into);
+    use_threads();
+    return result;
+  }
+};
+
+TEST_P(SameBitsRows, RowsOfTheEmbeddingCutOverRanks) {
+  for (const auto& [B, T, C, V] : {std::array{3, 5, 37, 24}, std::array{8, 16, 64, 40}}) {
+    const Tensor tokens = box.tokens({B, T}, V - 3), dout = spread({B, T, C});
+    const Tensor wte = box.random({V, C}), wpe = box.random({T + 1, C});
+    const Tensor out = box.empty({B, T, C});
+    const Tensor before = box.random(sums, {V, C}), before_p = box.random(sums, {T + 1, C});
+    k.embed_forward(ctx, out, tokens, wte, wpe);
+    use_threads();
+    for (const Into into : {Into::Write, Into::Add})
+      for (const int tp : {1, 2, 4, 8}) {
+        const Tensor dwte = box.copy(before), dwpe = box.copy(before_p), joined = box.copy(before);
+        k.embed_backward(ctx, dwte, dwpe, dout, tokens, into);
+        std::vector<Tensor> parts;
+        for (int64_t rank = 0; rank < tp; ++rank) {
+          const int64_t begin = rank * V / tp, count = V / tp;
+          const Tensor own = tokens_of(tokens, rank, tp, V), positions = box.copy(before_p);
+          parts.push_back(box.empty({B, T, C}));
+          k.embed_forward(ctx, parts.back(), own, wte.slice(begin, count), wpe);
+          k.embed_backward(ctx, joined.slice(begin, count), positions, dout, own, into);
+          EXPECT_TRUE(same_bits(positions, dwpe)) << "tp " << tp << " rank " << rank;
+        }
+        EXPECT_TRUE(same_bits(join(parts), out)) << "V " << V << " tp " << tp;
+        EXPECT_TRUE(same_bits(joined, dwte)) << "V " << V << " tp " << tp;
+      }
+  }
+}
+
+TEST_P(SameBitsRows, TokensElsewhereAreRowsOfZero) {
+  const Tensor tokens = box.tokens({2, 3}, 8), wte = box.random({8, 20}, 1, 2);
+  for (const int64_t i : {0, 4}) tokens.data<int32_t>()[i] = kElsewhere;
+  const Tensor out = box.empty({2, 3, 20}), dwte = box.empty(sums, {8, 20});
+  k.embed_forward(ctx, out, tokens, wte, wte);
+  for (int64_t i = 0; i < out.size(); ++i) EXPECT_EQ(at(out, i) == 0, i / 20 % 4 == 0) << i;
+  const Tensor dwpe = box.empty(sums, {8, 20}), ones = box.filled({2, 3, 20}, 1);
+  k.embed_backward(ctx, dwte, dwpe, ones, tokens, Into::Write);
+  double words = 0, places = 0;
+  for (int64_t i = 0; i < dwte.size(); ++i) words += at(dwte, i), places += at(dwpe, i);
+  EXPECT_EQ(words, 4 * 20);
+  EXPECT_EQ(places, 6 * 20);
+}
+
+TEST_P(SameBitsRows, TokensCutOverRanksGiveTheSameSums) {
+  for (const auto& [B, T, C] : {std::array{1, 8, 37}, std::array{4, 16, 40}, std::array{5, 24, 33},
+                                std::array{8, 64, 200}}) {
+    const Activations x = make_activations(B, T, C);
+    for (const Into into : {Into::Write, Into::Add}) {
+      const Sums want = whole(x, into);
+      for (const int tp : {1, 2, 4, 8}) {
+        const Sums got = by_ranks(x, tp, kLeaves / tp, into);
+        for (size_t i = 0; i < 3; ++i)
+          EXPECT_TRUE(same_bits(got[i], want[i])) << "sum " << i << " T " << T << " tp " << tp;
+      }
+    }
+  }
+}
+
+TEST_P(SameBitsRows, NegativeControlAllLeavesOnEachRankDiffer) {
+  const Activations x = make_activations(4, 64, 200);
+  const Sums want = whole(x, Into::Write), got = by_ranks(x, 2, kLeaves, Into::Write);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_FALSE(same_bits(got[i], want[i])) << i;
+    EXPECT_LT(relative_error(got[i], want[i]), 1e-5) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, SameBitsRows, ::testing::ValuesIn(tables_of_all_dtypes()),
+                         table_name);
+
+}  // namespace
+}  // namespace ladder::test

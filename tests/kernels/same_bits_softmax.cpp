@@ -1,0 +1,211 @@
+// Cross-entropy in parts: as a whole, and with the vocabulary cut over ranks.
+#include <algorithm>
+
+#include "kernels/tree.h"
+#include "tests/kernels/same_bits.h"
+
+namespace ladder::test {
+namespace {
+
+constexpr float kScale = 0.37F;
+
+/// Logits and targets, some of them ignored; the sums of cross_entropy on them.
+struct Batch {
+  int64_t B, T, V, vocab;
+  Tensor logits, targets, losses, dlogits;
+};
+
+/// What a rank has of a batch, and what it computes.
+struct Rank {
+  int64_t vocab;
+  Tensor logits, targets, max, sum, target, losses, dlogits;
+};
+
+/// How sums are joined.
+enum class Order { Tree, Running };
+
+class SameBitsSoftmax : public SameBits {
+ protected:
+  const Dtype sums = wide(GetParam().dtype);
+
+  Batch make(int64_t B, int64_t T, int64_t V, int64_t vocab) {
+    Batch x{.B = B,
+            .T = T,
+            .V = V,
+            .vocab = vocab,
+            .logits = box.random({B, T, V}, -5, 5),
+            .targets = box.tokens({B, T}, vocab),
+            .losses = box.empty(sums, {B}),
+            .dlogits = box.empty({B, T, V})};
+    for (int64_t row = 0; row < B * T; ++row)  // padding is not read
+      for (int64_t v = vocab; v < V; ++v) set(x.logits, row * V + v, NAN);
+    for (int64_t row = 2; row < B * T; row += 5) x.targets.data<int32_t>()[row] = kIgnore;
+    box.set_threads(1);
+    k.cross_entropy(ctx, x.losses, x.dlogits, x.logits, x.targets, vocab, kScale);
+    use_threads();
+    return x;
+  }
+
+  /// Columns [rank V / tp, (rank + 1) V / tp).
+  Rank part_of(const Batch& x, int64_t rank, int64_t tp) {
+    const int64_t V = x.V / tp, begin = rank * V;
+    Rank part{.vocab = std::clamp<int64_t>(x.vocab - begin, 0, V),
+              .logits = box.empty({x.B, x.T, V}),
+              .targets = box.copy(x.targets),
+              .max = box.empty(sums, {x.B, x.T}),
+              .sum = box.empty(sums, {x.B, x.T}),
+              .target = box.empty(sums, {x.B, x.T}),
+              .losses = box.empty(sums, {x.B}),
+              .dlogits = box.empty({x.B, x.T, V})};
+    for (int64_t i = 0; i < part.logits.size(); ++i)
+      set(part.logits, i, at(x.logits, i / V * x.V + begin + i % V));
+    for (int64_t row = 0; row < x.B * x.T; ++row) {
+      int32_t& target = part.targets.data<int32_t>()[row];
+      if (target == kIgnore) continue;
+      const bool here = target >= begin && target < begin + V;
+      target = here ? target - static_cast<int32_t>(begin) : kElsewhere;
+    }
+    return part;
+  }
+
+  /// Every rank's `member` becomes join(i) of all ranks, for each element i.
+  template <class F>
+  static void exchange(std::vector<Rank>& ranks, Tensor Rank::*member, const F& join) {
+    for (int64_t i = 0; i < (ranks[0].*member).size(); ++i) {
+      const double all = join(i);
+      for (const Rank& rank : ranks) set(rank.*member, i, all);
+    }
+  }
+
+  /// The sum of all ranks' element i, rounded to float after each addition unless it is F64.
+  double sum_over(const std::vector<Rank>& ranks, Tensor Rank::*member, int64_t i, Order order) {
+    const auto n = static_cast<int64_t>(ranks.size());
+    const auto term = [&](int64_t r) { return at(ranks[static_cast<size_t>(r)].*member, i); };
+    if (sums == Dtype::F64) {
+      if (order == Order::Tree) return tree_sum<double>(n, term);
+      return leaves_sum<double>(1, n, term);
+    }
+    const auto single = [&](int64_t r) { return static_cast<float>(term(r)); };
+    if (order == Order::Tree) return tree_sum<float>(n, single);
+    return leaves_sum<float>(1, n, single);
+  }
+
+  std::vector<Rank> run(const Batch& x, int64_t tp, int leaves, Order order = Order::Tree) {
+    Ctx own = ctx;
+    own.leaves = leaves;
+    std::vector<Rank> ranks;
+    for (int64_t r = 0; r < tp; ++r) ranks.push_back(part_of(x, r, tp));
+    for (const Rank& r : ranks) k.softmax_max(own, r.max, r.logits, r.vocab);
+    exchange(ranks, &Rank::max, [&](int64_t i) {
+      double most = -INFINITY;
+      for (const Rank& r : ranks) most = std::max(most, at(r.max, i));
+      return most;
+    });
+    for (const Rank& r : ranks)
+      k.softmax_sum(own, r.sum, r.target, r.logits, r.max, r.targets, r.vocab);
+    exchange(ranks, &Rank::sum, [&](int64_t i) { return sum_over(ranks, &Rank::sum, i, order); });
+    exchange(ranks, &Rank::target,
+             [&](int64_t i) { return sum_over(ranks, &Rank::target, i, Order::Running); });
+    for (const Rank& r : ranks)
+      k.softmax_loss(own, r.losses, r.dlogits, r.logits, r.max, r.sum, r.target, r.targets, r.vocab,
+                     kScale);
+    return ranks;
+  }
+
+  /// The gradients of all ranks as one tensor.
+  Tensor joined(const std::vector<Rank>& ranks, const Shape& shape) {
+    const Tensor all = box.empty(shape);
+    const auto tp = static_cast<int64_t>(ranks.size());
+    const int64_t V = shape.dims[2] / tp;
+    for (int64_t r = 0; r < tp; ++r) {
+      const Tensor& own = ranks[static_cast<size_t>(r)].dlogits;
+      for (int64_t i = 0; i < own.size(); ++i) set(all, i / V * V * tp + r * V + i % V, at(own, i));
+    }
+    return all;
+  }
+};
+
+TEST_P(SameBitsSoftmax, OneRankGivesTheBitsOfCrossEntropy) {
+  for (const auto& [B, T, V, vocab] : {std::array{3, 5, 64, 37}, std::array{2, 3, 16, 16},
+                                       std::array{2, 4, 7, 5}, std::array{4, 16, 1023, 1000}}) {
+    const Batch x = make(B, T, V, vocab);
+    const std::vector<Rank> one = run(x, 1, kLeaves);
+    EXPECT_TRUE(same_bits(one[0].losses, x.losses)) << "V " << V;
+    EXPECT_TRUE(same_bits(one[0].dlogits, x.dlogits)) << "V " << V;
+  }
+}
+
+TEST_P(SameBitsSoftmax, AVocabularyCutOverRanksGivesTheBitsOfCrossEntropy) {
+  // With 37 of 64 columns, ranks 5 to 7 of 8 have only padding.
+  for (const auto& [B, T, V, vocab] :
+       {std::array{3, 5, 64, 37}, std::array{2, 3, 64, 64}, std::array{2, 4, 8, 3},
+        std::array{1, 9, 200, 193}, std::array{4, 16, 1024, 1000}}) {
+    const Batch x = make(B, T, V, vocab);
+    for (const int tp : {2, 4, 8}) {
+      const std::vector<Rank> ranks = run(x, tp, kLeaves / tp);
+      for (const Rank& rank : ranks)
+        EXPECT_TRUE(same_bits(rank.losses, x.losses)) << "V " << V << " tp " << tp;
+      EXPECT_TRUE(same_bits(joined(ranks, x.logits.shape), x.dlogits)) << "V " << V << " tp " << tp;
+    }
+  }
+}
+
+// Of the sums: the logarithm of a sum seldom shows its last bit.
+TEST_P(SameBitsSoftmax, NegativeControlAnotherOrderOfSumsDiffers) {
+  const Batch x = make(16, 16, 1024, 1000);
+  const Tensor want = run(x, 1, kLeaves)[0].sum;
+  const auto expect_near_but_unequal = [&](const Rank& rank, const char* why) {
+    EXPECT_FALSE(same_bits(rank.sum, want)) << why;
+    EXPECT_LT(relative_error(rank.sum, want), sums == Dtype::F64 ? 1e-14 : 1e-6) << why;
+  };
+  EXPECT_TRUE(same_bits(run(x, 8, 1)[0].sum, want));
+  expect_near_but_unequal(run(x, 8, 1, Order::Running)[0], "sums of ranks one after the other");
+  expect_near_but_unequal(run(x, 2, kLeaves)[0], "too many leaves");
+}
+
+TEST_P(SameBitsSoftmax, LossInPlaceAndAlone) {
+  const Batch x = make(3, 5, 64, 37);
+  for (const Rank& r : run(x, 4, 2)) {
+    const Tensor alone = box.empty(sums, {x.B}), in_place = box.empty(sums, {x.B});
+    k.softmax_loss(ctx, alone, Tensor{}, r.logits, r.max, r.sum, r.target, r.targets, r.vocab,
+                   kScale);
+    EXPECT_TRUE(same_bits(alone, x.losses));
+    k.softmax_loss(ctx, in_place, r.logits, r.logits, r.max, r.sum, r.target, r.targets, r.vocab,
+                   kScale);
+    EXPECT_TRUE(same_bits(in_place, x.losses));
+    EXPECT_TRUE(same_bits(r.logits, r.dlogits));
+  }
+}
+
+TEST_P(SameBitsSoftmax, ARankWithPaddingOnlyAddsNothing) {
+  const Batch x = make(2, 3, 64, 37);
+  const Rank last = part_of(x, 7, 8);
+  k.softmax_max(ctx, last.max, last.logits, 0);
+  const Tensor max = box.filled(sums, {2, 3}, 4);
+  k.softmax_sum(ctx, last.sum, last.target, last.logits, max, last.targets, 0);
+  k.softmax_loss(ctx, last.losses, last.dlogits, last.logits, max, box.filled(sums, {2, 3}, 9),
+                 last.target, last.targets, 0, kScale);
+  EXPECT_TRUE(same_bits(last.max, box.filled(sums, {2, 3}, -INFINITY)));
+  EXPECT_TRUE(same_bits(last.sum, box.filled(sums, {2, 3}, 0)));
+  EXPECT_TRUE(same_bits(last.target, box.filled(sums, {2, 3}, 0)));
+  EXPECT_TRUE(same_bits(last.dlogits, box.filled(last.dlogits.shape, 0)));
+}
+
+TEST_P(SameBitsSoftmax, NaNInAnyPartReachesTheLossOfItsSequence) {
+  Batch x = make(2, 1, 64, 64);
+  for (const int64_t place : {0, 17, 63}) {
+    const Tensor before = box.copy(x.logits);
+    set(x.logits, 64 + place, NAN);
+    for (const Rank& rank : run(x, 4, 2)) {
+      EXPECT_FALSE(std::isnan(at(rank.losses, 0)));
+      EXPECT_TRUE(std::isnan(at(rank.losses, 1))) << place;
+    }
+    x.logits = before;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, SameBitsSoftmax, ::testing::ValuesIn(tables_of_all_dtypes()),
+                         table_name);
+
+}  // namespace
+}  // namespace ladder::test
