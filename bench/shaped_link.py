@@ -71,8 +71,9 @@ def run(args):
             rows.setdefault(name, []).append(last)
             return reports[name]["step_ms_median"]
 
+        chosen = {name: how for name, how in ways(args).items() if name in (args.only or [name])}
         times = in_turns(args.rounds, {name: lambda name=name, how=how: step_ms(name, *how)
-                                       for name, how in ways(args).items()})
+                                       for name, how in chosen.items()})
     return times, reports, rows
 
 
@@ -114,7 +115,7 @@ def stages_body(args, times, reports):
         f"`{args.model}`, batch {args.batch}, {args.seq_len} tokens, 2 ranks of 1 thread, AdamW, "
         "FP32, one micro-step.", "",
         table(["chapter", "bytes a rank sends a step", "ms on the link", "ms a step, median",
-               f"of {args.rounds} rounds", "times as fast as 07"], lines)])
+               f"of {args.rounds} rounds", f"times as fast as {first}"], lines)])
 
 
 def fastest(times):
@@ -133,10 +134,17 @@ def parse_args():
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--stages", action="store_true",
                         help="chapters 07 to 10 beside each other, instead of ways to do 07")
+    parser.add_argument("--only", type=lambda text: text.split(";"),
+                        help="of the ways, these; as '08;10', which are also those of a picture")
     parser.add_argument("--picture", help="an SVG file to write")
     parser.add_argument("--write", action="store_true",
                         help="put the result into docs/results/data_parallel.md")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.only and not {*args.only} <= {*ways(args)}:
+        parser.error(f"--only: legal are {'; '.join(ways(args))}")
+    if args.only and args.write:
+        parser.error("--write takes all ways, without --only")
+    return args
 
 
 def main():
@@ -144,10 +152,10 @@ def main():
     if INSIDE not in os.environ:
         enter_namespace(args.rate)
     times, reports, rows = run(args)
-    text = (stages_body(args, times, reports) if args.stages else
-            body(args, times, reports, rows))
+    text = (body(args, times, reports, rows) if not args.stages and not args.only else
+            stages_body(args, times, reports))
     if args.picture:
-        shown = {name: rows[name][-1] for name in [next(iter(times)), fastest(times)]}
+        shown = {name: rows[name][-1] for name in args.only or [next(iter(times)), fastest(times)]}
         save(args.picture, shown, step=args.steps // 2)
     print(f"\n{text}")
     if args.write:

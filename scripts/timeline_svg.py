@@ -11,10 +11,11 @@ import argparse
 import json
 from pathlib import Path
 
-# Kinds of spans, in the order of the legend: what begins so, color.
-KINDS = {"forward": "#7fb3d5", "backward": "#1f618d", "update": "#a9a9a9",
-         "waiting": "#f5cba7", "communication": "#ca6f1e"}
-COMMUNICATION = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "fetch", "gather"}
+# Kinds of spans in the order of the legend, and their colors.
+KINDS = {"forward": "#7fb3d5", "backward": "#1f618d", "update": "#a9a9a9", "waiting": "#f5cba7",
+         "sum over ranks": "#ca6f1e", "gather": "#7d9f35"}
+COMMUNICATION = {"all_reduce": "sum over ranks", "reduce_scatter": "sum over ranks",
+                 "all_gather": "gather", "broadcast": "gather"}
 
 
 def kind_of(name):
@@ -24,7 +25,7 @@ def kind_of(name):
     if name.startswith("wait"):
         return "waiting"
     if name in COMMUNICATION:
-        return "communication"
+        return COMMUNICATION[name]
     if "_backward" in name or name == "head_loss_and_gradient":
         return "backward"
     return "forward" if name.endswith("_forward") else "update"
@@ -49,7 +50,8 @@ def bars(spans, begin, end, least):
         if kind is None or b < begin or b >= end:
             continue
         last = merged[-1] if merged else None
-        if last and last[0] == kind != "communication" and b - last[2] < least:
+        message = name in COMMUNICATION
+        if last and last[0] == kind and not message and b - last[2] < least:
             last[2] = max(e, last[2])
         else:
             merged.append([kind, b, e])
@@ -64,18 +66,20 @@ def step_of(rows, rank, step):
     return steps[step][1:]
 
 
-def draw(axes, title, rows, rank, step):
+def draw(axes, title, rows, rank, step, used):
+    """Adds the kinds that it meets to `used`; returns the step's milliseconds."""
     begin, end = step_of(rows, rank, step)
     own = [name for name in rows if name == f"rank {rank}" or name.startswith(f"rank {rank},")]
     for y, name in enumerate(own):
         for kind, b, e in bars(rows[name], begin, end, least=0.002 * (end - begin)):
+            used.add(kind)
             axes.broken_barh([(b - begin, e - b)], (y - 0.36, 0.72), facecolors=KINDS[kind],
                              edgecolors="white", linewidth=0.6)
     axes.set_yticks(range(len(own)), own)
     axes.set_ylim(len(own) - 0.5, -0.5)
     axes.set_title(f"{title}: {end - begin:.0f} ms", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
-    return end - begin, len(own)
+    return end - begin
 
 
 def save(path, timelines, step, rank=0):
@@ -90,11 +94,12 @@ def save(path, timelines, step, rank=0):
     figure, all_axes = plt.subplots(len(timelines), sharex=True, squeeze=False,
                                     figsize=(8, 0.55 * sum(heights) + 0.9),
                                     gridspec_kw={"height_ratios": heights})
-    longest = max(draw(axes, title, rows, rank, step)[0]
+    used = set()
+    longest = max(draw(axes, title, rows, rank, step, used)
                   for axes, (title, rows) in zip(all_axes[:, 0], timelines.items()))
     all_axes[-1, 0].set(xlabel="ms since the step began", xlim=(0, 1.01 * longest))
-    figure.legend(handles=[Patch(color=color, label=kind) for kind, color in KINDS.items()],
-                  loc="lower center", ncol=len(KINDS), frameon=False, fontsize=9)
+    figure.legend(handles=[Patch(color=KINDS[kind], label=kind) for kind in KINDS if kind in used],
+                  loc="lower center", ncol=len(used), frameon=False, fontsize=9)
     figure.tight_layout(rect=(0, 0.09, 1, 1))
     figure.savefig(path, metadata={"Date": None})
 
