@@ -41,6 +41,16 @@ TEST_F(CudaBias, TwoHalvesOfABatchGiveTheSameBits) {
   EXPECT_TRUE(same_bits(down(halves), down(whole)));
 }
 
+TEST_F(CudaBias, TwoHalvesOfASequenceGiveTheSameBits) {
+  const Tensor dout = host.random({1, 76, 24}), zero = host.filled({24}, 0);
+  const Tensor tokens = dout.view({76, 24}), halves = up(zero);
+  Ctx half = dut().ctx;
+  half.token_leaves = kLeaves / 2;
+  dev::bias_backward(half, halves, up(tokens.slice(0, 38).view({1, 38, 24})), Into::Write);
+  dev::bias_backward(half, halves, up(tokens.slice(38, 38).view({1, 38, 24})), Into::Add);
+  EXPECT_TRUE(same_bits(down(halves), down(bias_backward(dout, zero, Into::Write))));
+}
+
 TEST_F(CudaBias, NeedsScratch) {
   const Tensor dout = host.random({4, 8, 24});
   Ctx poor = dut().ctx;

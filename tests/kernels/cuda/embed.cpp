@@ -4,7 +4,15 @@
 namespace ladder::test {
 namespace {
 
-class CudaEmbed : public CudaVsRef {};
+class CudaEmbed : public CudaVsRef {
+ protected:
+  /// Every seventh is another rank's.
+  Tensor some_tokens(int64_t B, int64_t T, int64_t V) {
+    const Tensor tokens = host.tokens({B, T}, V);
+    for (int64_t i = 3; i < tokens.size(); i += 7) tokens.data<int32_t>()[i] = kElsewhere;
+    return tokens;
+  }
+};
 
 struct Sizes {
   int64_t B, T, C, V, P;
@@ -18,7 +26,7 @@ constexpr Sizes kSizes[] = {{1, 1, 1, 1, 1},
 TEST_F(CudaEmbed, Forward) {
   for (const Dtype dtype : kReals)
     for (const auto& [B, T, C, V, P] : kSizes) {
-      const Tensor tokens = host.tokens({B, T}, V), wte = host.random(dtype, {V, C});
+      const Tensor tokens = some_tokens(B, T, V), wte = host.random(dtype, {V, C});
       const Tensor wpe = host.random(dtype, {P, C});
       const Tensor got = out(dtype, {B, T, C}), want = exact.empty({B, T, C});
       dev::embed_forward(dut().ctx, got, dut().share(tokens), up(wte), up(wpe));
@@ -31,7 +39,7 @@ TEST_F(CudaEmbed, Backward) {
   for (const Dtype dtype : kReals)
     for (const auto& [B, T, C, V, P] : kSizes)
       for (const Into into : {Into::Write, Into::Add}) {
-        const Tensor dout = host.random(dtype, {B, T, C}), tokens = host.tokens({B, T}, V);
+        const Tensor dout = host.random(dtype, {B, T, C}), tokens = some_tokens(B, T, V);
         const Tensor dwte0 = host.random({V, C}), dwpe0 = host.random({P, C});
         const Tensor dwte = up(dwte0), dwpe = up(dwpe0);
         const Tensor words = wide(dwte0), places = wide(dwpe0);

@@ -83,6 +83,27 @@ TEST_F(CudaNorm, BackwardWeight) {
       }
 }
 
+TEST_F(CudaNorm, TwoHalvesOfASequenceGiveTheSameBits) {
+  const int64_t T = 76, C = 24;
+  const Tensor dout = host.random({T, C}), inp = host.random({T, C});
+  const Tensor mean = host.random({T}), rstd = host.random({T}, 0.5, 2);
+  const auto sum = [&](const Ctx& ctx, const Tensor& dw, const Tensor& db, int64_t t, int64_t n,
+                       Into into) {
+    dev::norm_backward_weight(
+        ctx, dw, db, up(dout.slice(t, n).view({1, n, C})), up(inp.slice(t, n).view({1, n, C})),
+        up(mean.slice(t, n).view({1, n})), up(rstd.slice(t, n).view({1, n})), into);
+  };
+  const Tensor dw = out(Dtype::F32, {C}), db = out(Dtype::F32, {C});
+  const Tensor dw_halves = out(Dtype::F32, {C}), db_halves = out(Dtype::F32, {C});
+  sum(dut().ctx, dw, db, 0, T, Into::Write);
+  Ctx half = dut().ctx;
+  half.token_leaves = kLeaves / 2;
+  sum(half, dw_halves, db_halves, 0, T / 2, Into::Write);
+  sum(half, dw_halves, db_halves, T / 2, T / 2, Into::Add);
+  EXPECT_TRUE(same_bits(down(dw_halves), down(dw)));
+  EXPECT_TRUE(same_bits(down(db_halves), down(db)));
+}
+
 TEST_F(CudaNorm, NaNReachesItsRowAndNoOther) {
   const Tensor inp = host.random({1, 3, 64});
   set(inp, 64 + 40, NAN);
