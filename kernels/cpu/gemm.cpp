@@ -11,12 +11,13 @@ namespace {
 struct Fp32 {
   static constexpr int64_t kStep = 1;
 
-  static HWY_INLINE void multiply(Acc& acc, const float* a, const float* b, int64_t steps) {
+  template <size_t Rows>
+  static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps) {
     for (int64_t k = 0; k < steps; ++k, a += kMr, b += kNr) {
       const Vec b0 = hn::Load(kVec, b);
       const Vec b1 = hn::Load(kVec, b + kLanes);
 #pragma GCC unroll 16
-      for (size_t i = 0; i < kMr; ++i) {
+      for (size_t i = 0; i < Rows; ++i) {
         const Vec ai = broadcast(a[i]);
         acc[i][0] = hn::MulAdd(ai, b0, acc[i][0]);
         acc[i][1] = hn::MulAdd(ai, b1, acc[i][1]);
@@ -33,7 +34,7 @@ int64_t grid_rows(const Product& p, int64_t threads) {
     if (threads % down != 0) continue;
     const int64_t rows = part_of(down - 1, down, p.M, kMr).size();
     const int64_t cols = part_of(threads / down - 1, threads / down, p.N, kNr).size();
-    const int64_t cost = round_up(rows, kMr) * round_up(cols, kNr) + 8 * (rows + cols);
+    const int64_t cost = round_up(rows, kFewRows) * round_up(cols, kNr) + 8 * (rows + cols);
     if (cost < best_cost) best = down, best_cost = cost;
   }
   return best;

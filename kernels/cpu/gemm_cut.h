@@ -7,12 +7,14 @@
 #include <bit>
 
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vec.h"
 
 namespace ladder {
 
-/// Longest chunk of K, in steps: a panel of B (kDepth x kNr words) stays in L1 while A's panels
-/// pass.
-constexpr int64_t kDepth = 256;
+/// Longest chunk of K, in steps. With AVX2 a panel of B (kDepth x kNr words) then stays in L1 while
+/// A's panels pass; the larger L2 of machines with AVX-512 feeds both, and the fewer the chunks,
+/// the fewer sums wait in memory.
+constexpr int64_t kDepth = kLanes == 16 ? 768 : 256;
 
 /// The part of a leaf that lies in one chunk.
 struct Segment {

@@ -11,12 +11,13 @@ namespace {
 struct Pairs {
   static constexpr int64_t kStep = 2;
 
-  static HWY_INLINE void multiply(Acc& acc, const float* a, const float* b, int64_t steps) {
+  template <size_t Rows>
+  static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps) {
     for (int64_t k = 0; k < steps; ++k, a += kMr, b += kNr) {
       const auto b0 = reinterpret_cast<__m512bh>(_mm512_load_ps(b));
       const auto b1 = reinterpret_cast<__m512bh>(_mm512_load_ps(b + kLanes));
 #pragma GCC unroll 16
-      for (size_t i = 0; i < kMr; ++i) {
+      for (size_t i = 0; i < Rows; ++i) {
         const auto ai = reinterpret_cast<__m512bh>(_mm512_set1_ps(a[i]));
         acc[i][0].raw = _mm512_dpbf16_ps(acc[i][0].raw, ai, b0);
         acc[i][1].raw = _mm512_dpbf16_ps(acc[i][1].raw, ai, b1);

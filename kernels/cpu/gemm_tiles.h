@@ -1,7 +1,8 @@
 // The product tile by tile, whatever the arithmetic of a tile is: a class Sums with
 //
 //     static constexpr int64_t kStep;   // values of k in a step: a word of a panel holds them
-//     static void multiply(Acc& acc, const float* a, const float* b, int64_t steps);
+//     template <size_t Rows>
+//     static void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps);
 //                                       // acc[i][:] += sum over k of a[k][i] b[k][:], k ascending
 //
 // How the product is cut, from the outside in:
@@ -31,13 +32,18 @@ constexpr int64_t kMr = kLanes == 16 ? 12 : 6;
 constexpr int64_t kNr = 2 * kLanes;
 constexpr int64_t kTile = kMr * kNr;
 /// Largest block of rows: its panels of A (kRows x kDepth) stay in L2.
-constexpr int64_t kRows = 48 * kMr;
+constexpr int64_t kRows = (kLanes == 16 ? 22 : 48) * kMr;
 /// Largest block of columns.
 constexpr int64_t kCols = 64 * kNr;
 /// A chunk holds at most kDepth leaves, so that many levels at most are its own.
 constexpr int kLocalSlots = 10;
 
-using Acc = std::array<std::array<Vec, 2>, kMr>;
+/// The sums of a tile, or of its first rows.
+template <size_t Rows>
+using Acc = std::array<std::array<Vec, 2>, Rows>;
+/// Where C ends with so few rows or fewer, no more are computed: numbers of tokens are mostly
+/// powers of two, which leave a third of a tile over.
+constexpr int64_t kFewRows = kMr / 3;
 
 /// Where the sums of one tile wait: slot s at local + s * kTile, or, where they outlive a chunk,
 /// in the block's buffers.
@@ -61,10 +67,10 @@ struct Corner {
 };
 
 /// f(v, i, col) for each vector v of a tile, the one at row i from column col on.
-template <class F>
-HWY_INLINE void for_acc(Acc& acc, F&& f) {
+template <size_t Rows, class F>
+HWY_INLINE void for_acc(Acc<Rows>& acc, F&& f) {
 #pragma GCC unroll 16
-  for (size_t i = 0; i < kMr; ++i) {
+  for (size_t i = 0; i < Rows; ++i) {
     f(acc[i][0], static_cast<int64_t>(i), 0);
     f(acc[i][1], static_cast<int64_t>(i), kLanes);
   }
@@ -82,9 +88,9 @@ HWY_INLINE void finish(Vec sum, const Corner& to, int64_t i, int64_t col, Io io)
 }
 
 /// Writes a tile to C, by way of `tile` where it hangs over the edge.
-template <class T>
-HWY_INLINE void write_as(Acc& acc, const Corner& to, float* tile) {
-  if (to.rows == kMr && to.cols == kNr) {
+template <class T, size_t Rows>
+HWY_INLINE void write_as(Acc<Rows>& acc, const Corner& to, float* tile) {
+  if (to.rows == Rows && to.cols == kNr) {
     for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish<T>(v, to, i, col, Whole{}); });
     return;
   }
@@ -95,7 +101,8 @@ HWY_INLINE void write_as(Acc& acc, const Corner& to, float* tile) {
     });
 }
 
-HWY_INLINE void write(Acc& acc, const Corner& to, float* tile) {
+template <size_t Rows>
+HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile) {
   switch (to.p.c_dtype) {
     case Dtype::BF16: return write_as<Bf16>(acc, to, tile);
     case Dtype::F16: return write_as<F16>(acc, to, tile);
@@ -104,10 +111,10 @@ HWY_INLINE void write(Acc& acc, const Corner& to, float* tile) {
 }
 
 /// One tile through one segment: from zero or the parking slot to its slot or to C.
-template <class Sums>
+template <class Sums, size_t Rows>
 HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const float* b,
                                const Slots& slots, const Corner& to) {
-  Acc acc;
+  Acc<Rows> acc;
   if (segment.resumes) {
     const float* own = slots.at(slots.parking);
     for_acc(acc, [&](Vec& v, int64_t i, int64_t col) { v = load(own + i * kNr + col); });
@@ -165,29 +172,41 @@ inline Block plan_block(const Cut& cut, int64_t M, int64_t N, std::span<std::byt
   return block;
 }
 
-/// One chunk of K for the block at C[rows, cols].
+/// One tile through one chunk.
+template <class Sums, size_t Rows>
+void tile_chunk(const Chunk& chunk, const float* a, const float* b, const Slots& slots,
+                const Corner& to) {
+  for (int s = 0; s < chunk.count; ++s) {
+    const Segment& segment = chunk.segments[static_cast<size_t>(s)];
+    tile_segment<Sums, Rows>(segment, a, b, slots, to);
+    a += segment.steps * kMr;
+    b += segment.steps * kNr;
+  }
+}
+
+/// One chunk of K for the block at C[rows, cols]. A is packed; a panel of B is when its turn comes,
+/// unless `packed` says that all are, and the memory of the next one is asked for meanwhile.
 template <class Sums>
 void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chunk& chunk,
-                 Range rows, Range cols) {
-  const int64_t depth = chunk.steps;
+                 Range rows, Range cols, bool packed) {
   Slots slots{.local = block.local,
               .local_levels = cut.local_levels(),
               .parking = cut.parking(),
               .kept = block.kept,
               .stride = block.rows * block.cols};
   for (int64_t n = cols.begin; n < cols.end; n += kNr) {
-    const float* b_panel = block.b + (n - cols.begin) / kNr * panel_size(kNr, depth);
+    float* b = block.b + (n - cols.begin) / kNr * panel_size(kNr, chunk.steps);
+    if (!packed) pack<kNr, Sums::kStep>(b, p.b, {n, n + kNr}, p.N, chunk);
+    const Range next{n + kNr, packed ? n + kNr : std::min(n + 2 * kNr, cols.end)};
     for (int64_t m = rows.begin; m < rows.end; m += kMr, slots.kept += kTile) {
-      const float* a = block.a + (m - rows.begin) / kMr * panel_size(kMr, depth);
-      const float* b = b_panel;
+      ask_for(p.b, next, chunk.k, {m - rows.begin, m - rows.begin + kMr}, rows.size());
+      const float* a = block.a + (m - rows.begin) / kMr * panel_size(kMr, chunk.steps);
       const Corner to{
           .p = p, .m = m, .n = n, .rows = std::min(kMr, p.M - m), .cols = std::min(kNr, p.N - n)};
-      for (int s = 0; s < chunk.count; ++s) {
-        const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-        tile_segment<Sums>(segment, a, b, slots, to);
-        a += segment.steps * kMr;
-        b += segment.steps * kNr;
-      }
+      if (to.rows <= kFewRows)
+        tile_chunk<Sums, kFewRows>(chunk, a, b, slots, to);
+      else
+        tile_chunk<Sums, kMr>(chunk, a, b, slots, to);
     }
   }
 }
@@ -208,9 +227,8 @@ void rectangle_of(const Product& p, Range rows, Range cols, std::span<std::byte>
       const Chunk chunk = cut.chunk(which);
       pack<kMr, Sums::kStep>(block.a, p.a, block_rows, p.M, chunk);
       // B of the only chunk is still there from the block above.
-      if (cut.chunks() > 1 || i % down == 0)
-        pack<kNr, Sums::kStep>(block.b, p.b, block_cols, p.N, chunk);
-      block_chunk<Sums>(p, cut, block, chunk, block_rows, block_cols);
+      const bool packed = cut.chunks() == 1 && i % down != 0;
+      block_chunk<Sums>(p, cut, block, chunk, block_rows, block_cols, packed);
     }
   }
 }

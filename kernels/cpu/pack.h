@@ -191,4 +191,22 @@ void pack(float* out, const Factor& f, Range range, int64_t end, const Chunk& ch
   }
 }
 
+/// Asks for the memory of rows `range` of f for k in `k`, so that it is near when it is packed: the
+/// share [part.begin, part.end) of `parts` equal shares.
+inline void ask_for(const Factor& f, Range range, Range k, Range part, int64_t parts) {
+  constexpr int64_t kLine = 64;
+  const bool along_k = f.stride_k == 1;
+  const Range runs = along_k ? range : k;
+  const Range run = along_k ? k : range;
+  const int64_t stride = along_k ? f.stride_i : f.stride_k;
+  const int64_t begin = runs.begin + runs.size() * part.begin / parts;
+  const int64_t end = runs.begin + runs.size() * std::min(part.end, parts) / parts;
+  for (int64_t i = begin; i < end; ++i) {
+    const auto* first =
+        static_cast<const char*>(f.ptr) + (i * stride + run.begin) * size_of(f.dtype);
+    for (int64_t byte = 0; byte < run.size() * size_of(f.dtype); byte += kLine)
+      __builtin_prefetch(first + byte, 0, 2);  // to be read, from L2
+  }
+}
+
 }  // namespace ladder
