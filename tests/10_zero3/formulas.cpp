@@ -55,23 +55,22 @@ TEST_F(Zero3Bytes, RoomsForAFewSections) {
 // Forward gathers everything, backward all blocks but the last, which is still there. A micro-step
 // that is not the first finds block 0 where the one before has left it.
 TEST_F(Zero3Bytes, AboutThreePTravelEachMicroStep) {
-  for (const int64_t N : {2, 4})
-    for (const int64_t GA : {1, 2, 4})
-      for (const auto& [precision, bytes] : {std::pair{"fp32", 4}, {"bf16", 2}}) {
-        const int64_t P = parameters(L, N), others = N - 1;
-        const std::string flags =
-            fmt::format("--micro-batch {} --precision {}", 16 / N / GA, precision);
-        const int64_t gathered = GA * (P + (L - 1) * block(N)) - (GA - 1) * block(N);
-        EXPECT_EQ(traffic(N, flags), (4 * GA * P + bytes * gathered) / N * others) << N << flags;
-        // With one room, backward gathers the last block, too, and nothing is left for the next.
-        EXPECT_EQ(traffic(N, flags + " --prefetch 0"),
-                  (4 * GA * P + bytes * GA * (P + L * block(N))) / N * others)
-            << N << flags;
-        // Gathered once: the traffic of stage 2.
-        EXPECT_EQ(traffic(N, flags + " --reshard-after-forward 0"),
-                  (4 * GA * P + bytes * P) / N * others)
-            << N << flags;
-      }
+  for (const int64_t GA : {1, 2, 4})
+    for (const auto& [precision, bytes] : {std::pair{"fp32", 4}, {"bf16", 2}}) {
+      const int64_t N = GA == 2 ? 4 : 2, P = parameters(L, N), others = N - 1;
+      const std::string flags =
+          fmt::format("--micro-batch {} --precision {}", 16 / N / GA, precision);
+      const int64_t gathered = GA * (P + (L - 1) * block(N)) - (GA - 1) * block(N);
+      EXPECT_EQ(traffic(N, flags), (4 * GA * P + bytes * gathered) / N * others) << N << flags;
+      // With one room, backward gathers the last block, too, and nothing is left for the next.
+      EXPECT_EQ(traffic(N, flags + " --prefetch 0"),
+                (4 * GA * P + bytes * GA * (P + L * block(N))) / N * others)
+          << N << flags;
+      // Gathered once: the traffic of stage 2.
+      EXPECT_EQ(traffic(N, flags + " --reshard-after-forward 0"),
+                (4 * GA * P + bytes * P) / N * others)
+          << N << flags;
+    }
 }
 
 // Recomputation of all but the last block uses the weights that backward uses.
