@@ -77,8 +77,8 @@ class AdaptiveClip {
       if (spec.role == Role::Head) continue;
       const std::vector<Rows> grad = rows_of(grads, spec), weight = rows_of(params, spec);
       const int64_t rows = spec.is_matrix() ? spec.rows : 1;
-      const Tensor grad_norms = norms(ctx, grad_norms_.first(rows), grad, others);
-      const Tensor weight_norms = norms(ctx, weight_norms_.first(rows), weight, others);
+      const Tensor grad_norms = norms(ctx, grad_norms_.first(rows), spec, grad, others);
+      const Tensor weight_norms = norms(ctx, weight_norms_.first(rows), spec, weight, others);
       for (const Rows& r : grad)
         ctx.kernels->adaptive_clip(ctx, r.data, r.of(grad_norms), r.of(weight_norms), limit_);
     }
@@ -96,13 +96,14 @@ class AdaptiveClip {
   /// What lies here of the rows of `spec`, a tensor of the model: without padding. A vector is one
   /// row. A shard may begin and end within a row.
   std::vector<Rows> rows_of(Tensor flat_buffer, const ParamSpec& spec) const {
-    const auto own = std::find_if(own_->specs().begin(), own_->specs().end(),
-                                  [&](const ParamSpec& s) { return s.name == spec.name; });
-    if (own == own_->specs().end()) return {};
+    const ParamSpec* own = own_->find(spec.name);
+    if (!own) return {};
     const Tensor data = flat(own_->tensor(flat_buffer, *own));
     const int64_t N = spec.is_matrix() ? spec.shape.dims[1] : spec.rows;
-    const int64_t begin = own->part.begin, end = begin + own->live();
     std::vector<Rows> all;
+    if (own->is_whole() && own->is_matrix() && own->shape.dims[1] < N)  // some columns of all rows
+      return {{0, data.view(own->shape)}};
+    const int64_t begin = own->first + own->part.begin, end = begin + own->live();
     for (int64_t at = begin; at < end;) {
       const int64_t row = at / N, left = (row + 1) * N - at;
       const bool whole = left == N && end - at >= N;
@@ -118,9 +119,12 @@ class AdaptiveClip {
       if (spec.is_matrix() && spec.role != Role::Head) most = std::max(most, spec.rows);
     return most;
   }
-  static Tensor norms(const Ctx& ctx, Tensor limbs, const std::vector<Rows>& rows, Comm* others) {
+  Tensor norms(const Ctx& ctx, Tensor limbs, const ParamSpec& spec, const std::vector<Rows>& rows,
+               Comm* others) const {
     zero(ctx, limbs);
-    for (const Rows& r : rows) ctx.kernels->squared_norm(ctx, r.of(limbs), r.data);
+    const ParamSpec* own = own_->find(spec.name);
+    if (own && !own->is_copy)
+      for (const Rows& r : rows) ctx.kernels->squared_norm(ctx, r.of(limbs), r.data);
     if (others) others->all_reduce(limbs);
     return limbs;
   }

@@ -203,8 +203,9 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Block l from its input on.
-void forward_block(const Ctx& ctx, const GptTensors& w, const Activations& a, size_t l) {
-  const BlockTensors& p = w.blocks[l];
+void forward_block(Memory& m, const Activations& a, size_t l) {
+  const Ctx& ctx = m.ctx;
+  const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
   attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
@@ -217,15 +218,14 @@ void forward_block(const Ctx& ctx, const GptTensors& w, const Activations& a, si
 
 /// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or can be computed
 /// again.
-void forward(const Ctx& ctx, const GptTensors& w, const Activations& a, OffloadFile& offload,
-             Tensor tokens) {
-  const size_t L = w.blocks.size();
-  embed_forward(ctx, a.embed, tokens, w.embed);
+void forward(Memory& m, const Activations& a, Tensor tokens) {
+  const size_t L = m.w.blocks.size();
+  embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (size_t l = 0; l < L; ++l) {
-    offload.write(ctx, l, a.stream(l));
-    forward_block(ctx, w, a, l);
+    m.offload.write(m.ctx, l, a.stream(l));
+    forward_block(m, a, l);
   }
-  norm_forward(ctx, a.norm, a.stat, a.stream(L), w.norm);
+  norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
 /// Losses (B) of `targets` (B,T), and the gradients of what the head read and of its weights: its
@@ -245,17 +245,16 @@ void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads&
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its run.
-void compute_again(const Ctx& ctx, const GptTensors& w, const Activations& a,
-                   const Recompute& recompute, OffloadFile& offload, size_t l) {
+void compute_again(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
   const Range run = recompute.run_before(l);
-  if (run.size() > 0) offload.read(ctx, run.begin, a.stream(run.begin));
-  for (int64_t b = run.begin; b < run.end; ++b) forward_block(ctx, w, a, b);
+  if (run.size() > 0) m.offload.read(m.ctx, run.begin, a.stream(run.begin));
+  for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, a, b);
   if (recompute.parts_before(l)) {
     const BlockActs& s = a.blocks[l];
-    norm_forward(ctx, s.norm1, s.stat1, a.stream(l), w.blocks[l].norm1);
-    attn_recompute(ctx, s.attn);
-    norm_forward(ctx, s.norm2, s.stat2, s.mid, w.blocks[l].norm2);
-    mlp_recompute(ctx, s.mlp);
+    norm_forward(m.ctx, s.norm1, s.stat1, a.stream(l), m.w.blocks[l].norm1);
+    attn_recompute(m.ctx, s.attn);
+    norm_forward(m.ctx, s.norm2, s.stat2, s.mid, m.w.blocks[l].norm2);
+    mlp_recompute(m.ctx, s.mlp);
   }
 }
 
@@ -281,7 +280,7 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
 
   for (size_t l = L; l-- > 0;) {
     const int64_t before = m.flops;
-    compute_again(ctx, w, a, layout.recompute, m.offload, l);
+    compute_again(m, a, layout.recompute, l);
     m.flops_twice += m.flops - before;
 
     const BlockTensors& p = w.blocks[l];
@@ -329,7 +328,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = batch.slice(k * MBS, MBS);
     m.grads.begin(k);
-    forward(m.ctx, m.w, acts, m.offload, part.tokens);
+    forward(m, acts, part.tokens);
     head(m, m.grads.view(), acts, dacts, own_losses.slice(k * MBS, MBS), part.targets,
          layout.gpt.vocab, scale, m.grads.into());
     backward(m, layout, k, GA, acts, dacts, part.tokens);
@@ -371,7 +370,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   Validation v(m.ctx, &m.comm, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     const Activations acts = m.acts.first(v.count());
-    forward(m.ctx, m.w, acts, m.offload, v.batch().tokens);
+    forward(m, acts, v.batch().tokens);
     for (int64_t j = 0; j < head_chunks(acts); ++j) {
       const HeadChunk c(j, acts, v.losses(), v.batch().targets);
       head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
@@ -400,7 +399,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   const Tensor tokens = m.batch.tokens.first(1);
   const Activations acts = m.acts.first(1);
   while (sampler.next(tokens)) {
-    forward(m.ctx, m.w, acts, m.offload, tokens);
+    forward(m, acts, tokens);
     head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
     sampler.choose(m.ctx, acts.logits);
   }

@@ -121,7 +121,7 @@ struct Memory {
   Fp8 fp8;
   Background background;
   GatheredParams params;
-  const GptTensors& w;  // the model, as far as it is gathered
+  const GptTensors& w = params.view();  // the model, as far as it is gathered
   ShardedGrads grads;
   HeadGrad head_grad;
   Optimizer optimizer;
@@ -150,7 +150,6 @@ struct Memory {
         background(
             open_background(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section())),
         params(arena, background, layout.params, layout.shard, weights.compute, o.zero3, fp8),
-        w(params.view()),
         grads(arena, background, layout.params, layout.shard, o.accumulate, layout.GA),
         head_grad(arena, layout.gpt, layout.chunks, 1),
         optimizer(arena, layout.shard, o.sgd, o.optimizer),
@@ -220,8 +219,9 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Block l from its input on.
-void forward_block(const Ctx& ctx, const GptTensors& w, const Activations& a, size_t l) {
-  const BlockTensors& p = w.blocks[l];
+void forward_block(Memory& m, const Activations& a, size_t l) {
+  const Ctx& ctx = m.ctx;
+  const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
   attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
@@ -241,7 +241,7 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   for (int64_t l = 0; l < L; ++l) {
     m.params.use(m.ctx, l + 1, l + 2);
     m.offload.write(m.ctx, l, a.stream(l));
-    forward_block(m.ctx, m.w, a, l);
+    forward_block(m, a, l);
   }
   m.params.use(m.ctx, L + 1);
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
@@ -271,7 +271,7 @@ void compute_again(Memory& m, const Activations& a, const Recompute& recompute, 
   if (run.size() > 0) m.offload.read(m.ctx, run.begin, a.stream(run.begin));
   for (int64_t b = run.begin; b < run.end; ++b) {
     m.params.use(m.ctx, b + 1, b + 1 < run.end ? b + 2 : 0);
-    forward_block(m.ctx, m.w, a, b);
+    forward_block(m, a, b);
   }
   m.params.use(m.ctx, l + 1, section_after(recompute, l));
   if (recompute.parts_before(l)) {

@@ -31,18 +31,18 @@ class BlockAllocator {
     BlockActs& norm = plan_.own_norm ? own : sets_[0];
     BlockActs& att = plan_.own_att ? own : sets_[0];
     BlockActs& gelu = plan_.own_gelu ? own : sets_[0];
-    const int64_t C = config_.channels, NH = config_.heads;
+    const int64_t C = config_.channels, NH = config_.heads / plan_.tp, own_C = C / plan_.tp;
     return {.stat1 = stat(own.stat1),
             .norm1 = once(norm.norm1, "norm1", {C}),
-            .attn{.qkv = once(own.attn.qkv, "qkv", {3 * C}),
-                  .att = once(att.attn.att, "att", {C}),
+            .attn{.qkv = once(own.attn.qkv, "qkv", {3 * own_C}),
+                  .att = once(att.attn.att, "att", {own_C}),
                   .lse = once_wide(att.attn.lse, "lse", {B_, NH, config_.seq_len}),
                   .codes{}},
             .mid = once(own.mid, "mid", {C}),
             .stat2 = stat(own.stat2),
             .norm2 = once(norm.norm2, "norm2", {C}),
-            .mlp{.fc = once(own.mlp.fc, "fc", {4 * C}),
-                 .gelu = once(gelu.mlp.gelu, "gelu", {4 * C}),
+            .mlp{.fc = once(own.mlp.fc, "fc", {4 * own_C}),
+                 .gelu = once(gelu.mlp.gelu, "gelu", {4 * own_C}),
                  .codes{}},
             .out = out};
   }
@@ -127,40 +127,42 @@ Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t bat
   acts.stat = blocks.stat(acts.stat);
   acts.norm = blocks.alloc("norm", {config.channels}, plan.dtype);
   acts.logits = arena.alloc(Mem::Activation, "logits", plan.dtype,
-                            {plan.logits_of(batch), config.seq_len, config.padded_vocab});
+                            {plan.logits_of(batch), config.seq_len, config.padded_vocab / plan.tp});
   acts.product =
       arena.alloc(Mem::Workspace, "product", plan.dtype, {batch, config.seq_len, config.channels});
   return acts;
 }
 
-ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch, Dtype dtype) {
-  const int64_t B = batch, T = config.seq_len, C = config.channels;
+ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch, Dtype dtype,
+                         int64_t tp) {
+  const int64_t B = batch, T = config.seq_len, C = config.channels, own_C = C / tp;
   const auto alloc = [&](const char* name, int64_t width) {
     return arena.alloc(Mem::Workspace, name, dtype, {B, T, width});
   };
   return {.stream = alloc("dstream", C),
           .branch = alloc("dbranch", C),
           .norm = alloc("dnorm", C),
-          .attn{.dqkv = alloc("dqkv", 3 * C), .datt = alloc("datt", C)},
-          .mlp{.dfc = alloc("dfc", 4 * C)}};
+          .attn{.dqkv = alloc("dqkv", 3 * own_C), .datt = alloc("datt", own_C)},
+          .mlp{.dfc = alloc("dfc", 4 * own_C)}};
 }
 
 int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
-  const int64_t L = config.layers, C = config.channels, NH = config.heads;
+  const int64_t L = config.layers, C = config.channels, NH = config.heads / plan.tp;
+  const int64_t own_C = C / plan.tp;  // of heads; the MLP has four times as many
   const int64_t sets = plan.set_count(L);
   const auto copies = [&](bool own) { return own ? sets : 1; };
   // Kept at the start of each run of blocks and at the end, and inside one run.
   const int64_t streams = plan.own_input ? (L + sets - 1) / sets + 1 + sets - 1 : 2;
-  const int64_t narrow = streams * C + sets * 8 * C + copies(plan.own_att) * C +
-                         copies(plan.own_norm) * 2 * C + copies(plan.own_gelu) * 4 * C + C;
+  const int64_t narrow = streams * C + sets * (7 * own_C + C) + copies(plan.own_att) * own_C +
+                         copies(plan.own_norm) * 2 * C + copies(plan.own_gelu) * 4 * own_C + C;
   const int64_t statistics = sets * 4 + copies(plan.own_att) * NH + 2;
-  const int64_t logits = plan.logits_of(batch) * config.padded_vocab;
+  const int64_t logits = plan.logits_of(batch) * config.padded_vocab / plan.tp;
   return config.seq_len * (size_of(plan.dtype) * (batch * narrow + logits) +
                            size_of(wide(plan.dtype)) * batch * statistics);
 }
 
-int64_t act_grad_bytes(const GptConfig& config, int64_t batch, Dtype dtype) {
-  return size_of(dtype) * batch * config.seq_len * 12 * config.channels;
+int64_t act_grad_bytes(const GptConfig& config, int64_t batch, Dtype dtype, int64_t tp) {
+  return size_of(dtype) * batch * config.seq_len * (4 + 8 / tp) * config.channels;
 }
 
 }  // namespace ladder

@@ -60,6 +60,7 @@ struct ActivationPlan {
   bool own_gelu = true;      ///< else one gelu (B,T,4C)
   bool own_input = true;     ///< else the inputs of blocks lie in two buffers, in turn
   int64_t logits = 0;        ///< sequences whose logits exist at a time; 0: all
+  int64_t tp = 1;            ///< ranks that share heads, columns of the MLP and the vocabulary
 
   int64_t set_count(int64_t layers) const { return sets == 0 ? layers : sets; }
   int64_t logits_of(int64_t batch) const { return logits == 0 ? batch : std::min(logits, batch); }
@@ -69,7 +70,7 @@ struct ActivationPlan {
 Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch,
                               const ActivationPlan& plan = {});
 ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
-                         Dtype dtype = Dtype::F32);
+                         Dtype dtype = Dtype::F32, int64_t tp = 1);
 
 /// Bytes that alloc_activations counts as Activation. With everything kept in F32:
 /// 4 B T (L (16 C + NH + 4) + 2 C + 2 + Vp).
@@ -77,6 +78,7 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
 
 /// Bytes that both count as Workspace: product, and 3 C of stream, branch and norm, 4 C of attn
 /// and 4 C of mlp: 4 B T (12 C) in F32.
-int64_t act_grad_bytes(const GptConfig& config, int64_t batch, Dtype dtype = Dtype::F32);
+int64_t act_grad_bytes(const GptConfig& config, int64_t batch, Dtype dtype = Dtype::F32,
+                       int64_t tp = 1);
 
 }  // namespace ladder

@@ -139,7 +139,9 @@ class ParamLayout {
   const std::vector<ParamSpec>& specs() const { return specs_; }
   /// Those of section s.
   std::span<const ParamSpec> specs(int64_t s) const;
-  /// The one of this name. @throws CheckError if there is none
+  /// The one of this name; null: there is none here.
+  const ParamSpec* find(std::string_view name) const;
+  /// @throws CheckError if there is none
   const ParamSpec& spec(std::string_view name) const;
 
   /// Sections: 0 is embed, l + 1 is block l, the last one is the last norm with the head.

@@ -197,4 +197,29 @@ void head_loss(const Ctx& ctx, Tensor losses, Tensor logits, Tensor targets, int
   ctx.kernels->cross_entropy(ctx, losses, {}, logits, targets, vocab, 1.0f);
 }
 
+void head_max(const Ctx& ctx, const SoftmaxSums& all, Tensor logits, int64_t vocab) {
+  const Span span(ctx, "head_max");
+  ctx.kernels->softmax_max(ctx, all.max, logits, vocab);
+}
+
+void head_sum(const Ctx& ctx, const SoftmaxSums& all, Tensor logits, Tensor targets,
+              int64_t vocab) {
+  const Span span(ctx, "head_sum");
+  ctx.kernels->softmax_sum(ctx, all.sum, all.target, logits, all.max, targets, vocab);
+}
+
+void head_loss_and_gradient(const Ctx& ctx, Tensor losses, Tensor logits, const SoftmaxSums& all,
+                            Tensor targets, int64_t vocab, float scale) {
+  const Span span(ctx, "head_loss_and_gradient");
+  ctx.kernels->softmax_loss(ctx, losses, logits, logits, all.max, all.sum, all.target, targets,
+                            vocab, scale);
+}
+
+void head_loss(const Ctx& ctx, Tensor losses, Tensor logits, const SoftmaxSums& all, Tensor targets,
+               int64_t vocab) {
+  const Span span(ctx, "head_loss");
+  ctx.kernels->softmax_loss(ctx, losses, {}, logits, all.max, all.sum, all.target, targets, vocab,
+                            1.0f);
+}
+
 }  // namespace ladder

@@ -102,4 +102,17 @@ void head_loss_and_gradient(const Ctx& ctx, Tensor losses, Tensor logits, Tensor
 /// The same losses without a gradient: logits stay.
 void head_loss(const Ctx& ctx, Tensor losses, Tensor logits, Tensor targets, int64_t vocab);
 
+/// What a softmax over columns that ranks share needs of all of them: (B,T) each.
+struct SoftmaxSums {
+  Tensor max, sum, target;
+};
+/// Both of the above in parts, between which ranks exchange: first maxima,
+void head_max(const Ctx& ctx, const SoftmaxSums& all, Tensor logits, int64_t vocab);
+/// then sums (joined as a tree) and the logits of targets (of which all but one are 0).
+void head_sum(const Ctx& ctx, const SoftmaxSums& all, Tensor logits, Tensor targets, int64_t vocab);
+void head_loss_and_gradient(const Ctx& ctx, Tensor losses, Tensor logits, const SoftmaxSums& all,
+                            Tensor targets, int64_t vocab, float scale);
+void head_loss(const Ctx& ctx, Tensor losses, Tensor logits, const SoftmaxSums& all, Tensor targets,
+               int64_t vocab);
+
 }  // namespace ladder

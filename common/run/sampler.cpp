@@ -52,7 +52,13 @@ void Sampler::choose(const Ctx& ctx, Tensor logits) {
   CHECK(logits.shape.rank == 3 && logits.dim(1) == options_.seq_len &&
             logits.dim(2) >= options_.vocab,
         "logits {}", to_string(logits.shape));
-  tokens_.push_back(draw(row_of(HostCopy::of(ctx, logits).tensor(), window() - 1).data()));
+  tokens_.push_back(draw(row_of(HostCopy::of(ctx, logits).tensor(), row()).data()));
+}
+
+void Sampler::choose_from(const Ctx& ctx, Tensor logits) {
+  CHECK(logits.shape.rank == 3 && logits.dim(1) == 1 && logits.dim(2) >= options_.vocab,
+        "logits {}", to_string(logits.shape));
+  tokens_.push_back(draw(row_of(HostCopy::of(ctx, logits).tensor(), 0).data()));
 }
 
 // The likeliest first.

@@ -43,6 +43,9 @@ class Sampler {
 
   /// Draws the next token from the logits behind the window's last token.
   void choose(const Ctx& ctx, Tensor logits);
+  /// The same in two steps, where no rank has all logits: those of row row(), (1,1,Vp).
+  int64_t row() const { return window() - 1; }
+  void choose_from(const Ctx& ctx, Tensor logits);
 
   /// What has been generated.
   std::string text() const;

@@ -1,0 +1,471 @@
+// 11_tensor_parallel: ranks share each layer: heads, columns of the MLP, the vocabulary.
+// Activations are summed over ranks between the parts of a block.
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/03_schedules/batch_ramp.h"
+#include "chapters/03_schedules/schedule.h"
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/04_clipping/clip.h"
+#include "chapters/04_clipping/noise_scale.h"
+#include "chapters/04_clipping/spike_guard.h"
+#include "chapters/05_mixed_precision/fp8.h"
+#include "chapters/05_mixed_precision/loss_scaler.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/chunked_head.h"
+#include "chapters/06_checkpointing/memory_limit.h"
+#include "chapters/06_checkpointing/offload_file.h"
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/11_tensor_parallel/tensor_parallel.h"
+#include "common/data/text.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "common/model/measure.h"
+#include "common/run/backend.h"
+#include "common/run/checkpoint.h"
+#include "common/run/fault.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/run_main.h"
+#include "common/run/sampler.h"
+#include "common/run/validation.h"
+
+namespace ladder {
+namespace {
+
+// ---- 1. options ---------------------------------------------------------------------------------
+
+struct Options {
+  RunOptions run;
+  SgdOptions sgd;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  BatchRampOptions ramp;
+  AccumulateOptions accumulate;
+  ClipOptions clip;
+  NoiseScaleOptions noise_scale;
+  SpikeGuardOptions spike_guard;
+  PrecisionOptions precision;
+  LossScaleOptions loss_scale;
+  RecomputeOptions recompute;
+  HeadChunkOptions head_chunk;
+  TensorParallelOptions tp;
+  FaultOptions fault;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options o;
+  CommandLine("11_tensor_parallel: ranks that share each layer")
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
+            o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
+            o.tp, o.fault);
+  o.run.ranks = o.tp.ranks(o.run.ranks);
+  return o;
+}
+
+// ---- 2. layout ----------------------------------------------------------------------------------
+
+/// Every rank holds a part of each large tensor and of its activations, for the whole batch.
+struct Layout {
+  GptConfig gpt;
+  int64_t tp;
+  ParamLayout model, params;  // all of it, and what is here
+  int64_t batch;              ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp;
+  Schedule schedule;
+  int64_t micro;  ///< MBS, sequences of a micro-batch
+  int64_t GA;     ///< the most micro-batches that a step has
+  Recompute recompute;
+  int64_t chunks;  ///< of a micro-batch, for the head
+  ActivationPlan acts;
+
+  Layout(const Options& o, int rank)
+      : gpt(o.run.gpt()),
+        tp(o.tp.degree(gpt, o.run.ranks)),
+        model(gpt),
+        params(gpt, 1, {rank, tp}),
+        batch(o.run.batch),
+        ramp(o.ramp, batch),
+        schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len),
+        micro(o.accumulate.micro(batch)),
+        GA(o.accumulate.most_micro_steps(ramp.batches())),
+        recompute(o.recompute.policy, gpt.layers),
+        chunks(o.head_chunk.chunks(micro)),
+        acts(recompute.plan(o.precision.plan(o.head_chunk.of(micro)))) {
+    acts.tp = tp;
+    o.noise_scale.check(micro, batch);
+    o.tp.check(o.optimizer, o.precision, tp);
+  }
+  /// The rows of wte and the head that are here.
+  const ParamSpec& vocab() const { return params.spec("lm_head.weight"); }
+};
+
+// ---- 3. memory ----------------------------------------------------------------------------------
+
+struct Memory {
+  Comm& comm;
+  std::unique_ptr<Device> device;  // null: kernels run on the host
+  Arena arena;
+  Ctx ctx;
+  Weights weights;  // flat, for the optimizer and for the model
+  GptTensors w;     // the model's, seen as a model
+  GradTree grads;   // gradients, in as many buffers as the micro-steps take
+  TensorParallel tp;
+  HeadGrad head_grad;
+  Optimizer optimizer;
+  AdaptiveClip agc;
+  SpikeGuard guard;
+  NoiseScale noise;
+  LossScaler scaler;
+  Batch batch, local;  // local: as rows of the vocabulary that are here
+  Tensor losses;       // (B), of each sequence
+  SoftmaxSums softmax;
+  Activations acts;
+  ActGrads dacts;
+  Fp8 fp8;
+  OffloadFile offload;
+  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
+  int64_t sent = 0;                    // bytes of activations that this rank sent in a step
+  Tensor limbs;
+
+  Memory(const Options& o, const Layout& layout, Comm& comm_)
+      : comm(comm_),
+        device(open_device(o.run)),
+        arena(device.get()),
+        ctx(make_ctx(o.run, arena, device.get(), &comm)),
+        weights(arena, layout.params.size(), o.precision),
+        w(layout.params.view(weights.compute)),
+        grads(arena, layout.params, o.accumulate, layout.GA),
+        tp(arena, ctx, comm, layout.acts.dtype, layout.micro * layout.gpt.seq_len,
+           layout.gpt.channels),
+        head_grad(arena, own_vocab(layout.gpt, layout.tp), layout.chunks, layout.GA),
+        optimizer(arena, layout.params, o.sgd, o.optimizer),
+        agc(arena, layout.model, layout.params, o.clip),
+        guard(o.spike_guard),
+        scaler(o.loss_scale, o.precision),
+        batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
+        local(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
+        losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
+        softmax(alloc_softmax(arena, layout.micro, layout.gpt.seq_len)),
+        acts(alloc_activations(arena, layout.gpt, layout.micro, layout.acts)),
+        dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts.dtype, layout.tp)),
+        fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()),
+        offload(layout.recompute.offload()),
+        limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
+    fp8.attach(w, acts);
+    ctx.flops = &flops;
+    ctx.leaves = kLeaves / static_cast<int>(layout.tp);
+  }
+};
+
+/// What the formulas of the README say that Memory will take.
+MemoryBytes predict(const Options& o, const Layout& layout) {
+  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
+                T = layout.gpt.seq_len;
+  const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
+  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
+  MemoryBytes bytes;
+  bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
+  bytes[Mem::Grad] = 4 * P;
+  bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  bytes[Mem::Activation] =
+      activation_bytes(layout.gpt, MBS, layout.acts) + 16 * B * T + 4 * B + 12 * MBS * T;
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.gpt, MBS, layout.acts.dtype, layout.tp) + 8 * kLimbs + scratch +
+      4 * P * extra + AdaptiveClip::bytes(layout.model, o.clip) +
+      HeadGrad::bytes(own_vocab(layout.gpt, layout.tp), layout.chunks, layout.GA);
+  bytes[Mem::Comm] =
+      TensorParallel::bytes(layout.tp, layout.acts.dtype, MBS * T, layout.gpt.channels);
+  Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
+  return bytes;
+}
+
+// ---- 4. data ------------------------------------------------------------------------------------
+
+/// All that a checkpoint holds.
+TrainingState training_state(const Layout& layout, Memory& m) {
+  return {.gpt = layout.gpt,
+          .layout = layout.params,
+          .params = m.weights.master,
+          .optim = m.optimizer.tensors(),
+          .others{named_state("updates", m.optimizer), named_state("spike_guard", m.guard),
+                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)},
+          .comm = &m.comm};
+}
+
+/// Initial weights, or those of a checkpoint. Returns the first step to take.
+int64_t start(const Options& o, const Layout& layout, Memory& m) {
+  int64_t step = 0;
+  if (o.run.load.empty())
+    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
+  else
+    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  m.weights.refresh(m.ctx);
+  m.fp8.start(m.ctx);
+  return step;
+}
+
+// ---- 5. step ------------------------------------------------------------------------------------
+
+/// Block l from its input on.
+void forward_block(Memory& m, const Activations& a, size_t l) {
+  const Ctx& ctx = m.ctx;
+  const BlockTensors& p = m.w.blocks[l];
+  const BlockActs& s = a.blocks[l];
+  norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+  attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
+  m.tp.all_reduce(ctx, a.product);  // g
+  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+
+  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
+  m.tp.all_reduce(ctx, a.product);  // g
+  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+}
+
+/// What the head reads of `tokens` (B,T), localized; what backward needs stays in `a`, or can be
+/// computed again.
+void forward(Memory& m, const Activations& a, Tensor tokens) {
+  const size_t L = m.w.blocks.size();
+  embed_forward(m.ctx, a.embed, tokens, m.w.embed);
+  m.tp.all_reduce(m.ctx, a.embed);
+  for (size_t l = 0; l < L; ++l) {
+    m.offload.write(m.ctx, l, a.stream(l));
+    forward_block(m, a, l);
+  }
+  norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
+}
+
+/// What a softmax over all columns needs of all ranks, for the rows of chunk c.
+SoftmaxSums softmax_of(Memory& m, const HeadChunk& c, int64_t own_vocab) {
+  const SoftmaxSums all = first(m.softmax, c.logits.dim(0));
+  head_max(m.ctx, all, c.logits, own_vocab);
+  m.tp.max(all);
+  head_sum(m.ctx, all, c.logits, c.targets, own_vocab);
+  m.tp.sum(all);
+  return all;
+}
+
+/// Losses (B) of `targets` (B,T), localized, and the gradients of what the head read and of its
+/// weights: its forward and backward, a chunk of sequences at a time.
+void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
+          Tensor targets, int64_t own_vocab, float scale, Into into) {
+  m.head_grad.begin(dw.head_w, into, head_chunks(a));
+  for (int64_t j = 0; j < head_chunks(a); ++j) {
+    const HeadChunk c(j, a, losses, targets, d.branch);
+    head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
+    const SoftmaxSums all = softmax_of(m, c, own_vocab);
+    head_loss_and_gradient(m.ctx, c.losses, c.logits, all, c.targets, own_vocab, scale);
+    head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
+    m.head_grad.begin_chunk(j);
+    head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
+    m.head_grad.end_chunk(m.ctx, j);
+  }
+  m.tp.all_reduce(m.ctx, d.branch);  // f
+}
+
+/// Before backward of block l: what forward has dropped of it and of the blocks of its run.
+void compute_again(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
+  const Range run = recompute.run_before(l);
+  if (run.size() > 0) m.offload.read(m.ctx, run.begin, a.stream(run.begin));
+  for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, a, b);
+  if (recompute.parts_before(l)) {
+    const BlockActs& s = a.blocks[l];
+    norm_forward(m.ctx, s.norm1, s.stat1, a.stream(l), m.w.blocks[l].norm1);
+    attn_recompute(m.ctx, s.attn);
+    norm_forward(m.ctx, s.norm2, s.stat2, s.mid, m.w.blocks[l].norm2);
+    mlp_recompute(m.ctx, s.mlp);
+  }
+}
+
+/// Gradients of all parameters but the head's into `dw`, from that of what the head read.
+void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const Activations& a,
+              const ActGrads& d, Tensor tokens, Into into) {
+  const Ctx& ctx = m.ctx;
+  const GptTensors& w = m.w;
+  const size_t L = w.blocks.size();
+  norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
+  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
+
+  for (size_t l = L; l-- > 0;) {
+    const int64_t before = m.flops;
+    compute_again(m, a, recompute, l);
+    m.flops_twice += m.flops - before;
+
+    const BlockTensors& p = w.blocks[l];
+    const BlockTensors& g = dw.blocks[l];
+    const BlockActs& s = a.blocks[l];
+    join_backward_weight(ctx, g.join2_b, d.stream, into);
+    mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
+    m.tp.all_reduce(ctx, d.branch);  // f
+    mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
+    norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
+    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    join_backward_input(ctx, d.stream, d.norm);
+
+    join_backward_weight(ctx, g.join1_b, d.stream, into);
+    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
+    m.tp.all_reduce(ctx, d.branch);  // f
+    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
+    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
+    norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
+    join_backward_input(ctx, d.stream, d.norm);
+  }
+  embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
+}
+
+/// One batch: loss, gradients, update.
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
+                      RunLog& log, int64_t step) {
+  const int64_t B = layout.ramp.batch(step), MBS = o.accumulate.micro(B), GA = div_exact(B, MBS);
+  const Batch batch = m.batch.slice(0, B);
+  const Tensor losses = m.losses.first(B);
+  const Activations acts = m.acts.first(MBS);
+  const ActGrads dacts = m.dacts.first(MBS);
+  m.flops = m.flops_twice = 0;
+  m.sent = -m.tp.wire_bytes();
+  text.draw(batch, o.run.seed, step);
+  o.spike_guard.inject(batch, o.run.seed, step);
+  localize(m.local, batch, layout.vocab());
+  const int64_t targets = count_targets(batch);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
+  // scales it up. S is a power of two.
+  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+  m.fp8.begin_step();
+
+  for (int64_t k = 0; k < GA; ++k) {
+    const Batch part = m.local.slice(k * MBS, MBS);
+    m.grads.begin(k);
+    forward(m, acts, part.tokens);
+    head(m, m.grads.view(), acts, dacts, losses.slice(k * MBS, MBS), part.targets,
+         layout.vocab().rows, scale, m.grads.into());
+    backward(m, layout.recompute, m.grads.view(), acts, dacts, part.tokens, m.grads.into());
+    if (o.noise_scale.on && m.grads.alone())
+      m.noise.add_small(grad_norm(m.ctx, m.grads.alone(), layout.params, m.limbs, &m.comm) / S, MBS,
+                        B);
+    m.grads.end(m.ctx, k, GA);
+  }
+  const Tensor grads = m.grads.sum();
+  m.scaler.unscale(m.ctx, grads);
+  const float loss = mean_loss(m.ctx, losses, targets);
+  const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm);
+
+  const float lr = layout.schedule.lr(step);
+  const std::string bad = m.scaler.overflowed(norm) ? fmt::format("overflow at loss scale {}", S)
+                                                    : m.guard.judge(double{loss}, norm);
+  if (bad.empty()) {
+    if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
+    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
+    const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm) : norm;
+    clip_global_norm(m.ctx, grads, left, o.clip.clip);
+    m.optimizer.step(m.ctx, m.weights.master, grads, lr);
+    m.weights.refresh(m.ctx);
+  } else {
+    m.noise.skip_step();
+    log.note(fmt::format("step {}: skipped, {}", step, bad));
+  }
+  m.fp8.end_step(m.ctx);
+  m.sent += m.tp.wire_bytes();
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
+}
+
+/// Mean loss of the held-out text.
+float validate(const Layout& layout, Memory& m, const Text& text) {
+  Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.micro);
+  while (v.next()) {
+    const Activations acts = m.acts.first(v.count());
+    const Batch local = m.local.slice(0, v.count());
+    localize(local, v.batch(), layout.vocab());
+    forward(m, acts, local.tokens);
+    for (int64_t j = 0; j < head_chunks(acts); ++j) {
+      const HeadChunk c(j, acts, v.losses(), local.targets);
+      head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
+      const SoftmaxSums all = softmax_of(m, c, layout.vocab().rows);
+      head_loss(m.ctx, c.losses, c.logits, all, c.targets, layout.vocab().rows);
+    }
+  }
+  return v.mean();
+}
+
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
+  for (int64_t step = start(o, layout, m); step < o.run.steps; ++step) {
+    log.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, log, step);
+    log.end_step(record);
+    if (log.tracing())
+      log.trace(record, param_hash(m.ctx, m.weights.master, layout.params, &m.comm));
+    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
+    if (log.save_due(step)) save_checkpoint(m.ctx, o.run.save, training_state(layout, m), step + 1);
+  }
+}
+
+// ---- 6. report ----------------------------------------------------------------------------------
+
+/// Text that the model writes, a token at a time. Of its logits one row alone is ever whole.
+std::string sample(const Options& o, const Layout& layout, Memory& m) {
+  Sampler sampler(o.run.sampling(layout.gpt));
+  const Batch batch = m.batch.slice(0, 1), local = m.local.slice(0, 1);
+  const Activations acts = m.acts.first(1);
+  while (sampler.next(batch.tokens)) {
+    localize(local, batch, layout.vocab());
+    forward(m, acts, local.tokens);
+    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    const Tensor rows = acts.logits.view({layout.gpt.seq_len, acts.logits.dim(2)});
+    Tensor whole =
+        m.arena.alloc(Mem::Workspace, "row", rows.dtype, {1, 1, layout.gpt.padded_vocab});
+    m.comm.all_gather(whole, rows.slice(sampler.row(), 1));
+    sampler.choose_from(m.ctx, whole);
+    m.arena.release(whole);
+  }
+  return sampler.text();
+}
+
+/// Bytes of the plan, were the policy another.
+int64_t bytes_under(Options o, const std::string& policy) {
+  o.recompute.policy = policy;
+  return predict(o, Layout(o, 0)).total();
+}
+
+void run(Options o, Comm& comm) {
+  o.run.ranks = comm.size();
+  const Layout layout(o, comm.rank());
+  const Text text(o.run.data, layout.gpt.seq_len);
+  const RunPlan plan{.chapter = "11_tensor_parallel",
+                     .gpt = layout.gpt,
+                     .parameters = layout.model.live(),
+                     .layout{.ranks = layout.tp,
+                             .tp = layout.tp,
+                             .batch = layout.batch,
+                             .micro_batch = layout.micro,
+                             .threads = o.run.thread_count(),
+                             .comm = std::string(comm.kind())},
+                     .predicted = predict(o, layout)};
+  check_memory_limit(plan, o.recompute.memory_limit,
+                     [&](const std::string& policy) { return bytes_under(o, policy); });
+  Memory m(o, layout, comm);
+  RunLog log(o.run, plan, m.arena, m.ctx, &comm);
+  m.tp.show(log);
+  train(o, layout, m, text, log);
+  if (o.noise_scale.on) m.noise.report(log.extra());
+  m.scaler.report(log.extra());
+  const int64_t last_batch = layout.ramp.batch(o.run.steps - 1);
+  report_recompute(log.extra(), m.flops, m.flops_twice,
+                   layout.recompute.extra_flops(layout.gpt, last_batch) / layout.tp,
+                   m.offload.bytes());
+  log.extra()["traffic"] = {{"predicted", tp_traffic(layout.gpt, layout.acts.dtype,
+                                                     layout.recompute, last_batch, layout.tp)},
+                            {"measured", m.sent}};
+  log.finish(validate(layout, m, text));
+  const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
+  if (o.run.sample > 0) log.sample(written);
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  return ladder::run_main([&] {
+    const ladder::Options o = ladder::parse_options(argc, argv);
+    ladder::run_ranks(o.run.ranks, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+  });
+}

@@ -1,0 +1,180 @@
+// Tensor parallelism: ranks share each layer (Shoeybi et al., "Megatron-LM", arXiv 1909.08053).
+//
+// A rank has some heads of attention and some columns of the MLP. What a part computes up to there
+// needs no other rank. The projection that follows reads what all ranks have, so its product is a
+// sum over ranks; the same in backward for the gradient of what the part read:
+//
+//            norm --f--> qkv, attention --> proj --g--> join        all ranks have the stream whole
+//
+//            forward           backward
+//      f     nothing           all-reduce of the gradient of norm's output
+//      g     all-reduce        nothing
+//
+// f and g are conjugate: each is the other, backward. So a block takes two all-reduces forward and
+// two backward, of B T C elements each. Layer norms, biases after g and the stream are computed by
+// all ranks alike.
+//
+// The vocabulary is shared, too. A rank embeds the tokens whose rows it has, and 0 for others: the
+// sum over ranks is the embedding. It computes its columns of the logits; the softmax over all
+// columns takes a maximum and a sum over ranks, of one number a token. No rank ever has all logits.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/recompute.h"
+#include "common/comm/reduction.h"
+#include "common/data/text.h"
+#include "common/error.h"
+#include "common/model/config.h"
+#include "common/model/layout.h"
+#include "common/model/parts.h"
+#include "common/run/command_line.h"
+#include "common/run/log.h"
+#include "kernels/arena.h"
+#include "kernels/limbs.h"
+
+namespace ladder {
+
+struct TensorParallelOptions {
+  int tp = 0;
+
+  void add_to(CommandLine& line) {
+    line.group("11_tensor_parallel");
+    line.add("--tp", tp, "ranks that share each layer: 1, 2, 4 or 8; 0: all");
+  }
+
+  /// Ranks to start if --ranks says 1.
+  int ranks(int given) const { return given == 1 ? std::max(1, tp) : given; }
+
+  /// Ranks that share each layer, of `ranks` in all.
+  /// @throws UserError if they cannot, naming what is legal
+  int64_t degree(const GptConfig& gpt, int64_t ranks) const {
+    const int64_t t = tp == 0 ? ranks : tp;
+    if (t != ranks)
+      throw UserError("--tp {} with {} ranks: all of them share each layer", t, ranks);
+    std::string legal_degrees;
+    for (int64_t d = 1; d <= kLeaves; d *= 2)
+      if (legal(gpt, d)) legal_degrees += fmt::format("{}{}", d == 1 ? "" : ", ", d);
+    if (t < 1 || t > kLeaves || !std::has_single_bit(static_cast<uint64_t>(t)) || !legal(gpt, t))
+      throw UserError(
+          "--tp {}: it must divide {} heads, and {} channels into multiples of {}; legal are {}", t,
+          gpt.heads, gpt.channels, kNormLeaf, legal_degrees);
+    return t;
+  }
+
+  /// @throws UserError if an option looks at whole tensors, where ranks have parts
+  static void check(const OptimizerOptions& optimizer, const PrecisionOptions& precision,
+                    int64_t tp) {
+    if (tp == 1) return;
+    if (optimizer.name == "adafactor" || optimizer.name == "adamw8bit")
+      throw UserError(
+          "--optimizer {} has a number for a whole row or block of a tensor, and {} ranks share "
+          "it; legal are sgd, adam, adamw, lion",
+          optimizer.name, tp);
+    if (precision.fp8())
+      throw UserError(
+          "--precision fp8 has one scale for a whole tensor, and {} ranks share it; legal are "
+          "fp32, bf16, fp16",
+          tp);
+  }
+
+ private:
+  static bool legal(const GptConfig& gpt, int64_t t) {
+    return gpt.heads % t == 0 && gpt.channels % (kNormLeaf * t) == 0 && gpt.padded_vocab % t == 0;
+  }
+};
+
+/// Room for a softmax of B sequences of T tokens: F32.
+inline SoftmaxSums alloc_softmax(Arena& arena, int64_t B, int64_t T) {
+  const auto alloc = [&](const char* name) {
+    return arena.alloc(Mem::Activation, name, Dtype::F32, {B, T});
+  };
+  return {alloc("softmax.max"), alloc("softmax.sum"), alloc("softmax.target")};
+}
+/// Of its first n sequences.
+inline SoftmaxSums first(const SoftmaxSums& all, int64_t n) {
+  return {all.max.first(n), all.sum.first(n), all.target.first(n)};
+}
+
+/// The model with the rows of the vocabulary that one rank has.
+inline GptConfig own_vocab(GptConfig gpt, int64_t tp) {
+  gpt.padded_vocab = div_exact(gpt.padded_vocab, tp);
+  return gpt;
+}
+
+/// Sums over the ranks that share each layer.
+class TensorParallel {
+ public:
+  /// @param dtype  of activations
+  /// @param tokens of a micro-batch
+  TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, Dtype dtype, int64_t tokens, int64_t C)
+      : comm_(comm),
+        group_(comm.split(0, comm.rank())),
+        activations_(*group_, ctx, Reduction::Halving, arena, dtype, tokens * C),
+        sums_(comm, ctx, Reduction::Halving, arena, Dtype::F32, tokens) {}
+
+  /// Bytes of Comm.
+  static int64_t bytes(int64_t tp, Dtype dtype, int64_t tokens, int64_t C) {
+    const int ranks = static_cast<int>(tp);
+    return size_of(dtype) * Reducer::workspace_elements(ranks, tokens * C) +
+           4 * Reducer::workspace_elements(ranks, tokens);
+  }
+
+  /// f in backward, g in forward: x (B,T,C) = its sum over ranks.
+  void all_reduce(const Ctx& ctx, Tensor x) {
+    const Span span(ctx, "all_reduce");
+    activations_.all_reduce(x);
+  }
+
+  /// The parts of a softmax over columns that ranks share.
+  void max(const SoftmaxSums& all) { comm_.all_reduce(all.max, Combine::Max); }
+  void sum(const SoftmaxSums& all) {
+    sums_.all_reduce(all.sum);
+    comm_.all_reduce(all.target);  // of one rank and zeros: exact in any order
+  }
+
+  void show(RunLog& log) const { log.count(*group_); }
+  /// Bytes of activations and their gradients that this rank has sent.
+  int64_t wire_bytes() const { return group_->statistics().wire_bytes(); }
+
+ private:
+  Comm& comm_;
+  std::unique_ptr<Comm> group_;  ///< of the sums of activations alone
+  Reducer activations_, sums_;
+};
+
+/// Tokens and targets as rows of the vocabulary that this rank has: kElsewhere where it has not.
+/// @param rows (Vp / tp) of wte, or of the head: ParamLayout::spec()
+inline void localize(const Batch& here, const Batch& batch, const ParamSpec& rows) {
+  const int64_t first = rows.first / rows.stride;
+  const auto copy = [&](Tensor to, Tensor from) {
+    const auto* x = from.data<int32_t>();
+    auto* out = to.data<int32_t>();
+    for (int64_t i = 0; i < from.size(); ++i) {
+      const bool mine = x[i] >= first && x[i] < first + rows.shape.dims[0];
+      out[i] = x[i] == kIgnore ? kIgnore : mine ? static_cast<int32_t>(x[i] - first) : kElsewhere;
+    }
+  };
+  copy(here.tokens, batch.tokens);
+  copy(here.targets, batch.targets);
+}
+
+/// Bytes that one rank sends for activations in a step of `sequences`: for each block two
+/// all-reduces forward and two backward, one for the embedding and one for the head; and two for
+/// each block that is computed again.
+inline int64_t tp_traffic(const GptConfig& gpt, Dtype dtype, const Recompute& recompute,
+                          int64_t sequences, int64_t tp) {
+  int64_t reductions = 4 * gpt.layers + 2;
+  for (int64_t l = 0; l < gpt.layers; ++l) reductions += 2 * recompute.run_before(l).size();
+  const int64_t bytes = size_of(dtype) * sequences * gpt.seq_len * gpt.channels;
+  return reductions * 2 * (tp - 1) * bytes / tp;
+}
+
+}  // namespace ladder
