@@ -466,6 +466,6 @@ void run(Options o, Comm& comm) {
 int main(int argc, char** argv) {
   return ladder::run_main([&] {
     const ladder::Options o = ladder::parse_options(argc, argv);
-    ladder::run_ranks(o.run.ranks, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+    ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
   });
 }

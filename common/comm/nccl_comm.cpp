@@ -265,6 +265,8 @@ ncclUniqueId unique_id(Comm& carrier) {
 
 }  // namespace
 
+bool has_nccl() { return true; }
+
 std::unique_ptr<Comm> open_nccl(Comm& carrier, Device* device) {
   if (!dynamic_cast<CudaDevice*>(device))
     throw UserError("NCCL communicates between GPUs, and {}; legal with --backend cuda",

@@ -25,4 +25,7 @@ namespace ladder {
 /// @throws UserError if there is no GPU, or no NCCL in this build
 std::unique_ptr<Comm> open_nccl(Comm& carrier, Device* device);
 
+/// Whether this build has it.
+bool has_nccl();
+
 }  // namespace ladder

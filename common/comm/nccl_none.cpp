@@ -4,6 +4,8 @@
 
 namespace ladder {
 
+bool has_nccl() { return false; }
+
 std::unique_ptr<Comm> open_nccl(Comm&, Device*) {
   throw UserError(
       "NCCL: this build has none; MPI carries tensors of GPUs, too, by way of the host");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <thread>
 
 #include "common/comm/rank_error.h"
@@ -25,6 +26,13 @@ void run_thread(const std::shared_ptr<ThreadGroup>& group, int rank, const RankB
     world.fail(error.error, error.message);
   }
   world.leave(rank);
+}
+
+/// Of the first of these variables that is there.
+int number_from(std::initializer_list<const char*> names, int otherwise) {
+  for (const char* name : names)
+    if (const char* number = std::getenv(name)) return std::atoi(number);
+  return otherwise;
 }
 
 }  // namespace
@@ -53,9 +61,11 @@ bool under_mpirun() {
 }
 
 int launched_processes() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-    if (const char* size = std::getenv(name)) return std::max(1, std::atoi(size));
-  return 1;
+  return std::max(1, number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1));
+}
+
+int launched_local_rank() {
+  return std::max(0, number_from({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}, 0));
 }
 
 void run_ranks(int ranks, const RankBody& body) {

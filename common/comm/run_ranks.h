@@ -29,6 +29,8 @@ bool under_mpirun();
 
 /// How many processes were started together with this one, itself counted; 1 if nobody tells.
 int launched_processes();
+/// Which of those on its machine this process is, from 0; 0 if nobody tells.
+int launched_local_rank();
 
 /// The rank that this process is. An exception is printed with its rank, and ends all processes at
 /// once. @throws UserError if this build has no MPI

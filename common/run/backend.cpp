@@ -30,6 +30,16 @@ std::unique_ptr<Device> open_device(const RunOptions& options) {
   return backend.open ? backend.open() : nullptr;
 }
 
+void start_ranks(const RunOptions& options, const RankBody& body) {
+  run_ranks(options.ranks, [&](Comm& comm) {
+    const Backend& backend = find(options.backend);
+    const std::unique_ptr<Device> device = backend.network ? backend.open() : nullptr;
+    const std::unique_ptr<Comm> network =
+        backend.network ? backend.network(comm, device.get()) : nullptr;
+    body(network ? *network : comm);
+  });
+}
+
 Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, Comm* comm) {
   if (comm) comm->attach(device);
   Ctx ctx;

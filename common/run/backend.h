@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/comm/comm.h"
+#include "common/comm/run_ranks.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 
@@ -19,6 +20,9 @@ struct Backend {
   const Kernels& (*kernels)();
   /// The device that its kernels run on; null: they run on the host.
   std::unique_ptr<Device> (*open)() = nullptr;
+  /// Carries the device's tensors where `comm` would take them by way of the host; null: nothing
+  /// does.
+  std::unique_ptr<Comm> (*network)(Comm& comm, Device* device) = nullptr;
 };
 
 /// All backends of this build. Which source file defines it is CMake's choice:
@@ -37,6 +41,10 @@ bool on_device(std::string_view backend);
 /// The device of --backend; null: its kernels run on the host.
 /// @throws UserError if this machine has none
 std::unique_ptr<Device> open_device(const RunOptions& options);
+
+/// run_ranks() of --ranks, each with the network of --backend: processes with a GPU each use NCCL,
+/// if this build has it.
+void start_ranks(const RunOptions& options, const RankBody& body);
 
 /// The context of one rank; its scratch memory counts as Workspace.
 /// @param device of open_device(), which `arena` allocates on

@@ -1,6 +1,7 @@
 // The backends of a build with the CUDA toolkit. The machine it runs on may still have no GPU.
 #include <array>
 
+#include "common/comm/nccl_comm.h"
 #include "common/error.h"
 #include "common/run/backend.h"
 #include "kernels/cuda/backend.h"
@@ -12,7 +13,12 @@ std::unique_ptr<Device> open_gpu() {
   if (cuda::device_count() == 0)
     throw UserError(
         "--backend cuda: there is no CUDA device here; legal are ref, cpu and cuda-on-cpu");
-  return cuda::open_device(0);
+  return cuda::open_device(launched_local_rank() % cuda::device_count());
+}
+
+/// Threads read each other's tensors on the GPU that they share; processes do not.
+std::unique_ptr<Comm> open_network(Comm& comm, Device* device) {
+  return comm.kind() == "mpi" && has_nccl() ? open_nccl(comm, device) : nullptr;
 }
 
 }  // namespace
@@ -20,7 +26,7 @@ std::unique_ptr<Device> open_gpu() {
 std::span<const Backend> backends() {
   static constexpr std::array kBackends = {
       Backend{"ref", ref_kernels}, Backend{"cpu", cpu_kernels},
-      Backend{"cuda", cuda::kernels, open_gpu},
+      Backend{"cuda", cuda::kernels, open_gpu, open_network},
       Backend{"cuda-on-cpu", cuda_on_cpu::kernels, [] { return cuda_on_cpu::open_device(0); }}};
   return kBackends;
 }
