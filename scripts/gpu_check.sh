@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that takes a GPU, on a machine with one and, perhaps, no network: builds what it needs
 # for that GPU, runs the tests of label cuda, the sanitizers of CUDA, a short run of each chapter
-# beside the CPU, and the benchmarks. Writes docs/results/<device>.md. Within ten minutes.
+# beside the CPU, ranks that share the GPU, and the benchmarks. Writes docs/results/<device>.md. Within ten minutes.
 #
 #   scripts/gpu_check.sh              with the libraries of the system (scripts/setup.sh)
 #   scripts/gpu_check.sh --deps DIR   with those that scripts/bundle_deps.sh gathered in DIR
@@ -72,6 +72,12 @@ training() {
   python3 scripts/gpu_training.py --data "$data" --bin "$build/bin" --backend "$backend"
 }
 
+# Several ranks on the one GPU.
+ranks() {
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    bash scripts/gpu_ranks.sh "$data" "$build/bin" "$backend"
+}
+
 operations() { "$build/bin/bench_cuda" --benchmark_min_time=0.02; }
 
 # step SECONDS
@@ -119,6 +125,7 @@ all_parts() {
   must memcheck 60 sanitize memcheck
   must racecheck 60 sanitize racecheck
   must training 60 training
+  must ranks 90 ranks
   part operations 40 operations
   part step "$(left)" step "$(left)"
 }
@@ -147,10 +154,11 @@ results() {
   printf '%s\n' "${parts[@]}"
   [[ -f $logs/tests.log ]] && printf '\n%s.\n' "$(grep 'tests passed' "$logs/tests.log")"
   section 'Short runs beside the CPU' training
+  section 'Ranks that share the GPU' ranks
   section 'A training step' step
   section 'Operations' operations '```'
   printf '\n## Commands\n\n```sh\n'
-  declare -f configure targets compile tests sanitize training operations step
+  declare -f configure targets compile tests sanitize training ranks operations step
   printf '```\n'
 }
 
