@@ -78,6 +78,7 @@ std::vector<Op> sequences_of(Bench& box, const Model& m) {
   const Tensor qkv = box.random({B, T, 3 * C}), dqkv = box.random({B, T, 3 * C});
   const Tensor lse = box.random({B, NH, T});
   const Tensor logits = box.random({B, T, V}), dlogits = box.random({B, T, V});
+  const Tensor max = box.random({B, T}), sum = box.random({B, T}), target = box.random({B, T});
   const Tensor losses = box.random({B}), tokens = box.tokens({B, T}, V - 1);
   const Tensor wte = box.random({V, C}), wpe = box.random({T, C});
   return {
@@ -91,6 +92,14 @@ std::vector<Op> sequences_of(Bench& box, const Model& m) {
        [=, &ctx, &k] { k.attention_backward(ctx, dqkv, d, qkv, x, lse); }},
       {"cross_entropy", cost::cross_entropy(B, T, V),
        [=, &ctx, &k] { k.cross_entropy(ctx, losses, dlogits, logits, tokens, V - 1, 1); }},
+      {"softmax_max", cost::softmax_max(B, T, V),
+       [=, &ctx, &k] { k.softmax_max(ctx, max, logits, V - 1); }},
+      {"softmax_sum", cost::softmax_sum(B, T, V),
+       [=, &ctx, &k] { k.softmax_sum(ctx, sum, target, logits, max, tokens, V - 1); }},
+      {"softmax_loss", cost::softmax_loss(B, T, V),
+       [=, &ctx, &k] {
+         k.softmax_loss(ctx, losses, dlogits, logits, max, sum, target, tokens, V - 1, 1);
+       }},
   };
 }
 
