@@ -1,10 +1,4 @@
-// The product tile by tile, whatever the arithmetic of a tile is: a class Sums with
-//
-//     static constexpr int64_t kStep;   // values of k in a step: a word of a panel holds them
-//     template <size_t Rows>
-//     static void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps);
-//                                       // acc[i][:] += sum over k of a[k][i] b[k][:], k ascending
-//
+// The product tile by tile, whatever the arithmetic of a tile is (class Sums in gemm_tile.h).
 // How the product is cut, from the outside in:
 //   threads   each takes a rectangle of C (gemm.cpp);
 //   blocks    of that rectangle, so large that the sums in the making fit the scratch;
@@ -16,121 +10,17 @@
 // a chunk completes by itself are reused by the next tile and so stay in the L1 cache.
 #pragma once
 
-#include <array>
-#include <bit>
 #include <utility>
 
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_cut.h"
+#include "kernels/cpu/gemm_tile.h"
 #include "kernels/cpu/pack.h"
-#include "kernels/cpu/simd.h"
 
 namespace ladder {
 
-// Registers: kMr x 2 vectors of sums, 2 of B and 1 of A; AVX-512 has 32 of them, AVX2 16.
-constexpr int64_t kMr = kLanes == 16 ? 12 : 6;
-constexpr int64_t kNr = 2 * kLanes;
-constexpr int64_t kTile = kMr * kNr;
 /// Largest block of rows: its panels of A (kRows x kDepth) stay in L2.
 constexpr int64_t kRows = (kLanes == 16 ? 22 : 48) * kMr;
 /// Largest block of columns.
 constexpr int64_t kCols = 64 * kNr;
-/// A chunk holds at most kDepth leaves, so that many levels at most are its own.
-constexpr int kLocalSlots = 10;
-
-/// The sums of a tile, or of its first rows.
-template <size_t Rows>
-using Acc = std::array<std::array<Vec, 2>, Rows>;
-/// Where C ends with so few rows or fewer, no more are computed: numbers of tokens are mostly
-/// powers of two, which leave a third of a tile over.
-constexpr int64_t kFewRows = kMr / 3;
-
-/// Where the sums of one tile wait: slot s at local + s * kTile, or, where they outlive a chunk,
-/// in the block's buffers.
-struct Slots {
-  float* local;
-  int local_levels;
-  int parking;
-  float* kept;  ///< of this tile, slot local_levels
-  int64_t stride;
-
-  float* at(int slot) const {
-    return slot < local_levels ? local + slot * kTile : kept + (slot - local_levels) * stride;
-  }
-};
-
-/// Where a finished tile goes: its corner of C, and how much of it lies inside.
-struct Corner {
-  const Product& p;
-  int64_t m, n;
-  int64_t rows, cols;
-};
-
-/// f(v, i, col) for each vector v of a tile, the one at row i from column col on.
-template <size_t Rows, class F>
-HWY_INLINE void for_acc(Acc<Rows>& acc, F&& f) {
-#pragma GCC unroll 16
-  for (size_t i = 0; i < Rows; ++i) {
-    f(acc[i][0], static_cast<int64_t>(i), 0);
-    f(acc[i][1], static_cast<int64_t>(i), kLanes);
-  }
-}
-
-/// The vector at row i, column col of a tile goes to C.
-template <class T, class Io>
-HWY_INLINE void finish(Vec sum, const Corner& to, int64_t i, int64_t col, Io io) {
-  const Product& p = to.p;
-  T* c = static_cast<T*>(p.c) + (to.m + i) * p.stride_c + to.n + col;
-  if (p.factor != 1) sum = hn::Mul(sum, broadcast(p.factor));
-  if (p.bias) sum = hn::Add(sum, io.load(static_cast<const T*>(p.bias) + to.n + col));
-  if (p.into == Into::Add) sum = hn::Add(io.load(c), sum);
-  io.store(sum, c);
-}
-
-/// Writes a tile to C, by way of `tile` where it hangs over the edge.
-template <class T, size_t Rows>
-HWY_INLINE void write_as(Acc<Rows>& acc, const Corner& to, float* tile) {
-  if (to.rows == Rows && to.cols == kNr) {
-    for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish<T>(v, to, i, col, Whole{}); });
-    return;
-  }
-  for_acc(acc, [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, tile + i * kNr + col); });
-  for (int64_t i = 0; i < to.rows; ++i)
-    for_vectors(0, to.cols, [&](int64_t col, auto io) {
-      finish<T>(load(tile + i * kNr + col), to, i, col, io);
-    });
-}
-
-template <size_t Rows>
-HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile) {
-  switch (to.p.c_dtype) {
-    case Dtype::BF16: return write_as<Bf16>(acc, to, tile);
-    case Dtype::F16: return write_as<F16>(acc, to, tile);
-    default: return write_as<float>(acc, to, tile);
-  }
-}
-
-/// One tile through one segment: from zero or the parking slot to its slot or to C.
-template <class Sums, size_t Rows>
-HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const float* b,
-                               const Slots& slots, const Corner& to) {
-  Acc<Rows> acc;
-  if (segment.resumes) {
-    const float* own = slots.at(slots.parking);
-    for_acc(acc, [&](Vec& v, int64_t i, int64_t col) { v = load(own + i * kNr + col); });
-  } else {
-    for_acc(acc, [&](Vec& v, int64_t, int64_t) { v = zero(); });
-  }
-  Sums::multiply(acc, a, b, segment.steps);
-  for (uint64_t joins = segment.joins; joins != 0; joins &= joins - 1) {
-    const float* left = slots.at(std::countr_zero(joins));
-    for_acc(acc,
-            [&](Vec& v, int64_t i, int64_t col) { v = hn::Add(load(left + i * kNr + col), v); });
-  }
-  if (segment.last) return write(acc, to, slots.local);
-  float* own = slots.at(segment.slot);
-  for_acc(acc, [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, own + i * kNr + col); });
-}
 
 /// Rows and columns of C that are worked on at a time, and where their sums and panels lie.
 struct Block {
@@ -170,18 +60,6 @@ inline Block plan_block(const Cut& cut, int64_t M, int64_t N, std::span<std::byt
   block.b = take(panels<kNr>(cols));
   block.a = take(panels<kMr>(rows));
   return block;
-}
-
-/// One tile through one chunk.
-template <class Sums, size_t Rows>
-void tile_chunk(const Chunk& chunk, const float* a, const float* b, const Slots& slots,
-                const Corner& to) {
-  for (int s = 0; s < chunk.count; ++s) {
-    const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-    tile_segment<Sums, Rows>(segment, a, b, slots, to);
-    a += segment.steps * kMr;
-    b += segment.steps * kNr;
-  }
 }
 
 /// One chunk of K for the block at C[rows, cols]. A is packed; a panel of B is when its turn comes,
