@@ -57,8 +57,6 @@ struct TensorParallelOptions {
   /// @throws UserError if they cannot, naming what is legal
   int64_t degree(const GptConfig& gpt, int64_t ranks) const {
     const int64_t t = tp == 0 ? ranks : tp;
-    if (t != ranks)
-      throw UserError("--tp {} with {} ranks: all of them share each layer", t, ranks);
     std::string legal_degrees;
     for (int64_t d = 1; d <= kLeaves; d *= 2)
       if (legal(gpt, d)) legal_degrees += fmt::format("{}{}", d == 1 ? "" : ", ", d);
@@ -66,6 +64,8 @@ struct TensorParallelOptions {
       throw UserError(
           "--tp {}: it must divide {} heads, and {} channels into multiples of {}; legal are {}", t,
           gpt.heads, gpt.channels, kNormLeaf, legal_degrees);
+    if (t != ranks)
+      throw UserError("--tp {} with {} ranks: all of them share each layer", t, ranks);
     return t;
   }
 

@@ -1,0 +1,27 @@
+// Bad input that chapter 11 refuses.
+#include "tests/common/refusal.h"
+
+namespace ladder::test {
+namespace {
+
+class BadTensorParallel : public Refusals {};
+INSTANTIATE_TEST_SUITE_P(Refuses, BadTensorParallel, ::testing::Values("11_tensor_parallel"),
+                         chapter_name);
+
+TEST_P(BadTensorParallel, Degrees) {
+  expect_refused({{"--tp 3", "legal are 1, 2, 4, 8"},
+                  {"--tp 16", "legal are 1, 2, 4, 8"},
+                  {"--tp -1", "legal are 1, 2, 4, 8"},
+                  {"--tp 2 --ranks 4", "--tp 2 with 4 ranks"},
+                  {"--tp 8 --channels 64", "legal are 1, 2, 4"},
+                  {"--tp 4 --heads 2", "legal are 1, 2"}});
+}
+
+TEST_P(BadTensorParallel, WhatLooksAtWholeTensors) {
+  expect_refused({{"--tp 2 --optimizer adafactor", "legal are sgd, adam, adamw, lion"},
+                  {"--tp 2 --optimizer adamw8bit", "legal are sgd, adam, adamw, lion"},
+                  {"--tp 2 --precision fp8", "legal are fp32, bf16, fp16"}});
+}
+
+}  // namespace
+}  // namespace ladder::test

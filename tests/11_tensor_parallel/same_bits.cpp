@@ -1,0 +1,105 @@
+// 11_tensor_parallel: ranks that share each layer have the bits of 06 on one.
+#include <fmt/format.h>
+
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+class TensorParallelBits : public SameTraceExact {};
+INSTANTIATE_TEST_SUITE_P(TensorParallel, TensorParallelBits, ::testing::ValuesIn(exact_tier()),
+                         exact_name);
+
+TEST_P(TensorParallelBits, EveryDegreeIsChapter06) {
+  const std::string flags = "--batch 8 --clip 1";
+  const Trace one = trace("06_checkpointing", flags, {0, 3});
+  // nano has 8 heads to share, tiny has 4.
+  const bool eight = GetParam().flags.find("nano") != std::string::npos;
+  for (const int tp : {1, 2, 4, eight ? 8 : 1})
+    EXPECT_TRUE(same_trace(
+        one,
+        trace("11_tensor_parallel", fmt::format("{} --micro-batch 4 --tp {}", flags, tp), {0, 3})))
+        << tp;
+}
+
+class TensorParallelMore : public SameTraceSmall {
+ protected:
+  Trace one(const std::string& flags) const { return trace("06_checkpointing", flags); }
+  Trace shared(const std::string& flags) const { return trace("11_tensor_parallel", flags); }
+};
+
+TEST_F(TensorParallelMore, ComposesWithWhatCameBefore) {
+  for (const std::string flags :
+       {"--recompute full", "--recompute selective --micro-batch 2", "--recompute offload",
+        "--agc 0.1 --head-chunk 1", "--optimizer lion --spike-guard 4", "--optimizer sgd --lr 0.1",
+        "--schedule cosine --warmup 1 --batch 8 --batch-ramp 4:2",
+        "--noise-scale --batch 4 --micro-batch 2", "--eval-every 1 --sample 3"})
+    for (const std::string tp : {"2", "4"})
+      EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp " + tp))) << flags << " " << tp;
+}
+
+// The loss of a target that another rank has, a rank that has padding alone, and an odd length.
+TEST_F(TensorParallelMore, AnySizesThatDivide) {
+  for (const std::string flags : {"--channels 48 --heads 6 --seq-len 7", "--channels 80 --heads 5"})
+    EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp 1"))) << flags;
+  const std::string flags = "--channels 96 --heads 6 --seq-len 5";
+  EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp 2")));
+}
+
+// In 16 bits each rank rounds its part of a sum: another run, close by.
+TEST_F(TensorParallelMore, NarrowPrecisionsStayClose) {
+  for (const std::string flags : {"--precision bf16", "--precision fp16 --loss-scale 1024"}) {
+    EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp 1")));
+    const Trace a = one(flags), b = shared(flags + " --tp 4");
+    ASSERT_TRUE(is_whole(b)) << flags;
+    for (size_t i = 0; i < a.steps.size(); ++i)
+      EXPECT_NEAR(std::stod(a.steps[i].loss), std::stod(b.steps[i].loss), 0.02) << flags;
+  }
+}
+
+TEST_F(TensorParallelMore, CheckpointsGoFromDegreeToDegree) {
+  const std::string flags = "--clip 1 --batch 4 ";
+  const Trace whole = one(flags);
+  const Trace first = trace("11_tensor_parallel", flags + "--tp 4 --save four", {0, kHalf});
+  EXPECT_TRUE(same_trace(first, trace("06_checkpointing", flags + "--save one", {0, kHalf})));
+  for (const std::string file : {"/model-2.safetensors", "/optimizer-2.safetensors"})
+    EXPECT_EQ(read("four" + file), read("one" + file)) << file;
+  for (const std::string tp : {"1", "2", "8"})
+    EXPECT_TRUE(
+        same_trace(whole, joined(first, trace("11_tensor_parallel",
+                                              flags + "--load four --tp " + tp, {kHalf, kSteps}))))
+        << tp;
+}
+
+TEST_F(TensorParallelMore, SamplesTheSameText) {
+  const auto text = [&](const std::string& chapter, const std::string& flags) {
+    const std::string out = train(chapter, "--layers 2 --sample 40 " + flags).out;
+    const size_t begin = out.find("---- sample");
+    return begin == std::string::npos ? chapter : out.substr(begin);
+  };
+  const std::string alone = text("06_checkpointing", "");
+  EXPECT_GT(alone.size(), 40U);
+  EXPECT_EQ(text("11_tensor_parallel", "--tp 4"), alone);
+}
+
+// Each sum of the first step, left out: the embedding, g of attention and of the MLP twice, of the
+// softmax the maximum, the sum and the logit of the target, f of the head, f of the MLP and of
+// attention twice, and the norm. The target's logit is in the loss alone, and letters are not in
+// the first quarter of the vocabulary, which the rank has that writes the trace.
+TEST_F(TensorParallelMore, NegativeControlEverySumIsNeeded) {
+  const Trace alone = one("--batch 4"), clipped = one("--batch 4 --clip 0.1");
+  constexpr int kTarget = 7;
+  for (int nth = 0; nth <= 13; ++nth) {
+    const Trace lost =
+        shared(fmt::format("--batch 4 --clip 0.1 --tp 4 --fault skip:all_reduce:{}", nth));
+    if (nth == kTarget)
+      EXPECT_NE(lost.steps.front().loss, clipped.steps.front().loss);
+    else
+      EXPECT_NE(lost.steps.back().param_hash, clipped.steps.back().param_hash) << nth;
+  }
+  EXPECT_TRUE(different_trace(alone, shared("--batch 4 --tp 2 --fault swap:all_reduce:1")));
+  EXPECT_TRUE(same_trace(alone, shared("--batch 4 --tp 2 --fault skip:all_reduce:100000")));
+}
+
+}  // namespace
+}  // namespace ladder::test
