@@ -1,0 +1,66 @@
+"""The measured tables of chapter 11: memory by degree, all-reduces, and time."""
+
+import statistics
+
+from measure import run, short_text, table
+
+PARENT, CHAPTER = "06_checkpointing", "11_tensor_parallel"
+MODEL = "--model small --heads 8 --batch 8 --steps 3"
+CATEGORIES = ["Param", "Grad", "Optim", "Activation", "Workspace", "Comm"]
+ROUNDS = 3
+
+
+def both(r, category):
+    """Predicted and measured, or one number where they are equal."""
+    predicted, measured = r.memory(category, "predicted"), r.memory(category)
+    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
+
+
+def memory(text):
+    rows = []
+    for tp in (1, 2, 4, 8):
+        r = run(CHAPTER, f"{MODEL} --threads 1 --tp {tp}", text)
+        rows.append([tp, *(both(r, c) for c in CATEGORIES),
+                     f"{sum(r.memory(c) for c in CATEGORIES):,}", f"`{r.hash[-1]}`"])
+    alone = run(PARENT, f"{MODEL} --threads 1", text)
+    rows.insert(0, ["06", *(both(alone, c) for c in CATEGORIES[:-1]), "0",
+                    f"{sum(alone.memory(c) for c in CATEGORIES):,}", f"`{alone.hash[-1]}`"])
+    return table(["`--tp`", *CATEGORIES, "total", "hash"], rows)
+
+
+def traffic(text):
+    rows = []
+    for flags in ("--tp 2", "--tp 4", "--tp 8", "--tp 4 --precision bf16",
+                  "--tp 4 --recompute full", "--tp 4 --recompute selective"):
+        r = run(CHAPTER, f"{MODEL} --threads 1 {flags}", text)
+        bytes_ = r.report["extra"]["traffic"]
+        rows.append([f"`{flags}`", f"{bytes_['predicted']:,}", f"{bytes_['measured']:,}"])
+    return table(["flags", "bytes that a rank sends a step, predicted", "measured"], rows)
+
+
+def times(text):
+    """Median milliseconds of a step; the two take turns."""
+    ways = {"06, 2 threads": (PARENT, "--threads 2"),
+            "11, `--tp 2`, 1 thread each": (CHAPTER, "--tp 2 --threads 1")}
+    steps = {name: [] for name in ways}
+    for _ in range(ROUNDS):
+        for name, (chapter, flags) in ways.items():
+            r = run(chapter, f"{MODEL} {flags}", text)
+            steps[name].append(r.report["step_ms_median"])
+    first = statistics.median(steps["06, 2 threads"])
+    rows = [[name, f"{statistics.median(ms):.0f}", f"{first / statistics.median(ms):.2f}"]
+            for name, ms in steps.items()]
+    return table(["", "ms a step", "speed to one rank"], rows)
+
+
+def measure():
+    text = short_text(batch=8, seq_len=256)
+    return "\n\n".join([
+        f"`{MODEL} --threads 1` on the first pages of the text, peak bytes of rank 0. Predicted and "
+        "measured are equal where one number stands; the last column is the hash of the weights:",
+        memory(text),
+        "What activations and their gradients cost on the wire:",
+        traffic(text),
+        f"Time on two cores, medians of {ROUNDS} runs that took turns:",
+        times(text),
+    ])
