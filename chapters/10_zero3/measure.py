@@ -197,6 +197,10 @@ def measure():
         "In the memory of one machine all that is cheap. On a link of 1 Gbit/s, two processes, by "
         "`bench/shaped_link.py --stages`:",
         result("stages"),
+        "One step of chapters 08 and 10 there, as `bench/shaped_link.py --stages --only '08;10' "
+        "--picture` draws it:",
+        "![one step of chapters 08 and 10 on a slow link: computation, sums and gathers]"
+        "(timeline.svg)",
         "States that wait in files; medians of 3 rounds:",
         offload(text),
     ])
