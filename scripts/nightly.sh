@@ -179,7 +179,8 @@ git diff --quiet HEAD -- kernels common chapters 2>/dev/null || commit+=", with 
   echo
   echo "## Recomputation and precision"
   echo
-  echo "${policies[*]}; in FP32, BF16, FP16 and FP8; 4 ranks as threads, 2 micro-steps."
+  echo "\`--recompute\` ${policies[*]}; each in FP32, BF16, FP16 and FP8; 4 ranks as threads," \
+    "2 micro-steps: 24 runs of each chapter."
   echo
   echo "| chapter | same | different |"
   echo "|---|---|---|"

@@ -5,8 +5,8 @@ namespace ladder::test {
 namespace {
 
 class BadPrecision : public Refusals {};
-INSTANTIATE_TEST_SUITE_P(Refuses, BadPrecision, ::testing::Values("05_mixed_precision"),
-                         chapter_name);
+INSTANTIATE_TEST_SUITE_P(Refuses, BadPrecision,
+                         ::testing::ValuesIn(chapters_from("05_mixed_precision")), chapter_name);
 
 TEST_P(BadPrecision, Precision) {
   expect_refused({{"--precision int8", "--precision"},

@@ -5,8 +5,8 @@ namespace ladder::test {
 namespace {
 
 class BadCheckpointing : public Refusals {};
-INSTANTIATE_TEST_SUITE_P(Refuses, BadCheckpointing, ::testing::Values("06_checkpointing"),
-                         chapter_name);
+INSTANTIATE_TEST_SUITE_P(Refuses, BadCheckpointing,
+                         ::testing::ValuesIn(chapters_from("06_checkpointing")), chapter_name);
 
 TEST_P(BadCheckpointing, Recompute) {
   const std::string legal = "legal are none, every:1 to every:8, sqrt, full, selective and offload";
