@@ -440,8 +440,9 @@ void run(Options o, Comm& comm) {
                              .threads = o.run.thread_count(),
                              .comm = std::string(comm.kind())},
                      .predicted = predict(o, layout)};
-  check_memory_limit(plan, o.recompute.memory_limit,
-                     [&](const std::string& policy) { return bytes_under(o, policy); });
+  check_memory_limit(
+      plan, o.recompute.memory_limit,
+      [&](const std::string& policy) { return bytes_under(o, policy); }, comm.rank());
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.tp.show(log);
