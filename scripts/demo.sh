@@ -10,7 +10,7 @@ echo "== build"
 cmake --preset cpu >/dev/null
 cmake --build --preset cpu --parallel "$(nproc)" \
   --target ch01_sgd ch02_adamw ch03_schedules ch04_clipping ch05_mixed_precision \
-  ch06_checkpointing ch07_ddp ch08_zero1 ch09_zero2 ch10_zero3
+  ch06_checkpointing ch07_ddp ch08_zero1 ch09_zero2 ch10_zero3 ch11_tensor_parallel
 
 runs=runs/demo
 mkdir -p "$runs"
@@ -43,15 +43,17 @@ train 05_mixed_precision --steps 500 --lr 1e-3 --schedule cosine --warmup 50 --c
 train 06_checkpointing --steps 500 --lr 1e-3 --schedule cosine --warmup 50 --clip 1 --precision bf16 \
   --recompute sqrt
 
-# The same run on one rank and on two, however its memory is split among them: the same bits.
+# The same run on one rank and on two, however its memory or its layers are split among them: the
+# same bits.
 same=(--batch 16 --steps 200 --lr 1e-3 --schedule cosine --warmup 50 --clip 1)
 run 06_checkpointing one_rank "${same[@]}"
 run 07_ddp 07 "${same[@]}" --ranks 2
 run 08_zero1 08 "${same[@]}" --ranks 2
 run 09_zero2 09 "${same[@]}" --ranks 2 --micro-batch 4
 run 10_zero3 10 "${same[@]}" --ranks 2 --micro-batch 4 --recompute sqrt
+run 11_tensor_parallel 11 "${same[@]}" --tp 2
 
 printf '\n== summary\n'
 python3 scripts/summary.py "$runs"/0[1-6].json
 printf '\n== one rank and two\n'
-python3 scripts/summary.py --same "$runs"/{one_rank,07,08,09,10}.json
+python3 scripts/summary.py --same "$runs"/{one_rank,07,08,09,10,11}.json
