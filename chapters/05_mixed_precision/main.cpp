@@ -112,7 +112,7 @@ struct Memory {
         batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
         losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
         acts(alloc_activations(arena, layout.gpt, layout.micro, layout.acts)),
-        dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts.dtype)),
+        dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts)),
         fp8(arena, layout.gpt, layout.micro, layout.gpt.layers, o.precision.fp8()),
         limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
     fp8.attach(w, acts);
@@ -131,8 +131,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts.dtype) + 8 * kLimbs +
-                          scratch + 4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip);
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
+                          4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip);
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.gpt.layers, o.precision.fp8());
   return bytes;
 }

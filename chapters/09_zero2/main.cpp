@@ -149,7 +149,7 @@ struct Memory {
         batch(alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len)),
         losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
         acts(alloc_activations(arena, layout.gpt, layout.micro, layout.acts)),
-        dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts.dtype)),
+        dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts)),
         fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()),
         offload(layout.recompute.offload()),
         limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
@@ -170,8 +170,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts.dtype) + 8 * kLimbs +
-                          scratch + AdaptiveClip::bytes(layout.params, o.clip) +
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
+                          AdaptiveClip::bytes(layout.params, o.clip) +
                           HeadGrad::bytes(layout.gpt, layout.chunks, 1) +
                           ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
                                                         layout.GA, o.ddp.beside(o.run.ranks));

@@ -95,8 +95,6 @@ struct Layout {
     o.noise_scale.check(micro, batch);
     o.tp.check(o.optimizer, o.precision, tp);
   }
-  /// The rows of wte and the head that are here.
-  const ParamSpec& vocab() const { return params.spec("lm_head.weight"); }
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------
@@ -116,9 +114,8 @@ struct Memory {
   SpikeGuard guard;
   NoiseScale noise;
   LossScaler scaler;
-  Batch batch, local;  // local: as rows of the vocabulary that are here
-  Tensor losses;       // (B), of each sequence
-  SoftmaxSums softmax;
+  Batch batch;
+  Tensor losses;  // (B), of each sequence
   Activations acts;
   ActGrads dacts;
   Fp8 fp8;
@@ -135,19 +132,16 @@ struct Memory {
         weights(arena, layout.params.size(), o.precision),
         w(layout.params.view(weights.compute)),
         grads(arena, layout.params, o.accumulate, layout.GA),
-        tp(arena, ctx, comm, layout.acts.dtype, layout.micro * layout.gpt.seq_len,
-           layout.gpt.channels),
+        tp(arena, ctx, comm, layout.params, layout.acts, layout.batch, layout.micro),
         head_grad(arena, own_vocab(layout.gpt, layout.tp), layout.chunks, layout.GA),
         optimizer(arena, layout.params, o.sgd, o.optimizer),
         agc(arena, layout.model, layout.params, o.clip),
         guard(o.spike_guard),
         scaler(o.loss_scale, o.precision),
         batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
-        local(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
         losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
-        softmax(alloc_softmax(arena, layout.micro, layout.gpt.seq_len)),
         acts(alloc_activations(arena, layout.gpt, layout.micro, layout.acts)),
-        dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts.dtype, layout.tp)),
+        dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts)),
         fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()),
         offload(layout.recompute.offload()),
         limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
@@ -168,14 +162,12 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
-  bytes[Mem::Activation] =
-      activation_bytes(layout.gpt, MBS, layout.acts) + 16 * B * T + 4 * B + 12 * MBS * T;
+  bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
   bytes[Mem::Workspace] =
-      act_grad_bytes(layout.gpt, MBS, layout.acts.dtype, layout.tp) + 8 * kLimbs + scratch +
-      4 * P * extra + AdaptiveClip::bytes(layout.model, o.clip) +
+      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch + 4 * P * extra +
+      AdaptiveClip::bytes(layout.model, o.clip) +
       HeadGrad::bytes(own_vocab(layout.gpt, layout.tp), layout.chunks, layout.GA);
-  bytes[Mem::Comm] =
-      TensorParallel::bytes(layout.tp, layout.acts.dtype, MBS * T, layout.gpt.channels);
+  TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, B, MBS);
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
 }
@@ -236,26 +228,16 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
-/// What a softmax over all columns needs of all ranks, for the rows of chunk c.
-SoftmaxSums softmax_of(Memory& m, const HeadChunk& c, int64_t own_vocab) {
-  const SoftmaxSums all = first(m.softmax, c.logits.dim(0));
-  head_max(m.ctx, all, c.logits, own_vocab);
-  m.tp.max(all);
-  head_sum(m.ctx, all, c.logits, c.targets, own_vocab);
-  m.tp.sum(all);
-  return all;
-}
-
 /// Losses (B) of `targets` (B,T), localized, and the gradients of what the head read and of its
 /// weights: its forward and backward, a chunk of sequences at a time.
 void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
-          Tensor targets, int64_t own_vocab, float scale, Into into) {
+          Tensor targets, float scale, Into into) {
   m.head_grad.begin(dw.head_w, into, head_chunks(a));
   for (int64_t j = 0; j < head_chunks(a); ++j) {
     const HeadChunk c(j, a, losses, targets, d.branch);
     head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-    const SoftmaxSums all = softmax_of(m, c, own_vocab);
-    head_loss_and_gradient(m.ctx, c.losses, c.logits, all, c.targets, own_vocab, scale);
+    const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
+    head_loss_and_gradient(m.ctx, c.losses, c.logits, all, c.targets, m.tp.own_vocab(), scale);
     head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
     m.head_grad.begin_chunk(j);
     head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
@@ -326,7 +308,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.sent = -m.tp.wire_bytes();
   text.draw(batch, o.run.seed, step);
   o.spike_guard.inject(batch, o.run.seed, step);
-  localize(m.local, batch, layout.vocab());
+  const Batch local = m.tp.localize(batch);
   const int64_t targets = count_targets(batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
@@ -334,11 +316,11 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.fp8.begin_step();
 
   for (int64_t k = 0; k < GA; ++k) {
-    const Batch part = m.local.slice(k * MBS, MBS);
+    const Batch part = local.slice(k * MBS, MBS);
     m.grads.begin(k);
     forward(m, acts, part.tokens);
-    head(m, m.grads.view(), acts, dacts, losses.slice(k * MBS, MBS), part.targets,
-         layout.vocab().rows, scale, m.grads.into());
+    head(m, m.grads.view(), acts, dacts, losses.slice(k * MBS, MBS), part.targets, scale,
+         m.grads.into());
     backward(m, layout.recompute, m.grads.view(), acts, dacts, part.tokens, m.grads.into());
     if (o.noise_scale.on && m.grads.alone())
       m.noise.add_small(grad_norm(m.ctx, m.grads.alone(), layout.params, m.limbs, &m.comm) / S, MBS,
@@ -374,14 +356,13 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     const Activations acts = m.acts.first(v.count());
-    const Batch local = m.local.slice(0, v.count());
-    localize(local, v.batch(), layout.vocab());
+    const Batch local = m.tp.localize(v.batch());
     forward(m, acts, local.tokens);
     for (int64_t j = 0; j < head_chunks(acts); ++j) {
       const HeadChunk c(j, acts, v.losses(), local.targets);
       head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-      const SoftmaxSums all = softmax_of(m, c, layout.vocab().rows);
-      head_loss(m.ctx, c.losses, c.logits, all, c.targets, layout.vocab().rows);
+      const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
+      head_loss(m.ctx, c.losses, c.logits, all, c.targets, m.tp.own_vocab());
     }
   }
   return v.mean();
@@ -404,11 +385,10 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 /// Text that the model writes, a token at a time. Of its logits one row alone is ever whole.
 std::string sample(const Options& o, const Layout& layout, Memory& m) {
   Sampler sampler(o.run.sampling(layout.gpt));
-  const Batch batch = m.batch.slice(0, 1), local = m.local.slice(0, 1);
+  const Batch batch = m.batch.slice(0, 1);
   const Activations acts = m.acts.first(1);
   while (sampler.next(batch.tokens)) {
-    localize(local, batch, layout.vocab());
-    forward(m, acts, local.tokens);
+    forward(m, acts, m.tp.localize(batch).tokens);
     head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
     const Tensor rows = acts.logits.view({layout.gpt.seq_len, acts.logits.dim(2)});
     Tensor whole =

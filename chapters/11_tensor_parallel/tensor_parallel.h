@@ -32,6 +32,7 @@
 #include "common/comm/reduction.h"
 #include "common/data/text.h"
 #include "common/error.h"
+#include "common/model/activations.h"
 #include "common/model/config.h"
 #include "common/model/layout.h"
 #include "common/model/parts.h"
@@ -91,40 +92,41 @@ struct TensorParallelOptions {
   }
 };
 
-/// Room for a softmax of B sequences of T tokens: F32.
-inline SoftmaxSums alloc_softmax(Arena& arena, int64_t B, int64_t T) {
-  const auto alloc = [&](const char* name) {
-    return arena.alloc(Mem::Activation, name, Dtype::F32, {B, T});
-  };
-  return {alloc("softmax.max"), alloc("softmax.sum"), alloc("softmax.target")};
-}
-/// Of its first n sequences.
-inline SoftmaxSums first(const SoftmaxSums& all, int64_t n) {
-  return {all.max.first(n), all.sum.first(n), all.target.first(n)};
-}
-
 /// The model with the rows of the vocabulary that one rank has.
 inline GptConfig own_vocab(GptConfig gpt, int64_t tp) {
   gpt.padded_vocab = div_exact(gpt.padded_vocab, tp);
   return gpt;
 }
 
-/// Sums over the ranks that share each layer.
+/// What the ranks that share each layer exchange.
 class TensorParallel {
  public:
-  /// @param dtype  of activations
-  /// @param tokens of a micro-batch
-  TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, Dtype dtype, int64_t tokens, int64_t C)
+  /// @param params what this rank has of the model
+  /// @param batch,micro sequences of a step, and of a micro-batch, at most
+  TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& params,
+                 const ActivationPlan& acts, int64_t batch, int64_t micro)
       : comm_(comm),
         group_(comm.split(0, comm.rank())),
-        activations_(*group_, ctx, Reduction::Halving, arena, dtype, tokens * C),
-        sums_(comm, ctx, Reduction::Halving, arena, Dtype::F32, tokens) {}
+        rows_(params.spec("lm_head.weight")),
+        local_(alloc_batch(arena, batch, params.config().seq_len)),
+        activations_(*group_, ctx, Reduction::Halving, arena, acts.dtype,
+                     micro * params.config().seq_len * params.config().channels),
+        sums_(comm, ctx, Reduction::Halving, arena, Dtype::F32, micro * params.config().seq_len) {
+    const auto alloc = [&](const char* name) {
+      return arena.alloc(Mem::Activation, name, Dtype::F32, {micro, params.config().seq_len});
+    };
+    softmax_ = {alloc("softmax.max"), alloc("softmax.sum"), alloc("softmax.target")};
+  }
 
-  /// Bytes of Comm.
-  static int64_t bytes(int64_t tp, Dtype dtype, int64_t tokens, int64_t C) {
-    const int ranks = static_cast<int>(tp);
-    return size_of(dtype) * Reducer::workspace_elements(ranks, tokens * C) +
-           4 * Reducer::workspace_elements(ranks, tokens);
+  /// Adds what the constructor allocates to a prediction.
+  static void add_bytes(MemoryBytes& bytes, const GptConfig& gpt, const ActivationPlan& acts,
+                        int64_t batch, int64_t micro) {
+    const int64_t tokens = micro * gpt.seq_len;
+    const int ranks = static_cast<int>(acts.tp);
+    bytes[Mem::Activation] += 8 * batch * gpt.seq_len + 12 * tokens;
+    bytes[Mem::Comm] +=
+        size_of(acts.dtype) * Reducer::workspace_elements(ranks, tokens * gpt.channels) +
+        4 * Reducer::workspace_elements(ranks, tokens);
   }
 
   /// f in backward, g in forward: x (B,T,C) = its sum over ranks.
@@ -133,11 +135,29 @@ class TensorParallel {
     activations_.all_reduce(x);
   }
 
-  /// The parts of a softmax over columns that ranks share.
-  void max(const SoftmaxSums& all) { comm_.all_reduce(all.max, Combine::Max); }
-  void sum(const SoftmaxSums& all) {
+  /// Columns of the logits that this rank has, without padding.
+  int64_t own_vocab() const { return rows_.rows; }
+
+  /// Tokens and targets as rows of the vocabulary that this rank has: kElsewhere where it has not.
+  /// They are there until the next call.
+  Batch localize(const Batch& batch) const {
+    const Batch here = local_.slice(0, batch.tokens.dim(0));
+    localize(here.tokens, batch.tokens);
+    localize(here.targets, batch.targets);
+    return here;
+  }
+
+  /// What a softmax over the columns of all ranks needs of them. logits (n,T,Vp/tp), targets (n,T)
+  /// localized
+  SoftmaxSums softmax(const Ctx& ctx, Tensor logits, Tensor targets) {
+    const int64_t n = logits.dim(0);
+    const SoftmaxSums all{softmax_.max.first(n), softmax_.sum.first(n), softmax_.target.first(n)};
+    head_max(ctx, all, logits, own_vocab());
+    comm_.all_reduce(all.max, Combine::Max);
+    head_sum(ctx, all, logits, targets, own_vocab());
     sums_.all_reduce(all.sum);
     comm_.all_reduce(all.target);  // of one rank and zeros: exact in any order
+    return all;
   }
 
   void show(RunLog& log) const { log.count(*group_); }
@@ -145,26 +165,23 @@ class TensorParallel {
   int64_t wire_bytes() const { return group_->statistics().wire_bytes(); }
 
  private:
+  void localize(Tensor here, Tensor ids) const {
+    const int64_t begin = rows_.first / rows_.stride, end = begin + rows_.shape.dims[0];
+    const auto* id = ids.data<int32_t>();
+    auto* out = here.data<int32_t>();
+    for (int64_t i = 0; i < ids.size(); ++i) {
+      const bool mine = id[i] >= begin && id[i] < end;
+      out[i] = id[i] == kIgnore ? kIgnore : mine ? static_cast<int32_t>(id[i] - begin) : kElsewhere;
+    }
+  }
+
   Comm& comm_;
   std::unique_ptr<Comm> group_;  ///< of the sums of activations alone
+  const ParamSpec& rows_;        ///< of the head, and just so of wte
+  Batch local_;
+  SoftmaxSums softmax_;
   Reducer activations_, sums_;
 };
-
-/// Tokens and targets as rows of the vocabulary that this rank has: kElsewhere where it has not.
-/// @param rows (Vp / tp) of wte, or of the head: ParamLayout::spec()
-inline void localize(const Batch& here, const Batch& batch, const ParamSpec& rows) {
-  const int64_t first = rows.first / rows.stride;
-  const auto copy = [&](Tensor to, Tensor from) {
-    const auto* x = from.data<int32_t>();
-    auto* out = to.data<int32_t>();
-    for (int64_t i = 0; i < from.size(); ++i) {
-      const bool mine = x[i] >= first && x[i] < first + rows.shape.dims[0];
-      out[i] = x[i] == kIgnore ? kIgnore : mine ? static_cast<int32_t>(x[i] - first) : kElsewhere;
-    }
-  };
-  copy(here.tokens, batch.tokens);
-  copy(here.targets, batch.targets);
-}
 
 /// Bytes that one rank sends for activations in a step of `sequences`: for each block two
 /// all-reduces forward and two backward, one for the embedding and one for the head; and two for

@@ -133,11 +133,11 @@ Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t bat
   return acts;
 }
 
-ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch, Dtype dtype,
-                         int64_t tp) {
-  const int64_t B = batch, T = config.seq_len, C = config.channels, own_C = C / tp;
+ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
+                         const ActivationPlan& plan) {
+  const int64_t B = batch, T = config.seq_len, C = config.channels, own_C = C / plan.tp;
   const auto alloc = [&](const char* name, int64_t width) {
-    return arena.alloc(Mem::Workspace, name, dtype, {B, T, width});
+    return arena.alloc(Mem::Workspace, name, plan.dtype, {B, T, width});
   };
   return {.stream = alloc("dstream", C),
           .branch = alloc("dbranch", C),
@@ -161,8 +161,8 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
                            size_of(wide(plan.dtype)) * batch * statistics);
 }
 
-int64_t act_grad_bytes(const GptConfig& config, int64_t batch, Dtype dtype, int64_t tp) {
-  return size_of(dtype) * batch * config.seq_len * (4 + 8 / tp) * config.channels;
+int64_t act_grad_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
+  return size_of(plan.dtype) * batch * config.seq_len * (4 + 8 / plan.tp) * config.channels;
 }
 
 }  // namespace ladder

@@ -70,7 +70,7 @@ struct ActivationPlan {
 Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch,
                               const ActivationPlan& plan = {});
 ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
-                         Dtype dtype = Dtype::F32, int64_t tp = 1);
+                         const ActivationPlan& plan = {});
 
 /// Bytes that alloc_activations counts as Activation. With everything kept in F32:
 /// 4 B T (L (16 C + NH + 4) + 2 C + 2 + Vp).
@@ -78,7 +78,6 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
 
 /// Bytes that both count as Workspace: product, and 3 C of stream, branch and norm, 4 C of attn
 /// and 4 C of mlp: 4 B T (12 C) in F32.
-int64_t act_grad_bytes(const GptConfig& config, int64_t batch, Dtype dtype = Dtype::F32,
-                       int64_t tp = 1);
+int64_t act_grad_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan = {});
 
 }  // namespace ladder

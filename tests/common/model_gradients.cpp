@@ -112,7 +112,7 @@ class Model {
   Ctx ctx_{.kernels = &ref_kernels(), .scratch{}};
   Tensor flat_, grads_;
   Activations a_ = alloc_activations(arena_, config_, kB, {.dtype = Dtype::F64});
-  ActGrads d_ = alloc_act_grads(arena_, config_, kB, Dtype::F64);
+  ActGrads d_ = alloc_act_grads(arena_, config_, kB, {.dtype = Dtype::F64});
   Tensor losses_ = arena_.alloc(Mem::Activation, "losses", Dtype::F64, {kB});
   Tensor tokens_ = arena_.alloc(Mem::Activation, "tokens", Dtype::I32, {kB, config_.seq_len});
   Tensor targets_ = arena_.alloc(Mem::Activation, "targets", Dtype::I32, {kB, config_.seq_len});
