@@ -35,7 +35,7 @@ class LateDevice : public Device {
     queue([=] { std::memset(memory, value, static_cast<size_t>(bytes)); });
   }
   void copy(void* out, const void* inp, int64_t bytes) override {
-    queue([=] { std::memmove(out, inp, static_cast<size_t>(bytes)); });
+    if (bytes > 0) queue([=] { std::memmove(out, inp, static_cast<size_t>(bytes)); });
   }
   void synchronize() override {
     for (const std::function<void()>& work : std::exchange(queue_, {})) work();
