@@ -83,13 +83,19 @@ void ThreadGroup::meet(int rank, const Call& call, Tensor mine, Then then) {
 }
 
 void ThreadGroup::leave(int rank) {
-  const Lock lock = world_->lock();
+  Lock lock = world_->lock();
   stop_reading(rank);
+  // What this rank offered goes with it, so its peers read it to the end first.
+  const Call call;
+  const auto all_read = [&] { return std::ranges::count(reading_, true) == 0; };
+  ++leaving_;
+  world_->wait(lock, members_[rank], call, all_read, [&] { return !all_read(); });
+  --leaving_;
 }
 
 void ThreadGroup::stop_reading(int rank) {
   reading_[rank] = false;
-  if (world_->failed()) wake_all();
+  if (world_->failed() || leaving_ > 0) wake_all();
 }
 
 void ThreadGroup::check_calls() {

@@ -40,7 +40,8 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
   void meet(int rank, const Call& call, Tensor mine, Then then);
   /// What `rank` offered. Between two meetings
   Tensor offered(int rank) const { return offers_[rank]; }
-  /// `rank` fails in the middle of reading: its peers need not wait for it.
+  /// `rank` fails in the middle of reading: its peers need not wait for it. Returns once they have
+  /// read what it offered.
   void leave(int rank);
 
   /// One side of a message: copies if the other side has come, else waits for it.
@@ -70,6 +71,7 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
   std::vector<Tensor> arriving_;  ///< what they bring
   std::vector<Tensor> offers_;    ///< what they brought to the last meeting; peers read it
   std::vector<bool> reading_;
+  int leaving_ = 0;  ///< ranks in leave()
   int arrived_ = 0;
   int64_t meetings_ = 0;
 
