@@ -66,7 +66,6 @@ void ParamLayout::add(std::string name, Role role, Shape shape, int64_t rows, Cu
 void ParamLayout::end_section() {
   const int64_t begin = sections_.empty() ? 0 : sections_.back().end;
   const int64_t first = section_specs_.empty() ? 0 : section_specs_.back().end;
-  unpadded_.push_back(size_ - begin);
   size_ = begin + round_up(size_ - begin, kAlign * shards_);
   sections_.push_back({begin, size_});
   section_specs_.push_back({first, std::ssize(specs_)});
@@ -78,7 +77,6 @@ ParamLayout ParamLayout::shard(int64_t rank) const {
   own.shards_ = shards_;
   own.rank_ = rank;
   own.whole_sections_ = whole_sections_;
-  own.unpadded_ = unpadded_;
   for (int64_t s = 0; s < sections(); ++s) {
     const int64_t n = div_exact(section(s).size(), shards_);
     const Range chunk{section(s).begin + rank * n, section(s).begin + (rank + 1) * n};

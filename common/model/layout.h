@@ -118,7 +118,7 @@ class ParamLayout {
   explicit ParamLayout(const GptConfig& config, int64_t shards = 1, TensorRank tensor = {});
   /// What rank `rank` of shards() holds.
   ParamLayout shard(int64_t rank) const;
-  /// This, on rank `rank` of all that share the model: tensor ranks are neighbors. @see Mesh
+  /// This, on rank `rank` of all that share the model: tensor ranks are neighbors.
   ParamLayout on_rank(int64_t rank) const;
 
   /// Elements of the flat buffer, alignment and padded vocabulary counted.
@@ -150,8 +150,6 @@ class ParamLayout {
   Range section(int64_t s) const { return sections_.at(static_cast<size_t>(s)); }
   /// The same of the whole model.
   Range whole_section(int64_t s) const { return whole_sections_.at(static_cast<size_t>(s)); }
-  /// Elements of section s without the padding that shards need.
-  int64_t unpadded(int64_t s) const { return unpadded_.at(static_cast<size_t>(s)); }
   /// Elements of the largest section.
   int64_t largest_section() const;
 
@@ -185,7 +183,6 @@ class ParamLayout {
   int64_t size_ = 0;
   std::vector<ParamSpec> specs_;
   std::vector<Range> sections_, whole_sections_;
-  std::vector<int64_t> unpadded_;
   std::vector<Range> section_specs_;  ///< which of specs_ are in a section
 };
 
