@@ -58,7 +58,7 @@ class Recompute {
   /// `base` with what this policy drops.
   ActivationPlan plan(ActivationPlan base) const {
     base.sets = run_;
-    base.own_input = !offload();
+    base.own_input = base.own_output = !offload();
     base.own_norm &= !selective();
     base.own_att &= !selective();
     base.own_gelu &= !selective();

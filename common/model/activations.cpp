@@ -10,27 +10,30 @@ class BlockAllocator {
  public:
   BlockAllocator(Arena& arena, const GptConfig& config, int64_t batch, const ActivationPlan& plan)
       : arena_(arena), config_(config), B_(batch), plan_(plan) {
-    sets_.resize(static_cast<size_t>(plan.set_count(config.layers)));
+    shared_.resize(static_cast<size_t>(plan.set_count(config.layers)));
     streams_.resize(2);
+    next_slot();
   }
 
-  /// The input of block l; l = L: what the last norm reads.
+  /// From here on for another micro-batch.
+  void next_slot() { own_.assign(shared_.size(), {}); }
+
+  /// The input of block l; l = L: what the last norm or the next stage reads.
   Tensor stream(int64_t l) {
     const int64_t L = config_.layers, sets = plan_.set_count(L), C = config_.channels;
-    if (!plan_.own_input) return once(streams_[static_cast<size_t>(l % 2)], "stream", {C});
     // Inside a run of `sets` blocks the stream belongs to the set; between runs it is kept.
-    const bool kept = l % sets == 0 || l == L;
+    if (l < L && l % sets != 0) return once(set(l - 1).out, "out", {C});
+    const bool kept = l < L ? plan_.own_input : plan_.own_output;
     if (kept) return alloc(fmt::format("stream{}", l), {C}, plan_.dtype);
-    return once(sets_[static_cast<size_t>(l % sets) - 1].out, "out", {C});
+    return once(streams_[static_cast<size_t>(l % 2)], "stream", {C});
   }
 
   /// All activations of block l; its output is stream(l + 1).
   BlockActs block(int64_t l, Tensor out) {
-    const size_t which = static_cast<size_t>(l) % sets_.size();
-    BlockActs& own = sets_[which];
-    BlockActs& norm = plan_.own_norm ? own : sets_[0];
-    BlockActs& att = plan_.own_att ? own : sets_[0];
-    BlockActs& gelu = plan_.own_gelu ? own : sets_[0];
+    BlockActs& own = set(l);
+    BlockActs& norm = plan_.own_norm ? own : shared_[0];
+    BlockActs& att = plan_.own_att ? own : shared_[0];
+    BlockActs& gelu = plan_.own_gelu ? own : shared_[0];
     const int64_t C = config_.channels, NH = config_.heads / plan_.tp, own_C = C / plan_.tp;
     return {.stat1 = stat(own.stat1),
             .norm1 = once(norm.norm1, "norm1", {C}),
@@ -67,11 +70,17 @@ class BlockAllocator {
     return slot;
   }
 
+  /// What block l keeps as long as its micro-batch is in flight, or until the next one comes.
+  BlockActs& set(int64_t l) {
+    std::vector<BlockActs>& sets = plan_.own_sets ? own_ : shared_;
+    return sets[static_cast<size_t>(l) % sets.size()];
+  }
+
   Arena& arena_;
   const GptConfig& config_;
   int64_t B_;
   const ActivationPlan& plan_;
-  std::vector<BlockActs> sets_;
+  std::vector<BlockActs> own_, shared_;  ///< of this micro-batch, and of all
   std::vector<Tensor> streams_;
 };
 
@@ -82,7 +91,7 @@ Fp8Codes first(const Fp8Codes& c, int64_t n) {
   return {first(c.inp, n), first(c.mid, n), first(c.dmid, n), first(c.dproduct, n)};
 }
 
-NormSaved first(const NormSaved& s, int64_t n) { return {s.mean.first(n), s.rstd.first(n)}; }
+NormSaved first(const NormSaved& s, int64_t n) { return {first(s.mean, n), first(s.rstd, n)}; }
 
 BlockActs first(const BlockActs& a, int64_t n) {
   return {
@@ -102,8 +111,8 @@ Activations Activations::first(int64_t count) const {
   Activations part{.embed = embed.first(count),
                    .blocks{},
                    .stat = ladder::first(stat, count),
-                   .norm = norm.first(count),
-                   .logits = logits.first(std::min(count, logits.dim(0))),
+                   .norm = ladder::first(norm, count),
+                   .logits = logits ? logits.first(std::min(count, logits.dim(0))) : Tensor{},
                    .product = product.first(count)};
   for (const BlockActs& block : blocks) part.blocks.push_back(ladder::first(block, count));
   return part;
@@ -117,20 +126,38 @@ ActGrads ActGrads::first(int64_t count) const {
           .mlp{mlp.dfc.first(count)}};
 }
 
+std::vector<Activations> alloc_slots(Arena& arena, const GptConfig& config, int64_t batch,
+                                     const ActivationPlan& plan) {
+  BlockAllocator blocks(arena, config, batch, plan);
+  Tensor logits;
+  if (plan.head)
+    logits = arena.alloc(Mem::Activation, "logits", plan.dtype,
+                         {plan.logits_of(batch), config.seq_len, config.padded_vocab / plan.tp});
+  const Tensor product =
+      arena.alloc(Mem::Workspace, "product", plan.dtype, {batch, config.seq_len, config.channels});
+  std::vector<Activations> slots;
+  for (int64_t slot = 0; slot < plan.slots; ++slot, blocks.next_slot()) {
+    Activations acts{.embed = blocks.stream(0),
+                     .blocks{},
+                     .stat{},
+                     .norm{},
+                     .logits = logits,
+                     .product = product};
+    for (int64_t l = 0; l < config.layers; ++l)
+      acts.blocks.push_back(blocks.block(l, blocks.stream(l + 1)));
+    if (plan.head) {
+      acts.stat = blocks.stat(acts.stat);
+      acts.norm = blocks.alloc("norm", {config.channels}, plan.dtype);
+    }
+    slots.push_back(acts);
+  }
+  return slots;
+}
+
 Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch,
                               const ActivationPlan& plan) {
-  BlockAllocator blocks(arena, config, batch, plan);
-  Activations acts;
-  acts.embed = blocks.stream(0);
-  for (int64_t l = 0; l < config.layers; ++l)
-    acts.blocks.push_back(blocks.block(l, blocks.stream(l + 1)));
-  acts.stat = blocks.stat(acts.stat);
-  acts.norm = blocks.alloc("norm", {config.channels}, plan.dtype);
-  acts.logits = arena.alloc(Mem::Activation, "logits", plan.dtype,
-                            {plan.logits_of(batch), config.seq_len, config.padded_vocab / plan.tp});
-  acts.product =
-      arena.alloc(Mem::Workspace, "product", plan.dtype, {batch, config.seq_len, config.channels});
-  return acts;
+  CHECK(plan.slots == 1, "{} slots", plan.slots);
+  return alloc_slots(arena, config, batch, plan).front();
 }
 
 ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
@@ -149,16 +176,20 @@ ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
 int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
   const int64_t L = config.layers, C = config.channels, NH = config.heads / plan.tp;
   const int64_t own_C = C / plan.tp;  // of heads; the MLP has four times as many
-  const int64_t sets = plan.set_count(L);
-  const auto copies = [&](bool own) { return own ? sets : 1; };
-  // Kept at the start of each run of blocks and at the end, and inside one run.
-  const int64_t streams = plan.own_input ? (L + sets - 1) / sets + 1 + sets - 1 : 2;
-  const int64_t narrow = streams * C + sets * (7 * own_C + C) + copies(plan.own_att) * own_C +
-                         copies(plan.own_norm) * 2 * C + copies(plan.own_gelu) * 4 * own_C + C;
-  const int64_t statistics = sets * 4 + copies(plan.own_att) * NH + 2;
-  const int64_t logits = plan.logits_of(batch) * config.padded_vocab / plan.tp;
-  return config.seq_len * (size_of(plan.dtype) * (batch * narrow + logits) +
-                           size_of(wide(plan.dtype)) * batch * statistics);
+  const int64_t sets = plan.set_count(L), slots = plan.slots;
+  const int64_t all_sets = plan.own_sets ? slots * sets : sets;
+  const auto copies = [&](bool own) { return own ? all_sets : 1; };
+  // Of the inputs of runs and the last output; inside a run they belong to a set.
+  const int64_t kept = (plan.own_input ? (L + sets - 1) / sets : 0) + (plan.own_output ? 1 : 0);
+  const int64_t turns = (plan.own_input ? 0 : L) + (plan.own_output ? 0 : 1);
+  const int64_t streams = slots * kept + std::min<int64_t>(turns, 2) + all_sets / sets * (sets - 1);
+  const int64_t narrow = streams * C + all_sets * (7 * own_C + C) + copies(plan.own_att) * own_C +
+                         copies(plan.own_norm) * 2 * C + copies(plan.own_gelu) * 4 * own_C;
+  const int64_t wide_numbers = all_sets * 4 + copies(plan.own_att) * NH;
+  const int64_t head = plan.head ? slots : 0;
+  const int64_t logits = plan.head ? plan.logits_of(batch) * config.padded_vocab / plan.tp : 0;
+  return config.seq_len * (size_of(plan.dtype) * (batch * (narrow + head * C) + logits) +
+                           size_of(wide(plan.dtype)) * batch * (wide_numbers + head * 2));
 }
 
 int64_t act_grad_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {

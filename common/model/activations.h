@@ -26,7 +26,7 @@ struct BlockActs {
 
 /// Kept by the whole model.
 struct Activations {
-  Tensor embed;  ///< (B,T,C), the residual stream before block 0
+  Tensor embed;  ///< (B,T,C), the residual stream before the first block
   std::vector<BlockActs> blocks;
   NormSaved stat;
   Tensor norm;     ///< (B,T,C), what the head reads
@@ -59,7 +59,11 @@ struct ActivationPlan {
   bool own_att = true;       ///< else one att (B,T,C) with its lse
   bool own_gelu = true;      ///< else one gelu (B,T,4C)
   bool own_input = true;     ///< else the inputs of blocks lie in two buffers, in turn
+  bool own_output = true;    ///< else what the last block writes lies in one of them, too
+  bool head = true;          ///< whether the last norm and logits follow
   int64_t logits = 0;        ///< sequences whose logits exist at a time; 0: all
+  int64_t slots = 1;         ///< micro-batches in flight: each has what is its own
+  bool own_sets = true;      ///< else the sets serve all slots
   int64_t tp = 1;            ///< ranks that share heads, columns of the MLP and the vocabulary
 
   int64_t set_count(int64_t layers) const { return sets == 0 ? layers : sets; }
@@ -69,6 +73,10 @@ struct ActivationPlan {
 /// @param plan dtype F64: for gradient checks with `ref`
 Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch,
                               const ActivationPlan& plan = {});
+/// The same for plan.slots micro-batches that are in flight together, in a part of the model with
+/// config.layers blocks. What is not kept for backward, and logits and product, is one for all.
+std::vector<Activations> alloc_slots(Arena& arena, const GptConfig& config, int64_t batch,
+                                     const ActivationPlan& plan);
 ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
                          const ActivationPlan& plan = {});
 

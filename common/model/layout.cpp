@@ -2,24 +2,33 @@
 
 namespace ladder {
 
-ParamLayout::ParamLayout(const GptConfig& config, int64_t shards, TensorRank tensor)
-    : ParamLayout(config, tensor) {
+ParamLayout::ParamLayout(const GptConfig& config, int64_t shards, TensorRank tensor,
+                         StageRank stage)
+    : ParamLayout(config, tensor, stage) {
   config.check();
   shards_ = shards;
-  const int64_t C = config.channels, Vp = config.padded_vocab;
-  add("transformer.wte.weight", Role::Embedding, {Vp, C}, config.vocab, Cut::Rows);
-  add("transformer.wpe.weight", Role::Embedding, {config.positions, C}, config.positions,
-      Cut::None);
+  if (stage.has_embed()) add_embed();
   end_section();
   for (int64_t l = 0; l < config.layers; ++l) {
-    add_block(l);
+    if (stage.has_block(l, config.layers)) add_block(l);
     end_section();
   }
-  add("transformer.ln_f.weight", Role::Gain, {C}, C, Cut::None);
-  add("transformer.ln_f.bias", Role::Bias, {C}, C, Cut::None);
-  add("lm_head.weight", Role::Head, {Vp, C}, config.vocab, Cut::Rows);
+  if (stage.has_head()) add_head();
   end_section();
   whole_sections_ = sections_;
+}
+
+void ParamLayout::add_embed() {
+  const int64_t C = config_.channels, Vp = config_.padded_vocab, positions = config_.positions;
+  add("transformer.wte.weight", Role::Embedding, {Vp, C}, config_.vocab, Cut::Rows);
+  add("transformer.wpe.weight", Role::Embedding, {positions, C}, positions, Cut::None);
+}
+
+void ParamLayout::add_head() {
+  const int64_t C = config_.channels, Vp = config_.padded_vocab;
+  add("transformer.ln_f.weight", Role::Gain, {C}, C, Cut::None);
+  add("transformer.ln_f.bias", Role::Bias, {C}, C, Cut::None);
+  add("lm_head.weight", Role::Head, {Vp, C}, config_.vocab, Cut::Rows);
 }
 
 // Ranks share heads (rows of qkv) and columns of the MLP (rows of fc): what comes out of them is
@@ -73,7 +82,7 @@ void ParamLayout::end_section() {
 
 ParamLayout ParamLayout::shard(int64_t rank) const {
   CHECK(rank >= 0 && rank < shards_ && size_ == whole_size(), "shard {} of {}", rank, shards_);
-  ParamLayout own(config_, tensor_);
+  ParamLayout own(config_, tensor_, stage_);
   own.shards_ = shards_;
   own.rank_ = rank;
   own.whole_sections_ = whole_sections_;
@@ -100,8 +109,11 @@ ParamLayout ParamLayout::shard(int64_t rank) const {
 }
 
 ParamLayout ParamLayout::on_rank(int64_t rank) const {
-  const ParamLayout there(config_, shards_, {rank % tensor_.size, tensor_.size});
-  return size_ == whole_size() ? there : there.shard(rank / tensor_.size);
+  const int64_t tensor = rank % tensor_.size, replica = rank / tensor_.size;
+  const int64_t shard = replica % shards_, stage = replica / shards_ % stage_.size;
+  const ParamLayout there(config_, shards_, {tensor, tensor_.size},
+                          {stage, stage_.size, stage_.chunks});
+  return size_ == whole_size() ? there : there.shard(shard);
 }
 
 int64_t ParamLayout::live() const {
@@ -176,6 +188,7 @@ void ParamLayout::put(GptTensors& gpt, int64_t s, Tensor section) const {
   };
   // Braces evaluate from left to right: the fields stand in the order of the buffer.
   gpt.blocks.resize(static_cast<size_t>(sections()) - 2);
+  if (range.size() == 0) return;
   if (s == 0) {
     gpt.embed = {next(), next()};
   } else if (s == sections() - 1) {

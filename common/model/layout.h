@@ -8,6 +8,8 @@
 // With tensor parallelism a rank has a part of each large tensor: some of its rows, or some of its
 // columns. Small tensors are whole on every rank.
 //
+// A stage of a pipeline has some sections, in this order; the others are empty there.
+//
 // With N shards each section is padded to N equal chunks. Shard r is chunk r of every section, one
 // after the other:
 //
@@ -43,6 +45,27 @@ enum class Role : uint8_t {
 struct TensorRank {
   int64_t rank = 0;
   int64_t size = 1;
+};
+
+/// One of the stages that share the layers. Each has `chunks` parts of neighboring blocks: part g of
+/// all belongs to stage g % size. The embedding goes with the first part, the head with the last.
+struct StageRank {
+  int64_t rank = 0;
+  int64_t size = 1;
+  int64_t chunks = 1;
+
+  /// Parts of all stages.
+  int64_t parts() const { return size * chunks; }
+  /// Blocks of its part number `chunk`, of L in all.
+  Range blocks(int64_t layers, int64_t chunk) const {
+    const int64_t each = div_exact(layers, parts()), g = chunk * size + rank;
+    return {g * each, (g + 1) * each};
+  }
+  bool has_embed() const { return rank == 0; }
+  bool has_block(int64_t l, int64_t layers) const {
+    return l / div_exact(layers, parts()) % size == rank;
+  }
+  bool has_head() const { return rank == size - 1; }
 };
 
 /// One parameter tensor, or what a rank has of it.
@@ -113,12 +136,14 @@ struct GptTensors {
 
 class ParamLayout {
  public:
-  /// The whole model, or what a tensor rank has of it.
+  /// The whole model, or what a tensor rank and a stage have of it.
   /// @param shards into which each section can be cut
-  explicit ParamLayout(const GptConfig& config, int64_t shards = 1, TensorRank tensor = {});
+  explicit ParamLayout(const GptConfig& config, int64_t shards = 1, TensorRank tensor = {},
+                       StageRank stage = {});
   /// What rank `rank` of shards() holds.
   ParamLayout shard(int64_t rank) const;
-  /// This, on rank `rank` of all that share the model: tensor ranks are neighbors.
+  /// This, on rank `rank` of all that share the model: tensor ranks are neighbors, then come the
+  /// shards of a stage, then the next stage.
   ParamLayout on_rank(int64_t rank) const;
 
   /// Elements of the flat buffer, alignment and padded vocabulary counted.
@@ -126,11 +151,12 @@ class ParamLayout {
   /// The same of the whole model: size() * shards() in a shard.
   int64_t whole_size() const { return whole_sections_.back().end; }
   /// The same without a cut into shards.
-  ParamLayout unsharded() const { return ParamLayout(config_, shards_, tensor_); }
+  ParamLayout unsharded() const { return ParamLayout(config_, shards_, tensor_, stage_); }
 
   const GptConfig& config() const { return config_; }
   int64_t shards() const { return shards_; }
   TensorRank tensor_rank() const { return tensor_; }
+  StageRank stage_rank() const { return stage_; }
   int64_t rank() const { return rank_; }  ///< which shard this is
   /// Parameters that lie here and count here: no alignment, no padded vocabulary.
   int64_t live() const;
@@ -144,7 +170,8 @@ class ParamLayout {
   /// @throws CheckError if there is none
   const ParamSpec& spec(std::string_view name) const;
 
-  /// Sections: 0 is embed, l + 1 is block l, the last one is the last norm with the head.
+  /// Sections: 0 is embed, l + 1 is block l, the last one is the last norm with the head. Those of
+  /// other stages are empty.
   int64_t sections() const { return std::ssize(sections_); }
   /// Elements of section s in a flat buffer of size() elements.
   Range section(int64_t s) const { return sections_.at(static_cast<size_t>(s)); }
@@ -161,7 +188,7 @@ class ParamLayout {
   /// One parameter, in the same buffers. Shape spec.shape, or (n) of a part
   Tensor tensor(Tensor flat, const ParamSpec& spec) const;
 
-  /// All parameters inside a flat buffer of size() elements. Not of a shard
+  /// All parameters inside a flat buffer of size() elements; null: other stages'. Not of a shard
   GptTensors view(Tensor flat) const;
   /// Makes the parameters of section s in `gpt` lie in `section`. Not of a shard
   void put(GptTensors& gpt, int64_t s, Tensor section) const;
@@ -170,14 +197,18 @@ class ParamLayout {
   /// How tensor ranks share a tensor.
   enum class Cut : uint8_t { None, Rows, Columns };
 
-  ParamLayout(const GptConfig& config, TensorRank tensor) : config_(config), tensor_(tensor) {}
+  ParamLayout(const GptConfig& config, TensorRank tensor, StageRank stage)
+      : config_(config), tensor_(tensor), stage_(stage) {}
   void add(std::string name, Role role, Shape shape, int64_t rows, Cut cut);
+  void add_embed();
   void add_block(int64_t l);
+  void add_head();
   void end_section();
   bool is_whole(const Tensor& flat) const;
 
   GptConfig config_;
   TensorRank tensor_;
+  StageRank stage_;
   int64_t shards_ = 1;
   int64_t rank_ = 0;
   int64_t size_ = 0;

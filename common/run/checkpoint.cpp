@@ -30,7 +30,9 @@ std::string fresh_name(const fs::path& dir, std::string_view kind, int64_t step)
 
 /// A flat tensor of the layout, of which ranks may have parts; others are one rank's alone.
 bool is_flat(const ParamLayout& layout, const Tensor& tensor) {
-  return (layout.shards() > 1 || layout.tensor_rank().size > 1) && tensor.shape.rank == 1;
+  const bool cut =
+      layout.shards() > 1 || layout.tensor_rank().size > 1 || layout.stage_rank().size > 1;
+  return cut && tensor.shape.rank == 1;
 }
 
 /// Shape in the file.

@@ -1,5 +1,6 @@
 #include "common/run/shards.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -63,6 +64,16 @@ void copy(const Tensor& to, int64_t at, const Tensor& from, int64_t begin, int64
   std::memcpy(out.ptr, inp.ptr, static_cast<size_t>(inp.bytes()));
 }
 
+/// Ranks that have something of their own, rank 0 first: all, or of each stage the tensor ranks of
+/// its first replica, where shards are not cut.
+std::vector<int> ranks_that_send(const ParamLayout& layout, bool cut) {
+  const int64_t T = layout.tensor_rank().size, N = layout.shards();
+  std::vector<int> ranks;
+  for (int64_t r = 0; r < T * N * layout.stage_rank().size; ++r)
+    if (cut || r / T % N == 0) ranks.push_back(static_cast<int>(r));
+  return ranks;
+}
+
 /// Room for a tensor of n elements in `bytes`, all 0.
 Tensor room(std::vector<std::byte>& bytes, Dtype dtype, int64_t n) {
   bytes.assign(static_cast<size_t>(n * size_of(dtype)), std::byte{0});
@@ -79,32 +90,33 @@ void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, Tens
                      const std::function<void(int64_t s, Tensor section)>& use) {
   const int64_t each = parameters_an_element(layout, flat);
   const ParamLayout whole(layout.config());
-  const ParamLayout own = is_cut(layout, flat) ? layout : layout.unsharded();
-  // Of what is not cut into shards, the first of each tensor rank's copies.
-  const int64_t senders = layout.tensor_rank().size * (is_cut(layout, flat) ? layout.shards() : 1);
+  const bool cut = is_cut(layout, flat);
+  const ParamLayout own = cut ? layout : layout.unsharded();
   const int rank = comm ? comm->rank() : 0;
-  if (rank >= senders) return;
+  const std::vector<int> senders = ranks_that_send(layout, cut);
+  if (std::find(senders.begin(), senders.end(), rank) == senders.end()) return;
 
   std::vector<Places> places;
-  for (int64_t r = 0; rank == 0 && r < senders; ++r)
-    places.emplace_back(own.on_rank(r), whole, each);
+  if (rank == 0)
+    for (const int r : senders) places.emplace_back(own.on_rank(r), whole, each);
   const HostCopy host = HostCopy::of(ctx, flat);
   std::vector<std::byte> bytes, theirs;
   for (int64_t s = 0; s < whole.sections(); ++s) {
-    const int64_t n = div_exact(own.section(s).size(), each);
-    const Tensor mine = host.tensor().slice(own.section(s).begin / each, n);
+    const Range here = own.section(s);
+    const Tensor mine = host.tensor().slice(here.begin / each, div_exact(here.size(), each));
     if (rank > 0) {
-      comm->send(mine, 0);
+      if (mine.size() > 0) comm->send(mine, 0);
       continue;
     }
     const Tensor section = room(bytes, flat.dtype, div_exact(whole.section(s).size(), each));
-    for (int sender = 0; sender < senders; ++sender) {
-      const Tensor part = sender == 0 ? mine : room(theirs, flat.dtype, n);
-      if (sender > 0) comm->recv(part, sender);
-      places[static_cast<size_t>(sender)].for_runs(s,
-                                                   [&](int64_t here, int64_t there, int64_t count) {
-                                                     copy(section, there, part, here, count);
-                                                   });
+    for (size_t i = 0; i < senders.size(); ++i) {
+      const int64_t n = div_exact(places[i].here().section(s).size(), each);
+      if (n == 0) continue;
+      const Tensor part = senders[i] == 0 ? mine : room(theirs, flat.dtype, n);
+      if (senders[i] > 0) comm->recv(part, senders[i]);
+      places[i].for_runs(s, [&](int64_t from, int64_t to, int64_t count) {
+        copy(section, to, part, from, count);
+      });
     }
     use(s, section);
   }
