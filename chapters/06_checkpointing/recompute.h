@@ -45,12 +45,16 @@ struct RecomputeOptions {
 /// Which blocks backward computes again, for a model of L blocks.
 class Recompute {
  public:
+  /// @param others whether other micro-batches come between forward and backward: then nothing of
+  ///               the last run is still there
   /// @throws UserError naming the legal policies
-  Recompute(const std::string& policy, int64_t layers)
-      : policy_(policy), L_(layers), run_(run_of(policy, layers)) {}
+  Recompute(const std::string& policy, int64_t layers, bool others = false)
+      : policy_(policy), L_(layers), run_(run_of(policy, layers)), others_(others) {}
 
   bool selective() const { return policy_ == "selective"; }
   bool offload() const { return policy_ == "offload"; }
+  /// Whether whole blocks are dropped.
+  bool drops_blocks() const { return policy_ != "none" && !selective(); }
 
   /// Blocks whose activations exist at the same time.
   int64_t sets() const { return run_; }
@@ -67,11 +71,11 @@ class Recompute {
 
   /// Blocks to compute again before backward of block l: the run that ends there, or none.
   Range run_before(int64_t l) const {
-    const bool ends = (l + 1) % run_ == 0 && l + 1 < L_;
-    return ends ? Range{l + 1 - run_, l + 1} : Range{};
+    const bool ends = (l + 1) % run_ == 0 || l + 1 == L_;
+    return drops_blocks() && ends && !still_there(l) ? Range{l - l % run_, l + 1} : Range{};
   }
-  /// The cheap parts of block l, alone? Those of the last block are still there.
-  bool parts_before(int64_t l) const { return selective() && l + 1 < L_; }
+  /// The cheap parts of block l, alone?
+  bool parts_before(int64_t l) const { return selective() && !still_there(l); }
 
   /// Floating-point operations of products that are done twice, for `batch` sequences.
   int64_t extra_flops(const GptConfig& config, int64_t batch) const {
@@ -109,9 +113,13 @@ class Recompute {
     return k;
   }
 
+  /// Of the last block, unless others came since, forward has left everything.
+  bool still_there(int64_t l) const { return l + 1 == L_ && !others_; }
+
   std::string policy_;
   int64_t L_;
   int64_t run_;
+  bool others_;
 };
 
 /// Products of the last step: all, those computed twice beside the prediction; bytes on disk.

@@ -159,8 +159,12 @@ void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, T
 }
 
 void join_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dbranch) {
+  join_backward_input(ctx, dresidual, dresidual, dbranch);
+}
+
+void join_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dout, Tensor dbranch) {
   const Span span(ctx, "join_backward_input");
-  ctx.kernels->add(ctx, dresidual, dresidual, dbranch);
+  ctx.kernels->add(ctx, dresidual, dout, dbranch);
 }
 
 void join_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into) {

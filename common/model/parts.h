@@ -89,6 +89,8 @@ void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads
 void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias);
 /// The residual also fed the norm of its branch: dresidual = dresidual + dbranch, (B,T,C).
 void join_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dbranch);
+/// The same, where dout must stay: dresidual = dout + dbranch.
+void join_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dout, Tensor dbranch);
 void join_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into);
 
 /// logits (B,T,Vp) = inp w^T, inp (B,T,C), w (Vp,C).

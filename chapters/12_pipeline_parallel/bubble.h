@@ -1,0 +1,114 @@
+// The bubble of a run: how long stages wait for one another.
+//
+// Each action is timed by the CPU clock of its rank's thread, which stands still while the thread
+// waits for a message or for a core. The clock of a stage then advances by these times, and a
+// receive advances it to when its message was sent (pipeline_clock.h). So stages that take turns on
+// a few cores show the bubble that they would have with a core each; and where there are cores
+// enough, it is what a wall clock shows. Times of one step are one sample: the shortest of each
+// action over the steps of a run counts, as the others were disturbed.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "chapters/12_pipeline_parallel/pipeline.h"
+#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "common/comm/comm.h"
+#include "common/comm/gather_text.h"
+
+namespace ladder {
+
+/// Milliseconds that each action of one stage took.
+class ActionTimes {
+ public:
+  /// Before the first action of a step.
+  void begin_step(size_t actions) {
+    if (best_.size() != actions) best_.assign(actions, 0);
+    next_ = 0;
+  }
+
+  /// Times the next action, to the end of a scope.
+  class Scope {
+   public:
+    explicit Scope(ActionTimes& times) : times_(times), begin_(cpu_ms()) {}
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope() { times_.add(cpu_ms() - begin_); }
+
+   private:
+    ActionTimes& times_;
+    double begin_;
+  };
+
+  /// In the order of the list; those of the last kind of step.
+  const std::vector<double>& best() const { return best_; }
+
+ private:
+  static double cpu_ms() {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+  }
+  void add(double ms) {
+    double& best = best_.at(next_++);
+    best = best == 0 ? ms : std::min(best, ms);
+  }
+
+  std::vector<double> best_;
+  size_t next_ = 0;
+};
+
+/// Times of a whole micro-batch on one stage, over all stages: T_F, T_B and T_W.
+inline std::array<double, 3> mean_times(const Pipeline& pipeline, const Durations& durations) {
+  std::array<double, 3> sum{};
+  for (size_t s = 0; s < durations.size(); ++s)
+    for (size_t i = 0; i < durations[s].size(); ++i) {
+      const Do what = pipeline.lists[s][i].what;
+      // Of a backward in one, no time of its parts is known and none is asked for.
+      const size_t which = what == Do::Forward ? 0 : what == Do::BackwardWeight ? 2 : 1;
+      if (what <= Do::BackwardWeight) sum[which] += durations[s][i];
+    }
+  for (double& x : sum) x /= static_cast<double>(pipeline.stages * pipeline.micros);
+  return sum;
+}
+
+/// On rank 0 the report of a pipeline: schedule, micro-batches in flight, bubble and timeline. All
+/// stages call it.
+/// @param most micro-batches that were in flight here
+inline nlohmann::json report_pipeline(Comm& stages, const Pipeline& pipeline,
+                                      const ActionTimes& times, int64_t most) {
+  const nlohmann::json own = {{"most", most}, {"times", times.best()}};
+  const std::vector<std::string> texts = gather_text(stages, own.dump());
+  nlohmann::json report = {{"name", pipeline.name},
+                           {"stages", pipeline.stages},
+                           {"chunks", pipeline.chunks},
+                           {"micro_batches", pipeline.micros}};
+  Durations durations;
+  for (const std::string& text : texts) {
+    const auto stage = nlohmann::json::parse(text);
+    const int64_t s = std::ssize(durations);
+    report["in_flight"].push_back(
+        {{"predicted",
+          promised_in_flight(pipeline.name, pipeline.stages, pipeline.chunks, pipeline.micros, s)},
+         {"measured", stage["most"]}});
+    durations.push_back(stage["times"].get<std::vector<double>>());
+  }
+  if (durations.empty() || durations[0].size() != pipeline.lists[0].size()) return report;
+  const PipelineClock clock = simulate(pipeline, durations);
+  const auto [F, B, W] = mean_times(pipeline, durations);
+  report["bubble"] = {{"theory", theory_idle_share(pipeline.name, pipeline.stages, pipeline.chunks,
+                                                   pipeline.micros, F, B, W)},
+                      {"measured", clock.idle_share()}};
+  report["ms"] = {{"forward", F}, {"backward_input", B}, {"backward_weight", W}};
+  report["timeline"] = to_json(clock);
+  return report;
+}
+
+}  // namespace ladder

@@ -1,0 +1,549 @@
+// 12_pipeline_parallel: ranks share the layers. Micro-batches follow one another through the
+// stages, in the order of a schedule.
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/03_schedules/batch_ramp.h"
+#include "chapters/03_schedules/schedule.h"
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/04_clipping/clip.h"
+#include "chapters/04_clipping/noise_scale.h"
+#include "chapters/04_clipping/spike_guard.h"
+#include "chapters/05_mixed_precision/fp8.h"
+#include "chapters/05_mixed_precision/loss_scaler.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/chunked_head.h"
+#include "chapters/06_checkpointing/memory_limit.h"
+#include "chapters/06_checkpointing/offload_file.h"
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/12_pipeline_parallel/bubble.h"
+#include "chapters/12_pipeline_parallel/stage.h"
+#include "common/data/text.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "common/model/measure.h"
+#include "common/run/backend.h"
+#include "common/run/checkpoint.h"
+#include "common/run/fault.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/run_main.h"
+#include "common/run/sampler.h"
+#include "common/run/validation.h"
+
+namespace ladder {
+namespace {
+
+// ---- 1. options ---------------------------------------------------------------------------------
+
+struct Options {
+  RunOptions run;
+  SgdOptions sgd;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  BatchRampOptions ramp;
+  AccumulateOptions accumulate;
+  ClipOptions clip;
+  NoiseScaleOptions noise_scale;
+  SpikeGuardOptions spike_guard;
+  PrecisionOptions precision;
+  LossScaleOptions loss_scale;
+  RecomputeOptions recompute;
+  HeadChunkOptions head_chunk;
+  PipelineOptions pp;
+  FaultOptions fault;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options o;
+  CommandLine("12_pipeline_parallel: ranks that share the layers")
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
+            o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
+            o.pp, o.fault);
+  o.run.ranks = o.pp.ranks(o.run.ranks);
+  return o;
+}
+
+// ---- 2. layout ----------------------------------------------------------------------------------
+
+/// A rank is a stage: it holds some blocks, and activations of the micro-batches in flight there.
+struct Layout {
+  GptConfig gpt;
+  StageRank stage;
+  ParamLayout model, params;  // all of it, and what is here
+  int64_t batch;              ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp;
+  Schedule schedule;
+  int64_t micro;  ///< MBS, sequences of a micro-batch
+  int64_t GA;     ///< the most micro-batches that a step has
+  Pipeline pipeline;
+  GptConfig part;  ///< the model, with the blocks of one part
+  Recompute recompute;
+  int64_t chunks;  ///< of a micro-batch, for the head
+  ActivationPlan acts;
+  int64_t waiting;  ///< micro-batches whose weight gradients wait
+
+  Layout(const Options& o, int rank)
+      : gpt(o.run.gpt()),
+        stage(o.pp.stage(gpt, rank, o.run.ranks)),
+        model(gpt),
+        params(gpt, 1, {}, stage),
+        batch(o.run.batch),
+        ramp(o.ramp, batch),
+        schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len),
+        micro(o.accumulate.micro(batch)),
+        GA(o.accumulate.most_micro_steps(ramp.batches())),
+        pipeline(o.pp.pipeline(stage.size, GA)),
+        part(part_of(gpt, stage)),
+        recompute(o.recompute.policy, part.layers, /*others=*/true),
+        chunks(o.head_chunk.chunks(micro)),
+        acts(recompute.plan(o.precision.plan(o.head_chunk.of(micro)))),
+        waiting(most_waiting(pipeline, rank)) {
+    acts.slots = most_in_flight(pipeline, rank);
+    acts.own_sets = !recompute.drops_blocks();
+    acts.head = acts.own_output = stage.has_head();
+    o.noise_scale.check(micro, batch);
+    o.pp.check(o.optimizer, o.precision, o.noise_scale.on, stage.size, acts.slots);
+    for (const int64_t B : ramp.batches()) o.pp.pipeline(stage.size, B / o.accumulate.micro(B));
+  }
+
+  /// Where the parameters of a part lie, but for the head: all that lies before the part's end.
+  Range range(int64_t chunk) const {
+    const Range blocks = stage.blocks(gpt.layers, chunk);
+    return {chunk == 0 ? 0 : params.section(blocks.begin + 1).begin,
+            params.section(blocks.end).end};
+  }
+};
+
+// ---- 3. memory ----------------------------------------------------------------------------------
+
+struct Memory {
+  Comm& comm;
+  std::unique_ptr<Device> device;  // null: kernels run on the host
+  Arena arena;
+  Ctx ctx;
+  Weights weights;              // flat, for the optimizer and for the model
+  GptTensors w;                 // the model's, seen as a model
+  GradTree head_grads;          // gradients, in as many buffers as the micro-steps take
+  std::vector<GradTree> grads;  // the same buffers, as each part counts its micro-steps
+  HeadGrad head_grad;
+  Optimizer optimizer;
+  AdaptiveClip agc;
+  SpikeGuard guard;
+  NoiseScale noise;
+  LossScaler scaler;
+  Batch batch;
+  Tensor losses;  // (B), of each sequence
+  Slots slots;
+  std::vector<Activations> acts;
+  std::vector<PartGrads> dacts;
+  Mailbox activations, gradients;
+  ActionTimes times;
+  Fp8 fp8;
+  OffloadFile offload;
+  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
+  int64_t sent = 0;                    // bytes of activations that this rank sent in a step
+  Tensor limbs;
+
+  Memory(const Options& o, const Layout& layout, Comm& comm_)
+      : comm(comm_),
+        device(open_device(o.run)),
+        arena(device.get()),
+        ctx(make_ctx(o.run, arena, device.get(), &comm)),
+        weights(arena, layout.params.size(), o.precision),
+        w(layout.params.view(weights.compute)),
+        head_grads(arena, layout.params, o.accumulate, layout.GA),
+        grads(static_cast<size_t>(layout.stage.chunks), head_grads),
+        head_grad(arena, layout.gpt, layout.acts.head ? layout.chunks : 1, layout.GA),
+        optimizer(arena, layout.params, o.sgd, o.optimizer),
+        agc(arena, layout.model, layout.params, o.clip),
+        guard(o.spike_guard),
+        scaler(o.loss_scale, o.precision),
+        batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
+        losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
+        slots(layout.acts.slots),
+        acts(alloc_slots(arena, layout.part, layout.micro, layout.acts)),
+        dacts(alloc_part_grads(arena, layout.part, layout.micro, layout.acts, layout.waiting)),
+        activations(arena, ctx, comm, +1, acts[0].embed),
+        gradients(arena, ctx, comm, -1, acts[0].embed),
+        fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()),
+        offload(layout.recompute.offload()),
+        limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
+    fp8.attach(w, acts[0]);
+    ctx.flops = &flops;
+  }
+};
+
+/// What the formulas of the README say that Memory will take.
+MemoryBytes predict(const Options& o, const Layout& layout) {
+  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
+                T = layout.gpt.seq_len;
+  const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
+  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
+  MemoryBytes bytes;
+  bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
+  bytes[Mem::Grad] = 4 * P;
+  bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  bytes[Mem::Activation] = activation_bytes(layout.part, MBS, layout.acts) + 8 * B * T + 4 * B;
+  bytes[Mem::Workspace] =
+      part_grad_bytes(layout.part, MBS, layout.acts, layout.waiting) + 8 * kLimbs + scratch +
+      4 * P * extra + AdaptiveClip::bytes(layout.model, o.clip) +
+      HeadGrad::bytes(layout.gpt, layout.acts.head ? layout.chunks : 1, layout.GA);
+  bytes[Mem::Comm] =
+      2 * Mailbox::bytes(layout.stage.size, layout.acts.dtype, MBS * T * layout.gpt.channels);
+  Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
+  return bytes;
+}
+
+// ---- 4. data ------------------------------------------------------------------------------------
+
+/// All that a checkpoint holds.
+TrainingState training_state(const Layout& layout, Memory& m) {
+  return {.gpt = layout.gpt,
+          .layout = layout.params,
+          .params = m.weights.master,
+          .optim = m.optimizer.tensors(),
+          .others{named_state("updates", m.optimizer), named_state("spike_guard", m.guard),
+                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)},
+          .comm = &m.comm};
+}
+
+/// Initial weights, or those of a checkpoint. Returns the first step to take.
+int64_t start(const Options& o, const Layout& layout, Memory& m) {
+  int64_t step = 0;
+  if (o.run.load.empty())
+    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
+  else
+    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  m.weights.refresh(m.ctx);
+  m.fp8.start(m.ctx);
+  return step;
+}
+
+// ---- 5. step ------------------------------------------------------------------------------------
+
+/// What `action` works on: a micro-batch of n sequences in one part of the model.
+Flight flight(const Layout& layout, Memory& m, const Action& action, const Batch& batch,
+              Tensor losses, int64_t n) {
+  const Batch part = batch.slice(action.micro * n, n);
+  // Once a gradient is to be sent, the activations may have gone.
+  const size_t slot = action.what == Do::SendGradient ? 0 : m.slots.of(action);
+  return {.first_block =
+              static_cast<size_t>(layout.stage.blocks(layout.gpt.layers, action.chunk).begin),
+          .embed = layout.stage.has_embed() && action.chunk == 0,
+          .head = layout.stage.has_head() && action.chunk + 1 == layout.stage.chunks,
+          .slot = slot,
+          .acts = m.acts[slot].first(n),
+          .grads = m.dacts[static_cast<size_t>(action.micro) % m.dacts.size()].first(n),
+          .tokens = part.tokens,
+          .targets = part.targets,
+          .losses = losses.slice(action.micro * n, n)};
+}
+
+/// Block l of the part from its input on.
+void forward_block(Memory& m, const Flight& f, size_t l) {
+  const Ctx& ctx = m.ctx;
+  const Activations& a = f.acts;
+  const BlockTensors& p = m.w.blocks[f.first_block + l];
+  const BlockActs& s = a.blocks[l];
+  norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+  attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
+  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+
+  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
+  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+}
+
+/// The part's output, and for the last part what the head reads; what backward needs stays in its
+/// slot, or can be computed again.
+void forward(Memory& m, const Flight& f) {
+  const Activations& a = f.acts;
+  const size_t L = a.blocks.size();
+  if (f.embed) embed_forward(m.ctx, a.embed, f.tokens, m.w.embed);
+  for (size_t l = 0; l < L; ++l) {
+    m.offload.write(m.ctx, f.slot * L + l, a.stream(l));
+    forward_block(m, f, l);
+  }
+  if (f.head) norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
+}
+
+/// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
+/// chunk of sequences at a time.
+void head(Memory& m, const Flight& f, const GptTensors& dw, int64_t vocab, float scale, Into into) {
+  const Activations& a = f.acts;
+  m.head_grad.begin(dw.head_w, into, head_chunks(a));
+  for (int64_t j = 0; j < head_chunks(a); ++j) {
+    const HeadChunk c(j, a, f.losses, f.targets, f.grads.head);
+    head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
+    head_loss_and_gradient(m.ctx, c.losses, c.logits, c.targets, vocab, scale);
+    head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
+    m.head_grad.begin_chunk(j);
+    head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
+    m.head_grad.end_chunk(m.ctx, j);
+  }
+  const size_t L = a.blocks.size();
+  norm_backward_input(m.ctx, f.grads.stream(L), f.grads.head, a.stream(L), a.stat, m.w.norm);
+  norm_backward_weight(m.ctx, dw.norm, f.grads.head, a.stream(L), a.stat, into);
+}
+
+/// Before backward of block l: what forward has dropped of it and of the blocks of its run.
+void compute_again(Memory& m, const Flight& f, const Recompute& recompute, size_t l) {
+  const Activations& a = f.acts;
+  const Range run = recompute.run_before(l);
+  if (run.size() > 0)
+    m.offload.read(m.ctx, f.slot * a.blocks.size() + run.begin, a.stream(run.begin));
+  for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, f, b);
+  if (recompute.parts_before(l)) {
+    const BlockActs& s = a.blocks[l];
+    const BlockTensors& p = m.w.blocks[f.first_block + l];
+    norm_forward(m.ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+    attn_recompute(m.ctx, s.attn);
+    norm_forward(m.ctx, s.norm2, s.stat2, s.mid, p.norm2);
+    mlp_recompute(m.ctx, s.mlp);
+  }
+}
+
+/// Gradients of what block l of the part read, and of all activations inside.
+void backward_input(const Ctx& ctx, const Flight& f, const BlockTensors& p, size_t l) {
+  const BlockActs& s = f.acts.blocks[l];
+  const BlockGrads& d = f.grads.block(l);
+  mlp_backward_input(ctx, d.read2, d.mlp, f.grads.stream(l + 1), s.mlp, p.mlp);
+  norm_backward_input(ctx, f.grads.norm, d.read2, s.mid, s.stat2, p.norm2);
+  join_backward_input(ctx, d.mid, f.grads.stream(l + 1), f.grads.norm);
+
+  attn_backward_input(ctx, d.read1, d.attn, d.mid, s.attn, p.attn);
+  norm_backward_input(ctx, f.grads.norm, d.read1, f.acts.stream(l), s.stat1, p.norm1);
+  join_backward_input(ctx, f.grads.stream(l), d.mid, f.grads.norm);
+}
+
+/// Gradients of its parameters, from these.
+void backward_weight(const Ctx& ctx, const Flight& f, const BlockTensors& g, size_t l, Into into) {
+  const BlockActs& s = f.acts.blocks[l];
+  const BlockGrads& d = f.grads.block(l);
+  const Tensor dout = f.grads.stream(l + 1);
+  join_backward_weight(ctx, g.join2_b, dout, into);
+  mlp_backward_weight(ctx, g.mlp, d.mlp, dout, s.norm2, s.mlp, into);
+  norm_backward_weight(ctx, g.norm2, d.read2, s.mid, s.stat2, into);
+
+  join_backward_weight(ctx, g.join1_b, d.mid, into);
+  attn_backward_weight(ctx, g.attn, d.attn, d.mid, s.norm1, s.attn, into);
+  norm_backward_weight(ctx, g.norm1, d.read1, f.acts.stream(l), s.stat1, into);
+}
+
+/// The gradients that `what` asks for, of all blocks of the part and of the embedding.
+void backward(Memory& m, const Recompute& recompute, const Flight& f, const GptTensors& dw,
+              Into into, Do what) {
+  for (size_t l = f.acts.blocks.size(); l-- > 0;) {
+    const int64_t before = m.flops;
+    compute_again(m, f, recompute, l);
+    m.flops_twice += m.flops - before;
+
+    const size_t b = f.first_block + l;
+    if (what != Do::BackwardWeight) backward_input(m.ctx, f, m.w.blocks[b], l);
+    if (what != Do::BackwardInput) backward_weight(m.ctx, f, dw.blocks[b], l, into);
+  }
+  if (what != Do::BackwardInput && f.embed)
+    embed_backward_weight(m.ctx, dw.embed, f.grads.stream(0), f.tokens, into);
+}
+
+/// One action of this stage's list, in a step of GA micro-batches.
+void perform(const Options& o, const Layout& layout, Memory& m, const Action& action,
+             const Flight& f, float scale, int64_t GA) {
+  const size_t L = f.acts.blocks.size();
+  const int64_t k = action.micro;
+  GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
+  switch (action.what) {
+    case Do::RecvActivation: return m.activations.recv(f.acts.embed);
+    case Do::Forward: return forward(m, f);
+    case Do::SendActivation: return m.activations.send(f.acts.stream(L));
+    case Do::RecvGradient: return m.gradients.recv(f.grads.stream(L));
+    case Do::SendGradient: return m.gradients.send(f.grads.stream(0));
+    case Do::Backward:
+    case Do::BackwardInput:
+      if (f.head) {
+        m.head_grads.begin(k);
+        head(m, f, m.head_grads.view(), layout.gpt.vocab, scale, m.head_grads.into());
+        m.head_grads.join(m.ctx, k, GA, layout.params.section(layout.gpt.layers + 1));
+        m.head_grads.close(k, GA);
+      }
+      if (action.what == Do::BackwardInput)
+        return backward(m, layout.recompute, f, {}, {}, action.what);
+      [[fallthrough]];
+    case Do::BackwardWeight:
+      grads.begin(k);
+      backward(m, layout.recompute, f, grads.view(), grads.into(), action.what);
+      if (o.noise_scale.on && grads.alone())
+        m.noise.add_small(
+            grad_norm(m.ctx, grads.alone(), layout.params, m.limbs) / m.scaler.scale(),
+            f.tokens.dim(0), f.tokens.dim(0) * GA);
+      grads.join(m.ctx, k, GA, layout.range(action.chunk));
+      grads.close(k, GA);
+      m.slots.release(action);
+  }
+}
+
+/// One batch: loss, gradients, update.
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
+                      RunLog& log, int64_t step) {
+  const int64_t B = layout.ramp.batch(step), MBS = o.accumulate.micro(B), GA = div_exact(B, MBS);
+  const Batch batch = m.batch.slice(0, B);
+  const Tensor losses = m.losses.first(B);
+  const Pipeline pipeline = o.pp.pipeline(layout.stage.size, GA);
+  const auto& actions = pipeline.lists[static_cast<size_t>(layout.stage.rank)];
+  m.flops = m.flops_twice = 0;
+  m.sent = -m.activations.wire_bytes() - m.gradients.wire_bytes();
+  text.draw(batch, o.run.seed, step);
+  o.spike_guard.inject(batch, o.run.seed, step);
+  const int64_t targets = count_targets(batch);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
+  // scales it up. S is a power of two.
+  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+  m.fp8.begin_step();
+
+  m.times.begin_step(actions.size());
+  for (const Action& action : actions) {
+    const ActionTimes::Scope time(m.times);
+    perform(o, layout, m, action, flight(layout, m, action, batch, losses, MBS), scale, GA);
+  }
+  m.activations.finish();
+  m.gradients.finish();
+  m.sent += m.activations.wire_bytes() + m.gradients.wire_bytes();
+  m.comm.broadcast(losses, m.comm.size() - 1);
+  const Tensor grads = m.head_grads.sum();
+  m.scaler.unscale(m.ctx, grads);
+  const float loss = mean_loss(m.ctx, losses, targets);
+  const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm);
+
+  const float lr = layout.schedule.lr(step);
+  const std::string bad = m.scaler.overflowed(norm) ? fmt::format("overflow at loss scale {}", S)
+                                                    : m.guard.judge(double{loss}, norm);
+  if (bad.empty()) {
+    if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
+    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
+    const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm) : norm;
+    clip_global_norm(m.ctx, grads, left, o.clip.clip);
+    m.optimizer.step(m.ctx, m.weights.master, grads, lr);
+    m.weights.refresh(m.ctx);
+  } else {
+    m.noise.skip_step();
+    log.note(fmt::format("step {}: skipped, {}", step, bad));
+  }
+  m.fp8.end_step(m.ctx);
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
+}
+
+/// A batch forward through all stages by itself. Returns it in the last part of this stage.
+Flight forward_all(const Layout& layout, Memory& m, const Batch& batch, Tensor losses) {
+  for (Action action{.what = Do::Forward};; ++action.chunk) {
+    const Flight f = flight(layout, m, action, batch, losses, batch.tokens.dim(0));
+    if (!f.embed) m.activations.recv(f.acts.embed);
+    forward(m, f);
+    if (!f.head) m.activations.send(f.acts.stream(f.acts.blocks.size()));
+    m.slots.release(action);
+    if (action.chunk + 1 == layout.stage.chunks) return f;
+  }
+}
+
+/// Mean loss of the held-out text.
+float validate(const Layout& layout, Memory& m, const Text& text) {
+  Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.micro);
+  while (v.next()) {
+    const Flight f = forward_all(layout, m, v.batch(), v.losses());
+    for (int64_t j = 0; f.head && j < head_chunks(f.acts); ++j) {
+      const HeadChunk c(j, f.acts, f.losses, f.targets);
+      head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
+      head_loss(m.ctx, c.losses, c.logits, c.targets, layout.gpt.vocab);
+    }
+    m.comm.broadcast(v.losses(), m.comm.size() - 1);
+  }
+  return v.mean();
+}
+
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
+  for (int64_t step = start(o, layout, m); step < o.run.steps; ++step) {
+    log.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, log, step);
+    log.end_step(record);
+    if (log.tracing())
+      log.trace(record, param_hash(m.ctx, m.weights.master, layout.params, &m.comm));
+    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
+    if (log.save_due(step)) save_checkpoint(m.ctx, o.run.save, training_state(layout, m), step + 1);
+  }
+}
+
+// ---- 6. report ----------------------------------------------------------------------------------
+
+/// Text that the model writes, a token at a time. All stages choose it, from logits of the last.
+std::string sample(const Options& o, const Layout& layout, Memory& m) {
+  Sampler sampler(o.run.sampling(layout.gpt));
+  const Batch batch = m.batch.slice(0, 1);
+  const Tensor row =
+      m.arena.alloc(Mem::Workspace, "row", layout.acts.dtype, {1, 1, layout.gpt.padded_vocab});
+  while (sampler.next(batch.tokens)) {
+    const Flight f = forward_all(layout, m, batch, m.losses);
+    if (f.head) {
+      const Activations& a = f.acts;
+      head_forward(m.ctx, a.logits.first(1), a.norm, m.w.head_w);
+      const Tensor rows = a.logits.first(1).view({layout.gpt.seq_len, layout.gpt.padded_vocab});
+      m.ctx.kernels->cast(m.ctx, row, rows.slice(sampler.row(), 1).view(row.shape));
+    }
+    m.comm.broadcast(row, m.comm.size() - 1);
+    sampler.choose_from(m.ctx, row);
+  }
+  return sampler.text();
+}
+
+/// Bytes of the plan, were the policy another.
+int64_t bytes_under(Options o, const std::string& policy, int rank) {
+  o.recompute.policy = policy;
+  return predict(o, Layout(o, rank)).total();
+}
+
+void run(Options o, Comm& comm) {
+  o.run.ranks = comm.size();
+  const Layout layout(o, comm.rank());
+  const Text text(o.run.data, layout.gpt.seq_len);
+  const RunPlan plan{.chapter = "12_pipeline_parallel",
+                     .gpt = layout.gpt,
+                     .parameters = layout.model.live(),
+                     .layout{.ranks = layout.stage.size,
+                             .pp = layout.stage.size,
+                             .batch = layout.batch,
+                             .micro_batch = layout.micro,
+                             .threads = o.run.thread_count(),
+                             .comm = std::string(comm.kind())},
+                     .predicted = predict(o, layout)};
+  check_memory_limit(
+      plan, o.recompute.memory_limit,
+      [&](const std::string& policy) { return bytes_under(o, policy, comm.rank()); }, comm.rank());
+  Memory m(o, layout, comm);
+  RunLog log(o.run, plan, m.arena, m.ctx, &comm);
+  log.count(m.activations.group());
+  log.count(m.gradients.group());
+  train(o, layout, m, text, log);
+  if (o.noise_scale.on) m.noise.report(log.extra());
+  m.scaler.report(log.extra());
+  const int64_t last_batch = layout.ramp.batch(o.run.steps - 1);
+  report_recompute(log.extra(), m.flops, m.flops_twice,
+                   layout.recompute.extra_flops(layout.part, last_batch) * layout.stage.chunks *
+                       (o.pp.splits() ? 2 : 1),
+                   m.offload.bytes());
+  log.extra()["traffic"] = {
+      {"predicted", pipeline_traffic(layout.gpt, layout.acts.dtype, layout.stage, last_batch)},
+      {"measured", m.sent}};
+  log.extra()["pipeline"] = report_pipeline(comm, layout.pipeline, m.times, m.slots.most());
+  log.finish(validate(layout, m, text));
+  const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
+  if (o.run.sample > 0) log.sample(written);
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  return ladder::run_main([&] {
+    const ladder::Options o = ladder::parse_options(argc, argv);
+    ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+  });
+}

@@ -1,0 +1,92 @@
+// Gradients of activations in one part of the model: as little as possible, or all that weight
+// gradients will read.
+//
+// Where both gradients of a block are computed at once, two buffers of the stream and one set of
+// the rest serve all blocks. Where weight gradients wait (zb-h1), so does what they read beside
+// activations: of each block 11 C numbers a token, and of the last stream C.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "common/model/activations.h"
+#include "common/model/config.h"
+#include "common/model/parts.h"
+#include "kernels/arena.h"
+
+namespace ladder {
+
+/// Gradients of activations of one block, as its weight gradients read them.
+struct BlockGrads {
+  Tensor mid;           ///< (B,T,C), of the stream between the two branches
+  Tensor read1, read2;  ///< (B,T,C), of what attn and mlp read
+  AttnGrads attn;
+  MlpGrads mlp;
+};
+
+/// Gradients of activations of one part of the model.
+struct PartGrads {
+  std::vector<Tensor> streams;  ///< (B,T,C), of what each block reads, and of what the last wrote
+  std::vector<BlockGrads> blocks;
+  Tensor norm;  ///< (B,T,C), of what a norm read
+  Tensor head;  ///< (B,T,C), of what the head read
+
+  /// Of what block l read; l = L: of what the last one wrote.
+  const Tensor& stream(size_t l) const { return streams[l % streams.size()]; }
+  const BlockGrads& block(size_t l) const { return blocks[l % blocks.size()]; }
+
+  /// The same buffers for a batch of n sequences.
+  PartGrads first(int64_t n) const {
+    PartGrads part{
+        .streams{}, .blocks{}, .norm = norm.first(n), .head = head ? head.first(n) : Tensor{}};
+    for (const Tensor& x : streams) part.streams.push_back(x.first(n));
+    for (const BlockGrads& b : blocks)
+      part.blocks.push_back({.mid = b.mid.first(n),
+                             .read1 = b.read1.first(n),
+                             .read2 = b.read2.first(n),
+                             .attn{b.attn.dqkv.first(n), b.attn.datt.first(n)},
+                             .mlp{b.mlp.dfc.first(n)}});
+    return part;
+  }
+};
+
+/// Workspace for the gradients of `waiting` micro-batches whose weight gradients wait.
+/// @param part    its layers
+/// @param waiting 0: none waits, and one set serves all blocks and micro-batches
+inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& part, int64_t batch,
+                                               const ActivationPlan& plan, int64_t waiting) {
+  const int64_t C = part.channels, own_C = C / plan.tp;
+  const auto alloc = [&](const char* name, int64_t width) {
+    return arena.alloc(Mem::Workspace, name, plan.dtype, {batch, part.seq_len, width});
+  };
+  const Tensor norm = alloc("dnorm", C), datt = alloc("datt", own_C);
+  const Tensor head = plan.head ? alloc("dhead", C) : Tensor{};
+  std::vector<PartGrads> all;
+  for (int64_t i = 0; i < std::max<int64_t>(1, waiting); ++i) {
+    PartGrads grads{.streams{}, .blocks{}, .norm = norm, .head = head};
+    for (int64_t l = 0; l < (waiting > 0 ? part.layers + 1 : 2); ++l)
+      grads.streams.push_back(alloc("dstream", C));
+    for (int64_t l = 0; l < (waiting > 0 ? part.layers : 1); ++l)
+      grads.blocks.push_back({.mid = alloc("dmid", C),
+                              .read1 = alloc("dread1", C),
+                              .read2 = alloc("dread2", C),
+                              .attn{.dqkv = alloc("dqkv", 3 * own_C), .datt = datt},
+                              .mlp{.dfc = alloc("dfc", 4 * own_C)}});
+    all.push_back(grads);
+  }
+  return all;
+}
+
+/// Bytes of Workspace: the above, and `product` of alloc_slots().
+inline int64_t part_grad_bytes(const GptConfig& part, int64_t batch, const ActivationPlan& plan,
+                               int64_t waiting) {
+  const int64_t L = part.layers, C = part.channels, own_C = C / plan.tp;
+  const int64_t streams = waiting > 0 ? waiting * (L + 1) : 2;
+  const int64_t blocks = waiting > 0 ? waiting * L : 1;
+  const int64_t width =
+      streams * C + blocks * (3 * C + 7 * own_C) + C + own_C + (plan.head ? C : 0) + /*product*/ C;
+  return size_of(plan.dtype) * batch * part.seq_len * width;
+}
+
+}  // namespace ladder
