@@ -8,7 +8,6 @@
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
 #include "chapters/04_clipping/spike_guard.h"
-#include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/chunked_head.h"
@@ -68,49 +67,33 @@ Options parse_options(int argc, char** argv) {
 /// A rank is a stage: it holds some blocks, and activations of the micro-batches in flight there.
 struct Layout {
   GptConfig gpt;
-  StageRank stage;
+  StagePlan stage;
   ParamLayout model, params;  // all of it, and what is here
   int64_t batch;              ///< B, sequences of a step once the ramp is over
   BatchRamp ramp;
   Schedule schedule;
   int64_t micro;  ///< MBS, sequences of a micro-batch
   int64_t GA;     ///< the most micro-batches that a step has
-  Pipeline pipeline;
-  GptConfig part;  ///< the model, with the blocks of one part
   Recompute recompute;
   int64_t chunks;  ///< of a micro-batch, for the head
   ActivationPlan acts;
-  int64_t waiting;  ///< micro-batches whose weight gradients wait
 
   Layout(const Options& o, int rank)
       : gpt(o.run.gpt()),
-        stage(o.pp.stage(gpt, rank, o.run.ranks)),
+        stage(o.pp, gpt, rank, o.run.ranks),
         model(gpt),
-        params(gpt, 1, {}, stage),
+        params(gpt, 1, {}, stage.rank),
         batch(o.run.batch),
         ramp(o.ramp, batch),
         schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len),
         micro(o.accumulate.micro(batch)),
         GA(o.accumulate.most_micro_steps(ramp.batches())),
-        pipeline(o.pp.pipeline(stage.size, GA)),
-        part(part_of(gpt, stage)),
-        recompute(o.recompute.policy, part.layers, /*others=*/true),
-        chunks(o.head_chunk.chunks(micro)),
-        acts(recompute.plan(o.precision.plan(o.head_chunk.of(micro)))),
-        waiting(most_waiting(pipeline, rank)) {
-    acts.slots = most_in_flight(pipeline, rank);
-    acts.own_sets = !recompute.drops_blocks();
-    acts.head = acts.own_output = stage.has_head();
+        recompute(o.recompute.policy, stage.part.layers, /*others=*/true),
+        chunks(stage.rank.has_head() ? o.head_chunk.chunks(micro) : 1),
+        acts(stage.plan(recompute.plan(o.precision.plan(o.head_chunk.of(micro))), recompute, GA)) {
     o.noise_scale.check(micro, batch);
-    o.pp.check(o.optimizer, o.precision, o.noise_scale.on, stage.size, acts.slots);
-    for (const int64_t B : ramp.batches()) o.pp.pipeline(stage.size, B / o.accumulate.micro(B));
-  }
-
-  /// Where the parameters of a part lie, but for the head: all that lies before the part's end.
-  Range range(int64_t chunk) const {
-    const Range blocks = stage.blocks(gpt.layers, chunk);
-    return {chunk == 0 ? 0 : params.section(blocks.begin + 1).begin,
-            params.section(blocks.end).end};
+    o.pp.check(o.optimizer, o.precision, o.noise_scale, stage.rank.size);
+    for (const int64_t B : ramp.batches()) stage.pipeline(B / o.accumulate.micro(B));
   }
 };
 
@@ -133,15 +116,9 @@ struct Memory {
   LossScaler scaler;
   Batch batch;
   Tensor losses;  // (B), of each sequence
-  Slots slots;
-  std::vector<Activations> acts;
-  std::vector<PartGrads> dacts;
-  Mailbox activations, gradients;
-  ActionTimes times;
-  Fp8 fp8;
+  Stage stage;
   OffloadFile offload;
   int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
-  int64_t sent = 0;                    // bytes of activations that this rank sent in a step
   Tensor limbs;
 
   Memory(const Options& o, const Layout& layout, Comm& comm_)
@@ -152,31 +129,25 @@ struct Memory {
         weights(arena, layout.params.size(), o.precision),
         w(layout.params.view(weights.compute)),
         head_grads(arena, layout.params, o.accumulate, layout.GA),
-        grads(static_cast<size_t>(layout.stage.chunks), head_grads),
-        head_grad(arena, layout.gpt, layout.acts.head ? layout.chunks : 1, layout.GA),
+        grads(static_cast<size_t>(layout.stage.rank.chunks), head_grads),
+        head_grad(arena, layout.gpt, layout.chunks, layout.GA),
         optimizer(arena, layout.params, o.sgd, o.optimizer),
         agc(arena, layout.model, layout.params, o.clip),
         guard(o.spike_guard),
         scaler(o.loss_scale, o.precision),
         batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
         losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
-        slots(layout.acts.slots),
-        acts(alloc_slots(arena, layout.part, layout.micro, layout.acts)),
-        dacts(alloc_part_grads(arena, layout.part, layout.micro, layout.acts, layout.waiting)),
-        activations(arena, ctx, comm, +1, acts[0].embed),
-        gradients(arena, ctx, comm, -1, acts[0].embed),
-        fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()),
+        stage(arena, ctx, comm, layout.stage, layout.acts, layout.micro, layout.GA),
         offload(layout.recompute.offload()),
         limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
-    fp8.attach(w, acts[0]);
     ctx.flops = &flops;
   }
 };
 
 /// What the formulas of the README say that Memory will take.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
-                T = layout.gpt.seq_len;
+  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro;
+  const int64_t T = layout.gpt.seq_len;
   const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
   const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
   MemoryBytes bytes;
@@ -184,14 +155,11 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
-  bytes[Mem::Activation] = activation_bytes(layout.part, MBS, layout.acts) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] =
-      part_grad_bytes(layout.part, MBS, layout.acts, layout.waiting) + 8 * kLimbs + scratch +
-      4 * P * extra + AdaptiveClip::bytes(layout.model, o.clip) +
-      HeadGrad::bytes(layout.gpt, layout.acts.head ? layout.chunks : 1, layout.GA);
-  bytes[Mem::Comm] =
-      2 * Mailbox::bytes(layout.stage.size, layout.acts.dtype, MBS * T * layout.gpt.channels);
-  Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
+  bytes[Mem::Activation] = 8 * B * T + 4 * B;
+  bytes[Mem::Workspace] = 8 * kLimbs + scratch + 4 * P * extra +
+                          AdaptiveClip::bytes(layout.model, o.clip) +
+                          HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
+  Stage::add_bytes(bytes, layout.stage, layout.acts, MBS, layout.GA);
   return bytes;
 }
 
@@ -204,7 +172,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("updates", m.optimizer), named_state("spike_guard", m.guard),
-                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)},
+                  named_state("loss_scale", m.scaler)},
           .comm = &m.comm};
 }
 
@@ -216,29 +184,10 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
   else
     step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
   m.weights.refresh(m.ctx);
-  m.fp8.start(m.ctx);
   return step;
 }
 
 // ---- 5. step ------------------------------------------------------------------------------------
-
-/// What `action` works on: a micro-batch of n sequences in one part of the model.
-Flight flight(const Layout& layout, Memory& m, const Action& action, const Batch& batch,
-              Tensor losses, int64_t n) {
-  const Batch part = batch.slice(action.micro * n, n);
-  // Once a gradient is to be sent, the activations may have gone.
-  const size_t slot = action.what == Do::SendGradient ? 0 : m.slots.of(action);
-  return {.first_block =
-              static_cast<size_t>(layout.stage.blocks(layout.gpt.layers, action.chunk).begin),
-          .embed = layout.stage.has_embed() && action.chunk == 0,
-          .head = layout.stage.has_head() && action.chunk + 1 == layout.stage.chunks,
-          .slot = slot,
-          .acts = m.acts[slot].first(n),
-          .grads = m.dacts[static_cast<size_t>(action.micro) % m.dacts.size()].first(n),
-          .tokens = part.tokens,
-          .targets = part.targets,
-          .losses = losses.slice(action.micro * n, n)};
-}
 
 /// Block l of the part from its input on.
 void forward_block(Memory& m, const Flight& f, size_t l) {
@@ -269,14 +218,17 @@ void forward(Memory& m, const Flight& f) {
 }
 
 /// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
-/// chunk of sequences at a time.
-void head(Memory& m, const Flight& f, const GptTensors& dw, int64_t vocab, float scale, Into into) {
+/// chunk of sequences at a time. Micro-step k of GA.
+void head(const Layout& layout, Memory& m, const Flight& f, float scale, int64_t k, int64_t GA) {
+  m.head_grads.begin(k);
+  const GptTensors& dw = m.head_grads.view();
+  const Into into = m.head_grads.into();
   const Activations& a = f.acts;
   m.head_grad.begin(dw.head_w, into, head_chunks(a));
   for (int64_t j = 0; j < head_chunks(a); ++j) {
     const HeadChunk c(j, a, f.losses, f.targets, f.grads.head);
     head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-    head_loss_and_gradient(m.ctx, c.losses, c.logits, c.targets, vocab, scale);
+    head_loss_and_gradient(m.ctx, c.losses, c.logits, c.targets, layout.gpt.vocab, scale);
     head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
     m.head_grad.begin_chunk(j);
     head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
@@ -285,10 +237,11 @@ void head(Memory& m, const Flight& f, const GptTensors& dw, int64_t vocab, float
   const size_t L = a.blocks.size();
   norm_backward_input(m.ctx, f.grads.stream(L), f.grads.head, a.stream(L), a.stat, m.w.norm);
   norm_backward_weight(m.ctx, dw.norm, f.grads.head, a.stream(L), a.stat, into);
+  m.head_grads.end(m.ctx, k, GA, layout.params.section(layout.gpt.layers + 1));
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its run.
-void compute_again(Memory& m, const Flight& f, const Recompute& recompute, size_t l) {
+void compute_again(Memory& m, const Recompute& recompute, const Flight& f, size_t l) {
   const Activations& a = f.acts;
   const Range run = recompute.run_before(l);
   if (run.size() > 0)
@@ -331,55 +284,45 @@ void backward_weight(const Ctx& ctx, const Flight& f, const BlockTensors& g, siz
   norm_backward_weight(ctx, g.norm1, d.read1, f.acts.stream(l), s.stat1, into);
 }
 
-/// The gradients that `what` asks for, of all blocks of the part and of the embedding.
-void backward(Memory& m, const Recompute& recompute, const Flight& f, const GptTensors& dw,
-              Into into, Do what) {
+/// The gradients that `action` asks for, of all blocks of its part and of the embedding.
+void backward(const Options& o, const Layout& layout, Memory& m, const Flight& f,
+              const Action& action, int64_t GA) {
+  const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
+  GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
+  if (weight) grads.begin(action.micro);
   for (size_t l = f.acts.blocks.size(); l-- > 0;) {
     const int64_t before = m.flops;
-    compute_again(m, f, recompute, l);
+    compute_again(m, layout.recompute, f, l);
     m.flops_twice += m.flops - before;
 
     const size_t b = f.first_block + l;
-    if (what != Do::BackwardWeight) backward_input(m.ctx, f, m.w.blocks[b], l);
-    if (what != Do::BackwardInput) backward_weight(m.ctx, f, dw.blocks[b], l, into);
+    if (input) backward_input(m.ctx, f, m.w.blocks[b], l);
+    if (weight) backward_weight(m.ctx, f, grads.view().blocks[b], l, grads.into());
   }
-  if (what != Do::BackwardInput && f.embed)
-    embed_backward_weight(m.ctx, dw.embed, f.grads.stream(0), f.tokens, into);
+  if (!weight) return;
+  if (f.embed)
+    embed_backward_weight(m.ctx, grads.view().embed, f.grads.stream(0), f.tokens, grads.into());
+  if (o.noise_scale.on && grads.alone())
+    m.noise.add_small(grad_norm(m.ctx, grads.alone(), layout.params, m.limbs) / m.scaler.scale(),
+                      f.tokens.dim(0), f.tokens.dim(0) * GA);
+  grads.end(m.ctx, action.micro, GA, layout.stage.range(layout.params, action.chunk));
+  m.stage.release(action);
 }
 
 /// One action of this stage's list, in a step of GA micro-batches.
-void perform(const Options& o, const Layout& layout, Memory& m, const Action& action,
-             const Flight& f, float scale, int64_t GA) {
-  const size_t L = f.acts.blocks.size();
-  const int64_t k = action.micro;
-  GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
+void perform(const Options& o, const Layout& layout, Memory& m, const Flight& f,
+             const Action& action, float scale, int64_t GA) {
   switch (action.what) {
-    case Do::RecvActivation: return m.activations.recv(f.acts.embed);
+    case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
     case Do::Forward: return forward(m, f);
-    case Do::SendActivation: return m.activations.send(f.acts.stream(L));
-    case Do::RecvGradient: return m.gradients.recv(f.grads.stream(L));
-    case Do::SendGradient: return m.gradients.send(f.grads.stream(0));
+    case Do::SendActivation: return m.stage.activations.send(f.out());
+    case Do::RecvGradient: return m.stage.gradients.recv(f.dout());
     case Do::Backward:
     case Do::BackwardInput:
-      if (f.head) {
-        m.head_grads.begin(k);
-        head(m, f, m.head_grads.view(), layout.gpt.vocab, scale, m.head_grads.into());
-        m.head_grads.join(m.ctx, k, GA, layout.params.section(layout.gpt.layers + 1));
-        m.head_grads.close(k, GA);
-      }
-      if (action.what == Do::BackwardInput)
-        return backward(m, layout.recompute, f, {}, {}, action.what);
+      if (f.head) head(layout, m, f, scale, action.micro, GA);
       [[fallthrough]];
-    case Do::BackwardWeight:
-      grads.begin(k);
-      backward(m, layout.recompute, f, grads.view(), grads.into(), action.what);
-      if (o.noise_scale.on && grads.alone())
-        m.noise.add_small(
-            grad_norm(m.ctx, grads.alone(), layout.params, m.limbs) / m.scaler.scale(),
-            f.tokens.dim(0), f.tokens.dim(0) * GA);
-      grads.join(m.ctx, k, GA, layout.range(action.chunk));
-      grads.close(k, GA);
-      m.slots.release(action);
+    case Do::BackwardWeight: return backward(o, layout, m, f, action, GA);
+    case Do::SendGradient: return m.stage.gradients.send(f.grads.stream(0));
   }
 }
 
@@ -389,26 +332,21 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const int64_t B = layout.ramp.batch(step), MBS = o.accumulate.micro(B), GA = div_exact(B, MBS);
   const Batch batch = m.batch.slice(0, B);
   const Tensor losses = m.losses.first(B);
-  const Pipeline pipeline = o.pp.pipeline(layout.stage.size, GA);
-  const auto& actions = pipeline.lists[static_cast<size_t>(layout.stage.rank)];
+  const Pipeline pipeline = layout.stage.pipeline(GA);
   m.flops = m.flops_twice = 0;
-  m.sent = -m.activations.wire_bytes() - m.gradients.wire_bytes();
   text.draw(batch, o.run.seed, step);
   o.spike_guard.inject(batch, o.run.seed, step);
   const int64_t targets = count_targets(batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
-  m.fp8.begin_step();
 
-  m.times.begin_step(actions.size());
-  for (const Action& action : actions) {
-    const ActionTimes::Scope time(m.times);
-    perform(o, layout, m, action, flight(layout, m, action, batch, losses, MBS), scale, GA);
+  m.stage.begin_step(pipeline);
+  for (const Action& action : layout.stage.actions(pipeline)) {
+    const ActionTimes::Scope time(m.stage.times);
+    perform(o, layout, m, m.stage.flight(action, batch, losses, MBS), action, scale, GA);
   }
-  m.activations.finish();
-  m.gradients.finish();
-  m.sent += m.activations.wire_bytes() + m.gradients.wire_bytes();
+  m.stage.end_step();
   m.comm.broadcast(losses, m.comm.size() - 1);
   const Tensor grads = m.head_grads.sum();
   m.scaler.unscale(m.ctx, grads);
@@ -429,19 +367,18 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.noise.skip_step();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
-  m.fp8.end_step(m.ctx);
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
 }
 
 /// A batch forward through all stages by itself. Returns it in the last part of this stage.
 Flight forward_all(const Layout& layout, Memory& m, const Batch& batch, Tensor losses) {
   for (Action action{.what = Do::Forward};; ++action.chunk) {
-    const Flight f = flight(layout, m, action, batch, losses, batch.tokens.dim(0));
-    if (!f.embed) m.activations.recv(f.acts.embed);
+    const Flight f = m.stage.flight(action, batch, losses, batch.tokens.dim(0));
+    if (!f.embed) m.stage.activations.recv(f.acts.embed);
     forward(m, f);
-    if (!f.head) m.activations.send(f.acts.stream(f.acts.blocks.size()));
-    m.slots.release(action);
-    if (action.chunk + 1 == layout.stage.chunks) return f;
+    if (!f.head) m.stage.activations.send(f.out());
+    m.stage.release(action);
+    if (action.chunk + 1 == layout.stage.rank.chunks) return f;
   }
 }
 
@@ -507,8 +444,8 @@ void run(Options o, Comm& comm) {
   const RunPlan plan{.chapter = "12_pipeline_parallel",
                      .gpt = layout.gpt,
                      .parameters = layout.model.live(),
-                     .layout{.ranks = layout.stage.size,
-                             .pp = layout.stage.size,
+                     .layout{.ranks = layout.stage.rank.size,
+                             .pp = layout.stage.rank.size,
                              .batch = layout.batch,
                              .micro_batch = layout.micro,
                              .threads = o.run.thread_count(),
@@ -519,20 +456,17 @@ void run(Options o, Comm& comm) {
       [&](const std::string& policy) { return bytes_under(o, policy, comm.rank()); }, comm.rank());
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  log.count(m.activations.group());
-  log.count(m.gradients.group());
+  m.stage.show(log);
   train(o, layout, m, text, log);
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
   const int64_t last_batch = layout.ramp.batch(o.run.steps - 1);
   report_recompute(log.extra(), m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.part, last_batch) * layout.stage.chunks *
-                       (o.pp.splits() ? 2 : 1),
-                   m.offload.bytes());
-  log.extra()["traffic"] = {
-      {"predicted", pipeline_traffic(layout.gpt, layout.acts.dtype, layout.stage, last_batch)},
-      {"measured", m.sent}};
-  log.extra()["pipeline"] = report_pipeline(comm, layout.pipeline, m.times, m.slots.most());
+                   layout.stage.extra_flops(layout.recompute, last_batch), m.offload.bytes());
+  log.extra()["traffic"] = {{"predicted", layout.stage.traffic(layout.acts.dtype, last_batch)},
+                            {"measured", m.stage.sent()}};
+  log.extra()["pipeline"] = report_pipeline(comm, layout.stage.pipeline(layout.GA), m.stage.times,
+                                            m.stage.most_in_flight());
   log.finish(validate(layout, m, text));
   const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
   if (o.run.sample > 0) log.sample(written);

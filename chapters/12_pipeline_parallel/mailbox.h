@@ -1,0 +1,57 @@
+// Messages between neighboring stages, and the places where they wait.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+
+#include "chapters/12_pipeline_parallel/pipeline.h"
+#include "common/comm/comm.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+/// Messages of one kind between neighboring stages: to the next in `step` +1, to the one before in
+/// -1, counted round.
+class Mailbox {
+ public:
+  /// @param stages the ranks of the pipeline, by stage
+  /// @param like   a message has its dtype and its shape, or fewer sequences
+  Mailbox(Arena& arena, const Ctx& ctx, Comm& stages, int step, const Tensor& like)
+      : ctx_(ctx), group_(stages.split(0, stages.rank())), step_(step) {
+    if (stages.size() == 1) return;
+    for (Tensor& buffer : buffers_)
+      buffer = arena.alloc(Mem::Comm, "mailbox", like.dtype, like.shape);
+  }
+
+  /// Returns once x may change: it waits in a buffer until the other stage receives it.
+  void send(Tensor x) {
+    const size_t i = next_++ % kMailbox;
+    pending_[i].wait();
+    const Tensor out = buffers_[i].first(x.dim(0));
+    ctx_.kernels->cast(ctx_, out, x);
+    pending_[i] = group_->isend(out, neighbor(step_));
+  }
+  void recv(Tensor x) { group_->recv(x, neighbor(-step_)); }
+  /// Returns once all has been received.
+  void finish() {
+    for (Pending& pending : pending_) pending.wait();
+  }
+
+  const Comm& group() const { return *group_; }
+  /// Bytes that this rank has sent.
+  int64_t wire_bytes() const { return group_->statistics().wire_bytes(); }
+
+ private:
+  int neighbor(int step) const { return (group_->rank() + step + group_->size()) % group_->size(); }
+
+  const Ctx& ctx_;
+  std::unique_ptr<Comm> group_;
+  int step_;
+  std::array<Tensor, kMailbox> buffers_;
+  std::array<Pending, kMailbox> pending_;
+  size_t next_ = 0;
+};
+
+}  // namespace ladder

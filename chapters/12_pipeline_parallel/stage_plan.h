@@ -1,0 +1,147 @@
+// Which blocks a stage has, and what its schedule takes: memory, messages, operations.
+//
+// A stage has `chunks` parts of neighboring blocks (one, but for interleaved): part g of all is on
+// stage g % p, and reads what part g - 1 wrote. The embedding belongs to the first part, the last
+// norm and the head to the last.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/04_clipping/noise_scale.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/12_pipeline_parallel/pipeline.h"
+#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "common/error.h"
+#include "common/model/activations.h"
+#include "common/model/config.h"
+#include "common/model/layout.h"
+#include "common/run/command_line.h"
+
+namespace ladder {
+
+struct PipelineOptions {
+  int pp = 0;
+  std::string schedule = "1f1b";
+  int chunks = 2;
+
+  void add_to(CommandLine& line) {
+    line.group("12_pipeline_parallel");
+    line.add("--pp", pp, "stages that share the layers; 0: all ranks");
+    line.add("--pipeline", schedule, "gpipe, 1f1b, interleaved or zb-h1",
+             {.legal = {kPipelines.begin(), kPipelines.end()}});
+    line.add("--chunks", chunks, "parts of the model on a stage, for interleaved");
+  }
+
+  /// Ranks to start if --ranks says 1.
+  int ranks(int given) const { return given == 1 ? std::max(1, pp) : given; }
+
+  /// How `stages` share the layers, seen from one.
+  /// @throws UserError if they cannot, naming what is legal
+  StageRank stage(const GptConfig& gpt, int64_t rank, int64_t stages) const {
+    if (chunks < 1) throw UserError("--chunks must be at least 1, not {}", chunks);
+    const auto each = [&](int64_t p) { return interleaved() && p > 1 ? chunks : 1; };
+    std::vector<int64_t> legal;
+    for (int64_t p = 1; p <= gpt.layers; ++p)
+      if (gpt.layers % (p * each(p)) == 0) legal.push_back(p);
+    if (std::find(legal.begin(), legal.end(), stages) == legal.end())
+      throw UserError("--pp {}: {} parts on each must divide {} layers; legal are {}", stages,
+                      each(stages), gpt.layers, fmt::join(legal, ", "));
+    return {rank, stages, each(stages)};
+  }
+
+  /// @throws UserError if an option looks at what stages have apart
+  static void check(const OptimizerOptions& optimizer, const PrecisionOptions& precision,
+                    const NoiseScaleOptions& noise_scale, int64_t stages) {
+    if (precision.fp8())
+      throw UserError(
+          "--precision fp8 has codes for one micro-batch, and a stage has several in flight; legal "
+          "are fp32, bf16, fp16");
+    if (stages == 1) return;
+    if (optimizer.name == "adafactor")
+      throw UserError(
+          "--optimizer adafactor has states of other shapes than its tensors, which a checkpoint "
+          "does not collect from {} stages; legal are sgd, adam, adamw, lion, adamw8bit",
+          stages);
+    if (noise_scale.on)
+      throw UserError(
+          "--noise-scale wants the gradient of one micro-batch of the whole model, which {} stages "
+          "never have at one time; legal is one stage",
+          stages);
+  }
+
+ private:
+  bool interleaved() const { return schedule == "interleaved"; }
+};
+
+/// What one rank does as a stage of a pipeline.
+struct StagePlan {
+  StageRank rank;
+  GptConfig gpt;   ///< the model
+  GptConfig part;  ///< the same with the blocks of one part
+  PipelineOptions options;
+
+  /// @throws UserError as PipelineOptions::stage()
+  StagePlan(const PipelineOptions& options_, const GptConfig& gpt_, int64_t rank_, int64_t stages)
+      : rank(options_.stage(gpt_, rank_, stages)), gpt(gpt_), part(gpt_), options(options_) {
+    part.layers = rank.blocks(gpt.layers, 0).size();
+  }
+
+  /// The schedule of a step of `micros` micro-batches, checked. @throws UserError as
+  /// make_pipeline()
+  Pipeline pipeline(int64_t micros) const {
+    Pipeline all = make_pipeline(options.schedule, rank.size, rank.chunks, micros);
+    check(all);
+    return all;
+  }
+  /// What this stage does in it.
+  const std::vector<Action>& actions(const Pipeline& all) const {
+    return all.lists[static_cast<size_t>(rank.rank)];
+  }
+
+  /// `base` for the micro-batches in flight. What backward computes again they share.
+  ActivationPlan plan(ActivationPlan base, const Recompute& recompute, int64_t micros) const {
+    base.slots = most_in_flight(pipeline(micros), rank.rank);
+    base.own_sets = !recompute.drops_blocks();
+    base.head = base.own_output = rank.has_head();
+    return base;
+  }
+
+  /// The most micro-batches whose weight gradients wait.
+  int64_t waiting(int64_t micros) const {
+    const Pipeline all = pipeline(micros);
+    int64_t now = 0, most = 0;
+    for (const Action& a : actions(all)) {
+      now += a.what == Do::BackwardInput;
+      most = std::max(most, now);
+      now -= a.what == Do::BackwardWeight;
+    }
+    return most;
+  }
+
+  /// Where the parameters of one of its parts lie, but for the head's.
+  Range range(const ParamLayout& params, int64_t chunk) const {
+    const Range blocks = rank.blocks(gpt.layers, chunk);
+    return {chunk == 0 ? 0 : params.section(blocks.begin + 1).begin,
+            params.section(blocks.end).end};
+  }
+
+  /// Bytes that it sends in a step: for each part but the last its output, for each but the first
+  /// the gradient of its input, of all `sequences`.
+  int64_t traffic(Dtype dtype, int64_t sequences) const {
+    const int64_t outputs = rank.chunks - (rank.has_head() ? 1 : 0);
+    const int64_t inputs = rank.chunks - (rank.has_embed() ? 1 : 0);
+    return (outputs + inputs) * sequences * gpt.seq_len * gpt.channels * size_of(dtype);
+  }
+  /// Operations of products done twice, or three times where weight gradients come apart.
+  int64_t extra_flops(const Recompute& recompute, int64_t sequences) const {
+    const int64_t times = options.schedule == "zb-h1" ? 2 : 1;
+    return times * rank.chunks * recompute.extra_flops(part, sequences);
+  }
+};
+
+}  // namespace ladder
