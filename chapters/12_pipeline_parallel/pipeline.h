@@ -1,0 +1,179 @@
+// Pipeline schedules as plain data: what each stage does, in order.
+//
+// The layers are cut into p stages, the batch into m micro-batches, which follow one another
+// through the stages: forward (F), then backward (B). A schedule says in which order a stage takes
+// them.
+//
+//   gpipe  0  F0 F1 F2 F3 .........B0--- B1--- B2--- B3---
+//          1  ...F0 F1 F2 F3 B0--- B1--- B2--- B3--- ......
+//
+//   1f1b   0  F0 F1 ......B0--- F2 B1--- F3 B2--- ...B3---
+//          1  ...F0 B0--- F1 B1--- F2 B2--- F3 B3--- ......
+//
+//   zb-h1  0  F0 F1 ...I0 W0 F2 I1 W1 F3 I2 W2 I3 W3
+//          1  ...F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3
+//
+//   gpipe        all forwards, then all backwards (arXiv 1811.06965): m micro-batches in flight
+//   1f1b         as few forwards ahead as keep the next stages busy: p - s in flight on stage s,
+//                idle as long as gpipe (PipeDream-flush, in Megatron-LM's arXiv 2104.04473)
+//   interleaved  1f1b where a stage has v chunks of the model, each a v-th of a stage: filling the
+//                pipeline takes a v-th of the time, for v times the messages (arXiv 2104.04473)
+//   zb-h1        1f1b with B cut in two: I, the gradient of the input, for which the stage before
+//                waits; and W, of the weights, for which nobody waits and which fills gaps
+//                (arXiv 2401.10241)
+//
+// All four are one loop: some forwards ahead, then one forward and one backward in turn. They
+// differ in how many are ahead; and zb-h1 in that W comes s backwards late on stage s.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.h"
+
+namespace ladder {
+
+constexpr std::array kPipelines{"gpipe", "1f1b", "interleaved", "zb-h1"};
+
+/// Messages of one channel that are sent and not yet received. A further send waits.
+constexpr int64_t kMailbox = 2;
+
+enum class Do : uint8_t {
+  Forward,
+  Backward,        ///< both gradients
+  BackwardInput,   ///< the gradient that the part before waits for
+  BackwardWeight,  ///< and the other, later
+  RecvActivation,
+  SendActivation,
+  RecvGradient,
+  SendGradient
+};
+
+/// What a stage does with one micro-batch in one of its chunks.
+struct Action {
+  Do what = Do::Forward;
+  int64_t micro = 0;  ///< 0 .. m-1
+  int64_t chunk = 0;  ///< 0 .. v-1; of a message: the chunk of the stage that has it in its list
+  bool operator==(const Action&) const = default;
+};
+
+/// "Forward of micro-batch 3, chunk 0"
+inline std::string to_string(const Action& a) {
+  constexpr std::array kNames{"Forward",        "Backward",       "BackwardInput", "BackwardWeight",
+                              "RecvActivation", "SendActivation", "RecvGradient",  "SendGradient"};
+  return fmt::format("{} of micro-batch {}, chunk {}", kNames[static_cast<size_t>(a.what)], a.micro,
+                     a.chunk);
+}
+
+/// The model has p v parts, and part g reads what part g - 1 wrote. Stage s has the parts
+/// g = c p + s: so part g + 1 is always on the next stage, counted round.
+struct Pipeline {
+  std::string name;                        ///< gpipe, 1f1b, interleaved or zb-h1
+  int64_t stages = 1;                      ///< p
+  int64_t chunks = 1;                      ///< v: 1 unless interleaved
+  int64_t micros = 1;                      ///< m
+  std::vector<std::vector<Action>> lists;  ///< [stage]: what it does, in order
+
+  int64_t part(int64_t stage, int64_t chunk) const { return chunk * stages + stage; }
+  int64_t last_part() const { return stages * chunks - 1; }
+};
+
+inline bool is_send(Do what) { return what == Do::SendActivation || what == Do::SendGradient; }
+inline bool is_receive(Do what) { return what == Do::RecvActivation || what == Do::RecvGradient; }
+
+/// The stage at the other end of a message: activations go to the next stage, gradients come from
+/// there.
+inline int64_t peer(int64_t stage, Do what, int64_t stages) {
+  const bool next = what == Do::SendActivation || what == Do::RecvGradient;
+  return (stage + (next ? 1 : stages - 1)) % stages;
+}
+
+/// The order `compute` of stage s, with what its parts receive before an action and send after it.
+inline std::vector<Action> with_messages(const Pipeline& pipeline, int64_t s,
+                                         const std::vector<Action>& compute) {
+  std::vector<Action> all;
+  for (const Action& a : compute) {
+    const int64_t g = pipeline.part(s, a.chunk);
+    const bool first = g == 0, last = g == pipeline.last_part();
+    const auto add = [&](Do what) { all.push_back({what, a.micro, a.chunk}); };
+    const bool forward = a.what == Do::Forward;
+    const bool backward = a.what == Do::Backward || a.what == Do::BackwardInput;
+    if (forward && !first) add(Do::RecvActivation);
+    if (backward && !last) add(Do::RecvGradient);
+    add(a.what);
+    if (forward && !last) add(Do::SendActivation);
+    if (backward && !first) add(Do::SendGradient);
+  }
+  return all;
+}
+
+/// Forwards of stage s before its first backward, but for the one that its backward follows at
+/// once; in chunks.
+inline int64_t forwards_ahead(const Pipeline& pipeline, int64_t s) {
+  const int64_t p = pipeline.stages, v = pipeline.chunks, m = pipeline.micros;
+  int64_t ahead = p - s - 1;  // one for each stage behind
+  if (pipeline.name == "gpipe") ahead = m;
+  // The chunks before the last, and two for each stage behind: its forward and its backward.
+  if (pipeline.name == "interleaved") ahead = (v - 1) * p + 2 * (p - s - 1);
+  return std::min(ahead, v * m);
+}
+
+/// The k-th forward or backward of any stage: p micro-batches go through one chunk before they go
+/// through the next; backward the last chunk comes first. With one chunk it is micro-batch k.
+inline Action nth(const Pipeline& pipeline, Do what, int64_t k) {
+  const int64_t p = pipeline.stages, v = pipeline.chunks;
+  const int64_t c = k / p % v;
+  return {what, k / (p * v) * p + k % p, what == Do::Forward ? c : v - 1 - c};
+}
+
+/// What stage s computes, in order.
+inline std::vector<Action> compute_order(const Pipeline& pipeline, int64_t s) {
+  const int64_t n = pipeline.chunks * pipeline.micros, ahead = forwards_ahead(pipeline, s);
+  const bool split = pipeline.name == "zb-h1";
+  std::vector<Action> list;
+  const auto add = [&](Do what, int64_t k) { list.push_back(nth(pipeline, what, k)); };
+  for (int64_t k = 0; k < ahead; ++k) add(Do::Forward, k);
+  int64_t weights = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    const bool forward = ahead + k < n;
+    if (forward) add(Do::Forward, ahead + k);
+    add(split ? Do::BackwardInput : Do::Backward, k);
+    // W waits for s backwards, and fills the gaps once no forward is left. So p - s - 1 forwards
+    // ahead, one under way and s that wait for W: p micro-batches in flight on every stage.
+    if (split && (k >= s || !forward)) add(Do::BackwardWeight, weights++);
+  }
+  while (split && weights < n) add(Do::BackwardWeight, weights++);
+  return list;
+}
+
+/// @param chunks of a stage, for interleaved; the others have one, and one stage has one
+/// @throws UserError naming what is legal
+inline Pipeline make_pipeline(std::string_view name, int64_t stages, int64_t chunks,
+                              int64_t micros) {
+  if (std::ranges::find(kPipelines, name) == kPipelines.end())
+    throw UserError("--pipeline {}; legal are {}", name, fmt::join(kPipelines, ", "));
+  if (stages < 1) throw UserError("a pipeline must have at least 1 stage, not {}", stages);
+  if (micros < 1) throw UserError("a pipeline must have at least 1 micro-batch, not {}", micros);
+  const bool interleaved = name == "interleaved" && stages > 1;
+  if (interleaved && chunks < 2)
+    throw UserError("--pipeline interleaved takes --chunks of at least 2, not {}", chunks);
+  if (interleaved && micros % stages != 0)
+    throw UserError(
+        "--pipeline interleaved with {} stages and {} micro-batches; legal are {}, {}, {}, ... "
+        "micro-batches",
+        stages, micros, stages, 2 * stages, 3 * stages);
+  Pipeline pipeline{.name = std::string(name),
+                    .stages = stages,
+                    .chunks = interleaved ? chunks : 1,
+                    .micros = micros,
+                    .lists = {}};
+  for (int64_t s = 0; s < stages; ++s)
+    pipeline.lists.push_back(with_messages(pipeline, s, compute_order(pipeline, s)));
+  return pipeline;
+}
+
+}  // namespace ladder

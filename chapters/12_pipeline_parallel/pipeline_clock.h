@@ -1,0 +1,164 @@
+// When each stage does what, and how long it has nothing to do: the bubble.
+//
+// A clock for each stage, moved on by how long each action takes. An action begins when the one
+// before it has ended; a receive not before its message was sent, a send not before there is room.
+//
+//   1f1b   0  F0 F1 ......B0--- F2 B1--- F3 B2--- ...B3---      idle: 3 of 15
+//          1  ...F0 B0--- F1 B1--- F2 B2--- F3 B3--- ......     idle: 3 of 15
+//
+// The times may be given: that is the theory, and simulate() then equals theory_idle_share(). Or
+// they are measured, each action alone by the CPU clock of its thread: that is the bubble which a
+// machine of fewer cores than stages would have if it had more.
+//
+// Idle on every stage, where a micro-batch takes T_F forward, T_B for the gradient of its input and
+// T_W for that of the weights, and messages take nothing:
+//
+//   gpipe, 1f1b   (p-1) (T_F + T_B + T_W)         filling and draining the pipeline, once each
+//   interleaved   (p-1) (T_F + T_B + T_W) / v     a chunk is a v-th as long
+//   zb-h1         (p-1) (T_F + T_B - T_W)         W fills what it can
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "chapters/12_pipeline_parallel/pipeline.h"
+#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "kernels/check.h"
+
+namespace ladder {
+
+/// How long each action takes: [stage][index in its list], in any unit.
+using Durations = std::vector<std::vector<double>>;
+
+/// An action and its time, from 0 where the first stage begins.
+struct Timed {
+  Action action;
+  double begin, end;
+};
+
+struct PipelineClock {
+  std::vector<std::vector<Timed>> stages;  ///< [stage]: its list
+
+  /// When the last stage has ended.
+  double end() const {
+    double last = 0;
+    for (const auto& list : stages)
+      if (!list.empty()) last = std::max(last, list.back().end);
+    return last;
+  }
+  /// Share of the time of all stages in which they wait.
+  double idle_share() const {
+    double busy = 0;
+    for (const auto& list : stages)
+      for (const Timed& t : list) busy += t.end - t.begin;
+    const double all = static_cast<double>(stages.size()) * end();
+    return all > 0 ? 1 - busy / all : 0;
+  }
+};
+
+/// Every micro-batch takes the same times in each chunk; messages take none.
+inline Durations equal_durations(const Pipeline& pipeline, double T_F, double T_B, double T_W) {
+  const auto duration = [&](Do what) {
+    switch (what) {
+      case Do::Forward: return T_F;
+      case Do::Backward: return T_B + T_W;
+      case Do::BackwardInput: return T_B;
+      case Do::BackwardWeight: return T_W;
+      default: return 0.0;
+    }
+  };
+  Durations all;
+  for (const auto& list : pipeline.lists) {
+    all.emplace_back();
+    for (const Action& a : list) all.back().push_back(duration(a.what));
+  }
+  return all;
+}
+
+/// @throws CheckError if the stages wait for one another for ever, or there are not as many
+///         durations as actions
+inline PipelineClock simulate(const Pipeline& pipeline, const Durations& durations) {
+  CHECK(durations.size() == pipeline.lists.size(), "{} stages", durations.size());
+  for (int64_t s = 0; s < pipeline.stages; ++s)
+    CHECK(durations[s].size() == pipeline.lists[s].size(), "stage {}: {} durations, {} actions", s,
+          durations[s].size(), pipeline.lists[s].size());
+  PipelineClock clock{.stages = std::vector<std::vector<Timed>>(pipeline.stages)};
+  walk(pipeline, [&](const Turn& here, const std::optional<Turn>& other) {
+    auto& list = clock.stages[here.stage];
+    double begin = list.empty() ? 0 : list.back().end;
+    if (other) begin = std::max(begin, clock.stages[other->stage][other->index].end);
+    list.push_back({action_of(pipeline, here), begin, begin + durations[here.stage][here.index]});
+  });
+  return clock;
+}
+
+/// Share of the time that every stage is idle, for the times of one micro-batch on one stage. Exact
+/// for all times but of zb-h1 with fewer micro-batches than stages, where T_W must be the least.
+///
+/// In zb-h1 a gap cannot be filled with more than there is: W counts as long as F or B, if these
+/// are shorter; and with m < p there are m - 1 gaps, not p - 1.
+inline double theory_idle_share(std::string_view name, int64_t p, int64_t v, int64_t m, double T_F,
+                                double T_B, double T_W) {
+  const auto others = static_cast<double>(p - 1);
+  const double work = T_F + T_B + T_W;
+  double idle = others * work;
+  if (name == "interleaved") idle /= static_cast<double>(v);
+  if (name == "zb-h1")
+    idle =
+        others * (T_F + T_B) - static_cast<double>(std::min(p, m) - 1) * std::min({T_F, T_B, T_W});
+  return idle / (idle + static_cast<double>(m) * work);
+}
+
+/// F, B, I (BackwardInput), W (BackwardWeight); nothing for messages.
+inline std::string letter(Do what) {
+  constexpr std::string_view kLetters = "FBIW";
+  const auto i = static_cast<size_t>(what);
+  return i < kLetters.size() ? std::string(1, kLetters[i]) : "";
+}
+
+/// A row for each stage: what it computes, as "F3" with the number of the micro-batch, in small
+/// letters for every second chunk; and dots where it waits. A label is cut where there is no room.
+/// @param columns for each unit of time
+inline std::string draw(const PipelineClock& clock, double columns = 3) {
+  const auto column = [&](double time) { return std::lround(time * columns); };
+  const size_t margin = fmt::format("{}", clock.stages.size() - 1).size();
+  std::string picture;
+  for (size_t s = 0; s < clock.stages.size(); ++s) {
+    std::string row(column(clock.end()), '.');
+    for (const auto& [action, begin, end] : clock.stages[s]) {
+      const int64_t room = column(end) - column(begin);
+      std::string label = letter(action.what);
+      if (label.empty() || room == 0) continue;
+      if (action.chunk % 2 == 1) label[0] = static_cast<char>(std::tolower(label[0]));
+      label += fmt::format("{}", action.micro);
+      if (std::ssize(label) < room) label.append(room - label.size() - 1, '-') += ' ';
+      row.replace(column(begin), room, label, 0, room);
+    }
+    row.erase(row.find_last_not_of(' ') + 1);
+    picture += fmt::format("{:{}}  {}\n", s, margin, row);
+  }
+  return picture;
+}
+
+/// Of each stage what it computes: [["F", micro, chunk, begin, end], ...].
+inline nlohmann::json to_json(const PipelineClock& clock) {
+  nlohmann::json stages = nlohmann::json::array();
+  for (const auto& list : clock.stages) {
+    nlohmann::json row = nlohmann::json::array();
+    for (const auto& [action, begin, end] : list)
+      if (const std::string what = letter(action.what); !what.empty())
+        row.push_back({what, action.micro, action.chunk, begin, end});
+    stages.push_back(row);
+  }
+  return stages;
+}
+
+}  // namespace ladder
