@@ -7,8 +7,8 @@
 namespace ladder::test {
 namespace {
 
-/// One stage's list: "F0 >0 <1 F1": > sends, < receives; a for activations, g for gradients; ' for
-/// the second chunk.
+/// One stage's list, as "<a0 F0 >a0": < receives, > sends, a for activations, g for gradients, and
+/// ' for the second chunk.
 std::string text(const std::vector<Action>& list) {
   constexpr std::array kShort{"F", "B", "I", "W", "<a", ">a", "<g", ">g"};
   std::string all;
@@ -55,6 +55,8 @@ TEST(Pipeline, FewerMicroBatchesThanStages) {
   EXPECT_EQ(text(one.lists[0]), "F0 >a0 F1 >a1 <g0 B0 <g1 B1");
   EXPECT_EQ(text(one.lists[2]), "<a0 F0 >a0 <a1 F1 >a1 <g0 B0 >g0 <g1 B1 >g1");
   EXPECT_EQ(text(one.lists[3]), "<a0 F0 B0 >g0 <a1 F1 B1 >g1");
+  // Once no forward is left, W waits no longer: stage 1 does not hold it back by one.
+  EXPECT_EQ(text(zb.lists[1]), "<a0 F0 >a0 <a1 F1 >a1 <g0 I0 >g0 W0 <g1 I1 >g1 W1");
   EXPECT_EQ(text(zb.lists[2]), "<a0 F0 >a0 <a1 F1 >a1 <g0 I0 >g0 <g1 I1 >g1 W0 W1");
   EXPECT_EQ(text(zb.lists[3]), "<a0 F0 I0 >g0 <a1 F1 I1 >g1 W0 W1");
 }

@@ -110,8 +110,10 @@ TEST_F(MeasuredClock, NothingTakesTime) {
 }
 
 TEST_F(MeasuredClock, RefusesOtherDurations) {
-  EXPECT_THROW(simulate(pipeline, Durations(1)), CheckError);
   Durations durations = equal_durations(pipeline, 1, 1, 1);
+  durations.emplace_back();
+  EXPECT_THROW(simulate(pipeline, durations), CheckError);
+  durations.pop_back();
   durations[1].pop_back();
   EXPECT_THROW(simulate(pipeline, durations), CheckError);
 }
