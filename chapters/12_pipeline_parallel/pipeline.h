@@ -1,26 +1,31 @@
 // Pipeline schedules as plain data: what each stage does, in order.
 //
-// The layers are cut into p stages, the batch into m micro-batches, which follow one another
-// through the stages: forward (F), then backward (B). A schedule says in which order a stage takes
-// them.
+// The layers are cut into p stages and the batch into m micro-batches. These follow one another
+// through the stages, forward (F) and back (B), so that all stages have work at the same time. A
+// schedule says in which order a stage takes them. Of two stages and four micro-batches, with B
+// twice as long as F, and dots where a stage waits:
 //
-//   gpipe  0  F0 F1 F2 F3 .........B0--- B1--- B2--- B3---
-//          1  ...F0 F1 F2 F3 B0--- B1--- B2--- B3--- ......
+//   gpipe         F0- F1- F2- F3- ............B0----- B1----- B2----- B3-----
+//                 ....F0- F1- F2- F3- B0----- B1----- B2----- B3----- ........
 //
-//   1f1b   0  F0 F1 ......B0--- F2 B1--- F3 B2--- ...B3---
-//          1  ...F0 B0--- F1 B1--- F2 B2--- F3 B3--- ......
+//   1f1b          F0- F1- ........B0----- F2- B1----- F3- B2----- ....B3-----
+//                 ....F0- B0----- F1- B1----- F2- B2----- F3- B3----- ........
 //
-//   zb-h1  0  F0 F1 ...I0 W0 F2 I1 W1 F3 I2 W2 I3 W3
-//          1  ...F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3
+//   interleaved   F0F1f0f1F2..b0- F3b1- f2B0- f3B1- ..b2- ..b3- B2- B3-
+//                 ..F0F1f0b0- f1b1- F2B0- F3B1- f2b2- f3b3- B2- B3- ....
 //
-//   gpipe        all forwards, then all backwards (arXiv 1811.06965): m micro-batches in flight
-//   1f1b         as few forwards ahead as keep the next stages busy: p - s in flight on stage s,
-//                idle as long as gpipe (PipeDream-flush, in Megatron-LM's arXiv 2104.04473)
-//   interleaved  1f1b where a stage has v chunks of the model, each a v-th of a stage: filling the
-//                pipeline takes a v-th of the time, for v times the messages (arXiv 2104.04473)
+//   zb-h1         F0- F1- ....I0- W0- F2- I1- W1- F3- I2- W2- I3- W3-
+//                 ....F0- I0- F1- I1- W0- F2- I2- W1- F3- I3- W2- W3-
+//
+//   gpipe        all forwards, then all backwards: m micro-batches in flight (arXiv 1811.06965)
+//   1f1b         backward as soon as it can: idle as long, but only p - s in flight on stage s
+//                (PipeDream-flush, described in arXiv 2104.04473)
+//   interleaved  1f1b where a stage has v chunks of the model (here F and f), each a v-th of a
+//                stage: the pipeline fills in a v-th of the time, for v times the messages, and
+//                more are in flight (arXiv 2104.04473)
 //   zb-h1        1f1b with B cut in two: I, the gradient of the input, for which the stage before
-//                waits; and W, of the weights, for which nobody waits and which fills gaps
-//                (arXiv 2401.10241)
+//                waits; and W, of the weights, for which nobody waits and which fills gaps; p in
+//                flight on every stage (arXiv 2401.10241)
 //
 // All four are one loop: some forwards ahead, then one forward and one backward in turn. They
 // differ in how many are ahead; and zb-h1 in that W comes s backwards late on stage s.
@@ -111,13 +116,12 @@ inline std::vector<Action> with_messages(const Pipeline& pipeline, int64_t s,
   return all;
 }
 
-/// Forwards of stage s before its first backward, but for the one that its backward follows at
-/// once; in chunks.
+/// Forwards of stage s before it takes one forward and one backward in turn: of a chunk each.
 inline int64_t forwards_ahead(const Pipeline& pipeline, int64_t s) {
   const int64_t p = pipeline.stages, v = pipeline.chunks, m = pipeline.micros;
   int64_t ahead = p - s - 1;  // one for each stage behind
   if (pipeline.name == "gpipe") ahead = m;
-  // The chunks before the last, and two for each stage behind: its forward and its backward.
+  // All chunks but the last, and two for each stage behind: the way there and the way back.
   if (pipeline.name == "interleaved") ahead = (v - 1) * p + 2 * (p - s - 1);
   return std::min(ahead, v * m);
 }

@@ -192,11 +192,11 @@ inline void check_messages(const Pipeline& pipeline, int64_t s) {
   std::ranges::copy_if(list, std::back_inserter(compute),
                        [](const Action& a) { return !is_send(a.what) && !is_receive(a.what); });
   const std::vector<Action> wanted = with_messages(pipeline, s, compute);
-  const auto [is, must] = std::ranges::mismatch(list, wanted);
-  const int64_t i = is - list.begin();
-  if (is != list.end() && must != wanted.end())
+  const auto [found, must] = std::ranges::mismatch(list, wanted);
+  const int64_t i = found - list.begin();
+  if (found != list.end() && must != wanted.end())
     refuse(pipeline, "{}: here must be {}", to_string(pipeline, {s, i}), to_string(*must));
-  if (is != list.end()) refuse(pipeline, "{} is too many", to_string(pipeline, {s, i}));
+  if (found != list.end()) refuse(pipeline, "{} is too many", to_string(pipeline, {s, i}));
   if (must != wanted.end()) refuse(pipeline, "stage {} ends without {}", s, to_string(*must));
 }
 

@@ -3,8 +3,8 @@
 // A clock for each stage, moved on by how long each action takes. An action begins when the one
 // before it has ended; a receive not before its message was sent, a send not before there is room.
 //
-//   1f1b   0  F0 F1 ......B0--- F2 B1--- F3 B2--- ...B3---      idle: 3 of 15
-//          1  ...F0 B0--- F1 B1--- F2 B2--- F3 B3--- ......     idle: 3 of 15
+//   0  F0 F1 ......B0--- F2 B1--- F3 B2--- ...B3---      1f1b: each stage
+//   1  ...F0 B0--- F1 B1--- F2 B2--- F3 B3--- ......      waits 3 of 15
 //
 // The times may be given: that is the theory, and simulate() then equals theory_idle_share(). Or
 // they are measured, each action alone by the CPU clock of its thread: that is the bubble which a
@@ -15,7 +15,9 @@
 //
 //   gpipe, 1f1b   (p-1) (T_F + T_B + T_W)         filling and draining the pipeline, once each
 //   interleaved   (p-1) (T_F + T_B + T_W) / v     a chunk is a v-th as long
-//   zb-h1         (p-1) (T_F + T_B - T_W)         W fills what it can
+//   zb-h1         (p-1) (T_F + T_B - T_W)         W fills gaps
+//
+// The last holds if m >= p, and if T_W is no longer than T_F and than T_B.
 #pragma once
 
 #include <algorithm>
@@ -100,20 +102,21 @@ inline PipelineClock simulate(const Pipeline& pipeline, const Durations& duratio
   return clock;
 }
 
-/// Share of the time that every stage is idle, for the times of one micro-batch on one stage. Exact
-/// for all times but of zb-h1 with fewer micro-batches than stages, where T_W must be the least.
+/// Share of the time that every stage is idle, for the times of one micro-batch on one stage.
+/// Exact for all times, but for those of zb-h1 with m < p, where T_W must be the least.
 ///
-/// In zb-h1 a gap cannot be filled with more than there is: W counts as long as F or B, if these
-/// are shorter; and with m < p there are m - 1 gaps, not p - 1.
+/// A gap of zb-h1 takes no more of W than it is long, so if T_F or T_B is shorter it counts instead
+/// of T_W; and m < p micro-batches fill m - 1 gaps, not p - 1.
 inline double theory_idle_share(std::string_view name, int64_t p, int64_t v, int64_t m, double T_F,
                                 double T_B, double T_W) {
   const auto others = static_cast<double>(p - 1);
   const double work = T_F + T_B + T_W;
   double idle = others * work;
   if (name == "interleaved") idle /= static_cast<double>(v);
-  if (name == "zb-h1")
-    idle =
-        others * (T_F + T_B) - static_cast<double>(std::min(p, m) - 1) * std::min({T_F, T_B, T_W});
+  if (name == "zb-h1") {
+    const auto gaps = static_cast<double>(std::min(p, m) - 1);
+    idle = others * (T_F + T_B) - gaps * std::min({T_F, T_B, T_W});
+  }
   return idle / (idle + static_cast<double>(m) * work);
 }
 

@@ -1,0 +1,29 @@
+// Every legal pipeline of a grid of stages, chunks and micro-batches.
+#pragma once
+
+#include <vector>
+
+#include "chapters/12_pipeline_parallel/pipeline.h"
+
+namespace ladder::test {
+
+/// Calls f(pipeline) for p of 1, 2, 3, 4, 8; v of 2, 3, 4 where interleaved; m of 1 .. 33.
+template <class F>
+void for_all_pipelines(F&& f) {
+  for (const char* name : kPipelines)
+    for (const int64_t p : {1, 2, 3, 4, 8})
+      for (const int64_t v : {2, 3, 4})
+        for (int64_t m = 1; m <= 33; ++m) {
+          const bool interleaved = p > 1 && std::string_view(name) == "interleaved";
+          if (interleaved ? m % p != 0 : v > 2) continue;
+          f(make_pipeline(name, p, v, m));
+        }
+}
+
+/// "1f1b, p 4, v 1, m 8"
+inline std::string title(const Pipeline& pipeline) {
+  return fmt::format("{}, p {}, v {}, m {}", pipeline.name, pipeline.stages, pipeline.chunks,
+                     pipeline.micros);
+}
+
+}  // namespace ladder::test
