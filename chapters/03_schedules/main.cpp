@@ -41,49 +41,40 @@ Options parse_options(int argc, char** argv) {
 
 /// One rank holds the whole model and the whole batch.
 struct Layout {
-  GptConfig gpt;
-  ParamLayout params;
-  int64_t batch;  ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp;
-  Schedule schedule;
+  const Options& o;
 
-  explicit Layout(const Options& o)
-      : gpt(o.run.gpt()),
-        params(gpt),
-        batch(o.run.batch),
-        ramp(o.ramp, batch),
-        schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len) {}
+  GptConfig gpt = o.run.gpt();
+  ParamLayout params{gpt};
+  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp{o.ramp, batch};
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+
+  explicit Layout(const Options& o_) : o(o_) {}
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------
 
 struct Memory {
-  std::unique_ptr<Device> device;  // null: kernels run on the host
-  Arena arena;
-  Ctx ctx;
-  Tensor params, grads;  // flat, params.size() each
-  GptTensors w, dw;      // the same, seen as a model
-  Optimizer optimizer;
-  Batch batch;
-  Tensor losses;  // (B), of each sequence
-  Activations acts;
-  ActGrads dacts;
-  Tensor limbs;
+  const Options& o;
+  const Layout& layout;
 
-  Memory(const Options& o, const Layout& layout)
-      : device(open_device(o.run)),
-        arena(device.get()),
-        ctx(make_ctx(o.run, arena, device.get())),
-        params(arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()})),
-        grads(arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.params.size()})),
-        w(layout.params.view(params)),
-        dw(layout.params.view(grads)),
-        optimizer(arena, layout.params, o.sgd, o.optimizer),
-        batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
-        losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
-        acts(alloc_activations(arena, layout.gpt, layout.batch)),
-        dacts(alloc_act_grads(arena, layout.gpt, layout.batch)),
-        limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {}
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  Ctx ctx = make_ctx(o.run, arena, device.get());
+  // Flat, params.size() each; and seen as a model.
+  Tensor params = arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()});
+  Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.params.size()});
+  GptTensors w = layout.params.view(params);
+  GptTensors dw = layout.params.view(grads);
+  Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
+  Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
+  // (B), of each sequence.
+  Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
+  Activations acts = alloc_activations(arena, layout.gpt, layout.batch);
+  ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.batch);
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
+
+  Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) {}
 };
 
 /// What the formulas of the README say that Memory will take.

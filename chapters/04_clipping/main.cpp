@@ -50,60 +50,46 @@ Options parse_options(int argc, char** argv) {
 
 /// One rank holds the whole model, and the activations of one micro-batch.
 struct Layout {
-  GptConfig gpt;
-  ParamLayout params;
-  int64_t batch;  ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp;
-  Schedule schedule;
-  int64_t micro;  ///< MBS, sequences of a micro-batch
-  int64_t GA;     ///< the most micro-batches that a step has
+  const Options& o;
 
-  explicit Layout(const Options& o)
-      : gpt(o.run.gpt()),
-        params(gpt),
-        batch(o.run.batch),
-        ramp(o.ramp, batch),
-        schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len),
-        micro(o.accumulate.micro(batch)),
-        GA(o.accumulate.most_micro_steps(ramp.batches())) {
-    o.noise_scale.check(micro, batch);
-  }
+  GptConfig gpt = o.run.gpt();
+  ParamLayout params{gpt};
+  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp{o.ramp, batch};
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+  int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
+  /// The most micro-batches that a step has.
+  int64_t GA = o.accumulate.most_micro_steps(ramp.batches());
+
+  explicit Layout(const Options& o_) : o(o_) { o.noise_scale.check(micro, batch); }
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------
 
 struct Memory {
-  std::unique_ptr<Device> device;  // null: kernels run on the host
-  Arena arena;
-  Ctx ctx;
-  Tensor params;   // flat, params.size()
-  GptTensors w;    // the same, seen as a model
-  GradTree grads;  // gradients, in as many buffers as the micro-steps take
-  Optimizer optimizer;
-  AdaptiveClip agc;
-  SpikeGuard guard;
-  NoiseScale noise;
-  Batch batch;
-  Tensor losses;  // (B), of each sequence
-  Activations acts;
-  ActGrads dacts;
-  Tensor limbs;
+  const Options& o;
+  const Layout& layout;
 
-  Memory(const Options& o, const Layout& layout)
-      : device(open_device(o.run)),
-        arena(device.get()),
-        ctx(make_ctx(o.run, arena, device.get())),
-        params(arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()})),
-        w(layout.params.view(params)),
-        grads(arena, layout.params, o.accumulate, layout.GA),
-        optimizer(arena, layout.params, o.sgd, o.optimizer),
-        agc(arena, layout.params, o.clip),
-        guard(o.spike_guard),
-        batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
-        losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
-        acts(alloc_activations(arena, layout.gpt, layout.micro)),
-        dacts(alloc_act_grads(arena, layout.gpt, layout.micro)),
-        limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {}
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  Ctx ctx = make_ctx(o.run, arena, device.get());
+  // Flat, params.size().
+  Tensor params = arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()});
+  GptTensors w = layout.params.view(params);  // the same, seen as a model
+  // Gradients, in as many buffers as the micro-steps take.
+  GradTree grads{arena, layout.params, o.accumulate, layout.GA};
+  Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
+  AdaptiveClip agc{arena, layout.params, o.clip};
+  SpikeGuard guard{o.spike_guard};
+  NoiseScale noise;
+  Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
+  // (B), of each sequence.
+  Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
+  Activations acts = alloc_activations(arena, layout.gpt, layout.micro);
+  ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro);
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
+
+  Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) {}
 };
 
 /// What the formulas of the README say that Memory will take.

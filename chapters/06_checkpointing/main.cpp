@@ -61,75 +61,54 @@ Options parse_options(int argc, char** argv) {
 
 /// One rank holds the whole model, and the activations of one micro-batch.
 struct Layout {
-  GptConfig gpt;
-  ParamLayout params;
-  int64_t batch;  ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp;
-  Schedule schedule;
-  int64_t micro;  ///< MBS, sequences of a micro-batch
-  int64_t GA;     ///< the most micro-batches that a step has
-  Recompute recompute;
-  int64_t chunks;  ///< of a micro-batch, for the head
-  ActivationPlan acts;
+  const Options& o;
 
-  explicit Layout(const Options& o)
-      : gpt(o.run.gpt()),
-        params(gpt),
-        batch(o.run.batch),
-        ramp(o.ramp, batch),
-        schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len),
-        micro(o.accumulate.micro(batch)),
-        GA(o.accumulate.most_micro_steps(ramp.batches())),
-        recompute(o.recompute.policy, gpt.layers),
-        chunks(o.head_chunk.chunks(micro)),
-        acts(recompute.plan(o.precision.plan(o.head_chunk.of(micro)))) {
-    o.noise_scale.check(micro, batch);
-  }
+  GptConfig gpt = o.run.gpt();
+  ParamLayout params{gpt};
+  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp{o.ramp, batch};
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+  int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
+  /// The most micro-batches that a step has.
+  int64_t GA = o.accumulate.most_micro_steps(ramp.batches());
+  Recompute recompute{o.recompute.policy, gpt.layers};
+  int64_t chunks = o.head_chunk.chunks(micro);  ///< of a micro-batch, for the head
+  ActivationPlan acts = recompute.plan(o.precision.plan(o.head_chunk.of(micro)));
+
+  explicit Layout(const Options& o_) : o(o_) { o.noise_scale.check(micro, batch); }
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------
 
 struct Memory {
-  std::unique_ptr<Device> device;  // null: kernels run on the host
-  Arena arena;
-  Ctx ctx;
-  Weights weights;  // flat, for the optimizer and for the model
-  GptTensors w;     // the model's, seen as a model
-  GradTree grads;   // gradients, in as many buffers as the micro-steps take
-  HeadGrad head_grad;
-  Optimizer optimizer;
-  AdaptiveClip agc;
-  SpikeGuard guard;
-  NoiseScale noise;
-  LossScaler scaler;
-  Batch batch;
-  Tensor losses;  // (B), of each sequence
-  Activations acts;
-  ActGrads dacts;
-  Fp8 fp8;
-  OffloadFile offload;
-  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
-  Tensor limbs;
+  const Options& o;
+  const Layout& layout;
 
-  Memory(const Options& o, const Layout& layout)
-      : device(open_device(o.run)),
-        arena(device.get()),
-        ctx(make_ctx(o.run, arena, device.get())),
-        weights(arena, layout.params.size(), o.precision),
-        w(layout.params.view(weights.compute)),
-        grads(arena, layout.params, o.accumulate, layout.GA),
-        head_grad(arena, layout.gpt, layout.chunks, layout.GA),
-        optimizer(arena, layout.params, o.sgd, o.optimizer),
-        agc(arena, layout.params, o.clip),
-        guard(o.spike_guard),
-        scaler(o.loss_scale, o.precision),
-        batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
-        losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
-        acts(alloc_activations(arena, layout.gpt, layout.micro, layout.acts)),
-        dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts)),
-        fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()),
-        offload(layout.recompute.offload()),
-        limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  Ctx ctx = make_ctx(o.run, arena, device.get());
+  // Flat, for the optimizer and for the model.
+  Weights weights{arena, layout.params.size(), o.precision};
+  GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
+  // Gradients, in as many buffers as the micro-steps take.
+  GradTree grads{arena, layout.params, o.accumulate, layout.GA};
+  HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
+  Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
+  AdaptiveClip agc{arena, layout.params, o.clip};
+  SpikeGuard guard{o.spike_guard};
+  NoiseScale noise;
+  LossScaler scaler{o.loss_scale, o.precision};
+  Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
+  // (B), of each sequence.
+  Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
+  Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
+  ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
+  Fp8 fp8{arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()};
+  OffloadFile offload{layout.recompute.offload()};
+  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
+
+  Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) {
     fp8.attach(w, acts);
     ctx.flops = &flops;
   }

@@ -69,35 +69,27 @@ Options parse_options(int argc, char** argv) {
 /// Every rank holds the whole model, optimizer states of a shard, and the activations of a
 /// micro-batch of its share.
 struct Layout {
-  GptConfig gpt;
-  ParamLayout params;
-  /// This rank's chunks of all sections.
-  ParamLayout shard;
-  int64_t batch;  ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp;
-  Schedule schedule;
-  int64_t N;                    ///< ranks
-  std::vector<int64_t> shares;  ///< sequences of a step on one rank, for each stage of the ramp
-  int64_t micro;                ///< MBS, sequences of a micro-batch
-  int64_t GA;                   ///< the most micro-batches that a rank has in a step
-  Recompute recompute;
-  int64_t chunks;  ///< of a micro-batch, for the head
-  ActivationPlan acts;
+  const Options& o;
+  int rank;
 
-  Layout(const Options& o, int rank)
-      : gpt(o.run.gpt()),
-        params(gpt, o.run.ranks),
-        shard(params.shard(rank)),
-        batch(o.run.batch),
-        ramp(o.ramp, batch),
-        schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len),
-        N(o.run.ranks),
-        shares(o.ddp.shares(ramp.batches(), N)),
-        micro(o.accumulate.micro(shares.back())),
-        GA(o.accumulate.most_micro_steps(shares)),
-        recompute(o.recompute.policy, gpt.layers),
-        chunks(o.head_chunk.chunks(micro)),
-        acts(recompute.plan(o.precision.plan(o.head_chunk.of(micro)))) {
+  GptConfig gpt = o.run.gpt();
+  ParamLayout params{gpt, o.run.ranks};
+  /// This rank's chunks of all sections.
+  ParamLayout shard = params.shard(rank);
+  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp{o.ramp, batch};
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+  int64_t N = o.run.ranks;  ///< ranks
+  /// Sequences of a step on one rank, for each stage of the ramp.
+  std::vector<int64_t> shares = o.ddp.shares(ramp.batches(), N);
+  int64_t micro = o.accumulate.micro(shares.back());  ///< MBS, sequences of a micro-batch
+  /// The most micro-batches that a rank has in a step.
+  int64_t GA = o.accumulate.most_micro_steps(shares);
+  Recompute recompute{o.recompute.policy, gpt.layers};
+  int64_t chunks = o.head_chunk.chunks(micro);  ///< of a micro-batch, for the head
+  ActivationPlan acts = recompute.plan(o.precision.plan(o.head_chunk.of(micro)));
+
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     o.noise_scale.check(micro, batch);
     check_sharding(o.optimizer, o.clip, gpt, N);
   }
@@ -106,54 +98,40 @@ struct Layout {
 // ---- 3. memory ----------------------------------------------------------------------------------
 
 struct Memory {
+  const Options& o;
+  const Layout& layout;
   Comm& comm;
-  std::unique_ptr<Device> device;  // null: kernels run on the host
-  Arena arena;
-  Ctx ctx;
-  ShardedWeights weights;  // flat, for the optimizer and for the model
-  GptTensors w;            // the model's, seen as a model
-  GradTree grads;          // gradients, in as many buffers as the micro-steps take
-  Background background;
-  Zero1 zero1;
-  HeadGrad head_grad;
-  Optimizer optimizer;
-  AdaptiveClip agc;
-  SpikeGuard guard;
+
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  Ctx ctx = make_ctx(o.run, arena, device.get(), &comm);
+  // Flat, for the optimizer and for the model.
+  ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
+  GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
+  // Gradients, in as many buffers as the micro-steps take.
+  GradTree grads{arena, layout.params, o.accumulate, layout.GA};
+  Background background =
+      Background(open_background(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section()));
+  Zero1 zero1{background, layout.params, o.ddp};
+  HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
+  Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
+  AdaptiveClip agc{arena, layout.params, layout.shard, o.clip};
+  SpikeGuard guard{o.spike_guard};
   NoiseScale noise;
-  LossScaler scaler;
-  Batch batch;    // this rank's share
-  Tensor losses;  // (B), of each sequence of all ranks
-  Activations acts;
-  ActGrads dacts;
-  Fp8 fp8;
-  OffloadFile offload;
+  LossScaler scaler{o.loss_scale, o.precision};
+  Batch batch = alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len);  // this rank's share
+  // (B), of each sequence of all ranks.
+  Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
+  Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
+  ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
+  Fp8 fp8{arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()};
+  OffloadFile offload{layout.recompute.offload()};
   int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
   int64_t sent = 0;                    // bytes of chunks that this rank sent in a step
-  Tensor limbs;
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
-  Memory(const Options& o, const Layout& layout, Comm& comm_)
-      : comm(comm_),
-        device(open_device(o.run)),
-        arena(device.get()),
-        ctx(make_ctx(o.run, arena, device.get(), &comm)),
-        weights(arena, layout.params, layout.shard, o.precision),
-        w(layout.params.view(weights.compute)),
-        grads(arena, layout.params, o.accumulate, layout.GA),
-        background(
-            open_background(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section())),
-        zero1(background, layout.params, o.ddp),
-        head_grad(arena, layout.gpt, layout.chunks, layout.GA),
-        optimizer(arena, layout.shard, o.sgd, o.optimizer),
-        agc(arena, layout.params, layout.shard, o.clip),
-        guard(o.spike_guard),
-        scaler(o.loss_scale, o.precision),
-        batch(alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len)),
-        losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
-        acts(alloc_activations(arena, layout.gpt, layout.micro, layout.acts)),
-        dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts)),
-        fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()),
-        offload(layout.recompute.offload()),
-        limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
+  Memory(const Options& o_, const Layout& layout_, Comm& comm_)
+      : o(o_), layout(layout_), comm(comm_) {
     fp8.attach(w, acts);
     ctx.flops = &flops;
   }

@@ -66,31 +66,26 @@ Options parse_options(int argc, char** argv) {
 
 /// A rank is a stage: it holds some blocks, and activations of the micro-batches in flight there.
 struct Layout {
-  GptConfig gpt;
-  StagePlan stage;
-  ParamLayout model, params;  // all of it, and what is here
-  int64_t batch;              ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp;
-  Schedule schedule;
-  int64_t micro;  ///< MBS, sequences of a micro-batch
-  int64_t GA;     ///< the most micro-batches that a step has
-  Recompute recompute;
-  int64_t chunks;  ///< of a micro-batch, for the head
-  ActivationPlan acts;
+  const Options& o;
+  int rank;
 
-  Layout(const Options& o, int rank)
-      : gpt(o.run.gpt()),
-        stage(o.pp, gpt, rank, o.run.ranks),
-        model(gpt),
-        params(gpt, 1, {}, stage.rank),
-        batch(o.run.batch),
-        ramp(o.ramp, batch),
-        schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len),
-        micro(o.accumulate.micro(batch)),
-        GA(o.accumulate.most_micro_steps(ramp.batches())),
-        recompute(o.recompute.policy, stage.part.layers, /*others=*/true),
-        chunks(stage.rank.has_head() ? o.head_chunk.chunks(micro) : 1),
-        acts(stage.plan(recompute.plan(o.precision.plan(o.head_chunk.of(micro))), recompute, GA)) {
+  GptConfig gpt = o.run.gpt();
+  StagePlan stage{o.pp, gpt, rank, o.run.ranks};
+  ParamLayout model{gpt};                      // all of it,
+  ParamLayout params{gpt, 1, {}, stage.rank};  // and what is here
+  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp{o.ramp, batch};
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+  int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
+  /// The most micro-batches that a step has.
+  int64_t GA = o.accumulate.most_micro_steps(ramp.batches());
+  Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
+  /// Of a micro-batch, for the head.
+  int64_t chunks = stage.rank.has_head() ? o.head_chunk.chunks(micro) : 1;
+  ActivationPlan acts =
+      stage.plan(recompute.plan(o.precision.plan(o.head_chunk.of(micro))), recompute, GA);
+
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     o.noise_scale.check(micro, batch);
     o.pp.check(o.optimizer, o.precision, o.noise_scale, stage.rank.size);
     for (const int64_t B : ramp.batches()) stage.pipeline(B / o.accumulate.micro(B));
@@ -100,46 +95,36 @@ struct Layout {
 // ---- 3. memory ----------------------------------------------------------------------------------
 
 struct Memory {
+  const Options& o;
+  const Layout& layout;
   Comm& comm;
-  std::unique_ptr<Device> device;  // null: kernels run on the host
-  Arena arena;
-  Ctx ctx;
-  Weights weights;              // flat, for the optimizer and for the model
-  GptTensors w;                 // the model's, seen as a model
-  GradTree head_grads;          // gradients, in as many buffers as the micro-steps take
-  std::vector<GradTree> grads;  // the same buffers, as each part counts its micro-steps
-  HeadGrad head_grad;
-  Optimizer optimizer;
-  AdaptiveClip agc;
-  SpikeGuard guard;
-  NoiseScale noise;
-  LossScaler scaler;
-  Batch batch;
-  Tensor losses;  // (B), of each sequence
-  Stage stage;
-  OffloadFile offload;
-  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
-  Tensor limbs;
 
-  Memory(const Options& o, const Layout& layout, Comm& comm_)
-      : comm(comm_),
-        device(open_device(o.run)),
-        arena(device.get()),
-        ctx(make_ctx(o.run, arena, device.get(), &comm)),
-        weights(arena, layout.params.size(), o.precision),
-        w(layout.params.view(weights.compute)),
-        head_grads(arena, layout.params, o.accumulate, layout.GA),
-        grads(static_cast<size_t>(layout.stage.rank.chunks), head_grads),
-        head_grad(arena, layout.gpt, layout.chunks, layout.GA),
-        optimizer(arena, layout.params, o.sgd, o.optimizer),
-        agc(arena, layout.model, layout.params, o.clip),
-        guard(o.spike_guard),
-        scaler(o.loss_scale, o.precision),
-        batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
-        losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
-        stage(arena, ctx, comm, layout.stage, layout.acts, layout.micro, layout.GA),
-        offload(layout.recompute.offload()),
-        limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  Ctx ctx = make_ctx(o.run, arena, device.get(), &comm);
+  // Flat, for the optimizer and for the model.
+  Weights weights{arena, layout.params.size(), o.precision};
+  GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
+  // Gradients, in as many buffers as the micro-steps take.
+  GradTree head_grads{arena, layout.params, o.accumulate, layout.GA};
+  // The same buffers, as each part counts its micro-steps.
+  std::vector<GradTree> grads{static_cast<size_t>(layout.stage.rank.chunks), head_grads};
+  HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
+  Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
+  AdaptiveClip agc{arena, layout.model, layout.params, o.clip};
+  SpikeGuard guard{o.spike_guard};
+  NoiseScale noise;
+  LossScaler scaler{o.loss_scale, o.precision};
+  Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
+  // (B), of each sequence.
+  Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
+  Stage stage{arena, ctx, comm, layout.stage, layout.acts, layout.micro, layout.GA};
+  OffloadFile offload{layout.recompute.offload()};
+  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
+
+  Memory(const Options& o_, const Layout& layout_, Comm& comm_)
+      : o(o_), layout(layout_), comm(comm_) {
     ctx.flops = &flops;
   }
 };
