@@ -73,7 +73,7 @@ struct Layout {
   StagePlan stage{o.pp, gpt, rank, o.run.ranks};
   ParamLayout model{gpt};                      // all of it,
   ParamLayout params{gpt, 1, {}, stage.rank};  // and what is here
-  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
+  int64_t batch = o.run.batch;                 ///< B, sequences of a step once the ramp is over
   BatchRamp ramp{o.ramp, batch};
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
   int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
@@ -86,7 +86,6 @@ struct Layout {
       stage.plan(recompute.plan(o.precision.plan(o.head_chunk.of(micro))), recompute, GA);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
-    o.noise_scale.check(micro, batch);
     o.pp.check(o.optimizer, o.precision, o.noise_scale, stage.rank.size);
     for (const int64_t B : ramp.batches()) stage.pipeline(B / o.accumulate.micro(B));
   }
@@ -113,7 +112,6 @@ struct Memory {
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
   AdaptiveClip agc{arena, layout.model, layout.params, o.clip};
   SpikeGuard guard{o.spike_guard};
-  NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
   // (B), of each sequence.
@@ -270,8 +268,7 @@ void backward_weight(const Ctx& ctx, const Flight& f, const BlockTensors& g, siz
 }
 
 /// The gradients that `action` asks for, of all blocks of its part and of the embedding.
-void backward(const Options& o, const Layout& layout, Memory& m, const Flight& f,
-              const Action& action, int64_t GA) {
+void backward(const Layout& layout, Memory& m, const Flight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
   GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
   if (weight) grads.begin(action.micro);
@@ -287,16 +284,13 @@ void backward(const Options& o, const Layout& layout, Memory& m, const Flight& f
   if (!weight) return;
   if (f.embed)
     embed_backward_weight(m.ctx, grads.view().embed, f.grads.stream(0), f.tokens, grads.into());
-  if (o.noise_scale.on && grads.alone())
-    m.noise.add_small(grad_norm(m.ctx, grads.alone(), layout.params, m.limbs) / m.scaler.scale(),
-                      f.tokens.dim(0), f.tokens.dim(0) * GA);
   grads.end(m.ctx, action.micro, GA, layout.stage.range(layout.params, action.chunk));
   m.stage.release(action);
 }
 
 /// One action of this stage's list, in a step of GA micro-batches.
-void perform(const Options& o, const Layout& layout, Memory& m, const Flight& f,
-             const Action& action, float scale, int64_t GA) {
+void perform(const Layout& layout, Memory& m, const Flight& f, const Action& action, float scale,
+             int64_t GA) {
   switch (action.what) {
     case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
     case Do::Forward: return forward(m, f);
@@ -306,7 +300,7 @@ void perform(const Options& o, const Layout& layout, Memory& m, const Flight& f,
     case Do::BackwardInput:
       if (f.head) head(layout, m, f, scale, action.micro, GA);
       [[fallthrough]];
-    case Do::BackwardWeight: return backward(o, layout, m, f, action, GA);
+    case Do::BackwardWeight: return backward(layout, m, f, action, GA);
     case Do::SendGradient: return m.stage.gradients.send(f.grads.stream(0));
   }
 }
@@ -329,7 +323,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.stage.begin_step(pipeline);
   for (const Action& action : layout.stage.actions(pipeline)) {
     const ActionTimes::Scope time(m.stage.times);
-    perform(o, layout, m, m.stage.flight(action, batch, losses, MBS), action, scale, GA);
+    perform(layout, m, m.stage.flight(action, batch, losses, MBS), action, scale, GA);
   }
   m.stage.end_step();
   m.comm.broadcast(losses, m.comm.size() - 1);
@@ -342,14 +336,12 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const std::string bad = m.scaler.overflowed(norm) ? fmt::format("overflow at loss scale {}", S)
                                                     : m.guard.judge(double{loss}, norm);
   if (bad.empty()) {
-    if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
     const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
     const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm) : norm;
     clip_global_norm(m.ctx, grads, left, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {
-    m.noise.skip_step();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
@@ -443,7 +435,6 @@ void run(Options o, Comm& comm) {
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.stage.show(log);
   train(o, layout, m, text, log);
-  if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
   const int64_t last_batch = layout.ramp.batch(o.run.steps - 1);
   report_recompute(log.extra(), m.flops, m.flops_twice,

@@ -44,6 +44,8 @@ struct PipelineOptions {
   /// @throws UserError if they cannot, naming what is legal
   StageRank stage(const GptConfig& gpt, int64_t rank, int64_t stages) const {
     if (chunks < 1) throw UserError("--chunks must be at least 1, not {}", chunks);
+    if (pp != 0 && pp != stages)
+      throw UserError("--pp {} with {} ranks: each of them is a stage", pp, stages);
     const auto each = [&](int64_t p) { return interleaved() && p > 1 ? chunks : 1; };
     std::vector<int64_t> legal;
     for (int64_t p = 1; p <= gpt.layers; ++p)
@@ -61,16 +63,15 @@ struct PipelineOptions {
       throw UserError(
           "--precision fp8 has codes for one micro-batch, and a stage has several in flight; legal "
           "are fp32, bf16, fp16");
-    if (stages == 1) return;
-    if (optimizer.name == "adafactor")
+    if (noise_scale.on)
+      throw UserError(
+          "--noise-scale wants the gradient of one micro-batch of the whole model, and stages "
+          "never "
+          "have it at one time; legal are chapters 04 to 11");
+    if (stages > 1 && optimizer.name == "adafactor")
       throw UserError(
           "--optimizer adafactor has states of other shapes than its tensors, which a checkpoint "
           "does not collect from {} stages; legal are sgd, adam, adamw, lion, adamw8bit",
-          stages);
-    if (noise_scale.on)
-      throw UserError(
-          "--noise-scale wants the gradient of one micro-batch of the whole model, which {} stages "
-          "never have at one time; legal is one stage",
           stages);
   }
 
