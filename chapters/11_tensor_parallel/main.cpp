@@ -1,5 +1,5 @@
 // 11_tensor_parallel: ranks share each layer: heads, columns of the MLP, the vocabulary.
-// Activations are summed over ranks between the parts of a block.
+// Activations are exchanged between the parts of a block: f before what ranks share, g behind it.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/batch_ramp.h"
@@ -92,6 +92,7 @@ struct Layout {
         chunks(o.head_chunk.chunks(micro)),
         acts(recompute.plan(o.precision.plan(o.head_chunk.of(micro)))) {
     acts.tp = tp;
+    acts.sequence_ranks = o.tp.sequence_ranks(gpt, tp);
     o.noise_scale.check(micro, batch);
     o.tp.check(o.optimizer, o.precision, tp);
   }
@@ -205,22 +206,20 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
-  attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
-  m.tp.all_reduce(ctx, a.product);  // g
-  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+  attn_forward(ctx, a.product, s.attn, m.tp.f_forward(ctx, s.norm1), p.attn);
+  join_forward(ctx, s.mid, a.stream(l), m.tp.g_forward(ctx, a.product), p.join1_b);
 
   norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
-  mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
-  m.tp.all_reduce(ctx, a.product);  // g
-  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+  mlp_forward(ctx, a.product, s.mlp, m.tp.f_forward(ctx, s.norm2), p.mlp);
+  join_forward(ctx, s.out, s.mid, m.tp.g_forward(ctx, a.product), p.join2_b);
 }
 
 /// What the head reads of `tokens` (B,T), localized; what backward needs stays in `a`, or can be
 /// computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
   const size_t L = m.w.blocks.size();
-  embed_forward(m.ctx, a.embed, tokens, m.w.embed);
-  m.tp.all_reduce(m.ctx, a.embed);
+  embed_forward(m.ctx, a.product, tokens, m.w.embed);
+  copy_elements(a.embed, m.tp.g_forward(m.ctx, a.product), m.ctx.device);
   for (size_t l = 0; l < L; ++l) {
     m.offload.write(m.ctx, l, a.stream(l));
     forward_block(m, a, l);
@@ -230,9 +229,10 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
 
 /// Losses (B) of `targets` (B,T), localized, and the gradients of what the head read and of its
 /// weights: its forward and backward, a chunk of sequences at a time.
-void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
+void head(Memory& m, const GptTensors& dw, Activations a, const ActGrads& d, Tensor losses,
           Tensor targets, float scale, Into into) {
   m.head_grad.begin(dw.head_w, into, head_chunks(a));
+  a.norm = m.tp.f_forward(m.ctx, a.norm);
   for (int64_t j = 0; j < head_chunks(a); ++j) {
     const HeadChunk c(j, a, losses, targets, d.branch);
     head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
@@ -243,7 +243,6 @@ void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads&
     head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
     m.head_grad.end_chunk(m.ctx, j);
   }
-  m.tp.all_reduce(m.ctx, d.branch);  // f
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its run.
@@ -266,8 +265,9 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
   const Ctx& ctx = m.ctx;
   const GptTensors& w = m.w;
   const size_t L = w.blocks.size();
-  norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
-  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
+  const Tensor dnorm = m.tp.f_backward(ctx, d.branch);
+  norm_backward_input(ctx, d.stream, dnorm, a.stream(L), a.stat, w.norm);
+  m.tp.norm_backward_weight(ctx, dw.norm, dnorm, a.stream(L), a.stat, into);
 
   for (size_t l = L; l-- > 0;) {
     const int64_t before = m.flops;
@@ -277,23 +277,25 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
-    join_backward_weight(ctx, g.join2_b, d.stream, into);
-    mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
-    m.tp.all_reduce(ctx, d.branch);  // f
-    mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
-    norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
-    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    const Tensor dout = m.tp.g_backward(ctx, d.stream);
+    join_backward_weight(ctx, g.join2_b, dout, into);
+    mlp_backward_input(ctx, d.branch, d.mlp, dout, s.mlp, p.mlp);
+    mlp_backward_weight(ctx, g.mlp, d.mlp, dout, m.tp.f_forward(ctx, s.norm2), s.mlp, into);
+    const Tensor dnorm2 = m.tp.f_backward(ctx, d.branch);
+    norm_backward_input(ctx, d.norm, dnorm2, s.mid, s.stat2, p.norm2);
+    m.tp.norm_backward_weight(ctx, g.norm2, dnorm2, s.mid, s.stat2, into);
     join_backward_input(ctx, d.stream, d.norm);
 
-    join_backward_weight(ctx, g.join1_b, d.stream, into);
-    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
-    m.tp.all_reduce(ctx, d.branch);  // f
-    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
-    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
-    norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
+    const Tensor dmid = m.tp.g_backward(ctx, d.stream);
+    join_backward_weight(ctx, g.join1_b, dmid, into);
+    attn_backward_input(ctx, d.branch, d.attn, dmid, s.attn, p.attn);
+    attn_backward_weight(ctx, g.attn, d.attn, dmid, m.tp.f_forward(ctx, s.norm1), s.attn, into);
+    const Tensor dnorm1 = m.tp.f_backward(ctx, d.branch);
+    norm_backward_input(ctx, d.norm, dnorm1, a.stream(l), s.stat1, p.norm1);
+    m.tp.norm_backward_weight(ctx, g.norm1, dnorm1, a.stream(l), s.stat1, into);
     join_backward_input(ctx, d.stream, d.norm);
   }
-  embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
+  embed_backward_weight(ctx, dw.embed, m.tp.g_backward(ctx, d.stream), tokens, into);
 }
 
 /// One batch: loss, gradients, update.
@@ -355,9 +357,10 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 float validate(const Layout& layout, Memory& m, const Text& text) {
   Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
-    const Activations acts = m.acts.first(v.count());
+    Activations acts = m.acts.first(v.count());
     const Batch local = m.tp.localize(v.batch());
     forward(m, acts, local.tokens);
+    acts.norm = m.tp.f_forward(m.ctx, acts.norm);
     for (int64_t j = 0; j < head_chunks(acts); ++j) {
       const HeadChunk c(j, acts, v.losses(), local.targets);
       head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
@@ -389,7 +392,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   const Activations acts = m.acts.first(1);
   while (sampler.next(batch.tokens)) {
     forward(m, acts, m.tp.localize(batch).tokens);
-    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    head_forward(m.ctx, acts.logits, m.tp.f_forward(m.ctx, acts.norm), m.w.head_w);
     const Tensor rows = acts.logits.view({layout.gpt.seq_len, acts.logits.dim(2)});
     Tensor whole =
         m.arena.alloc(Mem::Workspace, "row", rows.dtype, {1, 1, layout.gpt.padded_vocab});
@@ -433,9 +436,9 @@ void run(Options o, Comm& comm) {
   report_recompute(log.extra(), m.flops, m.flops_twice,
                    layout.recompute.extra_flops(layout.gpt, last_batch) / layout.tp,
                    m.offload.bytes());
-  log.extra()["traffic"] = {{"predicted", tp_traffic(layout.gpt, layout.acts.dtype,
-                                                     layout.recompute, last_batch, layout.tp)},
-                            {"measured", m.sent}};
+  log.extra()["traffic"] = {
+      {"predicted", tp_traffic(layout.gpt, layout.acts, layout.recompute, last_batch)},
+      {"measured", m.sent}};
   log.finish(validate(layout, m, text));
   const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
   if (o.run.sample > 0) log.sample(written);

@@ -12,7 +12,7 @@
 //
 // f and g are conjugate: each is the other, backward. So a block takes two all-reduces forward and
 // two backward, of B T C elements each. Layer norms, biases after g and the stream are computed by
-// all ranks alike.
+// all ranks alike; or, with --sequence-parallel, shared as sequence_parallel.h says.
 //
 // The vocabulary is shared, too. A rank embeds the tokens whose rows it has, and 0 for others: the
 // sum over ranks is the embedding. It computes its columns of the logits; the softmax over all
@@ -22,6 +22,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -29,6 +30,7 @@
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/recompute.h"
+#include "chapters/11_tensor_parallel/sequence_parallel.h"
 #include "common/comm/reduction.h"
 #include "common/data/text.h"
 #include "common/error.h"
@@ -45,10 +47,13 @@ namespace ladder {
 
 struct TensorParallelOptions {
   int tp = 0;
+  bool sequence_parallel = false;
 
   void add_to(CommandLine& line) {
     line.group("11_tensor_parallel");
     line.add("--tp", tp, "ranks that share each layer: 1, 2, 4 or 8; 0: all");
+    line.add("--sequence-parallel", sequence_parallel,
+             "they share what lies between the layers, too, by positions of each sequence");
   }
 
   /// Ranks to start if --ranks says 1.
@@ -58,15 +63,26 @@ struct TensorParallelOptions {
   /// @throws UserError if they cannot, naming what is legal
   int64_t degree(const GptConfig& gpt, int64_t ranks) const {
     const int64_t t = tp == 0 ? ranks : tp;
-    std::string legal_degrees;
-    for (int64_t d = 1; d <= kLeaves; d *= 2)
-      if (legal(gpt, d)) legal_degrees += fmt::format("{}{}", d == 1 ? "" : ", ", d);
     if (t < 1 || t > kLeaves || !std::has_single_bit(static_cast<uint64_t>(t)) || !legal(gpt, t))
       throw UserError(
           "--tp {}: it must divide {} heads, and {} channels into multiples of {}; legal are {}", t,
-          gpt.heads, gpt.channels, kNormLeaf, legal_degrees);
+          gpt.heads, gpt.channels, kNormLeaf, degrees([&](int64_t d) { return legal(gpt, d); }));
     if (t != ranks)
       throw UserError("--tp {} with {} ranks: all of them share each layer", t, ranks);
+    return t;
+  }
+
+  /// Of t ranks that share each layer, those that share each sequence: all or one.
+  /// @throws UserError if they cannot, naming what is legal
+  int64_t sequence_ranks(const GptConfig& gpt, int64_t t) const {
+    if (!sequence_parallel) return 1;
+    const auto even = [&](int64_t d) { return legal(gpt, d) && gpt.seq_len % d == 0; };
+    if (!even(t))
+      throw UserError(
+          "--sequence-parallel: --tp {} must divide the {} tokens of a sequence; legal are --tp "
+          "{}, "
+          "or no --sequence-parallel",
+          t, gpt.seq_len, degrees(even));
     return t;
   }
 
@@ -87,6 +103,14 @@ struct TensorParallelOptions {
   }
 
  private:
+  /// "1, 2, 4": those that are legal.
+  template <class Legal>
+  static std::string degrees(Legal&& legal) {
+    std::string list = "1";
+    for (int64_t d = 2; d <= kLeaves; d *= 2)
+      if (legal(d)) list += fmt::format(", {}", d);
+    return list;
+  }
   static bool legal(const GptConfig& gpt, int64_t t) {
     return gpt.heads % t == 0 && gpt.channels % (kNormLeaf * t) == 0 && gpt.padded_vocab % t == 0;
   }
@@ -101,6 +125,7 @@ inline GptConfig own_vocab(GptConfig gpt, int64_t tp) {
 /// What the ranks that share each layer exchange.
 class TensorParallel {
  public:
+  /// @param comm   ranks that share each layer
   /// @param params what this rank has of the model
   /// @param batch,micro sequences of a step, and of a micro-batch, at most
   TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& params,
@@ -110,8 +135,10 @@ class TensorParallel {
         rows_(params.spec("lm_head.weight")),
         local_(alloc_batch(arena, batch, params.config().seq_len)),
         activations_(*group_, ctx, Reduction::Halving, arena, acts.dtype,
-                     micro * params.config().seq_len * params.config().channels),
+                     largest_sum(params.config(), acts, micro)),
         sums_(comm, ctx, Reduction::Halving, arena, Dtype::F32, micro * params.config().seq_len) {
+    if (acts.sequence_ranks > 1)
+      sequence_.emplace(arena, ctx, *group_, params.config(), acts.dtype, micro);
     const auto alloc = [&](const char* name) {
       return arena.alloc(Mem::Activation, name, Dtype::F32, {micro, params.config().seq_len});
     };
@@ -125,14 +152,32 @@ class TensorParallel {
     const int ranks = static_cast<int>(acts.tp);
     bytes[Mem::Activation] += 8 * batch * gpt.seq_len + 12 * tokens;
     bytes[Mem::Comm] +=
-        size_of(acts.dtype) * Reducer::workspace_elements(ranks, tokens * gpt.channels) +
+        size_of(acts.dtype) * Reducer::workspace_elements(ranks, largest_sum(gpt, acts, micro)) +
         4 * Reducer::workspace_elements(ranks, tokens);
+    if (acts.sequence_ranks > 1) SequenceParallel::add_bytes(bytes, gpt, acts.dtype, ranks, micro);
   }
 
-  /// f in backward, g in forward: x (B,T,C) = its sum over ranks.
-  void all_reduce(const Ctx& ctx, Tensor x) {
-    const Span span(ctx, "all_reduce");
-    activations_.all_reduce(x);
+  // Each returns what to go on with, in a buffer of x or, gathered, in one of its own until the
+  // next such call. With s = 1, or t under sequence parallelism:
+
+  /// What a shared part reads: (n,T,C) of x (n,T/s,C), what a norm has written.
+  Tensor f_forward(const Ctx& ctx, Tensor x) {
+    return sequence_ ? sequence_->gather_inp(ctx, x) : x;
+  }
+  /// Its gradient: (n,T/s,C) of the ranks' summands dx (n,T,C).
+  Tensor f_backward(const Ctx& ctx, Tensor dx) { return sum(ctx, dx); }
+  /// What a shared part makes: (n,T/s,C) of the ranks' summands x (n,T,C).
+  Tensor g_forward(const Ctx& ctx, Tensor x) { return sum(ctx, x); }
+  /// Its gradient: (n,T,C) of dx (n,T/s,C).
+  Tensor g_backward(const Ctx& ctx, Tensor dx) {
+    return sequence_ ? sequence_->gather_dproduct(ctx, dx) : dx;
+  }
+
+  /// Gradients of a norm, which has worked on (n,T/s,C).
+  void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,
+                            const NormSaved& saved, Into into) {
+    if (sequence_) return sequence_->norm_backward_weight(ctx, grads, dout, inp, saved, into);
+    ladder::norm_backward_weight(ctx, grads, dout, inp, saved, into);
   }
 
   /// Columns of the logits that this rank has, without padding.
@@ -165,6 +210,18 @@ class TensorParallel {
   int64_t wire_bytes() const { return group_->statistics().wire_bytes(); }
 
  private:
+  /// Elements; of tokens alone: sequence parallelism has sums of its own.
+  static int64_t largest_sum(const GptConfig& gpt, const ActivationPlan& acts, int64_t micro) {
+    return acts.sequence_ranks > 1 ? 0 : micro * gpt.seq_len * gpt.channels;
+  }
+
+  Tensor sum(const Ctx& ctx, Tensor x) {
+    if (sequence_) return sequence_->reduce_scatter(ctx, x);
+    const Span span(ctx, "all_reduce");
+    activations_.all_reduce(x);
+    return x;
+  }
+
   void localize(Tensor here, Tensor ids) const {
     const int64_t begin = rows_.first / rows_.stride, end = begin + rows_.shape.dims[0];
     const auto* id = ids.data<int32_t>();
@@ -176,22 +233,31 @@ class TensorParallel {
   }
 
   Comm& comm_;
-  std::unique_ptr<Comm> group_;  ///< of the sums of activations alone
+  std::unique_ptr<Comm> group_;  ///< for activations and their gradients alone
   const ParamSpec& rows_;        ///< of the head, and just so of wte
   Batch local_;
   SoftmaxSums softmax_;
   Reducer activations_, sums_;
+  std::optional<SequenceParallel> sequence_;
 };
 
 /// Bytes that one rank sends for activations in a step of `sequences`: for each block two
 /// all-reduces forward and two backward, one for the embedding and one for the head; and two for
 /// each block that is computed again.
-inline int64_t tp_traffic(const GptConfig& gpt, Dtype dtype, const Recompute& recompute,
-                          int64_t sequences, int64_t tp) {
-  int64_t reductions = 4 * gpt.layers + 2;
-  for (int64_t l = 0; l < gpt.layers; ++l) reductions += 2 * recompute.run_before(l).size();
-  const int64_t bytes = size_of(dtype) * sequences * gpt.seq_len * gpt.channels;
-  return reductions * 2 * (tp - 1) * bytes / tp;
+///
+/// Under sequence parallelism an all-reduce is a reduce-scatter with an all-gather on the other
+/// side of the block, of the same bytes. Backward gathers what the two parts of a block have read
+/// once more; and sums of each sequence, of two gradients a norm, are added up over ranks.
+inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
+                          const Recompute& recompute, int64_t sequences) {
+  const int64_t L = gpt.layers, t = acts.tp;
+  int64_t reductions = 4 * L + 2;
+  for (int64_t l = 0; l < L; ++l) reductions += 2 * recompute.run_before(l).size();
+  const bool gathers = acts.sequence_ranks > 1;
+  const int64_t halves = 2 * reductions + (gathers ? 2 * L : 0);
+  const int64_t partial = gathers ? 2 * 2 * (2 * L + 1) * sequences * gpt.channels : 0;
+  const int64_t tokens = halves * sequences * gpt.seq_len * gpt.channels;
+  return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * partial) / t;
 }
 
 }  // namespace ladder

@@ -9,7 +9,12 @@ namespace {
 class BlockAllocator {
  public:
   BlockAllocator(Arena& arena, const GptConfig& config, int64_t batch, const ActivationPlan& plan)
-      : arena_(arena), config_(config), B_(batch), plan_(plan) {
+      : arena_(arena),
+        config_(config),
+        B_(batch),
+        T_(config.seq_len),
+        own_T_(plan.own_tokens(T_)),
+        plan_(plan) {
     sets_.resize(static_cast<size_t>(plan.set_count(config.layers)));
     streams_.resize(2);
   }
@@ -17,11 +22,11 @@ class BlockAllocator {
   /// The input of block l; l = L: what the last norm reads.
   Tensor stream(int64_t l) {
     const int64_t L = config_.layers, sets = plan_.set_count(L), C = config_.channels;
-    if (!plan_.own_input) return once(streams_[static_cast<size_t>(l % 2)], "stream", {C});
+    if (!plan_.own_input) return once(streams_[static_cast<size_t>(l % 2)], "stream", {own_T_, C});
     // Inside a run of `sets` blocks the stream belongs to the set; between runs it is kept.
     const bool kept = l % sets == 0 || l == L;
-    if (kept) return alloc(fmt::format("stream{}", l), {C}, plan_.dtype);
-    return once(sets_[static_cast<size_t>(l % sets) - 1].out, "out", {C});
+    if (kept) return alloc(fmt::format("stream{}", l), {own_T_, C}, plan_.dtype);
+    return once(sets_[static_cast<size_t>(l % sets) - 1].out, "out", {own_T_, C});
   }
 
   /// All activations of block l; its output is stream(l + 1).
@@ -33,33 +38,34 @@ class BlockAllocator {
     BlockActs& gelu = plan_.own_gelu ? own : sets_[0];
     const int64_t C = config_.channels, NH = config_.heads / plan_.tp, own_C = C / plan_.tp;
     return {.stat1 = stat(own.stat1),
-            .norm1 = once(norm.norm1, "norm1", {C}),
-            .attn{.qkv = once(own.attn.qkv, "qkv", {3 * own_C}),
-                  .att = once(att.attn.att, "att", {own_C}),
-                  .lse = once_wide(att.attn.lse, "lse", {B_, NH, config_.seq_len}),
+            .norm1 = once(norm.norm1, "norm1", {own_T_, C}),
+            .attn{.qkv = once(own.attn.qkv, "qkv", {T_, 3 * own_C}),
+                  .att = once(att.attn.att, "att", {T_, own_C}),
+                  .lse = once_wide(att.attn.lse, "lse", {B_, NH, T_}),
                   .codes{}},
-            .mid = once(own.mid, "mid", {C}),
+            .mid = once(own.mid, "mid", {own_T_, C}),
             .stat2 = stat(own.stat2),
-            .norm2 = once(norm.norm2, "norm2", {C}),
-            .mlp{.fc = once(own.mlp.fc, "fc", {4 * own_C}),
-                 .gelu = once(gelu.mlp.gelu, "gelu", {4 * own_C}),
+            .norm2 = once(norm.norm2, "norm2", {own_T_, C}),
+            .mlp{.fc = once(own.mlp.fc, "fc", {T_, 4 * own_C}),
+                 .gelu = once(gelu.mlp.gelu, "gelu", {T_, 4 * own_C}),
                  .codes{}},
             .out = out};
   }
 
-  Tensor alloc(std::string name, Shape width, Dtype dtype) {
+  /// (B, tokens, width)
+  Tensor alloc(std::string name, Shape sequence, Dtype dtype) {
     return arena_.alloc(Mem::Activation, std::move(name), dtype,
-                        {B_, config_.seq_len, width.dims[0]});
+                        {B_, sequence.dims[0], sequence.dims[1]});
   }
   NormSaved stat(NormSaved& saved) {
-    return {once_wide(saved.mean, "mean", {B_, config_.seq_len}),
-            once_wide(saved.rstd, "rstd", {B_, config_.seq_len})};
+    return {once_wide(saved.mean, "mean", {B_, own_T_}),
+            once_wide(saved.rstd, "rstd", {B_, own_T_})};
   }
 
  private:
   /// Allocates at the first call; later the same.
-  Tensor once(Tensor& slot, const char* name, Shape width) {
-    if (slot.shape.rank == 0) slot = alloc(name, width, plan_.dtype);
+  Tensor once(Tensor& slot, const char* name, Shape sequence) {
+    if (slot.shape.rank == 0) slot = alloc(name, sequence, plan_.dtype);
     return slot;
   }
   Tensor once_wide(Tensor& slot, const char* name, Shape shape) {
@@ -69,7 +75,7 @@ class BlockAllocator {
 
   Arena& arena_;
   const GptConfig& config_;
-  int64_t B_;
+  int64_t B_, T_, own_T_;
   const ActivationPlan& plan_;
   std::vector<BlockActs> sets_;
   std::vector<Tensor> streams_;
@@ -125,7 +131,7 @@ Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t bat
   for (int64_t l = 0; l < config.layers; ++l)
     acts.blocks.push_back(blocks.block(l, blocks.stream(l + 1)));
   acts.stat = blocks.stat(acts.stat);
-  acts.norm = blocks.alloc("norm", {config.channels}, plan.dtype);
+  acts.norm = blocks.alloc("norm", {plan.own_tokens(config.seq_len), config.channels}, plan.dtype);
   acts.logits = arena.alloc(Mem::Activation, "logits", plan.dtype,
                             {plan.logits_of(batch), config.seq_len, config.padded_vocab / plan.tp});
   acts.product =
@@ -135,15 +141,15 @@ Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t bat
 
 ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
                          const ActivationPlan& plan) {
-  const int64_t B = batch, T = config.seq_len, C = config.channels, own_C = C / plan.tp;
-  const auto alloc = [&](const char* name, int64_t width) {
-    return arena.alloc(Mem::Workspace, name, plan.dtype, {B, T, width});
+  const int64_t T = config.seq_len, C = config.channels, own_C = C / plan.tp;
+  const auto alloc = [&](const char* name, int64_t tokens, int64_t width) {
+    return arena.alloc(Mem::Workspace, name, plan.dtype, {batch, tokens, width});
   };
-  return {.stream = alloc("dstream", C),
-          .branch = alloc("dbranch", C),
-          .norm = alloc("dnorm", C),
-          .attn{.dqkv = alloc("dqkv", 3 * own_C), .datt = alloc("datt", own_C)},
-          .mlp{.dfc = alloc("dfc", 4 * own_C)}};
+  return {.stream = alloc("dstream", plan.own_tokens(T), C),
+          .branch = alloc("dbranch", T, C),
+          .norm = alloc("dnorm", plan.own_tokens(T), C),
+          .attn{.dqkv = alloc("dqkv", T, 3 * own_C), .datt = alloc("datt", T, own_C)},
+          .mlp{.dfc = alloc("dfc", T, 4 * own_C)}};
 }
 
 int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
@@ -153,16 +159,20 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
   const auto copies = [&](bool own) { return own ? sets : 1; };
   // Kept at the start of each run of blocks and at the end, and inside one run.
   const int64_t streams = plan.own_input ? (L + sets - 1) / sets + 1 + sets - 1 : 2;
-  const int64_t narrow = streams * C + sets * (7 * own_C + C) + copies(plan.own_att) * own_C +
-                         copies(plan.own_norm) * 2 * C + copies(plan.own_gelu) * 4 * own_C + C;
-  const int64_t statistics = sets * 4 + copies(plan.own_att) * NH + 2;
-  const int64_t logits = plan.logits_of(batch) * config.padded_vocab / plan.tp;
-  return config.seq_len * (size_of(plan.dtype) * (batch * narrow + logits) +
-                           size_of(wide(plan.dtype)) * batch * statistics);
+  // Of a token: what lies between the parts that ranks share, and what lies inside of them.
+  const int64_t between = (streams + sets + copies(plan.own_norm) * 2 + 1) * C;
+  const int64_t inside = (sets * 7 + copies(plan.own_att) + copies(plan.own_gelu) * 4) * own_C;
+  const int64_t T = config.seq_len, own_T = plan.own_tokens(T);
+  const int64_t narrow = own_T * between + T * inside;
+  const int64_t statistics = own_T * (sets * 4 + 2) + T * copies(plan.own_att) * NH;
+  const int64_t logits = plan.logits_of(batch) * T * config.padded_vocab / plan.tp;
+  return size_of(plan.dtype) * (batch * narrow + logits) +
+         size_of(wide(plan.dtype)) * batch * statistics;
 }
 
 int64_t act_grad_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
-  return size_of(plan.dtype) * batch * config.seq_len * (4 + 8 / plan.tp) * config.channels;
+  const int64_t T = config.seq_len, own_T = plan.own_tokens(T);
+  return size_of(plan.dtype) * batch * (2 * T + 2 * own_T + 8 * T / plan.tp) * config.channels;
 }
 
 }  // namespace ladder
