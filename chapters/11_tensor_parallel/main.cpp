@@ -1,5 +1,5 @@
 // 11_tensor_parallel: ranks share each layer: heads, columns of the MLP, the vocabulary.
-// Activations are exchanged between the parts of a block: f before what ranks share, g behind it.
+// Between the parts of a block they exchange activations: f before what they share, g behind it.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/batch_ramp.h"
@@ -16,6 +16,7 @@
 #include "chapters/06_checkpointing/offload_file.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
+#include "chapters/11_tensor_parallel/traffic.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
@@ -122,7 +123,6 @@ struct Memory {
   Fp8 fp8;
   OffloadFile offload;
   int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
-  int64_t sent = 0;                    // bytes of activations that this rank sent in a step
   Tensor limbs;
 
   Memory(const Options& o, const Layout& layout, Comm& comm_)
@@ -133,8 +133,8 @@ struct Memory {
         weights(arena, layout.params.size(), o.precision),
         w(layout.params.view(weights.compute)),
         grads(arena, layout.params, o.accumulate, layout.GA),
-        tp(arena, ctx, comm, layout.params, layout.acts, layout.batch, layout.micro),
-        head_grad(arena, own_vocab(layout.gpt, layout.tp), layout.chunks, layout.GA),
+        tp(arena, ctx, comm, layout.params, layout.acts, layout.micro),
+        head_grad(arena, own_vocab(layout.params), layout.chunks, layout.GA),
         optimizer(arena, layout.params, o.sgd, o.optimizer),
         agc(arena, layout.model, layout.params, o.clip),
         guard(o.spike_guard),
@@ -164,11 +164,10 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] =
-      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch + 4 * P * extra +
-      AdaptiveClip::bytes(layout.model, o.clip) +
-      HeadGrad::bytes(own_vocab(layout.gpt, layout.tp), layout.chunks, layout.GA);
-  TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, B, MBS);
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
+                          4 * P * extra + AdaptiveClip::bytes(layout.model, o.clip) +
+                          HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
+  TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
 }
@@ -206,20 +205,22 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
-  attn_forward(ctx, a.product, s.attn, m.tp.f_forward(ctx, s.norm1), p.attn);
-  join_forward(ctx, s.mid, a.stream(l), m.tp.g_forward(ctx, a.product), p.join1_b);
+  attn_forward(ctx, m.tp.summand(a.product), s.attn, m.tp.f_forward(ctx, s.norm1), p.attn);
+  m.tp.g_forward(ctx, a.product);
+  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
 
   norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
-  mlp_forward(ctx, a.product, s.mlp, m.tp.f_forward(ctx, s.norm2), p.mlp);
-  join_forward(ctx, s.out, s.mid, m.tp.g_forward(ctx, a.product), p.join2_b);
+  mlp_forward(ctx, m.tp.summand(a.product), s.mlp, m.tp.f_forward(ctx, s.norm2), p.mlp);
+  m.tp.g_forward(ctx, a.product);
+  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
 }
 
-/// What the head reads of `tokens` (B,T), localized; what backward needs stays in `a`, or can be
-/// computed again.
+/// What the head reads of `tokens` (B,T), localized, in a.norm; what backward needs stays in `a`,
+/// or can be computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
   const size_t L = m.w.blocks.size();
-  embed_forward(m.ctx, a.product, tokens, m.w.embed);
-  copy_elements(a.embed, m.tp.g_forward(m.ctx, a.product), m.ctx.device);
+  embed_forward(m.ctx, m.tp.summand(a.embed), tokens, m.w.embed);
+  m.tp.g_forward(m.ctx, a.embed);
   for (size_t l = 0; l < L; ++l) {
     m.offload.write(m.ctx, l, a.stream(l));
     forward_block(m, a, l);
@@ -229,20 +230,21 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
 
 /// Losses (B) of `targets` (B,T), localized, and the gradients of what the head read and of its
 /// weights: its forward and backward, a chunk of sequences at a time.
-void head(Memory& m, const GptTensors& dw, Activations a, const ActGrads& d, Tensor losses,
-          Tensor targets, float scale, Into into) {
+void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
+          Tensor targets, int64_t vocab, float scale, Into into) {
   m.head_grad.begin(dw.head_w, into, head_chunks(a));
-  a.norm = m.tp.f_forward(m.ctx, a.norm);
   for (int64_t j = 0; j < head_chunks(a); ++j) {
-    const HeadChunk c(j, a, losses, targets, d.branch);
+    HeadChunk c(j, a, losses, targets, m.tp.summand(d.branch));
+    c.inp = m.tp.f_forward(m.ctx, c.inp);
     head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
     const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
-    head_loss_and_gradient(m.ctx, c.losses, c.logits, all, c.targets, m.tp.own_vocab(), scale);
+    head_loss_and_gradient(m.ctx, c.losses, c.logits, all, c.targets, vocab, scale);
     head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
     m.head_grad.begin_chunk(j);
     head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
     m.head_grad.end_chunk(m.ctx, j);
   }
+  m.tp.f_backward(m.ctx, d.branch);
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its run.
@@ -265,9 +267,8 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
   const Ctx& ctx = m.ctx;
   const GptTensors& w = m.w;
   const size_t L = w.blocks.size();
-  const Tensor dnorm = m.tp.f_backward(ctx, d.branch);
-  norm_backward_input(ctx, d.stream, dnorm, a.stream(L), a.stat, w.norm);
-  m.tp.norm_backward_weight(ctx, dw.norm, dnorm, a.stream(L), a.stat, into);
+  norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
+  m.tp.norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
   for (size_t l = L; l-- > 0;) {
     const int64_t before = m.flops;
@@ -279,20 +280,20 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
     const BlockActs& s = a.blocks[l];
     const Tensor dout = m.tp.g_backward(ctx, d.stream);
     join_backward_weight(ctx, g.join2_b, dout, into);
-    mlp_backward_input(ctx, d.branch, d.mlp, dout, s.mlp, p.mlp);
+    mlp_backward_input(ctx, m.tp.summand(d.branch), d.mlp, dout, s.mlp, p.mlp);
+    m.tp.f_backward(ctx, d.branch);
     mlp_backward_weight(ctx, g.mlp, d.mlp, dout, m.tp.f_forward(ctx, s.norm2), s.mlp, into);
-    const Tensor dnorm2 = m.tp.f_backward(ctx, d.branch);
-    norm_backward_input(ctx, d.norm, dnorm2, s.mid, s.stat2, p.norm2);
-    m.tp.norm_backward_weight(ctx, g.norm2, dnorm2, s.mid, s.stat2, into);
+    norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
+    m.tp.norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
     join_backward_input(ctx, d.stream, d.norm);
 
     const Tensor dmid = m.tp.g_backward(ctx, d.stream);
     join_backward_weight(ctx, g.join1_b, dmid, into);
-    attn_backward_input(ctx, d.branch, d.attn, dmid, s.attn, p.attn);
+    attn_backward_input(ctx, m.tp.summand(d.branch), d.attn, dmid, s.attn, p.attn);
+    m.tp.f_backward(ctx, d.branch);
     attn_backward_weight(ctx, g.attn, d.attn, dmid, m.tp.f_forward(ctx, s.norm1), s.attn, into);
-    const Tensor dnorm1 = m.tp.f_backward(ctx, d.branch);
-    norm_backward_input(ctx, d.norm, dnorm1, a.stream(l), s.stat1, p.norm1);
-    m.tp.norm_backward_weight(ctx, g.norm1, dnorm1, a.stream(l), s.stat1, into);
+    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
+    m.tp.norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
     join_backward_input(ctx, d.stream, d.norm);
   }
   embed_backward_weight(ctx, dw.embed, m.tp.g_backward(ctx, d.stream), tokens, into);
@@ -307,22 +308,22 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = 0;
-  m.sent = -m.tp.wire_bytes();
+  m.tp.begin_step();
   text.draw(batch, o.run.seed, step);
   o.spike_guard.inject(batch, o.run.seed, step);
-  const Batch local = m.tp.localize(batch);
   const int64_t targets = count_targets(batch);
+  m.tp.localize(batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
   m.fp8.begin_step();
 
   for (int64_t k = 0; k < GA; ++k) {
-    const Batch part = local.slice(k * MBS, MBS);
+    const Batch part = batch.slice(k * MBS, MBS);
     m.grads.begin(k);
     forward(m, acts, part.tokens);
-    head(m, m.grads.view(), acts, dacts, losses.slice(k * MBS, MBS), part.targets, scale,
-         m.grads.into());
+    head(m, m.grads.view(), acts, dacts, losses.slice(k * MBS, MBS), part.targets, m.tp.own_vocab(),
+         scale, m.grads.into());
     backward(m, layout.recompute, m.grads.view(), acts, dacts, part.tokens, m.grads.into());
     if (o.noise_scale.on && m.grads.alone())
       m.noise.add_small(grad_norm(m.ctx, m.grads.alone(), layout.params, m.limbs, &m.comm) / S, MBS,
@@ -349,7 +350,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   m.fp8.end_step(m.ctx);
-  m.sent += m.tp.wire_bytes();
+  m.tp.end_step();
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
 }
 
@@ -357,12 +358,12 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 float validate(const Layout& layout, Memory& m, const Text& text) {
   Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
-    Activations acts = m.acts.first(v.count());
-    const Batch local = m.tp.localize(v.batch());
-    forward(m, acts, local.tokens);
-    acts.norm = m.tp.f_forward(m.ctx, acts.norm);
+    const Activations acts = m.acts.first(v.count());
+    m.tp.localize(v.batch());
+    forward(m, acts, v.batch().tokens);
     for (int64_t j = 0; j < head_chunks(acts); ++j) {
-      const HeadChunk c(j, acts, v.losses(), local.targets);
+      HeadChunk c(j, acts, v.losses(), v.batch().targets);
+      c.inp = m.tp.f_forward(m.ctx, c.inp);
       head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
       const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
       head_loss(m.ctx, c.losses, c.logits, all, c.targets, m.tp.own_vocab());
@@ -391,7 +392,8 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   const Batch batch = m.batch.slice(0, 1);
   const Activations acts = m.acts.first(1);
   while (sampler.next(batch.tokens)) {
-    forward(m, acts, m.tp.localize(batch).tokens);
+    m.tp.localize(batch);
+    forward(m, acts, batch.tokens);
     head_forward(m.ctx, acts.logits, m.tp.f_forward(m.ctx, acts.norm), m.w.head_w);
     const Tensor rows = acts.logits.view({layout.gpt.seq_len, acts.logits.dim(2)});
     Tensor whole =
@@ -438,7 +440,7 @@ void run(Options o, Comm& comm) {
                    m.offload.bytes());
   log.extra()["traffic"] = {
       {"predicted", tp_traffic(layout.gpt, layout.acts, layout.recompute, last_batch)},
-      {"measured", m.sent}};
+      {"measured", m.tp.sent()}};
   log.finish(validate(layout, m, text));
   const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
   if (o.run.sample > 0) log.sample(written);

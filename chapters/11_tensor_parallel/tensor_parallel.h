@@ -23,13 +23,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/recompute.h"
 #include "chapters/11_tensor_parallel/sequence_parallel.h"
 #include "common/comm/reduction.h"
 #include "common/data/text.h"
@@ -79,9 +79,8 @@ struct TensorParallelOptions {
     const auto even = [&](int64_t d) { return legal(gpt, d) && gpt.seq_len % d == 0; };
     if (!even(t))
       throw UserError(
-          "--sequence-parallel: --tp {} must divide the {} tokens of a sequence; legal are --tp "
-          "{}, "
-          "or no --sequence-parallel",
+          "--sequence-parallel: --tp {} must divide {} tokens of a sequence; legal are {}, or no "
+          "--sequence-parallel",
           t, gpt.seq_len, degrees(even));
     return t;
   }
@@ -117,8 +116,9 @@ struct TensorParallelOptions {
 };
 
 /// The model with the rows of the vocabulary that one rank has.
-inline GptConfig own_vocab(GptConfig gpt, int64_t tp) {
-  gpt.padded_vocab = div_exact(gpt.padded_vocab, tp);
+inline GptConfig own_vocab(const ParamLayout& params) {
+  GptConfig gpt = params.config();
+  gpt.padded_vocab = div_exact(gpt.padded_vocab, params.tensor_rank().size);
   return gpt;
 }
 
@@ -127,13 +127,12 @@ class TensorParallel {
  public:
   /// @param comm   ranks that share each layer
   /// @param params what this rank has of the model
-  /// @param batch,micro sequences of a step, and of a micro-batch, at most
+  /// @param micro  sequences of a micro-batch, at most
   TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& params,
-                 const ActivationPlan& acts, int64_t batch, int64_t micro)
+                 const ActivationPlan& acts, int64_t micro)
       : comm_(comm),
         group_(comm.split(0, comm.rank())),
         rows_(params.spec("lm_head.weight")),
-        local_(alloc_batch(arena, batch, params.config().seq_len)),
         activations_(*group_, ctx, Reduction::Halving, arena, acts.dtype,
                      largest_sum(params.config(), acts, micro)),
         sums_(comm, ctx, Reduction::Halving, arena, Dtype::F32, micro * params.config().seq_len) {
@@ -147,28 +146,32 @@ class TensorParallel {
 
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const GptConfig& gpt, const ActivationPlan& acts,
-                        int64_t batch, int64_t micro) {
+                        int64_t micro) {
     const int64_t tokens = micro * gpt.seq_len;
     const int ranks = static_cast<int>(acts.tp);
-    bytes[Mem::Activation] += 8 * batch * gpt.seq_len + 12 * tokens;
+    bytes[Mem::Activation] += 12 * tokens;
     bytes[Mem::Comm] +=
         size_of(acts.dtype) * Reducer::workspace_elements(ranks, largest_sum(gpt, acts, micro)) +
         4 * Reducer::workspace_elements(ranks, tokens);
     if (acts.sequence_ranks > 1) SequenceParallel::add_bytes(bytes, gpt, acts.dtype, ranks, micro);
   }
 
-  // Each returns what to go on with, in a buffer of x or, gathered, in one of its own until the
-  // next such call. With s = 1, or t under sequence parallelism:
+  // With s = 1, or tp under sequence parallelism:
 
-  /// What a shared part reads: (n,T,C) of x (n,T/s,C), what a norm has written.
+  /// Where a shared part writes this rank's summand of x (n,T/s,C): (n,T,C), until f or g has
+  /// summed.
+  Tensor summand(Tensor x) const { return sequence_ ? sequence_->summand().first(x.dim(0)) : x; }
+
+  /// What a shared part reads (n,T,C) of x (n,T/s,C). There until the next call.
   Tensor f_forward(const Ctx& ctx, Tensor x) {
     return sequence_ ? sequence_->gather_inp(ctx, x) : x;
   }
-  /// Its gradient: (n,T/s,C) of the ranks' summands dx (n,T,C).
-  Tensor f_backward(const Ctx& ctx, Tensor dx) { return sum(ctx, dx); }
-  /// What a shared part makes: (n,T/s,C) of the ranks' summands x (n,T,C).
-  Tensor g_forward(const Ctx& ctx, Tensor x) { return sum(ctx, x); }
-  /// Its gradient: (n,T,C) of dx (n,T/s,C).
+  /// dx (n,T/s,C) = the sum of its summands over ranks.
+  void f_backward(const Ctx& ctx, Tensor dx) { sum(ctx, dx); }
+
+  /// x (n,T/s,C) = the sum of its summands over ranks.
+  void g_forward(const Ctx& ctx, Tensor x) { sum(ctx, x); }
+  /// The gradient of every rank's summand (n,T,C) of dx (n,T/s,C). There until the next call.
   Tensor g_backward(const Ctx& ctx, Tensor dx) {
     return sequence_ ? sequence_->gather_dproduct(ctx, dx) : dx;
   }
@@ -183,13 +186,11 @@ class TensorParallel {
   /// Columns of the logits that this rank has, without padding.
   int64_t own_vocab() const { return rows_.rows; }
 
-  /// Tokens and targets as rows of the vocabulary that this rank has: kElsewhere where it has not.
-  /// They are there until the next call.
-  Batch localize(const Batch& batch) const {
-    const Batch here = local_.slice(0, batch.tokens.dim(0));
-    localize(here.tokens, batch.tokens);
-    localize(here.targets, batch.targets);
-    return here;
+  /// Makes tokens and targets, in place, rows of the vocabulary that this rank has: kElsewhere
+  /// where it has not.
+  void localize(const Batch& batch) const {
+    localize(batch.tokens);
+    localize(batch.targets);
   }
 
   /// What a softmax over the columns of all ranks needs of them. logits (n,T,Vp/tp), targets (n,T)
@@ -206,8 +207,12 @@ class TensorParallel {
   }
 
   void show(RunLog& log) const { log.count(*group_); }
-  /// Bytes of activations and their gradients that this rank has sent.
-  int64_t wire_bytes() const { return group_->statistics().wire_bytes(); }
+
+  /// Around a step: counts the bytes that this rank sends for activations and their gradients.
+  void begin_step() { sent_ = -group_->statistics().wire_bytes(); }
+  void end_step() { sent_ += group_->statistics().wire_bytes(); }
+  /// Those of the last step.
+  int64_t sent() const { return sent_; }
 
  private:
   /// Elements; of tokens alone: sequence parallelism has sums of its own.
@@ -215,49 +220,26 @@ class TensorParallel {
     return acts.sequence_ranks > 1 ? 0 : micro * gpt.seq_len * gpt.channels;
   }
 
-  Tensor sum(const Ctx& ctx, Tensor x) {
+  void sum(const Ctx& ctx, Tensor x) {
     if (sequence_) return sequence_->reduce_scatter(ctx, x);
     const Span span(ctx, "all_reduce");
     activations_.all_reduce(x);
-    return x;
   }
 
-  void localize(Tensor here, Tensor ids) const {
+  void localize(Tensor ids) const {
     const int64_t begin = rows_.first / rows_.stride, end = begin + rows_.shape.dims[0];
-    const auto* id = ids.data<int32_t>();
-    auto* out = here.data<int32_t>();
-    for (int64_t i = 0; i < ids.size(); ++i) {
-      const bool mine = id[i] >= begin && id[i] < end;
-      out[i] = id[i] == kIgnore ? kIgnore : mine ? static_cast<int32_t>(id[i] - begin) : kElsewhere;
-    }
+    for (int32_t& id : std::span(ids.data<int32_t>(), static_cast<size_t>(ids.size())))
+      if (id != kIgnore)
+        id = id >= begin && id < end ? static_cast<int32_t>(id - begin) : kElsewhere;
   }
 
   Comm& comm_;
   std::unique_ptr<Comm> group_;  ///< for activations and their gradients alone
   const ParamSpec& rows_;        ///< of the head, and just so of wte
-  Batch local_;
   SoftmaxSums softmax_;
   Reducer activations_, sums_;
   std::optional<SequenceParallel> sequence_;
+  int64_t sent_ = 0;
 };
-
-/// Bytes that one rank sends for activations in a step of `sequences`: for each block two
-/// all-reduces forward and two backward, one for the embedding and one for the head; and two for
-/// each block that is computed again.
-///
-/// Under sequence parallelism an all-reduce is a reduce-scatter with an all-gather on the other
-/// side of the block, of the same bytes. Backward gathers what the two parts of a block have read
-/// once more; and sums of each sequence, of two gradients a norm, are added up over ranks.
-inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
-                          const Recompute& recompute, int64_t sequences) {
-  const int64_t L = gpt.layers, t = acts.tp;
-  int64_t reductions = 4 * L + 2;
-  for (int64_t l = 0; l < L; ++l) reductions += 2 * recompute.run_before(l).size();
-  const bool gathers = acts.sequence_ranks > 1;
-  const int64_t halves = 2 * reductions + (gathers ? 2 * L : 0);
-  const int64_t partial = gathers ? 2 * 2 * (2 * L + 1) * sequences * gpt.channels : 0;
-  const int64_t tokens = halves * sequences * gpt.seq_len * gpt.channels;
-  return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * partial) / t;
-}
 
 }  // namespace ladder

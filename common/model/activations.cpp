@@ -134,8 +134,8 @@ Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t bat
   acts.norm = blocks.alloc("norm", {plan.own_tokens(config.seq_len), config.channels}, plan.dtype);
   acts.logits = arena.alloc(Mem::Activation, "logits", plan.dtype,
                             {plan.logits_of(batch), config.seq_len, config.padded_vocab / plan.tp});
-  acts.product =
-      arena.alloc(Mem::Workspace, "product", plan.dtype, {batch, config.seq_len, config.channels});
+  acts.product = arena.alloc(Mem::Workspace, "product", plan.dtype,
+                             {batch, plan.own_tokens(config.seq_len), config.channels});
   return acts;
 }
 
@@ -146,7 +146,7 @@ ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
     return arena.alloc(Mem::Workspace, name, plan.dtype, {batch, tokens, width});
   };
   return {.stream = alloc("dstream", plan.own_tokens(T), C),
-          .branch = alloc("dbranch", T, C),
+          .branch = alloc("dbranch", plan.own_tokens(T), C),
           .norm = alloc("dnorm", plan.own_tokens(T), C),
           .attn{.dqkv = alloc("dqkv", T, 3 * own_C), .datt = alloc("datt", T, own_C)},
           .mlp{.dfc = alloc("dfc", T, 4 * own_C)}};
@@ -172,7 +172,7 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
 
 int64_t act_grad_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
   const int64_t T = config.seq_len, own_T = plan.own_tokens(T);
-  return size_of(plan.dtype) * batch * (2 * T + 2 * own_T + 8 * T / plan.tp) * config.channels;
+  return size_of(plan.dtype) * batch * (4 * own_T + 8 * T / plan.tp) * config.channels;
 }
 
 }  // namespace ladder

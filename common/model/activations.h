@@ -1,7 +1,7 @@
 // What forward keeps for backward, and the gradients that flow back: allocation and formula.
 //
-// What lies between the parts that tensor ranks share (stream, mid, what norms write and read) has
-// all T tokens of a sequence, or this rank's own T/s of them.
+// Where tensor ranks share the tokens of a sequence, too, a rank has T/s of them between the parts:
+// of the stream, and of what norms and joins read and write.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Activations {
   NormSaved stat;
   Tensor norm;     ///< (B,T/s,C), what the head reads
   Tensor logits;   ///< (B,T,Vp), or of fewer sequences; their gradient once backward starts
-  Tensor product;  ///< (B,T,C), Workspace: attn's or mlp's, until the join
+  Tensor product;  ///< (B,T/s,C), Workspace: attn's or mlp's, until the join
 
   /// The residual stream that block l reads; l = L: what the last norm reads.
   Tensor stream(int64_t l) const { return l == 0 ? embed : blocks[static_cast<size_t>(l) - 1].out; }
@@ -45,7 +45,7 @@ struct Activations {
 /// Gradients of activations, one block at a time: all Workspace.
 struct ActGrads {
   Tensor stream;  ///< (B,T/s,C), of the residual stream
-  Tensor branch;  ///< (B,T,C), of what attn, mlp or the head read
+  Tensor branch;  ///< (B,T/s,C), of what attn, mlp or the head read
   Tensor norm;    ///< (B,T/s,C), of what a norm read
   AttnGrads attn;
   MlpGrads mlp;
@@ -84,7 +84,7 @@ ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
 int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan = {});
 
 /// Bytes that both count as Workspace: product, and 3 C of stream, branch and norm, 4 C of attn
-/// and 4 C of mlp: 4 B T (12 C) in F32; 2 C + 2 C / s + 8 C / tp with ranks.
+/// and 4 C of mlp: 4 B T (12 C) in F32. With ranks 4 C of these are divided by s, 8 C by tp.
 int64_t act_grad_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan = {});
 
 }  // namespace ladder
