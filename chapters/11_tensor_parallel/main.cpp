@@ -1,5 +1,5 @@
 // 11_tensor_parallel: ranks share each layer: heads, columns of the MLP, the vocabulary.
-// Activations are summed over ranks between the parts of a block.
+// Between the parts of a block they exchange activations: f before what they share, g behind it.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/batch_ramp.h"
@@ -16,6 +16,7 @@
 #include "chapters/06_checkpointing/offload_file.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
+#include "chapters/11_tensor_parallel/traffic.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
@@ -66,32 +67,26 @@ Options parse_options(int argc, char** argv) {
 
 /// Every rank holds a part of each large tensor and of its activations, for the whole batch.
 struct Layout {
-  GptConfig gpt;
-  int64_t tp;
-  ParamLayout model, params;  // all of it, and what is here
-  int64_t batch;              ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp;
-  Schedule schedule;
-  int64_t micro;  ///< MBS, sequences of a micro-batch
-  int64_t GA;     ///< the most micro-batches that a step has
-  Recompute recompute;
-  int64_t chunks;  ///< of a micro-batch, for the head
-  ActivationPlan acts;
+  const Options& o;
+  int rank;
 
-  Layout(const Options& o, int rank)
-      : gpt(o.run.gpt()),
-        tp(o.tp.degree(gpt, o.run.ranks)),
-        model(gpt),
-        params(gpt, 1, {rank, tp}),
-        batch(o.run.batch),
-        ramp(o.ramp, batch),
-        schedule(o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len),
-        micro(o.accumulate.micro(batch)),
-        GA(o.accumulate.most_micro_steps(ramp.batches())),
-        recompute(o.recompute.policy, gpt.layers),
-        chunks(o.head_chunk.chunks(micro)),
-        acts(recompute.plan(o.precision.plan(o.head_chunk.of(micro)))) {
+  GptConfig gpt = o.run.gpt();
+  int64_t tp = o.tp.degree(gpt, o.run.ranks);
+  ParamLayout model{gpt};                  // all of it,
+  ParamLayout params{gpt, 1, {rank, tp}};  // and what is here
+  int64_t batch = o.run.batch;             ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp{o.ramp, batch};
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+  int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
+  /// The most micro-batches that a step has.
+  int64_t GA = o.accumulate.most_micro_steps(ramp.batches());
+  Recompute recompute{o.recompute.policy, gpt.layers};
+  int64_t chunks = o.head_chunk.chunks(micro);  ///< of a micro-batch, for the head
+  ActivationPlan acts = recompute.plan(o.precision.plan(o.head_chunk.of(micro)));
+
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     acts.tp = tp;
+    acts.sequence_ranks = o.tp.sequence_ranks(gpt, tp);
     o.noise_scale.check(micro, batch);
     o.tp.check(o.optimizer, o.precision, tp);
   }
@@ -100,51 +95,37 @@ struct Layout {
 // ---- 3. memory ----------------------------------------------------------------------------------
 
 struct Memory {
+  const Options& o;
+  const Layout& layout;
   Comm& comm;
-  std::unique_ptr<Device> device;  // null: kernels run on the host
-  Arena arena;
-  Ctx ctx;
-  Weights weights;  // flat, for the optimizer and for the model
-  GptTensors w;     // the model's, seen as a model
-  GradTree grads;   // gradients, in as many buffers as the micro-steps take
-  TensorParallel tp;
-  HeadGrad head_grad;
-  Optimizer optimizer;
-  AdaptiveClip agc;
-  SpikeGuard guard;
-  NoiseScale noise;
-  LossScaler scaler;
-  Batch batch;
-  Tensor losses;  // (B), of each sequence
-  Activations acts;
-  ActGrads dacts;
-  Fp8 fp8;
-  OffloadFile offload;
-  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
-  int64_t sent = 0;                    // bytes of activations that this rank sent in a step
-  Tensor limbs;
 
-  Memory(const Options& o, const Layout& layout, Comm& comm_)
-      : comm(comm_),
-        device(open_device(o.run)),
-        arena(device.get()),
-        ctx(make_ctx(o.run, arena, device.get(), &comm)),
-        weights(arena, layout.params.size(), o.precision),
-        w(layout.params.view(weights.compute)),
-        grads(arena, layout.params, o.accumulate, layout.GA),
-        tp(arena, ctx, comm, layout.params, layout.acts, layout.batch, layout.micro),
-        head_grad(arena, own_vocab(layout.gpt, layout.tp), layout.chunks, layout.GA),
-        optimizer(arena, layout.params, o.sgd, o.optimizer),
-        agc(arena, layout.model, layout.params, o.clip),
-        guard(o.spike_guard),
-        scaler(o.loss_scale, o.precision),
-        batch(alloc_batch(arena, layout.batch, layout.gpt.seq_len)),
-        losses(arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch})),
-        acts(alloc_activations(arena, layout.gpt, layout.micro, layout.acts)),
-        dacts(alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts)),
-        fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()),
-        offload(layout.recompute.offload()),
-        limbs(arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs})) {
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  Ctx ctx = make_ctx(o.run, arena, device.get(), &comm);
+  // Flat, for the optimizer and for the model.
+  Weights weights{arena, layout.params.size(), o.precision};
+  GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
+  // Gradients, in as many buffers as the micro-steps take.
+  GradTree grads{arena, layout.params, o.accumulate, layout.GA};
+  TensorParallel tp{arena, ctx, comm, layout.params, layout.acts, layout.micro};
+  HeadGrad head_grad{arena, own_vocab(layout.params), layout.chunks, layout.GA};
+  Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
+  AdaptiveClip agc{arena, layout.model, layout.params, o.clip};
+  SpikeGuard guard{o.spike_guard};
+  NoiseScale noise;
+  LossScaler scaler{o.loss_scale, o.precision};
+  Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
+  // (B), of each sequence.
+  Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
+  Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
+  ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
+  Fp8 fp8{arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()};
+  OffloadFile offload{layout.recompute.offload()};
+  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
+
+  Memory(const Options& o_, const Layout& layout_, Comm& comm_)
+      : o(o_), layout(layout_), comm(comm_) {
     fp8.attach(w, acts);
     ctx.flops = &flops;
     ctx.leaves = kLeaves / static_cast<int>(layout.tp);
@@ -163,11 +144,10 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] =
-      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch + 4 * P * extra +
-      AdaptiveClip::bytes(layout.model, o.clip) +
-      HeadGrad::bytes(own_vocab(layout.gpt, layout.tp), layout.chunks, layout.GA);
-  TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, B, MBS);
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
+                          4 * P * extra + AdaptiveClip::bytes(layout.model, o.clip) +
+                          HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
+  TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
 }
@@ -205,22 +185,22 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
-  attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
-  m.tp.all_reduce(ctx, a.product);  // g
+  attn_forward(ctx, m.tp.summand(a.product), s.attn, m.tp.f_forward(ctx, s.norm1), p.attn);
+  m.tp.g_forward(ctx, a.product);
   join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
 
   norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
-  mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
-  m.tp.all_reduce(ctx, a.product);  // g
+  mlp_forward(ctx, m.tp.summand(a.product), s.mlp, m.tp.f_forward(ctx, s.norm2), p.mlp);
+  m.tp.g_forward(ctx, a.product);
   join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
 }
 
-/// What the head reads of `tokens` (B,T), localized; what backward needs stays in `a`, or can be
-/// computed again.
+/// What the head reads of `tokens` (B,T), localized, in a.norm; what backward needs stays in `a`,
+/// or can be computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
   const size_t L = m.w.blocks.size();
-  embed_forward(m.ctx, a.embed, tokens, m.w.embed);
-  m.tp.all_reduce(m.ctx, a.embed);
+  embed_forward(m.ctx, m.tp.summand(a.embed), tokens, m.w.embed);
+  m.tp.g_forward(m.ctx, a.embed);
   for (size_t l = 0; l < L; ++l) {
     m.offload.write(m.ctx, l, a.stream(l));
     forward_block(m, a, l);
@@ -231,19 +211,20 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
 /// Losses (B) of `targets` (B,T), localized, and the gradients of what the head read and of its
 /// weights: its forward and backward, a chunk of sequences at a time.
 void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
-          Tensor targets, float scale, Into into) {
+          Tensor targets, int64_t vocab, float scale, Into into) {
   m.head_grad.begin(dw.head_w, into, head_chunks(a));
   for (int64_t j = 0; j < head_chunks(a); ++j) {
-    const HeadChunk c(j, a, losses, targets, d.branch);
+    HeadChunk c(j, a, losses, targets, m.tp.summand(d.branch));
+    c.inp = m.tp.f_forward(m.ctx, c.inp);
     head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
     const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
-    head_loss_and_gradient(m.ctx, c.losses, c.logits, all, c.targets, m.tp.own_vocab(), scale);
+    head_loss_and_gradient(m.ctx, c.losses, c.logits, all, c.targets, vocab, scale);
     head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
     m.head_grad.begin_chunk(j);
     head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
     m.head_grad.end_chunk(m.ctx, j);
   }
-  m.tp.all_reduce(m.ctx, d.branch);  // f
+  m.tp.f_backward(m.ctx, d.branch);
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its run.
@@ -267,7 +248,7 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
   const GptTensors& w = m.w;
   const size_t L = w.blocks.size();
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
-  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
+  m.tp.norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
   for (size_t l = L; l-- > 0;) {
     const int64_t before = m.flops;
@@ -277,23 +258,25 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
-    join_backward_weight(ctx, g.join2_b, d.stream, into);
-    mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
-    m.tp.all_reduce(ctx, d.branch);  // f
-    mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
+    const Tensor dout = m.tp.g_backward(ctx, d.stream);
+    join_backward_weight(ctx, g.join2_b, dout, into);
+    mlp_backward_input(ctx, m.tp.summand(d.branch), d.mlp, dout, s.mlp, p.mlp);
+    m.tp.f_backward(ctx, d.branch);
+    mlp_backward_weight(ctx, g.mlp, d.mlp, dout, m.tp.f_forward(ctx, s.norm2), s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
-    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    m.tp.norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
     join_backward_input(ctx, d.stream, d.norm);
 
-    join_backward_weight(ctx, g.join1_b, d.stream, into);
-    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
-    m.tp.all_reduce(ctx, d.branch);  // f
-    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
+    const Tensor dmid = m.tp.g_backward(ctx, d.stream);
+    join_backward_weight(ctx, g.join1_b, dmid, into);
+    attn_backward_input(ctx, m.tp.summand(d.branch), d.attn, dmid, s.attn, p.attn);
+    m.tp.f_backward(ctx, d.branch);
+    attn_backward_weight(ctx, g.attn, d.attn, dmid, m.tp.f_forward(ctx, s.norm1), s.attn, into);
     norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
-    norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
+    m.tp.norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
     join_backward_input(ctx, d.stream, d.norm);
   }
-  embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
+  embed_backward_weight(ctx, dw.embed, m.tp.g_backward(ctx, d.stream), tokens, into);
 }
 
 /// One batch: loss, gradients, update.
@@ -305,22 +288,22 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = 0;
-  m.sent = -m.tp.wire_bytes();
+  m.tp.begin_step();
   text.draw(batch, o.run.seed, step);
   o.spike_guard.inject(batch, o.run.seed, step);
-  const Batch local = m.tp.localize(batch);
   const int64_t targets = count_targets(batch);
+  m.tp.localize(batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
   m.fp8.begin_step();
 
   for (int64_t k = 0; k < GA; ++k) {
-    const Batch part = local.slice(k * MBS, MBS);
+    const Batch part = batch.slice(k * MBS, MBS);
     m.grads.begin(k);
     forward(m, acts, part.tokens);
-    head(m, m.grads.view(), acts, dacts, losses.slice(k * MBS, MBS), part.targets, scale,
-         m.grads.into());
+    head(m, m.grads.view(), acts, dacts, losses.slice(k * MBS, MBS), part.targets, m.tp.own_vocab(),
+         scale, m.grads.into());
     backward(m, layout.recompute, m.grads.view(), acts, dacts, part.tokens, m.grads.into());
     if (o.noise_scale.on && m.grads.alone())
       m.noise.add_small(grad_norm(m.ctx, m.grads.alone(), layout.params, m.limbs, &m.comm) / S, MBS,
@@ -347,7 +330,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   m.fp8.end_step(m.ctx);
-  m.sent += m.tp.wire_bytes();
+  m.tp.end_step();
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
 }
 
@@ -356,10 +339,11 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     const Activations acts = m.acts.first(v.count());
-    const Batch local = m.tp.localize(v.batch());
-    forward(m, acts, local.tokens);
+    m.tp.localize(v.batch());
+    forward(m, acts, v.batch().tokens);
     for (int64_t j = 0; j < head_chunks(acts); ++j) {
-      const HeadChunk c(j, acts, v.losses(), local.targets);
+      HeadChunk c(j, acts, v.losses(), v.batch().targets);
+      c.inp = m.tp.f_forward(m.ctx, c.inp);
       head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
       const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
       head_loss(m.ctx, c.losses, c.logits, all, c.targets, m.tp.own_vocab());
@@ -388,8 +372,9 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   const Batch batch = m.batch.slice(0, 1);
   const Activations acts = m.acts.first(1);
   while (sampler.next(batch.tokens)) {
-    forward(m, acts, m.tp.localize(batch).tokens);
-    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    m.tp.localize(batch);
+    forward(m, acts, batch.tokens);
+    head_forward(m.ctx, acts.logits, m.tp.f_forward(m.ctx, acts.norm), m.w.head_w);
     const Tensor rows = acts.logits.view({layout.gpt.seq_len, acts.logits.dim(2)});
     Tensor whole =
         m.arena.alloc(Mem::Workspace, "row", rows.dtype, {1, 1, layout.gpt.padded_vocab});
@@ -433,9 +418,9 @@ void run(Options o, Comm& comm) {
   report_recompute(log.extra(), m.flops, m.flops_twice,
                    layout.recompute.extra_flops(layout.gpt, last_batch) / layout.tp,
                    m.offload.bytes());
-  log.extra()["traffic"] = {{"predicted", tp_traffic(layout.gpt, layout.acts.dtype,
-                                                     layout.recompute, last_batch, layout.tp)},
-                            {"measured", m.sent}};
+  log.extra()["traffic"] = {
+      {"predicted", tp_traffic(layout.gpt, layout.acts, layout.recompute, last_batch)},
+      {"measured", m.tp.sent()}};
   log.finish(validate(layout, m, text));
   const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
   if (o.run.sample > 0) log.sample(written);

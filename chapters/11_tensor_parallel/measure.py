@@ -1,4 +1,4 @@
-"""The measured tables of chapter 11: memory by degree, all-reduces, and time."""
+"""The measured tables of chapter 11: memory by degree, what travels, and time."""
 
 import statistics
 
@@ -6,6 +6,7 @@ from measure import run, short_text, table
 
 PARENT, CHAPTER = "06_checkpointing", "11_tensor_parallel"
 MODEL = "--model small --heads 8 --batch 8 --steps 3"
+SEQUENCES = "--sequence-parallel"
 CATEGORIES = ["Param", "Grad", "Optim", "Activation", "Workspace", "Comm"]
 ROUNDS = 3
 
@@ -18,20 +19,24 @@ def both(r, category):
 
 def memory(text):
     rows = []
-    for tp in (1, 2, 4, 8):
-        r = run(CHAPTER, f"{MODEL} --threads 1 --tp {tp}", text)
-        rows.append([tp, *(both(r, c) for c in CATEGORIES),
+    for flags in ("--tp 1", "--tp 2", f"--tp 2 {SEQUENCES}", "--tp 4", f"--tp 4 {SEQUENCES}",
+                  "--tp 8", f"--tp 8 {SEQUENCES}", "--tp 8 --recompute selective",
+                  f"--tp 8 {SEQUENCES} --recompute selective"):
+        r = run(CHAPTER, f"{MODEL} --threads 1 {flags}", text)
+        rows.append([f"`{flags}`", *(both(r, c) for c in CATEGORIES),
                      f"{sum(r.memory(c) for c in CATEGORIES):,}", f"`{r.hash[-1]}`"])
     alone = run(PARENT, f"{MODEL} --threads 1", text)
     rows.insert(0, ["06", *(both(alone, c) for c in CATEGORIES[:-1]), "0",
                     f"{sum(alone.memory(c) for c in CATEGORIES):,}", f"`{alone.hash[-1]}`"])
-    return table(["`--tp`", *CATEGORIES, "total", "hash"], rows)
+    return table(["flags", *CATEGORIES, "total", "hash"], rows)
 
 
 def traffic(text):
     rows = []
     for flags in ("--tp 2", "--tp 4", "--tp 8", "--tp 4 --precision bf16",
-                  "--tp 4 --recompute full", "--tp 4 --recompute selective"):
+                  "--tp 4 --recompute full", "--tp 4 --recompute selective",
+                  f"--tp 2 {SEQUENCES}", f"--tp 4 {SEQUENCES}", f"--tp 8 {SEQUENCES}",
+                  f"--tp 4 {SEQUENCES} --precision bf16", f"--tp 4 {SEQUENCES} --recompute full"):
         r = run(CHAPTER, f"{MODEL} --threads 1 {flags}", text)
         bytes_ = r.report["extra"]["traffic"]
         rows.append([f"`{flags}`", f"{bytes_['predicted']:,}", f"{bytes_['measured']:,}"])
@@ -39,9 +44,10 @@ def traffic(text):
 
 
 def times(text):
-    """Median milliseconds of a step; the two take turns."""
+    """Median milliseconds of a step; the ways take turns."""
     ways = {"06, 2 threads": (PARENT, "--threads 2"),
-            "11, `--tp 2`, 1 thread each": (CHAPTER, "--tp 2 --threads 1")}
+            "11, `--tp 2`, 1 thread each": (CHAPTER, "--tp 2 --threads 1"),
+            f"11, `--tp 2 {SEQUENCES}`, likewise": (CHAPTER, f"--tp 2 --threads 1 {SEQUENCES}")}
     steps = {name: [] for name in ways}
     for _ in range(ROUNDS):
         for name, (chapter, flags) in ways.items():

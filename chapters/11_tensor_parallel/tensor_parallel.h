@@ -12,7 +12,7 @@
 //
 // f and g are conjugate: each is the other, backward. So a block takes two all-reduces forward and
 // two backward, of B T C elements each. Layer norms, biases after g and the stream are computed by
-// all ranks alike.
+// all ranks alike; or, with --sequence-parallel, shared as sequence_parallel.h says.
 //
 // The vocabulary is shared, too. A rank embeds the tokens whose rows it has, and 0 for others: the
 // sum over ranks is the embedding. It computes its columns of the logits; the softmax over all
@@ -22,13 +22,15 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/11_tensor_parallel/sequence_parallel.h"
 #include "common/comm/reduction.h"
 #include "common/data/text.h"
 #include "common/error.h"
@@ -45,10 +47,13 @@ namespace ladder {
 
 struct TensorParallelOptions {
   int tp = 0;
+  bool sequence_parallel = false;
 
   void add_to(CommandLine& line) {
     line.group("11_tensor_parallel");
     line.add("--tp", tp, "ranks that share each layer: 1, 2, 4 or 8; 0: all");
+    line.add("--sequence-parallel", sequence_parallel,
+             "they share what lies between the layers, too, by positions of each sequence");
   }
 
   /// Ranks to start if --ranks says 1.
@@ -58,15 +63,25 @@ struct TensorParallelOptions {
   /// @throws UserError if they cannot, naming what is legal
   int64_t degree(const GptConfig& gpt, int64_t ranks) const {
     const int64_t t = tp == 0 ? ranks : tp;
-    std::string legal_degrees;
-    for (int64_t d = 1; d <= kLeaves; d *= 2)
-      if (legal(gpt, d)) legal_degrees += fmt::format("{}{}", d == 1 ? "" : ", ", d);
     if (t < 1 || t > kLeaves || !std::has_single_bit(static_cast<uint64_t>(t)) || !legal(gpt, t))
       throw UserError(
           "--tp {}: it must divide {} heads, and {} channels into multiples of {}; legal are {}", t,
-          gpt.heads, gpt.channels, kNormLeaf, legal_degrees);
+          gpt.heads, gpt.channels, kNormLeaf, degrees([&](int64_t d) { return legal(gpt, d); }));
     if (t != ranks)
       throw UserError("--tp {} with {} ranks: all of them share each layer", t, ranks);
+    return t;
+  }
+
+  /// Of t ranks that share each layer, those that share each sequence: all or one.
+  /// @throws UserError if they cannot, naming what is legal
+  int64_t sequence_ranks(const GptConfig& gpt, int64_t t) const {
+    if (!sequence_parallel) return 1;
+    const auto even = [&](int64_t d) { return legal(gpt, d) && gpt.seq_len % d == 0; };
+    if (!even(t))
+      throw UserError(
+          "--sequence-parallel: --tp {} must divide {} tokens of a sequence; legal are {}, or no "
+          "--sequence-parallel",
+          t, gpt.seq_len, degrees(even));
     return t;
   }
 
@@ -87,31 +102,42 @@ struct TensorParallelOptions {
   }
 
  private:
+  /// "1, 2, 4": those that are legal.
+  template <class Legal>
+  static std::string degrees(Legal&& legal) {
+    std::string list = "1";
+    for (int64_t d = 2; d <= kLeaves; d *= 2)
+      if (legal(d)) list += fmt::format(", {}", d);
+    return list;
+  }
   static bool legal(const GptConfig& gpt, int64_t t) {
     return gpt.heads % t == 0 && gpt.channels % (kNormLeaf * t) == 0 && gpt.padded_vocab % t == 0;
   }
 };
 
 /// The model with the rows of the vocabulary that one rank has.
-inline GptConfig own_vocab(GptConfig gpt, int64_t tp) {
-  gpt.padded_vocab = div_exact(gpt.padded_vocab, tp);
+inline GptConfig own_vocab(const ParamLayout& params) {
+  GptConfig gpt = params.config();
+  gpt.padded_vocab = div_exact(gpt.padded_vocab, params.tensor_rank().size);
   return gpt;
 }
 
 /// What the ranks that share each layer exchange.
 class TensorParallel {
  public:
+  /// @param comm   ranks that share each layer
   /// @param params what this rank has of the model
-  /// @param batch,micro sequences of a step, and of a micro-batch, at most
+  /// @param micro  sequences of a micro-batch, at most
   TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& params,
-                 const ActivationPlan& acts, int64_t batch, int64_t micro)
+                 const ActivationPlan& acts, int64_t micro)
       : comm_(comm),
         group_(comm.split(0, comm.rank())),
         rows_(params.spec("lm_head.weight")),
-        local_(alloc_batch(arena, batch, params.config().seq_len)),
         activations_(*group_, ctx, Reduction::Halving, arena, acts.dtype,
-                     micro * params.config().seq_len * params.config().channels),
+                     largest_sum(params.config(), acts, micro)),
         sums_(comm, ctx, Reduction::Halving, arena, Dtype::F32, micro * params.config().seq_len) {
+    if (acts.sequence_ranks > 1)
+      sequence_.emplace(arena, ctx, *group_, params.config(), acts.dtype, micro);
     const auto alloc = [&](const char* name) {
       return arena.alloc(Mem::Activation, name, Dtype::F32, {micro, params.config().seq_len});
     };
@@ -120,31 +146,51 @@ class TensorParallel {
 
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const GptConfig& gpt, const ActivationPlan& acts,
-                        int64_t batch, int64_t micro) {
+                        int64_t micro) {
     const int64_t tokens = micro * gpt.seq_len;
     const int ranks = static_cast<int>(acts.tp);
-    bytes[Mem::Activation] += 8 * batch * gpt.seq_len + 12 * tokens;
+    bytes[Mem::Activation] += 12 * tokens;
     bytes[Mem::Comm] +=
-        size_of(acts.dtype) * Reducer::workspace_elements(ranks, tokens * gpt.channels) +
+        size_of(acts.dtype) * Reducer::workspace_elements(ranks, largest_sum(gpt, acts, micro)) +
         4 * Reducer::workspace_elements(ranks, tokens);
+    if (acts.sequence_ranks > 1) SequenceParallel::add_bytes(bytes, gpt, acts.dtype, ranks, micro);
   }
 
-  /// f in backward, g in forward: x (B,T,C) = its sum over ranks.
-  void all_reduce(const Ctx& ctx, Tensor x) {
-    const Span span(ctx, "all_reduce");
-    activations_.all_reduce(x);
+  // With s = 1, or tp under sequence parallelism:
+
+  /// Where a shared part writes this rank's summand of x (n,T/s,C): (n,T,C), until f or g has
+  /// summed.
+  Tensor summand(Tensor x) const { return sequence_ ? sequence_->summand().first(x.dim(0)) : x; }
+
+  /// What a shared part reads (n,T,C) of x (n,T/s,C). There until the next call.
+  Tensor f_forward(const Ctx& ctx, Tensor x) {
+    return sequence_ ? sequence_->gather_inp(ctx, x) : x;
+  }
+  /// dx (n,T/s,C) = the sum of its summands over ranks.
+  void f_backward(const Ctx& ctx, Tensor dx) { sum(ctx, dx); }
+
+  /// x (n,T/s,C) = the sum of its summands over ranks.
+  void g_forward(const Ctx& ctx, Tensor x) { sum(ctx, x); }
+  /// The gradient of every rank's summand (n,T,C) of dx (n,T/s,C). There until the next call.
+  Tensor g_backward(const Ctx& ctx, Tensor dx) {
+    return sequence_ ? sequence_->gather_dproduct(ctx, dx) : dx;
+  }
+
+  /// Gradients of a norm, which has worked on (n,T/s,C).
+  void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,
+                            const NormSaved& saved, Into into) {
+    if (sequence_) return sequence_->norm_backward_weight(ctx, grads, dout, inp, saved, into);
+    ladder::norm_backward_weight(ctx, grads, dout, inp, saved, into);
   }
 
   /// Columns of the logits that this rank has, without padding.
   int64_t own_vocab() const { return rows_.rows; }
 
-  /// Tokens and targets as rows of the vocabulary that this rank has: kElsewhere where it has not.
-  /// They are there until the next call.
-  Batch localize(const Batch& batch) const {
-    const Batch here = local_.slice(0, batch.tokens.dim(0));
-    localize(here.tokens, batch.tokens);
-    localize(here.targets, batch.targets);
-    return here;
+  /// Makes tokens and targets, in place, rows of the vocabulary that this rank has: kElsewhere
+  /// where it has not.
+  void localize(const Batch& batch) const {
+    localize(batch.tokens);
+    localize(batch.targets);
   }
 
   /// What a softmax over the columns of all ranks needs of them. logits (n,T,Vp/tp), targets (n,T)
@@ -161,37 +207,39 @@ class TensorParallel {
   }
 
   void show(RunLog& log) const { log.count(*group_); }
-  /// Bytes of activations and their gradients that this rank has sent.
-  int64_t wire_bytes() const { return group_->statistics().wire_bytes(); }
+
+  /// Around a step: counts the bytes that this rank sends for activations and their gradients.
+  void begin_step() { sent_ = -group_->statistics().wire_bytes(); }
+  void end_step() { sent_ += group_->statistics().wire_bytes(); }
+  /// Those of the last step.
+  int64_t sent() const { return sent_; }
 
  private:
-  void localize(Tensor here, Tensor ids) const {
+  /// Elements; of tokens alone: sequence parallelism has sums of its own.
+  static int64_t largest_sum(const GptConfig& gpt, const ActivationPlan& acts, int64_t micro) {
+    return acts.sequence_ranks > 1 ? 0 : micro * gpt.seq_len * gpt.channels;
+  }
+
+  void sum(const Ctx& ctx, Tensor x) {
+    if (sequence_) return sequence_->reduce_scatter(ctx, x);
+    const Span span(ctx, "all_reduce");
+    activations_.all_reduce(x);
+  }
+
+  void localize(Tensor ids) const {
     const int64_t begin = rows_.first / rows_.stride, end = begin + rows_.shape.dims[0];
-    const auto* id = ids.data<int32_t>();
-    auto* out = here.data<int32_t>();
-    for (int64_t i = 0; i < ids.size(); ++i) {
-      const bool mine = id[i] >= begin && id[i] < end;
-      out[i] = id[i] == kIgnore ? kIgnore : mine ? static_cast<int32_t>(id[i] - begin) : kElsewhere;
-    }
+    for (int32_t& id : std::span(ids.data<int32_t>(), static_cast<size_t>(ids.size())))
+      if (id != kIgnore)
+        id = id >= begin && id < end ? static_cast<int32_t>(id - begin) : kElsewhere;
   }
 
   Comm& comm_;
-  std::unique_ptr<Comm> group_;  ///< of the sums of activations alone
+  std::unique_ptr<Comm> group_;  ///< for activations and their gradients alone
   const ParamSpec& rows_;        ///< of the head, and just so of wte
-  Batch local_;
   SoftmaxSums softmax_;
   Reducer activations_, sums_;
+  std::optional<SequenceParallel> sequence_;
+  int64_t sent_ = 0;
 };
-
-/// Bytes that one rank sends for activations in a step of `sequences`: for each block two
-/// all-reduces forward and two backward, one for the embedding and one for the head; and two for
-/// each block that is computed again.
-inline int64_t tp_traffic(const GptConfig& gpt, Dtype dtype, const Recompute& recompute,
-                          int64_t sequences, int64_t tp) {
-  int64_t reductions = 4 * gpt.layers + 2;
-  for (int64_t l = 0; l < gpt.layers; ++l) reductions += 2 * recompute.run_before(l).size();
-  const int64_t bytes = size_of(dtype) * sequences * gpt.seq_len * gpt.channels;
-  return reductions * 2 * (tp - 1) * bytes / tp;
-}
 
 }  // namespace ladder

@@ -9,7 +9,12 @@ namespace {
 class BlockAllocator {
  public:
   BlockAllocator(Arena& arena, const GptConfig& config, int64_t batch, const ActivationPlan& plan)
-      : arena_(arena), config_(config), B_(batch), plan_(plan) {
+      : arena_(arena),
+        config_(config),
+        B_(batch),
+        T_(config.seq_len),
+        own_T_(plan.own_tokens(T_)),
+        plan_(plan) {
     shared_.resize(static_cast<size_t>(plan.set_count(config.layers)));
     streams_.resize(2);
     next_slot();
@@ -22,10 +27,10 @@ class BlockAllocator {
   Tensor stream(int64_t l) {
     const int64_t L = config_.layers, sets = plan_.set_count(L), C = config_.channels;
     // Inside a run of `sets` blocks the stream belongs to the set; between runs it is kept.
-    if (l < L && l % sets != 0) return once(set(l - 1).out, "out", {C});
+    if (l < L && l % sets != 0) return once(set(l - 1).out, "out", {own_T_, C});
     const bool kept = l < L ? plan_.own_input : plan_.own_output;
-    if (kept) return alloc(fmt::format("stream{}", l), {C}, plan_.dtype);
-    return once(streams_[static_cast<size_t>(l % 2)], "stream", {C});
+    if (kept) return alloc(fmt::format("stream{}", l), {own_T_, C}, plan_.dtype);
+    return once(streams_[static_cast<size_t>(l % 2)], "stream", {own_T_, C});
   }
 
   /// All activations of block l; its output is stream(l + 1).
@@ -36,33 +41,34 @@ class BlockAllocator {
     BlockActs& gelu = plan_.own_gelu ? own : shared_[0];
     const int64_t C = config_.channels, NH = config_.heads / plan_.tp, own_C = C / plan_.tp;
     return {.stat1 = stat(own.stat1),
-            .norm1 = once(norm.norm1, "norm1", {C}),
-            .attn{.qkv = once(own.attn.qkv, "qkv", {3 * own_C}),
-                  .att = once(att.attn.att, "att", {own_C}),
-                  .lse = once_wide(att.attn.lse, "lse", {B_, NH, config_.seq_len}),
+            .norm1 = once(norm.norm1, "norm1", {own_T_, C}),
+            .attn{.qkv = once(own.attn.qkv, "qkv", {T_, 3 * own_C}),
+                  .att = once(att.attn.att, "att", {T_, own_C}),
+                  .lse = once_wide(att.attn.lse, "lse", {B_, NH, T_}),
                   .codes{}},
-            .mid = once(own.mid, "mid", {C}),
+            .mid = once(own.mid, "mid", {own_T_, C}),
             .stat2 = stat(own.stat2),
-            .norm2 = once(norm.norm2, "norm2", {C}),
-            .mlp{.fc = once(own.mlp.fc, "fc", {4 * own_C}),
-                 .gelu = once(gelu.mlp.gelu, "gelu", {4 * own_C}),
+            .norm2 = once(norm.norm2, "norm2", {own_T_, C}),
+            .mlp{.fc = once(own.mlp.fc, "fc", {T_, 4 * own_C}),
+                 .gelu = once(gelu.mlp.gelu, "gelu", {T_, 4 * own_C}),
                  .codes{}},
             .out = out};
   }
 
-  Tensor alloc(std::string name, Shape width, Dtype dtype) {
+  /// (B, tokens, width)
+  Tensor alloc(std::string name, Shape sequence, Dtype dtype) {
     return arena_.alloc(Mem::Activation, std::move(name), dtype,
-                        {B_, config_.seq_len, width.dims[0]});
+                        {B_, sequence.dims[0], sequence.dims[1]});
   }
   NormSaved stat(NormSaved& saved) {
-    return {once_wide(saved.mean, "mean", {B_, config_.seq_len}),
-            once_wide(saved.rstd, "rstd", {B_, config_.seq_len})};
+    return {once_wide(saved.mean, "mean", {B_, own_T_}),
+            once_wide(saved.rstd, "rstd", {B_, own_T_})};
   }
 
  private:
   /// Allocates at the first call; later the same.
-  Tensor once(Tensor& slot, const char* name, Shape width) {
-    if (slot.shape.rank == 0) slot = alloc(name, width, plan_.dtype);
+  Tensor once(Tensor& slot, const char* name, Shape sequence) {
+    if (slot.shape.rank == 0) slot = alloc(name, sequence, plan_.dtype);
     return slot;
   }
   Tensor once_wide(Tensor& slot, const char* name, Shape shape) {
@@ -78,7 +84,7 @@ class BlockAllocator {
 
   Arena& arena_;
   const GptConfig& config_;
-  int64_t B_;
+  int64_t B_, T_, own_T_;
   const ActivationPlan& plan_;
   std::vector<BlockActs> own_, shared_;  ///< of this micro-batch, and of all
   std::vector<Tensor> streams_;
@@ -129,12 +135,12 @@ ActGrads ActGrads::first(int64_t count) const {
 std::vector<Activations> alloc_slots(Arena& arena, const GptConfig& config, int64_t batch,
                                      const ActivationPlan& plan) {
   BlockAllocator blocks(arena, config, batch, plan);
+  const int64_t T = config.seq_len, own_T = plan.own_tokens(T), C = config.channels;
   Tensor logits;
   if (plan.head)
     logits = arena.alloc(Mem::Activation, "logits", plan.dtype,
-                         {plan.logits_of(batch), config.seq_len, config.padded_vocab / plan.tp});
-  const Tensor product =
-      arena.alloc(Mem::Workspace, "product", plan.dtype, {batch, config.seq_len, config.channels});
+                         {plan.logits_of(batch), T, config.padded_vocab / plan.tp});
+  const Tensor product = arena.alloc(Mem::Workspace, "product", plan.dtype, {batch, own_T, C});
   std::vector<Activations> slots;
   for (int64_t slot = 0; slot < plan.slots; ++slot, blocks.next_slot()) {
     Activations acts{.embed = blocks.stream(0),
@@ -147,7 +153,7 @@ std::vector<Activations> alloc_slots(Arena& arena, const GptConfig& config, int6
       acts.blocks.push_back(blocks.block(l, blocks.stream(l + 1)));
     if (plan.head) {
       acts.stat = blocks.stat(acts.stat);
-      acts.norm = blocks.alloc("norm", {config.channels}, plan.dtype);
+      acts.norm = blocks.alloc("norm", {own_T, C}, plan.dtype);
     }
     slots.push_back(acts);
   }
@@ -162,38 +168,41 @@ Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t bat
 
 ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
                          const ActivationPlan& plan) {
-  const int64_t B = batch, T = config.seq_len, C = config.channels, own_C = C / plan.tp;
-  const auto alloc = [&](const char* name, int64_t width) {
-    return arena.alloc(Mem::Workspace, name, plan.dtype, {B, T, width});
+  const int64_t T = config.seq_len, C = config.channels, own_C = C / plan.tp;
+  const auto alloc = [&](const char* name, int64_t tokens, int64_t width) {
+    return arena.alloc(Mem::Workspace, name, plan.dtype, {batch, tokens, width});
   };
-  return {.stream = alloc("dstream", C),
-          .branch = alloc("dbranch", C),
-          .norm = alloc("dnorm", C),
-          .attn{.dqkv = alloc("dqkv", 3 * own_C), .datt = alloc("datt", own_C)},
-          .mlp{.dfc = alloc("dfc", 4 * own_C)}};
+  return {.stream = alloc("dstream", plan.own_tokens(T), C),
+          .branch = alloc("dbranch", plan.own_tokens(T), C),
+          .norm = alloc("dnorm", plan.own_tokens(T), C),
+          .attn{.dqkv = alloc("dqkv", T, 3 * own_C), .datt = alloc("datt", T, own_C)},
+          .mlp{.dfc = alloc("dfc", T, 4 * own_C)}};
 }
 
 int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
   const int64_t L = config.layers, C = config.channels, NH = config.heads / plan.tp;
   const int64_t own_C = C / plan.tp;  // of heads; the MLP has four times as many
-  const int64_t sets = plan.set_count(L), slots = plan.slots;
+  const int64_t sets = plan.set_count(L), slots = plan.slots, heads = plan.head ? slots : 0;
   const int64_t all_sets = plan.own_sets ? slots * sets : sets;
   const auto copies = [&](bool own) { return own ? all_sets : 1; };
   // Of the inputs of runs and the last output; inside a run they belong to a set.
   const int64_t kept = (plan.own_input ? (L + sets - 1) / sets : 0) + (plan.own_output ? 1 : 0);
   const int64_t turns = (plan.own_input ? 0 : L) + (plan.own_output ? 0 : 1);
   const int64_t streams = slots * kept + std::min<int64_t>(turns, 2) + all_sets / sets * (sets - 1);
-  const int64_t narrow = streams * C + all_sets * (7 * own_C + C) + copies(plan.own_att) * own_C +
-                         copies(plan.own_norm) * 2 * C + copies(plan.own_gelu) * 4 * own_C;
-  const int64_t wide_numbers = all_sets * 4 + copies(plan.own_att) * NH;
-  const int64_t head = plan.head ? slots : 0;
-  const int64_t logits = plan.head ? plan.logits_of(batch) * config.padded_vocab / plan.tp : 0;
-  return config.seq_len * (size_of(plan.dtype) * (batch * (narrow + head * C) + logits) +
-                           size_of(wide(plan.dtype)) * batch * (wide_numbers + head * 2));
+  // Of a token: what lies between the parts that ranks share, and what lies inside of them.
+  const int64_t between = (streams + all_sets + copies(plan.own_norm) * 2 + heads) * C;
+  const int64_t inside = (all_sets * 7 + copies(plan.own_att) + copies(plan.own_gelu) * 4) * own_C;
+  const int64_t T = config.seq_len, own_T = plan.own_tokens(T);
+  const int64_t narrow = own_T * between + T * inside;
+  const int64_t statistics = own_T * (all_sets * 4 + heads * 2) + T * copies(plan.own_att) * NH;
+  const int64_t logits = plan.head ? plan.logits_of(batch) * T * config.padded_vocab / plan.tp : 0;
+  return size_of(plan.dtype) * (batch * narrow + logits) +
+         size_of(wide(plan.dtype)) * batch * statistics;
 }
 
 int64_t act_grad_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
-  return size_of(plan.dtype) * batch * config.seq_len * (4 + 8 / plan.tp) * config.channels;
+  const int64_t T = config.seq_len, own_T = plan.own_tokens(T);
+  return size_of(plan.dtype) * batch * (4 * own_T + 8 * T / plan.tp) * config.channels;
 }
 
 }  // namespace ladder

@@ -1,4 +1,7 @@
 // What forward keeps for backward, and the gradients that flow back: allocation and formula.
+//
+// Where tensor ranks share the tokens of a sequence, too, a rank has T/s of them between the parts:
+// of the stream, and of what norms and joins read and write.
 #pragma once
 
 #include <algorithm>
@@ -15,23 +18,23 @@ namespace ladder {
 /// Kept by one block. 16 C + NH + 4 floats a token.
 struct BlockActs {
   NormSaved stat1;
-  Tensor norm1;  ///< (B,T,C)
+  Tensor norm1;  ///< (B,T/s,C)
   AttnSaved attn;
-  Tensor mid;  ///< (B,T,C), the residual stream between the two branches
+  Tensor mid;  ///< (B,T/s,C), the residual stream between the two branches
   NormSaved stat2;
-  Tensor norm2;  ///< (B,T,C)
+  Tensor norm2;  ///< (B,T/s,C)
   MlpSaved mlp;
-  Tensor out;  ///< (B,T,C), the residual stream after the block
+  Tensor out;  ///< (B,T/s,C), the residual stream after the block
 };
 
 /// Kept by the whole model.
 struct Activations {
-  Tensor embed;  ///< (B,T,C), the residual stream before the first block
+  Tensor embed;  ///< (B,T/s,C), the residual stream before the first block
   std::vector<BlockActs> blocks;
   NormSaved stat;
-  Tensor norm;     ///< (B,T,C), what the head reads
+  Tensor norm;     ///< (B,T/s,C), what the head reads
   Tensor logits;   ///< (B,T,Vp), or of fewer sequences; their gradient once backward starts
-  Tensor product;  ///< (B,T,C), Workspace: attn's or mlp's, until the join
+  Tensor product;  ///< (B,T/s,C), Workspace: attn's or mlp's, until the join
 
   /// The residual stream that block l reads; l = L: what the last norm reads.
   Tensor stream(int64_t l) const { return l == 0 ? embed : blocks[static_cast<size_t>(l) - 1].out; }
@@ -41,9 +44,9 @@ struct Activations {
 
 /// Gradients of activations, one block at a time: all Workspace.
 struct ActGrads {
-  Tensor stream;  ///< (B,T,C), of the residual stream
-  Tensor branch;  ///< (B,T,C), of what attn, mlp or the head read
-  Tensor norm;    ///< (B,T,C), of what a norm read
+  Tensor stream;  ///< (B,T/s,C), of the residual stream
+  Tensor branch;  ///< (B,T/s,C), of what attn, mlp or the head read
+  Tensor norm;    ///< (B,T/s,C), of what a norm read
   AttnGrads attn;
   MlpGrads mlp;
 
@@ -65,9 +68,12 @@ struct ActivationPlan {
   int64_t slots = 1;         ///< micro-batches in flight: each has what is its own
   bool own_sets = true;      ///< else the sets serve all slots
   int64_t tp = 1;            ///< ranks that share heads, columns of the MLP and the vocabulary
+  int64_t sequence_ranks = 1;  ///< s: ranks that share the tokens of a sequence
 
   int64_t set_count(int64_t layers) const { return sets == 0 ? layers : sets; }
   int64_t logits_of(int64_t batch) const { return logits == 0 ? batch : std::min(logits, batch); }
+  /// T/s, of a sequence of T tokens.
+  int64_t own_tokens(int64_t T) const { return div_exact(T, sequence_ranks); }
 };
 
 /// @param plan dtype F64: for gradient checks with `ref`
@@ -81,11 +87,12 @@ ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
                          const ActivationPlan& plan = {});
 
 /// Bytes that alloc_activations counts as Activation. With everything kept in F32:
-/// 4 B T (L (16 C + NH + 4) + 2 C + 2 + Vp).
+/// 4 B T (L (16 C + NH + 4) + 2 C + 2 + Vp). With tp ranks 12 C, NH and Vp of these are divided by
+/// tp, and with s sequence ranks what is left is divided by s.
 int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan = {});
 
 /// Bytes that both count as Workspace: product, and 3 C of stream, branch and norm, 4 C of attn
-/// and 4 C of mlp: 4 B T (12 C) in F32.
+/// and 4 C of mlp: 4 B T (12 C) in F32. With ranks 4 C of these are divided by s, 8 C by tp.
 int64_t act_grad_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan = {});
 
 }  // namespace ladder

@@ -17,6 +17,14 @@ TEST_P(BadTensorParallel, Degrees) {
                   {"--tp 4 --heads 2", "legal are 1, 2"}});
 }
 
+TEST_P(BadTensorParallel, SequencesThatDoNotFallIntoEqualParts) {
+  expect_refused(
+      {{"--tp 8 --sequence-parallel --seq-len 12", "legal are 1, 2, 4, or no --sequence-parallel"},
+       {"--tp 2 --sequence-parallel --seq-len 7", "legal are 1, or no --sequence-parallel"},
+       {"--tp 8 --sequence-parallel --seq-len 4 --heads 2", "legal are 1, 2"},
+       {"--tp 4 --sequence-parallel --seq-len 6 --heads 2 --channels 64", "legal are 1, 2"}});
+}
+
 TEST_P(BadTensorParallel, WhatLooksAtWholeTensors) {
   expect_refused({{"--tp 2 --optimizer adafactor", "legal are sgd, adam, adamw, lion"},
                   {"--tp 2 --optimizer adamw8bit", "legal are sgd, adam, adamw, lion"},

@@ -1,4 +1,6 @@
 // 11_tensor_parallel: bytes in memory and on the wire, predicted, and written out.
+#include <array>
+
 #include "tests/common/memory.h"
 
 namespace ladder::test {
@@ -25,7 +27,9 @@ TEST_F(TensorParallelBytes, AsPredicted) {
   for (const int64_t tp : {1, 2, 4, 8})
     for (const std::string flags :
          {"", "--precision bf16 --recompute full --batch 8 --micro-batch 2 --head-chunk 1",
-          "--agc 0.1 --recompute selective --optimizer lion"}) {
+          "--agc 0.1 --recompute selective --optimizer lion", "--sequence-parallel",
+          "--sequence-parallel --precision bf16 --recompute every:2 --batch 6 --micro-batch 2",
+          "--sequence-parallel --recompute selective --head-chunk 2"}) {
       const auto got = run(tp, flags);
       EXPECT_TRUE(as_predicted(got)) << tp << " " << flags;
       const auto& traffic = got["extra"]["traffic"];
@@ -46,9 +50,42 @@ TEST_F(TensorParallelBytes, WhatAShareOfTheLayersTakes) {
       EXPECT_EQ(measured(got, Mem::Optim, r), 8 * parameters(tp));
       const int64_t blocks = L * (4 * C + 12 * C / tp + 4 + NH / tp);
       const int64_t ends = C + C + 2 + Vp / tp;  // the last stream, its norm, logits
-      const int64_t tokens = 4 + 3;              // tokens and targets twice; three sums
+      const int64_t tokens = 2 + 3;              // tokens and targets; three sums
       EXPECT_EQ(measured(got, Mem::Activation, r), 4 * B * T * (blocks + ends + tokens) + 4 * B);
     }
+  }
+}
+
+// The paper's s b h (34 / t): here 16 C / t. And without what is cheap, norms, att and gelu, 9 C /
+// t.
+TEST_F(TensorParallelBytes, WhatAShareOfTheSequencesTakes) {
+  const int64_t B = 4, tokens = 4 * B * T * (2 + 3) + 4 * B;
+  const auto activations = [&](int64_t tp, const std::string& flags) {
+    const auto got = run(tp, fmt::format("--batch {} --sequence-parallel {}", B, flags));
+    for (size_t r = 1; r < static_cast<size_t>(tp); ++r)
+      EXPECT_EQ(measured(got, Mem::Activation, r), measured(got, Mem::Activation));
+    return measured(got, Mem::Activation) - tokens;
+  };
+  for (const int64_t tp : {2, 4, 8}) {
+    const int64_t ends = C + C + 2 + Vp;
+    EXPECT_EQ(activations(tp, ""), 4 * B * T * (L * (16 * C + 4 + NH) + ends) / tp);
+    EXPECT_EQ(activations(tp, "--recompute selective"),
+              4 * B * T * (L * (9 * C + 4) + 7 * C + NH + ends) / tp);
+    EXPECT_EQ(activations(tp, "--recompute full"),
+              4 * B * T * (L * C + 15 * C + 4 + NH + ends) / tp);
+  }
+  // One rank has no other to share with.
+  EXPECT_EQ(activations(1, ""), measured(run(1, "--batch 4"), Mem::Activation) - tokens);
+}
+
+// Product, stream, branch and norm in shares; whole are a rank's summand and what is gathered.
+TEST_F(TensorParallelBytes, WorkspaceOfAShareOfTheSequences) {
+  const int64_t B = 4;
+  for (const int64_t tp : {2, 4, 8}) {
+    const int64_t plain = measured(run(tp, "--batch 4"), Mem::Workspace);
+    const int64_t shared = measured(run(tp, "--batch 4 --sequence-parallel"), Mem::Workspace);
+    const int64_t partial = 4 * 2 * B * C;
+    EXPECT_EQ(shared - plain, 4 * B * T * C * 3 + partial - 4 * B * T * C * 4 * (tp - 1) / tp);
   }
 }
 
@@ -65,6 +102,43 @@ TEST_F(TensorParallelBytes, FourAllReducesABlock) {
     EXPECT_EQ(sent("--batch 4 --recompute selective"), (4 * L + 2) * one);
     EXPECT_EQ(sent("--batch 4 --precision bf16"), (4 * L + 2) * one / 2);
   }
+}
+
+// An all-reduce is a reduce-scatter and an all-gather; backward gathers once more what each part of
+// a block has read.
+TEST_F(TensorParallelBytes, FourReduceScattersAndSixAllGathersABlock) {
+  const int64_t B = 4;
+  for (const int64_t tp : {2, 4, 8}) {
+    const int64_t one = (tp - 1) * 4 * B * T * C / tp;
+    const int64_t norms = (2 * L + 1) * 2 * 2 * (tp - 1) * 4 * B * C / tp;
+    const auto sent = [&](const std::string& flags) {
+      return run(tp, "--batch 4 --sequence-parallel " + flags)["extra"]["traffic"]["measured"]
+          .get<int64_t>();
+    };
+    EXPECT_EQ(sent(""), (10 * L + 4) * one + norms);
+    EXPECT_EQ(sent("--micro-batch 1"), (10 * L + 4) * one + norms);
+    EXPECT_EQ(sent("--recompute full"), (10 * L + 4 + 4 * (L - 1)) * one + norms);
+    EXPECT_EQ(sent("--recompute selective"), (10 * L + 4) * one + norms);
+    EXPECT_EQ(sent("--precision bf16"), (10 * L + 4) * one / 2 + norms);
+  }
+}
+
+// Calls by operation: those of a step, and of one forward pass of validation less.
+TEST_F(TensorParallelBytes, CallsOfAStep) {
+  const auto calls = [&](int64_t steps) {
+    const auto got =
+        report("11_tensor_parallel", fmt::format("--layers {} --tp 4 --sequence-parallel --batch 1 "
+                                                 "--steps {}",
+                                                 L, steps));
+    const auto& of = got["comm"][0];
+    const auto count = [&](const char* operation) { return of[operation]["calls"].get<int64_t>(); };
+    return std::array{count("reduce_scatter"), count("all_gather"), count("all_reduce")};
+  };
+  const auto one = calls(1), two = calls(2);
+  EXPECT_EQ(two[0] - one[0], 4 * L + 2);
+  EXPECT_EQ(two[1] - one[1], 6 * L + 2);
+  // Gradients of norms; maximum, sum and target; and the norm of all gradients.
+  EXPECT_EQ(two[2] - one[2], 2 * L + 1 + 3 + 1);
 }
 
 }  // namespace

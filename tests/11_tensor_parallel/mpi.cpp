@@ -8,12 +8,14 @@ class TensorParallelMpi : public SameTraceSmall {};
 
 TEST_F(TensorParallelMpi, HasTheBitsOfOneRank) {
   const Trace one = trace("06_checkpointing", "--batch 4 --clip 1");
+  const auto shared = [&](int ranks, const std::string& flags) {
+    return trace(under_mpirun("11_tensor_parallel", ranks), "--batch 4 --clip 1 " + flags);
+  };
   for (const int ranks : {2, 4})
-    EXPECT_TRUE(
-        same_trace(one, trace(under_mpirun("11_tensor_parallel", ranks), "--batch 4 --clip 1")))
-        << ranks;
-  EXPECT_TRUE(different_trace(one, trace(under_mpirun("11_tensor_parallel", 2),
-                                         "--batch 4 --clip 1 --fault skip:all_reduce:3")));
+    for (const std::string flags : {"", "--sequence-parallel"})
+      EXPECT_TRUE(same_trace(one, shared(ranks, flags))) << ranks << flags;
+  for (const std::string fault : {"skip:all_reduce:3", "skip:reduce_scatter:3 --sequence-parallel"})
+    EXPECT_TRUE(different_trace(one, shared(2, "--fault " + fault))) << fault;
 }
 
 }  // namespace

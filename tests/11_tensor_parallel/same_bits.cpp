@@ -1,4 +1,7 @@
 // 11_tensor_parallel: ranks that share each layer have the bits of 06 on one.
+#include <tuple>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "tests/common/same_trace.h"
@@ -10,15 +13,43 @@ class TensorParallelBits : public SameTraceExact {};
 INSTANTIATE_TEST_SUITE_P(TensorParallel, TensorParallelBits, ::testing::ValuesIn(exact_tier()),
                          exact_name);
 
+// nano has 8 heads to share, tiny has 4.
+std::vector<int> degrees(const Exact& exact) {
+  return exact.flags.find("nano") != std::string::npos ? std::vector{1, 2, 4, 8}
+                                                       : std::vector{1, 2, 4};
+}
+
 TEST_P(TensorParallelBits, EveryDegreeIsChapter06) {
   const std::string flags = "--batch 8 --clip 1";
   const Trace one = trace("06_checkpointing", flags, {0, 3});
-  // nano has 8 heads to share, tiny has 4.
-  const bool eight = GetParam().flags.find("nano") != std::string::npos;
-  for (const int tp : {1, 2, 4, eight ? 8 : 1})
+  for (const int tp : degrees(GetParam()))
     EXPECT_TRUE(same_trace(
         one,
         trace("11_tensor_parallel", fmt::format("{} --micro-batch 4 --tp {}", flags, tp), {0, 3})))
+        << tp;
+}
+
+/// exact_tier(), with sequences that all degrees can share.
+std::vector<Exact> even_sequences() {
+  std::vector<Exact> all = exact_tier();
+  for (Exact& exact : all)
+    if (const size_t at = exact.flags.find("--seq-len 7"); at != std::string::npos)
+      exact.flags.replace(at, 11, "--seq-len 8");
+  return all;
+}
+
+class SequenceParallelBits : public SameTraceExact {};
+INSTANTIATE_TEST_SUITE_P(TensorParallel, SequenceParallelBits,
+                         ::testing::ValuesIn(even_sequences()), exact_name);
+
+TEST_P(SequenceParallelBits, EveryDegreeIsChapter06) {
+  const std::string flags = "--batch 8 --clip 1";
+  const Trace one = trace("06_checkpointing", flags, {0, 3});
+  for (const int tp : degrees(GetParam()))
+    EXPECT_TRUE(same_trace(
+        one,
+        trace("11_tensor_parallel",
+              fmt::format("{} --micro-batch 4 --tp {} --sequence-parallel", flags, tp), {0, 3})))
         << tp;
 }
 
@@ -34,7 +65,7 @@ TEST_F(TensorParallelMore, ComposesWithWhatCameBefore) {
         "--agc 0.1 --head-chunk 1", "--optimizer lion --spike-guard 4", "--optimizer sgd --lr 0.1",
         "--schedule cosine --warmup 1 --batch 8 --batch-ramp 4:2",
         "--noise-scale --batch 4 --micro-batch 2", "--eval-every 1 --sample 3"})
-    for (const std::string tp : {"2", "4"})
+    for (const std::string tp : {"2", "4", "2 --sequence-parallel", "4 --sequence-parallel"})
       EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp " + tp))) << flags << " " << tp;
 }
 
@@ -46,12 +77,24 @@ TEST_F(TensorParallelMore, AnySizesThatDivide) {
   EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp 2")));
 }
 
+// Also with fewer tokens than the leaves of their sum, and rows that no vector fills.
+TEST_F(TensorParallelMore, AnySequenceThatDivides) {
+  for (const auto& [flags, tp] :
+       {std::pair{"--seq-len 12", 4}, std::pair{"--seq-len 14", 2}, std::pair{"--seq-len 8", 8},
+        std::pair{"--seq-len 4", 2}, std::pair{"--seq-len 4 --batch 3", 4},
+        std::pair{"--seq-len 2", 2}, std::pair{"--seq-len 6 --channels 96 --heads 6", 2}})
+    EXPECT_TRUE(
+        same_trace(one(flags), shared(fmt::format("{} --sequence-parallel --tp {}", flags, tp))))
+        << flags;
+}
+
 // In 16 bits each rank rounds its part of a sum: another run, close by.
 TEST_F(TensorParallelMore, NarrowPrecisionsStayClose) {
   for (const std::string flags : {"--precision bf16", "--precision fp16 --loss-scale 1024"}) {
     EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp 1")));
     const Trace a = one(flags), b = shared(flags + " --tp 4");
     ASSERT_TRUE(is_whole(b)) << flags;
+    EXPECT_TRUE(same_trace(b, shared(flags + " --tp 4 --sequence-parallel"))) << flags;
     for (size_t i = 0; i < a.steps.size(); ++i)
       EXPECT_NEAR(std::stod(a.steps[i].loss), std::stod(b.steps[i].loss), 0.02) << flags;
   }
@@ -64,11 +107,24 @@ TEST_F(TensorParallelMore, CheckpointsGoFromDegreeToDegree) {
   EXPECT_TRUE(same_trace(first, trace("06_checkpointing", flags + "--save one", {0, kHalf})));
   for (const std::string file : {"/model-2.safetensors", "/optimizer-2.safetensors"})
     EXPECT_EQ(read("four" + file), read("one" + file)) << file;
-  for (const std::string tp : {"1", "2", "8"})
+  for (const std::string tp : {"1", "2", "8", "8 --sequence-parallel"})
     EXPECT_TRUE(
         same_trace(whole, joined(first, trace("11_tensor_parallel",
                                               flags + "--load four --tp " + tp, {kHalf, kSteps}))))
         << tp;
+}
+
+TEST_F(TensorParallelMore, CheckpointsDoNotKnowWhoHasWhichTokens) {
+  const std::string flags = "--clip 1 --batch 4 --tp 4 ";
+  const Trace a = trace("11_tensor_parallel", flags + "--save plain", {0, kHalf});
+  const Trace b =
+      trace("11_tensor_parallel", flags + "--sequence-parallel --save shared", {0, kHalf});
+  EXPECT_TRUE(same_trace(a, b));
+  for (const std::string file : {"/model-2.safetensors", "/optimizer-2.safetensors"})
+    EXPECT_EQ(read("plain" + file), read("shared" + file)) << file;
+  EXPECT_TRUE(
+      same_trace(one("--clip 1 --batch 4"),
+                 joined(b, trace("11_tensor_parallel", flags + "--load shared", {kHalf, kSteps}))));
 }
 
 TEST_F(TensorParallelMore, SamplesTheSameText) {
@@ -80,6 +136,7 @@ TEST_F(TensorParallelMore, SamplesTheSameText) {
   const std::string alone = text("06_checkpointing", "");
   EXPECT_GT(alone.size(), 40U);
   EXPECT_EQ(text("11_tensor_parallel", "--tp 4"), alone);
+  EXPECT_EQ(text("11_tensor_parallel", "--tp 4 --sequence-parallel"), alone);
 }
 
 // Each sum of the first step, left out: the embedding, g of attention and of the MLP twice, of the
@@ -99,6 +156,31 @@ TEST_F(TensorParallelMore, NegativeControlEverySumIsNeeded) {
   }
   EXPECT_TRUE(different_trace(alone, shared("--batch 4 --tp 2 --fault swap:all_reduce:1")));
   EXPECT_TRUE(same_trace(alone, shared("--batch 4 --tp 2 --fault skip:all_reduce:100000")));
+}
+
+// The same for what ranks exchange under sequence parallelism, of one sequence. Of two blocks are
+// reduced and scattered: the embedding and four products; the gradients of what the head and four
+// parts read. Gathered are what four parts and the head read; in backward for each part the
+// gradient of its product and what it read; and the gradient of the embedding. After the softmax's
+// three come the sums of five norms, then the norm of all gradients.
+TEST_F(TensorParallelMore, NegativeControlEveryPartOfASequenceIsNeeded) {
+  const std::string flags = "--batch 1 --clip 0.1";
+  const Trace alone = one(flags);
+  const auto with = [&](const std::string& fault) {
+    return shared(flags + " --tp 4 --sequence-parallel --fault " + fault);
+  };
+  for (const auto& [operation, first, count] :
+       {std::tuple{"reduce_scatter", 0, 10}, {"all_gather", 0, 14}, {"all_reduce", 3, 6}}) {
+    for (int nth = first; nth < first + count; ++nth) {
+      const Trace lost = with(fmt::format("skip:{}:{}", operation, nth));
+      ASSERT_FALSE(lost.steps.empty()) << operation << nth;
+      EXPECT_NE(lost.steps.back().param_hash, alone.steps.back().param_hash) << operation << nth;
+    }
+    EXPECT_TRUE(same_trace(alone, with(fmt::format("skip:{}:100000", operation)))) << operation;
+  }
+  for (const std::string slight :
+       {"corrupt:reduce_scatter:1", "corrupt:all_gather:1", "swap:all_reduce:3"})
+    EXPECT_TRUE(different_trace(alone, with(slight))) << slight;
 }
 
 }  // namespace

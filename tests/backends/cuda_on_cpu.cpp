@@ -142,6 +142,20 @@ TEST_P(RanksOnCudaOnCpu, BytesAreAsPredicted) {
                                                                "cuda-on-cpu --precision bf16")));
 }
 
+// The products of two ranks are other than those of one. Who has which tokens changes no product.
+TEST_F(CudaOnCpu, RanksThatShareLayersAndSequences) {
+  const std::string flags =
+      " --layers 2 --channels 64 --heads 4 --seq-len 10 --batch 3 --clip 1 --backend ";
+  const auto with = [&](const std::string& rest) {
+    return trace("11_tensor_parallel", flags + rest, kSteps3);
+  };
+  const Trace plain = with("cuda-on-cpu --tp 2");
+  EXPECT_TRUE(near(plain, with("ref"), kReordered));
+  EXPECT_TRUE(same_trace(plain, with("cuda-on-cpu --tp 2 --sequence-parallel")));
+  EXPECT_TRUE(different_trace(
+      plain, with("cuda-on-cpu --tp 2 --sequence-parallel --fault skip:reduce_scatter:3")));
+}
+
 // What one backend saves another loads: the files know of no device.
 TEST_F(CudaOnCpu, GoesOnWhereTheCpuStopped) {
   const std::string flags = kShort;

@@ -176,6 +176,19 @@ TEST(Activations, BytesFollowTheFormula) {
     }
 }
 
+TEST(Activations, BytesFollowTheFormulaOfRanks) {
+  for (const int64_t tp : {1, 2, 4, 8})
+    for (const int64_t sequence_ranks : {int64_t{1}, tp}) {
+      Arena arena(Arena::Mode::DryRun);
+      const GptConfig config = preset("nano");
+      const ActivationPlan plan{.tp = tp, .sequence_ranks = sequence_ranks};
+      alloc_activations(arena, config, 3, plan);
+      alloc_act_grads(arena, config, 3, plan);
+      EXPECT_EQ(arena.peak()[Mem::Activation], activation_bytes(config, 3, plan)) << tp;
+      EXPECT_EQ(arena.peak()[Mem::Workspace], act_grad_bytes(config, 3, plan)) << tp;
+    }
+}
+
 // Every combination that a plan can have, with layers that runs divide and that they do not.
 TEST(Activations, BytesFollowTheFormulaOfEveryPlan) {
   GptConfig config = small();

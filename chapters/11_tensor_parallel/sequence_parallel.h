@@ -1,0 +1,114 @@
+// Sequence parallelism: ranks that share each layer share what lies between the layers, too
+// (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
+// arXiv 2205.05198).
+//
+// Norms and joins work on each token by itself. So between the shared parts rank r of t has its own
+// positions of every sequence alone, [r T/t, (r+1) T/t). A shared part needs all of them, so they
+// are gathered before it; and of the sum behind it a rank takes its own:
+//
+//            forward           backward
+//      f     all-gather        reduce-scatter
+//      g     reduce-scatter    all-gather
+//
+// An all-reduce is a reduce-scatter and an all-gather, so as many bytes travel as without this. The
+// paper calls the two g and g-bar.
+#pragma once
+
+#include <cstdint>
+
+#include "common/comm/elements.h"
+#include "common/comm/reduction.h"
+#include "common/model/config.h"
+#include "common/model/parts.h"
+#include "kernels/arena.h"
+
+namespace ladder {
+
+/// How ranks exchange the tokens of sequences, and gradients of which each has a part.
+class SequenceParallel {
+ public:
+  /// @param group ranks that share each sequence, in the order of its positions
+  /// @param micro sequences of a micro-batch, at most
+  SequenceParallel(Arena& arena, const Ctx& ctx, Comm& group, const GptConfig& gpt, Dtype dtype,
+                   int64_t micro)
+      : ranks_(group.size()),
+        rank_(group.rank()),
+        tokens_(group, ctx, Reduction::Halving, arena, dtype, gpt.seq_len * gpt.channels),
+        sums_(group, ctx, Reduction::Halving, arena, Dtype::F32, 2 * micro * gpt.channels) {
+    const Shape whole{micro, gpt.seq_len, gpt.channels};
+    summand_ = arena.alloc(Mem::Workspace, "summand", dtype, whole);
+    inp_ = arena.alloc(Mem::Workspace, "gathered.inp", dtype, whole);
+    dproduct_ = arena.alloc(Mem::Workspace, "gathered.dproduct", dtype, whole);
+    partial_ = arena.alloc(Mem::Workspace, "partial", Dtype::F32, {2 * micro, gpt.channels});
+  }
+
+  /// Adds what the constructor allocates to a prediction.
+  static void add_bytes(MemoryBytes& bytes, const GptConfig& gpt, Dtype dtype, int ranks,
+                        int64_t micro) {
+    const int64_t sequence = gpt.seq_len * gpt.channels, partial = 2 * micro * gpt.channels;
+    bytes[Mem::Workspace] += 3 * size_of(dtype) * micro * sequence + 4 * partial;
+    bytes[Mem::Comm] += size_of(dtype) * Reducer::workspace_elements(ranks, sequence) +
+                        4 * Reducer::workspace_elements(ranks, partial);
+  }
+
+  /// This rank's summand of all positions (MBS,T,C).
+  Tensor summand() const { return summand_; }
+  /// own (n,T/t,C) = own positions of the sum of summand() over ranks, which is used up.
+  void reduce_scatter(const Ctx& ctx, Tensor own) {
+    const Span span(ctx, "reduce_scatter");
+    for (int64_t b = 0; b < own.dim(0); ++b) {
+      const Tensor whole = sequence(summand_, b);
+      tokens_.reduce_scatter(whole, by_rank(whole));
+      copy_elements(sequence(own, b), by_rank(whole).of(whole, rank_), ctx.device);
+    }
+  }
+
+  /// What a shared part reads, of all positions: (n,T,C) of own (n,T/t,C). There until the next
+  /// call.
+  Tensor gather_inp(const Ctx& ctx, Tensor own) { return gather(ctx, inp_, own); }
+  /// The gradient of what it makes, likewise.
+  Tensor gather_dproduct(const Ctx& ctx, Tensor own) { return gather(ctx, dproduct_, own); }
+
+  /// Gradients of a norm. A rank's tokens of a sequence are kLeaves / t of the leaves into which
+  /// the sum over that sequence falls. So sums of one sequence are joined over ranks first, and
+  /// then, as ever, over sequences. dout, inp (n,T/t,C)
+  void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,
+                            const NormSaved& saved, Into into) {
+    const int64_t n = dout.dim(0), C = dout.dim(2);
+    const Tensor partial = partial_.first(2 * n), dw = partial.first(n), db = partial.slice(n, n);
+    Ctx own = ctx;
+    own.token_leaves = kLeaves / static_cast<int>(ranks_);
+    for (int64_t b = 0; b < n; ++b) {
+      const NormSaved one{saved.mean.slice(b, 1), saved.rstd.slice(b, 1)};
+      ladder::norm_backward_weight(own, {sequence(dw, b), sequence(db, b)}, dout.slice(b, 1),
+                                   inp.slice(b, 1), one, Into::Write);
+    }
+    sums_.all_reduce(partial);
+    // Now each sequence is like one of a single token.
+    ctx.kernels->bias_backward(ctx, grads.w, dw.view({n, 1, C}), into);
+    ctx.kernels->bias_backward(ctx, grads.b, db.view({n, 1, C}), into);
+  }
+
+ private:
+  Tensor gather(const Ctx& ctx, Tensor buffer, Tensor own) {
+    const Span span(ctx, "all_gather");
+    for (int64_t b = 0; b < own.dim(0); ++b) {
+      const Tensor whole = sequence(buffer, b);
+      copy_elements(by_rank(whole).of(whole, rank_), sequence(own, b), ctx.device);
+      tokens_.all_gather(whole, by_rank(whole));
+    }
+    return buffer.first(own.dim(0));
+  }
+
+  /// Sequence b of x, flat.
+  static Tensor sequence(const Tensor& x, int64_t b) { return flat(x.slice(b, 1)); }
+  /// Each rank's positions of a sequence.
+  Chunks by_rank(const Tensor& whole) const { return {whole.size(), ranks_}; }
+
+  int64_t ranks_, rank_;
+  Reducer tokens_, sums_;
+  Tensor summand_, inp_, dproduct_;  ///< (MBS,T,C)
+  Tensor partial_;                   ///< (2 MBS,C): dw of each sequence, then db
+};
+
+}  // namespace ladder
