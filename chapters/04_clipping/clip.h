@@ -103,14 +103,15 @@ class AdaptiveClip {
     std::vector<Rows> all;
     if (own->is_whole() && own->is_matrix() && own->shape.dims[1] < N)  // some columns of all rows
       return {{0, data.view(own->shape)}};
-    const int64_t begin = own->first + own->part.begin, end = begin + own->live();
-    for (int64_t at = begin; at < end;) {
-      const int64_t row = at / N, left = (row + 1) * N - at;
-      const bool whole = left == N && end - at >= N;
-      const int64_t R = whole ? (end - at) / N : 1, n = whole ? N : std::min(left, end - at);
-      all.push_back({row, data.slice(at - begin, R * n).view({R, n})});
-      at += R * n;
-    }
+    own->for_runs([&](int64_t here, int64_t there, int64_t n) {
+      for (int64_t at = there, end = there + n; at < end;) {
+        const int64_t row = at / N, left = (row + 1) * N - at;
+        const bool whole = left == N && end - at >= N;
+        const int64_t R = whole ? (end - at) / N : 1, width = whole ? N : std::min(left, end - at);
+        all.push_back({row, data.slice(here + at - there, R * width).view({R, width})});
+        at += R * width;
+      }
+    });
     return all;
   }
   static int64_t most_rows(const ParamLayout& layout) {

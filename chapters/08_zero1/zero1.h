@@ -66,6 +66,7 @@ struct ShardedWeights {
     if (compute.ptr == master.ptr) return;
     for (int64_t s = 0; s < shard.sections(); ++s) {
       const Tensor from = shard.section_of(master, s), to = shard.section_of(compute, s);
+      if (from.size() == 0) continue;
       ctx.kernels->cast(ctx, to, from);
       if (round_master) ctx.kernels->cast(ctx, from, to);
     }
@@ -106,6 +107,7 @@ class Zero1 {
   void start(Tensor grads, int64_t s) {
     while (next_ > s) {
       const Tensor section = layout_->section_of(grads, --next_);
+      if (section.size() == 0) continue;
       pending_.push_back(background_.run([section](const Ctx& ctx, Reducer& reducer) {
         const Span span(ctx, "reduce_scatter");
         reducer.reduce_scatter(section, chunks_of(section, reducer));

@@ -132,7 +132,8 @@ class TensorParallel {
                  const ActivationPlan& acts, int64_t micro)
       : comm_(comm),
         group_(comm.split(0, comm.rank())),
-        rows_(params.spec("lm_head.weight")),
+        rows_(own_rows(params)),
+        own_vocab_(std::clamp<int64_t>(params.config().vocab - rows_.begin, 0, rows_.size())),
         activations_(*group_, ctx, Reduction::Halving, arena, acts.dtype,
                      largest_sum(params.config(), acts, micro)),
         sums_(comm, ctx, Reduction::Halving, arena, Dtype::F32, micro * params.config().seq_len) {
@@ -184,7 +185,7 @@ class TensorParallel {
   }
 
   /// Columns of the logits that this rank has, without padding.
-  int64_t own_vocab() const { return rows_.rows; }
+  int64_t own_vocab() const { return own_vocab_; }
 
   /// Makes tokens and targets, in place, rows of the vocabulary that this rank has: kElsewhere
   /// where it has not.
@@ -215,6 +216,11 @@ class TensorParallel {
   int64_t sent() const { return sent_; }
 
  private:
+  static Range own_rows(const ParamLayout& params) {
+    const int64_t rows = ladder::own_vocab(params).padded_vocab;
+    return {params.tensor_rank().rank * rows, (params.tensor_rank().rank + 1) * rows};
+  }
+
   /// Elements; of tokens alone: sequence parallelism has sums of its own.
   static int64_t largest_sum(const GptConfig& gpt, const ActivationPlan& acts, int64_t micro) {
     return acts.sequence_ranks > 1 ? 0 : micro * gpt.seq_len * gpt.channels;
@@ -227,15 +233,16 @@ class TensorParallel {
   }
 
   void localize(Tensor ids) const {
-    const int64_t begin = rows_.first / rows_.stride, end = begin + rows_.shape.dims[0];
     for (int32_t& id : std::span(ids.data<int32_t>(), static_cast<size_t>(ids.size())))
       if (id != kIgnore)
-        id = id >= begin && id < end ? static_cast<int32_t>(id - begin) : kElsewhere;
+        id = id >= rows_.begin && id < rows_.end ? static_cast<int32_t>(id - rows_.begin)
+                                                 : kElsewhere;
   }
 
   Comm& comm_;
   std::unique_ptr<Comm> group_;  ///< for activations and their gradients alone
-  const ParamSpec& rows_;        ///< of the head, and just so of wte
+  Range rows_;                   ///< of the vocabulary, padding included
+  int64_t own_vocab_;
   SoftmaxSums softmax_;
   Reducer activations_, sums_;
   std::optional<SequenceParallel> sequence_;

@@ -439,7 +439,7 @@ void run(Options o, Comm& comm) {
   const int64_t last_batch = layout.ramp.batch(o.run.steps - 1);
   report_recompute(log.extra(), m.flops, m.flops_twice,
                    layout.stage.extra_flops(layout.recompute, last_batch), m.offload.bytes());
-  log.extra()["traffic"] = {{"predicted", layout.stage.traffic(layout.acts.dtype, last_batch)},
+  log.extra()["traffic"] = {{"predicted", layout.stage.traffic(layout.acts, last_batch)},
                             {"measured", m.stage.sent()}};
   log.extra()["pipeline"] = report_pipeline(comm, layout.stage.pipeline(layout.GA), m.stage.times,
                                             m.stage.most_in_flight());

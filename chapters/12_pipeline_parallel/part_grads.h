@@ -19,18 +19,18 @@ namespace ladder {
 
 /// Gradients of activations of one block, as its weight gradients read them.
 struct BlockGrads {
-  Tensor mid;           ///< (B,T,C), of the stream between the two branches
-  Tensor read1, read2;  ///< (B,T,C), of what attn and mlp read
+  Tensor mid;           ///< (B,T/s,C), of the stream between the two branches
+  Tensor read1, read2;  ///< (B,T/s,C), of what attn and mlp read
   AttnGrads attn;
   MlpGrads mlp;
 };
 
 /// Gradients of activations of one part of the model.
 struct PartGrads {
-  std::vector<Tensor> streams;  ///< (B,T,C), of what each block reads, and of what the last wrote
+  std::vector<Tensor> streams;  ///< (B,T/s,C), of what each block reads, and of what the last wrote
   std::vector<BlockGrads> blocks;
-  Tensor norm;  ///< (B,T,C), of what a norm read
-  Tensor head;  ///< (B,T,C), of what the head read
+  Tensor norm;  ///< (B,T/s,C), of what a norm read
+  Tensor head;  ///< (B,T/s,C), of what the head read
 
   /// Of what block l read; l = L: of what the last one wrote.
   const Tensor& stream(size_t l) const { return streams[l % streams.size()]; }
@@ -57,22 +57,23 @@ struct PartGrads {
 inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& part, int64_t batch,
                                                const ActivationPlan& plan, int64_t waiting) {
   const int64_t C = part.channels, own_C = C / plan.tp;
-  const auto alloc = [&](const char* name, int64_t width) {
-    return arena.alloc(Mem::Workspace, name, plan.dtype, {batch, part.seq_len, width});
+  const int64_t T = part.seq_len, own_T = plan.own_tokens(T);
+  const auto alloc = [&](const char* name, int64_t tokens, int64_t width) {
+    return arena.alloc(Mem::Workspace, name, plan.dtype, {batch, tokens, width});
   };
-  const Tensor norm = alloc("dnorm", C), datt = alloc("datt", own_C);
-  const Tensor head = plan.head ? alloc("dhead", C) : Tensor{};
+  const Tensor norm = alloc("dnorm", own_T, C), datt = alloc("datt", T, own_C);
+  const Tensor head = plan.head ? alloc("dhead", own_T, C) : Tensor{};
   std::vector<PartGrads> all;
   for (int64_t i = 0; i < std::max<int64_t>(1, waiting); ++i) {
     PartGrads grads{.streams{}, .blocks{}, .norm = norm, .head = head};
     for (int64_t l = 0; l < (waiting > 0 ? part.layers + 1 : 2); ++l)
-      grads.streams.push_back(alloc("dstream", C));
+      grads.streams.push_back(alloc("dstream", own_T, C));
     for (int64_t l = 0; l < (waiting > 0 ? part.layers : 1); ++l)
-      grads.blocks.push_back({.mid = alloc("dmid", C),
-                              .read1 = alloc("dread1", C),
-                              .read2 = alloc("dread2", C),
-                              .attn{.dqkv = alloc("dqkv", 3 * own_C), .datt = datt},
-                              .mlp{.dfc = alloc("dfc", 4 * own_C)}});
+      grads.blocks.push_back({.mid = alloc("dmid", own_T, C),
+                              .read1 = alloc("dread1", own_T, C),
+                              .read2 = alloc("dread2", own_T, C),
+                              .attn{.dqkv = alloc("dqkv", T, 3 * own_C), .datt = datt},
+                              .mlp{.dfc = alloc("dfc", T, 4 * own_C)}});
     all.push_back(grads);
   }
   return all;
@@ -84,9 +85,11 @@ inline int64_t part_grad_bytes(const GptConfig& part, int64_t batch, const Activ
   const int64_t L = part.layers, C = part.channels, own_C = C / plan.tp;
   const int64_t streams = waiting > 0 ? waiting * (L + 1) : 2;
   const int64_t blocks = waiting > 0 ? waiting * L : 1;
-  const int64_t width =
-      streams * C + blocks * (3 * C + 7 * own_C) + C + own_C + (plan.head ? C : 0) + /*product*/ C;
-  return size_of(plan.dtype) * batch * part.seq_len * width;
+  // Between the parts that tensor ranks share: streams, three of each block, norm, product, head.
+  const int64_t between = (streams + 3 * blocks + 2 + (plan.head ? 1 : 0)) * C;
+  const int64_t inside = (7 * blocks + 1) * own_C;  // dqkv and dfc of each block, and datt
+  const int64_t T = part.seq_len;
+  return size_of(plan.dtype) * batch * (plan.own_tokens(T) * between + T * inside);
 }
 
 }  // namespace ladder

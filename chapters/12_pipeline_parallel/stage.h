@@ -91,8 +91,7 @@ class Stage {
                         int64_t micro, int64_t micros) {
     bytes[Mem::Activation] += activation_bytes(plan.part, micro, acts);
     bytes[Mem::Workspace] += part_grad_bytes(plan.part, micro, acts, plan.waiting(micros));
-    const int64_t message = micro * plan.part.seq_len * plan.part.channels * size_of(acts.dtype);
-    bytes[Mem::Comm] += plan.rank.size == 1 ? 0 : 2 * kMailbox * message;
+    bytes[Mem::Comm] += plan.rank.size == 1 ? 0 : 2 * kMailbox * micro * plan.message(acts);
   }
 
   /// What `action` works on.

@@ -133,15 +133,20 @@ struct StagePlan {
 
   /// Bytes that it sends in a step: for each part but the last its output, for each but the first
   /// the gradient of its input, of all `sequences`.
-  int64_t traffic(Dtype dtype, int64_t sequences) const {
+  int64_t traffic(const ActivationPlan& acts, int64_t sequences) const {
     const int64_t outputs = rank.chunks - (rank.has_head() ? 1 : 0);
     const int64_t inputs = rank.chunks - (rank.has_embed() ? 1 : 0);
-    return (outputs + inputs) * sequences * gpt.seq_len * gpt.channels * size_of(dtype);
+    return (outputs + inputs) * sequences * message(acts);
   }
-  /// Operations of products done twice, or three times where weight gradients come apart.
+  /// Bytes of a message, of each sequence.
+  int64_t message(const ActivationPlan& acts) const {
+    return acts.own_tokens(gpt.seq_len) * gpt.channels * size_of(acts.dtype);
+  }
+  /// How often backward computes again what was dropped: once, or for inputs and for weights.
+  int64_t times_again() const { return options.schedule == "zb-h1" ? 2 : 1; }
+  /// Operations of products that this takes.
   int64_t extra_flops(const Recompute& recompute, int64_t sequences) const {
-    const int64_t times = options.schedule == "zb-h1" ? 2 : 1;
-    return times * rank.chunks * recompute.extra_flops(part, sequences);
+    return times_again() * rank.chunks * recompute.extra_flops(part, sequences);
   }
 };
 

@@ -161,7 +161,8 @@ const ParamSpec& ParamLayout::spec(std::string_view name) const {
 
 std::vector<Tensor> ParamLayout::sections_of(Tensor flat) const {
   std::vector<Tensor> all;
-  for (int64_t s = 0; s < sections(); ++s) all.push_back(section_of(flat, s));
+  for (int64_t s = 0; s < sections(); ++s)
+    if (section(s).size() > 0) all.push_back(section_of(flat, s));
   return all;
 }
 

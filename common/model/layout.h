@@ -157,7 +157,7 @@ class ParamLayout {
   /// Section s inside a flat buffer of size() elements, or of whole_size(): a shard finds its own
   /// chunk in both.
   Tensor section_of(Tensor flat, int64_t s) const;
-  /// All of them.
+  /// All of them that are not empty.
   std::vector<Tensor> sections_of(Tensor flat) const;
   /// One parameter, in the same buffers. Shape spec.shape, or (n) of a part
   Tensor tensor(Tensor flat, const ParamSpec& spec) const;

@@ -41,6 +41,7 @@ void require_readable(std::string_view flag, const std::string& path) {
 }
 
 void check_files(const RunOptions& o) {
+  if (o.plan_only) return;
   if (o.data.empty()) throw UserError("--data is required: a text file to train on");
   require_readable("--data", o.data);
   std::error_code ignored;

@@ -33,6 +33,7 @@ struct RunOptions {
   int64_t save_every = 0;  ///< steps; 0: at the end only
   std::string trace, report, timeline;
   bool quiet = false;
+  bool plan_only = false;  ///< nothing will be read or written: chapter 13 has a flag for it
 
   void add_to(CommandLine& line);
 

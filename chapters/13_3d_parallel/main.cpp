@@ -1,0 +1,556 @@
+// 13_3d_parallel: ranks on a mesh share layers, batch and stages at once: chapters 11, 08 and 12 in
+// one loop.
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/03_schedules/batch_ramp.h"
+#include "chapters/03_schedules/schedule.h"
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/04_clipping/clip.h"
+#include "chapters/04_clipping/noise_scale.h"
+#include "chapters/04_clipping/spike_guard.h"
+#include "chapters/05_mixed_precision/loss_scaler.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/chunked_head.h"
+#include "chapters/06_checkpointing/memory_limit.h"
+#include "chapters/06_checkpointing/offload_file.h"
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/07_ddp/ddp.h"
+#include "chapters/08_zero1/zero1.h"
+#include "chapters/11_tensor_parallel/tensor_parallel.h"
+#include "chapters/12_pipeline_parallel/bubble.h"
+#include "chapters/12_pipeline_parallel/stage.h"
+#include "chapters/13_3d_parallel/mesh.h"
+#include "chapters/13_3d_parallel/plan.h"
+#include "common/data/text.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "common/model/measure.h"
+#include "common/run/backend.h"
+#include "common/run/checkpoint.h"
+#include "common/run/fault.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/run_main.h"
+#include "common/run/sampler.h"
+#include "common/run/validation.h"
+
+namespace ladder {
+namespace {
+
+// ---- 1. options ---------------------------------------------------------------------------------
+
+struct Options {
+  RunOptions run;
+  SgdOptions sgd;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  BatchRampOptions ramp;
+  AccumulateOptions accumulate;
+  ClipOptions clip;
+  NoiseScaleOptions noise_scale;
+  SpikeGuardOptions spike_guard;
+  PrecisionOptions precision;
+  LossScaleOptions loss_scale;
+  RecomputeOptions recompute;
+  HeadChunkOptions head_chunk;
+  DdpOptions ddp;
+  TensorParallelOptions tp;
+  PipelineOptions pp;
+  MeshOptions mesh;
+  FaultOptions fault;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options o;
+  CommandLine line("13_3d_parallel: ranks that share layers, batch and stages");
+  line.group("13_3d_parallel");
+  line.add("--plan-only", o.run.plan_only, "print the plan and stop: needs no text and no ranks");
+  line.read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
+            o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
+            o.ddp, o.tp, o.pp, o.mesh, o.fault);
+  if (o.mesh.world > 0 && !o.run.plan_only) throw UserError("--world is for --plan-only");
+  const int64_t given = o.mesh.world > 0 ? o.mesh.world : o.run.ranks;
+  o.run.ranks = static_cast<int>(o.mesh.shape(o.tp, o.pp, given).size());
+  return o;
+}
+
+// ---- 2. layout ----------------------------------------------------------------------------------
+
+/// A rank has a part of each layer of some blocks, of these a shard of the optimizer's states, and
+/// activations of the micro-batches in flight, of its share of the batch.
+struct Layout {
+  const Options& o;
+  int rank;
+
+  GptConfig gpt = o.run.gpt();
+  MeshShape mesh = o.mesh.shape(o.tp, o.pp, o.run.ranks);
+  MeshPlace at = mesh.place(rank);
+  int64_t tp = o.tp.degree(gpt, mesh.tp);
+  StagePlan stage{o.pp, gpt, at.pp, mesh.pp};
+  ParamLayout model{gpt};  // all of it, what is here, and the chunks that are updated here
+  ParamLayout params{gpt, mesh.dp, {at.tp, tp}, stage.rank};
+  ParamLayout shard = params.shard(at.dp);
+  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp{o.ramp, batch};
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+  /// Sequences of a step on one rank, for each stage of the ramp.
+  std::vector<int64_t> shares = o.ddp.shares(ramp.batches(), mesh.dp);
+  int64_t micro = o.accumulate.micro(shares.back());  ///< MBS, sequences of a micro-batch
+  /// The most micro-batches that a rank has in a step.
+  int64_t GA = o.accumulate.most_micro_steps(shares);
+  Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
+  /// Of a micro-batch, for the head.
+  int64_t chunks = stage.rank.has_head() ? o.head_chunk.chunks(micro) : 1;
+  ActivationPlan acts =
+      stage.plan(recompute.plan(o.precision.plan(o.head_chunk.of(micro))), recompute, GA);
+
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
+    acts.tp = tp;
+    acts.sequence_ranks = o.tp.sequence_ranks(gpt, tp);
+    check_sharding(o.optimizer, o.clip, gpt, mesh.dp);
+    o.tp.check(o.optimizer, o.precision, tp);
+    o.pp.check(o.optimizer, o.precision, o.noise_scale, stage.rank.size);
+    for (const int64_t share : shares) stage.pipeline(share / o.accumulate.micro(share));
+  }
+};
+
+// ---- 3. memory ----------------------------------------------------------------------------------
+
+struct Memory {
+  const Options& o;
+  const Layout& layout;
+  Comm& comm;
+
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  Ctx ctx = make_ctx(o.run, arena, device.get(), &comm);
+  Mesh mesh{comm, layout.mesh};
+  // Flat, for the optimizer and for the model.
+  ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
+  GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
+  // Gradients, in as many buffers as the micro-steps take.
+  GradTree head_grads{arena, layout.params, o.accumulate, layout.GA};
+  // The same buffers, as each part counts its micro-steps.
+  std::vector<GradTree> grads{static_cast<size_t>(layout.stage.rank.chunks), head_grads};
+  Background background = Background(
+      open_background(arena, ctx, mesh.dp(), o.run, o.ddp, layout.params.largest_section()));
+  Zero1 zero1{background, layout.params, o.ddp};
+  TensorParallel tp{arena, ctx, mesh.tp(), layout.params, layout.acts, layout.micro};
+  HeadGrad head_grad{arena, own_vocab(layout.params), layout.chunks, layout.GA};
+  Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
+  AdaptiveClip agc{arena, layout.model, layout.shard, o.clip};
+  SpikeGuard guard{o.spike_guard};
+  LossScaler scaler{o.loss_scale, o.precision};
+  Batch batch = alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len);  // this rank's share
+  // (B), of each sequence.
+  Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
+  Stage stage{arena, ctx, mesh.pp(), layout.stage, layout.acts, layout.micro, layout.GA};
+  OffloadFile offload{layout.recompute.offload()};
+  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
+  int64_t sent = 0;                    // bytes of chunks that this rank sent in a step
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
+
+  Memory(const Options& o_, const Layout& layout_, Comm& comm_)
+      : o(o_), layout(layout_), comm(comm_) {
+    ctx.flops = &flops;
+    ctx.leaves = kLeaves / static_cast<int>(layout.tp);
+  }
+};
+
+/// What the formulas of the README say that Memory will take.
+MemoryBytes predict(const Options& o, const Layout& layout) {
+  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro;
+  const int64_t T = layout.gpt.seq_len;
+  const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
+  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
+  MemoryBytes bytes;
+  bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
+  bytes[Mem::Grad] = 4 * P;
+  bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
+  bytes[Mem::Activation] = 8 * layout.shares.back() * T + 4 * B;
+  bytes[Mem::Workspace] = 8 * kLimbs + scratch + 4 * P * extra +
+                          AdaptiveClip::bytes(layout.model, o.clip) +
+                          HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
+  bytes[Mem::Comm] =
+      Background::bytes(static_cast<int>(layout.mesh.dp), layout.params.largest_section());
+  TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
+  Stage::add_bytes(bytes, layout.stage, layout.acts, MBS, layout.GA);
+  return bytes;
+}
+
+// ---- 4. data ------------------------------------------------------------------------------------
+
+/// All that a checkpoint holds.
+TrainingState training_state(const Layout& layout, Memory& m) {
+  return {.gpt = layout.gpt,
+          .layout = layout.shard,
+          .params = m.weights.master,
+          .optim = m.optimizer.tensors(),
+          .others{named_state("updates", m.optimizer), named_state("spike_guard", m.guard),
+                  named_state("loss_scale", m.scaler)},
+          .comm = &m.comm};
+}
+
+/// Initial weights of this rank's chunks, or those of a checkpoint, gathered. Returns the first
+/// step to take.
+int64_t start(const Options& o, const Layout& layout, Memory& m) {
+  int64_t step = 0;
+  if (o.run.load.empty())
+    init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
+  else
+    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  m.weights.refresh(m.ctx, layout.shard);
+  all_gather(m.ctx, m.background, layout.params, m.weights.compute);
+  return step;
+}
+
+// ---- 5. step ------------------------------------------------------------------------------------
+
+/// Block l of the part from its input on.
+void forward_block(Memory& m, const Flight& f, size_t l) {
+  const Ctx& ctx = m.ctx;
+  const Activations& a = f.acts;
+  const BlockTensors& p = m.w.blocks[f.first_block + l];
+  const BlockActs& s = a.blocks[l];
+  norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+  attn_forward(ctx, m.tp.summand(a.product), s.attn, m.tp.f_forward(ctx, s.norm1), p.attn);
+  m.tp.g_forward(ctx, a.product);
+  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+
+  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  mlp_forward(ctx, m.tp.summand(a.product), s.mlp, m.tp.f_forward(ctx, s.norm2), p.mlp);
+  m.tp.g_forward(ctx, a.product);
+  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+}
+
+/// The part's output, and for the last part what the head reads; what backward needs stays in its
+/// slot, or can be computed again.
+void forward(Memory& m, const Flight& f) {
+  const Activations& a = f.acts;
+  const size_t L = a.blocks.size();
+  if (f.embed) {
+    embed_forward(m.ctx, m.tp.summand(a.embed), f.tokens, m.w.embed);
+    m.tp.g_forward(m.ctx, a.embed);
+  }
+  for (size_t l = 0; l < L; ++l) {
+    m.offload.write(m.ctx, f.slot * L + l, a.stream(l));
+    forward_block(m, f, l);
+  }
+  if (f.head) norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
+}
+
+/// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
+/// chunk of sequences at a time. Micro-step k of GA.
+void head(const Layout& layout, Memory& m, const Flight& f, float scale, int64_t k, int64_t GA) {
+  m.head_grads.begin(k);
+  const GptTensors& dw = m.head_grads.view();
+  const Into into = m.head_grads.into();
+  const Activations& a = f.acts;
+  m.head_grad.begin(dw.head_w, into, head_chunks(a));
+  for (int64_t j = 0; j < head_chunks(a); ++j) {
+    HeadChunk c(j, a, f.losses, f.targets, m.tp.summand(f.grads.head));
+    c.inp = m.tp.f_forward(m.ctx, c.inp);
+    head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
+    const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
+    head_loss_and_gradient(m.ctx, c.losses, c.logits, all, c.targets, m.tp.own_vocab(), scale);
+    head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
+    m.head_grad.begin_chunk(j);
+    head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
+    m.head_grad.end_chunk(m.ctx, j);
+  }
+  m.tp.f_backward(m.ctx, f.grads.head);
+  const size_t L = a.blocks.size();
+  norm_backward_input(m.ctx, f.grads.stream(L), f.grads.head, a.stream(L), a.stat, m.w.norm);
+  m.tp.norm_backward_weight(m.ctx, dw.norm, f.grads.head, a.stream(L), a.stat, into);
+  m.head_grads.end(m.ctx, k, GA, layout.params.section(layout.gpt.layers + 1));
+}
+
+/// Before backward of block l: what forward has dropped of it and of the blocks of its run.
+void compute_again(Memory& m, const Recompute& recompute, const Flight& f, size_t l) {
+  const Activations& a = f.acts;
+  const Range run = recompute.run_before(l);
+  if (run.size() > 0)
+    m.offload.read(m.ctx, f.slot * a.blocks.size() + run.begin, a.stream(run.begin));
+  for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, f, b);
+  if (recompute.parts_before(l)) {
+    const BlockActs& s = a.blocks[l];
+    const BlockTensors& p = m.w.blocks[f.first_block + l];
+    norm_forward(m.ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+    attn_recompute(m.ctx, s.attn);
+    norm_forward(m.ctx, s.norm2, s.stat2, s.mid, p.norm2);
+    mlp_recompute(m.ctx, s.mlp);
+  }
+}
+
+/// Gradients of what block l of the part read, and of all activations inside.
+void backward_input(Memory& m, const Flight& f, const BlockTensors& p, size_t l) {
+  const Ctx& ctx = m.ctx;
+  const BlockActs& s = f.acts.blocks[l];
+  const BlockGrads& d = f.grads.block(l);
+  const Tensor dout = m.tp.g_backward(ctx, f.grads.stream(l + 1));
+  mlp_backward_input(ctx, m.tp.summand(d.read2), d.mlp, dout, s.mlp, p.mlp);
+  m.tp.f_backward(ctx, d.read2);
+  norm_backward_input(ctx, f.grads.norm, d.read2, s.mid, s.stat2, p.norm2);
+  join_backward_input(ctx, d.mid, f.grads.stream(l + 1), f.grads.norm);
+
+  const Tensor dmid = m.tp.g_backward(ctx, d.mid);
+  attn_backward_input(ctx, m.tp.summand(d.read1), d.attn, dmid, s.attn, p.attn);
+  m.tp.f_backward(ctx, d.read1);
+  norm_backward_input(ctx, f.grads.norm, d.read1, f.acts.stream(l), s.stat1, p.norm1);
+  join_backward_input(ctx, f.grads.stream(l), d.mid, f.grads.norm);
+}
+
+/// Gradients of its parameters, from these.
+void backward_weight(Memory& m, const Flight& f, const BlockTensors& g, size_t l, Into into) {
+  const Ctx& ctx = m.ctx;
+  const BlockActs& s = f.acts.blocks[l];
+  const BlockGrads& d = f.grads.block(l);
+  const Tensor dout = m.tp.g_backward(ctx, f.grads.stream(l + 1));
+  join_backward_weight(ctx, g.join2_b, dout, into);
+  mlp_backward_weight(ctx, g.mlp, d.mlp, dout, m.tp.f_forward(ctx, s.norm2), s.mlp, into);
+  m.tp.norm_backward_weight(ctx, g.norm2, d.read2, s.mid, s.stat2, into);
+
+  const Tensor dmid = m.tp.g_backward(ctx, d.mid);
+  join_backward_weight(ctx, g.join1_b, dmid, into);
+  attn_backward_weight(ctx, g.attn, d.attn, dmid, m.tp.f_forward(ctx, s.norm1), s.attn, into);
+  m.tp.norm_backward_weight(ctx, g.norm1, d.read1, f.acts.stream(l), s.stat1, into);
+}
+
+/// The gradients that `action` asks for, of all blocks of its part and of the embedding.
+void backward(const Layout& layout, Memory& m, const Flight& f, const Action& action, int64_t GA) {
+  const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
+  GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
+  if (weight) grads.begin(action.micro);
+  for (size_t l = f.acts.blocks.size(); l-- > 0;) {
+    const int64_t before = m.flops;
+    compute_again(m, layout.recompute, f, l);
+    m.flops_twice += m.flops - before;
+
+    const size_t b = f.first_block + l;
+    if (input) backward_input(m, f, m.w.blocks[b], l);
+    if (weight) backward_weight(m, f, grads.view().blocks[b], l, grads.into());
+  }
+  if (!weight) return;
+  if (f.embed)
+    embed_backward_weight(m.ctx, grads.view().embed, m.tp.g_backward(m.ctx, f.grads.stream(0)),
+                          f.tokens, grads.into());
+  grads.end(m.ctx, action.micro, GA, layout.stage.range(layout.params, action.chunk));
+  m.stage.release(action);
+  if (action.micro + 1 == GA)
+    m.zero1.ready(grads.sum(), f.embed ? 0 : static_cast<int64_t>(f.first_block) + 1);
+}
+
+/// One action of this stage's list, in a step of GA micro-batches.
+void perform(const Layout& layout, Memory& m, const Flight& f, const Action& action, float scale,
+             int64_t GA) {
+  switch (action.what) {
+    case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
+    case Do::Forward: return forward(m, f);
+    case Do::SendActivation: return m.stage.activations.send(f.out());
+    case Do::RecvGradient: return m.stage.gradients.recv(f.dout());
+    case Do::Backward:
+    case Do::BackwardInput:
+      if (f.head) head(layout, m, f, scale, action.micro, GA);
+      [[fallthrough]];
+    case Do::BackwardWeight: return backward(layout, m, f, action, GA);
+    case Do::SendGradient: return m.stage.gradients.send(f.grads.stream(0));
+  }
+}
+
+/// One batch: loss, gradients of this rank's share, sums over ranks and update of its chunks.
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
+                      RunLog& log, int64_t step) {
+  const int64_t B = layout.ramp.batch(step), share = div_exact(B, layout.mesh.dp);
+  const int64_t MBS = o.accumulate.micro(share), GA = div_exact(share, MBS);
+  const int64_t first = layout.at.dp * share;
+  const Batch batch = m.batch.slice(0, share);
+  const Tensor losses = m.losses.first(B), own_losses = losses.slice(first, share);
+  const Pipeline pipeline = layout.stage.pipeline(GA);
+  m.flops = m.flops_twice = 0;
+  const CountSent count(m.background, m.sent);
+  m.tp.begin_step();
+  text.draw(batch, o.run.seed, step, first);
+  o.spike_guard.inject(batch, o.run.seed, step, first);
+  const int64_t targets = sum_over(m.mesh.dp(), count_targets(batch));
+  m.tp.localize(batch);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
+  // scales it up. S is a power of two.
+  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+
+  m.stage.begin_step(pipeline);
+  for (const Action& action : layout.stage.actions(pipeline)) {
+    const ActionTimes::Scope time(m.stage.times);
+    perform(layout, m, m.stage.flight(action, batch, own_losses, MBS), action, scale, GA);
+  }
+  m.stage.end_step();
+  m.mesh.pp().broadcast(own_losses, m.mesh.pp().size() - 1);
+  m.mesh.dp().all_gather(losses, own_losses);
+  const Tensor grads = m.head_grads.sum();
+  m.zero1.finish(m.ctx, grads);
+  for (const Tensor chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
+  const float loss = mean_loss(m.ctx, losses, targets);
+  const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
+
+  const float lr = layout.schedule.lr(step);
+  const std::string bad = m.scaler.overflowed(norm) ? fmt::format("overflow at loss scale {}", S)
+                                                    : m.guard.judge(double{loss}, norm);
+  if (bad.empty()) {
+    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
+    const double left = rows ? grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm) : norm;
+    for (const Tensor chunk : layout.shard.sections_of(grads))
+      clip_global_norm(m.ctx, chunk, left, o.clip.clip);
+    m.optimizer.step(m.ctx, m.weights.master, grads, lr);
+    m.weights.refresh(m.ctx, layout.shard);
+    all_gather(m.ctx, m.background, layout.params, m.weights.compute);
+  } else {
+    log.note(fmt::format("step {}: skipped, {}", step, bad));
+  }
+  m.tp.end_step();
+  return {
+      .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
+}
+
+/// A batch forward through all stages by itself. Returns it in the last part of this stage.
+Flight forward_all(const Layout& layout, Memory& m, const Batch& batch, Tensor losses) {
+  for (Action action{.what = Do::Forward};; ++action.chunk) {
+    const Flight f = m.stage.flight(action, batch, losses, batch.tokens.dim(0));
+    if (!f.embed) m.stage.activations.recv(f.acts.embed);
+    forward(m, f);
+    if (!f.head) m.stage.activations.send(f.out());
+    m.stage.release(action);
+    if (action.chunk + 1 == layout.stage.rank.chunks) return f;
+  }
+}
+
+/// Mean loss of the held-out text, shared among pipelines.
+float validate(const Layout& layout, Memory& m, const Text& text) {
+  Validation v(m.ctx, &m.mesh.dp(), text, m.batch, m.losses, layout.micro);
+  while (v.next()) {
+    m.tp.localize(v.batch());
+    const Flight f = forward_all(layout, m, v.batch(), v.losses());
+    for (int64_t j = 0; f.head && j < head_chunks(f.acts); ++j) {
+      HeadChunk c(j, f.acts, f.losses, f.targets);
+      c.inp = m.tp.f_forward(m.ctx, c.inp);
+      head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
+      const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
+      head_loss(m.ctx, c.losses, c.logits, all, c.targets, m.tp.own_vocab());
+    }
+    m.mesh.pp().broadcast(v.losses(), m.mesh.pp().size() - 1);
+  }
+  return v.mean();
+}
+
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
+  for (int64_t step = start(o, layout, m); step < o.run.steps; ++step) {
+    log.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, log, step);
+    log.end_step(record);
+    if (log.tracing())
+      log.trace(record, param_hash(m.ctx, m.weights.master, layout.shard, &m.comm));
+    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
+    if (log.save_due(step)) save_checkpoint(m.ctx, o.run.save, training_state(layout, m), step + 1);
+  }
+}
+
+// ---- 6. report ----------------------------------------------------------------------------------
+
+/// Text that the model writes, a token at a time. All ranks choose it, from logits of the last
+/// stage.
+std::string sample(const Options& o, const Layout& layout, Memory& m) {
+  Sampler sampler(o.run.sampling(layout.gpt));
+  const Batch batch = m.batch.slice(0, 1);
+  const Tensor row =
+      m.arena.alloc(Mem::Workspace, "row", layout.acts.dtype, {1, 1, layout.gpt.padded_vocab});
+  while (sampler.next(batch.tokens)) {
+    m.tp.localize(batch);
+    const Flight f = forward_all(layout, m, batch, m.losses);
+    if (f.head) {
+      const Tensor logits = f.acts.logits.first(1);
+      head_forward(m.ctx, logits, m.tp.f_forward(m.ctx, f.acts.norm), m.w.head_w);
+      const Tensor rows = logits.view({layout.gpt.seq_len, logits.dim(2)});
+      m.mesh.tp().all_gather(row, rows.slice(sampler.row(), 1));
+    }
+    m.mesh.pp().broadcast(row, m.mesh.pp().size() - 1);
+    sampler.choose_from(m.ctx, row);
+  }
+  return sampler.text();
+}
+
+/// Bytes of the plan, were the policy another.
+int64_t bytes_under(Options o, const std::string& policy, int rank) {
+  o.recompute.policy = policy;
+  return predict(o, Layout(o, rank)).total();
+}
+
+/// What a rank will hold and send.
+RankPlan plan_of(const Options& o, int rank) {
+  const Layout l(o, rank);
+  const int64_t sequences = l.ramp.batch(o.run.steps - 1) / l.mesh.dp;
+  return {.bytes = predict(o, l),
+          .sent{.tp = tp_traffic_of_stage(l.stage, l.acts, l.recompute, sequences),
+                .dp = zero1_traffic(l.params, o.ddp, o.precision),
+                .pp = l.stage.traffic(l.acts, sequences)}};
+}
+
+/// The plan of all ranks, for the screen.
+std::string whole_plan(const Options& o) {
+  const Layout first(o, 0);
+  std::vector<RankPlan> stages;
+  for (int64_t s = 0; s < first.mesh.pp; ++s)
+    stages.push_back(plan_of(o, static_cast<int>(first.mesh.rank({0, 0, s}))));
+  return mesh_plan_text(first.mesh, first.stage, first.GA, first.model.live(), stages);
+}
+
+void run(Options o, Comm& comm) {
+  o.run.ranks = comm.size();
+  const Layout layout(o, comm.rank());
+  const Text text(o.run.data, layout.gpt.seq_len);
+  const RunPlan plan{.chapter = "13_3d_parallel",
+                     .gpt = layout.gpt,
+                     .parameters = layout.model.live(),
+                     .layout{.ranks = layout.mesh.size(),
+                             .dp = layout.mesh.dp,
+                             .tp = layout.mesh.tp,
+                             .pp = layout.mesh.pp,
+                             .batch = layout.batch,
+                             .micro_batch = layout.micro,
+                             .threads = o.run.thread_count(),
+                             .comm = std::string(comm.kind())},
+                     .predicted = predict(o, layout)};
+  check_memory_limit(
+      plan, o.recompute.memory_limit,
+      [&](const std::string& policy) { return bytes_under(o, policy, comm.rank()); }, comm.rank());
+  Memory m(o, layout, comm);
+  RunLog log(o.run, plan, m.arena, m.ctx, &comm);
+  log.note(whole_plan(o));
+  m.tp.show(log);
+  m.background.show(log);
+  m.stage.show(log);
+  train(o, layout, m, text, log);
+  m.scaler.report(log.extra());
+  const int64_t last_share = layout.ramp.batch(o.run.steps - 1) / layout.mesh.dp;
+  report_recompute(log.extra(), m.flops, m.flops_twice,
+                   layout.stage.extra_flops(layout.recompute, last_share) / layout.tp,
+                   m.offload.bytes());
+  log.extra()["traffic"] = report_axes(comm, plan_of(o, comm.rank()).sent,
+                                       {.tp = m.tp.sent(), .dp = m.sent, .pp = m.stage.sent()});
+  log.extra()["pipeline"] = report_pipeline(m.mesh.pp(), layout.stage.pipeline(layout.GA),
+                                            m.stage.times, m.stage.most_in_flight());
+  log.finish(validate(layout, m, text));
+  const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
+  if (o.run.sample > 0) log.sample(written);
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  return ladder::run_main([&] {
+    const ladder::Options o = ladder::parse_options(argc, argv);
+    if (o.run.plan_only)
+      fmt::print("{}\n", ladder::whole_plan(o));
+    else
+      ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+  });
+}

@@ -1,0 +1,94 @@
+// The mesh: every rank has a place on three axes, and a group of ranks along each.
+//
+//   rank = t + TP (d + DP s)      t  its part of each layer       0 .. TP-1, fastest
+//                                 d  its share of the batch       0 .. DP-1
+//                                 s  its stage of the pipeline    0 .. PP-1
+//
+//   TP 2, DP 2, PP 2              stage 0    stage 1
+//                        d = 0     0  1       4  5      a row of two: ranks that share each layer
+//                        d = 1     2  3       6  7      0, 2: the same weights, other sequences
+//                                                       0, 4: the stages of one pipeline
+//
+// The order of the axes is that of how much they say to each other (Narayanan et al., "Efficient
+// Large-Scale Language Model Training on GPU Clusters", arXiv 2104.04473). Tensor ranks exchange
+// activations four times a block and wait for them each time: neighbors, on one node with NVLink.
+// Data ranks exchange gradients and weights once a step. Stages send one activation for each
+// micro-batch, while they compute another: that may cross nodes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "chapters/11_tensor_parallel/tensor_parallel.h"
+#include "chapters/12_pipeline_parallel/stage_plan.h"
+#include "common/comm/comm.h"
+#include "common/error.h"
+#include "common/run/command_line.h"
+
+namespace ladder {
+
+/// A place on the mesh.
+struct MeshPlace {
+  int64_t tp, dp, pp;
+};
+
+/// How many ranks there are along each axis.
+struct MeshShape {
+  int64_t tp = 1, dp = 1, pp = 1;
+
+  int64_t size() const { return tp * dp * pp; }
+  MeshPlace place(int64_t rank) const { return {rank % tp, rank / tp % dp, rank / (tp * dp)}; }
+  int64_t rank(const MeshPlace& at) const { return at.tp + tp * (at.dp + dp * at.pp); }
+};
+
+struct MeshOptions {
+  int dp = 0;
+  int world = 0;
+
+  void add_to(CommandLine& line) {
+    line.group("13_3d_parallel");
+    line.add("--dp", dp, "ranks that share the batch; 0: as many as --tp and --pp leave");
+    line.add("--world", world, "ranks of a --plan-only, whatever machine this is; 0: --ranks");
+  }
+
+  /// The mesh of `ranks` ranks, or, if these are 1, of as many as the axes ask for. Axes of 0 take
+  /// what is left: dp all of it.
+  /// @throws UserError if the axes do not make that many
+  MeshShape shape(const TensorParallelOptions& tp, const PipelineOptions& pp, int64_t ranks) const {
+    if (dp < 0) throw UserError("--dp must be at least 0, not {}", dp);
+    const auto given = [](int degree) { return std::max<int64_t>(1, degree); };
+    const int64_t others = given(tp.tp) * given(pp.pp);
+    const int64_t all = ranks == 1 ? others * given(dp) : ranks;
+    const MeshShape shape{given(tp.tp), dp == 0 ? std::max<int64_t>(1, all / others) : dp,
+                          given(pp.pp)};
+    if (shape.size() != all)
+      throw UserError("--tp {} x --dp {} x --pp {} are {} ranks, not {}", shape.tp, shape.dp,
+                      shape.pp, shape.size(), all);
+    return shape;
+  }
+};
+
+/// This rank's groups. Ranks of a group are in the order of their axis.
+class Mesh {
+ public:
+  /// @param world all ranks; must live longer
+  Mesh(Comm& world, const MeshShape& shape) {
+    const auto [t, d, s] = shape.place(world.rank());
+    const auto group = [&](int64_t color) {
+      return world.split(static_cast<int>(color), world.rank());
+    };
+    tp_ = group(d + shape.dp * s);
+    dp_ = group(t + shape.tp * s);
+    pp_ = group(t + shape.tp * d);
+  }
+
+  Comm& tp() const { return *tp_; }
+  Comm& dp() const { return *dp_; }
+  Comm& pp() const { return *pp_; }
+
+ private:
+  std::unique_ptr<Comm> tp_, dp_, pp_;
+};
+
+}  // namespace ladder
