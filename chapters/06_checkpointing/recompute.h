@@ -24,6 +24,7 @@
 
 #include "common/error.h"
 #include "common/model/activations.h"
+#include "common/model/parts.h"
 #include "common/run/command_line.h"
 #include "kernels/cost.h"
 #include "kernels/tree.h"
@@ -121,6 +122,14 @@ class Recompute {
   int64_t run_;
   bool others_;
 };
+
+/// The cheap parts of a block again, from its input (B,T,C) and what was kept.
+inline void recompute_parts(const Ctx& ctx, const BlockActs& s, Tensor inp, const BlockTensors& p) {
+  norm_forward(ctx, s.norm1, s.stat1, inp, p.norm1);
+  attn_recompute(ctx, s.attn);
+  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  mlp_recompute(ctx, s.mlp);
+}
 
 /// Products of the last step: all, those computed twice beside the prediction; bytes on disk.
 inline void report_recompute(nlohmann::json& extra, int64_t flops, int64_t flops_twice,

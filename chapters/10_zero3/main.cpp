@@ -252,13 +252,7 @@ void compute_again(Memory& m, const Activations& a, const Recompute& recompute, 
     forward_block(m, a, b);
   }
   m.params.use(m.ctx, l + 1, section_after(recompute, l));
-  if (recompute.parts_before(l)) {
-    const BlockActs& s = a.blocks[l];
-    norm_forward(m.ctx, s.norm1, s.stat1, a.stream(l), m.w.blocks[l].norm1);
-    attn_recompute(m.ctx, s.attn);
-    norm_forward(m.ctx, s.norm2, s.stat2, s.mid, m.w.blocks[l].norm2);
-    mlp_recompute(m.ctx, s.mlp);
-  }
+  if (recompute.parts_before(l)) recompute_parts(m.ctx, a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
 /// Gradients of all parameters but the head's, from that of what the head read. Section by section

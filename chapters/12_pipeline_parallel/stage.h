@@ -40,7 +40,13 @@ struct Flight {
   Tensor tokens, targets;  ///< (n,T)
   Tensor losses;           ///< (n)
 
-  /// What the part writes, and its gradient: (n,T,C).
+  /// Where the input of block l of the part waits on disk.
+  int64_t place(int64_t l) const {
+    return static_cast<int64_t>(slot) * std::ssize(acts.blocks) + l;
+  }
+  /// The first section of parameters that the part has.
+  int64_t first_section() const { return embed ? 0 : static_cast<int64_t>(first_block) + 1; }
+  /// What the part writes, and its gradient: (n,T/s,C).
   Tensor out() const { return acts.stream(std::ssize(acts.blocks)); }
   Tensor dout() const { return grads.stream(acts.blocks.size()); }
 };

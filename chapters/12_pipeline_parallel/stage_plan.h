@@ -104,12 +104,13 @@ struct StagePlan {
     return all.lists[static_cast<size_t>(rank.rank)];
   }
 
-  /// `base` for the micro-batches in flight. What backward computes again they share.
-  ActivationPlan plan(ActivationPlan base, const Recompute& recompute, int64_t micros) const {
-    base.slots = most_in_flight(pipeline(micros), rank.rank);
-    base.own_sets = !recompute.drops_blocks();
-    base.head = base.own_output = rank.has_head();
-    return base;
+  /// `all` for the micro-batches in flight. What backward computes again they share.
+  ActivationPlan plan(const ActivationPlan& all, const Recompute& recompute, int64_t micros) const {
+    ActivationPlan own = recompute.plan(all);
+    own.slots = most_in_flight(pipeline(micros), rank.rank);
+    own.own_sets = !recompute.drops_blocks();
+    own.head = own.own_output = rank.has_head();
+    return own;
   }
 
   /// The most micro-batches whose weight gradients wait.

@@ -69,8 +69,7 @@ Options parse_options(int argc, char** argv) {
             o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
             o.ddp, o.tp, o.pp, o.mesh, o.fault);
   if (o.mesh.world > 0 && !o.run.plan_only) throw UserError("--world is for --plan-only");
-  const int64_t given = o.mesh.world > 0 ? o.mesh.world : o.run.ranks;
-  o.run.ranks = static_cast<int>(o.mesh.shape(o.tp, o.pp, given).size());
+  o.run.ranks = o.mesh.shape(o.tp, o.pp, o.mesh.world > 0 ? o.mesh.world : o.run.ranks).size();
   return o;
 }
 
@@ -101,15 +100,12 @@ struct Layout {
   Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
   /// Of a micro-batch, for the head.
   int64_t chunks = stage.rank.has_head() ? o.head_chunk.chunks(micro) : 1;
-  ActivationPlan acts =
-      stage.plan(recompute.plan(o.precision.plan(o.head_chunk.of(micro))), recompute, GA);
+  ActivationPlan acts = stage.plan(o.precision.plan(o.head_chunk.of(micro)), recompute, GA);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     acts.tp = tp;
     acts.sequence_ranks = o.tp.sequence_ranks(gpt, tp);
-    check_sharding(o.optimizer, o.clip, gpt, mesh.dp);
-    o.tp.check(o.optimizer, o.precision, tp);
-    o.pp.check(o.optimizer, o.precision, o.noise_scale, stage.rank.size);
+    check_mesh(mesh, gpt, o.optimizer, o.precision, o.clip, o.noise_scale);
     for (const int64_t share : shares) stage.pipeline(share / o.accumulate.micro(share));
   }
 };
@@ -172,8 +168,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Workspace] = 8 * kLimbs + scratch + 4 * P * extra +
                           AdaptiveClip::bytes(layout.model, o.clip) +
                           HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
-  bytes[Mem::Comm] =
-      Background::bytes(static_cast<int>(layout.mesh.dp), layout.params.largest_section());
+  bytes[Mem::Comm] = Background::bytes(layout.mesh.dp, layout.params.largest_section());
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
   Stage::add_bytes(bytes, layout.stage, layout.acts, MBS, layout.GA);
   return bytes;
@@ -228,21 +223,20 @@ void forward_block(Memory& m, const Flight& f, size_t l) {
 /// slot, or can be computed again.
 void forward(Memory& m, const Flight& f) {
   const Activations& a = f.acts;
-  const size_t L = a.blocks.size();
   if (f.embed) {
     embed_forward(m.ctx, m.tp.summand(a.embed), f.tokens, m.w.embed);
     m.tp.g_forward(m.ctx, a.embed);
   }
-  for (size_t l = 0; l < L; ++l) {
-    m.offload.write(m.ctx, f.slot * L + l, a.stream(l));
+  for (size_t l = 0; l < a.blocks.size(); ++l) {
+    m.offload.write(m.ctx, f.place(l), a.stream(l));
     forward_block(m, f, l);
   }
-  if (f.head) norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
+  if (f.head) norm_forward(m.ctx, a.norm, a.stat, f.out(), m.w.norm);
 }
 
 /// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
 /// chunk of sequences at a time. Micro-step k of GA.
-void head(const Layout& layout, Memory& m, const Flight& f, float scale, int64_t k, int64_t GA) {
+void head(Memory& m, const Flight& f, float scale, int64_t k, int64_t GA) {
   m.head_grads.begin(k);
   const GptTensors& dw = m.head_grads.view();
   const Into into = m.head_grads.into();
@@ -260,27 +254,19 @@ void head(const Layout& layout, Memory& m, const Flight& f, float scale, int64_t
     m.head_grad.end_chunk(m.ctx, j);
   }
   m.tp.f_backward(m.ctx, f.grads.head);
-  const size_t L = a.blocks.size();
-  norm_backward_input(m.ctx, f.grads.stream(L), f.grads.head, a.stream(L), a.stat, m.w.norm);
-  m.tp.norm_backward_weight(m.ctx, dw.norm, f.grads.head, a.stream(L), a.stat, into);
-  m.head_grads.end(m.ctx, k, GA, layout.params.section(layout.gpt.layers + 1));
+  norm_backward_input(m.ctx, f.dout(), f.grads.head, f.out(), a.stat, m.w.norm);
+  m.tp.norm_backward_weight(m.ctx, dw.norm, f.grads.head, f.out(), a.stat, into);
+  m.head_grads.end(m.ctx, k, GA, m.layout.params.section(m.layout.gpt.layers + 1));
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its run.
 void compute_again(Memory& m, const Recompute& recompute, const Flight& f, size_t l) {
   const Activations& a = f.acts;
   const Range run = recompute.run_before(l);
-  if (run.size() > 0)
-    m.offload.read(m.ctx, f.slot * a.blocks.size() + run.begin, a.stream(run.begin));
+  if (run.size() > 0) m.offload.read(m.ctx, f.place(run.begin), a.stream(run.begin));
   for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, f, b);
-  if (recompute.parts_before(l)) {
-    const BlockActs& s = a.blocks[l];
-    const BlockTensors& p = m.w.blocks[f.first_block + l];
-    norm_forward(m.ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
-    attn_recompute(m.ctx, s.attn);
-    norm_forward(m.ctx, s.norm2, s.stat2, s.mid, p.norm2);
-    mlp_recompute(m.ctx, s.mlp);
-  }
+  if (recompute.parts_before(l))
+    recompute_parts(m.ctx, a.blocks[l], a.stream(l), m.w.blocks[f.first_block + l]);
 }
 
 /// Gradients of what block l of the part read, and of all activations inside.
@@ -318,50 +304,45 @@ void backward_weight(Memory& m, const Flight& f, const BlockTensors& g, size_t l
 }
 
 /// The gradients that `action` asks for, of all blocks of its part and of the embedding.
-void backward(const Layout& layout, Memory& m, const Flight& f, const Action& action, int64_t GA) {
+void backward(Memory& m, const Flight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
   GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
   if (weight) grads.begin(action.micro);
   for (size_t l = f.acts.blocks.size(); l-- > 0;) {
     const int64_t before = m.flops;
-    compute_again(m, layout.recompute, f, l);
+    compute_again(m, m.layout.recompute, f, l);
     m.flops_twice += m.flops - before;
 
-    const size_t b = f.first_block + l;
-    if (input) backward_input(m, f, m.w.blocks[b], l);
-    if (weight) backward_weight(m, f, grads.view().blocks[b], l, grads.into());
+    if (input) backward_input(m, f, m.w.blocks[f.first_block + l], l);
+    if (weight) backward_weight(m, f, grads.view().blocks[f.first_block + l], l, grads.into());
   }
   if (!weight) return;
   if (f.embed)
     embed_backward_weight(m.ctx, grads.view().embed, m.tp.g_backward(m.ctx, f.grads.stream(0)),
                           f.tokens, grads.into());
-  grads.end(m.ctx, action.micro, GA, layout.stage.range(layout.params, action.chunk));
+  grads.end(m.ctx, action.micro, GA, m.layout.stage.range(m.layout.params, action.chunk));
   m.stage.release(action);
-  if (action.micro + 1 == GA)
-    m.zero1.ready(grads.sum(), f.embed ? 0 : static_cast<int64_t>(f.first_block) + 1);
+  if (action.micro + 1 == GA) m.zero1.ready(grads.sum(), f.first_section());
 }
 
 /// One action of this stage's list, in a step of GA micro-batches.
-void perform(const Layout& layout, Memory& m, const Flight& f, const Action& action, float scale,
-             int64_t GA) {
+void perform(Memory& m, const Flight& f, const Action& action, float scale, int64_t GA) {
   switch (action.what) {
     case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
     case Do::Forward: return forward(m, f);
     case Do::SendActivation: return m.stage.activations.send(f.out());
     case Do::RecvGradient: return m.stage.gradients.recv(f.dout());
-    case Do::Backward:
-    case Do::BackwardInput:
-      if (f.head) head(layout, m, f, scale, action.micro, GA);
-      [[fallthrough]];
-    case Do::BackwardWeight: return backward(layout, m, f, action, GA);
     case Do::SendGradient: return m.stage.gradients.send(f.grads.stream(0));
+    default:  // one of the three backwards
+      if (f.head && action.what != Do::BackwardWeight) head(m, f, scale, action.micro, GA);
+      backward(m, f, action, GA);
   }
 }
 
 /// One batch: loss, gradients of this rank's share, sums over ranks and update of its chunks.
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
-  const int64_t B = layout.ramp.batch(step), share = div_exact(B, layout.mesh.dp);
+  const int64_t B = layout.ramp.batch(step), share = div_exact<int64_t>(B, layout.mesh.dp);
   const int64_t MBS = o.accumulate.micro(share), GA = div_exact(share, MBS);
   const int64_t first = layout.at.dp * share;
   const Batch batch = m.batch.slice(0, share);
@@ -381,7 +362,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.stage.begin_step(pipeline);
   for (const Action& action : layout.stage.actions(pipeline)) {
     const ActionTimes::Scope time(m.stage.times);
-    perform(layout, m, m.stage.flight(action, batch, own_losses, MBS), action, scale, GA);
+    perform(m, m.stage.flight(action, batch, own_losses, MBS), action, scale, GA);
   }
   m.stage.end_step();
   m.mesh.pp().broadcast(own_losses, m.mesh.pp().size() - 1);
@@ -412,14 +393,14 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 }
 
 /// A batch forward through all stages by itself. Returns it in the last part of this stage.
-Flight forward_all(const Layout& layout, Memory& m, const Batch& batch, Tensor losses) {
+Flight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (Action action{.what = Do::Forward};; ++action.chunk) {
     const Flight f = m.stage.flight(action, batch, losses, batch.tokens.dim(0));
     if (!f.embed) m.stage.activations.recv(f.acts.embed);
     forward(m, f);
     if (!f.head) m.stage.activations.send(f.out());
     m.stage.release(action);
-    if (action.chunk + 1 == layout.stage.rank.chunks) return f;
+    if (action.chunk + 1 == m.layout.stage.rank.chunks) return f;
   }
 }
 
@@ -428,7 +409,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   Validation v(m.ctx, &m.mesh.dp(), text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     m.tp.localize(v.batch());
-    const Flight f = forward_all(layout, m, v.batch(), v.losses());
+    const Flight f = forward_all(m, v.batch(), v.losses());
     for (int64_t j = 0; f.head && j < head_chunks(f.acts); ++j) {
       HeadChunk c(j, f.acts, f.losses, f.targets);
       c.inp = m.tp.f_forward(m.ctx, c.inp);
@@ -464,7 +445,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
       m.arena.alloc(Mem::Workspace, "row", layout.acts.dtype, {1, 1, layout.gpt.padded_vocab});
   while (sampler.next(batch.tokens)) {
     m.tp.localize(batch);
-    const Flight f = forward_all(layout, m, batch, m.losses);
+    const Flight f = forward_all(m, batch, m.losses);
     if (f.head) {
       const Tensor logits = f.acts.logits.first(1);
       head_forward(m.ctx, logits, m.tp.f_forward(m.ctx, f.acts.norm), m.w.head_w);
@@ -497,8 +478,7 @@ RankPlan plan_of(const Options& o, int rank) {
 std::string whole_plan(const Options& o) {
   const Layout first(o, 0);
   std::vector<RankPlan> stages;
-  for (int64_t s = 0; s < first.mesh.pp; ++s)
-    stages.push_back(plan_of(o, static_cast<int>(first.mesh.rank({0, 0, s}))));
+  for (int s = 0; s < first.mesh.pp; ++s) stages.push_back(plan_of(o, first.mesh.rank({0, 0, s})));
   return mesh_plan_text(first.mesh, first.stage, first.GA, first.model.live(), stages);
 }
 

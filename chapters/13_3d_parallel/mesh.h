@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "chapters/08_zero1/zero1.h"
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
 #include "chapters/12_pipeline_parallel/stage_plan.h"
 #include "common/comm/comm.h"
@@ -30,16 +31,16 @@ namespace ladder {
 
 /// A place on the mesh.
 struct MeshPlace {
-  int64_t tp, dp, pp;
+  int tp, dp, pp;
 };
 
 /// How many ranks there are along each axis.
 struct MeshShape {
-  int64_t tp = 1, dp = 1, pp = 1;
+  int tp = 1, dp = 1, pp = 1;
 
-  int64_t size() const { return tp * dp * pp; }
-  MeshPlace place(int64_t rank) const { return {rank % tp, rank / tp % dp, rank / (tp * dp)}; }
-  int64_t rank(const MeshPlace& at) const { return at.tp + tp * (at.dp + dp * at.pp); }
+  int size() const { return tp * dp * pp; }
+  MeshPlace place(int rank) const { return {rank % tp, rank / tp % dp, rank / (tp * dp)}; }
+  int rank(const MeshPlace& at) const { return at.tp + tp * (at.dp + dp * at.pp); }
 };
 
 struct MeshOptions {
@@ -55,13 +56,12 @@ struct MeshOptions {
   /// The mesh of `ranks` ranks, or, if these are 1, of as many as the axes ask for. Axes of 0 take
   /// what is left: dp all of it.
   /// @throws UserError if the axes do not make that many
-  MeshShape shape(const TensorParallelOptions& tp, const PipelineOptions& pp, int64_t ranks) const {
+  MeshShape shape(const TensorParallelOptions& tp, const PipelineOptions& pp, int ranks) const {
     if (dp < 0) throw UserError("--dp must be at least 0, not {}", dp);
-    const auto given = [](int degree) { return std::max<int64_t>(1, degree); };
-    const int64_t others = given(tp.tp) * given(pp.pp);
-    const int64_t all = ranks == 1 ? others * given(dp) : ranks;
-    const MeshShape shape{given(tp.tp), dp == 0 ? std::max<int64_t>(1, all / others) : dp,
-                          given(pp.pp)};
+    const auto given = [](int degree) { return std::max(1, degree); };
+    const int others = given(tp.tp) * given(pp.pp);
+    const int all = ranks == 1 ? others * given(dp) : ranks;
+    const MeshShape shape{given(tp.tp), dp == 0 ? given(all / others) : dp, given(pp.pp)};
     if (shape.size() != all)
       throw UserError("--tp {} x --dp {} x --pp {} are {} ranks, not {}", shape.tp, shape.dp,
                       shape.pp, shape.size(), all);
@@ -69,15 +69,23 @@ struct MeshOptions {
   }
 };
 
+/// What the chapters of the three axes check.
+/// @throws UserError if an option looks at what ranks have apart
+inline void check_mesh(const MeshShape& mesh, const GptConfig& gpt,
+                       const OptimizerOptions& optimizer, const PrecisionOptions& precision,
+                       const ClipOptions& clip, const NoiseScaleOptions& noise_scale) {
+  TensorParallelOptions::check(optimizer, precision, mesh.tp);
+  check_sharding(optimizer, clip, gpt, mesh.dp);
+  PipelineOptions::check(optimizer, precision, noise_scale, mesh.pp);
+}
+
 /// This rank's groups. Ranks of a group are in the order of their axis.
 class Mesh {
  public:
   /// @param world all ranks; must live longer
   Mesh(Comm& world, const MeshShape& shape) {
     const auto [t, d, s] = shape.place(world.rank());
-    const auto group = [&](int64_t color) {
-      return world.split(static_cast<int>(color), world.rank());
-    };
+    const auto group = [&](int color) { return world.split(color, world.rank()); };
     tp_ = group(d + shape.dp * s);
     dp_ = group(t + shape.tp * s);
     pp_ = group(t + shape.tp * d);

@@ -58,15 +58,15 @@ inline int64_t tp_traffic_of_stage(const StagePlan& stage, const ActivationPlan&
 /// Which rank stands where: a row for each pipeline and tensor rank, a column for each stage. Of a
 /// large mesh the first rows.
 inline std::string grid_text(const MeshShape& mesh) {
-  constexpr int64_t kRows = 8, kColumns = 16;
-  const int64_t columns = std::min(mesh.pp, kColumns);
+  constexpr int kRows = 8, kColumns = 16;
+  const int columns = std::min(mesh.pp, kColumns);
   std::string text = "\n           ";
-  for (int64_t s = 0; s < columns; ++s) text += fmt::format(" stage {:<3}", s);
+  for (int s = 0; s < columns; ++s) text += fmt::format(" stage {:<3}", s);
   if (columns < mesh.pp) text += " ...";
-  for (int64_t row = 0; row < std::min(mesh.tp * mesh.dp, kRows); ++row) {
-    const int64_t d = row / mesh.tp, t = row % mesh.tp;
+  for (int row = 0; row < std::min(mesh.tp * mesh.dp, kRows); ++row) {
+    const int d = row / mesh.tp, t = row % mesh.tp;
     text += fmt::format("\n  d {:<3} t {}", d, t);
-    for (int64_t s = 0; s < columns; ++s) text += fmt::format(" {:>7}  ", mesh.rank({t, d, s}));
+    for (int s = 0; s < columns; ++s) text += fmt::format(" {:>7}  ", mesh.rank({t, d, s}));
   }
   return text + (mesh.tp * mesh.dp > kRows ? "\n  ..." : "");
 }
