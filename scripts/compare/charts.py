@@ -1,10 +1,13 @@
 """The charts of the page: loss, time, memory, traffic. One idea each."""
 
-from look import (CATEGORIES, GROUPS, MIB, MUTED, OPERATIONS, label_rows, new_figure, svg_of,
+from look import (CATEGORIES, GROUPS, MIB, MUTED, OPERATIONS, PAPER, label_rows, new_figure, svg_of,
                   title_of)
 from runs import bytes_of, operations
 
 BAR = 0.26  # inches of height
+# A number at the end of its bar, on top of the grid.
+VALUE = {"va": "center", "fontsize": 8, "color": MUTED,
+         "bbox": {"facecolor": PAPER, "edgecolor": "none", "pad": 1}}
 SPLITTING = 4  # the first chapter that knows micro-batches
 
 
@@ -61,7 +64,7 @@ def time_chart(runs):
     for y, run in enumerate(runs):
         axes.text(times[y] + 0.008 * max(times), y,
                   f"{times[y]:.1f} ms · {run.report['tokens_per_second']:,.0f} tokens/s",
-                  va="center", fontsize=8, color=MUTED)
+                  **VALUE)
     label_rows(axes, range(len(runs)), runs)
     axes.set_ylim(len(runs) - 0.4, -0.6)
     axes.set_xlim(0, 1.28 * max(times))
@@ -106,8 +109,7 @@ def rank_bars(name, words, label, rows, colors, runs):
         ends.append(end)
         top += height
     for middle, end in zip(places, ends):
-        axes.text(end + 0.008 * max(ends), middle, f"{end:.2f} MiB", va="center", fontsize=8,
-                  color=MUTED)
+        axes.text(end + 0.008 * max(ends), middle, f"{end:.2f} MiB", **VALUE)
     label_rows(axes, places, runs)
     axes.set_ylim(top, 0)
     axes.set_xlim(0, 1.1 * max(ends) or 1)

@@ -9,7 +9,7 @@ from look import MIB
 from rows import REFERENCE
 
 STYLE = Path(__file__).with_name("page.css")
-HEADER = ["technique", "bits of<br>chapter 06", "ranks<br>TP &times; PP &times; DP",
+HEADER = ["technique", "bits of<br>chapter 06", "ranks<br>TP&times;PP&times;DP",
           "loss of the<br>last step", "tokens/s", "ms<br>a step", "peak MiB<br>of a rank",
           "MiB sent<br>by a rank", "bubble:<br>theory", "<br>measured"]
 
@@ -30,7 +30,7 @@ def technique(run):
 
 def verdict_cell(run):
     """Same bits, or the first step that has others."""
-    words = "same" if run.verdict == "same" else f"other from step {run.difference.step}"
+    words = "same" if run.verdict == "same" else f"differs, step {run.difference.step}"
     if run.row.key == REFERENCE:
         words = "reference"
     return f'<span class="pill {run.verdict}">{words}</span>'
@@ -40,7 +40,7 @@ def mesh(layout):
     """Of one rank there is no mesh to show."""
     if layout["ranks"] == 1:
         return "1"
-    return "{tp} &times; {pp} &times; {dp} = {ranks}".format(**layout)
+    return "{tp}&times;{pp}&times;{dp} = {ranks}".format(**layout)
 
 
 def cells(run):
@@ -83,8 +83,9 @@ def verdict(runs, faults):
     """Whether all is as promised, in one box."""
     must = [run for run in runs if not run.row.differs]
     wrong = [run for run in must if run.verdict == "wrong"]
+    count = len(must)
     if not wrong and not faults:
-        return (f'<div class="verdict good"><strong>{len(must)} runs, 1 result</strong><span>In '
+        return (f'<div class="verdict good"><strong>{count} run{"s" * (count > 1)}, 1 result</strong><span>In '
                 f"each of {len(must[0].trace)} steps their loss, the norm of their gradients and "
                 "the hash of all their weights are those of chapter 06, bit for bit.</span></div>")
     told = [f"{run.row.title} ({run.row.chapter[:2]}): {run.difference}" for run in wrong]
@@ -103,7 +104,7 @@ def facts(about, left_out):
 
 def flight_cells(pipeline):
     """Micro-batches that each stage held at most: predicted, measured."""
-    return ["  ".join(str(stage[which]) for stage in pipeline.get("in_flight", []))
+    return [", ".join(str(stage[which]) for stage in pipeline.get("in_flight", []))
             for which in ("predicted", "measured")]
 
 
@@ -126,10 +127,12 @@ def pipeline_card(runs):
     parts.append(table(["schedule", "stages", "chunks", "micro-batches", "idle, theory",
                         "idle, measured", "in flight by stage, theory", "measured"], lines))
     return card("What each stage of a pipeline does", (
-        "One step of each run as its stages recorded it; a number is a micro-batch, gray is idle "
-        "time: the bubble. GPipe does all forwards first and holds every micro-batch until "
-        "backward comes; 1F1B holds few. Two chunks a stage shorten the bubble, and so do weight "
-        "gradients (W) that wait until a stage would be idle."), *parts)
+        "A step of each run; a number is a micro-batch, gray is idle time: the bubble. Every action "
+        "was timed by the CPU clock of its stage's thread, the shortest of all steps, and begins "
+        "when its stage is free and its message is there: so it would be with a core for each "
+        "stage. GPipe does all forwards first and holds every micro-batch until its backward; 1F1B "
+        "holds few. Two chunks a stage shorten the bubble, and so do weight gradients that wait "
+        "until a stage would be idle."), *parts)
 
 
 def commands(runs):

@@ -64,7 +64,7 @@ def rows(ranks, backend="cpu"):
         Row("12-1f1b", "12_pipeline_parallel", "1F1B", f"{pipe} 1f1b"),
         Row("12-interleaved", "12_pipeline_parallel", "interleaved 1F1B", f"{pipe} interleaved"),
         Row("12-zb-h1", "12_pipeline_parallel", "ZB-H1", f"{pipe} zb-h1"),
-        Row("13", "13_3d_parallel", "TP x PP x DP", mesh(ranks), tp),
+        Row("13", "13_3d_parallel", "TP × PP × DP, ZeRO-1", mesh(ranks), tp),
     ]
 
 
