@@ -23,6 +23,13 @@ from tables import write_tables  # noqa: E402
 EXCERPT = 1 << 19
 
 
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message):
+        self.exit(2, f"compare.sh: {message}; --help lists the flags\n")
+
+
 def positive(text):
     value = int(text)
     if value < 1:
@@ -31,7 +38,7 @@ def positive(text):
 
 
 def parse_arguments(arguments):
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="compare.sh", description="All techniques side by side, on one page.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument

@@ -156,8 +156,8 @@ def html(runs, left_out, faults, about):
             "the cores of one machine, so tokens/s tells what a layout costs here, not what it "
             "gains on many machines; memory and traffic would be the same there."),
              overview(runs)),
-        card("Loss", "What the techniques of chapters 01 to 05 do to the curve. All others lie on "
-             "one line, because they are one curve.", charts.loss_chart(runs)),
+        card("Loss", "Other optimizers, schedules and precisions change the curve. How a run is "
+             "laid out does not: all those lie on one line, because they are one curve.", charts.loss_chart(runs)),
         card("Time of a step", "Summing, sending and waiting come on top of the arithmetic, which "
              "is the same in all FP32 rows but the one that recomputes.", charts.time_chart(runs)),
         card("Memory of every rank", (
@@ -175,9 +175,10 @@ def html(runs, left_out, faults, about):
     body += [pipeline_card(runs), commands(runs),
              "<footer>The same figures as tables: <a href='runs.csv'>runs.csv</a>, "
              "<a href='memory.csv'>memory.csv</a>, <a href='traffic.csv'>traffic.csv</a>, "
-             "<a href='loss.csv'>loss.csv</a>, <a href='pipeline.csv'>pipeline.csv</a>. Traffic is "
-             "the difference of a run of one step and one of three, so that nothing but steps is in "
-             "it; time leaves out the hash of the weights.</footer>"]
+             "<a href='loss.csv'>loss.csv</a>, <a href='pipeline.csv'>pipeline.csv</a>. What a rank "
+             "sends is that of a step, in the table the mean over ranks: half the difference of a "
+             "run of one step and one of three, so that nothing but steps is in it. Time leaves out "
+             "the hash of the weights.</footer>"]
     return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>Ladder: all techniques side by side</title><style>{STYLE.read_text()}</style>"

@@ -213,6 +213,14 @@ class Whole(unittest.TestCase):
         self.assertIn("left out: build/cpu/bin/chNOT_BUILT is not built", screen)
         self.assertIn("NOT_BUILT is not built", page)
 
+    def test_bad_flags(self):
+        for words in [["--ranks", "3"], ["--steps", "0"], ["--bogus"], ["--backend", "gpu"]]:
+            said = io.StringIO()
+            with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(said):
+                self.compare.main(words)
+            self.assertEqual(ended.exception.code, 2)
+            self.assertEqual(said.getvalue().count("\n"), 1)
+
     def test_nothing_without_the_reference(self):
         status, screen, _ = self.run_on(Row("a", "SAME", "ddp"))
         self.assertEqual(status, 1)
