@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building and testing need, from Debian's packages.
 #
-#   scripts/setup.sh         compilers, libraries, the text
-#   scripts/setup.sh --all   also documentation, charts, clang-tidy and the peers of benchmarks
+#   scripts/setup.sh         compilers, libraries, the text, charts
+#   scripts/setup.sh --all   also documentation, clang-tidy and the peers of benchmarks
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config ccache git)
@@ -10,10 +10,11 @@ libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev l
   libboost-context-dev)
 mpi=(libopenmpi-dev openmpi-bin)
 tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv)
-extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-matplotlib python3-torch
-  libopenblas-dev libdnnl-dev clang-tidy-16 iproute2)
+charts=(python3-matplotlib)
+extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-torch libopenblas-dev
+  libdnnl-dev clang-tidy-16 iproute2)
 
-wanted=("${build[@]}" "${libraries[@]}" "${mpi[@]}" "${tests[@]}")
+wanted=("${build[@]}" "${libraries[@]}" "${mpi[@]}" "${tests[@]}" "${charts[@]}")
 case "${1-}" in
   "") ;;
   --all) wanted+=("${extras[@]}") ;;

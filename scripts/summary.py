@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """One table from the reports of several runs: scripts/summary.py runs/demo/*.json
 
-Loss in nats per token, memory as the peak bytes of rank 0 by category, in MiB. With --same before
-the files their losses must be equal to the last digit, and are printed to it.
+Loss in nats per token, memory as the peak bytes of rank 0 by category, in MiB.
 """
 
 import json
@@ -50,30 +49,9 @@ def surprises(report):
             )
 
 
-def losses(report):
-    """Every digit: a float32 is the nearest one to nine digits of it."""
-    return " ".join(f"{name} {report[key]:.9g}" for name, key in
-                    [("train", "final_loss"), ("valid", "val_loss")])
-
-
-def tell_losses(reports):
-    """Prints the losses of all reports; whether they are equal."""
-    print()
-    for report in reports:
-        print(f"{report['chapter']:18} {report['layout']['ranks']} ranks  {losses(report)}")
-    # NaN is equal to nothing, so it is no success.
-    first = reports[0]
-    equal = all(report[key] == first[key] for report in reports
-                for key in ("final_loss", "val_loss"))
-    print("Equal to the last digit." if equal else "The losses DIFFER.")
-    return equal
-
-
-def main(arguments):
-    same = arguments[:1] == ["--same"]
-    paths = arguments[same:]
+def main(paths):
     if not paths:
-        print("summary.py: usage: scripts/summary.py [--same] REPORT.json...", file=sys.stderr)
+        print("summary.py: usage: scripts/summary.py REPORT.json...", file=sys.stderr)
         return 2
     try:
         reports = []
@@ -91,7 +69,7 @@ def main(arguments):
     differences = [text for report in reports for text in surprises(report)]
     print()
     print("\n".join(differences) or "Memory: measured equals predicted, to the byte.")
-    return 0 if not same or tell_losses(reports) else 1
+    return 0
 
 
 if __name__ == "__main__":

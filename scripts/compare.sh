@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# All techniques side by side: runs every chapter with one model, text and global batch, and writes
+# build/report/index.html and its figures as CSV. About two minutes on two cores, after the build.
+#
+#   scripts/compare.sh
+#   scripts/compare.sh --ranks 4 --layers 8 --steps 50
+#   scripts/compare.sh --help
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+bash scripts/setup.sh
+# Debian's own Python: another one on the path would not find its matplotlib.
+exec /usr/bin/python3 -B scripts/compare/compare.py "$@"

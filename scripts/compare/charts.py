@@ -1,0 +1,141 @@
+"""The charts of the page: loss, time, memory, traffic. One idea each."""
+
+from look import (CATEGORIES, GROUPS, MIB, MUTED, OPERATIONS, PAPER, label_rows, new_figure, svg_of,
+                  title_of)
+from runs import bytes_of, operations
+
+BAR = 0.26  # inches of height
+# A number at the end of its bar, on top of the grid.
+VALUE = {"va": "center", "fontsize": 8, "color": MUTED,
+         "bbox": {"facecolor": PAPER, "edgecolor": "none", "pad": 1}}
+SPLITTING = 4  # the first chapter that knows micro-batches
+
+
+def loss_groups(runs):
+    """[(runs with the same losses, those losses)], in the order of the first of each."""
+    groups = {}
+    for run in runs:
+        groups.setdefault(tuple(run.losses), []).append(run)
+    return [(members, losses) for losses, members in groups.items()]
+
+
+def ranges(numbers):
+    """[4, 6, 7, 8] as "04, 06 to 08"."""
+    runs = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{a:02}" if a == b else f"{a:02} to {b:02}" for a, b in runs)
+
+
+def names_of(runs):
+    """One run by its title, several by their chapters."""
+    if len(runs) == 1:
+        return title_of(runs[0])
+    return f"{ranges(run.row.number for run in runs)}:  {len(runs)} runs, one line"
+
+
+def loss_chart(runs):
+    """Runs with the same losses share one line."""
+    figure, axes = new_figure(3.7)
+    colors = iter(["#e15759", "#f28e2b", "#59a14f", "#b07aa1", "#76b7b2", "#edc948"] * len(runs))
+    for members, losses in loss_groups(runs):
+        many = len(members) > 1
+        axes.plot(losses, color="#4c78a8" if many else next(colors), label=names_of(members),
+                  linewidth=4 if many else 1.4, alpha=0.6 if many else 1,
+                  zorder=1 if many else 2)
+    axes.set_xlabel("step")
+    axes.set_ylabel("training loss, nats per byte")
+    axes.set_xlim(0, len(runs[0].losses) - 1)
+    axes.grid(axis="y")
+    axes.tick_params(length=0)
+    axes.legend(loc="upper right")
+    return svg_of(figure, "loss", "Training loss by step, a line for each set of equal runs")
+
+
+def time_chart(runs):
+    """A bar for each run, colored by what its ranks share."""
+    figure, axes = new_figure(0.7 + BAR * len(runs))
+    times = [run.report["step_ms_median"] for run in runs]
+    axes.barh(range(len(runs)), times, height=0.68,
+              color=[GROUPS[run.row.group] for run in runs])
+    for y, run in enumerate(runs):
+        axes.text(times[y] + 0.008 * max(times), y,
+                  f"{times[y]:.1f} ms · {run.report['tokens_per_second']:,.0f} tokens/s",
+                  **VALUE)
+    label_rows(axes, range(len(runs)), runs)
+    axes.set_ylim(len(runs) - 0.4, -0.6)
+    axes.set_xlim(0, 1.28 * max(times))
+    axes.set_xlabel("median milliseconds a step")
+    axes.grid(axis="x")
+    add_legend(axes, {run.row.group: GROUPS[run.row.group] for run in runs})
+    return svg_of(figure, "time", "Milliseconds a step of every run")
+
+
+def add_legend(axes, colors):
+    """Colored squares above the chart."""
+    from matplotlib.patches import Patch
+    axes.legend(handles=[Patch(color=color, label=name) for name, color in colors.items()],
+                loc="lower left", bbox_to_anchor=(0, 1), ncol=len(colors), handlelength=1,
+                handleheight=1, borderaxespad=0.2, columnspacing=1.4)
+
+
+def stacked(axes, y, height, parts, colors):
+    """One bar of {name: bytes}, in the order of the colors. Returns its end in MiB."""
+    left = 0.0
+    for name in colors:
+        if parts.get(name):
+            width = parts[name] / MIB
+            axes.barh(y, width, left=left, height=height, color=colors[name])
+            left += width
+    return left
+
+
+def rank_bars(name, words, label, rows, colors, runs):
+    """Stacked bars, one for each rank: rows is [[{part: bytes} of a rank, ...] of a run, ...]."""
+    thin = 0.42 if max(map(len, rows)) > 1 else 0.8
+    tall = [max(1.0, thin * len(ranks) + 0.35) for ranks in rows]
+    figure, axes = new_figure(0.8 + BAR * sum(tall))
+    places, ends, top = [], [], 0.0
+    for ranks, height in zip(rows, tall):
+        middle = top + height / 2
+        first = middle - thin * (len(ranks) - 1) / 2
+        thick = 0.68 if len(ranks) == 1 else 0.86 * thin
+        end = max(stacked(axes, first + thin * i, thick, parts, colors)
+                  for i, parts in enumerate(ranks))
+        places.append(middle)
+        ends.append(end)
+        top += height
+    for middle, end in zip(places, ends):
+        axes.text(end + 0.008 * max(ends), middle, f"{end:.2f} MiB", **VALUE)
+    label_rows(axes, places, runs)
+    axes.set_ylim(top, 0)
+    axes.set_xlim(0, 1.1 * max(ends) or 1)
+    axes.set_xlabel(label)
+    axes.grid(axis="x")
+    used = {part for ranks in rows for parts in ranks for part, n in parts.items() if n}
+    add_legend(axes, {part: color for part, color in colors.items() if part in used})
+    return svg_of(figure, name, words)
+
+
+def memory_chart(runs):
+    """Of runs that split their batch: the others hold the activations of all of it, and their bars
+    would leave no room for these."""
+    split = [run for run in runs if run.row.number >= SPLITTING]
+    return rank_bars("memory", "Peak bytes of every rank by category",
+                     "peak MiB, one bar a rank, rank 0 on top; the number is the largest rank's",
+                     [[bytes_of(rank) for rank in run.report["memory"]] for run in split],
+                     CATEGORIES, split)
+
+
+def traffic_chart(runs):
+    """Of runs whose ranks talk."""
+    talking = [run for run in runs if run.sent]
+    if not talking:
+        return ""
+    return rank_bars("traffic", "Bytes that every rank sends in a step, by operation",
+                     "MiB sent in a step, one bar a rank; the number is the largest rank's",
+                     [[operations(rank) for rank in run.traffic] for run in talking],
+                     OPERATIONS, talking)

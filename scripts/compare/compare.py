@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Runs every chapter on one configuration and writes a page about it: scripts/compare.sh calls it.
+
+Exit status 1 if a run fails, or has other bits than chapter 06 where it must have the same.
+"""
+
+import argparse
+import datetime
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from measure import machine  # noqa: E402
+from page import html  # noqa: E402
+from rows import REFERENCE, rows  # noqa: E402
+from runs import ROOT, RunError, judge, program, run_row  # noqa: E402
+from tables import write_tables  # noqa: E402
+
+# Of the text: so short that the validation at the end of each run takes less than its steps.
+EXCERPT = 1 << 19
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message):
+        self.exit(2, f"compare.sh: {message}; --help lists the flags\n")
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: at least 1")
+    return value
+
+
+def parse_arguments(arguments):
+    parser = Parser(
+        prog="compare.sh", description="All techniques side by side, on one page.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    add = parser.add_argument
+    add("--model", default="tiny", help="a model of the programs")
+    add("--layers", type=positive, help="blocks, if others than the model's; interleaved pipelines "
+                                        "want a multiple of 2 x ranks")
+    add("--ranks", type=int, choices=[2, 4, 8], default=2, help="of 07 to 12; 13 has 8 or more")
+    add("--batch", type=positive, default=32, help="sequences of a step, over all ranks")
+    add("--micro-batch", type=positive, default=4, help="sequences at a time, of a rank")
+    add("--steps", type=positive, default=100, help="steps of each run")
+    add("--backend", choices=["ref", "cpu", "cuda", "cuda-on-cpu"], default="cpu", help="computes")
+    add("--data", help="text to train on; without it half a MiB of the King James Bible")
+    add("--out", type=Path, default=Path("build/report"), help="folder of the page")
+    args = parser.parse_args(arguments)
+    args.preset = "cuda" if args.backend == "cuda" else "cpu"
+    return args
+
+
+def build(args):
+    """All chapters that there are."""
+    chapters = sorted(path.parent.name for path in ROOT.glob("chapters/*/main.cpp"))
+    jobs = str(os.cpu_count())
+    subprocess.run(["cmake", "--preset", args.preset], cwd=ROOT, check=True,
+                   stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--build", "--preset", args.preset, "--parallel", jobs, "--target",
+                    *(f"ch{name}" for name in chapters)], cwd=ROOT, check=True)
+
+
+def excerpt(args):
+    """The first pages of the Bible, as a file of the report."""
+    whole, part = args.out / "bible.txt", args.out / "text.txt"
+    subprocess.run(["bash", "scripts/text.sh", whole], cwd=ROOT, check=True)
+    part.write_bytes((ROOT / whole).read_bytes()[:EXCERPT])
+    return str(part)
+
+
+def told(run):
+    """One line of the screen about a run."""
+    report = run.report
+    return (f"{report['step_ms_median']:8.1f} ms a step {report['tokens_per_second']:10,.0f} "
+            f"tokens/s {run.peak / 2**20:8.2f} MiB")
+
+
+def run_all(wanted, args):
+    """Returns the runs, the rows whose program is not there, and what went wrong."""
+    runs, left_out, faults = [], [], []
+    for i, row in enumerate(wanted, 1):
+        head = f"[{i:2}/{len(wanted)}] {row.chapter[:2]} {row.title:24}"
+        if not (ROOT / program(row, args)).is_file():
+            left_out.append(row)
+            print(f"{head} left out: {program(row, args)} is not built", flush=True)
+            continue
+        try:
+            runs.append(run_row(row, args))
+            print(head, told(runs[-1]), flush=True)
+        except RunError as error:
+            faults.append(str(error))
+            print(f"{head} FAILED: {error}", flush=True)
+    return runs, left_out, faults
+
+
+def about(args, words):
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT,
+                            capture_output=True, text=True)
+    facts = {"Command": shlex.join(["scripts/compare.sh", *words]),
+             "Model": f"{args.model}, backend {args.backend}; batch {args.batch} sequences, "
+                      f"{args.micro_batch} at a time; {args.steps} steps",
+             "Machine": machine(),
+             "Date": datetime.datetime.now().strftime("%d %B %Y, %H:%M")}
+    if commit.returncode == 0:
+        facts["Commit"] = commit.stdout.strip()
+    return facts
+
+
+def main(words):
+    args = parse_arguments(words)
+    build(args)
+    args.out.mkdir(parents=True, exist_ok=True)
+    args.data = args.data or excerpt(args)
+    runs, left_out, faults = run_all(rows(args.ranks, args.backend), args)
+    if not any(run.row.key == REFERENCE for run in runs):
+        print("compare.sh: without chapter 06 there is nothing to compare with", file=sys.stderr)
+        return 1
+    judge(runs)
+    write_tables(args.out, runs)
+    page = args.out / "index.html"
+    page.write_text(html(runs, left_out, faults, about(args, words)), encoding="utf-8")
+
+    must = [run for run in runs if not run.row.differs]
+    wrong = [run for run in must if run.verdict == "wrong"]
+    for run in wrong:
+        print(f"{run.row.chapter} {run.row.title}: other bits than chapter 06: {run.difference}")
+    print(f"{len(must) - len(wrong)} of {len(must)} runs that must have the bits of chapter 06 have "
+          f"them; {len(faults)} failed.")
+    print(f"The page: {page.resolve()}")
+    return 1 if wrong or faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,185 @@
+"""The page: one HTML file that needs no other, its charts and its style inside."""
+
+from html import escape
+from pathlib import Path
+
+import charts
+import pipelines
+from look import MIB
+from rows import REFERENCE
+
+STYLE = Path(__file__).with_name("page.css")
+HEADER = ["technique", "bits of<br>chapter 06", "ranks<br>TP&times;PP&times;DP",
+          "loss of the<br>last step", "tokens/s", "ms<br>a step", "peak MiB<br>of a rank",
+          "MiB sent<br>by a rank", "bubble:<br>theory", "<br>measured"]
+
+
+def mib(count):
+    return f"{count / MIB:,.2f}"
+
+
+def percent(share):
+    return "" if share is None else f"{100 * share:.1f}%"
+
+
+def technique(run):
+    """Number and title; and why the numbers are others, where they may be."""
+    why = f'<div class="why">{escape(run.row.differs)}</div>' if run.row.differs else ""
+    return f"<small>{run.row.chapter[:2]}</small> {escape(run.row.title)}{why}"
+
+
+def verdict_cell(run):
+    """Same bits, or the first step that has others."""
+    words = "same" if run.verdict == "same" else f"differs, step {run.difference.step}"
+    if run.row.key == REFERENCE:
+        words = "reference"
+    return f'<span class="pill {run.verdict}">{words}</span>'
+
+
+def mesh(layout):
+    """Of one rank there is no mesh to show."""
+    if layout["ranks"] == 1:
+        return "1"
+    return "{tp}&times;{pp}&times;{dp} = {ranks}".format(**layout)
+
+
+def cells(run):
+    layout, bubble = run.report["layout"], (run.pipeline or {}).get("bubble", {})
+    report = run.report
+    return [technique(run), verdict_cell(run), mesh(layout), f"{run.losses[-1]:.6f}",
+            f"{report['tokens_per_second']:,.0f}", f"{report['step_ms_median']:.1f}",
+            mib(run.peak), mib(run.sent) if run.sent else "",
+            percent(bubble.get("theory")), percent(bubble.get("measured"))]
+
+
+def table(header, lines):
+    head = "".join(f"<th>{cell}</th>" for cell in header)
+    return (f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>'
+            f'{"".join(lines)}</tbody></table></div>')
+
+
+def line(values, kind=""):
+    return f"<tr{kind}>" + "".join(f"<td>{value}</td>" for value in values) + "</tr>"
+
+
+def overview(runs):
+    """The table of all runs, under a heading for what their ranks share."""
+    lines, group = [], None
+    for run in runs:
+        if run.row.group != group:
+            group = run.row.group
+            lines.append(f'<tr class="group"><td colspan="{len(HEADER)}">{group}</td></tr>')
+        lines.append(line(cells(run)))
+    return table(HEADER, lines)
+
+
+def card(title, words, *parts):
+    body = "".join(f'<div class="scroll">{part}</div>' if part.startswith("<svg") else part
+                   for part in parts)
+    return f'<section class="card"><h2>{title}</h2><p>{words}</p>{body}</section>'
+
+
+def verdict(runs, faults):
+    """Whether all is as promised, in one box."""
+    must = [run for run in runs if not run.row.differs]
+    wrong = [run for run in must if run.verdict == "wrong"]
+    count = len(must)
+    if not wrong and not faults:
+        return (f'<div class="verdict good"><strong>{count} run{"s" * (count > 1)}, 1 result</strong><span>In '
+                f"each of {len(must[0].trace)} steps their loss, the norm of their gradients and "
+                "the hash of all their weights are those of chapter 06, bit for bit.</span></div>")
+    told = [f"{run.row.title} ({run.row.chapter[:2]}): {run.difference}" for run in wrong]
+    items = "<br>".join(escape(fault) for fault in told + faults)
+    return f'<div class="verdict bad"><strong>Broken</strong><span>{items}</span></div>'
+
+
+def facts(about, left_out):
+    entries = list(about.items())
+    if left_out:
+        entries.append(("Left out", ", ".join(f"{row.title} ({row.chapter} is not built)"
+                                              for row in left_out)))
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in entries)
+    return f'<dl class="facts">{items}</dl>'
+
+
+def flight_cells(pipeline):
+    """Micro-batches that each stage held at most: predicted, measured."""
+    return [", ".join(str(stage[which]) for stage in pipeline.get("in_flight", []))
+            for which in ("predicted", "measured")]
+
+
+def pipeline_card(runs):
+    """Pictures of the runs that have a pipeline; all in one scale."""
+    piped = [run for run in runs if run.pipeline and any(run.pipeline.get("timeline", []))]
+    if not piped:
+        return ""
+    scale = pipelines.longest([run.pipeline for run in piped])
+    parts, lines = [], []
+    for run in piped:
+        p = run.pipeline
+        bubble = p.get("bubble", {})
+        parts.append(f"<h3>{run.row.chapter[:2]} {escape(run.row.title)} <small class='muted'>"
+                     f"{p['stages']} stages, {p['micro_batches']} micro-batches</small></h3>")
+        parts.append(pipelines.picture(run.row.key, p, scale))
+        lines.append(line([technique(run), p["stages"], p["chunks"], p["micro_batches"],
+                           percent(bubble.get("theory")), percent(bubble.get("measured")),
+                           *flight_cells(p)]))
+    parts.append(table(["schedule", "stages", "chunks", "micro-batches", "idle, theory",
+                        "idle, measured", "in flight by stage, theory", "measured"], lines))
+    return card("What each stage of a pipeline does", (
+        "A step of each run; a number is a micro-batch, gray is idle time: the bubble. Every action "
+        "was timed by the CPU clock of its stage's thread, the shortest of all steps, and begins "
+        "when its stage is free and its message is there: so it would be with a core for each "
+        "stage. GPipe does all forwards first and holds every micro-batch until its backward; 1F1B "
+        "holds few. Two chunks a stage shorten the bubble, and so do weight gradients that wait "
+        "until a stage would be idle."), *parts)
+
+
+def commands(runs):
+    items = "".join(f"<div>{run.row.chapter[:2]} {escape(run.row.title)}"
+                    f"<code>{escape(run.command)}</code></div>" for run in runs)
+    return ('<section class="card"><details><summary>The commands, to repeat a run</summary>'
+            f'<div class="commands scroll">{items}</div></details></section>')
+
+
+def html(runs, left_out, faults, about):
+    """The whole page."""
+    traffic = charts.traffic_chart(runs)
+    body = [
+        '<h1>All techniques side by side</h1><p class="muted">One model, one text, one global '
+        "batch; only the way of training differs.</p>", verdict(runs, faults),
+        facts(about, left_out),
+        card("Every run in one row", (
+            "From chapter 04 on all rows in FP32 train with the same flags, so their numbers must "
+            "be the same to the last bit: loss, norm of the gradients, learning rate and hash of "
+            "all weights, every step. A row with a note trains differently. All ranks share "
+            "the cores of one machine, so tokens/s tells what a layout costs here, not what it "
+            "gains on many machines; memory and traffic would be the same there."),
+             overview(runs)),
+        card("Loss", "Other optimizers, schedules and precisions change the curve. How a run is "
+             "laid out does not: all those lie on one line, because they are one curve.", charts.loss_chart(runs)),
+        card("Time of a step", "Summing, sending and waiting come on top of the arithmetic, which "
+             "is the same in all FP32 rows but the one that recomputes.", charts.time_chart(runs)),
+        card("Memory of every rank", (
+            "Recomputation shrinks what is kept of activations; ZeRO-1, 2 and 3 split optimizer "
+            "states, then gradients, then parameters; tensor and pipeline parallelism split the "
+            "layers and all that belongs to them. Workspace includes the second and third buffer "
+            "that gradients of several micro-batches are summed in. Chapters 01 to 03 know no "
+            "micro-batches: they hold all activations of a batch, and are left out here."), charts.memory_chart(runs)),
+    ]
+    if traffic:
+        body.append(card("Traffic", (
+            "DDP and ZeRO-1 send gradients once a step, ZeRO-2 and ZeRO-3 something in every "
+            "micro-batch. Tensor parallelism sends activations four times a layer, a pipeline "
+            "only where two stages meet."), traffic))
+    body += [pipeline_card(runs), commands(runs),
+             "<footer>The same figures as tables: <a href='runs.csv'>runs.csv</a>, "
+             "<a href='memory.csv'>memory.csv</a>, <a href='traffic.csv'>traffic.csv</a>, "
+             "<a href='loss.csv'>loss.csv</a>, <a href='pipeline.csv'>pipeline.csv</a>. What a rank "
+             "sends is that of a step, in the table the mean over ranks: half the difference of a "
+             "run of one step and one of three, so that nothing but steps is in it. Time leaves out "
+             "the hash of the weights.</footer>"]
+    return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>Ladder: all techniques side by side</title><style>{STYLE.read_text()}</style>"
+            f"</head><body><main>{''.join(body)}</main></body></html>\n")

@@ -1,0 +1,93 @@
+"""The rows of the comparison: which programs run, with which flags, and which must be equal."""
+
+from dataclasses import dataclass
+
+REFERENCE = "06"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One program, and the flags that make it this technique."""
+
+    key: str  # names its files
+    chapter: str
+    title: str
+    flags: str = ""
+    differs: str = ""  # why its numbers are not chapter 06's; empty: they must be
+
+    @property
+    def number(self):
+        return int(self.chapter[:2])
+
+    @property
+    def group(self):
+        return group_of(self.number)
+
+
+def group_of(number):
+    """What the ranks of a chapter share."""
+    for last, name in [(6, "one rank"), (10, "data parallel"), (11, "tensor parallel"),
+                       (12, "pipeline parallel")]:
+        if number <= last:
+            return name
+    return "3D parallel"
+
+
+def mesh(ranks):
+    """Flags of chapter 13: at least two on every axis, however few `ranks` the others have."""
+    return f"--tp 2 --pp 2 --dp {max(2, ranks // 4)}"
+
+
+def rows(ranks, backend="cpu"):
+    """All of them, in the order of the chapters."""
+    # A library computes products there, and its order of summation depends on their shape.
+    tp = "on CUDA, a rank's smaller products sum in another order" if "cuda" in backend else ""
+    n = f"--ranks {ranks}"
+    pipe = f"--pp {ranks} --pipeline"
+    return [
+        Row("01", "01_sgd", "SGD with momentum", "--lr 0.05 --momentum 0.9",
+            "another optimizer, constant rate, no clipping"),
+        Row("02", "02_adamw", "AdamW", "", "constant rate, no clipping"),
+        Row("03", "03_schedules", "warmup and cosine", "", "no clipping"),
+        Row("04", "04_clipping", "clipping, accumulation"),
+        Row("05", "05_mixed_precision", "BF16", "--precision bf16", "16-bit arithmetic"),
+        Row("06", "06_checkpointing", "all activations kept"),
+        Row("06-full", "06_checkpointing", "full recomputation", "--recompute full"),
+        Row("07", "07_ddp", "DDP", n),
+        Row("08", "08_zero1", "ZeRO-1", n),
+        Row("09", "09_zero2", "ZeRO-2", n),
+        Row("10", "10_zero3", "ZeRO-3", n),
+        Row("11", "11_tensor_parallel", "tensor parallel", f"--tp {ranks}", tp),
+        Row("11-sequence", "11_tensor_parallel", "with sequence parallel",
+            f"--tp {ranks} --sequence-parallel", tp),
+        Row("12-gpipe", "12_pipeline_parallel", "GPipe", f"{pipe} gpipe"),
+        Row("12-1f1b", "12_pipeline_parallel", "1F1B", f"{pipe} 1f1b"),
+        Row("12-interleaved", "12_pipeline_parallel", "interleaved 1F1B", f"{pipe} interleaved"),
+        Row("12-zb-h1", "12_pipeline_parallel", "ZB-H1", f"{pipe} zb-h1"),
+        Row("13", "13_3d_parallel", "TP × PP × DP, ZeRO-1", mesh(ranks), tp),
+    ]
+
+
+def common_flags(args, number):
+    """{flag: value} that every row has, as far as its chapter knows them."""
+    settings = [
+        (1, "--data", args.data), (1, "--backend", args.backend), (1, "--model", args.model),
+        (1, "--layers", args.layers), (1, "--batch", args.batch), (1, "--steps", args.steps),
+        (1, "--lr", "1e-3"),
+        (3, "--schedule", "cosine"), (3, "--warmup", args.steps // 10),
+        (4, "--clip", 1), (4, "--micro-batch", args.micro_batch),
+    ]
+    return {flag: str(value) for since, flag, value in settings
+            if since <= number and value is not None}
+
+
+def flags_of(row, args, **other):
+    """The row's command line as a list; `other` replaces common values: steps=1."""
+    flags = common_flags(args, row.number)
+    flags.update({f"--{name}": str(value) for name, value in other.items()})
+    words = row.flags.split()
+    for i, word in enumerate(words):
+        if word.startswith("--"):
+            value = words[i + 1] if i + 1 < len(words) else "--"
+            flags[word] = None if value.startswith("--") else value
+    return [word for flag, value in flags.items() for word in (flag, value) if word is not None]

@@ -1,0 +1,62 @@
+"""The figures of the page as CSV files, for spreadsheets and plots of one's own."""
+
+import csv
+
+from runs import bytes_of, operations
+
+
+def runs_table(runs):
+    yield ["row", "chapter", "title", "ranks", "dp", "tp", "pp", "threads", "micro_batch",
+           "tokens_per_second", "step_ms_median", "peak_bytes", "sent_bytes_per_step",
+           "bubble_theory", "bubble_measured", "final_loss", "val_loss", "same_bits",
+           "first_difference", "command"]
+    for run in runs:
+        report, layout = run.report, run.report["layout"]
+        bubble = (run.pipeline or {}).get("bubble", {})
+        yield [run.row.key, run.row.chapter, run.row.title,
+               *(layout[name] for name in ("ranks", "dp", "tp", "pp", "threads", "micro_batch")),
+               report["tokens_per_second"], report["step_ms_median"], run.peak, round(run.sent),
+               bubble.get("theory", ""), bubble.get("measured", ""), report["final_loss"],
+               report["val_loss"], run.verdict == "same", run.difference or "", run.command]
+
+
+def memory_table(runs):
+    yield ["row", "rank", "category", "predicted_bytes", "measured_bytes"]
+    for run in runs:
+        for rank in run.report["memory"]:
+            predicted = bytes_of(rank, "predicted")
+            for category, measured in bytes_of(rank).items():
+                yield [run.row.key, rank["rank"], category, predicted[category], measured]
+
+
+def traffic_table(runs):
+    yield ["row", "rank", "operation", "bytes_per_step"]
+    for run in runs:
+        for rank in run.traffic:
+            for operation, sent in operations(rank).items():
+                yield [run.row.key, rank["rank"], operation, sent]
+
+
+def loss_table(runs):
+    yield ["step", *(run.row.key for run in runs)]
+    for step, values in enumerate(zip(*(run.losses for run in runs))):
+        yield [step, *(f"{value:.9g}" for value in values)]
+
+
+def pipeline_table(runs):
+    yield ["row", "stage", "kind", "micro", "chunk", "begin_ms", "end_ms"]
+    for run in runs:
+        for stage, actions in enumerate((run.pipeline or {}).get("timeline", [])):
+            for action in actions:
+                yield [run.row.key, stage, *action]
+
+
+TABLES = {"runs": runs_table, "memory": memory_table, "traffic": traffic_table,
+          "loss": loss_table, "pipeline": pipeline_table}
+
+
+def write_tables(folder, runs):
+    """One file a table: FOLDER/runs.csv, ..."""
+    for name, table in TABLES.items():
+        with open(folder / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(table(runs))

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""scripts/compare.sh on programs that are made up: what it runs, what it calls equal, when it fails."""
+
+import argparse
+import contextlib
+import importlib.util
+import io
+import json
+import re
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from house import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts" / "compare"))
+import runs  # noqa: E402
+import tables  # noqa: E402
+from rows import Row, flags_of, rows  # noqa: E402
+from traces import FIELDS, TraceError, first_difference, read_trace  # noqa: E402
+
+# A program: writes what --report and --trace want. An update of OTHER at step 1 is not the others'.
+PROGRAM = """#!/usr/bin/env python3
+import json, sys
+from pathlib import Path
+a = sys.argv
+chapter = Path(a[0]).name[2:]
+if chapter == "REFUSES": sys.exit("error: --tp 2 is not legal here")
+steps, ranks = int(a[a.index("--steps") + 1]), 2 if "--ranks" in a else 1
+both = dict(predicted=8, measured=8)
+Path(a[a.index("--report") + 1]).write_text(json.dumps(dict(
+    chapter=chapter, tokens_per_second=1.0, step_ms_median=1.0, final_loss=1.0, val_loss=1.0,
+    layout=dict(ranks=ranks, dp=ranks, tp=1, pp=1, threads=1, micro_batch=1),
+    memory=[dict(rank=r, Param=both, Grad=both) for r in range(ranks)],
+    comm=[dict(rank=r, all_reduce=dict(wire_bytes=100 + 7 * steps)) for r in range(ranks)],
+    extra=PIPELINE)))
+line = lambda i: dict(step=i, loss="0x1p+1", grad_norm="0x1p+0", lr="0x1p-1",
+                      param_hash="%016x" % (i + (chapter == "OTHER" and i == 1)))
+if "--trace" in a:
+    Path(a[a.index("--trace") + 1]).write_text("".join(json.dumps(line(i)) + "\\n" for i in range(steps)))
+"""
+PIPELINE = {"pipeline": {"name": "1f1b", "stages": 1, "chunks": 1, "micro_batches": 1,
+                         "bubble": {"theory": 0.25, "measured": 0.5},
+                         "in_flight": [{"predicted": 1, "measured": 1}],
+                         "timeline": [[["F", 0, 0, 0.0, 1.0], ["B", 0, 0, 1.0, 3.0]]]}}
+ARGS = argparse.Namespace(data="text", backend="cpu", model="tiny", layers=None, batch=8, steps=20,
+                          micro_batch=2)
+
+
+def value_of(words, flag):
+    return words[words.index(flag) + 1]
+
+
+def trace(steps=3, **other):
+    """Lines of a trace; other={"loss": (step, text)} replaces one."""
+    lines = [{"step": i, "loss": "0x1p+1", "grad_norm": "0x1p+0", "lr": "0x1p-1",
+              "param_hash": f"{i:016x}"} for i in range(steps)]
+    for name, (step, text) in other.items():
+        lines[step][name] = text
+    return lines
+
+
+class Rows(unittest.TestCase):
+    def test_a_chapter_gets_the_flags_it_knows(self):
+        first = flags_of(Row("a", "01_sgd", "a"), ARGS)
+        self.assertIn("--lr", first)
+        self.assertNotIn("--schedule", first)
+        self.assertNotIn("--layers", first)  # the model's
+        self.assertEqual(value_of(flags_of(Row("a", "03_x", "a"), ARGS), "--warmup"), "2")
+        self.assertNotIn("--clip", flags_of(Row("a", "03_x", "a"), ARGS))
+        self.assertEqual(value_of(flags_of(Row("a", "04_x", "a"), ARGS), "--micro-batch"), "2")
+
+    def test_the_flags_of_a_row_win(self):
+        words = flags_of(Row("a", "11_x", "a", "--lr 0.5 --sequence-parallel --tp 2"), ARGS, steps=3)
+        self.assertEqual(words.count("--lr"), 1)
+        self.assertEqual(value_of(words, "--lr"), "0.5")
+        self.assertEqual(value_of(words, "--steps"), "3")
+        self.assertEqual(words.count("--tp"), 1)
+        self.assertEqual(words[-2:], ["--tp", "2"])
+
+    def test_all_chapters_and_no_other(self):
+        lines = (ROOT / "scripts/chapters.txt").read_text().splitlines()
+        chapters = {line.split()[0] for line in lines if not line.startswith("#")}
+        for ranks in (2, 4, 8):
+            self.assertEqual({row.chapter for row in rows(ranks)}, chapters)
+            self.assertEqual(len({row.key for row in rows(ranks)}), len(rows(ranks)))
+
+    def test_what_may_differ(self):
+        may = {row.key for row in rows(2) if row.differs}
+        self.assertEqual(may, {"01", "02", "03", "05"})
+        cuda = {row.key for row in rows(2, "cuda") if row.differs}
+        self.assertEqual(cuda - may, {"11", "11-sequence", "13"})
+
+
+class Traces(unittest.TestCase):
+    def read(self, lines, steps=3):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "t.jsonl"
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            return read_trace(path, steps)
+
+    def test_whole(self):
+        self.assertEqual(self.read(trace()), trace())
+
+    def test_not_whole(self):
+        for lines in [trace(2), trace(4), trace()[1:] + trace()[:1], trace(loss=(1, "nan")),
+                      trace(grad_norm=(2, "inf")), trace(lr=(0, "")), trace(param_hash=(0, "1")),
+                      [{"step": 0}]]:
+            with self.subTest(lines), self.assertRaises(TraceError):
+                self.read(lines)
+
+    def test_no_file(self):
+        with self.assertRaises(TraceError):
+            read_trace(Path("/nowhere/t.jsonl"), 1)
+
+    def test_same(self):
+        self.assertIsNone(first_difference(trace(), trace()))
+
+    def test_every_field_counts(self):
+        for name in FIELDS:
+            found = first_difference(trace(), trace(**{name: (1, "0x3p+0")}))
+            self.assertEqual((found.step, found.field, found.value), (1, name, "0x3p+0"))
+
+    def test_the_first_is_told(self):
+        found = first_difference(trace(), trace(loss=(2, "0x3p+0"), param_hash=(1, "f" * 16)))
+        self.assertEqual((found.step, found.field), (1, "param_hash"))
+
+    def test_a_shorter_run_is_another(self):
+        self.assertEqual(first_difference(trace(3), trace(2)).field, "steps")
+
+
+class Traffic(unittest.TestCase):
+    def test_only_what_steps_send(self):
+        shorter = {"comm": [{"rank": 0, "broadcast": {"wire_bytes": 9},
+                             "all_reduce": {"wire_bytes": 15}}]}
+        longer = {"comm": [{"rank": 0, "broadcast": {"wire_bytes": 9}, "send": {"wire_bytes": 8},
+                            "all_reduce": {"wire_bytes": 25}}]}
+        self.assertEqual(runs.step_traffic(shorter, longer, 2),
+                         [{"rank": 0, "send": 4, "all_reduce": 5}])
+
+
+@unittest.skipUnless(importlib.util.find_spec("matplotlib"), "charts need matplotlib")
+class Whole(unittest.TestCase):
+    """compare.main() on a tree of made-up programs."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        import compare
+        self.compare = compare
+        for target, name, value in [(runs, "ROOT", self.root), (compare, "ROOT", self.root),
+                                    (compare, "build", lambda args: None)]:
+            patch = mock.patch.object(target, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def run_on(self, *wanted):
+        """Exit status, screen and page; a program for each row but those of NOT_BUILT."""
+        bin_ = self.root / "build/cpu/bin"
+        bin_.mkdir(parents=True, exist_ok=True)
+        for row in wanted:
+            if row.chapter != "NOT_BUILT":
+                path = bin_ / f"ch{row.chapter}"
+                path.write_text(PROGRAM.replace("PIPELINE", repr(PIPELINE)))
+                path.chmod(0o755)
+        out, screen = self.root / "report", io.StringIO()
+        with mock.patch.object(self.compare, "rows", lambda *_: list(wanted)), \
+             mock.patch.object(Row, "number", 6), contextlib.redirect_stdout(screen), \
+             contextlib.redirect_stderr(screen):
+            status = self.compare.main(["--steps", "4", "--data", "text", "--out", str(out)])
+        page = out / "index.html"
+        return status, screen.getvalue(), page.read_text() if page.exists() else ""
+
+    REFERENCE = Row("06", "06_x", "kept")
+
+    def test_equal(self):
+        status, screen, page = self.run_on(self.REFERENCE, Row("a", "SAME", "ddp", "--ranks 2"))
+        self.assertEqual(status, 0, screen)
+        self.assertIn("2 runs, 1 result", page)
+        ids = re.findall(r'\bid="([^"]*)"', page)
+        self.assertEqual(len(ids), len(set(ids)))  # of all charts together
+        self.assertIn("pipeline-a-axes_1", ids)
+        self.assertNotIn("http", page.replace("http://www.w3.org/", ""))  # needs no network
+        text = (self.root / "report/traffic.csv").read_text()
+        self.assertIn("a,1,all_reduce,7", text)
+        self.assertEqual({p.stem for p in (self.root / "report").glob("*.csv")}, set(tables.TABLES))
+
+    def test_other_bits_fail(self):
+        status, screen, page = self.run_on(self.REFERENCE, Row("a", "OTHER", "zero"))
+        self.assertEqual(status, 1)
+        self.assertIn("step 1, param_hash", screen)
+        self.assertIn("differs, step 1", page)
+        self.assertIn("Broken", page)
+
+    def test_other_bits_may_be_expected(self):
+        status, screen, page = self.run_on(self.REFERENCE, Row("a", "OTHER", "bf16", "", "16 bits"))
+        self.assertEqual(status, 0, screen)
+        self.assertIn("16 bits", page)
+        self.assertIn("1 run, 1 result", page)
+
+    def test_refusal_fails(self):
+        status, screen, page = self.run_on(self.REFERENCE, Row("a", "REFUSES", "tp"))
+        self.assertEqual(status, 1)
+        self.assertIn("--tp 2 is not legal here", screen)
+        self.assertIn("--tp 2 is not legal here", page)
+
+    def test_not_built_is_left_out(self):
+        status, screen, page = self.run_on(self.REFERENCE, Row("a", "NOT_BUILT", "mesh"))
+        self.assertEqual(status, 0, screen)
+        self.assertIn("left out: build/cpu/bin/chNOT_BUILT is not built", screen)
+        self.assertIn("NOT_BUILT is not built", page)
+
+    def test_bad_flags(self):
+        for words in [["--ranks", "3"], ["--steps", "0"], ["--bogus"], ["--backend", "gpu"]]:
+            said = io.StringIO()
+            with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(said):
+                self.compare.main(words)
+            self.assertEqual(ended.exception.code, 2)
+            self.assertEqual(said.getvalue().count("\n"), 1)
+
+    def test_nothing_without_the_reference(self):
+        status, screen, _ = self.run_on(Row("a", "SAME", "ddp"))
+        self.assertEqual(status, 1)
+        self.assertIn("nothing to compare with", screen)
+
+
+if __name__ == "__main__":
+    unittest.main()
