@@ -125,7 +125,7 @@ inline GptConfig own_vocab(const ParamLayout& params) {
 /// What the ranks that share each layer exchange.
 class TensorParallel {
  public:
-  /// @param comm   ranks that share each layer
+  /// @param comm   ranks that share each layer, in the order of their parts
   /// @param params what this rank has of the model
   /// @param micro  sequences of a micro-batch, at most
   TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& params,
@@ -137,6 +137,9 @@ class TensorParallel {
         activations_(*group_, ctx, Reduction::Halving, arena, acts.dtype,
                      largest_sum(params.config(), acts, micro)),
         sums_(comm, ctx, Reduction::Halving, arena, Dtype::F32, micro * params.config().seq_len) {
+    const TensorRank own = params.tensor_rank();
+    CHECK(own.rank == comm.rank() && own.size == comm.size(), "part {} of {} on rank {} of {}",
+          own.rank, own.size, comm.rank(), comm.size());
     if (acts.sequence_ranks > 1)
       sequence_.emplace(arena, ctx, *group_, params.config(), acts.dtype, micro);
     const auto alloc = [&](const char* name) {
