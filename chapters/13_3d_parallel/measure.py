@@ -19,7 +19,7 @@ OTHERS = ("--sequence-parallel", "--precision bf16", "--recompute full", "--pipe
 # tp, dp, pp
 MESHES = ((1, 8, 1), (1, 1, 8), (8, 1, 1), (2, 4, 1), (1, 4, 2), (1, 2, 4), (2, 1, 4), (4, 1, 2),
           (2, 2, 2))
-SPEED = "--model small --layers 8 --heads 8 --batch 16 --micro-batch 2 --steps 4"
+SPEED = "--model small --layers 8 --heads 8 --batch 16 --micro-batch 2 --steps 3"
 ROUNDS = 3
 
 GPT3 = ("--plan-only --world 1024 --model gpt3-175b --batch 1024 --micro-batch 1 --precision bf16 "
