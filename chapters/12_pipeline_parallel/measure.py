@@ -10,9 +10,9 @@ HERE = Path(__file__).parent
 PARENT, CHAPTER = "06_checkpointing", "12_pipeline_parallel"
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
 
-# Stages of equal work: many blocks, and an embedding and a head of 256 rows. One buffer of
-# gradients, since merging several makes some backwards longer than others.
-EVEN = ("--model small --layers 16 --channels 256 --heads 4 --seq-len 128 --micro-batch 1 "
+# Stages of equal work: so many blocks that the head, of 256 rows, weighs a hundredth of a stage or
+# less. One buffer of gradients, since merging several makes some backwards longer than others.
+EVEN = ("--model small --layers 32 --channels 256 --heads 4 --seq-len 64 --micro-batch 1 "
         "--accumulate running --threads 1")
 TIMES = 12  # steps: the shortest of each action counts
 MEMORY = "--model small --layers 8 --batch 16 --micro-batch 2 --steps 1 --threads 1"
@@ -22,7 +22,7 @@ ROUNDS = 3
 
 def pipeline(stages, micros, schedule):
     flags = f"{EVEN} --steps {TIMES} --batch {micros} --pp {stages} --pipeline {schedule}"
-    return run(CHAPTER, flags, short_text(batch=1, seq_len=128)).report["extra"]["pipeline"]
+    return run(CHAPTER, flags, short_text(batch=1, seq_len=64)).report["extra"]["pipeline"]
 
 
 def bubbles():
@@ -45,7 +45,7 @@ def bubbles():
 def picture(timelines):
     """One step of each schedule: a row for each stage, a bar for each action. Written as text: a
     plotting library makes it ten times as large."""
-    kinds = {"F": ("#7fb3d5", "forward"), "B": ("#1f618d", "backward"),
+    kinds = {"F": ("#6aa5cc", "forward"), "B": ("#1f618d", "backward"),
              "I": ("#2e86c1", "gradient of the input"), "W": ("#7d9f35", "gradient of the weights")}
     left, wide, row, gap = 100, 780, 20, 18
     end = max(actions[-1][4] for r in timelines.values() for actions in r["timeline"])
@@ -128,7 +128,7 @@ def measure():
     picture(found)
     text = short_text(batch=16, seq_len=256)
     return "\n\n".join([
-        f"**Bubbles.** `{EVEN} --steps {TIMES} --batch m --pp p`: 16 blocks, so that embedding and "
+        f"**Bubbles.** `{EVEN} --steps {TIMES} --batch m --pp p`: 32 blocks, so that embedding and "
         "head, of 256 rows, weigh little and all stages are nearly equal. Theory takes the mean "
         "measured times of a micro-batch on a stage (F, and B or I and W).",
         bubble_table,
