@@ -1,52 +1,69 @@
 #!/usr/bin/env bash
-# Same bits on every layout, in full: chapters 07 to 10 on 1, 2, 4 and 8 ranks, threads and
-# processes, with 1, 2 and 4 micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation
-# in every precision. Each run's trace must be that of 06 on one rank, line by line.
+# Same bits on every layout, in full, in two parts. Each run's trace must be that of 06 on one rank,
+# line by line.
+#
+#   data   chapters 07 to 10 on 1, 2, 4 and 8 ranks, threads and processes, with 1, 2 and 4
+#          micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every precision
+#   model  chapter 11 at every degree, chapter 12 at every degree in every schedule, each with every
+#          recomputation, threads and processes: FP32, and chapter 12 as threads in BF16, too
 #
 #   scripts/nightly.sh              all of it, with the programs of build/cpu
-#   scripts/nightly.sh --build DIR  with those of another build
+#   scripts/nightly.sh --part model one part: data or model
+#   scripts/nightly.sh --build DIR  with the programs of another build
 #
-# Prints a line for each run, and writes docs/results/nightly_data_parallel.md. A run that was done
-# before, by the same programs, is not done again: what has been found lies in runs/nightly.
+# Prints a line for each run, and writes docs/results/nightly_data_parallel.md and
+# nightly_model_parallel.md. A run that was done before, by the same programs, is not done again:
+# what has been found lies in runs/nightly.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-build=build/cpu
-case "${1-}" in
-  "") ;;
-  --build) build=${2:?"nightly.sh: --build takes a directory"} ;;
-  *) echo "nightly.sh: unknown argument '$1'; legal: --build DIR" >&2; exit 2 ;;
-esac
-bin=$(cd "$build/bin" && pwd) || exit 2
-steps=50 result=docs/results/nightly_data_parallel.md
-chapters=()
-for program in "$bin"/ch0[789]_* "$bin"/ch10_*; do
-  [[ -x $program ]] && chapters+=("${program##*/ch}")
+build=build/cpu parts=(data model)
+while (($# > 0)); do
+  case "$1 ${2-}" in
+    "--part data" | "--part model") parts=("$2") ;;
+    --build\ ?*) build=$2 ;;
+    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data, --part model" >&2; exit 2 ;;
+  esac
+  shift 2
 done
-((${#chapters[@]} > 0)) || { echo "nightly.sh: no chapters from 07 to 10 in $build/bin" >&2; exit 2; }
+bin=$(cd "$build/bin" && pwd) || exit 2
 
 # Root may start processes in a container; ranks may be more than cores, and then give them way.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
 mpirun=(mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1)
 
-# What the programs are made of names the folder of what they have done.
-work=runs/nightly/$(cat "$bin"/ch06_* "${chapters[@]/#/$bin/ch}" | sha256sum | cut -c 1-16)
-mkdir -p "$work" || exit 1
-text=$work/text.txt
-[[ -s $text ]] || seq 100000 100700 >"$text"  # 4,907 bytes
+# begin RESULT STEPS CHAPTER...: of one part. What the programs are made of names the folder of what
+# they have done.
+begin() {
+  result=docs/results/$1 steps=$2
+  shift 2
+  chapters=()
+  local name program
+  for name; do
+    for program in "$bin/ch$name"_*; do
+      [[ -x $program ]] && chapters+=("${program##*/ch}")
+    done
+  done
+  ((${#chapters[@]} > 0)) || { echo "nightly.sh: no chapters $* in $build/bin" >&2; exit 2; }
 
-# AdamW, clipping on. `ref` is the specification, not the fast one: a smaller model.
-common=(--data "$text" --model nano --batch 32 --steps "$steps" --clip 1 --threads 1 --quiet)
+  work=runs/nightly/$(cat "$bin"/ch06_* "${chapters[@]/#/$bin/ch}" | sha256sum | cut -c 1-16)
+  mkdir -p "$work/done" || exit 1
+  local text=$work/text.txt
+  [[ -s $text ]] || seq 100000 100700 >"$text"  # 4,907 bytes
+  # AdamW, clipping on.
+  common=(--data "$text" --model nano --batch 32 --steps "$steps" --clip 1 --threads 1 --quiet)
+  good=() bad=() total=0 failed=0 again=0 seen=0 controls=0 start=$SECONDS
+}
+
+declare -A good bad  # runs of each table, by chapter
+all_failed=0
+# `ref` is the specification, not the fast one: a smaller model.
 declare -A sizes=([cpu]="" [ref]="--layers 2 --channels 32 --heads 4")
 
 # Whether a trace has every step, with finite numbers.
 whole() {
   [[ $(wc -l <"$1") == "$steps" ]] && ! grep -qE 'nan|inf' "$1"
 }
-
-declare -A good bad  # runs of each table, by chapter
-total=0 failed=0 again=0
-start=$SECONDS
 
 # alone TRACE flags: what 06 does on one rank.
 alone() {
@@ -99,101 +116,187 @@ check() {
   fi
 }
 
-mkdir -p "$work/done"
-for backend in cpu ref; do
-  for precision in fp32 bf16; do
-    read -ra size <<<"${sizes[$backend]}"
-    flags=(--backend "$backend" --precision "$precision" "${size[@]}")
-    wanted=$work/06_${backend}_$precision.jsonl
-    alone "$wanted" "${flags[@]}"
-    for chapter in "${chapters[@]}"; do
-      for ranks in 1 2 4 8; do
-        for GA in 1 2 4; do
-          for comm in thread mpi; do
-            check layouts "$chapter" "$comm" "$ranks" "$wanted" "${flags[@]}" \
-              --micro-batch $((32 / ranks / GA))
+# control CHAPTER RANKS WANTED FAULT flags: one run with a fault, which must be seen.
+control() {
+  local chapter=$1 ranks=$2 wanted=$3 fault=$4
+  shift 4
+  ((controls += 1))
+  rm -f "$work/fault.jsonl"
+  if "$bin/ch$chapter" "${common[@]}" --ranks "$ranks" "$@" --fault "$fault" \
+      --trace "$work/fault.jsonl" &>"$work/screen.txt" &&
+      [[ $(wc -l <"$work/fault.jsonl") == "$steps" ]] && ! cmp -s "$work/fault.jsonl" "$wanted"; then
+    ((seen += 1))
+    echo "seen    $chapter $ranks ranks $* --fault $fault"
+  else
+    ((failed += 1))
+    echo "FAILED  $chapter $ranks ranks $* --fault $fault: not seen"
+  fi
+}
+
+# rows TABLE: it, with a line for each chapter.
+rows() {
+  local chapter
+  echo
+  echo "| chapter | same | different |"
+  echo "|---|---|---|"
+  for chapter in "${chapters[@]}"; do
+    echo "| $chapter | ${good["$1 $chapter"]-0} | ${bad["$1 $chapter"]-0} |"
+  done
+  echo
+}
+
+# The end of a part.
+finish() {
+  ((all_failed += failed))
+  echo
+  echo "$total runs ($again of them done before) and $controls controls in" \
+    "$((SECONDS - start)) s: $failed failed; see $result"
+}
+processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+git diff --quiet HEAD -- kernels common chapters 2>/dev/null || commit+=", with changes"
+
+policies=(none every:2 sqrt full selective offload)
+precisions=(fp32 bf16 fp16 fp8)
+
+data_parallel() {
+  begin nightly_data_parallel.md 50 07 08 09 10
+  for backend in cpu ref; do
+    for precision in fp32 bf16; do
+      read -ra size <<<"${sizes[$backend]}"
+      flags=(--backend "$backend" --precision "$precision" "${size[@]}")
+      wanted=$work/06_${backend}_$precision.jsonl
+      alone "$wanted" "${flags[@]}"
+      for chapter in "${chapters[@]}"; do
+        for ranks in 1 2 4 8; do
+          for GA in 1 2 4; do
+            for comm in thread mpi; do
+              check layouts "$chapter" "$comm" "$ranks" "$wanted" "${flags[@]}" \
+                --micro-batch $((32 / ranks / GA))
+            done
           done
         done
       done
     done
   done
-done
 
-policies=(none every:2 sqrt full selective offload)
-for precision in fp32 bf16 fp16 fp8; do
-  flags=(--precision "$precision" --loss-scale 1024)
-  wanted=$work/06_recompute_$precision.jsonl
-  alone "$wanted" "${flags[@]}"
-  for policy in "${policies[@]}"; do
-    for chapter in "${chapters[@]}"; do
-      check recompute "$chapter" thread 4 "$wanted" "${flags[@]}" --recompute "$policy" --micro-batch 4
+  for precision in "${precisions[@]}"; do
+    flags=(--precision "$precision" --loss-scale 1024)
+    wanted=$work/06_recompute_$precision.jsonl
+    alone "$wanted" "${flags[@]}"
+    for policy in "${policies[@]}"; do
+      for chapter in "${chapters[@]}"; do
+        check recompute "$chapter" thread 4 "$wanted" "${flags[@]}" --recompute "$policy" --micro-batch 4
+      done
     done
   done
-done
 
-# A fault must be seen: of each chapter one lost sum of gradients, late in the run.
-seen=0 controls=0
-for chapter in "${chapters[@]}"; do
-  operation=reduce_scatter
-  [[ $chapter == 07_ddp ]] && operation=all_reduce
-  ((controls += 1))
-  fault=skip:$operation:$((steps - 1))
-  rm -f "$work/fault.jsonl"
-  if "$bin/ch$chapter" "${common[@]}" --ranks 4 --fault "$fault" --trace "$work/fault.jsonl" \
-      &>"$work/screen.txt" && [[ $(wc -l <"$work/fault.jsonl") == "$steps" ]] &&
-      ! cmp -s "$work/fault.jsonl" "$work/06_cpu_fp32.jsonl"; then
-    ((seen += 1))
-    echo "seen    $chapter 4 ranks --fault $fault"
-  else
-    ((failed += 1))
-    echo "FAILED  $chapter 4 ranks --fault $fault: not seen"
-  fi
-done
-
-# rows TABLE: a line of the report for each chapter.
-rows() {
-  local chapter
+  # Of each chapter one lost sum of gradients, late in the run.
   for chapter in "${chapters[@]}"; do
-    echo "| $chapter | ${good["$1 $chapter"]-0} | ${bad["$1 $chapter"]-0} |"
+    operation=reduce_scatter
+    [[ $chapter == 07_ddp ]] && operation=all_reduce
+    control "$chapter" 4 "$work/06_cpu_fp32.jsonl" "skip:$operation:$((steps - 1))"
   done
+  data_parallel_text >"$result"
+  finish
 }
-processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
-commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
-git diff --quiet HEAD -- kernels common chapters 2>/dev/null || commit+=", with changes"
-{
-  echo "# Same bits on every layout: data parallelism in full"
+
+# title TEXT: the first lines of a result.
+title() {
+  echo "# Same bits on every layout: $1 in full"
   echo
   echo "\`scripts/nightly.sh\`, commit $commit, on ${processor:-an unknown processor}," \
     "$(nproc) cores. Each run takes $steps steps of \`nano\` with 32 sequences, AdamW and" \
     "\`--clip 1\`, and its trace (loss, gradient norm, learning rate and a hash of all weights," \
     "every step) is compared with that of 06_checkpointing on one rank, as text."
   echo
+}
+
+data_parallel_text() {
+  title "data parallelism"
   echo "## Layouts"
   echo
   echo "1, 2, 4 and 8 ranks; threads and processes under \`mpirun\`; 1, 2 and 4 micro-steps; FP32" \
     "and BF16; backends cpu, and ref with \`${sizes[ref]}\`: 96 runs of each chapter."
-  echo
-  echo "| chapter | same | different |"
-  echo "|---|---|---|"
   rows layouts
-  echo
   echo "## Recomputation and precision"
   echo
   echo "\`--recompute\` ${policies[*]}; each in FP32, BF16, FP16 and FP8; 4 ranks as threads," \
     "2 micro-steps: 24 runs of each chapter."
-  echo
-  echo "| chapter | same | different |"
-  echo "|---|---|---|"
   rows recompute
-  echo
   echo "## Controls"
   echo
   echo "With one sum of gradients lost (\`--fault\`) the trace differs: $seen of $controls chapters."
   echo
   echo "$total runs and $controls controls: $failed failed."
-} >"$result"
+}
 
-echo
-echo "$total runs ($again of them done before) and $controls controls in" \
-  "$((SECONDS - start)) s: $failed failed; see $result"
-((failed == 0))
+# parts_of PP SCHEDULE: layers of nano in one part of a stage; 0 if they do not come out even.
+parts_of() {
+  local chunks=1
+  [[ $2 == interleaved ]] && (($1 > 1)) && chunks=2
+  echo $((8 % ($1 * chunks) == 0 ? 8 / ($1 * chunks) : 0))
+}
+
+model_parallel() {
+  begin nightly_model_parallel.md 30 11 12
+  local wanted=$work/06_fp32.jsonl variants=("")
+  alone "$wanted"
+  alone "$work/06_bf16.jsonl" --precision bf16
+  if [[ -x $bin/ch11_tensor_parallel ]]; then
+    "$bin/ch11_tensor_parallel" --help | grep -q -e --sequence-parallel && variants+=(--sequence-parallel)
+    for variant in "${variants[@]}"; do
+      for tp in 1 2 4 8; do
+        for policy in "${policies[@]}"; do
+          for comm in thread mpi; do
+            # shellcheck disable=SC2086  # a variant may be no word at all
+            check layouts 11_tensor_parallel "$comm" "$tp" "$wanted" $variant --micro-batch 8 \
+              --recompute "$policy"
+          done
+        done
+      done
+    done
+    control 11_tensor_parallel 4 "$wanted" skip:all_reduce:3
+  fi
+  if [[ -x $bin/ch12_pipeline_parallel ]]; then
+    for schedule in gpipe 1f1b interleaved zb-h1; do
+      for pp in 1 2 4 8; do
+        layers=$(parts_of "$pp" "$schedule")
+        for policy in "${policies[@]}"; do
+          ((layers == 0)) || [[ $layers == 1 && $policy == every:2 ]] && continue
+          for precision in fp32 bf16; do
+            for comm in thread mpi; do
+              [[ $comm == mpi && $precision == bf16 ]] && continue
+              check layouts 12_pipeline_parallel "$comm" "$pp" "$work/06_$precision.jsonl" \
+                --pipeline "$schedule" --micro-batch 4 --recompute "$policy" --precision "$precision"
+            done
+          done
+        done
+      done
+      control 12_pipeline_parallel 2 "$wanted" swap:recv:1 --pipeline "$schedule" --micro-batch 4
+    done
+  fi
+  model_parallel_text >"$result"
+  finish
+}
+
+model_parallel_text() {
+  title "shared layers"
+  echo "## Layouts"
+  echo
+  echo "\`--recompute\` ${policies[*]}; threads and processes under \`mpirun\`. Chapter 11 in FP32 on" \
+    "1, 2, 4 and 8 ranks; chapter 12 in FP32, and as threads in BF16, on 1, 2, 4 and 8 stages in" \
+    "each schedule, where the 8 layers come out even, with 8 micro-batches."
+  rows layouts
+  echo "## Controls"
+  echo
+  echo "With a sum lost, or a message mixed up (\`--fault\`), the trace differs: $seen of $controls" \
+    "runs."
+  echo
+  echo "$total runs and $controls controls: $failed failed."
+}
+
+for part in "${parts[@]}"; do
+  "${part}_parallel"
+done
+((all_failed == 0))

@@ -15,13 +15,15 @@ namespace ladder {
 
 /// @param bytes_of bytes that the plan would take under a policy: int64_t(const std::string&)
 /// @param rank     that checks: rank 0 alone prints
+/// @param layers   on which a policy works; 0: all of the model
 /// @throws UserError if the plan is over `limit` (bytes; 0: none), after printing it
 template <class BytesOf>
-void check_memory_limit(const RunPlan& plan, uint64_t limit, BytesOf&& bytes_of, int rank = 0) {
+void check_memory_limit(const RunPlan& plan, uint64_t limit, BytesOf&& bytes_of, int rank = 0,
+                        int64_t layers = 0) {
   const int64_t planned = plan.predicted.total(), most = static_cast<int64_t>(limit);
   if (most == 0 || planned <= most) return;
   if (rank == 0) fmt::print("{}\n", plan_text(plan));
-  for (const std::string& policy : Recompute::all(plan.gpt.layers)) {
+  for (const std::string& policy : Recompute::all(layers == 0 ? plan.gpt.layers : layers)) {
     const int64_t bytes = bytes_of(policy);
     if (bytes <= most)
       throw UserError(

@@ -44,6 +44,7 @@ struct PipelineOptions {
   /// @throws UserError if they cannot, naming what is legal
   StageRank stage(const GptConfig& gpt, int64_t rank, int64_t stages) const {
     if (chunks < 1) throw UserError("--chunks must be at least 1, not {}", chunks);
+    if (pp < 0) throw UserError("--pp must be at least 0, not {}", pp);
     if (pp != 0 && pp != stages)
       throw UserError("--pp {} with {} ranks: each of them is a stage", pp, stages);
     const auto each = [&](int64_t p) { return interleaved() && p > 1 ? chunks : 1; };

@@ -4,21 +4,25 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "common/comm/comm.h"
+#include "kernels/check.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
 
-/// What goes wrong in collective `nth` (from 0) of a kind, those of split groups counted, too.
+/// What goes wrong in collective `nth` (from 0) of a kind, or with message `nth` that a rank
+/// receives; those of split groups count, too. Messages that make up a collective do not.
 struct Fault {
   enum class Kind : uint8_t {
     None,
-    Skip,     ///< no rank does it
+    Skip,     ///< no rank does it; a message is lost, and its tensor keeps what it had
     Corrupt,  ///< one bit of the result of rank 0 flips
-    Twice,    ///< it is done again with its own result: sums count double
+    Twice,    ///< it is done again with its own result: sums count double. Not of messages
     Swap,     ///< the halves of every rank's result change places
   };
   Kind kind = Kind::None;
@@ -31,7 +35,10 @@ class FaultyComm : public Comm {
  public:
   /// @param inner must live longer
   FaultyComm(Comm& inner, Fault fault)
-      : FaultyComm(inner, nullptr, fault, std::make_shared<std::atomic<int64_t>>(0)) {}
+      : FaultyComm(inner, nullptr, fault, std::make_shared<std::atomic<int64_t>>(0)) {
+    CHECK(fault.operation != Operation::Recv || fault.kind != Fault::Kind::Twice,
+          "a message comes once: who receives it again waits for ever");
+  }
 
   std::string_view kind() const override { return inner_.kind(); }
   void abandon() noexcept override { inner_.abandon(); }
@@ -44,13 +51,11 @@ class FaultyComm : public Comm {
 
  protected:
   void perform(const Call& call, const std::function<void()>& body) override {
-    const bool hit = call.operation == fault_.operation && (*seen_)++ == fault_.nth;
-    const Fault::Kind kind = hit ? fault_.kind : Fault::Kind::None;
+    const Fault::Kind kind = met(call.operation);
     if (kind == Fault::Kind::Skip) return;
     body();
     if (kind == Fault::Kind::Twice) body();
-    if (kind == Fault::Kind::Corrupt && rank() == 0) flip_bit(call.result);
-    if (kind == Fault::Kind::Swap) swap_halves(call.result);
+    spoil(kind, call.result);
   }
 
   // The other Comm checks where tensors lie.
@@ -64,7 +69,12 @@ class FaultyComm : public Comm {
   void do_all_to_all(Tensor out, Tensor inp) override { inner_.all_to_all(out, inp); }
   void do_barrier() override { inner_.barrier(); }
   Pending do_isend(Tensor data, int to) override { return inner_.isend(data, to); }
-  Pending do_irecv(Tensor data, int from) override { return inner_.irecv(data, from); }
+  Pending do_irecv(Tensor data, int from) override {
+    const Fault::Kind kind =
+        current()->operation == Operation::Recv ? met(Operation::Recv) : Fault::Kind::None;
+    if (kind == Fault::Kind::None) return inner_.irecv(data, from);
+    return Pending(std::make_unique<Spoilt>(*this, kind, data, from));
+  }
   std::unique_ptr<Comm> do_split(int color, int key) override {
     std::unique_ptr<Comm> part = inner_.split(color, key);
     Comm& inner = *part;
@@ -79,6 +89,43 @@ class FaultyComm : public Comm {
         inner_(inner),
         fault_(fault),
         seen_(std::move(seen)) {}
+
+  /// A message that arrives with the fault.
+  class Spoilt : public Pending::Work {
+   public:
+    Spoilt(FaultyComm& comm, Fault::Kind kind, Tensor data, int from)
+        : comm_(comm), kind_(kind), data_(data) {
+      const HostCopy host = HostCopy::of(comm.device_ctx(), data);
+      const auto* bytes = static_cast<const std::byte*>(host.tensor().ptr);
+      before_.assign(bytes, bytes + data.bytes());
+      arriving_ = comm.inner_.irecv(data, from);
+    }
+    void wait() override {
+      arriving_.wait();
+      comm_.spoil(kind_, data_);
+      if (kind_ != Fault::Kind::Skip) return;
+      const HostCopy host = HostCopy::to_write(comm_.device_ctx(), data_);
+      std::ranges::copy(before_, static_cast<std::byte*>(host.tensor().ptr));
+      host.send();
+    }
+
+   private:
+    FaultyComm& comm_;
+    Fault::Kind kind_;
+    Tensor data_;
+    std::vector<std::byte> before_;
+    Pending arriving_;
+  };
+
+  /// What goes wrong in this one. Counts it.
+  Fault::Kind met(Operation operation) {
+    const bool hit = operation == fault_.operation && (*seen_)++ == fault_.nth;
+    return hit ? fault_.kind : Fault::Kind::None;
+  }
+  void spoil(Fault::Kind kind, const Tensor& result) {
+    if (kind == Fault::Kind::Corrupt && rank() == 0) flip_bit(result);
+    if (kind == Fault::Kind::Swap) swap_halves(result);
+  }
 
   /// The lowest bit of the middle element: what a test of "nearly equal" would not see.
   void flip_bit(const Tensor& result) {

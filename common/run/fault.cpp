@@ -1,8 +1,9 @@
 #include "common/run/fault.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
-#include <span>
+#include <optional>
 
 #include "common/error.h"
 
@@ -12,13 +13,20 @@ namespace {
 constexpr std::array<std::string_view, 5> kKinds = {"", "skip", "corrupt", "twice", "swap"};
 
 // Those whose loss a chapter's run can show.
-constexpr std::span kCollectives(kOperationNames.data(), 4);
+constexpr std::array kOperations = {Operation::AllReduce, Operation::ReduceScatter,
+                                    Operation::AllGather, Operation::Broadcast, Operation::Recv};
 
-/// Index of `name` in `names`; -1 if it is not there.
-template <class Names>
-int index_of(const Names& names, std::string_view name) {
-  const auto at = std::find(names.begin(), names.end(), name);
-  return at == names.end() || name.empty() ? -1 : static_cast<int>(at - names.begin());
+/// The kind of that name; None if there is none.
+Fault::Kind kind_of(std::string_view name) {
+  const auto at = std::find(kKinds.begin(), kKinds.end(), name);
+  return at == kKinds.end() ? Fault::Kind::None : static_cast<Fault::Kind>(at - kKinds.begin());
+}
+
+/// The operation of that name, if it can go wrong.
+std::optional<Operation> operation_of(std::string_view name) {
+  for (const Operation operation : kOperations)
+    if (kOperationNames[static_cast<size_t>(operation)] == name) return operation;
+  return {};
 }
 
 }  // namespace
@@ -27,8 +35,9 @@ void FaultOptions::add_to(CommandLine& line) {
   line.group("Ranks");
   line.add(
       "--fault", text,
-      "an experiment: KIND:OPERATION:N, as skip:all_reduce:3; the N-th such operation (from 0) "
-      "is skipped, done twice, corrupted or has its halves swapped");
+      "an experiment: KIND:OPERATION:N, as skip:all_reduce:3; the N-th such operation (from 0), "
+      "or with recv the N-th message of each rank, is skipped, done twice, corrupted or has its "
+      "halves swapped");
 }
 
 Fault FaultOptions::fault() const {
@@ -37,22 +46,20 @@ Fault FaultOptions::fault() const {
   const auto part = [&](size_t begin, size_t end) {
     return std::string_view(text).substr(begin, end - begin);
   };
-  Fault fault;
   if (first != std::string::npos && second != std::string::npos) {
-    const int kind = index_of(kKinds, part(0, first));
-    const int operation = index_of(kCollectives, part(first + 1, second));
+    const std::optional<Operation> operation = operation_of(part(first + 1, second));
+    Fault fault{.kind = kind_of(part(0, first)), .operation = operation.value_or(Operation::Recv)};
     const char* end = text.data() + text.size();
     const auto number = std::from_chars(text.data() + second + 1, end, fault.nth);
-    if (kind > 0 && operation >= 0 && number.ec == std::errc{} && number.ptr == end &&
-        fault.nth >= 0) {
-      fault.kind = static_cast<Fault::Kind>(kind);
-      fault.operation = static_cast<Operation>(operation);
+    const bool again = fault.kind == Fault::Kind::Twice && operation == Operation::Recv;
+    if (fault.kind != Fault::Kind::None && operation && !again && number.ec == std::errc{} &&
+        number.ptr == end && fault.nth >= 0)
       return fault;
-    }
   }
   throw UserError(
       "--fault {}; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice or swap, "
-      "OPERATION all_reduce, reduce_scatter, all_gather or broadcast, and N at least 0",
+      "OPERATION all_reduce, reduce_scatter, all_gather, broadcast or recv (never twice), and N at "
+      "least 0",
       text);
 }
 

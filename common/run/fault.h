@@ -1,4 +1,4 @@
-// --fault: a collective operation that goes wrong, on purpose.
+// --fault: a collective operation or a message that goes wrong, on purpose.
 #pragma once
 
 #include <string>

@@ -46,11 +46,11 @@ TEST_P(BadRanks, Communication) {
 TEST_P(BadRanks, Faults) {
   const std::string legal =
       "; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice or swap, OPERATION "
-      "all_reduce, reduce_scatter, all_gather or broadcast, and N at least 0";
+      "all_reduce, reduce_scatter, all_gather, broadcast or recv (never twice), and N at least 0";
   for (const std::string fault :
        {"skip", "skip:all_reduce", "skip:all_reduce:", "skip:all_reduce:-1", "skip:all_reduce:1x",
         "lose:all_reduce:1", ":all_reduce:1", "skip::1", "skip:everything:1", "skip:send:1",
-        "skip:barrier:0"})
+        "skip:barrier:0", "twice:recv:0"})
     expect_refused(BadInput{"--fault " + fault, "--fault " + fault + legal});
 }
 

@@ -40,12 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Layout, LayoutSharing,
                          ::testing::Values(Sharing{1, 1, 1, 1}, Sharing{4, 1, 1, 1},
                                            Sharing{1, 3, 1, 1}, Sharing{1, 1, 4, 1},
                                            Sharing{1, 1, 2, 2}, Sharing{2, 2, 2, 1},
-                                           Sharing{2, 4, 2, 4}),
-                         [](const auto& info) {
-                           const Sharing& s = info.param;
-                           return fmt::format("tp{}_dp{}_pp{}_v{}", s.tensor, s.shards, s.stages,
-                                              s.chunks);
-                         });
+                                           Sharing{2, 4, 2, 4}));
 
 TEST_P(LayoutSharing, EveryParameterCountsOnce) {
   const ParamLayout whole(model());

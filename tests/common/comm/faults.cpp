@@ -85,5 +85,54 @@ TEST(Faults, EveryKindIsSeenInReduceScatterAndAllGather) {
   }
 }
 
+/// Three messages from the rank before. Element i of message k of rank r is (3 r + k + 1) (i + 1),
+/// and here number 1 has gone wrong.
+void expect_one_spoilt(Comm& comm, Fault::Kind kind) {
+  const int before = (comm.rank() + comm.size() - 1) % comm.size();
+  Memory memory;
+  const Tensor inp = memory.make(Dtype::F32, n);
+  for (int k = 0; k < 3; ++k) {
+    const Tensor out = gradient(memory, 3 * comm.rank() + k);
+    comm.exchange(out, (comm.rank() + 1) % comm.size(), inp, before);
+    const bool spoilt = k == 1;
+    const auto sent = [&](int64_t i) {
+      if (spoilt && kind == Fault::Kind::Swap) i = (i + n / 2) % n;
+      const int64_t message = spoilt && kind == Fault::Kind::Skip ? 0 : k;
+      return static_cast<double>((3 * before + message + 1) * (i + 1));
+    };
+    const bool bit = spoilt && kind == Fault::Kind::Corrupt && comm.rank() == 0;
+    for (int64_t i = 0; i < n; ++i)
+      EXPECT_EQ(at(inp, i) == sent(i), !(bit && i == n / 2)) << "message " << k << ", " << i;
+  }
+}
+
+TEST(Faults, EveryKindIsSeenInAMessage) {
+  for (int ranks : {2, 3})
+    for (Fault::Kind kind :
+         {Fault::Kind::None, Fault::Kind::Skip, Fault::Kind::Corrupt, Fault::Kind::Swap})
+      run_threads(ranks, [&](Comm& comm) {
+        FaultyComm faulty(comm, {kind, Operation::Recv, 1});
+        const std::unique_ptr<Comm> group = faulty.split(0, comm.rank());
+        SCOPED_TRACE(fmt::format("{} ranks, kind {}", ranks, static_cast<int>(kind)));
+        expect_one_spoilt(*group, kind);
+        EXPECT_TRUE(faulty.happened());
+      });
+}
+
+// A sum is made of messages that do not count.
+TEST(Faults, MessagesOfACollectiveAreNotMeant) {
+  run_threads(4, [&](Comm& comm) {
+    FaultyComm faulty(comm, {Fault::Kind::Skip, Operation::Recv, 0});
+    EXPECT_TRUE(sums_are_right(faulty, How::AllReduce));
+    EXPECT_FALSE(faulty.happened());
+  });
+}
+
+TEST(Faults, NoMessageComesTwice) {
+  run_threads(1, [&](Comm& comm) {
+    EXPECT_THROW(FaultyComm(comm, {Fault::Kind::Twice, Operation::Recv, 0}), CheckError);
+  });
+}
+
 }  // namespace
 }  // namespace ladder::test
