@@ -142,6 +142,16 @@ TEST_P(RanksOnCudaOnCpu, BytesAreAsPredicted) {
                                                                "cuda-on-cpu --precision bf16")));
 }
 
+TEST_F(CudaOnCpu, StagesHaveTheBitsOfOneRank) {
+  const Trace one = cuda("06_checkpointing", "--micro-batch 2 --clip 1");
+  for (const std::string schedule : {"gpipe", "1f1b", "zb-h1"})
+    EXPECT_TRUE(same_trace(one, cuda("12_pipeline_parallel",
+                                     "--micro-batch 2 --clip 1 --pp 2 --pipeline " + schedule)))
+        << schedule;
+  EXPECT_TRUE(different_trace(
+      one, cuda("12_pipeline_parallel", "--micro-batch 2 --clip 1 --pp 2 --fault swap:recv:1")));
+}
+
 // What one backend saves another loads: the files know of no device.
 TEST_F(CudaOnCpu, GoesOnWhereTheCpuStopped) {
   const std::string flags = kShort;
