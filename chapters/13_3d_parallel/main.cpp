@@ -500,7 +500,8 @@ void run(Options o, Comm& comm) {
                      .predicted = predict(o, layout)};
   check_memory_limit(
       plan, o.recompute.memory_limit,
-      [&](const std::string& policy) { return bytes_under(o, policy, comm.rank()); }, comm.rank());
+      [&](const std::string& policy) { return bytes_under(o, policy, comm.rank()); }, comm.rank(),
+      layout.stage.part.layers);
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   log.note(whole_plan(o));
