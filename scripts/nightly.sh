@@ -1,28 +1,30 @@
 #!/usr/bin/env bash
-# Same bits on every layout, in full, in two parts. Each run's trace must be that of 06 on one rank,
+# Same bits on every layout, in full, in three parts. Each run's trace must be that of 06 on one rank,
 # line by line.
 #
 #   data   chapters 07 to 10 on 1, 2, 4 and 8 ranks, threads and processes, with 1, 2 and 4
 #          micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every precision
 #   model  chapter 11 at every degree, chapter 12 at every degree in every schedule, each with every
 #          recomputation, threads and processes: FP32, and chapter 12 as threads in BF16, too
+#   mesh   chapter 13 on every mesh of up to 8 ranks and one of 16, in every schedule and with
+#          sequence parallelism as threads, in 1f1b as processes, too
 #
 #   scripts/nightly.sh              all of it, with the programs of build/cpu
-#   scripts/nightly.sh --part model one part: data or model
+#   scripts/nightly.sh --part model one part: data, model or mesh
 #   scripts/nightly.sh --build DIR  with the programs of another build
 #
-# Prints a line for each run, and writes docs/results/nightly_data_parallel.md and
-# nightly_model_parallel.md. A run that was done before, by the same programs, is not done again:
-# what has been found lies in runs/nightly.
+# Prints a line for each run, and writes docs/results/nightly_data_parallel.md,
+# nightly_model_parallel.md and nightly_mesh.md. A run that was done before, by the same programs, is
+# not done again: what has been found lies in runs/nightly.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-build=build/cpu parts=(data model)
+build=build/cpu parts=(data model mesh)
 while (($# > 0)); do
   case "$1 ${2-}" in
-    "--part data" | "--part model") parts=("$2") ;;
+    "--part data" | "--part model" | "--part mesh") parts=("$2") ;;
     --build\ ?*) build=$2 ;;
-    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data, --part model" >&2; exit 2 ;;
+    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data, --part model, --part mesh" >&2; exit 2 ;;
   esac
   shift 2
 done
@@ -292,6 +294,59 @@ model_parallel_text() {
   echo
   echo "With a sum lost, or a message mixed up (\`--fault\`), the trace differs: $seen of $controls" \
     "runs."
+  echo
+  echo "$total runs and $controls controls: $failed failed."
+}
+
+# meshes: "TP DP PP" of each that nano allows on up to 8 ranks, and one on 16.
+meshes() {
+  local tp dp pp
+  for tp in 1 2 4 8; do
+    for dp in 1 2 4 8; do
+      for pp in 1 2 4 8; do
+        ((tp * dp * pp <= 8)) && echo "$tp $dp $pp"
+      done
+    done
+  done
+  echo "2 4 2"
+}
+
+mesh_parallel() {
+  begin nightly_mesh.md 30 13
+  local wanted=$work/06_fp32.jsonl tp dp pp ranks flags schedule
+  alone "$wanted"
+  while read -r tp dp pp; do
+    ranks=$((tp * dp * pp))
+    flags=(--tp "$tp" --dp "$dp" --pp "$pp" --micro-batch $((32 / dp / 4)))
+    for schedule in gpipe 1f1b interleaved zb-h1; do
+      (($(parts_of "$pp" "$schedule") == 0)) && continue
+      check layouts 13_3d_parallel thread "$ranks" "$wanted" "${flags[@]}" --pipeline "$schedule"
+    done
+    check layouts 13_3d_parallel mpi "$ranks" "$wanted" "${flags[@]}"
+    ((tp > 1)) && check layouts 13_3d_parallel thread "$ranks" "$wanted" "${flags[@]}" \
+      --sequence-parallel --recompute selective
+  done < <(meshes)
+  # Of each axis: a sum inside a block, a sum of gradients late in the run, a message.
+  for fault in skip:all_reduce:3 skip:reduce_scatter:$((steps - 1)) swap:recv:1; do
+    control 13_3d_parallel 8 "$wanted" "$fault" --tp 2 --dp 2 --pp 2 --micro-batch 4
+  done
+  mesh_text >"$result"
+  finish
+}
+
+mesh_text() {
+  title "three axes"
+  echo "## Layouts"
+  echo
+  echo "Every \`--tp\` x \`--dp\` x \`--pp\` of up to 8 ranks, and 2 x 4 x 2: each with 4" \
+    "micro-batches, as threads in each schedule where the 8 layers come out even, and with" \
+    "\`--sequence-parallel --recompute selective\` where layers are shared; in 1f1b as processes" \
+    "under \`mpirun\`, too."
+  rows layouts
+  echo "## Controls"
+  echo
+  echo "With a sum lost inside a block, a sum of gradients lost, or a message between stages mixed" \
+    "up (\`--fault\`), the trace differs: $seen of $controls runs."
   echo
   echo "$total runs and $controls controls: $failed failed."
 }

@@ -81,7 +81,8 @@ struct TensorParallelOptions {
     return list;
   }
   static bool legal(const GptConfig& gpt, int64_t t) {
-    return gpt.heads % t == 0 && gpt.channels % (kNormLeaf * t) == 0 && gpt.padded_vocab % t == 0;
+    return t == 1 ||
+           (gpt.heads % t == 0 && gpt.channels % (kNormLeaf * t) == 0 && gpt.padded_vocab % t == 0);
   }
 };
 

@@ -19,6 +19,7 @@
 // columns takes a maximum and a sum over ranks, of one number a token. No rank ever has all logits.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -69,7 +69,9 @@ Options parse_options(int argc, char** argv) {
             o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
             o.ddp, o.tp, o.pp, o.mesh, o.fault);
   if (o.mesh.world > 0 && !o.run.plan_only) throw UserError("--world is for --plan-only");
-  o.run.ranks = o.mesh.shape(o.tp, o.pp, o.mesh.world > 0 ? o.mesh.world : o.run.ranks).size();
+  const int here = o.run.plan_only ? o.run.ranks : std::max(o.run.ranks, launched_processes());
+  o.run.ranks = o.mesh.shape(o.tp, o.pp, o.mesh.world > 0 ? o.mesh.world : here).size();
+  if (!o.run.plan_only) o.run.check();  // as many threads as that?
   return o;
 }
 
@@ -482,26 +484,45 @@ std::string whole_plan(const Options& o) {
   return mesh_plan_text(first.mesh, first.stage, first.GA, first.model.live(), stages);
 }
 
+RunPlan run_plan(const Options& o, const Layout& layout, std::string_view comm) {
+  return {.chapter = "13_3d_parallel",
+          .gpt = layout.gpt,
+          .parameters = layout.model.live(),
+          .layout{.ranks = layout.mesh.size(),
+                  .dp = layout.mesh.dp,
+                  .tp = layout.mesh.tp,
+                  .pp = layout.mesh.pp,
+                  .batch = layout.batch,
+                  .micro_batch = layout.micro,
+                  .threads = o.run.thread_count(),
+                  .comm = std::string(comm)},
+          .predicted = predict(o, layout)};
+}
+
+/// @throws UserError if this rank would take more than --memory-limit
+void check_limit(const Options& o, const Layout& layout, const RunPlan& plan) {
+  check_memory_limit(
+      plan, o.recompute.memory_limit,
+      [&](const std::string& policy) { return bytes_under(o, policy, layout.rank); }, layout.rank,
+      layout.stage.part.layers);
+}
+
+/// --plan-only. @throws UserError as a run would
+void show_plan(const Options& o) {
+  fmt::print("{}\n", whole_plan(o));
+  const MeshShape mesh = Layout(o, 0).mesh;
+  for (int s = 0; s < mesh.pp; ++s) {
+    const Layout layout(o, mesh.rank({0, 0, s}));
+    check_limit(o, layout, run_plan(o, layout, "none"));
+  }
+}
+
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
   const Text text(o.run.data, layout.gpt.seq_len);
-  const RunPlan plan{.chapter = "13_3d_parallel",
-                     .gpt = layout.gpt,
-                     .parameters = layout.model.live(),
-                     .layout{.ranks = layout.mesh.size(),
-                             .dp = layout.mesh.dp,
-                             .tp = layout.mesh.tp,
-                             .pp = layout.mesh.pp,
-                             .batch = layout.batch,
-                             .micro_batch = layout.micro,
-                             .threads = o.run.thread_count(),
-                             .comm = std::string(comm.kind())},
-                     .predicted = predict(o, layout)};
-  check_memory_limit(
-      plan, o.recompute.memory_limit,
-      [&](const std::string& policy) { return bytes_under(o, policy, comm.rank()); }, comm.rank(),
-      layout.stage.part.layers);
+  const RunPlan plan = run_plan(o, layout, comm.kind());
+  check_limit(o, layout, plan);
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   log.note(whole_plan(o));
@@ -530,7 +551,7 @@ int main(int argc, char** argv) {
   return ladder::run_main([&] {
     const ladder::Options o = ladder::parse_options(argc, argv);
     if (o.run.plan_only)
-      fmt::print("{}\n", ladder::whole_plan(o));
+      ladder::show_plan(o);
     else
       ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
   });

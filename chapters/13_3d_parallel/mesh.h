@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "chapters/08_zero1/zero1.h"
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
@@ -44,6 +45,8 @@ struct MeshShape {
 };
 
 struct MeshOptions {
+  static constexpr int kMost = 1 << 20;  ///< ranks
+
   int dp = 0;
   int world = 0;
 
@@ -57,15 +60,19 @@ struct MeshOptions {
   /// what is left: dp all of it.
   /// @throws UserError if the axes do not make that many
   MeshShape shape(const TensorParallelOptions& tp, const PipelineOptions& pp, int ranks) const {
-    if (dp < 0) throw UserError("--dp must be at least 0, not {}", dp);
-    const auto given = [](int degree) { return std::max(1, degree); };
-    const int others = given(tp.tp) * given(pp.pp);
-    const int all = ranks == 1 ? others * given(dp) : ranks;
-    const MeshShape shape{given(tp.tp), dp == 0 ? given(all / others) : dp, given(pp.pp)};
-    if (shape.size() != all)
-      throw UserError("--tp {} x --dp {} x --pp {} are {} ranks, not {}", shape.tp, shape.dp,
-                      shape.pp, shape.size(), all);
-    return shape;
+    for (const auto& [flag, degree] :
+         {std::pair{"--tp", tp.tp}, {"--dp", dp}, {"--pp", pp.pp}, {"--world", world}})
+      if (degree < 0 || degree > kMost)
+        throw UserError("{} must be from 0 to {}, not {}", flag, kMost, degree);
+    const auto given = [](int64_t degree) { return std::max<int64_t>(1, degree); };
+    const int64_t others = given(tp.tp) * given(pp.pp);
+    const int64_t all = ranks == 1 ? others * given(dp) : ranks;
+    const int64_t shares = dp == 0 ? given(all / others) : dp;
+    if (others * shares != all || all > kMost)
+      throw UserError("--tp {} x --dp {} x --pp {} are {} ranks, not {}", given(tp.tp), shares,
+                      given(pp.pp), others * shares,
+                      all > kMost ? fmt::format("at most {}", kMost) : fmt::format("{}", all));
+    return {std::max(1, tp.tp), static_cast<int>(shares), std::max(1, pp.pp)};
   }
 };
 

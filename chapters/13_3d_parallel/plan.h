@@ -5,9 +5,11 @@
 // that are not there: --plan-only --world 1024.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -55,20 +57,35 @@ inline int64_t tp_traffic_of_stage(const StagePlan& stage, const ActivationPlan&
   return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * partial) / t;
 }
 
-/// Which rank stands where: a row for each pipeline and tensor rank, a column for each stage. Of a
-/// large mesh the first rows.
+/// 0 .. n-1, or of many the first, -1 for those between, and the last.
+inline std::vector<int> some_of(int n) {
+  constexpr int kMost = 8;
+  std::vector<int> some;
+  for (int i = 0; i < n; ++i)
+    if (n <= kMost || i < kMost - 2 || i == n - 1) some.push_back(i);
+  if (n > kMost) some.insert(some.end() - 1, -1);
+  return some;
+}
+
+/// Which rank stands where: a row for each share of the batch, a column for each stage, and in each
+/// place the ranks that share its layers.
 inline std::string grid_text(const MeshShape& mesh) {
-  constexpr int kRows = 8, kColumns = 16;
-  const int columns = std::min(mesh.pp, kColumns);
-  std::string text = "\n           ";
-  for (int s = 0; s < columns; ++s) text += fmt::format(" stage {:<3}", s);
-  if (columns < mesh.pp) text += " ...";
-  for (int row = 0; row < std::min(mesh.tp * mesh.dp, kRows); ++row) {
-    const int d = row / mesh.tp, t = row % mesh.tp;
-    text += fmt::format("\n  d {:<3} t {}", d, t);
-    for (int s = 0; s < columns; ++s) text += fmt::format(" {:>7}  ", mesh.rank({t, d, s}));
+  const auto place = [&](int d, int s) {
+    if (d < 0 || s < 0) return std::string("...");
+    const int first = mesh.rank({0, d, s});
+    return mesh.tp == 1 ? fmt::format("{}", first)
+                        : fmt::format("{}-{}", first, first + mesh.tp - 1);
+  };
+  const auto number = [](std::string_view name, int i) {
+    return i < 0 ? "..." : fmt::format("{} {}", name, i);
+  };
+  std::string text = fmt::format("\n  {:<16}", "ranks");
+  for (const int s : some_of(mesh.pp)) text += fmt::format(" {:>11}", number("stage", s));
+  for (const int d : some_of(mesh.dp)) {
+    text += fmt::format("\n  {:<16}", number("share", d));
+    for (const int s : some_of(mesh.pp)) text += fmt::format(" {:>11}", place(d, s));
   }
-  return text + (mesh.tp * mesh.dp > kRows ? "\n  ..." : "");
+  return text;
 }
 
 /// "1.50 GiB", "0.25 MiB"
@@ -77,37 +94,66 @@ inline std::string bytes_text(int64_t bytes) {
   return mib < 1024 ? fmt::format("{:.2f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
 }
 
+using Cells = std::vector<std::string>;
+
+/// A row for each stage, or for neighbors that are alike in all digits shown.
+inline std::string stage_table(std::string_view title, const Cells& columns,
+                               const std::vector<Cells>& stages) {
+  std::string text;
+  const auto row = [&](std::string_view name, const Cells& cells) {
+    text += fmt::format("\n  {:<16}", name);
+    for (const std::string& cell : cells) text += fmt::format(" {:>11}", cell);
+  };
+  row(title, columns);
+  for (size_t s = 0, end = 0; s < stages.size(); s = end) {
+    for (end = s + 1; end < stages.size() && stages[end] == stages[s];) ++end;
+    row(end == s + 1 ? fmt::format("stage {}", s) : fmt::format("stages {} to {}", s, end - 1),
+        stages[s]);
+  }
+  return text;
+}
+
+/// Of a rank of each stage, by category; those that no stage has left out.
+inline std::string memory_table(const std::vector<RankPlan>& stages) {
+  Cells columns;
+  std::vector<Cells> rows(stages.size());
+  for (size_t i = 0; i < kMemCount; ++i) {
+    const auto has = [&](const RankPlan& plan) { return plan.bytes.bytes[i] > 0; };
+    if (std::none_of(stages.begin(), stages.end(), has)) continue;
+    columns.emplace_back(kMemNames[i]);
+    for (size_t s = 0; s < stages.size(); ++s)
+      rows[s].push_back(bytes_text(stages[s].bytes.bytes[i]));
+  }
+  columns.emplace_back("in all");
+  for (size_t s = 0; s < stages.size(); ++s) rows[s].push_back(bytes_text(stages[s].bytes.total()));
+  return stage_table("memory", columns, rows);
+}
+
+inline std::string traffic_table(const std::vector<RankPlan>& stages) {
+  std::vector<Cells> rows;
+  for (const RankPlan& plan : stages)
+    rows.push_back({bytes_text(plan.sent.tp), plan.sent.dp ? bytes_text(*plan.sent.dp) : "uneven",
+                    bytes_text(plan.sent.pp)});
+  return stage_table("sent in a step", {"tp", "dp", "pp"}, rows);
+}
+
 /// @param stages the plan of a rank of each stage: all of a stage are alike
 inline std::string mesh_plan_text(const MeshShape& mesh, const StagePlan& first, int64_t micros,
                                   int64_t parameters, const std::vector<RankPlan>& stages) {
+  const int64_t chunks = first.rank.chunks, layers = first.part.layers;
   std::string text = fmt::format(
-      "mesh    tp {} x dp {} x pp {} = {} ranks; {} parameters, {} layers in parts of {} on each "
-      "stage\n{}",
-      mesh.tp, mesh.dp, mesh.pp, mesh.size(), parameters, first.gpt.layers,
-      fmt::join(std::vector<int64_t>(static_cast<size_t>(first.rank.chunks), first.part.layers),
-                " + "),
-      grid_text(mesh).substr(1));
-  text += "\n  of a rank, memory:";
-  for (size_t i = 0; i < kMemCount; ++i) text += fmt::format(" {:>13}", kMemNames[i]);
-  text += fmt::format(" {:>13}", "all");
-  for (size_t s = 0; s < stages.size(); ++s) {
-    text += fmt::format("\n  stage {:<12}", s);
-    for (const int64_t bytes : stages[s].bytes.bytes)
-      text += fmt::format(" {:>13}", bytes_text(bytes));
-    text += fmt::format(" {:>13}", bytes_text(stages[s].bytes.total()));
-  }
-  text += fmt::format("\n  of a rank, sent a step: {:>13} {:>13} {:>13}", "tp", "dp", "pp");
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const AxisTraffic& sent = stages[s].sent;
-    text += fmt::format("\n  stage {:<17} {:>13} {:>13} {:>13}", s, bytes_text(sent.tp),
-                        sent.dp ? bytes_text(*sent.dp) : "uneven", bytes_text(sent.pp));
-  }
-  const double idle =
-      theory_idle_share(first.options.schedule, mesh.pp, first.rank.chunks, micros, 1, 1, 1);
+      "mesh    tp {} x dp {} x pp {} = {} ranks; {} parameters; {} layers, {} on each stage{}\n",
+      mesh.tp, mesh.dp, mesh.pp, mesh.size(), parameters, first.gpt.layers, chunks * layers,
+      chunks == 1 ? "" : fmt::format(" in {} parts", chunks));
+  text += grid_text(mesh).substr(1) + "\n  of one rank of a stage:";
+  text += memory_table(stages) + traffic_table(stages);
+  if (mesh.pp == 1) return text;
+  const std::string& schedule = first.options.schedule;
+  const double idle = theory_idle_share(schedule, mesh.pp, chunks, micros, 1, 1, 1);
   return text + fmt::format(
-                    "\n  {} with {} micro-batches: stages wait {:.1f}% of the time, if "
-                    "forward and either gradient take equally long",
-                    first.options.schedule, micros, 100 * idle);
+                    "\n  {}, {} micro-batches: stages wait {:.1f}% of the time, if forward and "
+                    "either gradient take equally long",
+                    schedule, micros, 100 * idle);
 }
 
 /// On rank 0, of all ranks: [{"tp": {"predicted": n, "measured": n}, "dp": ..., "pp": ...}, ...].

@@ -17,10 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kChapters = {"01_sgd",      "02_adamw",           "03_schedules",
-                                  "04_clipping", "05_mixed_precision", "06_checkpointing",
-                                  "07_ddp",      "08_zero1",           "09_zero2",
-                                  "10_zero3",    "11_tensor_parallel", "12_pipeline_parallel"};
+constexpr std::array kChapters = {"01_sgd",        "02_adamw",           "03_schedules",
+                                  "04_clipping",   "05_mixed_precision", "06_checkpointing",
+                                  "07_ddp",        "08_zero1",           "09_zero2",
+                                  "10_zero3",      "11_tensor_parallel", "12_pipeline_parallel",
+                                  "13_3d_parallel"};
 
 // Of every 10 bytes one is held out: 4,000 make validation short and leave the draw of batches
 // room.

@@ -1,0 +1,243 @@
+"""The measured tables of chapter 13: every category and axis of a mesh of 8 ranks, other meshes of
+8, time; the plan of 1,024 ranks; and the picture of the mesh."""
+
+import re
+import statistics
+import subprocess
+from pathlib import Path
+
+from measure import ROOT, run, short_text, table
+
+HERE = Path(__file__).parent
+PARENT, CHAPTER = "06_checkpointing", "13_3d_parallel"
+MODEL = "--model small --layers 8 --heads 8 --batch 16 --steps 2"
+CUBE = f"{MODEL} --micro-batch 2 --threads 1 --tp 2 --dp 2 --pp 2"
+AXES = ("tp", "dp", "pp")
+CATEGORIES = ("Param", "Grad", "Optim", "Activation", "Workspace", "Comm")
+OTHERS = ("--sequence-parallel", "--precision bf16", "--recompute full", "--pipeline gpipe",
+          "--pipeline interleaved", "--pipeline zb-h1")
+# tp, dp, pp
+MESHES = ((1, 8, 1), (1, 1, 8), (8, 1, 1), (2, 4, 1), (1, 4, 2), (1, 2, 4), (2, 1, 4), (4, 1, 2),
+          (2, 2, 2))
+SPEED = "--model small --layers 8 --heads 8 --batch 16 --micro-batch 2 --steps 4"
+ROUNDS = 3
+
+GPT3 = ("--plan-only --world 1024 --model gpt3-175b --batch 1024 --micro-batch 1 --precision bf16 "
+        "--sequence-parallel --recompute selective")
+GPT3_MESHES = ((8, 8, 16), (8, 16, 8), (8, 4, 32), (4, 16, 16), (2, 32, 16))
+GIB = {"MiB": 1 / 1024, "GiB": 1}
+
+
+def both(predicted, measured):
+    """One number where they are equal."""
+    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
+
+
+def total(of_rank, which="measured"):
+    return sum(v[which] for k, v in of_rank.items() if k != "rank")
+
+
+def cube_memory(report):
+    """A row for each stage. Its ranks must be alike."""
+    rows, ranks = [], report["layout"]["ranks"] // report["layout"]["pp"]
+    for stage, flight in enumerate(report["extra"]["pipeline"]["in_flight"]):
+        of_stage = [{k: v for k, v in r.items() if k != "rank"}
+                    for r in report["memory"][stage * ranks:(stage + 1) * ranks]]
+        assert all(r == of_stage[0] for r in of_stage), "ranks of a stage differ"
+        cells = [both(of_stage[0][c]["predicted"], of_stage[0][c]["measured"]) for c in CATEGORIES]
+        sums = [total(of_stage[0], which) for which in ("predicted", "measured")]
+        rows.append([f"{stage}: ranks {stage * ranks} to {(stage + 1) * ranks - 1}",
+                     both(**flight), *cells, both(*sums)])
+    return rows
+
+
+def cube_traffic(cube, others):
+    """Of the cube's report, and of those with other flags."""
+    rows = []
+    for flags, report in {"": cube, **others}.items():
+        ranks = report["layout"]["ranks"] // 2
+        for stage in range(2):
+            of_rank = report["extra"]["traffic"][stage * ranks]
+            rows.append([f"`{flags}`" if flags else "as above", stage,
+                         *(both(**of_rank[axis]) for axis in AXES)])
+    return table(["flags", "stage", *AXES], rows)
+
+
+def bubbles(reports):
+    rows = []
+    for r in (report["extra"]["pipeline"] for report in reports):
+        flight = " / ".join(both(**stage) for stage in r["in_flight"])
+        rows.append([f"`{r['name']}`", flight, f"{100 * r['bubble']['theory']:.1f}%",
+                     f"{100 * r['bubble']['measured']:.1f}%"])
+    return table(["`--pipeline`", "in flight, stage 0 / 1", "bubble, theory", "measured"], rows)
+
+
+def meshes(text):
+    """Other meshes of 8 ranks: the largest rank, what it sends, and the same hash."""
+    rows, alone = [], run(PARENT, f"{MODEL} --threads 1", text)
+    hashes = {alone.hash[-1]}
+    for tp, dp, pp in MESHES:
+        # 4 micro-batches, or as many as a share has sequences.
+        flags = f"{MODEL} --threads 1 --micro-batch {max(1, 16 // dp // 4)}"
+        r = run(CHAPTER, f"{flags} --tp {tp} --dp {dp} --pp {pp}", text)
+        hashes.add(r.hash[-1])
+        sent = {axis: max(rank[axis]["measured"] for rank in r.report["extra"]["traffic"])
+                for axis in AXES}
+        m = r.report["extra"]["pipeline"]["micro_batches"]
+        states = max(rank["Optim"]["measured"] for rank in r.report["memory"])
+        rows.append([f"{tp} x {dp} x {pp}", m, f"{max(map(total, r.report['memory'])):,}",
+                     f"{states:,}", *(f"{sent[axis]:,}" for axis in AXES),
+                     f"{100 * (pp - 1) / (m + pp - 1):.0f}%", f"`{r.hash[-1]}`"])
+    assert len(hashes) == 1, "another run than that of 06"
+    rows.insert(0, ["06, one rank", 1, f"{total(alone.report['memory'][0]):,}",
+                    f"{alone.memory('Optim'):,}", 0, 0, 0, "0%", f"`{alone.hash[-1]}`"])
+    return table(["tp x dp x pp", "micro-batches", "largest rank", "its states", "sends tp", "dp",
+                  "pp", "bubble, theory", "hash"], rows)
+
+
+def speed(text):
+    """Median milliseconds of a step; the ways take turns."""
+    one = "06, 2 threads"
+    ways = {one: (PARENT, f"{SPEED} --threads 2")}
+    for axis in AXES:
+        ways[f"13, `--{axis} 2`, 1 thread each"] = (CHAPTER, f"{SPEED} --threads 1 --{axis} 2")
+    ways["13, `--tp 2 --dp 2 --pp 2`, 8 ranks on the 2 cores"] = (
+        CHAPTER, f"{SPEED} --threads 1 --tp 2 --dp 2 --pp 2")
+    steps = {name: [] for name in ways}
+    for _ in range(ROUNDS):
+        for name, (chapter, flags) in ways.items():
+            steps[name].append(run(chapter, flags, text).report["step_ms_median"])
+    median = {name: statistics.median(ms) for name, ms in steps.items()}
+    rows = [[name, f"{ms:.0f}", f"{median[one] / ms:.2f}"] for name, ms in median.items()]
+    return table(["", "ms a step", "speed to one rank"], rows)
+
+
+def plan(flags):
+    return subprocess.run([ROOT / "build/cpu/bin" / f"ch{CHAPTER}", *flags.split()], check=True,
+                          capture_output=True, text=True).stdout.rstrip()
+
+
+def numbers(plan_text, title):
+    """GiB of each row in the table of that title."""
+    lines = plan_text[plan_text.index(f"\n  {title} "):].splitlines()[2:]
+    rows = []
+    for line in lines:
+        if not line.startswith("  stage"):
+            break
+        rows.append([float(x) * GIB[unit] for x, unit in re.findall(r"([\d.]+) (MiB|GiB)", line)])
+    return rows
+
+
+def plans():
+    rows = []
+    for tp, dp, pp in GPT3_MESHES:
+        text = plan(f"{GPT3} --tp {tp} --pp {pp}")
+        running = plan(f"{GPT3} --tp {tp} --pp {pp} --accumulate running")
+        sent = [max(column) for column in zip(*numbers(text, "sent in a step"))]
+        idle = re.search(r"wait ([\d.]+%)", text)[1]
+        rows.append([f"{tp} x {dp} x {pp}",
+                     *(f"{max(r[-1] for r in numbers(t, 'memory')):.1f}" for t in (text, running)),
+                     *(f"{gib:.2f}" for gib in sent), idle])
+    return table(["tp x dp x pp", "GiB of the largest rank", "`--accumulate running`",
+                  "GiB it sends: tp", "dp", "pp", "bubble"], rows)
+
+
+def picture(report):
+    """The mesh of 8 ranks, and what a rank of stage 0 sends its neighbors in a step."""
+    colors = {"tp": "#d9534f", "dp": "#3d85c6", "pp": "#2e9e5b"}
+    grey, box, step = "#808890", (104, 52), (150, 112)
+    mb = {axis: f"{report['extra']['traffic'][0][axis]['measured'] / 1e6:.1f} MB" for axis in AXES}
+    out = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 420" '
+           'font-family="system-ui, sans-serif" font-size="13">',
+           '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+           f'markerHeight="7" orient="auto-start-reverse"><path d="M0 0 8 4 0 8z" fill='
+           f'"{colors["pp"]}"/></marker></defs>']
+
+    def text(x, y, words, color=grey, anchor="middle", more=""):
+        out.append(f'<text x="{x}" y="{y}" fill="{color}" text-anchor="{anchor}"{more}>{words}'
+                   "</text>")
+
+    def line(x1, y1, x2, y2, axis, more=""):
+        out.append(f'<path d="M{x1} {y1} {x2} {y2}" stroke="{colors[axis]}" fill="none"{more}/>')
+
+    def corner(t, d, s):
+        return 42 + s * 400 + t * step[0], 108 + d * step[1]
+
+    for s in range(2):
+        x, y = corner(0, 0, s)
+        out.append(f'<rect x="{x - 22}" y="{y - 88}" width="{step[0] + box[0] + 44}" '
+                   f'height="{step[1] + box[1] + 138}" rx="12" fill="{grey}" fill-opacity="0.1" '
+                   f'stroke="{grey}" stroke-opacity="0.5"/>')
+        what = ("embedding, blocks 0-3", "blocks 4-7, norm, head")[s]
+        text(x + (step[0] + box[0]) / 2, y - 64, f"stage {s}: {what}", more=' font-weight="600"')
+        for d in range(2):
+            left, top = corner(0, d, s)
+            right = corner(1, d, s)[0]
+            middle = top + box[1] / 2
+            line(left + box[0], middle, right, middle, "tp", ' stroke-width="9"')
+        for t in range(2):
+            left, top = corner(t, 0, s)
+            line(left + box[0] / 2, top + box[1], left + box[0] / 2, top + step[1], "dp",
+                 ' stroke-width="4"')
+        for d in range(2):
+            for t in range(2):
+                left, top = corner(t, d, s)
+                out.append(f'<rect x="{left}" y="{top}" width="{box[0]}" height="{box[1]}" rx="8" '
+                           'fill="#34495e"/>')
+                text(left + box[0] / 2, top + 23, f"rank {t + 2 * (d + 2 * s)}", "#ffffff",
+                     more=' font-size="15" font-weight="600"')
+                text(left + box[0] / 2, top + 41, f"t {t}  d {d}", "#d5dbe1")
+    for d, up in ((0, -1), (1, 1)):
+        for t in range(2):
+            left, top = corner(t, d, 0)
+            x, y = left + box[0] / 2, top + (box[1] + 3 if d else -3)
+            out.append(f'<path d="M{x} {y} C{x + 40} {y + up * 56} {x + 360} {y + up * 56} '
+                       f'{x + 400} {y}" stroke="{colors["pp"]}" fill="none" stroke-width="2" '
+                       'stroke-dasharray="6 4" marker-start="url(#tip)" marker-end="url(#tip)"/>')
+    x, y = corner(0, 0, 0)
+    text(x + box[0] + (step[0] - box[0]) / 2, y - 4, mb["tp"], colors["tp"])
+    text(x + box[0] / 2 + 8, y + box[1] + 35, mb["dp"], colors["dp"], "start")
+    text((corner(1, 0, 0)[0] + box[0] + corner(0, 0, 1)[0]) / 2, y - 20, mb["pp"], colors["pp"])
+    legend = {"tp": "shares of each layer: waited for, 4 sums a block",
+              "dp": "shares of the batch: gradients and weights, once a step",
+              "pp": "stages: one activation a micro-batch and its gradient"}
+    for i, (axis, says) in enumerate(legend.items()):
+        y = 372 + 21 * i
+        line(22, y - 4, 62, y - 4, axis,
+             {"tp": ' stroke-width="9"', "dp": ' stroke-width="4"',
+              "pp": ' stroke-width="2" stroke-dasharray="6 4"'}[axis])
+        text(74, y, f"{axis}, {says}", colors[axis], "start")
+    out.append("</svg>\n")
+    (HERE / "mesh.svg").write_text("\n".join(out))
+
+
+def measure():
+    text = short_text(batch=16, seq_len=256)
+    cube = run(CHAPTER, CUBE, text).report
+    picture(cube)
+    others = {flags: run(CHAPTER, f"{CUBE} {flags}", text).report for flags in OTHERS}
+    schedules = [others["--pipeline gpipe"], cube,
+                 *(others[f"--pipeline {name}"] for name in ("interleaved", "zb-h1"))]
+    alone = run(PARENT, f"{MODEL} --threads 1", text)
+    rows = cube_memory(cube)
+    rows.insert(0, ["06, one rank", "", *(f"{alone.memory(c):,}" for c in CATEGORIES[:-1]), 0,
+                    f"{total(alone.report['memory'][0]):,}"])
+    return "\n\n".join([
+        f"**Memory.** `{CUBE}`: of each pipeline 4 micro-batches. Peak bytes of a rank; all ranks of "
+        "a stage are alike. Predicted and measured are equal where one number stands:",
+        table(["stage", "in flight", *CATEGORIES, "total"], rows),
+        "**Traffic.** The same run, and with other flags: bytes that a rank of each stage sends a "
+        "step, by axis; likewise:",
+        cube_traffic(cube, others),
+        "**Bubble.** The same run in every schedule, measured as in chapter 12:",
+        bubbles(schedules),
+        f"**Other meshes of 8 ranks.** `{MODEL} --threads 1`, 4 micro-batches where a share has as "
+        "many sequences; the most bytes of any rank:",
+        meshes(text),
+        f"**Time.** `{SPEED}`, medians of {ROUNDS} runs that took turns:",
+        speed(text),
+        f"**1,024 ranks, planned.** `{GPT3} --tp 8 --pp 16`:",
+        f"```\n{plan(f'{GPT3} --tp 8 --pp 16')}\n```",
+        "Other meshes of as many, largest numbers of any rank:",
+        plans(),
+    ])

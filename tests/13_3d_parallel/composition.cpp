@@ -1,0 +1,110 @@
+// 13_3d_parallel with what came before: optimizers, clipping, precisions, ramps, samples.
+#include <fmt/format.h>
+
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+/// Of four layers: on two stages two parts each.
+class MeshWith : public SameTrace {
+ protected:
+  Trace one(const std::string& flags) const {
+    return trace("06_checkpointing", "--layers 4 " + flags);
+  }
+  Trace mesh(const std::string& flags) const {
+    return trace("13_3d_parallel", "--layers 4 " + flags);
+  }
+};
+
+TEST_F(MeshWith, WhatCameBefore) {
+  for (const auto& [flags, ours] :
+       {std::pair{"--agc 0.1 --clip 1", "--tp 2 --dp 2 --pp 2 --sequence-parallel"},
+        // Rows are cut by tensor ranks, and again by shards.
+        {"--agc 0.1 --channels 80 --heads 5", "--tp 1 --dp 4 --pp 2"},
+        {"--agc 0.1 --channels 96 --heads 6", "--tp 2 --dp 4 --pp 1"},
+        {"--head-chunk 1", "--tp 2 --dp 1 --pp 2 --pipeline zb-h1"},
+        {"--head-chunk 1 --batch 8", "--tp 2 --dp 2 --pp 2 --micro-batch 2 --recompute full"},
+        {"--batch 8 --batch-ramp 4:2 --schedule cosine --warmup 1", "--tp 2 --dp 2 --pp 2"},
+        {"--spike-guard 4 --bad-batch 2", "--tp 2 --dp 2 --pp 2 --micro-batch 1"},
+        {"--optimizer lion", "--tp 4 --dp 2 --pp 1 --micro-batch 1"},
+        {"--optimizer adamw8bit", "--tp 1 --dp 2 --pp 2 --micro-batch 1"},
+        {"--optimizer adamw8bit", "--tp 1 --dp 4 --pp 2"},
+        {"--optimizer sgd --lr 0.1 --momentum 0.9", "--tp 2 --dp 2 --pp 2"},
+        {"--accumulate running --micro-batch 1 --batch 8", "--tp 2 --dp 1 --pp 4"},
+        {"--eval-every 1 --sample 3",
+         "--tp 2 --dp 2 --pp 2 --pipeline interleaved --micro-batch 1"}})
+    EXPECT_TRUE(same_trace(one(flags), mesh(std::string(flags) + " " + ours)))
+        << flags << " " << ours;
+}
+
+// On one rank, too; on several it is refused.
+TEST_F(MeshWith, AdafactorOnOneRank) {
+  EXPECT_TRUE(same_trace(one("--optimizer adafactor"), mesh("--optimizer adafactor")));
+}
+
+// When gradients travel, and in which pieces, is no matter of bits.
+TEST_F(MeshWith, EveryWayToReduce) {
+  const std::string axes = "--batch 8 --micro-batch 1 --tp 2 --dp 2 --pp 2 ";
+  const Trace alone = one("--batch 8");
+  for (const std::string way : {"--ddp naive", "--ddp bucketed", "--ddp overlapped --bucket-mb 0",
+                                "--ddp overlapped --bucket-mb 0 --pipeline zb-h1",
+                                "--bucket-mb 0 --pipeline interleaved", "--reduction tree"})
+    EXPECT_TRUE(same_trace(alone, mesh(axes + way))) << way;
+}
+
+// Shares and stages split no sum, so that 16-bit runs are equal, too.
+TEST_F(MeshWith, NarrowPrecisionWithoutTensorRanksHasTheSameBits) {
+  for (const auto& [flags, ours] :
+       {std::pair{"--precision bf16 --batch 8", "--tp 1 --dp 2 --pp 4 --micro-batch 1"},
+        {"--precision bf16 --batch 8", "--tp 1 --dp 4 --pp 2 --pipeline zb-h1 --micro-batch 1"},
+        {"--precision bf16 --master 16", "--tp 1 --dp 2 --pp 2 --recompute selective"},
+        {"--precision fp16 --loss-scale 1024 --clip 1",
+         "--tp 1 --dp 2 --pp 2 --pipeline interleaved --micro-batch 1"}})
+    EXPECT_TRUE(same_trace(one(flags), mesh(std::string(flags) + " " + ours)))
+        << flags << " " << ours;
+}
+
+// Tensor ranks round their part of a sum: another run than that of one rank, close by; but the same
+// whatever dp and pp.
+TEST_F(MeshWith, NarrowPrecisionWithTensorRanksStaysClose) {
+  for (const std::string flags :
+       {"--precision bf16 --batch 8 ", "--precision fp16 --loss-scale 1024 --batch 8 "}) {
+    const Trace alone = one(flags), shared = mesh(flags + "--tp 2");
+    ASSERT_TRUE(is_whole(shared)) << flags;
+    for (size_t i = 0; i < alone.steps.size(); ++i)
+      EXPECT_NEAR(std::stod(alone.steps[i].loss), std::stod(shared.steps[i].loss), 0.02) << flags;
+    for (const std::string ours :
+         {"--tp 2 --dp 2 --pp 2 --micro-batch 1", "--tp 2 --dp 4 --sequence-parallel",
+          "--tp 2 --pp 4 --pipeline zb-h1 --micro-batch 2"})
+      EXPECT_TRUE(same_trace(shared, mesh(flags + ours))) << flags << ours;
+  }
+}
+
+TEST_F(MeshWith, SamplesTheSameText) {
+  const auto text = [&](const std::string& chapter, const std::string& flags) {
+    const std::string out = train(chapter, "--layers 4 --sample 40 " + flags).out;
+    const size_t begin = out.find("---- sample");
+    return begin == std::string::npos ? chapter : out.substr(begin);
+  };
+  const std::string alone = text("06_checkpointing", "");
+  EXPECT_GT(alone.size(), 40U);
+  for (const std::string axes :
+       {"--tp 2 --dp 2 --pp 2", "--tp 4 --pp 2 --pipeline interleaved --micro-batch 1",
+        "--tp 2 --dp 2 --pp 2 --sequence-parallel"})
+    EXPECT_EQ(text("13_3d_parallel", axes), alone) << axes;
+}
+
+// The losses of validation, which shares of the batch take in turn.
+TEST_F(MeshWith, ValidatesTheSame) {
+  const auto evals = [&](const std::string& chapter, const std::string& flags) {
+    return report(chapter, "--layers 4 --eval-every 1 " + flags)["evals"];
+  };
+  const auto alone = evals("06_checkpointing", "");
+  EXPECT_EQ(alone.size(), 2U);
+  for (const std::string axes : {"--tp 2 --dp 2 --pp 2", "--tp 1 --dp 4 --pp 2"})
+    EXPECT_EQ(evals("13_3d_parallel", axes), alone) << axes;
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,74 @@
+// Negative controls of chapter 13: what each axis exchanges is needed. A collective counts on each
+// rank by itself, so that one number names another one on other stages; within a group all count
+// alike.
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+class MeshControls : public SameTrace {
+ protected:
+  Trace one() const { return trace("06_checkpointing", "--layers 4 --batch 8"); }
+  Trace mesh(const std::string& flags) const {
+    return trace("13_3d_parallel",
+                 "--layers 4 --batch 8 --micro-batch 2 --tp 2 --dp 2 --pp 2 " + flags);
+  }
+};
+
+/// Success if `other` has all its steps and ends with other weights than `one`.
+::testing::AssertionResult ends_elsewhere(const Trace& one, const Trace& other) {
+  if (other.steps.size() != one.steps.size())
+    return ::testing::AssertionFailure() << other.steps.size() << " steps";
+  if (other.steps.back().param_hash == one.steps.back().param_hash)
+    return ::testing::AssertionFailure() << "both end with the same weights";
+  return ::testing::AssertionSuccess();
+}
+
+// tp: sums inside the blocks of a micro-batch. The first all-reduce of a rank is dp's, of targets.
+TEST_F(MeshControls, SumsOfTensorRanks) {
+  const Trace alone = one();
+  for (const std::string fault : {"skip:all_reduce:2", "skip:all_reduce:4", "corrupt:all_reduce:3",
+                                  "swap:all_reduce:2", "twice:all_reduce:5"})
+    EXPECT_TRUE(ends_elsewhere(alone, mesh("--fault " + fault))) << fault;
+  for (const std::string fault : {"skip:reduce_scatter:2", "skip:all_gather:9"})
+    EXPECT_TRUE(ends_elsewhere(alone, mesh("--sequence-parallel --fault " + fault))) << fault;
+}
+
+// dp: of each section the sum of gradients, and the weights that come back; and the targets of all.
+TEST_F(MeshControls, GradientsAndWeightsOfShares) {
+  const Trace alone = one();
+  for (const std::string fault :
+       {"skip:reduce_scatter:0", "skip:reduce_scatter:2", "twice:reduce_scatter:1",
+        "swap:reduce_scatter:1", "skip:all_reduce:0"})
+    EXPECT_TRUE(ends_elsewhere(alone, mesh("--fault " + fault))) << fault;
+}
+
+// pp: messages between stages, and the losses that only the last has.
+TEST_F(MeshControls, MessagesAndLossesOfStages) {
+  const Trace alone = one();
+  for (const std::string fault : {"skip:recv:1", "swap:recv:1"})
+    EXPECT_TRUE(ends_elsewhere(alone, mesh("--fault " + fault))) << fault;
+  const Trace losses = mesh("--fault skip:broadcast:0");
+  EXPECT_NE(losses.steps.at(0).loss, alone.steps.at(0).loss);
+  EXPECT_EQ(losses.steps.at(0).grad_norm, alone.steps.at(0).grad_norm);
+}
+
+// A fault that does not happen changes nothing: what is seen above is the fault.
+TEST_F(MeshControls, AFaultThatNeverComesIsNotSeen) {
+  const Trace alone = one();
+  for (const std::string fault : {"skip:all_reduce:100000", "skip:reduce_scatter:100000",
+                                  "skip:broadcast:100000", "skip:recv:100000"})
+    EXPECT_TRUE(same_trace(alone, mesh("--fault " + fault))) << fault;
+}
+
+// And a batch whose shares are exchanged is another: which share a rank takes is needed.
+TEST_F(MeshControls, OtherRunsDiffer) {
+  const Trace alone = one();
+  for (const std::string flags : {"--seed 2", "--lr 0.0010001", "--reduction ring --dp 4 --tp 1"})
+    EXPECT_TRUE(
+        different_trace(alone, trace("13_3d_parallel", "--layers 4 --batch 8 --pp 2 " + flags)))
+        << flags;
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,136 @@
+// The mesh of chapter 13: where ranks stand, whom they stand with, and meshes that are refused.
+#include "chapters/13_3d_parallel/mesh.h"
+
+#include <set>
+
+#include "common/comm/run_ranks.h"
+#include "common/model/layout.h"
+#include "tests/common/run_files.h"
+
+namespace ladder::test {
+namespace {
+
+const std::vector<MeshShape> kShapes = {{1, 1, 1}, {2, 1, 1}, {1, 3, 1}, {1, 1, 5},
+                                        {2, 2, 2}, {2, 4, 2}, {4, 3, 2}, {8, 8, 16}};
+
+TEST(MeshPlaces, RankAndPlaceAreInverse) {
+  for (const MeshShape& mesh : kShapes) {
+    std::set<std::vector<int>> places;
+    for (int rank = 0; rank < mesh.size(); ++rank) {
+      const MeshPlace at = mesh.place(rank);
+      EXPECT_EQ(mesh.rank(at), rank);
+      EXPECT_TRUE(at.tp < mesh.tp && at.dp < mesh.dp && at.pp < mesh.pp) << rank;
+      places.insert({at.tp, at.dp, at.pp});
+    }
+    EXPECT_EQ(std::ssize(places), mesh.size());
+  }
+}
+
+// Written out: tp fastest, then dp, then pp.
+TEST(MeshPlaces, TensorRanksAreNeighbors) {
+  const MeshShape mesh{.tp = 2, .dp = 3, .pp = 4};
+  EXPECT_EQ(mesh.size(), 24);
+  EXPECT_EQ(mesh.rank({1, 0, 0}), 1);
+  EXPECT_EQ(mesh.rank({0, 1, 0}), 2);
+  EXPECT_EQ(mesh.rank({0, 0, 1}), 6);
+  EXPECT_EQ(mesh.rank({1, 2, 3}), 23);
+}
+
+// A checkpoint and a hash ask the layout of the parameters who has what: it must know the mesh.
+TEST(MeshPlaces, ParametersLieWhereTheMeshSays) {
+  GptConfig gpt = preset("nano");
+  for (const MeshShape& mesh : {MeshShape{2, 2, 2}, MeshShape{4, 1, 2}, MeshShape{1, 4, 4}}) {
+    const ParamLayout any(gpt, mesh.dp, {0, mesh.tp}, {0, mesh.pp, 1});
+    for (int rank = 0; rank < mesh.size(); ++rank) {
+      const MeshPlace at = mesh.place(rank);
+      const ParamLayout there = any.shard(0).on_rank(rank);
+      EXPECT_EQ(there.tensor_rank().rank, at.tp) << rank;
+      EXPECT_EQ(there.rank(), at.dp) << rank;
+      EXPECT_EQ(there.stage_rank().rank, at.pp) << rank;
+    }
+  }
+}
+
+/// The numbers of the ranks in `group`, in its order.
+std::vector<int> members(Comm& group, int rank) {
+  std::vector<int32_t> all(static_cast<size_t>(group.size()));
+  int32_t own = rank;
+  group.all_gather({.ptr = all.data(), .dtype = Dtype::I32, .shape = {std::ssize(all)}},
+                   {.ptr = &own, .dtype = Dtype::I32, .shape = {1}});
+  return {all.begin(), all.end()};
+}
+
+TEST(MeshGroups, OfEachAxis) {
+  for (const MeshShape& shape : kShapes) {
+    if (shape.size() > 24) continue;
+    run_threads(shape.size(), [&](Comm& comm) {
+      const Mesh mesh(comm, shape);
+      const MeshPlace at = shape.place(comm.rank());
+      std::vector<int> tp, dp, pp;
+      for (int t = 0; t < shape.tp; ++t) tp.push_back(shape.rank({t, at.dp, at.pp}));
+      for (int d = 0; d < shape.dp; ++d) dp.push_back(shape.rank({at.tp, d, at.pp}));
+      for (int s = 0; s < shape.pp; ++s) pp.push_back(shape.rank({at.tp, at.dp, s}));
+      EXPECT_EQ(members(mesh.tp(), comm.rank()), tp);
+      EXPECT_EQ(members(mesh.dp(), comm.rank()), dp);
+      EXPECT_EQ(members(mesh.pp(), comm.rank()), pp);
+      EXPECT_EQ(mesh.tp().rank(), at.tp);
+      EXPECT_EQ(mesh.dp().rank(), at.dp);
+      EXPECT_EQ(mesh.pp().rank(), at.pp);
+    });
+  }
+}
+
+TEST(MeshGroups, WrittenOut) {
+  run_threads(8, [](Comm& comm) {
+    const Mesh mesh(comm, {2, 2, 2});
+    if (comm.rank() != 5) {
+      members(mesh.tp(), comm.rank());
+      members(mesh.dp(), comm.rank());
+      members(mesh.pp(), comm.rank());
+      return;
+    }
+    EXPECT_EQ(members(mesh.tp(), 5), (std::vector{4, 5}));
+    EXPECT_EQ(members(mesh.dp(), 5), (std::vector{5, 7}));
+    EXPECT_EQ(members(mesh.pp(), 5), (std::vector{1, 5}));
+  });
+}
+
+/// "2x2x2" of the flags --tp --dp --pp and so many ranks.
+std::string shape(int tp, int dp, int pp, int ranks) {
+  MeshOptions mesh;
+  mesh.dp = dp;
+  TensorParallelOptions t;
+  t.tp = tp;
+  PipelineOptions p;
+  p.pp = pp;
+  const MeshShape got = mesh.shape(t, p, ranks);
+  return fmt::format("{}x{}x{}", got.tp, got.dp, got.pp);
+}
+
+TEST(MeshOptionsTest, WhatIsNotGivenIsOneAndDpTheRest) {
+  EXPECT_EQ(shape(0, 0, 0, 1), "1x1x1");
+  EXPECT_EQ(shape(0, 0, 0, 8), "1x8x1");
+  EXPECT_EQ(shape(2, 0, 2, 8), "2x2x2");
+  EXPECT_EQ(shape(2, 0, 4, 8), "2x1x4");
+  EXPECT_EQ(shape(8, 8, 16, 1024), "8x8x16");
+  EXPECT_EQ(shape(8, 0, 16, 1024), "8x8x16");
+  // No --ranks: as many as the axes ask for.
+  EXPECT_EQ(shape(2, 3, 4, 1), "2x3x4");
+  EXPECT_EQ(shape(2, 0, 0, 1), "2x1x1");
+}
+
+TEST(MeshOptionsTest, Refusals) {
+  EXPECT_USER_ERROR(shape(2, 0, 2, 6), "--tp 2 x --dp 1 x --pp 2 are 4 ranks, not 6");
+  EXPECT_USER_ERROR(shape(2, 2, 2, 4), "--tp 2 x --dp 2 x --pp 2 are 8 ranks, not 4");
+  EXPECT_USER_ERROR(shape(4, 0, 4, 8), "--tp 4 x --dp 1 x --pp 4 are 16 ranks, not 8");
+  EXPECT_USER_ERROR(shape(0, -1, 0, 1), "--dp must be from 0 to 1048576, not -1");
+  EXPECT_USER_ERROR(shape(-2, 0, 0, 1), "--tp must be from 0");
+  EXPECT_USER_ERROR(shape(0, 0, -1, 1), "--pp must be from 0");
+  // More than an int holds.
+  const int many = 1 << 20;
+  EXPECT_USER_ERROR(shape(many, many, many, 1), "are 1152921504606846976 ranks, not at most");
+  EXPECT_USER_ERROR(shape(0, many + 1, 0, 1), "not 1048577");
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,115 @@
+// 13_3d_parallel: ranks on a mesh have the bits of 06 on one rank, whatever its shape.
+#include <fmt/format.h>
+
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+constexpr Range kShort = {0, 3};
+
+std::vector<Exact> tables() {
+  // `ref` is the specification, not the fast one: fewer layers, channels and tokens.
+  return {
+      {.name = "cpu", .flags = "--backend cpu --model nano "},
+      {.name = "ref", .flags = "--backend ref --layers 4 --channels 64 --heads 4 --seq-len 8 "}};
+}
+
+class MeshBits : public SameTraceExact {
+ protected:
+  void expect_same(const std::string& flags, const std::vector<std::string>& meshes) const {
+    const Trace one = trace("06_checkpointing", flags, kShort);
+    for (const std::string& mesh : meshes)
+      EXPECT_TRUE(same_trace(one, trace("13_3d_parallel", flags + mesh, kShort))) << mesh;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Mesh, MeshBits, ::testing::ValuesIn(tables()), exact_name);
+
+// Any two values of two flags meet in one row: axes, schedule, what is computed again, sequence
+// parallelism and micro-batch. Of 4 layers, 4 stages have no two parts each.
+TEST_P(MeshBits, AnyTwoChoices) {
+  expect_same("--batch 8 --clip 1 ",
+              {"--tp 1 --dp 1 --pp 2 --pipeline gpipe --recompute full --micro-batch 2",
+               "--tp 1 --dp 2 --pp 4 --pipeline 1f1b --recompute selective --micro-batch 1",
+               "--tp 1 --dp 4 --pp 1 --pipeline zb-h1 --micro-batch 1",
+               "--tp 1 --dp 4 --pp 2 --pipeline interleaved --recompute every:1 --micro-batch 1",
+               "--tp 2 --dp 1 --pp 4 --pipeline zb-h1 --recompute full --micro-batch 1",
+               "--tp 2 --dp 2 --pp 2 --pipeline interleaved --recompute selective --micro-batch 2",
+               "--tp 2 --dp 4 --pp 1 --pipeline gpipe --sequence-parallel --recompute every:1",
+               "--tp 2 --dp 2 --pp 2 --pipeline 1f1b --sequence-parallel --micro-batch 1",
+               "--tp 4 --dp 1 --pp 2 --pipeline interleaved --sequence-parallel --micro-batch 2",
+               "--tp 4 --dp 2 --pp 1 --pipeline 1f1b --recompute offload --micro-batch 2",
+               "--tp 2 --dp 2 --pp 2 --pipeline zb-h1 --sequence-parallel --recompute selective",
+               "--tp 4 --dp 2 --pp 1 --pipeline zb-h1 --sequence-parallel --recompute full",
+               "--tp 2 --dp 1 --pp 4 --pipeline gpipe --recompute offload --micro-batch 1"});
+}
+
+TEST_P(MeshBits, SixteenRanks) {
+  expect_same("--batch 8 --clip 1 ",
+              {"--tp 2 --dp 2 --pp 4 --sequence-parallel --micro-batch 1",
+               "--tp 2 --dp 4 --pp 2 --pipeline zb-h1 --recompute full --micro-batch 1"});
+}
+
+/// Of four layers.
+class MeshBitsMore : public SameTrace {
+ protected:
+  Trace one(const std::string& flags, Range range = kShort) const {
+    return trace("06_checkpointing", "--layers 4 " + flags, range);
+  }
+  Trace mesh(const std::string& flags, Range range = kShort) const {
+    return trace("13_3d_parallel", "--layers 4 " + flags, range);
+  }
+};
+
+// Every shape of 1, 2, 4 and 8 ranks with this model. nano has 8 heads and, here, 4 layers.
+TEST_F(MeshBitsMore, EveryShapeOfUpToEightRanks) {
+  const std::string flags = "--batch 8 --micro-batch 1 ";
+  const Trace alone = one(flags);
+  for (const int tp : {1, 2, 4, 8})
+    for (const int dp : {1, 2, 4, 8})
+      for (const int pp : {1, 2, 4}) {
+        if (tp * dp * pp > 8) continue;
+        const std::string axes = fmt::format("--tp {} --dp {} --pp {}", tp, dp, pp);
+        EXPECT_TRUE(same_trace(alone, mesh(flags + axes))) << axes;
+      }
+}
+
+TEST_F(MeshBitsMore, SizesThatAreNoPowersOfTwo) {
+  for (const auto& [sizes, axes] :
+       {std::pair{"--layers 6 --channels 96 --heads 6 --seq-len 10 --batch 8",
+                  "--tp 2 --dp 2 --pp 3 --micro-batch 1"},
+        {"--layers 3 --channels 96 --heads 6 --seq-len 10 --batch 4",
+         "--tp 2 --dp 2 --pp 3 --sequence-parallel --pipeline zb-h1 --micro-batch 1"},
+        {"--layers 6 --channels 32 --heads 2 --seq-len 7 --batch 8",
+         "--tp 1 --dp 2 --pp 2 --pipeline interleaved --chunks 3 --micro-batch 2"},
+        {"--layers 3 --channels 32 --heads 2 --seq-len 7 --batch 12",
+         "--tp 2 --dp 1 --pp 3 --micro-batch 4"}})
+    EXPECT_TRUE(same_trace(trace("06_checkpointing", sizes),
+                           trace("13_3d_parallel", std::string(sizes) + " " + axes)))
+        << sizes << " " << axes;
+}
+
+// The other chapters' programs and this one on a mesh of one axis.
+TEST_F(MeshBitsMore, OneAxisIsTheChapterOfThatAxis) {
+  const std::string flags = "--batch 8 --micro-batch 2 ";
+  for (const auto& [chapter, theirs, ours] :
+       {std::tuple{"08_zero1", "--ranks 4", "--dp 4"},
+        {"11_tensor_parallel", "--tp 4 --sequence-parallel", "--tp 4 --sequence-parallel"},
+        {"12_pipeline_parallel", "--pp 4 --pipeline zb-h1", "--pp 4 --pipeline zb-h1"}})
+    EXPECT_TRUE(
+        same_trace(trace(chapter, "--layers 4 " + flags + theirs, kShort), mesh(flags + ours)))
+        << chapter;
+}
+
+// All ranks are shares of the batch if nothing else is said.
+TEST_F(MeshBitsMore, WhatIsLeftIsDp) {
+  const std::string flags = "--batch 8 ";
+  const auto layout = report("13_3d_parallel", flags + "--ranks 8 --pp 2")["layout"];
+  EXPECT_EQ(layout["tp"], 1);
+  EXPECT_EQ(layout["dp"], 4);
+  EXPECT_EQ(layout["pp"], 2);
+  EXPECT_EQ(layout["ranks"], 8);
+}
+
+}  // namespace
+}  // namespace ladder::test
