@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Whether ranks that share one GPU have the bits of one rank: chapters 07 to 10 beside 06, as threads
-# and, where there is an mpirun, as processes that talk by NCCL. Prints a table; status 1 if a trace
-# differs.
+# Whether ranks that share one GPU have the bits of one rank: chapters 07 to 13 beside 06, as threads
+# and, where there is an mpirun, as processes that talk by NCCL. Ranks that share layers multiply
+# other matrices than one rank: they are held against each other, with the loss of 06 beside them.
+# Prints a table; status 1 if a trace differs.
 #
 #   scripts/gpu_ranks.sh TEXT BIN BACKEND
 set -uo pipefail
@@ -23,23 +24,39 @@ train() {
 }
 
 failed=0
-# compare NAME TRACE
+# compare NAME TRACE REFERENCE OF: whether the two traces are the same.
 compare() {
-  local verdict="the bits of 06"
-  cmp -s one "$2" && [[ -s one ]] || { verdict=DIFFERS; failed=1; }
+  local verdict="the bits of $4"
+  cmp -s "$3" "$2" && [[ -s $3 ]] || { verdict=DIFFERS; failed=1; }
   echo "| $1 | $verdict |"
 }
+# ranks NAME COUNT REFERENCE OF PROGRAM...: as threads, and as processes with NCCL.
+ranks() {
+  local name=$1 count=$2 reference=$3 of=$4
+  shift 4
+  train threads "$@" --ranks "$count"
+  compare "$name, $count threads" threads "$reference" "$of"
+  [[ $backend == cuda ]] && command -v mpirun >/dev/null || return
+  train nccl bash "$root/tests/common/comm/nccl.sh" "$count" "$@"
+  compare "$name, $count processes, NCCL" nccl "$reference" "$of"
+}
+last_loss() { tail -n 1 "$1" | sed -E 's/.*"loss":"([^"]*)".*/\1/' | xargs printf '%.5f'; }
 
 train one "$bin/ch06_checkpointing"
 echo "| run | trace |"
 echo "|---|---|"
 for chapter in 07_ddp 08_zero1 09_zero2 10_zero3; do
-  for ranks in 2 4; do
-    train threads "$bin/ch$chapter" --ranks "$ranks"
-    compare "$chapter, $ranks threads" threads
-    [[ $backend == cuda ]] && command -v mpirun >/dev/null || continue
-    train nccl bash "$root/tests/common/comm/nccl.sh" "$ranks" "$bin/ch$chapter"
-    compare "$chapter, $ranks processes, NCCL" nccl
-  done
+  for count in 2 4; do ranks "$chapter" "$count" one 06 "$bin/ch$chapter"; done
 done
+for pipeline in gpipe 1f1b interleaved zb-h1; do
+  ranks "12_pipeline_parallel, $pipeline" 2 one 06 \
+    "$bin/ch12_pipeline_parallel" --pp 2 --pipeline "$pipeline"
+done
+ranks "13_3d_parallel, pp 2, dp 2" 4 one 06 "$bin/ch13_3d_parallel" --pp 2
+
+train shared "$bin/ch11_tensor_parallel" --tp 2
+echo "| 11_tensor_parallel, tp 2 | last loss $(last_loss shared), of 06 $(last_loss one) |"
+ranks "11_tensor_parallel, --sequence-parallel" 2 shared "11 at tp 2" \
+  "$bin/ch11_tensor_parallel" --tp 2 --sequence-parallel
+ranks "13_3d_parallel, tp 2, pp 2" 4 shared "11 at tp 2" "$bin/ch13_3d_parallel" --tp 2 --pp 2
 exit "$failed"

@@ -19,102 +19,24 @@
 // columns takes a maximum and a sum over ranks, of one number a token. No rank ever has all logits.
 #pragma once
 
-#include <bit>
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 
-#include <nlohmann/json.hpp>
-
-#include "chapters/02_adamw/optimizer.h"
-#include "chapters/05_mixed_precision/precision.h"
 #include "chapters/11_tensor_parallel/sequence_parallel.h"
+#include "chapters/11_tensor_parallel/tensor_options.h"
 #include "common/comm/reduction.h"
 #include "common/data/text.h"
-#include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
 #include "common/model/layout.h"
 #include "common/model/parts.h"
-#include "common/run/command_line.h"
 #include "common/run/log.h"
 #include "kernels/arena.h"
-#include "kernels/limbs.h"
 
 namespace ladder {
-
-struct TensorParallelOptions {
-  int tp = 0;
-  bool sequence_parallel = false;
-
-  void add_to(CommandLine& line) {
-    line.group("11_tensor_parallel");
-    line.add("--tp", tp, "ranks that share each layer: 1, 2, 4 or 8; 0: all");
-    line.add("--sequence-parallel", sequence_parallel,
-             "they share what lies between the layers, too, by positions of each sequence");
-  }
-
-  /// Ranks to start if --ranks says 1.
-  int ranks(int given) const { return given == 1 ? std::max(1, tp) : given; }
-
-  /// Ranks that share each layer, of `ranks` in all.
-  /// @throws UserError if they cannot, naming what is legal
-  int64_t degree(const GptConfig& gpt, int64_t ranks) const {
-    const int64_t t = tp == 0 ? ranks : tp;
-    if (t < 1 || t > kLeaves || !std::has_single_bit(static_cast<uint64_t>(t)) || !legal(gpt, t))
-      throw UserError(
-          "--tp {}: it must divide {} heads, and {} channels into multiples of {}; legal are {}", t,
-          gpt.heads, gpt.channels, kNormLeaf, degrees([&](int64_t d) { return legal(gpt, d); }));
-    if (t != ranks)
-      throw UserError("--tp {} with {} ranks: all of them share each layer", t, ranks);
-    return t;
-  }
-
-  /// Of t ranks that share each layer, those that share each sequence: all or one.
-  /// @throws UserError if they cannot, naming what is legal
-  int64_t sequence_ranks(const GptConfig& gpt, int64_t t) const {
-    if (!sequence_parallel) return 1;
-    const auto even = [&](int64_t d) { return legal(gpt, d) && gpt.seq_len % d == 0; };
-    if (!even(t))
-      throw UserError(
-          "--sequence-parallel: --tp {} must divide {} tokens of a sequence; legal are {}, or no "
-          "--sequence-parallel",
-          t, gpt.seq_len, degrees(even));
-    return t;
-  }
-
-  /// @throws UserError if an option looks at whole tensors, where ranks have parts
-  static void check(const OptimizerOptions& optimizer, const PrecisionOptions& precision,
-                    int64_t tp) {
-    if (tp == 1) return;
-    if (optimizer.name == "adafactor" || optimizer.name == "adamw8bit")
-      throw UserError(
-          "--optimizer {} has a number for a whole row or block of a tensor, and {} ranks share "
-          "it; legal are sgd, adam, adamw, lion",
-          optimizer.name, tp);
-    if (precision.fp8())
-      throw UserError(
-          "--precision fp8 has one scale for a whole tensor, and {} ranks share it; legal are "
-          "fp32, bf16, fp16",
-          tp);
-  }
-
- private:
-  /// "1, 2, 4": those that are legal.
-  template <class Legal>
-  static std::string degrees(Legal&& legal) {
-    std::string list = "1";
-    for (int64_t d = 2; d <= kLeaves; d *= 2)
-      if (legal(d)) list += fmt::format(", {}", d);
-    return list;
-  }
-  static bool legal(const GptConfig& gpt, int64_t t) {
-    return t == 1 ||
-           (gpt.heads % t == 0 && gpt.channels % (kNormLeaf * t) == 0 && gpt.padded_vocab % t == 0);
-  }
-};
 
 /// The model with the rows of the vocabulary that one rank has.
 inline GptConfig own_vocab(const ParamLayout& params) {
@@ -201,6 +123,7 @@ class TensorParallel {
   /// What a softmax over the columns of all ranks needs of them. logits (n,T,Vp/tp), targets (n,T)
   /// localized
   SoftmaxSums softmax(const Ctx& ctx, Tensor logits, Tensor targets) {
+    if (comm_.size() == 1) return {};
     const int64_t n = logits.dim(0);
     const SoftmaxSums all{softmax_.max.first(n), softmax_.sum.first(n), softmax_.target.first(n)};
     head_max(ctx, all, logits, own_vocab());

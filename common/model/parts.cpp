@@ -214,6 +214,7 @@ void head_sum(const Ctx& ctx, const SoftmaxSums& all, Tensor logits, Tensor targ
 
 void head_loss_and_gradient(const Ctx& ctx, Tensor losses, Tensor logits, const SoftmaxSums& all,
                             Tensor targets, int64_t vocab, float scale) {
+  if (!all.max) return head_loss_and_gradient(ctx, losses, logits, targets, vocab, scale);
   const Span span(ctx, "head_loss_and_gradient");
   ctx.kernels->softmax_loss(ctx, losses, logits, logits, all.max, all.sum, all.target, targets,
                             vocab, scale);
@@ -221,6 +222,7 @@ void head_loss_and_gradient(const Ctx& ctx, Tensor losses, Tensor logits, const 
 
 void head_loss(const Ctx& ctx, Tensor losses, Tensor logits, const SoftmaxSums& all, Tensor targets,
                int64_t vocab) {
+  if (!all.max) return head_loss(ctx, losses, logits, targets, vocab);
   const Span span(ctx, "head_loss");
   ctx.kernels->softmax_loss(ctx, losses, {}, logits, all.max, all.sum, all.target, targets, vocab,
                             1.0f);

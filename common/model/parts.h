@@ -104,7 +104,8 @@ void head_loss_and_gradient(const Ctx& ctx, Tensor losses, Tensor logits, Tensor
 /// The same losses without a gradient: logits stay.
 void head_loss(const Ctx& ctx, Tensor losses, Tensor logits, Tensor targets, int64_t vocab);
 
-/// What a softmax over columns that ranks share needs of all of them: (B,T) each.
+/// What a softmax over columns that ranks share needs of all of them: (B,T) each. All null: no
+/// other rank has columns, and the softmax is done at once.
 struct SoftmaxSums {
   Tensor max, sum, target;
 };

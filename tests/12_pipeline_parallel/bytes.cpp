@@ -1,5 +1,5 @@
 // 12_pipeline_parallel: bytes in memory and on the wire, predicted, and written out.
-#include <algorithm>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -115,6 +115,23 @@ TEST_F(PipelineBytes, EachBoundaryTwice) {
   EXPECT_EQ(sent("--pp 4 --precision bf16"), m * kStream / 2);
   EXPECT_EQ(sent("--pp 4 --recompute full"), m * kStream);
   EXPECT_EQ(sent("--pp 1"), 0);
+}
+
+// Of every stage, by what a third step adds.
+TEST_F(PipelineBytes, StagesBetweenSendBothWays) {
+  const auto sent = [&](const std::string& flags) {
+    const auto two = run(flags), three = report("12_pipeline_parallel",
+                                                "--batch 16 --micro-batch 2 --steps 3 " + flags);
+    std::vector<int64_t> all;
+    for (size_t s = 0; s < three["comm"].size(); ++s)
+      all.push_back(three["comm"][s]["send"]["wire_bytes"].get<int64_t>() -
+                    two["comm"][s]["send"]["wire_bytes"].get<int64_t>());
+    return all;
+  };
+  constexpr int64_t once = m * kStream;
+  EXPECT_EQ(sent("--pp 4"), (std::vector<int64_t>{once, 2 * once, 2 * once, once}));
+  EXPECT_EQ(sent("--pp 4 --pipeline interleaved"),
+            (std::vector<int64_t>{3 * once, 4 * once, 4 * once, 3 * once}));
 }
 
 TEST_F(PipelineBytes, ZbH1ComputesTwiceAgain) {

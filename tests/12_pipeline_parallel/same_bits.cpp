@@ -68,6 +68,8 @@ TEST_F(PipelineMore, AnySizesThatFit) {
         {"--layers 3 --batch 12", "--pp 3 --micro-batch 4"},
         {"--layers 4 --batch 12", "--pp 4 --micro-batch 2 --pipeline zb-h1"},
         {"--layers 6 --batch 6", "--pp 2 --micro-batch 1 --pipeline interleaved --chunks 3"},
+        // Micro-batches 4 and 5 of one part come between 4 to 7 of the other: two sums are open.
+        {"--layers 4 --batch 8", "--pp 2 --micro-batch 1 --pipeline interleaved"},
         {"--layers 6 --batch 4", "--pp 2 --micro-batch 1 --recompute every:2"}}) {
     const std::string both = std::string(sizes) + " --channels 32 --heads 2 --seq-len 5";
     EXPECT_TRUE(same_trace(trace("06_checkpointing", both),

@@ -156,6 +156,31 @@ TEST_F(CudaOnCpu, RanksThatShareLayersAndSequences) {
       plain, with("cuda-on-cpu --tp 2 --sequence-parallel --fault skip:reduce_scatter:3")));
 }
 
+// A mesh multiplies the same matrices as its tensor ranks alone.
+TEST_F(CudaOnCpu, MeshesHaveTheBitsOfTheirTensorRanks) {
+  const std::string flags =
+      " --layers 2 --channels 64 --heads 4 --seq-len 8 --batch 4 --micro-batch 1 --clip 1 "
+      "--backend cuda-on-cpu ";
+  const auto with = [&](const std::string& chapter, const std::string& rest) {
+    return trace(chapter, flags + rest, kSteps3);
+  };
+  const Trace one = with("06_checkpointing", ""), two = with("11_tensor_parallel", "--tp 2");
+  EXPECT_TRUE(same_trace(one, with("13_3d_parallel", "--pp 2 --dp 2")));
+  EXPECT_TRUE(same_trace(two, with("13_3d_parallel", "--tp 2 --pp 2 --sequence-parallel")));
+  EXPECT_TRUE(
+      different_trace(one, with("13_3d_parallel", "--pp 2 --dp 2 --fault skip:reduce_scatter:1")));
+}
+
+TEST_F(CudaOnCpu, StagesHaveTheBitsOfOneRank) {
+  const Trace one = cuda("06_checkpointing", "--micro-batch 2 --clip 1");
+  for (const std::string schedule : {"gpipe", "1f1b", "zb-h1"})
+    EXPECT_TRUE(same_trace(one, cuda("12_pipeline_parallel",
+                                     "--micro-batch 2 --clip 1 --pp 2 --pipeline " + schedule)))
+        << schedule;
+  EXPECT_TRUE(different_trace(
+      one, cuda("12_pipeline_parallel", "--micro-batch 2 --clip 1 --pp 2 --fault swap:recv:1")));
+}
+
 // What one backend saves another loads: the files know of no device.
 TEST_F(CudaOnCpu, GoesOnWhereTheCpuStopped) {
   const std::string flags = kShort;
