@@ -15,7 +15,7 @@ class MeshCheckpoints : public SameTrace {
   }
   void expect_equal(const std::string& a, const std::string& b) const {
     for (const std::string file : {"/model-2.safetensors", "/optimizer-2.safetensors"})
-      EXPECT_EQ(read(a + file), read(b + file)) << a << file;
+      EXPECT_TRUE(read(a + file) == read(b + file)) << a << file;  // a diff of them takes long
   }
 
   const std::string common = "--layers 4 --clip 1 --batch 8 --micro-batch 1 ";
