@@ -313,9 +313,11 @@ meshes() {
 
 mesh_parallel() {
   begin nightly_mesh.md 30 13
-  local wanted=$work/06_fp32.jsonl tp dp pp ranks flags schedule
+  local wanted=$work/06_fp32.jsonl all mesh tp dp pp ranks flags schedule
   alone "$wanted"
-  while read -r tp dp pp; do
+  mapfile -t all < <(meshes)
+  for mesh in "${all[@]}"; do
+    read -r tp dp pp <<<"$mesh"
     ranks=$((tp * dp * pp))
     flags=(--tp "$tp" --dp "$dp" --pp "$pp" --micro-batch $((32 / dp / 4)))
     for schedule in gpipe 1f1b interleaved zb-h1; do
@@ -325,7 +327,7 @@ mesh_parallel() {
     check layouts 13_3d_parallel mpi "$ranks" "$wanted" "${flags[@]}"
     ((tp > 1)) && check layouts 13_3d_parallel thread "$ranks" "$wanted" "${flags[@]}" \
       --sequence-parallel --recompute selective
-  done < <(meshes)
+  done
   # Of each axis: a sum inside a block, a sum of gradients late in the run, a message.
   for fault in skip:all_reduce:3 skip:reduce_scatter:$((steps - 1)) swap:recv:1; do
     control 13_3d_parallel 8 "$wanted" "$fault" --tp 2 --dp 2 --pp 2 --micro-batch 4
