@@ -1,8 +1,7 @@
 """The measured tables of chapter 13: every category and axis of a mesh of 8 ranks, other meshes of
-8, time; the plan of 1,024 ranks; and the picture of the mesh."""
+8; the plan of 1,024 ranks; and the picture of the mesh."""
 
 import re
-import statistics
 import subprocess
 from pathlib import Path
 
@@ -19,8 +18,6 @@ OTHERS = ("--sequence-parallel", "--precision bf16", "--recompute full", "--pipe
 # tp, dp, pp
 MESHES = ((1, 8, 1), (1, 1, 8), (8, 1, 1), (2, 4, 1), (1, 4, 2), (1, 2, 4), (2, 1, 4), (4, 1, 2),
           (2, 2, 2))
-SPEED = "--model small --layers 8 --heads 8 --batch 16 --micro-batch 2 --steps 3"
-ROUNDS = 3
 
 GPT3 = ("--plan-only --world 1024 --model gpt3-175b --batch 1024 --micro-batch 1 --precision bf16 "
         "--sequence-parallel --recompute selective")
@@ -93,23 +90,6 @@ def meshes(text):
                     f"{alone.memory('Optim'):,}", 0, 0, 0, "0%", f"`{alone.hash[-1]}`"])
     return table(["tp x dp x pp", "micro-batches", "largest rank", "its states", "sends tp", "dp",
                   "pp", "bubble, theory", "hash"], rows)
-
-
-def speed(text):
-    """Median milliseconds of a step; the ways take turns."""
-    one = "06, 2 threads"
-    ways = {one: (PARENT, f"{SPEED} --threads 2")}
-    for axis in AXES:
-        ways[f"13, `--{axis} 2`, 1 thread each"] = (CHAPTER, f"{SPEED} --threads 1 --{axis} 2")
-    ways["13, `--tp 2 --dp 2 --pp 2`, 8 ranks on the 2 cores"] = (
-        CHAPTER, f"{SPEED} --threads 1 --tp 2 --dp 2 --pp 2")
-    steps = {name: [] for name in ways}
-    for _ in range(ROUNDS):
-        for name, (chapter, flags) in ways.items():
-            steps[name].append(run(chapter, flags, text).report["step_ms_median"])
-    median = {name: statistics.median(ms) for name, ms in steps.items()}
-    rows = [[name, f"{ms:.0f}", f"{median[one] / ms:.2f}"] for name, ms in median.items()]
-    return table(["", "ms a step", "speed to one rank"], rows)
 
 
 def plan(flags):
@@ -234,8 +214,6 @@ def measure():
         f"**Other meshes of 8 ranks.** `{MODEL} --threads 1`, 4 micro-batches where a share has as "
         "many sequences; the most bytes of any rank:",
         meshes(text),
-        f"**Time.** `{SPEED}`, medians of {ROUNDS} runs that took turns:",
-        speed(text),
         f"**1,024 ranks, planned.** `{GPT3} --tp 8 --pp 16`:",
         f"```\n{plan(f'{GPT3} --tp 8 --pp 16')}\n```",
         "Other meshes of as many, largest numbers of any rank:",
