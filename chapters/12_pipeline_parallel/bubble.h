@@ -4,8 +4,9 @@
 // waits for a message or for a core. The clock of a stage then advances by these times, and a
 // receive advances it to when its message was sent (pipeline_clock.h). So stages that take turns on
 // a few cores show the bubble that they would have with a core each; and where there are cores
-// enough, it is what a wall clock shows. Times of one step are one sample: the shortest of each
-// action over the steps of a run counts, as the others were disturbed.
+// enough, it is what a wall clock shows. Kernels of a device run beside the thread, so there
+// nothing is timed and no bubble is reported. Times of one step are one sample: the shortest of
+// each action over the steps of a run counts, as the others were disturbed.
 #pragma once
 
 #include <algorithm>
@@ -29,9 +30,12 @@ namespace ladder {
 /// Milliseconds that each action of one stage took.
 class ActionTimes {
  public:
+  /// @param on whether the thread itself does the work; else best() stays empty
+  explicit ActionTimes(bool on) : on_(on) {}
+
   /// Before the first action of a step.
   void begin_step(size_t actions) {
-    if (best_.size() != actions) best_.assign(actions, 0);
+    if (on_ && best_.size() != actions) best_.assign(actions, 0);
     next_ = 0;
   }
 
@@ -58,10 +62,12 @@ class ActionTimes {
     return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
   }
   void add(double ms) {
+    if (!on_) return;
     double& best = best_.at(next_++);
     best = best == 0 ? ms : std::min(best, ms);
   }
 
+  bool on_;
   std::vector<double> best_;
   size_t next_ = 0;
 };

@@ -145,6 +145,7 @@ class Stage {
         std::vector<Activations> acts, std::vector<PartGrads> grads)
       : activations(arena, ctx, stages, +1, acts[0].embed),
         gradients(arena, ctx, stages, -1, acts[0].embed),
+        times(/*on=*/!ctx.device),
         plan_(&plan),
         slots_(std::ssize(acts)),
         acts_(std::move(acts)),

@@ -67,8 +67,7 @@ struct PipelineOptions {
     if (noise_scale.on)
       throw UserError(
           "--noise-scale wants the gradient of one micro-batch of the whole model, and stages "
-          "never "
-          "have it at one time; legal are chapters 04 to 11");
+          "never have it at one time; legal are chapters 04 to 11");
     if (stages > 1 && optimizer.name == "adafactor")
       throw UserError(
           "--optimizer adafactor has states of other shapes than its tensors, which a checkpoint "
