@@ -6,7 +6,8 @@
 #   scripts/chapter_diff.sh --check [03]  fail if the README holds another
 #
 # Without a number: every chapter that has a parent. In the README the diff stands between the
-# lines <!-- diff:begin --> and <!-- diff:end -->.
+# lines <!-- diff:begin --> and <!-- diff:end -->. Whole diffs to several parents would be one long
+# list of what the other parents have: there the README shows the lines that no parent has.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -35,6 +36,34 @@ print_diff() {
   done
 }
 
+# Of chapter $1 the lines that no parent in $2 (split by commas) has, with a + before them, each with
+# three lines around it. Indentation makes no difference.
+print_new() {
+  local mains=()
+  read -ra mains <<<"${2//,/ } $1"
+  mains=("${mains[@]/#/chapters/}")
+  awk '
+    FNR == 1 { ++file }
+    { key = $0; gsub(/^ +/, "", key) }
+    file < ARGC - 1 { known[key]; next }
+    /^[a-zA-Z].*[^;]$/ { where = " " $0 }
+    { line[FNR] = $0; is_new[FNR] = !(key in known); place[FNR] = where }
+    END {
+      for (i = 1; i <= FNR; ++i) {
+        near = 0
+        for (j = i - 3; j <= i + 3; ++j) near = near || is_new[j]
+        if (near && i != last + 1) print "@@ line " i " @@" place[i]
+        if (near) { print (is_new[i] ? "+" : " ") line[i]; last = i }
+      }
+    }
+  ' "${mains[@]/%//main.cpp}"
+}
+
+# What README.md shows of chapter $1 with the parents $2.
+print_lesson() {
+  if [[ $2 == *,* ]]; then print_new "$@"; else print_diff "$@"; fi
+}
+
 # README $1 with the diff $2 between its marks.
 embedded() {
   awk -v diff="$2" '
@@ -54,14 +83,14 @@ stale=0
 while read -r name parents; do
   [[ -n $name ]] || continue
   readme=chapters/$name/README.md
-  diff=$(print_diff "$name" "$parents")
   if [[ $mode == --print ]]; then
-    echo "$diff"
+    print_diff "$name" "$parents"
     continue
   fi
   [[ -f $readme ]] || fail "$readme is missing"
   [[ $(grep --count --extended-regexp '^<!-- diff:(begin|end) -->$' "$readme") == 2 ]] ||
     fail "$readme wants one line <!-- diff:begin --> and one <!-- diff:end -->"
+  diff=$(print_lesson "$name" "$parents")
   new=$(embedded "$readme" "${diff//\\/\\\\}")
   [[ $new == "$(<"$readme")" ]] && continue
   if [[ $mode == --embed ]]; then

@@ -21,6 +21,7 @@ BANNERS = "\n".join(
 MAIN = '// A lesson.\n#include "common/b.h"\n' + BANNERS
 MARKS = "<!-- diff:begin -->\n<!-- diff:end -->\n"
 README = "# A lesson\n\n" + "\n\ntext\n\n".join(check_chapters.SECTIONS) + "\n"
+WITH_DIFF = README.replace("## The diff\n", "## The diff\n\n" + MARKS)
 
 HEALTHY = {
     "kernels/a.h": "// A.\n#pragma once\n",
@@ -31,7 +32,7 @@ HEALTHY = {
     "chapters/01_sgd/README.md": README,
     "chapters/02_adamw/adamw.h": '// C.\n#pragma once\n#include "common/b.h"\n',
     "chapters/02_adamw/main.cpp": MAIN.replace("int step_;", "int step_, more;"),
-    "chapters/02_adamw/README.md": README.replace("## The diff\n", "## The diff\n\n" + MARKS),
+    "chapters/02_adamw/README.md": WITH_DIFF,
 }
 
 
@@ -207,6 +208,11 @@ class Chapters(Tree):
         labels = [f"--- chapters/{name}/main.cpp" for name in parents]
         shown = [line for line in self.diff("13").stdout.splitlines() if line.startswith("---")]
         self.assertEqual(shown, labels)
+        self.plant("chapters/13_3d_parallel/README.md", WITH_DIFF)
+        self.diff("--embed", "13")
+        readme = self.read("chapters/13_3d_parallel/README.md").splitlines()
+        self.assertEqual([line for line in readme if line.startswith("+")], ["+int fresh;"])
+        self.assertIn(" int b;", readme)
 
     def test_stale_diff(self):
         text = self.read("chapters/02_adamw/main.cpp").replace("more", "less")
