@@ -34,6 +34,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -178,6 +179,18 @@ inline Pipeline make_pipeline(std::string_view name, int64_t stages, int64_t chu
   for (int64_t s = 0; s < stages; ++s)
     pipeline.lists.push_back(with_messages(pipeline, s, compute_order(pipeline, s)));
   return pipeline;
+}
+
+/// An experiment: leaves the last weight gradient of a list out. check() refuses such a list.
+inline void leave_out_last_weight_gradient(std::vector<Action>& list) {
+  const auto has = [](const Action& a) {
+    return a.what == Do::Backward || a.what == Do::BackwardWeight;
+  };
+  const auto last = std::find_if(list.rbegin(), list.rend(), has);
+  if (last->what == Do::Backward)
+    last->what = Do::BackwardInput;
+  else
+    list.erase(std::next(last).base());
 }
 
 }  // namespace ladder

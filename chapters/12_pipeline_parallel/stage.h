@@ -68,6 +68,7 @@ class Slots {
     return static_cast<size_t>(free - of_.begin());
   }
   void release(const Action& a) { of_[of(a)].reset(); }
+  void release_all() { std::ranges::fill(of_, std::nullopt); }
 
   /// The most that were in flight.
   int64_t most() const { return most_; }
@@ -127,6 +128,7 @@ class Stage {
   void end_step() {
     activations.finish();
     gradients.finish();
+    slots_.release_all();  // one is still taken if a weight gradient was skipped
     sent_ += wire_bytes();
   }
 

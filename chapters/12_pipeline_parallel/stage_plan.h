@@ -28,6 +28,7 @@ struct PipelineOptions {
   int pp = 0;
   std::string schedule = "1f1b";
   int chunks = 2;
+  int without_weight = -1;
 
   void add_to(CommandLine& line) {
     line.group("12_pipeline_parallel");
@@ -35,6 +36,9 @@ struct PipelineOptions {
     line.add("--pipeline", schedule, "gpipe, 1f1b, interleaved or zb-h1",
              {.legal = {kPipelines.begin(), kPipelines.end()}});
     line.add("--chunks", chunks, "parts of the model on a stage, for interleaved");
+    line.add("--skip-weight-gradient", without_weight,
+             "an experiment: the stage that leaves out the last weight gradient of every step; -1: "
+             "none");
   }
 
   /// Ranks to start if --ranks says 1.
@@ -47,6 +51,9 @@ struct PipelineOptions {
     if (pp < 0) throw UserError("--pp must be at least 0, not {}", pp);
     if (pp != 0 && pp != stages)
       throw UserError("--pp {} with {} ranks: each of them is a stage", pp, stages);
+    if (without_weight < -1 || without_weight >= stages)
+      throw UserError("--skip-weight-gradient {} of {} stages; legal are 0 to {}, and -1 for none",
+                      without_weight, stages, stages - 1);
     const auto each = [&](int64_t p) { return interleaved() && p > 1 ? chunks : 1; };
     std::vector<int64_t> legal;
     for (int64_t p = 1; p <= gpt.layers; ++p)
@@ -92,11 +99,13 @@ struct StagePlan {
     part.layers = rank.blocks(gpt.layers, 0).size();
   }
 
-  /// The schedule of a step of `micros` micro-batches, checked. @throws UserError as
-  /// make_pipeline()
+  /// The schedule of a step of `micros` micro-batches, checked before --skip-weight-gradient.
+  /// @throws UserError as make_pipeline()
   Pipeline pipeline(int64_t micros) const {
     Pipeline all = make_pipeline(options.schedule, rank.size, rank.chunks, micros);
     check(all);
+    if (options.without_weight >= 0)
+      leave_out_last_weight_gradient(all.lists[static_cast<size_t>(options.without_weight)]);
     return all;
   }
   /// What this stage does in it.

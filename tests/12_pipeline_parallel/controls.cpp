@@ -1,5 +1,6 @@
 // Negative controls of chapter 12: a message that is lost, spoilt or mixed up on its way from stage
-// to stage must be seen. A schedule that leaves something out never runs: see pipeline_check.cpp.
+// to stage must be seen. A schedule that leaves
+// something out runs only as an experiment: see pipeline_check.cpp.
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "tests/common/same_trace.h"
 
@@ -47,6 +48,20 @@ TEST_F(PipelineControls, OneBitOfAGradientIsSeen) {
     const Trace spoilt = stages("--pp 4 --fault corrupt:recv:2 --pipeline " + schedule);
     EXPECT_EQ(spoilt.steps.at(0).loss, alone.steps.at(0).loss) << schedule;
     EXPECT_NE(spoilt.steps.at(0).grad_norm, alone.steps.at(0).grad_norm) << schedule;
+  }
+}
+
+// No message is lost here, and no activation: the gradient of a stage lacks one micro-batch.
+TEST_F(PipelineControls, ASkippedWeightGradientIsSeen) {
+  const Trace alone = one();
+  for (const char* schedule : kPipelines) {
+    for (const char* stage : {"0", "1"}) {
+      const Trace without =
+          stages(std::string("--pp 2 --skip-weight-gradient ") + stage + " --pipeline " + schedule);
+      EXPECT_EQ(without.steps.at(0).loss, alone.steps.at(0).loss) << schedule;
+      EXPECT_NE(without.steps.at(0).grad_norm, alone.steps.at(0).grad_norm) << schedule;
+      EXPECT_NE(without.steps.back().param_hash, alone.steps.back().param_hash) << schedule;
+    }
   }
 }
 

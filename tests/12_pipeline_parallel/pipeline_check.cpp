@@ -35,6 +35,18 @@ TEST(PipelineCheck, InFlightOfFourStages) {
   EXPECT_EQ(promised("zb-h1", 1), (std::vector<int64_t>{4, 4, 4, 4}));
 }
 
+// --skip-weight-gradient: of its stage alone, and check() would not have let it pass.
+TEST(PipelineCheck, AllAreWrongWithoutTheLastWeightGradient) {
+  for_all_pipelines([](const Pipeline& whole) {
+    for (int64_t s = 0; s < whole.stages; ++s) {
+      Pipeline without = whole;
+      leave_out_last_weight_gradient(without.lists[s]);
+      EXPECT_THROW(check(without), CheckError) << title(whole) << ", stage " << s;
+      EXPECT_NO_THROW(walk(without, [](const Turn&, const std::optional<Turn>&) {}));
+    }
+  });
+}
+
 TEST(PipelineCheck, WalksInAnOrderThatKeepsWaits) {
   for_all_pipelines([](const Pipeline& pipeline) {
     std::vector<int64_t> done(pipeline.stages);

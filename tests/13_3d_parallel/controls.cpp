@@ -53,6 +53,17 @@ TEST_F(MeshControls, MessagesAndLossesOfStages) {
   EXPECT_EQ(losses.steps.at(0).grad_norm, alone.steps.at(0).grad_norm);
 }
 
+// pp: nothing is lost on the way, but a stage leaves one micro-batch out of its gradient.
+TEST_F(MeshControls, WeightGradientsOfStages) {
+  const Trace alone = one();
+  for (const std::string flags : {"--skip-weight-gradient 0", "--skip-weight-gradient 1",
+                                  "--skip-weight-gradient 1 --pipeline zb-h1"}) {
+    const Trace without = mesh(flags);
+    EXPECT_EQ(without.steps.at(0).loss, alone.steps.at(0).loss) << flags;
+    EXPECT_TRUE(ends_elsewhere(alone, without)) << flags;
+  }
+}
+
 // A fault that does not happen changes nothing: what is seen above is the fault.
 TEST_F(MeshControls, AFaultThatNeverComesIsNotSeen) {
   const Trace alone = one();
