@@ -2,16 +2,21 @@
 // that of a class Sums with
 //
 //     static constexpr int64_t kStep;   // values of k in a step: a word of a panel holds them
-//     template <size_t Rows>
-//     static void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps);
+//     template <size_t Rows, class B>
+//     static void multiply(Acc<Rows>& acc, const float* a, B b, int64_t steps);
 //                                       // acc[i][:] += sum over k of a[k][i] b[k][:], k ascending
+//
+// where b is a panel that is Packed, or that is packed on the way (Packing).
 #pragma once
 
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_cut.h"
+#include "kernels/cpu/pack.h"
+#include "kernels/cpu/pairs.h"
 #include "kernels/cpu/simd.h"
 
 namespace ladder {
@@ -32,6 +37,55 @@ using Acc = std::array<std::array<Vec, 2>, Rows>;
 /// Where C ends with so few rows or fewer, no more are computed: numbers of tokens are mostly
 /// powers of two, which leave a third of a tile over.
 constexpr int64_t kFewRows = kMr / 3;
+
+/// So many steps at a time, and memory of the next panel is asked for in between.
+constexpr int64_t kPiece = 128;
+
+/// A panel of B as pack.h makes it.
+class Packed {
+ public:
+  explicit Packed(const float* panel) : panel_(panel) {}
+  /// The two vectors of the next step.
+  HWY_INLINE std::array<Vec, 2> next() {
+    const float* at = std::exchange(panel_, panel_ + kNr);
+    return {hn::Load(kVec, at), hn::Load(kVec, at + kLanes)};
+  }
+  HWY_INLINE void skip(int64_t steps) { panel_ += steps * kNr; }
+
+ private:
+  const float* panel_;
+};
+
+/// A panel of B that is packed by the tile that reads it first, while this waits for its products
+/// anyway: kNr rows that are neighbours in memory.
+template <int64_t Step, class T>
+class Packing {
+ public:
+  Packing(float* panel, const T* from, int64_t stride)
+      : panel_(panel), from_(from), stride_(stride) {}
+  HWY_INLINE std::array<Vec, 2> next() {
+    const std::array<Vec, 2> words{word(from_), word(from_ + kLanes)};
+    store(words[0], panel_);
+    store(words[1], panel_ + kLanes);
+    skip(1);
+    return words;
+  }
+  HWY_INLINE void skip(int64_t steps) {
+    panel_ += steps * kNr;
+    from_ += steps * Step * stride_;
+  }
+
+ private:
+  HWY_INLINE Vec word(const T* at) const {
+    const Vec first = load(at);
+    if constexpr (Step == 1) return first;
+    return join_pairs(kVec, first, load(at + stride_));
+  }
+
+  float* panel_;
+  const T* from_;
+  int64_t stride_;
+};
 
 /// Where the sums of one tile wait: slot s at local + s * kTile, or, where they outlive a chunk,
 /// in the block's buffers.
@@ -99,8 +153,8 @@ HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile) {
 }
 
 /// One tile through one segment: from zero or the parking slot to its slot or to C.
-template <class Sums, size_t Rows>
-HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const float* b,
+template <class Sums, size_t Rows, class B>
+HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, B b, Asking& asking,
                                const Slots& slots, const Corner& to) {
   Acc<Rows> acc;
   if (segment.resumes) {
@@ -109,7 +163,13 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const flo
   } else {
     for_acc(acc, [&](Vec& v, int64_t, int64_t) { v = zero(); });
   }
-  Sums::multiply(acc, a, b, segment.steps);
+  for (int64_t step = 0; step < segment.steps; step += kPiece) {
+    const int64_t steps = std::min(kPiece, segment.steps - step);
+    asking.some();
+    Sums::multiply(acc, a, b, steps);
+    a += steps * kMr;
+    b.skip(steps);
+  }
   for (uint64_t joins = segment.joins; joins != 0; joins &= joins - 1) {
     const float* left = slots.at(std::countr_zero(joins));
     for_acc(acc,
@@ -121,14 +181,14 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const flo
 }
 
 /// One tile through one chunk.
-template <class Sums, size_t Rows>
-void tile_chunk(const Chunk& chunk, const float* a, const float* b, const Slots& slots,
+template <class Sums, size_t Rows, class B>
+void tile_chunk(const Chunk& chunk, const float* a, B b, Asking& asking, const Slots& slots,
                 const Corner& to) {
   for (int s = 0; s < chunk.count; ++s) {
     const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-    tile_segment<Sums, Rows>(segment, a, b, slots, to);
+    tile_segment<Sums, Rows>(segment, a, b, asking, slots, to);
     a += segment.steps * kMr;
-    b += segment.steps * kNr;
+    b.skip(segment.steps);
   }
 }
 

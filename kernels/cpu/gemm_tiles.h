@@ -38,8 +38,10 @@ constexpr int64_t panels(int64_t extent) {
 inline Block plan_block(const Cut& cut, int64_t M, int64_t N, std::span<std::byte> scratch) {
   const int64_t floats = static_cast<int64_t>(scratch.size() / sizeof(float)) - kLocalSlots * kTile;
   const int64_t kept = cut.slots() - cut.local_levels();
+  // Of B all panels are kept for the block below, or one passes after the other.
+  const auto panels_of_b = [&](int64_t cols) { return panels<kNr>(cut.chunks() > 1 ? kNr : cols); };
   const auto fits = [&](int64_t rows, int64_t cols) {
-    return panels<kMr>(rows) + panels<kNr>(cols) + kept * rows * cols <= floats;
+    return panels<kMr>(rows) + panels_of_b(cols) + kept * rows * cols <= floats;
   };
   int64_t rows = kMr;
   int64_t cols = kNr;
@@ -57,34 +59,71 @@ inline Block plan_block(const Cut& cut, int64_t M, int64_t N, std::span<std::byt
       .rows = rows, .cols = cols, .a = nullptr, .b = nullptr, .kept = nullptr, .local = nullptr};
   block.local = take(kLocalSlots * kTile);
   block.kept = take(kept * rows * cols);
-  block.b = take(panels<kNr>(cols));
+  block.b = take(panels_of_b(cols));
   block.a = take(panels<kMr>(rows));
   return block;
 }
 
+/// How often a tile asks for memory on its way through a chunk.
+inline int64_t pieces(const Chunk& chunk) {
+  int64_t count = 0;
+  for (int s = 0; s < chunk.count; ++s)
+    count += (chunk.segments[static_cast<size_t>(s)].steps + kPiece - 1) / kPiece;
+  return count;
+}
+
+/// Whether the panel of B from row n on can be packed by the tile that reads it first: its rows are
+/// neighbours in memory, whole, and each step is full.
+template <class Sums>
+bool packs_on_the_way(const Product& p, const Chunk& chunk, int64_t n) {
+  return p.b.stride_k != 1 && n + kNr <= p.N && chunk.k.size() == chunk.steps * Sums::kStep &&
+         p.b.dtype == (Sums::kStep == 1 ? Dtype::F32 : Dtype::BF16);
+}
+
+/// f(b) for the panel of B from row n on, which is not packed yet.
+template <class Sums, class F>
+void pack_on_the_way(const Product& p, const Chunk& chunk, int64_t n, float* panel, F&& f) {
+  using T = std::conditional_t<Sums::kStep == 1, float, Bf16>;
+  const T* from = static_cast<const T*>(p.b.ptr) + chunk.k.begin * p.b.stride_k + n;
+  f(Packing<Sums::kStep, T>(panel, from, p.b.stride_k));
+}
+
+/// Panels of B in a block: each is packed in the place of the one before, or kept for the block
+/// below, or still there from the block above.
+enum class PanelsOfB : uint8_t { Pass, Keep, Kept };
+
 /// One chunk of K for the block at C[rows, cols]. A is packed; a panel of B is when its turn comes,
-/// unless `packed` says that all are, and the memory of the next one is asked for meanwhile.
+/// and the memory of the next one is asked for meanwhile.
 template <class Sums>
 void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chunk& chunk,
-                 Range rows, Range cols, bool packed) {
+                 Range rows, Range cols, PanelsOfB panels) {
   Slots slots{.local = block.local,
               .local_levels = cut.local_levels(),
               .parking = cut.parking(),
               .kept = block.kept,
               .stride = block.rows * block.cols};
+  const bool packed = panels == PanelsOfB::Kept;
   for (int64_t n = cols.begin; n < cols.end; n += kNr) {
-    float* b = block.b + (n - cols.begin) / kNr * panel_size(kNr, chunk.steps);
-    if (!packed) pack<kNr, Sums::kStep>(b, p.b, {n, n + kNr}, p.N, chunk);
+    const int64_t place = panels == PanelsOfB::Pass ? 0 : (n - cols.begin) / kNr;
+    float* b = block.b + place * panel_size(kNr, chunk.steps);
+    const bool on_the_way = !packed && packs_on_the_way<Sums>(p, chunk, n);
+    if (!packed && !on_the_way) pack<kNr, Sums::kStep>(b, p.b, {n, n + kNr}, p.N, chunk);
     const Range next{n + kNr, packed ? n + kNr : std::min(n + 2 * kNr, cols.end)};
+    Asking asking(p.b, next, chunk.k, (rows.size() + kMr - 1) / kMr * pieces(chunk));
     for (int64_t m = rows.begin; m < rows.end; m += kMr, slots.kept += kTile) {
-      ask_for(p.b, next, chunk.k, {m - rows.begin, m - rows.begin + kMr}, rows.size());
       const float* a = block.a + (m - rows.begin) / kMr * panel_size(kMr, chunk.steps);
       const Corner to{
           .p = p, .m = m, .n = n, .rows = std::min(kMr, p.M - m), .cols = std::min(kNr, p.N - n)};
-      if (to.rows <= kFewRows)
-        tile_chunk<Sums, kFewRows>(chunk, a, b, slots, to);
+      const auto tile = [&](auto panel) {
+        if (to.rows <= kFewRows)
+          tile_chunk<Sums, kFewRows>(chunk, a, panel, asking, slots, to);
+        else
+          tile_chunk<Sums, kMr>(chunk, a, panel, asking, slots, to);
+      };
+      if (on_the_way && m == rows.begin)
+        pack_on_the_way<Sums>(p, chunk, n, b, tile);
       else
-        tile_chunk<Sums, kMr>(chunk, a, b, slots, to);
+        tile(Packed(b));
     }
   }
 }
@@ -104,9 +143,11 @@ void rectangle_of(const Product& p, Range rows, Range cols, std::span<std::byte>
     for (int64_t which = 0; which < cut.chunks(); ++which) {
       const Chunk chunk = cut.chunk(which);
       pack<kMr, Sums::kStep>(block.a, p.a, block_rows, p.M, chunk);
-      // B of the only chunk is still there from the block above.
-      const bool packed = cut.chunks() == 1 && i % down != 0;
-      block_chunk<Sums>(p, cut, block, chunk, block_rows, block_cols, packed);
+      const bool above = i % down > 0;
+      const PanelsOfB panels = cut.chunks() > 1 || down == 1 ? PanelsOfB::Pass
+                               : above                       ? PanelsOfB::Kept
+                                                             : PanelsOfB::Keep;
+      block_chunk<Sums>(p, cut, block, chunk, block_rows, block_cols, panels);
     }
   }
 }

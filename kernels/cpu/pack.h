@@ -154,22 +154,33 @@ void pack(float* out, const Factor& f, Range range, int64_t end, const Chunk& ch
   }
 }
 
-/// Asks for the memory of rows `range` of f for k in `k`, so that it is near when it is packed: the
-/// share [part.begin, part.end) of `parts` equal shares.
-inline void ask_for(const Factor& f, Range range, Range k, Range part, int64_t parts) {
-  constexpr int64_t kLine = 64;
-  const bool along_k = f.stride_k == 1;
-  const Range runs = along_k ? range : k;
-  const Range run = along_k ? k : range;
-  const int64_t stride = along_k ? f.stride_i : f.stride_k;
-  const int64_t begin = runs.begin + runs.size() * part.begin / parts;
-  const int64_t end = runs.begin + runs.size() * std::min(part.end, parts) / parts;
-  for (int64_t i = begin; i < end; ++i) {
-    const auto* first =
-        static_cast<const char*>(f.ptr) + (i * stride + run.begin) * size_of(f.dtype);
-    for (int64_t byte = 0; byte < run.size() * size_of(f.dtype); byte += kLine)
-      __builtin_prefetch(first + byte, 0, 2);  // to be read, from L2
+/// Asks for the memory of a panel before it is packed, a few lines at a time: many at once would
+/// wait for one another, and loads behind them.
+class Asking {
+ public:
+  /// @param range,k rows and k of the panel; none are asked for if there are no rows
+  /// @param times how often some() is called
+  Asking(const Factor& f, Range range, Range k, int64_t times) {
+    const bool along_k = f.stride_k == 1;
+    const Range runs = along_k ? range : k, run = along_k ? k : range;
+    stride_ = (along_k ? f.stride_i : f.stride_k) * size_of(f.dtype);
+    bytes_ = run.size() * size_of(f.dtype);
+    run_ = static_cast<const char*>(f.ptr) + runs.begin * stride_ + run.begin * size_of(f.dtype);
+    left_ = range.size() > 0 ? runs.size() * ((bytes_ + kLine - 1) / kLine) : 0;
+    each_ = (left_ + times - 1) / times;
   }
-}
+  HWY_INLINE void some() {
+    for (int64_t n = std::min(each_, left_); n > 0; --n, --left_) {
+      __builtin_prefetch(run_ + at_, 0, 2);  // to be read, from L2
+      at_ += kLine;
+      if (at_ >= bytes_) at_ = 0, run_ += stride_;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  const char* run_;
+  int64_t stride_, bytes_, at_ = 0, left_, each_;
+};
 
 }  // namespace ladder
