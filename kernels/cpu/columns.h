@@ -36,15 +36,30 @@ struct ColumnSums {
   }
 };
 
-/// Calls f(part, i, io) for the vectors of `count` columns, at most kColumns.
-template <class F>
-HWY_INLINE void for_columns(int64_t count, const F& f) {
-  if (count == kColumns) {
+/// kColumns columns. each(f) calls f(part, i, io) for their vectors; the parts are constants then,
+/// so that sums stay in registers.
+struct AllColumns {
+  template <class F>
+  HWY_INLINE void each(const F& f) const {
 #pragma GCC unroll 8
     for (int64_t part = 0; part < kColumns / kLanes; ++part) f(part, part * kLanes, Whole{});
-  } else {
+  }
+};
+/// Fewer.
+struct SomeColumns {
+  int64_t count;
+  template <class F>
+  HWY_INLINE void each(const F& f) const {
     for_vectors(0, count, [&](int64_t i, auto io) { f(i / kLanes, i, io); });
   }
+};
+
+/// Calls f(first, columns) for the columns of `range`, kColumns at a time.
+template <class F>
+void for_columns(Range range, const F& f) {
+  int64_t first = range.begin;
+  for (; first + kColumns <= range.end; first += kColumns) f(first, AllColumns{});
+  if (first < range.end) f(first, SomeColumns{range.end - first});
 }
 
 /// add_row(sums, row) adds the terms of one token. Returns the sum over B sequences of T tokens,
@@ -66,10 +81,10 @@ ColumnSums<Count> sum_tokens(int leaves, int64_t B, int64_t T, const F& add_row)
   return sequences.total(Sums::zeros());
 }
 
-/// Writes the `count` columns of sum `which`, or adds them.
-template <int64_t Count>
-void put_columns(float* to, ColumnSums<Count>& sums, int64_t which, int64_t count, Into into) {
-  for_columns(count, [&](int64_t part, int64_t i, auto io) {
+/// Writes the columns of sum `which`, or adds them.
+template <int64_t Count, class Columns>
+void put_columns(float* to, ColumnSums<Count>& sums, int64_t which, Columns columns, Into into) {
+  columns.each([&](int64_t part, int64_t i, auto io) {
     const Vec sum = sums.at(which, part);
     io.store(into == Into::Add ? hn::Add(io.load(to + i), sum) : sum, to + i);
   });

@@ -83,36 +83,36 @@ Occurrences sort_by_token(const Ctx& ctx, const Tensor& all, int64_t V) {
   return found;
 }
 
-/// sums += x[0..count)
-template <class Real>
-HWY_INLINE void add_columns(ColumnSums<1>& sums, const Real* x, int64_t count) {
-  for_columns(count, [&](int64_t part, int64_t i, auto io) {
+/// sums += the columns that x points at
+template <class Real, class Columns>
+HWY_INLINE void add_columns(ColumnSums<1>& sums, const Real* x, Columns columns) {
+  columns.each([&](int64_t part, int64_t i, auto io) {
     sums.at(0, part) = hn::Add(sums.at(0, part), io.load(x + i));
   });
 }
 
-/// The sum of dout at `places`, in `count` columns that it points at.
-template <class Real>
+/// The sum of dout at `places`, in the columns that it points at.
+template <class Real, class Columns>
 ColumnSums<1> sum_places(std::span<const int32_t> places, const Real* dout, const EmbedShape& s,
-                         int64_t count) {
+                         Columns columns) {
   SparseTreeSum sequences;
   for (size_t i = 0; i < places.size();) {
     const int64_t b = places[i] / s.T;
     ColumnSums<1> sums = ColumnSums<1>::zeros();
     for (; i < places.size() && places[i] / s.T == b; ++i)
-      add_columns(sums, dout + places[i] * s.C, count);
+      add_columns(sums, dout + places[i] * s.C, columns);
     sequences.push(b, sums);
   }
   return sequences.take();
 }
 
-/// The sum of dout at token t of each sequence, in `count` columns that it points at.
-template <class Real>
-ColumnSums<1> sum_position(int64_t t, const Real* dout, const EmbedShape& s, int64_t count) {
+/// The sum of dout at token t of each sequence, in the columns that it points at.
+template <class Real, class Columns>
+ColumnSums<1> sum_position(int64_t t, const Real* dout, const EmbedShape& s, Columns columns) {
   TreeSum<ColumnSums<1>> sequences;
   for (int64_t b = 0; t < s.T && b < s.B; ++b) {
     ColumnSums<1> sums = ColumnSums<1>::zeros();
-    add_columns(sums, dout + (b * s.T + t) * s.C, count);
+    add_columns(sums, dout + (b * s.T + t) * s.C, columns);
     sequences.push(sums);
   }
   return sequences.total(ColumnSums<1>::zeros());
@@ -154,17 +154,16 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
   dispatch(dout, [&]<class Real>(Real) {
     const Real* above = dout.data<Real>();
     parallel_for(ctx, s.C, kColumns, s.B * s.T + s.V, [&](Range range) {
-      for (int64_t c = range.begin; c < range.end; c += kColumns) {
-        const int64_t count = std::min(kColumns, range.end - c);
+      for_columns(range, [&](int64_t c, auto columns) {
         for (int64_t v = 0; v < s.V; ++v) {
-          auto sums = sum_places(found.of(v), above + c, s, count);
-          put_columns(words + v * s.C + c, sums, 0, count, into);
+          auto sums = sum_places(found.of(v), above + c, s, columns);
+          put_columns(words + v * s.C + c, sums, 0, columns, into);
         }
         for (int64_t t = 0; t < s.P; ++t) {
-          auto sums = sum_position(t, above + c, s, count);
-          put_columns(places + t * s.C + c, sums, 0, count, into);
+          auto sums = sum_position(t, above + c, s, columns);
+          put_columns(places + t * s.C + c, sums, 0, columns, into);
         }
-      }
+      });
     });
   });
 }

@@ -63,16 +63,16 @@ void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, cons
   });
 }
 
-/// Sums of dy xhat and of dy over all tokens, in `count` columns that dy and x point at.
-template <class Real>
+/// Sums of dy xhat and of dy over all tokens, in the columns that dy and x point at.
+template <class Real, class Columns>
 ColumnSums<2> backward_weight(int leaves, const Real* dy, const Real* x, const float* mean,
-                              const float* rstd, const NormShape& s, int64_t count) {
-  return sum_tokens<2>(leaves, s.B, s.T, [&](ColumnSums<2>& sum, int64_t row) {
+                              const float* rstd, const NormShape& s, Columns columns) {
+  return sum_tokens<2>(leaves, s.B, s.T, [=](ColumnSums<2>& sum, int64_t row) {
     const int64_t at = row * s.C;
-    for_columns(count, [&](int64_t part, int64_t i, auto io) {
+    const Vec m = broadcast(mean[row]), r = broadcast(rstd[row]);
+    columns.each([&](int64_t part, int64_t i, auto io) {
       const Vec d = io.load(dy + at + i);
-      const Vec centred = hn::Sub(io.load(x + at + i), broadcast(mean[row]));
-      const Vec xhat = hn::Mul(centred, broadcast(rstd[row]));
+      const Vec xhat = hn::Mul(hn::Sub(io.load(x + at + i), m), r);
       sum.at(0, part) = hn::MulAdd(d, xhat, sum.at(0, part));
       sum.at(1, part) = hn::Add(sum.at(1, part), d);
     });
@@ -130,12 +130,11 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
     const Real* dy = dout.data<Real>();
     const Real* x = inp.data<Real>();
     parallel_for(ctx, s.C, kColumns, s.B * s.T, [&](Range range) {
-      for (int64_t c = range.begin; c < range.end; c += kColumns) {
-        const int64_t count = std::min(kColumns, range.end - c);
-        auto sums = backward_weight(ctx.token_leaves, dy + c, x + c, means, rstds, s, count);
-        put_columns(dweight + c, sums, 0, count, into);
-        put_columns(dbias + c, sums, 1, count, into);
-      }
+      for_columns(range, [&](int64_t c, auto columns) {
+        auto sums = backward_weight(ctx.token_leaves, dy + c, x + c, means, rstds, s, columns);
+        put_columns(dweight + c, sums, 0, columns, into);
+        put_columns(dbias + c, sums, 1, columns, into);
+      });
     });
   });
 }
