@@ -78,7 +78,11 @@ HWY_INLINE Vec exp(Vec x) {
   const Vec low = broadcast(-87.33654f);
   // The constants come first: x86 then passes a NaN in x on.
   const Vec bounded = hn::Max(low, hn::Min(broadcast(88.02f), x));
-  const Vec k = hn::Round(hn::Mul(bounded, broadcast(1.44269504f)));
+  // k + 127, with k the nearest integer to x / ln 2, are the last bits of a number so large that
+  // they stand for ones.
+  const Vec large = broadcast(12582912.0f + 127);  // 1.5 2^23
+  const Vec shifted = hn::MulAdd(bounded, broadcast(1.44269504f), large);
+  const Vec k = hn::Sub(shifted, large);
   // ln 2 in two parts, the first with so few bits that k times it is exact.
   const Vec r = hn::NegMulAdd(k, broadcast(-2.12194440e-4f),
                               hn::NegMulAdd(k, broadcast(0.693359375f), bounded));
@@ -88,10 +92,10 @@ HWY_INLINE Vec exp(Vec x) {
   q = hn::MulAdd(q, r, broadcast(1.666652113e-01f));
   q = hn::MulAdd(q, r, broadcast(4.999999404e-01f));
   const Vec power = hn::Add(broadcast(1.0f), hn::MulAdd(q, hn::Mul(r, r), r));
-  // 2^k, by writing the exponent's bits.
-  const hn::RebindToSigned<Lanes> ints;
-  const auto bits = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(ints, k), hn::Set(ints, 127)));
-  return hn::IfThenZeroElse(hn::Lt(x, low), hn::Mul(power, hn::BitCast(kVec, bits)));
+  // 2^k: these bits where a float has its exponent.
+  const hn::RebindToUnsigned<Lanes> words;
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(words, shifted));
+  return hn::IfThenZeroElse(hn::Lt(x, low), hn::Mul(power, hn::BitCast(kVec, exponent)));
 }
 
 }  // namespace ladder
