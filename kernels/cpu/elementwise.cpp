@@ -16,7 +16,7 @@ void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, T
     const Real* b = bias.data<Real>();
     parallel_for(ctx, rows, 1, C, [=](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row)
-        for_vectors(0, C, [&](int64_t c, auto io) {
+        for_vectors(0, C, [=](int64_t c, auto io) {
           const int64_t i = row * C + c;
           const Vec sum = hn::Add(io.load(p + i), io.load(b + c));
           io.store(hn::Add(io.load(r + i), sum), y + i);
@@ -32,7 +32,7 @@ void add(const Ctx& ctx, Tensor out, Tensor a, Tensor b) {
     const Real* left = a.data<Real>();
     const Real* right = b.data<Real>();
     parallel_for(ctx, n, kAlign, 1, [=](Range range) {
-      for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
+      for_vectors(range.begin, range.end, [=](int64_t i, auto io) {
         io.store(hn::Add(io.load(left + i), io.load(right + i)), y + i);
       });
     });
@@ -44,7 +44,7 @@ void scale(const Ctx& ctx, Tensor x, float factor) {
   dispatch(x, [&]<class Real>(Real) {
     Real* y = x.data<Real>();
     parallel_for(ctx, n, kAlign, 1, [=](Range range) {
-      for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
+      for_vectors(range.begin, range.end, [=](int64_t i, auto io) {
         io.store(hn::Mul(io.load(y + i), broadcast(factor)), y + i);
       });
     });

@@ -50,7 +50,7 @@ void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
     const Real* x = inp.data<Real>();
     parallel_for(ctx, n, kAlign, 4, [=](Range range) {
       for_vectors(range.begin, range.end,
-                  [&](int64_t i, auto io) { io.store(gelu(io.load(x + i)), y + i); });
+                  [=](int64_t i, auto io) { io.store(gelu(io.load(x + i)), y + i); });
     });
   });
 }
@@ -62,7 +62,7 @@ void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
     const Real* dy = dout.data<Real>();
     const Real* x = inp.data<Real>();
     parallel_for(ctx, n, kAlign, 4, [=](Range range) {
-      for_vectors(range.begin, range.end, [&](int64_t i, auto io) {
+      for_vectors(range.begin, range.end, [=](int64_t i, auto io) {
         io.store(hn::Mul(io.load(dy + i), gelu_slope(io.load(x + i))), dx + i);
       });
     });
