@@ -154,7 +154,7 @@ HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile) {
 
 /// One tile through one segment: from zero or the parking slot to its slot or to C.
 template <class Sums, size_t Rows, class B>
-HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, B b, Asking& asking,
+HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, B b, Prefetch& prefetch,
                                const Slots& slots, const Corner& to) {
   Acc<Rows> acc;
   if (segment.resumes) {
@@ -165,7 +165,7 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, B b, Aski
   }
   for (int64_t step = 0; step < segment.steps; step += kPiece) {
     const int64_t steps = std::min(kPiece, segment.steps - step);
-    asking.some();
+    prefetch.some();
     Sums::multiply(acc, a, b, steps);
     a += steps * kMr;
     b.skip(steps);
@@ -182,11 +182,11 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, B b, Aski
 
 /// One tile through one chunk.
 template <class Sums, size_t Rows, class B>
-void tile_chunk(const Chunk& chunk, const float* a, B b, Asking& asking, const Slots& slots,
+void tile_chunk(const Chunk& chunk, const float* a, B b, Prefetch& prefetch, const Slots& slots,
                 const Corner& to) {
   for (int s = 0; s < chunk.count; ++s) {
     const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-    tile_segment<Sums, Rows>(segment, a, b, asking, slots, to);
+    tile_segment<Sums, Rows>(segment, a, b, prefetch, slots, to);
     a += segment.steps * kMr;
     b.skip(segment.steps);
   }

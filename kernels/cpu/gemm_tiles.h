@@ -3,7 +3,8 @@
 //   threads   each takes a rectangle of C (gemm.cpp);
 //   blocks    of that rectangle, so large that the sums in the making fit the scratch;
 //   chunks    of K: a piece of one leaf, or an aligned run of 2^j whole leaves (gemm_cut.h). A and
-//             B of a chunk are packed into panels as the registers want them (pack.h);
+//             B of a chunk are packed into panels as the registers want them (pack.h): A before
+//             all tiles, a panel of B before the first that reads it, or by that one on the way;
 //   tiles     of kMr x kNr sums, which stay in registers through a whole segment (the part of
 //             one leaf that lies in the chunk).
 // Between segments a tile's sums wait in slots, one for each level of the tree. The levels that
@@ -109,16 +110,16 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
     const bool on_the_way = !packed && packs_on_the_way<Sums>(p, chunk, n);
     if (!packed && !on_the_way) pack<kNr, Sums::kStep>(b, p.b, {n, n + kNr}, p.N, chunk);
     const Range next{n + kNr, packed ? n + kNr : std::min(n + 2 * kNr, cols.end)};
-    Asking asking(p.b, next, chunk.k, (rows.size() + kMr - 1) / kMr * pieces(chunk));
+    Prefetch prefetch(p.b, next, chunk.k, (rows.size() + kMr - 1) / kMr * pieces(chunk));
     for (int64_t m = rows.begin; m < rows.end; m += kMr, slots.kept += kTile) {
       const float* a = block.a + (m - rows.begin) / kMr * panel_size(kMr, chunk.steps);
       const Corner to{
           .p = p, .m = m, .n = n, .rows = std::min(kMr, p.M - m), .cols = std::min(kNr, p.N - n)};
       const auto tile = [&](auto panel) {
         if (to.rows <= kFewRows)
-          tile_chunk<Sums, kFewRows>(chunk, a, panel, asking, slots, to);
+          tile_chunk<Sums, kFewRows>(chunk, a, panel, prefetch, slots, to);
         else
-          tile_chunk<Sums, kMr>(chunk, a, panel, asking, slots, to);
+          tile_chunk<Sums, kMr>(chunk, a, panel, prefetch, slots, to);
       };
       if (on_the_way && m == rows.begin)
         pack_on_the_way<Sums>(p, chunk, n, b, tile);

@@ -156,11 +156,11 @@ void pack(float* out, const Factor& f, Range range, int64_t end, const Chunk& ch
 
 /// Asks for the memory of a panel before it is packed, a few lines at a time: many at once would
 /// wait for one another, and loads behind them.
-class Asking {
+class Prefetch {
  public:
   /// @param range,k rows and k of the panel; none are asked for if there are no rows
   /// @param times how often some() is called
-  Asking(const Factor& f, Range range, Range k, int64_t times) {
+  Prefetch(const Factor& f, Range range, Range k, int64_t times) {
     const bool along_k = f.stride_k == 1;
     const Range runs = along_k ? range : k, run = along_k ? k : range;
     stride_ = (along_k ? f.stride_i : f.stride_k) * size_of(f.dtype);
