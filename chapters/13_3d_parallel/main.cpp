@@ -509,7 +509,7 @@ void check_limit(const Options& o, const Layout& layout, const RunPlan& plan) {
 
 /// --plan-only. @throws UserError as a run would
 void show_plan(const Options& o) {
-  fmt::print("{}\n", whole_plan(o));
+  if (launched_local_rank() == 0) fmt::print("{}\n", whole_plan(o));
   const MeshShape mesh = Layout(o, 0).mesh;
   for (int s = 0; s < mesh.pp; ++s) {
     const Layout layout(o, mesh.rank({0, 0, s}));

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/run/run_main.h"
 
@@ -57,7 +58,7 @@ void CommandLine::parse(int argc, const char* const* argv) {
     app_->parse(argc, argv);
     refuse_empty_values(*app_);
   } catch (const CLI::Success& help) {
-    app_->exit(help);
+    if (launched_local_rank() == 0) app_->exit(help);
     throw HelpPrinted{};
   } catch (const CLI::ConfigError& e) {
     throw UserError("--config: {}; lines are 'flag = value', and --help lists the flags", e.what());

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "kernels/check.h"
 
@@ -25,6 +26,10 @@ inline std::string one_line(std::string text) {
 /// Runs `body` and turns how it ended into an exit status: 0 done or help, 2 bad input of the
 /// user or more than the machine holds (one line "error: ..."), 1 anything else (one line "internal
 /// error: ...").
+///
+/// Options are refused by all processes that mpirun has started, alike, and one of each machine
+/// says so. The others end with 0: at the first other status mpirun ends all, perhaps before that
+/// line.
 template <class Body>
 int run_main(Body&& body) {
   try {
@@ -33,6 +38,7 @@ int run_main(Body&& body) {
   } catch (const HelpPrinted&) {
     return 0;
   } catch (const UserError& e) {
+    if (launched_local_rank() != 0) return 0;
     fmt::print(stderr, "error: {}\n", one_line(e.what()));
     return 2;
   } catch (const OutOfMemory& e) {

@@ -72,5 +72,22 @@ TEST_P(MpiRanks, ImpossibleLayoutsAreRefused) {
   }
 }
 
+/// How often `part` stands in `text`.
+int64_t times(const std::string& text, const std::string& part) {
+  int64_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// What all processes find out by themselves one of them says.
+TEST_P(MpiRanks, OptionsAreRefusedOnce) {
+  for (const std::string flags : {"--batch 0", "--model none", "--nothing 1"}) {
+    const Ended ended = run(under_mpirun(chapter, 4), words(flags));
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    EXPECT_EQ(times(ended.err, "error: "), 1) << ended.err;
+  }
+  EXPECT_EQ(times(run(under_mpirun(chapter, 4), {"--help"}).out, "Usage:"), 1);
+}
+
 }  // namespace
 }  // namespace ladder::test

@@ -42,6 +42,13 @@ TEST_F(MeshMpi, CountsWhatThreadsCount) {
   EXPECT_EQ(processes["extra"]["traffic"], threads["extra"]["traffic"]);
 }
 
+TEST_F(MeshMpi, ThePlanIsPrintedOnce) {
+  const std::vector<std::string> flags = words("--plan-only --model nano --tp 2");
+  const std::string alone = run("13_3d_parallel", flags).out;
+  EXPECT_TRUE(alone.starts_with("mesh ")) << alone;
+  EXPECT_EQ(run(under_mpirun("13_3d_parallel", 2), flags).out, alone);
+}
+
 TEST_F(MeshMpi, AMeshOfOtherRanksIsRefused) {
   const Ended ended = run(under_mpirun("13_3d_parallel", 4),
                           small_run("--tp 2 --dp 2 --pp 2 --batch 8 --micro-batch 1"));
