@@ -56,10 +56,15 @@ double fma_rate(const Ctx& ctx) {
 }
 
 /// A square product that stays in the caches, with whole tiles at every width of vector.
-double gemm_rate(Bench& box) {
+double gemm_rate(Bench& box, Dtype dtype) {
   constexpr int64_t N = 1536;
-  const Tensor out = box.alloc(Dtype::F32, {N, N}), inp = box.random({N, N});
-  const Tensor w = box.random({N, N});
+  const Shape square{N, N};
+  const auto matrix = [&] {
+    const Tensor x = box.alloc(dtype, square);
+    cpu_kernels().cast(box.ctx(), x, box.random(square));
+    return x;
+  };
+  const Tensor out = matrix(), inp = matrix(), w = matrix();
   return best_rate(static_cast<double>(cost::matmul(N, N, N).flops), [&] {
     cpu_kernels().matmul_forward(box.ctx(), out, inp, w, Tensor{}, kLeaves);
   });
@@ -87,7 +92,11 @@ Ceilings measure_ceilings(int threads) {
   constexpr int64_t kFloats = 32 << 20;  // 128 MiB an array
   Bench box(threads);
   const Ctx& ctx = box.ctx();
-  Ceilings c{.fma = fma_rate(ctx), .gemm = gemm_rate(box), .copy_plain = 0, .copy = 0};
+  Ceilings c{.fma = fma_rate(ctx),
+             .gemm = gemm_rate(box, Dtype::F32),
+             .gemm_bf16 = gemm_rate(box, Dtype::BF16),
+             .copy_plain = 0,
+             .copy = 0};
   const Tensor from = box.alloc(Dtype::F32, {kFloats}), to = box.alloc(Dtype::F32, {kFloats});
   const auto rate = [&](auto&& copy) {
     return best_rate(2.0 * static_cast<double>(from.bytes()),

@@ -8,10 +8,11 @@ namespace ladder::bench {
 
 /// All in thousand millions a second, on all threads of the Ctx; each the best of several tries.
 ///
-/// Two numbers for arithmetic. `fma` is what the roofline of an operation is drawn with: fused
+/// Three numbers for arithmetic. `fma` is what the roofline of an operation is drawn with: fused
 /// multiply-adds on registers, no memory. Our own product would not be an honest ceiling, being
 /// one of the operations that are judged: a slow one would lower the bar for all. `gemm` says how
-/// much of it a whole product of friendly shape reaches, and so what a training step can hope for.
+/// much of it a whole product of friendly shape reaches, and so what a training step can hope for;
+/// `gemm_bf16` says the same of factors of 16 bits.
 ///
 /// Two numbers for memory, both of copies between arrays far beyond the caches. Bytes read and
 /// bytes written are counted, so copying one byte counts as two. `copy_plain` stores as every
@@ -24,6 +25,7 @@ namespace ladder::bench {
 struct Ceilings {
   double fma;
   double gemm;
+  double gemm_bf16;
   double copy_plain;
   double copy;
 };

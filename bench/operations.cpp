@@ -206,13 +206,19 @@ std::string text_of(const Ceilings& c, int threads) {
       threads, c.fma, c.gemm, c.copy, c.copy_plain);
 }
 
+std::string floors_of(const Ceilings& c, Dtype compute) {
+  return fmt::format(R"({{"B4T64": {:.0f}, "B1T1024": {:.0f}}})",
+                     1e3 * step_floor_seconds(c, 4, 64, compute),
+                     1e3 * step_floor_seconds(c, 1, 1024, compute));
+}
+
 void print_json(const Ceilings& c, int threads) {
   fmt::print(
-      R"({{"threads": {}, "fma": {:.1f}, "gemm": {:.1f}, "copy": {:.1f}, "copy_plain": {:.1f}, )"
-      R"("floor_ms": {{"B4T64": {:.0f}, "B1T1024": {:.0f}}}}})"
+      R"({{"threads": {}, "fma": {:.1f}, "gemm": {:.1f}, "gemm_bf16": {:.1f}, "copy": {:.1f}, )"
+      R"("copy_plain": {:.1f}, "floor_ms": {{"fp32": {}, "bf16": {}}}}})"
       "\n",
-      threads, c.fma, c.gemm, c.copy, c.copy_plain, 1e3 * step_floor_seconds(c, 4, 64),
-      1e3 * step_floor_seconds(c, 1, 1024));
+      threads, c.fma, c.gemm, c.gemm_bf16, c.copy, c.copy_plain, floors_of(c, Dtype::F32),
+      floors_of(c, Dtype::BF16));
 }
 
 }  // namespace

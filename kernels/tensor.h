@@ -1,6 +1,7 @@
 // Tensor: a view. It points at memory that an Arena owns, and knows its shape.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -64,7 +65,12 @@ struct Shape {
     CHECK(extents.size() <= kMaxDims, "{} dimensions", extents.size());
     for (int64_t extent : extents) dims[rank++] = extent;
   }
-  bool operator==(const Shape&) const = default;
+  /// The first `rank` of `dims` count. (GCC 12.2 may put a wrong number into the others, where they
+  /// and two equal extents are constants: it stores one of these four times.)
+  bool operator==(const Shape& other) const {
+    return std::equal(dims.begin(), dims.begin() + rank, other.dims.begin(),
+                      other.dims.begin() + other.rank);
+  }
 
   int64_t size() const {
     int64_t n = 1;

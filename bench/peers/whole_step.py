@@ -103,10 +103,11 @@ def floor(args, step_ms):
         return print(f"no {args.ceilings}: no floor")
     output, _ = run_process([args.ceilings, "--ceilings", f"--threads={args.threads}"])
     ceilings = json.loads(output)
-    least = ceilings["floor_ms"].get(f"B{args.batch}T{args.seq_len}")
-    if args.precision == "fp32" and least:
+    least = ceilings["floor_ms"][args.precision].get(f"B{args.batch}T{args.seq_len}")
+    product = ceilings["gemm" if args.precision == "fp32" else "gemm_bf16"]
+    if least:
         print(f"floor {least} ms: {least / step_ms:.0%} of it reached "
-              f"(product {ceilings['gemm']} GFLOP/s, copy {ceilings['copy']} GB/s)")
+              f"(product {product} GFLOP/s, copy {ceilings['copy']} GB/s)")
 
 
 def parse_args():
