@@ -42,6 +42,11 @@ print_new() {
   local mains=()
   read -ra mains <<<"${2//,/ } $1"
   mains=("${mains[@]/#/chapters/}")
+  mains=("${mains[@]/%//main.cpp}")
+  local main
+  for main in "${mains[@]}"; do
+    [[ -f $main ]] || fail "${mains[-1]} has no parent $main"
+  done
   awk '
     FNR == 1 { ++file }
     { key = $0; gsub(/^ +/, "", key) }
@@ -52,11 +57,11 @@ print_new() {
       for (i = 1; i <= FNR; ++i) {
         near = 0
         for (j = i - 3; j <= i + 3; ++j) near = near || is_new[j]
-        if (near && i != last + 1) print "@@ line " i " @@" place[i]
+        if (near && (i == 1 || i != last + 1)) print "@@ line " i " @@" place[i]
         if (near) { print (is_new[i] ? "+" : " ") line[i]; last = i }
       }
     }
-  ' "${mains[@]/%//main.cpp}"
+  ' "${mains[@]}"
 }
 
 # What README.md shows of chapter $1 with the parents $2.

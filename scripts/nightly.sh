@@ -124,8 +124,8 @@ control() {
   shift 3
   ((controls += 1))
   rm -f "$work/fault.jsonl"
-  if "$bin/ch$chapter" "${common[@]}" --ranks "$ranks" "$@" --trace "$work/fault.jsonl" \
-      &>"$work/screen.txt" && [[ $(wc -l <"$work/fault.jsonl") == "$steps" ]] &&
+  if timeout 300 "$bin/ch$chapter" "${common[@]}" --ranks "$ranks" "$@" \
+      --trace "$work/fault.jsonl" &>"$work/screen.txt" && [[ $(wc -l <"$work/fault.jsonl") == "$steps" ]] &&
       ! cmp -s "$work/fault.jsonl" "$wanted"; then
     ((seen += 1))
     echo "seen    $chapter $ranks ranks $*"

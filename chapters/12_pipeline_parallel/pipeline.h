@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "kernels/check.h"
 
 namespace ladder {
 
@@ -187,6 +188,7 @@ inline void leave_out_last_weight_gradient(std::vector<Action>& list) {
     return a.what == Do::Backward || a.what == Do::BackwardWeight;
   };
   const auto last = std::find_if(list.rbegin(), list.rend(), has);
+  CHECK(last != list.rend(), "a list without weight gradients");
   if (last->what == Do::Backward)
     last->what = Do::BackwardInput;
   else

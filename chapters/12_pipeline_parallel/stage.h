@@ -68,7 +68,12 @@ class Slots {
     return static_cast<size_t>(free - of_.begin());
   }
   void release(const Action& a) { of_[of(a)].reset(); }
-  void release_all() { std::ranges::fill(of_, std::nullopt); }
+  /// @param skipped whether a micro-batch may still be there, since its weight gradient was skipped
+  void end_step(bool skipped) {
+    if (skipped) std::ranges::fill(of_, std::nullopt);
+    const auto left = std::ssize(of_) - std::count(of_.begin(), of_.end(), std::nullopt);
+    CHECK(left == 0, "{} micro-batches are still in flight at the end of a step", left);
+  }
 
   /// The most that were in flight.
   int64_t most() const { return most_; }
@@ -128,7 +133,7 @@ class Stage {
   void end_step() {
     activations.finish();
     gradients.finish();
-    slots_.release_all();  // one is still taken if a weight gradient was skipped
+    slots_.end_step(/*skipped=*/plan_->options.without_weight >= 0);
     sent_ += wire_bytes();
   }
 

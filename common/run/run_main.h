@@ -1,9 +1,11 @@
 // run_main: what every program's main() does with an exception.
 #pragma once
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -27,9 +29,8 @@ inline std::string one_line(std::string text) {
 /// user or more than the machine holds (one line "error: ..."), 1 anything else (one line "internal
 /// error: ...").
 ///
-/// Options are refused by all processes that mpirun has started, alike, and one of each machine
-/// says so. The others end with 0: at the first other status mpirun ends all, perhaps before that
-/// line.
+/// What all processes that mpirun has started on a machine refuse alike is told once: the first of
+/// them speaks first, and mpirun then ends the others while they wait.
 template <class Body>
 int run_main(Body&& body) {
   try {
@@ -38,7 +39,7 @@ int run_main(Body&& body) {
   } catch (const HelpPrinted&) {
     return 0;
   } catch (const UserError& e) {
-    if (launched_local_rank() != 0) return 0;
+    if (launched_local_rank() != 0) std::this_thread::sleep_for(std::chrono::seconds(5));
     fmt::print(stderr, "error: {}\n", one_line(e.what()));
     return 2;
   } catch (const OutOfMemory& e) {

@@ -159,28 +159,29 @@ void pack(float* out, const Factor& f, Range range, int64_t end, const Chunk& ch
 class Prefetch {
  public:
   /// @param range,k rows and k of the panel; none are asked for if there are no rows
-  /// @param times how often some() is called
+  /// @param times how often some() is called, at least
   Prefetch(const Factor& f, Range range, Range k, int64_t times) {
+    if (range.size() <= 0 || k.size() <= 0) return;
     const bool along_k = f.stride_k == 1;
     const Range runs = along_k ? range : k, run = along_k ? k : range;
     stride_ = (along_k ? f.stride_i : f.stride_k) * size_of(f.dtype);
     bytes_ = run.size() * size_of(f.dtype);
     run_ = static_cast<const char*>(f.ptr) + runs.begin * stride_ + run.begin * size_of(f.dtype);
-    left_ = range.size() > 0 ? runs.size() * ((bytes_ + kLine - 1) / kLine) : 0;
+    left_ = runs.size() * ((bytes_ + kLine - 1) / kLine);
     each_ = (left_ + times - 1) / times;
   }
   HWY_INLINE void some() {
-    for (int64_t n = std::min(each_, left_); n > 0; --n, --left_) {
+    for (int64_t n = std::min(each_, left_); n > 0; --n) {
       __builtin_prefetch(run_ + at_, 0, 2);  // to be read, from L2
       at_ += kLine;
-      if (at_ >= bytes_) at_ = 0, run_ += stride_;
+      if (--left_ > 0 && at_ >= bytes_) at_ = 0, run_ += stride_;
     }
   }
 
  private:
   static constexpr int64_t kLine = 64;
-  const char* run_;
-  int64_t stride_, bytes_, at_ = 0, left_, each_;
+  const char* run_ = nullptr;
+  int64_t stride_ = 0, bytes_ = 0, at_ = 0, left_ = 0, each_ = 0;
 };
 
 }  // namespace ladder

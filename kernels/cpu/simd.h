@@ -78,8 +78,8 @@ HWY_INLINE Vec exp(Vec x) {
   const Vec low = broadcast(-87.33654f);
   // The constants come first: x86 then passes a NaN in x on.
   const Vec bounded = hn::Max(low, hn::Min(broadcast(88.02f), x));
-  // k + 127, with k the nearest integer to x / ln 2, are the last bits of a number so large that
-  // they stand for ones.
+  // The last bit of so large a number stands for one: the sum is rounded to a whole number, and its
+  // low bits are k + 127, where k is the integer nearest to x / ln 2.
   const Vec large = broadcast(12582912.0f + 127);  // 1.5 2^23
   const Vec shifted = hn::MulAdd(bounded, broadcast(1.44269504f), large);
   const Vec k = hn::Sub(shifted, large);

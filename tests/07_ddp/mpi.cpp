@@ -82,7 +82,7 @@ int64_t times(const std::string& text, const std::string& part) {
 // What all processes find out by themselves one of them says.
 TEST_P(MpiRanks, OptionsAreRefusedOnce) {
   for (const std::string flags : {"--batch 0", "--model none", "--nothing 1"}) {
-    const Ended ended = run(under_mpirun(chapter, 4), words(flags));
+    const Ended ended = run(under_mpirun(chapter, 4), small_run(flags));
     EXPECT_EQ(ended.status, 2) << ended.err;
     EXPECT_EQ(times(ended.err, "error: "), 1) << ended.err;
   }

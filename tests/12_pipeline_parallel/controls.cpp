@@ -1,6 +1,6 @@
 // Negative controls of chapter 12: a message that is lost, spoilt or mixed up on its way from stage
-// to stage must be seen. A schedule that leaves
-// something out runs only as an experiment: see pipeline_check.cpp.
+// to stage must be seen. A schedule that leaves something out runs only as an experiment: see
+// pipeline_check.cpp.
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "tests/common/same_trace.h"
 
@@ -51,7 +51,8 @@ TEST_F(PipelineControls, OneBitOfAGradientIsSeen) {
   }
 }
 
-// No message is lost here, and no activation: the gradient of a stage lacks one micro-batch.
+// No message is lost here, and no activation: the gradient of a stage lacks its last micro-batch,
+// and what waited to be joined with it.
 TEST_F(PipelineControls, ASkippedWeightGradientIsSeen) {
   const Trace alone = one();
   for (const char* schedule : kPipelines) {
