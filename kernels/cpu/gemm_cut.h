@@ -15,6 +15,8 @@ namespace ladder {
 /// A's panels pass; the larger L2 of machines with AVX-512 feeds both, and the fewer the chunks,
 /// the fewer sums wait in memory.
 constexpr int64_t kDepth = kLanes == 16 ? 768 : 256;
+/// But all of K if it is no longer than this: then no sum waits in memory between chunks.
+constexpr int64_t kWhole = kDepth / 3 * 4;
 
 /// The part of a leaf that lies in one chunk.
 struct Segment {
@@ -31,17 +33,21 @@ struct Chunk {
   int64_t steps = 0;
   bool gapless = true;  ///< all steps but the last are full: leaves need not be told apart
   int count = 0;
-  std::array<Segment, kDepth> segments;
+  std::array<Segment, kWhole> segments;
 };
 
 /// How K is cut into chunks, and in which slots the sums wait.
 class Cut {
  public:
   Cut(int64_t K, int64_t leaves, int64_t step) : K_(K), leaves_(leaves), step_(step) {
-    const int64_t longest = steps((K + leaves - 1) / leaves);
-    while (run_ < leaves && 2 * run_ * longest <= kDepth && 2 * run_ <= kDepth) run_ *= 2;
-    pieces_ = std::max<int64_t>(1, (longest + kDepth - 1) / kDepth);
+    const int64_t longest = std::max<int64_t>(1, steps((K + leaves - 1) / leaves));
+    if (leaves * longest <= kWhole) depth_ = kWhole;
+    while (run_ < leaves && 2 * run_ * longest <= depth_) run_ *= 2;
+    pieces_ = (longest + depth_ - 1) / depth_;
   }
+
+  /// No chunk has more steps.
+  int64_t depth() const { return depth_; }
 
   int64_t chunks() const { return run_ > 1 ? (leaves_ + run_ - 1) / run_ : leaves_ * pieces_; }
 
@@ -92,6 +98,7 @@ class Cut {
   }
 
   int64_t K_, leaves_, step_;
+  int64_t depth_ = kDepth;
   int64_t run_ = 1;     ///< whole leaves of a chunk: a power of two
   int64_t pieces_ = 1;  ///< pieces of a leaf, where a leaf is longer than a chunk
 };

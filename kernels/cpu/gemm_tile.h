@@ -28,7 +28,7 @@ constexpr int64_t kMr = kLanes == 16 ? 12 : kLanes == 8 ? 6 : 4;
 static_assert(kMr <= kLanes || kMr % kLanes == 0);
 constexpr int64_t kNr = 2 * kLanes;
 constexpr int64_t kTile = kMr * kNr;
-/// A chunk holds at most kDepth leaves, so that many levels at most are its own.
+/// A chunk holds at most kWhole leaves, so that many levels at most are its own.
 constexpr int kLocalSlots = 10;
 
 /// The sums of a tile, or of its first rows.

@@ -18,8 +18,8 @@
 
 namespace ladder {
 
-/// Largest block of rows: its panels of A (kRows x kDepth) stay in L2.
-constexpr int64_t kRows = (kLanes == 16 ? 22 : 48) * kMr;
+/// Most panels of A in a block whose chunks have kDepth steps: they stay in L2.
+constexpr int64_t kPanels = kLanes == 16 ? 22 : 48;
 /// Largest block of columns.
 constexpr int64_t kCols = 64 * kNr;
 
@@ -31,8 +31,8 @@ struct Block {
 
 /// Floats of the panels of a block of `extent` rows or columns, a multiple of W.
 template <int64_t W>
-constexpr int64_t panels(int64_t extent) {
-  return extent / W * panel_size(W, kDepth);
+constexpr int64_t panels(int64_t extent, int64_t depth) {
+  return extent / W * panel_size(W, depth);
 }
 
 /// As square and as large as caches and scratch allow: the larger, the less is packed twice.
@@ -40,15 +40,18 @@ inline Block plan_block(const Cut& cut, int64_t M, int64_t N, std::span<std::byt
   const int64_t floats = static_cast<int64_t>(scratch.size() / sizeof(float)) - kLocalSlots * kTile;
   const int64_t kept = cut.slots() - cut.local_levels();
   // Of B all panels are kept for the block below, or one passes after the other.
-  const auto panels_of_b = [&](int64_t cols) { return panels<kNr>(cut.chunks() > 1 ? kNr : cols); };
-  const auto fits = [&](int64_t rows, int64_t cols) {
-    return panels<kMr>(rows) + panels_of_b(cols) + kept * rows * cols <= floats;
+  const auto panels_of_b = [&](int64_t cols) {
+    return panels<kNr>(cut.chunks() > 1 ? kNr : cols, cut.depth());
   };
+  const auto fits = [&](int64_t rows, int64_t cols) {
+    return panels<kMr>(rows, cut.depth()) + panels_of_b(cols) + kept * rows * cols <= floats;
+  };
+  const int64_t most_rows = kPanels * kDepth / cut.depth() * kMr;
   int64_t rows = kMr;
   int64_t cols = kNr;
   for (bool grown = true; grown;) {
     grown = false;
-    if (rows < std::min(M, kRows) && (rows <= cols || cols >= std::min(N, kCols)) &&
+    if (rows < std::min(M, most_rows) && (rows <= cols || cols >= std::min(N, kCols)) &&
         fits(rows + kMr, cols))
       rows += kMr, grown = true;
     else if (cols < std::min(N, kCols) && fits(rows, cols + kNr))
@@ -61,7 +64,7 @@ inline Block plan_block(const Cut& cut, int64_t M, int64_t N, std::span<std::byt
   block.local = take(kLocalSlots * kTile);
   block.kept = take(kept * rows * cols);
   block.b = take(panels_of_b(cols));
-  block.a = take(panels<kMr>(rows));
+  block.a = take(panels<kMr>(rows, cut.depth()));
   return block;
 }
 
