@@ -41,7 +41,7 @@ class Cut {
  public:
   Cut(int64_t K, int64_t leaves, int64_t step) : K_(K), leaves_(leaves), step_(step) {
     const int64_t longest = std::max<int64_t>(1, steps((K + leaves - 1) / leaves));
-    if (leaves * longest <= kWhole) depth_ = kWhole;
+    if (leaves * longest > kDepth && leaves * longest <= kWhole) depth_ = kWhole;
     while (run_ < leaves && 2 * run_ * longest <= depth_) run_ *= 2;
     pieces_ = (longest + depth_ - 1) / depth_;
   }
