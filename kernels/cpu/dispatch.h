@@ -1,7 +1,11 @@
 // The dtype of a kernel's activations, chosen at run time.
 #pragma once
 
-#include "kernels/narrow.h"
+#include <algorithm>
+#include <bit>
+#include <initializer_list>
+
+#include "kernels/cpu/simd.h"
 #include "kernels/tensor.h"
 
 namespace ladder {
@@ -16,6 +20,28 @@ void dispatch(const Tensor& tensor, F&& f) {
     case Dtype::F16: return f(F16{});
     default: CHECK(false, "cpu computes on F32, BF16 and F16");
   }
+}
+
+/// Bytes of an output of which the caches hold little by the time it is read.
+constexpr int64_t kBeyondCaches = 32 << 20;
+
+/// Whether it pays to store `out`, which memory bounds and which is computed from `inputs` row by
+/// row, past the caches: not if it takes the place of one of them, whose lines are read anyway.
+/// Rows must be whole vectors.
+inline bool goes_past_caches(const Tensor& out, std::initializer_list<Tensor> inputs) {
+  const bool whole = out.dim(-1) % kLanes == 0 && std::bit_cast<uintptr_t>(out.ptr) % 64 == 0;
+  const auto replaced = [&](const Tensor& input) { return input.ptr == out.ptr; };
+  return out.dtype == Dtype::F32 && out.bytes() >= kBeyondCaches && whole &&
+         std::none_of(inputs.begin(), inputs.end(), replaced);
+}
+
+/// As dispatch(out); Wide is how for_vectors<Wide> stores whole vectors of out, a Whole or a
+/// PastCaches.
+///     dispatch_out(out, {inp}, [&]<class T, class Wide>(T, Wide) { ... out.data<T>() ... });
+template <class F>
+void dispatch_out(const Tensor& out, std::initializer_list<Tensor> inputs, F&& f) {
+  if (goes_past_caches(out, inputs)) return f(float{}, PastCaches{});
+  dispatch(out, [&](auto element) { f(element, Whole{}); });
 }
 
 }  // namespace ladder

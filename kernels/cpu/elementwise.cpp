@@ -8,16 +8,16 @@
 namespace ladder::cpu {
 
 void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
-  const auto [rows, C] = check_join_forward(out, residual, product, bias);
-  dispatch(out, [&, rows = rows, C = C]<class Real>(Real) {
+  const JoinShape s = check_join_forward(out, residual, product, bias);
+  dispatch_out(out, {residual, product}, [&]<class Real, class Wide>(Real, Wide) {
     Real* y = out.data<Real>();
     const Real* r = residual.data<Real>();
     const Real* p = product.data<Real>();
     const Real* b = bias.data<Real>();
-    parallel_for(ctx, rows, 1, C, [=](Range range) {
+    parallel_for(ctx, s.rows, 1, s.C, [=](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row)
-        for_vectors(0, C, [=](int64_t c, auto io) {
-          const int64_t i = row * C + c;
+        for_vectors<Wide>(0, s.C, [=](int64_t c, auto io) {
+          const int64_t i = row * s.C + c;
           const Vec sum = hn::Add(io.load(p + i), io.load(b + c));
           io.store(hn::Add(io.load(r + i), sum), y + i);
         });
@@ -27,12 +27,12 @@ void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, T
 
 void add(const Ctx& ctx, Tensor out, Tensor a, Tensor b) {
   const int64_t n = check_add(out, a, b);
-  dispatch(out, [&]<class Real>(Real) {
+  dispatch_out(out, {a, b}, [&]<class Real, class Wide>(Real, Wide) {
     Real* y = out.data<Real>();
     const Real* left = a.data<Real>();
     const Real* right = b.data<Real>();
     parallel_for(ctx, n, kAlign, 1, [=](Range range) {
-      for_vectors(range.begin, range.end, [=](int64_t i, auto io) {
+      for_vectors<Wide>(range.begin, range.end, [=](int64_t i, auto io) {
         io.store(hn::Add(io.load(left + i), io.load(right + i)), y + i);
       });
     });

@@ -29,10 +29,10 @@ Statistics statistics(const Real* x, int64_t C) {
 }
 
 /// norm_forward on one token's C channels.
-template <class Real>
+template <class Wide, class Real>
 Statistics forward(Real* y, const Real* x, const Real* w, const Real* b, int64_t C) {
   const Statistics s = statistics(x, C);
-  for_vectors(0, C, [&](int64_t c, auto io) {
+  for_vectors<Wide>(0, C, [&](int64_t c, auto io) {
     const Vec xhat = hn::Mul(hn::Sub(io.load(x + c), broadcast(s.mean)), broadcast(s.rstd));
     io.store(hn::MulAdd(xhat, io.load(w + c), io.load(b + c)), y + c);
   });
@@ -40,7 +40,7 @@ Statistics forward(Real* y, const Real* x, const Real* w, const Real* b, int64_t
 }
 
 /// norm_backward_input on one token's C channels.
-template <class Real>
+template <class Wide, class Real>
 void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, const Statistics& s,
                     int64_t C) {
   const Vec m = broadcast(s.mean);
@@ -57,11 +57,15 @@ void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, cons
   const auto extent = static_cast<float>(C);
   const Vec mean_g = broadcast(sum_g.sum() / extent);
   const Vec mean_gx = broadcast(sum_gx.sum() / extent);
-  for_vectors(0, C, [&](int64_t c, auto io) {
+  for_vectors<Wide>(0, C, [&](int64_t c, auto io) {
     const Vec rest = hn::NegMulAdd(xhat(c, io), mean_gx, hn::Sub(g(c, io), mean_g));
     io.store(hn::Mul(r, rest), dx + c);
   });
 }
+
+/// Rows of a few columns are too short for the processor to see a pattern: so many rows ahead they
+/// are asked for.
+constexpr int64_t kRowsAhead = 8;
 
 /// Sums of dy xhat and of dy over all tokens, in the columns that dy and x point at.
 template <class Real, class Columns>
@@ -71,6 +75,8 @@ ColumnSums<2> backward_weight(int leaves, const Real* dy, const Real* x, const f
     const int64_t at = row * s.C;
     const Vec m = broadcast(mean[row]), r = broadcast(rstd[row]);
     columns.each([&](int64_t part, int64_t i, auto io) {
+      __builtin_prefetch(dy + at + kRowsAhead * s.C + i);
+      __builtin_prefetch(x + at + kRowsAhead * s.C + i);
       const Vec d = io.load(dy + at + i);
       const Vec xhat = hn::Mul(hn::Sub(io.load(x + at + i), m), r);
       sum.at(0, part) = hn::MulAdd(d, xhat, sum.at(0, part));
@@ -86,14 +92,14 @@ void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor i
   const NormShape s = check_norm_forward(out, mean, rstd, inp, w, b);
   float* means = mean.data<float>();
   float* rstds = rstd.data<float>();
-  dispatch(inp, [&]<class Real>(Real) {
+  dispatch_out(out, {inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* y = out.data<Real>();
     const Real* x = inp.data<Real>();
     const Real* weight = w.data<Real>();
     const Real* bias = b.data<Real>();
     parallel_for(ctx, s.B * s.T, 1, s.C, [&](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row) {
-        const Statistics found = forward(y + row * s.C, x + row * s.C, weight, bias, s.C);
+        const Statistics found = forward<Wide>(y + row * s.C, x + row * s.C, weight, bias, s.C);
         means[row] = found.mean;
         rstds[row] = found.rstd;
       }
@@ -106,15 +112,15 @@ void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp, T
   const NormShape s = check_norm_backward_input(dinp, dout, inp, w, mean, rstd);
   const float* means = mean.data<float>();
   const float* rstds = rstd.data<float>();
-  dispatch(inp, [&]<class Real>(Real) {
+  dispatch_out(dinp, {dout, inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* dx = dinp.data<Real>();
     const Real* dy = dout.data<Real>();
     const Real* x = inp.data<Real>();
     const Real* weight = w.data<Real>();
     parallel_for(ctx, s.B * s.T, 1, 2 * s.C, [&](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row)
-        backward_input(dx + row * s.C, dy + row * s.C, x + row * s.C, weight,
-                       {.mean = means[row], .rstd = rstds[row]}, s.C);
+        backward_input<Wide>(dx + row * s.C, dy + row * s.C, x + row * s.C, weight,
+                             {.mean = means[row], .rstd = rstds[row]}, s.C);
     });
   });
 }

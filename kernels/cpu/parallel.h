@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <span>
 
+#include <hwy/cache_control.h>
+
 #include "kernels/context.h"
 #include "kernels/tree.h"
 
@@ -14,7 +16,10 @@ namespace ladder {
 template <class F>
 void on_threads(const Ctx& ctx, F&& f) {
 #pragma omp parallel for num_threads(ctx.threads) schedule(static, 1)
-  for (int thread = 0; thread < ctx.threads; ++thread) f(thread);
+  for (int thread = 0; thread < ctx.threads; ++thread) {
+    f(thread);
+    hwy::FlushStream();  // what went past the caches is there for the other threads now
+  }
 }
 
 /// Part `i` of `parts` of [0, n), cut at multiples of `step`.
@@ -30,6 +35,7 @@ void parallel_for(const Ctx& ctx, int64_t n, int64_t step, int64_t work, F&& f) 
   constexpr int64_t kWorthAThread = 8192;
   if (n * work < 2 * kWorthAThread || ctx.threads == 1) {
     if (n > 0) f(Range{0, n});
+    hwy::FlushStream();
     return;
   }
   on_threads(ctx, [&](int thread) {

@@ -26,6 +26,13 @@ struct Whole {
   HWY_INLINE Vec only(Vec v) const { return v; }
 };
 
+/// As Whole, but floats are stored past the caches, to addresses that are multiples of a vector. A
+/// plain store first reads the line that it overwrites.
+struct PastCaches : Whole {
+  using Whole::store;
+  HWY_INLINE void store(Vec v, float* p) const { hn::Stream(v, kVec, p); }
+};
+
 /// Loads and stores the first `count` lanes; the others read as zero and are not written.
 /// The arithmetic between is the same as for a whole vector, so that an element's result
 /// does not depend on whether it lies in the tail of an array.
@@ -62,12 +69,12 @@ class Part {
   hn::Mask<Lanes> mask_;
 };
 
-/// Calls f(i, io) for each vector [i, i + kLanes) of [begin, end); io is a Whole or, for the
-/// tail, a Part.
-template <class F>
+/// Calls f(i, io) for each vector [i, i + kLanes) of [begin, end); io is a Whole (or a PastCaches)
+/// or, for the tail, a Part.
+template <class Wide = Whole, class F>
 HWY_INLINE void for_vectors(int64_t begin, int64_t end, F&& f) {
   int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes) f(i, Whole{});
+  for (; i + kLanes <= end; i += kLanes) f(i, Wide{});
   if (i < end) f(i, Part(end - i));
 }
 

@@ -2,6 +2,7 @@
 // same_bits_parts.cpp test the rule for all tables, on sizes that fit one tile.
 #include <functional>
 
+#include "kernels/cpu/dispatch.h"
 #include "kernels/tree.h"
 #include "tests/kernels/testing.h"
 
@@ -105,6 +106,47 @@ TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
                     [&](int64_t t) { return inp.data<float>()[t * K + i % K]; }))
           << B << " sequences of " << T << ", element " << i;
   }
+}
+
+/// Large outputs are stored past the caches: whole, they have the bits of their parts.
+TEST_F(CpuSameBits, OutputsBeyondTheCaches) {
+  const int64_t rows = 8200, C = 1040, kParts = 8;
+  const Tensor x = box.random({1, rows, C}), d = box.random(x.shape), w = box.random({C});
+  const Tensor mean = box.random({1, rows}), rstd = box.random({1, rows});
+  const auto each = [&](const std::function<void(const Ctx&, Tensor, Range)>& run) {
+    const Tensor whole = box.empty(x.shape), parts = box.empty(x.shape);
+    ASSERT_TRUE(goes_past_caches(whole, {x, d}));
+    box.set_threads(3);
+    run(ctx, whole, {0, rows});
+    for (int64_t i = 0; i < kParts; ++i) run(ctx, parts, leaf(i, kParts, rows));
+    EXPECT_TRUE(same_bits(whole, parts));
+  };
+  const auto part = [&](const Tensor& t, Range r) {
+    return t.view({rows, t.size() / rows}).slice(r.begin, r.size());
+  };
+  const auto token = [&](const Tensor& t, Range r) {
+    return part(t, r).view(t.shape.rank == 3 ? Shape{1, r.size(), C} : Shape{1, r.size()});
+  };
+  each([&](const Ctx& c, Tensor out, Range r) {
+    k.norm_forward(c, token(out, r), token(mean, r), token(rstd, r), token(x, r), w, w);
+  });
+  each([&](const Ctx& c, Tensor out, Range r) {
+    k.norm_backward_input(c, token(out, r), token(d, r), token(x, r), w, token(mean, r),
+                          token(rstd, r));
+  });
+  each([&](const Ctx& c, Tensor out, Range r) {
+    k.join_forward(c, token(out, r), token(x, r), token(d, r), w);
+  });
+  each([&](const Ctx& c, Tensor out, Range r) { k.add(c, part(out, r), part(x, r), part(d, r)); });
+}
+
+TEST_F(CpuSameBits, WhatGoesPastTheCaches) {
+  const Tensor large = box.empty({8200, 1040}), other = box.empty({8200, 1040});
+  EXPECT_TRUE(goes_past_caches(large, {other}));
+  EXPECT_FALSE(goes_past_caches(large, {other, large})) << "in place";
+  EXPECT_FALSE(goes_past_caches(large.slice(0, 8000), {other})) << "small";
+  EXPECT_FALSE(goes_past_caches(box.empty({8200, 1041}), {other})) << "rows that end in a vector";
+  EXPECT_FALSE(goes_past_caches(box.empty(Dtype::BF16, {16400, 1040}), {other})) << "half vectors";
 }
 
 TEST_F(CpuSameBits, AProductDoesNotFeelItsNeighbours) {
