@@ -14,6 +14,7 @@ struct Fp32 {
   template <size_t Rows, class B>
   static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, B b, int64_t steps) {
     for (int64_t k = 0; k < steps; ++k, a += kMr) {
+      ask_ahead<kMr>(a);
       const auto [b0, b1] = b.next();
 #pragma GCC unroll 16
       for (size_t i = 0; i < Rows; ++i) {

@@ -14,6 +14,7 @@ struct Pairs {
   template <size_t Rows, class B>
   static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, B b, int64_t steps) {
     for (int64_t k = 0; k < steps; ++k, a += kMr) {
+      ask_ahead<kMr>(a);
       const std::array<Vec, 2> words = b.next();
       const auto b0 = reinterpret_cast<__m512bh>(words[0].raw);
       const auto b1 = reinterpret_cast<__m512bh>(words[1].raw);

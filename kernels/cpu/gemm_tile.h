@@ -38,6 +38,18 @@ using Acc = std::array<std::array<Vec, 2>, Rows>;
 /// powers of two, which leave a third of a tile over.
 constexpr int64_t kFewRows = kMr / 3;
 
+/// A panel of B that stays in L1 needs no prefetch. Otherwise both panels come from L2 (see
+/// kDepth), and lines are asked for so many steps before their products.
+constexpr int64_t kAhead = kLanes == 16 ? 16 : 0;
+
+/// Asks for what a panel of W rows holds kAhead steps after `at`.
+template <int64_t W>
+HWY_INLINE void ask_ahead(const float* at) {
+  if constexpr (kAhead > 0)
+    for (int64_t word = 0; word < W; word += kLanes)
+      __builtin_prefetch(at + kAhead * W + word);  // into L1
+}
+
 /// So many steps at a time, and memory of the next panel is asked for in between.
 constexpr int64_t kPiece = 128;
 
@@ -48,6 +60,7 @@ class Packed {
   /// The two vectors of the next step.
   HWY_INLINE std::array<Vec, 2> next() {
     const float* at = std::exchange(panel_, panel_ + kNr);
+    ask_ahead<kNr>(at);
     return {hn::Load(kVec, at), hn::Load(kVec, at + kLanes)};
   }
   HWY_INLINE void skip(int64_t steps) { panel_ += steps * kNr; }
