@@ -11,11 +11,13 @@ namespace {
 struct Fp32 {
   static constexpr int64_t kStep = 1;
 
-  template <size_t Rows, class B>
-  static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, B b, int64_t steps) {
-    for (int64_t k = 0; k < steps; ++k, a += kMr) {
+  template <size_t Rows>
+  static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps) {
+    for (int64_t k = 0; k < steps; ++k, a += kMr, b += kNr) {
       ask_ahead<kMr>(a);
-      const auto [b0, b1] = b.next();
+      ask_ahead<kNr>(b);
+      const Vec b0 = hn::Load(kVec, b);
+      const Vec b1 = hn::Load(kVec, b + kLanes);
 #pragma GCC unroll 16
       for (size_t i = 0; i < Rows; ++i) {
         const Vec ai = broadcast(a[i]);
