@@ -53,6 +53,7 @@ HWY_INLINE void ask_ahead(const float* at) {
 template <int64_t Step, class T>
 class Packing {
  public:
+  /// some() is called every so many steps of a tile.
   static constexpr int64_t kPiece = kLanes == 16 ? 48 : 128;
   /// @param times how often some() is called
   Packing(float* panel, const T* from, int64_t stride, int64_t steps, int64_t times)
