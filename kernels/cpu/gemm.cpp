@@ -11,10 +11,13 @@ namespace {
 struct Fp32 {
   static constexpr int64_t kStep = 1;
 
-  template <size_t Rows, class B>
-  static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, B b, int64_t steps) {
-    for (int64_t k = 0; k < steps; ++k, a += kMr) {
-      const auto [b0, b1] = b.next();
+  template <size_t Rows>
+  static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps) {
+    for (int64_t k = 0; k < steps; ++k, a += kMr, b += kNr) {
+      ask_ahead<kMr>(a);
+      ask_ahead<kNr>(b);
+      const Vec b0 = hn::Load(kVec, b);
+      const Vec b1 = hn::Load(kVec, b + kLanes);
 #pragma GCC unroll 16
       for (size_t i = 0; i < Rows; ++i) {
         const Vec ai = broadcast(a[i]);
@@ -25,14 +28,21 @@ struct Fp32 {
   }
 };
 
+/// The most of n that one of `parts` parts has; it need not be the last one, which n may cut off.
+int64_t largest_part(int64_t parts, int64_t n, int64_t step) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < parts; ++i) most = std::max(most, part_of(i, parts, n, step).size());
+  return most;
+}
+
 /// How many rows of threads the grid over C has: the cheapest in products and packing.
 int64_t grid_rows(const Product& p, int64_t threads) {
   int64_t best = 1;
   int64_t best_cost = INT64_MAX;
   for (int64_t down = 1; down <= threads; ++down) {
     if (threads % down != 0) continue;
-    const int64_t rows = part_of(down - 1, down, p.M, kMr).size();
-    const int64_t cols = part_of(threads / down - 1, threads / down, p.N, kNr).size();
+    const int64_t rows = largest_part(down, p.M, kMr);
+    const int64_t cols = largest_part(threads / down, p.N, kNr);
     const int64_t cost = round_up(rows, kFewRows) * round_up(cols, kNr) + 8 * (rows + cols);
     if (cost < best_cost) best = down, best_cost = cost;
   }

@@ -11,12 +11,13 @@ namespace {
 struct Pairs {
   static constexpr int64_t kStep = 2;
 
-  template <size_t Rows, class B>
-  static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, B b, int64_t steps) {
-    for (int64_t k = 0; k < steps; ++k, a += kMr) {
-      const std::array<Vec, 2> words = b.next();
-      const auto b0 = reinterpret_cast<__m512bh>(words[0].raw);
-      const auto b1 = reinterpret_cast<__m512bh>(words[1].raw);
+  template <size_t Rows>
+  static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps) {
+    for (int64_t k = 0; k < steps; ++k, a += kMr, b += kNr) {
+      ask_ahead<kMr>(a);
+      ask_ahead<kNr>(b);
+      const auto b0 = reinterpret_cast<__m512bh>(hn::Load(kVec, b).raw);
+      const auto b1 = reinterpret_cast<__m512bh>(hn::Load(kVec, b + kLanes).raw);
 #pragma GCC unroll 16
       for (size_t i = 0; i < Rows; ++i) {
         const auto ai = reinterpret_cast<__m512bh>(_mm512_set1_ps(a[i]));

@@ -2,11 +2,9 @@
 // that of a class Sums with
 //
 //     static constexpr int64_t kStep;   // values of k in a step: a word of a panel holds them
-//     template <size_t Rows, class B>
-//     static void multiply(Acc<Rows>& acc, const float* a, B b, int64_t steps);
+//     template <size_t Rows>
+//     static void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps);
 //                                       // acc[i][:] += sum over k of a[k][i] b[k][:], k ascending
-//
-// where b is a panel that is Packed, or that is packed on the way (Packing).
 #pragma once
 
 #include <array>
@@ -38,44 +36,50 @@ using Acc = std::array<std::array<Vec, 2>, Rows>;
 /// powers of two, which leave a third of a tile over.
 constexpr int64_t kFewRows = kMr / 3;
 
-/// So many steps at a time, and memory of the next panel is asked for in between.
-constexpr int64_t kPiece = 128;
+/// A panel of B that stays in L1 needs no prefetch. Otherwise both panels come from L2 (see
+/// kDepth), and lines are asked for so many steps before their products.
+constexpr int64_t kAhead = kLanes == 16 ? 16 : 0;
 
-/// A panel of B as pack.h makes it.
-class Packed {
- public:
-  explicit Packed(const float* panel) : panel_(panel) {}
-  /// The two vectors of the next step.
-  HWY_INLINE std::array<Vec, 2> next() {
-    const float* at = std::exchange(panel_, panel_ + kNr);
-    return {hn::Load(kVec, at), hn::Load(kVec, at + kLanes)};
-  }
-  HWY_INLINE void skip(int64_t steps) { panel_ += steps * kNr; }
+/// Asks for what a panel of W rows holds kAhead steps after `at`.
+template <int64_t W>
+HWY_INLINE void ask_ahead(const float* at) {
+  if constexpr (kAhead > 0)
+    for (int64_t word = 0; word < W; word += kLanes)
+      __builtin_prefetch(at + kAhead * W + word);  // into L1
+}
 
- private:
-  const float* panel_;
-};
-
-/// A panel of B that is packed by the tile that reads it first, while this waits for its products
-/// anyway: kNr rows that are neighbours in memory.
+/// The next panel of B, where its rows are neighbours in memory: it is packed a few steps at a
+/// time, while the tiles before it wait for their products anyway.
 template <int64_t Step, class T>
 class Packing {
  public:
-  Packing(float* panel, const T* from, int64_t stride)
-      : panel_(panel), from_(from), stride_(stride) {}
-  HWY_INLINE std::array<Vec, 2> next() {
-    const std::array<Vec, 2> words{word(from_), word(from_ + kLanes)};
-    store(words[0], panel_);
-    store(words[1], panel_ + kLanes);
-    skip(1);
-    return words;
-  }
-  HWY_INLINE void skip(int64_t steps) {
-    panel_ += steps * kNr;
-    from_ += steps * Step * stride_;
+  /// some() is called every so many steps of a tile.
+  static constexpr int64_t kPiece = kLanes == 16 ? 48 : 128;
+  /// @param times how often some() is called
+  Packing(float* panel, const T* from, int64_t stride, int64_t steps, int64_t times)
+      : panel_(panel),
+        from_(from),
+        stride_(stride),
+        left_(steps),
+        each_((steps + times - 1) / times) {}
+
+  HWY_INLINE void some() {
+    for (int64_t n = std::min(each_, left_); n > 0; --n) {
+      for (int64_t k = 0; k < Step; ++k) {
+        const T* later = from_ + (kLater * Step + k) * stride_;
+        for (int64_t i = 0; i < kNr; i += kLine) __builtin_prefetch(later + i);
+      }
+      store(word(from_), panel_);
+      store(word(from_ + kLanes), panel_ + kLanes);
+      panel_ += kNr;
+      from_ += Step * stride_;
+      --left_;
+    }
   }
 
  private:
+  static constexpr int64_t kLater = 4;  ///< steps
+  static constexpr int64_t kLine = 64 / sizeof(T);
   HWY_INLINE Vec word(const T* at) const {
     const Vec first = load(at);
     if constexpr (Step == 1) return first;
@@ -84,7 +88,20 @@ class Packing {
 
   float* panel_;
   const T* from_;
-  int64_t stride_;
+  int64_t stride_, left_, each_;
+};
+
+/// What a tile does for later ones, or for its own end, each time Next::kPiece steps are done: a
+/// little, as much at once would keep its own loads waiting. Next packs the next panel of B or asks
+/// for its memory.
+template <class Next>
+struct Beside {
+  Next& next;
+  Prefetch c;  ///< where the tiles that end now are written
+  HWY_INLINE void some() {
+    next.some();
+    if constexpr (kAhead > 0) c.some();  // with AVX2 it costs more than it gains
+  }
 };
 
 /// Where the sums of one tile wait: slot s at local + s * kTile, or, where they outlive a chunk,
@@ -153,9 +170,9 @@ HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile) {
 }
 
 /// One tile through one segment: from zero or the parking slot to its slot or to C.
-template <class Sums, size_t Rows, class B>
-HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, B b, Prefetch& prefetch,
-                               const Slots& slots, const Corner& to) {
+template <class Sums, size_t Rows, class Next>
+HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const float* b,
+                               Beside<Next>& beside, const Slots& slots, const Corner& to) {
   Acc<Rows> acc;
   if (segment.resumes) {
     const float* own = slots.at(slots.parking);
@@ -163,12 +180,12 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, B b, Pref
   } else {
     for_acc(acc, [&](Vec& v, int64_t, int64_t) { v = zero(); });
   }
-  for (int64_t step = 0; step < segment.steps; step += kPiece) {
-    const int64_t steps = std::min(kPiece, segment.steps - step);
-    prefetch.some();
+  for (int64_t step = 0; step < segment.steps; step += Next::kPiece) {
+    const int64_t steps = std::min(Next::kPiece, segment.steps - step);
+    beside.some();
     Sums::multiply(acc, a, b, steps);
     a += steps * kMr;
-    b.skip(steps);
+    b += steps * kNr;
   }
   for (uint64_t joins = segment.joins; joins != 0; joins &= joins - 1) {
     const float* left = slots.at(std::countr_zero(joins));
@@ -181,14 +198,14 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, B b, Pref
 }
 
 /// One tile through one chunk.
-template <class Sums, size_t Rows, class B>
-void tile_chunk(const Chunk& chunk, const float* a, B b, Prefetch& prefetch, const Slots& slots,
-                const Corner& to) {
+template <class Sums, size_t Rows, class Next>
+void tile_chunk(const Chunk& chunk, const float* a, const float* b, Beside<Next>& beside,
+                const Slots& slots, const Corner& to) {
   for (int s = 0; s < chunk.count; ++s) {
     const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-    tile_segment<Sums, Rows>(segment, a, b, prefetch, slots, to);
+    tile_segment<Sums, Rows>(segment, a, b, beside, slots, to);
     a += segment.steps * kMr;
-    b.skip(segment.steps);
+    b += segment.steps * kNr;
   }
 }
 

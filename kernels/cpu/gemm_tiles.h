@@ -4,7 +4,8 @@
 //   blocks    of that rectangle, so large that the sums in the making fit the scratch;
 //   chunks    of K: a piece of one leaf, or an aligned run of 2^j whole leaves (gemm_cut.h). A and
 //             B of a chunk are packed into panels as the registers want them (pack.h): A before
-//             all tiles, a panel of B before the first that reads it, or by that one on the way;
+//             all tiles, a panel of B before the first that reads it, or by those of the panel
+//             before on the way;
 //   tiles     of kMr x kNr sums, which stay in registers through a whole segment (the part of
 //             one leaf that lies in the chunk).
 // Between segments a tile's sums wait in slots, one for each level of the tree. The levels that
@@ -39,9 +40,9 @@ constexpr int64_t panels(int64_t extent, int64_t depth) {
 inline Block plan_block(const Cut& cut, int64_t M, int64_t N, std::span<std::byte> scratch) {
   const int64_t floats = static_cast<int64_t>(scratch.size() / sizeof(float)) - kLocalSlots * kTile;
   const int64_t kept = cut.slots() - cut.local_levels();
-  // Of B all panels are kept for the block below, or one passes after the other.
+  // Of B all panels are kept for the block below, or they pass: one is read, the next one packed.
   const auto panels_of_b = [&](int64_t cols) {
-    return panels<kNr>(cut.chunks() > 1 ? kNr : cols, cut.depth());
+    return panels<kNr>(cut.chunks() > 1 ? std::min(cols, 2 * kNr) : cols, cut.depth());
   };
   const auto fits = [&](int64_t rows, int64_t cols) {
     return panels<kMr>(rows, cut.depth()) + panels_of_b(cols) + kept * rows * cols <= floats;
@@ -68,67 +69,78 @@ inline Block plan_block(const Cut& cut, int64_t M, int64_t N, std::span<std::byt
   return block;
 }
 
-/// How often a tile asks for memory on its way through a chunk.
-inline int64_t pieces(const Chunk& chunk) {
+/// How many pieces of `steps` steps a tile takes on its way through a chunk.
+inline int64_t pieces(const Chunk& chunk, int64_t steps) {
   int64_t count = 0;
   for (int s = 0; s < chunk.count; ++s)
-    count += (chunk.segments[static_cast<size_t>(s)].steps + kPiece - 1) / kPiece;
+    count += (chunk.segments[static_cast<size_t>(s)].steps + steps - 1) / steps;
   return count;
 }
 
-/// Whether the panel of B from row n on can be packed by the tile that reads it first: its rows are
-/// neighbours in memory, whole, and each step is full.
+/// Whether rows `next` of B can be packed on the way: they are neighbours in memory, fill a panel,
+/// and each step is full.
 template <class Sums>
-bool packs_on_the_way(const Product& p, const Chunk& chunk, int64_t n) {
-  return p.b.stride_k != 1 && n + kNr <= p.N && chunk.k.size() == chunk.steps * Sums::kStep &&
-         p.b.dtype == (Sums::kStep == 1 ? Dtype::F32 : Dtype::BF16);
+bool packs_on_the_way(const Product& p, const Chunk& chunk, Range next) {
+  return p.b.stride_k != 1 && next.size() == kNr && chunk.k.size() == chunk.steps * Sums::kStep &&
+         chunk.steps > 0 && p.b.dtype == (Sums::kStep == 1 ? Dtype::F32 : Dtype::BF16);
 }
 
-/// f(b) for the panel of B from row n on, which is not packed yet.
-template <class Sums, class F>
-void pack_on_the_way(const Product& p, const Chunk& chunk, int64_t n, float* panel, F&& f) {
-  using T = std::conditional_t<Sums::kStep == 1, float, Bf16>;
-  const T* from = static_cast<const T*>(p.b.ptr) + chunk.k.begin * p.b.stride_k + n;
-  f(Packing<Sums::kStep, T>(panel, from, p.b.stride_k));
+/// All tiles that read one panel of B: those at C[rows, n]. They take `pieces` pieces in all.
+template <class Sums, class Next>
+void column(const Product& p, const Block& block, const Chunk& chunk, Range rows, int64_t n,
+            const float* b, Next next, int64_t pieces, Slots& slots) {
+  const Factor c{.ptr = p.c, .dtype = p.c_dtype, .stride_i = p.stride_c, .stride_k = 1};
+  const bool last = chunk.segments[static_cast<size_t>(chunk.count - 1)].last;
+  const Range cols{n, std::min(n + kNr, p.N)};
+  Beside<Next> beside{.next = next, .c = Prefetch(c, last ? rows : Range{}, cols, pieces)};
+  for (int64_t m = rows.begin; m < rows.end; m += kMr, slots.kept += kTile) {
+    const float* a = block.a + (m - rows.begin) / kMr * panel_size(kMr, chunk.steps);
+    const Corner to{.p = p, .m = m, .n = n, .rows = std::min(kMr, p.M - m), .cols = cols.size()};
+    if (to.rows <= kFewRows)
+      tile_chunk<Sums, kFewRows>(chunk, a, b, beside, slots, to);
+    else
+      tile_chunk<Sums, kMr>(chunk, a, b, beside, slots, to);
+  }
 }
 
-/// Panels of B in a block: each is packed in the place of the one before, or kept for the block
-/// below, or still there from the block above.
+/// Panels of B in a block: each is packed in the place of the one before the last, or kept for the
+/// block below, or still there from the block above.
 enum class PanelsOfB : uint8_t { Pass, Keep, Kept };
 
-/// One chunk of K for the block at C[rows, cols]. A is packed; a panel of B is when its turn comes,
-/// and the memory of the next one is asked for meanwhile.
+/// One chunk of K for the block at C[rows, cols]. A is packed; a panel of B is, too, or it is
+/// packed on the way, or when its turn comes and its memory has been asked for meanwhile.
 template <class Sums>
 void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chunk& chunk,
                  Range rows, Range cols, PanelsOfB panels) {
+  using T = std::conditional_t<Sums::kStep == 1, float, Bf16>;
   Slots slots{.local = block.local,
               .local_levels = cut.local_levels(),
               .parking = cut.parking(),
               .kept = block.kept,
               .stride = block.rows * block.cols};
-  const bool packed = panels == PanelsOfB::Kept;
+  const auto panel = [&](int64_t n) {
+    const int64_t i = (n - cols.begin) / kNr;
+    return block.b + (panels == PanelsOfB::Pass ? i % 2 : i) * panel_size(kNr, chunk.steps);
+  };
+  const int64_t tiles = (rows.size() + kMr - 1) / kMr;
+  const bool kept = panels == PanelsOfB::Kept;
+  bool packed = kept;
   for (int64_t n = cols.begin; n < cols.end; n += kNr) {
-    const int64_t place = panels == PanelsOfB::Pass ? 0 : (n - cols.begin) / kNr;
-    float* b = block.b + place * panel_size(kNr, chunk.steps);
-    const bool on_the_way = !packed && packs_on_the_way<Sums>(p, chunk, n);
-    if (!packed && !on_the_way) pack<kNr, Sums::kStep>(b, p.b, {n, n + kNr}, p.N, chunk);
-    const Range next{n + kNr, packed ? n + kNr : std::min(n + 2 * kNr, cols.end)};
-    Prefetch prefetch(p.b, next, chunk.k, (rows.size() + kMr - 1) / kMr * pieces(chunk));
-    for (int64_t m = rows.begin; m < rows.end; m += kMr, slots.kept += kTile) {
-      const float* a = block.a + (m - rows.begin) / kMr * panel_size(kMr, chunk.steps);
-      const Corner to{
-          .p = p, .m = m, .n = n, .rows = std::min(kMr, p.M - m), .cols = std::min(kNr, p.N - n)};
-      const auto tile = [&](auto panel) {
-        if (to.rows <= kFewRows)
-          tile_chunk<Sums, kFewRows>(chunk, a, panel, prefetch, slots, to);
-        else
-          tile_chunk<Sums, kMr>(chunk, a, panel, prefetch, slots, to);
-      };
-      if (on_the_way && m == rows.begin)
-        pack_on_the_way<Sums>(p, chunk, n, b, tile);
-      else
-        tile(Packed(b));
+    if (!packed) pack<kNr, Sums::kStep>(panel(n), p.b, {n, n + kNr}, p.N, chunk);
+    const Range next{n + kNr, kept ? n + kNr : std::min(n + 2 * kNr, cols.end)};
+    const bool on_the_way = packs_on_the_way<Sums>(p, chunk, next);
+    if (on_the_way) {
+      using Next = Packing<Sums::kStep, T>;
+      const int64_t times = tiles * pieces(chunk, Next::kPiece);
+      const T* from = static_cast<const T*>(p.b.ptr) + chunk.k.begin * p.b.stride_k + next.begin;
+      const Next packing(panel(next.begin), from, p.b.stride_k, chunk.steps, times);
+      column<Sums>(p, block, chunk, rows, n, panel(n), packing, times, slots);
+    } else {
+      const int64_t times = tiles * pieces(chunk, Prefetch::kPiece);
+      const Prefetch prefetch(p.b, next, chunk.k, times);
+      column<Sums>(p, block, chunk, rows, n, panel(n), prefetch, times, slots);
     }
+    packed = kept || on_the_way;
   }
 }
 

@@ -154,10 +154,12 @@ void pack(float* out, const Factor& f, Range range, int64_t end, const Chunk& ch
   }
 }
 
-/// Asks for the memory of a panel before it is packed, a few lines at a time: many at once would
-/// wait for one another, and loads behind them.
+/// Asks for the memory of a panel before it is packed, or of a tile of C before it is written, a
+/// few lines at a time: many at once would wait for one another, and loads behind them.
 class Prefetch {
  public:
+  /// some() is called every so many steps of a tile.
+  static constexpr int64_t kPiece = 128;
   /// @param range,k rows and k of the panel; none are asked for if there are no rows
   /// @param times how often some() is called, at least
   Prefetch(const Factor& f, Range range, Range k, int64_t times) {
@@ -172,7 +174,7 @@ class Prefetch {
   }
   HWY_INLINE void some() {
     for (int64_t n = std::min(each_, left_); n > 0; --n) {
-      __builtin_prefetch(run_ + at_, 0, 2);  // to be read, from L2
+      __builtin_prefetch(run_ + at_, 0, 2);  // into L2
       at_ += kLine;
       if (--left_ > 0 && at_ >= bytes_) at_ = 0, run_ += stride_;
     }
