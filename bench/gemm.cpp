@@ -19,10 +19,14 @@ namespace {
 struct Layer {
   const char* name;
   int64_t K, N;
+  /// As the model asks for it (common/model/parts.cpp): what tensor parallelism splits, the rows of
+  /// w or its columns, falls into leaves where it is summed over.
+  int forward_leaves, backward_leaves;
 };
-constexpr std::array kLayers = {Layer{"qkv", 768, 2304}, Layer{"proj", 768, 768},
-                                Layer{"fc", 768, 3072}, Layer{"mlp", 3072, 768},
-                                Layer{"head", 768, 50304}};
+constexpr std::array kLayers = {
+    Layer{"qkv", 768, 2304, 1, kLeaves}, Layer{"proj", 768, 768, kLeaves, 1},
+    Layer{"fc", 768, 3072, 1, kLeaves}, Layer{"mlp", 3072, 768, kLeaves, 1},
+    Layer{"head", 768, 50304, 1, kLeaves}};
 constexpr std::array kOrientations = {"forward", "backward_input", "backward_weight"};
 
 /// The operands of a linear layer: out (T,N) = inp (T,K) w^T, w (N,K). Any of them is written.
@@ -31,13 +35,13 @@ struct Operands {
   Tensor out, inp, w;
 };
 
-void ours(const Ctx& ctx, int orientation, const Operands& x) {
+void ours(const Ctx& ctx, int orientation, const Layer& layer, const Operands& x) {
   const Kernels& k = *ctx.kernels;
   // Sequences of 64 tokens, so that backward_weight sums several leaves.
   const Shape out{x.T / 64, 64, x.N};
   const Shape inp{x.T / 64, 64, x.K};
-  if (orientation == 0) k.matmul_forward(ctx, x.out, x.inp, x.w, Tensor{}, kLeaves);
-  if (orientation == 1) k.matmul_backward_input(ctx, x.inp, x.out, x.w, kLeaves);
+  if (orientation == 0) k.matmul_forward(ctx, x.out, x.inp, x.w, Tensor{}, layer.forward_leaves);
+  if (orientation == 1) k.matmul_backward_input(ctx, x.inp, x.out, x.w, layer.backward_leaves);
   if (orientation == 2)
     k.matmul_backward_weight(ctx, x.w, x.out.view(out), x.inp.view(inp), Into::Write);
 }
@@ -125,7 +129,7 @@ void run(benchmark::State& state, const Case& c, std::string_view who) {
   Bench bench(c.threads);
   openblas_set_num_threads(c.threads);
   omp_set_num_threads(c.threads);  // oneDNN's
-  const auto [name, K, N] = c.layer;
+  const int64_t K = c.layer.K, N = c.layer.N;
   Operands x{.T = c.T,
              .N = N,
              .K = K,
@@ -143,7 +147,7 @@ void run(benchmark::State& state, const Case& c, std::string_view who) {
       benchmark::ClobberMemory();
     }
   };
-  if (who == "ours") measure([&] { ours(bench.ctx(), c.orientation, x); });
+  if (who == "ours") measure([&] { ours(bench.ctx(), c.orientation, c.layer, x); });
   if (who == "openblas") measure([&] { openblas(c.orientation, x); });
   if (who == "onednn" && !c.bf16) measure([&] { onednn(c.orientation, x); });
   if (who == "onednn" && c.bf16) {

@@ -36,14 +36,15 @@ int64_t largest_part(int64_t parts, int64_t n, int64_t step) {
 }
 
 /// How many rows of threads the grid over C has: the cheapest in products and packing.
-int64_t grid_rows(const Product& p, int64_t threads) {
+int64_t grid_rows(const Product& p, const TileShape& tile, int64_t threads) {
   int64_t best = 1;
   int64_t best_cost = INT64_MAX;
   for (int64_t down = 1; down <= threads; ++down) {
     if (threads % down != 0) continue;
-    const int64_t rows = largest_part(down, p.M, kMr);
-    const int64_t cols = largest_part(threads / down, p.N, kNr);
-    const int64_t cost = round_up(rows, kFewRows) * round_up(cols, kNr) + 8 * (rows + cols);
+    const int64_t rows = largest_part(down, p.M, tile.rows);
+    const int64_t cols = largest_part(threads / down, p.N, tile.cols);
+    const int64_t cost =
+        round_up(rows, tile.few_rows) * round_up(cols, tile.cols) + 8 * (rows + cols);
     if (cost < best_cost) best = down, best_cost = cost;
   }
   return best;
@@ -66,17 +67,17 @@ void gemm(const Ctx& ctx, const Product& product) {
   constexpr int64_t kWorthThreads = 1 << 16;
   const bool small = product.M * product.N * product.K < kWorthThreads;
   const int64_t threads = small ? 1 : ctx.threads;
-  const int64_t down = grid_rows(product, threads);
+  const TileShape tile = multiplies_pairs(product) ? tile_of_pairs() : kVectorTile;
+  const int64_t down = grid_rows(product, tile, threads);
   const int64_t across = threads / down;
   const auto part = [&](int thread) {
-    const Range rows = part_of(thread % down, down, product.M, kMr);
-    const Range cols = part_of(thread / down, across, product.N, kNr);
+    const Range rows = part_of(thread % down, down, product.M, tile.rows);
+    const Range cols = part_of(thread / down, across, product.N, tile.cols);
     if (rows.size() > 0 && cols.size() > 0) rectangle(product, rows, cols, scratch_of(ctx, thread));
   };
-  if (threads == 1)
-    part(0);
-  else
-    on_threads(ctx, part);
+  if (threads > 1) return on_threads(ctx, part);
+  part(0);
+  hwy::FlushStream();
 }
 
 }  // namespace ladder

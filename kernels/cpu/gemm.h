@@ -38,6 +38,13 @@ struct Product {
   Into into = Into::Write;
 };
 
+/// Rows and columns of C whose sums stay in registers together.
+struct TileShape {
+  int64_t rows = 0;
+  int64_t few_rows = 0;  ///< where C ends, no more rows than this are computed if they suffice
+  int64_t cols = 0;
+};
+
 /// Scratch below this is refused.
 constexpr int64_t kGemmScratch = 1 << 20;
 

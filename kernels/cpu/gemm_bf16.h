@@ -1,11 +1,17 @@
-// Products of BF16 by an instruction of their own, where the CPU has it (VDPBF16PS of AVX-512): two
-// terms of 32 sums at a time. CMake compiles gemm_dpbf16.cpp or gemm_no_dpbf16.cpp.
+// Products of BF16 by an instruction of their own, where the CPU has one. CMake compiles
+// gemm_amx.cpp, gemm_dpbf16.cpp or gemm_no_pairs.cpp. All take two neighbouring k as one word, and
+// all take factors, sums and results below 2^-126 in size as zero.
 //
-// The instruction adds the term in the upper half of a word first, then the one in the lower half,
-// each as a fused multiply-add. So with the earlier k in the upper half a sum has the bits of the
-// FP32 path, but for one thing: factors, sums and results below 2^-126 in size are taken as zero.
-// A leaf of odd length ends with a product of zeros, which changes no sum: none is -0 unless it
-// was too small, because leaves begin at +0.
+// VDPBF16PS (AVX-512) adds the term in the upper half of a word first, then the one in the lower
+// half, each as a fused multiply-add. So with the earlier k in the upper half a sum has the bits of
+// the FP32 path, but for tiny numbers.
+//
+// TDPBF16PS (AMX) takes 32 values of k at a time, counted from the start of a leaf. The 16 terms of
+// even place are added up by fused multiply-adds from +0, and so are those of odd place; both are
+// added, and then that to the sum of the leaf. It is another order within a leaf, but as fixed.
+//
+// A leaf ends with products of zeros where it does not fill a step. They change no sum: none is -0
+// unless it was too small, because leaves begin at +0.
 #pragma once
 
 #include "kernels/cpu/gemm.h"
@@ -14,8 +20,11 @@
 namespace ladder {
 
 /// Whether this CPU has the instruction and both factors are BF16, or FP8, whose codes are BF16
-/// exactly.
+/// exactly. Throws if the program was built for AMX and may not use it.
 bool multiplies_pairs(const Product& product);
+
+/// The tile of such a product: threads cut C between tiles.
+TileShape tile_of_pairs();
 
 /// The rectangle rows x cols of C of such a product.
 void rectangle_of_pairs(const Product& product, Range rows, Range cols,

@@ -11,12 +11,12 @@
 
 namespace ladder {
 
-/// Longest chunk of K, in steps. With AVX2 a panel of B (kDepth x kNr words) then stays in L1 while
+/// Longest chunk of K, in words. With AVX2 a panel of B (kDepth x kNr words) then stays in L1 while
 /// A's panels pass; the larger L2 of machines with AVX-512 feeds both, and the fewer the chunks,
 /// the fewer sums wait in memory.
 constexpr int64_t kDepth = kLanes == 16 ? 768 : 256;
 /// But all of K if it is no longer than this: then no sum waits in memory between chunks.
-constexpr int64_t kWhole = kDepth / 3 * 4;
+constexpr int64_t whole(int64_t depth) { return depth / 3 * 4; }
 
 /// The part of a leaf that lies in one chunk.
 struct Segment {
@@ -33,15 +33,18 @@ struct Chunk {
   int64_t steps = 0;
   bool gapless = true;  ///< all steps but the last are full: leaves need not be told apart
   int count = 0;
-  std::array<Segment, kWhole> segments;
+  std::array<Segment, whole(kDepth)> segments;
 };
 
 /// How K is cut into chunks, and in which slots the sums wait.
 class Cut {
  public:
-  Cut(int64_t K, int64_t leaves, int64_t step) : K_(K), leaves_(leaves), step_(step) {
+  /// @param step values of k in a step
+  /// @param depth longest chunk in steps, but for a K that is whole(depth) at most
+  Cut(int64_t K, int64_t leaves, int64_t step, int64_t depth)
+      : K_(K), leaves_(leaves), step_(step), depth_(depth) {
     const int64_t longest = std::max<int64_t>(1, steps((K + leaves - 1) / leaves));
-    if (leaves * longest > kDepth && leaves * longest <= kWhole) depth_ = kWhole;
+    if (leaves * longest > depth && leaves * longest <= whole(depth)) depth_ = whole(depth);
     while (run_ < leaves && 2 * run_ * longest <= depth_) run_ *= 2;
     pieces_ = (longest + depth_ - 1) / depth_;
   }
@@ -97,8 +100,7 @@ class Cut {
         .last = last};
   }
 
-  int64_t K_, leaves_, step_;
-  int64_t depth_ = kDepth;
+  int64_t K_, leaves_, step_, depth_;
   int64_t run_ = 1;     ///< whole leaves of a chunk: a power of two
   int64_t pieces_ = 1;  ///< pieces of a leaf, where a leaf is longer than a chunk
 };

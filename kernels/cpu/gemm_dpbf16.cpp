@@ -38,6 +38,8 @@ bool multiplies_pairs(const Product& product) {
   return is_bf16_exactly(product.a.dtype) && is_bf16_exactly(product.b.dtype);
 }
 
+TileShape tile_of_pairs() { return kVectorTile; }
+
 void rectangle_of_pairs(const Product& product, Range rows, Range cols,
                         std::span<std::byte> scratch) {
   rectangle_of<Pairs>(product, rows, cols, scratch);

@@ -13,6 +13,7 @@
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_cut.h"
+#include "kernels/cpu/gemm_sums.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/pairs.h"
 #include "kernels/cpu/simd.h"
@@ -26,7 +27,7 @@ constexpr int64_t kMr = kLanes == 16 ? 12 : kLanes == 8 ? 6 : 4;
 static_assert(kMr <= kLanes || kMr % kLanes == 0);
 constexpr int64_t kNr = 2 * kLanes;
 constexpr int64_t kTile = kMr * kNr;
-/// A chunk holds at most kWhole leaves, so that many levels at most are its own.
+/// A chunk holds at most whole(kDepth) leaves, so that many levels at most are its own.
 constexpr int kLocalSlots = 10;
 
 /// The sums of a tile, or of its first rows.
@@ -35,6 +36,7 @@ using Acc = std::array<std::array<Vec, 2>, Rows>;
 /// Where C ends with so few rows or fewer, no more are computed: numbers of tokens are mostly
 /// powers of two, which leave a third of a tile over.
 constexpr int64_t kFewRows = kMr / 3;
+constexpr TileShape kVectorTile{.rows = kMr, .few_rows = kFewRows, .cols = kNr};
 
 /// A panel of B that stays in L1 needs no prefetch. Otherwise both panels come from L2 (see
 /// kDepth), and lines are asked for so many steps before their products.
@@ -104,27 +106,6 @@ struct Beside {
   }
 };
 
-/// Where the sums of one tile wait: slot s at local + s * kTile, or, where they outlive a chunk,
-/// in the block's buffers.
-struct Slots {
-  float* local;
-  int local_levels;
-  int parking;
-  float* kept;  ///< of this tile, slot local_levels
-  int64_t stride;
-
-  float* at(int slot) const {
-    return slot < local_levels ? local + slot * kTile : kept + (slot - local_levels) * stride;
-  }
-};
-
-/// Where a finished tile goes: its corner of C, and how much of it lies inside.
-struct Corner {
-  const Product& p;
-  int64_t m, n;
-  int64_t rows, cols;
-};
-
 /// f(v, i, col) for each vector v of a tile, the one at row i from column col on.
 template <size_t Rows, class F>
 HWY_INLINE void for_acc(Acc<Rows>& acc, F&& f) {
@@ -135,29 +116,20 @@ HWY_INLINE void for_acc(Acc<Rows>& acc, F&& f) {
   }
 }
 
-/// The vector at row i, column col of a tile goes to C.
-template <class T, class Io>
-HWY_INLINE void finish(Vec sum, const Corner& to, int64_t i, int64_t col, Io io) {
-  const Product& p = to.p;
-  T* c = static_cast<T*>(p.c) + (to.m + i) * p.stride_c + to.n + col;
-  if (p.factor != 1) sum = hn::Mul(sum, broadcast(p.factor));
-  if (p.bias) sum = hn::Add(sum, io.load(static_cast<const T*>(p.bias) + to.n + col));
-  if (p.into == Into::Add) sum = hn::Add(io.load(c), sum);
-  io.store(sum, c);
-}
-
 /// Writes a tile to C, by way of `tile` where it hangs over the edge.
 template <class T, size_t Rows>
 HWY_INLINE void write_as(Acc<Rows>& acc, const Corner& to, float* tile) {
+  const Finish<T> finish(to);
   if (to.rows == Rows && to.cols == kNr) {
-    for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish<T>(v, to, i, col, Whole{}); });
-    return;
+    const auto put = [&](auto io) {
+      for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish(v, i, col, io); });
+    };
+    return finish.past_caches() ? put(PastCaches{}) : put(Whole{});
   }
   for_acc(acc, [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, tile + i * kNr + col); });
   for (int64_t i = 0; i < to.rows; ++i)
-    for_vectors(0, to.cols, [&](int64_t col, auto io) {
-      finish<T>(load(tile + i * kNr + col), to, i, col, io);
-    });
+    for_vectors(0, to.cols,
+                [&](int64_t col, auto io) { finish(load(tile + i * kNr + col), i, col, io); });
 }
 
 template <size_t Rows>

@@ -1,7 +1,9 @@
 // Products of BF16 and FP8 against their definition, bit for bit: factors widened to FP32, each
 // leaf of K summed with fused multiply-adds from +0, the leaves joined as a tree. The program is
-// built twice where this CPU has an instruction for such products: with it and without.
+// built for each way in which this machine can multiply them, which LADDER_GEMM_BF16 names.
+#include <array>
 #include <functional>
+#include <string_view>
 
 #include "kernels/cpu/gemm_bf16.h"
 #include "kernels/tree.h"
@@ -12,12 +14,32 @@ namespace {
 
 using Element = std::function<float(int64_t)>;
 
+constexpr std::string_view kWay = LADDER_GEMM_BF16;
+
+float leaf_sum(Range range, const Element& a, const Element& b) {
+  float sum = 0;
+  for (int64_t j = range.begin; j < range.end; ++j) sum = std::fma(a(j), b(j), sum);
+  return sum;
+}
+
+/// With AMX: 32 terms at a time, those of even place and those of odd place apart.
+float leaf_sum_in_steps(Range range, const Element& a, const Element& b) {
+  float sum = 0;
+  for (int64_t first = range.begin; first < range.end; first += 32) {
+    std::array<float, 2> terms{0, 0};
+    for (int64_t j = first; j < std::min(first + 32, range.end); ++j) {
+      float& term = terms[static_cast<size_t>((j - first) % 2)];
+      term = std::fma(a(j), b(j), term);
+    }
+    sum += terms[0] + terms[1];
+  }
+  return sum;
+}
+
 float by_definition(int64_t K, int64_t leaves, const Element& a, const Element& b) {
   return tree_sum<float>(leaves, [&](int64_t i) {
     const Range range = leaf(i, leaves, K);
-    float sum = 0;
-    for (int64_t j = range.begin; j < range.end; ++j) sum = std::fma(a(j), b(j), sum);
-    return sum;
+    return kWay == "amx" ? leaf_sum_in_steps(range, a, b) : leaf_sum(range, a, b);
   });
 }
 
@@ -57,8 +79,15 @@ struct Sizes {
 /// Leaves of odd length, leaves longer than a chunk, leaves that are empty. F32 outputs hide
 /// nothing; matmul_forward's are BF16, so weight gradients carry the load.
 TEST_F(CpuProductsBf16, AreTheTreeOfTheDefinition) {
-  for (const auto& [B, T] :
-       {std::pair{1, 700}, {1, 1701}, {5, 300}, {12, 64}, {37, 7}, {64, 1}, {3, 515}, {300, 2}}) {
+  for (const auto& [B, T] : {std::pair{1, 700},
+                             {1, 1701},
+                             {5, 300},
+                             {12, 16},
+                             {12, 64},
+                             {37, 7},
+                             {64, 1},
+                             {3, 515},
+                             {300, 2}}) {
     for (const int threads : {1, 3}) {
       box.set_threads(threads);
       const int64_t N = 50, K = 35;
@@ -167,8 +196,8 @@ TEST_F(CpuProductsBf16, OnlyExactFactorsGoInPairs) {
     p.b.dtype = b;
     return multiplies_pairs(p);
   };
-  EXPECT_EQ(pairs(Dtype::BF16, Dtype::BF16), bool{LADDER_DPBF16});
-  EXPECT_EQ(pairs(Dtype::E5M2, Dtype::E4M3), bool{LADDER_DPBF16});
+  EXPECT_EQ(pairs(Dtype::BF16, Dtype::BF16), kWay != "no_pairs");
+  EXPECT_EQ(pairs(Dtype::E5M2, Dtype::E4M3), kWay != "no_pairs");
   EXPECT_FALSE(pairs(Dtype::F16, Dtype::F16));
   EXPECT_FALSE(pairs(Dtype::BF16, Dtype::F32));
 }

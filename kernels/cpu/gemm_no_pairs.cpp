@@ -1,10 +1,12 @@
-// For CPUs without VDPBF16PS: every product widens its factors to FP32.
+// For CPUs without an instruction for BF16: every product widens its factors to FP32.
 #include "kernels/check.h"
 #include "kernels/cpu/gemm_bf16.h"
 
 namespace ladder {
 
 bool multiplies_pairs(const Product&) { return false; }
+
+TileShape tile_of_pairs() { return {}; }
 
 void rectangle_of_pairs(const Product&, Range, Range, std::span<std::byte>) {
   CHECK(false, "this CPU does not multiply pairs of BF16");

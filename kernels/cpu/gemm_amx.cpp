@@ -1,0 +1,324 @@
+// For CPUs with AMX, whose registers are matrices: TDPBF16PS multiplies 16 rows of A by 16 columns
+// of B, 32 values of k at a time, and adds that to 256 sums in 16 cycles (Intel 64 and IA-32
+// Architectures Software Developer's Manual, volume 2).
+#include <array>
+#include <atomic>
+#include <bit>
+#include <immintrin.h>
+#include <unistd.h>
+
+#include <sys/syscall.h>
+
+#include "kernels/check.h"
+#include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/gemm_blocks.h"
+#include "kernels/cpu/gemm_sums.h"
+#include "kernels/cpu/pack.h"
+
+namespace ladder {
+namespace {
+
+constexpr int64_t kSide = 16;             // rows and columns of sums in a register
+constexpr int64_t kTileSide = 2 * kSide;  // of a tile: 2 x 2 registers share 2 of A, 2 of B
+constexpr int64_t kTile = kTileSide * kTileSide;
+constexpr int64_t kStep = 32;          // values of k in a register of A or B
+constexpr int64_t kWords = kStep / 2;  // as pairs
+constexpr int64_t kStepOfPanel = kTileSide * kWords;
+/// Longest chunk of K, in steps: panels of 48 KB, which come from L2 in time.
+constexpr int64_t kLongest = 24;
+/// Steps between two requests for memory of the next panel.
+constexpr int64_t kPiece = 4;
+
+/// What LDTILECFG reads: registers 0 to 7 have 16 rows of 64 bytes.
+struct alignas(64) RegisterShapes {
+  uint8_t palette = 1, first_row = 0;
+  std::array<uint8_t, 14> zeros{};
+  std::array<uint16_t, 16> bytes_of_a_row{64, 64, 64, 64, 64, 64, 64, 64};
+  std::array<uint8_t, 16> rows{16, 16, 16, 16, 16, 16, 16, 16};
+};
+constexpr RegisterShapes kShapes;  // in memory: the compiler does not see that it is read whole
+
+/// Registers 0 to 3 are the sums of a tile, row by row, 4 and 5 its rows of A, 6 and 7 its columns
+/// of B. They are given back in the end: they make switching threads dearer.
+class Registers {
+ public:
+  Registers() { _tile_loadconfig(&kShapes); }
+  Registers(const Registers&) = delete;
+  Registers& operator=(const Registers&) = delete;
+  ~Registers() { _tile_release(); }
+};
+
+constexpr int64_t kRowOfTile = kTileSide * sizeof(float);  // bytes
+
+HWY_INLINE void zero_sums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+HWY_INLINE void load_sums(const float* tile) {
+  _tile_loadd(0, tile, kRowOfTile);
+  _tile_loadd(1, tile + kSide, kRowOfTile);
+  _tile_loadd(2, tile + kSide * kTileSide, kRowOfTile);
+  _tile_loadd(3, tile + kSide * kTileSide + kSide, kRowOfTile);
+}
+HWY_INLINE void store_sums(float* tile) {
+  _tile_stored(0, tile, kRowOfTile);
+  _tile_stored(1, tile + kSide, kRowOfTile);
+  _tile_stored(2, tile + kSide * kTileSide, kRowOfTile);
+  _tile_stored(3, tile + kSide * kTileSide + kSide, kRowOfTile);
+}
+
+/// Adds the products of some steps to the sums.
+HWY_INLINE void multiply(const float* a, const float* b, int64_t steps) {
+  for (; steps > 0; --steps, a += kStepOfPanel, b += kStepOfPanel) {
+    _tile_loadd(4, a, kWords * sizeof(float));
+    _tile_loadd(6, b, kTileSide * sizeof(float));
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + kSide, kTileSide * sizeof(float));
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a + kSide * kWords, kWords * sizeof(float));
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+}
+
+// Panels: for each step 16 words of each of 32 rows of A, row after row; of B the rows are columns,
+// and for each word of k those of all columns lie together. What a last step has too much is zero.
+
+/// Columns [i, i + kTileSide) of B.
+void pack_columns(float* out, const Factor& f, int64_t i, int64_t end, Range k, int64_t steps) {
+  pack<kTileSide, 2>(out, 0, f, {i, i + kTileSide}, end, k);
+  std::fill(out + (k.size() + 1) / 2 * kTileSide, out + steps * kStepOfPanel, 0.0F);
+}
+
+/// Rows [i, i + kTileSide) of A, along which k is contiguous.
+template <class T>
+void copy_rows(float* out, const Factor& f, int64_t i, int64_t end, Range k, int64_t steps) {
+  for (int64_t row = 0; row < kTileSide; ++row, out += kWords) {
+    const T* from = static_cast<const T*>(f.ptr) + std::min(i + row, end - 1) * f.stride_i;
+    float* to = out;
+    int64_t at = k.begin;
+    for (; at + kStep <= k.end; at += kStep, to += kStepOfPanel)
+      store(load(reinterpret_cast<const Pair<T>*>(from + at)), to);
+    if (to == out + steps * kStepOfPanel) continue;
+    std::array<T, kStep> rest{};
+    std::copy(from + at, from + k.end, rest.begin());
+    store(load(reinterpret_cast<const Pair<T>*>(rest.data())), to);
+  }
+}
+
+/// Rows [i, i + kTileSide) of A.
+void pack_rows(float* out, const Factor& f, int64_t i, int64_t end, Range k, int64_t steps) {
+  if (f.stride_k == 1) {
+    switch (f.dtype) {
+      case Dtype::E4M3: return copy_rows<E4m3>(out, f, i, end, k, steps);
+      case Dtype::E5M2: return copy_rows<E5m2>(out, f, i, end, k, steps);
+      default: return copy_rows<Bf16>(out, f, i, end, k, steps);
+    }
+  }
+  // As if they were columns, then each step is transposed.
+  alignas(64) std::array<float, kStepOfPanel> words;
+  for (int64_t at = k.begin; at < k.end; at += kStep, out += kStepOfPanel) {
+    pack_columns(words.data(), f, i, end, {at, std::min(at + kStep, k.end)}, 1);
+    for (int64_t half = 0; half < kTileSide; half += kSide) {
+      RowPointers<float> rows;
+      for (int64_t w = 0; w < kWords; ++w)
+        rows[static_cast<size_t>(w)] = words.data() + w * kTileSide + half;
+      for (int64_t row = 0; row < kSide; row += 4)
+        transpose4(out + (half + row) * kWords, kWords, rows, row);
+    }
+  }
+}
+
+/// pack(out, k, steps) for the segments of a chunk, or for all at once if they have no gaps.
+template <class F>
+void pack_chunk(float* out, const Chunk& chunk, F&& pack) {
+  if (chunk.gapless) return pack(out, chunk.k, chunk.steps);
+  for (int s = 0; s < chunk.count; ++s) {
+    const Segment& segment = chunk.segments[static_cast<size_t>(s)];
+    pack(out, segment.k, segment.steps);
+    out += segment.steps * kStepOfPanel;
+  }
+}
+
+/// Leaves of a tile that are joined at a time: fewer passes over the sums than one by one.
+constexpr int kGroup = 4;
+constexpr int kGroupLevels = 2;
+
+/// The sum of N leaves, kTile apart, as a tree.
+template <int64_t N>
+HWY_INLINE Vec joined(const float* leaf) {
+  if constexpr (N == 1) {
+    return load(leaf);
+  } else {
+    constexpr int64_t kLeft = static_cast<int64_t>(std::bit_ceil(uint64_t{N}) / 2);
+    return hn::Add(joined<kLeft>(leaf), joined<N - kLeft>(leaf + kLeft * kTile));
+  }
+}
+
+/// What is joined to a group of leaves: sums of earlier ones, lowest level first.
+struct Lefts {
+  std::array<const float*, 64> at;
+  int64_t count = 0;
+};
+
+/// put(sum, i, col, io) for the vectors of a tile's first rows and columns.
+template <int64_t N, class Wide, class Put>
+HWY_INLINE void each_sum_of(const float* leaves, const Lefts& lefts, int64_t rows, int64_t cols,
+                            const Put& put) {
+  for (int64_t i = 0; i < rows; ++i)
+    for_vectors<Wide>(0, cols, [&](int64_t col, auto io) {
+      const int64_t at = i * kTileSide + col;
+      Vec sum = joined<N>(leaves + at);
+      for (int64_t l = 0; l < lefts.count; ++l)
+        sum = hn::Add(load(lefts.at[static_cast<size_t>(l)] + at), sum);
+      put(sum, i, col, io);
+    });
+}
+
+/// The same for a group of `count` leaves.
+template <class Wide = Whole, class Put>
+HWY_INLINE void each_sum(const float* leaves, int count, const Lefts& lefts, int64_t rows,
+                         int64_t cols, const Put& put) {
+  switch (count) {
+    case 1: return each_sum_of<1, Wide>(leaves, lefts, rows, cols, put);
+    case 2: return each_sum_of<2, Wide>(leaves, lefts, rows, cols, put);
+    case 3: return each_sum_of<3, Wide>(leaves, lefts, rows, cols, put);
+    default: return each_sum_of<kGroup, Wide>(leaves, lefts, rows, cols, put);
+  }
+}
+
+template <class T>
+void write_as(const float* leaves, int count, const Lefts& lefts, const Corner& to) {
+  const Finish<T> finish(to);
+  const auto round = [&](Vec sum, int64_t i, int64_t col, auto io) {
+    io.store(sum, finish.at(i, col));
+  };
+  if (!finish.plain())
+    each_sum(leaves, count, lefts, to.rows, to.cols, finish);
+  else if (finish.past_caches())
+    each_sum<PastCaches>(leaves, count, lefts, to.rows, to.cols, round);
+  else
+    each_sum(leaves, count, lefts, to.rows, to.cols, round);
+}
+
+/// Joins a group of `count` leaves, the last of them `segment`, to what waits in slots of `level`
+/// or above, and sends the sums on.
+void join_group(const Segment& segment, const float* leaves, int count, int level,
+                const Slots& slots, const Corner& to) {
+  Lefts lefts;
+  for (uint64_t joins = segment.joins >> level << level; joins != 0; joins &= joins - 1)
+    lefts.at[static_cast<size_t>(lefts.count++)] = slots.at(std::countr_zero(joins));
+  if (segment.last) {
+    switch (to.p.c_dtype) {
+      case Dtype::BF16: return write_as<Bf16>(leaves, count, lefts, to);
+      case Dtype::F16: return write_as<F16>(leaves, count, lefts, to);
+      default: return write_as<float>(leaves, count, lefts, to);
+    }
+  }
+  float* own = slots.at(segment.slot);
+  each_sum(leaves, count, lefts, kTileSide, kTileSide,
+           [&](Vec sum, int64_t i, int64_t col, auto) { store(sum, own + i * kTileSide + col); });
+}
+
+/// One tile through one chunk, in `leaves` memory of a group.
+void tile_chunk(const Chunk& chunk, const float* a, const float* b, Prefetch& prefetch,
+                float* leaves, const Slots& slots, const Corner& to) {
+  // The compiler does not see that registers are loaded from what was packed.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  int first = 0;
+  for (int s = 0; s < chunk.count; ++s) {
+    const Segment& segment = chunk.segments[static_cast<size_t>(s)];
+    segment.resumes ? load_sums(slots.at(slots.parking)) : zero_sums();
+    for (int64_t step = 0; step < segment.steps; step += kPiece) {
+      const int64_t steps = std::min(kPiece, segment.steps - step);
+      multiply(a, b, steps);
+      prefetch.some();
+      a += steps * kStepOfPanel;
+      b += steps * kStepOfPanel;
+    }
+    store_sums(leaves + (s - first) * kTile);
+    if (s + 1 < chunk.count && s + 1 < first + kGroup) continue;
+    join_group(segment, leaves, s + 1 - first, std::min(kGroupLevels, slots.local_levels), slots,
+               to);
+    first = s + 1;
+  }
+}
+
+/// One chunk of K for the block at C[rows, cols].
+void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chunk& chunk,
+                 Range rows, Range cols, PanelsOfB panels) {
+  const int64_t panel = chunk.steps * kStepOfPanel;
+  for (int64_t m = rows.begin; m < rows.end; m += kTileSide)
+    pack_chunk(block.a + (m - rows.begin) / kTileSide * panel, chunk,
+               [&](float* out, Range k, int64_t steps) { pack_rows(out, p.a, m, p.M, k, steps); });
+  Slots slots{.size = kTile,
+              .local = block.local + kGroup * kTile,
+              .local_levels = cut.local_levels(),
+              .parking = cut.parking(),
+              .kept = block.kept,
+              .stride = block.rows * block.cols};
+  const bool kept = panels == PanelsOfB::Kept;
+  const int64_t tiles = (rows.size() + kTileSide - 1) / kTileSide;
+  const int64_t requests = tiles * std::max<int64_t>(1, chunk.steps / kPiece);
+  for (int64_t n = cols.begin; n < cols.end; n += kTileSide) {
+    const int64_t place = panels == PanelsOfB::Pass ? 0 : (n - cols.begin) / kTileSide;
+    float* b = block.b + place * panel;
+    if (!kept)
+      pack_chunk(b, chunk, [&](float* out, Range k, int64_t steps) {
+        pack_columns(out, p.b, n, p.N, k, steps);
+      });
+    const Range next{n + kTileSide, kept ? n + kTileSide : std::min(n + 2 * kTileSide, cols.end)};
+    Prefetch prefetch(p.b, next, chunk.k, requests);
+    for (int64_t m = rows.begin; m < rows.end; m += kTileSide, slots.kept += kTile) {
+      const Corner to{.p = p,
+                      .m = m,
+                      .n = n,
+                      .rows = std::min(kTileSide, rows.end - m),
+                      .cols = std::min(kTileSide, cols.end - n)};
+      tile_chunk(chunk, block.a + (m - rows.begin) / kTileSide * panel, b, prefetch, block.local,
+                 slots, to);
+    }
+  }
+}
+
+bool is_bf16_exactly(Dtype dtype) {
+  return dtype == Dtype::BF16 || dtype == Dtype::E4M3 || dtype == Dtype::E5M2;
+}
+
+/// Linux keeps these registers, 8 KB a thread, for programs that ask.
+void ask_for_registers() {
+  constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool allowed = syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+  CHECK(allowed, "built for AMX, which the operating system does not let this program use");
+}
+
+}  // namespace
+
+TileShape tile_of_pairs() { return {.rows = kTileSide, .few_rows = kTileSide, .cols = kTileSide}; }
+
+bool multiplies_pairs(const Product& product) {
+  if (!is_bf16_exactly(product.a.dtype) || !is_bf16_exactly(product.b.dtype)) return false;
+  ask_for_registers();
+  return true;
+}
+
+void rectangle_of_pairs(const Product& p, Range rows, Range cols, std::span<std::byte> scratch) {
+  const Registers registers;
+  const Cut cut(p.K, p.leaves, kStep, kLongest);
+  // Levels of a chunk: it has fewer leaves than 2^6.
+  static_assert(whole(kLongest) < 64);
+  const Tile tile{.rows = kTileSide,
+                  .cols = kTileSide,
+                  .panel_a = cut.depth() * kStepOfPanel,
+                  .panel_b = cut.depth() * kStepOfPanel,
+                  .local = (kGroup + 6) * kTile};
+  const Block block = plan_block(cut, tile, rows.size(), cols.size(), scratch);
+  for_blocks(cut, tile, block, rows, cols,
+             [&](const Chunk& chunk, Range r, Range c, PanelsOfB panels) {
+               block_chunk(p, cut, block, chunk, r, c, panels);
+             });
+}
+
+}  // namespace ladder

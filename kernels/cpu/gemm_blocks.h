@@ -1,0 +1,94 @@
+// The product block by block, whatever a tile is. A thread's rectangle of C is cut into
+//   blocks    so large that the sums in the making fit the scratch;
+//   chunks    of K: a piece of one leaf, or an aligned run of 2^j whole leaves (gemm_cut.h). A and
+//             B of a chunk are packed into panels as the registers want them;
+//   tiles     of sums, which stay in registers through a whole segment (the part of one leaf that
+//             lies in the chunk).
+// Between segments a tile's sums wait in slots, one for each level of the tree. The levels that
+// a chunk completes by itself are reused by the next tile and so stay in the L1 cache.
+#pragma once
+
+#include <span>
+#include <utility>
+
+#include "kernels/cpu/gemm_cut.h"
+
+namespace ladder {
+
+/// Largest block of columns.
+constexpr int64_t kCols = 128 * kLanes;
+/// Floats of A's panels in a block, at most: they stay in L2.
+constexpr int64_t kPanelsOfA = kLanes == 16 ? 204'000 : 75'000;
+
+/// A kind of tile. Memory in floats.
+struct Tile {
+  int64_t rows, cols;        ///< of C
+  int64_t panel_a, panel_b;  ///< its rows of A, its columns of B, for the longest chunk
+  int64_t local;             ///< what tiles use one after the other
+};
+
+/// Rows and columns of C that are worked on at a time, and where their sums and panels lie.
+struct Block {
+  int64_t rows, cols;
+  float *a, *b, *kept, *local;
+};
+
+/// As square and as large as caches and scratch allow: the larger, the less is packed twice.
+inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
+                        std::span<std::byte> scratch) {
+  const int64_t floats = static_cast<int64_t>(scratch.size() / sizeof(float)) - tile.local;
+  const int64_t kept = cut.slots() - cut.local_levels();
+  const auto panels_of_a = [&](int64_t rows) { return rows / tile.rows * tile.panel_a; };
+  // Of B all panels are kept for the block below, or they pass: one is read, the next one packed.
+  const auto panels_of_b = [&](int64_t cols) {
+    const int64_t panels = cols / tile.cols;
+    return (cut.chunks() > 1 ? std::min<int64_t>(panels, 2) : panels) * tile.panel_b;
+  };
+  const auto fits = [&](int64_t rows, int64_t cols) {
+    return panels_of_a(rows) + panels_of_b(cols) + kept * rows * cols <= floats;
+  };
+  const int64_t most_rows = std::min(M, kPanelsOfA / tile.panel_a * tile.rows);
+  const int64_t most_cols = std::min(N, kCols);
+  int64_t rows = tile.rows;
+  int64_t cols = tile.cols;
+  for (bool grown = true; grown;) {
+    grown = false;
+    if (rows < most_rows && (rows <= cols || cols >= most_cols) && fits(rows + tile.rows, cols))
+      rows += tile.rows, grown = true;
+    else if (cols < most_cols && fits(rows, cols + tile.cols))
+      cols += tile.cols, grown = true;
+  }
+  float* next = reinterpret_cast<float*>(scratch.data());
+  const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
+  Block block{
+      .rows = rows, .cols = cols, .a = nullptr, .b = nullptr, .kept = nullptr, .local = nullptr};
+  block.local = take(tile.local);
+  block.kept = take(kept * rows * cols);
+  block.b = take(panels_of_b(cols));
+  block.a = take(panels_of_a(rows));
+  return block;
+}
+
+/// Panels of B in a block: each is packed in the place of the one before the last, or kept for the
+/// block below, or still there from the block above.
+enum class PanelsOfB : uint8_t { Pass, Keep, Kept };
+
+/// f(chunk, rows, cols, panels) for each block and each chunk of the rectangle rows x cols of C.
+template <class F>
+void for_blocks(const Cut& cut, const Tile& tile, const Block& block, Range rows, Range cols,
+                F&& f) {
+  const int64_t down = (rows.size() + block.rows - 1) / block.rows;
+  const int64_t across = (cols.size() + block.cols - 1) / block.cols;
+  for (int64_t i = 0; i < down * across; ++i) {
+    const Range r = part_of(i % down, down, rows.size(), tile.rows);
+    const Range c = part_of(i / down, across, cols.size(), tile.cols);
+    const PanelsOfB panels = cut.chunks() > 1 || down == 1 ? PanelsOfB::Pass
+                             : i % down > 0                ? PanelsOfB::Kept
+                                                           : PanelsOfB::Keep;
+    for (int64_t which = 0; which < cut.chunks(); ++which)
+      f(cut.chunk(which), Range{rows.begin + r.begin, rows.begin + r.end},
+        Range{cols.begin + c.begin, cols.begin + c.end}, panels);
+  }
+}
+
+}  // namespace ladder

@@ -1,0 +1,76 @@
+// Where the sums of a tile wait until they are joined, and how they get to C.
+#pragma once
+
+#include <bit>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/simd.h"
+
+namespace ladder {
+
+/// Where the sums of one tile of `size` floats wait: slot s at local + s * size, or, where they
+/// outlive a chunk, in the block's buffers.
+struct Slots {
+  int64_t size;
+  float* local;
+  int local_levels;
+  int parking;
+  float* kept;  ///< of this tile, slot local_levels
+  int64_t stride;
+
+  float* at(int slot) const {
+    return slot < local_levels ? local + slot * size : kept + (slot - local_levels) * stride;
+  }
+};
+
+/// Where a finished tile goes: its corner of C, and how much of it lies inside.
+struct Corner {
+  const Product& p;
+  int64_t m, n;
+  int64_t rows, cols;
+};
+
+/// Whether C is large, and nothing of it is read before it is written.
+inline bool goes_past_caches(const Product& p) {
+  return p.c_dtype == Dtype::F32 && p.into == Into::Write &&
+         p.M * p.N * size_of(Dtype::F32) >= kBeyondCaches && p.stride_c % kLanes == 0 &&
+         std::bit_cast<uintptr_t>(p.c) % 64 == 0;
+}
+
+/// What happens to a finished sum of a tile on its way to C.
+template <class T>
+class Finish {
+ public:
+  explicit Finish(const Corner& to)
+      : c_(static_cast<T*>(to.p.c) + to.m * to.p.stride_c + to.n),
+        stride_(to.p.stride_c),
+        bias_(to.p.bias ? static_cast<const T*>(to.p.bias) + to.n : nullptr),
+        factor_(to.p.factor),
+        add_(to.p.into == Into::Add),
+        past_caches_(goes_past_caches(to.p)) {}
+
+  /// Whether nothing does, but that it is rounded.
+  bool plain() const { return factor_ == 1 && !bias_ && !add_; }
+  /// Whether whole vectors are stored past the caches.
+  bool past_caches() const { return past_caches_; }
+  T* at(int64_t i, int64_t col) const { return c_ + i * stride_ + col; }
+
+  /// The vector at row i, column col goes to C.
+  template <class Io>
+  HWY_INLINE void operator()(Vec sum, int64_t i, int64_t col, Io io) const {
+    if (factor_ != 1) sum = hn::Mul(sum, broadcast(factor_));
+    if (bias_) sum = hn::Add(sum, io.load(bias_ + col));
+    if (add_) sum = hn::Add(io.load(at(i, col)), sum);
+    io.store(sum, at(i, col));
+  }
+
+ private:
+  T* c_;
+  int64_t stride_;
+  const T* bias_;
+  float factor_;
+  bool add_, past_caches_;
+};
+
+}  // namespace ladder
