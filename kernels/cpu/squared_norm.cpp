@@ -42,41 +42,89 @@ HWY_INLINE double leaf_of(const float* x) {
   return join_lanes(d, part[0]);
 }
 
-/// add_to_limbs with the bits of the double taken apart as integers: the same limbs, sooner.
-HWY_INLINE void add_leaf(Limbs& limbs, double leaf) {
-  constexpr int kMantissaBits = 52;
-  constexpr int kBias = 1023;
-  const auto bits = std::bit_cast<uint64_t>(leaf);
-  const int exponent = static_cast<int>(bits >> kMantissaBits);  // a sum of squares has no sign
-  if (exponent >= 2 * kBias + 1 || leaf < 0) {
-    ++limbs[kNonfiniteLimb];
-    return;
+using Words = hn::CappedTag<uint64_t, 8>;
+/// Leaves that are taken apart at a time.
+constexpr int64_t kLeaves = hn::MaxLanes(Words{});
+
+/// What add_to_limbs does, to limbs of several leaves at a time: each lane has limbs of its own.
+class LaneLimbs {
+ public:
+  HWY_INLINE void add(const double* leaves) {
+    const Words words;
+    const Ints ints;
+    const auto bits = hn::BitCast(ints, hn::LoadU(Doubles8{}, leaves));
+    const auto zero = hn::Zero(ints);
+    const auto limit = hn::Set(ints, std::bit_cast<int64_t>(0x1p272));  // as fits_limbs has it
+    if (!hn::AllTrue(ints, hn::AndNot(hn::Lt(bits, zero), hn::Lt(bits, limit)))) {
+      for (int64_t i = 0; i < kLeaves; ++i) add_to_limbs(apart_.data(), leaves[i]);
+      return;
+    }
+    // As limbs_of: leaf = mantissa 2^(place - 80).
+    const auto implicit = hn::Set(ints, int64_t{1} << 52);
+    const auto place = hn::Sub(hn::ShiftRight<52>(bits), hn::Set(ints, 1023 + 52 - kFractionBits));
+    const auto below = hn::Min(hn::Max(hn::Sub(zero, place), zero), hn::Set(ints, 63));
+    const auto whole = hn::Or(hn::And(bits, hn::Sub(implicit, hn::Set(ints, 1))), implicit);
+    const auto mantissa = hn::Shr(hn::BitCast(words, whole), hn::BitCast(words, below));
+    const auto at = hn::BitCast(words, hn::Max(place, zero));
+    const auto shift = hn::And(at, hn::Set(words, kLimbBits - 1));
+    const auto low = hn::Shl(mantissa, shift);
+    add_parts(hn::ShiftRight<5>(at), hn::And(low, hn::Set(words, 0xFFFFFFFFu)),
+              hn::ShiftRight<32>(low),
+              hn::Shr(hn::ShiftRight<1>(mantissa), hn::Sub(hn::Set(words, 63), shift)));
   }
-  // leaf = mantissa 2^(exponent - 1075). Subnormal doubles lie far below 2^-80.
-  uint64_t mantissa = (bits & ((uint64_t{1} << kMantissaBits) - 1)) | uint64_t{1} << kMantissaBits;
-  int place = exponent - kBias - kMantissaBits + kFractionBits;
-  if (place < 0) {
-    mantissa = place <= -64 ? 0 : mantissa >> -place;
-    place = 0;
+
+  void add_to(Limbs& limbs) const {
+    for (size_t j = 0; j < limbs.size(); ++j) {
+      limbs[j] += apart_[j];
+      for (size_t lane = 0; lane < kLeaves; ++lane)
+        limbs[j] += static_cast<int64_t>(sums_[j * kLeaves + lane]);
+    }
   }
-  const int limb = place / kLimbBits;
-  const int shift = place % kLimbBits;
-  const uint64_t low = mantissa << shift;
-  const uint64_t high = shift == 0 ? 0 : mantissa >> (64 - shift);
-  limbs[static_cast<size_t>(limb)] += static_cast<int64_t>(low & 0xFFFFFFFFu);
-  if (mantissa == 0) return;
-  if (low >> kLimbBits) limbs[static_cast<size_t>(limb) + 1] += static_cast<int64_t>(low >> 32);
-  if (high) limbs[static_cast<size_t>(limb) + 2] += static_cast<int64_t>(high);
-}
+
+ private:
+  using Ints = hn::RebindToSigned<Words>;
+  using Doubles8 = hn::RebindToFloat<Words>;
+  using Word = hn::Vec<Words>;
+
+  /// Adds the parts of each lane to its limbs `first`, `first` + 1 and `first` + 2. Neighbouring
+  /// leaves are mostly of a size: one round serves all lanes.
+  HWY_INLINE void add_parts(Word first, Word part0, Word part1, Word part2) {
+    const Words words;
+    std::array<uint64_t, kLeaves> firsts;
+    hn::StoreU(first, words, firsts.data());
+    auto left = hn::Eq(first, first);
+    do {
+      const uint64_t limb = firsts[static_cast<size_t>(hn::FindFirstTrue(words, left))];
+      const auto these = hn::Eq(first, hn::Set(words, limb));
+      uint64_t* sums = sums_.data() + limb * kLeaves;
+      for (const Word& part : {part0, part1, part2}) {
+        hn::StoreU(hn::Add(hn::LoadU(words, sums), hn::IfThenElseZero(these, part)), words, sums);
+        sums += kLeaves;
+      }
+      left = hn::AndNot(these, left);
+    } while (!hn::AllFalse(words, left));
+  }
+
+  Limbs apart_{};  ///< of leaves that are not finite, and of their neighbours
+  std::array<uint64_t, (kLimbs + 2) * kLeaves> sums_{};
+};
 
 /// Adds x[begin, end) to the limbs; begin is a multiple of the leaf.
 void add_range(Limbs& limbs, const float* x, Range range) {
+  LaneLimbs lanes;
   int64_t i = range.begin;
-  for (; i + kNormLeaf <= range.end; i += kNormLeaf) add_leaf(limbs, leaf_of(x + i));
-  if (i == range.end) return;
-  std::array<float, kNormLeaf> tail{};
-  std::copy(x + i, x + range.end, tail.begin());
-  add_leaf(limbs, leaf_of(tail.data()));
+  for (; i + kLeaves * kNormLeaf <= range.end; i += kLeaves * kNormLeaf) {
+    std::array<double, kLeaves> leaves;
+    for (int64_t j = 0; j < kLeaves; ++j)
+      leaves[static_cast<size_t>(j)] = leaf_of(x + i + j * kNormLeaf);
+    lanes.add(leaves.data());
+  }
+  lanes.add_to(limbs);
+  for (; i < range.end; i += kNormLeaf) {
+    std::array<float, kNormLeaf> tail{};
+    std::copy(x + i, x + std::min(i + kNormLeaf, range.end), tail.begin());
+    add_to_limbs(limbs.data(), leaf_of(tail.data()));
+  }
 }
 
 void add_limbs(int64_t* to, const Limbs& limbs) {
