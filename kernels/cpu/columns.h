@@ -38,11 +38,12 @@ struct ColumnSums {
 
 /// kColumns columns. each(f) calls f(part, i, io) for their vectors; the parts are constants then,
 /// so that sums stay in registers.
+template <class Wide>
 struct AllColumns {
   template <class F>
   HWY_INLINE void each(const F& f) const {
 #pragma GCC unroll 8
-    for (int64_t part = 0; part < kColumns / kLanes; ++part) f(part, part * kLanes, Whole{});
+    for (int64_t part = 0; part < kColumns / kLanes; ++part) f(part, part * kLanes, Wide{});
   }
 };
 /// Fewer.
@@ -55,10 +56,10 @@ struct SomeColumns {
 };
 
 /// Calls f(first, columns) for the columns of `range`, kColumns at a time.
-template <class F>
+template <class Wide = Whole, class F>
 void for_columns(Range range, const F& f) {
   int64_t first = range.begin;
-  for (; first + kColumns <= range.end; first += kColumns) f(first, AllColumns{});
+  for (; first + kColumns <= range.end; first += kColumns) f(first, AllColumns<Wide>{});
   if (first < range.end) f(first, SomeColumns{range.end - first});
 }
 

@@ -36,6 +36,7 @@ struct Product {
   const void* bias = nullptr;  ///< (N) as C, or null; only where C is written
   float factor = 1;            ///< a power of two that the sum is multiplied by (FP8)
   Into into = Into::Write;
+  bool for_later = false;  ///< C is read after much else: gradients of parameters
 };
 
 /// Rows and columns of C whose sums stay in registers together.

@@ -3,7 +3,6 @@
 
 #include <bit>
 
-#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/simd.h"
 
@@ -31,10 +30,12 @@ struct Corner {
   int64_t rows, cols;
 };
 
-/// Whether C is large, and nothing of it is read before it is written.
+/// Whether C is stored past the caches: it is not read soon, nor before it is written, and a model
+/// with products of this size has more than the caches hold.
 inline bool goes_past_caches(const Product& p) {
-  return p.c_dtype == Dtype::F32 && p.into == Into::Write &&
-         p.M * p.N * size_of(Dtype::F32) >= kBeyondCaches && p.stride_c % kLanes == 0 &&
+  constexpr int64_t kLarge = 4 << 20;
+  return p.for_later && p.into == Into::Write && p.c_dtype == Dtype::F32 &&
+         p.M * p.N * size_of(Dtype::F32) >= kLarge && p.stride_c % kLanes == 0 &&
          std::bit_cast<uintptr_t>(p.c) % 64 == 0;
 }
 

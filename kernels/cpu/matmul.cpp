@@ -63,7 +63,8 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
              .c = dw.ptr,
              .stride_c = K,
              .factor = unscale(dout, inp),
-             .into = into});
+             .into = into,
+             .for_later = true});
 }
 
 void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {

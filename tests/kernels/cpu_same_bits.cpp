@@ -95,15 +95,24 @@ TEST_F(CpuSameBits, ProductsAreTheTreeOfTheDefinition) {
 
 TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
   box.set_threads(2);
-  for (const auto& [B, T] : {std::pair{1, 700}, {5, 300}, {12, 64}, {37, 7}, {300, 1}, {64, 16}}) {
-    const int64_t N = 50, K = 35;
+  struct Case {
+    int64_t B, T, N, K;
+  };
+  // The last one is so large that it goes past the caches.
+  for (const auto& [B, T, N, K] : {Case{1, 700, 50, 35},
+                                   {5, 300, 50, 35},
+                                   {12, 64, 50, 35},
+                                   {37, 7, 50, 35},
+                                   {300, 1, 50, 35},
+                                   {64, 16, 50, 35},
+                                   {3, 5, 1050, 1008}}) {
     const Tensor dout = box.random({B, T, N}), inp = box.random({B, T, K}), dw = box.empty({N, K});
     k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
-    for (int64_t i = 0; i < N * K; ++i)
+    for (int64_t i = 0; i < N * K; i += 1 + N * K / 50000)
       ASSERT_EQ(dw.data<float>()[i],
                 by_definition(
-                    B * T, B, [&](int64_t t) { return dout.data<float>()[t * N + i / K]; },
-                    [&](int64_t t) { return inp.data<float>()[t * K + i % K]; }))
+                    B * T, B, [&, N = N](int64_t t) { return dout.data<float>()[t * N + i / K]; },
+                    [&, K = K](int64_t t) { return inp.data<float>()[t * K + i % K]; }))
           << B << " sequences of " << T << ", element " << i;
   }
 }
@@ -138,6 +147,18 @@ TEST_F(CpuSameBits, OutputsBeyondTheCaches) {
     k.join_forward(c, token(out, r), token(x, r), token(d, r), w);
   });
   each([&](const Ctx& c, Tensor out, Range r) { k.add(c, part(out, r), part(x, r), part(d, r)); });
+}
+
+TEST_F(CpuSameBits, ATableOfWordsBeyondTheCaches) {
+  const int64_t V = 8200, C = 1040, B = 2, T = 9;
+  const Tensor dout = box.random({B, T, C}), tokens = box.tokens({B, T}, V);
+  const Tensor written = box.empty({V, C}), added = box.filled({V, C}, 0);
+  const Tensor places = box.empty({T, C});
+  ASSERT_TRUE(goes_past_caches(written, {}));
+  box.set_threads(2);
+  k.embed_backward(ctx, written, places, dout, tokens, Into::Write);
+  k.embed_backward(ctx, added, places, dout, tokens, Into::Add);
+  EXPECT_TRUE(same_bits(written, added));
 }
 
 TEST_F(CpuSameBits, WhatGoesPastTheCaches) {

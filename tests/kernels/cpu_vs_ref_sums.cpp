@@ -1,4 +1,5 @@
 // Products and sums over tokens, where an error of K eps sum |terms| is allowed and no more.
+#include "kernels/limbs.h"
 #include "tests/kernels/cpu_vs_ref.h"
 
 namespace ladder::test {
@@ -123,12 +124,15 @@ TEST_F(CpuVsRef, EmbedBackward) {
 }
 
 TEST_F(CpuVsRef, SquaredNormGivesTheLimbsOfExactSums) {
-  const int64_t R = 5, N = 77;
+  const int64_t R = 5, N = 325;
   const Tensor x = fast.empty({R, N});
-  // Few bits each, so that a leaf is exact in any order; far below and far above 1.
+  // Few bits each, so that a leaf is exact in any order; far below and far above 1. Neighbouring
+  // leaves are of a size in the first row, and of two or more sizes in the others.
   const int exponents[] = {0, -50, 55, 20, 63};
   for (int64_t i = 0; i < x.size(); ++i)
-    set(x, i, std::ldexp(static_cast<double>(i * 37 % 31 - 15), exponents[i / N]));
+    set(x, i,
+        std::ldexp(static_cast<double>(i * 37 % 31 - 15),
+                   exponents[(i / N + i % N / kNormLeaf * (i / N)) % 5]));
   set(x, 4 * N + 3, std::nan(""));
   set(x, 4 * N + 40, INFINITY);
   const Tensor got = fast.zeros(Dtype::I64, {R, kLimbs}), want = exact.zeros(Dtype::I64, got.shape);
