@@ -29,8 +29,9 @@ double best_rate(double amount, F&& f) {
 constexpr size_t kSums = 12;
 
 HWY_NOINLINE float multiply_add(int64_t rounds) {
-  // x <- 0.999 x + 0.001 stays near 1. Volatile hides the factors from the optimiser; with
-  // DoNotOptimize GCC 12 may drop what was stored, and numbers too small to be normal are slow.
+  // x <- 0.999 x + 0.001 stays near 1. Volatile hides the factors from the optimiser. (With
+  // DoNotOptimize GCC 12 may leave them out and read what lay there before: numbers too small to be
+  // normal, perhaps, which some processors take a hundred cycles for.)
   const volatile float factor = 0.999F;
   const volatile float term = 0.001F;
   const Vec a = broadcast(factor);

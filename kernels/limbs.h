@@ -53,7 +53,8 @@ constexpr LeafLimbs limbs_of(double leaf) {
 
 /// Sixteen squares of floats stay below 2^260; what is too large for the limbs, which only doubles
 /// can be, counts as infinite.
-constexpr bool fits_limbs(double leaf) { return leaf < 0x1p272; }
+constexpr double kTooLargeForLimbs = 0x1p272;
+constexpr bool fits_limbs(double leaf) { return leaf < kTooLargeForLimbs; }
 
 /// Adds `leaf`, a sum of squares (>= 0 or not finite), to limbs[kLimbs].
 constexpr void add_to_limbs(int64_t* limbs, double leaf) {

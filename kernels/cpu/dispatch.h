@@ -1,8 +1,8 @@
-// The dtype of a kernel's activations, chosen at run time.
+// What a kernel's inner loop is compiled for, chosen at run time: the dtype of activations, and
+// whether a large output is stored past the caches.
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <initializer_list>
 
 #include "kernels/cpu/simd.h"
@@ -29,9 +29,9 @@ constexpr int64_t kBeyondCaches = 32 << 20;
 /// row, past the caches: not if it takes the place of one of them, whose lines are read anyway.
 /// Rows must be whole vectors.
 inline bool goes_past_caches(const Tensor& out, std::initializer_list<Tensor> inputs) {
-  const bool whole = out.dim(-1) % kLanes == 0 && std::bit_cast<uintptr_t>(out.ptr) % 64 == 0;
   const auto replaced = [&](const Tensor& input) { return input.ptr == out.ptr; };
-  return out.dtype == Dtype::F32 && out.bytes() >= kBeyondCaches && whole &&
+  return out.dtype == Dtype::F32 && out.bytes() >= kBeyondCaches &&
+         rows_are_vectors(out.ptr, out.dim(-1)) &&
          std::none_of(inputs.begin(), inputs.end(), replaced);
 }
 

@@ -50,34 +50,28 @@ int64_t grid_rows(const Product& p, const TileShape& tile, int64_t threads) {
   return best;
 }
 
-void rectangle(const Product& p, Range rows, Range cols, std::span<std::byte> scratch) {
-  if (multiplies_pairs(p))
-    rectangle_of_pairs(p, rows, cols, scratch);
-  else
-    rectangle_of<Fp32>(p, rows, cols, scratch);
-}
-
 }  // namespace
-
-void gemm_serial(const Product& product, std::span<std::byte> scratch) {
-  rectangle(product, {0, product.M}, {0, product.N}, scratch);
-}
 
 void gemm(const Ctx& ctx, const Product& product) {
   constexpr int64_t kWorthThreads = 1 << 16;
   const bool small = product.M * product.N * product.K < kWorthThreads;
   const int64_t threads = small ? 1 : ctx.threads;
-  const TileShape tile = multiplies_pairs(product) ? tile_of_pairs() : kVectorTile;
+  const bool pairs = multiplies_pairs(product);
+  const TileShape tile = pairs ? tile_of_pairs() : kVectorTile;
   const int64_t down = grid_rows(product, tile, threads);
   const int64_t across = threads / down;
   const auto part = [&](int thread) {
     const Range rows = part_of(thread % down, down, product.M, tile.rows);
     const Range cols = part_of(thread / down, across, product.N, tile.cols);
-    if (rows.size() > 0 && cols.size() > 0) rectangle(product, rows, cols, scratch_of(ctx, thread));
+    if (rows.size() == 0 || cols.size() == 0) return;
+    if (pairs)
+      rectangle_of_pairs(product, rows, cols, scratch_of(ctx, thread));
+    else
+      rectangle_of<Fp32>(product, rows, cols, scratch_of(ctx, thread));
   };
   if (threads > 1) return on_threads(ctx, part);
   part(0);
-  hwy::FlushStream();
+  hwy::FlushStream();  // as on_threads does
 }
 
 }  // namespace ladder

@@ -1,7 +1,8 @@
-// The one matrix product behind linear layers and attention.
+// The one matrix product behind linear layers.
 //
 // C[m,n] (+)= sum_k A[m,k] B[n,k] (+ bias[n]), where the sum over k is the balanced tree of
-// kernels/tree.h over leaves, and inside a leaf k ascends with fused multiply-adds from +0.
+// kernels/tree.h over leaves, and inside a leaf k ascends with fused multiply-adds from +0 (but see
+// gemm_bf16.h).
 // The bits of an element depend on its own sum alone: not on M, N, tiles or threads.
 // Narrow factors are widened when they are packed, or multiplied in pairs where the CPU does that
 // (gemm_bf16.h), sums are FP32, and a narrow C is rounded once, when its sum (and bias) is
@@ -39,20 +40,7 @@ struct Product {
   bool for_later = false;  ///< C is read after much else: gradients of parameters
 };
 
-/// Rows and columns of C whose sums stay in registers together.
-struct TileShape {
-  int64_t rows = 0;
-  int64_t few_rows = 0;  ///< where C ends, no more rows than this are computed if they suffice
-  int64_t cols = 0;
-};
-
-/// Scratch below this is refused.
-constexpr int64_t kGemmScratch = 1 << 20;
-
 /// On all threads of ctx; each computes its own rectangle of C in its own scratch.
 void gemm(const Ctx& ctx, const Product& product);
-
-/// On this thread alone, in at least kGemmScratch bytes of scratch.
-void gemm_serial(const Product& product, std::span<std::byte> scratch);
 
 }  // namespace ladder

@@ -12,22 +12,25 @@
 #include "kernels/check.h"
 #include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/gemm_blocks.h"
-#include "kernels/cpu/gemm_sums.h"
+#include "kernels/cpu/gemm_finish.h"
 #include "kernels/cpu/pack.h"
 
 namespace ladder {
 namespace {
 
 constexpr int64_t kSide = 16;             // rows and columns of sums in a register
-constexpr int64_t kTileSide = 2 * kSide;  // of a tile: 2 x 2 registers share 2 of A, 2 of B
+constexpr int64_t kTileSide = 2 * kSide;  // of a tile: 2 x 2 registers share 2 of A and 2 of B
 constexpr int64_t kTile = kTileSide * kTileSide;
 constexpr int64_t kStep = 32;          // values of k in a register of A or B
 constexpr int64_t kWords = kStep / 2;  // as pairs
 constexpr int64_t kStepOfPanel = kTileSide * kWords;
-/// Longest chunk of K, in steps: panels of 48 KB, which come from L2 in time.
+static_assert(kLanes == kSide && kLanes == kWords);
+/// Longest chunk of K, in steps: 768 values, or 1,024 at once; panels come from L2 in time.
 constexpr int64_t kLongest = 24;
 /// Steps between two requests for memory of the next panel.
-constexpr int64_t kPiece = 4;
+constexpr int64_t kRequestEvery = 4;
+/// Levels of the tree over the leaves of a chunk.
+constexpr int kLevels = std::bit_width(uint64_t{longest_uncut(kLongest)});
 
 /// What LDTILECFG reads: registers 0 to 7 have 16 rows of 64 bytes.
 struct alignas(64) RegisterShapes {
@@ -36,6 +39,7 @@ struct alignas(64) RegisterShapes {
   std::array<uint16_t, 16> bytes_of_a_row{64, 64, 64, 64, 64, 64, 64, 64};
   std::array<uint8_t, 16> rows{16, 16, 16, 16, 16, 16, 16, 16};
 };
+static_assert(sizeof(RegisterShapes) == 64);
 constexpr RegisterShapes kShapes;  // in memory: the compiler does not see that it is read whole
 
 /// Registers 0 to 3 are the sums of a tile, row by row, 4 and 5 its rows of A, 6 and 7 its columns
@@ -143,8 +147,8 @@ void pack_chunk(float* out, const Chunk& chunk, F&& pack) {
 }
 
 /// Leaves of a tile that are joined at a time: fewer passes over the sums than one by one.
-constexpr int kGroup = 4;
 constexpr int kGroupLevels = 2;
+constexpr int kGroup = 1 << kGroupLevels;
 
 /// The sum of N leaves, kTile apart, as a tree.
 template <int64_t N>
@@ -189,18 +193,19 @@ HWY_INLINE void each_sum(const float* leaves, int count, const Lefts& lefts, int
   }
 }
 
-template <class T>
-void write_as(const float* leaves, int count, const Lefts& lefts, const Corner& to) {
-  const Finish<T> finish(to);
-  const auto round = [&](Vec sum, int64_t i, int64_t col, auto io) {
-    io.store(sum, finish.at(i, col));
-  };
-  if (!finish.plain())
-    each_sum(leaves, count, lefts, to.rows, to.cols, finish);
-  else if (finish.past_caches())
-    each_sum<PastCaches>(leaves, count, lefts, to.rows, to.cols, round);
-  else
-    each_sum(leaves, count, lefts, to.rows, to.cols, round);
+void write(const float* leaves, int count, const Lefts& lefts, const Corner& to) {
+  with_finish(to, [&](const auto& finish) {
+    const auto each = [&](const auto& put) {
+      if (finish.past_caches())
+        each_sum<PastCaches>(leaves, count, lefts, to.rows, to.cols, put);
+      else
+        each_sum(leaves, count, lefts, to.rows, to.cols, put);
+    };
+    const auto round = [&](Vec sum, int64_t i, int64_t col, auto io) {
+      io.store(sum, finish.at(i, col));
+    };
+    finish.plain() ? each(round) : each(finish);
+  });
 }
 
 /// Joins a group of `count` leaves, the last of them `segment`, to what waits in slots of `level`
@@ -210,13 +215,7 @@ void join_group(const Segment& segment, const float* leaves, int count, int leve
   Lefts lefts;
   for (uint64_t joins = segment.joins >> level << level; joins != 0; joins &= joins - 1)
     lefts.at[static_cast<size_t>(lefts.count++)] = slots.at(std::countr_zero(joins));
-  if (segment.last) {
-    switch (to.p.c_dtype) {
-      case Dtype::BF16: return write_as<Bf16>(leaves, count, lefts, to);
-      case Dtype::F16: return write_as<F16>(leaves, count, lefts, to);
-      default: return write_as<float>(leaves, count, lefts, to);
-    }
-  }
+  if (segment.last) return write(leaves, count, lefts, to);
   float* own = slots.at(segment.slot);
   each_sum(leaves, count, lefts, kTileSide, kTileSide,
            [&](Vec sum, int64_t i, int64_t col, auto) { store(sum, own + i * kTileSide + col); });
@@ -225,14 +224,15 @@ void join_group(const Segment& segment, const float* leaves, int count, int leve
 /// One tile through one chunk, in `leaves` memory of a group.
 void tile_chunk(const Chunk& chunk, const float* a, const float* b, Prefetch& prefetch,
                 float* leaves, const Slots& slots, const Corner& to) {
-  // The compiler does not see that registers are loaded from what was packed.
+  // The compiler does not see that registers are loaded from what was packed, or parked before this
+  // chunk. That they are stored it sees.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   int first = 0;
   for (int s = 0; s < chunk.count; ++s) {
     const Segment& segment = chunk.segments[static_cast<size_t>(s)];
     segment.resumes ? load_sums(slots.at(slots.parking)) : zero_sums();
-    for (int64_t step = 0; step < segment.steps; step += kPiece) {
-      const int64_t steps = std::min(kPiece, segment.steps - step);
+    for (int64_t step = 0; step < segment.steps; step += kRequestEvery) {
+      const int64_t steps = std::min(kRequestEvery, segment.steps - step);
       multiply(a, b, steps);
       prefetch.some();
       a += steps * kStepOfPanel;
@@ -240,8 +240,9 @@ void tile_chunk(const Chunk& chunk, const float* a, const float* b, Prefetch& pr
     }
     store_sums(leaves + (s - first) * kTile);
     if (s + 1 < chunk.count && s + 1 < first + kGroup) continue;
-    join_group(segment, leaves, s + 1 - first, std::min(kGroupLevels, slots.local_levels), slots,
-               to);
+    // A chunk may have fewer leaves than a group.
+    const int level = std::min(kGroupLevels, slots.local_levels);
+    join_group(segment, leaves, s + 1 - first, level, slots, to);
     first = s + 1;
   }
 }
@@ -253,18 +254,12 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
   for (int64_t m = rows.begin; m < rows.end; m += kTileSide)
     pack_chunk(block.a + (m - rows.begin) / kTileSide * panel, chunk,
                [&](float* out, Range k, int64_t steps) { pack_rows(out, p.a, m, p.M, k, steps); });
-  Slots slots{.size = kTile,
-              .local = block.local + kGroup * kTile,
-              .local_levels = cut.local_levels(),
-              .parking = cut.parking(),
-              .kept = block.kept,
-              .stride = block.rows * block.cols};
+  Slots slots = slots_of(cut, block, kTile, block.local + kGroup * kTile);
   const bool kept = panels == PanelsOfB::Kept;
   const int64_t tiles = (rows.size() + kTileSide - 1) / kTileSide;
-  const int64_t requests = tiles * std::max<int64_t>(1, chunk.steps / kPiece);
+  const int64_t requests = tiles * (chunk.steps / kRequestEvery);
   for (int64_t n = cols.begin; n < cols.end; n += kTileSide) {
-    const int64_t place = panels == PanelsOfB::Pass ? 0 : (n - cols.begin) / kTileSide;
-    float* b = block.b + place * panel;
+    float* b = block.b + place_of(panels, (n - cols.begin) / kTileSide) * panel;
     if (!kept)
       pack_chunk(b, chunk, [&](float* out, Range k, int64_t steps) {
         pack_columns(out, p.b, n, p.N, k, steps);
@@ -281,10 +276,6 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
                  slots, to);
     }
   }
-}
-
-bool is_bf16_exactly(Dtype dtype) {
-  return dtype == Dtype::BF16 || dtype == Dtype::E4M3 || dtype == Dtype::E5M2;
 }
 
 /// Linux keeps these registers, 8 KB a thread, for programs that ask.
@@ -307,13 +298,10 @@ bool multiplies_pairs(const Product& product) {
 void rectangle_of_pairs(const Product& p, Range rows, Range cols, std::span<std::byte> scratch) {
   const Registers registers;
   const Cut cut(p.K, p.leaves, kStep, kLongest);
-  // Levels of a chunk: it has fewer leaves than 2^6.
-  static_assert(whole(kLongest) < 64);
-  const Tile tile{.rows = kTileSide,
-                  .cols = kTileSide,
+  const Tile tile{.shape = tile_of_pairs(),
                   .panel_a = cut.depth() * kStepOfPanel,
                   .panel_b = cut.depth() * kStepOfPanel,
-                  .local = (kGroup + 6) * kTile};
+                  .local = (kGroup + kLevels) * kTile};
   const Block block = plan_block(cut, tile, rows.size(), cols.size(), scratch);
   for_blocks(cut, tile, block, rows, cols,
              [&](const Chunk& chunk, Range r, Range c, PanelsOfB panels) {

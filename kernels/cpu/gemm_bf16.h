@@ -1,6 +1,6 @@
 // Products of BF16 by an instruction of their own, where the CPU has one. CMake compiles
-// gemm_amx.cpp, gemm_dpbf16.cpp or gemm_no_pairs.cpp. All take two neighbouring k as one word, and
-// all take factors, sums and results below 2^-126 in size as zero.
+// gemm_amx.cpp, gemm_dpbf16.cpp or gemm_no_pairs.cpp. Both instructions take two neighbouring k as
+// one word, and factors, sums and results below 2^-126 in size as zero.
 //
 // VDPBF16PS (AVX-512) adds the term in the upper half of a word first, then the one in the lower
 // half, each as a fused multiply-add. So with the earlier k in the upper half a sum has the bits of
@@ -15,12 +15,17 @@
 #pragma once
 
 #include "kernels/cpu/gemm.h"
-#include "kernels/tree.h"
+#include "kernels/cpu/gemm_blocks.h"
 
 namespace ladder {
 
-/// Whether this CPU has the instruction and both factors are BF16, or FP8, whose codes are BF16
-/// exactly. Throws if the program was built for AMX and may not use it.
+/// BF16, and FP8, whose codes are BF16 exactly.
+inline bool is_bf16_exactly(Dtype dtype) {
+  return dtype == Dtype::BF16 || dtype == Dtype::E4M3 || dtype == Dtype::E5M2;
+}
+
+/// Whether this CPU has the instruction and both factors are BF16 exactly. Throws if the program
+/// was built for AMX and may not use it.
 bool multiplies_pairs(const Product& product);
 
 /// The tile of such a product: threads cut C between tiles.

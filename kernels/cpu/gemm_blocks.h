@@ -15,14 +15,21 @@
 
 namespace ladder {
 
-/// Largest block of columns.
+/// Largest block of columns: more would not pay, A is packed once for each.
 constexpr int64_t kCols = 128 * kLanes;
 /// Floats of A's panels in a block, at most: they stay in L2.
 constexpr int64_t kPanelsOfA = kLanes == 16 ? 204'000 : 75'000;
 
+/// Rows and columns of C whose sums stay in registers together.
+struct TileShape {
+  int64_t rows = 0;
+  int64_t few_rows = 0;  ///< where C ends with so few rows or fewer, no more are computed
+  int64_t cols = 0;
+};
+
 /// A kind of tile. Memory in floats.
 struct Tile {
-  int64_t rows, cols;        ///< of C
+  TileShape shape;
   int64_t panel_a, panel_b;  ///< its rows of A, its columns of B, for the longest chunk
   int64_t local;             ///< what tiles use one after the other
 };
@@ -33,30 +40,55 @@ struct Block {
   float *a, *b, *kept, *local;
 };
 
+/// Where the sums of one tile of `size` floats wait: slot s at local + s * size, or, where they
+/// outlive a chunk, in the block's buffers.
+struct Slots {
+  int64_t size;
+  float* local;
+  int local_levels;
+  int parking;
+  float* kept;  ///< of this tile, slot local_levels
+  int64_t stride;
+
+  float* at(int slot) const {
+    return slot < local_levels ? local + slot * size : kept + (slot - local_levels) * stride;
+  }
+};
+
+inline Slots slots_of(const Cut& cut, const Block& block, int64_t size, float* local) {
+  return {.size = size,
+          .local = local,
+          .local_levels = cut.local_levels(),
+          .parking = cut.parking(),
+          .kept = block.kept,
+          .stride = block.rows * block.cols};
+}
+
 /// As square and as large as caches and scratch allow: the larger, the less is packed twice.
 inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
                         std::span<std::byte> scratch) {
+  const TileShape& shape = tile.shape;
   const int64_t floats = static_cast<int64_t>(scratch.size() / sizeof(float)) - tile.local;
   const int64_t kept = cut.slots() - cut.local_levels();
-  const auto panels_of_a = [&](int64_t rows) { return rows / tile.rows * tile.panel_a; };
+  const auto panels_of_a = [&](int64_t rows) { return rows / tile.shape.rows * tile.panel_a; };
   // Of B all panels are kept for the block below, or they pass: one is read, the next one packed.
   const auto panels_of_b = [&](int64_t cols) {
-    const int64_t panels = cols / tile.cols;
+    const int64_t panels = cols / tile.shape.cols;
     return (cut.chunks() > 1 ? std::min<int64_t>(panels, 2) : panels) * tile.panel_b;
   };
   const auto fits = [&](int64_t rows, int64_t cols) {
     return panels_of_a(rows) + panels_of_b(cols) + kept * rows * cols <= floats;
   };
-  const int64_t most_rows = std::min(M, kPanelsOfA / tile.panel_a * tile.rows);
+  const int64_t most_rows = std::min(M, kPanelsOfA / tile.panel_a * shape.rows);
   const int64_t most_cols = std::min(N, kCols);
-  int64_t rows = tile.rows;
-  int64_t cols = tile.cols;
+  int64_t rows = shape.rows;
+  int64_t cols = shape.cols;
   for (bool grown = true; grown;) {
     grown = false;
-    if (rows < most_rows && (rows <= cols || cols >= most_cols) && fits(rows + tile.rows, cols))
-      rows += tile.rows, grown = true;
-    else if (cols < most_cols && fits(rows, cols + tile.cols))
-      cols += tile.cols, grown = true;
+    if (rows < most_rows && (rows <= cols || cols >= most_cols) && fits(rows + shape.rows, cols))
+      rows += shape.rows, grown = true;
+    else if (cols < most_cols && fits(rows, cols + shape.cols))
+      cols += shape.cols, grown = true;
   }
   float* next = reinterpret_cast<float*>(scratch.data());
   const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
@@ -72,6 +104,10 @@ inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
 /// Panels of B in a block: each is packed in the place of the one before the last, or kept for the
 /// block below, or still there from the block above.
 enum class PanelsOfB : uint8_t { Pass, Keep, Kept };
+/// Where panel i of the block lies.
+inline int64_t place_of(PanelsOfB panels, int64_t i) {
+  return panels == PanelsOfB::Pass ? i % 2 : i;
+}
 
 /// f(chunk, rows, cols, panels) for each block and each chunk of the rectangle rows x cols of C.
 template <class F>
@@ -80,8 +116,8 @@ void for_blocks(const Cut& cut, const Tile& tile, const Block& block, Range rows
   const int64_t down = (rows.size() + block.rows - 1) / block.rows;
   const int64_t across = (cols.size() + block.cols - 1) / block.cols;
   for (int64_t i = 0; i < down * across; ++i) {
-    const Range r = part_of(i % down, down, rows.size(), tile.rows);
-    const Range c = part_of(i / down, across, cols.size(), tile.cols);
+    const Range r = part_of(i % down, down, rows.size(), tile.shape.rows);
+    const Range c = part_of(i / down, across, cols.size(), tile.shape.cols);
     const PanelsOfB panels = cut.chunks() > 1 || down == 1 ? PanelsOfB::Pass
                              : i % down > 0                ? PanelsOfB::Kept
                                                            : PanelsOfB::Keep;

@@ -16,7 +16,7 @@ namespace ladder {
 /// the fewer sums wait in memory.
 constexpr int64_t kDepth = kLanes == 16 ? 768 : 256;
 /// But all of K if it is no longer than this: then no sum waits in memory between chunks.
-constexpr int64_t whole(int64_t depth) { return depth / 3 * 4; }
+constexpr int64_t longest_uncut(int64_t depth) { return depth / 3 * 4; }
 
 /// The part of a leaf that lies in one chunk.
 struct Segment {
@@ -33,18 +33,19 @@ struct Chunk {
   int64_t steps = 0;
   bool gapless = true;  ///< all steps but the last are full: leaves need not be told apart
   int count = 0;
-  std::array<Segment, whole(kDepth)> segments;
+  std::array<Segment, longest_uncut(kDepth)> segments;
 };
 
 /// How K is cut into chunks, and in which slots the sums wait.
 class Cut {
  public:
   /// @param step values of k in a step
-  /// @param depth longest chunk in steps, but for a K that is whole(depth) at most
+  /// @param depth longest chunk in steps, but for a K that is longest_uncut(depth) at most
   Cut(int64_t K, int64_t leaves, int64_t step, int64_t depth)
       : K_(K), leaves_(leaves), step_(step), depth_(depth) {
     const int64_t longest = std::max<int64_t>(1, steps((K + leaves - 1) / leaves));
-    if (leaves * longest > depth && leaves * longest <= whole(depth)) depth_ = whole(depth);
+    if (leaves * longest > depth && leaves * longest <= longest_uncut(depth))
+      depth_ = longest_uncut(depth);
     while (run_ < leaves && 2 * run_ * longest <= depth_) run_ *= 2;
     pieces_ = (longest + depth_ - 1) / depth_;
   }

@@ -28,10 +28,6 @@ struct Pairs {
   }
 };
 
-bool is_bf16_exactly(Dtype dtype) {
-  return dtype == Dtype::BF16 || dtype == Dtype::E4M3 || dtype == Dtype::E5M2;
-}
-
 }  // namespace
 
 bool multiplies_pairs(const Product& product) {

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_cut.h"
-#include "kernels/cpu/gemm_sums.h"
+#include "kernels/cpu/gemm_blocks.h"
+#include "kernels/cpu/gemm_finish.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/pairs.h"
 #include "kernels/cpu/simd.h"
@@ -27,7 +27,7 @@ constexpr int64_t kMr = kLanes == 16 ? 12 : kLanes == 8 ? 6 : 4;
 static_assert(kMr <= kLanes || kMr % kLanes == 0);
 constexpr int64_t kNr = 2 * kLanes;
 constexpr int64_t kTile = kMr * kNr;
-/// A chunk holds at most whole(kDepth) leaves, so that many levels at most are its own.
+/// A chunk holds at most longest_uncut(kDepth) leaves, so that many levels at most are its own.
 constexpr int kLocalSlots = 10;
 
 /// The sums of a tile, or of its first rows.
@@ -56,6 +56,8 @@ template <int64_t Step, class T>
 class Packing {
  public:
   /// some() is called every so many steps of a tile.
+  /// Steps between two calls of some(): with fewer the loops cost more, with more they come in
+  /// bursts, which slow the tile down.
   static constexpr int64_t kPiece = kLanes == 16 ? 48 : 128;
   /// @param times how often some() is called
   Packing(float* panel, const T* from, int64_t stride, int64_t steps, int64_t times)
@@ -80,7 +82,7 @@ class Packing {
   }
 
  private:
-  static constexpr int64_t kLater = 4;  ///< steps
+  static constexpr int64_t kLater = 4;  ///< steps from asking for memory to reading it
   static constexpr int64_t kLine = 64 / sizeof(T);
   HWY_INLINE Vec word(const T* at) const {
     const Vec first = load(at);
@@ -102,7 +104,7 @@ struct Beside {
   Prefetch c;  ///< where the tiles that end now are written
   HWY_INLINE void some() {
     next.some();
-    if constexpr (kAhead > 0) c.some();  // with AVX2 it costs more than it gains
+    if constexpr (kLanes == 16) c.some();  // with AVX2 it costs more than it gains
   }
 };
 
@@ -117,28 +119,23 @@ HWY_INLINE void for_acc(Acc<Rows>& acc, F&& f) {
 }
 
 /// Writes a tile to C, by way of `tile` where it hangs over the edge.
-template <class T, size_t Rows>
-HWY_INLINE void write_as(Acc<Rows>& acc, const Corner& to, float* tile) {
-  const Finish<T> finish(to);
-  if (to.rows == Rows && to.cols == kNr) {
-    const auto put = [&](auto io) {
-      for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish(v, i, col, io); });
-    };
-    return finish.past_caches() ? put(PastCaches{}) : put(Whole{});
-  }
-  for_acc(acc, [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, tile + i * kNr + col); });
-  for (int64_t i = 0; i < to.rows; ++i)
-    for_vectors(0, to.cols,
-                [&](int64_t col, auto io) { finish(load(tile + i * kNr + col), i, col, io); });
-}
-
 template <size_t Rows>
 HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile) {
-  switch (to.p.c_dtype) {
-    case Dtype::BF16: return write_as<Bf16>(acc, to, tile);
-    case Dtype::F16: return write_as<F16>(acc, to, tile);
-    default: return write_as<float>(acc, to, tile);
-  }
+  // Always inline, or the sums would have to leave their registers.
+  with_finish(
+      to, [&](const auto& finish) __attribute__((always_inline)) {
+        const auto put = [&](auto io) {
+          for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish(v, i, col, io); });
+        };
+        if (to.rows == Rows && to.cols == kNr)
+          return finish.past_caches() ? put(PastCaches{}) : put(Whole{});
+        for_acc(acc,
+                [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, tile + i * kNr + col); });
+        for (int64_t i = 0; i < to.rows; ++i)
+          for_vectors(0, to.cols, [&](int64_t col, auto io) {
+            finish(load(tile + i * kNr + col), i, col, io);
+          });
+      });
 }
 
 /// One tile through one segment: from zero or the parking slot to its slot or to C.

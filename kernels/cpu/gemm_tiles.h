@@ -50,15 +50,9 @@ template <class Sums>
 void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chunk& chunk,
                  Range rows, Range cols, PanelsOfB panels) {
   using T = std::conditional_t<Sums::kStep == 1, float, Bf16>;
-  Slots slots{.size = kTile,
-              .local = block.local,
-              .local_levels = cut.local_levels(),
-              .parking = cut.parking(),
-              .kept = block.kept,
-              .stride = block.rows * block.cols};
+  Slots slots = slots_of(cut, block, kTile, block.local);
   const auto panel = [&](int64_t n) {
-    const int64_t i = (n - cols.begin) / kNr;
-    return block.b + (panels == PanelsOfB::Pass ? i % 2 : i) * panel_size(kNr, chunk.steps);
+    return block.b + place_of(panels, (n - cols.begin) / kNr) * panel_size(kNr, chunk.steps);
   };
   const int64_t tiles = (rows.size() + kMr - 1) / kMr;
   const bool kept = panels == PanelsOfB::Kept;
@@ -86,8 +80,7 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
 template <class Sums>
 void rectangle_of(const Product& p, Range rows, Range cols, std::span<std::byte> scratch) {
   const Cut cut(p.K, p.leaves, Sums::kStep, kDepth);
-  const Tile tile{.rows = kMr,
-                  .cols = kNr,
+  const Tile tile{.shape = kVectorTile,
                   .panel_a = panel_size(kMr, cut.depth()),
                   .panel_b = panel_size(kNr, cut.depth()),
                   .local = kLocalSlots * kTile};

@@ -158,7 +158,7 @@ void pack(float* out, const Factor& f, Range range, int64_t end, const Chunk& ch
 /// few lines at a time: many at once would wait for one another, and loads behind them.
 class Prefetch {
  public:
-  /// some() is called every so many steps of a tile.
+  /// Steps of a tile of vectors between two calls of some().
   static constexpr int64_t kPiece = 128;
   /// @param range,k rows and k of the panel; none are asked for if there are no rows
   /// @param times how often some() is called, at least
@@ -170,7 +170,7 @@ class Prefetch {
     bytes_ = run.size() * size_of(f.dtype);
     run_ = static_cast<const char*>(f.ptr) + runs.begin * stride_ + run.begin * size_of(f.dtype);
     left_ = runs.size() * ((bytes_ + kLine - 1) / kLine);
-    each_ = (left_ + times - 1) / times;
+    each_ = (left_ + times - 1) / std::max<int64_t>(1, times);
   }
   HWY_INLINE void some() {
     for (int64_t n = std::min(each_, left_); n > 0; --n) {

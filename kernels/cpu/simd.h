@@ -2,6 +2,7 @@
 // words that kernels/cpu is written in.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -32,6 +33,11 @@ struct PastCaches : Whole {
   using Whole::store;
   HWY_INLINE void store(Vec v, float* p) const { hn::Stream(v, kVec, p); }
 };
+
+/// Whether rows, `stride` floats apart, begin where PastCaches can store.
+inline bool rows_are_vectors(const void* rows, int64_t stride) {
+  return std::bit_cast<uintptr_t>(rows) % (kLanes * sizeof(float)) == 0 && stride % kLanes == 0;
+}
 
 /// Loads and stores the first `count` lanes; the others read as zero and are not written.
 /// The arithmetic between is the same as for a whole vector, so that an element's result

@@ -52,9 +52,9 @@ class LaneLimbs {
   HWY_INLINE void add(const double* leaves) {
     const Words words;
     const Ints ints;
-    const auto bits = hn::BitCast(ints, hn::LoadU(Doubles8{}, leaves));
+    const auto bits = hn::BitCast(ints, hn::LoadU(LeafDoubles{}, leaves));
     const auto zero = hn::Zero(ints);
-    const auto limit = hn::Set(ints, std::bit_cast<int64_t>(0x1p272));  // as fits_limbs has it
+    const auto limit = hn::Set(ints, std::bit_cast<int64_t>(kTooLargeForLimbs));
     if (!hn::AllTrue(ints, hn::AndNot(hn::Lt(bits, zero), hn::Lt(bits, limit)))) {
       for (int64_t i = 0; i < kLeaves; ++i) add_to_limbs(apart_.data(), leaves[i]);
       return;
@@ -83,11 +83,12 @@ class LaneLimbs {
 
  private:
   using Ints = hn::RebindToSigned<Words>;
-  using Doubles8 = hn::RebindToFloat<Words>;
+  using LeafDoubles = hn::RebindToFloat<Words>;
   using Word = hn::Vec<Words>;
 
   /// Adds the parts of each lane to its limbs `first`, `first` + 1 and `first` + 2. Neighbouring
-  /// leaves are mostly of a size: one round serves all lanes.
+  /// leaves are mostly of a size: one round serves all lanes. (Below 2^272 `first` is 9 at most,
+  /// and then the last part is zero: limb 11 counts what is not finite.)
   HWY_INLINE void add_parts(Word first, Word part0, Word part1, Word part2) {
     const Words words;
     std::array<uint64_t, kLeaves> firsts;
@@ -106,7 +107,7 @@ class LaneLimbs {
   }
 
   Limbs apart_{};  ///< of leaves that are not finite, and of their neighbours
-  std::array<uint64_t, (kLimbs + 2) * kLeaves> sums_{};
+  std::array<uint64_t, kLimbs * kLeaves> sums_{};
 };
 
 /// Adds x[begin, end) to the limbs; begin is a multiple of the leaf.

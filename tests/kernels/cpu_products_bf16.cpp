@@ -1,6 +1,7 @@
 // Products of BF16 and FP8 against their definition, bit for bit: factors widened to FP32, each
-// leaf of K summed with fused multiply-adds from +0, the leaves joined as a tree. The program is
-// built for each way in which this machine can multiply them, which LADDER_GEMM_BF16 names.
+// leaf of K summed with fused multiply-adds from +0 (with AMX in an order of its own), the leaves
+// joined as a tree. The program is built for each way in which this machine can multiply them,
+// which LADDER_GEMM_BF16 names.
 #include <array>
 #include <functional>
 #include <string_view>
@@ -75,27 +76,60 @@ struct Sizes {
   int64_t rows, N, K;
   int leaves;
 };
+struct Gradient {
+  int64_t B, T, N = 50, K = 35;
+};
 
-/// Leaves of odd length, leaves longer than a chunk, leaves that are empty. F32 outputs hide
+/// Leaves of odd length, leaves longer than a chunk, leaves that are empty, groups of three of
+/// them; more than a block; so many gradients that they go past the caches. F32 outputs hide
 /// nothing; matmul_forward's are BF16, so weight gradients carry the load.
 TEST_F(CpuProductsBf16, AreTheTreeOfTheDefinition) {
-  for (const auto& [B, T] : {std::pair{1, 700},
-                             {1, 1701},
-                             {5, 300},
-                             {12, 16},
-                             {12, 64},
-                             {37, 7},
-                             {64, 1},
-                             {3, 515},
-                             {300, 2}}) {
+  for (const auto& [B, T, N, K] : {Gradient{1, 700},
+                                   {1, 1701},
+                                   {5, 300},
+                                   {12, 16},
+                                   {12, 64},
+                                   {37, 7},
+                                   {64, 1},
+                                   {3, 515},
+                                   {300, 2},
+                                   {7, 100},
+                                   {2, 0},
+                                   {2, 40, 1050, 1008},
+                                   {1, 70, 1100, 70}}) {
     for (const int threads : {1, 3}) {
       box.set_threads(threads);
-      const int64_t N = 50, K = 35;
       const Tensor dout = box.random({B, T, N}), inp = box.random({B, T, K});
       const Tensor dw = box.empty(Dtype::F32, {N, K});
       k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
       expect_sums(dw, B * T, B, columns_of(dout), columns_of(inp));
     }
+  }
+}
+
+TEST_F(CpuProductsBf16, AreAddedOnceAndScaledByPowersOfTwo) {
+  const int64_t B = 3, T = 65, N = 37, K = 50;
+  Fp8Scale quarter{.scale = 4};
+  Tensor dout = box.empty(Dtype::E5M2, {B, T, N}), inp = box.empty(Dtype::E4M3, {B, T, K});
+  for (const Tensor& x : {dout, inp})
+    for (int64_t i = 0; i < x.size(); ++i) set_code(x, i, static_cast<uint16_t>(i % 90));
+  dout.fp8 = inp.fp8 = &quarter;
+  const Tensor dw = box.filled(Dtype::F32, {N, K}, 3);
+  k.matmul_backward_weight(ctx, dw, dout, inp, Into::Add);
+  for (int64_t i = 0; i < dw.size(); ++i) {
+    const float sum = by_definition(B * T, B, columns_of(dout)(i / K), columns_of(inp)(i % K));
+    ASSERT_EQ(at(dw, i), 3 + sum / 16) << i;
+  }
+}
+
+TEST_F(CpuProductsBf16, GetTheirBiasWhenTheSumIsComplete) {
+  const int64_t rows = 70, N = 45, K = 777;
+  const Tensor inp = box.random({rows, K}), w = box.random({N, K}), bias = box.random({N});
+  const Tensor out = box.empty({rows, N});
+  k.matmul_forward(ctx, out, inp, w, bias, 3);
+  for (int64_t i = 0; i < out.size(); ++i) {
+    const float sum = by_definition(K, 3, rows_of(inp)(i / N), rows_of(w)(i % N));
+    ASSERT_EQ(code_at(out, i), narrow(kBf16, sum + code(bias, i % N), overflow_of(Dtype::BF16)));
   }
 }
 
@@ -107,7 +141,7 @@ TEST_F(CpuProductsBf16, RoundOnceWhenTheyAreStored) {
   };
   for (const auto& [rows, N, K, leaves] :
        {Sizes{1, 3, 5, 8}, Sizes{67, 45, 128, 8}, Sizes{70, 45, 6001, 8}, Sizes{70, 50, 777, 3},
-        Sizes{200, 300, 531, 1}, Sizes{30, 40, 4104, 5}}) {
+        Sizes{200, 300, 531, 1}, Sizes{30, 40, 4104, 5}, Sizes{1100, 70, 200, 1}}) {
     const Tensor inp = box.random({rows, K}), w = box.random({N, K}), wt = box.random({K, N});
     const Tensor out = box.empty({rows, N}), back = box.empty({rows, N});
     const Tensor sums = box.empty(Dtype::F32, {rows, N});

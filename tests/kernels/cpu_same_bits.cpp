@@ -2,7 +2,6 @@
 // same_bits_parts.cpp test the rule for all tables, on sizes that fit one tile.
 #include <functional>
 
-#include "kernels/cpu/dispatch.h"
 #include "kernels/tree.h"
 #include "tests/kernels/testing.h"
 
@@ -98,13 +97,14 @@ TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
   struct Case {
     int64_t B, T, N, K;
   };
-  // The last one is so large that it goes past the caches.
+  // No tokens; so large that it goes past the caches (cpu_past_caches.cpp).
   for (const auto& [B, T, N, K] : {Case{1, 700, 50, 35},
                                    {5, 300, 50, 35},
                                    {12, 64, 50, 35},
                                    {37, 7, 50, 35},
                                    {300, 1, 50, 35},
                                    {64, 16, 50, 35},
+                                   {2, 0, 50, 35},
                                    {3, 5, 1050, 1008}}) {
     const Tensor dout = box.random({B, T, N}), inp = box.random({B, T, K}), dw = box.empty({N, K});
     k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
@@ -115,59 +115,6 @@ TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
                     [&, K = K](int64_t t) { return inp.data<float>()[t * K + i % K]; }))
           << B << " sequences of " << T << ", element " << i;
   }
-}
-
-/// Large outputs are stored past the caches: whole, they have the bits of their parts.
-TEST_F(CpuSameBits, OutputsBeyondTheCaches) {
-  const int64_t rows = 8200, C = 1040, kParts = 8;
-  const Tensor x = box.random({1, rows, C}), d = box.random(x.shape), w = box.random({C});
-  const Tensor mean = box.random({1, rows}), rstd = box.random({1, rows});
-  const auto each = [&](const std::function<void(const Ctx&, Tensor, Range)>& run) {
-    const Tensor whole = box.empty(x.shape), parts = box.empty(x.shape);
-    ASSERT_TRUE(goes_past_caches(whole, {x, d}));
-    box.set_threads(3);
-    run(ctx, whole, {0, rows});
-    for (int64_t i = 0; i < kParts; ++i) run(ctx, parts, leaf(i, kParts, rows));
-    EXPECT_TRUE(same_bits(whole, parts));
-  };
-  const auto part = [&](const Tensor& t, Range r) {
-    return t.view({rows, t.size() / rows}).slice(r.begin, r.size());
-  };
-  const auto token = [&](const Tensor& t, Range r) {
-    return part(t, r).view(t.shape.rank == 3 ? Shape{1, r.size(), C} : Shape{1, r.size()});
-  };
-  each([&](const Ctx& c, Tensor out, Range r) {
-    k.norm_forward(c, token(out, r), token(mean, r), token(rstd, r), token(x, r), w, w);
-  });
-  each([&](const Ctx& c, Tensor out, Range r) {
-    k.norm_backward_input(c, token(out, r), token(d, r), token(x, r), w, token(mean, r),
-                          token(rstd, r));
-  });
-  each([&](const Ctx& c, Tensor out, Range r) {
-    k.join_forward(c, token(out, r), token(x, r), token(d, r), w);
-  });
-  each([&](const Ctx& c, Tensor out, Range r) { k.add(c, part(out, r), part(x, r), part(d, r)); });
-}
-
-TEST_F(CpuSameBits, ATableOfWordsBeyondTheCaches) {
-  const int64_t V = 8200, C = 1040, B = 2, T = 9;
-  const Tensor dout = box.random({B, T, C}), tokens = box.tokens({B, T}, V);
-  const Tensor written = box.empty({V, C}), added = box.filled({V, C}, 0);
-  const Tensor places = box.empty({T, C});
-  ASSERT_TRUE(goes_past_caches(written, {}));
-  box.set_threads(2);
-  k.embed_backward(ctx, written, places, dout, tokens, Into::Write);
-  k.embed_backward(ctx, added, places, dout, tokens, Into::Add);
-  EXPECT_TRUE(same_bits(written, added));
-}
-
-TEST_F(CpuSameBits, WhatGoesPastTheCaches) {
-  const Tensor large = box.empty({8200, 1040}), other = box.empty({8200, 1040});
-  EXPECT_TRUE(goes_past_caches(large, {other}));
-  EXPECT_FALSE(goes_past_caches(large, {other, large})) << "in place";
-  EXPECT_FALSE(goes_past_caches(large.slice(0, 8000), {other})) << "small";
-  EXPECT_FALSE(goes_past_caches(box.empty({8200, 1041}), {other})) << "rows that end in a vector";
-  EXPECT_FALSE(goes_past_caches(box.empty(Dtype::BF16, {16400, 1040}), {other})) << "half vectors";
 }
 
 TEST_F(CpuSameBits, AProductDoesNotFeelItsNeighbours) {

@@ -1,27 +1,10 @@
-// Where the sums of a tile wait until they are joined, and how they get to C.
+// How the finished sums of a tile get to C.
 #pragma once
-
-#include <bit>
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/simd.h"
 
 namespace ladder {
-
-/// Where the sums of one tile of `size` floats wait: slot s at local + s * size, or, where they
-/// outlive a chunk, in the block's buffers.
-struct Slots {
-  int64_t size;
-  float* local;
-  int local_levels;
-  int parking;
-  float* kept;  ///< of this tile, slot local_levels
-  int64_t stride;
-
-  float* at(int slot) const {
-    return slot < local_levels ? local + slot * size : kept + (slot - local_levels) * stride;
-  }
-};
 
 /// Where a finished tile goes: its corner of C, and how much of it lies inside.
 struct Corner {
@@ -35,8 +18,7 @@ struct Corner {
 inline bool goes_past_caches(const Product& p) {
   constexpr int64_t kLarge = 4 << 20;
   return p.for_later && p.into == Into::Write && p.c_dtype == Dtype::F32 &&
-         p.M * p.N * size_of(Dtype::F32) >= kLarge && p.stride_c % kLanes == 0 &&
-         std::bit_cast<uintptr_t>(p.c) % 64 == 0;
+         p.M * p.N * size_of(Dtype::F32) >= kLarge && rows_are_vectors(p.c, p.stride_c);
 }
 
 /// What happens to a finished sum of a tile on its way to C.
@@ -73,5 +55,15 @@ class Finish {
   float factor_;
   bool add_, past_caches_;
 };
+
+/// f(finish) with the Finish of C's dtype.
+template <class F>
+HWY_INLINE void with_finish(const Corner& to, F&& f) {
+  switch (to.p.c_dtype) {
+    case Dtype::BF16: return f(Finish<Bf16>(to));
+    case Dtype::F16: return f(Finish<F16>(to));
+    default: return f(Finish<float>(to));
+  }
+}
 
 }  // namespace ladder

@@ -1,0 +1,94 @@
+// Outputs so large that `cpu` stores them past the caches.
+#include <functional>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/gemm_finish.h"
+#include "kernels/tree.h"
+#include "tests/kernels/testing.h"
+
+namespace ladder::test {
+namespace {
+
+class CpuPastCaches : public ::testing::Test {
+ protected:
+  Sandbox box{cpu_kernels()};
+  const Kernels& k = box.kernels();
+  const Ctx& ctx = box.ctx();
+};
+
+TEST_F(CpuPastCaches, OutputsHaveTheBitsOfTheirParts) {
+  const int64_t rows = 8200, C = 1040, kParts = 8;
+  const Tensor x = box.random({1, rows, C}), d = box.random(x.shape), w = box.random({C});
+  const Tensor mean = box.random({1, rows}), rstd = box.random({1, rows});
+  const auto each = [&](const std::function<void(const Ctx&, Tensor, Range)>& run) {
+    const Tensor whole = box.empty(x.shape), parts = box.empty(x.shape);
+    ASSERT_TRUE(goes_past_caches(whole, {x, d}));
+    box.set_threads(3);
+    run(ctx, whole, {0, rows});
+    for (int64_t i = 0; i < kParts; ++i) run(ctx, parts, leaf(i, kParts, rows));
+    EXPECT_TRUE(same_bits(whole, parts));
+  };
+  const auto part = [&](const Tensor& t, Range r) {
+    return t.view({rows, t.size() / rows}).slice(r.begin, r.size());
+  };
+  const auto token = [&](const Tensor& t, Range r) {
+    return part(t, r).view(t.shape.rank == 3 ? Shape{1, r.size(), C} : Shape{1, r.size()});
+  };
+  each([&](const Ctx& c, Tensor out, Range r) {
+    k.norm_forward(c, token(out, r), token(mean, r), token(rstd, r), token(x, r), w, w);
+  });
+  each([&](const Ctx& c, Tensor out, Range r) {
+    k.norm_backward_input(c, token(out, r), token(d, r), token(x, r), w, token(mean, r),
+                          token(rstd, r));
+  });
+  each([&](const Ctx& c, Tensor out, Range r) {
+    k.join_forward(c, token(out, r), token(x, r), token(d, r), w);
+  });
+  each([&](const Ctx& c, Tensor out, Range r) { k.add(c, part(out, r), part(x, r), part(d, r)); });
+}
+
+TEST_F(CpuPastCaches, ATableOfWords) {
+  const int64_t V = 8200, C = 1040, B = 2, T = 9;
+  const Tensor dout = box.random({B, T, C}), tokens = box.tokens({B, T}, V);
+  const Tensor written = box.empty({V, C}), added = box.filled({V, C}, 0);
+  const Tensor places = box.empty({T, C});
+  ASSERT_TRUE(goes_past_caches(written, {}));
+  box.set_threads(2);
+  k.embed_backward(ctx, written, places, dout, tokens, Into::Write);
+  k.embed_backward(ctx, added, places, dout, tokens, Into::Add);
+  EXPECT_TRUE(same_bits(written, added));
+}
+
+TEST_F(CpuPastCaches, WhatOutputs) {
+  const Tensor large = box.empty({8200, 1040}), other = box.empty({8200, 1040});
+  EXPECT_TRUE(goes_past_caches(large, {other}));
+  EXPECT_FALSE(goes_past_caches(large, {other, large})) << "in place";
+  EXPECT_FALSE(goes_past_caches(large.slice(0, 8000), {other})) << "small";
+  EXPECT_FALSE(goes_past_caches(box.empty({8200, 1041}), {other})) << "rows that end in a vector";
+  EXPECT_FALSE(goes_past_caches(box.empty(Dtype::BF16, {16400, 1040}), {other})) << "narrow";
+  const Tensor shifted{.ptr = large.data<float>() + 1, .shape = {8199, 1040}};
+  EXPECT_FALSE(goes_past_caches(shifted, {other})) << "not at a vector";
+}
+
+/// Its own size is the last one of cpu_same_bits.cpp's weight gradients.
+TEST_F(CpuPastCaches, WhatGradients) {
+  const Tensor c = box.empty({1050, 1008});
+  Product large;
+  large.M = 1050, large.N = large.stride_c = 1008, large.K = 15;
+  large.c = c.ptr, large.for_later = true;
+  EXPECT_TRUE(goes_past_caches(large));
+  const auto changed = [&](const auto& change) {
+    Product p = large;
+    change(p);
+    return goes_past_caches(p);
+  };
+  EXPECT_FALSE(changed([](Product& p) { p.for_later = false; }));
+  EXPECT_FALSE(changed([](Product& p) { p.into = Into::Add; }));
+  EXPECT_FALSE(changed([](Product& p) { p.c_dtype = Dtype::BF16; }));
+  EXPECT_FALSE(changed([](Product& p) { p.M = 900; }));
+  EXPECT_FALSE(changed([](Product& p) { p.stride_c = 1009; }));
+  EXPECT_FALSE(changed([](Product& p) { p.c = static_cast<float*>(p.c) + 1; }));
+}
+
+}  // namespace
+}  // namespace ladder::test
