@@ -9,9 +9,7 @@
 // complete.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "kernels/context.h"
 #include "kernels/kernels.h"

@@ -87,8 +87,8 @@ HWY_INLINE void multiply(const float* a, const float* b, int64_t steps) {
   }
 }
 
-// Panels: for each step 16 words of each of 32 rows of A, row after row; of B the rows are columns,
-// and for each word of k those of all columns lie together. What a last step has too much is zero.
+// A panel holds 16 words a step of 32 rows of A, row after row, or of 32 columns of B, word after
+// word. What the last step of a leaf has too much is zero.
 
 /// Columns [i, i + kTileSide) of B.
 void pack_columns(float* out, const Factor& f, int64_t i, int64_t end, Range k, int64_t steps) {

@@ -70,10 +70,10 @@ inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
   const TileShape& shape = tile.shape;
   const int64_t floats = static_cast<int64_t>(scratch.size() / sizeof(float)) - tile.local;
   const int64_t kept = cut.slots() - cut.local_levels();
-  const auto panels_of_a = [&](int64_t rows) { return rows / tile.shape.rows * tile.panel_a; };
+  const auto panels_of_a = [&](int64_t rows) { return rows / shape.rows * tile.panel_a; };
   // Of B all panels are kept for the block below, or they pass: one is read, the next one packed.
   const auto panels_of_b = [&](int64_t cols) {
-    const int64_t panels = cols / tile.shape.cols;
+    const int64_t panels = cols / shape.cols;
     return (cut.chunks() > 1 ? std::min<int64_t>(panels, 2) : panels) * tile.panel_b;
   };
   const auto fits = [&](int64_t rows, int64_t cols) {
