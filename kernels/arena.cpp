@@ -4,12 +4,28 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <sys/mman.h>
+
 #include "kernels/mapped_file.h"
 
 namespace ladder {
 namespace {
 
 constexpr int64_t kByteAlign = 64;
+
+/// Memory of the host; null if there is none. What is large asks for huge pages: a walk down the
+/// columns of a weight crosses a page with every row, and each has to be looked up.
+void* take_from_host(int64_t bytes) {
+  constexpr int64_t kHugePage = 2 << 20;
+  const bool large = bytes >= 2 * kHugePage;
+  void* p = nullptr;
+  if (posix_memalign(&p, large ? kHugePage : kByteAlign, static_cast<size_t>(bytes)) != 0)
+    return nullptr;
+  // Whole ones only, or the last would take more than was asked for. A system may not have any:
+  // then nothing changes.
+  if (large) madvise(p, static_cast<size_t>(bytes / kHugePage * kHugePage), MADV_HUGEPAGE);
+  return p;
+}
 
 /// "Param 16384, Grad 65536" or "nothing"
 std::string text_of(const MemoryBytes& bytes) {
@@ -39,8 +55,7 @@ Arena::Memory Arena::take(Place place, Mem mem, int64_t bytes) const {
     return Memory(p, Free{device_, place, mapped});
   };
   if (in_files_[static_cast<size_t>(mem)]) return owned(map_file(padded), padded);
-  if (place == Place::Host)
-    return owned(std::aligned_alloc(kByteAlign, static_cast<size_t>(padded)), 0);
+  if (place == Place::Host) return owned(take_from_host(padded), 0);
   return owned(
       place == Place::Shared ? device_->allocate_shared(padded) : device_->allocate(padded), 0);
 }

@@ -12,6 +12,9 @@ namespace ladder::cpu {
 namespace {
 
 constexpr float kEpsilon = 1e-5f;
+/// The first of several passes over a row asks for the row after the next: memory would rest while
+/// the others run.
+constexpr int64_t kRowAfterNext = 2;
 
 struct Statistics {
   float mean, rstd;
@@ -20,7 +23,11 @@ struct Statistics {
 template <class Real>
 Statistics statistics(const Real* x, int64_t C) {
   const auto extent = static_cast<float>(C);
-  const float mean = lane_sum(C, [&](int64_t c, auto io) { return io.load(x + c); }) / extent;
+  const float sum = lane_sum(C, [&](int64_t c, auto io) {
+    __builtin_prefetch(x + kRowAfterNext * C + c);
+    return io.load(x + c);
+  });
+  const float mean = sum / extent;
   const float squares = lane_sum(C, [&](int64_t c, auto io) {
     const Vec centred = io.only(hn::Sub(io.load(x + c), broadcast(mean)));
     return hn::Mul(centred, centred);
@@ -50,6 +57,8 @@ void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, cons
   LaneAcc sum_g(zero());
   LaneAcc sum_gx(zero());
   for_lanes(C, [&](int64_t part, int64_t c, auto io) {
+    __builtin_prefetch(dy + kRowAfterNext * C + c);
+    __builtin_prefetch(x + kRowAfterNext * C + c);
     const Vec gc = g(c, io);
     sum_g[part] = hn::Add(sum_g[part], gc);
     sum_gx[part] = hn::MulAdd(gc, xhat(c, io), sum_gx[part]);

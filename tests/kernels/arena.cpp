@@ -81,6 +81,17 @@ TEST(Arena, NewMemoryIsPoisonedAndAligned) {
   }
 }
 
+TEST(Arena, LargeTensorsBeginAHugePage) {
+  constexpr int64_t kHugePage = 2 << 20;
+  Arena arena;
+  const Tensor first = arena.alloc(Mem::Param, "first", Dtype::U8, {2 * kHugePage + 1});
+  const Tensor second = arena.alloc(Mem::Grad, "second", Dtype::U8, {5 * kHugePage / 2});
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(first.ptr) % kHugePage, 0U);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(second.ptr) % kHugePage, 0U);
+  EXPECT_EQ(first.data<uint8_t>()[2 * kHugePage], 0xFF) << "the part of a huge page at the end";
+  EXPECT_EQ(arena.current().total(), first.bytes() + second.bytes());
+}
+
 TEST(Arena, DryRunCountsWithoutMemory) {
   Arena arena(Arena::Mode::DryRun);
   const int64_t petabyte = int64_t{1} << 50;
