@@ -1,5 +1,5 @@
-// One tile of the product: its registers, its way through a chunk of K, and to C. The arithmetic is
-// that of a class Sums with
+// One tile of the product: its way through a chunk of K, and to C. The arithmetic is that of a
+// class Sums with
 //
 //     static constexpr int64_t kStep;   // values of k in a step: a word of a panel holds them
 //     template <size_t Rows>
@@ -7,36 +7,18 @@
 //                                       // acc[i][:] += sum over k of a[k][i] b[k][:], k ascending
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <bit>
-#include <utility>
 
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_blocks.h"
+#include "kernels/cpu/gemm_beside.h"
+#include "kernels/cpu/gemm_cut.h"
 #include "kernels/cpu/gemm_finish.h"
-#include "kernels/cpu/pack.h"
-#include "kernels/cpu/pairs.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/gemm_registers.h"
 
 namespace ladder {
 
-// Registers: kMr x 2 vectors of sums, 2 of B and 1 of A; AVX-512 has 32 of them, AVX2 16. A panel
-// of A may end within a vector, but only within its first: pack.h overwrites what that stores too
-// much.
-constexpr int64_t kMr = kLanes == 16 ? 12 : kLanes == 8 ? 6 : 4;
-static_assert(kMr <= kLanes || kMr % kLanes == 0);
-constexpr int64_t kNr = 2 * kLanes;
-constexpr int64_t kTile = kMr * kNr;
 /// A chunk holds at most longest_uncut(kDepth) leaves, so that many levels at most are its own.
 constexpr int kLocalSlots = 10;
-
-/// The sums of a tile, or of its first rows.
-template <size_t Rows>
-using Acc = std::array<std::array<Vec, 2>, Rows>;
-/// Where C ends with so few rows or fewer, no more are computed: numbers of tokens are mostly
-/// powers of two, which leave a third of a tile over.
-constexpr int64_t kFewRows = kMr / 3;
-constexpr TileShape kVectorTile{.rows = kMr, .few_rows = kFewRows, .cols = kNr};
 
 /// A panel of B that stays in L1 needs no prefetch. Otherwise both panels come from L2 (see
 /// kDepth), and lines are asked for so many steps before their products.
@@ -48,74 +30,6 @@ HWY_INLINE void ask_ahead(const float* at) {
   if constexpr (kAhead > 0)
     for (int64_t word = 0; word < W; word += kLanes)
       __builtin_prefetch(at + kAhead * W + word);  // into L1
-}
-
-/// The next panel of B, where its rows are neighbours in memory: it is packed a few steps at a
-/// time, while the tiles before it wait for their products anyway.
-template <int64_t Step, class T>
-class Packing {
- public:
-  /// some() is called every so many steps of a tile.
-  /// Steps between two calls of some(): with fewer the loops cost more, with more they come in
-  /// bursts, which slow the tile down.
-  static constexpr int64_t kPiece = kLanes == 16 ? 48 : 128;
-  /// @param times how often some() is called
-  Packing(float* panel, const T* from, int64_t stride, int64_t steps, int64_t times)
-      : panel_(panel),
-        from_(from),
-        stride_(stride),
-        left_(steps),
-        each_((steps + times - 1) / times) {}
-
-  HWY_INLINE void some() {
-    for (int64_t n = std::min(each_, left_); n > 0; --n) {
-      for (int64_t k = 0; k < Step; ++k) {
-        const T* later = from_ + (kLater * Step + k) * stride_;
-        for (int64_t i = 0; i < kNr; i += kLine) __builtin_prefetch(later + i);
-      }
-      store(word(from_), panel_);
-      store(word(from_ + kLanes), panel_ + kLanes);
-      panel_ += kNr;
-      from_ += Step * stride_;
-      --left_;
-    }
-  }
-
- private:
-  static constexpr int64_t kLater = 4;  ///< steps from asking for memory to reading it
-  static constexpr int64_t kLine = 64 / sizeof(T);
-  HWY_INLINE Vec word(const T* at) const {
-    const Vec first = load(at);
-    if constexpr (Step == 1) return first;
-    return join_pairs(kVec, first, load(at + stride_));
-  }
-
-  float* panel_;
-  const T* from_;
-  int64_t stride_, left_, each_;
-};
-
-/// What a tile does for later ones, or for its own end, each time Next::kPiece steps are done: a
-/// little, as much at once would keep its own loads waiting. Next packs the next panel of B or asks
-/// for its memory.
-template <class Next>
-struct Beside {
-  Next& next;
-  Prefetch c;  ///< where the tiles that end now are written
-  HWY_INLINE void some() {
-    next.some();
-    if constexpr (kLanes == 16) c.some();  // with AVX2 it costs more than it gains
-  }
-};
-
-/// f(v, i, col) for each vector v of a tile, the one at row i from column col on.
-template <size_t Rows, class F>
-HWY_INLINE void for_acc(Acc<Rows>& acc, F&& f) {
-#pragma GCC unroll 16
-  for (size_t i = 0; i < Rows; ++i) {
-    f(acc[i][0], static_cast<int64_t>(i), 0);
-    f(acc[i][1], static_cast<int64_t>(i), kLanes);
-  }
 }
 
 /// Writes a tile to C, by way of `tile` where it hangs over the edge.

@@ -1,0 +1,37 @@
+// The registers of a tile of vectors.
+#pragma once
+
+#include <array>
+
+#include "kernels/cpu/gemm_blocks.h"
+#include "kernels/cpu/simd.h"
+
+namespace ladder {
+
+// Registers: kMr x 2 vectors of sums, 2 of B and 1 of A; AVX-512 has 32 of them, AVX2 16. A panel
+// of A may end within a vector, but only within its first: pack.h overwrites what that stores too
+// much.
+constexpr int64_t kMr = kLanes == 16 ? 12 : kLanes == 8 ? 6 : 4;
+static_assert(kMr <= kLanes || kMr % kLanes == 0);
+constexpr int64_t kNr = 2 * kLanes;
+constexpr int64_t kTile = kMr * kNr;
+
+/// The sums of a tile, or of its first rows.
+template <size_t Rows>
+using Acc = std::array<std::array<Vec, 2>, Rows>;
+/// Where C ends with so few rows or fewer, no more are computed: numbers of tokens are mostly
+/// powers of two, which leave a third of a tile over.
+constexpr int64_t kFewRows = kMr / 3;
+constexpr TileShape kVectorTile{.rows = kMr, .few_rows = kFewRows, .cols = kNr};
+
+/// f(v, i, col) for each vector v of a tile, the one at row i from column col on.
+template <size_t Rows, class F>
+HWY_INLINE void for_acc(Acc<Rows>& acc, F&& f) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < Rows; ++i) {
+    f(acc[i][0], static_cast<int64_t>(i), 0);
+    f(acc[i][1], static_cast<int64_t>(i), kLanes);
+  }
+}
+
+}  // namespace ladder
