@@ -3,7 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
+#include "kernels/cpu/gemm_finish.h"
 #include "kernels/cpu/gemm_registers.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/pairs.h"
@@ -54,14 +57,78 @@ class Packing {
   int64_t stride_, left_, each_;
 };
 
-/// All of it, each time Next::kPiece steps are done. Next packs the next panel of B or asks for its
-/// memory.
+/// The next panel of B, where k is contiguous: it is transposed kLanes rows x 4 words at a time.
+template <int64_t Step, class T>
+class Transposing {
+ public:
+  static constexpr int64_t kPiece = Packing<Step, T>::kPiece;
+  /// As Packing's, but that rows are `stride` apart; `steps` is a multiple of 4.
+  Transposing(float* panel, const T* from, int64_t stride, int64_t steps, int64_t times)
+      : panel_(panel), left_(steps / 4 * kGroups), each_((left_ + times - 1) / times) {
+    for (int64_t i = 0; i < kNr; ++i)
+      rows_[static_cast<size_t>(i / kLanes)][static_cast<size_t>(i % kLanes)] =
+          reinterpret_cast<const Word*>(from + i * stride);
+  }
+
+  HWY_INLINE void some() {
+    for (int64_t n = std::min(each_, left_); n > 0; --n) {
+      const RowPointers<Word>& rows = rows_[static_cast<size_t>(group_)];
+      ask_for_columns(rows, word_ + kLater);
+      transpose4(panel_ + word_ * kNr + group_ * kLanes, kNr, rows, word_);
+      if (++group_ == kGroups) group_ = 0, word_ += 4;
+      --left_;
+    }
+  }
+
+ private:
+  using Word = Unit<Step, T>;
+  static constexpr int64_t kLater = 16;  ///< words from asking for memory to reading it
+  static constexpr int64_t kGroups = kNr / kLanes;
+
+  float* panel_;
+  std::array<RowPointers<Word>, kGroups> rows_;
+  int64_t word_ = 0, group_ = 0, left_, each_;
+};
+
+/// A finished tile on its way past the caches, a few vectors at a time: all at once would fill the
+/// few buffers in which lines wait for memory, and the next tile's loads need them.
+class Outbox {
+ public:
+  explicit Outbox(float* tile) : tile_(tile) {}
+
+  template <size_t Rows>
+  HWY_INLINE void put(Acc<Rows>& acc, const Finish<float>& finish) {
+    rest();
+    for_acc(acc, [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, tile_ + i * kNr + col); });
+    finish_ = finish;
+    end_ = Rows * kNr;
+    at_ = 0;
+  }
+  HWY_INLINE void some() { send(kEach); }
+  void rest() { send(end_); }
+
+ private:
+  static constexpr int64_t kEach = 6;
+  HWY_INLINE void send(int64_t vectors) {
+    for (; vectors > 0 && at_ < end_; --vectors, at_ += kLanes)
+      (*finish_)(load(tile_ + at_), at_ / kNr, at_ % kNr, PastCaches{});
+  }
+
+  float* tile_;  ///< (kMr, kNr)
+  std::optional<Finish<float>> finish_;
+  int64_t at_ = 0, end_ = 0;
+};
+
+/// All of it, each time Next::kPiece steps are done. Next is Packing, Transposing or Prefetch: it
+/// packs the next panel of B, or asks for its memory.
 template <class Next>
 struct Beside {
   Next& next;
   Prefetch c;  ///< where the tiles that end now are written
+  Outbox& outbox;
   HWY_INLINE void some() {
     next.some();
+    outbox.some();
     if constexpr (kLanes == 16) c.some();  // with AVX2 it costs more than it gains
   }
 };

@@ -15,7 +15,7 @@
 
 namespace ladder {
 
-/// Largest block of columns: more would not pay, A is packed once for each.
+/// Largest block of columns where there are blocks below it: more would not pay.
 constexpr int64_t kCols = 128 * kLanes;
 /// Floats of A's panels in a block, at most: they stay in L2.
 constexpr int64_t kPanelsOfA = kLanes == 16 ? 204'000 : 75'000;
@@ -64,6 +64,11 @@ inline Slots slots_of(const Cut& cut, const Block& block, int64_t size, float* l
           .stride = block.rows * block.cols};
 }
 
+/// Whether panels of B are not kept, as no block below multiplies the same columns and k.
+inline bool panels_pass(const Cut& cut, int64_t rows, int64_t M) {
+  return cut.chunks() > 1 || rows >= M;
+}
+
 /// As square and as large as caches and scratch allow: the larger, the less is packed twice.
 inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
                         std::span<std::byte> scratch) {
@@ -72,19 +77,21 @@ inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
   const int64_t kept = cut.slots() - cut.local_levels();
   const auto panels_of_a = [&](int64_t rows) { return rows / shape.rows * tile.panel_a; };
   // Of B all panels are kept for the block below, or they pass: one is read, the next one packed.
-  const auto panels_of_b = [&](int64_t cols) {
+  const auto panels_of_b = [&](int64_t rows, int64_t cols) {
     const int64_t panels = cols / shape.cols;
-    return (cut.chunks() > 1 ? std::min<int64_t>(panels, 2) : panels) * tile.panel_b;
+    return (panels_pass(cut, rows, M) ? std::min<int64_t>(panels, 2) : panels) * tile.panel_b;
   };
   const auto fits = [&](int64_t rows, int64_t cols) {
-    return panels_of_a(rows) + panels_of_b(cols) + kept * rows * cols <= floats;
+    return panels_of_a(rows) + panels_of_b(rows, cols) + kept * rows * cols <= floats;
   };
   const int64_t most_rows = std::min(M, kPanelsOfA / tile.panel_a * shape.rows);
-  const int64_t most_cols = std::min(N, kCols);
   int64_t rows = shape.rows;
   int64_t cols = shape.cols;
   for (bool grown = true; grown;) {
     grown = false;
+    // Where B passes and no sums wait, all columns fit, and A is packed once for them.
+    const bool all_fit = panels_pass(cut, rows, M) && kept == 0;
+    const int64_t most_cols = all_fit ? N : std::min(N, kCols);
     if (rows < most_rows && (rows <= cols || cols >= most_cols) && fits(rows + shape.rows, cols))
       rows += shape.rows, grown = true;
     else if (cols < most_cols && fits(rows, cols + shape.cols))
@@ -96,7 +103,7 @@ inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
       .rows = rows, .cols = cols, .a = nullptr, .b = nullptr, .kept = nullptr, .local = nullptr};
   block.local = take(tile.local);
   block.kept = take(kept * rows * cols);
-  block.b = take(panels_of_b(cols));
+  block.b = take(panels_of_b(rows, cols));
   block.a = take(panels_of_a(rows));
   return block;
 }
@@ -118,9 +125,9 @@ void for_blocks(const Cut& cut, const Tile& tile, const Block& block, Range rows
   for (int64_t i = 0; i < down * across; ++i) {
     const Range r = part_of(i % down, down, rows.size(), tile.shape.rows);
     const Range c = part_of(i / down, across, cols.size(), tile.shape.cols);
-    const PanelsOfB panels = cut.chunks() > 1 || down == 1 ? PanelsOfB::Pass
-                             : i % down > 0                ? PanelsOfB::Kept
-                                                           : PanelsOfB::Keep;
+    const PanelsOfB panels = panels_pass(cut, block.rows, rows.size()) ? PanelsOfB::Pass
+                             : i % down > 0                            ? PanelsOfB::Kept
+                                                                       : PanelsOfB::Keep;
     for (int64_t which = 0; which < cut.chunks(); ++which)
       f(cut.chunk(which), Range{rows.begin + r.begin, rows.begin + r.end},
         Range{cols.begin + c.begin, cols.begin + c.end}, panels);

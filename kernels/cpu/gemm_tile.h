@@ -32,17 +32,18 @@ HWY_INLINE void ask_ahead(const float* at) {
       __builtin_prefetch(at + kAhead * W + word);  // into L1
 }
 
-/// Writes a tile to C, by way of `tile` where it hangs over the edge.
+/// Writes a tile to C: by way of `tile` where it hangs over the edge, of the outbox where it goes
+/// past the caches.
 template <size_t Rows>
-HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile) {
+HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile, Outbox& outbox) {
   // Always inline, or the sums would have to leave their registers.
   with_finish(
       to, [&](const auto& finish) __attribute__((always_inline)) {
-        const auto put = [&](auto io) {
-          for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish(v, i, col, io); });
-        };
-        if (to.rows == Rows && to.cols == kNr)
-          return finish.past_caches() ? put(PastCaches{}) : put(Whole{});
+        if (to.rows == Rows && to.cols == kNr) {
+          if constexpr (requires { outbox.put(acc, finish); })
+            if (finish.past_caches()) return outbox.put(acc, finish);
+          return for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish(v, i, col, Whole{}); });
+        }
         for_acc(acc,
                 [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, tile + i * kNr + col); });
         for (int64_t i = 0; i < to.rows; ++i)
@@ -75,7 +76,7 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const flo
     for_acc(acc,
             [&](Vec& v, int64_t i, int64_t col) { v = hn::Add(load(left + i * kNr + col), v); });
   }
-  if (segment.last) return write(acc, to, slots.local);
+  if (segment.last) return write(acc, to, slots.local, beside.outbox);
   float* own = slots.at(segment.slot);
   for_acc(acc, [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, own + i * kNr + col); });
 }

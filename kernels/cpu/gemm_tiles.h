@@ -17,23 +17,24 @@ inline int64_t pieces(const Chunk& chunk, int64_t steps) {
   return count;
 }
 
-/// Whether rows `next` of B can be packed on the way: they are neighbours in memory, fill a panel,
-/// and each step is full.
+/// Whether rows `next` of B can be packed on the way: they fill a panel, and each step is full.
 template <class Sums>
 bool packs_on_the_way(const Product& p, const Chunk& chunk, Range next) {
-  return p.b.stride_k != 1 && next.size() == kNr && chunk.k.size() == chunk.steps * Sums::kStep &&
-         chunk.steps > 0 && p.b.dtype == (Sums::kStep == 1 ? Dtype::F32 : Dtype::BF16);
+  const bool whole = next.size() == kNr && chunk.k.size() == chunk.steps * Sums::kStep;
+  const bool transposes = chunk.steps % 4 == 0 && !rows_collide(p.b);
+  return whole && chunk.steps > 0 && (p.b.stride_k != 1 || transposes) &&
+         p.b.dtype == (Sums::kStep == 1 ? Dtype::F32 : Dtype::BF16);
 }
 
 /// All tiles that read one panel of B: those at C[rows, n]. They take `pieces` pieces in all.
 template <class Sums, class Next>
 void column(const Product& p, const Block& block, const Chunk& chunk, Range rows, int64_t n,
-            const float* b, Next next, int64_t pieces, Slots& slots) {
+            const float* b, Next next, int64_t pieces, Slots& slots, Outbox& outbox) {
   const Factor c{.ptr = p.c, .dtype = p.c_dtype, .stride_i = p.stride_c, .stride_k = 1};
   const bool last = chunk.segments[static_cast<size_t>(chunk.count - 1)].last;
   const Range written = last && !goes_past_caches(p) ? rows : Range{};
   const Range cols{n, std::min(n + kNr, p.N)};
-  Beside<Next> beside{.next = next, .c = Prefetch(c, written, cols, pieces)};
+  Beside<Next> beside{.next = next, .c = Prefetch(c, written, cols, pieces), .outbox = outbox};
   for (int64_t m = rows.begin; m < rows.end; m += kMr, slots.kept += kTile) {
     const float* a = block.a + (m - rows.begin) / kMr * panel_size(kMr, chunk.steps);
     const Corner to{.p = p, .m = m, .n = n, .rows = std::min(kMr, p.M - m), .cols = cols.size()};
@@ -48,11 +49,14 @@ void column(const Product& p, const Block& block, const Chunk& chunk, Range rows
 /// packed on the way, or when its turn comes and its memory has been asked for meanwhile.
 template <class Sums>
 void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chunk& chunk,
-                 Range rows, Range cols, PanelsOfB panels) {
+                 Range rows, Range cols, PanelsOfB panels, Outbox& outbox) {
   using T = std::conditional_t<Sums::kStep == 1, float, Bf16>;
   Slots slots = slots_of(cut, block, kTile, block.local);
   const auto panel = [&](int64_t n) {
     return block.b + place_of(panels, (n - cols.begin) / kNr) * panel_size(kNr, chunk.steps);
+  };
+  const auto at = [&](int64_t n) {
+    return static_cast<const T*>(p.b.ptr) + n * p.b.stride_i + chunk.k.begin * p.b.stride_k;
   };
   const int64_t tiles = (rows.size() + kMr - 1) / kMr;
   const bool kept = panels == PanelsOfB::Kept;
@@ -61,16 +65,20 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
     if (!packed) pack<kNr, Sums::kStep>(panel(n), p.b, {n, n + kNr}, p.N, chunk);
     const Range next{n + kNr, kept ? n + kNr : std::min(n + 2 * kNr, cols.end)};
     const bool on_the_way = packs_on_the_way<Sums>(p, chunk, next);
-    if (on_the_way) {
-      using Next = Packing<Sums::kStep, T>;
+    const auto all_tiles = [&](auto next_panel, int64_t times) {
+      column<Sums>(p, block, chunk, rows, n, panel(n), next_panel, times, slots, outbox);
+    };
+    const auto pack_on_the_way = [&]<class Next>(std::type_identity<Next>, int64_t stride) {
       const int64_t times = tiles * pieces(chunk, Next::kPiece);
-      const T* from = static_cast<const T*>(p.b.ptr) + chunk.k.begin * p.b.stride_k + next.begin;
-      const Next packing(panel(next.begin), from, p.b.stride_k, chunk.steps, times);
-      column<Sums>(p, block, chunk, rows, n, panel(n), packing, times, slots);
-    } else {
+      all_tiles(Next(panel(next.begin), at(next.begin), stride, chunk.steps, times), times);
+    };
+    if (!on_the_way) {
       const int64_t times = tiles * pieces(chunk, Prefetch::kPiece);
-      const Prefetch prefetch(p.b, next, chunk.k, times);
-      column<Sums>(p, block, chunk, rows, n, panel(n), prefetch, times, slots);
+      all_tiles(Prefetch(p.b, next, chunk.k, times), times);
+    } else if (p.b.stride_k == 1) {
+      pack_on_the_way(std::type_identity<Transposing<Sums::kStep, T>>{}, p.b.stride_i);
+    } else {
+      pack_on_the_way(std::type_identity<Packing<Sums::kStep, T>>{}, p.b.stride_k);
     }
     packed = kept || on_the_way;
   }
@@ -83,13 +91,15 @@ void rectangle_of(const Product& p, Range rows, Range cols, std::span<std::byte>
   const Tile tile{.shape = kVectorTile,
                   .panel_a = panel_size(kMr, cut.depth()),
                   .panel_b = panel_size(kNr, cut.depth()),
-                  .local = kLocalSlots * kTile};
+                  .local = kLocalSlots * kTile + kTile};
   const Block block = plan_block(cut, tile, rows.size(), cols.size(), scratch);
+  Outbox outbox(block.local + kLocalSlots * kTile);
   for_blocks(cut, tile, block, rows, cols,
              [&](const Chunk& chunk, Range r, Range c, PanelsOfB panels) {
                pack<kMr, Sums::kStep>(block.a, p.a, r, p.M, chunk);
-               block_chunk<Sums>(p, cut, block, chunk, r, c, panels);
+               block_chunk<Sums>(p, cut, block, chunk, r, c, panels, outbox);
              });
+  outbox.rest();
 }
 
 }  // namespace ladder

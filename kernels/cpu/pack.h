@@ -57,11 +57,25 @@ HWY_INLINE void transpose4(float* out, int64_t stride, const RowPointers<T>& row
   store(hn::BitCast(kVec, hn::InterleaveUpper(pairs, high01, high23)), out + 3 * stride);
 }
 
+/// Whether rows lie so far apart that the same columns of all of them share one place in L1, which
+/// holds fewer than a panel has: what is asked for early is gone before it is read.
+inline bool rows_collide(const Factor& f) { return f.stride_i * size_of(f.dtype) % 4096 == 0; }
+
+/// Asks for the lines in which columns from `col` on lie, in four of the rows: as transpose4 goes
+/// on by four columns, all rows have their turn before the next line begins.
+template <class T>
+HWY_INLINE void ask_for_columns(const RowPointers<T>& rows, int64_t col) {
+  for (int64_t i = 0; i < 4; ++i)
+    __builtin_prefetch(rows[static_cast<size_t>((col + i) % kLanes)] + col);
+}
+
 /// One panel of rows [i, i + W) where k is contiguous. Rows past the end repeat the last one:
 /// what is computed from them is never written.
 template <int64_t W, class T, int64_t Step = 1>
 HWY_INLINE void pack_transposed(float* out, const Factor& f, int64_t i, int64_t end, Range k) {
   using Word = Unit<Step, T>;
+  constexpr int64_t kLater = 64;  // words from asking to reading
+  const bool collide = rows_collide(f);
   const int64_t full = k.size() / Step;
   for (int64_t lane = 0; lane < W; lane += kLanes) {
     const int64_t used = std::min(kLanes, W - lane);
@@ -74,7 +88,10 @@ HWY_INLINE void pack_transposed(float* out, const Factor& f, int64_t i, int64_t 
     float* to = out + lane;
     int64_t col = 0;
     // What a store writes too much (see panel_size), the next one overwrites.
-    for (; col + 4 <= full; col += 4) transpose4(to + col * W, W, rows, col);
+    for (; col + 4 <= full; col += 4) {
+      if (!collide) ask_for_columns(rows, col + kLater);
+      transpose4(to + col * W, W, rows, col);
+    }
     for (; col < full; ++col)
       for (int64_t row = 0; row < used; ++row)
         to[col * W + row] = value_of(rows[static_cast<size_t>(row)][col]);
@@ -85,11 +102,17 @@ HWY_INLINE void pack_transposed(float* out, const Factor& f, int64_t i, int64_t 
   }
 }
 
-/// W neighbouring rows where rows are contiguous, for `count` values of k, `stride` apart.
+/// Steps that are copied to one panel before the next has its turn, so that both sides are read and
+/// written in runs.
+constexpr int64_t kRun = 8;
+
+/// W neighbouring rows where rows are contiguous, for `count` values of k, `stride` apart. The same
+/// of the next run is asked for.
 template <int64_t W, int64_t Step, class T, class Io>
 HWY_INLINE void copy_run(float* out, const T* from, int64_t stride, int64_t count, Io io) {
   int64_t k = 0;
   for (; k + Step <= count; k += Step, out += W) {
+    for (int64_t i = k; i < k + Step; ++i) __builtin_prefetch(from + (i + kRun * Step) * stride);
     Vec word = io.load(from + k * stride);
     if constexpr (Step == 2) word = join_pairs(kVec, word, io.load(from + (k + 1) * stride));
     store(word, out);
@@ -97,14 +120,12 @@ HWY_INLINE void copy_run(float* out, const T* from, int64_t stride, int64_t coun
   if (k < count) store(io.load(from + k * stride), out);  // its partner is zero
 }
 
-/// Panels of rows `range` where rows are contiguous: a few k at a time, so that both sides are
-/// read and written in runs.
+/// Panels of rows `range` where rows are contiguous.
 template <int64_t W, int64_t Step, class T>
 HWY_INLINE void pack_copied(float* out, int64_t size, const Factor& f, Range range, int64_t end,
                             Range k) {
-  constexpr int64_t kRun = 8 * Step;
-  for (int64_t first = k.begin; first < k.end; first += kRun) {
-    const int64_t count = std::min(kRun, k.end - first);
+  for (int64_t first = k.begin; first < k.end; first += kRun * Step) {
+    const int64_t count = std::min(kRun * Step, k.end - first);
     float* panel = out + (first - k.begin) / Step * W;
     for (int64_t i = range.begin; i < range.end; i += W, panel += size)
       for (int64_t lane = 0; lane < W; lane += kLanes) {

@@ -75,7 +75,8 @@ TEST_F(CpuSameBits, ProductsAreTheTreeOfTheDefinition) {
   for (const auto& [rows, N, K, leaves] :
        {Sizes{1, 3, 5, 8}, Sizes{67, 45, 128, 8}, Sizes{70, 45, 6000, 8}, Sizes{70, 50, 777, 3},
         Sizes{400, 1100, 530, 1}, Sizes{30, 40, 4100, 5}, Sizes{900, 70, 1600, 8},
-        Sizes{700, 50, 1000, 5}}) {
+        Sizes{700, 50, 1000, 5}, Sizes{300, 200, 520, 8}, Sizes{300, 200, 1024, 1},
+        Sizes{20, 7000, 36, 1}}) {
     const Tensor inp = box.random({rows, K}), w = box.random({N, K}), wt = box.random({K, N});
     const Tensor out = box.empty({rows, N}), back = box.empty({rows, N});
     k.matmul_forward(ctx, out, inp, w, Tensor{}, leaves);
