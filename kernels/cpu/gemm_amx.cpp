@@ -14,6 +14,7 @@
 #include "kernels/cpu/gemm_blocks.h"
 #include "kernels/cpu/gemm_finish.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/cpu/prefetch.h"
 
 namespace ladder {
 namespace {

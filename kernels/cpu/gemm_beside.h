@@ -10,6 +10,7 @@
 #include "kernels/cpu/gemm_registers.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/pairs.h"
+#include "kernels/cpu/prefetch.h"
 
 namespace ladder {
 
@@ -119,6 +120,9 @@ class Outbox {
   int64_t at_ = 0, end_ = 0;
 };
 
+/// Whether tiles see to C on the way: with the 16 registers of AVX2 it costs more than it gains.
+constexpr bool kBesideC = kLanes == 16;
+
 /// All of it, each time Next::kPiece steps are done. Next is Packing, Transposing or Prefetch: it
 /// packs the next panel of B, or asks for its memory.
 template <class Next>
@@ -128,8 +132,7 @@ struct Beside {
   Outbox& outbox;
   HWY_INLINE void some() {
     next.some();
-    outbox.some();
-    if constexpr (kLanes == 16) c.some();  // with AVX2 it costs more than it gains
+    if constexpr (kBesideC) c.some(), outbox.some();
   }
 };
 

@@ -39,10 +39,14 @@ HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile, Outbox& out
   // Always inline, or the sums would have to leave their registers.
   with_finish(
       to, [&](const auto& finish) __attribute__((always_inline)) {
+        const auto put = [&](auto io) {
+          for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish(v, i, col, io); });
+        };
         if (to.rows == Rows && to.cols == kNr) {
-          if constexpr (requires { outbox.put(acc, finish); })
-            if (finish.past_caches()) return outbox.put(acc, finish);
-          return for_acc(acc, [&](Vec v, int64_t i, int64_t col) { finish(v, i, col, Whole{}); });
+          if (!finish.past_caches()) return put(Whole{});
+          if constexpr (kBesideC && requires { outbox.put(acc, finish); })
+            return outbox.put(acc, finish);
+          return put(PastCaches{});
         }
         for_acc(acc,
                 [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, tile + i * kNr + col); });

@@ -17,11 +17,12 @@ inline int64_t pieces(const Chunk& chunk, int64_t steps) {
   return count;
 }
 
-/// Whether rows `next` of B can be packed on the way: they fill a panel, and each step is full.
+/// Whether rows `next` of B can be packed on the way: they fill a panel, and each step is full. To
+/// transpose them takes more registers than sums leave with AVX2.
 template <class Sums>
 bool packs_on_the_way(const Product& p, const Chunk& chunk, Range next) {
   const bool whole = next.size() == kNr && chunk.k.size() == chunk.steps * Sums::kStep;
-  const bool transposes = chunk.steps % 4 == 0 && !rows_collide(p.b);
+  const bool transposes = kLanes == 16 && chunk.steps % 4 == 0 && !rows_collide(p.b);
   return whole && chunk.steps > 0 && (p.b.stride_k != 1 || transposes) &&
          p.b.dtype == (Sums::kStep == 1 ? Dtype::F32 : Dtype::BF16);
 }
