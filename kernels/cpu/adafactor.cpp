@@ -40,22 +40,24 @@ void update_rows(const Ctx& ctx, const Problem& p) {
 /// col = beta2 col + (1 - beta2) mean_r q
 void update_columns(const Ctx& ctx, const Problem& p) {
   parallel_for(ctx, p.N, kColumns, p.R, [&](Range range) {
-    for_columns(range, [&](int64_t n, auto columns) {
-      auto sums = sum_tokens<1>(kLeaves, 1, p.R, [&](ColumnSums<1>& sum, int64_t r) {
-        const float* g = p.g + r * p.N + n;
-        columns.each([&](int64_t part, int64_t i, auto io) {
-          const Vec slope = io.load(g + i);
-          const Vec q = hn::MulAdd(slope, slope, broadcast(p.step.eps));
-          sum.at(0, part) = hn::Add(sum.at(0, part), q);
+    sum_columns<1>(
+        range, {kLeaves, 1, p.R},
+        [&](ColumnSums<1>& sum, int64_t r, int64_t n, auto columns) {
+          const float* g = p.g + r * p.N + n;
+          columns.each([&](int64_t part, int64_t i, auto io) {
+            const Vec slope = io.load(g + i);
+            const Vec q = hn::MulAdd(slope, slope, broadcast(p.step.eps));
+            sum.at(0, part) = hn::Add(sum.at(0, part), q);
+          });
+        },
+        [&](ColumnSums<1>& sums, int64_t n, auto columns) {
+          columns.each([&](int64_t part, int64_t i, auto io) {
+            float* col = p.col + n + i;
+            const Vec mean = hn::Mul(sums.at(0, part), broadcast(1 / static_cast<float>(p.R)));
+            const Vec kept = hn::Mul(broadcast(p.step.beta2), io.load(col));
+            io.store(hn::MulAdd(broadcast(1 - p.step.beta2), mean, kept), col);
+          });
         });
-      });
-      columns.each([&](int64_t part, int64_t i, auto io) {
-        float* col = p.col + n + i;
-        const Vec mean = hn::Mul(sums.at(0, part), broadcast(1 / static_cast<float>(p.R)));
-        const Vec kept = hn::Mul(broadcast(p.step.beta2), io.load(col));
-        io.store(hn::MulAdd(broadcast(1 - p.step.beta2), mean, kept), col);
-      });
-    });
   });
 }
 

@@ -63,23 +63,66 @@ void for_columns(Range range, const F& f) {
   if (first < range.end) f(first, SomeColumns{range.end - first});
 }
 
-/// add_row(sums, row) adds the terms of one token. Returns the sum over B sequences of T tokens,
-/// each in `leaves` leaves.
-template <int64_t Count, class F>
-ColumnSums<Count> sum_tokens(int leaves, int64_t B, int64_t T, const F& add_row) {
+/// So many strips of kColumns columns take turns, of so many rows each: in its turn the sums of a
+/// strip are in registers. The rows of one strip alone would be runs too short for memory.
+constexpr int64_t kStrips = 3;
+constexpr int64_t kTurn = 16;
+
+/// The order of a sum over B sequences of T tokens, each in `leaves` leaves.
+struct TokenTree {
+  int leaves;
+  int64_t B, T;
+};
+
+/// As sum_columns, for at most `Strips` strips.
+template <int64_t Count, size_t Strips, class Add, class Put>
+void sum_strips(Range range, const TokenTree& tree, const Add& add, const Put& put) {
   using Sums = ColumnSums<Count>;
-  TreeSum<Sums> sequences;
-  for (int64_t b = 0; b < B; ++b) {
-    TreeSum<Sums> sequence;
-    for (int64_t i = 0; i < leaves; ++i) {
-      const Range tokens = leaf(i, leaves, T);
-      Sums sums = Sums::zeros();
-      for (int64_t t = tokens.begin; t < tokens.end; ++t) add_row(sums, b * T + t);
-      sequence.push(sums);
-    }
-    sequences.push(sequence.total(Sums::zeros()));
+  using Trees = std::array<TreeSum<Sums>, Strips>;
+  const auto each_strip = [&](const auto& f) {
+    for_columns(range, [&](int64_t c, auto columns) {
+      f(static_cast<size_t>((c - range.begin) / kColumns), c, columns);
+    });
+  };
+  std::array<Sums, Strips> parked;
+  const auto add_leaf = [&](Trees& leaves, int64_t first_row, Range tokens) {
+    Range turn{tokens.begin, tokens.begin};
+    do {
+      turn = {turn.end, std::min(turn.end + kTurn, tokens.end)};
+      each_strip([&](size_t strip, int64_t c, auto columns) {
+        // Called with the one or with the other: a choice between them would leave the registers.
+        const auto go_on = [&](Sums sum) __attribute__((always_inline)) {
+          for (int64_t t = turn.begin; t < turn.end; ++t) add(sum, first_row + t, c, columns);
+          turn.end == tokens.end ? leaves[strip].push(sum) : void(parked[strip] = sum);
+        };
+        turn.begin == tokens.begin ? go_on(Sums::zeros()) : go_on(parked[strip]);
+      });
+    } while (turn.end < tokens.end);
+  };
+  Trees sequences;
+  for (int64_t b = 0; b < tree.B; ++b) {
+    Trees leaves;
+    for (int64_t i = 0; i < tree.leaves; ++i)
+      add_leaf(leaves, b * tree.T, leaf(i, tree.leaves, tree.T));
+    for (size_t strip = 0; strip < Strips; ++strip)
+      sequences[strip].push(leaves[strip].total(Sums::zeros()));
   }
-  return sequences.total(Sums::zeros());
+  each_strip([&](size_t strip, int64_t c, auto columns) {
+    Sums total = sequences[strip].total(Sums::zeros());
+    put(total, c, columns);
+  });
+}
+
+/// Sums over tokens in the columns of `range`: add(sums, row, c, columns) adds the terms of one
+/// token in the columns from c on, put(sums, c, columns) takes their sums.
+template <int64_t Count, class Add, class Put>
+void sum_columns(Range range, const TokenTree& tree, const Add& add, const Put& put) {
+  constexpr int64_t kTogether = kStrips * kColumns;
+  int64_t first = range.begin;
+  for (; first + kTogether <= range.end; first += kTogether)
+    sum_strips<Count, kStrips>({first, first + kTogether}, tree, add, put);
+  for (; first < range.end; first += kColumns)
+    sum_strips<Count, 1>({first, std::min(first + kColumns, range.end)}, tree, add, put);
 }
 
 /// Writes the columns of sum `which`, or adds them.

@@ -73,15 +73,17 @@ void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
   dispatch(dout, [&]<class Real>(Real) {
     const Real* from = dout.data<Real>();
     parallel_for(ctx, s.N, kColumns, s.B * s.T, [&](Range range) {
-      for_columns(range, [&](int64_t n, auto columns) {
-        auto sums = sum_tokens<1>(ctx.token_leaves, s.B, s.T, [=](ColumnSums<1>& sum, int64_t row) {
-          const Real* x = from + row * s.N + n;
-          columns.each([&](int64_t part, int64_t i, auto io) {
-            sum.at(0, part) = hn::Add(sum.at(0, part), io.load(x + i));
+      sum_columns<1>(
+          range, {ctx.token_leaves, s.B, s.T},
+          [=](ColumnSums<1>& sum, int64_t row, int64_t n, auto columns) {
+            const Real* x = from + row * s.N + n;
+            columns.each([&](int64_t part, int64_t i, auto io) {
+              sum.at(0, part) = hn::Add(sum.at(0, part), io.load(x + i));
+            });
+          },
+          [=](ColumnSums<1>& sums, int64_t n, auto columns) {
+            put_columns(to + n, sums, 0, columns, into);
           });
-        });
-        put_columns(to + n, sums, 0, columns, into);
-      });
     });
   });
 }

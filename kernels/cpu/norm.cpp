@@ -74,23 +74,20 @@ void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, cons
 
 /// Rows of a few columns are too short for the processor to see a pattern: so many rows ahead they
 /// are asked for.
-constexpr int64_t kRowsAhead = 8;
+constexpr int64_t kRowsAhead = 4;
 
-/// Sums of dy xhat and of dy over all tokens, in the columns that dy and x point at.
+/// Adds dy xhat and dy of one token, in the columns that dy and x point at.
 template <class Real, class Columns>
-ColumnSums<2> backward_weight(int leaves, const Real* dy, const Real* x, const float* mean,
-                              const float* rstd, const NormShape& s, Columns columns) {
-  return sum_tokens<2>(leaves, s.B, s.T, [=](ColumnSums<2>& sum, int64_t row) {
-    const int64_t at = row * s.C;
-    const Vec m = broadcast(mean[row]), r = broadcast(rstd[row]);
-    columns.each([&](int64_t part, int64_t i, auto io) {
-      __builtin_prefetch(dy + at + kRowsAhead * s.C + i);
-      __builtin_prefetch(x + at + kRowsAhead * s.C + i);
-      const Vec d = io.load(dy + at + i);
-      const Vec xhat = hn::Mul(hn::Sub(io.load(x + at + i), m), r);
-      sum.at(0, part) = hn::MulAdd(d, xhat, sum.at(0, part));
-      sum.at(1, part) = hn::Add(sum.at(1, part), d);
-    });
+HWY_INLINE void add_token(ColumnSums<2>& sum, const Real* dy, const Real* x, const Statistics& s,
+                          int64_t C, Columns columns) {
+  const Vec m = broadcast(s.mean), r = broadcast(s.rstd);
+  columns.each([&](int64_t part, int64_t i, auto io) {
+    __builtin_prefetch(dy + kRowsAhead * C + i);
+    __builtin_prefetch(x + kRowsAhead * C + i);
+    const Vec d = io.load(dy + i);
+    const Vec xhat = hn::Mul(hn::Sub(io.load(x + i), m), r);
+    sum.at(0, part) = hn::MulAdd(d, xhat, sum.at(0, part));
+    sum.at(1, part) = hn::Add(sum.at(1, part), d);
   });
 }
 
@@ -145,11 +142,16 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
     const Real* dy = dout.data<Real>();
     const Real* x = inp.data<Real>();
     parallel_for(ctx, s.C, kColumns, s.B * s.T, [&](Range range) {
-      for_columns(range, [&](int64_t c, auto columns) {
-        auto sums = backward_weight(ctx.token_leaves, dy + c, x + c, means, rstds, s, columns);
-        put_columns(dweight + c, sums, 0, columns, into);
-        put_columns(dbias + c, sums, 1, columns, into);
-      });
+      sum_columns<2>(
+          range, {ctx.token_leaves, s.B, s.T},
+          [=](ColumnSums<2>& sum, int64_t row, int64_t c, auto columns) {
+            const int64_t at = row * s.C + c;
+            add_token(sum, dy + at, x + at, {.mean = means[row], .rstd = rstds[row]}, s.C, columns);
+          },
+          [=](ColumnSums<2>& sums, int64_t c, auto columns) {
+            put_columns(dweight + c, sums, 0, columns, into);
+            put_columns(dbias + c, sums, 1, columns, into);
+          });
     });
   });
 }
