@@ -3,6 +3,8 @@
 // that reads it, or on the way by the tiles of the panel before.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cpu/gemm_blocks.h"
 #include "kernels/cpu/gemm_tile.h"
 #include "kernels/cpu/pack.h"
