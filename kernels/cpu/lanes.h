@@ -38,7 +38,7 @@ HWY_INLINE float reduce_lanes(D d, hn::Vec<D> v, const Join& join) {
 struct LaneAcc {
   std::array<Vec, kSumLanes / kLanes> part;
 
-  explicit LaneAcc(Vec start) { part.fill(start); }
+  explicit LaneAcc(Vec start = zero()) { part.fill(start); }
   Vec& operator[](int64_t i) { return part[static_cast<size_t>(i)]; }
 
   /// join(lane i, lane i + 8), then + 4, + 2, + 1.
@@ -54,12 +54,23 @@ struct LaneAcc {
   }
 };
 
-/// sum_i f(i, io) over [0, n), f a vector of terms; f's lanes past n must be zero.
+/// sum_i f(row, i, io) over [0, n) for each of N rows, f a vector of terms; f's lanes past n must
+/// be zero. An addition waits for the one before it, but not for those of other rows.
+template <size_t N, class F>
+HWY_INLINE std::array<float, N> lane_sums(int64_t n, F&& f) {
+  std::array<LaneAcc, N> acc;
+  for_lanes(n, [&](int64_t part, int64_t i, auto io) {
+    for (size_t row = 0; row < N; ++row) acc[row][part] = hn::Add(acc[row][part], f(row, i, io));
+  });
+  std::array<float, N> sums;
+  for (size_t row = 0; row < N; ++row) sums[row] = acc[row].sum();
+  return sums;
+}
+
+/// sum_i f(i, io) over [0, n).
 template <class F>
 HWY_INLINE float lane_sum(int64_t n, F&& f) {
-  LaneAcc acc(zero());
-  for_lanes(n, [&](int64_t part, int64_t i, auto io) { acc[part] = hn::Add(acc[part], f(i, io)); });
-  return acc.sum();
+  return lane_sums<1>(n, [&](size_t, int64_t i, auto io) { return f(i, io); })[0];
 }
 
 /// The larger of each lane; NaN if either is. (Max passes only its second operand's NaN on.)

@@ -1,6 +1,8 @@
 // Layer norm. A row's statistics are sums in 16 lanes, two passes: first the mean, then the
 // squares of what is left, which cancels nothing.
+#include <array>
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/dispatch.h"
@@ -12,38 +14,45 @@ namespace ladder::cpu {
 namespace {
 
 constexpr float kEpsilon = 1e-5f;
-/// The first of several passes over a row asks for the row after the next: memory would rest while
-/// the others run.
-constexpr int64_t kRowAfterNext = 2;
-
 struct Statistics {
   float mean, rstd;
 };
 
-template <class Real>
-Statistics statistics(const Real* x, int64_t C) {
+/// So many rows of norm_forward are summed together.
+constexpr size_t kRowsAtOnce = 4;
+
+/// Of N rows of C channels.
+template <size_t N, class Real>
+std::array<Statistics, N> statistics(const Real* x, int64_t C) {
+  const auto at = [&](size_t row, int64_t c) { return x + static_cast<int64_t>(row) * C + c; };
   const auto extent = static_cast<float>(C);
-  const float sum = lane_sum(C, [&](int64_t c, auto io) {
-    __builtin_prefetch(x + kRowAfterNext * C + c);
-    return io.load(x + c);
-  });
-  const float mean = sum / extent;
-  const float squares = lane_sum(C, [&](int64_t c, auto io) {
-    const Vec centred = io.only(hn::Sub(io.load(x + c), broadcast(mean)));
+  auto mean = lane_sums<N>(C, [&](size_t row, int64_t c, auto io) { return io.load(at(row, c)); });
+  for (float& m : mean) m /= extent;
+  const auto squares = lane_sums<N>(C, [&](size_t row, int64_t c, auto io) {
+    const Vec centred = io.only(hn::Sub(io.load(at(row, c)), broadcast(mean[row])));
     return hn::Mul(centred, centred);
   });
-  return {.mean = mean, .rstd = 1.0f / std::sqrt(squares / extent + kEpsilon)};
+  std::array<Statistics, N> found;
+  for (size_t row = 0; row < N; ++row)
+    found[row] = {.mean = mean[row], .rstd = 1.0f / std::sqrt(squares[row] / extent + kEpsilon)};
+  return found;
 }
 
-/// norm_forward on one token's C channels.
-template <class Wide, class Real>
-Statistics forward(Real* y, const Real* x, const Real* w, const Real* b, int64_t C) {
-  const Statistics s = statistics(x, C);
-  for_vectors<Wide>(0, C, [&](int64_t c, auto io) {
-    const Vec xhat = hn::Mul(hn::Sub(io.load(x + c), broadcast(s.mean)), broadcast(s.rstd));
-    io.store(hn::MulAdd(xhat, io.load(w + c), io.load(b + c)), y + c);
-  });
-  return s;
+/// norm_forward on N tokens' C channels. What comes next is asked for in the last pass over a row,
+/// a line for each line that is written: the passes before it then wait for no memory.
+template <class Wide, size_t N, class Real>
+std::array<Statistics, N> forward(Real* y, const Real* x, const Real* w, const Real* b, int64_t C) {
+  const std::array<Statistics, N> found = statistics<N>(x, C);
+  for (const Statistics& s : found) {
+    for_vectors<Wide>(0, C, [&](int64_t c, auto io) {
+      __builtin_prefetch(x + static_cast<int64_t>(N) * C + c);
+      const Vec xhat = hn::Mul(hn::Sub(io.load(x + c), broadcast(s.mean)), broadcast(s.rstd));
+      io.store(hn::MulAdd(xhat, io.load(w + c), io.load(b + c)), y + c);
+    });
+    x += C;
+    y += C;
+  }
+  return found;
 }
 
 /// norm_backward_input on one token's C channels.
@@ -57,8 +66,6 @@ void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, cons
   LaneAcc sum_g(zero());
   LaneAcc sum_gx(zero());
   for_lanes(C, [&](int64_t part, int64_t c, auto io) {
-    __builtin_prefetch(dy + kRowAfterNext * C + c);
-    __builtin_prefetch(x + kRowAfterNext * C + c);
     const Vec gc = g(c, io);
     sum_g[part] = hn::Add(sum_g[part], gc);
     sum_gx[part] = hn::MulAdd(gc, xhat(c, io), sum_gx[part]);
@@ -67,6 +74,8 @@ void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, cons
   const Vec mean_g = broadcast(sum_g.sum() / extent);
   const Vec mean_gx = broadcast(sum_gx.sum() / extent);
   for_vectors<Wide>(0, C, [&](int64_t c, auto io) {
+    __builtin_prefetch(dy + C + c);  // the next row, as in forward()
+    __builtin_prefetch(x + C + c);
     const Vec rest = hn::NegMulAdd(xhat(c, io), mean_gx, hn::Sub(g(c, io), mean_g));
     io.store(hn::Mul(r, rest), dx + c);
   });
@@ -103,12 +112,20 @@ void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor i
     const Real* x = inp.data<Real>();
     const Real* weight = w.data<Real>();
     const Real* bias = b.data<Real>();
-    parallel_for(ctx, s.B * s.T, 1, s.C, [&](Range range) {
-      for (int64_t row = range.begin; row < range.end; ++row) {
-        const Statistics found = forward<Wide>(y + row * s.C, x + row * s.C, weight, bias, s.C);
-        means[row] = found.mean;
-        rstds[row] = found.rstd;
+    const auto rows_from = [&]<size_t N>(int64_t first, std::integral_constant<size_t, N>) {
+      const int64_t at = first * s.C;
+      for (const Statistics& found : forward<Wide, N>(y + at, x + at, weight, bias, s.C)) {
+        means[first] = found.mean;
+        rstds[first] = found.rstd;
+        ++first;
       }
+    };
+    parallel_for(ctx, s.B * s.T, 1, s.C, [&](Range range) {
+      constexpr std::integral_constant<size_t, kRowsAtOnce> kSome;
+      constexpr std::integral_constant<size_t, 1> kOne;
+      int64_t row = range.begin;
+      for (; row + int64_t{kSome} <= range.end; row += int64_t{kSome}) rows_from(row, kSome);
+      for (; row < range.end; ++row) rows_from(row, kOne);
     });
   });
 }
