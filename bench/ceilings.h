@@ -30,7 +30,7 @@ struct Ceilings {
   double copy;
 };
 
-/// Takes about a second and 256 MiB.
+/// Takes a few seconds and 256 MiB.
 Ceilings measure_ceilings(int threads);
 
 /// Least seconds for a cost: by the slower of arithmetic and memory.
