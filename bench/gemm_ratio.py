@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs bench_gemm, ours, OpenBLAS and oneDNN interleaved at random, and prints the ratio of our
-speed to that of the faster of both.
+"""Runs bench_gemm, which times ours, OpenBLAS and oneDNN in turn, and prints the ratio of our speed
+to that of the faster of both.
 
     bench/gemm_ratio.py build/cpu/bin/bench_gemm [--repetitions N] [--precision fp32|bf16] [--best]
 
@@ -26,14 +26,14 @@ def measure(program, repetitions, pattern):
     """GFLOP/s of each repetition: {shape: {"ours": [...], "openblas": [...], "onednn": [...]}}."""
     report = subprocess.run(
         [program, f"--benchmark_repetitions={repetitions}", f"--benchmark_filter={pattern}",
-         "--benchmark_enable_random_interleaving=true", "--benchmark_min_time=0.05",
          "--benchmark_format=json"],
         check=True, stdout=subprocess.PIPE, text=True).stdout
     speeds = collections.defaultdict(lambda: collections.defaultdict(list))
     for run in json.loads(report)["benchmarks"]:
         if run["run_type"] == "iteration":
-            shape, _, who = run["run_name"].removesuffix("/real_time").rpartition("/")
-            speeds[shape][who].append(run["GFLOP"])
+            shape = run["run_name"].removesuffix("/iterations:1")
+            for who in NAMES.keys() & run.keys():
+                speeds[shape][who].append(run[who])
     return speeds
 
 
@@ -42,12 +42,13 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--precision", choices=BARS, default="fp32")
-    parser.add_argument("--filter", help="of shapes, instead of --precision")
+    parser.add_argument("--filter", default="(qkv|proj|fc|mlp|head)/", metavar="REGEX",
+                        help="how names of shapes begin, such as 'proj/.*/threads1'")
     parser.add_argument("--bar", type=float)
     parser.add_argument("--best", action="store_true", help="repetition of each, not the median")
     args = parser.parse_args()
     bar = BARS[args.precision] if args.bar is None else args.bar
-    pattern = args.filter or ("^bf16/" if args.precision == "bf16" else "^[^b]")
+    pattern = ("^bf16/" if args.precision == "bf16" else "^") + args.filter
 
     typical, word = (max, "best") if args.best else (statistics.median, "median")
 
