@@ -9,7 +9,8 @@
 //   scale = 2^floor(log2(largest number of the format / amax) - kMargin)
 //
 // where amax is the largest magnitude it had in the last kHistory steps: delayed scaling, so that
-// the scale is known before the tensor is. What is larger than expected saturates. A scale stands
+// the scale is known before the tensor is. What is larger than expected saturates. Before the first
+// step only weights have an amax; inputs and gradients begin with a scale of 1. A scale stands
 // still during a step; amax is a maximum over micro-batches: the step is the same however it is
 // cut. Sums are FP32; embedding, head, norms and attention stay BF16.
 //
@@ -51,7 +52,7 @@ struct DelayedScale {
     if (amax == 0) return {.scale = now.scale, .amax = 0};
     const Format& format = format_of(dtype);
     const float largest = widen(format, format.first_special() - 1);
-    // ilogb is floor(log2) without rounding. A tensor of all but zeros gets the largest scale.
+    // ilogb is floor(log2) without rounding. A tensor of next to nothing gets the largest.
     const int exponent = std::min(126, std::ilogb(largest / amax) - kMargin);
     return {.scale = std::ldexp(1.0f, exponent), .amax = 0};
   }
@@ -61,10 +62,10 @@ class Fp8 {
  public:
   /// Nothing unless `on`.
   /// @param sets  of activations: block l uses set l % sets
-  /// @param rooms for weights, which put() fills; 0: every block has its own for good
+  /// @param rooms for weights, which put() fills (10_zero3); 0: every block has its own for good
   Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on,
       int64_t rooms = 0)
-      : config_(config), sets_(sets), rules_(on ? static_cast<size_t>(config.layers) * kEach : 0) {
+      : sets_(sets), rules_(on ? static_cast<size_t>(config.layers) * kEach : 0) {
     if (!on) return;
     const int64_t L = config.layers, T = config.seq_len, C = config.channels;
     for (size_t i = 0; i < rules_.size(); ++i)
@@ -114,7 +115,7 @@ class Fp8 {
     }
     attach(acts);
   }
-  /// Of their inputs and gradients alone: the weights come by put().
+  /// Of their inputs and gradients alone: weights come by put() (10_zero3).
   void attach(Activations& acts) {
     for (size_t l = 0; l < rules_.size() / kEach; ++l) {
       const auto& inp = inputs_[l % static_cast<size_t>(sets_)];
@@ -128,7 +129,8 @@ class Fp8 {
                                   with(dfc_, kGradients + 2), with(dproduct_, kGradients + 3)};
     }
   }
-  /// Puts the codes of block l's weights, which `w` has, into a room, and makes `w` use them.
+  /// Puts the codes of block l's weights, which `w` has, into a room, and makes `w` use them
+  /// (10_zero3, where weights come and go).
   void put(const Ctx& ctx, GptTensors& w, size_t l, size_t room) {
     if (rules_.empty()) return;
     const BlockTensors& p = w.blocks[l];
@@ -142,8 +144,8 @@ class Fp8 {
       if (i % kEach >= kInputs) scales_[i].amax = 0;
   }
 
-  /// Scale and amax of every tensor, F32 (2 n). Ranks that see different micro-batches take the
-  /// maximum before end_step(): their scales are equal anyway.
+  /// Scale and amax of every tensor, F32 (2 n). Ranks that see different micro-batches (from 07_ddp
+  /// on) take the maximum before end_step(): their scales are equal anyway.
   Tensor scales() const { return memory_; }
 
   /// After a step's update: new scales, and the weights' codes with them.
@@ -207,7 +209,6 @@ class Fp8 {
     for (size_t l = 0; l < sources_.size(); ++l) quantize(ctx, weights_[l], sources_[l]);
   }
 
-  GptConfig config_;
   int64_t sets_;
   std::vector<DelayedScale> rules_;
   Tensor memory_;               ///< of scales_

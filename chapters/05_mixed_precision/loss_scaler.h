@@ -1,12 +1,12 @@
 // Dynamic loss scaling (arXiv 1710.03740, section 3.2): keeps FP16 gradients off zero.
 //
-// F16 has no numbers below 2^-24, and most gradients of activations lie there. The loss times S
-// has all its gradients times S, so they move up; the FP32 gradients of the parameters are divided
-// by S again. S is a power of two: neither changes a digit. Too large an S overflows F16 to
-// infinity. So S is sought while training:
+// F16 has no numbers below 2^-24, and with many tokens in a batch many gradients of activations lie
+// there. The loss times S has all its gradients times S, so they move up; the FP32 gradients of the
+// parameters are divided by S again. S is a power of two: neither changes a digit. Too large an S
+// overflows F16 to infinity. So S is sought while training:
 //
-//   an Inf or a NaN in the gradients:  skip the update, S = S / 2
-//   `window` good steps in a row:      S = 2 S
+//   an Inf or a NaN in the gradients:  skip the update, S = S / 2, but not below 1
+//   `window` good steps in a row:      S = 2 S, but not above 2^24
 //
 // S stands still during a step, and overflow is looked for in the sum over all micro-batches: the
 // step is the same however it is cut.
@@ -32,8 +32,8 @@ struct LossScaleOptions {
   void add_to(CommandLine& line) {
     line.group("05_mixed_precision");
     line.add("--loss-scale", initial, "of fp16, at the first step; a power of two");
-    line.add("--fixed-loss-scale", fixed, "an experiment: the scale never changes");
-    line.add("--loss-scale-window", window, "good steps until the scale doubles");
+    line.add("--fixed-loss-scale", fixed, "an experiment of fp16: the scale never changes");
+    line.add("--loss-scale-window", window, "of fp16: good steps until the scale doubles");
   }
 
   /// @throws UserError
