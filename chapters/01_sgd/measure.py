@@ -30,8 +30,9 @@ def measure():
     speed = r.report["tokens_per_second"]
     facts = [
         ["loss of step 0", f"$\\ln 256$ = {math.log(256):.4f}", f"{r.loss[0]:.4f}"],
-        ["FLOPs a token", f"$6P+12LCT$ = {flops:,}", f"{speed * flops / 1e9:.0f} GFLOP/s"],
+        ["FLOPs a token", f"$6P+12LCT$ = {flops:,}", ""],
         ["tokens/s", "", f"{speed:,.0f}"],
+        ["FLOPs a token times tokens/s", "", f"{speed * flops / 1e9:.0f} GFLOP/s"],
         ["median step", "", f"{r.report['step_ms_median']:.1f} ms"],
     ]
     return "\n\n".join([
@@ -40,5 +41,5 @@ def measure():
         "The same run, predicted and measured:",
         table(["", "predicted", "measured"], facts),
         "500 steps at a learning rate of 0.1:",
-        table(["", "training loss", "validation loss", "Optim, bytes"], losses),
+        table(["", "loss of the last batch", "validation loss", "Optim, bytes"], losses),
     ])

@@ -7,7 +7,7 @@ TINY = "--model tiny --batch 12"
 OPTIMIZERS = [
     ("sgd", "--optimizer sgd --lr 0.1", "0"),
     ("sgd, momentum 0.9", "--optimizer sgd --lr 0.1 --momentum 0.9", "$4P$"),
-    ("adam", "--optimizer adam --lr 1e-3", "$8P$"),
+    ("adam", "--optimizer adam --lr 1e-3 --weight-decay 0", "$8P$"),
     ("adamw", "--optimizer adamw --lr 1e-3", "$8P$"),
     ("lion", "--optimizer lion --lr 2e-4 --beta2 0.99 --weight-decay 0.5", "$4P$"),
     ("adafactor", "--optimizer adafactor --lr 1e-3", "$4\\sum(R+N)$"),
@@ -21,11 +21,11 @@ def optimizers():
     for name, flags, formula in OPTIMIZERS:
         r = run("02_adamw", f"{TINY} --steps 500 {flags}")
         optim, P = r.memory("Optim"), r.memory("Param") / 4
-        rows.append([name, formula, f"{r.memory('Optim', 'predicted'):,}", f"{optim:,}",
+        rows.append([name, f"`{flags.split(maxsplit=2)[2]}`", formula, f"{r.memory('Optim', 'predicted'):,}", f"{optim:,}",
                      f"{optim / P:.3f}", f"{r.report['final_loss']:.3f}",
                      f"{r.report['val_loss']:.3f}", f"{r.report['step_ms_median']:.1f}"])
-    return table(["optimizer", "Optim", "predicted, bytes", "measured, bytes", "per parameter",
-                  "training loss", "validation loss", "ms a step"], rows)
+    return table(["optimizer", "flags", "Optim", "predicted, bytes", "measured, bytes", "per parameter",
+                  "loss of the last batch", "validation loss", "ms a step"], rows)
 
 
 def decay():

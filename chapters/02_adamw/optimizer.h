@@ -12,6 +12,7 @@
 #include "chapters/02_adamw/adamw.h"
 #include "chapters/02_adamw/adamw8bit.h"
 #include "chapters/02_adamw/lion.h"
+#include "common/error.h"
 #include "common/run/command_line.h"
 
 namespace ladder {
@@ -73,6 +74,8 @@ class Optimizer {
   static Rule make(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
                    const OptimizerOptions& options) {
     if (options.name == "sgd") return Sgd(arena, layout, sgd);
+    if (sgd.momentum != 0)
+      throw UserError("--momentum is for --optimizer sgd, not {}", options.name);
     if (options.name == "lion") return Lion(arena, layout, options.adamw);
     if (options.name == "adafactor") return Adafactor(arena, layout, options.adamw);
     if (options.name == "adamw8bit") return AdamW8bit(arena, layout, options.adamw);

@@ -9,8 +9,8 @@ TINY = "--model tiny --batch 12 --steps 600 --lr 2e-3"
 SCHEDULES = {
     "constant": "--schedule constant",
     "constant, warmup": "--schedule constant --warmup 60",
-    "linear": "--schedule linear --warmup 60",
-    "cosine": "--schedule cosine --warmup 60",
+    "linear": "--schedule linear --warmup 60 --min-lr 0",
+    "cosine": "--schedule cosine --warmup 60 --min-lr 0",
     "wsd, linear": "--schedule wsd --warmup 60 --min-lr 0",
     "wsd, cosine": "--schedule wsd --warmup 60 --min-lr 0 --wsd-decay cosine",
 }
@@ -34,7 +34,7 @@ def chart(runs):
 def measure():
     runs = {name: run("03_schedules", f"{TINY} {flags}") for name, flags in SCHEDULES.items()}
     chart(runs)
-    rows = [[name, f"{r.lr[0]:.2e}", f"{max(r.lr):.2e}", f"{r.lr[-1]:.2e}",
+    rows = [[name, f"`{SCHEDULES[name][11:]}`", f"{r.lr[0]:.2e}", f"{max(r.lr):.2e}", f"{r.lr[-1]:.2e}",
              f"{r.report['final_loss']:.3f}", f"{r.report['val_loss']:.3f}"]
             for name, r in runs.items()]
 
@@ -49,7 +49,8 @@ def measure():
     return "\n\n".join([
         f"Learning rates of real runs, from their traces (`{TINY}`):",
         "![learning rate against step for six schedules](schedules.svg)",
-        table(["schedule", "lr of step 0", "largest", "last", "training loss", "validation loss"],
+        table(["schedule", "`--schedule`", "lr of step 0", "largest", "last",
+               "loss of the last batch", "validation loss"],
               rows),
         f"A ramp of batch sizes (`{RAMP}`): warmup is counted in tokens, so it takes more steps "
         "while batches are small:",

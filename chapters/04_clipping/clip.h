@@ -2,10 +2,11 @@
 //
 //   --clip c   if |g| > c:  g = g c / |g|             all parameters together (arXiv 1211.5063)
 //   --agc a    if |g_r| > a |w_r|:  g_r = g_r a |w_r| / |g_r|   for each row r (arXiv 2102.06171)
+//              (a |w_r| at least a / 1000: else what starts at 0 could never move)
 //
 // The global norm bounds the length of a step. AGC bounds it relative to each unit's weights, so
 // one exploding layer does not shorten the step of all others. As in its paper the head is left
-// out; a row is a unit's fan-in, a bias or gain is one row.
+// out; a row is a unit's fan-in, a bias or gain is one row. With both, AGC comes first.
 #pragma once
 
 #include <algorithm>

@@ -116,7 +116,8 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.params,
           .params = m.params,
           .optim = m.optimizer.tensors(),
-          .others{named_state("updates", m.optimizer), named_state("spike_guard", m.guard)}};
+          .others{named_state("updates", m.optimizer), named_state("spike_guard", m.guard),
+                  named_state("noise_scale", m.noise)}};
 }
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.

@@ -28,7 +28,8 @@ def clipping():
         rows.append([f"`{clip}`" if clip else "none", f"{max(r.norm):.3g}",
                      f"{r.report['final_loss'] or float('nan'):.3f}",
                      f"{r.report['val_loss'] or float('nan'):.3f}"])
-    head = ["clipping", "largest norm before clipping", "training loss", "validation loss"]
+    head = ["clipping", "largest norm before clipping", "loss of the last batch",
+            "validation loss"]
     return f"`{flags}`: a learning rate that SGD bears only with clipping:\n\n" + table(head, rows)
 
 
@@ -40,16 +41,15 @@ def noise():
         rows.append([steps, f"{scale['signal']:.4f}", f"{scale['noise']:.1f}",
                      f"{scale['sequences']:.1f}", f"{64 * scale['sequences']:,.0f}"])
     head = ["after steps", "$\\|G\\|^2$", "$S$", "noise scale, sequences", "in tokens"]
-    return f"`{flags}`, averaged over about the last 50 steps:\n\n" + table(head, rows)
+    return f"`{flags}`, averages of about the last 50 steps:\n\n" + table(head, rows)
 
 
 def spike():
     rows = []
     flags = f"{TINY} --batch 12 --steps 300 --warmup 50"
-    for name, more in [("clean", ""), ("bad batch", "--bad-batch 200"),
-                       ("bad batch, guard", "--bad-batch 200 --spike-guard 6")]:
+    for more in ["", "--bad-batch 200", "--bad-batch 200 --spike-guard 6"]:
         r = run("04_clipping", f"{flags} {more}")
-        rows.append([name, *(f"{r.loss[s]:.3f}" for s in (199, 200, 201, 205)),
+        rows.append([f"`{more}`" if more else "clean", *(f"{r.loss[s]:.3f}" for s in (199, 200, 201, 205)),
                      f"{r.norm[200]:.2f}", f"{r.report['val_loss']:.3f}",
                      r.output.count("skipped")])
     head = ["", "loss of step 199", "200", "201", "205", "norm of step 200", "validation loss",

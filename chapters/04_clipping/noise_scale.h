@@ -7,11 +7,13 @@
 //   |G|^2 = (GBS |g_big|^2 - MBS |g_small|^2) / (GBS - MBS)
 //   S     = (|g_small|^2 - |g_big|^2) / (1 / MBS - 1 / GBS)
 //
-// Each is averaged over steps, and the noise scale is S / |G|^2, in sequences: well below it a
-// batch twice as large nearly halves the steps; well above it the larger batch is wasted.
-// |g_small|^2 comes for free: the micro-steps of GradTree that write a fresh buffer.
+// Each is averaged over about 50 steps (over all of them early in a run), and the noise scale is S
+// / |G|^2, in sequences: well below it a batch twice as large nearly halves the steps; well above
+// it the larger batch is wasted. |g_small|^2 comes for free: the micro-steps of GradTree that write
+// a fresh buffer.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include <nlohmann/json.hpp>
@@ -67,17 +69,30 @@ class NoiseScale {
   /// S / |G|^2 in sequences, both averaged over steps; 0 before the first step.
   double value() const { return signal_ == 0 ? 0 : noise_ / signal_; }
 
-  /// Adds the three numbers to --report.
+  /// What a checkpoint must hold for the next step.
+  nlohmann::json state() const {
+    return {{"signal", signal_}, {"noise", noise_}, {"steps", steps_}};
+  }
+  void set_state(const nlohmann::json& state) {
+    signal_ = state.at("signal");
+    noise_ = state.at("noise");
+    steps_ = state.at("steps");
+  }
+
+  /// Adds the three numbers to --report; null if no step had two batch sizes.
   void report(nlohmann::json& extra) const {
-    extra["noise_scale"] = {{"sequences", value()}, {"signal", signal_}, {"noise", noise_}};
+    extra["noise_scale"] = nullptr;
+    if (steps_ == 0) return;
+    // The averages began at zero, of which so much is left.
+    const double seen = 1 - std::pow(kKeep, steps_);
+    extra["noise_scale"] = {
+        {"sequences", value()}, {"signal", signal_ / seen}, {"noise", noise_ / seen}};
   }
 
  private:
   static constexpr double kKeep = 0.98;  // averages over about 50 steps
 
-  void average(double& mean, double x) const {
-    mean = steps_ == 0 ? x : kKeep * mean + (1 - kKeep) * x;
-  }
+  static void average(double& mean, double x) { mean = kKeep * mean + (1 - kKeep) * x; }
 
   double small_ = 0;   // sum of |g_small|^2 in this step
   int64_t count_ = 0;  // of how many micro-batches

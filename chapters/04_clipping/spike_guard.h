@@ -1,8 +1,9 @@
 // Spike guard: a batch that would throw the model off is skipped.
 //
 // A step whose loss or gradient norm lies more than K standard deviations above the mean of the
-// last 64 good steps is a spike: no update, but data and schedule go on (PaLM, arXiv 2204.02311,
-// section 5.1, skips the batches around a spike). NaN or Inf in loss or gradient always skips.
+// last 64 good steps is a spike: no update, but data and schedule go on. (PaLM, arXiv 2204.02311,
+// section 5.1, went back to a checkpoint before the spike and left some 200 to 500 batches out.)
+// NaN or Inf in loss or gradient always skips.
 // If 8 steps in a row are spikes, the level has changed for good: the window starts anew.
 #pragma once
 

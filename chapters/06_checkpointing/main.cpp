@@ -142,7 +142,8 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("updates", m.optimizer), named_state("spike_guard", m.guard),
-                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)}};
+                  named_state("noise_scale", m.noise), named_state("loss_scale", m.scaler),
+                  named_state("fp8", m.fp8)}};
 }
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.

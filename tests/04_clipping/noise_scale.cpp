@@ -78,7 +78,7 @@ TEST(NoiseScale, IsNotTheVarianceOverElements) {
     noise.add_small(3.0 / 4, 2, 8);
     noise.end_step(3.0, 2, 8);
   }
-  EXPECT_DOUBLE_EQ(numbers(noise)["signal"], 9);
+  EXPECT_NEAR(numbers(noise)["signal"].get<double>(), 9, 1e-12);
   EXPECT_EQ(numbers(noise)["noise"], 0);
   EXPECT_EQ(noise.value(), 0);
 }
@@ -103,7 +103,30 @@ TEST(NoiseScale, StepsWithoutTwoBatchSizesDoNotCount) {
   noise.add_small(5, 8, 8);
   noise.end_step(5, 8, 8);  // early in a ramp: one micro-batch
   EXPECT_EQ(noise.value(), 0);
-  EXPECT_EQ(numbers(noise)["noise"], 0);
+  EXPECT_TRUE(numbers(noise).is_null());
+}
+
+TEST(NoiseScale, TheFirstStepFadesAsAllOthersDo) {
+  NoiseScale noise;
+  for (const double norm : {4.0, 2.0, 2.0}) {
+    noise.add_small(norm / 4, 2, 8);
+    noise.end_step(norm, 2, 8);
+  }
+  const double weights = 0.98 * 0.98 + 0.98 + 1;
+  EXPECT_NEAR(numbers(noise)["signal"].get<double>(), (0.98 * 0.98 * 16 + 0.98 * 4 + 4) / weights,
+              1e-12);
+}
+
+TEST(NoiseScale, AStateIsAllOfIt) {
+  NoiseScale whole, first, rest;
+  for (int step = 0; step < 6; ++step) {
+    if (step == 3) rest.set_state(first.state());
+    for (NoiseScale* noise : {&whole, step < 3 ? &first : &rest}) {
+      noise->add_small(1.0 + step, 2, 8);
+      noise->end_step(2.0 + step, 2, 8);
+    }
+  }
+  EXPECT_EQ(numbers(rest), numbers(whole));
 }
 
 TEST(NoiseScale, ASkippedStepLeavesNothingBehind) {
@@ -148,6 +171,12 @@ TEST_F(NoiseRun, ABatchThatTheGuardSkipsDoesNotCount) {
   const double clean = noise("--steps 33").at("noise"),
                skipped = noise(bad + "--steps 33").at("noise");
   EXPECT_NEAR(skipped, clean, 0.1 * clean);
+}
+
+TEST_F(NoiseRun, GoesOnAfterAResume) {
+  const auto whole = noise("--steps 8");
+  noise("--steps 4 --save half");
+  EXPECT_EQ(noise("--steps 8 --load half"), whole);
 }
 
 TEST(NoiseScale, Refusals) {

@@ -47,6 +47,15 @@ TEST_F(SpikeRun, ABadBatchIsSkippedAndTheRunGoesOn) {
   EXPECT_TRUE(different_trace(skipped, trained));
 }
 
+TEST_F(SpikeRun, AnyMicroBatchSkipsTheSame) {
+  const Trace whole = run_to_end(guarded + "--clip 1 --agc 0.02 ");
+  ASSERT_EQ(whole.steps[kBad].param_hash, whole.steps[kBad - 1].param_hash);
+  for (const std::string micro : {"1", "2", "4"})
+    EXPECT_TRUE(
+        same_trace(whole, run_to_end(guarded + "--clip 1 --agc 0.02 --micro-batch " + micro + " ")))
+        << micro;
+}
+
 TEST_F(SpikeRun, AGuardWithNothingToSkipChangesNothing) {
   EXPECT_TRUE(same_trace(run_to_end(calm), run_to_end(calm + "--spike-guard 6 ")));
 }
