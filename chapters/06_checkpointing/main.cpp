@@ -336,9 +336,9 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
 }
 
 /// Bytes of the plan, were the policy another.
-int64_t bytes_under(Options o, const std::string& policy) {
+MemoryBytes plan_under(Options o, const std::string& policy) {
   o.recompute.policy = policy;
-  return predict(o, Layout(o)).total();
+  return predict(o, Layout(o));
 }
 
 void run(const Options& o) {
@@ -350,8 +350,8 @@ void run(const Options& o) {
       .parameters = layout.params.live(),
       .layout{.batch = layout.batch, .micro_batch = layout.micro, .threads = o.run.thread_count()},
       .predicted = predict(o, layout)};
-  check_memory_limit(plan, o.recompute.memory_limit,
-                     [&](const std::string& policy) { return bytes_under(o, policy); });
+  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit, !o.run.quiet,
+                     [&](const std::string& policy) { return plan_under(o, policy); });
   Memory m(o, layout);
   RunLog log(o.run, plan, m.arena, m.ctx);
   train(o, layout, m, text, log);

@@ -387,9 +387,9 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
 }
 
 /// Bytes of the plan, were the policy another.
-int64_t bytes_under(Options o, const std::string& policy) {
+MemoryBytes plan_under(Options o, const std::string& policy) {
   o.recompute.policy = policy;
-  return predict(o, Layout(o, 0)).total();
+  return predict(o, Layout(o, 0));
 }
 
 void run(Options o, Comm& comm) {
@@ -406,9 +406,9 @@ void run(Options o, Comm& comm) {
                              .threads = o.run.thread_count(),
                              .comm = std::string(comm.kind())},
                      .predicted = predict(o, layout)};
-  check_memory_limit(
-      plan, o.recompute.memory_limit,
-      [&](const std::string& policy) { return bytes_under(o, policy); }, comm.rank());
+  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
+                     comm.rank() == 0 && !o.run.quiet,
+                     [&](const std::string& policy) { return plan_under(o, policy); });
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.background.show(log);

@@ -461,9 +461,9 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
 }
 
 /// Bytes of the plan, were the policy another.
-int64_t bytes_under(Options o, const std::string& policy, int rank) {
+MemoryBytes plan_under(Options o, const std::string& policy, int rank) {
   o.recompute.policy = policy;
-  return predict(o, Layout(o, rank)).total();
+  return predict(o, Layout(o, rank));
 }
 
 /// What a rank will hold and send.
@@ -501,10 +501,9 @@ RunPlan run_plan(const Options& o, const Layout& layout, std::string_view comm) 
 
 /// @throws UserError if this rank would take more than --memory-limit
 void check_limit(const Options& o, const Layout& layout, const RunPlan& plan) {
-  check_memory_limit(
-      plan, o.recompute.memory_limit,
-      [&](const std::string& policy) { return bytes_under(o, policy, layout.rank); }, layout.rank,
-      layout.stage.part.layers);
+  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
+                     layout.rank == 0 && !o.run.quiet,
+                     [&](const std::string& policy) { return plan_under(o, policy, layout.rank); });
 }
 
 /// --plan-only. @throws UserError as a run would
