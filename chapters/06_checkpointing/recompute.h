@@ -31,6 +31,7 @@
 #include "common/model/activations.h"
 #include "common/model/parts.h"
 #include "common/run/command_line.h"
+#include "common/run/log.h"
 #include "kernels/cost.h"
 #include "kernels/tree.h"
 
@@ -140,10 +141,12 @@ inline void recompute_parts(const Ctx& ctx, const BlockActs& s, Tensor inp, cons
   mlp_recompute(ctx, s.mlp);
 }
 
-/// Products of the last step: all, those computed twice beside the prediction; bytes on disk.
-inline void report_recompute(nlohmann::json& extra, int64_t flops, int64_t flops_twice,
+/// All of the last step, and 0 if there was none: FLOPs of products, those done twice beside their
+/// prediction, and bytes that `offload` moved from memory to its file and back.
+inline void report_recompute(RunLog& log, int64_t flops, int64_t flops_twice,
                              int64_t predicted_twice, int64_t offload_bytes) {
-  extra["recompute"] = {
+  if (log.steps() == 0) predicted_twice = 0;
+  log.extra()["recompute"] = {
       {"flops", flops},
       {"flops_twice", {{"predicted", predicted_twice}, {"measured", flops_twice}}},
       {"offload_bytes", offload_bytes}};
