@@ -24,10 +24,11 @@ TEST_P(BadCheckpointing, HeadChunk) {
 }
 
 TEST_P(BadCheckpointing, MemoryLimit) {
-  expect_refused({{"--memory-limit -1", "--memory-limit"},
-                  {"--memory-limit 9EB", "--memory-limit"},
-                  {"--memory-limit much", "--memory-limit"},
-                  {"--memory-limit 3parsecs", "--memory-limit"}});
+  for (const std::string limit :
+       {"-1", "8EB", "99999999999999999999", "1.5GB", "1.5", "much", "3parsecs"})
+    expect_refused(BadInput{"--memory-limit " + limit,
+                            limit + " is no size; legal is a whole number, with a unit or "
+                                    "without, as 1536MB, below 8EB"});
 }
 
 TEST_P(BadCheckpointing, OffloadWithoutItsFolder) {
