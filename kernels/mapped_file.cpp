@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "kernels/check.h"
+#include "kernels/temporary_file.h"
 #include "kernels/tree.h"
 
 namespace ladder {
@@ -35,7 +36,7 @@ int64_t pages_in_use(const void* memory, size_t count) {
 int64_t mapped_bytes(int64_t bytes) { return round_up(bytes, page_size()); }
 
 void* map_file(int64_t bytes) {
-  std::FILE* file = std::tmpfile();
+  std::FILE* file = open_temporary_file();
   if (!file) return nullptr;
   const int64_t size = mapped_bytes(bytes);
   void* memory = MAP_FAILED;

@@ -1,9 +1,12 @@
 // --memory-limit: a plan that does not fit is refused before a byte is taken, and the policy that
-// fits at least cost is named.
+// fits at least cost is named; if none does, what takes most of the memory, and what shrinks it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -13,27 +16,74 @@
 
 namespace ladder {
 
-/// @param bytes_of bytes that the plan would take under a policy: int64_t(const std::string&)
-/// @param rank     that checks: rank 0 alone prints
-/// @param layers   on which a policy works; 0: all of the model
+/// The plan under one policy. What costs less comes first: fewer FLOPs that are done twice; no disk
+/// to wait for; of runs that cost the same those of fewer bytes.
+struct PolicyPlan {
+  int64_t flops;
+  bool offload;
+  int64_t bytes;
+  std::string name;
+  Mem largest;  ///< the category that takes most
+
+  auto operator<=>(const PolicyPlan&) const = default;
+};
+
+/// The plans of all policies, the cheapest first.
+/// @param recompute the policy that was asked for
+/// @param plan_of   bytes that the plan would take under another: MemoryBytes(const std::string&)
+template <class PlanOf>
+std::vector<PolicyPlan> all_plans(const GptConfig& gpt, const Recompute& recompute,
+                                  PlanOf&& plan_of) {
+  std::vector<PolicyPlan> all;
+  for (const std::string& name : recompute.all()) {
+    const Recompute policy = recompute.under(name);
+    const MemoryBytes plan = plan_of(name);
+    const auto most = std::ranges::max_element(plan.bytes) - plan.bytes.begin();
+    all.push_back({.flops = policy.extra_flops(gpt, 1),
+                   .offload = policy.offload(),
+                   .bytes = plan.total(),
+                   .name = name,
+                   .largest = static_cast<Mem>(most)});
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+/// What makes a category smaller that no policy makes small enough. A smaller micro-batch alone may
+/// do the opposite: the tree of chapter 04 takes one buffer of gradients more for each halving.
+inline std::string_view what_shrinks(Mem mem) {
+  switch (mem) {
+    case Mem::Activation:
+      return "--precision bf16, a smaller --seq-len or --head-chunk, or a smaller --micro-batch "
+             "with --accumulate running";
+    case Mem::Workspace:
+      return "fewer --threads, a smaller --seq-len, or a smaller --micro-batch with --accumulate "
+             "running";
+    case Mem::Optim: return "--optimizer lion or sgd, or fewer --layers or --channels";
+    default: return "fewer --layers or --channels";
+  }
+}
+
+/// @param plan_of as for all_plans()
+/// @param shown   whether the plan is printed: on rank 0, unless --quiet
 /// @throws UserError if the plan is over `limit` (bytes; 0: none), after printing it
-template <class BytesOf>
-void check_memory_limit(const RunPlan& plan, uint64_t limit, BytesOf&& bytes_of, int rank = 0,
-                        int64_t layers = 0) {
+template <class PlanOf>
+void check_memory_limit(const RunPlan& plan, const Recompute& recompute, uint64_t limit, bool shown,
+                        PlanOf&& plan_of) {
   const int64_t planned = plan.predicted.total(), most = static_cast<int64_t>(limit);
   if (most == 0 || planned <= most) return;
-  if (rank == 0) fmt::print("{}\n", plan_text(plan));
-  for (const std::string& policy : Recompute::all(layers == 0 ? plan.gpt.layers : layers)) {
-    const int64_t bytes = bytes_of(policy);
-    if (bytes <= most)
-      throw UserError(
-          "the plan takes {} bytes, more than --memory-limit {}; --recompute {} takes {}", planned,
-          most, policy, bytes);
-  }
+  if (shown) fmt::print("{}\n", plan_text(plan));
+  const std::vector<PolicyPlan> all = all_plans(plan.gpt, recompute, plan_of);
+  const auto fits = std::ranges::find_if(all, [&](const auto& p) { return p.bytes <= most; });
+  if (fits != all.end())
+    throw UserError("the plan takes {} bytes, more than --memory-limit {}; --recompute {} takes {}",
+                    planned, most, fits->name, fits->bytes);
+  const PolicyPlan& least = *std::ranges::min_element(all, {}, &PolicyPlan::bytes);
   throw UserError(
-      "the plan takes {} bytes, more than --memory-limit {}, and so does every --recompute; legal: "
-      "a smaller --micro-batch, --seq-len or model",
-      planned, most);
+      "the plan takes {} bytes, more than --memory-limit {}, and so does every --recompute; {} "
+      "takes the least, {}, most of it {}, which shrinks with {}",
+      planned, most, least.name, least.bytes, kMemNames[static_cast<size_t>(least.largest)],
+      what_shrinks(least.largest));
 }
 
 }  // namespace ladder

@@ -2,20 +2,30 @@
 // the program, however that ends.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 
 #include "common/error.h"
+#include "kernels/temporary_file.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
 
 class OffloadFile {
  public:
-  /// Nothing unless `on`. @throws UserError if there is no room for temporary files
-  explicit OffloadFile(bool on) : file_(on ? std::tmpfile() : nullptr) {
-    if (on && !file_) throw UserError("--recompute offload cannot create a temporary file");
+  /// Nothing unless `on`.
+  /// @param moved grows by the bytes that are written and read
+  /// @throws UserError if no file can be created in $TMPDIR or /tmp
+  OffloadFile(bool on, int64_t& moved)
+      : file_(on ? open_temporary_file() : nullptr), moved_(moved) {
+    if (on && !file_)
+      throw UserError(
+          "--recompute offload cannot create a file in {}: {}; legal is a folder to write in, and "
+          "TMPDIR can name another",
+          temporary_folder(), std::strerror(errno));
   }
 
   /// Keeps the input of block l. All inputs have one size.
@@ -28,7 +38,7 @@ class OffloadFile {
     if (std::fwrite(host.tensor().ptr, 1, bytes, file_.get()) != bytes ||
         std::fflush(file_.get()) != 0)
       throw UserError("--recompute offload cannot write {} bytes: is the disk full?", bytes);
-    bytes_ += input.bytes();
+    moved_ += input.bytes();
   }
 
   /// Brings it back.
@@ -40,11 +50,8 @@ class OffloadFile {
     if (std::fread(host.tensor().ptr, 1, bytes, file_.get()) != bytes)
       throw UserError("--recompute offload cannot read back the input of block {}", l);
     host.send();
-    bytes_ += input.bytes();
+    moved_ += input.bytes();
   }
-
-  /// Bytes written and read so far.
-  int64_t bytes() const { return bytes_; }
 
  private:
   struct Close {
@@ -57,7 +64,7 @@ class OffloadFile {
   }
 
   std::unique_ptr<std::FILE, Close> file_;
-  int64_t bytes_ = 0;
+  int64_t& moved_;
 };
 
 }  // namespace ladder

@@ -1,17 +1,22 @@
 // --recompute: activations that are dropped after forward and computed again in backward.
 //
-//   none        everything is kept                          L blocks
-//   every:K     the inputs of runs of K blocks are kept     L/K + K - 1 inputs, K blocks
-//   sqrt        every:ceil(sqrt L), the least L/K + K (arXiv 1604.06174); a block weighs more than
-//               an input here, so the least bytes come at a smaller K: see the README
-//   full        every:1                                     L inputs, 1 block
-//   selective   of each block the cheap parts are dropped: both norms' outputs, the attention
-//               core, GELU's output (arXiv 2205.05198)       9/16 of L blocks
-//   offload     full, and the inputs wait in a file          2 inputs, 1 block
+// Numbers a token: a block keeps 16C + NH + 4, its output among them; an input is C more.
 //
-// A run is computed forward again from its kept input, just before backward needs it, into the
-// memory that the runs share. Forward ends in the last run, which therefore is still there and is
-// not computed twice. The same kernels on the same inputs give the same bits.
+//   policy      kept of L blocks                                    computed again
+//   none        L blocks, 1 input                                   nothing
+//   every:K     K blocks, which the runs share; ceil(L/K) inputs    K floor((L-1)/K) blocks
+//   sqrt        every:ceil(sqrt L)                                  the same
+//   full        every:1                                             L-1 blocks
+//   selective   9C + 4 of each block, 7C + NH of one; 1 input       parts of L-1 blocks
+//   offload     1 block, 1 input; all inputs wait in a file         L-1 blocks
+//
+// K = sqrt L makes L/K + K least (arXiv 1604.06174); a block weighs more than an input here, so the
+// least bytes come at a smaller K: see the README. The parts of `selective` are the cheap ones:
+// both norms' outputs, the attention core, GELU's output (arXiv 2205.05198).
+//
+// A run is computed forward again from its kept input, just before backward needs it. Forward ends
+// in the last run, which therefore is still there and is not computed twice. The same kernels on
+// the same inputs give the same bits.
 #pragma once
 
 #include <charconv>
@@ -26,6 +31,7 @@
 #include "common/model/activations.h"
 #include "common/model/parts.h"
 #include "common/run/command_line.h"
+#include "common/run/log.h"
 #include "kernels/cost.h"
 #include "kernels/tree.h"
 
@@ -90,11 +96,15 @@ class Recompute {
     return sum;
   }
 
-  /// All policies for L blocks, the cheapest in time first.
-  static std::vector<std::string> all(int64_t layers) {
-    std::vector<std::string> names{"none", "selective"};
-    for (int64_t k = layers / 2; k > 1; k /= 2) names.push_back(fmt::format("every:{}", k));
-    names.insert(names.end(), {"full", "offload"});
+  /// The same blocks under another policy.
+  Recompute under(const std::string& policy) const { return {policy, L_, others_}; }
+
+  /// All policies, each under one name: every:1 is full, and every:L is none unless others share
+  /// its memory.
+  std::vector<std::string> all() const {
+    std::vector<std::string> names{"none", "selective", "full", "offload"};
+    for (int64_t k = 2; k < L_ || (others_ && k == L_); ++k)
+      names.push_back(fmt::format("every:{}", k));
     return names;
   }
 
@@ -131,10 +141,12 @@ inline void recompute_parts(const Ctx& ctx, const BlockActs& s, Tensor inp, cons
   mlp_recompute(ctx, s.mlp);
 }
 
-/// Products of the last step: all, those computed twice beside the prediction; bytes on disk.
-inline void report_recompute(nlohmann::json& extra, int64_t flops, int64_t flops_twice,
+/// All of the last step, and 0 if there was none: FLOPs of products, those done twice beside their
+/// prediction, and bytes that `offload` moved from memory to its file and back.
+inline void report_recompute(RunLog& log, int64_t flops, int64_t flops_twice,
                              int64_t predicted_twice, int64_t offload_bytes) {
-  extra["recompute"] = {
+  if (log.steps() == 0) predicted_twice = 0;
+  log.extra()["recompute"] = {
       {"flops", flops},
       {"flops_twice", {{"predicted", predicted_twice}, {"measured", flops_twice}}},
       {"offload_bytes", offload_bytes}};

@@ -124,9 +124,10 @@ struct Memory {
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
   Fp8 fp8{arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()};
-  OffloadFile offload{layout.recompute.offload()};
-  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
-  int64_t sent = 0;                    // bytes of chunks that this rank sent in a step
+  // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
+  int64_t flops = 0, flops_twice = 0, moved = 0;
+  OffloadFile offload{layout.recompute.offload(), moved};
+  int64_t sent = 0;  // bytes of chunks that this rank sent in a step
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)
@@ -203,12 +204,14 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
 }
 
 /// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or can be computed
-/// again.
-void forward(Memory& m, const Activations& a, Tensor tokens) {
+/// again. Without `train` no backward follows.
+void forward(Memory& m, const Activations& a, Tensor tokens, bool train = false) {
   const size_t L = m.w.blocks.size();
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (size_t l = 0; l < L; ++l) {
-    m.offload.write(m.ctx, l, a.stream(l));
+    if (train) m.offload.write(m.ctx, l, a.stream(l));
+    // Blocks l and l - sets (Recompute::sets()) share memory: what forward kept of the earlier one
+    // is gone from here on.
     forward_block(m, a, l);
   }
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
@@ -290,7 +293,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Tensor losses = m.losses.first(B);
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
-  m.flops = m.flops_twice = 0;
+  m.flops = m.flops_twice = m.moved = 0;
   const CountSent count(m.background, m.sent);
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
@@ -309,7 +312,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     const Batch part = batch.slice(k * MBS, MBS);
     const Tensor own_losses = losses.slice(first(k), MBS);
     m.grads.begin(k, GA);
-    forward(m, acts, part.tokens);
+    forward(m, acts, part.tokens, /*train=*/true);
     head(m, acts, dacts, own_losses, part.targets, layout.gpt.vocab, scale);
     backward(m, layout, acts, dacts, part.tokens);
     m.comm.all_gather(losses.slice(k * MBS * layout.N, MBS * layout.N), own_losses);
@@ -388,9 +391,9 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
 }
 
 /// Bytes of the plan, were the policy another.
-int64_t bytes_under(Options o, const std::string& policy) {
+MemoryBytes plan_under(Options o, const std::string& policy) {
   o.recompute.policy = policy;
-  return predict(o, Layout(o, 0)).total();
+  return predict(o, Layout(o, 0));
 }
 
 void run(Options o, Comm& comm) {
@@ -407,9 +410,9 @@ void run(Options o, Comm& comm) {
                              .threads = o.run.thread_count(),
                              .comm = std::string(comm.kind())},
                      .predicted = predict(o, layout)};
-  check_memory_limit(
-      plan, o.recompute.memory_limit,
-      [&](const std::string& policy) { return bytes_under(o, policy); }, comm.rank());
+  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
+                     comm.rank() == 0 && !o.run.quiet,
+                     [&](const std::string& policy) { return plan_under(o, policy); });
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.background.show(log);
@@ -417,8 +420,8 @@ void run(Options o, Comm& comm) {
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
   const int64_t last_share = layout.ramp.batch(o.run.steps - 1) / layout.N;
-  report_recompute(log.extra(), m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.gpt, last_share), m.offload.bytes());
+  report_recompute(log, m.flops, m.flops_twice,
+                   layout.recompute.extra_flops(layout.gpt, last_share), m.moved);
   report_traffic(
       log.extra(),
       zero2_traffic(layout.params, o.ddp, o.precision, last_share / o.accumulate.micro(last_share)),

@@ -120,8 +120,9 @@ struct Memory {
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
   Fp8 fp8{arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()};
-  OffloadFile offload{layout.recompute.offload()};
-  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
+  // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
+  int64_t flops = 0, flops_twice = 0, moved = 0;
+  OffloadFile offload{layout.recompute.offload(), moved};
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)
@@ -197,13 +198,15 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
 }
 
 /// What the head reads of `tokens` (B,T), localized, in a.norm; what backward needs stays in `a`,
-/// or can be computed again.
-void forward(Memory& m, const Activations& a, Tensor tokens) {
+/// or can be computed again. Without `train` no backward follows.
+void forward(Memory& m, const Activations& a, Tensor tokens, bool train = false) {
   const size_t L = m.w.blocks.size();
   embed_forward(m.ctx, m.tp.summand(a.embed), tokens, m.w.embed);
   m.tp.g_forward(m.ctx, a.embed);
   for (size_t l = 0; l < L; ++l) {
-    m.offload.write(m.ctx, l, a.stream(l));
+    if (train) m.offload.write(m.ctx, l, a.stream(l));
+    // Blocks l and l - sets (Recompute::sets()) share memory: what forward kept of the earlier one
+    // is gone from here on.
     forward_block(m, a, l);
   }
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
@@ -282,7 +285,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Tensor losses = m.losses.first(B);
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
-  m.flops = m.flops_twice = 0;
+  m.flops = m.flops_twice = m.moved = 0;
   m.tp.begin_step();
   text.draw(batch, o.run.seed, step);
   o.spike_guard.inject(batch, o.run.seed, step);
@@ -296,7 +299,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = batch.slice(k * MBS, MBS);
     m.grads.begin(k);
-    forward(m, acts, part.tokens);
+    forward(m, acts, part.tokens, /*train=*/true);
     head(m, m.grads.view(), acts, dacts, losses.slice(k * MBS, MBS), part.targets, m.tp.own_vocab(),
          scale, m.grads.into());
     backward(m, layout.recompute, m.grads.view(), acts, dacts, part.tokens, m.grads.into());
@@ -381,9 +384,9 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
 }
 
 /// Bytes of the plan, were the policy another.
-int64_t bytes_under(Options o, const std::string& policy) {
+MemoryBytes plan_under(Options o, const std::string& policy) {
   o.recompute.policy = policy;
-  return predict(o, Layout(o, 0)).total();
+  return predict(o, Layout(o, 0));
 }
 
 void run(Options o, Comm& comm) {
@@ -400,9 +403,9 @@ void run(Options o, Comm& comm) {
                              .threads = o.run.thread_count(),
                              .comm = std::string(comm.kind())},
                      .predicted = predict(o, layout)};
-  check_memory_limit(
-      plan, o.recompute.memory_limit,
-      [&](const std::string& policy) { return bytes_under(o, policy); }, comm.rank());
+  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
+                     comm.rank() == 0 && !o.run.quiet,
+                     [&](const std::string& policy) { return plan_under(o, policy); });
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.tp.show(log);
@@ -410,9 +413,8 @@ void run(Options o, Comm& comm) {
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
   const int64_t last_batch = layout.ramp.batch(o.run.steps - 1);
-  report_recompute(log.extra(), m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.gpt, last_batch) / layout.tp,
-                   m.offload.bytes());
+  report_recompute(log, m.flops, m.flops_twice,
+                   layout.recompute.extra_flops(layout.gpt, last_batch) / layout.tp, m.moved);
   log.extra()["traffic"] = {
       {"predicted", tp_traffic(layout.gpt, layout.acts, layout.recompute, last_batch)},
       {"measured", m.tp.sent()}};

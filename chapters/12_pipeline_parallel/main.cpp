@@ -116,8 +116,9 @@ struct Memory {
   // (B), of each sequence.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Stage stage{arena, ctx, comm, layout.stage, layout.acts, layout.micro, layout.GA};
-  OffloadFile offload{layout.recompute.offload()};
-  int64_t flops = 0, flops_twice = 0;  // of products: all, and those computed again
+  // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
+  int64_t flops = 0, flops_twice = 0, moved = 0;
+  OffloadFile offload{layout.recompute.offload(), moved};
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)
@@ -187,12 +188,14 @@ void forward_block(Memory& m, const Flight& f, size_t l) {
 }
 
 /// The part's output, and for the last part what the head reads; what backward needs stays in its
-/// slot, or can be computed again.
-void forward(Memory& m, const Flight& f) {
+/// slot, or can be computed again. Without `train` no backward follows.
+void forward(Memory& m, const Flight& f, bool train = false) {
   const Activations& a = f.acts;
   if (f.embed) embed_forward(m.ctx, a.embed, f.tokens, m.w.embed);
   for (size_t l = 0; l < a.blocks.size(); ++l) {
-    m.offload.write(m.ctx, f.place(l), a.stream(l));
+    if (train) m.offload.write(m.ctx, f.place(l), a.stream(l));
+    // Blocks l and l - sets (Recompute::sets()) share memory: what forward kept of the earlier one
+    // is gone from here on.
     forward_block(m, f, l);
   }
   if (f.head) norm_forward(m.ctx, a.norm, a.stat, f.out(), m.w.norm);
@@ -281,7 +284,7 @@ void backward(Memory& m, const Flight& f, const Action& action, int64_t GA) {
 void perform(Memory& m, const Flight& f, const Action& action, float scale, int64_t GA) {
   switch (action.what) {
     case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
-    case Do::Forward: return forward(m, f);
+    case Do::Forward: return forward(m, f, /*train=*/true);
     case Do::SendActivation: return m.stage.activations.send(f.out());
     case Do::RecvGradient: return m.stage.gradients.recv(f.dout());
     case Do::SendGradient: return m.stage.gradients.send(f.grads.stream(0));
@@ -298,7 +301,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Batch batch = m.batch.slice(0, B);
   const Tensor losses = m.losses.first(B);
   const Pipeline pipeline = layout.stage.pipeline(GA);
-  m.flops = m.flops_twice = 0;
+  m.flops = m.flops_twice = m.moved = 0;
   text.draw(batch, o.run.seed, step);
   o.spike_guard.inject(batch, o.run.seed, step);
   const int64_t targets = count_targets(batch);
@@ -395,9 +398,9 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
 }
 
 /// Bytes of the plan, were the policy another.
-int64_t bytes_under(Options o, const std::string& policy, int rank) {
+MemoryBytes plan_under(Options o, const std::string& policy, int rank) {
   o.recompute.policy = policy;
-  return predict(o, Layout(o, rank)).total();
+  return predict(o, Layout(o, rank));
 }
 
 void run(Options o, Comm& comm) {
@@ -414,18 +417,17 @@ void run(Options o, Comm& comm) {
                              .threads = o.run.thread_count(),
                              .comm = std::string(comm.kind())},
                      .predicted = predict(o, layout)};
-  check_memory_limit(
-      plan, o.recompute.memory_limit,
-      [&](const std::string& policy) { return bytes_under(o, policy, comm.rank()); }, comm.rank(),
-      layout.stage.part.layers);
+  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
+                     comm.rank() == 0 && !o.run.quiet,
+                     [&](const std::string& policy) { return plan_under(o, policy, comm.rank()); });
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.stage.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   const int64_t last_batch = layout.ramp.batch(o.run.steps - 1);
-  report_recompute(log.extra(), m.flops, m.flops_twice,
-                   layout.stage.extra_flops(layout.recompute, last_batch), m.offload.bytes());
+  report_recompute(log, m.flops, m.flops_twice,
+                   layout.stage.extra_flops(layout.recompute, last_batch), m.moved);
   log.extra()["traffic"] = {{"predicted", layout.stage.traffic(layout.acts, last_batch)},
                             {"measured", m.stage.sent()}};
   log.extra()["pipeline"] = report_pipeline(comm, layout.stage.pipeline(layout.GA), m.stage.times,

@@ -26,6 +26,20 @@ CLI::Option* add_option(CLI::App& app, const char* flag, uint64_t& value, const 
   return app.add_option(flag, value, help);
 }
 
+// "512MB" becomes 512 x 2^20. CLI11 alone would speak of types, and list all its units.
+std::string to_bytes(std::string& text) {
+  const std::string given = text;
+  try {
+    const std::string wrong = CLI::AsSizeValue(/*kb_is_1000=*/false)(text);
+    // A number of bytes is an int64_t elsewhere.
+    if (wrong.empty() && CLI::Range(uint64_t{INT64_MAX})(text).empty()) return "";
+  } catch (const CLI::Error&) {
+  }
+  return fmt::format(
+      "{} is no size; legal is a whole number, with a unit or without, as 1536MB, below 8EB",
+      given);
+}
+
 }  // namespace
 
 CommandLine::CommandLine(const std::string& description)
@@ -46,11 +60,10 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
   if (rules.shown_default) option->default_str(rules.shown_default);
   if (rules.instead_of) option->excludes(app_->get_option(rules.instead_of));
   if (rules.list) option->delimiter(',');
-  if (rules.bytes) option->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
-  // A negative number would wrap, and a number of bytes is an int64_t elsewhere.
-  if (std::holds_alternative<uint64_t*>(value))
-    option->check(rules.bytes ? CLI::Range(uint64_t{INT64_MAX})
-                              : CLI::Range(0.0, 0x1p64, "0 to 2^64"));
+  if (rules.bytes)
+    option->transform(CLI::Validator(to_bytes, "SIZE"));
+  else if (std::holds_alternative<uint64_t*>(value))  // a negative number would wrap
+    option->check(CLI::Range(0.0, 0x1p64, "0 to 2^64"));
 }
 
 void CommandLine::parse(int argc, const char* const* argv) {

@@ -24,10 +24,31 @@ TEST_P(BadCheckpointing, HeadChunk) {
 }
 
 TEST_P(BadCheckpointing, MemoryLimit) {
-  expect_refused({{"--memory-limit -1", "--memory-limit"},
-                  {"--memory-limit 9EB", "--memory-limit"},
-                  {"--memory-limit much", "--memory-limit"},
-                  {"--memory-limit 3parsecs", "--memory-limit"}});
+  for (const std::string limit :
+       {"-1", "8EB", "99999999999999999999", "1.5GB", "1.5", "much", "3parsecs"})
+    expect_refused(BadInput{"--memory-limit " + limit,
+                            limit + " is no size; legal is a whole number, with a unit or "
+                                    "without, as 1536MB, below 8EB"});
+}
+
+TEST_P(BadCheckpointing, OffloadWithoutItsFolder) {
+  const Program nowhere{GetParam(), {"env", "TMPDIR=/nowhere"}};
+  const Ended ended = run(nowhere, small_run("--recompute offload"));
+  EXPECT_EQ(ended.status, 2) << ended.err;
+  EXPECT_NE(ended.err.find("cannot create a file in /nowhere: No such file"), std::string::npos)
+      << ended.err;
+  EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "not one line";
+}
+
+// Validation and samples go no way back: nobody would read what they wrote.
+TEST_P(BadCheckpointing, OffloadWithoutRoomCannotTrainAndCanValidate) {
+  const Program cramped{GetParam(),
+                        {"bash", "-c", "trap '' XFSZ; ulimit -f 16; exec \"$@\"", "bash"}};
+  const std::string flags = "--recompute offload --sample 2 --steps ";
+  EXPECT_EQ(run(cramped, small_run(flags + "0")).status, 0);
+  const Ended ended = run(cramped, small_run(flags + "1"));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_NE(ended.err.find("--recompute offload cannot write"), std::string::npos) << ended.err;
 }
 
 }  // namespace

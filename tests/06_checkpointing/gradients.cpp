@@ -36,14 +36,6 @@ class SharedActivations : public ::testing::TestWithParam<const Kernels& (*)()> 
   }
 
   void forward_block(const Activations& a, int64_t l) { test::forward_block(box.ctx(), w, a, l); }
-  void parts_of_block(const Activations& a, int64_t l) {
-    const BlockTensors& p = w.blocks[static_cast<size_t>(l)];
-    const BlockActs& s = a.blocks[static_cast<size_t>(l)];
-    norm_forward(box.ctx(), s.norm1, s.stat1, a.stream(l), p.norm1);
-    attn_recompute(box.ctx(), s.attn);
-    norm_forward(box.ctx(), s.norm2, s.stat2, s.mid, p.norm2);
-    mlp_recompute(box.ctx(), s.mlp);
-  }
   Tensor kept() {
     return gradients({}, [](const Activations&, int64_t) {});
   }
@@ -55,7 +47,9 @@ class SharedActivations : public ::testing::TestWithParam<const Kernels& (*)()> 
     return gradients(recompute.plan({}), [&](const Activations& a, int64_t l) {
       const Range run = recompute.run_before(l);
       for (int64_t b = run.begin; b < run.end; ++b) forward_block(a, b);
-      if (recompute.parts_before(l)) parts_of_block(a, l);
+      const auto i = static_cast<size_t>(l);
+      if (recompute.parts_before(l))
+        recompute_parts(box.ctx(), a.blocks[i], a.stream(l), w.blocks[i]);
     });
   }
 

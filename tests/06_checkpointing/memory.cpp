@@ -141,15 +141,25 @@ TEST_F(Formulas, AThirdForFullAndAFewPerCentForSelective) {
   EXPECT_LT(selective / none, 0.01);  // T = 16: attention is cheap
 }
 
-// Each micro-batch of a step writes L inputs and reads back L - 1; validation writes, too.
+// Each micro-batch of the last step writes L inputs and reads back L - 1.
 TEST_F(Formulas, OffloadBytes) {
-  const int64_t L = 5, input = 4 * B * T * C;
-  const auto of_steps = [&](const std::string& steps) -> int64_t {
-    return report("06_checkpointing", "--layers 5 --recompute offload --eval-every 0 --steps " +
-                                          steps)["extra"]["recompute"]["offload_bytes"];
-  };
-  EXPECT_EQ(of_steps("1"), (2 * L - 1) * input);
-  EXPECT_EQ(of_steps("3"), 3 * (2 * L - 1) * input);
+  const int64_t L = 5, step = (2 * L - 1) * 4 * B * T * C;
+  for (const char* flags : {"--steps 1", "--steps 3", "--steps 3 --micro-batch 1"})
+    EXPECT_EQ(
+        report("06_checkpointing", "--layers 5 --recompute offload " +
+                                       std::string(flags))["extra"]["recompute"]["offload_bytes"],
+        step)
+        << flags;
+}
+
+TEST_F(Formulas, WithoutAStepNothingIsPredicted) {
+  for (const char* policy : {"full", "offload"}) {
+    const auto got = report("06_checkpointing", "--steps 0 --recompute " + std::string(policy));
+    const auto& counted = got["extra"]["recompute"];
+    EXPECT_EQ(counted["flops_twice"]["predicted"], 0) << policy;
+    EXPECT_EQ(counted["flops_twice"]["measured"], 0) << policy;
+    EXPECT_EQ(counted["offload_bytes"], 0) << policy;
+  }
 }
 
 }  // namespace

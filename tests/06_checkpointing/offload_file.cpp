@@ -1,16 +1,31 @@
 // The inputs of blocks in a file: they come back as they went.
 #include "chapters/06_checkpointing/offload_file.h"
 
+#include <cstdlib>
+#include <optional>
+
 #include "tests/common/run_files.h"
 #include "tests/kernels/testing.h"
 
 namespace ladder::test {
 namespace {
 
+/// Files in a folder that this process has open, whether or not they have a name.
+int64_t open_files_in(const std::string& folder) {
+  int64_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;  // the iterator's own
+    const auto file = std::filesystem::read_symlink(entry.path(), closed);
+    count += file.string().starts_with(folder + "/");
+  }
+  return count;
+}
+
 class Offload : public ::testing::Test {
  protected:
   Sandbox box{ref_kernels()};
-  OffloadFile file{true};
+  int64_t moved = 0;
+  OffloadFile file{true, moved};
 };
 
 TEST_F(Offload, ComesBackBitForBit) {
@@ -42,12 +57,12 @@ TEST_F(Offload, ALaterWriteWins) {
 
 TEST_F(Offload, CountsWhatItMoves) {
   const Tensor input = box.random({4, 5});
-  EXPECT_EQ(file.bytes(), 0);
+  EXPECT_EQ(moved, 0);
   file.write(Ctx{}, 0, input);
   file.write(Ctx{}, 1, input);
-  EXPECT_EQ(file.bytes(), 2 * 80);
+  EXPECT_EQ(moved, 2 * 80);
   file.read(Ctx{}, 1, input);
-  EXPECT_EQ(file.bytes(), 3 * 80);
+  EXPECT_EQ(moved, 3 * 80);
 }
 
 TEST_F(Offload, WhatWasNotWrittenCannotBeRead) {
@@ -60,12 +75,55 @@ TEST_F(Offload, WhatWasNotWrittenCannotBeRead) {
 
 TEST(OffloadOff, DoesNothing) {
   Sandbox box(ref_kernels());
-  OffloadFile file(false);
+  int64_t moved = 0;
+  OffloadFile file(false, moved);
   const Tensor input = box.random({4, 5}), before = box.copy(input);
   file.write(Ctx{}, 0, input);
   file.read(Ctx{}, 3, input);
   EXPECT_TRUE(same_bits(input, before));
-  EXPECT_EQ(file.bytes(), 0);
+  EXPECT_EQ(moved, 0);
+}
+
+/// TMPDIR of this process, as it was before when the test ends.
+class NamedFolder : public ::testing::Test {
+ protected:
+  ~NamedFolder() override { set(before_); }
+  static void set(const std::optional<std::string>& folder) {
+    folder ? setenv("TMPDIR", folder->c_str(), /*overwrite=*/1) : unsetenv("TMPDIR");
+  }
+  /// The folder in which an OffloadFile fails, as it says.
+  static std::string fails_in() {
+    int64_t moved = 0;
+    return user_error([&] { OffloadFile(true, moved); });
+  }
+
+  TempDir home;
+
+ private:
+  const std::optional<std::string> before_ =
+      std::getenv("TMPDIR") ? std::optional<std::string>(std::getenv("TMPDIR")) : std::nullopt;
+};
+
+TEST_F(NamedFolder, HoldsTheFileWhichHasNoName) {
+  Sandbox box(ref_kernels());
+  set(home.path());
+  const int64_t before = open_files_in(home.path());
+  int64_t moved = 0;
+  OffloadFile file(true, moved);
+  EXPECT_EQ(open_files_in(home.path()), before + 1);
+  EXPECT_TRUE(files_in(home.path()).empty());
+}
+
+TEST_F(NamedFolder, ThatIsNoneIsRefused) {
+  set(home / "missing");
+  EXPECT_NE(fails_in().find("cannot create a file in " + home.path() + "/missing: No such file"),
+            std::string::npos)
+      << fails_in();
+  EXPECT_NE(fails_in().find("TMPDIR can name another"), std::string::npos) << fails_in();
+  for (const std::optional<std::string>& folder : {std::optional<std::string>(), {""}}) {
+    set(folder);
+    EXPECT_EQ(fails_in(), "") << "/tmp";
+  }
 }
 
 }  // namespace

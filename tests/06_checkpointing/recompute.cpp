@@ -49,7 +49,7 @@ TEST(Recompute, EveryBlockButTheLastRunIsComputedOnce) {
     }
 }
 
-TEST(Recompute, SqrtNeedsTheFewestBytes) {
+TEST(Recompute, SqrtRunsAreAsLongAsTheRootRoundedUp) {
   for (const auto& [L, k] : {std::pair{1, 1}, {2, 2}, {4, 2}, {5, 3}, {9, 3}, {12, 4}, {48, 7}})
     EXPECT_EQ(Recompute("sqrt", L).sets(), k) << L;
 }
@@ -86,10 +86,17 @@ TEST(Recompute, PlanSharesWhatThePolicyDrops) {
 }
 
 TEST(Recompute, NamesAllPoliciesThatItAccepts) {
-  EXPECT_EQ(Recompute::all(8), (std::vector<std::string>{"none", "selective", "every:4", "every:2",
-                                                         "full", "offload"}));
-  for (int64_t L = 1; L < 13; ++L)
-    for (const std::string& policy : Recompute::all(L)) EXPECT_NO_THROW(Recompute(policy, L));
+  EXPECT_EQ(
+      Recompute("full", 4).all(),
+      (std::vector<std::string>{"none", "selective", "full", "offload", "every:2", "every:3"}));
+  // All blocks are one run: like none, unless micro-batches in between share its memory.
+  EXPECT_EQ(Recompute("full", 4, /*others=*/true).all().back(), "every:4");
+  for (const bool others : {false, true})
+    for (int64_t L = 1; L < 13; ++L)
+      for (const Recompute all("none", L, others); const std::string& policy : all.all())
+        EXPECT_EQ(all.under(policy).run_before(L - 1).size() > 0,
+                  others && policy != "none" && policy != "selective")
+            << policy;
 }
 
 TEST(Recompute, Refusals) {
