@@ -27,13 +27,13 @@ INSIDE = "LADDER_SHAPED_LINK"
 SHAPE = ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate"]
 LAUNCH = [*MPIRUN, "-n", "2", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"]
 BUCKETS_MB = {"bucketed": [0, 25], "overlapped": [0, 8, 16, 25]}
-STAGES = {"07, overlapped": ("ch07_ddp", ["--bucket-mb=0"]),
+STAGES = {"07": ("ch07_ddp", ["--bucket-mb=0"]),
           "08": ("ch08_zero1", ["--bucket-mb=0"]),
           "09": ("ch09_zero2", []),
-          "09, `--ddp bucketed`": ("ch09_zero2", ["--ddp=bucketed"]),
+          "09 bucketed": ("ch09_zero2", ["--ddp=bucketed"]),
           "10": ("ch10_zero3", []),
-          "10, `--prefetch 0`": ("ch10_zero3", ["--prefetch=0"]),
-          "10, `--reshard-after-forward 0`": ("ch10_zero3", ["--reshard-after-forward=0"])}
+          "10 on demand": ("ch10_zero3", ["--prefetch=0"]),
+          "10 kept": ("ch10_zero3", ["--reshard-after-forward=0"])}
 
 
 def enter_namespace(rate):
@@ -103,14 +103,21 @@ def body(args, times, reports, rows):
         "`naive` sends each tensor by itself. How much faster is the median over rounds."])
 
 
+def row_name(name):
+    """The chapter and all its flags, for one of STAGES; other ways are named so already."""
+    if name not in STAGES:
+        return name
+    return ", ".join([name[:2], *(f"`{flag.replace('=', ' ')}`" for flag in STAGES[name][1])])
+
+
 def stages_body(args, times, reports):
     """Chapters 07 to 10, each as fast as it goes."""
     first, median = next(iter(times)), medians(times)
     lines = []
     for name in times:
         sent = reports[name]["extra"]["traffic"]["measured"]
-        lines.append([name, f"{sent:,}", f"{2 * sent * 8 / 1e6:.0f}", f"{median[name]:.0f}",
-                      spread(times[name]), f"{ratio(times, first, name):.2f}"])
+        lines.append([row_name(name), f"{sent:,}", f"{2 * sent * 8 / 1e6:.0f}",
+                      f"{median[name]:.0f}", spread(times[name]), f"{ratio(times, first, name):.2f}"])
     return "\n".join([
         f"`{args.model}`, batch {args.batch}, {args.seq_len} tokens, 2 ranks of 1 thread, AdamW, "
         "FP32, one micro-step.", "",

@@ -169,10 +169,11 @@ class Ddp {
 };
 
 /// Bytes that one rank sends for gradients in a step: an all-reduce of 4 P bytes. Of the reductions
-/// that load all ranks alike; for others nothing is predicted.
+/// that load all ranks alike, in equal chunks; for others nothing is predicted.
 inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOptions& options,
                                           int ranks) {
-  if (!options.is_even()) return std::nullopt;
+  // Messages are multiples of kAlign elements: are their chunks equal?
+  if (!options.is_even() || kAlign % ranks != 0) return std::nullopt;
   return 2 * (ranks - 1) * 4 * layout.size() / ranks;
 }
 

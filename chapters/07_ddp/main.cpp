@@ -414,8 +414,7 @@ void run(Options o, Comm& comm) {
                    layout.recompute.extra_flops(layout.gpt, last_share), m.moved);
   report_traffic(log.extra(), ddp_traffic(layout.params, o.ddp, o.run.ranks), m.sent);
   log.finish(validate(layout, m, text));
-  const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
-  if (o.run.sample > 0) log.sample(written);
+  if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
 
 }  // namespace

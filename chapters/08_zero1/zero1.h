@@ -11,7 +11,7 @@
 // to 1 / N.
 //
 // Each section (embedding, a block, the head) is cut into N equal chunks, so that it can travel by
-// itself: that is a message. The padding that makes them equal costs 64 N - 1 elements at most.
+// itself: that is a message. The padding that makes them equal costs 64 (N - 1) elements at most.
 #pragma once
 
 #include <cstdint>

@@ -60,8 +60,6 @@ Options parse_options(int argc, char** argv) {
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
             o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
             o.ddp, o.fault);
-  // The noise scale looks at the gradient of each rank alone, before it is reduced.
-  if (o.noise_scale.on && o.ddp.mode == "overlapped") o.ddp.mode = "bucketed";
   return o;
 }
 
@@ -427,8 +425,7 @@ void run(Options o, Comm& comm) {
       zero2_traffic(layout.params, o.ddp, o.precision, last_share / o.accumulate.micro(last_share)),
       m.sent);
   log.finish(validate(layout, m, text));
-  const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
-  if (o.run.sample > 0) log.sample(written);
+  if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
 
 }  // namespace

@@ -65,8 +65,6 @@ Options parse_options(int argc, char** argv) {
             o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
             o.ddp, o.zero3, o.offload, o.fault);
   o.offload.check(o.run);
-  // The noise scale looks at the gradient of each rank alone, before it is reduced.
-  if (o.noise_scale.on && o.ddp.mode == "overlapped") o.ddp.mode = "bucketed";
   return o;
 }
 
@@ -446,8 +444,7 @@ void run(Options o, Comm& comm) {
                  m.sent);
   m.offloaded.report(log.extra());
   log.finish(validate(layout, m, text));
-  const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
-  if (o.run.sample > 0) log.sample(written);
+  if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
 
 }  // namespace

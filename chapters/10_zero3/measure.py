@@ -148,8 +148,8 @@ def offload(text, rounds=3):
                      f"{moved['predicted']:,} / {moved['measured']:,}",
                      f"{statistics.median(r.report['step_ms_median'] for r in finished):.0f}",
                      f"`{r.hash[-1]}`"])
-    return table(["`--offload`", "Param", "Optim", "in files", "moved a step, predicted / measured",
-                  "ms a step", "hash"], rows)
+    return table(["`--offload`", "Param", "Optim", "in files",
+                  "pages given back a step, in and out, predicted / measured", "ms a step", "hash"], rows)
 
 
 def plan(chapter):

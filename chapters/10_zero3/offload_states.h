@@ -1,13 +1,16 @@
-// --offload: what a rank holds of the model waits in files while the GPU or the memory does
-// something else (Rajbhandari et al., "ZeRO-Infinity", arXiv 2104.07857).
+// --offload: what a rank holds of the model waits in files while it is not in use (Rajbhandari et
+// al., "ZeRO-Infinity", arXiv 2104.07857).
 //
 //   optimizer   states of the optimizer, and the FP32 master of 16-bit weights
 //   all         also the weights themselves, from which sections are gathered
 //
 // The files are mapped into memory: kernels read and write them as any tensor, and the machine
 // moves pages as they are touched. After each step all pages are given back, so a step moves each
-// of them in once and out once. That is 16 bytes a parameter for AdamW, 24 or 32 with the weights:
-// much less than the products of a step read, which is why it pays.
+// of them in once and out once. For AdamW that is, in bytes a parameter of the shard:
+//
+//               FP32                 16 bits with a master
+//   optimizer   2 (4 + 4)     = 16   2 (4 + 4 + 4)     = 24
+//   all         2 (4 + 4 + 4) = 24   2 (4 + 4 + 4 + 2) = 28
 #pragma once
 
 #include <cstdint>
@@ -66,7 +69,8 @@ class OffloadedStates {
   /// After the weights have changed: gives all pages back.
   void end_step() { moved_ = 2 * arena_.drop_offloaded(); }
 
-  /// Bytes in the files, and what the last step moved in and out: every page once.
+  /// Bytes in the files, and what the last step moved in and out: every page once. Measured are the
+  /// pages that were given back; that each came in, too, is not seen.
   void report(nlohmann::json& extra) const {
     extra["offload"] = {{"bytes", arena_.offloaded()},
                         {"moved", {{"predicted", 2 * arena_.offloaded()}, {"measured", moved_}}}};

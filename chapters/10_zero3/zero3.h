@@ -12,8 +12,9 @@
 // was used longest ago. So block L - 1 is still there when backward comes to it.
 //
 // A micro-step gathers about 2 P and reduces P: 3 P where stages 1 and 2 send 2 P. With
-// --reshard-after-forward 0 every section has a room and is gathered once a step: the memory of
-// stage 2, and its traffic.
+// --reshard-after-forward 0 every section has a room and is gathered once a step: the traffic of
+// stage 2, and its memory, but that a rank has its own chunks twice. (FSDP's switch of that name
+// keeps weights from forward to backward only, and gathers once a micro-step.)
 #pragma once
 
 #include <algorithm>

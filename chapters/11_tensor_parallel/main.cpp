@@ -419,8 +419,7 @@ void run(Options o, Comm& comm) {
       {"predicted", tp_traffic(layout.gpt, layout.acts, layout.recompute, last_batch)},
       {"measured", m.tp.sent()}};
   log.finish(validate(layout, m, text));
-  const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
-  if (o.run.sample > 0) log.sample(written);
+  if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
 
 }  // namespace

@@ -541,8 +541,7 @@ void run(Options o, Comm& comm) {
   log.extra()["pipeline"] = report_pipeline(m.mesh.pp(), layout.stage.pipeline(layout.GA),
                                             m.stage.times, m.stage.most_in_flight());
   log.finish(validate(layout, m, text));
-  const std::string written = o.run.sample > 0 ? sample(o, layout, m) : "";
-  if (o.run.sample > 0) log.sample(written);
+  if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
 
 }  // namespace

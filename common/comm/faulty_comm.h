@@ -46,8 +46,10 @@ class FaultyComm : public Comm {
     Comm::attach(device);
     inner_.attach(device);
   }
+  /// Such operations of this rank, or messages that it received, up to now.
+  int64_t seen() const { return *seen_; }
   /// Whether the fault has happened: a control that never met it controls nothing.
-  bool happened() const { return *seen_ > fault_.nth; }
+  bool happened() const { return seen() > fault_.nth; }
 
  protected:
   void perform(const Call& call, const std::function<void()>& body) override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <optional>
 
 #include "common/error.h"
@@ -27,6 +28,19 @@ std::optional<Operation> operation_of(std::string_view name) {
   for (const Operation operation : kOperations)
     if (kOperationNames[static_cast<size_t>(operation)] == name) return operation;
   return {};
+}
+
+/// A run without its fault is like any other, so a reader would take it for a fault that nobody can
+/// see. Ranks may receive different numbers of messages: what counts is the most.
+void tell_if_it_never_happened(Comm& comm, const std::string& text, const Fault& fault,
+                               int64_t seen) {
+  comm.all_reduce({.ptr = &seen, .dtype = Dtype::I64, .shape = {1}}, Combine::Max);
+  if (comm.rank() != 0 || seen > fault.nth) return;
+  fmt::print(stderr, "note: --fault {} never happened: {}\n", text,
+             fault.operation == Operation::Recv
+                 ? fmt::format("no rank received more than {} messages", seen)
+                 : fmt::format("there were {} of {}", seen,
+                               kOperationNames[static_cast<size_t>(fault.operation)]));
 }
 
 }  // namespace
@@ -66,9 +80,11 @@ Fault FaultOptions::fault() const {
 RankBody FaultOptions::planted(RankBody body) const {
   const Fault planted = fault();
   if (planted.kind == Fault::Kind::None) return body;
-  return [planted, body = std::move(body)](Comm& comm) {
+  return [planted, body = std::move(body), text = text](Comm& comm) {
     FaultyComm faulty(comm, planted);
     body(faulty);
+    comm.attach(nullptr);  // the device has gone with the body
+    tell_if_it_never_happened(comm, text, planted, faulty.seen());
   };
 }
 

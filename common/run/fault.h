@@ -18,7 +18,7 @@ struct FaultOptions {
 
   /// @throws as check()
   Fault fault() const;
-  /// `body`, on communicators with the fault.
+  /// `body`, on communicators with the fault. If it never happens rank 0 says so.
   RankBody planted(RankBody body) const;
 };
 

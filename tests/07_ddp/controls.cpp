@@ -52,6 +52,24 @@ TEST_P(RanksControls, AFaultThatNeverComesIsNotSeen) {
   EXPECT_TRUE(same_trace(one, ranks("--ranks 1 --fault swap:broadcast:7")));
 }
 
+// Nor does it pass for a fault that nobody saw.
+TEST_P(RanksControls, AFaultThatNeverComesIsTold) {
+  const auto told = [&](const std::string& flags) {
+    return train(GetParam().chapter, common + "--layers 2 --steps 1 " + flags).err;
+  };
+  const std::string never = " never happened: ";
+  for (const std::string count : {"1", "2"})
+    EXPECT_EQ(told("--fault skip:all_reduce:100000 --ranks " + count)
+                  .find("note: --fault skip:all_reduce:100000" + never),
+              0)
+        << count;
+  EXPECT_EQ(told("--ranks 2 --fault skip:recv:100000")
+                .find("note: --fault skip:recv:100000" + never + "no rank received more than "),
+            0);
+  EXPECT_EQ(told("--ranks 2 --fault skip:" + GetParam().sums), "");
+  EXPECT_EQ(told("--ranks 2"), "");
+}
+
 TEST_P(RanksControls, LossesThatAreNotGatheredAreSeen) {
   const Trace lost = ranks("--ranks 4 --fault skip:" + GetParam().losses);
   EXPECT_EQ(lost.steps.at(0).grad_norm, one.steps.at(0).grad_norm);
@@ -70,6 +88,14 @@ TEST_P(RanksControls, OtherOrdersDifferAndAreNear) {
       EXPECT_LE(std::abs(a - b), 0x1p-15 * a) << reduction << " step " << i;
     }
   }
+}
+
+// Of three the naive order is the tree's, and the ring's is not.
+TEST_P(RanksControls, NaiveOfThreeIsTheTree) {
+  const Trace alone = trace("06_checkpointing", "--batch 12");
+  const std::string three = "--batch 12 --ranks 3 --reduction ";
+  EXPECT_TRUE(same_trace(alone, trace(GetParam().chapter, three + "naive")));
+  EXPECT_TRUE(different_trace(alone, trace(GetParam().chapter, three + "ring")));
 }
 
 TEST_P(RanksControls, OtherRunsDiffer) {
