@@ -27,6 +27,7 @@
 #include "common/comm/comm.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
+#include "common/run/log.h"
 
 namespace ladder {
 
@@ -101,6 +102,11 @@ class Mesh {
   Comm& tp() const { return *tp_; }
   Comm& dp() const { return *dp_; }
   Comm& pp() const { return *pp_; }
+
+  /// What travels in them counts: sums of a softmax, targets, losses, rows to sample from.
+  void show(RunLog& log) const {
+    for (const Comm* group : {tp_.get(), dp_.get(), pp_.get()}) log.count(*group);
+  }
 
  private:
   std::unique_ptr<Comm> tp_, dp_, pp_;
