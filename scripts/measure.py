@@ -44,6 +44,10 @@ class Run:
         """Peak bytes of a category, on rank 0."""
         return self.report["memory"][0][category][which]
 
+    def both(self, category):
+        """The same, predicted and measured."""
+        return both(self.memory(category, "predicted"), self.memory(category))
+
 
 def run(chapter, flags, text=TEXT):
     """Runs a chapter's program on the Bible, or on another text, and returns a Run."""
@@ -64,6 +68,11 @@ def table(header, rows):
     """Markdown of a table; cells are formatted by the caller."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows])
+
+
+def both(predicted, measured):
+    """One number where they are equal."""
+    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
 
 
 def memory_table(finished, formulas):

@@ -8,12 +8,6 @@ CATEGORIES = ["Param", "Master", "Grad", "Optim", "Activation", "Workspace", "Co
 OPTIMIZERS = ["sgd --momentum 0", "sgd --momentum 0.9", "lion", "adamw8bit", "adamw"]
 
 
-def both(r, category):
-    """Predicted and measured, or one number where they are equal."""
-    predicted, measured = r.memory(category, "predicted"), r.memory(category)
-    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
-
-
 def total(r):
     return sum(r.memory(category) for category in CATEGORIES)
 
@@ -31,7 +25,7 @@ def states(text, precision):
             r = run(chapter, f"{flags} --ranks {ranks}", text)
             share = ranks if chapter == CHAPTER else 1
             formula = per_parameter * parameters / share
-            rows.append([ranks, chapter, f"{formula:,.0f}", *(both(r, c) for c in shown),
+            rows.append([ranks, chapter, f"{formula:,.0f}", *(r.both(c) for c in shown),
                          f"{total(r):,}", f"`{r.hash[-1]}`"])
     what = "12P/N" if precision == "bf16" else "8P/N"
     name = "Master + Optim" if precision == "bf16" else "Optim"
@@ -45,7 +39,7 @@ def optimizers(text):
         flags = f"{MODEL} --threads 1 --ranks 4 --optimizer {optimizer}"
         whole, part = (run(chapter, flags, text) for chapter in (PARENT, CHAPTER))
         same = "same" if whole.hash == part.hash else "other"
-        rows.append([f"`{optimizer}`", both(whole, "Optim"), both(part, "Optim"), same])
+        rows.append([f"`{optimizer}`", whole.both("Optim"), part.both("Optim"), same])
     return table(["`--optimizer`, 4 ranks", "Optim in 07", "Optim in 08", "bits"], rows)
 
 

@@ -1,6 +1,6 @@
 """The measured tables of chapter 09: gradients by number of ranks, and what accumulation costs."""
 
-from measure import run, short_text, table
+from measure import both, run, short_text, table
 
 PARENT, CHAPTER = "08_zero1", "09_zero2"
 MODEL = "--model small --batch 8 --steps 2"
@@ -8,16 +8,9 @@ DEEP = "--model small --layers 16 --channels 128 --heads 4 --batch 32 --steps 2"
 RANKS = 4
 
 
-def both(r, category):
-    """Predicted and measured, or one number where they are equal."""
-    predicted, measured = r.memory(category, "predicted"), r.memory(category)
-    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
-
-
 def traffic(r):
     bytes_ = r.report["extra"]["traffic"]
-    predicted, measured = bytes_["predicted"], bytes_["measured"]
-    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
+    return both(bytes_["predicted"], bytes_["measured"])
 
 
 def total(r):
@@ -32,7 +25,7 @@ def gradients(text):
         for chapter in (PARENT, CHAPTER):
             r = run(chapter, f"{MODEL} --threads 1 --ranks {ranks}", text)
             formula = 4 * parameters / (ranks if chapter == CHAPTER else 1)
-            rows.append([ranks, chapter, f"{formula:,.0f}", *(both(r, c) for c in shown),
+            rows.append([ranks, chapter, f"{formula:,.0f}", *(r.both(c) for c in shown),
                          f"{total(r):,}", traffic(r), f"`{r.hash[-1]}`"])
     return table(["ranks", "chapter", "Grad by formula, 08: 4P; 09: 4P/N", *shown,
                   "total of all categories", "bytes sent a step", "hash"], rows)
@@ -44,7 +37,7 @@ def accumulation(text):
         flags = f"{DEEP} --threads 1 --ranks {RANKS} --micro-batch {32 // RANKS // GA}"
         for chapter in (PARENT, CHAPTER):
             r = run(chapter, flags, text)
-            rows.append([GA, chapter, both(r, "Grad"), both(r, "Workspace"), both(r, "Activation"),
+            rows.append([GA, chapter, r.both("Grad"), r.both("Workspace"), r.both("Activation"),
                          f"{total(r):,}", traffic(r), f"`{r.hash[-1]}`"])
     return table(["GA", "chapter", "Grad", "Workspace", "Activation", "total of all categories",
                   "bytes sent a step", "hash"], rows)

@@ -11,22 +11,16 @@ CATEGORIES = ["Param", "Grad", "Optim", "Activation", "Workspace", "Comm"]
 ROUNDS = 3
 
 
-def both(r, category):
-    """Predicted and measured, or one number where they are equal."""
-    predicted, measured = r.memory(category, "predicted"), r.memory(category)
-    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
-
-
 def memory(text):
     rows = []
     for flags in ("--tp 1", "--tp 2", f"--tp 2 {SEQUENCES}", "--tp 4", f"--tp 4 {SEQUENCES}",
                   "--tp 8", f"--tp 8 {SEQUENCES}", "--tp 8 --recompute selective",
                   f"--tp 8 {SEQUENCES} --recompute selective"):
         r = run(CHAPTER, f"{MODEL} --threads 1 {flags}", text)
-        rows.append([f"`{flags}`", *(both(r, c) for c in CATEGORIES),
+        rows.append([f"`{flags}`", *(r.both(c) for c in CATEGORIES),
                      f"{sum(r.memory(c) for c in CATEGORIES):,}", f"`{r.hash[-1]}`"])
     alone = run(PARENT, f"{MODEL} --threads 1", text)
-    rows.insert(0, ["06", *(both(alone, c) for c in CATEGORIES[:-1]), "0",
+    rows.insert(0, ["06", *(alone.both(c) for c in CATEGORIES[:-1]), "0",
                     f"{sum(alone.memory(c) for c in CATEGORIES):,}", f"`{alone.hash[-1]}`"])
     return table(["flags", *CATEGORIES, "total", "hash"], rows)
 

@@ -35,10 +35,14 @@ struct TensorParallelOptions {
     const int64_t t = tp == 0 ? ranks : tp;
     if (t < 1 || t > kLeaves || !std::has_single_bit(static_cast<uint64_t>(t)) || !legal(gpt, t))
       throw UserError(
-          "--tp {}: it must divide {} heads, and {} channels into multiples of {}; legal are {}", t,
-          gpt.heads, gpt.channels, kNormLeaf, degrees([&](int64_t d) { return legal(gpt, d); }));
+          "--tp {}: it must be 1, 2, 4 or 8 (sums have {} leaves), divide {} heads, and divide {} "
+          "channels into multiples of {}; legal are {}",
+          t, kLeaves, gpt.heads, gpt.channels, kNormLeaf,
+          degrees([&](int64_t d) { return legal(gpt, d); }));
     if (t != ranks)
-      throw UserError("--tp {} with {} ranks: all of them share each layer", t, ranks);
+      throw UserError(
+          "--tp {} with {} ranks: all of them share each layer; legal are --tp {}, or 0", t, ranks,
+          ranks);
     return t;
   }
 

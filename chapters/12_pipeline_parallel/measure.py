@@ -4,7 +4,7 @@ the picture of four schedules."""
 import statistics
 from pathlib import Path
 
-from measure import run, short_text, table
+from measure import both, run, short_text, table
 
 HERE = Path(__file__).parent
 PARENT, CHAPTER = "06_checkpointing", "12_pipeline_parallel"
@@ -74,11 +74,6 @@ def picture(timelines):
          f'<rect width="{left + wide + 24}" height="{y + 34}" fill="#fff"/>', *svg, "</svg>\n"]))
 
 
-def both(predicted, measured):
-    """One number where they are equal."""
-    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
-
-
 def memory(text):
     rows = []
     for schedule in SCHEDULES:
@@ -130,7 +125,8 @@ def measure():
     return "\n\n".join([
         f"**Bubbles.** `{EVEN} --steps {TIMES} --batch m --pp p`: 32 blocks, so that embedding and "
         "head, of 256 rows, weigh little and all stages are nearly equal. Theory takes the mean "
-        "measured times of a micro-batch on a stage (F, and B or I and W).",
+        "measured times of a micro-batch on a stage (F, and B or I and W); for `zb-h1` the shortest "
+        "of F, I and W stands for the $T_W$ that is subtracted.",
         bubble_table,
         "One step with 4 stages and 8 micro-batches, as measured; the number is the micro-batch, "
         "the second part of a stage (interleaved) is paler:",

@@ -44,7 +44,8 @@ struct Flight {
   int64_t place(int64_t l) const {
     return static_cast<int64_t>(slot) * std::ssize(acts.blocks) + l;
   }
-  /// The first section of parameters that the part has.
+  /// The first section of parameters that the part has: for chapter 13, whose gradients then
+  /// travel.
   int64_t first_section() const { return embed ? 0 : static_cast<int64_t>(first_block) + 1; }
   /// What the part writes, and its gradient: (n,T/s,C).
   Tensor out() const { return acts.stream(std::ssize(acts.blocks)); }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ namespace ladder {
 struct PipelineOptions {
   int pp = 0;
   std::string schedule = "1f1b";
-  int chunks = 2;
+  std::optional<int> chunks;
   int without_weight = -1;
 
   void add_to(CommandLine& line) {
@@ -35,7 +36,8 @@ struct PipelineOptions {
     line.add("--pp", pp, "stages that share the layers; 0: all ranks");
     line.add("--pipeline", schedule, "gpipe, 1f1b, interleaved or zb-h1",
              {.legal = {kPipelines.begin(), kPipelines.end()}});
-    line.add("--chunks", chunks, "parts of the model on a stage, for interleaved");
+    line.add("--chunks", chunks, "parts of the model on a stage, for interleaved",
+             {.shown_default = "2"});
     line.add("--skip-weight-gradient", without_weight,
              "an experiment: the stage that leaves out the last weight gradient of every step; -1: "
              "none");
@@ -47,20 +49,24 @@ struct PipelineOptions {
   /// How `stages` share the layers, seen from one.
   /// @throws UserError if they cannot, naming what is legal
   StageRank stage(const GptConfig& gpt, int64_t rank, int64_t stages) const {
-    if (chunks < 1) throw UserError("--chunks must be at least 1, not {}", chunks);
+    if (chunks && *chunks < 1) throw UserError("--chunks must be at least 1, not {}", *chunks);
+    if (chunks && !interleaved())
+      throw UserError("--chunks is for --pipeline interleaved, not {}", schedule);
     if (pp < 0) throw UserError("--pp must be at least 0, not {}", pp);
     if (pp != 0 && pp != stages)
-      throw UserError("--pp {} with {} ranks: each of them is a stage", pp, stages);
+      throw UserError("--pp {} with {} ranks: each of them is a stage; legal are --pp {}, or 0", pp,
+                      stages, stages);
     if (without_weight < -1 || without_weight >= stages)
       throw UserError("--skip-weight-gradient {} of {} stages; legal are 0 to {}, and -1 for none",
                       without_weight, stages, stages - 1);
-    const auto each = [&](int64_t p) { return interleaved() && p > 1 ? chunks : 1; };
+    const auto each = [&](int64_t p) { return interleaved() && p > 1 ? chunks.value_or(2) : 1; };
     std::vector<int64_t> legal;
     for (int64_t p = 1; p <= gpt.layers; ++p)
       if (gpt.layers % (p * each(p)) == 0) legal.push_back(p);
     if (std::find(legal.begin(), legal.end(), stages) == legal.end())
-      throw UserError("--pp {}: {} parts on each must divide {} layers; legal are {}", stages,
-                      each(stages), gpt.layers, fmt::join(legal, ", "));
+      throw UserError("--pp {}{} must divide {} layers; legal are {}", stages,
+                      each(stages) > 1 ? fmt::format(": {} parts on each", each(stages)) : "",
+                      gpt.layers, fmt::join(legal, ", "));
     return {rank, stages, each(stages)};
   }
 

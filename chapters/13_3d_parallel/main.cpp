@@ -528,6 +528,7 @@ void run(Options o, Comm& comm) {
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   log.note(whole_plan(o));
+  m.mesh.show(log);
   m.tp.show(log);
   m.background.show(log);
   m.stage.show(log);

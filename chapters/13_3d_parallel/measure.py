@@ -5,7 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from measure import ROOT, run, short_text, table
+from measure import ROOT, both, run, short_text, table
 
 HERE = Path(__file__).parent
 PARENT, CHAPTER = "06_checkpointing", "13_3d_parallel"
@@ -23,11 +23,6 @@ GPT3 = ("--plan-only --world 1024 --model gpt3-175b --batch 1024 --micro-batch 1
         "--sequence-parallel --recompute selective")
 GPT3_MESHES = ((8, 8, 16), (8, 16, 8), (8, 4, 32), (4, 16, 16), (2, 32, 16))
 GIB = {"MiB": 1 / 1024, "GiB": 1}
-
-
-def both(predicted, measured):
-    """One number where they are equal."""
-    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
 
 
 def total(of_rank, which="measured"):

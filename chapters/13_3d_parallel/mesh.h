@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "chapters/08_zero1/zero1.h"
@@ -27,6 +28,7 @@
 #include "common/comm/comm.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
+#include "common/run/log.h"
 
 namespace ladder {
 
@@ -53,7 +55,8 @@ struct MeshOptions {
   void add_to(CommandLine& line) {
     line.group("13_3d_parallel");
     line.add("--dp", dp, "ranks that share the batch; 0: as many as --tp and --pp leave");
-    line.add("--world", world, "ranks of a --plan-only, whatever machine this is; 0: --ranks");
+    line.add("--world", world, "ranks of a --plan-only, whatever machine this is; 0: --ranks",
+             {.instead_of = "--ranks"});
   }
 
   /// The mesh of `ranks` ranks, or, if these are 1, of as many as the axes ask for. Axes of 0 take
@@ -68,10 +71,11 @@ struct MeshOptions {
     const int64_t others = given(tp.tp) * given(pp.pp);
     const int64_t all = ranks == 1 ? others * given(dp) : ranks;
     const int64_t shares = dp == 0 ? given(all / others) : dp;
-    if (others * shares != all || all > kMost)
-      throw UserError("--tp {} x --dp {} x --pp {} are {} ranks, not {}", given(tp.tp), shares,
-                      given(pp.pp), others * shares,
-                      all > kMost ? fmt::format("at most {}", kMost) : fmt::format("{}", all));
+    const std::string axes = fmt::format("--tp {} x --dp {} x --pp {} are {} ranks", given(tp.tp),
+                                         shares, given(pp.pp), others * shares);
+    if (all > kMost) throw UserError("{}, and at most {} are legal", axes, kMost);
+    if (others * shares != all)
+      throw UserError("{}, not {}; legal are axes whose product is {}", axes, all, all);
     return {std::max(1, tp.tp), static_cast<int>(shares), std::max(1, pp.pp)};
   }
 };
@@ -101,6 +105,11 @@ class Mesh {
   Comm& tp() const { return *tp_; }
   Comm& dp() const { return *dp_; }
   Comm& pp() const { return *pp_; }
+
+  /// What travels in them counts: sums of a softmax, targets, losses, rows to sample from.
+  void show(RunLog& log) const {
+    for (const Comm* group : {tp_.get(), dp_.get(), pp_.get()}) log.count(*group);
+  }
 
  private:
   std::unique_ptr<Comm> tp_, dp_, pp_;

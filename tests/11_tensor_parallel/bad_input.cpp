@@ -9,12 +9,15 @@ INSTANTIATE_TEST_SUITE_P(Refuses, BadTensorParallel, ::testing::Values("11_tenso
                          chapter_name);
 
 TEST_P(BadTensorParallel, Degrees) {
-  expect_refused({{"--tp 3", "legal are 1, 2, 4, 8"},
-                  {"--tp 16", "legal are 1, 2, 4, 8"},
-                  {"--tp -1", "legal are 1, 2, 4, 8"},
-                  {"--tp 2 --ranks 4", "--tp 2 with 4 ranks"},
-                  {"--tp 8 --channels 64", "legal are 1, 2, 4"},
-                  {"--tp 4 --heads 2", "legal are 1, 2"}});
+  expect_refused(
+      {{"--tp 3", "legal are 1, 2, 4, 8"},
+       {"--tp 16", "legal are 1, 2, 4, 8"},
+       {"--tp -1", "legal are 1, 2, 4, 8"},
+       {"--tp 2 --ranks 4",
+        "--tp 2 with 4 ranks: all of them share each layer; legal are --tp 4, or 0"},
+       {"--tp 8 --channels 64", "legal are 1, 2, 4"},
+       {"--heads 6 --channels 96 --tp 3", "it must be 1, 2, 4 or 8 (sums have 8 leaves)"},
+       {"--tp 4 --heads 2", "legal are 1, 2"}});
 }
 
 TEST_P(BadTensorParallel, SequencesThatDoNotFallIntoEqualParts) {

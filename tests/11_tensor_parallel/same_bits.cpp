@@ -69,12 +69,21 @@ TEST_F(TensorParallelMore, ComposesWithWhatCameBefore) {
       EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp " + tp))) << flags << " " << tp;
 }
 
-// The loss of a target that another rank has, a rank that has padding alone, and an odd length.
+// An odd length, and widths that are no powers of two.
 TEST_F(TensorParallelMore, AnySizesThatDivide) {
   for (const std::string flags : {"--channels 48 --heads 6 --seq-len 7", "--channels 80 --heads 5"})
     EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp 1"))) << flags;
   const std::string flags = "--channels 96 --heads 6 --seq-len 5";
   EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp 2")));
+}
+
+// V < Vp: the last rank has rows of padding, which are masked.
+TEST_F(TensorParallelMore, AVocabularyWithPadding) {
+  const std::string flags = "--model gpt2-124m --channels 32 --heads 2 --seq-len 4 --batch 2";
+  const Trace alone = trace("06_checkpointing", flags, {0, 2});
+  for (const std::string tp : {"1", "2", "2 --sequence-parallel"})
+    EXPECT_TRUE(same_trace(alone, trace("11_tensor_parallel", flags + " --tp " + tp, {0, 2})))
+        << tp;
 }
 
 // Also with fewer tokens than the leaves of their sum, and rows that no vector fills.

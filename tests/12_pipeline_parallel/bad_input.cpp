@@ -9,12 +9,13 @@ INSTANTIATE_TEST_SUITE_P(Refuses, BadPipeline, ::testing::Values("12_pipeline_pa
                          chapter_name);
 
 TEST_P(BadPipeline, Degrees) {
-  expect_refused({{"--pp 3", "--pp 3: 1 parts on each must divide 8 layers; legal are 1, 2, 4, 8"},
-                  {"--pp 16", "legal are 1, 2, 4, 8"},
-                  {"--pp -1", "--pp must be at least 0, not -1"},
-                  {"--pp 2 --ranks 4", "--pp 2 with 4 ranks"},
-                  {"--ranks 3", "legal are 1, 2, 4, 8"},
-                  {"--pp two", "--pp"}});
+  expect_refused(
+      {{"--pp 3", "--pp 3 must divide 8 layers; legal are 1, 2, 4, 8"},
+       {"--pp 16", "legal are 1, 2, 4, 8"},
+       {"--pp -1", "--pp must be at least 0, not -1"},
+       {"--pp 2 --ranks 4", "--pp 2 with 4 ranks: each of them is a stage; legal are --pp 4, or 0"},
+       {"--ranks 3", "legal are 1, 2, 4, 8"},
+       {"--pp two", "--pp"}});
 }
 
 TEST_P(BadPipeline, StagesOfAnExperiment) {
@@ -29,6 +30,7 @@ TEST_P(BadPipeline, Schedules) {
       {{"--pipeline foo", "{gpipe,1f1b,interleaved,zb-h1}"},
        {"--chunks 0", "--chunks must be at least 1, not 0"},
        {"--chunks -2", "--chunks must be at least 1, not -2"},
+       {"--pp 2 --chunks 7", "--chunks is for --pipeline interleaved, not 1f1b"},
        {interleaved + "--pp 2 --chunks 1", "takes --chunks of at least 2, not 1"},
        {interleaved + "--pp 8", "2 parts on each must divide 8 layers; legal are 1, 2, 4"},
        {interleaved + "--pp 2 --chunks 3", "3 parts on each must divide 8 layers; legal are 1"},

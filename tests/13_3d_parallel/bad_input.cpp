@@ -8,23 +8,26 @@ class BadMesh : public Refusals {};
 INSTANTIATE_TEST_SUITE_P(Refuses, BadMesh, ::testing::Values("13_3d_parallel"), chapter_name);
 
 TEST_P(BadMesh, Shapes) {
-  expect_refused({{"--tp 2 --pp 2 --ranks 6", "--tp 2 x --dp 1 x --pp 2 are 4 ranks, not 6"},
-                  {"--dp 8 --ranks 4", "--tp 1 x --dp 8 x --pp 1 are 8 ranks, not 4"},
-                  {"--tp 3", "legal are 1, 2, 4, 8"},
-                  {"--tp 16", "legal are 1, 2, 4, 8"},
-                  {"--tp 4 --heads 2", "legal are 1, 2"},
-                  {"--pp 3", "1 parts on each must divide 8 layers; legal are 1, 2, 4, 8"},
-                  {"--dp -1", "--dp must be from 0 to 1048576, not -1"},
-                  {"--tp -1", "--tp must be from 0"},
-                  {"--pp -1", "--pp must be from 0"},
-                  {"--dp two", "--dp"},
-                  {"--dp 100000", "--ranks must be from 1 to 4096, not 100000"},
-                  {"--tp 999999 --dp 999999 --pp 999999", "not at most 1048576"}});
+  expect_refused(
+      {{"--tp 2 --pp 2 --ranks 6",
+        "--tp 2 x --dp 1 x --pp 2 are 4 ranks, not 6; legal are axes whose product is 6"},
+       {"--dp 8 --ranks 4", "--tp 1 x --dp 8 x --pp 1 are 8 ranks, not 4"},
+       {"--tp 3", "legal are 1, 2, 4, 8"},
+       {"--tp 16", "legal are 1, 2, 4, 8"},
+       {"--tp 4 --heads 2", "legal are 1, 2"},
+       {"--pp 3", "--pp 3 must divide 8 layers; legal are 1, 2, 4, 8"},
+       {"--dp -1", "--dp must be from 0 to 1048576, not -1"},
+       {"--tp -1", "--tp must be from 0"},
+       {"--pp -1", "--pp must be from 0"},
+       {"--dp two", "--dp"},
+       {"--dp 100000", "--ranks must be from 1 to 4096, not 100000"},
+       {"--tp 999999 --dp 999999 --pp 999999", "ranks, and at most 1048576 are legal"}});
 }
 
 TEST_P(BadMesh, WorldIsOfAPlan) {
   expect_refused({{"--world 8", "--world is for --plan-only"},
                   {"--world 8 --tp 2 --dp 2 --pp 2", "--world is for --plan-only"},
+                  {"--plan-only --world 8 --ranks 4", "--ranks excludes --world"},
                   {"--world -8", "--world must be from 0"}});
 }
 

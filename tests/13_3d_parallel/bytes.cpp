@@ -1,5 +1,9 @@
 // 13_3d_parallel: bytes in memory and on the wire of every rank, predicted, and written out.
 #include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -38,6 +42,18 @@ class MeshBytes : public MemoryRuns {
   }
   static int64_t traffic(const nlohmann::json& report, size_t rank, const char* axis) {
     return report.at("extra").at("traffic").at(rank).at(axis).at("measured");
+  }
+
+  /// Bytes that each rank has sent in the whole run, by operation.
+  static std::vector<std::map<std::string, int64_t>> on_the_wire(const nlohmann::json& report) {
+    std::vector<std::map<std::string, int64_t>> ranks;
+    for (const auto& of_rank : report.at("comm")) {
+      ranks.emplace_back();
+      for (const auto& [operation, count] : of_rank.items())
+        if (operation != "rank" && count.at("wire_bytes") != 0)
+          ranks.back()[operation] = count.at("wire_bytes");
+    }
+    return ranks;
   }
 
   const std::vector<Cube> kCubes = {{2, 2, 2}, {4, 2, 1}, {1, 4, 2}, {2, 1, 4}};
@@ -139,6 +155,20 @@ TEST_F(MeshBytes, OnTheWireByAxis) {
             << mesh.flags() << r;
       }
     }
+}
+
+// All that travels counts, also where no axis predicts it: targets, losses, sums of a softmax,
+// what is validated and sampled.
+TEST_F(MeshBytes, OneAxisSendsWhatItsChapterSends) {
+  for (const auto& [chapter, theirs, ours] : {std::tuple{"08_zero1", "--ranks 2", "--dp 2"},
+                                              {"11_tensor_parallel", "--tp 2", "--tp 2"},
+                                              {"12_pipeline_parallel", "--pp 2", "--pp 2"}}) {
+    const std::string flags =
+        "--layers 2 --batch 4 --micro-batch 2 --steps 1 --eval-every 1 --sample 2 ";
+    EXPECT_EQ(on_the_wire(report("13_3d_parallel", flags + ours)),
+              on_the_wire(report(chapter, flags + theirs)))
+        << chapter;
+  }
 }
 
 // What is asked of a rank that sends more than others is not told of all.

@@ -39,7 +39,7 @@ TEST_F(MeshControls, GradientsAndWeightsOfShares) {
   const Trace alone = one();
   for (const std::string fault :
        {"skip:reduce_scatter:0", "skip:reduce_scatter:2", "twice:reduce_scatter:1",
-        "swap:reduce_scatter:1", "skip:all_reduce:0"})
+        "swap:reduce_scatter:1", "skip:all_gather:0", "skip:all_gather:4", "skip:all_reduce:0"})
     EXPECT_TRUE(ends_elsewhere(alone, mesh("--fault " + fault))) << fault;
 }
 
@@ -72,7 +72,7 @@ TEST_F(MeshControls, AFaultThatNeverComesIsNotSeen) {
     EXPECT_TRUE(same_trace(alone, mesh("--fault " + fault))) << fault;
 }
 
-// And a batch whose shares are exchanged is another: which share a rank takes is needed.
+// And a comparison sees what is another run: a seed, a rate, an order of sums over the shares.
 TEST_F(MeshControls, OtherRunsDiffer) {
   const Trace alone = one();
   for (const std::string flags : {"--seed 2", "--lr 0.0010001", "--reduction ring --dp 4 --tp 1"})

@@ -128,7 +128,8 @@ TEST(MeshOptionsTest, Refusals) {
   EXPECT_USER_ERROR(shape(0, 0, -1, 1), "--pp must be from 0");
   // More than an int holds.
   const int many = 1 << 20;
-  EXPECT_USER_ERROR(shape(many, many, many, 1), "are 1152921504606846976 ranks, not at most");
+  EXPECT_USER_ERROR(shape(many, many, many, 1),
+                    "are 1152921504606846976 ranks, and at most 1048576 are legal");
   EXPECT_USER_ERROR(shape(0, many + 1, 0, 1), "not 1048577");
 }
 

@@ -56,7 +56,7 @@ TEST_F(PlanOnly, OfAThousandRanksTakesNoTime) {
     EXPECT_NE(ended.out.find(says), std::string::npos) << says << "\n" << ended.out;
 }
 
-// 6 layers of 12 C^2 + 13 C numbers, an eighth of each, in 16 bits.
+// 6 layers of 12 C^2 + 13 C numbers, an eighth of each but of 6 C, in 16 bits.
 TEST_F(PlanOnly, IsWhatTheFormulaSays) {
   const std::string out = plan(kGpt3).out;
   const int64_t C = 12288, P = 6 * (12 * C * C / 8 + (3 * C + 4 * C) / 8 + 6 * C);

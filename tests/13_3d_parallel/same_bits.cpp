@@ -25,9 +25,9 @@ class MeshBits : public SameTraceExact {
 };
 INSTANTIATE_TEST_SUITE_P(Mesh, MeshBits, ::testing::ValuesIn(tables()), exact_name);
 
-// Any two values of two flags meet in one row: axes, schedule, what is computed again, sequence
-// parallelism and micro-batch. Of 4 layers, 4 stages have no two parts each.
-TEST_P(MeshBits, AnyTwoChoices) {
+// A choice in which each value of each flag occurs: axes, schedule, what is computed again,
+// sequence parallelism and micro-batch. Of 4 layers, 4 stages have no two parts each.
+TEST_P(MeshBits, EveryValueOfEachFlag) {
   expect_same("--batch 8 --clip 1 ",
               {"--tp 1 --dp 1 --pp 2 --pipeline gpipe --recompute full --micro-batch 2",
                "--tp 1 --dp 2 --pp 4 --pipeline 1f1b --recompute selective --micro-batch 1",
