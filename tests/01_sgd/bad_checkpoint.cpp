@@ -72,6 +72,24 @@ TEST_P(BadCheckpoint, OneDamagedByte) {
   }
 }
 
+TEST_P(BadCheckpoint, DamagedState) {
+  const nlohmann::json good = nlohmann::json::parse(read("good/checkpoint.json"));
+  const auto refuse = [&](const char* name, const nlohmann::json& value, const char* says) {
+    nlohmann::json spoilt = good;
+    spoilt["state"].erase(name);
+    if (!value.is_null()) spoilt["state"][name] = value;
+    copy("spoilt");
+    write("spoilt/checkpoint.json", spoilt.dump());
+    expect_load_refused("spoilt", says);
+    fs::remove_all(path("spoilt"));
+  };
+  for (const nlohmann::json& none : {nlohmann::json(), nlohmann::json("x"), nlohmann::json(1.5)})
+    refuse("step", none, "checkpoint.json: not a checkpoint of Ladder");
+  refuse("step", -5, "checkpoint.json: not a checkpoint of Ladder: its step is -5");
+  if (GetParam() != "01_sgd")
+    refuse("updates", "x", "checkpoint.json: its state updates is malformed");
+}
+
 TEST_P(BadCheckpoint, OfAnotherModel) {
   const std::string first = GetParam() == "01_sgd" ? "--momentum 0.9 --load good "
                                                    : "--optimizer sgd --momentum 0.9 --load good ";
