@@ -22,6 +22,8 @@
 namespace ladder {
 
 struct ScheduleOptions {
+  static constexpr int64_t kMaxTokens = int64_t{1} << 40;  // far beyond any warmup
+
   std::string name = "constant";
   int64_t warmup = 0;         ///< in steps
   int64_t warmup_tokens = 0;  ///< in tokens instead; 0: --warmup holds
@@ -45,8 +47,8 @@ struct ScheduleOptions {
   /// @throws UserError
   void check() const {
     if (warmup < 0) throw UserError("--warmup must be at least 0, not {}", warmup);
-    if (warmup_tokens < 0)
-      throw UserError("--warmup-tokens must be at least 0, not {}", warmup_tokens);
+    if (warmup_tokens < 0 || warmup_tokens > kMaxTokens)
+      throw UserError("--warmup-tokens must be from 0 to {}, not {}", kMaxTokens, warmup_tokens);
     if (!(min_lr >= 0 && min_lr <= 1))
       throw UserError("--min-lr must be in [0, 1], not {}", min_lr);
     if (name == "constant" && decay_steps != 0)
@@ -66,9 +68,8 @@ class Schedule {
   Schedule(const ScheduleOptions& options, double peak, int64_t steps, const BatchRamp& ramp,
            int64_t seq_len)
       : options_(options), peak_(peak), ramp_(ramp), seq_len_(seq_len) {
-    warmup_ = options.warmup;
-    if (options.warmup_tokens > 0)
-      while (warmup_ < steps && tokens_before(warmup_) < options.warmup_tokens) ++warmup_;
+    warmup_ =
+        options.warmup_tokens > 0 ? steps_until(options.warmup_tokens, steps) : options.warmup;
     const bool wsd = options.name == "wsd";
     decay_ = options.decay_steps;
     if (decay_ == 0) decay_ = std::max<int64_t>(1, wsd ? steps / 5 : steps - warmup_);
@@ -88,11 +89,23 @@ class Schedule {
     return static_cast<float>(peak_);
   }
 
-  /// Steps of warmup, also where it is counted in tokens.
-  int64_t warmup_steps() const { return warmup_; }
-
  private:
   int64_t tokens_before(int64_t step) const { return ramp_.sequences_before(step) * seq_len_; }
+
+  /// The first step before which there were so many tokens, or `steps`.
+  int64_t steps_until(int64_t tokens, int64_t steps) const {
+    // Sequences are compared: the tokens of a long run may not fit int64_t.
+    const int64_t sequences = (tokens + seq_len_ - 1) / seq_len_;
+    int64_t low = 0, high = steps;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (ramp_.sequences_before(middle) < sequences)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  }
 
   /// How much of the peak step s of the warmup has: 1 at its last step.
   double warmup_share(int64_t s) const {

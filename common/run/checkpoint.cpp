@@ -111,6 +111,18 @@ void copy_optimizer(const Ctx& ctx, const SafetensorsReader& file, const Trainin
   }
 }
 
+// A state that the checkpoint does not know stays as it is.
+void set_states(const fs::path& dir, const Manifest& manifest, const TrainingState& state) {
+  for (const NamedState& other : state.others) {
+    if (!manifest.state.contains(other.name)) continue;
+    try {
+      other.set(manifest.state.at(other.name));
+    } catch (const json::exception&) {
+      throw UserError("{}: its state {} is malformed", Manifest::path_in(dir).string(), other.name);
+    }
+  }
+}
+
 /// What rank 0 alone knows of a save.
 struct Files {
   std::optional<Manifest> previous;
@@ -174,13 +186,12 @@ int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingS
   check_sum(optimizer, manifest->optimizer.sum);
   check_optimizer(optimizer, state);
   const FoundWeights found = find_weights(weights, state.gpt);
+  set_states(dir, *manifest, state);
 
-  // Nothing can fail from here on.
+  // All has been checked: from here on tensors are overwritten.
   copy_weights(ctx, state.params, found, state.gpt, state.layout);
   copy_optimizer(ctx, optimizer, state);
-  for (const NamedState& other : state.others)
-    if (manifest->state.contains(other.name)) other.set(manifest->state.at(other.name));
-  return manifest->state.at("step");
+  return manifest->steps();
 }
 
 }  // namespace ladder

@@ -22,7 +22,7 @@ namespace ladder {
 
 /// A part of the optimizer's state.
 struct NamedTensor {
-  std::string name;  ///< "adamw.m"
+  std::string name;  ///< "m", "v", "velocity"
   Tensor tensor;
 };
 
@@ -30,7 +30,7 @@ struct NamedTensor {
 struct NamedState {
   std::string name;  ///< "spike_guard"
   std::function<nlohmann::json()> get;
-  std::function<void(const nlohmann::json&)> set;
+  std::function<void(const nlohmann::json&)> set;  ///< may throw nlohmann::json::exception
 };
 
 /// The state of an object that has state() and set_state().
@@ -66,8 +66,8 @@ void save_checkpoint(const Ctx& ctx, const std::string& dir, const TrainingState
 /// goes to load_weights (common/run/weights.h): the rest of `state` is left alone then.
 /// Padding becomes zero.
 /// @return steps that are done
-/// @throws UserError if anything is missing, damaged or of another model or optimizer; nothing has
-///         been modified then
+/// @throws UserError if anything is missing, damaged or of another model or optimizer; no tensor
+///         has been modified then
 int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state);
 
 }  // namespace ladder

@@ -70,6 +70,7 @@ void CommandLine::parse(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
     refuse_empty_values(*app_);
+    if (config_) *config_ = app_->get_config_ptr()->as<std::string>();
   } catch (const CLI::Success& help) {
     if (launched_local_rank() == 0) app_->exit(help);
     throw HelpPrinted{};

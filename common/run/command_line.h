@@ -36,6 +36,9 @@ class CommandLine {
   /// The heading in --help of the flags that are added from here on.
   void group(std::string name) { group_ = std::move(name); }
 
+  /// Where parse() puts the path of --config.
+  void add_config(std::string& path) { config_ = &path; }
+
   /// A flag that sets `value`, whose present value is the default. A bool takes no argument. What
   /// it refers to must live until parse().
   template <class T>
@@ -67,6 +70,7 @@ class CommandLine {
 
   std::unique_ptr<CLI::App> app_;
   std::string group_;
+  std::string* config_ = nullptr;
 };
 
 }  // namespace ladder

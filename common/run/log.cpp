@@ -116,7 +116,7 @@ void RunLog::finish(double val_loss) {
 }
 
 RunResult RunLog::result(double val_loss) const {
-  RunResult result{.steps = last_ ? last_->step + 1 : 0,
+  RunResult result{.steps = options_.steps,  // a run that is over has done them all
                    .final_loss = last_ ? std::optional<double>(last_->loss) : std::nullopt,
                    .val_loss = val_loss,
                    .tokens_per_second = seconds_ > 0 ? static_cast<double>(tokens_) / seconds_ : 0,

@@ -23,7 +23,7 @@ namespace ladder {
 ///   RunLog log(options, plan, arena, ctx);          // prints the plan, opens all outputs
 ///   for (; step < steps; ++step) {
 ///     log.begin_step();  ...  log.end_step(record);   // the clock runs between the two
-///     if (log.tracing()) log.trace(record, param_hash(params, layout));
+///     if (log.tracing()) log.trace(record, param_hash(ctx, params, layout));
 ///     if (log.eval_due(step)) log.eval(step, evaluate(...));
 ///     if (log.save_due(step)) save_checkpoint(...);
 ///   }

@@ -26,8 +26,14 @@ Manifest::File file_from(const json& value) {
                   .xxh3 = value.at("xxh3").get<std::string>()}};
 }
 
+void check_step(const json& step) {
+  if (!step.is_number_integer() || step.get<int64_t>() < 0)
+    throw UserError("its step is {}", step.dump());
+}
+
 Manifest from_json(const json& value) {
   if (value.at("format").get<std::string>() != kFormat) throw UserError("unknown format");
+  check_step(value.at("state").at("step"));
   return {.model = value.at("model"),
           .state = value.at("state"),
           .weights = file_from(value.at("weights")),
@@ -35,6 +41,8 @@ Manifest from_json(const json& value) {
 }
 
 }  // namespace
+
+int64_t Manifest::steps() const { return state.at("step"); }
 
 json Manifest::sizes_of(const GptConfig& config) {
   return {{"layers", config.layers},

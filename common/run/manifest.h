@@ -18,9 +18,12 @@ struct Manifest {
     FileSum sum;
   };
   nlohmann::json model;  ///< sizes, as sizes_of() gives them
-  nlohmann::json state;  ///< the chapter's own
+  nlohmann::json state;  ///< "step", and the chapter's own
   File weights{};
   File optimizer{};
+
+  /// That are done.
+  int64_t steps() const;
 
   /// Everything of `config` that weights depend on.
   static nlohmann::json sizes_of(const GptConfig& config);

@@ -5,11 +5,15 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <thread>
+#include <vector>
 
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/run/backend.h"
+#include "common/run/manifest.h"
+#include "common/run/output_file.h"
 
 namespace ladder {
 namespace {
@@ -22,6 +26,7 @@ constexpr int64_t kMaxLayers = 1 << 12;
 constexpr int64_t kMaxChannels = 1 << 17;
 constexpr int64_t kMaxThreads = 1 << 12;
 constexpr int64_t kMaxCount = int64_t{1} << 40;
+constexpr float kMaxFloat = std::numeric_limits<float>::max();
 
 void require_range(std::string_view flag, int64_t value, int64_t low, int64_t high) {
   if (value < low || value > high)
@@ -40,6 +45,35 @@ void require_readable(std::string_view flag, const std::string& path) {
     throw UserError("{} {}: no such file, or it cannot be read", flag, path);
 }
 
+/// The same for "sx/" and "sx".
+fs::path resolved_dir(const std::string& path) {
+  const fs::path found = resolved(path);
+  return found.has_filename() ? found : found.parent_path();
+}
+
+// Of two outputs in one file the first would be lost, and so would what the run has read.
+void check_outputs(const RunOptions& o) {
+  using Flag = std::pair<std::string_view, std::string>;
+  const std::array outputs = {Flag{"--trace", o.trace}, Flag{"--report", o.report},
+                              Flag{"--timeline", o.timeline}};
+  const std::array others = {Flag{"--data", o.data}, Flag{"--config", o.config_file},
+                             Flag{"--load", o.load}, Flag{"--save", o.save}};
+  std::vector<fs::path> files;
+  for (const auto& [flag, path] : outputs) {
+    if (path.empty()) continue;
+    const fs::path file = resolved(path);
+    if (std::count(files.begin(), files.end(), file) > 0)
+      throw UserError("{} is named by two of --trace, --report and --timeline", path);
+    files.push_back(file);
+    for (const auto& [other, there] : others) {
+      if (there.empty()) continue;
+      if (file == resolved_dir(there)) throw UserError("{} is both {} and an output", path, other);
+      if (file.parent_path() == resolved_dir(there))
+        throw UserError("{} {}: no output may lie in the directory of {}", flag, path, other);
+    }
+  }
+}
+
 void check_files(const RunOptions& o) {
   if (o.plan_only) return;
   if (o.data.empty()) throw UserError("--data is required: a text file to train on");
@@ -48,15 +82,20 @@ void check_files(const RunOptions& o) {
   if (!o.load.empty() && !fs::exists(o.load, ignored))
     throw UserError("--load {}: no such file or directory", o.load);
   if (o.save_every > 0 && o.save.empty()) throw UserError("--save-every needs --save");
+  check_outputs(o);
+}
 
-  const std::array outputs = {o.trace, o.report, o.timeline};
-  for (auto out = outputs.begin(); out != outputs.end(); ++out) {
-    if (out->empty()) continue;
-    if (std::count(outputs.begin(), outputs.end(), *out) > 1)
-      throw UserError("{} is named by two of --trace, --report and --timeline", *out);
-    if (fs::equivalent(*out, o.data, ignored))
-      throw UserError("{} is both --data and an output", *out);
-  }
+// A run stops where it has taken --steps, and saves after a step.
+void check_steps(const RunOptions& o) {
+  if (o.plan_only) return;
+  const std::optional<Manifest> manifest = o.load.empty() ? std::nullopt : Manifest::find(o.load);
+  const int64_t done = manifest ? manifest->steps() : 0;
+  if (done > o.steps)
+    throw UserError("--load {}: {} steps are done; --steps must be at least that, not {}", o.load,
+                    done, o.steps);
+  if (done == o.steps && !o.save.empty())
+    throw UserError("--save {}: no step is left to take before it: {} of --steps {} are done",
+                    o.save, done, o.steps);
 }
 
 }  // namespace
@@ -80,7 +119,9 @@ void RunOptions::add_to(CommandLine& line) {
 
   line.group("Machine");
   line.add("--backend", backend, "one of " + backend_names());
-  line.add("--ranks", ranks, "processes that share the work");
+  line.add("--ranks", ranks,
+           "ranks that share the work: threads of this program; under mpirun the processes are the "
+           "ranks");
   line.add("--threads", threads, "of a rank", {.shown_default = "cores / ranks"});
 
   line.group("Sampling");
@@ -89,6 +130,7 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--top-k", top_k, "sample among the k likeliest tokens; 0: all");
 
   line.group("Files");
+  line.add_config(config_file);
   line.add("--save", save, "directory for checkpoints");
   line.add("--save-every", save_every, "steps between checkpoints; 0: at the end only");
   line.add("--load", load, "checkpoint to resume, or weights of a GPT-2");
@@ -103,6 +145,7 @@ void RunOptions::check() const {
   require_range("--batch", batch, 1, kMaxBatch);
   require_range("--steps", steps, 0, kMaxCount);
   require_finite_not_negative("--lr", lr);
+  if (lr > kMaxFloat) throw UserError("--lr must be at most {}, not {}", kMaxFloat, lr);
   require_range("--ranks", ranks, 1, kMaxThreads);
   if (threads) require_range("--threads", *threads, 1, kMaxThreads);
   require_range("--eval-every", eval_every, 0, kMaxCount);
@@ -113,6 +156,7 @@ void RunOptions::check() const {
   if (on_device(backend) && threads.value_or(1) != 1)
     throw UserError("--threads must be 1 with --backend {}: threads are for ref and cpu", backend);
   gpt();
+  check_steps(*this);
 }
 
 void RunOptions::refuse_ranks() const {

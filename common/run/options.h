@@ -32,6 +32,7 @@ struct RunOptions {
   std::string save, load;  ///< directories
   int64_t save_every = 0;  ///< steps; 0: at the end only
   std::string trace, report, timeline;
+  std::string config_file;  ///< that gave flags
   bool quiet = false;
   bool plan_only = false;  ///< nothing will be read or written: chapter 13 has a flag for it
 

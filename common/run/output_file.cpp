@@ -23,11 +23,16 @@ void sync_directory(const fs::path& dir) {
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& path, std::string what) : what_(std::move(what)) {
+fs::path resolved(const fs::path& path) {
   std::error_code ignored;
-  // Through symbolic links: the file is replaced, not the link.
-  path_ = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
-  if (path_.empty()) path_ = path;
+  const fs::path found = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+  return found.empty() ? path : found;
+}
+
+// Through symbolic links: the file is replaced, not the link.
+OutputFile::OutputFile(const std::string& path, std::string what)
+    : what_(std::move(what)), path_(resolved(path)) {
+  std::error_code ignored;
   const bool exists = fs::exists(path_, ignored);
   if (exists && !fs::is_regular_file(path_, ignored))
     throw UserError("{} {}: there is something that is not a file", what_, path);

@@ -35,8 +35,9 @@ struct RunPlan {
 
 /// What is known after the last step.
 struct RunResult {
-  int64_t steps = 0;                 ///< done, those before a resume counted
-  std::optional<double> final_loss;  ///< of the last step; none if no step ran
+  int64_t steps = 0;  ///< done, those before a resume counted
+  /// Of the last step's batch, before its update; none if no step ran.
+  std::optional<double> final_loss;
   double val_loss = 0;
   double tokens_per_second = 0;
   double step_ms_median = 0;

@@ -43,7 +43,9 @@ int run_main(Body&& body) {
     fmt::print(stderr, "error: {}\n", one_line(e.what()));
     return 2;
   } catch (const OutOfMemory& e) {
-    fmt::print(stderr, "error: {}; a smaller --micro-batch, --seq-len or --model takes less\n",
+    fmt::print(stderr,
+               "error: {}; a smaller --batch, --micro-batch (from chapter 04 on), --seq-len or "
+               "--model takes less\n",
                one_line(e.what()));
     return 2;
   } catch (const std::exception& e) {

@@ -72,6 +72,39 @@ TEST_P(BadCheckpoint, OneDamagedByte) {
   }
 }
 
+TEST_P(BadCheckpoint, DamagedState) {
+  const nlohmann::json good = nlohmann::json::parse(read("good/checkpoint.json"));
+  const auto refuse = [&](const char* name, const nlohmann::json& value, const char* says) {
+    nlohmann::json spoilt = good;
+    spoilt["state"].erase(name);
+    if (!value.is_null()) spoilt["state"][name] = value;
+    copy("spoilt");
+    write("spoilt/checkpoint.json", spoilt.dump());
+    expect_load_refused("spoilt", says);
+    fs::remove_all(path("spoilt"));
+  };
+  for (const nlohmann::json& none : {nlohmann::json(), nlohmann::json("x"), nlohmann::json(1.5)})
+    refuse("step", none, "checkpoint.json: not a checkpoint of Ladder");
+  refuse("step", -5, "checkpoint.json: not a checkpoint of Ladder: its step is -5");
+  if (GetParam() != "01_sgd")
+    refuse("updates", "x", "checkpoint.json: its state updates is malformed");
+}
+
+TEST_P(BadCheckpoint, OfMoreStepsThanAskedFor) {
+  train(GetParam(), sgd("0.9") + "--steps 2 --save two");
+  expect_refused({sgd("0.9") + "--load two --steps 1",
+                  "--load two: 2 steps are done; --steps must be at least that, not 1"});
+}
+
+TEST_P(BadCheckpoint, NoStepLeftToSave) {
+  expect_refused({{sgd("0.9") + "--load good --steps 1", "--save saved: no step is left to take"},
+                  {sgd("0.9") + "--steps 0", "--save saved: no step is left to take"}});
+  // Without --save it is a look at a model.
+  const auto looked = report(GetParam(), sgd("0.9") + "--load good --steps 1 --sample 4");
+  EXPECT_EQ(looked["steps"], 1);
+  EXPECT_TRUE(looked["final_loss"].is_null());
+}
+
 TEST_P(BadCheckpoint, OfAnotherModel) {
   const std::string first = GetParam() == "01_sgd" ? "--momentum 0.9 --load good "
                                                    : "--optimizer sgd --momentum 0.9 --load good ";
@@ -91,6 +124,17 @@ TEST_P(BadCheckpoint, ForeignFileInTheWayOfASave) {
   fs::create_directory(path("foreign"));
   write("foreign/checkpoint.json", "something else\n");
   expect_refused({sgd("0.9") + "--save foreign", "not a checkpoint of Ladder"});
+}
+
+TEST_P(BadCheckpoint, OutputsInTheWayOfIt) {
+  expect_refused(
+      {{sgd("0.9") + "--load good --trace good/checkpoint.json",
+        "good/checkpoint.json: no output may lie in the directory of --load"},
+       {sgd("0.9") + "--load good/model-1.safetensors --report good/model-1.safetensors",
+        "good/model-1.safetensors is both --load and an output"},
+       {sgd("0.9") + "--save later/ --timeline later/timeline.json",
+        "later/timeline.json: no output may lie in the directory of --save"},
+       {sgd("0.9") + "--save later --trace ./later", "./later is both --save and an output"}});
 }
 
 }  // namespace

@@ -78,6 +78,7 @@ TEST_P(BadRun, Numbers) {
                   {"--lr -0.1", "--lr must be a finite number, at least 0"},
                   {"--lr nan", "--lr must be a finite number, at least 0"},
                   {"--lr inf", "--lr must be a finite number, at least 0"},
+                  {"--lr 1e39", "--lr must be at most 3.4028235e+38, not 1e+39"},
                   {"--threads 0", "--threads must be"},
                   {"--threads -2", "--threads must be"},
                   {"--eval-every -1", "--eval-every must be"},
@@ -102,15 +103,20 @@ TEST_P(OneRank, IsAllThatTheyKnow) {
 TEST_P(BadRun, Outputs) {
   std::filesystem::create_directory(path("folder"));
   write("file", "in the way\n");
-  expect_refused({{"--trace no_such/trace.jsonl", "--trace"},
-                  {"--report no_such/report.json", "--report"},
-                  {"--timeline no_such/timeline.json", "--timeline"},
-                  {"--trace folder", "there is something that is not a file"},
-                  {"--report folder", "there is something that is not a file"},
-                  {"--save file", "--save file: cannot be a directory"},
-                  {"--save file/below", "--save file/below: cannot be a directory"},
-                  {"--trace text.txt", "text.txt is both --data and an output"},
-                  {"--trace report.json", "report.json is named by two of"}});
+  write("run.toml", "seed = 2\n");
+  expect_refused(
+      {{"--trace no_such/trace.jsonl", "--trace"},
+       {"--report no_such/report.json", "--report"},
+       {"--timeline no_such/timeline.json", "--timeline"},
+       {"--trace folder", "there is something that is not a file"},
+       {"--report folder", "there is something that is not a file"},
+       {"--save file", "--save file: cannot be a directory"},
+       {"--save file/below", "--save file/below: cannot be a directory"},
+       {"--trace text.txt", "text.txt is both --data and an output"},
+       {"--trace folder/../text.txt", "text.txt is both --data and an output"},
+       {"--config run.toml --report run.toml", "run.toml is both --config and an output"},
+       {"--trace ./report.json", "report.json is named by two of"},
+       {"--trace report.json", "report.json is named by two of"}});
 }
 
 TEST_P(BadRun, Momentum) {

@@ -11,7 +11,8 @@ INSTANTIATE_TEST_SUITE_P(Refuses, BadSchedule, ::testing::ValuesIn(chapters_from
 TEST_P(BadSchedule, Flags) {
   expect_refused({{"--schedule step", "--schedule"},
                   {"--warmup -1", "--warmup must be at least 0, not -1"},
-                  {"--warmup-tokens -1", "--warmup-tokens must be at least 0, not -1"},
+                  {"--warmup-tokens -1", "--warmup-tokens must be from 0 to 1099511627776, not -1"},
+                  {"--warmup-tokens 9000000000000000000", "--warmup-tokens must be from 0 to"},
                   {"--warmup 2 --warmup-tokens 100", "--warmup-tokens"},
                   {"--min-lr 1.5", "--min-lr must be in [0, 1], not 1.5"},
                   {"--min-lr -0.1", "--min-lr must be in [0, 1], not -0.1"},

@@ -94,6 +94,14 @@ TEST_F(Checkpoint, RefusesAManifestThatIsNotOurs) {
   refuse("{}");
   refuse("[]");
   refuse(R"({"format": "another"})");
+  nlohmann::json step = nlohmann::json::parse(whole);
+  for (const nlohmann::json& none : {nlohmann::json(), nlohmann::json("x"), nlohmann::json(1.5),
+                                     nlohmann::json(-5), nlohmann::json(UINT64_MAX)}) {
+    step["state"]["step"] = none;
+    refuse(step.dump());
+  }
+  step["state"].erase("step");
+  refuse(step.dump());
   std::string outside = whole;
   outside.replace(outside.find("model-100"), 6, "../mod");
   refuse(outside);
@@ -163,6 +171,23 @@ TEST_F(Checkpoint, HoldsNamedStates) {
   EXPECT_EQ(load_checkpoint(Ctx{}, dir_.path(), state), 1);
   EXPECT_EQ(loaded.count, 7);
   EXPECT_EQ(fresh.count, 3);
+}
+
+TEST_F(Checkpoint, RefusesAMalformedState) {
+  Counter counter{.count = 7};
+  TrainingState state = saved_.state();
+  state.others = {named_state("counter", counter)};
+  save_checkpoint(Ctx{}, dir_.path(), state, 1);
+  nlohmann::json manifest = nlohmann::json::parse(read_file(dir_ / "checkpoint.json"));
+  for (const char* value : {"3", "[]", "{}", R"({"count": "x"})"}) {
+    manifest["state"]["counter"] = nlohmann::json::parse(value);
+    write_file(dir_ / "checkpoint.json", manifest.dump());
+    saved_.fill(9);
+    const std::string before = saved_.bytes();
+    EXPECT_USER_ERROR(load_checkpoint(Ctx{}, dir_.path(), state),
+                      "checkpoint.json: its state counter is malformed");
+    EXPECT_EQ(saved_.bytes(), before);
+  }
 }
 
 }  // namespace

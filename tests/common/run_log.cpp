@@ -193,6 +193,14 @@ TEST_F(Log, ARunOfNoStepsHasNoLoss) {
   const json report = json::parse(read_file(options_.report));
   EXPECT_TRUE(report["final_loss"].is_null());
   EXPECT_EQ(report["step_ms_median"], 0);
+  EXPECT_EQ(report["steps"], 0);
+}
+
+TEST_F(Log, StepsBeforeAResumeCount) {
+  testing::internal::CaptureStdout();
+  RunLog(options_, plan(), arena_, ctx_).finish(1.5);  // all were done before
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(json::parse(read_file(options_.report))["steps"], 3);
 }
 
 TEST_F(Log, OldFilesSurviveARunThatFails) {

@@ -97,6 +97,7 @@ TEST_F(Options, RefusesImpossibleValues) {
   expect_refused({"--steps", "99999999999999999999"}, "--steps must be from 0 to");
   expect_refused({"--lr", "nan"}, "--lr must be a finite number");
   expect_refused({"--lr", "inf"}, "--lr must be a finite number");
+  expect_refused({"--lr", "1e39"}, "--lr must be at most 3.4028235e+38");
   expect_refused({"--lr=-1"}, "--lr must be a finite number");
   expect_refused({"--temperature=-0.5"}, "--temperature must be a finite number, at least 0");
   expect_refused({"--temperature", "nan"}, "--temperature must be a finite number, at least 0");
@@ -160,8 +161,26 @@ TEST_F(Options, RefusesBadFiles) {
   expect_refused({"--load", dir_ / "missing"}, "--load");
   expect_refused({"--load", std::string(5000, 'x')}, "--load");
   expect_refused({"--trace", dir_ / "x", "--report", dir_ / "x"}, "named by two of");
+  expect_refused({"--trace", dir_ / "x", "--report", dir_ / "./y/../x"}, "named by two of");
   expect_refused({"--trace", text_}, "both --data and an output");
+  std::filesystem::create_symlink(text_, dir_ / "link");
+  expect_refused({"--trace", dir_ / "link"}, "both --data and an output");
+  const std::string path = config("steps = 7\n");
+  expect_refused({"--config", path, "--report", path}, "both --config and an output");
+  EXPECT_EQ(read_file(path), "steps = 7\n");
   EXPECT_EQ(read_file(text_), "text");
+}
+
+TEST_F(Options, RefusesOutputsInACheckpoint) {
+  std::filesystem::create_directory(dir_ / "there");
+  for (const std::string flag : {"--load", "--save"})
+    for (const std::string end : {"", "/", "/."}) {
+      expect_refused({flag, dir_ / "there" + end, "--trace", dir_ / "there/x"}, "lie in");
+      EXPECT_EQ(run({flag, dir_ / "there" + end, "--trace", dir_ / "there/below/x"}).status, 0);
+    }
+  for (const std::string dir : {"new", "new/", "new/."})
+    expect_refused({"--save", dir_ / dir, "--trace", dir_ / "./new/x"}, "lie in");
+  expect_refused({"--save", dir_ / "new", "--trace", dir_ / "new"}, "both --save and an output");
 }
 
 TEST_F(Options, ConfigGivesWhatTheCommandLineDoesNot) {
