@@ -39,7 +39,7 @@ void tell_if_it_never_happened(Comm& comm, const std::string& text, const Fault&
   fmt::print(stderr, "note: --fault {} never happened: {}\n", text,
              fault.operation == Operation::Recv
                  ? fmt::format("no rank received more than {} messages", seen)
-                 : fmt::format("there were {} of {}", seen,
+                 : fmt::format("there were only {} {}s", seen,
                                kOperationNames[static_cast<size_t>(fault.operation)]));
 }
 
