@@ -66,6 +66,9 @@ class RunLog {
   /// A chapter's own entries in --report, under "extra".
   nlohmann::json& extra() { return extra_; }
 
+  /// Steps that this run has done.
+  int64_t steps() const { return std::ssize(step_ms_); }
+
   /// All ranks call it.
   void finish(double val_loss);
 
