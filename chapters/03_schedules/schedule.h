@@ -51,11 +51,11 @@ struct ScheduleOptions {
       throw UserError("--warmup-tokens must be from 0 to {}, not {}", kMaxTokens, warmup_tokens);
     if (!(min_lr >= 0 && min_lr <= 1))
       throw UserError("--min-lr must be in [0, 1], not {}", min_lr);
-    if (name == "constant" && decay_steps != 0)
+    if (decay_steps < 0) throw UserError("--decay-steps must be at least 0, not {}", decay_steps);
+    if (name == "constant" && decay_steps > 0)
       throw UserError("--decay-steps is for --schedule linear, cosine or wsd, not constant");
     if (name != "wsd" && wsd_decay != "linear")
       throw UserError("--wsd-decay is for --schedule wsd, not {}", name);
-    if (decay_steps < 0) throw UserError("--decay-steps must be at least 0, not {}", decay_steps);
   }
 };
 

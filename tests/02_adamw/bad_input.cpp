@@ -10,6 +10,7 @@ INSTANTIATE_TEST_SUITE_P(Refuses, BadOptimizer, ::testing::ValuesIn(chapters_fro
 
 TEST_P(BadOptimizer, Flags) {
   expect_refused({{"--optimizer adagrad", "--optimizer"},
+                  {"--momentum 0.9", "--momentum is for --optimizer sgd, not adamw"},
                   {"--beta1 1", "--beta1 must be in [0, 1), not 1"},
                   {"--beta1 -0.1", "--beta1 must be in [0, 1), not -0.1"},
                   {"--beta2 1", "--beta2 must be in [0, 1), not 1"},

@@ -18,6 +18,8 @@ TEST_P(BadSchedule, Flags) {
                   {"--min-lr -0.1", "--min-lr must be in [0, 1], not -0.1"},
                   {"--min-lr nan", "--min-lr must be in [0, 1], not nan"},
                   {"--decay-steps -1", "--decay-steps must be at least 0, not -1"},
+                  {"--decay-steps 5", "--decay-steps is for --schedule linear, cosine or wsd"},
+                  {"--schedule cosine --wsd-decay cosine", "--wsd-decay is for --schedule wsd"},
                   {"--wsd-decay exponential", "--wsd-decay"}});
 }
 
