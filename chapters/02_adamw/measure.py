@@ -7,7 +7,7 @@ TINY = "--model tiny --batch 12"
 OPTIMIZERS = [
     ("sgd", "--optimizer sgd --lr 0.1", "0"),
     ("sgd, momentum 0.9", "--optimizer sgd --lr 0.1 --momentum 0.9", "$4P$"),
-    ("adam", "--optimizer adam --lr 1e-3 --weight-decay 0", "$8P$"),
+    ("adam", "--optimizer adam --lr 1e-3", "$8P$"),
     ("adamw", "--optimizer adamw --lr 1e-3", "$8P$"),
     ("lion", "--optimizer lion --lr 2e-4 --beta2 0.99 --weight-decay 0.5", "$4P$"),
     ("adafactor", "--optimizer adafactor --lr 1e-3", "$4\\sum(R+N)$"),
