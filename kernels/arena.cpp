@@ -3,21 +3,29 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include <sys/mman.h>
 
+#include "kernels/host_memory.h"
 #include "kernels/mapped_file.h"
 
 namespace ladder {
 namespace {
 
 constexpr int64_t kByteAlign = 64;
+constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kLarge = 2 * kHugePage;
+
+// What is left of the machine's memory shrinks as memory is filled, so ranks look at it and fill
+// theirs one after the other.
+std::mutex filling;
 
 /// Memory of the host; null if there is none. What is large asks for huge pages: a walk down the
 /// columns of a weight crosses a page with every row, and each has to be looked up.
 void* take_from_host(int64_t bytes) {
-  constexpr int64_t kHugePage = 2 << 20;
-  const bool large = bytes >= 2 * kHugePage;
+  const bool large = bytes >= kLarge;
+  if (large && bytes > host_memory_left()) return nullptr;
   void* p = nullptr;
   if (posix_memalign(&p, large ? kHugePage : kByteAlign, static_cast<size_t>(bytes)) != 0)
     return nullptr;
@@ -34,6 +42,12 @@ std::string text_of(const MemoryBytes& bytes) {
     if (bytes.bytes[i] > 0)
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kMemNames[i], bytes.bytes[i]);
   return text.empty() ? "nothing" : text;
+}
+
+/// For a message; a device does not say.
+std::string left_in(Place place) {
+  if (place != Place::Host) return "";
+  return fmt::format("; the machine has {} bytes left", host_memory_left());
 }
 
 }  // namespace
@@ -84,11 +98,13 @@ Tensor Arena::alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shap
   Tensor tensor{.ptr = nullptr, .dtype = dtype, .place = place, .shape = shape};
   const int64_t bytes = tensor.bytes();
   if (!dry_run()) {
+    std::unique_lock lock(filling, std::defer_lock);
+    if (place == Place::Host && bytes >= kLarge) lock.lock();
     Block block{
         .memory = take(place, mem, bytes), .mem = mem, .name = std::move(name), .bytes = bytes};
     if (!block.memory)
-      throw OutOfMemory(fmt::format("no memory for {} {}: {} bytes, beside {}", block.name,
-                                    to_string(shape), bytes, text_of(current_)));
+      throw OutOfMemory(fmt::format("no memory for {} {}: {} bytes, beside {}{}", block.name,
+                                    to_string(shape), bytes, text_of(current_), left_in(place)));
     tensor.ptr = block.memory.get();
     fill(tensor, 0xFF);
     blocks_.push_back(std::move(block));

@@ -1,5 +1,5 @@
 // CHECK: a claim about the program itself. It stays on in Release builds.
-// A wrong flag or file is no CHECK but a UserError (common/run/error.h).
+// A wrong flag or file is no CHECK but a UserError (common/error.h).
 #pragma once
 
 #include <stdexcept>

@@ -1,5 +1,6 @@
-// What each operation of kernels.h costs: bytes that memory must move at least (each operand once)
-// and floating-point operations. The roofline of an operation is the slower of both.
+// What each operation of kernels.h costs in FP32, but for cast: bytes that memory must move at
+// least (each operand once, where it can stay in the caches until it is used again) and
+// floating-point operations. The roofline of an operation is the slower of both.
 //
 // A fused multiply-add counts as two operations; so does nothing else: a division, a root, an
 // exponential count as one each. Letters as in kernels.h.

@@ -19,6 +19,9 @@ class Device {
   /// For people: "NVIDIA H100 80GB HBM3".
   virtual std::string name() const = 0;
 
+  /// Makes it the device of the calling thread, which may not be the one that opened it.
+  virtual void use_here() {}
+
   /// `bytes` of memory, aligned to 256, which only the device can read; null if it has too little.
   virtual void* allocate(int64_t bytes) = 0;
   /// `bytes` of host memory that the device reads and writes, too; null if there is too little.

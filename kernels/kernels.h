@@ -5,9 +5,10 @@
 //   - shapes come from the tensors; outputs come first, then inputs;
 //   - activations and their gradients are of one dtype: F32 (F64 in `ref`), BF16 or F16, and
 //     parameters of the same; tokens and targets are I32;
-//   - beside 16-bit activations, statistics (mean, rstd, lse, losses) and gradients of parameters
-//     are F32. Arithmetic is FP32, rounded once where a result is stored;
-//   - factors of a matmul may be FP8 (kernels/narrow.h): E4M3 or E5M2 with a scale;
+//   - beside 16-bit activations, statistics (mean, rstd, lse, max, sum, target, losses) and
+//     gradients of parameters are F32. Arithmetic is FP32, rounded once where a result is stored;
+//   - beside 16-bit activations, either factor of a matmul or both may be FP8 (kernels/narrow.h):
+//     E4M3 or E5M2 with a scale;
 //   - an activation gradient is written; a parameter gradient is written or added (`Into`);
 //   - no result depends on ctx.threads; nor, in `ref` and `cpu`, on the micro-batches that a batch
 //     is cut into: their sums have the order of docs/same_bits.md, those of CUDA of docs/cuda.md;
@@ -134,6 +135,7 @@ struct Kernels {
   /// qkv holds q, k, v of head 0, then of head 1, ...: column (3 h + {0,1,2}) HS + d. Per head:
   ///   S[t,u] = q_t . k_u / sqrt(HS) for u <= t;  lse[t] = log sum_u exp S[t,u];
   ///   out[t] = sum_u exp(S[t,u] - lse[t]) v_u, in columns h HS + d.
+  /// (A v_u that is Inf or NaN may reach tokens shortly before u, too: 0 times it is NaN.)
   /// out (B,T,NH*HS); lse (B,NH,T); qkv (B,T,3*NH*HS)
   void (*attention_forward)(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
 
@@ -170,7 +172,7 @@ struct Kernels {
 
   /// cross_entropy in three parts, for ranks that each have V columns of the logits, `vocab` of
   /// them no padding, possibly none. Between the parts ranks exchange: after this one the maximum.
-  /// max = max_v x_v, -infinity if vocab is 0.   max (B,T); logits (B,T,V)
+  /// max = max_v x_v, NaN if there is one, -infinity if vocab is 0.   max (B,T); logits (B,T,V)
   void (*softmax_max)(const Ctx&, Tensor max, Tensor logits, int64_t vocab);
 
   /// sum = sum_v exp(x_v - max), in ctx.leaves leaves of V: ranks join theirs as a tree;
@@ -192,12 +194,13 @@ struct Kernels {
   void (*squared_norm)(const Ctx&, Tensor limbs, Tensor x);
 
   /// Adaptive gradient clipping (arXiv 2102.06171), row by row:
-  /// g = g min(1, clip max(|w|, 1e-3) / max(|g|, 1e-6)).
+  /// g = g min(1, clip max(|w|, 1e-3) / max(|g|, 1e-6)), NaN if that is.
   /// grad (R,N); grad_limbs, weight_limbs (R,kLimbs) I64: their squared norms
   void (*adaptive_clip)(const Ctx&, Tensor grad, Tensor grad_limbs, Tensor weight_limbs,
                         float clip);
 
-  // ---- optimizers: one tensor (or any part of it) a call; F32 ------------------------------
+  // ---- optimizers: a tensor a call, or any part of it; but whole blocks of adamw8bit, and whole
+  // tensors of adafactor. F32, and but for adamw8bit F64 in `ref`.
   /// v = momentum v + g;  w = w - lr (nesterov ? g + momentum v : v). velocity null: w - lr g.
   void (*sgd_update)(const Ctx&, Tensor param, Tensor velocity, Tensor grad, const SgdStep&);
 

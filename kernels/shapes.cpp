@@ -24,10 +24,15 @@ void check(const char* op, std::initializer_list<Want> wants) {
   }
 }
 
-/// The operand that fixes the dtype and the extents of the others. FP8 is for matmul alone.
+/// What activations may be: FP8 is for factors of a matmul alone.
+void check_float(const char* op, const char* name, Dtype dtype) {
+  const bool real = dtype == Dtype::F32 || dtype == Dtype::F64;
+  CHECK(real || (is_narrow(dtype) && !is_fp8(dtype)), "{}: {} is no float", op, name);
+}
+
+/// The operand that fixes the dtype and the extents of the others.
 void check_first(const char* op, const char* name, const Tensor& tensor, int rank) {
-  const bool real = tensor.dtype == Dtype::F32 || tensor.dtype == Dtype::F64;
-  CHECK(real || (is_narrow(tensor.dtype) && !is_fp8(tensor.dtype)), "{}: {} is no float", op, name);
+  check_float(op, name, tensor.dtype);
   CHECK(tensor.shape.rank == rank, "{}: {} is {}, not of rank {}", op, name,
         to_string(tensor.shape), rank);
 }
@@ -58,28 +63,32 @@ EmbedShape check_embed(const char* op, const Tensor& x, const Tensor& tokens, co
   return s;
 }
 
-/// norm_* with weights, or with their gradients.
-NormShape check_norm(const char* op, const Tensor& inp, const Tensor& out, const Tensor& mean,
-                     const Tensor& rstd, const Tensor& w, const Tensor& b, Dtype params) {
+/// An operand and its name in the operation.
+struct Operand {
+  const char* name;
+  const Tensor& tensor;
+};
+
+/// norm_*: `like_inp` is its output or that output's gradient; w and b, or their gradients.
+NormShape check_norm(const char* op, const Tensor& inp, Operand like_inp, const Tensor& mean,
+                     const Tensor& rstd, std::initializer_list<Operand> params, Dtype of_params) {
   check_first(op, "inp", inp, 3);
   const NormShape s{inp.dim(0), inp.dim(1), inp.dim(2)};
   check(op, {{"inp", inp, inp.dtype, inp.shape},
-             {"out", out, inp.dtype, inp.shape},
+             {like_inp.name, like_inp.tensor, inp.dtype, inp.shape},
              {"mean", mean, wide(inp.dtype), {s.B, s.T}},
-             {"rstd", rstd, wide(inp.dtype), {s.B, s.T}},
-             {"w", w, params, {s.C}},
-             {"b", b, params, {s.C}}});
+             {"rstd", rstd, wide(inp.dtype), {s.B, s.T}}});
+  for (const Operand& x : params) check(op, {{x.name, x.tensor, of_params, {s.C}}});
   return s;
 }
 
-/// The extents of a linear layer: y (..,N), x (..,K), w (N,K).
-MatmulShape check_linear(const char* op, const Tensor& y, const Tensor& x, const Tensor& w,
-                         int leaves) {
+/// The extents of a linear layer: y (..,N), x (..,K), w (N,K); y and x, or their gradients.
+MatmulShape check_linear(const char* op, Operand y, Operand x, const Tensor& w, int leaves) {
   CHECK(w.shape.rank == 2, "{}: w is {}, not of rank 2", op, to_string(w.shape));
-  const MatmulShape s{x.rows(), w.dim(0), w.dim(1)};
+  const MatmulShape s{x.tensor.rows(), w.dim(0), w.dim(1)};
   check(op, {{"w", w, w.dtype, w.shape},
-             {"y", as_matrix(y), y.dtype, {s.rows, s.N}},
-             {"x", as_matrix(x), x.dtype, {s.rows, s.K}}});
+             {y.name, as_matrix(y.tensor), y.tensor.dtype, {s.rows, s.N}},
+             {x.name, as_matrix(x.tensor), x.tensor.dtype, {s.rows, s.K}}});
   CHECK(leaves >= 1, "{}: {} leaves", op, leaves);
   return s;
 }
@@ -104,9 +113,34 @@ void check_loss(const char* op, const CrossEntropyShape& s, const Tensor& losses
   if (dlogits) check(op, {{"dlogits", dlogits, logits.dtype, logits.shape}});
 }
 
+/// What both directions of attention have.
+AttentionShape check_attention(const char* op, const Tensor& out, const Tensor& lse,
+                               const Tensor& qkv) {
+  check_first(op, "out", out, 3);
+  check_first(op, "lse", lse, 3);
+  const int64_t B = out.dim(0), T = out.dim(1), C = out.dim(2), NH = lse.dim(1);
+  check(op, {{"out", out, out.dtype, out.shape},
+             {"lse", lse, wide(out.dtype), {B, NH, T}},
+             {"qkv", qkv, out.dtype, {B, T, 3 * C}}});
+  CHECK(NH > 0 && C % NH == 0, "{}: {} heads do not divide {} channels", op, NH, C);
+  return {.B = B, .T = T, .NH = NH, .HS = C / NH};
+}
+
+/// A matrix and the limbs of its rows.
+MatrixShape check_limbs(const char* op, Operand limbs, Operand x) {
+  check_first(op, x.name, x.tensor, 2);
+  const MatrixShape s{x.tensor.dim(0), x.tensor.dim(1)};
+  check(op, {{x.name, x.tensor, x.tensor.dtype, x.tensor.shape},
+             {limbs.name, limbs.tensor, Dtype::I64, {s.R, kLimbs}}});
+  return s;
+}
+
 /// One operand of a product: as the activations, or in FP8 with its scale.
 void check_factor(const char* op, const char* name, const Tensor& x, Dtype activations) {
   CHECK(!is_fp8(x.dtype) || x.fp8, "{}: {} is FP8 without a scale", op, name);
+  if (is_fp8(x.dtype) && x.place == Place::Host)
+    CHECK(x.fp8->scale >= 1 / kMaxFp8Scale && x.fp8->scale <= kMaxFp8Scale,
+          "{}: {} has a scale of {}", op, name, x.fp8->scale);
   CHECK(is_fp8(x.dtype) ? is_narrow(activations) : x.dtype == activations,
         "{}: {} has the wrong dtype", op, name);
 }
@@ -125,26 +159,27 @@ EmbedShape check_embed_backward(const Tensor& dwte, const Tensor& dwpe, const Te
 
 NormShape check_norm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd,
                              const Tensor& inp, const Tensor& w, const Tensor& b) {
-  return check_norm("norm_forward", inp, out, mean, rstd, w, b, inp.dtype);
+  return check_norm("norm_forward", inp, {"out", out}, mean, rstd, {{"w", w}, {"b", b}}, inp.dtype);
 }
 
 NormShape check_norm_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& inp,
                                     const Tensor& w, const Tensor& mean, const Tensor& rstd) {
   constexpr const char* kOp = "norm_backward_input";
   check(kOp, {{"dinp", dinp, inp.dtype, inp.shape}});
-  return check_norm(kOp, inp, dout, mean, rstd, w, w, inp.dtype);
+  return check_norm(kOp, inp, {"dout", dout}, mean, rstd, {{"w", w}}, inp.dtype);
 }
 
 NormShape check_norm_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dout,
                                      const Tensor& inp, const Tensor& mean, const Tensor& rstd) {
-  return check_norm("norm_backward_weight", inp, dout, mean, rstd, dw, db, wide(inp.dtype));
+  return check_norm("norm_backward_weight", inp, {"dout", dout}, mean, rstd,
+                    {{"dw", dw}, {"db", db}}, wide(inp.dtype));
 }
 
 MatmulShape check_matmul_forward(const Tensor& out, const Tensor& inp, const Tensor& w,
                                  const Tensor& bias, int leaves) {
   constexpr const char* kOp = "matmul_forward";
   check_first(kOp, "out", out, out.shape.rank);
-  const MatmulShape s = check_linear(kOp, out, inp, w, leaves);
+  const MatmulShape s = check_linear(kOp, {"out", out}, {"inp", inp}, w, leaves);
   check_factor(kOp, "inp", inp, out.dtype);
   check_factor(kOp, "w", w, out.dtype);
   if (bias) check(kOp, {{"bias", bias, out.dtype, {s.N}}});
@@ -157,7 +192,7 @@ MatmulShape check_matmul_backward_input(const Tensor& dinp, const Tensor& dout, 
   check_first(kOp, "dinp", dinp, dinp.shape.rank);
   check_factor(kOp, "dout", dout, dinp.dtype);
   check_factor(kOp, "w", w, dinp.dtype);
-  return check_linear(kOp, dout, dinp, w, leaves);
+  return check_linear(kOp, {"dout", dout}, {"dinp", dinp}, w, leaves);
 }
 
 MatmulWeightShape check_matmul_backward_weight(const Tensor& dw, const Tensor& dout,
@@ -168,8 +203,13 @@ MatmulWeightShape check_matmul_backward_weight(const Tensor& dw, const Tensor& d
   check(kOp, {{"dout", dout, dout.dtype, dout.shape},
               {"dw", dw, wide(dout.dtype), {s.N, s.K}},
               {"inp", inp, inp.dtype, {s.B, s.T, s.K}}});
-  check_factor(kOp, "dout", dout, is_fp8(dout.dtype) ? Dtype::BF16 : dout.dtype);
-  check_factor(kOp, "inp", inp, is_fp8(dout.dtype) ? Dtype::BF16 : dout.dtype);
+  // Which narrow dtype activations have, two factors of FP8 do not tell.
+  const Dtype activations = !is_fp8(dout.dtype)  ? dout.dtype
+                            : !is_fp8(inp.dtype) ? inp.dtype
+                                                 : Dtype::BF16;
+  check_float(kOp, is_fp8(dout.dtype) ? "inp" : "dout", activations);
+  check_factor(kOp, "dout", dout, activations);
+  check_factor(kOp, "inp", inp, activations);
   return s;
 }
 
@@ -213,21 +253,14 @@ JoinShape check_join_forward(const Tensor& out, const Tensor& residual, const Te
 }
 
 AttentionShape check_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv) {
-  constexpr const char* kOp = "attention";
-  check_first(kOp, "out", out, 3);
-  check_first(kOp, "lse", lse, 3);
-  const int64_t B = out.dim(0), T = out.dim(1), C = out.dim(2), NH = lse.dim(1);
-  check(kOp, {{"out", out, out.dtype, out.shape},
-              {"lse", lse, wide(out.dtype), {B, NH, T}},
-              {"qkv", qkv, out.dtype, {B, T, 3 * C}}});
-  return {.B = B, .T = T, .NH = NH, .HS = div_exact(C, NH)};
+  return check_attention("attention_forward", out, lse, qkv);
 }
 
 AttentionShape check_attention_backward(const Tensor& dqkv, const Tensor& dout, const Tensor& qkv,
                                         const Tensor& out, const Tensor& lse) {
   constexpr const char* kOp = "attention_backward";
   check(kOp, {{"dqkv", dqkv, qkv.dtype, qkv.shape}, {"dout", dout, out.dtype, out.shape}});
-  return check_attention_forward(out, lse, qkv);
+  return check_attention(kOp, out, lse, qkv);
 }
 
 CrossEntropyShape check_cross_entropy(const Tensor& losses, const Tensor& dlogits,
@@ -261,17 +294,14 @@ CrossEntropyShape check_softmax_loss(const Tensor& losses, const Tensor& dlogits
 }
 
 MatrixShape check_squared_norm(const Tensor& limbs, const Tensor& x) {
-  constexpr const char* kOp = "squared_norm";
-  check_first(kOp, "x", x, 2);
-  const MatrixShape s{x.dim(0), x.dim(1)};
-  check(kOp, {{"x", x, x.dtype, x.shape}, {"limbs", limbs, Dtype::I64, {s.R, kLimbs}}});
-  return s;
+  return check_limbs("squared_norm", {"limbs", limbs}, {"x", x});
 }
 
 MatrixShape check_adaptive_clip(const Tensor& grad, const Tensor& grad_limbs,
                                 const Tensor& weight_limbs) {
-  check("adaptive_clip", {{"weight_limbs", weight_limbs, Dtype::I64, grad_limbs.shape}});
-  return check_squared_norm(grad_limbs, grad);
+  constexpr const char* kOp = "adaptive_clip";
+  check_limbs(kOp, {"weight_limbs", weight_limbs}, {"grad", grad});
+  return check_limbs(kOp, {"grad_limbs", grad_limbs}, {"grad", grad});
 }
 
 int64_t check_sgd_update(const Tensor& param, const Tensor& velocity, const Tensor& grad) {

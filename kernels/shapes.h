@@ -96,17 +96,24 @@ MatrixShape check_adafactor_update(const Tensor& param, const Tensor& row, const
 int64_t check_adamw8bit_update(const Tensor& param, const Tensor& m_code, const Tensor& m_scale,
                                const Tensor& v_code, const Tensor& v_scale, const Tensor& grad);
 
-/// Tokens and targets come from data: each is checked where it is used as an index.
-inline int64_t checked_index(int32_t index, int64_t extent) {
-  CHECK(index >= 0 && index < extent, "token {} of a vocabulary of {}", index, extent);
-  return index;
+/// Tokens and targets come from data: all are checked before the first is used as an index.
+inline void check_token(int32_t token, int64_t V) {
+  CHECK(token >= 0 && token < V, "token {} of a vocabulary of {}", token, V);
 }
 
 /// All tokens are rows of this rank, or kElsewhere.
 inline void check_tokens(const Tensor& tokens, int64_t V) {
   const int32_t* token = tokens.data<int32_t>();
   for (int64_t i = 0; i < tokens.size(); ++i)
-    if (token[i] != kElsewhere) checked_index(token[i], V);
+    if (token[i] != kElsewhere) check_token(token[i], V);
+}
+
+/// Targets are columns, or ignored, or, if `elsewhere`, those of another rank.
+inline void check_targets(const Tensor& targets, int64_t vocab, bool elsewhere) {
+  const int32_t* target = targets.data<int32_t>();
+  for (int64_t i = 0; i < targets.size(); ++i)
+    if (target[i] != kIgnore && !(elsewhere && target[i] == kElsewhere))
+      check_token(target[i], vocab);
 }
 
 /// Whether a token or target is a row of this rank: neither ignored nor elsewhere.

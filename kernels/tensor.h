@@ -48,6 +48,10 @@ constexpr Dtype dtype_of = [] {
   if constexpr (std::is_same_v<T, uint8_t>) return Dtype::U8;
 }();
 
+/// Scales are from 1 / kMaxFp8Scale to kMaxFp8Scale: the product of two is far from overflow, and
+/// no gradient is smaller or larger than they reach.
+constexpr float kMaxFp8Scale = 0x1p60f;
+
 /// Beside an FP8 tensor: element = code / scale. The scale is a power of two, so that it changes
 /// no digit.
 struct Fp8Scale {
@@ -107,14 +111,23 @@ struct Tensor {
   }
 
   /// Product of all extents but the last: how many rows the tensor has as a matrix.
-  int64_t rows() const { return dim(-1) == 0 ? 0 : size() / dim(-1); }
+  int64_t rows() const {
+    CHECK(shape.rank > 0, "no rows: a tensor of rank 0");
+    Shape all_but_last = shape;
+    --all_but_last.rank;
+    return all_but_last.size();
+  }
 
-  /// Typed pointer to the first element, for the host.
+  /// Pointer to the first element, for the host.
+  void* host() const {
+    CHECK(place != Place::Device, "tensor {} of a device read by the host", to_string(shape));
+    return ptr;
+  }
+  /// The same, typed.
   template <class T>
   T* data() const {
     CHECK(dtype == dtype_of<T>, "tensor {} read as another dtype", to_string(shape));
-    CHECK(place != Place::Device, "tensor {} of a device read by the host", to_string(shape));
-    return static_cast<T*>(ptr);
+    return static_cast<T*>(host());
   }
 
   /// Elements [begin, begin + count) of the first dimension.

@@ -121,8 +121,11 @@ void for_heads(const Ctx& ctx, const AttentionShape& shape, F&& f) {
     return Room(Dealer(reinterpret_cast<float*>(scratch_of(ctx, thread).data())), T, HS);
   };
   const int64_t bytes = room_of(0).floats * static_cast<int64_t>(sizeof(float));
-  CHECK(bytes <= ctx.scratch.dim(1), "a head of {} tokens and {} channels in a scratch of {} bytes",
-        T, HS, ctx.scratch.dim(1));
+  if (bytes > ctx.scratch.dim(1))
+    throw OutOfMemory(fmt::format(
+        "attention takes {} bytes of scratch for a head of {} tokens and {} channels, and there "
+        "are {}; more heads are smaller ones",
+        bytes, T, HS, ctx.scratch.dim(1)));
   const int64_t tasks = B * NH;
   const int64_t threads = std::min<int64_t>(ctx.threads, tasks);
   on_threads(ctx, [&, T = T, NH = NH, HS = HS](int thread) {

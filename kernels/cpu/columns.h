@@ -1,5 +1,6 @@
 // Sums over tokens, column by column: a tree over sequences, in each a tree over leaves
-// of its tokens, in a leaf ascending tokens. Used for the gradients of biases and layer norms.
+// of its tokens, in a leaf ascending tokens. Used for the gradients of biases, layer norms
+// and positions, and by adafactor.
 #pragma once
 
 #include <array>

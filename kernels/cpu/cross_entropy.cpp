@@ -48,14 +48,6 @@ void gradient(Real* dx, const Real* x, int32_t target, int64_t V, int64_t vocab,
   std::fill(dx + vocab, dx + V, Real{});
 }
 
-/// Targets are columns, or ignored, or, if `elsewhere`, those of another rank.
-void check_targets(const Tensor& targets, int64_t vocab, bool elsewhere) {
-  const int32_t* target = targets.data<int32_t>();
-  for (int64_t row = 0; row < targets.size(); ++row)
-    if (target[row] != kIgnore && !(elsewhere && target[row] == kElsewhere))
-      checked_index(target[row], vocab);
-}
-
 /// The logits and what a loss is made of.
 struct Loss {
   Tensor losses, dlogits, logits, targets;

@@ -50,9 +50,16 @@ int64_t grid_rows(const Product& p, const TileShape& tile, int64_t threads) {
   return best;
 }
 
+void check_dtypes(const Product& p) {
+  const auto is_factor = [](Dtype dtype) { return dtype == Dtype::F32 || is_narrow(dtype); };
+  CHECK(is_factor(p.a.dtype) && is_factor(p.b.dtype), "cpu multiplies F32, BF16, F16 and FP8");
+  CHECK(is_factor(p.c_dtype) && !is_fp8(p.c_dtype), "products are F32, BF16 or F16 with cpu");
+}
+
 }  // namespace
 
 void gemm(const Ctx& ctx, const Product& product) {
+  check_dtypes(product);
   constexpr int64_t kWorthThreads = 1 << 16;
   const bool small = product.M * product.N * product.K < kWorthThreads;
   const int64_t threads = small ? 1 : ctx.threads;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "kernels/cpu/gemm_finish.h"
 #include "kernels/cpu/gemm_registers.h"
@@ -91,33 +90,43 @@ class Transposing {
   int64_t word_ = 0, group_ = 0, left_, each_;
 };
 
-/// A finished tile on its way past the caches, a few vectors at a time: all at once would fill the
-/// few buffers in which lines wait for memory, and the next tile's loads need them.
+/// A finished tile on its way past the caches, a few rows at a time: all at once would fill the few
+/// buffers in which lines wait for memory, and the next tile's loads need them.
 class Outbox {
  public:
   explicit Outbox(float* tile) : tile_(tile) {}
 
+  /// Only copying is left for later: it stands among the products of the next tile.
   template <size_t Rows>
   HWY_INLINE void put(Acc<Rows>& acc, const Finish<float>& finish) {
     rest();
-    for_acc(acc, [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, tile_ + i * kNr + col); });
-    finish_ = finish;
-    end_ = Rows * kNr;
-    at_ = 0;
+    for_acc(acc, [&](Vec v, int64_t i, int64_t col) {
+      hn::Store(finish.finished(v, i, col, Whole{}), kVec, tile_ + i * kNr + col);
+    });
+    from_ = tile_;
+    to_ = finish.at(0, 0);
+    stride_ = finish.at(1, 0) - to_;
+    left_ = Rows;
   }
   HWY_INLINE void some() { send(kEach); }
-  void rest() { send(end_); }
+  void rest() { send(left_); }
 
  private:
-  static constexpr int64_t kEach = 6;
-  HWY_INLINE void send(int64_t vectors) {
-    for (; vectors > 0 && at_ < end_; --vectors, at_ += kLanes)
-      (*finish_)(load(tile_ + at_), at_ / kNr, at_ % kNr, PastCaches{});
+  static constexpr int64_t kEach = 3;
+  HWY_INLINE void send(int64_t rows) {
+    for (int64_t n = std::min(rows, left_); n > 0; --n) {
+      PastCaches{}.store(load(from_), to_);
+      PastCaches{}.store(load(from_ + kLanes), to_ + kLanes);
+      from_ += kNr;
+      to_ += stride_;
+      --left_;
+    }
   }
 
-  float* tile_;  ///< (kMr, kNr)
-  std::optional<Finish<float>> finish_;
-  int64_t at_ = 0, end_ = 0;
+  float* tile_;                  ///< (kMr, kNr)
+  const float* from_ = nullptr;  ///< its first row that has not been sent
+  float* to_ = nullptr;          ///< where that goes
+  int64_t stride_ = 0, left_ = 0;
 };
 
 /// Whether tiles see to C on the way: with the 16 registers of AVX2 it costs more than it gains.

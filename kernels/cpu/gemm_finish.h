@@ -39,13 +39,18 @@ class Finish {
   bool past_caches() const { return past_caches_; }
   T* at(int64_t i, int64_t col) const { return c_ + i * stride_ + col; }
 
-  /// The vector at row i, column col goes to C.
+  /// What the sum at row i, column col becomes.
   template <class Io>
-  HWY_INLINE void operator()(Vec sum, int64_t i, int64_t col, Io io) const {
+  HWY_INLINE Vec finished(Vec sum, int64_t i, int64_t col, Io io) const {
     if (factor_ != 1) sum = hn::Mul(sum, broadcast(factor_));
     if (bias_) sum = hn::Add(sum, io.load(bias_ + col));
     if (add_) sum = hn::Add(io.load(at(i, col)), sum);
-    io.store(sum, at(i, col));
+    return sum;
+  }
+  /// It goes to C.
+  template <class Io>
+  HWY_INLINE void operator()(Vec sum, int64_t i, int64_t col, Io io) const {
+    io.store(finished(sum, i, col, io), at(i, col));
   }
 
  private:

@@ -19,6 +19,7 @@ namespace ladder {
 
 /// A chunk holds at most longest_uncut(kDepth) leaves, so that many levels at most are its own.
 constexpr int kLocalSlots = 10;
+static_assert(longest_uncut(kDepth) <= int64_t{1} << kLocalSlots);
 
 /// A panel of B that stays in L1 needs no prefetch. Otherwise both panels come from L2 (see
 /// kDepth), and lines are asked for so many steps before their products.

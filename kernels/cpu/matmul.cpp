@@ -1,4 +1,6 @@
 // The linear layer: three orientations of one matrix product, and the gradient of the bias.
+#include <algorithm>
+
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/gemm.h"
@@ -10,10 +12,10 @@ namespace {
 
 /// A matrix of `stride` columns as a factor whose sums run along its rows, or along its columns.
 Factor along_rows(const Tensor& x, int64_t stride) {
-  return {.ptr = x.ptr, .dtype = x.dtype, .stride_i = stride, .stride_k = 1};
+  return {.ptr = x.host(), .dtype = x.dtype, .stride_i = stride, .stride_k = 1};
 }
 Factor along_columns(const Tensor& x, int64_t stride) {
-  return {.ptr = x.ptr, .dtype = x.dtype, .stride_i = 1, .stride_k = stride};
+  return {.ptr = x.host(), .dtype = x.dtype, .stride_i = 1, .stride_k = stride};
 }
 
 /// What the product of two tensors' codes must be multiplied by.
@@ -31,10 +33,10 @@ void matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w, Tensor bia
              .leaves = leaves,
              .a = along_rows(inp, K),
              .b = along_rows(w, K),
-             .c = out.ptr,
+             .c = out.host(),
              .c_dtype = out.dtype,
              .stride_c = N,
-             .bias = bias.ptr,
+             .bias = bias.host(),
              .factor = unscale(inp, w)});
 }
 
@@ -46,7 +48,7 @@ void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, i
              .leaves = leaves,
              .a = along_rows(dout, N),
              .b = along_columns(w, K),
-             .c = dinp.ptr,
+             .c = dinp.host(),
              .c_dtype = dinp.dtype,
              .stride_c = K,
              .factor = unscale(dout, w)});
@@ -57,10 +59,10 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
   gemm(ctx, {.M = N,
              .N = K,
              .K = B * T,
-             .leaves = B,
+             .leaves = std::max<int64_t>(1, B),  // of no sequences the sum is 0
              .a = along_columns(dout, N),
              .b = along_columns(inp, K),
-             .c = dw.ptr,
+             .c = dw.host(),
              .stride_c = K,
              .factor = unscale(dout, inp),
              .into = into,

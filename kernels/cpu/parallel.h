@@ -51,10 +51,13 @@ inline std::span<std::byte> scratch_of(const Ctx& ctx, int thread) {
 }
 
 /// The scratch memory of all threads as one array of `count` values.
+/// @throws OutOfMemory if it has not so many
 template <class T>
 std::span<T> shared_scratch(const Ctx& ctx, int64_t count) {
-  CHECK(count * static_cast<int64_t>(sizeof(T)) <= ctx.scratch.bytes(),
-        "{} values of {} bytes in a scratch of {} bytes", count, sizeof(T), ctx.scratch.bytes());
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+  if (bytes > ctx.scratch.bytes())
+    throw OutOfMemory(fmt::format("an operation takes {} bytes of scratch, and there are {}", bytes,
+                                  ctx.scratch.bytes()));
   return {static_cast<T*>(ctx.scratch.ptr), static_cast<size_t>(count)};
 }
 

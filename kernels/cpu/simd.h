@@ -27,8 +27,8 @@ struct Whole {
   HWY_INLINE Vec only(Vec v) const { return v; }
 };
 
-/// As Whole, but floats are stored past the caches, to addresses that are multiples of a vector. A
-/// plain store first reads the line that it overwrites.
+/// As Whole, but floats are stored past the caches (a non-temporal, or streaming, store), to
+/// addresses that are multiples of a vector. A plain store first reads the line that it overwrites.
 struct PastCaches : Whole {
   using Whole::store;
   HWY_INLINE void store(Vec v, float* p) const { hn::Stream(v, kVec, p); }

@@ -44,7 +44,7 @@ HWY_INLINE double leaf_of(const float* x) {
 
 using Words = hn::CappedTag<uint64_t, 8>;
 /// Leaves that are taken apart at a time.
-constexpr int64_t kLeaves = hn::MaxLanes(Words{});
+constexpr int64_t kLeavesAtOnce = hn::MaxLanes(Words{});
 
 /// What add_to_limbs does, to limbs of several leaves at a time: each lane has limbs of its own.
 class LaneLimbs {
@@ -56,7 +56,7 @@ class LaneLimbs {
     const auto zero = hn::Zero(ints);
     const auto limit = hn::Set(ints, std::bit_cast<int64_t>(kTooLargeForLimbs));
     if (!hn::AllTrue(ints, hn::AndNot(hn::Lt(bits, zero), hn::Lt(bits, limit)))) {
-      for (int64_t i = 0; i < kLeaves; ++i) add_to_limbs(apart_.data(), leaves[i]);
+      for (int64_t i = 0; i < kLeavesAtOnce; ++i) add_to_limbs(apart_.data(), leaves[i]);
       return;
     }
     // As limbs_of: leaf = mantissa 2^(place - 80).
@@ -76,8 +76,8 @@ class LaneLimbs {
   void add_to(Limbs& limbs) const {
     for (size_t j = 0; j < limbs.size(); ++j) {
       limbs[j] += apart_[j];
-      for (size_t lane = 0; lane < kLeaves; ++lane)
-        limbs[j] += static_cast<int64_t>(sums_[j * kLeaves + lane]);
+      for (size_t lane = 0; lane < kLeavesAtOnce; ++lane)
+        limbs[j] += static_cast<int64_t>(sums_[j * kLeavesAtOnce + lane]);
     }
   }
 
@@ -91,32 +91,32 @@ class LaneLimbs {
   /// and then the last part is zero: limb 11 counts what is not finite.)
   HWY_INLINE void add_parts(Word first, Word part0, Word part1, Word part2) {
     const Words words;
-    std::array<uint64_t, kLeaves> firsts;
+    std::array<uint64_t, kLeavesAtOnce> firsts;
     hn::StoreU(first, words, firsts.data());
     auto left = hn::Eq(first, first);
     do {
       const uint64_t limb = firsts[static_cast<size_t>(hn::FindFirstTrue(words, left))];
       const auto these = hn::Eq(first, hn::Set(words, limb));
-      uint64_t* sums = sums_.data() + limb * kLeaves;
+      uint64_t* sums = sums_.data() + limb * kLeavesAtOnce;
       for (const Word& part : {part0, part1, part2}) {
         hn::StoreU(hn::Add(hn::LoadU(words, sums), hn::IfThenElseZero(these, part)), words, sums);
-        sums += kLeaves;
+        sums += kLeavesAtOnce;
       }
       left = hn::AndNot(these, left);
     } while (!hn::AllFalse(words, left));
   }
 
   Limbs apart_{};  ///< of leaves that are not finite, and of their neighbours
-  std::array<uint64_t, kLimbs * kLeaves> sums_{};
+  std::array<uint64_t, kLimbs * kLeavesAtOnce> sums_{};
 };
 
 /// Adds x[begin, end) to the limbs; begin is a multiple of the leaf.
 void add_range(Limbs& limbs, const float* x, Range range) {
   LaneLimbs lanes;
   int64_t i = range.begin;
-  for (; i + kLeaves * kNormLeaf <= range.end; i += kLeaves * kNormLeaf) {
-    std::array<double, kLeaves> leaves;
-    for (int64_t j = 0; j < kLeaves; ++j)
+  for (; i + kLeavesAtOnce * kNormLeaf <= range.end; i += kLeavesAtOnce * kNormLeaf) {
+    std::array<double, kLeavesAtOnce> leaves;
+    for (int64_t j = 0; j < kLeavesAtOnce; ++j)
       leaves[static_cast<size_t>(j)] = leaf_of(x + i + j * kNormLeaf);
     lanes.add(leaves.data());
   }

@@ -15,6 +15,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Lanes = hn::ScalableTag<float>;
 using Vec = hn::Vec<Lanes>;
 constexpr Lanes kVec;
+// Masked loads, and multiply-adds that round once.
+static_assert(HWY_TARGET <= HWY_AVX2, "the cpu kernels need AVX2 and FMA");
 /// Floats in a vector: 8 with AVX2, 16 with AVX-512.
 constexpr int64_t kLanes = hn::MaxLanes(kVec);
 
@@ -61,16 +63,10 @@ HWY_INLINE hn::Vec<D> load_digits(D d, const Narrow* p) {
   return widen_codes<Narrow>(d, hn::PromoteTo(wide, hn::LoadU(codes, &p->bits)));
 }
 
-/// x86 converts F16 from AVX2 on. Elsewhere Highway may round towards zero and lose infinities.
-constexpr bool kConvertsF16 = HWY_TARGET <= HWY_AVX2;
-
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const F16* p) {
   const hn::Rebind<hwy::float16_t, D> half;
-  if constexpr (kConvertsF16)
-    return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
-  else
-    return load_digits(d, p);
+  return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
 }
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const E4m3* p) {
@@ -101,7 +97,7 @@ HWY_INLINE void store(Vec v, Bf16* p) {
   hn::StoreU(hn::TruncateTo(half, code), half, reinterpret_cast<uint16_t*>(p));
 }
 
-/// Codes of x as from narrow(): F16, E4M3 or E5M2.
+/// Codes of x as from narrow(): E4M3 or E5M2.
 template <class Narrow>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<Lanes>> codes_of(Vec x) {
   constexpr Format kFormat = Narrow::kFormat;
@@ -128,11 +124,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<Lanes>> codes_of(Vec x) {
 
 HWY_INLINE void store(Vec v, F16* p) {
   const hn::Rebind<hwy::float16_t, Lanes> half;
-  const hn::Rebind<uint16_t, Lanes> codes;
-  if constexpr (kConvertsF16)
-    hn::StoreU(hn::DemoteTo(half, v), half, reinterpret_cast<hwy::float16_t*>(p));
-  else
-    hn::StoreU(hn::TruncateTo(codes, codes_of<F16>(v)), codes, &p->bits);
+  hn::StoreU(hn::DemoteTo(half, v), half, reinterpret_cast<hwy::float16_t*>(p));
 }
 
 HWY_INLINE Vec broadcast(float x) { return hn::Set(kVec, x); }

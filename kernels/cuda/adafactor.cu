@@ -70,12 +70,12 @@ __device__ float sum_of(const float* x, int64_t R) {
   return block_sum(sum);
 }
 
-__global__ void find_inverse_mean(Problem p) {
+__global__ void __launch_bounds__(kMaxThreads) find_inverse_mean(Problem p) {
   const float inverse = p.col ? static_cast<float>(p.R) / sum_of(p.row, p.R) : 1;
   if (threadIdx.x == 0) p.scalars[kInverseMean] = inverse;
 }
 
-__global__ void find_shrink(Problem p) {
+__global__ void __launch_bounds__(kMaxThreads) find_shrink(Problem p) {
   const float rms = sqrtf(sum_of(p.squares, p.R) / static_cast<float>(p.R * p.N));
   const float excess = rms / p.step.clip;
   if (threadIdx.x == 0) p.scalars[kShrink] = excess > 1 ? 1 / excess : 1;

@@ -119,7 +119,7 @@ __device__ void finish(const Rows<T>& rows, const Softmax& s, float x_target) {
 
 /// A block a row.
 template <class T, int W>
-__global__ void token_rows(Rows<T> rows) {
+__global__ void __launch_bounds__(kMaxThreads) token_rows(Rows<T> rows) {
   if (ignored<W>(rows)) return;
   const T* x = rows.logits + blockIdx.x * rows.V;
   // Before the barriers of the sum, behind which the gradient may cover x.
@@ -129,7 +129,8 @@ __global__ void token_rows(Rows<T> rows) {
 
 /// max (rows); logits (rows,V). A block a row.
 template <class T, int W>
-__global__ void max_rows(float* max, const T* logits, int64_t V, int64_t vocab) {
+__global__ void __launch_bounds__(kMaxThreads)
+    max_rows(float* max, const T* logits, int64_t V, int64_t vocab) {
   float own = Max::kNeutral;
   for_logits<W>(logits + blockIdx.x * V, vocab, [&](const Floats<W>& x) {
     for (int i = 0; i < W; ++i) own = Max{}(own, x.at[i]);
@@ -140,8 +141,9 @@ __global__ void max_rows(float* max, const T* logits, int64_t V, int64_t vocab) 
 
 /// sum, target, max (rows); logits (rows,V); targets (rows). A block a row.
 template <class T, int W>
-__global__ void exponential_rows(float* sum, float* target, const T* logits, const float* max,
-                                 const int32_t* targets, int64_t V, int64_t vocab) {
+__global__ void __launch_bounds__(kMaxThreads)
+    exponential_rows(float* sum, float* target, const T* logits, const float* max,
+                     const int32_t* targets, int64_t V, int64_t vocab) {
   const int64_t row = blockIdx.x;
   const T* x = logits + row * V;
   const float m = max[row];
@@ -158,7 +160,8 @@ __global__ void exponential_rows(float* sum, float* target, const T* logits, con
 
 /// max, sum, target (rows), of all ranks. A block a row.
 template <class T, int W>
-__global__ void loss_rows(Rows<T> rows, const float* max, const float* sum, const float* target) {
+__global__ void __launch_bounds__(kMaxThreads)
+    loss_rows(Rows<T> rows, const float* max, const float* sum, const float* target) {
   if (ignored<W>(rows)) return;
   const int64_t row = blockIdx.x;
   finish<W>(rows, {.max = max[row], .sum = sum[row]}, target[row]);
@@ -178,7 +181,8 @@ void dispatch_rows(const Tensor& dlogits, const Tensor& logits, F&& f) {
   const int64_t V = logits.dim(-1);
   dispatch(logits.dtype, [&]<class T>(Type<T> type) {
     dispatch_width<T>(V, {dlogits, logits}, [&]<int W>(Width<W> width) {
-      const int64_t threads = std::min<int64_t>(round_up<int64_t>(ceil_div(V, W), kWarp), 1024);
+      const int64_t threads =
+          std::min<int64_t>(round_up<int64_t>(ceil_div(V, W), kWarp), kMaxThreads);
       f(type, width, static_cast<int>(threads));
     });
   });

@@ -32,9 +32,9 @@ void check_cuda(cublasStatus_t status, const char* call) {
   CHECK(status == CUBLAS_STATUS_SUCCESS, "{}: {}", call, cublasLtGetStatusString(status));
 }
 
-CudaDevice::CudaDevice(int index) {
+CudaDevice::CudaDevice(int index) : index_(index) {
   CHECK(index >= 0 && index < device_count(), "device {} of {}", index, device_count());
-  CHECK_CUDA(cudaSetDevice(index));
+  CudaDevice::use_here();
   cudaDeviceProp properties;
   CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
   name_ = properties.name;
@@ -44,6 +44,8 @@ CudaDevice::CudaDevice(int index) {
   communication_.reset(new_stream());
   blas_.reset(new_blas());
 }
+
+void CudaDevice::use_here() { CHECK_CUDA(cudaSetDevice(index_)); }
 
 void* CudaDevice::allocate(int64_t bytes) {
   void* memory = nullptr;

@@ -30,15 +30,17 @@ template <class Pointer, auto Destroy>
 using Owner = std::unique_ptr<std::remove_pointer_t<Pointer>, Destroyer<Destroy>>;
 
 /// What decides how a product is computed: see kernels/cuda/matmul.cu.
-using MatmulKey = std::array<int64_t, 11>;
+using MatmulKey = std::array<int64_t, 12>;
 
-/// A GPU, two streams of work on it, and cuBLASLt. Used by the thread that opened it.
+/// A GPU, two streams of work on it, and cuBLASLt. Used by one thread: that which opened it, or one
+/// that has called use_here(). CUDA takes every other thread to mean GPU 0.
 class CudaDevice final : public Device {
  public:
   /// @throws CheckError if there is no such device
   explicit CudaDevice(int index);
 
   std::string name() const override { return name_; }
+  void use_here() override;
   void* allocate(int64_t bytes) override;
   void* allocate_shared(int64_t bytes) override;
   void free(void* memory) noexcept override;
@@ -62,6 +64,7 @@ class CudaDevice final : public Device {
   std::map<MatmulKey, cublasLtMatmulAlgo_t>& matmul_algorithms() { return matmul_algorithms_; }
 
  private:
+  int index_;
   std::string name_;
   int multiprocessors_ = 0;
   int64_t max_shared_bytes_ = 0;

@@ -29,11 +29,13 @@ struct Factor {
   bool transposed;  ///< whether the library is to transpose what it sees
 };
 
-/// D = alpha A B + beta D + bias, D (m, n) column by column: n rows of m as tensors lie.
+/// D = alpha A B + beta D + bias, D (m, n) column by column: n rows of m as tensors lie, d_stride
+/// elements apart.
 struct Product {
   int64_t m, n, k;
   Factor a, b;
   Tensor d;
+  int64_t d_stride;
   Tensor bias;  ///< (m) or null
   float alpha = 1;
   float beta = 0;
@@ -52,13 +54,14 @@ using Layout = Owner<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Description = Owner<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Preference = Owner<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-/// A row-major matrix, as the library sees it.
-Layout layout(const Tensor& x, int64_t rows, int64_t columns) {
+/// A row-major matrix, as the library sees it; rows are `stride` elements apart.
+Layout layout(const Tensor& x, int64_t rows, int64_t columns, int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
   CHECK_CUDA(cublasLtMatrixLayoutCreate(&made, type_of(x.dtype), static_cast<uint64_t>(columns),
-                                        static_cast<uint64_t>(rows), columns));
+                                        static_cast<uint64_t>(rows), stride));
   return Layout(made);
 }
+Layout layout(const Factor& f) { return layout(f.x, f.rows, f.columns, f.columns); }
 
 template <class Value>
 void set(const Description& description, cublasLtMatmulDescAttributes_t which, Value value) {
@@ -98,6 +101,7 @@ MatmulKey key_of(const Product& p) {
   return {p.m,
           p.n,
           p.k,
+          p.d_stride,
           number(p.a.x.dtype),
           number(p.b.x.dtype),
           number(p.d.dtype),
@@ -150,9 +154,9 @@ void multiply(const Ctx& ctx, const Product& p) {
         kWorkspace, ctx.scratch.bytes());
   CudaDevice& device = device_of(ctx);
   const Plan plan{.description = describe(p),
-                  .a = layout(p.a.x, p.a.rows, p.a.columns),
-                  .b = layout(p.b.x, p.b.rows, p.b.columns),
-                  .d = layout(p.d, p.n, p.m)};
+                  .a = layout(p.a),
+                  .b = layout(p.b),
+                  .d = layout(p.d, p.n, p.m, p.d_stride)};
   auto& chosen = device.matmul_algorithms();
   const MatmulKey key = key_of(p);
   auto at = chosen.find(key);
@@ -168,13 +172,18 @@ void multiply(const Ctx& ctx, const Product& p) {
 constexpr int kThreads = 256;
 /// Codes of one thread: 16 bytes.
 constexpr int kCodes = 16;
+/// Where FP8 weights are widened in parts, columns of the result in one part are a multiple of
+/// this.
+constexpr int64_t kColumnGroup = 64;
 
-/// out = the values of n codes, without their scale. out T (n); inp (n)
+/// out = the values of codes, without their scale; a column of blocks takes a row. out T
+/// (rows,columns); inp (rows,columns), rows `stride` apart
 template <class T, class Code>
-__global__ void widen_kernel(T* out, const Code* inp, int64_t n) {
-  const int64_t begin = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kCodes;
-  for (int64_t i = begin; i < begin + kCodes && i < n; ++i)
-    out[i] = from_float<T>(value_of(inp[i]));
+__global__ void widen_kernel(T* out, const Code* inp, int64_t columns, int64_t stride) {
+  const int64_t row = blockIdx.x;
+  const int64_t begin = (int64_t{blockIdx.y} * kThreads + threadIdx.x) * kCodes;
+  for (int64_t i = begin; i < begin + kCodes && i < columns; ++i)
+    out[row * columns + i] = from_float<T>(value_of(inp[row * stride + i]));
 }
 
 /// The 16-bit type that FP8 factors become: that of the factor or the result beside them.
@@ -184,30 +193,35 @@ Dtype widened_dtype(const Tensor& a, const Tensor& b, const Tensor& d) {
   return Dtype::BF16;
 }
 
-int64_t widened_bytes(const Tensor& x) {
-  return is_fp8(x.dtype) ? round_up<int64_t>(2 * x.size(), 256) : 0;
-}
-
-/// x itself, or its codes widened into scratch[offset..), which moves on.
-Tensor widened(const Ctx& ctx, const Tensor& x, Dtype dtype, int64_t& offset) {
-  if (!is_fp8(x.dtype)) return x;
-  Tensor wide = x;
-  wide.dtype = dtype;
-  wide.fp8 = nullptr;
-  wide.ptr = static_cast<char*>(ctx.scratch.ptr) + offset;
-  offset += widened_bytes(x);
+/// The codes of x (rows,columns) in `count` columns from `begin` on, widened into
+/// scratch[offset..), which moves on.
+Tensor widened_columns(const Ctx& ctx, const Tensor& x, int64_t begin, int64_t count, Dtype dtype,
+                       int64_t& offset) {
+  const int64_t rows = x.dim(0), columns = x.dim(1);
+  const Tensor wide{.ptr = static_cast<char*>(ctx.scratch.ptr) + offset,
+                    .dtype = dtype,
+                    .place = ctx.scratch.place,
+                    .shape = {rows, count}};
+  offset += round_up<int64_t>(wide.bytes(), 256);
   CHECK(offset <= ctx.scratch.bytes(), "{} in FP8 needs {} bytes of scratch, not {}",
-        to_string(x.shape), offset, ctx.scratch.bytes());
-  const Grid grid{.x = ceil_div(x.size(), kThreads * kCodes)};
+        to_string(wide.shape), offset, ctx.scratch.bytes());
+  // All columns lie like one row.
+  const Grid grid = count == columns ? Grid{.y = ceil_div(rows * columns, kThreads * kCodes)}
+                                     : Grid{.x = rows, .y = ceil_div(count, kThreads * kCodes)};
   const auto start = [&]<class T, class Code>(Type<T>, Type<Code>) {
     launch(ctx, widen_kernel<T, Code>, grid, kThreads, 0, device_data<T>(wide),
-           device_data<Code>(x), x.size());
+           device_data<Code>(x) + begin, count == columns ? rows * columns : count, columns);
   };
   const auto start_from = [&]<class T>(Type<T> to) {
     return x.dtype == Dtype::E4M3 ? start(to, Type<E4m3>{}) : start(to, Type<E5m2>{});
   };
   dtype == Dtype::F16 ? start_from(Type<__half>{}) : start_from(Type<__nv_bfloat16>{});
   return wide;
+}
+
+/// x itself, or all of its codes widened.
+Tensor widened(const Ctx& ctx, const Tensor& x, Dtype dtype, int64_t& offset) {
+  return is_fp8(x.dtype) ? widened_columns(ctx, x, 0, x.dim(1), dtype, offset) : x;
 }
 
 /// What the product of two tensors' codes must be multiplied by. The scales of a step stand still
@@ -229,40 +243,69 @@ int64_t rows_at_once(const Ctx& ctx, int64_t rows, int64_t fixed,
   return std::min(rows, fit);
 }
 
+/// How many columns of the result go into one product: all of them, unless w is FP8 and would take
+/// more than half of the room for what widens. An MLP's does from 1,449 channels on.
+int64_t columns_at_once(const Ctx& ctx, int64_t columns, const Tensor& w) {
+  if (!is_fp8(w.dtype) || w.size() == 0) return columns;
+  const int64_t fit = (ctx.scratch.bytes() - kWorkspace) / 2 / (2 * w.size() / columns);
+  CHECK(fit > 0, "no scratch for one column of an FP8 product: {} bytes", ctx.scratch.bytes());
+  return std::min(columns, fit < kColumnGroup ? fit : fit / kColumnGroup * kColumnGroup);
+}
+
 Tensor as_matrix(const Tensor& x) { return x.view({x.rows(), x.dim(-1)}); }
 
-/// out (rows,m) = inp (rows,k) times w or its transpose, + bias, in as many parts as fit.
-void multiply_rows(const Ctx& ctx, const Tensor& out, const Tensor& inp, const Tensor& w,
-                   bool transpose_w, const Tensor& bias) {
-  const Dtype dtype = widened_dtype(inp, w, out);
+/// out (rows,m) = inp (rows,k) times w or its transpose, + bias.
+struct Linear {
+  Tensor out, inp, w;
+  bool transpose_w;
+  Tensor bias;
+};
+
+/// The `count` columns of out from `begin` on, in as many parts of rows as fit.
+void multiply_columns(const Ctx& ctx, const Linear& l, int64_t begin, int64_t count) {
+  const Dtype dtype = widened_dtype(l.inp, l.w, l.out);
+  const Tensor rows_of_w = l.transpose_w ? l.w.slice(begin, count) : l.w;
   int64_t offset = kWorkspace;
-  const Tensor weight = widened(ctx, w, dtype, offset);
-  const int64_t rows = inp.dim(0), at_once = rows_at_once(ctx, rows, widened_bytes(w), {inp});
+  const Tensor weight = !is_fp8(l.w.dtype) || l.transpose_w
+                            ? widened(ctx, rows_of_w, dtype, offset)
+                            : widened_columns(ctx, l.w, begin, count, dtype, offset);
+  const int64_t rows = l.inp.dim(0);
+  const int64_t at_once = rows_at_once(ctx, rows, offset - kWorkspace, {l.inp});
   for (int64_t row = 0; row < rows; row += at_once) {
-    const int64_t count = std::min(at_once, rows - row);
+    const int64_t taken = std::min(at_once, rows - row);
     int64_t behind = offset;
-    const Tensor part = widened(ctx, inp.slice(row, count), dtype, behind);
-    multiply(ctx, {.m = out.dim(1),
-                   .n = count,
-                   .k = inp.dim(1),
-                   .a = {weight, w.dim(0), w.dim(1), transpose_w},
-                   .b = {part, count, inp.dim(1), false},
-                   .d = out.slice(row, count),
-                   .bias = bias,
-                   .alpha = unscale(inp, w)});
+    const Tensor part = widened(ctx, l.inp.slice(row, taken), dtype, behind);
+    Tensor d = l.out.slice(row, taken);
+    d.ptr = static_cast<char*>(d.ptr) + begin * size_of(d.dtype);
+    multiply(ctx, {.m = count,
+                   .n = taken,
+                   .k = l.inp.dim(1),
+                   .a = {weight, weight.dim(0), weight.dim(1), l.transpose_w},
+                   .b = {part, taken, l.inp.dim(1), false},
+                   .d = d,
+                   .d_stride = l.out.dim(1),
+                   .bias = l.bias ? l.bias.slice(begin, count) : Tensor{},
+                   .alpha = unscale(l.inp, l.w)});
   }
+}
+
+/// In as many parts of columns as fit.
+void multiply_linear(const Ctx& ctx, const Linear& l) {
+  const int64_t columns = l.out.dim(1), at_once = columns_at_once(ctx, columns, l.w);
+  for (int64_t begin = 0; begin < columns; begin += at_once)
+    multiply_columns(ctx, l, begin, std::min(at_once, columns - begin));
 }
 
 }  // namespace
 
 void matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w, Tensor bias, int leaves) {
   (void)check_matmul_forward(out, inp, w, bias, leaves);
-  multiply_rows(ctx, as_matrix(out), as_matrix(inp), w, true, bias);
+  multiply_linear(ctx, {as_matrix(out), as_matrix(inp), w, true, bias});
 }
 
 void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, int leaves) {
   (void)check_matmul_backward_input(dinp, dout, w, leaves);
-  multiply_rows(ctx, as_matrix(dinp), as_matrix(dout), w, false, Tensor{});
+  multiply_linear(ctx, {as_matrix(dinp), as_matrix(dout), w, false, Tensor{}});
 }
 
 /// dw^T (K,N) = inp^T dout. The finished sum is added once, except where FP8 factors must be
@@ -283,6 +326,7 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
                    .a = {x_part, count, K, false},
                    .b = {d_part, count, N, true},
                    .d = dw,
+                   .d_stride = K,
                    .bias = Tensor{},
                    .alpha = unscale(dout, inp),
                    .beta = into == Into::Add || row > 0 ? 1.0f : 0.0f});

@@ -1,5 +1,6 @@
 // What an operation means for narrow tensors: its operands widened to float, the operation in
-// float, and what it wrote rounded once.
+// float, and what it wrote rounded once. Which narrow dtypes stand beside each other, is not
+// checked.
 #pragma once
 
 #include <deque>
@@ -19,7 +20,11 @@ class WidenedOperands {
   Tensor widened(const Tensor& tensor) {
     if (!tensor || !is_narrow(tensor.dtype)) return tensor;
     for (Copy& copy : copies_)
-      if (copy.original.ptr == tensor.ptr) return copy.view(tensor.shape);
+      if (copy.original.ptr == tensor.ptr) {
+        CHECK(copy.original.size() == tensor.size(),
+              "two operands of different sizes in one place");
+        return copy.view(tensor.shape);
+      }
     Copy& copy = copies_.emplace_back(tensor);
     return copy.view(tensor.shape);
   }
@@ -28,7 +33,8 @@ class WidenedOperands {
     return other;
   }
 
-  /// Rounds all copies back. An operand that was only read rounds to itself.
+  /// Rounds all copies back. An operand that was only read rounds to itself (but for the
+  /// payload of a NaN).
   void round() {
     for (Copy& copy : copies_)
       if (!is_fp8(copy.original.dtype)) narrow_all(copy.original, copy.values);

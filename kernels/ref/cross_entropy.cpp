@@ -18,9 +18,12 @@ struct Row {
   const Real* x;
   int64_t V, vocab;
 
-  /// Shifted by the maximum, no exponential overflows and the largest is 1.
+  /// Shifted by the maximum, no exponential overflows and the largest is 1. NaN if there is one.
   Real max() const {
-    return vocab == 0 ? -std::numeric_limits<Real>::infinity() : *std::max_element(x, x + vocab);
+    Real largest = -std::numeric_limits<Real>::infinity();
+    for (int64_t v = 0; v < vocab; ++v)
+      if (std::isnan(x[v]) || x[v] > largest) largest = x[v];
+    return largest;
   }
 
   Real sum_exp(int leaves, Real max) const {
@@ -76,12 +79,12 @@ void all_rows(const CrossEntropyShape& s, const Tensor& losses, const Tensor& dl
 void cross_entropy(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale) {
   const CrossEntropyShape s = check_cross_entropy(losses, dlogits, logits, targets, vocab);
+  check_targets(targets, vocab, /*elsewhere=*/false);
   dispatch(logits, [&]<class Real>(Real) {
     all_rows(s, losses, dlogits, logits, targets, vocab, Real(scale), [&](int64_t r, int32_t t) {
       const auto row = row_of<Real>(logits, r, vocab);
       const Real max = row.max();
-      return Statistics<Real>{
-          .max = max, .sum = row.sum_exp(kLeaves, max), .x_target = row.x[checked_index(t, vocab)]};
+      return Statistics<Real>{.max = max, .sum = row.sum_exp(kLeaves, max), .x_target = row.x[t]};
     });
   });
 }
@@ -97,12 +100,13 @@ void softmax_max(const Ctx&, Tensor max, Tensor logits, int64_t vocab) {
 void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tensor max,
                  Tensor targets, int64_t vocab) {
   const CrossEntropyShape s = check_softmax_sum(sum, target, logits, max, targets, vocab);
+  check_targets(targets, vocab, /*elsewhere=*/true);
   dispatch(logits, [&]<class Real>(Real) {
     for (int64_t r = 0; r < s.B * s.T; ++r) {
       const auto row = row_of<Real>(logits, r, vocab);
       const int32_t t = targets.data<int32_t>()[r];
       sum.data<Real>()[r] = row.sum_exp(ctx.leaves, max.data<Real>()[r]);
-      target.data<Real>()[r] = is_here(t) ? row.x[checked_index(t, vocab)] : Real(0);
+      target.data<Real>()[r] = is_here(t) ? row.x[t] : Real(0);
     }
   });
 }
@@ -111,9 +115,9 @@ void softmax_loss(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tens
                   Tensor target, Tensor targets, int64_t vocab, float scale) {
   const CrossEntropyShape s =
       check_softmax_loss(losses, dlogits, logits, max, sum, target, targets, vocab);
+  check_targets(targets, vocab, /*elsewhere=*/true);
   dispatch(logits, [&]<class Real>(Real) {
-    all_rows(s, losses, dlogits, logits, targets, vocab, Real(scale), [&](int64_t r, int32_t t) {
-      if (is_here(t)) checked_index(t, vocab);
+    all_rows(s, losses, dlogits, logits, targets, vocab, Real(scale), [&](int64_t r, int32_t) {
       return Statistics<Real>{.max = max.data<Real>()[r],
                               .sum = sum.data<Real>()[r],
                               .x_target = target.data<Real>()[r]};

@@ -19,9 +19,8 @@ void forward(const EmbedShape& s, Real* out, const int32_t* tokens, const Real* 
         std::fill_n(out + row * s.C, s.C, Real(0));
         continue;
       }
-      const int64_t token = checked_index(tokens[row], s.V);
       for (int64_t c = 0; c < s.C; ++c)
-        out[row * s.C + c] = wte[token * s.C + c] + wpe[t * s.C + c];
+        out[row * s.C + c] = wte[tokens[row] * s.C + c] + wpe[t * s.C + c];
     }
 }
 
@@ -58,6 +57,7 @@ void backward_positions(const EmbedShape& s, Real* dwpe, const Real* dout, Into 
 
 void embed_forward(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe) {
   const EmbedShape s = check_embed_forward(out, tokens, wte, wpe);
+  check_tokens(tokens, s.V);
   dispatch(out, [&]<class Real>(Real) {
     forward(s, out.data<Real>(), tokens.data<int32_t>(), wte.data<Real>(), wpe.data<Real>());
   });

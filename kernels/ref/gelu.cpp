@@ -1,4 +1,5 @@
 // GELU in its tanh form, arXiv 1606.08415: a smooth gate, close to 0 below and x above.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -12,8 +13,12 @@ namespace {
 constexpr double kSlope = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2/pi)
 constexpr double kCubic = 0.044715;
 
+/// Where tanh is 1 to double, and what is multiplied by 1 - tanh or 1 - tanh^2 is still finite.
+constexpr double kFar = 20;
+
 template <class Real>
 Real gelu(Real x) {
+  x = std::max(x, Real(-kFar));
   return x / 2 * (1 + std::tanh(Real(kSlope) * (x + Real(kCubic) * x * x * x)));
 }
 
@@ -21,8 +26,9 @@ Real gelu(Real x) {
 template <class Real>
 Real gelu_slope(Real x) {
   const Real th = std::tanh(Real(kSlope) * (x + Real(kCubic) * x * x * x));
-  const Real dz = Real(kSlope) * (1 + 3 * Real(kCubic) * x * x);
-  return (1 + th) / 2 + x / 2 * (1 - th * th) * dz;
+  const Real near = std::clamp(x, Real(-kFar), Real(kFar));
+  const Real dz = Real(kSlope) * (1 + 3 * Real(kCubic) * near * near);
+  return (1 + th) / 2 + near / 2 * (1 - th * th) * dz;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ void lion_update(const Ctx&, Tensor param, Tensor m, Tensor grad, const LionStep
       Real &w = param.data<Real>()[i], &momentum = m.data<Real>()[i];
       const Real g = grad.data<Real>()[i];
       const Real c = beta1 * momentum + (1 - beta1) * g;
-      const Real sign = Real(c > 0) - Real(c < 0);
+      const Real sign = c > 0 ? 1 : c < 0 ? -1 : c;  // a zero or a NaN stays what it is
       w -= Real(step.lr) * (sign + Real(step.weight_decay) * w);
       momentum = beta2 * momentum + (1 - beta2) * g;
     }

@@ -31,7 +31,8 @@ void adaptive_clip(const Ctx&, Tensor grad, Tensor grad_limbs, Tensor weight_lim
     for (int64_t r = 0; r < s.R; ++r) {
       const double g = std::sqrt(limbs_value(grad_limbs.data<int64_t>() + r * kLimbs));
       const double w = std::sqrt(limbs_value(weight_limbs.data<int64_t>() + r * kLimbs));
-      const double factor = std::min(1.0, clip * std::max(w, 1e-3) / std::max(g, 1e-6));
+      const double factor = clip * std::max(w, 1e-3) / std::max(g, 1e-6);
+      if (factor >= 1) continue;
       for (int64_t n = 0; n < s.N; ++n) grad.data<Real>()[r * s.N + n] *= Real(factor);
     }
   });

@@ -81,54 +81,20 @@ TEST_F(CpuVsRef, Gelu) {
 }
 
 TEST_F(CpuVsRef, GeluFarOutAndNaN) {
-  const float values[] = {3e38F, -3e38F, 100, -100, INFINITY, NAN};
-  const float expected[] = {3e38F, 0, 100, 0, INFINITY, NAN};
-  const float slopes[] = {1, 0, 1, 0, 1, NAN};
-  const Tensor inp = fast.empty({6}), ones = fast.filled({6}, 1), out = fast.empty({6});
-  const Tensor dinp = fast.empty({6});
-  for (int i = 0; i < 6; ++i) set(inp, i, values[i]);
-  cpu.gelu_forward(fast.ctx(), out, inp);
-  cpu.gelu_backward(fast.ctx(), dinp, ones, inp);
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(at(out, i) == expected[i] || std::abs(at(out, i) - expected[i]) < kTiny) << i;
-    EXPECT_NEAR(at(dinp, i), slopes[i], 100 * kTiny) << i;
-  }
-  EXPECT_TRUE(std::isnan(at(out, 5)) && std::isnan(at(dinp, 5)));
-}
-
-struct Heads {
-  int64_t B, T, NH, HS;
-};
-constexpr Heads kHeads[] = {{1, 1, 1, 1},  {3, 5, 3, 7},    {2, 17, 3, 16}, {2, 64, 4, 32},
-                            {1, 65, 2, 5}, {1, 200, 1, 64}, {2, 33, 1, 128}};
-
-TEST_F(CpuVsRef, Attention) {
-  for (const auto& [B, T, NH, HS] : kHeads) {
-    const int64_t C = NH * HS;
-    const Tensor qkv = fast.random({B, T, 3 * C}), dout = fast.random({B, T, C});
-    const Tensor out = fast.empty(dout.shape), lse = fast.empty({B, NH, T});
-    const Tensor y = exact.empty(dout.shape), l = exact.empty({B, NH, T});
-    cpu.attention_forward(fast.ctx(), out, lse, qkv);
-    ref.attention_forward(exact.ctx(), y, l, wide(qkv));
-    // All operands are at most 1, so a score is at most sqrt(HS); its error is absolute, and
-    // relative for its exponential. Probabilities sum to 1.
-    const double score = std::sqrt(static_cast<double>(HS));
-    const double unit = kRound * (score * static_cast<double>(HS + 8) + lane_roundings(T) + 8);
-    const double mixed = 2 * unit + kRound * static_cast<double>(T);
-    expect_near("lse", lse, l, [&](int64_t i) { return unit + 4 * kRound * std::abs(at(l, i)); });
-    expect_near("out", out, y, [&](int64_t) { return mixed; });
-
-    const Tensor dqkv = fast.empty(qkv.shape), want = exact.empty(qkv.shape);
-    cpu.attention_backward(fast.ctx(), dqkv, dout, qkv, out, lse);
-    ref.attention_backward(exact.ctx(), want, wide(dout), wide(qkv), y, l);
-    // |dP - D| <= 2 HS, with an error of HS units or less; the rest as above. dk and dv sum over
-    // the queries of a key: T terms.
-    const double slope = static_cast<double>(HS) * (6 * unit + 2 * kRound * static_cast<double>(T));
-    expect_near("dqkv", dqkv, want, [&](int64_t i) {
-      const int64_t part = i % (3 * HS) / HS;
-      const double dk = slope / score;
-      return part == 0 ? dk : static_cast<double>(T) * (part == 1 ? dk : mixed);
-    });
+  const float values[] = {3e38F, 1e20F, 100, INFINITY, -3e38F, -1e20F, -100, -INFINITY};
+  Sandbox single{ref_kernels()};
+  for (Sandbox* box : {&fast, &exact, &single}) {
+    const Tensor inp = box->filled({9}, NAN), ones = box->filled({9}, 1), out = box->empty({9});
+    const Tensor dinp = box->empty({9});
+    for (int i = 0; i < 8; ++i) set(inp, i, values[i]);
+    box->kernels().gelu_forward(box->ctx(), out, inp);
+    box->kernels().gelu_backward(box->ctx(), dinp, ones, inp);
+    for (int i = 0; i < 8; ++i) {
+      const double expected = i < 4 ? at(inp, i) : 0;
+      EXPECT_TRUE(at(out, i) == expected || std::abs(at(out, i) - expected) < kTiny) << i;
+      EXPECT_NEAR(at(dinp, i), i < 4 ? 1 : 0, 100 * kTiny) << i;
+    }
+    EXPECT_TRUE(std::isnan(at(out, 8)) && std::isnan(at(dinp, 8)));
   }
 }
 
@@ -176,6 +142,17 @@ TEST_F(CpuVsRef, NaNReachesLossAndAttention) {
     cpu.attention_forward(fast.ctx(), out, fast.empty({1, 1, T}), qkv);
     for (int64_t t = 0; t < T; ++t) EXPECT_EQ(std::isnan(at(out, t * C)), t >= place) << t;
   }
+}
+
+TEST_F(CpuVsRef, NaNIsTheMaximumOfItsRow) {
+  for (Sandbox* box : {&fast, &exact})
+    for (const int64_t place : {0, 20, 38, 39}) {
+      const Tensor logits = box->random({1, 3, 40}), max = box->empty({1, 3});
+      set(logits, 40 + place, NAN);
+      box->kernels().softmax_max(box->ctx(), max, logits, 39);
+      for (const int64_t row : {0, 1, 2})
+        EXPECT_EQ(std::isnan(at(max, row)), row == 1 && place < 39) << place;
+    }
 }
 
 TEST_F(CpuVsRef, EmbedForwardJoinAddScale) {

@@ -83,6 +83,18 @@ TEST_F(Updates, Lion) {
   }
 }
 
+// A NaN must be seen: with `ref`, too, a weight that met one is lost.
+TEST_F(Updates, LionKeepsNaN) {
+  const LionStep step{.lr = 0.1F, .beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F};
+  for (Sandbox* box : {&fast, &exact}) {
+    const Tensor w = box->filled({20}, 2), m = box->filled({20}, 0), g = box->filled({20}, 1);
+    for (const int64_t i : {0, 19}) set(g, i, NAN);
+    box->kernels().lion_update(box->ctx(), w, m, g, step);
+    for (int64_t i = 0; i < 20; ++i)
+      EXPECT_EQ(std::isnan(at(w, i)), i == 0 || i == 19) << box->kernels().name << " " << i;
+  }
+}
+
 TEST_F(Updates, Adafactor) {
   const AdafactorStep step{
       .lr = 0.1F, .beta2 = 0.4F, .eps = 1e-30F, .clip = 1, .weight_decay = 0.1F};
@@ -137,6 +149,21 @@ TEST_F(Updates, Adam8Bit) {
       EXPECT_LE(std::abs(m.data<uint8_t>()[i] - m0.data<uint8_t>()[i]), 1);
       EXPECT_LE(std::abs(v.data<uint8_t>()[i] - v0.data<uint8_t>()[i]), 1);
     }
+  }
+}
+
+TEST_F(Updates, AdaptiveClipOfARowThatIsNotFinite) {
+  for (Sandbox* box : {&fast, &exact}) {
+    const Tensor g = box->filled({3, 2}, 1), w = box->filled({3, 2}, 1);
+    set(g, 1, INFINITY);  // row 0
+    set(w, 5, NAN);       // row 2
+    const Tensor g_limbs = box->zeros(Dtype::I64, {3, kLimbs});
+    const Tensor w_limbs = box->zeros(Dtype::I64, {3, kLimbs});
+    box->kernels().squared_norm(box->ctx(), g_limbs, g);
+    box->kernels().squared_norm(box->ctx(), w_limbs, w);
+    box->kernels().adaptive_clip(box->ctx(), g, g_limbs, w_limbs, 0.01F);
+    for (int64_t i = 0; i < 6; ++i)
+      EXPECT_EQ(std::isnan(at(g, i)), i / 2 != 1) << box->kernels().name << " " << i;
   }
 }
 

@@ -1,29 +1,60 @@
 // Tensors that do not fit together are refused before anything is read or written.
-#include "tests/kernels/testing.h"
+#include <functional>
+#include <vector>
+
+#include "tests/kernels/same_bits.h"
 
 namespace ladder::test {
 namespace {
 
-class Shapes : public ::testing::Test {
+class Shapes : public ::testing::TestWithParam<Table> {
  protected:
-  Sandbox box{ref_kernels()};
-  const Kernels& k = ref_kernels();
+  const Kernels& k = GetParam().kernels();
+  Sandbox box{k};
   const Ctx& ctx = box.ctx();
   Tensor make(Shape shape) { return box.random(shape); }
 };
 
-TEST_F(Shapes, ErrorsNameOperationOperandAndShapes) {
-  try {
-    k.norm_forward(ctx, make({2, 3, 4}), make({2, 3}), make({2, 3}), make({2, 3, 4}), make({5}),
-                   make({4}));
-    FAIL();
-  } catch (const CheckError& error) {
-    EXPECT_NE(std::string(error.what()).find("norm_forward: w is (5), not (4)"), std::string::npos)
-        << error.what();
-  }
+TEST_P(Shapes, ErrorsNameOperationOperandAndShapes) {
+  const Tensor x = make({2, 3, 4}), rows = make({2, 3}), w = make({4}), wrong = make({5});
+  const Tensor limbs = box.zeros(Dtype::I64, {2, kLimbs}), one = box.zeros(Dtype::I64, {1, kLimbs});
+  const auto expect = [](const std::string& says, const auto& call) {
+    try {
+      call();
+      ADD_FAILURE() << "not refused: " << says;
+    } catch (const CheckError& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  expect("norm_forward: w is (5), not (4)",
+         [&] { k.norm_forward(ctx, x, rows, rows, x, wrong, w); });
+  expect("norm_backward_input: dout is (5), not (2, 3, 4)",
+         [&] { k.norm_backward_input(ctx, x, wrong, x, w, rows, rows); });
+  expect("norm_backward_weight: dw is (5), not (4)",
+         [&] { k.norm_backward_weight(ctx, wrong, w, x, x, rows, rows, Into::Write); });
+  expect("matmul_forward: inp is (6, 4), not (6, 3)", [&] {
+    k.matmul_forward(ctx, make({6, 5}), x, make({5, 3}), Tensor{}, 1);
+  });
+  expect("matmul_backward_input: dout is (2, 5), not (6, 5)", [&] {
+    k.matmul_backward_input(ctx, x, make({2, 5}), make({5, 4}), 1);
+  });
+  expect("attention_forward: qkv is (2, 3, 4), not (2, 3, 12)", [&] {
+    k.attention_forward(ctx, x, make({2, 2, 3}), x);
+  });
+  expect("attention_backward: lse is (2, 2, 4), not (2, 2, 3)", [&] {
+    const Tensor qkv = make({2, 3, 12});
+    k.attention_backward(ctx, qkv, x, qkv, x, make({2, 2, 4}));
+  });
+  expect("attention_forward: 3 heads do not divide 4 channels", [&] {
+    k.attention_forward(ctx, x, make({2, 3, 3}), make({2, 3, 12}));
+  });
+  expect("adaptive_clip: grad_limbs is (1, 12), not (2, 12)",
+         [&] { k.adaptive_clip(ctx, rows, one, limbs, 1); });
+  expect("adaptive_clip: weight_limbs is (1, 12), not (2, 12)",
+         [&] { k.adaptive_clip(ctx, rows, limbs, one, 1); });
 }
 
-TEST_F(Shapes, WrongExtentsAreRefused) {
+TEST_P(Shapes, WrongExtentsAreRefused) {
   const Tensor inp = make({2, 3, 4});
   EXPECT_THROW(k.matmul_forward(ctx, make({2, 3, 5}), inp, make({5, 3}), Tensor{}, 8), CheckError);
   EXPECT_THROW(k.matmul_forward(ctx, make({7, 5}), inp, make({5, 4}), Tensor{}, 8), CheckError);
@@ -40,7 +71,7 @@ TEST_F(Shapes, WrongExtentsAreRefused) {
   EXPECT_NO_THROW(k.matmul_forward(ctx, make({6, 5}), inp, make({5, 4}), make({5}), 8));
 }
 
-TEST_F(Shapes, WrongDtypesAndNullsAreRefused) {
+TEST_P(Shapes, WrongDtypesAndNullsAreRefused) {
   const Tensor x = make({4}), doubles = box.zeros(Dtype::F64, {4});
   const Tensor sum = box.filled({4}, 5), same = box.copy(sum);
   EXPECT_THROW(k.add(ctx, sum, x, doubles), CheckError);
@@ -52,10 +83,108 @@ TEST_F(Shapes, WrongDtypesAndNullsAreRefused) {
   EXPECT_NO_THROW(k.sgd_update(ctx, x, Tensor{}, x, SgdStep{}));
 }
 
-TEST_F(Shapes, TokensOutsideTheVocabularyAreRefused) {
+TEST_P(Shapes, FactorsOfAMatmulAreFloats) {
+  const Tensor w = make({5, 4}), inp = make({1, 2, 4}), out = make({1, 2, 5});
+  const Tensor whole = box.zeros(Dtype::I32, {1, 2, 5}), whole_w = box.zeros(Dtype::I32, {5, 4});
+  EXPECT_THROW(k.matmul_forward(ctx, out, inp, whole_w, Tensor{}, 1), CheckError);
+  EXPECT_THROW(k.matmul_backward_input(ctx, inp, whole, w, 1), CheckError);
+  EXPECT_THROW(k.matmul_backward_weight(ctx, w, whole, inp, Into::Write), CheckError);
+  EXPECT_THROW(
+      k.matmul_backward_weight(ctx, whole_w, whole, box.zeros(Dtype::I32, {1, 2, 4}), Into::Write),
+      CheckError);
+}
+
+TEST_P(Shapes, Fp8StandsBeside16BitsWithALegalScale) {
+  const auto factor = [&](Dtype dtype, Shape shape, Fp8Scale* scale) {
+    Tensor x = box.zeros(dtype, shape);
+    x.fp8 = scale;
+    return x;
+  };
+  Fp8Scale one, most{.scale = kMaxFp8Scale}, more{.scale = 2 * kMaxFp8Scale};
+  Fp8Scale least{.scale = 1 / kMaxFp8Scale}, less{.scale = 0.5F / kMaxFp8Scale};
+  const Tensor dw = make({5, 4}), dout = factor(Dtype::E5M2, {1, 2, 5}, &one);
+  for (const Dtype dtype : {Dtype::BF16, Dtype::F16}) {
+    EXPECT_NO_THROW(
+        k.matmul_backward_weight(ctx, dw, dout, box.zeros(dtype, {1, 2, 4}), Into::Write));
+    EXPECT_NO_THROW(k.matmul_backward_weight(ctx, dw, box.zeros(dtype, {1, 2, 5}),
+                                             factor(Dtype::E4M3, {1, 2, 4}, &one), Into::Write));
+  }
+  for (Fp8Scale* scale : {&most, &least})
+    EXPECT_NO_THROW(k.matmul_backward_weight(ctx, dw, dout, factor(Dtype::E4M3, {1, 2, 4}, scale),
+                                             Into::Write));
+  if (k.name == std::string("ref")) return;  // it widens all that is narrow, and then looks
+  EXPECT_THROW(k.matmul_backward_weight(ctx, dw, dout, make({1, 2, 4}), Into::Write), CheckError);
+  for (Fp8Scale* scale : {&more, &less, static_cast<Fp8Scale*>(nullptr)})
+    EXPECT_THROW(
+        k.matmul_backward_weight(ctx, dw, dout, factor(Dtype::E4M3, {1, 2, 4}, scale), Into::Write),
+        CheckError);
+}
+
+// A product without terms is 0, and what no row has, none needs.
+TEST_P(Shapes, ExtentsMayBeZero) {
+  const Tensor out = make({2, 5}), bias = make({5}), dw = make({5, 4}), dinp = make({2, 4});
+  k.matmul_forward(ctx, out, make({2, 0}), make({5, 0}), bias, 8);
+  for (int64_t i = 0; i < out.size(); ++i) EXPECT_EQ(at(out, i), at(bias, i % 5));
+  k.matmul_backward_input(ctx, dinp, make({2, 0}), make({0, 4}), 8);
+  for (int64_t i = 0; i < dinp.size(); ++i) EXPECT_EQ(at(dinp, i), 0);
+  for (const auto& [B, T] : {std::pair{0, 3}, {3, 0}}) {
+    for (int64_t i = 0; i < dw.size(); ++i) set(dw, i, 7);
+    k.matmul_backward_weight(ctx, dw, make({B, T, 5}), make({B, T, 4}), Into::Write);
+    for (int64_t i = 0; i < dw.size(); ++i) EXPECT_EQ(at(dw, i), 0) << B << " " << T;
+  }
+  EXPECT_NO_THROW(k.matmul_forward(ctx, make({0, 5}), make({0, 4}), make({5, 4}), bias, 8));
+}
+
+// F64 is for `ref`: it is the specification, and gradients are checked with it.
+TEST_P(Shapes, DoublesAreForRef) {
+  const bool ref = k.name == std::string("ref");
+  const auto make = [&](Shape shape) { return box.filled(Dtype::F64, shape, 1); };
+  const auto limbs = [&](int64_t rows) { return box.zeros(Dtype::I64, {rows, kLimbs}); };
+  const Tensor x = make({2, 3, 4}), dx = make({2, 3, 4}), rows = make({2, 3}), w = make({4});
+  const Tensor qkv = make({2, 3, 12}), lse = make({2, 2, 3}), square = make({4, 4});
+  const Tensor tokens = box.zeros(Dtype::I32, {2, 3}), losses = make({2});
+  const std::vector<std::pair<const char*, std::function<void()>>> all = {
+      {"embed_forward", [&] { k.embed_forward(ctx, dx, tokens, square, square); }},
+      {"embed_backward", [&] { k.embed_backward(ctx, square, square, x, tokens, Into::Write); }},
+      {"norm_forward", [&] { k.norm_forward(ctx, dx, rows, rows, x, w, w); }},
+      {"norm_backward_input", [&] { k.norm_backward_input(ctx, dx, x, x, w, rows, rows); }},
+      {"norm_backward_weight",
+       [&] { k.norm_backward_weight(ctx, w, w, x, x, rows, rows, Into::Write); }},
+      {"matmul_forward", [&] { k.matmul_forward(ctx, dx, x, square, w, 1); }},
+      {"matmul_backward_input", [&] { k.matmul_backward_input(ctx, dx, x, square, 1); }},
+      {"matmul_backward_weight", [&] { k.matmul_backward_weight(ctx, square, x, x, Into::Write); }},
+      {"bias_backward", [&] { k.bias_backward(ctx, w, x, Into::Write); }},
+      {"gelu_forward", [&] { k.gelu_forward(ctx, dx, x); }},
+      {"gelu_backward", [&] { k.gelu_backward(ctx, dx, x, x); }},
+      {"attention_forward", [&] { k.attention_forward(ctx, dx, lse, qkv); }},
+      {"attention_backward", [&] { k.attention_backward(ctx, qkv, dx, qkv, x, lse); }},
+      {"join_forward", [&] { k.join_forward(ctx, dx, x, x, w); }},
+      {"add", [&] { k.add(ctx, dx, x, x); }},
+      {"scale", [&] { k.scale(ctx, dx, 1); }},
+      {"cross_entropy", [&] { k.cross_entropy(ctx, losses, dx, x, tokens, 4, 1); }},
+      {"softmax_max", [&] { k.softmax_max(ctx, rows, x, 4); }},
+      {"softmax_sum", [&] { k.softmax_sum(ctx, rows, rows, x, rows, tokens, 4); }},
+      {"softmax_loss", [&] { k.softmax_loss(ctx, losses, dx, x, rows, rows, rows, tokens, 4, 1); }},
+      {"squared_norm", [&] { k.squared_norm(ctx, limbs(4), square); }},
+      {"adaptive_clip", [&] { k.adaptive_clip(ctx, square, limbs(4), limbs(4), 1); }},
+      {"sgd_update", [&] { k.sgd_update(ctx, w, w, w, SgdStep{}); }},
+      {"adamw_update", [&] { k.adamw_update(ctx, w, w, w, w, AdamStep{}); }},
+      {"lion_update", [&] { k.lion_update(ctx, w, w, w, LionStep{}); }},
+      {"adafactor_update", [&] { k.adafactor_update(ctx, square, w, w, square, AdafactorStep{}); }},
+  };
+  for (const auto& [name, call] : all) {
+    if (ref)
+      EXPECT_NO_THROW(call()) << name;
+    else
+      EXPECT_THROW(call(), CheckError) << name;
+  }
+}
+
+TEST_P(Shapes, TokensOutsideTheVocabularyAreRefused) {
   const Tensor tokens = box.zeros(Dtype::I32, {1, 2}), wte = make({7, 3}), wpe = make({2, 3});
   const Tensor out = make({1, 2, 3}), logits = make({1, 2, 8}), losses = make({1});
   const Tensor max = make({1, 2}), sum = make({1, 2}), target = make({1, 2});
+  const Tensor out_before = box.copy(out), sum_before = box.copy(sum);
   for (const int32_t bad : {-3, kElsewhere, kIgnore, 7, 1000}) {
     tokens.data<int32_t>()[1] = bad;
     if (bad != kElsewhere) {
@@ -69,13 +198,15 @@ TEST_F(Shapes, TokensOutsideTheVocabularyAreRefused) {
     EXPECT_THROW(k.softmax_loss(ctx, losses, Tensor{}, logits, max, sum, target, tokens, 7, 1),
                  CheckError);
   }
+  EXPECT_TRUE(same_bits(out, out_before));
+  EXPECT_TRUE(same_bits(sum, sum_before));
   EXPECT_THROW(k.cross_entropy(ctx, losses, Tensor{}, logits, tokens, 9, 1), CheckError);
   tokens.data<int32_t>()[1] = 6;
   EXPECT_NO_THROW(k.embed_forward(ctx, out, tokens, wte, wpe));
   EXPECT_THROW(k.embed_forward(ctx, out, tokens, wte, make({1, 3})), CheckError);
 }
 
-TEST_F(Shapes, APartOfTheVocabularyMayBeAllPadding) {
+TEST_P(Shapes, APartOfTheVocabularyMayBeAllPadding) {
   const Tensor logits = make({1, 2, 8}), losses = make({1}), tokens = box.zeros(Dtype::I32, {1, 2});
   const Tensor max = make({1, 2}), sum = make({1, 2}), target = make({1, 2}), wrong = make({2, 1});
   for (int64_t t = 0; t < 2; ++t) tokens.data<int32_t>()[t] = kElsewhere;
@@ -95,6 +226,10 @@ TEST_F(Shapes, APartOfTheVocabularyMayBeAllPadding) {
   EXPECT_THROW(k.softmax_loss(ctx, make({2}), Tensor{}, logits, max, sum, target, tokens, 8, 1),
                CheckError);
 }
+
+INSTANTIATE_TEST_SUITE_P(Tables, Shapes,
+                         ::testing::Values(Table{ref_kernels, 1}, Table{cpu_kernels, 2}),
+                         table_name);
 
 }  // namespace
 }  // namespace ladder::test

@@ -8,7 +8,7 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// Dynamic shared memory that a kernel gets without being allowed more.
+/// Shared memory that a block gets without being allowed more, its static arrays among it.
 constexpr int64_t kDefaultShared = 48 << 10;
 
 std::string name_of(const void* kernel) {
@@ -27,15 +27,25 @@ dim3 checked(const Grid& grid) {
               static_cast<unsigned>(grid.z));
 }
 
+/// Allows the kernel all that a block can have. The same for any `bytes`: another rank of this
+/// process may stand between here and its launch.
+cudaError_t allow_shared(const Ctx& ctx, const void* kernel, int64_t bytes) {
+  if (bytes == 0) return cudaSuccess;
+  cudaFuncAttributes found;
+  const cudaError_t error = cudaFuncGetAttributes(&found, kernel);
+  if (error != cudaSuccess) return error;
+  const auto fixed = static_cast<int64_t>(found.sharedSizeBytes);
+  if (fixed + bytes <= kDefaultShared) return cudaSuccess;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(device_of(ctx).max_shared_bytes() - fixed));
+}
+
 }  // namespace
 
 void launch_kernel(const Ctx& ctx, const void* kernel, const Grid& grid, int threads,
                    int64_t shared_bytes, void** args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  cudaError_t error = cudaSuccess;
-  if (shared_bytes > kDefaultShared)
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shared_bytes));
+  cudaError_t error = allow_shared(ctx, kernel, shared_bytes);
   if (error == cudaSuccess)
     error = cudaLaunchKernel(kernel, checked(grid), dim3(static_cast<unsigned>(threads)), args,
                              static_cast<size_t>(shared_bytes), device_of(ctx).compute());

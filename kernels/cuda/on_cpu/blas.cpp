@@ -1,5 +1,6 @@
 // Matrix products by plain loops, called as cuBLASLt is called.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <cublasLt.h>
 #include <vector>
@@ -20,12 +21,16 @@ struct LtMatrix {
   cudaDataType_t type;
   int64_t rows, columns, stride;
 };
-struct LtPreference {};
+struct LtPreference {
+  std::array<uint32_t, 4> alignment = {256, 256, 256, 256};  ///< of A, B, C, D
+};
 
 namespace {
 
 /// So much of each end of the workspace is overwritten: what else lies there shows.
 constexpr size_t kScribble = 4096;
+/// The library wants its workspace aligned to this.
+constexpr uint32_t kWorkspaceAlign = 256;
 
 float read(cudaDataType_t type, const void* from, int64_t i) {
   if (type == CUDA_R_32F) return static_cast<const float*>(from)[i];
@@ -75,20 +80,37 @@ Floats2d multiply(Floats2d a, Floats2d b) {
   return d;
 }
 
+/// The alignments of A, B, C and D in one number.
+uint64_t packed(const std::array<uint32_t, 4>& alignment) {
+  uint64_t all = 0;
+  for (uint32_t bytes : alignment) all = all << 16 | bytes;
+  return all;
+}
+
+/// Whether the four pointers have the alignments that packed() holds.
+bool aligned(const std::array<const void*, 4>& pointers, uint64_t alignments) {
+  return std::all_of(pointers.rbegin(), pointers.rend(), [&](const void* p) {
+    const uint64_t bytes = alignments & 0xFFFF;
+    alignments >>= 16;
+    return reinterpret_cast<uintptr_t>(p) % bytes == 0;
+  });
+}
+
 cublasLtMatmulAlgo_t algorithm_for(const LtProduct& product, const LtMatrix& a, const LtMatrix& b,
-                                   const LtMatrix& d) {
+                                   const LtMatrix& d, uint64_t alignments) {
   const auto number = [](auto x) { return static_cast<uint64_t>(x); };
   return {{number(a.type), number(b.type), number(d.type), number(d.rows), number(d.columns),
            number(product.transpose_a == CUBLAS_OP_T ? a.rows : a.columns),
-           number(product.transpose_a), number(product.transpose_b)}};
+           number(product.transpose_a) << 1 | number(product.transpose_b), alignments}};
 }
 
 bool fit(const LtProduct& product, const LtMatrix& a, const LtMatrix& b, const LtMatrix& d) {
   const bool turn_a = product.transpose_a == CUBLAS_OP_T;
   const bool turn_b = product.transpose_b == CUBLAS_OP_T;
-  // What the library has: one type of factors; results of it, or of FP32.
+  // What the library has: one type of factors; results of it, or of FP32; a bias like the result.
   const bool types = a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F);
-  return types && (turn_a ? a.columns : a.rows) == d.rows &&
+  const bool bias = product.epilogue != CUBLASLT_EPILOGUE_BIAS || product.bias_type == d.type;
+  return types && bias && (turn_a ? a.columns : a.rows) == d.rows &&
          (turn_b ? b.rows : b.columns) == d.columns &&
          (turn_a ? a.rows : a.columns) == (turn_b ? b.columns : b.rows);
 }
@@ -130,8 +152,9 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return create(handle); }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t,
-                                        cudaDataType_t) {
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   return create(product);
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) { return destroy(product); }
@@ -164,22 +187,31 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* prefer
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
   return destroy(preference);
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
-                                                    cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*, size_t) {
-  return CUBLAS_STATUS_SUCCESS;  // there is one algorithm
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t which,
+                                                    const void* value, size_t bytes) {
+  auto& alignment = preference->alignment;
+  switch (which) {
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: assign(alignment[0], value, bytes); break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: assign(alignment[1], value, bytes); break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: assign(alignment[2], value, bytes); break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: assign(alignment[3], value, bytes); break;
+    default: break;  // there is one algorithm
+  }
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t, int wanted,
+                                              cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t* results,
                                               int* found) {
   *found = 0;
   if (wanted < 1 || !fit(*product, *a, *b, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
   *found = 1;
-  results[0] = {.algo = algorithm_for(*product, *a, *b, *d), .workspaceSize = 0};
+  results[0] = {.algo = algorithm_for(*product, *a, *b, *d, packed(preference->alignment)),
+                .workspaceSize = 0};
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -190,8 +222,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo,
                               void* workspace, size_t workspace_bytes, cudaStream_t) {
   if (!fit(*product, *a_layout, *b_layout, *d_layout)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const auto right = algorithm_for(*product, *a_layout, *b_layout, *d_layout);
-  if (!std::ranges::equal(algo->data, right.data)) return CUBLAS_STATUS_INVALID_VALUE;
+  const uint64_t alignments = algo->data[7];
+  const auto right = algorithm_for(*product, *a_layout, *b_layout, *d_layout, alignments);
+  if (!std::ranges::equal(algo->data, right.data) || !aligned({a, b, c, d}, alignments) ||
+      reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlign != 0)
+    return CUBLAS_STATUS_INVALID_VALUE;
   scribble(workspace, workspace_bytes);
 
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);

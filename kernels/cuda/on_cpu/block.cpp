@@ -1,5 +1,6 @@
 #include "kernels/cuda/on_cpu/block.h"
 
+#include <charconv>
 #include <cstdlib>
 #include <cuda_runtime.h>
 #include <memory>
@@ -132,12 +133,13 @@ thread_local uint64_t launches = 0;
 
 Process& process() {
   static Process the;
-  static const bool from_environment = [] {
+  [[maybe_unused]] static const bool from_environment = [] {
     const char* seed = std::getenv("LADDER_ON_CPU_SEED");
-    if (seed) the.seed = std::strtoull(seed, nullptr, 10);
-    return seed != nullptr;
+    if (!seed) return false;
+    const auto read = std::from_chars(seed, seed + std::string_view(seed).size(), the.seed);
+    CHECK(read.ec == std::errc{} && *read.ptr == 0, "LADDER_ON_CPU_SEED={} is no seed", seed);
+    return true;
   }();
-  (void)from_environment;
   return the;
 }
 

@@ -77,6 +77,21 @@ class Matmul : public CudaVsRef {
     ref.matmul_backward_weight(exact.ctx(), want, wide(dout), wide(inp), Into::Write);
     expect_product("written", written, want, sums, e.B * e.T);
   }
+
+  void in_parts(const Extents& e) {
+    Fp8Scale inp_scale{.scale = 64}, w_scale{.scale = 4}, dout_scale{.scale = 16};
+    const Tensor inp = factor(Dtype::E4M3, {e.B, e.T, e.K}, &inp_scale);
+    const Tensor w = factor(Dtype::E4M3, {e.N, e.K}, &w_scale);
+    const Tensor dout = factor(Dtype::E5M2, {e.B, e.T, e.N}, &dout_scale);
+    const Tensor all = dut().ctx.scratch;
+    // Behind the workspace of 32 MiB: half for the weight, or less, and some rows.
+    dut().ctx.scratch = all.view({all.size()}).first((32 << 20) + 2 * e.N * e.K + 3000);
+    forward_and_backward_input(e, Dtype::BF16, inp, w, dout);
+    backward_weight(e, dout, inp);
+    dut().ctx.scratch = all.view({all.size()}).first((32 << 20) + 100);
+    EXPECT_THROW(forward_and_backward_input(e, Dtype::BF16, inp, w, dout), CheckError);
+    dut().ctx.scratch = all;
+  }
 };
 
 TEST_F(Matmul, AllOrientations) {
@@ -105,21 +120,9 @@ TEST_F(Matmul, Fp8Factors) {
     }
 }
 
-/// Where scratch is short, FP8 factors are widened in parts.
+/// Where scratch is short, FP8 factors are widened in parts: single columns of the result, or 64.
 TEST_F(Matmul, Fp8FactorsInParts) {
-  const Extents e{2, 32, 64, 48};
-  Fp8Scale inp_scale{.scale = 64}, w_scale{.scale = 4}, dout_scale{.scale = 16};
-  const Tensor inp = factor(Dtype::E4M3, {e.B, e.T, e.K}, &inp_scale);
-  const Tensor w = factor(Dtype::E4M3, {e.N, e.K}, &w_scale);
-  const Tensor dout = factor(Dtype::E5M2, {e.B, e.T, e.N}, &dout_scale);
-  const Tensor all = dut().ctx.scratch;
-  // Behind the workspace of 32 MiB: the weight, and some twenty rows.
-  dut().ctx.scratch = all.view({all.size()}).first((32 << 20) + 2 * e.N * e.K + 3000);
-  forward_and_backward_input(e, Dtype::BF16, inp, w, dout);
-  backward_weight(e, dout, inp);
-  dut().ctx.scratch = all.view({all.size()}).first((32 << 20) + 100);
-  EXPECT_THROW(forward_and_backward_input(e, Dtype::BF16, inp, w, dout), CheckError);
-  dut().ctx.scratch = all;
+  for (const Extents& e : {Extents{2, 32, 64, 48}, Extents{1, 70, 160, 136}}) in_parts(e);
 }
 
 TEST_F(Matmul, TheSameProductTwice) {
