@@ -48,6 +48,7 @@ void CommQueue::work() {
     lock.unlock();
     std::exception_ptr error;
     try {
+      if (comm_.device()) comm_.device()->use_here();
       job.body();
       if (comm_.device()) comm_.device()->synchronize();
     } catch (...) {

@@ -23,8 +23,8 @@ namespace ladder {
 ///   pending.wait();
 ///
 /// On a device: the thread has one of its own, which the Reducer's Ctx names and `beside` is
-/// attached to. What computes the bucket has ended before run(): ctx.synchronize(). What a job
-/// queues has ended before wait() returns.
+/// attached to; each job begins with its use_here(). What computes the bucket has ended before
+/// run(): ctx.synchronize(). What a job queues has ended before wait() returns.
 class CommQueue {
  public:
   /// @param comm that the jobs use, and nobody else beside them

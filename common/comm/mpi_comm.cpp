@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/comm/elements.h"
+#include "common/comm/failure.h"
 #include "common/comm/mpi_handles.h"
 #include "common/comm/rank_error.h"
 #include "common/comm/run_ranks.h"
@@ -200,15 +201,23 @@ Pending MpiComm::do_irecv(Tensor data, int from) {
   return Pending(std::make_unique<MpiMessage>(request, call, std::move(host), abandoned_));
 }
 
+/// What a program says of the exception that is being handled, thrown by `rank`.
+Failure failure_of(int rank) {
+  try {
+    std::rethrow_exception(rank_error(rank).error);
+  } catch (...) {
+    return failure();
+  }
+}
+
 /// Prints the exception that is being handled, and ends all processes.
 [[noreturn]] void end_all(int rank) {
-  const RankError error = rank_error(rank);
+  const Failure end = failure_of(rank);
   // What all ranks meet alike, such as a missing file, is told once: rank 0 speaks first.
   if (rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const char* what = error.exit_status == 2 ? "error" : "internal error";
-  fmt::print(stderr, "{}: {}\n", what, error.message);
+  tell(end.line);
   std::fflush(nullptr);
-  MPI_Abort(MPI_COMM_WORLD, error.exit_status);
+  MPI_Abort(MPI_COMM_WORLD, end.status);
   std::abort();
 }
 

@@ -121,7 +121,8 @@ class NcclComm : public Comm {
 
   std::string_view kind() const override { return "nccl"; }
   void attach(Device* device) override;
-  /// The thread that waits aborts: the library's objects belong to one thread.
+  /// The thread that waits aborts: the library's objects belong to one thread. It waits in
+  /// Queued::wait(), but for first contacts: see open_nccl().
   void abandon() noexcept override {
     *abandoned_ = true;
     carrier_.abandon();

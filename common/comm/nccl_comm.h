@@ -19,6 +19,11 @@ namespace ladder {
 /// tensors in host memory, maxima of floats (NCCL's may lose a NaN), and lone messages, which NCCL
 /// would serve strictly in order: two ranks that both send first would wait forever.
 ///
+/// Ranks connect when they first exchange, and when a collective first takes a new way. Such a call
+/// blocks inside of the library until its peers come; only later ones are queued, and only those
+/// does abandon() end. So a rank that fails in its first step, while a thread beside it waits to
+/// connect, hangs and must be killed.
+///
 /// @param carrier reaches all ranks already, as MpiComm does; must live longer, and is used by
 ///                nobody beside this
 /// @param device of --backend cuda, which is attached to both

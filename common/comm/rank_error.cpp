@@ -1,5 +1,7 @@
 #include "common/comm/rank_error.h"
 
+#include <new>
+
 #include "common/error.h"
 #include "kernels/check.h"
 
@@ -11,19 +13,22 @@ RankError rank_error(int rank) {
     throw;
   } catch (const UserError& e) {
     const std::string message = start + e.what();
-    return {message, std::make_exception_ptr(UserError("{}", message)), 2};
+    return {message, std::make_exception_ptr(UserError("{}", message))};
   } catch (const CheckError& e) {
     const std::string message = start + e.what();
-    return {message, std::make_exception_ptr(CheckError(message)), 1};
+    return {message, std::make_exception_ptr(CheckError(message))};
   } catch (const OutOfMemory& e) {
     const std::string message = start + e.what();
-    return {message, std::make_exception_ptr(OutOfMemory(message)), 2};
+    return {message, std::make_exception_ptr(OutOfMemory(message))};
+  } catch (const std::bad_alloc&) {
+    const std::string message = start + "no memory beside the tensors";
+    return {message, std::make_exception_ptr(OutOfMemory(message))};
   } catch (const std::exception& e) {
     const std::string message = start + e.what();
-    return {message, std::make_exception_ptr(std::runtime_error(message)), 1};
+    return {message, std::make_exception_ptr(std::runtime_error(message))};
   } catch (...) {
     const std::string message = start + "an exception of unknown type";
-    return {message, std::make_exception_ptr(std::runtime_error(message)), 1};
+    return {message, std::make_exception_ptr(std::runtime_error(message))};
   }
 }
 

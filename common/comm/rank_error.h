@@ -10,7 +10,6 @@ struct RankError {
   std::string message;       ///< "rank 2: no such file"
   std::exception_ptr error;  ///< with that message. UserError, CheckError and OutOfMemory keep
                              ///< their type
-  int exit_status;           ///< as run_main(): 2 for a mistake of the user or too little memory
 };
 
 /// The exception that is being handled, thrown by `rank`.

@@ -27,6 +27,16 @@ Tensor piece_of(const Tensor& data, int64_t i) {
   return data.slice(begin, std::min(data.size() - begin, Reducer::kPiece));
 }
 
+/// The n-th part of a flat tensor that the low bits of `rank` choose: bit 0 its half, bit 1 the
+/// half of that half, and so on.
+Tensor part_of(Tensor part, int rank, int n) {
+  for (int d = 1; d < n; d *= 2) {
+    const Range half = leaf(rank & d ? 1 : 0, 2, part.size());
+    part = part.slice(half.begin, half.size());
+  }
+  return part;
+}
+
 }  // namespace
 
 Reduction reduction_of(std::string_view name) {
@@ -105,9 +115,7 @@ void Reducer::all_reduce(Tensor data) {
   const Chunks chunks{line.size(), comm_.size()};
   comm_.collective(call(Operation::AllReduce, data, data), [&] {
     switch (reduction_) {
-      case Reduction::Halving:
-        halving_reduce_scatter(line, chunks);
-        return halving_all_gather(line, chunks);
+      case Reduction::Halving: return halving_all_reduce(line);
       case Reduction::Ring: ring_reduce_scatter(line, chunks); return ring_all_gather(line, chunks);
       default: reduce_to_root(line); return broadcast_from_root(line);
     }
@@ -115,6 +123,19 @@ void Reducer::all_reduce(Tensor data) {
 }
 
 // ---- halving and doubling ----------------------------------------------------------------------
+
+// Before the step with distance d a rank holds sums over d neighbors, of the d-th part that its low
+// bits choose. Of the two halves of that part one partner sums the lower, the other the upper. On
+// the way back what was summed last is known to both first.
+void Reducer::halving_all_reduce(Tensor data) {
+  const int rank = comm_.rank(), ranks = comm_.size();
+  const auto partner = [&](int d) { return rank ^ d; };
+  const auto half = [&](int of, int d) { return part_of(data, of, 2 * d); };
+  for (int d = 1; d < ranks; d *= 2)
+    exchange_and_add(half(partner(d), d), partner(d), half(rank, d), partner(d));
+  for (int d = ranks / 2; d >= 1; d /= 2)
+    comm_.exchange(half(rank, d), partner(d), half(partner(d), d), partner(d));
+}
 
 // Before the step with distance d a rank holds sums over d neighbors, of the chunks whose owners
 // equal it in the bits below d. The partner differs in bit d: it gets the chunks of those owners

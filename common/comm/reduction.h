@@ -3,18 +3,18 @@
 // An all-reduce of b bytes on N ranks, by the order of its sum and by what travels. All send
 // 2 (N-1) b in sum; what differs is how much of it passes through one rank.
 //
-//   halving  ((0+1)+(2+3))+((4+5)+(6+7))           every rank sends 2 (N-1)/N b in 2 (N-1) messages
+//   halving  ((0+1)+(2+3))+((4+5)+(6+7))           every rank sends 2 (N-1)/N b; 2 log2 N messages
 //   tree     the same, for any N (kernels/tree.h)  rank 0 sends log2 N b; 2 log2 N messages
-//   ring     of chunk c: ((c+1)+(c+2))+...+c       every rank sends 2 (N-1)/N b in 2 (N-1) messages
+//   ring     of chunk c: ((c+1)+(c+2))+...+c       every rank sends 2 (N-1)/N b; 2 (N-1) messages
 //   naive    ((0+1)+2)+3                           rank 0 sends (N-1) b; 2 (N-1) messages
 //   native   the library's                         the library's
 //
 // Messages are those that wait for one another. So halving and tree have the bits of one rank
-// alone, and halving and ring have no bottleneck. Halving has log2 N partners, and sends one chunk
-// after the other to each: chunks for a partner do not lie side by side, and all at once would want
-// room for half of b where they arrive, instead of two pieces. Halving: R. Rabenseifner,
-// "Optimization of Collective Reduction Operations", ICCS 2004; but with partners at distance 1, 2,
-// 4, ... rather than N/2, N/4, ..., so that neighbors are summed first.
+// alone, and halving and ring have no bottleneck. Halving: R. Rabenseifner, "Optimization of
+// Collective Reduction Operations", ICCS 2004. In its all-reduce each rank keeps what makes every
+// message one piece of memory. A reduce-scatter must leave chunk r on rank r: then the chunks for a
+// partner are every second, every fourth, ..., and go one after the other, in N-1 messages; so do
+// those of an all-gather.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +75,9 @@ class Reducer {
   }
 
  private:
-  // Of one algorithm each. All leave the sum of chunk r on rank r, or of everything on rank 0.
+  // Of one algorithm each. The parts of an all-reduce leave the sum of chunk r on rank r, or of
+  // everything on rank 0.
+  void halving_all_reduce(Tensor data);
   void halving_reduce_scatter(Tensor data, const Chunks& chunks);
   void halving_all_gather(Tensor data, const Chunks& chunks);
   void ring_reduce_scatter(Tensor data, const Chunks& chunks);

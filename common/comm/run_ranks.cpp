@@ -8,6 +8,7 @@
 #include "common/comm/rank_error.h"
 #include "common/comm/self_comm.h"
 #include "common/comm/thread_comm.h"
+#include "common/error.h"
 
 namespace ladder {
 namespace {
@@ -26,6 +27,16 @@ void run_thread(const std::shared_ptr<ThreadGroup>& group, int rank, const RankB
     world.fail(error.error, error.message);
   }
   world.leave(rank);
+}
+
+/// Ends the ranks that have been started: they would wait for the others for ever.
+void fail_to_start(ThreadWorld& world, int ranks, size_t started) {
+  const UserError error(
+      "--ranks {}: only {} threads could be started; fewer --ranks, fewer --threads or a smaller "
+      "`ulimit -s` take less",
+      ranks, started);
+  const ThreadWorld::Lock lock = world.lock();
+  world.fail(std::make_exception_ptr(error), error.what());
 }
 
 /// Of the first of these variables that is there.
@@ -49,8 +60,12 @@ void run_threads(int ranks, const RankBody& body) {
   const auto group = std::make_shared<ThreadGroup>(world, members);
   {
     std::vector<std::jthread> threads;
-    for (int rank = 0; rank < ranks; ++rank)
-      threads.emplace_back([&, rank] { run_thread(group, rank, body); });
+    try {
+      for (int rank = 0; rank < ranks; ++rank)
+        threads.emplace_back([&, rank] { run_thread(group, rank, body); });
+    } catch (const std::exception&) {  // the system's limit, or no memory for its stack
+      fail_to_start(*world, ranks, threads.size());
+    }
   }
   world->rethrow();
 }

@@ -21,7 +21,7 @@ void run_ranks(int ranks, const RankBody& body);
 /// A rank that throws ends all: communication of the others throws Aborted. The first exception is
 /// thrown again, its rank before its message; UserError, CheckError and OutOfMemory keep their
 /// type, others become std::runtime_error. So does a run in which ranks disagree or wait for each
-/// other.
+/// other. @throws UserError, too, if the system refuses a thread
 void run_threads(int ranks, const RankBody& body);
 
 /// Whether mpirun has started this process.

@@ -15,23 +15,20 @@ class WaitingPost : public Pending::Work {
 
   void wait() override {
     ThreadWorld::Lock lock = group_->world().lock();
-    wait(lock);
-  }
-
-  ~WaitingPost() override {
-    ThreadWorld::Lock lock = group_->world().lock();
-    if (!post_->taken)
-      std::erase(posts_, post_);
-    else
-      wait(lock);  // for the end of a copy, which does not throw
-  }
-
- private:
-  void wait(ThreadWorld::Lock& lock) {
     group_->world().wait(
         lock, post_->rank, post_->call, [&] { return post_->done; }, [&] { return post_->taken; });
   }
 
+  ~WaitingPost() override {
+    ThreadWorld::Lock lock = group_->world().lock();
+    if (!post_->taken) std::erase(posts_, post_);
+    // For the end of a copy. It may fail: then the post is no longer taken, and the other rank says
+    // why. So this wait does not throw.
+    const auto over = [&] { return post_->done || !post_->taken; };
+    group_->world().wait(lock, post_->rank, post_->call, over, [&] { return !over(); });
+  }
+
+ private:
   std::shared_ptr<ThreadGroup> group_;
   Posts& posts_;
   std::shared_ptr<Post> post_;

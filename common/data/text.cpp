@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/random.h"
+#include "kernels/host_memory.h"
 #include "kernels/kernels.h"
 
 namespace ladder {
@@ -21,6 +22,9 @@ std::vector<uint8_t> read_file(const std::string& path) {
   if (size < 0)
     throw UserError("--data {}: {}; give a text file", path,
                     errno ? std::strerror(errno) : "cannot be read");
+  if (const int64_t left = host_memory_left(); size > left)
+    throw UserError("--data {}: {} bytes, but the machine has {} bytes of memory left", path,
+                    static_cast<int64_t>(size), left);
   std::vector<uint8_t> bytes(static_cast<size_t>(size));
   file.seekg(0);
   // iostreams know only char.

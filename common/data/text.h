@@ -30,7 +30,8 @@ int64_t count_targets(const Batch& batch);
 class Text {
  public:
   /// Reads a whole file. The last tenth is held out for validation.
-  /// @throws UserError if the file cannot be read, or if either part is shorter than one
+  /// @throws UserError if the file cannot be read, does not fit in memory, or if either part is
+  /// shorter than one
   ///         sequence of seq_len tokens and its last target.
   Text(const std::string& path, int64_t seq_len);
 

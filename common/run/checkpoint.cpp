@@ -65,11 +65,13 @@ FileSum write_optimizer(const Ctx& ctx, const std::string& path, const TrainingS
   return writer ? writer->finish() : FileSum{};
 }
 
-// The new manifest no longer names them. One that stays behind does no harm.
-void remove_files(const fs::path& dir, const Manifest& previous) {
-  std::error_code ignored;
-  fs::remove(dir / previous.weights.name, ignored);
-  fs::remove(dir / previous.optimizer.name, ignored);
+// What the new manifest no longer names. A file that was lost may have given it its name. One that
+// stays behind does no harm.
+void remove_files(const fs::path& dir, const Manifest& previous, const Manifest& now) {
+  for (const std::string& name : {previous.weights.name, previous.optimizer.name}) {
+    std::error_code ignored;
+    if (name != now.weights.name && name != now.optimizer.name) fs::remove(dir / name, ignored);
+  }
 }
 
 void check_sum(const SafetensorsReader& file, const FileSum& expected) {
@@ -119,9 +121,41 @@ void set_states(const fs::path& dir, const Manifest& manifest, const TrainingSta
       other.set(manifest.state.at(other.name));
     } catch (const json::exception&) {
       throw UserError("{}: its state {} is malformed", Manifest::path_in(dir).string(), other.name);
+    } catch (const UserError& e) {
+      throw UserError("{}: its state {} is damaged: {}", Manifest::path_in(dir).string(),
+                      other.name, e.what());
     }
   }
 }
+
+void create_directories(const std::string& dir) {
+  std::error_code error;
+  if (fs::create_directories(dir, error); error)
+    throw UserError("--save {}: cannot be a directory: {}", dir, error.message());
+}
+
+/// Directories on the way to `dir`, itself included, that do not exist: they go again with the
+/// object, if they are empty.
+class Missing {
+ public:
+  explicit Missing(const std::string& dir) {
+    std::error_code ignored;
+    fs::path at = fs::absolute(dir, ignored);
+    // A link that leads nowhere exists: it is not ours to remove.
+    for (; at.has_relative_path() && !fs::exists(fs::symlink_status(at, ignored));
+         at = at.parent_path())
+      paths_.push_back(at);
+  }
+  Missing(const Missing&) = delete;
+  Missing& operator=(const Missing&) = delete;
+  ~Missing() {
+    std::error_code ignored;
+    for (const fs::path& path : paths_) fs::remove(path, ignored);
+  }
+
+ private:
+  std::vector<fs::path> paths_;  // the innermost first
+};
 
 /// What rank 0 alone knows of a save.
 struct Files {
@@ -130,9 +164,7 @@ struct Files {
 
   Files(const std::string& dir, const TrainingState& state, int64_t steps) {
     check_save_dir(dir);
-    std::error_code error;
-    if (fs::create_directories(dir, error); error)
-      throw UserError("--save {}: cannot be created: {}", dir, error.message());
+    create_directories(dir);
     previous = Manifest::find(dir);
     manifest.model = Manifest::sizes_of(state.gpt);
     manifest.state["step"] = steps;
@@ -145,13 +177,11 @@ struct Files {
 }  // namespace
 
 void check_save_dir(const std::string& dir) {
-  std::error_code ignored;
-  fs::path there = fs::absolute(dir, ignored);
-  while (there.has_relative_path() && !fs::exists(there, ignored)) there = there.parent_path();
-  if (!fs::is_directory(there, ignored)) throw UserError("--save {}: cannot be a directory", dir);
+  // Only creating it shows that it can be created. Directories and file are dropped again.
+  const Missing missing(dir);
+  create_directories(dir);
   Manifest::find(dir);
-  // Opened and dropped: leaves nothing.
-  const OutputFile probe(Manifest::path_in(there).string(), "--save");
+  const OutputFile probe(Manifest::path_in(dir).string(), "--save");
 }
 
 void save_checkpoint(const Ctx& ctx, const std::string& dir, const TrainingState& state,
@@ -169,7 +199,7 @@ void save_checkpoint(const Ctx& ctx, const std::string& dir, const TrainingState
   files->manifest.weights.sum = weights;
   files->manifest.optimizer.sum = optimizer;
   files->manifest.write(dir);
-  if (files->previous) remove_files(dir, *files->previous);
+  if (files->previous) remove_files(dir, *files->previous, files->manifest);
 }
 
 int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {

@@ -30,7 +30,8 @@ struct NamedTensor {
 struct NamedState {
   std::string name;  ///< "spike_guard"
   std::function<nlohmann::json()> get;
-  std::function<void(const nlohmann::json&)> set;  ///< may throw nlohmann::json::exception
+  /// May throw nlohmann::json::exception, or UserError.
+  std::function<void(const nlohmann::json&)> set;
 };
 
 /// The state of an object that has state() and set_state().
@@ -51,8 +52,8 @@ struct TrainingState {
   Comm* comm = nullptr;  ///< whose ranks save and load together; null: this rank is alone
 };
 
-/// Tries to write in `dir`, or where it would be created, so that a run does not find out at its
-/// end. Leaves nothing: a run that is refused after this creates no file and no directory.
+/// Tries to write in `dir`, which it creates for that moment, so that a run does not find out at
+/// its end. Leaves nothing: a run that is refused after this creates no file and no directory.
 /// @throws UserError if it cannot be written, or holds a checkpoint.json that is not ours
 void check_save_dir(const std::string& dir);
 

@@ -1,5 +1,11 @@
 #include "common/run/command_line.h"
 
+#include <cctype>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <type_traits>
+
 #include <CLI/CLI.hpp>
 
 #include "common/comm/run_ranks.h"
@@ -9,12 +15,52 @@
 namespace ladder {
 namespace {
 
-// CLI11 reads an empty number as 0.
-void refuse_empty_values(const CLI::App& app) {
+// CLI11 reads an empty number as 0, and a flag that is 7 as true.
+void refuse_odd_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options())
-    for (const std::string& value : option->results())
+    for (const std::string& value : option->results()) {
       if (value.empty()) throw UserError("{} needs a value", option->get_name());
+      if (option->get_expected_max() == 0 && value != "true" && value != "false")
+        throw UserError("{} is true or false, not {}", option->get_name(), value);
+    }
 }
+
+// CLI11 passes over what has no name.
+void refuse_odd_lines(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first == std::string::npos || line[first] == '#' || line[first] == ';') continue;
+    if (!std::isalpha(static_cast<unsigned char>(line[first])))
+      throw UserError("--config: line {} is {}; lines are 'flag = value'", number, line);
+  }
+}
+
+/// A whole number as people write it; CLI11 would read 010 as 8, and cut what is too large.
+template <class Int>
+std::string to_decimal(std::string& text) {
+  Int value{};
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec != std::errc{} || read.ptr != end)
+    return text.empty()
+               ? ""
+               : fmt::format("{} is no whole number from {} to {}", text,
+                             std::numeric_limits<Int>::min(), std::numeric_limits<Int>::max());
+  text = std::to_string(value);
+  return "";
+}
+
+/// What a flag's value is, or would be if it were given.
+template <class T>
+struct ValueOf {
+  using Type = T;
+};
+template <class T>
+struct ValueOf<std::optional<T>> {
+  using Type = T;
+};
 
 CLI::Option* add_option(CLI::App& app, const char* flag, auto& value, const std::string& help) {
   return app.add_option(flag, value, help);
@@ -62,15 +108,23 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
   if (rules.list) option->delimiter(',');
   if (rules.bytes)
     option->transform(CLI::Validator(to_bytes, "SIZE"));
-  else if (std::holds_alternative<uint64_t*>(value))  // a negative number would wrap
-    option->check(CLI::Range(0.0, 0x1p64, "0 to 2^64"));
+  else
+    std::visit(
+        [&]<class T>(T*) {
+          using Int = typename ValueOf<T>::Type;
+          if constexpr (std::is_integral_v<Int> && !std::is_same_v<Int, bool>)
+            option->transform(CLI::Validator(to_decimal<Int>, ""));
+        },
+        value);
 }
 
 void CommandLine::parse(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
-    refuse_empty_values(*app_);
-    if (config_) *config_ = app_->get_config_ptr()->as<std::string>();
+    refuse_odd_values(*app_);
+    const auto config = app_->get_config_ptr()->as<std::string>();
+    refuse_odd_lines(config);
+    if (config_) *config_ = config;
   } catch (const CLI::Success& help) {
     if (launched_local_rank() == 0) app_->exit(help);
     throw HelpPrinted{};

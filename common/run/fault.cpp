@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <optional>
 
+#include "common/comm/failure.h"
 #include "common/error.h"
 
 namespace ladder {
@@ -36,11 +36,11 @@ void tell_if_it_never_happened(Comm& comm, const std::string& text, const Fault&
                                int64_t seen) {
   comm.all_reduce({.ptr = &seen, .dtype = Dtype::I64, .shape = {1}}, Combine::Max);
   if (comm.rank() != 0 || seen > fault.nth) return;
-  fmt::print(stderr, "note: --fault {} never happened: {}\n", text,
-             fault.operation == Operation::Recv
-                 ? fmt::format("no rank received more than {} messages", seen)
-                 : fmt::format("there were only {} {}s", seen,
-                               kOperationNames[static_cast<size_t>(fault.operation)]));
+  tell(fmt::format("note: --fault {} never happened: {}", text,
+                   fault.operation == Operation::Recv
+                       ? fmt::format("no rank received more than {} messages", seen)
+                       : fmt::format("there were only {} {}s", seen,
+                                     kOperationNames[static_cast<size_t>(fault.operation)])));
 }
 
 }  // namespace

@@ -56,8 +56,10 @@ fs::path Manifest::path_in(const fs::path& dir) { return dir / "checkpoint.json"
 
 Manifest Manifest::read(const fs::path& dir) {
   const std::string path = path_in(dir).string();
-  std::ifstream file(path);
-  if (!file) throw UserError("{}: no such file, or it cannot be read", path);
+  std::error_code ignored;  // to open a pipe would be to wait
+  std::ifstream file;
+  if (fs::is_regular_file(path, ignored)) file.open(path);
+  if (!file.is_open()) throw UserError("{}: no such file, or it cannot be read", path);
   try {
     return from_json(json::parse(file));
   } catch (const json::exception&) {

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Far beyond any model; it keeps products of sizes inside int64_t.
+// Far beyond any model. What they give together check_products() looks at.
 constexpr int64_t kMaxBatch = 1 << 20;
 constexpr int64_t kMaxLayers = 1 << 12;
 constexpr int64_t kMaxChannels = 1 << 17;
@@ -39,6 +39,19 @@ void require_finite_not_negative(std::string_view flag, double value) {
     throw UserError("{} must be a finite number, at least 0, not {}", flag, value);
 }
 
+// What counts bytes and operations of a step in an int64_t stays below this: 6 operations a token
+// for each of 12 L C^2 + V C weights, and 24 bytes for each of its T scores in at most C heads.
+void check_products(const GptConfig& gpt, int64_t batch) {
+  const auto B = static_cast<double>(batch), T = static_cast<double>(gpt.seq_len);
+  const auto L = static_cast<double>(gpt.layers), C = static_cast<double>(gpt.channels);
+  const auto V = static_cast<double>(gpt.padded_vocab);
+  if (72 * B * T * C * (L * (C + T) + V) >= 0x1p63)
+    throw UserError(
+        "--batch {} is too large with {} layers of {} channels and {} tokens: the operations of a "
+        "step would pass 2^63; fewer of one of them are legal",
+        batch, gpt.layers, gpt.channels, gpt.seq_len);
+}
+
 void require_readable(std::string_view flag, const std::string& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored) || !std::ifstream(path))
@@ -49,6 +62,12 @@ void require_readable(std::string_view flag, const std::string& path) {
 fs::path resolved_dir(const std::string& path) {
   const fs::path found = resolved(path);
   return found.has_filename() ? found : found.parent_path();
+}
+
+bool lies_in(const fs::path& path, const fs::path& directory) {
+  const auto [end, ignored] =
+      std::mismatch(directory.begin(), directory.end(), path.begin(), path.end());
+  return end == directory.end();
 }
 
 // Of two outputs in one file the first would be lost, and so would what the run has read.
@@ -67,8 +86,11 @@ void check_outputs(const RunOptions& o) {
     files.push_back(file);
     for (const auto& [other, there] : others) {
       if (there.empty()) continue;
-      if (file == resolved_dir(there)) throw UserError("{} is both {} and an output", path, other);
-      if (file.parent_path() == resolved_dir(there))
+      const fs::path theirs = resolved_dir(there);
+      if (file == theirs) throw UserError("{} is both {} and an output", path, other);
+      if (lies_in(theirs, file))
+        throw UserError("{} {}: a file, but {} {} has it as a directory", flag, path, other, there);
+      if (file.parent_path() == theirs)
         throw UserError("{} {}: no output may lie in the directory of {}", flag, path, other);
     }
   }
@@ -79,8 +101,12 @@ void check_files(const RunOptions& o) {
   if (o.data.empty()) throw UserError("--data is required: a text file to train on");
   require_readable("--data", o.data);
   std::error_code ignored;
-  if (!o.load.empty() && !fs::exists(o.load, ignored))
+  const fs::file_status load = fs::status(o.load, ignored);
+  if (!o.load.empty() && !fs::exists(load))
     throw UserError("--load {}: no such file or directory", o.load);
+  // A pipe would never come to an end.
+  if (!o.load.empty() && !fs::is_regular_file(load) && !fs::is_directory(load))
+    throw UserError("--load {}: neither a file nor a directory", o.load);
   if (o.save_every > 0 && o.save.empty()) throw UserError("--save-every needs --save");
   check_outputs(o);
 }
@@ -122,7 +148,7 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--ranks", ranks,
            "ranks that share the work: threads of this program; under mpirun the processes are the "
            "ranks");
-  line.add("--threads", threads, "of a rank", {.shown_default = "cores / ranks"});
+  line.add("--threads", threads, "threads of a rank", {.shown_default = "cores / ranks"});
 
   line.group("Sampling");
   line.add("--sample", sample, "tokens of text to generate at the end");
@@ -155,7 +181,7 @@ void RunOptions::check() const {
   require_range("--top-k", top_k, 0, kMaxCount);
   if (on_device(backend) && threads.value_or(1) != 1)
     throw UserError("--threads must be 1 with --backend {}: threads are for ref and cpu", backend);
-  gpt();
+  check_products(gpt(), batch);
   check_steps(*this);
 }
 

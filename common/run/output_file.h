@@ -12,8 +12,9 @@ namespace ladder {
 /// The file that a path names, through symbolic links, whether it exists or not.
 std::filesystem::path resolved(const std::filesystem::path& path);
 
-/// Writes NAME.<pid>.tmp beside the target and renames it over the target in commit(). Until
-/// then, and for good if the program dies, an older file of that name is untouched.
+/// Writes NAME.<pid>-<i>.tmp beside the target and renames it over the target in commit(). Until
+/// then, and for good if the program dies, an older file of that name is untouched. A program that
+/// is killed leaves the temporary file.
 class OutputFile {
  public:
   /// @param what for messages: "--trace"

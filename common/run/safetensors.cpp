@@ -143,7 +143,8 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path) {
 SafetensorsReader::~SafetensorsReader() { unmap(); }
 
 void SafetensorsReader::map() {
-  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  // Of a pipe, too, without waiting for who writes.
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info {};
   const bool readable = fd >= 0 && ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   const auto size = static_cast<size_t>(info.st_size);

@@ -43,6 +43,19 @@ TEST_F(TextTest, HoldsTheLastTenthOut) {
   EXPECT_EQ(text.held_out()[0], 905 % 251);
 }
 
+TEST_F(TextTest, RefusesWhatMemoryDoesNotHold) {
+  write(90);
+  std::filesystem::resize_file(path_, uintmax_t{5} << 40);  // takes no disk
+  try {
+    const Text text(path_, kT);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find(path_ + ": 5497558138880 bytes, but the machine has "),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(TextTest, RefusesWhatIsTooShort) {
   EXPECT_THROW(write(0), UserError);
   EXPECT_THROW(write(89), UserError);

@@ -60,6 +60,18 @@ TEST_F(Checkpoint, TheSameStepTwice) {
   EXPECT_EQ(model.bytes(), saved_.bytes());
 }
 
+// The new save takes the name of the one that is gone, and must not then tidy it away.
+TEST_F(Checkpoint, TheSameStepAfterAFileWasLost) {
+  for (const char* lost : {"model-100.safetensors", "optimizer-100.safetensors"}) {
+    std::filesystem::remove(dir_ / lost);
+    saved_.save(dir_.path(), 100);
+    EXPECT_EQ(files_in(dir_.path()).size(), 3u);
+    SmallModel model;
+    model.load(dir_.path());
+    EXPECT_EQ(model.bytes(), saved_.bytes());
+  }
+}
+
 TEST_F(Checkpoint, AFlippedBitIsDetected) {
   for (const char* name : {"model-100.safetensors", "optimizer-100.safetensors"}) {
     const std::string whole = read_file(dir_ / name);

@@ -28,8 +28,9 @@ class InterruptedSave : public testing::Test {
   }
 
   /// Saves step 200 in a process that may write files of at most `bytes`, and that dies of the
-  /// signal the system then sends, or sees the write fail. True if it came to its end.
-  bool save_with_limit(rlim_t bytes, bool die) {
+  /// signal the system then sends, or sees the write fail. Returns how it ended, as a shell says
+  /// it: 0 saved, 2 refused, 128 + n died of signal n.
+  int save_with_limit(rlim_t bytes, bool die) {
     const pid_t child = ::fork();
     if (child == 0) {
       std::signal(SIGXFSZ, die ? SIG_DFL : SIG_IGN);
@@ -40,7 +41,7 @@ class InterruptedSave : public testing::Test {
     }
     int status = 0;
     ::waitpid(child, &status, 0);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 
   TempDir dir_;
@@ -50,7 +51,7 @@ class InterruptedSave : public testing::Test {
 TEST_F(InterruptedSave, DyingInAnyWriteLeavesTheOldOne) {
   // From before the first byte of the weights to the middle of them.
   for (const rlim_t bytes : {0, 1, 100, 4000, 9000}) {
-    EXPECT_FALSE(save_with_limit(bytes, true)) << bytes;
+    EXPECT_EQ(save_with_limit(bytes, true), 128 + SIGXFSZ) << bytes;
     expect_old_is_whole();
   }
   EXPECT_GT(files_in(dir_.path()).size(), 3u) << "nothing was interrupted";
@@ -59,7 +60,7 @@ TEST_F(InterruptedSave, DyingInAnyWriteLeavesTheOldOne) {
 TEST_F(InterruptedSave, AFullDiskLeavesTheOldOneAndNoRubbish) {
   const auto before = files_in(dir_.path());
   for (const rlim_t bytes : {0, 100, 9000}) {
-    EXPECT_FALSE(save_with_limit(bytes, false)) << bytes;
+    EXPECT_EQ(save_with_limit(bytes, false), 2) << bytes;
     expect_old_is_whole();
     EXPECT_EQ(files_in(dir_.path()), before);
   }
@@ -111,7 +112,13 @@ TEST(SaveDirectory, RefusesWhatCannotBeWritten) {
   write_file(dir / "file", "old");
   EXPECT_USER_ERROR(check_save_dir(dir / "file"), "--save");
   EXPECT_USER_ERROR(check_save_dir(dir / "file/inside"), "--save");
-  EXPECT_USER_ERROR(check_save_dir("/proc/self/nothing"), "--save");
+  EXPECT_USER_ERROR(check_save_dir("/proc/self/nothing"), "--save /proc/self/nothing: ");
+  // What only creating it shows.
+  std::filesystem::create_symlink("nowhere", dir / "link");
+  EXPECT_USER_ERROR(check_save_dir(dir / "link"), "/link: ");
+  EXPECT_TRUE(std::filesystem::is_symlink(dir / "link"));
+  EXPECT_USER_ERROR(check_save_dir(dir / "a" + "/" + std::string(256, 'x')), "--save");
+  EXPECT_FALSE(std::filesystem::exists(dir / "a"));
   SmallModel model;
   EXPECT_USER_ERROR(model.save(dir / "file", 1), "--save");
   EXPECT_EQ(read_file(dir / "file"), "old");

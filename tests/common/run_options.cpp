@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include <sys/stat.h>
+
 #include "common/run/backend.h"
 #include "common/run/options.h"
 #include "common/run/run_main.h"
@@ -94,7 +96,7 @@ TEST_F(Options, RefusesImpossibleValues) {
   expect_refused({"--batch", "0"}, "--batch must be from 1 to");
   expect_refused({"--batch", "99999999999"}, "--batch must be from 1 to");
   expect_refused({"--steps", "-1"}, "--steps must be from 0 to");
-  expect_refused({"--steps", "99999999999999999999"}, "--steps must be from 0 to");
+  expect_refused({"--steps", "99999999999999999999"}, "no whole number from");
   expect_refused({"--lr", "nan"}, "--lr must be a finite number");
   expect_refused({"--lr", "inf"}, "--lr must be a finite number");
   expect_refused({"--lr", "1e39"}, "--lr must be at most 3.4028235e+38");
@@ -107,7 +109,26 @@ TEST_F(Options, RefusesImpossibleValues) {
   expect_refused({"--sample", "-1"}, "--sample must be from 0");
   expect_refused({"--save-every", "2"}, "--save-every needs --save");
   expect_refused({"--seed", "-1"}, "--seed");
-  expect_refused({"--seed", "99999999999999999999999"}, "--seed");
+  expect_refused({"--seed", "18446744073709551616"}, "from 0 to 18446744073709551615");
+  expect_refused({"--steps", "0x2"}, "--steps: 0x2 is no whole number from");
+  expect_refused({"--threads", "0b1"}, "--threads: 0b1 is no whole number from");
+  expect_refused({"--quiet=7"}, "--quiet is true or false, not 7");
+}
+
+TEST_F(Options, NumbersAreDecimal) {
+  const Outcome o = run({"--steps", "010", "--seed", "18446744073709551615", "--threads", "002"});
+  EXPECT_EQ(o.status, 0) << o.err;
+  EXPECT_EQ(o.options.steps, 10);
+  EXPECT_EQ(o.options.seed, UINT64_MAX);
+  EXPECT_EQ(o.options.threads, 2);
+}
+
+TEST_F(Options, RefusesSizesThatAreTooLargeTogether) {
+  const std::vector<std::string> largest = {"--batch", "1048576",    "--layers",
+                                            "4096",    "--channels", "131072"};
+  expect_refused(largest, "--batch 1048576 is too large with 4096 layers");
+  EXPECT_EQ(run({largest[0], largest[1]}).status, 0);
+  EXPECT_EQ(run({"--model", "gpt3-175b", "--batch", "1562"}).status, 0);
 }
 
 TEST_F(Options, RefusesImpossibleModels) {
@@ -147,8 +168,8 @@ TEST_F(Options, RefusesBadFlags) {
   expect_refused({"--no-such-flag"}, "--no-such-flag; --help lists the flags");
   expect_refused({"word"}, "word");
   expect_refused({"--batch"}, "--batch");
-  expect_refused({"--batch", "many"}, "--batch = many");
-  expect_refused({"--batch", "1.5"}, "--batch = 1.5");
+  expect_refused({"--batch", "many"}, "--batch: many is no whole number from");
+  expect_refused({"--batch", "1.5"}, "--batch: 1.5 is no whole number from");
   expect_refused({"--lr", ""}, "--lr needs a value");
   expect_refused({"--steps", "1", "--steps", "2"}, "--steps");
   expect_refused({"--no\nsuch"}, "--no?such");
@@ -160,6 +181,11 @@ TEST_F(Options, RefusesBadFiles) {
   expect_refused({"--data", dir_.path()}, "no such file, or it cannot be read", false);
   expect_refused({"--load", dir_ / "missing"}, "--load");
   expect_refused({"--load", std::string(5000, 'x')}, "--load");
+  ::mkfifo((dir_ / "pipe").c_str(), 0600);
+  expect_refused({"--load", dir_ / "pipe"}, "/pipe: neither a file nor a directory");
+  std::filesystem::create_directory(dir_ / "pipes");
+  ::mkfifo((dir_ / "pipes/checkpoint.json").c_str(), 0600);
+  expect_refused({"--load", dir_ / "pipes"}, "checkpoint.json: no such file");
   expect_refused({"--trace", dir_ / "x", "--report", dir_ / "x"}, "named by two of");
   expect_refused({"--trace", dir_ / "x", "--report", dir_ / "./y/../x"}, "named by two of");
   expect_refused({"--trace", text_}, "both --data and an output");
@@ -210,6 +236,9 @@ TEST_F(Options, RefusesBadConfigs) {
   expect_refused({"--config", config("steps = [1\n")}, "steps");
   expect_refused({"--config", config("\x7f\x45LF\x02\x01 garbage \xff\xfe\n")}, "--config");
   expect_refused({"--config", config("batch = 0\n")}, "--batch must be");
+  expect_refused({"--config", config("steps = 1\n[\n")}, "line 2 is [");
+  expect_refused({"--config", config("=3\n")}, "line 1 is =3");
+  expect_refused({"--config", config("quiet = 5\n")}, "--quiet is true or false, not 5");
 }
 
 TEST_F(Options, HelpIsNoError) {
@@ -230,7 +259,12 @@ TEST(RunMain, StatusAndLine) {
   EXPECT_EQ(run([] {}), Result(0, ""));
   EXPECT_EQ(run([] { throw HelpPrinted{}; }), Result(0, ""));
   EXPECT_EQ(run([] { throw UserError("bad {}", 1); }), Result(2, "error: bad 1\n"));
-  EXPECT_EQ(run([] { throw OutOfMemory("no memory for x"); }).first, 2);
+  for (const auto& [status, line] :
+       {run([] { throw OutOfMemory("no memory for x"); }), run([] { throw std::bad_alloc(); })}) {
+    EXPECT_EQ(status, 2);
+    EXPECT_TRUE(line.starts_with("error: no memory")) << line;
+    EXPECT_NE(line.find("a smaller --batch"), std::string::npos) << line;
+  }
   EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a?b\n"));
   EXPECT_EQ(run([] { throw 3; }).first, 1);
 }

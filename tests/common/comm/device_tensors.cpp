@@ -137,6 +137,8 @@ TEST_F(DeviceTensors, ReductionsHaveTheBitsOfTheHost) {
     for (Reduction reduction : {Reduction::Halving, Reduction::Tree, Reduction::Ring,
                                 Reduction::Naive, Reduction::Native}) {
       if (reduction == Reduction::Halving && comm.size() & (comm.size() - 1)) continue;
+      // Beyond two ranks NCCL adds in another order than who serves the host.
+      if (reduction == Reduction::Native && comm.kind() == "nccl" && comm.size() > 2) continue;
       SCOPED_TRACE(std::string(kReductionNames[static_cast<size_t>(reduction)]));
       DeviceMemory memory(comm);
       Memory host;

@@ -2,6 +2,9 @@
 
 #include "tests/common/comm/late_device.h"
 
+#include <thread>
+
+#include "common/comm/comm_queue.h"
 #include "common/comm/nccl_comm.h"
 #include "common/comm/reduction.h"
 #include "common/comm/run_ranks.h"
@@ -69,6 +72,23 @@ TEST(LateDevice, OneThatFailsEndsAllRanks) {
     } catch (const CheckError& e) {
       EXPECT_EQ(std::string(e.what()), "rank 1: the device is gone");
     }
+}
+
+/// Knows the thread that uses it.
+class DeviceOfAThread final : public LateDevice {
+ public:
+  std::thread::id user;
+  void use_here() override { user = std::this_thread::get_id(); }
+};
+
+TEST(LateDevice, IsThatOfTheThreadBeside) {
+  SelfComm comm;
+  DeviceOfAThread device;
+  comm.attach(&device);
+  CommQueue queue(comm);
+  bool its_own = false;
+  queue.run([&] { its_own = device.user == std::this_thread::get_id(); }).wait();
+  EXPECT_TRUE(its_own);
 }
 
 TEST(LateDevice, IsNoneForNccl) {

@@ -1,6 +1,7 @@
 // A program of which one rank fails: mpi_abort.sh looks at how it ends.
 
 #include <csignal>
+#include <new>
 #include <string>
 
 #include "common/comm/comm_queue.h"
@@ -22,7 +23,8 @@ int main(int, char** argv) {
       if (comm.rank() != 1) beside->all_reduce(data);
     });
     if (comm.rank() == 1 && how.starts_with("throw")) throw CheckError("the cause");
-    if (how == "user-error") throw UserError("no such file");
+    if (comm.rank() == 1 && how == "memory") throw std::bad_alloc();
+    if (how == "user-error") throw UserError("no such\nfile");
     if (comm.rank() == 1 && how == "killed") std::raise(SIGKILL);
     if (how == "disagree") comm.all_reduce(comm.rank() == 2 ? data.first(99) : data);
     if (how == "throw, receive") comm.recv(data, 1);

@@ -38,8 +38,11 @@ TEST_F(DeviceTensors, AnExchangeLeftAloneIsTakenBack) {
     const std::unique_ptr<Comm> lost = comm.split(0, comm.rank());
     DeviceMemory memory(*lost);
     const Tensor data = memory.make(Dtype::F32, 100, comm.rank());
-    // From the next one, which sends nothing: it would wait forever.
     const int next = (comm.rank() + 1) % comm.size();
+    const int before = (comm.rank() + comm.size() - 1) % comm.size();
+    // Once in full: the first contact with a peer blocks until it comes, and none would.
+    lost->exchange(memory.make(Dtype::F32, 100, comm.rank()), before, data, next);
+    // From the next one, which sends nothing: it would wait forever.
     { Pending forgotten = lost->iexchange({}, 0, data, next); }
     EXPECT_THROW(lost->all_reduce(data), Aborted);
   });

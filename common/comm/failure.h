@@ -1,0 +1,19 @@
+// Failure: how a program ends after an exception, whoever catches it.
+#pragma once
+
+#include <string>
+
+namespace ladder {
+
+struct Failure {
+  std::string line;  ///< "error: ..." or "internal error: ...", and what takes less memory
+  int status;        ///< 2: bad input, or more than the machine holds; 1: anything else
+};
+
+/// Of the exception that is being handled.
+Failure failure();
+
+/// Prints a line on stderr. One that cannot be written is lost: there is nobody to tell.
+void tell(const std::string& line);
+
+}  // namespace ladder
