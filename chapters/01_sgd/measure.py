@@ -25,12 +25,15 @@ def measure():
                f"{r.memory('Optim'):,}"] for name, r in runs.items()]
 
     r = runs["momentum 0.9"]
-    P, L, C, T = 867072, 4, 128, 64
-    flops = 6 * P + 12 * L * C * T
+    L, C, T, NH, V = 4, 128, 64, 4, 256
+    flops = 72 * L * C**2 + 6 * V * C + L * (T + 1) * (14 * C + 11 * NH) // 2
+    counted = run("06_checkpointing", f"{TINY} --steps 1").report["extra"]["recompute"]["flops"]
     speed = r.report["tokens_per_second"]
     facts = [
         ["loss of step 0", f"$\\ln 256$ = {math.log(256):.4f}", f"{r.loss[0]:.4f}"],
-        ["FLOPs a token", f"$6P+12LCT$ = {flops:,}", ""],
+        ["FLOPs a token, counted by chapter 06",
+         f"$72LC^2+6V_pC+L\\,\\tfrac{{T+1}}{{2}}(14C+11NH)$ = {flops:,}",
+         f"{counted // (12 * T):,}"],
         ["tokens/s", "", f"{speed:,.0f}"],
         ["FLOPs a token times tokens/s", "", f"{speed * flops / 1e9:.0f} GFLOP/s"],
         ["median step", "", f"{r.report['step_ms_median']:.1f} ms"],

@@ -55,7 +55,8 @@ struct Memory {
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
   Ctx ctx = make_ctx(o.run, arena, device.get());
-  // Flat, params.size() each; and seen as a model.
+  // Flat, params.size() each; and seen as a model. Zeros, as what reads a whole buffer reads the
+  // gaps between its tensors, too.
   Tensor params = arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()});
   Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.params.size()});
   GptTensors w = layout.params.view(params);
@@ -66,6 +67,7 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.batch);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.batch);
+  // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) {}
@@ -132,6 +134,7 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
+  // d.stream is the gradient of the residual stream. A join hands it on to both its operands.
   for (size_t l = L; l-- > 0;) {
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
@@ -141,6 +144,7 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
     mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    // The branch has read the stream, too: its gradient is added.
     join_backward_input(ctx, d.stream, d.norm);
 
     join_backward_weight(ctx, g.join1_b, d.stream, into);
@@ -174,7 +178,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 
 /// Mean loss of the held-out text.
 float validate(const Layout& layout, Memory& m, const Text& text) {
-  Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.batch);
+  Validation v(m.ctx, /*comm=*/nullptr, text, m.batch, m.losses, layout.batch);
   while (v.next()) {
     const Activations acts = m.acts.first(v.count());
     forward(m.ctx, m.w, acts, v.batch().tokens);

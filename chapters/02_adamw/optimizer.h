@@ -66,7 +66,10 @@ class Optimizer {
     return std::visit([](const auto& rule) { return rule.tensors(); }, rule_);
   }
   nlohmann::json state() const { return updates_; }
-  void set_state(const nlohmann::json& updates) { updates_ = updates; }
+  void set_state(const nlohmann::json& updates) {
+    updates_ = updates;
+    if (updates_ < 0) throw UserError("{} updates", updates_);
+  }
 
  private:
   using Rule = std::variant<Sgd, AdamW, Lion, Adafactor, AdamW8bit>;

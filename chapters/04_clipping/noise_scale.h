@@ -77,6 +77,7 @@ class NoiseScale {
     signal_ = state.at("signal");
     noise_ = state.at("noise");
     steps_ = state.at("steps");
+    if (steps_ < 0) throw UserError("{} steps", steps_);
   }
 
   /// Adds the three numbers to --report; null if no step had two batch sizes.

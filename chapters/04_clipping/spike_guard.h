@@ -4,7 +4,8 @@
 // last 64 good steps is a spike: no update, but data and schedule go on. (PaLM, arXiv 2204.02311,
 // section 5.1, went back to a checkpoint before the spike and left some 200 to 500 batches out.)
 // NaN or Inf in loss or gradient always skips.
-// If 8 steps in a row are spikes, the level has changed for good: the window starts anew.
+// The eighth spike in a row is none: the level has changed for good. It updates, and the window
+// starts anew.
 #pragma once
 
 #include <cmath>
@@ -82,6 +83,9 @@ class SpikeGuard {
     losses_ = state.at("losses").get<std::deque<double>>();
     norms_ = state.at("norms").get<std::deque<double>>();
     in_a_row_ = state.at("in_a_row");
+    if (losses_.size() > kWindow || norms_.size() != losses_.size() || in_a_row_ < 0)
+      throw UserError("windows of {} losses and {} norms, {} spikes in a row", losses_.size(),
+                      norms_.size(), in_a_row_);
   }
 
  private:

@@ -6,13 +6,14 @@
 // E4M3 has the digits that weights and activations want, E5M2 the range that gradients want. Both
 // have little of either, so each tensor is first multiplied by a scale of its own,
 //
-//   scale = 2^floor(log2(largest number of the format / amax) - kMargin)
+//   scale = 2^floor(log2(largest number of the format / amax) - kMargin), from 2^-60 to 2^60
 //
-// where amax is the largest magnitude it had in the last kHistory steps: delayed scaling, so that
-// the scale is known before the tensor is. What is larger than expected saturates. Before the first
-// step only weights have an amax; inputs and gradients begin with a scale of 1. A scale stands
-// still during a step; amax is a maximum over micro-batches: the step is the same however it is
-// cut. Sums are FP32; embedding, head, norms and attention stay BF16.
+// where amax is the largest magnitude it had in the last kHistory steps: delayed scaling (the
+// default of NVIDIA's Transformer Engine), so that the scale is known before the tensor is. What is
+// larger than expected saturates. Before the first step only weights have an amax; inputs and
+// gradients begin with a scale of 1. A scale stands still during a step; amax is a maximum over
+// micro-batches: the step is the same however it is cut. Sums are FP32; embedding, head, norms and
+// attention stay BF16.
 //
 // No CPU multiplies FP8. The codes are real bytes in memory; a product widens them exactly.
 #pragma once
@@ -27,6 +28,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "chapters/05_mixed_precision/precision.h"
+#include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/layout.h"
 #include "kernels/arena.h"
@@ -52,9 +55,10 @@ struct DelayedScale {
     if (amax == 0) return {.scale = now.scale, .amax = 0};
     const Format& format = format_of(dtype);
     const float largest = widen(format, format.first_special() - 1);
-    // ilogb is floor(log2) without rounding. A tensor of next to nothing gets the largest.
-    const int exponent = std::min(126, std::ilogb(largest / amax) - kMargin);
-    return {.scale = std::ldexp(1.0f, exponent), .amax = 0};
+    // ilogb is floor(log2) without rounding.
+    const int exponent = std::ilogb(largest / amax) - kMargin;
+    return {.scale = std::clamp(std::ldexp(1.0f, exponent), 1 / kMaxFp8Scale, kMaxFp8Scale),
+            .amax = 0};
   }
 };
 
@@ -175,8 +179,13 @@ class Fp8 {
   void set_state(const nlohmann::json& state) {
     if (state.size() != scales_.size()) return;
     for (size_t i = 0; i < scales_.size(); ++i) {
-      scales_[i].scale = state.at(i).at("scale");
+      const double scale = state.at(i).at("scale");
       rules_[i].history = state.at(i).at("history").get<std::deque<float>>();
+      if (!(scale >= 1 / kMaxFp8Scale && scale <= kMaxFp8Scale && is_power_of_two(scale)))
+        throw UserError("scale {}", scale);
+      for (const float amax : rules_[i].history)
+        if (!(amax >= 0 && std::isfinite(amax))) throw UserError("amax {}", amax);
+      scales_[i].scale = static_cast<float>(scale);
     }
   }
 

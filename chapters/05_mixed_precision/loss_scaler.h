@@ -1,4 +1,5 @@
-// Dynamic loss scaling (arXiv 1710.03740, section 3.2): keeps FP16 gradients off zero.
+// Loss scaling (arXiv 1710.03740, section 3.2), dynamic as in PyTorch's GradScaler: keeps FP16
+// gradients off zero.
 //
 // F16 has no numbers below 2^-24, and with many tokens in a batch many gradients of activations lie
 // there. The loss times S has all its gradients times S, so they move up; the FP32 gradients of the
@@ -15,7 +16,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "chapters/05_mixed_precision/precision.h"
@@ -38,10 +41,13 @@ struct LossScaleOptions {
 
   /// @throws UserError
   void check() const {
-    int exponent = 0;
-    if (!(initial >= 0x1p-24f && initial <= 0x1p24f) || std::frexp(initial, &exponent) != 0.5f)
+    if (!legal(initial))
       throw UserError("--loss-scale must be a power of two from 2^-24 to 2^24, not {}", initial);
     if (window < 1) throw UserError("--loss-scale-window must be at least 1, not {}", window);
+  }
+
+  static bool legal(double scale) {
+    return scale >= 0x1p-24 && scale <= 0x1p24 && is_power_of_two(scale);
   }
 };
 
@@ -59,17 +65,18 @@ class LossScaler {
     if (scale_ != 1) ctx.kernels->scale(ctx, grads, 1 / scale_);
   }
 
-  /// Ends a step whose gradients, unscaled, have this norm. Returns whether they overflowed: then
-  /// there must be no update.
-  bool overflowed(double norm) {
-    if (!on_) return false;
+  /// Ends a step whose gradients, unscaled, have this norm. Returns why there must be no update:
+  /// they overflowed; empty: they did not.
+  std::string end_step(double norm) {
+    if (!on_) return "";
     const bool bad = !std::isfinite(norm);
+    const std::string reason = bad ? fmt::format("overflow at loss scale {}", scale_) : "";
     if (bad) ++skipped_;
     good_ = bad ? 0 : good_ + 1;
     if (!options_.fixed && bad) scale_ = std::max(std::min(1.0f, scale_), scale_ / 2);
     if (!options_.fixed && good_ >= options_.window) scale_ = std::min(kLargest, scale_ * 2);
     if (good_ >= options_.window) good_ = 0;
-    return bad;
+    return reason;
   }
 
   /// What a checkpoint must hold for the next step; that of another precision changes nothing.
@@ -79,9 +86,13 @@ class LossScaler {
   }
   void set_state(const nlohmann::json& state) {
     if (!on_ || state.is_null()) return;
-    scale_ = state.at("scale");
-    good_ = state.at("good");
-    skipped_ = state.at("skipped");
+    const double scale = state.at("scale");
+    const int64_t good = state.at("good"), skipped = state.at("skipped");
+    if (!LossScaleOptions::legal(scale) || good < 0 || skipped < 0)
+      throw UserError("scale {}, good {}, skipped {}", scale, good, skipped);
+    scale_ = static_cast<float>(scale);
+    good_ = good;
+    skipped_ = skipped;
   }
 
   /// Adds scale and skipped steps to --report.

@@ -95,6 +95,7 @@ struct Memory {
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
   Fp8 fp8{arena, layout.gpt, layout.micro, layout.gpt.layers, o.precision.fp8()};
+  // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) { fp8.attach(w, acts); }
@@ -173,6 +174,7 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
+  // d.stream is the gradient of the residual stream. A join hands it on to both its operands.
   for (size_t l = L; l-- > 0;) {
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
@@ -182,6 +184,7 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
     mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    // The branch has read the stream, too: its gradient is added.
     join_backward_input(ctx, d.stream, d.norm);
 
     join_backward_weight(ctx, g.join1_b, d.stream, into);
@@ -226,8 +229,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
 
   const float lr = layout.schedule.lr(step);
-  const std::string bad = m.scaler.overflowed(norm) ? fmt::format("overflow at loss scale {}", S)
-                                                    : m.guard.judge(double{loss}, norm);
+  std::string bad = m.scaler.end_step(norm);
+  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
   if (bad.empty()) {
     if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
     const bool rows = m.agc.apply(m.ctx, grads, m.weights.master);
@@ -245,7 +248,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 
 /// Mean loss of the held-out text.
 float validate(const Layout& layout, Memory& m, const Text& text) {
-  Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.micro);
+  Validation v(m.ctx, /*comm=*/nullptr, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     const Activations acts = m.acts.first(v.count());
     forward(m.ctx, m.w, acts, v.batch().tokens);

@@ -11,6 +11,7 @@
 // without the FP32 master it would be rounded away. `--master 16` shows just that.
 #pragma once
 
+#include <cmath>
 #include <string>
 
 #include "common/error.h"
@@ -55,6 +56,12 @@ struct PrecisionOptions {
     return {.dtype = dtype(), .own_norm = !fp8(), .own_gelu = !fp8(), .logits = logits};
   }
 };
+
+/// Multiplying by such a scale changes no digit of a number, only its exponent.
+inline bool is_power_of_two(double scale) {
+  int exponent = 0;
+  return std::frexp(scale, &exponent) == 0.5;
+}
 
 /// The weights twice: those that learn, F32, and those that forward and backward read. In FP32
 /// they are one buffer.

@@ -12,7 +12,7 @@
 //
 // K = sqrt L makes L/K + K least (arXiv 1604.06174); a block weighs more than an input here, so the
 // least bytes come at a smaller K: see the README. The parts of `selective` are the cheap ones:
-// both norms' outputs, the attention core, GELU's output (arXiv 2205.05198).
+// the attention core (arXiv 2205.05198), and beside it both norms' and GELU's outputs.
 //
 // A run is computed forward again from its kept input, just before backward needs it. Forward ends
 // in the last run, which therefore is still there and is not computed twice. The same kernels on

@@ -59,8 +59,10 @@ struct DdpOptions {
   bool is_even() const { return reduction == "halving" || reduction == "ring"; }
 
   /// Sequences of one of `ranks` ranks, for each of `batches`.
-  /// @throws UserError if a batch cannot be shared, or not without another order of its sum
+  /// @throws UserError as check_reduction(), or if a batch cannot be shared, or not without another
+  /// order of its sum
   std::vector<int64_t> shares(const std::vector<int64_t>& batches, int64_t ranks) const {
+    check_reduction(reduction_of(reduction), static_cast<int>(ranks));
     std::vector<int64_t> all;
     for (const int64_t batch : batches) {
       const int64_t share = batch / ranks;

@@ -111,7 +111,7 @@ struct Memory {
   // Gradients, in as many buffers as the micro-steps take.
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
   Background background =
-      Background(open_background(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section()));
+      open_background(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
   Zero1 zero1{background, layout.params, o.ddp};
   HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
@@ -129,6 +129,7 @@ struct Memory {
   int64_t flops = 0, flops_twice = 0, moved = 0;
   OffloadFile offload{layout.recompute.offload(), moved};
   int64_t sent = 0;  // bytes of chunks that this rank sent in a step
+  // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)
@@ -261,6 +262,7 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
   section_done(m, layout.params, L + 1, k, GA);
 
+  // d.stream is the gradient of the residual stream. A join hands it on to both its operands.
   for (size_t l = L; l-- > 0;) {
     const int64_t before = m.flops;
     compute_again(m, a, layout.recompute, l);
@@ -274,6 +276,7 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
     mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    // The branch has read the stream, too: its gradient is added.
     join_backward_input(ctx, d.stream, d.norm);
 
     join_backward_weight(ctx, g.join1_b, d.stream, into);
@@ -329,8 +332,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
-  const std::string bad = m.scaler.overflowed(norm) ? fmt::format("overflow at loss scale {}", S)
-                                                    : m.guard.judge(double{loss}, norm);
+  std::string bad = m.scaler.end_step(norm);
+  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
   if (bad.empty()) {
     if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
     const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);

@@ -8,10 +8,11 @@
 //   forward    gather embed, gather 0 | embed; gather 1 | block 0; gather 2 | block 1; ...
 //   backward   head; gather L - 2 | block L - 1; gather L - 3 | block L - 2; ...
 //
-// Which section is in a room is known by the rule that the room goes to a new section whose section
-// was used longest ago. So block L - 1 is still there when backward comes to it.
+// No list says which section is in which room: a new section takes the room whose own was used
+// longest ago. So block L - 1 is still there when backward comes to it.
 //
-// A micro-step gathers about 2 P and reduces P: 3 P where stages 1 and 2 send 2 P. With
+// A micro-step gathers about 2 P and reduces P. In GA micro-steps that is 3 GA P, where stage 1
+// sends 2 P and stage 2 (GA + 1) P. With
 // --reshard-after-forward 0 every section has a room and is gathered once a step: the traffic of
 // stage 2, and its memory, but that a rank has its own chunks twice. (FSDP's switch of that name
 // keeps weights from forward to backward only, and gathers once a micro-step.)

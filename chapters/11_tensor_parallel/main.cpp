@@ -123,6 +123,7 @@ struct Memory {
   // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
   int64_t flops = 0, flops_twice = 0, moved = 0;
   OffloadFile offload{layout.recompute.offload(), moved};
+  // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)
@@ -248,6 +249,7 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   m.tp.norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
+  // d.stream is the gradient of the residual stream. A join hands it on to both its operands.
   for (size_t l = L; l-- > 0;) {
     const int64_t before = m.flops;
     compute_again(m, a, recompute, l);
@@ -263,6 +265,7 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
     mlp_backward_weight(ctx, g.mlp, d.mlp, dout, m.tp.f_forward(ctx, s.norm2), s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     m.tp.norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    // The branch has read the stream, too: its gradient is added.
     join_backward_input(ctx, d.stream, d.norm);
 
     const Tensor dmid = m.tp.g_backward(ctx, d.stream);
@@ -314,8 +317,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
-  const std::string bad = m.scaler.overflowed(norm) ? fmt::format("overflow at loss scale {}", S)
-                                                    : m.guard.judge(double{loss}, norm);
+  std::string bad = m.scaler.end_step(norm);
+  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
   if (bad.empty()) {
     if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
     const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
@@ -334,7 +337,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 
 /// Mean loss of the held-out text.
 float validate(const Layout& layout, Memory& m, const Text& text) {
-  Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.micro);
+  Validation v(m.ctx, /*comm=*/nullptr, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     const Activations acts = m.acts.first(v.count());
     m.tp.localize(v.batch());

@@ -21,7 +21,7 @@ struct TensorParallelOptions {
 
   void add_to(CommandLine& line) {
     line.group("11_tensor_parallel");
-    line.add("--tp", tp, "ranks that share each layer: 1, 2, 4 or 8; 0: all");
+    line.add("--tp", tp, "ranks that share each layer: 1, 2, 4 or 8; 0: all (chapter 13: 1)");
     line.add("--sequence-parallel", sequence_parallel,
              "they share what lies between the layers, too, by positions of each sequence");
   }

@@ -52,7 +52,7 @@ class ActionTimes {
     double begin_;
   };
 
-  /// In the order of the list; those of the last kind of step.
+  /// In the order of the list. They start anew when a ramp changes the list.
   const std::vector<double>& best() const { return best_; }
 
  private:
@@ -92,7 +92,7 @@ inline std::array<double, 3> mean_times(const Pipeline& pipeline, const Duration
 inline nlohmann::json report_pipeline(Comm& stages, const Pipeline& pipeline,
                                       const ActionTimes& times, int64_t most) {
   const nlohmann::json own = {{"most", most}, {"times", times.best()}};
-  // In a group of their own: how long they are no count of the run shall know.
+  // In a group of its own, so that these texts do not count as traffic of the run.
   const std::unique_ptr<Comm> group = stages.split(0, stages.rank());
   const std::vector<std::string> texts = gather_text(*group, own.dump());
   nlohmann::json report = {{"name", pipeline.name},

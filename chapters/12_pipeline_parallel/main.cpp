@@ -119,6 +119,7 @@ struct Memory {
   // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
   int64_t flops = 0, flops_twice = 0, moved = 0;
   OffloadFile offload{layout.recompute.offload(), moved};
+  // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)
@@ -129,8 +130,8 @@ struct Memory {
 
 /// What the formulas of the README say that Memory will take.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro;
-  const int64_t T = layout.gpt.seq_len;
+  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
+                T = layout.gpt.seq_len;
   const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
   const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
   MemoryBytes bytes;
@@ -322,8 +323,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
-  const std::string bad = m.scaler.overflowed(norm) ? fmt::format("overflow at loss scale {}", S)
-                                                    : m.guard.judge(double{loss}, norm);
+  std::string bad = m.scaler.end_step(norm);
+  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
   if (bad.empty()) {
     const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
     const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm) : norm;
@@ -350,7 +351,7 @@ Flight forward_all(Memory& m, const Batch& batch, Tensor losses) {
 
 /// Mean loss of the held-out text.
 float validate(const Layout& layout, Memory& m, const Text& text) {
-  Validation v(m.ctx, nullptr, text, m.batch, m.losses, layout.micro);
+  Validation v(m.ctx, /*comm=*/nullptr, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     const Flight f = forward_all(m, v.batch(), v.losses());
     for (int64_t j = 0; f.head && j < head_chunks(f.acts); ++j) {

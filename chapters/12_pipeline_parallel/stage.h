@@ -111,7 +111,8 @@ class Stage {
   /// @param batch,losses of the whole step, in micro-batches of n
   Flight flight(const Action& action, const Batch& batch, Tensor losses, int64_t n) {
     const int64_t layers = plan_->gpt.layers, begin = action.micro * n;
-    // Once its gradient is sent, a micro-batch has no slot any more.
+    // SendGradient reads nothing of a slot: Backward may have given it back, and of() would take
+    // another.
     const size_t slot = action.what == Do::SendGradient ? 0 : slots_.of(action);
     return {.first_block = static_cast<size_t>(plan_->rank.blocks(layers, action.chunk).begin),
             .embed = plan_->rank.has_embed() && action.chunk == 0,

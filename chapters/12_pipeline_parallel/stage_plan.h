@@ -33,7 +33,7 @@ struct PipelineOptions {
 
   void add_to(CommandLine& line) {
     line.group("12_pipeline_parallel");
-    line.add("--pp", pp, "stages that share the layers; 0: all ranks");
+    line.add("--pp", pp, "stages that share the layers; 0: all ranks (chapter 13: 1)");
     line.add("--pipeline", schedule, "gpipe, 1f1b, interleaved or zb-h1",
              {.legal = {kPipelines.begin(), kPipelines.end()}});
     line.add("--chunks", chunks, "parts of the model on a stage, for interleaved",

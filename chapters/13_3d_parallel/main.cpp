@@ -130,8 +130,8 @@ struct Memory {
   GradTree head_grads{arena, layout.params, o.accumulate, layout.GA};
   // The same buffers, as each part counts its micro-steps.
   std::vector<GradTree> grads{static_cast<size_t>(layout.stage.rank.chunks), head_grads};
-  Background background = Background(
-      open_background(arena, ctx, mesh.dp(), o.run, o.ddp, layout.params.largest_section()));
+  Background background =
+      open_background(arena, ctx, mesh.dp(), o.run, o.ddp, layout.params.largest_section());
   Zero1 zero1{background, layout.params, o.ddp};
   TensorParallel tp{arena, ctx, mesh.tp(), layout.params, layout.acts, layout.micro};
   HeadGrad head_grad{arena, own_vocab(layout.params), layout.chunks, layout.GA};
@@ -147,6 +147,7 @@ struct Memory {
   int64_t flops = 0, flops_twice = 0, moved = 0;
   OffloadFile offload{layout.recompute.offload(), moved};
   int64_t sent = 0;  // bytes of chunks that this rank sent in a step
+  // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)
@@ -158,8 +159,8 @@ struct Memory {
 
 /// What the formulas of the README say that Memory will take.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro;
-  const int64_t T = layout.gpt.seq_len;
+  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
+                T = layout.gpt.seq_len;
   const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
   const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
   MemoryBytes bytes;
@@ -379,8 +380,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
-  const std::string bad = m.scaler.overflowed(norm) ? fmt::format("overflow at loss scale {}", S)
-                                                    : m.guard.judge(double{loss}, norm);
+  std::string bad = m.scaler.end_step(norm);
+  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
   if (bad.empty()) {
     const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
     const double left = rows ? grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm) : norm;

@@ -161,15 +161,15 @@ inline std::string mesh_plan_text(const MeshShape& mesh, const StagePlan& first,
 /// All ranks call it.
 inline nlohmann::json report_axes(Comm& world, const AxisTraffic& predicted,
                                   const AxisTraffic& measured) {
-  const auto axis = [](std::optional<int64_t> formula, std::optional<int64_t> count) {
+  const auto axis = [](std::optional<int64_t> formula, int64_t count) {
     return nlohmann::json{{"predicted", formula ? nlohmann::json(*formula) : nlohmann::json()},
-                          {"measured", *count}};
+                          {"measured", count}};
   };
   const nlohmann::json own = {{"tp", axis(predicted.tp, measured.tp)},
-                              {"dp", axis(predicted.dp, measured.dp)},
+                              {"dp", axis(predicted.dp, measured.dp.value())},
                               {"pp", axis(predicted.pp, measured.pp)}};
   nlohmann::json all = nlohmann::json::array();
-  // In a group of their own: how long they are no count of the run shall know.
+  // In a group of its own, so that these texts do not count as traffic of the run.
   const std::unique_ptr<Comm> group = world.split(0, world.rank());
   for (const std::string& text : gather_text(*group, own.dump()))
     all.push_back(nlohmann::json::parse(text));

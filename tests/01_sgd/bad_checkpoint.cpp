@@ -86,8 +86,9 @@ TEST_P(BadCheckpoint, DamagedState) {
   for (const nlohmann::json& none : {nlohmann::json(), nlohmann::json("x"), nlohmann::json(1.5)})
     refuse("step", none, "checkpoint.json: not a checkpoint of Ladder");
   refuse("step", -5, "checkpoint.json: not a checkpoint of Ladder: its step is -5");
-  if (GetParam() != "01_sgd")
-    refuse("updates", "x", "checkpoint.json: its state updates is malformed");
+  if (GetParam() == "01_sgd") return;
+  refuse("updates", "x", "checkpoint.json: its state updates is malformed");
+  refuse("updates", -3, "checkpoint.json: its state updates is damaged: -3 updates");
 }
 
 TEST_P(BadCheckpoint, OfMoreStepsThanAskedFor) {
@@ -134,7 +135,9 @@ TEST_P(BadCheckpoint, OutputsInTheWayOfIt) {
         "good/model-1.safetensors is both --load and an output"},
        {sgd("0.9") + "--save later/ --timeline later/timeline.json",
         "later/timeline.json: no output may lie in the directory of --save"},
-       {sgd("0.9") + "--save later --trace ./later", "./later is both --save and an output"}});
+       {sgd("0.9") + "--save later --trace ./later", "./later is both --save and an output"},
+       {sgd("0.9") + "--save later/than/this --trace later",
+        "--trace later: a file, but --save later/than/this has it as a directory"}});
 }
 
 }  // namespace

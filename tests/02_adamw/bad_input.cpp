@@ -28,11 +28,13 @@ TEST_P(BadOptimizer, CheckpointOfAnother) {
                                           "lion", "adafactor",          "adamw8bit"};
   for (size_t i = 0; i < names.size(); ++i)
     train(GetParam(), flags + names[i] + " --steps 1 --save of" + std::to_string(i));
+  // Every pair here; later chapters have the same optimizer.h, and try each with one other.
+  const size_t others = GetParam() == "02_adamw" ? names.size() - 1 : 1;
   for (size_t i = 0; i < names.size(); ++i)
-    for (size_t j = 0; j < names.size(); ++j)
-      if (i != j)
-        expect_refused(
-            {flags + names[i] + " --load of" + std::to_string(j), "optimizer-1.safetensors"});
+    for (size_t d = 1; d <= others; ++d) {
+      const std::string other = std::to_string((i + d) % names.size());
+      expect_refused({flags + names[i] + " --load of" + other, "optimizer-1.safetensors"});
+    }
 }
 
 }  // namespace

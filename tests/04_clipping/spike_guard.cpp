@@ -103,6 +103,12 @@ TEST(SpikeGuard, StateGoesThroughACheckpoint) {
 
   SpikeGuard restored({.deviations = 3});
   restored.set_state(nlohmann::json::parse(guard.state().dump()));
+  for (const char* damage : {R"({"losses": []})", R"({"in_a_row": -1})"}) {
+    nlohmann::json bad = guard.state();
+    bad.update(nlohmann::json::parse(damage));
+    SpikeGuard other({.deviations = 3});
+    EXPECT_THROW(other.set_state(bad), UserError) << damage;
+  }
   EXPECT_EQ(restored.state(), guard.state());
   for (const double loss : {9.0, 9.0, 2.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 2.5})
     EXPECT_EQ(restored.judge(loss, 0.05), guard.judge(loss, 0.05));

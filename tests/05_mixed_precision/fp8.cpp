@@ -55,6 +55,15 @@ TEST(DelayedScale, ForgetsAmaxAfterEveryStep) {
   EXPECT_EQ(after(Dtype::E4M3, std::nanf("")).amax, 0);
 }
 
+// Else the product of two factors' scales would not be a float.
+TEST(DelayedScale, IsBoundedForWhatIsNextToNothingOrFarTooLarge) {
+  for (const Dtype dtype : {Dtype::E4M3, Dtype::E5M2}) {
+    EXPECT_EQ(after(dtype, 1e-30F).scale, 0x1p60F);
+    EXPECT_EQ(after(dtype, std::numeric_limits<float>::denorm_min()).scale, 0x1p60F);
+    EXPECT_EQ(after(dtype, 1e30F).scale, 0x1p-60F);
+  }
+}
+
 TEST(DelayedScale, NaNAndInfDoNotEnterTheHistory) {
   DelayedScale rule{.dtype = Dtype::E5M2};
   const Fp8Scale before = rule.next({.scale = 1, .amax = 3});
@@ -95,6 +104,13 @@ TEST_F(Fp8Model, StateGoesThroughACheckpoint) {
     fp8.end_step(box.ctx());
   }
   restored.set_state(nlohmann::json::parse(fp8.state().dump()));
+  Fp8 damaged(arena, config, 2, 2, true);
+  for (const char* damage : {R"({"scale": 0})", R"({"scale": -2})", R"({"scale": 3})",
+                             R"({"scale": 1e300})", R"({"history": [1, -1]})"}) {
+    nlohmann::json bad = fp8.state();
+    bad[0].update(nlohmann::json::parse(damage));
+    EXPECT_THROW(damaged.set_state(bad), UserError) << damage;
+  }
   restored.start(box.ctx());
   EXPECT_EQ(restored.state(), fp8.state());
   const Tensor codes = w.blocks[1].mlp.fc.w;

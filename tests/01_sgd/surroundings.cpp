@@ -1,0 +1,45 @@
+// What whoever starts a program may have done to it: streams closed or full, files kept small. A
+// run comes to its end with a trace as ever, or is refused.
+#include "tests/common/refusal.h"
+
+namespace ladder::test {
+namespace {
+
+class Surroundings : public Programs, public ::testing::WithParamInterface<std::string> {
+ protected:
+  /// The program as a line of a shell starts it, which has it as "$@".
+  static Program by(const std::string& line) { return {GetParam(), {"sh", "-c", line, "sh"}}; }
+};
+INSTANTIATE_TEST_SUITE_P(Streams, Surroundings, ::testing::ValuesIn(chapters_from("01_sgd")),
+                         chapter_name);
+
+TEST_P(Surroundings, LeaveTheTraceIntact) {
+  const std::string flags = "--steps 1 --layers 1 --trace ";
+  train(GetParam(), flags + "want.jsonl");
+  for (const std::string streams :
+       {"<&-", ">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full"}) {
+    train(by("exec \"$@\" " + streams), flags + "trace.jsonl");
+    EXPECT_EQ(read("trace.jsonl"), read("want.jsonl")) << streams;
+  }
+}
+
+TEST_P(Surroundings, LeaveARefusalARefusal) {
+  for (const std::string streams : {"<&-", ">&-", "2>&-", "2>/dev/full"})
+    EXPECT_EQ(run(by("exec \"$@\" " + streams), {"--data", "no_such.txt"}).status, 2) << streams;
+}
+
+TEST_P(Surroundings, FilesOfLimitedSize) {
+  const auto before = files();
+  const Ended ended =
+      run(by("ulimit -f 1; exec \"$@\""),
+          small_run("--steps 1 --layers 1 --quiet --trace trace.jsonl --save saved"));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_TRUE(ended.err.starts_with("error: ")) << ended.err;
+  EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "not one line";
+  auto after = files();
+  after.erase("saved/");  // the first save creates it
+  EXPECT_TRUE(after == before) << after.size() << " files";
+}
+
+}  // namespace
+}  // namespace ladder::test
