@@ -23,6 +23,7 @@
 #include "bench/comm_mpi.h"
 #include "common/comm/reduction.h"
 #include "common/comm/run_ranks.h"
+#include "common/error.h"
 #include "common/run/run_main.h"
 #include "kernels/kernels.h"
 
@@ -45,7 +46,7 @@ Options parse(int argc, char** argv) {
   Options options;
   CLI::App app("Latency and bandwidth of reductions");
   app.add_option("--ranks", options.ranks, "as threads; under mpirun those that it started")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 4096));
   app.add_option("--operation", options.operations)
       ->delimiter(',')
       ->check(CLI::IsMember(options.operations));

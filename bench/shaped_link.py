@@ -95,7 +95,7 @@ def body(args, times, reports, rows):
         f"`{args.model}`, batch {args.batch}, {args.seq_len} tokens, 2 ranks of 1 thread, AdamW, "
         f"FP32. In a naive step backward takes {backward:.0f} ms and the all-reduces after it "
         f"{waiting:.0f} ms; {wire:.0f} ms is what the {sent:,} bytes of each rank take on the "
-        f"link. Were the shorter of the two hidden in the longer, a step would be {limit:.2f} times "
+        f"link. If the shorter of the two were hidden in the longer, a step would be {limit:.2f} times "
         "as fast.", "",
         table(["gradients", "messages a step", "ms a step, median", f"of {args.rounds} rounds",
                "times as fast"], lines), "",

@@ -8,7 +8,9 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # Without these it keeps nothing that was compiled with precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 
 add_library(ladder_options INTERFACE)
@@ -21,6 +23,18 @@ target_compile_options(ladder_options INTERFACE
   # Fused multiply-adds are written out: the compiler must not choose where they are.
   -ffp-contract=off
   -march=${LADDER_MARCH})
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS -march=${LADDER_MARCH})
+check_cxx_source_compiles("
+#if !(defined(__AVX2__) && defined(__FMA__) && defined(__F16C__))
+#error
+#endif
+int main() {}" LADDER_MARCH_SUFFICES_${LADDER_MARCH})
+unset(CMAKE_REQUIRED_FLAGS)
+if(NOT LADDER_MARCH_SUFFICES_${LADDER_MARCH})
+  message(FATAL_ERROR "LADDER_MARCH=${LADDER_MARCH}: the cpu kernels need AVX2, FMA and F16C; legal "
+    "are x86-64-v3 and what has more, or native on such a machine")
+endif()
 if(NOT LADDER_OPENMP)
   target_compile_options(ladder_options INTERFACE -Wno-unknown-pragmas)
 endif()

@@ -12,6 +12,10 @@ if(NOT LADDER_CUDA STREQUAL "OFF")
     set(CMAKE_CUDA_COMPILER ${NVCC})
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
     enable_language(CUDA)
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.3)  # the first with cudaFuncGetName()
+      message(FATAL_ERROR "${NVCC} is of CUDA ${CMAKE_CUDA_COMPILER_VERSION}; legal: 12.3 or newer, "
+        "or -DLADDER_CUDA=OFF, which builds without GPUs")
+    endif()
     # nvcc has C++20 since 12.0; CMake 3.25 does not know.
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     find_package(CUDAToolkit REQUIRED)

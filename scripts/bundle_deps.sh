@@ -6,7 +6,9 @@
 #   scripts/bundle_deps.sh --with-cmake DIR   also CMake and Ninja; 100 MB
 #
 # There, `. DIR/env.sh` makes CMake find it all. That machine needs a C++ compiler, Python 3 and
-# this machine's kind of processor; its system may be another, if its C library is not older.
+# this machine's kind of processor; its system may be another, if its C library is not older. Neither
+# MPI nor NCCL is in it: Open MPI looks for its parts where it was installed, and NCCL belongs to the
+# toolkit. Where that machine has none, ranks are threads.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """The golden numbers: the first steps of Ladder's training, worked out by PyTorch in double.
 
     python3 scripts/golden.py           (Debian's python3-torch; a few seconds)

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Everything that takes a GPU, on a machine with one and, perhaps, no network: builds what it needs
 # for that GPU, runs the tests of label cuda, the sanitizers of CUDA, a short run of each chapter
-# beside the CPU, ranks that share the GPU, and the benchmarks. Writes docs/results/<device>.md. Within ten minutes.
+# beside the CPU, ranks that share the GPU, and the benchmarks. Writes docs/results/<device>.md after
+# each part, and a copy of it and of all logs to $OUT if that is set. Within ten minutes; LIMIT names
+# another number of seconds.
 #
 #   scripts/gpu_check.sh              with the libraries of the system (scripts/setup.sh)
 #   scripts/gpu_check.sh --deps DIR   with those that scripts/bundle_deps.sh gathered in DIR
 #
-# A part that fails or overruns its time is recorded, and the rest goes on. Status 0 if all tests
-# passed; 2 if there is nothing to test on. Where a copy of the tree has no git, COMMIT names the
-# commit for the results.
+# A part that fails or overruns its time is recorded, and the rest goes on; so is one that this
+# machine has no means for, such as mpirun. Status 0 if all tests passed; 2 if there is nothing to
+# test on. Where a copy of the tree has no git, COMMIT names the commit for the results.
 set -uo pipefail
 # Parts run in shells of their own, for `timeout`; they get what is defined here.
 set -o allexport
@@ -17,9 +19,10 @@ build=build/cuda
 backend=cuda
 logs=runs/gpu_check # what each part printed
 data=runs/bible.txt
-total=585           # seconds for everything
+total=${LIMIT:-585} # seconds for everything
 parts=()            # a row of the table for each part
 failed=0            # tests that did not pass; of benchmarks it is only written down
+not_here=77         # what a part returns that this machine has no means for; its last line says why
 
 fail() {
   echo "gpu_check.sh: $*" >&2
@@ -51,17 +54,29 @@ compile() {
 }
 
 tests() {
-  ctest --test-dir "$build" --label-regex '^cuda$' --parallel 8 --no-tests=error \
-    --output-on-failure
+  ctest --test-dir "$build" --label-regex '^cuda$' --exclude-regex '^Nccl' --parallel 8 \
+    --no-tests=error --output-on-failure
 }
 
-# sanitize TOOL: the kernel tests under compute-sanitizer, in four shares side by side. It looks at
-# our kernels, not at cuBLASLt's.
+# sanitizer TOOL ARGUMENT...: the kernel tests under compute-sanitizer; status 9 if it finds an
+# error. It looks at our kernels, not at cuBLASLt's.
+sanitizer() {
+  compute-sanitizer --tool "$1" --kernel-regex kns=ladder --error-exitcode 9 \
+    "$build/tests/kernels_cuda" --gtest_brief=1 "${@:2}"
+}
+
+# sanitize TOOL: all of them, in four shares side by side. First a small test: the tool may be
+# missing, and a machine that lends its GPU may not let it at the device.
 sanitize() {
   local share status=0 shares=()
+  sanitizer "$1" --gtest_filter=Elementwise.AddInPlace || status=$?
+  if ((status != 0 && status != 9)); then
+    echo "compute-sanitizer is not available here, status $status"
+    return "$not_here"
+  fi
+  status=0
   for share in 0 1 2 3; do
-    GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$share compute-sanitizer --tool "$1" \
-      --kernel-regex kns=ladder --error-exitcode 9 "$build/tests/kernels_cuda" --gtest_brief=1 &
+    GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$share sanitizer "$1" &
     shares+=($!)
   done
   for share in "${shares[@]}"; do wait "$share" || status=1; done
@@ -72,10 +87,18 @@ training() {
   python3 scripts/gpu_training.py --data "$data" --bin "$build/bin" --backend "$backend"
 }
 
-# Several ranks on the one GPU.
+# ranks threads|nccl: several on the one GPU.
 ranks() {
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-    bash scripts/gpu_ranks.sh "$data" "$build/bin" "$backend"
+    bash scripts/gpu_ranks.sh "$data" "$build/bin" "$backend" "$1"
+}
+
+nccl_tests() {
+  if ! [[ -x $build/tests/comm_nccl_tests ]]; then
+    echo "no MPI or no NCCL where it was built"
+    return "$not_here"
+  fi
+  ctest --test-dir "$build" --tests-regex '^Nccl' --output-on-failure
 }
 
 operations() { "$build/bin/bench_cuda" --benchmark_min_time=0.02; }
@@ -103,19 +126,22 @@ part() {
   case $status in
     0) verdict=passed ;;
     124 | 137) verdict="overran $limit s" ;;
+    "$not_here") verdict="not run: $(tail -n 1 "$logs/$name.log")" ;;
     *) verdict="failed, status $status" ;;
   esac
   parts+=("| $name | $verdict | $((SECONDS - start)) |")
   echo "$name: $verdict"
-  ((status == 0)) || tail -n 20 "$logs/$name.log"
+  ((status == 0 || status == not_here)) || tail -n 20 "$logs/$name.log"
+  save
   return "$status"
 }
 
-# must ...: a part that has to pass.
+# must ...: a part that has to pass, where it can run.
 must() {
-  part "$@" && return
-  ((failed += 1))
-  return 1
+  local status=0
+  part "$@" || status=$?
+  ((status == 0 || status == not_here)) || ((failed += 1))
+  return "$status"
 }
 
 all_parts() {
@@ -125,7 +151,9 @@ all_parts() {
   must memcheck 60 sanitize memcheck
   must racecheck 60 sanitize racecheck
   must training 60 training
-  must ranks 90 ranks
+  must ranks 90 ranks threads
+  must nccl 60 ranks nccl
+  must nccl_tests 60 nccl_tests
   part operations 40 operations
   part step "$(left)" step "$(left)"
 }
@@ -140,30 +168,57 @@ section() {
   [[ $mark ]] && echo "$mark"
 }
 
-# The file of results. $1: name of the device, $2: its driver and memory, $3: how it was called.
+# The results so far: a run may be ended from outside before the last part.
+save() {
+  results >"$file"
+  [[ -z ${OUT-} ]] || cp -r "$file" "$logs" "$OUT/"
+}
+
+# The file of results.
 results() {
   local commit=${COMMIT:-$(git describe --always --dirty 2>/dev/null || echo unknown)}
   local system
   system=$(sed -nE 's/^PRETTY_NAME="?([^"]*)"?/\1/p' /etc/os-release)
-  echo "# $1"
+  echo "# $device"
   echo
-  echo "$(date --utc +%Y-%m-%d), commit $commit. Driver and memory: $2. Toolkit:" \
+  echo "$(date --utc +%Y-%m-%d), commit $commit. Driver and memory: $driver. Toolkit:" \
     "$(nvcc --version | grep -oE 'release [0-9.]+, V[0-9.]+'). Host: $(nproc) cores, $system," \
-    "$(c++ --version | head -n 1). \`$3\` wrote this; its commands are at the end."
+    "$(c++ --version | head -n 1). \`$called\` wrote this; its commands are at the end."
+  [[ $missing ]] && printf '\nMissing there: %s.\n' "$missing"
   printf '\n## Parts\n\n| part | verdict | seconds |\n|---|---|---|\n'
   printf '%s\n' "${parts[@]}"
   [[ -f $logs/tests.log ]] && printf '\n%s.\n' "$(grep 'tests passed' "$logs/tests.log")"
   section 'Short runs beside the CPU' training
   section 'Ranks that share the GPU' ranks
+  section 'Ranks that share the GPU, by NCCL' nccl
   section 'A training step' step
   section 'Operations' operations '```'
   printf '\n## Commands\n\n```sh\n'
-  declare -f configure targets compile tests sanitize training ranks operations step
+  declare -f configure targets compile tests sanitizer sanitize training ranks nccl_tests \
+    operations step
   printf '```\n'
 }
 
+# Programs of these that are not on PATH, one a line.
+absent() {
+  local program
+  for program in "$@"; do command -v "$program" >/dev/null || echo "$program"; done
+}
+
+# Ends at once where the build would fail for want of something; notes what else is missing.
+look_around() {
+  local needed
+  needed=$(absent nvcc cmake ninja c++ python3)
+  [[ $needed == *nvcc* ]] || nvcc -E -x cu - <<<'#include <cublasLt.h>' >/dev/null 2>&1 ||
+    needed+=$'\n'cublasLt.h
+  needed=$(xargs <<<"$needed")
+  missing=$(absent mpirun compute-sanitizer | xargs)
+  [[ -z $missing ]] || echo "missing here, and done without: $missing"
+  [[ -z $needed ]] || fail "missing here, on PATH and in /usr/local/cuda: $needed"
+}
+
 main() {
-  local deps='' device driver file
+  local deps='' device driver file missing called
   if [[ ${1-} == --deps && $# == 2 ]]; then
     [[ -f $2/env.sh ]] || fail "$2 is no folder of scripts/bundle_deps.sh: it has no env.sh"
     deps=$(cd "$2" && pwd)
@@ -173,19 +228,19 @@ main() {
   elif (($#)); then
     fail "usage: scripts/gpu_check.sh [--deps DIR]"
   fi
+  called="scripts/gpu_check.sh${deps:+ --deps DIR}"
   PATH=$PATH:${CUDA_PATH-/usr/local/cuda}/bin:/usr/local/cuda/bin
   device=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0 2>/dev/null)
   [[ $device ]] || fail "no GPU here: nvidia-smi finds none"
-  command -v nvcc >/dev/null || fail "no nvcc here, neither on PATH nor in /usr/local/cuda"
   driver=$(nvidia-smi --query-gpu=driver_version,memory.total --format=csv,noheader --id=0)
+  look_around
 
   cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
   [[ $deps ]] || bash scripts/text.sh "$data" || exit 2
   mkdir -p "$logs"
   rm -f "$logs"/*.log
-  all_parts
   file=docs/results/$(tr '[:upper:]' '[:lower:]' <<<"$device" | tr -cs 'a-z0-9\n' -).md
-  results "$device" "$driver" "scripts/gpu_check.sh${deps:+ --deps DIR}" >"$file"
+  all_parts
   echo "results: $file"
   ((failed == 0))
 }

@@ -1,26 +1,45 @@
 #!/usr/bin/env bash
 # Whether ranks that share one GPU have the bits of one rank: chapters 07 to 13 beside 06, as threads
-# and, where there is an mpirun, as processes that talk by NCCL. Ranks that share layers multiply
-# other matrices than one rank: they are held against each other, with the loss of 06 beside them.
-# Prints a table; status 1 if a trace differs.
+# or as processes that talk by NCCL. Ranks that share layers multiply other matrices than one rank:
+# they are held against each other, with the loss of 06 beside them. Prints a table; status 1 if a
+# trace differs, 77 where NCCL cannot run.
 #
-#   scripts/gpu_ranks.sh TEXT BIN BACKEND
+#   scripts/gpu_ranks.sh TEXT BIN BACKEND threads|nccl
 set -uo pipefail
-(($# == 3)) || { echo "gpu_ranks.sh: usage: scripts/gpu_ranks.sh TEXT BIN BACKEND" >&2; exit 2; }
-text=$(realpath "$1") bin=$(realpath "$2") backend=$3
+if ! [[ $# == 4 && $4 =~ ^(threads|nccl)$ ]]; then
+  echo "gpu_ranks.sh: usage: scripts/gpu_ranks.sh TEXT BIN BACKEND threads|nccl" >&2
+  exit 2
+fi
+text=$(realpath "$1") bin=$(realpath "$2") backend=$3 how=$4
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 
-# train TRACE COMMAND...: a short run.
-flags=(--data "$text" --model nano --batch 32 --micro-batch 4 --steps 10 --clip 1 --backend "$backend"
-  --quiet)
+# Why NCCL cannot run; nothing where it can.
+why_not() {
+  command -v mpirun >/dev/null || { echo "no mpirun"; return; }
+  local library
+  for library in libmpi libnccl; do
+    ldd "$bin/ch07_ddp" | grep -q "$library" || echo "built without $library"
+  done
+}
+if [[ $how == nccl ]]; then
+  reason=$(why_not | head -n 1)
+  [[ -z $reason ]] || { echo "$reason"; exit 77; }
+fi
+
+# train TRACE COMMAND...: a short run. Processes take turns on the GPU, so that each exchange takes
+# long; and one that hangs shall leave time for the others.
+steps=10 limit=60
+[[ $how == nccl ]] && steps=3 limit=25
+flags=(--data "$text" --model nano --batch 32 --micro-batch 4 --steps "$steps" --clip 1
+  --backend "$backend" --quiet)
 train() {
   local trace=$1
   shift
   rm -f "$trace"
-  timeout 60 "$@" "${flags[@]}" --trace "$trace" >"$trace.log" 2>&1 || tail -n 3 "$trace.log" >&2
+  timeout "$limit" "$@" "${flags[@]}" --trace "$trace" >"$trace.log" 2>&1 || tail -n 3 "$trace.log" >&2
 }
 
 failed=0
@@ -30,15 +49,17 @@ compare() {
   cmp -s "$3" "$2" && [[ -s $3 ]] || { verdict=DIFFERS; failed=1; }
   echo "| $1 | $verdict |"
 }
-# ranks NAME COUNT REFERENCE OF PROGRAM...: as threads, and as processes with NCCL.
+# ranks NAME COUNT REFERENCE OF PROGRAM...
 ranks() {
   local name=$1 count=$2 reference=$3 of=$4
   shift 4
-  train threads "$@" --ranks "$count"
-  compare "$name, $count threads" threads "$reference" "$of"
-  [[ $backend == cuda ]] && command -v mpirun >/dev/null || return
-  train nccl bash "$root/tests/common/comm/nccl.sh" "$count" "$@"
-  compare "$name, $count processes, NCCL" nccl "$reference" "$of"
+  if [[ $how == nccl ]]; then
+    train ranks bash "$root/tests/common/comm/nccl.sh" "$count" "$@"
+    compare "$name, $count processes, NCCL" ranks "$reference" "$of"
+  else
+    train ranks "$@" --ranks "$count"
+    compare "$name, $count threads" ranks "$reference" "$of"
+  fi
 }
 last_loss() { tail -n 1 "$1" | sed -E 's/.*"loss":"([^"]*)".*/\1/' | xargs printf '%.5f'; }
 

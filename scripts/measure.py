@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Fills the measured tables of a chapter's README from real runs.
 
     scripts/measure.py 02        runs chapters/02_adamw/measure.py and rewrites its README

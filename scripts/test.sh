@@ -10,8 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 presets=("$@")
 if ((${#presets[@]} == 0)); then
   presets=(cpu debug tsan)
-  # After cpu, whose objects ccache then has: the C++ flags are the same. cmake/cuda.cmake looks for
-  # nvcc in the same places.
+  # After cpu, most of whose objects ccache then has. cmake/cuda.cmake looks for nvcc in the same
+  # places.
   for nvcc in nvcc "${CUDA_PATH-/usr/local/cuda}/bin/nvcc" /usr/local/cuda/bin/nvcc; do
     command -v "$nvcc" >/dev/null && presets+=(cuda) && break
   done
@@ -39,30 +39,8 @@ fixed_addresses() {
   fi
 }
 
-# Sum over ctest's JUnit files of a number at their head: count failures build/cpu/junit.xml.
-count() {
-  local file sum=0
-  for file in "${@:2}"; do
-    ((sum += $(sed -nE "/<testsuite/,/>/s/.*\b$1=\"([0-9]+)\".*/\1/p" "$file" | head -n 1)))
-  done
-  echo "$sum"
-}
-
-# Which tests of a preset run, as flags of ctest; a line for each time that it is called.
-choice_of() {
-  case $1 in
-    cpu) echo '--label-exclude nightly' ;;
-    # A sanitizer sees every line of a program in its tests of memory; equal bits are cpu's matter.
-    debug) echo '--label-exclude nightly|slow|equiv' ;;
-    # What has threads: communication, and short runs of the chapters whose ranks are threads.
-    tsan) echo '--label-exclude nightly|slow|equiv|memory' ;;
-    # What differs from cpu: the kernels, and which backends there are.
-    cuda)
-      echo '--label-regex ^cuda(-kernel)?$'
-      echo '--tests-regex Backend|Device --label-exclude ^cuda|equiv'
-      ;;
-  esac
-}
+# A number at the head of ctest's JUnit file: count failures build/cpu/junit.xml.
+count() { sed -nE "/<testsuite/,/>/s/.*\b$1=\"([0-9]+)\".*/\1/p" "$2" | head -n 1; }
 
 # Configures, builds and tests one preset; adds to passed, failed and summary.
 run_preset() {
@@ -77,23 +55,18 @@ run_preset() {
   fi
 
   echo "== $preset: test"
-  local choices choice flags junit=() status=0
-  mapfile -t choices < <(choice_of "$preset")
-  rm -f "build/$preset"/junit*.xml
-  for choice in "${choices[@]}"; do
-    read -ra flags <<<"$choice"
-    junit+=("$PWD/build/$preset/junit${#junit[@]}.xml")
-    "${run[@]}" ctest --preset "$preset" --parallel "$jobs" "${flags[@]}" --no-tests=error \
-      --output-junit "${junit[-1]}" || status=1
-    if [[ ! -f ${junit[-1]} ]]; then
-      summary+=("$preset: ctest did not run")
-      ((failed += 1))
-      return
-    fi
-  done
+  local junit=$PWD/build/$preset/junit.xml status=0
+  rm -f "$junit"
+  "${run[@]}" ctest --preset "$preset" --parallel "$jobs" --no-tests=error \
+    --output-junit "$junit" || status=1
+  if [[ ! -f $junit ]]; then
+    summary+=("$preset: ctest did not run")
+    ((failed += 1))
+    return
+  fi
   local total bad skipped
-  total=$(count tests "${junit[@]}") bad=$(count failures "${junit[@]}")
-  skipped=$(($(count skipped "${junit[@]}") + $(count disabled "${junit[@]}")))
+  total=$(count tests "$junit") bad=$(count failures "$junit")
+  skipped=$(($(count skipped "$junit") + $(count disabled "$junit")))
   # What ctest calls a failure must be in the count, whatever it is.
   ((status != 0 && bad == 0)) && bad=1
   local good=$((total - bad - skipped)) seconds=$((SECONDS - start))

@@ -13,6 +13,7 @@ is_right() { echo "$want  $1" | sha256sum --check --status 2>/dev/null; }
 
 (($# == 1)) || fail "usage: scripts/text.sh OUT"
 out=$1
+[[ ! -d "$out" && "$out" != */ ]] || fail "$out is a folder; give the name of a file"
 if [[ -f "$out" ]] && is_right "$out"; then exit 0; fi
 command -v bible >/dev/null || fail "no program 'bible'; scripts/setup.sh installs it (bible-kjv)"
 

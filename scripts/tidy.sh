@@ -7,16 +7,21 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-build=${LADDER_BUILD-build/cpu}
+build=build/tidy
 # Before 16, clang refuses lambdas that capture structured bindings (C++20).
 if ! command -v clang-tidy-16 >/dev/null; then
   echo "tidy.sh: no clang-tidy-16 here; scripts/setup.sh --all installs it" >&2
   exit 2
 fi
-[[ -f $build/compile_commands.json ]] || cmake --preset cpu -B "$build" >/dev/null
+# Only for its list of commands. Headers that GCC has precompiled are nothing to clang: without them
+# each file also has to include what it uses.
+cmake --preset cpu -B "$build" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 
 if (($#)); then
   sources=("$@")
+  for source in "${sources[@]}"; do
+    [[ -f $source ]] || { echo "tidy.sh: $source: no such file" >&2; exit 2; }
+  done
 else
   # Only what is compiled has a command; others would be read with flags that are made up.
   mapfile -t sources < <(grep -oE '"file": "[^"]+' "$build/compile_commands.json" |

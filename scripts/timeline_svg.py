@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Draws one step of a --timeline: a row for each thread, what it did as colored bars.
 
     scripts/timeline_svg.py runs/timeline.json --out step.svg [--step 2] [--rank 0]
@@ -9,6 +9,7 @@ shows the file itself.
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 # Kinds of spans in the order of the legend, and their colors.
@@ -61,8 +62,8 @@ def bars(spans, begin, end, least):
 def step_of(rows, rank, step):
     """Begin and end of a step, which rank `rank` itself records."""
     steps = [span for span in rows[f"rank {rank}"] if span[0] == "step"]
-    if step >= len(steps):
-        raise SystemExit(f"timeline_svg.py: step {step} of {len(steps)}")
+    if not 0 <= step < len(steps):
+        fail(f"--step {step}: the file has {len(steps)} steps, from 0")
     return steps[step][1:]
 
 
@@ -104,6 +105,11 @@ def save(path, timelines, step, rank=0):
     figure.savefig(path, metadata={"Date": None})
 
 
+def fail(message):
+    print(f"timeline_svg.py: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("timeline")
@@ -111,7 +117,20 @@ def main():
     parser.add_argument("--step", type=int, default=2)
     parser.add_argument("--rank", type=int, default=0)
     args = parser.parse_args()
-    save(args.out, {Path(args.timeline).stem: rows_of(args.timeline)}, args.step, args.rank)
+    try:
+        rows = rows_of(args.timeline)
+    except OSError as e:
+        fail(f"{args.timeline}: {e.strerror}")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        fail(f"{args.timeline}: no timeline of a run")
+    if not rows:
+        fail(f"{args.timeline}: no timeline of a run")
+    if f"rank {args.rank}" not in rows:
+        fail(f"--rank {args.rank}: the file has {', '.join(rows)}")
+    try:
+        save(args.out, {Path(args.timeline).stem: rows}, args.step, args.rank)
+    except (OSError, ValueError) as e:  # ValueError: a suffix that matplotlib does not know
+        fail(f"--out {args.out}: {e}")
 
 
 if __name__ == "__main__":
