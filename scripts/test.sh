@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets the machine up, builds every preset and runs its tests. The last line counts them.
+# Sets the machine up, builds every preset and runs its tests. The last lines name those that failed and
+# count them.
 #
 #   scripts/test.sh               cpu, debug (ASan, UBSan), tsan (ThreadSanitizer), and cuda where
 #                                 there is a toolkit
@@ -56,7 +57,8 @@ run_preset() {
 
   echo "== $preset: test"
   local junit=$PWD/build/$preset/junit.xml status=0
-  rm -f "$junit"
+  local names=build/$preset/Testing/Temporary/LastTestsFailed.log # by ctest: number:name
+  rm -f "$junit" "$names"
   "${run[@]}" ctest --preset "$preset" --parallel "$jobs" --no-tests=error \
     --output-junit "$junit" || status=1
   if [[ ! -f $junit ]]; then
@@ -72,6 +74,7 @@ run_preset() {
   local good=$((total - bad - skipped)) seconds=$((SECONDS - start))
   ((passed += good, failed += bad))
   summary+=("$preset: $good passed, $bad failed, $skipped skipped, $seconds s")
+  [[ -f $names ]] && summary+=("$(sed "s/^[0-9]*:/$preset: failed: /" "$names")")
 }
 
 for preset in "${presets[@]}"; do run_preset "$preset"; done
