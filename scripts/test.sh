@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets the machine up, builds every preset and runs its tests. The last lines name those that failed and
-# count them.
+# Sets the machine up, builds every preset and runs its tests. The last lines name the tests that
+# failed and count all of them.
 #
 #   scripts/test.sh               cpu, debug (ASan, UBSan), tsan (ThreadSanitizer), and cuda where
 #                                 there is a toolkit
