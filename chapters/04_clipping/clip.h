@@ -12,11 +12,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 #include "common/comm/comm.h"
 #include "common/error.h"
 #include "common/model/layout.h"
+#include "common/model/rows.h"
 #include "common/run/command_line.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
@@ -76,57 +76,30 @@ class AdaptiveClip {
     if (limit_ == 0) return false;
     for (const ParamSpec& spec : layout_->specs()) {
       if (spec.role == Role::Head) continue;
-      const std::vector<Rows> grad = rows_of(grads, spec), weight = rows_of(params, spec);
-      const int64_t rows = spec.is_matrix() ? spec.rows : 1;
-      const Tensor grad_norms = norms(ctx, grad_norms_.first(rows), spec, grad, others);
-      const Tensor weight_norms = norms(ctx, weight_norms_.first(rows), spec, weight, others);
-      for (const Rows& r : grad)
+      const int64_t rows = rows_of(spec);
+      const Tensor grad_norms = norms(ctx, grad_norms_.first(rows), spec, grads, others);
+      const Tensor weight_norms = norms(ctx, weight_norms_.first(rows), spec, params, others);
+      for (const RowsHere& r : rows_here(*own_, grads, spec))
         ctx.kernels->adaptive_clip(ctx, r.data, r.of(grad_norms), r.of(weight_norms), limit_);
     }
     return true;
   }
 
  private:
-  /// Neighboring rows of a tensor, or a part of one row.
-  struct Rows {
-    int64_t first;
-    Tensor data;  ///< (R,N)
-    Tensor of(Tensor norms) const { return norms.slice(first, data.dim(0)); }
-  };
-
-  /// What lies here of the rows of `spec`, a tensor of the model: without padding. A vector is one
-  /// row. A shard may begin and end within a row.
-  std::vector<Rows> rows_of(Tensor flat_buffer, const ParamSpec& spec) const {
-    const ParamSpec* own = own_->find(spec.name);
-    if (!own) return {};
-    const Tensor data = flat(own_->tensor(flat_buffer, *own));
-    const int64_t N = spec.is_matrix() ? spec.shape.dims[1] : spec.rows;
-    std::vector<Rows> all;
-    if (own->is_whole() && own->is_matrix() && own->shape.dims[1] < N)  // some columns of all rows
-      return {{0, data.view(own->shape)}};
-    own->for_runs([&](int64_t here, int64_t there, int64_t n) {
-      for (int64_t at = there, end = there + n; at < end;) {
-        const int64_t row = at / N, left = (row + 1) * N - at;
-        const bool whole = left == N && end - at >= N;
-        const int64_t R = whole ? (end - at) / N : 1, width = whole ? N : std::min(left, end - at);
-        all.push_back({row, data.slice(here + at - there, R * width).view({R, width})});
-        at += R * width;
-      }
-    });
-    return all;
-  }
   static int64_t most_rows(const ParamLayout& layout) {
     int64_t most = 1;
     for (const ParamSpec& spec : layout.specs())
-      if (spec.is_matrix() && spec.role != Role::Head) most = std::max(most, spec.rows);
+      if (spec.role != Role::Head) most = std::max(most, rows_of(spec));
     return most;
   }
-  Tensor norms(const Ctx& ctx, Tensor limbs, const ParamSpec& spec, const std::vector<Rows>& rows,
+  /// The squared norm of each row of `spec`. limbs (rows, kLimbs), written
+  Tensor norms(const Ctx& ctx, Tensor limbs, const ParamSpec& spec, Tensor flat_buffer,
                Comm* others) const {
     zero(ctx, limbs);
     const ParamSpec* own = own_->find(spec.name);
     if (own && !own->is_copy)
-      for (const Rows& r : rows) ctx.kernels->squared_norm(ctx, r.of(limbs), r.data);
+      for (const RowsHere& r : rows_here(*own_, flat_buffer, spec))
+        ctx.kernels->squared_norm(ctx, r.of(limbs), r.data);
     if (others) others->all_reduce(limbs);
     return limbs;
   }
