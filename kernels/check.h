@@ -32,10 +32,16 @@ constexpr Int div_exact(Int n, Int d) {
   return n / d;
 }
 
+/// How many steps of `step` it takes to reach `n`.
+template <class Int>
+constexpr Int ceil_div(Int n, Int step) {
+  return (n + step - 1) / step;
+}
+
 /// Smallest multiple of `step` that is at least `n`.
 template <class Int>
 constexpr Int round_up(Int n, Int step) {
-  return (n + step - 1) / step * step;
+  return ceil_div(n, step) * step;
 }
 
 }  // namespace ladder

@@ -95,7 +95,7 @@ class Schedule {
   /// The first step before which there were so many tokens, or `steps`.
   int64_t steps_until(int64_t tokens, int64_t steps) const {
     // Sequences are compared: the tokens of a long run may not fit int64_t.
-    const int64_t sequences = (tokens + seq_len_ - 1) / seq_len_;
+    const int64_t sequences = ceil_div(tokens, seq_len_);
     int64_t low = 0, high = steps;
     while (low < high) {
       const int64_t middle = low + (high - low) / 2;

@@ -17,7 +17,7 @@ struct Chunks {
   int64_t align = 1;  ///< kAlign for shards, which start where tensors may
 
   Range operator[](int64_t i) const {
-    const Range units = leaf(i, count, (elements + align - 1) / align);
+    const Range units = leaf(i, count, ceil_div(elements, align));
     return {std::min(elements, units.begin * align), std::min(elements, units.end * align)};
   }
   /// Chunk i of a flat tensor of `elements`.

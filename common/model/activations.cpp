@@ -186,7 +186,7 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
   const int64_t all_sets = plan.own_sets ? slots * sets : sets;
   const auto copies = [&](bool own) { return own ? all_sets : 1; };
   // Of the inputs of runs and the last output; inside a run they belong to a set.
-  const int64_t kept = (plan.own_input ? (L + sets - 1) / sets : 0) + (plan.own_output ? 1 : 0);
+  const int64_t kept = (plan.own_input ? ceil_div(L, sets) : 0) + (plan.own_output ? 1 : 0);
   const int64_t turns = (plan.own_input ? 0 : L) + (plan.own_output ? 0 : 1);
   const int64_t streams = slots * kept + std::min<int64_t>(turns, 2) + all_sets / sets * (sets - 1);
   // Of a token: what lies between the parts that ranks share, and what lies inside of them.

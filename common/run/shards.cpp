@@ -50,7 +50,7 @@ class Places {
     const int64_t begin_there = whole_.spec(spec.name).offset - whole_.section(s).begin;
     spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
       use(div_exact(begin_here + here, each_), div_exact(begin_there + there, each_),
-          (n + each_ - 1) / each_);
+          ceil_div(n, each_));
     });
   }
 

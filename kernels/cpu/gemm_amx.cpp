@@ -257,7 +257,7 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
                [&](float* out, Range k, int64_t steps) { pack_rows(out, p.a, m, p.M, k, steps); });
   Slots slots = slots_of(cut, block, kTile, block.local + kGroup * kTile);
   const bool kept = panels == PanelsOfB::Kept;
-  const int64_t tiles = (rows.size() + kTileSide - 1) / kTileSide;
+  const int64_t tiles = ceil_div(rows.size(), kTileSide);
   const int64_t requests = tiles * (chunk.steps / kRequestEvery);
   for (int64_t n = cols.begin; n < cols.end; n += kTileSide) {
     float* b = block.b + place_of(panels, (n - cols.begin) / kTileSide) * panel;
@@ -288,7 +288,7 @@ void ask_for_registers() {
 
 }  // namespace
 
-TileShape tile_of_pairs() { return {.rows = kTileSide, .few_rows = kTileSide, .cols = kTileSide}; }
+TileShape tile_of_pairs() { return {.rows = kTileSide, .some_rows = kTileSide, .cols = kTileSide}; }
 
 bool multiplies_pairs(const Product& product) {
   if (!is_bf16_exactly(product.a.dtype) || !is_bf16_exactly(product.b.dtype)) return false;

@@ -20,14 +20,10 @@ class Packing {
  public:
   /// Steps of a tile between two calls of some(): with fewer the loops cost more, with more they
   /// come in bursts, which slow the tile down.
-  static constexpr int64_t kPiece = kLanes == 16 ? 48 : 128;
+  static constexpr int64_t kPiece = kLanes == 16 ? 64 : 128;
   /// @param times how often some() is called
   Packing(float* panel, const T* from, int64_t stride, int64_t steps, int64_t times)
-      : panel_(panel),
-        from_(from),
-        stride_(stride),
-        left_(steps),
-        each_((steps + times - 1) / times) {}
+      : panel_(panel), from_(from), stride_(stride), left_(steps), each_(ceil_div(steps, times)) {}
 
   HWY_INLINE void some() {
     for (int64_t n = std::min(each_, left_); n > 0; --n) {
@@ -64,7 +60,7 @@ class Transposing {
   static constexpr int64_t kPiece = Packing<Step, T>::kPiece;
   /// As Packing's, but that rows are `stride` apart; `steps` is a multiple of 4.
   Transposing(float* panel, const T* from, int64_t stride, int64_t steps, int64_t times)
-      : panel_(panel), left_(steps / 4 * kGroups), each_((left_ + times - 1) / times) {
+      : panel_(panel), left_(steps / 4 * kGroups), each_(ceil_div(left_, times)) {
     for (int64_t i = 0; i < kNr; ++i)
       rows_[static_cast<size_t>(i / kLanes)][static_cast<size_t>(i % kLanes)] =
           reinterpret_cast<const Word*>(from + i * stride);

@@ -23,7 +23,7 @@ constexpr int64_t kPanelsOfA = kLanes == 16 ? 204'000 : 75'000;
 /// Rows and columns of C whose sums stay in registers together.
 struct TileShape {
   int64_t rows = 0;
-  int64_t few_rows = 0;  ///< where C ends with so few rows or fewer, no more are computed
+  int64_t some_rows = 0;  ///< where C ends within a tile, multiples of so many are computed
   int64_t cols = 0;
 };
 
@@ -69,7 +69,8 @@ inline bool panels_pass(const Cut& cut, int64_t rows, int64_t M) {
   return cut.chunks() > 1 || rows >= M;
 }
 
-/// As square and as large as caches and scratch allow: the larger, the less is packed twice.
+/// Of the blocks that caches and scratch allow the one for which the fewest rows and columns are
+/// packed, all times counted.
 inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
                         std::span<std::byte> scratch) {
   const TileShape& shape = tile.shape;
@@ -81,21 +82,24 @@ inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
     const int64_t panels = cols / shape.cols;
     return (panels_pass(cut, rows, M) ? std::min<int64_t>(panels, 2) : panels) * tile.panel_b;
   };
-  const auto fits = [&](int64_t rows, int64_t cols) {
-    return panels_of_a(rows) + panels_of_b(rows, cols) + kept * rows * cols <= floats;
-  };
-  const int64_t most_rows = std::min(M, kPanelsOfA / tile.panel_a * shape.rows);
-  int64_t rows = shape.rows;
-  int64_t cols = shape.cols;
-  for (bool grown = true; grown;) {
-    grown = false;
+  // The most columns that fit beside so many rows.
+  const auto widest = [&](int64_t rows) {
+    const bool pass = panels_pass(cut, rows, M);
     // Where B passes and no sums wait, all columns fit, and A is packed once for them.
-    const bool all_fit = panels_pass(cut, rows, M) && kept == 0;
-    const int64_t most_cols = all_fit ? N : std::min(N, kCols);
-    if (rows < most_rows && (rows <= cols || cols >= most_cols) && fits(rows + shape.rows, cols))
-      rows += shape.rows, grown = true;
-    else if (cols < most_cols && fits(rows, cols + shape.cols))
-      cols += shape.cols, grown = true;
+    const int64_t most = round_up(pass && kept == 0 ? N : std::min(N, kCols), shape.cols);
+    const int64_t free = floats - panels_of_a(rows) - (pass ? 2 * tile.panel_b : 0);
+    const int64_t panel = kept * rows * shape.cols + (pass ? 0 : tile.panel_b);
+    return panel == 0 ? most : std::min(most, std::max<int64_t>(0, free) / panel * shape.cols);
+  };
+  const int64_t most_rows = std::max<int64_t>(1, kPanelsOfA / tile.panel_a) * shape.rows;
+  int64_t rows = shape.rows, cols = shape.cols, least = INT64_MAX;
+  for (int64_t down = ceil_div(M, most_rows);; ++down) {  // blocks below one another
+    const int64_t tall = round_up(ceil_div(M, down), shape.rows), wide = widest(tall);
+    if (wide > 0) {
+      const int64_t packed = ceil_div(N, wide) * M + (panels_pass(cut, tall, M) ? down : 1) * N;
+      if (packed < least) least = packed, rows = tall, cols = wide;
+    }
+    if (tall == shape.rows || down * N >= least) break;
   }
   float* next = reinterpret_cast<float*>(scratch.data());
   const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
@@ -120,8 +124,8 @@ inline int64_t place_of(PanelsOfB panels, int64_t i) {
 template <class F>
 void for_blocks(const Cut& cut, const Tile& tile, const Block& block, Range rows, Range cols,
                 F&& f) {
-  const int64_t down = (rows.size() + block.rows - 1) / block.rows;
-  const int64_t across = (cols.size() + block.cols - 1) / block.cols;
+  const int64_t down = ceil_div(rows.size(), block.rows);
+  const int64_t across = ceil_div(cols.size(), block.cols);
   for (int64_t i = 0; i < down * across; ++i) {
     const Range r = part_of(i % down, down, rows.size(), tile.shape.rows);
     const Range c = part_of(i / down, across, cols.size(), tile.shape.cols);

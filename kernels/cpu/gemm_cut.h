@@ -40,20 +40,20 @@ struct Chunk {
 class Cut {
  public:
   /// @param step values of k in a step
-  /// @param depth longest chunk in steps, but for a K that is longest_uncut(depth) at most
-  Cut(int64_t K, int64_t leaves, int64_t step, int64_t depth)
-      : K_(K), leaves_(leaves), step_(step), depth_(depth) {
-    const int64_t longest = std::max<int64_t>(1, steps((K + leaves - 1) / leaves));
-    if (leaves * longest > depth && leaves * longest <= longest_uncut(depth))
-      depth_ = longest_uncut(depth);
-    while (run_ < leaves && 2 * run_ * longest <= depth_) run_ *= 2;
-    pieces_ = (longest + depth_ - 1) / depth_;
+  /// @param most longest chunk in steps, but for a K that is longest_uncut(most) at most
+  Cut(int64_t K, int64_t leaves, int64_t step, int64_t most) : K_(K), leaves_(leaves), step_(step) {
+    const int64_t longest = std::max<int64_t>(1, steps(ceil_div(K, leaves)));
+    if (leaves * longest > most && leaves * longest <= longest_uncut(most))
+      most = longest_uncut(most);
+    while (run_ < leaves && 2 * run_ * longest <= most) run_ *= 2;
+    pieces_ = ceil_div(longest, most);
+    depth_ = std::min(run_, leaves_) * ceil_div(longest, pieces_);
   }
 
   /// No chunk has more steps.
   int64_t depth() const { return depth_; }
 
-  int64_t chunks() const { return run_ > 1 ? (leaves_ + run_ - 1) / run_ : leaves_ * pieces_; }
+  int64_t chunks() const { return run_ > 1 ? ceil_div(leaves_, run_) : leaves_ * pieces_; }
 
   Chunk chunk(int64_t i) const {
     Chunk chunk;
@@ -77,7 +77,7 @@ class Cut {
 
  private:
   static uint64_t bits(int64_t n) { return static_cast<uint64_t>(n); }
-  int64_t steps(int64_t length) const { return (length + step_ - 1) / step_; }
+  int64_t steps(int64_t length) const { return ceil_div(length, step_); }
 
   void push(Chunk& chunk, int64_t which, int64_t piece, Range k) const {
     const bool ends = piece + 1 == pieces_;

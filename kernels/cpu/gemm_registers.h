@@ -19,10 +19,20 @@ constexpr int64_t kTile = kMr * kNr;
 /// The sums of a tile, or of its first rows.
 template <size_t Rows>
 using Acc = std::array<std::array<Vec, 2>, Rows>;
-/// Where C ends with so few rows or fewer, no more are computed: numbers of tokens are mostly
-/// powers of two, which leave a third of a tile over.
-constexpr int64_t kFewRows = kMr / 3;
-constexpr TileShape kVectorTile{.rows = kMr, .few_rows = kFewRows, .cols = kNr};
+/// Numbers of tokens are mostly powers of two, which leave a third or two thirds of a tile over:
+/// then the last tile, or the last two, have two thirds. One of a third would wait for B, of which
+/// it takes as much as a whole one.
+constexpr int64_t kFewRows = kMr / 3 * 2;
+constexpr TileShape kVectorTile{.rows = kMr, .some_rows = kMr / 3, .cols = kNr};
+
+/// Tile i of those that cover `rows` rows.
+constexpr Range rows_of_tile(int64_t rows, int64_t i) {
+  const int64_t last = ceil_div(rows, kMr) - 1, left = rows - last * kMr;
+  const int64_t begin_of_last =
+      last > 0 && left <= kMr / 3 ? last * kMr - kMr + kFewRows : last * kMr;
+  if (i == last) return {begin_of_last, rows};
+  return {i * kMr, i + 1 == last ? begin_of_last : (i + 1) * kMr};
+}
 
 /// f(v, i, col) for each vector v of a tile, the one at row i from column col on.
 template <size_t Rows, class F>

@@ -58,6 +58,20 @@ HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile, Outbox& out
       });
 }
 
+/// Asks for the sums that a tile is joined to, and for the place of its own: a long segment has
+/// pushed them out of L1, or even of L2.
+template <size_t Rows>
+HWY_INLINE void ask_for_slots(const Segment& segment, const Slots& slots) {
+  constexpr int64_t kLong = 128;  // steps
+  if (segment.steps < kLong) return;
+  constexpr int64_t kFloats = static_cast<int64_t>(Rows) * kNr;
+  if (!segment.last)
+    for (int64_t i = 0; i < kFloats; i += 16) __builtin_prefetch(slots.at(segment.slot) + i, 1);
+  for (uint64_t joins = segment.joins; joins != 0; joins &= joins - 1)
+    for (int64_t i = 0; i < kFloats; i += 16)
+      __builtin_prefetch(slots.at(std::countr_zero(joins)) + i);
+}
+
 /// One tile through one segment: from zero or the parking slot to its slot or to C.
 template <class Sums, size_t Rows, class Next>
 HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const float* b,
@@ -72,6 +86,7 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const flo
   for (int64_t step = 0; step < segment.steps; step += Next::kPiece) {
     const int64_t steps = std::min(Next::kPiece, segment.steps - step);
     beside.some();
+    if (step + steps == segment.steps) ask_for_slots<Rows>(segment, slots);
     Sums::multiply(acc, a, b, steps);
     a += steps * kMr;
     b += steps * kNr;

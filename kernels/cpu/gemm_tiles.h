@@ -15,7 +15,7 @@ namespace ladder {
 inline int64_t pieces(const Chunk& chunk, int64_t steps) {
   int64_t count = 0;
   for (int s = 0; s < chunk.count; ++s)
-    count += (chunk.segments[static_cast<size_t>(s)].steps + steps - 1) / steps;
+    count += ceil_div(chunk.segments[static_cast<size_t>(s)].steps, steps);
   return count;
 }
 
@@ -38,14 +38,26 @@ void column(const Product& p, const Block& block, const Chunk& chunk, Range rows
   const Range written = last && !goes_past_caches(p) ? rows : Range{};
   const Range cols{n, std::min(n + kNr, p.N)};
   Beside<Next> beside{.next = next, .c = Prefetch(c, written, cols, pieces), .outbox = outbox};
-  for (int64_t m = rows.begin; m < rows.end; m += kMr, slots.kept += kTile) {
-    const float* a = block.a + (m - rows.begin) / kMr * panel_size(kMr, chunk.steps);
-    const Corner to{.p = p, .m = m, .n = n, .rows = std::min(kMr, p.M - m), .cols = cols.size()};
+  for (int64_t i = 0; i < ceil_div(rows.size(), kMr); ++i, slots.kept += kTile) {
+    const float* a = block.a + i * panel_size(kMr, chunk.steps);
+    const Range tile = rows_of_tile(rows.size(), i);
+    const Corner to{
+        .p = p, .m = rows.begin + tile.begin, .n = n, .rows = tile.size(), .cols = cols.size()};
     if (to.rows <= kFewRows)
       tile_chunk<Sums, kFewRows>(chunk, a, b, beside, slots, to);
     else
       tile_chunk<Sums, kMr>(chunk, a, b, beside, slots, to);
   }
+}
+
+/// Packs A for the block at C[rows, ...]: a panel for each tile.
+template <class Sums>
+void pack_a(const Product& p, const Block& block, const Chunk& chunk, Range rows) {
+  const int64_t last = ceil_div(rows.size(), kMr) - 1;
+  const int64_t begin = rows.begin + rows_of_tile(rows.size(), last).begin;
+  pack<kMr, Sums::kStep>(block.a, p.a, {rows.begin, begin}, p.M, chunk);
+  pack<kMr, Sums::kStep>(block.a + last * panel_size(kMr, chunk.steps), p.a, {begin, rows.end}, p.M,
+                         chunk);
 }
 
 /// One chunk of K for the block at C[rows, cols]. A is packed; a panel of B is, too, or it is
@@ -61,7 +73,7 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
   const auto at = [&](int64_t n) {
     return static_cast<const T*>(p.b.ptr) + n * p.b.stride_i + chunk.k.begin * p.b.stride_k;
   };
-  const int64_t tiles = (rows.size() + kMr - 1) / kMr;
+  const int64_t tiles = ceil_div(rows.size(), kMr);
   const bool kept = panels == PanelsOfB::Kept;
   bool packed = kept;
   for (int64_t n = cols.begin; n < cols.end; n += kNr) {
@@ -99,7 +111,7 @@ void rectangle_of(const Product& p, Range rows, Range cols, std::span<std::byte>
   Outbox outbox(block.local + kLocalSlots * kTile);
   for_blocks(cut, tile, block, rows, cols,
              [&](const Chunk& chunk, Range r, Range c, PanelsOfB panels) {
-               pack<kMr, Sums::kStep>(block.a, p.a, r, p.M, chunk);
+               pack_a<Sums>(p, block, chunk, r);
                block_chunk<Sums>(p, cut, block, chunk, r, c, panels, outbox);
              });
   outbox.rest();

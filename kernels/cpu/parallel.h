@@ -24,7 +24,7 @@ void on_threads(const Ctx& ctx, F&& f) {
 
 /// Part `i` of `parts` of [0, n), cut at multiples of `step`.
 constexpr Range part_of(int64_t i, int64_t parts, int64_t n, int64_t step) {
-  const Range steps = leaf(i, parts, (n + step - 1) / step);
+  const Range steps = leaf(i, parts, ceil_div(n, step));
   return {std::min(n, steps.begin * step), std::min(n, steps.end * step)};
 }
 

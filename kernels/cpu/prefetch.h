@@ -23,8 +23,8 @@ class Prefetch {
     stride_ = (along_k ? f.stride_i : f.stride_k) * size_of(f.dtype);
     bytes_ = run.size() * size_of(f.dtype);
     run_ = static_cast<const char*>(f.ptr) + runs.begin * stride_ + run.begin * size_of(f.dtype);
-    left_ = runs.size() * ((bytes_ + kLine - 1) / kLine);
-    each_ = (left_ + times - 1) / std::max<int64_t>(1, times);
+    left_ = runs.size() * ceil_div(bytes_, kLine);
+    each_ = ceil_div(left_, std::max<int64_t>(1, times));
   }
   HWY_INLINE void some() {
     for (int64_t n = std::min(each_, left_); n > 0; --n) {
