@@ -2,6 +2,7 @@
 // A wrong flag or file is no CHECK but a UserError (common/error.h).
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -32,16 +33,13 @@ constexpr Int div_exact(Int n, Int d) {
   return n / d;
 }
 
-/// How many steps of `step` it takes to reach `n`.
-template <class Int>
-constexpr Int ceil_div(Int n, Int step) {
-  return (n + step - 1) / step;
-}
+/// How many parts of `size` it takes to hold n.
+constexpr int64_t ceil_div(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 /// Smallest multiple of `step` that is at least `n`.
 template <class Int>
 constexpr Int round_up(Int n, Int step) {
-  return ceil_div(n, step) * step;
+  return (n + step - 1) / step * step;
 }
 
 }  // namespace ladder

@@ -18,6 +18,7 @@
 #include "chapters/03_schedules/batch_ramp.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
+#include "kernels/check.h"
 
 namespace ladder {
 

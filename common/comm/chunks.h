@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/check.h"
 #include "kernels/tensor.h"
 #include "kernels/tree.h"
 

@@ -1,5 +1,6 @@
 #include "common/model/activations.h"
 
+#include "kernels/check.h"
 #include "kernels/narrow.h"
 
 namespace ladder {

@@ -6,8 +6,7 @@
 
 namespace ladder {
 
-std::vector<RowsHere> rows_here(const ParamLayout& own, Tensor flat_buffer,
-                                const ParamSpec& spec) {
+std::vector<RowsHere> rows_here(const ParamLayout& own, Tensor flat_buffer, const ParamSpec& spec) {
   const ParamSpec* here = own.find(spec.name);
   if (!here) return {};
   const Tensor data = flat(own.tensor(flat_buffer, *here));

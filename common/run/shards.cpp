@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/check.h"
 #include "kernels/transfer.h"
 
 namespace ladder {

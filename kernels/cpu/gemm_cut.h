@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 
+#include "kernels/check.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vec.h"
 

@@ -7,6 +7,7 @@
 
 #include <hwy/cache_control.h>
 
+#include "kernels/check.h"
 #include "kernels/context.h"
 #include "kernels/tree.h"
 

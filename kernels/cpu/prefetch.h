@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/check.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/tree.h"
 

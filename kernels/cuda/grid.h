@@ -16,7 +16,4 @@ struct Grid {
 constexpr Grid kMaxGrid{.x = 0x7FFFFFFF, .y = 65535, .z = 65535};
 constexpr int kMaxThreads = 1024;
 
-/// How many parts of `size` it takes to hold n.
-constexpr int64_t ceil_div(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
 }  // namespace ladder

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "kernels/check.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/grid.h"
 
