@@ -18,10 +18,9 @@ TEST_F(SgdMemory, IsAsPredicted) {
 }
 
 TEST_F(SgdMemory, BytesOfAParameter) {
-  // Every tensor of nano is a multiple of 64 elements: no padding.
   const auto plain = report("01_sgd", ""), momentum = report("01_sgd", "--momentum 0.9");
   const int64_t P = plain["model"]["parameters"];
-  EXPECT_EQ(P, 8 * (12 * 128 * 128 + 13 * 128) + (2 * 256 + 16 + 2) * 128);
+  EXPECT_EQ(P, parameters(8));
   EXPECT_EQ(measured(plain, Mem::Param), 4 * P);
   EXPECT_EQ(measured(plain, Mem::Grad), 4 * P);
   EXPECT_EQ(measured(plain, Mem::Optim), 0);
@@ -30,10 +29,11 @@ TEST_F(SgdMemory, BytesOfAParameter) {
 }
 
 TEST_F(SgdMemory, ActivationsOfTheModel) {
-  // What forward keeps, by the shapes of the design: C = 128, NH = 8, T = 16, V = 256, L = 8.
-  const int64_t norm = 128 + 2, attn = 3 * 128 + 128 + 8, mlp = 2 * 4 * 128;
-  const int64_t block = norm + attn + 128 + norm + mlp + 128;
-  const int64_t token = 128 + 8 * block + norm + 256;
+  // What forward keeps, by the shapes of the design: NH = 8, T = 16, V = 256, L = 8.
+  const int64_t C = kChannels;
+  const int64_t norm = C + 2, attn = 3 * C + C + 8, mlp = 2 * 4 * C;
+  const int64_t block = norm + attn + C + norm + mlp + C;
+  const int64_t token = C + 8 * block + norm + 256;
   const auto got = report("01_sgd", "--batch 3");
   EXPECT_EQ(measured(got, Mem::Activation), 3 * 16 * (4 * token + 8) + 3 * 4);
 }

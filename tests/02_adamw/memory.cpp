@@ -23,7 +23,7 @@ TEST_F(OptimizerMemory, IsAsPredicted) {
 }
 
 TEST_F(OptimizerMemory, BytesOfAParameter) {
-  const int64_t L = 8, C = 128, T = 16, V = 256;
+  const int64_t L = 8, C = kChannels, T = 16, V = 256;
   const int64_t P = L * (12 * C * C + 13 * C) + (2 * V + T + 2) * C;
   EXPECT_EQ(optim("sgd"), 0);
   EXPECT_EQ(optim("sgd --momentum 0.9"), 4 * P);
@@ -36,7 +36,7 @@ TEST_F(OptimizerMemory, BytesOfAParameter) {
   const int64_t matrices = (3 * C + C) + (C + C) + (4 * C + C) + (C + 4 * C), vectors = 13 * C;
   const int64_t ends = 2 * (V + C) + (T + C) + 2 * C;
   EXPECT_EQ(optim("adafactor"), 4 * (L * (matrices + vectors) + ends));
-  EXPECT_LT(optim("adafactor"), P / 10);
+  EXPECT_LT(optim("adafactor"), P / 5);  // less, the wider the matrices
 }
 
 }  // namespace

@@ -42,9 +42,9 @@ TEST_F(ClippingMemory, AnEighthOfTheActivationsForTwoMoreGradients) {
 }
 
 TEST_F(ClippingMemory, AgcKeepsTwoNormsARow) {
-  // The longest matrix has 4 C = 512 rows; a norm is 12 limbs of 8 bytes.
+  // The longest matrix has 4 C rows; a norm is 12 limbs of 8 bytes.
   EXPECT_EQ(measured(run8("--agc 0.1"), Mem::Workspace) - measured(run8(""), Mem::Workspace),
-            2 * 512 * 12 * 8);
+            2 * 4 * kChannels * 12 * 8);
 }
 
 }  // namespace

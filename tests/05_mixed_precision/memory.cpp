@@ -31,7 +31,7 @@ TEST_P(PrecisionMemory, IsAsPredicted) {
 class Bytes : public OneStep {
  protected:
   // nano, a batch of 4. No tensor of it needs padding.
-  static constexpr int64_t L = 8, C = 128, NH = 8, T = 16, B = 4, Vp = 256;
+  static constexpr int64_t L = 8, C = kChannels, NH = 8, T = 16, B = 4, Vp = 256;
   static constexpr int64_t kBatch = 8 * B * T + 4 * B;  // tokens, targets and losses
 
   static int64_t of_weights(const nlohmann::json& report) {

@@ -16,7 +16,7 @@ TEST_F(ChunkedHeadMemory, BytesAreAsPredicted) {
 }
 
 TEST_F(ChunkedHeadMemory, LogitsShrinkAndSumsGrow) {
-  constexpr int64_t T = 16, C = 128, Vp = 256;
+  constexpr int64_t T = 16, C = kChannels, Vp = 256;
   const auto whole = report("06_checkpointing", "--steps 1 --batch 16");
   for (const auto& [chunk, spare] : {std::pair{8, 0}, {4, 1}, {2, 2}, {1, 3}}) {
     const auto got =

@@ -47,7 +47,7 @@ TEST_P(Policies, BytesAndFlopsAreAsPredicted) {
 class Formulas : public CheckpointMemory {
  protected:
   // nano, a batch of 4.
-  static constexpr int64_t C = 128, NH = 8, HS = C / NH, T = 16, B = 4, Vp = 256;
+  static constexpr int64_t C = kChannels, NH = 8, HS = C / NH, T = 16, B = 4, Vp = 256;
 
   int64_t activations(const std::string& policy, int64_t L, const std::string& precision) const {
     const int64_t batch = 8 * B * T + 4 * B;  // tokens, targets and losses
@@ -135,10 +135,10 @@ TEST_F(Formulas, AThirdForFullAndAFewPerCentForSelective) {
   const double none = flops("none", L)["flops"];
   const double full = flops("full", L)["flops_twice"]["measured"],
                selective = flops("selective", L)["flops_twice"]["measured"];
-  // The head, which nobody recomputes, is one part in 12 L C / Vp + 1 = 49 of the linear layers.
-  EXPECT_NEAR(full / none, (L - 1.0) / L / 3, 0.01);
+  // The head, which nobody recomputes, is one part in 12 L C / Vp + 1 = 25 of the linear layers.
+  EXPECT_NEAR(full / none, (L - 1.0) / L / 3, 0.02);
   EXPECT_GT(selective / none, 0);
-  EXPECT_LT(selective / none, 0.01);  // T = 16: attention is cheap
+  EXPECT_LT(selective / none, 0.02);  // T = 16: attention is cheap
 }
 
 // Each micro-batch of the last step writes L inputs and reads back L - 1.

@@ -53,7 +53,7 @@ class DdpMemory : public MemoryRuns {
 };
 
 TEST_F(DdpMemory, Formulas) {
-  const int64_t L = 8, P = parameters(L), C = 128, NH = 8, T = 16, B = 8, Vp = 256;
+  const int64_t L = 8, P = parameters(L), C = kChannels, NH = 8, T = 16, B = 8, Vp = 256;
   const int64_t piece = 1 << 18;  // of a message
   for (const int N : {1, 2, 4, 8}) {
     const int64_t share = B / N;

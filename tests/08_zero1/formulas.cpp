@@ -11,7 +11,7 @@ class Zero1Bytes : public MemoryRuns {
     return report("08_zero1",
                   fmt::format("--layers {} --steps 1 --batch 16 --ranks {} {}", L, N, flags));
   }
-  static constexpr int64_t L = 3, C = 128;
+  static constexpr int64_t L = 3, C = kChannels;
 };
 
 TEST_F(Zero1Bytes, OptimizerStatesAndMasterAreSharded) {

@@ -14,7 +14,7 @@ class Zero2Bytes : public MemoryRuns {
   nlohmann::json run(int64_t N, const std::string& flags) const {
     return run("09_zero2", N, flags);
   }
-  static constexpr int64_t L = 3, C = 128;
+  static constexpr int64_t L = 3, C = kChannels;
 };
 
 TEST_F(Zero2Bytes, GradientsAreShardedToo) {

@@ -19,7 +19,7 @@ class Zero3Bytes : public MemoryRuns {
   }
   /// Elements of a block, cut into N shards.
   static int64_t block(int64_t N) { return (12 * C * C + 13 * C + 64 * N - 1) / (64 * N) * 64 * N; }
-  static constexpr int64_t L = 3, C = 128;
+  static constexpr int64_t L = 3, C = kChannels;
 };
 
 TEST_F(Zero3Bytes, EverythingIsSharded) {

@@ -8,11 +8,11 @@ namespace {
 
 class TensorParallelBytes : public MemoryRuns {
  protected:
-  // nano, but for layers.
+  // nano, but for layers. Eight ranks take as many channels as it has.
   static constexpr int64_t L = 3, C = 128, T = 16, Vp = 256, NH = 8;
   nlohmann::json run(int64_t tp, const std::string& flags) const {
     return report("11_tensor_parallel",
-                  fmt::format("--layers {} --steps 1 --tp {} {}", L, tp, flags));
+                  fmt::format("--layers {} --channels {} --steps 1 --tp {} {}", L, C, tp, flags));
   }
   /// Elements of what a rank has: whole are the positions, norms and biases behind a sum. Each
   /// tensor is a multiple of 64.

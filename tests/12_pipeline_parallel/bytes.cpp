@@ -12,7 +12,7 @@ namespace {
 class PipelineBytes : public MemoryRuns {
  protected:
   // nano: 8 micro-batches of 2 sequences.
-  static constexpr int64_t L = 8, C = 128, T = 16, Vp = 256, NH = 8, b = 2, m = 8, B = b * m;
+  static constexpr int64_t L = 8, C = kChannels, T = 16, Vp = 256, NH = 8, b = 2, m = 8, B = b * m;
   static constexpr int64_t kStream = 4 * b * T * C;  ///< bytes of what stages send each other
 
   nlohmann::json run(const std::string& flags) const {

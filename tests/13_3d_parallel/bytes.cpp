@@ -23,7 +23,7 @@ struct Cube {
 class MeshBytes : public MemoryRuns {
  protected:
   // nano: micro-batches of b sequences.
-  static constexpr int64_t L = 8, C = 128, T = 16, Vp = 256, NH = 8, B = 16, b = 2;
+  static constexpr int64_t L = 8, C = kChannels, T = 16, Vp = 256, NH = 8, B = 16, b = 2;
 
   nlohmann::json run(const Cube& mesh, const std::string& flags) const {
     return report("13_3d_parallel", mesh.flags() + "--batch 16 --micro-batch 2 --steps 2 " + flags);

@@ -4,18 +4,37 @@
 
 #include <string>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "kernels/arena.h"
+#include "kernels/check.h"
 #include "tests/common/programs.h"
 
 namespace ladder::test {
 
-/// A test of runs that hold out little text: validation takes most of the time of one step.
+/// A test of short runs of a small model: nano, whose heads are half as wide, where flags do not
+/// say otherwise. They hold out little text, as validation takes most of the time of one step.
 class MemoryRuns : public Programs {
  protected:
+  static constexpr int64_t kChannels = 64;  ///< no tensor of it needs padding
+
   MemoryRuns() { write("text.txt", read("text.txt").substr(0, kTextBytes)); }
+
+  nlohmann::json report(const Program& program, const std::string& flags) const {
+    const bool given = flags.find("--channels") != std::string::npos;
+    return Programs::report(program,
+                            given ? flags : fmt::format("--channels {} {}", kChannels, flags));
+  }
+
+  /// Elements of its parameters with L layers, each section padded to equal multiples of 64 for so
+  /// many shards: written out, not asked of the layout.
+  static int64_t parameters(int64_t L, int64_t shards = 1) {
+    const int64_t C = kChannels, V = 256, T = 16;
+    const auto padded = [&](int64_t n) { return round_up(n, 64 * shards); };
+    return padded((V + T) * C) + L * padded(12 * C * C + 13 * C) + padded(V * C + 2 * C);
+  }
 
  private:
   static constexpr size_t kTextBytes = 400;

@@ -79,14 +79,6 @@ const std::vector<Tier>& tiers() {
   return all;
 }
 
-int64_t parameters(int64_t L, int64_t shards) {
-  const int64_t C = 128, V = 256, T = 16;
-  const auto padded = [&](int64_t n) {
-    return (n + 64 * shards - 1) / (64 * shards) * 64 * shards;
-  };
-  return padded((V + T) * C) + L * padded(12 * C * C + 13 * C) + padded(V * C + 2 * C);
-}
-
 size_t SameTraceRanks::tier_index() {
   const auto& all = tiers();
   const auto at = std::find_if(all.begin(), all.end(),

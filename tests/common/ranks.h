@@ -43,10 +43,6 @@ std::string flags_of(Cut cut, int batch = 32);
 /// The same for ranks that mpirun starts.
 std::string flags_under_mpirun(Cut cut, int batch = 32);
 
-/// Elements of nano's parameters with L layers, each section padded to equal multiples of 64 for so
-/// many shards: written out, not asked of the layout.
-int64_t parameters(int64_t L, int64_t shards = 1);
-
 /// Precision and backend: a run has the bits of no other.
 struct Tier {
   std::string name;
