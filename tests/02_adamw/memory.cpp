@@ -24,7 +24,7 @@ TEST_F(OptimizerMemory, IsAsPredicted) {
 
 TEST_F(OptimizerMemory, BytesOfAParameter) {
   const int64_t L = 8, C = kChannels, T = 16, V = 256;
-  const int64_t P = L * (12 * C * C + 13 * C) + (2 * V + T + 2) * C;
+  const int64_t P = parameters(L);
   EXPECT_EQ(optim("sgd"), 0);
   EXPECT_EQ(optim("sgd --momentum 0.9"), 4 * P);
   EXPECT_EQ(optim("adam"), 8 * P);
