@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <fcntl.h>
 #include <thread>
 #include <unistd.h>
@@ -20,19 +21,32 @@ void open_standard_streams() {
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDWR);
 }
 
+/// Whether all that was printed has arrived. On a full disk it shows here, or earlier by an
+/// exception.
+bool output_is_written() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+
+/// body(), which may end early because help was all that was wanted.
+void run_until_help(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const HelpPrinted&) {
+  }
+}
+
 }  // namespace
 
 int run_main(const std::function<void()>& body) {
   open_standard_streams();
   // A file that would outgrow `ulimit -f` is a write that fails, as on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+  const Failure lost{"error: standard output cannot be written: is its disk full?", 2};
   try {
-    body();
-    return 0;
-  } catch (const HelpPrinted&) {
-    return 0;
+    run_until_help(body);
+    if (output_is_written()) return 0;
+    tell(lost.line);
+    return lost.status;
   } catch (...) {
-    const Failure end = failure();
+    const Failure end = output_is_written() ? failure() : lost;
     if (end.status == 2 && launched_local_rank() != 0)
       std::this_thread::sleep_for(std::chrono::seconds(5));
     tell(end.line);

@@ -1,6 +1,9 @@
 // Options: every refusal is one line with exit status 2, and the command line wins.
 
+#include <cstdio>
+#include <fcntl.h>
 #include <thread>
+#include <unistd.h>
 
 #include <sys/stat.h>
 
@@ -267,6 +270,27 @@ TEST(RunMain, StatusAndLine) {
   }
   EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a?b\n"));
   EXPECT_EQ(run([] { throw 3; }).first, 1);
+}
+
+// Few lines wait in the buffer of stdout until the end, many do not.
+TEST(RunMain, TellsThatOutputIsLost) {
+  for (const int lines : {1, 10'000}) {
+    const int full = ::open("/dev/full", O_WRONLY), kept = ::dup(STDOUT_FILENO);
+    ASSERT_GE(full, 0);
+    std::fflush(stdout);
+    ::dup2(full, STDOUT_FILENO);
+    testing::internal::CaptureStderr();
+    const int status = run_main([&] {
+      for (int i = 0; i < lines; ++i) fmt::print("line {}\n", i);
+    });
+    std::clearerr(stdout);
+    ::dup2(kept, STDOUT_FILENO);
+    ::close(kept);
+    ::close(full);
+    EXPECT_EQ(status, 2) << lines;
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              "error: standard output cannot be written: is its disk full?\n");
+  }
 }
 
 TEST(MakeCtx, ScratchIsWorkspace) {
