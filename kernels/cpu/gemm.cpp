@@ -44,7 +44,7 @@ int64_t grid_rows(const Product& p, const TileShape& tile, int64_t threads) {
     const int64_t rows = largest_part(down, p.M, tile.rows);
     const int64_t cols = largest_part(threads / down, p.N, tile.cols);
     const int64_t cost =
-        round_up(rows, tile.some_rows) * round_up(cols, tile.cols) + 8 * (rows + cols);
+        round_up(rows, tile.row_step) * round_up(cols, tile.cols) + 8 * (rows + cols);
     if (cost < best_cost) best = down, best_cost = cost;
   }
   return best;

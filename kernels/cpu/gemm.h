@@ -38,7 +38,8 @@ struct Product {
   bool for_later = false;  ///< C is read after much else: gradients of parameters
 };
 
-/// On all threads of ctx; each computes its own rectangle of C in its own scratch.
+/// On all threads of ctx, or on one if it is small; each computes its own rectangle of C in its own
+/// scratch.
 void gemm(const Ctx& ctx, const Product& product);
 
 }  // namespace ladder

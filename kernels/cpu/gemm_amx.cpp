@@ -142,7 +142,7 @@ void pack_chunk(float* out, const Chunk& chunk, F&& pack) {
   if (chunk.gapless) return pack(out, chunk.k, chunk.steps);
   for (int s = 0; s < chunk.count; ++s) {
     const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-    pack(out, segment.k, segment.steps);
+    pack(out, {segment.begin, segment.end}, segment.steps);
     out += segment.steps * kStepOfPanel;
   }
 }
@@ -288,7 +288,7 @@ void ask_for_registers() {
 
 }  // namespace
 
-TileShape tile_of_pairs() { return {.rows = kTileSide, .some_rows = kTileSide, .cols = kTileSide}; }
+TileShape tile_of_pairs() { return {.rows = kTileSide, .row_step = kTileSide, .cols = kTileSide}; }
 
 bool multiplies_pairs(const Product& product) {
   if (!is_bf16_exactly(product.a.dtype) || !is_bf16_exactly(product.b.dtype)) return false;

@@ -18,8 +18,8 @@ namespace ladder {
 template <int64_t Step, class T>
 class Packing {
  public:
-  /// Steps of a tile between two calls of some(): with fewer the loops cost more, with more they
-  /// come in bursts, which slow the tile down.
+  /// Steps of a tile between two calls of some(): with fewer the calls cost more, with more
+  /// packing comes in bursts, which slow the tile down.
   static constexpr int64_t kPiece = kLanes == 16 ? 64 : 128;
   /// @param times how often some() is called
   Packing(float* panel, const T* from, int64_t stride, int64_t steps, int64_t times)
@@ -128,8 +128,8 @@ class Outbox {
 /// Whether tiles see to C on the way: with the 16 registers of AVX2 it costs more than it gains.
 constexpr bool kBesideC = kLanes == 16;
 
-/// All of it, each time Next::kPiece steps are done. Next is Packing, Transposing or Prefetch: it
-/// packs the next panel of B, or asks for its memory.
+/// All of it, before each Next::kPiece steps of a tile. Next is Packing, Transposing or Prefetch:
+/// it packs the next panel of B, or asks for its memory.
 template <class Next>
 struct Beside {
   Next& next;

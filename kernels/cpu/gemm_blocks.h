@@ -1,11 +1,11 @@
 // The product block by block, whatever a tile is. A thread's rectangle of C is cut into
-//   blocks    so large that the sums in the making fit the scratch;
+//   blocks    as large as panels and waiting sums fit the scratch and L2;
 //   chunks    of K: a piece of one leaf, or an aligned run of 2^j whole leaves (gemm_cut.h). A and
 //             B of a chunk are packed into panels as the registers want them;
 //   tiles     of sums, which stay in registers through a whole segment (the part of one leaf that
 //             lies in the chunk).
-// Between segments a tile's sums wait in slots, one for each level of the tree. The levels that
-// a chunk completes by itself are reused by the next tile and so stay in the L1 cache.
+// Between segments a tile's sums wait in slots, one for each level of the tree. Slots of levels
+// that a chunk completes by itself are used again by the next tile and so stay in the L1 cache.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@
 
 namespace ladder {
 
-/// Largest block of columns where there are blocks below it: more would not pay.
+/// Most columns of a block whose panels of B are kept, or whose sums wait: more would not pay.
 constexpr int64_t kCols = 128 * kLanes;
 /// Floats of A's panels in a block, at most: they stay in L2.
 constexpr int64_t kPanelsOfA = kLanes == 16 ? 204'000 : 75'000;
@@ -23,7 +23,7 @@ constexpr int64_t kPanelsOfA = kLanes == 16 ? 204'000 : 75'000;
 /// Rows and columns of C whose sums stay in registers together.
 struct TileShape {
   int64_t rows = 0;
-  int64_t some_rows = 0;  ///< where C ends within a tile, multiples of so many are computed
+  int64_t row_step = 0;  ///< where C ends within a tile, multiples of so many rows are computed
   int64_t cols = 0;
 };
 
@@ -64,13 +64,14 @@ inline Slots slots_of(const Cut& cut, const Block& block, int64_t size, float* l
           .stride = block.rows * block.cols};
 }
 
-/// Whether panels of B are not kept, as no block below multiplies the same columns and k.
+/// Whether panels of B are not kept: no block below multiplies the same columns, or other chunks
+/// come before it, and there is no room for the panels of all.
 inline bool panels_pass(const Cut& cut, int64_t rows, int64_t M) {
   return cut.chunks() > 1 || rows >= M;
 }
 
-/// Of the blocks that caches and scratch allow the one for which the fewest rows and columns are
-/// packed, all times counted.
+/// The block for which the fewest rows and columns are packed, each counted as often as it is. With
+/// one chunk that is the tallest that caches and scratch allow, as B is packed once anyway.
 inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
                         std::span<std::byte> scratch) {
   const TileShape& shape = tile.shape;
@@ -96,8 +97,9 @@ inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
   for (int64_t down = ceil_div(M, most_rows);; ++down) {  // blocks below one another
     const int64_t tall = round_up(ceil_div(M, down), shape.rows), wide = widest(tall);
     if (wide > 0) {
-      const int64_t packed = ceil_div(N, wide) * M + (panels_pass(cut, tall, M) ? down : 1) * N;
+      const int64_t packed = ceil_div(N, wide) * M + down * N;
       if (packed < least) least = packed, rows = tall, cols = wide;
+      if (cut.chunks() == 1) break;
     }
     if (tall == shape.rows || down * N >= least) break;
   }
@@ -108,7 +110,7 @@ inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
   block.local = take(tile.local);
   block.kept = take(kept * rows * cols);
   block.b = take(panels_of_b(rows, cols));
-  block.a = take(panels_of_a(rows));
+  block.a = take(panels_of_a(rows));  // the last one: they are no whole vectors
   return block;
 }
 

@@ -12,17 +12,17 @@
 
 namespace ladder {
 
-/// Longest chunk of K, in words. With AVX2 a panel of B (kDepth x kNr words) then stays in L1 while
+/// Longest chunk of K, in steps. With AVX2 a panel of B (kDepth x kNr words) then stays in L1 while
 /// A's panels pass; the larger L2 of machines with AVX-512 feeds both, and the fewer the chunks,
 /// the fewer sums wait in memory.
 constexpr int64_t kDepth = kLanes == 16 ? 768 : 256;
 /// But all of K if it is no longer than this: then no sum waits in memory between chunks.
-constexpr int64_t longest_uncut(int64_t depth) { return depth / 3 * 4; }
+constexpr int64_t longest_uncut(int64_t most) { return most / 3 * 4; }
 
 /// The part of a leaf that lies in one chunk.
 struct Segment {
-  Range k;
-  int64_t steps;   ///< the last one is not full where k.size() is no multiple of a step
+  int64_t begin, end;  ///< its values of k
+  int64_t steps;       ///< the last one is not full where end - begin is no multiple of a step
   uint64_t joins;  ///< bit l: the sum on level l of the tree is joined to this one, lowest first
   int slot;        ///< where the sum goes: its level, or Cut::parking() if the leaf goes on
   bool resumes;    ///< the leaf began in an earlier chunk: its sum so far is parked
@@ -34,6 +34,7 @@ struct Chunk {
   int64_t steps = 0;
   bool gapless = true;  ///< all steps but the last are full: leaves need not be told apart
   int count = 0;
+  /// The first `count` of them. The others are not even initialised: they would fill L1.
   std::array<Segment, longest_uncut(kDepth)> segments;
 };
 
@@ -46,7 +47,7 @@ class Cut {
     const int64_t longest = std::max<int64_t>(1, steps(ceil_div(K, leaves)));
     if (leaves * longest > most && leaves * longest <= longest_uncut(most))
       most = longest_uncut(most);
-    while (run_ < leaves && 2 * run_ * longest <= most) run_ *= 2;
+    while (run_ < leaves && std::min(2 * run_, leaves) * longest <= most) run_ *= 2;
     pieces_ = ceil_div(longest, most);
     depth_ = std::min(run_, leaves_) * ceil_div(longest, pieces_);
   }
@@ -94,7 +95,8 @@ class Cut {
     chunk.k.end = k.end;
     chunk.steps += steps(k.size());
     chunk.segments[static_cast<size_t>(chunk.count++)] = {
-        .k = k,
+        .begin = k.begin,
+        .end = k.end,
         .steps = steps(k.size()),
         .joins = last ? bits(which) : (ends ? completed : 0),
         .slot = ends ? level : parking(),

@@ -33,7 +33,7 @@ class Finish {
         add_(to.p.into == Into::Add),
         past_caches_(goes_past_caches(to.p)) {}
 
-  /// Whether nothing does, but that it is rounded.
+  /// Whether the sum is only rounded.
   bool plain() const { return factor_ == 1 && !bias_ && !add_; }
   /// Whether whole vectors are stored past the caches.
   bool past_caches() const { return past_caches_; }

@@ -19,15 +19,16 @@ constexpr int64_t kTile = kMr * kNr;
 /// The sums of a tile, or of its first rows.
 template <size_t Rows>
 using Acc = std::array<std::array<Vec, 2>, Rows>;
-/// Numbers of tokens are mostly powers of two, which leave a third or two thirds of a tile over:
-/// then the last tile, or the last two, have two thirds. One of a third would wait for B, of which
-/// it takes as much as a whole one.
+/// Rows of the last tile, where at most so many are left; the tile before it gives up a third of
+/// its own where at most a third is left (16 rows: 8 and 8). Numbers of tokens are powers of two,
+/// so one of both is usual. A tile of a third would be slow: it reads as much of B as a whole one.
 constexpr int64_t kFewRows = kMr / 3 * 2;
-constexpr TileShape kVectorTile{.rows = kMr, .some_rows = kMr / 3, .cols = kNr};
+constexpr TileShape kVectorTile{.rows = kMr, .row_step = kMr / 3, .cols = kNr};
 
-/// Tile i of those that cover `rows` rows.
+/// How many tiles cover `rows` rows, and which of the rows tile i has.
+constexpr int64_t tiles_of(int64_t rows) { return ceil_div(rows, kMr); }
 constexpr Range rows_of_tile(int64_t rows, int64_t i) {
-  const int64_t last = ceil_div(rows, kMr) - 1, left = rows - last * kMr;
+  const int64_t last = tiles_of(rows) - 1, left = rows - last * kMr;
   const int64_t begin_of_last =
       last > 0 && left <= kMr / 3 ? last * kMr - kMr + kFewRows : last * kMr;
   if (i == last) return {begin_of_last, rows};

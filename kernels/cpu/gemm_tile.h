@@ -17,7 +17,7 @@
 
 namespace ladder {
 
-/// A chunk holds at most longest_uncut(kDepth) leaves, so that many levels at most are its own.
+/// Levels that are a chunk's own, at most: those over longest_uncut(kDepth) leaves.
 constexpr int kLocalSlots = 10;
 static_assert(longest_uncut(kDepth) <= int64_t{1} << kLocalSlots);
 
@@ -33,8 +33,8 @@ HWY_INLINE void ask_ahead(const float* at) {
       __builtin_prefetch(at + kAhead * W + word);  // into L1
 }
 
-/// Writes a tile to C: by way of `tile` where it hangs over the edge, of the outbox where it goes
-/// past the caches.
+/// Writes a tile to C. Where it hangs over the edge of C it goes through `tile`, a buffer; where C
+/// is stored past the caches, through the outbox.
 template <size_t Rows>
 HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile, Outbox& outbox) {
   // Always inline, or the sums would have to leave their registers.

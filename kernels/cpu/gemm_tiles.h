@@ -38,7 +38,7 @@ void column(const Product& p, const Block& block, const Chunk& chunk, Range rows
   const Range written = last && !goes_past_caches(p) ? rows : Range{};
   const Range cols{n, std::min(n + kNr, p.N)};
   Beside<Next> beside{.next = next, .c = Prefetch(c, written, cols, pieces), .outbox = outbox};
-  for (int64_t i = 0; i < ceil_div(rows.size(), kMr); ++i, slots.kept += kTile) {
+  for (int64_t i = 0; i < tiles_of(rows.size()); ++i, slots.kept += kTile) {
     const float* a = block.a + i * panel_size(kMr, chunk.steps);
     const Range tile = rows_of_tile(rows.size(), i);
     const Corner to{
@@ -50,18 +50,20 @@ void column(const Product& p, const Block& block, const Chunk& chunk, Range rows
   }
 }
 
-/// Packs A for the block at C[rows, ...]: a panel for each tile.
+/// Packs A for the block at C[rows, ...]: a panel for each tile. All tiles begin kMr rows apart but
+/// the last (rows_of_tile), which is packed by itself.
 template <class Sums>
 void pack_a(const Product& p, const Block& block, const Chunk& chunk, Range rows) {
-  const int64_t last = ceil_div(rows.size(), kMr) - 1;
+  const int64_t last = tiles_of(rows.size()) - 1;
   const int64_t begin = rows.begin + rows_of_tile(rows.size(), last).begin;
   pack<kMr, Sums::kStep>(block.a, p.a, {rows.begin, begin}, p.M, chunk);
   pack<kMr, Sums::kStep>(block.a + last * panel_size(kMr, chunk.steps), p.a, {begin, rows.end}, p.M,
                          chunk);
 }
 
-/// One chunk of K for the block at C[rows, cols]. A is packed; a panel of B is, too, or it is
-/// packed on the way, or when its turn comes and its memory has been asked for meanwhile.
+/// One chunk of K for the block at C[rows, cols], whose A is packed. A panel of B is packed on the
+/// way, beside the tiles of the panel before; where that cannot be, its memory is asked for there,
+/// and it is packed when its turn comes.
 template <class Sums>
 void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chunk& chunk,
                  Range rows, Range cols, PanelsOfB panels, Outbox& outbox) {
@@ -73,7 +75,7 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
   const auto at = [&](int64_t n) {
     return static_cast<const T*>(p.b.ptr) + n * p.b.stride_i + chunk.k.begin * p.b.stride_k;
   };
-  const int64_t tiles = ceil_div(rows.size(), kMr);
+  const int64_t tiles = tiles_of(rows.size());
   const bool kept = panels == PanelsOfB::Kept;
   bool packed = kept;
   for (int64_t n = cols.begin; n < cols.end; n += kNr) {

@@ -170,7 +170,7 @@ void pack(float* out, const Factor& f, Range range, int64_t end, const Chunk& ch
   if (chunk.gapless) return pack<W, Step>(out, size, f, range, end, chunk.k);
   for (int s = 0; s < chunk.count; ++s) {
     const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-    pack<W, Step>(out, size, f, range, end, segment.k);
+    pack<W, Step>(out, size, f, range, end, {segment.begin, segment.end});
     out += segment.steps * W;
   }
 }

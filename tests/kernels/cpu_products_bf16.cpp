@@ -96,6 +96,8 @@ TEST_F(CpuProductsBf16, AreTheTreeOfTheDefinition) {
                                    {7, 100},
                                    {2, 0},
                                    {2, 40, 1050, 1008},
+                                   {1, 700, 700, 70},
+                                   {1, 2200, 600, 70},
                                    {1, 70, 1100, 70}}) {
     for (const int threads : {1, 3}) {
       box.set_threads(threads);

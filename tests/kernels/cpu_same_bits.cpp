@@ -65,18 +65,10 @@ float by_definition(int64_t K, int64_t leaves, const std::function<float(int64_t
   });
 }
 
-struct Sizes {
-  int64_t rows, N, K;
-  int leaves;
-};
-
-TEST_F(CpuSameBits, ProductsAreTheTreeOfTheDefinition) {
-  box.set_threads(3);
-  for (const auto& [rows, N, K, leaves] :
-       {Sizes{1, 3, 5, 8}, Sizes{67, 45, 128, 8}, Sizes{70, 45, 6000, 8}, Sizes{70, 50, 777, 3},
-        Sizes{400, 1100, 530, 1}, Sizes{30, 40, 4100, 5}, Sizes{900, 70, 1600, 8},
-        Sizes{700, 50, 1000, 5}, Sizes{300, 200, 520, 8}, Sizes{300, 200, 1024, 1},
-        Sizes{20, 7000, 36, 1}}) {
+class Products : public CpuSameBits {
+ protected:
+  /// Both products of inp (rows,K) with N columns, some 400 elements of each.
+  void expect_tree(int64_t rows, int64_t N, int64_t K, int leaves) {
     const Tensor inp = box.random({rows, K}), w = box.random({N, K}), wt = box.random({K, N});
     const Tensor out = box.empty({rows, N}), back = box.empty({rows, N});
     k.matmul_forward(ctx, out, inp, w, Tensor{}, leaves);
@@ -85,12 +77,37 @@ TEST_F(CpuSameBits, ProductsAreTheTreeOfTheDefinition) {
       const int64_t r = i / N, n = i % N;
       const auto x = [&](int64_t j) { return inp.data<float>()[r * K + j]; };
       ASSERT_EQ(out.data<float>()[i],
-                by_definition(K, leaves, x, [&](int64_t j) { return w.data<float>()[n * K + j]; }));
-      ASSERT_EQ(back.data<float>()[i], by_definition(K, leaves, x, [&](int64_t j) {
-                  return wt.data<float>()[j * N + n];
-                }));
+                by_definition(K, leaves, x, [&](int64_t j) { return w.data<float>()[n * K + j]; }))
+          << rows << " rows, element " << i;
+      ASSERT_EQ(back.data<float>()[i],
+                by_definition(K, leaves, x, [&](int64_t j) { return wt.data<float>()[j * N + n]; }))
+          << rows << " rows, element " << i;
     }
   }
+};
+
+struct Sizes {
+  int64_t rows, N, K;
+  int leaves;
+};
+
+// Leaves longer than a chunk, several in one, a number that is no power of two; blocks below and
+// beside one another, with one chunk and with several.
+TEST_F(Products, AreTheTreeOfTheDefinition) {
+  for (const auto& [rows, N, K, leaves] :
+       {Sizes{1, 3, 5, 8}, Sizes{67, 45, 128, 8}, Sizes{70, 45, 6000, 8}, Sizes{70, 50, 777, 3},
+        Sizes{400, 1100, 530, 1}, Sizes{30, 40, 4100, 5}, Sizes{900, 70, 1600, 8},
+        Sizes{700, 50, 1000, 5}, Sizes{300, 200, 520, 8}, Sizes{300, 200, 1024, 1},
+        Sizes{20, 7000, 36, 1}, Sizes{620, 64, 1600, 8}, Sizes{200, 2100, 1100, 1}})
+    for (const int threads : {1, 3}) {
+      box.set_threads(threads);
+      expect_tree(rows, N, K, leaves);
+    }
+}
+
+// The last tiles are of fewer rows.
+TEST_F(Products, OfAnyNumberOfRows) {
+  for (int64_t rows = 1; rows <= 40; ++rows) expect_tree(rows, 10, 20, 1);
 }
 
 TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
