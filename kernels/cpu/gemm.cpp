@@ -43,8 +43,10 @@ int64_t grid_rows(const Product& p, const TileShape& tile, int64_t threads) {
     if (threads % down != 0) continue;
     const int64_t rows = largest_part(down, p.M, tile.rows);
     const int64_t cols = largest_part(threads / down, p.N, tile.cols);
+    // For each k. A value of A, which is packed first, takes as long as some 16 multiply-adds; one
+    // of B is packed while the tiles wait.
     const int64_t cost =
-        round_up(rows, tile.row_step) * round_up(cols, tile.cols) + 8 * (rows + cols);
+        round_up(rows, tile.row_step) * round_up(cols, tile.cols) + 16 * rows + 3 * cols;
     if (cost < best_cost) best = down, best_cost = cost;
   }
   return best;
