@@ -1,9 +1,6 @@
 // Options: every refusal is one line with exit status 2, and the command line wins.
 
-#include <cstdio>
-#include <fcntl.h>
 #include <thread>
-#include <unistd.h>
 
 #include <sys/stat.h>
 
@@ -250,47 +247,6 @@ TEST_F(Options, HelpIsNoError) {
   EXPECT_EQ(o.err, "");
   for (const char* part : {"--batch INT=16", "--model TEXT=tiny", "Sampling:", "one of ref, cpu"})
     EXPECT_NE(o.out.find(part), std::string::npos) << part << " in\n" << o.out;
-}
-
-TEST(RunMain, StatusAndLine) {
-  const auto run = [](auto body) {
-    testing::internal::CaptureStderr();
-    const int status = run_main(body);
-    return std::pair(status, testing::internal::GetCapturedStderr());
-  };
-  using Result = std::pair<int, std::string>;
-  EXPECT_EQ(run([] {}), Result(0, ""));
-  EXPECT_EQ(run([] { throw HelpPrinted{}; }), Result(0, ""));
-  EXPECT_EQ(run([] { throw UserError("bad {}", 1); }), Result(2, "error: bad 1\n"));
-  for (const auto& [status, line] :
-       {run([] { throw OutOfMemory("no memory for x"); }), run([] { throw std::bad_alloc(); })}) {
-    EXPECT_EQ(status, 2);
-    EXPECT_TRUE(line.starts_with("error: no memory")) << line;
-    EXPECT_NE(line.find("a smaller --batch"), std::string::npos) << line;
-  }
-  EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a?b\n"));
-  EXPECT_EQ(run([] { throw 3; }).first, 1);
-}
-
-// Few lines wait in the buffer of stdout until the end, many do not.
-TEST(RunMain, TellsThatOutputIsLost) {
-  for (const int lines : {1, 10'000}) {
-    const int full = ::open("/dev/full", O_WRONLY), kept = ::dup(STDOUT_FILENO);
-    ASSERT_GE(full, 0);
-    std::fflush(stdout);
-    ::dup2(full, STDOUT_FILENO);
-    testing::internal::CaptureStderr();
-    const int status = run_main([&] {
-      for (int i = 0; i < lines; ++i) fmt::print("line {}\n", i);
-    });
-    std::clearerr(stdout);
-    ::dup2(kept, STDOUT_FILENO);
-    ::close(kept);
-    ::close(full);
-    EXPECT_EQ(status, 2) << lines;
-    EXPECT_EQ(testing::internal::GetCapturedStderr(),
-              "error: standard output cannot be written: is its disk full?\n");
-  }
 }
 
 TEST(MakeCtx, ScratchIsWorkspace) {

@@ -1,0 +1,63 @@
+// What a program's main() makes of how its body ended: a status and one line.
+#include "common/run/run_main.h"
+
+#include <cstdio>
+#include <fcntl.h>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+#include "kernels/check.h"
+
+namespace ladder {
+namespace {
+
+TEST(RunMain, StatusAndLine) {
+  const auto run = [](auto body) {
+    testing::internal::CaptureStderr();
+    const int status = run_main(body);
+    return std::pair(status, testing::internal::GetCapturedStderr());
+  };
+  using Result = std::pair<int, std::string>;
+  EXPECT_EQ(run([] {}), Result(0, ""));
+  EXPECT_EQ(run([] { throw HelpPrinted{}; }), Result(0, ""));
+  EXPECT_EQ(run([] { throw UserError("bad {}", 1); }), Result(2, "error: bad 1\n"));
+  for (const auto& [status, line] :
+       {run([] { throw OutOfMemory("no memory for x"); }), run([] { throw std::bad_alloc(); })}) {
+    EXPECT_EQ(status, 2);
+    EXPECT_TRUE(line.starts_with("error: no memory")) << line;
+    EXPECT_NE(line.find("a smaller --batch"), std::string::npos) << line;
+  }
+  EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a?b\n"));
+  EXPECT_EQ(run([] { throw 3; }).first, 1);
+}
+
+// Few lines wait in the buffer of stdout until the end, many do not.
+TEST(RunMain, TellsThatOutputIsLost) {
+  for (const int lines : {1, 10'000}) {
+    const int full = ::open("/dev/full", O_WRONLY), kept = ::dup(STDOUT_FILENO);
+    ASSERT_GE(full, 0);
+    std::fflush(stdout);
+    ::dup2(full, STDOUT_FILENO);
+    testing::internal::CaptureStderr();
+    const int status = run_main([&] {
+      for (int i = 0; i < lines; ++i) fmt::print("line {}\n", i);
+    });
+    std::clearerr(stdout);
+    ::dup2(kept, STDOUT_FILENO);
+    ::close(kept);
+    ::close(full);
+    EXPECT_EQ(status, 2) << lines;
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              "error: standard output cannot be written: is its disk full?\n");
+  }
+}
+
+}  // namespace
+}  // namespace ladder
