@@ -1,5 +1,5 @@
 // What whoever starts a program may have done to it: streams closed or full, files kept small. A
-// run comes to its end with a trace as ever, or is refused.
+// run comes to its end with a trace as ever, or is refused. What it could not print is told.
 #include "tests/common/refusal.h"
 
 namespace ladder::test {
@@ -16,11 +16,19 @@ INSTANTIATE_TEST_SUITE_P(Streams, Surroundings, ::testing::ValuesIn(chapters_fro
 TEST_P(Surroundings, LeaveTheTraceIntact) {
   const std::string flags = "--steps 1 --layers 1 --trace ";
   train(GetParam(), flags + "want.jsonl");
-  for (const std::string streams :
-       {"<&-", ">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full"}) {
+  for (const std::string streams : {"<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"}) {
     train(by("exec \"$@\" " + streams), flags + "trace.jsonl");
     EXPECT_EQ(read("trace.jsonl"), read("want.jsonl")) << streams;
   }
+}
+
+TEST_P(Surroundings, LostOutputIsTold) {
+  const std::string flags = "--steps 1 --layers 1 --trace ";
+  train(GetParam(), flags + "want.jsonl");
+  const Ended ended = run(by("exec \"$@\" >/dev/full"), small_run(flags + "trace.jsonl"));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(ended.err, "error: standard output cannot be written: is its disk full?\n");
+  EXPECT_EQ(read("trace.jsonl"), read("want.jsonl"));
 }
 
 TEST_P(Surroundings, LeaveARefusalARefusal) {
