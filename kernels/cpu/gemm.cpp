@@ -15,7 +15,7 @@ struct Fp32 {
   static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps) {
     for (int64_t k = 0; k < steps; ++k, a += kMr, b += kNr) {
       ask_ahead<kMr>(a);
-      ask_ahead<kNr>(b);
+      if constexpr (!kBInL1) ask_ahead<kNr>(b);
       const Vec b0 = hn::Load(kVec, b);
       const Vec b1 = hn::Load(kVec, b + kLanes);
 #pragma GCC unroll 16

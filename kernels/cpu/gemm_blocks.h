@@ -9,6 +9,7 @@
 #pragma once
 
 #include <span>
+#include <unistd.h>
 #include <utility>
 
 #include "kernels/cpu/gemm_cut.h"
@@ -17,8 +18,17 @@ namespace ladder {
 
 /// Most columns of a block whose panels of B are kept, or whose sums wait: more would not pay.
 constexpr int64_t kCols = 128 * kLanes;
-/// Floats of A's panels in a block, at most: they stay in L2.
-constexpr int64_t kPanelsOfA = kLanes == 16 ? 204'000 : 75'000;
+/// Floats of A's panels in a block, at most: they take four fifths of L2, and stay there. An L2 of
+/// unknown size is taken for one of 512 KiB, a larger one than 1 MiB for one of 1 MiB: two threads
+/// of a core may share it.
+inline int64_t most_panels_of_a() {
+  static const int64_t floats = [] {
+    const int64_t told = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    const int64_t bytes = told > 0 ? std::min<int64_t>(told, 1 << 20) : 1 << 19;
+    return bytes / 5 * 4 / static_cast<int64_t>(sizeof(float));
+  }();
+  return floats;
+}
 
 /// Rows and columns of C whose sums stay in registers together.
 struct TileShape {
@@ -92,7 +102,7 @@ inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
     const int64_t panel = kept * rows * shape.cols + (pass ? 0 : tile.panel_b);
     return panel == 0 ? most : std::min(most, std::max<int64_t>(0, free) / panel * shape.cols);
   };
-  const int64_t most_rows = std::max<int64_t>(1, kPanelsOfA / tile.panel_a) * shape.rows;
+  const int64_t most_rows = std::max<int64_t>(1, most_panels_of_a() / tile.panel_a) * shape.rows;
   int64_t rows = shape.rows, cols = shape.cols, least = INT64_MAX;
   for (int64_t down = ceil_div(M, most_rows);; ++down) {  // blocks below one another
     const int64_t tall = round_up(ceil_div(M, down), shape.rows), wide = widest(tall);

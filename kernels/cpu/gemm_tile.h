@@ -21,16 +21,16 @@ namespace ladder {
 constexpr int kLocalSlots = 10;
 static_assert(longest_uncut(kDepth) <= int64_t{1} << kLocalSlots);
 
-/// A panel of B that stays in L1 needs no prefetch. Otherwise both panels come from L2 (see
-/// kDepth), and lines are asked for so many steps before their products.
-constexpr int64_t kAhead = kLanes == 16 ? 16 : 0;
+/// Lines of panels that come from L2 are asked for so many steps before their products.
+constexpr int64_t kAhead = 16;
+/// Whether a panel of B stays in L1 while A's pass (see kDepth).
+constexpr bool kBInL1 = kLanes == 8;
 
 /// Asks for what a panel of W rows holds kAhead steps after `at`.
 template <int64_t W>
 HWY_INLINE void ask_ahead(const float* at) {
-  if constexpr (kAhead > 0)
-    for (int64_t word = 0; word < W; word += kLanes)
-      __builtin_prefetch(at + kAhead * W + word);  // into L1
+  for (int64_t word = 0; word < W; word += 16)
+    __builtin_prefetch(at + kAhead * W + word);  // into L1
 }
 
 /// Writes a tile to C. Where it hangs over the edge of C it goes through `tile`, a buffer; where C

@@ -98,7 +98,8 @@ TEST_F(Products, AreTheTreeOfTheDefinition) {
        {Sizes{1, 3, 5, 8}, Sizes{67, 45, 128, 8}, Sizes{70, 45, 6000, 8}, Sizes{70, 50, 777, 3},
         Sizes{400, 1100, 530, 1}, Sizes{30, 40, 4100, 5}, Sizes{900, 70, 1600, 8},
         Sizes{700, 50, 1000, 5}, Sizes{300, 200, 520, 8}, Sizes{300, 200, 1024, 1},
-        Sizes{20, 7000, 36, 1}, Sizes{620, 64, 1600, 8}, Sizes{200, 2100, 1100, 1}})
+        Sizes{20, 7000, 36, 1}, Sizes{620, 64, 1600, 8}, Sizes{200, 2100, 1100, 1},
+        Sizes{1700, 2100, 250, 1}, Sizes{1700, 40, 512, 8}})
     for (const int threads : {1, 3}) {
       box.set_threads(threads);
       expect_tree(rows, N, K, leaves);
