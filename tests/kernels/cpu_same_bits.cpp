@@ -99,7 +99,7 @@ TEST_F(Products, AreTheTreeOfTheDefinition) {
         Sizes{400, 1100, 530, 1}, Sizes{30, 40, 4100, 5}, Sizes{900, 70, 1600, 8},
         Sizes{700, 50, 1000, 5}, Sizes{300, 200, 520, 8}, Sizes{300, 200, 1024, 1},
         Sizes{20, 7000, 36, 1}, Sizes{620, 64, 1600, 8}, Sizes{200, 2100, 1100, 1},
-        Sizes{1700, 2100, 250, 1}, Sizes{1700, 40, 512, 8}})
+        Sizes{1700, 2100, 250, 1}, Sizes{1700, 40, 1040, 8}})
     for (const int threads : {1, 3}) {
       box.set_threads(threads);
       expect_tree(rows, N, K, leaves);
