@@ -13,8 +13,9 @@ count. PyTorch first tries its settings, one after the other, and keeps what is 
 import argparse
 import tempfile
 
-from ranks import (MPIRUN, ROOT, data_file, in_turns, ladder, medians, ratio, spread, table,
-                   write_section)
+from ranks import (MPIRUN, RESULTS, ROOT, data_file, in_turns, ladder, medians, ratio, spread,
+                   table)
+from results import write_section
 from whole_step import CHOICES, given_settings, peer, search
 
 PEER = "ddp_torch.py"
@@ -83,8 +84,7 @@ def main():
         text = body(args, *run(args, data_file(folder, args.batch, SEQ_LEN)))
     print(f"\n{text}")
     if args.write:
-        write_section("shared_memory", "In shared memory",
-                      "python3 bench/data_parallel.py --write", text)
+        write_section(RESULTS, "shared_memory", "In shared memory", text)
 
 
 if __name__ == "__main__":

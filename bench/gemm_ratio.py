@@ -18,6 +18,8 @@ import statistics
 import subprocess
 import sys
 
+from results import add_write, section
+
 NAMES = {"ours": "ours", "openblas": "OpenBLAS", "onednn": "oneDNN"}
 BARS = {"fp32": 0.95, "bf16": 0.85}
 
@@ -37,22 +39,8 @@ def measure(program, repetitions, pattern):
     return speeds
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program")
-    parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--precision", choices=BARS, default="fp32")
-    parser.add_argument("--filter", default="(qkv|proj|fc|mlp|head)/", metavar="REGEX",
-                        help="how names of shapes begin, such as 'proj/.*/threads1'")
-    parser.add_argument("--bar", type=float)
-    parser.add_argument("--best", action="store_true", help="repetition of each, not the median")
-    args = parser.parse_args()
-    bar = BARS[args.precision] if args.bar is None else args.bar
-    pattern = ("^bf16/" if args.precision == "bf16" else "^") + args.filter
-
-    typical, word = (max, "best") if args.best else (statistics.median, "median")
-
-    speeds = measure(args.program, args.repetitions, pattern)
+def show(speeds, typical, word):
+    """A line a shape; returns the ratios."""
     names = [name for name in NAMES if any(name in who for who in speeds.values())]
     print(f"{'shape':40}" + "".join(f"{NAMES[name]:>9}" for name in names) +
           f"{'ratio':>7}   ({word} GFLOP/s; ours / the faster peer)")
@@ -62,9 +50,30 @@ def main():
         ratios.append(speed["ours"] / max(v for name, v in speed.items() if name != "ours"))
         print(f"{shape:40}" + "".join(f"{speed[name]:9.1f}" for name in names) +
               f"{ratios[-1]:7.2f}")
-    below = sum(ratio < bar for ratio in ratios)
-    print(f"{len(ratios)} shapes: lowest ratio {min(ratios):.2f}, "
-          f"median {statistics.median(ratios):.2f}; {below} below {bar}")
+    return ratios
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--precision", choices=BARS, default="fp32")
+    parser.add_argument("--filter", default="(qkv|proj|fc|mlp|head)/", metavar="REGEX",
+                        help="how names of shapes begin, such as 'proj/.*/threads1'")
+    parser.add_argument("--bar", type=float)
+    parser.add_argument("--best", action="store_true", help="repetition of each, not the median")
+    add_write(parser)
+    args = parser.parse_args()
+    bar = BARS[args.precision] if args.bar is None else args.bar
+    pattern = ("^bf16/" if args.precision == "bf16" else "^") + args.filter
+    speeds = measure(args.program, args.repetitions, pattern)
+    precision = args.precision.upper()
+    with section(args.write, f"gemm_{args.precision}", f"The matrix product in {precision}"):
+        ratios = show(speeds, max if args.best else statistics.median,
+                      "best" if args.best else "median")
+        below = sum(ratio < bar for ratio in ratios)
+        print(f"{len(ratios)} shapes: lowest ratio {min(ratios):.2f}, "
+              f"median {statistics.median(ratios):.2f}; {below} below {bar}")
     sys.exit(below > 0)
 
 

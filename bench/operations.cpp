@@ -4,10 +4,14 @@
 //   bench_operations --benchmark_filter=beyond        those that memory bounds, beyond the caches
 //   bench_operations --ceilings                       only what the machine can do, as JSON
 //
-// `roofline%` is ideal time over measured time. The ideal is the slower of flops at peak and bytes
-// at copy bandwidth (bench/ceilings.h), with the bytes and flops of kernels/cost.h. Measured is
-// the median call. Far more than 100 says that the operands fit the caches, which are faster than
-// memory: judge the bandwidth of an operation by the sizes called `beyond`.
+// `MB` and `MFLOP` are what a call must move and compute, by kernels/cost.h. `roofline%` is ideal
+// time over measured time. The ideal is the slower of flops at peak and bytes at copy bandwidth
+// (bench/ceilings.h). Measured is the median call. Far more than 100 says that the operands fit the
+// caches, which are faster than memory: judge the bandwidth of an operation by the sizes called
+// `beyond`.
+//
+// attention_plain_* is no operation of the table but what attention in blocks is measured against;
+// it has the same cost, so that both can be compared.
 #include <algorithm>
 #include <functional>
 #include <thread>
@@ -15,6 +19,7 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/ceilings.h"
+#include "bench/plain_attention.h"
 #include "bench/step_floor.h"
 
 namespace ladder::bench {
@@ -78,6 +83,7 @@ std::vector<Op> sequences_of(Bench& box, const Model& m) {
   const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), y = box.random({B, T, C});
   const Tensor qkv = box.random({B, T, 3 * C}), dqkv = box.random({B, T, 3 * C});
   const Tensor lse = box.random({B, NH, T});
+  const Tensor P = box.random({B, NH, T, T}), dS = box.random({B, NH, T, T});
   const Tensor logits = box.random({B, T, V}), dlogits = box.random({B, T, V});
   const Tensor max = box.random({B, T}), sum = box.random({B, T}), target = box.random({B, T});
   const Tensor losses = box.random({B}), tokens = box.tokens({B, T}, V - 1);
@@ -91,6 +97,10 @@ std::vector<Op> sequences_of(Bench& box, const Model& m) {
        [=, &ctx, &k] { k.attention_forward(ctx, y, lse, qkv); }},
       {"attention_backward", cost::attention_backward(B, T, NH, HS),
        [=, &ctx, &k] { k.attention_backward(ctx, dqkv, d, qkv, x, lse); }},
+      {"attention_plain_forward", cost::attention_forward(B, T, NH, HS),
+       [=, &ctx] { plain_attention_forward(ctx, y, P, qkv); }},
+      {"attention_plain_backward", cost::attention_backward(B, T, NH, HS),
+       [=, &ctx] { plain_attention_backward(ctx, dqkv, dS, d, qkv, P); }},
       {"cross_entropy", cost::cross_entropy(B, T, V),
        [=, &ctx, &k] { k.cross_entropy(ctx, losses, dlogits, logits, tokens, V - 1, 1); }},
       {"softmax_max", cost::softmax_max(B, T, V),
@@ -175,6 +185,8 @@ void run(benchmark::State& state, const Op& op, const Ceilings& ceilings) {
   }
   const auto middle = seconds.begin() + static_cast<int64_t>(seconds.size() / 2);
   std::nth_element(seconds.begin(), middle, seconds.end());
+  state.counters["MB"] = static_cast<double>(op.cost.bytes) * 1e-6;
+  state.counters["MFLOP"] = static_cast<double>(op.cost.flops) * 1e-6;
   state.counters["GB/s"] = static_cast<double>(op.cost.bytes) * 1e-9 / *middle;
   state.counters["GFLOP/s"] = static_cast<double>(op.cost.flops) * 1e-9 / *middle;
   state.counters["roofline%"] = 100 * ideal_seconds(ceilings, op.cost) / *middle;
@@ -245,6 +257,7 @@ int main(int argc, char** argv) {
   }
   benchmark::AddCustomContext("ceilings", text_of(ceilings, threads));
   Bench box(threads);
+  check_plain_attention(box.ctx());
   register_all(box, ceilings);
   benchmark::RunSpecifiedBenchmarks();
   return 0;

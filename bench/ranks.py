@@ -1,4 +1,4 @@
-"""What the measurements of data-parallel training share: starting ranks, taking turns, results."""
+"""What the measurements of data-parallel training share: starting ranks, taking turns."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT / "scripts"), str(ROOT / "bench/peers")]
 
-from measure import machine, table  # noqa: E402
+from measure import table  # noqa: E402
 from timeline_svg import rows_of  # noqa: E402
 from whole_step import random_file  # noqa: E402
 
@@ -83,19 +83,3 @@ def data_file(folder, batch, seq_len):
     path = Path(folder) / "random"
     random_file(path, batch, seq_len)
     return path
-
-
-def write_section(name, title, command, body):
-    """Replaces one section of docs/results/data_parallel.md, or adds it."""
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    text = RESULTS.read_text() if RESULTS.exists() else "# Data parallelism\n"
-    commit = output_of(["git", "-C", ROOT, "describe", "--always"]).strip()
-    compiler = output_of(["c++", "-dumpfullversion"]).strip()
-    origin = f"Machine: {machine()}; GCC {compiler}. Commit {commit}; `{command}`."
-    section = f"{begin}\n## {title}\n\n{origin}\n\n{body}\n{end}"
-    if begin in text:
-        head, rest = text.split(begin)
-        text = head + section + rest.split(end)[1]
-    else:
-        text += f"\n{section}\n"
-    RESULTS.write_text(text)

@@ -19,8 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ranks import (MPIRUN, ROOT, data_file, in_turns, ladder, medians, ratio, spread, table,
-                   time_in, write_section)
+from ranks import (MPIRUN, RESULTS, ROOT, data_file, in_turns, ladder, medians, ratio, spread,
+                   table, time_in)
+from results import write_section
 from timeline_svg import save
 
 INSIDE = "LADDER_SHAPED_LINK"
@@ -166,10 +167,9 @@ def main():
         save(args.picture, shown, step=args.steps // 2)
     print(f"\n{text}")
     if args.write:
-        command = "python3 bench/shaped_link.py" + " --stages" * args.stages + " --write"
-        write_section("stages" if args.stages else "shaped_link",
+        write_section(RESULTS, "stages" if args.stages else "shaped_link",
                       "Chapters 07 to 10 on the same link" if args.stages else
-                      "On a link of 1 Gbit/s", command, text)
+                      "On a link of 1 Gbit/s", text)
 
 
 if __name__ == "__main__":

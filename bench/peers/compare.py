@@ -19,6 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench"))
+
+from results import add_write, section  # noqa: E402
+
 SETTINGS = ["--model=tiny", "--lr=1e-3", "--beta2=0.99", "--weight-decay=0.1", "--clip=1",
             "--warmup=100", "--schedule=cosine"]
 
@@ -87,14 +91,16 @@ def parse_args():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=12)
     parser.add_argument("--threads", type=int, default=2)
+    add_write(parser)
     return parser.parse_args()
 
 
 def main():
     args = parse_args()
     flags = [f"--{name}={getattr(args, name)}" for name in ["data", "steps", "batch", "threads"]]
-    take_turns(args.rounds, lambda: run_ladder(args.program, [*flags, *SETTINGS]),
-               lambda: run_torch("tiny_torch.py", [*flags, "--json"], args.threads))
+    with section(args.write, "tiny", "A training step of `tiny`, beside PyTorch"):
+        take_turns(args.rounds, lambda: run_ladder(args.program, [*flags, *SETTINGS]),
+                   lambda: run_torch("tiny_torch.py", [*flags, "--json"], args.threads))
 
 
 if __name__ == "__main__":

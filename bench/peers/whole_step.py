@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 from compare import ROOT, run_process, run_ladder, run_torch, take_turns
+from results import add_write, section
 
 PROGRAMS = {"fp32": ROOT / "build/cpu/bin/ch04_clipping",
             "bf16": ROOT / "build/cpu/bin/ch05_mixed_precision"}
@@ -123,6 +124,7 @@ def parse_args():
     parser.add_argument("--search-steps", type=int, default=3)
     parser.add_argument("--torch", help="settings as 'attention=blocks,optimizer=foreach', "
                         "instead of searching")
+    add_write(parser)
     args = parser.parse_args()
     args.program = args.program or PROGRAMS[args.precision]
     return args
@@ -139,8 +141,7 @@ def given_settings(text, choices=CHOICES):
     return settings
 
 
-def main():
-    args = parse_args()
+def measure(args):
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "random"
         random_file(data, args.batch, args.seq_len)
@@ -155,6 +156,15 @@ def main():
                              lambda: peer(flags, settings, args.threads))
         floor(args, mine.step_ms)
         breakdown(args, ours)
+
+
+def main():
+    args = parse_args()
+    sizes = f"B{args.batch}T{args.seq_len}"
+    with section(args.write, f"step_{args.precision}_{sizes}",
+                 f"A training step of GPT-2 124M in {args.precision.upper()}, batch {args.batch}, "
+                 f"{args.seq_len} tokens, beside PyTorch"):
+        measure(args)
 
 
 if __name__ == "__main__":

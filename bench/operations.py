@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Runs bench_operations and prints a table: every operation of the `cpu` table, what it must move
+and compute, and how near it comes to what this machine can do.
+
+    bench/operations.py build/cpu/bin/bench_operations [--filter REGEX] [--repetitions N]
+
+The fastest of the repetitions counts: others use the machine, too. `of roofline` is ideal time over
+measured time; far more than 100% says that the operands fit the caches (bench/operations.cpp).
+"""
+import argparse
+import collections
+import json
+import subprocess
+
+from results import add_write, section
+
+
+def measure(program, repetitions, pattern):
+    """(what the machine can do, {operation: counters of its fastest repetition})."""
+    report = json.loads(subprocess.run(
+        [program, f"--benchmark_repetitions={repetitions}", f"--benchmark_filter={pattern}",
+         "--benchmark_min_time=0.1", "--benchmark_format=json"],
+        check=True, stdout=subprocess.PIPE, text=True).stdout)
+    runs = collections.defaultdict(list)
+    for run in report["benchmarks"]:
+        if run["run_type"] == "iteration":
+            runs[run["run_name"].removesuffix("/real_time")].append(run)
+    best = {name: max(of, key=lambda run: run["roofline%"]) for name, of in runs.items()}
+    return report["context"]["ceilings"], best
+
+
+def show(ceilings, operations):
+    print(ceilings)
+    print(f"\n{'operation':42}{'us':>10}{'MB':>9}{'MFLOP':>9}{'GB/s':>8}{'GFLOP/s':>9}"
+          f"{'of roofline':>13}")
+    for name, run in operations.items():
+        us = run["MB"] / run["GB/s"] * 1e3
+        print(f"{name:42}{us:10.1f}{run['MB']:9.2f}{run['MFLOP']:9.1f}{run['GB/s']:8.1f}"
+              f"{run['GFLOP/s']:9.1f}{run['roofline%']:12.0f}%")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("program")
+    parser.add_argument("--filter", default=".", metavar="REGEX",
+                        help="such as beyond/: what memory bounds")
+    parser.add_argument("--repetitions", type=int, default=9)
+    add_write(parser)
+    args = parser.parse_args()
+    ceilings, operations = measure(args.program, args.repetitions, args.filter)
+    with section(args.write, "operations", "Every operation, beside what the machine can do"):
+        show(ceilings, operations)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Sections of docs/results/*.md, written by the scripts that measured them: with the machine, the
+commit and the command."""
+
+import contextlib
+import io
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "scripts"))
+
+from measure import machine  # noqa: E402
+
+# What decides how threads of the programs wait and where they run, and what peers take the
+# processor for.
+SETTINGS = ["OMP_WAIT_POLICY", "OMP_PROC_BIND", "OPENBLAS_CORETYPE", "DNNL_MAX_CPU_ISA"]
+
+
+def output_of(*command):
+    return subprocess.run([str(part) for part in command], check=True, stdout=subprocess.PIPE,
+                          text=True).stdout.strip()
+
+
+def this_command():
+    """How this script was called, in a shell's words."""
+    script = Path(sys.argv[0]).resolve().relative_to(ROOT)
+    chosen = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
+    return " ".join([*chosen, f"python3 {script}", shlex.join(sys.argv[1:])]).strip()
+
+
+def write_section(path, name, title, body):
+    """Replaces one section of a file of results, or adds it."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    text = path.read_text() if path.exists() else f"# {path.stem.replace('_', ' ').capitalize()}\n"
+    commit = output_of("git", "-C", ROOT, "describe", "--always")
+    compiler = output_of("c++", "-dumpfullversion")
+    origin = f"Machine: {machine()}; GCC {compiler}. Commit {commit}; `{this_command()}`."
+    section = f"{begin}\n## {title}\n\n{origin}\n\n{body}\n{end}"
+    if begin in text:
+        head, rest = text.split(begin)
+        text = head + section + rest.split(end)[1]
+    else:
+        text += f"\n{section}\n"
+    path.write_text(text)
+
+
+class Both(io.StringIO):
+    """What is printed, on the screen and kept."""
+
+    def write(self, text):
+        sys.__stdout__.write(text)
+        return super().write(text)
+
+    def flush(self):
+        sys.__stdout__.flush()
+
+
+@contextlib.contextmanager
+def section(path, name, title):
+    """What is printed inside also becomes a section of the file `path`, as it stands; with None it
+    is only printed."""
+    if path is None:
+        yield
+        return
+    kept = Both()
+    with contextlib.redirect_stdout(kept):
+        yield
+    write_section(Path(path), name, title, f"```\n{kept.getvalue().rstrip()}\n```")
+
+
+def add_write(parser):
+    parser.add_argument("--write", metavar="FILE",
+                        help="put the result into this file too, such as docs/results/cpu_avx2.md")
