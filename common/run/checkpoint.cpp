@@ -157,21 +157,42 @@ class Missing {
   std::vector<fs::path> paths_;  // the innermost first
 };
 
-/// What rank 0 alone knows of a save.
-struct Files {
-  std::optional<Manifest> previous;
+/// What rank 0 alone knows of a save. Unless write() is reached, its new files go again: on a full
+/// disk they would only take room from the next try.
+class Files {
+ public:
   Manifest manifest;
 
-  Files(const std::string& dir, const TrainingState& state, int64_t steps) {
+  Files(const std::string& dir, const TrainingState& state, int64_t steps) : dir_(dir) {
     check_save_dir(dir);
     create_directories(dir);
-    previous = Manifest::find(dir);
+    previous_ = Manifest::find(dir);
     manifest.model = Manifest::sizes_of(state.gpt);
     manifest.state["step"] = steps;
     for (const NamedState& other : state.others) manifest.state[other.name] = other.get();
     manifest.weights.name = fresh_name(dir, "model", steps);
     manifest.optimizer.name = fresh_name(dir, "optimizer", steps);
   }
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+  ~Files() {
+    if (written_) return;
+    std::error_code ignored;
+    for (const std::string& name : {manifest.weights.name, manifest.optimizer.name})
+      fs::remove(dir_ / name, ignored);
+  }
+
+  /// The new files become the checkpoint, and those of the previous one go.
+  void write() {
+    manifest.write(dir_);
+    written_ = true;
+    if (previous_) remove_files(dir_, *previous_, manifest);
+  }
+
+ private:
+  fs::path dir_;
+  std::optional<Manifest> previous_;
+  bool written_ = false;
 };
 
 }  // namespace
@@ -198,8 +219,7 @@ void save_checkpoint(const Ctx& ctx, const std::string& dir, const TrainingState
   if (!first) return;
   files->manifest.weights.sum = weights;
   files->manifest.optimizer.sum = optimizer;
-  files->manifest.write(dir);
-  if (files->previous) remove_files(dir, *files->previous, files->manifest);
+  files->write();
 }
 
 int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {
