@@ -46,18 +46,19 @@ void CommQueue::work() {
     jobs_.pop_front();
     running_ = true;
     lock.unlock();
-    std::exception_ptr error;
     try {
-      if (comm_.device()) comm_.device()->use_here();
-      job.body();
-      if (comm_.device()) comm_.device()->synchronize();
+      if (!failed_) {
+        if (comm_.device()) comm_.device()->use_here();
+        job.body();
+        if (comm_.device()) comm_.device()->synchronize();
+      }
     } catch (...) {
-      error = std::current_exception();
+      failed_ = std::current_exception();
     }
     lock.lock();
     running_ = false;
     // Last, since whoever waits for it may close the queue.
-    error ? job.done.set_exception(error) : job.done.set_value();
+    failed_ ? job.done.set_exception(failed_) : job.done.set_value();
   }
 }
 

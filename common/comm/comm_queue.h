@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <future>
 #include <mutex>
@@ -35,7 +36,8 @@ class CommQueue {
   /// communicates.
   ~CommQueue();
 
-  /// wait() of the result throws what the job threw.
+  /// wait() of the result throws what the job threw. After that no job runs, and each throws the
+  /// same: what it sent would meet what the peers still expect of the one that failed.
   Pending run(std::function<void()> body);
 
  private:
@@ -49,6 +51,7 @@ class CommQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
+  std::exception_ptr failed_;  ///< of the first job that threw; the thread's own
   bool running_ = false;
   bool closed_ = false;
   std::jthread thread_;  ///< last: it uses all of the above
