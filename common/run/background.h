@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "common/comm/comm_queue.h"
 #include "common/comm/reduction.h"
@@ -48,6 +49,7 @@ class Background {
   std::unique_ptr<Comm> group_;
   std::unique_ptr<Device> device_;  ///< of the thread beside
   Ctx beside_;
+  std::vector<Event> events_;  ///< of the thread beside
   std::optional<Reducer> reducer_;
   std::optional<CommQueue> queue_;  ///< last: its thread uses all of the above
 };

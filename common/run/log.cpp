@@ -23,7 +23,7 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
       ctx_(ctx),
       comm_(comm),
       progress_(stdout, Progress::style_for(stdout, options.quiet || !speaks()), options.steps) {
-  record_beside(fmt::format("rank {}", comm ? comm->rank() : 0), ctx);
+  record_beside(fmt::format("rank {}", comm ? comm->rank() : 0), ctx, events_);
   if (comm) count(*comm);
   if (!speaks()) return;
   if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
@@ -35,17 +35,16 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
 
 RunLog::~RunLog() {
   progress_.end();
-  for (Row& row : rows_) row.ctx->events = nullptr;
+  ctx_.events = nullptr;
 }
 
-void RunLog::record_beside(std::string name, Ctx& ctx) {
-  rows_.push_back({{.name = std::move(name)}, &ctx});
+void RunLog::record_beside(std::string name, Ctx& ctx, std::vector<Event>& events) {
+  rows_.push_back({std::move(name), &ctx, &events});
 }
 
 void RunLog::begin_step() {
-  if (!options_.timeline.empty())
-    for (Row& row : rows_)
-      if (row.events.size() < kMaxEvents) row.ctx->events = &row.events;
+  if (!options_.timeline.empty() && events_.size() < kMaxEvents)
+    for (Row& row : rows_) row.ctx->events = row.events;
   ctx_.synchronize();  // what a validation has queued is not of this step
   begin_ns_ = now_ns();
 }
@@ -73,10 +72,9 @@ void RunLog::end_step(const StepRecord& record) {
 void RunLog::end_events(int64_t step, int64_t end_ns) {
   if (!ctx_.events) return;
   for (Row& row : rows_) row.ctx->events = nullptr;
-  std::vector<Event>& events = rows_.front().events;
-  events.push_back({"step", begin_ns_, end_ns});
-  if (events.size() >= kMaxEvents)
-    note(fmt::format("step {}: --timeline holds {} events and ends here", step, events.size()));
+  events_.push_back({"step", begin_ns_, end_ns});
+  if (events_.size() >= kMaxEvents)
+    note(fmt::format("step {}: --timeline holds {} events and ends here", step, events_.size()));
 }
 
 void RunLog::trace(const StepRecord& record, uint64_t param_hash) {
@@ -129,7 +127,8 @@ RunResult RunLog::result(double val_loss) const {
 /// What all ranks say of themselves, on rank 0.
 std::vector<nlohmann::json> RunLog::gather(const RunResult& result) const {
   const int rank = comm_ ? comm_->rank() : 0;
-  const std::vector<TimelineRow> rows(rows_.begin(), rows_.end());
+  std::vector<TimelineRow> rows;
+  for (const Row& row : rows_) rows.push_back({row.name, *row.events});
   nlohmann::json own = {{"memory", memory_json(rank, plan_.predicted, result.measured)},
                         {"comm", comm_json(rank, result.sent)},
                         {"rows", rows_json(rows)}};

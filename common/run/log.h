@@ -1,7 +1,6 @@
 // RunLog: everything a run says, on the screen and in --trace, --report and --timeline.
 #pragma once
 
-#include <deque>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -40,8 +39,10 @@ class RunLog {
   RunLog& operator=(const RunLog&) = delete;
   ~RunLog();
 
-  /// A thread that works for this rank beside its own: a row of the timeline.
-  void record_beside(std::string name, Ctx& ctx);
+  /// A thread that works for this rank beside its own: a row of the timeline. ctx.events points to
+  /// `events` during each step. Both outlive the thread, which may still record when a rank fails
+  /// and this object goes.
+  void record_beside(std::string name, Ctx& ctx, std::vector<Event>& events);
   /// A group besides that of all ranks whose messages count.
   void count(const Comm& comm) { groups_.push_back(&comm); }
 
@@ -74,8 +75,10 @@ class RunLog {
 
  private:
   /// A row of the timeline, and whose it is.
-  struct Row : TimelineRow {
+  struct Row {
+    std::string name;
     Ctx* ctx;
+    std::vector<Event>* events;
   };
   bool speaks() const { return !comm_ || comm_->rank() == 0; }
   void end_events(int64_t step, int64_t end_ns);
@@ -93,7 +96,8 @@ class RunLog {
   Progress progress_;
   std::optional<OutputFile> trace_, report_, timeline_;
 
-  std::deque<Row> rows_;  ///< this rank's own first; a deque: contexts point into it
+  std::vector<Event> events_;  ///< of this rank's own thread
+  std::vector<Row> rows_;      ///< its own first
   std::vector<double> step_ms_;
   std::optional<StepRecord> last_;
   int64_t begin_ns_ = 0;

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "common/run/log.h"
-#include "common/run/timeline.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -141,18 +140,6 @@ TEST_F(Log, TimelineShowsStepsAlone) {
   EXPECT_EQ(work, 3);
   EXPECT_EQ(steps, 3);
   EXPECT_EQ(ctx_.events, nullptr);
-}
-
-TEST(Timeline, RowsOfAllRanksInMicroseconds) {
-  const auto rank = [](const std::vector<TimelineRow>& rows) { return rows_json(rows); };
-  const std::vector<json> ranks = {rank({{"rank 0", {{"a", 5000, 7500}}}}),
-                                   rank({{"rank 1", {{"b", 6000, 6001}}}, {"rank 1, beside", {}}})};
-  const json events = json::parse(timeline_json(ranks))["traceEvents"];
-  ASSERT_EQ(events.size(), 5u);
-  EXPECT_EQ(events[1], json::parse(R"({"name":"a","ph":"X","pid":0,"tid":0,"ts":0.0,"dur":2.5})"));
-  EXPECT_EQ(events[3],
-            json::parse(R"({"name":"b","ph":"X","pid":0,"tid":1,"ts":1.0,"dur":0.001})"));
-  EXPECT_TRUE(json::parse(timeline_json({}))["traceEvents"].empty());
 }
 
 TEST_F(Log, ScreenShowsPlanProgressAndTable) {
