@@ -100,6 +100,16 @@ def machine():
     return f"{name}, {os.cpu_count()} cores, {simd}"
 
 
+def commit():
+    """The one that is measured, and whether its programs have been changed since. (Texts change as
+    measurements are written into them.)"""
+    git = lambda *words: subprocess.run(["git", *words], cwd=ROOT, capture_output=True,
+                                        text=True).stdout.strip()
+    sources = ["*.cpp", "*.h", "*.cu", "*.cuh", "*CMakeLists.txt", "cmake"]
+    changed = git("status", "--porcelain", "--", *sources)
+    return git("describe", "--always") + ("-dirty" if changed else "")
+
+
 def main():
     if len(sys.argv) != 2:
         raise SystemExit("usage: scripts/measure.py NN")
@@ -115,9 +125,7 @@ def main():
     readme = found[0].parent / "README.md"
     head, rest = readme.read_text().split(BEGIN)
     tail = rest.split(END)[1]
-    commit = subprocess.run(["git", "describe", "--always"], cwd=ROOT, capture_output=True,
-                            text=True).stdout.strip()
-    origin = f"Measured on: {machine()}; commit {commit}; `scripts/measure.py {sys.argv[1]}`."
+    origin = f"Measured on: {machine()}; commit {commit()}; `scripts/measure.py {sys.argv[1]}`."
     body = chapter.measure()
     readme.write_text(f"{head}{BEGIN}\n{origin}\n\n{body}\n{END}{tail}")
 

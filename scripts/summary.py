@@ -16,6 +16,11 @@ def memory_of(report):
     return {name: report["memory"][0].get(name) for name in CATEGORIES}
 
 
+def loss(value):
+    """A loss that is not finite, or of no step, is null in a report."""
+    return "none" if value is None else f"{value:.3f}"
+
+
 def rows(reports):
     """The table as lists of cells, header first; categories that no run uses are left out."""
     used = [
@@ -30,8 +35,8 @@ def rows(reports):
         yield [
             report["chapter"],
             str(report["layout"]["ranks"]),
-            f"{report['final_loss']:.3f}",
-            f"{report['val_loss']:.3f}",
+            loss(report["final_loss"]),
+            loss(report["val_loss"]),
             f"{report['tokens_per_second']:,.0f}",
             f"{report['step_ms_median']:.1f}",
             *(f"{peak:.2f}" for peak in peaks),
@@ -53,15 +58,16 @@ def main(paths):
     if not paths:
         print("summary.py: usage: scripts/summary.py REPORT.json...", file=sys.stderr)
         return 2
+    reports = []
     try:
-        reports = []
         for path in paths:
             with open(path, encoding="utf-8") as file:
                 reports.append(json.load(file))
-        lines = list(rows(reports))
+            list(rows(reports[-1:]))  # a file that is no report is named
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         print(f"summary.py: {path} is no report: {error!r}", file=sys.stderr)
         return 2
+    lines = list(rows(reports))
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     for line in lines:
         numbers = (cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))

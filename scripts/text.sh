@@ -20,6 +20,7 @@ command -v bible >/dev/null || fail "no program 'bible'; scripts/setup.sh instal
 mkdir -p "$(dirname "$out")" 2>/dev/null || fail "cannot make the folder of $out"
 new="$out.new.$$"
 trap 'rm -f "$new"' EXIT
+bible -f 'ge1:1' </dev/null >/dev/null 2>&1 || fail "the program 'bible' (package bible-kjv) does not run"
 # The verse's address at the start of each line ("Ge1:1 ") goes; the verse stays.
 { bible -f 'ge1:1-re22:21' </dev/null | LC_ALL=C sed -E 's/^[0-9A-Za-z]+:[0-9]+ //' >"$new"; } \
   2>/dev/null || fail "cannot write $out"

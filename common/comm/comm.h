@@ -65,7 +65,7 @@ class Comm {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  /// "self", "thread", "mpi"
+  /// "self", "thread", "mpi", "nccl"
   virtual std::string_view kind() const = 0;
 
   /// This rank's tensors may lie on `device` from here on, also in groups that split() makes later;

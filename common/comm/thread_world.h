@@ -1,6 +1,6 @@
 // ThreadWorld: what all ranks of run_threads() share: who waits, and how the run failed.
 //
-// One mutex guards everything here and in the groups (thread_comm.cpp): operations are few and
+// One mutex guards everything here and in the groups (thread_group.cpp): operations are few and
 // large, and tensors are copied outside of it.
 #pragma once
 

@@ -31,8 +31,7 @@ class Text {
  public:
   /// Reads a whole file. The last tenth is held out for validation.
   /// @throws UserError if the file cannot be read, does not fit in memory, or if either part is
-  /// shorter than one
-  ///         sequence of seq_len tokens and its last target.
+  ///         shorter than one sequence of seq_len tokens and its last target
   Text(const std::string& path, int64_t seq_len);
 
   std::span<const uint8_t> train() const { return std::span(bytes_).first(train_size_); }

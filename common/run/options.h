@@ -29,7 +29,7 @@ struct RunOptions {
   double temperature = 1;  ///< 0: greedy
   int64_t top_k = 0;       ///< 0: all tokens
 
-  std::string save, load;  ///< directories
+  std::string save, load;  ///< directories; `load` may be a file of weights
   int64_t save_every = 0;  ///< steps; 0: at the end only
   std::string trace, report, timeline;
   std::string config_file;  ///< that gave flags

@@ -29,7 +29,7 @@ fs::path resolved(const fs::path& path) {
   return found.empty() ? path : found;
 }
 
-// Through symbolic links: the file is replaced, not the link.
+// Through symbolic links: the file is replaced, not the link, unless that leads nowhere.
 OutputFile::OutputFile(const std::string& path, std::string what)
     : what_(std::move(what)), path_(resolved(path)) {
   std::error_code ignored;

@@ -9,7 +9,8 @@
 
 namespace ladder {
 
-/// The file that a path names, through symbolic links, whether it exists or not.
+/// The file that a path names, through symbolic links that lead somewhere, whether it exists or
+/// not.
 std::filesystem::path resolved(const std::filesystem::path& path);
 
 /// Writes NAME.<pid>-<i>.tmp beside the target and renames it over the target in commit(). Until
