@@ -12,16 +12,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "scripts"))
 
-from measure import machine  # noqa: E402
+from measure import commit, machine  # noqa: E402
 
 # What decides how threads of the programs wait and where they run, and what peers take the
 # processor for.
 SETTINGS = ["OMP_WAIT_POLICY", "OMP_PROC_BIND", "OPENBLAS_CORETYPE", "DNNL_MAX_CPU_ISA"]
-
-
-def output_of(*command):
-    return subprocess.run([str(part) for part in command], check=True, stdout=subprocess.PIPE,
-                          text=True).stdout.strip()
 
 
 def this_command():
@@ -35,9 +30,9 @@ def write_section(path, name, title, body):
     """Replaces one section of a file of results, or adds it."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     text = path.read_text() if path.exists() else f"# {path.stem.replace('_', ' ').capitalize()}\n"
-    commit = output_of("git", "-C", ROOT, "describe", "--always")
-    compiler = output_of("c++", "-dumpfullversion")
-    origin = f"Machine: {machine()}; GCC {compiler}. Commit {commit}; `{this_command()}`."
+    compiler = subprocess.run(["c++", "-dumpfullversion"], check=True, stdout=subprocess.PIPE,
+                              text=True).stdout.strip()
+    origin = f"Machine: {machine()}; GCC {compiler}. Commit {commit()}; `{this_command()}`."
     section = f"{begin}\n## {title}\n\n{origin}\n\n{body}\n{end}"
     if begin in text:
         head, rest = text.split(begin)
