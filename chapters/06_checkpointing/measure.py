@@ -13,7 +13,8 @@ CHAPTER = "06_checkpointing"
 LAYERS, CHANNELS, BATCH, T = 16, 128, 8, 256
 MODEL = f"--model small --layers {LAYERS} --channels {CHANNELS} --heads 4 --batch {BATCH}"
 ROUNDS, STEPS = 10, 3
-POLICIES = ["none", "selective", "every:8", "sqrt", "every:2", "full", "offload"]
+POLICIES = ["none", "selective:attention", "selective:mlp", "selective", "every:8", "sqrt",
+            "every:2", "full", "offload"]
 LIMIT = "160MB"
 # A vocabulary beside which two blocks are small. A batch has 8 C tokens.
 HEAD_MODEL = "--model gpt2-124m --layers 2 --channels 256 --heads 4 --seq-len 128 --batch 16"
@@ -165,7 +166,7 @@ def measure():
         policies_table(fp32),
         noise_line(fp32),
         offload_line(fp32["offload"][0], element=4),
-        "![time of a step against activation memory for seven policies](memory_time.svg)",
+        "![time of a step against activation memory for nine policies](memory_time.svg)",
         "The same with `--precision bf16`:",
         policies_table(bf16),
         noise_line(bf16),

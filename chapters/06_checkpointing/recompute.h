@@ -8,17 +8,20 @@
 //   sqrt        every:ceil(sqrt L)                                  the same
 //   full        every:1                                             L-1 blocks
 //   selective   9C + 4 of each block, 7C + NH of one; 1 input       parts of L-1 blocks
+//               :attention drops C + NH of them, :mlp 4C
 //   offload     1 block, 1 input; all inputs wait in a file         L-1 blocks
 //
 // K = sqrt L makes L/K + K least (arXiv 1604.06174); a block weighs more than an input here, so the
 // least bytes come at a smaller K: see the README. The parts of `selective` are the cheap ones:
 // the attention core (arXiv 2205.05198), and beside it both norms' and GELU's outputs.
+// `selective:attention` takes the core alone, `selective:mlp` GELU's output alone.
 //
 // A run is computed forward again from its kept input, just before backward needs it. Forward ends
 // in the last run, which therefore is still there and is not computed twice. The same kernels on
 // the same inputs give the same bits.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -43,10 +46,18 @@ struct RecomputeOptions {
 
   void add_to(CommandLine& line) {
     line.group("06_checkpointing");
-    line.add("--recompute", policy, "none, every:K, sqrt, full, selective or offload");
+    line.add("--recompute", policy,
+             "none, every:K, sqrt, full, selective, selective:attention, selective:mlp or offload");
     line.add("--memory-limit", memory_limit,
              "refuse a plan of more bytes (512MB: 512 x 2^20); 0: none", {.bytes = true});
   }
+};
+
+/// Parts of a block that are dropped although the block is kept.
+struct DroppedParts {
+  bool norms = false;
+  bool attention = false;  ///< the core: out of q, k, v
+  bool gelu = false;
 };
 
 /// Which blocks backward computes again, for a model of L blocks.
@@ -58,7 +69,7 @@ class Recompute {
   Recompute(const std::string& policy, int64_t layers, bool others = false)
       : policy_(policy), L_(layers), run_(run_of(policy, layers)), others_(others) {}
 
-  bool selective() const { return policy_ == "selective"; }
+  bool selective() const { return policy_.starts_with("selective"); }
   bool offload() const { return policy_ == "offload"; }
   /// Whether whole blocks are dropped.
   bool drops_blocks() const { return policy_ != "none" && !selective(); }
@@ -70,9 +81,9 @@ class Recompute {
   ActivationPlan plan(ActivationPlan base) const {
     base.sets = run_;
     base.own_input = base.own_output = !offload();
-    base.own_norm &= !selective();
-    base.own_att &= !selective();
-    base.own_gelu &= !selective();
+    base.own_norm &= !parts().norms;
+    base.own_att &= !parts().attention;
+    base.own_gelu &= !parts().gelu;
     return base;
   }
 
@@ -81,8 +92,8 @@ class Recompute {
     const bool ends = (l + 1) % run_ == 0 || l + 1 == L_;
     return drops_blocks() && ends && !still_there(l) ? Range{l - l % run_, l + 1} : Range{};
   }
-  /// The cheap parts of block l, alone?
-  bool parts_before(int64_t l) const { return selective() && !still_there(l); }
+  /// What to compute again of block l alone.
+  DroppedParts parts_before(int64_t l) const { return still_there(l) ? DroppedParts{} : parts(); }
 
   /// Floating-point operations of products that are done twice, for `batch` sequences.
   int64_t extra_flops(const GptConfig& config, int64_t batch) const {
@@ -92,7 +103,7 @@ class Recompute {
                            2 * cost::matmul(tokens, 4 * C, C).flops;
     int64_t sum = 0;
     for (int64_t l = 0; l < L_; ++l)
-      sum += run_before(l).size() * (core + linear) + (parts_before(l) ? core : 0);
+      sum += run_before(l).size() * (core + linear) + (parts_before(l).attention ? core : 0);
     return sum;
   }
 
@@ -102,7 +113,8 @@ class Recompute {
   /// All policies, each under one name: every:1 is full, and every:L is none unless others share
   /// its memory.
   std::vector<std::string> all() const {
-    std::vector<std::string> names{"none", "selective", "full", "offload"};
+    std::vector<std::string> names{"none",          "selective", "selective:attention",
+                                   "selective:mlp", "full",      "offload"};
     for (int64_t k = 2; k < L_ || (others_ && k == L_); ++k)
       names.push_back(fmt::format("every:{}", k));
     return names;
@@ -110,7 +122,9 @@ class Recompute {
 
  private:
   static int64_t run_of(const std::string& policy, int64_t L) {
-    if (policy == "none" || policy == "selective") return L;
+    const std::vector<std::string> whole{"none", "selective", "selective:attention",
+                                         "selective:mlp"};
+    if (std::ranges::find(whole, policy) != whole.end()) return L;
     if (policy == "full" || policy == "offload") return 1;
     if (policy == "sqrt") return static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(L))));
     int64_t k = 0;
@@ -119,9 +133,17 @@ class Recompute {
     const auto parsed = std::from_chars(policy.data() + (every ? 6 : 0), end, k);
     if (!every || parsed.ec != std::errc{} || parsed.ptr != end || k < 1 || k > L)
       throw UserError(
-          "--recompute {}; legal are none, every:1 to every:{}, sqrt, full, selective and offload",
+          "--recompute {}; legal are none, every:1 to every:{}, sqrt, full, selective, "
+          "selective:attention, selective:mlp and offload",
           policy, L);
     return k;
+  }
+
+  DroppedParts parts() const {
+    const bool all = policy_ == "selective";
+    return {.norms = all,
+            .attention = all || policy_ == "selective:attention",
+            .gelu = all || policy_ == "selective:mlp"};
   }
 
   /// Of the last block, unless others came since, forward has left everything.
@@ -133,12 +155,13 @@ class Recompute {
   bool others_;
 };
 
-/// The cheap parts of a block again, from its input (B,T,C) and what was kept.
-inline void recompute_parts(const Ctx& ctx, const BlockActs& s, Tensor inp, const BlockTensors& p) {
-  norm_forward(ctx, s.norm1, s.stat1, inp, p.norm1);
-  attn_recompute(ctx, s.attn);
-  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
-  mlp_recompute(ctx, s.mlp);
+/// Those parts of a block again, from its input (B,T,C) and what was kept.
+inline void recompute_parts(const Ctx& ctx, const DroppedParts& parts, const BlockActs& s,
+                            Tensor inp, const BlockTensors& p) {
+  if (parts.norms) norm_forward(ctx, s.norm1, s.stat1, inp, p.norm1);
+  if (parts.attention) attn_recompute(ctx, s.attn);
+  if (parts.norms) norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  if (parts.gelu) mlp_recompute(ctx, s.mlp);
 }
 
 /// All of the last step, and 0 if there was none: FLOPs of products, those done twice beside their

@@ -255,7 +255,7 @@ void compute_again(Memory& m, const Activations& a, const Recompute& recompute, 
     forward_block(m, a, b);
   }
   m.params.use(m.ctx, l + 1, section_after(recompute, l));
-  if (recompute.parts_before(l)) recompute_parts(m.ctx, a.blocks[l], a.stream(l), m.w.blocks[l]);
+  recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
 /// Gradients of all parameters but the head's, from that of what the head read. Section by section

@@ -237,7 +237,7 @@ void compute_again(Memory& m, const Activations& a, const Recompute& recompute, 
   const Range run = recompute.run_before(l);
   if (run.size() > 0) m.offload.read(m.ctx, run.begin, a.stream(run.begin));
   for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, a, b);
-  if (recompute.parts_before(l)) recompute_parts(m.ctx, a.blocks[l], a.stream(l), m.w.blocks[l]);
+  recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
 /// Gradients of all parameters but the head's into `dw`, from that of what the head read.

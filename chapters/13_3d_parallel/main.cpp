@@ -271,8 +271,8 @@ void compute_again(Memory& m, const Recompute& recompute, const Flight& f, size_
   const Range run = recompute.run_before(l);
   if (run.size() > 0) m.offload.read(m.ctx, f.place(run.begin), a.stream(run.begin));
   for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, f, b);
-  if (recompute.parts_before(l))
-    recompute_parts(m.ctx, a.blocks[l], a.stream(l), m.w.blocks[f.first_block + l]);
+  recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l),
+                  m.w.blocks[f.first_block + l]);
 }
 
 /// Gradients of what block l of the part read, and of all activations inside.

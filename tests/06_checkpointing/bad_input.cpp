@@ -9,7 +9,10 @@ INSTANTIATE_TEST_SUITE_P(Refuses, BadCheckpointing,
                          ::testing::ValuesIn(chapters_from("06_checkpointing")), chapter_name);
 
 TEST_P(BadCheckpointing, Recompute) {
-  const std::string legal = "legal are none, every:1 to every:8, sqrt, full, selective and offload";
+  const std::string legal =
+      "legal are none, every:1 to every:8, sqrt, full, selective, selective:attention, "
+      "selective:mlp "
+      "and offload";
   for (const std::string policy : {"every:0", "every:9", "every:99", "every:-2", "every:2x",
                                    "every:", "every", "sometimes", "Full", "2"})
     expect_refused(BadInput{"--recompute " + policy, "--recompute " + policy + "; " + legal});

@@ -48,8 +48,7 @@ class SharedActivations : public ::testing::TestWithParam<const Kernels& (*)()> 
       const Range run = recompute.run_before(l);
       for (int64_t b = run.begin; b < run.end; ++b) forward_block(a, b);
       const auto i = static_cast<size_t>(l);
-      if (recompute.parts_before(l))
-        recompute_parts(box.ctx(), a.blocks[i], a.stream(l), w.blocks[i]);
+      recompute_parts(box.ctx(), recompute.parts_before(l), a.blocks[i], a.stream(l), w.blocks[i]);
     });
   }
 
@@ -75,8 +74,8 @@ INSTANTIATE_TEST_SUITE_P(Tables, SharedActivations, ::testing::Values(ref_kernel
 
 TEST_P(SharedActivations, RecomputedGradientsHaveTheSameBits) {
   const Tensor all = kept();
-  for (const char* policy :
-       {"none", "every:1", "every:2", "every:3", "every:4", "every:5", "sqrt", "full", "selective"})
+  for (const char* policy : {"none", "every:1", "every:2", "every:3", "every:4", "every:5", "sqrt",
+                             "full", "selective", "selective:attention", "selective:mlp"})
     EXPECT_TRUE(same_bits(recomputed(Recompute(policy, config.layers)), all)) << policy;
 }
 

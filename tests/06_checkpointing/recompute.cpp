@@ -31,7 +31,7 @@ TEST(Recompute, Runs) {
   EXPECT_EQ(runs("full", 3), (std::vector<Range>{{1, 2}, {0, 1}}));
   EXPECT_EQ(runs("offload", 3), runs("full", 3));
   EXPECT_EQ(runs("every:1", 3), runs("full", 3));
-  for (const char* policy : {"none", "selective", "every:5"})
+  for (const char* policy : {"none", "selective", "selective:mlp", "every:5"})
     EXPECT_TRUE(runs(policy, 5).empty()) << policy;
   EXPECT_TRUE(runs("full", 1).empty());
 }
@@ -55,12 +55,21 @@ TEST(Recompute, SqrtRunsAreAsLongAsTheRootRoundedUp) {
 }
 
 TEST(Recompute, PartsAreThoseOfAllBlocksButTheLast) {
-  const Recompute selective("selective", 3);
-  EXPECT_TRUE(selective.parts_before(0));
-  EXPECT_TRUE(selective.parts_before(1));
-  EXPECT_FALSE(selective.parts_before(2));
-  for (const char* policy : {"none", "full", "offload", "sqrt"})
-    EXPECT_FALSE(Recompute(policy, 3).parts_before(0)) << policy;
+  // Norms, attention, GELU.
+  const auto parts = [](const char* policy, int64_t l) {
+    const DroppedParts p = Recompute(policy, 3).parts_before(l);
+    return std::array{p.norms, p.attention, p.gelu};
+  };
+  const std::array nothing{false, false, false};
+  for (const int64_t l : {0, 1}) {
+    EXPECT_EQ(parts("selective", l), (std::array{true, true, true}));
+    EXPECT_EQ(parts("selective:attention", l), (std::array{false, true, false}));
+    EXPECT_EQ(parts("selective:mlp", l), (std::array{false, false, true}));
+    for (const char* policy : {"none", "full", "offload", "sqrt"})
+      EXPECT_EQ(parts(policy, l), nothing) << policy;
+  }
+  for (const char* policy : {"selective", "selective:attention", "selective:mlp"})
+    EXPECT_EQ(parts(policy, 2), nothing) << policy;
 }
 
 TEST(Recompute, PlanSharesWhatThePolicyDrops) {
@@ -78,6 +87,9 @@ TEST(Recompute, PlanSharesWhatThePolicyDrops) {
   EXPECT_EQ(selective.sets, 7);
   EXPECT_FALSE(selective.own_norm || selective.own_att || selective.own_gelu);
   EXPECT_TRUE(selective.own_input);
+  const ActivationPlan attention = plan("selective:attention"), mlp = plan("selective:mlp");
+  EXPECT_TRUE(attention.own_norm && !attention.own_att && attention.own_gelu);
+  EXPECT_TRUE(mlp.own_norm && mlp.own_att && !mlp.own_gelu);
   EXPECT_EQ(offload.sets, 1);
   EXPECT_FALSE(offload.own_input);
   EXPECT_TRUE(offload.own_norm && offload.own_att && offload.own_gelu);
@@ -86,23 +98,27 @@ TEST(Recompute, PlanSharesWhatThePolicyDrops) {
 }
 
 TEST(Recompute, NamesAllPoliciesThatItAccepts) {
-  EXPECT_EQ(
-      Recompute("full", 4).all(),
-      (std::vector<std::string>{"none", "selective", "full", "offload", "every:2", "every:3"}));
+  EXPECT_EQ(Recompute("full", 4).all(),
+            (std::vector<std::string>{"none", "selective", "selective:attention", "selective:mlp",
+                                      "full", "offload", "every:2", "every:3"}));
   // All blocks are one run: like none, unless micro-batches in between share its memory.
   EXPECT_EQ(Recompute("full", 4, /*others=*/true).all().back(), "every:4");
   for (const bool others : {false, true})
     for (int64_t L = 1; L < 13; ++L)
       for (const Recompute all("none", L, others); const std::string& policy : all.all())
         EXPECT_EQ(all.under(policy).run_before(L - 1).size() > 0,
-                  others && policy != "none" && policy != "selective")
+                  others && policy != "none" && !all.under(policy).selective())
             << policy;
 }
 
 TEST(Recompute, Refusals) {
-  const std::string legal = "legal are none, every:1 to every:7, sqrt, full, selective and offload";
-  for (const char* policy : {"", "every", "every:", "every:0", "every:-1", "every:8", "every:2x",
-                             "every: 2", "every:99999999999999999999", "Full", "sometimes", "2"})
+  const std::string legal =
+      "legal are none, every:1 to every:7, sqrt, full, selective, selective:attention, "
+      "selective:mlp "
+      "and offload";
+  for (const char* policy :
+       {"", "every", "every:", "every:0", "every:-1", "every:8", "every:2x", "every: 2",
+        "every:99999999999999999999", "Full", "sometimes", "2", "selective:", "selective:norms"})
     EXPECT_USER_ERROR(Recompute(policy, 7), legal);
 }
 

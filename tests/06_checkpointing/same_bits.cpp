@@ -7,7 +7,8 @@ namespace {
 
 /// All policies of a model of L layers; every:K for the given K.
 std::vector<std::string> policies(const std::vector<std::string>& every) {
-  std::vector<std::string> all = {"none", "sqrt", "full", "selective", "offload"};
+  std::vector<std::string> all = {
+      "none", "sqrt", "full", "selective", "selective:attention", "selective:mlp", "offload"};
   for (const std::string& k : every) all.push_back("every:" + k);
   return all;
 }
