@@ -39,11 +39,13 @@ void fail_to_start(ThreadWorld& world, int ranks, size_t started) {
   world.fail(std::make_exception_ptr(error), error.what());
 }
 
-/// Of the first of these variables that is there.
-int number_from(std::initializer_list<const char*> names, int otherwise) {
+/// Of the first of these variables that is there. `srun --mpi=pmix` tells by Slurm's own, which any
+/// job script sees, too: they count only where PMIX_RANK says that srun has started this process.
+int number_from(std::initializer_list<const char*> names, const char* slurm, int otherwise) {
   for (const char* name : names)
     if (const char* number = std::getenv(name)) return std::atoi(number);
-  return otherwise;
+  const char* number = std::getenv("PMIX_RANK") ? std::getenv(slurm) : nullptr;
+  return number ? std::atoi(number) : otherwise;
 }
 
 }  // namespace
@@ -76,11 +78,19 @@ bool under_mpirun() {
 }
 
 int launched_processes() {
-  return std::max(1, number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1));
+  return std::max(1, number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, "SLURM_NTASKS", 1));
+}
+
+int launched_here() {
+  const int all = launched_processes();
+  const int here =
+      number_from({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}, "SLURM_NTASKS_PER_NODE", all);
+  return std::clamp(here, 1, all);
 }
 
 int launched_local_rank() {
-  return std::max(0, number_from({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}, 0));
+  return std::max(
+      0, number_from({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}, "SLURM_LOCALID", 0));
 }
 
 void run_ranks(int ranks, const RankBody& body) {

@@ -29,6 +29,8 @@ bool under_mpirun();
 
 /// How many processes were started together with this one, itself counted; 1 if nobody tells.
 int launched_processes();
+/// How many of those on its machine; all, if nobody tells.
+int launched_here();
 /// Which of those on its machine this process is, from 0; 0 if nobody tells.
 int launched_local_rank();
 

@@ -148,7 +148,8 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--ranks", ranks,
            "ranks that share the work: threads of this program; under mpirun the processes are the "
            "ranks");
-  line.add("--threads", threads, "threads of a rank", {.shown_default = "cores / ranks"});
+  line.add("--threads", threads, "threads of a rank",
+           {.shown_default = "cores / ranks on this machine"});
 
   line.group("Sampling");
   line.add("--sample", sample, "tokens of text to generate at the end");
@@ -206,7 +207,8 @@ GptConfig RunOptions::gpt() const {
 int RunOptions::thread_count() const {
   if (on_device(backend)) return 1;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return threads.value_or(std::max(1, cores / ranks));
+  const int here = under_mpirun() ? launched_here() : ranks;
+  return threads.value_or(std::max(1, cores / here));
 }
 
 SampleOptions RunOptions::sampling(const GptConfig& gpt) const {

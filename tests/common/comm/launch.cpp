@@ -1,0 +1,77 @@
+// What a launcher tells its processes in their environment.
+
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "common/comm/run_ranks.h"
+
+namespace ladder::test {
+namespace {
+
+/// The environment has these variables, and no other of a launcher's; afterwards as before.
+class Launch : public ::testing::Test {
+ protected:
+  Launch() {
+    for (const char* name : kNames) {
+      const char* value = std::getenv(name);
+      before_[name] = value ? std::optional<std::string>(value) : std::nullopt;
+      ::unsetenv(name);
+    }
+  }
+  ~Launch() override {
+    for (const auto& [name, value] : before_)
+      value ? ::setenv(name.c_str(), value->c_str(), 1) : ::unsetenv(name.c_str());
+  }
+  static void set(const std::map<std::string, std::string>& variables) {
+    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+
+ private:
+  static constexpr const char* kNames[] = {"OMPI_COMM_WORLD_SIZE",
+                                           "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                           "OMPI_COMM_WORLD_LOCAL_RANK",
+                                           "PMI_SIZE",
+                                           "MPI_LOCALNRANKS",
+                                           "MPI_LOCALRANKID",
+                                           "PMIX_RANK",
+                                           "SLURM_NTASKS",
+                                           "SLURM_NTASKS_PER_NODE",
+                                           "SLURM_LOCALID"};
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+TEST_F(Launch, AProcessByItself) {
+  EXPECT_FALSE(under_mpirun());
+  EXPECT_EQ(launched_processes(), 1);
+  EXPECT_EQ(launched_here(), 1);
+  EXPECT_EQ(launched_local_rank(), 0);
+}
+
+TEST_F(Launch, OpenMpiOnTwoMachines) {
+  set({{"OMPI_COMM_WORLD_SIZE", "8"},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}});
+  EXPECT_TRUE(under_mpirun());
+  EXPECT_EQ(launched_processes(), 8);
+  EXPECT_EQ(launched_here(), 4);
+  EXPECT_EQ(launched_local_rank(), 3);
+}
+
+TEST_F(Launch, SlurmAloneIsAJobScript) {
+  set({{"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "2"}});
+  EXPECT_FALSE(under_mpirun());
+  EXPECT_EQ(launched_processes(), 1);
+  EXPECT_EQ(launched_local_rank(), 0);
+  set({{"PMIX_RANK", "5"}});  // srun --mpi=pmix
+  EXPECT_TRUE(under_mpirun());
+  EXPECT_EQ(launched_processes(), 8);
+  EXPECT_EQ(launched_here(), 8) << "nobody tells how many are here";
+  EXPECT_EQ(launched_local_rank(), 2);
+}
+
+}  // namespace
+}  // namespace ladder::test
