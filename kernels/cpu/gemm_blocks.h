@@ -18,14 +18,14 @@ namespace ladder {
 
 /// Most columns of a block whose panels of B are kept, or whose sums wait: more would not pay.
 constexpr int64_t kCols = 128 * kLanes;
-/// Floats of A's panels in a block, at most: they take four fifths of L2, and stay there. An L2 of
-/// unknown size is taken for one of 512 KiB, a larger one than 1 MiB for one of 1 MiB: two threads
-/// of a core may share it.
+/// Floats of A's panels in a block, at most: they take four fifths of L2, and stay there.
+/// Processors with AVX-512 have 1 MiB of it, or more, which two threads of a core may share. Of
+/// those with AVX2 many have 512 KiB; what a virtual machine tells may be anything.
 inline int64_t most_panels_of_a() {
   static const int64_t floats = [] {
-    const int64_t told = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    const int64_t bytes = told > 0 ? std::min<int64_t>(told, 1 << 20) : 1 << 19;
-    return bytes / 5 * 4 / static_cast<int64_t>(sizeof(float));
+    const int64_t bytes = kLanes == 16 ? 1 << 20 : sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return std::clamp<int64_t>(bytes, 1 << 19, 1 << 20) / 5 * 4 /
+           static_cast<int64_t>(sizeof(float));
   }();
   return floats;
 }
