@@ -45,6 +45,7 @@ void update_columns(const Ctx& ctx, const Problem& p) {
         [&](ColumnSums<1>& sum, int64_t r, int64_t n, auto columns) {
           const float* g = p.g + r * p.N + n;
           columns.each([&](int64_t part, int64_t i, auto io) {
+            ask_for_later_row(g + i, p.N);
             const Vec slope = io.load(g + i);
             const Vec q = hn::MulAdd(slope, slope, broadcast(p.step.eps));
             sum.at(0, part) = hn::Add(sum.at(0, part), q);

@@ -12,8 +12,8 @@
 
 namespace ladder {
 
-/// Columns that are summed at a time, in registers.
-constexpr int64_t kColumns = 8 * kLanes;
+/// Columns that are summed at a time, in registers (of two sums AVX2 keeps some in L1).
+constexpr int64_t kColumns = 64;
 
 /// Count x kColumns sums.
 template <int64_t Count>
@@ -66,8 +66,16 @@ void for_columns(Range range, const F& f) {
 
 /// So many strips of kColumns columns take turns, of so many rows each: in its turn the sums of a
 /// strip are in registers. The rows of one strip alone would be runs too short for memory.
-constexpr int64_t kStrips = 3;
-constexpr int64_t kTurn = 16;
+constexpr int64_t kStrips = 6;
+constexpr int64_t kTurn = 8;
+
+/// Asks, into L2, for the place `at` in a row some turns later. Memory is that far: rows of a few
+/// columns are too short for the processor to see a pattern by itself.
+template <class T>
+HWY_INLINE void ask_for_later_row(const T* at, int64_t stride) {
+  constexpr int64_t kRows = 16;
+  __builtin_prefetch(at + kRows * stride, 0, 2);
+}
 
 /// The order of a sum over B sequences of T tokens, each in `leaves` leaves.
 struct TokenTree {

@@ -153,22 +153,24 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
   float* places = dwpe.data<float>();
   dispatch(dout, [&]<class Real>(Real) {
     const Real* above = dout.data<Real>();
-    const auto add_words = [&](int64_t c, auto columns) {
-      for (int64_t v = 0; v < s.V; ++v) {
-        auto sums = sum_places(found.of(v), above + c, s, columns);
-        put_columns(words + v * s.C + c, sums, 0, columns, into);
-      }
+    const auto add_words = [&]<class Wide>(Range range, Wide) {
+      for (int64_t v = 0; v < s.V; ++v)
+        for_columns<Wide>(range, [&](int64_t c, auto columns) {
+          auto sums = sum_places(found.of(v), above + c, s, columns);
+          put_columns(words + v * s.C + c, sums, 0, columns, into);
+        });
     };
-    const auto add_places = [&](int64_t c, auto columns) {
-      for (int64_t t = 0; t < s.P; ++t) {
-        auto sums = sum_position(t, above + c, s, columns);
-        put_columns(places + t * s.C + c, sums, 0, columns, into);
-      }
+    const auto add_places = [&](Range range) {
+      for (int64_t t = 0; t < s.P; ++t)
+        for_columns(range, [&](int64_t c, auto columns) {
+          auto sums = sum_position(t, above + c, s, columns);
+          put_columns(places + t * s.C + c, sums, 0, columns, into);
+        });
     };
     const bool past_caches = into == Into::Write && goes_past_caches(dwte, {});
     parallel_for(ctx, s.C, kColumns, s.B * s.T + s.V, [&](Range range) {
-      past_caches ? for_columns<PastCaches>(range, add_words) : for_columns(range, add_words);
-      for_columns(range, add_places);
+      past_caches ? add_words(range, PastCaches{}) : add_words(range, Whole{});
+      add_places(range);
     });
   });
 }

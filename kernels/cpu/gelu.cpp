@@ -50,11 +50,11 @@ constexpr int64_t kAhead = 512;
 
 void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
   const int64_t n = check_gelu_forward(out, inp);
-  dispatch(inp, [&]<class Real>(Real) {
+  dispatch_out(out, {inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* y = out.data<Real>();
     const Real* x = inp.data<Real>();
     parallel_for(ctx, n, kAlign, 4, [=](Range range) {
-      for_vectors(range.begin, range.end, [=](int64_t i, auto io) {
+      for_vectors<Wide>(range.begin, range.end, [=](int64_t i, auto io) {
         __builtin_prefetch(x + i + kAhead);
         io.store(gelu(io.load(x + i)), y + i);
       });
@@ -64,12 +64,12 @@ void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
 
 void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
   const int64_t n = check_gelu_backward(dinp, dout, inp);
-  dispatch(inp, [&]<class Real>(Real) {
+  dispatch_out(dinp, {dout, inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* dx = dinp.data<Real>();
     const Real* dy = dout.data<Real>();
     const Real* x = inp.data<Real>();
     parallel_for(ctx, n, kAlign, 4, [=](Range range) {
-      for_vectors(range.begin, range.end, [=](int64_t i, auto io) {
+      for_vectors<Wide>(range.begin, range.end, [=](int64_t i, auto io) {
         __builtin_prefetch(dy + i + kAhead);
         __builtin_prefetch(x + i + kAhead);
         io.store(hn::Mul(io.load(dy + i), gelu_slope(io.load(x + i))), dx + i);

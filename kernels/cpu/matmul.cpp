@@ -80,6 +80,7 @@ void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
           [=](ColumnSums<1>& sum, int64_t row, int64_t n, auto columns) {
             const Real* x = from + row * s.N + n;
             columns.each([&](int64_t part, int64_t i, auto io) {
+              ask_for_later_row(x + i, s.N);
               sum.at(0, part) = hn::Add(sum.at(0, part), io.load(x + i));
             });
           },

@@ -81,18 +81,14 @@ void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, cons
   });
 }
 
-/// Rows of a few columns are too short for the processor to see a pattern: so many rows ahead they
-/// are asked for.
-constexpr int64_t kRowsAhead = 4;
-
 /// Adds dy xhat and dy of one token, in the columns that dy and x point at.
 template <class Real, class Columns>
 HWY_INLINE void add_token(ColumnSums<2>& sum, const Real* dy, const Real* x, const Statistics& s,
                           int64_t C, Columns columns) {
   const Vec m = broadcast(s.mean), r = broadcast(s.rstd);
   columns.each([&](int64_t part, int64_t i, auto io) {
-    __builtin_prefetch(dy + kRowsAhead * C + i);
-    __builtin_prefetch(x + kRowsAhead * C + i);
+    ask_for_later_row(dy + i, C);
+    ask_for_later_row(x + i, C);
     const Vec d = io.load(dy + i);
     const Vec xhat = hn::Mul(hn::Sub(io.load(x + i), m), r);
     sum.at(0, part) = hn::MulAdd(d, xhat, sum.at(0, part));
