@@ -80,6 +80,7 @@ struct Weights {
   /// After a change of the master: rounds it for forward and backward.
   void refresh(const Ctx& ctx) const {
     if (compute.ptr == master.ptr) return;
+    const Span span(ctx, "refresh_weights");
     ctx.kernels->cast(ctx, compute, master);
     if (round_master) ctx.kernels->cast(ctx, master, compute);
   }

@@ -71,7 +71,10 @@ void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved, Tensor
   const Kernels& k = *ctx.kernels;
   k.matmul_forward(ctx, saved.qkv, coded(ctx, saved.codes.inp, inp), params.qkv.w, params.qkv.b,
                    kWhole);
-  k.attention_forward(ctx, saved.att, saved.lse, saved.qkv);
+  {
+    const Span core(ctx, "attention_forward");
+    k.attention_forward(ctx, saved.att, saved.lse, saved.qkv);
+  }
   k.matmul_forward(ctx, product, coded(ctx, saved.codes.mid, saved.att), params.proj_w, {},
                    ctx.leaves);
 }
@@ -91,7 +94,10 @@ void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor
   const Kernels& k = *ctx.kernels;
   const Fp8Codes& codes = saved.codes;
   k.matmul_backward_input(ctx, d.datt, coded(ctx, codes.dproduct, dproduct), params.proj_w, kWhole);
-  k.attention_backward(ctx, d.dqkv, d.datt, saved.qkv, saved.att, saved.lse);
+  {
+    const Span core(ctx, "attention_backward");
+    k.attention_backward(ctx, d.dqkv, d.datt, saved.qkv, saved.att, saved.lse);
+  }
   k.matmul_backward_input(ctx, dinp, coded(ctx, codes.dmid, d.dqkv), params.qkv.w, ctx.leaves);
 }
 
@@ -117,7 +123,10 @@ void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor i
   const Kernels& k = *ctx.kernels;
   k.matmul_forward(ctx, saved.fc, coded(ctx, saved.codes.inp, inp), params.fc.w, params.fc.b,
                    kWhole);
-  k.gelu_forward(ctx, saved.gelu, saved.fc);
+  {
+    const Span gelu(ctx, "gelu_forward");
+    k.gelu_forward(ctx, saved.gelu, saved.fc);
+  }
   k.matmul_forward(ctx, product, coded(ctx, saved.codes.mid, saved.gelu), params.proj_w, {},
                    ctx.leaves);
 }
@@ -135,7 +144,10 @@ void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor d
   const Kernels& k = *ctx.kernels;
   const Fp8Codes& codes = saved.codes;
   k.matmul_backward_input(ctx, d.dfc, coded(ctx, codes.dproduct, dproduct), params.proj_w, kWhole);
-  k.gelu_backward(ctx, d.dfc, d.dfc, saved.fc);
+  {
+    const Span gelu(ctx, "gelu_backward");
+    k.gelu_backward(ctx, d.dfc, d.dfc, saved.fc);
+  }
   k.matmul_backward_input(ctx, dinp, coded(ctx, codes.dmid, d.dfc), params.fc.w, ctx.leaves);
 }
 
