@@ -2,6 +2,7 @@
 // words that kernels/cpu is written in.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -84,31 +85,53 @@ HWY_INLINE void for_vectors(int64_t begin, int64_t end, F&& f) {
   if (i < end) f(i, Part(end - i));
 }
 
+/// N vectors that pass through the same arithmetic side by side. One alone would keep the processor
+/// waiting: each operation takes the result of the one before.
+template <size_t N>
+using Vecs = std::array<Vec, N>;
+
+/// {f(0), ..., f(N - 1)}
+template <size_t N, class F>
+HWY_INLINE Vecs<N> each(F&& f) {
+  Vecs<N> results;
+#pragma GCC unroll 8
+  for (size_t i = 0; i < N; ++i) results[i] = f(i);
+  return results;
+}
+
 /// e^x to about one unit in the last place; 0 below -87.33, e^88.02 from there on, NaN for NaN.
 /// x = k ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r + r^2 q(r), where the coefficients of q
 /// are fitted for the smallest relative error (3e-9).
-HWY_INLINE Vec exp(Vec x) {
+template <size_t N>
+HWY_INLINE Vecs<N> exp(const Vecs<N>& x) {
   const Vec low = broadcast(-87.33654f);
   // The constants come first: x86 then passes a NaN in x on.
-  const Vec bounded = hn::Max(low, hn::Min(broadcast(88.02f), x));
+  const auto bounded =
+      each<N>([&](size_t i) { return hn::Max(low, hn::Min(broadcast(88.02f), x[i])); });
   // The last bit of so large a number stands for one: the sum is rounded to a whole number, and its
   // low bits are k + 127, where k is the integer nearest to x / ln 2.
   const Vec large = broadcast(12582912.0f + 127);  // 1.5 2^23
-  const Vec shifted = hn::MulAdd(bounded, broadcast(1.44269504f), large);
-  const Vec k = hn::Sub(shifted, large);
+  const auto shifted =
+      each<N>([&](size_t i) { return hn::MulAdd(bounded[i], broadcast(1.44269504f), large); });
+  const auto k = each<N>([&](size_t i) { return hn::Sub(shifted[i], large); });
   // ln 2 in two parts, the first with so few bits that k times it is exact.
-  const Vec r = hn::NegMulAdd(k, broadcast(-2.12194440e-4f),
-                              hn::NegMulAdd(k, broadcast(0.693359375f), bounded));
-  Vec q = broadcast(1.381453942e-03f);
-  q = hn::MulAdd(q, r, broadcast(8.368745446e-03f));
-  q = hn::MulAdd(q, r, broadcast(4.166838899e-02f));
-  q = hn::MulAdd(q, r, broadcast(1.666652113e-01f));
-  q = hn::MulAdd(q, r, broadcast(4.999999404e-01f));
-  const Vec power = hn::Add(broadcast(1.0f), hn::MulAdd(q, hn::Mul(r, r), r));
-  // 2^k: these bits where a float has its exponent.
-  const hn::RebindToUnsigned<Lanes> words;
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(words, shifted));
-  return hn::IfThenZeroElse(hn::Lt(x, low), hn::Mul(power, hn::BitCast(kVec, exponent)));
+  auto r =
+      each<N>([&](size_t i) { return hn::NegMulAdd(k[i], broadcast(0.693359375f), bounded[i]); });
+  r = each<N>([&](size_t i) { return hn::NegMulAdd(k[i], broadcast(-2.12194440e-4f), r[i]); });
+  Vecs<N> q;
+  q.fill(broadcast(1.381453942e-03f));
+  for (const float c : {8.368745446e-03f, 4.166838899e-02f, 1.666652113e-01f, 4.999999404e-01f})
+    q = each<N>([&](size_t i) { return hn::MulAdd(q[i], r[i], broadcast(c)); });
+  const auto square = each<N>([&](size_t i) { return hn::Mul(r[i], r[i]); });
+  const auto power = each<N>(
+      [&](size_t i) { return hn::Add(broadcast(1.0f), hn::MulAdd(q[i], square[i], r[i])); });
+  return each<N>([&](size_t i) {
+    // 2^k: these bits where a float has its exponent.
+    const hn::RebindToUnsigned<Lanes> words;
+    const auto exponent = hn::ShiftLeft<23>(hn::BitCast(words, shifted[i]));
+    return hn::IfThenZeroElse(hn::Lt(x[i], low), hn::Mul(power[i], hn::BitCast(kVec, exponent)));
+  });
 }
+HWY_INLINE Vec exp(Vec x) { return exp<1>({x})[0]; }
 
 }  // namespace ladder
