@@ -28,6 +28,12 @@ double best_rate(double amount, F&& f) {
 /// and as fit into the 16 registers of AVX2 beside both factors.
 constexpr size_t kSums = 12;
 
+float added(const std::array<Vec, kSums>& sums) {
+  Vec all = zero();
+  for (const Vec& sum : sums) all = hn::Add(all, sum);
+  return hn::GetLane(all);
+}
+
 HWY_NOINLINE float multiply_add(int64_t rounds) {
   // x <- 0.999 x + 0.001 stays near 1. Volatile hides the factors from the optimiser. (With
   // DoNotOptimize GCC 12 may leave them out and read what lay there before: numbers too small to be
@@ -42,9 +48,7 @@ HWY_NOINLINE float multiply_add(int64_t rounds) {
 #pragma GCC unroll 16
     for (Vec& sum : sums) sum = hn::MulAdd(a, sum, b);
   }
-  Vec all = zero();
-  for (const Vec& sum : sums) all = hn::Add(all, sum);
-  return hn::GetLane(all);
+  return added(sums);
 }
 
 double fma_rate(const Ctx& ctx) {
@@ -86,6 +90,26 @@ void copy(const Ctx& ctx, float* to, const float* from, int64_t n) {
   });
 }
 
+/// Reads n floats, asking for each line some 4 KiB before.
+void read(const Ctx& ctx, const float* from, int64_t n) {
+  constexpr int64_t kStep = kSums * kLanes;
+  constexpr int64_t kLater = 1024;
+  on_threads(ctx, [&](int thread) {
+    const Range part = part_of(thread, ctx.threads, n, kStep);
+    std::array<Vec, kSums> sums;
+    for (Vec& sum : sums) sum = zero();
+    for (int64_t i = part.begin; i + kStep <= part.end; i += kStep) {
+#pragma GCC unroll 16
+      for (int64_t j = 0; j < kStep; j += kLanes) {
+        __builtin_prefetch(from + i + j + kLater);
+        Vec& sum = sums[static_cast<size_t>(j / kLanes)];
+        sum = hn::Add(sum, hn::Load(kVec, from + i + j));
+      }
+    }
+    benchmark::DoNotOptimize(added(sums));
+  });
+}
+
 }  // namespace
 
 Ceilings measure_ceilings(int threads) {
@@ -96,7 +120,8 @@ Ceilings measure_ceilings(int threads) {
              .gemm = gemm_rate(box, Dtype::F32),
              .gemm_bf16 = gemm_rate(box, Dtype::BF16),
              .copy_plain = 0,
-             .copy = 0};
+             .copy = 0,
+             .read = 0};
   const Tensor from = box.alloc(Dtype::F32, {kFloats}), to = box.alloc(Dtype::F32, {kFloats});
   const auto rate = [&](auto&& copy) {
     return best_rate(2.0 * static_cast<double>(from.bytes()),
@@ -104,6 +129,8 @@ Ceilings measure_ceilings(int threads) {
   };
   c.copy_plain = rate(copy<false>);
   c.copy = std::max(c.copy_plain, rate(copy<true>));
+  c.read =
+      best_rate(static_cast<double>(from.bytes()), [&] { read(ctx, from.data<float>(), kFloats); });
   return c;
 }
 

@@ -14,20 +14,23 @@ namespace ladder::bench {
 /// much of it a whole product of friendly shape reaches, and so what a training step can hope for;
 /// `gemm_bf16` says the same of factors of 16 bits.
 ///
-/// Two numbers for memory, both of copies between arrays far beyond the caches. Bytes read and
+/// Three numbers for memory, of arrays far beyond the caches. Two are of copies. Bytes read and
 /// bytes written are counted, so copying one byte counts as two. `copy_plain` stores as every
 /// kernel does: the processor first reads the line that it then overwrites, and these reads are
 /// not counted. `copy` is the better of that and of stores past the cache (movnt), which save the
 /// read: every byte on the bus is one that is counted. It is the ceiling, for half reads and half
 /// writes. An operation that fills a new array with plain stores moves 3 bytes for each 2 counted
 /// and ends near copy_plain; one in place, such as adamw_update, reads what it overwrites anyway
-/// and can reach `copy`, or a little more where it reads more than it writes.
+/// and can reach `copy`, or a little more where it reads more than it writes. `read` is of reading
+/// alone, into a few sums: the most that a sum over tokens or a norm can reach, which store next to
+/// nothing. It may be below `copy`, as a core can have only so many reads under way.
 struct Ceilings {
   double fma;
   double gemm;
   double gemm_bf16;
   double copy_plain;
   double copy;
+  double read;
 };
 
 /// Takes a few seconds and 256 MiB.

@@ -214,8 +214,8 @@ void register_all(Bench& box, const Ceilings& ceilings) {
 std::string text_of(const Ceilings& c, int threads) {
   return fmt::format(
       "{} threads; multiply-adds {:.1f} GFLOP/s, our product {:.1f}; copy {:.1f} GB/s, with plain "
-      "stores {:.1f}",
-      threads, c.fma, c.gemm, c.copy, c.copy_plain);
+      "stores {:.1f}; reads alone {:.1f}",
+      threads, c.fma, c.gemm, c.copy, c.copy_plain, c.read);
 }
 
 std::string floors_of(const Ceilings& c, Dtype compute) {
@@ -227,9 +227,9 @@ std::string floors_of(const Ceilings& c, Dtype compute) {
 void print_json(const Ceilings& c, int threads) {
   fmt::print(
       R"({{"threads": {}, "fma": {:.1f}, "gemm": {:.1f}, "gemm_bf16": {:.1f}, "copy": {:.1f}, )"
-      R"("copy_plain": {:.1f}, "floor_ms": {{"fp32": {}, "bf16": {}}}}})"
+      R"("copy_plain": {:.1f}, "read": {:.1f}, "floor_ms": {{"fp32": {}, "bf16": {}}}}})"
       "\n",
-      threads, c.fma, c.gemm, c.gemm_bf16, c.copy, c.copy_plain, floors_of(c, Dtype::F32),
+      threads, c.fma, c.gemm, c.gemm_bf16, c.copy, c.copy_plain, c.read, floors_of(c, Dtype::F32),
       floors_of(c, Dtype::BF16));
 }
 
