@@ -64,9 +64,9 @@ void for_columns(Range range, const F& f) {
   if (first < range.end) f(first, SomeColumns{range.end - first});
 }
 
-/// So many strips of kColumns columns take turns, of so many rows each: in its turn the sums of a
-/// strip are in registers. The rows of one strip alone would be runs too short for memory.
-constexpr int64_t kStrips = 6;
+/// So many strips of kColumns columns, at most, take turns, of so many rows each: in its turn the
+/// sums of a strip are in registers. The rows of few strips would be runs too short for memory.
+constexpr int64_t kStrips = 12;
 constexpr int64_t kTurn = 8;
 
 /// Asks, into L2, for the place `at` in a row some turns later. Memory is that far: rows of a few
@@ -83,17 +83,17 @@ struct TokenTree {
   int64_t B, T;
 };
 
-/// As sum_columns, for at most `Strips` strips.
-template <int64_t Count, size_t Strips, class Add, class Put>
+/// As sum_columns, for kStrips strips at most.
+template <int64_t Count, class Add, class Put>
 void sum_strips(Range range, const TokenTree& tree, const Add& add, const Put& put) {
   using Sums = ColumnSums<Count>;
-  using Trees = std::array<TreeSum<Sums>, Strips>;
+  using Trees = std::array<TreeSum<Sums>, kStrips>;
   const auto each_strip = [&](const auto& f) {
     for_columns(range, [&](int64_t c, auto columns) {
       f(static_cast<size_t>((c - range.begin) / kColumns), c, columns);
     });
   };
-  std::array<Sums, Strips> parked;
+  std::array<Sums, kStrips> parked;
   const auto add_leaf = [&](Trees& leaves, int64_t first_row, Range tokens) {
     Range turn{tokens.begin, tokens.begin};
     do {
@@ -113,8 +113,9 @@ void sum_strips(Range range, const TokenTree& tree, const Add& add, const Put& p
     Trees leaves;
     for (int64_t i = 0; i < tree.leaves; ++i)
       add_leaf(leaves, b * tree.T, leaf(i, tree.leaves, tree.T));
-    for (size_t strip = 0; strip < Strips; ++strip)
+    each_strip([&](size_t strip, int64_t, auto) {
       sequences[strip].push(leaves[strip].total(Sums::zeros()));
+    });
   }
   each_strip([&](size_t strip, int64_t c, auto columns) {
     Sums total = sequences[strip].total(Sums::zeros());
@@ -127,11 +128,8 @@ void sum_strips(Range range, const TokenTree& tree, const Add& add, const Put& p
 template <int64_t Count, class Add, class Put>
 void sum_columns(Range range, const TokenTree& tree, const Add& add, const Put& put) {
   constexpr int64_t kTogether = kStrips * kColumns;
-  int64_t first = range.begin;
-  for (; first + kTogether <= range.end; first += kTogether)
-    sum_strips<Count, kStrips>({first, first + kTogether}, tree, add, put);
-  for (; first < range.end; first += kColumns)
-    sum_strips<Count, 1>({first, std::min(first + kColumns, range.end)}, tree, add, put);
+  for (int64_t first = range.begin; first < range.end; first += kTogether)
+    sum_strips<Count>({first, std::min(first + kTogether, range.end)}, tree, add, put);
 }
 
 /// Writes the columns of sum `which`, or adds them.

@@ -68,7 +68,7 @@ HWY_INLINE void for_groups(Range range, F&& f) {
 }
 
 /// So many elements ahead memory is asked for: the arithmetic of a vector is so long that the
-/// processor does not see that far by itself.
+/// processor does not see that far by itself. Always into L1: L2 was no faster.
 constexpr int64_t kAhead = 512;
 
 }  // namespace
@@ -82,7 +82,7 @@ void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
       for_groups<Wide>(range, [=]<size_t N>(int64_t i, auto io, std::integral_constant<size_t, N>) {
         const auto at = [&](size_t part) { return i + static_cast<int64_t>(part) * kLanes; };
         const auto result = gelu<N>(each<N>([&](size_t part) {
-          __builtin_prefetch(x + at(part) + kAhead);
+          Whole::ask(x + at(part) + kAhead);
           return io.load(x + at(part));
         }));
         for (size_t part = 0; part < N; ++part) io.store(result[part], y + at(part));
@@ -101,8 +101,8 @@ void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
       for_groups<Wide>(range, [=]<size_t N>(int64_t i, auto io, std::integral_constant<size_t, N>) {
         const auto at = [&](size_t part) { return i + static_cast<int64_t>(part) * kLanes; };
         const auto slope = gelu_slope<N>(each<N>([&](size_t part) {
-          __builtin_prefetch(dy + at(part) + kAhead);
-          __builtin_prefetch(x + at(part) + kAhead);
+          Whole::ask(dy + at(part) + kAhead);
+          Whole::ask(x + at(part) + kAhead);
           return io.load(x + at(part));
         }));
         for (size_t part = 0; part < N; ++part)

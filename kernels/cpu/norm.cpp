@@ -45,7 +45,7 @@ std::array<Statistics, N> forward(Real* y, const Real* x, const Real* w, const R
   const std::array<Statistics, N> found = statistics<N>(x, C);
   for (const Statistics& s : found) {
     for_vectors<Wide>(0, C, [&](int64_t c, auto io) {
-      __builtin_prefetch(x + static_cast<int64_t>(N) * C + c);
+      Wide::ask(x + static_cast<int64_t>(N) * C + c);
       const Vec xhat = hn::Mul(hn::Sub(io.load(x + c), broadcast(s.mean)), broadcast(s.rstd));
       io.store(hn::MulAdd(xhat, io.load(w + c), io.load(b + c)), y + c);
     });
@@ -74,8 +74,8 @@ void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, cons
   const Vec mean_g = broadcast(sum_g.sum() / extent);
   const Vec mean_gx = broadcast(sum_gx.sum() / extent);
   for_vectors<Wide>(0, C, [&](int64_t c, auto io) {
-    __builtin_prefetch(dy + C + c);  // the next row, as in forward()
-    __builtin_prefetch(x + C + c);
+    Wide::ask(dy + C + c);  // the next row, as in forward()
+    Wide::ask(x + C + c);
     const Vec rest = hn::NegMulAdd(xhat(c, io), mean_gx, hn::Sub(g(c, io), mean_g));
     io.store(hn::Mul(r, rest), dx + c);
   });

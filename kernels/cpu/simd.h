@@ -26,6 +26,11 @@ struct Whole {
     ladder::store(v, p);
   }
   HWY_INLINE Vec only(Vec v) const { return v; }
+  /// Asks for what lies at p, to be read a little later.
+  template <class T>
+  static HWY_INLINE void ask(const T* p) {
+    __builtin_prefetch(p);
+  }
 };
 
 /// As Whole, but floats are stored past the caches (a non-temporal, or streaming, store), to
@@ -33,6 +38,12 @@ struct Whole {
 struct PastCaches : Whole {
   using Whole::store;
   HWY_INLINE void store(Vec v, float* p) const { hn::Stream(v, kVec, p); }
+  /// Into L2. Where the output is beyond the caches the inputs are, too, and L1, busy with the
+  /// loads of now, can wait for fewer lines of memory at a time.
+  template <class T>
+  static HWY_INLINE void ask(const T* p) {
+    __builtin_prefetch(p, 0, 2);
+  }
 };
 
 /// Whether rows, `stride` floats apart, begin where PastCaches can store.

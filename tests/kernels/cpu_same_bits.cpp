@@ -176,6 +176,8 @@ TEST_P(CpuAnyThreads, ParameterGradients) {
   const Tensor mean = box.random(wide(dtype), {B, T});
   const Tensor rstd = box.random(wide(dtype), {B, T}, 0.5, 2);
   const Tensor tokens = box.tokens({B, T}, V);
+  const int64_t kMany = 1700;  // columns: more than a thread sums together
+  const Tensor many = box.random({2, T, kMany});
   for (const Into into : {Into::Write, Into::Add}) {
     expect_any_threads("embed", {sum({V, C}), sum({T + 3, C})},
                        [&](auto& out) { k.embed_backward(ctx, out[0], out[1], d, tokens, into); });
@@ -186,6 +188,8 @@ TEST_P(CpuAnyThreads, ParameterGradients) {
                        [&](auto& out) { k.matmul_backward_weight(ctx, out[0], e, x, into); });
     expect_any_threads("bias", {sum({N})},
                        [&](auto& out) { k.bias_backward(ctx, out[0], e, into); });
+    expect_any_threads("bias of many columns", {sum({kMany})},
+                       [&](auto& out) { k.bias_backward(ctx, out[0], many, into); });
   }
 }
 
