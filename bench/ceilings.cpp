@@ -1,6 +1,7 @@
 #include "bench/ceilings.h"
 
 #include <array>
+#include <utility>
 
 #include <hwy/cache_control.h>
 
@@ -11,16 +12,21 @@ namespace ladder::bench {
 namespace {
 
 constexpr int kTries = 25;
+constexpr int64_t kFloats = 32 << 20;  // 128 MiB an array
 
-/// Thousand millions of `amount` a second, in the best of kTries calls of f.
+/// Thousand millions of `amount` a second, in a call of f.
 template <class F>
-double best_rate(double amount, F&& f) {
+double rate_of(double amount, F&& f) {
+  const int64_t begin = now_ns();
+  f();
+  return amount / static_cast<double>(now_ns() - begin);
+}
+
+/// The best of kTries calls of rate.
+template <class F>
+double best_of(F&& rate) {
   double best = 0;
-  for (int i = 0; i < kTries; ++i) {
-    const int64_t begin = now_ns();
-    f();
-    best = std::max(best, amount / static_cast<double>(now_ns() - begin));
-  }
+  for (int i = 0; i < kTries; ++i) best = std::max(best, rate());
   return best;
 }
 
@@ -54,9 +60,10 @@ HWY_NOINLINE float multiply_add(int64_t rounds) {
 double fma_rate(const Ctx& ctx) {
   constexpr int64_t kRounds = 4'000'000;  // some ten milliseconds
   const auto flops = static_cast<double>(kRounds) * kSums * 2 * kLanes * ctx.threads;
-  return best_rate(flops, [&] {
+  const auto once = [&] {
     on_threads(ctx, [&](int) { benchmark::DoNotOptimize(multiply_add(kRounds)); });
-  });
+  };
+  return best_of([&] { return rate_of(flops, once); });
 }
 
 /// A square product that stays in the caches, with whole tiles at every width of vector.
@@ -69,9 +76,11 @@ double gemm_rate(Bench& box, Dtype dtype) {
     return x;
   };
   const Tensor out = matrix(), inp = matrix(), w = matrix();
-  return best_rate(static_cast<double>(cost::matmul(N, N, N).flops), [&] {
+  const auto flops = static_cast<double>(cost::matmul(N, N, N).flops);
+  const auto once = [&] {
     cpu_kernels().matmul_forward(box.ctx(), out, inp, w, Tensor{}, kLeaves);
-  });
+  };
+  return best_of([&] { return rate_of(flops, once); });
 }
 
 template <bool kPastCache>
@@ -90,21 +99,16 @@ void copy(const Ctx& ctx, float* to, const float* from, int64_t n) {
   });
 }
 
-/// Reads n floats, asking for each line some 4 KiB before.
 void read(const Ctx& ctx, const float* from, int64_t n) {
   constexpr int64_t kStep = kSums * kLanes;
-  constexpr int64_t kLater = 1024;
   on_threads(ctx, [&](int thread) {
     const Range part = part_of(thread, ctx.threads, n, kStep);
     std::array<Vec, kSums> sums;
     for (Vec& sum : sums) sum = zero();
     for (int64_t i = part.begin; i + kStep <= part.end; i += kStep) {
+      const float* at = from + i;
 #pragma GCC unroll 16
-      for (int64_t j = 0; j < kStep; j += kLanes) {
-        __builtin_prefetch(from + i + j + kLater);
-        Vec& sum = sums[static_cast<size_t>(j / kLanes)];
-        sum = hn::Add(sum, hn::Load(kVec, from + i + j));
-      }
+      for (Vec& sum : sums) sum = hn::Add(sum, hn::Load(kVec, std::exchange(at, at + kLanes)));
     }
     benchmark::DoNotOptimize(added(sums));
   });
@@ -112,26 +116,35 @@ void read(const Ctx& ctx, const float* from, int64_t n) {
 
 }  // namespace
 
+Memory::Memory(Bench& box)
+    : ctx_(box.ctx()),
+      from_(box.alloc(Dtype::F32, {kFloats})),
+      to_(box.alloc(Dtype::F32, {kFloats})) {}
+
+double Memory::rate(Use use) const {
+  const auto bytes = static_cast<double>(from_.bytes());
+  const auto* from = from_.data<float>();
+  auto* to = to_.data<float>();
+  switch (use) {
+    case Use::CopyPlain: return rate_of(2 * bytes, [&] { copy<false>(ctx_, to, from, kFloats); });
+    case Use::CopyPastCaches:
+      return rate_of(2 * bytes, [&] { copy<true>(ctx_, to, from, kFloats); });
+    case Use::Read: break;
+  }
+  return rate_of(bytes, [&] { read(ctx_, from, kFloats); });
+}
+
 Ceilings measure_ceilings(int threads) {
-  constexpr int64_t kFloats = 32 << 20;  // 128 MiB an array
   Bench box(threads);
-  const Ctx& ctx = box.ctx();
-  Ceilings c{.fma = fma_rate(ctx),
-             .gemm = gemm_rate(box, Dtype::F32),
-             .gemm_bf16 = gemm_rate(box, Dtype::BF16),
-             .copy_plain = 0,
-             .copy = 0,
-             .read = 0};
-  const Tensor from = box.alloc(Dtype::F32, {kFloats}), to = box.alloc(Dtype::F32, {kFloats});
-  const auto rate = [&](auto&& copy) {
-    return best_rate(2.0 * static_cast<double>(from.bytes()),
-                     [&] { copy(ctx, to.data<float>(), from.data<float>(), kFloats); });
-  };
-  c.copy_plain = rate(copy<false>);
-  c.copy = std::max(c.copy_plain, rate(copy<true>));
-  c.read =
-      best_rate(static_cast<double>(from.bytes()), [&] { read(ctx, from.data<float>(), kFloats); });
-  return c;
+  const Memory memory(box);
+  const auto best = [&](Memory::Use use) { return best_of([&] { return memory.rate(use); }); };
+  const double plain = best(Memory::Use::CopyPlain);
+  return {.fma = fma_rate(box.ctx()),
+          .gemm = gemm_rate(box, Dtype::F32),
+          .gemm_bf16 = gemm_rate(box, Dtype::BF16),
+          .copy_plain = plain,
+          .copy = std::max(plain, best(Memory::Use::CopyPastCaches)),
+          .read = best(Memory::Use::Read)};
 }
 
 }  // namespace ladder::bench

@@ -36,6 +36,21 @@ struct Ceilings {
 /// Takes a few seconds and 256 MiB.
 Ceilings measure_ceilings(int threads);
 
+/// Two arrays far beyond the caches, and how fast all threads of a Ctx go through them. Where
+/// others use the same memory that changes from second to second, so what is compared with it takes
+/// turns with it.
+class Memory {
+ public:
+  enum class Use : uint8_t { CopyPlain, CopyPastCaches, Read };
+  explicit Memory(Bench& box);
+  /// Of one pass, in thousand million bytes a second.
+  double rate(Use use) const;
+
+ private:
+  const Ctx& ctx_;
+  Tensor from_, to_;  ///< (kFloats)
+};
+
 /// Least seconds for a cost: by the slower of arithmetic and memory.
 inline double ideal_seconds(const Ceilings& c, Cost cost) {
   return 1e-9 * std::max(static_cast<double>(cost.flops) / c.fma,

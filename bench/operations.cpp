@@ -8,7 +8,7 @@
 // time over measured time. The ideal is the slower of flops at peak and bytes at copy bandwidth
 // (bench/ceilings.h). Measured is the median call. Far more than 100 says that the operands fit the
 // caches, which are faster than memory: judge the bandwidth of an operation by the sizes called
-// `beyond`.
+// `beyond`, each call of which takes turns with a copy (`copy GB/s`).
 //
 // attention_plain_* is no operation of the table but what attention in blocks is measured against;
 // it has the same cost, so that both can be compared.
@@ -175,40 +175,50 @@ std::vector<Op> updates_of(Bench& box, int64_t R, int64_t C) {
   };
 }
 
+double median(std::vector<double>& of) {
+  const auto middle = of.begin() + static_cast<int64_t>(of.size() / 2);
+  std::nth_element(of.begin(), middle, of.end());
+  return *middle;
+}
+
 /// Times every call by itself: the median forgives a machine that is busy now and then.
-void run(benchmark::State& state, const Op& op, const Ceilings& ceilings) {
-  std::vector<double> seconds;
+/// @param memory if not null, a copy follows each call, and is the ceiling in place of the one
+///               measured at the start; for operands that no cache holds, as it empties them all
+void run(benchmark::State& state, const Op& op, Ceilings ceilings, const Memory* memory) {
+  std::vector<double> seconds, copies;
   while (state.KeepRunning()) {
     const int64_t begin = now_ns();
     op.run();
     seconds.push_back(static_cast<double>(now_ns() - begin) * 1e-9);
+    if (memory != nullptr) copies.push_back(memory->rate(Memory::Use::CopyPastCaches));
   }
-  const auto middle = seconds.begin() + static_cast<int64_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
+  const double middle = median(seconds);
+  if (memory != nullptr) state.counters["copy GB/s"] = ceilings.copy = median(copies);
   state.counters["MB"] = static_cast<double>(op.cost.bytes) * 1e-6;
   state.counters["MFLOP"] = static_cast<double>(op.cost.flops) * 1e-6;
-  state.counters["GB/s"] = static_cast<double>(op.cost.bytes) * 1e-9 / *middle;
-  state.counters["GFLOP/s"] = static_cast<double>(op.cost.flops) * 1e-9 / *middle;
-  state.counters["roofline%"] = 100 * ideal_seconds(ceilings, op.cost) / *middle;
+  state.counters["GB/s"] = static_cast<double>(op.cost.bytes) * 1e-9 / middle;
+  state.counters["GFLOP/s"] = static_cast<double>(op.cost.flops) * 1e-9 / middle;
+  state.counters["roofline%"] = 100 * ideal_seconds(ceilings, op.cost) / middle;
 }
 
-void register_ops(const char* model, const std::vector<Op>& ops, const Ceilings& ceilings) {
+void register_ops(const char* model, const std::vector<Op>& ops, const Ceilings& ceilings,
+                  const Memory* memory = nullptr) {
   for (const Op& op : ops)
     benchmark::RegisterBenchmark(fmt::format("{}/{}", model, op.name).c_str(),
-                                 [=](benchmark::State& state) { run(state, op, ceilings); })
+                                 [=](benchmark::State& state) { run(state, op, ceilings, memory); })
         ->UseRealTime()
         ->Unit(benchmark::kMicrosecond);
 }
 
-void register_all(Bench& box, const Ceilings& ceilings) {
+void register_all(Bench& box, const Ceilings& ceilings, const Memory& memory) {
   for (const Model& m : {kTiny, kShort, kLong}) {
     register_ops(m.name, passes_of(box, m), ceilings);
     register_ops(m.name, sequences_of(box, m), ceilings);
     register_ops(m.name, products_of(box, m), ceilings);
     register_ops(m.name, updates_of(box, m.hidden, m.C), ceilings);
   }
-  register_ops(kBeyond.name, passes_of(box, kBeyond), ceilings);
-  register_ops(kBeyond.name, updates_of(box, kBeyondSide, kBeyondSide), ceilings);
+  register_ops(kBeyond.name, passes_of(box, kBeyond), ceilings, &memory);
+  register_ops(kBeyond.name, updates_of(box, kBeyondSide, kBeyondSide), ceilings, &memory);
 }
 
 std::string text_of(const Ceilings& c, int threads) {
@@ -258,7 +268,8 @@ int main(int argc, char** argv) {
   benchmark::AddCustomContext("ceilings", text_of(ceilings, threads));
   Bench box(threads);
   check_plain_attention(box.ctx());
-  register_all(box, ceilings);
+  const Memory memory(box);
+  register_all(box, ceilings, memory);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }
