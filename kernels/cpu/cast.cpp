@@ -40,13 +40,13 @@ void cast_to_fp8(const Ctx& ctx, const Tensor& out, const Tensor& inp) {
   for (float one : largest) out.fp8->amax = larger(out.fp8->amax, one);
 }
 
-template <class To, class From>
+template <class To, class Wide, class From>
 void cast_to(const Ctx& ctx, const Tensor& out, const Tensor& inp) {
   To* y = out.data<To>();
   const From* x = inp.data<From>();
   parallel_for(ctx, inp.size(), kAlign, 1, [&](Range range) {
-    for_vectors(range.begin, range.end,
-                [&](int64_t i, auto io) { io.store(io.load(x + i), y + i); });
+    for_vectors<Wide>(range.begin, range.end,
+                      [&](int64_t i, auto io) { io.store(io.load(x + i), y + i); });
   });
 }
 
@@ -58,7 +58,10 @@ void cast(const Ctx& ctx, Tensor out, Tensor inp) {
     switch (out.dtype) {
       case Dtype::E4M3: return cast_to_fp8<E4m3, From>(ctx, out, inp);
       case Dtype::E5M2: return cast_to_fp8<E5m2, From>(ctx, out, inp);
-      default: dispatch(out, [&]<class To>(To) { cast_to<To, From>(ctx, out, inp); });
+      default:
+        dispatch_out(out, {inp}, [&]<class To, class Wide>(To, Wide) {
+          cast_to<To, Wide, From>(ctx, out, inp);
+        });
     }
   });
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <type_traits>
 
 #include "kernels/cpu/simd.h"
 #include "kernels/tensor.h"
@@ -30,8 +31,8 @@ constexpr int64_t kBeyondCaches = 32 << 20;
 /// Rows must be whole vectors.
 inline bool goes_past_caches(const Tensor& out, std::initializer_list<Tensor> inputs) {
   const auto replaced = [&](const Tensor& input) { return input.ptr == out.ptr; };
-  return out.dtype == Dtype::F32 && out.bytes() >= kBeyondCaches &&
-         rows_are_vectors(out.ptr, out.dim(-1)) &&
+  return (out.dtype == Dtype::F32 || out.dtype == Dtype::BF16) && out.bytes() >= kBeyondCaches &&
+         rows_are_vectors(out.ptr, out.dim(-1), size_of(out.dtype)) &&
          std::none_of(inputs.begin(), inputs.end(), replaced);
 }
 
@@ -40,8 +41,12 @@ inline bool goes_past_caches(const Tensor& out, std::initializer_list<Tensor> in
 ///     dispatch_out(out, {inp}, [&]<class T, class Wide>(T, Wide) { ... out.data<T>() ... });
 template <class F>
 void dispatch_out(const Tensor& out, std::initializer_list<Tensor> inputs, F&& f) {
-  if (goes_past_caches(out, inputs)) return f(float{}, PastCaches{});
-  dispatch(out, [&](auto element) { f(element, Whole{}); });
+  const bool past_caches = goes_past_caches(out, inputs);
+  dispatch(out, [&]<class T>(T element) {
+    if constexpr (!std::is_same_v<T, F16>)
+      if (past_caches) return f(element, PastCaches{});
+    f(element, Whole{});
+  });
 }
 
 }  // namespace ladder

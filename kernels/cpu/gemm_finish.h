@@ -18,7 +18,8 @@ struct Corner {
 inline bool goes_past_caches(const Product& p) {
   constexpr int64_t kLarge = 4 << 20;
   return p.for_later && p.into == Into::Write && p.c_dtype == Dtype::F32 &&
-         p.M * p.N * size_of(Dtype::F32) >= kLarge && rows_are_vectors(p.c, p.stride_c);
+         p.M * p.N * size_of(Dtype::F32) >= kLarge &&
+         rows_are_vectors(p.c, p.stride_c, size_of(Dtype::F32));
 }
 
 /// What happens to a finished sum of a tile on its way to C.

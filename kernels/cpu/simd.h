@@ -33,11 +33,15 @@ struct Whole {
   }
 };
 
-/// As Whole, but floats are stored past the caches (a non-temporal, or streaming, store), to
-/// addresses that are multiples of a vector. A plain store first reads the line that it overwrites.
+/// As Whole, but floats and BF16 are stored past the caches (a non-temporal, or streaming, store),
+/// to addresses that are multiples of kLanes of them. A plain store first reads the line that it
+/// overwrites.
 struct PastCaches : Whole {
   using Whole::store;
   HWY_INLINE void store(Vec v, float* p) const { hn::Stream(v, kVec, p); }
+  HWY_INLINE void store(Vec v, Bf16* p) const {
+    hn::Stream(bf16_codes(v), kHalves, reinterpret_cast<uint16_t*>(p));
+  }
   /// Into L2. Where the output is beyond the caches the inputs are, too, and L1, busy with the
   /// loads of now, can wait for fewer lines of memory at a time.
   template <class T>
@@ -46,9 +50,10 @@ struct PastCaches : Whole {
   }
 };
 
-/// Whether rows, `stride` floats apart, begin where PastCaches can store.
-inline bool rows_are_vectors(const void* rows, int64_t stride) {
-  return std::bit_cast<uintptr_t>(rows) % (kLanes * sizeof(float)) == 0 && stride % kLanes == 0;
+/// Whether rows, `stride` numbers of `bytes` bytes apart, begin where PastCaches can store.
+inline bool rows_are_vectors(const void* rows, int64_t stride, int64_t bytes) {
+  const auto vector = static_cast<uintptr_t>(kLanes * bytes);
+  return std::bit_cast<uintptr_t>(rows) % vector == 0 && stride % kLanes == 0;
 }
 
 /// Loads and stores the first `count` lanes; the others read as zero and are not written.

@@ -84,17 +84,23 @@ HWY_INLINE Vec load(const T* p) {
 
 HWY_INLINE void store(Vec v, float* p) { hn::StoreU(v, kVec, p); }
 
+/// What a vector of 16-bit numbers is stored as.
+using Halves = hn::Rebind<uint16_t, Lanes>;
+constexpr Halves kHalves;
+
 /// Rounds to nearest even; a NaN stays one.
-HWY_INLINE void store(Vec v, Bf16* p) {
+HWY_INLINE hn::Vec<Halves> bf16_codes(Vec v) {
   const hn::RebindToUnsigned<Lanes> wide;
-  const hn::Rebind<uint16_t, Lanes> half;
   const auto bits = hn::BitCast(wide, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 1));
   const auto rounded = hn::Add(hn::Add(bits, hn::Set(wide, 0x7FFF)), odd);
   const auto quiet = hn::Or(bits, hn::Set(wide, 0x400000));
   const auto code =
       hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(v)), quiet, rounded));
-  hn::StoreU(hn::TruncateTo(half, code), half, reinterpret_cast<uint16_t*>(p));
+  return hn::TruncateTo(kHalves, code);
+}
+HWY_INLINE void store(Vec v, Bf16* p) {
+  hn::StoreU(bf16_codes(v), kHalves, reinterpret_cast<uint16_t*>(p));
 }
 
 /// Codes of x as from narrow(): E4M3 or E5M2.

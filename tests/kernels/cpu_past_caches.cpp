@@ -16,12 +16,16 @@ class CpuPastCaches : public ::testing::Test {
   const Ctx& ctx = box.ctx();
 };
 
-TEST_F(CpuPastCaches, OutputsHaveTheBitsOfTheirParts) {
-  const int64_t rows = 8200, C = 1040, kParts = 8;
-  const Tensor x = box.random({1, rows, C}), d = box.random(x.shape), w = box.random({C});
+class CpuPastCachesFormats : public CpuPastCaches, public ::testing::WithParamInterface<Dtype> {};
+
+TEST_P(CpuPastCachesFormats, OutputsHaveTheBitsOfTheirParts) {
+  const Dtype dtype = GetParam();
+  const int64_t rows = 32800 / size_of(dtype), C = 1040, kParts = 8;
+  const Tensor x = box.random(dtype, {1, rows, C}), d = box.random(dtype, x.shape);
+  const Tensor w = box.random(dtype, {C}), exact = box.random({1, rows, C});
   const Tensor mean = box.random({1, rows}), rstd = box.random({1, rows});
   const auto each = [&](const std::function<void(const Ctx&, Tensor, Range)>& run) {
-    const Tensor whole = box.empty(x.shape), parts = box.empty(x.shape);
+    const Tensor whole = box.empty(dtype, x.shape), parts = box.empty(dtype, x.shape);
     ASSERT_TRUE(goes_past_caches(whole, {x, d}));
     box.set_threads(3);
     run(ctx, whole, {0, rows});
@@ -45,7 +49,13 @@ TEST_F(CpuPastCaches, OutputsHaveTheBitsOfTheirParts) {
     k.join_forward(c, token(out, r), token(x, r), token(d, r), w);
   });
   each([&](const Ctx& c, Tensor out, Range r) { k.add(c, part(out, r), part(x, r), part(d, r)); });
+  each([&](const Ctx& c, Tensor out, Range r) { k.gelu_forward(c, part(out, r), part(x, r)); });
+  each([&](const Ctx& c, Tensor out, Range r) {
+    k.gelu_backward(c, part(out, r), part(d, r), part(x, r));
+  });
+  each([&](const Ctx& c, Tensor out, Range r) { k.cast(c, part(out, r), part(exact, r)); });
 }
+INSTANTIATE_TEST_SUITE_P(Formats, CpuPastCachesFormats, ::testing::Values(Dtype::F32, Dtype::BF16));
 
 TEST_F(CpuPastCaches, ATableOfWords) {
   const int64_t V = 8200, C = 1040, B = 2, T = 9;
@@ -65,9 +75,14 @@ TEST_F(CpuPastCaches, WhatOutputs) {
   EXPECT_FALSE(goes_past_caches(large, {other, large})) << "in place";
   EXPECT_FALSE(goes_past_caches(large.slice(0, 8000), {other})) << "small";
   EXPECT_FALSE(goes_past_caches(box.empty({8200, 1041}), {other})) << "rows that end in a vector";
-  EXPECT_FALSE(goes_past_caches(box.empty(Dtype::BF16, {16400, 1040}), {other})) << "narrow";
-  const Tensor shifted{.ptr = large.data<float>() + 1, .shape = {8199, 1040}};
+  EXPECT_FALSE(goes_past_caches(box.empty(Dtype::F16, {16400, 1040}), {other})) << "F16";
+  const Tensor shifted{.ptr = large.data<float>() + kLanes / 2, .shape = {8199, 1040}};
   EXPECT_FALSE(goes_past_caches(shifted, {other})) << "not at a vector";
+  const Tensor narrow = box.empty(Dtype::BF16, {16400, 1040});
+  EXPECT_TRUE(goes_past_caches(narrow, {other}));
+  const Tensor odd{
+      .ptr = narrow.data<Bf16>() + kLanes / 2, .dtype = Dtype::BF16, .shape = {16390, 1040}};
+  EXPECT_FALSE(goes_past_caches(odd, {other})) << "not at a vector of 16 bits";
 }
 
 /// Its own size is the last one of cpu_same_bits.cpp's weight gradients.
