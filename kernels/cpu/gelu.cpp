@@ -1,8 +1,11 @@
 // GELU in its tanh form, forward and backward.
 //
-// 1/2 (1 + tanh u) = s(2 u) with the logistic function s(z) = 1 / (1 + e^-z), so one exponential
-// serves, and nothing overflows: e^-z is bounded, and for large |x| the result is x, or less than
-// 1e-37 in size.
+// 1/2 (1 + tanh u) = 1 / (1 + e^(-2 u)), so one exponential serves. As a power of two,
+//
+//   e^(-2 u) = 2^(x f(x^2)),   f(x^2) = -(2 sqrt(2 / pi) log2 e) (1 + 0.044715 x^2).
+//
+// Beyond |x| = 10 that is 2^126 or 2^-126, as good as no bound: the result is x to the last bit or,
+// for negative x, less than 1e-36 in size. So x is held there, and nothing overflows.
 #include <cmath>
 #include <type_traits>
 
@@ -15,41 +18,53 @@
 namespace ladder::cpu {
 namespace {
 
-const float kTwoRootTwoOverPi = 1.5957691216f;  // 2 sqrt(2 / pi)
-const float kCubic = 0.044715f;
+constexpr double kTwoRootTwoOverPi = 1.5957691216057308;  // 2 sqrt(2 / pi)
+constexpr double kLog2E = 1.4426950408889634;
+constexpr double kCubic = 0.044715;
 
-/// s(2 u) with 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3).
+/// c0 + c1 x^2, given the squares
 template <size_t N>
-HWY_INLINE Vecs<N> gate(const Vecs<N>& x) {
-  const auto square = each<N>([&](size_t i) { return hn::Mul(x[i], x[i]); });
-  const auto cubic = each<N>([&](size_t i) { return hn::Mul(broadcast(kCubic), square[i]); });
-  const auto inner = each<N>([&](size_t i) { return hn::MulAdd(cubic[i], x[i], x[i]); });
-  const auto e =
-      exp<N>(each<N>([&](size_t i) { return hn::Mul(broadcast(-kTwoRootTwoOverPi), inner[i]); }));
-  return each<N>([&](size_t i) { return hn::Div(broadcast(1), hn::Add(broadcast(1), e[i])); });
+HWY_INLINE Vecs<N> even(double c0, double c1, const Vecs<N>& squares) {
+  const Vec first = broadcast(static_cast<float>(c0)), second = broadcast(static_cast<float>(c1));
+  return each<N>([&](size_t i) { return hn::MulAdd(second, squares[i], first); });
+}
+
+/// x where |x| <= 10, else -10 or 10. The constants come first: x86 then passes a NaN in x on.
+template <size_t N>
+HWY_INLINE Vecs<N> held(const Vecs<N>& x) {
+  return each<N>([&](size_t i) { return hn::Max(broadcast(-10), hn::Min(broadcast(10), x[i])); });
+}
+
+/// 1 + e^(-2 u) for |x| <= 10
+template <size_t N>
+HWY_INLINE Vecs<N> divisor(const Vecs<N>& x, const Vecs<N>& squares) {
+  constexpr double kLinear = -kTwoRootTwoOverPi * kLog2E;
+  const auto power = exp2<N>(cut_product<N>(x, even<N>(kLinear, kLinear * kCubic, squares)));
+  return each<N>([&](size_t i) { return hn::Add(broadcast(1), power[i]); });
+}
+
+template <size_t N>
+HWY_INLINE Vecs<N> squared(const Vecs<N>& x) {
+  return each<N>([&](size_t i) { return hn::Mul(x[i], x[i]); });
 }
 
 template <size_t N>
 HWY_INLINE Vecs<N> gelu(const Vecs<N>& x) {
-  // Below -16 the result is as good as 0; the bound keeps infinity times 0 away.
-  const auto v = each<N>([&](size_t i) { return hn::Max(broadcast(-16), x[i]); });
-  const auto s = gate<N>(v);
-  return each<N>([&](size_t i) { return hn::Mul(v[i], s[i]); });
+  const auto near = held<N>(x);
+  const auto below = divisor<N>(near, squared<N>(near));
+  return each<N>([&](size_t i) { return hn::Div(hn::Max(broadcast(-10), x[i]), below[i]); });
 }
 
-/// gelu'(x)
+/// gelu'(x) = s + x s',  s = 1 / (1 + e^(-2 u)),  s' = s (1 - s) d(2 u)/dx,
+/// d(2 u)/dx = 2 sqrt(2 / pi) (1 + 3 0.044715 x^2)
 template <size_t N>
 HWY_INLINE Vecs<N> gelu_slope(const Vecs<N>& x) {
-  const auto gates = gate<N>(x);
+  const auto near = held<N>(x), squares = squared<N>(near), below = divisor<N>(near, squares);
+  const auto du = even<N>(kTwoRootTwoOverPi, 3 * kCubic * kTwoRootTwoOverPi, squares);
   return each<N>([&](size_t i) {
-    // d(2 u)/dx = 2 sqrt(2 / pi) (1 + 3 0.044715 x^2);  s' = s (1 - s).
-    // Beyond |x| = 16 the slope of s is 0; the bound keeps 0 times infinity away.
-    const Vec s = gates[i];
-    const Vec near = hn::Max(broadcast(-16), hn::Min(broadcast(16), x[i]));
-    const Vec slope = hn::Mul(broadcast(kTwoRootTwoOverPi),
-                              hn::MulAdd(broadcast(3 * kCubic), hn::Mul(near, near), broadcast(1)));
-    const Vec ds = hn::Mul(hn::Mul(s, hn::Sub(broadcast(1), s)), slope);
-    return hn::MulAdd(near, ds, s);
+    const Vec s = hn::Div(broadcast(1), below[i]);
+    const Vec steepness = hn::Mul(s, hn::Sub(broadcast(1), s));
+    return hn::MulAdd(hn::Mul(near[i], du[i]), steepness, s);
   });
 }
 

@@ -115,38 +115,57 @@ HWY_INLINE Vecs<N> each(F&& f) {
   return results;
 }
 
-/// e^x to about one unit in the last place; 0 below -87.33, e^88.02 from there on, NaN for NaN.
-/// x = k ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r + r^2 q(r), where the coefficients of q
-/// are fitted for the smallest relative error (3e-9).
+/// An exponent of two, cut in two: k + r with a whole number k and |r| <= 1/2.
+template <size_t N>
+struct Exponents {
+  Vecs<N> k_bits;  ///< k + 127 in the low bits of each float
+  Vecs<N> r;
+};
+
+/// x y, |x y| < 127, cut in two. r is rounded once: the product itself is not.
+template <size_t N>
+HWY_INLINE Exponents<N> cut_product(const Vecs<N>& x, const Vecs<N>& y) {
+  // The last bit of so large a number stands for one: the sum is rounded to a whole number.
+  const Vec large = broadcast(12582912.0f + 127);  // 1.5 2^23
+  const auto k_bits = each<N>([&](size_t i) { return hn::MulAdd(x[i], y[i], large); });
+  return {k_bits,
+          each<N>([&](size_t i) { return hn::MulSub(x[i], y[i], hn::Sub(k_bits[i], large)); })};
+}
+
+/// 2^(k + r). 2^r is a polynomial, fitted for the smallest relative error (3e-9).
+template <size_t N>
+HWY_INLINE Vecs<N> exp2(const Exponents<N>& exponents) {
+  const auto& [k_bits, r] = exponents;
+  Vecs<N> power;
+  power.fill(broadcast(1.532647148e-04f));
+  for (const float c : {1.339080627e-03f, 9.618505836e-03f, 5.550359935e-02f, 2.402264774e-01f,
+                        6.931471825e-01f, 1.0f})
+    power = each<N>([&](size_t i) { return hn::MulAdd(power[i], r[i], broadcast(c)); });
+  return each<N>([&](size_t i) {
+    // 2^k: these bits where a float has its exponent.
+    const hn::RebindToUnsigned<Lanes> words;
+    const auto exponent = hn::ShiftLeft<23>(hn::BitCast(words, k_bits[i]));
+    return hn::Mul(power[i], hn::BitCast(kVec, exponent));
+  });
+}
+
+/// e^x = 2^(x log2 e) to about one unit in the last place; 0 below -87.33, e^88.02 from there on,
+/// NaN for NaN.
 template <size_t N>
 HWY_INLINE Vecs<N> exp(const Vecs<N>& x) {
   const Vec low = broadcast(-87.33654f);
   // The constants come first: x86 then passes a NaN in x on.
   const auto bounded =
       each<N>([&](size_t i) { return hn::Max(low, hn::Min(broadcast(88.02f), x[i])); });
-  // The last bit of so large a number stands for one: the sum is rounded to a whole number, and its
-  // low bits are k + 127, where k is the integer nearest to x / ln 2.
-  const Vec large = broadcast(12582912.0f + 127);  // 1.5 2^23
-  const auto shifted =
-      each<N>([&](size_t i) { return hn::MulAdd(bounded[i], broadcast(1.44269504f), large); });
-  const auto k = each<N>([&](size_t i) { return hn::Sub(shifted[i], large); });
-  // ln 2 in two parts, the first with so few bits that k times it is exact.
-  auto r =
-      each<N>([&](size_t i) { return hn::NegMulAdd(k[i], broadcast(0.693359375f), bounded[i]); });
-  r = each<N>([&](size_t i) { return hn::NegMulAdd(k[i], broadcast(-2.12194440e-4f), r[i]); });
-  Vecs<N> q;
-  q.fill(broadcast(1.381453942e-03f));
-  for (const float c : {8.368745446e-03f, 4.166838899e-02f, 1.666652113e-01f, 4.999999404e-01f})
-    q = each<N>([&](size_t i) { return hn::MulAdd(q[i], r[i], broadcast(c)); });
-  const auto square = each<N>([&](size_t i) { return hn::Mul(r[i], r[i]); });
-  const auto power = each<N>(
-      [&](size_t i) { return hn::Add(broadcast(1.0f), hn::MulAdd(q[i], square[i], r[i])); });
-  return each<N>([&](size_t i) {
-    // 2^k: these bits where a float has its exponent.
-    const hn::RebindToUnsigned<Lanes> words;
-    const auto exponent = hn::ShiftLeft<23>(hn::BitCast(words, shifted[i]));
-    return hn::IfThenZeroElse(hn::Lt(x[i], low), hn::Mul(power[i], hn::BitCast(kVec, exponent)));
+  // log2 e in two parts, rounded and the rest: times 87, what one float leaves out would count.
+  Vecs<N> log2_e;
+  log2_e.fill(broadcast(1.44269502f));
+  auto exponents = cut_product<N>(bounded, log2_e);
+  exponents.r = each<N>([&](size_t i) {
+    return hn::MulAdd(bounded[i], broadcast(1.925963033e-08f), exponents.r[i]);
   });
+  const auto power = exp2<N>(exponents);
+  return each<N>([&](size_t i) { return hn::IfThenZeroElse(hn::Lt(x[i], low), power[i]); });
 }
 HWY_INLINE Vec exp(Vec x) { return exp<1>({x})[0]; }
 
