@@ -88,37 +88,26 @@ def offload_line(r, element):
             "predicted / measured.")
 
 
-def spread(heights, least):
-    """The heights with at least `least` between neighbours, moved as little upwards as it takes."""
-    placed, last = {}, None
-    for name, y in sorted(heights.items(), key=lambda item: item[1]):
-        last = y if last is None else max(y, last + least)
-        placed[name] = last
-    return placed
+def points(runs):
+    """Activation in MiB and time of a step against none, by policy."""
+    return {policy: (rounds[0].memory("Activation") / 2**20, time_of(runs, policy)[1])
+            for policy, rounds in runs.items()}
 
 
-def chart(runs):
+def chart(at):
+    """Names stand beside the chart: dots lie too close together for labels of their own."""
     import matplotlib
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "ladder"
     import matplotlib.pyplot as plt
-    mib = {p: rounds[0].memory("Activation") / 2**20 for p, rounds in runs.items()}
-    ratio = {p: time_of(runs, p)[1] for p in runs}
-    low, high = min(ratio.values()), max(ratio.values())
-    labels = spread(ratio, 0.09 * max(high - low, 0.1))
-
     figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
-    axes.scatter(mib.values(), ratio.values(), s=44, zorder=3)
-    right = max(mib.values())
-    for p in runs:
-        axes.annotate(f"{p}  ({mib[p]:.0f} MiB, {ratio[p]:.2f})", (mib[p], ratio[p]),
-                      xytext=(mib[p] + 0.035 * right, labels[p]), va="center",
-                      arrowprops={"arrowstyle": "-", "color": "0.6", "linewidth": 0.8})
-    margin = 0.1 * max(high - low, 0.1)
-    axes.set(xlabel="Activation, MiB", ylabel="time of a step, none = 1",
-             xlim=(0, 1.36 * right), ylim=(low - margin, max(high, *labels.values()) + margin))
+    for (policy, (mib, ratio)), marker in zip(at.items(), "osD^v<>PX"):
+        axes.scatter(mib, ratio, s=64, marker=marker, zorder=3,
+                     label=f"{policy}  ({mib:.0f} MiB, {ratio:.2f})")
+    axes.set(xlabel="Activation, MiB", ylabel="time of a step, none = 1", xlim=(0, None))
     axes.grid(color="0.9")
     axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
     figure.savefig(HERE / "memory_time.svg", metadata={"Date": None})
 
 
@@ -157,7 +146,7 @@ def head_chunks_table(precision):
 
 def measure():
     fp32, bf16 = finished_runs("fp32"), finished_runs("bf16")
-    chart(fp32)
+    chart(points(fp32))
     return "\n\n".join([
         f"`{MODEL}` in FP32, {ROUNDS} rounds of {STEPS} steps. The policies take turns, and of each "
         "the fastest round counts: whatever else the machine does only makes a round slower. FLOPs "
