@@ -11,15 +11,16 @@ namespace {
 struct Fp32 {
   static constexpr int64_t kStep = 1;
 
-  template <size_t Rows>
-  static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps) {
+  template <size_t First, size_t Last, size_t Rows>
+  static HWY_INLINE void multiply(RowsOf<First, Last>, Acc<Rows>& acc, const float* a,
+                                  const float* b, int64_t steps) {
     for (int64_t k = 0; k < steps; ++k, a += kMr, b += kNr) {
       ask_ahead<kMr>(a);
       if constexpr (!kBInL1) ask_ahead<kNr>(b);
       const Vec b0 = hn::Load(kVec, b);
       const Vec b1 = hn::Load(kVec, b + kLanes);
 #pragma GCC unroll 16
-      for (size_t i = 0; i < Rows; ++i) {
+      for (size_t i = First; i < Last; ++i) {
         const Vec ai = broadcast(a[i]);
         acc[i][0] = hn::MulAdd(ai, b0, acc[i][0]);
         acc[i][1] = hn::MulAdd(ai, b1, acc[i][1]);

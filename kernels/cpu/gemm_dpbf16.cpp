@@ -11,15 +11,16 @@ namespace {
 struct Pairs {
   static constexpr int64_t kStep = 2;
 
-  template <size_t Rows>
-  static HWY_INLINE void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps) {
+  template <size_t First, size_t Last, size_t Rows>
+  static HWY_INLINE void multiply(RowsOf<First, Last>, Acc<Rows>& acc, const float* a,
+                                  const float* b, int64_t steps) {
     for (int64_t k = 0; k < steps; ++k, a += kMr, b += kNr) {
       ask_ahead<kMr>(a);
       ask_ahead<kNr>(b);
       const auto b0 = reinterpret_cast<__m512bh>(hn::Load(kVec, b).raw);
       const auto b1 = reinterpret_cast<__m512bh>(hn::Load(kVec, b + kLanes).raw);
 #pragma GCC unroll 16
-      for (size_t i = 0; i < Rows; ++i) {
+      for (size_t i = First; i < Last; ++i) {
         const auto ai = reinterpret_cast<__m512bh>(_mm512_set1_ps(a[i]));
         acc[i][0].raw = _mm512_dpbf16_ps(acc[i][0].raw, ai, b0);
         acc[i][1].raw = _mm512_dpbf16_ps(acc[i][1].raw, ai, b1);

@@ -35,14 +35,23 @@ constexpr Range rows_of_tile(int64_t rows, int64_t i) {
   return {i * kMr, i + 1 == last ? begin_of_last : (i + 1) * kMr};
 }
 
-/// f(v, i, col) for each vector v of a tile, the one at row i from column col on.
-template <size_t Rows, class F>
-HWY_INLINE void for_acc(Acc<Rows>& acc, F&& f) {
+/// Rows [First, Last) of a tile, told by type.
+template <size_t First, size_t Last>
+struct RowsOf {};
+
+/// f(v, i, col) for each vector v of these rows, the one at row i from column col on.
+template <size_t First, size_t Last, size_t Rows, class F>
+HWY_INLINE void for_acc(RowsOf<First, Last>, Acc<Rows>& acc, F&& f) {
 #pragma GCC unroll 16
-  for (size_t i = 0; i < Rows; ++i) {
+  for (size_t i = First; i < Last; ++i) {
     f(acc[i][0], static_cast<int64_t>(i), 0);
     f(acc[i][1], static_cast<int64_t>(i), kLanes);
   }
+}
+/// For each vector of all rows.
+template <size_t Rows, class F>
+HWY_INLINE void for_acc(Acc<Rows>& acc, F&& f) {
+  for_acc(RowsOf<0, Rows>(), acc, f);
 }
 
 }  // namespace ladder

@@ -2,9 +2,11 @@
 // class Sums with
 //
 //     static constexpr int64_t kStep;   // values of k in a step: a word of a panel holds them
-//     template <size_t Rows>
-//     static void multiply(Acc<Rows>& acc, const float* a, const float* b, int64_t steps);
-//                                       // acc[i][:] += sum over k of a[k][i] b[k][:], k ascending
+//     template <size_t First, size_t Last, size_t Rows>
+//     static void multiply(RowsOf<First, Last>, Acc<Rows>& acc, const float* a, const float* b,
+//                          int64_t steps);
+//                                       // acc[i][:] += sum over k of a[k][i] b[k][:], k ascending,
+//                                       // for these rows i
 #pragma once
 
 #include <algorithm>
@@ -23,6 +25,10 @@ static_assert(longest_uncut(kDepth) <= int64_t{1} << kLocalSlots);
 
 /// Lines of panels that come from L2 are asked for so many steps before their products.
 constexpr int64_t kAhead = 16;
+/// The last steps of a segment, which the two halves of a tile take one after the other: so the
+/// sums of one are joined and stored while the other multiplies. All stores of a tile at once would
+/// keep the next segment waiting.
+constexpr int64_t kApart = 4;
 /// Whether a panel of B stays in L1 while A's pass (see kDepth).
 constexpr bool kBInL1 = kLanes == 8;
 
@@ -83,22 +89,30 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const flo
   } else {
     for_acc(acc, [&](Vec& v, int64_t, int64_t) { v = zero(); });
   }
+  const int64_t apart = std::min(kApart, segment.steps), together = segment.steps - apart;
   for (int64_t step = 0; step < segment.steps; step += Next::kPiece) {
-    const int64_t steps = std::min(Next::kPiece, segment.steps - step);
+    const int64_t steps = std::clamp<int64_t>(together - step, 0, Next::kPiece);
     beside.some();
-    if (step + steps == segment.steps) ask_for_slots<Rows>(segment, slots);
-    Sums::multiply(acc, a, b, steps);
+    if (step + Next::kPiece >= segment.steps) ask_for_slots<Rows>(segment, slots);
+    Sums::multiply(RowsOf<0, Rows>(), acc, a, b, steps);
     a += steps * kMr;
     b += steps * kNr;
   }
-  for (uint64_t joins = segment.joins; joins != 0; joins &= joins - 1) {
-    const float* left = slots.at(std::countr_zero(joins));
-    for_acc(acc,
-            [&](Vec& v, int64_t i, int64_t col) { v = hn::Add(load(left + i * kNr + col), v); });
-  }
-  if (segment.last) return write(acc, to, slots.local, beside.outbox);
-  float* own = slots.at(segment.slot);
-  for_acc(acc, [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, own + i * kNr + col); });
+  const auto end = [&](auto rows) __attribute__((always_inline)) {
+    Sums::multiply(rows, acc, a, b, apart);
+    for (uint64_t joins = segment.joins; joins != 0; joins &= joins - 1) {
+      const float* left = slots.at(std::countr_zero(joins));
+      for_acc(rows, acc,
+              [&](Vec& v, int64_t i, int64_t col) { v = hn::Add(load(left + i * kNr + col), v); });
+    }
+    if (segment.last) return;
+    float* own = slots.at(segment.slot);
+    for_acc(rows, acc,
+            [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, own + i * kNr + col); });
+  };
+  end(RowsOf<0, Rows / 2>());
+  end(RowsOf<Rows / 2, Rows>());
+  if (segment.last) write(acc, to, slots.local, beside.outbox);
 }
 
 /// One tile through one chunk.

@@ -111,6 +111,12 @@ TEST_F(Products, OfAnyNumberOfRows) {
   for (int64_t rows = 1; rows <= 40; ++rows) expect_tree(rows, 10, 20, 1);
 }
 
+// The last steps of a leaf are taken apart, and all its steps in pieces: either may be cut short.
+TEST_F(Products, OfLeavesOfAnyLength) {
+  for (int64_t K = 1; K <= 140; ++K)
+    for (const int leaves : {1, 2}) expect_tree(20, 40, leaves * K, leaves);
+}
+
 TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
   box.set_threads(2);
   struct Case {
