@@ -16,7 +16,7 @@ struct Corner {
 /// Whether C is stored past the caches: it is not read soon, nor before it is written, and a model
 /// with products of this size has more than the caches hold.
 inline bool goes_past_caches(const Product& p) {
-  constexpr int64_t kLarge = 4 << 20;
+  constexpr int64_t kLarge = 2 << 20;
   return p.for_later && p.into == Into::Write && p.c_dtype == Dtype::F32 &&
          p.M * p.N * size_of(Dtype::F32) >= kLarge &&
          rows_are_vectors(p.c, p.stride_c, size_of(Dtype::F32));
