@@ -42,12 +42,12 @@ int64_t grid_rows(const Product& p, const TileShape& tile, int64_t threads) {
   int64_t best_cost = INT64_MAX;
   for (int64_t down = 1; down <= threads; ++down) {
     if (threads % down != 0) continue;
-    const int64_t rows = largest_part(down, p.M, tile.rows);
+    const int64_t rows = largest_part(down, p.M, tile.row_step);
     const int64_t cols = largest_part(threads / down, p.N, tile.cols);
-    // For each k. A value of A, which is packed first, takes as long as some 16 multiply-adds; one
-    // of B is packed while the tiles wait.
+    // For each k, in multiply-adds: what packing a value of A takes, which comes first, and one of
+    // B, which is packed while tiles wait.
     const int64_t cost =
-        round_up(rows, tile.row_step) * round_up(cols, tile.cols) + 16 * rows + 3 * cols;
+        round_up(rows, tile.row_step) * round_up(cols, tile.cols) + 16 * rows + 12 * cols;
     if (cost < best_cost) best = down, best_cost = cost;
   }
   return best;
@@ -71,7 +71,7 @@ void gemm(const Ctx& ctx, const Product& product) {
   const int64_t down = grid_rows(product, tile, threads);
   const int64_t across = threads / down;
   const auto part = [&](int thread) {
-    const Range rows = part_of(thread % down, down, product.M, tile.rows);
+    const Range rows = part_of(thread % down, down, product.M, tile.row_step);
     const Range cols = part_of(thread / down, across, product.N, tile.cols);
     if (rows.size() == 0 || cols.size() == 0) return;
     if (pairs)
