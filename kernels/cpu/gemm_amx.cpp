@@ -126,13 +126,13 @@ void pack_rows(float* out, const Factor& f, int64_t i, int64_t end, Range k, int
   alignas(64) std::array<float, kStepOfPanel> words;
   for (int64_t at = k.begin; at < k.end; at += kStep, out += kStepOfPanel) {
     pack_columns(words.data(), f, i, end, {at, std::min(at + kStep, k.end)}, 1);
-    for (int64_t half = 0; half < kTileSide; half += kSide) {
-      RowPointers<float> rows;
-      for (int64_t w = 0; w < kWords; ++w)
-        rows[static_cast<size_t>(w)] = words.data() + w * kTileSide + half;
-      for (int64_t row = 0; row < kSide; row += 4)
-        transpose4(out + (half + row) * kWords, kWords, rows, row);
-    }
+    for (int64_t half = 0; half < kTileSide; half += kLanes)
+      for (int64_t w = 0; w < kWords; w += 4) {
+        const float* word = words.data() + w * kTileSide;
+        transpose<float>(out + half * kWords + w, kWords,
+                         {word, word + kTileSide, word + 2 * kTileSide, word + 3 * kTileSide},
+                         half);
+      }
   }
 }
 

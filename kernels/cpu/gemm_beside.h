@@ -53,36 +53,36 @@ class Packing {
   int64_t stride_, left_, each_;
 };
 
-/// The next panel of B, where k is contiguous: it is transposed kLanes rows x 4 words at a time.
+/// The next panel of B, where k is contiguous: it is transposed four rows by a vector at a time.
 template <int64_t Step, class T>
 class Transposing {
  public:
   static constexpr int64_t kPiece = Packing<Step, T>::kPiece;
-  /// As Packing's, but that rows are `stride` apart; `steps` is a multiple of 4.
+  /// As Packing's, but that rows are `stride` apart; `steps` is a multiple of kLanes.
   Transposing(float* panel, const T* from, int64_t stride, int64_t steps, int64_t times)
-      : panel_(panel), left_(steps / 4 * kGroups), each_(ceil_div(left_, times)) {
+      : panel_(panel), left_(steps / kLanes * kGroups), each_(ceil_div(left_, times)) {
     for (int64_t i = 0; i < kNr; ++i)
-      rows_[static_cast<size_t>(i / kLanes)][static_cast<size_t>(i % kLanes)] =
+      rows_[static_cast<size_t>(i / 4)][static_cast<size_t>(i % 4)] =
           reinterpret_cast<const Word*>(from + i * stride);
   }
 
   HWY_INLINE void some() {
     for (int64_t n = std::min(each_, left_); n > 0; --n) {
-      const RowPointers<Word>& rows = rows_[static_cast<size_t>(group_)];
-      ask_for_columns(rows, word_ + kLater);
-      transpose4(panel_ + word_ * kNr + group_ * kLanes, kNr, rows, word_);
-      if (++group_ == kGroups) group_ = 0, word_ += 4;
+      const auto& rows = rows_[static_cast<size_t>(group_)];
+      // Into L2: until the next vector of these rows has its turn, much passes through L1.
+      for (const Word* row : rows) __builtin_prefetch(row + word_ + kLanes, 0, 2);
+      transpose(panel_ + word_ * kNr + group_ * 4, kNr, rows, word_);
+      if (++group_ == kGroups) group_ = 0, word_ += kLanes;
       --left_;
     }
   }
 
  private:
   using Word = Unit<Step, T>;
-  static constexpr int64_t kLater = 16;  ///< words from asking for memory to reading it
-  static constexpr int64_t kGroups = kNr / kLanes;
+  static constexpr int64_t kGroups = kNr / 4;
 
   float* panel_;
-  std::array<RowPointers<Word>, kGroups> rows_;
+  std::array<FourRows<Word>, kGroups> rows_;
   int64_t word_ = 0, group_ = 0, left_, each_;
 };
 

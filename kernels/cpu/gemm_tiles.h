@@ -24,7 +24,7 @@ inline int64_t pieces(const Chunk& chunk, int64_t steps) {
 template <class Sums>
 bool packs_on_the_way(const Product& p, const Chunk& chunk, Range next) {
   const bool whole = next.size() == kNr && chunk.k.size() == chunk.steps * Sums::kStep;
-  const bool transposes = kLanes == 16 && chunk.steps % 4 == 0 && !rows_collide(p.b);
+  const bool transposes = kLanes == 16 && chunk.steps % kLanes == 0;
   return whole && chunk.steps > 0 && (p.b.stride_k != 1 || transposes) &&
          p.b.dtype == (Sums::kStep == 1 ? Dtype::F32 : Dtype::BF16);
 }

@@ -21,52 +21,42 @@ constexpr int64_t panel_size(int64_t W, int64_t steps) { return W * steps + kLan
 template <int64_t Step, class T>
 using Unit = std::conditional_t<Step == 1, T, Pair<T>>;
 
-/// Rows of a matrix whose columns are contiguous: one lane of a vector each.
-template <class T>
-using RowPointers = std::array<const T*, kLanes>;
-
-/// Four words at `col` of each row `first`, `first` + 4, ...: block j of the vector is of row
-/// first + 4 j.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> load_blocks(D d, const RowPointers<T>& rows, size_t first, int64_t col) {
+/// Stores the blocks of four lanes of v, `stride` words apart.
+template <class D>
+HWY_INLINE void store_blocks(D d, hn::Vec<D> v, float* out, int64_t stride) {
   if constexpr (hn::MaxLanes(d) <= 4) {
-    return load(d, rows[first] + col);
+    hn::StoreU(v, d, out);
   } else {
     const hn::Half<D> half;
-    const auto low = load_blocks(half, rows, first, col);
-    return hn::Combine(d, load_blocks(half, rows, first + hn::MaxLanes(half), col), low);
+    constexpr int64_t kBlocks = hn::MaxLanes(half) / 4;
+    store_blocks(half, hn::LowerHalf(half, v), out, stride);
+    store_blocks(half, hn::UpperHalf(half, v), out + kBlocks * stride, stride);
   }
 }
 
-/// Transposes columns [col, col + 4) of the rows: column j goes to out + j * stride.
-/// Each block of a vector is transposed by itself; load_blocks has put the rows in order.
+/// Four rows of a matrix whose columns are contiguous.
 template <class T>
-HWY_INLINE void transpose4(float* out, int64_t stride, const RowPointers<T>& rows, int64_t col) {
+using FourRows = std::array<const T*, 4>;
+
+/// Transposes a vector of columns from `col` on: column j goes to out + j * stride. Each row is
+/// read a line at a time, so it does not matter how far apart rows lie.
+template <class T>
+HWY_INLINE void transpose(float* out, int64_t stride, const FourRows<T>& rows, int64_t col) {
   const hn::RepartitionToWide<Lanes> pairs;
-  const Vec r0 = load_blocks(kVec, rows, 0, col);
-  const Vec r1 = load_blocks(kVec, rows, 1, col);
-  const Vec r2 = load_blocks(kVec, rows, 2, col);
-  const Vec r3 = load_blocks(kVec, rows, 3, col);
+  // Block i of each vector has columns 4 i to 4 i + 3, and is transposed by itself.
+  const Vec r0 = load(kVec, rows[0] + col), r1 = load(kVec, rows[1] + col);
+  const Vec r2 = load(kVec, rows[2] + col), r3 = load(kVec, rows[3] + col);
   const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(kVec, r0, r1));
   const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(kVec, r2, r3));
   const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(kVec, r0, r1));
   const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(kVec, r2, r3));
-  store(hn::BitCast(kVec, hn::InterleaveLower(pairs, low01, low23)), out);
-  store(hn::BitCast(kVec, hn::InterleaveUpper(pairs, low01, low23)), out + stride);
-  store(hn::BitCast(kVec, hn::InterleaveLower(pairs, high01, high23)), out + 2 * stride);
-  store(hn::BitCast(kVec, hn::InterleaveUpper(pairs, high01, high23)), out + 3 * stride);
-}
-
-/// Whether rows lie so far apart that the same columns of all of them share one place in L1, which
-/// holds fewer than a panel has: what is asked for early is gone before it is read.
-inline bool rows_collide(const Factor& f) { return f.stride_i * size_of(f.dtype) % 4096 == 0; }
-
-/// Asks for the lines in which columns from `col` on lie, in four of the rows: as transpose4 goes
-/// on by four columns, all rows have their turn before the next line begins.
-template <class T>
-HWY_INLINE void ask_for_columns(const RowPointers<T>& rows, int64_t col) {
-  for (int64_t i = 0; i < 4; ++i)
-    __builtin_prefetch(rows[static_cast<size_t>((col + i) % kLanes)] + col);
+  const auto put = [&](int64_t j, auto columns) {
+    store_blocks(kVec, hn::BitCast(kVec, columns), out + j * stride, 4 * stride);
+  };
+  put(0, hn::InterleaveLower(pairs, low01, low23));
+  put(1, hn::InterleaveUpper(pairs, low01, low23));
+  put(2, hn::InterleaveLower(pairs, high01, high23));
+  put(3, hn::InterleaveUpper(pairs, high01, high23));
 }
 
 /// One panel of rows [i, i + W) where k is contiguous. Rows past the end repeat the last one:
@@ -75,31 +65,32 @@ template <int64_t W, class T, int64_t Step = 1>
 HWY_INLINE void pack_transposed(float* out, const Factor& f, int64_t i, int64_t end, Range k) {
   using Word = Unit<Step, T>;
   constexpr int64_t kLater = 64;  // words from asking to reading
-  const bool collide = rows_collide(f);
+  constexpr int64_t kGroups = ceil_div(W, 4);
   const int64_t full = k.size() / Step;
-  for (int64_t lane = 0; lane < W; lane += kLanes) {
-    const int64_t used = std::min(kLanes, W - lane);
-    RowPointers<Word> rows;
-    for (int64_t row = 0; row < kLanes; ++row) {
-      const T* begin =
-          static_cast<const T*>(f.ptr) + std::min(i + lane + row, end - 1) * f.stride_i + k.begin;
-      rows[static_cast<size_t>(row)] = reinterpret_cast<const Word*>(begin);
-    }
-    float* to = out + lane;
-    int64_t col = 0;
-    // What a store writes too much (see panel_size), the next one overwrites.
-    for (; col + 4 <= full; col += 4) {
-      if (!collide) ask_for_columns(rows, col + kLater);
-      transpose4(to + col * W, W, rows, col);
-    }
-    for (; col < full; ++col)
-      for (int64_t row = 0; row < used; ++row)
-        to[col * W + row] = value_of(rows[static_cast<size_t>(row)][col]);
-    if (full * Step < k.size())  // one left over: its partner is zero
-      for (int64_t row = 0; row < used; ++row)
-        to[full * W + row] =
-            value_of(*reinterpret_cast<const T*>(rows[static_cast<size_t>(row)] + full));
+  std::array<FourRows<Word>, kGroups> rows;
+  for (int64_t row = 0; row < 4 * kGroups; ++row) {
+    const T* begin =
+        static_cast<const T*>(f.ptr) + std::min(i + row, end - 1) * f.stride_i + k.begin;
+    rows[static_cast<size_t>(row / 4)][static_cast<size_t>(row % 4)] =
+        reinterpret_cast<const Word*>(begin);
   }
+  const auto at = [&](int64_t row) {
+    return rows[static_cast<size_t>(row / 4)][static_cast<size_t>(row % 4)];
+  };
+  int64_t col = 0;
+  for (; col + kLanes <= full; col += kLanes)
+    // The last rows first: what they store too much (see panel_size), the others overwrite.
+    for (int64_t group = kGroups - 1; group >= 0; --group) {
+      const auto& four = rows[static_cast<size_t>(group)];
+      // Into L2: in L1 rows that lie a multiple of 4 KiB apart would push out one another.
+      for (const Word* row : four) __builtin_prefetch(row + col + kLater, 0, 2);
+      transpose(out + col * W + 4 * group, W, four, col);
+    }
+  for (; col < full; ++col)
+    for (int64_t row = 0; row < W; ++row) out[col * W + row] = value_of(at(row)[col]);
+  if (full * Step < k.size())  // one left over: its partner is zero
+    for (int64_t row = 0; row < W; ++row)
+      out[full * W + row] = value_of(*reinterpret_cast<const T*>(at(row) + full));
 }
 
 /// Steps that are copied to one panel before the next has its turn, so that both sides are read and

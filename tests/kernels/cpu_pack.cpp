@@ -7,7 +7,7 @@
 namespace ladder::test {
 namespace {
 
-constexpr int64_t kSteps = 52, kFirst = 3;  ///< steps of the panel, its first k
+constexpr int64_t kSteps = 64, kFirst = 3;  ///< steps of the panel, its first k
 constexpr int64_t kTimes = 7;
 constexpr float kUntouched = 12345;
 
