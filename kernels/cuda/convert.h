@@ -29,12 +29,6 @@ T* device_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.ptr);
 }
 
-/// Whether accesses of 16 bytes may start at each of these.
-template <class... T>
-bool aligned(const T*... pointers) {
-  return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
-}
-
 /// Carries a type into a lambda.
 template <class T>
 struct Type {};

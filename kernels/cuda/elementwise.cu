@@ -2,15 +2,13 @@
 //
 // What is computed for an element is one scalar function, wherever the element lies: alone at the
 // end of an array it has the same bits as among its neighbors.
-#include "kernels/cuda/convert.h"
 #include "kernels/cuda/table.h"
+#include "kernels/cuda/vectors.h"
 #include "kernels/shapes.h"
 #include "launch.h"
 
 namespace ladder::LADDER_CUDA {
 namespace {
-
-constexpr int kThreads = 256;
 
 // ---- the functions -----------------------------------------------------------------------
 
@@ -73,21 +71,24 @@ __device__ Floats<N> each(F f, const Inputs&... x) {
 /// out[i] = f(inp[i]...) for i in [0, n): N elements a thread, the last thread one by one.
 template <int N, class T, class F, class... Inputs>
 __global__ void map_kernel(T* out, int64_t n, F f, const Inputs*... inp) {
-  int64_t i = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
+  int64_t i = thread_index() * N;
   if (i + N <= n) return store(out + i, each<N>(f, load<N>(inp + i)...));
   for (; i < n; ++i) store(out + i, each<1>(f, load<1>(inp + i)...));
 }
 
-/// All of one type; an input may be the output.
-template <class T, class F, class... Inputs>
-void map(const Ctx& ctx, T* out, int64_t n, F f, const Inputs*... inp) {
-  if (aligned(out, inp...)) {
-    const Grid grid{.x = ceil_div(n, kThreads * kWidth<T>)};
-    launch(ctx, map_kernel<kWidth<T>, T, F, Inputs...>, grid, kThreads, 0, out, n, f, inp...);
-  } else {
-    const Grid grid{.x = ceil_div(n, kThreads)};
-    launch(ctx, map_kernel<1, T, F, Inputs...>, grid, kThreads, 0, out, n, f, inp...);
-  }
+/// T, once for each of a pack.
+template <class T, class>
+using Each = T;
+
+/// out = f(inp...), element by element, all of one dtype; an input may be the output.
+template <class F, class... Inputs>
+void map(const Ctx& ctx, const Tensor& out, F f, const Inputs&... inp) {
+  dispatch(out.dtype, [&]<class T>(Type<T>) {
+    dispatch_width<kWidth<T>>({out, inp...}, [&]<int W>(Width<W>) {
+      launch(ctx, map_kernel<W, T, F, Each<T, Inputs>...>, grid_over<W>(out.size()), kThreads, 0,
+             device_data<T>(out), out.size(), f, device_data<T>(inp)...);
+    });
+  });
 }
 
 /// Rows of one block of join_kernel: its threads read the bias once for all of them.
@@ -111,49 +112,33 @@ __global__ void join_kernel(T* out, const T* residual, const T* product, const T
 void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
   const auto [rows, C] = check_join_forward(out, residual, product, bias);
   dispatch(out.dtype, [&, rows = rows, C = C]<class T>(Type<T>) {
-    T* y = device_data<T>(out);
-    const T *r = device_data<T>(residual), *p = device_data<T>(product), *b = device_data<T>(bias);
-    const auto start = [&]<int N>(std::integral_constant<int, N>) {
-      const Grid grid{.x = ceil_div(rows, kJoinRows), .y = ceil_div(C, kThreads * N)};
-      launch(ctx, join_kernel<N, T>, grid, kThreads, 0, y, r, p, b, rows, C);
-    };
-    if (C % kWidth<T> == 0 && aligned(y, r, p, b))
-      start(std::integral_constant<int, kWidth<T>>{});
-    else
-      start(std::integral_constant<int, 1>{});
+    dispatch_width<T>(C, {out, residual, product, bias}, [&]<int W>(Width<W>) {
+      launch(ctx, join_kernel<W, T>,
+             {.x = ceil_div(rows, kJoinRows), .y = ceil_div(C, kThreads * W)}, kThreads, 0,
+             device_data<T>(out), device_data<T>(residual), device_data<T>(product),
+             device_data<T>(bias), rows, C);
+    });
   });
 }
 
 void add(const Ctx& ctx, Tensor out, Tensor a, Tensor b) {
-  const int64_t n = check_add(out, a, b);
-  dispatch(out.dtype, [&]<class T>(Type<T>) {
-    const T *left = device_data<T>(a), *right = device_data<T>(b);
-    map(ctx, device_data<T>(out), n, Plus{}, left, right);
-  });
+  (void)check_add(out, a, b);
+  map(ctx, out, Plus{}, a, b);
 }
 
 void scale(const Ctx& ctx, Tensor x, float factor) {
-  const int64_t n = check_scale(x);
-  dispatch(x.dtype, [&]<class T>(Type<T>) {
-    T* y = device_data<T>(x);
-    map(ctx, y, n, Times{factor}, static_cast<const T*>(y));
-  });
+  (void)check_scale(x);
+  map(ctx, x, Times{factor}, x);
 }
 
 void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
-  const int64_t n = check_gelu_forward(out, inp);
-  dispatch(inp.dtype, [&]<class T>(Type<T>) {
-    const T* x = device_data<T>(inp);
-    map(ctx, device_data<T>(out), n, Gelu{}, x);
-  });
+  (void)check_gelu_forward(out, inp);
+  map(ctx, out, Gelu{}, inp);
 }
 
 void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
-  const int64_t n = check_gelu_backward(dinp, dout, inp);
-  dispatch(inp.dtype, [&]<class T>(Type<T>) {
-    const T *dy = device_data<T>(dout), *x = device_data<T>(inp);
-    map(ctx, device_data<T>(dinp), n, GeluBackward{}, dy, x);
-  });
+  (void)check_gelu_backward(dinp, dout, inp);
+  map(ctx, dinp, GeluBackward{}, dout, inp);
 }
 
 }  // namespace ladder::LADDER_CUDA
