@@ -21,8 +21,5 @@ inline __nv_bfloat16 __float2bfloat16_rn(float x) {
 inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
   return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
 }
-inline float2 __bfloat1622float2(__nv_bfloat162 h) {
-  return {__bfloat162float(h.x), __bfloat162float(h.y)};
-}
 
 }  // namespace ladder::on_cpu

@@ -21,6 +21,5 @@ inline __half __float2half_rn(float x) {
 inline __half2 __floats2half2_rn(float x, float y) {
   return {__float2half_rn(x), __float2half_rn(y)};
 }
-inline float2 __half22float2(__half2 h) { return {__half2float(h.x), __half2float(h.y)}; }
 
 }  // namespace ladder::on_cpu
