@@ -38,7 +38,6 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   cudaDeviceProp properties;
   CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
   name_ = properties.name;
-  multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount, index);
   max_shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
   compute_.reset(new_stream());
   communication_.reset(new_stream());

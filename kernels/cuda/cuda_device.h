@@ -55,8 +55,6 @@ class CudaDevice final : public Device {
   cudaStream_t communication() const { return communication_.get(); }
   cublasLtHandle_t blas() const { return blas_.get(); }
 
-  /// Blocks beyond a few times this many only wait.
-  int multiprocessors() const { return multiprocessors_; }
   /// The largest dynamic shared memory of a block.
   int64_t max_shared_bytes() const { return max_shared_bytes_; }
 
@@ -66,7 +64,6 @@ class CudaDevice final : public Device {
  private:
   int index_;
   std::string name_;
-  int multiprocessors_ = 0;
   int64_t max_shared_bytes_ = 0;
   Owner<cudaStream_t, cudaStreamDestroy> compute_;
   Owner<cudaStream_t, cudaStreamDestroy> communication_;

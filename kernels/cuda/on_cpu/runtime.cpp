@@ -10,8 +10,6 @@ namespace {
 
 /// Blocks are as far apart as a GPU's are, so that code cannot come to rely on less.
 constexpr size_t kAlignment = 256;
-/// A grid is sized by this; more than one, so that work falls into parts.
-constexpr int kMultiprocessors = 4;
 
 }  // namespace
 
@@ -39,8 +37,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSetDevice(device);
 }
 
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
-  *value = which == cudaDevAttrMultiProcessorCount ? kMultiprocessors : int{kMaxShared};
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device) {
+  *value = int{kMaxShared};
   return cudaSetDevice(device);
 }
 
