@@ -98,7 +98,7 @@ __global__ void clip_rows(float* grad, const int64_t* grad_limbs, const int64_t*
                                        norm_of(grad_limbs + row * kLimbs, 1e-6));
   __syncthreads();
   const float factor = shared_factor;
-  if (!(factor < 1)) return;
+  if (factor >= 1) return;  // NaN goes on: it must be seen
   for (int64_t n = threadIdx.x * W; n < N; n += kThreads * W) {
     Floats<W> g = load<W>(grad + row * N + n);
     for (int i = 0; i < W; ++i) g.at[i] *= factor;

@@ -61,5 +61,17 @@ TEST_F(CudaSquaredNorm, AdaptiveClip) {
   }
 }
 
+TEST_F(CudaSquaredNorm, AdaptiveClipOfARowThatIsNotFinite) {
+  const Tensor g = host.filled({3, 2}, 1), w = host.filled({3, 2}, 1);
+  set(g, 1, INFINITY);  // row 0
+  set(w, 5, NAN);       // row 2
+  const Tensor g_limbs = host.zeros(Dtype::I64, {3, kLimbs}), w_limbs = host.copy(g_limbs);
+  ref.squared_norm(host.ctx(), g_limbs, g);
+  ref.squared_norm(host.ctx(), w_limbs, w);
+  const Tensor got = up(g);
+  dev::adaptive_clip(dut().ctx, got, dut().share(g_limbs), dut().share(w_limbs), 0.01F);
+  for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(std::isnan(at(down(got), i)), i / 2 != 1) << i;
+}
+
 }  // namespace
 }  // namespace ladder::test
