@@ -138,7 +138,7 @@ MatrixShape check_limbs(const char* op, Operand limbs, Operand x) {
 /// One operand of a product: as the activations, or in FP8 with its scale.
 void check_factor(const char* op, const char* name, const Tensor& x, Dtype activations) {
   CHECK(!is_fp8(x.dtype) || x.fp8, "{}: {} is FP8 without a scale", op, name);
-  if (is_fp8(x.dtype) && x.place == Place::Host)
+  if (is_fp8(x.dtype))
     CHECK(x.fp8->scale >= 1 / kMaxFp8Scale && x.fp8->scale <= kMaxFp8Scale,
           "{}: {} has a scale of {}", op, name, x.fp8->scale);
   CHECK(is_fp8(x.dtype) ? is_narrow(activations) : x.dtype == activations,

@@ -6,6 +6,8 @@
 // sequences.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/cuda/warp.h"
@@ -48,9 +50,9 @@ static __device__ void sum_rows(const Terms& terms, Range rows, int64_t first, i
 /// partial (parts,Count,C) = the sums of each part of the rows.
 template <int Count, int W, class Terms>
 static __global__ void sum_parts(float* partial, Terms terms, int64_t rows, int64_t C) {
-  const int64_t part = blockIdx.y, first = static_cast<int64_t>(blockIdx.x) * kWarp * W;
+  const int64_t part = blockIdx.x, first = static_cast<int64_t>(blockIdx.y) * kWarp * W;
   sum_rows<Count, W>(
-      terms, leaf(part, gridDim.y, rows), first, C,
+      terms, leaf(part, gridDim.x, rows), first, C,
       [=](int i, int64_t c, float sum) { partial[(part * Count + i) * C + c] = sum; });
 }
 
@@ -72,12 +74,14 @@ static __global__ void join_parts(Columns<Count> sums, float* partial, int64_t p
   sum = into == Into::Add ? sum + partial[column] : partial[column];
 }
 
-/// sums (Count, C) = the terms of all rows, in `parts` parts.
+/// sums (Count, C) = the terms of all rows, in `parts` parts. No parts: 0.
 template <int Count, int W, class Terms>
 void sum_columns(const Ctx& ctx, const Columns<Count>& sums, Scratch& scratch, const Terms& terms,
                  int64_t rows, int64_t parts, int64_t C, Into into) {
+  parts = std::max<int64_t>(parts, 1);
   float* partial = scratch.take<float>(parts * Count * C);
-  launch(ctx, sum_parts<Count, W, Terms>, {.x = ceil_div(C, kWarp * W), .y = parts}, kThreads, 0,
+  // Parts along x, which alone has room for as many: there are several for each sequence.
+  launch(ctx, sum_parts<Count, W, Terms>, {.x = parts, .y = ceil_div(C, kWarp * W)}, kThreads, 0,
          partial, terms, rows, C);
   launch(ctx, join_parts<Count>, {.x = ceil_div(Count * C, kWarp)}, kThreads, 0, sums, partial,
          parts, C, into);

@@ -315,6 +315,7 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
   const Tensor d = as_matrix(dout), x = as_matrix(inp);
   const Dtype dtype = widened_dtype(dout, inp, dw);
   const int64_t rows = B * T, at_once = rows_at_once(ctx, rows, 0, {d, x});
+  if (rows == 0 && into == Into::Write) device_of(ctx).fill(dw.ptr, 0, dw.bytes());
   for (int64_t row = 0; row < rows; row += at_once) {
     const int64_t count = std::min(at_once, rows - row);
     int64_t offset = kWorkspace;

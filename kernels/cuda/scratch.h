@@ -13,13 +13,14 @@ class Scratch {
   explicit Scratch(const Ctx& ctx) : all_(ctx.scratch) {}
 
   /// `count` elements, aligned to 256 bytes, with any values.
-  /// @throws CheckError if there is no room for them
+  /// @throws OutOfMemory if there is no room for them
   template <class T>
   T* take(int64_t count) {
     const int64_t begin = used_;
     used_ = round_up(begin + count * static_cast<int64_t>(sizeof(T)), int64_t{256});
-    CHECK(used_ <= all_.bytes(), "{} bytes of scratch, where a kernel needs {}", all_.bytes(),
-          used_);
+    if (used_ > all_.bytes())
+      throw OutOfMemory(fmt::format("an operation takes {} bytes of scratch, and there are {}",
+                                    used_, all_.bytes()));
     return reinterpret_cast<T*>(static_cast<char*>(all_.ptr) + begin);
   }
 

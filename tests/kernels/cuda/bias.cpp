@@ -51,11 +51,21 @@ TEST_F(CudaBias, TwoHalvesOfASequenceGiveTheSameBits) {
   EXPECT_TRUE(same_bits(down(halves), down(bias_backward(dout, zero, Into::Write))));
 }
 
+TEST_F(CudaBias, OfNoSequenceIsZero) {
+  const Tensor none = host.zeros(Dtype::F32, {0, 4, 3}), before = host.filled({3}, 7);
+  const Tensor written = down(bias_backward(none, before, Into::Write));
+  const Tensor added = down(bias_backward(none, before, Into::Add));
+  for (int64_t n = 0; n < 3; ++n) {
+    EXPECT_EQ(at(written, n), 0);
+    EXPECT_EQ(at(added, n), 7);
+  }
+}
+
 TEST_F(CudaBias, NeedsScratch) {
   const Tensor dout = host.random({4, 8, 24});
   Ctx poor = dut().ctx;
   poor.scratch.shape = {1, 100};
-  EXPECT_THROW(dev::bias_backward(poor, out(Dtype::F32, {24}), up(dout), Into::Write), CheckError);
+  EXPECT_THROW(dev::bias_backward(poor, out(Dtype::F32, {24}), up(dout), Into::Write), OutOfMemory);
 }
 
 }  // namespace

@@ -135,5 +135,27 @@ TEST_F(Matmul, TheSameProductTwice) {
   }
 }
 
+TEST_F(Matmul, AWeightThatNoRowMetHasNoGradient) {
+  const Tensor dw = up(host.filled({5, 4}, 7));
+  for (const Into into : {Into::Add, Into::Write}) {
+    dev::matmul_backward_weight(dut().ctx, dw, out(Dtype::F32, {0, 3, 5}),
+                                out(Dtype::F32, {0, 3, 4}), into);
+    const Tensor got = down(dw);
+    for (int64_t i = 0; i < got.size(); ++i) EXPECT_EQ(at(got, i), into == Into::Add ? 7 : 0);
+  }
+}
+
+TEST_F(Matmul, ScalesOfFp8AreLegal) {
+  const Tensor dout = host.zeros(Dtype::BF16, {1, 2, 5}), dw = out(Dtype::F32, {5, 4});
+  for (const float scale : {2 * kMaxFp8Scale, 0.5F / kMaxFp8Scale, 0.0F}) {
+    Fp8Scale illegal{.scale = scale};
+    Tensor inp = host.zeros(Dtype::E4M3, {1, 2, 4});
+    inp.fp8 = &illegal;
+    EXPECT_THROW(dev::matmul_backward_weight(dut().ctx, dw, up(dout), up(inp), Into::Write),
+                 CheckError)
+        << scale;
+  }
+}
+
 }  // namespace
 }  // namespace ladder::test
