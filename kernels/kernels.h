@@ -78,6 +78,7 @@ struct AdafactorStep {
 struct Kernels {
   const char* name;
   int64_t scratch_bytes;  ///< of Ctx::scratch for each of ctx.threads; a device counts as one
+  int64_t max_head;       ///< most channels of a head that attention takes
 
   // ---- embedding -------------------------------------------------------------------------
   /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:];  0 where the token is kElsewhere: the rank that

@@ -52,6 +52,14 @@ void check_products(const GptConfig& gpt, int64_t batch) {
         batch, gpt.layers, gpt.channels, gpt.seq_len);
 }
 
+void check_heads(const GptConfig& gpt, std::string_view backend) {
+  const int64_t head = gpt.channels / gpt.heads, most = kernels_of(backend).max_head;
+  if (head > most)
+    throw UserError(
+        "--heads {} of --channels {} have {} channels each; with --backend {} at most {} are legal",
+        gpt.heads, gpt.channels, head, backend, most);
+}
+
 void require_readable(std::string_view flag, const std::string& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored) || !std::ifstream(path))
@@ -183,6 +191,7 @@ void RunOptions::check() const {
   if (on_device(backend) && threads.value_or(1) != 1)
     throw UserError("--threads must be 1 with --backend {}: threads are for ref and cpu", backend);
   check_products(gpt(), batch);
+  check_heads(gpt(), backend);
   check_steps(*this);
 }
 

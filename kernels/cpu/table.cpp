@@ -1,12 +1,15 @@
 // The table of the cpu kernels.
 #include "kernels/cpu/table.h"
 
+#include <limits>
+
 namespace ladder {
 
 const Kernels& cpu_kernels() {
   static constexpr Kernels table = {
       .name = "cpu",
       .scratch_bytes = cpu::kScratchBytes,
+      .max_head = std::numeric_limits<int64_t>::max(),
       .embed_forward = cpu::embed_forward,
       .embed_backward = cpu::embed_backward,
       .norm_forward = cpu::norm_forward,

@@ -149,6 +149,7 @@ using BackwardMma = Mma<T, kHS, kHS <= 64 ? 2 : 1, kHS <= 64 ? 4 : 8, 32>;
 void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
                         Tensor lse) {
   const AttentionShape shape = check_attention_backward(dqkv, dout, qkv, out, lse);
+  check_aligned({dqkv, dout, qkv, out});
   const Heads heads = heads_of(shape);
   const int tokens = padded(shape.T);
   auto* statistics = Scratch(ctx).take<Statistic>(shape.B * shape.NH * tokens);

@@ -1,8 +1,11 @@
 // Which engine computes the attention of which tensors.
 #pragma once
 
+#include <initializer_list>
+
 #include "kernels/cuda/attention_fma.h"
 #include "kernels/cuda/attention_mma.h"
+#include "kernels/cuda/table.h"
 #include "kernels/shapes.h"
 #include "launch.h"
 
@@ -23,11 +26,18 @@ Grid grid_of(const AttentionShape& shape) {
   return {.x = ceil_div(shape.T, E::kOwned), .y = shape.NH, .z = shape.B};
 }
 
+/// Tensor cores are fed 16 bytes at a time.
+inline void check_aligned(std::initializer_list<Tensor> tensors) {
+  for (const Tensor& x : tensors)
+    CHECK(reinterpret_cast<uintptr_t>(x.ptr) % 16 == 0,
+          "attention over {}, not aligned to 16 bytes", to_string(x.shape));
+}
+
 /// Calls f(Type<E>{}). Tensor cores take 16-bit elements, and heads of 16, 32, 64 or 128 channels;
 /// `MmaOf<T, HS>` is their engine. The others take what is left, up to 128 channels.
 template <template <class, int> class MmaOf, class F>
 void with_engine(Dtype dtype, int64_t HS, F&& f) {
-  CHECK(HS <= 128, "cuda attends with heads of at most 128 channels, not {}", HS);
+  CHECK(HS <= kMaxHead, "cuda attends with heads of at most {} channels, not {}", kMaxHead, HS);
   dispatch(dtype, [&]<class T>(Type<T>) {
     if constexpr (sizeof(T) == 2) {
       if (HS == 16) return f(Type<MmaOf<T, 16>>{});

@@ -120,6 +120,7 @@ using ForwardMma = Mma<T, kHS, kHS <= 64 ? 2 : 1, kHS <= 64 ? 4 : 8, 64>;
 
 void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
   const AttentionShape shape = check_attention_forward(out, lse, qkv);
+  check_aligned({out, qkv});
   with_engine<ForwardMma>(qkv.dtype, shape.HS, [&]<class E>(Type<E>) {
     using T = typename E::Element;
     launch(ctx, forward_kernel<E>, grid_of<E>(shape), E::kThreads, ForwardRoom<E>::kBytes,

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/check.h"
+
 namespace ladder {
 
 /// Blocks of a launch; blockIdx.x runs fastest.
@@ -15,5 +17,14 @@ struct Grid {
 /// The limits of every GPU since 2012, which launch() holds a Grid against.
 constexpr Grid kMaxGrid{.x = 0x7FFFFFFF, .y = 65535, .z = 65535};
 constexpr int kMaxThreads = 1024;
+
+/// @throws OutOfMemory if a block would need more shared memory than the `most` that it can have
+inline void check_shared(int64_t bytes, int64_t most) {
+  if (bytes > most)
+    throw OutOfMemory(fmt::format(
+        "a block of the device has {} bytes of shared memory, and an operation on heads or rows of "
+        "so many channels takes {}",
+        most, bytes));
+}
 
 }  // namespace ladder

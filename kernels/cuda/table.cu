@@ -11,6 +11,7 @@ const Kernels& kernels() {
   static constexpr Kernels table = {
       .name = LADDER_TEXT_OF(LADDER_CUDA),
       .scratch_bytes = kScratchBytes,
+      .max_head = kMaxHead,
       .embed_forward = embed_forward,
       .embed_backward = embed_backward,
       .norm_forward = norm_forward,

@@ -8,6 +8,8 @@ namespace ladder::LADDER_CUDA {
 /// Of all of Ctx::scratch: there are no threads of the host to divide it by. It bounds the
 /// workspace of a matrix product and what FP8 factors widen to, and the sums of partial results.
 constexpr int64_t kScratchBytes = 64 << 20;
+/// Most channels of a head: attention keeps rows of them in registers.
+constexpr int64_t kMaxHead = 128;
 
 void embed_forward(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe);
 void embed_backward(const Ctx&, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens, Into);

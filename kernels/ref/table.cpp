@@ -1,4 +1,6 @@
 // The ref table: plain loops over float or double, the specification of every operation.
+#include <limits>
+
 #include "kernels/ref/any_dtype.h"
 #include "kernels/ref/ops.h"
 
@@ -10,6 +12,7 @@ const Kernels& ref_kernels() {
   static constexpr Kernels kTable{
       .name = "ref",
       .scratch_bytes = 0,
+      .max_head = std::numeric_limits<int64_t>::max(),
       .embed_forward = AnyDtype<ref::embed_forward>::call,
       .embed_backward = AnyDtype<ref::embed_backward>::call,
       .norm_forward = AnyDtype<ref::norm_forward>::call,

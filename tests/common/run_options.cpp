@@ -148,6 +148,15 @@ TEST_F(Options, ADeviceHasNoThreads) {
   EXPECT_EQ(run({"--backend", "cuda-on-cpu"}).options.thread_count(), 1);
 }
 
+TEST_F(Options, ADeviceHasAMostOfChannelsForAHead) {
+  expect_refused(
+      {"--backend", "cuda-on-cpu", "--channels", "516"},
+      "--heads 4 of --channels 516 have 129 channels each; with --backend cuda-on-cpu at "
+      "most 128 are legal");
+  EXPECT_EQ(run({"--backend", "cuda-on-cpu", "--channels", "512"}).status, 0);
+  EXPECT_EQ(run({"--channels", "516"}).status, 0);
+}
+
 TEST_F(Options, RefusesBackendsThatThisBuildHasNot) {
   expect_refused({"--backend", "gpu"}, "this build has ref, cpu");
   EXPECT_EQ(run({"--backend", "ref"}).status, 0);

@@ -35,6 +35,7 @@ cudaError_t allow_shared(const Ctx& ctx, const void* kernel, int64_t bytes) {
   const cudaError_t error = cudaFuncGetAttributes(&found, kernel);
   if (error != cudaSuccess) return error;
   const auto fixed = static_cast<int64_t>(found.sharedSizeBytes);
+  check_shared(fixed + bytes, device_of(ctx).max_shared_bytes());
   if (fixed + bytes <= kDefaultShared) return cudaSuccess;
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               static_cast<int>(device_of(ctx).max_shared_bytes() - fixed));

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/check.h"
+#include "kernels/cuda/grid.h"
 
 // The borders of all shared arrays: see shared.ld.
 extern "C" unsigned char ladder_shared_begin[], ladder_shared_end[];
@@ -30,8 +31,7 @@ bool within(const void* begin, int64_t size, const void* p, int64_t bytes) {
 void SharedMemory::Free::operator()(void* p) const { std::free(p); }
 
 SharedMemory::SharedMemory(int64_t dynamic_bytes) : dynamic_bytes_(dynamic_bytes) {
-  CHECK(dynamic_bytes >= 0 && dynamic_bytes <= kMaxShared, "{} bytes of shared memory, at most {}",
-        dynamic_bytes, kMaxShared);
+  check_shared(dynamic_bytes, kMaxShared);
   void* memory = nullptr;
   CHECK(posix_memalign(&memory, kAlignment, static_cast<size_t>(dynamic_bytes)) == 0,
         "no memory to stand in for shared memory");

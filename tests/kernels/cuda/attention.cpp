@@ -288,12 +288,12 @@ TEST_F(CudaAttention, ATokenDoesNotFeelHowManyFollow) {
 }
 
 TEST_F(CudaAttention, WhatDoesNotFitIsRefused) {
-  const int64_t T = 3, HS = 129;
-  const Tensor x = dut().empty(Dtype::F32, {1, T, 3 * HS});
-  const Tensor y = dut().empty(Dtype::F32, {1, T, HS});
-  const Tensor lse = dut().empty(Dtype::F32, {1, 1, T});
+  const auto make = [](Shape shape) { return dut().empty(Dtype::F32, shape); };
+  const Tensor x = make({1, 3, 387}), y = make({1, 3, 129}), lse = make({1, 1, 3});
+  const Tensor row = make({1, 3, 16}), odd = make({145}).slice(1, 144).view({1, 3, 48});
   EXPECT_THROW(dev::attention_forward(dut().ctx, y, lse, x), CheckError);
   EXPECT_THROW(dev::attention_backward(dut().ctx, x, y, x, y, lse), CheckError);
+  EXPECT_THROW(dev::attention_forward(dut().ctx, row, lse, odd), CheckError);
 }
 
 }  // namespace

@@ -125,5 +125,12 @@ TEST_F(CudaNorm, LongRowsTakeMoreSharedMemory) {
   expect_near("out", got, y, [&](int64_t) { return 8 * kRound * sum_roundings(C, 32); });
 }
 
+TEST_F(CudaNorm, RowsBeyondSharedMemoryAreRefused) {
+  const int64_t C = 60000;  // 234 KiB, more than a block of any GPU has
+  const Tensor x = out(Dtype::F32, {1, 1, C}), w = out(Dtype::F32, {C});
+  const Tensor mean = out(Dtype::F32, {1, 1}), rstd = out(Dtype::F32, {1, 1});
+  EXPECT_THROW(dev::norm_forward(dut().ctx, x, mean, rstd, x, w, w), OutOfMemory);
+}
+
 }  // namespace
 }  // namespace ladder::test
