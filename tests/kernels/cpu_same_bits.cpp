@@ -226,6 +226,10 @@ TEST_P(CpuAnyThreads, Activations) {
   });
   expect_any_threads("join", {act({B, T, C})},
                      [&](auto& out) { k.join_forward(ctx, out[0], x, d, b); });
+  const Tensor tokens = box.tokens({B, T}, N), places = box.random({T, C});
+  expect_any_threads("embed_forward", {act({B, T, C})},
+                     [&](auto& out) { k.embed_forward(ctx, out[0], tokens, w, places); });
+  expect_any_threads("cast", {sum({B, T, C})}, [&](auto& out) { k.cast(ctx, out[0], x); });
   expect_any_threads("cross_entropy", {sum({B}), act({B, T, N})}, [&](auto& out) {
     k.cross_entropy(ctx, out[0], out[1], e, targets, N - 5, 0.1F);
   });
@@ -238,6 +242,11 @@ TEST_F(CpuSameBits, AnyThreadsOptimizersAndNorms) {
     k.adafactor_update(ctx, out[0], out[1], out[2], g,
                        {.lr = 0.1F, .beta2 = 0.9F, .eps = 1e-30F, .clip = 1, .weight_decay = 0.1F});
   });
+  const Tensor w_limbs = box.zeros(Dtype::I64, {R, kLimbs}), g_limbs = box.copy(w_limbs);
+  k.squared_norm(ctx, w_limbs, box.random({R, N}));
+  k.squared_norm(ctx, g_limbs, g);
+  expect_any_threads("adaptive_clip", {g},
+                     [&](auto& out) { k.adaptive_clip(ctx, out[0], g_limbs, w_limbs, 0.9F); });
   for (const auto& [rows, length] : {std::pair{R, N}, {int64_t{1}, R * N}, {int64_t{3}, R * 67}}) {
     const Tensor x = g.view({R * N}).first(rows * length).view({rows, length});
     Tensor first;

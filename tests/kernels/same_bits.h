@@ -38,7 +38,8 @@ inline std::vector<Table> tables_of_all_dtypes() {
   return all;
 }
 
-/// The whole is computed with one thread, its parts with the threads of the parameter.
+/// The whole is computed with one thread, its parts with the threads of the parameter, where they
+/// are large enough: cpu_same_bits.cpp has sizes at which threads cut every operation.
 class SameBits : public ::testing::TestWithParam<Table> {
  protected:
   Sandbox box{GetParam().kernels(), GetParam().dtype};
