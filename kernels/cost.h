@@ -25,9 +25,9 @@ constexpr int64_t kFloat = sizeof(float);
 constexpr Cost embed_forward(int64_t B, int64_t T, int64_t C) {
   return {.bytes = kFloat * 3 * B * T * C, .flops = B * T * C};
 }
-/// dout read for both tables, the tables written.
+/// dout read, the tables written.
 constexpr Cost embed_backward(int64_t B, int64_t T, int64_t C, int64_t V) {
-  return {.bytes = kFloat * (2 * B * T * C + (V + T) * C), .flops = 2 * B * T * C};
+  return {.bytes = kFloat * (B * T * C + (V + T) * C), .flops = 2 * B * T * C};
 }
 
 /// Mean (1), squared differences (3), the normalised row (4).

@@ -18,9 +18,7 @@ struct Problem {
   const float* g;
   const AdafactorStep& step;
 
-  float blend(float old, double fresh) const {
-    return step.beta2 * old + (1 - step.beta2) * static_cast<float>(fresh);
-  }
+  float blend(float old, float fresh) const { return step.beta2 * old + (1 - step.beta2) * fresh; }
 };
 
 /// row = beta2 row + (1 - beta2) mean_n q

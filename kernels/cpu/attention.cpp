@@ -210,6 +210,7 @@ void online_softmax(const ForwardRoom& room, int64_t rows, int64_t keys, bool di
   }
 }
 
+/// One head of one sequence. out (B,T,NH*HS); lse (B,NH,T); qkv (B,T,3*NH*HS)
 template <class T>
 void forward_head(const Head& head, const ForwardRoom& room, T* out, float* lse, const T* qkv) {
   const int64_t tokens = head.T, HS = head.HS;
@@ -328,6 +329,7 @@ void backward_block(const Head& head, const BackwardRoom& room, Range queries, R
   multiply<Sum::Keys>(spread);
 }
 
+/// One head of one sequence. dqkv, qkv (B,T,3*NH*HS); dout, out (B,T,NH*HS); lse (B,NH,T)
 template <class T>
 void backward_head(const Head& head, const BackwardRoom& room, T* dqkv, const T* dout, const T* qkv,
                    const T* out, const float* lse) {

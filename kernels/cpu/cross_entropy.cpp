@@ -31,7 +31,7 @@ struct Statistics {
 };
 
 /// The gradient of one token's logits. Exponentials are computed anew: kept in dx, which may be of
-/// 16 bits, they would be rounded.
+/// 16 bits, they would be rounded. dx, x (V)
 template <class Real>
 void gradient(Real* dx, const Real* x, int32_t target, int64_t V, int64_t vocab,
               const Statistics& found, float scale) {

@@ -40,6 +40,7 @@ struct HeadView {
   Real scale() const { return 1 / std::sqrt(Real(s.HS)); }
 };
 
+/// One head of one sequence. out (B,T,NH*HS); lse (B,NH,T); qkv (B,T,3*NH*HS)
 template <class Real>
 void forward_head(const HeadView<Real>& at, Real* out, Real* lse, Real* qkv) {
   const auto [B, T, NH, HS] = at.s;
@@ -56,6 +57,7 @@ void forward_head(const HeadView<Real>& at, Real* out, Real* lse, Real* qkv) {
   }
 }
 
+/// One head of one sequence. dqkv, qkv (B,T,3*NH*HS); dout, out (B,T,NH*HS); lse (B,NH,T)
 template <class Real>
 void backward_head(const HeadView<Real>& at, Real* dqkv, Real* dout, Real* qkv, Real* out,
                    const Real* lse) {

@@ -12,6 +12,7 @@ namespace {
 /// Inside the square root, so that a constant row does not divide by zero.
 constexpr double kEps = 1e-5;
 
+/// out, x, w, b (C)
 template <class Real>
 void forward_row(int64_t C, Real* out, Real& mean, Real& rstd, const Real* x, const Real* w,
                  const Real* b) {
@@ -24,6 +25,7 @@ void forward_row(int64_t C, Real* out, Real& mean, Real& rstd, const Real* x, co
   for (int64_t c = 0; c < C; ++c) out[c] = (x[c] - mean) * rstd * w[c] + b[c];
 }
 
+/// dinp, dout, x, w (C)
 template <class Real>
 void backward_input_row(int64_t C, Real* dinp, const Real* dout, const Real* x, const Real* w,
                         Real mean, Real rstd) {
