@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The look of the files: clean whitespace, lengths within the design's, scripts that parse."""
+"""The look of the files: clean whitespace, lengths within the design's, scripts that parse and run."""
 
+import stat
 import subprocess
 
 from house import CODE, all_files, floor, tell
@@ -59,7 +60,11 @@ def check_script(root, path):
     if not is_shell(path):
         return []
     run = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
-    return [f"{path.relative_to(root)}: {line}" for line in run.stderr.splitlines()]
+    faults = [f"{path.relative_to(root)}: {line}" for line in run.stderr.splitlines()]
+    # The texts call those of scripts/ by their name; scripts of tests are given to bash.
+    if floor(root, path) == "scripts" and not path.stat().st_mode & stat.S_IXUSR:
+        faults.append(f"{path.relative_to(root)}: not executable: chmod +x")
+    return faults
 
 
 def check(root):

@@ -270,6 +270,11 @@ class Text(Tree):
         self.plant(".ci/run", "#!/usr/bin/env bash\nif true; then\n")
         self.assertTrue(any("syntax error" in fault for fault in check_text.check(self.root)))
 
+    def test_script_that_cannot_be_called(self):
+        self.plant("tests/t.sh", "#!/usr/bin/env bash\n")  # given to bash
+        self.assertEqual(check_text.check(self.root), [])
+        self.caught("scripts/s.sh", "#!/usr/bin/env bash\n", "s.sh: not executable")
+
 
 class Format(Tree):
     def test_healthy(self):
