@@ -128,6 +128,14 @@ class Includes(Tree):
         text = "add_library(floor0 a.cpp)\ntarget_link_libraries(floor0 floor1)\n"
         self.caught("kernels/CMakeLists.txt", text, "may not know the target floor1 of common")
 
+    def test_targets_that_functions_make(self):
+        self.plant("tests/CMakeLists.txt", "ladder_test(some_tests LABEL unit)\n# ch07_ddp\n")
+        self.assertEqual(check_includes.check(self.root), [])
+        for target, home in [("ch07_ddp", "chapters"), ("some_tests", "tests")]:
+            with self.subTest(target):
+                text = HEALTHY["common/CMakeLists.txt"] + f"add_dependencies(floor1 {target})\n"
+                self.caught("common/CMakeLists.txt", text, f"the target {target} of {home}")
+
 
 class Chapters(Tree):
     def test_healthy(self):
