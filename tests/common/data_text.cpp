@@ -8,6 +8,7 @@
 #include "common/data/text.h"
 #include "common/error.h"
 #include "kernels/kernels.h"
+#include "tests/common/run_files.h"
 
 namespace ladder {
 namespace {
@@ -17,8 +18,6 @@ constexpr int64_t kT = 8;
 /// A file whose byte at i is i mod 251: each sequence tells where it starts.
 class TextTest : public testing::Test {
  protected:
-  ~TextTest() override { std::filesystem::remove(path_); }
-
   Text write(int64_t size) {
     std::ofstream file(path_, std::ios::binary);
     for (int64_t i = 0; i < size; ++i) file.put(static_cast<char>(i % 251));
@@ -31,8 +30,8 @@ class TextTest : public testing::Test {
     return {t.data<int32_t>(), t.data<int32_t>() + t.size()};
   }
 
-  std::string path_ =
-      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name();
+  TempDir dir_;
+  std::string path_ = dir_ / "text";
   Arena arena_;
 };
 
@@ -92,7 +91,7 @@ TEST_F(TextTest, SequencesAreKeyedByTheirIndex) {
   EXPECT_NE(values(part.tokens), values(whole.slice(4, 2).tokens));
 }
 
-// The shortest text has one place to start; a byte more would read past its end.
+// The shortest text has 73 places to start: from one more the last target would be held out.
 TEST_F(TextTest, DrawsStayInTheTrainingPart) {
   const Text text = write(90);  // 81 bytes to train on
   const Batch b = batch(64);
