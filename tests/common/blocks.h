@@ -18,17 +18,19 @@ inline void forward_block(const Ctx& ctx, const GptTensors& w, const Activations
   join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
 }
 
-/// Gradients of block l in `dw`, all but those of the joins' biases.
+/// Gradients of block l in `dw`.
 inline void backward_block(const Ctx& ctx, const GptTensors& dw, const GptTensors& w,
                            const Activations& a, const ActGrads& d, int64_t l) {
   const BlockTensors& p = w.blocks[static_cast<size_t>(l)];
   const BlockTensors& g = dw.blocks[static_cast<size_t>(l)];
   const BlockActs& s = a.blocks[static_cast<size_t>(l)];
+  join_backward_weight(ctx, g.join2_b, d.stream, Into::Write);
   mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
   mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, Into::Write);
   norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
   norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, Into::Write);
   join_backward_input(ctx, d.stream, d.norm);
+  join_backward_weight(ctx, g.join1_b, d.stream, Into::Write);
   attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
   attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, Into::Write);
   norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);

@@ -7,6 +7,7 @@
 #include "common/model/activations.h"
 #include "common/random.h"
 #include "kernels/tree.h"
+#include "tests/common/blocks.h"
 
 namespace ladder {
 namespace {
@@ -45,7 +46,7 @@ class Model {
   void gradient() {
     forward();
     head_loss_and_gradient(ctx_, losses_, a_.logits, targets_, config_.vocab, 1.0f);
-    backward(Into::Write);
+    backward();
   }
 
  private:
@@ -57,46 +58,20 @@ class Model {
   void forward() {
     const GptTensors w = layout_.view(flat_);
     embed_forward(ctx_, a_.embed, tokens_, w.embed);
-    for (size_t l = 0; l < w.blocks.size(); ++l) {
-      const BlockTensors& p = w.blocks[l];
-      const BlockActs& s = a_.blocks[l];
-      norm_forward(ctx_, s.norm1, s.stat1, a_.stream(static_cast<int64_t>(l)), p.norm1);
-      attn_forward(ctx_, a_.product, s.attn, s.norm1, p.attn);
-      join_forward(ctx_, s.mid, a_.stream(static_cast<int64_t>(l)), a_.product, p.join1_b);
-      norm_forward(ctx_, s.norm2, s.stat2, s.mid, p.norm2);
-      mlp_forward(ctx_, a_.product, s.mlp, s.norm2, p.mlp);
-      join_forward(ctx_, s.out, s.mid, a_.product, p.join2_b);
-    }
+    for (int64_t l = 0; l < config_.layers; ++l) test::forward_block(ctx_, w, a_, l);
     norm_forward(ctx_, a_.norm, a_.stat, a_.stream(config_.layers), w.norm);
     head_forward(ctx_, a_.logits, a_.norm, w.head_w);
   }
 
-  void backward(Into into) {
+  void backward() {
     const GptTensors w = layout_.view(flat_), dw = layout_.view(grads_);
+    const Tensor last = a_.stream(config_.layers);
     head_backward_input(ctx_, d_.branch, a_.logits, w.head_w);
-    head_backward_weight(ctx_, dw.head_w, a_.logits, a_.norm, into);
-    norm_backward_input(ctx_, d_.stream, d_.branch, a_.stream(config_.layers), a_.stat, w.norm);
-    norm_backward_weight(ctx_, dw.norm, d_.branch, a_.stream(config_.layers), a_.stat, into);
-    for (int64_t l = config_.layers; l-- > 0;)
-      backward_block(w.blocks[static_cast<size_t>(l)], dw.blocks[static_cast<size_t>(l)],
-                     a_.blocks[static_cast<size_t>(l)], a_.stream(l), into);
-    embed_backward_weight(ctx_, dw.embed, d_.stream, tokens_, into);
-  }
-
-  void backward_block(const BlockTensors& p, const BlockTensors& g, const BlockActs& s, Tensor inp,
-                      Into into) {
-    join_backward_weight(ctx_, g.join2_b, d_.stream, into);
-    mlp_backward_input(ctx_, d_.branch, d_.mlp, d_.stream, s.mlp, p.mlp);
-    mlp_backward_weight(ctx_, g.mlp, d_.mlp, d_.stream, s.norm2, s.mlp, into);
-    norm_backward_input(ctx_, d_.norm, d_.branch, s.mid, s.stat2, p.norm2);
-    norm_backward_weight(ctx_, g.norm2, d_.branch, s.mid, s.stat2, into);
-    join_backward_input(ctx_, d_.stream, d_.norm);
-    join_backward_weight(ctx_, g.join1_b, d_.stream, into);
-    attn_backward_input(ctx_, d_.branch, d_.attn, d_.stream, s.attn, p.attn);
-    attn_backward_weight(ctx_, g.attn, d_.attn, d_.stream, s.norm1, s.attn, into);
-    norm_backward_input(ctx_, d_.norm, d_.branch, inp, s.stat1, p.norm1);
-    norm_backward_weight(ctx_, g.norm1, d_.branch, inp, s.stat1, into);
-    join_backward_input(ctx_, d_.stream, d_.norm);
+    head_backward_weight(ctx_, dw.head_w, a_.logits, a_.norm, Into::Write);
+    norm_backward_input(ctx_, d_.stream, d_.branch, last, a_.stat, w.norm);
+    norm_backward_weight(ctx_, dw.norm, d_.branch, last, a_.stat, Into::Write);
+    for (int64_t l = config_.layers; l-- > 0;) test::backward_block(ctx_, dw, w, a_, d_, l);
+    embed_backward_weight(ctx_, dw.embed, d_.stream, tokens_, Into::Write);
   }
 
   GptConfig config_{.name = "odd",
