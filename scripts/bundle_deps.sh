@@ -10,7 +10,6 @@
 # MPI nor NCCL is in it: Open MPI looks for its parts where it was installed, and NCCL belongs to the
 # toolkit. Where that machine has none, ranks are threads.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 fail() {
   echo "bundle_deps.sh: $*" >&2
@@ -23,14 +22,17 @@ with_cmake=false
 for program in apt-get apt-cache dpkg-deb g++; do
   command -v "$program" >/dev/null || fail "no $program here: it takes a Debian with a compiler"
 done
-dir=$1
-if [[ -e $dir ]] && ! [[ -d $dir && -z $(ls -A "$dir") ]]; then
-  fail "$dir is there already and is no empty folder"
+command -v bible >/dev/null || fail "no program 'bible'; scripts/setup.sh installs it (bible-kjv)"
+wanted=$(realpath -m -- "$1")
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [[ -e $wanted ]] && ! [[ -d $wanted && -z $(ls -A "$wanted") ]]; then
+  fail "$wanted is there already and is no empty folder"
 fi
-mkdir -p "$dir" 2>/dev/null || fail "cannot make the folder $dir"
-dir=$(cd "$dir" && pwd)
+# Beside DIR, which is all there or not there at all.
+{ mkdir -p "$(dirname "$wanted")" && dir=$(mktemp -d "$wanted.part.XXXXXX"); } 2>/dev/null ||
+  fail "cannot make the folder $wanted"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" "$dir"' EXIT
 
 # What every machine with a compiler has, and what no build of ours reads: GoogleTest's sources, and
 # parts of Boost that other parts of its Boost.Context package are for.
@@ -111,7 +113,7 @@ EOF
   done
 fi
 
-bash scripts/text.sh "$dir/bible.txt"
+bash scripts/text.sh "$dir/bible.txt" >/dev/null
 
 cat >"$dir/env.sh" <<'EOF'
 # . env.sh: CMake, pkg-config and programs find the libraries of this folder. For bash.
@@ -125,4 +127,6 @@ if [[ -d $ladder_deps/cmake ]]; then export PATH=$ladder_deps/cmake/bin:$PATH; f
 unset ladder_deps ladder_libs
 EOF
 
-echo "bundle: $dir, $(wc -l <"$dir/packages.txt") packages, $(du -sm "$dir" | cut -f1) MB"
+chmod 755 "$dir"
+mv -T "$dir" "$wanted" || fail "cannot make the folder $wanted"
+echo "bundle: $wanted, $(wc -l <"$wanted/packages.txt") packages, $(du -sm "$wanted" | cut -f1) MB"
