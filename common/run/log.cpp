@@ -1,5 +1,7 @@
 #include "common/run/log.h"
 
+#include <cmath>
+
 #include "common/comm/gather_text.h"
 #include "common/run/checkpoint.h"
 
@@ -91,10 +93,17 @@ void RunLog::eval(int64_t step, double val_loss) {
   note(fmt::format("step {}: validation loss {:.4f}", step, val_loss));
 }
 
-bool RunLog::save_due(int64_t step) const {
+bool RunLog::save_due(int64_t step) {
   if (options_.save.empty()) return false;
   const int64_t done = step + 1;
-  return done == options_.steps || (options_.save_every > 0 && done % options_.save_every == 0);
+  if (done != options_.steps && (options_.save_every == 0 || done % options_.save_every != 0))
+    return false;
+  // Weights that have come to this are worth less than what the directory holds. A norm that is not
+  // finite says less: a step that is skipped for it leaves good weights.
+  if (!last_ || std::isfinite(last_->loss)) return true;
+  note(fmt::format("step {}: not saved, the loss is {}; {} keeps what it holds", step, last_->loss,
+                   options_.save));
+  return false;
 }
 
 void RunLog::sample(std::string_view text) {

@@ -57,8 +57,9 @@ class RunLog {
   bool eval_due(int64_t step) const;
   void eval(int64_t step, double val_loss);
 
-  /// After step `step`? Every --save-every, and always after the last.
-  bool save_due(int64_t step) const;
+  /// After step `step`, whose record end_step() has had? Every --save-every and after the last, but
+  /// for a loss that is NaN or infinite, of which it prints a line. The same on all ranks.
+  bool save_due(int64_t step);
 
   /// Prints one line without breaking the bar: "step 12: skipped, ...".
   void note(std::string_view line) { progress_.line(line); }

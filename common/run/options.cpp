@@ -166,9 +166,13 @@ void RunOptions::add_to(CommandLine& line) {
 
   line.group("Files");
   line.add_config(config_file);
-  line.add("--save", save, "directory for checkpoints");
+  line.add("--save", save,
+           "directory for checkpoints; none is written while the loss is NaN or infinite");
   line.add("--save-every", save_every, "steps between checkpoints; 0: at the end only");
-  line.add("--load", load, "checkpoint to resume, or weights of a GPT-2");
+  line.add(
+      "--load", load,
+      "checkpoint to resume, or weights of a GPT-2 (whose tokens mean nothing here: a token is a "
+      "byte)");
   line.add("--trace", trace, "loss, norm and hash of each step, as JSON lines");
   line.add("--report", report, "speed and memory of the run, as JSON");
   line.add("--timeline", timeline, "trace events for ui.perfetto.dev");

@@ -219,7 +219,7 @@ TEST_F(Log, RefusesOutputsBeforeTheFirstStep) {
 TEST_F(Log, SaveIsDueEveryFewStepsAndAtTheEnd) {
   options_.quiet = true;
   options_.steps = 10;
-  const auto due = [&](const RunLog& log) {
+  const auto due = [&](RunLog&& log) {
     std::vector<int64_t> steps;
     for (int64_t step = 0; step < 10; ++step)
       if (log.save_due(step)) steps.push_back(step);
@@ -231,6 +231,29 @@ TEST_F(Log, SaveIsDueEveryFewStepsAndAtTheEnd) {
   EXPECT_EQ(due(RunLog(options_, plan(), arena_, ctx_)), Steps{9});
   options_.save_every = 4;
   EXPECT_EQ(due(RunLog(options_, plan(), arena_, ctx_)), (Steps{3, 7, 9}));
+}
+
+TEST_F(Log, ALossThatIsNotFiniteIsNotSaved) {
+  options_.save = dir_ / "save";
+  options_.save_every = 2;
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  testing::internal::CaptureStdout();
+  RunLog log(options_, plan(), arena_, ctx_);
+  const auto due = [&](int64_t step, float loss, double norm) {
+    log.begin_step();
+    log.end_step({.step = step, .loss = loss, .grad_norm = norm, .lr = 1, .tokens = 1});
+    return log.save_due(step);
+  };
+  EXPECT_FALSE(due(1, kNan, 1));
+  EXPECT_FALSE(due(1, kInf, 1));
+  EXPECT_TRUE(due(1, 2, kInf)) << "the step is skipped, the weights are good";
+  EXPECT_FALSE(due(2, kNan, kInf)) << "the last step";
+  const std::string screen = testing::internal::GetCapturedStdout();
+  for (const char* line :
+       {"step 1: not saved, the loss is nan; ", "step 1: not saved, the loss is inf; ",
+        "step 2: not saved, the loss is nan; "})
+    EXPECT_NE(screen.find(line + options_.save + " keeps what it holds\n"), std::string::npos)
+        << screen;
 }
 
 TEST(Progress, BarKeepsToOneLine) {
