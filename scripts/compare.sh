@@ -6,8 +6,9 @@
 #   scripts/compare.sh --ranks 4 --layers 8 --steps 50
 #   scripts/compare.sh --help
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+scripts=$(dirname "${BASH_SOURCE[0]}")
 
-bash scripts/setup.sh
-# Debian's own Python: another one on the path would not find its matplotlib.
-exec /usr/bin/python3 -B scripts/compare/compare.py "$@"
+# Debian's own Python: another one on the path would not find its matplotlib. It reads the flags
+# before it installs the rest.
+[[ -x /usr/bin/python3 ]] || bash "$scripts/setup.sh"
+exec /usr/bin/python3 -B "$scripts/compare/compare.py" "$@"

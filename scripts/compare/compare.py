@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs every chapter on one configuration and writes a page about it: scripts/compare.sh calls it.
 
-Exit status 1 if a run fails, or has other bits than chapter 06 where it must have the same.
+Exit status 1 if a run fails, or has other bits than chapter 06 where it must have the same; 2 for
+flags that no run can have.
 """
 
 import argparse
@@ -14,8 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from measure import machine  # noqa: E402
-from page import html  # noqa: E402
-from rows import REFERENCE, rows  # noqa: E402
+from rows import REFERENCE, models, rows, suits, why_not  # noqa: E402
 from runs import ROOT, RunError, judge, program, run_row  # noqa: E402
 from tables import write_tables  # noqa: E402
 
@@ -37,12 +37,32 @@ def positive(text):
     return value
 
 
+def text_file(name):
+    """As the programs see it, which run in the root."""
+    path = Path(name).resolve()
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise argparse.ArgumentTypeError(f"{name}: no such file, or it cannot be read")
+    return seen_from_root(path)
+
+
+def folder(name):
+    path = Path(name).resolve()
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{name}: is there and is no folder")
+    return path
+
+
+def seen_from_root(path):
+    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+
+
 def parse_arguments(arguments):
     parser = Parser(
         prog="compare.sh", description="All techniques side by side, on one page.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
-    add("--model", default="tiny", help="a model of the programs")
+    add("--model", default="tiny", choices=list(models()), metavar="NAME",
+        help="one of " + ", ".join(models()))
     add("--layers", type=positive, help="blocks, if others than the model's; interleaved pipelines "
                                         "want a multiple of 2 x ranks")
     add("--ranks", type=int, choices=[2, 4, 8], default=2, help="of 07 to 12; 13 has 8 or more")
@@ -50,15 +70,20 @@ def parse_arguments(arguments):
     add("--micro-batch", type=positive, default=4, help="sequences at a time, of a rank")
     add("--steps", type=positive, default=100, help="steps of each run")
     add("--backend", choices=["ref", "cpu", "cuda", "cuda-on-cpu"], default="cpu", help="computes")
-    add("--data", help="text to train on; without it half a MiB of the King James Bible")
-    add("--out", type=Path, default=Path("build/report"), help="folder of the page")
+    add("--data", type=text_file, help="text to train on; without it half a MiB of the King James Bible")
+    add("--out", type=folder, default=Path("build/report"), help="folder of the page")
     args = parser.parse_args(arguments)
+    if not suits(args.micro_batch, args.batch):
+        parser.error(f"--micro-batch {args.micro_batch} does not suit --batch {args.batch}; legal "
+                     "are powers of two that divide it, and what is not less")
+    args.out = ROOT / args.out
     args.preset = "cuda" if args.backend == "cuda" else "cpu"
     return args
 
 
 def build(args):
-    """All chapters that there are."""
+    """All chapters that there are, with what that needs."""
+    subprocess.run(["bash", "scripts/setup.sh"], cwd=ROOT, check=True)
     chapters = sorted(path.parent.name for path in ROOT.glob("chapters/*/main.cpp"))
     jobs = str(os.cpu_count())
     subprocess.run(["cmake", "--preset", args.preset], cwd=ROOT, check=True,
@@ -71,8 +96,8 @@ def excerpt(args):
     """The first pages of the Bible, as a file of the report."""
     whole, part = args.out / "bible.txt", args.out / "text.txt"
     subprocess.run(["bash", "scripts/text.sh", whole], cwd=ROOT, check=True)
-    part.write_bytes((ROOT / whole).read_bytes()[:EXCERPT])
-    return str(part)
+    part.write_bytes(whole.read_bytes()[:EXCERPT])
+    return seen_from_root(part)
 
 
 def told(run):
@@ -83,13 +108,16 @@ def told(run):
 
 
 def run_all(wanted, args):
-    """Returns the runs, the rows whose program is not there, and what went wrong."""
+    """Returns the runs, the rows that cannot run with the reason, and what went wrong."""
     runs, left_out, faults = [], [], []
     for i, row in enumerate(wanted, 1):
         head = f"[{i:2}/{len(wanted)}] {row.chapter[:2]} {row.title:24}"
+        reason = why_not(row, args)
         if not (ROOT / program(row, args)).is_file():
-            left_out.append(row)
-            print(f"{head} left out: {program(row, args)} is not built", flush=True)
+            reason = f"{program(row, args)} is not built"
+        if reason:
+            left_out.append((row, reason))
+            print(f"{head} left out: {reason}", flush=True)
             continue
         try:
             runs.append(run_row(row, args))
@@ -115,7 +143,11 @@ def about(args, words):
 
 def main(words):
     args = parse_arguments(words)
-    build(args)
+    try:
+        build(args)
+    except subprocess.CalledProcessError as error:  # which has said why
+        return error.returncode
+    from page import html  # its charts need what build() installs
     args.out.mkdir(parents=True, exist_ok=True)
     args.data = args.data or excerpt(args)
     runs, left_out, faults = run_all(rows(args.ranks, args.backend), args)

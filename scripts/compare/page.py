@@ -96,8 +96,8 @@ def verdict(runs, faults):
 def facts(about, left_out):
     entries = list(about.items())
     if left_out:
-        entries.append(("Left out", ", ".join(f"{row.title} ({row.chapter} is not built)"
-                                              for row in left_out)))
+        entries.append(("Left out", "; ".join(f"{row.chapter[:2]} {row.title}: {reason}"
+                                              for row, reason in left_out)))
     items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in entries)
     return f'<dl class="facts">{items}</dl>'
 

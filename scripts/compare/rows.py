@@ -1,8 +1,11 @@
 """The rows of the comparison: which programs run, with which flags, and which must be equal."""
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 REFERENCE = "06"
+MODELS = Path(__file__).resolve().parents[2] / "common/model/config.cpp"
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,11 @@ class Row:
     @property
     def group(self):
         return group_of(self.number)
+
+    def degree(self, flag):
+        """The number after a flag; 1 without it."""
+        words = self.flags.split()
+        return int(words[words.index(flag) + 1]) if flag in words else 1
 
 
 def group_of(number):
@@ -66,6 +74,36 @@ def rows(ranks, backend="cpu"):
         Row("12-zb-h1", "12_pipeline_parallel", "ZB-H1", f"{pipe} zb-h1"),
         Row("13", "13_3d_parallel", "TP × PP × DP, ZeRO-1", mesh(ranks), tp),
     ]
+
+
+def models():
+    """{name: (layers, heads)} of the programs."""
+    found = re.findall(r'Preset\{"([^"]+)", (\d+), (\d+),', MODELS.read_text(encoding="utf-8"))
+    return {name: (int(layers), int(heads)) for name, layers, heads in found}
+
+
+def suits(micro, batch):
+    """Whether micro-batches make a batch: all of it, or a power of two that divides it."""
+    return micro >= batch or (batch % micro == 0 and micro.bit_count() == 1)
+
+
+def why_not(row, args):
+    """Why the programs must refuse this row's layout; empty: they must not."""
+    layers, heads = models()[args.model]
+    layers = args.layers or layers
+    tp, pp = row.degree("--tp"), row.degree("--pp")
+    dp = row.degree("--ranks") * row.degree("--dp")
+    chunks = 2 if "interleaved" in row.flags else 1
+    micros = max(1, args.batch // dp // args.micro_batch)
+    if heads % tp:
+        return f"{tp} ranks cannot share {heads} heads"
+    if layers % (pp * chunks):
+        return f"{layers} layers do not make {pp * chunks} equal parts"
+    if dp > 1 and (args.batch % dp or (args.batch // dp).bit_count() != 1):
+        return f"{dp} ranks want {dp} times 1, 2, 4, ... sequences, not {args.batch}"
+    if chunks > 1 and micros % pp:
+        return f"{pp} stages with {chunks} chunks want {pp}, {2 * pp}, ... micro-batches, not {micros}"
+    return ""
 
 
 def common_flags(args, number):

@@ -18,7 +18,7 @@ from house import ROOT
 sys.path.insert(0, str(ROOT / "scripts" / "compare"))
 import runs  # noqa: E402
 import tables  # noqa: E402
-from rows import Row, flags_of, rows  # noqa: E402
+from rows import Row, flags_of, models, rows, suits, why_not  # noqa: E402
 from traces import FIELDS, TraceError, first_difference, read_trace  # noqa: E402
 
 # A program: writes what --report and --trace want. An update of OTHER at step 1 is not the others'.
@@ -86,6 +86,34 @@ class Rows(unittest.TestCase):
         for ranks in (2, 4, 8):
             self.assertEqual({row.chapter for row in rows(ranks)}, chapters)
             self.assertEqual(len({row.key for row in rows(ranks)}), len(rows(ranks)))
+
+    def left_out(self, ranks, **other):
+        args = argparse.Namespace(**{**vars(ARGS), "batch": 32, "micro_batch": 4, **other})
+        return {row.key: why_not(row, args) for row in rows(ranks) if why_not(row, args)}
+
+    def test_models(self):
+        self.assertEqual(models()["tiny"], (4, 4))
+        self.assertIn("gpt2-124m", models())
+
+    def test_rows_that_the_model_does_not_allow(self):
+        self.assertEqual(self.left_out(2), {})  # the default, all of it
+        self.assertEqual(self.left_out(4, model="nano"), {})
+        self.assertEqual(self.left_out(4), {"12-interleaved": "4 layers do not make 8 equal parts"})
+        self.assertEqual(self.left_out(4, layers=8), {})
+        self.assertEqual(set(self.left_out(2, model="small")), {"12-interleaved"})
+        many = self.left_out(8)
+        self.assertEqual(many["11-sequence"], "8 ranks cannot share 4 heads")
+        self.assertEqual(many["12-gpipe"], "4 layers do not make 8 equal parts")
+        self.assertEqual(set(many), {"11", "11-sequence", "12-gpipe", "12-1f1b", "12-interleaved",
+                                     "12-zb-h1"})
+
+    def test_rows_that_the_batch_does_not_allow(self):
+        few = self.left_out(4, model="nano", batch=8)
+        self.assertEqual(few, {"12-interleaved": "4 stages with 2 chunks want 4, 8, ... "
+                                                 "micro-batches, not 2"})
+        self.assertEqual(set(self.left_out(2, batch=24)), {"07", "08", "09", "10", "13"})
+        self.assertEqual([suits(m, 24) for m in (1, 3, 8, 16, 24, 99)],
+                         [True, False, True, False, True, True])
 
     def test_what_may_differ(self):
         may = {row.key for row in rows(2) if row.differs}
@@ -157,7 +185,7 @@ class Whole(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def run_on(self, *wanted):
+    def run_on(self, *wanted, more=()):
         """Exit status, screen and page; a program for each row but those of NOT_BUILT."""
         bin_ = self.root / "build/cpu/bin"
         bin_.mkdir(parents=True, exist_ok=True)
@@ -167,10 +195,12 @@ class Whole(unittest.TestCase):
                 path.write_text(PROGRAM.replace("PIPELINE", repr(PIPELINE)))
                 path.chmod(0o755)
         out, screen = self.root / "report", io.StringIO()
+        text = self.root / "text"
+        text.write_text("text")
         with mock.patch.object(self.compare, "rows", lambda *_: list(wanted)), \
              mock.patch.object(Row, "number", 6), contextlib.redirect_stdout(screen), \
              contextlib.redirect_stderr(screen):
-            status = self.compare.main(["--steps", "4", "--data", "text", "--out", str(out)])
+            status = self.compare.main(["--steps", "4", "--data", str(text), "--out", str(out), *more])
         page = out / "index.html"
         return status, screen.getvalue(), page.read_text() if page.exists() else ""
 
@@ -213,8 +243,26 @@ class Whole(unittest.TestCase):
         self.assertIn("left out: build/cpu/bin/chNOT_BUILT is not built", screen)
         self.assertIn("NOT_BUILT is not built", page)
 
+    def test_what_the_model_does_not_allow_is_left_out(self):
+        row = Row("a", "REFUSES", "tp", "--tp 8")
+        status, screen, page = self.run_on(self.REFERENCE, row)
+        self.assertEqual(status, 0, screen)
+        self.assertIn("left out: 8 ranks cannot share 4 heads", screen)
+        self.assertIn("tp: 8 ranks cannot share 4 heads", page)
+        self.assertEqual(self.run_on(self.REFERENCE, row, more=["--model", "nano"])[0], 1)
+
+    def test_paths_are_seen_from_where_it_is_called(self):
+        with tempfile.TemporaryDirectory() as elsewhere, contextlib.chdir(elsewhere):
+            Path("t.txt").write_text("text")
+            args = self.compare.parse_arguments(["--data", "t.txt", "--out", "page"])
+            self.assertEqual(args.data, str(Path("t.txt").resolve()))
+            self.assertEqual(args.out, Path("page").resolve())
+        self.assertEqual(self.compare.parse_arguments([]).out, self.root / "build/report")
+
     def test_bad_flags(self):
-        for words in [["--ranks", "3"], ["--steps", "0"], ["--bogus"], ["--backend", "gpu"]]:
+        for words in [["--ranks", "3"], ["--steps", "0"], ["--bogus"], ["--backend", "gpu"],
+                      ["--model", "huge"], ["--data", "nope.txt"], ["--data", "/"],
+                      ["--out", __file__], ["--micro-batch", "3"]]:
             said = io.StringIO()
             with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(said):
                 self.compare.main(words)
