@@ -92,10 +92,15 @@ def result(section):
     return "\n".join(line for line in lines if not line.startswith("#")).strip()
 
 
-def machine():
-    """One line on where the numbers come from."""
-    info = pathlib.Path("/proc/cpuinfo").read_text()
-    name = next((l.split(":")[1].strip() for l in info.splitlines() if "model name" in l), "?")
+def machine(info=None):
+    """One line on where the numbers come from: of /proc/cpuinfo."""
+    info = info or pathlib.Path("/proc/cpuinfo").read_text()
+    first = info.split("\n\n")[0].splitlines()
+    cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first)}
+    name = cpu.get("model name", "?")
+    # A virtual machine may shorten the name to one that two generations have.
+    if "cpu family" in cpu:
+        name += f" (family {cpu['cpu family']}, model {cpu['model']})"
     simd = "AVX-512" if " avx512f" in info else "AVX2" if " avx2" in info else "no AVX2"
     return f"{name}, {os.cpu_count()} cores, {simd}"
 

@@ -155,7 +155,9 @@ finish() {
   echo "$total runs ($again of them done before) and $controls controls in" \
     "$((SECONDS - start)) s: $failed failed; see $result"
 }
-processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
+machine=$(python3 -B -c 'import sys; sys.path.insert(0, "scripts")
+from measure import machine; print(machine())' || echo "an unknown machine")
+gcc=$(c++ -dumpfullversion 2>/dev/null || echo unknown)
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 git diff --quiet HEAD -- kernels common chapters 2>/dev/null || commit+=", with changes"
 
@@ -208,10 +210,10 @@ data_parallel() {
 title() {
   echo "# Same bits on every layout: $1 in full"
   echo
-  echo "\`scripts/nightly.sh\`, commit $commit, on ${processor:-an unknown processor}," \
-    "$(nproc) cores. Each run takes $steps steps of \`nano\` with 32 sequences, AdamW and" \
-    "\`--clip 1\`, and its trace (loss, gradient norm, learning rate and a hash of all weights," \
-    "every step) is compared with that of 06_checkpointing on one rank, as text."
+  echo "\`scripts/nightly.sh\`, commit $commit, on $machine; GCC $gcc." \
+    "Each run takes $steps steps of \`nano\` with 32 sequences, AdamW and \`--clip 1\`, and its" \
+    "trace (loss, gradient norm, learning rate and a hash of all weights, every step) is compared" \
+    "with that of 06_checkpointing on one rank, as text."
   echo
 }
 
