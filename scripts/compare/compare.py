@@ -76,6 +76,10 @@ def parse_arguments(arguments):
     if not suits(args.micro_batch, args.batch):
         parser.error(f"--micro-batch {args.micro_batch} does not suit --batch {args.batch}; legal "
                      "are powers of two that divide it, and what is not less")
+    least = 10 * (models()[args.model][2] + 1)  # a sequence in the tenth that is held out
+    if args.data and (ROOT / args.data).stat().st_size < least:
+        parser.error(f"--data {args.data}: too short for {args.model}; legal are {least} bytes and "
+                     "more")
     args.out = ROOT / args.out
     args.preset = "cuda" if args.backend == "cuda" else "cpu"
     return args

@@ -77,9 +77,10 @@ def rows(ranks, backend="cpu"):
 
 
 def models():
-    """{name: (layers, heads)} of the programs."""
-    found = re.findall(r'Preset\{"([^"]+)", (\d+), (\d+),', MODELS.read_text(encoding="utf-8"))
-    return {name: (int(layers), int(heads)) for name, layers, heads in found}
+    """{name: (layers, heads, tokens of a sequence)} of the programs."""
+    text = MODELS.read_text(encoding="utf-8")
+    found = re.findall(r'Preset\{"([^"]+)", (\d+), (\d+), \d+, (\d+),', text)
+    return {name: tuple(int(size) for size in sizes) for name, *sizes in found}
 
 
 def suits(micro, batch):
@@ -89,7 +90,7 @@ def suits(micro, batch):
 
 def why_not(row, args):
     """Why the programs must refuse this row's layout; empty: they must not."""
-    layers, heads = models()[args.model]
+    layers, heads, _ = models()[args.model]
     layers = args.layers or layers
     tp, pp = row.degree("--tp"), row.degree("--pp")
     dp = row.degree("--ranks") * row.degree("--dp")

@@ -92,7 +92,7 @@ class Rows(unittest.TestCase):
         return {row.key: why_not(row, args) for row in rows(ranks) if why_not(row, args)}
 
     def test_models(self):
-        self.assertEqual(models()["tiny"], (4, 4))
+        self.assertEqual(models()["tiny"], (4, 4, 64))
         self.assertIn("gpt2-124m", models())
 
     def test_rows_that_the_model_does_not_allow(self):
@@ -196,7 +196,7 @@ class Whole(unittest.TestCase):
                 path.chmod(0o755)
         out, screen = self.root / "report", io.StringIO()
         text = self.root / "text"
-        text.write_text("text")
+        text.write_text("text " * 200)
         with mock.patch.object(self.compare, "rows", lambda *_: list(wanted)), \
              mock.patch.object(Row, "number", 6), contextlib.redirect_stdout(screen), \
              contextlib.redirect_stderr(screen):
@@ -253,7 +253,7 @@ class Whole(unittest.TestCase):
 
     def test_paths_are_seen_from_where_it_is_called(self):
         with tempfile.TemporaryDirectory() as elsewhere, contextlib.chdir(elsewhere):
-            Path("t.txt").write_text("text")
+            Path("t.txt").write_text("text " * 200)
             args = self.compare.parse_arguments(["--data", "t.txt", "--out", "page"])
             self.assertEqual(args.data, str(Path("t.txt").resolve()))
             self.assertEqual(args.out, Path("page").resolve())
@@ -262,7 +262,8 @@ class Whole(unittest.TestCase):
     def test_bad_flags(self):
         for words in [["--ranks", "3"], ["--steps", "0"], ["--bogus"], ["--backend", "gpu"],
                       ["--model", "huge"], ["--data", "nope.txt"], ["--data", "/"],
-                      ["--out", __file__], ["--micro-batch", "3"]]:
+                      ["--out", __file__], ["--micro-batch", "3"],
+                      ["--data", __file__, "--model", "gpt3-13b"]]:
             said = io.StringIO()
             with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(said):
                 self.compare.main(words)
