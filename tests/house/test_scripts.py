@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Scripts say at once what is wrong with a call, and leave nothing half done."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from house import ROOT
+
+
+class Scripts(unittest.TestCase):
+    """Calls from a folder of their own, which holds programs that only pretend."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.here = Path(folder.name) / "here"
+        self.programs = Path(folder.name) / "programs"
+        self.here.mkdir()
+        self.programs.mkdir()
+
+    def pretend(self, *names):
+        for name in names:
+            path = self.programs / name
+            path.write_text("#!/bin/sh\n")
+            path.chmod(0o755)
+
+    def call(self, script, *words, path=os.environ["PATH"]):
+        environment = {**os.environ, "PATH": f"{self.programs}:{path}"}
+        return subprocess.run(["/bin/bash", ROOT / "scripts" / script, *words], cwd=self.here,
+                              env=environment, capture_output=True, text=True)
+
+    def test_bundle_asks_for_the_text_first(self):
+        self.pretend("apt-get", "apt-cache", "dpkg-deb", "g++")
+        done = self.call("bundle_deps.sh", "deps", path="")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no program 'bible'", done.stderr)
+        self.assertEqual(list(self.here.iterdir()), [])
+
+    def test_bundle_leaves_nothing_unfinished(self):
+        self.pretend("apt-get", "apt-cache", "dpkg-deb", "g++", "bible")
+        for _ in range(2):  # the first is not in the way of the second
+            done = self.call("bundle_deps.sh", self.here / "deps")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("include/boost", done.stderr)  # which no package has brought
+            self.assertEqual(list(self.here.iterdir()), [])
+
+    @unittest.skipUnless(Path("/usr/bin/python3").exists(), "compare.sh wants Debian's Python")
+    def test_compare_reads_its_flags_before_it_installs(self):
+        done = self.call("compare.sh", "--data", "nope.txt")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("nope.txt: no such file", done.stderr)
+        done = self.call("compare.sh", "--help")
+        self.assertEqual(done.returncode, 0)
+        self.assertTrue(done.stdout.startswith("usage:"), done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
