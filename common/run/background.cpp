@@ -24,7 +24,7 @@ Pending Background::run(Job job) {
 }
 
 void Background::show(RunLog& log) {
-  if (is_beside()) log.record_beside(fmt::format("rank {}, beside", rank()), beside_, events_);
+  if (is_beside()) log.record_beside(beside_, events_);
   log.count(*group_);
 }
 

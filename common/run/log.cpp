@@ -25,7 +25,7 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
       ctx_(ctx),
       comm_(comm),
       progress_(stdout, Progress::style_for(stdout, options.quiet || !speaks()), options.steps) {
-  record_beside(fmt::format("rank {}", comm ? comm->rank() : 0), ctx, events_);
+  rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
   if (!speaks()) return;
   if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
@@ -40,8 +40,8 @@ RunLog::~RunLog() {
   ctx_.events = nullptr;
 }
 
-void RunLog::record_beside(std::string name, Ctx& ctx, std::vector<Event>& events) {
-  rows_.push_back({std::move(name), &ctx, &events});
+void RunLog::record_beside(Ctx& ctx, std::vector<Event>& events) {
+  rows_.push_back({fmt::format("rank {}, beside", rank()), &ctx, &events});
 }
 
 void RunLog::begin_step() {
@@ -135,11 +135,10 @@ RunResult RunLog::result(double val_loss) const {
 
 /// What all ranks say of themselves, on rank 0.
 std::vector<nlohmann::json> RunLog::gather(const RunResult& result) const {
-  const int rank = comm_ ? comm_->rank() : 0;
   std::vector<TimelineRow> rows;
   for (const Row& row : rows_) rows.push_back({row.name, *row.events});
-  nlohmann::json own = {{"memory", memory_json(rank, plan_.predicted, result.measured)},
-                        {"comm", comm_json(rank, result.sent)},
+  nlohmann::json own = {{"memory", memory_json(rank(), plan_.predicted, result.measured)},
+                        {"comm", comm_json(rank(), result.sent)},
                         {"rows", rows_json(rows)}};
   if (!comm_) return {std::move(own)};
   std::vector<nlohmann::json> all;

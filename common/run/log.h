@@ -39,10 +39,10 @@ class RunLog {
   RunLog& operator=(const RunLog&) = delete;
   ~RunLog();
 
-  /// A thread that works for this rank beside its own: a row of the timeline. ctx.events points to
-  /// `events` during each step. Both outlive the thread, which may still record when a rank fails
-  /// and this object goes.
-  void record_beside(std::string name, Ctx& ctx, std::vector<Event>& events);
+  /// A thread that works for this rank beside its own: a row of the timeline, "rank 0, beside".
+  /// ctx.events points to `events` during each step. Both outlive the thread, which may still
+  /// record when a rank fails and this object goes.
+  void record_beside(Ctx& ctx, std::vector<Event>& events);
   /// A group besides that of all ranks whose messages count.
   void count(const Comm& comm) { groups_.push_back(&comm); }
 
@@ -81,7 +81,8 @@ class RunLog {
     Ctx* ctx;
     std::vector<Event>* events;
   };
-  bool speaks() const { return !comm_ || comm_->rank() == 0; }
+  int rank() const { return comm_ ? comm_->rank() : 0; }
+  bool speaks() const { return rank() == 0; }
   void end_events(int64_t step, int64_t end_ns);
   RunResult result(double val_loss) const;
   std::vector<nlohmann::json> gather(const RunResult& result) const;

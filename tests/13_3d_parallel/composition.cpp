@@ -1,4 +1,7 @@
 // 13_3d_parallel with what came before: optimizers, clipping, precisions, ramps, samples.
+#include <set>
+#include <string>
+
 #include <fmt/format.h>
 
 #include "tests/common/same_trace.h"
@@ -93,6 +96,19 @@ TEST_F(MeshWith, SamplesTheSameText) {
        {"--tp 2 --dp 2 --pp 2", "--tp 4 --pp 2 --pipeline interleaved --micro-batch 1",
         "--tp 2 --dp 2 --pp 2 --sequence-parallel"})
     EXPECT_EQ(text("13_3d_parallel", axes), alone) << axes;
+}
+
+// A row of the timeline is found by its name.
+TEST_F(MeshWith, TimelineRowsAreNamedAfterTheirRanks) {
+  train("13_3d_parallel",
+        "--layers 4 --batch 8 --micro-batch 2 --steps 1 --tp 2 --dp 2 --pp 2 --timeline rows.json");
+  std::multiset<std::string> names, wanted;
+  const auto file = nlohmann::json::parse(read("rows.json"));
+  for (const auto& event : file["traceEvents"])
+    if (event["ph"] == "M") names.insert(event["args"]["name"].get<std::string>());
+  for (int rank = 0; rank < 8; ++rank)
+    for (const char* whose : {"", ", beside"}) wanted.insert(fmt::format("rank {}{}", rank, whose));
+  EXPECT_EQ(names, wanted);
 }
 
 // The losses of validation, which shares of the batch take in turn.

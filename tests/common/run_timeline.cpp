@@ -34,7 +34,7 @@ TEST_F(Timeline, IsFullForAllRowsAtOnce) {
   testing::internal::CaptureStdout();
   {
     RunLog log(options_, plan(), arena_, ctx_);
-    log.record_beside("rank 0, beside", beside_, events_);
+    log.record_beside(beside_, events_);
     for (int64_t step = 0; step < 2; ++step) {
       log.begin_step();
       EXPECT_EQ(ctx_.events != nullptr, step == 0);
@@ -52,7 +52,7 @@ TEST_F(Timeline, RowsBesideOutliveTheLog) {
   testing::internal::CaptureStdout();
   {
     RunLog log(options_, plan(), arena_, ctx_);
-    log.record_beside("rank 0, beside", beside_, events_);
+    log.record_beside(beside_, events_);
     log.begin_step();
   }
   EXPECT_EQ(ctx_.events, nullptr);
