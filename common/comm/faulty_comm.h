@@ -16,7 +16,10 @@
 namespace ladder {
 
 /// What goes wrong in collective `nth` (from 0) of a kind, or with message `nth` that a rank
-/// receives; those of split groups count, too. Messages that make up a collective do not.
+/// receives, in whatever group. Of collectives each group counts its own, so that all its ranks
+/// mean the same one; it may happen in several. What is split off with all ranks of a group is no
+/// other group: its collectives count there. Messages that make up a collective do not count, nor
+/// do bytes: of these are the texts that ranks report at the end.
 struct Fault {
   enum class Kind : uint8_t {
     None,
@@ -35,7 +38,7 @@ class FaultyComm : public Comm {
  public:
   /// @param inner must live longer
   FaultyComm(Comm& inner, Fault fault)
-      : FaultyComm(inner, nullptr, fault, std::make_shared<std::atomic<int64_t>>(0)) {
+      : FaultyComm(inner, nullptr, fault, new_count(), new_count()) {
     CHECK(fault.operation != Operation::Recv || fault.kind != Fault::Kind::Twice,
           "a message comes once: who receives it again waits for ever");
   }
@@ -46,14 +49,15 @@ class FaultyComm : public Comm {
     Comm::attach(device);
     inner_.attach(device);
   }
-  /// Such operations of this rank, or messages that it received, up to now.
-  int64_t seen() const { return *seen_; }
+  /// Such operations up to now of the group that had the most, this one and those split off; or
+  /// messages that this rank received.
+  int64_t seen() const { return *most_; }
   /// Whether the fault has happened: a control that never met it controls nothing.
   bool happened() const { return seen() > fault_.nth; }
 
  protected:
   void perform(const Call& call, const std::function<void()>& body) override {
-    const Fault::Kind kind = met(call.operation);
+    const Fault::Kind kind = met(call.operation, call.payload.dtype);
     if (kind == Fault::Kind::Skip) return;
     body();
     if (kind == Fault::Kind::Twice) body();
@@ -72,25 +76,29 @@ class FaultyComm : public Comm {
   void do_barrier() override { inner_.barrier(); }
   Pending do_isend(Tensor data, int to) override { return inner_.isend(data, to); }
   Pending do_irecv(Tensor data, int from) override {
-    const Fault::Kind kind =
-        current()->operation == Operation::Recv ? met(Operation::Recv) : Fault::Kind::None;
+    const Fault::Kind kind = current()->operation == Operation::Recv
+                                 ? met(Operation::Recv, data.dtype)
+                                 : Fault::Kind::None;
     if (kind == Fault::Kind::None) return inner_.irecv(data, from);
     return Pending(std::make_unique<Spoilt>(*this, kind, data, from));
   }
   std::unique_ptr<Comm> do_split(int color, int key) override {
     std::unique_ptr<Comm> part = inner_.split(color, key);
     Comm& inner = *part;
-    return std::unique_ptr<Comm>(new FaultyComm(inner, std::move(part), fault_, seen_));
+    const Count count = inner.size() == size() ? count_ : new_count();
+    return std::unique_ptr<Comm>(new FaultyComm(inner, std::move(part), fault_, count, most_));
   }
 
  private:
   using Count = std::shared_ptr<std::atomic<int64_t>>;
-  FaultyComm(Comm& inner, std::unique_ptr<Comm> owned, Fault fault, Count seen)
+  static Count new_count() { return std::make_shared<std::atomic<int64_t>>(0); }
+  FaultyComm(Comm& inner, std::unique_ptr<Comm> owned, Fault fault, Count count, Count most)
       : Comm(inner.rank(), inner.size()),
         owned_(std::move(owned)),
         inner_(inner),
         fault_(fault),
-        seen_(std::move(seen)) {}
+        count_(std::move(count)),
+        most_(std::move(most)) {}
 
   /// A message that arrives with the fault.
   class Spoilt : public Pending::Work {
@@ -120,9 +128,12 @@ class FaultyComm : public Comm {
   };
 
   /// What goes wrong in this one. Counts it.
-  Fault::Kind met(Operation operation) {
-    const bool hit = operation == fault_.operation && (*seen_)++ == fault_.nth;
-    return hit ? fault_.kind : Fault::Kind::None;
+  Fault::Kind met(Operation operation, Dtype dtype) {
+    if (operation != fault_.operation || dtype == Dtype::U8) return Fault::Kind::None;
+    const int64_t nth = operation == Operation::Recv ? (*most_)++ : (*count_)++;
+    int64_t most = *most_;
+    while (most <= nth && !most_->compare_exchange_weak(most, nth + 1)) continue;
+    return nth == fault_.nth ? fault_.kind : Fault::Kind::None;
   }
   void spoil(Fault::Kind kind, const Tensor& result) {
     if (kind == Fault::Kind::Corrupt && rank() == 0) flip_bit(result);
@@ -147,7 +158,8 @@ class FaultyComm : public Comm {
   std::unique_ptr<Comm> owned_;  ///< of a split; else null
   Comm& inner_;
   Fault fault_;
-  Count seen_;
+  Count count_;  ///< collectives of this group
+  Count most_;   ///< those of the group with the most; of messages, all
 };
 
 }  // namespace ladder

@@ -39,7 +39,7 @@ void tell_if_it_never_happened(Comm& comm, const std::string& text, const Fault&
   tell(fmt::format("note: --fault {} never happened: {}", text,
                    fault.operation == Operation::Recv
                        ? fmt::format("no rank received more than {} messages", seen)
-                       : fmt::format("there were only {} {}s", seen,
+                       : fmt::format("no group of ranks had more than {} {}s", seen,
                                      kOperationNames[static_cast<size_t>(fault.operation)])));
 }
 
@@ -49,9 +49,9 @@ void FaultOptions::add_to(CommandLine& line) {
   line.group("Ranks");
   line.add(
       "--fault", text,
-      "an experiment: KIND:OPERATION:N, as skip:all_reduce:3; the N-th such operation (from 0), "
-      "or with recv the N-th message of each rank, is skipped, done twice, corrupted or has its "
-      "halves swapped");
+      "an experiment: KIND:OPERATION:N, as skip:all_reduce:3; the N-th such operation (from 0) of "
+      "each group of ranks, or with recv the N-th message of each rank, is skipped, done twice, "
+      "corrupted or has its halves swapped");
 }
 
 Fault FaultOptions::fault() const {

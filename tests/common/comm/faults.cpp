@@ -1,5 +1,6 @@
 // Negative controls: sums that are right without a fault are wrong with one, of every kind.
 
+#include "common/comm/gather_text.h"
 #include "common/comm/reduction.h"
 #include "common/comm/run_ranks.h"
 #include "tests/common/comm/faulty_comm.h"
@@ -117,6 +118,39 @@ TEST(Faults, EveryKindIsSeenInAMessage) {
         expect_one_spoilt(*group, kind);
         EXPECT_TRUE(faulty.happened());
       });
+}
+
+// Rank 0 is in a group that has sums of its own; all ranks still mean the same sum of theirs. What
+// is split off with all ranks counts as they do.
+TEST(Faults, EachGroupCountsItsOwn) {
+  run_threads(4, [&](Comm& comm) {
+    FaultyComm faulty(comm, {Fault::Kind::Skip, Operation::AllReduce, 3});
+    const std::unique_ptr<Comm> pair = faulty.split(comm.rank() / 2, comm.rank()),
+                                same = faulty.split(0, comm.rank());
+    const auto sum = [](Comm& group) {
+      int64_t one = 1;
+      group.all_reduce({.ptr = &one, .dtype = Dtype::I64, .shape = {1}});
+      return one;
+    };
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(sum(faulty), 4);
+    for (int i = 0; comm.rank() < 2 && i < 3; ++i) EXPECT_EQ(sum(*pair), 2);
+    EXPECT_EQ(sum(*same), 4);
+    EXPECT_FALSE(faulty.happened());
+    EXPECT_EQ(sum(faulty), 1);
+    EXPECT_EQ(faulty.seen(), 4);
+    EXPECT_EQ(sum(*pair), comm.rank() < 2 ? 1 : 2);
+  });
+}
+
+TEST(Faults, TextsAreNotMeant) {
+  for (const Operation operation : {Operation::AllGather, Operation::Recv})
+    run_threads(3, [&](Comm& comm) {
+      FaultyComm faulty(comm, {Fault::Kind::Swap, operation, 0});
+      const std::vector<std::string> all =
+          gather_text(faulty, fmt::format("of rank {}", comm.rank()));
+      EXPECT_EQ(all.empty() ? "of rank 2" : all.at(2), "of rank 2");
+      EXPECT_FALSE(faulty.happened());
+    });
 }
 
 // A sum is made of messages that do not count.
