@@ -35,7 +35,8 @@ int launched_here();
 int launched_local_rank();
 
 /// The rank that this process is. An exception is printed with its rank, and ends all processes at
-/// once. @throws UserError if this build has no MPI
+/// once. With LADDER_CHECK_CALLS=1 in the environment so do ranks that call different things, which
+/// otherwise may wait for each other for ever. @throws UserError if this build has no MPI
 void run_mpi(int ranks, const RankBody& body);
 
 }  // namespace ladder
