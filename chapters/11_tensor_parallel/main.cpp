@@ -60,6 +60,7 @@ Options parse_options(int argc, char** argv) {
             o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
             o.tp, o.fault);
   o.run.ranks = o.tp.ranks(o.run.ranks);
+  o.run.check();  // as many threads as that?
   return o;
 }
 

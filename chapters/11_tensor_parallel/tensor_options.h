@@ -1,12 +1,14 @@
 // Options of chapter 11, and which degrees are legal.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <string>
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/05_mixed_precision/precision.h"
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/model/config.h"
 #include "common/run/command_line.h"
@@ -26,8 +28,8 @@ struct TensorParallelOptions {
              "they share what lies between the layers, too, by positions of each sequence");
   }
 
-  /// Ranks to start if --ranks says 1.
-  int ranks(int given) const { return given == 1 ? std::max(1, tp) : given; }
+  /// Ranks to start if --ranks says 1. Under mpirun they have been started.
+  int ranks(int given) const { return given == 1 && !under_mpirun() ? std::max(1, tp) : given; }
 
   /// Ranks that share each layer, of `ranks` in all.
   /// @throws UserError if they cannot, naming what is legal

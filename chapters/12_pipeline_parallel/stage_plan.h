@@ -17,6 +17,7 @@
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
@@ -43,8 +44,8 @@ struct PipelineOptions {
              "none");
   }
 
-  /// Ranks to start if --ranks says 1.
-  int ranks(int given) const { return given == 1 ? std::max(1, pp) : given; }
+  /// Ranks to start if --ranks says 1. Under mpirun they have been started.
+  int ranks(int given) const { return given == 1 && !under_mpirun() ? std::max(1, pp) : given; }
 
   /// How `stages` share the layers, seen from one.
   /// @throws UserError if they cannot, naming what is legal

@@ -69,7 +69,8 @@ Options parse_options(int argc, char** argv) {
             o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
             o.ddp, o.tp, o.pp, o.mesh, o.fault);
   if (o.mesh.world > 0 && !o.run.plan_only) throw UserError("--world is for --plan-only");
-  const int here = o.run.plan_only ? o.run.ranks : std::max(o.run.ranks, launched_processes());
+  const bool started = o.run.ranks == 1 && !o.run.plan_only;  // by mpirun, if it was
+  const int here = started ? launched_processes() : o.run.ranks;
   o.run.ranks = o.mesh.shape(o.tp, o.pp, o.mesh.world > 0 ? o.mesh.world : here).size();
   if (!o.run.plan_only) o.run.check();  // as many threads as that?
   return o;

@@ -18,5 +18,15 @@ TEST_F(TensorParallelMpi, HasTheBitsOfOneRank) {
     EXPECT_TRUE(different_trace(one, shared(2, "--fault " + fault))) << fault;
 }
 
+// The user gave no --ranks.
+TEST_F(TensorParallelMpi, AnotherDegreeThanThatOfMpirunIsRefused) {
+  const Ended ended = run(under_mpirun("11_tensor_parallel", 4), small_run("--tp 2"));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_NE(
+      ended.err.find("--tp 2 with 4 ranks: all of them share each layer; legal are --tp 4, or 0"),
+      std::string::npos)
+      << ended.err;
+}
+
 }  // namespace
 }  // namespace ladder::test

@@ -39,5 +39,14 @@ TEST_F(PipelineMpi, CountsWhatThreadsCount) {
   EXPECT_EQ(processes["extra"]["pipeline"]["in_flight"], threads["extra"]["pipeline"]["in_flight"]);
 }
 
+// The user gave no --ranks.
+TEST_F(PipelineMpi, AnotherDegreeThanThatOfMpirunIsRefused) {
+  const Ended ended = run(under_mpirun("12_pipeline_parallel", 4), small_run("--pp 2"));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_NE(ended.err.find("--pp 2 with 4 ranks: each of them is a stage; legal are --pp 4, or 0"),
+            std::string::npos)
+      << ended.err;
+}
+
 }  // namespace
 }  // namespace ladder::test

@@ -19,6 +19,7 @@ TEST_P(BadMesh, Shapes) {
        {"--dp -1", "--dp must be from 0 to 1048576, not -1"},
        {"--tp -1", "--tp must be from 0"},
        {"--pp -1", "--pp must be from 0"},
+       {"--pp 1000000000", "--pp must be from 0 to 1048576, not 1000000000"},
        {"--dp two", "--dp"},
        {"--dp 100000", "--ranks must be from 1 to 4096, not 100000"},
        {"--tp 999999 --dp 999999 --pp 999999", "ranks, and at most 1048576 are legal"}});

@@ -50,11 +50,14 @@ TEST_F(MeshMpi, ThePlanIsPrintedOnce) {
 }
 
 TEST_F(MeshMpi, AMeshOfOtherRanksIsRefused) {
-  const Ended ended = run(under_mpirun("13_3d_parallel", 4),
-                          small_run("--tp 2 --dp 2 --pp 2 --batch 8 --micro-batch 1"));
-  EXPECT_EQ(ended.status, 2);
-  EXPECT_NE(ended.err.find("--tp 2 x --dp 2 x --pp 2 are 8 ranks, not 4"), std::string::npos)
-      << ended.err;
+  for (const auto& [flags, says] :
+       {std::pair{"--tp 2 --dp 2 --pp 2", "--tp 2 x --dp 2 x --pp 2 are 8 ranks, not 4"},
+        {"--ranks 2", "--ranks 2, but mpirun has started 4; legal: 4, or no --ranks"}}) {
+    const Ended ended = run(under_mpirun("13_3d_parallel", 4),
+                            small_run(std::string(flags) + " --batch 8 --micro-batch 1"));
+    EXPECT_EQ(ended.status, 2) << flags;
+    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err;
+  }
 }
 
 }  // namespace
