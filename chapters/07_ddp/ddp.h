@@ -179,11 +179,15 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
   return 2 * (ranks - 1) * 4 * layout.size() / ranks;
 }
 
-/// Bytes that this rank has sent for gradients or parameters, in the last step.
-inline void report_traffic(nlohmann::json& extra, std::optional<int64_t> predicted,
-                           int64_t measured) {
-  extra["traffic"] = {{"predicted", predicted ? nlohmann::json(*predicted) : nlohmann::json()},
-                      {"measured", measured}};
+/// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was
+/// none. Nothing is predicted of a step that ended without gathering what it would have updated.
+inline void report_traffic(RunLog& log, std::optional<int64_t> predicted,
+                           const Background& background) {
+  if (log.steps() == 0) predicted = 0;
+  if (background.skipped_update()) predicted.reset();
+  log.extra()["traffic"] = {
+      {"predicted", predicted ? nlohmann::json(*predicted) : nlohmann::json()},
+      {"measured", background.sent()}};
 }
 
 }  // namespace ladder

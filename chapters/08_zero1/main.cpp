@@ -128,7 +128,6 @@ struct Memory {
   // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
   int64_t flops = 0, flops_twice = 0, moved = 0;
   OffloadFile offload{layout.recompute.offload(), moved};
-  int64_t sent = 0;  // bytes of chunks that this rank sent in a step
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
@@ -302,7 +301,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = m.moved = 0;
-  const CountSent count(m.background, m.sent);
+  m.background.begin_step();
   text.draw(batch, o.run.seed, step, first);
   o.spike_guard.inject(batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.comm, count_targets(batch));
@@ -345,6 +344,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     all_gather(m.ctx, m.background, layout.params, m.weights.compute);
   } else {
     m.noise.skip_step();
+    m.background.skip_update();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
@@ -427,7 +427,7 @@ void run(Options o, Comm& comm) {
   const int64_t last_share = layout.ramp.batch(o.run.steps - 1) / layout.N;
   report_recompute(log, m.flops, m.flops_twice,
                    layout.recompute.extra_flops(layout.gpt, last_share), m.moved);
-  report_traffic(log.extra(), zero1_traffic(layout.params, o.ddp, o.precision), m.sent);
+  report_traffic(log, zero1_traffic(layout.params, o.ddp, o.precision), m.background);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

@@ -125,7 +125,6 @@ struct Memory {
   // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
   int64_t flops = 0, flops_twice = 0, moved = 0;
   OffloadFile offload{layout.recompute.offload(), moved};
-  int64_t sent = 0;  // bytes of chunks that this rank sent in a step
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
@@ -295,7 +294,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = m.moved = 0;
-  const CountSent count(m.background, m.sent);
+  m.background.begin_step();
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
@@ -341,6 +340,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     all_gather(m.ctx, m.background, layout.params, m.weights.compute);
   } else {
     m.noise.skip_step();
+    m.background.skip_update();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
@@ -424,9 +424,9 @@ void run(Options o, Comm& comm) {
   report_recompute(log, m.flops, m.flops_twice,
                    layout.recompute.extra_flops(layout.gpt, last_share), m.moved);
   report_traffic(
-      log.extra(),
+      log,
       zero2_traffic(layout.params, o.ddp, o.precision, last_share / o.accumulate.micro(last_share)),
-      m.sent);
+      m.background);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

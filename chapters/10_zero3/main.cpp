@@ -134,7 +134,6 @@ struct Memory {
   // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
   int64_t flops = 0, flops_twice = 0, moved = 0;
   OffloadFile offload{layout.recompute.offload(), moved};
-  int64_t sent = 0;  // bytes of chunks that this rank sent in a step
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
@@ -191,7 +190,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
   else
     init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
   m.weights.refresh(m.ctx);
-  m.params.start(m.ctx);
+  if (o.precision.fp8()) m.params.start(m.ctx);
   return step;
 }
 
@@ -312,7 +311,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = m.moved = 0;
-  const CountSent count(m.background, m.sent);
+  m.background.begin_step();
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
@@ -361,7 +360,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
   m.fp8.end_step(m.ctx);
-  m.params.changed();
+  m.params.forget();
   m.offloaded.end_step();
   return {
       .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
@@ -379,6 +378,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
       head_loss(m.ctx, c.losses, c.logits, c.targets, layout.gpt.vocab);
     }
   }
+  m.params.forget();  // a step sends as much after a validation as after another step
   return v.mean();
 }
 
@@ -441,10 +441,10 @@ void run(Options o, Comm& comm) {
   const int64_t last_share = layout.ramp.batch(o.run.steps - 1) / layout.N;
   report_recompute(log, m.flops, m.flops_twice,
                    layout.recompute.extra_flops(layout.gpt, last_share), m.moved);
-  report_traffic(log.extra(),
+  report_traffic(log,
                  zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3,
                                last_share / o.accumulate.micro(last_share)),
-                 m.sent);
+                 m.background);
   m.offloaded.report(log.extra());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));

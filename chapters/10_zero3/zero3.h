@@ -45,8 +45,8 @@ struct Zero3Options {
     line.group("10_zero3");
     line.add("--prefetch", prefetch, "1: the next section is gathered while this one computes",
              {.legal = {"0", "1"}});
-    line.add("--reshard-after-forward", reshard,
-             "0: sections stay gathered until the weights change", {.legal = {"0", "1"}});
+    line.add("--reshard-after-forward", reshard, "0: sections stay gathered until the step ends",
+             {.legal = {"0", "1"}});
   }
 
   /// Sections that can be gathered at the same time.
@@ -135,17 +135,17 @@ class GatheredParams {
   }
   const GptTensors& view() const { return view_; }
 
-  /// The weights, or the scales of their codes, are new: what has been gathered is out of date.
-  void changed() {
+  /// What has been gathered is not used again: weights or scales of their codes are new.
+  void forget() {
     for (State& state : states_) state.gathered.wait();
     rooms_.clear();
   }
 
-  /// Before the first step: FP8 codes begin with the largest magnitude of each weight.
+  /// Before the first step of FP8: codes begin with the largest magnitude of each weight.
   void start(const Ctx& ctx) {
     for (int64_t s = 0; s < layout_->sections(); ++s) use(ctx, s);
     fp8_.start(ctx);
-    changed();
+    forget();
   }
 
  private:

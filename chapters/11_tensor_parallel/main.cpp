@@ -416,7 +416,7 @@ void run(Options o, Comm& comm) {
   train(o, layout, m, text, log);
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
-  const int64_t last_batch = layout.ramp.batch(o.run.steps - 1);
+  const int64_t last_batch = log.steps() == 0 ? 0 : layout.ramp.batch(o.run.steps - 1);
   report_recompute(log, m.flops, m.flops_twice,
                    layout.recompute.extra_flops(layout.gpt, last_batch) / layout.tp, m.moved);
   log.extra()["traffic"] = {

@@ -88,7 +88,8 @@ inline std::array<double, 3> mean_times(const Pipeline& pipeline, const Duration
 
 /// On rank 0 the report of a pipeline: schedule, micro-batches in flight, bubble and timeline. All
 /// stages call it.
-/// @param most micro-batches that were in flight here
+/// @param pipeline of the last step
+/// @param most     micro-batches that were in flight here
 inline nlohmann::json report_pipeline(Comm& stages, const Pipeline& pipeline,
                                       const ActionTimes& times, int64_t most) {
   const nlohmann::json own = {{"most", most}, {"times", times.best()}};

@@ -427,13 +427,15 @@ void run(Options o, Comm& comm) {
   m.stage.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  const int64_t last_batch = layout.ramp.batch(o.run.steps - 1);
+  const int64_t last_batch = log.steps() == 0 ? 0 : layout.ramp.batch(o.run.steps - 1);
   report_recompute(log, m.flops, m.flops_twice,
                    layout.stage.extra_flops(layout.recompute, last_batch), m.moved);
   log.extra()["traffic"] = {{"predicted", layout.stage.traffic(layout.acts, last_batch)},
                             {"measured", m.stage.sent()}};
-  log.extra()["pipeline"] = report_pipeline(comm, layout.stage.pipeline(layout.GA), m.stage.times,
-                                            m.stage.most_in_flight());
+  if (last_batch > 0)
+    log.extra()["pipeline"] =
+        report_pipeline(comm, layout.stage.pipeline(last_batch / o.accumulate.micro(last_batch)),
+                        m.stage.times, m.stage.most_in_flight());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

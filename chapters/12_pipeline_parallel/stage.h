@@ -69,6 +69,7 @@ class Slots {
     return static_cast<size_t>(free - of_.begin());
   }
   void release(const Action& a) { of_[of(a)].reset(); }
+  void begin_step() { most_ = 0; }
   /// @param skipped whether a micro-batch may still be there, since its weight gradient was skipped
   void end_step(bool skipped) {
     if (skipped) std::ranges::fill(of_, std::nullopt);
@@ -76,7 +77,7 @@ class Slots {
     CHECK(left == 0, "{} micro-batches are still in flight at the end of a step", left);
   }
 
-  /// The most that were in flight.
+  /// The most that were in flight since a step began.
   int64_t most() const { return most_; }
 
  private:
@@ -129,6 +130,7 @@ class Stage {
 
   void begin_step(const Pipeline& pipeline) {
     times.begin_step(plan_->actions(pipeline).size());
+    slots_.begin_step();
     sent_ = -wire_bytes();
   }
   /// Returns once the neighbors have received everything.
@@ -139,7 +141,7 @@ class Stage {
     sent_ += wire_bytes();
   }
 
-  /// The most micro-batches that were in flight.
+  /// The most micro-batches that were in flight in the last step.
   int64_t most_in_flight() const { return slots_.most(); }
   /// Bytes that this rank has sent in the last step.
   int64_t sent() const { return sent_; }

@@ -147,7 +147,6 @@ struct Memory {
   // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
   int64_t flops = 0, flops_twice = 0, moved = 0;
   OffloadFile offload{layout.recompute.offload(), moved};
-  int64_t sent = 0;  // bytes of chunks that this rank sent in a step
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
@@ -356,7 +355,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Tensor losses = m.losses.first(B), own_losses = losses.slice(first, share);
   const Pipeline pipeline = layout.stage.pipeline(GA);
   m.flops = m.flops_twice = m.moved = 0;
-  const CountSent count(m.background, m.sent);
+  m.background.begin_step();
   m.tp.begin_step();
   text.draw(batch, o.run.seed, step, first);
   o.spike_guard.inject(batch, o.run.seed, step, first);
@@ -392,6 +391,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.weights.refresh(m.ctx, layout.shard);
     all_gather(m.ctx, m.background, layout.params, m.weights.compute);
   } else {
+    m.background.skip_update();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   m.tp.end_step();
@@ -536,13 +536,18 @@ void run(Options o, Comm& comm) {
   m.stage.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  const int64_t last_share = layout.ramp.batch(o.run.steps - 1) / layout.mesh.dp;
+  const int64_t last_share =
+      log.steps() == 0 ? 0 : layout.ramp.batch(o.run.steps - 1) / layout.mesh.dp;
   report_recompute(log, m.flops, m.flops_twice,
                    layout.stage.extra_flops(layout.recompute, last_share) / layout.tp, m.moved);
-  log.extra()["traffic"] = report_axes(comm, plan_of(o, comm.rank()).sent,
-                                       {.tp = m.tp.sent(), .dp = m.sent, .pp = m.stage.sent()});
-  log.extra()["pipeline"] = report_pipeline(m.mesh.pp(), layout.stage.pipeline(layout.GA),
-                                            m.stage.times, m.stage.most_in_flight());
+  AxisTraffic predicted = last_share == 0 ? AxisTraffic{.dp = 0} : plan_of(o, comm.rank()).sent;
+  if (m.background.skipped_update()) predicted.dp.reset();  // no weights were gathered
+  log.extra()["traffic"] = report_axes(
+      comm, predicted, {.tp = m.tp.sent(), .dp = m.background.sent(), .pp = m.stage.sent()});
+  if (last_share > 0)
+    log.extra()["pipeline"] = report_pipeline(
+        m.mesh.pp(), layout.stage.pipeline(last_share / o.accumulate.micro(last_share)),
+        m.stage.times, m.stage.most_in_flight());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

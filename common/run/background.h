@@ -36,37 +36,34 @@ class Background {
   Pending run(Job job);
 
   bool is_beside() const { return queue_.has_value(); }
-  int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
-  /// Bytes that this rank has sent.
-  int64_t wire_bytes() const { return group_->statistics().wire_bytes(); }
+
+  /// Before the first job of a step.
+  void begin_step() {
+    before_ = wire_bytes();
+    skipped_ = false;
+  }
+  /// The step ends without the jobs that follow an update.
+  void skip_update() { skipped_ = true; }
+  bool skipped_update() const { return skipped_; }
+  /// Bytes that this rank has sent since the last step began, 0 if none has. Between jobs.
+  int64_t sent() const { return before_ ? wire_bytes() - *before_ : 0; }
 
   /// The thread beside is a row of the timeline, and what it sends counts.
   void show(RunLog& log);
 
  private:
+  int64_t wire_bytes() const { return group_->statistics().wire_bytes(); }
+
   const Ctx& ctx_;
   std::unique_ptr<Comm> group_;
   std::unique_ptr<Device> device_;  ///< of the thread beside
   Ctx beside_;
-  std::vector<Event> events_;  ///< of the thread beside
+  std::vector<Event> events_;      ///< of the thread beside
+  std::optional<int64_t> before_;  ///< bytes sent when the last step began
+  bool skipped_ = false;
   std::optional<Reducer> reducer_;
   std::optional<CommQueue> queue_;  ///< last: its thread uses all of the above
-};
-
-/// Sets `sent` to the bytes that this rank sends in the background in the time of a scope.
-class CountSent {
- public:
-  CountSent(const Background& background, int64_t& sent)
-      : background_(background), sent_(sent), before_(background.wire_bytes()) {}
-  CountSent(const CountSent&) = delete;
-  CountSent& operator=(const CountSent&) = delete;
-  ~CountSent() { sent_ = background_.wire_bytes() - before_; }
-
- private:
-  const Background& background_;
-  int64_t& sent_;
-  int64_t before_;
 };
 
 }  // namespace ladder

@@ -48,6 +48,23 @@ TEST_P(RanksTraffic, OfTwoMoreStepsIsAllThatRanksSend) {
   }
 }
 
+// A step that overflows ends before updated weights are gathered.
+TEST_P(RanksTraffic, OfASkippedStep) {
+  const auto got = run("--ranks 2 --steps 1 --precision fp16 --loss-scale 8388608");
+  ASSERT_EQ(got["extra"]["loss_scale"]["skipped"], 1);
+  const auto& traffic = got["extra"]["traffic"];
+  EXPECT_GT(traffic["measured"], 0);
+  EXPECT_EQ(traffic["predicted"],
+            GetParam().gathers_after_update ? nlohmann::json() : traffic["measured"]);
+}
+
+TEST_P(RanksTraffic, OfNoStepIsNothing) {
+  run("--ranks 2 --steps 1 --save saved");
+  const auto traffic = run("--ranks 2 --steps 1 --load saved")["extra"]["traffic"];
+  EXPECT_EQ(traffic["predicted"], 0);
+  EXPECT_EQ(traffic["measured"], 0);
+}
+
 // Where ranks send unlike amounts there is no number for all of them.
 TEST_P(RanksTraffic, OfATreeIsNotPredicted) {
   EXPECT_TRUE(run("--ranks 2 --reduction tree")["extra"]["traffic"]["predicted"].is_null());

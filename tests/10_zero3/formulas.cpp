@@ -73,6 +73,17 @@ TEST_F(Zero3Bytes, AboutThreePTravelEachMicroStep) {
     }
 }
 
+// What a validation has gathered does not save the next step its own.
+TEST_F(Zero3Bytes, AsPredictedAfterAValidation) {
+  for (const char* reshard : {"0", "1"}) {
+    const auto traffic =
+        report("10_zero3", fmt::format("--layers {} --steps 2 --eval-every 1 --ranks 2 "
+                                       "--reshard-after-forward {}",
+                                       L, reshard))["extra"]["traffic"];
+    EXPECT_EQ(traffic["predicted"], traffic["measured"]) << reshard;
+  }
+}
+
 // Recomputation of all but the last block uses the weights that backward uses.
 TEST_F(Zero3Bytes, FullRecomputationGathersNothingMore) {
   EXPECT_EQ(traffic(2, "--recompute full"), traffic(2, ""));

@@ -60,6 +60,27 @@ TEST_F(PipelineBytes, AsPredicted) {
       }
 }
 
+// What is reported is the last step, with fewer micro-batches than those that never came.
+TEST_F(PipelineBytes, AsPredictedInsideARamp) {
+  for (const char* schedule : kPipelines) {
+    const auto extra =
+        run(fmt::format("--pp 4 --batch-ramp 16:1,8:9 --pipeline {}", schedule))["extra"];
+    EXPECT_EQ(extra["traffic"]["predicted"], extra["traffic"]["measured"]) << schedule;
+    EXPECT_EQ(extra["pipeline"]["micro_batches"], 4) << schedule;
+    EXPECT_TRUE(extra["pipeline"].contains("bubble")) << schedule;
+    for (const auto& stage : extra["pipeline"]["in_flight"])
+      EXPECT_EQ(stage["predicted"], stage["measured"]) << schedule;
+  }
+}
+
+TEST_F(PipelineBytes, AsPredictedWhereNoStepIsLeft) {
+  run("--pp 2 --save saved");
+  const auto extra = run("--pp 2 --load saved")["extra"];
+  EXPECT_EQ(extra["traffic"]["predicted"], 0);
+  EXPECT_EQ(extra["traffic"]["measured"], 0);
+  EXPECT_FALSE(extra.contains("pipeline"));
+}
+
 TEST_F(PipelineBytes, AStageHasItsLayers) {
   for (const int64_t pp : {1, 2, 4, 8}) {
     const auto got = run(pp, "1f1b");

@@ -22,6 +22,8 @@ struct DataParallel {
   std::string losses;
   /// Whether a rank has optimizer states of its share alone.
   bool sharded = false;
+  /// Whether the weights of all ranks are gathered when they have been updated.
+  bool gathers_after_update = false;
   /// Whether gradients are summed over ranks in every micro-step.
   bool each_micro_step = false;
 };
