@@ -86,7 +86,7 @@ def memory(text):
             total = [sum(v[which] for v in sizes.values()) for which in ("predicted", "measured")]
             rows.append([f"`{schedule}`", stage, both(**flight[stage]), *cells, both(*total)])
     return table(["`--pipeline`", "stage", "in flight", "Param", "Activation", "Workspace", "Comm",
-                  "total"], rows)
+                  "total of all categories"], rows)
 
 
 def traffic(text):
@@ -128,8 +128,8 @@ def measure():
         "measured times of a micro-batch on a stage (F, and B or I and W); for `zb-h1` the shortest "
         "of F, I and W stands for the $T_W$ that is subtracted.",
         bubble_table,
-        "One step with 4 stages and 8 micro-batches, as measured; the number is the micro-batch, "
-        "the second part of a stage (interleaved) is paler:",
+        "A step with 4 stages and 8 micro-batches, put together from the shortest time of each "
+        "action; the number is the micro-batch, the second part of a stage (interleaved) is paler:",
         "![timelines of gpipe, 1f1b, interleaved and zb-h1 on four stages](bubble.svg)",
         f"**Memory.** `{MEMORY} --pp 4`: 8 micro-batches. Peak bytes of each stage, predicted and "
         "measured are equal where one number stands:",
