@@ -8,7 +8,7 @@ PARENT, CHAPTER = "06_checkpointing", "11_tensor_parallel"
 MODEL = "--model small --heads 8 --batch 8 --steps 3"
 SEQUENCES = "--sequence-parallel"
 CATEGORIES = ["Param", "Grad", "Optim", "Activation", "Workspace", "Comm"]
-ROUNDS = 3
+ROUNDS = 5
 
 
 def memory(text):
@@ -48,9 +48,9 @@ def times(text):
             r = run(chapter, f"{MODEL} {flags}", text)
             steps[name].append(r.report["step_ms_median"])
     first = statistics.median(steps["06, 2 threads"])
-    rows = [[name, f"{statistics.median(ms):.0f}", f"{first / statistics.median(ms):.2f}"]
-            for name, ms in steps.items()]
-    return table(["", "ms a step", "speed to one rank"], rows)
+    rows = [[name, f"{statistics.median(ms):.0f}", f"{min(ms):.0f} to {max(ms):.0f}",
+             f"{first / statistics.median(ms):.2f}"] for name, ms in steps.items()]
+    return table(["", "ms a step, median", f"of {ROUNDS} runs", "speed to one rank"], rows)
 
 
 def measure():
@@ -61,6 +61,6 @@ def measure():
         memory(text),
         "What activations and their gradients cost on the wire:",
         traffic(text),
-        f"Time on two cores, medians of {ROUNDS} runs that took turns:",
+        "Time on two cores; runs took turns:",
         times(text),
     ])
