@@ -1,11 +1,11 @@
-// --memory-limit: a plan that does not fit is refused before a byte is taken, and the policy that
-// fits at least cost is named; if none does, what takes most of the memory, and what shrinks it.
+// --memory-limit: a plan that does not fit is refused before a tensor is allocated or the text is
+// read, and the policy that fits at least cost is named; if none does, what takes most of the
+// memory, and what shrinks it.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -51,11 +51,14 @@ std::vector<PolicyPlan> all_plans(const GptConfig& gpt, const Recompute& recompu
 
 /// What makes a category smaller that no policy makes small enough. A smaller micro-batch alone may
 /// do the opposite: the tree of chapter 04 takes one buffer of gradients more for each halving.
-inline std::string_view what_shrinks(Mem mem) {
+/// @param narrow whether activations have 16 bits or fewer already
+inline std::string what_shrinks(Mem mem, bool narrow) {
   switch (mem) {
     case Mem::Activation:
-      return "--precision bf16, a smaller --seq-len or --head-chunk, or a smaller --micro-batch "
-             "with --accumulate running";
+      return fmt::format(
+          "{}a smaller --seq-len or --head-chunk, or a smaller --micro-batch with --accumulate "
+          "running",
+          narrow ? "" : "--precision bf16, ");
     case Mem::Workspace:
       return "fewer --threads, a smaller --seq-len, or a smaller --micro-batch with --accumulate "
              "running";
@@ -83,7 +86,7 @@ void check_memory_limit(const RunPlan& plan, const Recompute& recompute, uint64_
       "the plan takes {} bytes, more than --memory-limit {}, and so does every --recompute; {} "
       "takes the least, {}, most of it {}, which shrinks with {}",
       planned, most, least.name, least.bytes, kMemNames[static_cast<size_t>(least.largest)],
-      what_shrinks(least.largest));
+      what_shrinks(least.largest, plan.predicted[Mem::Master] > 0));
 }
 
 }  // namespace ladder

@@ -391,7 +391,6 @@ MemoryBytes plan_under(Options o, const std::string& policy) {
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o);
-  const Text text(o.run.data, layout.gpt.seq_len);
   const RunPlan plan{.chapter = "07_ddp",
                      .gpt = layout.gpt,
                      .parameters = layout.params.live(),
@@ -405,6 +404,7 @@ void run(Options o, Comm& comm) {
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy); });
+  const Text text(o.run.data, layout.gpt.seq_len);
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.background.show(log);

@@ -396,7 +396,6 @@ MemoryBytes plan_under(Options o, const std::string& policy) {
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
-  const Text text(o.run.data, layout.gpt.seq_len);
   const RunPlan plan{.chapter = "11_tensor_parallel",
                      .gpt = layout.gpt,
                      .parameters = layout.model.live(),
@@ -410,6 +409,7 @@ void run(Options o, Comm& comm) {
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy); });
+  const Text text(o.run.data, layout.gpt.seq_len);
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.tp.show(log);

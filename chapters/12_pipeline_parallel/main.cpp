@@ -408,7 +408,6 @@ MemoryBytes plan_under(Options o, const std::string& policy, int rank) {
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
-  const Text text(o.run.data, layout.gpt.seq_len);
   const RunPlan plan{.chapter = "12_pipeline_parallel",
                      .gpt = layout.gpt,
                      .parameters = layout.model.live(),
@@ -422,6 +421,7 @@ void run(Options o, Comm& comm) {
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy, comm.rank()); });
+  const Text text(o.run.data, layout.gpt.seq_len);
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.stage.show(log);

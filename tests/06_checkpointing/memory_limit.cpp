@@ -125,6 +125,22 @@ TEST_P(MemoryLimit, WhatItIsSaidToShrinkWithShrinksIt) {
   }
 }
 
+TEST_P(MemoryLimit, DoesNotAdviseWhatTheRunHas) {
+  const std::string model = "--model small --layers 1 --batch 64 ", advice = "--precision bf16";
+  EXPECT_NE(refusal(model + limit(1)).find(advice), std::string::npos);
+  for (const std::string narrow : {"bf16", "fp16", "fp8"}) {
+    const std::string says = refusal(model + "--precision " + narrow + limit(1));
+    EXPECT_NE(says.find("shrinks with a smaller --seq-len"), std::string::npos) << says;
+    EXPECT_EQ(says.find(advice), std::string::npos) << says;
+  }
+}
+
+TEST_P(MemoryLimit, IsCheckedBeforeTheTextIsRead) {
+  write("empty.txt", "");
+  const std::string says = refusal("--data empty.txt" + limit(1));
+  EXPECT_NE(says.find("more than --memory-limit"), std::string::npos) << says;
+}
+
 TEST_P(MemoryLimit, PrintsThePlan) {
   const Ended ended = run(GetParam(), small_run(limit(1000)));
   EXPECT_EQ(ended.status, 2);
