@@ -28,6 +28,18 @@ TEST_P(ScheduleBits, Resume) {
         << flags;
 }
 
+TEST_P(ScheduleBits, ResumeOfWsdGoesOnFromAConstantRun) {
+  // --steps says where the decay of wsd ends, so a first half that was told wsd would hold one.
+  for (const std::string decay : {"", " --wsd-decay cosine"}) {
+    const std::string wsd = "--schedule wsd --decay-steps 2" + decay;
+    const Trace whole = trace("03_schedules", wsd);
+    const Trace first = trace("03_schedules", "--schedule constant --save half", {0, kHalf});
+    const Trace rest = trace("03_schedules", wsd + " --load half", {kHalf, kSteps});
+    EXPECT_TRUE(same_trace(whole, joined(first, rest))) << wsd;
+    EXPECT_TRUE(different_trace(whole, interrupted("03_schedules", wsd))) << wsd;
+  }
+}
+
 class ScheduleControls : public SameTraceSmall {};
 
 TEST_F(ScheduleControls, OtherSchedulesDiffer) {
