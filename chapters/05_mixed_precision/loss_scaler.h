@@ -9,6 +9,9 @@
 //   an Inf or a NaN in the gradients:  skip the update, S = S / 2, but not below 1
 //   `window` good steps in a row:      S = 2 S, but not above 2^24
 //
+// That end is arbitrary. Backward starts from S over the tokens of the batch, so F16, which ends at
+// 2^16, overflows at about 2^16 times as many or below: large batches stop at 2^24 before that.
+//
 // S stands still during a step, and overflow is looked for in the sum over all micro-batches: the
 // step is the same however it is cut.
 #pragma once
@@ -101,7 +104,7 @@ class LossScaler {
   }
 
  private:
-  static constexpr float kLargest = 0x1p24f;  // larger says nothing: F16 itself ends at 2^16
+  static constexpr float kLargest = 0x1p24f;
 
   bool on_;
   LossScaleOptions options_;
