@@ -53,10 +53,9 @@ struct Memory {
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
   Ctx ctx = make_ctx(o.run, arena, device.get());
-  // Flat, params.size() each; and seen as a model. Zeros, as what reads a whole buffer reads the
-  // gaps between its tensors, too.
+  // Flat, params.size() each; and seen as a model.
   Tensor params = arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()});
-  Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.params.size()});
+  Tensor grads = arena.alloc(Mem::Grad, "grads", Dtype::F32, {layout.params.size()});
   GptTensors w = layout.params.view(params);
   GptTensors dw = layout.params.view(grads);
   Sgd sgd{arena, layout.params, o.sgd};

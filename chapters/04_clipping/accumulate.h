@@ -113,6 +113,7 @@ class GradTree {
   /// @param steps the most micro-steps that a step can have
   GradTree(Arena& arena, const ParamLayout& layout, const AccumulateOptions& options, int64_t steps)
       : running_(options.mode == "running") {
+    // Zeros, as what adds or scales whole buffers reads the gaps between tensors, too.
     for (int64_t i = 0; i < buffers(options, steps); ++i) {
       const Mem mem = i == 0 ? Mem::Grad : Mem::Workspace;
       flat_.push_back(arena.zeros(mem, fmt::format("grads{}", i), Dtype::F32, {layout.size()}));
