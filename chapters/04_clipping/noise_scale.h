@@ -9,8 +9,13 @@
 //
 // Each is averaged over about 50 steps (over all of them early in a run), and the noise scale is S
 // / |G|^2, in sequences: well below it a batch twice as large nearly halves the steps; well above
-// it the larger batch is wasted. |g_small|^2 comes for free: the micro-steps of GradTree that write
-// a fresh buffer.
+// it the larger batch is wasted. The first gradients of a run are its longest by far, and an
+// average that keeps 98% a step is long in forgetting them: see the README before you trust an
+// early value.
+//
+// |g_small|^2 is the mean over the micro-steps of GradTree that write a fresh buffer, which holds
+// their gradient alone: every other one (under --accumulate running the first only). It costs a
+// norm of the whole gradient for each of them.
 #pragma once
 
 #include <cmath>

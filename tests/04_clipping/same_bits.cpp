@@ -46,7 +46,8 @@ class ClippingMore : public SameTraceSmall {};
 TEST_F(ClippingMore, MicroBatchesWithEverythingOn) {
   for (const std::string flags :
        {"--batch 8 --agc 0.02", "--batch 8 --clip 0.5 --agc 0.02 --spike-guard 3",
-        "--batch 8 --optimizer adafactor --clip 1", "--batch 8 --optimizer adamw8bit --agc 0.05"}) {
+        "--batch 12 --clip 0.5 --agc 0.02", "--batch 8 --optimizer adafactor --clip 1",
+        "--batch 8 --optimizer adamw8bit --agc 0.05"}) {
     const Trace whole = trace("04_clipping", flags);
     for (const std::string micro : {"1", "2", "4"})
       EXPECT_TRUE(same_trace(whole, trace("04_clipping", flags + " --micro-batch " + micro)))
