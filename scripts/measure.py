@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,41 @@ def short_text(batch, seq_len):
     short = ROOT / "runs" / "short.txt"
     short.write_bytes(TEXT.read_bytes()[:10 * (batch * seq_len + 1)])
     return short
+
+
+def take_turns(rounds, chapter, flags, text):
+    """{name: [Run, ...]} for flags {name: flags}: in each round every one runs once, so that a slow
+    minute hits all of them."""
+    runs = {name: [] for name in flags}
+    for _ in range(rounds):
+        for name, more in flags.items():
+            runs[name].append(run(chapter, more, text))
+    return runs
+
+
+def step_ms(runs):
+    """{name: [milliseconds of a step, ...]} of what took turns."""
+    return {name: [r.report["step_ms_median"] for r in rounds] for name, rounds in runs.items()}
+
+
+def compare(runs):
+    """Of each name: milliseconds of a step in its fastest round, and the median of its ratios to
+    the first name in the same round, as a machine changes its speed less within a round than
+    between rounds. And the noise: by how much that of the odd rounds and that of the even ones
+    differ at most."""
+    ms = step_ms(runs)
+    first = next(iter(ms.values()))
+    ratios = {name: [a / b for a, b in zip(all_ms, first)] for name, all_ms in ms.items()}
+    median = statistics.median
+    noise = max(abs(median(r[::2]) / median(r[1::2]) - 1) for r in ratios.values())
+    return {name: (min(ms[name]), median(ratios[name])) for name in ms}, noise
+
+
+def turns_text(what, rounds, noise):
+    """How compare() came to its numbers: `what` took turns."""
+    return (f"The ratio is the median of {rounds} rounds in which {what} take turns, each to the "
+            "first in the same round; those of the odd and of the even rounds differ by up to "
+            f"{noise:.0%}. The milliseconds are those of the fastest round.")
 
 
 def table(header, rows):

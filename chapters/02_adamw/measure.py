@@ -1,9 +1,8 @@
 """The measured tables of chapter 02: six optimizers, and where the decay goes."""
 
 import math
-import statistics
 
-from measure import run, short_text, table
+from measure import compare, run, short_text, table, take_turns, turns_text
 
 TINY = "--model tiny --batch 12"
 # name, flags, formula of the bytes of Optim, three learning rates
@@ -20,25 +19,9 @@ DECAYS = ["0", "0.001", "0.01", "0.1", "1"]
 ROUNDS = 6
 
 
-def compare(runs):
-    """Of each name: milliseconds of a step in its fastest round, and the median of its ratios to
-    the first name in the same round, as a machine changes its speed less within a round than
-    between rounds. And the noise: by how much that of the odd rounds and that of the even ones
-    differ at most."""
-    ms = {name: [r.report["step_ms_median"] for r in rounds] for name, rounds in runs.items()}
-    first = next(iter(ms.values()))
-    ratios = {name: [a / b for a, b in zip(all_ms, first)] for name, all_ms in ms.items()}
-    median = statistics.median
-    noise = max(abs(median(r[::2]) / median(r[1::2]) - 1) for r in ratios.values())
-    return {name: (min(ms[name]), median(ratios[name])) for name in ms}, noise
-
-
 def costs():
-    text = short_text(12, 64)
-    runs = {name: [] for name, *_ in OPTIMIZERS}
-    for _ in range(ROUNDS):  # in turns, so that a slow minute hits all of them
-        for name, flags, *_ in OPTIMIZERS:
-            runs[name].append(run("02_adamw", f"{TINY} --steps 60 {flags}", text))
+    flags = {name: f"{TINY} --steps 60 {more}" for name, more, *_ in OPTIMIZERS}
+    runs = take_turns(ROUNDS, "02_adamw", flags, short_text(12, 64))
     times, noise = compare(runs)
     rows = []
     for name, flags, formula, _ in OPTIMIZERS:
@@ -49,9 +32,7 @@ def costs():
     head = ["optimizer", "Optim", "predicted, bytes", "measured, bytes", "per parameter",
             "ms a step", "to sgd"]
     return (f"State and time, `{TINY} --steps 60`:\n\n{table(head, rows)}\n\n"
-            f"The ratio is the median of {ROUNDS} rounds in which the optimizers take turns, "
-            "each to the first in the same round; those of the odd and of the even rounds differ "
-            f"by up to {noise:.0%}. The milliseconds are those of the fastest round.")
+            f"{turns_text('the optimizers', ROUNDS, noise)}")
 
 
 def rates():

@@ -1,31 +1,29 @@
 """The measured tables of chapter 04: accumulation, clipping, noise scale, spike guard."""
 
-from measure import run, short_text, table
+from measure import run, short_text, step_ms, table, take_turns
 
 TINY = "--model tiny --lr 1e-3 --beta2 0.99"
 KEEP = 0.98  # of noise_scale.h
 ROUNDS = 6
 
 
-def compare(runs):
+def fastest(runs):
     """Of each name: milliseconds of a step in its fastest round, as whatever else the machine does
     only makes a round slower, and most of all one of many small pieces of work. And the noise: by
     how much the fastest odd round differs from the fastest even one at most."""
-    ms = {name: [r.report["step_ms_median"] for r in rounds] for name, rounds in runs.items()}
+    ms = step_ms(runs)
     noise = max(abs(min(m[::2]) / min(m[1::2]) - 1) for m in ms.values())
     return {name: min(m) for name, m in ms.items()}, noise
 
 
 def accumulation():
-    flags, text = f"{TINY} --batch 16 --steps 40 --clip 1", short_text(16, 64)
-    cuts = {f"{micro} x {16 // micro}, {mode}": f"--micro-batch {micro} --accumulate {mode}"
-            for micro, mode in [(16, "tree"), (8, "tree"), (4, "tree"), (2, "tree"), (1, "tree"),
-                                (1, "running")]}
-    runs = {cut: [] for cut in cuts}
-    for _ in range(ROUNDS):  # in turns, so that a slow minute hits all of them
-        for cut, more in cuts.items():
-            runs[cut].append(run("04_clipping", f"{flags} {more}", text))
-    times, noise = compare(runs)
+    flags = f"{TINY} --batch 16 --steps 40 --clip 1"
+    cuts = [(16, "tree"), (8, "tree"), (4, "tree"), (2, "tree"), (1, "tree"), (1, "running")]
+    runs = take_turns(ROUNDS, "04_clipping",
+                      {f"{micro} x {16 // micro}, {mode}":
+                       f"{flags} --micro-batch {micro} --accumulate {mode}"
+                       for micro, mode in cuts}, short_text(16, 64))
+    times, noise = fastest(runs)
     rows = []
     for cut, rounds in runs.items():
         r, ratio = rounds[0], times[cut] / min(times.values())

@@ -2,11 +2,10 @@
 
 import array
 import json
-import statistics
 import tempfile
 from pathlib import Path
 
-from measure import run, short_text, table
+from measure import compare, run, short_text, table, take_turns, turns_text
 
 SHORT = "--model tiny --batch 12 --beta2 0.99 --clip 1"
 TINY = f"{SHORT} --lr 1e-3"
@@ -46,34 +45,12 @@ def chart(runs):
     figure.savefig(Path(__file__).parent / "precision.svg", metadata={"Date": None})
 
 
-def compare(runs):
-    """Of each name: milliseconds of a step in its fastest round, and the median of its ratios to
-    the first name in the same round, as a machine changes its speed less within a round than
-    between rounds. And the noise: by how much that of the odd rounds and that of the even ones
-    differ at most."""
-    ms = {name: [r.report["step_ms_median"] for r in rounds] for name, rounds in runs.items()}
-    first = next(iter(ms.values()))
-    ratios = {name: [a / b for a, b in zip(all_ms, first)] for name, all_ms in ms.items()}
-    median = statistics.median
-    noise = max(abs(median(r[::2]) / median(r[1::2]) - 1) for r in ratios.values())
-    return {name: (min(ms[name]), median(ratios[name])) for name in ms}, noise
-
-
-def in_turns():
-    """Short runs of each precision, which take turns: {precision: [Run, ...]}."""
-    text = short_text(12, 64)
-    runs = {p: [] for p in PRECISIONS}
-    for _ in range(ROUNDS):
-        for p in PRECISIONS:
-            runs[p].append(run("05_mixed_precision", f"{TINY} --steps 60 --precision {p}", text))
-    return runs
-
-
 def curves():
     runs = {p: run("05_mixed_precision", f"{LONG} --precision {p}") for p in PRECISIONS}
     chart(runs)
     fp32 = runs["fp32"]
-    times, noise = compare(in_turns())
+    flags = {p: f"{TINY} --steps 60 --precision {p}" for p in PRECISIONS}
+    times, noise = compare(take_turns(ROUNDS, "05_mixed_precision", flags, short_text(12, 64)))
     rows = [[p, f"{r.report['final_loss']:.4f}", f"{r.report['val_loss']:.4f}",
              f"{max(abs(a - b) / b for a, b in zip(r.loss, fp32.loss)):.1%}",
              f"{times[p][0]:.1f}", f"{times[p][1]:.2f}"]
@@ -83,9 +60,7 @@ def curves():
     text = [f"`{LONG} --precision ...`:", "![loss of four precisions](precision.svg)",
             table(head, rows),
             f"Times are of shorter runs, `{TINY} --steps 60`. "
-            f"The ratio is the median of {ROUNDS} rounds in which the precisions take turns, "
-            "each to fp32 in the same round; those of the odd and of the even rounds differ by "
-            f"up to {noise:.0%}. The milliseconds are those of the fastest round."]
+            f"{turns_text('the precisions', ROUNDS, noise)}"]
     parameters = fp32.memory("Grad") / 4
     rows = [[p, *(f"{r.memory(c, 'predicted'):,} / {r.memory(c):,}" for c in CATEGORIES),
              f"{sum(r.memory(c) for c in CATEGORIES[:4]) / parameters:.2f}"]
