@@ -2,11 +2,13 @@
 """Runs bench_gemm, which times ours, OpenBLAS and oneDNN in turn, and prints the ratio of our speed
 to that of the faster of both.
 
-    bench/gemm_ratio.py build/cpu/bin/bench_gemm [--repetitions N] [--precision fp32|bf16] [--best]
+    bench/gemm_ratio.py build/cpu/bin/bench_gemm [--rounds N] [--repetitions N] [--precision fp32|bf16]
+        [--best]
 
 Exit status 1 if any ratio is below --bar (0.95 in FP32, 0.85 in BF16). On a virtual
 machine whose cores others use, too, a median says how much they did just then: --best compares the
-fastest repetition of each, out of many.
+fastest repetition of each, out of many. The repetitions of a shape follow each other, a few seconds
+in all; --rounds runs the program so many times, so that a shape has its turn again minutes later.
 
 OpenBLAS 0.3.21 does not know the newest CPUs and then computes with AVX2; OPENBLAS_CORETYPE=SkylakeX
 gives it AVX-512. OMP_PROC_BIND=true keeps two threads from sharing a core for a while.
@@ -24,15 +26,20 @@ NAMES = {"ours": "ours", "openblas": "OpenBLAS", "onednn": "oneDNN"}
 BARS = {"fp32": 0.95, "bf16": 0.85}
 
 
-def measure(program, repetitions, pattern):
-    """GFLOP/s of each repetition: {shape: {"ours": [...], "openblas": [...], "onednn": [...]}}."""
+def repetitions_of(program, repetitions, pattern):
+    """One run of the program: a dictionary a repetition, with its name and the three speeds."""
     report = subprocess.run(
         [program, f"--benchmark_repetitions={repetitions}", f"--benchmark_filter={pattern}",
          "--benchmark_format=json"],
         check=True, stdout=subprocess.PIPE, text=True).stdout
+    return [run for run in json.loads(report)["benchmarks"] if run["run_type"] == "iteration"]
+
+
+def measure(program, rounds, repetitions, pattern):
+    """GFLOP/s of each repetition: {shape: {"ours": [...], "openblas": [...], "onednn": [...]}}."""
     speeds = collections.defaultdict(lambda: collections.defaultdict(list))
-    for run in json.loads(report)["benchmarks"]:
-        if run["run_type"] == "iteration":
+    for _ in range(rounds):
+        for run in repetitions_of(program, repetitions, pattern):
             shape = run["run_name"].removesuffix("/iterations:1")
             for who in NAMES.keys() & run.keys():
                 speeds[shape][who].append(run[who])
@@ -56,6 +63,7 @@ def show(speeds, typical, word):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--precision", choices=BARS, default="fp32")
     parser.add_argument("--filter", default="(qkv|proj|fc|mlp|head)/", metavar="REGEX",
@@ -66,7 +74,7 @@ def main():
     args = parser.parse_args()
     bar = BARS[args.precision] if args.bar is None else args.bar
     pattern = ("^bf16/" if args.precision == "bf16" else "^") + args.filter
-    speeds = measure(args.program, args.repetitions, pattern)
+    speeds = measure(args.program, args.rounds, args.repetitions, pattern)
     precision = args.precision.upper()
     with section(args.write, f"gemm_{args.precision}", f"The matrix product in {precision}"):
         ratios = show(speeds, max if args.best else statistics.median,
