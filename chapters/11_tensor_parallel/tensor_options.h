@@ -28,6 +28,11 @@ struct TensorParallelOptions {
              "they share what lies between the layers, too, by positions of each sequence");
   }
 
+  /// Before a rank is started. degree() knows the model and says more.
+  void check() const {
+    if (tp < 0 || tp > kLeaves) throw UserError("--tp {}: legal are 1, 2, 4, 8, and 0", tp);
+  }
+
   /// Ranks to start if --ranks says 1. Under mpirun they have been started.
   int ranks(int given) const { return given == 1 && !under_mpirun() ? std::max(1, tp) : given; }
 

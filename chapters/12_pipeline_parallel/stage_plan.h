@@ -44,6 +44,12 @@ struct PipelineOptions {
              "none");
   }
 
+  /// Before a rank is started. stage() knows the model and says more.
+  void check() const {
+    constexpr int kMost = 1 << 12;  // blocks of a model
+    if (pp < 0 || pp > kMost) throw UserError("--pp must be from 0 to {}, not {}", kMost, pp);
+  }
+
   /// Ranks to start if --ranks says 1. Under mpirun they have been started.
   int ranks(int given) const { return given == 1 && !under_mpirun() ? std::max(1, pp) : given; }
 
@@ -53,7 +59,6 @@ struct PipelineOptions {
     if (chunks && *chunks < 1) throw UserError("--chunks must be at least 1, not {}", *chunks);
     if (chunks && !interleaved())
       throw UserError("--chunks is for --pipeline interleaved, not {}", schedule);
-    if (pp < 0) throw UserError("--pp must be at least 0, not {}", pp);
     if (pp != 0 && pp != stages)
       throw UserError("--pp {} with {} ranks: each of them is a stage; legal are --pp {}, or 0", pp,
                       stages, stages);

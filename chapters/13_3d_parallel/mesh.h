@@ -63,8 +63,7 @@ struct MeshOptions {
   /// what is left: dp all of it.
   /// @throws UserError if the axes do not make that many
   MeshShape shape(const TensorParallelOptions& tp, const PipelineOptions& pp, int ranks) const {
-    for (const auto& [flag, degree] :
-         {std::pair{"--tp", tp.tp}, {"--dp", dp}, {"--pp", pp.pp}, {"--world", world}})
+    for (const auto& [flag, degree] : {std::pair{"--dp", dp}, {"--world", world}})
       if (degree < 0 || degree > kMost)
         throw UserError("{} must be from 0 to {}, not {}", flag, kMost, degree);
     const auto given = [](int64_t degree) { return std::max<int64_t>(1, degree); };

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "common/comm/failure.h"
 #include "common/comm/gather_text.h"
 #include "common/run/checkpoint.h"
 
@@ -101,8 +102,12 @@ bool RunLog::save_due(int64_t step) {
   // Weights that have come to this are worth less than what the directory holds. A norm that is not
   // finite says less: a step that is skipped for it leaves good weights.
   if (!last_ || std::isfinite(last_->loss)) return true;
-  note(fmt::format("step {}: not saved, the loss is NaN or infinite; {} keeps what it holds", step,
-                   options_.save));
+  if (speaks()) {
+    progress_.end();
+    tell(fmt::format(
+        "warning: step {}: not saved, the loss is NaN or infinite; {} keeps what it holds", step,
+        options_.save));
+  }
   return false;
 }
 

@@ -58,7 +58,8 @@ class RunLog {
   void eval(int64_t step, double val_loss);
 
   /// After step `step`, whose record end_step() has had? Every --save-every and after the last, but
-  /// for a loss that is NaN or infinite, of which it prints a line. The same on all ranks.
+  /// for a loss that is NaN or infinite, which stderr is told, --quiet or not. The same on all
+  /// ranks.
   bool save_due(int64_t step);
 
   /// Prints one line without breaking the bar: "step 12: skipped, ...".

@@ -12,7 +12,7 @@ TEST_P(BadTensorParallel, Degrees) {
   expect_refused(
       {{"--tp 3", "legal are 1, 2, 4, 8"},
        {"--tp 16", "legal are 1, 2, 4, 8"},
-       {"--tp 1000000000", "--ranks must be from 1 to 4096, not 1000000000"},
+       {"--tp 1000000000", "--tp 1000000000: legal are 1, 2, 4, 8, and 0"},
        {"--tp -1", "legal are 1, 2, 4, 8"},
        {"--tp 2 --ranks 4",
         "--tp 2 with 4 ranks: all of them share each layer; legal are --tp 4, or 0"},

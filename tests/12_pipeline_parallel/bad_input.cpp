@@ -12,8 +12,8 @@ TEST_P(BadPipeline, Degrees) {
   expect_refused(
       {{"--pp 3", "--pp 3 must divide 8 layers; legal are 1, 2, 4, 8"},
        {"--pp 16", "legal are 1, 2, 4, 8"},
-       {"--pp 1000000000", "--ranks must be from 1 to 4096, not 1000000000"},
-       {"--pp -1", "--pp must be at least 0, not -1"},
+       {"--pp 1000000000", "--pp must be from 0 to 4096, not 1000000000"},
+       {"--pp -1", "--pp must be from 0 to 4096, not -1"},
        {"--pp 2 --ranks 4", "--pp 2 with 4 ranks: each of them is a stage; legal are --pp 4, or 0"},
        {"--ranks 3", "legal are 1, 2, 4, 8"},
        {"--pp two", "--pp"}});

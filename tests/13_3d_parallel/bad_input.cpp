@@ -17,12 +17,12 @@ TEST_P(BadMesh, Shapes) {
        {"--tp 4 --heads 2", "legal are 1, 2"},
        {"--pp 3", "--pp 3 must divide 8 layers; legal are 1, 2, 4, 8"},
        {"--dp -1", "--dp must be from 0 to 1048576, not -1"},
-       {"--tp -1", "--tp must be from 0"},
+       {"--tp -1", "--tp -1: legal are 1, 2, 4, 8, and 0"},
        {"--pp -1", "--pp must be from 0"},
-       {"--pp 1000000000", "--pp must be from 0 to 1048576, not 1000000000"},
+       {"--pp 1000000000", "--pp must be from 0 to 4096, not 1000000000"},
        {"--dp two", "--dp"},
        {"--dp 100000", "--ranks must be from 1 to 4096, not 100000"},
-       {"--tp 999999 --dp 999999 --pp 999999", "ranks, and at most 1048576 are legal"}});
+       {"--tp 8 --dp 999999 --pp 4096", "ranks, and at most 1048576 are legal"}});
 }
 
 TEST_P(BadMesh, WorldIsOfAPlan) {

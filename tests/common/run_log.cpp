@@ -236,8 +236,9 @@ TEST_F(Log, SaveIsDueEveryFewStepsAndAtTheEnd) {
 TEST_F(Log, ALossThatIsNotFiniteIsNotSaved) {
   options_.save = dir_ / "save";
   options_.save_every = 2;
+  options_.quiet = true;
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
   RunLog log(options_, plan(), arena_, ctx_);
   const auto due = [&](int64_t step, float loss, double norm) {
     log.begin_step();
@@ -248,7 +249,7 @@ TEST_F(Log, ALossThatIsNotFiniteIsNotSaved) {
   EXPECT_FALSE(due(1, kInf, 1));
   EXPECT_TRUE(due(1, 2, kInf)) << "the step is skipped, the weights are good";
   EXPECT_FALSE(due(2, kNan, kInf)) << "the last step";
-  const std::string screen = testing::internal::GetCapturedStdout();
+  const std::string screen = testing::internal::GetCapturedStderr();
   for (const std::string step : {"step 1", "step 2"})
     EXPECT_NE(screen.find(step + ": not saved, the loss is NaN or infinite; " + options_.save),
               std::string::npos)
