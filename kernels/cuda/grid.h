@@ -14,9 +14,17 @@ struct Grid {
   int64_t z = 1;
 };
 
-/// The limits of every GPU since 2012, which launch() holds a Grid against.
+/// The limits of every GPU since 2012.
 constexpr Grid kMaxGrid{.x = 0x7FFFFFFF, .y = 65535, .z = 65535};
 constexpr int kMaxThreads = 1024;
+
+/// @throws OutOfMemory if a device takes fewer blocks at once: of so many sequences, say
+inline void check_grid(const Grid& grid) {
+  if (grid.x > kMaxGrid.x || grid.y > kMaxGrid.y || grid.z > kMaxGrid.z)
+    throw OutOfMemory(
+        fmt::format("an operation takes {} x {} x {} blocks, and a device has up to {} x {} x {}",
+                    grid.x, grid.y, grid.z, kMaxGrid.x, kMaxGrid.y, kMaxGrid.z));
+}
 
 /// @throws OutOfMemory if a block would need more shared memory than the `most` that it can have
 inline void check_shared(int64_t bytes, int64_t most) {

@@ -21,8 +21,7 @@ std::string name_of(const void* kernel) {
 }
 
 dim3 checked(const Grid& grid) {
-  CHECK(grid.x <= kMaxGrid.x && grid.y <= kMaxGrid.y && grid.z <= kMaxGrid.z,
-        "a grid of ({}, {}, {})", grid.x, grid.y, grid.z);
+  check_grid(grid);
   return dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
               static_cast<unsigned>(grid.z));
 }

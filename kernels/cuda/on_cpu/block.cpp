@@ -320,9 +320,9 @@ void run_blocks(Block& block, const Grid& grid) {
 void run_grid(Where where, const Grid& grid, int threads, int64_t shared_bytes,
               const std::function<void()>& kernel) {
   CHECK(threads >= 1 && threads <= kMaxThreads, "{}: {} threads", text(where), threads);
-  CHECK(grid.x >= 0 && grid.x <= kMaxGrid.x && grid.y >= 0 && grid.y <= kMaxGrid.y && grid.z >= 0 &&
-            grid.z <= kMaxGrid.z,
-        "{}: a grid of ({}, {}, {})", text(where), grid.x, grid.y, grid.z);
+  CHECK(grid.x >= 0 && grid.y >= 0 && grid.z >= 0, "{}: a grid of ({}, {}, {})", text(where),
+        grid.x, grid.y, grid.z);
+  check_grid(grid);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
 
   Process& the = process();
