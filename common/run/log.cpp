@@ -1,6 +1,7 @@
 #include "common/run/log.h"
 
 #include <cmath>
+#include <exception>
 
 #include "common/comm/failure.h"
 #include "common/comm/gather_text.h"
@@ -39,6 +40,9 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
 RunLog::~RunLog() {
   progress_.end();
   ctx_.events = nullptr;
+  // What a run has done before it failed may tell why.
+  const bool failed = std::uncaught_exceptions() > 0;
+  if (failed && trace_ && !step_ms_.empty()) trace_->keep_partial();
 }
 
 void RunLog::record_beside(Ctx& ctx, std::vector<Event>& events) {

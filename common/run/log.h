@@ -37,6 +37,7 @@ class RunLog {
          Comm* comm = nullptr);
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
+  /// If an exception ends the run after a step, the trace so far is kept as FILE.partial.
   ~RunLog();
 
   /// A thread that works for this rank beside its own: a row of the timeline, "rank 0, beside".

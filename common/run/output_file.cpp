@@ -5,6 +5,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "common/comm/failure.h"
 #include "common/error.h"
 
 namespace ladder {
@@ -60,6 +61,14 @@ void OutputFile::commit() {
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
   file_.reset();
   sync_directory(path_.parent_path());
+}
+
+void OutputFile::keep_partial() {
+  const std::string partial = path_.string() + ".partial";
+  if (!file_ || std::fflush(file_.get()) != 0) return;
+  if (std::rename(temporary_.c_str(), partial.c_str()) != 0) return;
+  file_.reset();
+  tell(fmt::format("{} of the steps so far is in {}", what_, partial));
 }
 
 void OutputFile::fail() const {

@@ -207,6 +207,27 @@ TEST_F(Log, OldFilesSurviveARunThatFails) {
   EXPECT_EQ(files_in(dir_.path()).size(), 3u);
 }
 
+TEST_F(Log, ARunThatFailsAfterAStepKeepsThePartOfItsTrace) {
+  write_file(options_.trace, "old");
+  const StepRecord record{.step = 0, .loss = 1, .grad_norm = 1, .lr = 1, .tokens = 1};
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  try {
+    RunLog log(options_, plan(), arena_, ctx_);
+    log.begin_step();
+    log.end_step(record);
+    log.trace(record, 1);
+    throw std::runtime_error("while it saves");
+  } catch (const std::runtime_error&) {
+  }
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "--trace of the steps so far is in " + options_.trace + ".partial\n");
+  EXPECT_EQ(files_in(dir_.path()),
+            (std::map<std::string, std::string>{{"trace", "old"},
+                                                {"trace.partial", trace_line(record, 1)}}));
+}
+
 TEST_F(Log, RefusesOutputsBeforeTheFirstStep) {
   options_.timeline = dir_ / "no/such/dir";
   EXPECT_USER_ERROR(RunLog(options_, plan(), arena_, ctx_), "--timeline");
@@ -254,28 +275,6 @@ TEST_F(Log, ALossThatIsNotFiniteIsNotSaved) {
     EXPECT_NE(screen.find(step + ": not saved, the loss is NaN or infinite; " + options_.save),
               std::string::npos)
         << screen;
-}
-
-TEST(Progress, BarKeepsToOneLine) {
-  const TempDir dir;
-  const std::string path = dir / "screen";
-  {
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(path.c_str(), "w"),
-                                                              std::fclose);
-    EXPECT_EQ(Progress::style_for(out.get(), false), Progress::Style::Lines);
-    EXPECT_EQ(Progress::style_for(out.get(), true), Progress::Style::Quiet);
-    Progress progress(out.get(), Progress::Style::Bar, 2);
-    progress.show({.done = 1, .loss = kNan, .tokens_per_second = 5, .seconds_left = 61});
-    progress.line("note");
-    progress.show({.done = 2, .loss = 1, .tokens_per_second = 5, .seconds_left = 0});
-    progress.end();
-    progress.end();
-  }
-  EXPECT_EQ(read_file(path),
-            "\r\x1b[K[############            ] step 1/2  loss nan  5 tokens/s  1:01 left"
-            "\r\x1b[Knote\n"
-            "[############            ] step 1/2  loss nan  5 tokens/s  1:01 left"
-            "\r\x1b[K[########################] step 2/2  loss 1.0000  5 tokens/s  0:00 left\n");
 }
 
 }  // namespace

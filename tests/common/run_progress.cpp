@@ -1,0 +1,34 @@
+// Progress: a bar that stays on its line.
+#include <cmath>
+#include <memory>
+
+#include "common/run/progress.h"
+#include "tests/common/run_files.h"
+
+namespace ladder {
+namespace {
+
+TEST(Progress, BarKeepsToOneLine) {
+  const TempDir dir;
+  const std::string path = dir / "screen";
+  {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(path.c_str(), "w"),
+                                                              std::fclose);
+    EXPECT_EQ(Progress::style_for(out.get(), false), Progress::Style::Lines);
+    EXPECT_EQ(Progress::style_for(out.get(), true), Progress::Style::Quiet);
+    Progress progress(out.get(), Progress::Style::Bar, 2);
+    progress.show({.done = 1, .loss = std::nan(""), .tokens_per_second = 5, .seconds_left = 61});
+    progress.line("note");
+    progress.show({.done = 2, .loss = 1, .tokens_per_second = 5, .seconds_left = 0});
+    progress.end();
+    progress.end();
+  }
+  EXPECT_EQ(read_file(path),
+            "\r\x1b[K[############            ] step 1/2  loss nan  5 tokens/s  1:01 left"
+            "\r\x1b[Knote\n"
+            "[############            ] step 1/2  loss nan  5 tokens/s  1:01 left"
+            "\r\x1b[K[########################] step 2/2  loss 1.0000  5 tokens/s  0:00 left\n");
+}
+
+}  // namespace
+}  // namespace ladder
