@@ -5,7 +5,6 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "common/comm/failure.h"
 #include "common/error.h"
 
 namespace ladder {
@@ -66,9 +65,7 @@ void OutputFile::commit() {
 void OutputFile::keep_partial() {
   const std::string partial = path_.string() + ".partial";
   if (!file_ || std::fflush(file_.get()) != 0) return;
-  if (std::rename(temporary_.c_str(), partial.c_str()) != 0) return;
-  file_.reset();
-  tell(fmt::format("{} of the steps so far is in {}", what_, partial));
+  if (std::rename(temporary_.c_str(), partial.c_str()) == 0) file_.reset();
 }
 
 void OutputFile::fail() const {

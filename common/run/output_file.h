@@ -30,8 +30,8 @@ class OutputFile {
   void write(std::string_view bytes);
   /// Flushes to the disk and renames. The file is closed. @throws UserError
   void commit();
-  /// Renames what has been written so far to NAME.partial and says so on stderr. The target is
-  /// untouched; where the disk takes no more, or after commit(), nothing happens.
+  /// Renames what has been written so far to NAME.partial. The target is untouched; where the disk
+  /// takes no more, or after commit(), nothing happens.
   void keep_partial();
 
  private:
