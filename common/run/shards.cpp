@@ -68,10 +68,11 @@ void copy(const Tensor& to, int64_t at, const Tensor& from, int64_t begin, int64
 /// Ranks that have something of their own, rank 0 first: all, or of each stage the tensor ranks of
 /// its first replica, where shards are not cut.
 std::vector<int> ranks_that_send(const ParamLayout& layout, bool cut) {
-  const int64_t T = layout.tensor_rank().size, N = layout.shards();
+  const ParamLayout shard = layout.unsharded().shard(0);
+  const int64_t all = layout.tensor_rank().size * layout.shards() * layout.stage_rank().size;
   std::vector<int> ranks;
-  for (int64_t r = 0; r < T * N * layout.stage_rank().size; ++r)
-    if (cut || r / T % N == 0) ranks.push_back(static_cast<int>(r));
+  for (int64_t r = 0; r < all; ++r)
+    if (cut || shard.on_rank(r).rank() == 0) ranks.push_back(static_cast<int>(r));
   return ranks;
 }
 

@@ -50,6 +50,17 @@ TEST_F(MeshCheckpoints, GoToAndFromTheChaptersBefore) {
   }
 }
 
+// Where axes are not equal, a rank that is taken for one of another place has other weights.
+TEST_F(MeshCheckpoints, OfUnequalAxes) {
+  half("06_checkpointing", "--save one");
+  for (const auto& [axes, mesh] : {std::pair{"--dp 2 --pp 2", "1x2x2"},
+                                   {"--tp 2 --dp 2", "2x2x1"},
+                                   {"--tp 2 --dp 2 --pp 4", "2x2x4"}}) {
+    half("13_3d_parallel", axes + std::string(" --save ") + mesh);
+    expect_equal(mesh, "one");
+  }
+}
+
 // The FP32 weights behind 16-bit ones lie in shards.
 TEST_F(MeshCheckpoints, HoldTheMasterOfNarrowWeights) {
   const std::string narrow = "--precision bf16 ";
