@@ -54,6 +54,11 @@ TEST(PipelineClock, EqualsTheoryForOtherTimes) {
     });
 }
 
+// A new schedule gets a formula of its own, not another's.
+TEST(PipelineClock, NoTheoryOfOtherNames) {
+  EXPECT_THROW(theory_idle_share("zb-h2", 4, 1, 8, 1, 1, 1), CheckError);
+}
+
 TEST(PipelineClock, ZbH1KeepsThePapersPromiseIfWIsTheLeast) {
   const Pipeline zb = make_pipeline("zb-h1", 4, 1, 8);
   const auto promise = [](const Times& t) {
