@@ -22,7 +22,7 @@ from pathlib import Path
 from ranks import (MPIRUN, RESULTS, ROOT, data_file, in_turns, ladder, medians, ratio, spread,
                    table, time_in)
 from results import write_section
-from timeline_svg import save
+from timeline_svg import save, what_is_missing
 
 INSIDE = "LADDER_SHAPED_LINK"
 SHAPE = ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate"]
@@ -152,6 +152,8 @@ def parse_args():
         parser.error(f"--only: legal are {'; '.join(ways(args))}")
     if args.only and args.write:
         parser.error("--write takes all ways, without --only")
+    if args.picture and what_is_missing():
+        parser.error(f"--picture: {what_is_missing()}")
     return args
 
 

@@ -8,6 +8,7 @@ shows the file itself.
 """
 
 import argparse
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -83,6 +84,13 @@ def draw(axes, title, rows, rank, step, used):
     return end - begin
 
 
+def what_is_missing():
+    """What this Python lacks for a picture; empty: nothing."""
+    if importlib.util.find_spec("matplotlib"):
+        return ""
+    return f"{sys.executable} has no matplotlib; with Debian's python3-matplotlib /usr/bin/python3 has"
+
+
 def save(path, timelines, step, rank=0):
     """One picture of {title: rows}, one below the other, on one scale of time."""
     import matplotlib
@@ -117,6 +125,8 @@ def main():
     parser.add_argument("--step", type=int, default=2)
     parser.add_argument("--rank", type=int, default=0)
     args = parser.parse_args()
+    if what_is_missing():
+        fail(what_is_missing())
     try:
         rows = rows_of(args.timeline)
     except OSError as e:

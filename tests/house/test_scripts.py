@@ -3,6 +3,7 @@
 
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -55,6 +56,16 @@ class Scripts(unittest.TestCase):
         done = self.call("compare.sh", "--help")
         self.assertEqual(done.returncode, 0)
         self.assertTrue(done.stdout.startswith("usage:"), done.stdout)
+
+    def test_pictures_ask_for_matplotlib_before_anything_is_measured(self):
+        for script, *words in [["scripts/timeline_svg.py", "none.json", "--out", "step.svg"],
+                               ["bench/shaped_link.py", "--picture", "step.svg"]]:
+            # -S: without installed packages.
+            done = subprocess.run([sys.executable, "-S", ROOT / script, *words], cwd=self.here,
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn("no matplotlib", done.stderr)
+            self.assertEqual(list(self.here.iterdir()), [])
 
 
 if __name__ == "__main__":
