@@ -8,7 +8,8 @@
 // time over measured time. The ideal is the slower of flops at peak and bytes at copy bandwidth
 // (bench/ceilings.h). Measured is the median call. Far more than 100 says that the operands fit the
 // caches, which are faster than memory: judge the bandwidth of an operation by the sizes called
-// `beyond`, each call of which takes turns with a copy (`copy GB/s`).
+// `beyond`, each call of which takes turns with a copy and with reading alone (`copy GB/s`, `read
+// GB/s`). The copy is the ceiling; sums over tokens and norms, which only read, cannot pass `read`.
 //
 // attention_plain_* is no operation of the table but what attention in blocks is measured against;
 // it has the same cost, so that both can be compared.
@@ -185,18 +186,24 @@ double median(std::vector<double>& of) {
 }
 
 /// Times every call by itself: the median forgives a machine that is busy now and then.
-/// @param memory if not null, a copy follows each call, and is the ceiling in place of the one
-///               measured at the start; for operands that no cache holds, as it empties them all
+/// @param memory if not null, a copy and a read follow each call, and the copy is the ceiling in
+///               place of the one measured at the start; for operands that no cache holds, as both
+///               empty them all
 void run(benchmark::State& state, const Op& op, Ceilings ceilings, const Memory* memory) {
-  std::vector<double> seconds, copies;
+  std::vector<double> seconds, copies, reads;
   while (state.KeepRunning()) {
     const int64_t begin = now_ns();
     op.run();
     seconds.push_back(static_cast<double>(now_ns() - begin) * 1e-9);
-    if (memory != nullptr) copies.push_back(memory->rate(Memory::Use::CopyPastCaches));
+    if (memory == nullptr) continue;
+    copies.push_back(memory->rate(Memory::Use::CopyPastCaches));
+    reads.push_back(memory->rate(Memory::Use::Read));
   }
   const double middle = median(seconds);
-  if (memory != nullptr) state.counters["copy GB/s"] = ceilings.copy = median(copies);
+  if (memory != nullptr) {
+    state.counters["copy GB/s"] = ceilings.copy = median(copies);
+    state.counters["read GB/s"] = median(reads);
+  }
   state.counters["MB"] = static_cast<double>(op.cost.bytes) * 1e-6;
   state.counters["MFLOP"] = static_cast<double>(op.cost.flops) * 1e-6;
   state.counters["GB/s"] = static_cast<double>(op.cost.bytes) * 1e-9 / middle;

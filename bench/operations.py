@@ -5,9 +5,10 @@ and compute, and how near it comes to what this machine can do.
     bench/operations.py build/cpu/bin/bench_operations [--filter REGEX] [--repetitions N]
 
 Others use the machine, too. Of operands in the caches the fastest repetition counts. Those beyond
-take turns with copies, whose speed is in the last column: of them the repetition counts whose per
-cent of that are in the middle. `of roofline` is ideal time over measured time; far more than 100%
-says that the operands fit the caches (bench/operations.cpp).
+take turns with copies and with reading alone, whose speeds are in the last columns: of them the
+repetition counts whose per cent of a copy are in the middle. What only reads cannot pass the last.
+`of roofline` is ideal time over measured time; far more than 100% says that the operands fit the
+caches (bench/operations.cpp).
 """
 import argparse
 import collections
@@ -38,12 +39,12 @@ def counts(runs):
 def show(ceilings, operations):
     print(ceilings)
     print(f"\n{'operation':42}{'us':>10}{'MB':>9}{'MFLOP':>9}{'GB/s':>8}{'GFLOP/s':>9}"
-          f"{'of roofline':>13}{'copy GB/s':>11}")
+          f"{'of roofline':>13}{'copy GB/s':>11}{'read GB/s':>11}")
     for name, run in operations.items():
         us = run["MB"] / run["GB/s"] * 1e3
-        copy = f"{run['copy GB/s']:11.1f}" if "copy GB/s" in run else ""
+        memory = "".join(f"{run[of]:11.1f}" for of in ("copy GB/s", "read GB/s") if of in run)
         print(f"{name:42}{us:10.1f}{run['MB']:9.2f}{run['MFLOP']:9.1f}{run['GB/s']:8.1f}"
-              f"{run['GFLOP/s']:9.1f}{run['roofline%']:12.0f}%{copy}")
+              f"{run['GFLOP/s']:9.1f}{run['roofline%']:12.0f}%{memory}")
 
 
 def main():
