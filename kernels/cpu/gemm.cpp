@@ -7,6 +7,21 @@
 namespace ladder {
 namespace {
 
+/// Two products read a value of A. Broadcast into a register for both, it takes an instruction more
+/// than where each multiply-add of AVX-512 reads and broadcasts it by itself, but a load less.
+/// Processors of AMD have loads to spare for one row in two, those of Intel for none.
+#if defined(__znver3__) || defined(__znver4__) || defined(__znver5__)  // znver3: GCC before 12.3
+constexpr bool kLoadsToSpare = kLanes == 16;
+#else
+constexpr bool kLoadsToSpare = false;
+#endif
+
+/// The same place, but the compiler cannot know: what was read from p is read again from there.
+HWY_INLINE const float* to_read_again(const float* p) {
+  asm("" : "+r"(p));
+  return p;
+}
+
 /// Factors widened to FP32, fused multiply-adds.
 struct Fp32 {
   static constexpr int64_t kStep = 1;
@@ -19,11 +34,12 @@ struct Fp32 {
       if constexpr (!kBInL1) ask_ahead<kNr>(b);
       const Vec b0 = hn::Load(kVec, b);
       const Vec b1 = hn::Load(kVec, b + kLanes);
+      const float* again = to_read_again(a);
 #pragma GCC unroll 16
       for (size_t i = First; i < Last; ++i) {
-        const Vec ai = broadcast(a[i]);
-        acc[i][0] = hn::MulAdd(ai, b0, acc[i][0]);
-        acc[i][1] = hn::MulAdd(ai, b1, acc[i][1]);
+        const float* a1 = kLoadsToSpare && i % 2 == 1 ? again : a;
+        acc[i][0] = hn::MulAdd(broadcast(a[i]), b0, acc[i][0]);
+        acc[i][1] = hn::MulAdd(broadcast(a1[i]), b1, acc[i][1]);
       }
     }
   }
