@@ -95,7 +95,7 @@ bool RunLog::eval_due(int64_t step) const {
 
 void RunLog::eval(int64_t step, double val_loss) {
   evals_.push_back({{"step", step}, {"val_loss", val_loss}});
-  note(fmt::format("step {}: validation loss {:.4f}", step, val_loss));
+  note(fmt::format("step {}: validation loss {}", step, loss_text(val_loss)));
 }
 
 bool RunLog::save_due(int64_t step) {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/run/trace.h"
 #include "kernels/context.h"
 
 namespace ladder {
@@ -29,8 +30,8 @@ Progress::Style Progress::style_for(std::FILE* out, bool quiet) {
 }
 
 void Progress::show(const State& s) {
-  const auto text = fmt::format("step {:>{}}/{}  loss {:.4f}  {:.0f} tokens/s  {} left", s.done,
-                                fmt::formatted_size("{}", steps_), steps_, s.loss,
+  const auto text = fmt::format("step {:>{}}/{}  loss {}  {:.0f} tokens/s  {} left", s.done,
+                                fmt::formatted_size("{}", steps_), steps_, loss_text(s.loss),
                                 s.tokens_per_second, minutes(s.seconds_left));
   if (style_ == Style::Bar && (s.done == steps_ || now_ns() - drawn_ns_ > kRedrawNs)) {
     const int64_t full = kBarWidth * s.done / std::max<int64_t>(steps_, 1);

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "common/run/trace.h"
+
 namespace ladder {
 namespace {
 
@@ -79,17 +81,17 @@ std::string plan_text(const RunPlan& plan) {
 }
 
 std::string result_text(const RunPlan& plan, const RunResult& r) {
-  const std::string loss = r.final_loss ? fmt::format("{:.4f}", *r.final_loss) : "none";
+  const std::string loss = r.final_loss ? loss_text(*r.final_loss) : "none";
   std::string text = fmt::format(
       "{:<18} {:>14}\n"
       "{:<18} {:>14}\n"
       "{:<18} {:>14}\n"
-      "{:<18} {:>14.4f}\n"
+      "{:<18} {:>14}\n"
       "{:<18} {:>14.0f}\n"
       "{:<18} {:>14.2f}\n"
       "{:<18} {:>14} {:>14}",
       "chapter", plan.chapter, "steps", r.steps, "training loss", loss, "validation loss",
-      r.val_loss, "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median,
+      loss_text(r.val_loss), "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median,
       "peak bytes", "predicted", "measured");
   for (size_t i = 0; i < kMemCount; ++i) {
     const int64_t predicted = plan.predicted.bytes[i], measured = r.measured.bytes[i];

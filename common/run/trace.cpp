@@ -9,7 +9,7 @@
 namespace ladder {
 namespace {
 
-// C's %a: exact, and the same text for the same bits. The sign of a NaN says nothing.
+// C's %a: exact, and the same text for the same bits.
 std::string hex_float(double value) {
   if (std::isnan(value)) return "nan";
   std::array<char, 40> text{};
@@ -18,6 +18,10 @@ std::string hex_float(double value) {
 }
 
 }  // namespace
+
+std::string loss_text(double loss) {
+  return std::isnan(loss) ? "nan" : fmt::format("{:.4f}", loss);
+}
 
 std::string trace_line(const StepRecord& r, uint64_t param_hash) {
   return fmt::format(

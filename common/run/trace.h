@@ -14,6 +14,9 @@ struct StepRecord {
   int64_t tokens;  ///< seen in this step
 };
 
+/// A loss as a screen shows it. The sign of a NaN says nothing.
+std::string loss_text(double loss);
+
 /// One line of JSON with its newline. Numbers are hexadecimal floats, so that equal text means
 /// equal bits; param_hash is of the weights after the update (common/model/init.h).
 std::string trace_line(const StepRecord& record, uint64_t param_hash);
