@@ -9,7 +9,7 @@
 // (bench/ceilings.h). Measured is the median call. Far more than 100 says that the operands fit the
 // caches, which are faster than memory: judge the bandwidth of an operation by the sizes called
 // `beyond`, each call of which takes turns with a copy and with reading alone (`copy GB/s`, `read
-// GB/s`). The copy is the ceiling; sums over tokens and norms, which only read, cannot pass `read`.
+// GB/s`). The copy is the ceiling; sums over tokens and norms, which only read, hardly pass `read`.
 //
 // attention_plain_* is no operation of the table but what attention in blocks is measured against;
 // it has the same cost, so that both can be compared.

@@ -6,7 +6,7 @@ and compute, and how near it comes to what this machine can do.
 
 Others use the machine, too. Of operands in the caches the fastest repetition counts. Those beyond
 take turns with copies and with reading alone, whose speeds are in the last columns: of them the
-repetition counts whose per cent of a copy are in the middle. What only reads cannot pass the last.
+repetition counts whose per cent of a copy are in the middle. What only reads hardly passes the last.
 `of roofline` is ideal time over measured time; far more than 100% says that the operands fit the
 caches (bench/operations.cpp).
 """
