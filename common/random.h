@@ -10,6 +10,8 @@
 
 #include <Random123/philox.h>
 
+#include "kernels/math.h"
+
 namespace ladder {
 
 /// FNV-1a, 64 bits: a short hash that is the same everywhere.
@@ -42,9 +44,9 @@ class Random {
   /// Standard normal numbers 2 i and 2 i + 1 (Box and Muller).
   std::array<double, 2> normal_pair(uint64_t i) const {
     const auto [a, b] = bits(i);
-    const double radius = std::sqrt(-2 * std::log(1 - unit(a)));  // 1 - unit is never 0
+    const double radius = std::sqrt(-2 * math::log(1 - unit(a)));  // 1 - unit is never 0
     const double angle = 2 * std::numbers::pi * unit(b);
-    return {radius * std::cos(angle), radius * std::sin(angle)};
+    return {radius * math::cos(angle), radius * math::sin(angle)};
   }
 
  private:

@@ -12,11 +12,11 @@
 // cannot be sharded by elements.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "chapters/02_adamw/adamw.h"
+#include "kernels/math.h"
 
 namespace ladder {
 
@@ -43,7 +43,7 @@ class Adafactor {
 
   /// Update t (from 1) of all parameters. params, grads F32 (layout.size()).
   void step(const Ctx& ctx, Tensor params, Tensor grads, float lr, int64_t t) {
-    const auto beta2 = static_cast<float>(1 - std::pow(static_cast<double>(t), -0.8));
+    const auto beta2 = static_cast<float>(1 - math::pow(static_cast<double>(t), -0.8));
     for (size_t i = 0; i < factors_.size(); ++i) {
       const ParamSpec& spec = layout_->specs()[i];
       // Padded vocabulary rows have no gradient: left out, so that they do not dilute the means.

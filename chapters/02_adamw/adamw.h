@@ -19,6 +19,7 @@
 #include "common/run/command_line.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
+#include "kernels/math.h"
 
 namespace ladder {
 
@@ -58,7 +59,7 @@ struct AdamWOptions {
   /// What one tensor needs at update t (from 1).
   AdamStep step_of(const ParamSpec& spec, float lr, int64_t t, bool decoupled) const {
     const auto correction = [t](float beta) {
-      return static_cast<float>(1 - std::pow(double{beta}, static_cast<double>(t)));
+      return static_cast<float>(1 - math::pow(double{beta}, static_cast<double>(t)));
     };
     return {.lr = lr,
             .beta1 = beta1,

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <numbers>
 #include <string>
@@ -19,6 +18,7 @@
 #include "common/error.h"
 #include "common/run/command_line.h"
 #include "kernels/check.h"
+#include "kernels/math.h"
 
 namespace ladder {
 
@@ -86,7 +86,7 @@ class Schedule {
     const std::string& shape = options_.name == "wsd" ? options_.wsd_decay : options_.name;
     if (shape == "linear") return static_cast<float>(peak_ + (low - peak_) * p);
     if (shape == "cosine")
-      return static_cast<float>(low + (peak_ - low) * (1 + std::cos(std::numbers::pi * p)) / 2);
+      return static_cast<float>(low + (peak_ - low) * (1 + math::cos(std::numbers::pi * p)) / 2);
     return static_cast<float>(peak_);
   }
 

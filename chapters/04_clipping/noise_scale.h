@@ -18,13 +18,13 @@
 // norm of the whole gradient for each of them.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
 #include "common/run/command_line.h"
+#include "kernels/math.h"
 
 namespace ladder {
 
@@ -90,7 +90,7 @@ class NoiseScale {
     extra["noise_scale"] = nullptr;
     if (steps_ == 0) return;
     // The averages began at zero, of which so much is left.
-    const double seen = 1 - std::pow(kKeep, steps_);
+    const double seen = 1 - math::pow(kKeep, static_cast<double>(steps_));
     extra["noise_scale"] = {
         {"sequences", value()}, {"signal", signal_ / seen}, {"noise", noise_ / seen}};
   }

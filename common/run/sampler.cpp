@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/math.h"
 #include "kernels/narrow.h"
 #include "kernels/transfer.h"
 
@@ -82,7 +83,7 @@ int32_t Sampler::draw(const float* logits) const {
   double sum = 0;
   for (int32_t token : tokens) {
     const double below = double{logits[token]} - double{logits[tokens.front()]};
-    const double weight = std::exp(below / options_.temperature);
+    const double weight = math::exp(below / options_.temperature);
     upto.push_back(sum += std::isnan(weight) ? 0 : weight);
   }
   const double u = random_.uniform(tokens_.size() - 1) * sum;

@@ -1,11 +1,11 @@
 // Softmax cross-entropy and its gradient, a token's row of logits at a time. Whole, or in the three
 // parts between which ranks of tensor parallelism exchange.
-#include <cmath>
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/table.h"
+#include "kernels/math.h"
 #include "kernels/shapes.h"
 
 namespace ladder::cpu {
@@ -27,7 +27,7 @@ float sum_exp(const Real* x, int64_t V, int64_t vocab, int leaves, float m) {
 struct Statistics {
   float max, sum, x_target;
 
-  float loss() const { return std::log(sum) + max - x_target; }
+  float loss() const { return math::log(sum) + max - x_target; }
 };
 
 /// The gradient of one token's logits. Exponentials are computed anew: kept in dx, which may be of

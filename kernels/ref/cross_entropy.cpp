@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/math.h"
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
@@ -28,13 +29,13 @@ struct Row {
 
   Real sum_exp(int leaves, Real max) const {
     return leaves_sum<Real>(leaves, V,
-                            [&](int64_t v) { return v < vocab ? std::exp(x[v] - max) : Real(0); });
+                            [&](int64_t v) { return v < vocab ? math::exp(x[v] - max) : Real(0); });
   }
 
   /// dx may be x.
   void gradient(Real* dx, Real max, Real sum, int64_t target, Real scale) const {
     for (int64_t v = 0; v < V; ++v) {
-      const Real probability = v < vocab ? std::exp(x[v] - max) / sum : Real(0);
+      const Real probability = v < vocab ? math::exp(x[v] - max) / sum : Real(0);
       dx[v] = (probability - Real(v == target)) * scale;
     }
   }
@@ -65,7 +66,7 @@ void all_rows(const CrossEntropyShape& s, const Tensor& losses, const Tensor& dl
       if (target != kIgnore) {
         const Statistics<Real> found = statistics(row, target);
         if (dx) row_of<Real>(logits, row, vocab).gradient(dx, found.max, found.sum, target, scale);
-        sequence += std::log(found.sum) + found.max - found.x_target;
+        sequence += math::log(found.sum) + found.max - found.x_target;
       } else if (dx) {
         std::fill_n(dx, s.V, Real(0));
       }

@@ -1,8 +1,8 @@
 // GELU in its tanh form, arXiv 1606.08415: a smooth gate, close to 0 below and x above.
 #include <algorithm>
-#include <cmath>
 #include <numbers>
 
+#include "kernels/math.h"
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
@@ -19,13 +19,13 @@ constexpr double kFar = 20;
 template <class Real>
 Real gelu(Real x) {
   x = std::max(x, Real(-kFar));
-  return x / 2 * (1 + std::tanh(Real(kSlope) * (x + Real(kCubic) * x * x * x)));
+  return x / 2 * (1 + math::tanh(Real(kSlope) * (x + Real(kCubic) * x * x * x)));
 }
 
 /// With th = tanh(z(x)): gelu' = (1 + th)/2 + x/2 (1 - th^2) z'(x).
 template <class Real>
 Real gelu_slope(Real x) {
-  const Real th = std::tanh(Real(kSlope) * (x + Real(kCubic) * x * x * x));
+  const Real th = math::tanh(Real(kSlope) * (x + Real(kCubic) * x * x * x));
   const Real near = std::clamp(x, Real(-kFar), Real(kFar));
   const Real dz = Real(kSlope) * (1 + 3 * Real(kCubic) * near * near);
   return (1 + th) / 2 + near / 2 * (1 - th * th) * dz;

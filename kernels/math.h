@@ -1,0 +1,34 @@
+// Elementary functions whose bits do not depend on the machine.
+//
+// Those of the C library differ between its versions, and one version chooses between several by
+// the processor. These are sums and products in a written order, so they have the same bits
+// wherever arithmetic is that of IEEE 754; sqrt is exact everywhere and needs no function here. The
+// house test check_math finds calls of the library's in kernels/, common/ and chapters/.
+//
+// Errors are in units of the last place (ulp) of the result, the largest that bench_math found:
+// over all floats, and over 30 million doubles of each range. A correctly rounded result is 0.5 ulp
+// off at most. NaN gives NaN.
+//
+// `cpu` has an exponential function of whole vectors besides, in kernels/cpu/simd.h.
+#pragma once
+
+namespace ladder::math {
+
+/// e^x: 0.9 ulp.
+double exp(double x);
+/// Natural logarithm: 1.0 ulp. -infinity at 0, NaN below.
+double log(double x);
+/// Hyperbolic tangent: 2.5 ulp.
+double tanh(double x);
+/// Sine and cosine of an angle in radians: 0.8 ulp. NaN where |x| > 2^20.
+double sin(double x);
+double cos(double x);
+/// x^y = exp(y log x), x at least 0: (1 + |y log x|) ulp. NaN at 0^0.
+double pow(double x, double y);
+
+/// Computed in double, then rounded: 0.500001 ulp.
+inline float exp(float x) { return static_cast<float>(exp(static_cast<double>(x))); }
+inline float log(float x) { return static_cast<float>(log(static_cast<double>(x))); }
+inline float tanh(float x) { return static_cast<float>(tanh(static_cast<double>(x))); }
+
+}  // namespace ladder::math
