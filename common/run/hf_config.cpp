@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
+#include "common/run/json.h"
 
 namespace ladder {
 namespace {
@@ -23,14 +23,6 @@ constexpr int64_t kGpt2EndOfText = 50256;
 // Names in transformers for GELU in its tanh form, which kernels/kernels.h defines.
 constexpr std::array<std::string_view, 4> kTanhGelu = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast",
                                                        "gelu_accurate"};
-
-std::string shown(const json& value) {
-  constexpr size_t kMost = 200;
-  // Invalid UTF-8 cannot be here: the parser has refused it. Other than ASCII is escaped.
-  std::string text = value.dump(-1, ' ', true);
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  return text;
-}
 
 /// A size of the model, with the names that transformers accept for it.
 struct Size {
