@@ -1,19 +1,40 @@
 // UserError: what a user did wrong, as opposed to a CHECK, which is a bug of ours.
 #pragma once
 
+#include <concepts>
 #include <stdexcept>
+#include <string_view>
 
 #include <fmt/format.h>
+
+#include "common/printable.h"
 
 namespace ladder {
 
 /// Bad input: a wrong flag, file, size or layout. The message is one line and says what is
 /// legal; the program prints it and exits with status 2 (common/run/run_main.h).
+///
+/// Strings among the arguments are values: of a long one the message quotes the beginning and the
+/// end. What is a message already comes as const char*.
 class UserError : public std::runtime_error {
  public:
   template <class... Args>
   explicit UserError(fmt::format_string<Args...> text, Args&&... args)
-      : std::runtime_error(fmt::format(text, std::forward<Args>(args)...)) {}
+      : std::runtime_error(formatted(text, quoted(args)...)) {}
+
+ private:
+  template <class T>
+  static decltype(auto) quoted(const T& value) {
+    constexpr bool is_message = std::is_array_v<T> || std::is_pointer_v<T>;
+    if constexpr (std::convertible_to<const T&, std::string_view> && !is_message)
+      return shortened(value);
+    else
+      return (value);
+  }
+  template <class... Args>
+  static std::string formatted(fmt::string_view text, const Args&... args) {
+    return fmt::vformat(text, fmt::make_format_args(args...));
+  }
 };
 
 }  // namespace ladder

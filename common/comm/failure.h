@@ -13,7 +13,8 @@ struct Failure {
 /// Of the exception that is being handled.
 Failure failure();
 
-/// Prints a line on stderr. One that cannot be written is lost: there is nobody to tell.
+/// Prints a line on stderr, as printable() has it (common/printable.h). One that cannot be written
+/// is lost: there is nobody to tell.
 void tell(const std::string& line);
 
 }  // namespace ladder

@@ -13,7 +13,7 @@ RankError rank_error(int rank) {
     throw;
   } catch (const UserError& e) {
     const std::string message = start + e.what();
-    return {message, std::make_exception_ptr(UserError("{}", message))};
+    return {message, std::make_exception_ptr(UserError("{}", message.c_str()))};
   } catch (const CheckError& e) {
     const std::string message = start + e.what();
     return {message, std::make_exception_ptr(CheckError(message))};

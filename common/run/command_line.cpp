@@ -1,7 +1,10 @@
 #include "common/run/command_line.h"
 
 #include <cctype>
+#include <cerrno>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <type_traits>
@@ -50,6 +53,17 @@ std::string to_decimal(std::string& text) {
                              std::numeric_limits<Int>::min(), std::numeric_limits<Int>::max());
   text = std::to_string(value);
   return "";
+}
+
+/// CLI11 would read 1e-400 as 0, which may mean something else: that a limit is off. A number that
+/// has too few digits left in a float is refused, too: most doubles become one later.
+std::string refuse_underflow(std::string& text) {
+  errno = 0;
+  const long double value = std::fabs(std::strtold(text.c_str(), nullptr));
+  constexpr float kLeast = std::numeric_limits<float>::min();
+  const bool is_tiny = value < kLeast && (value > 0 || errno == ERANGE);
+  return is_tiny ? fmt::format("{} is too small; legal are 0 and numbers from {}", text, kLeast)
+                 : "";
 }
 
 /// What a flag's value is, or would be if it were given.
@@ -111,9 +125,11 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
   else
     std::visit(
         [&]<class T>(T*) {
-          using Int = typename ValueOf<T>::Type;
-          if constexpr (std::is_integral_v<Int> && !std::is_same_v<Int, bool>)
-            option->transform(CLI::Validator(to_decimal<Int>, ""));
+          using Number = typename ValueOf<T>::Type;
+          if constexpr (std::is_integral_v<Number> && !std::is_same_v<Number, bool>)
+            option->transform(CLI::Validator(to_decimal<Number>, ""));
+          if constexpr (std::is_floating_point_v<Number>)
+            option->check(CLI::Validator(refuse_underflow, ""));
         },
         value);
 }
@@ -129,11 +145,12 @@ void CommandLine::parse(int argc, const char* const* argv) {
     if (launched_local_rank() == 0) app_->exit(help);
     throw HelpPrinted{};
   } catch (const CLI::ConfigError& e) {
-    throw UserError("--config: {}; lines are 'flag = value', and --help lists the flags", e.what());
+    throw UserError("--config: {}; lines are 'flag = value', and --help lists the flags",
+                    std::string(e.what()));
   } catch (const CLI::FileError& e) {
-    throw UserError("--config: {}", e.what());
+    throw UserError("--config: {}", std::string(e.what()));
   } catch (const CLI::ParseError& e) {
-    throw UserError("{}; --help lists the flags", e.what());
+    throw UserError("{}; --help lists the flags", std::string(e.what()));
   }
 }
 

@@ -5,20 +5,10 @@
 
 #include "common/comm/failure.h"
 #include "common/comm/gather_text.h"
+#include "common/printable.h"
 #include "common/run/checkpoint.h"
 
 namespace ladder {
-namespace {
-
-// Control characters of a barely trained model would upset a terminal.
-std::string printable(std::string_view text) {
-  std::string shown(text);
-  for (char& c : shown)
-    if (static_cast<unsigned char>(c) < ' ' && c != '\n') c = '?';
-  return shown;
-}
-
-}  // namespace
 
 RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, Comm* comm)
     : options_(options),
@@ -117,7 +107,7 @@ bool RunLog::save_due(int64_t step) {
 
 void RunLog::sample(std::string_view text) {
   progress_.end();
-  progress_.line(fmt::format("---- sample\n{}\n----", printable(text)));
+  progress_.line(fmt::format("---- sample\n{}\n----", printable(text, "\n\t")));
 }
 
 void RunLog::finish(double val_loss) {

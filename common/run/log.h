@@ -65,7 +65,7 @@ class RunLog {
 
   /// Prints one line without breaking the bar: "step 12: skipped, ...".
   void note(std::string_view line) { progress_.line(line); }
-  /// Prints generated text.
+  /// Prints generated text, as printable() has it: a barely trained model writes any byte.
   void sample(std::string_view text);
   /// A chapter's own entries in --report, under "extra".
   nlohmann::json& extra() { return extra_; }

@@ -53,7 +53,7 @@ class Log : public testing::Test {
       log.note("a note");
       log.extra()["noise"] = 3;
       log.finish(1.5);
-      log.sample("some\x1btext");
+      log.sample("some\x1btext\xc2\x9b, \xc3\xa4");
     }
     return testing::internal::GetCapturedStdout();
   }
@@ -148,7 +148,7 @@ TEST_F(Log, ScreenShowsPlanProgressAndTable) {
   for (const char* part :
        {"nano: 8 layers", "Param 0.00", "step 3/3  loss 2.0000", "step 1: validation loss 2.5000",
         "a note\n", "training loss", "validation loss            1.5000", "tokens/s",
-        "  Param                        40             40", "some?text"})
+        "  Param                        40             40", "some\\x1btext\\xc2\\x9b, \xc3\xa4"})
     EXPECT_NE(screen.find(part), std::string::npos) << part << " in\n" << screen;
 }
 

@@ -34,7 +34,7 @@ TEST(RunMain, StatusAndLine) {
     EXPECT_TRUE(line.starts_with("error: no memory")) << line;
     EXPECT_NE(line.find("a smaller --batch"), std::string::npos) << line;
   }
-  EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a?b\n"));
+  EXPECT_EQ(run([] { throw std::runtime_error("a\nb"); }), Result(1, "internal error: a\\x0ab\n"));
   EXPECT_EQ(run([] { throw 3; }).first, 1);
 }
 
