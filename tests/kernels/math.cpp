@@ -59,7 +59,8 @@ TEST(Math, FloatsAreRoundedOnce) {
     if (std::isnan(x)) continue;
     ASSERT_FLOAT_EQ(math::exp(x), static_cast<float>(std::exp(double{x}))) << x;
     ASSERT_FLOAT_EQ(math::tanh(x), static_cast<float>(std::tanh(double{x}))) << x;
-    if (x > 0) ASSERT_FLOAT_EQ(math::log(x), static_cast<float>(std::log(double{x}))) << x;
+    if (x <= 0) continue;
+    ASSERT_FLOAT_EQ(math::log(x), static_cast<float>(std::log(double{x}))) << x;
   }
 }
 
