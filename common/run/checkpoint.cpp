@@ -1,7 +1,6 @@
 #include "common/run/checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -102,13 +101,16 @@ void check_optimizer(const SafetensorsReader& file, const TrainingState& state) 
 
 void copy_optimizer(const Ctx& ctx, const SafetensorsReader& file, const TrainingState& state) {
   for (const auto& [name, tensor] : state.optim) {
-    const auto bytes = file.expect(name, tensor.dtype, whole_shape(state.layout, tensor));
+    const auto& entry = file.expect(name, tensor.dtype, whole_shape(state.layout, tensor));
+    const auto read = [&](int64_t begin, std::span<std::byte> out) {
+      file.read(entry, begin, out);
+    };
     if (is_flat(state.layout, tensor)) {
-      take_shard(ctx, state.layout, tensor, bytes);
+      take_shard(ctx, state.layout, tensor, read);
       continue;
     }
     const HostCopy host = HostCopy::to_write(ctx, tensor);
-    std::memcpy(host.tensor().ptr, bytes.data(), bytes.size());
+    read(0, {static_cast<std::byte*>(host.tensor().ptr), static_cast<size_t>(tensor.bytes())});
     host.send();
   }
 }
@@ -226,7 +228,8 @@ int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingS
   const fs::path dir = path;
   const std::optional<Manifest> manifest = Manifest::find(dir);
   if (!manifest) {
-    load_weights(ctx, path, state.gpt, state.layout, state.params);
+    load_weights(ctx, path, state.gpt, state.layout, state.params,
+                 !state.comm || state.comm->rank() == 0);
     return 0;
   }
   check_model(dir, *manifest, state.gpt);
@@ -235,7 +238,7 @@ int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingS
   check_sum(weights, manifest->weights.sum);
   check_sum(optimizer, manifest->optimizer.sum);
   check_optimizer(optimizer, state);
-  const FoundWeights found = find_weights(weights, state.gpt);
+  const FoundWeights found = find_weights({&weights, 1}, state.gpt);
   set_states(dir, *manifest, state);
 
   // All has been checked: from here on tensors are overwritten.

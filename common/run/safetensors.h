@@ -2,8 +2,7 @@
 //
 //   | u64 length of the header, little-endian | header | data |
 //
-// The header maps each name to {"dtype","shape","data_offsets":[begin,end]}; offsets count from
-// the start of the data, which the tensors cover without gap or overlap.
+// common/run/safetensors_header.h knows the header.
 #pragma once
 
 #include <map>
@@ -11,16 +10,13 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "common/run/checksum.h"
+#include "common/run/input_file.h"
 #include "common/run/output_file.h"
+#include "common/run/safetensors_header.h"
 #include "kernels/tensor.h"
 
 namespace ladder {
-
-/// "F32"
-std::string dtype_name(Dtype dtype);
 
 /// Size and checksum of a whole file.
 struct FileSum {
@@ -60,39 +56,28 @@ class SafetensorsWriter {
   Checksum checksum_;
 };
 
-/// A file mapped into memory, its header checked in full by the constructor.
+/// An open file, its header checked in full by the constructor. Tensors are read on demand.
 class SafetensorsReader {
  public:
-  struct Entry {
-    std::string dtype;
-    std::vector<int64_t> shape;
-    std::span<const std::byte> bytes;
-  };
   /// @throws UserError naming the file if it is missing, truncated or malformed
   explicit SafetensorsReader(const std::string& path);
-  SafetensorsReader(const SafetensorsReader&) = delete;
-  SafetensorsReader& operator=(const SafetensorsReader&) = delete;
-  ~SafetensorsReader();
 
-  const std::string& path() const { return path_; }
-  const std::map<std::string, Entry>& entries() const { return entries_; }
-  bool has(const std::string& name) const { return entries_.contains(name); }
+  const std::string& path() const { return file_.path(); }
+  const TensorEntries& entries() const { return entries_; }
 
-  /// The tensor's bytes. @throws UserError if it is missing or of another dtype or shape
-  std::span<const std::byte> expect(const std::string& name, Dtype dtype, const Shape& shape) const;
+  /// The tensor of this name. @throws UserError if it is missing or of another dtype or shape
+  const TensorEntry& expect(const std::string& name, Dtype dtype, const Shape& shape) const;
+  /// out = bytes [begin, begin + out.size()) of the tensor.
+  /// @throws UserError as InputFile::read(), as do the other two
+  void read(const TensorEntry& entry, int64_t begin, std::span<std::byte> out) const;
+  /// All of them.
+  std::vector<std::byte> bytes(const TensorEntry& entry) const;
   FileSum sum() const;
 
  private:
-  void map();
-  void unmap();
-  void parse();
-  void add_entry(const std::string& name, const nlohmann::json& value,
-                 std::span<const std::byte> data);
-  void check_coverage(std::span<const std::byte> data) const;
-
-  std::string path_;
-  std::span<const std::byte> file_;
-  std::map<std::string, Entry> entries_;
+  InputFile file_;
+  int64_t data_ = 0;  ///< where it begins in the file
+  TensorEntries entries_;
 };
 
 }  // namespace ladder

@@ -124,20 +124,23 @@ void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, Tens
   }
 }
 
-void take_shard(const Ctx& ctx, const ParamLayout& layout, Tensor flat,
-                std::span<const std::byte> whole) {
+void take_shard(const Ctx& ctx, const ParamLayout& layout, Tensor flat, const ReadBytes& whole) {
   const HostCopy host = HostCopy::to_write(ctx, flat);
   std::memset(host.tensor().ptr, 0, static_cast<size_t>(flat.bytes()));
   const int64_t each = parameters_an_element(layout, flat), size = size_of(flat.dtype);
   const ParamLayout all(layout.config());
   const Places places(is_cut(layout, flat) ? layout : layout.unsharded(), all, each);
   auto* out = static_cast<std::byte*>(host.tensor().ptr);
-  for (int64_t s = 0; s < all.sections(); ++s)
+  std::vector<std::byte> section;
+  for (int64_t s = 0; s < all.sections(); ++s) {
+    if (places.here().specs(s).empty()) continue;  // another stage's
+    section.resize(static_cast<size_t>(all.section(s).size() / each * size));
+    whole(all.section(s).begin / each * size, section);
     places.for_all_runs(s, [&](int64_t here, int64_t there, int64_t n) {
       std::memcpy(out + (places.here().section(s).begin / each + here) * size,
-                  whole.data() + (all.section(s).begin / each + there) * size,
-                  static_cast<size_t>(n * size));
+                  section.data() + there * size, static_cast<size_t>(n * size));
     });
+  }
   host.send();
 }
 

@@ -22,9 +22,11 @@ int64_t whole_elements(const ParamLayout& layout, const Tensor& flat);
 void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, Tensor flat,
                      const std::function<void(int64_t s, Tensor section)>& use);
 
-/// flat = what the shard `layout` has of `whole`, which lies as gather_sections() shows it. Padding
-/// becomes zero.
-void take_shard(const Ctx& ctx, const ParamLayout& layout, Tensor flat,
-                std::span<const std::byte> whole);
+/// Reads bytes from `begin` on of a tensor that lies somewhere else, as in a file.
+using ReadBytes = std::function<void(int64_t begin, std::span<std::byte> out)>;
+
+/// flat = what the shard `layout` has of the whole, which lies as gather_sections() shows it and is
+/// read section by section. Padding becomes zero.
+void take_shard(const Ctx& ctx, const ParamLayout& layout, Tensor flat, const ReadBytes& whole);
 
 }  // namespace ladder

@@ -1,15 +1,20 @@
 #include "common/run/weights.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "common/error.h"
+#include "common/run/hf_config.h"
+#include "common/run/hf_files.h"
 #include "common/run/hf_layout.h"
+#include "common/run/json.h"
 #include "common/run/shards.h"
+#include "kernels/narrow.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
@@ -26,29 +31,92 @@ std::string without_prefix(const std::string& name) {
   return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
 }
 
-// Further tensors mean a larger model; only the causal mask of older files may be there.
-void refuse_other_weights(const SafetensorsReader& file, const ParamLayout& layout) {
-  std::set<std::string> known;
-  for (const ParamSpec& spec : layout.specs()) {
-    known.insert(spec.name);
-    known.insert(without_prefix(spec.name));
+/// All tensors of some files, for who looks for those of a model.
+class Names {
+ public:
+  explicit Names(std::span<const SafetensorsReader> files) {
+    for (const SafetensorsReader& file : files)
+      for (const auto& [name, entry] : file.entries()) {
+        all_.emplace(name, FoundWeight{.file = &file, .entry = &entry});
+        prefix_ = prefix_ || name.starts_with(kPrefix);
+      }
+    path_ = files.size() == 1 ? files[0].path() : fs::path(files[0].path()).parent_path().string();
   }
-  for (const auto& [name, entry] : file.entries()) {
-    const bool mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
-    if (!mask && !known.contains(name))
-      throw UserError("{}: holds {}, which this model has not; see --model and --layers",
-                      file.path(), name);
+
+  bool has(const std::string& name) const { return all_.contains(name); }
+  /// A file, or the directory of several.
+  const std::string& path() const { return path_; }
+
+  FoundWeight take(const std::string& ours, const Shape& shape) {
+    const std::string& theirs = prefix_ ? ours : without_prefix(ours);
+    const auto at = all_.find(theirs);
+    if (at == all_.end()) throw UserError("{}: holds no tensor {}", path_, theirs);
+    check(at->first, *at->second.entry, shape);
+    taken_.insert(theirs);
+    return at->second;
   }
+
+  /// Further tensors mean another model; only the causal mask of older files may be there.
+  void refuse_others() const {
+    for (const auto& [name, found] : all_) {
+      const bool mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+      if (!mask && !taken_.contains(name))
+        throw UserError("{}: holds {}, which this model has not; see --model and --layers",
+                        found.file->path(), shown_name(name));
+    }
+  }
+
+ private:
+  void check(const std::string& name, const TensorEntry& entry, const Shape& shape) const {
+    constexpr std::array kLegal = {"F32", "F16", "BF16"};
+    if (std::find(kLegal.begin(), kLegal.end(), entry.dtype) == kLegal.end())
+      throw UserError("{}: {} is {}; legal are {}", path_, name, shown_name(entry.dtype),
+                      fmt::join(kLegal, ", "));
+    const std::vector<int64_t> here(shape.dims.begin(), shape.dims.begin() + shape.rank);
+    if (entry.shape != here)
+      throw UserError("{}: {} is {}, not {} as here; see --model, --channels and --seq-len", path_,
+                      name, shown(entry.shape), shown(here));
+  }
+
+  std::string path_;
+  std::map<std::string, FoundWeight> all_;
+  std::set<std::string> taken_;
+  bool prefix_ = false;  // whether names have it
+};
+
+/// out = elements from `begin` on, in FP32.
+void read_floats(const FoundWeight& weight, int64_t begin, std::span<float> out) {
+  const auto& [file, entry] = weight;
+  if (entry->dtype == "F32") return file->read(*entry, begin * 4, std::as_writable_bytes(out));
+  const Format& format = entry->dtype == "F16" ? kF16 : kBf16;
+  std::vector<uint16_t> codes(out.size());
+  file->read(*entry, begin * 2, std::as_writable_bytes(std::span(codes)));
+  std::transform(codes.begin(), codes.end(), out.begin(),
+                 [&](uint16_t code) { return widen(format, code); });
 }
 
-// A file, or the one that Hugging Face has in a directory.
-std::string weights_path(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return path.string();
-  const fs::path inside = path / "model.safetensors";
-  if (!fs::exists(inside, ignored))
-    throw UserError("{}: holds neither checkpoint.json nor model.safetensors", path.string());
-  return inside.string();
+/// Whether two weights of one shape are equal, bit for bit in FP32.
+bool equal(const FoundWeight& a, const FoundWeight& b, int64_t elements) {
+  constexpr int64_t kPart = 1 << 18;
+  std::vector<float> some(kPart), others(kPart);
+  for (int64_t begin = 0; begin < elements; begin += kPart) {
+    const auto n = static_cast<size_t>(std::min(kPart, elements - begin));
+    read_floats(a, begin, std::span(some).first(n));
+    read_floats(b, begin, std::span(others).first(n));
+    if (std::memcmp(some.data(), others.data(), n * sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+/// What config.json says of the head.
+Head check_config(const std::string& path, const GptConfig& config) {
+  if (path.empty()) return Head::Unknown;
+  const nlohmann::json theirs = read_json(path);
+  try {
+    return check_hf_config(theirs, config) ? Head::Tied : Head::Own;
+  } catch (const UserError& e) {
+    throw UserError("{}: {}", path, e.what());
+  }
 }
 
 }  // namespace
@@ -78,17 +146,23 @@ FileSum write_weights(const Ctx& ctx, Comm* comm, const std::string& path, const
   return writer ? writer->finish() : FileSum{};
 }
 
-FoundWeights find_weights(const SafetensorsReader& file, const GptConfig& config) {
+FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptConfig& config,
+                          Head head) {
   const ParamLayout layout(config);
-  refuse_other_weights(file, layout);
-  const auto name_in_file = [&](const std::string& name) {
-    const bool tied = name == kHead && !file.has(kHead);  // the head is the embedding
-    const std::string& source = tied ? kEmbedding : name;
-    return file.has(source) ? source : without_prefix(source);
-  };
+  Names names(files);
   FoundWeights found;
-  for (const ParamSpec& spec : layout.specs())
-    found[spec.name] = file.expect(name_in_file(spec.name), Dtype::F32, hf_shape(spec));
+  for (const ParamSpec& spec : layout.specs()) {
+    const bool left_out = spec.name == kHead && head != Head::Own && !names.has(kHead);
+    found[spec.name] = names.take(left_out ? kEmbedding : spec.name, hf_shape(spec));
+  }
+  names.refuse_others();
+  // Versions of transformers disagree about which of the two would be the head.
+  if (head == Head::Tied &&
+      !equal(found.at(kHead), found.at(kEmbedding), hf_shape(layout.spec(kHead)).size()))
+    throw UserError(
+        "{}: {} is not the embedding, but tie_word_embeddings of config.json is true, "
+        "or left out; say false there, or leave {} out",
+        names.path(), kHead, kHead);
   return found;
 }
 
@@ -96,13 +170,12 @@ void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, cons
                   const ParamLayout& layout) {
   const HostCopy host = HostCopy::to_write(ctx, params);
   std::memset(host.tensor().ptr, 0, static_cast<size_t>(params.bytes()));
-  std::vector<float> theirs, ours;  // a file's tensors need not be aligned
+  std::vector<float> theirs, ours;
   const ParamLayout all(config);
   for (const ParamSpec& spec : layout.specs()) {
     const ParamSpec& whole = all.spec(spec.name);
-    const std::span<const std::byte> bytes = found.at(spec.name);
-    theirs.resize(bytes.size() / sizeof(float));
-    std::memcpy(theirs.data(), bytes.data(), bytes.size());
+    theirs.resize(static_cast<size_t>(hf_shape(whole).size()));
+    read_floats(found.at(spec.name), 0, theirs);
     ours.resize(static_cast<size_t>(whole.shape.size()));
     from_hf({.ptr = ours.data(), .shape = whole.shape},
             {.ptr = theirs.data(), .shape = hf_shape(whole)}, whole, config.heads);
@@ -115,9 +188,16 @@ void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, cons
 }
 
 void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
-                  const ParamLayout& layout, Tensor params) {
-  const SafetensorsReader file(weights_path(path));
-  copy_weights(ctx, params, find_weights(file, config), config, layout);
+                  const ParamLayout& layout, Tensor params, bool speaks) {
+  const HfFiles files = open_hf_files(path);
+  const Head head = check_config(files.config, config);
+  const FoundWeights found = find_weights(files.weights, config, head);
+  if (speaks && head == Head::Unknown)
+    fmt::print(stderr,
+               "--load {}: no config.json beside the weights: --heads, the activation and the "
+               "epsilon of the norms are taken on trust\n",
+               path);
+  copy_weights(ctx, params, found, config, layout);
 }
 
 }  // namespace ladder

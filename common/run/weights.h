@@ -19,20 +19,37 @@ namespace ladder {
 FileSum write_weights(const Ctx& ctx, Comm* comm, const std::string& path, const GptConfig& config,
                       const ParamLayout& layout, Tensor params);
 
-/// The bytes of each weight in a file, by the name of its ParamSpec.
-using FoundWeights = std::map<std::string, std::span<const std::byte>>;
+/// A weight in a file.
+struct FoundWeight {
+  const SafetensorsReader* file;
+  const TensorEntry* entry;
+};
+/// By the name of its ParamSpec.
+using FoundWeights = std::map<std::string, FoundWeight>;
 
-/// Names may lack "transformer."; without lm_head.weight the head is the embedding.
-/// @throws UserError if a weight is missing, of another shape, or not of this model
-FoundWeights find_weights(const SafetensorsReader& file, const GptConfig& config);
+/// What is known of the head of a model beside its tensors.
+enum class Head : uint8_t {
+  Unknown,  ///< without lm_head.weight the head is the embedding
+  Own,      ///< lm_head.weight must be there
+  Tied,     ///< it is the embedding; lm_head.weight, where it is there, must be equal
+};
 
-/// params = found. Padding becomes zero.
+/// In one file or several, which must outlive what is found. Names may lack "transformer.".
+/// @throws UserError if a weight is missing, of another shape or dtype, or not of this model
+FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptConfig& config,
+                          Head head = Head::Unknown);
+
+/// params = found: F32, F16 and BF16 alike, since FP32 holds every number of the narrow ones.
+/// Padding becomes zero.
+/// @throws UserError if a file cannot be read
 void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, const GptConfig& config,
                   const ParamLayout& layout);
 
-/// All of it: from a `model.safetensors`, or from the directory that holds one.
-/// @throws UserError as find_weights; params is not modified then
+/// All of it, from files of Hugging Face (common/run/hf_files.h). Their config.json must agree with
+/// the model; without one stderr is told what is taken on trust.
+/// @param speaks whether this rank tells it
+/// @throws UserError as find_weights and check_hf_config; params is not modified then
 void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
-                  const ParamLayout& layout, Tensor params);
+                  const ParamLayout& layout, Tensor params, bool speaks = true);
 
 }  // namespace ladder
