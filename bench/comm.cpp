@@ -15,6 +15,7 @@
 // `native` is the communicator's own: of ThreadComm, or MPI's non-blocking collectives, waited for
 // as ours are, without spinning. `mpi` calls MPI's blocking ones.
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <thread>
 

@@ -9,6 +9,7 @@
 #include <omp.h>
 #include <optional>
 #include <thread>
+#include <unordered_map>
 
 #include <benchmark/benchmark.h>
 

@@ -138,9 +138,12 @@ void CommandLine::parse(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
     refuse_odd_values(*app_);
-    const auto config = app_->get_config_ptr()->as<std::string>();
-    refuse_odd_lines(config);
-    if (config_) *config_ = config;
+    // Not as<std::string>(): CLI11 2.4 reads the first of no results where the flag is not given.
+    const std::vector<std::string>& configs = app_->get_config_ptr()->results();
+    if (configs.size() > 1)
+      throw UserError("--config is given {} times; once is legal", configs.size());
+    if (!configs.empty()) refuse_odd_lines(configs[0]);
+    if (config_ && !configs.empty()) *config_ = configs[0];
   } catch (const CLI::Success& help) {
     if (launched_local_rank() == 0) app_->exit(help);
     throw HelpPrinted{};

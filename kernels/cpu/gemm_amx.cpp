@@ -212,7 +212,7 @@ void write(const float* leaves, int count, const Lefts& lefts, const Corner& to)
 /// Joins a group of `count` leaves, the last of them `segment`, to what waits in slots of `level`
 /// or above, and sends the sums on.
 void join_group(const Segment& segment, const float* leaves, int count, int level,
-                const Slots& slots, const Corner& to) {
+                const LevelSlots& slots, const Corner& to) {
   Lefts lefts;
   for (uint64_t joins = segment.joins >> level << level; joins != 0; joins &= joins - 1)
     lefts.at[static_cast<size_t>(lefts.count++)] = slots.at(std::countr_zero(joins));
@@ -224,7 +224,7 @@ void join_group(const Segment& segment, const float* leaves, int count, int leve
 
 /// One tile through one chunk, in `leaves` memory of a group.
 void tile_chunk(const Chunk& chunk, const float* a, const float* b, Prefetch& prefetch,
-                float* leaves, const Slots& slots, const Corner& to) {
+                float* leaves, const LevelSlots& slots, const Corner& to) {
   // The compiler does not see that registers are loaded from what was packed, or parked before this
   // chunk. That they are stored it sees.
   std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -255,7 +255,7 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
   for (int64_t m = rows.begin; m < rows.end; m += kTileSide)
     pack_chunk(block.a + (m - rows.begin) / kTileSide * panel, chunk,
                [&](float* out, Range k, int64_t steps) { pack_rows(out, p.a, m, p.M, k, steps); });
-  Slots slots = slots_of(cut, block, kTile, block.local + kGroup * kTile);
+  LevelSlots slots = slots_of(cut, block, kTile, block.local + kGroup * kTile);
   const bool kept = panels == PanelsOfB::Kept;
   const int64_t tiles = ceil_div(rows.size(), kTileSide);
   const int64_t requests = tiles * (chunk.steps / kRequestEvery);

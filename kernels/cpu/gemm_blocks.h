@@ -52,7 +52,7 @@ struct Block {
 
 /// Where the sums of one tile of `size` floats wait: slot s at local + s * size, or, where they
 /// outlive a chunk, in the block's buffers.
-struct Slots {
+struct LevelSlots {
   int64_t size;
   float* local;
   int local_levels;
@@ -65,7 +65,7 @@ struct Slots {
   }
 };
 
-inline Slots slots_of(const Cut& cut, const Block& block, int64_t size, float* local) {
+inline LevelSlots slots_of(const Cut& cut, const Block& block, int64_t size, float* local) {
   return {.size = size,
           .local = local,
           .local_levels = cut.local_levels(),

@@ -67,7 +67,7 @@ HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile, Outbox& out
 /// Asks for the sums that a tile is joined to, and for the place of its own: a long segment has
 /// pushed them out of L1, or even of L2.
 template <size_t Rows>
-HWY_INLINE void ask_for_slots(const Segment& segment, const Slots& slots) {
+HWY_INLINE void ask_for_slots(const Segment& segment, const LevelSlots& slots) {
   constexpr int64_t kLong = 128;  // steps
   if (segment.steps < kLong) return;
   constexpr int64_t kFloats = static_cast<int64_t>(Rows) * kNr;
@@ -81,7 +81,7 @@ HWY_INLINE void ask_for_slots(const Segment& segment, const Slots& slots) {
 /// One tile through one segment: from zero or the parking slot to its slot or to C.
 template <class Sums, size_t Rows, class Next>
 HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const float* b,
-                               Beside<Next>& beside, const Slots& slots, const Corner& to) {
+                               Beside<Next>& beside, const LevelSlots& slots, const Corner& to) {
   Acc<Rows> acc;
   if (segment.resumes) {
     const float* own = slots.at(slots.parking);
@@ -118,7 +118,7 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const flo
 /// One tile through one chunk.
 template <class Sums, size_t Rows, class Next>
 void tile_chunk(const Chunk& chunk, const float* a, const float* b, Beside<Next>& beside,
-                const Slots& slots, const Corner& to) {
+                const LevelSlots& slots, const Corner& to) {
   for (int s = 0; s < chunk.count; ++s) {
     const Segment& segment = chunk.segments[static_cast<size_t>(s)];
     tile_segment<Sums, Rows>(segment, a, b, beside, slots, to);

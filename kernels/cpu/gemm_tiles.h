@@ -32,7 +32,7 @@ bool packs_on_the_way(const Product& p, const Chunk& chunk, Range next) {
 /// All tiles that read one panel of B: those at C[rows, n]. They take `pieces` pieces in all.
 template <class Sums, class Next>
 void column(const Product& p, const Block& block, const Chunk& chunk, Range rows, int64_t n,
-            const float* b, Next next, int64_t pieces, Slots& slots, Outbox& outbox) {
+            const float* b, Next next, int64_t pieces, LevelSlots& slots, Outbox& outbox) {
   const Factor c{.ptr = p.c, .dtype = p.c_dtype, .stride_i = p.stride_c, .stride_k = 1};
   const bool last = chunk.segments[static_cast<size_t>(chunk.count - 1)].last;
   const Range written = last && !goes_past_caches(p) ? rows : Range{};
@@ -68,7 +68,7 @@ template <class Sums>
 void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chunk& chunk,
                  Range rows, Range cols, PanelsOfB panels, Outbox& outbox) {
   using T = std::conditional_t<Sums::kStep == 1, float, Bf16>;
-  Slots slots = slots_of(cut, block, kTile, block.local);
+  LevelSlots slots = slots_of(cut, block, kTile, block.local);
   const auto panel = [&](int64_t n) {
     return block.b + place_of(panels, (n - cols.begin) / kNr) * panel_size(kNr, chunk.steps);
   };

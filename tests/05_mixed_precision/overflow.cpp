@@ -1,5 +1,6 @@
 // FP16 with a loss scale that overflows: which steps are skipped is part of the run, and so it is
 // the same for any layout and after a resume.
+#include <algorithm>
 #include <cmath>
 
 #include "tests/common/same_trace.h"

@@ -1,4 +1,5 @@
 // The precision tier: loss curves beside that of FP32, in bands.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

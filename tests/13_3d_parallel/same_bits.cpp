@@ -1,4 +1,6 @@
 // 13_3d_parallel: ranks on a mesh have the bits of 06 on one rank, whatever its shape.
+#include <tuple>
+
 #include <fmt/format.h>
 
 #include "tests/common/pairwise.h"

@@ -1,4 +1,5 @@
 // The harness itself: what same_trace accepts, and everything that it must not.
+#include <algorithm>
 #include <functional>
 
 #include "tests/common/same_trace.h"

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "common/run/log.h"
 #include "tests/common/run_files.h"

@@ -234,6 +234,8 @@ TEST_F(Options, ConfigGivesWhatTheCommandLineDoesNot) {
 }
 
 TEST_F(Options, RefusesBadConfigs) {
+  expect_refused({"--config", config("steps = 1\n"), "--config", config("steps = 2\n")},
+                 "--config");
   expect_refused({"--config", dir_ / "missing"}, "--config");
   expect_refused({"--config", dir_.path()}, "--config");
   expect_refused({"--config", config("stepps = 3\n")}, "stepps");

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <cxxabi.h>
 #include <memory>
 #include <string>

@@ -1,13 +1,14 @@
 #include "kernels/cuda/on_cpu/block.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <cuda_runtime.h>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <numeric>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -49,7 +50,6 @@ struct Thread {
   unsigned mask = 0;
   void* mine = nullptr;
   void (*exchange)(const Lanes&) = nullptr;
-
   std::vector<Copy> copies;
   int open_group = 0;
 

@@ -1,6 +1,8 @@
 // What goes wrong ends: ranks that throw, ranks that disagree, ranks that wait for each other.
 
 #include <chrono>
+#include <new>
+#include <thread>
 
 #include "common/comm/reduction.h"
 #include "common/comm/run_ranks.h"

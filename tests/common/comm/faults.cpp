@@ -20,7 +20,7 @@ Tensor gradient(Memory& memory, int rank) {
 
 bool is_sum(const Tensor& x, int ranks) {
   for (int64_t i = 0; i < n; ++i)
-    if (at(x, i) != static_cast<double>(ranks * (ranks + 1) / 2 * (i + 1))) return false;
+    if (number_at(x, i) != static_cast<double>(ranks * (ranks + 1) / 2 * (i + 1))) return false;
   return true;
 }
 
@@ -103,7 +103,7 @@ void expect_one_spoilt(Comm& comm, Fault::Kind kind) {
     };
     const bool bit = spoilt && kind == Fault::Kind::Corrupt && comm.rank() == 0;
     for (int64_t i = 0; i < n; ++i)
-      EXPECT_EQ(at(inp, i) == sent(i), !(bit && i == n / 2)) << "message " << k << ", " << i;
+      EXPECT_EQ(number_at(inp, i) == sent(i), !(bit && i == n / 2)) << "message " << k << ", " << i;
   }
 }
 

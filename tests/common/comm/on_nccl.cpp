@@ -1,5 +1,7 @@
 // The main() of tests of NcclComm under mpirun: as on_mpi.cpp, with tensors on a GPU.
 
+#include <cstdio>
+
 #include "common/comm/nccl_comm.h"
 #include "common/comm/run_ranks.h"
 #include "tests/common/comm/on_device.h"

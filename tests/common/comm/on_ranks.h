@@ -28,7 +28,7 @@ inline const std::vector<Dtype> kAll = {Dtype::F32, Dtype::F64, Dtype::BF16, Dty
 inline const std::vector<int64_t> kSizes = {0, 1, 7, 64, 1000};
 
 /// Element i as a number; FP8 as its code.
-inline double at(const Tensor& x, int64_t i) {
+inline double number_at(const Tensor& x, int64_t i) {
   switch (x.dtype) {
     case Dtype::F32: return x.data<float>()[i];
     case Dtype::F64: return x.data<double>()[i];
@@ -90,9 +90,9 @@ inline Ctx ctx_of(const Kernels& kernels) {
 template <class F>
 void expect_elements(const Tensor& x, F&& expected) {
   for (int64_t i = 0; i < x.size(); ++i) {
-    if (at(x, i) == expected(i)) continue;
+    if (number_at(x, i) == expected(i)) continue;
     ADD_FAILURE() << dtype_text(x.dtype) << " element " << i << " of " << x.size() << " is "
-                  << at(x, i) << ", not " << expected(i);
+                  << number_at(x, i) << ", not " << expected(i);
     return;
   }
 }

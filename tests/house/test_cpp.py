@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""check_cpp.py is checked: what it must find, and what it must leave in peace."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import check_cpp
+
+
+class Cpp(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+
+    def plant(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def faults_of(self, **files):
+        """Of files a and b: C++ in two headers, one in kernels/ and one in chapters/."""
+        for name, text in files.items():
+            self.plant({"a": "kernels/a.h", "b": "chapters/b.h"}[name], text)
+        return check_cpp.check(self.root)
+
+    def test_two_types_of_one_name(self):
+        for kind in ["struct Slots {};", "template <class T>\nclass Slots : Other<T> {};"]:
+            a = f"namespace ladder {{\n{kind}\n}}"
+            b = "namespace ladder {\nenum class Slots : int { A };\n}"
+            self.assertEqual(
+                self.faults_of(a=a, b=b),
+                ["ladder::Slots has 2 definitions: chapters/b.h, kernels/a.h"],
+            )
+
+    def test_two_functions_of_one_name(self):
+        a = "namespace ladder::test {\ninline int at(int i) { return i; }\n}"
+        b = "namespace ladder::test {\ninline int at(int i) { return -i; }\n}"
+        self.assertIn("ladder::test::at(int i) has 2", self.faults_of(a=a, b=b)[0])
+
+    def test_names_that_differ(self):
+        one = "namespace ladder {\nstruct A { struct In {}; };\nint f(int i) { return i; }\n}"
+        two = 'namespace ladder {\n// struct A {};\nstruct B { struct In {}; };\nconst char* s = "struct A {";\n'
+        two += "int f(float i) { return i; }\nstruct A;\n}\nnamespace { struct A {}; }"
+        self.assertEqual(self.faults_of(a=one, b=two), [])
+
+    def test_a_standard_header_is_missing(self):
+        use = "int f() { return std::min(1, 2); }\n"
+        self.assertEqual(self.faults_of(a=use), ["kernels/a.h: std::min wants <algorithm>"])
+        self.assertEqual(self.faults_of(a="#include <algorithm>\n" + use), [])
+
+    def test_a_header_of_ours_may_include_it(self):
+        self.plant("kernels/a.h", "#include <algorithm>\n")
+        use = '#include "kernels/a.h"\nint f() { return std::min(1, 2); }\n'
+        self.assertEqual(self.faults_of(b=use), [])
+
+    def test_comments_and_strings_use_nothing(self):
+        self.assertEqual(self.faults_of(a='// std::min\nauto s = "std::max"; /* std::fill */\n'), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
