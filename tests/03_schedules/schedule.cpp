@@ -2,6 +2,8 @@
 // last step, and beyond.
 #include "chapters/03_schedules/schedule.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 namespace ladder::test {
