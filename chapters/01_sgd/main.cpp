@@ -187,7 +187,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     log.end_step(record);
     if (log.tracing()) log.trace(record, param_hash(m.ctx, m.params, layout.params));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
-    if (log.save_due(step)) save_checkpoint(m.ctx, o.run.save, training_state(layout, m), step + 1);
+    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
   }
 }
 

@@ -93,7 +93,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.params,
           .params = m.params,
           .optim = m.optimizer.tensors(),
-          .others{named_state("updates", m.optimizer)}};
+          .others{named_state("optimizer", m.optimizer)}};
 }
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
@@ -193,7 +193,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     log.end_step(record);
     if (log.tracing()) log.trace(record, param_hash(m.ctx, m.params, layout.params));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
-    if (log.save_due(step)) save_checkpoint(m.ctx, o.run.save, training_state(layout, m), step + 1);
+    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "chapters/02_adamw/lion.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
+#include "common/run/manifest.h"
 
 namespace ladder {
 
@@ -34,7 +35,7 @@ class Optimizer {
  public:
   Optimizer(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
             const OptimizerOptions& options)
-      : rule_(make(arena, layout, sgd, options)) {}
+      : name_(options.name), rule_(make(arena, layout, sgd, options)) {}
 
   /// Bytes of Optim, by the formula of the chosen optimizer.
   static int64_t bytes(const ParamLayout& layout, const SgdOptions& sgd,
@@ -61,15 +62,22 @@ class Optimizer {
   }
 
   /// What a checkpoint must hold for the next step: tensors, and updates done, the t of the bias
-  /// corrections.
+  /// corrections. Adam and AdamW have the same tensors, so whose they are stands there, too.
   std::vector<NamedTensor> tensors() const {
     return std::visit([](const auto& rule) { return rule.tensors(); }, rule_);
   }
-  nlohmann::json state() const { return updates_; }
-  void set_state(const nlohmann::json& updates) {
-    updates_ = updates;
-    if (updates_ < 0) throw UserError("{} updates", updates_);
+  nlohmann::json state() const { return {{"name", name_}, {"updates", updates_}}; }
+  void set_state(const nlohmann::json& state) {
+    const auto name = state.at("name").get<std::string>();
+    if (name != name_)
+      throw UserError(
+          "of --optimizer {}, not {}; of another's checkpoint --load DIR/model.safetensors takes "
+          "the weights alone",
+          name, name_);
+    updates_ = count_in(state.at("updates"));
   }
+  /// Chapter 01 has none, and its SGD needs none.
+  bool needs_state() const { return name_ != "sgd"; }
 
  private:
   using Rule = std::variant<Sgd, AdamW, Lion, Adafactor, AdamW8bit>;
@@ -85,6 +93,7 @@ class Optimizer {
     return AdamW(arena, layout, options.adamw, /*decoupled=*/options.name == "adamw");
   }
 
+  std::string name_;
   Rule rule_;
   int64_t updates_ = 0;
 };

@@ -24,6 +24,7 @@
 
 #include "common/error.h"
 #include "common/run/command_line.h"
+#include "common/run/manifest.h"
 #include "kernels/math.h"
 
 namespace ladder {
@@ -81,8 +82,7 @@ class NoiseScale {
   void set_state(const nlohmann::json& state) {
     signal_ = state.at("signal");
     noise_ = state.at("noise");
-    steps_ = state.at("steps");
-    if (steps_ < 0) throw UserError("{} steps", steps_);
+    steps_ = count_in(state.at("steps"));
   }
 
   /// Adds the three numbers to --report; null if no step had two batch sizes.

@@ -20,6 +20,7 @@
 #include "common/error.h"
 #include "common/random.h"
 #include "common/run/command_line.h"
+#include "common/run/manifest.h"
 
 namespace ladder {
 
@@ -82,10 +83,9 @@ class SpikeGuard {
   void set_state(const nlohmann::json& state) {
     losses_ = state.at("losses").get<std::deque<double>>();
     norms_ = state.at("norms").get<std::deque<double>>();
-    in_a_row_ = state.at("in_a_row");
-    if (losses_.size() > kWindow || norms_.size() != losses_.size() || in_a_row_ < 0)
-      throw UserError("windows of {} losses and {} norms, {} spikes in a row", losses_.size(),
-                      norms_.size(), in_a_row_);
+    in_a_row_ = count_in(state.at("in_a_row"));
+    if (losses_.size() > kWindow || norms_.size() != losses_.size())
+      throw UserError("windows of {} losses and {} norms", losses_.size(), norms_.size());
   }
 
  private:
@@ -112,7 +112,7 @@ class SpikeGuard {
 
   double deviations_;
   std::deque<double> losses_, norms_;
-  int in_a_row_ = 0;
+  int64_t in_a_row_ = 0;
 };
 
 }  // namespace ladder

@@ -27,6 +27,7 @@
 #include "chapters/05_mixed_precision/precision.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
+#include "common/run/manifest.h"
 
 namespace ladder {
 
@@ -90,12 +91,10 @@ class LossScaler {
   void set_state(const nlohmann::json& state) {
     if (!on_ || state.is_null()) return;
     const double scale = state.at("scale");
-    const int64_t good = state.at("good"), skipped = state.at("skipped");
-    if (!LossScaleOptions::legal(scale) || good < 0 || skipped < 0)
-      throw UserError("scale {}, good {}, skipped {}", scale, good, skipped);
+    if (!LossScaleOptions::legal(scale)) throw UserError("scale {}", scale);
     scale_ = static_cast<float>(scale);
-    good_ = good;
-    skipped_ = skipped;
+    good_ = count_in(state.at("good"));
+    skipped_ = count_in(state.at("skipped"));
   }
 
   /// Adds scale and skipped steps to --report.

@@ -103,7 +103,7 @@ def scaling():
 
 def bf16_weights(directory):
     """The weights of a checkpoint as BF16: {name: [16 bits, ...]}."""
-    data = next(Path(directory).glob("model-*.safetensors")).read_bytes()
+    data = Path(directory, "model.safetensors").read_bytes()
     begin = 8 + int.from_bytes(data[:8], "little")
     tensors = json.loads(data[8:begin])
     tensors.pop("__metadata__", None)

@@ -176,7 +176,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.shard,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("updates", m.optimizer), named_state("spike_guard", m.guard),
+          .others{named_state("optimizer", m.optimizer), named_state("spike_guard", m.guard),
                   named_state("noise_scale", m.noise), named_state("loss_scale", m.scaler),
                   named_state("fp8", m.fp8)},
           .comm = &m.comm};
@@ -390,7 +390,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     if (log.tracing())
       log.trace(record, param_hash(m.ctx, m.weights.master, layout.shard, &m.comm));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
-    if (log.save_due(step)) save_checkpoint(m.ctx, o.run.save, training_state(layout, m), step + 1);
+    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
   }
 }
 

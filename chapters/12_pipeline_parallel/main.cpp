@@ -156,7 +156,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.params,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("updates", m.optimizer), named_state("spike_guard", m.guard),
+          .others{named_state("optimizer", m.optimizer), named_state("spike_guard", m.guard),
                   named_state("loss_scale", m.scaler)},
           .comm = &m.comm};
 }
@@ -373,7 +373,7 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
     if (log.tracing())
       log.trace(record, param_hash(m.ctx, m.weights.master, layout.params, &m.comm));
     if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
-    if (log.save_due(step)) save_checkpoint(m.ctx, o.run.save, training_state(layout, m), step + 1);
+    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
   }
 }
 

@@ -1,15 +1,19 @@
 #include "common/run/checkpoint.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "common/error.h"
+#include "common/run/hf_config.h"
 #include "common/run/manifest.h"
+#include "common/run/output_file.h"
 #include "common/run/safetensors.h"
 #include "common/run/shards.h"
+#include "kernels/check.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
@@ -17,15 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-// A name that nothing has: not the current checkpoint, nor a leftover, nor a file of the user's.
-std::string fresh_name(const fs::path& dir, std::string_view kind, int64_t step) {
-  for (int i = 0;; ++i) {
-    auto name = i == 0 ? fmt::format("{}-{}.safetensors", kind, step)
-                       : fmt::format("{}-{}.{}.safetensors", kind, step, i);
-    if (!fs::exists(dir / name)) return name;
-  }
-}
 
 /// A flat tensor of the layout, of which ranks may have parts; others are one rank's alone.
 bool is_flat(const ParamLayout& layout, const Tensor& tensor) {
@@ -39,9 +34,8 @@ Shape whole_shape(const ParamLayout& layout, const Tensor& tensor) {
   return is_flat(layout, tensor) ? Shape{whole_elements(layout, tensor)} : tensor.shape;
 }
 
-/// On rank 0 the file's sum.
-FileSum write_optimizer(const Ctx& ctx, const std::string& path, const TrainingState& state,
-                        bool first) {
+WrittenFile write_optimizer(const Ctx& ctx, const std::string& path, const TrainingState& state,
+                            bool first) {
   std::vector<NamedTensor> wide_first = state.optim;
   std::stable_sort(wide_first.begin(), wide_first.end(), [](const auto& a, const auto& b) {
     return size_of(a.tensor.dtype) > size_of(b.tensor.dtype);
@@ -61,16 +55,32 @@ FileSum write_optimizer(const Ctx& ctx, const std::string& path, const TrainingS
       writer->write(HostCopy::of(ctx, tensor).tensor());
     }
   }
-  return writer ? writer->finish() : FileSum{};
+  return writer ? writer->finish() : WrittenFile{};
 }
 
-// What the new manifest no longer names. A file that was lost may have given it its name. One that
-// stays behind does no harm.
-void remove_files(const fs::path& dir, const Manifest& previous, const Manifest& now) {
-  for (const std::string& name : {previous.weights.name, previous.optimizer.name}) {
-    std::error_code ignored;
-    if (name != now.weights.name && name != now.optimizer.name) fs::remove(dir / name, ignored);
-  }
+bool is_finite(const json& value) {
+  if (value.is_number_float()) return std::isfinite(value.get<double>());
+  return !value.is_structured() || std::all_of(value.begin(), value.end(), is_finite);
+}
+
+/// The first state with a NaN or an infinity, which JSON does not have; empty: none.
+std::string not_finite(const json& states) {
+  for (const auto& [name, value] : states.items())
+    if (!is_finite(value)) return "the state " + name;
+  return "";
+}
+
+/// All but the sums of the files.
+Manifest manifest_of(const TrainingState& state, int64_t steps) {
+  Manifest manifest{.model = Manifest::sizes_of(state.gpt), .state = {{"step", steps}}};
+  for (const NamedState& other : state.others) manifest.state[other.name] = other.get();
+  return manifest;
+}
+
+void write_config(const std::string& path, const GptConfig& config) {
+  OutputFile file(path, "checkpoint");
+  file.write(hf_config(config).dump(2) + "\n");
+  file.commit();
 }
 
 void check_sum(const SafetensorsReader& file, const FileSum& expected) {
@@ -115,136 +125,74 @@ void copy_optimizer(const Ctx& ctx, const SafetensorsReader& file, const Trainin
   }
 }
 
-// A state that the checkpoint does not know stays as it is.
 void set_states(const fs::path& dir, const Manifest& manifest, const TrainingState& state) {
+  const std::string path = Manifest::path_in(dir).string();
   for (const NamedState& other : state.others) {
-    if (!manifest.state.contains(other.name)) continue;
+    if (!manifest.state.contains(other.name)) {
+      if (other.needed) throw UserError("{}: holds no state {}", path, other.name);
+      continue;
+    }
     try {
       other.set(manifest.state.at(other.name));
     } catch (const json::exception&) {
-      throw UserError("{}: its state {} is malformed", Manifest::path_in(dir).string(), other.name);
+      throw UserError("{}: its state {} is malformed", path, other.name);
     } catch (const UserError& e) {
-      throw UserError("{}: its state {} is damaged: {}", Manifest::path_in(dir).string(),
-                      other.name, e.what());
+      throw UserError("{}: its state {}: {}", path, other.name, e.what());
     }
   }
 }
 
-void create_directories(const std::string& dir) {
-  std::error_code error;
-  if (fs::create_directories(dir, error); error)
-    throw UserError("--save {}: cannot be a directory: {}", dir, error.message());
-}
-
-/// Directories on the way to `dir`, itself included, that do not exist: they go again with the
-/// object, if they are empty.
-class Missing {
- public:
-  explicit Missing(const std::string& dir) {
-    std::error_code ignored;
-    fs::path at = fs::absolute(dir, ignored);
-    // A link that leads nowhere exists: it is not ours to remove.
-    for (; at.has_relative_path() && !fs::exists(fs::symlink_status(at, ignored));
-         at = at.parent_path())
-      paths_.push_back(at);
-  }
-  Missing(const Missing&) = delete;
-  Missing& operator=(const Missing&) = delete;
-  ~Missing() {
-    std::error_code ignored;
-    for (const fs::path& path : paths_) fs::remove(path, ignored);
-  }
-
- private:
-  std::vector<fs::path> paths_;  // the innermost first
-};
-
-/// What rank 0 alone knows of a save. Unless write() is reached, its new files go again: on a full
-/// disk they would only take room from the next try.
-class Files {
- public:
-  Manifest manifest;
-
-  Files(const std::string& dir, const TrainingState& state, int64_t steps) : dir_(dir) {
-    check_save_dir(dir);
-    create_directories(dir);
-    previous_ = Manifest::find(dir);
-    manifest.model = Manifest::sizes_of(state.gpt);
-    manifest.state["step"] = steps;
-    for (const NamedState& other : state.others) manifest.state[other.name] = other.get();
-    manifest.weights.name = fresh_name(dir, "model", steps);
-    manifest.optimizer.name = fresh_name(dir, "optimizer", steps);
-  }
-  Files(const Files&) = delete;
-  Files& operator=(const Files&) = delete;
-  ~Files() {
-    if (written_) return;
-    std::error_code ignored;
-    for (const std::string& name : {manifest.weights.name, manifest.optimizer.name})
-      fs::remove(dir_ / name, ignored);
-  }
-
-  /// The new files become the checkpoint, and those of the previous one go.
-  void write() {
-    manifest.write(dir_);
-    written_ = true;
-    if (previous_) remove_files(dir_, *previous_, manifest);
-  }
-
- private:
-  fs::path dir_;
-  std::optional<Manifest> previous_;
-  bool written_ = false;
-};
-
-}  // namespace
-
-void check_save_dir(const std::string& dir) {
-  // Only creating it shows that it can be created. Directories and file are dropped again.
-  const Missing missing(dir);
-  create_directories(dir);
-  Manifest::find(dir);
-  const OutputFile probe(Manifest::path_in(dir).string(), "--save");
-}
-
-void save_checkpoint(const Ctx& ctx, const std::string& dir, const TrainingState& state,
-                     int64_t steps) {
-  const bool first = !state.comm || state.comm->rank() == 0;
-  std::optional<Files> files;
-  if (first) files.emplace(dir, state, steps);
-  const auto path = [&](const Manifest::File Manifest::*file) {
-    return first ? (fs::path(dir) / (files->manifest.*file).name).string() : "";
-  };
-  const FileSum weights = write_weights(ctx, state.comm, path(&Manifest::weights), state.gpt,
-                                        state.layout, state.params);
-  const FileSum optimizer = write_optimizer(ctx, path(&Manifest::optimizer), state, first);
-  if (!first) return;
-  files->manifest.weights.sum = weights;
-  files->manifest.optimizer.sum = optimizer;
-  files->write();
-}
-
-int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {
-  const fs::path dir = path;
-  const std::optional<Manifest> manifest = Manifest::find(dir);
-  if (!manifest) {
-    load_weights(ctx, path, state.gpt, state.layout, state.params,
-                 !state.comm || state.comm->rank() == 0);
-    return 0;
-  }
-  check_model(dir, *manifest, state.gpt);
-  const SafetensorsReader weights((dir / manifest->weights.name).string());
-  const SafetensorsReader optimizer((dir / manifest->optimizer.name).string());
-  check_sum(weights, manifest->weights.sum);
-  check_sum(optimizer, manifest->optimizer.sum);
+/// From the directory of a checkpoint's files.
+int64_t load_generation(const Ctx& ctx, const fs::path& dir, const TrainingState& state) {
+  const Manifest manifest = Manifest::read(dir);
+  check_model(dir, manifest, state.gpt);
+  const SafetensorsReader weights((dir / kWeightsFile).string());
+  const SafetensorsReader optimizer((dir / kOptimizerFile).string());
+  check_sum(weights, manifest.weights);
+  check_sum(optimizer, manifest.optimizer);
   check_optimizer(optimizer, state);
   const FoundWeights found = find_weights({&weights, 1}, state.gpt);
-  set_states(dir, *manifest, state);
+  set_states(dir, manifest, state);
 
   // All has been checked: from here on tensors are overwritten.
   copy_weights(ctx, state.params, found, state.gpt, state.layout);
   copy_optimizer(ctx, optimizer, state);
-  return manifest->steps();
+  return manifest.steps();
+}
+
+}  // namespace
+
+std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingState& state,
+                            int64_t steps) {
+  const bool first = !state.comm || state.comm->rank() == 0;
+  CHECK(first == (dir != nullptr), "rank 0 alone has the directory of --save");
+  std::optional<Generation> generation;
+  if (dir) generation.emplace(*dir, steps);
+  const auto path = [&](const char* name) { return dir ? generation->file(name) : ""; };
+  const WrittenFile weights = write_weights(ctx, state.comm, path(kWeightsFile), state.gpt,
+                                            state.layout, state.params);
+  const WrittenFile optimizer = write_optimizer(ctx, path(kOptimizerFile), state, first);
+  if (!dir) return "";
+
+  Manifest manifest = manifest_of(state, steps);
+  manifest.weights = weights.sum;
+  manifest.optimizer = optimizer.sum;
+  for (const std::string& bad :
+       {weights.not_finite, optimizer.not_finite, not_finite(manifest.state)})
+    if (!bad.empty()) return bad + " holds a NaN or an infinity";
+  write_config(path(kConfigFile), state.gpt);
+  manifest.write(generation->path());
+  generation->publish();
+  return "";
+}
+
+int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {
+  const std::optional<int64_t> steps =
+      with_checkpoint(path, [&](const fs::path& dir) { return load_generation(ctx, dir, state); });
+  if (steps) return *steps;
+  load_weights(ctx, path, state.gpt, state.layout, state.params,
+               !state.comm || state.comm->rank() == 0);
+  return 0;
 }
 
 }  // namespace ladder

@@ -1,12 +1,7 @@
-// Checkpoints: a directory that at any moment holds one whole checkpoint, or none.
+// Checkpoints: all that a run needs to go on, written and read by all its ranks together. Where the
+// files lie, and why there is a whole checkpoint at any moment: common/run/save_directory.h.
 //
-//   checkpoint.json             the manifest: files, checksums, sizes of the model, state
-//   model-<step>.safetensors    weights, under the names and layouts of Hugging Face's GPT-2
-//   optimizer-<step>.safetensors
-//
-// Every file is written under a new name, and the manifest last: it is what makes a checkpoint.
-// Files of the previous one go only after that. So a save that is interrupted anywhere leaves the
-// previous checkpoint whole, and a file that no manifest names is never touched.
+// Files do not depend on how a run is spread over ranks.
 #pragma once
 
 #include <functional>
@@ -16,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/model/layout.h"
+#include "common/run/save_directory.h"
 #include "common/run/weights.h"
 
 namespace ladder {
@@ -32,17 +28,22 @@ struct NamedState {
   std::function<nlohmann::json()> get;
   /// May throw nlohmann::json::exception, or UserError.
   std::function<void(const nlohmann::json&)> set;
+  /// Whether a checkpoint without it is refused. One that is not needed stays as it is: the chapter
+  /// that wrote the checkpoint comes before the one that introduces it.
+  bool needed = false;
 };
 
-/// The state of an object that has state() and set_state().
+/// The state of an object that has state() and set_state(), and may have needs_state().
 template <class T>
 NamedState named_state(std::string name, T& object) {
-  return {.name = std::move(name),
-          .get = [&] { return nlohmann::json(object.state()); },
-          .set = [&](const nlohmann::json& state) { object.set_state(state); }};
+  NamedState named{.name = std::move(name),
+                   .get = [&] { return nlohmann::json(object.state()); },
+                   .set = [&](const nlohmann::json& state) { object.set_state(state); }};
+  if constexpr (requires { object.needs_state(); }) named.needed = object.needs_state();
+  return named;
 }
 
-/// All that a checkpoint holds. Files do not depend on how it is spread over ranks.
+/// All that a checkpoint holds.
 struct TrainingState {
   const GptConfig& gpt;
   const ParamLayout& layout;  ///< of the optimizer's tensors: a shard, or the whole model
@@ -52,18 +53,17 @@ struct TrainingState {
   Comm* comm = nullptr;  ///< whose ranks save and load together; null: this rank is alone
 };
 
-/// Tries to write in `dir`, which it creates for that moment, so that a run does not find out at
-/// its end. Leaves nothing: a run that is refused after this creates no file and no directory.
-/// @throws UserError if it cannot be written, or holds a checkpoint.json that is not ours
-void check_save_dir(const std::string& dir);
-
 /// Rank 0 writes; all ranks call it.
+/// @param dir rank 0's; null on the others
 /// @param steps that are done
+/// @return on rank 0, why nothing was saved: "transformer.wte.weight holds a NaN or an infinity";
+///         empty: it was saved. The previous checkpoint is worth more than that one. Other ranks
+///         learn nothing, and get an empty text
 /// @throws UserError if the disk refuses; the previous checkpoint is whole then
-void save_checkpoint(const Ctx& ctx, const std::string& dir, const TrainingState& state,
-                     int64_t steps);
+std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingState& state,
+                            int64_t steps);
 
-/// Reads what save_checkpoint wrote; every rank reads what it holds. A path without our manifest
+/// Reads what save_checkpoint wrote; every rank reads what it holds. A path without a checkpoint
 /// goes to load_weights (common/run/weights.h): the rest of `state` is left alone then.
 /// Padding becomes zero.
 /// @return steps that are done

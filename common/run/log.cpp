@@ -23,7 +23,7 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
   if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
   if (!options_.report.empty()) report_.emplace(options_.report, "--report");
   if (!options_.timeline.empty()) timeline_.emplace(options_.timeline, "--timeline");
-  if (!options_.save.empty()) check_save_dir(options_.save);
+  if (!options_.save.empty()) save_.emplace(options_.save);
   progress_.line(plan_text(plan_));
 }
 
@@ -96,13 +96,19 @@ bool RunLog::save_due(int64_t step) {
   // Weights that have come to this are worth less than what the directory holds. A norm that is not
   // finite says less: a step that is skipped for it leaves good weights.
   if (!last_ || std::isfinite(last_->loss)) return true;
-  if (speaks()) {
-    progress_.end();
-    tell(fmt::format(
-        "warning: step {}: not saved, the loss is NaN or infinite; {} keeps what it holds", step,
-        options_.save));
-  }
+  if (speaks()) tell_not_saved(step, "the loss is NaN or infinite");
   return false;
+}
+
+void RunLog::save(const TrainingState& state, int64_t steps) {
+  const std::string why = save_checkpoint(ctx_, save_ ? &*save_ : nullptr, state, steps);
+  if (!why.empty()) tell_not_saved(steps - 1, why);
+}
+
+void RunLog::tell_not_saved(int64_t step, std::string_view why) {
+  progress_.end();
+  tell(fmt::format("warning: step {}: not saved, {}; {} keeps what it holds", step, why,
+                   options_.save));
 }
 
 void RunLog::sample(std::string_view text) {

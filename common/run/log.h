@@ -11,11 +11,14 @@
 #include "common/run/output_file.h"
 #include "common/run/progress.h"
 #include "common/run/report.h"
+#include "common/run/save_directory.h"
 #include "common/run/timeline.h"
 #include "common/run/trace.h"
 #include "kernels/context.h"
 
 namespace ladder {
+
+struct TrainingState;
 
 /// A chapter makes one after the memory is allocated and before the first step:
 ///
@@ -24,7 +27,7 @@ namespace ladder {
 ///     log.begin_step();  ...  log.end_step(record);   // the clock runs between the two
 ///     if (log.tracing()) log.trace(record, param_hash(ctx, params, layout));
 ///     if (log.eval_due(step)) log.eval(step, evaluate(...));
-///     if (log.save_due(step)) save_checkpoint(...);
+///     if (log.save_due(step)) log.save(training_state(...), step + 1);
 ///   }
 ///   log.finish(evaluate(...));                       // prints the table, writes the files
 class RunLog {
@@ -62,6 +65,9 @@ class RunLog {
   /// for a loss that is NaN or infinite, which stderr is told, --quiet or not. The same on all
   /// ranks.
   bool save_due(int64_t step);
+  /// save_checkpoint(), in the directory of --save. What holds a NaN or an infinity is not saved,
+  /// which stderr is told, --quiet or not. All ranks call it.
+  void save(const TrainingState& state, int64_t steps);
 
   /// Prints one line without breaking the bar: "step 12: skipped, ...".
   void note(std::string_view line) { progress_.line(line); }
@@ -86,6 +92,7 @@ class RunLog {
   int rank() const { return comm_ ? comm_->rank() : 0; }
   bool speaks() const { return rank() == 0; }
   void end_events(int64_t step, int64_t end_ns);
+  void tell_not_saved(int64_t step, std::string_view why);
   RunResult result(double val_loss) const;
   std::vector<nlohmann::json> gather(const RunResult& result) const;
   void write_report(const RunResult& result, std::span<const nlohmann::json> ranks);
@@ -99,6 +106,7 @@ class RunLog {
   std::vector<const Comm*> groups_;
   Progress progress_;
   std::optional<OutputFile> trace_, report_, timeline_;
+  std::optional<SaveDirectory> save_;
 
   std::vector<Event> events_;  ///< of this rank's own thread
   std::vector<Row> rows_;      ///< its own first

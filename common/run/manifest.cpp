@@ -1,9 +1,12 @@
 #include "common/run/manifest.h"
 
-#include <fstream>
+#include <span>
 
 #include "common/error.h"
+#include "common/run/input_file.h"
+#include "common/run/json.h"
 #include "common/run/output_file.h"
+#include "common/run/save_directory.h"
 
 namespace ladder {
 namespace {
@@ -11,36 +14,49 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kFormat = "ladder checkpoint 1";
+constexpr const char* kFormat = "ladder checkpoint 2";
+constexpr int64_t kMaxFile = int64_t{16} << 20;
 
-json to_json(const Manifest::File& file) {
-  return {{"name", file.name}, {"bytes", file.sum.bytes}, {"xxh3", file.sum.xxh3}};
+/// `manifest` without its checksum as text, with it: over all that stands before.
+std::string sealed(const json& manifest) {
+  std::string text = manifest.dump(2);
+  text.resize(text.size() - 2);  // "\n}"
+  text += ",\n  \"xxh3\": ";
+  Checksum checksum;
+  checksum.update(std::as_bytes(std::span(text)));
+  return text + fmt::format("\"{}\"\n}}\n", checksum.hex());
 }
 
-Manifest::File file_from(const json& value) {
-  const auto name = value.at("name").get<std::string>();
-  // A manifest decides what gets deleted: never outside its directory.
-  if (fs::path(name) != fs::path(name).filename()) throw UserError("{} is no file name", name);
-  return {.name = name,
-          .sum = {.bytes = value.at("bytes").get<int64_t>(),
-                  .xxh3 = value.at("xxh3").get<std::string>()}};
+json to_json(const FileSum& sum) { return {{"bytes", sum.bytes}, {"xxh3", sum.xxh3}}; }
+
+FileSum sum_from(const json& value) {
+  return {.bytes = value.at("bytes").get<int64_t>(), .xxh3 = value.at("xxh3").get<std::string>()};
 }
 
-void check_step(const json& step) {
-  if (!step.is_number_integer() || step.get<int64_t>() < 0)
-    throw UserError("its step is {}", step.dump());
-}
-
-Manifest from_json(const json& value) {
-  if (value.at("format").get<std::string>() != kFormat) throw UserError("unknown format");
-  check_step(value.at("state").at("step"));
+Manifest from_text(const std::string& text) {
+  json value = parse_json(text);
+  const auto format = value.at("format").get<std::string>();
+  if (format != kFormat) throw UserError("its format is {}, legal is {}", shown(format), kFormat);
+  value.erase("xxh3");
+  if (sealed(value) != text) throw UserError("it is damaged");
+  try {
+    count_in(value.at("state").at("step"));
+  } catch (const UserError& e) {
+    throw UserError("its step: {}", e.what());
+  }
   return {.model = value.at("model"),
           .state = value.at("state"),
-          .weights = file_from(value.at("weights")),
-          .optimizer = file_from(value.at("optimizer"))};
+          .weights = sum_from(value.at("weights")),
+          .optimizer = sum_from(value.at("optimizer"))};
 }
 
 }  // namespace
+
+int64_t count_in(const json& value) {
+  const bool legal = value.is_number_integer() && value >= 0 && value <= kMaxCount;
+  if (!legal) throw UserError("{} is no number from 0 to {}", shown(value), kMaxCount);
+  return value.get<int64_t>();
+}
 
 int64_t Manifest::steps() const { return state.at("step"); }
 
@@ -52,37 +68,31 @@ json Manifest::sizes_of(const GptConfig& config) {
           {"vocab", config.vocab}};
 }
 
-fs::path Manifest::path_in(const fs::path& dir) { return dir / "checkpoint.json"; }
+fs::path Manifest::path_in(const fs::path& generation) { return generation / kManifestFile; }
 
-Manifest Manifest::read(const fs::path& dir) {
-  const std::string path = path_in(dir).string();
-  std::error_code ignored;  // to open a pipe would be to wait
-  std::ifstream file;
-  if (fs::is_regular_file(path, ignored)) file.open(path);
-  if (!file.is_open()) throw UserError("{}: no such file, or it cannot be read", path);
+Manifest Manifest::read(const fs::path& generation) {
+  const std::string path = path_in(generation).string();
+  const std::string text = read_small_file(path, kMaxFile);
   try {
-    return from_json(json::parse(file));
+    return from_text(text);
   } catch (const json::exception&) {
-    throw UserError("{}: not a checkpoint of Ladder, or truncated", path);
+    throw UserError("{}: not a checkpoint of Ladder, or damaged", path);
   } catch (const UserError& e) {
     throw UserError("{}: not a checkpoint of Ladder: {}", path, e.what());
   }
 }
 
 std::optional<Manifest> Manifest::find(const fs::path& dir) {
-  std::error_code ignored;
-  if (!fs::exists(path_in(dir), ignored)) return std::nullopt;
-  return read(dir);
+  return with_checkpoint(dir, read);
 }
 
-void Manifest::write(const fs::path& dir) const {
-  const json value = {{"format", kFormat},
-                      {"model", model},
-                      {"state", state},
-                      {"weights", to_json(weights)},
-                      {"optimizer", to_json(optimizer)}};
-  OutputFile file(path_in(dir).string(), "checkpoint");
-  file.write(value.dump(2) + "\n");
+void Manifest::write(const fs::path& generation) const {
+  OutputFile file(path_in(generation).string(), "checkpoint");
+  file.write(sealed({{"format", kFormat},
+                     {"model", model},
+                     {"state", state},
+                     {"weights", to_json(weights)},
+                     {"optimizer", to_json(optimizer)}}));
   file.commit();
 }
 

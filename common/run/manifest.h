@@ -1,4 +1,4 @@
-// The manifest of a checkpoint: checkpoint.json, the file that makes a checkpoint of the others.
+// The manifest of a checkpoint: checkpoint.json, the file that says what the others hold.
 #pragma once
 
 #include <filesystem>
@@ -12,29 +12,33 @@
 
 namespace ladder {
 
+/// More steps, or updates, or whatever a step counts, no run has: far below where they overflow.
+inline constexpr int64_t kMaxCount = int64_t{1} << 40;
+
+/// What a state counts. @throws UserError unless it is a whole number from 0 to kMaxCount
+int64_t count_in(const nlohmann::json& value);
+
 struct Manifest {
-  struct File {
-    std::string name;  ///< inside the directory
-    FileSum sum;
-  };
   nlohmann::json model;  ///< sizes, as sizes_of() gives them
   nlohmann::json state;  ///< "step", and the chapter's own
-  File weights{};
-  File optimizer{};
+  FileSum weights{};
+  FileSum optimizer{};
 
   /// That are done.
   int64_t steps() const;
 
   /// Everything of `config` that weights depend on.
   static nlohmann::json sizes_of(const GptConfig& config);
-  static std::filesystem::path path_in(const std::filesystem::path& dir);
+  /// In the directory of a checkpoint's files: see checkpoint_in().
+  static std::filesystem::path path_in(const std::filesystem::path& generation);
 
-  /// @throws UserError if it cannot be read or is not one of ours
-  static Manifest read(const std::filesystem::path& dir);
-  /// Nothing if there is none. @throws UserError as read()
+  /// @throws UserError that names the file if it cannot be read, or is not as write() wrote it
+  static Manifest read(const std::filesystem::path& generation);
+  /// Of the checkpoint in a directory of --save; nothing if there is none. @throws as read()
   static std::optional<Manifest> find(const std::filesystem::path& dir);
-  /// Written to a new name and renamed: the moment at which a checkpoint becomes the current one.
-  void write(const std::filesystem::path& dir) const;
+
+  /// With a checksum over all of it. @throws UserError
+  void write(const std::filesystem::path& generation) const;
 };
 
 }  // namespace ladder

@@ -14,6 +14,7 @@
 #include "common/run/backend.h"
 #include "common/run/manifest.h"
 #include "common/run/output_file.h"
+#include "common/run/save_directory.h"
 
 namespace ladder {
 namespace {
@@ -25,7 +26,6 @@ constexpr int64_t kMaxBatch = 1 << 20;
 constexpr int64_t kMaxLayers = 1 << 12;
 constexpr int64_t kMaxChannels = 1 << 17;
 constexpr int64_t kMaxThreads = 1 << 12;
-constexpr int64_t kMaxCount = int64_t{1} << 40;
 constexpr float kMaxFloat = std::numeric_limits<float>::max();
 
 void require_range(std::string_view flag, int64_t value, int64_t low, int64_t high) {
@@ -115,8 +115,22 @@ void check_files(const RunOptions& o) {
   // A pipe would never come to an end.
   if (!o.load.empty() && !fs::is_regular_file(load) && !fs::is_directory(load))
     throw UserError("--load {}: neither a file nor a directory", o.load);
-  if (o.save_every > 0 && o.save.empty()) throw UserError("--save-every needs --save");
   check_outputs(o);
+}
+
+// What a directory holds is not this run's to replace, unless it goes on from there.
+void check_save(const RunOptions& o) {
+  if (o.plan_only) return;
+  if (o.save_every > 0 && o.save.empty()) throw UserError("--save-every needs --save");
+  if (o.overwrite && o.save.empty()) throw UserError("--overwrite needs --save");
+  if (o.save.empty()) return;
+  current_generation(o.save);
+  const bool goes_on = !o.load.empty() && resolved_dir(o.load) == resolved_dir(o.save);
+  if (checkpoint_in(o.save) && !goes_on && !o.overwrite)
+    throw UserError(
+        "--save {}: holds a checkpoint; legal are --load {}, which goes on from it, --overwrite, "
+        "which gives it up, and another directory",
+        o.save, o.save);
 }
 
 // A run stops where it has taken --steps, and saves after a step.
@@ -167,7 +181,10 @@ void RunOptions::add_to(CommandLine& line) {
   line.group("Files");
   line.add_config(config_file);
   line.add("--save", save,
-           "directory for checkpoints; none is written while the loss is NaN or infinite");
+           "directory for checkpoints; none is written with a NaN or an infinity in it, or in the "
+           "loss");
+  line.add("--overwrite", overwrite,
+           "--save may replace a checkpoint that this run does not go on from");
   line.add("--save-every", save_every, "steps between checkpoints; 0: at the end only");
   line.add(
       "--load", load,
@@ -181,6 +198,7 @@ void RunOptions::add_to(CommandLine& line) {
 
 void RunOptions::check() const {
   check_files(*this);
+  check_save(*this);
   require_range("--batch", batch, 1, kMaxBatch);
   require_range("--steps", steps, 0, kMaxCount);
   require_finite_not_negative("--lr", lr);

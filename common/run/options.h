@@ -30,6 +30,7 @@ struct RunOptions {
   int64_t top_k = 0;       ///< 0: all tokens
 
   std::string save, load;  ///< directories; `load` may be a file of weights
+  bool overwrite = false;  ///< the checkpoint in `save`, though the run does not load it
   int64_t save_every = 0;  ///< steps; 0: at the end only
   std::string trace, report, timeline;
   std::string config_file;  ///< that gave flags

@@ -8,25 +8,21 @@
 #include "common/error.h"
 
 namespace ladder {
-namespace {
-
 namespace fs = std::filesystem;
-
-// A rename is on the disk only once the directory is. Not every file system can do this; where it
-// cannot, the rename is still atomic.
-void sync_directory(const fs::path& dir) {
-  const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  ::fsync(fd);
-  ::close(fd);
-}
-
-}  // namespace
 
 fs::path resolved(const fs::path& path) {
   std::error_code ignored;
   const fs::path found = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
   return found.empty() ? path : found;
+}
+
+bool sync_directory(const fs::path& dir) {
+  const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const int error = ::fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;
+  ::close(fd);
+  errno = error;
+  return error == 0;
 }
 
 // Through symbolic links: the file is replaced, not the link, unless that leads nowhere.
@@ -59,7 +55,7 @@ void OutputFile::commit() {
   if (std::fflush(file_.get()) != 0 || ::fsync(::fileno(file_.get())) != 0) fail();
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
   file_.reset();
-  sync_directory(path_.parent_path());
+  if (!sync_directory(path_.parent_path())) fail();
 }
 
 void OutputFile::keep_partial() {

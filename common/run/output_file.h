@@ -13,6 +13,11 @@ namespace ladder {
 /// not.
 std::filesystem::path resolved(const std::filesystem::path& path);
 
+/// Puts the names in a directory on the disk: a file that is created or renamed there is safe only
+/// then. Some file systems cannot do this, which is no failure. @return whether it has not failed;
+/// else errno says why
+bool sync_directory(const std::filesystem::path& dir);
+
 /// Writes NAME.<pid>-<i>.tmp beside the target and renames it over the target in commit(). Until
 /// then, and for good if the program dies, an older file of that name is untouched. A program that
 /// is killed leaves the temporary file.
@@ -28,7 +33,8 @@ class OutputFile {
 
   /// @throws UserError if the disk takes no more
   void write(std::string_view bytes);
-  /// Flushes to the disk and renames. The file is closed. @throws UserError
+  /// Flushes to the disk and renames. The file is closed.
+  /// @throws UserError, if the rename may not be on the disk, too
   void commit();
   /// Renames what has been written so far to NAME.partial. The target is untouched; where the disk
   /// takes no more, or after commit(), nothing happens.

@@ -21,6 +21,29 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
+/// Whether a word has all bits of the exponent: a NaN or an infinity.
+template <class Word>
+bool any_has(std::span<const std::byte> words, Word exponent) {
+  bool any = false;
+  for (size_t i = 0; i < words.size(); i += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, words.data() + i, sizeof word);
+    any |= (word & exponent) == exponent;
+  }
+  return any;
+}
+
+/// Narrower floats are no one's weights or states.
+bool is_finite(Dtype dtype, std::span<const std::byte> bytes) {
+  switch (dtype) {
+    case Dtype::F64: return !any_has<uint64_t>(bytes, 0x7ff0'0000'0000'0000);
+    case Dtype::F32: return !any_has<uint32_t>(bytes, 0x7f80'0000);
+    case Dtype::BF16: return !any_has<uint16_t>(bytes, 0x7f80);
+    case Dtype::F16: return !any_has<uint16_t>(bytes, 0x7c00);
+    default: return true;
+  }
+}
+
 std::vector<int64_t> extents(const Shape& shape) {
   return {shape.dims.begin(), shape.dims.begin() + shape.rank};
 }
@@ -68,7 +91,9 @@ void SafetensorsWriter::append(Tensor part) {
   appended_ += part.size();
   CHECK(part.dtype == entry.dtype && appended_ <= entry.shape.size(), "{} elements of {} {}",
         appended_, entry.name, to_string(entry.shape));
-  write_bytes({static_cast<const std::byte*>(part.ptr), static_cast<size_t>(part.bytes())});
+  const std::span bytes(static_cast<const std::byte*>(part.ptr), static_cast<size_t>(part.bytes()));
+  if (not_finite_.empty() && !is_finite(part.dtype, bytes)) not_finite_ = entry.name;
+  write_bytes(bytes);
   if (appended_ < entry.shape.size()) return;
   appended_ = 0;
   ++next_;
@@ -80,10 +105,10 @@ void SafetensorsWriter::write_bytes(std::span<const std::byte> bytes) {
   bytes_ += std::ssize(bytes);
 }
 
-FileSum SafetensorsWriter::finish() {
+WrittenFile SafetensorsWriter::finish() {
   CHECK(next_ == entries_.size(), "{} of {} tensors written", next_, entries_.size());
   file_.commit();
-  return {.bytes = bytes_, .xxh3 = checksum_.hex()};
+  return {.sum = {.bytes = bytes_, .xxh3 = checksum_.hex()}, .not_finite = not_finite_};
 }
 
 SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {

@@ -25,6 +25,12 @@ struct FileSum {
   bool operator==(const FileSum&) const = default;
 };
 
+/// What a writer has to say of its file.
+struct WrittenFile {
+  FileSum sum{};
+  std::string not_finite;  ///< the first tensor that holds a NaN or an infinity; empty: none
+};
+
 /// Writes the tensors one after the other, so that only one needs to be in memory in its layout on
 /// disk. The file appears in finish().
 class SafetensorsWriter {
@@ -43,7 +49,7 @@ class SafetensorsWriter {
   void write(Tensor tensor);
   /// The next elements of an entry that comes in parts, flat.
   void append(Tensor part);
-  FileSum finish();
+  WrittenFile finish();
 
  private:
   void write_bytes(std::span<const std::byte> bytes);
@@ -54,6 +60,7 @@ class SafetensorsWriter {
   int64_t appended_ = 0;  ///< elements of the next entry
   int64_t bytes_ = 0;
   Checksum checksum_;
+  std::string not_finite_;
 };
 
 /// An open file, its header checked in full by the constructor. Tensors are read on demand.

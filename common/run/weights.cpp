@@ -121,8 +121,8 @@ Head check_config(const std::string& path, const GptConfig& config) {
 
 }  // namespace
 
-FileSum write_weights(const Ctx& ctx, Comm* comm, const std::string& path, const GptConfig& config,
-                      const ParamLayout& layout, Tensor params) {
+WrittenFile write_weights(const Ctx& ctx, Comm* comm, const std::string& path,
+                          const GptConfig& config, const ParamLayout& layout, Tensor params) {
   const ParamLayout whole(config);
   std::optional<SafetensorsWriter> writer;
   if (!comm || comm->rank() == 0) {
@@ -143,7 +143,7 @@ FileSum write_weights(const Ctx& ctx, Comm* comm, const std::string& path, const
       writer->write(hf);
     }
   });
-  return writer ? writer->finish() : FileSum{};
+  return writer ? writer->finish() : WrittenFile{};
 }
 
 FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptConfig& config,

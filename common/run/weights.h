@@ -13,11 +13,11 @@
 namespace ladder {
 
 /// The file appears on rank 0 of `comm` and has the same bytes whatever the shards; the others get
-/// an empty sum.
+/// an empty answer.
 /// @param params F32 (layout.size()), or a shard's (layout.whole_size())
 /// @param comm whose ranks hold the shards, and all call this; null: this rank is alone
-FileSum write_weights(const Ctx& ctx, Comm* comm, const std::string& path, const GptConfig& config,
-                      const ParamLayout& layout, Tensor params);
+WrittenFile write_weights(const Ctx& ctx, Comm* comm, const std::string& path,
+                          const GptConfig& config, const ParamLayout& layout, Tensor params);
 
 /// A weight in a file.
 struct FoundWeight {

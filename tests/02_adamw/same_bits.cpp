@@ -77,7 +77,7 @@ TEST_F(AdamWControls, ResumeNeedsTheCountOfUpdates) {
     const std::string flags = "--optimizer " + name;
     const Trace whole = trace("02_adamw", flags);
     trace("02_adamw", flags + " --save half", {0, kHalf});
-    set_state(path("half"), "updates", kHalf + 1);
+    set_state(path("half"), "optimizer", {{"name", name}, {"updates", kHalf + 1}});
     const Trace then = trace("02_adamw", flags + " --load half", {kHalf, kSteps});
     EXPECT_TRUE(different_trace(whole, then)) << name;
   }

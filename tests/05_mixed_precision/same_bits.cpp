@@ -96,7 +96,7 @@ TEST_F(PrecisionControls, OnlyFp16IsScaled) {
 class Fp8Resume : public SameTraceSmall {
  protected:
   Trace rest() const { return trace("05_mixed_precision", flags + "--load half", {kHalf, kSteps}); }
-  nlohmann::json scales() const { return Manifest::read(path("half")).state.at("fp8"); }
+  nlohmann::json scales() const { return Manifest::read(path("half/current")).state.at("fp8"); }
 
   const std::string flags = "--precision fp8 ";
 };

@@ -66,10 +66,10 @@ TEST_P(BadRanks, APlanOverTheLimitIsPrintedOnce) {
 TEST_P(BadRanks, CheckpointsThatAreDamaged) {
   const std::string small = "--layers 1 --channels 16 --heads 2 --ranks 2 ";
   train(GetParam(), small + "--steps 1 --save good");
-  std::string bytes = read("good/optimizer-1.safetensors");
+  std::string bytes = read("good/current/optimizer.safetensors");
   bytes[bytes.size() - 100] ^= 1;
-  write("good/optimizer-1.safetensors", bytes);
-  expect_refused(BadInput{small + "--load good", "optimizer-1.safetensors: damaged"});
+  write("good/current/optimizer.safetensors", bytes);
+  expect_refused(BadInput{small + "--load good", "optimizer.safetensors: damaged"});
 }
 
 TEST_P(BadRanks, MemoryLimitIsThatOfARank) {

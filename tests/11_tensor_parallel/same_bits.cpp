@@ -114,7 +114,7 @@ TEST_F(TensorParallelMore, CheckpointsGoFromDegreeToDegree) {
   const Trace whole = one(flags);
   const Trace first = trace("11_tensor_parallel", flags + "--tp 4 --save four", {0, kHalf});
   EXPECT_TRUE(same_trace(first, trace("06_checkpointing", flags + "--save one", {0, kHalf})));
-  for (const std::string file : {"/model-2.safetensors", "/optimizer-2.safetensors"})
+  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
     EXPECT_EQ(read("four" + file), read("one" + file)) << file;
   for (const std::string tp : {"1", "2", "8", "8 --sequence-parallel"})
     EXPECT_TRUE(
@@ -129,7 +129,7 @@ TEST_F(TensorParallelMore, CheckpointsDoNotKnowWhoHasWhichTokens) {
   const Trace b =
       trace("11_tensor_parallel", flags + "--sequence-parallel --save shared", {0, kHalf});
   EXPECT_TRUE(same_trace(a, b));
-  for (const std::string file : {"/model-2.safetensors", "/optimizer-2.safetensors"})
+  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
     EXPECT_EQ(read("plain" + file), read("shared" + file)) << file;
   EXPECT_TRUE(
       same_trace(one("--clip 1 --batch 4"),

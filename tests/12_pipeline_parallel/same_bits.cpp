@@ -110,7 +110,7 @@ TEST_F(PipelineMore, CheckpointsGoFromPipelineToPipeline) {
   const Trace whole = one(flags);
   const Trace first = stages(flags + "--pp 2 --pipeline interleaved --save two", {0, kHalf});
   EXPECT_TRUE(same_trace(first, one(flags + "--save one", {0, kHalf})));
-  for (const std::string file : {"/model-2.safetensors", "/optimizer-2.safetensors"})
+  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
     EXPECT_EQ(read("two" + file), read("one" + file)) << file;
   const auto rest = [&](const std::string& ours) {
     return joined(first, stages(flags + "--load " + ours, {kHalf, kSteps}));

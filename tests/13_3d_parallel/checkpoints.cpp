@@ -14,7 +14,7 @@ class MeshCheckpoints : public SameTrace {
     return trace(chapter, common + ours, {kHalf, kSteps});
   }
   void expect_equal(const std::string& a, const std::string& b) const {
-    for (const std::string file : {"/model-2.safetensors", "/optimizer-2.safetensors"})
+    for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
       EXPECT_TRUE(read(a + file) == read(b + file)) << a << file;  // a diff of them takes long
   }
 

@@ -103,6 +103,8 @@ std::vector<std::string> small_run(std::string_view flags) {
   for (const auto& [flag, value] : defaults)
     if (std::find(args.begin(), args.end(), flag) == args.end())
       args.insert(args.end(), {flag, value});
+  // A test may save where its run before has saved.
+  if (std::find(args.begin(), args.end(), "--save") != args.end()) args.push_back("--overwrite");
   return args;
 }
 

@@ -45,11 +45,19 @@ inline void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// Name and content of every file in a directory.
+/// Name and content of every file in a directory and below. A symbolic link has "-> " and where it
+/// leads, a directory a slash and nothing.
 inline std::map<std::string, std::string> files_in(const std::string& dir) {
   std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(dir))
-    files[entry.path().filename().string()] = read_file(entry.path().string());
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
+    const std::string name = entry.path().lexically_relative(dir).string();
+    if (entry.is_symlink())
+      files[name] = "-> " + std::filesystem::read_symlink(entry.path()).string();
+    else if (entry.is_directory())
+      files[name + "/"];
+    else
+      files[name] = read_file(entry.path().string());
+  }
   return files;
 }
 

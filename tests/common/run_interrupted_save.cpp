@@ -1,5 +1,4 @@
-// A save that is interrupted anywhere leaves the previous checkpoint whole, and a directory with
-// other files in it loses none.
+// A save that is interrupted anywhere, or meets a disk that fails, leaves a whole checkpoint.
 
 #include <csignal>
 
@@ -7,11 +6,14 @@
 #include <sys/wait.h>
 
 #include "common/run/checkpoint.h"
+#include "tests/common/bad_disk.h"
 #include "tests/common/run_files.h"
 #include "tests/common/run_model.h"
 
 namespace ladder {
 namespace {
+
+constexpr size_t kFiles = 8;  // of a checkpoint, links and directories among them
 
 class InterruptedSave : public testing::Test {
  protected:
@@ -21,111 +23,131 @@ class InterruptedSave : public testing::Test {
     new_.fill(2);
   }
 
-  void expect_old_is_whole() {
+  void expect_whole(int64_t steps) const {
     SmallModel model;
-    EXPECT_EQ(model.load(dir_.path()), 100);
-    EXPECT_EQ(model.bytes(), old_.bytes());
+    EXPECT_EQ(model.load(dir_.path()), steps);
+    EXPECT_TRUE(model.bytes() == (steps == 100 ? old_ : new_).bytes());
+  }
+  /// Whichever it is, and the next save leaves nothing of the interrupted one.
+  void expect_a_whole_one_and_no_rubbish() const {
+    SmallModel model;
+    const int64_t steps = model.load(dir_.path());
+    EXPECT_TRUE(steps == 100 || steps == 200) << steps;
+    expect_whole(steps);
+    testing::internal::CaptureStderr();
+    old_.save(dir_.path(), 100);
+    testing::internal::GetCapturedStderr();
+    EXPECT_EQ(files_in(dir_.path()).size(), kFiles);
+    expect_whole(100);
   }
 
-  /// Saves step 200 in a process that may write files of at most `bytes`, and that dies of the
-  /// signal the system then sends, or sees the write fail. Returns how it ended, as a shell says
-  /// it: 0 saved, 2 refused, 128 + n died of signal n.
-  int save_with_limit(rlim_t bytes, bool die) {
+  /// Calls save() in a process of its own. Returns how it ended, as a shell says it: 0 saved, 2
+  /// refused, 128 + n died of signal n.
+  template <class Save>
+  static int in_a_process(Save save) {
     const pid_t child = ::fork();
-    if (child == 0) {
-      std::signal(SIGXFSZ, die ? SIG_DFL : SIG_IGN);
-      const rlimit limit{bytes, bytes};
-      ::setrlimit(RLIMIT_FSIZE, &limit);
-      const bool refused = !user_error([&] { new_.save(dir_.path(), 200); }).empty();
-      ::_exit(refused ? 2 : 0);
-    }
+    if (child == 0) ::_exit(user_error(save).empty() ? 0 : 2);
     int status = 0;
     ::waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 
+  /// Saves step 200 in a process that may write files of at most `bytes`, and that dies of the
+  /// signal the system then sends, or sees the write fail.
+  int save_with_limit(rlim_t bytes, bool die) const {
+    return in_a_process([&] {
+      std::signal(SIGXFSZ, die ? SIG_DFL : SIG_IGN);
+      const rlimit limit{bytes, bytes};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      new_.save(dir_.path(), 200);
+    });
+  }
+
   TempDir dir_;
   SmallModel old_, new_;
+  RepairDisk repair_;
 };
+
+TEST_F(InterruptedSave, KilledAtAnyOperation) {
+  int killed = 0;
+  for (int ended = 1; ended != 0; ++killed) {
+    ended = in_a_process([&] {
+      bad_disk = {.die_at = killed};
+      new_.save(dir_.path(), 200);
+    });
+    EXPECT_TRUE(ended == 0 || ended == 128 + SIGKILL) << ended;
+    expect_a_whole_one_and_no_rubbish();
+  }
+  EXPECT_GT(killed, 20) << "operations of a save";
+}
+
+TEST_F(InterruptedSave, AnyOperationThatFails) {
+  bool saved = false;
+  for (int i = 0; !saved; ++i) {
+    const std::string before = dir_ / std::filesystem::read_symlink(dir_ / "current").string();
+    bad_disk = {.fail_at = i};
+    const std::string message = user_error([&] { new_.save(dir_.path(), 200); });
+    saved = bad_disk.operations <= i;
+    bad_disk = {};
+    // Even behind the switch, which may not have reached the disk.
+    if (!message.empty()) {
+      EXPECT_EQ(SmallModel().load(before), 100) << message;
+    }
+    EXPECT_TRUE(message.empty() || message.find("cannot ") != message.npos) << message;
+    expect_a_whole_one_and_no_rubbish();
+  }
+}
+
+TEST_F(InterruptedSave, ADirectoryThatCannotBeSynced) {
+  bad_disk.no_sync = true;
+  EXPECT_USER_ERROR(new_.save(dir_.path(), 200), "cannot be written: Input/output error");
+  bad_disk = {};
+  expect_whole(100);
+  EXPECT_EQ(files_in(dir_.path()).size(), kFiles);
+}
 
 TEST_F(InterruptedSave, DyingInAnyWriteLeavesTheOldOne) {
   // From before the first byte of the weights to the middle of them.
   for (const rlim_t bytes : {0, 1, 100, 4000, 9000}) {
     EXPECT_EQ(save_with_limit(bytes, true), 128 + SIGXFSZ) << bytes;
-    expect_old_is_whole();
+    expect_whole(100);
+    EXPECT_GT(files_in(dir_.path()).size(), kFiles) << "nothing was interrupted";
+    expect_a_whole_one_and_no_rubbish();
   }
-  EXPECT_GT(files_in(dir_.path()).size(), 3u) << "nothing was interrupted";
 }
 
 TEST_F(InterruptedSave, AFullDiskLeavesTheOldOneAndNoRubbish) {
   const auto before = files_in(dir_.path());
-  const auto size = [&](const char* name) { return before.at(name).size(); };
-  const rlim_t weights = size("model-100.safetensors");
-  ASSERT_LT(weights, size("optimizer-100.safetensors"));
+  const auto size = [&](const char* name) { return read_file(dir_ / name).size(); };
+  const rlim_t weights = size("current/model.safetensors");
+  ASSERT_LT(weights, size("current/optimizer.safetensors"));
   // Within the weights, and after them.
   for (const rlim_t bytes : {rlim_t{0}, rlim_t{100}, rlim_t{9000}, weights}) {
     EXPECT_EQ(save_with_limit(bytes, false), 2) << bytes;
-    expect_old_is_whole();
+    expect_whole(100);
     EXPECT_EQ(files_in(dir_.path()), before);
   }
 }
 
-TEST_F(InterruptedSave, LeftoversDoNoHarm) {
-  // As if the save of step 200 died before its manifest: whole weights, half an optimizer.
-  write_file(dir_ / "model-200.safetensors", "whole weights, as far as anyone knows");
-  write_file(dir_ / "optimizer-200.safetensors.77-0.tmp", "half an opt");
-  write_file(dir_ / "checkpoint.json.77-0.tmp", "{");
-  expect_old_is_whole();
-  new_.save(dir_.path(), 200);
-  SmallModel model;
-  EXPECT_EQ(model.load(dir_.path()), 200);
-  EXPECT_EQ(model.bytes(), new_.bytes());
-}
-
-TEST_F(InterruptedSave, NoManifestNoCheckpoint) {
-  std::filesystem::remove(dir_ / "checkpoint.json");
-  SmallModel model;
-  EXPECT_USER_ERROR(model.load(dir_.path()), "neither checkpoint.json nor model.safetensors");
-}
-
-TEST(SaveDirectory, LosesNoForeignFile) {
+TEST(FirstSave, ThatFailsLeavesNothing) {
   const TempDir dir;
-  const std::map<std::string, std::string> foreign = {{"model-1.safetensors", "mine"},
-                                                      {"optimizer-1.safetensors", "mine too"},
-                                                      {"model.safetensors", "downloaded"},
-                                                      {"notes.txt", "hello"}};
-  for (const auto& [name, bytes] : foreign) write_file(dir / name, bytes);
+  const RepairDisk repair;
   SmallModel model;
-  for (int64_t step : {1, 2, 1}) model.save(dir.path(), step);
-  const auto after = files_in(dir.path());
-  for (const auto& [name, bytes] : foreign) EXPECT_EQ(after.at(name), bytes) << name;
-  EXPECT_EQ(after.size(), foreign.size() + 3);
-}
-
-TEST(SaveDirectory, IsProbedBeforeAndCreatedByTheFirstSave) {
-  const TempDir dir;
-  check_save_dir(dir / "a/b");
-  EXPECT_TRUE(files_in(dir.path()).empty());
-  SmallModel model;
-  model.save(dir / "a/b", 1);
-  EXPECT_EQ(files_in(dir / "a/b").size(), 3U);
-}
-
-TEST(SaveDirectory, RefusesWhatCannotBeWritten) {
-  const TempDir dir;
-  write_file(dir / "file", "old");
-  EXPECT_USER_ERROR(check_save_dir(dir / "file"), "--save");
-  EXPECT_USER_ERROR(check_save_dir(dir / "file/inside"), "--save");
-  EXPECT_USER_ERROR(check_save_dir("/proc/self/nothing"), "--save /proc/self/nothing: ");
-  // What only creating it shows.
-  std::filesystem::create_symlink("nowhere", dir / "link");
-  EXPECT_USER_ERROR(check_save_dir(dir / "link"), "/link: ");
-  EXPECT_TRUE(std::filesystem::is_symlink(dir / "link"));
-  EXPECT_USER_ERROR(check_save_dir(dir / "a" + "/" + std::string(256, 'x')), "--save");
-  EXPECT_FALSE(std::filesystem::exists(dir / "a"));
-  SmallModel model;
-  EXPECT_USER_ERROR(model.save(dir / "file", 1), "--save");
-  EXPECT_EQ(read_file(dir / "file"), "old");
+  model.fill(1);
+  bool saved = false;
+  for (int i = 0; !saved; ++i) {
+    bad_disk = {.fail_at = i};
+    const std::string message = user_error([&] { model.save(dir / "a/b", 1); });
+    saved = bad_disk.operations <= i;
+    bad_disk = {};
+    // What is behind the switch may be there; all of it, then.
+    if (std::filesystem::exists(dir / "a/b/current")) {
+      EXPECT_EQ(model.load(dir / "a/b"), 1) << message;
+    } else {
+      EXPECT_TRUE(files_in(dir.path()).empty()) << i << " " << message;
+    }
+    std::filesystem::remove_all(dir / "a");
+  }
 }
 
 }  // namespace

@@ -40,10 +40,13 @@ struct SmallModel {
       float* at = params.data<float>() + spec.offset;
       std::iota(at, at + spec.live(), first + static_cast<float>(spec.offset));
     }
-    for (const auto& [name, tensor] : optim) {
-      auto* at = static_cast<uint8_t*>(tensor.ptr);
-      std::iota(at, at + tensor.bytes(), static_cast<uint8_t>(first));
-    }
+    fill_all<uint8_t>(optim[0].tensor, first);
+    fill_all<float>(optim[1].tensor, first + 0.5f);
+    fill_all<int64_t>(optim[2].tensor, first);
+  }
+  template <class T>
+  static void fill_all(Tensor tensor, float first) {
+    std::iota(tensor.data<T>(), tensor.data<T>() + tensor.size(), static_cast<T>(first));
   }
 
   /// All tensors, bit for bit.
@@ -60,7 +63,9 @@ struct SmallModel {
     return {.gpt = config, .layout = layout, .params = params, .optim = optim};
   }
   void save(const std::string& dir, int64_t step) const {
-    save_checkpoint(Ctx{}, dir, state(), step);
+    SaveDirectory home(dir);
+    const std::string why_not = save_checkpoint(Ctx{}, &home, state(), step);
+    CHECK(why_not.empty(), "{}", why_not);
   }
   int64_t load(const std::string& dir) const { return load_checkpoint(Ctx{}, dir, state()); }
 };

@@ -42,7 +42,7 @@ class Safetensors : public testing::Test {
     writer.write(i64_);
     writer.write(f32_);
     writer.write(u8_);
-    return writer.finish();
+    return writer.finish().sum;
   }
 
   TempDir dir_;

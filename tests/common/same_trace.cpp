@@ -119,18 +119,18 @@ Trace SameTrace::interrupted(const Program& program, std::string_view flags) con
 }
 
 void take_optimizer(const std::filesystem::path& dir, const std::filesystem::path& other) {
-  const Manifest from = Manifest::read(other);
-  Manifest to = Manifest::read(dir);
-  to.optimizer = from.optimizer;
-  std::filesystem::copy_file(other / from.optimizer.name, dir / from.optimizer.name,
+  const std::filesystem::path to = dir / "current", from = other / "current";
+  std::filesystem::copy_file(from / kOptimizerFile, to / kOptimizerFile,
                              std::filesystem::copy_options::overwrite_existing);
-  to.write(dir);
+  Manifest manifest = Manifest::read(to);
+  manifest.optimizer = Manifest::read(from).optimizer;
+  manifest.write(to);
 }
 
 void set_state(const std::filesystem::path& dir, const std::string& key, nlohmann::json value) {
-  Manifest manifest = Manifest::read(dir);
+  Manifest manifest = Manifest::read(dir / "current");
   manifest.state.at(key) = std::move(value);
-  manifest.write(dir);
+  manifest.write(dir / "current");
 }
 
 std::vector<Exact> exact_tier() {

@@ -1,0 +1,85 @@
+#include "tests/common/bad_disk.h"
+
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <fcntl.h>
+#include <string_view>
+#include <unistd.h>
+
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+namespace ladder {
+namespace {
+
+/// Whether the operation that comes now is to fail; errno says how.
+bool fails() {
+  const int now = bad_disk.operations++;
+  if (now == bad_disk.die_at) ::kill(::getpid(), SIGKILL);
+  errno = EIO;
+  return now == bad_disk.fail_at;
+}
+
+bool is_directory(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool is_unreadable(int fd) {
+  char path[PATH_MAX];
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  const ssize_t size = ::readlink(link.c_str(), path, sizeof path);
+  errno = EIO;
+  return !bad_disk.unreadable.empty() && size > 0 &&
+         std::string_view(path, static_cast<size_t>(size)).ends_with("/" + bad_disk.unreadable);
+}
+
+}  // namespace
+}  // namespace ladder
+
+using ladder::bad_disk;
+
+extern "C" {
+
+int fsync(int fd) {
+  if (ladder::fails() || (bad_disk.no_sync && ladder::is_directory(fd))) return -1;
+  ::usleep(static_cast<useconds_t>(bad_disk.fsync_ms) * 1000);
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
+
+int rename(const char* from, const char* to) noexcept {
+  if (ladder::fails()) return -1;
+  return ::renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+int mkdir(const char* path, mode_t mode) noexcept {
+  if (ladder::fails()) return -1;
+  return ::mkdirat(AT_FDCWD, path, mode);
+}
+
+int symlink(const char* to, const char* link) noexcept {
+  if (ladder::fails()) return -1;
+  errno = EPERM;
+  return bad_disk.no_links ? -1 : ::symlinkat(to, AT_FDCWD, link);
+}
+
+int remove(const char* path) noexcept {
+  if (ladder::fails()) return -1;
+  if (::unlinkat(AT_FDCWD, path, 0) == 0) return 0;
+  return errno == EISDIR || errno == EPERM ? ::unlinkat(AT_FDCWD, path, AT_REMOVEDIR) : -1;
+}
+
+int flock(int fd, int operation) noexcept {
+  errno = ENOLCK;
+  return bad_disk.no_locks ? -1 : static_cast<int>(::syscall(SYS_flock, fd, operation));
+}
+
+ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {
+  if (ladder::is_unreadable(fd)) return -1;
+  return ::syscall(SYS_pread64, fd, buffer, size, offset);
+}
+
+}  // extern "C"
