@@ -169,8 +169,8 @@ std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingSt
   std::optional<Generation> generation;
   if (dir) generation.emplace(*dir, steps);
   const auto path = [&](const char* name) { return dir ? generation->file(name) : ""; };
-  const WrittenFile weights = write_weights(ctx, state.comm, path(kWeightsFile), state.gpt,
-                                            state.layout, state.params);
+  const WrittenFile weights =
+      write_weights(ctx, state.comm, path(kWeightsFile), state.gpt, state.layout, state.params);
   const WrittenFile optimizer = write_optimizer(ctx, path(kOptimizerFile), state, first);
   if (!dir) return "";
 

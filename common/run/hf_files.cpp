@@ -26,8 +26,7 @@ fs::path resolved_weights(const fs::path& path) {
   if (!fs::is_directory(path, ignored)) return path;
   for (const char* name : {kWeights, kIndex})
     if (is_there(path / name)) return path / name;
-  throw UserError("{}: holds neither checkpoint.json nor {} nor {}", path.string(), kWeights,
-                  kIndex);
+  throw UserError("{}: holds neither a checkpoint nor {} nor {}", path.string(), kWeights, kIndex);
 }
 
 /// In which file each tensor is, by its name.

@@ -82,9 +82,7 @@ Manifest Manifest::read(const fs::path& generation) {
   }
 }
 
-std::optional<Manifest> Manifest::find(const fs::path& dir) {
-  return with_checkpoint(dir, read);
-}
+std::optional<Manifest> Manifest::find(const fs::path& dir) { return with_checkpoint(dir, read); }
 
 void Manifest::write(const fs::path& generation) const {
   OutputFile file(path_in(generation).string(), "checkpoint");

@@ -98,7 +98,8 @@ void check_outputs(const RunOptions& o) {
       if (file == theirs) throw UserError("{} is both {} and an output", path, other);
       if (lies_in(theirs, file))
         throw UserError("{} {}: a file, but {} {} has it as a directory", flag, path, other, there);
-      if (file.parent_path() == theirs)
+      const std::optional<fs::path> inside = checkpoint_in(there);
+      if (file.parent_path() == theirs || (inside && file.parent_path() == resolved_dir(*inside)))
         throw UserError("{} {}: no output may lie in the directory of {}", flag, path, other);
     }
   }

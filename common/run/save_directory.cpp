@@ -104,8 +104,9 @@ std::optional<fs::path> checkpoint_in(const fs::path& dir) {
 
 std::string current_generation(const fs::path& dir) {
   const auto refuse = [&](const char* name) {
-    throw UserError("--save {}: holds {}, which no --save has put there; legal is another directory",
-                    dir.string(), name);
+    throw UserError(
+        "--save {}: holds {}, which no --save has put there; legal is another directory",
+        dir.string(), name);
   };
   if (is_there(dir / kManifestFile)) refuse(kManifestFile);
   for (const char* name : {kWeightsFile, kConfigFile})
@@ -166,7 +167,8 @@ void SaveDirectory::remove_leftovers() const {
     std::error_code ignored;
     const bool directory = fs::is_directory(fs::symlink_status(path, ignored));
     if (directory && is_generation(name) && name != current_ && remove_generation(path))
-      tell(fmt::format("note: {} is removed: a program that was killed had left it", path.string()));
+      tell(
+          fmt::format("note: {} is removed: a program that was killed had left it", path.string()));
   }
 }
 
@@ -197,8 +199,9 @@ void Generation::publish() {
   const fs::path& dir = home_.path_;
   const std::string now = current_generation(dir);
   if (!now.empty() && now != home_.current_)
-    throw UserError("--save {}: another program has saved there meanwhile, and its checkpoint stays",
-                    dir.string());
+    throw UserError(
+        "--save {}: another program has saved there meanwhile, and its checkpoint stays",
+        dir.string());
   for (const char* name : {kWeightsFile, kConfigFile})
     if (!is_there(dir / name)) make_link(dir, target_of(name), dir / name);
   link();

@@ -57,8 +57,8 @@ auto with_checkpoint(const std::filesystem::path& dir, Use use)
 /// @throws UserError if something that is not ours has a name that a save needs
 std::string current_generation(const std::filesystem::path& dir);
 
-/// The directories on the way to `dir`, itself included, that do not exist. They go with the object,
-/// if they are empty then.
+/// The directories on the way to `dir`, itself included, that do not exist. They go with the
+/// object, if they are empty then.
 class MissingDirectories {
  public:
   explicit MissingDirectories(const std::string& dir);

@@ -1,5 +1,6 @@
 // Checkpoints that every chapter refuses to load: missing, foreign, truncated, damaged, of another
-// model or optimizer.
+// model or optimizer. And those that no save may replace.
+#include "common/run/manifest.h"
 #include "tests/common/refusal.h"
 
 namespace ladder::test {
@@ -19,10 +20,11 @@ class BadCheckpoint : public Refusals {
     return kSmall + (first ? "" : "--optimizer sgd ") + "--momentum " + momentum + " ";
   }
 
-  /// A copy of the good checkpoint, to be spoilt.
+  /// A copy of the good checkpoint, to be spoilt: where its files lie.
   fs::path copy(const std::string& name) const {
-    fs::copy(path("good"), path(name));
-    return path(name);
+    fs::copy(path("good"), path(name),
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    return path(name) / "current";
   }
   void expect_load_refused(const std::string& name, const std::string& says) const {
     expect_refused({sgd("0.9") + "--load " + name, says});
@@ -35,12 +37,14 @@ TEST_P(BadCheckpoint, TheGoodOneLoads) { train(GetParam(), sgd("0.9") + "--load 
 
 TEST_P(BadCheckpoint, Missing) {
   fs::create_directory(path("empty"));
-  fs::remove(copy("no_weights") / "model-1.safetensors");
-  fs::remove(copy("no_state") / "optimizer-1.safetensors");
+  fs::remove(copy("no_manifest") / "checkpoint.json");
+  fs::remove(copy("no_weights") / "model.safetensors");
+  fs::remove(copy("no_state") / "optimizer.safetensors");
   expect_load_refused("no_such", "--load no_such: no such file or directory");
-  expect_load_refused("empty", "holds neither checkpoint.json nor model.safetensors");
-  expect_load_refused("no_weights", "model-1.safetensors");
-  expect_load_refused("no_state", "optimizer-1.safetensors");
+  expect_load_refused("empty", "holds neither a checkpoint nor model.safetensors");
+  expect_load_refused("no_manifest", "checkpoint.json: no such file");
+  expect_load_refused("no_weights", "/model.safetensors: no such file");
+  expect_load_refused("no_state", "/optimizer.safetensors: no such file");
 }
 
 TEST_P(BadCheckpoint, Foreign) {
@@ -51,8 +55,7 @@ TEST_P(BadCheckpoint, Foreign) {
 }
 
 TEST_P(BadCheckpoint, TruncatedAnywhere) {
-  for (const std::string file :
-       {"checkpoint.json", "model-1.safetensors", "optimizer-1.safetensors"})
+  for (const std::string file : {"checkpoint.json", "model.safetensors", "optimizer.safetensors"})
     for (const double share : {0.0, 0.01, 0.5, 0.99}) {
       const fs::path spoilt = copy("spoilt") / file;
       fs::resize_file(spoilt, static_cast<uintmax_t>(share * double(fs::file_size(spoilt))));
@@ -62,33 +65,50 @@ TEST_P(BadCheckpoint, TruncatedAnywhere) {
 }
 
 TEST_P(BadCheckpoint, OneDamagedByte) {
-  for (const std::string file : {"model-1.safetensors", "optimizer-1.safetensors"}) {
+  for (const std::string file : {"model.safetensors", "optimizer.safetensors"}) {
     copy("spoilt");
-    std::string bytes = read("spoilt/" + file);
+    std::string bytes = read("spoilt/current/" + file);
     bytes[bytes.size() - 100] ^= 1;
-    write("spoilt/" + file, bytes);
+    write("spoilt/current/" + file, bytes);
     expect_load_refused("spoilt", file + ": damaged");
     fs::remove_all(path("spoilt"));
   }
 }
 
 TEST_P(BadCheckpoint, DamagedState) {
-  const nlohmann::json good = nlohmann::json::parse(read("good/checkpoint.json"));
-  const auto refuse = [&](const char* name, const nlohmann::json& value, const char* says) {
-    nlohmann::json spoilt = good;
-    spoilt["state"].erase(name);
-    if (!value.is_null()) spoilt["state"][name] = value;
+  const Manifest good = Manifest::read(path("good/current"));
+  const auto refuse = [&](const char* name, const nlohmann::json& value, const std::string& says) {
+    Manifest spoilt = good;
+    spoilt.state.erase(name);
+    if (!value.is_null()) spoilt.state[name] = value;
+    spoilt.write(copy("spoilt"));
+    expect_load_refused("spoilt", "checkpoint.json: " + says);
+    fs::remove_all(path("spoilt"));
+  };
+  refuse("step", nullptr, "not a checkpoint of Ladder");
+  for (const nlohmann::json& none :
+       {nlohmann::json(-5), nlohmann::json("x"), nlohmann::json(1.5), nlohmann::json(INT64_MAX)})
+    refuse("step", none, "not a checkpoint of Ladder: its step: " + none.dump());
+  if (GetParam() == "01_sgd") return;
+  refuse("optimizer", "x", "its state optimizer is malformed");
+  refuse("optimizer", {{"name", "sgd"}}, "its state optimizer is malformed");
+  for (const nlohmann::json& none :
+       {nlohmann::json(-3), nlohmann::json(0.5), nlohmann::json(INT64_MAX)})
+    refuse("optimizer", {{"name", "sgd"}, {"updates", none}},
+           "its state optimizer: " + none.dump() + " is no number from 0 to 1099511627776");
+}
+
+TEST_P(BadCheckpoint, DamagedManifest) {
+  const auto refuse = [&](const std::string& text, const char* says) {
     copy("spoilt");
-    write("spoilt/checkpoint.json", spoilt.dump());
+    write("spoilt/current/checkpoint.json", text);
     expect_load_refused("spoilt", says);
     fs::remove_all(path("spoilt"));
   };
-  for (const nlohmann::json& none : {nlohmann::json(), nlohmann::json("x"), nlohmann::json(1.5)})
-    refuse("step", none, "checkpoint.json: not a checkpoint of Ladder");
-  refuse("step", -5, "checkpoint.json: not a checkpoint of Ladder: its step is -5");
-  if (GetParam() == "01_sgd") return;
-  refuse("updates", "x", "checkpoint.json: its state updates is malformed");
-  refuse("updates", -3, "checkpoint.json: its state updates is damaged: -3 updates");
+  std::string text = read("good/current/checkpoint.json");
+  text[text.find("\"step\": 1") + 8] = '0';
+  refuse(text, "not a checkpoint of Ladder: it is damaged");
+  refuse(std::string(100'000, '['), "not a checkpoint of Ladder: JSON nested deeper");
 }
 
 TEST_P(BadCheckpoint, OfMoreStepsThanAskedFor) {
@@ -122,17 +142,61 @@ TEST_P(BadCheckpoint, OfAnotherOptimizer) {
 }
 
 TEST_P(BadCheckpoint, ForeignFileInTheWayOfASave) {
-  fs::create_directory(path("foreign"));
-  write("foreign/checkpoint.json", "something else\n");
-  expect_refused({sgd("0.9") + "--save foreign", "not a checkpoint of Ladder"});
+  for (const std::string name :
+       {"checkpoint.json", "model.safetensors", "config.json", "current"}) {
+    fs::create_directory(path("foreign"));
+    write("foreign/" + name, "something else\n");
+    expect_refused({sgd("0.9") + "--save foreign",
+                    "--save foreign: holds " + name + ", which no --save has put there"});
+    fs::remove_all(path("foreign"));
+  }
+}
+
+// A checkpoint goes only where the run goes on from it, or says so.
+TEST_P(BadCheckpoint, InTheWayOfASave) {
+  const auto refuse = [&](const std::string& flags) {
+    std::vector<std::string> args = small_run(sgd("0.9") + flags);
+    args.insert(args.end(), {"--save", "good"});
+    expect_refused(args,
+                   "--save good: holds a checkpoint; legal are --load good, which goes on from it, "
+                   "--overwrite, which gives it up, and another directory");
+  };
+  refuse("");
+  train(GetParam(), sgd("0.9") + "--steps 1 --save other");
+  refuse("--load other");
+  expect_refused(small_run("--overwrite"), "--overwrite needs --save");
+
+  std::vector<std::string> goes_on = small_run(sgd("0.9") + "--load ./good/ --steps 2");
+  goes_on.insert(goes_on.end(), {"--save", "good"});
+  EXPECT_EQ(run(GetParam(), goes_on).status, 0);
+  EXPECT_EQ(Manifest::find(path("good"))->steps(), 2);
+  train(GetParam(), sgd("0.9") + "--steps 1 --save good");  // with --overwrite
+  EXPECT_EQ(Manifest::find(path("good"))->steps(), 1);
+}
+
+// Without their last step they are not saved, and what the directory holds stays.
+TEST_P(BadCheckpoint, WeightsThatAreInfinite) {
+  if (GetParam() == "01_sgd") GTEST_SKIP() << "its step is too simple to overflow in one step";
+  const auto before = files();
+  const Ended ended = run(GetParam(), small_run(kSmall + "--steps 1 --lr 1000 --weight-decay 3e38 "
+                                                         "--save good"));
+  EXPECT_NE(ended.err.find("warning: step 0: not saved, transformer.wte.weight holds a NaN or an "
+                           "infinity; good keeps what it holds\n"),
+            std::string::npos)
+      << ended.err;
+  EXPECT_TRUE(files() == before);
 }
 
 TEST_P(BadCheckpoint, OutputsInTheWayOfIt) {
   expect_refused(
       {{sgd("0.9") + "--load good --trace good/checkpoint.json",
         "good/checkpoint.json: no output may lie in the directory of --load"},
-       {sgd("0.9") + "--load good/model-1.safetensors --report good/model-1.safetensors",
-        "good/model-1.safetensors is both --load and an output"},
+       {sgd("0.9") + "--load good --trace good/model.safetensors",
+        "good/model.safetensors: no output may lie in the directory of --load"},
+       {sgd("0.9") + "--load good --trace good/current/trace.jsonl",
+        "good/current/trace.jsonl: no output may lie in the directory of --load"},
+       {sgd("0.9") + "--load good/model.safetensors --report good/model.safetensors",
+        "good/model.safetensors is both --load and an output"},
        {sgd("0.9") + "--save later/ --timeline later/timeline.json",
         "later/timeline.json: no output may lie in the directory of --save"},
        {sgd("0.9") + "--save later --trace ./later", "./later is both --save and an output"},

@@ -23,7 +23,6 @@ TEST_P(BadOptimizer, Flags) {
 
 TEST_P(BadOptimizer, CheckpointOfAnother) {
   const std::string flags = "--layers 1 --channels 16 --heads 2 --optimizer ";
-  // Adam and AdamW keep the same state, and so may go on with each other's.
   const std::vector<std::string> names = {"sgd",  "sgd --momentum 0.9", "adamw",
                                           "lion", "adafactor",          "adamw8bit"};
   for (size_t i = 0; i < names.size(); ++i)
@@ -35,6 +34,18 @@ TEST_P(BadOptimizer, CheckpointOfAnother) {
       const std::string other = std::to_string((i + d) % names.size());
       expect_refused({flags + names[i] + " --load of" + other, "optimizer.safetensors"});
     }
+}
+
+// Adam and AdamW keep the same tensors.
+TEST_P(BadOptimizer, CheckpointOfAdamForAdamW) {
+  const std::string flags = "--layers 1 --channels 16 --heads 2 --optimizer ";
+  const auto refuse = [&](const std::string& theirs, const std::string& ours) {
+    train(GetParam(), flags + theirs + " --steps 1 --save of_" + theirs);
+    expect_refused({flags + ours + " --load of_" + theirs,
+                    "its state optimizer: of --optimizer " + theirs + ", not " + ours});
+  };
+  refuse("adam", "adamw");
+  refuse("adamw", "adam");
 }
 
 }  // namespace

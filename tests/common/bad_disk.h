@@ -7,13 +7,13 @@
 namespace ladder {
 
 struct BadDisk {
-  int operations = 0;      ///< changes so far: fsync, rename, mkdir, symlink, remove
-  int fail_at = -1;        ///< this one of them fails: EIO
-  int die_at = -1;         ///< before this one SIGKILL ends the process
-  int fsync_ms = 0;        ///< each fsync takes so long
-  bool no_locks = false;   ///< flock: ENOLCK
-  bool no_links = false;   ///< symlink: EPERM
-  bool no_sync = false;    ///< fsync of a directory: EIO
+  int operations = 0;        ///< changes so far: fsync, rename, mkdir, symlink, remove
+  int fail_at = -1;          ///< this one of them fails: EIO
+  int die_at = -1;           ///< before this one SIGKILL ends the process
+  int fsync_ms = 0;          ///< each fsync takes so long
+  bool no_locks = false;     ///< flock: ENOLCK
+  bool no_links = false;     ///< symlink: EPERM
+  bool no_sync = false;      ///< fsync of a directory: EIO
   std::string unreadable{};  ///< files of that name: EIO
 };
 

@@ -215,7 +215,10 @@ TEST_F(Checkpoint, WithANanOrAnInfinityIsNotSaved) {
   const float inf = std::numeric_limits<float>::infinity();
   double number = 0;
   const NamedState state{.name = "average",
-                         .get = [&] { return nlohmann::json{{"is", {number}}}; },
+                         .get =
+                             [&] {
+                               return nlohmann::json{{"is", {number}}};
+                             },
                          .set = [](const nlohmann::json&) {}};
   const ParamSpec& last = saved_.layout.specs().back();
   for (const float bad : {std::nanf(""), -std::nanf(""), inf, -inf}) {

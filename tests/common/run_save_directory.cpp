@@ -139,9 +139,9 @@ TEST_F(SaveDir, RemovesWhatAKilledProgramLeft) {
   expect_whole(dir_.path());
   testing::internal::CaptureStderr();
   { const SaveDirectory home(dir_.path()); }
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "note: " + dir_ / "generation-2.7" +
-                " is removed: a program that was killed had left it\n");
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "note: " + dir_ / "generation-2.7" + " is removed: a program that was killed had left it\n");
   EXPECT_EQ(files_in(dir_.path()), before);
 }
 
