@@ -167,7 +167,10 @@ std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingSt
   const bool first = !state.comm || state.comm->rank() == 0;
   CHECK(first == (dir != nullptr), "rank 0 alone has the directory of --save");
   std::optional<Generation> generation;
-  if (dir) generation.emplace(*dir, steps);
+  if (dir) {
+    dir->remove_leftovers();
+    generation.emplace(*dir, steps);
+  }
   const auto path = [&](const char* name) { return dir ? generation->file(name) : ""; };
   const WrittenFile weights =
       write_weights(ctx, state.comm, path(kWeightsFile), state.gpt, state.layout, state.params);

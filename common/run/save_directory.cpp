@@ -156,7 +156,6 @@ SaveDirectory::SaveDirectory(const std::string& dir) : missing_(dir), path_(dir)
   missing_.create(dir);
   lock_.emplace(path_);
   current_ = current_generation(path_);
-  remove_leftovers();
   Generation(*this, 0).link();
 }
 
@@ -167,8 +166,7 @@ void SaveDirectory::remove_leftovers() const {
     std::error_code ignored;
     const bool directory = fs::is_directory(fs::symlink_status(path, ignored));
     if (directory && is_generation(name) && name != current_ && remove_generation(path))
-      tell(
-          fmt::format("note: {} is removed: a program that was killed had left it", path.string()));
+      tell(fmt::format("note: {} is removed, which a killed program had left", path.string()));
   }
 }
 

@@ -10,7 +10,7 @@
 //
 // A save fills a directory of its own, a generation, and puts it on the disk. Then it switches, and
 // then it removes the generation before. So wherever it is interrupted, `current` names a whole
-// checkpoint. What is left behind goes when the next program saves there.
+// checkpoint. What is left behind goes when a program saves there again.
 //
 // One program at a time: a lock on the directory, which ends with its program however that ends,
 // keeps a second one out. Where a file system has no locks nothing of others is removed, and a save
@@ -93,16 +93,17 @@ class DirectoryLock {
 class SaveDirectory {
  public:
   /// Creates what is missing, which goes again with the object if nothing has been saved. Takes the
-  /// lock and tries to write, so that a run does not find out at its end. Removes what killed
-  /// programs have left, which stderr is told.
+  /// lock and tries to write, so that a run does not find out at its end.
   /// @throws UserError if nothing can be written there, or as current_generation()
   explicit SaveDirectory(const std::string& dir);
   SaveDirectory(const SaveDirectory&) = delete;
   SaveDirectory& operator=(const SaveDirectory&) = delete;
+  /// Removes generations that killed programs have left, which stderr is told: they would take the
+  /// room of the next. Nothing where the file system has no locks.
+  void remove_leftovers() const;
 
  private:
   friend class Generation;
-  void remove_leftovers() const;
 
   MissingDirectories missing_;
   std::filesystem::path path_;
