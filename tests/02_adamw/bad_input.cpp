@@ -1,4 +1,5 @@
 // Bad input that every chapter from 02 on refuses.
+#include "common/run/manifest.h"
 #include "tests/common/refusal.h"
 
 namespace ladder::test {
@@ -46,6 +47,29 @@ TEST_P(BadOptimizer, CheckpointOfAdamForAdamW) {
   };
   refuse("adam", "adamw");
   refuse("adamw", "adam");
+}
+
+// Without the count of updates the next step would be another.
+TEST_P(BadOptimizer, CheckpointWithoutItsState) {
+  const std::string flags = "--layers 1 --channels 16 --heads 2 ";
+  train(GetParam(), flags + "--steps 1 --save half");
+  Manifest manifest = Manifest::read(path("half/current"));
+  manifest.state.erase("optimizer");
+  manifest.write(path("half/current"));
+  expect_refused({flags + "--load half", "checkpoint.json: holds no state optimizer"});
+}
+
+// The loss is that of the weights before: it says nothing of them.
+TEST_P(BadOptimizer, InfiniteWeightsAreNotSaved) {
+  const std::string flags = "--layers 1 --channels 16 --heads 2 --steps 1 --save good ";
+  train(GetParam(), flags);
+  const auto before = files();
+  const Ended ended = run(GetParam(), small_run(flags + "--lr 1000 --weight-decay 3e38"));
+  EXPECT_NE(ended.err.find("warning: step 0: not saved, transformer.wte.weight holds a NaN or an "
+                           "infinity; good keeps what it holds\n"),
+            std::string::npos)
+      << ended.err;
+  EXPECT_TRUE(files() == before);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/run/manifest.h"
+#include "common/run/save_directory.h"
 
 namespace ladder::test {
 namespace {
