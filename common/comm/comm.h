@@ -27,6 +27,12 @@ class Aborted : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Why ranks have stopped waiting: another gave no sign of life.
+class Stalled : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// An operation under way. Its tensors belong to it until wait() returns.
 class [[nodiscard]] Pending {
  public:

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <new>
 
+#include "common/comm/comm.h"
 #include "common/error.h"
 #include "common/printable.h"
 #include "kernels/check.h"
@@ -28,6 +29,8 @@ Failure failure() {
     return {std::string("error: ") + e.what(), 2};
   } catch (const OutOfMemory& e) {
     return out_of_memory(e.what());
+  } catch (const Stalled& e) {
+    return {std::string("error: ") + e.what(), 1};
   } catch (const std::bad_alloc&) {
     return out_of_memory("no memory beside the tensors");
   } catch (const std::exception& e) {

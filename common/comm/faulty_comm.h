@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/comm/comm.h"
+#include "common/comm/failure.h"
 #include "kernels/check.h"
 #include "kernels/transfer.h"
 
@@ -27,6 +31,8 @@ struct Fault {
     Corrupt,  ///< one bit of the result of rank 0 flips
     Twice,    ///< it is done again with its own result: sums count double. Not of messages
     Swap,     ///< the halves of every rank's result change places
+    Stall,    ///< the last rank of the group sleeps for ever
+    Die,      ///< the last rank's process ends as by `kill -9`, with all its threads
   };
   Kind kind = Kind::None;
   Operation operation = Operation::AllReduce;
@@ -38,7 +44,7 @@ class FaultyComm : public Comm {
  public:
   /// @param inner must live longer
   FaultyComm(Comm& inner, Fault fault)
-      : FaultyComm(inner, nullptr, fault, new_count(), new_count()) {
+      : FaultyComm(inner, nullptr, fault, new_count(), new_count(), inner.rank()) {
     CHECK(fault.operation != Operation::Recv || fault.kind != Fault::Kind::Twice,
           "a message comes once: who receives it again waits for ever");
   }
@@ -86,19 +92,22 @@ class FaultyComm : public Comm {
     std::unique_ptr<Comm> part = inner_.split(color, key);
     Comm& inner = *part;
     const Count count = inner.size() == size() ? count_ : new_count();
-    return std::unique_ptr<Comm>(new FaultyComm(inner, std::move(part), fault_, count, most_));
+    return std::unique_ptr<Comm>(
+        new FaultyComm(inner, std::move(part), fault_, count, most_, rank_of_all_));
   }
 
  private:
   using Count = std::shared_ptr<std::atomic<int64_t>>;
   static Count new_count() { return std::make_shared<std::atomic<int64_t>>(0); }
-  FaultyComm(Comm& inner, std::unique_ptr<Comm> owned, Fault fault, Count count, Count most)
+  FaultyComm(Comm& inner, std::unique_ptr<Comm> owned, Fault fault, Count count, Count most,
+             int rank_of_all)
       : Comm(inner.rank(), inner.size()),
         owned_(std::move(owned)),
         inner_(inner),
         fault_(fault),
         count_(std::move(count)),
-        most_(std::move(most)) {}
+        most_(std::move(most)),
+        rank_of_all_(rank_of_all) {}
 
   /// A message that arrives with the fault.
   class Spoilt : public Pending::Work {
@@ -127,13 +136,23 @@ class FaultyComm : public Comm {
     Pending arriving_;
   };
 
-  /// What goes wrong in this one. Counts it.
+  /// What goes wrong in this one. Counts it. A rank that stalls or dies does not return.
   Fault::Kind met(Operation operation, Dtype dtype) {
     if (operation != fault_.operation || dtype == Dtype::U8) return Fault::Kind::None;
     const int64_t nth = operation == Operation::Recv ? (*most_)++ : (*count_)++;
     int64_t most = *most_;
     while (most <= nth && !most_->compare_exchange_weak(most, nth + 1)) continue;
-    return nth == fault_.nth ? fault_.kind : Fault::Kind::None;
+    if (nth != fault_.nth) return Fault::Kind::None;
+    if (fault_.kind != Fault::Kind::Stall && fault_.kind != Fault::Kind::Die) return fault_.kind;
+    if (rank() == size() - 1) fall_out();
+    return Fault::Kind::None;
+  }
+  [[noreturn]] void fall_out() const {
+    const bool dies = fault_.kind == Fault::Kind::Die;
+    tell(fmt::format("note: --fault: rank {} {} in {}", rank_of_all_, dies ? "dies" : "stalls",
+                     to_string(*current())));
+    if (dies) std::raise(SIGKILL);
+    while (true) std::this_thread::sleep_for(std::chrono::hours(1));
   }
   void spoil(Fault::Kind kind, const Tensor& result) {
     if (kind == Fault::Kind::Corrupt && rank() == 0) flip_bit(result);
@@ -160,6 +179,7 @@ class FaultyComm : public Comm {
   Fault fault_;
   Count count_;  ///< collectives of this group
   Count most_;   ///< those of the group with the most; of messages, all
+  int rank_of_all_;
 };
 
 }  // namespace ladder

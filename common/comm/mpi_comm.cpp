@@ -13,18 +13,24 @@
 #include "common/comm/elements.h"
 #include "common/comm/failure.h"
 #include "common/comm/mpi_handles.h"
+#include "common/comm/mpi_watch.h"
 #include "common/comm/rank_error.h"
 #include "common/comm/run_ranks.h"
+#include "common/comm/waiting.h"
 #include "common/error.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
 namespace {
 
-/// Whether ranks compare what they call, before they do it: a message more for each call.
-bool check_calls() {
-  static const char* const set = std::getenv("LADDER_CHECK_CALLS");
-  return set && std::string_view(set) == "1";
+/// Whether ranks compare what they call, before they do it: a message more for each call. If one
+/// has it in its environment, all do.
+bool check_calls(const mpi::Group& group) {
+  const char* const set = std::getenv("LADDER_CHECK_CALLS");
+  int checks = set && std::string_view(set) == "1" ? 1 : 0;
+  mpi::check(MPI_Allreduce(MPI_IN_PLACE, &checks, 1, MPI_INT, MPI_MAX, group.get()),
+             "MPI_Allreduce");
+  return checks == 1;
 }
 
 using mpi::check;
@@ -34,8 +40,14 @@ using mpi::datatype;
 /// A message under way.
 class MpiMessage : public Pending::Work {
  public:
-  MpiMessage(MPI_Request request, const Call& call, HostCopy data, mpi::Abandoned abandoned)
-      : request_(request), call_(call), data_(std::move(data)), abandoned_(std::move(abandoned)) {}
+  /// @param within the call that it is a message of: itself, or a collective
+  MpiMessage(MPI_Request request, const Call& call, const Call& within, HostCopy data,
+             std::shared_ptr<mpi::Process> process)
+      : request_(request),
+        call_(call),
+        within_(within),
+        data_(std::move(data)),
+        process_(std::move(process)) {}
   /// Without wait(), nothing may arrive any more. A message sent cannot be taken back, but then the
   /// rank is about to end all processes.
   ~MpiMessage() override {
@@ -45,7 +57,7 @@ class MpiMessage : public Pending::Work {
   }
 
   void wait() override {
-    const MPI_Status status = mpi::wait(request_, *abandoned_);
+    const MPI_Status status = mpi::wait(request_, *process_, within_);
     if (call_.operation == Operation::Send) return;
     const Tensor data = data_.tensor();
     int arrived = 0;
@@ -57,29 +69,29 @@ class MpiMessage : public Pending::Work {
 
  private:
   MPI_Request request_;
-  Call call_;
+  Call call_, within_;
   HostCopy data_;
-  mpi::Abandoned abandoned_;
+  std::shared_ptr<mpi::Process> process_;
 };
 
 class MpiComm : public Comm {
  public:
-  MpiComm(std::unique_ptr<mpi::Group> group, mpi::Abandoned abandoned)
+  MpiComm(std::unique_ptr<mpi::Group> group, std::shared_ptr<mpi::Process> process)
       : Comm(group->rank(), group->size()),
         group_(std::move(group)),
-        abandoned_(std::move(abandoned)) {}
+        process_(std::move(process)) {}
   std::string_view kind() const override { return "mpi"; }
-  void abandon() noexcept override { *abandoned_ = true; }
+  void abandon() noexcept override { process_->abandoned = true; }
 
  protected:
   void perform(const Call& call, const std::function<void()>& body) override {
-    if (check_calls()) compare(call);
+    if (process_->checks_calls) compare(call);
     body();
   }
 
  private:
   void compare(const Call& call);
-  void wait(MPI_Request request) { mpi::wait(request, *abandoned_); }
+  void wait(MPI_Request request) { mpi::wait(request, *process_, *current()); }
 
   void do_all_reduce(Tensor data, Combine combine) override;
   void do_reduce_scatter(Tensor out, Tensor inp, Combine combine) override;
@@ -92,7 +104,7 @@ class MpiComm : public Comm {
   Pending do_irecv(Tensor data, int from) override;
 
   std::unique_ptr<mpi::Group> group_;
-  mpi::Abandoned abandoned_;
+  std::shared_ptr<mpi::Process> process_;
 };
 
 void MpiComm::compare(const Call& call) {
@@ -181,8 +193,9 @@ void MpiComm::do_barrier() {
 
 std::unique_ptr<Comm> MpiComm::do_split(int color, int key) {
   MPI_Comm part = MPI_COMM_NULL;
+  const Waiting waiting("split");
   check(MPI_Comm_split(group_->get(), color, key, &part), "MPI_Comm_split");
-  return std::make_unique<MpiComm>(std::make_unique<mpi::Group>(part), abandoned_);
+  return std::make_unique<MpiComm>(std::make_unique<mpi::Group>(part), process_);
 }
 
 Pending MpiComm::do_isend(Tensor data, int to) {
@@ -192,7 +205,7 @@ Pending MpiComm::do_isend(Tensor data, int to) {
   check(MPI_Isend(host.tensor().ptr, count(data), datatype(data.dtype), to, /*tag=*/0,
                   group_->get(), &request),
         "MPI_Isend");
-  return Pending(std::make_unique<MpiMessage>(request, call, std::move(host), abandoned_));
+  return Pending(std::make_unique<MpiMessage>(request, call, *current(), std::move(host), process_));
 }
 
 Pending MpiComm::do_irecv(Tensor data, int from) {
@@ -202,16 +215,7 @@ Pending MpiComm::do_irecv(Tensor data, int from) {
   check(MPI_Irecv(host.tensor().ptr, count(data), datatype(data.dtype), from, /*tag=*/0,
                   group_->get(), &request),
         "MPI_Irecv");
-  return Pending(std::make_unique<MpiMessage>(request, call, std::move(host), abandoned_));
-}
-
-/// What a program says of the exception that is being handled, thrown by `rank`.
-Failure failure_of(int rank) {
-  try {
-    std::rethrow_exception(rank_error(rank).error);
-  } catch (...) {
-    return failure();
-  }
+  return Pending(std::make_unique<MpiMessage>(request, call, *current(), std::move(host), process_));
 }
 
 /// Prints the exception that is being handled, and ends all processes.
@@ -219,25 +223,26 @@ Failure failure_of(int rank) {
   const Failure end = failure_of(rank);
   // What all ranks meet alike, such as a missing file, is told once: rank 0 speaks first.
   if (rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  tell(end.line);
-  std::fflush(nullptr);
-  MPI_Abort(MPI_COMM_WORLD, end.status);
-  std::abort();
+  mpi::end_processes(end);
 }
 
 }  // namespace
 
-void run_mpi(int ranks, const RankBody& body) {
+void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout) {
   const mpi::Session session;
   int rank = 0;
   try {
-    MpiComm comm(std::make_unique<mpi::Group>(mpi::Group::copy_of_world()),
-                 std::make_shared<std::atomic<bool>>(false));
-    rank = comm.rank();
+    const auto process = std::make_shared<mpi::Process>();
+    auto group = std::make_unique<mpi::Group>(mpi::Group::copy_of_world());
+    rank = group->rank();
+    mpi::Watch watch(Patience::of(timeout));
+    process->checks_calls = check_calls(*group);
+    MpiComm comm(std::move(group), process);
     if (ranks != 1 && ranks != comm.size())
       throw UserError("--ranks {}, but mpirun has started {}; legal: {}, or no --ranks", ranks,
                       comm.size(), comm.size());
     body(comm);
+    watch.end();
   } catch (...) {
     end_all(rank);
   }

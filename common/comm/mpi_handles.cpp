@@ -1,10 +1,14 @@
 #include "common/comm/mpi_handles.h"
 
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
+#include <optional>
 
 #include "common/comm/elements.h"
 #include "common/comm/patience.h"
+#include "common/comm/waiting.h"
 
 namespace ladder::mpi {
 namespace {
@@ -98,15 +102,25 @@ int count(const Tensor& data) {
   return static_cast<int>(data.size());
 }
 
-MPI_Status wait(MPI_Request& request, const std::atomic<bool>& abandoned) {
+MPI_Status wait(MPI_Request& request, const Process& process, const Call& call) {
+  constexpr int kLong = 1024;  // looks: from here on others may ask what this rank waits in
+  std::optional<Waiting> waiting;
   MPI_Status status{};
   for (int tries = 0;; ++tries) {
     int done = 0;
     check(MPI_Test(&request, &done, &status), "MPI_Test");
     if (done) return status;
-    if (abandoned) throw Aborted("this rank has failed");
+    if (process.abandoned) throw Aborted("this rank has failed");
+    if (tries == kLong) waiting.emplace(to_string(call));
     be_patient(tries);
   }
+}
+
+void end_processes(const Failure& end) {
+  tell(end.line);
+  std::fflush(nullptr);
+  MPI_Abort(MPI_COMM_WORLD, end.status);
+  std::abort();
 }
 
 }  // namespace ladder::mpi

@@ -6,6 +6,7 @@
 #include <mpi.h>
 
 #include "common/comm/comm.h"
+#include "common/comm/failure.h"
 
 namespace ladder::mpi {
 
@@ -58,11 +59,18 @@ MPI_Datatype datatype(Dtype dtype);
 /// Elements as MPI counts them. @throws CheckError if they are more than it can
 int count(const Tensor& data);
 
-/// Set by Comm::abandon(), for all communicators of a process.
-using Abandoned = std::shared_ptr<std::atomic<bool>>;
+/// What all communicators of a process share.
+struct Process {
+  std::atomic<bool> abandoned = false;  ///< by Comm::abandon()
+  bool checks_calls = false;            ///< ranks compare what they call, before they do it
+};
 
 /// Waits for a request without spinning, as MPI_Wait does: the core belongs to the kernels.
+/// @param call that it belongs to, for messages
 /// @throws Aborted if the rank gives up
-MPI_Status wait(MPI_Request& request, const std::atomic<bool>& abandoned);
+MPI_Status wait(MPI_Request& request, const Process& process, const Call& call);
+
+/// Prints the line of `end`, and ends all processes with its status.
+[[noreturn]] void end_processes(const Failure& end);
 
 }  // namespace ladder::mpi

@@ -4,7 +4,7 @@
 
 namespace ladder {
 
-void run_mpi(int, const RankBody&) {
+void run_mpi(int, const RankBody&, std::chrono::milliseconds) {
   throw UserError("started by mpirun, but built without MPI; legal: --ranks N without mpirun");
 }
 

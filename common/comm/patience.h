@@ -1,12 +1,14 @@
-// What a thread does between two looks at what others bring about, where it cannot block.
+// How long a thread waits for what others bring about.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
 namespace ladder {
 
-/// At first the other side is about to answer; later there is time, and others want the core.
+/// Between two looks, where it cannot block. At first the other side is about to answer; later there
+/// is time, and others want the core.
 /// @param looks so far
 inline void be_patient(int looks) {
   if (looks < 64)
@@ -14,5 +16,21 @@ inline void be_patient(int looks) {
   else
     std::this_thread::sleep_for(std::chrono::microseconds(looks < 1024 ? 10 : 100));
 }
+
+/// How often who waits looks for signs of life, and after how many looks in vain it gives up. A
+/// process that was stopped itself (Ctrl-Z) has not looked: so time is counted in looks.
+struct Patience {
+  std::chrono::milliseconds between{1000};
+  int looks = 60;  ///< 0: it never gives up
+
+  /// One that gives up after `timeout`; 0: never.
+  static Patience of(std::chrono::milliseconds timeout) {
+    constexpr std::chrono::milliseconds kLeast{1}, kMost{1000};
+    if (timeout.count() == 0) return {.looks = 0};
+    const auto between = std::clamp(timeout / 8, kLeast, kMost);
+    return {.between = between, .looks = static_cast<int>(timeout / between)};
+  }
+  std::chrono::milliseconds timeout() const { return looks * between; }
+};
 
 }  // namespace ladder

@@ -32,4 +32,12 @@ RankError rank_error(int rank) {
   }
 }
 
+Failure failure_of(int rank) {
+  try {
+    std::rethrow_exception(rank_error(rank).error);
+  } catch (...) {
+    return failure();
+  }
+}
+
 }  // namespace ladder

@@ -4,6 +4,8 @@
 #include <exception>
 #include <string>
 
+#include "common/comm/failure.h"
+
 namespace ladder {
 
 struct RankError {
@@ -14,5 +16,8 @@ struct RankError {
 
 /// The exception that is being handled, thrown by `rank`.
 RankError rank_error(int rank);
+
+/// What its program says of it.
+Failure failure_of(int rank);
 
 }  // namespace ladder

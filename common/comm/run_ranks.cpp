@@ -50,13 +50,13 @@ int number_from(std::initializer_list<const char*> names, const char* slurm, int
 
 }  // namespace
 
-void run_threads(int ranks, const RankBody& body) {
+void run_threads(int ranks, const RankBody& body, std::chrono::milliseconds timeout) {
   CHECK(ranks >= 1, "{} ranks", ranks);
   if (ranks == 1) {
     SelfComm comm;
     return body(comm);
   }
-  const auto world = std::make_shared<ThreadWorld>(ranks);
+  const auto world = std::make_shared<ThreadWorld>(ranks, Patience::of(timeout));
   std::vector<int> members;
   for (int rank = 0; rank < ranks; ++rank) members.push_back(rank);
   const auto group = std::make_shared<ThreadGroup>(world, members);
@@ -68,6 +68,7 @@ void run_threads(int ranks, const RankBody& body) {
     } catch (const std::exception&) {  // the system's limit, or no memory for its stack
       fail_to_start(*world, ranks, threads.size());
     }
+    world->wait_for_all(static_cast<int>(threads.size()));
   }
   world->rethrow();
 }
@@ -88,13 +89,17 @@ int launched_here() {
   return std::clamp(here, 1, all);
 }
 
+int launched_rank() {
+  return std::max(0, number_from({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}, "SLURM_PROCID", 0));
+}
+
 int launched_local_rank() {
   return std::max(
       0, number_from({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}, "SLURM_LOCALID", 0));
 }
 
-void run_ranks(int ranks, const RankBody& body) {
-  under_mpirun() ? run_mpi(ranks, body) : run_threads(ranks, body);
+void run_ranks(int ranks, const RankBody& body, std::chrono::milliseconds timeout) {
+  under_mpirun() ? run_mpi(ranks, body, timeout) : run_threads(ranks, body, timeout);
 }
 
 }  // namespace ladder

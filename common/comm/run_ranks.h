@@ -1,6 +1,7 @@
 // Starting ranks: as threads of this process, or as what mpirun has started.
 #pragma once
 
+#include <chrono>
 #include <functional>
 
 #include "common/comm/comm.h"
@@ -10,19 +11,24 @@ namespace ladder {
 /// What a rank does, from its first to its last line.
 using RankBody = std::function<void(Comm&)>;
 
+/// How long ranks wait for one that gives no sign of life (common/comm/pulse.h); 0: for ever.
+constexpr std::chrono::milliseconds kTimeout = std::chrono::seconds(60);
+
 /// Runs `body` on every rank and returns when all have ended: under mpirun as this process's rank
 /// (MpiComm), else as `ranks` threads (ThreadComm), or here if that is one (SelfComm).
 /// @throws UserError if mpirun has started another number of processes than `ranks`, which may also
 ///         be 1 there; and as run_threads()
-void run_ranks(int ranks, const RankBody& body);
+void run_ranks(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 
 /// Ranks 0 to ranks - 1, each in a thread of its own; one rank runs in the calling thread.
 ///
 /// A rank that throws ends all: communication of the others throws Aborted. The first exception is
 /// thrown again, its rank before its message; UserError, CheckError and OutOfMemory keep their
 /// type, others become std::runtime_error. So does a run in which ranks disagree or wait for each
-/// other. @throws UserError, too, if the system refuses a thread
-void run_threads(int ranks, const RankBody& body);
+/// other. @throws UserError, too, if the system refuses a thread; Stalled if a rank lets others wait
+/// for `timeout` without a sign of life. If that rank stays so, nobody can end it: then this ends
+/// the process.
+void run_threads(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 
 /// Whether mpirun has started this process.
 bool under_mpirun();
@@ -31,12 +37,15 @@ bool under_mpirun();
 int launched_processes();
 /// How many of those on its machine; all, if nobody tells.
 int launched_here();
+/// Which of all this process is, from 0; 0 if nobody tells.
+int launched_rank();
 /// Which of those on its machine this process is, from 0; 0 if nobody tells.
 int launched_local_rank();
 
 /// The rank that this process is. An exception is printed with its rank, and ends all processes at
-/// once. With LADDER_CHECK_CALLS=1 in the environment so do ranks that call different things, which
-/// otherwise may wait for each other for ever. @throws UserError if this build has no MPI
-void run_mpi(int ranks, const RankBody& body);
+/// once; so does a rank that lets others wait for `timeout` without a sign of life. With
+/// LADDER_CHECK_CALLS=1 in the environment ranks compare what they call, and those that call
+/// different things end at once. @throws UserError if this build has no MPI
+void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 
 }  // namespace ladder

@@ -1,26 +1,35 @@
 #include "common/comm/thread_world.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ranges>
+
 #include "common/comm/comm.h"
+#include "common/comm/failure.h"
 
 namespace ladder {
 
 void ThreadWorld::enter(int rank) {
   const Lock lock(mutex_);
   state_[rank].thread = std::this_thread::get_id();
+  state_[rank].pulse.emplace();
 }
 
 void ThreadWorld::leave(int rank) {
   const Lock lock(mutex_);
   state_[rank].left = true;
+  left_.notify_all();
   detect_deadlock();
 }
 
 void ThreadWorld::wait(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
                        const std::function<bool()>& busy) {
-  const Waiter me{std::this_thread::get_id(), rank, &call, &ready};
+  Waiter me{std::this_thread::get_id(), rank, &call, &ready};
   waiters_.push_back(&me);
   detect_deadlock();
-  changed_[rank].wait(lock, [&] { return ready() || (failed_ && !busy()); });
+  const auto over = [&] { return ready() || (failed_ && !busy()); };
+  while (!changed_[rank].wait_for(lock, patience_.between, over)) look();
   std::erase(waiters_, &me);
   if (!ready()) check_alive();
 }
@@ -40,6 +49,57 @@ void ThreadWorld::fail_here(const std::string& reason) {
 
 void ThreadWorld::check_alive() const {
   if (failed_) throw Aborted(reason_);
+}
+
+void ThreadWorld::look() {
+  const auto now = std::chrono::steady_clock::now();
+  if (failed_ || now < next_look_ || under_debugger()) return;
+  next_look_ = now + patience_.between;
+  for (Waiter* waiter : waiters_) ++waiter->looks;
+  std::vector<RankReport> all;
+  for (int rank = 0; rank < static_cast<int>(state_.size()); ++rank) all.push_back(report(rank));
+  const auto reason = reason_to_give_up(all, static_cast<int>(all.size()), patience_);
+  if (!reason) return;
+  stalled_ = true;
+  fail(std::make_exception_ptr(Stalled(*reason)), *reason);
+  left_.notify_all();
+}
+
+RankReport ThreadWorld::report(int rank) {
+  RankState& state = state_[rank];
+  RankReport report{.rank = rank, .over = state.left};
+  for (const Waiter* waiter : waiters_) {
+    if (waiter->rank != rank || waiter->looks <= report.waited) continue;
+    report.waited = waiter->looks;
+    report.set_call(to_string(*waiter->call));
+  }
+  const bool lives = state.left || report.waited > 0 || !state.pulse || state.pulse->beats();
+  report.silent = state.silent = lives ? 0 : state.silent + 1;
+  return report;
+}
+
+void ThreadWorld::wait_for_all(int started) {
+  Lock lock(mutex_);
+  const auto is_here = [&](int rank) { return !state_[rank].left; };
+  const auto all_left = [&] {
+    return std::ranges::none_of(std::views::iota(0, started), is_here);
+  };
+  const auto others_left = [&] {
+    return std::ranges::none_of(std::views::iota(0, started), [&](int rank) {
+      return is_here(rank) && state_[rank].silent < patience_.looks;
+    });
+  };
+  left_.wait(lock, [&] { return all_left() || (stalled_ && others_left()); });
+  // Whoever wakes up after all finds that the run has failed.
+  if (left_.wait_for(lock, std::chrono::seconds(1), all_left)) return;
+  try {
+    rethrow();
+  } catch (...) {
+    const Failure end = failure();
+    tell(end.line);
+    std::fflush(nullptr);
+    std::_Exit(end.status);
+  }
 }
 
 void ThreadWorld::rethrow() const {

@@ -4,16 +4,22 @@
 // large, and tensors are copied outside of it.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/comm/call.h"
+#include "common/comm/patience.h"
+#include "common/comm/pulse.h"
+#include "common/comm/rank_report.h"
 
 namespace ladder {
 
@@ -21,7 +27,8 @@ class ThreadWorld {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
-  explicit ThreadWorld(int ranks) : changed_(ranks), state_(ranks) {}
+  ThreadWorld(int ranks, const Patience& patience)
+      : patience_(patience), changed_(ranks), state_(ranks) {}
 
   Lock lock() { return Lock(mutex_); }
 
@@ -29,7 +36,8 @@ class ThreadWorld {
   void enter(int rank);
   void leave(int rank);
 
-  /// Blocks the thread of `rank` until ready(). If the run has failed, throws Aborted instead, but
+  /// Blocks the thread of `rank` until ready(). If it waits too long for a rank that gives no sign
+  /// of life, the run fails. If the run has failed, throws Aborted instead, but
   /// not while busy(): another rank is in the middle of a copy from or to this one's memory.
   /// Lock held
   void wait(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
@@ -46,6 +54,9 @@ class ThreadWorld {
   /// @throws Aborted if the run has failed. Lock held
   void check_alive() const;
 
+  /// Returns once ranks 0 to `started` - 1 have left. If one has stalled, and all others have left,
+  /// it ends the process: nobody can end a thread.
+  void wait_for_all(int started);
   /// Throws the first failure, if there is one. After all threads are joined
   void rethrow() const;
 
@@ -55,19 +66,29 @@ class ThreadWorld {
     int rank;
     const Call* call;
     const std::function<bool()>* ready;
+    int32_t looks = 0;
   };
   struct RankState {
     std::thread::id thread;
     bool left = false;
+    std::optional<Pulse> pulse = {};
+    int32_t silent = 0;  ///< looks since it last gave a sign of life
   };
   const Waiter* waiter_of(int rank) const;
   void detect_deadlock();
+  /// Looks for signs of life, unless another has just done so.
+  void look();
+  RankReport report(int rank);
 
+  const Patience patience_;
   std::mutex mutex_;
   std::deque<std::condition_variable> changed_;  ///< by rank; a deque: they do not move
   std::vector<RankState> state_;                 ///< by rank
-  std::vector<const Waiter*> waiters_;
+  std::vector<Waiter*> waiters_;
+  std::chrono::steady_clock::time_point next_look_{};
+  std::condition_variable left_;
   bool failed_ = false;
+  bool stalled_ = false;  ///< failed, since a rank gives no sign of life
   std::string reason_;
   std::exception_ptr error_;
 };

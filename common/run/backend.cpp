@@ -1,6 +1,7 @@
 #include "common/run/backend.h"
 
 #include "common/error.h"
+#include "common/run/agreement.h"
 #include "common/run/options.h"
 
 namespace ladder {
@@ -31,13 +32,16 @@ std::unique_ptr<Device> open_device(const RunOptions& options) {
 }
 
 void start_ranks(const RunOptions& options, const RankBody& body) {
-  run_ranks(options.ranks, [&](Comm& comm) {
+  const auto run_rank = [&](Comm& comm) {
+    // Threads have the options of their process.
+    if (comm.size() > 1 && under_mpirun()) check_agreement(comm, options);
     const Backend& backend = find(options.backend);
     const std::unique_ptr<Device> device = backend.network ? backend.open() : nullptr;
     const std::unique_ptr<Comm> network =
         backend.network ? backend.network(comm, device.get()) : nullptr;
     body(network ? *network : comm);
-  });
+  };
+  run_ranks(options.ranks, run_rank, std::chrono::seconds(options.timeout));
 }
 
 Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, Comm* comm) {

@@ -43,7 +43,7 @@ bool on_device(std::string_view backend);
 std::unique_ptr<Device> open_device(const RunOptions& options);
 
 /// run_ranks() of --ranks, each with the network of --backend: processes with a GPU each use NCCL,
-/// if this build has it.
+/// if this build has it. Processes first compare what they were given (common/run/agreement.h).
 void start_ranks(const RunOptions& options, const RankBody& body);
 
 /// The context of one rank; its scratch memory counts as Workspace.

@@ -86,6 +86,19 @@ CLI::Option* add_option(CLI::App& app, const char* flag, uint64_t& value, const 
   return app.add_option(flag, value, help);
 }
 
+/// As a person would write it.
+template <class T>
+std::string text_of(const T& value) {
+  return fmt::format("{}", value);
+}
+template <class T>
+std::string text_of(const std::optional<T>& value) {
+  return value ? text_of(*value) : "";
+}
+std::string text_of(const std::vector<std::string>& values) {
+  return fmt::format("{}", fmt::join(values, ","));
+}
+
 // "512MB" becomes 512 x 2^20. CLI11 alone would speak of types, and list all its units.
 std::string to_bytes(std::string& text) {
   const std::string given = text;
@@ -116,6 +129,7 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
   CLI::Option* option =
       std::visit([&](auto* v) { return add_option(*app_, flag, *v, help); }, value);
   option->group(group_);
+  values_.emplace_back(flag, value);
   if (!rules.legal.empty()) option->check(CLI::IsMember(rules.legal));
   if (rules.shown_default) option->default_str(rules.shown_default);
   if (rules.instead_of) option->excludes(app_->get_option(rules.instead_of));
@@ -134,6 +148,13 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
         value);
 }
 
+std::vector<FlagValue> CommandLine::record() const {
+  std::vector<FlagValue> all{{"the program", app_->get_description()}};
+  for (const auto& [flag, value] : values_)
+    all.push_back({flag, std::visit([](const auto* v) { return text_of(*v); }, value)});
+  return all;
+}
+
 void CommandLine::parse(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
@@ -144,6 +165,7 @@ void CommandLine::parse(int argc, const char* const* argv) {
       throw UserError("--config is given {} times; once is legal", configs.size());
     if (!configs.empty()) refuse_odd_lines(configs[0]);
     if (config_ && !configs.empty()) *config_ = configs[0];
+    if (record_) *record_ = record();
   } catch (const CLI::Success& help) {
     if (launched_local_rank() == 0) app_->exit(help);
     throw HelpPrinted{};

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -25,6 +26,12 @@ struct FlagRules {
   bool list = false;                    ///< values between commas
 };
 
+/// A flag after parse(), whether it was given or not.
+struct FlagValue {
+  std::string flag;   ///< "--lr"
+  std::string value;  ///< "0.001"; empty: it has none
+};
+
 class CommandLine {
  public:
   /// @param description the first line of --help
@@ -38,6 +45,9 @@ class CommandLine {
 
   /// Where parse() puts the path of --config.
   void add_config(std::string& path) { config_ = &path; }
+  /// Where parse() puts all flags in the order of --help, behind one named "the program" whose value
+  /// is the description.
+  void add_record(std::vector<FlagValue>& record) { record_ = &record; }
 
   /// A flag that sets `value`, whose present value is the default. A bool takes no argument. What
   /// it refers to must live until parse().
@@ -67,10 +77,13 @@ class CommandLine {
       std::variant<bool*, int*, int64_t*, uint64_t*, float*, double*, std::string*,
                    std::optional<int>*, std::optional<int64_t>*, std::vector<std::string>*>;
   void add_value(const char* flag, Value value, const std::string& help, const FlagRules& rules);
+  std::vector<FlagValue> record() const;
 
   std::unique_ptr<CLI::App> app_;
   std::string group_;
   std::string* config_ = nullptr;
+  std::vector<FlagValue>* record_ = nullptr;
+  std::vector<std::pair<std::string, Value>> values_;  ///< by flag
 };
 
 }  // namespace ladder

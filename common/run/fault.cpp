@@ -11,7 +11,8 @@
 namespace ladder {
 namespace {
 
-constexpr std::array<std::string_view, 5> kKinds = {"", "skip", "corrupt", "twice", "swap"};
+constexpr std::array<std::string_view, 7> kKinds = {"",     "skip",  "corrupt", "twice",
+                                                    "swap", "stall", "die"};
 
 // Those whose loss a chapter's run can show.
 constexpr std::array kOperations = {Operation::AllReduce, Operation::ReduceScatter,
@@ -30,17 +31,21 @@ std::optional<Operation> operation_of(std::string_view name) {
   return {};
 }
 
-/// A run without its fault is like any other, so a reader would take it for a fault that nobody can
-/// see. Ranks may receive different numbers of messages: what counts is the most.
-void tell_if_it_never_happened(Comm& comm, const std::string& text, const Fault& fault,
-                               int64_t seen) {
+/// A run without its fault is like any other, and many a fault changes nothing that a reader sees:
+/// so each run says whether it has had its own. Ranks may receive different numbers of messages: what
+/// counts is the most.
+void tell_whether_it_happened(Comm& comm, const std::string& text, const Fault& fault,
+                              int64_t seen) {
   comm.all_reduce({.ptr = &seen, .dtype = Dtype::I64, .shape = {1}}, Combine::Max);
-  if (comm.rank() != 0 || seen > fault.nth) return;
-  tell(fmt::format("note: --fault {} never happened: {}", text,
-                   fault.operation == Operation::Recv
-                       ? fmt::format("no rank received more than {} messages", seen)
-                       : fmt::format("no group of ranks had more than {} {}s", seen,
-                                     kOperationNames[static_cast<size_t>(fault.operation)])));
+  if (comm.rank() != 0) return;
+  const bool message = fault.operation == Operation::Recv;
+  const std::string_view who = message ? "rank received" : "group of ranks had";
+  const std::string_view what =
+      message ? "message" : kOperationNames[static_cast<size_t>(fault.operation)];
+  tell(fmt::format("note: --fault {} {} {} {} {}s", text,
+                   seen > fault.nth ? "happened: a" : "never happened: no", who,
+                   seen > fault.nth ? fmt::format("{}", seen) : fmt::format("more than {}", seen),
+                   what));
 }
 
 }  // namespace
@@ -51,7 +56,7 @@ void FaultOptions::add_to(CommandLine& line) {
       "--fault", text,
       "an experiment: KIND:OPERATION:N, as skip:all_reduce:3; the N-th such operation (from 0) of "
       "each group of ranks, or with recv the N-th message of each rank, is skipped, done twice, "
-      "corrupted or has its halves swapped");
+      "corrupted or has its halves swapped, or its last rank stalls or dies");
 }
 
 Fault FaultOptions::fault() const {
@@ -71,9 +76,9 @@ Fault FaultOptions::fault() const {
       return fault;
   }
   throw UserError(
-      "--fault {}; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice or swap, "
-      "OPERATION all_reduce, reduce_scatter, all_gather, broadcast or recv (never twice), and N at "
-      "least 0",
+      "--fault {}; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice, swap, stall or "
+      "die, OPERATION all_reduce, reduce_scatter, all_gather, broadcast or recv (never twice), and "
+      "N at least 0",
       text);
 }
 
@@ -81,10 +86,12 @@ RankBody FaultOptions::planted(RankBody body) const {
   const Fault planted = fault();
   if (planted.kind == Fault::Kind::None) return body;
   return [planted, body = std::move(body), text = text](Comm& comm) {
+    if (planted.kind == Fault::Kind::Stall && comm.size() == 1)
+      throw UserError("--fault {}: nobody would notice; legal from --ranks 2 on", text);
     FaultyComm faulty(comm, planted);
     body(faulty);
     comm.attach(nullptr);  // the device has gone with the body
-    tell_if_it_never_happened(comm, text, planted, faulty.seen());
+    tell_whether_it_happened(comm, text, planted, faulty.seen());
   };
 }
 

@@ -1,4 +1,4 @@
-// --fault: a collective operation or a message that goes wrong, on purpose.
+// --fault: a collective operation or a message that goes wrong, on purpose, or a rank that does.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct FaultOptions {
 
   /// @throws as check()
   Fault fault() const;
-  /// `body`, on communicators with the fault. If it never happens rank 0 says so.
+  /// `body`, on communicators with the fault. At the end rank 0 says whether it has happened.
   RankBody planted(RankBody body) const;
 };
 

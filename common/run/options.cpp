@@ -26,6 +26,7 @@ constexpr int64_t kMaxBatch = 1 << 20;
 constexpr int64_t kMaxLayers = 1 << 12;
 constexpr int64_t kMaxChannels = 1 << 17;
 constexpr int64_t kMaxThreads = 1 << 12;
+constexpr int64_t kMaxTimeout = 1'000'000;
 constexpr float kMaxFloat = std::numeric_limits<float>::max();
 
 void require_range(std::string_view flag, int64_t value, int64_t low, int64_t high) {
@@ -171,6 +172,8 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--ranks", ranks,
            "ranks that share the work: threads of this program; under mpirun the processes are the "
            "ranks");
+  line.add("--timeout", timeout,
+           "seconds that ranks wait for one that gives no sign of life; 0: for ever");
   line.add("--threads", threads, "threads of a rank",
            {.shown_default = "cores / ranks on this machine"});
 
@@ -181,6 +184,7 @@ void RunOptions::add_to(CommandLine& line) {
 
   line.group("Files");
   line.add_config(config_file);
+  line.add_record(flags);
   line.add("--save", save,
            "directory for checkpoints; none is written with a NaN or an infinity in it, or in the "
            "loss");
@@ -205,6 +209,7 @@ void RunOptions::check() const {
   require_finite_not_negative("--lr", lr);
   if (lr > kMaxFloat) throw UserError("--lr must be at most {}, not {}", kMaxFloat, lr);
   require_range("--ranks", ranks, 1, kMaxThreads);
+  require_range("--timeout", timeout, 0, kMaxTimeout);
   if (threads) require_range("--threads", *threads, 1, kMaxThreads);
   require_range("--eval-every", eval_every, 0, kMaxCount);
   require_range("--save-every", save_every, 0, kMaxCount);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/comm/failure.h"
+#include "common/comm/rank_error.h"
 #include "common/comm/run_ranks.h"
 
 namespace ladder {
@@ -46,9 +47,13 @@ int run_main(const std::function<void()>& body) {
     tell(lost.line);
     return lost.status;
   } catch (...) {
-    const Failure end = output_is_written() ? failure() : lost;
-    if (end.status == 2 && launched_local_rank() != 0)
+    const bool written = output_is_written();
+    Failure end = written ? failure() : lost;
+    if (end.status == 2 && launched_local_rank() != 0) {
       std::this_thread::sleep_for(std::chrono::seconds(5));
+      // The first process has not said the same: this one was started differently.
+      if (written) end = failure_of(launched_rank());
+    }
     tell(end.line);
     return end.status;
   }

@@ -13,7 +13,8 @@ struct HelpPrinted {};
 /// error: ...").
 ///
 /// What all processes that mpirun has started on a machine refuse alike is told once: the first of
-/// them speaks first, and mpirun then ends the others while they wait.
+/// them speaks first, and mpirun then ends the others while they wait. What one of the others alone
+/// refuses it tells after that, with its rank.
 int run_main(const std::function<void()>& body);
 
 }  // namespace ladder

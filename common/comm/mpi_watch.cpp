@@ -1,0 +1,142 @@
+#include "common/comm/mpi_watch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "common/comm/failure.h"
+#include "common/comm/waiting.h"
+
+namespace ladder::mpi {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Also of one that there is not.
+bool is_done(MPI_Request& request) {
+  int done = 0;
+  check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  return done != 0;
+}
+
+constexpr int kBytes = sizeof(RankReport);
+
+}  // namespace
+
+Watch::Watch(const Patience& patience)
+    : patience_(patience), reports_(static_cast<size_t>(group_.size())) {
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    reports_[static_cast<size_t>(rank)].rank = rank;
+    if (rank != rank_ && (rank == 0 || rank_ == 0)) peers_.push_back({.rank = rank});
+  }
+  thread_ = std::jthread([this] { work(); });
+}
+
+Watch::~Watch() {
+  {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+  }
+  changed_.notify_one();
+}
+
+void Watch::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Watch::work() {
+  try {
+    loop();
+  } catch (...) {
+    give_up(failure().line);
+  }
+}
+
+void Watch::loop() {
+  Clock::time_point next = Clock::now();
+  for (int tries = 0;;) {
+    bool over = false;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_until(lock, next, [&] { return over_ || abandoned_; });
+      if (abandoned_) return;
+      over = over_;
+    }
+    for (Peer& peer : peers_) receive(peer);
+    if (Clock::now() >= next) {
+      look(over);
+      for (Peer& peer : peers_) send(peer, /*last=*/false);
+      next = Clock::now() + patience_.between;
+    }
+    if (!over) continue;
+    if (part()) return;
+    be_patient(tries++);
+  }
+}
+
+void Watch::receive(Peer& peer) {
+  RankReport& report = reports_[static_cast<size_t>(peer.rank)];
+  while (!report.over) {
+    if (peer.receiving == MPI_REQUEST_NULL)
+      check(MPI_Irecv(&peer.arriving, kBytes, MPI_BYTE, peer.rank, /*tag=*/0, group_.get(),
+                      &peer.receiving),
+            "MPI_Irecv");
+    if (!is_done(peer.receiving)) return;
+    report = peer.arriving;
+  }
+}
+
+// One that is stopped takes no messages: they are not heaped up for it.
+void Watch::send(Peer& peer, bool last) {
+  if (peer.told_all || !is_done(peer.sending)) return;
+  peer.leaving = reports_[static_cast<size_t>(rank_)];
+  peer.leaving.over = peer.told_all = last;
+  check(MPI_Isend(&peer.leaving, kBytes, MPI_BYTE, peer.rank, /*tag=*/0, group_.get(),
+                  &peer.sending),
+        "MPI_Isend");
+}
+
+bool Watch::part() {
+  const auto is_over = [&](const Peer& peer) {
+    return reports_[static_cast<size_t>(peer.rank)].over;
+  };
+  // Rank 0 is the last: until then the others hear of it.
+  const bool all_over = std::ranges::all_of(peers_, is_over);
+  if (rank_ == 0 && !all_over) return false;
+  for (Peer& peer : peers_) send(peer, /*last=*/true);
+  return all_over && std::ranges::all_of(peers_, [](Peer& peer) {
+           return peer.told_all && is_done(peer.sending);
+         });
+}
+
+void Watch::look(bool over) {
+  for (Peer& peer : peers_) ++reports_[static_cast<size_t>(peer.rank)].unheard;
+  RankReport& mine = reports_[static_cast<size_t>(rank_)];
+  const LongestWait end{std::numeric_limits<int64_t>::max(), "the end of the run"};
+  const std::optional<LongestWait> wait = over ? end : longest_wait();
+  const int64_t before = std::exchange(wait_, wait ? wait->number : -1);
+  mine.debugged = under_debugger();
+  mine.waited = wait && !mine.debugged ? (wait_ == before ? mine.waited + 1 : 1) : 0;
+  mine.silent = wait || pulse_.beats() ? 0 : mine.silent + 1;
+  mine.set_call(wait ? wait->call : "");
+
+  std::vector<RankReport> heard{mine};
+  for (const Peer& peer : peers_) heard.push_back(reports_[static_cast<size_t>(peer.rank)]);
+  std::ranges::sort(heard, {}, &RankReport::rank);
+  if (const auto reason = reason_to_give_up(heard, group_.size(), patience_))
+    give_up("error: " + *reason);
+}
+
+void Watch::give_up(const std::string& line) const {
+  // Rank 0 knows most, and speaks first.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300) * rank_);
+  end_processes({line, 1});
+}
+
+}  // namespace ladder::mpi

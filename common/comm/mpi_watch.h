@@ -1,0 +1,66 @@
+// Watch: a thread beside each rank that tells the others whether its rank lives, and what it waits
+// in. Without it a rank that is stopped, or stuck, lets all others wait for ever.
+//
+// Rank 0 hears of all ranks, and they of rank 0, at each look (common/comm/patience.h). A rank lives
+// if its process says so and its thread computes, waits for a disk, or waits for other ranks. So
+// nobody gives up because of a long validation, or a checkpoint on a slow disk.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/comm/mpi_handles.h"
+#include "common/comm/patience.h"
+#include "common/comm/pulse.h"
+#include "common/comm/rank_report.h"
+
+namespace ladder::mpi {
+
+class Watch {
+ public:
+  /// Watches the calling thread. All ranks make one.
+  explicit Watch(const Patience& patience);
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  /// Without end(), the rank is about to end all processes.
+  ~Watch();
+
+  /// This rank needs nothing more of the others. Returns once that is so on all ranks.
+  void end();
+
+ private:
+  /// A rank that this one hears of and tells.
+  struct Peer {
+    int rank;
+    MPI_Request receiving = MPI_REQUEST_NULL, sending = MPI_REQUEST_NULL;
+    RankReport arriving{}, leaving{};
+    bool told_all = false;  ///< `leaving` is the last
+  };
+
+  void work();
+  void loop();
+  void receive(Peer& peer);
+  void send(Peer& peer, bool last);
+  void look(bool over);
+  /// After end(): the last reports. Whether all have been sent, and have come
+  bool part();
+  [[noreturn]] void give_up(const std::string& line) const;
+
+  Group group_{Group::copy_of_world()};
+  int rank_ = group_.rank();
+  Patience patience_;
+  Pulse pulse_;
+  std::vector<RankReport> reports_;  ///< by rank; the thread's own, as are the next two
+  std::vector<Peer> peers_;          ///< rank 0; on rank 0 all others
+  int64_t wait_ = -1;                ///< which one this rank was in at the last look
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false, abandoned_ = false;
+  std::jthread thread_;  ///< last: it uses all of the above
+};
+
+}  // namespace ladder::mpi

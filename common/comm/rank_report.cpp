@@ -1,0 +1,61 @@
+#include "common/comm/rank_report.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace ladder {
+namespace {
+
+constexpr size_t kShown = 8;  ///< ranks that a message names
+
+/// "rank 0 waits in all_reduce of 5 F32, rank 2 waits in barrier"
+std::string waits_text(std::span<const RankReport> heard) {
+  std::vector<std::string> parts;
+  for (const RankReport& report : heard)
+    if (report.waited > 0)
+      parts.push_back(fmt::format("rank {} waits in {}", report.rank, report.call.data()));
+  if (parts.size() > kShown) {
+    parts.resize(kShown);
+    parts.emplace_back("...");
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string seconds_text(const Patience& patience) {
+  return fmt::format("{:.3g} s", static_cast<double>(patience.timeout().count()) / 1e3);
+}
+
+}  // namespace
+
+void RankReport::set_call(std::string_view text) {
+  call = {};
+  text.copy(call.data(), call.size() - 1);
+}
+
+std::string rank_list(const std::vector<int>& ranks) {
+  const size_t shown = std::min(ranks.size(), kShown);
+  const auto end = ranks.begin() + static_cast<std::ptrdiff_t>(shown);
+  return fmt::format("{}{}", fmt::join(ranks.begin(), end, ", "),
+                     shown < ranks.size() ? ", ..." : "");
+}
+
+std::optional<std::string> reason_to_give_up(std::span<const RankReport> heard, int ranks,
+                                             const Patience& patience) {
+  const auto waits = [&](const RankReport& r) { return r.waited >= patience.looks; };
+  if (patience.looks == 0 || std::ranges::none_of(heard, waits)) return std::nullopt;
+  std::vector<int> missing;
+  for (const RankReport& r : heard)
+    if (!r.over && !r.debugged && r.unheard + r.silent >= patience.looks) missing.push_back(r.rank);
+  constexpr std::string_view kHint = "--timeout sets how long ranks wait";
+  if (!missing.empty())
+    return fmt::format("rank{} {} gave no sign of life for {}; {}; {}",
+                       missing.size() == 1 ? "" : "s", rank_list(missing), seconds_text(patience),
+                       waits_text(heard), kHint);
+  if (std::ssize(heard) == ranks && std::ranges::all_of(heard, waits))
+    return fmt::format("the ranks wait for each other for {}: {}; {}", seconds_text(patience),
+                       waits_text(heard), kHint);
+  return std::nullopt;
+}
+
+}  // namespace ladder
