@@ -205,7 +205,8 @@ Pending MpiComm::do_isend(Tensor data, int to) {
   check(MPI_Isend(host.tensor().ptr, count(data), datatype(data.dtype), to, /*tag=*/0,
                   group_->get(), &request),
         "MPI_Isend");
-  return Pending(std::make_unique<MpiMessage>(request, call, *current(), std::move(host), process_));
+  return Pending(
+      std::make_unique<MpiMessage>(request, call, *current(), std::move(host), process_));
 }
 
 Pending MpiComm::do_irecv(Tensor data, int from) {
@@ -215,7 +216,8 @@ Pending MpiComm::do_irecv(Tensor data, int from) {
   check(MPI_Irecv(host.tensor().ptr, count(data), datatype(data.dtype), from, /*tag=*/0,
                   group_->get(), &request),
         "MPI_Irecv");
-  return Pending(std::make_unique<MpiMessage>(request, call, *current(), std::move(host), process_));
+  return Pending(
+      std::make_unique<MpiMessage>(request, call, *current(), std::move(host), process_));
 }
 
 /// Prints the exception that is being handled, and ends all processes.
@@ -229,13 +231,14 @@ Pending MpiComm::do_irecv(Tensor data, int from) {
 }  // namespace
 
 void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout) {
-  const mpi::Session session;
+  const Patience patience = Patience::of(timeout);
+  const mpi::Session session(patience);
   int rank = 0;
   try {
     const auto process = std::make_shared<mpi::Process>();
     auto group = std::make_unique<mpi::Group>(mpi::Group::copy_of_world());
     rank = group->rank();
-    mpi::Watch watch(Patience::of(timeout));
+    mpi::Watch watch(patience);
     process->checks_calls = check_calls(*group);
     MpiComm comm(std::move(group), process);
     if (ranks != 1 && ranks != comm.size())

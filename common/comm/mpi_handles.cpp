@@ -1,13 +1,18 @@
 #include "common/comm/mpi_handles.h"
 
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
-#include <optional>
+#include <mutex>
+#include <thread>
 
 #include "common/comm/elements.h"
-#include "common/comm/patience.h"
+#include "common/comm/pulse.h"
+#include "common/comm/rank_report.h"
+#include "common/comm/run_ranks.h"
 #include "common/comm/waiting.h"
 
 namespace ladder::mpi {
@@ -36,6 +41,25 @@ MPI_User_function* own_function(Dtype dtype, Combine combine) {
   }
 }
 
+/// Until it is destroyed.
+std::jthread end_unless_all_come(const Patience& patience) {
+  return std::jthread([patience](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any changed;
+    for (int looks = 0; patience.looks == 0 || looks < patience.looks; ++looks) {
+      changed.wait_for(lock, stop, patience.between, [&] { return stop.stop_requested(); });
+      if (stop.stop_requested()) return;
+      if (under_debugger()) looks = 0;
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(launched_rank()));  // one says it
+    tell(fmt::format("error: rank {}: for {} other ranks have not come to the start of MPI",
+                     launched_rank(), seconds_text(patience)));
+    std::fflush(nullptr);
+    std::_Exit(1);
+  });
+}
+
 }  // namespace
 
 void check(int error, const char* call) {
@@ -46,7 +70,8 @@ void check(int error, const char* call) {
   throw CheckError(fmt::format("{}: {}", call, text.data()));
 }
 
-Session::Session() {
+Session::Session(const Patience& patience) {
+  const std::jthread deadline = end_unless_all_come(patience);
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   CHECK(provided == MPI_THREAD_MULTIPLE, "this MPI does not let several threads communicate");
@@ -103,16 +128,14 @@ int count(const Tensor& data) {
 }
 
 MPI_Status wait(MPI_Request& request, const Process& process, const Call& call) {
-  constexpr int kLong = 1024;  // looks: from here on others may ask what this rank waits in
-  std::optional<Waiting> waiting;
+  Polling polling(call);
   MPI_Status status{};
-  for (int tries = 0;; ++tries) {
+  while (true) {
     int done = 0;
     check(MPI_Test(&request, &done, &status), "MPI_Test");
     if (done) return status;
     if (process.abandoned) throw Aborted("this rank has failed");
-    if (tries == kLong) waiting.emplace(to_string(call));
-    be_patient(tries);
+    polling.pause();
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/comm/comm.h"
 #include "common/comm/failure.h"
+#include "common/comm/patience.h"
 
 namespace ladder::mpi {
 
@@ -16,8 +17,10 @@ void check(int error, const char* call);
 /// MPI from MPI_Init_thread to MPI_Finalize. One a process
 class Session {
  public:
+  /// MPI waits for all processes to come here. Where one does not, for as long as `patience` has
+  /// it, this ends the process, and mpirun then all others.
   /// @throws CheckError if this MPI allows only one thread to communicate
-  Session();
+  explicit Session(const Patience& patience);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() { MPI_Finalize(); }

@@ -97,9 +97,9 @@ void Watch::send(Peer& peer, bool last) {
   if (peer.told_all || !is_done(peer.sending)) return;
   peer.leaving = reports_[static_cast<size_t>(rank_)];
   peer.leaving.over = peer.told_all = last;
-  check(MPI_Isend(&peer.leaving, kBytes, MPI_BYTE, peer.rank, /*tag=*/0, group_.get(),
-                  &peer.sending),
-        "MPI_Isend");
+  check(
+      MPI_Isend(&peer.leaving, kBytes, MPI_BYTE, peer.rank, /*tag=*/0, group_.get(), &peer.sending),
+      "MPI_Isend");
 }
 
 bool Watch::part() {
@@ -110,9 +110,8 @@ bool Watch::part() {
   const bool all_over = std::ranges::all_of(peers_, is_over);
   if (rank_ == 0 && !all_over) return false;
   for (Peer& peer : peers_) send(peer, /*last=*/true);
-  return all_over && std::ranges::all_of(peers_, [](Peer& peer) {
-           return peer.told_all && is_done(peer.sending);
-         });
+  return all_over && std::ranges::all_of(
+                         peers_, [](Peer& peer) { return peer.told_all && is_done(peer.sending); });
 }
 
 void Watch::look(bool over) {

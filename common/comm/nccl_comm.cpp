@@ -5,7 +5,7 @@
 #include <nccl.h>
 #include <utility>
 
-#include "common/comm/patience.h"
+#include "common/comm/waiting.h"
 #include "common/error.h"
 #include "kernels/cuda/cuda_device.h"
 
@@ -56,8 +56,8 @@ class Group {
 /// What the stream of communication works at, until an event behind it.
 class Queued : public Pending::Work {
  public:
-  Queued(std::shared_ptr<Group> group, Abandoned abandoned, cudaStream_t stream)
-      : group_(std::move(group)), abandoned_(std::move(abandoned)) {
+  Queued(std::shared_ptr<Group> group, Abandoned abandoned, cudaStream_t stream, const Call& call)
+      : group_(std::move(group)), abandoned_(std::move(abandoned)), call_(call) {
     cudaEvent_t event = nullptr;
     CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     done_.reset(event);
@@ -69,7 +69,7 @@ class Queued : public Pending::Work {
   }
 
   void wait() override {
-    for (int looks = 0;; ++looks) {
+    for (Polling polling(call_);;) {
       const cudaError_t state = cudaEventQuery(done_.get());
       if (state == cudaSuccess) break;
       if (state != cudaErrorNotReady) check_cuda(state, "cudaEventQuery");
@@ -77,7 +77,7 @@ class Queued : public Pending::Work {
       check(ncclCommGetAsyncError(group_->get(), &error), "ncclCommGetAsyncError");
       if (error != ncclInProgress) check(error, "NCCL, under way");
       if (*abandoned_) throw Aborted("this rank has failed");
-      be_patient(looks);
+      polling.pause();
     }
     waited_ = true;
   }
@@ -85,6 +85,7 @@ class Queued : public Pending::Work {
  private:
   std::shared_ptr<Group> group_;
   Abandoned abandoned_;
+  Call call_;  ///< that it belongs to, for messages
   Event done_;
   bool waited_ = false;
 };
@@ -133,9 +134,9 @@ class NcclComm : public Comm {
   static bool sums(const Tensor& x, Combine combine) {
     return on_gpu(x) && (combine == Combine::Sum || is_integer(x.dtype));
   }
-  /// Queues calls of NCCL, which take effect together.
+  /// Queues calls of NCCL, which take effect together, for `call`.
   template <class F>
-  Pending start(F&& calls);
+  Pending start(const Call& call, F&& calls);
   cudaStream_t stream() const { return gpu_->communication(); }
   void queue_send(Tensor out, int to) const;
   void queue_receive(Tensor inp, int from) const;
@@ -165,7 +166,7 @@ void NcclComm::attach(Device* device) {
 }
 
 template <class F>
-Pending NcclComm::start(F&& calls) {
+Pending NcclComm::start(const Call& call, F&& calls) {
   const ncclComm_t comm = group_->get();
   check(ncclGroupStart(), "ncclGroupStart");
   try {
@@ -175,12 +176,12 @@ Pending NcclComm::start(F&& calls) {
     throw;
   }
   check(ncclGroupEnd(), "ncclGroupEnd");
-  return Pending(std::make_unique<Queued>(group_, abandoned_, stream()));
+  return Pending(std::make_unique<Queued>(group_, abandoned_, stream(), call));
 }
 
 void NcclComm::do_all_reduce(Tensor data, Combine combine) {
   if (!sums(data, combine)) return carrier_.all_reduce(data, combine);
-  start([&](ncclComm_t comm) {
+  start(*current(), [&](ncclComm_t comm) {
     check(ncclAllReduce(data.ptr, data.ptr, count(data), datatype(data.dtype),
                         combine == Combine::Sum ? ncclSum : ncclMax, comm, stream()),
           "ncclAllReduce");
@@ -189,7 +190,7 @@ void NcclComm::do_all_reduce(Tensor data, Combine combine) {
 
 void NcclComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
   if (!sums(inp, combine)) return carrier_.reduce_scatter(out, inp, combine);
-  start([&](ncclComm_t comm) {
+  start(*current(), [&](ncclComm_t comm) {
     check(ncclReduceScatter(inp.ptr, out.ptr, count(out), datatype(out.dtype),
                             combine == Combine::Sum ? ncclSum : ncclMax, comm, stream()),
           "ncclReduceScatter");
@@ -198,7 +199,7 @@ void NcclComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
 
 void NcclComm::do_all_gather(Tensor out, Tensor inp) {
   if (!on_gpu(inp)) return carrier_.all_gather(out, inp);
-  start([&](ncclComm_t comm) {
+  start(*current(), [&](ncclComm_t comm) {
     check(ncclAllGather(inp.ptr, out.ptr, count(inp), datatype(inp.dtype), comm, stream()),
           "ncclAllGather");
   }).wait();
@@ -206,7 +207,7 @@ void NcclComm::do_all_gather(Tensor out, Tensor inp) {
 
 void NcclComm::do_broadcast(Tensor data, int root) {
   if (!on_gpu(data)) return carrier_.broadcast(data, root);
-  start([&](ncclComm_t comm) {
+  start(*current(), [&](ncclComm_t comm) {
     check(
         ncclBroadcast(data.ptr, data.ptr, count(data), datatype(data.dtype), root, comm, stream()),
         "ncclBroadcast");
@@ -217,7 +218,7 @@ void NcclComm::do_all_to_all(Tensor out, Tensor inp) {
   if (!on_gpu(inp)) return carrier_.all_to_all(out, inp);
   if (inp.size() == 0) return;
   const Chunks chunks{inp.size(), size()};
-  start([&](ncclComm_t) {
+  start(*current(), [&](ncclComm_t) {
     for (int peer = 0; peer < size(); ++peer) {
       queue_send(chunks.of(flat(inp), peer), peer);
       queue_receive(chunks.of(flat(out), peer), peer);
@@ -238,9 +239,10 @@ Pending NcclComm::iexchange(Tensor out, int to, Tensor inp, int from) {
   const bool sends = out && out.size() > 0, receives = inp && inp.size() > 0;
   if (!sends && !receives) return {};
   if (!on_gpu(sends ? out : inp)) return Comm::iexchange(out, to, inp, from);
-  if (sends) (void)message(Operation::Send, out, to);
-  if (receives) (void)message(Operation::Recv, inp, from);
-  return start([&](ncclComm_t) {
+  Call call;
+  if (sends) call = message(Operation::Send, out, to);
+  if (receives) call = message(Operation::Recv, inp, from);
+  return start(current() ? *current() : call, [&](ncclComm_t) {
     if (sends) queue_send(out, to);
     if (receives) queue_receive(inp, from);
   });
@@ -274,6 +276,7 @@ std::unique_ptr<Comm> open_nccl(Comm& carrier, Device* device) {
                     device ? device->name() + " is none" : "this rank has none");
   const ncclUniqueId id = unique_id(carrier);
   ncclComm_t comm = nullptr;
+  const Waiting waiting("the first contact through NCCL");
   check(ncclCommInitRank(&comm, carrier.size(), id, carrier.rank()), "ncclCommInitRank");
   auto nccl = std::make_unique<NcclComm>(carrier, nullptr, std::make_shared<Group>(comm),
                                          std::make_shared<std::atomic<bool>>(false));

@@ -7,8 +7,8 @@
 
 namespace ladder {
 
-/// Between two looks, where it cannot block. At first the other side is about to answer; later there
-/// is time, and others want the core.
+/// Between two looks, where it cannot block. At first the other side is about to answer; later
+/// there is time, and others want the core.
 /// @param looks so far
 inline void be_patient(int looks) {
   if (looks < 64)

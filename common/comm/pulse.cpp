@@ -1,21 +1,42 @@
 #include "common/comm/pulse.h"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <fstream>
 #include <pthread.h>
 #include <string>
 #include <unistd.h>
 
+#include <sys/syscall.h>
+
 namespace ladder {
 namespace {
 
-/// 'R': runs, or would if there were a core; 'D': waits for a disk; 't': is held by a debugger; 'S':
-/// sleeps. Else '?'.
-char state_of(int thread) {
-  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+/// A file of /proc of a thread of this process, as far as one line goes; empty if there is none.
+std::string line_of(int thread, const char* file) {
+  std::ifstream stream("/proc/self/task/" + std::to_string(thread) + "/" + file);
   std::string line;
-  std::getline(file, line);
+  std::getline(stream, line);
+  return line;
+}
+
+/// Not that it runs, or would if there were a core ('R'), waits for a disk ('D') or is held by a
+/// debugger ('t'). False, too, where the system does not tell.
+bool sleeps(int thread) {
+  const std::string line = line_of(thread, "stat");
   const size_t name_end = line.rfind(')');  // the name may hold anything
-  return name_end + 2 < line.size() ? line[name_end + 2] : '?';
+  return name_end != std::string::npos && line.substr(name_end).starts_with(") S");
+}
+
+/// Some disks are waited for asleep, and so is whoever reads what is printed.
+bool is_in_file(int thread) {
+  const std::string line = line_of(thread, "syscall");  // "1 0x5 ...", "running"
+  long call = -1;
+  std::from_chars(line.data(), line.data() + line.size(), call);
+  constexpr std::array<long, 8> kCalls = {SYS_read,   SYS_pread64, SYS_write,     SYS_pwrite64,
+                                          SYS_writev, SYS_fsync,   SYS_fdatasync, SYS_close};
+  return std::find(kCalls.begin(), kCalls.end(), call) != kCalls.end();
 }
 
 }  // namespace
@@ -28,7 +49,7 @@ bool Pulse::beats() {
   const int64_t before = used_ns_;
   used_ns_ = used.tv_sec * 1'000'000'000 + used.tv_nsec;
   constexpr int64_t kLeast = 2'000'000;  // who only wakes up now and then needs less
-  return used_ns_ - before >= kLeast || state_of(thread_) != 'S';
+  return used_ns_ - before >= kLeast || !sleeps(thread_) || is_in_file(thread_);
 }
 
 bool under_debugger() {

@@ -6,9 +6,9 @@
 
 namespace ladder {
 
-/// Whether a thread does anything. It computes if it uses a core, or waits for one; it may also wait
-/// for a disk, as when it saves a checkpoint. A thread that sleeps, or that blocks on a lock, gives
-/// no sign of life.
+/// Whether a thread does anything. It computes if it uses a core, or waits for one; it may wait for
+/// a file, as when it saves a checkpoint, or for whoever reads what it prints. A thread that
+/// sleeps, or blocks on a lock, gives no sign of life.
 class Pulse {
  public:
   /// Of the calling thread.

@@ -22,11 +22,11 @@ std::string waits_text(std::span<const RankReport> heard) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+}  // namespace
+
 std::string seconds_text(const Patience& patience) {
   return fmt::format("{:.3g} s", static_cast<double>(patience.timeout().count()) / 1e3);
 }
-
-}  // namespace
 
 void RankReport::set_call(std::string_view text) {
   call = {};
@@ -52,7 +52,8 @@ std::optional<std::string> reason_to_give_up(std::span<const RankReport> heard, 
     return fmt::format("rank{} {} gave no sign of life for {}; {}; {}",
                        missing.size() == 1 ? "" : "s", rank_list(missing), seconds_text(patience),
                        waits_text(heard), kHint);
-  if (std::ssize(heard) == ranks && std::ranges::all_of(heard, waits))
+  const auto waits_or_is_gone = [&](const RankReport& r) { return r.over || waits(r); };
+  if (std::ssize(heard) == ranks && std::ranges::all_of(heard, waits_or_is_gone))
     return fmt::format("the ranks wait for each other for {}: {}; {}", seconds_text(patience),
                        waits_text(heard), kHint);
   return std::nullopt;

@@ -32,6 +32,9 @@ struct RankReport {
 std::optional<std::string> reason_to_give_up(std::span<const RankReport> heard, int ranks,
                                              const Patience& patience);
 
+/// "60 s": its timeout.
+std::string seconds_text(const Patience& patience);
+
 /// "0, 2, 3"; of many the first few.
 std::string rank_list(const std::vector<int>& ranks);
 

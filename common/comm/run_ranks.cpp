@@ -90,7 +90,8 @@ int launched_here() {
 }
 
 int launched_rank() {
-  return std::max(0, number_from({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}, "SLURM_PROCID", 0));
+  return std::max(
+      0, number_from({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}, "SLURM_PROCID", 0));
 }
 
 int launched_local_rank() {

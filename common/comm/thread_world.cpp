@@ -81,9 +81,7 @@ RankReport ThreadWorld::report(int rank) {
 void ThreadWorld::wait_for_all(int started) {
   Lock lock(mutex_);
   const auto is_here = [&](int rank) { return !state_[rank].left; };
-  const auto all_left = [&] {
-    return std::ranges::none_of(std::views::iota(0, started), is_here);
-  };
+  const auto all_left = [&] { return std::ranges::none_of(std::views::iota(0, started), is_here); };
   const auto others_left = [&] {
     return std::ranges::none_of(std::views::iota(0, started), [&](int rank) {
       return is_here(rank) && state_[rank].silent < patience_.looks;

@@ -6,6 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "common/comm/call.h"
+#include "common/comm/patience.h"
+
 namespace ladder {
 
 /// While it lives, the calling thread waits.
@@ -24,6 +27,24 @@ class Waiting {
  private:
   std::string call_;
   int64_t number_;
+};
+
+/// Of a thread that looks again and again. A wait that is long others can ask for.
+class Polling {
+ public:
+  /// @param call must live as long
+  explicit Polling(const Call& call) : call_(call) {}
+  /// Between two looks.
+  void pause() {
+    constexpr int kLong = 1024;
+    if (looks_ == kLong) waiting_.emplace(to_string(call_));
+    be_patient(looks_++);
+  }
+
+ private:
+  const Call& call_;
+  int looks_ = 0;
+  std::optional<Waiting> waiting_;
 };
 
 /// The wait of this process that began first.

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/comm/gather_text.h"
+#include "common/comm/rank_report.h"
 #include "common/error.h"
 #include "common/run/checksum.h"
 #include "common/run/manifest.h"
@@ -99,15 +100,6 @@ Given given(const RunOptions& options) {
   return all;
 }
 
-/// "rank 1", "ranks 1, 3"; of many the first few.
-std::string ranks_text(const std::vector<int>& ranks) {
-  constexpr size_t kMost = 8;
-  const size_t shown = std::min(ranks.size(), kMost);
-  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s",
-                     fmt::join(ranks.begin(), ranks.begin() + static_cast<ptrdiff_t>(shown), ", "),
-                     shown < ranks.size() ? ", ..." : "");
-}
-
 /// Null: that rank's program has no such flag.
 const std::string* find(const Given& flags, const std::string& flag) {
   const auto at = std::ranges::find(flags, flag, &Given::value_type::first);
@@ -130,8 +122,8 @@ void compare(const std::vector<Given>& all, const std::string& flag) {
     ranks.push_back(rank);
   }
   if (!ranks.empty())
-    throw UserError("{} is {} here, but {} on {}; legal is the same on every rank", flag, mine,
-                    other, ranks_text(ranks));
+    throw UserError("{} is {} here, but {} on rank{} {}; legal is the same on every rank", flag,
+                    mine, other, ranks.size() == 1 ? "" : "s", rank_list(ranks));
 }
 
 }  // namespace
@@ -141,8 +133,7 @@ void check_agreement(Comm& comm, const RunOptions& options) {
   const std::unique_ptr<Comm> group = comm.split(0, comm.rank());
   const std::vector<std::string> texts = gather_text(*group, nlohmann::json(given(options)).dump());
   std::vector<Given> all;
-  for (const std::string& text : texts)
-    all.push_back(nlohmann::json::parse(text).get<Given>());
+  for (const std::string& text : texts) all.push_back(nlohmann::json::parse(text).get<Given>());
   for (const Given& flags : all)
     for (const auto& [flag, ignored] : flags)
       if (&flags == &all[0] || !find(all[0], flag)) compare(all, flag);

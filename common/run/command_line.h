@@ -45,8 +45,8 @@ class CommandLine {
 
   /// Where parse() puts the path of --config.
   void add_config(std::string& path) { config_ = &path; }
-  /// Where parse() puts all flags in the order of --help, behind one named "the program" whose value
-  /// is the description.
+  /// Where parse() puts all flags in the order of --help, behind one named "the program" whose
+  /// value is the description.
   void add_record(std::vector<FlagValue>& record) { record_ = &record; }
 
   /// A flag that sets `value`, whose present value is the default. A bool takes no argument. What

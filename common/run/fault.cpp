@@ -32,8 +32,8 @@ std::optional<Operation> operation_of(std::string_view name) {
 }
 
 /// A run without its fault is like any other, and many a fault changes nothing that a reader sees:
-/// so each run says whether it has had its own. Ranks may receive different numbers of messages: what
-/// counts is the most.
+/// so each run says whether it has had its own. Ranks may receive different numbers of messages:
+/// what counts is the most.
 void tell_whether_it_happened(Comm& comm, const std::string& text, const Fault& fault,
                               int64_t seen) {
   comm.all_reduce({.ptr = &seen, .dtype = Dtype::I64, .shape = {1}}, Combine::Max);

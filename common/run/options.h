@@ -23,7 +23,7 @@ struct RunOptions {
   uint64_t seed = 1;
   std::string backend = "cpu";
   int ranks = 1;
-  int64_t timeout = 60;        ///< seconds that ranks wait for one without a sign of life; 0: for ever
+  int64_t timeout = 60;  ///< seconds that ranks wait for one without a sign of life; 0: for ever
   std::optional<int> threads;  ///< of a rank
 
   int64_t eval_every = 0;  ///< steps; 0: at the end only
@@ -35,7 +35,7 @@ struct RunOptions {
   bool overwrite = false;  ///< the checkpoint in `save`, though the run does not load it
   int64_t save_every = 0;  ///< steps; 0: at the end only
   std::string trace, report, timeline;
-  std::string config_file;  ///< that gave flags
+  std::string config_file;       ///< that gave flags
   std::vector<FlagValue> flags;  ///< all of the program: ranks compare them
   bool quiet = false;
   bool plan_only = false;  ///< nothing will be read or written: chapter 13 has a flag for it

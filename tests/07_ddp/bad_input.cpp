@@ -34,7 +34,8 @@ TEST_P(BadRanks, Ranks) {
                    "a power of two, and it is 3; legal with 3 ranks: tree, ring, naive, native"},
                   {"--ranks -2", "--ranks must be from 1 to 4096, not -2"},
                   {"--ranks 5000", "--ranks must be from 1 to 4096, not 5000"},
-                  {"--ranks two", "--ranks"}});
+                  {"--ranks two", "--ranks"},
+                  {"--timeout -1", "--timeout must be from 0 to 1000000, not -1"}});
 }
 
 TEST_P(BadRanks, Communication) {
@@ -46,13 +47,16 @@ TEST_P(BadRanks, Communication) {
 
 TEST_P(BadRanks, Faults) {
   const std::string legal =
-      "; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice or swap, OPERATION "
-      "all_reduce, reduce_scatter, all_gather, broadcast or recv (never twice), and N at least 0";
+      "; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice, swap, stall or die, "
+      "OPERATION all_reduce, reduce_scatter, all_gather, broadcast or recv (never twice), and N at "
+      "least 0";
   for (const std::string fault :
        {"skip", "skip:all_reduce", "skip:all_reduce:", "skip:all_reduce:-1", "skip:all_reduce:1x",
         "lose:all_reduce:1", ":all_reduce:1", "skip::1", "skip:everything:1", "skip:send:1",
         "skip:barrier:0", "twice:recv:0"})
     expect_refused(BadInput{"--fault " + fault, "--fault " + fault + legal});
+  expect_refused(
+      BadInput{"--fault stall:all_reduce:0", "nobody would notice; legal from --ranks 2 on"});
 }
 
 TEST_P(BadRanks, APlanOverTheLimitIsPrintedOnce) {

@@ -34,13 +34,16 @@ class Launch : public ::testing::Test {
   static constexpr const char* kNames[] = {"OMPI_COMM_WORLD_SIZE",
                                            "OMPI_COMM_WORLD_LOCAL_SIZE",
                                            "OMPI_COMM_WORLD_LOCAL_RANK",
+                                           "OMPI_COMM_WORLD_RANK",
                                            "PMI_SIZE",
+                                           "PMI_RANK",
                                            "MPI_LOCALNRANKS",
                                            "MPI_LOCALRANKID",
                                            "PMIX_RANK",
                                            "SLURM_NTASKS",
                                            "SLURM_NTASKS_PER_NODE",
-                                           "SLURM_LOCALID"};
+                                           "SLURM_LOCALID",
+                                           "SLURM_PROCID"};
   std::map<std::string, std::optional<std::string>> before_;
 };
 
@@ -53,11 +56,13 @@ TEST_F(Launch, AProcessByItself) {
 
 TEST_F(Launch, OpenMpiOnTwoMachines) {
   set({{"OMPI_COMM_WORLD_SIZE", "8"},
+       {"OMPI_COMM_WORLD_RANK", "7"},
        {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
        {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}});
   EXPECT_TRUE(under_mpirun());
   EXPECT_EQ(launched_processes(), 8);
   EXPECT_EQ(launched_here(), 4);
+  EXPECT_EQ(launched_rank(), 7);
   EXPECT_EQ(launched_local_rank(), 3);
 }
 
@@ -70,6 +75,7 @@ TEST_F(Launch, SlurmAloneIsAJobScript) {
   EXPECT_TRUE(under_mpirun());
   EXPECT_EQ(launched_processes(), 8);
   EXPECT_EQ(launched_here(), 8) << "nobody tells how many are here";
+  EXPECT_EQ(launched_rank(), 5);
   EXPECT_EQ(launched_local_rank(), 2);
 }
 

@@ -1,8 +1,10 @@
-// A program of which one rank fails: mpi_abort.sh looks at how it ends.
+// A program of which one rank fails, or falls silent: mpi_abort.sh looks at how it ends.
 
+#include <chrono>
 #include <csignal>
 #include <new>
 #include <string>
+#include <thread>
 
 #include "common/comm/comm_queue.h"
 #include "common/comm/run_ranks.h"
@@ -11,24 +13,53 @@
 
 using namespace ladder;
 
+namespace {
+
+constexpr std::chrono::seconds kPatience(2);
+
+[[noreturn]] void sleep_for_ever() {
+  while (true) std::this_thread::sleep_for(kPatience);
+}
+
+void compute_longer_than_others_wait() {
+  const auto end = std::chrono::steady_clock::now() + 3 * kPatience;
+  for (volatile int i = 0; std::chrono::steady_clock::now() < end;) i = i + 1;
+}
+
+/// What one rank, or each, does to the others.
+void misbehave(Comm& comm, const std::string& how, const Tensor& data) {
+  const bool is_one = comm.rank() == 1;
+  if (is_one && how.starts_with("throw")) throw CheckError("the cause");
+  if (is_one && how == "memory") throw std::bad_alloc();
+  if (is_one && how == "killed") std::raise(SIGKILL);
+  if (is_one && how.starts_with("stall")) sleep_for_ever();
+  if (is_one && how == "compute") compute_longer_than_others_wait();
+  if (how == "user-error") throw UserError("no such\nfile");
+  if (how == "disagree") comm.all_reduce(comm.rank() == 2 ? data.first(99) : data);
+  if (how.ends_with("receive")) comm.recv(data, (comm.rank() + 1) % comm.size());
+}
+
+}  // namespace
+
 int main(int, char** argv) {
   const std::string how = argv[1];
-  run_ranks(1, [&](Comm& comm) {
+  const auto body = [&](Comm& comm) {
     Arena arena;
     const Tensor data = arena.zeros(Mem::Comm, "data", Dtype::F32, {100});
+    if (how == "first stalls" && comm.rank() == 0) sleep_for_ever();
+    if (how.starts_with("return") && comm.rank() != 1) return;
+    if (how == "return, stall") sleep_for_ever();
     const std::unique_ptr<Comm> beside = comm.split(0, 0);
     CommQueue queue(*beside);
     // Only rank 1 does not come.
     Pending pending = queue.run([&] {
-      if (comm.rank() != 1) beside->all_reduce(data);
+      if (comm.rank() != 1 || how == "compute") beside->all_reduce(data);
     });
-    if (comm.rank() == 1 && how.starts_with("throw")) throw CheckError("the cause");
-    if (comm.rank() == 1 && how == "memory") throw std::bad_alloc();
-    if (how == "user-error") throw UserError("no such\nfile");
-    if (comm.rank() == 1 && how == "killed") std::raise(SIGKILL);
-    if (how == "disagree") comm.all_reduce(comm.rank() == 2 ? data.first(99) : data);
-    if (how == "throw, receive") comm.recv(data, 1);
+    misbehave(comm, how, data);
     pending.wait();
     comm.barrier();
-  });
+  };
+  // A process that never comes to the start of MPI.
+  if (how == "absent" && launched_rank() == 1) return 0;
+  run_ranks(1, body, kPatience);
 }

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# A rank that is stopped in the middle of a run ends all processes, and is named; so is one that
+# --fault lets stall, or die.
+#
+#   stopped.sh PROGRAM
+set -uo pipefail
+program=$1
+# Root may start processes in a container.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
+
+folder=$(mktemp -d)
+run=
+trap '[[ -n $run ]] && kill "$run" 2>/dev/null; rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+seq 1 2000 >text.txt
+fault() {
+  tr '\r' '\n' <screen.txt | tail -n 20
+  echo "stopped.sh: $1" >&2
+  exit 1
+}
+start() {
+  timeout -k 5 60 mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n 3 \
+    "$program" --data text.txt --model nano --layers 2 --batch 12 --reduction tree \
+    --steps 1000000 --threads 1 --timeout 3 "$@" &>screen.txt &
+  run=$!
+}
+# ends STATUS TEXT
+ends() {
+  wait "$run"
+  local status=$?
+  run=
+  [[ $status == "$1" ]] || fault "exit status $status, wanted $1"
+  [[ $(grep --text --count --fixed-strings "$2" screen.txt) == 1 ]] || fault "does not say '$2' once"
+}
+
+for victim in 0 1; do
+  start
+  # Wait until it trains.
+  for ((i = 0; i < 400; ++i)); do
+    grep -qsE 'step +[0-9]+/' screen.txt && break
+    kill -0 "$run" 2>/dev/null || fault "it has ended by itself"
+    sleep 0.1
+  done
+  # timeout's child is mpirun, whose children are the ranks.
+  read -r launcher <"/proc/$run/task/$run/children" || true
+  read -ra ranks <"/proc/${launcher:?}/task/$launcher/children" || true
+  ((${#ranks[@]} == 3)) || fault "${#ranks[@]} ranks, not 3"
+  kill -STOP "${ranks[victim]}"
+  ends 1 "error: rank $victim gave no sign of life for 3 s; rank $((1 - victim)) waits in "
+  sleep 3  # mpirun does not wait for those that it has told to end
+  for rank in "${ranks[@]}"; do
+    [[ -e /proc/$rank ]] && fault "rank $rank is still there"
+  done
+done
+
+start --fault stall:all_gather:3
+ends 1 "error: rank 2 gave no sign of life for 3 s; rank 0 waits in "
+grep --text -q "note: --fault: rank 2 stalls in all_gather of " screen.txt || fault "no note"
+start --fault die:all_gather:3
+ends 137 "note: --fault: rank 2 dies in all_gather of "
+echo "stopped, stalled or dead: named each time"
