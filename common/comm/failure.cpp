@@ -1,7 +1,10 @@
 #include "common/comm/failure.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <new>
+#include <thread>
 
 #include "common/comm/comm.h"
 #include "common/error.h"
@@ -44,6 +47,11 @@ Failure failure() {
 // quote a path, or of a damaged file whatever it holds.
 void tell(const std::string& line) {
   std::fputs((printable(shortened(line, kMostOfALine)) + "\n").c_str(), stderr);
+}
+
+void wait_for_turn(int rank) {
+  constexpr int kMost = 10;
+  std::this_thread::sleep_for(std::chrono::seconds(std::min(rank, kMost)));
 }
 
 }  // namespace ladder

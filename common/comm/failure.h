@@ -17,4 +17,8 @@ Failure failure();
 /// is lost: there is nobody to tell.
 void tell(const std::string& line);
 
+/// Before process `rank` tells what others may meet alike: it leaves those before it the time to
+/// tell it, and with that to end this one.
+void wait_for_turn(int rank);
+
 }  // namespace ladder

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "common/comm/elements.h"
@@ -223,8 +222,7 @@ Pending MpiComm::do_irecv(Tensor data, int from) {
 /// Prints the exception that is being handled, and ends all processes.
 [[noreturn]] void end_all(int rank) {
   const Failure end = failure_of(rank);
-  // What all ranks meet alike, such as a missing file, is told once: rank 0 speaks first.
-  if (rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  wait_for_turn(rank);  // all may miss the same file
   mpi::end_processes(end);
 }
 

@@ -52,7 +52,7 @@ std::jthread end_unless_all_come(const Patience& patience) {
       if (stop.stop_requested()) return;
       if (under_debugger()) looks = 0;
     }
-    std::this_thread::sleep_for(std::chrono::seconds(launched_rank()));  // one says it
+    wait_for_turn(launched_rank());
     tell(fmt::format("error: rank {}: for {} other ranks have not come to the start of MPI",
                      launched_rank(), seconds_text(patience)));
     std::fflush(nullptr);

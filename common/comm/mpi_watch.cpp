@@ -133,8 +133,7 @@ void Watch::look(bool over) {
 }
 
 void Watch::give_up(const std::string& line) const {
-  // Rank 0 knows most, and speaks first.
-  std::this_thread::sleep_for(std::chrono::milliseconds(300) * rank_);
+  wait_for_turn(rank_);
   end_processes({line, 1});
 }
 

@@ -131,7 +131,10 @@ void compare(const std::vector<Given>& all, const std::string& flag) {
 void check_agreement(Comm& comm, const RunOptions& options) {
   // In a group of its own: nothing of this counts as the run's.
   const std::unique_ptr<Comm> group = comm.split(0, comm.rank());
-  const std::vector<std::string> texts = gather_text(*group, nlohmann::json(given(options)).dump());
+  // The name of a file may be no UTF-8.
+  const auto replace = nlohmann::json::error_handler_t::replace;
+  const std::string mine = nlohmann::json(given(options)).dump(-1, ' ', false, replace);
+  const std::vector<std::string> texts = gather_text(*group, mine);
   std::vector<Given> all;
   for (const std::string& text : texts) all.push_back(nlohmann::json::parse(text).get<Given>());
   for (const Given& flags : all)

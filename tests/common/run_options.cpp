@@ -61,6 +61,23 @@ class Options : public testing::Test {
   std::string text_ = dir_ / "text";
 };
 
+// Ranks compare it.
+TEST_F(Options, AllAreRecordedWithTheirValues) {
+  const Outcome o = run({"--config", config("lr = 0.5\nlayers = 3\n"), "--steps", "010"});
+  EXPECT_EQ(o.options.flags.at(0).flag, "the program");
+  EXPECT_EQ(o.options.flags.at(0).value, "a program");
+  std::map<std::string, std::string> values;
+  for (const FlagValue& flag : o.options.flags) values[flag.flag] = flag.value;
+  for (const auto& [flag, value] : std::map<std::string, std::string>{{"--lr", "0.5"},
+                                                                      {"--layers", "3"},
+                                                                      {"--heads", ""},
+                                                                      {"--steps", "10"},
+                                                                      {"--quiet", "false"},
+                                                                      {"--trace", ""},
+                                                                      {"--data", text_}})
+    EXPECT_EQ(values.at(flag), value) << flag;
+}
+
 TEST_F(Options, DefaultsAreThoseOfTheDesign) {
   const Outcome o = run({});
   EXPECT_EQ(o.status, 0) << o.err;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # A rank that throws, falls silent or is killed ends all processes within seconds, and is named.
 #
-#   mpi_abort.sh PROGRAM how status text
+#   mpi_abort.sh PROGRAM how status [text]
 set -uo pipefail
-program=$1 how=$2 wanted=$3 text=$4
+program=$1 how=$2 wanted=$3 text=${4:-}
 
 start=$SECONDS
 said=$(timeout 60 mpirun --oversubscribe -n 3 "$program" "$how" 2>&1)
