@@ -39,8 +39,7 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   for (const auto& [name, file] : index.at("weight_map").items()) {
     const std::string place = file.is_string() ? file.get<std::string>() : "";
     if (place.empty() || place.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
-      throw UserError("{}: places {} in {}; legal are files beside it", path, shown_name(name),
-                      shown(file));
+      throw UserError("{}: places {} in {}; legal are files beside it", path, name, shown(file));
     places[name] = place;
   }
   return places;
@@ -59,14 +58,13 @@ std::vector<SafetensorsReader> open_shards(const std::string& path) {
     for (const auto& [name, entry] : shard.entries()) {
       const auto place = places.find(name);
       if (place == places.end() || place->second != file)
-        throw UserError("{}: holds {}, which {} places {}", shard.path(), shown_name(name), path,
-                        place == places.end() ? "nowhere" : "in " + shown_name(place->second));
+        throw UserError("{}: holds {}, which {} places {}", shard.path(), name, path,
+                        place == places.end() ? "nowhere" : "in " + place->second);
     }
     if (shard.entries().size() == count) continue;
     for (const auto& [name, place] : places)
       if (place == file && !shard.entries().contains(name))
-        throw UserError("{}: holds no tensor {}, which {} places there", shard.path(),
-                        shown_name(name), path);
+        throw UserError("{}: holds no tensor {}, which {} places there", shard.path(), name, path);
   }
   return shards;
 }

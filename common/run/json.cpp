@@ -32,12 +32,6 @@ class Watch {
   std::vector<std::set<std::string>> keys_;  // of the objects that are open
 };
 
-std::string shortened(std::string text) {
-  constexpr size_t kMost = 200;
-  if (text.size() <= kMost) return text;
-  return text.substr(0, kMost) + "...";
-}
-
 }  // namespace
 
 json parse_json(std::string_view text) {
@@ -65,12 +59,7 @@ json read_json(const std::string& path) {
 
 std::string shown(const json& value) {
   // Other characters than those of ASCII are escaped, and bytes that are none replaced.
-  return shortened(value.dump(-1, ' ', true, json::error_handler_t::replace));
-}
-
-std::string shown_name(const std::string& name) {
-  const std::string quoted = json(name).dump(-1, ' ', true, json::error_handler_t::replace);
-  return shortened(quoted.substr(1, quoted.size() - 2));
+  return value.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
 }  // namespace ladder

@@ -19,9 +19,7 @@ nlohmann::json parse_json(std::string_view text);
 /// The JSON in a regular file of at most 16 MiB. @throws UserError naming the file
 nlohmann::json read_json(const std::string& path);
 
-/// A value for a message: one line of ASCII, about 200 characters at most.
+/// A value for a message, in ASCII.
 std::string shown(const nlohmann::json& value);
-/// The same without quotes, for the name of a tensor or a key.
-std::string shown_name(const std::string& name);
 
 }  // namespace ladder

@@ -136,7 +136,7 @@ const TensorEntry& SafetensorsReader::expect(const std::string& name, Dtype dtyp
   if (at == entries_.end()) throw UserError("{}: holds no tensor {}", path(), name);
   const TensorEntry& entry = at->second;
   if (entry.dtype != dtype_name(dtype) || entry.shape != extents(shape))
-    throw UserError("{}: {} is {} {}, not {} {} as here", path(), name, shown_name(entry.dtype),
+    throw UserError("{}: {} is {} {}, not {} {} as here", path(), name, entry.dtype,
                     shown(entry.shape), dtype_name(dtype), shown(extents(shape)));
   return entry;
 }

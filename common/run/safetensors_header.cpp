@@ -49,17 +49,17 @@ TensorEntry entry_of(const std::string& name, const json& value, int64_t data_by
   const json& shape = value.at("shape");
   const json& offsets = value.at("data_offsets");
   if (!shape.is_array() || !offsets.is_array() || offsets.size() != 2)
-    throw UserError("malformed: {} has shape {} and offsets {}", shown_name(name), shown(shape),
+    throw UserError("malformed: {} has shape {} and offsets {}", name, shown(shape),
                     shown(offsets));
   for (const json& extent : shape) entry.shape.push_back(count(extent));
   entry.begin = count(offsets[0]);
   entry.end = count(offsets[1]);
   if (entry.end < entry.begin || entry.end > data_bytes)
-    throw UserError("truncated or malformed: {} would be bytes {} to {} of {}", shown_name(name),
-                    entry.begin, entry.end, data_bytes);
+    throw UserError("truncated or malformed: {} would be bytes {} to {} of {}", name, entry.begin,
+                    entry.end, data_bytes);
   if (!may_have(entry))
-    throw UserError("malformed: {} is {} {} in {} bytes", shown_name(name), entry.dtype,
-                    shown(shape), entry.bytes());
+    throw UserError("malformed: {} is {} {} in {} bytes", name, entry.dtype, shown(shape),
+                    entry.bytes());
   return entry;
 }
 

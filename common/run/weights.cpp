@@ -62,7 +62,7 @@ class Names {
       const bool mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
       if (!mask && !taken_.contains(name))
         throw UserError("{}: holds {}, which this model has not; see --model and --layers",
-                        found.file->path(), shown_name(name));
+                        found.file->path(), name);
     }
   }
 
@@ -70,7 +70,7 @@ class Names {
   void check(const std::string& name, const TensorEntry& entry, const Shape& shape) const {
     constexpr std::array kLegal = {"F32", "F16", "BF16"};
     if (std::find(kLegal.begin(), kLegal.end(), entry.dtype) == kLegal.end())
-      throw UserError("{}: {} is {}; legal are {}", path_, name, shown_name(entry.dtype),
+      throw UserError("{}: {} is {}; legal are {}", path_, name, entry.dtype,
                       fmt::join(kLegal, ", "));
     const std::vector<int64_t> here(shape.dims.begin(), shape.dims.begin() + shape.rank);
     if (entry.shape != here)
