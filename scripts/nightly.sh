@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Same bits on every layout, in full, in three parts. Each run's trace must be that of 06 on one rank,
-# line by line.
+# What takes too long for every day, in four parts. In the first three, same bits on every layout:
+# each run's trace must be that of 06 on one rank, line by line.
 #
 #   data   chapters 07 to 10 on 1, 2, 4 and 8 ranks, threads and processes, with 1, 2 and 4
 #          micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every precision
@@ -8,23 +8,25 @@
 #          recomputation, threads and processes: FP32, and chapter 12 as threads in BF16, too
 #   mesh   chapter 13 on every mesh of up to 8 ranks and one of 16, in every schedule and with
 #          sequence parallelism as threads, in 1f1b as processes, too
+#   clients  Hugging Face's transformers, which it installs in build/clients, read what we save, and
+#            we read what they save
 #
 #   scripts/nightly.sh              all of it, with the programs of build/cpu
-#   scripts/nightly.sh --part model one part: data, model or mesh
+#   scripts/nightly.sh --part model one part: data, model, mesh or clients
 #   scripts/nightly.sh --build DIR  with the programs of another build
 #
 # Prints a line for each run, and writes docs/results/nightly_data_parallel.md,
-# nightly_model_parallel.md and nightly_mesh.md. A run that was done before, by the same programs, is
-# not done again: what has been found lies in runs/nightly.
+# nightly_model_parallel.md, nightly_mesh.md and clients.md. A run of the first three parts that was
+# done before, by the same programs, is not done again: what has been found lies in runs/nightly.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-build=build/cpu parts=(data model mesh)
+build=build/cpu parts=(data model mesh clients)
 while (($# > 0)); do
   case "$1 ${2-}" in
-    "--part data" | "--part model" | "--part mesh") parts=("$2") ;;
+    "--part data" | "--part model" | "--part mesh" | "--part clients") parts=("$2") ;;
     --build\ ?*) build=$2 ;;
-    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data, --part model, --part mesh" >&2; exit 2 ;;
+    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data|model|mesh|clients" >&2; exit 2 ;;
   esac
   shift 2
 done
@@ -359,7 +361,20 @@ mesh_text() {
   echo "$total runs and $controls controls: $failed failed."
 }
 
+clients() {
+  python3 -B tests/clients/test_transformers.py --build "$build" --install \
+    --result docs/results/clients.md
+  case $? in
+    0) ;;
+    77) echo "nightly.sh: clients not tried" ;;
+    *) ((all_failed += 1)) ;;
+  esac
+}
+
 for part in "${parts[@]}"; do
-  "${part}_parallel"
+  case $part in
+    clients) clients ;;
+    *) "${part}_parallel" ;;
+  esac
 done
 ((all_failed == 0))

@@ -2,7 +2,8 @@
 # Installs what building and testing need, from Debian's packages.
 #
 #   scripts/setup.sh         compilers, libraries, the text, charts
-#   scripts/setup.sh --all   also documentation, clang-tidy and the peers of benchmarks
+#   scripts/setup.sh --all   also documentation, clang-tidy, the peers of benchmarks, and what the
+#                            clients of scripts/nightly.sh stand on
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config ccache git)
@@ -11,8 +12,8 @@ libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev l
 mpi=(libopenmpi-dev openmpi-bin)
 tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv)
 charts=(python3-matplotlib)
-extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-torch libopenblas-dev
-  libdnnl-dev clang-tidy-16 iproute2)
+extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-torch python3-venv
+  libopenblas-dev libdnnl-dev clang-tidy-16 iproute2)
 
 wanted=("${build[@]}" "${libraries[@]}" "${mpi[@]}" "${tests[@]}" "${charts[@]}")
 case "${1-}" in
