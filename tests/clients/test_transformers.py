@@ -104,7 +104,7 @@ class Transformers(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.here = Path(folder.name)
         text = cls.here / "text.txt"
-        text.write_text("".join(f"{i * i} is {i} times {i}. " for i in range(4000)))
+        text.write_text("".join(f"{i * i} is {i} times {i}. " for i in range(1000)))
         cls.ladder = Ladder(cls.programs, text)
         cls.saved, cls.saved_loss = cls.save("saved", [*SMALL_FLAGS, "--lr", "0.01"], 150)
         cls.wide, cls.wide_loss = cls.save("wide", [*WIDE_FLAGS, "--batch", "2"], 2)
