@@ -10,6 +10,7 @@
 //   - beside 16-bit activations, either factor of a matmul or both may be FP8 (kernels/narrow.h):
 //     E4M3 or E5M2 with a scale;
 //   - an activation gradient is written; a parameter gradient is written or added (`Into`);
+//   - a sum of nothing is -0 (kernels/tree.h);
 //   - no result depends on ctx.threads; nor, in `ref` and `cpu`, on the micro-batches that a batch
 //     is cut into: their sums have the order of docs/same_bits.md, those of CUDA of docs/cuda.md;
 //   - shapes that do not fit throw CheckError.
@@ -81,13 +82,13 @@ struct Kernels {
   int64_t max_head;       ///< most channels of a head that attention takes
 
   // ---- embedding -------------------------------------------------------------------------
-  /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:];  0 where the token is kElsewhere: the rank that
-  /// has its row adds the position, too.
+  /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:];  -0 where the token is kElsewhere: the rank that
+  /// has its row adds the position, too, and ranks are summed.
   /// out (B,T,C); tokens (B,T) I32; wte (V,C); wpe (P,C), P >= T
   void (*embed_forward)(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe);
 
   /// dwte[v,:] = sum of dout[b,t,:] where tokens[b,t] = v;  dwpe[t,:] = sum_b dout[b,t,:].
-  /// A leaf is one sequence; inside it tokens ascend. Rows not met get (or keep) their value + 0.
+  /// A leaf is one sequence; inside it tokens ascend. Rows not met become -0, or keep their value.
   /// A token that is kElsewhere adds to dwpe only.
   /// dwte (V,C); dwpe (P,C); dout (B,T,C); tokens (B,T) I32
   void (*embed_backward)(const Ctx&, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens, Into);
@@ -177,7 +178,7 @@ struct Kernels {
   void (*softmax_max)(const Ctx&, Tensor max, Tensor logits, int64_t vocab);
 
   /// sum = sum_v exp(x_v - max), in ctx.leaves leaves of V: ranks join theirs as a tree;
-  /// target = x[target], 0 where it is kIgnore or kElsewhere: ranks add theirs in any order.
+  /// target = x[target], -0 where it is kIgnore or kElsewhere: ranks add theirs in any order.
   /// sum, target, max (B,T); logits (B,T,V); targets (B,T) I32, as columns of this rank
   void (*softmax_sum)(const Ctx&, Tensor sum, Tensor target, Tensor logits, Tensor max,
                       Tensor targets, int64_t vocab);

@@ -23,6 +23,10 @@ struct Range {
 /// Leaf i of n over K elements: [floor(i K / n), floor((i + 1) K / n)). May be empty.
 constexpr Range leaf(int64_t i, int64_t n, int64_t K) { return {i * K / n, (i + 1) * K / n}; }
 
+/// The sum of nothing. Adding it changes no number, where +0 would turn -0 into +0. So sums begin
+/// at it, and rows that nothing is added to, on one rank or on all, hold it.
+constexpr double kNothing = -0.0;
+
 /// Sums scalar leaves as the tree does. T is float, double, or a vector with operator+.
 template <class T>
 class TreeSum {
@@ -36,10 +40,10 @@ class TreeSum {
     ++count_;
   }
 
-  /// The sum of all leaves; `zero` if there was none.
-  T total(T zero = T(0)) const {
+  /// The sum of all leaves; `nothing` if there was none.
+  T total(T nothing = T(kNothing)) const {
     bool empty = true;
-    T sum = zero;
+    T sum = nothing;
     for (int level = 0; count_ >> level != 0; ++level) {
       if (!(count_ >> level & 1)) continue;
       sum = empty ? partial_[level] : partial_[level] + sum;
@@ -62,16 +66,18 @@ T tree_sum(int64_t n, F&& f) {
   return sum.total();
 }
 
+/// Sum of f(k) for k in `range`, ascending.
+template <class T, class F>
+T chain_sum(Range range, F&& f) {
+  T sum = T(kNothing);
+  for (int64_t k = range.begin; k < range.end; ++k) sum += f(k);
+  return sum;
+}
+
 /// Sum of f(k) for k in [0, K), cut into n leaves: ascending inside a leaf, then their tree.
-/// A leaf starts from +0, so it is never -0, and an empty one changes no bit of the sum.
 template <class T, class F>
 T leaves_sum(int64_t n, int64_t K, F&& f) {
-  return tree_sum<T>(n, [&](int64_t i) {
-    const Range range = leaf(i, n, K);
-    T sum = T(0);
-    for (int64_t k = range.begin; k < range.end; ++k) sum += f(k);
-    return sum;
-  });
+  return tree_sum<T>(n, [&](int64_t i) { return chain_sum<T>(leaf(i, n, K), f); });
 }
 
 }  // namespace ladder

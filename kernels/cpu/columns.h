@@ -21,9 +21,9 @@ struct ColumnSums {
   static constexpr int64_t kParts = kColumns / kLanes;
   std::array<Vec, static_cast<size_t>(Count* kParts)> value;
 
-  static HWY_INLINE ColumnSums zeros() {
+  static HWY_INLINE ColumnSums nothing() {
     ColumnSums sums;
-    sums.value.fill(zero());
+    sums.value.fill(ladder::nothing());
     return sums;
   }
   friend HWY_INLINE ColumnSums operator+(const ColumnSums& a, const ColumnSums& b) {
@@ -104,7 +104,7 @@ void sum_strips(Range range, const TokenTree& tree, const Add& add, const Put& p
           for (int64_t t = turn.begin; t < turn.end; ++t) add(sum, first_row + t, c, columns);
           turn.end == tokens.end ? leaves[strip].push(sum) : void(parked[strip] = sum);
         };
-        turn.begin == tokens.begin ? go_on(Sums::zeros()) : go_on(parked[strip]);
+        turn.begin == tokens.begin ? go_on(Sums::nothing()) : go_on(parked[strip]);
       });
     } while (turn.end < tokens.end);
   };
@@ -114,11 +114,11 @@ void sum_strips(Range range, const TokenTree& tree, const Add& add, const Put& p
     for (int64_t i = 0; i < tree.leaves; ++i)
       add_leaf(leaves, b * tree.T, leaf(i, tree.leaves, tree.T));
     each_strip([&](size_t strip, int64_t, auto) {
-      sequences[strip].push(leaves[strip].total(Sums::zeros()));
+      sequences[strip].push(leaves[strip].total(Sums::nothing()));
     });
   }
   each_strip([&](size_t strip, int64_t c, auto columns) {
-    Sums total = sequences[strip].total(Sums::zeros());
+    Sums total = sequences[strip].total(Sums::nothing());
     put(total, c, columns);
   });
 }

@@ -69,7 +69,7 @@ struct Loss {
         Real* dx = dx0 ? dx0 + row * V : nullptr;
         float& loss = token_loss[static_cast<size_t>(row)];
         if (target[row] == kIgnore) {
-          loss = 0;
+          loss = float{kNothing};
           if (dx) std::fill(dx, dx + V, Real{});
         } else {
           const Statistics found = statistics(x, row, target[row]);
@@ -80,7 +80,7 @@ struct Loss {
     });
     float* sums = losses.data<float>();
     for (int64_t b = 0; b < losses.size(); ++b) {
-      sums[b] = 0;
+      sums[b] = float{kNothing};
       for (int64_t t = 0; t < T; ++t) sums[b] += token_loss[static_cast<size_t>(b * T + t)];
     }
   }
@@ -127,7 +127,7 @@ void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tenso
       for (int64_t row = range.begin; row < range.end; ++row) {
         const Real* x = x0 + row * V;
         sums[row] = sum_exp(x, V, vocab, ctx.leaves, m[row]);
-        x_target[row] = is_here(column[row]) ? value_of(x[column[row]]) : 0;
+        x_target[row] = is_here(column[row]) ? value_of(x[column[row]]) : float{kNothing};
       }
     });
   });

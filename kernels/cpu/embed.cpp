@@ -30,7 +30,7 @@ class SparseTreeSum {
   /// Joins everything and starts afresh.
   Sum take() {
     while (count_ >= 2) join();
-    return count_ == 0 ? Sum::zeros() : nodes_[--count_].sum;
+    return count_ == 0 ? Sum::nothing() : nodes_[--count_].sum;
   }
 
  private:
@@ -98,7 +98,7 @@ ColumnSums<1> sum_places(std::span<const int32_t> places, const Real* dout, cons
   SparseTreeSum sequences;
   for (size_t i = 0; i < places.size();) {
     const int64_t b = places[i] / s.T;
-    ColumnSums<1> sums = ColumnSums<1>::zeros();
+    ColumnSums<1> sums = ColumnSums<1>::nothing();
     for (; i < places.size() && places[i] / s.T == b; ++i)
       add_columns(sums, dout + places[i] * s.C, columns);
     sequences.push(b, sums);
@@ -111,11 +111,11 @@ template <class Real, class Columns>
 ColumnSums<1> sum_position(int64_t t, const Real* dout, const EmbedShape& s, Columns columns) {
   TreeSum<ColumnSums<1>> sequences;
   for (int64_t b = 0; t < s.T && b < s.B; ++b) {
-    ColumnSums<1> sums = ColumnSums<1>::zeros();
+    ColumnSums<1> sums = ColumnSums<1>::nothing();
     add_columns(sums, dout + (b * s.T + t) * s.C, columns);
     sequences.push(sums);
   }
-  return sequences.total(ColumnSums<1>::zeros());
+  return sequences.total(ColumnSums<1>::nothing());
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
       for (int64_t row = range.begin; row < range.end; ++row) {
         Real* sum = to + row * s.C;
         if (token[row] == kElsewhere) {
-          std::fill(sum, sum + s.C, Real{});
+          for_vectors(0, s.C, [&](int64_t c, auto io) { io.store(nothing(), sum + c); });
           continue;
         }
         const Real* word = words + token[row] * s.C;

@@ -1,7 +1,7 @@
 // The one matrix product behind linear layers.
 //
 // C[m,n] (+)= sum_k A[m,k] B[n,k] (+ bias[n]), where the sum over k is the balanced tree of
-// kernels/tree.h over leaves, and inside a leaf k ascends with fused multiply-adds from +0 (but see
+// kernels/tree.h over leaves, and inside a leaf k ascends with fused multiply-adds from -0 (but see
 // gemm_bf16.h).
 // The bits of an element depend on its own sum alone: not on M, N, tiles or threads.
 // Narrow factors are widened when they are packed, or multiplied in pairs where the CPU does that

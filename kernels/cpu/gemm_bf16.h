@@ -8,10 +8,11 @@
 //
 // TDPBF16PS (AMX) takes 32 values of k at a time, counted from the start of a leaf. The 16 terms of
 // even place are added up by fused multiply-adds from +0, and so are those of odd place; both are
-// added, and then that to the sum of the leaf. It is another order within a leaf, but as fixed.
+// added, and then that to the sum of the leaf, which begins at +0. It is another order within a
+// leaf, but as fixed.
 //
-// A leaf ends with products of zeros where it does not fill a step. They change no sum: none is -0
-// unless it was too small, because leaves begin at +0.
+// A leaf ends with products of zeros where it does not fill a step. They change no sum but one that
+// is -0, which becomes +0; whether they do depends on the leaf alone.
 #pragma once
 
 #include "kernels/cpu/gemm.h"

@@ -87,7 +87,7 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const flo
     const float* own = slots.at(slots.parking);
     for_acc(acc, [&](Vec& v, int64_t i, int64_t col) { v = load(own + i * kNr + col); });
   } else {
-    for_acc(acc, [&](Vec& v, int64_t, int64_t) { v = zero(); });
+    for_acc(acc, [&](Vec& v, int64_t, int64_t) { v = nothing(); });
   }
   const int64_t apart = std::min(kApart, segment.steps), together = segment.steps - apart;
   for (int64_t step = 0; step < segment.steps; step += Next::kPiece) {

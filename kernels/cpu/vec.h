@@ -135,5 +135,7 @@ HWY_INLINE void store(Vec v, F16* p) {
 
 HWY_INLINE Vec broadcast(float x) { return hn::Set(kVec, x); }
 HWY_INLINE Vec zero() { return hn::Zero(kVec); }
+/// What sums begin at: kNothing of kernels/tree.h.
+HWY_INLINE Vec nothing() { return broadcast(-0.0f); }
 
 }  // namespace ladder

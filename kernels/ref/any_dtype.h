@@ -57,6 +57,7 @@ class WidenedOperands {
     explicit Copy(const Tensor& tensor)
         : original(tensor), values(static_cast<size_t>(tensor.size())) {
       const Format& format = format_of(tensor.dtype);
+      values.reserve(1);  // of no elements it is still a tensor
       const float inverse = 1.0f / (tensor.fp8 ? tensor.fp8->scale : 1.0f);
       for (size_t i = 0; i < values.size(); ++i) {
         const uint32_t code = size_of(tensor.dtype) == 2

@@ -59,7 +59,7 @@ void all_rows(const CrossEntropyShape& s, const Tensor& losses, const Tensor& dl
               const Tensor& logits, const Tensor& targets, int64_t vocab, Real scale,
               const F& statistics) {
   for (int64_t b = 0; b < s.B; ++b) {
-    Real sequence = 0;
+    Real sequence = Real(kNothing);
     for (int64_t row = b * s.T; row < (b + 1) * s.T; ++row) {
       Real* dx = dlogits ? dlogits.data<Real>() + row * s.V : nullptr;
       const int32_t target = targets.data<int32_t>()[row];
@@ -107,7 +107,7 @@ void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tenso
       const auto row = row_of<Real>(logits, r, vocab);
       const int32_t t = targets.data<int32_t>()[r];
       sum.data<Real>()[r] = row.sum_exp(ctx.leaves, max.data<Real>()[r]);
-      target.data<Real>()[r] = is_here(t) ? row.x[t] : Real(0);
+      target.data<Real>()[r] = is_here(t) ? row.x[t] : Real(kNothing);
     }
   });
 }

@@ -16,7 +16,7 @@ void forward(const EmbedShape& s, Real* out, const int32_t* tokens, const Real* 
     for (int64_t t = 0; t < s.T; ++t) {
       const int64_t row = b * s.T + t;
       if (tokens[row] == kElsewhere) {
-        std::fill_n(out + row * s.C, s.C, Real(0));
+        std::fill_n(out + row * s.C, s.C, Real(kNothing));
         continue;
       }
       for (int64_t c = 0; c < s.C; ++c)
@@ -31,11 +31,10 @@ void backward_tokens(const EmbedShape& s, Real* dwte, const Real* dout, const in
     // This search is all that most rows of a large vocabulary cost.
     const bool met = std::find(tokens, tokens + s.B * s.T, v) != tokens + s.B * s.T;
     for (int64_t c = 0; c < s.C; ++c) {
-      const Real sum = !met ? Real(0) : tree_sum<Real>(s.B, [&](int64_t b) {
-        Real sequence = 0;
-        for (int64_t t = 0; t < s.T; ++t)
-          if (tokens[b * s.T + t] == v) sequence += dout[(b * s.T + t) * s.C + c];
-        return sequence;
+      const Real sum = tree_sum<Real>(met ? s.B : 0, [&](int64_t b) {
+        return chain_sum<Real>({0, s.T}, [&](int64_t t) {
+          return tokens[b * s.T + t] == v ? dout[(b * s.T + t) * s.C + c] : Real(kNothing);
+        });
       });
       store(dwte[v * s.C + c], sum, into);
     }
@@ -46,9 +45,8 @@ template <class Real>
 void backward_positions(const EmbedShape& s, Real* dwpe, const Real* dout, Into into) {
   for (int64_t t = 0; t < s.P; ++t)
     for (int64_t c = 0; c < s.C; ++c) {
-      const Real sum = t >= s.T ? Real(0) : tree_sum<Real>(s.B, [&](int64_t b) {
-        return Real(0) + dout[(b * s.T + t) * s.C + c];
-      });
+      const Real sum = tree_sum<Real>(
+          t < s.T ? s.B : 0, [&](int64_t b) { return dout[(b * s.T + t) * s.C + c]; });
       store(dwpe[t * s.C + c], sum, into);
     }
 }

@@ -38,9 +38,7 @@ void matmul_backward_weight(const Ctx&, Tensor dw, Tensor dout, Tensor inp, Into
         const Real sum = tree_sum<Real>(s.B, [&](int64_t b) {
           const Real* d = dout.data<Real>() + b * s.T * s.N + n;
           const Real* x = inp.data<Real>() + b * s.T * s.K + k;
-          Real sequence = 0;
-          for (int64_t t = 0; t < s.T; ++t) sequence += d[t * s.N] * x[t * s.K];
-          return sequence;
+          return chain_sum<Real>({0, s.T}, [&](int64_t t) { return d[t * s.N] * x[t * s.K]; });
         });
         store(dw.data<Real>()[n * s.K + k], sum, into);
       }

@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, CpuPastCachesFormats, ::testing::Values(Dtype:
 TEST_F(CpuPastCaches, ATableOfWords) {
   const int64_t V = 8200, C = 1040, B = 2, T = 9;
   const Tensor dout = box.random({B, T, C}), tokens = box.tokens({B, T}, V);
-  const Tensor written = box.empty({V, C}), added = box.filled({V, C}, 0);
+  const Tensor written = box.empty({V, C}), added = box.filled({V, C}, -0.0);
   const Tensor places = box.empty({T, C});
   ASSERT_TRUE(goes_past_caches(written, {}));
   box.set_threads(2);

@@ -1,5 +1,5 @@
 // Products of BF16 and FP8 against their definition, bit for bit: factors widened to FP32, each
-// leaf of K summed with fused multiply-adds from +0 (with AMX in an order of its own), the leaves
+// leaf of K summed with fused multiply-adds from -0 (with AMX in an order of its own), the leaves
 // joined as a tree. The program is built for each way in which this machine can multiply them,
 // which LADDER_GEMM_BF16 names.
 #include <array>
@@ -18,7 +18,7 @@ using Element = std::function<float(int64_t)>;
 constexpr std::string_view kWay = LADDER_GEMM_BF16;
 
 float leaf_sum(Range range, const Element& a, const Element& b) {
-  float sum = 0;
+  float sum = -0.0F;
   for (int64_t j = range.begin; j < range.end; ++j) sum = std::fma(a(j), b(j), sum);
   return sum;
 }

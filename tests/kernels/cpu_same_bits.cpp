@@ -59,7 +59,7 @@ float by_definition(int64_t K, int64_t leaves, const std::function<float(int64_t
                     const std::function<float(int64_t)>& b) {
   return tree_sum<float>(leaves, [&](int64_t i) {
     const Range range = leaf(i, leaves, K);
-    float sum = 0;
+    float sum = -0.0F;
     for (int64_t j = range.begin; j < range.end; ++j) sum = std::fma(a(j), b(j), sum);
     return sum;
   });

@@ -187,7 +187,7 @@ TEST_P(SameBitsSoftmax, ARankWithPaddingOnlyAddsNothing) {
                  last.target, last.targets, 0, kScale);
   EXPECT_TRUE(same_bits(last.max, box.filled(sums, {2, 3}, -INFINITY)));
   EXPECT_TRUE(same_bits(last.sum, box.filled(sums, {2, 3}, 0)));
-  EXPECT_TRUE(same_bits(last.target, box.filled(sums, {2, 3}, 0)));
+  EXPECT_TRUE(same_bits(last.target, box.filled(sums, {2, 3}, -0.0)));
   EXPECT_TRUE(same_bits(last.dlogits, box.filled(last.dlogits.shape, 0)));
 }
 

@@ -60,8 +60,12 @@ TEST(Tree, NegativeControlOtherOrdersDiffer) {
   EXPECT_GT(unaligned_differs, 50);
 }
 
-TEST(Tree, OfNothingIsZero) {
-  EXPECT_EQ(TreeSum<float>().total(), 0);
+TEST(Tree, OfNothingIsMinusZero) {
+  for (const float nothing :
+       {TreeSum<float>().total(), leaves_sum<float>(8, 0, [](auto) { return 1.0F; })}) {
+    EXPECT_EQ(nothing, 0);
+    EXPECT_TRUE(std::signbit(nothing));
+  }
   EXPECT_EQ(TreeSum<float>().total(7), 7);
   TreeSum<float> one;
   one.push(-0.0F);
