@@ -7,6 +7,7 @@
 
 #include "kernels/device.h"
 #include "kernels/tensor.h"
+#include "kernels/token_leaves.h"
 
 namespace ladder {
 
@@ -29,8 +30,8 @@ struct Ctx {
   int threads = 1;                   ///< OpenMP threads of this rank
   Tensor scratch;                    ///< U8, (threads, kernels->scratch_bytes)
   int leaves = kLeaves;              ///< leaves of a split sum on this rank: kLeaves / tp
-  /// Leaves of a sequence's tokens on this rank: kLeaves / tp under sequence parallelism.
-  int token_leaves = kLeaves;
+  /// Chunks of each sequence's tokens in this call, folded; or 1, a chunk alone.
+  int token_chunks = kTokenChunks;
   std::vector<Event>* events = nullptr;  ///< where Span records; null: nowhere
   int64_t* flops = nullptr;              ///< where parts of the model count those of their products
 

@@ -88,7 +88,7 @@ struct Kernels {
   void (*embed_forward)(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe);
 
   /// dwte[v,:] = sum of dout[b,t,:] where tokens[b,t] = v;  dwpe[t,:] = sum_b dout[b,t,:].
-  /// A leaf is one sequence; inside it tokens ascend. Rows not met become -0, or keep their value.
+  /// dwte is summed as matmul_backward_weight does. Rows not met become -0, or keep their value.
   /// A token that is kElsewhere adds to dwpe only.
   /// dwte (V,C); dwpe (P,C); dout (B,T,C); tokens (B,T) I32
   void (*embed_backward)(const Ctx&, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens, Into);
@@ -105,7 +105,8 @@ struct Kernels {
                               Tensor mean, Tensor rstd);
 
   /// dw = sum_bt dout xhat;  db = sum_bt dout.   dw, db (C); dout, inp (B,T,C); mean, rstd (B,T)
-  /// Summed over ctx.token_leaves leaves of a sequence's tokens, then over sequences.
+  /// Summed over the tokens of a sequence as a vector (kernels/token_leaves.h), then over
+  /// sequences.
   void (*norm_backward_weight)(const Ctx&, Tensor dw, Tensor db, Tensor dout, Tensor inp,
                                Tensor mean, Tensor rstd, Into);
 
@@ -118,7 +119,8 @@ struct Kernels {
   /// dinp (..,K); dout (..,N); w (N,K)
   void (*matmul_backward_input)(const Ctx&, Tensor dinp, Tensor dout, Tensor w, int leaves);
 
-  /// dw[n,k] = sum_bt dout[b,t,n] inp[b,t,k]; a leaf is one sequence, inside it t ascends.
+  /// dw[n,k] = sum_bt dout[b,t,n] inp[b,t,k]: over the tokens of a sequence as a matrix
+  /// (kernels/token_leaves.h), then over sequences.
   /// dw (N,K); dout (B,T,N); inp (B,T,K)
   void (*matmul_backward_weight)(const Ctx&, Tensor dw, Tensor dout, Tensor inp, Into);
 
@@ -165,7 +167,8 @@ struct Kernels {
   // ---- loss -------------------------------------------------------------------------------
   /// Softmax cross-entropy over the first `vocab` columns; the rest is padding.
   ///   m = max_v x_v;  s = sum_v exp(x_v - m), in kLeaves leaves of V;
-  ///   loss of a token = log s + m - x[target];  losses[b] = sum_t, 0 where target is kIgnore;
+  ///   loss of a token = log s + m - x[target];  losses[b] = sum_t, as a vector, of those whose
+  ///   target is not kIgnore;
   ///   dlogits[v] = (exp(x_v - m) / s - [v = target]) scale, 0 for ignored rows and padding.
   /// losses (B), not scaled; dlogits (B,T,V), null (no gradient) or the same tensor as logits;
   /// logits (B,T,V); targets (B,T) I32

@@ -66,10 +66,9 @@ T tree_sum(int64_t n, F&& f) {
   return sum.total();
 }
 
-/// Sum of f(k) for k in `range`, ascending.
+/// sum + f(k) + f(k + 1) + ... for k in `range`, from left to right.
 template <class T, class F>
-T chain_sum(Range range, F&& f) {
-  T sum = T(kNothing);
+T chain_sum(Range range, F&& f, T sum = T(kNothing)) {
   for (int64_t k = range.begin; k < range.end; ++k) sum += f(k);
   return sum;
 }

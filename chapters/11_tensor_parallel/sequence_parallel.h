@@ -33,22 +33,22 @@ class SequenceParallel {
                    int64_t micro)
       : ranks_(group.size()),
         rank_(group.rank()),
-        tokens_(group, ctx, Reduction::Halving, arena, dtype, gpt.seq_len * gpt.channels),
-        sums_(group, ctx, Reduction::Halving, arena, Dtype::F32, 2 * micro * gpt.channels) {
+        tokens_(group, ctx, Reduction::Halving, arena, dtype, gpt.seq_len * gpt.channels) {
     const Shape whole{micro, gpt.seq_len, gpt.channels};
     summand_ = arena.alloc(Mem::Workspace, "summand", dtype, whole);
     inp_ = arena.alloc(Mem::Workspace, "gathered.inp", dtype, whole);
     dproduct_ = arena.alloc(Mem::Workspace, "gathered.dproduct", dtype, whole);
-    partial_ = arena.alloc(Mem::Workspace, "partial", Dtype::F32, {2 * micro, gpt.channels});
+    chunks_ =
+        arena.alloc(Mem::Workspace, "chunks", Dtype::F32, {2 * micro, kTokenChunks, gpt.channels});
   }
 
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const GptConfig& gpt, Dtype dtype, int ranks,
                         int64_t micro) {
-    const int64_t sequence = gpt.seq_len * gpt.channels, partial = 2 * micro * gpt.channels;
-    bytes[Mem::Workspace] += 3 * size_of(dtype) * micro * sequence + 4 * partial;
-    bytes[Mem::Comm] += size_of(dtype) * Reducer::workspace_elements(ranks, sequence) +
-                        4 * Reducer::workspace_elements(ranks, partial);
+    const int64_t sequence = gpt.seq_len * gpt.channels;
+    const int64_t chunks = 2 * micro * kTokenChunks * gpt.channels;
+    bytes[Mem::Workspace] += 3 * size_of(dtype) * micro * sequence + 4 * chunks;
+    bytes[Mem::Comm] += size_of(dtype) * Reducer::workspace_elements(ranks, sequence);
   }
 
   /// This rank's summand of all positions (MBS,T,C).
@@ -69,24 +69,21 @@ class SequenceParallel {
   /// The gradient of what it makes, likewise.
   Tensor gather_dproduct(const Ctx& ctx, Tensor own) { return gather(ctx, dproduct_, own); }
 
-  /// Gradients of a norm. A rank's tokens of a sequence are kLeaves / t of the leaves into which
-  /// the sum over that sequence falls. So sums of one sequence are joined over ranks first, and
-  /// then, as ever, over sequences. dout, inp (n,T/t,C)
+  /// Gradients of a norm. A rank's tokens of a sequence are neighbours, kTokenChunks / t of its
+  /// chunks (kernels/token_leaves.h); but the sum over a sequence folds early ones with late ones.
+  /// So ranks gather the sums of all chunks, and each joins them. dout, inp (n,T/t,C)
   void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,
                             const NormSaved& saved, Into into) {
-    const int64_t n = dout.dim(0), C = dout.dim(2);
-    const Tensor partial = partial_.first(2 * n), dw = partial.first(n), db = partial.slice(n, n);
-    Ctx own = ctx;
-    own.token_leaves = kLeaves / static_cast<int>(ranks_);
-    for (int64_t b = 0; b < n; ++b) {
-      const NormSaved one{saved.mean.slice(b, 1), saved.rstd.slice(b, 1)};
-      ladder::norm_backward_weight(own, {sequence(dw, b), sequence(db, b)}, dout.slice(b, 1),
-                                   inp.slice(b, 1), one, Into::Write);
+    const int64_t n = dout.dim(0);
+    const Tensor sums = chunks_.first(2 * n), dw = sums.first(n), db = sums.slice(n, n);
+    for (int64_t b = 0; b < n; ++b) sum_chunks(ctx, dw, db, b, dout, inp, saved);
+    for (int64_t i = 0; i < 2 * n; ++i) {
+      const Tensor whole = sequence(sums, i);
+      tokens_.all_gather(whole, by_rank(whole));
     }
-    sums_.all_reduce(partial);
-    // Now each sequence is like one of a single token.
-    ctx.kernels->bias_backward(ctx, grads.w, dw.view({n, 1, C}), into);
-    ctx.kernels->bias_backward(ctx, grads.b, db.view({n, 1, C}), into);
+    // Each chunk is like a token now.
+    ctx.kernels->bias_backward(ctx, grads.w, dw, into);
+    ctx.kernels->bias_backward(ctx, grads.b, db, into);
   }
 
  private:
@@ -100,15 +97,37 @@ class SequenceParallel {
     return buffer.first(own.dim(0));
   }
 
+  /// Sums of this rank's chunks of sequence b, to their rows of dw and db (n,kTokenChunks,C).
+  void sum_chunks(const Ctx& ctx, Tensor dw, Tensor db, int64_t b, Tensor dout, Tensor inp,
+                  const NormSaved& saved) const {
+    Ctx alone = ctx;
+    alone.token_chunks = 1;
+    const int64_t own = kTokenChunks / ranks_, T = dout.dim(1), C = dout.dim(2);
+    for (int64_t i = 0; i < own; ++i) {
+      const Range t = leaf(i, own, T);
+      const auto to = [&](const Tensor& sums) {
+        return sequence(sums, b).view({kTokenChunks, C}).slice(rank_ * own + i, 1).view({C});
+      };
+      const auto row = [&](const Tensor& x) {
+        return x.slice(b, 1).view({T, C}).slice(t.begin, t.size()).view({1, t.size(), C});
+      };
+      const auto number = [&](const Tensor& x) {
+        return x.slice(b, 1).view({T}).slice(t.begin, t.size()).view({1, t.size()});
+      };
+      ladder::norm_backward_weight(alone, {to(dw), to(db)}, row(dout), row(inp),
+                                   {number(saved.mean), number(saved.rstd)}, Into::Write);
+    }
+  }
+
   /// Sequence b of x, flat.
   static Tensor sequence(const Tensor& x, int64_t b) { return flat(x.slice(b, 1)); }
   /// Each rank's positions of a sequence.
   Chunks by_rank(const Tensor& whole) const { return {whole.size(), ranks_}; }
 
   int64_t ranks_, rank_;
-  Reducer tokens_, sums_;
+  Reducer tokens_;
   Tensor summand_, inp_, dproduct_;  ///< (MBS,T,C)
-  Tensor partial_;                   ///< (2 MBS,C): dw of each sequence, then db
+  Tensor chunks_;                    ///< F32 (2 MBS,kTokenChunks,C): dw of each sequence, then db
 };
 
 }  // namespace ladder

@@ -6,6 +6,7 @@
 #include "chapters/06_checkpointing/recompute.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
+#include "kernels/token_leaves.h"
 
 namespace ladder {
 
@@ -15,7 +16,7 @@ namespace ladder {
 ///
 /// Under sequence parallelism an all-reduce is a reduce-scatter with an all-gather on the other
 /// side of the block, of the same bytes. Backward gathers what the two parts of a block have read
-/// once more; and sums of each sequence, of two gradients a norm, are added up over ranks.
+/// once more; and the sums of each sequence's chunks are gathered, of two gradients a norm.
 inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
                           const Recompute& recompute, int64_t sequences) {
   const int64_t L = gpt.layers, t = acts.tp;
@@ -23,9 +24,9 @@ inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
   for (int64_t l = 0; l < L; ++l) reductions += 2 * recompute.run_before(l).size();
   const bool gathers = acts.sequence_ranks > 1;
   const int64_t halves = 2 * reductions + (gathers ? 2 * L : 0);
-  const int64_t partial = gathers ? 2 * 2 * (2 * L + 1) * sequences * gpt.channels : 0;
+  const int64_t chunks = gathers ? 2 * (2 * L + 1) * sequences * kTokenChunks * gpt.channels : 0;
   const int64_t tokens = halves * sequences * gpt.seq_len * gpt.channels;
-  return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * partial) / t;
+  return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * chunks) / t;
 }
 
 }  // namespace ladder

@@ -1,6 +1,6 @@
-// Sums over tokens, column by column: a tree over sequences, in each a tree over leaves
-// of its tokens, in a leaf ascending tokens. Used for the gradients of biases, layer norms
-// and positions, and by adafactor.
+// Sums over tokens, column by column: a tree over sequences, in each that of a vector
+// (kernels/token_leaves.h). Used for the gradients of biases, layer norms and positions, and by
+// adafactor.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/kernels.h"
-#include "kernels/tree.h"
+#include "kernels/token_leaves.h"
 
 namespace ladder {
 
@@ -77,15 +77,9 @@ HWY_INLINE void ask_for_later_row(const T* at, int64_t stride) {
   __builtin_prefetch(at + kRows * stride, 0, 2);
 }
 
-/// The order of a sum over B sequences of T tokens, each in `leaves` leaves.
-struct TokenTree {
-  int leaves;
-  int64_t B, T;
-};
-
 /// As sum_columns, for kStrips strips at most.
 template <int64_t Count, class Add, class Put>
-void sum_strips(Range range, const TokenTree& tree, const Add& add, const Put& put) {
+void sum_strips(Range range, const VectorTree& tree, const Add& add, const Put& put) {
   using Sums = ColumnSums<Count>;
   using Trees = std::array<TreeSum<Sums>, kStrips>;
   const auto each_strip = [&](const auto& f) {
@@ -93,32 +87,32 @@ void sum_strips(Range range, const TokenTree& tree, const Add& add, const Put& p
       f(static_cast<size_t>((c - range.begin) / kColumns), c, columns);
     });
   };
-  std::array<Sums, kStrips> parked;
-  const auto add_leaf = [&](Trees& leaves, int64_t first_row, Range tokens) {
-    Range turn{tokens.begin, tokens.begin};
+  std::array<Sums, kStrips> parked, early;
+  // Calls end(strip, sum) when the chain of a strip over these rows is done.
+  const auto add_chain = [&](Range rows, const auto& end) {
+    Range turn{rows.begin, rows.begin};
     do {
-      turn = {turn.end, std::min(turn.end + kTurn, tokens.end)};
+      turn = {turn.end, std::min(turn.end + kTurn, rows.end)};
       each_strip([&](size_t strip, int64_t c, auto columns) {
         // Called with the one or with the other: a choice between them would leave the registers.
         const auto go_on = [&](Sums sum) __attribute__((always_inline)) {
-          for (int64_t t = turn.begin; t < turn.end; ++t) add(sum, first_row + t, c, columns);
-          turn.end == tokens.end ? leaves[strip].push(sum) : void(parked[strip] = sum);
+          for (int64_t row = turn.begin; row < turn.end; ++row) add(sum, row, c, columns);
+          turn.end == rows.end ? end(strip, sum) : void(parked[strip] = sum);
         };
-        turn.begin == tokens.begin ? go_on(Sums::nothing()) : go_on(parked[strip]);
+        turn.begin == rows.begin ? go_on(Sums::nothing()) : go_on(parked[strip]);
       });
-    } while (turn.end < tokens.end);
+    } while (turn.end < rows.end);
   };
-  Trees sequences;
-  for (int64_t b = 0; b < tree.B; ++b) {
-    Trees leaves;
-    for (int64_t i = 0; i < tree.leaves; ++i)
-      add_leaf(leaves, b * tree.T, leaf(i, tree.leaves, tree.T));
-    each_strip([&](size_t strip, int64_t, auto) {
-      sequences[strip].push(leaves[strip].total(Sums::nothing()));
-    });
+  // One tree over all leaves: those of a sequence are a power of two, a tree of their own in it.
+  Trees leaves;
+  for (int64_t i = 0; i < tree.leaves(); ++i) {
+    const Fold rows = tree.rows(i);
+    add_chain(rows.early, [&](size_t strip, const Sums& sum) { early[strip] = sum; });
+    add_chain(rows.late,
+              [&](size_t strip, const Sums& sum) { leaves[strip].push(early[strip] + sum); });
   }
   each_strip([&](size_t strip, int64_t c, auto columns) {
-    Sums total = sequences[strip].total(Sums::nothing());
+    Sums total = leaves[strip].total(Sums::nothing());
     put(total, c, columns);
   });
 }
@@ -126,7 +120,7 @@ void sum_strips(Range range, const TokenTree& tree, const Add& add, const Put& p
 /// Sums over tokens in the columns of `range`: add(sums, row, c, columns) adds the terms of one
 /// token in the columns from c on, put(sums, c, columns) takes their sums.
 template <int64_t Count, class Add, class Put>
-void sum_columns(Range range, const TokenTree& tree, const Add& add, const Put& put) {
+void sum_columns(Range range, const VectorTree& tree, const Add& add, const Put& put) {
   constexpr int64_t kTogether = kStrips * kColumns;
   for (int64_t first = range.begin; first < range.end; first += kTogether)
     sum_strips<Count>({first, std::min(first + kTogether, range.end)}, tree, add, put);

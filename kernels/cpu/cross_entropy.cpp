@@ -79,10 +79,10 @@ struct Loss {
       }
     });
     float* sums = losses.data<float>();
-    for (int64_t b = 0; b < losses.size(); ++b) {
-      sums[b] = float{kNothing};
-      for (int64_t t = 0; t < T; ++t) sums[b] += token_loss[static_cast<size_t>(b * T + t)];
-    }
+    for (int64_t b = 0; b < losses.size(); ++b)
+      sums[b] = vector_sum<float>(ctx.token_chunks, T, [&](int64_t t) {
+        return token_loss[static_cast<size_t>(b * T + t)];
+      });
   }
 };
 

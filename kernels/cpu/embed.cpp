@@ -1,7 +1,7 @@
 // Embeddings: rows of two tables added, and the gradients of those rows.
 //
-// A row of the token table sums what its token met anywhere in the batch: a leaf is a sequence,
-// so that the sum over micro-batches is the same tree. Tokens are sorted by counting first.
+// A row of the token table sums what its token met anywhere in the batch, in the leaves of a matrix
+// (kernels/token_leaves.h). Tokens are sorted by counting first, those of a leaf together.
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -51,7 +51,8 @@ class SparseTreeSum {
 };
 
 /// Where each token of the vocabulary occurs: places of token v are
-/// where[start[v]] .. where[start[v + 1] - 1], ascending. Tokens elsewhere are left out.
+/// where[start[v]] .. where[start[v + 1] - 1]: sequences ascend, in each its leaves, in a leaf
+/// tokens. Tokens elsewhere are left out.
 struct Occurrences {
   std::span<int32_t> start, where;
 
@@ -62,7 +63,8 @@ struct Occurrences {
   }
 };
 
-Occurrences sort_by_token(const Ctx& ctx, const Tensor& all, int64_t V) {
+/// `leaves` of each sequence
+Occurrences sort_by_token(const Ctx& ctx, const Tensor& all, int64_t V, int64_t leaves) {
   check_tokens(all, V);
   const std::span<const int32_t> tokens(all.data<int32_t>(), static_cast<size_t>(all.size()));
   const std::span<int32_t> memory = shared_scratch<int32_t>(ctx, V + 1 + all.size());
@@ -74,9 +76,18 @@ Occurrences sort_by_token(const Ctx& ctx, const Tensor& all, int64_t V) {
     if (token != kElsewhere) ++found.start[at(token)];
   int32_t before = 0;
   for (int32_t& entry : found.start) before += std::exchange(entry, before);
-  for (size_t i = 0; i < tokens.size(); ++i)
-    if (tokens[i] != kElsewhere)
-      found.where[at(found.start[at(tokens[i])]++)] = static_cast<int32_t>(i);
+  const auto sort = [&](Range places) {
+    for (int64_t i = places.begin; i < places.end; ++i)
+      if (const int32_t token = tokens[at(i)]; token != kElsewhere)
+        found.where[at(found.start[at(token)]++)] = static_cast<int32_t>(i);
+  };
+  const int64_t T = all.dim(1);
+  for (int64_t first = 0; first < all.size(); first += T)
+    for (int64_t i = 0; i < leaves; ++i) {
+      const auto [early, late] = fold(i, leaves, T);
+      sort({first + early.begin, first + early.end});
+      sort({first + late.begin, first + late.end});
+    }
   // Each start has moved to the start of the next token.
   std::memmove(found.start.data() + 1, found.start.data(), at(V) * sizeof(int32_t));
   found.start[0] = 0;
@@ -94,16 +105,20 @@ HWY_INLINE void add_columns(ColumnSums<1>& sums, const Real* x, Columns columns)
 /// The sum of dout at `places`, in the columns that it points at.
 template <class Real, class Columns>
 ColumnSums<1> sum_places(std::span<const int32_t> places, const Real* dout, const EmbedShape& s,
-                         Columns columns) {
-  SparseTreeSum sequences;
+                         int64_t leaves, Columns columns) {
+  const auto leaf_of = [&](int32_t place) {
+    const int64_t b = place / s.T;
+    return leaves == 1 ? b : b * leaves + leaf_of_token(place % s.T, leaves, s.T);
+  };
+  SparseTreeSum tree;
   for (size_t i = 0; i < places.size();) {
-    const int64_t b = places[i] / s.T;
+    const int64_t leaf = leaf_of(places[i]);
     ColumnSums<1> sums = ColumnSums<1>::nothing();
-    for (; i < places.size() && places[i] / s.T == b; ++i)
+    for (; i < places.size() && leaf_of(places[i]) == leaf; ++i)
       add_columns(sums, dout + places[i] * s.C, columns);
-    sequences.push(b, sums);
+    tree.push(leaf, sums);
   }
-  return sequences.take();
+  return tree.take();
 }
 
 /// The sum of dout at token t of each sequence, in the columns that it points at.
@@ -148,7 +163,8 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
 void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens,
                     Into into) {
   const EmbedShape s = check_embed_backward(dwte, dwpe, dout, tokens);
-  const Occurrences found = sort_by_token(ctx, tokens, s.V);
+  const int64_t leaves = matrix_leaves(ctx.token_chunks, s.T);
+  const Occurrences found = sort_by_token(ctx, tokens, s.V, leaves);
   float* words = dwte.data<float>();
   float* places = dwpe.data<float>();
   dispatch(dout, [&]<class Real>(Real) {
@@ -156,7 +172,7 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
     const auto add_words = [&]<class Wide>(Range range, Wide) {
       for (int64_t v = 0; v < s.V; ++v)
         for_columns<Wide>(range, [&](int64_t c, auto columns) {
-          auto sums = sum_places(found.of(v), above + c, s, columns);
+          auto sums = sum_places(found.of(v), above + c, s, leaves, columns);
           put_columns(words + v * s.C + c, sums, 0, columns, into);
         });
     };

@@ -2,7 +2,7 @@
 //
 // C[m,n] (+)= sum_k A[m,k] B[n,k] (+ bias[n]), where the sum over k is the balanced tree of
 // kernels/tree.h over leaves, and inside a leaf k ascends with fused multiply-adds from -0 (but see
-// gemm_bf16.h).
+// gemm_bf16.h). A leaf is a run of neighbouring k, or two: a leaf of tokens is folded.
 // The bits of an element depend on its own sum alone: not on M, N, tiles or threads.
 // Narrow factors are widened when they are packed, or multiplied in pairs where the CPU does that
 // (gemm_bf16.h), sums are FP32, and a narrow C is rounded once, when its sum (and bias) is
@@ -27,6 +27,8 @@ struct Factor {
 struct Product {
   int64_t M = 0, N = 0, K = 0;
   int64_t leaves = 1;          ///< of K: see leaf() in kernels/tree.h
+  int64_t token_leaves = 1;    ///< if several: K is tokens, so many leaves() a sequence, folded:
+                               ///< see fold() in kernels/token_leaves.h; they divide `leaves`
   Factor a;                    ///< (M,K)
   Factor b;                    ///< (N,K)
   void* c = nullptr;           ///< (M,N), rows stride_c apart

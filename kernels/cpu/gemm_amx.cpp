@@ -136,14 +136,13 @@ void pack_rows(float* out, const Factor& f, int64_t i, int64_t end, Range k, int
   }
 }
 
-/// pack(out, k, steps) for the segments of a chunk, or for all at once if they have no gaps.
+/// pack(out, k, steps) for the runs of a chunk.
 template <class F>
 void pack_chunk(float* out, const Chunk& chunk, F&& pack) {
-  if (chunk.gapless) return pack(out, chunk.k, chunk.steps);
-  for (int s = 0; s < chunk.count; ++s) {
-    const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-    pack(out, {segment.begin, segment.end}, segment.steps);
-    out += segment.steps * kStepOfPanel;
+  for (const Run& run : chunk.k()) {
+    const int64_t steps = ceil_div(run.size(), kStep);
+    pack(out, Range{run.begin, run.end}, steps);
+    out += steps * kStepOfPanel;
   }
 }
 
@@ -266,7 +265,7 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
         pack_columns(out, p.b, n, p.N, k, steps);
       });
     const Range next{n + kTileSide, kept ? n + kTileSide : std::min(n + 2 * kTileSide, cols.end)};
-    Prefetch prefetch(p.b, next, chunk.k, requests);
+    Prefetch prefetch(p.b, next, chunk.k(), requests);
     for (int64_t m = rows.begin; m < rows.end; m += kTileSide, slots.kept += kTile) {
       const Corner to{.p = p,
                       .m = m,
@@ -298,7 +297,7 @@ bool multiplies_pairs(const Product& product) {
 
 void rectangle_of_pairs(const Product& p, Range rows, Range cols, std::span<std::byte> scratch) {
   const Registers registers;
-  const Cut cut(p.K, p.leaves, kStep, kLongest);
+  const Cut cut(p, kStep, kLongest);
   const Tile tile{.shape = tile_of_pairs(),
                   .panel_a = cut.depth() * kStepOfPanel,
                   .panel_b = cut.depth() * kStepOfPanel,

@@ -21,12 +21,39 @@ class Packing {
   /// Steps of a tile between two calls of some(): with fewer the calls cost more, with more
   /// packing comes in bursts, which slow the tile down.
   static constexpr int64_t kPiece = kLanes == 16 ? 64 : 128;
+  /// @param base  where k is 0
+  /// @param k     all of full steps
   /// @param times how often some() is called
-  Packing(float* panel, const T* from, int64_t stride, int64_t steps, int64_t times)
-      : panel_(panel), from_(from), stride_(stride), left_(steps), each_(ceil_div(steps, times)) {}
+  Packing(float* panel, const T* base, int64_t stride, std::span<const Run> k, int64_t times)
+      : panel_(panel), base_(base), stride_(stride), later_(k) {
+    for (const Run& run : k) each_ += run.size() / Step;
+    each_ = ceil_div(each_, times);
+    enter_next();
+  }
 
   HWY_INLINE void some() {
-    for (int64_t n = std::min(each_, left_); n > 0; --n) {
+    int64_t n = each_;
+    while (n > 0 && left_ > 0) {
+      const int64_t here = std::min(n, left_);
+      pack_steps(here);
+      n -= here;
+      if (left_ == 0) enter_next();
+    }
+  }
+
+ private:
+  static constexpr int64_t kLater = 4;  ///< steps from asking for memory to reading it
+  static constexpr int64_t kLine = 64 / sizeof(T);
+
+  void enter_next() {
+    if (later_.empty()) return;
+    from_ = base_ + later_.front().begin * stride_;
+    left_ = later_.front().size() / Step;
+    later_ = later_.subspan(1);
+  }
+  HWY_INLINE void pack_steps(int64_t steps) {
+    left_ -= steps;
+    for (; steps > 0; --steps) {
       for (int64_t k = 0; k < Step; ++k) {
         const T* later = from_ + (kLater * Step + k) * stride_;
         for (int64_t i = 0; i < kNr; i += kLine) __builtin_prefetch(later + i);
@@ -35,13 +62,8 @@ class Packing {
       store(word(from_ + kLanes), panel_ + kLanes);
       panel_ += kNr;
       from_ += Step * stride_;
-      --left_;
     }
   }
-
- private:
-  static constexpr int64_t kLater = 4;  ///< steps from asking for memory to reading it
-  static constexpr int64_t kLine = 64 / sizeof(T);
   HWY_INLINE Vec word(const T* at) const {
     const Vec first = load(at);
     if constexpr (Step == 1) return first;
@@ -49,8 +71,9 @@ class Packing {
   }
 
   float* panel_;
-  const T* from_;
-  int64_t stride_, left_, each_;
+  const T *base_, *from_ = nullptr;
+  int64_t stride_, left_ = 0, each_ = 0;  ///< steps left of this run, steps of some()
+  std::span<const Run> later_;            ///< the runs behind it
 };
 
 /// The next panel of B, where k is contiguous: it is transposed four rows by a vector at a time.
@@ -58,12 +81,15 @@ template <int64_t Step, class T>
 class Transposing {
  public:
   static constexpr int64_t kPiece = Packing<Step, T>::kPiece;
-  /// As Packing's, but that rows are `stride` apart; `steps` is a multiple of kLanes.
-  Transposing(float* panel, const T* from, int64_t stride, int64_t steps, int64_t times)
-      : panel_(panel), left_(steps / kLanes * kGroups), each_(ceil_div(left_, times)) {
+  /// As Packing's, but that rows are `stride` apart, and k is one run, of a multiple of kLanes
+  /// steps.
+  Transposing(float* panel, const T* base, int64_t stride, std::span<const Run> k, int64_t times)
+      : panel_(panel),
+        left_(k.front().size() / Step / kLanes * kGroups),
+        each_(ceil_div(left_, times)) {
     for (int64_t i = 0; i < kNr; ++i)
       rows_[static_cast<size_t>(i / 4)][static_cast<size_t>(i % 4)] =
-          reinterpret_cast<const Word*>(from + i * stride);
+          reinterpret_cast<const Word*>(base + i * stride + k.front().begin);
   }
 
   HWY_INLINE void some() {

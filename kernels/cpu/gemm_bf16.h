@@ -6,13 +6,14 @@
 // half, each as a fused multiply-add. So with the earlier k in the upper half a sum has the bits of
 // the FP32 path, but for tiny numbers.
 //
-// TDPBF16PS (AMX) takes 32 values of k at a time, counted from the start of a leaf. The 16 terms of
+// TDPBF16PS (AMX) takes 32 values of k at a time, counted from the start of a leaf, or of either
+// chunk of a folded one. The 16 terms of
 // even place are added up by fused multiply-adds from +0, and so are those of odd place; both are
 // added, and then that to the sum of the leaf, which begins at +0. It is another order within a
 // leaf, but as fixed.
 //
-// A leaf ends with products of zeros where it does not fill a step. They change no sum but one that
-// is -0, which becomes +0; whether they do depends on the leaf alone.
+// A leaf, or chunk, ends with products of zeros where it does not fill a step. They change no sum
+// but one that is -0, which becomes +0; whether they do depends on the leaf alone.
 #pragma once
 
 #include "kernels/cpu/gemm.h"

@@ -5,10 +5,13 @@
 
 #include <array>
 #include <bit>
+#include <span>
 
 #include "kernels/check.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vec.h"
+#include "kernels/token_leaves.h"
 
 namespace ladder {
 
@@ -19,10 +22,16 @@ constexpr int64_t kDepth = kLanes == 16 ? 768 : 384;
 /// But all of K if it is no longer than this: then no sum waits in memory between chunks.
 constexpr int64_t longest_uncut(int64_t most) { return most / 3 * 4; }
 
+/// Neighbouring values of k. Panels hold them one run after the other; each begins with a step, and
+/// its last step may not be full.
+struct Run {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+
 /// The part of a leaf that lies in one chunk.
 struct Segment {
-  int64_t begin, end;  ///< its values of k
-  int64_t steps;       ///< the last one is not full where end - begin is no multiple of a step
+  int64_t steps;
   uint64_t joins;  ///< bit l: the sum on level l of the tree is joined to this one, lowest first
   int slot;        ///< where the sum goes: its level, or Cut::parking() if the leaf goes on
   bool resumes;    ///< the leaf began in an earlier chunk: its sum so far is parked
@@ -30,12 +39,14 @@ struct Segment {
 };
 
 struct Chunk {
-  Range k;
-  int64_t steps = 0;
-  bool gapless = true;  ///< all steps but the last are full: leaves need not be told apart
-  int count = 0;
-  /// The first `count` of them. The others are not even initialised: they would fill L1.
+  int64_t steps = 0, values = 0;  ///< fewer values than steps hold where some are not full
+  int count = 0, run_count = 0;
+  /// The first ones count. The others are not even initialised: they would fill L1.
   std::array<Segment, longest_uncut(kDepth)> segments;
+  /// Of all segments. Neighbours are joined where the first ends with a full step.
+  std::array<Run, longest_uncut(kDepth)> runs;
+
+  std::span<const Run> k() const { return {runs.data(), static_cast<size_t>(run_count)}; }
 };
 
 /// How K is cut into chunks, and in which slots the sums wait.
@@ -43,8 +54,11 @@ class Cut {
  public:
   /// @param step values of k in a step
   /// @param most longest chunk in steps, but for a K that is longest_uncut(most) at most
-  Cut(int64_t K, int64_t leaves, int64_t step, int64_t most) : K_(K), leaves_(leaves), step_(step) {
-    const int64_t longest = std::max<int64_t>(1, steps(ceil_div(K, leaves)));
+  Cut(const Product& p, int64_t step, int64_t most)
+      : K_(p.K), leaves_(p.leaves), token_leaves_(p.token_leaves), step_(step) {
+    const int64_t halves = token_leaves_ > 1 ? 2 : 1;
+    const int64_t longest = std::max<int64_t>(1, halves * steps(ceil_div(K_, halves * leaves_)));
+    const int64_t leaves = leaves_;
     if (leaves * longest > most && leaves * longest <= longest_uncut(most))
       most = longest_uncut(most);
     while (run_ < leaves && std::min(2 * run_, leaves) * longest <= most) run_ *= 2;
@@ -59,14 +73,12 @@ class Cut {
 
   Chunk chunk(int64_t i) const {
     Chunk chunk;
-    if (run_ == 1) {  // piece i % pieces_ of one leaf
-      const Range whole = leaf(i / pieces_, leaves_, K_);
-      const Range part = part_of(i % pieces_, pieces_, whole.size(), step_);
-      push(chunk, i / pieces_, i % pieces_, {whole.begin + part.begin, whole.begin + part.end});
+    if (run_ == 1) {
+      push(chunk, i / pieces_, i % pieces_);
     } else {
       const int64_t first = i * run_;
       for (int64_t which = first; which < std::min(leaves_, first + run_); ++which)
-        push(chunk, which, 0, leaf(which, leaves_, K_));
+        push(chunk, which, 0);
     }
     return chunk;
   }
@@ -81,30 +93,53 @@ class Cut {
   static uint64_t bits(int64_t n) { return static_cast<uint64_t>(n); }
   int64_t steps(int64_t length) const { return ceil_div(length, step_); }
 
-  void push(Chunk& chunk, int64_t which, int64_t piece, Range k) const {
+  /// The values of k of a leaf: two runs, of which the second may be empty.
+  Fold leaf_runs(int64_t which) const {
+    if (token_leaves_ == 1) return {leaf(which, leaves_, K_), {}};
+    const int64_t T = K_ / (leaves_ / token_leaves_), first = which / token_leaves_ * T;
+    const Fold tokens = fold(which % token_leaves_, token_leaves_, T);
+    return {{first + tokens.early.begin, first + tokens.early.end},
+            {first + tokens.late.begin, first + tokens.late.end}};
+  }
+
+  /// Steps `part` of a run, or those of them that it has. Returns how many it has in all.
+  int64_t push_run(Chunk& chunk, Range run, Range part) const {
+    const int64_t all = steps(run.size());
+    const int64_t first = std::clamp<int64_t>(part.begin, 0, all);
+    const int64_t last = std::clamp<int64_t>(part.end, 0, all);
+    if (first == last) return all;
+    const Run own{run.begin + first * step_, std::min(run.end, run.begin + last * step_)};
+    chunk.values += own.size();
+    Run* before = chunk.run_count > 0 ? &chunk.runs[size_t(chunk.run_count) - 1] : nullptr;
+    if (before && before->end == own.begin && before->size() % step_ == 0)
+      before->end = own.end;
+    else
+      chunk.runs[size_t(chunk.run_count++)] = own;
+    return all;
+  }
+
+  /// Piece `piece` of leaf `which`.
+  void push(Chunk& chunk, int64_t which, int64_t piece) const {
+    const auto [early, late] = leaf_runs(which);
+    const Range part = leaf(piece, pieces_, steps(early.size()) + steps(late.size()));
+    const int64_t earlier = push_run(chunk, early, part);
+    push_run(chunk, late, {part.begin - earlier, part.end - earlier});
     const bool ends = piece + 1 == pieces_;
     const bool last = ends && which + 1 == leaves_;
     // As a binary counter: leaf `which` completes the levels of its trailing ones. The last leaf
     // is joined with all that is left: the ones of its index.
     const int level = std::countr_one(bits(which));
     const uint64_t completed = (uint64_t{1} << level) - 1;
-    if (chunk.count == 0)
-      chunk.k = k;
-    else if (chunk.k.size() % step_ != 0)
-      chunk.gapless = false;
-    chunk.k.end = k.end;
-    chunk.steps += steps(k.size());
+    chunk.steps += part.size();
     chunk.segments[static_cast<size_t>(chunk.count++)] = {
-        .begin = k.begin,
-        .end = k.end,
-        .steps = steps(k.size()),
+        .steps = part.size(),
         .joins = last ? bits(which) : (ends ? completed : 0),
         .slot = ends ? level : parking(),
         .resumes = piece > 0,
         .last = last};
   }
 
-  int64_t K_, leaves_, step_, depth_;
+  int64_t K_, leaves_, token_leaves_, step_, depth_;
   int64_t run_ = 1;     ///< whole leaves of a chunk: a power of two
   int64_t pieces_ = 1;  ///< pieces of a leaf, where a leaf is longer than a chunk
 };

@@ -23,8 +23,8 @@ inline int64_t pieces(const Chunk& chunk, int64_t steps) {
 /// transpose them takes more registers than sums leave with AVX2.
 template <class Sums>
 bool packs_on_the_way(const Product& p, const Chunk& chunk, Range next) {
-  const bool whole = next.size() == kNr && chunk.k.size() == chunk.steps * Sums::kStep;
-  const bool transposes = kLanes == 16 && chunk.steps % kLanes == 0;
+  const bool whole = next.size() == kNr && chunk.values == chunk.steps * Sums::kStep;
+  const bool transposes = kLanes == 16 && chunk.steps % kLanes == 0 && chunk.run_count == 1;
   return whole && chunk.steps > 0 && (p.b.stride_k != 1 || transposes) &&
          p.b.dtype == (Sums::kStep == 1 ? Dtype::F32 : Dtype::BF16);
 }
@@ -36,8 +36,9 @@ void column(const Product& p, const Block& block, const Chunk& chunk, Range rows
   const Factor c{.ptr = p.c, .dtype = p.c_dtype, .stride_i = p.stride_c, .stride_k = 1};
   const bool last = chunk.segments[static_cast<size_t>(chunk.count - 1)].last;
   const Range written = last && !goes_past_caches(p) ? rows : Range{};
-  const Range cols{n, std::min(n + kNr, p.N)};
-  Beside<Next> beside{.next = next, .c = Prefetch(c, written, cols, pieces), .outbox = outbox};
+  const Run cols{n, std::min(n + kNr, p.N)};
+  Beside<Next> beside{
+      .next = next, .c = Prefetch(c, written, {&cols, 1}, pieces), .outbox = outbox};
   for (int64_t i = 0; i < tiles_of(rows.size()); ++i, slots.kept += kTile) {
     const float* a = block.a + i * panel_size(kMr, chunk.steps);
     const Range tile = rows_of_tile(rows.size(), i);
@@ -72,9 +73,7 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
   const auto panel = [&](int64_t n) {
     return block.b + place_of(panels, (n - cols.begin) / kNr) * panel_size(kNr, chunk.steps);
   };
-  const auto at = [&](int64_t n) {
-    return static_cast<const T*>(p.b.ptr) + n * p.b.stride_i + chunk.k.begin * p.b.stride_k;
-  };
+  const auto at = [&](int64_t n) { return static_cast<const T*>(p.b.ptr) + n * p.b.stride_i; };
   const int64_t tiles = tiles_of(rows.size());
   const bool kept = panels == PanelsOfB::Kept;
   bool packed = kept;
@@ -87,11 +86,11 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
     };
     const auto pack_on_the_way = [&]<class Next>(std::type_identity<Next>, int64_t stride) {
       const int64_t times = tiles * pieces(chunk, Next::kPiece);
-      all_tiles(Next(panel(next.begin), at(next.begin), stride, chunk.steps, times), times);
+      all_tiles(Next(panel(next.begin), at(next.begin), stride, chunk.k(), times), times);
     };
     if (!on_the_way) {
       const int64_t times = tiles * pieces(chunk, Prefetch::kPiece);
-      all_tiles(Prefetch(p.b, next, chunk.k, times), times);
+      all_tiles(Prefetch(p.b, next, chunk.k(), times), times);
     } else if (p.b.stride_k == 1) {
       pack_on_the_way(std::type_identity<Transposing<Sums::kStep, T>>{}, p.b.stride_i);
     } else {
@@ -104,7 +103,7 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
 /// The rectangle rows x cols of C, block by block.
 template <class Sums>
 void rectangle_of(const Product& p, Range rows, Range cols, std::span<std::byte> scratch) {
-  const Cut cut(p.K, p.leaves, Sums::kStep, kDepth);
+  const Cut cut(p, Sums::kStep, kDepth);
   const Tile tile{.shape = kVectorTile,
                   .panel_a = panel_size(kMr, cut.depth()),
                   .panel_b = panel_size(kNr, cut.depth()),

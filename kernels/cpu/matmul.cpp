@@ -56,10 +56,12 @@ void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, i
 
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
   const auto [B, T, N, K] = check_matmul_backward_weight(dw, dout, inp);
+  const int64_t token_leaves = matrix_leaves(ctx.token_chunks, T);
   gemm(ctx, {.M = N,
              .N = K,
              .K = B * T,
-             .leaves = std::max<int64_t>(1, B),  // of no sequences the sum is 0
+             .leaves = std::max<int64_t>(1, B) * token_leaves,  // of no sequences: an empty one
+             .token_leaves = token_leaves,
              .a = along_columns(dout, N),
              .b = along_columns(inp, K),
              .c = dw.host(),
@@ -76,7 +78,7 @@ void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
     const Real* from = dout.data<Real>();
     parallel_for(ctx, s.N, kColumns, s.B * s.T, [&](Range range) {
       sum_columns<1>(
-          range, {ctx.token_leaves, s.B, s.T},
+          range, {ctx.token_chunks, s.B, s.T},
           [=](ColumnSums<1>& sum, int64_t row, int64_t n, auto columns) {
             const Real* x = from + row * s.N + n;
             columns.each([&](int64_t part, int64_t i, auto io) {

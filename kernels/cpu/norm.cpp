@@ -156,7 +156,7 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
     const Real* x = inp.data<Real>();
     parallel_for(ctx, s.C, kColumns, s.B * s.T, [&](Range range) {
       sum_columns<2>(
-          range, {ctx.token_leaves, s.B, s.T},
+          range, {ctx.token_chunks, s.B, s.T},
           [=](ColumnSums<2>& sum, int64_t row, int64_t c, auto columns) {
             const int64_t at = row * s.C + c;
             add_token(sum, dy + at, x + at, {.mean = means[row], .rstd = rstds[row]}, s.C, columns);

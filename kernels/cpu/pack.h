@@ -154,15 +154,13 @@ void pack(float* out, int64_t size, const Factor& f, Range range, int64_t end, R
 }
 
 /// Packs rows `range` of f, which has `end` rows, for the k of a chunk: panel after panel of W
-/// rows, in each segment after segment.
+/// rows, in each run after run.
 template <int64_t W, int64_t Step>
 void pack(float* out, const Factor& f, Range range, int64_t end, const Chunk& chunk) {
   const int64_t size = panel_size(W, chunk.steps);
-  if (chunk.gapless) return pack<W, Step>(out, size, f, range, end, chunk.k);
-  for (int s = 0; s < chunk.count; ++s) {
-    const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-    pack<W, Step>(out, size, f, range, end, {segment.begin, segment.end});
-    out += segment.steps * W;
+  for (const Run& run : chunk.k()) {
+    pack<W, Step>(out, size, f, range, end, {run.begin, run.end});
+    out += ceil_div(run.size(), Step) * W;
   }
 }
 

@@ -125,10 +125,11 @@ __global__ void update_weights(Problem p) {
 template <int W>
 void update_moments(const Ctx& ctx, Scratch& scratch, const Problem& p) {
   if (!p.col) return launch(ctx, update_vector, grid_over<1>(p.N), kThreads, 0, p);
-  constexpr int64_t kRowsPerPart = 256;
+  constexpr int64_t kRowsOfLeaf = 256;
   launch(ctx, update_rows<W>, {.x = p.R}, kThreads, 0, p);
-  sum_columns<1, W>(ctx, {p.col_sum}, scratch, SquareTerms<W>{p}, p.R, ceil_div(p.R, kRowsPerPart),
-                    p.N, Into::Write);
+  const auto chunks = static_cast<int>(2 * ceil_div(p.R, kRowsOfLeaf));
+  sum_columns<1, W>(ctx, {p.col_sum}, scratch, SquareTerms<W>{p}, {chunks, 1, p.R}, p.N,
+                    Into::Write);
   launch(ctx, update_columns, grid_over<1>(p.N), kThreads, 0, p);
 }
 

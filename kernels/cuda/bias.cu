@@ -25,8 +25,8 @@ void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
   dispatch(dout.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.N, {dout}, [&]<int W>(Width<W>) {
       const BiasTerms<T, W> terms{.dout = device_data<T>(dout), .N = s.N};
-      sum_columns<1, W>(ctx, {device_data<float>(db)}, scratch, terms, s.B * s.T,
-                        s.B * ctx.token_leaves, s.N, into);
+      sum_columns<1, W>(ctx, {device_data<float>(db)}, scratch, terms, {ctx.token_chunks, s.B, s.T},
+                        s.N, into);
     });
   });
 }

@@ -1,9 +1,8 @@
 // Sums down the columns of a matrix, for the gradients of biases and layer norms.
 //
-// The rows fall into parts by leaf() of kernels/tree.h. A block sums 32 W columns of one part, its
-// warps every eighth row each, and writes a row of partial sums. Then the parts are joined as a
-// tree; with ctx.token_leaves parts a sequence it is the one of ref: over leaves, then over
-// sequences.
+// The rows fall into the leaves of a vector (kernels/token_leaves.h). A block sums 32 W columns of
+// one leaf, its warps every eighth row of a chunk each, and writes a row of partial sums. Then the
+// leaves are joined as a tree: that of ref.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +11,7 @@
 #include "kernels/cuda/vectors.h"
 #include "kernels/cuda/warp.h"
 #include "kernels/kernels.h"
-#include "kernels/tree.h"
+#include "kernels/token_leaves.h"
 #include "launch.h"
 
 namespace ladder::LADDER_CUDA {
@@ -47,24 +46,27 @@ static __device__ void sum_rows(const Terms& terms, Range rows, int64_t first, i
   __syncthreads();  // so that the next call may write `by_warp`
 }
 
-/// partial (parts,Count,C) = the sums of each part of the rows.
+/// partial (leaves,Count,C) = the sums of each leaf; 0 if there are no rows.
 template <int Count, int W, class Terms>
-static __global__ void sum_parts(float* partial, Terms terms, int64_t rows, int64_t C) {
-  const int64_t part = blockIdx.x, first = static_cast<int64_t>(blockIdx.y) * kWarp * W;
-  sum_rows<Count, W>(
-      terms, leaf(part, gridDim.x, rows), first, C,
-      [=](int i, int64_t c, float sum) { partial[(part * Count + i) * C + c] = sum; });
+static __global__ void sum_leaves(float* partial, Terms terms, VectorTree tree, int64_t C) {
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * kWarp * W;
+  const Fold rows = tree.B == 0 ? Fold{} : tree.rows(blockIdx.x);
+  float* own = partial + static_cast<int64_t>(blockIdx.x) * Count * C;
+  sum_rows<Count, W>(terms, rows.early, first, C,
+                     [=](int i, int64_t c, float sum) { own[i * C + c] = sum; });
+  sum_rows<Count, W>(terms, rows.late, first, C,
+                     [=](int i, int64_t c, float sum) { own[i * C + c] += sum; });
 }
 
-/// Joins the parts, a pair of neighboring subtrees at a time, in place; a block for 32 columns.
+/// Joins the leaves, a pair of neighboring subtrees at a time, in place; a block for 32 columns.
 template <int Count>
-static __global__ void join_parts(Columns<Count> sums, float* partial, int64_t parts, int64_t C,
-                                  Into into) {
+static __global__ void join_leaves(Columns<Count> sums, float* partial, int64_t leaves, int64_t C,
+                                   Into into) {
   constexpr int kWarps = kThreads / kWarp;
   const int64_t columns = Count * C;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane_index();
-  for (int64_t size = 1; size < parts; size *= 2) {
-    for (int64_t left = 2 * size * warp_index(); left + size < parts; left += 2 * size * kWarps)
+  for (int64_t size = 1; size < leaves; size *= 2) {
+    for (int64_t left = 2 * size * warp_index(); left + size < leaves; left += 2 * size * kWarps)
       if (column < columns)
         partial[left * columns + column] += partial[(left + size) * columns + column];
     __syncthreads();
@@ -74,17 +76,17 @@ static __global__ void join_parts(Columns<Count> sums, float* partial, int64_t p
   sum = into == Into::Add ? sum + partial[column] : partial[column];
 }
 
-/// sums (Count, C) = the terms of all rows, in `parts` parts. No parts: 0.
+/// sums (Count, C) = the terms of all rows.
 template <int Count, int W, class Terms>
 void sum_columns(const Ctx& ctx, const Columns<Count>& sums, Scratch& scratch, const Terms& terms,
-                 int64_t rows, int64_t parts, int64_t C, Into into) {
-  parts = std::max<int64_t>(parts, 1);
-  float* partial = scratch.take<float>(parts * Count * C);
-  // Parts along x, which alone has room for as many: there are several for each sequence.
-  launch(ctx, sum_parts<Count, W, Terms>, {.x = parts, .y = ceil_div(C, kWarp * W)}, kThreads, 0,
-         partial, terms, rows, C);
-  launch(ctx, join_parts<Count>, {.x = ceil_div(Count * C, kWarp)}, kThreads, 0, sums, partial,
-         parts, C, into);
+                 const VectorTree& tree, int64_t C, Into into) {
+  const int64_t leaves = std::max<int64_t>(tree.leaves(), 1);
+  float* partial = scratch.take<float>(leaves * Count * C);
+  // Leaves along x, which alone has room for as many: there are several for each sequence.
+  launch(ctx, sum_leaves<Count, W, Terms>, {.x = leaves, .y = ceil_div(C, kWarp * W)}, kThreads, 0,
+         partial, terms, tree, C);
+  launch(ctx, join_leaves<Count>, {.x = ceil_div(Count * C, kWarp)}, kThreads, 0, sums, partial,
+         leaves, C, into);
 }
 
 }  // namespace ladder::LADDER_CUDA

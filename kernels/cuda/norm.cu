@@ -149,7 +149,7 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
                                   .rstd = device_data<float>(rstd),
                                   .C = s.C};
       sum_columns<2, W>(ctx, {device_data<float>(dw), device_data<float>(db)}, scratch, terms,
-                        s.B * s.T, s.B * ctx.token_leaves, s.C, into);
+                        {ctx.token_chunks, s.B, s.T}, s.C, into);
     });
   });
 }

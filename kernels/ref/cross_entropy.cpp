@@ -55,38 +55,39 @@ struct Statistics {
 
 /// losses and dlogits; statistics(row, target) of the rows that are not ignored.
 template <class Real, class F>
-void all_rows(const CrossEntropyShape& s, const Tensor& losses, const Tensor& dlogits,
+void all_rows(const CrossEntropyShape& s, int chunks, const Tensor& losses, const Tensor& dlogits,
               const Tensor& logits, const Tensor& targets, int64_t vocab, Real scale,
               const F& statistics) {
   for (int64_t b = 0; b < s.B; ++b) {
-    Real sequence = Real(kNothing);
-    for (int64_t row = b * s.T; row < (b + 1) * s.T; ++row) {
+    losses.data<Real>()[b] = vector_sum<Real>(chunks, s.T, [&](int64_t t) {
+      const int64_t row = b * s.T + t;
       Real* dx = dlogits ? dlogits.data<Real>() + row * s.V : nullptr;
       const int32_t target = targets.data<int32_t>()[row];
-      if (target != kIgnore) {
-        const Statistics<Real> found = statistics(row, target);
-        if (dx) row_of<Real>(logits, row, vocab).gradient(dx, found.max, found.sum, target, scale);
-        sequence += math::log(found.sum) + found.max - found.x_target;
-      } else if (dx) {
-        std::fill_n(dx, s.V, Real(0));
+      if (target == kIgnore) {
+        if (dx) std::fill_n(dx, s.V, Real(0));
+        return Real(kNothing);
       }
-    }
-    losses.data<Real>()[b] = sequence;
+      const Statistics<Real> found = statistics(row, target);
+      if (dx) row_of<Real>(logits, row, vocab).gradient(dx, found.max, found.sum, target, scale);
+      return math::log(found.sum) + found.max - found.x_target;
+    });
   }
 }
 
 }  // namespace
 
-void cross_entropy(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
+void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale) {
   const CrossEntropyShape s = check_cross_entropy(losses, dlogits, logits, targets, vocab);
   check_targets(targets, vocab, /*elsewhere=*/false);
   dispatch(logits, [&]<class Real>(Real) {
-    all_rows(s, losses, dlogits, logits, targets, vocab, Real(scale), [&](int64_t r, int32_t t) {
-      const auto row = row_of<Real>(logits, r, vocab);
-      const Real max = row.max();
-      return Statistics<Real>{.max = max, .sum = row.sum_exp(kLeaves, max), .x_target = row.x[t]};
-    });
+    all_rows(s, ctx.token_chunks, losses, dlogits, logits, targets, vocab, Real(scale),
+             [&](int64_t r, int32_t t) {
+               const auto row = row_of<Real>(logits, r, vocab);
+               const Real max = row.max();
+               return Statistics<Real>{
+                   .max = max, .sum = row.sum_exp(kLeaves, max), .x_target = row.x[t]};
+             });
   });
 }
 
@@ -112,17 +113,18 @@ void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tenso
   });
 }
 
-void softmax_loss(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor max, Tensor sum,
-                  Tensor target, Tensor targets, int64_t vocab, float scale) {
+void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
+                  Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale) {
   const CrossEntropyShape s =
       check_softmax_loss(losses, dlogits, logits, max, sum, target, targets, vocab);
   check_targets(targets, vocab, /*elsewhere=*/true);
   dispatch(logits, [&]<class Real>(Real) {
-    all_rows(s, losses, dlogits, logits, targets, vocab, Real(scale), [&](int64_t r, int32_t) {
-      return Statistics<Real>{.max = max.data<Real>()[r],
-                              .sum = sum.data<Real>()[r],
-                              .x_target = target.data<Real>()[r]};
-    });
+    all_rows(s, ctx.token_chunks, losses, dlogits, logits, targets, vocab, Real(scale),
+             [&](int64_t r, int32_t) {
+               return Statistics<Real>{.max = max.data<Real>()[r],
+                                       .sum = sum.data<Real>()[r],
+                                       .x_target = target.data<Real>()[r]};
+             });
   });
 }
 

@@ -25,14 +25,14 @@ void forward(const EmbedShape& s, Real* out, const int32_t* tokens, const Real* 
 }
 
 template <class Real>
-void backward_tokens(const EmbedShape& s, Real* dwte, const Real* dout, const int32_t* tokens,
-                     Into into) {
+void backward_tokens(const EmbedShape& s, int chunks, Real* dwte, const Real* dout,
+                     const int32_t* tokens, Into into) {
   for (int64_t v = 0; v < s.V; ++v) {
     // This search is all that most rows of a large vocabulary cost.
     const bool met = std::find(tokens, tokens + s.B * s.T, v) != tokens + s.B * s.T;
     for (int64_t c = 0; c < s.C; ++c) {
       const Real sum = tree_sum<Real>(met ? s.B : 0, [&](int64_t b) {
-        return chain_sum<Real>({0, s.T}, [&](int64_t t) {
+        return matrix_sum<Real>(chunks, s.T, [&](int64_t t) {
           return tokens[b * s.T + t] == v ? dout[(b * s.T + t) * s.C + c] : Real(kNothing);
         });
       });
@@ -45,8 +45,8 @@ template <class Real>
 void backward_positions(const EmbedShape& s, Real* dwpe, const Real* dout, Into into) {
   for (int64_t t = 0; t < s.P; ++t)
     for (int64_t c = 0; c < s.C; ++c) {
-      const Real sum = tree_sum<Real>(
-          t < s.T ? s.B : 0, [&](int64_t b) { return dout[(b * s.T + t) * s.C + c]; });
+      const Real sum = tree_sum<Real>(t < s.T ? s.B : 0,
+                                      [&](int64_t b) { return dout[(b * s.T + t) * s.C + c]; });
       store(dwpe[t * s.C + c], sum, into);
     }
 }
@@ -61,11 +61,13 @@ void embed_forward(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe
   });
 }
 
-void embed_backward(const Ctx&, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens, Into into) {
+void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens,
+                    Into into) {
   const EmbedShape s = check_embed_backward(dwte, dwpe, dout, tokens);
   check_tokens(tokens, s.V);
   dispatch(dout, [&]<class Real>(Real) {
-    backward_tokens(s, dwte.data<Real>(), dout.data<Real>(), tokens.data<int32_t>(), into);
+    backward_tokens(s, ctx.token_chunks, dwte.data<Real>(), dout.data<Real>(),
+                    tokens.data<int32_t>(), into);
     backward_positions(s, dwpe.data<Real>(), dout.data<Real>(), into);
   });
 }

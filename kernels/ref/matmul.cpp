@@ -30,7 +30,7 @@ void matmul_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor w, int l
   });
 }
 
-void matmul_backward_weight(const Ctx&, Tensor dw, Tensor dout, Tensor inp, Into into) {
+void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
   const MatmulWeightShape s = check_matmul_backward_weight(dw, dout, inp);
   dispatch(dw, [&]<class Real>(Real) {
     for (int64_t n = 0; n < s.N; ++n)
@@ -38,7 +38,8 @@ void matmul_backward_weight(const Ctx&, Tensor dw, Tensor dout, Tensor inp, Into
         const Real sum = tree_sum<Real>(s.B, [&](int64_t b) {
           const Real* d = dout.data<Real>() + b * s.T * s.N + n;
           const Real* x = inp.data<Real>() + b * s.T * s.K + k;
-          return chain_sum<Real>({0, s.T}, [&](int64_t t) { return d[t * s.N] * x[t * s.K]; });
+          return matrix_sum<Real>(ctx.token_chunks, s.T,
+                                  [&](int64_t t) { return d[t * s.N] * x[t * s.K]; });
         });
         store(dw.data<Real>()[n * s.K + k], sum, into);
       }
@@ -51,7 +52,7 @@ void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
     for (int64_t n = 0; n < s.N; ++n) {
       const Real sum = tree_sum<Real>(s.B, [&](int64_t b) {
         const Real* d = dout.data<Real>() + b * s.T * s.N + n;
-        return leaves_sum<Real>(ctx.token_leaves, s.T, [&](int64_t t) { return d[t * s.N]; });
+        return vector_sum<Real>(ctx.token_chunks, s.T, [&](int64_t t) { return d[t * s.N]; });
       });
       store(db.data<Real>()[n], sum, into);
     }

@@ -73,13 +73,13 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
     const Real *m = mean.data<Real>(), *r = rstd.data<Real>();
     for (int64_t c = 0; c < s.C; ++c) {
       const Real sum_w = tree_sum<Real>(s.B, [&](int64_t b) {
-        return leaves_sum<Real>(ctx.token_leaves, s.T, [&](int64_t t) {
+        return vector_sum<Real>(ctx.token_chunks, s.T, [&](int64_t t) {
           const int64_t row = b * s.T + t;
           return d[row * s.C + c] * ((x[row * s.C + c] - m[row]) * r[row]);
         });
       });
       const Real sum_b = tree_sum<Real>(s.B, [&](int64_t b) {
-        return leaves_sum<Real>(ctx.token_leaves, s.T,
+        return vector_sum<Real>(ctx.token_chunks, s.T,
                                 [&](int64_t t) { return d[(b * s.T + t) * s.C + c]; });
       });
       store(dw.data<Real>()[c], sum_w, into);

@@ -8,15 +8,24 @@ namespace ladder::test {
 namespace {
 
 constexpr int64_t kSteps = 64, kFirst = 3;  ///< steps of the panel, its first k
+constexpr int64_t kSecond = 200;            ///< where another run of k begins
 constexpr int64_t kTimes = 7;
 constexpr float kUntouched = 12345;
 
+/// Runs of k that make up the panel: one, or two that are not neighbours.
+template <int64_t Step>
+std::vector<Run> runs(int64_t count) {
+  const int64_t first = count == 1 ? kSteps : 11;
+  std::vector<Run> all{{kFirst, kFirst + first * Step}};
+  if (count == 2) all.push_back({kSecond, kSecond + (kSteps - first) * Step});
+  return all;
+}
+
 /// What `Next` makes of kNr rows of f in kTimes calls, and some() more, which must change nothing.
 template <class Next, class T>
-std::vector<float> on_the_way(const Factor& f, int64_t stride) {
+std::vector<float> on_the_way(const Factor& f, int64_t stride, std::span<const Run> k) {
   std::vector<float> panel(static_cast<size_t>(kNr * kSteps + kLanes), kUntouched);
-  const T* from = static_cast<const T*>(f.ptr) + kFirst * f.stride_k;
-  Next next(panel.data(), from, stride, kSteps, kTimes);
+  Next next(panel.data(), static_cast<const T*>(f.ptr), stride, k, kTimes);
   for (int64_t i = 0; i < kTimes; ++i) next.some();
   for (int64_t i = kNr * kSteps; i < std::ssize(panel); ++i)
     EXPECT_EQ(panel[static_cast<size_t>(i)], kUntouched);
@@ -28,10 +37,13 @@ std::vector<float> on_the_way(const Factor& f, int64_t stride) {
 }
 
 template <int64_t Step>
-std::vector<float> at_once(const Factor& f) {
+std::vector<float> at_once(const Factor& f, std::span<const Run> k) {
   std::vector<float> panel(static_cast<size_t>(kNr * kSteps + kLanes));
-  pack<kNr, Step>(panel.data(), panel_size(kNr, kSteps), f, {0, kNr}, kNr,
-                  {kFirst, kFirst + kSteps * Step});
+  float* out = panel.data();
+  for (const Run& run : k) {
+    pack<kNr, Step>(out, panel_size(kNr, kSteps), f, {0, kNr}, kNr, {run.begin, run.end});
+    out += run.size() / Step * kNr;
+  }
   panel.resize(static_cast<size_t>(kNr * kSteps));
   return panel;
 }
@@ -40,14 +52,17 @@ std::vector<float> at_once(const Factor& f) {
 template <int64_t Step, class T>
 void expect_the_same(Dtype dtype) {
   Sandbox box{cpu_kernels(), dtype};
-  const int64_t K = kFirst + kSteps * Step + 2;
+  const int64_t K = kSecond + kSteps * Step + 2;
   const Tensor along_k = box.random(dtype, {kNr, K}), across_k = box.random(dtype, {K, kNr});
   const Factor rows{.ptr = along_k.ptr, .dtype = dtype, .stride_i = K, .stride_k = 1};
   const Factor columns{.ptr = across_k.ptr, .dtype = dtype, .stride_i = 1, .stride_k = kNr};
-  const auto transposed = on_the_way<Transposing<Step, T>, T>(rows, K);
-  EXPECT_EQ(transposed, at_once<Step>(rows));
-  const auto copied = on_the_way<Packing<Step, T>, T>(columns, kNr);
-  EXPECT_EQ(copied, at_once<Step>(columns));
+  const std::vector<Run> one = runs<Step>(1), two = runs<Step>(2);
+  const auto transposed = on_the_way<Transposing<Step, T>, T>(rows, K, one);
+  EXPECT_EQ(transposed, at_once<Step>(rows, one));
+  for (const std::vector<Run>& k : {one, two}) {
+    const auto copied = on_the_way<Packing<Step, T>, T>(columns, kNr, k);
+    EXPECT_EQ(copied, at_once<Step>(columns, k));
+  }
 }
 
 TEST(CpuPack, OnTheWayAsAtOnce) { expect_the_same<1, float>(Dtype::F32); }

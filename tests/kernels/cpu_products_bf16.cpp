@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "kernels/cpu/gemm_bf16.h"
-#include "kernels/tree.h"
+#include "kernels/token_leaves.h"
 #include "tests/kernels/cpu_vs_ref.h"
 
 namespace ladder::test {
@@ -17,15 +17,13 @@ using Element = std::function<float(int64_t)>;
 
 constexpr std::string_view kWay = LADDER_GEMM_BF16;
 
-float leaf_sum(Range range, const Element& a, const Element& b) {
-  float sum = -0.0F;
+float leaf_sum(Range range, const Element& a, const Element& b, float sum) {
   for (int64_t j = range.begin; j < range.end; ++j) sum = std::fma(a(j), b(j), sum);
   return sum;
 }
 
 /// With AMX: 32 terms at a time, those of even place and those of odd place apart.
-float leaf_sum_in_steps(Range range, const Element& a, const Element& b) {
-  float sum = 0;
+float leaf_sum_in_steps(Range range, const Element& a, const Element& b, float sum) {
   for (int64_t first = range.begin; first < range.end; first += 32) {
     std::array<float, 2> terms{0, 0};
     for (int64_t j = first; j < std::min(first + 32, range.end); ++j) {
@@ -37,10 +35,24 @@ float leaf_sum_in_steps(Range range, const Element& a, const Element& b) {
   return sum;
 }
 
+/// Of a run of k behind others of its leaf, whose sum is given.
+float go_on(Range range, const Element& a, const Element& b, float sum) {
+  return kWay == "amx" ? leaf_sum_in_steps(range, a, b, sum) : leaf_sum(range, a, b, sum);
+}
+
 float by_definition(int64_t K, int64_t leaves, const Element& a, const Element& b) {
-  return tree_sum<float>(leaves, [&](int64_t i) {
-    const Range range = leaf(i, leaves, K);
-    return kWay == "amx" ? leaf_sum_in_steps(range, a, b) : leaf_sum(range, a, b);
+  return tree_sum<float>(leaves, [&](int64_t i) { return go_on(leaf(i, leaves, K), a, b, -0.0F); });
+}
+
+/// The same for tokens of B sequences.
+float by_definition_of_tokens(int64_t B, int64_t T, const Element& a, const Element& b) {
+  const int64_t n = matrix_leaves(kTokenChunks, T);
+  return tree_sum<float>(B * n, [&](int64_t i) {
+    const auto [early, late] = fold(i % n, n, T);
+    const int64_t first = i / n * T;
+    if (n == 1) return go_on({first, first + T}, a, b, -0.0F);
+    const float sum = go_on({first + early.begin, first + early.end}, a, b, -0.0F);
+    return go_on({first + late.begin, first + late.end}, a, b, sum);
   });
 }
 
@@ -52,15 +64,13 @@ class CpuProductsBf16 : public ::testing::Test {
 
   static float code(const Tensor& x, int64_t i) { return widen(format_of(x.dtype), code_at(x, i)); }
 
-  /// out (rows,N) against the definition, in some hundred elements.
-  static void expect_sums(const Tensor& out, int64_t K, int64_t leaves,
-                          const std::function<Element(int64_t)>& row,
-                          const std::function<Element(int64_t)>& column) {
-    const int64_t N = out.dim(-1);
-    for (int64_t i = 0; i < out.size(); i += out.size() / 400 + 1)
-      ASSERT_EQ(at(out, i), by_definition(K, leaves, row(i / N), column(i % N)))
-          << "element " << i << " of " << to_string(out.shape) << ", K " << K << ", " << leaves
-          << " leaves";
+  /// A gradient dw (N,K) against the definition, in some hundred elements. dout, inp (B,T,..)
+  static void expect_sums(const Tensor& dw, const Tensor& dout, const Tensor& inp) {
+    const int64_t B = dout.dim(0), T = dout.dim(1), K = dw.dim(-1);
+    for (int64_t i = 0; i < dw.size(); i += dw.size() / 400 + 1)
+      ASSERT_EQ(at(dw, i),
+                by_definition_of_tokens(B, T, columns_of(dout)(i / K), columns_of(inp)(i % K)))
+          << "element " << i << " of " << to_string(dw.shape) << ", B " << B << ", T " << T;
   }
 
   /// What reads row i of x, or column i.
@@ -92,6 +102,8 @@ TEST_F(CpuProductsBf16, AreTheTreeOfTheDefinition) {
                                    {37, 7},
                                    {64, 1},
                                    {3, 515},
+                                   {2, 130},
+                                   {3, 1030},
                                    {300, 2},
                                    {7, 100},
                                    {2, 0},
@@ -104,7 +116,7 @@ TEST_F(CpuProductsBf16, AreTheTreeOfTheDefinition) {
       const Tensor dout = box.random({B, T, N}), inp = box.random({B, T, K});
       const Tensor dw = box.empty(Dtype::F32, {N, K});
       k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
-      expect_sums(dw, B * T, B, columns_of(dout), columns_of(inp));
+      expect_sums(dw, dout, inp);
     }
   }
 }
@@ -173,7 +185,7 @@ TEST_F(CpuProductsBf16, OfFp8Codes) {
       const Tensor dout = factor(a, {B, T, N}), inp = factor(b, {B, T, K});
       const Tensor dw = box.empty(Dtype::F32, {N, K});
       k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
-      expect_sums(dw, B * T, B, columns_of(dout), columns_of(inp));
+      expect_sums(dw, dout, inp);
     }
     const Tensor inp = factor(a, {T, K}), w = factor(b, {N, K}), out = box.empty({T, N});
     k.matmul_forward(ctx, out, inp, w, Tensor{}, kLeaves);

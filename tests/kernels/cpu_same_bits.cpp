@@ -2,7 +2,7 @@
 // same_bits_parts.cpp test the rule for all tables, on sizes that fit one tile.
 #include <functional>
 
-#include "kernels/tree.h"
+#include "kernels/token_leaves.h"
 #include "tests/kernels/testing.h"
 
 namespace ladder::test {
@@ -65,6 +65,20 @@ float by_definition(int64_t K, int64_t leaves, const std::function<float(int64_t
   });
 }
 
+/// The same for tokens of B sequences.
+float by_definition_of_tokens(int64_t B, int64_t T, const std::function<float(int64_t)>& a,
+                              const std::function<float(int64_t)>& b) {
+  const int64_t n = matrix_leaves(kTokenChunks, T);
+  return tree_sum<float>(B * n, [&](int64_t i) {
+    const auto [early, late] = fold(i % n, n, T);
+    float sum = -0.0F;
+    for (const Range& range : {early, late})
+      for (int64_t t = i / n * T + range.begin; t < i / n * T + range.end; ++t)
+        sum = std::fma(a(t), b(t), sum);
+    return sum;
+  });
+}
+
 class Products : public CpuSameBits {
  protected:
   /// Both products of inp (rows,K) with N columns, some 400 elements of each.
@@ -122,9 +136,14 @@ TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
   struct Case {
     int64_t B, T, N, K;
   };
-  // No tokens; so large that it goes past the caches (cpu_past_caches.cpp).
+  // Folded leaves, also of odd chunks, and longer than a chunk of K. No tokens; so large that it
+  // goes past the caches (cpu_past_caches.cpp).
   for (const auto& [B, T, N, K] : {Case{1, 700, 50, 35},
                                    {5, 300, 50, 35},
+                                   {3, 130, 50, 35},
+                                   {4, 1030, 50, 35},
+                                   {1, 1024, 70, 64},
+                                   {2, 13000, 7, 35},
                                    {12, 64, 50, 35},
                                    {37, 7, 50, 35},
                                    {300, 1, 50, 35},
@@ -135,8 +154,8 @@ TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
     k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
     for (int64_t i = 0; i < N * K; i += 1 + N * K / 50000)
       ASSERT_EQ(dw.data<float>()[i],
-                by_definition(
-                    B * T, B, [&, N = N](int64_t t) { return dout.data<float>()[t * N + i / K]; },
+                by_definition_of_tokens(
+                    B, T, [&, N = N](int64_t t) { return dout.data<float>()[t * N + i / K]; },
                     [&, K = K](int64_t t) { return inp.data<float>()[t * K + i % K]; }))
           << B << " sequences of " << T << ", element " << i;
   }

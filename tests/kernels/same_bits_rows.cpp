@@ -1,4 +1,4 @@
-// What tensor parallelism cuts beside channels: rows of the embedding, and a sequence's tokens.
+// What tensor parallelism cuts beside channels: rows of the embedding.
 #include <array>
 #include <functional>
 
@@ -34,69 +34,6 @@ class SameBitsRows : public SameBits {
     for (int64_t i = 0; i < x.size(); ++i)
       set(x, i, std::ldexp(at(x, i), static_cast<int>(i % 23) - 10));
     return x;
-  }
-
-  /// dw, db of a layer norm, and db of a linear layer.
-  using Sums = std::array<Tensor, 3>;
-  Sums make_sums(const Shape& shape) {
-    return {box.filled(sums, shape, 0.3), box.filled(sums, shape, 0.3),
-            box.filled(sums, shape, 0.3)};
-  }
-
-  struct Activations {
-    Tensor dout, inp, mean, rstd;
-
-    /// Tokens [begin, begin + count) of sequence b.
-    Activations part(int64_t b, int64_t begin, int64_t count) const {
-      const auto cut = [&](const Tensor& x) {
-        const Tensor tokens = x.shape.rank == 3 ? x.slice(b, 1).view({x.dim(1), x.dim(2)})
-                                                : x.slice(b, 1).view({x.dim(1)});
-        const Tensor own = tokens.slice(begin, count);
-        return x.shape.rank == 3 ? own.view({1, count, x.dim(2)}) : own.view({1, count});
-      };
-      return {cut(dout), cut(inp), cut(mean), cut(rstd)};
-    }
-  };
-
-  void add_sums(const Ctx& own, const Sums& to, const Activations& x, Into into) {
-    k.norm_backward_weight(own, to[0], to[1], x.dout, x.inp, x.mean, x.rstd, into);
-    k.bias_backward(own, to[2], x.dout, into);
-  }
-
-  /// Each rank sums its tokens of each sequence; ranks are joined, then sequences.
-  Sums by_ranks(const Activations& x, int64_t tp, int leaves, Into into) {
-    const int64_t B = x.dout.dim(0), T = x.dout.dim(1) / tp, C = x.dout.dim(2);
-    Ctx own = ctx;
-    own.token_leaves = leaves;
-    std::array<std::vector<Tensor>, 3> partial;
-    for (int64_t rank = 0; rank < tp; ++rank) {
-      const Sums all = make_sums({B, C});
-      for (int64_t b = 0; b < B; ++b) {
-        Sums sequence = all;
-        for (Tensor& sum : sequence) sum = sum.slice(b, 1).view({C});
-        add_sums(own, sequence, x.part(b, rank * T, T), Into::Write);
-      }
-      for (size_t i = 0; i < 3; ++i) partial[i].push_back(all[i]);
-    }
-    const Sums result = make_sums({C});
-    for (size_t i = 0; i < 3; ++i)
-      k.bias_backward(own, result[i], join(partial[i]).view({B, 1, C}), into);
-    return result;
-  }
-
-  Activations make_activations(int64_t B, int64_t T, int64_t C) {
-    return {.dout = spread({B, T, C}),
-            .inp = box.random({B, T, C}),
-            .mean = box.random(sums, {B, T}),
-            .rstd = box.random(sums, {B, T}, 0.5, 2)};
-  }
-
-  Sums whole(const Activations& x, Into into) {
-    box.set_threads(1);
-    const Sums result = make_sums({x.dout.dim(2)});
-    add_sums(ctx, result, x, into);
-    use_threads();
-    return result;
   }
 };
 
@@ -139,30 +76,6 @@ TEST_P(SameBitsRows, TokensElsewhereAreRowsOfZero) {
   for (int64_t i = 0; i < dwte.size(); ++i) words += at(dwte, i), places += at(dwpe, i);
   EXPECT_EQ(words, 4 * 20);
   EXPECT_EQ(places, 6 * 20);
-}
-
-TEST_P(SameBitsRows, TokensCutOverRanksGiveTheSameSums) {
-  for (const auto& [B, T, C] : {std::array{1, 8, 37}, std::array{4, 16, 40}, std::array{5, 24, 33},
-                                std::array{8, 64, 200}}) {
-    const Activations x = make_activations(B, T, C);
-    for (const Into into : {Into::Write, Into::Add}) {
-      const Sums want = whole(x, into);
-      for (const int tp : {1, 2, 4, 8}) {
-        const Sums got = by_ranks(x, tp, kLeaves / tp, into);
-        for (size_t i = 0; i < 3; ++i)
-          EXPECT_TRUE(same_bits(got[i], want[i])) << "sum " << i << " T " << T << " tp " << tp;
-      }
-    }
-  }
-}
-
-TEST_P(SameBitsRows, NegativeControlAllLeavesOnEachRankDiffer) {
-  const Activations x = make_activations(4, 64, 200);
-  const Sums want = whole(x, Into::Write), got = by_ranks(x, 2, kLeaves, Into::Write);
-  for (size_t i = 0; i < 3; ++i) {
-    EXPECT_FALSE(same_bits(got[i], want[i])) << i;
-    EXPECT_LT(relative_error(got[i], want[i]), 1e-5) << i;
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, SameBitsRows, ::testing::ValuesIn(tables_of_all_dtypes()),

@@ -41,14 +41,20 @@ TEST_F(CudaBias, TwoHalvesOfABatchGiveTheSameBits) {
   EXPECT_TRUE(same_bits(down(halves), down(whole)));
 }
 
-TEST_F(CudaBias, TwoHalvesOfASequenceGiveTheSameBits) {
-  const Tensor dout = host.random({1, 76, 24}), zero = host.filled({24}, 0);
-  const Tensor tokens = dout.view({76, 24}), halves = up(zero);
-  Ctx half = dut().ctx;
-  half.token_leaves = kLeaves / 2;
-  dev::bias_backward(half, halves, up(tokens.slice(0, 38).view({1, 38, 24})), Into::Write);
-  dev::bias_backward(half, halves, up(tokens.slice(38, 38).view({1, 38, 24})), Into::Add);
-  EXPECT_TRUE(same_bits(down(halves), down(bias_backward(dout, zero, Into::Write))));
+TEST_F(CudaBias, TheChunksOfASequenceGiveTheSameBits) {
+  const int64_t T = 76, N = 24;
+  const Tensor dout = host.random({1, T, N}), zero = host.filled({N}, 0);
+  const Tensor tokens = dout.view({T, N}), sums = up(host.random({1, kTokenChunks, N}));
+  Ctx alone = dut().ctx;
+  alone.token_chunks = 1;
+  for (int64_t c = 0; c < kTokenChunks; ++c) {
+    const Range t = leaf(c, kTokenChunks, T);
+    dev::bias_backward(alone, sums.view({kTokenChunks, N}).slice(c, 1).view({N}),
+                       up(tokens.slice(t.begin, t.size()).view({1, t.size(), N})), Into::Write);
+  }
+  const Tensor joined = up(zero);
+  dev::bias_backward(dut().ctx, joined, sums, Into::Write);
+  EXPECT_TRUE(same_bits(down(joined), down(bias_backward(dout, zero, Into::Write))));
 }
 
 TEST_F(CudaBias, OfNoSequenceIsZero) {

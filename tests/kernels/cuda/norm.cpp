@@ -83,25 +83,33 @@ TEST_F(CudaNorm, BackwardWeight) {
       }
 }
 
-TEST_F(CudaNorm, TwoHalvesOfASequenceGiveTheSameBits) {
+TEST_F(CudaNorm, TheChunksOfASequenceGiveTheSameBits) {
   const int64_t T = 76, C = 24;
   const Tensor dout = host.random({T, C}), inp = host.random({T, C});
   const Tensor mean = host.random({T}), rstd = host.random({T}, 0.5, 2);
-  const auto sum = [&](const Ctx& ctx, const Tensor& dw, const Tensor& db, int64_t t, int64_t n,
-                       Into into) {
+  const auto sum = [&](const Ctx& ctx, const Tensor& dw, const Tensor& db, int64_t t, int64_t n) {
     dev::norm_backward_weight(
         ctx, dw, db, up(dout.slice(t, n).view({1, n, C})), up(inp.slice(t, n).view({1, n, C})),
-        up(mean.slice(t, n).view({1, n})), up(rstd.slice(t, n).view({1, n})), into);
+        up(mean.slice(t, n).view({1, n})), up(rstd.slice(t, n).view({1, n})), Into::Write);
   };
   const Tensor dw = out(Dtype::F32, {C}), db = out(Dtype::F32, {C});
-  const Tensor dw_halves = out(Dtype::F32, {C}), db_halves = out(Dtype::F32, {C});
-  sum(dut().ctx, dw, db, 0, T, Into::Write);
-  Ctx half = dut().ctx;
-  half.token_leaves = kLeaves / 2;
-  sum(half, dw_halves, db_halves, 0, T / 2, Into::Write);
-  sum(half, dw_halves, db_halves, T / 2, T / 2, Into::Add);
-  EXPECT_TRUE(same_bits(down(dw_halves), down(dw)));
-  EXPECT_TRUE(same_bits(down(db_halves), down(db)));
+  sum(dut().ctx, dw, db, 0, T);
+  const Tensor dws = out(Dtype::F32, {1, kTokenChunks, C}),
+               dbs = out(Dtype::F32, {1, kTokenChunks, C});
+  Ctx alone = dut().ctx;
+  alone.token_chunks = 1;
+  const auto row = [&](const Tensor& x, int64_t c) {
+    return x.view({kTokenChunks, C}).slice(c, 1).view({C});
+  };
+  for (int64_t c = 0; c < kTokenChunks; ++c) {
+    const Range t = leaf(c, kTokenChunks, T);
+    sum(alone, row(dws, c), row(dbs, c), t.begin, t.size());
+  }
+  const Tensor dw_joined = out(Dtype::F32, {C}), db_joined = out(Dtype::F32, {C});
+  dev::bias_backward(dut().ctx, dw_joined, dws, Into::Write);
+  dev::bias_backward(dut().ctx, db_joined, dbs, Into::Write);
+  EXPECT_TRUE(same_bits(down(dw_joined), down(dw)));
+  EXPECT_TRUE(same_bits(down(db_joined), down(db)));
 }
 
 TEST_F(CudaNorm, NaNReachesItsRowAndNoOther) {

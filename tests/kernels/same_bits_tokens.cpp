@@ -1,0 +1,194 @@
+// Ranks that share a sequence: each sums its tokens, and their sums, joined as ranks join them,
+// have the bits of one rank. The rule is that of kernels/token_leaves.h.
+#include <cmath>
+#include <functional>
+
+#include "kernels/token_leaves.h"
+#include "tests/kernels/same_bits.h"
+
+namespace ladder::test {
+namespace {
+
+/// What a sequence's sums read, or some of its tokens.
+struct Sequence {
+  Tensor dout, inp, mean, rstd, tokens, logits;
+};
+
+/// The sums of a call: two matrices, and four vectors.
+struct Sums {
+  std::vector<Tensor> matrices, vectors;
+};
+
+class SameBitsTokens : public SameBits {
+ protected:
+  static constexpr int64_t kN = 24, kC = 7, kV = 9;
+  const Dtype sums = wide(GetParam().dtype);
+
+  void SetUp() override { use_threads(); }
+
+  /// Numbers of many sizes; or small integers, whose sums are exact in any order: no term may be
+  /// missing or there twice.
+  Sequence make(int64_t T, bool integers) {
+    const auto numbers = [&](const Shape& shape) {
+      const Tensor x = box.random(shape, -4, 4);
+      for (int64_t i = 0; i < x.size(); ++i)
+        set(x, i, integers ? std::round(at(x, i)) : std::ldexp(at(x, i), int(i % 23) - 10));
+      return x;
+    };
+    return {.dout = numbers({1, T, kN}),
+            .inp = numbers({1, T, kN + kC}),
+            .mean = integers ? box.filled(sums, {1, T}, 1) : box.random(sums, {1, T}),
+            .rstd = integers ? box.filled(sums, {1, T}, 2) : box.random(sums, {1, T}, 0.5, 2),
+            .tokens = box.tokens({1, T}, kV),
+            .logits = integers ? box.filled({1, T, kV}, 0) : box.random({1, T, kV}, -5, 5)};
+  }
+
+  /// Tokens of these ranges, one behind the other.
+  Sequence part(const Sequence& x, const std::vector<Range>& ranges) {
+    const auto cut = [&](const Tensor& from) {
+      int64_t count = 0;
+      for (const Range& range : ranges) count += range.size();
+      Shape shape = from.shape;
+      shape.dims[1] = count;
+      const Tensor to = box.empty(from.dtype, shape);
+      const int64_t row = from.bytes() / from.dim(1);
+      char* at = static_cast<char*>(to.ptr);
+      for (const Range& range : ranges) {
+        std::memcpy(at, static_cast<const char*>(from.ptr) + range.begin * row,
+                    static_cast<size_t>(range.size() * row));
+        at += range.size() * row;
+      }
+      return to;
+    };
+    return {cut(x.dout), cut(x.inp), cut(x.mean), cut(x.rstd), cut(x.tokens), cut(x.logits)};
+  }
+
+  Sums sum(const Sequence& x, int chunks) {
+    Ctx own = ctx;
+    own.token_chunks = chunks;
+    const int64_t T = x.dout.dim(1);
+    const auto vector = [&](int64_t n) { return box.empty(sums, {n}); };
+    const Sums to{{box.empty(sums, {kN, kN + kC}), box.empty(sums, {kV, kN})},
+                  {vector(kN), vector(kN), vector(kN), vector(1)}};
+    const auto& [dw, dwte] = std::tie(to.matrices[0], to.matrices[1]);
+    const auto& v = to.vectors;
+    k.matmul_backward_weight(own, dw, x.dout, x.inp, Into::Write);
+    k.embed_backward(own, dwte, box.empty(sums, {T, kN}), x.dout, x.tokens, Into::Write);
+    k.bias_backward(own, v[0], x.dout, Into::Write);
+    k.norm_backward_weight(own, v[1], v[2], x.dout, part_of_columns(x.inp), x.mean, x.rstd,
+                           Into::Write);
+    k.cross_entropy(own, v[3], Tensor{}, x.logits, x.tokens, kV, 1);
+    return to;
+  }
+  /// The first kN columns.
+  Tensor part_of_columns(const Tensor& x) {
+    const Tensor y = box.empty({1, x.dim(1), kN});
+    for (int64_t i = 0; i < y.size(); ++i) set(y, i, at(x, i / kN * x.dim(2) + i % kN));
+    return y;
+  }
+
+  /// The sum over ranks, as halving and doubling has it: at distance 1, then 2, then 4.
+  void join(std::vector<Tensor>& x) {
+    for (size_t step = 1; step < x.size(); step *= 2)
+      for (size_t i = 0; i < x.size(); i += 2 * step) k.add(ctx, x[i], x[i], x[i + step]);
+  }
+
+  using Share = std::function<std::vector<Range>(int64_t rank)>;
+  /// Tokens of each of cp ranks: zig-zag, an early run and a late one.
+  static Share zigzag(int64_t T, int64_t cp) {
+    return [=](int64_t rank) {
+      const auto [early, late] = fold(rank, cp, T);
+      return std::vector<Range>{early, late};
+    };
+  }
+  /// Neighbours.
+  static Share neighbours(int64_t T, int64_t cp) {
+    return [=](int64_t rank) { return std::vector<Range>{leaf(rank, cp, T)}; };
+  }
+
+  Sums by_ranks(const Sequence& x, int64_t cp, const Share& share) {
+    std::vector<std::vector<Tensor>> matrices(2), vectors(4);
+    for (int64_t rank = 0; rank < cp; ++rank) {
+      const Sums own = sum(part(x, share(rank)), kTokenChunks / static_cast<int>(cp));
+      for (size_t i = 0; i < 2; ++i) matrices[i].push_back(own.matrices[i]);
+      for (size_t i = 0; i < 4; ++i) vectors[i].push_back(own.vectors[i]);
+    }
+    Sums joined;
+    for (auto& m : matrices) join(m), joined.matrices.push_back(m[0]);
+    for (auto& v : vectors) join(v), joined.vectors.push_back(v[0]);
+    return joined;
+  }
+
+  /// How many sums differ, of matrices and of vectors.
+  static std::pair<int, int> differing(const Sums& a, const Sums& b) {
+    std::pair<int, int> count{0, 0};
+    for (size_t i = 0; i < 2; ++i) count.first += !same_bits(a.matrices[i], b.matrices[i]);
+    for (size_t i = 0; i < 4; ++i) count.second += !same_bits(a.vectors[i], b.vectors[i]);
+    return count;
+  }
+};
+
+TEST_P(SameBitsTokens, ZigZagRanksGiveTheBitsOfOne) {
+  for (const int64_t T : {16, 64, 128, 256, 512, 1024})
+    for (const bool integers : {true, false}) {
+      const Sequence x = make(T, integers);
+      const Sums whole = sum(x, kTokenChunks);
+      for (const int64_t cp : {1, 2, 4, 8}) {
+        const auto [matrices, vectors] = differing(by_ranks(x, cp, zigzag(T, cp)), whole);
+        EXPECT_EQ(vectors, 0) << "T " << T << " cp " << cp;
+        // More ranks than leaves share only integers.
+        const bool shared = integers || cp <= matrix_leaves(kTokenChunks, T);
+        EXPECT_TRUE(!shared || matrices == 0) << "T " << T << " cp " << cp;
+      }
+    }
+}
+
+TEST_P(SameBitsTokens, NegativeControlOtherSharesDiffer) {
+  for (const int64_t T : {512, 1024}) {
+    const Sequence x = make(T, false);
+    const Sums whole = sum(x, kTokenChunks);
+    const auto expect_differing = [&](const char* what, int64_t cp, const Share& share) {
+      const auto [matrices, vectors] = differing(by_ranks(x, cp, share), whole);
+      EXPECT_EQ(matrices, 2) << what << ", T " << T << " cp " << cp;
+      EXPECT_GE(vectors, 3) << what << ", T " << T << " cp " << cp;  // the loss is a single number
+    };
+    for (const int64_t cp : {2, 4, 8}) {
+      expect_differing("unfolded", cp, neighbours(T, cp));
+      if (cp == 2) continue;  // two terms commute
+      expect_differing("joined at distance cp / 2 first", cp,
+                       [&](int64_t rank) { return zigzag(T, cp)(rank % 2 * cp / 2 + rank / 2); });
+    }
+  }
+}
+
+// Sequence parallelism: a rank's tokens are neighbours. It sums each of its chunks by itself, and
+// the sums of all chunks are like tokens.
+TEST_P(SameBitsTokens, SumsOfChunksAreJoinedByAnybody) {
+  for (const int64_t T : {8, 24, 64, 1000}) {
+    const Sequence x = make(T, false);
+    const Sums whole = sum(x, kTokenChunks);
+    for (const bool broken : {false, true}) {
+      if (broken && T < 64) continue;  // too few terms
+      std::vector<Tensor> chunks;
+      for (size_t i = 0; i < 3; ++i) chunks.push_back(box.empty(sums, {1, kTokenChunks, kN}));
+      for (int64_t c = 0; c < kTokenChunks; ++c) {
+        const Range tokens = leaf(broken ? (c + 1) % kTokenChunks : c, kTokenChunks, T);
+        const Sums own = sum(part(x, {tokens}), 1);
+        for (size_t i = 0; i < 3; ++i)
+          k.add(ctx, chunks[i].view({kTokenChunks, kN}).slice(c, 1).view({kN}), own.vectors[i],
+                box.filled(sums, {kN}, -0.0));
+      }
+      for (size_t i = 0; i < 3; ++i) {
+        const Tensor joined = box.empty(sums, {kN});
+        k.bias_backward(ctx, joined, chunks[i], Into::Write);
+        EXPECT_EQ(bool(same_bits(joined, whole.vectors[i])), !broken) << "T " << T << " sum " << i;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, SameBitsTokens, ::testing::ValuesIn(tables_of_all_dtypes()),
+                         table_name);
+
+}  // namespace
+}  // namespace ladder::test
