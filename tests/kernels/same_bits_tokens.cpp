@@ -2,6 +2,7 @@
 // have the bits of one rank. The rule is that of kernels/token_leaves.h.
 #include <cmath>
 #include <functional>
+#include <tuple>
 
 #include "kernels/token_leaves.h"
 #include "tests/kernels/same_bits.h"
