@@ -58,7 +58,7 @@ class Arena {
   /// A new tensor, 64-byte aligned, in the memory of the device if there is one; every byte 0xFF:
   /// floats start as NaN, so that an element nobody wrote shows. From 4 MiB on memory of the host
   /// lies in huge pages (2 MiB) where the system has them.
-  /// @throws OutOfMemory naming the tensor, its size and what the arena holds already
+  /// @throws OutOfMemory naming the tensor, its size and what the arena holds; NoTemporaryFile
   Tensor alloc(Mem mem, std::string name, Dtype dtype, Shape shape);
 
   /// The same, every byte 0: gradients (their alignment gaps are read by whole-buffer passes) and

@@ -1,7 +1,9 @@
 #include "kernels/mapped_file.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fcntl.h>
 #include <unistd.h>
 #include <vector>
@@ -31,21 +33,33 @@ int64_t pages_in_use(const void* memory, size_t count) {
   return std::count_if(pages.begin(), pages.end(), [](uint64_t page) { return page >> 63; });
 }
 
+[[noreturn]] void fail(int64_t bytes, int error) {
+  throw NoTemporaryFile(
+      fmt::format("no temporary file of {} bytes in {}: {}; TMPDIR can name another folder", bytes,
+                  temporary_folder(), std::strerror(error)));
+}
+
 }  // namespace
 
 int64_t mapped_bytes(int64_t bytes) { return round_up(bytes, page_size()); }
 
 void* map_file(int64_t bytes) {
   std::FILE* file = open_temporary_file();
-  if (!file) return nullptr;
+  if (!file) fail(bytes, errno);
   const int64_t size = mapped_bytes(bytes);
   void* memory = MAP_FAILED;
   // A file with holes would find out that the disk is full by a signal, in some kernel.
-  if (posix_fallocate(fileno(file), 0, size) == 0)
+  int error = 0;
+  do error = posix_fallocate(fileno(file), 0, size);
+  while (error == EINTR);
+  if (error == 0) {
     memory = mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE, MAP_SHARED,
                   fileno(file), 0);
+    error = errno;
+  }
   std::fclose(file);  // the mapping keeps the file
-  return memory == MAP_FAILED ? nullptr : memory;
+  if (memory == MAP_FAILED) fail(bytes, error);
+  return memory;
 }
 
 void unmap_file(void* memory, int64_t bytes) noexcept {

@@ -5,8 +5,9 @@
 
 namespace ladder {
 
-/// `bytes` that begin a page, zero at first; null if there is no room for them. The file has no
-/// name: it is gone with the memory, or with the program, however that ends.
+/// `bytes` that begin a page, zero at first. The file has no name: it is gone with the memory, or
+/// with the program, however that ends. Its room on the disk is taken at once.
+/// @throws NoTemporaryFile if there is none
 void* map_file(int64_t bytes);
 void unmap_file(void* memory, int64_t bytes) noexcept;
 

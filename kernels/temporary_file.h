@@ -2,9 +2,17 @@
 #pragma once
 
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 
 namespace ladder {
+
+/// A file that the folder of temporary files has no room for. The message names the folder; the
+/// user can name another.
+class NoTemporaryFile : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 /// Where temporary files lie: $TMPDIR, or /tmp. Where /tmp is itself held in memory, a user can
 /// name a folder on a disk.

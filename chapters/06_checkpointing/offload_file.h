@@ -37,7 +37,9 @@ class OffloadFile {
     const HostCopy host = HostCopy::of(ctx, input);
     if (std::fwrite(host.tensor().ptr, 1, bytes, file_.get()) != bytes ||
         std::fflush(file_.get()) != 0)
-      throw UserError("--recompute offload cannot write {} bytes: is the disk full?", bytes);
+      throw UserError(
+          "--recompute offload cannot write {} bytes in {}: {}; TMPDIR can name another folder",
+          bytes, temporary_folder(), std::strerror(errno));
     moved_ += input.bytes();
   }
 

@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/printable.h"
 #include "kernels/check.h"
+#include "kernels/temporary_file.h"
 
 namespace ladder {
 namespace {
@@ -29,6 +30,8 @@ Failure failure() {
   try {
     throw;
   } catch (const UserError& e) {
+    return {std::string("error: ") + e.what(), 2};
+  } catch (const NoTemporaryFile& e) {
     return {std::string("error: ") + e.what(), 2};
   } catch (const OutOfMemory& e) {
     return out_of_memory(e.what());

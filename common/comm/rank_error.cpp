@@ -4,6 +4,7 @@
 
 #include "common/error.h"
 #include "kernels/check.h"
+#include "kernels/temporary_file.h"
 
 namespace ladder {
 
@@ -17,6 +18,9 @@ RankError rank_error(int rank) {
   } catch (const CheckError& e) {
     const std::string message = start + e.what();
     return {message, std::make_exception_ptr(CheckError(message))};
+  } catch (const NoTemporaryFile& e) {
+    const std::string message = start + e.what();
+    return {message, std::make_exception_ptr(NoTemporaryFile(message))};
   } catch (const OutOfMemory& e) {
     const std::string message = start + e.what();
     return {message, std::make_exception_ptr(OutOfMemory(message))};

@@ -10,8 +10,8 @@ namespace ladder {
 
 struct RankError {
   std::string message;       ///< "rank 2: no such file"
-  std::exception_ptr error;  ///< with that message. UserError, CheckError and OutOfMemory keep
-                             ///< their type
+  std::exception_ptr error;  ///< with that message. UserError, CheckError, NoTemporaryFile and
+                             ///< OutOfMemory keep their type
 };
 
 /// The exception that is being handled, thrown by `rank`.

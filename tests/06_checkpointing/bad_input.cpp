@@ -45,13 +45,17 @@ TEST_P(BadCheckpointing, OffloadWithoutItsFolder) {
 
 // Validation and samples go no way back: nobody would read what they wrote.
 TEST_P(BadCheckpointing, OffloadWithoutRoomCannotTrainAndCanValidate) {
-  const Program cramped{GetParam(),
-                        {"bash", "-c", "trap '' XFSZ; ulimit -f 16; exec \"$@\"", "bash"}};
+  const Program cramped{
+      GetParam(),
+      {"bash", "-c", "export TMPDIR=/tmp; trap '' XFSZ; ulimit -f 16; exec \"$@\"", "bash"}};
   const std::string flags = "--recompute offload --sample 2 --steps ";
   EXPECT_EQ(run(cramped, small_run(flags + "0")).status, 0);
   const Ended ended = run(cramped, small_run(flags + "1"));
   EXPECT_EQ(ended.status, 2);
   EXPECT_NE(ended.err.find("--recompute offload cannot write"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find(" bytes in /tmp: File too large; TMPDIR can name another folder"),
+            std::string::npos)
+      << ended.err;
 }
 
 }  // namespace

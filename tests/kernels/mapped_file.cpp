@@ -5,8 +5,11 @@
 #include <filesystem>
 #include <iterator>
 #include <span>
+#include <string_view>
 
 #include <gtest/gtest.h>
+
+#include "kernels/temporary_file.h"
 
 namespace ladder {
 namespace {
@@ -58,7 +61,19 @@ TEST_F(MappedFile, LeavesNoFileOpen) {
   unmap_file(other, kBytes);
 }
 
-TEST_F(MappedFile, IsNullWhereThereIsNoRoom) { EXPECT_EQ(map_file(int64_t{1} << 60), nullptr); }
+TEST_F(MappedFile, SaysWhereThereIsNoRoom) {
+  const int64_t before = open_files();
+  try {
+    map_file(int64_t{1} << 60);
+    FAIL();
+  } catch (const NoTemporaryFile& error) {
+    EXPECT_TRUE(std::string_view(error.what())
+                    .starts_with("no temporary file of 1152921504606846976 bytes in " +
+                                 temporary_folder() + ": "))
+        << error.what();
+  }
+  EXPECT_EQ(open_files(), before);
+}
 
 }  // namespace
 }  // namespace ladder
