@@ -223,7 +223,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
 
 void run(const Options& o) {
   const Layout layout(o);
-  const Text text(o.run.data, layout.gpt.seq_len);
+  const Text text(o.run.text(layout.gpt));
   Memory m(o, layout);
   RunLog log(
       o.run,

@@ -358,7 +358,7 @@ void run(const Options& o) {
       .predicted = predict(o, layout)};
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit, !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy); });
-  const Text text(o.run.data, layout.gpt.seq_len);
+  const Text text(o.run.text(layout.gpt));
   Memory m(o, layout);
   RunLog log(o.run, plan, m.arena, m.ctx);
   train(o, layout, m, text, log);

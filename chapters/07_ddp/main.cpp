@@ -404,7 +404,7 @@ void run(Options o, Comm& comm) {
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy); });
-  const Text text(o.run.data, layout.gpt.seq_len);
+  const Text text(o.run.text(layout.gpt));
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.background.show(log);

@@ -524,7 +524,7 @@ void show_plan(const Options& o) {
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
-  const Text text(o.run.data, layout.gpt.seq_len);
+  const Text text(o.run.text(layout.gpt));
   const RunPlan plan = run_plan(o, layout, comm.kind());
   check_limit(o, layout, plan);
   Memory m(o, layout, comm);

@@ -25,6 +25,9 @@ struct GptConfig {
   void check() const;
 };
 
+/// Rows of embedding and head for a vocabulary: the next multiple of 128 (GPT-2: 50,304).
+int64_t padded(int64_t vocab);
+
 /// Names of all presets, smallest first.
 std::vector<std::string> preset_names();
 

@@ -1,17 +1,21 @@
 #include "common/run/command_line.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
+#include <span>
+#include <sstream>
+#include <string_view>
 #include <type_traits>
 
 #include <CLI/CLI.hpp>
 
 #include "common/comm/run_ranks.h"
+#include "common/data/input_file.h"
 #include "common/error.h"
 #include "common/run/run_main.h"
 
@@ -28,15 +32,43 @@ void refuse_odd_values(const CLI::App& app) {
     }
 }
 
-// CLI11 passes over what has no name.
-void refuse_odd_lines(const std::string& path) {
-  std::ifstream file(path);
+/// "steps = 3  # a comment", "steps", or neither a flag nor a value.
+bool is_flag_line(std::string_view line) {
+  constexpr std::string_view kBlanks = " \t\r";
+  line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
+  if (line.empty() || line[0] == '#' || line[0] == ';') return true;
+  const auto in_name = [](unsigned char c) { return std::isalnum(c) || c == '-'; };
+  const auto* end = std::find_if_not(line.begin(), line.end(), in_name);
+  const std::string_view rest(end, line.end());
+  const size_t next = rest.find_first_not_of(kBlanks);
+  return std::isalpha(static_cast<unsigned char>(line[0])) &&
+         (next == std::string_view::npos || rest[next] == '=');
+}
+
+// CLI11 passes over what has no name, waits for a pipe, and takes gigabytes for a line of dots and
+// brackets, which are sections to it.
+void check_config(const std::string& path) {
+  constexpr int64_t kMost = 1 << 16;
+  const InputFile file("--config", path);
+  if (file.size() > kMost)
+    throw UserError("{}: {} bytes; at most {} are legal", file.name(), file.size(), kMost);
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read(std::as_writable_bytes(std::span(text)), 0);
+  std::istringstream lines(text);
   std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    const size_t first = line.find_first_not_of(" \t\r");
-    if (first == std::string::npos || line[first] == '#' || line[first] == ';') continue;
-    if (!std::isalpha(static_cast<unsigned char>(line[first])))
-      throw UserError("--config: line {} is {}; lines are 'flag = value'", number, line);
+  for (int number = 1; std::getline(lines, line); ++number)
+    if (!is_flag_line(line))
+      throw UserError("--config: line {} is {}; lines are 'flag = value'", number,
+                      line.substr(0, 60));
+}
+
+/// The file of each --config among the words of a command line.
+void check_configs(std::span<const char* const> words) {
+  const std::string flag = "--config", with_value = flag + "=";
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string word = words[i];
+    if (word.starts_with(with_value)) check_config(word.substr(with_value.size()));
+    if (word == flag && i + 1 < words.size()) check_config(words[i + 1]);
   }
 }
 
@@ -156,6 +188,7 @@ std::vector<FlagValue> CommandLine::record() const {
 }
 
 void CommandLine::parse(int argc, const char* const* argv) {
+  check_configs({argv, static_cast<size_t>(argc)});
   try {
     app_->parse(argc, argv);
     refuse_odd_values(*app_);
@@ -163,7 +196,6 @@ void CommandLine::parse(int argc, const char* const* argv) {
     const std::vector<std::string>& configs = app_->get_config_ptr()->results();
     if (configs.size() > 1)
       throw UserError("--config is given {} times; once is legal", configs.size());
-    if (!configs.empty()) refuse_odd_lines(configs[0]);
     if (config_ && !configs.empty()) *config_ = configs[0];
     if (record_) *record_ = record();
   } catch (const CLI::Success& help) {

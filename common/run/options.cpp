@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -25,6 +24,8 @@ namespace fs = std::filesystem;
 constexpr int64_t kMaxBatch = 1 << 20;
 constexpr int64_t kMaxLayers = 1 << 12;
 constexpr int64_t kMaxChannels = 1 << 17;
+constexpr int64_t kLeastVocab = 256;  // a text of bytes can have them all
+constexpr int64_t kMaxVocab = 1 << 20;
 constexpr int64_t kMaxThreads = 1 << 12;
 constexpr int64_t kMaxTimeout = 1'000'000;
 constexpr float kMaxFloat = std::numeric_limits<float>::max();
@@ -59,12 +60,6 @@ void check_heads(const GptConfig& gpt, std::string_view backend) {
     throw UserError(
         "--heads {} of --channels {} have {} channels each; with --backend {} at most {} are legal",
         gpt.heads, gpt.channels, head, backend, most);
-}
-
-void require_readable(std::string_view flag, const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored) || !std::ifstream(path))
-    throw UserError("{} {}: no such file, or it cannot be read", flag, path);
 }
 
 /// The same for "sx/" and "sx".
@@ -109,7 +104,6 @@ void check_outputs(const RunOptions& o) {
 void check_files(const RunOptions& o) {
   if (o.plan_only) return;
   if (o.data.empty()) throw UserError("--data is required: a text file to train on");
-  require_readable("--data", o.data);
   std::error_code ignored;
   const fs::file_status load = fs::status(o.load, ignored);
   if (!o.load.empty() && !fs::exists(load))
@@ -158,9 +152,15 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--layers", layers, "blocks", of_model);
   line.add("--heads", heads, "attention heads", of_model);
   line.add("--channels", channels, "width of the residual stream", of_model);
+  line.add("--vocab", vocab, "tokens that there are", of_model);
 
   line.group("Training");
-  line.add("--data", data, "text file to train on (required)");
+  line.add("--data", data, "file to train on: text, or tokens of a tokenizer (required)");
+  line.add(
+      "--tokens", tokens,
+      "what --data holds: bytes of a text, or numbers of 16 or 32 bits, as nanoGPT writes them; "
+      "auto: what a header of llm.c says, or else bytes",
+      {.legal = {"auto", "bytes", "uint16", "uint32"}});
   line.add("--batch", batch, "sequences of a step, over all ranks");
   line.add("--steps", steps, "in total, those before a resume counted");
   line.add("--lr", lr, "learning rate");
@@ -191,17 +191,15 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--overwrite", overwrite,
            "--save may replace a checkpoint that this run does not go on from");
   line.add("--save-every", save_every, "steps between checkpoints; 0: at the end only");
-  line.add(
-      "--load", load,
-      "checkpoint to resume, or weights of a GPT-2 (whose tokens mean nothing here: a token is a "
-      "byte)");
+  line.add("--load", load,
+           "checkpoint to resume, or weights of a GPT-2 (which know its tokens, and no bytes)");
   line.add("--trace", trace, "loss, norm and hash of each step, as JSON lines");
   line.add("--report", report, "speed and memory of the run, as JSON");
   line.add("--timeline", timeline, "trace events for ui.perfetto.dev");
   line.add("--quiet", quiet, "print nothing but errors");
 }
 
-void RunOptions::check() const {
+void RunOptions::check() {
   check_files(*this);
   check_save(*this);
   require_range("--batch", batch, 1, kMaxBatch);
@@ -218,6 +216,7 @@ void RunOptions::check() const {
   require_range("--top-k", top_k, 0, kMaxCount);
   if (on_device(backend) && threads.value_or(1) != 1)
     throw UserError("--threads must be 1 with --backend {}: threads are for ref and cpu", backend);
+  if (!plan_only) format = find_format({"--data", data}, tokens, gpt().vocab);
   check_products(gpt(), batch);
   check_heads(gpt(), backend);
   check_steps(*this);
@@ -235,8 +234,11 @@ GptConfig RunOptions::gpt() const {
   config.layers = layers.value_or(config.layers);
   config.heads = heads.value_or(config.heads);
   config.channels = channels.value_or(config.channels);
+  config.vocab = vocab.value_or(config.vocab);
+  config.padded_vocab = padded(config.vocab);
   require_range("--layers", config.layers, 1, kMaxLayers);
   require_range("--channels", config.channels, 1, kMaxChannels);
+  require_range("--vocab", config.vocab, kLeastVocab, kMaxVocab);
   config.check();
   return config;
 }
@@ -248,13 +250,18 @@ int RunOptions::thread_count() const {
   return threads.value_or(std::max(1, cores / here));
 }
 
+TextOptions RunOptions::text(const GptConfig& gpt) const {
+  return {.path = data, .format = format, .seq_len = gpt.seq_len, .vocab = gpt.vocab};
+}
+
 SampleOptions RunOptions::sampling(const GptConfig& gpt) const {
   return {.count = sample,
           .temperature = temperature,
           .top_k = top_k,
           .seed = seed,
           .seq_len = gpt.seq_len,
-          .vocab = gpt.vocab};
+          .vocab = format.bytes() ? kLeastVocab : gpt.vocab,
+          .bytes = format.bytes()};
 }
 
 }  // namespace ladder

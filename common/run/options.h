@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/data/text.h"
 #include "common/model/config.h"
 #include "common/run/command_line.h"
 #include "common/run/sampler.h"
@@ -13,9 +14,11 @@
 namespace ladder {
 
 struct RunOptions {
-  std::string data;            ///< text to train on
-  std::string model = "tiny";  ///< name of a preset; the next four override it
-  std::optional<int64_t> seq_len, layers, heads, channels;
+  std::string data;             ///< text to train on
+  std::string tokens = "auto";  ///< what it holds: find_format()
+  TextFormat format = {};       ///< the same, once check() has looked
+  std::string model = "tiny";   ///< name of a preset; the next five override it
+  std::optional<int64_t> seq_len, layers, heads, channels, vocab;
 
   int64_t batch = 16;   ///< sequences of a step, over all ranks
   int64_t steps = 200;  ///< in total: a resumed run goes on up to it
@@ -42,8 +45,8 @@ struct RunOptions {
 
   void add_to(CommandLine& line);
 
-  /// @throws UserError if a value is impossible, naming the legal ones.
-  void check() const;
+  /// Looks at the files, too. @throws UserError if a value is impossible, naming the legal ones.
+  void check();
   /// Chapters 01 to 06 know one rank. @throws UserError if more are asked for.
   void refuse_ranks() const;
 
@@ -51,6 +54,8 @@ struct RunOptions {
   GptConfig gpt() const;
   /// --threads, or the cores of the machine divided among the ranks; at least 1. On a device 1.
   int thread_count() const;
+  /// What Text needs.
+  TextOptions text(const GptConfig& gpt) const;
   /// What Sampler needs.
   SampleOptions sampling(const GptConfig& gpt) const;
 };

@@ -12,8 +12,6 @@
 namespace ladder {
 namespace {
 
-constexpr int64_t kBytes = 256;
-
 /// Row t of logits (1,T,Vp), whatever their dtype.
 std::vector<float> row_of(const Tensor& logits, int64_t t) {
   const int64_t Vp = logits.dim(2);
@@ -33,7 +31,9 @@ std::vector<float> row_of(const Tensor& logits, int64_t t) {
 }  // namespace
 
 Sampler::Sampler(const SampleOptions& options)
-    : options_(options), random_(options.seed, "sample"), tokens_{'\n'} {
+    : options_(options),
+      random_(options.seed, "sample"),
+      tokens_{options.bytes ? '\n' : static_cast<int32_t>(options.vocab - 1)} {
   CHECK(options.temperature >= 0 && options.top_k >= 0, "temperature {}, top-k {}",
         options.temperature, options.top_k);
 }
@@ -64,7 +64,7 @@ void Sampler::choose_from(const Ctx& ctx, Tensor logits) {
 
 // The likeliest first.
 std::vector<int32_t> Sampler::candidates(const float* logits) const {
-  std::vector<int32_t> tokens(static_cast<size_t>(std::min(options_.vocab, kBytes)));
+  std::vector<int32_t> tokens(static_cast<size_t>(options_.vocab));
   std::iota(tokens.begin(), tokens.end(), 0);
   const auto value = [&](int32_t token) {
     return std::isnan(logits[token]) ? -std::numeric_limits<float>::infinity() : logits[token];
@@ -92,6 +92,9 @@ int32_t Sampler::draw(const float* logits) const {
   return at == upto.end() ? tokens.front() : tokens[static_cast<size_t>(at - upto.begin())];
 }
 
-std::string Sampler::text() const { return {tokens_.begin() + 1, tokens_.end()}; }
+std::string Sampler::text() const {
+  if (options_.bytes) return {tokens_.begin() + 1, tokens_.end()};
+  return fmt::format("{}", fmt::join(tokens_.begin() + 1, tokens_.end(), " "));
+}
 
 }  // namespace ladder

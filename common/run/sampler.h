@@ -16,8 +16,9 @@ struct SampleOptions {
   double temperature;  ///< logits are divided by it; 0: always the largest logit
   int64_t top_k;       ///< only the k largest logits take part; 0: all
   uint64_t seed;
-  int64_t seq_len;  ///< T
-  int64_t vocab;    ///< V; tokens are bytes, so only the first 256 take part
+  int64_t seq_len;    ///< T
+  int64_t vocab;      ///< tokens that take part: V, or the 256 that are bytes
+  bool bytes = true;  ///< a token is a byte
 };
 
 /// The forward pass stays with the caller:
@@ -29,7 +30,8 @@ struct SampleOptions {
 ///   }
 ///   sampler.text();
 ///
-/// The text starts after a newline. Once T tokens are there, the window slides.
+/// The text starts after a newline, or where tokens are no bytes after the last of them, which of
+/// GPT-2 is <|endoftext|>. Once T tokens are there, the window slides.
 /// Equal logits: the smaller token counts as the larger logit, in greedy choice and at the edge
 /// of top-k alike, so that exactly k tokens take part. NaN counts as the smallest logit.
 /// Token i of a text depends on (seed, i) and the logits alone.
@@ -47,7 +49,7 @@ class Sampler {
   int64_t row() const { return window() - 1; }
   void choose_from(const Ctx& ctx, Tensor logits);
 
-  /// What has been generated.
+  /// What has been generated: bytes as they are, other tokens as numbers between blanks.
   std::string text() const;
 
  private:
@@ -57,7 +59,7 @@ class Sampler {
 
   SampleOptions options_;
   Random random_;
-  std::vector<int32_t> tokens_;  ///< the newline, then the text
+  std::vector<int32_t> tokens_;  ///< what it starts after, then the text
 };
 
 }  // namespace ladder

@@ -1,9 +1,14 @@
 // Text as data: what is held out, what is refused, and that a batch depends on counters alone.
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "common/data/text.h"
 #include "common/error.h"
@@ -15,6 +20,29 @@ namespace {
 
 constexpr int64_t kT = 8;
 
+/// What every read fails with; 0: none does.
+int failing_reads = 0;
+
+/// The most memory that this process has had.
+int64_t peak_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * int64_t{1024};
+}
+
+}  // namespace
+}  // namespace ladder
+
+// In place of the C library's, so that a disk can fail.
+extern "C" ssize_t pread(int file, void* bytes, size_t count, off_t at) {
+  if (ladder::failing_reads == 0) return ::syscall(SYS_pread64, file, bytes, count, at);
+  errno = ladder::failing_reads;
+  return -1;
+}
+
+namespace ladder {
+namespace {
+
 /// A file whose byte at i is i mod 251: each sequence tells where it starts.
 class TextTest : public testing::Test {
  protected:
@@ -22,8 +50,9 @@ class TextTest : public testing::Test {
     std::ofstream file(path_, std::ios::binary);
     for (int64_t i = 0; i < size; ++i) file.put(static_cast<char>(i % 251));
     file.close();
-    return Text(path_, kT);
+    return Text(options());
   }
+  TextOptions options() const { return {.path = path_, .seq_len = kT, .vocab = 256}; }
   Batch batch(int64_t B) { return alloc_batch(arena_, B, kT); }
 
   static std::vector<int32_t> values(Tensor t) {
@@ -37,29 +66,33 @@ class TextTest : public testing::Test {
 
 TEST_F(TextTest, HoldsTheLastTenthOut) {
   const Text text = write(1005);
-  EXPECT_EQ(text.train().size(), 905u);
-  EXPECT_EQ(text.held_out().size(), 100u);
-  EXPECT_EQ(text.held_out()[0], 905 % 251);
+  EXPECT_EQ(text.train_size(), 905);
+  EXPECT_EQ(text.held_out_size(), 100);
+  const Batch b = batch(1);
+  text.draw_validation(b, 0);
+  EXPECT_EQ(values(b.tokens)[0], 905 % 251);
 }
 
-TEST_F(TextTest, RefusesWhatMemoryDoesNotHold) {
+// Sequences are read as they are drawn, so that a text of any size takes no memory.
+TEST_F(TextTest, TakesNoMemory) {
   write(90);
-  std::filesystem::resize_file(path_, uintmax_t{5} << 40);  // takes no disk
-  try {
-    const Text text(path_, kT);
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find(path_ + ": 5497558138880 bytes, but the machine has "),
-              std::string::npos)
-        << error.what();
-  }
+  const int64_t size = int64_t{5} << 40;
+  std::filesystem::resize_file(path_, static_cast<uintmax_t>(size));  // takes no disk
+  const int64_t before = peak_bytes();
+  const Text text(options());
+  const Batch b = batch(64);
+  for (int64_t step = 0; step < 50; ++step) text.draw(b, 1, step);
+  text.draw_validation(b, 0);
+  EXPECT_LT(peak_bytes() - before, 8 << 20);
+  EXPECT_EQ(text.train_size() + text.held_out_size(), size);
 }
 
 TEST_F(TextTest, RefusesWhatIsTooShort) {
   EXPECT_THROW(write(0), UserError);
   EXPECT_THROW(write(89), UserError);
   EXPECT_NO_THROW(write(90));
-  EXPECT_THROW(Text(path_ + ".none", kT), UserError);
+  std::filesystem::remove(path_);
+  EXPECT_USER_ERROR(Text{options()}, ": No such file or directory");
 }
 
 TEST_F(TextTest, TargetsAreTheNextTokens) {
@@ -103,24 +136,73 @@ TEST_F(TextTest, DrawsStayInTheTrainingPart) {
 }
 
 TEST_F(TextTest, ValidationWindowsDoNotOverlap) {
+  const auto same = [](char byte, int32_t token) { return static_cast<uint8_t>(byte) == token; };
   for (int64_t size : {90, 1000, 20000}) {
     const Text text = write(size);
     const int64_t count = text.validation_count();
     ASSERT_GE(count, 1);
     const Batch b = batch(count);
     text.draw_validation(b, 0);
-    const auto held_out = text.held_out();
+    const std::string bytes = read_file(path_), held_out = bytes.substr(text.train_size());
     int64_t from = 0;
     for (int64_t i = 0; i < count; ++i) {
       const auto tokens = values(b.slice(i, 1).tokens), targets = values(b.slice(i, 1).targets);
       const auto at =
-          std::search(held_out.begin() + from, held_out.end(), tokens.begin(), tokens.end());
+          std::search(held_out.begin() + from, held_out.end(), tokens.begin(), tokens.end(), same);
       ASSERT_NE(at, held_out.end()) << "window " << i << " of " << size;
       from = at - held_out.begin() + kT;
       ASSERT_LT(from, static_cast<int64_t>(held_out.size()));
-      EXPECT_EQ(targets.back(), held_out[static_cast<size_t>(from)]);
+      EXPECT_EQ(targets.back(), static_cast<uint8_t>(held_out[static_cast<size_t>(from)]));
     }
   }
+}
+
+TEST_F(TextTest, AForeignTokenIsRefusedWhereItIsDrawn) {
+  const Text text = write(90);
+  TextOptions fewer = options();
+  fewer.vocab = 80;
+  EXPECT_USER_ERROR(Text(fewer).draw(batch(64), 1, 0), "is 80, and the vocabulary has 80");
+  EXPECT_USER_ERROR(Text(fewer).draw_validation(batch(1), 0),
+                    "token 81 is 81, and the vocabulary has 80; --vocab sets another");
+}
+
+// Whatever another program does to the file: one line that names it.
+TEST_F(TextTest, RefusesAFileThatChanges) {
+  const Batch b = batch(4);
+  for (const auto& [size, says] :
+       {std::pair{500, "/text: has 500 bytes now, and had 2000 when the run began"},
+        {2001, "/text: has 2001 bytes now, and had 2000 when the run began"},
+        {0, "/text: has 0 bytes now"}}) {
+    const Text text = write(2000);
+    text.draw(b, 1, 0);
+    std::filesystem::resize_file(path_, static_cast<uintmax_t>(size));
+    EXPECT_USER_ERROR(text.draw(b, 1, 1), says);
+    EXPECT_USER_ERROR(text.draw_validation(b, 0), says);
+  }
+  const Text text = write(2000);
+  std::filesystem::last_write_time(path_,
+                                   std::filesystem::last_write_time(path_) - std::chrono::hours(1));
+  EXPECT_USER_ERROR(text.draw(b, 1, 0), "/text: has been written to since the run began");
+}
+
+// A new file under the old name, as an editor or `mv` makes one, is another file.
+TEST_F(TextTest, KeepsTheFileThatItOpened) {
+  const Text text = write(2000);
+  const Batch before = batch(4), after = batch(4);
+  text.draw(before, 1, 0);
+  write_file(path_ + ".new", std::string(100, 'x'));
+  std::filesystem::rename(path_ + ".new", path_);
+  text.draw(after, 1, 0);
+  EXPECT_EQ(values(after.tokens), values(before.tokens));
+}
+
+TEST_F(TextTest, SaysWhereADiskFails) {
+  const Text text = write(2000);
+  failing_reads = EIO;
+  EXPECT_USER_ERROR(text.draw_validation(batch(1), 0),
+                    "/text: cannot be read at byte 1800: Input/output error");
+  failing_reads = 0;
+  text.draw_validation(batch(1), 0);
 }
 
 }  // namespace

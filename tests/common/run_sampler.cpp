@@ -106,6 +106,16 @@ TEST(Sampler, SameSeedSameText) {
   EXPECT_EQ(generate(options(20, 1, 0, 7), row), longer.substr(0, 20));
 }
 
+TEST(Sampler, TokensThatAreNoBytesAreNumbersAfterTheLastOfThem) {
+  SampleOptions o = options(3, 0, 0);
+  o.bytes = false;
+  EXPECT_EQ(generate(o, {0, 1, 2, 3, 2, 1, 0, 1}), "3 3 3");
+  Arena arena;
+  const Tensor tokens = arena.alloc(Mem::Activation, "tokens", Dtype::I32, {1, T});
+  ASSERT_TRUE(Sampler(o).next(tokens));
+  EXPECT_EQ(tokens.data<int32_t>()[0], V - 1);
+}
+
 TEST(Sampler, NanIsTheSmallestLogit) {
   const Row row = {kNan, -3, kNan, -2, -9, -9, -9, kNan};
   EXPECT_EQ(generate(options(2, 0, 0), row), "\3\3");

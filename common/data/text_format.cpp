@@ -1,0 +1,139 @@
+#include "common/data/text_format.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "common/error.h"
+
+namespace ladder {
+namespace {
+
+// Token files of llm.c begin with 256 numbers of 32 bits: magic, version, count of tokens, zeros.
+constexpr int64_t kHeader = 1024;
+struct LlmC {
+  int64_t magic, version, width;
+};
+constexpr std::array kLlmC = {LlmC{20240520, 1, 2}, LlmC{20240801, 7, 4}};
+
+// Of each file 64 pages at most are looked at.
+constexpr int64_t kPages = 64, kPage = 4096;
+
+/// f(bytes, place) for pages that are evenly spread behind the header, the first and the last among
+/// them; of a short file for all.
+template <class F>
+void for_pages(const InputFile& file, int64_t header, F&& f) {
+  const int64_t size = file.size() - header, pages = (size + kPage - 1) / kPage;
+  const int64_t looked_at = std::min(pages, kPages);
+  std::vector<std::byte> page;
+  for (int64_t i = 0; i < looked_at; ++i) {
+    const int64_t at = (pages - 1) * i / std::max<int64_t>(1, looked_at - 1) * kPage;
+    page.resize(static_cast<size_t>(std::min(kPage, size - at)));
+    file.read(page, header + at);
+    f(page, at);
+  }
+}
+
+/// Bytes of those pages that are 0, by their place in a number of 32 bits, and how many were seen.
+struct Zeros {
+  std::array<int64_t, 4> at{};
+  int64_t seen = 0;
+
+  int64_t even() const { return at[0] + at[2]; }
+  int64_t odd() const { return at[1] + at[3]; }
+};
+
+Zeros count_zeros(const InputFile& file) {
+  Zeros zeros;
+  for_pages(file, 0, [&](const std::vector<std::byte>& page, int64_t) {
+    for (size_t i = 0; i < page.size(); ++i) zeros.at[i % 4] += page[i] == std::byte{};
+    zeros.seen += std::ssize(page);
+  });
+  return zeros;
+}
+
+// The numbers of frequent tokens are small: their upper bytes are 0, which no byte of a text is.
+void refuse_tokens_as_text(const InputFile& file) {
+  const Zeros zeros = count_zeros(file);
+  const bool wide = zeros.seen >= 8 && 4 * zeros.at[3] > zeros.seen * 99 / 100;
+  const bool narrow = 2 * zeros.odd() > zeros.seen / 100 && zeros.odd() > 4 * zeros.even();
+  if (wide || narrow)
+    throw UserError(
+        "{}: looks like numbers of {} bits and not like text; --tokens uint{} --vocab N reads them "
+        "as tokens, and --tokens bytes as bytes",
+        file.name(), wide ? 32 : 16, wide ? 32 : 16);
+}
+
+void refuse_text_as_tokens(const InputFile& file, std::string_view tokens) {
+  const Zeros zeros = count_zeros(file);
+  if (zeros.seen >= 1000 && zeros.even() + zeros.odd() == 0)
+    throw UserError("{}: looks like text and not like --tokens {}: none of its bytes is 0",
+                    file.name(), tokens);
+}
+
+void refuse_foreign_tokens(const InputFile& file, const TextFormat& format, int64_t vocab) {
+  for_pages(file, format.header, [&](const std::vector<std::byte>& page, int64_t at) {
+    for (int64_t i = 0; i < std::ssize(page); i += format.width)
+      require_token(file, (at + i) / format.width, token_at(page.data() + i, format.width), vocab);
+  });
+}
+
+/// What the header of llm.c says, if there is one.
+std::optional<TextFormat> llm_c_format(const InputFile& file) {
+  if (file.size() < kHeader) return {};
+  std::array<std::byte, 12> words{};
+  file.read(words, 0);
+  const auto word = [&](int64_t i) { return token_at(words.data() + 4 * i, 4); };
+  const auto* known = std::ranges::find(kLlmC, word(0), &LlmC::magic);
+  if (known == kLlmC.end()) return {};
+  if (word(1) != known->version)
+    throw UserError("{}: a token file of llm.c of version {}; only version {} can be read",
+                    file.name(), word(1), known->version);
+  const TextFormat format{.width = known->width, .header = kHeader};
+  if (file.size() != kHeader + word(2) * known->width)
+    throw UserError("{}: a token file of llm.c with {} tokens takes {} bytes, and it has {}",
+                    file.name(), word(2), kHeader + word(2) * known->width, file.size());
+  return format;
+}
+
+TextFormat raw_format(const InputFile& file, std::string_view tokens) {
+  const TextFormat format{.width = tokens == "uint16" ? 2 : 4};
+  if (file.size() % format.width != 0)
+    throw UserError("{}: {} bytes are no whole number of --tokens {}", file.name(), file.size(),
+                    tokens);
+  refuse_text_as_tokens(file, tokens);
+  return format;
+}
+
+}  // namespace
+
+int64_t token_at(const std::byte* raw, int64_t width) {
+  uint32_t token = 0;  // little-endian, as all machines here are
+  std::memcpy(&token, raw, static_cast<size_t>(width));
+  return token;
+}
+
+void require_token(const InputFile& file, int64_t place, int64_t token, int64_t vocab) {
+  if (token >= vocab)
+    throw UserError("{}: token {} is {}, and the vocabulary has {}; --vocab sets another",
+                    file.name(), place, token, vocab);
+}
+
+TextFormat find_format(const InputFile& file, std::string_view tokens, int64_t vocab) {
+  if (tokens == "bytes") return {};
+  const std::optional<TextFormat> header = llm_c_format(file);
+  if (tokens == "auto" && !header) {
+    refuse_tokens_as_text(file);
+    return {};
+  }
+  const TextFormat format = header ? *header : raw_format(file, tokens);
+  if (tokens != "auto" && (format.width == 2) != (tokens == "uint16"))
+    throw UserError("{}: its header of llm.c says uint{}, not --tokens {}", file.name(),
+                    8 * format.width, tokens);
+  refuse_foreign_tokens(file, format, vocab);
+  return format;
+}
+
+}  // namespace ladder

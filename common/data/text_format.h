@@ -1,0 +1,40 @@
+// What a file of training data holds: text, whose tokens are bytes, or tokens of a tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "common/data/input_file.h"
+
+namespace ladder {
+
+/// How a file writes its tokens: little-endian numbers one after the other.
+struct TextFormat {
+  int64_t width = 1;   ///< bytes of a token: 1, 2 or 4
+  int64_t header = 0;  ///< bytes before the first token
+
+  bool bytes() const { return width == 1; }
+  /// Tokens of a file of `size` bytes.
+  int64_t count(int64_t size) const { return (size - header) / width; }
+};
+
+/// What --tokens names:
+///
+///   bytes    text as it is
+///   uint16   numbers of 16 bits, as nanoGPT and llm.c write tokens of GPT-2
+///   uint32   numbers of 32 bits, as llm.c writes tokens of Llama 3
+///   auto     what the header of llm.c says; without one, bytes
+///
+/// A header of llm.c is passed over for uint16 and uint32, too. A few pages of the file are looked
+/// at, so that what is taken for something else shows before the first step.
+/// @throws UserError if the file looks like something else, was cut off, or has a token that is not
+///         below `vocab`
+TextFormat find_format(const InputFile& file, std::string_view tokens, int64_t vocab);
+
+/// A token that no model of `vocab` tokens knows is refused. @throws UserError
+void require_token(const InputFile& file, int64_t place, int64_t token, int64_t vocab);
+
+/// The token that begins at `raw`, of `width` bytes.
+int64_t token_at(const std::byte* raw, int64_t width);
+
+}  // namespace ladder

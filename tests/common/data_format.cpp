@@ -1,0 +1,102 @@
+// What a file holds, told by its first page and by what is said of it.
+#include <cstring>
+
+#include "common/data/text_format.h"
+#include "tests/common/run_files.h"
+
+namespace ladder {
+namespace {
+
+class Format : public testing::Test {
+ protected:
+  template <class Int>
+  static std::string numbers(const std::vector<int64_t>& values) {
+    std::string bytes(values.size() * sizeof(Int), '\0');
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto value = static_cast<Int>(values[i]);
+      std::memcpy(bytes.data() + i * sizeof(Int), &value, sizeof(Int));
+    }
+    return bytes;
+  }
+  /// Numbers as a tokenizer's are: few of them most of the time. A tenth is below 256.
+  static std::vector<int64_t> tokens(int64_t count, int64_t vocab = 50257) {
+    std::vector<int64_t> all;
+    for (int64_t i = 0; i < count; ++i)
+      all.push_back(i % 10 == 0 ? 13 : 257 + i * 7919 % (vocab - 257));
+    return all;
+  }
+  static std::string header(int64_t magic, int64_t version, int64_t count) {
+    std::vector<int64_t> words(256);
+    words[0] = magic;
+    words[1] = version;
+    words[2] = count;
+    return numbers<int32_t>(words);
+  }
+  TextFormat find(const std::string& bytes, std::string_view said = "auto",
+                  int64_t vocab = 50257) const {
+    const std::string path = dir_ / "file";
+    write_file(path, bytes);
+    return find_format({"--data", path}, said, vocab);
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(Format, TextIsText) {
+  for (const std::string& text :
+       {std::string(), std::string("a"), std::string("text\n"), std::string(5000, 'x'),
+        std::string(300'000, '\xC3') + std::string(3, '\0')}) {
+    EXPECT_TRUE(find(text).bytes()) << text.size();
+    EXPECT_TRUE(find(text, "bytes").bytes()) << text.size();
+  }
+  std::string all;  // each byte as often as every other, zero among them
+  for (int i = 0; i < 100'000; ++i) all += static_cast<char>(i * 167 % 256);
+  EXPECT_TRUE(find(all).bytes());
+}
+
+TEST_F(Format, TokensAreNoText) {
+  for (const int64_t count : {100, 5000, 1'000'000}) {
+    EXPECT_USER_ERROR(find(numbers<uint16_t>(tokens(count))), "looks like numbers of 16 bits");
+    EXPECT_USER_ERROR(find(numbers<uint32_t>(tokens(count, 128'256))),
+                      "looks like numbers of 32 bits");
+    EXPECT_TRUE(find(numbers<uint16_t>(tokens(count)), "bytes").bytes());
+    EXPECT_EQ(find(numbers<uint16_t>(tokens(count)), "uint16").width, 2);
+  }
+}
+
+TEST_F(Format, TextIsNoTokens) {
+  for (const std::string_view said : {"uint16", "uint32"})
+    EXPECT_USER_ERROR(find(std::string(4096, 'x'), said, 1 << 20), "none of its bytes is 0");
+}
+
+TEST_F(Format, HeadersOfLlmC) {
+  const auto two = numbers<uint16_t>(tokens(1000));
+  const TextFormat format = find(header(20240520, 1, 1000) + two);
+  EXPECT_EQ(format.width, 2);
+  EXPECT_EQ(format.header, 1024);
+  EXPECT_EQ(format.count(1024 + 2000), 1000);
+  EXPECT_EQ(find(header(20240801, 7, 1000) + numbers<uint32_t>(tokens(1000))).width, 4);
+  EXPECT_USER_ERROR(find(header(20240520, 1, 999) + two), "with 999 tokens takes 3022 bytes");
+  EXPECT_USER_ERROR(find(header(20240520, 3, 1000) + two), "of version 3; only version 1");
+  EXPECT_USER_ERROR(find(header(20240801, 1, 1000) + two), "of version 1; only version 7");
+  EXPECT_USER_ERROR(find(header(20240520, 1, -1) + two), "with 4294967295 tokens");
+  EXPECT_USER_ERROR(find((header(20240520, 1, 1000) + two).substr(0, 1023)), "looks like");
+}
+
+TEST_F(Format, ForeignTokensAreRefusedIfTheyAreSeen) {
+  std::vector<int64_t> all = tokens(1000);
+  all[700] = 60'000;
+  EXPECT_USER_ERROR(find(numbers<uint16_t>(all), "uint16"),
+                    "token 700 is 60000, and the vocabulary has 50257");
+  EXPECT_USER_ERROR(find(numbers<uint16_t>(tokens(1000)), "uint16", 256), "the vocabulary has 256");
+  EXPECT_USER_ERROR(find(header(20240520, 1, 1000) + numbers<uint16_t>(all)), "token 700 is 60000");
+  // The last page of a long file is among those that are looked at; the second is not.
+  all = tokens(1'000'000);
+  all[3000] = 60'000;
+  EXPECT_EQ(find(numbers<uint16_t>(all), "uint16").width, 2);
+  all.back() = 60'000;
+  EXPECT_USER_ERROR(find(numbers<uint16_t>(all), "uint16"), "token 999999 is 60000");
+}
+
+}  // namespace
+}  // namespace ladder
