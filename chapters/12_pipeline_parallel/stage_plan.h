@@ -23,6 +23,7 @@
 #include "common/model/config.h"
 #include "common/model/layout.h"
 #include "common/run/command_line.h"
+#include "kernels/cost.h"
 
 namespace ladder {
 
@@ -98,6 +99,12 @@ struct PipelineOptions {
   bool interleaved() const { return schedule == "interleaved"; }
 };
 
+/// What a micro-batch takes on one stage, in any unit: forward, and backward for the gradients of
+/// inputs (T_B of the papers) and of weights.
+struct StageTimes {
+  double forward, input, weight;
+};
+
 /// What one rank does as a stage of a pipeline.
 struct StagePlan {
   StageRank rank;
@@ -169,6 +176,21 @@ struct StagePlan {
   /// Operations of products that this takes.
   int64_t extra_flops(const Recompute& recompute, int64_t sequences) const {
     return times_again() * rank.chunks * recompute.extra_flops(part, sequences);
+  }
+  /// Operations of the products of its blocks, for one sequence. Attention has no weights, so the
+  /// weight gradients take least: 24 C^2 a token and block, where forward takes 2 C (T + 1) more,
+  /// the gradients of inputs 5 C (T + 1). What is computed again comes with them, and for zb-h1
+  /// once more with those of weights.
+  StageTimes counted_times(const Recompute& recompute) const {
+    const int64_t T = gpt.seq_len, C = gpt.channels, NH = gpt.heads;
+    const auto blocks = static_cast<double>(rank.chunks * part.layers);
+    const auto linear = static_cast<double>(cost::matmul(T, 12 * C, C).flops);
+    const auto core = static_cast<double>(cost::attention_forward(1, T, NH, C / NH).flops);
+    const auto back = static_cast<double>(cost::attention_backward(1, T, NH, C / NH).flops);
+    const auto again = static_cast<double>(rank.chunks * recompute.extra_flops(part, 1));
+    return {.forward = blocks * (linear + core),
+            .input = blocks * (linear + back) + again,
+            .weight = blocks * linear + (times_again() == 2 ? again : 0)};
   }
 };
 

@@ -486,7 +486,8 @@ std::string whole_plan(const Options& o) {
   const Layout first(o, 0);
   std::vector<RankPlan> stages;
   for (int s = 0; s < first.mesh.pp; ++s) stages.push_back(plan_of(o, first.mesh.rank({0, 0, s})));
-  return mesh_plan_text(first.mesh, first.stage, first.GA, first.model.live(), stages);
+  return mesh_plan_text(first.mesh, first.stage, first.model.live(), stages) +
+         bubble_text(first.stage, first.recompute, first.GA, o.mesh.times());
 }
 
 RunPlan run_plan(const Options& o, const Layout& layout, std::string_view comm) {

@@ -139,22 +139,31 @@ inline std::string traffic_table(const std::vector<RankPlan>& stages) {
 }
 
 /// @param stages the plan of a rank of each stage: all of a stage are alike
-inline std::string mesh_plan_text(const MeshShape& mesh, const StagePlan& first, int64_t micros,
-                                  int64_t parameters, const std::vector<RankPlan>& stages) {
+inline std::string mesh_plan_text(const MeshShape& mesh, const StagePlan& first, int64_t parameters,
+                                  const std::vector<RankPlan>& stages) {
   const int64_t chunks = first.rank.chunks, layers = first.part.layers;
   std::string text = fmt::format(
       "mesh    tp {} x dp {} x pp {} = {} ranks; {} parameters; {} layers, {} on each stage{}\n",
       mesh.tp, mesh.dp, mesh.pp, mesh.size(), parameters, first.gpt.layers, chunks * layers,
       chunks == 1 ? "" : fmt::format(" in {} parts", chunks));
   text += grid_text(mesh).substr(1) + "\n  of one rank of a stage:";
-  text += memory_table(stages) + traffic_table(stages);
-  if (mesh.pp == 1) return text;
-  const std::string& schedule = first.options.schedule;
-  const double idle = theory_idle_share(schedule, mesh.pp, chunks, micros, 1, 1, 1);
-  return text + fmt::format(
-                    "\n  {}, {} micro-batches: stages wait {:.1f}% of the time, if forward and "
-                    "either gradient take equally long",
-                    schedule, micros, 100 * idle);
+  return text + memory_table(stages) + traffic_table(stages);
+}
+
+/// How long stages of `micros` micro-batches will wait; "" for one stage.
+/// @param given times of --f-b-w; none: as many as there are operations to count
+inline std::string bubble_text(const StagePlan& stage, const Recompute& recompute, int64_t micros,
+                               const std::optional<StageTimes>& given) {
+  if (stage.rank.size == 1) return "";
+  const auto [F, B, W] = given.value_or(stage.counted_times(recompute));
+  const std::string& schedule = stage.options.schedule;
+  const double idle =
+      theory_idle_share(schedule, stage.rank.size, stage.rank.chunks, micros, F, B, W);
+  return fmt::format(
+      "\n  {}, {} micro-batches: stages wait {:.1f}% of the time, if forward and the gradients of "
+      "inputs\n  and weights take 1 : {:.2f} : {:.2f} ({})",
+      schedule, micros, 100 * idle, B / F, W / F,
+      given ? "--f-b-w" : "their operations are counted; --f-b-w sets other times");
 }
 
 /// On rank 0, of all ranks: [{"tp": {"predicted": n, "measured": n}, "dp": ..., "pp": ...}, ...].

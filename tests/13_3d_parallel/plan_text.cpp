@@ -3,6 +3,7 @@
 
 #include "chapters/11_tensor_parallel/traffic.h"
 #include "chapters/13_3d_parallel/plan.h"
+#include "tests/common/run_files.h"
 
 namespace ladder::test {
 namespace {
@@ -64,6 +65,62 @@ TEST(PlanTraffic, StagesTogetherSendWhatChapter11Does) {
                 tp_traffic(gpt, acts, Recompute("none", gpt.layers), B) + (tp - 1) * once_more / tp)
           << pp;
     }
+}
+
+class PlanBubble : public ::testing::Test {
+ protected:
+  /// Eight stages of the model whose bubble arXiv 2401.10241 measured: 22 layers there, 24 here.
+  StagePlan stage(const std::string& schedule) const {
+    PipelineOptions options;
+    options.schedule = schedule;
+    GptConfig gpt = preset("gpt2-1558m");
+    gpt.layers = 24;
+    return {options, gpt, 0, 8};
+  }
+  std::string text(const std::string& f_b_w, const std::string& recompute = "none") const {
+    MeshOptions options;
+    options.f_b_w = f_b_w;
+    return bubble_text(stage("zb-h1"), Recompute(recompute, 3, true), 24, options.times());
+  }
+};
+
+TEST_F(PlanBubble, OfGivenTimes) {
+  EXPECT_EQ(text("2:2:1"),
+            "\n  zb-h1, 24 micro-batches: stages wait 14.9% of the time, if forward and the "
+            "gradients of inputs\n  and weights take 1 : 1.00 : 0.50 (--f-b-w)");
+  for (const char* same : {"1:1:1", "3:3:3", "0.5:.5:5e-1"})
+    EXPECT_NE(text(same).find("stages wait 8.9% of the time"), std::string::npos) << text(same);
+}
+
+// A token and block of C 1600 and T 1024: 24 C^2 for each of the three, and of attention 2 C (T+1)
+// forward and 5 C (T+1) for gradients of inputs, with 2.5 and 3 (T+1) a head for the softmax.
+TEST_F(PlanBubble, OfCountedOperations) {
+  const double C = 1600, T1 = 1025, NH = 25;
+  const StageTimes t = stage("1f1b").counted_times(Recompute("none", 3, true));
+  EXPECT_NEAR(t.forward / t.weight, 1 + T1 * (2 * C + 2.5 * NH) / (24 * C * C), 1e-12);
+  EXPECT_NEAR(t.input / t.weight, 1 + T1 * (5 * C + 3 * NH) / (24 * C * C), 1e-12);
+  EXPECT_EQ(t.weight, 3 * 24 * C * C * 1024);
+  EXPECT_NE(text("").find("1 : 1.08 : 0.95 (their operations are counted"), std::string::npos)
+      << text("");
+}
+
+// 1f1b computes a stage again once, with B; zb-h1 for I and for W.
+TEST_F(PlanBubble, CountsWhatIsComputedAgain) {
+  const Recompute none("none", 3, true), full("full", 3, true);
+  for (const std::string schedule : {"1f1b", "zb-h1"}) {
+    const StageTimes kept = stage(schedule).counted_times(none),
+                     again = stage(schedule).counted_times(full);
+    EXPECT_EQ(again.forward, kept.forward);
+    EXPECT_EQ(again.input, kept.input + kept.forward);
+    EXPECT_EQ(again.weight, kept.weight + (schedule == "zb-h1" ? kept.forward : 0));
+  }
+}
+
+TEST_F(PlanBubble, RefusesOtherTimes) {
+  for (const char* bad :
+       {"1", "1:2", "1:2:", ":1:2", "1:2:3:4", "1:2:3:", "1,2,1", "0:1:1", "1:-1:1", "1:nan:1",
+        "inf:1:1", "1:1:1e7", "1e999:1:1", "a:b:c", "1: 2:1"})
+    EXPECT_USER_ERROR(text(bad), "legal are three numbers above 0, at most 1000000, as 2:2:1");
 }
 
 }  // namespace
