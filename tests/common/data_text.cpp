@@ -33,8 +33,9 @@ int64_t peak_bytes() {
 }  // namespace
 }  // namespace ladder
 
-// In place of the C library's, so that a disk can fail.
-extern "C" ssize_t pread(int file, void* bytes, size_t count, off_t at) {
+// In place of the C library's pread, so that a disk can fail. Its headers may define the name.
+extern "C" ssize_t failing_pread(int file, void* bytes, size_t count, off_t at) __asm__("pread");
+extern "C" ssize_t failing_pread(int file, void* bytes, size_t count, off_t at) {
   if (ladder::failing_reads == 0) return ::syscall(SYS_pread64, file, bytes, count, at);
   errno = ladder::failing_reads;
   return -1;
