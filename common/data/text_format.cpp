@@ -57,8 +57,9 @@ Zeros count_zeros(const InputFile& file) {
 // The numbers of frequent tokens are small: their upper bytes are 0, which no byte of a text is.
 void refuse_tokens_as_text(const InputFile& file) {
   const Zeros zeros = count_zeros(file);
-  const bool wide = zeros.seen >= 8 && 4 * zeros.at[3] > zeros.seen * 99 / 100;
-  const bool narrow = 2 * zeros.odd() > zeros.seen / 100 && zeros.odd() > 4 * zeros.even();
+  const int64_t each = zeros.seen / 4;  // of the four places
+  const bool wide = zeros.at[3] > each * 99 / 100 && zeros.at[2] > each / 4;
+  const bool narrow = zeros.odd() > each / 50 && zeros.odd() > 4 * zeros.even();
   if (wide || narrow)
     throw UserError(
         "{}: looks like numbers of {} bits and not like text; --tokens uint{} --vocab N reads them "

@@ -45,7 +45,7 @@ TEST_P(DataFiles, PipesAndDevicesAreRefusedAtOnce) {
     const std::string legal = "; " + flag + " takes a regular file";
     expect_refused({{flag + " " + pipe, pipe + ": is a pipe" + legal},
                     {flag + " /dev/zero", "/dev/zero: is a device" + legal},
-                    {flag + " .", ": is a directory" + legal},
+                    {flag + " " + dir.path(), ": is a directory" + legal},
                     {flag + " /proc/self/status", "does not say its size" + legal},
                     {flag + " nowhere", "nowhere: No such file or directory"}});
   }
