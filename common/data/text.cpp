@@ -27,7 +27,7 @@ int64_t count_targets(const Batch& batch) {
 
 Text::Text(const TextOptions& options)
     : options_(options),
-      file_("--data", options.path),
+      file_(options.path, "--data"),
       size_(options.format.count(file_.size())),
       train_size_(size_ - size_ / kHeldOutShare) {
   const int64_t least = options.seq_len + 1;
@@ -42,7 +42,7 @@ void Text::fill_row(const Batch& batch, int64_t i, int64_t at) const {
   const auto& [width, header] = options_.format;
   const int64_t T = options_.seq_len;
   std::vector<std::byte> raw(static_cast<size_t>((T + 1) * width));
-  file_.read(raw, header + at * width);
+  file_.read(header + at * width, raw);
   int32_t* const tokens = batch.tokens.data<int32_t>() + i * T;
   int32_t* const targets = batch.targets.data<int32_t>() + i * T;
   for (int64_t t = 0; t <= T; ++t) {

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
-#include "common/data/input_file.h"
 #include "common/data/text_format.h"
+#include "common/input_file.h"
 #include "kernels/arena.h"
 #include "kernels/tensor.h"
 

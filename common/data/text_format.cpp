@@ -31,7 +31,7 @@ void for_pages(const InputFile& file, int64_t header, F&& f) {
   for (int64_t i = 0; i < looked_at; ++i) {
     const int64_t at = (pages - 1) * i / std::max<int64_t>(1, looked_at - 1) * kPage;
     page.resize(static_cast<size_t>(std::min(kPage, size - at)));
-    file.read(page, header + at);
+    file.read(header + at, page);
     f(page, at);
   }
 }
@@ -85,7 +85,7 @@ void refuse_foreign_tokens(const InputFile& file, const TextFormat& format, int6
 std::optional<TextFormat> llm_c_format(const InputFile& file) {
   if (file.size() < kHeader) return {};
   std::array<std::byte, 12> words{};
-  file.read(words, 0);
+  file.read(0, words);
   const auto word = [&](int64_t i) { return token_at(words.data() + 4 * i, 4); };
   const auto* known = std::ranges::find(kLlmC, word(0), &LlmC::magic);
   if (known == kLlmC.end()) return {};

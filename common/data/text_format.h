@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "common/data/input_file.h"
+#include "common/input_file.h"
 
 namespace ladder {
 

@@ -15,8 +15,8 @@
 #include <CLI/CLI.hpp>
 
 #include "common/comm/run_ranks.h"
-#include "common/data/input_file.h"
 #include "common/error.h"
+#include "common/input_file.h"
 #include "common/run/run_main.h"
 
 namespace ladder {
@@ -49,17 +49,11 @@ bool is_flag_line(std::string_view line) {
 // brackets, which are sections to it.
 void check_config(const std::string& path) {
   constexpr int64_t kMost = 1 << 16;
-  const InputFile file("--config", path);
-  if (file.size() > kMost)
-    throw UserError("{}: {} bytes; at most {} are legal", file.name(), file.size(), kMost);
-  std::string text(static_cast<size_t>(file.size()), '\0');
-  file.read(std::as_writable_bytes(std::span(text)), 0);
-  std::istringstream lines(text);
+  std::istringstream lines(read_small_file(path, kMost, "--config"));
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number)
     if (!is_flag_line(line))
-      throw UserError("--config: line {} is {}; lines are 'flag = value'", number,
-                      line.substr(0, 60));
+      throw UserError("--config: line {} is {}; lines are 'flag = value'", number, line);
 }
 
 /// The file of each --config among the words of a command line.

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "common/run/input_file.h"
+#include "common/input_file.h"
 
 namespace ladder {
 namespace {

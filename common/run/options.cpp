@@ -216,7 +216,7 @@ void RunOptions::check() {
   require_range("--top-k", top_k, 0, kMaxCount);
   if (on_device(backend) && threads.value_or(1) != 1)
     throw UserError("--threads must be 1 with --backend {}: threads are for ref and cpu", backend);
-  if (!plan_only) format = find_format({"--data", data}, tokens, gpt().vocab);
+  if (!plan_only) format = find_format(InputFile(data, "--data"), tokens, gpt().vocab);
   check_products(gpt(), batch);
   check_heads(gpt(), backend);
   check_steps(*this);

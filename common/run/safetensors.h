@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "common/input_file.h"
 #include "common/run/checksum.h"
-#include "common/run/input_file.h"
 #include "common/run/output_file.h"
 #include "common/run/safetensors_header.h"
 #include "kernels/tensor.h"

@@ -1,5 +1,6 @@
 // What a file holds, told by its first page and by what is said of it.
 #include <cstring>
+#include <vector>
 
 #include "common/data/text_format.h"
 #include "tests/common/run_files.h"
@@ -36,7 +37,7 @@ class Format : public testing::Test {
                   int64_t vocab = 50257) const {
     const std::string path = dir_ / "file";
     write_file(path, bytes);
-    return find_format({"--data", path}, said, vocab);
+    return find_format(InputFile(path, "--data"), said, vocab);
   }
 
   TempDir dir_;

@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "common/run/input_file.h"
+#include "common/input_file.h"
 #include "common/run/json.h"
 #include "kernels/check.h"
 #include "tests/common/run_files.h"

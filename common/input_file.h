@@ -1,4 +1,4 @@
-// InputFile: a regular file, read part by part.
+// InputFile: a regular file, read part by part, that must not change meanwhile.
 //
 // Not mapped into memory: where a mapped file shrinks, or its disk fails, the process gets SIGBUS
 // and dies without a word. A read says what went wrong.
@@ -6,37 +6,46 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace ladder {
 
 class InputFile {
  public:
-  /// @throws UserError naming the file if it cannot be opened, or is a pipe, a device, a directory
-  explicit InputFile(const std::string& path);
+  /// @param flag that names the file, for messages: "--data"
+  /// @throws UserError naming the file if it cannot be opened, or is a pipe, a device, a directory:
+  ///         what may never come to an end
+  explicit InputFile(const std::string& path, std::string_view flag = "");
 
   const std::string& path() const { return path_; }
+  /// For messages: "--data train.bin".
+  const std::string& name() const { return name_; }
   /// Bytes, when it was opened.
   int64_t size() const { return size_; }
 
   /// out = bytes [begin, begin + out.size()), all of which were there when it was opened. Any
   /// number of threads may read at a time.
-  /// @throws UserError naming the file if it has become shorter, or the disk fails
+  /// @throws UserError naming the file if it has been written to since, or the disk fails
   void read(int64_t begin, std::span<std::byte> out) const;
 
  private:
   struct Close {
     void operator()(const int* fd) const;
   };
+  [[noreturn]] void fail(int error) const;
+  void check_unchanged() const;
 
-  std::string path_;
+  std::string path_, name_;
   std::unique_ptr<const int, Close> fd_;
   int64_t size_ = 0;
+  timespec written_{};  ///< when it last was, as it was opened
 };
 
 /// The whole of a small file. @throws UserError as InputFile, and if it has more bytes than `most`
-std::string read_small_file(const std::string& path, int64_t most);
+std::string read_small_file(const std::string& path, int64_t most, std::string_view flag = "");
 
 }  // namespace ladder

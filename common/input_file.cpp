@@ -1,0 +1,94 @@
+#include "common/input_file.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <system_error>
+#include <unistd.h>
+
+#include <sys/stat.h>
+
+#include "common/error.h"
+#include "kernels/check.h"
+
+namespace ladder {
+namespace {
+
+/// What is no file that can be read part by part; null: it is one.
+const char* other_kind(const struct stat& info) {
+  if (S_ISREG(info.st_mode)) return nullptr;
+  if (S_ISDIR(info.st_mode)) return "a directory";
+  if (S_ISFIFO(info.st_mode)) return "a pipe";
+  return S_ISSOCK(info.st_mode) ? "a socket" : "a device";
+}
+
+ssize_t read_some(int fd, int64_t begin, std::span<std::byte> out) {
+  ssize_t n = 0;
+  do n = ::pread(fd, out.data(), out.size(), begin);
+  while (n < 0 && errno == EINTR);
+  return n;
+}
+
+}  // namespace
+
+void InputFile::Close::operator()(const int* fd) const {
+  ::close(*fd);
+  delete fd;
+}
+
+void InputFile::fail(int error) const {
+  if (error == ENOENT) throw UserError("{}: no such file", name_);
+  throw UserError("{}: cannot be read: {}", name_, std::generic_category().message(error));
+}
+
+InputFile::InputFile(const std::string& path, std::string_view flag)
+    : path_(path), name_(flag.empty() ? path : fmt::format("{} {}", flag, path)) {
+  // Before it is opened: that alone does things to some devices.
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) fail(errno);
+  if (const char* kind = other_kind(info))
+    throw UserError("{}: cannot be read: {}, not a regular file", name_, kind);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail(errno);
+  fd_.reset(new int(fd));
+  if (::fstat(fd, &info) != 0) fail(errno);
+  size_ = info.st_size;
+  written_ = info.st_mtim;
+  // Files of /proc are made up as they are read, some of them without an end.
+  if (std::byte first{}; size_ == 0 && read_some(fd, 0, {&first, 1}) != 0)
+    throw UserError("{}: cannot be read: it does not say its size", name_);
+}
+
+void InputFile::check_unchanged() const {
+  struct stat now {};
+  if (::fstat(*fd_, &now) != 0) fail(errno);
+  if (now.st_size != size_)
+    throw UserError("{}: became {}: {} bytes, and {} when it was opened", name_,
+                    now.st_size < size_ ? "shorter" : "longer", int64_t{now.st_size}, size_);
+  if (now.st_mtim.tv_sec != written_.tv_sec || now.st_mtim.tv_nsec != written_.tv_nsec)
+    throw UserError("{}: has been written to since it was opened", name_);
+}
+
+void InputFile::read(int64_t begin, std::span<std::byte> out) const {
+  CHECK(begin >= 0 && begin <= size_ && std::ssize(out) <= size_ - begin, "bytes {} to {} of {}",
+        begin, begin + std::ssize(out), size_);
+  while (!out.empty()) {
+    const ssize_t n = read_some(*fd_, begin, out);
+    if (n < 0) fail(errno);
+    if (n == 0) break;  // it has become shorter
+    begin += n;
+    out = out.subspan(static_cast<size_t>(n));
+  }
+  check_unchanged();
+  if (!out.empty()) throw UserError("{}: ends at byte {} of {}", name_, begin, size_);
+}
+
+std::string read_small_file(const std::string& path, int64_t most, std::string_view flag) {
+  const InputFile file(path, flag);
+  if (file.size() > most)
+    throw UserError("{}: has {} bytes; legal are at most {}", file.name(), file.size(), most);
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+}  // namespace ladder
