@@ -3,7 +3,7 @@
 #include <span>
 
 #include "common/error.h"
-#include "common/run/input_file.h"
+#include "common/input_file.h"
 #include "common/run/json.h"
 #include "common/run/output_file.h"
 #include "common/run/save_directory.h"
