@@ -36,7 +36,7 @@ def kind_of(name):
 def rows_of(path):
     """{row: [(name, begin ms, end ms)]} of a --timeline."""
     events = json.loads(Path(path).read_text())["traceEvents"]
-    names = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
     rows = {name: [] for name in names.values()}
     for e in sorted((e for e in events if e["ph"] == "X"), key=lambda e: e["ts"]):
         rows[names[e["tid"]]].append((e["name"], 1e-3 * e["ts"], 1e-3 * (e["ts"] + e["dur"])))

@@ -22,6 +22,12 @@
 namespace ladder {
 namespace {
 
+constexpr const char* kStatuses =
+    "Exit status: 0 done; 1 a fault of the program; 2 bad input; 3 the run came to its end "
+    "without\n"
+    "having done what was asked (weights that are NaN, a checkpoint or an output not written);\n"
+    "130, 143 stopped after a step by SIGINT or SIGTERM, of which a second ends it at once";
+
 // CLI11 reads an empty number as 0, and a flag that is 7 as true.
 void refuse_odd_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options())
@@ -112,6 +118,20 @@ CLI::Option* add_option(CLI::App& app, const char* flag, uint64_t& value, const 
   return app.add_option(flag, value, help);
 }
 
+std::string shell_words(std::span<const char* const> words) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
+  std::string line;
+  for (const std::string_view word : words) {
+    if (!line.empty()) line += ' ';
+    const bool plain = !word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos;
+    if (!plain) line += '\'';
+    for (const char c : word) line += !plain && c == '\'' ? "'\\''" : std::string(1, c);
+    if (!plain) line += '\'';
+  }
+  return line;
+}
+
 /// As a person would write it.
 template <class T>
 std::string text_of(const T& value) {
@@ -143,6 +163,7 @@ std::string to_bytes(std::string& text) {
 
 CommandLine::CommandLine(const std::string& description)
     : app_(std::make_unique<CLI::App>(description)) {
+  app_->footer(kStatuses);
   app_->option_defaults()->always_capture_default();
   app_->allow_config_extras(CLI::config_extras_mode::error);
   app_->set_config("--config", "", "file of 'flag = value' lines; the command line wins");
@@ -191,6 +212,7 @@ void CommandLine::parse(int argc, const char* const* argv) {
     if (configs.size() > 1)
       throw UserError("--config is given {} times; once is legal", configs.size());
     if (config_ && !configs.empty()) *config_ = configs[0];
+    if (command_) *command_ = shell_words(std::span(argv, static_cast<size_t>(argc)));
     if (record_) *record_ = record();
   } catch (const CLI::Success& help) {
     if (launched_local_rank() == 0) app_->exit(help);

@@ -49,6 +49,10 @@ class CommandLine {
   /// value is the description.
   void add_record(std::vector<FlagValue>& record) { record_ = &record; }
 
+  /// Where parse() puts the words of the command line, blanks between them, quoted for a shell
+  /// where they have to be.
+  void add_command(std::string& command) { command_ = &command; }
+
   /// A flag that sets `value`, whose present value is the default. A bool takes no argument. What
   /// it refers to must live until parse().
   template <class T>
@@ -82,6 +86,7 @@ class CommandLine {
   std::unique_ptr<CLI::App> app_;
   std::string group_;
   std::string* config_ = nullptr;
+  std::string* command_ = nullptr;
   std::vector<FlagValue>* record_ = nullptr;
   std::vector<std::pair<std::string, Value>> values_;  ///< by flag
 };

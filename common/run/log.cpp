@@ -5,10 +5,27 @@
 
 #include "common/comm/failure.h"
 #include "common/comm/gather_text.h"
+#include "common/error.h"
 #include "common/printable.h"
 #include "common/run/checkpoint.h"
+#include "common/run/origin.h"
 
 namespace ladder {
+namespace {
+
+/// An output that cannot be written any more: the run goes on, and does not end well.
+void give_up(const char* flag, const UserError& e) {
+  tell(fmt::format("warning: {}; the run goes on without it", e.what()));
+  not_done(flag, e.what());
+}
+
+std::string timeline_text(std::span<const nlohmann::json> ranks) {
+  std::vector<nlohmann::json> rows;
+  for (const nlohmann::json& rank : ranks) rows.push_back(rank.at("rows"));
+  return timeline_json(rows);
+}
+
+}  // namespace
 
 RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx, Comm* comm)
     : options_(options),
@@ -19,12 +36,19 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
       progress_(stdout, Progress::style_for(stdout, options.quiet || !speaks()), options.steps) {
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
+  if (comm && comm->size() > 1) control_ = comm->split(0, rank());
   if (!speaks()) return;
-  if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
-  if (!options_.report.empty()) report_.emplace(options_.report, "--report");
-  if (!options_.timeline.empty()) timeline_.emplace(options_.timeline, "--timeline");
+  // Those that are written at the end are opened twice: now it shows whether they can be.
+  if (!options_.report.empty()) OutputFile(options_.report, "--report");
+  if (!options_.timeline.empty()) OutputFile(options_.timeline, "--timeline");
   if (!options_.save.empty()) save_.emplace(options_.save);
+  if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
   progress_.line(plan_text(plan_));
+  if (!options_.save.empty() || !options_.load.empty()) origin_ = origin_of(options_);
+  if (const std::string changed =
+          options_.load.empty() ? "" : changed_origin(options_.load, origin_);
+      !changed.empty())
+    note(fmt::format("note: {} was written with {}", options_.load, changed));
 }
 
 RunLog::~RunLog() {
@@ -37,6 +61,18 @@ RunLog::~RunLog() {
 
 void RunLog::record_beside(Ctx& ctx, std::vector<Event>& events) {
   rows_.push_back({fmt::format("rank {}, beside", rank()), &ctx, &events});
+}
+
+bool RunLog::goes_on(int64_t step) {
+  const bool more = step < options_.steps && stopped_by_ == 0;
+  if (more == signals_.has_value()) return more;
+  if (more) {
+    signals_.emplace();
+  } else {
+    signals_.reset();
+    end_trace();  // all is in it, should a signal end what follows
+  }
+  return more;
 }
 
 void RunLog::begin_step() {
@@ -54,7 +90,9 @@ void RunLog::end_step(const StepRecord& record) {
   seconds_ += seconds;
   tokens_ += record.tokens;
   last_ = record;
+  finite_steps_ += std::isfinite(record.loss) && std::isfinite(record.grad_norm);
   end_events(record.step, end_ns);
+  agree_to_stop();
 
   const int64_t done = record.step + 1;
   const auto steps_here = static_cast<double>(step_ms_.size());
@@ -70,17 +108,48 @@ void RunLog::end_events(int64_t step, int64_t end_ns) {
   if (!ctx_.events) return;
   for (Row& row : rows_) row.ctx->events = nullptr;
   events_.push_back({"step", begin_ns_, end_ns});
+  starts_.push_back({step, begin_ns_});
   if (events_.size() >= kMaxEvents)
     note(fmt::format("step {}: --timeline holds {} events and ends here", step, events_.size()));
 }
 
+void RunLog::agree_to_stop() {
+  auto signal = static_cast<uint8_t>(stop_signal());
+  // As a byte: no planted fault is meant for it (faulty_comm.h).
+  if (control_)
+    control_->all_reduce({.ptr = &signal, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
+  stopped_by_ = signal;
+  if (signal != 0) stop();
+}
+
+// A line at a time, for those who follow it. What it lacks is no reason to lose a run.
 void RunLog::trace(const StepRecord& record, uint64_t param_hash) {
-  if (trace_) trace_->write(trace_line(record, param_hash));
+  if (!trace_) return;
+  try {
+    trace_->write(trace_line(record, param_hash));
+    trace_->flush();
+  } catch (const UserError& e) {
+    give_up("--trace", e);
+    trace_->keep_partial();
+    trace_.reset();
+  }
+}
+
+void RunLog::end_trace() {
+  if (!trace_) return;
+  try {
+    trace_->commit();
+  } catch (const UserError& e) {
+    give_up("--trace", e);
+    trace_->keep_partial();
+  }
+  trace_.reset();
 }
 
 bool RunLog::eval_due(int64_t step) const {
   const int64_t done = step + 1;
-  return options_.eval_every > 0 && done % options_.eval_every == 0 && done < options_.steps;
+  return options_.eval_every > 0 && done % options_.eval_every == 0 && done < options_.steps &&
+         stopped_by_ == 0;
 }
 
 void RunLog::eval(int64_t step, double val_loss) {
@@ -91,27 +160,33 @@ void RunLog::eval(int64_t step, double val_loss) {
 bool RunLog::save_due(int64_t step) {
   if (options_.save.empty()) return false;
   const int64_t done = step + 1;
-  if (done != options_.steps && (options_.save_every == 0 || done % options_.save_every != 0))
-    return false;
+  const bool last = done == options_.steps || stopped_by_ != 0;
+  if (!last && (options_.save_every == 0 || done % options_.save_every != 0)) return false;
   // Weights that have come to this are worth less than what the directory holds. A norm that is not
   // finite says less: a step that is skipped for it leaves good weights.
   if (!last_ || std::isfinite(last_->loss)) return true;
-  if (speaks()) tell_not_saved(step, "the loss is NaN or infinite");
+  tell_not_saved(step, "the loss is NaN or infinite");
   return false;
 }
 
 void RunLog::save(const TrainingState& state, int64_t steps) {
-  const std::string why = save_checkpoint(ctx_, save_ ? &*save_ : nullptr, state, steps);
+  TrainingState all = state;
+  all.others.push_back({.name = "origin", .get = [&] { return origin_; }, .set = {}});
+  const std::string why = save_checkpoint(ctx_, save_ ? &*save_ : nullptr, all, steps);
   if (!why.empty()) tell_not_saved(steps - 1, why);
 }
 
 void RunLog::tell_not_saved(int64_t step, std::string_view why) {
+  not_done("--save",
+           fmt::format("--save {} has no checkpoint of step {}: {}", options_.save, step, why));
+  if (!speaks()) return;
   progress_.end();
   tell(fmt::format("warning: step {}: not saved, {}; {} keeps what it holds", step, why,
                    options_.save));
 }
 
 void RunLog::sample(std::string_view text) {
+  if (stopped_by_ != 0) return;
   progress_.end();
   progress_.line(fmt::format("---- sample\n{}\n----", printable(text, "\n\t")));
 }
@@ -120,17 +195,20 @@ void RunLog::finish(double val_loss) {
   progress_.end();
   const RunResult r = result(val_loss);
   const std::vector<nlohmann::json> ranks = gather(r);
-  if (!speaks()) return;
-  progress_.line(result_text(plan_, r));
-  if (trace_) trace_->commit();
-  if (report_) write_report(r, ranks);
-  if (timeline_) write_timeline(ranks);
+  judge(r);
+  if (speaks()) {
+    progress_.line(result_text(plan_, r));
+    end_trace();
+    write_file(options_.report, "--report", report_text(r, ranks));
+    write_file(options_.timeline, "--timeline", timeline_text(ranks));
+  }
+  end_run(r);
 }
 
 RunResult RunLog::result(double val_loss) const {
-  RunResult result{.steps = options_.steps,  // a run that is over has done them all
+  RunResult result{.steps = last_step() + 1,
                    .final_loss = last_ ? std::optional<double>(last_->loss) : std::nullopt,
-                   .val_loss = val_loss,
+                   .val_loss = stopped_by_ == 0 ? std::optional(val_loss) : std::nullopt,
                    .tokens_per_second = seconds_ > 0 ? static_cast<double>(tokens_) / seconds_ : 0,
                    .step_ms_median = median(step_ms_),
                    .measured = arena_.peak()};
@@ -144,7 +222,7 @@ std::vector<nlohmann::json> RunLog::gather(const RunResult& result) const {
   for (const Row& row : rows_) rows.push_back({row.name, *row.events});
   nlohmann::json own = {{"memory", memory_json(rank(), plan_.predicted, result.measured)},
                         {"comm", comm_json(rank(), result.sent)},
-                        {"rows", rows_json(rows)}};
+                        {"rows", rows_json(rows, starts_)}};
   if (!comm_) return {std::move(own)};
   std::vector<nlohmann::json> all;
   for (const std::string& text : gather_text(*comm_, own.dump()))
@@ -152,21 +230,55 @@ std::vector<nlohmann::json> RunLog::gather(const RunResult& result) const {
   return all;
 }
 
-void RunLog::write_report(const RunResult& result, std::span<const nlohmann::json> ranks) {
+std::string RunLog::report_text(const RunResult& result,
+                                std::span<const nlohmann::json> ranks) const {
   nlohmann::json report = report_json(plan_, result);
+  report["run"] = run_json(options_);
+  report["interrupted"] =
+      stopped_by_ != 0 ? nlohmann::json(signal_name(stopped_by_)) : nlohmann::json();
+  report["not_done"] = reasons_not_done();
   for (const nlohmann::json& rank : ranks)
     for (const char* part : {"memory", "comm"}) report[part].push_back(rank.at(part));
   report["evals"] = evals_;
   report["extra"] = extra_;
-  report_->write(report.dump(2) + "\n");
-  report_->commit();
+  return report.dump(2) + "\n";
 }
 
-void RunLog::write_timeline(std::span<const nlohmann::json> ranks) {
-  std::vector<nlohmann::json> rows;
-  for (const nlohmann::json& rank : ranks) rows.push_back(rank.at("rows"));
-  timeline_->write(timeline_json(rows));
-  timeline_->commit();
+void RunLog::write_file(const std::string& path, const char* flag, const std::string& text) const {
+  if (path.empty()) return;
+  try {
+    OutputFile file(path, flag);
+    file.write(text);
+    file.commit();
+  } catch (const UserError& e) {
+    give_up(flag, e);
+  }
+}
+
+// The validation loss is of the weights as the last update has left them.
+void RunLog::judge(const RunResult& result) const {
+  if (last_ && finite_steps_ == 0)
+    not_done("training", "it did not train: no step had a finite loss and gradient");
+  else if (result.val_loss && !std::isfinite(*result.val_loss))
+    not_done("training", "it did not train: its validation loss is NaN or infinite");
+}
+
+// All ranks end alike, though one alone may know of an output that was lost.
+void RunLog::end_run(const RunResult& result) {
+  const std::string reasons = reasons_not_done();
+  auto status = static_cast<uint8_t>(reasons.empty() ? 0 : kNotDone);
+  if (stopped_by_ != 0) status = static_cast<uint8_t>(128 + stopped_by_);
+  if (control_)
+    control_->all_reduce({.ptr = &status, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
+  if (status == 0) return;
+  std::string line = "error: the run came to its end, but " + reasons;
+  if (stopped_by_ != 0)
+    line = fmt::format("interrupted: {} after {} of {} steps; {}", signal_name(stopped_by_),
+                       result.steps, options_.steps,
+                       !reasons.empty()        ? reasons
+                       : options_.save.empty() ? "nothing is saved without --save"
+                                               : "the checkpoint is in " + options_.save);
+  end_with({speaks() ? line : "", status});
 }
 
 }  // namespace ladder

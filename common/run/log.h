@@ -1,12 +1,14 @@
 // RunLog: everything a run says, on the screen and in --trace, --report and --timeline.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "common/comm/comm.h"
+#include "common/run/ending.h"
 #include "common/run/options.h"
 #include "common/run/output_file.h"
 #include "common/run/progress.h"
@@ -23,7 +25,7 @@ struct TrainingState;
 /// A chapter makes one after the memory is allocated and before the first step:
 ///
 ///   RunLog log(options, plan, arena, ctx);          // prints the plan, opens all outputs
-///   for (; step < steps; ++step) {
+///   for (; log.goes_on(step); ++step) {
 ///     log.begin_step();  ...  log.end_step(record);   // the clock runs between the two
 ///     if (log.tracing()) log.trace(record, param_hash(ctx, params, layout));
 ///     if (log.eval_due(step)) log.eval(step, evaluate(...));
@@ -40,7 +42,8 @@ class RunLog {
          Comm* comm = nullptr);
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
-  /// If an exception ends the run after a step, the trace so far is kept as FILE.partial.
+  /// If an exception ends the run after a step, the trace so far stays in FILE.partial, where it
+  /// has grown.
   ~RunLog();
 
   /// A thread that works for this rank beside its own: a row of the timeline, "rank 0, beside".
@@ -50,20 +53,25 @@ class RunLog {
   /// A group besides that of all ranks whose messages count.
   void count(const Comm& comm) { groups_.push_back(&comm); }
 
+  /// Whether `step` is one of --steps, and no signal has stopped the run: the first SIGINT or
+  /// SIGTERM lets a step end. After the last step the trace is complete.
+  bool goes_on(int64_t step);
   void begin_step();
+  /// Ranks agree on whether to stop: a signal may have reached one alone.
   void end_step(const StepRecord& record);
 
   /// The same on all ranks: a hash may need them all.
   bool tracing() const { return !options_.trace.empty(); }
   void trace(const StepRecord& record, uint64_t param_hash);
 
-  /// After step `step`? Never after the last: finish() takes that validation loss.
+  /// After step `step`? Never after the last: finish() takes that validation loss, and a run that
+  /// has been stopped has none.
   bool eval_due(int64_t step) const;
   void eval(int64_t step, double val_loss);
 
-  /// After step `step`, whose record end_step() has had? Every --save-every and after the last, but
-  /// for a loss that is NaN or infinite, which stderr is told, --quiet or not. The same on all
-  /// ranks.
+  /// After step `step`, whose record end_step() has had? Every --save-every, after the last and
+  /// where a signal stops the run, but for a loss that is NaN or infinite, which stderr is told,
+  /// --quiet or not. The same on all ranks.
   bool save_due(int64_t step);
   /// save_checkpoint(), in the directory of --save. What holds a NaN or an infinity is not saved,
   /// which stderr is told, --quiet or not. All ranks call it.
@@ -78,8 +86,13 @@ class RunLog {
 
   /// Steps that this run has done.
   int64_t steps() const { return std::ssize(step_ms_); }
+  /// The last of them, or if there is none the last of --steps.
+  int64_t last_step() const { return last_ ? last_->step : options_.steps - 1; }
 
-  /// All ranks call it.
+  /// Prints the table, writes the files, and tells run_main if not all was done that was asked: no
+  /// weights that are finite, no checkpoint, an output that could not be written. All ranks call
+  /// it.
+  /// @param val_loss what it is means nothing if a signal has stopped the run
   void finish(double val_loss);
 
  private:
@@ -93,29 +106,39 @@ class RunLog {
   bool speaks() const { return rank() == 0; }
   void end_events(int64_t step, int64_t end_ns);
   void tell_not_saved(int64_t step, std::string_view why);
+  void agree_to_stop();
+  void end_trace();
   RunResult result(double val_loss) const;
   std::vector<nlohmann::json> gather(const RunResult& result) const;
-  void write_report(const RunResult& result, std::span<const nlohmann::json> ranks);
-  void write_timeline(std::span<const nlohmann::json> ranks);
+  std::string report_text(const RunResult& result, std::span<const nlohmann::json> ranks) const;
+  void write_file(const std::string& path, const char* flag, const std::string& text) const;
+  void judge(const RunResult& result) const;
+  void end_run(const RunResult& result);
 
   RunOptions options_;
   RunPlan plan_;
   const Arena& arena_;
   Ctx& ctx_;
   Comm* comm_;
+  std::unique_ptr<Comm> control_;  ///< of all ranks, not counted; null: this rank is alone
   std::vector<const Comm*> groups_;
   Progress progress_;
-  std::optional<OutputFile> trace_, report_, timeline_;
+  std::optional<OutputFile> trace_;
   std::optional<SaveDirectory> save_;
+  std::optional<StopSignals> signals_;  ///< while steps are taken
+  int stopped_by_ = 0;                  ///< the signal; 0: none
 
-  std::vector<Event> events_;  ///< of this rank's own thread
-  std::vector<Row> rows_;      ///< its own first
+  std::vector<Event> events_;      ///< of this rank's own thread
+  std::vector<Row> rows_;          ///< its own first
+  std::vector<StepStart> starts_;  ///< of the steps on the timeline
   std::vector<double> step_ms_;
   std::optional<StepRecord> last_;
+  int64_t finite_steps_ = 0;  ///< whose loss and norm are
   int64_t begin_ns_ = 0;
   int64_t tokens_ = 0;  ///< of all steps of this run
   double seconds_ = 0;  ///< of all steps of this run
 
+  nlohmann::json origin_;  ///< rank 0's, of runs that load or save
   nlohmann::json evals_ = nlohmann::json::array();
   nlohmann::json extra_ = nlohmann::json::object();
 };

@@ -1,18 +1,16 @@
 #include "common/run/options.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <thread>
-#include <vector>
 
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/run/backend.h"
+#include "common/run/check_outputs.h"
 #include "common/run/manifest.h"
-#include "common/run/output_file.h"
 #include "common/run/save_directory.h"
 
 namespace ladder {
@@ -41,17 +39,21 @@ void require_finite_not_negative(std::string_view flag, double value) {
     throw UserError("{} must be a finite number, at least 0, not {}", flag, value);
 }
 
-// What counts bytes and operations of a step in an int64_t stays below this: 6 operations a token
-// for each of 12 L C^2 + V C weights, and 24 bytes for each of its T scores in at most C heads.
-void check_products(const GptConfig& gpt, int64_t batch) {
+// What a rank counts in an int64_t of a step, bytes and operations, stays below this: 6 operations
+// a token for each of 12 L C^2 + V C weights, and 24 bytes for each of its T scores in at most C
+// heads. Ranks share sequences and blocks, but at most 8 of them share each layer instead, and one
+// stage has the whole head.
+void check_products(const GptConfig& gpt, int64_t batch, int64_t ranks) {
+  const auto shares = static_cast<double>(std::max<int64_t>(1, ranks / 8));
   const auto B = static_cast<double>(batch), T = static_cast<double>(gpt.seq_len);
   const auto L = static_cast<double>(gpt.layers), C = static_cast<double>(gpt.channels);
   const auto V = static_cast<double>(gpt.padded_vocab);
-  if (72 * B * T * C * (L * (C + T) + V) >= 0x1p63)
+  if (72 * B * T * C * (L * (C + T) / shares + V) >= 0x1p63)
     throw UserError(
-        "--batch {} is too large with {} layers of {} channels and {} tokens: the operations of a "
-        "step would pass 2^63; fewer of one of them are legal",
-        batch, gpt.layers, gpt.channels, gpt.seq_len);
+        "--batch {} is too large with {} layers of {} channels and {} tokens on {} ranks: the "
+        "operations of a step on one rank could pass 2^63; fewer of one of them are legal, or more "
+        "ranks",
+        batch, gpt.layers, gpt.channels, gpt.seq_len, ranks);
 }
 
 void check_heads(const GptConfig& gpt, std::string_view backend) {
@@ -62,46 +64,8 @@ void check_heads(const GptConfig& gpt, std::string_view backend) {
         gpt.heads, gpt.channels, head, backend, most);
 }
 
-/// The same for "sx/" and "sx".
-fs::path resolved_dir(const std::string& path) {
-  const fs::path found = resolved(path);
-  return found.has_filename() ? found : found.parent_path();
-}
-
-bool lies_in(const fs::path& path, const fs::path& directory) {
-  const auto [end, ignored] =
-      std::mismatch(directory.begin(), directory.end(), path.begin(), path.end());
-  return end == directory.end();
-}
-
-// Of two outputs in one file the first would be lost, and so would what the run has read.
-void check_outputs(const RunOptions& o) {
-  using Flag = std::pair<std::string_view, std::string>;
-  const std::array outputs = {Flag{"--trace", o.trace}, Flag{"--report", o.report},
-                              Flag{"--timeline", o.timeline}};
-  const std::array others = {Flag{"--data", o.data}, Flag{"--config", o.config_file},
-                             Flag{"--load", o.load}, Flag{"--save", o.save}};
-  std::vector<fs::path> files;
-  for (const auto& [flag, path] : outputs) {
-    if (path.empty()) continue;
-    const fs::path file = resolved(path);
-    if (std::count(files.begin(), files.end(), file) > 0)
-      throw UserError("{} is named by two of --trace, --report and --timeline", path);
-    files.push_back(file);
-    for (const auto& [other, there] : others) {
-      if (there.empty()) continue;
-      const fs::path theirs = resolved_dir(there);
-      if (file == theirs) throw UserError("{} is both {} and an output", path, other);
-      if (lies_in(theirs, file))
-        throw UserError("{} {}: a file, but {} {} has it as a directory", flag, path, other, there);
-      const std::optional<fs::path> inside = checkpoint_in(there);
-      if (file.parent_path() == theirs || (inside && file.parent_path() == resolved_dir(*inside)))
-        throw UserError("{} {}: no output may lie in the directory of {}", flag, path, other);
-    }
-  }
-}
-
 void check_files(const RunOptions& o) {
+  check_outputs(o);
   if (o.plan_only) return;
   if (o.data.empty()) throw UserError("--data is required: a text file to train on");
   std::error_code ignored;
@@ -111,7 +75,6 @@ void check_files(const RunOptions& o) {
   // A pipe would never come to an end.
   if (!o.load.empty() && !fs::is_regular_file(load) && !fs::is_directory(load))
     throw UserError("--load {}: neither a file nor a directory", o.load);
-  check_outputs(o);
 }
 
 // What a directory holds is not this run's to replace, unless it goes on from there.
@@ -185,6 +148,7 @@ void RunOptions::add_to(CommandLine& line) {
   line.group("Files");
   line.add_config(config_file);
   line.add_record(flags);
+  line.add_command(command);
   line.add("--save", save,
            "directory for checkpoints; none is written with a NaN or an infinity in it, or in the "
            "loss");
@@ -193,8 +157,9 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--save-every", save_every, "steps between checkpoints; 0: at the end only");
   line.add("--load", load,
            "checkpoint to resume, or weights of a GPT-2 (which know its tokens, and no bytes)");
-  line.add("--trace", trace, "loss, norm and hash of each step, as JSON lines");
-  line.add("--report", report, "speed and memory of the run, as JSON");
+  line.add("--trace", trace,
+           "loss, norm and hash of each step, as JSON lines; grows as FILE.partial");
+  line.add("--report", report, "flags, speed and memory of the run, as JSON");
   line.add("--timeline", timeline, "trace events for ui.perfetto.dev");
   line.add("--quiet", quiet, "print nothing but errors");
 }
@@ -217,10 +182,12 @@ void RunOptions::check() {
   if (on_device(backend) && threads.value_or(1) != 1)
     throw UserError("--threads must be 1 with --backend {}: threads are for ref and cpu", backend);
   if (!plan_only) format = find_format(InputFile(data, "--data"), tokens, gpt().vocab);
-  check_products(gpt(), batch);
   check_heads(gpt(), backend);
   check_steps(*this);
+  if (!plan_only) check_size(std::max(ranks, launched_processes()));
 }
+
+void RunOptions::check_size(int64_t all_ranks) const { check_products(gpt(), batch, all_ranks); }
 
 void RunOptions::refuse_ranks() const {
   const int started = std::max(ranks, launched_processes());

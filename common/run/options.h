@@ -39,14 +39,18 @@ struct RunOptions {
   int64_t save_every = 0;  ///< steps; 0: at the end only
   std::string trace, report, timeline;
   std::string config_file;       ///< that gave flags
+  std::string command;           ///< as it was typed, or nearly
   std::vector<FlagValue> flags;  ///< all of the program: ranks compare them
   bool quiet = false;
-  bool plan_only = false;  ///< nothing will be read or written: chapter 13 has a flag for it
+  bool plan_only = false;  ///< no text is read, no step taken: chapter 13 has a flag for it
 
   void add_to(CommandLine& line);
 
   /// Looks at the files, too. @throws UserError if a value is impossible, naming the legal ones.
   void check();
+  /// That no rank of so many counts past 2^63; for --plan-only, whose ranks check() does not know.
+  /// @throws UserError
+  void check_size(int64_t all_ranks) const;
   /// Chapters 01 to 06 know one rank. @throws UserError if more are asked for.
   void refuse_ranks() const;
 

@@ -18,37 +18,49 @@ std::filesystem::path resolved(const std::filesystem::path& path);
 /// else errno says why
 bool sync_directory(const std::filesystem::path& dir);
 
-/// Writes NAME.<pid>-<i>.tmp beside the target and renames it over the target in commit(). Until
-/// then, and for good if the program dies, an older file of that name is untouched. A program that
-/// is killed leaves the temporary file.
+/// Where the file of that name grows: NAME.partial beside it.
+std::filesystem::path partial_of(const std::filesystem::path& path);
+
+/// Writes NAME.partial, which commit() renames to NAME. Until then, and for good if the program
+/// dies, an older NAME is untouched. The new file has the mode of the older one, and its owner
+/// where the system allows that.
+///
+/// NAME.partial is locked, so that no other program writes it meanwhile. One that a killed program
+/// has left is overwritten, not before the first write.
 class OutputFile {
  public:
   /// @param what for messages: "--trace"
-  /// @throws UserError if no file can be created there, or if `path` is no regular file
+  /// @throws UserError if no file can be created there, if `path` or its NAME.partial is no plain
+  ///         file, or another program writes it
   OutputFile(const std::string& path, std::string what);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
-  /// Removes the temporary file if commit() did not happen.
+  /// Without commit() and keep_partial() what it has written goes.
   ~OutputFile();
 
   /// @throws UserError if the disk takes no more
   void write(std::string_view bytes);
+  /// Others may read what has been written. @throws UserError if the disk takes no more
+  void flush();
   /// Flushes to the disk and renames. The file is closed.
   /// @throws UserError, if the rename may not be on the disk, too
   void commit();
-  /// Renames what has been written so far to NAME.partial. The target is untouched; where the disk
-  /// takes no more, or after commit(), nothing happens.
+  /// Leaves what has been written in NAME.partial, and NAME as it is. After commit(), and where
+  /// nothing has been written, nothing happens.
   void keep_partial();
 
  private:
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
+  void open_partial();
+  void take_mode_and_owner();
   [[noreturn]] void fail() const;
 
   std::string what_;
-  std::filesystem::path path_, temporary_;
+  std::filesystem::path path_, partial_;
   std::unique_ptr<std::FILE, Close> file_;
+  bool is_ours_ = false;  ///< what partial_ holds: nothing, or what was written here
 };
 
 }  // namespace ladder

@@ -1,6 +1,9 @@
 #include "common/run/report.h"
 
 #include <algorithm>
+#include <array>
+#include <climits>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -42,11 +45,13 @@ std::string sent_text(const CommStatistics& sent) {
 
 }  // namespace
 
-json memory_json(int rank, const MemoryBytes& predicted, const MemoryBytes& measured) {
+json memory_json(int rank, const MemoryBytes& predicted,
+                 const std::optional<MemoryBytes>& measured) {
   json memory = {{"rank", rank}};
   for (size_t i = 0; i < kMemCount; ++i)
-    memory[std::string(kMemNames[i])] = {{"predicted", predicted.bytes[i]},
-                                         {"measured", measured.bytes[i]}};
+    memory[std::string(kMemNames[i])] = {
+        {"predicted", predicted.bytes[i]},
+        {"measured", measured ? json(measured->bytes[i]) : json()}};
   return memory;
 }
 
@@ -82,6 +87,7 @@ std::string plan_text(const RunPlan& plan) {
 
 std::string result_text(const RunPlan& plan, const RunResult& r) {
   const std::string loss = r.final_loss ? loss_text(*r.final_loss) : "none";
+  const std::string val_loss = r.val_loss ? loss_text(*r.val_loss) : "none";
   std::string text = fmt::format(
       "{:<18} {:>14}\n"
       "{:<18} {:>14}\n"
@@ -90,9 +96,9 @@ std::string result_text(const RunPlan& plan, const RunResult& r) {
       "{:<18} {:>14.0f}\n"
       "{:<18} {:>14.2f}\n"
       "{:<18} {:>14} {:>14}",
-      "chapter", plan.chapter, "steps", r.steps, "training loss", loss, "validation loss",
-      loss_text(r.val_loss), "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median,
-      "peak bytes", "predicted", "measured");
+      "chapter", plan.chapter, "steps", r.steps, "training loss", loss, "validation loss", val_loss,
+      "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median, "peak bytes",
+      "predicted", "measured");
   for (size_t i = 0; i < kMemCount; ++i) {
     const int64_t predicted = plan.predicted.bytes[i], measured = r.measured.bytes[i];
     if (predicted != 0 || measured != 0) text += memory_row(kMemNames[i], predicted, measured);
@@ -102,15 +108,34 @@ std::string result_text(const RunPlan& plan, const RunResult& r) {
   return text + sent_text(r.sent);
 }
 
-json report_json(const RunPlan& plan, const RunResult& r) {
+json run_json(const RunOptions& options) {
+  json flags = json::object();
+  for (const auto& [flag, value] : options.flags)
+    if (flag.starts_with("--")) flags[flag] = value;
+  std::array<char, HOST_NAME_MAX + 1> host = {};
+  ::gethostname(host.data(), host.size() - 1);
+  return {{"command", options.command},
+          {"host", host.data()},
+          {"lr", options.lr},
+          {"seed", options.seed},
+          {"flags", flags},
+          {"optimizer", flags.value("--optimizer", "sgd")}};  // chapter 01 has no other
+}
+
+json plan_json(const RunPlan& plan) {
   return {{"chapter", plan.chapter},
           {"model", model_json(plan.gpt, plan.parameters)},
-          {"layout", layout_json(plan.layout)},
-          {"steps", r.steps},
-          {"tokens_per_second", r.tokens_per_second},
-          {"step_ms_median", r.step_ms_median},
-          {"final_loss", r.final_loss ? json(*r.final_loss) : json()},
-          {"val_loss", r.val_loss}};
+          {"layout", layout_json(plan.layout)}};
+}
+
+json report_json(const RunPlan& plan, const RunResult& r) {
+  json report = plan_json(plan);
+  report.update({{"steps", r.steps},
+                 {"tokens_per_second", r.tokens_per_second},
+                 {"step_ms_median", r.step_ms_median},
+                 {"final_loss", r.final_loss ? json(*r.final_loss) : json()},
+                 {"val_loss", r.val_loss ? json(*r.val_loss) : json()}});
+  return report;
 }
 
 double median(std::vector<double> values) {

@@ -10,6 +10,7 @@
 
 #include "common/comm/call.h"
 #include "common/model/config.h"
+#include "common/run/options.h"
 #include "kernels/arena.h"
 
 namespace ladder {
@@ -38,7 +39,7 @@ struct RunResult {
   int64_t steps = 0;  ///< done, those before a resume counted
   /// Of the last step's batch, before its update; none if no step ran.
   std::optional<double> final_loss;
-  double val_loss = 0;
+  std::optional<double> val_loss;  ///< none if a signal has stopped the run
   double tokens_per_second = 0;
   double step_ms_median = 0;
   MemoryBytes measured;      ///< peak bytes, of this rank
@@ -51,9 +52,17 @@ std::string plan_text(const RunPlan& plan);
 /// The table at the end, for the screen.
 std::string result_text(const RunPlan& plan, const RunResult& result);
 
-/// What one rank reports of itself: bytes of memory, predicted and measured, and what it sent.
-nlohmann::json memory_json(int rank, const MemoryBytes& predicted, const MemoryBytes& measured);
+/// What one rank reports of itself: bytes of memory, predicted and measured (null of a plan), and
+/// what it sent.
+nlohmann::json memory_json(int rank, const MemoryBytes& predicted,
+                           const std::optional<MemoryBytes>& measured);
 nlohmann::json comm_json(int rank, const CommStatistics& statistics);
+
+/// How the run was started: its flags with their values, the command line, the host.
+nlohmann::json run_json(const RunOptions& options);
+
+/// What --report says of a run before it has begun: "chapter", "model", "layout".
+nlohmann::json plan_json(const RunPlan& plan);
 
 /// The object of --report but for its "memory" and "comm", lists of the above. Numbers that are not
 /// finite become null.

@@ -11,6 +11,7 @@
 #include "common/comm/failure.h"
 #include "common/comm/rank_error.h"
 #include "common/comm/run_ranks.h"
+#include "common/run/ending.h"
 
 namespace ladder {
 namespace {
@@ -40,12 +41,13 @@ int run_main(const std::function<void()>& body) {
   open_standard_streams();
   // A file that would outgrow `ulimit -f` is a write that fails, as on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+  forget_ending();
   const Failure lost{"error: standard output cannot be written: is its disk full?", 2};
   try {
     run_until_help(body);
-    if (output_is_written()) return 0;
-    tell(lost.line);
-    return lost.status;
+    const Failure end = output_is_written() ? ending().value_or(Failure{"", 0}) : lost;
+    if (!end.line.empty()) tell(end.line);
+    return end.status;
   } catch (...) {
     const bool written = output_is_written();
     Failure end = written ? failure() : lost;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "common/run/ending.h"
 #include "kernels/math.h"
 #include "kernels/narrow.h"
 #include "kernels/transfer.h"
@@ -41,7 +42,7 @@ Sampler::Sampler(const SampleOptions& options)
 int64_t Sampler::window() const { return std::min<int64_t>(std::ssize(tokens_), options_.seq_len); }
 
 bool Sampler::next(Tensor tokens) const {
-  if (std::ssize(tokens_) > options_.count) return false;
+  if (std::ssize(tokens_) > options_.count || stopping()) return false;
   CHECK(tokens.shape == (Shape{1, options_.seq_len}), "tokens {}", to_string(tokens.shape));
   auto* out = tokens.data<int32_t>();
   std::fill_n(out, options_.seq_len, 0);

@@ -40,7 +40,7 @@ class Sampler {
   explicit Sampler(const SampleOptions& options);
 
   /// Fills `tokens` with the window, zeros behind it (attention is causal: they change nothing).
-  /// @return false, without filling, when the text is complete
+  /// @return false, without filling, when the text is complete, or a signal has stopped the run
   bool next(Tensor tokens) const;
 
   /// Draws the next token from the logits behind the window's last token.

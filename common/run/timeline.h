@@ -21,10 +21,19 @@ struct TimelineRow {
   std::span<const Event> events = {};
 };
 
+/// When a step of a rank began.
+struct StepStart {
+  int64_t step;
+  int64_t begin_ns;
+};
+
 /// The rows of one rank, to be sent to the one that writes the file.
-nlohmann::json rows_json(std::span<const TimelineRow> rows);
+/// @param steps in order: an event belongs to the last that began before it
+nlohmann::json rows_json(std::span<const TimelineRow> rows, std::span<const StepStart> steps);
 
 /// The file: complete events ("ph":"X") of the rows of all ranks; microseconds since the earliest.
+/// A rank is a process of the picture, a row a thread of it; both count from 1, as Perfetto takes 0
+/// for an idle processor. `ranks` are those of rows_json(), from rank 0 on.
 /// All ranks of one machine read one clock. Rows of several machines do not line up: each counts
 /// from its own start.
 std::string timeline_json(std::span<const nlohmann::json> ranks);

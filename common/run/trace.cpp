@@ -17,6 +17,12 @@ std::string hex_float(double value) {
   return text.data();
 }
 
+// The shortest text that reads as the same number.
+template <class Float>
+std::string decimal(Float value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
+
 }  // namespace
 
 std::string loss_text(double loss) {
@@ -24,10 +30,11 @@ std::string loss_text(double loss) {
 }
 
 std::string trace_line(const StepRecord& r, uint64_t param_hash) {
-  return fmt::format(
-      R"({{"step":{},"loss":"{}","grad_norm":"{}","lr":"{}","param_hash":"{:016x}"}})"
-      "\n",
-      r.step, hex_float(r.loss), hex_float(r.grad_norm), hex_float(r.lr), param_hash);
+  return fmt::format(R"({{"step":{},"loss":"{}","grad_norm":"{}","lr":"{}","param_hash":"{:016x}",)"
+                     R"("decimal":{{"loss":{},"grad_norm":{},"lr":{}}}}})"
+                     "\n",
+                     r.step, hex_float(r.loss), hex_float(r.grad_norm), hex_float(r.lr), param_hash,
+                     decimal(r.loss), decimal(r.grad_norm), decimal(r.lr));
 }
 
 }  // namespace ladder

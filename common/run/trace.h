@@ -17,8 +17,10 @@ struct StepRecord {
 /// A loss as a screen shows it. The sign of a NaN says nothing.
 std::string loss_text(double loss);
 
-/// One line of JSON with its newline. Numbers are hexadecimal floats, so that equal text means
-/// equal bits; param_hash is of the weights after the update (common/model/init.h).
+/// One line of JSON with its newline. "loss", "grad_norm" and "lr" are hexadecimal floats, so that
+/// equal text means equal bits; "decimal" has the same numbers for people and for tools that plot,
+/// null where one is not finite. param_hash is of the weights after the update
+/// (common/model/init.h).
 std::string trace_line(const StepRecord& record, uint64_t param_hash);
 
 }  // namespace ladder

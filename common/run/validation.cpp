@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/model/measure.h"
+#include "common/run/ending.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
@@ -19,6 +20,7 @@ Validation::Validation(const Ctx& ctx, Comm* comm, const Text& text, const Batch
       losses_(losses.first(ranks_ * each)) {}
 
 bool Validation::next() {
+  if (stopping()) return false;
   if (begin_ >= 0) end_round();
   begin_ = begin_ < 0 ? 0 : begin_ + ranks_ * each_;
   const int64_t all = text_.validation_count();

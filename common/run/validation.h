@@ -26,7 +26,8 @@ class Validation {
   Validation(const Ctx& ctx, Comm* comm, const Text& text, const Batch& buffer, Tensor losses,
              int64_t each);
 
-  /// Draws the next batch. @return false when all sequences are done
+  /// Draws the next batch. @return false when all sequences are done, or a signal has stopped the
+  /// run: then there is no mean
   bool next();
   Batch batch() const { return buffer_.slice(0, count_); }
   Tensor losses() const { return own().first(count_); }

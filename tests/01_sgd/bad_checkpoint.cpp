@@ -175,20 +175,19 @@ TEST_P(BadCheckpoint, InTheWayOfASave) {
 }
 
 TEST_P(BadCheckpoint, OutputsInTheWayOfIt) {
-  expect_refused(
-      {{sgd("0.9") + "--load good --trace good/checkpoint.json",
-        "good/checkpoint.json: no output may lie in the directory of --load"},
-       {sgd("0.9") + "--load good --trace good/model.safetensors",
-        "good/model.safetensors: no output may lie in the directory of --load"},
-       {sgd("0.9") + "--load good --trace good/current/trace.jsonl",
-        "good/current/trace.jsonl: no output may lie in the directory of --load"},
-       {sgd("0.9") + "--load good/model.safetensors --report good/model.safetensors",
-        "good/model.safetensors is both --load and an output"},
-       {sgd("0.9") + "--save later/ --timeline later/timeline.json",
-        "later/timeline.json: no output may lie in the directory of --save"},
-       {sgd("0.9") + "--save later --trace ./later", "./later is both --save and an output"},
-       {sgd("0.9") + "--save later/than/this --trace later",
-        "--trace later: a file, but --save later/than/this has it as a directory"}});
+  expect_refused({{sgd("0.9") + "--load good --trace good/checkpoint.json",
+                   "good/checkpoint.json: no output may lie in the directory of --load"},
+                  {sgd("0.9") + "--load good --trace good/model.safetensors",
+                   "good/model.safetensors: no output may lie in the directory of --load"},
+                  {sgd("0.9") + "--load good --trace good/current/trace.jsonl",
+                   "good/current/trace.jsonl: no output may lie in the directory of --load"},
+                  {sgd("0.9") + "--load good/model.safetensors --report good/model.safetensors",
+                   "model.safetensors, which belongs to --load"},
+                  {sgd("0.9") + "--save later/ --timeline later/timeline.json",
+                   "later/timeline.json: no output may lie in the directory of --save"},
+                  {sgd("0.9") + "--save later --trace ./later", "which belongs to --save"},
+                  {sgd("0.9") + "--save later/than/this --trace later",
+                   "--trace later: a file, but --save later/than/this has it as a directory"}});
 }
 
 }  // namespace

@@ -133,11 +133,58 @@ TEST_P(BadRun, Outputs) {
        {"--report folder", "there is something that is not a file"},
        {"--save file", "--save file: cannot be a directory"},
        {"--save file/below", "--save file/below: cannot be a directory"},
-       {"--trace text.txt", "text.txt is both --data and an output"},
-       {"--trace folder/../text.txt", "text.txt is both --data and an output"},
-       {"--config run.toml --report run.toml", "run.toml is both --config and an output"},
-       {"--trace ./report.json", "report.json is named by two of"},
-       {"--trace report.json", "report.json is named by two of"}});
+       {"--trace text.txt", "text.txt, which belongs to --data text.txt"},
+       {"--trace folder/../text.txt", "text.txt, which belongs to --data text.txt"},
+       {"--config run.toml --report run.toml", "run.toml, which belongs to --config run.toml"},
+       {"--trace ./report.json",
+        "--trace ./report.json and --report report.json: both would write"},
+       {"--trace report.json", "--trace report.json and --report report.json: both would write"}});
+}
+
+// An output has a second name while it grows, and a file may have two names.
+TEST_P(BadRun, OutputsThatAreInputs) {
+  namespace fs = std::filesystem;
+  write("run.partial", read("text.txt"));
+  write("run.toml", "seed = 2\n");
+  fs::create_hard_link(path("text.txt"), path("second"));
+  fs::create_symlink("text.txt", path("link"));
+  fs::create_hard_link(path("text.txt"), path("grows.partial"));
+  train(GetParam(), "--steps 1 --layers 1 --save old");
+  fs::create_directories(path("old/below"));
+  for (const auto& entry : fs::recursive_directory_iterator(path("old")))
+    if (entry.path().extension() == ".json") fs::create_hard_link(entry.path(), path("state"));
+  const std::string text = "belongs to --data ";
+  expect_refused({{"--trace run --data run.partial", "run.partial, which " + text + "run.partial"},
+                  {"--report run --data run.partial", text},
+                  {"--timeline run --data run.partial", text},
+                  {"--config run.toml --report second", text + "text.txt"},
+                  {"--trace link", text + "text.txt"},
+                  {"--trace grows", "grows.partial, which " + text + "text.txt"},
+                  {"--trace second --report text.txt", "both would write"},
+                  {"--trace x --report x.partial", "both would write"},
+                  {"--trace state --load old", "belongs to --load old"},
+                  {"--layers 1 --trace old/below/x --load old", "in the directory of --load old"},
+                  {"--trace saved/x", "in the directory of --save saved"},
+                  {"--trace x --save x.partial", "belongs to --save x.partial"}});
+}
+
+// What is printed would be lost, or what is written.
+TEST_P(BadRun, OutputsThatAreTheScreen) {
+  write("f", "before\n");
+  const auto by = [&](const std::string& streams, std::string_view flags) {
+    const auto before = files();
+    const Program program{GetParam(), {"sh", "-c", "exec \"$@\" " + streams, "sh"}};
+    const Ended ended = run(program, small_run(flags));
+    EXPECT_EQ(ended.status, 2) << streams << " " << flags;
+    EXPECT_EQ(files(), before) << streams << " " << flags;
+    return ended.err;
+  };
+  EXPECT_NE(by(">>f", "--report f").find("--report f: the file of standard output"),
+            std::string::npos);
+  EXPECT_NE(by(">>f", "--trace /dev/stdout").find("the file of standard output"),
+            std::string::npos);
+  EXPECT_NE(by("<f", "--timeline f").find("the file of standard input"), std::string::npos);
+  by("2>/dev/null >>f", "--trace f --quiet");
 }
 
 TEST_P(BadRun, Momentum) {

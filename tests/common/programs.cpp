@@ -94,6 +94,17 @@ Program under_mpirun(std::string_view chapter, int processes) {
   return {chapter, words(mpirun + std::to_string(processes))};
 }
 
+Program interrupted(Program program, const std::string& signals) {
+  // Job control, or SIGINT would be ignored.
+  const std::string script =
+      "set -m; \"$@\" & run=$!\n"
+      "until [ -s trace.jsonl.partial ]; do kill -0 $run || break; sleep 0.02; done\n" +
+      signals + "\nwait $run";
+  const std::vector<std::string> shell = {"bash", "-c", script, "bash"};
+  program.launcher.insert(program.launcher.begin(), shell.begin(), shell.end());
+  return program;
+}
+
 std::vector<std::string> small_run(std::string_view flags) {
   const std::vector<std::pair<std::string, std::string>> defaults = {
       {"--data", "text.txt"}, {"--model", "nano"}, {"--batch", "4"},
@@ -152,9 +163,9 @@ Ended Programs::run(const Program& program, const std::vector<std::string>& args
   return {.status = status, .out = read_file(out), .err = read_file(err)};
 }
 
-Ended Programs::train(const Program& program, std::string_view flags) const {
+Ended Programs::train(const Program& program, std::string_view flags, int status) const {
   Ended ended = run(program, small_run(flags));
-  EXPECT_EQ(ended.status, 0) << program.chapter << " " << flags << "\n" << ended.err;
+  EXPECT_EQ(ended.status, status) << program.chapter << " " << flags << "\n" << ended.err;
   return ended;
 }
 

@@ -35,6 +35,9 @@ struct Program {
 /// In so many processes.
 Program under_mpirun(std::string_view chapter, int processes);
 
+/// That program, to which a shell sends signals ("kill -INT $run") once trace.jsonl has a line.
+Program interrupted(Program program, const std::string& signals);
+
 /// How a program ended: its exit status (128 + n if signal n killed it) and what it wrote.
 struct Ended {
   int status;
@@ -55,8 +58,9 @@ class Programs : public ::testing::Test {
 
   /// Runs a program with exactly these words after its name.
   Ended run(const Program& program, const std::vector<std::string>& args) const;
-  /// The same with small_run() for whatever `flags` leave open, and it must succeed.
-  Ended train(const Program& program, std::string_view flags) const;
+  /// The same with small_run() for whatever `flags` leave open, and it must end with `status`: 3 is
+  /// a run that came to its end without having done what was asked.
+  Ended train(const Program& program, std::string_view flags, int status = 0) const;
   /// train() with --report.
   nlohmann::json report(const Program& program, std::string_view flags) const;
 

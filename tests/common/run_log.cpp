@@ -14,11 +14,10 @@ using nlohmann::json;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-double number(const json& text) { return std::strtod(text.get<std::string>().c_str(), nullptr); }
-
 class Log : public testing::Test {
  protected:
   Log() {
+    forget_ending();  // of the tests before
     options_.steps = 3;
     options_.trace = dir_ / "trace";
     options_.report = dir_ / "report";
@@ -65,33 +64,21 @@ class Log : public testing::Test {
   Ctx ctx_;
 };
 
-TEST(TraceLine, IsExact) {
-  const StepRecord r{.step = 7, .loss = 0.1f, .grad_norm = 0.1, .lr = 1e-3f, .tokens = 1};
-  const std::string line = trace_line(r, 0xABC);
-  EXPECT_EQ(line.back(), '\n');
-  const json parsed = json::parse(line);
-  EXPECT_EQ(parsed.size(), 5u);
-  EXPECT_EQ(parsed["step"], 7);
-  EXPECT_EQ(number(parsed["loss"]), double{0.1f});
-  EXPECT_EQ(number(parsed["grad_norm"]), 0.1);
-  EXPECT_EQ(number(parsed["lr"]), double{1e-3f});
-  EXPECT_EQ(parsed["param_hash"], "0000000000000abc");
-  const StepRecord one{.step = 0, .loss = 0x1.62e43p+2f, .grad_norm = 1, .lr = 0, .tokens = 1};
-  EXPECT_EQ(trace_line(one, 0),
-            R"({"step":0,"loss":"0x1.62e43p+2","grad_norm":"0x1p+0","lr":"0x0p+0",)"
-            R"("param_hash":"0000000000000000"})"
-            "\n");
-}
-
-TEST(TraceLine, NotANumber) {
-  const StepRecord r{.step = 0,
-                     .loss = -kNan,
-                     .grad_norm = std::numeric_limits<double>::infinity(),
-                     .lr = 0,
-                     .tokens = 1};
-  const json parsed = json::parse(trace_line(r, 0));
-  EXPECT_EQ(parsed["loss"], "nan");
-  EXPECT_EQ(parsed["grad_norm"], "inf");
+// A reader need not wait for the end.
+TEST_F(Log, TraceGrowsALineAtATime) {
+  testing::internal::CaptureStdout();
+  RunLog log(options_, plan(), arena_, ctx_);
+  std::string lines;
+  for (int64_t step = 0; log.goes_on(step); ++step) {
+    const StepRecord record{.step = step, .loss = 2, .grad_norm = 1, .lr = 1, .tokens = 1};
+    log.begin_step();
+    log.end_step(record);
+    log.trace(record, 1);
+    lines += trace_line(record, 1);
+    EXPECT_EQ(read_file(options_.trace + ".partial"), lines);
+  }
+  EXPECT_EQ(read_file(options_.trace), lines) << "complete before the last validation";
+  testing::internal::GetCapturedStdout();
 }
 
 TEST_F(Log, TraceHasALineAStep) {
@@ -105,6 +92,9 @@ TEST_F(Log, TraceHasALineAStep) {
 
 TEST_F(Log, ReportHasTheKeysOfTheDesign) {
   options_.eval_every = 1;
+  options_.seed = 7;
+  options_.command = "ch03 --optimizer lion --lr 1e-3";
+  options_.flags = {{"--optimizer", "lion"}, {"--top-k", "0"}};
   run(2);
   const json report = json::parse(read_file(options_.report));
   EXPECT_EQ(report["chapter"], "01_sgd");
@@ -124,6 +114,14 @@ TEST_F(Log, ReportHasTheKeysOfTheDesign) {
   EXPECT_EQ(report["memory"][0]["Comm"], json::parse(R"({"predicted":0,"measured":0})"));
   EXPECT_EQ(report["extra"]["noise"], 3);
   EXPECT_EQ(report["evals"].size(), 2u) << "the last validation is finish()'s";
+  EXPECT_EQ(report["run"]["command"], "ch03 --optimizer lion --lr 1e-3");
+  EXPECT_EQ(report["run"]["lr"], 1e-3);
+  EXPECT_EQ(report["run"]["seed"], 7);
+  EXPECT_EQ(report["run"]["optimizer"], "lion");
+  EXPECT_EQ(report["run"]["flags"]["--top-k"], "0");
+  EXPECT_FALSE(report["run"]["host"].get<std::string>().empty());
+  EXPECT_TRUE(report["interrupted"].is_null());
+  EXPECT_EQ(report["not_done"], "");
 }
 
 TEST_F(Log, TimelineShowsStepsAlone) {
