@@ -197,7 +197,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
 }
 
 void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
-  for (int64_t step = start(o, layout, m); step < o.run.steps; ++step) {
+  for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
     log.begin_step();
     const StepRecord record = train_step(o, layout, m, text, step);
     log.end_step(record);

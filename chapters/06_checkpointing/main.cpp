@@ -317,7 +317,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
 }
 
 void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
-  for (int64_t step = start(o, layout, m); step < o.run.steps; ++step) {
+  for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
     log.begin_step();
     const StepRecord record = train_step(o, layout, m, text, log, step);
     log.end_step(record);
@@ -364,7 +364,7 @@ void run(const Options& o) {
   train(o, layout, m, text, log);
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
-  const int64_t last_batch = layout.ramp.batch(o.run.steps - 1);
+  const int64_t last_batch = layout.ramp.batch(log.last_step());
   report_recompute(log, m.flops, m.flops_twice,
                    layout.recompute.extra_flops(layout.gpt, last_batch), m.moved);
   log.finish(validate(layout, m, text));

@@ -72,7 +72,7 @@ Options parse_options(int argc, char** argv) {
   const bool started = o.run.ranks == 1 && !o.run.plan_only;  // by mpirun, if it was
   const int here = started ? launched_processes() : o.run.ranks;
   o.run.ranks = o.mesh.shape(o.tp, o.pp, o.mesh.world > 0 ? o.mesh.world : here).size();
-  if (!o.run.plan_only) o.run.check();  // as many threads as that?
+  o.run.plan_only ? o.run.check_size(o.run.ranks) : o.run.check();  // with that many ranks
   return o;
 }
 
@@ -430,7 +430,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
 }
 
 void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
-  for (int64_t step = start(o, layout, m); step < o.run.steps; ++step) {
+  for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
     log.begin_step();
     const StepRecord record = train_step(o, layout, m, text, log, step);
     log.end_step(record);
@@ -471,22 +471,28 @@ MemoryBytes plan_under(Options o, const std::string& policy, int rank) {
   return predict(o, Layout(o, rank));
 }
 
-/// What a rank will hold and send.
-RankPlan plan_of(const Options& o, int rank) {
+/// What a rank will hold, and send in that step.
+RankPlan plan_of(const Options& o, int rank, int64_t step) {
   const Layout l(o, rank);
-  const int64_t sequences = l.ramp.batch(o.run.steps - 1) / l.mesh.dp;
+  const int64_t sequences = l.ramp.batch(step) / l.mesh.dp;
   return {.bytes = predict(o, l),
           .sent{.tp = tp_traffic_of_stage(l.stage, l.acts, l.recompute, sequences),
                 .dp = zero1_traffic(l.params, o.ddp, o.precision),
                 .pp = l.stage.traffic(l.acts, sequences)}};
 }
 
+/// Of a rank of each stage, in the last step.
+std::vector<RankPlan> stage_plans(const Options& o, const MeshShape& mesh) {
+  std::vector<RankPlan> stages;
+  for (int s = 0; s < mesh.pp; ++s)
+    stages.push_back(plan_of(o, mesh.rank({0, 0, s}), o.run.steps - 1));
+  return stages;
+}
+
 /// The plan of all ranks, for the screen.
 std::string whole_plan(const Options& o) {
   const Layout first(o, 0);
-  std::vector<RankPlan> stages;
-  for (int s = 0; s < first.mesh.pp; ++s) stages.push_back(plan_of(o, first.mesh.rank({0, 0, s})));
-  return mesh_plan_text(first.mesh, first.stage, first.model.live(), stages) +
+  return mesh_plan_text(first.mesh, first.stage, first.model.live(), stage_plans(o, first.mesh)) +
          bubble_text(first.stage, first.recompute, first.GA, o.mesh.times());
 }
 
@@ -520,6 +526,7 @@ void show_plan(const Options& o) {
     const Layout layout(o, mesh.rank({0, 0, s}));
     check_limit(o, layout, run_plan(o, layout, "none"));
   }
+  write_plan(o.run, run_plan(o, Layout(o, 0), "none"), mesh, stage_plans(o, mesh));
 }
 
 void run(Options o, Comm& comm) {
@@ -538,10 +545,11 @@ void run(Options o, Comm& comm) {
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   const int64_t last_share =
-      log.steps() == 0 ? 0 : layout.ramp.batch(o.run.steps - 1) / layout.mesh.dp;
+      log.steps() == 0 ? 0 : layout.ramp.batch(log.last_step()) / layout.mesh.dp;
   report_recompute(log, m.flops, m.flops_twice,
                    layout.stage.extra_flops(layout.recompute, last_share) / layout.tp, m.moved);
-  AxisTraffic predicted = last_share == 0 ? AxisTraffic{.dp = 0} : plan_of(o, comm.rank()).sent;
+  AxisTraffic predicted =
+      last_share == 0 ? AxisTraffic{.dp = 0} : plan_of(o, comm.rank(), log.last_step()).sent;
   if (m.background.skipped_update()) predicted.dp.reset();  // no weights were gathered
   log.extra()["traffic"] = report_axes(
       comm, predicted, {.tp = m.tp.sent(), .dp = m.background.sent(), .pp = m.stage.sent()});

@@ -20,7 +20,11 @@
 #include "chapters/12_pipeline_parallel/stage_plan.h"
 #include "chapters/13_3d_parallel/mesh.h"
 #include "common/comm/gather_text.h"
+#include "common/comm/run_ranks.h"
 #include "common/model/activations.h"
+#include "common/run/options.h"
+#include "common/run/output_file.h"
+#include "common/run/report.h"
 #include "kernels/arena.h"
 
 namespace ladder {
@@ -166,17 +170,41 @@ inline std::string bubble_text(const StagePlan& stage, const Recompute& recomput
       given ? "--f-b-w" : "their operations are counted; --f-b-w sets other times");
 }
 
+/// {"predicted": n, "measured": n}; null: not known.
+inline nlohmann::json axis_json(std::optional<int64_t> predicted, std::optional<int64_t> measured) {
+  const auto bytes = [](std::optional<int64_t> n) { return n ? nlohmann::json(*n) : nullptr; };
+  return {{"predicted", bytes(predicted)}, {"measured", bytes(measured)}};
+}
+
+/// --report of --plan-only: that of a run, as far as a plan knows it, of one rank of each stage.
+inline void write_plan(const RunOptions& run, const RunPlan& plan, const MeshShape& mesh,
+                       const std::vector<RankPlan>& stages) {
+  if (run.report.empty() || launched_local_rank() != 0) return;
+  nlohmann::json report = plan_json(plan), traffic = nlohmann::json::array();
+  report["run"] = run_json(run);
+  report["plan_only"] = true;
+  for (int s = 0; s < mesh.pp; ++s) {
+    const auto& [bytes, sent] = stages[static_cast<size_t>(s)];
+    const int rank = mesh.rank({0, 0, s});
+    report["memory"].push_back(memory_json(rank, bytes, /*measured=*/{}));
+    traffic.push_back({{"rank", rank},
+                       {"tp", axis_json(sent.tp, {})},
+                       {"dp", axis_json(sent.dp, {})},
+                       {"pp", axis_json(sent.pp, {})}});
+  }
+  report["extra"]["traffic"] = std::move(traffic);
+  OutputFile file(run.report, "--report");
+  file.write(report.dump(2) + "\n");
+  file.commit();
+}
+
 /// On rank 0, of all ranks: [{"tp": {"predicted": n, "measured": n}, "dp": ..., "pp": ...}, ...].
 /// All ranks call it.
 inline nlohmann::json report_axes(Comm& world, const AxisTraffic& predicted,
                                   const AxisTraffic& measured) {
-  const auto axis = [](std::optional<int64_t> formula, int64_t count) {
-    return nlohmann::json{{"predicted", formula ? nlohmann::json(*formula) : nlohmann::json()},
-                          {"measured", count}};
-  };
-  const nlohmann::json own = {{"tp", axis(predicted.tp, measured.tp)},
-                              {"dp", axis(predicted.dp, measured.dp.value())},
-                              {"pp", axis(predicted.pp, measured.pp)}};
+  const nlohmann::json own = {{"tp", axis_json(predicted.tp, measured.tp)},
+                              {"dp", axis_json(predicted.dp, measured.dp.value())},
+                              {"pp", axis_json(predicted.pp, measured.pp)}};
   nlohmann::json all = nlohmann::json::array();
   // In a group of its own, so that these texts do not count as traffic of the run.
   const std::unique_ptr<Comm> group = world.split(0, world.rank());

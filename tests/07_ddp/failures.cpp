@@ -1,4 +1,7 @@
-// A rank that fails is named, and ends the others.
+// A rank that fails is named, and ends the others. Ranks that a signal stops have all done the same
+// steps.
+#include <algorithm>
+
 #include "tests/common/ranks.h"
 
 namespace ladder::test {
@@ -18,6 +21,37 @@ TEST_P(RanksFail, AndTheRunEnds) {
   EXPECT_TRUE(ended.err.starts_with("error: rank ")) << ended.err;
   EXPECT_NE(ended.err.find(": --recompute offload cannot write"), std::string::npos) << ended.err;
   EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "not one line";
+}
+
+// The checkpoint and the trace are of the same step on all of them, or the run could not go on.
+class RanksStop : public SameTrace, public ::testing::WithParamInterface<DataParallel> {
+ protected:
+  const std::string common = "--batch 4 --layers 1 ";
+};
+INSTANTIATE_TEST_SUITE_P(DataParallel, RanksStop, ::testing::ValuesIn(data_parallel()), row_name);
+
+TEST_P(RanksStop, AfterTheSameStep) {
+  const Ended ended =
+      run(interrupted(GetParam().chapter, "kill -TERM $run"),
+          small_run(common + "--ranks 4 --steps 1000000 --quiet --save saved --trace trace.jsonl"));
+  EXPECT_EQ(ended.status, 143);
+  EXPECT_TRUE(ended.err.starts_with("interrupted: SIGTERM after ")) << ended.err;
+  EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "not one line";
+  const auto steps = parse_trace(read("trace.jsonl"));
+  const int64_t done = std::ssize(steps);
+  const Trace rest = trace(GetParam().chapter, common + "--ranks 2 --load saved", {done, done + 2});
+  EXPECT_TRUE(same_trace(trace(GetParam().chapter, common, {0, done + 2}),
+                         joined({.range = {0, done}, .steps = steps}, rest)));
+}
+
+// What one rank alone knows, that an output was lost, all end with.
+TEST_P(RanksStop, NotTrainedIsTheStatusOfAll) {
+  const Ended ended =
+      train(GetParam().chapter, common + "--optimizer sgd --lr 3e38 --ranks 4", /*status=*/3);
+  EXPECT_NE(ended.err.find("error: the run came to its end, but it did not train"),
+            std::string::npos)
+      << ended.err;
+  EXPECT_EQ(ended.err.find("error:"), ended.err.rfind("error:")) << "told once";
 }
 
 TEST_P(RanksFail, NegativeControlWithRoomItDoesNot) { train(GetParam().chapter, flags); }

@@ -105,7 +105,7 @@ TEST_F(MeshWith, TimelineRowsAreNamedAfterTheirRanks) {
   std::multiset<std::string> names, wanted;
   const auto file = nlohmann::json::parse(read("rows.json"));
   for (const auto& event : file["traceEvents"])
-    if (event["ph"] == "M") names.insert(event["args"]["name"].get<std::string>());
+    if (event["name"] == "thread_name") names.insert(event["args"]["name"].get<std::string>());
   for (int rank = 0; rank < 8; ++rank)
     for (const char* whose : {"", ", beside"}) wanted.insert(fmt::format("rank {}{}", rank, whose));
   EXPECT_EQ(names, wanted);

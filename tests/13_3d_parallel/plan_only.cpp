@@ -71,6 +71,49 @@ TEST_F(PlanOnly, IsWhatTheFormulaSays) {
   }
 }
 
+// Table 1 of arXiv 2104.04473: a step of them all is more than 2^63 operations, that of a rank not.
+TEST_F(PlanOnly, OfTheLargestModelsThatPeopleTrain) {
+  for (const std::string flags :
+       {"--world 1920 --pp 15 --layers 90 --channels 16384 --heads 128 --batch 2304",
+        "--world 2520 --pp 35 --layers 105 --channels 20480 --heads 128 --batch 2520",
+        "--world 3072 --pp 64 --layers 128 --channels 25600 --heads 160 --batch 3072"}) {
+    const Ended ended = plan("--model gpt3-175b --tp 8 --micro-batch 1 --precision bf16 " + flags);
+    EXPECT_EQ(ended.status, 0) << flags << "\n" << ended.err;
+  }
+  const Ended ended = plan(
+      "--model gpt3-175b --layers 4096 --channels 131072 --batch 1048576 "
+      "--micro-batch 1 --world 16 --pp 2 --tp 8");
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_NE(ended.err.find("could pass 2^63"), std::string::npos) << ended.err;
+}
+
+TEST_F(PlanOnly, WritesAReport) {
+  const std::string flags = "--model nano --batch 8 --steps 1 --threads 1 --tp 2 --dp 2 --pp 2 ";
+  const Ended ended = plan(flags + "--report plan.json");
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const auto planned = nlohmann::json::parse(read("plan.json"));
+  const auto ran = report("13_3d_parallel", flags);
+  for (const char* part : {"chapter", "model"}) EXPECT_EQ(planned[part], ran[part]);
+  EXPECT_EQ(planned["layout"]["ranks"], 8);
+  EXPECT_EQ(planned["plan_only"], true);
+  ASSERT_EQ(planned["memory"].size(), 2U) << "a rank of each stage";
+  for (size_t stage = 0; stage < 2; ++stage) {
+    const auto& of_rank = planned["memory"][stage];
+    const size_t rank = of_rank["rank"];
+    for (const char* category : {"Param", "Grad", "Optim", "Activation", "Workspace"}) {
+      EXPECT_EQ(of_rank[category]["predicted"], ran["memory"][rank][category]["predicted"]);
+      EXPECT_TRUE(of_rank[category]["measured"].is_null());
+    }
+    for (const char* axis : {"tp", "dp", "pp"})
+      EXPECT_EQ(planned["extra"]["traffic"][stage][axis]["predicted"],
+                ran["extra"]["traffic"][rank][axis]["predicted"]);
+  }
+  EXPECT_EQ(plan(flags + "--report no/such/plan.json").status, 2);
+  write("config.toml", "seed = 2\n");
+  EXPECT_EQ(plan(flags + "--config config.toml --report config.toml").status, 2);
+  EXPECT_EQ(read("config.toml"), "seed = 2\n");
+}
+
 TEST_F(PlanOnly, HasTheNumbersOfTheRun) {
   for (const std::string flags :
        {"--tp 2 --dp 2 --pp 2 --micro-batch 1", "--dp 2 --pp 4 --precision bf16 --recompute full",

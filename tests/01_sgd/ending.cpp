@@ -1,0 +1,107 @@
+// How a run ends that no exception ends: a signal lets it finish its step, and one that did not do
+// what was asked says so by its status.
+#include <algorithm>
+
+#include "tests/common/refusal.h"
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+int64_t lines_in(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+class Ending : public SameTrace, public ::testing::WithParamInterface<std::string> {
+ protected:
+  static constexpr const char* kEndless = "--steps 1000000 --layers 1 --trace trace.jsonl ";
+};
+INSTANTIATE_TEST_SUITE_P(Run, Ending, ::testing::ValuesIn(chapters_from("01_sgd")), chapter_name);
+
+TEST_P(Ending, ASignalLetsTheStepEnd) {
+  for (const auto& [signal, status] : {std::pair("INT", 130), std::pair("TERM", 143)}) {
+    for (const char* name : {"trace.jsonl", "saved"}) std::filesystem::remove_all(path(name));
+    const Program program = interrupted(GetParam(), std::string("kill -") + signal + " $run");
+    const std::string flags = std::string(kEndless) + "--quiet --save saved --report report.json";
+    const Ended ended = run(program, small_run(flags));
+    const int64_t done = lines_in(read("trace.jsonl"));
+    EXPECT_EQ(ended.status, status) << ended.err;
+    EXPECT_EQ(ended.err, "interrupted: SIG" + std::string(signal) + " after " +
+                             std::to_string(done) +
+                             " of 1000000 steps; the checkpoint is in saved\n");
+    EXPECT_FALSE(std::filesystem::exists(path("trace.jsonl.partial")));
+    const auto report = nlohmann::json::parse(read("report.json"));
+    EXPECT_EQ(report["steps"], done);
+    EXPECT_EQ(report["interrupted"], std::string("SIG") + signal);
+
+    // What was saved goes on as if nothing had been.
+    const Trace first{.range = {0, done}, .steps = parse_trace(read("trace.jsonl"))};
+    const Trace rest = trace(GetParam(), "--layers 1 --load saved", {done, done + 2});
+    EXPECT_TRUE(same_trace(joined(first, rest), trace(GetParam(), "--layers 1", {0, done + 2})));
+  }
+}
+
+TEST_P(Ending, ASecondSignalEndsAtOnce) {
+  const std::string both = "kill -INT $run; kill -TERM $run";
+  const Ended ended = run(interrupted(GetParam(), both),
+                          small_run(std::string(kEndless) + "--backend ref --seq-len 16"));
+  EXPECT_TRUE(ended.status == 143 || ended.status == 130) << ended.status << ended.err;
+}
+
+TEST_P(Ending, WithoutSaveNothingIsSaved) {
+  const Ended ended = run(interrupted(GetParam(), "kill -TERM $run"),
+                          small_run(std::string(kEndless) + "--sample 1000000"));
+  EXPECT_EQ(ended.status, 143);
+  EXPECT_NE(ended.err.find("; nothing is saved without --save\n"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.out.find("validation loss              none"), std::string::npos) << ended.out;
+}
+
+// It is legal, and another run from there on.
+TEST_P(Ending, AResumeSaysWhatHasChanged) {
+  const auto said = [&](const std::string& flags) {
+    return train(GetParam(), "--layers 1 --steps 2 --load saved " + flags).out;
+  };
+  train(GetParam(), "--layers 1 --steps 1 --save saved");
+  EXPECT_EQ(said("").find("note: "), std::string::npos);
+  EXPECT_NE(said("--seed 2").find("note: saved was written with --seed 1, now 2\n"),
+            std::string::npos);
+  write("other.txt", "!" + read("text.txt").substr(1));
+  EXPECT_NE(said("--data other.txt").find("note: saved was written with another text\n"),
+            std::string::npos);
+}
+
+// The first update throws the weights out of range, behind a loss and a norm that are fine.
+TEST_P(Ending, WeightsThatAreNoNumbersAreToldByTheStatus) {
+  const std::string sgd = GetParam() == "01_sgd" ? "" : "--optimizer sgd ";
+  for (const std::string steps : {"1", "3"}) {
+    const Ended ended = train(GetParam(),
+                              sgd +
+                                  "--layers 1 --lr 3e38 --trace trace.jsonl --report report.json "
+                                  "--steps " +
+                                  steps,
+                              /*status=*/3);
+    EXPECT_NE(ended.err.find("error: the run came to its end, but it did not train: its "
+                             "validation loss is NaN or infinite\n"),
+              std::string::npos)
+        << ended.err;
+    EXPECT_EQ(std::to_string(lines_in(read("trace.jsonl"))), steps);
+    const auto report = nlohmann::json::parse(read("report.json"));
+    EXPECT_TRUE(report["val_loss"].is_null());
+    EXPECT_NE(report["not_done"], "");
+  }
+}
+
+// A loop-mounted disk takes privileges; /dev/full is no file: what is left is `ulimit -f`.
+TEST_P(Ending, AFullDiskUnderTheTraceLeavesTheCheckpoint) {
+  const std::string flags = "--layers 1 --channels 16 --heads 2 --quiet --trace trace.jsonl ";
+  const Program limited{GetParam(), {"bash", "-c", "ulimit -f 200; exec \"$@\"", "bash"}};
+  const Ended ended = run(limited, small_run(flags + "--steps 1500 --save saved"));
+  EXPECT_EQ(ended.status, 3) << ended.err;
+  EXPECT_NE(ended.err.find("trace.jsonl: cannot be written: File too large"), std::string::npos)
+      << ended.err;
+  EXPECT_EQ(lines_in(ended.err), 2);
+  EXPECT_FALSE(std::filesystem::exists(path("trace.jsonl")));
+  EXPECT_GT(lines_in(read("trace.jsonl.partial")), 500);
+  EXPECT_EQ(train(GetParam(), flags + "--steps 1501 --load saved").err, "");
+}
+
+}  // namespace
+}  // namespace ladder::test
