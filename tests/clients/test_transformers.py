@@ -86,7 +86,7 @@ class Ladder:
 
     def loss(self, flags, directory, **how):
         """The validation loss of weights in a directory."""
-        done, report = self.run(*flags, "--steps", "1", "--lr", "0", "--batch", "6", "--load",
+        done, report = self.run(*flags, "--steps", "1", "--lr", "0", "--batch", "4", "--load",
                                 directory, **how)
         if done.returncode != 0:
             raise RuntimeError(done.stderr)
@@ -121,7 +121,7 @@ class Transformers(unittest.TestCase):
     @classmethod
     def ask(cls, version):
         """All answers of one version: name -> what gpt2.py says."""
-        jobs = {"saved": {"load": str(cls.saved)}, "wide": {"load": str(cls.wide)}}
+        jobs = {"trained": {"load": str(cls.saved)}, "trained, 50,257 tokens": {"load": str(cls.wide)}}
         for name, job in MADE.items():
             jobs[name] = {**job, "make": str(cls.made(version, name))}
         for key, (value, _) in REFUSED.items():
@@ -144,8 +144,8 @@ class Transformers(unittest.TestCase):
 
     def test_they_read_what_we_save(self):
         for version, answers in self.answers.items():
-            for what, config, ours in (("saved", SMALL, self.saved_loss),
-                                       ("wide", WIDE, self.wide_loss)):
+            for what, config, ours in (("trained", SMALL, self.saved_loss),
+                                       ("trained, 50,257 tokens", WIDE, self.wide_loss)):
                 with self.subTest(version=version, what=what):
                     theirs = answers[what]
                     self.assertTrue(theirs["version"].startswith(version))
