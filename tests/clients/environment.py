@@ -1,7 +1,7 @@
 """An environment with transformers 4 and 5: build/clients, filled from PyPI once and kept.
 
-transformers 4 and 5 want other versions of what they stand on, so each has a folder of its own. They
-share one PyTorch: the machine's, if that is new enough.
+transformers 4 and 5 want other versions of what they stand on, so each has a folder of its own.
+They share one PyTorch: the machine's, if that is new enough.
 """
 
 import os

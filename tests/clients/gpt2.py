@@ -4,8 +4,8 @@ with an environment that has them.
 
     gpt2.py JOBS    a JSON list of jobs; prints a JSON list, one answer for each
 
-A job is {"make": DIR, "config": {...}, ...}, which writes a random model; or {"load": DIR}; or both
-with {"change": OTHER, "with": {...}}, which makes DIR a copy of OTHER with another config.json. Each
+A job is {"make": DIR, "config": {...}, ...}, which writes a random model, or {"load": DIR}. With
+{"change": OTHER, "with": {...}} DIR first becomes a copy of OTHER with another config.json. Each
 answers with the loss of the model in DIR on "text", in sequences of so many "tokens".
 """
 

@@ -46,7 +46,7 @@ MADE = {
 # What config.json may say while the weights fit: key -> value, and what the refusal says.
 REFUSED = {
     "n_head": (8, "n_head is 8, but this model has 4"),
-    "activation_function": ("relu", 'activation_function is "relu", but Ladder computes "gelu_new"'),
+    "activation_function": ("relu", 'is "relu", but Ladder computes "gelu_new"'),
     "layer_norm_epsilon": (1e-2, "layer_norm_epsilon is 0.01, but Ladder computes with 1e-05"),
     "scale_attn_weights": (False, "scale_attn_weights is false, but Ladder computes with true"),
     "scale_attn_by_inverse_layer_idx": (True, "is true, but Ladder computes with false"),
@@ -121,7 +121,8 @@ class Transformers(unittest.TestCase):
     @classmethod
     def ask(cls, version):
         """All answers of one version: name -> what gpt2.py says."""
-        jobs = {"trained": {"load": str(cls.saved)}, "trained, 50,257 tokens": {"load": str(cls.wide)}}
+        jobs = {"trained": {"load": str(cls.saved)},
+                "trained, 50,257 tokens": {"load": str(cls.wide)}}
         for name, job in MADE.items():
             jobs[name] = {**job, "make": str(cls.made(version, name))}
         for key, (value, _) in REFUSED.items():

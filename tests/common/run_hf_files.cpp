@@ -151,7 +151,9 @@ TEST_F(HfFilesTest, ConfigIsReadAndMustAgree) {
   write_file(path, std::string(100'000, '['));
   expect_refused(path + ": JSON nested deeper than 64 levels");
   std::filesystem::remove(path);
+  testing::internal::CaptureStderr();
   EXPECT_EQ(load(other), "") << "there is none: nothing to compare";
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("are taken on trust"), std::string::npos);
 }
 
 TEST_F(HfFilesTest, ATiedHeadIsTheEmbedding) {

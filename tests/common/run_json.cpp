@@ -7,6 +7,7 @@
 #include "common/input_file.h"
 #include "common/run/json.h"
 #include "kernels/check.h"
+#include "tests/common/bad_disk.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -77,6 +78,14 @@ TEST(InputFile, ThatShrinksIsRefused) {
   std::filesystem::resize_file(dir / "x", 5000);
   std::string whole(100'000, ' ');
   EXPECT_USER_ERROR(file.read(0, std::as_writable_bytes(std::span(whole))), "x: became shorter");
+}
+
+TEST(InputFile, WhatTheDiskSaysIsSaid) {
+  const RepairDisk repair;
+  const TempDir dir;
+  write_file(dir / "x", "0123456789");
+  bad_disk.unreadable = "x";
+  EXPECT_USER_ERROR(read_json(dir / "x"), "x: cannot be read: Input/output error");
 }
 
 TEST(InputFile, OnlyRegularFiles) {
