@@ -17,6 +17,7 @@
 #include "common/error.h"
 #include "common/run/checksum.h"
 #include "common/run/manifest.h"
+#include "common/run/save_directory.h"
 
 namespace ladder {
 namespace {
@@ -70,10 +71,11 @@ std::string weights_in(const fs::path& directory) {
 std::string checkpoint(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return content(path, kHeader);
-  const std::optional<Manifest> manifest = Manifest::find(path);
-  if (!manifest) return weights_in(path);
-  return fmt::format("of step {}, its checkpoint.json of {}", manifest->steps(),
-                     content(Manifest::path_in(path)));
+  const auto described = with_checkpoint(path, [](const fs::path& generation) {
+    return fmt::format("of step {}, its checkpoint.json of {}", Manifest::read(generation).steps(),
+                       content(Manifest::path_in(generation)));
+  });
+  return described ? *described : weights_in(path);
 }
 
 /// What this rank has of a flag, as ranks compare it.
