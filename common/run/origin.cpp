@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "common/input_file.h"
 #include "common/run/checksum.h"
-#include "common/run/input_file.h"
 #include "common/run/manifest.h"
 
 namespace ladder {
