@@ -65,6 +65,7 @@ TEST_P(BadOptimizer, InfiniteWeightsAreNotSaved) {
   train(GetParam(), flags);
   const auto before = files();
   const Ended ended = run(GetParam(), small_run(flags + "--lr 1000 --weight-decay 3e38"));
+  EXPECT_EQ(ended.status, 3);
   EXPECT_NE(ended.err.find("warning: step 0: not saved, transformer.wte.weight holds a NaN or an "
                            "infinity; good keeps what it holds\n"),
             std::string::npos)

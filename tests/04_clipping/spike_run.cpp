@@ -67,7 +67,8 @@ TEST_F(SpikeRun, SaysWhatItSkips) {
 TEST_F(SpikeRun, NaNIsSkippedAndSaidWithoutAGuard) {
   // The first update throws the weights out of range: the next loss is no number.
   const std::string flags = "--optimizer sgd --lr 1e30 --trace trace.jsonl";
-  const Ended ended = train("04_clipping", flags, /*status=*/3);
+  must_end_with(3);
+  const Ended ended = train("04_clipping", flags);
   EXPECT_NE(ended.out.find("step 1: skipped, "), std::string::npos) << ended.out;
   EXPECT_NE(ended.out.find("step 2: skipped, "), std::string::npos) << ended.out;
   const auto steps = parse_trace(read("trace.jsonl"));

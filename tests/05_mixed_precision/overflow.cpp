@@ -89,6 +89,7 @@ TEST_F(Overflow, AResumeKnowsTheScale) {
 }
 
 TEST_F(Overflow, AFixedScaleThatOverflowsLearnsNothing) {
+  must_end_with(3);
   const Overflowing got = run("--fixed-loss-scale ");
   EXPECT_EQ(got.steps.size(), size_t{kEnd});
   EXPECT_EQ(got.trace.steps.front().param_hash, got.trace.steps.back().param_hash);

@@ -46,8 +46,8 @@ TEST_P(RanksStop, AfterTheSameStep) {
 
 // What one rank alone knows, that an output was lost, all end with.
 TEST_P(RanksStop, NotTrainedIsTheStatusOfAll) {
-  const Ended ended =
-      train(GetParam().chapter, common + "--optimizer sgd --lr 3e38 --ranks 4", /*status=*/3);
+  must_end_with(3);
+  const Ended ended = train(GetParam().chapter, common + "--optimizer sgd --lr 3e38 --ranks 4");
   EXPECT_NE(ended.err.find("error: the run came to its end, but it did not train"),
             std::string::npos)
       << ended.err;

@@ -50,6 +50,7 @@ TEST_P(RanksTraffic, OfTwoMoreStepsIsAllThatRanksSend) {
 
 // A step that overflows ends before updated weights are gathered.
 TEST_P(RanksTraffic, OfASkippedStep) {
+  must_end_with(3);
   const auto got = run("--ranks 2 --steps 1 --precision fp16 --loss-scale 8388608");
   ASSERT_EQ(got["extra"]["loss_scale"]["skipped"], 1);
   const auto& traffic = got["extra"]["traffic"];

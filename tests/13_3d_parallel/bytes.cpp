@@ -89,8 +89,10 @@ TEST_F(MeshBytes, AsPredicted) {
 // before updated weights are gathered; or there was none.
 TEST_F(MeshBytes, AsPredictedOfTheLastStep) {
   const Cube mesh{2, 2, 2};
-  const auto ramp = run(mesh, "--batch-ramp 16:1,4:9")["extra"],
-             overflow = run(mesh, "--precision fp16 --loss-scale 16777216")["extra"];
+  const auto ramp = run(mesh, "--batch-ramp 16:1,4:9")["extra"];
+  must_end_with(3);
+  const auto overflow = run(mesh, "--precision fp16 --loss-scale 16777216")["extra"];
+  must_end_with(0);
   EXPECT_EQ(overflow["loss_scale"]["skipped"], 2);
   run(mesh, "--save saved");
   const auto none = run(mesh, "--load saved")["extra"];

@@ -163,9 +163,9 @@ Ended Programs::run(const Program& program, const std::vector<std::string>& args
   return {.status = status, .out = read_file(out), .err = read_file(err)};
 }
 
-Ended Programs::train(const Program& program, std::string_view flags, int status) const {
+Ended Programs::train(const Program& program, std::string_view flags) const {
   Ended ended = run(program, small_run(flags));
-  EXPECT_EQ(ended.status, status) << program.chapter << " " << flags << "\n" << ended.err;
+  EXPECT_EQ(ended.status, status_) << program.chapter << " " << flags << "\n" << ended.err;
   return ended;
 }
 
