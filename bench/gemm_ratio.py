@@ -11,7 +11,7 @@ fastest repetition of each, out of many. The repetitions of a shape follow each 
 in all; --rounds runs the program so many times, so that a shape has its turn again minutes later.
 
 OpenBLAS 0.3.21 does not know the newest CPUs and then computes with AVX2; OPENBLAS_CORETYPE=SkylakeX
-gives it AVX-512. OMP_PROC_BIND=true keeps two threads from sharing a core for a while.
+gives it AVX-512. Leave OMP_PROC_BIND unset: it would tie all of our threads to the core of the first.
 """
 import argparse
 import collections

@@ -42,9 +42,6 @@ if(NOT LADDER_MARCH_SUFFICES_${LADDER_MARCH})
   message(FATAL_ERROR "LADDER_MARCH=${LADDER_MARCH}: the cpu kernels need AVX2, FMA and F16C; legal "
     "are x86-64-v3 and what has more, or native on such a machine")
 endif()
-if(NOT LADDER_OPENMP)
-  target_compile_options(ladder_options INTERFACE -Wno-unknown-pragmas)
-endif()
 
 # For programs and tests, which call kernels and common/ but do little themselves: compile time
 # counts there, and a sanitizer's checks take three times as long to compile when optimised.

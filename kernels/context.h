@@ -27,7 +27,7 @@ struct Event {
 struct Ctx {
   const Kernels* kernels = nullptr;  ///< the table
   Device* device = nullptr;          ///< where its kernels run; null: here, before they return
-  int threads = 1;                   ///< OpenMP threads of this rank
+  int threads = 1;                   ///< of this rank
   Tensor scratch;                    ///< U8, (threads, kernels->scratch_bytes)
   int leaves = kLeaves;              ///< leaves of a split sum on this rank: kLeaves / tp
   /// Chunks of each sequence's tokens in this call, folded; or 1, a chunk alone.

@@ -1,6 +1,6 @@
 // The contents page of the ground floor: every operation, its formula and its shapes.
 //
-// Tables of them: `ref` (plain loops, float and double; the specification), `cpu` (OpenMP and
+// Tables of them: `ref` (plain loops, float and double; the specification), `cpu` (threads and
 // SIMD), and two of kernels/cuda/ (for GPUs, and the same run by the CPU). Common to all:
 //   - shapes come from the tensors; outputs come first, then inputs;
 //   - activations and their gradients are of one dtype: F32 (F64 in `ref`), BF16 or F16, and
@@ -236,7 +236,7 @@ struct Kernels {
 /// Plain loops over float or double, as the operands are: the specification.
 const Kernels& ref_kernels();
 
-/// OpenMP and SIMD; F32, BF16 and F16. CUDA's tables: kernels/cuda/backend.h.
+/// Threads and SIMD; F32, BF16 and F16. CUDA's tables: kernels/cuda/backend.h.
 const Kernels& cpu_kernels();
 
 }  // namespace ladder

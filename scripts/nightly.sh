@@ -33,7 +33,7 @@ done
 bin=$(cd "$build/bin" && pwd) || exit 2
 
 # Root may start processes in a container; ranks may be more than cores, and then give them way.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpirun=(mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1)
 
 # begin RESULT STEPS CHAPTER...: of one part. What the programs are made of names the folder of what

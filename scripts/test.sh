@@ -26,8 +26,6 @@ done
 
 bash scripts/setup.sh || exit 1
 jobs=$(nproc)
-# Tests run side by side: a waiting thread should not spin on a core that another test needs.
-export OMP_WAIT_POLICY=passive
 passed=0 failed=0
 summary=()
 

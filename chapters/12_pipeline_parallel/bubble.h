@@ -5,10 +5,10 @@
 // receive advances it to when its message was sent (pipeline_clock.h). So stages that take turns on
 // a few cores show the bubble that they would have with a core each; and where there are cores
 // enough, it is what a wall clock shows. With more --threads the rank's own is timed alone: its
-// share of each operation, and its waiting for the others if it spins (OMP_WAIT_POLICY). Kernels
-// of a device run beside the thread, so there nothing is timed and no bubble is reported. Times of
-// one step are one sample: the shortest of each action over the steps of a run counts, as the
-// others were disturbed.
+// share of each operation, and its waiting for the others as long as it watches
+// (kernels/cpu/team.h). Kernels of a device run beside the thread, so there nothing is timed and no
+// bubble is reported. Times of one step are one sample: the shortest of each action over the steps
+// of a run counts, as the others were disturbed.
 #pragma once
 
 #include <algorithm>

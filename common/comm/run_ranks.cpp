@@ -33,7 +33,7 @@ void run_thread(const std::shared_ptr<ThreadGroup>& group, int rank, const RankB
 void fail_to_start(ThreadWorld& world, int ranks, size_t started) {
   const UserError error(
       "--ranks {}: only {} threads could be started; fewer --ranks, fewer --threads or a smaller "
-      "`ulimit -s` take less",
+      "`ulimit -s` (of at least 1024) take less",
       ranks, started);
   const ThreadWorld::Lock lock = world.lock();
   world.fail(std::make_exception_ptr(error), error.what());

@@ -3,6 +3,7 @@
 #include "common/error.h"
 #include "common/run/agreement.h"
 #include "common/run/options.h"
+#include "kernels/cpu/team.h"
 
 namespace ladder {
 namespace {
@@ -11,6 +12,17 @@ const Backend& find(std::string_view name) {
   for (const Backend& backend : backends())
     if (backend.name == name) return backend;
   throw UserError("--backend {}: this build has {}", name, backend_names());
+}
+
+// Those that do not start should be missed here, and not in the middle of the first step.
+void start_threads(int threads) {
+  try {
+    Team::mine(threads);
+  } catch (const OutOfThreads& e) {
+    throw UserError(
+        "--threads {}: {}; fewer --threads or a smaller `ulimit -s` (of at least 1024) take less",
+        threads, e.what());
+  }
 }
 
 }  // namespace
@@ -50,6 +62,7 @@ Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, Comm* comm
   ctx.kernels = &kernels_of(options.backend);
   ctx.device = device;
   ctx.threads = options.thread_count();
+  if (!device) start_threads(ctx.threads);
   ctx.scratch =
       arena.alloc(Mem::Workspace, "scratch", Dtype::U8, {ctx.threads, ctx.kernels->scratch_bytes});
   return ctx;

@@ -4,12 +4,13 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <thread>
+#include <unistd.h>
 
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/run/backend.h"
 #include "common/run/check_outputs.h"
+#include "common/run/cores.h"
 #include "common/run/manifest.h"
 #include "common/run/save_directory.h"
 
@@ -138,7 +139,7 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--timeout", timeout,
            "seconds that ranks wait for one that gives no sign of life; 0: for ever");
   line.add("--threads", threads, "threads of a rank",
-           {.shown_default = "cores / ranks on this machine"});
+           {.shown_default = "cores it may use / ranks on this machine"});
 
   line.group("Sampling");
   line.add("--sample", sample, "tokens of text to generate at the end");
@@ -212,9 +213,11 @@ GptConfig RunOptions::gpt() const {
 
 int RunOptions::thread_count() const {
   if (on_device(backend)) return 1;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int here = under_mpirun() ? launched_here() : ranks;
-  return threads.value_or(std::max(1, cores / here));
+  if (threads) return *threads;
+  const int own = std::min(cores_of(0), quota_of_groups());
+  if (!under_mpirun()) return std::max(1, own / ranks);
+  // mpirun, which started this process, may have tied it to some of its own cores.
+  return std::clamp(std::min(cores_of(::getppid()), quota_of_groups()) / launched_here(), 1, own);
 }
 
 TextOptions RunOptions::text(const GptConfig& gpt) const {

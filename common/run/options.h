@@ -56,7 +56,8 @@ struct RunOptions {
 
   /// The preset with its overrides, checked. @throws UserError
   GptConfig gpt() const;
-  /// --threads, or the cores of the machine divided among the ranks; at least 1. On a device 1.
+  /// --threads, or the cores that the program may use (affinity mask, quota of control groups)
+  /// divided among the ranks of this machine; at least 1. On a device 1.
   int thread_count() const;
   /// What Text needs.
   TextOptions text(const GptConfig& gpt) const;

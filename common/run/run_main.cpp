@@ -8,9 +8,12 @@
 #include <thread>
 #include <unistd.h>
 
+#include <sys/resource.h>
+
 #include "common/comm/failure.h"
 #include "common/comm/rank_error.h"
 #include "common/comm/run_ranks.h"
+#include "common/error.h"
 #include "common/run/ending.h"
 
 namespace ladder {
@@ -26,6 +29,15 @@ void open_standard_streams() {
 /// Whether all that was printed has arrived. On a full disk it shows here, or earlier by an
 /// exception.
 bool output_is_written() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+
+/// A thread has as much stack as this limit says, and one that needs more ends in a signal.
+void require_stack() {
+  constexpr rlim_t kLeast = 1024;  // KiB; the products of `cpu` take about 400
+  rlimit stack{};
+  if (::getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur / 1024 < kLeast)
+    throw UserError("`ulimit -s` is {} KiB of stack; at least {} are legal", stack.rlim_cur / 1024,
+                    kLeast);
+}
 
 /// body(), which may end early because help was all that was wanted.
 void run_until_help(const std::function<void()>& body) {
@@ -44,6 +56,7 @@ int run_main(const std::function<void()>& body) {
   forget_ending();
   const Failure lost{"error: standard output cannot be written: is its disk full?", 2};
   try {
+    require_stack();
     run_until_help(body);
     const Failure end = output_is_written() ? ending().value_or(Failure{"", 0}) : lost;
     if (!end.line.empty()) tell(end.line);

@@ -9,18 +9,21 @@
 
 #include "kernels/check.h"
 #include "kernels/context.h"
+#include "kernels/cpu/team.h"
 #include "kernels/tree.h"
 
 namespace ladder {
 
-/// Calls f(thread) on each of ctx.threads threads. f must not throw: check shapes before.
+/// Calls f(thread) on each of ctx.threads threads, and waits for all.
+/// @throws what f throws; OutOfThreads if they have not run before and do not start
 template <class F>
 void on_threads(const Ctx& ctx, F&& f) {
-#pragma omp parallel for num_threads(ctx.threads) schedule(static, 1)
-  for (int thread = 0; thread < ctx.threads; ++thread) {
+  auto part = [&f](int thread) {
     f(thread);
     hwy::FlushStream();  // what went past the caches is there for the other threads now
-  }
+  };
+  if (ctx.threads == 1) return part(0);
+  Team::mine(ctx.threads).run(part);
 }
 
 /// Part `i` of `parts` of [0, n), cut at multiples of `step`.

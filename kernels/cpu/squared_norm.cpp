@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
@@ -148,11 +149,12 @@ void squared_norm(const Ctx& ctx, Tensor limbs, Tensor x) {
     });
     return;
   }
+  std::mutex adding;
   for (int64_t row = 0; row < R; ++row) {  // few long rows: each is cut among the threads
     parallel_for(ctx, N, kNormLeaf, 1, [&, N = N](Range range) {
       Limbs sum{};
       add_range(sum, from + row * N, range);
-#pragma omp critical(ladder_limbs)
+      const std::lock_guard lock(adding);
       add_limbs(to + row * kLimbs, sum);  // integers: the order does not matter
     });
   }

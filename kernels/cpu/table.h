@@ -1,4 +1,4 @@
-// The operations of kernels/kernels.h with OpenMP and SIMD, one family a file.
+// The operations of kernels/kernels.h with threads and SIMD, one family a file.
 #pragma once
 
 #include "kernels/kernels.h"

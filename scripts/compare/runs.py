@@ -1,7 +1,6 @@
 """Runs the rows, one after the other, and keeps what each of them reports."""
 
 import json
-import os
 import shlex
 import subprocess
 from dataclasses import dataclass, field
@@ -77,11 +76,8 @@ def execute(row, args, folder, **other):
     outputs = ["--report", str(report)]
     if "steps" not in other:
         outputs += ["--trace", str(folder / f"{row.key}.jsonl")]
-    # Waiting threads should not spin on a core that another rank needs.
-    environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
-    done = subprocess.run([*command, "--quiet", *outputs], cwd=ROOT, env=environment,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          errors="replace")
+    done = subprocess.run([*command, "--quiet", *outputs], cwd=ROOT, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
         said = done.stderr.strip() or f"exit status {done.returncode}"
         raise RunError(f"{shlex.join(command)}: {said}")

@@ -36,6 +36,24 @@ TEST_P(Surroundings, LeaveARefusalARefusal) {
     EXPECT_EQ(run(by("exec \"$@\" " + streams), {"--data", "no_such.txt"}).status, 2) << streams;
 }
 
+TEST_P(Surroundings, MemoryForFewThreads) {
+  const auto before = files();
+  const Ended ended = run(by("ulimit -s 8192; ulimit -v 400000; exec \"$@\""),
+                          small_run("--steps 1 --layers 1 --threads 64 --trace t --quiet"));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_TRUE(ended.err.starts_with("error: --threads 64: only ")) << ended.err;
+  EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "not one line";
+  EXPECT_TRUE(files() == before);
+}
+
+TEST_P(Surroundings, LittleStack) {
+  const std::string flags = "--steps 1 --layers 1 --threads 2 --trace trace.jsonl";
+  const Ended ended = run(by("ulimit -s 384; exec \"$@\""), small_run(flags));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(ended.err, "error: `ulimit -s` is 384 KiB of stack; at least 1024 are legal\n");
+  train(by("ulimit -s 1024; exec \"$@\""), flags);
+}
+
 TEST_P(Surroundings, FilesOfLimitedSize) {
   const auto before = files();
   const Ended ended =

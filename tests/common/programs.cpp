@@ -120,8 +120,6 @@ std::vector<std::string> small_run(std::string_view flags) {
 }
 
 Programs::Programs() {
-  // Tests run side by side: a waiting thread should not spin on a core that another test needs.
-  setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
   // Root may start processes in a container.
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
     setenv(name, "1", /*overwrite=*/0);

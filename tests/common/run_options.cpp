@@ -1,10 +1,11 @@
 // Options: every refusal is one line with exit status 2, and the command line wins.
 
-#include <thread>
+#include <algorithm>
 
 #include <sys/stat.h>
 
 #include "common/run/backend.h"
+#include "common/run/cores.h"
 #include "common/run/options.h"
 #include "common/run/run_main.h"
 #include "tests/common/run_files.h"
@@ -88,7 +89,7 @@ TEST_F(Options, DefaultsAreThoseOfTheDesign) {
   EXPECT_EQ(o.options.seed, 1u);
   EXPECT_EQ(o.options.backend, "cpu");
   EXPECT_EQ(o.options.ranks, 1);
-  EXPECT_EQ(o.options.thread_count(), static_cast<int>(std::thread::hardware_concurrency()));
+  EXPECT_EQ(o.options.thread_count(), std::min(cores_of(0), quota_of_groups()));
 }
 
 TEST_F(Options, ThreadsAreAtLeastOne) {
