@@ -66,6 +66,28 @@ constexpr Cost attention_backward(int64_t B, int64_t T, int64_t NH, int64_t HS) 
           .flops = B * NH * (T * (T + 1) / 2) * (10 * HS + 6)};
 }
 
+/// The same of a piece, of which `pairs` pairs of a head count.
+constexpr Cost attention_piece_forward(int64_t B, int64_t Tq, int64_t Tk, int64_t NH, int64_t NKV,
+                                       int64_t HS, int64_t pairs) {
+  return {.bytes = kFloat * B * 2 * (Tq * NH * (HS + 1) + Tk * NKV * HS),
+          .flops = B * NH * pairs * (4 * HS + 5)};
+}
+constexpr Cost attention_piece_backward(int64_t B, int64_t Tq, int64_t Tk, int64_t NH, int64_t NKV,
+                                        int64_t HS, int64_t pairs) {
+  return {.bytes = kFloat * B * 4 * (Tq * NH * HS + Tk * NKV * HS),
+          .flops = B * NH * pairs * (10 * HS + 6)};
+}
+/// Two factors (6) for a query and head; two products and a sum a column, and for l.
+constexpr Cost attention_merge(int64_t B, int64_t T, int64_t NH, int64_t HS) {
+  return {.bytes = kFloat * 3 * B * T * NH * (HS + 2), .flops = B * T * NH * (3 * HS + 9)};
+}
+constexpr Cost attention_finish(int64_t B, int64_t T, int64_t NH, int64_t HS) {
+  return {.bytes = kFloat * 2 * B * T * NH * (HS + 1), .flops = B * T * NH * (HS + 3)};
+}
+constexpr Cost copy_columns(int64_t rows, int64_t count) {
+  return {.bytes = kFloat * 2 * rows * count, .flops = 0};
+}
+
 constexpr Cost join_forward(int64_t rows, int64_t C) {
   return {.bytes = kFloat * 3 * rows * C, .flops = 2 * rows * C};
 }

@@ -19,6 +19,7 @@
 // head, V vocabulary (padded), K and N the inner and outer extents of a matrix product.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/context.h"
@@ -74,6 +75,14 @@ struct AdafactorStep {
   float eps;    ///< added to squared gradients: 1e-30
   float clip;   ///< largest root mean square of an update: 1
   float weight_decay;
+};
+
+/// Where a piece of attention lies in its sequence. The queries are two runs of tokens, as a rank
+/// has them under zig-zag order (token_leaves.h): rows [0, Tq / 2), and the rest.
+struct AttentionPlace {
+  int64_t T = 0;                     ///< tokens of the whole sequence
+  std::array<int64_t, 2> queries{};  ///< the first token of each of the two
+  int64_t keys = 0;                  ///< the first key
 };
 
 struct Kernels {
@@ -136,18 +145,50 @@ struct Kernels {
   void (*gelu_backward)(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
 
   // ---- causal attention (arXiv 1706.03762) ------------------------------------------------
-  /// qkv holds q, k, v of head 0, then of head 1, ...: column (3 h + {0,1,2}) HS + d. Per head:
-  ///   S[t,u] = q_t . k_u / sqrt(HS) for u <= t;  lse[t] = log sum_u exp S[t,u];
+  /// NH query heads come in NKV groups of r, which share a key and a value head. A token's row of
+  /// qkv holds group after group: r queries, k, v, of HS columns each. Per query head:
+  ///   S[t,u] = (q_t . k_u) / sqrt(HS) for u <= t;  lse[t] = log sum_u exp S[t,u];
   ///   out[t] = sum_u exp(S[t,u] - lse[t]) v_u, in columns h HS + d.
-  /// (A v_u that is Inf or NaN may reach tokens shortly before u, too: 0 times it is NaN.)
-  /// out (B,T,NH*HS); lse (B,NH,T); qkv (B,T,3*NH*HS)
+  /// The sums over u fall into chunks of keys: see token_leaves.h. (A v_u that is Inf or NaN may
+  /// reach tokens shortly before u, too: 0 times it is NaN.)
+  /// out (B,T,NH*HS); lse (B,NH,T); qkv (B,T,(NH+2*NKV)*HS)
   void (*attention_forward)(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
 
   /// With P = exp(S - lse), D[t] = dout_t . out_t and dS = P (dout v^T - D):
-  ///   dv_u = sum_t P[t,u] dout_t;  dq_t = sum_u dS[t,u] k_u / sqrt(HS);
-  ///   dk_u = sum_t dS[t,u] q_t / sqrt(HS).   dqkv as qkv; dout as out (arXiv 2205.14135)
+  ///   dv_u = sum_t P[t,u] dout_t;  dk_u = sum_t dS[t,u] q_t / sqrt(HS), in folded leaves, in each
+  ///   the group's heads ascending;  dq_t = sum_u dS[t,u] k_u / sqrt(HS), in chunks of keys.
+  /// dqkv as qkv; dout as out (arXiv 2205.14135)
   void (*attention_backward)(const Ctx&, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
                              Tensor lse);
+
+  // ---- attention in pieces: some queries against a run of keys, where ranks share a sequence ----
+  // A whole sequence is made of the same pieces in the same order. Absent results (no query sees a
+  // key) have l = 0, and -0 for sums. Queries and keys are whole chunks of the sequence.
+
+  /// Of the keys of a piece: m[t] = max_u S[t,u];  l[t] = sum_u exp(S[t,u] - m[t]);
+  /// o[t] = sum_u exp(S[t,u] - m[t]) v_u.
+  /// o (B,Tq,NH*HS), m, l (B,NH,Tq), all F32; q (B,Tq,NH*HS); kv (B,Tk,2*NKV*HS): k, v of a group
+  void (*attention_piece_forward)(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
+                                  const AttentionPlace&);
+
+  /// (o, m, l) becomes that of its own keys and of later ones: with M = max(m, m') it is
+  /// exp(m - M) (o, l) + exp(m' - M) (o', l'), M. An absent one is skipped.   shapes as above
+  void (*attention_merge)(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor later_o, Tensor later_m,
+                          Tensor later_l);
+
+  /// out = o / l;  lse = m + log l.   out (B,T,NH*HS); lse (B,NH,T)
+  void (*attention_finish)(const Ctx&, Tensor out, Tensor lse, Tensor o, Tensor m, Tensor l);
+
+  /// What the pairs of a piece add to dq (of its queries) and to dk, dv (of its keys): parts of
+  /// trees, which `add` joins. dq (B,Tq,NH*HS), dkv (B,Tk,2*NKV*HS), both F32; dout, out as q;
+  /// lse (B,NH,Tq)
+  void (*attention_piece_backward)(const Ctx&, Tensor dq, Tensor dkv, Tensor dout, Tensor q,
+                                   Tensor kv, Tensor out, Tensor lse, const AttentionPlace&);
+
+  /// to[r,g,to_column + i] = from[r,g,from_column + i] for i in [0, count), rounded to to's dtype:
+  /// takes queries, or keys and values, out of qkv or puts them there. to (R,G,N); from (R,G,M)
+  void (*copy_columns)(const Ctx&, Tensor to, int64_t to_column, Tensor from, int64_t from_column,
+                       int64_t count);
 
   // ---- elementwise ------------------------------------------------------------------------
   /// out = residual + (product + bias).   out, residual, product (..,C); bias (C)

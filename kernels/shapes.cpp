@@ -2,40 +2,10 @@
 
 #include <initializer_list>
 
-#include "kernels/narrow.h"
+#include "kernels/check_shapes.h"
 
 namespace ladder {
 namespace {
-
-/// One operand and what it must look like.
-struct Want {
-  const char* name;
-  const Tensor& tensor;
-  Dtype dtype;
-  Shape shape;
-};
-
-void check(const char* op, std::initializer_list<Want> wants) {
-  for (const Want& want : wants) {
-    CHECK(want.tensor, "{}: {} is null", op, want.name);
-    CHECK(want.tensor.dtype == want.dtype, "{}: {} has the wrong dtype", op, want.name);
-    CHECK(want.tensor.shape == want.shape, "{}: {} is {}, not {}", op, want.name,
-          to_string(want.tensor.shape), to_string(want.shape));
-  }
-}
-
-/// What activations may be: FP8 is for factors of a matmul alone.
-void check_float(const char* op, const char* name, Dtype dtype) {
-  const bool real = dtype == Dtype::F32 || dtype == Dtype::F64;
-  CHECK(real || (is_narrow(dtype) && !is_fp8(dtype)), "{}: {} is no float", op, name);
-}
-
-/// The operand that fixes the dtype and the extents of the others.
-void check_first(const char* op, const char* name, const Tensor& tensor, int rank) {
-  check_float(op, name, tensor.dtype);
-  CHECK(tensor.shape.rank == rank, "{}: {} is {}, not of rank {}", op, name,
-        to_string(tensor.shape), rank);
-}
 
 /// (.., N) seen as (rows, N).
 Tensor as_matrix(const Tensor& tensor) { return tensor.view({tensor.rows(), tensor.dim(-1)}); }
@@ -111,19 +81,6 @@ void check_loss(const char* op, const CrossEntropyShape& s, const Tensor& losses
   check(op, {{"losses", losses, wide(logits.dtype), {s.B}},
              {"targets", targets, Dtype::I32, {s.B, s.T}}});
   if (dlogits) check(op, {{"dlogits", dlogits, logits.dtype, logits.shape}});
-}
-
-/// What both directions of attention have.
-AttentionShape check_attention(const char* op, const Tensor& out, const Tensor& lse,
-                               const Tensor& qkv) {
-  check_first(op, "out", out, 3);
-  check_first(op, "lse", lse, 3);
-  const int64_t B = out.dim(0), T = out.dim(1), C = out.dim(2), NH = lse.dim(1);
-  check(op, {{"out", out, out.dtype, out.shape},
-             {"lse", lse, wide(out.dtype), {B, NH, T}},
-             {"qkv", qkv, out.dtype, {B, T, 3 * C}}});
-  CHECK(NH > 0 && C % NH == 0, "{}: {} heads do not divide {} channels", op, NH, C);
-  return {.B = B, .T = T, .NH = NH, .HS = C / NH};
 }
 
 /// A matrix and the limbs of its rows.
@@ -252,15 +209,19 @@ JoinShape check_join_forward(const Tensor& out, const Tensor& residual, const Te
   return s;
 }
 
-AttentionShape check_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv) {
-  return check_attention("attention_forward", out, lse, qkv);
-}
-
-AttentionShape check_attention_backward(const Tensor& dqkv, const Tensor& dout, const Tensor& qkv,
-                                        const Tensor& out, const Tensor& lse) {
-  constexpr const char* kOp = "attention_backward";
-  check(kOp, {{"dqkv", dqkv, qkv.dtype, qkv.shape}, {"dout", dout, out.dtype, out.shape}});
-  return check_attention(kOp, out, lse, qkv);
+ColumnsShape check_copy_columns(const Tensor& to, int64_t to_column, const Tensor& from,
+                                int64_t from_column, int64_t count) {
+  constexpr const char* kOp = "copy_columns";
+  check_first(kOp, "to", to, 3);
+  check_first(kOp, "from", from, 3);
+  const ColumnsShape s{to.dim(0), to.dim(1), to.dim(2), from.dim(2)};
+  check(kOp, {{"to", to, to.dtype, to.shape}, {"from", from, from.dtype, {s.R, s.G, s.from}}});
+  CHECK(wide(to.dtype) == wide(from.dtype), "{}: from has the wrong dtype", kOp);
+  CHECK(to_column >= 0 && from_column >= 0 && count >= 0 && to_column + count <= s.to &&
+            from_column + count <= s.from,
+        "{}: {} columns from {} of {} to {} of {}", kOp, count, from_column, s.from, to_column,
+        s.to);
+  return s;
 }
 
 CrossEntropyShape check_cross_entropy(const Tensor& losses, const Tensor& dlogits,

@@ -27,7 +27,15 @@ struct BiasShape {
   int64_t B, T, N;
 };
 struct AttentionShape {
-  int64_t B, T, NH, HS;
+  int64_t B, T, NH, NKV, HS;
+};
+/// Tq queries against Tk keys.
+struct AttentionPieceShape {
+  int64_t B, Tq, Tk, NH, NKV, HS;
+};
+/// R rows of G groups of `to` or `from` columns.
+struct ColumnsShape {
+  int64_t R, G, to, from;
 };
 struct JoinShape {
   int64_t rows, C;
@@ -72,6 +80,21 @@ JoinShape check_join_forward(const Tensor& out, const Tensor& residual, const Te
 AttentionShape check_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv);
 AttentionShape check_attention_backward(const Tensor& dqkv, const Tensor& dout, const Tensor& qkv,
                                         const Tensor& out, const Tensor& lse);
+AttentionPieceShape check_attention_piece_forward(const Tensor& o, const Tensor& m, const Tensor& l,
+                                                  const Tensor& q, const Tensor& kv,
+                                                  const AttentionPlace& place);
+AttentionPieceShape check_attention_piece_backward(const Tensor& dq, const Tensor& dkv,
+                                                   const Tensor& dout, const Tensor& q,
+                                                   const Tensor& kv, const Tensor& out,
+                                                   const Tensor& lse, const AttentionPlace& place);
+/// With Tk = 0 and NKV = NH: neither keys nor groups play a part.
+AttentionPieceShape check_attention_merge(const Tensor& o, const Tensor& m, const Tensor& l,
+                                          const Tensor& later_o, const Tensor& later_m,
+                                          const Tensor& later_l);
+AttentionPieceShape check_attention_finish(const Tensor& out, const Tensor& lse, const Tensor& o,
+                                           const Tensor& m, const Tensor& l);
+ColumnsShape check_copy_columns(const Tensor& to, int64_t to_column, const Tensor& from,
+                                int64_t from_column, int64_t count);
 
 CrossEntropyShape check_cross_entropy(const Tensor& losses, const Tensor& dlogits,
                                       const Tensor& logits, const Tensor& targets, int64_t vocab);

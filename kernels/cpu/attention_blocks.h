@@ -1,7 +1,7 @@
 // Products of two blocks of attention, in scratch: contiguous, widened to F32 and padded to whole
 // tiles. gemm() packs whatever it is given; these blocks are small enough to be read in place.
 //
-// A block spans kBlock queries (t) and kBlock keys (u), both from a multiple of kBlock on. Where
+// A block spans up to kBlock queries (t) and as many keys (u), both cut at the same tokens. Where
 // the two are the same tokens, the block lies on the diagonal: a query sees no later key, and
 // tiles without a pair that counts are left out. In the few that the diagonal cuts, pairs that do
 // not count weigh zero (and zero times NaN is NaN: it may reach the neighbours in its tile).
@@ -18,6 +18,8 @@ namespace ladder::cpu {
 /// A tile of sums stays in registers; AVX-512 has 32 of them, AVX2 16.
 constexpr int64_t kTileRows = kLanes == 16 ? 12 : 6;
 constexpr int64_t kTileCols = 2 * kLanes;
+/// Rows of a lower tile: 64 rows are 4 * 12 + 2 * 8 (or 10 * 6 + 4), 32 are 2 * 12 + 8.
+constexpr int64_t kFewRows = kTileRows / 3 * 2;
 /// Queries or keys of a block: whole tiles, down and across.
 constexpr int64_t kBlock = 96;
 static_assert(kBlock % kTileRows == 0 && kBlock % kTileCols == 0);
@@ -38,15 +40,24 @@ struct BlockProduct {
   float* c = nullptr;  ///< written in whole tiles
   int64_t c_stride = 0;
   bool diagonal = false;
-  const float* keep = nullptr;  ///< (M): c[i,:] = keep[i] c[i,:] + sum; null: c = sum
+  const float* keep = nullptr;  ///< (M): sums go on from keep[i] c[i,:]; null: they start from +0
 };
 
-/// The tile of c at (m, n). Each of its sums takes k in ascending order, fused, from +0.
-template <Sum sum>
+/// The tile of c at (m, n). Each of its sums takes k in ascending order, fused.
+template <Sum sum, int64_t Rows>
 HWY_INLINE void tile(const BlockProduct& p, int64_t m, int64_t n, Range k) {
   constexpr bool kAcross = sum == Sum::Keys;  // a's rows are k
-  std::array<std::array<Vec, 2>, kTileRows> acc;
-  for (auto& row : acc) row = {zero(), zero()};
+  std::array<std::array<Vec, 2>, Rows> acc;
+  float* c = p.c + m * p.c_stride + n;
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < Rows; ++i) {
+    auto& row = acc[static_cast<size_t>(i)];
+    row = {zero(), zero()};
+    if (p.keep == nullptr) continue;
+    const Vec kept = broadcast(p.keep[m + i]);
+    row = {hn::Mul(kept, load(c + i * p.c_stride)),
+           hn::Mul(kept, load(c + i * p.c_stride + kLanes))};
+  }
   const int64_t stride = p.a_stride;
   const float* a = kAcross ? p.a + k.begin * stride + m : p.a + m * stride + k.begin;
   const float* b = p.b + k.begin * p.b_stride + n;
@@ -54,7 +65,7 @@ HWY_INLINE void tile(const BlockProduct& p, int64_t m, int64_t n, Range k) {
     const Vec b0 = load(b);
     const Vec b1 = load(b + kLanes);
 #pragma GCC unroll 16
-    for (int64_t i = 0; i < kTileRows; ++i) {
+    for (int64_t i = 0; i < Rows; ++i) {
       const Vec ai = broadcast(kAcross ? a[i] : a[i * stride]);
       auto& row = acc[static_cast<size_t>(i)];
       row[0] = hn::MulAdd(ai, b0, row[0]);
@@ -63,33 +74,52 @@ HWY_INLINE void tile(const BlockProduct& p, int64_t m, int64_t n, Range k) {
     a += kAcross ? stride : 1;
     b += p.b_stride;
   }
-  float* c = p.c + m * p.c_stride + n;
 #pragma GCC unroll 16
-  for (int64_t i = 0; i < kTileRows; ++i, c += p.c_stride) {
-    auto& [c0, c1] = acc[static_cast<size_t>(i)];
-    if (p.keep != nullptr) {
-      const Vec kept = broadcast(p.keep[m + i]);
-      c0 = hn::MulAdd(kept, load(c), c0);
-      c1 = hn::MulAdd(kept, load(c + kLanes), c1);
-    }
+  for (int64_t i = 0; i < Rows; ++i, c += p.c_stride) {
+    const auto& [c0, c1] = acc[static_cast<size_t>(i)];
     store(c0, c);
     store(c1, c + kLanes);
   }
 }
 
+/// The same, of those k of which the tile has a pair that counts.
+template <Sum sum, int64_t Rows>
+void tile_within(const BlockProduct& p, int64_t m, int64_t n) {
+  Range k{0, p.K};
+  if (p.diagonal) {
+    const int64_t end = m + Rows;  // of the tile's rows
+    if (sum == Sum::Scores && n >= end) return;
+    if (sum == Sum::Queries) k.end = std::min(k.end, end);
+    if (sum == Sum::Keys) k.begin = m;
+  }
+  tile<sum, Rows>(p, m, n, k);
+}
+
+/// Whether the next tile, of `left` rows, is a lower one.
+constexpr bool few_rows(int64_t left) {
+  return left <= kFewRows || (left > kTileRows && left <= 2 * kFewRows);
+}
+
+/// Rows that the tiles of `rows` rows write.
+constexpr int64_t tiled_rows(int64_t rows) {
+  int64_t m = 0;
+  while (m < rows) m += few_rows(rows - m) ? kFewRows : kTileRows;
+  return m;
+}
+static_assert(tiled_rows(kBlock) == kBlock && tiled_rows(64) == 64 && tiled_rows(32) == 32);
+
 /// c = keep c + the product of a and b, tile by tile.
 template <Sum sum>
 void multiply(const BlockProduct& p) {
   for (int64_t n = 0; n < p.N; n += kTileCols)
-    for (int64_t m = 0; m < p.M; m += kTileRows) {
-      Range k{0, p.K};
-      if (p.diagonal) {
-        const int64_t end = m + kTileRows;  // of the tile's rows
-        if (sum == Sum::Scores && n >= end) continue;
-        if (sum == Sum::Queries) k.end = std::min(k.end, end);
-        if (sum == Sum::Keys) k.begin = m;
+    for (int64_t m = 0; m < p.M;) {
+      if (few_rows(p.M - m)) {
+        tile_within<sum, kFewRows>(p, m, n);
+        m += kFewRows;
+      } else {
+        tile_within<sum, kTileRows>(p, m, n);
+        m += kTileRows;
       }
-      tile<sum>(p, m, n, k);
     }
 }
 

@@ -51,4 +51,21 @@ void scale(const Ctx& ctx, Tensor x, float factor) {
   });
 }
 
+void copy_columns(const Ctx& ctx, Tensor to, int64_t to_column, Tensor from, int64_t from_column,
+                  int64_t count) {
+  const ColumnsShape s = check_copy_columns(to, to_column, from, from_column, count);
+  dispatch(from, [&]<class From>(From) {
+    dispatch(to, [&]<class To>(To) {
+      const From* x = from.data<From>() + from_column;
+      To* y = to.data<To>() + to_column;
+      parallel_for(ctx, s.R * s.G, 1, count, [=](Range range) {
+        for (int64_t row = range.begin; row < range.end; ++row)
+          for_vectors(0, count, [=](int64_t i, auto io) {
+            io.store(io.load(x + row * s.from + i), y + row * s.to + i);
+          });
+      });
+    });
+  });
+}
+
 }  // namespace ladder::cpu

@@ -7,7 +7,7 @@ namespace ladder::cpu {
 
 /// For each thread. It bounds the blocks of a product, the sequence length of attention, the tokens
 /// of one call of embed_backward and of a loss, and the rows of adafactor.
-constexpr int64_t kScratchBytes = 4 << 20;
+constexpr int64_t kScratchBytes = 8 << 20;
 
 void embed_forward(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe);
 void embed_backward(const Ctx&, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens, Into);
@@ -28,6 +28,15 @@ void gelu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
 
 void attention_forward(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
 void attention_backward(const Ctx&, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse);
+void attention_piece_forward(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
+                             const AttentionPlace&);
+void attention_merge(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor later_o, Tensor later_m,
+                     Tensor later_l);
+void attention_finish(const Ctx&, Tensor out, Tensor lse, Tensor o, Tensor m, Tensor l);
+void attention_piece_backward(const Ctx&, Tensor dq, Tensor dkv, Tensor dout, Tensor q, Tensor kv,
+                              Tensor out, Tensor lse, const AttentionPlace&);
+void copy_columns(const Ctx&, Tensor to, int64_t to_column, Tensor from, int64_t from_column,
+                  int64_t count);
 
 void join_forward(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias);
 void add(const Ctx&, Tensor out, Tensor a, Tensor b);

@@ -10,7 +10,10 @@
 //                                      are left out, those that it cuts are masked pair by pair.
 //
 // So no sum is shared between thread blocks, none needs atomics, and each has one order: partners
-// ascend. Bits depend neither on T nor on what else runs (arXiv 2205.14135, 2307.08691).
+// ascend; for dk and dv the heads of a group one after the other. Bits depend neither on T nor on
+// what else runs (arXiv 2205.14135, 2307.08691). The other tables cut the keys into chunks, so that
+// ranks can share a sequence; here a sequence is one running softmax, and only a piece of one
+// (attention_pieces.cu) leaves softmaxes to be merged.
 //
 // The kernels are written once, over an "engine" that knows how the threads of a block hold a
 // block of numbers and multiply two: Mma with tensor cores (attention_mma.h), Fma with plain
@@ -31,11 +34,21 @@ constexpr float kLog2e = 1.44269504f;
 
 /// Thread block (x, y, z) of a grid works on head y of sequence z.
 struct Heads {
-  int T, NH, HS;
+  int Tq, Tk, NH, HS;
+  int r;      ///< query heads of a group, which share a key and a value head
+  int q_row;  ///< heads in a token's row of queries, and those of a group in it
+  int q_group;
+  int kv_row;  ///< the same where keys and values are; k_first: heads of a group before its key
+  int kv_group, k_first;
   float scale;  ///< 1 / sqrt(HS)
 
-  /// exp(score / sqrt(HS)) = exp2(score unit): there is an instruction for powers of two.
-  constexpr float unit() const { return scale * kLog2e; }
+  constexpr int NKV() const { return NH / r; }
+};
+
+/// Some queries after one another: rows [row, row + count).
+struct QueryRun {
+  int row, count;
+  int lead;  ///< tokens from the first key to the first of them
 };
 
 /// Rows of one head, one a token: `width` neighbors each.
@@ -43,31 +56,46 @@ template <class T>
 struct Rows {
   T* first;
   int64_t stride;  ///< from row to row
-  int count;       ///< T
-  int width;       ///< HS
+  int count;
+  int width;  ///< HS
 
   __device__ T* operator[](int row) const { return first + row * stride; }
 };
 
-/// Rows of qkv or dqkv, (B,T,3*NH*HS): q, k, v are parts 0, 1, 2 of a head.
+/// Rows [row, row + count) of head `head` of `heads` in (B,tokens,heads*HS).
 template <class T>
-__device__ Rows<T> rows_of_part(const Heads& heads, T* qkv, int part) {
-  const int64_t stride = int64_t{3} * heads.NH * heads.HS;
-  const int column = (3 * static_cast<int>(blockIdx.y) + part) * heads.HS;
-  return {qkv + heads.T * stride * blockIdx.z + column, stride, heads.T, heads.HS};
+__device__ Rows<T> rows_of(T* base, int tokens, int heads, int HS, int head, int row, int count) {
+  const int64_t stride = static_cast<int64_t>(heads) * HS;
+  return {base + (static_cast<int64_t>(tokens) * blockIdx.z + row) * stride + head * HS, stride,
+          count, HS};
+}
+/// Of query head h.
+template <class T>
+__device__ Rows<T> rows_of_q(const Heads& heads, const QueryRun& run, T* q, int h) {
+  return rows_of(q, heads.Tq, heads.q_row, heads.HS, h / heads.r * heads.q_group + h % heads.r,
+                 run.row, run.count);
+}
+/// The keys of group g; its values, if `part` is 1.
+template <class T>
+__device__ Rows<T> rows_of_kv(const Heads& heads, T* kv, int g, int part) {
+  return rows_of(kv, heads.Tk, heads.kv_row, heads.HS, g * heads.kv_group + heads.k_first + part, 0,
+                 heads.Tk);
+}
+/// Of query head h in out, dout or o, (B,Tq,NH*HS).
+template <class T>
+__device__ Rows<T> rows_of_out(const Heads& heads, const QueryRun& run, T* out, int h) {
+  return rows_of(out, heads.Tq, heads.NH, heads.HS, h, run.row, run.count);
 }
 
-/// Rows of out or dout, (B,T,NH*HS).
-template <class T>
-__device__ Rows<T> rows_of_out(const Heads& heads, T* out) {
-  const int64_t stride = static_cast<int64_t>(heads.NH) * heads.HS;
-  const int column = static_cast<int>(blockIdx.y) * heads.HS;
-  return {out + heads.T * stride * blockIdx.z + column, stride, heads.T, heads.HS};
+/// Where the first of `tokens` tokens of query head h is among statistics, (B,NH,tokens).
+inline __device__ int64_t first_statistic(const Heads& heads, int tokens, int h) {
+  return (static_cast<int64_t>(blockIdx.z) * heads.NH + h) * tokens;
 }
 
-/// Row of the first token of this head among statistics, (B,NH,tokens).
-inline __device__ int64_t first_statistic(const Heads& heads, int tokens) {
-  return (static_cast<int64_t>(blockIdx.z) * heads.NH + blockIdx.y) * tokens;
+/// exp(score - base) of a score that has been divided by sqrt(HS), rounded, as base was: so no
+/// difference of a score and a larger base is above 0. There is an instruction for powers of two.
+inline __device__ float exp_of_difference(float score, float base) {
+  return exp2f((score - base) * kLog2e);
 }
 
 /// The shared memory of a thread block: what it owns, two stages of two tiles of partners, and

@@ -84,8 +84,8 @@ struct Fma {
   }
 
   /// out[first + row] = sums factor(r), rounded once.
-  template <class F>
-  static __device__ void write(const Rows<T>& out, int first, Sums& sums, F&& factor) {
+  template <class To, class F>
+  static __device__ void write(const Rows<To>& out, int first, Sums& sums, F&& factor) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int token = first + row(r);
@@ -93,7 +93,7 @@ struct Fma {
       const float by = factor(r);
 #pragma unroll
       for (int c = 0; c < Sums::kColumns; ++c)
-        if (column(c) < out.width) out[token][column(c)] = from_float<T>(sums(r, c) * by);
+        if (column(c) < out.width) out[token][column(c)] = from_float<To>(sums(r, c) * by);
     }
   }
 

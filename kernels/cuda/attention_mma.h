@@ -113,8 +113,8 @@ struct Mma {
   }
 
   /// out[first + row] = sums factor(r), rounded once.
-  template <class F>
-  static __device__ void write(const Rows<T>& out, int first, Sums& sums, F&& factor) {
+  template <class To, class F>
+  static __device__ void write(const Rows<To>& out, int first, Sums& sums, F&& factor) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int token = first + row(r);

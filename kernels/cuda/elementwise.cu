@@ -107,6 +107,14 @@ __global__ void join_kernel(T* out, const T* residual, const T* product, const T
   }
 }
 
+/// Neighbors in a row: thread i takes column i % count of row i / count.
+template <class To, class From>
+__global__ void columns_kernel(To* to, int64_t to_row, const From* from, int64_t from_row,
+                               int64_t count, int64_t n) {
+  const int64_t i = thread_index(), row = i / count, column = i % count;
+  if (i < n) to[row * to_row + column] = from_float<To>(to_float(from[row * from_row + column]));
+}
+
 }  // namespace
 
 void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
@@ -124,6 +132,19 @@ void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, T
 void add(const Ctx& ctx, Tensor out, Tensor a, Tensor b) {
   (void)check_add(out, a, b);
   map(ctx, out, Plus{}, a, b);
+}
+
+void copy_columns(const Ctx& ctx, Tensor to, int64_t to_column, Tensor from, int64_t from_column,
+                  int64_t count) {
+  const ColumnsShape s = check_copy_columns(to, to_column, from, from_column, count);
+  const int64_t n = s.R * s.G * count;
+  dispatch(to.dtype, [&]<class To>(Type<To>) {
+    dispatch(from.dtype, [&]<class From>(Type<From>) {
+      launch(ctx, columns_kernel<To, From>, grid_over<1>(n), kThreads, 0,
+             device_data<To>(to) + to_column, s.to, device_data<From>(from) + from_column, s.from,
+             count, n);
+    });
+  });
 }
 
 void scale(const Ctx& ctx, Tensor x, float factor) {

@@ -5,6 +5,7 @@ set(CUDA_SOURCES
   cuda/adamw8bit.cu
   cuda/attention_backward.cu
   cuda/attention_forward.cu
+  cuda/attention_pieces.cu
   cuda/bias.cu
   cuda/cast.cu
   cuda/cross_entropy.cu

@@ -1,9 +1,23 @@
-// Causal attention, arXiv 1706.03762. Nothing of size T x T is kept: backward recomputes the
-// weights from the log of their sum, as in arXiv 2205.14135.
+// Causal attention, arXiv 1706.03762, sum by sum: which terms, and in which order.
+//
+// A softmax over many keys is put together from softmaxes over few. What is known of some keys is
+//   m   the largest score;   l = sum_u exp(S[u] - m);   o = sum_u exp(S[u] - m) v_u,
+// and two such triples become one when the one with the smaller m is made smaller by
+// exp(m - larger m): then both are measured from the same m, and can be added. In the end
+// out = o / l and lse = m + log l. Example: keys with scores 1 and 3, values 10 and 20. Alone they
+// are (1, 1, 10) and (3, 1, 20), together (3, e^-2 + 1, 10 e^-2 + 20), so out is about 18.8.
+//
+// Ranks may share a sequence, so every sum over tokens is a tree over leaves (token_leaves.h). Sums
+// over keys (of a query: m, l and o, and dq) have chunks of keys as leaves. Sums over queries (of a
+// key: dk and dv) have folded leaves, each the heads of a group one after the other. Leaves without
+// a pair that counts do not exist; a sum of none is -0, the number that changes no other.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
+#include "kernels/attention_rows.h"
+#include "kernels/math.h"
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
@@ -18,83 +32,327 @@ Real dot(int64_t n, const Real* a, const Real* b) {
   return sum;
 }
 
-/// y += a x
+/// A row of a result: HS columns, a sum.
 template <class Real>
-void axpy(int64_t n, Real* y, Real a, const Real* x) {
-  for (int64_t i = 0; i < n; ++i) y[i] += a * x[i];
-}
+struct Row {
+  std::vector<Real> x;
 
-/// Where the vectors of sequence b, head h, token t lie in qkv and in out.
-template <class Real>
-struct HeadView {
-  AttentionShape s;
-  int64_t b, h;
-
-  Real* q(Real* qkv, int64_t t) const {
-    return qkv + (b * s.T + t) * 3 * s.NH * s.HS + 3 * h * s.HS;
+  /// += a y
+  void add(Real a, const Real* y) {
+    for (size_t i = 0; i < x.size(); ++i) x[i] += a * y[i];
   }
-  Real* k(Real* qkv, int64_t t) const { return q(qkv, t) + s.HS; }
-  Real* v(Real* qkv, int64_t t) const { return q(qkv, t) + 2 * s.HS; }
-  Real* out(Real* base, int64_t t) const { return base + (b * s.T + t) * s.NH * s.HS + h * s.HS; }
-  int64_t lse(int64_t t) const { return (b * s.NH + h) * s.T + t; }
-  Real scale() const { return 1 / std::sqrt(Real(s.HS)); }
+  friend Row operator+(Row a, const Row& b) {
+    for (size_t i = 0; i < a.x.size(); ++i) a.x[i] += b.x[i];
+    return a;
+  }
 };
 
-/// One head of one sequence. out (B,T,NH*HS); lse (B,NH,T); qkv (B,T,3*NH*HS)
+/// A sum with no terms yet, and one that will have none.
 template <class Real>
-void forward_head(const HeadView<Real>& at, Real* out, Real* lse, Real* qkv) {
-  const auto [B, T, NH, HS] = at.s;
-  std::vector<Real> score(static_cast<size_t>(T));
-  for (int64_t t = 0; t < T; ++t) {
-    for (int64_t u = 0; u <= t; ++u) score[u] = dot(HS, at.q(qkv, t), at.k(qkv, u)) * at.scale();
-    const Real max = *std::max_element(score.begin(), score.begin() + t + 1);
-    Real sum = 0;
-    for (int64_t u = 0; u <= t; ++u) sum += std::exp(score[u] - max);
-    lse[at.lse(t)] = max + std::log(sum);
-    std::fill_n(at.out(out, t), HS, Real(0));
-    for (int64_t u = 0; u <= t; ++u)
-      axpy(HS, at.out(out, t), std::exp(score[u] - lse[at.lse(t)]), at.v(qkv, u));
-  }
+Row<Real> zeros(int64_t HS) {
+  return {std::vector<Real>(static_cast<size_t>(HS), Real(0))};
+}
+template <class Real>
+Row<Real> empty_sum(int64_t HS) {
+  return {std::vector<Real>(static_cast<size_t>(HS), Real(-0.0))};
 }
 
-/// One head of one sequence. dqkv, qkv (B,T,3*NH*HS); dout, out (B,T,NH*HS); lse (B,NH,T)
+/// A softmax over some keys.
 template <class Real>
-void backward_head(const HeadView<Real>& at, Real* dqkv, Real* dout, Real* qkv, Real* out,
-                   const Real* lse) {
-  const auto [B, T, NH, HS] = at.s;
-  for (int64_t t = 0; t < T; ++t) std::fill_n(at.q(dqkv, t), 3 * HS, Real(0));
-  for (int64_t t = 0; t < T; ++t) {
-    // sum_u P[t,u] (dout_t . v_u), without a second pass over u.
-    const Real D = dot(HS, at.out(dout, t), at.out(out, t));
-    for (int64_t u = 0; u <= t; ++u) {
-      const Real S = dot(HS, at.q(qkv, t), at.k(qkv, u)) * at.scale();
-      const Real P = std::exp(S - lse[at.lse(t)]);
-      const Real dS = P * (dot(HS, at.out(dout, t), at.v(qkv, u)) - D) * at.scale();
-      axpy(HS, at.v(dqkv, u), P, at.out(dout, t));
-      axpy(HS, at.q(dqkv, t), dS, at.k(qkv, u));
-      axpy(HS, at.k(dqkv, u), dS, at.q(qkv, t));
-    }
+struct Softmax {
+  Real m, l;
+  Row<Real> o;
+
+  static Softmax absent(int64_t HS) {
+    return {-std::numeric_limits<Real>::infinity(), 0, empty_sum<Real>(HS)};
   }
+  /// That over the keys of both.
+  friend Softmax operator+(const Softmax& a, const Softmax& b) {
+    if (a.l == 0) return b;
+    if (b.l == 0) return a;
+    const Real m = std::max(a.m, b.m), of_a = math::exp(a.m - m), of_b = math::exp(b.m - m);
+    Softmax sum{m, a.l * of_a + b.l * of_b, a.o};
+    for (size_t i = 0; i < sum.o.x.size(); ++i) sum.o.x[i] = a.o.x[i] * of_a + b.o.x[i] * of_b;
+    return sum;
+  }
+};
+
+/// Queries and keys of a group of heads of one sequence, and where they lie in it.
+template <class Real>
+struct Group {
+  int64_t T, Tq, Tk, r, HS;
+  std::array<TokenRun, 2> queries;
+  int64_t first_key;
+  HeadRows<Real> q, k, v;  ///< q: of the first of r heads
+
+  Real scale() const { return 1 / std::sqrt(Real(HS)); }
+  Real score(int64_t head, int64_t row, int64_t key) const {
+    return dot(HS, q[row] + head * HS, k[key]) * scale();
+  }
+  /// The token of a row of queries.
+  int64_t token(int64_t row) const {
+    const TokenRun& run = queries[row < queries[1].row ? 0 : 1];
+    return run.tokens.begin + row - run.row;
+  }
+  /// Rows of keys: of chunk c of the sequence, that token t sees.
+  Range keys(int64_t c, int64_t t) const {
+    const Range all = leaf(c, key_chunks(T), T);
+    const auto row = [&](int64_t key) { return std::clamp<int64_t>(key - first_key, 0, Tk); };
+    return {row(all.begin), row(std::min(all.end, t + 1))};
+  }
+  /// Calls f(row) for the queries in some tokens that see a key's token, ascending.
+  template <class F>
+  void for_queries(Range tokens, int64_t key, F&& f) const {
+    for (int64_t t = std::max(tokens.begin, first_key + key); t < tokens.end; ++t)
+      for (const TokenRun& run : queries)
+        if (t >= run.tokens.begin && t < run.tokens.end) f(run.row + t - run.tokens.begin);
+  }
+};
+
+/// Calls f(group, b, g) for the groups of all sequences.
+template <class Real, class F>
+void for_groups(const AttentionPieceShape& s, const AttentionPlace& place,
+                const AttentionColumns& at, Real* q, Real* kv, F&& f) {
+  for (int64_t b = 0; b < s.B; ++b)
+    for (int64_t g = 0; g < s.NKV; ++g) {
+      const Group<Real> group{.T = place.T,
+                              .Tq = s.Tq,
+                              .Tk = s.Tk,
+                              .r = s.NH / s.NKV,
+                              .HS = s.HS,
+                              .queries = query_runs(place, s.Tq),
+                              .first_key = place.keys,
+                              .q = head_rows(q, at.q, s.Tq, s.HS, b, g),
+                              .k = head_rows(kv, at.k, s.Tk, s.HS, b, g),
+                              .v = head_rows(kv, at.v, s.Tk, s.HS, b, g)};
+      f(group, b, g);
+    }
 }
+
+/// The softmax of one query over the keys of one chunk.
+template <class Real>
+Softmax<Real> over_chunk(const Group<Real>& group, int64_t head, int64_t row, Range keys) {
+  std::vector<Real> score;
+  for (int64_t u = keys.begin; u < keys.end; ++u) score.push_back(group.score(head, row, u));
+  Softmax<Real> sum{*std::max_element(score.begin(), score.end()), 0, zeros<Real>(group.HS)};
+  for (int64_t u = keys.begin; u < keys.end; ++u) {
+    const Real weight = math::exp(score[static_cast<size_t>(u - keys.begin)] - sum.m);
+    sum.l += weight;
+    sum.o.add(weight, group.v[u]);
+  }
+  return sum;
+}
+
+/// Calls f(row, b, head, softmax) for the queries of all heads and sequences.
+template <class Real, class F>
+void for_softmaxes(const AttentionPieceShape& s, const AttentionPlace& place,
+                   const AttentionColumns& at, Real* q, Real* kv, F&& f) {
+  for_groups(s, place, at, q, kv, [&](const Group<Real>& group, int64_t b, int64_t g) {
+    for (int64_t i = 0; i < group.r; ++i)
+      for (int64_t row = 0; row < s.Tq; ++row) {
+        TreeSum<Softmax<Real>> sum;
+        for (int64_t c = 0; c < key_chunks(group.T); ++c)
+          if (const Range keys = group.keys(c, group.token(row)); keys.size() > 0)
+            sum.push(over_chunk(group, i, row, keys));
+        f(row, b, g * group.r + i, sum.total(Softmax<Real>::absent(s.HS)));
+      }
+  });
+}
+
+/// P and dS / sqrt(HS) of all pairs of a group: (r,Tq,Tk).
+template <class Real>
+struct Pairs {
+  std::vector<Real> P, dS;
+  int64_t Tq, Tk;
+
+  size_t at(int64_t head, int64_t row, int64_t key) const {
+    return static_cast<size_t>((head * Tq + row) * Tk + key);
+  }
+};
+
+template <class Real>
+Pairs<Real> pairs_of(const Group<Real>& group, HeadRows<Real> dout, HeadRows<Real> out,
+                     const Real* lse) {
+  const auto count = static_cast<size_t>(group.r * group.Tq * group.Tk);
+  Pairs<Real> pairs{std::vector<Real>(count), std::vector<Real>(count), group.Tq, group.Tk};
+  for (int64_t i = 0; i < group.r; ++i)
+    for (int64_t row = 0; row < group.Tq; ++row) {
+      const Real* dy = dout[row] + i * group.HS;
+      // sum_u P[t,u] (dout_t . v_u), without a second pass over u.
+      const Real D = dot(group.HS, dy, out[row] + i * group.HS);
+      for (int64_t u = 0; u < group.Tk && group.first_key + u <= group.token(row); ++u) {
+        const Real P = math::exp(group.score(i, row, u) - lse[i * group.Tq + row]);
+        pairs.P[pairs.at(i, row, u)] = P;
+        pairs.dS[pairs.at(i, row, u)] = P * (dot(group.HS, dy, group.v[u]) - D) * group.scale();
+      }
+    }
+  return pairs;
+}
+
+/// dq of one query: a tree over chunks of keys.
+template <class Real>
+Row<Real> dq_of(const Group<Real>& group, const Pairs<Real>& pairs, int64_t head, int64_t row) {
+  TreeSum<Row<Real>> sum;
+  for (int64_t c = 0; c < key_chunks(group.T); ++c) {
+    const Range keys = group.keys(c, group.token(row));
+    if (keys.size() <= 0) continue;
+    Row<Real> leaf = zeros<Real>(group.HS);
+    for (int64_t u = keys.begin; u < keys.end; ++u)
+      leaf.add(pairs.dS[pairs.at(head, row, u)], group.k[u]);
+    sum.push(leaf);
+  }
+  return sum.total(empty_sum<Real>(group.HS));
+}
+
+/// sum_t weights[t,u] x_t of one key, dk or dv: a tree over folded leaves of queries.
+template <class Real>
+Row<Real> over_queries(const Group<Real>& group, const Pairs<Real>& pairs,
+                       const std::vector<Real>& weights, HeadRows<Real> x, int64_t key) {
+  const int64_t n = query_leaves(group.T);
+  TreeSum<Row<Real>> sum;
+  for (int64_t i = 0; i < n; ++i) {
+    Row<Real> leaf = zeros<Real>(group.HS);
+    bool exists = false;
+    const auto [early, late] = fold(i, n, group.T);
+    for (int64_t head = 0; head < group.r; ++head)
+      for (const Range& tokens : {early, late})
+        group.for_queries(tokens, key, [&](int64_t row) {
+          leaf.add(weights[pairs.at(head, row, key)], x[row] + head * group.HS);
+          exists = true;
+        });
+    if (exists) sum.push(leaf);
+  }
+  return sum.total(empty_sum<Real>(group.HS));
+}
+
+/// Tensors as in kernels.h; dq and dkv, q and kv may be one.
+template <class Real>
+void backward(const AttentionPieceShape& s, const AttentionPlace& place, const AttentionColumns& at,
+              Real* dq, Real* dkv, Real* dout, Real* q, Real* kv, Real* out, const Real* lse) {
+  for_groups(s, place, at, q, kv, [&](const Group<Real>& group, int64_t b, int64_t g) {
+    const HeadColumns of_out{s.NKV, group.r, 0};
+    const auto dy = head_rows(dout, of_out, s.Tq, s.HS, b, g);
+    const auto y = head_rows(out, of_out, s.Tq, s.HS, b, g);
+    const auto dx = head_rows(dq, at.q, s.Tq, s.HS, b, g);
+    const auto dk = head_rows(dkv, at.k, s.Tk, s.HS, b, g);
+    const auto dv = head_rows(dkv, at.v, s.Tk, s.HS, b, g);
+    const Pairs<Real> pairs = pairs_of(group, dy, y, lse + (b * s.NKV + g) * group.r * s.Tq);
+    const auto write = [](Real* to, const Row<Real>& row) { std::ranges::copy(row.x, to); };
+    for (int64_t i = 0; i < group.r; ++i)
+      for (int64_t row = 0; row < s.Tq; ++row)
+        write(dx[row] + i * s.HS, dq_of(group, pairs, i, row));
+    for (int64_t u = 0; u < s.Tk; ++u) {
+      write(dk[u], over_queries(group, pairs, pairs.dS, group.q, u));
+      write(dv[u], over_queries(group, pairs, pairs.P, dy, u));
+    }
+  });
+}
+
+/// out = o / l;  lse = m + log l.
+template <class Real>
+Real finish(Real* out, const Softmax<Real>& sum) {
+  for (size_t i = 0; i < sum.o.x.size(); ++i) out[i] = sum.o.x[i] / sum.l;
+  return sum.m + math::log(sum.l);
+}
+
+/// (o, m, l) of queries, in memory.
+template <class Real>
+struct Partials {
+  AttentionPieceShape s;
+  Real *o, *m, *l;
+
+  int64_t statistic(int64_t b, int64_t h, int64_t row) const { return (b * s.NH + h) * s.Tq + row; }
+  int64_t column(int64_t b, int64_t h, int64_t row) const {
+    return ((b * s.Tq + row) * s.NH + h) * s.HS;
+  }
+  Softmax<Real> at(int64_t b, int64_t h, int64_t row) const {
+    const int64_t i = statistic(b, h, row);
+    const Real* from = o + column(b, h, row);
+    return {m[i], l[i], {std::vector<Real>(from, from + s.HS)}};
+  }
+  void set(int64_t b, int64_t h, int64_t row, const Softmax<Real>& sum) const {
+    m[statistic(b, h, row)] = sum.m;
+    l[statistic(b, h, row)] = sum.l;
+    std::ranges::copy(sum.o.x, o + column(b, h, row));
+  }
+  /// Calls f(b, h, row) for all.
+  template <class F>
+  void for_each(F&& f) const {
+    for (int64_t b = 0; b < s.B; ++b)
+      for (int64_t h = 0; h < s.NH; ++h)
+        for (int64_t row = 0; row < s.Tq; ++row) f(b, h, row);
+  }
+};
 
 }  // namespace
 
 void attention_forward(const Ctx&, Tensor out, Tensor lse, Tensor qkv) {
-  const AttentionShape s = check_attention_forward(out, lse, qkv);
+  const AttentionShape whole = check_attention_forward(out, lse, qkv);
+  const AttentionPieceShape s = piece_of(whole);
   dispatch(out, [&]<class Real>(Real) {
-    for (int64_t b = 0; b < s.B; ++b)
-      for (int64_t h = 0; h < s.NH; ++h)
-        forward_head(HeadView<Real>{s, b, h}, out.data<Real>(), lse.data<Real>(), qkv.data<Real>());
+    const Partials<Real> at{s, out.data<Real>(), lse.data<Real>(), nullptr};
+    Real* x = qkv.data<Real>();
+    for_softmaxes(s, whole_sequence(whole.T), AttentionColumns::together(s.NKV, s.NH / s.NKV), x, x,
+                  [&](int64_t row, int64_t b, int64_t h, const Softmax<Real>& sum) {
+                    at.m[at.statistic(b, h, row)] = finish(at.o + at.column(b, h, row), sum);
+                  });
   });
 }
 
 void attention_backward(const Ctx&, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse) {
-  const AttentionShape s = check_attention_backward(dqkv, dout, qkv, out, lse);
+  const AttentionShape whole = check_attention_backward(dqkv, dout, qkv, out, lse);
+  const AttentionPieceShape s = piece_of(whole);
   dispatch(out, [&]<class Real>(Real) {
-    for (int64_t b = 0; b < s.B; ++b)
-      for (int64_t h = 0; h < s.NH; ++h)
-        backward_head(HeadView<Real>{s, b, h}, dqkv.data<Real>(), dout.data<Real>(),
-                      qkv.data<Real>(), out.data<Real>(), lse.data<Real>());
+    Real *x = qkv.data<Real>(), *dx = dqkv.data<Real>();
+    backward(s, whole_sequence(whole.T), AttentionColumns::together(s.NKV, s.NH / s.NKV), dx, dx,
+             dout.data<Real>(), x, x, out.data<Real>(), lse.data<Real>());
+  });
+}
+
+void attention_piece_forward(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
+                             const AttentionPlace& place) {
+  const AttentionPieceShape s = check_attention_piece_forward(o, m, l, q, kv, place);
+  dispatch(q, [&]<class Real>(Real) {
+    const Partials<Real> to{s, o.data<Real>(), m.data<Real>(), l.data<Real>()};
+    for_softmaxes(s, place, AttentionColumns::apart(s.NKV, s.NH / s.NKV), q.data<Real>(),
+                  kv.data<Real>(),
+                  [&](int64_t row, int64_t b, int64_t h, const Softmax<Real>& sum) {
+                    to.set(b, h, row, sum);
+                  });
+  });
+}
+
+void attention_merge(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor later_o, Tensor later_m,
+                     Tensor later_l) {
+  const AttentionPieceShape s = check_attention_merge(o, m, l, later_o, later_m, later_l);
+  dispatch(o, [&]<class Real>(Real) {
+    const Partials<Real> sum{s, o.data<Real>(), m.data<Real>(), l.data<Real>()};
+    const Partials<Real> later{s, later_o.data<Real>(), later_m.data<Real>(), later_l.data<Real>()};
+    sum.for_each([&](int64_t b, int64_t h, int64_t row) {
+      sum.set(b, h, row, sum.at(b, h, row) + later.at(b, h, row));
+    });
+  });
+}
+
+void attention_finish(const Ctx&, Tensor out, Tensor lse, Tensor o, Tensor m, Tensor l) {
+  const AttentionPieceShape s = check_attention_finish(out, lse, o, m, l);
+  dispatch(o, [&]<class Real>(Real) {
+    const Partials<Real> from{s, o.data<Real>(), m.data<Real>(), l.data<Real>()};
+    from.for_each([&](int64_t b, int64_t h, int64_t row) {
+      lse.data<Real>()[from.statistic(b, h, row)] =
+          finish(out.data<Real>() + from.column(b, h, row), from.at(b, h, row));
+    });
+  });
+}
+
+void attention_piece_backward(const Ctx&, Tensor dq, Tensor dkv, Tensor dout, Tensor q, Tensor kv,
+                              Tensor out, Tensor lse, const AttentionPlace& place) {
+  const AttentionPieceShape s =
+      check_attention_piece_backward(dq, dkv, dout, q, kv, out, lse, place);
+  dispatch(q, [&]<class Real>(Real) {
+    backward(s, place, AttentionColumns::apart(s.NKV, s.NH / s.NKV), dq.data<Real>(),
+             dkv.data<Real>(), dout.data<Real>(), q.data<Real>(), kv.data<Real>(), out.data<Real>(),
+             lse.data<Real>());
   });
 }
 

@@ -1,4 +1,6 @@
 // Sums and factors, element by element.
+#include <algorithm>
+
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
@@ -25,6 +27,16 @@ void scale(const Ctx&, Tensor x, float factor) {
   const int64_t n = check_scale(x);
   dispatch(x, [&]<class Real>(Real) {
     for (int64_t i = 0; i < n; ++i) x.data<Real>()[i] *= Real(factor);
+  });
+}
+
+void copy_columns(const Ctx&, Tensor to, int64_t to_column, Tensor from, int64_t from_column,
+                  int64_t count) {
+  const ColumnsShape s = check_copy_columns(to, to_column, from, from_column, count);
+  dispatch(to, [&]<class Real>(Real) {
+    for (int64_t row = 0; row < s.R * s.G; ++row)
+      std::copy_n(from.data<Real>() + row * s.from + from_column, count,
+                  to.data<Real>() + row * s.to + to_column);
   });
 }
 

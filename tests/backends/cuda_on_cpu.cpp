@@ -71,6 +71,22 @@ TEST_F(CudaOnCpu, EveryOptimizerAgreesWithRef) {
   }
 }
 
+// After a step far too large, scores are so large that a float near them has no place for what is
+// subtracted. Weights that pass 1 there would give a gradient a hundred times too long, or NaN.
+TEST_F(CudaOnCpu, AfterAStepFarTooLargeTablesAgree) {
+  for (const char* lr : {"40", "80"}) {
+    const auto on_backend = [&](const std::string& backend) {
+      return trace("02_adamw",
+                   "--layers 1 --channels 16 --heads 2 --batch 4 --lr " + std::string(lr) +
+                       " --backend " + backend,
+                   kTwoSteps);
+    };
+    const Trace want = on_backend("ref");
+    for (const char* backend : {"cpu", "cuda-on-cpu"})
+      EXPECT_TRUE(near(on_backend(backend), want, 0.01)) << backend << " " << lr;
+  }
+}
+
 // Other kernels than the plain step's.
 TEST_F(CudaOnCpu, ClippingAgreesWithRef) {
   const std::string flags = "--micro-batch 2 --clip 1 --agc 0.05 --noise-scale";

@@ -115,11 +115,13 @@ TEST_F(Gradients, Gelu) {
 }
 
 TEST_F(Gradients, Attention) {
-  for (const auto& [B, T, NH, HS] :
-       {std::array{1, 1, 1, 3}, std::array{3, 5, 3, 1}, std::array{2, 9, 3, 4}}) {
-    const int64_t C = NH * HS;
-    const Tensor qkv = box.random({B, T, 3 * C}, -2, 2), dout = box.random({B, T, C});
-    const Tensor out = box.empty({B, T, C}), lse = box.empty({B, NH, T});
+  // Also with two and three query heads to a key-value head, and with keys in four chunks.
+  for (const auto& [B, T, NH, NKV, HS] :
+       {std::array{1, 1, 1, 1, 3}, std::array{3, 5, 3, 3, 1}, std::array{2, 9, 3, 3, 4},
+        std::array{2, 7, 4, 2, 3}, std::array{1, 8, 6, 2, 2}, std::array{1, 128, 2, 1, 1}}) {
+    const Tensor qkv = box.random({B, T, (NH + 2 * NKV) * HS}, -2, 2);
+    const Tensor dout = box.random({B, T, NH * HS});
+    const Tensor out = box.empty(dout.shape), lse = box.empty({B, NH, T});
     const auto loss = [&] {
       k.attention_forward(ctx, out, lse, qkv);
       return dot(out, dout);

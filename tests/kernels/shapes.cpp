@@ -38,9 +38,10 @@ TEST_P(Shapes, ErrorsNameOperationOperandAndShapes) {
   expect("matmul_backward_input: dout is (2, 5), not (6, 5)", [&] {
     k.matmul_backward_input(ctx, x, make({2, 5}), make({5, 4}), 1);
   });
-  expect("attention_forward: qkv is (2, 3, 4), not (2, 3, 12)", [&] {
-    k.attention_forward(ctx, x, make({2, 2, 3}), x);
-  });
+  expect("attention_forward: 0 columns for keys and values in qkv, not 4 times a divisor of 2",
+         [&] {
+           k.attention_forward(ctx, x, make({2, 2, 3}), x);
+         });
   expect("attention_backward: lse is (2, 2, 4), not (2, 2, 3)", [&] {
     const Tensor qkv = make({2, 3, 12});
     k.attention_backward(ctx, qkv, x, qkv, x, make({2, 2, 4}));
@@ -48,6 +49,12 @@ TEST_P(Shapes, ErrorsNameOperationOperandAndShapes) {
   expect("attention_forward: 3 heads do not divide 4 channels", [&] {
     k.attention_forward(ctx, x, make({2, 3, 3}), make({2, 3, 12}));
   });
+  expect("attention_merge: later m is (2, 1, 3), not (2, 2, 3)", [&] {
+    const Tensor m = make({2, 2, 3});
+    k.attention_merge(ctx, x, m, m, x, make({2, 1, 3}), m);
+  });
+  expect("copy_columns: 3 columns from 2 of 4 to 0 of 4",
+         [&] { k.copy_columns(ctx, x, 0, x, 2, 3); });
   expect("adaptive_clip: grad_limbs is (1, 12), not (2, 12)",
          [&] { k.adaptive_clip(ctx, rows, one, limbs, 1); });
   expect("adaptive_clip: weight_limbs is (1, 12), not (2, 12)",
@@ -142,6 +149,8 @@ TEST_P(Shapes, DoublesAreForRef) {
   const auto limbs = [&](int64_t rows) { return box.zeros(Dtype::I64, {rows, kLimbs}); };
   const Tensor x = make({2, 3, 4}), dx = make({2, 3, 4}), rows = make({2, 3}), w = make({4});
   const Tensor qkv = make({2, 3, 12}), lse = make({2, 2, 3}), square = make({4, 4});
+  const Tensor kv = make({2, 3, 8});
+  const AttentionPlace place{3, {0, 1}, 0};
   const Tensor tokens = box.zeros(Dtype::I32, {2, 3}), losses = make({2});
   const std::vector<std::pair<const char*, std::function<void()>>> all = {
       {"embed_forward", [&] { k.embed_forward(ctx, dx, tokens, square, square); }},
@@ -158,6 +167,13 @@ TEST_P(Shapes, DoublesAreForRef) {
       {"gelu_backward", [&] { k.gelu_backward(ctx, dx, x, x); }},
       {"attention_forward", [&] { k.attention_forward(ctx, dx, lse, qkv); }},
       {"attention_backward", [&] { k.attention_backward(ctx, qkv, dx, qkv, x, lse); }},
+      {"attention_piece_forward",
+       [&] { k.attention_piece_forward(ctx, dx, lse, lse, x, kv, place); }},
+      {"attention_merge", [&] { k.attention_merge(ctx, dx, lse, lse, x, lse, lse); }},
+      {"attention_finish", [&] { k.attention_finish(ctx, dx, lse, x, lse, lse); }},
+      {"attention_piece_backward",
+       [&] { k.attention_piece_backward(ctx, dx, kv, x, x, kv, x, lse, place); }},
+      {"copy_columns", [&] { k.copy_columns(ctx, dx, 0, x, 1, 2); }},
       {"join_forward", [&] { k.join_forward(ctx, dx, x, x, w); }},
       {"add", [&] { k.add(ctx, dx, x, x); }},
       {"scale", [&] { k.scale(ctx, dx, 1); }},
