@@ -62,57 +62,87 @@ void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tens
 // Tensor parallelism splits attn by heads: the input gradient of qkv and the product of proj are
 // sums over what ranks hold apart, so they fall into leaves. The same for the columns of mlp.
 
+void qkv_forward(const Ctx& ctx, const AttnSaved& saved, Tensor inp, const AttnTensors& params) {
+  count(ctx, inp, params.qkv.w);
+  ctx.kernels->matmul_forward(ctx, saved.qkv, coded(ctx, saved.codes.inp, inp), params.qkv.w,
+                              params.qkv.b, kWhole);
+}
+
+void qkv_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, const AttnSaved& saved,
+                        const AttnTensors& params) {
+  count(ctx, d.dqkv, params.qkv.w);
+  ctx.kernels->matmul_backward_input(ctx, dinp, coded(ctx, saved.codes.dmid, d.dqkv), params.qkv.w,
+                                     ctx.leaves);
+}
+
+void qkv_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d, Tensor inp,
+                         const AttnSaved& saved, Into into) {
+  count(ctx, inp, grads.qkv.w);
+  const Kernels& k = *ctx.kernels;
+  k.matmul_backward_weight(ctx, grads.qkv.w, either(saved.codes.dmid, d.dqkv),
+                           either(saved.codes.inp, inp), into);
+  k.bias_backward(ctx, grads.qkv.b, d.dqkv, into);
+}
+
+void attend_forward(const Ctx& ctx, const AttnSaved& saved) {
+  const Span span(ctx, "attention_forward");
+  count(ctx, cost::attention_forward, saved);
+  ctx.kernels->attention_forward(ctx, saved.att, saved.lse, saved.qkv);
+}
+
+void attend_backward_input(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved) {
+  const Span span(ctx, "attention_backward");
+  count(ctx, cost::attention_backward, saved);
+  ctx.kernels->attention_backward(ctx, d.dqkv, d.datt, saved.qkv, saved.att, saved.lse);
+}
+
+void proj_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved,
+                  const AttnTensors& params) {
+  count(ctx, saved.att, params.proj_w);
+  ctx.kernels->matmul_forward(ctx, product, coded(ctx, saved.codes.mid, saved.att), params.proj_w,
+                              {}, ctx.leaves);
+}
+
+void proj_backward_input(const Ctx& ctx, const AttnGrads& d, Tensor dproduct,
+                         const AttnSaved& saved, const AttnTensors& params) {
+  count(ctx, dproduct, params.proj_w);
+  ctx.kernels->matmul_backward_input(ctx, d.datt, coded(ctx, saved.codes.dproduct, dproduct),
+                                     params.proj_w, kWhole);
+}
+
+void proj_backward_weight(const Ctx& ctx, const AttnTensors& grads, Tensor dproduct,
+                          const AttnSaved& saved, Into into) {
+  count(ctx, dproduct, grads.proj_w);
+  ctx.kernels->matmul_backward_weight(ctx, grads.proj_w, either(saved.codes.dproduct, dproduct),
+                                      either(saved.codes.mid, saved.att), into);
+}
+
 void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved, Tensor inp,
                   const AttnTensors& params) {
   const Span span(ctx, "attn_forward");
-  count(ctx, inp, params.qkv.w);
-  count(ctx, cost::attention_forward, saved);
-  count(ctx, inp, params.proj_w);
-  const Kernels& k = *ctx.kernels;
-  k.matmul_forward(ctx, saved.qkv, coded(ctx, saved.codes.inp, inp), params.qkv.w, params.qkv.b,
-                   kWhole);
-  {
-    const Span core(ctx, "attention_forward");
-    k.attention_forward(ctx, saved.att, saved.lse, saved.qkv);
-  }
-  k.matmul_forward(ctx, product, coded(ctx, saved.codes.mid, saved.att), params.proj_w, {},
-                   ctx.leaves);
+  qkv_forward(ctx, saved, inp, params);
+  attend_forward(ctx, saved);
+  proj_forward(ctx, product, saved, params);
 }
 
 void attn_recompute(const Ctx& ctx, const AttnSaved& saved) {
   const Span span(ctx, "attn_recompute");
-  count(ctx, cost::attention_forward, saved);
-  ctx.kernels->attention_forward(ctx, saved.att, saved.lse, saved.qkv);
+  attend_forward(ctx, saved);
 }
 
 void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor dproduct,
                          const AttnSaved& saved, const AttnTensors& params) {
   const Span span(ctx, "attn_backward_input");
-  count(ctx, dproduct, params.proj_w);
-  count(ctx, cost::attention_backward, saved);
-  count(ctx, d.dqkv, params.qkv.w);
-  const Kernels& k = *ctx.kernels;
-  const Fp8Codes& codes = saved.codes;
-  k.matmul_backward_input(ctx, d.datt, coded(ctx, codes.dproduct, dproduct), params.proj_w, kWhole);
-  {
-    const Span core(ctx, "attention_backward");
-    k.attention_backward(ctx, d.dqkv, d.datt, saved.qkv, saved.att, saved.lse);
-  }
-  k.matmul_backward_input(ctx, dinp, coded(ctx, codes.dmid, d.dqkv), params.qkv.w, ctx.leaves);
+  proj_backward_input(ctx, d, dproduct, saved, params);
+  attend_backward_input(ctx, d, saved);
+  qkv_backward_input(ctx, dinp, d, saved, params);
 }
 
 void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d,
                           Tensor dproduct, Tensor inp, const AttnSaved& saved, Into into) {
   const Span span(ctx, "attn_backward_weight");
-  count(ctx, dproduct, grads.proj_w);
-  count(ctx, inp, grads.qkv.w);
-  const Kernels& k = *ctx.kernels;
-  const Fp8Codes& codes = saved.codes;
-  k.matmul_backward_weight(ctx, grads.proj_w, either(codes.dproduct, dproduct),
-                           either(codes.mid, saved.att), into);
-  k.matmul_backward_weight(ctx, grads.qkv.w, either(codes.dmid, d.dqkv), either(codes.inp, inp),
-                           into);
-  k.bias_backward(ctx, grads.qkv.b, d.dqkv, into);
+  proj_backward_weight(ctx, grads, dproduct, saved, into);
+  qkv_backward_weight(ctx, grads, d, inp, saved, into);
 }
 
 void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor inp,

@@ -8,7 +8,13 @@
 // columns goes through the same functions. attn and mlp return their product before its bias,
 // because a sum over ranks may still be missing; join adds bias and residual.
 //
-// Letters: B sequences, T tokens, C channels, NH heads, Vp padded vocabulary.
+// attn is three parts, which a chapter may call one by one: qkv makes queries, keys and values of
+// every token, attend mixes tokens, proj makes the product. Where ranks share a sequence, only what
+// stands in attend's place knows of it: queries stay, keys and values travel, and pieces of
+// attention (kernels/kernels.h) are put together.
+//
+// Letters: B sequences, T tokens, C channels, NH query heads in NKV groups that share a key and a
+// value head, HS channels of a head, Vp padded vocabulary.
 #pragma once
 
 #include "common/model/layout.h"
@@ -30,7 +36,7 @@ struct Fp8Codes {
 };
 /// Saved by attn_forward.
 struct AttnSaved {
-  Tensor qkv;  ///< (B,T,3C)
+  Tensor qkv;  ///< (B,T,(NH+2*NKV)*HS), 3C if every head has keys of its own
   Tensor att;  ///< (B,T,C), the heads' outputs
   Tensor lse;  ///< (B,NH,T), log of each row's sum of exponentials
   Fp8Codes codes;
@@ -64,7 +70,23 @@ void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp,
 void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,
                           const NormSaved& saved, Into into);
 
-/// product (B,T,C) = attention(inp qkv^T) proj^T, without the bias of proj.
+/// saved.qkv = inp qkv^T + bias; inp (B,T,C).
+void qkv_forward(const Ctx& ctx, const AttnSaved& saved, Tensor inp, const AttnTensors& params);
+void qkv_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, const AttnSaved& saved,
+                        const AttnTensors& params);
+void qkv_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d, Tensor inp,
+                         const AttnSaved& saved, Into into);
+/// saved.att and saved.lse = attention of whole sequences, from saved.qkv. It has no parameters.
+void attend_forward(const Ctx& ctx, const AttnSaved& saved);
+void attend_backward_input(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved);
+/// product (B,T,C) = saved.att proj^T, without the bias of proj.
+void proj_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved,
+                  const AttnTensors& params);
+void proj_backward_input(const Ctx& ctx, const AttnGrads& d, Tensor dproduct,
+                         const AttnSaved& saved, const AttnTensors& params);
+void proj_backward_weight(const Ctx& ctx, const AttnTensors& grads, Tensor dproduct,
+                          const AttnSaved& saved, Into into);
+/// All three: product (B,T,C) = attention(inp qkv^T) proj^T, without the bias of proj.
 void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved, Tensor inp,
                   const AttnTensors& params);
 /// att and lse from qkv again, where they were not kept.
