@@ -1,6 +1,6 @@
 // Causal attention, forward: arXiv 2205.14135, 2307.08691. A thread block owns queries and walks
-// over the keys before them, with the online softmax that kernels/cpu/attention.cpp explains: of
-// the scores so far a row knows the largest (m), the sum of exp(S - m) (l), and of
+// over the keys before them, with the online softmax that kernels/cpu/attention_forward.cpp
+// explains: of the scores so far a row knows the largest (m), the sum of exp(S - m) (l), and of
 // exp(S - m) v (o); a larger score makes all three smaller by one factor.
 #include "kernels/cuda/attention_engines.h"
 #include "kernels/cuda/table.h"

@@ -55,10 +55,10 @@ TEST_P(BadPipeline, MemoryLimitIsThatOfAStage) {
   const std::string wide = "--pp 4 --batch 256 --micro-batch 64 ";
   expect_refused(std::vector<BadInput>{
       {"--pp 4 --memory-limit 1MB", "more than --memory-limit 1048576"},
-      {wide + "--memory-limit 60MB", "more than --memory-limit 62914560; --recompute "},
+      {wide + "--memory-limit 64MB", "more than --memory-limit 67108864; --recompute "},
       // Every run is computed again, so the fewest bytes decide: with 32 micro-batches in flight
       // two blocks that they share are less than the inputs of two blocks each.
-      {"--pp 4 --batch 32 --micro-batch 1 --pipeline gpipe --memory-limit 19600000",
+      {"--pp 4 --batch 32 --micro-batch 1 --pipeline gpipe --memory-limit 23794304",
        "--recompute every:2 takes"}});
 }
 

@@ -74,7 +74,7 @@ TEST_P(BadMesh, MemoryLimit) {
   for (const std::string only : {"", "--plan-only "})
     expect_refused(std::vector<BadInput>{
         {only + "--pp 4 --memory-limit 1MB", "more than --memory-limit 1048576"},
-        {only + wide + "--memory-limit 60MB", "more than --memory-limit 62914560; --recompute "}});
+        {only + wide + "--memory-limit 64MB", "more than --memory-limit 67108864; --recompute "}});
 }
 
 }  // namespace

@@ -131,6 +131,26 @@ TEST_F(Attention, ScoresThatRiseOrFallFromBlockToBlock) {
   }
 }
 
+/// Query heads that share a key and a value head, over one chunk of keys and over many.
+TEST_F(Attention, GroupsOfHeadsAsRef) {
+  struct Groups {
+    int64_t B, T, NH, NKV, HS;
+  };
+  for (const auto& [B, T, NH, NKV, HS] :
+       {Groups{2, 70, 4, 2, 16}, Groups{1, 300, 6, 2, 5}, Groups{1, 600, 3, 1, 8}}) {
+    const Tensor qkv = fast.random({B, T, (NH + 2 * NKV) * HS}, -2, 2);
+    const Tensor dout = fast.random({B, T, NH * HS});
+    const Results got = run(qkv, dout, NH);
+    const Tensor out = exact.empty(dout.shape), lse = exact.empty({B, NH, T});
+    const Tensor dqkv = exact.empty(qkv.shape);
+    ref.attention_forward(exact.ctx(), out, lse, wide(qkv));
+    ref.attention_backward(exact.ctx(), dqkv, wide(dout), wide(qkv), out, lse);
+    EXPECT_LT(relative_error(got.out, out), 1e-6) << T;
+    EXPECT_LT(relative_error(got.lse, lse), 1e-6) << T;
+    EXPECT_LT(relative_error(got.dqkv, dqkv), 2e-6) << T;
+  }
+}
+
 TEST_F(Attention, TablesAgreeOnLargeScores) {
   Sandbox single(ref_kernels());
   for (int exponent = 0; exponent <= LargeScores::kLargest; exponent += 2)
