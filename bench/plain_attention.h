@@ -1,6 +1,6 @@
 // Causal attention as its formula reads, with the whole T x T matrix of probabilities of each head
-// in memory: what attention in blocks (kernels/cpu/attention_forward.cpp) is measured against. Its products
-// and exponentials are those of the cpu table, and its heads run side by side, too.
+// in memory: what attention in blocks (kernels/cpu/attention_forward.cpp) is measured against. Its
+// products and exponentials are those of the cpu table, and its heads run side by side, too.
 #pragma once
 
 #include "kernels/context.h"
