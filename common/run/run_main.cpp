@@ -65,8 +65,9 @@ int run_main(const std::function<void()>& body) {
     const bool written = output_is_written();
     Failure end = written ? failure() : lost;
     if (end.status == 2 && launched_local_rank() != 0) {
-      std::this_thread::sleep_for(std::chrono::seconds(4));
-      wait_for_turn(launched_local_rank());
+      // mpirun takes its time to end processes that MPI does not know yet.
+      std::this_thread::sleep_for(std::chrono::seconds(5));
+      wait_for_turn(3 * (launched_local_rank() - 1));
       // The first process has not said the same: this one was started differently.
       if (written) end = failure_of(launched_rank());
     }
