@@ -27,7 +27,7 @@ TEST(Cores, OfTheMask) {
 class Quotas : public testing::Test {
  protected:
   void plant(const std::string& name, const std::string& text) {
-    const std::filesystem::path path = dir_.path() / name;
+    const std::filesystem::path path = dir_ / name;
     std::filesystem::create_directories(path.parent_path());
     write_file(path, text);
   }
