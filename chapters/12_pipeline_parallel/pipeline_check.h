@@ -171,7 +171,7 @@ inline void check_all_computed(const Pipeline& pipeline, int64_t s) {
   const int64_t m = pipeline.micros, v = pipeline.chunks;
   std::vector<ChunkProgress> done(v, {.forward = std::vector<bool>(m)});
   for (int64_t i = 0; i < std::ssize(pipeline.lists[s]); ++i) {
-    const auto& [what, micro, chunk] = action_of(pipeline, {s, i});
+    const auto [what, micro, chunk] = action_of(pipeline, {s, i});
     if (micro < 0 || micro >= m || chunk < 0 || chunk >= v)
       refuse(pipeline, "{}: there are {} micro-batches and {} chunks", to_string(pipeline, {s, i}),
              m, v);
