@@ -1,0 +1,84 @@
+"""A kill, or an error, at each system call of a run that saves; strace plants them."""
+
+import collections
+import re
+import shutil
+import subprocess
+
+from trial import Result, Skipped, ended_badly
+
+# All that a save may use: of files, directories and links, and of what has been opened.
+NAMES = ["openat", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync", "close", "rename",
+         "renameat", "renameat2", "unlink", "unlinkat", "rmdir", "mkdir", "mkdirat", "symlink",
+         "symlinkat", "link", "linkat", "flock", "fcntl", "newfstatat", "fstat", "statx", "access",
+         "faccessat2", "readlink", "readlinkat", "getdents64", "ftruncate", "fchmod", "fchown",
+         "lseek", "mmap"]
+ERRORS = ["EIO", "ENOSPC", "EACCES"]
+STRACE = ["strace", "-f", "-qq", "-o", "/dev/null"]
+
+
+def system_calls(trial):
+    """(name, n) of each system call from where the text is opened: those before are the loader's.
+    strace counts from 1, for each name by itself."""
+    if not shutil.which("strace"):
+        raise Skipped("no strace here")
+    log = trial.work / "strace.log"
+    directory = trial.directory()
+    command = ["strace", "-qq", "-o", log, "-e", f"trace={','.join(NAMES)}",
+               *trial.program.command(*trial.resumed(directory, STEPS_TRACED))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Skipped(f"strace does not run: {(done.stderr.strip().splitlines() or [''])[-1]}")
+    seen, found, started = collections.Counter(), [], False
+    for line in log.read_text(errors="replace").splitlines():
+        name = re.match(r"\w+", line)
+        if not name:
+            continue
+        seen[name[0]] += 1
+        started = started or "text.txt" in line
+        if started:
+            found.append((name[0], seen[name[0]]))
+    return found
+
+
+STEPS_TRACED = 4  # two saves: the first also finds what a former program left
+
+
+def chosen(items, count):
+    """`count` of the items, evenly spread; all where there are not more."""
+    if count >= len(items):
+        return items
+    return [items[i * len(items) // count] for i in range(count)]
+
+
+def traced(trial, directory, injection):
+    command = [*STRACE, "-e", f"inject={injection}",
+               *trial.program.command(*trial.resumed(directory, STEPS_TRACED))]
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
+
+
+def calls(trials, count, random):
+    """A kill at each system call."""
+    trial = trials[0]
+    result = Result("calls")
+    for name, n in chosen(system_calls(trial), count):
+        directory = trial.directory()
+        traced(trial, directory, f"{name}:signal=KILL:when={n}")
+        result.add(f"killed at {name} {n}", trial.problem(directory))
+    return result
+
+
+def errors(trials, count, random):
+    """An error from each system call. The program ends with a line, or does without it."""
+    trial = trials[0]
+    result = Result("errors")
+    plan = [(name, n, error) for name, n in system_calls(trial) for error in ERRORS]
+    for name, n, error in chosen(plan, count):
+        directory = trial.directory()
+        try:
+            done = traced(trial, directory, f"{name}:error={error}:when={n}")
+            problem = ended_badly(done)
+        except subprocess.TimeoutExpired:
+            problem = "hangs"
+        result.add(f"{error} from {name} {n}", problem or trial.problem(directory))
+    return result
