@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 # A small model; a step takes a few milliseconds, and a save not much more.
-MODEL = ["--model", "nano", "--layers", "1", "--channels", "16", "--heads", "2", "--seq-len", "32",
+MODEL = ["--model", "nano", "--layers", "1", "--channels", "16", "--heads", "2",
          "--batch", "4"]
 SAVED, STEPS, LAST = 2, 6, 9  # steps of the checkpoint that is there; of the tried run; of the check
 SECONDS = 60                  # nothing here may take as long
