@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Gives any bytes to what reads files: libFuzzer, with address and undefined-behaviour checks. It
+# starts from tests/fuzz/corpus; what makes a program crash or hang is written to runs/fuzz/.
+#
+#   scripts/fuzz.sh                    each target for a minute
+#   scripts/fuzz.sh 600                for ten minutes
+#   scripts/fuzz.sh 600 safetensors    one target
+#
+# A crash that is fixed goes to the corpus: every build replays that.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+seconds=${1-60}
+targets=(config safetensors)
+if [[ ! $seconds =~ ^[1-9][0-9]*$ ]]; then
+  echo "fuzz.sh: '$seconds' is no number of seconds" >&2
+  exit 2
+fi
+if (($# > 1)); then
+  [[ " ${targets[*]} " == *" $2 "* ]] || { echo "fuzz.sh: no target '$2'; legal: ${targets[*]}" >&2; exit 2; }
+  targets=("$2")
+fi
+# The first that has std::source_location.
+clang=
+for version in 19 18 17 16; do
+  command -v clang++-$version >/dev/null && clang=clang++-$version && break
+done
+[[ -n $clang ]] || { echo "fuzz.sh: no clang++-16 or newer; apt-get install clang-16 libclang-rt-16-dev" >&2; exit 2; }
+
+cmake -G Ninja -S . -B build/fuzz -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_BUILD_TYPE=Debug \
+  -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" \
+  -DLADDER_CUDA=OFF -DLADDER_BENCH=OFF -DLADDER_OPENMP=OFF -DLADDER_ONLY_TESTS=unit -DLADDER_FUZZ=ON >/dev/null
+cmake --build build/fuzz -j "$(nproc)" --target "${targets[@]/#/fuzz_}"
+
+failed=0
+for name in "${targets[@]}"; do
+  mkdir -p "runs/fuzz/$name"
+  # New inputs go to the first folder, crashes beside it.
+  build/fuzz/tests/fuzz_"$name" "runs/fuzz/$name" "tests/fuzz/corpus/$name" \
+    -artifact_prefix="runs/fuzz/$name-" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 \
+    -print_final_stats=1 -verbosity=0 || failed=1
+done
+exit $failed
