@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 seconds=${1-60}
-targets=(config safetensors)
+targets=(config hf_config manifest safetensors tokens)
 if [[ ! $seconds =~ ^[1-9][0-9]*$ ]]; then
   echo "fuzz.sh: '$seconds' is no number of seconds" >&2
   exit 2
