@@ -4,8 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <sys/mman.h>
 #include <unistd.h>
+
+#include <sys/mman.h>
 
 namespace ladder {
 

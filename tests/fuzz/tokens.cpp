@@ -1,6 +1,5 @@
 // Any bytes as --data, in each form that --tokens names: refused in a line, or drawn from.
 #include "common/data/text.h"
-
 #include "common/error.h"
 #include "tests/fuzz/bytes_as_file.h"
 
