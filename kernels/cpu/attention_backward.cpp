@@ -96,24 +96,21 @@ struct Operands {
   const float* lse;  ///< (r, Tq)
 };
 
-/// D = dout_t . out_t for a block of rows, summed as multiply() sums dout v^T: where one key has
+/// D = dout_t . out_t of a block of queries, summed as multiply() sums dout v^T: where one key has
 /// all the weight, out is its v, and dP - D exactly 0, not a rounding that large keys would
 /// magnify.
 template <class T>
-void dots_of_rows(float* D, const float* dout, int64_t stride, HeadRows<const T> out, Range rows,
-                  int64_t HS) {
-  constexpr int64_t kSide = 8;  // chains side by side: each addition waits for the one before
-  for (int64_t row = 0; row < rows.size(); row += kSide) {
-    const int64_t count = std::min(kSide, rows.size() - row);
-    std::array<float, kSide> sum{};
+void dots_of_rows(const BackwardRoom& room, float* D, HeadRows<const T> dout, HeadRows<const T> out,
+                  const TokenBlock& queries, int64_t HS) {
+  transpose_rows(room.kt, dout, queries, HS);
+  transpose_rows(room.vt, out, queries, HS);
+  const int64_t stride = across(queries.rows());
+  for_vectors(0, queries.rows(), [&](int64_t i, auto io) {
+    Vec sum = zero();
     for (int64_t d = 0; d < HS; ++d)
-      for (int64_t i = 0; i < kSide; ++i) {
-        const int64_t at = row + std::min(i, count - 1);
-        float& one = sum[static_cast<size_t>(i)];
-        one = std::fma(dout[at * stride + d], value_of(out[rows.begin + at][d]), one);
-      }
-    std::copy_n(sum.begin(), count, D + row);
-  }
+      sum = hn::MulAdd(load(room.kt + d * stride + i), load(room.vt + d * stride + i), sum);
+    io.store(sum, D + i);
+  });
 }
 
 /// P of a block from its scores, and dS / sqrt(HS) = P (dout v^T - D) / sqrt(HS) from dout v^T.
@@ -278,8 +275,8 @@ void backward_group(const Piece& piece, const BackwardRoom& room,
       const int64_t at = room.at(head, queries), h = head * HS;
       widen_rows(room.q + at, room.stride, x.q + h, queries.range(), HS);
       widen_rows(room.dout + at, room.stride, x.dout + h, queries.range(), HS);
-      dots_of_rows(room.D + head * room.rows + queries.padded, room.dout + at, room.stride,
-                   x.out + h, queries.range(), HS);
+      dots_of_rows(room, room.D + head * room.rows + queries.padded, x.dout + h, x.out + h, queries,
+                   HS);
       if (!queries.sees(piece.keys[0])) write_empty(x.dq + h, queries, HS);
     }
   for (size_t i = 0; i < piece.keys.size(); ++i) backward_keys(piece, room, folded, i, x);
