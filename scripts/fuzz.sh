@@ -29,7 +29,7 @@ done
 
 cmake -G Ninja -S . -B build/fuzz -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_BUILD_TYPE=Debug \
   -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" \
-  -DLADDER_CUDA=OFF -DLADDER_BENCH=OFF -DLADDER_OPENMP=OFF -DLADDER_ONLY_TESTS=unit -DLADDER_FUZZ=ON >/dev/null
+  -DLADDER_CUDA=OFF -DLADDER_BENCH=OFF -DLADDER_ONLY_TESTS=unit -DLADDER_FUZZ=ON >/dev/null
 cmake --build build/fuzz -j "$(nproc)" --target "${targets[@]/#/fuzz_}"
 
 failed=0

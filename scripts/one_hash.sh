@@ -23,10 +23,8 @@ ways=(
 )
 
 build() { # name compiler optimisation march
-  local openmp=ON
-  [[ $2 == clang* ]] && openmp=OFF # its runtime may not be there; threads change no bit
   cmake -S "$root" -B "$folder/$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$2" \
-    -DCMAKE_CXX_FLAGS_RELEASE="$3" -DLADDER_MARCH="$4" -DLADDER_OPENMP=$openmp -DLADDER_CUDA=OFF \
+    -DCMAKE_CXX_FLAGS_RELEASE="$3" -DLADDER_MARCH="$4" -DLADDER_CUDA=OFF \
     -DLADDER_BENCH=OFF -DLADDER_ONLY_CHAPTERS='^04' -DLADDER_ONLY_TESTS=none >"$folder/$1.log" 2>&1 &&
     cmake --build "$folder/$1" --target ch04_clipping >>"$folder/$1.log" 2>&1
 }

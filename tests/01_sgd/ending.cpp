@@ -19,7 +19,7 @@ INSTANTIATE_TEST_SUITE_P(Run, Ending, ::testing::ValuesIn(chapters_from("01_sgd"
 TEST_P(Ending, ASignalLetsTheStepEnd) {
   for (const auto& [signal, status] : {std::pair("INT", 130), std::pair("TERM", 143)}) {
     for (const char* name : {"trace.jsonl", "saved"}) std::filesystem::remove_all(path(name));
-    const Program program = interrupted(GetParam(), std::string("kill -") + signal + " $run");
+    const Program program = signalled(GetParam(), std::string("kill -") + signal + " $run");
     const std::string flags = std::string(kEndless) + "--quiet --save saved --report report.json";
     const Ended ended = run(program, small_run(flags));
     const int64_t done = lines_in(read("trace.jsonl"));
@@ -41,13 +41,13 @@ TEST_P(Ending, ASignalLetsTheStepEnd) {
 
 TEST_P(Ending, ASecondSignalEndsAtOnce) {
   const std::string both = "kill -INT $run; kill -TERM $run";
-  const Ended ended = run(interrupted(GetParam(), both),
+  const Ended ended = run(signalled(GetParam(), both),
                           small_run(std::string(kEndless) + "--backend ref --seq-len 16"));
   EXPECT_TRUE(ended.status == 143 || ended.status == 130) << ended.status << ended.err;
 }
 
 TEST_P(Ending, WithoutSaveNothingIsSaved) {
-  const Ended ended = run(interrupted(GetParam(), "kill -TERM $run"),
+  const Ended ended = run(signalled(GetParam(), "kill -TERM $run"),
                           small_run(std::string(kEndless) + "--sample 1000000"));
   EXPECT_EQ(ended.status, 143);
   EXPECT_NE(ended.err.find("; nothing is saved without --save\n"), std::string::npos) << ended.err;

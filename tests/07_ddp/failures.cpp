@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(DataParallel, RanksStop, ::testing::ValuesIn(data_paral
 
 TEST_P(RanksStop, AfterTheSameStep) {
   const Ended ended =
-      run(interrupted(GetParam().chapter, "kill -TERM $run"),
+      run(signalled(GetParam().chapter, "kill -TERM $run"),
           small_run(common + "--ranks 4 --steps 1000000 --quiet --save saved --trace trace.jsonl"));
   EXPECT_EQ(ended.status, 143);
   EXPECT_TRUE(ended.err.starts_with("interrupted: SIGTERM after ")) << ended.err;

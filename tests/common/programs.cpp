@@ -94,7 +94,7 @@ Program under_mpirun(std::string_view chapter, int processes) {
   return {chapter, words(mpirun + std::to_string(processes))};
 }
 
-Program interrupted(Program program, const std::string& signals) {
+Program signalled(Program program, const std::string& signals) {
   // Job control, or SIGINT would be ignored.
   const std::string script =
       "set -m; \"$@\" & run=$!\n"

@@ -36,7 +36,7 @@ struct Program {
 Program under_mpirun(std::string_view chapter, int processes);
 
 /// That program, to which a shell sends signals ("kill -INT $run") once trace.jsonl has a line.
-Program interrupted(Program program, const std::string& signals);
+Program signalled(Program program, const std::string& signals);
 
 /// How a program ended: its exit status (128 + n if signal n killed it) and what it wrote.
 struct Ended {
