@@ -57,7 +57,7 @@ bool sync_directory(const fs::path& dir) {
   return ::fsync(opened.get()) == 0 || errno == EINVAL || errno == ENOTSUP;
 }
 
-fs::path partial_of(const fs::path& path) { return resolved(path).string() + ".partial"; }
+fs::path partial_of(const fs::path& path) { return resolved(path) += kPartial; }
 
 // Through symbolic links: the file is replaced, not the link, unless that leads nowhere.
 OutputFile::OutputFile(const std::string& path, std::string what)

@@ -18,6 +18,8 @@ std::filesystem::path resolved(const std::filesystem::path& path);
 /// else errno says why
 bool sync_directory(const std::filesystem::path& dir);
 
+inline constexpr std::string_view kPartial = ".partial";
+
 /// Where the file of that name grows: NAME.partial beside it.
 std::filesystem::path partial_of(const std::filesystem::path& path);
 

@@ -56,13 +56,12 @@ bool is_generation(std::string_view name) {
   return dot != name.npos && is_number(name.substr(0, dot)) && is_number(name.substr(dot + 1));
 }
 
-/// What a generation holds, or has held under way: "config.json", "config.json.4711-0.tmp".
+/// What a generation holds, or has held under way: "config.json", "config.json.partial".
 bool is_in_generation(std::string_view name) {
   constexpr std::array<std::string_view, 5> kFiles = {kManifestFile, kWeightsFile, kOptimizerFile,
                                                       kConfigFile, kCurrent};
-  return std::any_of(kFiles.begin(), kFiles.end(), [&](std::string_view file) {
-    return name.starts_with(file) && (name == file || name.ends_with(".tmp"));
-  });
+  if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
+  return std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end();
 }
 
 /// The names in a directory; none if it cannot be read.

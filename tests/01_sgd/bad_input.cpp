@@ -35,8 +35,11 @@ TEST_P(BadRun, Text) {
 // A message is for a screen, and for a reader.
 TEST_P(BadRun, QuotesWhatAScreenCanTake) {
   const std::string far(5000, 'x');
-  for (const auto& args : std::vector<std::vector<std::string>>{
-           {"--data", far}, {"--model", far}, {"--data", "text.txt", "--trace", far}, {far}}) {
+  for (const auto& args :
+       std::vector<std::vector<std::string>>{{"--data", far},
+                                             {"--data", "text.txt", "--model", far},
+                                             {"--data", "text.txt", "--trace", far},
+                                             {far}}) {
     expect_refused(args, "xxx ... xxx");
     EXPECT_LT(run(GetParam(), args).err.size(), 500u) << args[0].substr(0, 10);
   }
@@ -152,7 +155,8 @@ TEST_P(BadRun, OutputsThatAreInputs) {
   train(GetParam(), "--steps 1 --layers 1 --save old");
   fs::create_directories(path("old/below"));
   for (const auto& entry : fs::recursive_directory_iterator(path("old")))
-    if (entry.path().extension() == ".json") fs::create_hard_link(entry.path(), path("state"));
+    if (entry.path().filename() == "checkpoint.json")
+      fs::create_hard_link(entry.path(), path("state"));
   const std::string text = "belongs to --data ";
   expect_refused({{"--trace run --data run.partial", "run.partial, which " + text + "run.partial"},
                   {"--report run --data run.partial", text},

@@ -122,7 +122,7 @@ TEST_P(DataFiles, TheVocabularySetsTheModelAndTheSample) {
   const Ended ended = train(GetParam(),
                             "--steps 1 --layers 1 --data tokens.bin --tokens uint32 --vocab 300 "
                             "--sample 3 --save saved --trace trace.jsonl");
-  EXPECT_EQ(nlohmann::json::parse(read("saved/checkpoint.json"))["model"]["vocab"], 300);
+  EXPECT_EQ(nlohmann::json::parse(read("saved/current/checkpoint.json"))["model"]["vocab"], 300);
   const std::string out = ended.out, begin = "---- sample\n";
   ASSERT_NE(out.find(begin), std::string::npos) << out;
   const std::string sample = out.substr(out.find(begin) + begin.size());

@@ -23,6 +23,8 @@ class Ending : public testing::Test {
   Ending() {
     options_.steps = 4;
     options_.quiet = true;
+    options_.data = dir_ / "text";
+    write_file(options_.data, "text");
     options_.trace = dir_ / "trace";
     options_.report = dir_ / "report";
   }

@@ -19,6 +19,8 @@ class Log : public testing::Test {
   Log() {
     forget_ending();  // of the tests before
     options_.steps = 3;
+    options_.data = dir_ / "text";
+    write_file(options_.data, "text");
     options_.trace = dir_ / "trace";
     options_.report = dir_ / "report";
     options_.timeline = dir_ / "timeline";

@@ -2,6 +2,7 @@
 #include "common/error.h"
 #include "common/run/command_line.h"
 #include "common/run/options.h"
+#include "common/run/run_main.h"
 #include "tests/fuzz/bytes_as_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
