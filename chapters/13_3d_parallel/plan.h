@@ -26,6 +26,7 @@
 #include "common/run/output_file.h"
 #include "common/run/report.h"
 #include "kernels/arena.h"
+#include "kernels/token_leaves.h"
 
 namespace ladder {
 
@@ -56,10 +57,10 @@ inline int64_t tp_traffic_of_stage(const StagePlan& stage, const ActivationPlan&
   const bool gathers = acts.sequence_ranks > 1;
   const int64_t reductions = 4 * blocks + 2 * again + embed + head;
   const int64_t halves = 2 * reductions + (gathers ? 4 * blocks : 0);
-  const int64_t partial =
-      gathers ? 2 * 2 * (2 * blocks + head) * sequences * stage.gpt.channels : 0;
+  const int64_t chunks =
+      gathers ? 2 * (2 * blocks + head) * sequences * kTokenChunks * stage.gpt.channels : 0;
   const int64_t tokens = halves * sequences * stage.gpt.seq_len * stage.gpt.channels;
-  return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * partial) / t;
+  return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * chunks) / t;
 }
 
 /// 0 .. n-1, or of many the first, -1 for those between, and the last.
