@@ -95,9 +95,9 @@ Program under_mpirun(std::string_view chapter, int processes) {
 }
 
 Program signalled(Program program, const std::string& signals) {
-  // Job control, or SIGINT would be ignored.
+  // Job control, or SIGINT would be ignored; not to the end, or bash would tell of it.
   const std::string script =
-      "set -m; \"$@\" & run=$!\n"
+      "set -m; \"$@\" & run=$!; set +m\n"
       "until [ -s trace.jsonl.partial ]; do kill -0 $run || break; sleep 0.02; done\n" +
       signals + "\nwait $run";
   const std::vector<std::string> shell = {"bash", "-c", script, "bash"};

@@ -19,7 +19,7 @@ class Log : public testing::Test {
   Log() {
     forget_ending();  // of the tests before
     options_.steps = 3;
-    options_.data = dir_ / "text";
+    options_.data = text_dir_ / "text";
     write_file(options_.data, "text");
     options_.trace = dir_ / "trace";
     options_.report = dir_ / "report";
@@ -60,7 +60,7 @@ class Log : public testing::Test {
     return testing::internal::GetCapturedStdout();
   }
 
-  TempDir dir_;
+  TempDir dir_, text_dir_;
   RunOptions options_;
   Arena arena_;
   Ctx ctx_;

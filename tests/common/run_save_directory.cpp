@@ -134,7 +134,7 @@ TEST_F(SaveDir, RemovesWhatAKilledProgramLeft) {
   const auto before = files_in(dir_.path());
   fs::create_directory(dir_ / "generation-2.7");
   write_file(dir_ / "generation-2.7/model.safetensors", "whole, as far as anyone knows");
-  write_file(dir_ / "generation-2.7/optimizer.safetensors.7-0.tmp", "half an opt");
+  write_file(dir_ / "generation-2.7/optimizer.safetensors.partial", "half an opt");
   fs::create_symlink("generation-2.7", dir_ / "generation-2.7/current");
   expect_whole(dir_.path());
   testing::internal::CaptureStderr();

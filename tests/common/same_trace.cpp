@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/run/ending.h"
 #include "common/run/manifest.h"
 #include "common/run/save_directory.h"
 
@@ -108,7 +109,8 @@ Trace SameTrace::trace(const Program& program, std::string_view flags, Range ran
   std::filesystem::remove(path("trace.jsonl"));  // never an older run's
   const Ended ended = train(
       program, std::string(flags) + " --trace trace.jsonl --steps " + std::to_string(range.end));
-  if (ended.status != 0) return {.range = range, .steps = {}};
+  // One that has learned nothing has a trace, too; train() knows whether it should have.
+  if (ended.status != 0 && ended.status != kNotDone) return {.range = range, .steps = {}};
   return {.range = range, .steps = parse_trace(read("trace.jsonl"))};
 }
 
