@@ -9,11 +9,12 @@ namespace {
 
 constexpr size_t kShown = 8;  ///< ranks that a message names
 
-/// "rank 0 waits in all_reduce of 5 F32, rank 2 waits in barrier"
-std::string waits_text(std::span<const RankReport> heard) {
+/// "rank 0 waits in all_reduce of 5 F32, rank 2 waits in barrier". What a rank that is missing said
+/// last is old.
+std::string waits_text(std::span<const RankReport> heard, std::span<const int> missing) {
   std::vector<std::string> parts;
   for (const RankReport& report : heard)
-    if (report.waited > 0)
+    if (report.waited > 0 && std::ranges::count(missing, report.rank) == 0)
       parts.push_back(fmt::format("rank {} waits in {}", report.rank, report.call.data()));
   if (parts.size() > kShown) {
     parts.resize(kShown);
@@ -51,11 +52,11 @@ std::optional<std::string> reason_to_give_up(std::span<const RankReport> heard, 
   if (!missing.empty())
     return fmt::format("rank{} {} gave no sign of life for {}; {}; {}",
                        missing.size() == 1 ? "" : "s", rank_list(missing), seconds_text(patience),
-                       waits_text(heard), kHint);
+                       waits_text(heard, missing), kHint);
   const auto waits_or_is_gone = [&](const RankReport& r) { return r.over || waits(r); };
   if (std::ssize(heard) == ranks && std::ranges::all_of(heard, waits_or_is_gone))
     return fmt::format("the ranks wait for each other for {}: {}; {}", seconds_text(patience),
-                       waits_text(heard), kHint);
+                       waits_text(heard, {}), kHint);
   return std::nullopt;
 }
 
