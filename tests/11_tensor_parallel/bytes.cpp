@@ -10,6 +10,9 @@ class TensorParallelBytes : public MemoryRuns {
  protected:
   // nano, but for layers. Eight ranks take as many channels as it has.
   static constexpr int64_t L = 3, C = 128, T = 16, Vp = 256, NH = 8;
+  // A sequence has 16 chunks whatever its length. Tests of their sums run on shorter sequences, so
+  // that no formula takes positions for chunks.
+  static constexpr int64_t kChunks = 16, kShort = 8;
   nlohmann::json run(int64_t tp, const std::string& flags) const {
     return report("11_tensor_parallel",
                   fmt::format("--layers {} --channels {} --steps 1 --tp {} {}", L, C, tp, flags));
@@ -28,6 +31,7 @@ TEST_F(TensorParallelBytes, AsPredicted) {
     for (const std::string flags :
          {"", "--precision bf16 --recompute full --batch 8 --micro-batch 2 --head-chunk 1",
           "--agc 0.1 --recompute selective --optimizer lion", "--sequence-parallel",
+          "--sequence-parallel --seq-len 8",
           "--sequence-parallel --precision bf16 --recompute every:2 --batch 6 --micro-batch 2",
           "--sequence-parallel --recompute selective --head-chunk 2"}) {
       const auto got = run(tp, flags);
@@ -85,14 +89,17 @@ TEST_F(TensorParallelBytes, WhatAShareOfTheSequencesTakes) {
   EXPECT_EQ(activations(1, ""), measured(run(1, "--batch 4"), Mem::Activation) - tokens);
 }
 
-// Product, stream, branch and norm in shares; whole are a rank's summand and what is gathered.
+// Product, stream, branch and norm are in shares. Whole are a rank's summand, what is gathered for
+// a part and for its gradient, and the sums of chunks: of each sequence 16 for a norm's gain and 16
+// for its bias, in FP32.
 TEST_F(TensorParallelBytes, WorkspaceOfAShareOfTheSequences) {
   const int64_t B = 4;
   for (const int64_t tp : {2, 4, 8}) {
-    const int64_t plain = measured(run(tp, "--batch 4"), Mem::Workspace);
-    const int64_t shared = measured(run(tp, "--batch 4 --sequence-parallel"), Mem::Workspace);
-    const int64_t partial = 4 * 2 * B * C;
-    EXPECT_EQ(shared - plain, 4 * B * T * C * 3 + partial - 4 * B * T * C * 4 * (tp - 1) / tp);
+    const std::string flags = fmt::format("--batch {} --seq-len {}", B, kShort);
+    const int64_t plain = measured(run(tp, flags), Mem::Workspace);
+    const int64_t shared = measured(run(tp, flags + " --sequence-parallel"), Mem::Workspace);
+    const int64_t one = 4 * B * kShort * C, sums = 4 * B * 2 * kChunks * C;
+    EXPECT_EQ(shared - plain, 3 * one + sums - 4 * one * (tp - 1) / tp);
   }
 }
 
@@ -112,15 +119,18 @@ TEST_F(TensorParallelBytes, FourAllReducesABlock) {
 }
 
 // An all-reduce is a reduce-scatter and an all-gather; backward gathers once more what each part of
-// a block has read.
+// a block has read. Of each norm backward gathers the sums of 16 chunks of each sequence, for the
+// gain and for the bias: a rank has 16 / t of them, in FP32 at any precision, and they are not
+// reduced.
 TEST_F(TensorParallelBytes, FourReduceScattersAndSixAllGathersABlock) {
   const int64_t B = 4;
   for (const int64_t tp : {2, 4, 8}) {
-    const int64_t one = (tp - 1) * 4 * B * T * C / tp;
-    const int64_t norms = (2 * L + 1) * 2 * 2 * (tp - 1) * 4 * B * C / tp;
+    const int64_t one = (tp - 1) * 4 * B * kShort * C / tp;
+    const int64_t norms = (2 * L + 1) * 2 * (tp - 1) * 4 * B * kChunks * C / tp;
     const auto sent = [&](const std::string& flags) {
-      return run(tp, "--batch 4 --sequence-parallel " + flags)["extra"]["traffic"]["measured"]
-          .get<int64_t>();
+      const auto got =
+          run(tp, fmt::format("--batch {} --seq-len {} --sequence-parallel {}", B, kShort, flags));
+      return got["extra"]["traffic"]["measured"].get<int64_t>();
     };
     EXPECT_EQ(sent(""), (10 * L + 4) * one + norms);
     EXPECT_EQ(sent("--micro-batch 1"), (10 * L + 4) * one + norms);
@@ -143,9 +153,11 @@ TEST_F(TensorParallelBytes, CallsOfAStep) {
   };
   const auto one = calls(1), two = calls(2);
   EXPECT_EQ(two[0] - one[0], 4 * L + 2);
-  EXPECT_EQ(two[1] - one[1], 6 * L + 2);
-  // Gradients of norms; maximum, sum and target; and the norm of all gradients.
-  EXPECT_EQ(two[2] - one[2], 2 * L + 1 + 3 + 1);
+  // Activations and their gradients; and of each norm the sums of chunks, for the gain and for the
+  // bias.
+  EXPECT_EQ(two[1] - one[1], 6 * L + 2 + 2 * (2 * L + 1));
+  // Maximum, sum and target; and the norm of all gradients.
+  EXPECT_EQ(two[2] - one[2], 3 + 1);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ TEST_F(MeshBytes, AsPredicted) {
        {std::pair{Cube{2, 2, 2}, "--recompute selective --agc 0.1"},
         {Cube{2, 2, 2}, "--sequence-parallel --recompute full --pipeline zb-h1 --precision bf16"},
         {Cube{2, 2, 2}, "--pipeline interleaved --head-chunk 1 --optimizer lion --sample 2"},
-        {Cube{4, 1, 2}, "--sequence-parallel --recompute every:2 --pipeline gpipe"},
+        {Cube{4, 1, 2}, "--sequence-parallel --recompute every:2 --pipeline gpipe --seq-len 8"},
         {Cube{1, 2, 4}, "--recompute offload --ddp naive --accumulate running"},
         {Cube{1, 4, 2}, "--optimizer adamw8bit --reduction ring --precision bf16 --master 16"},
         {Cube{4, 2, 1}, "--recompute sqrt --pipeline zb-h1 --bucket-mb 0"},
@@ -159,22 +159,27 @@ TEST_F(MeshBytes, ActivationsOfWhatIsInFlight) {
   }
 }
 
+// A sequence has 16 chunks whatever its length: this one is shorter, so that no formula takes
+// positions for chunks.
 TEST_F(MeshBytes, OnTheWireByAxis) {
+  constexpr int64_t kChunks = 16, kShort = 8;
   for (const Cube& mesh : kCubes)
     for (const bool sequences : {false, true}) {
-      const auto got = run(mesh, sequences ? "--sequence-parallel" : "");
+      const auto got =
+          run(mesh, fmt::format("--seq-len {} {}", kShort, sequences ? "--sequence-parallel" : ""));
       const int64_t tp = mesh.tp, dp = mesh.dp, pp = mesh.pp, share = B / dp;
       for (int64_t r = 0; r < mesh.ranks(); ++r) {
         const int64_t s = mesh.stage(r), Lp = L / pp;
         const int64_t ends = (s == 0 ? 1 : 0) + (s + 1 == pp ? 1 : 0);
         const int64_t neighbors = 2 - ends, norms = 2 * Lp + (s + 1 == pp ? 1 : 0);
-        const int64_t stream = 4 * share * T * C;  // bytes of all sequences of a share
+        const int64_t stream = 4 * share * kShort * C;  // bytes of all sequences of a share
         // Half all-reduces: 4 of a block are 8. Under sequence parallelism weight gradients gather
         // once more what both parts have read, and the gradients of what they made: 12.
         const bool gathers = sequences && tp > 1;
         const int64_t halves = (gathers ? 12 : 8) * Lp + 2 * ends;
-        const int64_t partial = gathers ? norms * 2 * 2 * 4 * share * C : 0;
-        EXPECT_EQ(traffic(got, r, "tp"), (tp - 1) * (halves * stream + partial) / tp)
+        // Of each norm they gather the sums of a sequence's chunks, for the gain and for the bias.
+        const int64_t sums = gathers ? norms * 2 * 4 * share * kChunks * C : 0;
+        EXPECT_EQ(traffic(got, r, "tp"), (tp - 1) * (halves * stream + sums) / tp)
             << mesh.flags() << r;
         EXPECT_EQ(traffic(got, r, "dp"), (4 + 4) * (parameters(mesh, s) / dp) * (dp - 1))
             << mesh.flags() << r;
