@@ -145,14 +145,15 @@ void widen_rows(float* to, int64_t stride, HeadRows<const T> from, Range rows, i
   std::fill(to, to + (tiled_rows(rows.size()) - rows.size()) * stride, 0.0f);
 }
 
-/// Back from scratch, each row times factor(i) for the i-th of `rows`, rounded to T.
+/// Back from FP32 rows, each row times factor(i) for the i-th of `rows`, rounded to T.
 template <class T, class F>
 void narrow_rows(HeadRows<T> to, Range rows, const float* from, int64_t stride, int64_t HS,
                  F&& factor) {
   for (int64_t i = 0; i < rows.size(); ++i, from += stride) {
     const Vec by = broadcast(factor(i));
     T* row = to[rows.begin + i];
-    for_vectors(0, HS, [&](int64_t d, auto io) { io.store(hn::Mul(load(from + d), by), row + d); });
+    for_vectors(0, HS,
+                [&](int64_t d, auto io) { io.store(hn::Mul(io.load(from + d), by), row + d); });
   }
 }
 
