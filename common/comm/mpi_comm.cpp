@@ -232,19 +232,21 @@ void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout)
   const Patience patience = Patience::of(timeout);
   const mpi::Session session(patience);
   int rank = 0;
+  std::unique_ptr<mpi::Watch> watch;
   try {
     const auto process = std::make_shared<mpi::Process>();
     auto group = std::make_unique<mpi::Group>(mpi::Group::copy_of_world());
     rank = group->rank();
-    mpi::Watch watch(patience);
+    watch = std::make_unique<mpi::Watch>(patience);
     process->checks_calls = check_calls(*group);
     MpiComm comm(std::move(group), process);
     if (ranks != 1 && ranks != comm.size())
       throw UserError("--ranks {}, but mpirun has started {}; legal: {}, or no --ranks", ranks,
                       comm.size(), comm.size());
     body(comm);
-    watch.end();
+    watch->end();
   } catch (...) {
+    if (watch) watch->stop();
     end_all(rank);
   }
 }

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <limits>
 #include <mutex>
 #include <thread>
@@ -79,6 +80,10 @@ Session::Session(const Patience& patience) {
 
 Group::Group(MPI_Comm comm) : comm_(comm) {
   check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+}
+
+Group::~Group() {
+  if (std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
 }
 
 MPI_Comm Group::copy_of_world() {

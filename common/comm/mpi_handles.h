@@ -32,7 +32,9 @@ class Group {
   explicit Group(MPI_Comm comm);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  ~Group() { MPI_Comm_free(&comm_); }
+  /// Frees it, but not while an exception unwinds: that ends all processes, and other threads of
+  /// this one may still take messages that others have sent in it.
+  ~Group();
   static MPI_Comm copy_of_world();
 
   MPI_Comm get() const { return comm_; }

@@ -33,12 +33,13 @@ Watch::Watch(const Patience& patience)
   thread_ = std::jthread([this] { work(); });
 }
 
-Watch::~Watch() {
+void Watch::stop() {
   {
     const std::lock_guard lock(mutex_);
-    abandoned_ = true;
+    stopped_ = true;
   }
   changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Watch::end() {
@@ -64,8 +65,8 @@ void Watch::loop() {
     bool over = false;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_until(lock, next, [&] { return over_ || abandoned_; });
-      if (abandoned_) return;
+      changed_.wait_until(lock, next, [&] { return over_ || stopped_; });
+      if (stopped_) return;
       over = over_;
     }
     for (Peer& peer : peers_) receive(peer);

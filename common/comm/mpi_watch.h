@@ -25,11 +25,13 @@ class Watch {
   explicit Watch(const Patience& patience);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
-  /// Without end(), the rank is about to end all processes.
-  ~Watch();
+  ~Watch() { stop(); }
 
   /// This rank needs nothing more of the others. Returns once that is so on all ranks.
   void end();
+  /// Looks no more: the rank is about to end all processes. What the others still send has its
+  /// place until this is destroyed.
+  void stop();
 
  private:
   /// A rank that this one hears of and tells.
@@ -59,7 +61,7 @@ class Watch {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool over_ = false, abandoned_ = false;
+  bool over_ = false, stopped_ = false;
   std::jthread thread_;  ///< last: it uses all of the above
 };
 

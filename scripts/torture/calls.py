@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 
-from trial import Result, Skipped, ended_badly
+from trial import SECONDS, Result, Skipped, ended_badly
 
 # All that a save may use: of files, directories and links, and of what has been opened.
 NAMES = ["openat", "read", "pread64", "write", "pwrite64", "fsync", "fdatasync", "close", "rename",
@@ -54,7 +54,8 @@ def chosen(items, count):
 def traced(trial, directory, injection):
     command = [*STRACE, "-e", f"inject={injection}",
                *trial.program.command(*trial.resumed(directory, STEPS_TRACED))]
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, errors="replace",
+                          timeout=SECONDS)
 
 
 def calls(trials, count, random):
@@ -63,8 +64,12 @@ def calls(trials, count, random):
     result = Result("calls")
     for name, n in chosen(system_calls(trial), count):
         directory = trial.directory()
-        traced(trial, directory, f"{name}:signal=KILL:when={n}")
-        result.add(f"killed at {name} {n}", trial.problem(directory))
+        try:
+            traced(trial, directory, f"{name}:signal=KILL:when={n}")
+            problem = ""
+        except subprocess.TimeoutExpired:
+            problem = "hangs"
+        result.add(f"killed at {name} {n}", problem or trial.problem(directory))
     return result
 
 

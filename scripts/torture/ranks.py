@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from calls import chosen
-from trial import Result, Skipped
+from trial import SECONDS, Result, Skipped
 
 # What the second of two processes gets instead.
 DIFFERENT = ["--seed 2", "--lr 0.5", "--optimizer lion", "--precision bf16", "--clip 0.5",
@@ -14,7 +14,6 @@ DIFFERENT = ["--seed 2", "--lr 0.5", "--optimizer lion", "--precision bf16", "--
              "--data {other_text}", "--load {other_checkpoint}"]
 FAULTS = ["stall:all_reduce:3", "stall:reduce_scatter:2", "stall:all_gather:4",
           "die:all_reduce:3", "die:reduce_scatter:2"]
-SECONDS = 40  # a deadline of 3, and what mpirun takes to end all
 
 
 def ranks(trials, count, random):

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import time
 
-from trial import LAST, Result, Skipped, kill
+from trial import LAST, SECONDS, Result, Skipped, kill
 
 # A disk whose fsync takes its time; the seed makes each program's another.
 SLOW_FSYNC = r"""
@@ -52,6 +52,11 @@ def writers(trials, count, random):
                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         time.sleep(random.uniform(0, 1))
         kill(pair[i % 2])
-        pair[1 - i % 2].wait(timeout=60)
-        result.add(f"pair {i}", trial.problem(directory))
+        try:
+            pair[1 - i % 2].wait(timeout=SECONDS)
+            problem = ""
+        except subprocess.TimeoutExpired:
+            kill(pair[1 - i % 2])
+            problem = "the other one hangs"
+        result.add(f"pair {i}", problem or trial.problem(directory))
     return result
