@@ -1,7 +1,9 @@
 #include "common/input_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <filesystem>
 #include <system_error>
 #include <unistd.h>
 
@@ -89,6 +91,18 @@ std::string read_small_file(const std::string& path, int64_t most, std::string_v
   std::string text(static_cast<size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   return text;
+}
+
+// Not by a range-for, whose ++ throws where the disk fails.
+std::vector<std::string> names_in(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  if (error) return {};
+  std::ranges::sort(names);
+  return names;
 }
 
 }  // namespace ladder

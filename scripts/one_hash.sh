@@ -25,7 +25,7 @@ ways=(
 build() { # name compiler optimisation march
   cmake -S "$root" -B "$folder/$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$2" \
     -DCMAKE_CXX_FLAGS_RELEASE="$3" -DLADDER_MARCH="$4" -DLADDER_CUDA=OFF \
-    -DLADDER_BENCH=OFF -DLADDER_ONLY_CHAPTERS='^04' -DLADDER_ONLY_TESTS=none >"$folder/$1.log" 2>&1 &&
+    -DLADDER_BENCH=OFF -DLADDER_ONLY_CHAPTERS='^04' -DBUILD_TESTING=OFF >"$folder/$1.log" 2>&1 &&
     cmake --build "$folder/$1" --target ch04_clipping >>"$folder/$1.log" 2>&1
 }
 

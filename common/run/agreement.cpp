@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "common/comm/gather_text.h"
 #include "common/comm/rank_report.h"
 #include "common/error.h"
+#include "common/input_file.h"
 #include "common/run/checksum.h"
 #include "common/run/manifest.h"
 #include "common/run/save_directory.h"
@@ -56,14 +56,11 @@ std::string content(const fs::path& path, int64_t most = INT64_MAX) {
 constexpr int64_t kHeader = 1 << 24;
 
 std::string weights_in(const fs::path& directory) {
-  std::set<fs::path> files;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(directory, ignored))
-    if (entry.path().extension() == ".safetensors") files.insert(entry.path());
   std::string all;
-  for (const fs::path& file : files)
-    all += fmt::format("{}{} of {}", all.empty() ? "" : ", ", file.filename().string(),
-                       content(file, kHeader));
+  for (const std::string& name : names_in(directory))
+    if (name.ends_with(".safetensors"))
+      all += fmt::format("{}{} of {}", all.empty() ? "" : ", ", name,
+                         content(directory / name, kHeader));
   return all;
 }
 

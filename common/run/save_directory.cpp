@@ -15,6 +15,7 @@
 
 #include "common/comm/failure.h"
 #include "common/error.h"
+#include "common/input_file.h"
 #include "common/run/output_file.h"
 
 namespace ladder {
@@ -62,15 +63,6 @@ bool is_in_generation(std::string_view name) {
                                                       kConfigFile, kCurrent};
   if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
   return std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end();
-}
-
-/// The names in a directory; none if it cannot be read.
-std::vector<std::string> names_in(const fs::path& dir) {
-  std::error_code ignored;
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(dir, ignored))
-    names.push_back(entry.path().filename().string());
-  return names;
 }
 
 /// Whether it is gone: one that holds anything else stays as it is.

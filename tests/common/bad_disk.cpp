@@ -4,9 +4,12 @@
 #include <climits>
 #include <csignal>
 #include <cstdio>
+#include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <string_view>
 #include <unistd.h>
+#include <utility>
 
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -75,6 +78,18 @@ int remove(const char* path) noexcept {
 int flock(int fd, int operation) noexcept {
   errno = ENOLCK;
   return bad_disk.no_locks ? -1 : static_cast<int>(::syscall(SYS_flock, fd, operation));
+}
+
+dirent* readdir(DIR* directory) {
+  static const auto real = reinterpret_cast<dirent* (*)(DIR*)>(::dlsym(RTLD_NEXT, "readdir"));
+  static bool listed_one = false;
+  if (bad_disk.no_listing && std::exchange(listed_one, false)) {
+    errno = EIO;
+    return nullptr;
+  }
+  dirent* const entry = real(directory);
+  listed_one = entry != nullptr && entry->d_name[0] != '.';
+  return entry;
 }
 
 ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {

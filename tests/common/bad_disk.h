@@ -14,6 +14,7 @@ struct BadDisk {
   bool no_locks = false;     ///< flock: ENOLCK
   bool no_links = false;     ///< symlink: EPERM
   bool no_sync = false;      ///< fsync of a directory: EIO
+  bool no_listing = false;   ///< readdir, after the first name: EIO
   std::string unreadable{};  ///< files of that name: EIO
 };
 

@@ -106,6 +106,15 @@ TEST_F(InterruptedSave, ADirectoryThatCannotBeSynced) {
   EXPECT_EQ(files_in(dir_.path()).size(), kFiles);
 }
 
+// Whose system calls fail only while its names are read.
+TEST_F(InterruptedSave, ADirectoryThatCannotBeListed) {
+  bad_disk.no_listing = true;
+  new_.save(dir_.path(), 200);
+  bad_disk = {};
+  expect_whole(200);
+  expect_a_whole_one_and_no_rubbish();
+}
+
 TEST_F(InterruptedSave, DyingInAnyWriteLeavesTheOldOne) {
   // From before the first byte of the weights to the middle of them.
   for (const rlim_t bytes : {0, 1, 100, 4000, 9000}) {
