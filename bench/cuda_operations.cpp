@@ -116,7 +116,7 @@ std::vector<Op> passes_of(Gpu& gpu, const Sizes& s) {
       moves("bias_backward", {h}, [=, &ctx, &k] { k.bias_backward(ctx, dh, h, Into::Write); }),
       moves("gelu_forward", {h, g}, [=, &ctx, &k] { k.gelu_forward(ctx, g, h); }),
       moves("gelu_backward", {g, g, h}, [=, &ctx, &k] { k.gelu_backward(ctx, g, g, h); }),
-      moves("join_forward", {y, x, d}, [=, &ctx, &k] { k.join_forward(ctx, y, x, d, b); }),
+      moves("residual_forward", {y, x, d}, [=, &ctx, &k] { k.residual_forward(ctx, y, x, d, b); }),
       moves("add", {g, g, h}, [=, &ctx, &k] { k.add(ctx, g, g, h); }),
       moves("embed_forward", {y, y, tokens},
             [=, &ctx, &k] { k.embed_forward(ctx, y, tokens, wte, wpe); }),

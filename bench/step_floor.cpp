@@ -40,7 +40,7 @@ double step_floor_seconds(const Ceilings& ceilings, int64_t B, int64_t T, Dtype 
   pass(2 * L + 1, cost::norm_forward(B, T, C));
   pass(2 * L + 1, cost::norm_backward_input(B, T, C));
   pass(2 * L + 1, cost::norm_backward_weight(B, T, C));
-  pass(2 * L, cost::join_forward(rows, C));
+  pass(2 * L, cost::residual_forward(rows, C));
   pass(2 * L, cost::add(rows * C));
   for (const int64_t columns : {3 * C, C, 4 * C, C}) pass(L, cost::bias_backward(B, T, columns));
   pass(L, cost::gelu_forward(rows * 4 * C));

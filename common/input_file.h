@@ -49,7 +49,8 @@ class InputFile {
 /// The whole of a small file. @throws UserError as InputFile, and if it has more bytes than `most`
 std::string read_small_file(const std::string& path, int64_t most, std::string_view flag = "");
 
-/// The names in a directory, sorted. None if it cannot be read: whoever needs one of them misses it.
+/// The names in a directory, sorted. None if it cannot be read: whoever needs one of them misses
+/// it.
 std::vector<std::string> names_in(const std::string& directory);
 
 }  // namespace ladder

@@ -88,7 +88,7 @@ constexpr Cost copy_columns(int64_t rows, int64_t count) {
   return {.bytes = kFloat * 2 * rows * count, .flops = 0};
 }
 
-constexpr Cost join_forward(int64_t rows, int64_t C) {
+constexpr Cost residual_forward(int64_t rows, int64_t C) {
   return {.bytes = kFloat * 3 * rows * C, .flops = 2 * rows * C};
 }
 constexpr Cost add(int64_t n) { return {.bytes = kFloat * 3 * n, .flops = n}; }

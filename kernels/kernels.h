@@ -192,7 +192,7 @@ struct Kernels {
 
   // ---- elementwise ------------------------------------------------------------------------
   /// out = residual + (product + bias).   out, residual, product (..,C); bias (C)
-  void (*join_forward)(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias);
+  void (*residual_forward)(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias);
 
   /// out = a + b.   any shape; out may be a or b
   void (*add)(const Ctx&, Tensor out, Tensor a, Tensor b);

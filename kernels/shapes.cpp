@@ -201,11 +201,11 @@ int64_t check_cast(const Tensor& out, const Tensor& inp) {
 
 int64_t check_scale(const Tensor& x) { return check_alike("scale", x, {}); }
 
-JoinShape check_join_forward(const Tensor& out, const Tensor& residual, const Tensor& product,
-                             const Tensor& bias) {
-  check_alike("join_forward", out, {residual, product});
-  const JoinShape s{out.rows(), out.dim(-1)};
-  check("join_forward", {{"bias", bias, out.dtype, {s.C}}});
+ResidualShape check_residual_forward(const Tensor& out, const Tensor& residual,
+                                     const Tensor& product, const Tensor& bias) {
+  check_alike("residual_forward", out, {residual, product});
+  const ResidualShape s{out.rows(), out.dim(-1)};
+  check("residual_forward", {{"bias", bias, out.dtype, {s.C}}});
   return s;
 }
 

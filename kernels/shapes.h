@@ -37,7 +37,7 @@ struct AttentionPieceShape {
 struct ColumnsShape {
   int64_t R, G, to, from;
 };
-struct JoinShape {
+struct ResidualShape {
   int64_t rows, C;
 };
 struct CrossEntropyShape {
@@ -74,8 +74,8 @@ int64_t check_gelu_backward(const Tensor& dinp, const Tensor& dout, const Tensor
 int64_t check_add(const Tensor& out, const Tensor& a, const Tensor& b);
 int64_t check_cast(const Tensor& out, const Tensor& inp);
 int64_t check_scale(const Tensor& x);
-JoinShape check_join_forward(const Tensor& out, const Tensor& residual, const Tensor& product,
-                             const Tensor& bias);
+ResidualShape check_residual_forward(const Tensor& out, const Tensor& residual,
+                                     const Tensor& product, const Tensor& bias);
 
 AttentionShape check_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv);
 AttentionShape check_attention_backward(const Tensor& dqkv, const Tensor& dout, const Tensor& qkv,

@@ -114,11 +114,11 @@ void forward(const Ctx& ctx, const GptTensors& w, const Activations& a, Tensor t
     const BlockActs& s = a.blocks[l];
     norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
     attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
-    join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+    residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
 
     norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
     mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
-    join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+    residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
   }
   norm_forward(ctx, a.norm, a.stat, a.stream(L), w.norm);
   head_forward(ctx, a.logits, a.norm, w.head_w);
@@ -133,25 +133,25 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
-  // d.stream is the gradient of the residual stream. A join hands it on to both its operands.
+  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   for (size_t l = L; l-- > 0;) {
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
-    join_backward_weight(ctx, g.join2_b, d.stream, into);
+    residual_backward_weight(ctx, g.residual2_b, d.stream, into);
     mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
     mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
     // The branch has read the stream, too: its gradient is added.
-    join_backward_input(ctx, d.stream, d.norm);
+    residual_backward_input(ctx, d.stream, d.norm);
 
-    join_backward_weight(ctx, g.join1_b, d.stream, into);
+    residual_backward_weight(ctx, g.residual1_b, d.stream, into);
     attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
     attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
     norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
     norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
-    join_backward_input(ctx, d.stream, d.norm);
+    residual_backward_input(ctx, d.stream, d.norm);
   }
   embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
 }

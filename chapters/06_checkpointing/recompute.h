@@ -4,7 +4,7 @@
 //
 //   policy      kept of L blocks                                    computed again
 //   none        L blocks, 1 input                                   nothing
-//   every:K     K blocks, which the runs share; ceil(L/K) inputs    K floor((L-1)/K) blocks
+//   every:K     K blocks, which segments share; ceil(L/K) inputs    K floor((L-1)/K) blocks
 //   sqrt        every:ceil(sqrt L)                                  the same
 //   full        every:1                                             L-1 blocks
 //   selective   9C + 4 of each block, 7C + NH of one; 1 input       parts of L-1 blocks
@@ -16,9 +16,9 @@
 // the attention core (arXiv 2205.05198), and beside it both norms' and GELU's outputs.
 // `selective:attention` takes the core alone, `selective:mlp` GELU's output alone.
 //
-// A run is computed forward again from its kept input, just before backward needs it. Forward ends
-// in the last run, which therefore is still there and is not computed twice. The same kernels on
-// the same inputs give the same bits.
+// A segment is computed forward again from its kept input, just before backward needs it. Forward
+// ends in the last segment, which therefore is still there and is not computed twice. The same
+// kernels on the same inputs give the same bits.
 #pragma once
 
 #include <algorithm>
@@ -64,10 +64,10 @@ struct DroppedParts {
 class Recompute {
  public:
   /// @param others whether other micro-batches come between forward and backward: then nothing of
-  ///               the last run is still there
+  ///               the last segment is still there
   /// @throws UserError naming the legal policies
   Recompute(const std::string& policy, int64_t layers, bool others = false)
-      : policy_(policy), L_(layers), run_(run_of(policy, layers)), others_(others) {}
+      : policy_(policy), L_(layers), segment_(segment_of(policy, layers)), others_(others) {}
 
   bool selective() const { return policy_.starts_with("selective"); }
   bool offload() const { return policy_ == "offload"; }
@@ -75,11 +75,11 @@ class Recompute {
   bool drops_blocks() const { return policy_ != "none" && !selective(); }
 
   /// Blocks whose activations exist at the same time.
-  int64_t sets() const { return run_; }
+  int64_t sets() const { return segment_; }
 
   /// `base` with what this policy drops.
   ActivationPlan plan(ActivationPlan base) const {
-    base.sets = run_;
+    base.sets = segment_;
     base.own_input = base.own_output = !offload();
     base.own_norm &= !parts().norms;
     base.own_att &= !parts().attention;
@@ -87,10 +87,10 @@ class Recompute {
     return base;
   }
 
-  /// Blocks to compute again before backward of block l: the run that ends there, or none.
-  Range run_before(int64_t l) const {
-    const bool ends = (l + 1) % run_ == 0 || l + 1 == L_;
-    return drops_blocks() && ends && !still_there(l) ? Range{l - l % run_, l + 1} : Range{};
+  /// Blocks to compute again before backward of block l: the segment that ends there, or none.
+  Range segment_before(int64_t l) const {
+    const bool ends = (l + 1) % segment_ == 0 || l + 1 == L_;
+    return drops_blocks() && ends && !still_there(l) ? Range{l - l % segment_, l + 1} : Range{};
   }
   /// What to compute again of block l alone.
   DroppedParts parts_before(int64_t l) const { return still_there(l) ? DroppedParts{} : parts(); }
@@ -103,7 +103,7 @@ class Recompute {
                            2 * cost::matmul(tokens, 4 * C, C).flops;
     int64_t sum = 0;
     for (int64_t l = 0; l < L_; ++l)
-      sum += run_before(l).size() * (core + linear) + (parts_before(l).attention ? core : 0);
+      sum += segment_before(l).size() * (core + linear) + (parts_before(l).attention ? core : 0);
     return sum;
   }
 
@@ -121,7 +121,7 @@ class Recompute {
   }
 
  private:
-  static int64_t run_of(const std::string& policy, int64_t L) {
+  static int64_t segment_of(const std::string& policy, int64_t L) {
     const std::vector<std::string> whole{"none", "selective", "selective:attention",
                                          "selective:mlp"};
     if (std::ranges::find(whole, policy) != whole.end()) return L;
@@ -151,7 +151,7 @@ class Recompute {
 
   std::string policy_;
   int64_t L_;
-  int64_t run_;
+  int64_t segment_;
   bool others_;
 };
 

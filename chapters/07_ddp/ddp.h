@@ -25,7 +25,7 @@
 #include "common/comm/reduction.h"
 #include "common/error.h"
 #include "common/model/layout.h"
-#include "common/run/background.h"
+#include "common/run/comm_stream.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
 
@@ -77,9 +77,9 @@ struct DdpOptions {
   }
 };
 
-/// The background of --ddp and --reduction. @param elements of the largest message
-inline Background open_background(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run,
-                                  const DdpOptions& options, int64_t elements) {
+/// The communication stream of --ddp and --reduction. @param elements of the largest message
+inline CommStream open_comm_stream(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run,
+                                   const DdpOptions& options, int64_t elements) {
   return {arena,
           ctx,
           comm,
@@ -105,8 +105,8 @@ inline double mean_square_over(Comm& comm, double x) {
 /// Sums gradients over ranks, a message after the other.
 class Ddp {
  public:
-  Ddp(Background& background, const ParamLayout& layout, const DdpOptions& options)
-      : background_(background), layout_(&layout), messages_(messages(layout, options)) {}
+  Ddp(CommStream& comm_stream, const ParamLayout& layout, const DdpOptions& options)
+      : comm_stream_(comm_stream), layout_(&layout), messages_(messages(layout, options)) {}
 
   /// Elements of the largest message.
   static int64_t largest_message(const ParamLayout& layout, const DdpOptions& options) {
@@ -117,7 +117,7 @@ class Ddp {
 
   /// Backward has left section s of `grads` for good. F32 (layout.size())
   void ready(Tensor grads, int64_t s) {
-    if (background_.is_beside()) start(grads, layout_->section(s).begin);
+    if (comm_stream_.is_beside()) start(grads, layout_->section(s).begin);
   }
 
   /// Returns once all of `grads` is the sum over ranks.
@@ -153,17 +153,17 @@ class Ddp {
 
   /// All messages not yet started whose elements lie from `begin` on.
   void start(Tensor grads, int64_t begin) {
-    if (background_.size() == 1) return;
+    if (comm_stream_.size() == 1) return;
     for (; next_ < messages_.size() && messages_[next_].begin >= begin; ++next_) {
       const Tensor part = grads.slice(messages_[next_].begin, messages_[next_].size());
-      pending_.push_back(background_.run([part](const Ctx& ctx, Reducer& reducer) {
+      pending_.push_back(comm_stream_.run([part](const Ctx& ctx, Reducer& reducer) {
         const Span span(ctx, "all_reduce");
         reducer.all_reduce(part);
       }));
     }
   }
 
-  Background& background_;
+  CommStream& comm_stream_;
   const ParamLayout* layout_;
   std::vector<Range> messages_;
   size_t next_ = 0;
@@ -182,12 +182,12 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
 /// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was
 /// none. Nothing is predicted of a step that ended without gathering what it would have updated.
 inline void report_traffic(RunLog& log, std::optional<int64_t> predicted,
-                           const Background& background) {
+                           const CommStream& comm_stream) {
   if (log.steps() == 0) predicted = 0;
-  if (background.skipped_update()) predicted.reset();
+  if (comm_stream.skipped_update()) predicted.reset();
   log.extra()["traffic"] = {
       {"predicted", predicted ? nlohmann::json(*predicted) : nlohmann::json()},
-      {"measured", background.sent()}};
+      {"measured", comm_stream.sent()}};
 }
 
 }  // namespace ladder

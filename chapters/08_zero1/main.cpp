@@ -110,9 +110,9 @@ struct Memory {
   GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
-  Background background =
-      open_background(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
-  Zero1 zero1{background, layout.params, o.ddp};
+  CommStream comm_stream =
+      open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
+  Zero1 zero1{comm_stream, layout.params, o.ddp};
   HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   AdaptiveClip agc{arena, layout.params, layout.shard, o.clip};
@@ -154,7 +154,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
                           4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip) +
                           HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
-  bytes[Mem::Comm] = Background::bytes(o.run.ranks, layout.params.largest_section());
+  bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
 }
@@ -182,7 +182,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
   else
     init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
   m.weights.refresh(m.ctx, layout.shard);
-  all_gather(m.ctx, m.background, layout.params, m.weights.compute);
+  all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   m.fp8.start(m.ctx);
   return step;
 }
@@ -196,11 +196,11 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   const BlockActs& s = a.blocks[l];
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
   attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
-  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
 
   norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
   mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
-  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+  residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
 /// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or can be computed
@@ -233,11 +233,11 @@ void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads&
   }
 }
 
-/// Before backward of block l: what forward has dropped of it and of the blocks of its run.
-void compute_again(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
-  const Range run = recompute.run_before(l);
-  if (run.size() > 0) m.offload.read(m.ctx, run.begin, a.stream(run.begin));
-  for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, a, b);
+/// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
+  const Range segment = recompute.segment_before(l);
+  if (segment.size() > 0) m.offload.read(m.ctx, segment.begin, a.stream(segment.begin));
+  for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
@@ -261,29 +261,29 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
   section_done(m, layout.params, L + 1, k, GA);
 
-  // d.stream is the gradient of the residual stream. A join hands it on to both its operands.
+  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   for (size_t l = L; l-- > 0;) {
     const int64_t before = m.flops;
-    compute_again(m, a, layout.recompute, l);
+    recompute_segment(m, a, layout.recompute, l);
     m.flops_twice += m.flops - before;
 
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
-    join_backward_weight(ctx, g.join2_b, d.stream, into);
+    residual_backward_weight(ctx, g.residual2_b, d.stream, into);
     mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
     mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
     // The branch has read the stream, too: its gradient is added.
-    join_backward_input(ctx, d.stream, d.norm);
+    residual_backward_input(ctx, d.stream, d.norm);
 
-    join_backward_weight(ctx, g.join1_b, d.stream, into);
+    residual_backward_weight(ctx, g.residual1_b, d.stream, into);
     attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
     attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
     norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
     norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
-    join_backward_input(ctx, d.stream, d.norm);
+    residual_backward_input(ctx, d.stream, d.norm);
     section_done(m, layout.params, l + 1, k, GA);
   }
   embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
@@ -301,7 +301,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = m.moved = 0;
-  m.background.begin_step();
+  m.comm_stream.begin_step();
   text.draw(batch, o.run.seed, step, first);
   o.spike_guard.inject(batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.comm, count_targets(batch));
@@ -341,10 +341,10 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
       clip_global_norm(m.ctx, chunk, left, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx, layout.shard);
-    all_gather(m.ctx, m.background, layout.params, m.weights.compute);
+    all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
     m.noise.skip_step();
-    m.background.skip_update();
+    m.comm_stream.skip_update();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
@@ -420,14 +420,14 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  m.background.show(log);
+  m.comm_stream.show(log);
   train(o, layout, m, text, log);
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
   const int64_t last_share = layout.ramp.batch(log.last_step()) / layout.N;
   report_recompute(log, m.flops, m.flops_twice,
                    layout.recompute.extra_flops(layout.gpt, last_share), m.moved);
-  report_traffic(log, zero1_traffic(layout.params, o.ddp, o.precision), m.background);
+  report_traffic(log, zero1_traffic(layout.params, o.ddp, o.precision), m.comm_stream);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

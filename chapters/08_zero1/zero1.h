@@ -26,7 +26,7 @@
 #include "common/comm/chunks.h"
 #include "common/error.h"
 #include "common/model/layout.h"
-#include "common/run/background.h"
+#include "common/run/comm_stream.h"
 #include "kernels/limbs.h"
 
 namespace ladder {
@@ -81,8 +81,8 @@ inline Chunks chunks_of(const Tensor& section, const Reducer& reducer) {
 /// Sums this rank's chunks of gradients over all ranks.
 class Zero1 {
  public:
-  Zero1(Background& background, const ParamLayout& layout, const DdpOptions& options)
-      : background_(background),
+  Zero1(CommStream& comm_stream, const ParamLayout& layout, const DdpOptions& options)
+      : comm_stream_(comm_stream),
         layout_(&layout),
         bucket_(options.bucket_mb * (1 << 20) / 4),
         next_(layout.sections()) {}
@@ -90,7 +90,7 @@ class Zero1 {
   /// Backward has left section s of `grads` for good. F32 (layout.size())
   void ready(Tensor grads, int64_t s) {
     const int64_t waiting = layout_->section(next_ - 1).end - layout_->section(s).begin;
-    if (background_.is_beside() && static_cast<double>(waiting) >= bucket_) start(grads, s);
+    if (comm_stream_.is_beside() && static_cast<double>(waiting) >= bucket_) start(grads, s);
   }
 
   /// Returns once this rank's chunks of `grads` are sums over ranks. The others are used up.
@@ -108,14 +108,14 @@ class Zero1 {
     while (next_ > s) {
       const Tensor section = layout_->section_of(grads, --next_);
       if (section.size() == 0) continue;
-      pending_.push_back(background_.run([section](const Ctx& ctx, Reducer& reducer) {
+      pending_.push_back(comm_stream_.run([section](const Ctx& ctx, Reducer& reducer) {
         const Span span(ctx, "reduce_scatter");
         reducer.reduce_scatter(section, chunks_of(section, reducer));
       }));
     }
   }
 
-  Background& background_;
+  CommStream& comm_stream_;
   const ParamLayout* layout_;
   double bucket_;  ///< elements that are worth a start
   int64_t next_;   ///< sections from here on are under way
@@ -123,12 +123,12 @@ class Zero1 {
 };
 
 /// Every rank has new chunks of `params`: all ranks get them. Any dtype (layout.size())
-inline void all_gather(const Ctx& ctx, Background& background, const ParamLayout& layout,
+inline void all_gather(const Ctx& ctx, CommStream& comm_stream, const ParamLayout& layout,
                        Tensor params) {
   const Span span(ctx, "wait_for_params");
   std::vector<Pending> all;
   for (const Tensor section : layout.sections_of(params))
-    all.push_back(background.run([section](const Ctx& own, Reducer& reducer) {
+    all.push_back(comm_stream.run([section](const Ctx& own, Reducer& reducer) {
       const Span inner(own, "all_gather");
       reducer.all_gather(section, chunks_of(section, reducer));
     }));

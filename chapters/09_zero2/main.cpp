@@ -107,9 +107,9 @@ struct Memory {
   // Flat, for the optimizer and for the model.
   ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
-  Background background =
-      open_background(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
-  ShardedGrads grads{arena, background, layout.params, layout.shard, o.accumulate, layout.GA};
+  CommStream comm_stream =
+      open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
+  ShardedGrads grads{arena, comm_stream, layout.params, layout.shard, o.accumulate, layout.GA};
   HeadGrad head_grad{arena, layout.gpt, layout.chunks, 1};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   AdaptiveClip agc{arena, layout.params, layout.shard, o.clip};
@@ -152,7 +152,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                           HeadGrad::bytes(layout.gpt, layout.chunks, 1) +
                           ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
                                                         layout.GA, o.ddp.beside(o.run.ranks));
-  bytes[Mem::Comm] = Background::bytes(o.run.ranks, layout.params.largest_section());
+  bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
 }
@@ -180,7 +180,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
   else
     init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
   m.weights.refresh(m.ctx, layout.shard);
-  all_gather(m.ctx, m.background, layout.params, m.weights.compute);
+  all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   m.fp8.start(m.ctx);
   return step;
 }
@@ -194,11 +194,11 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   const BlockActs& s = a.blocks[l];
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
   attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
-  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
 
   norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
   mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
-  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+  residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
 /// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or can be computed
@@ -232,11 +232,11 @@ void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Ten
   }
 }
 
-/// Before backward of block l: what forward has dropped of it and of the blocks of its run.
-void compute_again(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
-  const Range run = recompute.run_before(l);
-  if (run.size() > 0) m.offload.read(m.ctx, run.begin, a.stream(run.begin));
-  for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, a, b);
+/// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
+  const Range segment = recompute.segment_before(l);
+  if (segment.size() > 0) m.offload.read(m.ctx, segment.begin, a.stream(segment.begin));
+  for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
@@ -253,30 +253,30 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
   m.grads.end_section(L + 1);
 
-  // d.stream is the gradient of the residual stream. A join hands it on to both its operands.
+  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   for (int64_t l = L; l-- > 0;) {
     const int64_t before = m.flops;
-    compute_again(m, a, layout.recompute, l);
+    recompute_segment(m, a, layout.recompute, l);
     m.flops_twice += m.flops - before;
 
     m.grads.begin_section(ctx, l + 1);
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
-    join_backward_weight(ctx, g.join2_b, d.stream, into);
+    residual_backward_weight(ctx, g.residual2_b, d.stream, into);
     mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
     mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
     // The branch has read the stream, too: its gradient is added.
-    join_backward_input(ctx, d.stream, d.norm);
+    residual_backward_input(ctx, d.stream, d.norm);
 
-    join_backward_weight(ctx, g.join1_b, d.stream, into);
+    residual_backward_weight(ctx, g.residual1_b, d.stream, into);
     attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
     attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
     norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
     norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
-    join_backward_input(ctx, d.stream, d.norm);
+    residual_backward_input(ctx, d.stream, d.norm);
     m.grads.end_section(l + 1);
   }
   m.grads.begin_section(ctx, 0);
@@ -294,7 +294,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = m.moved = 0;
-  m.background.begin_step();
+  m.comm_stream.begin_step();
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
@@ -337,10 +337,10 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     clip_global_norm(m.ctx, grads, left, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx, layout.shard);
-    all_gather(m.ctx, m.background, layout.params, m.weights.compute);
+    all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
     m.noise.skip_step();
-    m.background.skip_update();
+    m.comm_stream.skip_update();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
@@ -416,7 +416,7 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  m.background.show(log);
+  m.comm_stream.show(log);
   train(o, layout, m, text, log);
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
@@ -426,7 +426,7 @@ void run(Options o, Comm& comm) {
   report_traffic(
       log,
       zero2_traffic(layout.params, o.ddp, o.precision, last_share / o.accumulate.micro(last_share)),
-      m.background);
+      m.comm_stream);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

@@ -23,7 +23,7 @@
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
 #include "common/model/layout.h"
-#include "common/run/background.h"
+#include "common/run/comm_stream.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 
@@ -70,12 +70,12 @@ class ShardedGrads {
  public:
   /// @param layout,shard the model, and this rank's chunks of it
   /// @param steps        the most micro-steps that a step can have
-  ShardedGrads(Arena& arena, Background& background, const ParamLayout& layout,
+  ShardedGrads(Arena& arena, CommStream& comm_stream, const ParamLayout& layout,
                const ParamLayout& shard, const AccumulateOptions& options, int64_t steps)
-      : background_(background),
+      : comm_stream_(comm_stream),
         layout_(&layout),
         sum_{.shard = &shard, .running = options.mode == "running"},
-        rooms_(background.is_beside() ? 2 : 1) {
+        rooms_(comm_stream.is_beside() ? 2 : 1) {
     for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i)
       sum_.buffers.push_back(arena.zeros(i == 0 ? Mem::Grad : Mem::Workspace,
                                          fmt::format("grads{}", i), Dtype::F32, {shard.size()}));
@@ -83,7 +83,7 @@ class ShardedGrads {
       room.buffer = arena.zeros(Mem::Workspace, "section", Dtype::F32, {layout.largest_section()});
   }
 
-  /// Bytes of Workspace. @param beside whether the background is
+  /// Bytes of Workspace. @param beside whether the communication stream has a thread
   static int64_t workspace_bytes(const ParamLayout& layout, const ParamLayout& shard,
                                  const AccumulateOptions& options, int64_t steps, bool beside) {
     const int64_t extra = GradTree::buffers(options, steps) - 1;
@@ -106,7 +106,7 @@ class ShardedGrads {
   void end_section(int64_t s) {
     // With a copy of the sum's state: when the job runs, this rank may be a micro-step ahead.
     rooms_[turn_].reduced =
-        background_.run([s, section = section_, sum = sum_](const Ctx& ctx, Reducer& reducer) {
+        comm_stream_.run([s, section = section_, sum = sum_](const Ctx& ctx, Reducer& reducer) {
           const Chunks chunks = chunks_of(section, reducer);
           {
             const Span span(ctx, "reduce_scatter");
@@ -143,7 +143,7 @@ class ShardedGrads {
     room.reduced.wait();
   }
 
-  Background& background_;
+  CommStream& comm_stream_;
   const ParamLayout* layout_;
   ChunkSum sum_;
   std::vector<Room> rooms_;

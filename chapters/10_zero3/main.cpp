@@ -114,12 +114,12 @@ struct Memory {
   Weights weights{arena, layout.shard.size(), o.precision};
   Fp8 fp8 = Fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8(),
                 o.zero3.rooms(layout.params));
-  Background background =
-      open_background(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
-  GatheredParams params =
-      GatheredParams(arena, background, layout.params, layout.shard, weights.compute, o.zero3, fp8);
+  CommStream comm_stream =
+      open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
+  GatheredParams params = GatheredParams(arena, comm_stream, layout.params, layout.shard,
+                                         weights.compute, o.zero3, fp8);
   const GptTensors& w = params.view();  // the model, as far as it is gathered
-  ShardedGrads grads{arena, background, layout.params, layout.shard, o.accumulate, layout.GA};
+  ShardedGrads grads{arena, comm_stream, layout.params, layout.shard, o.accumulate, layout.GA};
   HeadGrad head_grad{arena, layout.gpt, layout.chunks, 1};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   AdaptiveClip agc{arena, layout.params, layout.shard, o.clip};
@@ -162,7 +162,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                           ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
                                                         layout.GA, o.ddp.beside(o.run.ranks)) +
                           size_of(o.precision.dtype()) * o.zero3.room_elements(layout.params);
-  bytes[Mem::Comm] = Background::bytes(o.run.ranks, layout.params.largest_section());
+  bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8(),
                  o.zero3.rooms(layout.params));
   return OffloadedStates::left(bytes, o.offload);
@@ -203,11 +203,11 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   const BlockActs& s = a.blocks[l];
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
   attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
-  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
 
   norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
   mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
-  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+  residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
 /// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or can be computed
@@ -244,13 +244,13 @@ void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Ten
   }
 }
 
-/// Before backward of block l: what forward has dropped of it and of the blocks of its run. Gathers
-/// the weights of the block.
-void compute_again(Memory& m, const Activations& a, const Recompute& recompute, int64_t l) {
-  const Range run = recompute.run_before(l);
-  if (run.size() > 0) m.offload.read(m.ctx, run.begin, a.stream(run.begin));
-  for (int64_t b = run.begin; b < run.end; ++b) {
-    m.params.use(m.ctx, b + 1, b + 1 < run.end ? b + 2 : 0);
+/// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
+/// Gathers the weights of the block.
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, int64_t l) {
+  const Range segment = recompute.segment_before(l);
+  if (segment.size() > 0) m.offload.read(m.ctx, segment.begin, a.stream(segment.begin));
+  for (int64_t b = segment.begin; b < segment.end; ++b) {
+    m.params.use(m.ctx, b + 1, b + 1 < segment.end ? b + 2 : 0);
     forward_block(m, a, b);
   }
   m.params.use(m.ctx, l + 1, section_after(recompute, l));
@@ -270,30 +270,30 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
   m.grads.end_section(L + 1);
 
-  // d.stream is the gradient of the residual stream. A join hands it on to both its operands.
+  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   for (int64_t l = L; l-- > 0;) {
     const int64_t before = m.flops;
-    compute_again(m, a, layout.recompute, l);
+    recompute_segment(m, a, layout.recompute, l);
     m.flops_twice += m.flops - before;
 
     m.grads.begin_section(ctx, l + 1);
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
-    join_backward_weight(ctx, g.join2_b, d.stream, into);
+    residual_backward_weight(ctx, g.residual2_b, d.stream, into);
     mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
     mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
     // The branch has read the stream, too: its gradient is added.
-    join_backward_input(ctx, d.stream, d.norm);
+    residual_backward_input(ctx, d.stream, d.norm);
 
-    join_backward_weight(ctx, g.join1_b, d.stream, into);
+    residual_backward_weight(ctx, g.residual1_b, d.stream, into);
     attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
     attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
     norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
     norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
-    join_backward_input(ctx, d.stream, d.norm);
+    residual_backward_input(ctx, d.stream, d.norm);
     m.grads.end_section(l + 1);
   }
   m.grads.begin_section(ctx, 0);
@@ -311,7 +311,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = m.moved = 0;
-  m.background.begin_step();
+  m.comm_stream.begin_step();
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
@@ -434,7 +434,7 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m(o, layout, comm);
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  m.background.show(log);
+  m.comm_stream.show(log);
   train(o, layout, m, text, log);
   if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
@@ -444,7 +444,7 @@ void run(Options o, Comm& comm) {
   report_traffic(log,
                  zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3,
                                last_share / o.accumulate.micro(last_share)),
-                 m.background);
+                 m.comm_stream);
   m.offloaded.report(log.extra());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));

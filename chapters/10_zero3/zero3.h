@@ -29,7 +29,7 @@
 #include "chapters/08_zero1/zero1.h"
 #include "common/error.h"
 #include "common/model/layout.h"
-#include "common/run/background.h"
+#include "common/run/comm_stream.h"
 #include "common/run/command_line.h"
 #include "common/run/options.h"
 #include "kernels/arena.h"
@@ -99,14 +99,14 @@ class Rooms {
 class GatheredParams {
  public:
   /// @param own this rank's chunks of all sections, in the dtype of forward (shard.size())
-  GatheredParams(Arena& arena, Background& background, const ParamLayout& layout,
+  GatheredParams(Arena& arena, CommStream& comm_stream, const ParamLayout& layout,
                  const ParamLayout& shard, Tensor own, const Zero3Options& options, Fp8& fp8)
-      : background_(background),
+      : comm_stream_(comm_stream),
         layout_(&layout),
         shard_(&shard),
         own_(own),
         fp8_(fp8),
-        prefetch_(options.prefetch == 1 && background.is_beside()),
+        prefetch_(options.prefetch == 1 && comm_stream.is_beside()),
         rooms_(options.rooms(layout)),
         states_(static_cast<size_t>(options.rooms(layout))) {
     for (size_t i = 0; i < states_.size(); ++i) {
@@ -167,7 +167,7 @@ class GatheredParams {
     state.gathered.wait();
     state.in_view = false;
     const Tensor whole = section(room, s), own = shard_->section_of(own_, s);
-    state.gathered = background_.run([whole, own](const Ctx& ctx, Reducer& reducer) {
+    state.gathered = comm_stream_.run([whole, own](const Ctx& ctx, Reducer& reducer) {
       const Span span(ctx, "all_gather");
       const Chunks chunks = chunks_of(whole, reducer);
       ctx.kernels->cast(ctx, chunks.of(whole, reducer.comm().rank()), own);  // a copy
@@ -176,7 +176,7 @@ class GatheredParams {
     return room;
   }
 
-  Background& background_;
+  CommStream& comm_stream_;
   const ParamLayout *layout_, *shard_;
   Tensor own_;
   Fp8& fp8_;
@@ -189,7 +189,7 @@ class GatheredParams {
 /// The section that backward uses first once it has done with block l; 0: none.
 inline int64_t section_after(const Recompute& recompute, int64_t l) {
   if (l == 0) return 0;
-  const Range run = recompute.run_before(l - 1);
+  const Range run = recompute.segment_before(l - 1);
   return run.size() > 0 ? run.begin + 1 : l;
 }
 
@@ -198,7 +198,7 @@ inline std::vector<int64_t> sections_used(int64_t layers, const Recompute& recom
   std::vector<int64_t> all;
   for (int64_t s = 0; s <= layers + 1; ++s) all.push_back(s);
   for (int64_t l = layers; l-- > 0;) {
-    for (int64_t b = recompute.run_before(l).begin; b < recompute.run_before(l).end; ++b)
+    for (int64_t b = recompute.segment_before(l).begin; b < recompute.segment_before(l).end; ++b)
       all.push_back(b + 1);
     all.push_back(l + 1);
   }

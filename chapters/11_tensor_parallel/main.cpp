@@ -191,12 +191,12 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
   attn_forward(ctx, m.tp.summand(a.product), s.attn, m.tp.f_forward(ctx, s.norm1), p.attn);
   m.tp.g_forward(ctx, a.product);
-  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
 
   norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
   mlp_forward(ctx, m.tp.summand(a.product), s.mlp, m.tp.f_forward(ctx, s.norm2), p.mlp);
   m.tp.g_forward(ctx, a.product);
-  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+  residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
 /// What the head reads of `tokens` (B,T), localized, in a.norm; what backward needs stays in `a`,
@@ -233,11 +233,11 @@ void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads&
   m.tp.f_backward(m.ctx, d.branch);
 }
 
-/// Before backward of block l: what forward has dropped of it and of the blocks of its run.
-void compute_again(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
-  const Range run = recompute.run_before(l);
-  if (run.size() > 0) m.offload.read(m.ctx, run.begin, a.stream(run.begin));
-  for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, a, b);
+/// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
+  const Range segment = recompute.segment_before(l);
+  if (segment.size() > 0) m.offload.read(m.ctx, segment.begin, a.stream(segment.begin));
+  for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
@@ -250,33 +250,33 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   m.tp.norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
-  // d.stream is the gradient of the residual stream. A join hands it on to both its operands.
+  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   for (size_t l = L; l-- > 0;) {
     const int64_t before = m.flops;
-    compute_again(m, a, recompute, l);
+    recompute_segment(m, a, recompute, l);
     m.flops_twice += m.flops - before;
 
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
     const Tensor dout = m.tp.g_backward(ctx, d.stream);
-    join_backward_weight(ctx, g.join2_b, dout, into);
+    residual_backward_weight(ctx, g.residual2_b, dout, into);
     mlp_backward_input(ctx, m.tp.summand(d.branch), d.mlp, dout, s.mlp, p.mlp);
     m.tp.f_backward(ctx, d.branch);
     mlp_backward_weight(ctx, g.mlp, d.mlp, dout, m.tp.f_forward(ctx, s.norm2), s.mlp, into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     m.tp.norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
     // The branch has read the stream, too: its gradient is added.
-    join_backward_input(ctx, d.stream, d.norm);
+    residual_backward_input(ctx, d.stream, d.norm);
 
     const Tensor dmid = m.tp.g_backward(ctx, d.stream);
-    join_backward_weight(ctx, g.join1_b, dmid, into);
+    residual_backward_weight(ctx, g.residual1_b, dmid, into);
     attn_backward_input(ctx, m.tp.summand(d.branch), d.attn, dmid, s.attn, p.attn);
     m.tp.f_backward(ctx, d.branch);
     attn_backward_weight(ctx, g.attn, d.attn, dmid, m.tp.f_forward(ctx, s.norm1), s.attn, into);
     norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
     m.tp.norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
-    join_backward_input(ctx, d.stream, d.norm);
+    residual_backward_input(ctx, d.stream, d.norm);
   }
   embed_backward_weight(ctx, dw.embed, m.tp.g_backward(ctx, d.stream), tokens, into);
 }

@@ -2,9 +2,9 @@
 // (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
 // arXiv 2205.05198).
 //
-// Norms and joins work on each token by itself. So between the shared parts rank r of t has its own
-// positions of every sequence alone, [r T/t, (r+1) T/t). A shared part needs all of them, so they
-// are gathered before it; and of the sum behind it a rank takes its own:
+// Norms and residuals work on each token by itself. So between the shared parts rank r of t has its
+// own positions of every sequence alone, [r T/t, (r+1) T/t). A shared part needs all of them, so
+// they are gathered before it; and of the sum behind it a rank takes its own:
 //
 //            forward           backward
 //      f     all-gather        reduce-scatter

@@ -4,7 +4,8 @@
 // needs no other rank. The projection that follows reads what all ranks have, so its product is a
 // sum over ranks; the same in backward for the gradient of what the part read:
 //
-//            norm --f--> qkv, attention --> proj --g--> join        all ranks have the stream whole
+//            norm --f--> qkv, attention --> proj --g--> residual        all ranks have the stream
+//            whole
 //
 //            forward           backward
 //      f     nothing           all-reduce of the gradient of norm's output

@@ -21,7 +21,7 @@ inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
                           const Recompute& recompute, int64_t sequences) {
   const int64_t L = gpt.layers, t = acts.tp;
   int64_t reductions = 4 * L + 2;
-  for (int64_t l = 0; l < L; ++l) reductions += 2 * recompute.run_before(l).size();
+  for (int64_t l = 0; l < L; ++l) reductions += 2 * recompute.segment_before(l).size();
   const bool gathers = acts.sequence_ranks > 1;
   const int64_t halves = 2 * reductions + (gathers ? 2 * L : 0);
   const int64_t chunks = gathers ? 2 * (2 * L + 1) * sequences * kTokenChunks * gpt.channels : 0;

@@ -175,23 +175,23 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Block l of the part from its input on.
-void forward_block(Memory& m, const Flight& f, size_t l) {
+void forward_block(Memory& m, const InFlight& f, size_t l) {
   const Ctx& ctx = m.ctx;
   const Activations& a = f.acts;
   const BlockTensors& p = m.w.blocks[f.first_block + l];
   const BlockActs& s = a.blocks[l];
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
   attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
-  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
 
   norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
   mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
-  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+  residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
 /// The part's output, and for the last part what the head reads; what backward needs stays in its
 /// slot, or can be computed again. Without `train` no backward follows.
-void forward(Memory& m, const Flight& f, bool train = false) {
+void forward(Memory& m, const InFlight& f, bool train = false) {
   const Activations& a = f.acts;
   if (f.embed) embed_forward(m.ctx, a.embed, f.tokens, m.w.embed);
   for (size_t l = 0; l < a.blocks.size(); ++l) {
@@ -205,7 +205,7 @@ void forward(Memory& m, const Flight& f, bool train = false) {
 
 /// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
 /// chunk of sequences at a time. Micro-step k of GA.
-void head(Memory& m, const Flight& f, float scale, int64_t k, int64_t GA) {
+void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
   m.head_grads.begin(k);
   const GptTensors& dw = m.head_grads.view();
   const Into into = m.head_grads.into();
@@ -225,51 +225,52 @@ void head(Memory& m, const Flight& f, float scale, int64_t k, int64_t GA) {
   m.head_grads.end(m.ctx, k, GA, m.layout.params.section(m.layout.gpt.layers + 1));
 }
 
-/// Before backward of block l: what forward has dropped of it and of the blocks of its run.
-void compute_again(Memory& m, const Recompute& recompute, const Flight& f, size_t l) {
+/// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
+void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f, size_t l) {
   const Activations& a = f.acts;
-  const Range run = recompute.run_before(l);
-  if (run.size() > 0) m.offload.read(m.ctx, f.place(run.begin), a.stream(run.begin));
-  for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, f, b);
+  const Range segment = recompute.segment_before(l);
+  if (segment.size() > 0) m.offload.read(m.ctx, f.place(segment.begin), a.stream(segment.begin));
+  for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, f, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l),
                   m.w.blocks[f.first_block + l]);
 }
 
 /// Gradients of what block l of the part read, and of all activations inside.
-void backward_input(const Ctx& ctx, const Flight& f, const BlockTensors& p, size_t l) {
+void backward_input(const Ctx& ctx, const InFlight& f, const BlockTensors& p, size_t l) {
   const BlockActs& s = f.acts.blocks[l];
   const BlockGrads& d = f.grads.block(l);
   mlp_backward_input(ctx, d.read2, d.mlp, f.grads.stream(l + 1), s.mlp, p.mlp);
   norm_backward_input(ctx, f.grads.norm, d.read2, s.mid, s.stat2, p.norm2);
-  join_backward_input(ctx, d.mid, f.grads.stream(l + 1), f.grads.norm);
+  residual_backward_input(ctx, d.mid, f.grads.stream(l + 1), f.grads.norm);
 
   attn_backward_input(ctx, d.read1, d.attn, d.mid, s.attn, p.attn);
   norm_backward_input(ctx, f.grads.norm, d.read1, f.acts.stream(l), s.stat1, p.norm1);
-  join_backward_input(ctx, f.grads.stream(l), d.mid, f.grads.norm);
+  residual_backward_input(ctx, f.grads.stream(l), d.mid, f.grads.norm);
 }
 
 /// Gradients of its parameters, from these.
-void backward_weight(const Ctx& ctx, const Flight& f, const BlockTensors& g, size_t l, Into into) {
+void backward_weight(const Ctx& ctx, const InFlight& f, const BlockTensors& g, size_t l,
+                     Into into) {
   const BlockActs& s = f.acts.blocks[l];
   const BlockGrads& d = f.grads.block(l);
   const Tensor dout = f.grads.stream(l + 1);
-  join_backward_weight(ctx, g.join2_b, dout, into);
+  residual_backward_weight(ctx, g.residual2_b, dout, into);
   mlp_backward_weight(ctx, g.mlp, d.mlp, dout, s.norm2, s.mlp, into);
   norm_backward_weight(ctx, g.norm2, d.read2, s.mid, s.stat2, into);
 
-  join_backward_weight(ctx, g.join1_b, d.mid, into);
+  residual_backward_weight(ctx, g.residual1_b, d.mid, into);
   attn_backward_weight(ctx, g.attn, d.attn, d.mid, s.norm1, s.attn, into);
   norm_backward_weight(ctx, g.norm1, d.read1, f.acts.stream(l), s.stat1, into);
 }
 
 /// The gradients that `action` asks for, of all blocks of its part and of the embedding.
-void backward(Memory& m, const Flight& f, const Action& action, int64_t GA) {
+void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
   GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
   if (weight) grads.begin(action.micro);
   for (size_t l = f.acts.blocks.size(); l-- > 0;) {
     const int64_t before = m.flops;
-    compute_again(m, m.layout.recompute, f, l);
+    recompute_segment(m, m.layout.recompute, f, l);
     m.flops_twice += m.flops - before;
 
     if (input) backward_input(m.ctx, f, m.w.blocks[f.first_block + l], l);
@@ -283,7 +284,7 @@ void backward(Memory& m, const Flight& f, const Action& action, int64_t GA) {
 }
 
 /// One action of this stage's list, in a step of GA micro-batches.
-void perform(Memory& m, const Flight& f, const Action& action, float scale, int64_t GA) {
+void perform(Memory& m, const InFlight& f, const Action& action, float scale, int64_t GA) {
   switch (action.what) {
     case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
     case Do::Forward: return forward(m, f, /*train=*/true);
@@ -314,7 +315,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.stage.begin_step(pipeline);
   for (const Action& action : layout.stage.actions(pipeline)) {
     const ActionTimes::Scope time(m.stage.times);
-    perform(m, m.stage.flight(action, batch, losses, MBS), action, scale, GA);
+    perform(m, m.stage.in_flight(action, batch, losses, MBS), action, scale, GA);
   }
   m.stage.end_step();
   m.comm.broadcast(losses, m.comm.size() - 1);
@@ -339,9 +340,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 }
 
 /// A batch forward through all stages by itself. Returns it in the last part of this stage.
-Flight forward_all(Memory& m, const Batch& batch, Tensor losses) {
+InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (Action action{.what = Do::Forward};; ++action.chunk) {
-    const Flight f = m.stage.flight(action, batch, losses, batch.tokens.dim(0));
+    const InFlight f = m.stage.in_flight(action, batch, losses, batch.tokens.dim(0));
     if (!f.embed) m.stage.activations.recv(f.acts.embed);
     forward(m, f);
     if (!f.head) m.stage.activations.send(f.out());
@@ -354,7 +355,7 @@ Flight forward_all(Memory& m, const Batch& batch, Tensor losses) {
 float validate(const Layout& layout, Memory& m, const Text& text) {
   Validation v(m.ctx, /*comm=*/nullptr, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
-    const Flight f = forward_all(m, v.batch(), v.losses());
+    const InFlight f = forward_all(m, v.batch(), v.losses());
     for (int64_t j = 0; f.head && j < head_chunks(f.acts); ++j) {
       const HeadChunk c(j, f.acts, f.losses, f.targets);
       head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
@@ -386,7 +387,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   const Tensor row =
       m.arena.alloc(Mem::Workspace, "row", layout.acts.dtype, {1, 1, layout.gpt.padded_vocab});
   while (sampler.next(batch.tokens)) {
-    const Flight f = forward_all(m, batch, m.losses);
+    const InFlight f = forward_all(m, batch, m.losses);
     if (f.head) {
       const Activations& a = f.acts;
       head_forward(m.ctx, a.logits.first(1), a.norm, m.w.head_w);

@@ -31,7 +31,7 @@
 namespace ladder {
 
 /// A micro-batch of n sequences in one part of the model.
-struct Flight {
+struct InFlight {
   size_t first_block;  ///< of the part, in the model
   bool embed, head;    ///< whether the part has them
   size_t slot;
@@ -110,7 +110,7 @@ class Stage {
 
   /// What `action` works on.
   /// @param batch,losses of the whole step, in micro-batches of n
-  Flight flight(const Action& action, const Batch& batch, Tensor losses, int64_t n) {
+  InFlight in_flight(const Action& action, const Batch& batch, Tensor losses, int64_t n) {
     const int64_t layers = plan_->gpt.layers, begin = action.micro * n;
     // SendGradient reads nothing of a slot: Backward may have given it back, and of() would take
     // another.

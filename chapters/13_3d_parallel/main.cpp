@@ -131,9 +131,9 @@ struct Memory {
   GradTree head_grads{arena, layout.params, o.accumulate, layout.GA};
   // The same buffers, as each part counts its micro-steps.
   std::vector<GradTree> grads{static_cast<size_t>(layout.stage.rank.chunks), head_grads};
-  Background background =
-      open_background(arena, ctx, mesh.dp(), o.run, o.ddp, layout.params.largest_section());
-  Zero1 zero1{background, layout.params, o.ddp};
+  CommStream comm_stream =
+      open_comm_stream(arena, ctx, mesh.dp(), o.run, o.ddp, layout.params.largest_section());
+  Zero1 zero1{comm_stream, layout.params, o.ddp};
   TensorParallel tp{arena, ctx, mesh.tp(), layout.params, layout.acts, layout.micro};
   HeadGrad head_grad{arena, own_vocab(layout.params), layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
@@ -172,7 +172,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Workspace] = 8 * kLimbs + scratch + 4 * P * extra +
                           AdaptiveClip::bytes(layout.model, o.clip) +
                           HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
-  bytes[Mem::Comm] = Background::bytes(layout.mesh.dp, layout.params.largest_section());
+  bytes[Mem::Comm] = CommStream::bytes(layout.mesh.dp, layout.params.largest_section());
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
   Stage::add_bytes(bytes, layout.stage, layout.acts, MBS, layout.GA);
   return bytes;
@@ -200,14 +200,14 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
   else
     step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
   m.weights.refresh(m.ctx, layout.shard);
-  all_gather(m.ctx, m.background, layout.params, m.weights.compute);
+  all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   return step;
 }
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Block l of the part from its input on.
-void forward_block(Memory& m, const Flight& f, size_t l) {
+void forward_block(Memory& m, const InFlight& f, size_t l) {
   const Ctx& ctx = m.ctx;
   const Activations& a = f.acts;
   const BlockTensors& p = m.w.blocks[f.first_block + l];
@@ -215,17 +215,17 @@ void forward_block(Memory& m, const Flight& f, size_t l) {
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
   attn_forward(ctx, m.tp.summand(a.product), s.attn, m.tp.f_forward(ctx, s.norm1), p.attn);
   m.tp.g_forward(ctx, a.product);
-  join_forward(ctx, s.mid, a.stream(l), a.product, p.join1_b);
+  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
 
   norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
   mlp_forward(ctx, m.tp.summand(a.product), s.mlp, m.tp.f_forward(ctx, s.norm2), p.mlp);
   m.tp.g_forward(ctx, a.product);
-  join_forward(ctx, s.out, s.mid, a.product, p.join2_b);
+  residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
 /// The part's output, and for the last part what the head reads; what backward needs stays in its
 /// slot, or can be computed again. Without `train` no backward follows.
-void forward(Memory& m, const Flight& f, bool train = false) {
+void forward(Memory& m, const InFlight& f, bool train = false) {
   const Activations& a = f.acts;
   if (f.embed) {
     embed_forward(m.ctx, m.tp.summand(a.embed), f.tokens, m.w.embed);
@@ -242,7 +242,7 @@ void forward(Memory& m, const Flight& f, bool train = false) {
 
 /// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
 /// chunk of sequences at a time. Micro-step k of GA.
-void head(Memory& m, const Flight& f, float scale, int64_t k, int64_t GA) {
+void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
   m.head_grads.begin(k);
   const GptTensors& dw = m.head_grads.view();
   const Into into = m.head_grads.into();
@@ -265,18 +265,18 @@ void head(Memory& m, const Flight& f, float scale, int64_t k, int64_t GA) {
   m.head_grads.end(m.ctx, k, GA, m.layout.params.section(m.layout.gpt.layers + 1));
 }
 
-/// Before backward of block l: what forward has dropped of it and of the blocks of its run.
-void compute_again(Memory& m, const Recompute& recompute, const Flight& f, size_t l) {
+/// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
+void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f, size_t l) {
   const Activations& a = f.acts;
-  const Range run = recompute.run_before(l);
-  if (run.size() > 0) m.offload.read(m.ctx, f.place(run.begin), a.stream(run.begin));
-  for (int64_t b = run.begin; b < run.end; ++b) forward_block(m, f, b);
+  const Range segment = recompute.segment_before(l);
+  if (segment.size() > 0) m.offload.read(m.ctx, f.place(segment.begin), a.stream(segment.begin));
+  for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, f, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l),
                   m.w.blocks[f.first_block + l]);
 }
 
 /// Gradients of what block l of the part read, and of all activations inside.
-void backward_input(Memory& m, const Flight& f, const BlockTensors& p, size_t l) {
+void backward_input(Memory& m, const InFlight& f, const BlockTensors& p, size_t l) {
   const Ctx& ctx = m.ctx;
   const BlockActs& s = f.acts.blocks[l];
   const BlockGrads& d = f.grads.block(l);
@@ -284,39 +284,39 @@ void backward_input(Memory& m, const Flight& f, const BlockTensors& p, size_t l)
   mlp_backward_input(ctx, m.tp.summand(d.read2), d.mlp, dout, s.mlp, p.mlp);
   m.tp.f_backward(ctx, d.read2);
   norm_backward_input(ctx, f.grads.norm, d.read2, s.mid, s.stat2, p.norm2);
-  join_backward_input(ctx, d.mid, f.grads.stream(l + 1), f.grads.norm);
+  residual_backward_input(ctx, d.mid, f.grads.stream(l + 1), f.grads.norm);
 
   const Tensor dmid = m.tp.g_backward(ctx, d.mid);
   attn_backward_input(ctx, m.tp.summand(d.read1), d.attn, dmid, s.attn, p.attn);
   m.tp.f_backward(ctx, d.read1);
   norm_backward_input(ctx, f.grads.norm, d.read1, f.acts.stream(l), s.stat1, p.norm1);
-  join_backward_input(ctx, f.grads.stream(l), d.mid, f.grads.norm);
+  residual_backward_input(ctx, f.grads.stream(l), d.mid, f.grads.norm);
 }
 
 /// Gradients of its parameters, from these.
-void backward_weight(Memory& m, const Flight& f, const BlockTensors& g, size_t l, Into into) {
+void backward_weight(Memory& m, const InFlight& f, const BlockTensors& g, size_t l, Into into) {
   const Ctx& ctx = m.ctx;
   const BlockActs& s = f.acts.blocks[l];
   const BlockGrads& d = f.grads.block(l);
   const Tensor dout = m.tp.g_backward(ctx, f.grads.stream(l + 1));
-  join_backward_weight(ctx, g.join2_b, dout, into);
+  residual_backward_weight(ctx, g.residual2_b, dout, into);
   mlp_backward_weight(ctx, g.mlp, d.mlp, dout, m.tp.f_forward(ctx, s.norm2), s.mlp, into);
   m.tp.norm_backward_weight(ctx, g.norm2, d.read2, s.mid, s.stat2, into);
 
   const Tensor dmid = m.tp.g_backward(ctx, d.mid);
-  join_backward_weight(ctx, g.join1_b, dmid, into);
+  residual_backward_weight(ctx, g.residual1_b, dmid, into);
   attn_backward_weight(ctx, g.attn, d.attn, dmid, m.tp.f_forward(ctx, s.norm1), s.attn, into);
   m.tp.norm_backward_weight(ctx, g.norm1, d.read1, f.acts.stream(l), s.stat1, into);
 }
 
 /// The gradients that `action` asks for, of all blocks of its part and of the embedding.
-void backward(Memory& m, const Flight& f, const Action& action, int64_t GA) {
+void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
   GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
   if (weight) grads.begin(action.micro);
   for (size_t l = f.acts.blocks.size(); l-- > 0;) {
     const int64_t before = m.flops;
-    compute_again(m, m.layout.recompute, f, l);
+    recompute_segment(m, m.layout.recompute, f, l);
     m.flops_twice += m.flops - before;
 
     if (input) backward_input(m, f, m.w.blocks[f.first_block + l], l);
@@ -332,7 +332,7 @@ void backward(Memory& m, const Flight& f, const Action& action, int64_t GA) {
 }
 
 /// One action of this stage's list, in a step of GA micro-batches.
-void perform(Memory& m, const Flight& f, const Action& action, float scale, int64_t GA) {
+void perform(Memory& m, const InFlight& f, const Action& action, float scale, int64_t GA) {
   switch (action.what) {
     case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
     case Do::Forward: return forward(m, f, /*train=*/true);
@@ -355,7 +355,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Tensor losses = m.losses.first(B), own_losses = losses.slice(first, share);
   const Pipeline pipeline = layout.stage.pipeline(GA);
   m.flops = m.flops_twice = m.moved = 0;
-  m.background.begin_step();
+  m.comm_stream.begin_step();
   m.tp.begin_step();
   text.draw(batch, o.run.seed, step, first);
   o.spike_guard.inject(batch, o.run.seed, step, first);
@@ -368,7 +368,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.stage.begin_step(pipeline);
   for (const Action& action : layout.stage.actions(pipeline)) {
     const ActionTimes::Scope time(m.stage.times);
-    perform(m, m.stage.flight(action, batch, own_losses, MBS), action, scale, GA);
+    perform(m, m.stage.in_flight(action, batch, own_losses, MBS), action, scale, GA);
   }
   m.stage.end_step();
   m.mesh.pp().broadcast(own_losses, m.mesh.pp().size() - 1);
@@ -389,9 +389,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
       clip_global_norm(m.ctx, chunk, left, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx, layout.shard);
-    all_gather(m.ctx, m.background, layout.params, m.weights.compute);
+    all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
-    m.background.skip_update();
+    m.comm_stream.skip_update();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   m.tp.end_step();
@@ -400,9 +400,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 }
 
 /// A batch forward through all stages by itself. Returns it in the last part of this stage.
-Flight forward_all(Memory& m, const Batch& batch, Tensor losses) {
+InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (Action action{.what = Do::Forward};; ++action.chunk) {
-    const Flight f = m.stage.flight(action, batch, losses, batch.tokens.dim(0));
+    const InFlight f = m.stage.in_flight(action, batch, losses, batch.tokens.dim(0));
     if (!f.embed) m.stage.activations.recv(f.acts.embed);
     forward(m, f);
     if (!f.head) m.stage.activations.send(f.out());
@@ -416,7 +416,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   Validation v(m.ctx, &m.mesh.dp(), text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     m.tp.localize(v.batch());
-    const Flight f = forward_all(m, v.batch(), v.losses());
+    const InFlight f = forward_all(m, v.batch(), v.losses());
     for (int64_t j = 0; f.head && j < head_chunks(f.acts); ++j) {
       HeadChunk c(j, f.acts, f.losses, f.targets);
       c.inp = m.tp.f_forward(m.ctx, c.inp);
@@ -452,7 +452,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
       m.arena.alloc(Mem::Workspace, "row", layout.acts.dtype, {1, 1, layout.gpt.padded_vocab});
   while (sampler.next(batch.tokens)) {
     m.tp.localize(batch);
-    const Flight f = forward_all(m, batch, m.losses);
+    const InFlight f = forward_all(m, batch, m.losses);
     if (f.head) {
       const Tensor logits = f.acts.logits.first(1);
       head_forward(m.ctx, logits, m.tp.f_forward(m.ctx, f.acts.norm), m.w.head_w);
@@ -540,7 +540,7 @@ void run(Options o, Comm& comm) {
   log.note(whole_plan(o));
   m.mesh.show(log);
   m.tp.show(log);
-  m.background.show(log);
+  m.comm_stream.show(log);
   m.stage.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
@@ -550,9 +550,9 @@ void run(Options o, Comm& comm) {
                    layout.stage.extra_flops(layout.recompute, last_share) / layout.tp, m.moved);
   AxisTraffic predicted =
       last_share == 0 ? AxisTraffic{.dp = 0} : plan_of(o, comm.rank(), log.last_step()).sent;
-  if (m.background.skipped_update()) predicted.dp.reset();  // no weights were gathered
+  if (m.comm_stream.skipped_update()) predicted.dp.reset();  // no weights were gathered
   log.extra()["traffic"] = report_axes(
-      comm, predicted, {.tp = m.tp.sent(), .dp = m.background.sent(), .pp = m.stage.sent()});
+      comm, predicted, {.tp = m.tp.sent(), .dp = m.comm_stream.sent(), .pp = m.stage.sent()});
   if (last_share > 0)
     log.extra()["pipeline"] = report_pipeline(
         m.mesh.pp(), layout.stage.pipeline(last_share / o.accumulate.micro(last_share)),

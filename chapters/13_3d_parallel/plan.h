@@ -52,7 +52,7 @@ inline int64_t tp_traffic_of_stage(const StagePlan& stage, const ActivationPlan&
   const int64_t blocks = stage.part.layers * stage.rank.chunks, t = acts.tp;
   const int64_t head = stage.rank.has_head() ? 1 : 0, embed = stage.rank.has_embed() ? 1 : 0;
   int64_t again = 0;  // blocks computed a second time
-  for (int64_t l = 0; l < stage.part.layers; ++l) again += recompute.run_before(l).size();
+  for (int64_t l = 0; l < stage.part.layers; ++l) again += recompute.segment_before(l).size();
   again *= stage.rank.chunks * stage.times_again();
   const bool gathers = acts.sequence_ranks > 1;
   const int64_t reductions = 4 * blocks + 2 * again + embed + head;

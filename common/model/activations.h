@@ -1,7 +1,7 @@
 // What forward keeps for backward, and the gradients that flow back: allocation and formula.
 //
 // Where tensor ranks share the tokens of a sequence, too, a rank has T/s of them between the parts:
-// of the stream, and of what norms and joins read and write.
+// of the stream, and of what norms and residuals read and write.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Activations {
   NormSaved stat;
   Tensor norm;     ///< (B,T/s,C), what the head reads
   Tensor logits;   ///< (B,T,Vp), or of fewer sequences; their gradient once backward starts
-  Tensor product;  ///< (B,T/s,C), Workspace: attn's or mlp's, until the join
+  Tensor product;  ///< (B,T/s,C), Workspace: attn's or mlp's, until the residual
 
   /// The residual stream that block l reads; l = L: what the last norm reads.
   Tensor stream(int64_t l) const { return l == 0 ? embed : blocks[static_cast<size_t>(l) - 1].out; }

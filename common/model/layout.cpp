@@ -198,10 +198,10 @@ void ParamLayout::put(GptTensors& gpt, int64_t s, Tensor section) const {
   } else {
     gpt.blocks[static_cast<size_t>(s) - 1] = {.norm1{next(), next()},
                                               .attn{.qkv{next(), next()}, .proj_w = next()},
-                                              .join1_b = next(),
+                                              .residual1_b = next(),
                                               .norm2{next(), next()},
                                               .mlp{.fc{next(), next()}, .proj_w = next()},
-                                              .join2_b = next()};
+                                              .residual2_b = next()};
   }
 }
 

@@ -86,19 +86,19 @@ struct EmbedTensors {
 };
 struct AttnTensors {
   Affine qkv;     ///< (3C,C), (3C)
-  Tensor proj_w;  ///< (C,C); its bias is added by the join
+  Tensor proj_w;  ///< (C,C); its bias is added by the residual
 };
 struct MlpTensors {
   Affine fc;      ///< (4C,C), (4C)
-  Tensor proj_w;  ///< (C,4C); its bias is added by the join
+  Tensor proj_w;  ///< (C,4C); its bias is added by the residual
 };
 struct BlockTensors {
   Affine norm1;
   AttnTensors attn;
-  Tensor join1_b;  ///< (C)
+  Tensor residual1_b;  ///< (C)
   Affine norm2;
   MlpTensors mlp;
-  Tensor join2_b;  ///< (C)
+  Tensor residual2_b;  ///< (C)
 };
 /// A whole flat buffer seen as a model: parameters, or their gradients.
 struct GptTensors {

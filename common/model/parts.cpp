@@ -195,22 +195,22 @@ void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads
   k.bias_backward(ctx, grads.fc.b, d.dfc, into);
 }
 
-void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
-  const Span span(ctx, "join_forward");
-  ctx.kernels->join_forward(ctx, out, residual, product, bias);
+void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
+  const Span span(ctx, "residual_forward");
+  ctx.kernels->residual_forward(ctx, out, residual, product, bias);
 }
 
-void join_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dbranch) {
-  join_backward_input(ctx, dresidual, dresidual, dbranch);
+void residual_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dbranch) {
+  residual_backward_input(ctx, dresidual, dresidual, dbranch);
 }
 
-void join_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dout, Tensor dbranch) {
-  const Span span(ctx, "join_backward_input");
+void residual_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dout, Tensor dbranch) {
+  const Span span(ctx, "residual_backward_input");
   ctx.kernels->add(ctx, dresidual, dout, dbranch);
 }
 
-void join_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into) {
-  const Span span(ctx, "join_backward_weight");
+void residual_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into) {
+  const Span span(ctx, "residual_backward_weight");
   ctx.kernels->bias_backward(ctx, dbias, dout, into);
 }
 

@@ -1,12 +1,12 @@
 // The parts of a GPT block, between which a chapter's main.cpp puts its lesson.
 //
-//   x --> norm --> attn --> join --> norm --> mlp --> join --> next x
+//   x --> norm --> attn --> residual --> norm --> mlp --> residual --> next x
 //    \_____________________/    \____________________/
 //
 // Each part has _forward, _backward_input (gradient of what it read) and _backward_weight
 // (gradient of its parameters). Sizes come from the tensors: a rank's shard of heads or of MLP
 // columns goes through the same functions. attn and mlp return their product before its bias,
-// because a sum over ranks may still be missing; join adds bias and residual.
+// because a sum over ranks may still be missing; residual adds bias and stream.
 //
 // attn is three parts, which a chapter may call one by one: qkv makes queries, keys and values of
 // every token, attend mixes tokens, proj makes the product. Where ranks share a sequence, only what
@@ -108,12 +108,12 @@ void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads
 
 /// out = residual + (product + bias), all (B,T,C), bias (C). The gradient of product and of
 /// residual is dout itself.
-void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias);
+void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias);
 /// The residual also fed the norm of its branch: dresidual = dresidual + dbranch, (B,T,C).
-void join_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dbranch);
+void residual_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dbranch);
 /// The same, where dout must stay: dresidual = dout + dbranch.
-void join_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dout, Tensor dbranch);
-void join_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into);
+void residual_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dout, Tensor dbranch);
+void residual_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into);
 
 /// logits (B,T,Vp) = inp w^T, inp (B,T,C), w (Vp,C).
 void head_forward(const Ctx& ctx, Tensor logits, Tensor inp, Tensor w);

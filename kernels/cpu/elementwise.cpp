@@ -7,8 +7,8 @@
 
 namespace ladder::cpu {
 
-void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
-  const JoinShape s = check_join_forward(out, residual, product, bias);
+void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
+  const ResidualShape s = check_residual_forward(out, residual, product, bias);
   dispatch_out(out, {residual, product}, [&]<class Real, class Wide>(Real, Wide) {
     Real* y = out.data<Real>();
     const Real* r = residual.data<Real>();

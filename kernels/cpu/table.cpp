@@ -28,7 +28,7 @@ const Kernels& cpu_kernels() {
       .attention_finish = cpu::attention_finish,
       .attention_piece_backward = cpu::attention_piece_backward,
       .copy_columns = cpu::copy_columns,
-      .join_forward = cpu::join_forward,
+      .residual_forward = cpu::residual_forward,
       .add = cpu::add,
       .cast = cpu::cast,
       .scale = cpu::scale,

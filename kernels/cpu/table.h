@@ -38,7 +38,7 @@ void attention_piece_backward(const Ctx&, Tensor dq, Tensor dkv, Tensor dout, Te
 void copy_columns(const Ctx&, Tensor to, int64_t to_column, Tensor from, int64_t from_column,
                   int64_t count);
 
-void join_forward(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias);
+void residual_forward(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias);
 void add(const Ctx&, Tensor out, Tensor a, Tensor b);
 void cast(const Ctx&, Tensor out, Tensor inp);
 void scale(const Ctx&, Tensor x, float factor);

@@ -91,18 +91,18 @@ void map(const Ctx& ctx, const Tensor& out, F f, const Inputs&... inp) {
   });
 }
 
-/// Rows of one block of join_kernel: its threads read the bias once for all of them.
-constexpr int kJoinRows = 4;
+/// Rows of one block of residual_kernel: its threads read the bias once for all of them.
+constexpr int kResidualRows = 4;
 
 /// N divides C, or is 1. out, residual, product (rows, C); bias (C)
 template <int N, class T>
-__global__ void join_kernel(T* out, const T* residual, const T* product, const T* bias,
-                            int64_t rows, int64_t C) {
+__global__ void residual_kernel(T* out, const T* residual, const T* product, const T* bias,
+                                int64_t rows, int64_t C) {
   const int64_t c = (int64_t{blockIdx.y} * kThreads + threadIdx.x) * N;
   if (c >= C) return;
   const auto b = load<N>(bias + c);
-  for (int r = 0; r < kJoinRows; ++r) {
-    const int64_t row = int64_t{blockIdx.x} * kJoinRows + r, i = row * C + c;
+  for (int r = 0; r < kResidualRows; ++r) {
+    const int64_t row = int64_t{blockIdx.x} * kResidualRows + r, i = row * C + c;
     if (row < rows) store(out + i, each<N>(Join{}, load<N>(residual + i), load<N>(product + i), b));
   }
 }
@@ -117,12 +117,12 @@ __global__ void columns_kernel(To* to, int64_t to_row, const From* from, int64_t
 
 }  // namespace
 
-void join_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
-  const auto [rows, C] = check_join_forward(out, residual, product, bias);
+void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
+  const auto [rows, C] = check_residual_forward(out, residual, product, bias);
   dispatch(out.dtype, [&, rows = rows, C = C]<class T>(Type<T>) {
     dispatch_width<T>(C, {out, residual, product, bias}, [&]<int W>(Width<W>) {
-      launch(ctx, join_kernel<W, T>,
-             {.x = ceil_div(rows, kJoinRows), .y = ceil_div(C, kThreads * W)}, kThreads, 0,
+      launch(ctx, residual_kernel<W, T>,
+             {.x = ceil_div(rows, kResidualRows), .y = ceil_div(C, kThreads * W)}, kThreads, 0,
              device_data<T>(out), device_data<T>(residual), device_data<T>(product),
              device_data<T>(bias), rows, C);
     });

@@ -30,7 +30,7 @@ const Kernels& kernels() {
       .attention_finish = attention_finish,
       .attention_piece_backward = attention_piece_backward,
       .copy_columns = copy_columns,
-      .join_forward = join_forward,
+      .residual_forward = residual_forward,
       .add = add,
       .cast = cast,
       .scale = scale,

@@ -7,8 +7,8 @@
 
 namespace ladder::ref {
 
-void join_forward(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias) {
-  const JoinShape s = check_join_forward(out, residual, product, bias);
+void residual_forward(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias) {
+  const ResidualShape s = check_residual_forward(out, residual, product, bias);
   dispatch(out, [&]<class Real>(Real) {
     for (int64_t i = 0; i < s.rows * s.C; ++i)
       out.data<Real>()[i] =

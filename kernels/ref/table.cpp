@@ -31,7 +31,7 @@ const Kernels& ref_kernels() {
       .attention_finish = AnyDtype<ref::attention_finish>::call,
       .attention_piece_backward = AnyDtype<ref::attention_piece_backward>::call,
       .copy_columns = AnyDtype<ref::copy_columns>::call,
-      .join_forward = AnyDtype<ref::join_forward>::call,
+      .residual_forward = AnyDtype<ref::residual_forward>::call,
       .add = AnyDtype<ref::add>::call,
       .cast = ref::cast,
       .scale = AnyDtype<ref::scale>::call,

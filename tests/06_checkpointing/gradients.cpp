@@ -45,7 +45,7 @@ class SharedActivations : public ::testing::TestWithParam<const Kernels& (*)()> 
   /// As chapter 06 does, but for the file of `offload`.
   Tensor recomputed(const Recompute& recompute) {
     return gradients(recompute.plan({}), [&](const Activations& a, int64_t l) {
-      const Range run = recompute.run_before(l);
+      const Range run = recompute.segment_before(l);
       for (int64_t b = run.begin; b < run.end; ++b) forward_block(a, b);
       const auto i = static_cast<size_t>(l);
       recompute_parts(box.ctx(), recompute.parts_before(l), a.blocks[i], a.stream(l), w.blocks[i]);
@@ -97,7 +97,7 @@ TEST_P(SharedActivations, NegativeControlInputsThatAreNotBroughtBackDiffer) {
 TEST_P(SharedActivations, NegativeControlOneRunTooFewDiffers) {
   const Recompute full("full", config.layers);
   const Tensor without_2 = gradients(full.plan({}), [&](const Activations& a, int64_t l) {
-    if (l != 2 && full.run_before(l).size() > 0) forward_block(a, l);
+    if (l != 2 && full.segment_before(l).size() > 0) forward_block(a, l);
   });
   EXPECT_FALSE(same_bits(without_2, kept()));
 }

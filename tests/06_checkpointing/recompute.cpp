@@ -12,7 +12,7 @@ std::vector<Range> runs(const std::string& policy, int64_t L) {
   const Recompute recompute(policy, L);
   std::vector<Range> all;
   for (int64_t l = L - 1; l >= 0; --l)
-    if (const Range run = recompute.run_before(l); run.size() > 0) all.push_back(run);
+    if (const Range run = recompute.segment_before(l); run.size() > 0) all.push_back(run);
   return all;
 }
 
@@ -20,9 +20,9 @@ TEST(Recompute, RunsOfThreeInSevenBlocks) {
   // Forward ends in the run of block 6, which therefore is still there.
   EXPECT_EQ(runs("every:3", 7), (std::vector<Range>{{3, 6}, {0, 3}}));
   const Recompute recompute("every:3", 7);
-  for (const int64_t l : {0, 1, 3, 4, 6}) EXPECT_EQ(recompute.run_before(l), Range{}) << l;
-  EXPECT_EQ(recompute.run_before(2), (Range{0, 3}));
-  EXPECT_EQ(recompute.run_before(5), (Range{3, 6}));
+  for (const int64_t l : {0, 1, 3, 4, 6}) EXPECT_EQ(recompute.segment_before(l), Range{}) << l;
+  EXPECT_EQ(recompute.segment_before(2), (Range{0, 3}));
+  EXPECT_EQ(recompute.segment_before(5), (Range{3, 6}));
 }
 
 TEST(Recompute, Runs) {
@@ -106,7 +106,7 @@ TEST(Recompute, NamesAllPoliciesThatItAccepts) {
   for (const bool others : {false, true})
     for (int64_t L = 1; L < 13; ++L)
       for (const Recompute all("none", L, others); const std::string& policy : all.all())
-        EXPECT_EQ(all.under(policy).run_before(L - 1).size() > 0,
+        EXPECT_EQ(all.under(policy).segment_before(L - 1).size() > 0,
                   others && policy != "none" && !all.under(policy).selective())
             << policy;
 }

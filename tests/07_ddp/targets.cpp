@@ -63,9 +63,9 @@ class UnlikeTargets : public ::testing::TestWithParam<std::string> {
       ctx.scratch =
           arena.alloc(Mem::Workspace, "scratch", Dtype::U8, {1, ctx.kernels->scratch_bytes});
       const DdpOptions options{.mode = GetParam(), .bucket_mb = 0};
-      Background background(
-          open_background(arena, ctx, comm, {}, options, Ddp::largest_message(layout, options)));
-      Ddp ddp(background, layout, options);
+      CommStream comm_stream(
+          open_comm_stream(arena, ctx, comm, {}, options, Ddp::largest_message(layout, options)));
+      Ddp ddp(comm_stream, layout, options);
       const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.size()});
 
       const int64_t share = kB / ranks, first = comm.rank() * share;

@@ -92,8 +92,8 @@ TEST(Layout, AStageHasItsPartsAlone) {
       stage.view({.ptr = buffer.data(), .dtype = Dtype::F32, .shape = {stage.size()}});
   EXPECT_FALSE(gpt.embed.wte);
   EXPECT_TRUE(gpt.head_w);
-  for (const int64_t l : {0, 1, 4, 5}) EXPECT_FALSE(gpt.blocks[static_cast<size_t>(l)].join1_b);
-  for (const int64_t l : {2, 3, 6, 7}) EXPECT_TRUE(gpt.blocks[static_cast<size_t>(l)].join1_b);
+  for (const int64_t l : {0, 1, 4, 5}) EXPECT_FALSE(gpt.blocks[static_cast<size_t>(l)].residual1_b);
+  for (const int64_t l : {2, 3, 6, 7}) EXPECT_TRUE(gpt.blocks[static_cast<size_t>(l)].residual1_b);
   EXPECT_EQ(stage.stage_rank().blocks(8, 0), (Range{2, 4}));
   EXPECT_EQ(stage.stage_rank().blocks(8, 1), (Range{6, 8}));
 }

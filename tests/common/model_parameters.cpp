@@ -74,7 +74,7 @@ TEST(ParamLayout, ViewsPointIntoTheBuffer) {
   const auto offset = [&](Tensor t) { return t.data<float>() - w.data(); };
   EXPECT_EQ(offset(gpt.blocks[1].mlp.proj_w), w.spec("transformer.h.1.mlp.c_proj.weight").offset);
   EXPECT_EQ(gpt.blocks[1].mlp.proj_w.shape, (Shape{40, 160}));
-  EXPECT_EQ(offset(gpt.blocks[2].join2_b), w.spec("transformer.h.2.mlp.c_proj.bias").offset);
+  EXPECT_EQ(offset(gpt.blocks[2].residual2_b), w.spec("transformer.h.2.mlp.c_proj.bias").offset);
   EXPECT_EQ(offset(gpt.head_w), w.spec("lm_head.weight").offset);
 }
 

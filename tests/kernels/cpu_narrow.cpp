@@ -120,9 +120,9 @@ std::vector<Op> CpuNarrow::rows(int64_t B, int64_t T, int64_t C) {
       one("gelu_forward", [=](Trial& r, Tensor out) { r.k().gelu_forward(r.ctx(), out, r.in(x)); }),
       one("gelu_backward",
           [=](Trial& r, Tensor out) { r.k().gelu_backward(r.ctx(), out, r.in(d), r.in(x)); }),
-      one("join_forward",
+      one("residual_forward",
           [=](Trial& r, Tensor out) {
-            r.k().join_forward(r.ctx(), out, r.in(x), r.in(d), r.in(bias));
+            r.k().residual_forward(r.ctx(), out, r.in(x), r.in(d), r.in(bias));
           }),
       one("add", [=](Trial& r, Tensor out) { r.k().add(r.ctx(), out, r.in(x), r.in(d)); }),
       {"scale",

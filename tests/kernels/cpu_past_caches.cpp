@@ -46,7 +46,7 @@ TEST_P(CpuPastCachesFormats, OutputsHaveTheBitsOfTheirParts) {
                           token(rstd, r));
   });
   each([&](const Ctx& c, Tensor out, Range r) {
-    k.join_forward(c, token(out, r), token(x, r), token(d, r), w);
+    k.residual_forward(c, token(out, r), token(x, r), token(d, r), w);
   });
   each([&](const Ctx& c, Tensor out, Range r) { k.add(c, part(out, r), part(x, r), part(d, r)); });
   each([&](const Ctx& c, Tensor out, Range r) { k.gelu_forward(c, part(out, r), part(x, r)); });

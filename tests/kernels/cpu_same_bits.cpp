@@ -244,7 +244,7 @@ TEST_P(CpuAnyThreads, Activations) {
     k.gelu_backward(ctx, out[1], e, e);
   });
   expect_any_threads("join", {act({B, T, C})},
-                     [&](auto& out) { k.join_forward(ctx, out[0], x, d, b); });
+                     [&](auto& out) { k.residual_forward(ctx, out[0], x, d, b); });
   const Tensor tokens = box.tokens({B, T}, N), places = box.random({T, C});
   expect_any_threads("embed_forward", {act({B, T, C})},
                      [&](auto& out) { k.embed_forward(ctx, out[0], tokens, w, places); });

@@ -155,14 +155,14 @@ TEST_F(CpuVsRef, NaNIsTheMaximumOfItsRow) {
     }
 }
 
-TEST_F(CpuVsRef, EmbedForwardJoinAddScale) {
+TEST_F(CpuVsRef, EmbedForwardResidualAddScale) {
   for (const auto& [B, T, C] : kBatches) {
     const int64_t V = 13;
     const Tensor a = fast.random({B, T, C}), b = fast.random({B, T, C}), bias = fast.random({C});
     const Tensor got = fast.empty(a.shape), want = exact.empty(a.shape);
     const auto bound = [](int64_t) { return 6 * kRound; };
-    cpu.join_forward(fast.ctx(), got, a, b, bias);
-    ref.join_forward(exact.ctx(), want, wide(a), wide(b), wide(bias));
+    cpu.residual_forward(fast.ctx(), got, a, b, bias);
+    ref.residual_forward(exact.ctx(), want, wide(a), wide(b), wide(bias));
     expect_near("join", got, want, bound);
     cpu.add(fast.ctx(), got, a, b);
     ref.add(exact.ctx(), want, wide(a), wide(b));

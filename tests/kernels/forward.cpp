@@ -153,10 +153,10 @@ TEST_F(Forward, LossOfEqualLogitsIsLogVocab) {
   EXPECT_NEAR(at(losses, 0), std::log(7.0), 1e-12);
 }
 
-TEST_F(Forward, JoinAddScale) {
+TEST_F(Forward, ResidualAddScale) {
   const Tensor a = box.random({3, 5}), b = box.random({3, 5}), bias = box.random({5});
   const Tensor joined = box.empty({3, 5}), sum = box.empty({3, 5}), scaled = box.copy(a);
-  k.join_forward(ctx, joined, a, b, bias);
+  k.residual_forward(ctx, joined, a, b, bias);
   k.add(ctx, sum, a, b);
   k.scale(ctx, scaled, 0.5F);
   for (int64_t i = 0; i < 15; ++i) {

@@ -190,9 +190,9 @@ std::vector<BatchOp> SameBitsBatch::rows(int64_t B, int64_t T) {
             k.attention_backward(ctx, out, d.slice(b, n), qkv.slice(b, n), x.slice(b, n),
                                  lse.slice(b, n));
           }),
-      one("join_forward", {B, T, C},
+      one("residual_forward", {B, T, C},
           [=, this](Tensor out, int64_t b, int64_t n) {
-            k.join_forward(ctx, out, x.slice(b, n), d.slice(b, n), bias);
+            k.residual_forward(ctx, out, x.slice(b, n), d.slice(b, n), bias);
           }),
       {"cross_entropy",
        {{B, T, V}, {B}},

@@ -174,7 +174,7 @@ TEST_P(Shapes, DoublesAreForRef) {
       {"attention_piece_backward",
        [&] { k.attention_piece_backward(ctx, dx, kv, x, x, kv, x, lse, place); }},
       {"copy_columns", [&] { k.copy_columns(ctx, dx, 0, x, 1, 2); }},
-      {"join_forward", [&] { k.join_forward(ctx, dx, x, x, w); }},
+      {"residual_forward", [&] { k.residual_forward(ctx, dx, x, x, w); }},
       {"add", [&] { k.add(ctx, dx, x, x); }},
       {"scale", [&] { k.scale(ctx, dx, 1); }},
       {"cross_entropy", [&] { k.cross_entropy(ctx, losses, dx, x, tokens, 4, 1); }},

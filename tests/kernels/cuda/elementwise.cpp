@@ -44,9 +44,9 @@ TEST_F(Elementwise, Join) {
         const Tensor residual = host.random(dtype, {rows, C});
         const Tensor product = host.random(dtype, {rows, C}), bias = host.random(dtype, {C});
         const Tensor want = host.empty(dtype, {rows, C}), got = dut().empty(dtype, {rows, C});
-        ref.join_forward(host.ctx(), want, residual, product, bias);
-        dev::join_forward(dut().ctx, got, dut().upload(residual), dut().upload(product),
-                          dut().upload(bias));
+        ref.residual_forward(host.ctx(), want, residual, product, bias);
+        dev::residual_forward(dut().ctx, got, dut().upload(residual), dut().upload(product),
+                              dut().upload(bias));
         EXPECT_TRUE(same_bits(dut().download(got), want)) << rows << " " << C;
       }
 }

@@ -1,10 +1,10 @@
-#include "common/run/background.h"
+#include "common/run/comm_stream.h"
 
 #include "common/run/backend.h"
 
 namespace ladder {
 
-Background::Background(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run,
+CommStream::CommStream(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run,
                        Reduction reduction, int64_t elements, bool beside)
     : ctx_(ctx), group_(comm.split(0, comm.rank())), device_(beside ? open_device(run) : nullptr) {
   beside_.kernels = ctx.kernels;
@@ -14,7 +14,7 @@ Background::Background(Arena& arena, const Ctx& ctx, Comm& comm, const RunOption
   if (beside) queue_.emplace(*group_);
 }
 
-Pending Background::run(Job job) {
+Pending CommStream::run(Job job) {
   if (!is_beside()) {
     job(ctx_, *reducer_);
     return {};
@@ -23,7 +23,7 @@ Pending Background::run(Job job) {
   return queue_->run([this, job = std::move(job)] { job(beside_, *reducer_); });
 }
 
-void Background::show(RunLog& log) {
+void CommStream::show(RunLog& log) {
   if (is_beside()) log.record_beside(beside_, events_);
   log.count(*group_);
 }

@@ -1,4 +1,4 @@
-// Background: what a rank communicates beside its computation.
+// CommStream: what a rank communicates beside its computation.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace ladder {
 
 /// Reductions in a group of their own; if wanted, in a thread of their own, while the rank goes on
 /// to compute. All ranks run the same jobs in the same order.
-class Background {
+class CommStream {
  public:
   /// Communicates, and may call kernels with the Ctx that it gets.
   using Job = std::function<void(const Ctx&, Reducer&)>;
@@ -23,7 +23,7 @@ class Background {
   /// @param ctx      of the rank's own thread; must live longer
   /// @param elements of the largest tensor to reduce, F32
   /// @param beside   a thread of its own; else jobs run when they are given
-  Background(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run, Reduction reduction,
+  CommStream(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run, Reduction reduction,
              int64_t elements, bool beside);
 
   /// Bytes of Comm: what arrives, in pieces.
