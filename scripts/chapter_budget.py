@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Holds every chapter's main.cpp to its budget: few lines, and few that its parent lacks.
 
-Counted are lines of code: no blanks, no comments, no includes (they are a table of contents), and
-nothing of the sections `options` and `report`. Every main.cpp has the same six sections in the same order. The tests run this script:
-a chapter over its budget is more than a reader can hold in the head.
+    scripts/chapter_budget.py            print the counts
+    scripts/chapter_budget.py --lower    and write lower ones into chapters_today.txt
+
+Every line of code counts but includes, which are a table of contents. Every main.cpp has the same
+six sections in the same order. The tests run this script: a chapter over its budget is more than a
+reader can hold in the head. What is over today stands in chapters_today.txt, and may not grow.
 """
 
 import re
@@ -12,9 +15,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+import chapter_tree
+
 SECTIONS = ["options", "layout", "memory", "data", "step", "report"]
-NOT_COUNTED = {"options", "report"}
-MAIN_BUDGET = 300
+TODAY = "scripts/chapters_today.txt"
 
 BANNER = re.compile(r"// ---- (\d)\. (\w+) -+$")
 # A string or character literal (kept: it may hold "//"), or a comment (dropped).
@@ -32,15 +36,9 @@ def banners(text):
 
 
 def counted_lines(text):
-    """Lines of code outside the sections that do not count, stripped of their margins."""
-    section, lines = "", []
-    for raw, code in zip(text.splitlines(), strip_comments(text).splitlines()):
-        banner = BANNER.match(raw)
-        if banner:
-            section = banner[2]
-        elif code.strip() and not code.startswith("#include") and section not in NOT_COUNTED:
-            lines.append(code.strip())
-    return lines
+    """Lines of code, stripped of their margins."""
+    lines = [line.strip() for line in strip_comments(text).splitlines()]
+    return [line for line in lines if line and not line.startswith("#include")]
 
 
 def changed(parent, child):
@@ -53,62 +51,81 @@ def changed(parent, child):
     return sum(line[0] in "<>" for line in diff.stdout.splitlines())
 
 
-def table(root):
-    """Rows of scripts/chapters.txt: name, list of parents, budget of the diff, way of counting."""
-    for line in (root / "scripts/chapters.txt").read_text().splitlines():
-        if not line.startswith("#"):
-            name, parents, budget, way = line.split()
-            yield name, [] if parents == "-" else parents.split(","), int(budget), way
-
-
 def main_of(root, name):
     return root / "chapters" / name / "main.cpp"
 
 
-def measure(root, name, parents, way):
+def measure(root, row):
     """Lines of code of a chapter's main.cpp, and of its diff."""
-    code = counted_lines(main_of(root, name).read_text())
-    family = [counted_lines(main_of(root, parent).read_text()) for parent in parents]
-    if not parents:
+    code = counted_lines(main_of(root, row.name).read_text(encoding="utf-8"))
+    family = [counted_lines(main_of(root, parent).read_text(encoding="utf-8")) for parent in row.parents]
+    if not family:
         return len(code), 0
-    if way == "changed":
+    if row.way == "changed":
         return len(code), changed(family[0], code)
     known = set().union(*family)
     return len(code), sum(line not in known for line in code)
 
 
+def today(root):
+    """{chapter: [lines of code, lines of the diff]} of those that are over their budgets."""
+    path = root / TODAY
+    if not path.is_file():
+        return {}
+    lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+    return {name: [int(code), int(diff)] for name, code, diff in lines}
+
+
+def lower(root, rows):
+    """Writes the table of today anew: no count grows, and what is within its budgets leaves it."""
+    path = root / TODAY
+    head = [line for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#"]
+    counts = {row.name: (code, diff) for row, code, diff in rows
+              if code > row.main_budget or diff > row.diff_budget}
+    for name, most in today(root).items():
+        if name in counts:
+            code, diff = map(min, counts[name], most)
+            head.append(f"{name:<21} {code:>3}   {diff:>3}")
+    path.write_text("\n".join(head) + "\n", encoding="utf-8")
+
+
 def check(root):
     """Rows of the printed table, and one line for each fault."""
-    rows, faults = [], []
-    for name, parents, budget, way in table(root):
-        main = main_of(root, name)
-        if not main.exists():
-            continue
-        where = main.relative_to(root)
-        if banners(main.read_text()) != list(enumerate(SECTIONS, 1)):
+    rows, faults, table = [], chapter_tree.faults_of_table(root), chapter_tree.chapters(root)
+    for name, row in table.items():
+        where = f"chapters/{name}/main.cpp"
+        if banners(main_of(root, name).read_text(encoding="utf-8")) != list(enumerate(SECTIONS, 1)):
             faults.append(f"{where}: wants the six banners in order: {', '.join(SECTIONS)}")
-        orphaned = [parent for parent in parents if not main_of(root, parent).exists()]
+        orphaned = [parent for parent in row.parents if parent not in table]
         if orphaned:
             faults.append(f"{where}: no parent {', '.join(orphaned)}")
             continue
-        code, diff = measure(root, name, parents, way)
-        rows.append((name, code, MAIN_BUDGET, diff, budget))
-        if code > MAIN_BUDGET:
-            faults.append(f"{where}: {code} lines of code, budget {MAIN_BUDGET}")
-        if diff > budget:
-            faults.append(f"{where}: {diff} {way} lines, budget {budget}")
+        code, diff = measure(root, row)
+        rows.append((row, code, diff))
+        most_code, most_diff = map(max, (row.main_budget, row.diff_budget), today(root).get(name, (0, 0)))
+        if code > most_code:
+            faults.append(f"{where}: {code} lines of code, budget {most_code}")
+        if diff > most_diff:
+            faults.append(f"{where}: {diff} {row.way} lines, budget {most_diff}")
     return rows, faults
 
 
-def main():
-    rows, faults = check(Path(__file__).resolve().parents[1])
+def main(words):
+    root = Path(__file__).resolve().parents[1]
+    if words not in ([], ["--lower"]):
+        print("chapter_budget.py: usage: scripts/chapter_budget.py [--lower]", file=sys.stderr)
+        return 2
+    rows, faults = check(root)
+    if words:
+        lower(root, rows)
     print(f"{'chapter':<22}{'main.cpp':>10}{'budget':>8}{'diff':>8}{'budget':>8}")
-    for name, code, code_budget, diff, diff_budget in rows:
-        print(f"{name:<22}{code:>10}{code_budget:>8}{diff:>8}{diff_budget:>8}")
+    for row, code, diff in rows:
+        over = "  over" if code > row.main_budget or diff > row.diff_budget else ""
+        print(f"{row.name:<22}{code:>10}{row.main_budget:>8}{diff:>8}{row.diff_budget:>8}{over}")
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ BAR = 0.26  # inches of height
 # A number at the end of its bar, on top of the grid.
 VALUE = {"va": "center", "fontsize": 8, "color": MUTED,
          "bbox": {"facecolor": PAPER, "edgecolor": "none", "pad": 1}}
-SPLITTING = 4  # the first chapter that knows micro-batches
+SPLITTING = "04_clipping"  # the first chapter that knows micro-batches
 
 
 def loss_groups(runs):
@@ -123,7 +123,7 @@ def rank_bars(name, words, label, rows, colors, runs):
 def memory_chart(runs):
     """Of runs that split their batch: the others hold the activations of all of it, and their bars
     would leave no room for these."""
-    split = [run for run in runs if run.row.number >= SPLITTING]
+    split = [run for run in runs if run.row.knows(SPLITTING)]
     return rank_bars("memory", "Peak bytes of every rank by category",
                      "peak MiB, one bar a rank, rank 0 on top; the number is the largest rank's",
                      [[bytes_of(rank) for rank in run.report["memory"]] for run in split],

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import chapter_tree  # noqa: E402
 from measure import machine  # noqa: E402
 from rows import REFERENCE, models, rows, suits, why_not  # noqa: E402
 from runs import ROOT, RunError, judge, program, run_row  # noqa: E402
@@ -87,8 +88,8 @@ def parse_arguments(arguments):
 
 def build(args):
     """All chapters that there are, with what that needs."""
+    chapters = chapter_tree.chapters(ROOT)
     subprocess.run(["bash", "scripts/setup.sh"], cwd=ROOT, check=True)
-    chapters = sorted(path.parent.name for path in ROOT.glob("chapters/*/main.cpp"))
     jobs = str(os.cpu_count())
     subprocess.run(["cmake", "--preset", args.preset], cwd=ROOT, check=True,
                    stdout=subprocess.DEVNULL)

@@ -1,9 +1,14 @@
 """The rows of the comparison: which programs run, with which flags, and which must be equal."""
 
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import chapter_tree  # noqa: E402
+
+TREE = chapter_tree.read_table()
 REFERENCE = "06"
 MODELS = Path(__file__).resolve().parents[2] / "common/model/config.cpp"
 
@@ -24,7 +29,11 @@ class Row:
 
     @property
     def group(self):
-        return group_of(self.number)
+        return group_of(self.chapter)
+
+    def knows(self, chapter):
+        """Whether its program has the flags of that chapter."""
+        return chapter in chapter_tree.ancestors(self.chapter, TREE)
 
     def degree(self, flag):
         """The number after a flag; 1 without it."""
@@ -32,13 +41,14 @@ class Row:
         return int(words[words.index(flag) + 1]) if flag in words else 1
 
 
-def group_of(number):
+def group_of(chapter):
     """What the ranks of a chapter share."""
-    for last, name in [(6, "one rank"), (10, "data parallel"), (11, "tensor parallel"),
-                       (12, "pipeline parallel")]:
-        if number <= last:
+    line = chapter_tree.ancestors(chapter, TREE)
+    for ancestor, name in [("13_3d_parallel", "3D parallel"), ("12_pipeline_parallel", "pipeline parallel"),
+                           ("11_tensor_parallel", "tensor parallel"), ("07_ddp", "data parallel")]:
+        if ancestor in line:
             return name
-    return "3D parallel"
+    return "one rank"
 
 
 def mesh(ranks):
@@ -47,12 +57,12 @@ def mesh(ranks):
 
 
 def rows(ranks, backend="cpu"):
-    """All of them, in the order of the chapters."""
+    """All of them, those that share alike together. A chapter that is not there has none."""
     # A library computes products there, and its order of summation depends on their shape.
     tp = "on CUDA, a rank's smaller products sum in another order" if "cuda" in backend else ""
     n = f"--ranks {ranks}"
     pipe = f"--pp {ranks} --pipeline"
-    return [
+    every = [
         Row("01", "01_sgd", "SGD with momentum", "--lr 0.05 --momentum 0.9",
             "another optimizer, constant rate, no clipping"),
         Row("02", "02_adamw", "AdamW", "", "constant rate, no clipping"),
@@ -74,6 +84,8 @@ def rows(ranks, backend="cpu"):
         Row("12-zb-h1", "12_pipeline_parallel", "ZB-H1", f"{pipe} zb-h1"),
         Row("13", "13_3d_parallel", "TP × PP × DP, ZeRO-1", mesh(ranks), tp),
     ]
+    there, groups = chapter_tree.chapters(), list(dict.fromkeys(row.group for row in every))
+    return sorted((row for row in every if row.chapter in there), key=lambda row: groups.index(row.group))
 
 
 def models():
@@ -107,22 +119,21 @@ def why_not(row, args):
     return ""
 
 
-def common_flags(args, number):
+def common_flags(args, row):
     """{flag: value} that every row has, as far as its chapter knows them."""
     settings = [
-        (1, "--data", args.data), (1, "--backend", args.backend), (1, "--model", args.model),
-        (1, "--layers", args.layers), (1, "--batch", args.batch), (1, "--steps", args.steps),
-        (1, "--lr", "1e-3"),
-        (3, "--schedule", "cosine"), (3, "--warmup", args.steps // 10),
-        (4, "--clip", 1), (4, "--micro-batch", args.micro_batch),
+        ("01_sgd", "--data", args.data), ("01_sgd", "--backend", args.backend),
+        ("01_sgd", "--model", args.model), ("01_sgd", "--layers", args.layers),
+        ("01_sgd", "--batch", args.batch), ("01_sgd", "--steps", args.steps), ("01_sgd", "--lr", "1e-3"),
+        ("03_schedules", "--schedule", "cosine"), ("03_schedules", "--warmup", args.steps // 10),
+        ("04_clipping", "--clip", 1), ("04_clipping", "--micro-batch", args.micro_batch),
     ]
-    return {flag: str(value) for since, flag, value in settings
-            if since <= number and value is not None}
+    return {flag: str(value) for since, flag, value in settings if row.knows(since) and value is not None}
 
 
 def flags_of(row, args, **other):
     """The row's command line as a list; `other` replaces common values: steps=1."""
-    flags = common_flags(args, row.number)
+    flags = common_flags(args, row)
     flags.update({f"--{name}": str(value) for name, value in other.items()})
     words = row.flags.split()
     for i, word in enumerate(words):

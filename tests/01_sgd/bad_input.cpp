@@ -8,11 +8,6 @@ class BadRun : public Refusals {};
 INSTANTIATE_TEST_SUITE_P(Refuses, BadRun, ::testing::ValuesIn(chapters_from("01_sgd")),
                          chapter_name);
 
-std::vector<std::string> chapters_of_one_rank() {
-  std::vector<std::string> all = chapters_from("01_sgd");
-  std::erase_if(all, [](const std::string& chapter) { return chapter >= "07"; });
-  return all;
-}
 class OneRank : public Refusals {};
 INSTANTIATE_TEST_SUITE_P(Refuses, OneRank, ::testing::ValuesIn(chapters_of_one_rank()),
                          chapter_name);

@@ -1,7 +1,10 @@
 // The harness itself: what same_trace accepts, and everything that it must not.
 #include <algorithm>
 #include <functional>
+#include <stdexcept>
+#include <string_view>
 
+#include "tests/common/programs.h"
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
@@ -110,6 +113,20 @@ TEST_F(RunsPrograms, FlagsOfATestGoBeforeTheSmallRun) {
   EXPECT_EQ(std::count(args.begin(), args.end(), "--model"), 1);
   EXPECT_EQ(std::count(args.begin(), args.end(), "nano"), 0);
   EXPECT_EQ(std::count(args.begin(), args.end(), "--data"), 1);
+}
+
+TEST(Chapters, FollowTheTree) {
+  const auto has = [](const std::vector<std::string>& chapters, std::string_view name) {
+    return std::count(chapters.begin(), chapters.end(), name) == 1;
+  };
+  const std::vector<std::string> from = chapters_from("07_ddp"), alone = chapters_of_one_rank();
+  EXPECT_EQ(from.front(), "07_ddp");
+  EXPECT_TRUE(has(from, "13_3d_parallel"));
+  EXPECT_FALSE(has(from, "06_checkpointing"));
+  EXPECT_FALSE(has(from, "11_tensor_parallel"));
+  EXPECT_TRUE(has(alone, "06_checkpointing"));
+  for (const std::string& chapter : from) EXPECT_FALSE(has(alone, chapter)) << chapter;
+  EXPECT_THROW(chapters_from("99_magic"), std::logic_error);
 }
 
 }  // namespace

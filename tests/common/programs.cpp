@@ -1,7 +1,6 @@
 #include "tests/common/programs.h"
 
 #include <algorithm>
-#include <array>
 #include <fcntl.h>
 #include <fstream>
 #include <spawn.h>
@@ -19,11 +18,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kChapters = {"01_sgd",        "02_adamw",           "03_schedules",
-                                  "04_clipping",   "05_mixed_precision", "06_checkpointing",
-                                  "07_ddp",        "08_zero1",           "09_zero2",
-                                  "10_zero3",      "11_tensor_parallel", "12_pipeline_parallel",
-                                  "13_3d_parallel"};
+struct Chapter {
+  std::string name;
+  std::string parents;  ///< "-", or names between commas
+};
+
+/// The tree, parents first.
+std::vector<Chapter> chapters() {
+  const std::vector<std::string> table = words(LADDER_CHAPTERS);
+  std::vector<Chapter> all;
+  for (size_t i = 0; i < table.size(); i += 2) all.push_back({table[i], table[i + 1]});
+  return all;
+}
 
 // Of every 10 bytes one is held out: 4,000 make validation short and leave the draw of batches
 // room.
@@ -77,9 +83,22 @@ int spawn(std::vector<std::string> args, const FileActions& actions) {
 }  // namespace
 
 std::vector<std::string> chapters_from(std::string_view first) {
-  const auto* at = std::find(kChapters.begin(), kChapters.end(), first);
-  if (at == kChapters.end()) throw std::logic_error("no chapter " + std::string(first));
-  return {at, kChapters.end()};
+  std::vector<std::string> found;
+  for (const auto& [name, parents] : chapters()) {
+    const auto is_parent = [&](const std::string& chapter) {
+      return parents.find(chapter) != parents.npos;
+    };
+    if (name == first || std::any_of(found.begin(), found.end(), is_parent)) found.push_back(name);
+  }
+  if (found.empty()) throw std::logic_error("no chapter " + std::string(first));
+  return found;
+}
+
+std::vector<std::string> chapters_of_one_rank() {
+  std::vector<std::string> all = chapters_from("01_sgd");
+  for (const char* ranks : {"07_ddp", "11_tensor_parallel", "12_pipeline_parallel"})
+    for (const std::string& chapter : chapters_from(ranks)) std::erase(all, chapter);
+  return all;
 }
 
 std::vector<std::string> words(std::string_view line) {

@@ -17,8 +17,11 @@
 
 namespace ladder::test {
 
-/// Chapters in the order of the book. A flag that `first` introduces exists in all that follow.
+/// The chapters that descend from `first`, and it, in the order of scripts/chapters.txt: a flag
+/// that it introduces exists in all of them.
 std::vector<std::string> chapters_from(std::string_view first);
+/// The chapters in which one rank trains alone.
+std::vector<std::string> chapters_of_one_rank();
 
 /// The words of a command line: "--clip 1 --agc 0.1" -> 4 of them.
 std::vector<std::string> words(std::string_view line);

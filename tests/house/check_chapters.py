@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every chapter keeps the contract: its README's sections, its budgets, a diff that is fresh."""
+"""Every chapter keeps the contract: its README's sections, its budgets, a diff that is fresh. So
+is the tree of chapters in README.md."""
 
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from house import ROOT, tell
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import chapter_budget  # noqa: E402
+import chapter_tree  # noqa: E402
 
 SECTIONS = [
     "## The problem",
@@ -45,7 +47,7 @@ def check_readmes(root):
 
 def check_names(root):
     """Every folder of chapters/ is in the table and has a main.cpp."""
-    known = {name for name, *_ in chapter_budget.table(root)}
+    known = chapter_tree.read_table(root)
     faults = []
     for folder in sorted((root / "chapters").glob("[0-9][0-9]_*")):
         if folder.name not in known:
@@ -62,7 +64,7 @@ def check_diffs(root):
 
 
 def check(root):
-    faults = check_names(root) + check_readmes(root)
+    faults = check_names(root) + check_readmes(root) + chapter_tree.faults_of_readme(root)
     return faults + chapter_budget.check(root)[1] + check_diffs(root)
 
 

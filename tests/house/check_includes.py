@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Who may know whom.
 
-kernels knows nobody; common knows kernels; a chapter knows common, kernels and chapters with a
-smaller number; tests and benchmarks know everybody and nobody knows them. No circles, between
+kernels knows nobody; common knows kernels; a chapter knows common, kernels and the chapters that it
+descends from; tests and benchmarks know everybody and nobody knows them. No circles, between
 files or between folders. Headers of the project are included in quotes, by their path from the
 root. The CMake targets follow the same lines.
 
@@ -15,7 +15,7 @@ import sys
 from house import ROOT, all_files, code_files, floor, tell
 
 sys.path.insert(0, str(ROOT / "scripts"))
-import chapter_budget  # noqa: E402
+import chapter_tree  # noqa: E402
 
 BELOW = {
     "kernels": ["kernels"],
@@ -29,10 +29,10 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 NEW_TARGET = re.compile(r"^\s*(?:add_library|add_executable|ladder_test)\(([\w.]+)", re.MULTILINE)
 
 
-def chapter_number(path):
-    """7 for chapters/07_ddp/main.cpp; None outside of chapters."""
-    match = re.match(r"chapters/(\d\d)_\w+/", str(path))
-    return int(match[1]) if match else None
+def chapter_of(path):
+    """07_ddp for chapters/07_ddp/main.cpp; None outside of chapters."""
+    match = re.match(r"chapters/(\d\d_\w+)/", str(path))
+    return match[1] if match else None
 
 
 def is_chosen(root, here, name):
@@ -51,9 +51,9 @@ def fault_of_include(root, here, bracket, name):
         return f'"{name}" is no file, seen from the root'
     if top not in BELOW[here.parts[0]]:
         return f"{here.parts[0]} may not know {name}"
-    mine, other = chapter_number(here), chapter_number(name)
-    if mine and other and other > mine:
-        return f"chapter {mine:02} may not know {name}"
+    mine, other, table = chapter_of(here), chapter_of(name), chapter_tree.read_table(root)
+    if mine in table and other and other not in chapter_tree.ancestors(mine, table):
+        return f"{mine} may not know {name}: it does not descend from {other}"
     return None
 
 
@@ -105,7 +105,7 @@ def check_targets(root):
     text = {path: re.sub(r"#.*", "", path.read_text(encoding="utf-8")) for path in lists}
     home = {name: floor(root, path) for path in lists for name in NEW_TARGET.findall(text[path])}
     # Programs of chapters are made by a function, from their names.
-    home.update({f"ch{name}": "chapters" for name, *_ in chapter_budget.table(root)})
+    home.update({f"ch{name}": "chapters" for name in chapter_tree.read_table(root)})
     faults = []
     for path in lists:
         for word in sorted(set(re.findall(r"[\w.]+", text[path]))):

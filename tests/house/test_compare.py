@@ -15,7 +15,8 @@ from unittest import mock
 
 from house import ROOT
 
-sys.path.insert(0, str(ROOT / "scripts" / "compare"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "compare")]
+import chapter_tree  # noqa: E402
 import runs  # noqa: E402
 import tables  # noqa: E402
 from rows import Row, flags_of, models, rows, suits, why_not  # noqa: E402
@@ -68,12 +69,12 @@ class Rows(unittest.TestCase):
         self.assertIn("--lr", first)
         self.assertNotIn("--schedule", first)
         self.assertNotIn("--layers", first)  # the model's
-        self.assertEqual(value_of(flags_of(Row("a", "03_x", "a"), ARGS), "--warmup"), "2")
-        self.assertNotIn("--clip", flags_of(Row("a", "03_x", "a"), ARGS))
-        self.assertEqual(value_of(flags_of(Row("a", "04_x", "a"), ARGS), "--micro-batch"), "2")
+        self.assertEqual(value_of(flags_of(Row("a", "03_schedules", "a"), ARGS), "--warmup"), "2")
+        self.assertNotIn("--clip", flags_of(Row("a", "03_schedules", "a"), ARGS))
+        self.assertEqual(value_of(flags_of(Row("a", "04_clipping", "a"), ARGS), "--micro-batch"), "2")
 
     def test_the_flags_of_a_row_win(self):
-        words = flags_of(Row("a", "11_x", "a", "--lr 0.5 --sequence-parallel --tp 2"), ARGS, steps=3)
+        words = flags_of(Row("a", "11_tensor_parallel", "a", "--lr 0.5 --sequence-parallel --tp 2"), ARGS, steps=3)
         self.assertEqual(words.count("--lr"), 1)
         self.assertEqual(value_of(words, "--lr"), "0.5")
         self.assertEqual(value_of(words, "--steps"), "3")
@@ -81,11 +82,17 @@ class Rows(unittest.TestCase):
         self.assertEqual(words[-2:], ["--tp", "2"])
 
     def test_all_chapters_and_no_other(self):
-        lines = (ROOT / "scripts/chapters.txt").read_text().splitlines()
-        chapters = {line.split()[0] for line in lines if not line.startswith("#")}
         for ranks in (2, 4, 8):
-            self.assertEqual({row.chapter for row in rows(ranks)}, chapters)
+            self.assertEqual({row.chapter for row in rows(ranks)}, set(chapter_tree.chapters()))
             self.assertEqual(len({row.key for row in rows(ranks)}), len(rows(ranks)))
+            groups = [row.group for row in rows(ranks)]
+            self.assertEqual(groups, sorted(groups, key=groups.index))
+
+    def test_a_branch_is_what_it_descends_from(self):
+        branch = Row("a", "18_offload", "a")
+        self.assertEqual((branch.group, branch.knows("10_zero3")), ("data parallel", True))
+        self.assertFalse(branch.knows("11_tensor_parallel"))
+        self.assertEqual(Row("a", "14_stability", "a").group, "one rank")
 
     def left_out(self, ranks, **other):
         args = argparse.Namespace(**{**vars(ARGS), "batch": 32, "micro_batch": 4, **other})
@@ -198,8 +205,8 @@ class Whole(unittest.TestCase):
         text = self.root / "text"
         text.write_text("text " * 200)
         with mock.patch.object(self.compare, "rows", lambda *_: list(wanted)), \
-             mock.patch.object(Row, "number", 6), contextlib.redirect_stdout(screen), \
-             contextlib.redirect_stderr(screen):
+             mock.patch.multiple(Row, number=6, group="one rank", knows=lambda *_: True), \
+             contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
             status = self.compare.main(["--steps", "4", "--data", str(text), "--out", str(out), *more])
         page = out / "index.html"
         return status, screen.getvalue(), page.read_text() if page.exists() else ""

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""The tree of chapters, as scripts/chapters.txt has it, and its picture in the README.
+
+    scripts/chapter_tree.py            print the picture
+    scripts/chapter_tree.py --embed    write it into README.md
+    scripts/chapter_tree.py --check    fail if README.md holds another
+
+In README.md it stands between the lines <!-- tree:begin --> and <!-- tree:end -->. Other scripts
+import from here. A row whose chapter is not in chapters/ is passed over.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- tree:begin -->", "<!-- tree:end -->"
+LAST_OF_TRUNK = 13
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A row of the table."""
+
+    name: str
+    parents: tuple
+    main_budget: int  # lines of code of main.cpp
+    diff_budget: int
+    way: str  # how lines of the diff count: "changed", "new"
+
+    @property
+    def number(self):
+        return int(self.name[:2])
+
+    @property
+    def in_trunk(self):
+        return self.number <= LAST_OF_TRUNK
+
+
+def read_table(root=ROOT):
+    """All rows, whether their chapters exist or not: {name: Chapter}."""
+    table = {}
+    for line in (root / "scripts/chapters.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            name, parents, main, diff, way = line.split()
+            above = () if parents == "-" else tuple(parents.split(","))
+            table[name] = Chapter(name, above, int(main), int(diff), way)
+    return table
+
+
+def chapters(root=ROOT):
+    """The chapters that exist, parents first: {name: Chapter}."""
+    table = read_table(root)
+    return {name: row for name, row in table.items() if (root / "chapters" / name / "main.cpp").is_file()}
+
+
+def ancestors(name, table):
+    """Names of all that a chapter descends from, and its own."""
+    found = {name}
+    for parent in table[name].parents:
+        found |= ancestors(parent, table)
+    return found
+
+
+def faults_of_table(root=ROOT):
+    """Rows that cannot be: parents below them or unknown, a number twice."""
+    faults, above = [], set()
+    for name, row in read_table(root).items():
+        unknown = [parent for parent in row.parents if parent not in above]
+        if unknown:
+            faults.append(f"scripts/chapters.txt: {name}: no row {', '.join(unknown)} above it")
+        if any(other[:2] == name[:2] for other in above):
+            faults.append(f"scripts/chapters.txt: {name}: its number is another's")
+        above.add(name)
+    return faults
+
+
+def draw(table):
+    """Lines of the picture. A chapter stands below its first parent: the first child in the trunk
+    goes on in the same column, the others hang beside it."""
+    children = {name: [] for name in table}
+    for name, row in table.items():
+        if row.parents and row.parents[0] in table:
+            children[row.parents[0]].append(name)
+
+    def lines_of(name):
+        row, beside = table[name], list(children[name])
+        trunk = [child for child in beside if row.in_trunk and table[child].in_trunk]
+        if trunk:
+            beside.remove(trunk[0])
+        also = row.parents[1:]
+        lines = [name + (f" (and {', '.join(also)})" if also else "")]
+        for child in beside:
+            fork, bar = ("├── ", "│   ") if trunk or child != beside[-1] else ("└── ", "    ")
+            first, *rest = lines_of(child)
+            lines += [fork + first, *(bar + line for line in rest)]
+        return lines + ["│", *lines_of(trunk[0])] if trunk else lines
+
+    roots = [name for name, row in table.items() if not row.parents]
+    return [line for name in roots for line in lines_of(name)]
+
+
+def with_picture(text, picture):
+    """A README with this picture between its marks; None if it does not have them once each."""
+    if [text.count(mark + "\n") for mark in (BEGIN, END)] != [1, 1]:
+        return None
+    head, _, rest = text.partition(BEGIN + "\n")
+    return f"{head}{BEGIN}\n```\n{picture}\n```\n{END}{rest.partition(END)[2]}"
+
+
+def faults_of_readme(root=ROOT, repair=False):
+    """What is wrong with the picture in README.md; `repair` draws it anew."""
+    readme = root / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    wanted = with_picture(text, "\n".join(draw(chapters(root))))
+    if wanted is None:
+        return [f"README.md: wants one line {BEGIN} and one {END}"]
+    if wanted == text:
+        return []
+    if repair:
+        readme.write_text(wanted, encoding="utf-8")
+        print("README.md: rewritten")
+        return []
+    return ["README.md: stale tree; scripts/chapter_tree.py --embed rewrites it"]
+
+
+def main(words):
+    if words not in ([], ["--embed"], ["--check"]):
+        print("chapter_tree.py: usage: scripts/chapter_tree.py [--embed|--check]", file=sys.stderr)
+        return 2
+    if not words:
+        print("\n".join(draw(chapters())))
+        return 0
+    faults = faults_of_readme(repair=words == ["--embed"])
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""check_chapters.py is checked: READMEs, budgets, diffs and the tree that it must refuse."""
+
+import contextlib
+import io
+import unittest
+
+import check_chapters
+from check_chapters import chapter_budget, chapter_tree
+from planted import HEALTHY, MAIN, README, WITH_DIFF, Tree
+
+
+class Chapters(Tree):
+    def test_healthy(self):
+        self.assertEqual(check_chapters.check(self.root), [])
+
+    def test_missing_readme(self):
+        (self.root / "chapters/01_sgd/README.md").unlink()
+        self.assert_caught(check_chapters.check, "01_sgd/README.md: missing")
+
+    def test_swapped_sections(self):
+        text = README.replace("## The idea", "## X").replace("## The problem", "## The idea")
+        self.plant("chapters/01_sgd/README.md", text.replace("## X", "## The problem"))
+        self.assert_caught(check_chapters.check, "wants these sections")
+
+    def test_heading_in_a_code_block_is_none(self):
+        self.plant("chapters/01_sgd/README.md", README + "\n```\n## Not a heading\n```\n")
+        self.assertEqual(check_chapters.check(self.root), [])
+
+    def test_unknown_chapter(self):
+        self.plant("chapters/99_magic/main.cpp", MAIN)
+        self.plant("chapters/99_magic/README.md", README)
+        self.assert_caught(check_chapters.check, "not in scripts/chapters.txt")
+
+    def test_swapped_banners(self):
+        text = MAIN.replace("4. data", "4. step").replace("5. step", "5. data")
+        self.plant("chapters/01_sgd/main.cpp", text)
+        self.diff("--embed")
+        self.assert_caught(check_chapters.check, "six banners")
+
+    def measured(self, name):
+        return chapter_budget.measure(self.root, chapter_tree.read_table(self.root)[name])
+
+    def test_main_over_budget(self):
+        many = "".join(f"int v{i};\n" for i in range(300))
+        for chapter in ["01_sgd", "02_adamw"]:
+            text = self.read(f"chapters/{chapter}/main.cpp")
+            self.plant(f"chapters/{chapter}/main.cpp", text.replace("int data_;\n", many))
+        self.diff("--embed")
+        faults = check_chapters.check(self.root)
+        self.assertEqual(len(faults), 2, faults)
+        self.assertIn("01_sgd/main.cpp: 305 lines of code, budget 300", faults[0])
+
+    def test_diff_over_budget(self):
+        many = "".join(f"int v{i};\n" for i in range(118))
+        text = self.read("chapters/02_adamw/main.cpp")
+        self.plant("chapters/02_adamw/main.cpp", text.replace("int data_;\n", many))
+        self.diff("--embed")  # 118 added, data_ removed, step_ changed
+        self.assert_caught(check_chapters.check, "121 changed lines, budget 120")
+
+    def test_every_section_counts(self):
+        code, diff = self.measured("02_adamw")
+        text = self.read("chapters/02_adamw/main.cpp")
+        for name in chapter_budget.SECTIONS:
+            text = text.replace(f"int {name}_", f"int more_of_{name};\nint {name}_")
+        self.plant("chapters/02_adamw/main.cpp", text)
+        self.assertEqual(self.measured("02_adamw"), (code + 6, diff + 6))
+
+    def test_includes_comments_and_blanks_are_free(self):
+        before = self.measured("02_adamw")
+        includes = "".join(f'#include "common/b{i}.h"\n' for i in range(400))
+        comments = "// why\n\n/* and\n why\n*/\n" * 200
+        text = self.read("chapters/02_adamw/main.cpp").replace("int data_;\n", comments + "int data_;\n")
+        self.plant("chapters/02_adamw/main.cpp", includes + text)
+        self.diff("--embed")
+        self.assertEqual(check_chapters.check(self.root), [])
+        self.assertEqual(self.measured("02_adamw"), before)
+
+    def test_what_is_over_today_may_not_grow(self):
+        many = "".join(f"int v{i};\n" for i in range(200))
+        text = self.read("chapters/02_adamw/main.cpp")
+        self.plant("chapters/02_adamw/main.cpp", text.replace("int data_;\n", many))
+        self.diff("--embed")
+        self.plant(chapter_budget.TODAY, "# Today.\n02_adamw 205 203\n")
+        self.assertEqual(check_chapters.check(self.root), [])
+        self.plant(chapter_budget.TODAY, "# Today.\n02_adamw 205 202\n")
+        self.assert_caught(check_chapters.check, "203 changed lines, budget 202")
+
+    def test_the_table_of_today_falls(self):
+        self.plant(chapter_budget.TODAY, "# Today.\n01_sgd 400 0\n02_adamw 400 300\n")
+        table = chapter_tree.read_table(self.root)
+        rows = [(table["01_sgd"], 300, 0), (table["02_adamw"], 310, 301)]
+        chapter_budget.lower(self.root, rows)
+        self.assertEqual(chapter_budget.today(self.root), {"02_adamw": [310, 300]})
+
+    def test_slashes_in_a_string_are_code(self):
+        self.assertEqual(chapter_budget.strip_comments('f("//", \'"\'); // x'), 'f("//", \'"\'); ')
+
+    def test_a_line_of_any_parent_is_not_new(self):
+        parents = ["08_zero1", "11_tensor_parallel", "12_pipeline_parallel"]
+        for name, own in zip(parents, "abc"):
+            self.plant(f"chapters/{name}/main.cpp", MAIN.replace("int data_;", f"int {own};"))
+        text = MAIN.replace("int data_;", "int c;\nint a;\nint b;\nint fresh;")
+        self.plant("chapters/13_3d_parallel/main.cpp", text)
+        self.assertEqual(self.measured("13_3d_parallel"), (9, 1))
+        labels = [f"--- chapters/{name}/main.cpp" for name in parents]
+        shown = [line for line in self.diff("13").stdout.splitlines() if line.startswith("---")]
+        self.assertEqual(shown, labels)
+        self.plant("chapters/13_3d_parallel/README.md", WITH_DIFF)
+        self.diff("--embed", "13")
+        readme = self.read("chapters/13_3d_parallel/README.md").splitlines()
+        self.assertEqual([line for line in readme if line.startswith("+")], ["+int fresh;"])
+        self.assertIn(" int b;", readme)
+
+    def test_stale_diff(self):
+        text = self.read("chapters/02_adamw/main.cpp").replace("more", "less")
+        self.plant("chapters/02_adamw/main.cpp", text)
+        self.assert_caught(check_chapters.check, "02_adamw/README.md: stale diff")
+        self.diff("--embed", "02")
+        self.assertEqual(check_chapters.check(self.root), [])
+
+    def test_backslashes_survive_embedding(self):
+        text = self.read("chapters/02_adamw/main.cpp").replace("more;", 'more; // "\\n" & \\\\')
+        self.plant("chapters/02_adamw/main.cpp", text)
+        self.diff("--embed")
+        line = '+int step_, more; // "\\n" & \\\\\n'
+        self.assertIn(line, self.read("chapters/02_adamw/README.md"))
+
+    def test_stale_tree(self):
+        self.plant("README.md", self.read("README.md").replace("02_adamw", "02_adam"))
+        self.assert_caught(check_chapters.check, "README.md: stale tree")
+        with contextlib.redirect_stdout(io.StringIO()):
+            chapter_tree.faults_of_readme(self.root, repair=True)
+        self.assertEqual(self.read("README.md"), HEALTHY["README.md"])
+
+    def test_a_tree_without_its_marks(self):
+        self.plant("README.md", "# Ladder\n")
+        self.assert_caught(check_chapters.check, "README.md: wants one line <!-- tree:begin -->")
+
+    def test_branches_hang_beside_the_trunk(self):
+        rows = "01_a - 1 1 changed\n02_b 01_a 1 1 changed\n13_c 02_b 1 1 new\n14_d 02_b 1 1 changed\n"
+        rows += "15_e 14_d 1 1 changed\n16_f 15_e,13_c 1 1 new\n"
+        self.plant("scripts/chapters.txt", rows)
+        self.assertEqual(chapter_tree.draw(chapter_tree.read_table(self.root)), [
+            "01_a", "│", "02_b", "├── 14_d", "│   └── 15_e", "│       └── 16_f (and 13_c)", "│", "13_c"])
+
+    def test_rows_of_the_table(self):
+        rows = "01_sgd - 300 0 changed\n02_adamw 01_sgd 300 120 changed\n"
+        for bad, words in [("03_x 04_y", "no row 04_y above it"), ("02_x 01_sgd", "its number is another's")]:
+            with self.subTest(bad):
+                self.plant("scripts/chapters.txt", f"{rows}{bad} 300 120 changed\n")
+                self.assert_caught(check_chapters.check, words)
+
+    def test_missing_marks(self):
+        self.plant("chapters/02_adamw/README.md", README)
+        self.assert_caught(check_chapters.check, "wants one line <!-- diff:begin -->")
+
+
+if __name__ == "__main__":
+    unittest.main()
