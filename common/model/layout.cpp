@@ -1,75 +1,114 @@
 #include "common/model/layout.h"
 
 namespace ladder {
+namespace {
+
+// A section is a table. All that is known of a parameter stands in its row: its place in the buffer
+// by the order, its name in a checkpoint, how it is initialised, how ranks share it, and where the
+// view has it.
+
+template <class Section>
+struct Row {
+  const char* name;
+  Role role;
+  Shape shape;
+  Cut cut;
+  Tensor* (*place)(Section&);
+  int64_t rows = shape.dims[0];  ///< without padding
+};
+
+std::vector<Row<GptTensors>> embed_table(const GptConfig& config) {
+  const int64_t C = config.channels, V = config.vocab, Vp = config.padded_vocab;
+  const int64_t positions = config.positions;
+  using G = GptTensors;
+  return {
+      {"wte.weight", Role::Embedding, {Vp, C}, Cut::Rows, [](G& g) { return &g.embed.wte; }, V},
+      {"wpe.weight", Role::Embedding, {positions, C}, Cut::None, [](G& g) { return &g.embed.wpe; }},
+  };
+}
+
+// Ranks share heads (rows of qkv) and columns of the MLP (rows of fc): what comes out of them is
+// read by columns of the projections. Megatron-LM, arXiv 1909.08053.
+std::vector<Row<BlockTensors>> block_table(const GptConfig& config) {
+  const int64_t C = config.channels, F = 4 * C;
+  using B = BlockTensors;
+  return {
+      {"ln_1.weight", Role::Gain, {C}, Cut::None, [](B& b) { return &b.norm1.w; }},
+      {"ln_1.bias", Role::Bias, {C}, Cut::None, [](B& b) { return &b.norm1.b; }},
+      {"attn.c_attn.weight", Role::Qkv, {3 * C, C}, Cut::Rows, [](B& b) { return &b.attn.qkv.w; }},
+      {"attn.c_attn.bias", Role::QkvBias, {3 * C}, Cut::Rows, [](B& b) { return &b.attn.qkv.b; }},
+      {"attn.c_proj.weight",
+       Role::Projection,
+       {C, C},
+       Cut::Columns,
+       [](B& b) { return &b.attn.proj_w; }},
+      {"attn.c_proj.bias", Role::Bias, {C}, Cut::None, [](B& b) { return &b.residual1_b; }},
+      {"ln_2.weight", Role::Gain, {C}, Cut::None, [](B& b) { return &b.norm2.w; }},
+      {"ln_2.bias", Role::Bias, {C}, Cut::None, [](B& b) { return &b.norm2.b; }},
+      {"mlp.c_fc.weight", Role::Matrix, {F, C}, Cut::Rows, [](B& b) { return &b.mlp.fc.w; }},
+      {"mlp.c_fc.bias", Role::Bias, {F}, Cut::Rows, [](B& b) { return &b.mlp.fc.b; }},
+      {"mlp.c_proj.weight",
+       Role::Projection,
+       {C, F},
+       Cut::Columns,
+       [](B& b) { return &b.mlp.proj_w; }},
+      {"mlp.c_proj.bias", Role::Bias, {C}, Cut::None, [](B& b) { return &b.residual2_b; }},
+  };
+}
+
+std::vector<Row<GptTensors>> head_table(const GptConfig& config) {
+  const int64_t C = config.channels, V = config.vocab, Vp = config.padded_vocab;
+  using G = GptTensors;
+  return {
+      {"transformer.ln_f.weight", Role::Gain, {C}, Cut::None, [](G& g) { return &g.norm.w; }},
+      {"transformer.ln_f.bias", Role::Bias, {C}, Cut::None, [](G& g) { return &g.norm.b; }},
+      {"lm_head.weight", Role::Head, {Vp, C}, Cut::Rows, [](G& g) { return &g.head_w; }, V},
+  };
+}
+
+}  // namespace
 
 ParamLayout::ParamLayout(const GptConfig& config, int64_t shards, TensorRank tensor,
                          StageRank stage)
     : ParamLayout(config, tensor, stage) {
   config.check();
   shards_ = shards;
-  if (stage.has_embed()) add_embed();
+  if (stage.has_embed()) add_section("transformer.", embed_table(config));
   end_section();
   for (int64_t l = 0; l < config.layers; ++l) {
-    if (stage.has_block(l, config.layers)) add_block(l);
+    if (stage.has_block(l, config.layers))
+      add_section(fmt::format("transformer.h.{}.", l), block_table(config));
     end_section();
   }
-  if (stage.has_head()) add_head();
+  if (stage.has_head()) add_section("", head_table(config));
   end_section();
   whole_sections_ = sections_;
 }
 
-void ParamLayout::add_embed() {
-  const int64_t C = config_.channels, Vp = config_.padded_vocab, positions = config_.positions;
-  add("transformer.wte.weight", Role::Embedding, {Vp, C}, config_.vocab, Cut::Rows);
-  add("transformer.wpe.weight", Role::Embedding, {positions, C}, positions, Cut::None);
-}
-
-void ParamLayout::add_head() {
-  const int64_t C = config_.channels, Vp = config_.padded_vocab;
-  add("transformer.ln_f.weight", Role::Gain, {C}, C, Cut::None);
-  add("transformer.ln_f.bias", Role::Bias, {C}, C, Cut::None);
-  add("lm_head.weight", Role::Head, {Vp, C}, config_.vocab, Cut::Rows);
-}
-
-// Ranks share heads (rows of qkv) and columns of the MLP (rows of fc): what comes out of them is
-// read by columns of the projections. Megatron-LM, arXiv 1909.08053.
-void ParamLayout::add_block(int64_t l) {
-  const int64_t C = config_.channels;
-  const std::string h = fmt::format("transformer.h.{}.", l);
-  add(h + "ln_1.weight", Role::Gain, {C}, C, Cut::None);
-  add(h + "ln_1.bias", Role::Bias, {C}, C, Cut::None);
-  add(h + "attn.c_attn.weight", Role::Qkv, {3 * C, C}, 3 * C, Cut::Rows);
-  add(h + "attn.c_attn.bias", Role::QkvBias, {3 * C}, 3 * C, Cut::Rows);
-  add(h + "attn.c_proj.weight", Role::Projection, {C, C}, C, Cut::Columns);
-  add(h + "attn.c_proj.bias", Role::Bias, {C}, C, Cut::None);
-  add(h + "ln_2.weight", Role::Gain, {C}, C, Cut::None);
-  add(h + "ln_2.bias", Role::Bias, {C}, C, Cut::None);
-  add(h + "mlp.c_fc.weight", Role::Matrix, {4 * C, C}, 4 * C, Cut::Rows);
-  add(h + "mlp.c_fc.bias", Role::Bias, {4 * C}, 4 * C, Cut::Rows);
-  add(h + "mlp.c_proj.weight", Role::Projection, {C, 4 * C}, C, Cut::Columns);
-  add(h + "mlp.c_proj.bias", Role::Bias, {C}, C, Cut::None);
-}
-
-void ParamLayout::add(std::string name, Role role, Shape shape, int64_t rows, Cut cut) {
-  const int64_t stride = shape.rank == 2 ? shape.dims[1] : 1;
-  const int dim = cut == Cut::Columns ? 1 : 0;
-  int64_t begin = 0;  // of the rows or columns here
-  if (cut != Cut::None) {
-    shape.dims[dim] = div_exact(shape.dims[dim], tensor_.size);
-    begin = tensor_.rank * shape.dims[dim];
+template <class Table>
+void ParamLayout::add_section(const std::string& prefix, const Table& table) {
+  for (const auto& row : table) {
+    Shape shape = row.shape;
+    const int64_t stride = shape.rank == 2 ? shape.dims[1] : 1;
+    const int dim = row.cut == Cut::Columns ? 1 : 0;
+    int64_t rows = row.rows, begin = 0;  // begin: of the rows or columns here
+    if (row.cut != Cut::None) {
+      shape.dims[dim] = div_exact(shape.dims[dim], tensor_.size);
+      begin = tensor_.rank * shape.dims[dim];
+    }
+    if (row.cut == Cut::Rows) rows = std::clamp<int64_t>(rows - begin, 0, shape.dims[0]);
+    specs_.push_back({.name = prefix + row.name,
+                      .role = row.role,
+                      .shape = shape,
+                      .rows = rows,
+                      .first = row.cut == Cut::Columns ? begin : begin * stride,
+                      .stride = stride,
+                      .is_copy = row.cut == Cut::None && tensor_.rank > 0,
+                      .part = {0, shape.size()},
+                      .offset = size_,
+                      .whole_offset = size_});
+    size_ += round_up(shape.size(), kAlign);
   }
-  if (cut == Cut::Rows) rows = std::clamp<int64_t>(rows - begin, 0, shape.dims[0]);
-  specs_.push_back({.name = std::move(name),
-                    .role = role,
-                    .shape = shape,
-                    .rows = rows,
-                    .first = cut == Cut::Columns ? begin : begin * stride,
-                    .stride = stride,
-                    .is_copy = cut == Cut::None && tensor_.rank > 0,
-                    .part = {0, shape.size()},
-                    .offset = size_,
-                    .whole_offset = size_});
-  size_ += round_up(shape.size(), kAlign);
 }
 
 void ParamLayout::end_section() {
@@ -182,27 +221,20 @@ void ParamLayout::put(GptTensors& gpt, int64_t s, Tensor section) const {
   const Range range = this->section(s);
   CHECK(section.size() == range.size() && size_ == whole_size(), "section {} in a buffer of {}", s,
         section.size());
-  auto at = static_cast<size_t>(section_specs_[static_cast<size_t>(s)].begin);
-  const auto next = [&] {
-    const ParamSpec& spec = specs_[at++];
-    return section.slice(spec.offset - range.begin, spec.shape.size()).view(spec.shape);
-  };
-  // Braces evaluate from left to right: the fields stand in the order of the buffer.
-  gpt.blocks.resize(static_cast<size_t>(sections()) - 2);
+  gpt.blocks.resize(static_cast<size_t>(config_.layers));
   if (range.size() == 0) return;
-  if (s == 0) {
-    gpt.embed = {next(), next()};
-  } else if (s == sections() - 1) {
-    gpt.norm = {next(), next()};
-    gpt.head_w = next();
-  } else {
-    gpt.blocks[static_cast<size_t>(s) - 1] = {.norm1{next(), next()},
-                                              .attn{.qkv{next(), next()}, .proj_w = next()},
-                                              .residual1_b = next(),
-                                              .norm2{next(), next()},
-                                              .mlp{.fc{next(), next()}, .proj_w = next()},
-                                              .residual2_b = next()};
-  }
+  const auto put_rows = [&](auto& owner, const auto& table) {
+    const std::span<const ParamSpec> here = specs(s);
+    for (size_t i = 0; i < table.size(); ++i)
+      *table[i].place(owner) =
+          section.slice(here[i].offset - range.begin, here[i].shape.size()).view(here[i].shape);
+  };
+  if (s == 0)
+    put_rows(gpt, embed_table(config_));
+  else if (s == sections() - 1)
+    put_rows(gpt, head_table(config_));
+  else
+    put_rows(gpt.blocks[static_cast<size_t>(s) - 1], block_table(config_));
 }
 
 }  // namespace ladder

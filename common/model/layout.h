@@ -42,6 +42,9 @@ enum class Role : uint8_t {
   QkvBias,     ///< (3C), in the order of Qkv
 };
 
+/// How tensor ranks share a tensor.
+enum class Cut : uint8_t { None, Rows, Columns };
+
 /// One parameter tensor, or what a rank has of it.
 struct ParamSpec {
   std::string name;  ///< as in the Hugging Face GPT-2 model: "transformer.h.0.ln_1.weight"
@@ -168,15 +171,11 @@ class ParamLayout {
   void put(GptTensors& gpt, int64_t s, Tensor section) const;
 
  private:
-  /// How tensor ranks share a tensor.
-  enum class Cut : uint8_t { None, Rows, Columns };
-
   ParamLayout(const GptConfig& config, TensorRank tensor, StageRank stage)
       : config_(config), tensor_(tensor), stage_(stage) {}
-  void add(std::string name, Role role, Shape shape, int64_t rows, Cut cut);
-  void add_embed();
-  void add_block(int64_t l);
-  void add_head();
+  /// The parameters of a table, whose names begin with `prefix`.
+  template <class Table>
+  void add_section(const std::string& prefix, const Table& table);
   void end_section();
   bool is_whole(const Tensor& flat) const;
 
