@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "common/comm/failure.h"
 #include "common/error.h"
 #include "common/run/hf_config.h"
 #include "common/run/manifest.h"
@@ -125,6 +126,21 @@ void copy_optimizer(const Ctx& ctx, const SafetensorsReader& file, const Trainin
   }
 }
 
+/// Says which states the program and the checkpoint do not share. Every run has "step" and
+/// "origin".
+void tell_unshared(const std::string& path, const Manifest& manifest, const TrainingState& state) {
+  std::set<std::string> fresh, aside;
+  for (const auto& [name, value] : manifest.state.items())
+    if (name != "step" && name != "origin") aside.insert(name);
+  for (const NamedState& other : state.others)
+    if (aside.erase(other.name) == 0) fresh.insert(other.name);
+  if (!fresh.empty())
+    tell(fmt::format("note: {} lacks states, which start fresh: {}", path, fmt::join(fresh, ", ")));
+  if (!aside.empty())
+    tell(fmt::format("note: {} has states of another chapter, which are left aside: {}", path,
+                     fmt::join(aside, ", ")));
+}
+
 void set_states(const fs::path& dir, const Manifest& manifest, const TrainingState& state) {
   const std::string path = Manifest::path_in(dir).string();
   for (const NamedState& other : state.others) {
@@ -157,6 +173,8 @@ int64_t load_generation(const Ctx& ctx, const fs::path& dir, const TrainingState
   // All has been checked: from here on tensors are overwritten.
   copy_weights(ctx, state.params, found, state.gpt, state.layout);
   copy_optimizer(ctx, optimizer, state);
+  if (!state.comm || state.comm->rank() == 0)
+    tell_unshared(Manifest::path_in(dir).string(), manifest, state);
   return manifest.steps();
 }
 

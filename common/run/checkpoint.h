@@ -28,8 +28,9 @@ struct NamedState {
   std::function<nlohmann::json()> get;
   /// May throw nlohmann::json::exception, or UserError.
   std::function<void(const nlohmann::json&)> set;
-  /// Whether a checkpoint without it is refused. One that is not needed stays as it is: the chapter
-  /// that wrote the checkpoint comes before the one that introduces it.
+  /// Whether a checkpoint without it is refused. One that is not needed stays as it is, which
+  /// stderr is told: the chapter that wrote the checkpoint does not know it, as where a branch goes
+  /// on from the trunk.
   bool needed = false;
 };
 
@@ -63,8 +64,9 @@ struct TrainingState {
 std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingState& state,
                             int64_t steps);
 
-/// Reads what save_checkpoint wrote; every rank reads what it holds. A path without a checkpoint
-/// goes to load_weights (common/run/weights.h): the rest of `state` is left alone then.
+/// Reads what save_checkpoint wrote; every rank reads what it holds. A state that `state` does not
+/// name is left aside, which stderr is told: another chapter wrote the checkpoint. A path without a
+/// checkpoint goes to load_weights (common/run/weights.h): the rest of `state` is left alone then.
 /// Padding becomes zero.
 /// @return steps that are done
 /// @throws UserError if anything is missing, damaged or of another model or optimizer; no tensor

@@ -17,6 +17,7 @@
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/input_file.h"
+#include "common/run/branches.h"
 #include "common/run/run_main.h"
 
 namespace ladder {
@@ -98,6 +99,28 @@ std::string refuse_underflow(std::string& text) {
                  : "";
 }
 
+/// Of the flags that CLI11 does not know, the first that a branch has, and which: branch_of().
+std::string unknown_branch_flag(const CLI::App& app, const CLI::ParseError& e) {
+  std::vector<std::string> unknown = app.remaining();
+  // It says "INI was not able to parse agc" where a line of --config is "agc = 1".
+  if (const std::string said = e.what(); dynamic_cast<const CLI::ConfigError*>(&e))
+    unknown.push_back("--" + said.substr(said.rfind(' ') + 1));
+  for (const std::string& word : unknown)
+    if (std::string branch = branch_of(word.substr(0, word.find('='))); !branch.empty())
+      return branch;
+  return "";
+}
+
+[[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& e) {
+  if (const std::string branch = unknown_branch_flag(app, e); !branch.empty())
+    throw UserError("{}", branch);
+  const std::string said = e.what();
+  if (dynamic_cast<const CLI::ConfigError*>(&e))
+    throw UserError("--config: {}; lines are 'flag = value', and --help lists the flags", said);
+  if (dynamic_cast<const CLI::FileError*>(&e)) throw UserError("--config: {}", said);
+  throw UserError("{}; --help lists the flags", said);
+}
+
 /// What a flag's value is, or would be if it were given.
 template <class T>
 struct ValueOf {
@@ -177,7 +200,15 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
       std::visit([&](auto* v) { return add_option(*app_, flag, *v, help); }, value);
   option->group(group_);
   values_.emplace_back(flag, value);
-  if (!rules.legal.empty()) option->check(CLI::IsMember(rules.legal));
+  if (!rules.legal.empty()) {
+    const auto refuse_branch = [flag = std::string(flag), legal = rules.legal](std::string& text) {
+      const bool known = std::find(legal.begin(), legal.end(), text) != legal.end();
+      const std::string branch = known ? "" : branch_of(flag, text);
+      if (!branch.empty()) throw UserError("{}", branch);
+      return std::string();
+    };
+    option->check(CLI::Validator(refuse_branch, ""))->check(CLI::IsMember(rules.legal));
+  }
   if (rules.shown_default) option->default_str(rules.shown_default);
   if (rules.instead_of) option->excludes(app_->get_option(rules.instead_of));
   if (rules.list) option->delimiter(',');
@@ -217,13 +248,8 @@ void CommandLine::parse(int argc, const char* const* argv) {
   } catch (const CLI::Success& help) {
     if (launched_local_rank() == 0) app_->exit(help);
     throw HelpPrinted{};
-  } catch (const CLI::ConfigError& e) {
-    throw UserError("--config: {}; lines are 'flag = value', and --help lists the flags",
-                    std::string(e.what()));
-  } catch (const CLI::FileError& e) {
-    throw UserError("--config: {}", std::string(e.what()));
   } catch (const CLI::ParseError& e) {
-    throw UserError("{}; --help lists the flags", std::string(e.what()));
+    refuse(*app_, e);
   }
 }
 

@@ -19,7 +19,8 @@ namespace ladder {
 
 /// What a flag takes beyond a value of its type.
 struct FlagRules {
-  std::vector<std::string> legal = {};  ///< all it takes; empty: anything
+  std::vector<std::string> legal = {};  ///< all it takes; empty: anything. A value that only a
+                                        ///< branch has is refused with the branch's name
   const char* shown_default = nullptr;  ///< by --help, where the value has none yet
   const char* instead_of = nullptr;     ///< a flag that cannot be given beside it
   bool bytes = false;                   ///< a number with a unit: 512MB is 512 x 2^20
@@ -72,8 +73,8 @@ class CommandLine {
     (check(options), ...);
   }
 
-  /// Sets all values. A bad command line or configuration becomes a UserError of one line; --help
-  /// prints and throws HelpPrinted.
+  /// Sets all values. A bad command line or configuration becomes a UserError of one line, which
+  /// names the branch of a flag that only a branch has; --help prints and throws HelpPrinted.
   void parse(int argc, const char* const* argv);
 
  private:

@@ -1,0 +1,34 @@
+#include "common/run/branches.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace ladder {
+namespace {
+
+constexpr std::array kBranchFlags = {
+    BranchFlag{"--agc", "", "14_stability"},
+    BranchFlag{"--spike-guard", "", "14_stability"},
+    BranchFlag{"--bad-batch", "", "14_stability"},
+    BranchFlag{"--noise-scale", "", "15_batch_size"},
+    BranchFlag{"--batch-ramp", "", "15_batch_size"},
+    BranchFlag{"--precision", "fp8", "16_fp8"},
+    BranchFlag{"--head-chunk", "", "17_head_chunks"},
+    BranchFlag{"--offload", "", "18_offload"},
+    BranchFlag{"--recompute", "offload", "18_offload"},
+};
+
+}  // namespace
+
+std::span<const BranchFlag> branch_flags() { return kBranchFlags; }
+
+std::string branch_of(std::string_view flag, std::string_view value) {
+  for (const BranchFlag& added : kBranchFlags)
+    if (added.flag == flag && added.value == value)
+      return fmt::format("{}{}{} belongs to {}: run ch{}", flag, value.empty() ? "" : " ", value,
+                         added.chapter, added.chapter);
+  return "";
+}
+
+}  // namespace ladder

@@ -1,0 +1,25 @@
+// What a program refuses because only a branch of the tree of chapters teaches it: the branch is
+// named, so that a reader of the trunk finds it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ladder {
+
+/// A flag that a branch adds, or a value that it adds to a flag of the trunk.
+struct BranchFlag {
+  std::string_view flag;
+  std::string_view value;  ///< empty: the flag itself
+  std::string_view chapter;
+};
+
+std::span<const BranchFlag> branch_flags();
+
+/// "--head-chunk belongs to 17_head_chunks: run ch17_head_chunks", or "--precision fp8 belongs to
+/// ...". Empty: no branch adds it. CommandLine asks, and so does a lesson that checks values
+/// itself.
+std::string branch_of(std::string_view flag, std::string_view value = "");
+
+}  // namespace ladder

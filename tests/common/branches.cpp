@@ -1,0 +1,55 @@
+// The flags of branches: each is one of its chapter, and all other programs name that chapter.
+#include "common/run/branches.h"
+
+#include <algorithm>
+
+#include "tests/common/programs.h"
+
+namespace ladder::test {
+namespace {
+
+bool has(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+class Branches : public Programs {
+ protected:
+  /// What --help says of a flag, up to the next one; empty: the chapter does not have it.
+  std::string help_of(const std::string& chapter, const BranchFlag& added) const {
+    const std::string all = run(chapter, {"--help"}).out;
+    const size_t begin = all.find("  " + std::string(added.flag) + " ");
+    if (begin == all.npos) return "";
+    return all.substr(begin, all.find("\n  --", begin) - begin);
+  }
+};
+
+TEST_F(Branches, HaveTheFlagsOfTheTable) {
+  const std::vector<std::string> all = chapters_from("01_sgd");
+  for (const BranchFlag& added : branch_flags()) {
+    const std::string chapter(added.chapter);
+    if (!has(all, chapter)) continue;
+    const std::string help = help_of(chapter, added);
+    EXPECT_NE(help, "") << added.flag << " is none of " << chapter;
+    EXPECT_NE(help.find(added.value), help.npos) << added.value << " in\n" << help;
+  }
+}
+
+TEST_F(Branches, AreNamedByAllOtherPrograms) {
+  const std::vector<std::string> all = chapters_from("01_sgd");
+  for (const BranchFlag& added : branch_flags()) {
+    if (!has(all, added.chapter)) continue;
+    const std::vector<std::string> branch = chapters_from(added.chapter);
+    for (const std::string& chapter : all) {
+      // The value of a flag that an earlier chapter does not have is no matter of a branch.
+      if (has(branch, chapter) || (!added.value.empty() && help_of(chapter, added).empty()))
+        continue;
+      const std::string value(added.value.empty() ? "1" : added.value);
+      const Ended ended = run(chapter, small_run(std::string(added.flag) + " " + value));
+      EXPECT_EQ(ended.status, 2) << chapter << " " << added.flag;
+      EXPECT_EQ(ended.err, "error: " + branch_of(added.flag, added.value) + "\n") << chapter;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ladder::test
