@@ -248,7 +248,7 @@ void tile_chunk(const Chunk& chunk, const float* a, const float* b, Prefetch& pr
 }
 
 /// One chunk of K for the block at C[rows, cols].
-void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chunk& chunk,
+void block_chunk(const Product& p, const DepthCut& cut, const Block& block, const Chunk& chunk,
                  Range rows, Range cols, PanelsOfB panels) {
   const int64_t panel = chunk.steps * kStepOfPanel;
   for (int64_t m = rows.begin; m < rows.end; m += kTileSide)
@@ -297,7 +297,7 @@ bool multiplies_pairs(const Product& product) {
 
 void rectangle_of_pairs(const Product& p, Range rows, Range cols, std::span<std::byte> scratch) {
   const Registers registers;
-  const Cut cut(p, kStep, kLongest);
+  const DepthCut cut(p, kStep, kLongest);
   const Tile tile{.shape = tile_of_pairs(),
                   .panel_a = cut.depth() * kStepOfPanel,
                   .panel_b = cut.depth() * kStepOfPanel,

@@ -65,7 +65,7 @@ struct LevelSlots {
   }
 };
 
-inline LevelSlots slots_of(const Cut& cut, const Block& block, int64_t size, float* local) {
+inline LevelSlots slots_of(const DepthCut& cut, const Block& block, int64_t size, float* local) {
   return {.size = size,
           .local = local,
           .local_levels = cut.local_levels(),
@@ -76,13 +76,13 @@ inline LevelSlots slots_of(const Cut& cut, const Block& block, int64_t size, flo
 
 /// Whether panels of B are not kept: no block below multiplies the same columns, or other chunks
 /// come before it, and there is no room for the panels of all.
-inline bool panels_pass(const Cut& cut, int64_t rows, int64_t M) {
+inline bool panels_pass(const DepthCut& cut, int64_t rows, int64_t M) {
   return cut.chunks() > 1 || rows >= M;
 }
 
 /// The block for which the fewest rows and columns are packed, each counted as often as it is. With
 /// one chunk that is the tallest that caches and scratch allow, as B is packed once anyway.
-inline Block plan_block(const Cut& cut, const Tile& tile, int64_t M, int64_t N,
+inline Block plan_block(const DepthCut& cut, const Tile& tile, int64_t M, int64_t N,
                         std::span<std::byte> scratch) {
   const TileShape& shape = tile.shape;
   const int64_t floats = static_cast<int64_t>(scratch.size() / sizeof(float)) - tile.local;
@@ -134,7 +134,7 @@ inline int64_t place_of(PanelsOfB panels, int64_t i) {
 
 /// f(chunk, rows, cols, panels) for each block and each chunk of the rectangle rows x cols of C.
 template <class F>
-void for_blocks(const Cut& cut, const Tile& tile, const Block& block, Range rows, Range cols,
+void for_blocks(const DepthCut& cut, const Tile& tile, const Block& block, Range rows, Range cols,
                 F&& f) {
   const int64_t down = ceil_div(rows.size(), block.rows);
   const int64_t across = ceil_div(cols.size(), block.cols);

@@ -33,7 +33,7 @@ struct Run {
 struct Segment {
   int64_t steps;
   uint64_t joins;  ///< bit l: the sum on level l of the tree is joined to this one, lowest first
-  int slot;        ///< where the sum goes: its level, or Cut::parking() if the leaf goes on
+  int slot;        ///< where the sum goes: its level, or DepthCut::parking() if the leaf goes on
   bool resumes;    ///< the leaf began in an earlier chunk: its sum so far is parked
   bool last;       ///< nothing follows: the sum goes to C
 };
@@ -50,11 +50,11 @@ struct Chunk {
 };
 
 /// How K is cut into chunks, and in which slots the sums wait.
-class Cut {
+class DepthCut {
  public:
   /// @param step values of k in a step
   /// @param most longest chunk in steps, but for a K that is longest_uncut(most) at most
-  Cut(const Product& p, int64_t step, int64_t most)
+  DepthCut(const Product& p, int64_t step, int64_t most)
       : K_(p.K), leaves_(p.leaves), token_leaves_(p.token_leaves), step_(step) {
     const int64_t halves = token_leaves_ > 1 ? 2 : 1;
     const int64_t longest = std::max<int64_t>(1, halves * steps(ceil_div(K_, halves * leaves_)));

@@ -66,7 +66,7 @@ void pack_a(const Product& p, const Block& block, const Chunk& chunk, Range rows
 /// way, beside the tiles of the panel before; where that cannot be, its memory is asked for there,
 /// and it is packed when its turn comes.
 template <class Sums>
-void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chunk& chunk,
+void block_chunk(const Product& p, const DepthCut& cut, const Block& block, const Chunk& chunk,
                  Range rows, Range cols, PanelsOfB panels, Outbox& outbox) {
   using T = std::conditional_t<Sums::kStep == 1, float, Bf16>;
   LevelSlots slots = slots_of(cut, block, kTile, block.local);
@@ -103,7 +103,7 @@ void block_chunk(const Product& p, const Cut& cut, const Block& block, const Chu
 /// The rectangle rows x cols of C, block by block.
 template <class Sums>
 void rectangle_of(const Product& p, Range rows, Range cols, std::span<std::byte> scratch) {
-  const Cut cut(p, Sums::kStep, kDepth);
+  const DepthCut cut(p, Sums::kStep, kDepth);
   const Tile tile{.shape = kVectorTile,
                   .panel_a = panel_size(kMr, cut.depth()),
                   .panel_b = panel_size(kNr, cut.depth()),

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What C++ leaves to us, since no compiler of ours complains.
 
-One name, one definition: two types, or two functions of headers, that are called alike and differ
-are one for the linker, and a program that has both calls the wrong one.
+One name, one definition: two types, functions or inline variables that are called alike and differ
+are one for the linker, and a program that has both uses the wrong one. Files of which CMake builds
+one in place of another may define the same.
 
 A file includes the standard headers that it uses, or a file of ours that does. What another
 standard header brings along differs from one compiler to the next.
@@ -73,10 +74,26 @@ NOT_CODE = re.compile(
 DIRECTIVE = re.compile(r"^[ \t]*#(?:.*\\\n)*.*$", re.MULTILINE)
 TOKEN = re.compile(r"[{};]")
 NAMESPACE = re.compile(r"\bnamespace\s*([\w:]*)\s*$")
+ATTRIBUTE = re.compile(r"\[\[.*?\]\]|\balignas\s*\([^()]*\)")
 TYPE = re.compile(
     r"^(?:template\s*<.*>\s*)?(?:struct|class|union|enum(?:\s+class)?)\s+(\w+)(?:\s+final)?\s*(?::[^()]*)?$"
 )
-FUNCTION = re.compile(r"([\w:~]+|operator\W+?)\s*(\(.*\))")
+VARIABLE = re.compile(r"\binline\b[^()=]*?\b(\w+)\s*(?:=.*)?$")
+FUNCTION_NAME = re.compile(r"([\w:~]+|operator\W+)\s*$")
+# The last word of a parameter, where words before it are a type: its name.
+PARAMETER_NAME = re.compile(r"(?<=[\w&*>\]])(?<!\bconst)(?<!\bunsigned)\s*(?<=[\s&*>])\w+$")
+
+DEFAULT = re.compile(r"=\s*\w*\{[^{};]*\}(?=\s*[,)])")  # of a parameter
+
+# Sources that CMake chooses between: the files whose names begin so.
+ALTERNATIVES = [
+    "bench/comm_",
+    "common/comm/mpi_",
+    "common/comm/nccl_",
+    "common/run/backend_",
+    "kernels/cpu/gemm_",
+    "tests/common/comm/on_",
+]
 
 
 def code_of(path):
@@ -84,26 +101,52 @@ def code_of(path):
     return DIRECTIVE.sub("", NOT_CODE.sub(" ", path.read_text(encoding="utf-8")))
 
 
+def split(text, at):
+    """Parts of a text between the characters `at` that stand outside of all brackets."""
+    parts, depth = [""], 0
+    for c in text:
+        if c == at and depth == 0:
+            parts.append("")
+            continue
+        depth += (c in "(<[{") - (c in ")>]}")
+        parts[-1] += c
+    return parts
+
+
+def signature(head):
+    """f(int,const T&) for "template <class T> int f(int i, const T& t = {})"; None: no function."""
+    before = split(head, "(")[0] if "operator" not in head else head.partition("(")[0]
+    name = FUNCTION_NAME.search(before)
+    if not name or head.count("(") != head.count(")") or "=" in before.partition("operator")[0]:
+        return None
+    inside = split(head[len(before) + 1 :] + " ", ")")[0]
+    types = [split(parameter, "=")[0].strip() for parameter in split(inside, ",")]
+    return f"{name[1]}({','.join(PARAMETER_NAME.sub('', kind).strip() for kind in types)})"
+
+
 def definitions(path):
-    """Qualified names of the types, and of a header's functions, that a file defines outside of
-    unnamed namespaces; functions with their parameters."""
-    stack, last, text = [], 0, code_of(path)
+    """Qualified names of the types, functions and inline variables that a file defines outside of
+    unnamed namespaces; functions with the types of their parameters."""
+    stack, last, text = [], 0, DEFAULT.sub("= 0", code_of(path))
     for token in TOKEN.finditer(text):
-        head = " ".join(text[last : token.start()].split())
+        head = " ".join(ATTRIBUTE.sub(" ", text[last : token.start()]).split())
         last = token.end()
         if token[0] == "}":
             stack = stack[:-1]
-        if token[0] != "{":
             continue
         if space := NAMESPACE.search(head):
             stack.append(space[1])  # "": an unnamed one
             continue
-        found = TYPE.search(head)
-        if not found and path.suffix in {".h", ".cuh"} and not head.startswith("static "):
-            found = FUNCTION.search(head)
-        if found and all(stack):  # every scope is a named namespace
-            yield "::".join([*stack, "".join(found.groups())])
-        stack.append("")
+        name = None
+        if found := VARIABLE.search(head):
+            name = found[1]
+        elif token[0] == "{":
+            found = TYPE.search(head)
+            name = found[1] if found else None if head.startswith("static ") else signature(head)
+        if name and stack and all(stack):  # every scope is a named namespace
+            yield "::".join([*stack, name])
+        if token[0] == "{":
+            stack.append("")
 
 
 def is_chosen(root, path):
@@ -115,8 +158,13 @@ def check_definitions(root):
     for path in code_files(root):
         if not is_chosen(root, path):
             for name in definitions(path):
-                places.setdefault(name, []).append(str(path.relative_to(root)))
-    return [f"{name} has {len(p)} definitions: {', '.join(p)}" for name, p in places.items() if len(p) > 1]
+                places.setdefault(name, set()).add(str(path.relative_to(root)))
+    faults = []
+    for name, files in places.items():
+        chosen = any(all(file.startswith(start) for file in files) for start in ALTERNATIVES)
+        if len(files) > 1 and not chosen:
+            faults.append(f"{name} has {len(files)} definitions: {', '.join(sorted(files))}")
+    return faults
 
 
 def reached_headers(root):

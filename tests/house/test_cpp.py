@@ -34,10 +34,35 @@ class Cpp(unittest.TestCase):
                 ["ladder::Slots has 2 definitions: chapters/b.h, kernels/a.h"],
             )
 
+    def test_attributes_belong_to_no_name(self):
+        a = "namespace ladder {\nstruct [[nodiscard]] A {};\n}"
+        b = "namespace ladder {\nclass alignas(64) A {};\n}"
+        self.assertIn("ladder::A has 2", self.faults_of(a=a, b=b)[0])
+
     def test_two_functions_of_one_name(self):
-        a = "namespace ladder::test {\ninline int at(int i) { return i; }\n}"
-        b = "namespace ladder::test {\ninline int at(int i) { return -i; }\n}"
-        self.assertIn("ladder::test::at(int i) has 2", self.faults_of(a=a, b=b)[0])
+        wanted = ["ladder::test::at(int,const Map<int, int>&) has 2 definitions: chapters/b.h, kernels/a.h"]
+        a = "inline int at(int i, const Map<int, int>& m = {}) { return i; }"
+        b = "std::pair<int, F<void(int)>> at(int, const Map<int, int>&) { return {}; }"
+        a, b = (f"namespace ladder::test {{\n{text}\n}}" for text in (a, b))
+        self.assertEqual(self.faults_of(a=a, b=b), wanted)
+
+    def test_functions_of_sources(self):
+        text = "namespace ladder {\nvoid open(int) {}\n}"
+        for name in ["common/run/backend_host.cpp", "common/run/backend_cuda.cpp"]:
+            self.plant(name, text)
+        self.assertEqual(check_cpp.check(self.root), [])  # one is built in place of the other
+        self.plant("common/run/open.cpp", text)
+        self.assertIn("ladder::open(int) has 3", check_cpp.check(self.root)[0])
+
+    def test_two_inline_variables_of_one_name(self):
+        a = "namespace ladder {\ninline constexpr int kMost = 3;\n}"
+        b = "namespace ladder {\ninline constexpr Sizes kMost{3};\n}"
+        self.assertIn("ladder::kMost has 2", self.faults_of(a=a, b=b)[0])
+
+    def test_declarations_define_nothing(self):
+        a = "namespace ladder {\nvoid f(const Plan& plan = {});\nclass A;\n}"
+        b = "namespace ladder {\nvoid f(const Plan& plan) {}\nclass A {};\n}"
+        self.assertEqual(self.faults_of(a=a, b=b), [])
 
     def test_names_that_differ(self):
         one = "namespace ladder {\nstruct A { struct In {}; };\nint f(int i) { return i; }\n}"

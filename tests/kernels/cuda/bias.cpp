@@ -27,7 +27,7 @@ TEST_F(CudaBias, SumsTokens) {
         const Tensor want = wide(before), terms = size(before);
         ref.bias_backward(exact.ctx(), want, wide(dout), into);
         ref.bias_backward(exact.ctx(), terms, size(dout), into);
-        const double roundings = sum_roundings(T, kLeaves) + sum_roundings(B, B);
+        const double roundings = interleaved_roundings(T, kLeaves) + interleaved_roundings(B, B);
         expect_near("db", bias_backward(dout, before, into), want,
                     [&](int64_t i) { return kRound * roundings * at(terms, i); });
       }

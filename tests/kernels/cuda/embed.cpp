@@ -47,11 +47,12 @@ TEST_F(CudaEmbed, Backward) {
         dev::embed_backward(dut().ctx, dwte, dwpe, up(dout), dut().share(tokens), into);
         ref.embed_backward(exact.ctx(), words, places, wide(dout), tokens, into);
         ref.embed_backward(exact.ctx(), word_terms, place_terms, size(dout), tokens, into);
-        const double roundings = sum_roundings(B * T, 8);
+        const double roundings = interleaved_roundings(B * T, 8);
         expect_near("dwte", dwte, words,
                     [&](int64_t i) { return kRound * roundings * at(word_terms, i); });
-        expect_near("dwpe", dwpe, places,
-                    [&](int64_t i) { return kRound * sum_roundings(B, 1) * at(place_terms, i); });
+        expect_near("dwpe", dwpe, places, [&](int64_t i) {
+          return kRound * interleaved_roundings(B, 1) * at(place_terms, i);
+        });
       }
 }
 

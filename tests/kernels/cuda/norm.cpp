@@ -26,7 +26,7 @@ TEST_F(CudaNorm, Forward) {
       // d: the error of a mean of values up to 3, hence of a centered value; it changes the
       // variance by at most 2 d / rstd + d^2, and rstd relatively by d rstd (1 + d rstd) and the
       // roundings.
-      const double unit = kRound * sum_roundings(C, 32), d = 3 * unit;
+      const double unit = kRound * interleaved_roundings(C, 32), d = 3 * unit;
       expect_near("mean", mean, m, [&](int64_t) { return d; });
       const auto relative = [&](int64_t row) {
         return d * at(r, row) * (1 + d * at(r, row)) + 2 * unit;
@@ -51,7 +51,7 @@ TEST_F(CudaNorm, BackwardInput) {
       ref.norm_backward_input(exact.ctx(), want, wide(dout), wide(inp), wide(w), wide(mean),
                               wide(rstd));
       // |g| <= 1, |xhat| <= 2 rstd: the three terms are at most 1, 1 and (2 rstd)^2.
-      const double unit = kRound * sum_roundings(C, 32);
+      const double unit = kRound * interleaved_roundings(C, 32);
       expect_near("dinp", got, want, [&](int64_t i) {
         const double r = at(rstd, i / C);
         return unit * r * (2 + 4 * r * r);
@@ -75,7 +75,7 @@ TEST_F(CudaNorm, BackwardWeight) {
         const Tensor below = map(mean, [](double v) { return -1 - std::abs(v); });
         ref.norm_backward_weight(exact.ctx(), dw_terms, db_terms, size(dout),
                                  exact.filled(inp.shape, 0), below, wide(rstd), into);
-        const double roundings = sum_roundings(T, kLeaves) + sum_roundings(B, B);
+        const double roundings = interleaved_roundings(T, kLeaves) + interleaved_roundings(B, B);
         expect_near("dw", dw, dw_want,
                     [&](int64_t i) { return kRound * roundings * at(dw_terms, i); });
         expect_near("db", db, db_want,
@@ -129,8 +129,8 @@ TEST_F(CudaNorm, LongRowsTakeMoreSharedMemory) {
   const Tensor got = out(Dtype::F32, inp.shape), mean = out(Dtype::F32, {1, 2});
   dev::norm_forward(dut().ctx, got, mean, out(Dtype::F32, {1, 2}), up(inp), up(w), up(b));
   ref.norm_forward(exact.ctx(), y, m, r, wide(inp), wide(w), wide(b));
-  expect_near("mean", mean, m, [&](int64_t) { return kRound * sum_roundings(C, 32); });
-  expect_near("out", got, y, [&](int64_t) { return 8 * kRound * sum_roundings(C, 32); });
+  expect_near("mean", mean, m, [&](int64_t) { return kRound * interleaved_roundings(C, 32); });
+  expect_near("out", got, y, [&](int64_t) { return 8 * kRound * interleaved_roundings(C, 32); });
 }
 
 TEST_F(CudaNorm, RowsBeyondSharedMemoryAreRefused) {

@@ -140,7 +140,7 @@ TEST_F(CudaOptimizers, Adafactor) {
         ref.adafactor_update(exact.ctx(), want, row_want, col_want, wide(g), adafactor_step());
       }
       // At most 24 operations an element and step, beside the sums; u is at most a few.
-      const double roundings = 24 + sum_roundings(R * N, 256);
+      const double roundings = 24 + interleaved_roundings(R * N, 256);
       const auto bound = [&](int64_t) { return 3 * kSteps * roundings * kRound; };
       expect_near("param", w, want, bound);
       expect_near("row", row, row_want, bound);

@@ -30,7 +30,7 @@ constexpr Dtype kReals[] = {Dtype::F32, Dtype::BF16, Dtype::F16};
 
 /// Roundings on the way of one term through a sum of n terms in `ways` interleaved parts: its
 /// part, a tree of the parts, and the operations before and after.
-inline double sum_roundings(int64_t n, int64_t ways) {
+inline double interleaved_roundings(int64_t n, int64_t ways) {
   return static_cast<double>((n + ways - 1) / ways + std::bit_width(static_cast<uint64_t>(ways)) +
                              4);
 }
