@@ -28,7 +28,7 @@ RUNS = [("01_sgd", "--lr 0.1 --momentum 0.9", 1e-3),
         ("06_checkpointing", "--precision bf16 --recompute sqrt", 1e-2)]
 # Enough of the text for the batches, and not much for the validation at the end of each run.
 TEXT_BYTES = 50_000
-POLICIES = ["none", "every:2", "sqrt", "full", "selective", "offload"]
+POLICIES = ["none", "every:2", "sqrt", "full", "selective"]
 
 
 class Failed(Exception):

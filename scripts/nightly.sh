@@ -167,7 +167,7 @@ gcc=$(c++ -dumpfullversion 2>/dev/null || echo unknown)
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 git diff --quiet HEAD -- kernels common chapters 2>/dev/null || commit+=", with changes"
 
-policies=(none every:2 sqrt full selective offload)
+policies=(none every:2 sqrt full selective)
 precisions=(fp32 bf16 fp16 fp8)
 
 data_parallel() {

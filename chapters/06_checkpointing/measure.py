@@ -14,7 +14,7 @@ LAYERS, CHANNELS, BATCH, T = 16, 128, 8, 256
 MODEL = f"--model small --layers {LAYERS} --channels {CHANNELS} --heads 4 --batch {BATCH}"
 ROUNDS, STEPS = 10, 3
 POLICIES = ["none", "selective:attention", "selective:mlp", "selective", "every:8", "sqrt",
-            "every:2", "full", "offload"]
+            "every:2", "full"]
 LIMIT = "160MB"
 # A vocabulary beside which two blocks are small. A batch has 8 C tokens.
 HEAD_MODEL = "--model gpt2-124m --layers 2 --channels 256 --heads 4 --seq-len 128 --batch 16"
@@ -79,13 +79,6 @@ def policies_table(runs):
     head = ["policy", "Activation, predicted / measured", "FLOPs twice, predicted / measured",
             "share", "ms a step", "to none", f"hash of the weights after {STEPS} steps"]
     return table(head, rows)
-
-
-def offload_line(r, element):
-    moved = r.report["extra"]["recompute"]["offload_bytes"]
-    predicted = (2 * LAYERS - 1) * element * BATCH * T * CHANNELS
-    return (f"`offload` moves {predicted:,} / {moved:,} bytes a step between memory and file, "
-            "predicted / measured.")
 
 
 def points(runs):
@@ -154,12 +147,10 @@ def measure():
         "backward together:",
         policies_table(fp32),
         noise_line(fp32),
-        offload_line(fp32["offload"][0], element=4),
-        "![time of a step against activation memory for nine policies](memory_time.svg)",
+        "![time of a step against activation memory for eight policies](memory_time.svg)",
         "The same with `--precision bf16`:",
         policies_table(bf16),
         noise_line(bf16),
-        offload_line(bf16["offload"][0], element=2),
         f"Logits in chunks, `{HEAD_MODEL}`, FP32:",
         head_chunks_table("fp32"),
         "and `--precision bf16`:",

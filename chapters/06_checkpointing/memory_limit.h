@@ -16,11 +16,10 @@
 
 namespace ladder {
 
-/// The plan under one policy. What costs less comes first: fewer FLOPs that are done twice; no disk
-/// to wait for; of runs that cost the same those of fewer bytes.
+/// The plan under one policy. What costs less comes first: fewer FLOPs that are done twice, and of
+/// policies that cost the same those of fewer bytes.
 struct PolicyPlan {
   int64_t flops;
-  bool offload;
   int64_t bytes;
   std::string name;
   Mem largest;  ///< the category that takes most
@@ -40,7 +39,6 @@ std::vector<PolicyPlan> all_plans(const GptConfig& gpt, const Recompute& recompu
     const MemoryBytes plan = plan_of(name);
     const auto most = std::ranges::max_element(plan.bytes) - plan.bytes.begin();
     all.push_back({.flops = policy.extra_flops(gpt, 1),
-                   .offload = policy.offload(),
                    .bytes = plan.total(),
                    .name = name,
                    .largest = static_cast<Mem>(most)});

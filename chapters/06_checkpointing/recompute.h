@@ -9,7 +9,6 @@
 //   full        every:1                                             L-1 blocks
 //   selective   9C + 4 of each block, 7C + NH of one; 1 input       parts of L-1 blocks
 //               :attention drops C + NH of them, :mlp 4C
-//   offload     1 block, 1 input; all inputs wait in a file         L-1 blocks
 //
 // K = sqrt L makes L/K + K least (arXiv 1604.06174); a block weighs more than an input here, so the
 // least bytes come at a smaller K: see the README. The parts of `selective` are the cheap ones:
@@ -47,7 +46,7 @@ struct RecomputeOptions {
   void add_to(CommandLine& line) {
     line.group("06_checkpointing");
     line.add("--recompute", policy,
-             "none, every:K, sqrt, full, selective, selective:attention, selective:mlp or offload");
+             "none, every:K, sqrt, full, selective, selective:attention or selective:mlp");
     line.add("--memory-limit", memory_limit,
              "refuse a plan of more bytes (512MB: 512 x 2^20); 0: none", {.bytes = true});
   }
@@ -70,7 +69,6 @@ class Recompute {
       : policy_(policy), L_(layers), segment_(segment_of(policy, layers)), others_(others) {}
 
   bool selective() const { return policy_.starts_with("selective"); }
-  bool offload() const { return policy_ == "offload"; }
   /// Whether whole blocks are dropped.
   bool drops_blocks() const { return policy_ != "none" && !selective(); }
 
@@ -80,7 +78,6 @@ class Recompute {
   /// `base` with what this policy drops.
   ActivationPlan plan(ActivationPlan base) const {
     base.sets = segment_;
-    base.own_input = base.own_output = !offload();
     base.own_norm &= !parts().norms;
     base.own_att &= !parts().attention;
     base.own_gelu &= !parts().gelu;
@@ -113,8 +110,8 @@ class Recompute {
   /// All policies, each under one name: every:1 is full, and every:L is none unless others share
   /// its memory.
   std::vector<std::string> all() const {
-    std::vector<std::string> names{"none",          "selective", "selective:attention",
-                                   "selective:mlp", "full",      "offload"};
+    std::vector<std::string> names{"none", "selective", "selective:attention", "selective:mlp",
+                                   "full"};
     for (int64_t k = 2; k < L_ || (others_ && k == L_); ++k)
       names.push_back(fmt::format("every:{}", k));
     return names;
@@ -125,8 +122,11 @@ class Recompute {
     const std::vector<std::string> whole{"none", "selective", "selective:attention",
                                          "selective:mlp"};
     if (std::ranges::find(whole, policy) != whole.end()) return L;
-    if (policy == "full" || policy == "offload") return 1;
+    if (policy == "full") return 1;
     if (policy == "sqrt") return static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(L))));
+    if (policy == "offload")
+      throw UserError(
+          "--recompute offload is now --recompute full --offload inputs, of chapter 18_offload");
     int64_t k = 0;
     const char* end = policy.data() + policy.size();
     const bool every = policy.starts_with("every:");
@@ -134,7 +134,7 @@ class Recompute {
     if (!every || parsed.ec != std::errc{} || parsed.ptr != end || k < 1 || k > L)
       throw UserError(
           "--recompute {}; legal are none, every:1 to every:{}, sqrt, full, selective, "
-          "selective:attention, selective:mlp and offload",
+          "selective:attention and selective:mlp",
           policy, L);
     return k;
   }
@@ -164,15 +164,14 @@ inline void recompute_parts(const Ctx& ctx, const DroppedParts& parts, const Blo
   if (parts.gelu) mlp_recompute(ctx, s.mlp);
 }
 
-/// All of the last step, and 0 if there was none: FLOPs of products, those done twice beside their
-/// prediction, and bytes that `offload` moved from memory to its file and back.
+/// All of the last step, and 0 if there was none: FLOPs of products, and those done twice beside
+/// their prediction.
 inline void report_recompute(RunLog& log, int64_t flops, int64_t flops_twice,
-                             int64_t predicted_twice, int64_t offload_bytes) {
+                             int64_t predicted_twice) {
   if (log.steps() == 0) predicted_twice = 0;
   log.extra()["recompute"] = {
       {"flops", flops},
-      {"flops_twice", {{"predicted", predicted_twice}, {"measured", flops_twice}}},
-      {"offload_bytes", offload_bytes}};
+      {"flops_twice", {{"predicted", predicted_twice}, {"measured", flops_twice}}}};
 }
 
 }  // namespace ladder

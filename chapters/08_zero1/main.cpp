@@ -13,7 +13,6 @@
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/chunked_head.h"
 #include "chapters/06_checkpointing/memory_limit.h"
-#include "chapters/06_checkpointing/offload_file.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
@@ -125,9 +124,7 @@ struct Memory {
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
   Fp8 fp8{arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()};
-  // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
-  int64_t flops = 0, flops_twice = 0, moved = 0;
-  OffloadFile offload{layout.recompute.offload(), moved};
+  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
@@ -203,13 +200,11 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
-/// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or can be computed
-/// again. Without `train` no backward follows.
-void forward(Memory& m, const Activations& a, Tensor tokens, bool train = false) {
+/// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or is computed again.
+void forward(Memory& m, const Activations& a, Tensor tokens) {
   const size_t L = m.w.blocks.size();
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (size_t l = 0; l < L; ++l) {
-    if (train) m.offload.write(m.ctx, l, a.stream(l));
     // Blocks l and l - sets (Recompute::sets()) share memory: what forward kept of the earlier one
     // is gone from here on.
     forward_block(m, a, l);
@@ -236,7 +231,6 @@ void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads&
 /// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
 void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
   const Range segment = recompute.segment_before(l);
-  if (segment.size() > 0) m.offload.read(m.ctx, segment.begin, a.stream(segment.begin));
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
@@ -300,7 +294,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Tensor losses = m.losses.first(B), own_losses = losses.slice(first, share);
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
-  m.flops = m.flops_twice = m.moved = 0;
+  m.flops = m.flops_twice = 0;
   m.comm_stream.begin_step();
   text.draw(batch, o.run.seed, step, first);
   o.spike_guard.inject(batch, o.run.seed, step, first);
@@ -313,7 +307,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = batch.slice(k * MBS, MBS);
     m.grads.begin(k);
-    forward(m, acts, part.tokens, /*train=*/true);
+    forward(m, acts, part.tokens);
     head(m, m.grads.view(), acts, dacts, own_losses.slice(k * MBS, MBS), part.targets,
          layout.gpt.vocab, scale, m.grads.into());
     backward(m, layout, k, GA, acts, dacts, part.tokens);
@@ -426,7 +420,7 @@ void run(Options o, Comm& comm) {
   m.scaler.report(log.extra());
   const int64_t last_share = layout.ramp.batch(log.last_step()) / layout.N;
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.gpt, last_share), m.moved);
+                   layout.recompute.extra_flops(layout.gpt, last_share));
   report_traffic(log, zero1_traffic(layout.params, o.ddp, o.precision), m.comm_stream);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));

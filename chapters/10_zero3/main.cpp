@@ -13,12 +13,10 @@
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/chunked_head.h"
 #include "chapters/06_checkpointing/memory_limit.h"
-#include "chapters/06_checkpointing/offload_file.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
 #include "chapters/09_zero2/zero2.h"
-#include "chapters/10_zero3/offload_states.h"
 #include "chapters/10_zero3/zero3.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
@@ -54,7 +52,6 @@ struct Options {
   HeadChunkOptions head_chunk;
   DdpOptions ddp;
   Zero3Options zero3;
-  OffloadOptions offload;
   FaultOptions fault;
 };
 
@@ -63,8 +60,7 @@ Options parse_options(int argc, char** argv) {
   CommandLine("10_zero3: weights sharded, too")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
             o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
-            o.ddp, o.zero3, o.offload, o.fault);
-  o.offload.check(o.run);
+            o.ddp, o.zero3, o.fault);
   return o;
 }
 
@@ -108,7 +104,6 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  OffloadedStates offloaded{arena, o.offload};
   Ctx ctx = make_ctx(o.run, arena, device.get(), &comm);
   // Of the shard, flat, for the optimizer and for the model.
   Weights weights{arena, layout.shard.size(), o.precision};
@@ -131,9 +126,7 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
-  int64_t flops = 0, flops_twice = 0, moved = 0;
-  OffloadFile offload{layout.recompute.offload(), moved};
+  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
@@ -165,7 +158,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8(),
                  o.zero3.rooms(layout.params));
-  return OffloadedStates::left(bytes, o.offload);
+  return bytes;
 }
 
 // ---- 4. data ------------------------------------------------------------------------------------
@@ -210,15 +203,13 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
-/// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or can be computed
-/// again. Without `train` no backward follows.
-void forward(Memory& m, const Activations& a, Tensor tokens, bool train = false) {
+/// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or is computed again.
+void forward(Memory& m, const Activations& a, Tensor tokens) {
   const auto L = std::ssize(m.w.blocks);
   m.params.use(m.ctx, 0, 1);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (int64_t l = 0; l < L; ++l) {
     m.params.use(m.ctx, l + 1, l + 2);
-    if (train) m.offload.write(m.ctx, l, a.stream(l));
     // Blocks l and l - sets (Recompute::sets()) share memory: what forward kept of the earlier one
     // is gone from here on.
     forward_block(m, a, l);
@@ -248,7 +239,6 @@ void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Ten
 /// Gathers the weights of the block.
 void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, int64_t l) {
   const Range segment = recompute.segment_before(l);
-  if (segment.size() > 0) m.offload.read(m.ctx, segment.begin, a.stream(segment.begin));
   for (int64_t b = segment.begin; b < segment.end; ++b) {
     m.params.use(m.ctx, b + 1, b + 1 < segment.end ? b + 2 : 0);
     forward_block(m, a, b);
@@ -310,7 +300,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Tensor losses = m.losses.first(B);
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
-  m.flops = m.flops_twice = m.moved = 0;
+  m.flops = m.flops_twice = 0;
   m.comm_stream.begin_step();
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
@@ -329,7 +319,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     const Batch part = batch.slice(k * MBS, MBS);
     const Tensor own_losses = losses.slice(first(k), MBS);
     m.grads.begin(k, GA);
-    forward(m, acts, part.tokens, /*train=*/true);
+    forward(m, acts, part.tokens);
     head(m, acts, dacts, own_losses, part.targets, layout.gpt.vocab, scale);
     backward(m, layout, acts, dacts, part.tokens);
     m.comm.all_gather(losses.slice(k * MBS * layout.N, MBS * layout.N), own_losses);
@@ -361,7 +351,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
   m.fp8.end_step(m.ctx);
   m.params.forget();
-  m.offloaded.end_step();
   return {
       .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
 }
@@ -440,12 +429,11 @@ void run(Options o, Comm& comm) {
   m.scaler.report(log.extra());
   const int64_t last_share = layout.ramp.batch(log.last_step()) / layout.N;
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.gpt, last_share), m.moved);
+                   layout.recompute.extra_flops(layout.gpt, last_share));
   report_traffic(log,
                  zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3,
                                last_share / o.accumulate.micro(last_share)),
                  m.comm_stream);
-  m.offloaded.report(log.extra());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

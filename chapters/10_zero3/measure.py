@@ -1,4 +1,4 @@
-"""The measured tables and the chart of chapter 10: memory of all stages, traffic, offload."""
+"""The measured tables and the chart of chapter 10: memory of all stages, traffic."""
 
 import pathlib
 import re
@@ -132,26 +132,6 @@ def choices(text, rounds=3):
                   "hash"], rows)
 
 
-def offload(text, rounds=3):
-    flags = f"{MODEL} --steps 5 --threads 1 --ranks 2"
-    runs = {what: [] for what in ("none", "optimizer", "all")}
-    for _ in range(rounds):
-        for what, finished in runs.items():
-            finished.append(run(CHAPTER, f"{flags} --offload {what}", text))
-    rows = []
-    for what, finished in runs.items():
-        r = finished[-1]
-        files = r.report["extra"].get("offload", {"bytes": 0, "moved": {"predicted": 0,
-                                                                        "measured": 0}})
-        moved = files["moved"]
-        rows.append([f"`{what}`", equal(r, "Param"), equal(r, "Optim"), f"{files['bytes']:,}",
-                     f"{moved['predicted']:,} / {moved['measured']:,}",
-                     f"{statistics.median(r.report['step_ms_median'] for r in finished):.0f}",
-                     f"`{r.hash[-1]}`"])
-    return table(["`--offload`", "Param", "Optim", "in files",
-                  "pages given back a step, in and out, predicted / measured", "ms a step", "hash"], rows)
-
-
 def plan(chapter):
     """MiB by category of a model that fits nowhere here: the plan is printed, then refused."""
     flags = (f"--model {LARGE} --batch {LARGE_RANKS} --ranks {LARGE_RANKS} --threads 1 "
@@ -201,6 +181,4 @@ def measure():
         "--picture` draws it:",
         "![one step of chapters 08 and 10 on a slow link: computation, sums and gathers]"
         "(timeline.svg)",
-        "States that wait in files; medians of 3 rounds:",
-        offload(text),
     ])

@@ -12,7 +12,6 @@
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/chunked_head.h"
 #include "chapters/06_checkpointing/memory_limit.h"
-#include "chapters/06_checkpointing/offload_file.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/bubble.h"
 #include "chapters/12_pipeline_parallel/stage.h"
@@ -117,9 +116,7 @@ struct Memory {
   // (B), of each sequence.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Stage stage{arena, ctx, comm, layout.stage, layout.acts, layout.micro, layout.GA};
-  // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
-  int64_t flops = 0, flops_twice = 0, moved = 0;
-  OffloadFile offload{layout.recompute.offload(), moved};
+  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
@@ -190,12 +187,11 @@ void forward_block(Memory& m, const InFlight& f, size_t l) {
 }
 
 /// The part's output, and for the last part what the head reads; what backward needs stays in its
-/// slot, or can be computed again. Without `train` no backward follows.
-void forward(Memory& m, const InFlight& f, bool train = false) {
+/// slot, or can be computed again.
+void forward(Memory& m, const InFlight& f) {
   const Activations& a = f.acts;
   if (f.embed) embed_forward(m.ctx, a.embed, f.tokens, m.w.embed);
   for (size_t l = 0; l < a.blocks.size(); ++l) {
-    if (train) m.offload.write(m.ctx, f.place(l), a.stream(l));
     // Blocks l and l - sets (Recompute::sets()) share memory: what forward kept of the earlier one
     // is gone from here on.
     forward_block(m, f, l);
@@ -229,7 +225,6 @@ void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
 void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f, size_t l) {
   const Activations& a = f.acts;
   const Range segment = recompute.segment_before(l);
-  if (segment.size() > 0) m.offload.read(m.ctx, f.place(segment.begin), a.stream(segment.begin));
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, f, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l),
                   m.w.blocks[f.first_block + l]);
@@ -287,7 +282,7 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
 void perform(Memory& m, const InFlight& f, const Action& action, float scale, int64_t GA) {
   switch (action.what) {
     case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
-    case Do::Forward: return forward(m, f, /*train=*/true);
+    case Do::Forward: return forward(m, f);
     case Do::SendActivation: return m.stage.activations.send(f.out());
     case Do::RecvGradient: return m.stage.gradients.recv(f.dout());
     case Do::SendGradient: return m.stage.gradients.send(f.grads.stream(0));
@@ -304,7 +299,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Batch batch = m.batch.slice(0, B);
   const Tensor losses = m.losses.first(B);
   const Pipeline pipeline = layout.stage.pipeline(GA);
-  m.flops = m.flops_twice = m.moved = 0;
+  m.flops = m.flops_twice = 0;
   text.draw(batch, o.run.seed, step);
   o.spike_guard.inject(batch, o.run.seed, step);
   const int64_t targets = count_targets(batch);
@@ -430,7 +425,7 @@ void run(Options o, Comm& comm) {
   m.scaler.report(log.extra());
   const int64_t last_batch = log.steps() == 0 ? 0 : layout.ramp.batch(log.last_step());
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.stage.extra_flops(layout.recompute, last_batch), m.moved);
+                   layout.stage.extra_flops(layout.recompute, last_batch));
   log.extra()["traffic"] = {{"predicted", layout.stage.traffic(layout.acts, last_batch)},
                             {"measured", m.stage.sent()}};
   if (last_batch > 0)

@@ -12,7 +12,6 @@
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/chunked_head.h"
 #include "chapters/06_checkpointing/memory_limit.h"
-#include "chapters/06_checkpointing/offload_file.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
@@ -144,9 +143,7 @@ struct Memory {
   // (B), of each sequence.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Stage stage{arena, ctx, mesh.pp(), layout.stage, layout.acts, layout.micro, layout.GA};
-  // Of a step: FLOPs of products, all and those done twice; bytes to the offload file and back.
-  int64_t flops = 0, flops_twice = 0, moved = 0;
-  OffloadFile offload{layout.recompute.offload(), moved};
+  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
@@ -224,15 +221,14 @@ void forward_block(Memory& m, const InFlight& f, size_t l) {
 }
 
 /// The part's output, and for the last part what the head reads; what backward needs stays in its
-/// slot, or can be computed again. Without `train` no backward follows.
-void forward(Memory& m, const InFlight& f, bool train = false) {
+/// slot, or can be computed again.
+void forward(Memory& m, const InFlight& f) {
   const Activations& a = f.acts;
   if (f.embed) {
     embed_forward(m.ctx, m.tp.summand(a.embed), f.tokens, m.w.embed);
     m.tp.g_forward(m.ctx, a.embed);
   }
   for (size_t l = 0; l < a.blocks.size(); ++l) {
-    if (train) m.offload.write(m.ctx, f.place(l), a.stream(l));
     // Blocks l and l - sets (Recompute::sets()) share memory: what forward kept of the earlier one
     // is gone from here on.
     forward_block(m, f, l);
@@ -269,7 +265,6 @@ void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
 void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f, size_t l) {
   const Activations& a = f.acts;
   const Range segment = recompute.segment_before(l);
-  if (segment.size() > 0) m.offload.read(m.ctx, f.place(segment.begin), a.stream(segment.begin));
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, f, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l),
                   m.w.blocks[f.first_block + l]);
@@ -335,7 +330,7 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
 void perform(Memory& m, const InFlight& f, const Action& action, float scale, int64_t GA) {
   switch (action.what) {
     case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
-    case Do::Forward: return forward(m, f, /*train=*/true);
+    case Do::Forward: return forward(m, f);
     case Do::SendActivation: return m.stage.activations.send(f.out());
     case Do::RecvGradient: return m.stage.gradients.recv(f.dout());
     case Do::SendGradient: return m.stage.gradients.send(f.grads.stream(0));
@@ -354,7 +349,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Batch batch = m.batch.slice(0, share);
   const Tensor losses = m.losses.first(B), own_losses = losses.slice(first, share);
   const Pipeline pipeline = layout.stage.pipeline(GA);
-  m.flops = m.flops_twice = m.moved = 0;
+  m.flops = m.flops_twice = 0;
   m.comm_stream.begin_step();
   m.tp.begin_step();
   text.draw(batch, o.run.seed, step, first);
@@ -547,7 +542,7 @@ void run(Options o, Comm& comm) {
   const int64_t last_share =
       log.steps() == 0 ? 0 : layout.ramp.batch(log.last_step()) / layout.mesh.dp;
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.stage.extra_flops(layout.recompute, last_share) / layout.tp, m.moved);
+                   layout.stage.extra_flops(layout.recompute, last_share) / layout.tp);
   AxisTraffic predicted =
       last_share == 0 ? AxisTraffic{.dp = 0} : plan_of(o, comm.rank(), log.last_step()).sent;
   if (m.comm_stream.skipped_update()) predicted.dp.reset();  // no weights were gathered

@@ -14,6 +14,7 @@
 
 #include "common/comm/comm.h"
 #include "common/comm/failure.h"
+#include "common/error.h"
 #include "kernels/check.h"
 #include "kernels/transfer.h"
 
@@ -33,6 +34,7 @@ struct Fault {
     Swap,     ///< the halves of every rank's result change places
     Stall,    ///< the last rank of the group sleeps for ever
     Die,      ///< the last rank's process ends as by `kill -9`, with all its threads
+    Fail,     ///< the last rank throws an error
   };
   Kind kind = Kind::None;
   Operation operation = Operation::AllReduce;
@@ -136,18 +138,20 @@ class FaultyComm : public Comm {
     Pending arriving_;
   };
 
-  /// What goes wrong in this one. Counts it. A rank that stalls or dies does not return.
+  /// What goes wrong in this one. Counts it. A rank that stalls, dies or fails does not return.
   Fault::Kind met(Operation operation, Dtype dtype) {
     if (operation != fault_.operation || dtype == Dtype::U8) return Fault::Kind::None;
     const int64_t nth = operation == Operation::Recv ? (*most_)++ : (*count_)++;
     int64_t most = *most_;
     while (most <= nth && !most_->compare_exchange_weak(most, nth + 1)) continue;
     if (nth != fault_.nth) return Fault::Kind::None;
-    if (fault_.kind != Fault::Kind::Stall && fault_.kind != Fault::Kind::Die) return fault_.kind;
+    if (fault_.kind < Fault::Kind::Stall) return fault_.kind;
     if (rank() == size() - 1) fall_out();
     return Fault::Kind::None;
   }
   [[noreturn]] void fall_out() const {
+    if (fault_.kind == Fault::Kind::Fail)
+      throw UserError("--fault: this rank fails in {}", to_string(*current()));
     const bool dies = fault_.kind == Fault::Kind::Die;
     tell(fmt::format("note: --fault: rank {} {} in {}", rank_of_all_, dies ? "dies" : "stalls",
                      to_string(*current())));

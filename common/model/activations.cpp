@@ -27,11 +27,11 @@ class BlockAllocator {
   /// The input of block l; l = L: what the last norm or the next stage reads.
   Tensor stream(int64_t l) {
     const int64_t L = config_.layers, sets = plan_.set_count(L), C = config_.channels;
-    // Inside a run of `sets` blocks the stream belongs to the set; between runs it is kept.
+    // Inside a segment of `sets` blocks the stream belongs to the set; between segments it is kept.
     if (l < L && l % sets != 0) return once(set(l - 1).out, "out", {own_T_, C});
     const bool kept = l < L ? plan_.own_input : plan_.own_output;
     if (kept) return alloc(fmt::format("stream{}", l), {own_T_, C}, plan_.dtype);
-    return once(streams_[static_cast<size_t>(l % 2)], "stream", {own_T_, C});
+    return once(streams_[static_cast<size_t>(ceil_div(l, sets) % 2)], "stream", {own_T_, C});
   }
 
   /// All activations of block l; its output is stream(l + 1).
@@ -186,9 +186,10 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
   const int64_t sets = plan.set_count(L), slots = plan.slots, heads = plan.head ? slots : 0;
   const int64_t all_sets = plan.own_sets ? slots * sets : sets;
   const auto copies = [&](bool own) { return own ? all_sets : 1; };
-  // Of the inputs of runs and the last output; inside a run they belong to a set.
-  const int64_t kept = (plan.own_input ? ceil_div(L, sets) : 0) + (plan.own_output ? 1 : 0);
-  const int64_t turns = (plan.own_input ? 0 : L) + (plan.own_output ? 0 : 1);
+  // Of the inputs of segments and the last output; inside a segment they belong to a set.
+  const int64_t segments = ceil_div(L, sets);
+  const int64_t kept = (plan.own_input ? segments : 0) + (plan.own_output ? 1 : 0);
+  const int64_t turns = (plan.own_input ? 0 : segments) + (plan.own_output ? 0 : 1);
   const int64_t streams = slots * kept + std::min<int64_t>(turns, 2) + all_sets / sets * (sets - 1);
   // Of a token: what lies between the parts that ranks share, and what lies inside of them.
   const int64_t between = (streams + all_sets + copies(plan.own_norm) * 2 + heads) * C;

@@ -61,7 +61,7 @@ struct ActivationPlan {
   bool own_norm = true;      ///< else one norm1 and one norm2 (B,T,C) for all sets
   bool own_att = true;       ///< else one att (B,T,C) with its lse
   bool own_gelu = true;      ///< else one gelu (B,T,4C)
-  bool own_input = true;     ///< else the inputs of blocks lie in two buffers, in turn
+  bool own_input = true;     ///< else the inputs of segments lie in two buffers, in turn
   bool own_output = true;    ///< else what the last block writes lies in one of them, too
   bool head = true;          ///< whether the last norm and logits follow
   int64_t logits = 0;        ///< sequences whose logits exist at a time; 0: all

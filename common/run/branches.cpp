@@ -16,7 +16,6 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--precision", "fp8", "16_fp8"},
     BranchFlag{"--head-chunk", "", "17_head_chunks"},
     BranchFlag{"--offload", "", "18_offload"},
-    BranchFlag{"--recompute", "offload", "18_offload"},
 };
 
 }  // namespace

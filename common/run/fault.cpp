@@ -11,8 +11,8 @@
 namespace ladder {
 namespace {
 
-constexpr std::array<std::string_view, 7> kKinds = {"",     "skip",  "corrupt", "twice",
-                                                    "swap", "stall", "die"};
+constexpr std::array<std::string_view, 8> kKinds = {"",     "skip",  "corrupt", "twice",
+                                                    "swap", "stall", "die",     "fail"};
 
 // Those whose loss a chapter's run can show.
 constexpr std::array kOperations = {Operation::AllReduce, Operation::ReduceScatter,
@@ -56,7 +56,7 @@ void FaultOptions::add_to(CommandLine& line) {
       "--fault", text,
       "an experiment: KIND:OPERATION:N, as skip:all_reduce:3; the N-th such operation (from 0) of "
       "each group of ranks, or with recv the N-th message of each rank, is skipped, done twice, "
-      "corrupted or has its halves swapped, or its last rank stalls or dies");
+      "corrupted or has its halves swapped, or its last rank stalls, dies or fails");
 }
 
 Fault FaultOptions::fault() const {
@@ -76,8 +76,9 @@ Fault FaultOptions::fault() const {
       return fault;
   }
   throw UserError(
-      "--fault {}; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice, swap, stall or "
-      "die, OPERATION all_reduce, reduce_scatter, all_gather, broadcast or recv (never twice), and "
+      "--fault {}; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice, swap, stall, "
+      "die or fail, OPERATION all_reduce, reduce_scatter, all_gather, broadcast or recv (never "
+      "twice), and "
       "N at least 0",
       text);
 }

@@ -83,6 +83,8 @@ def rows(ranks, backend="cpu"):
         Row("12-interleaved", "12_pipeline_parallel", "interleaved 1F1B", f"{pipe} interleaved"),
         Row("12-zb-h1", "12_pipeline_parallel", "ZB-H1", f"{pipe} zb-h1"),
         Row("13", "13_3d_parallel", "TP × PP × DP, ZeRO-1", mesh(ranks), tp),
+        Row("18", "18_offload", "ZeRO-3, inputs of blocks in a file",
+            f"{n} --recompute full --offload inputs"),
     ]
     there, groups = chapter_tree.chapters(), list(dict.fromkeys(row.group for row in every))
     return sorted((row for row in every if row.chapter in there), key=lambda row: groups.index(row.group))

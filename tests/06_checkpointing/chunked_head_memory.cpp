@@ -11,7 +11,7 @@ TEST_F(ChunkedHeadMemory, BytesAreAsPredicted) {
   for (const std::string flags :
        {"--batch 16 --head-chunk 1", "--batch 16 --micro-batch 8 --head-chunk 2",
         "--batch 12 --head-chunk 8 --precision bf16", "--batch 16 --micro-batch 4 --head-chunk 4",
-        "--batch 16 --micro-batch 2 --head-chunk 1 --recompute offload"})
+        "--batch 16 --micro-batch 2 --head-chunk 1 --recompute full"})
     EXPECT_TRUE(as_predicted(report("06_checkpointing", "--steps 1 " + flags))) << flags;
 }
 

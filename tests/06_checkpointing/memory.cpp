@@ -21,8 +21,7 @@ class Policies : public CheckpointMemory, public ::testing::WithParamInterface<s
 };
 INSTANTIATE_TEST_SUITE_P(Memory, Policies,
                          ::testing::Values("none", "every:2", "every:3", "sqrt", "full",
-                                           "selective", "selective:attention", "selective:mlp",
-                                           "offload"),
+                                           "selective", "selective:attention", "selective:mlp"),
                          [](const auto& policy) {
                            std::string name = policy.param;
                            std::replace(name.begin(), name.end(), ':', '_');
@@ -41,7 +40,6 @@ TEST_P(Policies, BytesAndFlopsAreAsPredicted) {
     EXPECT_EQ(twice["predicted"], twice["measured"]) << flags;
     const bool one_run = GetParam() == "none" || (GetParam() == "every:3" && three(flags));
     EXPECT_EQ(twice["measured"] > 0, !one_run && GetParam() != "selective:mlp") << flags;
-    EXPECT_EQ(got["extra"]["recompute"]["offload_bytes"] > 0, GetParam() == "offload") << flags;
   }
 }
 
@@ -86,9 +84,7 @@ TEST_F(Formulas, ActivationBytes) {
         {"full", 5, 6, 15, 4 + NH},
         {"selective", 5, 6, 5 * 8 + 7, 5 * 4 + NH},  // norms, att and gelu once
         {"selective:attention", 5, 6, 5 * 14 + 1, 5 * 4 + NH},
-        {"selective:mlp", 5, 6, 5 * 11 + 4, 5 * (4 + NH)},
-        {"offload", 5, 2, 15, 4 + NH},
-        {"offload", 1, 2, 15, 4 + NH}})
+        {"selective:mlp", 5, 6, 5 * 11 + 4, 5 * (4 + NH)}})
     for (const auto& [precision, bytes] : {std::pair{"fp32", 4}, {"bf16", 2}})
       EXPECT_EQ(activations(policy, L, precision),
                 B * T * (bytes * ((streams + kept + 1) * C + Vp) + 4 * (statistics + 2)))
@@ -97,7 +93,7 @@ TEST_F(Formulas, ActivationBytes) {
 
 TEST_F(Formulas, OnlyActivationsChange) {
   const auto none = run("--recompute none");
-  for (const char* policy : {"every:3", "full", "selective", "offload"}) {
+  for (const char* policy : {"every:3", "full", "selective"}) {
     const auto other = run("--recompute " + std::string(policy));
     for (const Mem mem : {Mem::Param, Mem::Master, Mem::Grad, Mem::Optim, Mem::Workspace})
       EXPECT_EQ(measured(none, mem), measured(other, mem)) << policy;
@@ -132,7 +128,6 @@ TEST_F(Formulas, Flops) {
   }
   // Runs of 3 in 8 blocks: two of them are computed again.
   EXPECT_EQ(flops("every:3", 8)["flops_twice"]["measured"], 6 * (kLinear + kAttention));
-  EXPECT_EQ(flops("offload", 8)["flops"], flops("full", 8)["flops"]);
 }
 
 TEST_F(Formulas, AThirdForFullAndAFewPerCentForSelective) {
@@ -146,25 +141,11 @@ TEST_F(Formulas, AThirdForFullAndAFewPerCentForSelective) {
   EXPECT_LT(selective / none, 0.02);  // T = 16: attention is cheap
 }
 
-// Each micro-batch of the last step writes L inputs and reads back L - 1.
-TEST_F(Formulas, OffloadBytes) {
-  const int64_t L = 5, step = (2 * L - 1) * 4 * B * T * C;
-  for (const char* flags : {"--steps 1", "--steps 3", "--steps 3 --micro-batch 1"})
-    EXPECT_EQ(
-        report("06_checkpointing", "--layers 5 --recompute offload " +
-                                       std::string(flags))["extra"]["recompute"]["offload_bytes"],
-        step)
-        << flags;
-}
-
 TEST_F(Formulas, WithoutAStepNothingIsPredicted) {
-  for (const char* policy : {"full", "offload"}) {
-    const auto got = report("06_checkpointing", "--steps 0 --recompute " + std::string(policy));
-    const auto& counted = got["extra"]["recompute"];
-    EXPECT_EQ(counted["flops_twice"]["predicted"], 0) << policy;
-    EXPECT_EQ(counted["flops_twice"]["measured"], 0) << policy;
-    EXPECT_EQ(counted["offload_bytes"], 0) << policy;
-  }
+  const auto got = report("06_checkpointing", "--steps 0 --recompute full");
+  const auto& counted = got["extra"]["recompute"]["flops_twice"];
+  EXPECT_EQ(counted["predicted"], 0);
+  EXPECT_EQ(counted["measured"], 0);
 }
 
 }  // namespace

@@ -29,7 +29,6 @@ TEST(Recompute, Runs) {
   EXPECT_EQ(runs("every:3", 6), (std::vector<Range>{{0, 3}}));
   EXPECT_EQ(runs("every:2", 5), (std::vector<Range>{{2, 4}, {0, 2}}));
   EXPECT_EQ(runs("full", 3), (std::vector<Range>{{1, 2}, {0, 1}}));
-  EXPECT_EQ(runs("offload", 3), runs("full", 3));
   EXPECT_EQ(runs("every:1", 3), runs("full", 3));
   for (const char* policy : {"none", "selective", "selective:mlp", "every:5"})
     EXPECT_TRUE(runs(policy, 5).empty()) << policy;
@@ -65,7 +64,7 @@ TEST(Recompute, PartsAreThoseOfAllBlocksButTheLast) {
     EXPECT_EQ(parts("selective", l), (std::array{true, true, true}));
     EXPECT_EQ(parts("selective:attention", l), (std::array{false, true, false}));
     EXPECT_EQ(parts("selective:mlp", l), (std::array{false, false, true}));
-    for (const char* policy : {"none", "full", "offload", "sqrt"})
+    for (const char* policy : {"none", "full", "sqrt"})
       EXPECT_EQ(parts(policy, l), nothing) << policy;
   }
   for (const char* policy : {"selective", "selective:attention", "selective:mlp"})
@@ -83,16 +82,13 @@ TEST(Recompute, PlanSharesWhatThePolicyDrops) {
                 plan(policy).own_gelu)
         << policy;
   }
-  const ActivationPlan selective = plan("selective"), offload = plan("offload");
+  const ActivationPlan selective = plan("selective");
   EXPECT_EQ(selective.sets, 7);
   EXPECT_FALSE(selective.own_norm || selective.own_att || selective.own_gelu);
   EXPECT_TRUE(selective.own_input);
   const ActivationPlan attention = plan("selective:attention"), mlp = plan("selective:mlp");
   EXPECT_TRUE(attention.own_norm && !attention.own_att && attention.own_gelu);
   EXPECT_TRUE(mlp.own_norm && mlp.own_att && !mlp.own_gelu);
-  EXPECT_EQ(offload.sets, 1);
-  EXPECT_FALSE(offload.own_input);
-  EXPECT_TRUE(offload.own_norm && offload.own_att && offload.own_gelu);
   // What FP8 has dropped already stays dropped.
   EXPECT_FALSE(Recompute("none", 7).plan({.own_norm = false, .own_gelu = false}).own_norm);
 }
@@ -100,7 +96,7 @@ TEST(Recompute, PlanSharesWhatThePolicyDrops) {
 TEST(Recompute, NamesAllPoliciesThatItAccepts) {
   EXPECT_EQ(Recompute("full", 4).all(),
             (std::vector<std::string>{"none", "selective", "selective:attention", "selective:mlp",
-                                      "full", "offload", "every:2", "every:3"}));
+                                      "full", "every:2", "every:3"}));
   // All blocks are one run: like none, unless micro-batches in between share its memory.
   EXPECT_EQ(Recompute("full", 4, /*others=*/true).all().back(), "every:4");
   for (const bool others : {false, true})
@@ -113,13 +109,13 @@ TEST(Recompute, NamesAllPoliciesThatItAccepts) {
 
 TEST(Recompute, Refusals) {
   const std::string legal =
-      "legal are none, every:1 to every:7, sqrt, full, selective, selective:attention, "
-      "selective:mlp "
-      "and offload";
+      "legal are none, every:1 to every:7, sqrt, full, selective, selective:attention "
+      "and selective:mlp";
   for (const char* policy :
        {"", "every", "every:", "every:0", "every:-1", "every:8", "every:2x", "every: 2",
         "every:99999999999999999999", "Full", "sometimes", "2", "selective:", "selective:norms"})
     EXPECT_USER_ERROR(Recompute(policy, 7), legal);
+  EXPECT_USER_ERROR(Recompute("offload", 7), "of chapter 18_offload");
 }
 
 }  // namespace

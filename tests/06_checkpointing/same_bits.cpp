@@ -8,7 +8,7 @@ namespace {
 /// All policies of a model of L layers; every:K for the given K.
 std::vector<std::string> policies(const std::vector<std::string>& every) {
   std::vector<std::string> all = {
-      "none", "sqrt", "full", "selective", "selective:attention", "selective:mlp", "offload"};
+      "none", "sqrt", "full", "selective", "selective:attention", "selective:mlp"};
   for (const std::string& k : every) all.push_back("every:" + k);
   return all;
 }
@@ -52,7 +52,7 @@ TEST_P(OddLayers, Five) { expect_same("--layers 5", policies({"2", "3", "4"})); 
 class CheckpointMore : public SameTraceSmall {};
 
 TEST_F(CheckpointMore, AnyMicroBatch) {
-  for (const std::string policy : {"full", "selective", "offload"}) {
+  for (const std::string policy : {"full", "selective"}) {
     const std::string flags = "--precision bf16 --batch 8 --recompute " + policy;
     const Trace whole = trace("06_checkpointing", flags);
     for (const std::string micro : {"1", "4"})
@@ -62,7 +62,7 @@ TEST_F(CheckpointMore, AnyMicroBatch) {
 }
 
 TEST_F(CheckpointMore, Resume) {
-  for (const std::string flags : {"--recompute offload --precision fp8", "--recompute selective"})
+  for (const std::string flags : {"--recompute full --precision fp8", "--recompute selective"})
     EXPECT_TRUE(
         same_trace(trace("06_checkpointing", flags), interrupted("06_checkpointing", flags)))
         << flags;
@@ -71,7 +71,7 @@ TEST_F(CheckpointMore, Resume) {
 TEST_F(CheckpointMore, AResumeMayChangeThePolicy) {
   const std::string flags = "--precision fp8 ";
   const Trace first = trace("06_checkpointing", flags + "--recompute sqrt --save half", {0, kHalf});
-  for (const std::string policy : {"none", "full", "offload"})
+  for (const std::string policy : {"none", "full"})
     EXPECT_TRUE(same_trace(
         trace("05_mixed_precision", flags),
         joined(first, trace("06_checkpointing", flags + "--load half --recompute " + policy,
@@ -81,7 +81,7 @@ TEST_F(CheckpointMore, AResumeMayChangeThePolicy) {
 
 TEST_F(CheckpointMore, EvaluationsAndSamplesChangeNothing) {
   const Trace plain = trace("05_mixed_precision", "--precision fp8");
-  for (const std::string policy : {"full", "selective", "offload"})
+  for (const std::string policy : {"full", "selective"})
     EXPECT_TRUE(
         same_trace(plain, trace("06_checkpointing",
                                 "--precision fp8 --eval-every 1 --sample 4 --recompute " + policy)))
@@ -98,7 +98,7 @@ TEST_F(CheckpointMore, SamplesTheSameText) {
   };
   const std::string kept = text("none");
   EXPECT_GT(kept.size(), 40U);
-  for (const std::string policy : {"every:2", "full", "selective", "offload"})
+  for (const std::string policy : {"every:2", "full", "selective"})
     EXPECT_EQ(text(policy), kept) << policy;
 }
 

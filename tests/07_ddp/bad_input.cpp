@@ -47,7 +47,7 @@ TEST_P(BadRanks, Communication) {
 
 TEST_P(BadRanks, Faults) {
   const std::string legal =
-      "; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice, swap, stall or die, "
+      "; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice, swap, stall, die or fail, "
       "OPERATION all_reduce, reduce_scatter, all_gather, broadcast or recv (never twice), and N at "
       "least 0";
   for (const std::string fault :

@@ -65,7 +65,7 @@ TEST_P(RanksComposition, Optimizers) {
 
 TEST_P(RanksComposition, Recomputation) {
   expect_same({"--recompute every:2", "--precision bf16 --recompute full",
-               "--recompute selective --head-chunk 1", "--precision fp8 --recompute offload"},
+               "--recompute selective --head-chunk 1", "--precision fp8 --recompute full"},
               " --ranks 2 --micro-batch 2");
 }
 

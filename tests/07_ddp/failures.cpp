@@ -9,17 +9,16 @@ namespace {
 
 class RanksFail : public Programs, public ::testing::WithParamInterface<DataParallel> {
  protected:
-  /// Room for the files of no more than one block: a rank finds out when it moves the next one.
-  const Program cramped{GetParam().chapter, {"bash", "-c", "ulimit -f 16; exec \"$@\"", "bash"}};
-  const std::string flags = "--ranks 4 --batch 8 --layers 4 --recompute offload";
+  const std::string flags = "--ranks 4 --batch 8 --layers 4";
 };
 INSTANTIATE_TEST_SUITE_P(DataParallel, RanksFail, ::testing::ValuesIn(data_parallel()), row_name);
 
 TEST_P(RanksFail, AndTheRunEnds) {
-  const Ended ended = run(cramped, small_run(flags));
+  const Ended ended =
+      run(GetParam().chapter, small_run(flags + " --fault fail:" + GetParam().sums));
   EXPECT_EQ(ended.status, 2) << ended.err;
   EXPECT_TRUE(ended.err.starts_with("error: rank ")) << ended.err;
-  EXPECT_NE(ended.err.find(": --recompute offload cannot write"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find(": --fault: this rank fails in "), std::string::npos) << ended.err;
   EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "not one line";
 }
 
@@ -54,7 +53,7 @@ TEST_P(RanksStop, NotTrainedIsTheStatusOfAll) {
   EXPECT_EQ(ended.err.find("error:"), ended.err.rfind("error:")) << "told once";
 }
 
-TEST_P(RanksFail, NegativeControlWithRoomItDoesNot) { train(GetParam().chapter, flags); }
+TEST_P(RanksFail, NegativeControlWithoutAFaultItDoesNot) { train(GetParam().chapter, flags); }
 
 // A sanitizer takes more addresses than the limit leaves.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -89,28 +89,5 @@ TEST_F(Zero3Bytes, FullRecomputationGathersNothingMore) {
   EXPECT_EQ(traffic(2, "--recompute full"), traffic(2, ""));
 }
 
-TEST_F(Zero3Bytes, FilesTakeWhatTheyAreGiven) {
-  for (const int64_t N : {1, 4}) {
-    const int64_t P = parameters(L, N);
-    const auto states = run(N, "--precision bf16 --offload optimizer"),
-               all = run(N, "--precision bf16 --offload all");
-    for (size_t r = 0; r < static_cast<size_t>(N); ++r)
-      for (const auto& report : {states, all}) {
-        EXPECT_EQ(measured(report, Mem::Optim, r), 0);
-        EXPECT_EQ(measured(report, Mem::Master, r), 0);
-        EXPECT_EQ(measured(report, Mem::Grad, r), 4 * P / N);
-      }
-    EXPECT_EQ(measured(states, Mem::Param), 2 * P / N);
-    EXPECT_EQ(measured(all, Mem::Param), 0);
-    for (const auto& [report, bytes] : {std::pair{states, 12}, {all, 14}}) {
-      const auto& offload = report["extra"]["offload"];
-      // Files are whole pages.
-      EXPECT_GE(offload["bytes"].get<int64_t>(), bytes * P / N);
-      EXPECT_LE(offload["bytes"].get<int64_t>(), bytes * P / N + 4 * 4096);
-      EXPECT_EQ(offload["moved"]["predicted"], offload["moved"]["measured"]);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace ladder::test

@@ -65,7 +65,7 @@ TEST_F(MeshBytes, AsPredicted) {
         {Cube{2, 2, 2}, "--sequence-parallel --recompute full --pipeline zb-h1 --precision bf16"},
         {Cube{2, 2, 2}, "--pipeline interleaved --head-chunk 1 --optimizer lion --sample 2"},
         {Cube{4, 1, 2}, "--sequence-parallel --recompute every:2 --pipeline gpipe --seq-len 8"},
-        {Cube{1, 2, 4}, "--recompute offload --ddp naive --accumulate running"},
+        {Cube{1, 2, 4}, "--recompute full --ddp naive --accumulate running"},
         {Cube{1, 4, 2}, "--optimizer adamw8bit --reduction ring --precision bf16 --master 16"},
         {Cube{4, 2, 1}, "--recompute sqrt --pipeline zb-h1 --bucket-mb 0"},
         {Cube{2, 2, 4}, "--sequence-parallel --recompute selective --precision fp16"}}) {

@@ -41,7 +41,7 @@ TEST_P(MeshBits, EachPairOfValues) {
       {"--pipeline gpipe", "--pipeline 1f1b", "--pipeline interleaved", "--pipeline zb-h1"},
       {"--micro-batch 1", "--micro-batch 2", ""},
       {"--recompute none", "--recompute full", "--recompute sqrt", "--recompute selective",
-       "--recompute every:1", "--recompute offload"},
+       "--recompute every:1"},
       {"", "--sequence-parallel"}};
   const auto is_legal = [&](const Row& row) {
     const auto [tp, dp, pp] = std::tuple{1 << row[0], 1 << row[1], 1 << row[2]};

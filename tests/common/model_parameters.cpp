@@ -195,16 +195,15 @@ TEST(Activations, BytesFollowTheFormulaOfEveryPlan) {
   for (const int64_t layers : {1, 2, 3, 5, 7})
     for (int64_t sets = 0; sets <= layers; ++sets)
       for (const Dtype dtype : {Dtype::F32, Dtype::F64, Dtype::BF16, Dtype::F16})
-        for (int bits = 0; bits < 16; ++bits) {
+        for (int bits = 0; bits < 32; ++bits) {
           config.layers = layers;
-          // Inputs in two buffers are for runs of one block.
-          const bool own_input = sets != 1 || (bits & 8) != 0;
           const ActivationPlan plan{.dtype = dtype,
                                     .sets = sets,
                                     .own_norm = (bits & 1) != 0,
                                     .own_att = (bits & 2) != 0,
                                     .own_gelu = (bits & 4) != 0,
-                                    .own_input = own_input};
+                                    .own_input = (bits & 8) != 0,
+                                    .own_output = (bits & 16) != 0};
           Arena arena(Arena::Mode::DryRun);
           alloc_activations(arena, config, 3, plan);
           EXPECT_EQ(arena.peak()[Mem::Activation], activation_bytes(config, 3, plan))
@@ -230,6 +229,11 @@ TEST(Activations, WhatAPlanSharesIsOneBuffer) {
   const auto inputs = blocks({.sets = 1, .own_input = false});
   EXPECT_EQ(inputs[0].out.ptr, inputs[2].out.ptr);
   EXPECT_NE(inputs[0].out.ptr, inputs[1].out.ptr);
+  // Blocks 0 and 1, 2 and 3, 4: what a run reads is not where it writes.
+  const auto ends = blocks({.sets = 2, .own_input = false, .own_output = false});
+  EXPECT_NE(ends[1].out.ptr, ends[3].out.ptr);
+  EXPECT_EQ(ends[1].out.ptr, ends[4].out.ptr);
+  EXPECT_NE(ends[3].out.ptr, ends[4].out.ptr);
 }
 
 }  // namespace

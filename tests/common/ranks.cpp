@@ -47,8 +47,7 @@ const std::vector<DataParallel>& data_parallel() {
       // Each micro-step gathers five sections: block 0 in backward, too.
       {.chapter = "10_zero3",
        .ways = {"--ddp naive", "--ddp bucketed", "--ddp overlapped --prefetch 0",
-                "--reshard-after-forward 0", "--reduction tree", "--offload optimizer",
-                "--offload all --recompute full"},
+                "--reshard-after-forward 0", "--reduction tree"},
        .faults = {"skip:all_gather:1", "swap:all_gather:2", "skip:all_gather:3",
                   "skip:all_gather:4", "skip:all_reduce:0", "skip:reduce_scatter:0",
                   "twice:reduce_scatter:1", "swap:reduce_scatter:2", "skip:reduce_scatter:6"},

@@ -1,5 +1,5 @@
 // The inputs of blocks in a file: they come back as they went.
-#include "chapters/06_checkpointing/offload_file.h"
+#include "chapters/18_offload/offload_file.h"
 
 #include <cstdlib>
 #include <optional>
@@ -24,8 +24,7 @@ int64_t open_files_in(const std::string& folder) {
 class Offload : public ::testing::Test {
  protected:
   Sandbox box{ref_kernels()};
-  int64_t moved = 0;
-  OffloadFile file{true, moved};
+  OffloadFile file{std::vector<bool>(5, true)};
 };
 
 TEST_F(Offload, ComesBackBitForBit) {
@@ -57,12 +56,14 @@ TEST_F(Offload, ALaterWriteWins) {
 
 TEST_F(Offload, CountsWhatItMoves) {
   const Tensor input = box.random({4, 5});
-  EXPECT_EQ(moved, 0);
+  EXPECT_EQ(file.moved(), 0);
   file.write(Ctx{}, 0, input);
   file.write(Ctx{}, 1, input);
-  EXPECT_EQ(moved, 2 * 80);
+  EXPECT_EQ(file.moved(), 2 * 80);
   file.read(Ctx{}, 1, input);
-  EXPECT_EQ(moved, 3 * 80);
+  EXPECT_EQ(file.moved(), 3 * 80);
+  file.begin_step();
+  EXPECT_EQ(file.moved(), 0);
 }
 
 TEST_F(Offload, WhatWasNotWrittenCannotBeRead) {
@@ -73,15 +74,36 @@ TEST_F(Offload, WhatWasNotWrittenCannotBeRead) {
   file.read(Ctx{}, 0, input);  // and the file is as good as before
 }
 
+// The last segment is still there when backward begins.
+TEST(InputsNeeded, AreThoseThatSegmentsAreComputedFrom) {
+  using Needed = std::vector<bool>;
+  const auto of = [](const char* policy, int64_t L) {
+    return inputs_needed(Recompute(policy, L), L);
+  };
+  EXPECT_EQ(of("full", 3), (Needed{true, true, false}));
+  EXPECT_EQ(of("every:2", 5), (Needed{true, false, true, false, false}));
+  EXPECT_EQ(of("every:3", 6), (Needed{true, false, false, false, false, false}));
+  for (const char* policy : {"none", "selective", "every:4"})
+    EXPECT_EQ(of(policy, 4), Needed(4, false)) << policy;
+}
+
+TEST_F(Offload, WhatIsNotNeededIsNotWritten) {
+  OffloadFile some(std::vector<bool>{false, true});
+  const Tensor input = box.random({4, 5});
+  some.write(Ctx{}, 0, input);
+  EXPECT_EQ(some.moved(), 0);
+  some.write(Ctx{}, 1, input);
+  EXPECT_EQ(some.moved(), 80);
+}
+
 TEST(OffloadOff, DoesNothing) {
   Sandbox box(ref_kernels());
-  int64_t moved = 0;
-  OffloadFile file(false, moved);
+  OffloadFile file(std::vector<bool>{});
   const Tensor input = box.random({4, 5}), before = box.copy(input);
   file.write(Ctx{}, 0, input);
   file.read(Ctx{}, 3, input);
   EXPECT_TRUE(same_bits(input, before));
-  EXPECT_EQ(moved, 0);
+  EXPECT_EQ(file.moved(), 0);
 }
 
 /// TMPDIR of this process, as it was before when the test ends.
@@ -93,8 +115,7 @@ class NamedFolder : public ::testing::Test {
   }
   /// The folder in which an OffloadFile fails, as it says.
   static std::string fails_in() {
-    int64_t moved = 0;
-    return user_error([&] { OffloadFile(true, moved); });
+    return user_error([&] { OffloadFile(std::vector<bool>{true}); });
   }
 
   TempDir home;
@@ -108,8 +129,7 @@ TEST_F(NamedFolder, HoldsTheFileWhichHasNoName) {
   Sandbox box(ref_kernels());
   set(home.path());
   const int64_t before = open_files_in(home.path());
-  int64_t moved = 0;
-  OffloadFile file(true, moved);
+  OffloadFile file(std::vector<bool>{true});
   EXPECT_EQ(open_files_in(home.path()), before + 1);
   EXPECT_TRUE(files_in(home.path()).empty());
 }

@@ -1,0 +1,123 @@
+// --offload: what a rank does not use for most of a step waits in files (Rajbhandari et al.,
+// "ZeRO-Infinity", arXiv 2104.07857).
+//
+//   inputs      the inputs of segments that --recompute keeps: offload_file.h. Where it drops no
+//               blocks there are none
+//   optimizer   states of the optimizer, and the FP32 master of 16-bit weights
+//   weights     the weights themselves, from which sections are gathered
+//
+// The files of `optimizer` and `weights` are mapped into memory: kernels read and write them as any
+// tensor, and the machine moves pages as they are touched. After each step all pages are given
+// back, so a step moves each of them in once and out once. For AdamW that is, in bytes a parameter
+// of the shard:
+//
+//               FP32              16 bits with a master
+//   optimizer   2 (4 + 4) = 16    2 (4 + 4 + 4) = 24
+//   weights     2 4       =  8    2 2           =  4
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/18_offload/offload_file.h"
+#include "common/error.h"
+#include "common/run/backend.h"
+#include "common/run/command_line.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "kernels/arena.h"
+#include "kernels/mapped_file.h"
+
+namespace ladder {
+
+struct OffloadOptions {
+  std::vector<std::string> what;
+
+  void add_to(CommandLine& line) {
+    line.group("18_offload");
+    line.add("--offload", what,
+             "to files, any of: inputs (which --recompute keeps), optimizer (states and master "
+             "weights), weights",
+             {.legal = {"inputs", "optimizer", "weights"}, .list = true});
+  }
+
+  /// @throws UserError if the backend cannot
+  void check(const RunOptions& run) const {
+    const bool maps = has("optimizer") || has("weights");
+    if (maps && on_device(run.backend))
+      throw UserError(
+          "--offload {} maps files where kernels of --backend {} cannot read them; legal are ref "
+          "and cpu, or inputs alone",
+          has("weights") ? "weights" : "optimizer", run.backend);
+  }
+
+  bool has(std::string_view name) const { return std::ranges::find(what, name) != what.end(); }
+  bool has(Mem mem) const {
+    if (mem == Mem::Optim || mem == Mem::Master) return has("optimizer");
+    return mem == Mem::Param && has("weights");
+  }
+
+  /// `base` with two buffers for all inputs, if they wait in the file.
+  ActivationPlan plan(ActivationPlan base) const {
+    base.own_input = base.own_output = !has("inputs");
+    return base;
+  }
+  /// For OffloadFile.
+  std::vector<bool> inputs_of(const Recompute& recompute, int64_t layers) const {
+    return has("inputs") ? inputs_needed(recompute, layers) : std::vector<bool>{};
+  }
+  /// Bytes that a step moves to the file and back.
+  /// @param batch the rank's sequences of the step
+  int64_t input_bytes(const GptConfig& gpt, const Recompute& recompute, Dtype dtype,
+                      int64_t batch) const {
+    const std::vector<bool> needed = inputs_of(recompute, gpt.layers);
+    const int64_t inputs = std::ranges::count(needed, true);
+    return 2 * inputs * batch * gpt.seq_len * gpt.channels * size_of(dtype);
+  }
+  /// What of a plan stays in memory.
+  MemoryBytes left(MemoryBytes bytes) const {
+    for (int i = 0; i < kMemCount; ++i)
+      if (const Mem mem = static_cast<Mem>(i); has(mem)) bytes[mem] = 0;
+    return bytes;
+  }
+};
+
+/// Moves the chosen categories of an arena to files, and counts what comes and goes.
+class OffloadedStates {
+ public:
+  OffloadedStates(Arena& arena, const OffloadOptions& options) : arena_(arena) {
+    for (int i = 0; i < kMemCount; ++i)
+      if (const Mem mem = static_cast<Mem>(i); options.has(mem)) arena.offload(mem);
+  }
+
+  /// After the weights have changed: gives all pages back.
+  void end_step() { moved_ = 2 * arena_.drop_offloaded(); }
+
+  /// Bytes in the files.
+  int64_t bytes() const { return arena_.offloaded(); }
+  /// What the last step moved in and out: every page once. Measured are the pages that were given
+  /// back; that each came in, too, is not seen.
+  int64_t moved() const { return moved_; }
+
+ private:
+  Arena& arena_;
+  int64_t moved_ = 0;
+};
+
+/// All of the last step, and 0 if there was none.
+inline void report_offload(RunLog& log, const OffloadedStates& states, const OffloadFile& inputs,
+                           int64_t predicted_inputs) {
+  const bool none = log.steps() == 0;
+  log.extra()["offload"] = {
+      {"bytes", states.bytes()},
+      {"moved", {{"predicted", none ? 0 : 2 * states.bytes()}, {"measured", states.moved()}}},
+      {"inputs", {{"predicted", none ? 0 : predicted_inputs}, {"measured", inputs.moved()}}}};
+}
+
+}  // namespace ladder
