@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "bench/bench.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
 

@@ -31,7 +31,7 @@ struct Rung {
   std::function<void(const Matrices&)> run;
 };
 
-/// kernels/cpu/gemm.cpp, by way of the table.
+/// kernels/cpu/gemm/gemm.cpp, by way of the table.
 void project(const Ctx& ctx, const Matrices& x) {
   const auto tensor = [](const float* p, int64_t rows, int64_t cols) {
     // A Tensor does not know const; the operands are only read.

@@ -2,7 +2,7 @@
 //
 // All compute C = A B^T, the product of a linear layer (A its input, B its weight as
 // torch.nn.Linear keeps it): C[m,n] = sum_k A[m,k] B[n,k], row-major FP32. They add in different
-// orders, so their last bits differ; kernels/cpu/gemm.cpp, which is the rung above the last,
+// orders, so their last bits differ; kernels/cpu/gemm/gemm.cpp, which is the rung above the last,
 // fixes the order as docs/same_bits.md wants it.
 #pragma once
 

@@ -10,8 +10,8 @@
 #include "kernels/attention_rows.h"
 #include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/pack.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/transpose.h"
 #include "kernels/shapes.h"
 
 namespace ladder::cpu {
@@ -164,12 +164,14 @@ inline int64_t across(int64_t keys) { return round_up(keys, int64_t{32}); }
 /// last: what comes of them is never used.
 template <class T>
 void transpose_rows(float* to, HeadRows<const T> from, const TokenBlock& keys, int64_t HS) {
-  const Factor factor{.ptr = from.first, .dtype = dtype_of<T>, .stride_i = from.stride};
   const Range rows = keys.range();
   switch (across(rows.size())) {
-    case 32: return pack_transposed<32, T>(to, factor, rows.begin, rows.end, {0, HS});
-    case 64: return pack_transposed<64, T>(to, factor, rows.begin, rows.end, {0, HS});
-    default: return pack_transposed<kBlock, T>(to, factor, rows.begin, rows.end, {0, HS});
+    case 32:
+      return pack_transposed<32, T>(to, from.first, from.stride, rows.begin, rows.end, {0, HS});
+    case 64:
+      return pack_transposed<64, T>(to, from.first, from.stride, rows.begin, rows.end, {0, HS});
+    default:
+      return pack_transposed<kBlock, T>(to, from.first, from.stride, rows.begin, rows.end, {0, HS});
   }
 }
 static_assert(kBlock == 96 && 32 % kTileCols == 0);

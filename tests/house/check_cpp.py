@@ -91,7 +91,7 @@ ALTERNATIVES = [
     "common/comm/mpi_",
     "common/comm/nccl_",
     "common/run/backend_",
-    "kernels/cpu/gemm_",
+    "kernels/cpu/gemm/bf16_",
     "tests/common/comm/on_",
 ]
 

@@ -1,7 +1,7 @@
 // Panels that tiles pack on the way hold what those hold that are packed at once.
 #include <vector>
 
-#include "kernels/cpu/gemm_beside.h"
+#include "kernels/cpu/gemm/beside.h"
 #include "tests/kernels/testing.h"
 
 namespace ladder::test {

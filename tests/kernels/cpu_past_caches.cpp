@@ -2,7 +2,7 @@
 #include <functional>
 
 #include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/gemm_finish.h"
+#include "kernels/cpu/gemm/finish.h"
 #include "kernels/tree.h"
 #include "tests/kernels/testing.h"
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string_view>
 
-#include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/gemm/bf16.h"
 #include "kernels/token_leaves.h"
 #include "tests/kernels/cpu_vs_ref.h"
 

@@ -54,7 +54,7 @@ class CpuAnyThreads : public CpuSameBits, public ::testing::WithParamInterface<D
   CpuAnyThreads() : CpuSameBits(GetParam()) {}
 };
 
-/// What kernels/cpu/gemm.h promises, in four lines.
+/// What kernels/cpu/gemm/gemm.h promises, in four lines.
 float by_definition(int64_t K, int64_t leaves, const std::function<float(int64_t)>& a,
                     const std::function<float(int64_t)>& b) {
   return tree_sum<float>(leaves, [&](int64_t i) {

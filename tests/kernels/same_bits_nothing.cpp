@@ -11,7 +11,7 @@ class SameBitsNothing : public SameBits {
  protected:
   const Dtype sums = wide(GetParam().dtype);
 
-  /// Of BF16 they may go in pairs, whose sums begin at +0: kernels/cpu/gemm_bf16.h.
+  /// Of BF16 they may go in pairs, whose sums begin at +0: kernels/cpu/gemm/bf16.h.
   const bool products_too = GetParam().dtype != Dtype::BF16;
 
   void SetUp() override { use_threads(); }

@@ -1,8 +1,8 @@
 // The product in FP32, and how threads share a product of any kind.
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 
-#include "kernels/cpu/gemm_bf16.h"
-#include "kernels/cpu/gemm_tiles.h"
+#include "kernels/cpu/gemm/bf16.h"
+#include "kernels/cpu/gemm/rectangle.h"
 
 namespace ladder {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/table.h"
 #include "kernels/shapes.h"
 

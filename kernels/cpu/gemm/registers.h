@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "kernels/cpu/gemm_blocks.h"
+#include "kernels/cpu/gemm/blocks.h"
 #include "kernels/cpu/simd.h"
 
 namespace ladder {

@@ -1,7 +1,7 @@
 // How the finished sums of a tile get to C.
 #pragma once
 
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/simd.h"
 
 namespace ladder {

@@ -1,6 +1,6 @@
 // For CPUs without an instruction for BF16: every product widens its factors to FP32.
 #include "kernels/check.h"
-#include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/gemm/bf16.h"
 
 namespace ladder {
 

@@ -12,10 +12,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/cpu/gemm_beside.h"
-#include "kernels/cpu/gemm_cut.h"
-#include "kernels/cpu/gemm_finish.h"
-#include "kernels/cpu/gemm_registers.h"
+#include "kernels/cpu/gemm/beside.h"
+#include "kernels/cpu/gemm/depth.h"
+#include "kernels/cpu/gemm/finish.h"
+#include "kernels/cpu/gemm/registers.h"
 
 namespace ladder {
 

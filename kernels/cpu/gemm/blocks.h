@@ -1,6 +1,6 @@
 // The product block by block, whatever a tile is. A thread's rectangle of C is cut into
 //   blocks    as large as panels and waiting sums fit the scratch and L2;
-//   chunks    of K: a piece of one leaf, or an aligned run of 2^j whole leaves (gemm_cut.h). A and
+//   chunks    of K: a piece of one leaf, or an aligned run of 2^j whole leaves (depth.h). A and
 //             B of a chunk are packed into panels as the registers want them;
 //   tiles     of sums, which stay in registers through a whole segment (the part of one leaf that
 //             lies in the chunk).
@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "kernels/cpu/gemm_cut.h"
+#include "kernels/cpu/gemm/depth.h"
 
 namespace ladder {
 

@@ -1,5 +1,5 @@
 // Products of BF16 by an instruction of their own, where the CPU has one. CMake compiles
-// gemm_amx.cpp, gemm_dpbf16.cpp or gemm_no_pairs.cpp. Both instructions take two neighbouring k as
+// bf16_amx.cpp, bf16_dpbf16.cpp or bf16_no_pairs.cpp. Both instructions take two neighbouring k as
 // one word, and factors, sums and results below 2^-126 in size as zero.
 //
 // VDPBF16PS (AVX-512) adds the term in the upper half of a word first, then the one in the lower
@@ -16,8 +16,8 @@
 // but one that is -0, which becomes +0; whether they do depends on the leaf alone.
 #pragma once
 
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_blocks.h"
+#include "kernels/cpu/gemm/blocks.h"
+#include "kernels/cpu/gemm/gemm.h"
 
 namespace ladder {
 

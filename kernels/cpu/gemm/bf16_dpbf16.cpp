@@ -1,8 +1,9 @@
 // For CPUs with VDPBF16PS.
+#include "kernels/cpu/gemm/bf16.h"
+
 #include <immintrin.h>
 
-#include "kernels/cpu/gemm_bf16.h"
-#include "kernels/cpu/gemm_tiles.h"
+#include "kernels/cpu/gemm/rectangle.h"
 
 namespace ladder {
 namespace {

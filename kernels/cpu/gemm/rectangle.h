@@ -1,13 +1,13 @@
-// A block of the product (gemm_blocks.h) in vectors, whatever the arithmetic of a tile is (class
-// Sums in gemm_tile.h). A of a chunk is packed before all tiles; a panel of B before the first tile
+// A block of the product (blocks.h) in vectors, whatever the arithmetic of a tile is (class
+// Sums in tile.h). A of a chunk is packed before all tiles; a panel of B before the first tile
 // that reads it, or on the way by the tiles of the panel before.
 #pragma once
 
 #include <type_traits>
 
-#include "kernels/cpu/gemm_blocks.h"
-#include "kernels/cpu/gemm_tile.h"
-#include "kernels/cpu/pack.h"
+#include "kernels/cpu/gemm/blocks.h"
+#include "kernels/cpu/gemm/pack.h"
+#include "kernels/cpu/gemm/tile.h"
 
 namespace ladder {
 

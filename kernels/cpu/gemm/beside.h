@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/cpu/gemm_finish.h"
-#include "kernels/cpu/gemm_registers.h"
-#include "kernels/cpu/pack.h"
+#include "kernels/cpu/gemm/finish.h"
+#include "kernels/cpu/gemm/pack.h"
+#include "kernels/cpu/gemm/prefetch.h"
+#include "kernels/cpu/gemm/registers.h"
 #include "kernels/cpu/pairs.h"
-#include "kernels/cpu/prefetch.h"
 
 namespace ladder {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "kernels/check.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_cut.h"
+#include "kernels/cpu/gemm/depth.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/tree.h"
 
 namespace ladder {

@@ -10,11 +10,11 @@
 #include <sys/syscall.h>
 
 #include "kernels/check.h"
-#include "kernels/cpu/gemm_bf16.h"
-#include "kernels/cpu/gemm_blocks.h"
-#include "kernels/cpu/gemm_finish.h"
-#include "kernels/cpu/pack.h"
-#include "kernels/cpu/prefetch.h"
+#include "kernels/cpu/gemm/bf16.h"
+#include "kernels/cpu/gemm/blocks.h"
+#include "kernels/cpu/gemm/finish.h"
+#include "kernels/cpu/gemm/pack.h"
+#include "kernels/cpu/gemm/prefetch.h"
 
 namespace ladder {
 namespace {

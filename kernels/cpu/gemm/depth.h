@@ -8,7 +8,7 @@
 #include <span>
 
 #include "kernels/check.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/token_leaves.h"
