@@ -1,5 +1,5 @@
-// 04_clipping: large batches in small memory, and steps that do no harm. Gradient accumulation,
-// clipping by norm and by row, a guard against spikes, and the gradient noise scale.
+// 04_clipping: a large step taken safely. Gradient accumulation, clipping by the global norm, and
+// no step whose loss or gradient is NaN or infinite.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/batch_ramp.h"
@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/04_clipping/spike_guard.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
@@ -34,14 +33,13 @@ struct Options {
   AccumulateOptions accumulate;
   ClipOptions clip;
   NoiseScaleOptions noise_scale;
-  SpikeGuardOptions spike_guard;
 };
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine("04_clipping: accumulation, clipping, noise scale and a spike guard")
+  CommandLine("04_clipping: accumulation, and steps that do no harm")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.spike_guard);
+            o.noise_scale);
   o.run.refuse_ranks();
   return o;
 }
@@ -79,8 +77,6 @@ struct Memory {
   // Gradients, in as many buffers as the micro-steps take.
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
-  AdaptiveClip agc{arena, layout.params, o.clip};
-  SpikeGuard guard{o.spike_guard};
   NoiseScale noise;
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
   // (B), of each sequence.
@@ -104,8 +100,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS) + 8 * kLimbs + scratch + 4 * P * extra +
-                          AdaptiveClip::bytes(layout.params, o.clip);
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS) + 8 * kLimbs + scratch + 4 * P * extra;
   return bytes;
 }
 
@@ -117,8 +112,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.params,
           .params = m.params,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("spike_guard", m.guard),
-                  named_state("noise_scale", m.noise)}};
+          .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise)}};
 }
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
@@ -189,7 +183,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Tensor losses = m.losses.first(B);
   const Activations acts = m.acts.first(MBS);
   text.draw(batch, o.run.seed, step);
-  o.spike_guard.inject(batch, o.run.seed, step);
   const int64_t targets = count_targets(batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets.
   const float scale = 1.0f / static_cast<float>(targets);
@@ -210,12 +203,10 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
 
   const float lr = layout.schedule.lr(step);
-  const std::string bad = m.guard.judge(double{loss}, norm);
+  const std::string bad = not_finite(loss, norm);
   if (bad.empty()) {
     if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
-    const bool rows = m.agc.apply(m.ctx, grads, m.params);
-    const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs) : norm;
-    clip_global_norm(m.ctx, grads, left, o.clip.clip);
+    clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.params, grads, lr);
   } else {
     m.noise.skip_step();

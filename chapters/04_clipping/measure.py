@@ -1,4 +1,4 @@
-"""The measured tables of chapter 04: accumulation, clipping, noise scale, spike guard."""
+"""The measured tables of chapter 04: accumulation, clipping, noise scale."""
 
 from measure import run, short_text, step_ms, table, take_turns
 
@@ -41,9 +41,9 @@ def accumulation():
 def clipping():
     rows = []
     flags = f"--model tiny --batch 12 --steps 300 --optimizer sgd --momentum 0.9 --lr 0.5"
-    for clip in ["", "--clip 1", "--clip 0.25", "--agc 0.02"]:
+    for clip in ["", "--clip 1", "--clip 0.25"]:
         r = run("04_clipping", f"{flags} {clip}")
-        limit = float(clip.split()[1]) if "--clip" in clip else None
+        limit = float(clip.split()[1]) if clip else None
         rows.append([f"`{clip}`" if clip else "none", f"{max(r.norm):.3g}",
                      f"{sum(n > limit for n in r.norm) / len(r.norm):.0%}" if limit else "",
                      f"{r.report['final_loss'] or float('nan'):.3f}",
@@ -75,18 +75,5 @@ def noise():
             "noise scale that `--report` has at their end:\n\n" + table(head, rows))
 
 
-def spike():
-    rows = []
-    flags = f"{TINY} --batch 12 --steps 300 --warmup 50"
-    for more in ["", "--bad-batch 200", "--bad-batch 200 --spike-guard 6"]:
-        r = run("04_clipping", f"{flags} {more}")
-        rows.append([f"`{more}`" if more else "clean", *(f"{r.loss[s]:.3f}" for s in (199, 200, 201, 205)),
-                     f"{r.norm[200]:.2f}", f"{r.report['val_loss']:.3f}",
-                     r.output.count("skipped")])
-    head = ["", "loss of step 199", "200", "201", "205", "norm of step 200", "validation loss",
-            "steps skipped"]
-    return f"`{flags}`; at step 200 comes a batch of random bytes:\n\n" + table(head, rows)
-
-
 def measure():
-    return "\n\n".join([accumulation(), clipping(), noise(), spike()])
+    return "\n\n".join([accumulation(), clipping(), noise()])

@@ -24,6 +24,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "chapters/04_clipping/clip.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
@@ -69,12 +70,13 @@ class LossScaler {
     if (scale_ != 1) ctx.kernels->scale(ctx, grads, 1 / scale_);
   }
 
-  /// Ends a step whose gradients, unscaled, have this norm. Returns why there must be no update:
-  /// they overflowed; empty: they did not.
-  std::string end_step(double norm) {
-    if (!on_) return "";
+  /// Ends a step with this loss, and this norm of the unscaled gradients. Returns why there must be
+  /// no update; empty: there must be one.
+  std::string end_step(double loss, double norm) {
+    if (!on_) return not_finite(loss, norm);
     const bool bad = !std::isfinite(norm);
-    const std::string reason = bad ? fmt::format("overflow at loss scale {}", scale_) : "";
+    const std::string reason =
+        bad ? fmt::format("overflow at loss scale {}", scale_) : not_finite(loss, norm);
     if (bad) ++skipped_;
     good_ = bad ? 0 : good_ + 1;
     if (!options_.fixed && bad) scale_ = std::max(std::min(1.0f, scale_), scale_ / 2);

@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/04_clipping/spike_guard.h"
 #include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
@@ -40,7 +39,6 @@ struct Options {
   AccumulateOptions accumulate;
   ClipOptions clip;
   NoiseScaleOptions noise_scale;
-  SpikeGuardOptions spike_guard;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -51,7 +49,7 @@ Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("06_checkpointing: activations recomputed")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk);
   o.run.refuse_ranks();
   return o;
 }
@@ -93,8 +91,6 @@ struct Memory {
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
   HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
-  AdaptiveClip agc{arena, layout.params, o.clip};
-  SpikeGuard guard{o.spike_guard};
   NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
@@ -126,8 +122,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
-                          4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip) +
-                          HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
+                          4 * P * extra + HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
 }
@@ -140,9 +135,8 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.params,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("spike_guard", m.guard),
-                  named_state("noise_scale", m.noise), named_state("loss_scale", m.scaler),
-                  named_state("fp8", m.fp8)}};
+          .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
+                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)}};
 }
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
@@ -254,7 +248,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const ActGrads dacts = m.dacts.first(MBS);
   m.flops = m.flops_twice = 0;
   text.draw(batch, o.run.seed, step);
-  o.spike_guard.inject(batch, o.run.seed, step);
   const int64_t targets = count_targets(batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
@@ -278,13 +271,10 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
 
   const float lr = layout.schedule.lr(step);
-  std::string bad = m.scaler.end_step(norm);
-  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
+  const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
     if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
-    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master);
-    const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs) : norm;
-    clip_global_norm(m.ctx, grads, left, o.clip.clip);
+    clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {

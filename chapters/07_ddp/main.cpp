@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/04_clipping/spike_guard.h"
 #include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
@@ -42,7 +41,6 @@ struct Options {
   AccumulateOptions accumulate;
   ClipOptions clip;
   NoiseScaleOptions noise_scale;
-  SpikeGuardOptions spike_guard;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -55,8 +53,7 @@ Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("07_ddp: ranks that share the batch")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
-            o.ddp, o.fault);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.ddp, o.fault);
   // The noise scale looks at the gradient of each rank alone, before it is reduced.
   if (o.noise_scale.on && o.ddp.mode == "overlapped") o.ddp.mode = "bucketed";
   return o;
@@ -106,8 +103,6 @@ struct Memory {
   Ddp ddp{comm_stream, layout.params, o.ddp};
   HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
-  AdaptiveClip agc{arena, layout.params, o.clip};
-  SpikeGuard guard{o.spike_guard};
   NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len);  // this rank's share
@@ -141,8 +136,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
-                          4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip) +
-                          HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
+                          4 * P * extra + HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, Ddp::largest_message(layout.params, o.ddp));
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
@@ -156,9 +150,8 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.params,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("spike_guard", m.guard),
-                  named_state("noise_scale", m.noise), named_state("loss_scale", m.scaler),
-                  named_state("fp8", m.fp8)},
+          .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
+                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)},
           .comm = &m.comm};
 }
 
@@ -288,7 +281,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = m.flops_twice = 0;
   m.comm_stream.begin_step();
   text.draw(batch, o.run.seed, step, first);
-  o.spike_guard.inject(batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.comm, count_targets(batch));
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
@@ -316,13 +308,10 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
 
   const float lr = layout.schedule.lr(step);
-  std::string bad = m.scaler.end_step(norm);
-  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
+  const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
     if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
-    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master);
-    const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs) : norm;
-    clip_global_norm(m.ctx, grads, left, o.clip.clip);
+    clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {

@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/04_clipping/spike_guard.h"
 #include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
@@ -43,7 +42,6 @@ struct Options {
   AccumulateOptions accumulate;
   ClipOptions clip;
   NoiseScaleOptions noise_scale;
-  SpikeGuardOptions spike_guard;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -56,8 +54,7 @@ Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("08_zero1: optimizer states sharded over ranks")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
-            o.ddp, o.fault);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.ddp, o.fault);
   // The noise scale looks at the gradient of each rank alone, before it is reduced.
   if (o.noise_scale.on && o.ddp.mode == "overlapped") o.ddp.mode = "bucketed";
   return o;
@@ -90,7 +87,7 @@ struct Layout {
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     o.noise_scale.check(micro, batch);
-    check_sharding(o.optimizer, o.clip, gpt, N);
+    check_sharding(o.optimizer, N);
   }
 };
 
@@ -114,8 +111,6 @@ struct Memory {
   Zero1 zero1{comm_stream, layout.params, o.ddp};
   HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
-  AdaptiveClip agc{arena, layout.params, layout.shard, o.clip};
-  SpikeGuard guard{o.spike_guard};
   NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len);  // this rank's share
@@ -149,8 +144,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
-                          4 * P * extra + AdaptiveClip::bytes(layout.params, o.clip) +
-                          HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
+                          4 * P * extra + HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
@@ -164,9 +158,8 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.shard,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("spike_guard", m.guard),
-                  named_state("noise_scale", m.noise), named_state("loss_scale", m.scaler),
-                  named_state("fp8", m.fp8)},
+          .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
+                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)},
           .comm = &m.comm};
 }
 
@@ -297,7 +290,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = m.flops_twice = 0;
   m.comm_stream.begin_step();
   text.draw(batch, o.run.seed, step, first);
-  o.spike_guard.inject(batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.comm, count_targets(batch));
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
@@ -325,14 +317,11 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
-  std::string bad = m.scaler.end_step(norm);
-  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
+  const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
     if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
-    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
-    const double left = rows ? grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm) : norm;
     for (const Tensor chunk : layout.shard.sections_of(grads))
-      clip_global_norm(m.ctx, chunk, left, o.clip.clip);
+      clip_global_norm(m.ctx, chunk, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx, layout.shard);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);

@@ -20,31 +20,22 @@
 #include <vector>
 
 #include "chapters/02_adamw/optimizer.h"
-#include "chapters/04_clipping/clip.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/07_ddp/ddp.h"
 #include "common/comm/chunks.h"
 #include "common/error.h"
 #include "common/model/layout.h"
 #include "common/run/comm_stream.h"
-#include "kernels/limbs.h"
 
 namespace ladder {
 
 /// @throws UserError if an option looks at whole rows or columns, where ranks hold chunks
-inline void check_sharding(const OptimizerOptions& optimizer, const ClipOptions& clip,
-                           const GptConfig& gpt, int64_t ranks) {
-  if (ranks == 1) return;
-  if (optimizer.name == "adafactor")
+inline void check_sharding(const OptimizerOptions& optimizer, int64_t ranks) {
+  if (ranks > 1 && optimizer.name == "adafactor")
     throw UserError(
         "--optimizer adafactor has means over whole rows and columns, and {} ranks hold chunks of "
         "them; legal are sgd, adam, adamw, lion, adamw8bit",
         ranks);
-  if (clip.agc > 0 && gpt.channels % kNormLeaf != 0)
-    throw UserError(
-        "--agc sums {} neighbors of a row at once, so with {} ranks --channels must "
-        "be a multiple of {}, not {}",
-        kNormLeaf, ranks, kNormLeaf, gpt.channels);
 }
 
 /// As Weights (chapter 05), but a rank has the master of its own chunks alone.

@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/04_clipping/spike_guard.h"
 #include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
@@ -43,7 +42,6 @@ struct Options {
   AccumulateOptions accumulate;
   ClipOptions clip;
   NoiseScaleOptions noise_scale;
-  SpikeGuardOptions spike_guard;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -56,8 +54,7 @@ Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("11_tensor_parallel: ranks that share each layer")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
-            o.tp, o.fault);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.tp, o.fault);
   o.run.ranks = o.tp.ranks(o.run.ranks);
   o.run.check();  // as many threads as that?
   return o;
@@ -110,8 +107,6 @@ struct Memory {
   TensorParallel tp{arena, ctx, comm, layout.params, layout.acts, layout.micro};
   HeadGrad head_grad{arena, own_vocab(layout.params), layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
-  AdaptiveClip agc{arena, layout.model, layout.params, o.clip};
-  SpikeGuard guard{o.spike_guard};
   NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
@@ -145,7 +140,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
-                          4 * P * extra + AdaptiveClip::bytes(layout.model, o.clip) +
+                          4 * P * extra +
                           HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
@@ -160,9 +155,8 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.params,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("spike_guard", m.guard),
-                  named_state("noise_scale", m.noise), named_state("loss_scale", m.scaler),
-                  named_state("fp8", m.fp8)},
+          .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
+                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)},
           .comm = &m.comm};
 }
 
@@ -287,7 +281,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = m.flops_twice = 0;
   m.tp.begin_step();
   text.draw(batch, o.run.seed, step);
-  o.spike_guard.inject(batch, o.run.seed, step);
   const int64_t targets = count_targets(batch);
   m.tp.localize(batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
@@ -313,13 +306,10 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
-  std::string bad = m.scaler.end_step(norm);
-  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
+  const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
     if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
-    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
-    const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm) : norm;
-    clip_global_norm(m.ctx, grads, left, o.clip.clip);
+    clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {

@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/04_clipping/spike_guard.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/chunked_head.h"
@@ -15,7 +14,6 @@
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/bubble.h"
 #include "chapters/12_pipeline_parallel/stage.h"
-#include "chapters/12_pipeline_parallel/stage_grads.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
@@ -43,7 +41,6 @@ struct Options {
   AccumulateOptions accumulate;
   ClipOptions clip;
   NoiseScaleOptions noise_scale;
-  SpikeGuardOptions spike_guard;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -56,8 +53,7 @@ Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("12_pipeline_parallel: ranks that share the layers")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
-            o.pp, o.fault);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.pp, o.fault);
   o.run.ranks = o.pp.ranks(o.run.ranks);
   o.run.check();  // as many threads as that?
   return o;
@@ -71,7 +67,7 @@ struct Layout {
   int rank;
 
   GptConfig gpt = o.run.gpt();
-  StageLayout stage{o.pp, gpt, rank, o.run.ranks};
+  StagePlan stage{o.pp, gpt, rank, o.run.ranks};
   ParamLayout model{gpt};                      // all of it,
   ParamLayout params{gpt, 1, {}, stage.rank};  // and what is here
   int64_t batch = o.run.batch;                 ///< B, sequences of a step once the ramp is over
@@ -105,12 +101,11 @@ struct Memory {
   Weights weights{arena, layout.params.size(), o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
-  StageGrads grads{arena, layout.params, layout.stage.pieces(layout.params), o.accumulate,
-                   layout.GA};
+  GradTree head_grads{arena, layout.params, o.accumulate, layout.GA};
+  // The same buffers, as each part counts its micro-steps.
+  std::vector<GradTree> grads{static_cast<size_t>(layout.stage.rank.chunks), head_grads};
   HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
-  AdaptiveClip agc{arena, layout.model, layout.params, o.clip};
-  SpikeGuard guard{o.spike_guard};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
   // (B), of each sequence.
@@ -138,9 +133,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] = 8 * kLimbs + scratch + 4 * P * extra +
-                          AdaptiveClip::bytes(layout.model, o.clip) +
-                          HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
+  bytes[Mem::Workspace] =
+      8 * kLimbs + scratch + 4 * P * extra + HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
   Stage::add_bytes(bytes, layout.stage, layout.acts, MBS, layout.GA);
   return bytes;
 }
@@ -153,8 +147,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.params,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("spike_guard", m.guard),
-                  named_state("loss_scale", m.scaler)},
+          .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler)},
           .comm = &m.comm};
 }
 
@@ -202,10 +195,9 @@ void forward(Memory& m, const InFlight& f) {
 /// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
 /// chunk of sequences at a time. Micro-step k of GA.
 void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
-  StageGrads::Piece& grads = m.grads.head();
-  grads.begin(k);
-  const GptTensors& dw = grads.view();
-  const Into into = grads.into();
+  m.head_grads.begin(k);
+  const GptTensors& dw = m.head_grads.view();
+  const Into into = m.head_grads.into();
   const Activations& a = f.acts;
   m.head_grad.begin(dw.head_w, into, head_chunks(a));
   for (int64_t j = 0; j < head_chunks(a); ++j) {
@@ -219,7 +211,7 @@ void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
   }
   norm_backward_input(m.ctx, f.dout(), f.grads.head, f.out(), a.stat, m.w.norm);
   norm_backward_weight(m.ctx, dw.norm, f.grads.head, f.out(), a.stat, into);
-  grads.end(m.ctx, k, GA);
+  m.head_grads.end(m.ctx, k, GA, m.layout.params.section(m.layout.gpt.layers + 1));
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
@@ -262,7 +254,7 @@ void backward_weight(const Ctx& ctx, const InFlight& f, const BlockTensors& g, s
 /// The gradients that `action` asks for, of all blocks of its part and of the embedding.
 void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
-  StageGrads::Piece& grads = m.grads.part(action.chunk);
+  GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
   if (weight) grads.begin(action.micro);
   for (size_t l = f.acts.blocks.size(); l-- > 0;) {
     const int64_t before = m.flops;
@@ -275,16 +267,22 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   if (!weight) return;
   if (f.embed)
     embed_backward_weight(m.ctx, grads.view().embed, f.grads.stream(0), f.tokens, grads.into());
-  grads.end(m.ctx, action.micro, GA);
+  grads.end(m.ctx, action.micro, GA, m.layout.stage.range(m.layout.params, action.chunk));
   m.stage.release(action);
 }
 
 /// One action of this stage's list, in a step of GA micro-batches.
 void perform(Memory& m, const InFlight& f, const Action& action, float scale, int64_t GA) {
-  if (m.stage.message(f, action.what)) return;  // sent, or received
-  if (action.what == Do::Forward) return forward(m, f);
-  if (f.head && action.what != Do::BackwardWeight) head(m, f, scale, action.micro, GA);
-  backward(m, f, action, GA);
+  switch (action.what) {
+    case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
+    case Do::Forward: return forward(m, f);
+    case Do::SendActivation: return m.stage.activations.send(f.out());
+    case Do::RecvGradient: return m.stage.gradients.recv(f.dout());
+    case Do::SendGradient: return m.stage.gradients.send(f.grads.stream(0));
+    default:  // one of the three backwards
+      if (f.head && action.what != Do::BackwardWeight) head(m, f, scale, action.micro, GA);
+      backward(m, f, action, GA);
+  }
 }
 
 /// One batch: loss, gradients, update.
@@ -296,7 +294,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Pipeline pipeline = layout.stage.pipeline(GA);
   m.flops = m.flops_twice = 0;
   text.draw(batch, o.run.seed, step);
-  o.spike_guard.inject(batch, o.run.seed, step);
   const int64_t targets = count_targets(batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
@@ -309,18 +306,15 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   m.stage.end_step();
   m.comm.broadcast(losses, m.comm.size() - 1);
-  const Tensor grads = m.grads.sum();
+  const Tensor grads = m.head_grads.sum();
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
-  std::string bad = m.scaler.end_step(norm);
-  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
+  const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
-    const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm) : norm;
-    clip_global_norm(m.ctx, grads, left, o.clip.clip);
+    clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {

@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/04_clipping/spike_guard.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/chunked_head.h"
@@ -18,7 +17,6 @@
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
 #include "chapters/12_pipeline_parallel/bubble.h"
 #include "chapters/12_pipeline_parallel/stage.h"
-#include "chapters/12_pipeline_parallel/stage_grads.h"
 #include "chapters/13_3d_parallel/mesh.h"
 #include "chapters/13_3d_parallel/plan.h"
 #include "common/data/text.h"
@@ -48,7 +46,6 @@ struct Options {
   AccumulateOptions accumulate;
   ClipOptions clip;
   NoiseScaleOptions noise_scale;
-  SpikeGuardOptions spike_guard;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -66,9 +63,13 @@ Options parse_options(int argc, char** argv) {
   line.group("13_3d_parallel");
   line.add("--plan-only", o.run.plan_only, "print the plan and stop: needs no text and no ranks");
   line.read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
-            o.ddp, o.tp, o.pp, o.mesh, o.fault);
-  o.mesh.set_ranks(o.run, o.tp, o.pp);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.ddp, o.tp, o.pp,
+            o.mesh, o.fault);
+  if (o.mesh.world > 0 && !o.run.plan_only) throw UserError("--world is for --plan-only");
+  const bool started = o.run.ranks == 1 && !o.run.plan_only;  // by mpirun, if it was
+  const int here = started ? launched_processes() : o.run.ranks;
+  o.run.ranks = o.mesh.shape(o.tp, o.pp, o.mesh.world > 0 ? o.mesh.world : here).size();
+  o.run.plan_only ? o.run.check_size(o.run.ranks) : o.run.check();  // with that many ranks
   return o;
 }
 
@@ -84,7 +85,7 @@ struct Layout {
   MeshShape mesh = o.mesh.shape(o.tp, o.pp, o.run.ranks);
   MeshPlace at = mesh.place(rank);
   int64_t tp = o.tp.degree(gpt, mesh.tp);
-  StageLayout stage{o.pp, gpt, at.pp, mesh.pp};
+  StagePlan stage{o.pp, gpt, at.pp, mesh.pp};
   ParamLayout model{gpt};  // all of it, what is here, and the chunks that are updated here
   ParamLayout params{gpt, mesh.dp, {at.tp, tp}, stage.rank};
   ParamLayout shard = params.shard(at.dp);
@@ -104,7 +105,7 @@ struct Layout {
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     acts.tp = tp;
     acts.sequence_ranks = o.tp.sequence_ranks(gpt, tp);
-    check_mesh(mesh, gpt, o.optimizer, o.precision, o.clip, o.noise_scale);
+    check_mesh(mesh, o.optimizer, o.precision, o.noise_scale);
     for (const int64_t share : shares) stage.pipeline(share / o.accumulate.micro(share));
   }
 };
@@ -124,16 +125,15 @@ struct Memory {
   ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
-  StageGrads grads{arena, layout.params, layout.stage.pieces(layout.params), o.accumulate,
-                   layout.GA};
+  GradTree head_grads{arena, layout.params, o.accumulate, layout.GA};
+  // The same buffers, as each part counts its micro-steps.
+  std::vector<GradTree> grads{static_cast<size_t>(layout.stage.rank.chunks), head_grads};
   CommStream comm_stream =
       open_comm_stream(arena, ctx, mesh.dp(), o.run, o.ddp, layout.params.largest_section());
   Zero1 zero1{comm_stream, layout.params, o.ddp};
   TensorParallel tp{arena, ctx, mesh.tp(), layout.params, layout.acts, layout.micro};
   HeadGrad head_grad{arena, own_vocab(layout.params), layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
-  AdaptiveClip agc{arena, layout.model, layout.shard, o.clip};
-  SpikeGuard guard{o.spike_guard};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len);  // this rank's share
   // (B), of each sequence.
@@ -163,7 +163,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] = 8 * layout.shares.back() * T + 4 * B;
   bytes[Mem::Workspace] = 8 * kLimbs + scratch + 4 * P * extra +
-                          AdaptiveClip::bytes(layout.model, o.clip) +
                           HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
   bytes[Mem::Comm] = CommStream::bytes(layout.mesh.dp, layout.params.largest_section());
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
@@ -179,8 +178,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.shard,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("spike_guard", m.guard),
-                  named_state("loss_scale", m.scaler)},
+          .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler)},
           .comm = &m.comm};
 }
 
@@ -235,10 +233,9 @@ void forward(Memory& m, const InFlight& f) {
 /// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
 /// chunk of sequences at a time. Micro-step k of GA.
 void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
-  StageGrads::Piece& grads = m.grads.head();
-  grads.begin(k);
-  const GptTensors& dw = grads.view();
-  const Into into = grads.into();
+  m.head_grads.begin(k);
+  const GptTensors& dw = m.head_grads.view();
+  const Into into = m.head_grads.into();
   const Activations& a = f.acts;
   m.head_grad.begin(dw.head_w, into, head_chunks(a));
   for (int64_t j = 0; j < head_chunks(a); ++j) {
@@ -255,7 +252,7 @@ void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
   m.tp.f_backward(m.ctx, f.grads.head);
   norm_backward_input(m.ctx, f.dout(), f.grads.head, f.out(), a.stat, m.w.norm);
   m.tp.norm_backward_weight(m.ctx, dw.norm, f.grads.head, f.out(), a.stat, into);
-  grads.end(m.ctx, k, GA);
+  m.head_grads.end(m.ctx, k, GA, m.layout.params.section(m.layout.gpt.layers + 1));
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
@@ -304,7 +301,7 @@ void backward_weight(Memory& m, const InFlight& f, const BlockTensors& g, size_t
 /// The gradients that `action` asks for, of all blocks of its part and of the embedding.
 void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
-  StageGrads::Piece& grads = m.grads.part(action.chunk);
+  GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
   if (weight) grads.begin(action.micro);
   for (size_t l = f.acts.blocks.size(); l-- > 0;) {
     const int64_t before = m.flops;
@@ -318,17 +315,23 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   if (f.embed)
     embed_backward_weight(m.ctx, grads.view().embed, m.tp.g_backward(m.ctx, f.grads.stream(0)),
                           f.tokens, grads.into());
-  grads.end(m.ctx, action.micro, GA);
+  grads.end(m.ctx, action.micro, GA, m.layout.stage.range(m.layout.params, action.chunk));
   m.stage.release(action);
-  if (action.micro + 1 == GA) m.zero1.ready(m.grads.sum(), f.first_section());
+  if (action.micro + 1 == GA) m.zero1.ready(grads.sum(), f.first_section());
 }
 
 /// One action of this stage's list, in a step of GA micro-batches.
 void perform(Memory& m, const InFlight& f, const Action& action, float scale, int64_t GA) {
-  if (m.stage.message(f, action.what)) return;  // sent, or received
-  if (action.what == Do::Forward) return forward(m, f);
-  if (f.head && action.what != Do::BackwardWeight) head(m, f, scale, action.micro, GA);
-  backward(m, f, action, GA);
+  switch (action.what) {
+    case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
+    case Do::Forward: return forward(m, f);
+    case Do::SendActivation: return m.stage.activations.send(f.out());
+    case Do::RecvGradient: return m.stage.gradients.recv(f.dout());
+    case Do::SendGradient: return m.stage.gradients.send(f.grads.stream(0));
+    default:  // one of the three backwards
+      if (f.head && action.what != Do::BackwardWeight) head(m, f, scale, action.micro, GA);
+      backward(m, f, action, GA);
+  }
 }
 
 /// One batch: loss, gradients of this rank's share, sums over ranks and update of its chunks.
@@ -344,7 +347,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.comm_stream.begin_step();
   m.tp.begin_step();
   text.draw(batch, o.run.seed, step, first);
-  o.spike_guard.inject(batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.mesh.dp(), count_targets(batch));
   m.tp.localize(batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
@@ -359,20 +361,17 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.stage.end_step();
   m.mesh.pp().broadcast(own_losses, m.mesh.pp().size() - 1);
   m.mesh.dp().all_gather(losses, own_losses);
-  const Tensor grads = m.grads.sum();
+  const Tensor grads = m.head_grads.sum();
   m.zero1.finish(m.ctx, grads);
   for (const Tensor chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
-  std::string bad = m.scaler.end_step(norm);
-  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
+  const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
-    const double left = rows ? grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm) : norm;
     for (const Tensor chunk : layout.shard.sections_of(grads))
-      clip_global_norm(m.ctx, chunk, left, o.clip.clip);
+      clip_global_norm(m.ctx, chunk, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx, layout.shard);
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
@@ -486,7 +485,14 @@ RunPlan run_plan(const Options& o, const Layout& layout, std::string_view comm) 
   return {.chapter = "13_3d_parallel",
           .gpt = layout.gpt,
           .parameters = layout.model.live(),
-          .layout = layout.mesh.run_layout(o.run, layout.batch, layout.micro, comm),
+          .layout{.ranks = layout.mesh.size(),
+                  .dp = layout.mesh.dp,
+                  .tp = layout.mesh.tp,
+                  .pp = layout.mesh.pp,
+                  .batch = layout.batch,
+                  .micro_batch = layout.micro,
+                  .threads = o.run.thread_count(),
+                  .comm = std::string(comm)},
           .predicted = predict(o, layout)};
 }
 

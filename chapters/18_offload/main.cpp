@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/04_clipping/spike_guard.h"
 #include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
@@ -47,7 +46,6 @@ struct Options {
   AccumulateOptions accumulate;
   ClipOptions clip;
   NoiseScaleOptions noise_scale;
-  SpikeGuardOptions spike_guard;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -62,8 +60,8 @@ Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("18_offload: what is not in use waits in files")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.spike_guard, o.precision, o.loss_scale, o.recompute, o.head_chunk,
-            o.ddp, o.zero3, o.offload, o.fault);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.ddp, o.zero3,
+            o.offload, o.fault);
   o.offload.check(o.run);
   return o;
 }
@@ -95,7 +93,7 @@ struct Layout {
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     o.noise_scale.check(micro * N, batch);
-    check_sharding(o.optimizer, o.clip, gpt, N);
+    check_sharding(o.optimizer, N);
   }
 };
 
@@ -122,8 +120,6 @@ struct Memory {
   ShardedGrads grads{arena, comm_stream, layout.params, layout.shard, o.accumulate, layout.GA};
   HeadGrad head_grad{arena, layout.gpt, layout.chunks, 1};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
-  AdaptiveClip agc{arena, layout.params, layout.shard, o.clip};
-  SpikeGuard guard{o.spike_guard};
   NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len);  // this rank's share
@@ -156,7 +152,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
-                          AdaptiveClip::bytes(layout.params, o.clip) +
                           HeadGrad::bytes(layout.gpt, layout.chunks, 1) +
                           ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
                                                         layout.GA, o.ddp.beside(o.run.ranks)) +
@@ -175,9 +170,8 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.shard,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("spike_guard", m.guard),
-                  named_state("noise_scale", m.noise), named_state("loss_scale", m.scaler),
-                  named_state("fp8", m.fp8)},
+          .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
+                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)},
           .comm = &m.comm};
 }
 
@@ -317,7 +311,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = batch.slice(k * MBS, MBS);
     text.draw(part, o.run.seed, step, first(k));
-    o.spike_guard.inject(part, o.run.seed, step, first(k));
   }
   const int64_t targets = sum_over(m.comm, count_targets(batch));
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
@@ -345,13 +338,10 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
-  std::string bad = m.scaler.end_step(norm);
-  if (bad.empty()) bad = m.guard.judge(double{loss}, norm);
+  const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
     if (o.noise_scale.on) m.noise.end_step(norm, MBS * layout.N, B);
-    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, &m.comm);
-    const double left = rows ? grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm) : norm;
-    clip_global_norm(m.ctx, grads, left, o.clip.clip);
+    clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {

@@ -24,7 +24,7 @@ struct NamedTensor {
 
 /// What the next step depends on beside tensors: one object of the program's.
 struct NamedState {
-  std::string name;  ///< "spike_guard"
+  std::string name;  ///< "loss_scale"
   std::function<nlohmann::json()> get;
   /// May throw nlohmann::json::exception, or UserError.
   std::function<void(const nlohmann::json&)> set;

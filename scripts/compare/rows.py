@@ -83,6 +83,8 @@ def rows(ranks, backend="cpu"):
         Row("12-interleaved", "12_pipeline_parallel", "interleaved 1F1B", f"{pipe} interleaved"),
         Row("12-zb-h1", "12_pipeline_parallel", "ZB-H1", f"{pipe} zb-h1"),
         Row("13", "13_3d_parallel", "TP × PP × DP, ZeRO-1", mesh(ranks), tp),
+        Row("14", "14_stability", "AGC, spike guard", "--agc 0.02 --spike-guard 6",
+            "rows are clipped, too"),
         Row("18", "18_offload", "ZeRO-3, inputs of blocks in a file",
             f"{n} --recompute full --offload inputs"),
     ]

@@ -23,11 +23,7 @@ TEST_P(BadClipping, MicroBatch) {
 TEST_P(BadClipping, Flags) {
   expect_refused({{"--clip -1", "--clip must be at least 0, not -1"},
                   {"--clip nan", "--clip must be at least 0, not nan"},
-                  {"--agc -0.1", "--agc must be at least 0, not -0.1"},
-                  {"--agc inf", "--agc must be at least 0, not inf"},
-                  {"--spike-guard -3", "--spike-guard must be at least 0, not -3"},
-                  {"--spike-guard nan", "--spike-guard must be at least 0, not nan"},
-                  {"--bad-batch -7", "--bad-batch"}});
+                  {"--clip inf", "--clip must be at least 0, not inf"}});
 }
 
 // From 12 on no rank has the gradient of a micro-batch, and the flag is refused at once.

@@ -15,13 +15,12 @@ class ClippingMemory : public MemoryRuns {
 
 TEST_F(ClippingMemory, IsAsPredicted) {
   for (const std::string flags :
-       {"", "--micro-batch 1", "--micro-batch 2 --agc 0.1 --clip 1",
-        "--micro-batch 2 --noise-scale", "--micro-batch 1 --accumulate running",
-        "--batch 12 --micro-batch 4",
-        "--batch 7 --micro-batch 1 --layers 2 --channels 24 --heads 3 --agc 0.1",
-        "--batch-ramp 2:1,4:2 --micro-batch 2", "--spike-guard 3 --bad-batch 1",
-        "--optimizer adafactor --micro-batch 2", "--optimizer adamw8bit --agc 0.1",
-        "--optimizer sgd --momentum 0.9 --micro-batch 4", "--backend ref --layers 1 --agc 0.1"})
+       {"", "--micro-batch 1", "--micro-batch 2 --clip 1", "--micro-batch 2 --noise-scale",
+        "--micro-batch 1 --accumulate running", "--batch 12 --micro-batch 4",
+        "--batch 7 --micro-batch 1 --layers 2 --channels 24 --heads 3",
+        "--batch-ramp 2:1,4:2 --micro-batch 2", "--optimizer adafactor --micro-batch 2",
+        "--optimizer adamw8bit", "--optimizer sgd --momentum 0.9 --micro-batch 4",
+        "--backend ref --layers 1"})
     EXPECT_TRUE(as_predicted(report("04_clipping", flags))) << flags;
 }
 
@@ -39,12 +38,6 @@ TEST_F(ClippingMemory, AnEighthOfTheActivationsForTwoMoreGradients) {
   EXPECT_EQ(measured(tree, Mem::Grad), 4 * P);
   EXPECT_EQ(measured(tree, Mem::Workspace) - measured(running, Mem::Workspace), 2 * 4 * P);
   EXPECT_LT(measured(running, Mem::Workspace), measured(whole, Mem::Workspace));
-}
-
-TEST_F(ClippingMemory, AgcKeepsTwoNormsARow) {
-  // The longest matrix has 4 C rows; a norm is 12 limbs of 8 bytes.
-  EXPECT_EQ(measured(run8("--agc 0.1"), Mem::Workspace) - measured(run8(""), Mem::Workspace),
-            2 * 4 * kChannels * 12 * 8);
 }
 
 }  // namespace

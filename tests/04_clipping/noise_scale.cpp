@@ -164,15 +164,6 @@ TEST_F(NoiseRun, IsInTheReport) {
   EXPECT_FALSE(report("04_clipping", "--micro-batch 2").at("extra").contains("noise_scale"));
 }
 
-TEST_F(NoiseRun, ABatchThatTheGuardSkipsDoesNotCount) {
-  const std::string bad = "--bad-batch 30 --spike-guard 6 ";
-  EXPECT_EQ(noise(bad + "--steps 31"), noise("--steps 30"));
-  // Nor does it count in the step after it, with gradients ten times as long.
-  const double clean = noise("--steps 33").at("noise"),
-               skipped = noise(bad + "--steps 33").at("noise");
-  EXPECT_NEAR(skipped, clean, 0.1 * clean);
-}
-
 TEST_F(NoiseRun, GoesOnAfterAResume) {
   const auto whole = noise("--steps 8");
   noise("--steps 4 --save half");

@@ -30,14 +30,14 @@ TEST_P(ClippingBits, AnyMicroBatchOf12) {
 }
 
 TEST_P(ClippingBits, AnyThreads) {
-  const std::string flags = "--micro-batch 2 --clip 1 --agc 0.02";
+  const std::string flags = "--micro-batch 2 --clip 1";
   const Trace one = trace("04_clipping", flags);
   for (const std::string threads : {"2", "3", "4"})
     EXPECT_TRUE(same_trace(one, trace("04_clipping", flags + " --threads " + threads))) << threads;
 }
 
 TEST_P(ClippingBits, Resume) {
-  const std::string flags = "--micro-batch 2 --clip 1 --agc 0.02 --spike-guard 4";
+  const std::string flags = "--micro-batch 2 --clip 1";
   EXPECT_TRUE(same_trace(trace("04_clipping", flags), interrupted("04_clipping", flags)));
 }
 
@@ -45,9 +45,8 @@ class ClippingMore : public SameTraceSmall {};
 
 TEST_F(ClippingMore, MicroBatchesWithEverythingOn) {
   for (const std::string flags :
-       {"--batch 8 --agc 0.02", "--batch 8 --clip 0.5 --agc 0.02 --spike-guard 3",
-        "--batch 12 --clip 0.5 --agc 0.02", "--batch 8 --optimizer adafactor --clip 1",
-        "--batch 8 --optimizer adamw8bit --agc 0.05"}) {
+       {"--batch 12 --clip 0.5", "--batch 8 --optimizer adafactor --clip 1",
+        "--batch 8 --optimizer adamw8bit"}) {
     const Trace whole = trace("04_clipping", flags);
     for (const std::string micro : {"1", "2", "4"})
       EXPECT_TRUE(same_trace(whole, trace("04_clipping", flags + " --micro-batch " + micro)))
@@ -75,7 +74,7 @@ TEST_F(ClippingMore, EveryCountOfMicroSteps) {
 class ClippingControls : public SameTraceSmall {};
 
 TEST_F(ClippingControls, OneRunningBufferDependsOnTheSplit) {
-  for (const std::string flags : {"--batch 8", "--batch 8 --clip 1", "--batch 8 --agc 0.02"}) {
+  for (const std::string flags : {"--batch 8", "--batch 8 --clip 1"}) {
     const Trace whole = trace("04_clipping", flags);
     for (const std::string micro : {" --micro-batch 1", " --micro-batch 2"})
       EXPECT_TRUE(
@@ -90,14 +89,13 @@ TEST_F(ClippingControls, OneRunningBufferDependsOnTheSplit) {
 TEST_F(ClippingControls, WhatIsOnChangesTheRun) {
   const Trace off = trace("04_clipping", "");
   EXPECT_TRUE(same_trace(off, trace("03_schedules", "")));
-  for (const std::string on : {"--clip 1", "--agc 0.02", "--bad-batch 2", "--seed 2"})
+  for (const std::string on : {"--clip 1", "--seed 2"})
     EXPECT_TRUE(different_trace(off, trace("04_clipping", on))) << on;
 }
 
 TEST_F(ClippingControls, WhatIsOnAndNotReachedDoesNot) {
   const Trace off = trace("04_clipping", "");
-  for (const std::string on : {"--clip 1e9", "--agc 1e9", "--spike-guard 4", "--bad-batch 100",
-                               "--micro-batch 2 --noise-scale"})
+  for (const std::string on : {"--clip 1e9", "--micro-batch 2 --noise-scale"})
     EXPECT_TRUE(same_trace(off, trace("04_clipping", on))) << on;
 }
 

@@ -15,7 +15,7 @@ LossScaler fp16(const LossScaleOptions& options) { return {options, {.name = "fp
 
 /// Ends `count` steps without overflow.
 void good_steps(LossScaler& scaler, int count) {
-  for (int i = 0; i < count; ++i) EXPECT_EQ(scaler.end_step(1), "") << i;
+  for (int i = 0; i < count; ++i) EXPECT_EQ(scaler.end_step(2, 1), "") << i;
 }
 
 TEST(LossScaler, DoublesAfterAWindowOfGoodSteps) {
@@ -31,7 +31,7 @@ TEST(LossScaler, DoublesAfterAWindowOfGoodSteps) {
 
 TEST(LossScaler, HalvesAtEveryOverflow) {
   LossScaler scaler = fp16({.initial = 64, .window = 3});
-  for (const double norm : {kInf, kNaN, -kInf}) EXPECT_NE(scaler.end_step(norm), "");
+  for (const double norm : {kInf, kNaN, -kInf}) EXPECT_NE(scaler.end_step(2, norm), "");
   EXPECT_EQ(scaler.scale(), 8);
   EXPECT_EQ(scaler.state().at("skipped"), 3);
 }
@@ -39,7 +39,7 @@ TEST(LossScaler, HalvesAtEveryOverflow) {
 TEST(LossScaler, AnOverflowStartsTheWindowAnew) {
   LossScaler scaler = fp16({.initial = 64, .window = 3});
   good_steps(scaler, 2);
-  EXPECT_NE(scaler.end_step(kInf), "");
+  EXPECT_NE(scaler.end_step(2, kInf), "");
   good_steps(scaler, 2);
   EXPECT_EQ(scaler.scale(), 32);
   good_steps(scaler, 1);
@@ -48,7 +48,7 @@ TEST(LossScaler, AnOverflowStartsTheWindowAnew) {
 
 TEST(LossScaler, StaysBetweenOneAnd2To24) {
   LossScaler scaler = fp16({.initial = 2, .window = 1});
-  for (int i = 0; i < 5; ++i) EXPECT_NE(scaler.end_step(kInf), "");
+  for (int i = 0; i < 5; ++i) EXPECT_NE(scaler.end_step(2, kInf), "");
   EXPECT_EQ(scaler.scale(), 1);
   good_steps(scaler, 100);
   EXPECT_EQ(scaler.scale(), 0x1p24F);
@@ -58,7 +58,7 @@ TEST(LossScaler, AFixedScaleStaysAndStillSkips) {
   LossScaler scaler = fp16({.initial = 64, .fixed = true, .window = 1});
   good_steps(scaler, 5);
   EXPECT_EQ(scaler.scale(), 64);
-  EXPECT_NE(scaler.end_step(kNaN), "");
+  EXPECT_NE(scaler.end_step(2, kNaN), "");
   EXPECT_EQ(scaler.scale(), 64);
   EXPECT_EQ(scaler.state().at("skipped"), 1);
 }
@@ -68,7 +68,8 @@ TEST(LossScaler, OtherPrecisionsHaveNone) {
     LossScaler scaler({.initial = 64, .window = 1}, {.name = name});
     EXPECT_EQ(scaler.scale(), 1) << name;
     good_steps(scaler, 3);
-    EXPECT_EQ(scaler.end_step(kNaN), "") << name;  // a NaN is the spike guard's business
+    EXPECT_EQ(scaler.end_step(2, kNaN), "the gradient has a NaN or an Inf") << name;
+    EXPECT_EQ(scaler.end_step(kNaN, 1), "the loss is NaN or infinite") << name;
     EXPECT_EQ(scaler.scale(), 1) << name;
     nlohmann::json extra = nlohmann::json::object();
     scaler.report(extra);
@@ -79,12 +80,12 @@ TEST(LossScaler, OtherPrecisionsHaveNone) {
 TEST(LossScaler, StateGoesThroughACheckpoint) {
   const LossScaleOptions options{.initial = 64, .window = 4};
   LossScaler scaler = fp16(options), restored = fp16(options);
-  EXPECT_NE(scaler.end_step(kInf), "");
+  EXPECT_NE(scaler.end_step(2, kInf), "");
   good_steps(scaler, 3);
   restored.set_state(nlohmann::json::parse(scaler.state().dump()));
   EXPECT_EQ(restored.state(), scaler.state());
   for (const double norm : {1.0, 1.0, kInf, 1.0, 1.0, 1.0, 1.0, kNaN}) {
-    EXPECT_EQ(restored.end_step(norm), scaler.end_step(norm));
+    EXPECT_EQ(restored.end_step(2, norm), scaler.end_step(2, norm));
     EXPECT_EQ(restored.scale(), scaler.scale());
   }
   EXPECT_EQ(restored.state(), scaler.state());
@@ -127,7 +128,7 @@ TEST(LossScaler, UnscalesExactly) {
 
 TEST(LossScaler, OneThatBeganBelowOneGoesNoLower) {
   LossScaler scaler = fp16({.initial = 0.25F, .window = 2});
-  EXPECT_NE(scaler.end_step(kInf), "");
+  EXPECT_NE(scaler.end_step(2, kInf), "");
   EXPECT_EQ(scaler.scale(), 0.25F);
   good_steps(scaler, 2);
   EXPECT_EQ(scaler.scale(), 0.5F);

@@ -10,9 +10,8 @@ class PrecisionBits : public SameTraceExact {};
 INSTANTIATE_TEST_SUITE_P(Precision, PrecisionBits, ::testing::ValuesIn(exact_tier()), exact_name);
 
 TEST_P(PrecisionBits, Fp32IsChapter04) {
-  for (const std::string flags :
-       {"--batch 8 --micro-batch 2 --clip 1",
-        "--agc 0.02 --spike-guard 4 --optimizer adamw8bit --schedule cosine --warmup 2"})
+  for (const std::string flags : {"--batch 8 --micro-batch 2 --clip 1",
+                                  "--clip 0.5 --optimizer adamw8bit --schedule cosine --warmup 2"})
     EXPECT_TRUE(same_trace(trace("04_clipping", flags),
                            trace("05_mixed_precision", flags + " --precision fp32")))
         << flags;
@@ -44,7 +43,7 @@ TEST_P(NarrowBits, AnyMicroBatchOf12) {
 }
 
 TEST_P(NarrowBits, AnyThreads) {
-  const std::string flags = "--batch 4 --micro-batch 2 --agc 0.02";
+  const std::string flags = "--batch 4 --micro-batch 2 --clip 0.5";
   const Trace one = narrow(flags);
   for (const std::string threads : {"2", "3"})
     EXPECT_TRUE(same_trace(one, narrow(flags + " --threads " + threads))) << threads;

@@ -32,7 +32,7 @@ TEST_P(Policies, BytesAndFlopsAreAsPredicted) {
   for (const std::string flags :
        {"--precision fp32", "--precision bf16 --layers 5", "--precision fp16 --layers 7",
         "--precision fp8", "--precision fp8 --layers 3 --batch 8 --micro-batch 2",
-        "--micro-batch 1 --agc 0.1 --optimizer adamw8bit", "--layers 3 --backend ref --seq-len 5",
+        "--micro-batch 1 --optimizer adamw8bit", "--layers 3 --backend ref --seq-len 5",
         "--layers 3 --channels 24 --heads 3 --threads 2 --sample 3 --eval-every 1"}) {
     const auto got = run(flags + " --recompute " + GetParam());
     EXPECT_TRUE(as_predicted(got)) << flags;

@@ -22,13 +22,5 @@ TEST_P(BadSharding, Adafactor) {
   train(GetParam(), "--steps 1 --layers 1 --optimizer adafactor");
 }
 
-TEST_P(BadSharding, ClippingOfRowsThatChunksCut) {
-  const std::string odd = "--channels 24 --heads 3 --layers 1 --agc 0.1 ";
-  expect_refused(
-      BadInput{odd + "--ranks 2", "with 2 ranks --channels must be a multiple of 16, not 24"});
-  train(GetParam(), "--steps 1 " + odd);
-  train(GetParam(), "--steps 1 --channels 48 --heads 3 --layers 1 --agc 0.1 --ranks 2");
-}
-
 }  // namespace
 }  // namespace ladder::test

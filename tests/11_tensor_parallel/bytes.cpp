@@ -30,7 +30,7 @@ TEST_F(TensorParallelBytes, AsPredicted) {
   for (const int64_t tp : {1, 2, 4, 8})
     for (const std::string flags :
          {"", "--precision bf16 --recompute full --batch 8 --micro-batch 2 --head-chunk 1",
-          "--agc 0.1 --recompute selective --optimizer lion", "--sequence-parallel",
+          "--recompute selective --optimizer lion", "--sequence-parallel",
           "--sequence-parallel --seq-len 8",
           "--sequence-parallel --precision bf16 --recompute every:2 --batch 6 --micro-batch 2",
           "--sequence-parallel --recompute selective --head-chunk 2"}) {

@@ -42,7 +42,7 @@ TEST_F(PipelineBytes, AsPredicted) {
   for (const char* schedule : kPipelines)
     for (const int64_t pp : {1, 2, 4})
       for (const std::string flags :
-           {"--recompute selective --agc 0.1", "--recompute full --precision bf16 --head-chunk 1",
+           {"--recompute selective", "--recompute full --precision bf16 --head-chunk 1",
             "--recompute sqrt --optimizer lion --accumulate running",
             "--recompute full --sample 2"}) {
         if (++i % 5 == 0) continue;  // a choice, others for each schedule

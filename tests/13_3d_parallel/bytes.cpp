@@ -61,7 +61,7 @@ class MeshBytes : public MemoryRuns {
 
 TEST_F(MeshBytes, AsPredicted) {
   for (const auto& [mesh, flags] :
-       {std::pair{Cube{2, 2, 2}, "--recompute selective --agc 0.1"},
+       {std::pair{Cube{2, 2, 2}, "--recompute selective"},
         {Cube{2, 2, 2}, "--sequence-parallel --recompute full --pipeline zb-h1 --precision bf16"},
         {Cube{2, 2, 2}, "--pipeline interleaved --head-chunk 1 --optimizer lion --sample 2"},
         {Cube{4, 1, 2}, "--sequence-parallel --recompute every:2 --pipeline gpipe --seq-len 8"},

@@ -22,14 +22,12 @@ class MeshWith : public SameTrace {
 
 TEST_F(MeshWith, WhatCameBefore) {
   for (const auto& [flags, ours] :
-       {std::pair{"--agc 0.1 --clip 1", "--tp 2 --dp 2 --pp 2 --sequence-parallel"},
-        // Rows are cut by tensor ranks, and again by shards.
-        {"--agc 0.1 --channels 80 --heads 5", "--tp 1 --dp 4 --pp 2"},
-        {"--agc 0.1 --channels 96 --heads 6", "--tp 2 --dp 4 --pp 1"},
+       {std::pair{"--clip 1", "--tp 2 --dp 2 --pp 2 --sequence-parallel"},
+        {"--channels 80 --heads 5", "--tp 1 --dp 4 --pp 2"},
+        {"--channels 96 --heads 6", "--tp 2 --dp 4 --pp 1"},
         {"--head-chunk 1", "--tp 2 --dp 1 --pp 2 --pipeline zb-h1"},
         {"--head-chunk 1 --batch 8", "--tp 2 --dp 2 --pp 2 --micro-batch 2 --recompute full"},
         {"--batch 8 --batch-ramp 4:2 --schedule cosine --warmup 1", "--tp 2 --dp 2 --pp 2"},
-        {"--spike-guard 4 --bad-batch 2", "--tp 2 --dp 2 --pp 2 --micro-batch 1"},
         {"--optimizer lion", "--tp 4 --dp 2 --pp 1 --micro-batch 1"},
         {"--optimizer adamw8bit", "--tp 1 --dp 2 --pp 2 --micro-batch 1"},
         {"--optimizer adamw8bit", "--tp 1 --dp 4 --pp 2"},

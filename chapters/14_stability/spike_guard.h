@@ -3,7 +3,6 @@
 // A step whose loss or gradient norm lies more than K standard deviations above the mean of the
 // last 64 good steps is a spike: no update, but data and schedule go on. (PaLM, arXiv 2204.02311,
 // section 5.1, went back to a checkpoint before the spike and left some 200 to 500 batches out.)
-// NaN or Inf in loss or gradient always skips.
 // The eighth spike in a row is none: the level has changed for good. It updates, and the window
 // starts anew.
 #pragma once
@@ -16,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "chapters/04_clipping/clip.h"
 #include "common/data/text.h"
 #include "common/error.h"
 #include "common/random.h"
@@ -29,7 +29,7 @@ struct SpikeGuardOptions {
   std::optional<int64_t> bad_batch = std::nullopt;
 
   void add_to(CommandLine& line) {
-    line.group("04_clipping");
+    line.group("14_stability");
     line.add("--spike-guard", deviations,
              "skip a batch this many standard deviations above the last 64; 0: off");
     line.add("--bad-batch", bad_batch, "an experiment: at this step train on random bytes");
@@ -44,13 +44,11 @@ struct SpikeGuardOptions {
   }
 
   /// Replaces the batch of the step --bad-batch by random bytes, each its own.
-  /// @param first index in the global batch of the batch's first sequence
-  void inject(const Batch& batch, uint64_t seed, int64_t step, int64_t first = 0) const {
+  void inject(const Batch& batch, uint64_t seed, int64_t step) const {
     if (step != bad_batch) return;
     const Random random(seed, "bad batch");
-    const int64_t begin = first * batch.tokens.dim(1);
     for (int64_t i = 0; i < batch.tokens.size(); ++i) {
-      const auto [token, target] = random.bits(static_cast<uint64_t>(begin + i));
+      const auto [token, target] = random.bits(static_cast<uint64_t>(i));
       batch.tokens.data<int32_t>()[i] = static_cast<int32_t>(token % 256);
       batch.targets.data<int32_t>()[i] = static_cast<int32_t>(target % 256);
     }
@@ -63,10 +61,9 @@ class SpikeGuard {
 
   /// Why this step must be skipped; empty: it is good, and enters the window.
   std::string judge(double loss, double norm) {
-    if (!std::isfinite(loss)) return "the loss is NaN or infinite";
-    if (!std::isfinite(norm)) return "the gradient has a NaN or an Inf";
-    if (deviations_ == 0) return "";
-    std::string reason = spike("loss", loss, losses_);
+    std::string reason = not_finite(loss, norm);
+    if (!reason.empty() || deviations_ == 0) return reason;
+    reason = spike("loss", loss, losses_);
     if (reason.empty()) reason = spike("gradient norm", norm, norms_);
     if (!reason.empty() && ++in_a_row_ < kPatience) return reason;
     if (!reason.empty()) losses_.clear(), norms_.clear();

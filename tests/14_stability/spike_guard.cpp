@@ -1,5 +1,5 @@
 // The spike guard: what it skips, what it learns from, and what a checkpoint keeps of it.
-#include "chapters/04_clipping/spike_guard.h"
+#include "chapters/14_stability/spike_guard.h"
 
 #include <limits>
 

@@ -1,0 +1,288 @@
+// 14_stability: steps that do no harm. Each row of a gradient is clipped by the weights it would
+// change, and a guard skips batches that would throw the model off.
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/03_schedules/batch_ramp.h"
+#include "chapters/03_schedules/schedule.h"
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/04_clipping/clip.h"
+#include "chapters/04_clipping/noise_scale.h"
+#include "chapters/14_stability/adaptive_clip.h"
+#include "chapters/14_stability/spike_guard.h"
+#include "common/data/text.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "common/model/measure.h"
+#include "common/run/backend.h"
+#include "common/run/checkpoint.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/run_main.h"
+#include "common/run/sampler.h"
+#include "common/run/validation.h"
+
+namespace ladder {
+namespace {
+
+// ---- 1. options ---------------------------------------------------------------------------------
+
+struct Options {
+  RunOptions run;
+  SgdOptions sgd;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  BatchRampOptions ramp;
+  AccumulateOptions accumulate;
+  ClipOptions clip;
+  NoiseScaleOptions noise_scale;
+  AdaptiveClipOptions agc;
+  SpikeGuardOptions spike_guard;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options o;
+  CommandLine("14_stability: clipping row by row, and a guard against spikes")
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
+            o.noise_scale, o.agc, o.spike_guard);
+  o.run.refuse_ranks();
+  return o;
+}
+
+// ---- 2. layout ----------------------------------------------------------------------------------
+
+/// One rank holds the whole model, and the activations of one micro-batch.
+struct Layout {
+  const Options& o;
+
+  GptConfig gpt = o.run.gpt();
+  ParamLayout params{gpt};
+  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp{o.ramp, batch};
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+  int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
+  /// The most micro-batches that a step has.
+  int64_t GA = o.accumulate.most_micro_steps(ramp.batches());
+
+  explicit Layout(const Options& o_) : o(o_) { o.noise_scale.check(micro, batch); }
+};
+
+// ---- 3. memory ----------------------------------------------------------------------------------
+
+struct Memory {
+  const Options& o;
+  const Layout& layout;
+
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  Ctx ctx = make_ctx(o.run, arena, device.get());
+  // Flat, params.size().
+  Tensor params = arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()});
+  GptTensors w = layout.params.view(params);  // the same, seen as a model
+  // Gradients, in as many buffers as the micro-steps take.
+  GradTree grads{arena, layout.params, o.accumulate, layout.GA};
+  Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
+  AdaptiveClip agc{arena, layout.params, o.agc};
+  SpikeGuard guard{o.spike_guard};
+  NoiseScale noise;
+  Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
+  // (B), of each sequence.
+  Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
+  Activations acts = alloc_activations(arena, layout.gpt, layout.micro);
+  ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro);
+  // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
+
+  Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) {}
+};
+
+/// What the formulas of the README say that Memory will take.
+MemoryBytes predict(const Options& o, const Layout& layout) {
+  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
+                T = layout.gpt.seq_len;
+  const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
+  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
+  MemoryBytes bytes;
+  bytes[Mem::Param] = 4 * P;
+  bytes[Mem::Grad] = 4 * P;
+  bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS) + 8 * B * T + 4 * B;
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS) + 8 * kLimbs + scratch + 4 * P * extra +
+                          AdaptiveClip::bytes(layout.params, o.agc);
+  return bytes;
+}
+
+// ---- 4. data ------------------------------------------------------------------------------------
+
+/// All that a checkpoint holds.
+TrainingState training_state(const Layout& layout, Memory& m) {
+  return {.gpt = layout.gpt,
+          .layout = layout.params,
+          .params = m.params,
+          .optim = m.optimizer.tensors(),
+          .others{named_state("optimizer", m.optimizer), named_state("spike_guard", m.guard),
+                  named_state("noise_scale", m.noise)}};
+}
+
+/// Initial weights, or those of a checkpoint. Returns the first step to take.
+int64_t start(const Options& o, const Layout& layout, Memory& m) {
+  if (!o.run.load.empty()) return load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  init_params(m.ctx, m.params, layout.params, layout.gpt, o.run.seed);
+  return 0;
+}
+
+// ---- 5. step ------------------------------------------------------------------------------------
+
+/// Logits of `tokens` (B,T); what backward needs stays in `a`.
+void forward(const Ctx& ctx, const GptTensors& w, const Activations& a, Tensor tokens) {
+  const size_t L = w.blocks.size();
+  embed_forward(ctx, a.embed, tokens, w.embed);
+  for (size_t l = 0; l < L; ++l) {
+    const BlockTensors& p = w.blocks[l];
+    const BlockActs& s = a.blocks[l];
+    norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+    attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
+    residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
+
+    norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+    mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
+    residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
+  }
+  norm_forward(ctx, a.norm, a.stat, a.stream(L), w.norm);
+  head_forward(ctx, a.logits, a.norm, w.head_w);
+}
+
+/// Gradients of all parameters into `dw`, from the gradient of the logits in a.logits.
+void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const Activations& a,
+              const ActGrads& d, Tensor tokens, Into into) {
+  const size_t L = w.blocks.size();
+  head_backward_input(ctx, d.branch, a.logits, w.head_w);
+  head_backward_weight(ctx, dw.head_w, a.logits, a.norm, into);
+  norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
+  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
+
+  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
+  for (size_t l = L; l-- > 0;) {
+    const BlockTensors& p = w.blocks[l];
+    const BlockTensors& g = dw.blocks[l];
+    const BlockActs& s = a.blocks[l];
+    residual_backward_weight(ctx, g.residual2_b, d.stream, into);
+    mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
+    mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
+    norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
+    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    // The branch has read the stream, too: its gradient is added.
+    residual_backward_input(ctx, d.stream, d.norm);
+
+    residual_backward_weight(ctx, g.residual1_b, d.stream, into);
+    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
+    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
+    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
+    norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
+    residual_backward_input(ctx, d.stream, d.norm);
+  }
+  embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
+}
+
+/// One batch: loss, gradients, update.
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
+                      RunLog& log, int64_t step) {
+  const int64_t B = layout.ramp.batch(step), MBS = o.accumulate.micro(B), GA = div_exact(B, MBS);
+  const Batch batch = m.batch.slice(0, B);
+  const Tensor losses = m.losses.first(B);
+  const Activations acts = m.acts.first(MBS);
+  text.draw(batch, o.run.seed, step);
+  o.spike_guard.inject(batch, o.run.seed, step);
+  const int64_t targets = count_targets(batch);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets.
+  const float scale = 1.0f / static_cast<float>(targets);
+
+  for (int64_t k = 0; k < GA; ++k) {
+    const Batch part = batch.slice(k * MBS, MBS);
+    m.grads.begin(k);
+    forward(m.ctx, m.w, acts, part.tokens);
+    head_loss_and_gradient(m.ctx, losses.slice(k * MBS, MBS), acts.logits, part.targets,
+                           layout.gpt.vocab, scale);
+    backward(m.ctx, m.w, m.grads.view(), acts, m.dacts.first(MBS), part.tokens, m.grads.into());
+    if (o.noise_scale.on && m.grads.alone())
+      m.noise.add_small(grad_norm(m.ctx, m.grads.alone(), layout.params, m.limbs), MBS, B);
+    m.grads.end(m.ctx, k, GA);
+  }
+  const Tensor grads = m.grads.sum();
+  const float loss = mean_loss(m.ctx, losses, targets);
+  const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
+
+  const float lr = layout.schedule.lr(step);
+  const std::string bad = m.guard.judge(loss, norm);
+  if (bad.empty()) {
+    if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
+    const bool rows = m.agc.apply(m.ctx, grads, m.params);
+    const double left = rows ? grad_norm(m.ctx, grads, layout.params, m.limbs) : norm;
+    clip_global_norm(m.ctx, grads, left, o.clip.clip);
+    m.optimizer.step(m.ctx, m.params, grads, lr);
+  } else {
+    m.noise.skip_step();
+    log.note(fmt::format("step {}: skipped, {}", step, bad));
+  }
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
+}
+
+/// Mean loss of the held-out text.
+float validate(const Layout& layout, Memory& m, const Text& text) {
+  Validation v(m.ctx, /*comm=*/nullptr, text, m.batch, m.losses, layout.micro);
+  while (v.next()) {
+    const Activations acts = m.acts.first(v.count());
+    forward(m.ctx, m.w, acts, v.batch().tokens);
+    head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
+  }
+  return v.mean();
+}
+
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
+  for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
+    log.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, log, step);
+    log.end_step(record);
+    if (log.tracing()) log.trace(record, param_hash(m.ctx, m.params, layout.params));
+    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
+    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
+  }
+}
+
+// ---- 6. report ----------------------------------------------------------------------------------
+
+/// Text that the model writes, a token at a time.
+std::string sample(const Options& o, const Layout& layout, Memory& m) {
+  Sampler sampler(o.run.sampling(layout.gpt));
+  const Tensor tokens = m.batch.tokens.first(1);
+  const Activations acts = m.acts.first(1);
+  while (sampler.next(tokens)) {
+    forward(m.ctx, m.w, acts, tokens);
+    sampler.choose(m.ctx, acts.logits);
+  }
+  return sampler.text();
+}
+
+void run(const Options& o) {
+  const Layout layout(o);
+  const Text text(o.run.text(layout.gpt));
+  Memory m(o, layout);
+  RunLog log(
+      o.run,
+      {.chapter = "14_stability",
+       .gpt = layout.gpt,
+       .parameters = layout.params.live(),
+       .layout{.batch = layout.batch, .micro_batch = layout.micro, .threads = o.run.thread_count()},
+       .predicted = predict(o, layout)},
+      m.arena, m.ctx);
+  train(o, layout, m, text, log);
+  if (o.noise_scale.on) m.noise.report(log.extra());
+  log.finish(validate(layout, m, text));
+  if (o.run.sample > 0) log.sample(sample(o, layout, m));
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  return ladder::run_main([&] { ladder::run(ladder::parse_options(argc, argv)); });
+}
