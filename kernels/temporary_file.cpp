@@ -12,10 +12,12 @@ std::string temporary_folder() {
 
 std::FILE* open_temporary_file() {
   std::string name = temporary_folder() + "/ladder-XXXXXX";
-  const int file = mkstemp(name.data());
-  if (file < 0) return nullptr;
+  const int fd = mkstemp(name.data());
+  if (fd < 0) return nullptr;
   unlink(name.c_str());
-  return fdopen(file, "w+");
+  std::FILE* file = fdopen(fd, "w+");
+  if (!file) close(fd);
+  return file;
 }
 
 }  // namespace ladder

@@ -94,7 +94,9 @@ void OutputFile::open_partial() {
     named = is_named(opened.get(), partial_);
     if (!named) continue;
     is_ours_ = found.st_size == 0;
-    file_.reset(::fdopen(opened.release(), "w"));
+    file_.reset(::fdopen(opened.get(), "w"));
+    if (!file_) fail();
+    opened.release();
   }
 }
 

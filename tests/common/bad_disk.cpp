@@ -80,6 +80,12 @@ int flock(int fd, int operation) noexcept {
   return bad_disk.no_locks ? -1 : static_cast<int>(::syscall(SYS_flock, fd, operation));
 }
 
+FILE* fdopen(int fd, const char* mode) noexcept {
+  static const auto real =
+      reinterpret_cast<FILE* (*)(int, const char*)>(::dlsym(RTLD_NEXT, "fdopen"));
+  return ladder::fails() ? nullptr : real(fd, mode);
+}
+
 dirent* readdir(DIR* directory) {
   static const auto real = reinterpret_cast<dirent* (*)(DIR*)>(::dlsym(RTLD_NEXT, "readdir"));
   static bool listed_one = false;

@@ -7,7 +7,7 @@
 namespace ladder {
 
 struct BadDisk {
-  int operations = 0;        ///< changes so far: fsync, rename, mkdir, symlink, remove
+  int operations = 0;        ///< so far: fsync, rename, mkdir, symlink, remove, fdopen
   int fail_at = -1;          ///< this one of them fails: EIO
   int die_at = -1;           ///< before this one SIGKILL ends the process
   int fsync_ms = 0;          ///< each fsync takes so long
