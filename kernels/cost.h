@@ -12,6 +12,7 @@
 
 namespace ladder {
 
+/// What one call of an operation must move and compute at least.
 struct Cost {
   int64_t bytes;
   int64_t flops;

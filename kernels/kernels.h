@@ -85,6 +85,7 @@ struct AttentionPlace {
   int64_t keys = 0;                  ///< the first key
 };
 
+/// A table of kernels: one pointer for each operation. ref, cpu and cuda each fill one.
 struct Kernels {
   const char* name;
   int64_t scratch_bytes;  ///< of Ctx::scratch for each of ctx.threads; a device counts as one

@@ -96,14 +96,17 @@ struct Bf16 {
   uint16_t bits;
   static constexpr Format kFormat = kBf16;
 };
+/// A number of FP16.
 struct F16 {
   uint16_t bits;
   static constexpr Format kFormat = kF16;
 };
+/// A number of FP8, with 4 bits of exponent.
 struct E4m3 {
   uint8_t bits;
   static constexpr Format kFormat = kE4M3;
 };
+/// The same with 5.
 struct E5m2 {
   uint8_t bits;
   static constexpr Format kFormat = kE5M2;

@@ -19,6 +19,7 @@
 
 namespace ladder {
 
+/// The 256 codes of a byte, and the numbers that they stand for.
 struct QuantCode {
   bool has_sign;                    ///< the top bit is a sign: codes 0 and 128 are both zero
   int magnitudes;                   ///< 128 or 256

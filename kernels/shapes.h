@@ -11,21 +11,27 @@
 
 namespace ladder {
 
+/// P positions.
 struct EmbedShape {
   int64_t B, T, C, V, P;
 };
+/// Norms of B T rows.
 struct NormShape {
   int64_t B, T, C;
 };
+/// A linear layer from K to N channels, row by row.
 struct MatmulShape {
   int64_t rows, N, K;
 };
+/// The gradient of its weight.
 struct MatmulWeightShape {
   int64_t B, T, N, K;
 };
+/// The gradient of its bias.
 struct BiasShape {
   int64_t B, T, N;
 };
+/// NH query heads over NKV heads of keys and values, of HS channels each.
 struct AttentionShape {
   int64_t B, T, NH, NKV, HS;
 };
@@ -37,9 +43,11 @@ struct AttentionPieceShape {
 struct ColumnsShape {
   int64_t R, G, to, from;
 };
+/// The stream, row by row.
 struct ResidualShape {
   int64_t rows, C;
 };
+/// Logits of B T tokens.
 struct CrossEntropyShape {
   int64_t B, T, V;
 };

@@ -11,6 +11,7 @@
 
 namespace ladder {
 
+/// What a rank asks of its group.
 enum class Operation : uint8_t {
   AllReduce,
   ReduceScatter,

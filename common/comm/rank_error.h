@@ -8,6 +8,7 @@
 
 namespace ladder {
 
+/// What one rank threw, as the others and the screen are told.
 struct RankError {
   std::string message;       ///< "rank 2: no such file"
   std::exception_ptr error;  ///< with that message. UserError, CheckError, NoTemporaryFile and

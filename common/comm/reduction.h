@@ -27,6 +27,7 @@
 
 namespace ladder {
 
+/// A way to sum over ranks: in which order, by which messages.
 enum class Reduction : uint8_t { Halving, Tree, Ring, Naive, Native };
 constexpr int kReductionCount = 5;
 constexpr std::array<std::string_view, kReductionCount> kReductionNames = {

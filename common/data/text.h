@@ -30,6 +30,7 @@ Batch alloc_batch(Arena& arena, int64_t B, int64_t T);
 /// Targets that are learned: those that are not kIgnore.
 int64_t count_targets(const Batch& batch);
 
+/// The file, and the sequences that it is cut into.
 struct TextOptions {
   std::string path;
   TextFormat format = {};
@@ -37,6 +38,7 @@ struct TextOptions {
   int64_t vocab;    ///< V; every token must be below it
 };
 
+/// A file of tokens, as batches of sequences.
 class Text {
  public:
   /// Opens the file. The last tenth of its tokens is held out for validation.

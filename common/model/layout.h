@@ -84,17 +84,21 @@ struct ParamSpec {
 struct Affine {
   Tensor w, b;
 };
+/// The embeddings of tokens and of positions.
 struct EmbedTensors {
   Tensor wte, wpe;  ///< (Vp,C), (positions,C)
 };
+/// The parameters of attention.
 struct AttnTensors {
   Affine qkv;     ///< (3C,C), (3C)
   Tensor proj_w;  ///< (C,C); its bias is added by the residual
 };
+/// The parameters of the MLP.
 struct MlpTensors {
   Affine fc;      ///< (4C,C), (4C)
   Tensor proj_w;  ///< (C,4C); its bias is added by the residual
 };
+/// The parameters of a block.
 struct BlockTensors {
   Affine norm1;
   AttnTensors attn;

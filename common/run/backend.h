@@ -15,6 +15,7 @@ namespace ladder {
 
 struct RunOptions;
 
+/// Who computes: a table of kernels, by the name that --backend takes.
 struct Backend {
   std::string_view name;
   const Kernels& (*kernels)();

@@ -9,6 +9,7 @@
 
 namespace ladder {
 
+/// --fault: a planted fault, for tests and for readers.
 struct FaultOptions {
   std::string text;
 

@@ -9,6 +9,7 @@
 
 namespace ladder {
 
+/// The files of one model, open.
 struct HfFiles {
   std::vector<SafetensorsReader> weights;  ///< at least one; no tensor is in two
   std::string config;                      ///< path of config.json; empty: there is none

@@ -18,6 +18,7 @@ inline constexpr int64_t kMaxCount = int64_t{1} << 40;
 /// What a state counts. @throws UserError unless it is a whole number from 0 to kMaxCount
 int64_t count_in(const nlohmann::json& value);
 
+/// What checkpoint.json says.
 struct Manifest {
   nlohmann::json model;  ///< sizes, as sizes_of() gives them
   nlohmann::json state;  ///< "step", and the chapter's own

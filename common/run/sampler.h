@@ -11,6 +11,7 @@
 
 namespace ladder {
 
+/// How text is generated.
 struct SampleOptions {
   int64_t count;       ///< tokens to generate
   double temperature;  ///< logits are divided by it; 0: always the largest logit

@@ -6,6 +6,7 @@
 
 namespace ladder {
 
+/// What a step says of itself.
 struct StepRecord {
   int64_t step;      ///< from 0
   float loss;        ///< mean over the batch's targets, before the update

@@ -6,6 +6,7 @@
 
 namespace ladder {
 
+/// A vector of weights, and of both moments.
 struct AdamVectors {
   Vec w, m, v;
 };

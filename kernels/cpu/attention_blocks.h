@@ -31,6 +31,7 @@ enum class Sum : uint8_t {
   Keys,     ///< c[u,d] = sum_t a[t,u] b[t,d]: no t before the rows
 };
 
+/// A product of two blocks: which operands, which sums.
 struct BlockProduct {
   int64_t M = 0, N = 0, K = 0;  ///< rows and columns of c, terms of a sum
   const float* a = nullptr;

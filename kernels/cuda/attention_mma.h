@@ -27,6 +27,7 @@
 
 namespace ladder::LADDER_CUDA {
 
+/// An engine of attention (attention_engines.h) that multiplies on tensor cores.
 template <class T, int kHS, int kStrips, int kWarps, int kPartnerRows>
 struct Mma {
   using Element = T;

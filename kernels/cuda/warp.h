@@ -14,6 +14,7 @@ constexpr unsigned kAllLanes = 0xFFFFFFFF;
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
 
+/// For reductions over a warp or a block.
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
   static constexpr float kNeutral = 0;

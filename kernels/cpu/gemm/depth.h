@@ -38,6 +38,7 @@ struct Segment {
   bool last;       ///< nothing follows: the sum goes to C
 };
 
+/// Values of k that are multiplied before the next ones are packed: segments one after the other.
 struct Chunk {
   int64_t steps = 0, values = 0;  ///< fewer values than steps hold where some are not full
   int count = 0, run_count = 0;

@@ -24,6 +24,7 @@ struct Factor {
   int64_t stride_k = 1;
 };
 
+/// C (+)= A B^T: what gemm() computes.
 struct Product {
   int64_t M = 0, N = 0, K = 0;
   int64_t leaves = 1;          ///< of K: see leaf() in kernels/tree.h
