@@ -138,11 +138,8 @@ class GradTree {
   Tensor alone() const { return fresh() ? flat_[tree_.top()] : Tensor{}; }
 
   /// Ends micro-step k of GA.
-  void end(const Ctx& ctx, int64_t k, int64_t GA) { end(ctx, k, GA, {0, flat_[0].size()}); }
-  /// The same for a copy of a tree, with the same buffers, that counts the micro-steps of some of
-  /// their elements.
-  void end(const Ctx& ctx, int64_t k, int64_t GA, Range elements) {
-    join(ctx, k, GA, elements);
+  void end(const Ctx& ctx, int64_t k, int64_t GA) {
+    join(ctx, k, GA, {0, flat_[0].size()});
     close(k, GA);
   }
   /// end() in two steps: join() once for each range of elements, as soon as their gradients of this

@@ -92,6 +92,13 @@ class Recompute {
   /// What to compute again of block l alone.
   DroppedParts parts_before(int64_t l) const { return still_there(l) ? DroppedParts{} : parts(); }
 
+  /// Blocks that are computed again.
+  int64_t blocks_again() const {
+    int64_t sum = 0;
+    for (int64_t l = 0; l < L_; ++l) sum += segment_before(l).size();
+    return sum;
+  }
+
   /// Floating-point operations of products that are done twice, for `batch` sequences.
   int64_t extra_flops(const GptConfig& config, int64_t batch) const {
     const int64_t T = config.seq_len, C = config.channels, NH = config.heads, tokens = batch * T;

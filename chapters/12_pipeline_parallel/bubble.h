@@ -98,7 +98,7 @@ inline nlohmann::json report_pipeline(Comm& stages, const Pipeline& pipeline,
   // In a group of its own, so that these texts do not count as traffic of the run.
   const std::unique_ptr<Comm> group = stages.split(0, stages.rank());
   const std::vector<std::string> texts = gather_text(*group, own.dump());
-  nlohmann::json report = {{"name", pipeline.name},
+  nlohmann::json report = {{"name", to_string(pipeline.kind)},
                            {"stages", pipeline.stages},
                            {"chunks", pipeline.chunks},
                            {"micro_batches", pipeline.micros}};
@@ -108,14 +108,14 @@ inline nlohmann::json report_pipeline(Comm& stages, const Pipeline& pipeline,
     const int64_t s = std::ssize(durations);
     report["in_flight"].push_back(
         {{"predicted",
-          promised_in_flight(pipeline.name, pipeline.stages, pipeline.chunks, pipeline.micros, s)},
+          promised_in_flight(pipeline.kind, pipeline.stages, pipeline.chunks, pipeline.micros, s)},
          {"measured", stage["most"]}});
     durations.push_back(stage["times"].get<std::vector<double>>());
   }
   if (durations.empty() || durations[0].size() != pipeline.lists[0].size()) return report;
   const PipelineClock clock = simulate(pipeline, durations);
   const auto [F, B, W] = mean_times(pipeline, durations);
-  report["bubble"] = {{"theory", theory_idle_share(pipeline.name, pipeline.stages, pipeline.chunks,
+  report["bubble"] = {{"theory", theory_idle_share(pipeline.kind, pipeline.stages, pipeline.chunks,
                                                    pipeline.micros, F, B, W)},
                       {"measured", clock.idle_share()}};
   report["ms"] = {{"forward", F}, {"backward_input", B}, {"backward_weight", W}};

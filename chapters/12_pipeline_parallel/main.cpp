@@ -14,6 +14,7 @@
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/bubble.h"
 #include "chapters/12_pipeline_parallel/stage.h"
+#include "chapters/12_pipeline_parallel/stage_grads.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
@@ -67,7 +68,7 @@ struct Layout {
   int rank;
 
   GptConfig gpt = o.run.gpt();
-  StagePlan stage{o.pp, gpt, rank, o.run.ranks};
+  StageLayout stage{o.pp, gpt, rank, o.run.ranks};
   ParamLayout model{gpt};                      // all of it,
   ParamLayout params{gpt, 1, {}, stage.rank};  // and what is here
   int64_t batch = o.run.batch;                 ///< B, sequences of a step once the ramp is over
@@ -101,9 +102,8 @@ struct Memory {
   Weights weights{arena, layout.params.size(), o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
-  GradTree head_grads{arena, layout.params, o.accumulate, layout.GA};
-  // The same buffers, as each part counts its micro-steps.
-  std::vector<GradTree> grads{static_cast<size_t>(layout.stage.rank.chunks), head_grads};
+  StageGrads grads{arena, layout.params, layout.stage.pieces(layout.params), o.accumulate,
+                   layout.GA};
   HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
@@ -195,9 +195,10 @@ void forward(Memory& m, const InFlight& f) {
 /// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
 /// chunk of sequences at a time. Micro-step k of GA.
 void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
-  m.head_grads.begin(k);
-  const GptTensors& dw = m.head_grads.view();
-  const Into into = m.head_grads.into();
+  StageGrads::Piece& grads = m.grads.head();
+  grads.begin(k);
+  const GptTensors& dw = grads.view();
+  const Into into = grads.into();
   const Activations& a = f.acts;
   m.head_grad.begin(dw.head_w, into, head_chunks(a));
   for (int64_t j = 0; j < head_chunks(a); ++j) {
@@ -211,7 +212,7 @@ void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
   }
   norm_backward_input(m.ctx, f.dout(), f.grads.head, f.out(), a.stat, m.w.norm);
   norm_backward_weight(m.ctx, dw.norm, f.grads.head, f.out(), a.stat, into);
-  m.head_grads.end(m.ctx, k, GA, m.layout.params.section(m.layout.gpt.layers + 1));
+  grads.end(m.ctx, k, GA);
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
@@ -254,7 +255,7 @@ void backward_weight(const Ctx& ctx, const InFlight& f, const BlockTensors& g, s
 /// The gradients that `action` asks for, of all blocks of its part and of the embedding.
 void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
-  GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
+  StageGrads::Piece& grads = m.grads.part(action.chunk);
   if (weight) grads.begin(action.micro);
   for (size_t l = f.acts.blocks.size(); l-- > 0;) {
     const int64_t before = m.flops;
@@ -267,22 +268,16 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   if (!weight) return;
   if (f.embed)
     embed_backward_weight(m.ctx, grads.view().embed, f.grads.stream(0), f.tokens, grads.into());
-  grads.end(m.ctx, action.micro, GA, m.layout.stage.range(m.layout.params, action.chunk));
+  grads.end(m.ctx, action.micro, GA);
   m.stage.release(action);
 }
 
 /// One action of this stage's list, in a step of GA micro-batches.
 void perform(Memory& m, const InFlight& f, const Action& action, float scale, int64_t GA) {
-  switch (action.what) {
-    case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
-    case Do::Forward: return forward(m, f);
-    case Do::SendActivation: return m.stage.activations.send(f.out());
-    case Do::RecvGradient: return m.stage.gradients.recv(f.dout());
-    case Do::SendGradient: return m.stage.gradients.send(f.grads.stream(0));
-    default:  // one of the three backwards
-      if (f.head && action.what != Do::BackwardWeight) head(m, f, scale, action.micro, GA);
-      backward(m, f, action, GA);
-  }
+  if (m.stage.message(f, action.what)) return;  // sent, or received
+  if (action.what == Do::Forward) return forward(m, f);
+  if (f.head && action.what != Do::BackwardWeight) head(m, f, scale, action.micro, GA);
+  backward(m, f, action, GA);
 }
 
 /// One batch: loss, gradients, update.
@@ -306,7 +301,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   m.stage.end_step();
   m.comm.broadcast(losses, m.comm.size() - 1);
-  const Tensor grads = m.head_grads.sum();
+  const Tensor grads = m.grads.sum();
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm);

@@ -44,7 +44,17 @@
 
 namespace ladder {
 
-constexpr std::array kPipelines{"gpipe", "1f1b", "interleaved", "zb-h1"};
+enum class PipelineKind : uint8_t { GPipe, OneFOneB, Interleaved, ZbH1 };
+constexpr std::array kPipelines{"gpipe", "1f1b", "interleaved", "zb-h1"};  ///< their names
+
+inline std::string to_string(PipelineKind kind) { return kPipelines[static_cast<size_t>(kind)]; }
+/// @throws UserError naming what is legal
+inline PipelineKind pipeline_kind(std::string_view name) {
+  const auto* const at = std::ranges::find(kPipelines, name);
+  if (at == kPipelines.end())
+    throw UserError("--pipeline {}; legal are {}", name, fmt::join(kPipelines, ", "));
+  return static_cast<PipelineKind>(at - kPipelines.begin());
+}
 
 /// Messages of one channel that are sent and not yet received. A further send waits.
 constexpr int64_t kMailbox = 2;
@@ -79,7 +89,7 @@ inline std::string to_string(const Action& a) {
 /// The model has p v parts, and part g reads what part g - 1 wrote. Stage s has the parts
 /// g = c p + s: so part g + 1 is always on the next stage, counted round.
 struct Pipeline {
-  std::string name;                        ///< gpipe, 1f1b, interleaved or zb-h1
+  PipelineKind kind = PipelineKind::GPipe;
   int64_t stages = 1;                      ///< p
   int64_t chunks = 1;                      ///< v: 1 unless interleaved
   int64_t micros = 1;                      ///< m
@@ -122,9 +132,9 @@ inline std::vector<Action> with_messages(const Pipeline& pipeline, int64_t s,
 inline int64_t forwards_ahead(const Pipeline& pipeline, int64_t s) {
   const int64_t p = pipeline.stages, v = pipeline.chunks, m = pipeline.micros;
   int64_t ahead = p - s - 1;  // one for each stage behind
-  if (pipeline.name == "gpipe") ahead = m;
+  if (pipeline.kind == PipelineKind::GPipe) ahead = m;
   // All chunks but the last, and two for each stage behind: the way there and the way back.
-  if (pipeline.name == "interleaved") ahead = (v - 1) * p + 2 * (p - s - 1);
+  if (pipeline.kind == PipelineKind::Interleaved) ahead = (v - 1) * p + 2 * (p - s - 1);
   return std::min(ahead, v * m);
 }
 
@@ -139,7 +149,7 @@ inline Action nth(const Pipeline& pipeline, Do what, int64_t k) {
 /// What stage s computes, in order.
 inline std::vector<Action> compute_order(const Pipeline& pipeline, int64_t s) {
   const int64_t n = pipeline.chunks * pipeline.micros, ahead = forwards_ahead(pipeline, s);
-  const bool split = pipeline.name == "zb-h1";
+  const bool split = pipeline.kind == PipelineKind::ZbH1;
   std::vector<Action> list;
   const auto add = [&](Do what, int64_t k) { list.push_back(nth(pipeline, what, k)); };
   for (int64_t k = 0; k < ahead; ++k) add(Do::Forward, k);
@@ -158,13 +168,10 @@ inline std::vector<Action> compute_order(const Pipeline& pipeline, int64_t s) {
 
 /// @param chunks of a stage, for interleaved; the others have one, and one stage has one
 /// @throws UserError naming what is legal
-inline Pipeline make_pipeline(std::string_view name, int64_t stages, int64_t chunks,
-                              int64_t micros) {
-  if (std::ranges::find(kPipelines, name) == kPipelines.end())
-    throw UserError("--pipeline {}; legal are {}", name, fmt::join(kPipelines, ", "));
+inline Pipeline make_pipeline(PipelineKind kind, int64_t stages, int64_t chunks, int64_t micros) {
   if (stages < 1) throw UserError("a pipeline must have at least 1 stage, not {}", stages);
   if (micros < 1) throw UserError("a pipeline must have at least 1 micro-batch, not {}", micros);
-  const bool interleaved = name == "interleaved" && stages > 1;
+  const bool interleaved = kind == PipelineKind::Interleaved && stages > 1;
   if (interleaved && chunks < 2)
     throw UserError("--pipeline interleaved takes --chunks of at least 2, not {}", chunks);
   if (interleaved && micros % stages != 0)
@@ -172,7 +179,7 @@ inline Pipeline make_pipeline(std::string_view name, int64_t stages, int64_t chu
         "--pipeline interleaved with {} stages and {} micro-batches; legal are {}, {}, {}, ... "
         "micro-batches",
         stages, micros, stages, 2 * stages, 3 * stages);
-  Pipeline pipeline{.name = std::string(name),
+  Pipeline pipeline{.kind = kind,
                     .stages = stages,
                     .chunks = interleaved ? chunks : 1,
                     .micros = micros,

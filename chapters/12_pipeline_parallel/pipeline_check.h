@@ -48,7 +48,7 @@ inline std::string to_string(const Pipeline& pipeline, const Turn& turn) {
 template <class... Args>
 [[noreturn]] void refuse(const Pipeline& pipeline, fmt::format_string<Args...> text,
                          Args&&... args) {
-  throw CheckError(fmt::format("pipeline {}: {}", pipeline.name,
+  throw CheckError(fmt::format("pipeline {}: {}", to_string(pipeline.kind),
                                fmt::format(text, std::forward<Args>(args)...)));
 }
 
@@ -126,12 +126,14 @@ inline int64_t most_in_flight(const Pipeline& pipeline, int64_t stage) {
 /// The same by formula, exactly: all m; or the forwards ahead and one under way; and on stage s of
 /// zb-h1 s more, whose W waits.
 /// @param p,v,m stages, chunks of a stage, micro-batches
-inline int64_t promised_in_flight(std::string_view name, int64_t p, int64_t v, int64_t m,
+inline int64_t promised_in_flight(PipelineKind kind, int64_t p, int64_t v, int64_t m,
                                   int64_t stage) {
-  if (name == "gpipe") return m;
-  if (name == "1f1b") return std::min(p - stage, m);
-  if (name == "interleaved") return std::min(2 * (p - stage - 1) + (v - 1) * p + 1, v * m);
-  CHECK(name == "zb-h1", "no pipeline {}", name);
+  switch (kind) {
+    case PipelineKind::GPipe: return m;
+    case PipelineKind::OneFOneB: return std::min(p - stage, m);
+    case PipelineKind::Interleaved: return std::min(2 * (p - stage - 1) + (v - 1) * p + 1, v * m);
+    case PipelineKind::ZbH1: break;
+  }
   return std::min(p, m);
 }
 
@@ -202,9 +204,9 @@ inline void check_messages(const Pipeline& pipeline, int64_t s) {
 
 /// @throws CheckError unless stage s keeps no more than promised
 inline void check_in_flight(const Pipeline& pipeline, int64_t s) {
-  const auto& [name, p, v, m, lists] = pipeline;
+  const auto& [kind, p, v, m, lists] = pipeline;
   const int64_t most = most_in_flight(pipeline, s);
-  const int64_t promised = promised_in_flight(name, p, v, m, s);
+  const int64_t promised = promised_in_flight(kind, p, v, m, s);
   if (most > promised)
     refuse(pipeline, "stage {} has {} micro-batches in flight, and {} are promised", s, most,
            promised);

@@ -107,19 +107,16 @@ inline PipelineClock simulate(const Pipeline& pipeline, const Durations& duratio
 ///
 /// A gap of zb-h1 takes no more of W than it is long, so if T_F or T_B is shorter it counts instead
 /// of T_W; and m < p micro-batches fill m - 1 gaps, not p - 1.
-/// @throws CheckError if there is no formula of that name
-inline double theory_idle_share(std::string_view name, int64_t p, int64_t v, int64_t m, double T_F,
+inline double theory_idle_share(PipelineKind kind, int64_t p, int64_t v, int64_t m, double T_F,
                                 double T_B, double T_W) {
   const auto others = static_cast<double>(p - 1);
   const double work = T_F + T_B + T_W;
   double idle = others * work;
-  if (name == "interleaved") {
+  if (kind == PipelineKind::Interleaved) {
     idle /= static_cast<double>(v);
-  } else if (name == "zb-h1") {
+  } else if (kind == PipelineKind::ZbH1) {
     const auto gaps = static_cast<double>(std::min(p, m) - 1);
     idle = others * (T_F + T_B) - gaps * std::min({T_F, T_B, T_W});
-  } else {
-    CHECK(name == "gpipe" || name == "1f1b", "no formula for the bubble of pipeline {}", name);
   }
   return idle / (idle + static_cast<double>(m) * work);
 }

@@ -21,7 +21,7 @@
 #include "chapters/12_pipeline_parallel/mailbox.h"
 #include "chapters/12_pipeline_parallel/part_grads.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
-#include "chapters/12_pipeline_parallel/stage_plan.h"
+#include "chapters/12_pipeline_parallel/stage_layout.h"
 #include "common/comm/comm.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
@@ -34,16 +34,11 @@ namespace ladder {
 struct InFlight {
   size_t first_block;  ///< of the part, in the model
   bool embed, head;    ///< whether the part has them
-  size_t slot;
   Activations acts;
   PartGrads grads;
   Tensor tokens, targets;  ///< (n,T)
   Tensor losses;           ///< (n)
 
-  /// Where the input of block l of the part waits on disk.
-  int64_t place(int64_t l) const {
-    return static_cast<int64_t>(slot) * std::ssize(acts.blocks) + l;
-  }
   /// The first section of parameters that the part has: for chapter 13, whose gradients then
   /// travel.
   int64_t first_section() const { return embed ? 0 : static_cast<int64_t>(first_block) + 1; }
@@ -95,13 +90,13 @@ class Stage {
 
   /// @param stages the ranks of the pipeline, by stage
   /// @param micro,micros sequences of a micro-batch, and micro-batches of a step, at most
-  Stage(Arena& arena, const Ctx& ctx, Comm& stages, const StagePlan& plan,
+  Stage(Arena& arena, const Ctx& ctx, Comm& stages, const StageLayout& plan,
         const ActivationPlan& acts, int64_t micro, int64_t micros)
       : Stage(arena, ctx, stages, plan, alloc_slots(arena, plan.part, micro, acts),
               alloc_part_grads(arena, plan.part, micro, acts, plan.waiting(micros))) {}
 
   /// Adds what the constructor allocates to a prediction.
-  static void add_bytes(MemoryBytes& bytes, const StagePlan& plan, const ActivationPlan& acts,
+  static void add_bytes(MemoryBytes& bytes, const StageLayout& plan, const ActivationPlan& acts,
                         int64_t micro, int64_t micros) {
     bytes[Mem::Activation] += activation_bytes(plan.part, micro, acts);
     bytes[Mem::Workspace] += part_grad_bytes(plan.part, micro, acts, plan.waiting(micros));
@@ -118,12 +113,23 @@ class Stage {
     return {.first_block = static_cast<size_t>(plan_->rank.blocks(layers, action.chunk).begin),
             .embed = plan_->rank.has_embed() && action.chunk == 0,
             .head = plan_->rank.has_head() && action.chunk + 1 == plan_->rank.chunks,
-            .slot = slot,
             .acts = acts_[slot].first(n),
             .grads = grads_[static_cast<size_t>(action.micro) % grads_.size()].first(n),
             .tokens = batch.tokens.slice(begin, n),
             .targets = batch.targets.slice(begin, n),
             .losses = losses.slice(begin, n)};
+  }
+  /// Sends or receives what `what` says: outputs go to the next stage and become its inputs, and
+  /// their gradients come back. Returns false if it is no message.
+  bool message(const InFlight& f, Do what) {
+    switch (what) {
+      case Do::RecvActivation: activations.recv(f.acts.embed); break;
+      case Do::SendActivation: activations.send(f.out()); break;
+      case Do::RecvGradient: gradients.recv(f.dout()); break;
+      case Do::SendGradient: gradients.send(f.grads.stream(0)); break;
+      default: return false;
+    }
+    return true;
   }
   /// The micro-batch of `action` has left its part.
   void release(const Action& action) { slots_.release(action); }
@@ -152,7 +158,7 @@ class Stage {
   }
 
  private:
-  Stage(Arena& arena, const Ctx& ctx, Comm& stages, const StagePlan& plan,
+  Stage(Arena& arena, const Ctx& ctx, Comm& stages, const StageLayout& plan,
         std::vector<Activations> acts, std::vector<PartGrads> grads)
       : activations(arena, ctx, stages, +1, acts[0].embed),
         gradients(arena, ctx, stages, -1, acts[0].embed),
@@ -163,7 +169,7 @@ class Stage {
         grads_(std::move(grads)) {}
   int64_t wire_bytes() const { return activations.wire_bytes() + gradients.wire_bytes(); }
 
-  const StagePlan* plan_;
+  const StageLayout* plan_;
   Slots slots_;
   std::vector<Activations> acts_;  ///< [slot]
   std::vector<PartGrads> grads_;

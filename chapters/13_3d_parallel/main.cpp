@@ -17,6 +17,7 @@
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
 #include "chapters/12_pipeline_parallel/bubble.h"
 #include "chapters/12_pipeline_parallel/stage.h"
+#include "chapters/12_pipeline_parallel/stage_grads.h"
 #include "chapters/13_3d_parallel/mesh.h"
 #include "chapters/13_3d_parallel/plan.h"
 #include "common/data/text.h"
@@ -65,11 +66,7 @@ Options parse_options(int argc, char** argv) {
   line.read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
             o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.ddp, o.tp, o.pp,
             o.mesh, o.fault);
-  if (o.mesh.world > 0 && !o.run.plan_only) throw UserError("--world is for --plan-only");
-  const bool started = o.run.ranks == 1 && !o.run.plan_only;  // by mpirun, if it was
-  const int here = started ? launched_processes() : o.run.ranks;
-  o.run.ranks = o.mesh.shape(o.tp, o.pp, o.mesh.world > 0 ? o.mesh.world : here).size();
-  o.run.plan_only ? o.run.check_size(o.run.ranks) : o.run.check();  // with that many ranks
+  o.mesh.set_ranks(o.run, o.tp, o.pp);
   return o;
 }
 
@@ -85,7 +82,7 @@ struct Layout {
   MeshShape mesh = o.mesh.shape(o.tp, o.pp, o.run.ranks);
   MeshPlace at = mesh.place(rank);
   int64_t tp = o.tp.degree(gpt, mesh.tp);
-  StagePlan stage{o.pp, gpt, at.pp, mesh.pp};
+  StageLayout stage{o.pp, gpt, at.pp, mesh.pp};
   ParamLayout model{gpt};  // all of it, what is here, and the chunks that are updated here
   ParamLayout params{gpt, mesh.dp, {at.tp, tp}, stage.rank};
   ParamLayout shard = params.shard(at.dp);
@@ -125,9 +122,8 @@ struct Memory {
   ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
-  GradTree head_grads{arena, layout.params, o.accumulate, layout.GA};
-  // The same buffers, as each part counts its micro-steps.
-  std::vector<GradTree> grads{static_cast<size_t>(layout.stage.rank.chunks), head_grads};
+  StageGrads grads{arena, layout.params, layout.stage.pieces(layout.params), o.accumulate,
+                   layout.GA};
   CommStream comm_stream =
       open_comm_stream(arena, ctx, mesh.dp(), o.run, o.ddp, layout.params.largest_section());
   Zero1 zero1{comm_stream, layout.params, o.ddp};
@@ -233,9 +229,10 @@ void forward(Memory& m, const InFlight& f) {
 /// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
 /// chunk of sequences at a time. Micro-step k of GA.
 void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
-  m.head_grads.begin(k);
-  const GptTensors& dw = m.head_grads.view();
-  const Into into = m.head_grads.into();
+  StageGrads::Piece& grads = m.grads.head();
+  grads.begin(k);
+  const GptTensors& dw = grads.view();
+  const Into into = grads.into();
   const Activations& a = f.acts;
   m.head_grad.begin(dw.head_w, into, head_chunks(a));
   for (int64_t j = 0; j < head_chunks(a); ++j) {
@@ -252,7 +249,7 @@ void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
   m.tp.f_backward(m.ctx, f.grads.head);
   norm_backward_input(m.ctx, f.dout(), f.grads.head, f.out(), a.stat, m.w.norm);
   m.tp.norm_backward_weight(m.ctx, dw.norm, f.grads.head, f.out(), a.stat, into);
-  m.head_grads.end(m.ctx, k, GA, m.layout.params.section(m.layout.gpt.layers + 1));
+  grads.end(m.ctx, k, GA);
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
@@ -301,7 +298,7 @@ void backward_weight(Memory& m, const InFlight& f, const BlockTensors& g, size_t
 /// The gradients that `action` asks for, of all blocks of its part and of the embedding.
 void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
-  GradTree& grads = m.grads[static_cast<size_t>(action.chunk)];
+  StageGrads::Piece& grads = m.grads.part(action.chunk);
   if (weight) grads.begin(action.micro);
   for (size_t l = f.acts.blocks.size(); l-- > 0;) {
     const int64_t before = m.flops;
@@ -315,23 +312,17 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   if (f.embed)
     embed_backward_weight(m.ctx, grads.view().embed, m.tp.g_backward(m.ctx, f.grads.stream(0)),
                           f.tokens, grads.into());
-  grads.end(m.ctx, action.micro, GA, m.layout.stage.range(m.layout.params, action.chunk));
+  grads.end(m.ctx, action.micro, GA);
   m.stage.release(action);
-  if (action.micro + 1 == GA) m.zero1.ready(grads.sum(), f.first_section());
+  if (action.micro + 1 == GA) m.zero1.ready(m.grads.sum(), f.first_section());
 }
 
 /// One action of this stage's list, in a step of GA micro-batches.
 void perform(Memory& m, const InFlight& f, const Action& action, float scale, int64_t GA) {
-  switch (action.what) {
-    case Do::RecvActivation: return m.stage.activations.recv(f.acts.embed);
-    case Do::Forward: return forward(m, f);
-    case Do::SendActivation: return m.stage.activations.send(f.out());
-    case Do::RecvGradient: return m.stage.gradients.recv(f.dout());
-    case Do::SendGradient: return m.stage.gradients.send(f.grads.stream(0));
-    default:  // one of the three backwards
-      if (f.head && action.what != Do::BackwardWeight) head(m, f, scale, action.micro, GA);
-      backward(m, f, action, GA);
-  }
+  if (m.stage.message(f, action.what)) return;  // sent, or received
+  if (action.what == Do::Forward) return forward(m, f);
+  if (f.head && action.what != Do::BackwardWeight) head(m, f, scale, action.micro, GA);
+  backward(m, f, action, GA);
 }
 
 /// One batch: loss, gradients of this rank's share, sums over ranks and update of its chunks.
@@ -361,7 +352,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.stage.end_step();
   m.mesh.pp().broadcast(own_losses, m.mesh.pp().size() - 1);
   m.mesh.dp().all_gather(losses, own_losses);
-  const Tensor grads = m.head_grads.sum();
+  const Tensor grads = m.grads.sum();
   m.zero1.finish(m.ctx, grads);
   for (const Tensor chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, losses, targets);
@@ -485,14 +476,7 @@ RunPlan run_plan(const Options& o, const Layout& layout, std::string_view comm) 
   return {.chapter = "13_3d_parallel",
           .gpt = layout.gpt,
           .parameters = layout.model.live(),
-          .layout{.ranks = layout.mesh.size(),
-                  .dp = layout.mesh.dp,
-                  .tp = layout.mesh.tp,
-                  .pp = layout.mesh.pp,
-                  .batch = layout.batch,
-                  .micro_batch = layout.micro,
-                  .threads = o.run.thread_count(),
-                  .comm = std::string(comm)},
+          .layout = layout.mesh.run_layout(o.run, layout.batch, layout.micro, comm),
           .predicted = predict(o, layout)};
 }
 

@@ -23,15 +23,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "chapters/08_zero1/zero1.h"
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
-#include "chapters/12_pipeline_parallel/stage_plan.h"
+#include "chapters/12_pipeline_parallel/stage_layout.h"
 #include "common/comm/comm.h"
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
 #include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/report.h"
 
 namespace ladder {
 
@@ -47,6 +51,19 @@ struct MeshShape {
   int size() const { return tp * dp * pp; }
   MeshPlace place(int rank) const { return {rank % tp, rank / tp % dp, rank / (tp * dp)}; }
   int rank(const MeshPlace& at) const { return at.tp + tp * (at.dp + dp * at.pp); }
+
+  /// For the report of a run.
+  RunLayout run_layout(const RunOptions& run, int64_t batch, int64_t micro_batch,
+                       std::string_view comm) const {
+    return {.ranks = size(),
+            .dp = dp,
+            .tp = tp,
+            .pp = pp,
+            .batch = batch,
+            .micro_batch = micro_batch,
+            .threads = run.thread_count(),
+            .comm = std::string(comm)};
+  }
 };
 
 struct MeshOptions {
@@ -105,6 +122,17 @@ struct MeshOptions {
     if (others * shares != all)
       throw UserError("{}, not {}; legal are axes whose product is {}", axes, all, all);
     return {std::max(1, tp.tp), static_cast<int>(shares), std::max(1, pp.pp)};
+  }
+
+  /// Makes `run` one of all ranks of the mesh, and checks it.
+  /// @throws UserError as shape() and RunOptions::check()
+  void set_ranks(RunOptions& run, const TensorParallelOptions& tp,
+                 const PipelineOptions& pp) const {
+    if (world > 0 && !run.plan_only) throw UserError("--world is for --plan-only");
+    const bool started = run.ranks == 1 && !run.plan_only;  // by mpirun, if it was
+    const int here = started ? launched_processes() : run.ranks;
+    run.ranks = shape(tp, pp, world > 0 ? world : here).size();
+    run.plan_only ? run.check_size(run.ranks) : run.check();  // with that many ranks
   }
 };
 

@@ -16,8 +16,9 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/06_checkpointing/recompute.h"
+#include "chapters/11_tensor_parallel/traffic.h"
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
-#include "chapters/12_pipeline_parallel/stage_plan.h"
+#include "chapters/12_pipeline_parallel/stage_layout.h"
 #include "chapters/13_3d_parallel/mesh.h"
 #include "common/comm/gather_text.h"
 #include "common/comm/run_ranks.h"
@@ -26,7 +27,6 @@
 #include "common/run/output_file.h"
 #include "common/run/report.h"
 #include "kernels/arena.h"
-#include "kernels/token_leaves.h"
 
 namespace ladder {
 
@@ -42,25 +42,20 @@ struct RankPlan {
   AxisTraffic sent;
 };
 
-/// As tp_traffic() of chapter 11, for one stage: of its own blocks, and of embedding and head if it
-/// has them.
+/// Of one stage: of its own blocks, and of embedding and head if it has them.
 ///
 /// Under sequence parallelism backward gathers a gradient once for the inputs and once more for the
 /// weights, which may come later.
-inline int64_t tp_traffic_of_stage(const StagePlan& stage, const ActivationPlan& acts,
+inline int64_t tp_traffic_of_stage(const StageLayout& stage, const ActivationPlan& acts,
                                    const Recompute& recompute, int64_t sequences) {
-  const int64_t blocks = stage.part.layers * stage.rank.chunks, t = acts.tp;
-  const int64_t head = stage.rank.has_head() ? 1 : 0, embed = stage.rank.has_embed() ? 1 : 0;
-  int64_t again = 0;  // blocks computed a second time
-  for (int64_t l = 0; l < stage.part.layers; ++l) again += recompute.segment_before(l).size();
-  again *= stage.rank.chunks * stage.times_again();
-  const bool gathers = acts.sequence_ranks > 1;
-  const int64_t reductions = 4 * blocks + 2 * again + embed + head;
-  const int64_t halves = 2 * reductions + (gathers ? 4 * blocks : 0);
-  const int64_t chunks =
-      gathers ? 2 * (2 * blocks + head) * sequences * kTokenChunks * stage.gpt.channels : 0;
-  const int64_t tokens = halves * sequences * stage.gpt.seq_len * stage.gpt.channels;
-  return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * chunks) / t;
+  const int64_t chunks = stage.rank.chunks;
+  return tp_traffic(stage.gpt, acts,
+                    {.blocks = chunks * stage.part.layers,
+                     .again = chunks * stage.times_again() * recompute.blocks_again(),
+                     .embed = stage.rank.has_embed(),
+                     .head = stage.rank.has_head(),
+                     .gathers = 4},
+                    sequences);
 }
 
 /// 0 .. n-1, or of many the first, -1 for those between, and the last.
@@ -144,8 +139,8 @@ inline std::string traffic_table(const std::vector<RankPlan>& stages) {
 }
 
 /// @param stages the plan of a rank of each stage: all of a stage are alike
-inline std::string mesh_plan_text(const MeshShape& mesh, const StagePlan& first, int64_t parameters,
-                                  const std::vector<RankPlan>& stages) {
+inline std::string mesh_plan_text(const MeshShape& mesh, const StageLayout& first,
+                                  int64_t parameters, const std::vector<RankPlan>& stages) {
   const int64_t chunks = first.rank.chunks, layers = first.part.layers;
   std::string text = fmt::format(
       "mesh    tp {} x dp {} x pp {} = {} ranks; {} parameters; {} layers, {} on each stage{}\n",
@@ -157,17 +152,16 @@ inline std::string mesh_plan_text(const MeshShape& mesh, const StagePlan& first,
 
 /// How long stages of `micros` micro-batches will wait; "" for one stage.
 /// @param given times of --f-b-w; none: as many as there are operations to count
-inline std::string bubble_text(const StagePlan& stage, const Recompute& recompute, int64_t micros,
+inline std::string bubble_text(const StageLayout& stage, const Recompute& recompute, int64_t micros,
                                const std::optional<StageTimes>& given) {
   if (stage.rank.size == 1) return "";
   const auto [F, B, W] = given.value_or(stage.counted_times(recompute));
-  const std::string& schedule = stage.options.schedule;
-  const double idle =
-      theory_idle_share(schedule, stage.rank.size, stage.rank.chunks, micros, F, B, W);
+  const PipelineKind kind = stage.options.kind();
+  const double idle = theory_idle_share(kind, stage.rank.size, stage.rank.chunks, micros, F, B, W);
   return fmt::format(
       "\n  {}, {} micro-batches: stages wait {:.1f}% of the time, if forward and the gradients of "
       "inputs\n  and weights take 1 : {:.2f} : {:.2f} ({})",
-      schedule, micros, 100 * idle, B / F, W / F,
+      to_string(kind), micros, 100 * idle, B / F, W / F,
       given ? "--f-b-w" : "their operations are counted; --f-b-w sets other times");
 }
 

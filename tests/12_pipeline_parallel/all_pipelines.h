@@ -14,16 +14,17 @@ void for_all_pipelines(F&& f) {
     for (const int64_t p : {1, 2, 3, 4, 8})
       for (const int64_t v : {2, 3, 4})
         for (int64_t m = 1; m <= 33; ++m) {
-          const bool interleaved = p > 1 && std::string_view(name) == "interleaved";
+          const PipelineKind kind = pipeline_kind(name);
+          const bool interleaved = p > 1 && kind == PipelineKind::Interleaved;
           if (interleaved ? m % p != 0 : v > 2) continue;
-          f(make_pipeline(name, p, v, m));
+          f(make_pipeline(kind, p, v, m));
         }
 }
 
 /// "1f1b, p 4, v 1, m 8"
 inline std::string title(const Pipeline& pipeline) {
-  return fmt::format("{}, p {}, v {}, m {}", pipeline.name, pipeline.stages, pipeline.chunks,
-                     pipeline.micros);
+  return fmt::format("{}, p {}, v {}, m {}", to_string(pipeline.kind), pipeline.stages,
+                     pipeline.chunks, pipeline.micros);
 }
 
 }  // namespace ladder::test

@@ -19,19 +19,19 @@ std::string text(const std::vector<Action>& list) {
 }
 
 TEST(Pipeline, Gpipe) {
-  const Pipeline pipeline = make_pipeline("gpipe", 2, 1, 4);
+  const Pipeline pipeline = make_pipeline(PipelineKind::GPipe, 2, 1, 4);
   EXPECT_EQ(text(pipeline.lists[0]), "F0 >a0 F1 >a1 F2 >a2 F3 >a3 <g0 B0 <g1 B1 <g2 B2 <g3 B3");
   EXPECT_EQ(text(pipeline.lists[1]), "<a0 F0 <a1 F1 <a2 F2 <a3 F3 B0 >g0 B1 >g1 B2 >g2 B3 >g3");
 }
 
 TEST(Pipeline, OneForwardOneBackward) {
-  const Pipeline pipeline = make_pipeline("1f1b", 2, 1, 4);
+  const Pipeline pipeline = make_pipeline(PipelineKind::OneFOneB, 2, 1, 4);
   EXPECT_EQ(text(pipeline.lists[0]), "F0 >a0 F1 >a1 <g0 B0 F2 >a2 <g1 B1 F3 >a3 <g2 B2 <g3 B3");
   EXPECT_EQ(text(pipeline.lists[1]), "<a0 F0 B0 >g0 <a1 F1 B1 >g1 <a2 F2 B2 >g2 <a3 F3 B3 >g3");
 }
 
 TEST(Pipeline, Interleaved) {
-  const Pipeline pipeline = make_pipeline("interleaved", 2, 2, 4);
+  const Pipeline pipeline = make_pipeline(PipelineKind::Interleaved, 2, 2, 4);
   EXPECT_EQ(text(pipeline.lists[0]),
             "F0 >a0 F1 >a1 <a0' F0' >a0' <a1' F1' >a1' "
             "F2 >a2 <g0' B0' >g0' F3 >a3 <g1' B1' >g1' <a2' F2' >a2' <g0 B0 <a3' F3' >a3' <g1 B1 "
@@ -43,7 +43,7 @@ TEST(Pipeline, Interleaved) {
 }
 
 TEST(Pipeline, ZbH1) {
-  const Pipeline pipeline = make_pipeline("zb-h1", 2, 1, 4);
+  const Pipeline pipeline = make_pipeline(PipelineKind::ZbH1, 2, 1, 4);
   EXPECT_EQ(text(pipeline.lists[0]),
             "F0 >a0 F1 >a1 <g0 I0 W0 F2 >a2 <g1 I1 W1 F3 >a3 <g2 I2 W2 <g3 I3 W3");
   EXPECT_EQ(text(pipeline.lists[1]),
@@ -51,7 +51,8 @@ TEST(Pipeline, ZbH1) {
 }
 
 TEST(Pipeline, FewerMicroBatchesThanStages) {
-  const Pipeline one = make_pipeline("1f1b", 4, 1, 2), zb = make_pipeline("zb-h1", 4, 1, 2);
+  const Pipeline one = make_pipeline(PipelineKind::OneFOneB, 4, 1, 2),
+                 zb = make_pipeline(PipelineKind::ZbH1, 4, 1, 2);
   EXPECT_EQ(text(one.lists[0]), "F0 >a0 F1 >a1 <g0 B0 <g1 B1");
   EXPECT_EQ(text(one.lists[2]), "<a0 F0 >a0 <a1 F1 >a1 <g0 B0 >g0 <g1 B1 >g1");
   EXPECT_EQ(text(one.lists[3]), "<a0 F0 B0 >g0 <a1 F1 B1 >g1");
@@ -62,15 +63,16 @@ TEST(Pipeline, FewerMicroBatchesThanStages) {
 }
 
 TEST(Pipeline, OneStageSendsNothing) {
-  EXPECT_EQ(text(make_pipeline("gpipe", 1, 2, 3).lists[0]), "F0 F1 F2 B0 B1 B2");
-  EXPECT_EQ(text(make_pipeline("1f1b", 1, 2, 3).lists[0]), "F0 B0 F1 B1 F2 B2");
-  EXPECT_EQ(text(make_pipeline("interleaved", 1, 2, 3).lists[0]), "F0 B0 F1 B1 F2 B2");
-  EXPECT_EQ(text(make_pipeline("zb-h1", 1, 2, 3).lists[0]), "F0 I0 W0 F1 I1 W1 F2 I2 W2");
+  EXPECT_EQ(text(make_pipeline(PipelineKind::GPipe, 1, 2, 3).lists[0]), "F0 F1 F2 B0 B1 B2");
+  EXPECT_EQ(text(make_pipeline(PipelineKind::OneFOneB, 1, 2, 3).lists[0]), "F0 B0 F1 B1 F2 B2");
+  EXPECT_EQ(text(make_pipeline(PipelineKind::Interleaved, 1, 2, 3).lists[0]), "F0 B0 F1 B1 F2 B2");
+  EXPECT_EQ(text(make_pipeline(PipelineKind::ZbH1, 1, 2, 3).lists[0]),
+            "F0 I0 W0 F1 I1 W1 F2 I2 W2");
 }
 
 TEST(Pipeline, OnlyInterleavedHasChunks) {
   for_all_pipelines([](const Pipeline& pipeline) {
-    const bool many = pipeline.name == "interleaved" && pipeline.stages > 1;
+    const bool many = pipeline.kind == PipelineKind::Interleaved && pipeline.stages > 1;
     EXPECT_EQ(pipeline.chunks > 1, many) << title(pipeline);
     EXPECT_EQ(std::ssize(pipeline.lists), pipeline.stages) << title(pipeline);
   });
@@ -91,13 +93,16 @@ TEST(Pipeline, SaysWhatItIs) {
 }
 
 TEST(Pipeline, RefusesWhatCannotBe) {
-  EXPECT_USER_ERROR(make_pipeline("2f2b", 2, 1, 4),
+  EXPECT_USER_ERROR(pipeline_kind("2f2b"),
                     "--pipeline 2f2b; legal are gpipe, 1f1b, interleaved, zb-h1");
-  EXPECT_USER_ERROR(make_pipeline("gpipe", 0, 1, 4), "at least 1 stage, not 0");
-  EXPECT_USER_ERROR(make_pipeline("zb-h1", 2, 1, 0), "at least 1 micro-batch, not 0");
-  EXPECT_USER_ERROR(make_pipeline("interleaved", 2, 1, 4), "--chunks of at least 2, not 1");
-  EXPECT_USER_ERROR(make_pipeline("interleaved", 4, 2, 6), "legal are 4, 8, 12, ... micro-batches");
-  EXPECT_USER_ERROR(make_pipeline("interleaved", 4, 2, 2), "legal are 4, 8, 12, ... micro-batches");
+  EXPECT_USER_ERROR(make_pipeline(PipelineKind::GPipe, 0, 1, 4), "at least 1 stage, not 0");
+  EXPECT_USER_ERROR(make_pipeline(PipelineKind::ZbH1, 2, 1, 0), "at least 1 micro-batch, not 0");
+  EXPECT_USER_ERROR(make_pipeline(PipelineKind::Interleaved, 2, 1, 4),
+                    "--chunks of at least 2, not 1");
+  EXPECT_USER_ERROR(make_pipeline(PipelineKind::Interleaved, 4, 2, 6),
+                    "legal are 4, 8, 12, ... micro-batches");
+  EXPECT_USER_ERROR(make_pipeline(PipelineKind::Interleaved, 4, 2, 2),
+                    "legal are 4, 8, 12, ... micro-batches");
 }
 
 }  // namespace

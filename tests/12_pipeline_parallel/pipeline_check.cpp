@@ -16,9 +16,9 @@ TEST(PipelineCheck, AllAreRight) {
 
 TEST(PipelineCheck, AsManyInFlightAsPromised) {
   for_all_pipelines([](const Pipeline& pipeline) {
-    const auto& [name, p, v, m, lists] = pipeline;
+    const auto& [kind, p, v, m, lists] = pipeline;
     for (int64_t s = 0; s < p; ++s)
-      EXPECT_EQ(most_in_flight(pipeline, s), promised_in_flight(name, p, v, m, s))
+      EXPECT_EQ(most_in_flight(pipeline, s), promised_in_flight(kind, p, v, m, s))
           << title(pipeline) << ", stage " << s;
   });
 }
@@ -26,7 +26,8 @@ TEST(PipelineCheck, AsManyInFlightAsPromised) {
 TEST(PipelineCheck, InFlightOfFourStages) {
   const auto promised = [](const char* name, int64_t v) {
     std::vector<int64_t> all;
-    for (int64_t s = 0; s < 4; ++s) all.push_back(promised_in_flight(name, 4, v, 8, s));
+    for (int64_t s = 0; s < 4; ++s)
+      all.push_back(promised_in_flight(pipeline_kind(name), 4, v, 8, s));
     return all;
   };
   EXPECT_EQ(promised("gpipe", 1), (std::vector<int64_t>{8, 8, 8, 8}));
@@ -89,8 +90,11 @@ class SpoiltPipeline : public ::testing::Test {
   }
   /// All micro-batches through the first chunk, then all through the second; and back.
   static Pipeline breadth_first(int64_t micros) {
-    Pipeline all{
-        .name = "breadth-first", .stages = 2, .chunks = 2, .micros = micros, .lists = {{}, {}}};
+    Pipeline all{.kind = PipelineKind::Interleaved,
+                 .stages = 2,
+                 .chunks = 2,
+                 .micros = micros,
+                 .lists = {{}, {}}};
     std::vector<Action> compute;
     for (const auto& [what, chunk] : {std::pair{F, 0}, {F, 1}, {B, 1}, {B, 0}})
       for (int64_t k = 0; k < micros; ++k) compute.push_back({what, k, chunk});
@@ -101,7 +105,7 @@ class SpoiltPipeline : public ::testing::Test {
   static constexpr Do F = Do::Forward, B = Do::Backward, I = Do::BackwardInput,
                       W = Do::BackwardWeight;
 
-  Pipeline pipeline = make_pipeline("1f1b", 2, 1, 4);
+  Pipeline pipeline = make_pipeline(PipelineKind::OneFOneB, 2, 1, 4);
 };
 
 TEST_F(SpoiltPipeline, DroppedForward) {
@@ -154,7 +158,7 @@ TEST_F(SpoiltPipeline, NoSuchMicroBatchOrChunk) {
 }
 
 TEST_F(SpoiltPipeline, WeightsInAnotherOrder) {
-  pipeline = make_pipeline("zb-h1", 2, 1, 4);
+  pipeline = make_pipeline(PipelineKind::ZbH1, 2, 1, 4);
   const auto first = std::ranges::find(list(1), Action{W, 0, 0});
   const auto second = std::ranges::find(list(1), Action{W, 1, 0});
   std::iter_swap(first, second);
@@ -164,19 +168,19 @@ TEST_F(SpoiltPipeline, WeightsInAnotherOrder) {
                   first - list(1).begin()));
 }
 TEST_F(SpoiltPipeline, WeightBeforeInput) {
-  pipeline = make_pipeline("zb-h1", 2, 1, 2);
+  pipeline = make_pipeline(PipelineKind::ZbH1, 2, 1, 2);
   set(0, {{F, 0, 0}, {W, 0, 0}, {I, 0, 0}, {F, 1, 0}, {I, 1, 0}, {W, 1, 0}});
   expect_refused(
       "stage 0, action 2 (BackwardWeight of micro-batch 0, chunk 0) has no "
       "BackwardInput before it");
 }
 TEST_F(SpoiltPipeline, WeightMissing) {
-  pipeline = make_pipeline("zb-h1", 2, 1, 4);
+  pipeline = make_pipeline(PipelineKind::ZbH1, 2, 1, 4);
   list(1).pop_back();
   expect_refused("stage 1 ends with 3 of 4 micro-batches through chunk 0");
 }
 TEST_F(SpoiltPipeline, BackwardBesideItsHalves) {
-  pipeline = make_pipeline("zb-h1", 2, 1, 4);
+  pipeline = make_pipeline(PipelineKind::ZbH1, 2, 1, 4);
   insert(1, 2, {B, 0, 0});
   expect_refused(
       "stage 1, action 3 (BackwardInput of micro-batch 0, chunk 0): here must be "
@@ -218,7 +222,7 @@ TEST_F(SpoiltPipeline, ReceivesAnotherThanSent) {
       "stage 0, action 1 (SendActivation of micro-batch 1, chunk 0)");
 }
 TEST_F(SpoiltPipeline, ReceivesAnotherChunkThanSent) {
-  pipeline.name = "interleaved";
+  pipeline.kind = PipelineKind::Interleaved;
   pipeline.chunks = 2;
   pipeline.micros = 1;
   set(0, {{F, 0, 0}, {F, 0, 1}, {B, 0, 1}, {B, 0, 0}});
@@ -231,7 +235,7 @@ TEST_F(SpoiltPipeline, ReceivesAnotherChunkThanSent) {
 TEST_F(SpoiltPipeline, StagesThatWaitForEachOther) {
   // Stage 0 wants the gradient of micro-batch 0 first, stage 1 the activation of 1.
   set(0, {{F, 0, 0}, {B, 0, 0}, {F, 1, 0}, {B, 1, 0}, {F, 2, 0}, {B, 2, 0}, {F, 3, 0}, {B, 3, 0}});
-  pipeline.name = "gpipe";
+  pipeline.kind = PipelineKind::GPipe;
   set(1, {{F, 0, 0}, {F, 1, 0}, {B, 0, 0}, {B, 1, 0}, {F, 2, 0}, {B, 2, 0}, {F, 3, 0}, {B, 3, 0}});
   expect_refused(
       "no stage can go on: stage 0, action 2 (RecvGradient of micro-batch 0, chunk 0) "
@@ -246,13 +250,13 @@ TEST_F(SpoiltPipeline, FullMailboxes) {
   EXPECT_EQ(refusal([&] { walk(pipeline, [](auto...) {}); }), "");
   pipeline = breadth_first(2 * kMailbox + 2);
   EXPECT_EQ(refusal([&] { walk(pipeline, [](auto...) {}); }),
-            "pipeline breadth-first: no stage can go on: "
+            "pipeline interleaved: no stage can go on: "
             "stage 0, action 11 (SendActivation of micro-batch 5, chunk 0) waits for stage 1; "
             "stage 1, action 8 (SendActivation of micro-batch 2, chunk 0) waits for stage 0");
 }
 
 TEST_F(SpoiltPipeline, MoreInFlightThanPromised) {
-  list(1) = make_pipeline("gpipe", 2, 1, 4).lists[1];
+  list(1) = make_pipeline(PipelineKind::GPipe, 2, 1, 4).lists[1];
   expect_refused("stage 1 has 4 micro-batches in flight, and 1 are promised");
 }
 

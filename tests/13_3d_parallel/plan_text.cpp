@@ -56,7 +56,7 @@ TEST(PlanTraffic, StagesTogetherSendWhatChapter11Does) {
       options.pp = static_cast<int>(pp);
       int64_t sum = 0;
       for (int64_t s = 0; s < pp; ++s) {
-        const StagePlan stage(options, gpt, s, pp);
+        const StageLayout stage(options, gpt, s, pp);
         sum += tp_traffic_of_stage(stage, acts, Recompute("none", stage.part.layers, true), B);
       }
       const int64_t once_more =
@@ -70,7 +70,7 @@ TEST(PlanTraffic, StagesTogetherSendWhatChapter11Does) {
 class PlanBubble : public ::testing::Test {
  protected:
   /// Eight stages of the model whose bubble arXiv 2401.10241 measured: 22 layers there, 24 here.
-  StagePlan stage(const std::string& schedule) const {
+  StageLayout stage(const std::string& schedule) const {
     PipelineOptions options;
     options.schedule = schedule;
     GptConfig gpt = preset("gpt2-1558m");

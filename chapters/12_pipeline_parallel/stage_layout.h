@@ -45,6 +45,8 @@ struct PipelineOptions {
              "none");
   }
 
+  PipelineKind kind() const { return pipeline_kind(schedule); }
+
   /// Before a rank is started. stage() knows the model and says more.
   void check() const {
     constexpr int kMost = 1 << 12;  // blocks of a model
@@ -96,7 +98,7 @@ struct PipelineOptions {
   }
 
  private:
-  bool interleaved() const { return schedule == "interleaved"; }
+  bool interleaved() const { return kind() == PipelineKind::Interleaved; }
 };
 
 /// What a micro-batch takes on one stage, in any unit: forward, and backward for the gradients of
@@ -106,14 +108,14 @@ struct StageTimes {
 };
 
 /// What one rank does as a stage of a pipeline.
-struct StagePlan {
+struct StageLayout {
   StageRank rank;
   GptConfig gpt;   ///< the model
   GptConfig part;  ///< the same with the blocks of one part
   PipelineOptions options;
 
   /// @throws UserError as PipelineOptions::stage()
-  StagePlan(const PipelineOptions& options_, const GptConfig& gpt_, int64_t rank_, int64_t stages)
+  StageLayout(const PipelineOptions& options_, const GptConfig& gpt_, int64_t rank_, int64_t stages)
       : rank(options_.stage(gpt_, rank_, stages)), gpt(gpt_), part(gpt_), options(options_) {
     part.layers = rank.blocks(gpt.layers, 0).size();
   }
@@ -121,7 +123,7 @@ struct StagePlan {
   /// The schedule of a step of `micros` micro-batches, checked before --skip-weight-gradient.
   /// @throws UserError as make_pipeline()
   Pipeline pipeline(int64_t micros) const {
-    Pipeline all = make_pipeline(options.schedule, rank.size, rank.chunks, micros);
+    Pipeline all = make_pipeline(options.kind(), rank.size, rank.chunks, micros);
     check(all);
     if (options.without_weight >= 0)
       leave_out_last_weight_gradient(all.lists[static_cast<size_t>(options.without_weight)]);
@@ -153,11 +155,16 @@ struct StagePlan {
     return most;
   }
 
-  /// Where the parameters of one of its parts lie, but for the head's.
-  Range range(const ParamLayout& params, int64_t chunk) const {
-    const Range blocks = rank.blocks(gpt.layers, chunk);
-    return {chunk == 0 ? 0 : params.section(blocks.begin + 1).begin,
-            params.section(blocks.end).end};
+  /// Where the parameters of each of its parts lie, and then those of the head.
+  std::vector<Range> pieces(const ParamLayout& params) const {
+    std::vector<Range> all;
+    for (int64_t chunk = 0; chunk < rank.chunks; ++chunk) {
+      const Range blocks = rank.blocks(gpt.layers, chunk);
+      all.push_back({chunk == 0 ? 0 : params.section(blocks.begin + 1).begin,
+                     params.section(blocks.end).end});
+    }
+    all.push_back(params.section(gpt.layers + 1));
+    return all;
   }
 
   /// Bytes that it sends in a step: for each part but the last its output, for each but the first
@@ -172,7 +179,7 @@ struct StagePlan {
     return acts.own_tokens(gpt.seq_len) * gpt.channels * size_of(acts.dtype);
   }
   /// How often backward computes again what was dropped: once, or for inputs and for weights.
-  int64_t times_again() const { return options.schedule == "zb-h1" ? 2 : 1; }
+  int64_t times_again() const { return options.kind() == PipelineKind::ZbH1 ? 2 : 1; }
   /// Operations of products that this takes.
   int64_t extra_flops(const Recompute& recompute, int64_t sequences) const {
     return times_again() * rank.chunks * recompute.extra_flops(part, sequences);

@@ -1,0 +1,86 @@
+// The gradient of a stage's parameters: one set of buffers, and a counter for each piece of them.
+//
+// The parts of a stage and the head come to micro-batch k at different times: where a stage has two
+// chunks, the later one has added its gradients of several micro-batches before the earlier one has
+// begun. So each piece counts its own micro-steps, and joins its own elements of the buffers, by
+// the tree of chapter 04:
+//
+//                 elements of      part 0 |   part 1   |  head
+//   micro-batch   each is at          1         3          3
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "chapters/04_clipping/accumulate.h"
+#include "common/model/layout.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+class StageGrads {
+ public:
+  /// What one piece has done of a step. It works on the buffers of all.
+  class Piece {
+   public:
+    Piece(const StageGrads& all, Range elements) : all_(&all), elements_(elements) {}
+
+    /// Begins micro-step k: backward puts its gradients into view() as into() says.
+    void begin(int64_t k) {
+      first_ = k == 0;
+      if (!all_->running_) tree_.begin(k);
+    }
+    const GptTensors& view() const { return all_->views_[tree_.top()]; }
+    Into into() const {
+      return (all_->running_ ? first_ : tree_.fresh()) ? Into::Write : Into::Add;
+    }
+    /// Ends micro-step k of GA.
+    void end(const Ctx& ctx, int64_t k, int64_t GA) {
+      if (all_->running_) return;
+      const auto own = [&](size_t i) {
+        return all_->flat_[i].slice(elements_.begin, elements_.size());
+      };
+      tree_.join(k, GA, [&](size_t to, size_t from) {
+        ctx.kernels->add(ctx, own(to), own(to), own(from));
+      });
+      tree_.end(k, GA);
+    }
+
+   private:
+    const StageGrads* all_;
+    Range elements_;
+    TreeCounter tree_;
+    bool first_ = true;
+  };
+
+  /// @param pieces elements of each part, and of the head
+  /// @param steps  the most micro-steps that a step can have
+  StageGrads(Arena& arena, const ParamLayout& layout, const std::vector<Range>& pieces,
+             const AccumulateOptions& options, int64_t steps)
+      : running_(options.mode == "running") {
+    for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i) {
+      const Mem mem = i == 0 ? Mem::Grad : Mem::Workspace;
+      flat_.push_back(arena.zeros(mem, fmt::format("grads{}", i), Dtype::F32, {layout.size()}));
+      views_.push_back(layout.view(flat_.back()));
+    }
+    for (const Range& elements : pieces) pieces_.emplace_back(*this, elements);
+  }
+  StageGrads(const StageGrads&) = delete;
+  StageGrads& operator=(const StageGrads&) = delete;
+
+  Piece& part(int64_t chunk) { return pieces_[static_cast<size_t>(chunk)]; }
+  Piece& head() { return pieces_.back(); }
+  /// The gradient of the whole batch, flat, once all pieces have ended their last micro-step.
+  Tensor sum() const { return flat_[0]; }
+
+ private:
+  bool running_;
+  std::vector<Tensor> flat_;
+  std::vector<GptTensors> views_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace ladder
