@@ -448,65 +448,54 @@ MemoryBytes plan_under(Options o, const std::string& policy, int rank) {
 }
 
 /// What a rank will hold, and send in that step.
-RankPlan plan_of(const Options& o, int rank, int64_t step) {
+RankPlan plan_of(const Options& o, int rank, int64_t step, std::string_view comm = "none") {
   const Layout l(o, rank);
   const int64_t sequences = l.ramp.batch(step) / l.mesh.dp;
-  return {.bytes = predict(o, l),
+  return {.run{.chapter = "13_3d_parallel",
+               .gpt = l.gpt,
+               .parameters = l.model.live(),
+               .layout = l.mesh.run_layout(o.run, l.batch, l.micro, comm),
+               .predicted = predict(o, l)},
+          .stage = l.stage,
+          .recompute = l.recompute,
+          .micros = l.GA,
           .sent{.tp = tp_traffic_of_stage(l.stage, l.acts, l.recompute, sequences),
                 .dp = zero1_traffic(l.params, o.ddp, o.precision),
                 .pp = l.stage.traffic(l.acts, sequences)}};
 }
 
-/// Of a rank of each stage, in the last step.
-std::vector<RankPlan> stage_plans(const Options& o, const MeshShape& mesh) {
-  std::vector<RankPlan> stages;
-  for (int s = 0; s < mesh.pp; ++s)
-    stages.push_back(plan_of(o, mesh.rank({0, 0, s}), o.run.steps - 1));
-  return stages;
+/// Of a rank of each stage, in the last step: all of a stage are alike.
+MeshPlan plan_of_mesh(const Options& o) {
+  MeshPlan plan{.mesh = Layout(o, 0).mesh, .stages{}};
+  for (int s = 0; s < plan.mesh.pp; ++s)
+    plan.stages.push_back(plan_of(o, plan.mesh.rank({0, 0, s}), o.run.steps - 1));
+  return plan;
 }
 
-/// The plan of all ranks, for the screen.
-std::string whole_plan(const Options& o) {
-  const Layout first(o, 0);
-  return mesh_plan_text(first.mesh, first.stage, first.model.live(), stage_plans(o, first.mesh)) +
-         bubble_text(first.stage, first.recompute, first.GA, o.mesh.times());
-}
-
-RunPlan run_plan(const Options& o, const Layout& layout, std::string_view comm) {
-  return {.chapter = "13_3d_parallel",
-          .gpt = layout.gpt,
-          .parameters = layout.model.live(),
-          .layout = layout.mesh.run_layout(o.run, layout.batch, layout.micro, comm),
-          .predicted = predict(o, layout)};
-}
-
-/// @throws UserError if this rank would take more than --memory-limit
-void check_limit(const Options& o, const Layout& layout, const RunPlan& plan) {
-  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
-                     layout.rank == 0 && !o.run.quiet,
-                     [&](const std::string& policy) { return plan_under(o, policy, layout.rank); });
+/// @throws UserError if a rank would take more than --memory-limit
+void check_limit(const Options& o, const RankPlan& plan, int rank) {
+  check_memory_limit(plan.run, plan.recompute, o.recompute.memory_limit, rank == 0 && !o.run.quiet,
+                     [&](const std::string& policy) { return plan_under(o, policy, rank); });
 }
 
 /// --plan-only. @throws UserError as a run would
 void show_plan(const Options& o) {
-  if (launched_local_rank() == 0) fmt::print("{}\n", whole_plan(o));
-  const MeshShape mesh = Layout(o, 0).mesh;
-  for (int s = 0; s < mesh.pp; ++s) {
-    const Layout layout(o, mesh.rank({0, 0, s}));
-    check_limit(o, layout, run_plan(o, layout, "none"));
-  }
-  write_plan(o.run, run_plan(o, Layout(o, 0), "none"), mesh, stage_plans(o, mesh));
+  const MeshPlan plan = plan_of_mesh(o);
+  if (launched_local_rank() == 0) fmt::print("{}\n", plan_text(plan, o.mesh.times()));
+  for (int s = 0; s < plan.mesh.pp; ++s)
+    check_limit(o, plan.stages[static_cast<size_t>(s)], plan.mesh.rank({0, 0, s}));
+  write_plan(o.run, plan);
 }
 
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
   const Text text(o.run.text(layout.gpt));
-  const RunPlan plan = run_plan(o, layout, comm.kind());
-  check_limit(o, layout, plan);
+  const RankPlan plan = plan_of(o, comm.rank(), o.run.steps - 1, comm.kind());
+  check_limit(o, plan, comm.rank());
   Memory m(o, layout, comm);
-  RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  log.note(whole_plan(o));
+  RunLog log(o.run, plan.run, m.arena, m.ctx, &comm);
+  log.note(plan_text(plan_of_mesh(o), o.mesh.times()));
   m.mesh.show(log);
   m.tp.show(log);
   m.comm_stream.show(log);

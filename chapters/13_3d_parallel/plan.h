@@ -37,9 +37,19 @@ struct AxisTraffic {
   int64_t pp = 0;             ///< activations and their gradients, to the next stages
 };
 
+/// What a rank will do, hold and send.
 struct RankPlan {
-  MemoryBytes bytes;
-  AxisTraffic sent;
+  RunPlan run;
+  StageLayout stage;
+  Recompute recompute;
+  int64_t micros;    ///< micro-batches of a step
+  AxisTraffic sent;  ///< in a step
+};
+
+/// The same of a rank of each stage: all of a stage are alike.
+struct MeshPlan {
+  MeshShape mesh;
+  std::vector<RankPlan> stages;
 };
 
 /// Of one stage: of its own blocks, and of embedding and head if it has them.
@@ -119,14 +129,15 @@ inline std::string memory_table(const std::vector<RankPlan>& stages) {
   Cells columns;
   std::vector<Cells> rows(stages.size());
   for (size_t i = 0; i < kMemCount; ++i) {
-    const auto has = [&](const RankPlan& plan) { return plan.bytes.bytes[i] > 0; };
+    const auto has = [&](const RankPlan& plan) { return plan.run.predicted.bytes[i] > 0; };
     if (std::none_of(stages.begin(), stages.end(), has)) continue;
     columns.emplace_back(kMemNames[i]);
     for (size_t s = 0; s < stages.size(); ++s)
-      rows[s].push_back(bytes_text(stages[s].bytes.bytes[i]));
+      rows[s].push_back(bytes_text(stages[s].run.predicted.bytes[i]));
   }
   columns.emplace_back("in all");
-  for (size_t s = 0; s < stages.size(); ++s) rows[s].push_back(bytes_text(stages[s].bytes.total()));
+  for (size_t s = 0; s < stages.size(); ++s)
+    rows[s].push_back(bytes_text(stages[s].run.predicted.total()));
   return stage_table("memory", columns, rows);
 }
 
@@ -138,16 +149,16 @@ inline std::string traffic_table(const std::vector<RankPlan>& stages) {
   return stage_table("sent in a step", {"tp", "dp", "pp"}, rows);
 }
 
-/// @param stages the plan of a rank of each stage: all of a stage are alike
-inline std::string mesh_plan_text(const MeshShape& mesh, const StageLayout& first,
-                                  int64_t parameters, const std::vector<RankPlan>& stages) {
+inline std::string mesh_text(const MeshPlan& plan) {
+  const MeshShape& mesh = plan.mesh;
+  const StageLayout& first = plan.stages[0].stage;
   const int64_t chunks = first.rank.chunks, layers = first.part.layers;
   std::string text = fmt::format(
       "mesh    tp {} x dp {} x pp {} = {} ranks; {} parameters; {} layers, {} on each stage{}\n",
-      mesh.tp, mesh.dp, mesh.pp, mesh.size(), parameters, first.gpt.layers, chunks * layers,
-      chunks == 1 ? "" : fmt::format(" in {} parts", chunks));
+      mesh.tp, mesh.dp, mesh.pp, mesh.size(), plan.stages[0].run.parameters, first.gpt.layers,
+      chunks * layers, chunks == 1 ? "" : fmt::format(" in {} parts", chunks));
   text += grid_text(mesh).substr(1) + "\n  of one rank of a stage:";
-  return text + memory_table(stages) + traffic_table(stages);
+  return text + memory_table(plan.stages) + traffic_table(plan.stages);
 }
 
 /// How long stages of `micros` micro-batches will wait; "" for one stage.
@@ -165,6 +176,13 @@ inline std::string bubble_text(const StageLayout& stage, const Recompute& recomp
       given ? "--f-b-w" : "their operations are counted; --f-b-w sets other times");
 }
 
+/// The plan of all ranks, for the screen.
+/// @param given as for bubble_text()
+inline std::string plan_text(const MeshPlan& plan, const std::optional<StageTimes>& given) {
+  const RankPlan& first = plan.stages[0];
+  return mesh_text(plan) + bubble_text(first.stage, first.recompute, first.micros, given);
+}
+
 /// {"predicted": n, "measured": n}; null: not known.
 inline nlohmann::json axis_json(std::optional<int64_t> predicted, std::optional<int64_t> measured) {
   const auto bytes = [](std::optional<int64_t> n) { return n ? nlohmann::json(*n) : nullptr; };
@@ -172,16 +190,16 @@ inline nlohmann::json axis_json(std::optional<int64_t> predicted, std::optional<
 }
 
 /// --report of --plan-only: that of a run, as far as a plan knows it, of one rank of each stage.
-inline void write_plan(const RunOptions& run, const RunPlan& plan, const MeshShape& mesh,
-                       const std::vector<RankPlan>& stages) {
+inline void write_plan(const RunOptions& run, const MeshPlan& plan) {
   if (run.report.empty() || launched_local_rank() != 0) return;
-  nlohmann::json report = plan_json(plan), traffic = nlohmann::json::array();
+  nlohmann::json report = plan_json(plan.stages[0].run), traffic = nlohmann::json::array();
   report["run"] = run_json(run);
   report["plan_only"] = true;
-  for (int s = 0; s < mesh.pp; ++s) {
-    const auto& [bytes, sent] = stages[static_cast<size_t>(s)];
-    const int rank = mesh.rank({0, 0, s});
-    report["memory"].push_back(memory_json(rank, bytes, /*measured=*/{}));
+  for (int s = 0; s < plan.mesh.pp; ++s) {
+    const RankPlan& stage = plan.stages[static_cast<size_t>(s)];
+    const AxisTraffic& sent = stage.sent;
+    const int rank = plan.mesh.rank({0, 0, s});
+    report["memory"].push_back(memory_json(rank, stage.run.predicted, /*measured=*/{}));
     traffic.push_back({{"rank", rank},
                        {"tp", axis_json(sent.tp, {})},
                        {"dp", axis_json(sent.dp, {})},
