@@ -21,6 +21,7 @@
 
 namespace ladder {
 
+/// The buffers of a stage, and what each piece has done of a step.
 class StageGrads {
  public:
   /// What one piece has done of a step. It works on the buffers of all.
