@@ -24,8 +24,8 @@ RUNS = [("01_sgd", "--lr 0.1 --momentum 0.9", 1e-3),
         ("04_clipping", "--micro-batch 4 --clip 1", 1e-3),
         ("05_mixed_precision", "--precision bf16", 1e-2),
         ("05_mixed_precision", "--precision fp16", 1e-2),
-        ("05_mixed_precision", "--precision fp8", 3e-2),
-        ("06_checkpointing", "--precision bf16 --recompute sqrt", 1e-2)]
+        ("06_checkpointing", "--precision bf16 --recompute sqrt", 1e-2),
+        ("16_fp8", "--precision fp8", 3e-2)]
 # Enough of the text for the batches, and not much for the validation at the end of each run.
 TEXT_BYTES = 50_000
 POLICIES = ["none", "every:2", "sqrt", "full", "selective"]

@@ -168,7 +168,7 @@ commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 git diff --quiet HEAD -- kernels common chapters 2>/dev/null || commit+=", with changes"
 
 policies=(none every:2 sqrt full selective)
-precisions=(fp32 bf16 fp16 fp8)
+precisions=(fp32 bf16 fp16)
 
 data_parallel() {
   begin nightly_data_parallel.md 50 07 08 09 10
@@ -232,8 +232,8 @@ data_parallel_text() {
   rows layouts
   echo "## Recomputation and precision"
   echo
-  echo "\`--recompute\` ${policies[*]}; each in FP32, BF16, FP16 and FP8; 4 ranks as threads," \
-    "2 micro-steps: 24 runs of each chapter."
+  echo "\`--recompute\` ${policies[*]}; each in FP32, BF16 and FP16; 4 ranks as threads," \
+    "2 micro-steps: 15 runs of each chapter."
   rows recompute
   echo "## Controls"
   echo

@@ -1,5 +1,5 @@
-// 05_mixed_precision: compute in 16 or 8 bits, learn in 32. BF16 with FP32 master weights, FP16
-// with a dynamic loss scale, FP8 with a scale for each tensor.
+// 05_mixed_precision: compute in 16 bits, learn in 32. BF16 with FP32 master weights, FP16 with a
+// dynamic loss scale.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/batch_ramp.h"
@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "common/data/text.h"
@@ -42,7 +41,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine("05_mixed_precision: BF16, FP16 and FP8 beside FP32")
+  CommandLine("05_mixed_precision: BF16 and FP16 beside FP32")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
             o.noise_scale, o.precision, o.loss_scale);
   o.run.refuse_ranks();
@@ -90,11 +89,10 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  Fp8 fp8{arena, layout.gpt, layout.micro, layout.gpt.layers, o.precision.fp8()};
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
-  Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) { fp8.attach(w, acts); }
+  Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) {}
 };
 
 /// What the formulas of the README say that Memory will take.
@@ -111,7 +109,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
   bytes[Mem::Workspace] =
       act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch + 4 * P * extra;
-  Fp8::add_bytes(bytes, layout.gpt, MBS, layout.gpt.layers, o.precision.fp8());
   return bytes;
 }
 
@@ -124,7 +121,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
-                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)}};
+                  named_state("loss_scale", m.scaler)}};
 }
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
@@ -135,7 +132,6 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
   else
     step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
   m.weights.refresh(m.ctx);
-  m.fp8.start(m.ctx);
   return step;
 }
 
@@ -204,7 +200,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
-  m.fp8.begin_step();
 
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = batch.slice(k * MBS, MBS);
@@ -233,7 +228,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.noise.skip_step();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
-  m.fp8.end_step(m.ctx);
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
 }
 

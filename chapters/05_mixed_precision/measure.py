@@ -1,4 +1,4 @@
-"""The measured tables and the chart of chapter 05: four precisions, loss scaling, master weights."""
+"""The measured tables and the chart of chapter 05: three precisions, loss scaling, master weights."""
 
 import array
 import json
@@ -11,7 +11,7 @@ SHORT = "--model tiny --batch 12 --beta2 0.99 --clip 1"
 TINY = f"{SHORT} --lr 1e-3"
 LONG = f"{TINY} --steps 600 --schedule cosine --warmup 50"
 ROUNDS = 6
-PRECISIONS = ["fp32", "bf16", "fp16", "fp8"]
+PRECISIONS = ["fp32", "bf16", "fp16"]
 CATEGORIES = ["Param", "Master", "Grad", "Optim", "Activation", "Workspace"]
 
 
@@ -57,7 +57,7 @@ def curves():
             for p, r in runs.items()]
     head = ["precision", "loss of the last batch", "validation loss",
             "largest deviation of a step's loss", "ms a step", "to fp32"]
-    text = [f"`{LONG} --precision ...`:", "![loss of four precisions](precision.svg)",
+    text = [f"`{LONG} --precision ...`:", "![loss of three precisions](precision.svg)",
             table(head, rows),
             f"Times are of shorter runs, `{TINY} --steps 60`. "
             f"{turns_text('the precisions', ROUNDS, noise)}"]

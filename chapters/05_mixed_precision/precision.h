@@ -4,7 +4,6 @@
 //   fp32     4 (F32)       -        4      8               F32
 //   bf16     2 (BF16)      4        4      8               BF16
 //   fp16     2 (F16)       4        4      8               F16, loss scaled (loss_scaler.h)
-//   fp8      2 + codes     4        4      8               BF16, factors of products FP8 (fp8.h)
 //
 // Forward and backward read 16-bit weights; gradients, the optimizer and the weights it updates
 // stay FP32 (arXiv 1710.03740). An update is often smaller than half a digit of a 16-bit weight:
@@ -13,6 +12,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "common/error.h"
 #include "common/model/activations.h"
@@ -28,32 +28,33 @@ struct PrecisionOptions {
   int master_bits = 32;
 
   void add_to(CommandLine& line) {
-    line.group("05_mixed_precision");
-    line.add("--precision", name, "fp32, bf16, fp16 (loss scaled) or fp8 (E4M3 and E5M2)",
-             {.legal = {"fp32", "bf16", "fp16", "fp8"}});
-    line.add("--master", master_bits,
-             "an experiment: 16 rounds the weights after each update, as if there were no FP32 "
-             "master",
-             {.legal = {"32", "16"}});
+    add_to(line, "fp32, bf16 or fp16 (loss scaled)", {"fp32", "bf16", "fp16"});
   }
 
   /// @throws UserError
   void check() const {
     if (master_bits == 16 && !narrow())
-      throw UserError("--master 16 takes --precision bf16, fp16 or fp8, not fp32");
+      throw UserError("--master 16 takes every --precision but fp32");
   }
 
   bool narrow() const { return name != "fp32"; }
-  bool fp8() const { return name == "fp8"; }
   /// Of activations, their gradients and the weights that forward reads.
   Dtype dtype() const {
     if (name == "fp32") return Dtype::F32;
     return name == "fp16" ? Dtype::F16 : Dtype::BF16;
   }
   /// Which activations exist. @param logits sequences whose logits exist at a time; 0: all
-  ActivationPlan plan(int64_t logits = 0) const {
-    // What FP8 codes were made from is not needed twice.
-    return {.dtype = dtype(), .own_norm = !fp8(), .own_gelu = !fp8(), .logits = logits};
+  ActivationPlan plan(int64_t logits = 0) const { return {.dtype = dtype(), .logits = logits}; }
+
+ protected:
+  /// For a branch that takes a word more.
+  void add_to(CommandLine& line, const char* help, const std::vector<std::string>& legal) {
+    line.group("05_mixed_precision");
+    line.add("--precision", name, help, {.legal = legal});
+    line.add("--master", master_bits,
+             "an experiment: 16 rounds the weights after each update, as if there were no FP32 "
+             "master",
+             {.legal = {"32", "16"}});
   }
 };
 

@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/chunked_head.h"
@@ -115,14 +114,12 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  Fp8 fp8{arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()};
   int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)
       : o(o_), layout(layout_), comm(comm_) {
-    fp8.attach(w, acts);
     ctx.flops = &flops;
   }
 };
@@ -144,7 +141,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                           ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
                                                         layout.GA, o.ddp.beside(o.run.ranks));
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
-  Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
 }
 
@@ -157,7 +153,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
-                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)},
+                  named_state("loss_scale", m.scaler)},
           .comm = &m.comm};
 }
 
@@ -171,7 +167,6 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
     init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
   m.weights.refresh(m.ctx, layout.shard);
   all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
-  m.fp8.start(m.ctx);
   return step;
 }
 
@@ -292,7 +287,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
-  m.fp8.begin_step();
 
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = batch.slice(k * MBS, MBS);
@@ -326,8 +320,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.comm_stream.skip_update();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
-  if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
-  m.fp8.end_step(m.ctx);
   return {
       .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
 }

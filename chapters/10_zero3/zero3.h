@@ -24,7 +24,6 @@
 #include <string>
 #include <vector>
 
-#include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/08_zero1/zero1.h"
 #include "common/error.h"
@@ -100,12 +99,11 @@ class GatheredParams {
  public:
   /// @param own this rank's chunks of all sections, in the dtype of forward (shard.size())
   GatheredParams(Arena& arena, CommStream& comm_stream, const ParamLayout& layout,
-                 const ParamLayout& shard, Tensor own, const Zero3Options& options, Fp8& fp8)
+                 const ParamLayout& shard, Tensor own, const Zero3Options& options)
       : comm_stream_(comm_stream),
         layout_(&layout),
         shard_(&shard),
         own_(own),
-        fp8_(fp8),
         prefetch_(options.prefetch == 1 && comm_stream.is_beside()),
         rooms_(options.rooms(layout)),
         states_(static_cast<size_t>(options.rooms(layout))) {
@@ -128,24 +126,15 @@ class GatheredParams {
       }
       state.in_view = true;
       layout_->put(view_, s, section(room, s));
-      if (s > 0 && s + 1 < layout_->sections())
-        fp8_.put(ctx, view_, static_cast<size_t>(s) - 1, room);
     }
     if (prefetch_ && next > 0) gather(next);
   }
   const GptTensors& view() const { return view_; }
 
-  /// What has been gathered is not used again: weights or scales of their codes are new.
+  /// What has been gathered is not used again: weights are new.
   void forget() {
     for (State& state : states_) state.gathered.wait();
     rooms_.clear();
-  }
-
-  /// Before the first step of FP8: codes begin with the largest magnitude of each weight.
-  void start(const Ctx& ctx) {
-    for (int64_t s = 0; s < layout_->sections(); ++s) use(ctx, s);
-    fp8_.start(ctx);
-    forget();
   }
 
  private:
@@ -179,7 +168,6 @@ class GatheredParams {
   CommStream& comm_stream_;
   const ParamLayout *layout_, *shard_;
   Tensor own_;
-  Fp8& fp8_;
   bool prefetch_;
   Rooms rooms_;
   std::vector<State> states_;

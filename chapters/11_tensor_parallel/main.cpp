@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/chunked_head.h"
@@ -85,7 +84,7 @@ struct Layout {
     acts.tp = tp;
     acts.sequence_ranks = o.tp.sequence_ranks(gpt, tp);
     o.noise_scale.check(micro, batch);
-    o.tp.check(o.optimizer, o.precision, tp);
+    o.tp.check(o.optimizer, tp);
   }
 };
 
@@ -114,14 +113,12 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  Fp8 fp8{arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()};
   int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)
       : o(o_), layout(layout_), comm(comm_) {
-    fp8.attach(w, acts);
     ctx.flops = &flops;
     ctx.leaves = kLeaves / static_cast<int>(layout.tp);
   }
@@ -143,7 +140,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                           4 * P * extra +
                           HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
-  Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
 }
 
@@ -156,7 +152,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
-                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)},
+                  named_state("loss_scale", m.scaler)},
           .comm = &m.comm};
 }
 
@@ -168,7 +164,6 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
   else
     step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
   m.weights.refresh(m.ctx);
-  m.fp8.start(m.ctx);
   return step;
 }
 
@@ -286,7 +281,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
-  m.fp8.begin_step();
 
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = batch.slice(k * MBS, MBS);
@@ -316,7 +310,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.noise.skip_step();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
-  m.fp8.end_step(m.ctx);
   m.tp.end_step();
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
 }

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "chapters/02_adamw/optimizer.h"
-#include "chapters/05_mixed_precision/precision.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/model/config.h"
@@ -67,19 +66,13 @@ struct TensorParallelOptions {
   }
 
   /// @throws UserError if an option looks at whole tensors, where ranks have parts
-  static void check(const OptimizerOptions& optimizer, const PrecisionOptions& precision,
-                    int64_t tp) {
+  static void check(const OptimizerOptions& optimizer, int64_t tp) {
     if (tp == 1) return;
     if (optimizer.name == "adafactor" || optimizer.name == "adamw8bit")
       throw UserError(
           "--optimizer {} has a number for a whole row or block of a tensor, and {} ranks share "
           "it; legal are sgd, adam, adamw, lion",
           optimizer.name, tp);
-    if (precision.fp8())
-      throw UserError(
-          "--precision fp8 has one scale for a whole tensor, and {} ranks share it; legal are "
-          "fp32, bf16, fp16",
-          tp);
   }
 
  private:

@@ -83,7 +83,7 @@ struct Layout {
   ActivationPlan acts = stage.plan(o.precision.plan(o.head_chunk.of(micro)), recompute, GA);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
-    o.pp.check(o.optimizer, o.precision, o.noise_scale, stage.rank.size);
+    o.pp.check(o.optimizer, o.noise_scale, stage.rank.size);
     for (const int64_t B : ramp.batches()) stage.pipeline(B / o.accumulate.micro(B));
   }
 };

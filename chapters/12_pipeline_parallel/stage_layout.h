@@ -13,7 +13,6 @@
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
@@ -80,12 +79,8 @@ struct PipelineOptions {
   }
 
   /// @throws UserError if an option looks at what stages have apart
-  static void check(const OptimizerOptions& optimizer, const PrecisionOptions& precision,
-                    const NoiseScaleOptions& noise_scale, int64_t stages) {
-    if (precision.fp8())
-      throw UserError(
-          "--precision fp8 has codes for one micro-batch, and a stage has several in flight; legal "
-          "are fp32, bf16, fp16");
+  static void check(const OptimizerOptions& optimizer, const NoiseScaleOptions& noise_scale,
+                    int64_t stages) {
     if (noise_scale.on)
       throw UserError(
           "--noise-scale wants the gradient of one micro-batch of the whole model, and stages "

@@ -102,7 +102,7 @@ struct Layout {
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     acts.tp = tp;
     acts.sequence_ranks = o.tp.sequence_ranks(gpt, tp);
-    check_mesh(mesh, o.optimizer, o.precision, o.noise_scale);
+    check_mesh(mesh, o.optimizer, o.noise_scale);
     for (const int64_t share : shares) stage.pipeline(share / o.accumulate.micro(share));
   }
 };

@@ -139,10 +139,10 @@ struct MeshOptions {
 /// What the chapters of the three axes check.
 /// @throws UserError if an option looks at what ranks have apart
 inline void check_mesh(const MeshShape& mesh, const OptimizerOptions& optimizer,
-                       const PrecisionOptions& precision, const NoiseScaleOptions& noise_scale) {
-  TensorParallelOptions::check(optimizer, precision, mesh.tp);
+                       const NoiseScaleOptions& noise_scale) {
+  TensorParallelOptions::check(optimizer, mesh.tp);
   check_sharding(optimizer, mesh.dp);
-  PipelineOptions::check(optimizer, precision, noise_scale, mesh.pp);
+  PipelineOptions::check(optimizer, noise_scale, mesh.pp);
 }
 
 /// This rank's groups. Ranks of a group are in the order of their axis.

@@ -7,7 +7,6 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
 #include "chapters/04_clipping/noise_scale.h"
-#include "chapters/05_mixed_precision/fp8.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/chunked_head.h"
@@ -110,12 +109,10 @@ struct Memory {
   Ctx ctx = make_ctx(o.run, arena, device.get(), &comm);
   // Of the shard, flat, for the optimizer and for the model.
   Weights weights{arena, layout.shard.size(), o.precision};
-  Fp8 fp8 = Fp8(arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8(),
-                o.zero3.rooms(layout.params));
   CommStream comm_stream =
       open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
-  GatheredParams params = GatheredParams(arena, comm_stream, layout.params, layout.shard,
-                                         weights.compute, o.zero3, fp8);
+  GatheredParams params =
+      GatheredParams(arena, comm_stream, layout.params, layout.shard, weights.compute, o.zero3);
   const GptTensors& w = params.view();  // the model, as far as it is gathered
   ShardedGrads grads{arena, comm_stream, layout.params, layout.shard, o.accumulate, layout.GA};
   HeadGrad head_grad{arena, layout.gpt, layout.chunks, 1};
@@ -134,7 +131,6 @@ struct Memory {
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)
       : o(o_), layout(layout_), comm(comm_) {
-    fp8.attach(acts);
     ctx.flops = &flops;
   }
 };
@@ -157,8 +153,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                                                         layout.GA, o.ddp.beside(o.run.ranks)) +
                           size_of(o.precision.dtype()) * o.zero3.room_elements(layout.params);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
-  Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8(),
-                 o.zero3.rooms(layout.params));
   return o.offload.left(bytes);
 }
 
@@ -171,7 +165,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
           .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
-                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)},
+                  named_state("loss_scale", m.scaler)},
           .comm = &m.comm};
 }
 
@@ -183,7 +177,6 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
   else
     init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
   m.weights.refresh(m.ctx);
-  if (o.precision.fp8()) m.params.start(m.ctx);
   return step;
 }
 
@@ -316,7 +309,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
-  m.fp8.begin_step();
 
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = batch.slice(k * MBS, MBS);
@@ -348,8 +340,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.noise.skip_step();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
-  if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
-  m.fp8.end_step(m.ctx);
   m.params.forget();
   m.offloaded.end_step();
   return {

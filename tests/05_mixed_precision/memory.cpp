@@ -14,8 +14,7 @@ class OneStep : public MemoryRuns {
 };
 
 class PrecisionMemory : public OneStep, public ::testing::WithParamInterface<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Precision, PrecisionMemory,
-                         ::testing::Values("fp32", "bf16", "fp16", "fp8"),
+INSTANTIATE_TEST_SUITE_P(Precision, PrecisionMemory, ::testing::Values("fp32", "bf16", "fp16"),
                          [](const auto& precision) { return precision.param; });
 
 TEST_P(PrecisionMemory, IsAsPredicted) {
@@ -50,8 +49,6 @@ TEST_F(Bytes, OfAParameter) {
     EXPECT_EQ(measured(narrow, Mem::Master), 4 * P) << name;
     EXPECT_EQ(of_weights(narrow), 18 * P) << name;
   }
-  // One more byte for the factors of the linear layers, and 12 scales of 8 bytes a block.
-  EXPECT_EQ(of_weights(run("fp8")), 18 * P + 12 * L * C * C + 12 * 8 * L);
 }
 
 TEST_F(Bytes, HalfTheActivationsButNotTheStatistics) {
@@ -61,10 +58,6 @@ TEST_F(Bytes, HalfTheActivationsButNotTheStatistics) {
   EXPECT_EQ(measured(bf16, Mem::Activation), 2 * kept + 4 * statistics + kBatch);
   EXPECT_EQ(measured(run("fp16"), Mem::Activation), measured(bf16, Mem::Activation));
   EXPECT_EQ(measured(fp32, Mem::Workspace) - measured(bf16, Mem::Workspace), 2 * B * T * 12 * C);
-
-  // FP8 keeps codes of what its products read, 7 C bytes; of both norms and GELU nothing else.
-  EXPECT_EQ(measured(run("fp8"), Mem::Activation),
-            measured(bf16, Mem::Activation) + B * T * (L * 7 * C - 2 * (L - 1) * 6 * C));
 }
 
 }  // namespace

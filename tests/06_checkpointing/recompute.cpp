@@ -89,7 +89,7 @@ TEST(Recompute, PlanSharesWhatThePolicyDrops) {
   const ActivationPlan attention = plan("selective:attention"), mlp = plan("selective:mlp");
   EXPECT_TRUE(attention.own_norm && !attention.own_att && attention.own_gelu);
   EXPECT_TRUE(mlp.own_norm && mlp.own_att && !mlp.own_gelu);
-  // What FP8 has dropped already stays dropped.
+  // What is dropped already stays dropped.
   EXPECT_FALSE(Recompute("none", 7).plan({.own_norm = false, .own_gelu = false}).own_norm);
 }
 

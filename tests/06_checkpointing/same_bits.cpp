@@ -40,7 +40,7 @@ class OddLayers : public SameTrace, public ::testing::WithParamInterface<std::st
           << flags << " " << policy;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Precision, OddLayers, ::testing::Values("fp32", "bf16", "fp16", "fp8"),
+INSTANTIATE_TEST_SUITE_P(Precision, OddLayers, ::testing::Values("fp32", "bf16", "fp16"),
                          [](const auto& precision) { return precision.param; });
 
 TEST_P(OddLayers, One) { expect_same("--layers 1", policies({"1"})); }
@@ -62,14 +62,14 @@ TEST_F(CheckpointMore, AnyMicroBatch) {
 }
 
 TEST_F(CheckpointMore, Resume) {
-  for (const std::string flags : {"--recompute full --precision fp8", "--recompute selective"})
+  for (const std::string flags : {"--recompute full --precision bf16", "--recompute selective"})
     EXPECT_TRUE(
         same_trace(trace("06_checkpointing", flags), interrupted("06_checkpointing", flags)))
         << flags;
 }
 
 TEST_F(CheckpointMore, AResumeMayChangeThePolicy) {
-  const std::string flags = "--precision fp8 ";
+  const std::string flags = "--precision bf16 ";
   const Trace first = trace("06_checkpointing", flags + "--recompute sqrt --save half", {0, kHalf});
   for (const std::string policy : {"none", "full"})
     EXPECT_TRUE(same_trace(
@@ -80,11 +80,11 @@ TEST_F(CheckpointMore, AResumeMayChangeThePolicy) {
 }
 
 TEST_F(CheckpointMore, EvaluationsAndSamplesChangeNothing) {
-  const Trace plain = trace("05_mixed_precision", "--precision fp8");
+  const Trace plain = trace("05_mixed_precision", "--precision bf16");
   for (const std::string policy : {"full", "selective"})
-    EXPECT_TRUE(
-        same_trace(plain, trace("06_checkpointing",
-                                "--precision fp8 --eval-every 1 --sample 4 --recompute " + policy)))
+    EXPECT_TRUE(same_trace(
+        plain, trace("06_checkpointing",
+                     "--precision bf16 --eval-every 1 --sample 4 --recompute " + policy)))
         << policy;
 }
 

@@ -5,7 +5,8 @@ namespace ladder::test {
 namespace {
 
 // Everything that a checkpoint can hold.
-const std::string kFlags = "--batch 8 --clip 1 --optimizer adamw8bit --precision fp8 ";
+const std::string kFlags =
+    "--batch 8 --clip 1 --optimizer adamw8bit --precision fp16 --loss-scale 1024 ";
 
 class RanksCheckpoints : public SameTraceSmall, public ::testing::WithParamInterface<DataParallel> {
  protected:

@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(DataParallel, RanksMemory, ::testing::ValuesIn(data_par
 TEST_P(RanksMemory, OfEveryRankIsAsPredicted) {
   for (const std::string flags :
        {"--ranks 2", "--ranks 4 --precision bf16 --micro-batch 1",
-        "--ranks 8 --batch 16 --precision fp8 --recompute selective",
+        "--ranks 8 --batch 16 --precision fp16 --recompute selective",
         "--ranks 2 --batch 8 --precision fp16 --micro-batch 1 --recompute full --head-chunk 1",
         "--ranks 2 --optimizer adamw8bit --clip 1 --bucket-mb 0",
         "--ranks 4 --channels 24 --heads 3 --seq-len 7",

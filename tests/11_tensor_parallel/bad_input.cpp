@@ -30,9 +30,8 @@ TEST_P(BadTensorParallel, SequencesThatDoNotFallIntoEqualParts) {
 }
 
 TEST_P(BadTensorParallel, WhatLooksAtWholeTensors) {
-  expect_refused({{"--tp 2 --optimizer adafactor", "legal are sgd, adam, adamw, lion"},
-                  {"--tp 2 --optimizer adamw8bit", "legal are sgd, adam, adamw, lion"},
-                  {"--tp 2 --precision fp8", "legal are fp32, bf16, fp16"}});
+  for (const std::string name : {"adafactor", "adamw8bit"})
+    expect_refused(BadInput{"--tp 2 --optimizer " + name, "legal are sgd, adam, adamw, lion"});
 }
 
 }  // namespace

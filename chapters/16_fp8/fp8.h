@@ -19,6 +19,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <deque>
@@ -37,6 +38,23 @@
 #include "kernels/narrow.h"
 
 namespace ladder {
+
+/// --precision takes fp8, too: everything outside of these products is as in BF16.
+struct Fp8Options : PrecisionOptions {
+  void add_to(CommandLine& line) {
+    PrecisionOptions::add_to(line, "fp32, bf16, fp16 (loss scaled) or fp8 (E4M3 and E5M2)",
+                             {"fp32", "bf16", "fp16", "fp8"});
+  }
+
+  bool fp8() const { return name == "fp8"; }
+  /// Which activations exist.
+  ActivationPlan plan(int64_t logits = 0) const {
+    ActivationPlan plan = PrecisionOptions::plan(logits);
+    // What codes were made from is not needed twice.
+    plan.own_norm = plan.own_gelu = !fp8();
+    return plan;
+  }
+};
 
 /// How the scale of one tensor follows what is in it.
 struct DelayedScale {
@@ -62,13 +80,12 @@ struct DelayedScale {
   }
 };
 
+/// The codes of all blocks, and their scales.
 class Fp8 {
  public:
   /// Nothing unless `on`.
-  /// @param sets  of activations: block l uses set l % sets
-  /// @param rooms for weights, which put() fills (10_zero3); 0: every block has its own for good
-  Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on,
-      int64_t rooms = 0)
+  /// @param sets of activations: block l uses set l % sets
+  Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on)
       : sets_(sets), rules_(on ? static_cast<size_t>(config.layers) * kEach : 0) {
     if (!on) return;
     const int64_t L = config.layers, T = config.seq_len, C = config.channels;
@@ -80,12 +97,11 @@ class Fp8 {
     const auto alloc = [&](Mem mem, const char* name, Dtype dtype, Shape shape) {
       return arena.alloc(mem, name, dtype, shape);
     };
-    const Mem mem = rooms > 0 ? Mem::Workspace : Mem::Param;
-    for (int64_t i = 0; i < (rooms > 0 ? rooms : L); ++i)
-      weights_.push_back({alloc(mem, "qkv8", Dtype::E4M3, {3 * C, C}),
-                          alloc(mem, "proj8", Dtype::E4M3, {C, C}),
-                          alloc(mem, "fc8", Dtype::E4M3, {4 * C, C}),
-                          alloc(mem, "mlp_proj8", Dtype::E4M3, {C, 4 * C})});
+    for (int64_t l = 0; l < L; ++l)
+      weights_.push_back({alloc(Mem::Param, "qkv8", Dtype::E4M3, {3 * C, C}),
+                          alloc(Mem::Param, "proj8", Dtype::E4M3, {C, C}),
+                          alloc(Mem::Param, "fc8", Dtype::E4M3, {4 * C, C}),
+                          alloc(Mem::Param, "mlp_proj8", Dtype::E4M3, {C, 4 * C})});
     for (int64_t set = 0; set < sets; ++set)
       inputs_.push_back({alloc(Mem::Activation, "norm1_8", Dtype::E4M3, {batch, T, C}),
                          alloc(Mem::Activation, "att8", Dtype::E4M3, {batch, T, C}),
@@ -100,12 +116,10 @@ class Fp8 {
 
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const GptConfig& config, int64_t batch, int64_t sets,
-                        bool on, int64_t rooms = 0) {
+                        bool on) {
     if (!on) return;
     const int64_t C = config.channels, tokens = batch * config.seq_len;
-    bytes[Mem::Param] += scale_bytes(config);
-    bytes[rooms > 0 ? Mem::Workspace : Mem::Param] +=
-        (rooms > 0 ? rooms : config.layers) * 12 * C * C;
+    bytes[Mem::Param] += config.layers * 12 * C * C + scale_bytes(config);
     bytes[Mem::Activation] += sets * tokens * 7 * C;
     bytes[Mem::Workspace] += tokens * 8 * C;
   }
@@ -113,33 +127,17 @@ class Fp8 {
   /// Makes the linear layers of all blocks FP8. Keeps the weights `w` were made from.
   void attach(GptTensors& w, Activations& acts) {
     for (size_t l = 0; l < rules_.size() / kEach; ++l) {
-      const BlockTensors& p = w.blocks[l];
-      sources_.push_back({p.attn.qkv.w, p.attn.proj_w, p.mlp.fc.w, p.mlp.proj_w});
-      use_codes(w, l, weights_[l]);
+      attach_weights(w.blocks[l], l);
+      const Four& inp = inputs_[l % static_cast<size_t>(sets_)];
+      acts.blocks[l].attn.codes = {.inp = with_scale(inp[0], l, kInputs),
+                                   .mid = with_scale(inp[1], l, kInputs + 1),
+                                   .dmid = with_scale(dqkv_, l, kGradients),
+                                   .dproduct = with_scale(dproduct_, l, kGradients + 1)};
+      acts.blocks[l].mlp.codes = {.inp = with_scale(inp[2], l, kInputs + 2),
+                                  .mid = with_scale(inp[3], l, kInputs + 3),
+                                  .dmid = with_scale(dfc_, l, kGradients + 2),
+                                  .dproduct = with_scale(dproduct_, l, kGradients + 3)};
     }
-    attach(acts);
-  }
-  /// Of their inputs and gradients alone: weights come by put() (10_zero3).
-  void attach(Activations& acts) {
-    for (size_t l = 0; l < rules_.size() / kEach; ++l) {
-      const auto& inp = inputs_[l % static_cast<size_t>(sets_)];
-      const auto with = [&](Tensor codes, size_t which) {
-        codes.fp8 = scale(l, which);
-        return codes;
-      };
-      acts.blocks[l].attn.codes = {with(inp[0], kInputs), with(inp[1], kInputs + 1),
-                                   with(dqkv_, kGradients), with(dproduct_, kGradients + 1)};
-      acts.blocks[l].mlp.codes = {with(inp[2], kInputs + 2), with(inp[3], kInputs + 3),
-                                  with(dfc_, kGradients + 2), with(dproduct_, kGradients + 3)};
-    }
-  }
-  /// Puts the codes of block l's weights, which `w` has, into a room, and makes `w` use them
-  /// (10_zero3, where weights come and go).
-  void put(const Ctx& ctx, GptTensors& w, size_t l, size_t room) {
-    if (rules_.empty()) return;
-    const BlockTensors& p = w.blocks[l];
-    const Four sources = {p.attn.qkv.w, p.attn.proj_w, p.mlp.fc.w, p.mlp.proj_w};
-    quantize(ctx, use_codes(w, l, weights_[room]), sources);
   }
 
   /// Before a step: forgets what an evaluation has seen.
@@ -148,8 +146,8 @@ class Fp8 {
       if (i % kEach >= kInputs) scales_[i].amax = 0;
   }
 
-  /// Scale and amax of every tensor, F32 (2 n). Ranks that see different micro-batches (from 07_ddp
-  /// on) take the maximum before end_step(): their scales are equal anyway.
+  /// Scale and amax of every tensor, F32 (2 n). Ranks see other sequences, so they take the maximum
+  /// before end_step(): their scales are equal anyway.
   Tensor scales() const { return memory_; }
 
   /// After a step's update: new scales, and the weights' codes with them.
@@ -197,25 +195,25 @@ class Fp8 {
     return config.layers * static_cast<int64_t>(kEach * sizeof(Fp8Scale));
   }
 
-  Fp8Scale* scale(size_t l, size_t which) { return &scales_[l * kEach + which]; }
-
   using Four = std::array<Tensor, 4>;  // of qkv, attention's proj, fc, MLP's proj
 
-  /// Makes block l of `w` use `codes`, with the scales of block l.
-  Four& use_codes(GptTensors& w, size_t l, Four& codes) {
-    for (size_t i = 0; i < 4; ++i) codes[i].fp8 = scale(l, kWeights + i);
-    BlockTensors& p = w.blocks[l];
-    p.attn.qkv.w = codes[0];
-    p.attn.proj_w = codes[1];
-    p.mlp.fc.w = codes[2];
-    p.mlp.proj_w = codes[3];
+  Tensor with_scale(Tensor codes, size_t l, size_t which) const {
+    codes.fp8 = &scales_[l * kEach + which];
     return codes;
   }
-  static void quantize(const Ctx& ctx, const Four& codes, const Four& sources) {
-    for (size_t i = 0; i < 4; ++i) ctx.kernels->cast(ctx, codes[i], sources[i]);
+
+  /// Makes block l use codes in place of its weights `p`.
+  void attach_weights(BlockTensors& p, size_t l) {
+    sources_.push_back({p.attn.qkv.w, p.attn.proj_w, p.mlp.fc.w, p.mlp.proj_w});
+    for (size_t i = 0; i < 4; ++i) weights_[l][i] = with_scale(weights_[l][i], l, kWeights + i);
+    p.attn.qkv.w = weights_[l][0];
+    p.attn.proj_w = weights_[l][1];
+    p.mlp.fc.w = weights_[l][2];
+    p.mlp.proj_w = weights_[l][3];
   }
-  void quantize_weights(const Ctx& ctx) {
-    for (size_t l = 0; l < sources_.size(); ++l) quantize(ctx, weights_[l], sources_[l]);
+  void quantize_weights(const Ctx& ctx) const {
+    for (size_t l = 0; l < sources_.size(); ++l)
+      for (size_t i = 0; i < 4; ++i) ctx.kernels->cast(ctx, weights_[l][i], sources_[l][i]);
   }
 
   int64_t sets_;

@@ -1,5 +1,5 @@
 // FP8: the scale of one tensor over the steps.
-#include "chapters/05_mixed_precision/fp8.h"
+#include "chapters/16_fp8/fp8.h"
 
 #include <limits>
 

@@ -1,0 +1,83 @@
+// 16_fp8: that its tests of equal bits would see a fault, and what a checkpoint must hold.
+#include "common/run/manifest.h"
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+const std::string k16 = "16_fp8";
+
+class Fp8Controls : public SameTraceSmall {};
+
+TEST_F(Fp8Controls, OneRunningBufferDependsOnTheSplit) {
+  EXPECT_TRUE(different_trace(
+      trace(k16, "--precision fp8 --batch 8"),
+      trace(k16, "--precision fp8 --batch 8 --micro-batch 1 --accumulate running")));
+}
+
+TEST_F(Fp8Controls, EveryPrecisionIsARunOfItsOwn) {
+  std::vector<Trace> traces;
+  for (const std::string flags : {"fp32", "bf16", "fp8", "fp8 --master 16"}) {
+    traces.push_back(trace(k16, "--precision " + flags));
+    for (size_t i = 0; i + 1 < traces.size(); ++i)
+      EXPECT_TRUE(different_trace(traces[i], traces.back())) << flags << " and number " << i;
+  }
+}
+
+// A step's all-reduces: the count of targets, the gradients in one bucket, and the scales. Without
+// the last, ranks go on with scales of their own. Those are powers of two, so that only the
+// smallest and the largest numbers of a tensor are rounded in another way: it takes a few to be
+// seen.
+TEST_F(Fp8Controls, RanksThatDoNotShareAmaxDiffer) {
+  const std::string flags = "--precision fp8 --batch 16 --ranks 4 --ddp bucketed ";
+  const Trace sound = trace(k16, flags);
+  EXPECT_TRUE(different_trace(sound, trace(k16, flags + "--fault skip:all_reduce:2")));
+  // A maximum taken twice is the same.
+  EXPECT_TRUE(same_trace(sound, trace(k16, flags + "--fault twice:all_reduce:2")));
+}
+
+class Fp8Resume : public SameTraceSmall {
+ protected:
+  Trace rest() const { return trace(k16, flags + "--load half", {kHalf, kSteps}); }
+  nlohmann::json scales() const { return Manifest::read(path("half/current")).state.at("fp8"); }
+
+  const std::string flags = "--precision fp8 ";
+};
+
+TEST_F(Fp8Resume, KnowsScalesAndHistory) {
+  const Trace whole = trace(k16, flags);
+  const Trace first = trace(k16, flags + "--save half", {0, kHalf});
+  EXPECT_TRUE(same_trace(whole, joined(first, rest())));
+
+  // Another scale, a history with a larger number, nothing at all.
+  const nlohmann::json saved = scales();
+  ASSERT_EQ(saved.size(), 2U * 12);
+  nlohmann::json scaled = saved, remembered = saved;
+  for (auto& scale : scaled) scale["scale"] = scale["scale"].get<float>() / 16;
+  for (auto& scale : remembered) scale["history"].push_back(1000.0F);
+  for (const auto& wrong : {scaled, remembered}) {
+    set_state(path("half"), "fp8", wrong);
+    EXPECT_TRUE(different_trace(whole, joined(first, rest())));
+  }
+  set_state(path("half"), "fp8", saved);
+  EXPECT_TRUE(same_trace(whole, joined(first, rest())));
+  set_state(path("half"), "fp8", nlohmann::json::array());
+  EXPECT_TRUE(different_trace(whole, joined(first, rest())));
+}
+
+TEST_F(Fp8Resume, ACheckpointOfTheTrunkStartsItsScalesAnew) {
+  for (const std::string precision : {"fp32", "bf16"}) {
+    trace("07_ddp", "--save half --precision " + precision, {0, kHalf});
+    EXPECT_TRUE(is_whole(rest())) << precision;
+  }
+}
+
+// The weights that learn are FP32: a program of the trunk takes them, and says what it leaves.
+TEST_F(Fp8Resume, ACheckpointOfFp8GoesOnInTheTrunk) {
+  trace(k16, flags + "--save half", {0, kHalf});
+  const Ended ended = train("07_ddp", "--load half --precision bf16 --layers 2");
+  EXPECT_NE(ended.err.find("left aside: fp8"), std::string::npos) << ended.err;
+}
+
+}  // namespace
+}  // namespace ladder::test
