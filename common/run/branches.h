@@ -18,8 +18,7 @@ struct BranchFlag {
 std::span<const BranchFlag> branch_flags();
 
 /// "--head-chunk belongs to 17_head_chunks: run ch17_head_chunks", or "--precision fp8 belongs to
-/// ...". Empty: no branch adds it. CommandLine asks, and so does a lesson that checks values
-/// itself.
+/// ...". Empty: no branch adds it.
 std::string branch_of(std::string_view flag, std::string_view value = "");
 
 }  // namespace ladder

@@ -1,7 +1,10 @@
-// The flags of branches: each is one of its chapter, and all other programs name that chapter.
+// Branches beside the trunk: their flags, which all other programs refuse by the branch's name, and
+// checkpoints that go from one to the other.
 #include "common/run/branches.h"
 
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "tests/common/programs.h"
 
@@ -47,6 +50,35 @@ TEST_F(Branches, AreNamedByAllOtherPrograms) {
       const Ended ended = run(chapter, small_run(std::string(added.flag) + " " + value));
       EXPECT_EQ(ended.status, 2) << chapter << " " << added.flag;
       EXPECT_EQ(ended.err, "error: " + branch_of(added.flag, added.value) + "\n") << chapter;
+    }
+  }
+}
+
+struct Exchange {
+  const char *branch, *parent;
+  const char* states;  ///< that the branch adds
+};
+constexpr Exchange kExchanges[] = {{"14_stability", "04_clipping", "spike_guard"},
+                                   {"15_batch_size", "07_ddp", "noise_scale"},
+                                   {"16_fp8", "07_ddp", "fp8"},
+                                   {"17_head_chunks", "06_checkpointing", ""},
+                                   {"18_offload", "10_zero3", ""}};
+
+TEST_F(Branches, ExchangeCheckpointsWithTheirParents) {
+  for (const auto& [branch, parent, states] : kExchanges) {
+    if (!has(chapters_from("01_sgd"), branch)) continue;
+    SCOPED_TRACE(branch);
+    train(parent, "--steps 1 --save trunk");
+    const std::string there = train(branch, "--steps 2 --load trunk --save branch").err;
+    const std::string back = train(parent, "--steps 3 --load branch").err;
+    if (*states == 0) {
+      EXPECT_EQ(there + back, "");
+    } else {
+      EXPECT_TRUE(there.ends_with(fmt::format("lacks states, which start fresh: {}\n", states)))
+          << there;
+      EXPECT_TRUE(
+          back.ends_with(fmt::format("another chapter, which are left aside: {}\n", states)))
+          << back;
     }
   }
 }
