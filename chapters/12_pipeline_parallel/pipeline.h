@@ -102,6 +102,9 @@ struct Pipeline {
 inline bool is_send(Do what) { return what == Do::SendActivation || what == Do::SendGradient; }
 inline bool is_receive(Do what) { return what == Do::RecvActivation || what == Do::RecvGradient; }
 
+/// Whether nothing of a micro-batch is read in its part after this action.
+inline bool ends_flight(Do what) { return what == Do::Backward || what == Do::BackwardWeight; }
+
 /// The stage at the other end of a message: activations go to the next stage, gradients come from
 /// there.
 inline int64_t peer(int64_t stage, Do what, int64_t stages) {
@@ -191,9 +194,7 @@ inline Pipeline make_pipeline(PipelineKind kind, int64_t stages, int64_t chunks,
 
 /// An experiment: leaves the last weight gradient of a list out. check() refuses such a list.
 inline void leave_out_last_weight_gradient(std::vector<Action>& list) {
-  const auto has = [](const Action& a) {
-    return a.what == Do::Backward || a.what == Do::BackwardWeight;
-  };
+  const auto has = [](const Action& a) { return ends_flight(a.what); };
   const auto last = std::find_if(list.rbegin(), list.rend(), has);
   CHECK(last != list.rend(), "a list without weight gradients");
   if (last->what == Do::Backward)

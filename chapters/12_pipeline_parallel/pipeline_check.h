@@ -118,7 +118,7 @@ inline int64_t most_in_flight(const Pipeline& pipeline, int64_t stage) {
   for (const Action& a : pipeline.lists[stage]) {
     now += a.what == Do::Forward;
     most = std::max(most, now);
-    now -= a.what == Do::Backward || a.what == Do::BackwardWeight;
+    now -= ends_flight(a.what);
   }
   return most;
 }

@@ -12,9 +12,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "chapters/12_pipeline_parallel/bubble.h"
@@ -47,41 +45,24 @@ struct InFlight {
   Tensor dout() const { return grads.stream(acts.blocks.size()); }
 };
 
-/// Which slot a micro-batch has while it is in flight.
-class Slots {
- public:
-  explicit Slots(int64_t count) : of_(static_cast<size_t>(count)) {}
+/// [chunk][micro]: the slot of each micro-batch in each chunk of a stage. It is the first that is
+/// free at its forward, and free again once its weight gradients are there.
+using Slots = std::vector<std::vector<size_t>>;
 
-  /// The slot of the action's micro-batch and chunk: a free one if it has none yet.
-  size_t of(const Action& a) {
-    const auto have = std::find(of_.begin(), of_.end(), key(a));
-    if (have != of_.end()) return static_cast<size_t>(have - of_.begin());
-    const auto free = std::find(of_.begin(), of_.end(), std::nullopt);
-    CHECK(free != of_.end(), "no slot of {} is free for {}", of_.size(), to_string(a));
-    *free = key(a);
-    const auto used = std::ssize(of_) - std::count(of_.begin(), of_.end(), std::nullopt);
-    most_ = std::max(most_, used);
-    return static_cast<size_t>(free - of_.begin());
+inline Slots slots_of(const std::vector<Action>& list, int64_t chunks, int64_t micros) {
+  Slots slots(chunks, std::vector<size_t>(micros));
+  std::vector<bool> used;
+  for (const Action& a : list) {
+    size_t& slot = slots[a.chunk][a.micro];
+    if (a.what == Do::Forward) {
+      slot = std::ranges::find(used, false) - used.begin();
+      used.resize(std::max(used.size(), slot + 1));
+      used[slot] = true;
+    }
+    if (ends_flight(a.what)) used[slot] = false;
   }
-  void release(const Action& a) { of_[of(a)].reset(); }
-  void begin_step() { most_ = 0; }
-  /// @param skipped whether a micro-batch may still be there, since its weight gradient was skipped
-  void end_step(bool skipped) {
-    if (skipped) std::ranges::fill(of_, std::nullopt);
-    const auto left = std::ssize(of_) - std::count(of_.begin(), of_.end(), std::nullopt);
-    CHECK(left == 0, "{} micro-batches are still in flight at the end of a step", left);
-  }
-
-  /// The most that were in flight since a step began.
-  int64_t most() const { return most_; }
-
- private:
-  using Key = std::optional<std::array<int64_t, 2>>;
-  static Key key(const Action& a) { return std::array{a.micro, a.chunk}; }
-
-  std::vector<Key> of_;
-  int64_t most_ = 0;
-};
+  return slots;
+}
 
 class Stage {
  public:
@@ -106,18 +87,26 @@ class Stage {
   /// What `action` works on.
   /// @param batch,losses of the whole step, in micro-batches of n
   InFlight in_flight(const Action& action, const Batch& batch, Tensor losses, int64_t n) {
-    const int64_t layers = plan_->gpt.layers, begin = action.micro * n;
-    // SendGradient reads nothing of a slot: Backward may have given it back, and of() would take
-    // another.
-    const size_t slot = action.what == Do::SendGradient ? 0 : slots_.of(action);
-    return {.first_block = static_cast<size_t>(plan_->rank.blocks(layers, action.chunk).begin),
-            .embed = plan_->rank.has_embed() && action.chunk == 0,
-            .head = plan_->rank.has_head() && action.chunk + 1 == plan_->rank.chunks,
-            .acts = acts_[slot].first(n),
-            .grads = grads_[static_cast<size_t>(action.micro) % grads_.size()].first(n),
-            .tokens = batch.tokens.slice(begin, n),
-            .targets = batch.targets.slice(begin, n),
-            .losses = losses.slice(begin, n)};
+    in_flight_ += action.what == Do::Forward;
+    most_ = std::max(most_, in_flight_);
+    in_flight_ -= ends_flight(action.what);
+    const int64_t begin = action.micro * n;
+    InFlight f = by_itself(action.chunk, batch.slice(begin, n), losses.slice(begin, n));
+    f.acts = acts_.at(slots_[action.chunk][action.micro]).first(n);
+    f.grads = grads_[action.micro % grads_.size()].first(n);
+    return f;
+  }
+  /// A batch by itself in the pipeline, in one chunk: it goes forward, and no gradient comes.
+  InFlight by_itself(int64_t chunk, const Batch& batch, Tensor losses) const {
+    const int64_t n = batch.tokens.dim(0);
+    return {.first_block = static_cast<size_t>(plan_->rank.blocks(plan_->gpt.layers, chunk).begin),
+            .embed = plan_->rank.has_embed() && chunk == 0,
+            .head = plan_->rank.has_head() && chunk + 1 == plan_->rank.chunks,
+            .acts = acts_[0].first(n),
+            .grads = grads_[0].first(n),
+            .tokens = batch.tokens,
+            .targets = batch.targets,
+            .losses = losses};
   }
   /// Sends or receives what `what` says: outputs go to the next stage and become its inputs, and
   /// their gradients come back. Returns false if it is no message.
@@ -131,24 +120,23 @@ class Stage {
     }
     return true;
   }
-  /// The micro-batch of `action` has left its part.
-  void release(const Action& action) { slots_.release(action); }
-
   void begin_step(const Pipeline& pipeline) {
     times.begin_step(plan_->actions(pipeline).size());
-    slots_.begin_step();
+    slots_ = slots_of(plan_->actions(pipeline), pipeline.chunks, pipeline.micros);
+    in_flight_ = most_ = 0;
     sent_ = -wire_bytes();
   }
   /// Returns once the neighbors have received everything.
   void end_step() {
     activations.finish();
     gradients.finish();
-    slots_.end_step(/*skipped=*/plan_->options.without_weight >= 0);
+    CHECK(in_flight_ == 0 || plan_->options.without_weight >= 0,
+          "{} micro-batches are still in flight at the end of a step", in_flight_);
     sent_ += wire_bytes();
   }
 
   /// The most micro-batches that were in flight in the last step.
-  int64_t most_in_flight() const { return slots_.most(); }
+  int64_t most_in_flight() const { return most_; }
   /// Bytes that this rank has sent in the last step.
   int64_t sent() const { return sent_; }
   /// What it sends counts.
@@ -164,15 +152,15 @@ class Stage {
         gradients(arena, ctx, stages, -1, acts[0].embed),
         times(/*on=*/!ctx.device),
         plan_(&plan),
-        slots_(std::ssize(acts)),
         acts_(std::move(acts)),
         grads_(std::move(grads)) {}
   int64_t wire_bytes() const { return activations.wire_bytes() + gradients.wire_bytes(); }
 
   const StageLayout* plan_;
-  Slots slots_;
+  Slots slots_;                    ///< of this step
   std::vector<Activations> acts_;  ///< [slot]
   std::vector<PartGrads> grads_;
+  int64_t in_flight_ = 0, most_ = 0;
   int64_t sent_ = 0;
 };
 

@@ -313,7 +313,6 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
     embed_backward_weight(m.ctx, grads.view().embed, m.tp.g_backward(m.ctx, f.grads.stream(0)),
                           f.tokens, grads.into());
   grads.end(m.ctx, action.micro, GA);
-  m.stage.release(action);
   if (action.micro + 1 == GA) m.zero1.ready(m.grads.sum(), f.first_section());
 }
 
@@ -377,13 +376,12 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
 
 /// A batch forward through all stages by itself. Returns it in the last part of this stage.
 InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
-  for (Action action{.what = Do::Forward};; ++action.chunk) {
-    const InFlight f = m.stage.in_flight(action, batch, losses, batch.tokens.dim(0));
+  for (int64_t chunk = 0;; ++chunk) {
+    const InFlight f = m.stage.by_itself(chunk, batch, losses);
     if (!f.embed) m.stage.activations.recv(f.acts.embed);
     forward(m, f);
     if (!f.head) m.stage.activations.send(f.out());
-    m.stage.release(action);
-    if (action.chunk + 1 == m.layout.stage.rank.chunks) return f;
+    if (chunk + 1 == m.layout.stage.rank.chunks) return f;
   }
 }
 
