@@ -125,16 +125,15 @@ struct Memory {
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
-  const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
   const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
-  bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = 8 * B * T + 4 * B;
   bytes[Mem::Workspace] =
-      8 * kLimbs + scratch + 4 * P * extra + HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
+      8 * kLimbs + scratch + HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
+  StageGrads::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
   Stage::add_bytes(bytes, layout.stage, layout.acts, MBS, layout.GA);
   return bytes;
 }
@@ -389,12 +388,7 @@ void run(Options o, Comm& comm) {
   const RunPlan plan{.chapter = "12_pipeline_parallel",
                      .gpt = layout.gpt,
                      .parameters = layout.model.live(),
-                     .layout{.ranks = layout.stage.rank.size,
-                             .pp = layout.stage.rank.size,
-                             .batch = layout.batch,
-                             .micro_batch = layout.micro,
-                             .threads = o.run.thread_count(),
-                             .comm = std::string(comm.kind())},
+                     .layout = layout.stage.run_layout(o.run, layout.micro, comm.kind()),
                      .predicted = predict(o, layout)};
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,

@@ -69,6 +69,13 @@ class StageGrads {
     }
     for (const Range& elements : pieces) pieces_.emplace_back(*this, elements);
   }
+  /// Adds what the constructor allocates to a prediction.
+  static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout,
+                        const AccumulateOptions& options, int64_t steps) {
+    const int64_t buffer = 4 * layout.size();
+    bytes[Mem::Grad] += buffer;
+    bytes[Mem::Workspace] += (GradTree::buffers(options, steps) - 1) * buffer;
+  }
   StageGrads(const StageGrads&) = delete;
   StageGrads& operator=(const StageGrads&) = delete;
 

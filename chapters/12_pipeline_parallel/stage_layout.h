@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "chapters/02_adamw/optimizer.h"
@@ -22,6 +23,8 @@
 #include "common/model/config.h"
 #include "common/model/layout.h"
 #include "common/run/command_line.h"
+#include "common/run/options.h"
+#include "common/run/report.h"
 #include "kernels/cost.h"
 
 namespace ladder {
@@ -127,6 +130,16 @@ struct StageLayout {
   /// What this stage does in it.
   const std::vector<Action>& actions(const Pipeline& all) const {
     return all.lists[static_cast<size_t>(rank.rank)];
+  }
+
+  /// For the report of a run whose ranks are all stages.
+  RunLayout run_layout(const RunOptions& run, int64_t micro_batch, std::string_view comm) const {
+    return {.ranks = rank.size,
+            .pp = rank.size,
+            .batch = run.batch,
+            .micro_batch = micro_batch,
+            .threads = run.thread_count(),
+            .comm = std::string(comm)};
   }
 
   /// `all` for the micro-batches in flight. What backward computes again they share.

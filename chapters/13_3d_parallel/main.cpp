@@ -150,18 +150,17 @@ struct Memory {
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
-  const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
   const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
-  bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] = 8 * layout.shares.back() * T + 4 * B;
-  bytes[Mem::Workspace] = 8 * kLimbs + scratch + 4 * P * extra +
-                          HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
+  bytes[Mem::Workspace] =
+      8 * kLimbs + scratch + HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
   bytes[Mem::Comm] = CommStream::bytes(layout.mesh.dp, layout.params.largest_section());
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
+  StageGrads::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
   Stage::add_bytes(bytes, layout.stage, layout.acts, MBS, layout.GA);
   return bytes;
 }
