@@ -43,8 +43,8 @@ struct PrecisionOptions {
     if (name == "fp32") return Dtype::F32;
     return name == "fp16" ? Dtype::F16 : Dtype::BF16;
   }
-  /// Which activations exist. @param logits sequences whose logits exist at a time; 0: all
-  ActivationPlan plan(int64_t logits = 0) const { return {.dtype = dtype(), .logits = logits}; }
+  /// Which activations exist.
+  ActivationPlan plan() const { return {.dtype = dtype()}; }
 
  protected:
   /// For a branch that takes a word more.

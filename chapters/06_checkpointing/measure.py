@@ -1,5 +1,4 @@
-"""The measured tables and the chart of chapter 06: memory against time for all policies, and the
-bytes of logits in chunks."""
+"""The measured tables and the chart of chapter 06: memory against time for all policies."""
 
 import pathlib
 import re
@@ -16,9 +15,6 @@ ROUNDS, STEPS = 10, 3
 POLICIES = ["none", "selective:attention", "selective:mlp", "selective", "every:8", "sqrt",
             "every:2", "full"]
 LIMIT = "160MB"
-# A vocabulary beside which two blocks are small. A batch has 8 C tokens.
-HEAD_MODEL = "--model gpt2-124m --layers 2 --channels 256 --heads 4 --seq-len 128 --batch 16"
-HEAD_CHUNKS = [16, 8, 4, 2, 1]
 
 
 def finished_runs(precision):
@@ -121,22 +117,6 @@ def limit():
             f"and in 20 steps the loss goes from {r.loss[0]:.3f} to {r.loss[-1]:.3f}.")
 
 
-def head_chunks_table(precision):
-    rows = []
-    text = short_text(16, 128)
-    for chunk in HEAD_CHUNKS:
-        r = run(CHAPTER, f"{HEAD_MODEL} --steps 1 --precision {precision} --head-chunk {chunk}", text)
-        both = [sum(r.memory(name, which) for name in ("Activation", "Workspace"))
-                for which in ("predicted", "measured")]
-        rows.append([chunk] + [
-            f"{r.memory(name, 'predicted'):,} / {r.memory(name):,}"
-            for name in ("Activation", "Workspace")
-        ] + [f"{both[0]:,} / {both[1]:,}", f"`{r.hash[-1]}`"])
-    return table(["sequences in a chunk", "Activation, predicted / measured",
-                  "Workspace, predicted / measured", "both", "hash of the weights after a step"],
-                 rows)
-
-
 def measure():
     fp32, bf16 = finished_runs("fp32"), finished_runs("bf16")
     chart(points(fp32))
@@ -151,9 +131,5 @@ def measure():
         "The same with `--precision bf16`:",
         policies_table(bf16),
         noise_line(bf16),
-        f"Logits in chunks, `{HEAD_MODEL}`, FP32:",
-        head_chunks_table("fp32"),
-        "and `--precision bf16`:",
-        head_chunks_table("bf16"),
         limit(),
     ])

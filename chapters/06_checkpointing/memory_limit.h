@@ -54,8 +54,7 @@ inline std::string what_shrinks(Mem mem, bool narrow) {
   switch (mem) {
     case Mem::Activation:
       return fmt::format(
-          "{}a smaller --seq-len or --head-chunk, or a smaller --micro-batch with --accumulate "
-          "running",
+          "{}a smaller --seq-len, or a smaller --micro-batch with --accumulate running",
           narrow ? "" : "--precision bf16, ");
     case Mem::Workspace:
       return "fewer --threads, a smaller --seq-len, or a smaller --micro-batch with --accumulate "

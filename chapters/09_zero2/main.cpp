@@ -9,7 +9,6 @@
 #include "chapters/04_clipping/noise_scale.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/chunked_head.h"
 #include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/07_ddp/ddp.h"
@@ -45,7 +44,6 @@ struct Options {
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
-  HeadChunkOptions head_chunk;
   DdpOptions ddp;
   FaultOptions fault;
 };
@@ -54,7 +52,7 @@ Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("09_zero2: gradients sharded, too")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.ddp, o.fault);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.ddp, o.fault);
   return o;
 }
 
@@ -80,8 +78,7 @@ struct Layout {
   /// The most micro-batches that a rank has in a step.
   int64_t GA = o.accumulate.most_micro_steps(shares);
   Recompute recompute{o.recompute.policy, gpt.layers};
-  int64_t chunks = o.head_chunk.chunks(micro);  ///< of a micro-batch, for the head
-  ActivationPlan acts = recompute.plan(o.precision.plan(o.head_chunk.of(micro)));
+  ActivationPlan acts = recompute.plan(o.precision.plan());
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     o.noise_scale.check(micro * N, batch);
@@ -105,7 +102,6 @@ struct Memory {
   CommStream comm_stream =
       open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
   ShardedGrads grads{arena, comm_stream, layout.params, layout.shard, o.accumulate, layout.GA};
-  HeadGrad head_grad{arena, layout.gpt, layout.chunks, 1};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
@@ -137,7 +133,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
-                          HeadGrad::bytes(layout.gpt, layout.chunks, 1) +
                           ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
                                                         layout.GA, o.ddp.beside(o.run.ranks));
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
@@ -199,20 +194,14 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
 }
 
 /// Losses (B) of `targets` (B,T), and the gradients of what the head read and of its weights: its
-/// forward and backward, a chunk of sequences at a time.
+/// forward and backward.
 void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Tensor targets,
           int64_t vocab, float scale) {
   m.grads.begin_section(m.ctx, std::ssize(m.w.blocks) + 1);
-  m.head_grad.begin(m.grads.view().head_w, Into::Write, head_chunks(a));
-  for (int64_t j = 0; j < head_chunks(a); ++j) {
-    const HeadChunk c(j, a, losses, targets, d.branch);
-    head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-    head_loss_and_gradient(m.ctx, c.losses, c.logits, c.targets, vocab, scale);
-    head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
-    m.head_grad.begin_chunk(j);
-    head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
-    m.head_grad.end_chunk(m.ctx, j);
-  }
+  head_forward(m.ctx, a.logits, a.norm, m.w.head_w);
+  head_loss_and_gradient(m.ctx, losses, a.logits, targets, vocab, scale);
+  head_backward_input(m.ctx, d.branch, a.logits, m.w.head_w);
+  head_backward_weight(m.ctx, m.grads.view().head_w, a.logits, a.norm, Into::Write);
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
@@ -330,11 +319,8 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   while (v.next()) {
     const Activations acts = m.acts.first(v.count());
     forward(m, acts, v.batch().tokens);
-    for (int64_t j = 0; j < head_chunks(acts); ++j) {
-      const HeadChunk c(j, acts, v.losses(), v.batch().targets);
-      head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-      head_loss(m.ctx, c.losses, c.logits, c.targets, layout.gpt.vocab);
-    }
+    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
   }
   return v.mean();
 }

@@ -9,7 +9,6 @@
 #include "chapters/04_clipping/noise_scale.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/chunked_head.h"
 #include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
@@ -44,7 +43,6 @@ struct Options {
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
-  HeadChunkOptions head_chunk;
   TensorParallelOptions tp;
   FaultOptions fault;
 };
@@ -53,7 +51,7 @@ Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("11_tensor_parallel: ranks that share each layer")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.tp, o.fault);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.tp, o.fault);
   o.run.ranks = o.tp.ranks(o.run.ranks);
   o.run.check();  // as many threads as that?
   return o;
@@ -77,8 +75,7 @@ struct Layout {
   /// The most micro-batches that a step has.
   int64_t GA = o.accumulate.most_micro_steps(ramp.batches());
   Recompute recompute{o.recompute.policy, gpt.layers};
-  int64_t chunks = o.head_chunk.chunks(micro);  ///< of a micro-batch, for the head
-  ActivationPlan acts = recompute.plan(o.precision.plan(o.head_chunk.of(micro)));
+  ActivationPlan acts = recompute.plan(o.precision.plan());
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     acts.tp = tp;
@@ -104,7 +101,6 @@ struct Memory {
   // Gradients, in as many buffers as the micro-steps take.
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
   TensorParallel tp{arena, ctx, comm, layout.params, layout.acts, layout.micro};
-  HeadGrad head_grad{arena, own_vocab(layout.params), layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
   NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
@@ -136,9 +132,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
-                          4 * P * extra +
-                          HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch + 4 * P * extra;
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
   return bytes;
 }
@@ -200,21 +195,15 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
 }
 
 /// Losses (B) of `targets` (B,T), localized, and the gradients of what the head read and of its
-/// weights: its forward and backward, a chunk of sequences at a time.
+/// weights: its forward and backward.
 void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
           Tensor targets, int64_t vocab, float scale, Into into) {
-  m.head_grad.begin(dw.head_w, into, head_chunks(a));
-  for (int64_t j = 0; j < head_chunks(a); ++j) {
-    HeadChunk c(j, a, losses, targets, m.tp.summand(d.branch));
-    c.inp = m.tp.f_forward(m.ctx, c.inp);
-    head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-    const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
-    head_loss_and_gradient(m.ctx, c.losses, c.logits, all, c.targets, vocab, scale);
-    head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
-    m.head_grad.begin_chunk(j);
-    head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
-    m.head_grad.end_chunk(m.ctx, j);
-  }
+  const Tensor inp = m.tp.f_forward(m.ctx, a.norm);
+  head_forward(m.ctx, a.logits, inp, m.w.head_w);
+  const SoftmaxSums all = m.tp.softmax(m.ctx, a.logits, targets);
+  head_loss_and_gradient(m.ctx, losses, a.logits, all, targets, vocab, scale);
+  head_backward_input(m.ctx, m.tp.summand(d.branch), a.logits, m.w.head_w);
+  head_backward_weight(m.ctx, dw.head_w, a.logits, inp, into);
   m.tp.f_backward(m.ctx, d.branch);
 }
 
@@ -321,13 +310,10 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
     const Activations acts = m.acts.first(v.count());
     m.tp.localize(v.batch());
     forward(m, acts, v.batch().tokens);
-    for (int64_t j = 0; j < head_chunks(acts); ++j) {
-      HeadChunk c(j, acts, v.losses(), v.batch().targets);
-      c.inp = m.tp.f_forward(m.ctx, c.inp);
-      head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-      const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
-      head_loss(m.ctx, c.losses, c.logits, all, c.targets, m.tp.own_vocab());
-    }
+    const Tensor inp = m.tp.f_forward(m.ctx, acts.norm);
+    head_forward(m.ctx, acts.logits, inp, m.w.head_w);
+    const SoftmaxSums all = m.tp.softmax(m.ctx, acts.logits, v.batch().targets);
+    head_loss(m.ctx, v.losses(), acts.logits, all, v.batch().targets, m.tp.own_vocab());
   }
   return v.mean();
 }

@@ -9,7 +9,6 @@
 #include "chapters/04_clipping/noise_scale.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/chunked_head.h"
 #include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/bubble.h"
@@ -45,7 +44,6 @@ struct Options {
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
-  HeadChunkOptions head_chunk;
   PipelineOptions pp;
   FaultOptions fault;
 };
@@ -54,7 +52,7 @@ Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("12_pipeline_parallel: ranks that share the layers")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.pp, o.fault);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.pp, o.fault);
   o.run.ranks = o.pp.ranks(o.run.ranks);
   o.run.check();  // as many threads as that?
   return o;
@@ -78,9 +76,7 @@ struct Layout {
   /// The most micro-batches that a step has.
   int64_t GA = o.accumulate.most_micro_steps(ramp.batches());
   Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
-  /// Of a micro-batch, for the head.
-  int64_t chunks = stage.rank.has_head() ? o.head_chunk.chunks(micro) : 1;
-  ActivationPlan acts = stage.plan(o.precision.plan(o.head_chunk.of(micro)), recompute, GA);
+  ActivationPlan acts = stage.plan(o.precision.plan(), recompute, GA);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     o.pp.check(o.optimizer, o.noise_scale, stage.rank.size);
@@ -104,7 +100,6 @@ struct Memory {
   // Gradients, in as many buffers as the micro-steps take.
   StageGrads grads{arena, layout.params, layout.stage.pieces(layout.params), o.accumulate,
                    layout.GA};
-  HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
@@ -131,8 +126,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] =
-      8 * kLimbs + scratch + HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
+  bytes[Mem::Workspace] = 8 * kLimbs + scratch;
   StageGrads::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
   Stage::add_bytes(bytes, layout.stage, layout.acts, MBS, layout.GA);
   return bytes;
@@ -191,24 +185,18 @@ void forward(Memory& m, const InFlight& f) {
   if (f.head) norm_forward(m.ctx, a.norm, a.stat, f.out(), m.w.norm);
 }
 
-/// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
-/// chunk of sequences at a time. Micro-step k of GA.
+/// Losses, and all gradients of the head and the last norm: the head's forward and backward in
+/// micro-step k of GA.
 void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
   StageGrads::Piece& grads = m.grads.head();
   grads.begin(k);
   const GptTensors& dw = grads.view();
   const Into into = grads.into();
   const Activations& a = f.acts;
-  m.head_grad.begin(dw.head_w, into, head_chunks(a));
-  for (int64_t j = 0; j < head_chunks(a); ++j) {
-    const HeadChunk c(j, a, f.losses, f.targets, f.grads.head);
-    head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-    head_loss_and_gradient(m.ctx, c.losses, c.logits, c.targets, m.layout.gpt.vocab, scale);
-    head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
-    m.head_grad.begin_chunk(j);
-    head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
-    m.head_grad.end_chunk(m.ctx, j);
-  }
+  head_forward(m.ctx, a.logits, a.norm, m.w.head_w);
+  head_loss_and_gradient(m.ctx, f.losses, a.logits, f.targets, m.layout.gpt.vocab, scale);
+  head_backward_input(m.ctx, f.grads.head, a.logits, m.w.head_w);
+  head_backward_weight(m.ctx, dw.head_w, a.logits, a.norm, into);
   norm_backward_input(m.ctx, f.dout(), f.grads.head, f.out(), a.stat, m.w.norm);
   norm_backward_weight(m.ctx, dw.norm, f.grads.head, f.out(), a.stat, into);
   grads.end(m.ctx, k, GA);
@@ -332,10 +320,9 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   Validation v(m.ctx, /*comm=*/nullptr, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     const InFlight f = forward_all(m, v.batch(), v.losses());
-    for (int64_t j = 0; f.head && j < head_chunks(f.acts); ++j) {
-      const HeadChunk c(j, f.acts, f.losses, f.targets);
-      head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-      head_loss(m.ctx, c.losses, c.logits, c.targets, layout.gpt.vocab);
+    if (f.head) {
+      head_forward(m.ctx, f.acts.logits, f.acts.norm, m.w.head_w);
+      head_loss(m.ctx, f.losses, f.acts.logits, f.targets, layout.gpt.vocab);
     }
     m.comm.broadcast(v.losses(), m.comm.size() - 1);
   }

@@ -9,7 +9,6 @@
 #include "chapters/04_clipping/noise_scale.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/chunked_head.h"
 #include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/07_ddp/ddp.h"
@@ -50,7 +49,6 @@ struct Options {
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
-  HeadChunkOptions head_chunk;
   DdpOptions ddp;
   TensorParallelOptions tp;
   PipelineOptions pp;
@@ -64,8 +62,8 @@ Options parse_options(int argc, char** argv) {
   line.group("13_3d_parallel");
   line.add("--plan-only", o.run.plan_only, "print the plan and stop: needs no text and no ranks");
   line.read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.ddp, o.tp, o.pp,
-            o.mesh, o.fault);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.ddp, o.tp, o.pp, o.mesh,
+            o.fault);
   o.mesh.set_ranks(o.run, o.tp, o.pp);
   return o;
 }
@@ -95,9 +93,7 @@ struct Layout {
   /// The most micro-batches that a rank has in a step.
   int64_t GA = o.accumulate.most_micro_steps(shares);
   Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
-  /// Of a micro-batch, for the head.
-  int64_t chunks = stage.rank.has_head() ? o.head_chunk.chunks(micro) : 1;
-  ActivationPlan acts = stage.plan(o.precision.plan(o.head_chunk.of(micro)), recompute, GA);
+  ActivationPlan acts = stage.plan(o.precision.plan(), recompute, GA);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     acts.tp = tp;
@@ -128,7 +124,6 @@ struct Memory {
       open_comm_stream(arena, ctx, mesh.dp(), o.run, o.ddp, layout.params.largest_section());
   Zero1 zero1{comm_stream, layout.params, o.ddp};
   TensorParallel tp{arena, ctx, mesh.tp(), layout.params, layout.acts, layout.micro};
-  HeadGrad head_grad{arena, own_vocab(layout.params), layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len);  // this rank's share
@@ -156,8 +151,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] = 8 * layout.shares.back() * T + 4 * B;
-  bytes[Mem::Workspace] =
-      8 * kLimbs + scratch + HeadGrad::bytes(own_vocab(layout.params), layout.chunks, layout.GA);
+  bytes[Mem::Workspace] = 8 * kLimbs + scratch;
   bytes[Mem::Comm] = CommStream::bytes(layout.mesh.dp, layout.params.largest_section());
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
   StageGrads::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
@@ -225,26 +219,20 @@ void forward(Memory& m, const InFlight& f) {
   if (f.head) norm_forward(m.ctx, a.norm, a.stat, f.out(), m.w.norm);
 }
 
-/// Losses, and all gradients of the head and the last norm: the head's forward and backward, a
-/// chunk of sequences at a time. Micro-step k of GA.
+/// Losses, and all gradients of the head and the last norm: the head's forward and backward in
+/// micro-step k of GA.
 void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
   StageGrads::Piece& grads = m.grads.head();
   grads.begin(k);
   const GptTensors& dw = grads.view();
   const Into into = grads.into();
   const Activations& a = f.acts;
-  m.head_grad.begin(dw.head_w, into, head_chunks(a));
-  for (int64_t j = 0; j < head_chunks(a); ++j) {
-    HeadChunk c(j, a, f.losses, f.targets, m.tp.summand(f.grads.head));
-    c.inp = m.tp.f_forward(m.ctx, c.inp);
-    head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-    const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
-    head_loss_and_gradient(m.ctx, c.losses, c.logits, all, c.targets, m.tp.own_vocab(), scale);
-    head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
-    m.head_grad.begin_chunk(j);
-    head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
-    m.head_grad.end_chunk(m.ctx, j);
-  }
+  const Tensor inp = m.tp.f_forward(m.ctx, a.norm);
+  head_forward(m.ctx, a.logits, inp, m.w.head_w);
+  const SoftmaxSums all = m.tp.softmax(m.ctx, a.logits, f.targets);
+  head_loss_and_gradient(m.ctx, f.losses, a.logits, all, f.targets, m.tp.own_vocab(), scale);
+  head_backward_input(m.ctx, m.tp.summand(f.grads.head), a.logits, m.w.head_w);
+  head_backward_weight(m.ctx, dw.head_w, a.logits, inp, into);
   m.tp.f_backward(m.ctx, f.grads.head);
   norm_backward_input(m.ctx, f.dout(), f.grads.head, f.out(), a.stat, m.w.norm);
   m.tp.norm_backward_weight(m.ctx, dw.norm, f.grads.head, f.out(), a.stat, into);
@@ -390,12 +378,11 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   while (v.next()) {
     m.tp.localize(v.batch());
     const InFlight f = forward_all(m, v.batch(), v.losses());
-    for (int64_t j = 0; f.head && j < head_chunks(f.acts); ++j) {
-      HeadChunk c(j, f.acts, f.losses, f.targets);
-      c.inp = m.tp.f_forward(m.ctx, c.inp);
-      head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-      const SoftmaxSums all = m.tp.softmax(m.ctx, c.logits, c.targets);
-      head_loss(m.ctx, c.losses, c.logits, all, c.targets, m.tp.own_vocab());
+    if (f.head) {
+      const Tensor inp = m.tp.f_forward(m.ctx, f.acts.norm);
+      head_forward(m.ctx, f.acts.logits, inp, m.w.head_w);
+      const SoftmaxSums all = m.tp.softmax(m.ctx, f.acts.logits, f.targets);
+      head_loss(m.ctx, f.losses, f.acts.logits, all, f.targets, m.tp.own_vocab());
     }
     m.mesh.pp().broadcast(v.losses(), m.mesh.pp().size() - 1);
   }

@@ -48,8 +48,8 @@ struct Fp8Options : PrecisionOptions {
 
   bool fp8() const { return name == "fp8"; }
   /// Which activations exist.
-  ActivationPlan plan(int64_t logits = 0) const {
-    ActivationPlan plan = PrecisionOptions::plan(logits);
+  ActivationPlan plan() const {
+    ActivationPlan plan = PrecisionOptions::plan();
     // What codes were made from is not needed twice.
     plan.own_norm = plan.own_gelu = !fp8();
     return plan;

@@ -9,7 +9,6 @@
 #include "chapters/04_clipping/noise_scale.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
-#include "chapters/06_checkpointing/chunked_head.h"
 #include "chapters/06_checkpointing/memory_limit.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/07_ddp/ddp.h"
@@ -44,7 +43,6 @@ struct Options {
   Fp8Options precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
-  HeadChunkOptions head_chunk;
   DdpOptions ddp;
   FaultOptions fault;
 };
@@ -53,7 +51,7 @@ Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("16_fp8: linear layers in 8 bits")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.head_chunk, o.ddp, o.fault);
+            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.ddp, o.fault);
   // The noise scale looks at the gradient of each rank alone, before it is reduced.
   if (o.noise_scale.on && o.ddp.mode == "overlapped") o.ddp.mode = "bucketed";
   return o;
@@ -77,8 +75,7 @@ struct Layout {
   /// The most micro-batches that a rank has in a step.
   int64_t GA = o.accumulate.most_micro_steps(shares);
   Recompute recompute{o.recompute.policy, gpt.layers};
-  int64_t chunks = o.head_chunk.chunks(micro);  ///< of a micro-batch, for the head
-  ActivationPlan acts = recompute.plan(o.precision.plan(o.head_chunk.of(micro)));
+  ActivationPlan acts = recompute.plan(o.precision.plan());
 
   explicit Layout(const Options& o_) : o(o_) { o.noise_scale.check(micro, batch); }
 };
@@ -101,7 +98,6 @@ struct Memory {
   CommStream comm_stream =
       open_comm_stream(arena, ctx, comm, o.run, o.ddp, Ddp::largest_message(layout.params, o.ddp));
   Ddp ddp{comm_stream, layout.params, o.ddp};
-  HeadGrad head_grad{arena, layout.gpt, layout.chunks, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
   NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
@@ -135,8 +131,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
-                          4 * P * extra + HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch + 4 * P * extra;
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, Ddp::largest_message(layout.params, o.ddp));
   Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
   return bytes;
@@ -197,19 +193,13 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
 }
 
 /// Losses (B) of `targets` (B,T), and the gradients of what the head read and of its weights: its
-/// forward and backward, a chunk of sequences at a time.
+/// forward and backward.
 void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
           Tensor targets, int64_t vocab, float scale, Into into) {
-  m.head_grad.begin(dw.head_w, into, head_chunks(a));
-  for (int64_t j = 0; j < head_chunks(a); ++j) {
-    const HeadChunk c(j, a, losses, targets, d.branch);
-    head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-    head_loss_and_gradient(m.ctx, c.losses, c.logits, c.targets, vocab, scale);
-    head_backward_input(m.ctx, c.dinp, c.logits, m.w.head_w);
-    m.head_grad.begin_chunk(j);
-    head_backward_weight(m.ctx, m.head_grad.sum(), c.logits, c.inp, m.head_grad.into());
-    m.head_grad.end_chunk(m.ctx, j);
-  }
+  head_forward(m.ctx, a.logits, a.norm, m.w.head_w);
+  head_loss_and_gradient(m.ctx, losses, a.logits, targets, vocab, scale);
+  head_backward_input(m.ctx, d.branch, a.logits, m.w.head_w);
+  head_backward_weight(m.ctx, dw.head_w, a.logits, a.norm, into);
 }
 
 /// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
@@ -330,11 +320,8 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   while (v.next()) {
     const Activations acts = m.acts.first(v.count());
     forward(m, acts, v.batch().tokens);
-    for (int64_t j = 0; j < head_chunks(acts); ++j) {
-      const HeadChunk c(j, acts, v.losses(), v.batch().targets);
-      head_forward(m.ctx, c.logits, c.inp, m.w.head_w);
-      head_loss(m.ctx, c.losses, c.logits, c.targets, layout.gpt.vocab);
-    }
+    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
   }
   return v.mean();
 }

@@ -5,7 +5,7 @@ from measure import both, compare, run, short_text, table, take_turns, turns_tex
 CHAPTER = "16_fp8"
 TINY = "--model tiny --batch 12 --beta2 0.99 --clip 1 --lr 1e-3"
 LONG = f"{TINY} --steps 600 --schedule cosine --warmup 50"
-RANKS = f"{TINY} --steps 200 --precision fp8 --threads 1"
+RANKS = f"{TINY.replace('--batch 12', '--batch 8')} --steps 200 --precision fp8 --threads 1"
 ROUNDS = 6
 PRECISIONS = ["fp32", "bf16", "fp8"]
 CATEGORIES = ["Param", "Master", "Grad", "Optim", "Activation", "Workspace"]

@@ -86,6 +86,7 @@ def rows(ranks, backend="cpu"):
         Row("14", "14_stability", "AGC, spike guard", "--agc 0.02 --spike-guard 6",
             "rows are clipped, too"),
         Row("16", "16_fp8", "FP8", f"{n} --precision fp8", "8-bit factors of products"),
+        Row("17", "17_head_chunks", "head in chunks", "--head-chunk 1"),
         Row("18", "18_offload", "ZeRO-3, inputs of blocks in a file",
             f"{n} --recompute full --offload inputs"),
     ]

@@ -19,13 +19,6 @@ TEST_P(BadCheckpointing, Recompute) {
   expect_refused(BadInput{"--recompute offload", "full --offload inputs, of chapter 18_offload"});
 }
 
-TEST_P(BadCheckpointing, HeadChunk) {
-  const std::string legal = "legal are 0 (a micro-batch at once) and powers of two";
-  for (const std::string chunk : {"-1", "3", "12"})
-    expect_refused(BadInput{"--head-chunk " + chunk, "--head-chunk " + chunk + "; " + legal});
-  expect_refused(BadInput{"--head-chunk many", "--head-chunk"});
-}
-
 TEST_P(BadCheckpointing, MemoryLimit) {
   for (const std::string limit :
        {"-1", "8EB", "99999999999999999999", "1.5GB", "1.5", "much", "3parsecs"})

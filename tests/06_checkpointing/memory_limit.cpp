@@ -110,8 +110,7 @@ TEST_P(MemoryLimit, WhatItIsSaidToShrinkWithShrinksIt) {
        {"--threads 1", "--accumulate running --threads 2", "--seq-len 8 --threads 2"}},
       {"Activation",
        "--model small --layers 1 --batch 64 ",
-       {"--seq-len 128", "--head-chunk 32", "--micro-batch 16 --accumulate running",
-        "--precision bf16"}}};
+       {"--seq-len 128", "--micro-batch 16 --accumulate running", "--precision bf16"}}};
   for (const auto& [most, model, shrunk] : cases) {
     const std::string before = model + (most == "Workspace" ? "--threads 2" : "");
     const auto [bytes, largest] = least(before);

@@ -61,8 +61,8 @@ TEST_P(RanksComposition, Optimizers) {
 }
 
 TEST_P(RanksComposition, Recomputation) {
-  expect_same({"--recompute every:2", "--precision bf16 --recompute full",
-               "--recompute selective --head-chunk 1", "--precision fp16 --recompute sqrt"},
+  expect_same({"--recompute every:2", "--precision bf16 --recompute full", "--recompute selective",
+               "--precision fp16 --recompute sqrt"},
               " --ranks 2 --micro-batch 2");
 }
 

@@ -18,7 +18,7 @@ TEST_P(RanksMemory, OfEveryRankIsAsPredicted) {
   for (const std::string flags :
        {"--ranks 2", "--ranks 4 --precision bf16 --micro-batch 1",
         "--ranks 8 --batch 16 --precision fp16 --recompute selective",
-        "--ranks 2 --batch 8 --precision fp16 --micro-batch 1 --recompute full --head-chunk 1",
+        "--ranks 2 --batch 8 --precision fp16 --micro-batch 1 --recompute full",
         "--ranks 2 --optimizer adamw8bit --clip 1 --bucket-mb 0",
         "--ranks 4 --channels 24 --heads 3 --seq-len 7",
         "--ranks 2 --batch-ramp 2:1 --sample 3 --eval-every 1 --threads 2",

@@ -29,11 +29,11 @@ class TensorParallelBytes : public MemoryRuns {
 TEST_F(TensorParallelBytes, AsPredicted) {
   for (const int64_t tp : {1, 2, 4, 8})
     for (const std::string flags :
-         {"", "--precision bf16 --recompute full --batch 8 --micro-batch 2 --head-chunk 1",
+         {"", "--precision bf16 --recompute full --batch 8 --micro-batch 2",
           "--recompute selective --optimizer lion", "--sequence-parallel",
           "--sequence-parallel --seq-len 8",
           "--sequence-parallel --precision bf16 --recompute every:2 --batch 6 --micro-batch 2",
-          "--sequence-parallel --recompute selective --head-chunk 2"}) {
+          "--sequence-parallel --recompute selective"}) {
       const auto got = run(tp, flags);
       EXPECT_TRUE(as_predicted(got)) << tp << " " << flags;
       const auto& traffic = got["extra"]["traffic"];

@@ -61,7 +61,7 @@ class TensorParallelMore : public SameTraceSmall {
 
 TEST_F(TensorParallelMore, ComposesWithWhatCameBefore) {
   for (const std::string flags :
-       {"--recompute full", "--recompute selective --micro-batch 2", "--clip 0.1 --head-chunk 1",
+       {"--recompute full", "--recompute selective --micro-batch 2", "--clip 0.1",
         "--optimizer lion", "--optimizer sgd --lr 0.1",
         "--schedule cosine --warmup 1 --batch 8 --batch-ramp 4:2",
         "--noise-scale --batch 4 --micro-batch 2", "--eval-every 1 --sample 3"})

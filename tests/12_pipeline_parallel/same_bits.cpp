@@ -86,7 +86,7 @@ TEST_F(PipelineMore, ComposesWithWhatCameBefore) {
         {"--precision fp16 --loss-scale 1024", "--micro-batch 2 --pp 2 --pipeline interleaved"},
         {"--precision fp16 --clip 0.1", "--micro-batch 1 --pp 4"},
         {"--clip 1", "--micro-batch 2 --pp 4 --pipeline gpipe"},
-        {"--head-chunk 1", "--micro-batch 2 --pp 2 --pipeline zb-h1 --recompute full"},
+        {"--clip 0.5", "--micro-batch 2 --pp 2 --pipeline zb-h1 --recompute full"},
         {"--batch 8 --batch-ramp 4:2 --schedule cosine --warmup 1",
          "--micro-batch 2 --pp 2 --pipeline interleaved"},
         {"--optimizer lion", "--micro-batch 1 --pp 4 --pipeline gpipe"},

@@ -63,7 +63,7 @@ TEST_F(MeshBytes, AsPredicted) {
   for (const auto& [mesh, flags] :
        {std::pair{Cube{2, 2, 2}, "--recompute selective"},
         {Cube{2, 2, 2}, "--sequence-parallel --recompute full --pipeline zb-h1 --precision bf16"},
-        {Cube{2, 2, 2}, "--pipeline interleaved --head-chunk 1 --optimizer lion --sample 2"},
+        {Cube{2, 2, 2}, "--pipeline interleaved --optimizer lion --sample 2"},
         {Cube{4, 1, 2}, "--sequence-parallel --recompute every:2 --pipeline gpipe --seq-len 8"},
         {Cube{1, 2, 4}, "--recompute full --ddp naive --accumulate running"},
         {Cube{1, 4, 2}, "--optimizer adamw8bit --reduction ring --precision bf16 --master 16"},

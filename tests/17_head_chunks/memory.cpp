@@ -1,5 +1,6 @@
 // --head-chunk: the bytes of fewer logits, and of the sums that the chunks take.
 #include "tests/common/memory.h"
+
 #include "tests/common/programs.h"
 
 namespace ladder::test {
@@ -12,15 +13,15 @@ TEST_F(ChunkedHeadMemory, BytesAreAsPredicted) {
        {"--batch 16 --head-chunk 1", "--batch 16 --micro-batch 8 --head-chunk 2",
         "--batch 12 --head-chunk 8 --precision bf16", "--batch 16 --micro-batch 4 --head-chunk 4",
         "--batch 16 --micro-batch 2 --head-chunk 1 --recompute full"})
-    EXPECT_TRUE(as_predicted(report("06_checkpointing", "--steps 1 " + flags))) << flags;
+    EXPECT_TRUE(as_predicted(report("17_head_chunks", "--steps 1 " + flags))) << flags;
 }
 
 TEST_F(ChunkedHeadMemory, LogitsShrinkAndSumsGrow) {
   constexpr int64_t T = 16, C = kChannels, Vp = 256;
-  const auto whole = report("06_checkpointing", "--steps 1 --batch 16");
+  const auto whole = report("17_head_chunks", "--steps 1 --batch 16");
   for (const auto& [chunk, spare] : {std::pair{8, 0}, {4, 1}, {2, 2}, {1, 3}}) {
     const auto got =
-        report("06_checkpointing", fmt::format("--steps 1 --batch 16 --head-chunk {}", chunk));
+        report("17_head_chunks", fmt::format("--steps 1 --batch 16 --head-chunk {}", chunk));
     EXPECT_EQ(measured(whole, Mem::Activation) - measured(got, Mem::Activation),
               4 * (16 - chunk) * T * Vp)
         << chunk;

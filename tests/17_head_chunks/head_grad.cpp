@@ -1,7 +1,7 @@
 // HeadGrad: the sum over chunks is the tree of the whole micro-batch.
 #include <gtest/gtest.h>
 
-#include "chapters/06_checkpointing/chunked_head.h"
+#include "chapters/17_head_chunks/chunked_head.h"
 
 namespace ladder::test {
 namespace {

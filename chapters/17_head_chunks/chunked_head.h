@@ -24,7 +24,7 @@ struct HeadChunkOptions {
   int64_t chunk = 0;  ///< sequences; 0: those of a micro-batch
 
   void add_to(CommandLine& line) {
-    line.group("06_checkpointing");
+    line.group("17_head_chunks");
     line.add("--head-chunk", chunk, "sequences whose logits exist; 0: those of a micro-batch");
   }
 
@@ -38,6 +38,11 @@ struct HeadChunkOptions {
     return chunk == 0 ? micro : std::min(chunk, micro);
   }
   int64_t chunks(int64_t micro) const { return (micro + of(micro) - 1) / of(micro); }
+  /// `base` with the logits of a chunk.
+  ActivationPlan plan(ActivationPlan base, int64_t micro) const {
+    base.logits = of(micro);
+    return base;
+  }
 };
 
 /// Chunks of a micro-batch with activations `a`.
