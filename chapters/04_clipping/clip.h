@@ -1,4 +1,5 @@
-// What a step must not do: no update by a gradient that is no number, and none that is too long.
+// What a step must not do: no update by a gradient that is NaN or infinite, and none that is too
+// long.
 //
 //   --clip c   if |g| > c:  g = g c / |g|      all parameters together (arXiv 1211.5063)
 #pragma once

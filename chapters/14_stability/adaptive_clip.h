@@ -1,11 +1,11 @@
 // Adaptive gradient clipping, AGC: each row of a gradient against the weights it would change.
 //
 //   --agc a    if |g_r| > a |w_r|:  g_r = g_r a |w_r| / |g_r|   for each row r (arXiv 2102.06171)
-//              (a |w_r| at least a / 1000: else what starts at 0 could never move)
+//              (|w_r| counts as at least 1 / 1000: else what starts at 0 could never move)
 //
 // The global norm bounds the length of a step. AGC bounds it relative to each unit's weights, so
 // one exploding layer does not shorten the step of all others. A row is a unit's fan-in; a bias or
-// gain is one row. As in the paper the head is left out. --clip acts on what AGC has left.
+// gain is one row. As in the paper, the head is left out. --clip acts on what AGC has left.
 #pragma once
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 // A step whose loss or gradient norm lies more than K standard deviations above the mean of the
 // last 64 good steps is a spike: no update, but data and schedule go on. (PaLM, arXiv 2204.02311,
 // section 5.1, went back to a checkpoint before the spike and left some 200 to 500 batches out.)
-// The eighth spike in a row is none: the level has changed for good. It updates, and the window
-// starts anew.
+// The eighth spike in a row is believed: the level has changed for good. That step updates the
+// weights, and the window of good steps starts anew.
 #pragma once
 
 #include <cmath>
@@ -87,7 +87,7 @@ class SpikeGuard {
 
  private:
   static constexpr size_t kWindow = 64;
-  static constexpr size_t kLeast = 16;  // a window shorter than this knows no deviation
+  static constexpr size_t kLeast = 16;  // a shorter window finds no spike
   static constexpr int kPatience = 8;
 
   std::string spike(const char* what, double x, const std::deque<double>& window) const {
