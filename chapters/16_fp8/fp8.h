@@ -15,7 +15,8 @@
 // micro-batches: the step is the same however it is cut. Sums are FP32; embedding, head, norms and
 // attention stay BF16.
 //
-// No CPU multiplies FP8. The codes are real bytes in memory; a product widens them exactly.
+// No kernel for CPUs multiplies FP8 here. The codes are real bytes in memory; a product widens them
+// exactly.
 #pragma once
 
 #include <algorithm>
