@@ -1,15 +1,15 @@
 // --offload: what a rank does not use for most of a step waits in files (Rajbhandari et al.,
 // "ZeRO-Infinity", arXiv 2104.07857).
 //
-//   inputs      the inputs of segments that --recompute keeps: offload_file.h. Where it drops no
-//               blocks there are none
+//   inputs      the inputs of segments that --recompute keeps: offload_file.h. A policy that
+//               computes no block again has none
 //   optimizer   states of the optimizer, and the FP32 master of 16-bit weights
 //   weights     the weights themselves, from which sections are gathered
 //
 // The files of `optimizer` and `weights` are mapped into memory: kernels read and write them as any
-// tensor, and the machine moves pages as they are touched. After each step all pages are given
-// back, so a step moves each of them in once and out once. For AdamW that is, in bytes a parameter
-// of the shard:
+// tensor, and the operating system moves pages as they are touched. After each step the program
+// gives all pages back, so a step moves each of them in once and out once. For AdamW that is, in
+// bytes a parameter of the shard:
 //
 //               FP32              16 bits with a master
 //   optimizer   2 (4 + 4) = 16    2 (4 + 4 + 4) = 24
@@ -101,8 +101,8 @@ class OffloadedStates {
 
   /// Bytes in the files.
   int64_t bytes() const { return arena_.offloaded(); }
-  /// What the last step moved in and out: every page once. Measured are the pages that were given
-  /// back; that each came in, too, is not seen.
+  /// What the last step moved in and out: every page once. Only the pages that were given back are
+  /// counted; that each also came in is assumed.
   int64_t moved() const { return moved_; }
 
  private:
