@@ -6,8 +6,8 @@
 //
 //   F0 F1 F2 B0 F3 B1 ...      slot 0: F0 .. B0, then F3 ..     slot 1: F1 .. B1     slot 2: F2 ..
 //
-// What --recompute drops is shared by all slots. Backward computes it again, also in the last run
-// of blocks, because other micro-batches have been here since; and where weight gradients come
+// What --recompute drops is shared by all slots. Backward computes it again, also in the last
+// segment, because other micro-batches have been here since; and where weight gradients come
 // apart (zb-h1), it computes it again for these.
 #pragma once
 

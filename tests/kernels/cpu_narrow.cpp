@@ -180,7 +180,7 @@ std::vector<Op> CpuNarrow::sums(int64_t B, int64_t T, int64_t C) {
   return ops;
 }
 
-/// matmul_* with every choice of FP8 factors that chapter 05 makes: E4M3 but for dout, E5M2.
+/// matmul_* with every choice of FP8 factors that chapter 16 makes: E4M3 but for dout, E5M2.
 std::vector<Op> CpuNarrow::products(int64_t B, int64_t T, int64_t K) {
   static Fp8Scale eighth{.scale = 0.125F}, sixteen{.scale = 16};
   const int64_t N = 45;
