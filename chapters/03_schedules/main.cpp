@@ -1,8 +1,7 @@
-// 03_schedules: the learning rate and the batch size change over the run. Warmup, then constant,
-// linear, cosine or WSD; a ramp of batch sizes.
+// 03_schedules: the learning rate changes over the run. Warmup, then constant, linear, cosine or
+// WSD.
 
 #include "chapters/02_adamw/optimizer.h"
-#include "chapters/03_schedules/batch_ramp.h"
 #include "chapters/03_schedules/schedule.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
@@ -26,13 +25,12 @@ struct Options {
   SgdOptions sgd;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
-  BatchRampOptions ramp;
 };
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine("03_schedules: learning-rate schedules and a batch-size ramp")
-      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp);
+  CommandLine("03_schedules: warmup, and learning rates that decay")
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule);
   o.run.refuse_ranks();
   return o;
 }
@@ -45,9 +43,9 @@ struct Layout {
 
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt};
-  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp{o.ramp, batch};
-  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+  int64_t batch = o.run.batch;           ///< B, sequences of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
 
   explicit Layout(const Options& o_) : o(o_) {}
 };
@@ -165,24 +163,20 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
 /// One batch: loss, gradients, update.
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       int64_t step) {
-  const int64_t B = layout.ramp.batch(step);
-  const Batch batch = m.batch.slice(0, B);
-  const Tensor losses = m.losses.first(B);
-  const Activations acts = m.acts.first(B);
-  text.draw(batch, o.run.seed, step);
-  const int64_t targets = count_targets(batch);
+  text.draw(m.batch, o.run.seed, step);
+  const int64_t targets = count_targets(m.batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets.
   const float scale = 1.0f / static_cast<float>(targets);
 
-  forward(m.ctx, m.w, acts, batch.tokens);
-  head_loss_and_gradient(m.ctx, losses, acts.logits, batch.targets, layout.gpt.vocab, scale);
-  backward(m.ctx, m.w, m.dw, acts, m.dacts.first(B), batch.tokens, Into::Write);
-  const float loss = mean_loss(m.ctx, losses, targets);
+  forward(m.ctx, m.w, m.acts, m.batch.tokens);
+  head_loss_and_gradient(m.ctx, m.losses, m.acts.logits, m.batch.targets, layout.gpt.vocab, scale);
+  backward(m.ctx, m.w, m.dw, m.acts, m.dacts, m.batch.tokens, Into::Write);
+  const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, m.grads, layout.params, m.limbs);
 
   const float lr = layout.schedule.lr(step);
   m.optimizer.step(m.ctx, m.params, m.grads, lr);
-  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
 /// Mean loss of the held-out text.

@@ -11,10 +11,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <numbers>
 #include <string>
+#include <utility>
 
-#include "chapters/03_schedules/batch_ramp.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
 #include "kernels/check.h"
@@ -62,13 +63,19 @@ struct ScheduleOptions {
 
 class Schedule {
  public:
+  /// Tokens of steps 0 .. step - 1 together. In double, as those of a long run may not fit int64_t.
+  using TokensBefore = std::function<double(int64_t step)>;
+
   /// @param peak    --lr
   /// @param steps   --steps, where wsd's decay ends
-  /// @param ramp    how many sequences each step has: warmup may be counted in tokens
-  /// @param seq_len tokens of a sequence
-  Schedule(const ScheduleOptions& options, double peak, int64_t steps, const BatchRamp& ramp,
-           int64_t seq_len)
-      : options_(options), peak_(peak), ramp_(ramp), seq_len_(seq_len) {
+  /// @param tokens  of a step: warmup may be counted in them
+  Schedule(const ScheduleOptions& options, double peak, int64_t steps, int64_t tokens)
+      : Schedule(options, peak, steps, [tokens](int64_t step) {
+          return static_cast<double>(step) * static_cast<double>(tokens);
+        }) {}
+  /// The same where steps have more tokens or fewer.
+  Schedule(const ScheduleOptions& options, double peak, int64_t steps, TokensBefore tokens_before)
+      : options_(options), peak_(peak), tokens_before_(std::move(tokens_before)) {
     warmup_ =
         options.warmup_tokens > 0 ? steps_until(options.warmup_tokens, steps) : options.warmup;
     const bool wsd = options.name == "wsd";
@@ -91,16 +98,12 @@ class Schedule {
   }
 
  private:
-  int64_t tokens_before(int64_t step) const { return ramp_.sequences_before(step) * seq_len_; }
-
   /// The first step before which there were so many tokens, or `steps`.
   int64_t steps_until(int64_t tokens, int64_t steps) const {
-    // Sequences are compared: the tokens of a long run may not fit int64_t.
-    const int64_t sequences = ceil_div(tokens, seq_len_);
     int64_t low = 0, high = steps;
     while (low < high) {
       const int64_t middle = low + (high - low) / 2;
-      if (ramp_.sequences_before(middle) < sequences)
+      if (tokens_before_(middle) < static_cast<double>(tokens))
         low = middle + 1;
       else
         high = middle;
@@ -112,14 +115,12 @@ class Schedule {
   double warmup_share(int64_t s) const {
     if (options_.warmup_tokens == 0)
       return static_cast<double>(s + 1) / static_cast<double>(options_.warmup);
-    const auto tokens = static_cast<double>(tokens_before(s + 1));
-    return std::min(1.0, tokens / static_cast<double>(options_.warmup_tokens));
+    return std::min(1.0, tokens_before_(s + 1) / static_cast<double>(options_.warmup_tokens));
   }
 
   ScheduleOptions options_;
   double peak_;
-  BatchRamp ramp_;
-  int64_t seq_len_;
+  TokensBefore tokens_before_;
   int64_t warmup_ = 0;
   int64_t decay_ = 0;
   int64_t decay_begin_ = 0;

@@ -36,25 +36,16 @@ struct AccumulateOptions {
              {.legal = {"tree", "running"}});
   }
 
-  /// MBS for a step of `batch` sequences: never more than there are.
-  int64_t micro(int64_t batch) const {
-    return micro_batch == 0 ? batch : std::min(micro_batch, batch);
-  }
-
-  /// The most micro-steps GA that a step can have.
-  /// @param batches every batch size that a step can have
+  /// MBS of a step of `batch` sequences: never more than there are.
   /// @throws UserError unless MBS is the whole batch, or a power of two that divides it: else the
   ///         micro-batches are no sub-trees of the batch
-  int64_t most_micro_steps(const std::vector<int64_t>& batches) const {
+  int64_t micro(int64_t batch) const {
     if (micro_batch < 0) throw UserError("--micro-batch must be at least 0, not {}", micro_batch);
-    int64_t most = 1;
-    for (int64_t batch : batches) {
-      if (!legal(micro(batch), batch))
-        throw UserError("--micro-batch {} does not suit a batch of {}; legal are {}", micro_batch,
-                        batch, fmt::join(legal_for(batch), ", "));
-      most = std::max(most, batch / micro(batch));
-    }
-    return most;
+    const int64_t mbs = micro_batch == 0 ? batch : std::min(micro_batch, batch);
+    if (!legal(mbs, batch))
+      throw UserError("--micro-batch {} does not suit a batch of {}; legal are {}", micro_batch,
+                      batch, fmt::join(legal_for(batch), ", "));
+    return mbs;
   }
 
  private:
@@ -110,7 +101,7 @@ class TreeCounter {
 /// The gradient buffers of a step, and which of them micro-step k works on.
 class GradTree {
  public:
-  /// @param steps the most micro-steps that a step can have
+  /// @param steps GA, micro-steps of a step
   GradTree(Arena& arena, const ParamLayout& layout, const AccumulateOptions& options, int64_t steps)
       : running_(options.mode == "running") {
     // Zeros, as what adds or scales whole buffers reads the gaps between tensors, too.
@@ -132,10 +123,9 @@ class GradTree {
     if (!running_) tree_.begin(k);
   }
   const GptTensors& view() const { return views_[tree_.top()]; }
-  Into into() const { return fresh() ? Into::Write : Into::Add; }
-
-  /// The gradient of this micro-batch alone, flat; null once it has been added to another.
-  Tensor alone() const { return fresh() ? flat_[tree_.top()] : Tensor{}; }
+  /// The same, flat.
+  Tensor flat() const { return flat_[tree_.top()]; }
+  Into into() const { return (running_ ? first_ : tree_.fresh()) ? Into::Write : Into::Add; }
 
   /// Ends micro-step k of GA.
   void end(const Ctx& ctx, int64_t k, int64_t GA) {
@@ -159,8 +149,6 @@ class GradTree {
   Tensor sum() const { return flat_[0]; }
 
  private:
-  bool fresh() const { return running_ ? first_ : tree_.fresh(); }
-
   bool running_;
   std::vector<Tensor> flat_;
   std::vector<GptTensors> views_;

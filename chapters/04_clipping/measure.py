@@ -1,9 +1,8 @@
-"""The measured tables of chapter 04: accumulation, clipping, noise scale."""
+"""The measured tables of chapter 04: accumulation, clipping."""
 
 from measure import run, short_text, step_ms, table, take_turns
 
 TINY = "--model tiny --lr 1e-3 --beta2 0.99"
-KEEP = 0.98  # of noise_scale.h
 ROUNDS = 6
 
 
@@ -53,27 +52,5 @@ def clipping():
     return f"`{flags}`: a learning rate that SGD bears only with clipping:\n\n" + table(head, rows)
 
 
-def noise():
-    """A report's averages fade by KEEP a step and never forget a run's first steps, whose gradients
-    are the longest. So each row is the average over the steps since the row before: of both sums,
-    what was there is taken off."""
-    rows = []
-    flags = f"{TINY} --batch 32 --micro-batch 4 --clip 1 --schedule constant --noise-scale"
-    begin, before = 0, {"signal": 0, "noise": 0}
-    for steps in [50, 100, 200, 400]:
-        scale = run("04_clipping", f"{flags} --steps {steps}").report["extra"]["noise_scale"]
-        left = KEEP**(steps - begin)
-        # An average is a sum over its weights, and those of n steps add up to 1 - KEEP^n.
-        sums = {name: scale[name] * (1 - KEEP**steps) for name in before}
-        G, S = ((sums[name] - left * before[name]) / (1 - left) for name in before)
-        rows.append([f"{begin} to {steps - 1}", f"{G:.4f}", f"{S:.1f}", f"{S / G:.1f}",
-                     f"{64 * S / G:,.0f}", f"{scale['sequences']:.1f}"])
-        begin, before = steps, sums
-    head = ["steps", "$\\|G\\|^2$", "$S$", "noise scale, sequences", "in tokens",
-            "in the report after them"]
-    return (f"`{flags}`, averages over the steps of each row, the last ones weighing most; and the "
-            "noise scale that `--report` has at their end:\n\n" + table(head, rows))
-
-
 def measure():
-    return "\n\n".join([accumulation(), clipping(), noise()])
+    return "\n\n".join([accumulation(), clipping()])

@@ -2,11 +2,9 @@
 // dynamic loss scale.
 
 #include "chapters/02_adamw/optimizer.h"
-#include "chapters/03_schedules/batch_ramp.h"
 #include "chapters/03_schedules/schedule.h"
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
-#include "chapters/04_clipping/noise_scale.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "common/data/text.h"
@@ -31,10 +29,8 @@ struct Options {
   SgdOptions sgd;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
-  BatchRampOptions ramp;
   AccumulateOptions accumulate;
   ClipOptions clip;
-  NoiseScaleOptions noise_scale;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
 };
@@ -42,8 +38,8 @@ struct Options {
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("05_mixed_precision: BF16 and FP16 beside FP32")
-      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.precision, o.loss_scale);
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
+            o.loss_scale);
   o.run.refuse_ranks();
   return o;
 }
@@ -56,15 +52,14 @@ struct Layout {
 
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt};
-  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp{o.ramp, batch};
-  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+  int64_t batch = o.run.batch;           ///< B, sequences of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
-  /// The most micro-batches that a step has.
-  int64_t GA = o.accumulate.most_micro_steps(ramp.batches());
+  int64_t GA = batch / micro;                 ///< micro-batches of a step
   ActivationPlan acts = o.precision.plan();
 
-  explicit Layout(const Options& o_) : o(o_) { o.noise_scale.check(micro, batch); }
+  explicit Layout(const Options& o_) : o(o_) {}
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------
@@ -82,7 +77,6 @@ struct Memory {
   // Gradients, in as many buffers as the micro-steps take.
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
-  NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
   // (B), of each sequence.
@@ -120,8 +114,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.params,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
-                  named_state("loss_scale", m.scaler)}};
+          .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler)}};
 }
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
@@ -191,44 +184,37 @@ void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const A
 /// One batch: loss, gradients, update.
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
-  const int64_t B = layout.ramp.batch(step), MBS = o.accumulate.micro(B), GA = div_exact(B, MBS);
-  const Batch batch = m.batch.slice(0, B);
-  const Tensor losses = m.losses.first(B);
-  const Activations acts = m.acts.first(MBS);
-  text.draw(batch, o.run.seed, step);
-  const int64_t targets = count_targets(batch);
+  const int64_t MBS = layout.micro, GA = layout.GA;
+  text.draw(m.batch, o.run.seed, step);
+  const int64_t targets = count_targets(m.batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
 
   for (int64_t k = 0; k < GA; ++k) {
-    const Batch part = batch.slice(k * MBS, MBS);
+    const Batch part = m.batch.slice(k * MBS, MBS);
     m.grads.begin(k);
-    forward(m.ctx, m.w, acts, part.tokens);
-    head_loss_and_gradient(m.ctx, losses.slice(k * MBS, MBS), acts.logits, part.targets,
+    forward(m.ctx, m.w, m.acts, part.tokens);
+    head_loss_and_gradient(m.ctx, m.losses.slice(k * MBS, MBS), m.acts.logits, part.targets,
                            layout.gpt.vocab, scale);
-    backward(m.ctx, m.w, m.grads.view(), acts, m.dacts.first(MBS), part.tokens, m.grads.into());
-    if (o.noise_scale.on && m.grads.alone())
-      m.noise.add_small(grad_norm(m.ctx, m.grads.alone(), layout.params, m.limbs) / S, MBS, B);
+    backward(m.ctx, m.w, m.grads.view(), m.acts, m.dacts, part.tokens, m.grads.into());
     m.grads.end(m.ctx, k, GA);
   }
   const Tensor grads = m.grads.sum();
   m.scaler.unscale(m.ctx, grads);
-  const float loss = mean_loss(m.ctx, losses, targets);
+  const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
     clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {
-    m.noise.skip_step();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
-  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
 /// Mean loss of the held-out text.
@@ -280,7 +266,6 @@ void run(const Options& o) {
        .predicted = predict(o, layout)},
       m.arena, m.ctx);
   train(o, layout, m, text, log);
-  if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));

@@ -58,22 +58,18 @@ struct DdpOptions {
   /// Whether all ranks send alike.
   bool is_even() const { return reduction == "halving" || reduction == "ring"; }
 
-  /// Sequences of one of `ranks` ranks, for each of `batches`.
-  /// @throws UserError as check_reduction(), or if a batch cannot be shared, or not without another
-  /// order of its sum
-  std::vector<int64_t> shares(const std::vector<int64_t>& batches, int64_t ranks) const {
+  /// Sequences of a batch on one of `ranks` ranks.
+  /// @throws UserError as check_reduction(), or if the batch cannot be shared, or not without
+  /// another order of its sum
+  int64_t share(int64_t batch, int64_t ranks) const {
     check_reduction(reduction_of(reduction), static_cast<int>(ranks));
-    std::vector<int64_t> all;
-    for (const int64_t batch : batches) {
-      const int64_t share = batch / ranks;
-      const bool exact = is_exact(reduction_of(reduction));
-      const bool sub_tree = std::has_single_bit(static_cast<uint64_t>(share));
-      if (share * ranks != batch || (exact && ranks > 1 && !sub_tree))
-        throw UserError("a batch of {} does not suit {} ranks; legal are {} times {}", batch, ranks,
-                        ranks, exact ? "1, 2, 4, 8, ..." : "any number from 1");
-      all.push_back(share);
-    }
-    return all;
+    const int64_t sequences = batch / ranks;
+    const bool exact = is_exact(reduction_of(reduction));
+    const bool sub_tree = std::has_single_bit(static_cast<uint64_t>(sequences));
+    if (sequences * ranks != batch || (exact && ranks > 1 && !sub_tree))
+      throw UserError("a batch of {} does not suit {} ranks; legal are {} times {}", batch, ranks,
+                      ranks, exact ? "1, 2, 4, 8, ..." : "any number from 1");
+    return sequences;
   }
 };
 
@@ -93,13 +89,6 @@ inline CommStream open_comm_stream(Arena& arena, const Ctx& ctx, Comm& comm, con
 inline int64_t sum_over(Comm& comm, int64_t x) {
   comm.all_reduce({.ptr = &x, .dtype = Dtype::I64, .shape = {1}});
   return x;
-}
-
-/// Root of the mean over ranks of x^2.
-inline double mean_square_over(Comm& comm, double x) {
-  x *= x;
-  comm.all_reduce({.ptr = &x, .dtype = Dtype::F64, .shape = {1}});
-  return std::sqrt(x / comm.size());
 }
 
 /// Sums gradients over ranks, a message after the other.

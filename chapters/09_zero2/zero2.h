@@ -69,7 +69,7 @@ struct ChunkSum {
 class ShardedGrads {
  public:
   /// @param layout,shard the model, and this rank's chunks of it
-  /// @param steps        the most micro-steps that a step can have
+  /// @param steps        GA, micro-steps of a step
   ShardedGrads(Arena& arena, CommStream& comm_stream, const ParamLayout& layout,
                const ParamLayout& shard, const AccumulateOptions& options, int64_t steps)
       : comm_stream_(comm_stream),
@@ -114,13 +114,6 @@ class ShardedGrads {
           }
           sum.add(ctx, s, chunks.of(section, reducer.comm().rank()));
         });
-  }
-
-  /// Of this micro-step alone and of all ranks, before end(); null once it has been added to
-  /// others. F32 (shard.size())
-  Tensor alone(const Ctx& ctx) {
-    finish(ctx);
-    return sum_.fresh() ? sum_.top() : Tensor{};
   }
 
   /// Ends the micro-step.

@@ -2,11 +2,9 @@
 // and backward, and makes place for the next.
 
 #include "chapters/02_adamw/optimizer.h"
-#include "chapters/03_schedules/batch_ramp.h"
 #include "chapters/03_schedules/schedule.h"
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
-#include "chapters/04_clipping/noise_scale.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/memory_limit.h"
@@ -38,10 +36,8 @@ struct Options {
   SgdOptions sgd;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
-  BatchRampOptions ramp;
   AccumulateOptions accumulate;
   ClipOptions clip;
-  NoiseScaleOptions noise_scale;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -53,8 +49,8 @@ struct Options {
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("10_zero3: weights sharded, too")
-      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.ddp, o.zero3, o.fault);
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
+            o.loss_scale, o.recompute, o.ddp, o.zero3, o.fault);
   return o;
 }
 
@@ -70,22 +66,17 @@ struct Layout {
   ParamLayout params{gpt, o.run.ranks};
   /// This rank's chunks of all sections.
   ParamLayout shard = params.shard(rank);
-  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp{o.ramp, batch};
-  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
-  int64_t N = o.run.ranks;  ///< ranks
-  /// Sequences of a step on one rank, for each stage of the ramp.
-  std::vector<int64_t> shares = o.ddp.shares(ramp.batches(), N);
-  int64_t micro = o.accumulate.micro(shares.back());  ///< MBS, sequences of a micro-batch
-  /// The most micro-batches that a rank has in a step.
-  int64_t GA = o.accumulate.most_micro_steps(shares);
+  int64_t batch = o.run.batch;           ///< B, sequences of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
+  int64_t N = o.run.ranks;                    ///< ranks
+  int64_t share = o.ddp.share(batch, N);      ///< sequences of a step on one rank
+  int64_t micro = o.accumulate.micro(share);  ///< MBS, sequences of a micro-batch
+  int64_t GA = share / micro;                 ///< micro-batches of a step
   Recompute recompute{o.recompute.policy, gpt.layers};
   ActivationPlan acts = recompute.plan(o.precision.plan());
 
-  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
-    o.noise_scale.check(micro * N, batch);
-    check_sharding(o.optimizer, N);
-  }
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_sharding(o.optimizer, N); }
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------
@@ -107,9 +98,8 @@ struct Memory {
   const GptTensors& w = params.view();  // the model, as far as it is gathered
   ShardedGrads grads{arena, comm_stream, layout.params, layout.shard, o.accumulate, layout.GA};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
-  NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
-  Batch batch = alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len);  // this rank's share
+  Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
   // (B), of each sequence of all ranks.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
@@ -152,8 +142,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.shard,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
-                  named_state("loss_scale", m.scaler)},
+          .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler)},
           .comm = &m.comm};
 }
 
@@ -269,58 +258,46 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
 /// One batch: loss, gradients of this rank's share, sums over ranks and update of its chunks.
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
-  const int64_t B = layout.ramp.batch(step), share = div_exact(B, layout.N);
-  const int64_t MBS = o.accumulate.micro(share), GA = div_exact(share, MBS);
-  const Batch batch = m.batch.slice(0, share);
-  const Tensor losses = m.losses.first(B);
-  const Activations acts = m.acts.first(MBS);
-  const ActGrads dacts = m.dacts.first(MBS);
+  const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = m.flops_twice = 0;
   m.comm_stream.begin_step();
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
   for (int64_t k = 0; k < GA; ++k) {
-    const Batch part = batch.slice(k * MBS, MBS);
+    const Batch part = m.batch.slice(k * MBS, MBS);
     text.draw(part, o.run.seed, step, first(k));
   }
-  const int64_t targets = sum_over(m.comm, count_targets(batch));
+  const int64_t targets = sum_over(m.comm, count_targets(m.batch));
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
 
   for (int64_t k = 0; k < GA; ++k) {
-    const Batch part = batch.slice(k * MBS, MBS);
-    const Tensor own_losses = losses.slice(first(k), MBS);
+    const Batch part = m.batch.slice(k * MBS, MBS);
+    const Tensor own_losses = m.losses.slice(first(k), MBS);
     m.grads.begin(k, GA);
-    forward(m, acts, part.tokens);
-    head(m, acts, dacts, own_losses, part.targets, layout.gpt.vocab, scale);
-    backward(m, layout, acts, dacts, part.tokens);
-    m.comm.all_gather(losses.slice(k * MBS * layout.N, MBS * layout.N), own_losses);
-    if (const Tensor alone = o.noise_scale.on ? m.grads.alone(m.ctx) : Tensor{}) {
-      const double norm = grad_norm(m.ctx, alone, layout.shard, m.limbs, &m.comm) / S;
-      m.noise.add_small(norm, MBS * layout.N, B);
-    }
+    forward(m, m.acts, part.tokens);
+    head(m, m.acts, m.dacts, own_losses, part.targets, layout.gpt.vocab, scale);
+    backward(m, layout, m.acts, m.dacts, part.tokens);
+    m.comm.all_gather(m.losses.slice(k * MBS * layout.N, MBS * layout.N), own_losses);
     m.grads.end();
   }
   const Tensor grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads);
-  const float loss = mean_loss(m.ctx, losses, targets);
+  const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    if (o.noise_scale.on) m.noise.end_step(norm, MBS * layout.N, B);
     clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {
-    m.noise.skip_step();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   m.params.forget();
-  return {
-      .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
 /// Mean loss of the held-out text, shared among ranks.
@@ -390,15 +367,12 @@ void run(Options o, Comm& comm) {
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.comm_stream.show(log);
   train(o, layout, m, text, log);
-  if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
-  const int64_t last_share = layout.ramp.batch(log.last_step()) / layout.N;
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.gpt, last_share));
-  report_traffic(log,
-                 zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3,
-                               last_share / o.accumulate.micro(last_share)),
-                 m.comm_stream);
+                   layout.recompute.extra_flops(layout.gpt, layout.share));
+  report_traffic(
+      log, zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3, layout.GA),
+      m.comm_stream);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

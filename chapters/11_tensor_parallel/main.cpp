@@ -2,11 +2,9 @@
 // Between the parts of a block they exchange activations: f before what they share, g behind it.
 
 #include "chapters/02_adamw/optimizer.h"
-#include "chapters/03_schedules/batch_ramp.h"
 #include "chapters/03_schedules/schedule.h"
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
-#include "chapters/04_clipping/noise_scale.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/memory_limit.h"
@@ -36,10 +34,8 @@ struct Options {
   SgdOptions sgd;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
-  BatchRampOptions ramp;
   AccumulateOptions accumulate;
   ClipOptions clip;
-  NoiseScaleOptions noise_scale;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -50,8 +46,8 @@ struct Options {
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("11_tensor_parallel: ranks that share each layer")
-      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.tp, o.fault);
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
+            o.loss_scale, o.recompute, o.tp, o.fault);
   o.run.ranks = o.tp.ranks(o.run.ranks);
   o.run.check();  // as many threads as that?
   return o;
@@ -68,19 +64,17 @@ struct Layout {
   int64_t tp = o.tp.degree(gpt, o.run.ranks);
   ParamLayout model{gpt};                  // all of it,
   ParamLayout params{gpt, 1, {rank, tp}};  // and what is here
-  int64_t batch = o.run.batch;             ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp{o.ramp, batch};
-  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+  int64_t batch = o.run.batch;             ///< B, sequences of a step
+  int64_t tokens = batch * gpt.seq_len;    ///< of a step
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
-  /// The most micro-batches that a step has.
-  int64_t GA = o.accumulate.most_micro_steps(ramp.batches());
+  int64_t GA = batch / micro;                 ///< micro-batches of a step
   Recompute recompute{o.recompute.policy, gpt.layers};
   ActivationPlan acts = recompute.plan(o.precision.plan());
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     acts.tp = tp;
     acts.sequence_ranks = o.tp.sequence_ranks(gpt, tp);
-    o.noise_scale.check(micro, batch);
     o.tp.check(o.optimizer, tp);
   }
 };
@@ -102,7 +96,6 @@ struct Memory {
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
   TensorParallel tp{arena, ctx, comm, layout.params, layout.acts, layout.micro};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
-  NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
   // (B), of each sequence.
@@ -146,8 +139,7 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.params,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
-                  named_state("loss_scale", m.scaler)},
+          .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler)},
           .comm = &m.comm};
 }
 
@@ -257,50 +249,41 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
 /// One batch: loss, gradients, update.
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
-  const int64_t B = layout.ramp.batch(step), MBS = o.accumulate.micro(B), GA = div_exact(B, MBS);
-  const Batch batch = m.batch.slice(0, B);
-  const Tensor losses = m.losses.first(B);
-  const Activations acts = m.acts.first(MBS);
-  const ActGrads dacts = m.dacts.first(MBS);
+  const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = m.flops_twice = 0;
   m.tp.begin_step();
-  text.draw(batch, o.run.seed, step);
-  const int64_t targets = count_targets(batch);
-  m.tp.localize(batch);
+  text.draw(m.batch, o.run.seed, step);
+  const int64_t targets = count_targets(m.batch);
+  m.tp.localize(m.batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
 
   for (int64_t k = 0; k < GA; ++k) {
-    const Batch part = batch.slice(k * MBS, MBS);
+    const Batch part = m.batch.slice(k * MBS, MBS);
     m.grads.begin(k);
-    forward(m, acts, part.tokens);
-    head(m, m.grads.view(), acts, dacts, losses.slice(k * MBS, MBS), part.targets, m.tp.own_vocab(),
-         scale, m.grads.into());
-    backward(m, layout.recompute, m.grads.view(), acts, dacts, part.tokens, m.grads.into());
-    if (o.noise_scale.on && m.grads.alone())
-      m.noise.add_small(grad_norm(m.ctx, m.grads.alone(), layout.params, m.limbs, &m.comm) / S, MBS,
-                        B);
+    forward(m, m.acts, part.tokens);
+    head(m, m.grads.view(), m.acts, m.dacts, m.losses.slice(k * MBS, MBS), part.targets,
+         m.tp.own_vocab(), scale, m.grads.into());
+    backward(m, layout.recompute, m.grads.view(), m.acts, m.dacts, part.tokens, m.grads.into());
     m.grads.end(m.ctx, k, GA);
   }
   const Tensor grads = m.grads.sum();
   m.scaler.unscale(m.ctx, grads);
-  const float loss = mean_loss(m.ctx, losses, targets);
+  const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
     clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {
-    m.noise.skip_step();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   m.tp.end_step();
-  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
 /// Mean loss of the held-out text.
@@ -378,13 +361,12 @@ void run(Options o, Comm& comm) {
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.tp.show(log);
   train(o, layout, m, text, log);
-  if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
-  const int64_t last_batch = log.steps() == 0 ? 0 : layout.ramp.batch(log.last_step());
+  const int64_t sequences = log.steps() == 0 ? 0 : layout.batch;  // of the last step
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.gpt, last_batch) / layout.tp);
+                   layout.recompute.extra_flops(layout.gpt, sequences) / layout.tp);
   log.extra()["traffic"] = {
-      {"predicted", tp_traffic(layout.gpt, layout.acts, layout.recompute, last_batch)},
+      {"predicted", tp_traffic(layout.gpt, layout.acts, layout.recompute, sequences)},
       {"measured", m.tp.sent()}};
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));

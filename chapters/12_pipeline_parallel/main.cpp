@@ -2,11 +2,9 @@
 // stages, in the order of a schedule.
 
 #include "chapters/02_adamw/optimizer.h"
-#include "chapters/03_schedules/batch_ramp.h"
 #include "chapters/03_schedules/schedule.h"
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
-#include "chapters/04_clipping/noise_scale.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/memory_limit.h"
@@ -37,10 +35,8 @@ struct Options {
   SgdOptions sgd;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
-  BatchRampOptions ramp;
   AccumulateOptions accumulate;
   ClipOptions clip;
-  NoiseScaleOptions noise_scale;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -51,8 +47,8 @@ struct Options {
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("12_pipeline_parallel: ranks that share the layers")
-      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.pp, o.fault);
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
+            o.loss_scale, o.recompute, o.pp, o.fault);
   o.run.ranks = o.pp.ranks(o.run.ranks);
   o.run.check();  // as many threads as that?
   return o;
@@ -69,18 +65,18 @@ struct Layout {
   StageLayout stage{o.pp, gpt, rank, o.run.ranks};
   ParamLayout model{gpt};                      // all of it,
   ParamLayout params{gpt, 1, {}, stage.rank};  // and what is here
-  int64_t batch = o.run.batch;                 ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp{o.ramp, batch};
-  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
+  int64_t batch = o.run.batch;                 ///< B, sequences of a step
+  int64_t tokens = batch * gpt.seq_len;        ///< of a step
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
-  /// The most micro-batches that a step has.
-  int64_t GA = o.accumulate.most_micro_steps(ramp.batches());
+  int64_t GA = batch / micro;                 ///< micro-batches of a step
+  Pipeline pipeline = stage.pipeline(GA);
+  Pipeline pipeline = stage.pipeline(GA);
   Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
   ActivationPlan acts = stage.plan(o.precision.plan(), recompute, GA);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
-    o.pp.check(o.optimizer, o.noise_scale, stage.rank.size);
-    for (const int64_t B : ramp.batches()) stage.pipeline(B / o.accumulate.micro(B));
+    o.pp.check(o.optimizer, stage.rank.size);
   }
 };
 
@@ -269,27 +265,24 @@ void perform(Memory& m, const InFlight& f, const Action& action, float scale, in
 /// One batch: loss, gradients, update.
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
-  const int64_t B = layout.ramp.batch(step), MBS = o.accumulate.micro(B), GA = div_exact(B, MBS);
-  const Batch batch = m.batch.slice(0, B);
-  const Tensor losses = m.losses.first(B);
-  const Pipeline pipeline = layout.stage.pipeline(GA);
+  const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = m.flops_twice = 0;
-  text.draw(batch, o.run.seed, step);
-  const int64_t targets = count_targets(batch);
+  text.draw(m.batch, o.run.seed, step);
+  const int64_t targets = count_targets(m.batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
 
-  m.stage.begin_step(pipeline);
-  for (const Action& action : layout.stage.actions(pipeline)) {
+  m.stage.begin_step(layout.pipeline);
+  for (const Action& action : layout.stage.actions(layout.pipeline)) {
     const ActionTimes::Scope time(m.stage.times);
-    perform(m, m.stage.in_flight(action, batch, losses, MBS), action, scale, GA);
+    perform(m, m.stage.in_flight(action, m.batch, m.losses, MBS), action, scale, GA);
   }
   m.stage.end_step();
-  m.comm.broadcast(losses, m.comm.size() - 1);
+  m.comm.broadcast(m.losses, m.comm.size() - 1);
   const Tensor grads = m.grads.sum();
   m.scaler.unscale(m.ctx, grads);
-  const float loss = mean_loss(m.ctx, losses, targets);
+  const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
@@ -301,7 +294,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
-  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = batch.tokens.size()};
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
 /// A batch forward through all stages by itself. Returns it in the last part of this stage.
@@ -386,15 +379,14 @@ void run(Options o, Comm& comm) {
   m.stage.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  const int64_t last_batch = log.steps() == 0 ? 0 : layout.ramp.batch(log.last_step());
+  const int64_t sequences = log.steps() == 0 ? 0 : layout.batch;  // of the last step
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.stage.extra_flops(layout.recompute, last_batch));
-  log.extra()["traffic"] = {{"predicted", layout.stage.traffic(layout.acts, last_batch)},
+                   layout.stage.extra_flops(layout.recompute, sequences));
+  log.extra()["traffic"] = {{"predicted", layout.stage.traffic(layout.acts, sequences)},
                             {"measured", m.stage.sent()}};
-  if (last_batch > 0)
+  if (sequences > 0)
     log.extra()["pipeline"] =
-        report_pipeline(comm, layout.stage.pipeline(last_batch / o.accumulate.micro(last_batch)),
-                        m.stage.times, m.stage.most_in_flight());
+        report_pipeline(comm, layout.pipeline, m.stage.times, m.stage.most_in_flight());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

@@ -58,7 +58,7 @@ class StageGrads {
   };
 
   /// @param pieces elements of each part, and of the head
-  /// @param steps  the most micro-steps that a step can have
+  /// @param steps  GA, micro-steps of a step
   StageGrads(Arena& arena, const ParamLayout& layout, const std::vector<Range>& pieces,
              const AccumulateOptions& options, int64_t steps)
       : running_(options.mode == "running") {

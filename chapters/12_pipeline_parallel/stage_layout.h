@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "chapters/02_adamw/optimizer.h"
-#include "chapters/04_clipping/noise_scale.h"
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
@@ -82,12 +81,7 @@ struct PipelineOptions {
   }
 
   /// @throws UserError if an option looks at what stages have apart
-  static void check(const OptimizerOptions& optimizer, const NoiseScaleOptions& noise_scale,
-                    int64_t stages) {
-    if (noise_scale.on)
-      throw UserError(
-          "--noise-scale wants the gradient of one micro-batch of the whole model, and stages "
-          "never have it at one time; legal are chapters 04 to 11");
+  static void check(const OptimizerOptions& optimizer, int64_t stages) {
     if (stages > 1 && optimizer.name == "adafactor")
       throw UserError(
           "--optimizer adafactor has states of other shapes than its tensors, which a checkpoint "

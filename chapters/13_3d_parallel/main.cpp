@@ -2,11 +2,9 @@
 // one loop.
 
 #include "chapters/02_adamw/optimizer.h"
-#include "chapters/03_schedules/batch_ramp.h"
 #include "chapters/03_schedules/schedule.h"
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
-#include "chapters/04_clipping/noise_scale.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/memory_limit.h"
@@ -42,10 +40,8 @@ struct Options {
   SgdOptions sgd;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
-  BatchRampOptions ramp;
   AccumulateOptions accumulate;
   ClipOptions clip;
-  NoiseScaleOptions noise_scale;
   PrecisionOptions precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -61,9 +57,8 @@ Options parse_options(int argc, char** argv) {
   CommandLine line("13_3d_parallel: ranks that share layers, batch and stages");
   line.group("13_3d_parallel");
   line.add("--plan-only", o.run.plan_only, "print the plan and stop: needs no text and no ranks");
-  line.read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.ddp, o.tp, o.pp, o.mesh,
-            o.fault);
+  line.read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
+            o.loss_scale, o.recompute, o.ddp, o.tp, o.pp, o.mesh, o.fault);
   o.mesh.set_ranks(o.run, o.tp, o.pp);
   return o;
 }
@@ -84,22 +79,21 @@ struct Layout {
   ParamLayout model{gpt};  // all of it, what is here, and the chunks that are updated here
   ParamLayout params{gpt, mesh.dp, {at.tp, tp}, stage.rank};
   ParamLayout shard = params.shard(at.dp);
-  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp{o.ramp, batch};
-  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
-  /// Sequences of a step on one rank, for each stage of the ramp.
-  std::vector<int64_t> shares = o.ddp.shares(ramp.batches(), mesh.dp);
-  int64_t micro = o.accumulate.micro(shares.back());  ///< MBS, sequences of a micro-batch
-  /// The most micro-batches that a rank has in a step.
-  int64_t GA = o.accumulate.most_micro_steps(shares);
+  int64_t batch = o.run.batch;           ///< B, sequences of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
+  int64_t share = o.ddp.share(batch, mesh.dp);  ///< sequences of a step on one rank
+  int64_t micro = o.accumulate.micro(share);    ///< MBS, sequences of a micro-batch
+  int64_t GA = share / micro;                   ///< micro-batches of a step
+  Pipeline pipeline = stage.pipeline(GA);
+  Pipeline pipeline = stage.pipeline(GA);
   Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
   ActivationPlan acts = stage.plan(o.precision.plan(), recompute, GA);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     acts.tp = tp;
     acts.sequence_ranks = o.tp.sequence_ranks(gpt, tp);
-    check_mesh(mesh, o.optimizer, o.noise_scale);
-    for (const int64_t share : shares) stage.pipeline(share / o.accumulate.micro(share));
+    check_mesh(mesh, o.optimizer);
   }
 };
 
@@ -126,7 +120,7 @@ struct Memory {
   TensorParallel tp{arena, ctx, mesh.tp(), layout.params, layout.acts, layout.micro};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
-  Batch batch = alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len);  // this rank's share
+  Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
   // (B), of each sequence.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Stage stage{arena, ctx, mesh.pp(), layout.stage, layout.acts, layout.micro, layout.GA};
@@ -150,7 +144,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
-  bytes[Mem::Activation] = 8 * layout.shares.back() * T + 4 * B;
+  bytes[Mem::Activation] = 8 * layout.share * T + 4 * B;
   bytes[Mem::Workspace] = 8 * kLimbs + scratch;
   bytes[Mem::Comm] = CommStream::bytes(layout.mesh.dp, layout.params.largest_section());
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
@@ -314,34 +308,30 @@ void perform(Memory& m, const InFlight& f, const Action& action, float scale, in
 /// One batch: loss, gradients of this rank's share, sums over ranks and update of its chunks.
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
-  const int64_t B = layout.ramp.batch(step), share = div_exact<int64_t>(B, layout.mesh.dp);
-  const int64_t MBS = o.accumulate.micro(share), GA = div_exact(share, MBS);
-  const int64_t first = layout.at.dp * share;
-  const Batch batch = m.batch.slice(0, share);
-  const Tensor losses = m.losses.first(B), own_losses = losses.slice(first, share);
-  const Pipeline pipeline = layout.stage.pipeline(GA);
+  const int64_t MBS = layout.micro, GA = layout.GA, first = layout.at.dp * layout.share;
+  const Tensor own_losses = m.losses.slice(first, layout.share);
   m.flops = m.flops_twice = 0;
   m.comm_stream.begin_step();
   m.tp.begin_step();
-  text.draw(batch, o.run.seed, step, first);
-  const int64_t targets = sum_over(m.mesh.dp(), count_targets(batch));
-  m.tp.localize(batch);
+  text.draw(m.batch, o.run.seed, step, first);
+  const int64_t targets = sum_over(m.mesh.dp(), count_targets(m.batch));
+  m.tp.localize(m.batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
 
-  m.stage.begin_step(pipeline);
-  for (const Action& action : layout.stage.actions(pipeline)) {
+  m.stage.begin_step(layout.pipeline);
+  for (const Action& action : layout.stage.actions(layout.pipeline)) {
     const ActionTimes::Scope time(m.stage.times);
-    perform(m, m.stage.in_flight(action, batch, own_losses, MBS), action, scale, GA);
+    perform(m, m.stage.in_flight(action, m.batch, own_losses, MBS), action, scale, GA);
   }
   m.stage.end_step();
   m.mesh.pp().broadcast(own_losses, m.mesh.pp().size() - 1);
-  m.mesh.dp().all_gather(losses, own_losses);
+  m.mesh.dp().all_gather(m.losses, own_losses);
   const Tensor grads = m.grads.sum();
   m.zero1.finish(m.ctx, grads);
   for (const Tensor chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
-  const float loss = mean_loss(m.ctx, losses, targets);
+  const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
@@ -357,8 +347,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   m.tp.end_step();
-  return {
-      .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
 /// A batch forward through all stages by itself. Returns it in the last part of this stage.
@@ -431,10 +420,9 @@ MemoryBytes plan_under(Options o, const std::string& policy, int rank) {
   return predict(o, Layout(o, rank));
 }
 
-/// What a rank will hold, and send in that step.
-RankPlan plan_of(const Options& o, int rank, int64_t step, std::string_view comm = "none") {
+/// What a rank will hold, and send in a step.
+RankPlan plan_of(const Options& o, int rank, std::string_view comm = "none") {
   const Layout l(o, rank);
-  const int64_t sequences = l.ramp.batch(step) / l.mesh.dp;
   return {.run{.chapter = "13_3d_parallel",
                .gpt = l.gpt,
                .parameters = l.model.live(),
@@ -443,16 +431,16 @@ RankPlan plan_of(const Options& o, int rank, int64_t step, std::string_view comm
           .stage = l.stage,
           .recompute = l.recompute,
           .micros = l.GA,
-          .sent{.tp = tp_traffic_of_stage(l.stage, l.acts, l.recompute, sequences),
+          .sent{.tp = tp_traffic_of_stage(l.stage, l.acts, l.recompute, l.share),
                 .dp = zero1_traffic(l.params, o.ddp, o.precision),
-                .pp = l.stage.traffic(l.acts, sequences)}};
+                .pp = l.stage.traffic(l.acts, l.share)}};
 }
 
-/// Of a rank of each stage, in the last step: all of a stage are alike.
+/// Of a rank of each stage: all of a stage are alike.
 MeshPlan plan_of_mesh(const Options& o) {
   MeshPlan plan{.mesh = Layout(o, 0).mesh, .stages{}};
   for (int s = 0; s < plan.mesh.pp; ++s)
-    plan.stages.push_back(plan_of(o, plan.mesh.rank({0, 0, s}), o.run.steps - 1));
+    plan.stages.push_back(plan_of(o, plan.mesh.rank({0, 0, s})));
   return plan;
 }
 
@@ -475,7 +463,7 @@ void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
   const Text text(o.run.text(layout.gpt));
-  const RankPlan plan = plan_of(o, comm.rank(), o.run.steps - 1, comm.kind());
+  const RankPlan plan = plan_of(o, comm.rank(), comm.kind());
   check_limit(o, plan, comm.rank());
   Memory m(o, layout, comm);
   RunLog log(o.run, plan.run, m.arena, m.ctx, &comm);
@@ -486,19 +474,16 @@ void run(Options o, Comm& comm) {
   m.stage.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  const int64_t last_share =
-      log.steps() == 0 ? 0 : layout.ramp.batch(log.last_step()) / layout.mesh.dp;
+  const int64_t sequences = log.steps() == 0 ? 0 : layout.share;  // of the last step
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.stage.extra_flops(layout.recompute, last_share) / layout.tp);
-  AxisTraffic predicted =
-      last_share == 0 ? AxisTraffic{.dp = 0} : plan_of(o, comm.rank(), log.last_step()).sent;
+                   layout.stage.extra_flops(layout.recompute, sequences) / layout.tp);
+  AxisTraffic predicted = sequences == 0 ? AxisTraffic{.dp = 0} : plan_of(o, comm.rank()).sent;
   if (m.comm_stream.skipped_update()) predicted.dp.reset();  // no weights were gathered
   log.extra()["traffic"] = report_axes(
       comm, predicted, {.tp = m.tp.sent(), .dp = m.comm_stream.sent(), .pp = m.stage.sent()});
-  if (last_share > 0)
-    log.extra()["pipeline"] = report_pipeline(
-        m.mesh.pp(), layout.stage.pipeline(last_share / o.accumulate.micro(last_share)),
-        m.stage.times, m.stage.most_in_flight());
+  if (sequences > 0)
+    log.extra()["pipeline"] =
+        report_pipeline(m.mesh.pp(), layout.pipeline, m.stage.times, m.stage.most_in_flight());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

@@ -138,11 +138,10 @@ struct MeshOptions {
 
 /// What the chapters of the three axes check.
 /// @throws UserError if an option looks at what ranks have apart
-inline void check_mesh(const MeshShape& mesh, const OptimizerOptions& optimizer,
-                       const NoiseScaleOptions& noise_scale) {
+inline void check_mesh(const MeshShape& mesh, const OptimizerOptions& optimizer) {
   TensorParallelOptions::check(optimizer, mesh.tp);
   check_sharding(optimizer, mesh.dp);
-  PipelineOptions::check(optimizer, noise_scale, mesh.pp);
+  PipelineOptions::check(optimizer, mesh.pp);
 }
 
 /// This rank's groups. Ranks of a group are in the order of their axis.

@@ -2,11 +2,9 @@
 // that follows what was in it, on all ranks.
 
 #include "chapters/02_adamw/optimizer.h"
-#include "chapters/03_schedules/batch_ramp.h"
 #include "chapters/03_schedules/schedule.h"
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/04_clipping/clip.h"
-#include "chapters/04_clipping/noise_scale.h"
 #include "chapters/05_mixed_precision/loss_scaler.h"
 #include "chapters/05_mixed_precision/precision.h"
 #include "chapters/06_checkpointing/memory_limit.h"
@@ -36,10 +34,8 @@ struct Options {
   SgdOptions sgd;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
-  BatchRampOptions ramp;
   AccumulateOptions accumulate;
   ClipOptions clip;
-  NoiseScaleOptions noise_scale;
   Fp8Options precision;
   LossScaleOptions loss_scale;
   RecomputeOptions recompute;
@@ -50,10 +46,8 @@ struct Options {
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine("16_fp8: linear layers in 8 bits")
-      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.ramp, o.accumulate, o.clip,
-            o.noise_scale, o.precision, o.loss_scale, o.recompute, o.ddp, o.fault);
-  // The noise scale looks at the gradient of each rank alone, before it is reduced.
-  if (o.noise_scale.on && o.ddp.mode == "overlapped") o.ddp.mode = "bucketed";
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
+            o.loss_scale, o.recompute, o.ddp, o.fault);
   return o;
 }
 
@@ -65,19 +59,17 @@ struct Layout {
 
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt};
-  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
-  BatchRamp ramp{o.ramp, batch};
-  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp, gpt.seq_len};
-  int64_t N = o.run.ranks;  ///< ranks
-  /// Sequences of a step on one rank, for each stage of the ramp.
-  std::vector<int64_t> shares = o.ddp.shares(ramp.batches(), N);
-  int64_t micro = o.accumulate.micro(shares.back());  ///< MBS, sequences of a micro-batch
-  /// The most micro-batches that a rank has in a step.
-  int64_t GA = o.accumulate.most_micro_steps(shares);
+  int64_t batch = o.run.batch;           ///< B, sequences of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
+  int64_t N = o.run.ranks;                    ///< ranks
+  int64_t share = o.ddp.share(batch, N);      ///< sequences of a step on one rank
+  int64_t micro = o.accumulate.micro(share);  ///< MBS, sequences of a micro-batch
+  int64_t GA = share / micro;                 ///< micro-batches of a step
   Recompute recompute{o.recompute.policy, gpt.layers};
   ActivationPlan acts = recompute.plan(o.precision.plan());
 
-  explicit Layout(const Options& o_) : o(o_) { o.noise_scale.check(micro, batch); }
+  explicit Layout(const Options& o_) : o(o_) {}
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------
@@ -99,9 +91,8 @@ struct Memory {
       open_comm_stream(arena, ctx, comm, o.run, o.ddp, Ddp::largest_message(layout.params, o.ddp));
   Ddp ddp{comm_stream, layout.params, o.ddp};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
-  NoiseScale noise;
   LossScaler scaler{o.loss_scale, o.precision};
-  Batch batch = alloc_batch(arena, layout.shares.back(), layout.gpt.seq_len);  // this rank's share
+  Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
   // (B), of each sequence of all ranks.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
@@ -146,8 +137,8 @@ TrainingState training_state(const Layout& layout, Memory& m) {
           .layout = layout.params,
           .params = m.weights.master,
           .optim = m.optimizer.tensors(),
-          .others{named_state("optimizer", m.optimizer), named_state("noise_scale", m.noise),
-                  named_state("loss_scale", m.scaler), named_state("fp8", m.fp8)},
+          .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler),
+                  named_state("fp8", m.fp8)},
           .comm = &m.comm};
 }
 
@@ -261,57 +252,45 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
 /// One batch: loss, gradients of this rank's share, their sum over ranks, update.
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
-  const int64_t B = layout.ramp.batch(step), share = div_exact(B, layout.N);
-  const int64_t MBS = o.accumulate.micro(share), GA = div_exact(share, MBS);
-  const int64_t first = m.comm.rank() * share;
-  const Batch batch = m.batch.slice(0, share);
-  const Tensor losses = m.losses.first(B), own_losses = losses.slice(first, share);
-  const Activations acts = m.acts.first(MBS);
-  const ActGrads dacts = m.dacts.first(MBS);
+  const int64_t MBS = layout.micro, GA = layout.GA, first = m.comm.rank() * layout.share;
+  const Tensor own_losses = m.losses.slice(first, layout.share);
   m.flops = m.flops_twice = 0;
   m.comm_stream.begin_step();
-  text.draw(batch, o.run.seed, step, first);
-  const int64_t targets = sum_over(m.comm, count_targets(batch));
+  text.draw(m.batch, o.run.seed, step, first);
+  const int64_t targets = sum_over(m.comm, count_targets(m.batch));
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
   m.fp8.begin_step();
 
   for (int64_t k = 0; k < GA; ++k) {
-    const Batch part = batch.slice(k * MBS, MBS);
+    const Batch part = m.batch.slice(k * MBS, MBS);
     m.grads.begin(k);
-    forward(m, acts, part.tokens);
-    head(m, m.grads.view(), acts, dacts, own_losses.slice(k * MBS, MBS), part.targets,
+    forward(m, m.acts, part.tokens);
+    head(m, m.grads.view(), m.acts, m.dacts, own_losses.slice(k * MBS, MBS), part.targets,
          layout.gpt.vocab, scale, m.grads.into());
-    backward(m, layout, k, GA, acts, dacts, part.tokens);
-    if (o.noise_scale.on && m.grads.alone()) {
-      const double norm = grad_norm(m.ctx, m.grads.alone(), layout.params, m.limbs) / S;
-      m.noise.add_small(mean_square_over(m.comm, norm), MBS, B);
-    }
+    backward(m, layout, k, GA, m.acts, m.dacts, part.tokens);
     m.grads.close(k, GA);
   }
   const Tensor grads = m.grads.sum();
   m.ddp.finish(m.ctx, grads);
-  m.comm.all_gather(losses, own_losses);
+  m.comm.all_gather(m.losses, own_losses);
   m.scaler.unscale(m.ctx, grads);
-  const float loss = mean_loss(m.ctx, losses, targets);
+  const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    if (o.noise_scale.on) m.noise.end_step(norm, MBS, B);
     clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {
-    m.noise.skip_step();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
   if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
   m.fp8.end_step(m.ctx);
-  return {
-      .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
 /// Mean loss of the held-out text, shared among ranks.
@@ -379,11 +358,9 @@ void run(Options o, Comm& comm) {
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.comm_stream.show(log);
   train(o, layout, m, text, log);
-  if (o.noise_scale.on) m.noise.report(log.extra());
   m.scaler.report(log.extra());
-  const int64_t last_share = layout.ramp.batch(log.last_step()) / layout.N;
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.gpt, last_share));
+                   layout.recompute.extra_flops(layout.gpt, layout.share));
   report_traffic(log, ddp_traffic(layout.params, o.ddp, o.run.ranks), m.comm_stream);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));

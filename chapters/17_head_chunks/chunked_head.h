@@ -73,7 +73,7 @@ struct HeadChunk {
 class HeadGrad {
  public:
   /// @param chunks of a micro-batch, at most
-  /// @param steps the most micro-steps that a step can have
+  /// @param steps GA, micro-steps of a step
   HeadGrad(Arena& arena, const GptConfig& config, int64_t chunks, int64_t steps) {
     for (int64_t i = 0; i < spare(chunks, steps); ++i)
       spare_.push_back(arena.alloc(Mem::Workspace, fmt::format("head_grads{}", i), Dtype::F32,

@@ -85,6 +85,7 @@ def rows(ranks, backend="cpu"):
         Row("13", "13_3d_parallel", "TP × PP × DP, ZeRO-1", mesh(ranks), tp),
         Row("14", "14_stability", "AGC, spike guard", "--agc 0.02 --spike-guard 6",
             "rows are clipped, too"),
+        Row("15", "15_batch_size", "noise scale", f"{n} --noise-scale"),
         Row("16", "16_fp8", "FP8", f"{n} --precision fp8", "8-bit factors of products"),
         Row("17", "17_head_chunks", "head in chunks", "--head-chunk 1"),
         Row("18", "18_offload", "ZeRO-3, inputs of blocks in a file",

@@ -23,17 +23,5 @@ TEST_P(BadSchedule, Flags) {
                   {"--wsd-decay exponential", "--wsd-decay"}});
 }
 
-TEST_P(BadSchedule, Ramp) {
-  for (const std::string ramp :
-       {"2", "2:", ":3", "a:b", "2:3x", "x2:3", "2:3:4", "2.5:3", "2;3", "99999999999999999999:3"})
-    expect_refused({"--batch-ramp " + ramp, "it takes BATCH:UNTIL_STEP, as in 4:100,8:300"});
-  for (const std::string ramp : {"0:3", "-1:3", "5:3", "2:3,5:4"})
-    expect_refused({"--batch-ramp " + ramp, "the batch must be 1 to --batch 4"});
-  for (const std::string ramp : {"2:0", "2:-1"})
-    expect_refused({"--batch-ramp " + ramp, "the step must be above 0"});
-  for (const std::string ramp : {"2:3,3:3", "2:3,3:2"})
-    expect_refused({"--batch-ramp " + ramp, "the step must be above 3"});
-}
-
 }  // namespace
 }  // namespace ladder::test

@@ -1,5 +1,5 @@
 // 03_schedules: with a constant schedule the same bits as 02; a resumed run goes on with the same
-// learning rates and batch sizes.
+// learning rates.
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
@@ -8,8 +8,7 @@ namespace {
 const std::vector<std::string> kSchedules = {
     "--schedule cosine --decay-steps 4",
     "--schedule linear --warmup 3 --decay-steps 5",
-    "--schedule cosine --warmup-tokens 100 --decay-steps 3 --batch-ramp 1:1,3:3",
-    "--batch-ramp 2:3",
+    "--schedule cosine --warmup-tokens 100 --decay-steps 3",
 };
 
 class ScheduleBits : public SameTraceExact {};
@@ -47,7 +46,7 @@ TEST_F(ScheduleControls, OtherSchedulesDiffer) {
   EXPECT_TRUE(same_trace(constant, trace("02_adamw", "")));
   for (const std::string other :
        {"--warmup 2", "--warmup-tokens 100", "--schedule linear", "--schedule cosine",
-        "--schedule wsd --decay-steps 2", "--batch-ramp 3:1", "--schedule cosine --min-lr 0"})
+        "--schedule wsd --decay-steps 2", "--schedule cosine --min-lr 0"})
     EXPECT_TRUE(different_trace(constant, trace("03_schedules", other))) << other;
 }
 

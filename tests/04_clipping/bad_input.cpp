@@ -16,7 +16,6 @@ TEST_P(BadClipping, MicroBatch) {
        // Thirds divide the batch, and are still no sub-trees of it.
        {"--batch 12 --micro-batch 3", "does not suit a batch of 12; legal are 1, 2, 4, 12"},
        {"--batch 12 --micro-batch 6", "does not suit a batch of 12; legal are 1, 2, 4, 12"},
-       {"--batch-ramp 3:2 --micro-batch 2", "does not suit a batch of 3; legal are 1, 3"},
        {"--accumulate pairs", "--accumulate"}});
 }
 
@@ -24,22 +23,6 @@ TEST_P(BadClipping, Flags) {
   expect_refused({{"--clip -1", "--clip must be at least 0, not -1"},
                   {"--clip nan", "--clip must be at least 0, not nan"},
                   {"--clip inf", "--clip must be at least 0, not inf"}});
-}
-
-// From 12 on no rank has the gradient of a micro-batch, and the flag is refused at once.
-std::vector<std::string> chapters_with_noise_scale() {
-  std::vector<std::string> all = chapters_from("04_clipping");
-  std::erase_if(all, [](const std::string& chapter) { return chapter >= "12"; });
-  return all;
-}
-class BadNoiseScale : public Refusals {};
-INSTANTIATE_TEST_SUITE_P(Refuses, BadNoiseScale, ::testing::ValuesIn(chapters_with_noise_scale()),
-                         chapter_name);
-
-TEST_P(BadNoiseScale, NoiseScale) {
-  expect_refused({{"--noise-scale", "--noise-scale takes a --micro-batch below --batch 4"},
-                  {"--noise-scale --micro-batch 4", "a --micro-batch below --batch 4, not 4"},
-                  {"--noise-scale --micro-batch 8", "a --micro-batch below --batch 4"}});
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace {
 class ClippingLearning : public Learning {};
 
 TEST_F(ClippingLearning, EverythingOn) {
-  expect_learns("04_clipping", "--lr 2e-3 --clip 1 --micro-batch 2 --noise-scale");
+  expect_learns("04_clipping", "--lr 2e-3 --clip 1 --micro-batch 2");
 }
 
 }  // namespace

@@ -10,15 +10,15 @@ INSTANTIATE_TEST_SUITE_P(Clipping, ClippingBits, ::testing::ValuesIn(exact_tier(
 
 TEST_P(ClippingBits, AllOffIsChapter03) {
   for (const std::string flags :
-       {"", "--optimizer sgd --momentum 0.9", "--schedule cosine --warmup 2 --batch-ramp 1:1,3:3"})
+       {"", "--optimizer sgd --momentum 0.9", "--schedule cosine --warmup 2"})
     EXPECT_TRUE(same_trace(trace("03_schedules", flags), trace("04_clipping", flags))) << flags;
 }
 
 TEST_P(ClippingBits, AnyMicroBatchOf8) {
   const std::string flags = "--batch 8 --clip 1";
   const Trace whole = trace("04_clipping", flags);
-  for (const std::string micro : {" --micro-batch 1", " --micro-batch 2 --noise-scale",
-                                  " --micro-batch 4", " --micro-batch 8"})
+  for (const std::string micro :
+       {" --micro-batch 1", " --micro-batch 2", " --micro-batch 4", " --micro-batch 8"})
     EXPECT_TRUE(same_trace(whole, trace("04_clipping", flags + micro))) << micro;
 }
 
@@ -54,14 +54,6 @@ TEST_F(ClippingMore, MicroBatchesWithEverythingOn) {
   }
 }
 
-TEST_F(ClippingMore, MicroBatchesOfARamp) {
-  const std::string flags = "--batch 8 --batch-ramp 2:1,4:2,6:3 --clip 1";
-  const Trace whole = trace("04_clipping", flags);
-  for (const std::string micro : {"1", "2"})
-    EXPECT_TRUE(same_trace(whole, trace("04_clipping", flags + " --micro-batch " + micro)))
-        << micro;
-}
-
 TEST_F(ClippingMore, EveryCountOfMicroSteps) {
   for (const std::string batch : {"3", "5", "6", "7", "13"}) {
     const std::string flags = "--batch " + batch;
@@ -95,7 +87,7 @@ TEST_F(ClippingControls, WhatIsOnChangesTheRun) {
 
 TEST_F(ClippingControls, WhatIsOnAndNotReachedDoesNot) {
   const Trace off = trace("04_clipping", "");
-  for (const std::string on : {"--clip 1e9", "--micro-batch 2 --noise-scale"})
+  for (const std::string on : {"--clip 1e9", "--micro-batch 2"})
     EXPECT_TRUE(same_trace(off, trace("04_clipping", on))) << on;
 }
 

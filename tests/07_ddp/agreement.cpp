@@ -56,7 +56,7 @@ TEST_F(RanksThatDiffer, InAFlag) {
            {"--eval-every 1", "--eval-every is 0 here, but 1 on"},
            {"--micro-batch 1", "--micro-batch is 0 here, but 1 on"},
            {"--seq-len 8", "--seq-len is not given here, but 8 on"},
-           {"--noise-scale", "--noise-scale is false here, but true on"},
+           {"--fixed-loss-scale", "--fixed-loss-scale is false here, but true on"},
            {"--backend ref", "--backend is cpu here, but ref on"},
            {"--fault skip:all_reduce:1", "--fault is not given here, but skip:all_reduce:1 on"},
            {"--timeout 0", "--timeout is 60 here, but 0 on"},

@@ -20,10 +20,9 @@ TEST_P(BadRanks, BatchesThatCannotBeShared) {
         "a batch of 6 does not suit 4 ranks; legal are 4 times 1, 2, 4, 8, ..."},
        {"--ranks 2 --batch 12", "a batch of 12 does not suit 2 ranks; legal are 2 times 1, 2, 4"},
        {"--ranks 8 --batch 4", "a batch of 4 does not suit 8 ranks; legal are 8 times 1, 2, 4"},
-       {"--ranks 2 --batch 8 --batch-ramp 6:1", "a batch of 6 does not suit 2 ranks"},
        {"--ranks 4 --batch 6 --reduction ring",
         "a batch of 6 does not suit 4 ranks; legal are 4 times any number from 1"},
-       {"--ranks 2 --batch 8 --batch-ramp 2:1 --micro-batch 3",
+       {"--ranks 2 --batch 8 --micro-batch 3",
         "--micro-batch 3 does not suit a batch of 4; legal are 1, 2, 4"},
        {"--ranks 2 --batch 16 --micro-batch 3", "--micro-batch 3 does not suit a batch of 8"}});
 }

@@ -21,7 +21,7 @@ TEST_P(RanksMemory, OfEveryRankIsAsPredicted) {
         "--ranks 2 --batch 8 --precision fp16 --micro-batch 1 --recompute full",
         "--ranks 2 --optimizer adamw8bit --clip 1 --bucket-mb 0",
         "--ranks 4 --channels 24 --heads 3 --seq-len 7",
-        "--ranks 2 --batch-ramp 2:1 --sample 3 --eval-every 1 --threads 2",
+        "--ranks 2 --sample 3 --eval-every 1 --threads 2",
         "--ranks 2 --backend ref --seq-len 5 --optimizer sgd --momentum 0.9"})
     EXPECT_TRUE(as_predicted(run(flags))) << flags;
 }

@@ -47,14 +47,6 @@ TEST_P(RanksMore, ThreadsOfEachRank) {
         << threads;
 }
 
-TEST_P(RanksMore, BatchesThatGrow) {
-  const std::string ramp = "--clip 1 --batch-ramp 4:1,8:2 --batch 16 ";
-  const Trace one = alone(ramp);
-  for (const std::string flags :
-       {"--ranks 2", "--ranks 2 --micro-batch 2", "--ranks 4", "--ranks 4 --micro-batch 1"})
-    EXPECT_TRUE(same_trace(one, ranks(ramp + flags))) << flags;
-}
-
 // A bucket holds whole sections, and a tensor of 24 channels has a gap behind it.
 TEST_P(RanksMore, OddSizes) {
   const std::string odd = "--model tiny --channels 24 --heads 3 --seq-len 9 --layers 3 --clip 1 ";

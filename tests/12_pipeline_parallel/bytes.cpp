@@ -59,19 +59,6 @@ TEST_F(PipelineBytes, AsPredicted) {
       }
 }
 
-// What is reported is the last step, with fewer micro-batches than those that never came.
-TEST_F(PipelineBytes, AsPredictedInsideARamp) {
-  for (const char* schedule : kPipelines) {
-    const auto extra =
-        run(fmt::format("--pp 4 --batch-ramp 16:1,8:9 --pipeline {}", schedule))["extra"];
-    EXPECT_EQ(extra["traffic"]["predicted"], extra["traffic"]["measured"]) << schedule;
-    EXPECT_EQ(extra["pipeline"]["micro_batches"], 4) << schedule;
-    EXPECT_TRUE(extra["pipeline"].contains("bubble")) << schedule;
-    for (const auto& stage : extra["pipeline"]["in_flight"])
-      EXPECT_EQ(stage["predicted"], stage["measured"]) << schedule;
-  }
-}
-
 TEST_F(PipelineBytes, AsPredictedWhereNoStepIsLeft) {
   run("--pp 2 --save saved");
   const auto extra = run("--pp 2 --load saved")["extra"];

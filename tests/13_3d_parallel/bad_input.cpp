@@ -36,7 +36,6 @@ TEST_P(BadMesh, Batches) {
   expect_refused(
       {{"--dp 4 --batch 6", "a batch of 6 does not suit 4 ranks; legal are 4 times 1, 2, 4, 8"},
        {"--dp 2 --tp 2 --batch 6", "a batch of 6 does not suit 2 ranks"},
-       {"--dp 2 --batch 8 --batch-ramp 3:1", "a batch of 3 does not suit 2 ranks"},
        {"--dp 2 --batch 8 --micro-batch 3", "--micro-batch"},
        {"--tp 2 --sequence-parallel --seq-len 7", "legal are 1, or no --sequence-parallel"},
        {"--dp 3 --batch 12 --reduction halving", "--reduction halving"}});
@@ -49,14 +48,12 @@ TEST_P(BadMesh, Schedules) {
        {interleaved + "--pp 8", "2 parts on each must divide 8 layers; legal are 1, 2, 4"},
        // 8 micro-batches are 2 of each share.
        {interleaved + "--pp 4 --dp 4",
-        "interleaved with 4 stages and 2 micro-batches; legal are 4"},
-       {interleaved + "--pp 2 --dp 2 --batch-ramp 2:1", "2 stages and 1 micro-batches"}});
+        "interleaved with 4 stages and 2 micro-batches; legal are 4"}});
 }
 
 TEST_P(BadMesh, WhatRanksHaveApart) {
   for (const auto& [flags, says] :
-       {std::pair{"--noise-scale --micro-batch 2", "legal are chapters 04 to 11"},
-        {"--tp 2 --optimizer adafactor", "legal are sgd, adam, adamw, lion"},
+       {std::pair{"--tp 2 --optimizer adafactor", "legal are sgd, adam, adamw, lion"},
         {"--dp 2 --optimizer adafactor", "legal are sgd, adam, adamw, lion, adamw8bit"},
         {"--pp 2 --optimizer adafactor", "legal are sgd, adam, adamw, lion, adamw8bit"},
         {"--tp 2 --optimizer adamw8bit", "legal are sgd, adam, adamw, lion"}}) {

@@ -85,25 +85,20 @@ TEST_F(MeshBytes, AsPredicted) {
   }
 }
 
-// What is reported is the last step: one with fewer micro-batches, or one that overflows and ends
-// before updated weights are gathered; or there was none.
+// What is reported is the last step: one that overflows and ends before updated weights are
+// gathered; or there was none.
 TEST_F(MeshBytes, AsPredictedOfTheLastStep) {
   const Cube mesh{2, 2, 2};
-  const auto ramp = run(mesh, "--batch-ramp 16:1,4:9")["extra"];
   must_end_with(3);
   const auto overflow = run(mesh, "--precision fp16 --loss-scale 16777216")["extra"];
   must_end_with(0);
   EXPECT_EQ(overflow["loss_scale"]["skipped"], 2);
   run(mesh, "--save saved");
   const auto none = run(mesh, "--load saved")["extra"];
-  EXPECT_EQ(ramp["pipeline"]["micro_batches"], 1);
-  for (const auto& stage : ramp["pipeline"]["in_flight"])
-    EXPECT_EQ(stage["predicted"], stage["measured"]);
   EXPECT_FALSE(none.contains("pipeline"));
   for (int64_t r = 0; r < mesh.ranks(); ++r)
     for (const char* axis : {"tp", "dp", "pp"}) {
       const auto of = [&](const nlohmann::json& extra) { return extra["traffic"][r][axis]; };
-      EXPECT_EQ(of(ramp)["predicted"], of(ramp)["measured"]) << r << axis;
       EXPECT_EQ(of(none)["predicted"], 0) << r << axis;
       EXPECT_EQ(of(none)["measured"], 0) << r << axis;
       const bool skipped = axis == std::string("dp");

@@ -27,7 +27,7 @@ TEST_F(MeshWith, WhatCameBefore) {
         {"--channels 96 --heads 6", "--tp 2 --dp 4 --pp 1"},
         {"", "--tp 2 --dp 1 --pp 2 --pipeline zb-h1"},
         {"--batch 8", "--tp 2 --dp 2 --pp 2 --micro-batch 2 --recompute full"},
-        {"--batch 8 --batch-ramp 4:2 --schedule cosine --warmup 1", "--tp 2 --dp 2 --pp 2"},
+        {"--batch 8 --schedule cosine --warmup 1", "--tp 2 --dp 2 --pp 2"},
         {"--optimizer lion", "--tp 4 --dp 2 --pp 1 --micro-batch 1"},
         {"--optimizer adamw8bit", "--tp 1 --dp 2 --pp 2 --micro-batch 1"},
         {"--optimizer adamw8bit", "--tp 1 --dp 4 --pp 2"},

@@ -23,9 +23,8 @@ TEST_F(ChunkedHead, EveryChunkIsChapter06) {
 }
 
 TEST_F(ChunkedHead, WithWhatNeedsMoreThanTheGradient) {
-  const std::string flags =
-      "--batch 8 --micro-batch 4 --noise-scale --clip 0.1 --recompute selective ";
-  const Trace whole = trace("04_clipping", "--batch 8 --micro-batch 4 --noise-scale --clip 0.1");
+  const std::string flags = "--batch 8 --micro-batch 4 --clip 0.1 --recompute selective ";
+  const Trace whole = trace("04_clipping", "--batch 8 --micro-batch 4 --clip 0.1");
   EXPECT_TRUE(same_trace(whole, trace(k17, flags + "--head-chunk 1 --eval-every 1 --sample 3")));
 }
 

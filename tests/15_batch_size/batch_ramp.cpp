@@ -1,5 +1,5 @@
 // The batch-size ramp: how many sequences each step has, and which ramps are refused.
-#include "chapters/03_schedules/batch_ramp.h"
+#include "chapters/15_batch_size/batch_ramp.h"
 
 #include "tests/common/run_files.h"
 
@@ -43,6 +43,18 @@ TEST(BatchRamp, SequencesBeforeAddUp) {
       sum += r.batch(step);
     }
   }
+}
+
+TEST(BatchRamp, MostMicroSteps) {
+  const auto most = [](int64_t ranks, int64_t micro, std::vector<std::string> stages) {
+    return most_micro_steps(ramp(std::move(stages)), {}, ranks, {.micro_batch = micro});
+  };
+  EXPECT_EQ(most(1, 0, {"4:1"}), 1);
+  EXPECT_EQ(most(1, 4, {"4:1", "2:2"}), 4);
+  EXPECT_EQ(most(1, 4, {"2:1"}), 4);
+  EXPECT_EQ(most(4, 1, {"8:1"}), 4);
+  EXPECT_USER_ERROR(most(1, 2, {"5:1"}), "a batch of 5; legal are 1, 5");
+  EXPECT_USER_ERROR(most(2, 0, {"6:1"}), "a batch of 6 does not suit 2 ranks");
 }
 
 TEST(BatchRamp, Refusals) {

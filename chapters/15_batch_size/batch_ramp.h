@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "chapters/03_schedules/schedule.h"
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/07_ddp/ddp.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
 
@@ -19,7 +22,7 @@ struct BatchRampOptions {
   std::vector<std::string> stages;
 
   void add_to(CommandLine& line) {
-    line.group("03_schedules");
+    line.group("15_batch_size");
     line.add("--batch-ramp", stages, "BATCH:UNTIL_STEP,... before the full --batch",
              {.list = true});
   }
@@ -61,6 +64,13 @@ class BatchRamp {
     return sum + std::max<int64_t>(0, step - begin) * full_;
   }
 
+  /// Tokens of steps 0 .. step - 1 together, as the schedule asks for them.
+  Schedule::TokensBefore tokens_before(int64_t seq_len) const {
+    return [ramp = *this, seq_len](int64_t step) {
+      return static_cast<double>(ramp.sequences_before(step)) * static_cast<double>(seq_len);
+    };
+  }
+
   /// The batch of each stage, the full one last: a layout must suit them all.
   std::vector<int64_t> batches() const {
     std::vector<int64_t> all;
@@ -89,5 +99,17 @@ class BatchRamp {
   int64_t full_;
   std::vector<Stage> stages_;
 };
+
+/// The most micro-batches that a step has on one of `ranks` ranks.
+/// @throws UserError if the batch of a stage does not suit ranks or micro-batches
+inline int64_t most_micro_steps(const BatchRamp& ramp, const DdpOptions& ddp, int64_t ranks,
+                                const AccumulateOptions& accumulate) {
+  int64_t most = 1;
+  for (const int64_t batch : ramp.batches()) {
+    const int64_t share = ddp.share(batch, ranks);
+    most = std::max(most, share / accumulate.micro(share));
+  }
+  return most;
+}
 
 }  // namespace ladder

@@ -1,12 +1,14 @@
 // The gradient noise scale on synthetic gradients whose G and S are known.
-#include "chapters/04_clipping/noise_scale.h"
+#include "chapters/15_batch_size/noise_scale.h"
 
 #include <cmath>
 #include <span>
 #include <vector>
 
+#include "common/comm/self_comm.h"
 #include "common/random.h"
-#include "tests/common/programs.h"
+#include "tests/common/run_files.h"
+#include "tests/kernels/testing.h"
 
 namespace ladder::test {
 namespace {
@@ -36,18 +38,20 @@ double norm(std::span<const double> sum, int64_t B) {
   return std::sqrt(squares) / static_cast<double>(B);
 }
 
-/// Plays a run as chapter 04 does: every other micro-batch lies alone in a buffer.
+/// Plays a run as chapter 15 does: every other micro-batch lies alone in a buffer.
 NoiseScale estimate(const Source& source, int64_t small, int64_t big, int steps = kSteps) {
   NoiseScale noise;
   for (int step = 0; step < steps; ++step) {
     std::vector<double> all(kSize);
+    double squares = 0;
+    int count = 0;
     for (int64_t k = 0; k * small < big; ++k) {
       std::vector<double> micro(kSize);
       for (int64_t i = 0; i < small; ++i) source.add(micro, step, k * small + i);
-      if (k % 2 == 0) noise.add_small(norm(micro, big), small, big);
+      if (k % 2 == 0) squares += std::pow(norm(micro, small), 2), ++count;
       for (int64_t d = 0; d < kSize; ++d) all[d] += micro[d];
     }
-    noise.end_step(norm(all, big), small, big);
+    noise.add_step(squares / count, norm(all, big), small, big);
   }
   return noise;
 }
@@ -72,12 +76,8 @@ TEST(NoiseScale, RecoversSignalAndNoise) {
 
 TEST(NoiseScale, IsNotTheVarianceOverElements) {
   // Elements of G that differ are no noise.
-  NoiseScale noise;
-  for (int step = 0; step < 10; ++step) {
-    noise.add_small(3.0 / 4, 2, 8);  // every micro-batch has the gradient of the whole
-    noise.add_small(3.0 / 4, 2, 8);
-    noise.end_step(3.0, 2, 8);
-  }
+  NoiseScale noise;  // every micro-batch has the gradient of the whole
+  for (int step = 0; step < 10; ++step) noise.add_step(9, 3, 2, 8);
   EXPECT_NEAR(numbers(noise)["signal"].get<double>(), 9, 1e-12);
   EXPECT_EQ(numbers(noise)["noise"], 0);
   EXPECT_EQ(noise.value(), 0);
@@ -99,19 +99,14 @@ TEST(NoiseScale, IsDeterministic) {
 TEST(NoiseScale, StepsWithoutTwoBatchSizesDoNotCount) {
   NoiseScale noise;
   EXPECT_EQ(noise.value(), 0);
-  noise.end_step(5, 2, 8);  // no small gradient
-  noise.add_small(5, 8, 8);
-  noise.end_step(5, 8, 8);  // early in a ramp: one micro-batch
+  noise.add_step(25, 5, 8, 8);  // early in a ramp: one micro-batch
   EXPECT_EQ(noise.value(), 0);
   EXPECT_TRUE(numbers(noise).is_null());
 }
 
 TEST(NoiseScale, TheFirstStepFadesAsAllOthersDo) {
   NoiseScale noise;
-  for (const double norm : {4.0, 2.0, 2.0}) {
-    noise.add_small(norm / 4, 2, 8);
-    noise.end_step(norm, 2, 8);
-  }
+  for (const double norm : {4.0, 2.0, 2.0}) noise.add_step(norm * norm, norm, 2, 8);
   const double weights = 0.98 * 0.98 + 0.98 + 1;
   EXPECT_NEAR(numbers(noise)["signal"].get<double>(), (0.98 * 0.98 * 16 + 0.98 * 4 + 4) / weights,
               1e-12);
@@ -121,53 +116,63 @@ TEST(NoiseScale, AStateIsAllOfIt) {
   NoiseScale whole, first, rest;
   for (int step = 0; step < 6; ++step) {
     if (step == 3) rest.set_state(first.state());
-    for (NoiseScale* noise : {&whole, step < 3 ? &first : &rest}) {
-      noise->add_small(1.0 + step, 2, 8);
-      noise->end_step(2.0 + step, 2, 8);
-    }
+    for (NoiseScale* noise : {&whole, step < 3 ? &first : &rest})
+      noise->add_step(16 + step, 2.0 + step, 2, 8);
   }
   EXPECT_EQ(numbers(rest), numbers(whole));
 }
 
-TEST(NoiseScale, ASkippedStepLeavesNothingBehind) {
-  NoiseScale with, without;
-  for (NoiseScale* noise : {&with, &without}) {
-    if (noise == &with) {
-      with.add_small(std::nan(""), 2, 8);
-      with.skip_step();
-    }
-    noise->add_small(2, 2, 8);
-    noise->end_step(3, 2, 8);
-  }
-  EXPECT_EQ(numbers(with), numbers(without));
-  EXPECT_TRUE(std::isfinite(with.value()));
-}
-
-class NoiseRun : public Programs {
+class SmallNormsOf : public ::testing::Test {
  protected:
-  nlohmann::json noise(const std::string& flags) const {
-    return report("04_clipping",
-                  "--layers 2 --channels 32 --heads 2 --batch 16 --micro-batch 2 --noise-scale "
-                  "--optimizer sgd --momentum 0.9 --lr 0.05 " +
-                      flags)
-        .at("extra")
-        .at("noise_scale");
+  /// The mean square of gradients in all of whose elements `values` stand, one a gradient.
+  double mean_square(const std::vector<float>& values, float scale = 1) {
+    for (const float value : values) {
+      const Tensor grads = box.filled({layout.size()}, value);
+      for (int64_t s = layout.sections(); s-- > 0;) norms.add(box.ctx(), layout, grads, s);
+    }
+    SelfComm self;
+    return norms.mean_square(box.ctx(), self, 4, scale);
   }
+  double live() const {
+    int64_t sum = 0;
+    for (const ParamSpec& spec : layout.specs()) sum += spec.live();
+    return static_cast<double>(sum);
+  }
+
+  Sandbox box{ref_kernels()};
+  const ParamLayout layout{{.name = "test",
+                            .layers = 2,
+                            .heads = 1,
+                            .channels = 3,
+                            .seq_len = 1,
+                            .positions = 1,
+                            .vocab = 2,
+                            .padded_vocab = 5}};
+  Arena arena;
+  SmallNorms norms{arena, {.on = true}};
 };
 
-TEST_F(NoiseRun, IsInTheReport) {
-  const auto got = noise("--steps 20");
-  EXPECT_GT(got.at("noise"), 0);
-  EXPECT_GT(got.at("signal"), 0);
-  EXPECT_DOUBLE_EQ(got.at("sequences"),
-                   got.at("noise").get<double>() / got.at("signal").get<double>());
-  EXPECT_FALSE(report("04_clipping", "--micro-batch 2").at("extra").contains("noise_scale"));
+TEST_F(SmallNormsOf, IsTheMeanOverGradientsWithoutPadding) {
+  norms.begin_step();
+  EXPECT_DOUBLE_EQ(mean_square({1, 3}), 16 * live() * 5);
+  norms.begin_step();
+  EXPECT_DOUBLE_EQ(mean_square({8}, 4), 64 * live());
 }
 
-TEST_F(NoiseRun, GoesOnAfterAResume) {
-  const auto whole = noise("--steps 8");
-  noise("--steps 4 --save half");
-  EXPECT_EQ(noise("--steps 8 --load half"), whole);
+TEST_F(SmallNormsOf, ASkippedStepLeavesNothingBehind) {
+  norms.begin_step();
+  EXPECT_TRUE(std::isnan(mean_square({std::nanf("")})));
+  norms.begin_step();
+  EXPECT_DOUBLE_EQ(mean_square({1}), 16 * live());
+}
+
+TEST_F(SmallNormsOf, OffTakesNothing) {
+  Arena none;
+  SmallNorms off(none, {});
+  off.begin_step();
+  off.add(box.ctx(), layout, {}, 0);
+  EXPECT_EQ(none.current().total(), 0);
+  EXPECT_EQ(arena.current()[Mem::Workspace], SmallNorms::bytes({.on = true}));
 }
 
 TEST(NoiseScale, Refusals) {

@@ -1,0 +1,389 @@
+// 15_batch_size: how large a batch is worth its cost. The gradient noise scale tells it while the
+// run trains, and a ramp makes batches grow.
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/03_schedules/schedule.h"
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/04_clipping/clip.h"
+#include "chapters/05_mixed_precision/loss_scaler.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/memory_limit.h"
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/07_ddp/ddp.h"
+#include "chapters/15_batch_size/batch_ramp.h"
+#include "chapters/15_batch_size/noise_scale.h"
+#include "common/data/text.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "common/model/measure.h"
+#include "common/run/backend.h"
+#include "common/run/checkpoint.h"
+#include "common/run/fault.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/run_main.h"
+#include "common/run/sampler.h"
+#include "common/run/validation.h"
+
+namespace ladder {
+namespace {
+
+// ---- 1. options ---------------------------------------------------------------------------------
+
+struct Options {
+  RunOptions run;
+  SgdOptions sgd;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  AccumulateOptions accumulate;
+  ClipOptions clip;
+  PrecisionOptions precision;
+  LossScaleOptions loss_scale;
+  RecomputeOptions recompute;
+  DdpOptions ddp;
+  FaultOptions fault;
+  BatchRampOptions ramp;
+  NoiseScaleOptions noise_scale;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options o;
+  CommandLine("15_batch_size: the gradient noise scale, and a ramp of batch sizes")
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
+            o.loss_scale, o.recompute, o.ddp, o.fault, o.ramp, o.noise_scale);
+  return o;
+}
+
+// ---- 2. layout ----------------------------------------------------------------------------------
+
+/// Every rank holds the whole model, and the activations of a micro-batch of its share.
+struct Layout {
+  const Options& o;
+
+  GptConfig gpt = o.run.gpt();
+  ParamLayout params{gpt};
+  int64_t batch = o.run.batch;  ///< B, sequences of a step once the ramp is over
+  BatchRamp ramp{o.ramp, batch};
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, ramp.tokens_before(gpt.seq_len)};
+  int64_t N = o.run.ranks;                    ///< ranks
+  int64_t share = o.ddp.share(batch, N);      ///< sequences of a full step on one rank
+  int64_t micro = o.accumulate.micro(share);  ///< MBS of a full step
+  /// The most micro-batches of a step.
+  int64_t GA = most_micro_steps(ramp, o.ddp, N, o.accumulate);
+  Recompute recompute{o.recompute.policy, gpt.layers};
+  ActivationPlan acts = recompute.plan(o.precision.plan());
+
+  explicit Layout(const Options& o_) : o(o_) { o.noise_scale.check(micro, batch); }
+};
+
+// ---- 3. memory ----------------------------------------------------------------------------------
+
+struct Memory {
+  const Options& o;
+  const Layout& layout;
+  Comm& comm;
+
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  Ctx ctx = make_ctx(o.run, arena, device.get(), &comm);
+  // Flat, for the optimizer and for the model.
+  Weights weights{arena, layout.params.size(), o.precision};
+  GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
+  // Gradients, in as many buffers as the micro-steps take.
+  GradTree grads{arena, layout.params, o.accumulate, layout.GA};
+  CommStream comm_stream =
+      open_comm_stream(arena, ctx, comm, o.run, o.ddp, Ddp::largest_message(layout.params, o.ddp));
+  Ddp ddp{comm_stream, layout.params, o.ddp};
+  Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
+  SmallNorms small_norms{arena, o.noise_scale};
+  NoiseScale noise;
+  LossScaler scaler{o.loss_scale, o.precision};
+  Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
+  // (B), of each sequence of all ranks.
+  Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
+  Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
+  ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
+  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
+  // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
+
+  Memory(const Options& o_, const Layout& layout_, Comm& comm_)
+      : o(o_), layout(layout_), comm(comm_) {
+    ctx.flops = &flops;
+  }
+};
+
+/// What the formulas of the README say that Memory will take.
+MemoryBytes predict(const Options& o, const Layout& layout) {
+  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
+                T = layout.gpt.seq_len;
+  const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
+  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
+  MemoryBytes bytes;
+  bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
+  bytes[Mem::Grad] = 4 * P;
+  bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
+  bytes[Mem::Activation] =
+      activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
+                          4 * P * extra + SmallNorms::bytes(o.noise_scale);
+  bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, Ddp::largest_message(layout.params, o.ddp));
+  return bytes;
+}
+
+// ---- 4. data ------------------------------------------------------------------------------------
+
+/// All that a checkpoint holds.
+TrainingState training_state(const Layout& layout, Memory& m) {
+  return {.gpt = layout.gpt,
+          .layout = layout.params,
+          .params = m.weights.master,
+          .optim = m.optimizer.tensors(),
+          .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler),
+                  named_state("noise_scale", m.noise)},
+          .comm = &m.comm};
+}
+
+/// Initial weights of rank 0, or those of a checkpoint. Returns the first step to take.
+int64_t start(const Options& o, const Layout& layout, Memory& m) {
+  int64_t step = 0;
+  if (!o.run.load.empty())
+    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  else if (m.comm.rank() == 0)
+    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
+  m.comm.broadcast(m.weights.master, 0);
+  m.weights.refresh(m.ctx);
+  return step;
+}
+
+// ---- 5. step ------------------------------------------------------------------------------------
+
+/// Block l from its input on.
+void forward_block(Memory& m, const Activations& a, size_t l) {
+  const Ctx& ctx = m.ctx;
+  const BlockTensors& p = m.w.blocks[l];
+  const BlockActs& s = a.blocks[l];
+  norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+  attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
+  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
+
+  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
+  residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
+}
+
+/// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or is computed again.
+void forward(Memory& m, const Activations& a, Tensor tokens) {
+  const size_t L = m.w.blocks.size();
+  embed_forward(m.ctx, a.embed, tokens, m.w.embed);
+  for (size_t l = 0; l < L; ++l) {
+    // Blocks l and l - sets (Recompute::sets()) share memory: what forward kept of the earlier one
+    // is gone from here on.
+    forward_block(m, a, l);
+  }
+  norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
+}
+
+/// Losses (B) of `targets` (B,T), and the gradients of what the head read and of its weights: its
+/// forward and backward.
+void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
+          Tensor targets, int64_t vocab, float scale, Into into) {
+  head_forward(m.ctx, a.logits, a.norm, m.w.head_w);
+  head_loss_and_gradient(m.ctx, losses, a.logits, targets, vocab, scale);
+  head_backward_input(m.ctx, d.branch, a.logits, m.w.head_w);
+  head_backward_weight(m.ctx, dw.head_w, a.logits, a.norm, into);
+}
+
+/// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
+  const Range segment = recompute.segment_before(l);
+  for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
+  recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
+}
+
+/// The gradients of section s are complete in micro-step k of GA.
+void section_done(Memory& m, const ParamLayout& params, size_t s, int64_t k, int64_t GA) {
+  const auto section = static_cast<int64_t>(s);
+  if (m.grads.into() == Into::Write)  // its gradient is still that of one micro-batch
+    m.small_norms.add(m.ctx, params, m.grads.flat(), section);
+  m.grads.join(m.ctx, k, GA, params.section(section));
+  if (k + 1 == GA) m.ddp.ready(m.grads.sum(), section);
+}
+
+/// Gradients of all parameters but the head's, from that of what the head read. Section by section
+/// they go to the other ranks.
+void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Activations& a,
+              const ActGrads& d, Tensor tokens) {
+  const Ctx& ctx = m.ctx;
+  const GptTensors& w = m.w;
+  const GptTensors& dw = m.grads.view();
+  const Into into = m.grads.into();
+  const size_t L = w.blocks.size();
+  norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
+  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
+  section_done(m, layout.params, L + 1, k, GA);
+
+  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
+  for (size_t l = L; l-- > 0;) {
+    const int64_t before = m.flops;
+    recompute_segment(m, a, layout.recompute, l);
+    m.flops_twice += m.flops - before;
+
+    const BlockTensors& p = w.blocks[l];
+    const BlockTensors& g = dw.blocks[l];
+    const BlockActs& s = a.blocks[l];
+    residual_backward_weight(ctx, g.residual2_b, d.stream, into);
+    mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
+    mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
+    norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
+    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    // The branch has read the stream, too: its gradient is added.
+    residual_backward_input(ctx, d.stream, d.norm);
+
+    residual_backward_weight(ctx, g.residual1_b, d.stream, into);
+    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
+    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
+    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
+    norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
+    residual_backward_input(ctx, d.stream, d.norm);
+    section_done(m, layout.params, l + 1, k, GA);
+  }
+  embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
+  section_done(m, layout.params, 0, k, GA);
+}
+
+/// One batch: loss, gradients of this rank's share, their sum over ranks, update.
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
+                      RunLog& log, int64_t step) {
+  const int64_t B = layout.ramp.batch(step), share = div_exact(B, layout.N);
+  const int64_t MBS = o.accumulate.micro(share), GA = div_exact(share, MBS);
+  const int64_t first = m.comm.rank() * share;
+  const Batch batch = m.batch.slice(0, share);
+  const Tensor losses = m.losses.first(B), own_losses = losses.slice(first, share);
+  const Activations acts = m.acts.first(MBS);
+  const ActGrads dacts = m.dacts.first(MBS);
+  m.flops = m.flops_twice = 0;
+  m.comm_stream.begin_step();
+  m.small_norms.begin_step();
+  text.draw(batch, o.run.seed, step, first);
+  const int64_t targets = sum_over(m.comm, count_targets(batch));
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
+  // scales it up. S is a power of two.
+  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+
+  for (int64_t k = 0; k < GA; ++k) {
+    const Batch part = batch.slice(k * MBS, MBS);
+    m.grads.begin(k);
+    forward(m, acts, part.tokens);
+    head(m, m.grads.view(), acts, dacts, own_losses.slice(k * MBS, MBS), part.targets,
+         layout.gpt.vocab, scale, m.grads.into());
+    backward(m, layout, k, GA, acts, dacts, part.tokens);
+    m.grads.close(k, GA);
+  }
+  const Tensor grads = m.grads.sum();
+  m.ddp.finish(m.ctx, grads);
+  m.comm.all_gather(losses, own_losses);
+  m.scaler.unscale(m.ctx, grads);
+  const float loss = mean_loss(m.ctx, losses, targets);
+  const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
+
+  const float lr = layout.schedule.lr(step);
+  const std::string bad = m.scaler.end_step(loss, norm);
+  if (bad.empty()) {
+    if (o.noise_scale.on)
+      m.noise.add_step(m.small_norms.mean_square(m.ctx, m.comm, B / MBS, S), norm, MBS, B);
+    clip_global_norm(m.ctx, grads, norm, o.clip.clip);
+    m.optimizer.step(m.ctx, m.weights.master, grads, lr);
+    m.weights.refresh(m.ctx);
+  } else {
+    log.note(fmt::format("step {}: skipped, {}", step, bad));
+  }
+  return {
+      .step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = B * layout.gpt.seq_len};
+}
+
+/// Mean loss of the held-out text, shared among ranks.
+float validate(const Layout& layout, Memory& m, const Text& text) {
+  Validation v(m.ctx, &m.comm, text, m.batch, m.losses, layout.micro);
+  while (v.next()) {
+    const Activations acts = m.acts.first(v.count());
+    forward(m, acts, v.batch().tokens);
+    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
+  }
+  return v.mean();
+}
+
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
+  for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
+    log.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, log, step);
+    log.end_step(record);
+    if (log.tracing()) log.trace(record, param_hash(m.ctx, m.weights.master, layout.params));
+    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
+    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
+  }
+}
+
+// ---- 6. report ----------------------------------------------------------------------------------
+
+/// Text that the model writes, a token at a time.
+std::string sample(const Options& o, const Layout& layout, Memory& m) {
+  Sampler sampler(o.run.sampling(layout.gpt));
+  const Tensor tokens = m.batch.tokens.first(1);
+  const Activations acts = m.acts.first(1);
+  while (sampler.next(tokens)) {
+    forward(m, acts, tokens);
+    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    sampler.choose(m.ctx, acts.logits);
+  }
+  return sampler.text();
+}
+
+/// Bytes of the plan, were the policy another.
+MemoryBytes plan_under(Options o, const std::string& policy) {
+  o.recompute.policy = policy;
+  return predict(o, Layout(o));
+}
+
+void run(Options o, Comm& comm) {
+  o.run.ranks = comm.size();
+  const Layout layout(o);
+  const RunPlan plan{.chapter = "15_batch_size",
+                     .gpt = layout.gpt,
+                     .parameters = layout.params.live(),
+                     .layout{.ranks = layout.N,
+                             .dp = layout.N,
+                             .batch = layout.batch,
+                             .micro_batch = layout.micro,
+                             .threads = o.run.thread_count(),
+                             .comm = std::string(comm.kind())},
+                     .predicted = predict(o, layout)};
+  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
+                     comm.rank() == 0 && !o.run.quiet,
+                     [&](const std::string& policy) { return plan_under(o, policy); });
+  const Text text(o.run.text(layout.gpt));
+  Memory m(o, layout, comm);
+  RunLog log(o.run, plan, m.arena, m.ctx, &comm);
+  m.comm_stream.show(log);
+  train(o, layout, m, text, log);
+  m.scaler.report(log.extra());
+  if (o.noise_scale.on) m.noise.report(log.extra());
+  const int64_t last_share = layout.ramp.batch(log.last_step()) / layout.N;
+  report_recompute(log, m.flops, m.flops_twice,
+                   layout.recompute.extra_flops(layout.gpt, last_share));
+  report_traffic(log, ddp_traffic(layout.params, o.ddp, o.run.ranks), m.comm_stream);
+  log.finish(validate(layout, m, text));
+  if (o.run.sample > 0) log.sample(sample(o, layout, m));
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  return ladder::run_main([&] {
+    const ladder::Options o = ladder::parse_options(argc, argv);
+    ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+  });
+}

@@ -1,0 +1,149 @@
+// The gradient noise scale: how large a batch is worth its cost (arXiv 1812.06162, appendix A).
+//
+// With G the true gradient and S the trace of the covariance of one sequence's gradient, the
+// gradient of b sequences has E|g_b|^2 = |G|^2 + S / b. Two batch sizes, MBS (small) and GBS
+// (big), give two equations, so that unbiased estimates of both unknowns are
+//
+//   |G|^2 = (GBS |g_big|^2 - MBS |g_small|^2) / (GBS - MBS)
+//   S     = (|g_small|^2 - |g_big|^2) / (1 / MBS - 1 / GBS)
+//
+// Each is averaged over about 50 steps (over all of them early in a run), and the noise scale is S
+// / |G|^2, in sequences: well below it a batch twice as large nearly halves the steps; well above
+// it the larger batch is wasted. The first gradients of a run are its longest by far, and an
+// average that keeps 98% a step is long in forgetting them: see the README before you trust an
+// early value.
+//
+// |g_small|^2 is the mean over ranks, and over the micro-steps of GradTree that write a fresh
+// buffer, which holds their gradient alone: every other one (under --accumulate running the first
+// only). It is summed section by section, before a section is added to another micro-batch's or
+// sent to the other ranks, and costs a norm of the whole gradient for each of these micro-steps.
+// Sums of squares are exact integers (kernels/limbs.h): the estimate has the same bits however a
+// batch is shared, as long as the small batch is the same.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <nlohmann/json.hpp>
+
+#include "common/comm/comm.h"
+#include "common/error.h"
+#include "common/model/layout.h"
+#include "common/run/command_line.h"
+#include "common/run/manifest.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+#include "kernels/limbs.h"
+#include "kernels/math.h"
+
+namespace ladder {
+
+struct NoiseScaleOptions {
+  bool on = false;
+
+  void add_to(CommandLine& line) {
+    line.group("15_batch_size");
+    line.add("--noise-scale", on,
+             "estimate the gradient noise scale; needs --micro-batch or ranks");
+  }
+
+  /// @throws UserError if the two batch sizes are one
+  void check(int64_t micro, int64_t batch) const {
+    if (on && micro >= batch)
+      throw UserError(
+          "--noise-scale takes a --micro-batch below --batch {}, not {}; or more ranks than one",
+          batch, micro);
+  }
+};
+
+/// The squared norms of small gradients in one step: those of micro-batches, on all ranks.
+class SmallNorms {
+ public:
+  SmallNorms(Arena& arena, const NoiseScaleOptions& options) {
+    if (options.on)
+      limbs_ = arena.shared(Mem::Workspace, "noise_scale.limbs", Dtype::I64, {1, kLimbs});
+  }
+  static int64_t bytes(const NoiseScaleOptions& options) { return options.on ? 8 * kLimbs : 0; }
+
+  /// Forgets the step before.
+  void begin_step() {
+    count_ = 0;
+    if (limbs_) std::fill_n(limbs_.data<int64_t>(), kLimbs, 0);
+  }
+
+  /// Section s of a gradient that lies alone in its buffer. Does nothing where the scale is off.
+  /// grads F32 (layout.size())
+  void add(const Ctx& ctx, const ParamLayout& layout, Tensor grads, int64_t s) {
+    if (!limbs_) return;
+    const Range section = layout.section(s);
+    for (const ParamSpec& spec : layout.specs()) {
+      if (spec.offset < section.begin || spec.offset >= section.end) continue;
+      const Tensor live = flat(layout.tensor(grads, spec)).first(spec.live());
+      ctx.kernels->squared_norm(ctx, limbs_, live.view({1, spec.live()}));
+    }
+    if (s == 0) ++count_;  // backward ends with the embedding
+  }
+
+  /// The mean of |g_small|^2 over all that were added, on all ranks; all call this.
+  /// @param parts as many small batches make the big one: a gradient for a mean over all its
+  ///        sequences counts so many times
+  /// @param scale of the loss
+  double mean_square(const Ctx& ctx, Comm& comm, int64_t parts, float scale) {
+    const double weight = static_cast<double>(parts) / double{scale};
+    ctx.synchronize();
+    comm.all_reduce(limbs_);
+    return limbs_value(limbs_.data<int64_t>()) * weight * weight /
+           static_cast<double>(count_ * comm.size());
+  }
+
+ private:
+  Tensor limbs_ = {};  ///< (1, kLimbs)
+  int64_t count_ = 0;  ///< gradients in it
+};
+
+class NoiseScale {
+ public:
+  /// Adds a step of `big` sequences in micro-batches of `small`: the mean squared norm of their
+  /// gradients, and the norm of the whole. Where both are one batch, nothing can be told.
+  void add_step(double g_small, double norm, int64_t small, int64_t big) {
+    if (small >= big) return;
+    const double g_big = norm * norm;
+    const auto b = static_cast<double>(small), B = static_cast<double>(big);
+    average(signal_, (B * g_big - b * g_small) / (B - b));
+    average(noise_, (g_small - g_big) / (1 / b - 1 / B));
+    ++steps_;
+  }
+
+  /// S / |G|^2 in sequences, both averaged over steps; 0 before the first step.
+  double value() const { return signal_ == 0 ? 0 : noise_ / signal_; }
+
+  /// What a checkpoint must hold for the next step.
+  nlohmann::json state() const {
+    return {{"signal", signal_}, {"noise", noise_}, {"steps", steps_}};
+  }
+  void set_state(const nlohmann::json& state) {
+    signal_ = state.at("signal");
+    noise_ = state.at("noise");
+    steps_ = count_in(state.at("steps"));
+  }
+
+  /// Adds the three numbers to --report; null if no step had two batch sizes.
+  void report(nlohmann::json& extra) const {
+    extra["noise_scale"] = nullptr;
+    if (steps_ == 0) return;
+    // The averages began at zero, of which so much is left.
+    const double seen = 1 - math::pow(kKeep, static_cast<double>(steps_));
+    extra["noise_scale"] = {
+        {"sequences", value()}, {"signal", signal_ / seen}, {"noise", noise_ / seen}};
+  }
+
+ private:
+  static constexpr double kKeep = 0.98;  // averages over about 50 steps
+
+  static void average(double& mean, double x) { mean = kKeep * mean + (1 - kKeep) * x; }
+
+  double signal_ = 0, noise_ = 0;
+  int64_t steps_ = 0;
+};
+
+}  // namespace ladder
