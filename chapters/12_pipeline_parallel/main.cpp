@@ -71,7 +71,6 @@ struct Layout {
   int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
   int64_t GA = batch / micro;                 ///< micro-batches of a step
   Pipeline pipeline = stage.pipeline(GA);
-  Pipeline pipeline = stage.pipeline(GA);
   Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
   ActivationPlan acts = stage.plan(o.precision.plan(), recompute, GA);
 

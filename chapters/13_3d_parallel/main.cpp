@@ -86,7 +86,6 @@ struct Layout {
   int64_t micro = o.accumulate.micro(share);    ///< MBS, sequences of a micro-batch
   int64_t GA = share / micro;                   ///< micro-batches of a step
   Pipeline pipeline = stage.pipeline(GA);
-  Pipeline pipeline = stage.pipeline(GA);
   Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
   ActivationPlan acts = stage.plan(o.precision.plan(), recompute, GA);
 
