@@ -26,6 +26,7 @@
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
 #include "common/comm/comm.h"
 #include "common/comm/gather_text.h"
+#include "common/run/log.h"
 
 namespace ladder {
 
@@ -88,20 +89,21 @@ inline std::array<double, 3> mean_times(const Pipeline& pipeline, const Duration
   return sum;
 }
 
-/// On rank 0 the report of a pipeline: schedule, micro-batches in flight, bubble and timeline. All
-/// stages call it.
-/// @param pipeline of the last step
-/// @param most     micro-batches that were in flight here
-inline nlohmann::json report_pipeline(Comm& stages, const Pipeline& pipeline,
-                                      const ActionTimes& times, int64_t most) {
+/// In the report of rank 0, of the last step if there was one: schedule, micro-batches in flight,
+/// bubble and timeline. All stages call it.
+/// @param most micro-batches that were in flight here
+inline void report_pipeline(RunLog& log, Comm& stages, const Pipeline& pipeline,
+                            const ActionTimes& times, int64_t most) {
+  if (log.steps() == 0) return;
   const nlohmann::json own = {{"most", most}, {"times", times.best()}};
   // In a group of its own, so that these texts do not count as traffic of the run.
   const std::unique_ptr<Comm> group = stages.split(0, stages.rank());
   const std::vector<std::string> texts = gather_text(*group, own.dump());
-  nlohmann::json report = {{"name", to_string(pipeline.kind)},
-                           {"stages", pipeline.stages},
-                           {"chunks", pipeline.chunks},
-                           {"micro_batches", pipeline.micros}};
+  nlohmann::json& report = log.extra()["pipeline"];
+  report = {{"name", to_string(pipeline.kind)},
+            {"stages", pipeline.stages},
+            {"chunks", pipeline.chunks},
+            {"micro_batches", pipeline.micros}};
   Durations durations;
   for (const std::string& text : texts) {
     const auto stage = nlohmann::json::parse(text);
@@ -112,7 +114,7 @@ inline nlohmann::json report_pipeline(Comm& stages, const Pipeline& pipeline,
          {"measured", stage["most"]}});
     durations.push_back(stage["times"].get<std::vector<double>>());
   }
-  if (durations.empty() || durations[0].size() != pipeline.lists[0].size()) return report;
+  if (durations.empty() || durations[0].size() != pipeline.lists[0].size()) return;
   const PipelineClock clock = simulate(pipeline, durations);
   const auto [F, B, W] = mean_times(pipeline, durations);
   report["bubble"] = {{"theory", theory_idle_share(pipeline.kind, pipeline.stages, pipeline.chunks,
@@ -120,7 +122,6 @@ inline nlohmann::json report_pipeline(Comm& stages, const Pipeline& pipeline,
                       {"measured", clock.idle_share()}};
   report["ms"] = {{"forward", F}, {"backward_input", B}, {"backward_weight", W}};
   report["timeline"] = to_json(clock);
-  return report;
 }
 
 }  // namespace ladder

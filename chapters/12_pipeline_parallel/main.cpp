@@ -383,9 +383,7 @@ void run(Options o, Comm& comm) {
                    layout.stage.extra_flops(layout.recompute, sequences));
   log.extra()["traffic"] = {{"predicted", layout.stage.traffic(layout.acts, sequences)},
                             {"measured", m.stage.sent()}};
-  if (sequences > 0)
-    log.extra()["pipeline"] =
-        report_pipeline(comm, layout.pipeline, m.stage.times, m.stage.most_in_flight());
+  report_pipeline(log, comm, layout.pipeline, m.stage.times, m.stage.most_in_flight());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

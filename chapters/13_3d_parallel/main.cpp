@@ -480,9 +480,7 @@ void run(Options o, Comm& comm) {
   if (m.comm_stream.skipped_update()) predicted.dp.reset();  // no weights were gathered
   log.extra()["traffic"] = report_axes(
       comm, predicted, {.tp = m.tp.sent(), .dp = m.comm_stream.sent(), .pp = m.stage.sent()});
-  if (sequences > 0)
-    log.extra()["pipeline"] =
-        report_pipeline(m.mesh.pp(), layout.pipeline, m.stage.times, m.stage.most_in_flight());
+  report_pipeline(log, m.mesh.pp(), layout.pipeline, m.stage.times, m.stage.most_in_flight());
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

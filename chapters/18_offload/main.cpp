@@ -381,9 +381,8 @@ void run(Options o, Comm& comm) {
   m.scaler.report(log.extra());
   report_recompute(log, m.flops, m.flops_twice,
                    layout.recompute.extra_flops(layout.gpt, layout.share));
-  report_offload(
-      log, m.offloaded, m.inputs,
-      o.offload.input_bytes(layout.gpt, layout.recompute, o.precision.dtype(), layout.share));
+  report_offload(log, m.offloaded, m.inputs,
+                 o.offload.input_bytes(layout.gpt, layout.recompute, layout.acts, layout.share));
   report_traffic(
       log, zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3, layout.GA),
       m.comm_stream);

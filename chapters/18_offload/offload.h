@@ -74,11 +74,11 @@ struct OffloadOptions {
   }
   /// Bytes that a step moves to the file and back.
   /// @param batch the rank's sequences of the step
-  int64_t input_bytes(const GptConfig& gpt, const Recompute& recompute, Dtype dtype,
+  int64_t input_bytes(const GptConfig& gpt, const Recompute& recompute, const ActivationPlan& acts,
                       int64_t batch) const {
     const std::vector<bool> needed = inputs_of(recompute, gpt.layers);
     const int64_t inputs = std::ranges::count(needed, true);
-    return 2 * inputs * batch * gpt.seq_len * gpt.channels * size_of(dtype);
+    return 2 * inputs * batch * gpt.seq_len * gpt.channels * size_of(acts.dtype);
   }
   /// What of a plan stays in memory.
   MemoryBytes left(MemoryBytes bytes) const {
