@@ -97,13 +97,14 @@ TEST_F(CudaOnCpu, ClippingAgreesWithRef) {
 
 // Narrow activations: a sum in another order may round to the neighbour, 2^-9 away in BF16.
 TEST_F(CudaOnCpu, EveryPrecisionAgreesWithRef) {
-  for (const auto& [precision, relative] :
-       {std::pair{"bf16", 0x1p-8}, {"fp16 --loss-scale 1024", 0x1p-11}, {"fp8", 0x1p-7}}) {
-    const std::string flags = std::string("--precision ") + precision;
-    EXPECT_TRUE(
-        near(cuda("05_mixed_precision", flags), on("ref", "05_mixed_precision", flags), relative))
-        << precision;
-  }
+  const auto expect_near = [&](const std::string& chapter, const std::string& precision,
+                              double relative) {
+    const std::string flags = "--precision " + precision;
+    EXPECT_TRUE(near(cuda(chapter, flags), on("ref", chapter, flags), relative)) << precision;
+  };
+  expect_near("05_mixed_precision", "bf16", 0x1p-8);
+  expect_near("05_mixed_precision", "fp16 --loss-scale 1024", 0x1p-11);
+  expect_near("16_fp8", "fp8", 0x1p-7);
 }
 
 // Negative control: the tolerance is smaller than what a wrong model does.
@@ -112,13 +113,17 @@ TEST_F(CudaOnCpu, NegativeControlAnotherSeedIsFar) {
 }
 
 TEST_F(CudaOnCpu, EveryPolicyHasTheSameBits) {
-  for (const std::string precision : {"fp32", "bf16", "fp8"}) {
+  const auto expect_same = [&](const std::string& kept, const std::string& recomputed,
+                              const std::string& precision) {
     const std::string flags = "--precision " + precision + " --micro-batch 2 ";
-    const Trace kept = cuda("05_mixed_precision", flags);
+    const Trace want = cuda(kept, flags);
     for (const std::string policy : {"full", "selective"})
-      EXPECT_TRUE(same_trace(kept, cuda("06_checkpointing", flags + "--recompute " + policy)))
+      EXPECT_TRUE(same_trace(want, cuda(recomputed, flags + "--recompute " + policy)))
           << precision << " " << policy;
-  }
+  };
+  expect_same("05_mixed_precision", "06_checkpointing", "fp32");
+  expect_same("05_mixed_precision", "06_checkpointing", "bf16");
+  expect_same("16_fp8", "16_fp8", "fp8");
 }
 
 TEST_F(CudaOnCpu, TheOrderOfThreadsChangesNothing) {
@@ -131,8 +136,7 @@ TEST_F(CudaOnCpu, TheOrderOfThreadsChangesNothing) {
 
 TEST_F(CudaOnCpu, Resumes) {
   const std::string flags = kShort + "--backend cuda-on-cpu --precision fp8 --optimizer adamw8bit";
-  EXPECT_TRUE(same_trace(SameTrace::trace("06_checkpointing", flags),
-                         interrupted("06_checkpointing", flags)));
+  EXPECT_TRUE(same_trace(SameTrace::trace("16_fp8", flags), interrupted("16_fp8", flags)));
 }
 
 // Ranks share the one GPU, each with a stream of its own. At equal micro-batch they have the bits
@@ -143,10 +147,16 @@ INSTANTIATE_TEST_SUITE_P(CudaOnCpu, RanksOnCudaOnCpu, ::testing::ValuesIn(data_p
 
 TEST_P(RanksOnCudaOnCpu, HaveTheBitsOfOne) {
   for (const std::string flags :
-       {"--micro-batch 2 --clip 1 --bucket-mb 0", "--micro-batch 1 --precision fp8 --clip 1"}) {
+       {"--micro-batch 2 --clip 1 --bucket-mb 0", "--micro-batch 1 --precision bf16 --clip 1"}) {
     const Trace one = cuda("06_checkpointing", flags.substr(0, flags.find(" --bucket")));
     EXPECT_TRUE(same_trace(one, cuda(GetParam().chapter, flags + " --ranks 2"))) << flags;
   }
+}
+
+// Their scales are from the maxima of both.
+TEST_F(CudaOnCpu, RanksWithFp8HaveTheBitsOfOne) {
+  const std::string flags = "--micro-batch 1 --precision fp8 --clip 1";
+  EXPECT_TRUE(same_trace(cuda("16_fp8", flags), cuda("16_fp8", flags + " --ranks 2")));
 }
 
 TEST_P(RanksOnCudaOnCpu, NegativeControlALostSumDiffers) {
@@ -208,11 +218,12 @@ TEST_F(CudaOnCpu, GoesOnWhereTheCpuStopped) {
 }
 
 TEST_F(CudaOnCpu, BytesAreAsPredicted) {
-  for (const std::string flags :
-       {"--precision fp8 --recompute full --clip 1", "--optimizer adamw8bit --sample 3"})
-    EXPECT_TRUE(as_predicted(
-        report("06_checkpointing", kShort + "--steps 1 --backend cuda-on-cpu " + flags)))
+  const auto expect_predicted = [&](const std::string& chapter, const std::string& flags) {
+    EXPECT_TRUE(as_predicted(report(chapter, kShort + "--steps 1 --backend cuda-on-cpu " + flags)))
         << flags;
+  };
+  expect_predicted("16_fp8", "--precision fp8 --recompute full --clip 1");
+  expect_predicted("06_checkpointing", "--optimizer adamw8bit --sample 3");
 }
 
 }  // namespace
