@@ -98,7 +98,7 @@ TEST_F(CudaOnCpu, ClippingAgreesWithRef) {
 // Narrow activations: a sum in another order may round to the neighbour, 2^-9 away in BF16.
 TEST_F(CudaOnCpu, EveryPrecisionAgreesWithRef) {
   const auto expect_near = [&](const std::string& chapter, const std::string& precision,
-                              double relative) {
+                               double relative) {
     const std::string flags = "--precision " + precision;
     EXPECT_TRUE(near(cuda(chapter, flags), on("ref", chapter, flags), relative)) << precision;
   };
@@ -114,7 +114,7 @@ TEST_F(CudaOnCpu, NegativeControlAnotherSeedIsFar) {
 
 TEST_F(CudaOnCpu, EveryPolicyHasTheSameBits) {
   const auto expect_same = [&](const std::string& kept, const std::string& recomputed,
-                              const std::string& precision) {
+                               const std::string& precision) {
     const std::string flags = "--precision " + precision + " --micro-batch 2 ";
     const Trace want = cuda(kept, flags);
     for (const std::string policy : {"full", "selective"})
