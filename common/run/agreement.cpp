@@ -91,11 +91,10 @@ Given given(const RunOptions& options) {
   for (const FlagValue& flag : options.flags) {
     if (is_one_of(kOwnAffair, flag.flag)) continue;
     all.emplace_back(flag.flag, compared(flag));
-    if (all.size() > 1) continue;
-    // Of the program: presets may have changed from one version to the next.
-    all.emplace_back("the version", LADDER_VERSION);
-    all.emplace_back("the model", Manifest::sizes_of(options.gpt()).dump());
   }
+  // After the flags, which say more. Presets may have changed from one version to the next.
+  all.emplace_back("the version", LADDER_VERSION);
+  all.emplace_back("the model", Manifest::sizes_of(options.gpt()).dump());
   return all;
 }
 

@@ -56,6 +56,7 @@ TEST_F(RanksThatDiffer, InAFlag) {
            {"--eval-every 1", "--eval-every is 0 here, but 1 on"},
            {"--micro-batch 1", "--micro-batch is 0 here, but 1 on"},
            {"--seq-len 8", "--seq-len is not given here, but 8 on"},
+           {"--vocab 300", "--vocab is not given here, but 300 on"},  // changes the model, too
            {"--fixed-loss-scale", "--fixed-loss-scale is false here, but true on"},
            {"--backend ref", "--backend is cpu here, but ref on"},
            {"--fault skip:all_reduce:1", "--fault is not given here, but skip:all_reduce:1 on"},
