@@ -1,5 +1,4 @@
-// 18_offload: ZeRO-3 with little memory. What is not used for most of a step waits in files: inputs
-// of blocks, states of the optimizer, weights.
+// 18_offload: ZeRO-3. Inputs of blocks, states of the optimizer and weights wait in files.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"
