@@ -6,7 +6,8 @@
 #   scripts/chapter_diff.sh --check [03]  fail if the README holds another
 #
 # Without a number: every chapter that has a parent. In the README the diff stands between the
-# lines <!-- diff:begin --> and <!-- diff:end -->. Whole diffs to several parents would be one long
+# lines <!-- diff:begin --> and <!-- diff:end -->. Quotes of other files are written and checked with
+# it (scripts/chapter_quotes.py). Whole diffs to several parents would be one long
 # list of what the other parents have: there the README shows the lines that no parent has.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -106,4 +107,7 @@ while read -r name parents; do
     stale=1
   fi
 done <<<"$chosen"
+if [[ $mode != --print ]]; then
+  python3 -B scripts/chapter_quotes.py "$mode" ${1+"$1"} || stale=1
+fi
 exit "$stale"

@@ -2,6 +2,7 @@
 """Every chapter keeps the contract: its README's sections, its budgets, a diff that is fresh. So
 is the tree of chapters in README.md."""
 
+import re
 import subprocess
 import sys
 
@@ -33,6 +34,12 @@ def headings(text):
     return found
 
 
+def check_top(where, text):
+    """Below its title a README says in three lines what it is about."""
+    top = re.match(r"# [^\n]+\n\n(?:> - [^\n]+\n){3}\n", text)
+    return [] if top else [f"{where}: wants three lines '> - ...' below its title: the chapter in short"]
+
+
 def check_readmes(root):
     faults = []
     for folder in sorted((root / "chapters").glob("[0-9][0-9]_*")):
@@ -40,8 +47,11 @@ def check_readmes(root):
         where = readme.relative_to(root)
         if not readme.is_file():
             faults.append(f"{where}: missing")
-        elif headings(readme.read_text(encoding="utf-8")) != SECTIONS:
+            continue
+        text = readme.read_text(encoding="utf-8")
+        if headings(text) != SECTIONS:
             faults.append(f"{where}: wants these sections in order: {', '.join(SECTIONS)}")
+        faults += check_top(where, text)
     return faults
 
 

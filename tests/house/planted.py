@@ -16,7 +16,8 @@ BANNERS = "\n".join(
 )
 MAIN = '// A lesson.\n#include "common/b.h"\n' + BANNERS
 MARKS = "<!-- diff:begin -->\n<!-- diff:end -->\n"
-README = "# A lesson\n\n" + "\n\ntext\n\n".join(check_chapters.SECTIONS) + "\n"
+TLDR = "> - One.\n> - Two.\n> - Three.\n\n"
+README = "# A lesson\n\n" + TLDR + "\n\ntext\n\n".join(check_chapters.SECTIONS) + "\n"
 WITH_DIFF = README.replace("## The diff\n", "## The diff\n\n" + MARKS)
 
 TREE = "01_sgd\n│\n02_adamw"
@@ -45,7 +46,7 @@ class Tree(unittest.TestCase):
         for name, text in HEALTHY.items():
             self.plant(name, text)
         (self.root / "scripts").mkdir()
-        for name in ["chapters.txt", "chapter_diff.sh"]:
+        for name in ["chapters.txt", "chapter_diff.sh", "chapter_quotes.py"]:
             shutil.copy(ROOT / "scripts" / name, self.root / "scripts")
         shutil.copy(ROOT / ".clang-format", self.root)
         self.diff("--embed")

@@ -126,6 +126,40 @@ class Chapters(Tree):
         line = '+int step_, more; // "\\n" & \\\\\n'
         self.assertIn(line, self.read("chapters/02_adamw/README.md"))
 
+    def quote(self, mark):
+        """What the checks say with a quote in a README."""
+        text = self.read("chapters/02_adamw/README.md")
+        self.plant("chapters/02_adamw/README.md",
+                   text.replace("## What must", f"<!-- quote: {mark} -->\n<!-- quote:end -->\n\n## What must"))
+        self.diff("--embed", "02")
+
+    def test_quotes(self):
+        self.plant("chapters/02_adamw/adamw.h", "// C.\n  if (x) {\n    y{\n    };\n  }\n  z;\n")
+        self.quote("chapters/02_adamw/adamw.h | if (x) ... {}")
+        self.assertEqual(check_chapters.check(self.root), [])
+        self.assertIn("```cpp\n// chapters/02_adamw/adamw.h\nif (x) {\n  y{\n  };\n}\n```\n<!-- quote:end -->",
+                      self.read("chapters/02_adamw/README.md"))
+        self.plant("chapters/02_adamw/adamw.h", "// C.\n  if (x) {\n    other;\n  }\n")
+        self.assert_caught(check_chapters.check, "02_adamw/README.md: stale quote")
+        self.diff("--embed")
+        self.assertEqual(check_chapters.check(self.root), [])
+
+    def test_quotes_of_what_is_gone(self):
+        for mark, words in [("chapters/none.h | x", "which is no file"),
+                            ("chapters/02_adamw/adamw.h | gone", "stands there 0 times"),
+                            ("chapters/02_adamw/adamw.h | #", "stands there 2 times"),
+                            ("chapters/02_adamw/adamw.h | // C. ... gone", "does not follow"),
+                            ("chapters/02_adamw/adamw.h", "wants '<!-- quote: FILE")]:
+            with self.subTest(mark):
+                self.plant("chapters/02_adamw/README.md", WITH_DIFF)
+                self.diff("--embed", "02")
+                self.quote(mark)
+                self.assert_caught(check_chapters.check, words)
+
+    def test_no_three_lines_on_top(self):
+        self.plant("chapters/01_sgd/README.md", README.replace("> - Two.\n", ""))
+        self.assert_caught(check_chapters.check, "01_sgd/README.md: wants three lines")
+
     def test_stale_tree(self):
         self.plant("README.md", self.read("README.md").replace("02_adamw", "02_adam"))
         self.assert_caught(check_chapters.check, "README.md: stale tree")
