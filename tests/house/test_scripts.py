@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Scripts say at once what is wrong with a call, and leave nothing half done."""
 
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -47,6 +49,29 @@ class Scripts(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("include/boost", done.stderr)  # which no package has brought
             self.assertEqual(list(self.here.iterdir()), [])
+
+    def borrow(self, *names):
+        for name in names:
+            (self.programs / name).symlink_to(shutil.which(name))
+
+    def test_text_without_apt_is_the_same_everywhere(self):
+        self.borrow("dirname", "mkdir", "python3", "wc")
+        for words in [["out/text.txt"], ["--grammar", "out/text.txt"]]:
+            done = self.call("text.sh", *words, path="")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            text = (self.here / "out/text.txt").read_bytes()
+            self.assertEqual(len(text), 500_000)
+            self.assertEqual(hashlib.sha256(text).hexdigest(),
+                             "99570de3a1ee36af6e0637c0238cc9252a6c1094fc84dc2cf80f2dae5551b370")
+            self.assertEqual([path.name for path in (self.here / "out").iterdir()], ["text.txt"])
+
+    def test_text_with_apt_is_the_bible(self):
+        self.borrow("dirname", "mkdir", "python3", "wc")
+        self.pretend("apt-get")
+        done = self.call("text.sh", "text.txt", path="")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no program 'bible'; scripts/setup.sh installs it", done.stderr)
+        self.assertEqual(list(self.here.iterdir()), [])
 
     @unittest.skipUnless(Path("/usr/bin/python3").exists(), "compare.sh wants Debian's Python")
     def test_compare_reads_its_flags_before_it_installs(self):
