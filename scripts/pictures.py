@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""Draws the pictures of the chapters that show a mechanism with small numbers.
+
+    scripts/pictures.py                            draws all from scripts/pictures.json
+    scripts/pictures.py --program build/cpu/tests/picture_data
+                                                   lets the code compute that file anew, and draws
+    scripts/pictures.py --check [--program ...]    fails if a picture, or the file, is another
+
+Colors are readable on white and on black, and there is no background.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "scripts/pictures.json"
+
+GREY = "#808890"  # text and lines: readable on white and on black
+BLUE, ORANGE, GREEN, RED, DARK = "#2f6f9f", "#c2701e", "#3f8f4f", "#b5443c", "#4a5560"
+# Of how many ranks a sum is, 1 to 4.
+SUMS = {1: "#4a5560", 2: "#2f6f9f", 3: "#7a5195", 4: "#3f8f4f"}
+
+
+class Svg:
+    """Text and boxes, one below the other."""
+
+    def __init__(self, width, height, title):
+        self.out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+                    'font-family="system-ui, sans-serif" font-size="13">', f"<title>{title}</title>"]
+
+    def text(self, x, y, words, color=GREY, size=13, anchor="start", bold=False):
+        weight = ' font-weight="600"' if bold else ""
+        self.out.append(f'<text x="{x:g}" y="{y:g}" fill="{color}" font-size="{size}" '
+                        f'text-anchor="{anchor}"{weight}>{words}</text>')
+
+    def box(self, x, y, width, height, fill="none", stroke="none", more=""):
+        self.out.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="3" '
+                        f'fill="{fill}" stroke="{stroke}"{more}/>')
+
+    def cell(self, x, y, width, height, number, fill, mark=False):
+        self.box(x + 1, y + 1, width - 2, height - 2, fill or "none", GREY if not fill else "none",
+                 "" if fill else ' stroke-dasharray="2 3" stroke-opacity="0.6"')
+        if mark:
+            self.box(x, y, width, height, stroke="#e0a100", more=' stroke-width="2.5"')
+        if number is not None:
+            self.text(x + width / 2, y + height / 2 + 4, f"{number:g}", "#ffffff", 12, "middle")
+
+    def arrow(self, x1, y1, x2, y2, color=GREY):
+        self.out.append(f'<path d="M{x1:g} {y1:g} L{x2:g} {y2:g}" stroke="{color}" fill="none" '
+                        'stroke-width="1.5" marker-end="url(#tip)"/>')
+
+    def tip(self, color=GREY):
+        self.out.append('<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+                        f'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="{color}"/>'
+                        "</marker></defs>")
+
+    def done(self):
+        return "\n".join([*self.out, "</svg>\n"])
+
+
+# ---- 07: four ranks, eight numbers ---------------------------------------------------------------
+
+def sent(step, rank):
+    """ "3-4 to rank 1" """
+    first, last = step["begin"], step["begin"] + step["count"] - 1
+    return f"{first}-{last} to {step['to']}" if last > first else f"{first} to {step['to']}"
+
+
+def all_reduce(ranks, title, halves):
+    """A row for each state, a column for each rank. `halves`: what the steps of each half do."""
+    wide, cell, row = 232, 26, 56
+    steps = len(ranks[0])
+    svg = Svg(110 + 4 * wide, 46 + row * steps + 12, title)
+    for rank in range(4):
+        svg.text(110 + rank * wide + 4 * cell, 16, f"rank {rank}", anchor="middle", bold=True)
+        for j in range(8):
+            svg.text(110 + rank * wide + (j + 0.5) * cell, 34, str(j), size=10, anchor="middle")
+    for i in range(steps):
+        y = 42 + i * row
+        svg.text(0, y + 17, "at first" if i == 0 else f"after step {i}", bold=i in (0, steps - 1))
+        if i + 1 < steps:
+            svg.text(0, y + 43, halves[2 * i >= steps - 1], ORANGE, 12)
+        for rank, states in enumerate(ranks):
+            x, state = 110 + rank * wide, states[i]["state"]
+            going = range(0)
+            if i + 1 < steps:
+                going = range(states[i]["begin"], states[i]["begin"] + states[i]["count"])
+                svg.text(x + 4 * cell, y + 43, f"sends {sent(states[i], rank)}", ORANGE, 12, "middle")
+            for j, number in enumerate(state):
+                of = f"{number:g}".count("1")
+                svg.cell(x + j * cell, y, cell, 26, None, SUMS[of], mark=j in going)
+                svg.text(x + j * cell + cell / 2, y + 17, f"{number:g}", "#ffffff", 9.5, "middle")
+    return svg.done()
+
+
+def ring(data):
+    return all_reduce(data["ring"], "An all-reduce by a ring of four ranks",
+                      ("reduce-scatter", "all-gather"))
+
+
+def halving(data):
+    return all_reduce(data["halving"], "An all-reduce by halving and doubling, on four ranks",
+                      ("halving", "doubling"))
+
+
+# ---- 08, 09, 10: one parameter followed ----------------------------------------------------------
+
+FOLLOWED = 5  # the parameter that is followed
+
+
+class Followed:
+    """Rows of two ranks, whose buffers are eight cells each; a cell may be absent."""
+
+    CELL, LEFT, WIDE = 34, 240, 370
+
+    def __init__(self, title, rows, buffers):
+        self.step = 34 + 32 * buffers
+        self.svg = Svg(self.LEFT + 2 * self.WIDE, 40 + self.step * rows, title)
+        self.y = 36
+        for rank in range(2):
+            self.svg.text(self.LEFT + rank * self.WIDE + 4 * self.CELL, 18, f"rank {rank}",
+                          anchor="middle", bold=True)
+
+    def row(self, title, words, buffers):
+        """buffers: [(label, [of rank 0, of rank 1])], each eight of (number, color) or None."""
+        self.svg.text(0, self.y + 16, title, bold=True)
+        for i, line in enumerate(words.split("\n")):
+            self.svg.text(0, self.y + 34 + 15 * i, line, size=11)
+        for i, (label, of_ranks) in enumerate(buffers):
+            for rank, cells in enumerate(of_ranks):
+                x, y = self.LEFT + rank * self.WIDE, self.y + 32 * i
+                self.svg.text(x - 8, y + 19, label, size=12, anchor="end")
+                for j, cell in enumerate(cells):
+                    number, color = cell or (None, None)
+                    self.svg.cell(x + j * self.CELL, y, self.CELL, 28, number, color,
+                                  mark=j == FOLLOWED and cell is not None)
+        self.y += self.step
+
+    def done(self):
+        return self.svg.done()
+
+
+def all_of(numbers, color):
+    return [(x, color) for x in numbers]
+
+
+def chunk_of(rank, numbers, color, other=None):
+    """Cells of a rank's own chunk; those of the others are `other` (None: there is no memory)."""
+    begin, end = rank["chunk"]
+    return [(x, color) if begin <= j < end else (other and (x, other)) for j, x in enumerate(numbers)]
+
+
+def zero1(data):
+    ranks = data["sharded_update"]
+    picture = Followed("ZeRO-1: one parameter through a step on two ranks", 4, 2)
+    same = lambda key, color: [all_of(r[key], color) for r in ranks]
+    part = lambda key, color, other=None: [chunk_of(r, r[key], color, other) for r in ranks]
+    picture.row("backward", "each rank: gradients\nof its own sequences",
+                [("w", same("w", DARK)), ("g", same("g", ORANGE))])
+    picture.row("reduce-scatter", "own chunk: the sum;\nthe rest is used up",
+                [("w", same("w", DARK)), ("g", part("reduced", GREEN, "#a7afb7"))])
+    picture.row("update", "w - g, of the own chunk",
+                [("w", part("updated", BLUE, DARK)), ("g", part("reduced", GREEN, "#a7afb7"))])
+    picture.row("all-gather", "all weights are new",
+                [("w", same("gathered", BLUE)), ("g", part("reduced", GREEN, "#a7afb7"))])
+    return picture.done()
+
+
+def zero2(data):
+    ranks = data["sharded_update"]
+    picture = Followed("ZeRO-2: one parameter through a step on two ranks", 4, 3)
+    same = lambda key, color: [all_of(r[key], color) for r in ranks]
+    part = lambda key, color, other=None: [chunk_of(r, r[key], color, other) for r in ranks]
+    nothing = [[None] * 8] * 2
+    picture.row("backward", "into a room, which is\nof one section",
+                [("w", same("w", DARK)), ("room", same("g", ORANGE)), ("g", nothing)])
+    picture.row("reduce-scatter", "own chunk: copied, or\nadded to the sum so far;\nthe room is free again",
+                [("w", same("w", DARK)), ("room", nothing), ("g", part("reduced", GREEN))])
+    picture.row("update", "w - g, of the own chunk",
+                [("w", part("updated", BLUE, DARK)), ("room", nothing), ("g", part("reduced", GREEN))])
+    picture.row("all-gather", "all weights are new",
+                [("w", same("gathered", BLUE)), ("room", nothing), ("g", part("reduced", GREEN))])
+    return picture.done()
+
+
+def zero3(data):
+    ranks = data["sharded_update"]
+    picture = Followed("ZeRO-3: one parameter through a step on two ranks", 5, 4)
+    same = lambda key, color: [all_of(r[key], color) for r in ranks]
+    part = lambda key, color: [chunk_of(r, r[key], color) for r in ranks]
+    nothing = [[None] * 8] * 2
+    row = lambda title, words, w, room, groom, g: picture.row(
+        title, words, [("w", w), ("room of w", room), ("room of g", groom), ("g", g)])
+    row("before", "own chunks alone", part("w", DARK), nothing, nothing, nothing)
+    row("all-gather", "the section is whole in\na room, for forward and\nbackward",
+        part("w", DARK), same("w", DARK), nothing, nothing)
+    row("backward", "into a room", part("w", DARK), same("w", DARK), same("g", ORANGE), nothing)
+    row("reduce-scatter", "both rooms are free\nfor the next section",
+        part("w", DARK), nothing, nothing, part("reduced", GREEN))
+    row("update", "w - g, of the own chunk.\nThe next step gathers it",
+        part("updated", BLUE), nothing, nothing, part("reduced", GREEN))
+    return picture.done()
+
+
+# ---- 11: columns, then rows ----------------------------------------------------------------------
+
+X = [[1, 2, 0, 1], [0, 1, 3, 1]]
+A = [[1, 0, 2, 1], [0, 1, 1, -2], [2, 1, 0, 1], [1, -3, 1, 0]]
+B = [[1, 2, 0, 1], [0, 1, 1, 0], [1, 0, 2, 1], [2, 1, 0, 3]]
+
+
+def product(left, right):
+    return [[sum(a * b for a, b in zip(row, column)) for column in zip(*right)] for row in left]
+
+
+def matrix(svg, x, y, name, numbers, fill):
+    """`fill`: the color of (row, column)."""
+    svg.text(x, y - 8, name, bold=True)
+    for i, row in enumerate(numbers):
+        for j, number in enumerate(row):
+            svg.cell(x + 30 * j, y + 28 * i, 30, 28, number, fill(i, j))
+    return x + 30 * len(numbers[0])
+
+
+def columns_then_rows(data):
+    # Columns of A are rows of fc.w, rows of B are columns of proj_w: the code stores (N, K).
+    cut = [int(4 * rank["fc_rows"][1]) for rank in data["cuts"]]
+    if cut != [int(4 * rank["proj_columns"][1]) for rank in data["cuts"]] or cut != [2, 4]:
+        raise SystemExit("pictures.py: two ranks no longer cut fc and proj alike, in the middle")
+    colors, whole = [BLUE, ORANGE], lambda i, j: DARK
+    owner = lambda k: next(r for r, end in enumerate(cut) if k < end)
+    svg = Svg(760, 556, "The MLP on two ranks: A is cut by columns, B by rows")
+    svg.tip()
+    end = matrix(svg, 20, 40, "X", X, whole)
+    end = matrix(svg, end + 40, 40, "A, cut by columns", A, lambda i, j: colors[owner(j)])
+    matrix(svg, end + 40, 40, "B, cut by rows", B, lambda i, j: colors[owner(i)])
+    svg.text(end + 190, 70, "gelu is replaced by max(0, x) here,", size=12)
+    svg.text(end + 190, 88, "so that numbers stay small.", size=12)
+    parts = []
+    for r, color in enumerate(colors):
+        own = range(0 if r == 0 else cut[r - 1], cut[r])
+        mine = lambda i, j: color
+        y = 214 + 128 * r
+        svg.text(20, y - 38, f"rank {r}", color, 15, bold=True)
+        a, b = [[row[j] for j in own] for row in A], [B[i] for i in own]
+        xa = product(X, a)
+        h = [[max(0, x) for x in row] for row in xa]
+        parts.append(product(h, b))
+        end = matrix(svg, 20, y, f"X A{r + 1}", xa, mine)
+        svg.arrow(end + 10, y + 28, end + 60, y + 28)
+        svg.text(end + 35, y + 20, "gelu", size=11, anchor="middle")
+        end = matrix(svg, end + 70, y, "H", h, mine)
+        svg.text(end + 18, y + 32, "x", anchor="middle")
+        end = matrix(svg, end + 36, y, f"B{r + 1}", b, mine)
+        svg.text(end + 18, y + 32, "=", anchor="middle")
+        end = matrix(svg, end + 36, y, f"summand of rank {r}", parts[-1], mine)
+        svg.text(end + 20, y + 32, "neither rank has asked the other", size=12)
+    total = [[a + b for a, b in zip(*rows)] for rows in zip(*parts)]
+    whole_h = [[max(0, x) for x in row] for row in product(X, A)]
+    if total != product(whole_h, B):
+        raise SystemExit("pictures.py: the parts do not add up")
+    svg.text(20, 446, "all-reduce (g): on both ranks", GREEN, 15, bold=True)
+    end = matrix(svg, 20, 488, "Y = the sum of both summands", total, lambda i, j: GREEN)
+    svg.text(end + 20, 520, "the same as max(0, X A) B on one rank", size=12)
+    return svg.done()
+
+
+# ---- 12: four schedules --------------------------------------------------------------------------
+
+ACTIONS = {"F": (BLUE, "forward"), "B": (ORANGE, "backward, both gradients"),
+           "I": ("#7a5195", "backward, gradient of the input"),
+           "W": (GREEN, "backward, gradient of the weights")}
+
+
+def schedules(data):
+    """Bars appear as a line of time passes; a reader who wants no motion sees them all."""
+    unit, row, left = 38, 26, 100
+    longest = max(a[4] for p in data["pipelines"] for stage in p["stages"] for a in stage)
+    height = 84 + sum(len(p["stages"]) * row + 30 for p in data["pipelines"])
+    svg = Svg(left + unit * longest + 100, height, "Four schedules on two stages, four micro-batches")
+    seconds, hold = 1.0 * longest / 2, 4
+    whole = seconds + hold
+    style = len(svg.out)
+    y = 14
+    for i, (letter, (color, label)) in enumerate(ACTIONS.items()):
+        x = left + 265 * (i % 2)
+        svg.box(x, y + 22 * (i // 2) - 12, 22, 16, color)
+        svg.text(x + 11, y + 22 * (i // 2), letter, "#ffffff", 12, "middle")
+        svg.text(x + 30, y + 22 * (i // 2), label, size=12)
+    svg.text(left, y + 44, "The number is that of the micro-batch. Small letters: the second part of "
+             "the stage. Grey: the stage waits.", size=12)
+    y += 70
+    frames, used = [], set()
+    for pipeline in data["pipelines"]:
+        svg.text(0, y + 17, pipeline["name"], bold=True)
+        for s, stage in enumerate(pipeline["stages"]):
+            svg.text(left - 8, y + 17, f"stage {s}" if s else "", size=11, anchor="end")
+            svg.box(left, y + 1, unit * max(a[-1][4] for a in pipeline["stages"]), row - 2, GREY,
+                    more=' fill-opacity="0.13"')
+            for what, micro, chunk, begin, end in stage:
+                # The bar is pale until the line of time has come to its begin.
+                name = f"t{round(100 * begin / longest):03d}"
+                if name not in used:
+                    used.add(name)
+                    share = 100 * begin / longest * seconds / whole
+                    frames.append(f"@keyframes {name} {{0% {{opacity: 0.1}} {share:.1f}% {{opacity: 1}}}}"
+                                  f".{name} {{animation: {name} {whole:g}s infinite steps(1)}}")
+                label = (what.lower() if chunk % 2 else what) + str(micro)
+                x, width = left + unit * begin, unit * (end - begin)
+                svg.out.append(f'<g class="{name}">')
+                svg.box(x + 1, y + 1, width - 2, row - 2, ACTIONS[what][0],
+                        more=' fill-opacity="0.75"' if chunk % 2 else "")
+                svg.text(x + width / 2, y + 17, label, "#ffffff", 11, "middle")
+                svg.out.append("</g>")
+            y += row
+        svg.text(left + unit * max(a[-1][4] for a in pipeline["stages"]) + 8, y - 8,
+                 f"idle {pipeline['idle']:.0%}", size=12)
+        y += 30
+    svg.out.insert(style, "<style>@media (prefers-reduced-motion: no-preference) {"
+                   + "".join(frames) + "}</style>")
+    return svg.done()
+
+
+PICTURES = {
+    "07_ddp/ring.svg": ring,
+    "07_ddp/halving.svg": halving,
+    "08_zero1/followed.svg": zero1,
+    "09_zero2/followed.svg": zero2,
+    "10_zero3/followed.svg": zero3,
+    "11_tensor_parallel/columns_rows.svg": columns_then_rows,
+    "12_pipeline_parallel/schedules.svg": schedules,
+}
+
+
+def faults(root, data):
+    """Pictures that are not as this script draws them."""
+    found = []
+    for name, draw in PICTURES.items():
+        path = root / "chapters" / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != draw(data):
+            found.append(f"chapters/{name}: stale picture; scripts/pictures.py draws it anew")
+    return found
+
+
+def computed(program):
+    run = subprocess.run([program], capture_output=True, text=True, check=True)
+    return json.dumps(json.loads(run.stdout), indent=None, separators=(",", ":")).replace(
+        '{"state', '\n{"state') + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", help="picture_data, which computes what is drawn")
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    found = []
+    if args.program:
+        new = computed(args.program)
+        if not args.check:
+            DATA.write_text(new, encoding="utf-8")
+        elif DATA.read_text(encoding="utf-8") != new:
+            found.append("scripts/pictures.json: the code computes something else; scripts/pictures.py "
+                         "--program writes it anew")
+    data = json.loads(DATA.read_text(encoding="utf-8"))
+    if args.check:
+        found += faults(ROOT, data)
+    else:
+        for name, draw in PICTURES.items():
+            (ROOT / "chapters" / name).write_text(draw(data), encoding="utf-8")
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+// What the pictures of the chapters show, in small numbers, as the code itself computes it: prints
+// JSON, which scripts/pictures.py draws.
+
+#include <cstdint>
+#include <iostream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "common/comm/chunks.h"
+#include "common/comm/faulty_comm.h"
+#include "common/comm/reduction.h"
+#include "common/comm/run_ranks.h"
+#include "common/model/layout.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+using Row = std::vector<float>;
+
+constexpr int64_t kNumbers = 8;
+
+Row row_of(const Tensor& x) { return {x.data<float>(), x.data<float>() + x.size()}; }
+
+/// Writes down what it sends: before each message the tensor as it is, and which part of it goes.
+class WritingComm : public FaultyComm {
+ public:
+  WritingComm(Comm& inner, Tensor data) : FaultyComm(inner, {}), data_(data) {}
+
+  Pending iexchange(Tensor out, int to, Tensor inp, int from) override {
+    if (out && out.size() > 0)
+      steps_.push_back({{"state", row_of(data_)},
+                        {"to", to},
+                        {"begin", out.data<float>() - data_.data<float>()},
+                        {"count", out.size()}});
+    return FaultyComm::iexchange(out, to, inp, from);
+  }
+  /// Of all messages, and the state after them.
+  json steps() const {
+    json all = steps_;
+    all.push_back({{"state", row_of(data_)}});
+    return all;
+  }
+
+ private:
+  Tensor data_;
+  json steps_ = json::array();
+};
+
+/// An all-reduce on four ranks: [rank][step]. Rank r gives 10^r, so that the digits of a sum say
+/// whose numbers are in it.
+json all_reduce(Reduction reduction) {
+  constexpr int kRanks = 4;
+  std::vector<json> ranks(kRanks);
+  run_threads(kRanks, [&](Comm& comm) {
+    Arena arena;
+    Ctx ctx;
+    ctx.kernels = &ref_kernels();
+    const Tensor data = arena.alloc(Mem::Grad, "data", Dtype::F32, {kNumbers});
+    float mine = 1;
+    for (int r = 0; r < comm.rank(); ++r) mine *= 10;
+    for (float& x : std::span(data.data<float>(), kNumbers)) x = mine;
+    WritingComm writing(comm, data);
+    Reducer(writing, ctx, reduction, arena, Dtype::F32, kNumbers).all_reduce(data);
+    ranks[static_cast<size_t>(comm.rank())] = writing.steps();
+  });
+  return ranks;
+}
+
+/// A section of eight weights on two ranks: gradients, their sums, an update by SGD, a gather.
+/// [rank], of each the whole buffer.
+json sharded_update() {
+  constexpr int kRanks = 2;
+  std::vector<json> ranks(kRanks);
+  run_threads(kRanks, [&](Comm& comm) {
+    Arena arena;
+    Ctx ctx;
+    ctx.kernels = &ref_kernels();
+    const Tensor w = arena.alloc(Mem::Param, "w", Dtype::F32, {kNumbers});
+    const Tensor g = arena.alloc(Mem::Grad, "g", Dtype::F32, {kNumbers});
+    for (int64_t i = 0; i < kNumbers; ++i) {
+      w.data<float>()[i] = static_cast<float>(10 * (i + 1));
+      g.data<float>()[i] = static_cast<float>(comm.rank() == 0 ? i + 1 : i % 3 + 1);
+    }
+    Reducer reducer(comm, ctx, Reduction::Halving, arena, Dtype::F32, kNumbers);
+    const Chunks chunks{kNumbers, kRanks};
+    json& out = ranks[static_cast<size_t>(comm.rank())];
+    out = {{"chunk", {chunks[comm.rank()].begin, chunks[comm.rank()].end}},
+           {"w", row_of(w)},
+           {"g", row_of(g)}};
+    reducer.reduce_scatter(g, chunks);
+    out["reduced"] = row_of(g);
+    ctx.kernels->sgd_update(ctx, chunks.of(w, comm.rank()), {}, chunks.of(g, comm.rank()),
+                            {.lr = 1, .momentum = 0, .nesterov = false});
+    out["updated"] = row_of(w);
+    reducer.all_gather(w, chunks);
+    out["gathered"] = row_of(w);
+  });
+  return ranks;
+}
+
+/// How two tensor ranks cut the matrices of an MLP: [rank], the rows or columns as shares of all.
+json cuts() {
+  const GptConfig tiny{"", 1, 2, 4, 4, 4, 8, 8};
+  json all = json::array();
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    const ParamLayout layout(tiny, 1, {rank, 2});
+    const ParamSpec& fc = layout.spec("transformer.h.0.mlp.c_fc.weight");
+    const ParamSpec& proj = layout.spec("transformer.h.0.mlp.c_proj.weight");
+    const auto F = static_cast<double>(4 * tiny.channels);
+    all.push_back({{"fc_rows",
+                    {static_cast<double>(fc.first / fc.stride) / F,
+                     static_cast<double>(fc.first / fc.stride + fc.shape.dims[0]) / F}},
+                   {"proj_columns",
+                    {static_cast<double>(proj.first) / F,
+                     static_cast<double>(proj.first + proj.shape.dims[1]) / F}}});
+  }
+  return all;
+}
+
+/// Every schedule on `stages` stages, where F, I and W take as long as one another.
+json pipelines(int64_t stages, int64_t micros) {
+  json all = json::array();
+  for (const std::string name : kPipelines) {
+    const PipelineKind kind = pipeline_kind(name);
+    const bool interleaved = kind == PipelineKind::Interleaved;
+    const Pipeline pipeline = make_pipeline(kind, stages, interleaved ? 2 : 1, micros);
+    const double unit = interleaved ? 0.5 : 1;  // a chunk is half a stage
+    const PipelineClock clock = simulate(pipeline, equal_durations(pipeline, unit, unit, unit));
+    all.push_back({{"name", name}, {"idle", clock.idle_share()}, {"stages", to_json(clock)}});
+  }
+  return all;
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main() {
+  using namespace ladder;
+  const json data{
+      {"ring", all_reduce(Reduction::Ring)}, {"halving", all_reduce(Reduction::Halving)},
+      {"sharded_update", sharded_update()},  {"cuts", cuts()},
+      {"pipelines", pipelines(2, 4)},        {"pipelines_of_four", pipelines(4, 8)}};
+  std::cout << data.dump() << "\n";
+}
