@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the pictures of the chapters that show a mechanism with small numbers.
+"""Draws the pictures of the chapters that show a mechanism with small numbers, and writes the table
+of the models into chapter 01.
 
     scripts/pictures.py                            draws all from scripts/pictures.json
     scripts/pictures.py --program build/cpu/tests/picture_data
@@ -335,6 +336,25 @@ PICTURES = {
 }
 
 
+# ---- the table of the models ---------------------------------------------------------------------
+
+TABLE = "01_sgd/README.md"
+BEGIN, END = "<!-- models:begin -->\n", "<!-- models:end -->"
+
+
+def with_table(text, data):
+    """The README with the table between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    if not mark:
+        raise SystemExit(f"pictures.py: chapters/{TABLE} wants the lines {BEGIN.strip()} and {END}")
+    rows = ["| `--model` | layers $L$ | heads $NH$ | channels $C$ | tokens $T$ | vocabulary $V$ | "
+            "parameters |", "|---|---|---|---|---|---|---|"]
+    rows += [f"| `{m['name']}` | {m['layers']} | {m['heads']} | {m['channels']:,} | {m['seq_len']:,} | "
+             f"{m['vocab']:,} | {m['parameters']:,} |" for m in data["models"]]
+    return before + BEGIN + "\n".join(rows) + "\n" + END + after
+
+
 def faults(root, data):
     """Pictures that are not as this script draws them."""
     found = []
@@ -342,6 +362,10 @@ def faults(root, data):
         path = root / "chapters" / name
         if not path.is_file() or path.read_text(encoding="utf-8") != draw(data):
             found.append(f"chapters/{name}: stale picture; scripts/pictures.py draws it anew")
+    readme = root / "chapters" / TABLE
+    text = readme.read_text(encoding="utf-8")
+    if text != with_table(text, data):
+        found.append(f"chapters/{TABLE}: stale table of models; scripts/pictures.py writes it anew")
     return found
 
 
@@ -370,6 +394,8 @@ def main():
     else:
         for name, draw in PICTURES.items():
             (ROOT / "chapters" / name).write_text(draw(data), encoding="utf-8")
+        readme = ROOT / "chapters" / TABLE
+        readme.write_text(with_table(readme.read_text(encoding="utf-8"), data), encoding="utf-8")
     print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 

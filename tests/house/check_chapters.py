@@ -2,11 +2,12 @@
 """Every chapter keeps the contract: its README's sections, its budgets, a diff that is fresh. So
 is the tree of chapters in README.md."""
 
+import functools
 import re
 import subprocess
 import sys
 
-from house import ROOT, tell
+from house import ROOT, code_files, floor, tell
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import chapter_budget  # noqa: E402
@@ -40,6 +41,37 @@ def check_top(where, text):
     return [] if top else [f"{where}: wants three lines '> - ...' below its title: the chapter in short"]
 
 
+def check_types(root, where, text):
+    """The box of types names types that there are."""
+    box = re.search(r"\*\*Types you will meet\*\*\n\n((?:- [^\n]+\n)+)", text)
+    faults = []
+    for line in box[1].splitlines() if box else []:
+        name = re.match(r"- `(\w+)`: ", line)
+        if not name or name[1] not in types(root):
+            faults.append(f"{where}: no type of the project in its box of types: {line}")
+    return faults
+
+
+def check_exercises(where, text):
+    """Each says how hard and how long it is, and at least half say how to check them."""
+    items = re.split(r"^\d+\. ", text.partition("## Exercises\n")[2], flags=re.MULTILINE)[1:]
+    faults = [f"{where}: exercise {i} wants to begin with stars and minutes: ★★ (30 min)"
+              for i, item in enumerate(items, 1) if not re.match(r"★{1,3} \(\d+ min\) ", item)]
+    checked = sum("*Check.*" in item for item in items)
+    if 2 * checked < len(items):
+        faults.append(f"{where}: {checked} of {len(items)} exercises say how to check them, fewer than half")
+    return faults
+
+
+@functools.cache
+def types(root):
+    """Names of all structs, classes and enums outside of tests."""
+    code = [path for path in code_files(root) if floor(root, path) != "tests"]
+    found = (re.findall(r"^(?:struct|class|enum class) (?:\[\[\w+\]\] )?(\w+)", path.read_text(encoding="utf-8"), re.M)
+             for path in code)
+    return set().union(*found)
+
+
 def check_readmes(root):
     faults = []
     for folder in sorted((root / "chapters").glob("[0-9][0-9]_*")):
@@ -51,7 +83,8 @@ def check_readmes(root):
         text = readme.read_text(encoding="utf-8")
         if headings(text) != SECTIONS:
             faults.append(f"{where}: wants these sections in order: {', '.join(SECTIONS)}")
-        faults += check_top(where, text)
+        faults += check_top(where, text) + check_types(root, where, text)
+        faults += check_exercises(where, text)
     return faults
 
 

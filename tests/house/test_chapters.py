@@ -156,6 +156,22 @@ class Chapters(Tree):
                 self.quote(mark)
                 self.assert_caught(check_chapters.check, words)
 
+    def test_types_that_are_not_there(self):
+        self.plant("common/b.h", "// B.\n#pragma once\nclass There {};\n")
+        box = "**Types you will meet**\n\n- `There`: is one\n- `Gone`: is none\n\n## The diff"
+        self.plant("chapters/01_sgd/README.md", README.replace("## The diff", box))
+        self.assert_caught(check_chapters.check, "box of types: - `Gone`: is none")
+
+    def test_exercises(self):
+        good = "\n1. ★ (10 min) Do.\n\n   *Check.* `true`\n\n2. ★★★ (90 min) Do.\n"
+        for text, words in [(good.replace("★ (10 min) ", ""), "exercise 1 wants to begin with stars"),
+                            (good.replace("*Check.*", ""), "0 of 2 exercises say how to check them")]:
+            with self.subTest(words):
+                self.plant("chapters/01_sgd/README.md", README + good)
+                self.assertEqual(check_chapters.check(self.root), [])
+                self.plant("chapters/01_sgd/README.md", README + text)
+                self.assert_caught(check_chapters.check, words)
+
     def test_no_three_lines_on_top(self):
         self.plant("chapters/01_sgd/README.md", README.replace("> - Two.\n", ""))
         self.assert_caught(check_chapters.check, "01_sgd/README.md: wants three lines")

@@ -37,7 +37,15 @@ class Pictures(unittest.TestCase):
                 path = root / "chapters" / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(draw(self.data), encoding="utf-8")
+            table = root / "chapters" / pictures.TABLE
+            table.parent.mkdir()
+            table.write_text(pictures.with_table(pictures.BEGIN + pictures.END, self.data), encoding="utf-8")
             self.assertEqual(pictures.faults(root, self.data), [])
+            self.data["models"][0]["layers"] += 1
+            found = pictures.faults(root, self.data)
+            self.assertEqual(len(found), 1, found)
+            self.assertIn("stale table of models", found[0])
+            self.data["models"][0]["layers"] -= 1
             self.data["ring"][0][1]["state"][0] = 1001
             found = pictures.faults(root, self.data)
             self.assertEqual(len(found), 1, found)

@@ -1,5 +1,5 @@
-// What the pictures of the chapters show, in small numbers, as the code itself computes it: prints
-// JSON, which scripts/pictures.py draws.
+// What the pictures of the chapters show, in small numbers, as the code itself computes it, and the
+// sizes of all models: prints JSON, which scripts/pictures.py draws.
 
 #include <cstdint>
 #include <iostream>
@@ -14,6 +14,7 @@
 #include "common/comm/faulty_comm.h"
 #include "common/comm/reduction.h"
 #include "common/comm/run_ranks.h"
+#include "common/model/config.h"
 #include "common/model/layout.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
@@ -138,6 +139,22 @@ json pipelines(int64_t stages, int64_t micros) {
   return all;
 }
 
+/// The sizes of all presets.
+json models() {
+  json all = json::array();
+  for (const std::string& name : preset_names()) {
+    const GptConfig gpt = preset(name);
+    all.push_back({{"name", name},
+                   {"layers", gpt.layers},
+                   {"heads", gpt.heads},
+                   {"channels", gpt.channels},
+                   {"seq_len", gpt.seq_len},
+                   {"vocab", gpt.vocab},
+                   {"parameters", ParamLayout(gpt).live()}});
+  }
+  return all;
+}
+
 }  // namespace
 }  // namespace ladder
 
@@ -146,6 +163,6 @@ int main() {
   const json data{
       {"ring", all_reduce(Reduction::Ring)}, {"halving", all_reduce(Reduction::Halving)},
       {"sharded_update", sharded_update()},  {"cuts", cuts()},
-      {"pipelines", pipelines(2, 4)},        {"pipelines_of_four", pipelines(4, 8)}};
+      {"pipelines", pipelines(2, 4)},        {"models", models()}};
   std::cout << data.dump() << "\n";
 }
