@@ -10,7 +10,7 @@ build=(g++ cmake ninja-build pkg-config ccache git)
 libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev librandom123-dev
   libboost-context-dev)
 mpi=(libopenmpi-dev openmpi-bin)
-tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv strace)
+tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv strace python3-clang-16)
 charts=(python3-matplotlib)
 extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-torch python3-venv
   libopenblas-dev libdnnl-dev clang-tidy-16 iproute2)

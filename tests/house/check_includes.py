@@ -2,7 +2,8 @@
 """Who may know whom.
 
 kernels knows nobody; common knows kernels; a chapter knows common, kernels and the chapters that it
-descends from; tests and benchmarks know everybody and nobody knows them. No circles, between
+descends from; labs know all these; tests and benchmarks know everybody and nobody knows them. No
+circles, between
 files or between folders. Headers of the project are included in quotes, by their path from the
 root. The CMake targets follow the same lines.
 
@@ -21,8 +22,9 @@ BELOW = {
     "kernels": ["kernels"],
     "common": ["kernels", "common"],
     "chapters": ["kernels", "common", "chapters"],
+    "labs": ["kernels", "common", "chapters", "labs"],
     "bench": ["kernels", "common", "chapters", "bench"],
-    "tests": ["kernels", "common", "chapters", "tests"],
+    "tests": ["kernels", "common", "chapters", "labs", "tests"],
 }
 CHOSEN = ["kernels/cuda/native", "kernels/cuda/on_cpu"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

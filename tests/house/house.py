@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ["kernels", "common", "chapters", "tests", "bench", "docs", "scripts", "cmake", ".ci"]
+FOLDERS = ["kernels", "common", "chapters", "labs", "tests", "bench", "docs", "scripts", "cmake", ".ci"]
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 
 

@@ -1,0 +1,136 @@
+// Two updates of a small model, as main.cpp of chapter 08 makes them, on gradients that are drawn.
+#include "labs/check.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/08_zero1/zero1.h"
+#include "common/comm/run_ranks.h"
+#include "common/model/init.h"
+#include "common/run/backend.h"
+#include "kernels/narrow.h"
+
+namespace ladder::lab {
+namespace {
+
+struct Case {
+  int ranks;
+  GptConfig gpt;
+  PrecisionOptions precision;
+  DdpOptions ddp;
+  uint64_t seed;
+};
+
+/// What the ranks have found, a row of numbers for each.
+struct Found {
+  std::vector<std::vector<float>> sums, weights;
+  std::vector<int64_t> sent;
+};
+
+/// The elements of a 16-bit or 32-bit tensor.
+std::vector<float> floats(const Tensor& tensor) {
+  std::vector<float> all(static_cast<size_t>(tensor.size()));
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i] = tensor.dtype == Dtype::F32
+                 ? tensor.data<float>()[i]
+                 : widen(kBf16, static_cast<const uint16_t*>(tensor.host())[i]);
+  return all;
+}
+
+void append(std::vector<float>& all, const std::vector<float>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
+  RunOptions run;
+  run.ranks = c.ranks;
+  run.threads = 1;
+  Arena arena;
+  const Ctx ctx = make_ctx(run, arena, nullptr, &comm);
+  const auto rank = static_cast<size_t>(comm.rank());
+  const ParamLayout params(c.gpt, c.ranks), shard = params.shard(comm.rank());
+  const ShardedWeights weights(arena, params, shard, c.precision);
+  const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {params.size()});
+  CommStream stream = open_comm_stream(arena, ctx, comm, run, c.ddp, params.largest_section());
+  Zero1 zero1(stream, params, c.ddp);
+  Optimizer optimizer(arena, shard, {}, {});
+
+  init_params(ctx, weights.master, shard, c.gpt, c.seed);
+  weights.refresh(ctx, shard);
+  all_gather(ctx, stream, params, weights.compute);
+  append(found.weights[rank], floats(weights.compute));
+  for (uint64_t step = 0; step < 2; ++step) {
+    stream.begin_step();
+    const std::vector<float> drawn =
+        sheet.normals("gradients", params.size(), 100 * step + rank + 1);
+    std::ranges::copy(drawn, grads.data<float>());
+    for (int64_t s = params.sections(); s-- > 0;) zero1.ready(grads, s);
+    zero1.finish(ctx, grads);
+    for (const Tensor chunk : shard.sections_of(grads)) append(found.sums[rank], floats(chunk));
+    optimizer.step(ctx, weights.master, grads, 1e-2f);
+    weights.refresh(ctx, shard);
+    all_gather(ctx, stream, params, weights.compute);
+    append(found.weights[rank], floats(weights.compute));
+  }
+  found.sent[rank] = stream.sent();
+}
+
+void run_case(Sheet& sheet, const Case& c) {
+  Found found{.sums = std::vector<std::vector<float>>(c.ranks),
+              .weights = std::vector<std::vector<float>>(c.ranks),
+              .sent = std::vector<int64_t>(c.ranks)};
+  run_threads(
+      c.ranks, [&](Comm& comm) { train(sheet, c, comm, found); }, std::chrono::seconds(5));
+  for (int r = 0; r < c.ranks; ++r) {
+    sheet.bits(fmt::format("sums/rank {}", r), found.sums[r]);
+    sheet.bits(fmt::format("weights/rank {}", r), found.weights[r]);
+  }
+  int64_t sent = 0;
+  for (const int64_t bytes : found.sent) sent += bytes;
+  const ParamLayout params(c.gpt, c.ranks);
+  const int64_t element = size_of(c.precision.dtype());
+  sheet.without_idea("sent", (c.ranks - 1) * params.size() * (8 + element));
+  sheet.count("sent", sent);
+}
+
+/// Small models that have all of it: blocks, padding, odd sizes.
+void cases(Sheet& sheet) {
+  for (const char* precision : {"fp32", "bf16"})
+    for (const int ranks : {2, sheet.pick("ranks", {4, 8})}) {
+      const int64_t channels = sheet.pick("channels", {8, 12, 16});
+      Case c{.ranks = ranks,
+             .gpt = {.name = "lab",
+                     .layers = sheet.pick<int64_t>("layers", {1, 2}),
+                     .heads = 2,
+                     .channels = channels,
+                     .seq_len = 5,
+                     .positions = sheet.pick<int64_t>("positions", {5, 7}),
+                     .vocab = sheet.pick<int64_t>("vocab", {11, 20}),
+                     .padded_vocab = 32},
+             .precision = {},
+             .ddp = {},
+             .seed = sheet.seed()};
+      c.precision.name = precision;
+      c.ddp.mode = precision == std::string("fp32") ? "bucketed" : "overlapped";
+      c.ddp.bucket_mb = 0;
+      const std::string name = fmt::format("{} ranks, {}, {}", ranks, precision, c.ddp.mode);
+      sheet.run(name, [&] { run_case(sheet, c); });
+      sheet.run(name + ", formula", [&] {
+        const auto bytes = zero1_traffic(ParamLayout(c.gpt, ranks), c.ddp, c.precision);
+        sheet.text("formula", bytes ? fmt::format("{}", *bytes) : "none");
+      });
+    }
+  sheet.run("an uneven reduction, formula", [&] {
+    DdpOptions tree;
+    tree.reduction = "tree";
+    const auto bytes = zero1_traffic(ParamLayout(preset("nano"), 4), tree, {});
+    sheet.text("formula", bytes ? fmt::format("{}", *bytes) : "none");
+  });
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -1,0 +1,106 @@
+#include "labs/check.h"
+
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <unistd.h>
+
+namespace ladder::lab {
+namespace {
+
+std::string hex(std::span<const uint32_t> words) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  text.reserve(8 * words.size());
+  for (const uint32_t word : words)
+    for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[word >> shift & 15];
+  return text;
+}
+
+/// A row is one line of fields between tabs.
+std::string in_one_line(std::string_view text) {
+  std::string line(text);
+  for (char& c : line)
+    if (c == '\n' || c == '\t') c = ' ';
+  return line;
+}
+
+}  // namespace
+
+std::vector<float> Sheet::normals(std::string_view name, int64_t n, uint64_t stream) const {
+  const Random random(seed_ + 1000003 * stream, name);
+  std::vector<float> values(static_cast<size_t>(n));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(random.normal_pair(i / 2)[i % 2]);
+  return values;
+}
+
+void Sheet::run(const std::string& name, const std::function<void()>& body) {
+  case_ = in_one_line(name);
+  row("", "begin", "");
+  try {
+    body();
+  } catch (const std::exception& e) {
+    row("", "threw", e.what());
+  } catch (const char* what) {
+    row("", "threw", what);
+  } catch (...) {
+    row("", "threw", "an exception that is no std::exception");
+  }
+}
+
+void Sheet::bits(std::string_view gate, std::span<const float> values) {
+  std::vector<uint32_t> words(values.size());
+  for (size_t i = 0; i < words.size(); ++i) std::memcpy(&words[i], &values[i], sizeof words[i]);
+  row(gate, "f32", hex(words));
+}
+
+void Sheet::bits(std::string_view gate, const Tensor& values) {
+  const auto n = static_cast<size_t>(values.size());
+  if (values.dtype == Dtype::F32) return bits(gate, std::span(values.data<float>(), n));
+  CHECK(values.dtype == Dtype::BF16 || values.dtype == Dtype::F16, "bits of this dtype");
+  std::vector<uint32_t> words(n);
+  for (size_t i = 0; i < n; ++i) {
+    uint16_t half = 0;
+    std::memcpy(&half, static_cast<const char*>(values.host()) + 2 * i, sizeof half);
+    words[i] = half;
+  }
+  row(gate, values.dtype == Dtype::BF16 ? "bf16" : "f16", hex(words));
+}
+
+void Sheet::text(std::string_view gate, std::string_view value) { row(gate, "text", value); }
+
+void Sheet::count(std::string_view gate, int64_t figure) {
+  row(gate, "count", fmt::format("{}", figure));
+}
+
+void Sheet::without_idea(std::string_view gate, int64_t figure) {
+  row(gate, "without", fmt::format("{}", figure));
+}
+
+/// At once and past all buffers: what has been measured counts, however the process ends.
+void Sheet::row(std::string_view gate, std::string_view kind, std::string_view value) {
+  const std::string line =
+      fmt::format("{}\t{}\t{}\t{}\t{}\n", token_, case_, gate, kind, in_one_line(value));
+  for (size_t at = 0; at < line.size();) {
+    const ssize_t n = ::write(rows_, line.data() + at, line.size() - at);
+    CHECK(n > 0, "cannot write a row");
+    at += static_cast<size_t>(n);
+  }
+}
+
+/// On its standard input: the descriptor for rows, the token and the seed. lab.py starts it.
+int measure(void (*cases)(Sheet&)) {
+  int rows = 0;
+  std::string token;
+  uint64_t seed = 0;
+  if (!(std::cin >> rows >> token >> seed)) {
+    std::cerr << "error: labs/lab.py starts this program: labs/lab.py check NN\n";
+    return 2;
+  }
+  Sheet sheet(rows, token, seed);
+  cases(sheet);
+  return 0;
+}
+
+}  // namespace ladder::lab

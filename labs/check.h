@@ -1,0 +1,67 @@
+// What the checks of all labs share: cases, and what is measured in them.
+//
+// A check is a program that is compiled twice: with the student's file and with the chapter's. It
+// judges nothing. Each writes down what it has measured, and lab.py, which is another process,
+// compares the two. So what the student's code prints, or how it ends, says nothing of the score.
+//
+// Sizes, ranks and random numbers of a case follow from one seed, which is another when graded.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/random.h"
+#include "kernels/tensor.h"
+
+namespace ladder::lab {
+
+/// Where a check puts what it has measured.
+class Sheet {
+ public:
+  /// @param rows  file descriptor that rows are written to
+  /// @param token that begins each row
+  Sheet(int rows, std::string token, uint64_t seed)
+      : rows_(rows), token_(std::move(token)), seed_(seed) {}
+
+  uint64_t seed() const { return seed_; }
+
+  /// One of `choices`, by the seed: a size of a case.
+  template <class T>
+  T pick(std::string_view what, std::initializer_list<T> choices) const {
+    return choices.begin()[Random(seed_, what).below(choices.size(), 0)];
+  }
+  /// n normal numbers that depend on the seed, `name` and `stream`.
+  std::vector<float> normals(std::string_view name, int64_t n, uint64_t stream = 0) const;
+
+  /// A case: what `body` measures is written under `name`. An exception ends the case, and is
+  /// written down, too.
+  void run(const std::string& name, const std::function<void()>& body);
+
+  /// Bits that must be those of the reference. F32, BF16 or F16
+  void bits(std::string_view gate, std::span<const float> values);
+  void bits(std::string_view gate, const Tensor& values);
+  /// The same of words and numbers.
+  void text(std::string_view gate, std::string_view value);
+  /// A counted figure; and what it is without the idea of the lab.
+  void count(std::string_view gate, int64_t figure);
+  void without_idea(std::string_view gate, int64_t figure);
+
+ private:
+  void row(std::string_view gate, std::string_view kind, std::string_view value);
+
+  int rows_;
+  std::string token_;
+  uint64_t seed_;
+  std::string case_;
+};
+
+/// What main() of a lab's check.cpp does: all its cases, once. The exit status.
+int measure(void (*cases)(Sheet&));
+
+}  // namespace ladder::lab

@@ -1,0 +1,113 @@
+"""Compiling a check or a chapter's program with a student's files, by the commands that CMake has
+for the chapter's own."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+from .labs import Refused
+
+
+class DoesNotCompile(Exception):
+    """What the compiler says."""
+
+
+class Build:
+    """A folder that CMake has configured with Ninja."""
+
+    def __init__(self, root, folder):
+        self.root, self.folder = root, Path(folder)
+        self._commands = None
+
+    def prepare(self, targets):
+        """Builds libraries and references; says so where that takes long."""
+        if not (self.folder / "build.ninja").is_file():
+            if self.folder != self.root / "build/cpu":
+                raise Refused(f"{self.folder} is no build folder; cmake --preset cpu makes build/cpu")
+            print("configuring build/cpu, once", flush=True)
+            run = subprocess.run(["cmake", "--preset", "cpu"], cwd=self.root, capture_output=True, text=True)
+            if run.returncode != 0:
+                raise Refused(f"cmake --preset cpu fails: {last_line(run.stderr)}; scripts/setup.sh installs what it wants")
+        if any(not self.binary(target).is_file() for target in targets):
+            print("building the libraries and the reference, once: some minutes", flush=True)
+        run = subprocess.run(["ninja", "-C", self.folder, *targets], capture_output=True, text=True)
+        if run.returncode != 0:
+            print(run.stdout[-3000:])
+            raise Refused(f"the tree does not build: ninja -C {self.folder} {' '.join(targets)}")
+
+    def binary(self, target):
+        return self.folder / ("labs" if target.startswith("lab_") else "bin") / target
+
+    def compile_command(self, source):
+        """How CMake compiles a source of the tree: words, without what names the output."""
+        if self._commands is None:
+            self._commands = json.loads((self.folder / "compile_commands.json").read_text())
+        wanted = str(self.root / source)
+        for entry in self._commands:
+            if entry["file"] == wanted:
+                words = shlex.split(entry["command"])
+                at = words.index("-o")
+                return words[:at] + words[at + 2 :], words[at + 1]
+        raise Refused(f"{self.folder} does not compile {source}; cmake --preset cpu may help")
+
+    def compile(self, source, work, out, extra=()):
+        """One object `out` of a source, the files of `work` before those of the tree."""
+        words, _ = self.compile_command(source)
+        if (work / source).is_file():
+            words[words.index("-c") + 1] = str(work / source)
+        # A warning is no reason to fail a student; -Werror of the tree comes earlier and loses.
+        more = ["-iquote", str(work), "-w", "-fmax-errors=3", "-fdiagnostics-color=never", *extra]
+        self._run([*cached(words[:1]), *words[1:], *more, "-o", str(out)])
+
+    def includes(self, source, work):
+        """The files that compiling it would read."""
+        words, _ = self.compile_command(source)
+        if (work / source).is_file():
+            words[words.index("-c") + 1] = str(work / source)
+        words.remove("-c")
+        text = self._run([*words, "-iquote", str(work), "-w", "-M"])
+        names = shlex.split(text.replace("\\\n", " ").split(":", 1)[1])
+        return {Path(os.path.realpath(self.folder / name)) for name in names}
+
+    def link(self, target, source, objects, out):
+        """The program `target` with `objects` in place of that of `source`."""
+        output = str(self.binary(target).relative_to(self.folder))
+        run = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "-s", output], capture_output=True, text=True)
+        line = run.stdout.strip().removeprefix(": &&").removesuffix("&& :")
+        words = shlex.split(line)
+        _, replaced = self.compile_command(source)
+        at = words.index(replaced)
+        words[at : at + 1] = [str(path) for path in objects]
+        words[words.index("-o") + 1] = str(out)
+        self._run(words)
+
+    def program(self, target, source, lab, work, scratch):
+        """Compiles and links `target` with the lab's files of `work`; the path of the program."""
+        scratch.mkdir(parents=True, exist_ok=True)
+        objects = [scratch / f"{target}.o"]
+        self.compile(source, work, objects[0])
+        for path in lab.files:
+            if path.endswith(".cpp") and path != source:
+                objects.append(scratch / (Path(path).stem + ".o"))
+                self.compile(path, work, objects[-1])
+        self.link(target, source, objects, scratch / target)
+        return scratch / target
+
+    def _run(self, words):
+        run = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        if run.returncode != 0:
+            raise DoesNotCompile(run.stderr.strip())
+        return run.stdout
+
+
+def cached(compiler):
+    """The compiler through ccache, where that is."""
+    ccache = shutil.which("ccache")
+    return ["env", "CCACHE_SLOPPINESS=pch_defines,time_macros", ccache, *compiler] if ccache else compiler
+
+
+def last_line(text):
+    return (text.strip().splitlines() or ["no reason given"])[-1]

@@ -1,0 +1,167 @@
+"""Compares what a student's program has measured with what the reference has, and gives points.
+
+Bits first: a figure counts only in cases whose bits are right. Credit is linear: for bits the share
+of rows that are equal, for a figure the share of the way from "without the idea" to the reference.
+Fewer than the reference is wrong, too, where it means that something was lost.
+"""
+
+import struct
+from dataclasses import dataclass
+
+BITS = ("f32", "bf16", "f16", "text")
+
+
+@dataclass
+class Result:
+    """Of one gate: its points, and the row that shows most."""
+
+    gate: object
+    share: float  # of its points
+    case: str = ""
+    without: str = "-"
+    yours: str = ""
+    reference: str = ""
+
+    @property
+    def passed(self):
+        return self.share == 1
+
+    @property
+    def points(self):
+        return round(self.gate.points * self.share, 2)
+
+
+@dataclass
+class Sheet:
+    """The rows of one run of a check."""
+
+    values: dict  # {(case, gate, place): (kind, value)}
+    without: dict  # {(case, gate): figure}
+    threw: dict  # {case: message}
+    begun: list  # cases
+
+
+def sheet_of(outcome):
+    sheet = Sheet({}, {}, {}, [])
+    for case, gate, kind, value in outcome.rows:
+        name, _, place = gate.partition("/")
+        if kind == "begin":
+            sheet.begun.append(case)
+        elif kind == "threw":
+            sheet.threw[case] = value
+        elif kind == "without":
+            sheet.without[case, name] = int(value)
+        else:
+            # A row that comes twice counts as it came first.
+            sheet.values.setdefault((case, name, place), (kind, value))
+    return sheet
+
+
+def judge(gates, yours, reference):
+    """One Result for each gate; without those of kind "trace".
+    @param yours,reference Outcome of the same seed"""
+    mine, right = sheet_of(yours), sheet_of(reference)
+    results = []
+    for gate in gates:
+        rows = {key: row for key, row in right.values.items() if key[1] == gate.name}
+        if gate.kind == "trace":
+            continue
+        if not rows:
+            raise ValueError(f"the reference has no rows for the gate {gate.name}: {reference.ended} {reference.printed}")
+        judged = [judge_row(gate, key, row, mine, right, yours.ended) for key, row in rows.items()]
+        worst = min(judged, key=lambda result: result.share)
+        worst.share = sum(result.share for result in judged) / len(judged)
+        results.append(worst)
+    return results
+
+
+def judge_row(gate, key, row, mine, right, ended):
+    case, name, place = key
+    kind, value = row
+    where = f"{case}, {place}" if place else case
+    result = Result(gate, 0.0, where, reference=brief(kind, value))
+    base = right.without.get((case, name))
+    if base is not None:
+        result.without = f"{base:,}"
+    if key not in mine.values:
+        result.yours = mine.threw.get(case) or (ended if ended else "not measured")
+        return result
+    my_kind, my_value = mine.values[key]
+    result.yours = brief(my_kind, my_value)
+    if gate.kind == "bits":
+        result.share = float(row == mine.values[key])
+        if not result.passed:
+            result.yours, result.reference = difference(mine.values[key], row)
+        return result
+    if not bits_are_right(case, mine, right):
+        result.yours += " (does not count: the bits are wrong)"
+        return result
+    result.share = credit(gate, int(my_value), int(value), base)
+    return result
+
+
+def bits_are_right(case, mine, right):
+    return all(
+        mine.values.get(key) == row for key, row in right.values.items() if key[0] == case and row[0] in BITS
+    )
+
+
+def credit(gate, yours, reference, base):
+    if yours == reference:
+        return 1.0
+    if yours < reference:
+        return 0.0 if gate.less_is_wrong else 1.0
+    if base is None or base <= reference:
+        return 0.0
+    return max(0.0, 1 - (yours - reference) / (base - reference))
+
+
+def numbers(kind, value):
+    words = [int(value[i : i + 8], 16) for i in range(0, len(value), 8)]
+    if kind == "f16":
+        return [struct.unpack("<e", struct.pack("<H", word))[0] for word in words]
+    shift = 16 if kind == "bf16" else 0
+    return [struct.unpack("<f", struct.pack("<I", word << shift))[0] for word in words]
+
+
+def brief(kind, value):
+    if kind == "count":
+        return f"{int(value):,}"
+    if kind == "text":
+        return value
+    return f"{len(value) // 8:,} numbers"
+
+
+def difference(mine, right):
+    """(yours, reference) where they differ first."""
+    if mine[0] != right[0] or mine[0] == "text" or len(mine[1]) != len(right[1]):
+        return brief(*mine), brief(*right)
+    a, b = numbers(*mine), numbers(*right)
+    cuts = range(0, len(mine[1]), 8)
+    wrong = [i // 8 for i in cuts if mine[1][i : i + 8] != right[1][i : i + 8]]
+    first = wrong[0]
+    return f"{len(wrong):,} of {len(a):,} differ; [{first}] {a[first]:.9g}", f"[{first}] {b[first]:.9g}"
+
+
+def judge_trace(gate, yours, reference):
+    """Traces as lists of lines."""
+    equal = 0
+    while equal < min(len(yours), len(reference)) and yours[equal] == reference[equal]:
+        equal += 1
+    result = Result(gate, equal / len(reference), "trace", yours=f"{equal} of {len(reference)} lines", reference=f"{len(reference)} lines")
+    if len(yours) > len(reference):
+        result.share = 0.0
+    return result
+
+
+def table(results):
+    rows = [("gate", "without the idea", "yours", "reference", "points")]
+    for r in results:
+        mark = "ok " if r.passed else "-> "
+        rows.append((mark + r.gate.name, r.without, r.yours, r.reference, f"{r.points:g}/{r.gate.points:g}"))
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    for i, r in reversed(list(enumerate(results, 1))):
+        if not r.passed:
+            lines.insert(i + 1, f"     {r.gate.what}; in: {r.case}")
+    return "\n".join(lines)

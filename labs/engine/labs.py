@@ -1,0 +1,144 @@
+"""What a lab is: its lab.toml, the files it names, and the stubs made of them.
+
+Ranges of functions come from ranges.json, which labs/update.py writes with libclang. Here nothing
+but the standard library is wanted.
+"""
+
+import hashlib
+import json
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Refused(Exception):
+    """What the user asked for cannot be: one line, status 2."""
+
+
+@dataclass
+class Gate:
+    name: str
+    kind: str  # "bits", "count" or "trace"
+    points: float
+    what: str
+    less_is_wrong: bool = True  # of a count: fewer means that something was lost
+
+
+@dataclass
+class Mutant:
+    name: str
+    gate: str
+    symptom: str
+    changes: list  # of {"find", "put", "file"}
+
+
+class Lab:
+    def __init__(self, folder):
+        self.folder = folder
+        self.name = folder.name
+        self.number = folder.name[:2]
+        self.root = folder.parents[1]
+        with (folder / "lab.toml").open("rb") as file:
+            data = tomllib.load(file)
+        self.title, self.minutes = data["title"], data["minutes"]
+        self.notice = " ".join(data["notice"].split())
+        self.files = {entry["path"]: entry["functions"] for entry in data["files"]}
+        self.program = data.get("program")
+        self.gates = [Gate(**gate) for gate in data["gates"]]
+
+    @property
+    def points(self):
+        return sum(gate.points for gate in self.gates)
+
+    @property
+    def hints(self):
+        return sorted((self.folder / "hints").glob("*.md"))
+
+    def mutants(self):
+        found = []
+        for path in sorted((self.folder / "mutants").glob("*.toml")):
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+            found.append(Mutant(path.stem, data["gate"], data["symptom"], data["changes"]))
+        return found
+
+
+def all_labs(root=ROOT):
+    return [Lab(path.parent) for path in sorted((root / "labs").glob("[0-9][0-9]_*/lab.toml"))]
+
+
+def find(number, root=ROOT):
+    """The lab of that number or name."""
+    labs = all_labs(root)
+    for lab in labs:
+        if number in (lab.number, lab.name):
+            return lab
+    raise Refused(f"no lab {number}; there are {', '.join(lab.number for lab in labs)}")
+
+
+def bodies(lab, path):
+    """{function: (begin, end)} of a file of the lab: bytes, braces included."""
+    ranges = json.loads((lab.root / "labs/ranges.json").read_text(encoding="utf-8"))
+    source = (lab.root / path).read_bytes()
+    entry = ranges.get(path)
+    if entry is None or entry["sha256"] != hashlib.sha256(source).hexdigest():
+        raise Refused(f"{path} is not the file that labs/ranges.json knows; labs/update.py renews it")
+    missing = [name for name in lab.files[path] if name not in entry["functions"]]
+    if missing:
+        raise Refused(f"labs/ranges.json has no {missing[0]} of {path}; labs/update.py renews it")
+    return {name: tuple(entry["functions"][name]) for name in lab.files[path]}
+
+
+def stub(lab, path):
+    """The file with the bodies of the lab's functions replaced by one throwing line."""
+    source = (lab.root / path).read_bytes()
+    for name, (begin, end) in sorted(bodies(lab, path).items(), key=lambda item: -item[1][0]):
+        line_begin = source.rfind(b"\n", 0, begin) + 1
+        line = source[line_begin:begin]
+        indent = line[: len(line) - len(line.lstrip())]
+        body = b'{\n%s  throw std::logic_error("%s is not written yet");\n%s}' % (indent, name.encode(), indent)
+        source = source[:begin] + body + source[end:]
+    return source.decode()
+
+
+def mutated(lab, mutant):
+    """{path: text} of the files of the lab as the mutant has them."""
+    texts = {path: (lab.root / path).read_text(encoding="utf-8") for path in lab.files}
+    for change in mutant.changes:
+        path = change.get("file", next(iter(lab.files)))
+        if texts[path].count(change["find"]) != 1:
+            raise Refused(f"{lab.name}, mutant {mutant.name}: not once in {path}: {change['find']}")
+        texts[path] = texts[path].replace(change["find"], change["put"])
+    return texts
+
+
+def reading(lab):
+    """The chapter's README without its diff, which has what the student shall write."""
+    text = (lab.root / "chapters" / lab.name / "README.md").read_text(encoding="utf-8")
+    begin, end = "<!-- diff:begin -->", "<!-- diff:end -->"
+    if begin in text:
+        head, rest = text.split(begin, 1)
+        text = head + "(Left out: it has the answer. It is there again once you have passed.)\n" + rest.split(end, 1)[1]
+    return text.replace("](../", "](../../chapters/").replace("](../../chapters/../", "](../../")
+
+
+def removed_lines(lab):
+    """Lines of the bodies that tell something: no brace alone, none that stands in the stub too."""
+    lines = set()
+    for path in lab.files:
+        source, kept = (lab.root / path).read_bytes(), stub(lab, path)
+        for begin, end in bodies(lab, path).values():
+            for line in source[begin + 1 : end - 1].decode().splitlines():
+                line = line.strip()
+                if len(line) >= 20 and not line.startswith("//") and line not in kept:
+                    lines.add(line)
+    return lines
+
+
+def leaks(lab):
+    """Lines that a stub has lost and that the handout shows: faults as "where: line"."""
+    shown = {"the chapter's README without its diff": reading(lab)}
+    for path in [lab.folder / "README.md", *lab.hints]:
+        shown[str(path.relative_to(lab.root))] = path.read_text(encoding="utf-8")
+    return [f"{where}: {line}" for line in sorted(removed_lines(lab)) for where, text in shown.items() if line in text]

@@ -1,0 +1,81 @@
+"""Holds a lab to its word: the stub compiles and gets no point, the reference passes with all, and
+each mutant fails at its own gate first.
+
+  python3 -m engine.selftest BUILD NN     in the folder labs/; the lab's targets are built
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from . import judge
+from .build import Build, DoesNotCompile
+from .labs import ROOT, find, mutated, stub
+
+
+def write(work, texts):
+    for path, text in texts.items():
+        (work / path).parent.mkdir(parents=True, exist_ok=True)
+        (work / path).write_text(text, encoding="utf-8")
+
+
+def results_of(lab, build, texts, program):
+    with tempfile.TemporaryDirectory(prefix="ladder-lab-") as folder:
+        write(Path(folder), texts)
+        return judge.check(lab, build, Path(folder), program=program)[0]
+
+
+def first_failure(results):
+    return next((result.gate.name for result in results if not result.passed), None)
+
+
+def faults_of(lab, build):
+    texts = {path: (lab.root / path).read_text(encoding="utf-8") for path in lab.files}
+    results = results_of(lab, build, texts, program=True)
+    if first_failure(results):
+        yield f"the reference fails at {first_failure(results)}"
+    points = sum(result.points for result in results)
+    if points != 100:
+        yield f"the reference has {points:g} of 100 points"
+    yield from faults_of_stub(lab, build)
+    mutants = lab.mutants()
+    if not 3 <= len(mutants) <= 8:
+        yield f"{len(mutants)} mutants; 3 to 8 are wanted"
+    for mutant in mutants:
+        yield from faults_of_mutant(lab, build, mutant)
+
+
+def faults_of_stub(lab, build):
+    try:
+        results = results_of(lab, build, {path: stub(lab, path) for path in lab.files}, program=False)
+    except DoesNotCompile as fault:
+        yield f"the stub does not compile: {fault}"
+        return
+    if any(result.share > 0 for result in results):
+        yield "the stub gets points: " + ", ".join(r.gate.name for r in results if r.share > 0)
+
+
+def faults_of_mutant(lab, build, mutant):
+    gate = next((gate for gate in lab.gates if gate.name == mutant.gate), None)
+    if gate is None:
+        yield f"mutant {mutant.name}: no gate {mutant.gate}"
+        return
+    try:
+        results = results_of(lab, build, mutated(lab, mutant), program=gate.kind == "trace")
+    except DoesNotCompile as fault:
+        yield f"mutant {mutant.name} does not compile: {fault}"
+        return
+    if first_failure(results) != mutant.gate:
+        yield f"mutant {mutant.name} fails first at {first_failure(results)}, not at {mutant.gate}"
+
+
+def main(folder, number):
+    lab = find(number, ROOT)
+    faults = list(faults_of(lab, Build(ROOT, Path(folder).resolve())))
+    for fault in faults:
+        print(f"labs/{lab.name}: {fault}")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

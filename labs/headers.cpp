@@ -1,0 +1,1 @@
+// No code: the headers of others, compiled once for all checks.

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Labs: write parts of a chapter yourself, and know in seconds whether they are right.
+
+  labs/lab.py list                 all labs, their minutes, and how far you are
+  labs/lab.py new NN               writes the files to fill in under work/NN
+  labs/lab.py check NN             compiles and measures them
+  labs/lab.py check NN --program   and runs the chapter's program with them
+  labs/lab.py watch NN             checks whenever a file is saved
+  labs/lab.py hint NN              the next hint
+  labs/lab.py answer 08.2 VALUE    whether the answer to an exercise is right
+  labs/lab.py reset NN --yes       begins again; your files are put aside
+  labs/lab.py grade NN --results results.json [--submission DIR]
+                                   as an autograder does, in Gradescope's format
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+if sys.version_info < (3, 11):
+    sys.exit("error: labs/lab.py wants Python 3.11 or later, which reads TOML")
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from engine import answers, grade, judge  # noqa: E402
+from engine.build import Build, DoesNotCompile  # noqa: E402
+from engine.desk import Desk, code_lines, pairs, side_by_side  # noqa: E402
+from engine.gates import table  # noqa: E402
+from engine.labs import ROOT, Refused, all_labs, find  # noqa: E402
+
+
+def list_labs(_, desk):
+    for lab in all_labs():
+        state = desk.state(lab)
+        done = "passed" if state.get("passed") else f"{state['points']:g} of {lab.points:g} points" if "points" in state else ""
+        started = done or ("started" if desk.of(lab).is_dir() else "")
+        print(f"{lab.number}  {lab.minutes:3} min  {started:20} {lab.title}")
+
+
+def new(args, desk):
+    lab = find(args.lab)
+    for path in desk.start(lab):
+        print(f"wrote {desk.show(path)}")
+    print(f"read  {desk.show(lab.folder / 'README.md')}, then {desk.show(desk.of(lab) / 'README.md')}")
+    print(f"then  labs/lab.py check {lab.number}, or watch {lab.number}")
+
+
+def check_once(lab, desk, build, program, seed):
+    """Whether everything passes."""
+    files = desk.files(lab)
+    print("compiling " + ", ".join(desk.show(path) for path in files), flush=True)
+    try:
+        results, printed, seconds = judge.check(lab, build, desk.of(lab), seed, program)
+    except DoesNotCompile as fault:
+        print(f"{fault}\n{lab.name}: does not compile")
+        return False
+    print(table(results))
+    points = sum(result.points for result in results)
+    passed = all(result.passed for result in results)
+    if printed.strip() and not passed:
+        print("your program printed:\n" + "\n".join("  " + line for line in printed.strip().splitlines()[-12:]))
+    most = sum(result.gate.points for result in results)
+    print(f"{lab.name}: {points:g} of {most:g} points, {seconds:.1f} s")
+    if passed and lab.program and not program:
+        print(f"now the whole program: labs/lab.py check {lab.number} --program")
+    if program or not lab.program:
+        desk.note(lab, points=points, passed=passed)
+    return passed
+
+
+def compare(lab, desk):
+    """The student's functions beside the chapter's."""
+    for name, mine, theirs in pairs(lab, desk):
+        if mine is None:
+            print(f"\n{name}: its first line is another in your file")
+            continue
+        print(f"\n{name}: yours {code_lines(mine)} lines, the chapter's {code_lines(theirs)}")
+        print(side_by_side(mine, theirs))
+    print("\n" + lab.notice)
+
+
+def check(args, desk):
+    lab, build = find(args.lab), Build(ROOT, args.build)
+    desk.files(lab)
+    build.prepare(judge.targets(lab))
+    passed = check_once(lab, desk, build, args.program, args.seed)
+    if passed and (args.program or not lab.program):
+        compare(lab, desk)
+    return 0 if passed else 1
+
+
+def watch(args, desk):
+    lab, build = find(args.lab), Build(ROOT, args.build)
+    desk.files(lab)
+    build.prepare(judge.targets(lab))
+    seen = None
+    try:
+        while True:
+            times = [path.stat().st_mtime_ns for path in desk.files(lab)]
+            if times != seen:
+                seen = times
+                check_once(lab, desk, build, False, args.seed)
+                print("waiting for the next save; Ctrl-C ends", flush=True)
+            time.sleep(0.2)
+    except KeyboardInterrupt:
+        print()
+
+
+def hint(args, desk):
+    lab = find(args.lab)
+    shown = desk.state(lab).get("hints", 0)
+    if shown < len(lab.hints):
+        shown += 1
+        desk.note(lab, hints=shown)
+    print(f"hint {shown} of {len(lab.hints)}\n\n{lab.hints[shown - 1].read_text(encoding='utf-8').strip()}")
+
+
+def answer(args, _):
+    right, text = answers.judge(args.exercise, args.value)
+    print(text)
+    return 0 if right else 1
+
+
+def reset(args, desk):
+    lab = find(args.lab)
+    if not args.yes:
+        raise Refused(f"reset puts your files of lab {lab.number} aside and writes new ones; with --yes it does")
+    for path in desk.reset(lab):
+        print(f"your file is {desk.show(path)}")
+
+
+def grade_lab(args, desk):
+    lab, build = find(args.lab), Build(ROOT, args.build)
+    build.prepare(judge.targets(lab))
+    folder = Path(args.submission) if args.submission else desk.of(lab)
+    print(grade.grade(lab, build, folder, Path(args.results)))
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Refused(f"{message}; labs/lab.py --help")
+
+
+def arguments():
+    parser = Parser(prog="lab.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", help="folder of your files, instead of work/")
+    parser.add_argument("--build", default=ROOT / "build/cpu", type=lambda p: Path(p).resolve(), help="instead of build/cpu")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name, call, *names):
+        one = commands.add_parser(name)
+        one.set_defaults(call=call)
+        for positional in names:
+            one.add_argument(positional)
+        return one
+
+    command("list", list_labs)
+    command("new", new, "lab")
+    one = command("check", check, "lab")
+    one.add_argument("--program", action="store_true")
+    one.add_argument("--seed", type=int, default=1)
+    command("watch", watch, "lab").add_argument("--seed", type=int, default=1)
+    command("hint", hint, "lab")
+    command("reset", reset, "lab").add_argument("--yes", action="store_true")
+    command("answer", answer, "exercise", "value")
+    one = command("grade", grade_lab, "lab")
+    one.add_argument("--results", required=True)
+    one.add_argument("--submission")
+    return parser
+
+
+def main(words):
+    try:
+        args = arguments().parse_args(words)
+        return args.call(args, Desk(ROOT, args.work)) or 0
+    except Refused as refused:
+        print(f"lab.py: {refused}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

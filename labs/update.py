@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Writes what lab.py reads of the chapters: labs/ranges.json, where the functions of all labs begin
+and end, found by libclang; and with --traces the stored traces, by the programs of build/cpu.
+
+  labs/update.py             ranges.json
+  labs/update.py --check     says what is not fresh; status 1 if anything is
+  labs/update.py --traces    and the traces: after a change of bits
+
+Wants python3-clang-16 of Debian (scripts/setup.sh).
+"""
+
+import hashlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from engine import judge  # noqa: E402
+from engine.build import Build  # noqa: E402
+from engine.labs import ROOT, Refused, all_labs  # noqa: E402
+
+ARGUMENTS = ["-x", "c++", "-std=c++20", "-march=native", "-DHWY_COMPILE_ONLY_STATIC", "-DR123_USE_SSE=0"]
+
+
+def libclang():
+    """clang.cindex, also where this is not Debian's own Python; None where it is not installed."""
+    sys.path.append("/usr/lib/python3/dist-packages")
+    try:
+        import clang.cindex
+
+        clang.cindex.Index.create()
+    except (ImportError, OSError, RuntimeError) as fault:  # no module, no library
+        print(f"labs/update.py: no libclang ({type(fault).__name__}); python3-clang-16 has it", file=sys.stderr)
+        return None
+    finally:
+        sys.path.pop()
+    return clang.cindex
+
+
+def functions_of(cindex, root, path):
+    """{qualified name: [(begin, end) of the body, ...]} of a source."""
+    unit = cindex.Index.create().parse(str(root / path), args=[*ARGUMENTS, f"-I{root}"])
+    errors = [d for d in unit.diagnostics if d.severity >= cindex.Diagnostic.Error]
+    if errors:
+        raise Refused(f"{path}: libclang says: {errors[0].spelling}")
+    kind = cindex.CursorKind
+    scopes = {kind.NAMESPACE, kind.CLASS_DECL, kind.STRUCT_DECL, kind.CLASS_TEMPLATE}
+    functions = {kind.FUNCTION_DECL, kind.CXX_METHOD, kind.FUNCTION_TEMPLATE, kind.CONSTRUCTOR}
+    found = {}
+
+    def walk(cursor, names):
+        for child in cursor.get_children():
+            try:
+                what = child.kind
+            except ValueError:  # newer than the module
+                continue
+            # Namespaces open in many files; of others only what stands in this one.
+            if str(child.location.file) != str(root / path):
+                continue
+            if what in scopes:
+                # All is in ladder, and what has no name adds none.
+                inner = [] if child.spelling in ("", "ladder") or child.is_anonymous() else [child.spelling]
+                walk(child, names + inner)
+            elif what in functions and child.is_definition():
+                # Definitions outside of their class, in a source: Reducer::ring_all_gather.
+                parent = child.semantic_parent
+                outer = [parent.spelling] if parent.kind in scopes - {kind.NAMESPACE} else names
+                body = [c for c in child.get_children() if c._kind_id == kind.COMPOUND_STMT.value]
+                name = "::".join([*outer, child.spelling.split("<")[0]])
+                if body:
+                    found.setdefault(name, []).append([body[0].extent.start.offset, body[0].extent.end.offset])
+
+    walk(unit.cursor, [])
+    return found
+
+
+def ranges(cindex, root=ROOT):
+    """What ranges.json must hold. @throws Refused if a lab names a function that is not there"""
+    wanted = {}
+    for lab in all_labs(root):
+        for path, names in lab.files.items():
+            wanted.setdefault(path, {}).update({name: lab.name for name in names})
+    table = {}
+    for path, names in sorted(wanted.items()):
+        found = functions_of(cindex, root, path)
+        for name, lab in names.items():
+            if len(found.get(name, [])) != 1:
+                raise Refused(f"labs/{lab}/lab.toml: {path} has {len(found.get(name, []))} functions {name}")
+        table[path] = {
+            "sha256": hashlib.sha256((root / path).read_bytes()).hexdigest(),
+            "functions": {name: found[name][0] for name in sorted(names)},
+        }
+    return table
+
+
+def text_of(table):
+    return json.dumps(table, indent=1) + "\n"
+
+
+def write_traces(build):
+    for lab in all_labs():
+        if not lab.program:
+            continue
+        build.prepare(judge.targets(lab))
+        with tempfile.TemporaryDirectory() as folder:
+            program = build.binary(f"ch{lab.name}")
+            lines, ended, printed = judge.trace_of(lab, program, Path(folder), lab.program["vary"][0])
+        if ended:
+            raise Refused(f"{lab.name}: {ended}: {printed}")
+        (lab.folder / "trace.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main(arguments):
+    if arguments not in ([], ["--check"], ["--traces"]):
+        raise Refused(f"unknown argument {arguments[0]}; legal are --check and --traces")
+    cindex = libclang()
+    if cindex is None:
+        return 77
+    file, fresh = ROOT / "labs/ranges.json", text_of(ranges(cindex))
+    if arguments == ["--check"]:
+        if not file.is_file() or file.read_text(encoding="utf-8") != fresh:
+            print("labs/ranges.json is not fresh: labs/update.py renews it")
+            return 1
+        return 0
+    file.write_text(fresh, encoding="utf-8")
+    if arguments == ["--traces"]:
+        write_traces(Build(ROOT, ROOT / "build/cpu"))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Refused as refused:
+        print(f"update.py: {refused}", file=sys.stderr)
+        sys.exit(2)

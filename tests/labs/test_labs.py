@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Labs without a compiler: stubs, what leaks, a student's files, answers, points."""
+
+import contextlib
+import io
+import unittest
+
+from house_of_labs import ROOT, Tree
+
+import lab as lab_py
+import update
+from engine import answers, gates
+from engine.desk import Desk, function_in
+from engine.labs import Gate, Refused, all_labs, bodies, find, leaks, mutated, reading, stub
+from engine.sandbox import Outcome
+
+
+class Labs(unittest.TestCase):
+    def test_no_line_that_was_removed_is_in_a_handout(self):
+        for lab in all_labs():
+            self.assertEqual(leaks(lab), [], lab.name)
+
+    def test_mutants_change_what_is_there(self):
+        for lab in all_labs():
+            for mutant in lab.mutants():
+                self.assertNotEqual(mutated(lab, mutant), {}, mutant.name)
+                self.assertIn(mutant.gate, [gate.name for gate in lab.gates], f"{lab.name}: {mutant.name}")
+
+    def test_a_lab_has_a_hundred_points_hints_and_a_handout(self):
+        for lab in all_labs():
+            self.assertEqual(lab.points, 100, lab.name)
+            self.assertGreaterEqual(len(lab.hints), 2, lab.name)
+            handout = (lab.folder / "README.md").read_text(encoding="utf-8")
+            for section in ["## What to read", "## What to write", "## What is counted", "## What to hand in"]:
+                self.assertIn(section, handout, lab.name)
+            for gate in lab.gates:
+                self.assertIn(f"| {gate.name} | {gate.points:g} |", handout, lab.name)
+
+    def test_a_stub_throws_in_each_function_and_keeps_the_rest(self):
+        for lab in all_labs():
+            for path in lab.files:
+                text = stub(lab, path)
+                for name in bodies(lab, path):
+                    self.assertIn(f'"{name} is not written yet"', text)
+
+
+class Planted(Tree):
+    def test_a_line_that_leaks(self):
+        line = "      reducer.all_gather(section, chunks_of(section, reducer));\n"
+        self.replace("labs/08_zero1/README.md", "## What to hand in", line + "## What to hand in")
+        self.assertEqual(len(leaks(find("08", self.root))), 1)
+
+    def test_a_diff_in_the_chapters_text_would_leak(self):
+        lab = find("08", self.root)
+        self.assertNotIn("+  Zero1 zero1{", reading(lab))
+        self.replace("chapters/08_zero1/README.md", "## Exercises", "`start(grads, 0); // no`\nfor (Pending& pending : pending_) pending.wait();\n## Exercises")
+        self.assertEqual(len(leaks(lab)), 1)
+
+    def test_a_changed_chapter_is_refused(self):
+        self.replace("chapters/08_zero1/zero1.h", "#pragma once", "#pragma once\n")
+        with self.assertRaisesRegex(Refused, "is not the file that labs/ranges.json knows"):
+            stub(find("08", self.root), "chapters/08_zero1/zero1.h")
+
+    def test_a_renamed_function(self):
+        cindex = update.libclang()
+        if cindex is None:
+            self.skipTest("no libclang")
+        self.replace("chapters/08_zero1/zero1.h", "void finish(", "void finished(")
+        with self.assertRaisesRegex(Refused, "zero1.h has 0 functions Zero1::finish"):
+            update.ranges(cindex, self.root)
+
+    def test_a_mutant_that_no_longer_fits(self):
+        lab = find("08", self.root)
+        self.replace("chapters/08_zero1/zero1.h", "start(grads, 0);", "start(grads, int64_t{0});")
+        with self.assertRaisesRegex(Refused, "mutant bucket_lost: not once in"):
+            for mutant in lab.mutants():
+                mutated(lab, mutant)
+
+    def test_a_students_file_stays(self):
+        lab, desk = find("08", self.root), Desk(self.root)
+        mine = desk.start(lab)[0]
+        mine.write_text("mine", encoding="utf-8")
+        with self.assertRaisesRegex(Refused, "is there already and stays as it is"):
+            desk.start(lab)
+        self.assertEqual(mine.read_text(encoding="utf-8"), "mine")
+        aside = desk.reset(lab) + desk.reset(lab)
+        self.assertEqual(aside[0].read_text(encoding="utf-8"), "mine")
+        self.assertEqual(len(set(aside)), 2)
+
+    def test_a_broken_state_is_told(self):
+        desk = Desk(self.root)
+        desk.note(find("08", self.root), hints=1)
+        desk.file.write_text("{", encoding="utf-8")
+        with self.assertRaisesRegex(Refused, "is no JSON"):
+            desk.state(find("08", self.root))
+
+
+class CommandLine(unittest.TestCase):
+    def refused(self, *words):
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(lab_py.main(["--work", "/nonexistent/work", *words]), 2)
+        self.assertEqual(err.getvalue().count("\n"), 1)
+        return err.getvalue()
+
+    def test_bad_input_is_one_line(self):
+        self.assertIn("no lab 77; there are", self.refused("check", "77"))
+        self.assertIn("lab.py new 08 writes it", self.refused("check", "08"))
+        self.assertIn("invalid choice", self.refused("chek", "08"))
+        self.assertIn("with --yes it does", self.refused("reset", "08"))
+        self.assertIn("is no number", self.refused("answer", "08.2", "many"))
+        self.assertIn("no exercise 99.9", self.refused("answer", "99.9", "1"))
+        self.assertIn("required: --results", self.refused("grade", "08"))
+
+    def test_answers(self):
+        for value, right in [("3.5", True), ("3.50", True), ("3.4", False), ("4", False)]:
+            self.assertEqual(answers.judge("08.2", value)[0], right, value)
+
+
+def rows(*all_rows, ended=""):
+    return Outcome(ended, [("case", *row) for row in all_rows])
+
+
+class Points(unittest.TestCase):
+    GATES = [Gate("sum", "bits", 60, "sums"), Gate("sent", "count", 40, "bytes")]
+    ONE, TWO = ("sum/0", "f32", "3f800000"), ("sum/1", "f32", "40000000")
+    REFERENCE = rows(ONE, TWO, ("sent", "without", "300"), ("sent", "count", "100"))
+
+    def points(self, yours):
+        return [result.points for result in gates.judge(self.GATES, yours, self.REFERENCE)]
+
+    def test_credit(self):
+        for sent, points in [("100", 40), ("150", 30), ("250", 10), ("300", 0), ("900", 0), ("99", 0)]:
+            self.assertEqual(self.points(rows(self.ONE, self.TWO, ("sent", "count", sent))), [60, points])
+
+    def test_fewer_may_be_better(self):
+        gate = Gate("sent", "count", 40, "bytes", less_is_wrong=False)
+        self.assertEqual(gates.credit(gate, 99, 100, 300), 1)
+
+    def test_a_figure_does_not_count_where_bits_are_wrong(self):
+        yours = rows(self.ONE, ("sum/1", "f32", "40000001"), ("sent", "count", "100"))
+        self.assertEqual(self.points(yours), [30, 0])
+        shown = gates.judge(self.GATES, yours, self.REFERENCE)[0]
+        self.assertEqual((shown.yours, shown.reference), ("1 of 1 differ; [0] 2.00000024", "[0] 2"))
+
+    def test_nan_is_no_sum(self):
+        self.assertEqual(self.points(rows(self.ONE, ("sum/1", "f32", "7fc00000"))), [30, 0])
+
+    def test_nothing_measured(self):
+        self.assertEqual(self.points(rows()), [0, 0])
+        self.assertEqual(self.points(rows(("sum/0", "f32", ""), ("sent", "text", "0"))), [0, 0])
+
+    def test_a_row_counts_as_it_came_first(self):
+        self.assertEqual(self.points(rows(("sum/0", "f32", "0" * 8), self.ONE, self.TWO)), [30, 0])
+
+
+class FunctionsOfAFile(unittest.TestCase):
+    def test_braces_that_do_not_count(self):
+        text = "void f() {\n  a('{', \"}\\\"}\");  // }\n  /* } */ if (x) { y = 1'000; }\n}\nint g;\n"
+        self.assertEqual(function_in(text, "void f() "), text.removesuffix("\nint g;\n"))
+        self.assertIsNone(function_in(text, "void h() "))
+
+
+if __name__ == "__main__":
+    assert ROOT
+    unittest.main()
