@@ -6,6 +6,7 @@ but the standard library is wanted.
 
 import hashlib
 import json
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,13 +115,13 @@ def mutated(lab, mutant):
 
 
 def reading(lab):
-    """The chapter's README without its diff, which has what the student shall write."""
+    """The chapter's README without its diff and without what it quotes of the lab's files: they have
+    what the student shall write. Links lead there from work/NN."""
     text = (lab.root / "chapters" / lab.name / "README.md").read_text(encoding="utf-8")
-    begin, end = "<!-- diff:begin -->", "<!-- diff:end -->"
-    if begin in text:
-        head, rest = text.split(begin, 1)
-        text = head + "(Left out: it has the answer. It is there again once you have passed.)\n" + rest.split(end, 1)[1]
-    return text.replace("](../", "](../../chapters/").replace("](../../chapters/../", "](../../")
+    for begin, end in [("diff:begin", "diff:end"), *(("quote: " + re.escape(path), "quote:end") for path in lab.files)]:
+        text = re.sub(rf"<!-- {begin}.*?<!-- {end} -->", "(Left out until you have passed: it has the answer.)", text, flags=re.DOTALL)
+    chapter = f"../../chapters/{lab.name}/"
+    return re.sub(r"\]\((?!https?:|#)([^\s()]+)\)", rf"]({chapter}\1)", text)
 
 
 def removed_lines(lab):

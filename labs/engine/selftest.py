@@ -5,7 +5,6 @@ each mutant fails at its own gate first.
 """
 
 import sys
-import tempfile
 from pathlib import Path
 
 from . import judge
@@ -19,10 +18,11 @@ def write(work, texts):
         (work / path).write_text(text, encoding="utf-8")
 
 
-def results_of(lab, build, texts, program):
-    with tempfile.TemporaryDirectory(prefix="ladder-lab-") as folder:
-        write(Path(folder), texts)
-        return judge.check(lab, build, Path(folder), program=program)[0]
+def results_of(lab, build, name, texts, program):
+    """In a folder that is the same each time: then ccache knows what it has compiled."""
+    folder = build.folder / "labs/selftest" / lab.number / name
+    write(folder, texts)
+    return judge.check(lab, build, folder, program=program)[0]
 
 
 def first_failure(results):
@@ -31,7 +31,7 @@ def first_failure(results):
 
 def faults_of(lab, build):
     texts = {path: (lab.root / path).read_text(encoding="utf-8") for path in lab.files}
-    results = results_of(lab, build, texts, program=True)
+    results = results_of(lab, build, "reference", texts, program=True)
     if first_failure(results):
         yield f"the reference fails at {first_failure(results)}"
     points = sum(result.points for result in results)
@@ -47,7 +47,7 @@ def faults_of(lab, build):
 
 def faults_of_stub(lab, build):
     try:
-        results = results_of(lab, build, {path: stub(lab, path) for path in lab.files}, program=False)
+        results = results_of(lab, build, "stub", {path: stub(lab, path) for path in lab.files}, program=False)
     except DoesNotCompile as fault:
         yield f"the stub does not compile: {fault}"
         return
@@ -61,7 +61,7 @@ def faults_of_mutant(lab, build, mutant):
         yield f"mutant {mutant.name}: no gate {mutant.gate}"
         return
     try:
-        results = results_of(lab, build, mutated(lab, mutant), program=gate.kind == "trace")
+        results = results_of(lab, build, mutant.name, mutated(lab, mutant), program=gate.kind == "trace")
     except DoesNotCompile as fault:
         yield f"mutant {mutant.name} does not compile: {fault}"
         return
