@@ -282,7 +282,7 @@ def schedules(data):
     longest = max(a[4] for p in data["pipelines"] for stage in p["stages"] for a in stage)
     height = 84 + sum(len(p["stages"]) * row + 30 for p in data["pipelines"])
     svg = Svg(left + unit * longest + 100, height, "Four schedules on two stages, four micro-batches")
-    seconds, hold = 1.0 * longest / 2, 4
+    seconds, hold = longest / 3, 6
     whole = seconds + hold
     style = len(svg.out)
     y = 14
