@@ -4,7 +4,8 @@ and end, found by libclang; and with --traces the stored traces, by the programs
 
   labs/update.py             ranges.json
   labs/update.py --check     says what is not fresh; status 1 if anything is
-  labs/update.py --traces    and the traces: after a change of bits
+  labs/update.py --traces [NN ...]
+                             and the traces, of all labs or of these: after a change of bits
 
 Wants python3-clang-16 of Debian (scripts/setup.sh).
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from engine import judge  # noqa: E402
 from engine.build import Build  # noqa: E402
-from engine.labs import ROOT, Refused, all_labs  # noqa: E402
+from engine.labs import ROOT, Refused, all_labs, find  # noqa: E402
 
 ARGUMENTS = ["-x", "c++", "-std=c++20", "-march=native", "-DHWY_COMPILE_ONLY_STATIC", "-DR123_USE_SSE=0"]
 
@@ -98,8 +99,8 @@ def text_of(table):
     return json.dumps(table, indent=1) + "\n"
 
 
-def write_traces(build):
-    for lab in all_labs():
+def write_traces(build, labs):
+    for lab in labs:
         if not lab.program:
             continue
         build.prepare(judge.targets(lab))
@@ -112,7 +113,7 @@ def write_traces(build):
 
 
 def main(arguments):
-    if arguments not in ([], ["--check"], ["--traces"]):
+    if arguments not in ([], ["--check"]) and arguments[0] != "--traces":
         raise Refused(f"unknown argument {arguments[0]}; legal are --check and --traces")
     cindex = libclang()
     if cindex is None:
@@ -124,8 +125,9 @@ def main(arguments):
             return 1
         return 0
     file.write_text(fresh, encoding="utf-8")
-    if arguments == ["--traces"]:
-        write_traces(Build(ROOT, ROOT / "build/cpu"))
+    if arguments:
+        labs = [find(number) for number in arguments[1:]] or all_labs()
+        write_traces(Build(ROOT, ROOT / "build/cpu"), labs)
     return 0
 
 
