@@ -32,7 +32,7 @@ class Mutant:
     name: str
     gate: str
     symptom: str
-    changes: list  # of {"find", "put", "file"}
+    changes: list  # of {"find", "put"}
 
 
 class Lab:
@@ -107,10 +107,10 @@ def mutated(lab, mutant):
     """{path: text} of the files of the lab as the mutant has them."""
     texts = {path: (lab.root / path).read_text(encoding="utf-8") for path in lab.files}
     for change in mutant.changes:
-        path = change.get("file", next(iter(lab.files)))
-        if texts[path].count(change["find"]) != 1:
-            raise Refused(f"{lab.name}, mutant {mutant.name}: not once in {path}: {change['find']}")
-        texts[path] = texts[path].replace(change["find"], change["put"])
+        where = [path for path, text in texts.items() for _ in range(text.count(change["find"]))]
+        if len(where) != 1:
+            raise Refused(f"{lab.name}, mutant {mutant.name}: not once in its files: {change['find'].strip()}")
+        texts[where[0]] = texts[where[0]].replace(change["find"], change["put"])
     return texts
 
 
