@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What takes too long for every day, in six parts. In the first three, same bits on every layout:
+# What takes too long for every day, in seven parts. In the first three, same bits on every layout:
 # each run's trace must be that of 06 on one rank, line by line.
 #
 #   data   chapters 07 to 10 on 1, 2, 4 and 8 ranks, threads and processes, with 1, 2 and 4
@@ -12,6 +12,7 @@
 #            we read what they save
 #   torture  scripts/torture.sh: interrupted saves, disks that fail, ranks that do
 #   fuzz     scripts/fuzz.sh, ten minutes for each kind of file
+#   readmes  scripts/readme_commands.py: the commands of the chapters' READMEs
 #
 #   scripts/nightly.sh              all of it, with the programs of build/cpu
 #   scripts/nightly.sh --part model one of the parts
@@ -24,13 +25,13 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-build=build/cpu parts=(data model mesh clients torture fuzz)
+build=build/cpu parts=(data model mesh clients torture fuzz readmes)
 while (($# > 0)); do
   case "$1 ${2-}" in
     "--part data" | "--part model" | "--part mesh" | "--part clients" | "--part torture" | \
-      "--part fuzz") parts=("$2") ;;
+      "--part fuzz" | "--part readmes") parts=("$2") ;;
     --build\ ?*) build=$2 ;;
-    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data|model|mesh|clients|torture|fuzz" >&2; exit 2 ;;
+    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data|model|mesh|clients|torture|fuzz|readmes" >&2; exit 2 ;;
   esac
   shift 2
 done
@@ -380,6 +381,7 @@ for part in "${parts[@]}"; do
     clients) clients ;;
     torture) scripts/torture.sh --build "$build" || ((all_failed += 1)) ;;
     fuzz) scripts/fuzz.sh 600 || ((all_failed += 1)) ;;
+    readmes) scripts/readme_commands.py --build "$build" || ((all_failed += 1)) ;;
     *) "${part}_parallel" ;;
   esac
 done

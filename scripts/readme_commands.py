@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Runs the commands that the chapters' READMEs tell a reader to run, and says which do not do so.
+
+    scripts/readme_commands.py [--build build/cpu] [--text runs/bible.txt] [--steps 3] [NN ...]
+
+Every ```sh block of a README is run as it stands, but on the first part of the text, and what trains
+on runs/bible.txt takes three steps, so that each takes seconds. Programs must have been built: what builds, installs
+or measures is passed over, and of a ctest it is only asked whether it finds tests. A block must end
+with status 0; with 2 where the text beside it says "refused", with 1 where it says "differ".
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PASSED_OVER = re.compile(r"^(# |scripts/|cmake |ninja |mkdir |$)")
+BLOCK = re.compile(r"^( *)```sh\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(text):
+    """(line, commands, the paragraphs before and after it) of each block."""
+    for found in BLOCK.finditer(text):
+        before = text[:found.start()].rstrip().rpartition("\n\n")[2]
+        after = text[found.end():].lstrip().partition("\n\n")[0]
+        commands = re.sub(rf"^{found[1]}", "", found[2], flags=re.MULTILINE).replace("\\\n", " ")
+        yield text.count("\n", 0, found.start()) + 1, commands, (before, after)
+
+
+def shortened(commands, steps):
+    """The same for a few steps of training; what is not run is left out."""
+    lines = []
+    for line in commands.splitlines():
+        line = re.sub(r"^cmake --build [^&]*&& ", "", line)
+        if PASSED_OVER.match(line):
+            continue
+        line = re.sub(r"(ctest .*)", r"\1 -N | tee /dev/stderr | grep -q 'Total Tests: [1-9]'", line)
+        if "--data runs/bible.txt" in line:  # a run of its own; those of the exercises are short
+            line = re.sub(r"--steps (\d+)", lambda m: f"--steps {min(int(m[1]), steps)}", line)
+            line = re.sub(r"--(warmup|eval-every|decay-steps) \d+", r"--\1 1", line)
+            line += "" if "--steps" in line else f" --steps {steps}"
+        lines.append(line)
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def legal(around):
+    """Statuses that a block may end with."""
+    statuses = {0}
+    for paragraph in around:
+        statuses |= {2} if "refused" in paragraph else set()
+        statuses |= {1} if "differ" in paragraph else set()
+    return statuses
+
+
+def run_readme(readme, here, steps):
+    """Runs a README's blocks in the folder `here`; the faults."""
+    faults, function = [], ""
+    for line, commands, around in blocks(readme.read_text(encoding="utf-8")):
+        commands = shortened(commands, steps)
+        if not commands:
+            continue
+        if re.search(r"^run\(\)", commands, re.MULTILINE):  # for the exercises that follow
+            function = commands
+            continue
+        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        began = time.time()
+        done = subprocess.run(["bash", "-c", f"set -o pipefail\n{function}{commands}"], cwd=here,
+                              env=environment, capture_output=True, text=True, errors="replace")
+        where = f"{readme.parent.name}/README.md:{line}"
+        print(f"{where}: status {done.returncode}, {time.time() - began:.0f} s", flush=True)
+        if done.returncode not in legal(around):
+            said = (done.stderr.strip() or done.stdout.strip())[-300:]
+            faults.append(f"{where}: status {done.returncode}\n{commands}{said}")
+    return faults
+
+
+def workplace(folder, build, text):
+    """A folder that looks like the project to the commands, with a short text."""
+    here = Path(folder)
+    (here / "runs").mkdir()
+    (here / "runs/bible.txt").write_bytes(text.read_bytes()[:100_000])
+    (here / "build").mkdir()
+    (here / "build/cpu").symlink_to(build.resolve())
+    for name in ["kernels", "common", "chapters"]:
+        (here / name).symlink_to(ROOT / name)
+    return here
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", type=Path, default=ROOT / "build/cpu")
+    parser.add_argument("--text", type=Path, default=ROOT / "runs/bible.txt")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("chapters", nargs="*", metavar="NN")
+    args = parser.parse_args()
+    for path, fix in [(args.build / "bin", "build the programs"), (args.text, "scripts/text.sh")]:
+        if not path.exists():
+            print(f"readme_commands.py: {path} is missing: {fix}", file=sys.stderr)
+            return 2
+    readmes = [path for path in sorted((ROOT / "chapters").glob("[0-9][0-9]_*/README.md"))
+               if not args.chapters or path.parent.name[:2] in args.chapters]
+    if not readmes:
+        print(f"readme_commands.py: no chapter {' '.join(args.chapters)}", file=sys.stderr)
+        return 2
+    faults = []
+    for readme in readmes:
+        with tempfile.TemporaryDirectory() as folder:
+            faults += run_readme(readme, workplace(folder, args.build, args.text), args.steps)
+    print(*faults, sep="\n", end="\n" if faults else "")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
