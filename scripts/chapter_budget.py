@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Holds every chapter's main.cpp to its budget: few lines, and few that its parent lacks.
 
-    scripts/chapter_budget.py            print the counts
-    scripts/chapter_budget.py --lower    and write lower ones into chapters_today.txt
+    scripts/chapter_budget.py    print the counts
 
 Every line of code counts but includes, which are a table of contents. Every main.cpp has the same
 six sections in the same order. The tests run this script: a chapter over its budget is more than a
-reader can hold in the head. What is over today stands in chapters_today.txt, and may not grow.
+reader can hold in the head.
 """
 
 import re
@@ -18,7 +17,6 @@ from pathlib import Path
 import chapter_tree
 
 SECTIONS = ["options", "layout", "memory", "data", "step", "report"]
-TODAY = "scripts/chapters_today.txt"
 
 BANNER = re.compile(r"// ---- (\d)\. (\w+) -+$")
 # A string or character literal (kept: it may hold "//"), or a comment (dropped).
@@ -67,28 +65,6 @@ def measure(root, row):
     return len(code), sum(line not in known for line in code)
 
 
-def today(root):
-    """{chapter: [lines of code, lines of the diff]} of those that are over their budgets."""
-    path = root / TODAY
-    if not path.is_file():
-        return {}
-    lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
-    return {name: [int(code), int(diff)] for name, code, diff in lines}
-
-
-def lower(root, rows):
-    """Writes the table of today anew: no count grows, and what is within its budgets leaves it."""
-    path = root / TODAY
-    head = [line for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#"]
-    counts = {row.name: (code, diff) for row, code, diff in rows
-              if code > row.main_budget or diff > row.diff_budget}
-    for name, most in today(root).items():
-        if name in counts:
-            code, diff = map(min, counts[name], most)
-            head.append(f"{name:<21} {code:>3}   {diff:>3}")
-    path.write_text("\n".join(head) + "\n", encoding="utf-8")
-
-
 def check(root):
     """Rows of the printed table, and one line for each fault."""
     rows, faults, table = [], chapter_tree.faults_of_table(root), chapter_tree.chapters(root)
@@ -102,22 +78,15 @@ def check(root):
             continue
         code, diff = measure(root, row)
         rows.append((row, code, diff))
-        most_code, most_diff = map(max, (row.main_budget, row.diff_budget), today(root).get(name, (0, 0)))
-        if code > most_code:
-            faults.append(f"{where}: {code} lines of code, budget {most_code}")
-        if diff > most_diff:
-            faults.append(f"{where}: {diff} {row.way} lines, budget {most_diff}")
+        if code > row.main_budget:
+            faults.append(f"{where}: {code} lines of code, budget {row.main_budget}")
+        if diff > row.diff_budget:
+            faults.append(f"{where}: {diff} {row.way} lines, budget {row.diff_budget}")
     return rows, faults
 
 
-def main(words):
-    root = Path(__file__).resolve().parents[1]
-    if words not in ([], ["--lower"]):
-        print("chapter_budget.py: usage: scripts/chapter_budget.py [--lower]", file=sys.stderr)
-        return 2
-    rows, faults = check(root)
-    if words:
-        lower(root, rows)
+def main():
+    rows, faults = check(Path(__file__).resolve().parents[1])
     print(f"{'chapter':<22}{'main.cpp':>10}{'budget':>8}{'diff':>8}{'budget':>8}")
     for row, code, diff in rows:
         over = "  over" if code > row.main_budget or diff > row.diff_budget else ""
@@ -128,4 +97,4 @@ def main(words):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

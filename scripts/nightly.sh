@@ -2,8 +2,9 @@
 # What takes too long for every day, in seven parts. In the first three, same bits on every layout:
 # each run's trace must be that of 06 on one rank, line by line.
 #
-#   data   chapters 07 to 10 on 1, 2, 4 and 8 ranks, threads and processes, with 1, 2 and 4
-#          micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every precision
+#   data   chapters 07 to 10, 15, 16 and 18 on 1, 2, 4 and 8 ranks, threads and processes, with 1, 2
+#          and 4 micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every
+#          precision; chapters 14 and 17, which know one rank, with 1, 2 and 4 micro-steps
 #   model  chapter 11 at every degree, chapter 12 at every degree in every schedule, each with every
 #          recomputation, threads and processes: FP32, and chapter 12 as threads in BF16, too
 #   mesh   chapter 13 on every mesh of up to 8 ranks and one of 16, in every schedule and with
@@ -41,22 +42,26 @@ bin=$(cd "$build/bin" && pwd) || exit 2
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpirun=(mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1)
 
+# built NUMBER...: the chapters of these numbers that the build has, as "07_ddp".
+built() {
+  local number program
+  for number; do
+    for program in "$bin/ch$number"_*; do
+      [[ -x $program ]] && echo "${program##*/ch}"
+    done
+  done
+}
+
 # begin RESULT STEPS CHAPTER...: of one part. What the programs are made of names the folder of what
 # they have done.
 begin() {
   result=docs/results/$1 steps=$2
   shift 2
-  chapters=()
-  local name program
-  for name; do
-    for program in "$bin/ch$name"_*; do
-      [[ -x $program ]] && chapters+=("${program##*/ch}")
-    done
-  done
+  mapfile -t chapters < <(built "$@")
   ((${#chapters[@]} > 0)) || { echo "nightly.sh: no chapters $* in $build/bin" >&2; exit 2; }
 
   # A run counts as done for these programs and this script.
-  work=runs/nightly/$(cat scripts/nightly.sh "$bin"/ch06_* "${chapters[@]/#/$bin/ch}" | sha256sum | cut -c 1-16)
+  work=runs/nightly/$(cat scripts/nightly.sh "$bin"/ch[0-9]* | sha256sum | cut -c 1-16)
   mkdir -p "$work/done" || exit 1
   local text=$work/text.txt
   [[ -s $text ]] || seq 100000 100700 >"$text"  # 4,907 bytes
@@ -143,14 +148,15 @@ control() {
   fi
 }
 
-# rows TABLE: it, with a line for each chapter.
+# rows TABLE CHAPTER...: it, with a line for each chapter.
 rows() {
-  local chapter
+  local chapter table=$1
+  shift
   echo
   echo "| chapter | same | different |"
   echo "|---|---|---|"
-  for chapter in "${chapters[@]}"; do
-    echo "| $chapter | ${good["$1 $chapter"]-0} | ${bad["$1 $chapter"]-0} |"
+  for chapter; do
+    echo "| $chapter | ${good["$table $chapter"]-0} | ${bad["$table $chapter"]-0} |"
   done
   echo
 }
@@ -172,7 +178,9 @@ policies=(none every:2 sqrt full selective)
 precisions=(fp32 bf16 fp16)
 
 data_parallel() {
-  begin nightly_data_parallel.md 50 07 08 09 10
+  local single
+  mapfile -t single < <(built 14 17)
+  begin nightly_data_parallel.md 50 07 08 09 10 15 16 18
   for backend in cpu ref; do
     for precision in fp32 bf16; do
       read -ra size <<<"${sizes[$backend]}"
@@ -203,10 +211,18 @@ data_parallel() {
     done
   done
 
+  for chapter in "${single[@]}"; do
+    for GA in 1 2 4; do
+      check single "$chapter" thread 1 "$work/06_cpu_fp32.jsonl" --micro-batch $((32 / GA))
+    done
+  done
+
   # Of each chapter one lost sum of gradients, late in the run.
   for chapter in "${chapters[@]}"; do
-    operation=reduce_scatter
-    [[ $chapter == 07_ddp ]] && operation=all_reduce
+    case $chapter in
+      07_* | 15_* | 16_*) operation=all_reduce ;;
+      *) operation=reduce_scatter ;;
+    esac
     control "$chapter" 4 "$work/06_cpu_fp32.jsonl" --fault "skip:$operation:$((steps - 1))"
   done
   data_parallel_text >"$result"
@@ -230,12 +246,16 @@ data_parallel_text() {
   echo
   echo "1, 2, 4 and 8 ranks; threads and processes under \`mpirun\`; 1, 2 and 4 micro-steps; FP32" \
     "and BF16; backends cpu, and ref with \`${sizes[ref]}\`: 96 runs of each chapter."
-  rows layouts
+  rows layouts "${chapters[@]}"
   echo "## Recomputation and precision"
   echo
   echo "\`--recompute\` ${policies[*]}; each in FP32, BF16 and FP16; 4 ranks as threads," \
     "2 micro-steps: 15 runs of each chapter."
-  rows recompute
+  rows recompute "${chapters[@]}"
+  echo "## Chapters that know one rank"
+  echo
+  echo "FP32 on the backend cpu, 1, 2 and 4 micro-steps: 3 runs of each chapter."
+  rows single "${single[@]}"
   echo "## Controls"
   echo
   echo "With one sum of gradients lost (\`--fault\`) the trace differs: $seen of $controls chapters."
@@ -302,7 +322,7 @@ model_parallel_text() {
   echo "\`--recompute\` ${policies[*]}; threads and processes under \`mpirun\`. Chapter 11 in FP32 on" \
     "1, 2, 4 and 8 ranks; chapter 12 in FP32, and as threads in BF16, on 1, 2, 4 and 8 stages in" \
     "each schedule, where the 8 layers come out even, with 8 micro-batches."
-  rows layouts
+  rows layouts "${chapters[@]}"
   echo "## Controls"
   echo
   echo "With a sum lost, a message mixed up (\`--fault\`), or a stage's last weight gradient left out" \
@@ -357,7 +377,7 @@ mesh_text() {
     "micro-batches, as threads in each schedule where the 8 layers come out even, and with" \
     "\`--sequence-parallel --recompute selective\` where layers are shared; in 1f1b as processes" \
     "under \`mpirun\`, too."
-  rows layouts
+  rows layouts "${chapters[@]}"
   echo "## Controls"
   echo
   echo "With a sum lost inside a block, a sum of gradients lost, or a message between stages mixed" \

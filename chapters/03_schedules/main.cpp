@@ -72,20 +72,17 @@ struct Memory {
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.batch);
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
-
-  Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) {}
 };
 
 /// What the formulas of the README say that Memory will take.
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, T = layout.gpt.seq_len;
-  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
   MemoryBytes bytes;
   bytes[Mem::Param] = 4 * P;
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, B) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, B) + 8 * kLimbs + scratch;
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, B) + 8 * kLimbs + scratch_bytes(o.run);
   return bytes;
 }
 
@@ -218,15 +215,13 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
 void run(const Options& o) {
   const Layout layout(o);
   const Text text(o.run.text(layout.gpt));
-  Memory m(o, layout);
-  RunLog log(
-      o.run,
-      {.chapter = "03_schedules",
-       .gpt = layout.gpt,
-       .parameters = layout.params.live(),
-       .layout{.batch = layout.batch, .micro_batch = layout.batch, .threads = o.run.thread_count()},
-       .predicted = predict(o, layout)},
-      m.arena, m.ctx);
+  Memory m{o, layout};
+  RunLog log(o.run,
+             {.chapter = "03_schedules",
+              .gpt = layout.gpt,
+              .layout = run_layout(o.run, layout.batch),
+              .predicted = predict(o, layout)},
+             m.arena, m.ctx);
   train(o, layout, m, text, log);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));

@@ -36,6 +36,8 @@ struct AccumulateOptions {
              {.legal = {"tree", "running"}});
   }
 
+  bool running() const { return mode == "running"; }
+
   /// MBS of a step of `batch` sequences: never more than there are.
   /// @throws UserError unless MBS is the whole batch, or a power of two that divides it: else the
   ///         micro-batches are no sub-trees of the batch
@@ -103,7 +105,7 @@ class GradTree {
  public:
   /// @param steps GA, micro-steps of a step
   GradTree(Arena& arena, const ParamLayout& layout, const AccumulateOptions& options, int64_t steps)
-      : running_(options.mode == "running") {
+      : running_(options.running()) {
     // Zeros, as what adds or scales whole buffers reads the gaps between tensors, too.
     for (int64_t i = 0; i < buffers(options, steps); ++i) {
       const Mem mem = i == 0 ? Mem::Grad : Mem::Workspace;
@@ -114,7 +116,7 @@ class GradTree {
 
   /// Buffers that `steps` micro-steps take. The first is the gradient, the others Workspace.
   static int64_t buffers(const AccumulateOptions& options, int64_t steps) {
-    return options.mode == "running" ? 1 : TreeCounter::buffers(steps);
+    return options.running() ? 1 : TreeCounter::buffers(steps);
   }
 
   /// Begins micro-step k of a step: backward puts its gradients into view() as into() says.

@@ -85,8 +85,6 @@ struct Memory {
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
-
-  Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) {}
 };
 
 /// What the formulas of the README say that Memory will take.
@@ -94,15 +92,14 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
   const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
-  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] =
-      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch + 4 * P * extra;
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
+                          scratch_bytes(o.run) + 4 * P * extra;
   return bytes;
 }
 
@@ -256,15 +253,13 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
 void run(const Options& o) {
   const Layout layout(o);
   const Text text(o.run.text(layout.gpt));
-  Memory m(o, layout);
-  RunLog log(
-      o.run,
-      {.chapter = "05_mixed_precision",
-       .gpt = layout.gpt,
-       .parameters = layout.params.live(),
-       .layout{.batch = layout.batch, .micro_batch = layout.micro, .threads = o.run.thread_count()},
-       .predicted = predict(o, layout)},
-      m.arena, m.ctx);
+  Memory m{o, layout};
+  RunLog log(o.run,
+             {.chapter = "05_mixed_precision",
+              .gpt = layout.gpt,
+              .layout = run_layout(o.run, layout.micro),
+              .predicted = predict(o, layout)},
+             m.arena, m.ctx);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   log.finish(validate(layout, m, text));

@@ -172,11 +172,8 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
 /// none. Nothing is predicted of a step that ended without gathering what it would have updated.
 inline void report_traffic(RunLog& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
-  if (log.steps() == 0) predicted = 0;
   if (comm_stream.skipped_update()) predicted.reset();
-  log.extra()["traffic"] = {
-      {"predicted", predicted ? nlohmann::json(*predicted) : nlohmann::json()},
-      {"measured", comm_stream.sent()}};
+  log.traffic(predicted, comm_stream.sent());
 }
 
 }  // namespace ladder

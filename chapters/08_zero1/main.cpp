@@ -85,7 +85,8 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  Ctx ctx = make_ctx(o.run, arena, device.get(), &comm);
+  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
+  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
   // Flat, for the optimizer and for the model.
   ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
@@ -101,14 +102,8 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
-
-  Memory(const Options& o_, const Layout& layout_, Comm& comm_)
-      : o(o_), layout(layout_), comm(comm_) {
-    ctx.flops = &flops;
-  }
 };
 
 /// What the formulas of the README say that Memory will take.
@@ -116,7 +111,6 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
   const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
-  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
@@ -124,8 +118,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
-  bytes[Mem::Workspace] =
-      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch + 4 * P * extra;
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
+                          scratch_bytes(o.run) + 4 * P * extra;
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
   return bytes;
 }
@@ -343,19 +337,13 @@ void run(Options o, Comm& comm) {
   const Layout layout(o, comm.rank());
   const RunPlan plan{.chapter = "08_zero1",
                      .gpt = layout.gpt,
-                     .parameters = layout.params.live(),
-                     .layout{.ranks = layout.N,
-                             .dp = layout.N,
-                             .batch = layout.batch,
-                             .micro_batch = layout.micro,
-                             .threads = o.run.thread_count(),
-                             .comm = std::string(comm.kind())},
+                     .layout = run_layout(o.run, layout.micro, {{Axis::Data, o.run.ranks}}),
                      .predicted = predict(o, layout)};
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy); });
   const Text text(o.run.text(layout.gpt));
-  Memory m(o, layout, comm);
+  Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.comm_stream.show(log);
   train(o, layout, m, text, log);

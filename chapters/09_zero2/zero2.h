@@ -74,7 +74,7 @@ class ShardedGrads {
                const ParamLayout& shard, const AccumulateOptions& options, int64_t steps)
       : comm_stream_(comm_stream),
         layout_(&layout),
-        sum_{.shard = &shard, .running = options.mode == "running"},
+        sum_{.shard = &shard, .running = options.running()},
         rooms_(comm_stream.is_beside() ? 2 : 1) {
     for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i)
       sum_.buffers.push_back(arena.zeros(i == 0 ? Mem::Grad : Mem::Workspace,

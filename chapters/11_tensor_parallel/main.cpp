@@ -48,8 +48,7 @@ Options parse_options(int argc, char** argv) {
   CommandLine("11_tensor_parallel: ranks that share each layer")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.tp, o.fault);
-  o.run.ranks = o.tp.ranks(o.run.ranks);
-  o.run.check();  // as many threads as that?
+  o.tp.set_ranks(o.run);
   return o;
 }
 
@@ -61,22 +60,19 @@ struct Layout {
   int rank;
 
   GptConfig gpt = o.run.gpt();
+  /// Ranks that share each layer.
   int64_t tp = o.tp.degree(gpt, o.run.ranks);
-  ParamLayout model{gpt};                  // all of it,
-  ParamLayout params{gpt, 1, {rank, tp}};  // and what is here
-  int64_t batch = o.run.batch;             ///< B, sequences of a step
-  int64_t tokens = batch * gpt.seq_len;    ///< of a step
+  /// This rank's part of each tensor.
+  ParamLayout params{gpt, 1, {rank, tp}};
+  int64_t batch = o.run.batch;           ///< B, sequences of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
   int64_t GA = batch / micro;                 ///< micro-batches of a step
   Recompute recompute{o.recompute.policy, gpt.layers};
-  ActivationPlan acts = recompute.plan(o.precision.plan());
+  ActivationPlan acts = o.tp.plan(recompute.plan(o.precision.plan()), gpt, tp);
 
-  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
-    acts.tp = tp;
-    acts.sequence_ranks = o.tp.sequence_ranks(gpt, tp);
-    o.tp.check(o.optimizer, tp);
-  }
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { o.tp.check(o.optimizer, tp); }
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------
@@ -88,7 +84,8 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  Ctx ctx = make_ctx(o.run, arena, device.get(), &comm);
+  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
+  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
   // Flat, for the optimizer and for the model.
   Weights weights{arena, layout.params.size(), o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
@@ -102,15 +99,8 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
-
-  Memory(const Options& o_, const Layout& layout_, Comm& comm_)
-      : o(o_), layout(layout_), comm(comm_) {
-    ctx.flops = &flops;
-    ctx.leaves = kLeaves / static_cast<int>(layout.tp);
-  }
 };
 
 /// What the formulas of the README say that Memory will take.
@@ -118,15 +108,14 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
   const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
-  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] =
-      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch + 4 * P * extra;
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
+                          scratch_bytes(o.run) + 4 * P * extra;
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
   return bytes;
 }
@@ -172,8 +161,8 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
-/// What the head reads of `tokens` (B,T), localized, in a.norm; what backward needs stays in `a`,
-/// or can be computed again.
+/// What the head reads of `tokens` (B,T), rows of this rank's part of the vocabulary, in a.norm;
+/// what backward needs stays in `a`, or is computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
   const size_t L = m.w.blocks.size();
   embed_forward(m.ctx, m.tp.summand(a.embed), tokens, m.w.embed);
@@ -186,8 +175,8 @@ void forward(Memory& m, const Activations& a, Tensor tokens) {
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
-/// Losses (B) of `targets` (B,T), localized, and the gradients of what the head read and of its
-/// weights: its forward and backward.
+/// Losses (B) of `targets` (B,T), localized as well, and the gradients of what the head read and of
+/// its weights: its forward and backward.
 void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
           Tensor targets, int64_t vocab, float scale, Into into) {
   const Tensor inp = m.tp.f_forward(m.ctx, a.norm);
@@ -251,10 +240,9 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
                       RunLog& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = m.flops_twice = 0;
-  m.tp.begin_step();
   text.draw(m.batch, o.run.seed, step);
   const int64_t targets = count_targets(m.batch);
-  m.tp.localize(m.batch);
+  m.tp.localize(m.batch);  // from here on rows of this rank's part of the vocabulary
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
@@ -282,7 +270,6 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
-  m.tp.end_step();
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
@@ -293,8 +280,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
     const Activations acts = m.acts.first(v.count());
     m.tp.localize(v.batch());
     forward(m, acts, v.batch().tokens);
-    const Tensor inp = m.tp.f_forward(m.ctx, acts.norm);
-    head_forward(m.ctx, acts.logits, inp, m.w.head_w);
+    head_forward(m.ctx, acts.logits, m.tp.f_forward(m.ctx, acts.norm), m.w.head_w);
     const SoftmaxSums all = m.tp.softmax(m.ctx, acts.logits, v.batch().targets);
     head_loss(m.ctx, v.losses(), acts.logits, all, v.batch().targets, m.tp.own_vocab());
   }
@@ -318,18 +304,15 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 /// Text that the model writes, a token at a time. Of its logits one row alone is ever whole.
 std::string sample(const Options& o, const Layout& layout, Memory& m) {
   Sampler sampler(o.run.sampling(layout.gpt));
-  const Batch batch = m.batch.slice(0, 1);
+  const Tensor tokens = m.batch.tokens.first(1);
   const Activations acts = m.acts.first(1);
-  while (sampler.next(batch.tokens)) {
-    m.tp.localize(batch);
-    forward(m, acts, batch.tokens);
+  const Tensor row = Sampler::alloc_row(m.arena, layout.acts.dtype, layout.gpt);
+  while (sampler.next(tokens)) {
+    m.tp.localize(tokens);
+    forward(m, acts, tokens);
     head_forward(m.ctx, acts.logits, m.tp.f_forward(m.ctx, acts.norm), m.w.head_w);
-    const Tensor rows = acts.logits.view({layout.gpt.seq_len, acts.logits.dim(2)});
-    Tensor whole =
-        m.arena.alloc(Mem::Workspace, "row", rows.dtype, {1, 1, layout.gpt.padded_vocab});
-    m.comm.all_gather(whole, rows.slice(sampler.row(), 1));
-    sampler.choose_from(m.ctx, whole);
-    m.arena.release(whole);
+    m.comm.all_gather(row, sampler.last_row(acts.logits));
+    sampler.choose_from(m.ctx, row);
   }
   return sampler.text();
 }
@@ -345,29 +328,20 @@ void run(Options o, Comm& comm) {
   const Layout layout(o, comm.rank());
   const RunPlan plan{.chapter = "11_tensor_parallel",
                      .gpt = layout.gpt,
-                     .parameters = layout.model.live(),
-                     .layout{.ranks = layout.tp,
-                             .tp = layout.tp,
-                             .batch = layout.batch,
-                             .micro_batch = layout.micro,
-                             .threads = o.run.thread_count(),
-                             .comm = std::string(comm.kind())},
+                     .layout = run_layout(o.run, layout.micro, {{Axis::Tensor, o.run.ranks}}),
                      .predicted = predict(o, layout)};
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy); });
   const Text text(o.run.text(layout.gpt));
-  Memory m(o, layout, comm);
+  Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.tp.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  const int64_t sequences = log.steps() == 0 ? 0 : layout.batch;  // of the last step
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.gpt, sequences) / layout.tp);
-  log.extra()["traffic"] = {
-      {"predicted", tp_traffic(layout.gpt, layout.acts, layout.recompute, sequences)},
-      {"measured", m.tp.sent()}};
+                   layout.recompute.extra_flops(layout.gpt, layout.batch) / layout.tp);
+  log.traffic(tp_traffic(layout.gpt, layout.acts, layout.recompute, layout.batch), m.tp.sent(log));
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

@@ -9,8 +9,10 @@
 #include "chapters/02_adamw/optimizer.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
+#include "common/model/activations.h"
 #include "common/model/config.h"
 #include "common/run/command_line.h"
+#include "common/run/options.h"
 #include "kernels/context.h"
 #include "kernels/limbs.h"
 
@@ -32,8 +34,12 @@ struct TensorParallelOptions {
     if (tp < 0 || tp > kLeaves) throw UserError("--tp {}: legal are 1, 2, 4, 8, and 0", tp);
   }
 
-  /// Ranks to start if --ranks says 1. Under mpirun they have been started.
-  int ranks(int given) const { return given == 1 && !under_mpirun() ? std::max(1, tp) : given; }
+  /// Makes `run` one of --tp ranks if --ranks says 1; under mpirun they have been started.
+  /// @throws UserError as RunOptions::check()
+  void set_ranks(RunOptions& run) const {
+    if (run.ranks == 1 && !under_mpirun()) run.ranks = std::max(1, tp);
+    run.check();
+  }
 
   /// Ranks that share each layer, of `ranks` in all.
   /// @throws UserError if they cannot, naming what is legal
@@ -63,6 +69,13 @@ struct TensorParallelOptions {
           "--sequence-parallel",
           t, gpt.seq_len, degrees(even));
     return t;
+  }
+
+  /// `all` of what one of t ranks has. @throws UserError as sequence_ranks()
+  ActivationPlan plan(ActivationPlan all, const GptConfig& gpt, int64_t t) const {
+    all.tp = t;
+    all.sequence_ranks = sequence_ranks(gpt, t);
+    return all;
   }
 
   /// @throws UserError if an option looks at whole tensors, where ranks have parts

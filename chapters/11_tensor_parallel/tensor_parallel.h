@@ -49,10 +49,12 @@ inline GptConfig own_vocab(const ParamLayout& params) {
 /// What the ranks that share each layer exchange.
 class TensorParallel {
  public:
+  /// From here on kernels of `ctx` sum over this rank's channels by its share of all leaves
+  /// (docs/same_bits.md).
   /// @param comm   ranks that share each layer, in the order of their parts
   /// @param params what this rank has of the model
   /// @param micro  sequences of a micro-batch, at most
-  TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& params,
+  TensorParallel(Arena& arena, Ctx& ctx, Comm& comm, const ParamLayout& params,
                  const ActivationPlan& acts, int64_t micro)
       : comm_(comm),
         group_(comm.split(0, comm.rank())),
@@ -64,6 +66,7 @@ class TensorParallel {
     const TensorRank own = params.tensor_rank();
     CHECK(own.rank == comm.rank() && own.size == comm.size(), "part {} of {} on rank {} of {}",
           own.rank, own.size, comm.rank(), comm.size());
+    ctx.leaves = kLeaves / comm.size();
     if (acts.sequence_ranks > 1)
       sequence_.emplace(arena, ctx, *group_, params.config(), acts.dtype, micro);
     const auto alloc = [&](const char* name) {
@@ -120,6 +123,12 @@ class TensorParallel {
     localize(batch.tokens);
     localize(batch.targets);
   }
+  void localize(Tensor ids) const {
+    for (int32_t& id : std::span(ids.data<int32_t>(), static_cast<size_t>(ids.size())))
+      if (id != kIgnore)
+        id = id >= rows_.begin && id < rows_.end ? static_cast<int32_t>(id - rows_.begin)
+                                                 : kElsewhere;
+  }
 
   /// What a softmax over the columns of all ranks needs of them. logits (n,T,Vp/tp), targets (n,T)
   /// localized
@@ -135,13 +144,10 @@ class TensorParallel {
     return all;
   }
 
+  /// What it sends counts.
   void show(RunLog& log) const { log.count(*group_); }
-
-  /// Around a step: counts the bytes that this rank sends for activations and their gradients.
-  void begin_step() { sent_ = -group_->statistics().wire_bytes(); }
-  void end_step() { sent_ += group_->statistics().wire_bytes(); }
-  /// Those of the last step.
-  int64_t sent() const { return sent_; }
+  /// Bytes of activations and their gradients that this rank has sent in the last step.
+  int64_t sent(const RunLog& log) const { return log.sent_in_step(*group_); }
 
  private:
   static Range own_rows(const ParamLayout& params) {
@@ -160,13 +166,6 @@ class TensorParallel {
     activations_.all_reduce(x);
   }
 
-  void localize(Tensor ids) const {
-    for (int32_t& id : std::span(ids.data<int32_t>(), static_cast<size_t>(ids.size())))
-      if (id != kIgnore)
-        id = id >= rows_.begin && id < rows_.end ? static_cast<int32_t>(id - rows_.begin)
-                                                 : kElsewhere;
-  }
-
   Comm& comm_;
   std::unique_ptr<Comm> group_;  ///< for activations and their gradients alone
   Range rows_;                   ///< of the vocabulary, padding included
@@ -174,7 +173,6 @@ class TensorParallel {
   SoftmaxSums softmax_;
   Reducer activations_, sums_;
   std::optional<SequenceParallel> sequence_;
-  int64_t sent_ = 0;
 };
 
 }  // namespace ladder

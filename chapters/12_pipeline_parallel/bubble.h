@@ -33,14 +33,12 @@ namespace ladder {
 /// Milliseconds that each action of one stage took.
 class ActionTimes {
  public:
-  /// @param on whether the thread itself does the work; else best() stays empty
-  explicit ActionTimes(bool on) : on_(on) {}
+  /// @param actions of a step
+  /// @param on      whether the thread itself does the work; else best() stays empty
+  ActionTimes(size_t actions, bool on) : on_(on), best_(on ? actions : 0) {}
 
   /// Before the first action of a step.
-  void begin_step(size_t actions) {
-    if (on_ && best_.size() != actions) best_.assign(actions, 0);
-    next_ = 0;
-  }
+  void begin_step() { next_ = 0; }
 
   /// Times the next action, to the end of a scope.
   class Scope {
@@ -55,7 +53,7 @@ class ActionTimes {
     double begin_;
   };
 
-  /// In the order of the list. They start anew when a ramp changes the list.
+  /// In the order of the list.
   const std::vector<double>& best() const { return best_; }
 
  private:

@@ -40,8 +40,6 @@ class Mailbox {
   }
 
   const Comm& group() const { return *group_; }
-  /// Bytes that this rank has sent.
-  int64_t wire_bytes() const { return group_->statistics().wire_bytes(); }
 
  private:
   int neighbor(int step) const { return (group_->rank() + step + group_->size()) % group_->size(); }

@@ -49,8 +49,7 @@ Options parse_options(int argc, char** argv) {
   CommandLine("12_pipeline_parallel: ranks that share the layers")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.pp, o.fault);
-  o.run.ranks = o.pp.ranks(o.run.ranks);
-  o.run.check();  // as many threads as that?
+  o.pp.set_ranks(o.run);
   return o;
 }
 
@@ -62,17 +61,15 @@ struct Layout {
   int rank;
 
   GptConfig gpt = o.run.gpt();
-  StageLayout stage{o.pp, gpt, rank, o.run.ranks};
-  ParamLayout model{gpt};                      // all of it,
-  ParamLayout params{gpt, 1, {}, stage.rank};  // and what is here
-  int64_t batch = o.run.batch;                 ///< B, sequences of a step
-  int64_t tokens = batch * gpt.seq_len;        ///< of a step
+  int64_t batch = o.run.batch;           ///< B, sequences of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
   int64_t GA = batch / micro;                 ///< micro-batches of a step
-  Pipeline pipeline = stage.pipeline(GA);
+  StageLayout stage{o.pp, gpt, rank, o.run.ranks, GA};
+  ParamLayout params{gpt, 1, {}, stage.rank};  ///< of this stage's parts
   Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
-  ActivationPlan acts = stage.plan(o.precision.plan(), recompute, GA);
+  ActivationPlan acts = stage.plan(o.precision.plan(), recompute);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
     o.pp.check(o.optimizer, stage.rank.size);
@@ -88,42 +85,34 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  Ctx ctx = make_ctx(o.run, arena, device.get(), &comm);
+  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
+  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
   // Flat, for the optimizer and for the model.
   Weights weights{arena, layout.params.size(), o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
-  StageGrads grads{arena, layout.params, layout.stage.pieces(layout.params), o.accumulate,
-                   layout.GA};
+  StageGrads grads{arena, layout.params, layout.stage, o.accumulate, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
   // (B), of each sequence.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
-  Stage stage{arena, ctx, comm, layout.stage, layout.acts, layout.micro, layout.GA};
-  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
+  Stage stage{arena, ctx, comm, layout.stage, layout.acts, layout.micro};
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
-
-  Memory(const Options& o_, const Layout& layout_, Comm& comm_)
-      : o(o_), layout(layout_), comm(comm_) {
-    ctx.flops = &flops;
-  }
 };
 
 /// What the formulas of the README say that Memory will take.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
-                T = layout.gpt.seq_len;
-  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
+  const int64_t P = layout.params.size(), MBS = layout.micro, T = layout.gpt.seq_len;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
-  bytes[Mem::Activation] = 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] = 8 * kLimbs + scratch;
+  bytes[Mem::Activation] = (8 * T + 4) * layout.batch;
+  bytes[Mem::Workspace] = 8 * kLimbs + scratch_bytes(o.run);
   StageGrads::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
-  Stage::add_bytes(bytes, layout.stage, layout.acts, MBS, layout.GA);
+  Stage::add_bytes(bytes, layout.stage, layout.acts, MBS);
   return bytes;
 }
 
@@ -168,7 +157,7 @@ void forward_block(Memory& m, const InFlight& f, size_t l) {
 }
 
 /// The part's output, and for the last part what the head reads; what backward needs stays in its
-/// slot, or can be computed again.
+/// slot, or is computed again.
 void forward(Memory& m, const InFlight& f) {
   const Activations& a = f.acts;
   if (f.embed) embed_forward(m.ctx, a.embed, f.tokens, m.w.embed);
@@ -185,15 +174,13 @@ void forward(Memory& m, const InFlight& f) {
 void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
   StageGrads::Piece& grads = m.grads.head();
   grads.begin(k);
-  const GptTensors& dw = grads.view();
-  const Into into = grads.into();
   const Activations& a = f.acts;
   head_forward(m.ctx, a.logits, a.norm, m.w.head_w);
   head_loss_and_gradient(m.ctx, f.losses, a.logits, f.targets, m.layout.gpt.vocab, scale);
   head_backward_input(m.ctx, f.grads.head, a.logits, m.w.head_w);
-  head_backward_weight(m.ctx, dw.head_w, a.logits, a.norm, into);
+  head_backward_weight(m.ctx, grads.view().head_w, a.logits, a.norm, grads.into());
   norm_backward_input(m.ctx, f.dout(), f.grads.head, f.out(), a.stat, m.w.norm);
-  norm_backward_weight(m.ctx, dw.norm, f.grads.head, f.out(), a.stat, into);
+  norm_backward_weight(m.ctx, grads.view().norm, f.grads.head, f.out(), a.stat, grads.into());
   grads.end(m.ctx, k, GA);
 }
 
@@ -219,7 +206,7 @@ void backward_input(const Ctx& ctx, const InFlight& f, const BlockTensors& p, si
   residual_backward_input(ctx, f.grads.stream(l), d.mid, f.grads.norm);
 }
 
-/// Gradients of its parameters, from these.
+/// Gradients of the parameters of block l, from those of its activations.
 void backward_weight(const Ctx& ctx, const InFlight& f, const BlockTensors& g, size_t l,
                      Into into) {
   const BlockActs& s = f.acts.blocks[l];
@@ -272,13 +259,13 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
 
-  m.stage.begin_step(layout.pipeline);
-  for (const Action& action : layout.stage.actions(layout.pipeline)) {
+  m.stage.begin_step();
+  for (const Action& action : layout.stage.actions) {
     const ActionTimes::Scope time(m.stage.times);
     perform(m, m.stage.in_flight(action, m.batch, m.losses, MBS), action, scale, GA);
   }
   m.stage.end_step();
-  m.comm.broadcast(m.losses, m.comm.size() - 1);
+  m.comm.broadcast(m.losses, layout.stage.last());
   const Tensor grads = m.grads.sum();
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, m.losses, targets);
@@ -296,7 +283,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
-/// A batch forward through all stages by itself. Returns it in the last part of this stage.
+/// A batch goes forward through all stages, alone in the pipeline. Returns it in this stage's last
+/// part.
 InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (int64_t chunk = 0;; ++chunk) {
     const InFlight f = m.stage.by_itself(chunk, batch, losses);
@@ -316,7 +304,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
       head_forward(m.ctx, f.acts.logits, f.acts.norm, m.w.head_w);
       head_loss(m.ctx, f.losses, f.acts.logits, f.targets, layout.gpt.vocab);
     }
-    m.comm.broadcast(v.losses(), m.comm.size() - 1);
+    m.comm.broadcast(v.losses(), layout.stage.last());
   }
   return v.mean();
 }
@@ -339,17 +327,14 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 std::string sample(const Options& o, const Layout& layout, Memory& m) {
   Sampler sampler(o.run.sampling(layout.gpt));
   const Batch batch = m.batch.slice(0, 1);
-  const Tensor row =
-      m.arena.alloc(Mem::Workspace, "row", layout.acts.dtype, {1, 1, layout.gpt.padded_vocab});
+  const Tensor row = Sampler::alloc_row(m.arena, layout.acts.dtype, layout.gpt);
   while (sampler.next(batch.tokens)) {
     const InFlight f = forward_all(m, batch, m.losses);
     if (f.head) {
-      const Activations& a = f.acts;
-      head_forward(m.ctx, a.logits.first(1), a.norm, m.w.head_w);
-      const Tensor rows = a.logits.first(1).view({layout.gpt.seq_len, layout.gpt.padded_vocab});
-      m.ctx.kernels->cast(m.ctx, row, rows.slice(sampler.row(), 1).view(row.shape));
+      head_forward(m.ctx, f.acts.logits, f.acts.norm, m.w.head_w);
+      m.ctx.kernels->cast(m.ctx, row, sampler.last_row(f.acts.logits));
     }
-    m.comm.broadcast(row, m.comm.size() - 1);
+    m.comm.broadcast(row, layout.stage.last());
     sampler.choose_from(m.ctx, row);
   }
   return sampler.text();
@@ -366,24 +351,21 @@ void run(Options o, Comm& comm) {
   const Layout layout(o, comm.rank());
   const RunPlan plan{.chapter = "12_pipeline_parallel",
                      .gpt = layout.gpt,
-                     .parameters = layout.model.live(),
-                     .layout = layout.stage.run_layout(o.run, layout.micro, comm.kind()),
+                     .layout = run_layout(o.run, layout.micro, {{Axis::Pipeline, o.run.ranks}}),
                      .predicted = predict(o, layout)};
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy, comm.rank()); });
   const Text text(o.run.text(layout.gpt));
-  Memory m(o, layout, comm);
+  Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.stage.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  const int64_t sequences = log.steps() == 0 ? 0 : layout.batch;  // of the last step
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.stage.extra_flops(layout.recompute, sequences));
-  log.extra()["traffic"] = {{"predicted", layout.stage.traffic(layout.acts, sequences)},
-                            {"measured", m.stage.sent()}};
-  report_pipeline(log, comm, layout.pipeline, m.stage.times, m.stage.most_in_flight());
+                   layout.stage.extra_flops(layout.recompute, layout.batch));
+  log.traffic(layout.stage.traffic(layout.acts, layout.batch), m.stage.sent(log));
+  m.stage.report(log);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

@@ -113,9 +113,9 @@ void walk(const Pipeline& pipeline, Visit&& visit) {
 
 /// The most (micro-batch, chunk) of a stage that are between their forward and the end of their
 /// backward, BackwardWeight included: for each, activations are kept.
-inline int64_t most_in_flight(const Pipeline& pipeline, int64_t stage) {
+inline int64_t most_in_flight(const std::vector<Action>& list) {
   int64_t now = 0, most = 0;
-  for (const Action& a : pipeline.lists[stage]) {
+  for (const Action& a : list) {
     now += a.what == Do::Forward;
     most = std::max(most, now);
     now -= ends_flight(a.what);
@@ -205,7 +205,7 @@ inline void check_messages(const Pipeline& pipeline, int64_t s) {
 /// @throws CheckError unless stage s keeps no more than promised
 inline void check_in_flight(const Pipeline& pipeline, int64_t s) {
   const auto& [kind, p, v, m, lists] = pipeline;
-  const int64_t most = most_in_flight(pipeline, s);
+  const int64_t most = most_in_flight(pipeline.lists[s]);
   const int64_t promised = promised_in_flight(kind, p, v, m, s);
   if (most > promised)
     refuse(pipeline, "stage {} has {} micro-batches in flight, and {} are promised", s, most,

@@ -70,17 +70,18 @@ class Stage {
   ActionTimes times;
 
   /// @param stages the ranks of the pipeline, by stage
-  /// @param micro,micros sequences of a micro-batch, and micro-batches of a step, at most
+  /// @param plan  what it has and does; must live longer
+  /// @param micro sequences of a micro-batch
   Stage(Arena& arena, const Ctx& ctx, Comm& stages, const StageLayout& plan,
-        const ActivationPlan& acts, int64_t micro, int64_t micros)
+        const ActivationPlan& acts, int64_t micro)
       : Stage(arena, ctx, stages, plan, alloc_slots(arena, plan.part, micro, acts),
-              alloc_part_grads(arena, plan.part, micro, acts, plan.waiting(micros))) {}
+              alloc_part_grads(arena, plan.part, micro, acts, plan.waiting())) {}
 
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const StageLayout& plan, const ActivationPlan& acts,
-                        int64_t micro, int64_t micros) {
+                        int64_t micro) {
     bytes[Mem::Activation] += activation_bytes(plan.part, micro, acts);
-    bytes[Mem::Workspace] += part_grad_bytes(plan.part, micro, acts, plan.waiting(micros));
+    bytes[Mem::Workspace] += part_grad_bytes(plan.part, micro, acts, plan.waiting());
     bytes[Mem::Comm] += plan.rank.size == 1 ? 0 : 2 * kMailbox * micro * plan.message(acts);
   }
 
@@ -120,11 +121,9 @@ class Stage {
     }
     return true;
   }
-  void begin_step(const Pipeline& pipeline) {
-    times.begin_step(plan_->actions(pipeline).size());
-    slots_ = slots_of(plan_->actions(pipeline), pipeline.chunks, pipeline.micros);
+  void begin_step() {
+    times.begin_step();
     in_flight_ = most_ = 0;
-    sent_ = -wire_bytes();
   }
   /// Returns once the neighbors have received everything.
   void end_step() {
@@ -132,17 +131,18 @@ class Stage {
     gradients.finish();
     CHECK(in_flight_ == 0 || plan_->options.without_weight >= 0,
           "{} micro-batches are still in flight at the end of a step", in_flight_);
-    sent_ += wire_bytes();
   }
 
-  /// The most micro-batches that were in flight in the last step.
-  int64_t most_in_flight() const { return most_; }
-  /// Bytes that this rank has sent in the last step.
-  int64_t sent() const { return sent_; }
+  /// In the report of rank 0: what it did in the last step, and its bubble. All stages call it.
+  void report(RunLog& log) const { report_pipeline(log, stages_, plan_->pipeline(), times, most_); }
   /// What it sends counts.
   void show(RunLog& log) const {
     log.count(activations.group());
     log.count(gradients.group());
+  }
+  /// Bytes that this rank has sent in the last step.
+  int64_t sent(const RunLog& log) const {
+    return log.sent_in_step(activations.group()) + log.sent_in_step(gradients.group());
   }
 
  private:
@@ -150,18 +150,19 @@ class Stage {
         std::vector<Activations> acts, std::vector<PartGrads> grads)
       : activations(arena, ctx, stages, +1, acts[0].embed),
         gradients(arena, ctx, stages, -1, acts[0].embed),
-        times(/*on=*/!ctx.device),
+        times(plan.actions.size(), /*on=*/!ctx.device),
+        stages_(stages),
         plan_(&plan),
+        slots_(slots_of(plan.actions, plan.rank.chunks, plan.micros)),
         acts_(std::move(acts)),
         grads_(std::move(grads)) {}
-  int64_t wire_bytes() const { return activations.wire_bytes() + gradients.wire_bytes(); }
 
+  Comm& stages_;
   const StageLayout* plan_;
-  Slots slots_;                    ///< of this step
+  Slots slots_;
   std::vector<Activations> acts_;  ///< [slot]
   std::vector<PartGrads> grads_;
   int64_t in_flight_ = 0, most_ = 0;
-  int64_t sent_ = 0;
 };
 
 }  // namespace ladder

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "chapters/04_clipping/accumulate.h"
+#include "chapters/12_pipeline_parallel/stage_layout.h"
 #include "common/model/layout.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
@@ -57,17 +58,17 @@ class StageGrads {
     bool first_ = true;
   };
 
-  /// @param pieces elements of each part, and of the head
-  /// @param steps  GA, micro-steps of a step
-  StageGrads(Arena& arena, const ParamLayout& layout, const std::vector<Range>& pieces,
+  /// @param stage whose parts, and the head, are the pieces
+  /// @param steps GA, micro-steps of a step
+  StageGrads(Arena& arena, const ParamLayout& layout, const StageLayout& stage,
              const AccumulateOptions& options, int64_t steps)
-      : running_(options.mode == "running") {
+      : running_(options.running()) {
     for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i) {
       const Mem mem = i == 0 ? Mem::Grad : Mem::Workspace;
       flat_.push_back(arena.zeros(mem, fmt::format("grads{}", i), Dtype::F32, {layout.size()}));
       views_.push_back(layout.view(flat_.back()));
     }
-    for (const Range& elements : pieces) pieces_.emplace_back(*this, elements);
+    for (const Range& elements : stage.pieces(layout)) pieces_.emplace_back(*this, elements);
   }
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout,

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "chapters/02_adamw/optimizer.h"
@@ -23,7 +22,6 @@
 #include "common/model/layout.h"
 #include "common/run/command_line.h"
 #include "common/run/options.h"
-#include "common/run/report.h"
 #include "kernels/cost.h"
 
 namespace ladder {
@@ -54,8 +52,12 @@ struct PipelineOptions {
     if (pp < 0 || pp > kMost) throw UserError("--pp must be from 0 to {}, not {}", kMost, pp);
   }
 
-  /// Ranks to start if --ranks says 1. Under mpirun they have been started.
-  int ranks(int given) const { return given == 1 && !under_mpirun() ? std::max(1, pp) : given; }
+  /// Makes `run` one of --pp ranks if --ranks says 1; under mpirun they have been started.
+  /// @throws UserError as RunOptions::check()
+  void set_ranks(RunOptions& run) const {
+    if (run.ranks == 1 && !under_mpirun()) run.ranks = std::max(1, pp);
+    run.check();
+  }
 
   /// How `stages` share the layers, seen from one.
   /// @throws UserError if they cannot, naming what is legal
@@ -105,51 +107,45 @@ struct StageLayout {
   GptConfig gpt;   ///< the model
   GptConfig part;  ///< the same with the blocks of one part
   PipelineOptions options;
+  int64_t micros;               ///< GA, micro-batches of a step
+  std::vector<Action> actions;  ///< what it does in a step, in order
 
-  /// @throws UserError as PipelineOptions::stage()
-  StageLayout(const PipelineOptions& options_, const GptConfig& gpt_, int64_t rank_, int64_t stages)
-      : rank(options_.stage(gpt_, rank_, stages)), gpt(gpt_), part(gpt_), options(options_) {
+  /// @throws UserError as PipelineOptions::stage() and make_pipeline()
+  StageLayout(const PipelineOptions& options_, const GptConfig& gpt_, int64_t rank_, int64_t stages,
+              int64_t micros_)
+      : rank(options_.stage(gpt_, rank_, stages)),
+        gpt(gpt_),
+        part(gpt_),
+        options(options_),
+        micros(micros_),
+        actions(pipeline().lists[static_cast<size_t>(rank_)]) {
     part.layers = rank.blocks(gpt.layers, 0).size();
   }
 
-  /// The schedule of a step of `micros` micro-batches, checked before --skip-weight-gradient.
-  /// @throws UserError as make_pipeline()
-  Pipeline pipeline(int64_t micros) const {
+  /// The schedule of all stages, checked before --skip-weight-gradient.
+  Pipeline pipeline() const {
     Pipeline all = make_pipeline(options.kind(), rank.size, rank.chunks, micros);
     check(all);
     if (options.without_weight >= 0)
       leave_out_last_weight_gradient(all.lists[static_cast<size_t>(options.without_weight)]);
     return all;
   }
-  /// What this stage does in it.
-  const std::vector<Action>& actions(const Pipeline& all) const {
-    return all.lists[static_cast<size_t>(rank.rank)];
-  }
-
-  /// For the report of a run whose ranks are all stages.
-  RunLayout run_layout(const RunOptions& run, int64_t micro_batch, std::string_view comm) const {
-    return {.ranks = rank.size,
-            .pp = rank.size,
-            .batch = run.batch,
-            .micro_batch = micro_batch,
-            .threads = run.thread_count(),
-            .comm = std::string(comm)};
-  }
+  /// The stage that has the head: losses and logits come from there.
+  int last() const { return static_cast<int>(rank.size) - 1; }
 
   /// `all` for the micro-batches in flight. What backward computes again they share.
-  ActivationPlan plan(const ActivationPlan& all, const Recompute& recompute, int64_t micros) const {
+  ActivationPlan plan(const ActivationPlan& all, const Recompute& recompute) const {
     ActivationPlan own = recompute.plan(all);
-    own.slots = most_in_flight(pipeline(micros), rank.rank);
+    own.slots = most_in_flight(actions);
     own.own_sets = !recompute.drops_blocks();
     own.head = own.own_output = rank.has_head();
     return own;
   }
 
   /// The most micro-batches whose weight gradients wait.
-  int64_t waiting(int64_t micros) const {
-    const Pipeline all = pipeline(micros);
+  int64_t waiting() const {
     int64_t now = 0, most = 0;
-    for (const Action& a : actions(all)) {
+    for (const Action& a : actions) {
       now += a.what == Do::BackwardInput;
       most = std::max(most, now);
       now -= a.what == Do::BackwardWeight;

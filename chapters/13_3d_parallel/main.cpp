@@ -15,8 +15,10 @@
 #include "chapters/12_pipeline_parallel/bubble.h"
 #include "chapters/12_pipeline_parallel/stage.h"
 #include "chapters/12_pipeline_parallel/stage_grads.h"
-#include "chapters/13_3d_parallel/mesh.h"
+#include "chapters/13_3d_parallel/mesh_options.h"
 #include "chapters/13_3d_parallel/plan.h"
+#include "chapters/13_3d_parallel/plan_text.h"
+#include "common/comm/mesh.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
@@ -55,8 +57,7 @@ struct Options {
 Options parse_options(int argc, char** argv) {
   Options o;
   CommandLine line("13_3d_parallel: ranks that share layers, batch and stages");
-  line.group("13_3d_parallel");
-  line.add("--plan-only", o.run.plan_only, "print the plan and stop: needs no text and no ranks");
+  MeshOptions::add_plan_only(line, o.run);
   line.read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.tp, o.pp, o.mesh, o.fault);
   o.mesh.set_ranks(o.run, o.tp, o.pp);
@@ -65,35 +66,30 @@ Options parse_options(int argc, char** argv) {
 
 // ---- 2. layout ----------------------------------------------------------------------------------
 
-/// A rank has a part of each layer of some blocks, of these a shard of the optimizer's states, and
-/// activations of the micro-batches in flight, of its share of the batch.
+/// A rank holds its part of each layer of some blocks, a shard of their optimizer states, and the
+/// activations of the micro-batches in flight of its share of the batch.
 struct Layout {
   const Options& o;
   int rank;
 
   GptConfig gpt = o.run.gpt();
   MeshShape mesh = o.mesh.shape(o.tp, o.pp, o.run.ranks);
-  MeshPlace at = mesh.place(rank);
-  int64_t tp = o.tp.degree(gpt, mesh.tp);
-  StageLayout stage{o.pp, gpt, at.pp, mesh.pp};
-  ParamLayout model{gpt};  // all of it, what is here, and the chunks that are updated here
-  ParamLayout params{gpt, mesh.dp, {at.tp, tp}, stage.rank};
-  ParamLayout shard = params.shard(at.dp);
+  MeshPlace at = mesh.place(rank);  ///< where this rank stands
+  int64_t tp = o.tp.degree(gpt, mesh[Axis::Tensor]), dp = mesh[Axis::Data];
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
-  int64_t share = o.ddp.share(batch, mesh.dp);  ///< sequences of a step on one rank
-  int64_t micro = o.accumulate.micro(share);    ///< MBS, sequences of a micro-batch
-  int64_t GA = share / micro;                   ///< micro-batches of a step
-  Pipeline pipeline = stage.pipeline(GA);
+  int64_t share = o.ddp.share(batch, dp);     ///< sequences of a step on one rank
+  int64_t micro = o.accumulate.micro(share);  ///< MBS, sequences of a micro-batch
+  int64_t GA = share / micro;                 ///< micro-batches of a step
+  StageLayout stage{o.pp, gpt, at[Axis::Pipeline], mesh[Axis::Pipeline], GA};
+  /// This rank's part of each tensor of its stage, and the chunks of it that this rank updates.
+  ParamLayout params{gpt, dp, {at[Axis::Tensor], tp}, stage.rank};
+  ParamLayout shard = params.shard(at[Axis::Data]);
   Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
-  ActivationPlan acts = stage.plan(o.precision.plan(), recompute, GA);
+  ActivationPlan acts = o.tp.plan(stage.plan(o.precision.plan(), recompute), gpt, tp);
 
-  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
-    acts.tp = tp;
-    acts.sequence_ranks = o.tp.sequence_ranks(gpt, tp);
-    check_mesh(mesh, o.optimizer);
-  }
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_mesh(mesh, o.optimizer); }
 };
 
 // ---- 3. memory ----------------------------------------------------------------------------------
@@ -105,50 +101,41 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  Ctx ctx = make_ctx(o.run, arena, device.get(), &comm);
+  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
+  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
   Mesh mesh{comm, layout.mesh};
   // Flat, for the optimizer and for the model.
   ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
-  StageGrads grads{arena, layout.params, layout.stage.pieces(layout.params), o.accumulate,
-                   layout.GA};
+  StageGrads grads{arena, layout.params, layout.stage, o.accumulate, layout.GA};
   CommStream comm_stream =
-      open_comm_stream(arena, ctx, mesh.dp(), o.run, o.ddp, layout.params.largest_section());
+      open_comm_stream(arena, ctx, mesh[Axis::Data], o.run, o.ddp, layout.params.largest_section());
   Zero1 zero1{comm_stream, layout.params, o.ddp};
-  TensorParallel tp{arena, ctx, mesh.tp(), layout.params, layout.acts, layout.micro};
+  TensorParallel tp{arena, ctx, mesh[Axis::Tensor], layout.params, layout.acts, layout.micro};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
   // (B), of each sequence.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
-  Stage stage{arena, ctx, mesh.pp(), layout.stage, layout.acts, layout.micro, layout.GA};
-  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
+  Stage stage{arena, ctx, mesh[Axis::Pipeline], layout.stage, layout.acts, layout.micro};
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
-
-  Memory(const Options& o_, const Layout& layout_, Comm& comm_)
-      : o(o_), layout(layout_), comm(comm_) {
-    ctx.flops = &flops;
-    ctx.leaves = kLeaves / static_cast<int>(layout.tp);
-  }
 };
 
 /// What the formulas of the README say that Memory will take.
 MemoryBytes predict(const Options& o, const Layout& layout) {
-  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
-                T = layout.gpt.seq_len;
-  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
+  const int64_t P = layout.params.size(), MBS = layout.micro, T = layout.gpt.seq_len;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
-  bytes[Mem::Activation] = 8 * layout.share * T + 4 * B;
-  bytes[Mem::Workspace] = 8 * kLimbs + scratch;
-  bytes[Mem::Comm] = CommStream::bytes(layout.mesh.dp, layout.params.largest_section());
+  bytes[Mem::Activation] = 8 * layout.share * T + 4 * layout.batch;
+  bytes[Mem::Workspace] = 8 * kLimbs + scratch_bytes(o.run);
+  bytes[Mem::Comm] = CommStream::bytes(layout.mesh[Axis::Data], layout.params.largest_section());
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
   StageGrads::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
-  Stage::add_bytes(bytes, layout.stage, layout.acts, MBS, layout.GA);
+  Stage::add_bytes(bytes, layout.stage, layout.acts, MBS);
   return bytes;
 }
 
@@ -197,7 +184,7 @@ void forward_block(Memory& m, const InFlight& f, size_t l) {
 }
 
 /// The part's output, and for the last part what the head reads; what backward needs stays in its
-/// slot, or can be computed again.
+/// slot, or is computed again.
 void forward(Memory& m, const InFlight& f) {
   const Activations& a = f.acts;
   if (f.embed) {
@@ -217,18 +204,16 @@ void forward(Memory& m, const InFlight& f) {
 void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
   StageGrads::Piece& grads = m.grads.head();
   grads.begin(k);
-  const GptTensors& dw = grads.view();
-  const Into into = grads.into();
   const Activations& a = f.acts;
   const Tensor inp = m.tp.f_forward(m.ctx, a.norm);
   head_forward(m.ctx, a.logits, inp, m.w.head_w);
   const SoftmaxSums all = m.tp.softmax(m.ctx, a.logits, f.targets);
   head_loss_and_gradient(m.ctx, f.losses, a.logits, all, f.targets, m.tp.own_vocab(), scale);
   head_backward_input(m.ctx, m.tp.summand(f.grads.head), a.logits, m.w.head_w);
-  head_backward_weight(m.ctx, dw.head_w, a.logits, inp, into);
+  head_backward_weight(m.ctx, grads.view().head_w, a.logits, inp, grads.into());
   m.tp.f_backward(m.ctx, f.grads.head);
   norm_backward_input(m.ctx, f.dout(), f.grads.head, f.out(), a.stat, m.w.norm);
-  m.tp.norm_backward_weight(m.ctx, dw.norm, f.grads.head, f.out(), a.stat, into);
+  m.tp.norm_backward_weight(m.ctx, grads.view().norm, f.grads.head, f.out(), a.stat, grads.into());
   grads.end(m.ctx, k, GA);
 }
 
@@ -259,7 +244,7 @@ void backward_input(Memory& m, const InFlight& f, const BlockTensors& p, size_t 
   residual_backward_input(ctx, f.grads.stream(l), d.mid, f.grads.norm);
 }
 
-/// Gradients of its parameters, from these.
+/// Gradients of the parameters of block l, from those of its activations.
 void backward_weight(Memory& m, const InFlight& f, const BlockTensors& g, size_t l, Into into) {
   const Ctx& ctx = m.ctx;
   const BlockActs& s = f.acts.blocks[l];
@@ -307,26 +292,25 @@ void perform(Memory& m, const InFlight& f, const Action& action, float scale, in
 /// One batch: loss, gradients of this rank's share, sums over ranks and update of its chunks.
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
-  const int64_t MBS = layout.micro, GA = layout.GA, first = layout.at.dp * layout.share;
+  const int64_t MBS = layout.micro, GA = layout.GA, first = layout.at[Axis::Data] * layout.share;
   const Tensor own_losses = m.losses.slice(first, layout.share);
   m.flops = m.flops_twice = 0;
   m.comm_stream.begin_step();
-  m.tp.begin_step();
   text.draw(m.batch, o.run.seed, step, first);
-  const int64_t targets = sum_over(m.mesh.dp(), count_targets(m.batch));
-  m.tp.localize(m.batch);
+  const int64_t targets = sum_over(m.mesh[Axis::Data], count_targets(m.batch));
+  m.tp.localize(m.batch);  // from here on rows of this rank's part of the vocabulary
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
   const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
 
-  m.stage.begin_step(layout.pipeline);
-  for (const Action& action : layout.stage.actions(layout.pipeline)) {
+  m.stage.begin_step();
+  for (const Action& action : layout.stage.actions) {
     const ActionTimes::Scope time(m.stage.times);
     perform(m, m.stage.in_flight(action, m.batch, own_losses, MBS), action, scale, GA);
   }
   m.stage.end_step();
-  m.mesh.pp().broadcast(own_losses, m.mesh.pp().size() - 1);
-  m.mesh.dp().all_gather(m.losses, own_losses);
+  m.mesh[Axis::Pipeline].broadcast(own_losses, layout.stage.last());
+  m.mesh[Axis::Data].all_gather(m.losses, own_losses);
   const Tensor grads = m.grads.sum();
   m.zero1.finish(m.ctx, grads);
   for (const Tensor chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
@@ -345,11 +329,11 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.comm_stream.skip_update();
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
-  m.tp.end_step();
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
-/// A batch forward through all stages by itself. Returns it in the last part of this stage.
+/// A batch goes forward through all stages, alone in the pipeline. Returns it in this stage's last
+/// part.
 InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (int64_t chunk = 0;; ++chunk) {
     const InFlight f = m.stage.by_itself(chunk, batch, losses);
@@ -362,17 +346,16 @@ InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
 
 /// Mean loss of the held-out text, shared among pipelines.
 float validate(const Layout& layout, Memory& m, const Text& text) {
-  Validation v(m.ctx, &m.mesh.dp(), text, m.batch, m.losses, layout.micro);
+  Validation v(m.ctx, &m.mesh[Axis::Data], text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     m.tp.localize(v.batch());
     const InFlight f = forward_all(m, v.batch(), v.losses());
     if (f.head) {
-      const Tensor inp = m.tp.f_forward(m.ctx, f.acts.norm);
-      head_forward(m.ctx, f.acts.logits, inp, m.w.head_w);
+      head_forward(m.ctx, f.acts.logits, m.tp.f_forward(m.ctx, f.acts.norm), m.w.head_w);
       const SoftmaxSums all = m.tp.softmax(m.ctx, f.acts.logits, f.targets);
       head_loss(m.ctx, f.losses, f.acts.logits, all, f.targets, m.tp.own_vocab());
     }
-    m.mesh.pp().broadcast(v.losses(), m.mesh.pp().size() - 1);
+    m.mesh[Axis::Pipeline].broadcast(v.losses(), layout.stage.last());
   }
   return v.mean();
 }
@@ -396,91 +379,62 @@ void train(const Options& o, const Layout& layout, Memory& m, const Text& text, 
 std::string sample(const Options& o, const Layout& layout, Memory& m) {
   Sampler sampler(o.run.sampling(layout.gpt));
   const Batch batch = m.batch.slice(0, 1);
-  const Tensor row =
-      m.arena.alloc(Mem::Workspace, "row", layout.acts.dtype, {1, 1, layout.gpt.padded_vocab});
+  const Tensor row = Sampler::alloc_row(m.arena, layout.acts.dtype, layout.gpt);
   while (sampler.next(batch.tokens)) {
     m.tp.localize(batch);
     const InFlight f = forward_all(m, batch, m.losses);
     if (f.head) {
-      const Tensor logits = f.acts.logits.first(1);
-      head_forward(m.ctx, logits, m.tp.f_forward(m.ctx, f.acts.norm), m.w.head_w);
-      const Tensor rows = logits.view({layout.gpt.seq_len, logits.dim(2)});
-      m.mesh.tp().all_gather(row, rows.slice(sampler.row(), 1));
+      head_forward(m.ctx, f.acts.logits, m.tp.f_forward(m.ctx, f.acts.norm), m.w.head_w);
+      m.mesh[Axis::Tensor].all_gather(row, sampler.last_row(f.acts.logits));
     }
-    m.mesh.pp().broadcast(row, m.mesh.pp().size() - 1);
+    m.mesh[Axis::Pipeline].broadcast(row, layout.stage.last());
     sampler.choose_from(m.ctx, row);
   }
   return sampler.text();
 }
 
-/// Bytes of the plan, were the policy another.
-MemoryBytes plan_under(Options o, const std::string& policy, int rank) {
+/// What a rank will hold, and send in a step, if --recompute is `policy`.
+RankPlan plan_of(Options o, int rank, const std::string& policy) {
   o.recompute.policy = policy;
-  return predict(o, Layout(o, rank));
-}
-
-/// What a rank will hold, and send in a step.
-RankPlan plan_of(const Options& o, int rank, std::string_view comm = "none") {
   const Layout l(o, rank);
   return {.run{.chapter = "13_3d_parallel",
                .gpt = l.gpt,
-               .parameters = l.model.live(),
-               .layout = l.mesh.run_layout(o.run, l.batch, l.micro, comm),
+               .layout = run_layout(o.run, l.micro, l.mesh),
                .predicted = predict(o, l)},
           .stage = l.stage,
           .recompute = l.recompute,
-          .micros = l.GA,
-          .sent{.tp = tp_traffic_of_stage(l.stage, l.acts, l.recompute, l.share),
-                .dp = zero1_traffic(l.params, o.ddp, o.precision),
-                .pp = l.stage.traffic(l.acts, l.share)}};
+          .sent{{Axis::Tensor, tp_traffic_of_stage(l.stage, l.acts, l.recompute, l.share)},
+                {Axis::Data, zero1_traffic(l.params, o.ddp, o.precision)},
+                {Axis::Pipeline, l.stage.traffic(l.acts, l.share)}}};
 }
 
-/// Of a rank of each stage: all of a stage are alike.
+/// The same of all ranks.
 MeshPlan plan_of_mesh(const Options& o) {
-  MeshPlan plan{.mesh = Layout(o, 0).mesh, .stages{}};
-  for (int s = 0; s < plan.mesh.pp; ++s)
-    plan.stages.push_back(plan_of(o, plan.mesh.rank({0, 0, s})));
-  return plan;
-}
-
-/// @throws UserError if a rank would take more than --memory-limit
-void check_limit(const Options& o, const RankPlan& plan, int rank) {
-  check_memory_limit(plan.run, plan.recompute, o.recompute.memory_limit, rank == 0 && !o.run.quiet,
-                     [&](const std::string& policy) { return plan_under(o, policy, rank); });
-}
-
-/// --plan-only. @throws UserError as a run would
-void show_plan(const Options& o) {
-  const MeshPlan plan = plan_of_mesh(o);
-  if (launched_local_rank() == 0) fmt::print("{}\n", plan_text(plan, o.mesh.times()));
-  for (int s = 0; s < plan.mesh.pp; ++s)
-    check_limit(o, plan.stages[static_cast<size_t>(s)], plan.mesh.rank({0, 0, s}));
-  write_plan(o.run, plan);
+  return {o.mesh.shape(o.tp, o.pp, o.run.ranks), o.recompute, std::bind_front(plan_of, o)};
 }
 
 void run(Options o, Comm& comm) {
   o.run.ranks = comm.size();
   const Layout layout(o, comm.rank());
   const Text text(o.run.text(layout.gpt));
-  const RankPlan plan = plan_of(o, comm.rank(), comm.kind());
-  check_limit(o, plan, comm.rank());
-  Memory m(o, layout, comm);
-  RunLog log(o.run, plan.run, m.arena, m.ctx, &comm);
-  log.note(plan_text(plan_of_mesh(o), o.mesh.times()));
-  m.mesh.show(log);
+  const MeshPlan plan = plan_of_mesh(o);
+  plan.check_limit(comm.rank(), comm.rank() == 0 && !o.run.quiet);
+  Memory m{o, layout, comm};
+  RunLog log(o.run, plan.of(comm.rank()).run, m.arena, m.ctx, &comm);
+  log.note(plan_text(plan, o.mesh.times()));
+  for (const Axis axis : kAxes) log.count(m.mesh[axis]);
   m.tp.show(log);
   m.comm_stream.show(log);
   m.stage.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  const int64_t sequences = log.steps() == 0 ? 0 : layout.share;  // of the last step
   report_recompute(log, m.flops, m.flops_twice,
-                   layout.stage.extra_flops(layout.recompute, sequences) / layout.tp);
-  AxisTraffic predicted = sequences == 0 ? AxisTraffic{.dp = 0} : plan_of(o, comm.rank()).sent;
-  if (m.comm_stream.skipped_update()) predicted.dp.reset();  // no weights were gathered
-  log.extra()["traffic"] = report_axes(
-      comm, predicted, {.tp = m.tp.sent(), .dp = m.comm_stream.sent(), .pp = m.stage.sent()});
-  report_pipeline(log, m.mesh.pp(), layout.pipeline, m.stage.times, m.stage.most_in_flight());
+                   layout.stage.extra_flops(layout.recompute, layout.share) / layout.tp);
+  const AxisTraffic sent = {{Axis::Tensor, m.tp.sent(log)},
+                            {Axis::Data, m.comm_stream.sent()},
+                            {Axis::Pipeline, m.stage.sent(log)}};
+  report_axes(log, comm, plan.of(comm.rank()).sent, sent, m.comm_stream.skipped_update());
+  m.stage.report(log);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }
@@ -491,9 +445,7 @@ void run(Options o, Comm& comm) {
 int main(int argc, char** argv) {
   return ladder::run_main([&] {
     const ladder::Options o = ladder::parse_options(argc, argv);
-    if (o.run.plan_only)
-      ladder::show_plan(o);
-    else
-      ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+    if (o.run.plan_only) return ladder::show_plan(o.run, ladder::plan_of_mesh(o), o.mesh.times());
+    ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
   });
 }

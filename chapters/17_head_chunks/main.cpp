@@ -77,7 +77,8 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  Ctx ctx = make_ctx(o.run, arena, device.get());
+  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
+  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops);
   // Flat, for the optimizer and for the model.
   Weights weights{arena, layout.params.size(), o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
@@ -91,11 +92,8 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
   // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
-
-  Memory(const Options& o_, const Layout& layout_) : o(o_), layout(layout_) { ctx.flops = &flops; }
 };
 
 /// What the formulas of the README say that Memory will take.
@@ -103,15 +101,15 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
   const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
-  const int64_t scratch = o.run.thread_count() * kernels_of(o.run.backend).scratch_bytes;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
   bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch +
-                          4 * P * extra + HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
+                          scratch_bytes(o.run) + 4 * P * extra +
+                          HeadGrad::bytes(layout.gpt, layout.chunks, layout.GA);
   return bytes;
 }
 
@@ -310,16 +308,14 @@ MemoryBytes plan_under(Options o, const std::string& policy) {
 
 void run(const Options& o) {
   const Layout layout(o);
-  const RunPlan plan{
-      .chapter = "17_head_chunks",
-      .gpt = layout.gpt,
-      .parameters = layout.params.live(),
-      .layout{.batch = layout.batch, .micro_batch = layout.micro, .threads = o.run.thread_count()},
-      .predicted = predict(o, layout)};
+  const RunPlan plan{.chapter = "17_head_chunks",
+                     .gpt = layout.gpt,
+                     .layout = run_layout(o.run, layout.micro),
+                     .predicted = predict(o, layout)};
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit, !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy); });
   const Text text(o.run.text(layout.gpt));
-  Memory m(o, layout);
+  Memory m{o, layout};
   RunLog log(o.run, plan, m.arena, m.ctx);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());

@@ -56,16 +56,21 @@ void start_ranks(const RunOptions& options, const RankBody& body) {
   run_ranks(options.ranks, run_rank, std::chrono::seconds(options.timeout));
 }
 
-Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, Comm* comm) {
+Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, int64_t* flops, Comm* comm) {
   if (comm) comm->attach(device);
   Ctx ctx;
   ctx.kernels = &kernels_of(options.backend);
   ctx.device = device;
+  ctx.flops = flops;
   ctx.threads = options.thread_count();
   if (!device) start_threads(ctx.threads);
   ctx.scratch =
       arena.alloc(Mem::Workspace, "scratch", Dtype::U8, {ctx.threads, ctx.kernels->scratch_bytes});
   return ctx;
+}
+
+int64_t scratch_bytes(const RunOptions& options) {
+  return options.thread_count() * kernels_of(options.backend).scratch_bytes;
 }
 
 }  // namespace ladder

@@ -1,6 +1,7 @@
 // Backends: which tables of kernels this build has, by name.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,7 +50,11 @@ void start_ranks(const RunOptions& options, const RankBody& body);
 
 /// The context of one rank; its scratch memory counts as Workspace.
 /// @param device of open_device(), which `arena` allocates on
-/// @param comm of the rank; null: it is alone. Is attached to the device
-Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, Comm* comm = nullptr);
+/// @param flops  counts the operations of products; null: nobody counts
+/// @param comm   of the rank; null: it is alone. Is attached to the device
+Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, int64_t* flops = nullptr,
+             Comm* comm = nullptr);
+/// Bytes of that scratch memory.
+int64_t scratch_bytes(const RunOptions& options);
 
 }  // namespace ladder

@@ -34,6 +34,7 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
       ctx_(ctx),
       comm_(comm),
       progress_(stdout, Progress::style_for(stdout, options.quiet || !speaks()), options.steps) {
+  plan_.layout.comm = comm ? comm->kind() : "self";
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
   if (comm && comm->size() > 1) control_ = comm->split(0, rank());
@@ -59,6 +60,12 @@ RunLog::~RunLog() {
   if (failed && trace_ && !step_ms_.empty()) trace_->keep_partial();
 }
 
+int64_t RunLog::sent_in_step(const Comm& comm) const {
+  for (const Group& group : groups_)
+    if (group.comm == &comm) return group.in_step;
+  throw CheckError("a group that nobody counts");
+}
+
 void RunLog::record_beside(Ctx& ctx, std::vector<Event>& events) {
   rows_.push_back({fmt::format("rank {}, beside", rank()), &ctx, &events});
 }
@@ -79,12 +86,14 @@ void RunLog::begin_step() {
   if (!options_.timeline.empty() && events_.size() < kMaxEvents)
     for (Row& row : rows_) row.ctx->events = row.events;
   ctx_.synchronize();  // what a validation has queued is not of this step
+  for (Group& group : groups_) group.before = group.comm->statistics().wire_bytes();
   begin_ns_ = now_ns();
 }
 
 void RunLog::end_step(const StepRecord& record) {
   ctx_.synchronize();
   const int64_t end_ns = now_ns();
+  for (Group& group : groups_) group.in_step = group.comm->statistics().wire_bytes() - group.before;
   const double seconds = static_cast<double>(end_ns - begin_ns_) * 1e-9;
   step_ms_.push_back(seconds * 1e3);
   seconds_ += seconds;
@@ -185,6 +194,12 @@ void RunLog::tell_not_saved(int64_t step, std::string_view why) {
                    options_.save));
 }
 
+void RunLog::traffic(std::optional<int64_t> predicted, int64_t measured) {
+  if (steps() == 0) predicted = 0;
+  extra_["traffic"] = {{"predicted", predicted ? nlohmann::json(*predicted) : nlohmann::json()},
+                       {"measured", measured}};
+}
+
 void RunLog::sample(std::string_view text) {
   if (stopped_by_ != 0) return;
   progress_.end();
@@ -212,7 +227,7 @@ RunResult RunLog::result(double val_loss) const {
                    .tokens_per_second = seconds_ > 0 ? static_cast<double>(tokens_) / seconds_ : 0,
                    .step_ms_median = median(step_ms_),
                    .measured = arena_.peak()};
-  for (const Comm* group : groups_) result.sent += group->statistics();
+  for (const Group& group : groups_) result.sent += group.comm->statistics();
   return result;
 }
 

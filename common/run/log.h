@@ -51,7 +51,9 @@ class RunLog {
   /// record when a rank fails and this object goes.
   void record_beside(Ctx& ctx, std::vector<Event>& events);
   /// A group besides that of all ranks whose messages count.
-  void count(const Comm& comm) { groups_.push_back(&comm); }
+  void count(const Comm& comm) { groups_.push_back({&comm}); }
+  /// Bytes that this rank has sent there in the last step; 0 if there was none.
+  int64_t sent_in_step(const Comm& comm) const;
 
   /// Whether `step` is one of --steps, and no signal has stopped the run: the first SIGINT or
   /// SIGTERM lets a step end. After the last step the trace is complete.
@@ -83,6 +85,9 @@ class RunLog {
   void sample(std::string_view text);
   /// A chapter's own entries in --report, under "extra".
   nlohmann::json& extra() { return extra_; }
+  /// The entry "traffic": bytes that this rank has sent in the last step, 0 if there was none.
+  /// @param predicted none: no formula knows
+  void traffic(std::optional<int64_t> predicted, int64_t measured);
 
   /// Steps that this run has done.
   int64_t steps() const { return std::ssize(step_ms_); }
@@ -96,6 +101,12 @@ class RunLog {
   void finish(double val_loss);
 
  private:
+  /// Whose messages count, and the bytes that this rank has sent there.
+  struct Group {
+    const Comm* comm;
+    int64_t before = 0;   ///< the last step
+    int64_t in_step = 0;  ///< in it
+  };
   /// A row of the timeline, and whose it is.
   struct Row {
     std::string name;
@@ -121,7 +132,7 @@ class RunLog {
   Ctx& ctx_;
   Comm* comm_;
   std::unique_ptr<Comm> control_;  ///< of all ranks, not counted; null: this rank is alone
-  std::vector<const Comm*> groups_;
+  std::vector<Group> groups_;
   Progress progress_;
   std::optional<OutputFile> trace_;
   std::optional<SaveDirectory> save_;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "common/model/layout.h"
 #include "common/run/trace.h"
 
 namespace ladder {
@@ -16,16 +17,24 @@ using nlohmann::json;
 
 double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-json model_json(const GptConfig& gpt, int64_t parameters) {
-  return {{"name", gpt.name},         {"layers", gpt.layers},   {"heads", gpt.heads},
-          {"channels", gpt.channels}, {"seq_len", gpt.seq_len}, {"vocab", gpt.vocab},
-          {"parameters", parameters}};
+json model_json(const GptConfig& gpt) {
+  return {{"name", gpt.name},
+          {"layers", gpt.layers},
+          {"heads", gpt.heads},
+          {"channels", gpt.channels},
+          {"seq_len", gpt.seq_len},
+          {"vocab", gpt.vocab},
+          {"parameters", parameters(gpt)}};
 }
 
 json layout_json(const RunLayout& l) {
-  return {{"ranks", l.ranks}, {"dp", l.dp},          {"tp", l.tp},
-          {"pp", l.pp},       {"batch", l.batch},    {"micro_batch", l.micro_batch},
-          {"comm", l.comm},   {"threads", l.threads}};
+  json layout = {{"ranks", l.mesh.size()},
+                 {"batch", l.batch},
+                 {"micro_batch", l.micro_batch},
+                 {"comm", l.comm},
+                 {"threads", l.threads}};
+  for (const Axis axis : kAxes) layout[std::string(to_string(axis))] = l.mesh[axis];
+  return layout;
 }
 
 std::string memory_row(std::string_view name, int64_t predicted, int64_t measured) {
@@ -44,6 +53,13 @@ std::string sent_text(const CommStatistics& sent) {
 }
 
 }  // namespace
+
+RunLayout run_layout(const RunOptions& run, int64_t micro_batch, const MeshShape& mesh) {
+  return {
+      .mesh = mesh, .batch = run.batch, .micro_batch = micro_batch, .threads = run.thread_count()};
+}
+
+int64_t parameters(const GptConfig& gpt) { return ParamLayout(gpt).live(); }
 
 json memory_json(int rank, const MemoryBytes& predicted,
                  const std::optional<MemoryBytes>& measured) {
@@ -75,14 +91,15 @@ std::string plan_text(const RunPlan& plan) {
     if (plan.predicted.bytes[i] != 0)
       memory += fmt::format("{} {:.2f} + ", kMemNames[i], mib(plan.predicted.bytes[i]));
   if (!memory.empty()) memory.replace(memory.size() - 2, 2, "= ");
+  std::string axes;
+  for (const Axis axis : kAxes) axes += fmt::format(", {} {}", to_string(axis), l.mesh[axis]);
   return fmt::format(
       "{}\n"
       "model   {}: {} layers, {} heads, {} channels, {} tokens, vocabulary {}; {} parameters\n"
-      "layout  ranks {}, threads {}, dp {}, tp {}, pp {}; batch {}, micro-batch {}\n"
+      "layout  ranks {}, threads {}{}; batch {}, micro-batch {}\n"
       "memory  {}{:.2f} MiB predicted",
-      plan.chapter, g.name, g.layers, g.heads, g.channels, g.seq_len, g.vocab, plan.parameters,
-      l.ranks, l.threads, l.dp, l.tp, l.pp, l.batch, l.micro_batch, memory,
-      mib(plan.predicted.total()));
+      plan.chapter, g.name, g.layers, g.heads, g.channels, g.seq_len, g.vocab, parameters(g),
+      l.mesh.size(), l.threads, axes, l.batch, l.micro_batch, memory, mib(plan.predicted.total()));
 }
 
 std::string result_text(const RunPlan& plan, const RunResult& r) {
@@ -104,7 +121,7 @@ std::string result_text(const RunPlan& plan, const RunResult& r) {
     if (predicted != 0 || measured != 0) text += memory_row(kMemNames[i], predicted, measured);
   }
   text += memory_row("total", plan.predicted.total(), r.measured.total());
-  if (plan.layout.ranks > 1) text += "\n  (of rank 0)";
+  if (plan.layout.mesh.size() > 1) text += "\n  (of rank 0)";
   return text + sent_text(r.sent);
 }
 
@@ -124,7 +141,7 @@ json run_json(const RunOptions& options) {
 
 json plan_json(const RunPlan& plan) {
   return {{"chapter", plan.chapter},
-          {"model", model_json(plan.gpt, plan.parameters)},
+          {"model", model_json(plan.gpt)},
           {"layout", layout_json(plan.layout)}};
 }
 

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "common/comm/call.h"
+#include "common/comm/mesh.h"
 #include "common/model/config.h"
 #include "common/run/options.h"
 #include "kernels/arena.h"
@@ -17,19 +19,18 @@ namespace ladder {
 
 /// How a run is spread over ranks.
 struct RunLayout {
-  int64_t ranks = 1;
-  int64_t dp = 1, tp = 1, pp = 1;
-  int64_t batch = 0;        ///< sequences of a step
-  int64_t micro_batch = 0;  ///< sequences of one forward on one rank
-  int threads = 1;          ///< of a rank
-  std::string comm = "self";
+  MeshShape mesh;
+  int64_t batch = 0;          ///< sequences of a step
+  int64_t micro_batch = 0;    ///< sequences of one forward on one rank
+  int threads = 1;            ///< of a rank
+  std::string comm = "none";  ///< Comm::kind(), once a run has begun
 };
+RunLayout run_layout(const RunOptions& run, int64_t micro_batch, const MeshShape& mesh = {});
 
 /// What is known before the first step.
 struct RunPlan {
   std::string chapter;  ///< "01_sgd"
   GptConfig gpt;
-  int64_t parameters;  ///< ParamLayout::live()
   RunLayout layout;
   MemoryBytes predicted;  ///< peak bytes, from the chapter's formula
 };
@@ -45,6 +46,9 @@ struct RunResult {
   MemoryBytes measured;      ///< peak bytes, of this rank
   CommStatistics sent = {};  ///< by this rank
 };
+
+/// Parameters of the whole model.
+int64_t parameters(const GptConfig& gpt);
 
 /// Model, layout and memory plan, for the screen.
 std::string plan_text(const RunPlan& plan);

@@ -54,13 +54,18 @@ void Sampler::choose(const Ctx& ctx, Tensor logits) {
   CHECK(logits.shape.rank == 3 && logits.dim(1) == options_.seq_len &&
             logits.dim(2) >= options_.vocab,
         "logits {}", to_string(logits.shape));
-  tokens_.push_back(draw(row_of(HostCopy::of(ctx, logits).tensor(), row()).data()));
+  choose_from(ctx, last_row(logits));
 }
 
-void Sampler::choose_from(const Ctx& ctx, Tensor logits) {
-  CHECK(logits.shape.rank == 3 && logits.dim(1) == 1 && logits.dim(2) >= options_.vocab,
-        "logits {}", to_string(logits.shape));
-  tokens_.push_back(draw(row_of(HostCopy::of(ctx, logits).tensor(), 0).data()));
+Tensor Sampler::last_row(Tensor logits) const {
+  const int64_t columns = logits.dim(2);
+  return logits.view({logits.dim(1), columns}).slice(window() - 1, 1).view({1, 1, columns});
+}
+
+void Sampler::choose_from(const Ctx& ctx, Tensor row) {
+  CHECK(row.shape.rank == 3 && row.dim(1) == 1 && row.dim(2) >= options_.vocab, "a row {}",
+        to_string(row.shape));
+  tokens_.push_back(draw(row_of(HostCopy::of(ctx, row).tensor(), 0).data()));
 }
 
 // The likeliest first.

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "common/model/config.h"
 #include "common/random.h"
+#include "kernels/arena.h"
 #include "kernels/context.h"
 #include "kernels/tensor.h"
 
@@ -46,9 +48,13 @@ class Sampler {
 
   /// Draws the next token from the logits behind the window's last token.
   void choose(const Ctx& ctx, Tensor logits);
-  /// The same in two steps, where no rank has all logits: those of row row(), (1,1,Vp).
-  int64_t row() const { return window() - 1; }
-  void choose_from(const Ctx& ctx, Tensor logits);
+  /// The same where a rank has n columns of the logits (1,T,n): room for a row of all columns
+  /// (1,1,Vp), what this rank has of the row to draw from (1,1,n), and drawing from all of it.
+  static Tensor alloc_row(Arena& arena, Dtype dtype, const GptConfig& gpt) {
+    return arena.alloc(Mem::Workspace, "row", dtype, {1, 1, gpt.padded_vocab});
+  }
+  Tensor last_row(Tensor logits) const;
+  void choose_from(const Ctx& ctx, Tensor row);
 
   /// What has been generated: bytes as they are, other tokens as numbers between blanks.
   std::string text() const;

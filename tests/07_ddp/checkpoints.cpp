@@ -1,4 +1,5 @@
-// 07 to 10: a checkpoint does not know how many ranks wrote it, nor of which chapter they were.
+// 07 to 10, and 18: a checkpoint does not know how many ranks wrote it, nor of which chapter they
+// were.
 #include "tests/common/ranks.h"
 
 namespace ladder::test {

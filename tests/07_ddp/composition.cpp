@@ -1,4 +1,4 @@
-// 07 to 10: whatever earlier chapters have taught goes on to work, with the bits of 06.
+// 07 to 10, and 18: whatever earlier chapters have taught goes on to work, with the bits of 06.
 #include <cmath>
 
 #include "tests/common/ranks.h"

@@ -1,5 +1,5 @@
-// 07 to 10: the bits of 06, on any number of ranks and however they communicate. That these tests
-// would see a fault: controls.cpp.
+// 07 to 10, and 18: the bits of 06, on any number of ranks and however they communicate. That these
+// tests would see a fault: controls.cpp.
 #include "tests/common/ranks.h"
 
 namespace ladder::test {

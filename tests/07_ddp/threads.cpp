@@ -1,5 +1,5 @@
-// 07 to 10 once more, short enough for ThreadSanitizer: ranks are threads, and each has another one
-// that communicates beside it.
+// 07 to 10 and 18 once more, short enough for ThreadSanitizer: ranks are threads, and each has
+// another one that communicates beside it.
 #include "tests/common/ranks.h"
 
 namespace ladder::test {

@@ -1,4 +1,4 @@
-// 07 to 10: counted bytes on the wire as the formulas say; and those of 07, written out.
+// 07 to 10, and 18: counted bytes on the wire as the formulas say; and those of 07, written out.
 #include "tests/common/memory.h"
 #include "tests/common/ranks.h"
 

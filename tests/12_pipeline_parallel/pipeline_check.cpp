@@ -18,7 +18,7 @@ TEST(PipelineCheck, AsManyInFlightAsPromised) {
   for_all_pipelines([](const Pipeline& pipeline) {
     const auto& [kind, p, v, m, lists] = pipeline;
     for (int64_t s = 0; s < p; ++s)
-      EXPECT_EQ(most_in_flight(pipeline, s), promised_in_flight(kind, p, v, m, s))
+      EXPECT_EQ(most_in_flight(pipeline.lists[s]), promised_in_flight(kind, p, v, m, s))
           << title(pipeline) << ", stage " << s;
   });
 }

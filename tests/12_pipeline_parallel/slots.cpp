@@ -30,7 +30,7 @@ TEST(PipelineSlots, AreOfOneMicroBatchAtATimeAndAsManyAsInFlight) {
           EXPECT_EQ(in_use.erase(slot), 1U) << title(pipeline);
         }
       }
-      EXPECT_EQ(most, most_in_flight(pipeline, s)) << title(pipeline) << ", stage " << s;
+      EXPECT_EQ(most, most_in_flight(pipeline.lists[s])) << title(pipeline) << ", stage " << s;
     }
   });
 }

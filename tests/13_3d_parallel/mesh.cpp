@@ -1,8 +1,9 @@
 // The mesh of chapter 13: where ranks stand, whom they stand with, and meshes that are refused.
-#include "chapters/13_3d_parallel/mesh.h"
+#include "common/comm/mesh.h"
 
 #include <set>
 
+#include "chapters/13_3d_parallel/mesh_options.h"
 #include "common/comm/run_ranks.h"
 #include "common/model/layout.h"
 #include "tests/common/run_files.h"
@@ -10,8 +11,16 @@
 namespace ladder::test {
 namespace {
 
-const std::vector<MeshShape> kShapes = {{1, 1, 1}, {2, 1, 1}, {1, 3, 1}, {1, 1, 5},
-                                        {2, 2, 2}, {2, 4, 2}, {4, 3, 2}, {8, 8, 16}};
+MeshShape mesh_of(int tp, int dp, int pp) {
+  return {{Axis::Tensor, tp}, {Axis::Data, dp}, {Axis::Pipeline, pp}};
+}
+MeshPlace place_of(int t, int d, int s) {
+  return {{Axis::Tensor, t}, {Axis::Data, d}, {Axis::Pipeline, s}};
+}
+
+const std::vector<MeshShape> kShapes = {mesh_of(1, 1, 1), mesh_of(2, 1, 1), mesh_of(1, 3, 1),
+                                        mesh_of(1, 1, 5), mesh_of(2, 2, 2), mesh_of(2, 4, 2),
+                                        mesh_of(4, 3, 2), mesh_of(8, 8, 16)};
 
 TEST(MeshPlaces, RankAndPlaceAreInverse) {
   for (const MeshShape& mesh : kShapes) {
@@ -19,8 +28,12 @@ TEST(MeshPlaces, RankAndPlaceAreInverse) {
     for (int rank = 0; rank < mesh.size(); ++rank) {
       const MeshPlace at = mesh.place(rank);
       EXPECT_EQ(mesh.rank(at), rank);
-      EXPECT_TRUE(at.tp < mesh.tp && at.dp < mesh.dp && at.pp < mesh.pp) << rank;
-      places.insert({at.tp, at.dp, at.pp});
+      std::vector<int> place;
+      for (const Axis axis : kAxes) {
+        EXPECT_LT(at[axis], mesh[axis]) << rank;
+        place.push_back(at[axis]);
+      }
+      places.insert(place);
     }
     EXPECT_EQ(std::ssize(places), mesh.size());
   }
@@ -28,25 +41,26 @@ TEST(MeshPlaces, RankAndPlaceAreInverse) {
 
 // Written out: tp fastest, then dp, then pp.
 TEST(MeshPlaces, TensorRanksAreNeighbors) {
-  const MeshShape mesh{.tp = 2, .dp = 3, .pp = 4};
+  const MeshShape mesh = mesh_of(2, 3, 4);
   EXPECT_EQ(mesh.size(), 24);
-  EXPECT_EQ(mesh.rank({1, 0, 0}), 1);
-  EXPECT_EQ(mesh.rank({0, 1, 0}), 2);
-  EXPECT_EQ(mesh.rank({0, 0, 1}), 6);
-  EXPECT_EQ(mesh.rank({1, 2, 3}), 23);
+  EXPECT_EQ(mesh.rank(place_of(1, 0, 0)), 1);
+  EXPECT_EQ(mesh.rank(place_of(0, 1, 0)), 2);
+  EXPECT_EQ(mesh.rank(place_of(0, 0, 1)), 6);
+  EXPECT_EQ(mesh.rank(place_of(1, 2, 3)), 23);
 }
 
 // A checkpoint and a hash ask the layout of the parameters who has what: it must know the mesh.
 TEST(MeshPlaces, ParametersLieWhereTheMeshSays) {
   GptConfig gpt = preset("nano");
-  for (const MeshShape& mesh : {MeshShape{2, 2, 2}, MeshShape{4, 1, 2}, MeshShape{1, 4, 4}}) {
-    const ParamLayout any(gpt, mesh.dp, {0, mesh.tp}, {0, mesh.pp, 1});
+  for (const MeshShape& mesh : {mesh_of(2, 2, 2), mesh_of(4, 1, 2), mesh_of(1, 4, 4)}) {
+    const ParamLayout any(gpt, mesh[Axis::Data], {0, mesh[Axis::Tensor]},
+                          {0, mesh[Axis::Pipeline], 1});
     for (int rank = 0; rank < mesh.size(); ++rank) {
       const MeshPlace at = mesh.place(rank);
       const ParamLayout there = any.shard(0).on_rank(rank);
-      EXPECT_EQ(there.tensor_rank().rank, at.tp) << rank;
-      EXPECT_EQ(there.rank(), at.dp) << rank;
-      EXPECT_EQ(there.stage_rank().rank, at.pp) << rank;
+      EXPECT_EQ(there.tensor_rank().rank, at[Axis::Tensor]) << rank;
+      EXPECT_EQ(there.rank(), at[Axis::Data]) << rank;
+      EXPECT_EQ(there.stage_rank().rank, at[Axis::Pipeline]) << rank;
     }
   }
 }
@@ -65,33 +79,27 @@ TEST(MeshGroups, OfEachAxis) {
     if (shape.size() > 24) continue;
     run_threads(shape.size(), [&](Comm& comm) {
       const Mesh mesh(comm, shape);
-      const MeshPlace at = shape.place(comm.rank());
-      std::vector<int> tp, dp, pp;
-      for (int t = 0; t < shape.tp; ++t) tp.push_back(shape.rank({t, at.dp, at.pp}));
-      for (int d = 0; d < shape.dp; ++d) dp.push_back(shape.rank({at.tp, d, at.pp}));
-      for (int s = 0; s < shape.pp; ++s) pp.push_back(shape.rank({at.tp, at.dp, s}));
-      EXPECT_EQ(members(mesh.tp(), comm.rank()), tp);
-      EXPECT_EQ(members(mesh.dp(), comm.rank()), dp);
-      EXPECT_EQ(members(mesh.pp(), comm.rank()), pp);
-      EXPECT_EQ(mesh.tp().rank(), at.tp);
-      EXPECT_EQ(mesh.dp().rank(), at.dp);
-      EXPECT_EQ(mesh.pp().rank(), at.pp);
+      const MeshPlace own = shape.place(comm.rank());
+      for (const Axis axis : kAxes) {
+        std::vector<int> ranks;
+        MeshPlace at = own;
+        for (at[axis] = 0; at[axis] < shape[axis]; ++at[axis]) ranks.push_back(shape.rank(at));
+        EXPECT_EQ(members(mesh[axis], comm.rank()), ranks);
+        EXPECT_EQ(mesh[axis].rank(), own[axis]);
+      }
     });
   }
 }
 
 TEST(MeshGroups, WrittenOut) {
   run_threads(8, [](Comm& comm) {
-    const Mesh mesh(comm, {2, 2, 2});
-    if (comm.rank() != 5) {
-      members(mesh.tp(), comm.rank());
-      members(mesh.dp(), comm.rank());
-      members(mesh.pp(), comm.rank());
-      return;
-    }
-    EXPECT_EQ(members(mesh.tp(), 5), (std::vector{4, 5}));
-    EXPECT_EQ(members(mesh.dp(), 5), (std::vector{5, 7}));
-    EXPECT_EQ(members(mesh.pp(), 5), (std::vector{1, 5}));
+    const Mesh mesh(comm, mesh_of(2, 2, 2));
+    PerAxis<std::vector<int>> ranks;
+    for (const Axis axis : kAxes) ranks[axis] = members(mesh[axis], comm.rank());
+    if (comm.rank() != 5) return;
+    EXPECT_EQ(ranks[Axis::Tensor], (std::vector{4, 5}));
+    EXPECT_EQ(ranks[Axis::Data], (std::vector{5, 7}));
+    EXPECT_EQ(ranks[Axis::Pipeline], (std::vector{1, 5}));
   });
 }
 
@@ -104,7 +112,7 @@ std::string shape(int tp, int dp, int pp, int ranks) {
   PipelineOptions p;
   p.pp = pp;
   const MeshShape got = mesh.shape(t, p, ranks);
-  return fmt::format("{}x{}x{}", got.tp, got.dp, got.pp);
+  return fmt::format("{}x{}x{}", got[Axis::Tensor], got[Axis::Data], got[Axis::Pipeline]);
 }
 
 TEST(MeshOptionsTest, WhatIsNotGivenIsOneAndDpTheRest) {

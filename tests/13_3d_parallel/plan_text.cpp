@@ -1,7 +1,10 @@
 // The text of a plan, and the formula of what tensor ranks send, by stage.
+#include "chapters/13_3d_parallel/plan_text.h"
+
 #include <gtest/gtest.h>
 
 #include "chapters/11_tensor_parallel/traffic.h"
+#include "chapters/13_3d_parallel/mesh_options.h"
 #include "chapters/13_3d_parallel/plan.h"
 #include "tests/common/run_files.h"
 
@@ -9,17 +12,17 @@ namespace ladder::test {
 namespace {
 
 TEST(PlanText, EveryRankOfASmallMesh) {
-  EXPECT_EQ(grid_text({.tp = 2, .dp = 2, .pp = 3}),
+  EXPECT_EQ(grid_text({{Axis::Tensor, 2}, {Axis::Data, 2}, {Axis::Pipeline, 3}}),
             "\n  ranks                stage 0     stage 1     stage 2"
             "\n  share 0                  0-1         4-5         8-9"
             "\n  share 1                  2-3         6-7       10-11");
-  EXPECT_EQ(grid_text({.tp = 1, .dp = 1, .pp = 2}),
+  EXPECT_EQ(grid_text({{Axis::Pipeline, 2}}),
             "\n  ranks                stage 0     stage 1"
             "\n  share 0                    0           1");
 }
 
 TEST(PlanText, OfALargeMeshTheFirstAndTheLast) {
-  const std::string text = grid_text({.tp = 8, .dp = 10, .pp = 16});
+  const std::string text = grid_text({{Axis::Tensor, 8}, {Axis::Data, 10}, {Axis::Pipeline, 16}});
   for (const std::string there : {"stage 5", "stage 15", "share 5", "share 9", "1272-1279", "..."})
     EXPECT_NE(text.find(there), std::string::npos) << there;
   for (const std::string left_out : {"stage 6", "stage 14", "share 6", "share 8"})
@@ -56,7 +59,7 @@ TEST(PlanTraffic, StagesTogetherSendWhatChapter11Does) {
       options.pp = static_cast<int>(pp);
       int64_t sum = 0;
       for (int64_t s = 0; s < pp; ++s) {
-        const StageLayout stage(options, gpt, s, pp);
+        const StageLayout stage(options, gpt, s, pp, /*micros=*/1);
         sum += tp_traffic_of_stage(stage, acts, Recompute("none", stage.part.layers, true), B);
       }
       const int64_t once_more =
@@ -75,12 +78,12 @@ class PlanBubble : public ::testing::Test {
     options.schedule = schedule;
     GptConfig gpt = preset("gpt2-1558m");
     gpt.layers = 24;
-    return {options, gpt, 0, 8};
+    return {options, gpt, 0, 8, /*micros=*/24};
   }
   std::string text(const std::string& f_b_w, const std::string& recompute = "none") const {
     MeshOptions options;
     options.f_b_w = f_b_w;
-    return bubble_text(stage("zb-h1"), Recompute(recompute, 3, true), 24, options.times());
+    return bubble_text(stage("zb-h1"), Recompute(recompute, 3, true), options.times());
   }
 };
 

@@ -55,6 +55,17 @@ const std::vector<DataParallel>& data_parallel() {
        .losses = "all_gather:5",
        .sharded = true,
        .each_micro_step = true},
+      // As 10, and what waits in files changes no bit, byte of memory or message.
+      {.chapter = "18_offload",
+       .ways = {"--offload optimizer", "--offload optimizer,weights --reduction tree",
+                "--recompute full --offload inputs,weights --prefetch 0"},
+       .faults = {"skip:all_gather:1", "swap:all_gather:2", "skip:all_gather:3",
+                  "skip:all_reduce:0", "skip:reduce_scatter:0", "twice:reduce_scatter:1",
+                  "swap:reduce_scatter:2"},
+       .sums = "reduce_scatter:0",
+       .losses = "all_gather:5",
+       .sharded = true,
+       .each_micro_step = true},
   };
   return rows;
 }

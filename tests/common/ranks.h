@@ -1,5 +1,5 @@
-// What tests of chapters 07 to 10 share. Each chapter trains on any number of ranks as 06 does on
-// one, so a test is written once and runs on every row of this table.
+// What tests of chapters 07 to 10 and 18 share. Each chapter trains on any number of ranks as 06
+// does on one, so a test is written once and runs on every row of this table.
 #pragma once
 
 #include <ostream>

@@ -36,8 +36,7 @@ class Ending : public testing::Test {
     return run_main([&] {
       const RunPlan plan{.chapter = "01_sgd",
                          .gpt = preset("nano"),
-                         .parameters = 10,
-                         .layout = {.batch = 16, .micro_batch = 4},
+                         .layout = {.mesh = {}, .batch = 16, .micro_batch = 4},
                          .predicted = {}};
       RunLog log(options_, plan, arena_, ctx_);
       for (int64_t step = 0; log.goes_on(step); ++step) {

@@ -30,8 +30,7 @@ class Log : public testing::Test {
   RunPlan plan() const {
     RunPlan plan{.chapter = "01_sgd",
                  .gpt = preset("nano"),
-                 .parameters = 10,
-                 .layout = {.batch = 16, .micro_batch = 4},
+                 .layout = {.mesh = {}, .batch = 16, .micro_batch = 4},
                  .predicted = {}};
     plan.predicted[Mem::Param] = 40;
     return plan;

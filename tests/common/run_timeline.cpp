@@ -16,8 +16,7 @@ class Timeline : public testing::Test {
   static RunPlan plan() {
     return {.chapter = "01_sgd",
             .gpt = preset("nano"),
-            .parameters = 10,
-            .layout = {.batch = 16, .micro_batch = 4},
+            .layout = {.mesh = {}, .batch = 16, .micro_batch = 4},
             .predicted = {}};
   }
 

@@ -1,4 +1,4 @@
-// The mesh: every rank has a place on three axes, and a group of ranks along each.
+// The mesh: every rank has a place on three axes (common/comm/mesh.h), and which meshes are legal.
 //
 //   rank = t + TP (d + DP s)      t  its part of each layer       0 .. TP-1, fastest
 //                                 d  its share of the batch       0 .. DP-1
@@ -20,51 +20,20 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "chapters/08_zero1/zero1.h"
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
 #include "chapters/12_pipeline_parallel/stage_layout.h"
-#include "common/comm/comm.h"
+#include "common/comm/mesh.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
-#include "common/run/log.h"
 #include "common/run/options.h"
-#include "common/run/report.h"
 
 namespace ladder {
-
-/// A place on the mesh.
-struct MeshPlace {
-  int tp, dp, pp;
-};
-
-/// How many ranks there are along each axis.
-struct MeshShape {
-  int tp = 1, dp = 1, pp = 1;
-
-  int size() const { return tp * dp * pp; }
-  MeshPlace place(int rank) const { return {rank % tp, rank / tp % dp, rank / (tp * dp)}; }
-  int rank(const MeshPlace& at) const { return at.tp + tp * (at.dp + dp * at.pp); }
-
-  /// For the report of a run.
-  RunLayout run_layout(const RunOptions& run, int64_t batch, int64_t micro_batch,
-                       std::string_view comm) const {
-    return {.ranks = size(),
-            .dp = dp,
-            .tp = tp,
-            .pp = pp,
-            .batch = batch,
-            .micro_batch = micro_batch,
-            .threads = run.thread_count(),
-            .comm = std::string(comm)};
-  }
-};
 
 struct MeshOptions {
   static constexpr int kMost = 1 << 20;  ///< ranks
@@ -82,6 +51,10 @@ struct MeshOptions {
              "for the plan's bubble, as 2:2:1: how long forward, the gradients of inputs and those "
              "of weights take of a micro-batch",
              {.shown_default = "as their operations are counted"});
+  }
+  static void add_plan_only(CommandLine& line, RunOptions& run) {
+    line.group("13_3d_parallel");
+    line.add("--plan-only", run.plan_only, "print the plan and stop: needs no text and no ranks");
   }
   void check() const { times(); }
 
@@ -121,7 +94,9 @@ struct MeshOptions {
     if (all > kMost) throw UserError("{}, and at most {} are legal", axes, kMost);
     if (others * shares != all)
       throw UserError("{}, not {}; legal are axes whose product is {}", axes, all, all);
-    return {std::max(1, tp.tp), static_cast<int>(shares), std::max(1, pp.pp)};
+    return {{Axis::Tensor, std::max(1, tp.tp)},
+            {Axis::Data, static_cast<int>(shares)},
+            {Axis::Pipeline, std::max(1, pp.pp)}};
   }
 
   /// Makes `run` one of all ranks of the mesh, and checks it.
@@ -139,34 +114,9 @@ struct MeshOptions {
 /// What the chapters of the three axes check.
 /// @throws UserError if an option looks at what ranks have apart
 inline void check_mesh(const MeshShape& mesh, const OptimizerOptions& optimizer) {
-  TensorParallelOptions::check(optimizer, mesh.tp);
-  check_sharding(optimizer, mesh.dp);
-  PipelineOptions::check(optimizer, mesh.pp);
+  TensorParallelOptions::check(optimizer, mesh[Axis::Tensor]);
+  check_sharding(optimizer, mesh[Axis::Data]);
+  PipelineOptions::check(optimizer, mesh[Axis::Pipeline]);
 }
-
-/// This rank's groups. Ranks of a group are in the order of their axis.
-class Mesh {
- public:
-  /// @param world all ranks; must live longer
-  Mesh(Comm& world, const MeshShape& shape) {
-    const auto [t, d, s] = shape.place(world.rank());
-    const auto group = [&](int color) { return world.split(color, world.rank()); };
-    tp_ = group(d + shape.dp * s);
-    dp_ = group(t + shape.tp * s);
-    pp_ = group(t + shape.tp * d);
-  }
-
-  Comm& tp() const { return *tp_; }
-  Comm& dp() const { return *dp_; }
-  Comm& pp() const { return *pp_; }
-
-  /// What travels in them counts: sums of a softmax, targets, losses, rows to sample from.
-  void show(RunLog& log) const {
-    for (const Comm* group : {tp_.get(), dp_.get(), pp_.get()}) log.count(*group);
-  }
-
- private:
-  std::unique_ptr<Comm> tp_, dp_, pp_;
-};
 
 }  // namespace ladder

@@ -1,0 +1,203 @@
+// The plan of a mesh as people and programs read it: on the screen, and in --report.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "chapters/12_pipeline_parallel/stage_layout.h"
+#include "chapters/13_3d_parallel/plan.h"
+#include "common/comm/gather_text.h"
+#include "common/comm/mesh.h"
+#include "common/comm/run_ranks.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/output_file.h"
+#include "common/run/report.h"
+#include "kernels/arena.h"
+
+namespace ladder {
+
+/// 0 .. n-1, or of many the first, -1 for those between, and the last.
+inline std::vector<int> some_of(int n) {
+  constexpr int kMost = 8;
+  std::vector<int> some;
+  for (int i = 0; i < n; ++i)
+    if (n <= kMost || i < kMost - 2 || i == n - 1) some.push_back(i);
+  if (n > kMost) some.insert(some.end() - 1, -1);
+  return some;
+}
+
+/// Which rank stands where: a row for each share of the batch, a column for each stage, and in each
+/// place the ranks that share its layers.
+inline std::string grid_text(const MeshShape& mesh) {
+  const int tp = mesh[Axis::Tensor];
+  const auto place = [&](int d, int s) {
+    if (d < 0 || s < 0) return std::string("...");
+    const int first = mesh.rank({{Axis::Data, d}, {Axis::Pipeline, s}});
+    return tp == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + tp - 1);
+  };
+  const auto number = [](std::string_view name, int i) {
+    return i < 0 ? "..." : fmt::format("{} {}", name, i);
+  };
+  std::string text = fmt::format("\n  {:<16}", "ranks");
+  for (const int s : some_of(mesh[Axis::Pipeline]))
+    text += fmt::format(" {:>11}", number("stage", s));
+  for (const int d : some_of(mesh[Axis::Data])) {
+    text += fmt::format("\n  {:<16}", number("share", d));
+    for (const int s : some_of(mesh[Axis::Pipeline])) text += fmt::format(" {:>11}", place(d, s));
+  }
+  return text;
+}
+
+/// "1.50 GiB", "0.25 MiB"
+inline std::string bytes_text(int64_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  return mib < 1024 ? fmt::format("{:.2f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
+}
+
+using Cells = std::vector<std::string>;
+
+/// A row for each stage, or for neighbors that are alike in all digits shown.
+inline std::string stage_table(std::string_view title, const Cells& columns,
+                               const std::vector<Cells>& stages) {
+  std::string text;
+  const auto row = [&](std::string_view name, const Cells& cells) {
+    text += fmt::format("\n  {:<16}", name);
+    for (const std::string& cell : cells) text += fmt::format(" {:>11}", cell);
+  };
+  row(title, columns);
+  for (size_t s = 0, end = 0; s < stages.size(); s = end) {
+    for (end = s + 1; end < stages.size() && stages[end] == stages[s];) ++end;
+    row(end == s + 1 ? fmt::format("stage {}", s) : fmt::format("stages {} to {}", s, end - 1),
+        stages[s]);
+  }
+  return text;
+}
+
+/// Of a rank of each stage, by category; those that no stage has left out.
+inline std::string memory_table(const std::vector<RankPlan>& stages) {
+  Cells columns;
+  std::vector<Cells> rows(stages.size());
+  for (size_t i = 0; i < kMemCount; ++i) {
+    const auto has = [&](const RankPlan& plan) { return plan.run.predicted.bytes[i] > 0; };
+    if (std::none_of(stages.begin(), stages.end(), has)) continue;
+    columns.emplace_back(kMemNames[i]);
+    for (size_t s = 0; s < stages.size(); ++s)
+      rows[s].push_back(bytes_text(stages[s].run.predicted.bytes[i]));
+  }
+  columns.emplace_back("in all");
+  for (size_t s = 0; s < stages.size(); ++s)
+    rows[s].push_back(bytes_text(stages[s].run.predicted.total()));
+  return stage_table("memory", columns, rows);
+}
+
+inline std::string traffic_table(const std::vector<RankPlan>& stages) {
+  std::vector<Cells> rows(stages.size());
+  for (size_t s = 0; s < stages.size(); ++s)
+    for (const Axis axis : kAxes) {
+      const std::optional<int64_t> bytes = stages[s].sent[axis];
+      rows[s].push_back(bytes ? bytes_text(*bytes) : "uneven");
+    }
+  return stage_table("sent in a step", {kAxisNames.begin(), kAxisNames.end()}, rows);
+}
+
+inline std::string mesh_text(const MeshPlan& plan) {
+  const MeshShape& mesh = plan.mesh();
+  const StageLayout& first = plan.stages()[0].stage;
+  const int64_t chunks = first.rank.chunks, layers = first.part.layers;
+  std::vector<std::string> axes;
+  for (const Axis axis : kAxes) axes.push_back(fmt::format("{} {}", to_string(axis), mesh[axis]));
+  std::string text =
+      fmt::format("mesh    {} = {} ranks; {} parameters; {} layers, {} on each stage{}\n",
+                  fmt::join(axes, " x "), mesh.size(), parameters(first.gpt), first.gpt.layers,
+                  chunks * layers, chunks == 1 ? "" : fmt::format(" in {} parts", chunks));
+  text += grid_text(mesh).substr(1) + "\n  of one rank of a stage:";
+  return text + memory_table(plan.stages()) + traffic_table(plan.stages());
+}
+
+/// How long stages will wait; "" for one stage.
+/// @param given times of --f-b-w; none: as many as there are operations to count
+inline std::string bubble_text(const StageLayout& stage, const Recompute& recompute,
+                               const std::optional<StageTimes>& given) {
+  if (stage.rank.size == 1) return "";
+  const auto [F, B, W] = given.value_or(stage.counted_times(recompute));
+  const PipelineKind kind = stage.options.kind();
+  const double idle =
+      theory_idle_share(kind, stage.rank.size, stage.rank.chunks, stage.micros, F, B, W);
+  return fmt::format(
+      "\n  {}, {} micro-batches: stages wait {:.1f}% of the time, if forward and the gradients of "
+      "inputs\n  and weights take 1 : {:.2f} : {:.2f} ({})",
+      to_string(kind), stage.micros, 100 * idle, B / F, W / F,
+      given ? "--f-b-w" : "their operations are counted; --f-b-w sets other times");
+}
+
+/// The plan of all ranks, for the screen.
+/// @param given as for bubble_text()
+inline std::string plan_text(const MeshPlan& plan, const std::optional<StageTimes>& given) {
+  const RankPlan& first = plan.stages()[0];
+  return mesh_text(plan) + bubble_text(first.stage, first.recompute, given);
+}
+
+/// {"tp": {"predicted": n, "measured": n}, "dp": ..., "pp": ...}; null: not known.
+inline nlohmann::json axes_json(const AxisTraffic& predicted, const AxisTraffic& measured) {
+  const auto number = [](std::optional<int64_t> n) { return n ? nlohmann::json(*n) : nullptr; };
+  nlohmann::json json;
+  for (const Axis axis : kAxes)
+    json[std::string(to_string(axis))] = {{"predicted", number(predicted[axis])},
+                                          {"measured", number(measured[axis])}};
+  return json;
+}
+
+/// --report of --plan-only: that of a run, as far as a plan knows it, of one rank of each stage.
+inline void write_plan(const RunOptions& run, const MeshPlan& plan) {
+  if (run.report.empty() || launched_local_rank() != 0) return;
+  nlohmann::json report = plan_json(plan.stages()[0].run), traffic = nlohmann::json::array();
+  report["run"] = run_json(run);
+  report["plan_only"] = true;
+  for (const RankPlan& stage : plan.stages()) {
+    const int rank = plan.first_rank(static_cast<int>(stage.stage.rank.rank));
+    report["memory"].push_back(memory_json(rank, stage.run.predicted, /*measured=*/{}));
+    traffic.push_back(axes_json(stage.sent, /*measured=*/{}));
+    traffic.back()["rank"] = rank;
+  }
+  report["extra"]["traffic"] = std::move(traffic);
+  OutputFile file(run.report, "--report");
+  file.write(report.dump(2) + "\n");
+  file.commit();
+}
+
+/// --plan-only. @throws UserError as a run would
+inline void show_plan(const RunOptions& run, const MeshPlan& plan,
+                      const std::optional<StageTimes>& times) {
+  const bool first = launched_local_rank() == 0;
+  if (first) fmt::print("{}\n", plan_text(plan, times));
+  for (int s = 0; s < std::ssize(plan.stages()); ++s)
+    plan.check_limit(plan.first_rank(s), /*shown=*/first && s == 0 && !run.quiet);
+  write_plan(run, plan);
+}
+
+/// In the report of rank 0, what each rank has sent in the last step. All ranks call it.
+/// @param skipped whether that step ended without gathering what it would have updated
+inline void report_axes(RunLog& log, Comm& world, AxisTraffic predicted,
+                        const AxisTraffic& measured, bool skipped) {
+  if (skipped) predicted[Axis::Data].reset();
+  if (log.steps() == 0) predicted = measured;  // 0
+  // In a group of its own, so that these texts do not count as traffic of the run.
+  const std::unique_ptr<Comm> group = world.split(0, world.rank());
+  nlohmann::json all = nlohmann::json::array();
+  for (const std::string& text : gather_text(*group, axes_json(predicted, measured).dump()))
+    all.push_back(nlohmann::json::parse(text));
+  log.extra()["traffic"] = std::move(all);
+}
+
+}  // namespace ladder

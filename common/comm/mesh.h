@@ -1,0 +1,100 @@
+// A mesh of ranks: each has a place on several axes, and along each axis it belongs to a group.
+//
+//   rank = t + TP (d + DP s)      axes in the order of Axis, the first one fastest: its ranks are
+//                                 neighbors
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "common/comm/comm.h"
+
+namespace ladder {
+
+/// What the ranks along an axis share: each layer, the batch, or the layers.
+enum class Axis : uint8_t { Tensor, Data, Pipeline };
+constexpr std::array kAxes{Axis::Tensor, Axis::Data, Axis::Pipeline};
+/// As flags and reports have them.
+constexpr std::array<std::string_view, kAxes.size()> kAxisNames{"tp", "dp", "pp"};
+
+constexpr std::string_view to_string(Axis axis) { return kAxisNames[static_cast<size_t>(axis)]; }
+
+/// A value for each axis; T{} where none is given.
+template <class T>
+class PerAxis {
+ public:
+  PerAxis() = default;
+  PerAxis(std::initializer_list<std::pair<Axis, T>> some) {
+    for (const auto& [axis, value] : some) (*this)[axis] = value;
+  }
+  T& operator[](Axis axis) { return values_[static_cast<size_t>(axis)]; }
+  const T& operator[](Axis axis) const { return values_[static_cast<size_t>(axis)]; }
+  bool operator==(const PerAxis&) const = default;
+
+ private:
+  std::array<T, kAxes.size()> values_{};
+};
+
+/// The place of a rank: its number along each axis.
+using MeshPlace = PerAxis<int>;
+
+/// How many ranks there are along each axis; 1 where nothing is said.
+class MeshShape {
+ public:
+  MeshShape(std::initializer_list<std::pair<Axis, int>> sizes = {}) {
+    for (const Axis axis : kAxes) sizes_[axis] = 1;
+    for (const auto& [axis, size] : sizes) sizes_[axis] = size;
+  }
+  int operator[](Axis axis) const { return sizes_[axis]; }
+  int& operator[](Axis axis) { return sizes_[axis]; }
+
+  /// Ranks in all.
+  int size() const {
+    int all = 1;
+    for (const Axis axis : kAxes) all *= sizes_[axis];
+    return all;
+  }
+  MeshPlace place(int rank) const {
+    MeshPlace at;
+    for (const Axis axis : kAxes) {
+      at[axis] = rank % sizes_[axis];
+      rank /= sizes_[axis];
+    }
+    return at;
+  }
+  int rank(const MeshPlace& at) const {
+    int rank = 0, step = 1;
+    for (const Axis axis : kAxes) {
+      rank += step * at[axis];
+      step *= sizes_[axis];
+    }
+    return rank;
+  }
+
+ private:
+  PerAxis<int> sizes_;
+};
+
+/// The groups of one rank: along each axis those whose places differ from its own in that number
+/// alone, in its order.
+class Mesh {
+ public:
+  /// @param world all ranks; must live longer
+  Mesh(Comm& world, const MeshShape& shape) {
+    for (const Axis axis : kAxes) {
+      MeshPlace first = shape.place(world.rank());
+      first[axis] = 0;  // the same for all of the group
+      groups_[axis] = world.split(shape.rank(first), world.rank());
+    }
+  }
+  Comm& operator[](Axis axis) const { return *groups_[axis]; }
+
+ private:
+  PerAxis<std::unique_ptr<Comm>> groups_;
+};
+
+}  // namespace ladder
