@@ -21,7 +21,7 @@ class Markdown(unittest.TestCase):
         self.check("```math\n\\frac{1}{2}\n```\n", "\\f[\\frac{1}{2}\\f]\n")
 
     def test_code_is_left_alone(self):
-        for text in ["`$a$ [b](c)`", "```sh\necho $a $b\n```\n", "1. x\n\n   ```sh\n   $a $b\n   ```\n",
+        for text in ["`$a$ [b](c)`", "```sh\necho $a $b\n```\n", "1. x\n\n   ```sh\n   $a-$b\n   ```\n",
                      r"\$3 and \$4"]:
             self.check(text, text)
 
