@@ -28,19 +28,26 @@ target_compile_options(ladder_options INTERFACE
   # GCC 12 at -O3 sees these in fmt and std::string, where there is nothing to see.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-maybe-uninitialized>
   # Fused multiply-adds are written out: the compiler must not choose where they are.
-  -ffp-contract=off
-  -march=${LADDER_MARCH})
-include(CheckCXXSourceCompiles)
-set(CMAKE_REQUIRED_FLAGS -march=${LADDER_MARCH})
-check_cxx_source_compiles("
-#if !(defined(__AVX2__) && defined(__FMA__) && defined(__F16C__))
-#error
-#endif
-int main() {}" LADDER_MARCH_SUFFICES_${LADDER_MARCH})
-unset(CMAKE_REQUIRED_FLAGS)
-if(NOT LADDER_MARCH_SUFFICES_${LADDER_MARCH})
-  message(FATAL_ERROR "LADDER_MARCH=${LADDER_MARCH}: the cpu kernels need AVX2, FMA and F16C; legal "
-    "are x86-64-v3 and what has more, or native on such a machine")
+  -ffp-contract=off)
+
+# The cpu kernels are vectors of one width, chosen here. Without them a build takes any processor.
+if(LADDER_CPU_TABLE)
+  target_compile_options(ladder_options INTERFACE -march=${LADDER_MARCH})
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_FLAGS -march=${LADDER_MARCH})
+  check_cxx_source_compiles("
+  #if !(defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)) && !defined(__aarch64__)
+  #error
+  #endif
+  int main() {}" LADDER_MARCH_SUFFICES_${LADDER_MARCH})
+  unset(CMAKE_REQUIRED_FLAGS)
+  if(NOT LADDER_MARCH_SUFFICES_${LADDER_MARCH})
+    message(FATAL_ERROR "LADDER_MARCH=${LADDER_MARCH}: the cpu kernels need AVX2, FMA and F16C, or "
+      "arm64; legal are x86-64-v3 and what has more, armv8-a+crypto and what has more, or native on such a "
+      "machine. -DLADDER_CPU_TABLE=OFF builds the ref kernels alone, for any processor")
+  endif()
+else()
+  message(STATUS "LADDER_CPU_TABLE is OFF: this build computes with ref, plain loops, alone")
 endif()
 
 # For programs and tests, which call kernels and common/ but do little themselves: compile time

@@ -1,7 +1,7 @@
 # What the CUDA kernels need: Boost.Context to run them on the CPU; a toolkit to build them for
 # GPUs. At the top of the tree, because whoever links the kernels needs to see it.
 
-find_package(Boost REQUIRED COMPONENTS context)
+find_package(Boost REQUIRED CONFIG COMPONENTS context)
 
 set(LADDER_CUDA AUTO CACHE STRING "Build the CUDA kernels for GPUs: AUTO (if nvcc is there), ON, OFF")
 set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to build for")

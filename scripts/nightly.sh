@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What takes too long for every day, in seven parts. In the first three, same bits on every layout:
+# What takes too long for every day, in eight parts. In the first three, same bits on every layout:
 # each run's trace must be that of 06 on one rank, line by line.
 #
 #   data   chapters 07 to 10, 15, 16 and 18 on 1, 2, 4 and 8 ranks, threads and processes, with 1, 2
@@ -14,25 +14,26 @@
 #   torture  scripts/torture.sh: interrupted saves, disks that fail, ranks that do
 #   fuzz     scripts/fuzz.sh, ten minutes for each kind of file
 #   readmes  scripts/readme_commands.py: the commands of the chapters' READMEs
+#   machines scripts/machines.sh: other compilers, arm64 under qemu, Debian 13; as root
 #
 #   scripts/nightly.sh              all of it, with the programs of build/cpu
 #   scripts/nightly.sh --part model one of the parts
 #   scripts/nightly.sh --build DIR  with the programs of another build
 #
 # Prints a line for each run, and writes docs/results/nightly_data_parallel.md,
-# nightly_model_parallel.md, nightly_mesh.md, clients.md and torture.md. A run of the first three
-# parts that was done before, by the same programs, is not done again: what has been found lies in
-# runs/nightly.
+# nightly_model_parallel.md, nightly_mesh.md, clients.md, torture.md and machines.md. A run of the
+# first three parts that was done before, by the same programs, is not done again: what has been
+# found lies in runs/nightly.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-build=build/cpu parts=(data model mesh clients torture fuzz readmes)
+build=build/cpu parts=(data model mesh clients torture fuzz readmes machines)
 while (($# > 0)); do
   case "$1 ${2-}" in
     "--part data" | "--part model" | "--part mesh" | "--part clients" | "--part torture" | \
-      "--part fuzz" | "--part readmes") parts=("$2") ;;
+      "--part fuzz" | "--part readmes" | "--part machines") parts=("$2") ;;
     --build\ ?*) build=$2 ;;
-    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data|model|mesh|clients|torture|fuzz|readmes" >&2; exit 2 ;;
+    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data|model|mesh|clients|torture|fuzz|readmes|machines" >&2; exit 2 ;;
   esac
   shift 2
 done
@@ -402,6 +403,7 @@ for part in "${parts[@]}"; do
     torture) scripts/torture.sh --build "$build" || ((all_failed += 1)) ;;
     fuzz) scripts/fuzz.sh 600 || ((all_failed += 1)) ;;
     readmes) scripts/readme_commands.py --build "$build" || ((all_failed += 1)) ;;
+    machines) scripts/machines.sh || ((all_failed += 1)) ;;
     *) "${part}_parallel" ;;
   esac
 done

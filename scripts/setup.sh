@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing need, from Debian's packages.
+# Installs what building and testing need, from the packages of Debian 12, Debian 13 or Ubuntu 24.04
+# (docs/machines.md says which of them was tried).
 #
 #   scripts/setup.sh         compilers, libraries, the text, charts
 #   scripts/setup.sh --all   also documentation, clang-tidy, the peers of benchmarks, and what the
@@ -13,20 +14,41 @@ mpi=(libopenmpi-dev openmpi-bin)
 tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv strace python3-clang-16)
 charts=(python3-matplotlib)
 extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-torch python3-venv
-  libopenblas-dev libdnnl-dev clang-tidy-16 iproute2)
+  libopenblas-dev libdnnl-dev iproute2)
 
-wanted=("${build[@]}" "${libraries[@]}" "${mpi[@]}" "${tests[@]}" "${charts[@]}")
+all=""
 case "${1-}" in
   "") ;;
-  --all) wanted+=("${extras[@]}") ;;
+  --all) all=1 ;;
   *) echo "setup.sh: unknown argument '$1'; legal: --all" >&2; exit 2 ;;
 esac
 
+# ID and VERSION_ID: "debian 12".
+system=$(. "${LADDER_OS_RELEASE:-/etc/os-release}" 2>/dev/null && echo "${ID-} ${VERSION_ID-}") || system=""
+case "$system" in
+  "debian 12") extras+=(clang-tidy-16) ;;  # the version that scripts/tidy.sh has rules for
+  "debian 13" | "ubuntu 24.04") ;;
+  *)
+    if command -v apt-get >/dev/null; then
+      echo "setup: this is '${system:-unknown}'; the names of packages are those of Debian 12, Debian 13 and Ubuntu 24.04"
+    fi
+    ;;
+esac
 if ! command -v apt-get >/dev/null; then
-  echo "setup.sh: no apt-get here; install what matches Debian's: ${wanted[*]}" >&2
+  echo "setup.sh: no apt-get here, so nothing is installed. By hand: a C++20 compiler (GCC 12 or Clang 16, or
+newer), CMake 3.22, Ninja, pkg-config, Python 3; Highway, CLI11, nlohmann-json, fmt, xxHash, Random123,
+Boost.Context, GoogleTest; for more than threads Open MPI, for benchmarks Google Benchmark. Then
+cmake --preset cpu && cmake --build --preset cpu. Names of packages for Fedora and Homebrew (not tried):
+  dnf install gcc-c++ cmake ninja-build pkgconf-pkg-config python3 highway-devel cli11-devel json-devel
+    fmt-devel xxhash-devel Random123-devel boost-devel gtest-devel openmpi-devel
+    google-benchmark-devel
+  brew install gcc cmake ninja pkg-config python highway cli11 nlohmann-json fmt xxhash random123 boost
+    googletest open-mpi google-benchmark" >&2
   exit 2
 fi
 
+wanted=("${build[@]}" "${libraries[@]}" "${mpi[@]}" "${tests[@]}" "${charts[@]}")
+[[ -z $all ]] || wanted+=("${extras[@]}")
 installed() {
   [[ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
 }

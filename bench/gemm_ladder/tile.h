@@ -7,8 +7,8 @@
 
 namespace ladder::bench {
 
-// kMr x 2 vectors of sums, 2 of B and 1 of A; AVX-512 has 32 registers, AVX2 16.
-constexpr int64_t kMr = kLanes == 16 ? 12 : 6;
+// kMr x 2 vectors of sums, 2 of B and 1 of A; see kRowsInRegisters.
+constexpr int64_t kMr = kRowsInRegisters;
 constexpr int64_t kNr = 2 * kLanes;
 
 using Sums = std::array<std::array<Vec, 2>, kMr>;

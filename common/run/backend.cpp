@@ -11,6 +11,9 @@ namespace {
 const Backend& find(std::string_view name) {
   for (const Backend& backend : backends())
     if (backend.name == name) return backend;
+  if (name == "cpu")
+    throw UserError("--backend cpu: this build is without it (LADDER_CPU_TABLE=OFF) and has {}",
+                    backend_names());
   throw UserError("--backend {}: this build has {}", name, backend_names());
 }
 

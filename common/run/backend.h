@@ -27,8 +27,8 @@ struct Backend {
   std::unique_ptr<Comm> (*network)(Comm& comm, Device* device) = nullptr;
 };
 
-/// All backends of this build. Which source file defines it is CMake's choice:
-/// backend_cuda.cpp with the CUDA toolkit, backend_host.cpp without.
+/// All backends of this build. CMake chooses the source file that defines it: backend_cuda.cpp with
+/// the CUDA toolkit, backend_ref.cpp without the cpu kernels, else backend_host.cpp.
 std::span<const Backend> backends();
 
 /// "ref, cpu, cuda-on-cpu"

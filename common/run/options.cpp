@@ -132,6 +132,8 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--eval-every", eval_every, "steps between validations; 0: at the end only");
 
   line.group("Machine");
+  const auto is_cpu = [](const Backend& one) { return one.name == "cpu"; };
+  if (std::ranges::none_of(backends(), is_cpu)) backend = "ref";  // LADDER_CPU_TABLE=OFF
   line.add("--backend", backend, "one of " + backend_names());
   line.add("--ranks", ranks,
            "ranks that share the work: threads of this program; under mpirun the processes are the "

@@ -15,8 +15,8 @@
 
 namespace ladder::cpu {
 
-/// A tile of sums stays in registers; AVX-512 has 32 of them, AVX2 16.
-constexpr int64_t kTileRows = kLanes == 16 ? 12 : 6;
+/// A tile of sums stays in registers; see kRowsInRegisters.
+constexpr int64_t kTileRows = kRowsInRegisters;
 constexpr int64_t kTileCols = 2 * kLanes;
 /// Rows of a lower tile: 64 rows are 4 * 12 + 2 * 8 (or 10 * 6 + 4), 32 are 2 * 12 + 8.
 constexpr int64_t kFewRows = kTileRows / 3 * 2;

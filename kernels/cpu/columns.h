@@ -12,7 +12,7 @@
 
 namespace ladder {
 
-/// Columns that are summed at a time, in registers (of two sums AVX2 keeps some in L1).
+/// Columns that are summed at a time, in registers (of two sums AVX2 and NEON keep some in L1).
 constexpr int64_t kColumns = 64;
 
 /// Count x kColumns sums.
@@ -43,7 +43,7 @@ template <class Wide>
 struct AllColumns {
   template <class F>
   HWY_INLINE void each(const F& f) const {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int64_t part = 0; part < kColumns / kLanes; ++part) f(part, part * kLanes, Wide{});
   }
 };

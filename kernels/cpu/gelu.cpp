@@ -29,10 +29,10 @@ HWY_INLINE Vecs<N> even(double c0, double c1, const Vecs<N>& squares) {
   return each<N>([&](size_t i) { return hn::MulAdd(second, squares[i], first); });
 }
 
-/// x where |x| <= 10, else -10 or 10. The constants come first: x86 then passes a NaN in x on.
+/// x where |x| <= 10, else -10 or 10. The constants come first, so that a NaN in x passes.
 template <size_t N>
 HWY_INLINE Vecs<N> held(const Vecs<N>& x) {
-  return each<N>([&](size_t i) { return hn::Max(broadcast(-10), hn::Min(broadcast(10), x[i])); });
+  return each<N>([&](size_t i) { return larger_lanes(broadcast(-10), smaller_lanes(broadcast(10), x[i])); });
 }
 
 /// 1 + e^(-2 u) for |x| <= 10
@@ -52,7 +52,7 @@ template <size_t N>
 HWY_INLINE Vecs<N> gelu(const Vecs<N>& x) {
   const auto near = held<N>(x);
   const auto below = divisor<N>(near, squared<N>(near));
-  return each<N>([&](size_t i) { return hn::Div(hn::Max(broadcast(-10), x[i]), below[i]); });
+  return each<N>([&](size_t i) { return hn::Div(larger_lanes(broadcast(-10), x[i]), below[i]); });
 }
 
 /// gelu'(x) = s + x s',  s = 1 / (1 + e^(-2 u)),  s' = s (1 - s) d(2 u)/dx,

@@ -1,5 +1,6 @@
 // Sums along a row in 16 fixed lanes: element i goes to lane i mod 16, ascending, and the lanes
-// are joined as a tree. Two AVX2 vectors or one of AVX-512 hold the lanes: the bits are the same.
+// are joined as a tree. One vector of AVX-512, two of AVX2 or four of NEON hold the
+// lanes: the bits are the same.
 #pragma once
 
 #include <algorithm>
@@ -73,11 +74,12 @@ HWY_INLINE float lane_sum(int64_t n, F&& f) {
   return lane_sums<1>(n, [&](size_t, int64_t i, auto io) { return f(i, io); })[0];
 }
 
-/// The larger of each lane; NaN if either is. (Max passes only its second operand's NaN on.)
+/// The larger of each lane; NaN if either is. (larger_lanes passes only its second
+/// operand's NaN on.)
 struct MaxOrNaN {
   template <class V>
   HWY_INLINE V operator()(V a, V b) const {
-    return hn::IfThenElse(hn::Eq(a, a), hn::Max(a, b), a);
+    return hn::IfThenElse(hn::Eq(a, a), larger_lanes(a, b), a);
   }
 };
 

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/vec.h"
 
@@ -64,20 +65,25 @@ class Part {
   explicit Part(int64_t count)
       : count_(static_cast<size_t>(count)), mask_(hn::FirstN(kVec, count_)) {}
 
-  HWY_INLINE Vec load(const float* p) const { return hn::MaskedLoad(mask_, kVec, p); }
-  HWY_INLINE void store(Vec v, float* p) const { hn::BlendedStore(v, mask_, kVec, p); }
-  /// Narrow elements have no masked loads: they pass through a whole vector of memory.
   template <class T>
   HWY_INLINE Vec load(const T* p) const {
-    T whole[kLanes] = {};
-    std::memcpy(whole, p, count_ * sizeof(T));
-    return ladder::load(whole);
+    if constexpr (kMasked<T>) {
+      return hn::MaskedLoad(mask_, kVec, p);
+    } else {
+      T whole[kLanes] = {};
+      std::memcpy(whole, p, count_ * sizeof(T));
+      return ladder::load(whole);
+    }
   }
   template <class T>
   HWY_INLINE void store(Vec v, T* p) const {
-    T whole[kLanes];
-    ladder::store(v, whole);
-    std::memcpy(p, whole, count_ * sizeof(T));
+    if constexpr (kMasked<T>) {
+      hn::BlendedStore(v, mask_, kVec, p);
+    } else {
+      T whole[kLanes];
+      ladder::store(v, whole);
+      std::memcpy(p, whole, count_ * sizeof(T));
+    }
   }
   /// `other` in the lanes past the tail.
   template <class T>
@@ -88,6 +94,11 @@ class Part {
   HWY_INLINE Vec only(Vec v) const { return hn::IfThenElseZero(mask_, v); }
 
  private:
+  /// Whether instructions leave the memory of other lanes alone. NEON has none that do, and nobody
+  /// has them for narrow elements: what they load and store passes through a whole vector of memory.
+  template <class T>
+  static constexpr bool kMasked = std::is_same_v<T, float> && !HWY_MEM_OPS_MIGHT_FAULT;
+
   size_t count_;
   hn::Mask<Lanes> mask_;
 };
@@ -155,9 +166,9 @@ HWY_INLINE Vecs<N> exp2(const Exponents<N>& exponents) {
 template <size_t N>
 HWY_INLINE Vecs<N> exp(const Vecs<N>& x) {
   const Vec low = broadcast(-87.33654f);
-  // The constants come first: x86 then passes a NaN in x on.
+  // The constants come first, so that a NaN in x passes.
   const auto bounded =
-      each<N>([&](size_t i) { return hn::Max(low, hn::Min(broadcast(88.02f), x[i])); });
+      each<N>([&](size_t i) { return larger_lanes(low, smaller_lanes(broadcast(88.02f), x[i])); });
   // log2 e in two parts, rounded and the rest: times 87, what one float leaves out would count.
   Vecs<N> log2_e;
   log2_e.fill(broadcast(1.44269502f));

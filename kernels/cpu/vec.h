@@ -15,10 +15,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Lanes = hn::ScalableTag<float>;
 using Vec = hn::Vec<Lanes>;
 constexpr Lanes kVec;
-// Masked loads, and multiply-adds that round once.
-static_assert(HWY_TARGET <= HWY_AVX2, "the cpu kernels need AVX2 and FMA");
-/// Floats in a vector: 8 with AVX2, 16 with AVX-512.
+// Multiply-adds that round once.
+static_assert(HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2),
+              "the cpu kernels need AVX2 and FMA, or NEON of arm64");
+/// Floats in a vector: 4 with NEON, 8 with AVX2, 16 with AVX-512.
 constexpr int64_t kLanes = hn::MaxLanes(kVec);
+/// Rows of a tile of sums, two vectors wide, that stays in registers: 32 of them with AVX-512, 16 with
+/// AVX2. NEON has 32, too, but compilers load a number of A for each row before they multiply.
+constexpr int64_t kRowsInRegisters = kLanes == 16 ? 12 : kLanes == 8 ? 6 : 8;
 
 /// hn::MaxLanes(d) floats from p. D is Lanes or a part of it.
 template <class D>
@@ -131,6 +135,23 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<Lanes>> codes_of(Vec x) {
 HWY_INLINE void store(Vec v, F16* p) {
   const hn::Rebind<hwy::float16_t, Lanes> half;
   hn::StoreU(hn::DemoteTo(half, v), half, reinterpret_cast<hwy::float16_t*>(p));
+}
+
+/// The larger and the smaller of each lane; the second one where one is NaN or both are zero. The
+/// instructions of x86 do so; those of arm64 take the number beside a NaN.
+template <class V>
+HWY_INLINE V larger_lanes(V a, V b) {
+  if constexpr (HWY_ARCH_X86)
+    return hn::Max(a, b);
+  else
+    return hn::IfThenElse(hn::Lt(b, a), a, b);
+}
+template <class V>
+HWY_INLINE V smaller_lanes(V a, V b) {
+  if constexpr (HWY_ARCH_X86)
+    return hn::Min(a, b);
+  else
+    return hn::IfThenElse(hn::Lt(a, b), a, b);
 }
 
 HWY_INLINE Vec broadcast(float x) { return hn::Set(kVec, x); }

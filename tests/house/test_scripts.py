@@ -2,6 +2,7 @@
 """Scripts say at once what is wrong with a call, and leave nothing half done."""
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -30,10 +31,29 @@ class Scripts(unittest.TestCase):
             path.write_text("#!/bin/sh\n")
             path.chmod(0o755)
 
-    def call(self, script, *words, path=os.environ["PATH"]):
-        environment = {**os.environ, "PATH": f"{self.programs}:{path}"}
+    def call(self, script, *words, path=os.environ["PATH"], **variables):
+        environment = {**os.environ, "PATH": f"{self.programs}:{path}", **variables}
         return subprocess.run(["/bin/bash", ROOT / "scripts" / script, *words], cwd=self.here,
                               env=environment, capture_output=True, text=True)
+
+    def test_setup_without_apt_says_what_to_install(self):
+        done = self.call("setup.sh", path="")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("no apt-get here, so nothing is installed", done.stderr)
+        for library in ["Highway", "highway-devel", "brew install", "not tried"]:
+            self.assertIn(library, done.stderr)
+
+    def test_setup_says_where_its_names_are_from(self):
+        self.pretend("apt-get", "cat")
+        (self.programs / "dpkg-query").write_text("#!/bin/sh\nprintf installed\n")
+        (self.programs / "dpkg-query").chmod(0o755)
+        system = self.here / "os-release"
+        for name, version, known in [("debian", "12", True), ("debian", "13", True),
+                                     ("ubuntu", "24.04", True), ("debian", "14", False)]:
+            system.write_text(f'ID={name}\nVERSION_ID="{version}"\n')
+            done = self.call("setup.sh", "--all", LADDER_OS_RELEASE=str(system))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(f"this is '{name} {version}'" not in done.stdout, known, done.stdout)
 
     def test_bundle_asks_for_the_text_first(self):
         self.pretend("apt-get", "apt-cache", "dpkg-deb", "g++")
@@ -91,6 +111,42 @@ class Scripts(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn("no matplotlib", done.stderr)
             self.assertEqual(list(self.here.iterdir()), [])
+
+
+class Bits(unittest.TestCase):
+    """scripts/bits.py on programs that write the golden bits, and on others."""
+
+    def check(self, change=lambda bits: bits, status=0, program=True):
+        golden = json.loads((ROOT / "tests/golden/bits.json").read_text())
+        run = next(run for run in golden["runs"] if run["name"] == "lion")
+        line = json.dumps(change(run["bits"]["ref"]))
+        with tempfile.TemporaryDirectory() as folder:
+            if program:
+                path = Path(folder) / f"ch{run['layouts'][0]}"
+                path.write_text(f"""#!/bin/sh
+while [ "$1" != --trace ]; do shift; done
+for i in $(seq {run['steps']}); do echo '{line}'; done >"$2"
+exit {status}
+""")
+                path.chmod(0o755)
+            return subprocess.run([ROOT / "scripts/bits.py", folder, "--run", "lion", "--backend", "ref"],
+                                  capture_output=True, text=True)
+
+    def test_golden_bits(self):
+        done = self.check()
+        self.assertEqual((done.returncode, done.stdout), (0, "1 runs with the golden bits, 0 without\n"))
+
+    def test_other_bits_of_any_kind(self):
+        for field, value in [("loss", "0x1p+0"), ("grad_norm", "nan"), ("param_hash", "0")]:
+            done = self.check(lambda bits: {**bits, field: value})
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{field} {value}, not", done.stdout)
+
+    def test_a_program_that_fails_or_is_missing(self):
+        self.assertIn("exit status 3", self.check(status=3).stdout)
+        done = self.check(program=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not built: 04_clipping", done.stdout)
 
 
 if __name__ == "__main__":

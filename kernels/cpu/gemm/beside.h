@@ -151,7 +151,8 @@ class Outbox {
   int64_t stride_ = 0, left_ = 0;
 };
 
-/// Whether tiles see to C on the way: with the 16 registers of AVX2 it costs more than it gains.
+/// Whether tiles see to C on the way: with the 16 registers of AVX2 it costs
+/// more than it gains, and with NEON it has not been measured.
 constexpr bool kBesideC = kLanes == 16;
 
 /// All of it, before each Next::kPiece steps of a tile. Next is Packing, Transposing or Prefetch:

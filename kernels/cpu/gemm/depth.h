@@ -15,10 +15,10 @@
 
 namespace ladder {
 
-/// Longest chunk of K, in steps. With AVX2 a panel of B (kDepth x kNr words) then stays in L1 while
-/// A's panels pass; the larger L2 of machines with AVX-512 feeds both, and the fewer the chunks,
-/// the fewer sums wait in memory.
-constexpr int64_t kDepth = kLanes == 16 ? 768 : 384;
+/// Longest chunk of K, in steps. With AVX2 and NEON a panel of B (kDepth x kNr words, 24 KiB) then
+/// stays in L1 while A's panels pass; the larger L2 of machines with AVX-512 feeds both, and the
+/// fewer the chunks, the fewer sums wait in memory.
+constexpr int64_t kDepth = kLanes == 8 ? 384 : 768;
 /// But all of K if it is no longer than this: then no sum waits in memory between chunks.
 constexpr int64_t longest_uncut(int64_t most) { return most / 3 * 4; }
 

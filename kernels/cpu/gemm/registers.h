@@ -8,10 +8,9 @@
 
 namespace ladder {
 
-// Registers: kMr x 2 vectors of sums, 2 of B and 1 of A; AVX-512 has 32 of them, AVX2 16. A panel
-// of A may end within a vector, but only within its first: pack.h overwrites what that stores too
-// much.
-constexpr int64_t kMr = kLanes == 16 ? 12 : 6;
+// Registers: kMr x 2 vectors of sums, 2 of B and 1 of A (NEON: kMr of A). A panel of A may end
+// within a vector, but only within its first: pack.h overwrites what that stores too much.
+constexpr int64_t kMr = kRowsInRegisters;
 static_assert(kMr <= kLanes || kMr % kLanes == 0);
 constexpr int64_t kNr = 2 * kLanes;
 constexpr int64_t kTile = kMr * kNr;

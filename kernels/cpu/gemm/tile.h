@@ -30,7 +30,7 @@ constexpr int64_t kAhead = 16;
 /// keep the next segment waiting.
 constexpr int64_t kApart = 4;
 /// Whether a panel of B stays in L1 while A's pass (see kDepth).
-constexpr bool kBInL1 = kLanes == 8;
+constexpr bool kBInL1 = kLanes < 16;
 
 /// Asks for what a panel of W rows holds kAhead steps after `at`.
 template <int64_t W>
