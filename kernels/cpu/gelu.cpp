@@ -32,7 +32,8 @@ HWY_INLINE Vecs<N> even(double c0, double c1, const Vecs<N>& squares) {
 /// x where |x| <= 10, else -10 or 10. The constants come first, so that a NaN in x passes.
 template <size_t N>
 HWY_INLINE Vecs<N> held(const Vecs<N>& x) {
-  return each<N>([&](size_t i) { return larger_lanes(broadcast(-10), smaller_lanes(broadcast(10), x[i])); });
+  return each<N>(
+      [&](size_t i) { return larger_lanes(broadcast(-10), smaller_lanes(broadcast(10), x[i])); });
 }
 
 /// 1 + e^(-2 u) for |x| <= 10

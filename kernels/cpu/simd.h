@@ -95,7 +95,8 @@ class Part {
 
  private:
   /// Whether instructions leave the memory of other lanes alone. NEON has none that do, and nobody
-  /// has them for narrow elements: what they load and store passes through a whole vector of memory.
+  /// has them for narrow elements: what they load and store passes through a whole vector of
+  /// memory.
   template <class T>
   static constexpr bool kMasked = std::is_same_v<T, float> && !HWY_MEM_OPS_MIGHT_FAULT;
 

@@ -20,8 +20,8 @@ static_assert(HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2),
               "the cpu kernels need AVX2 and FMA, or NEON of arm64");
 /// Floats in a vector: 4 with NEON, 8 with AVX2, 16 with AVX-512.
 constexpr int64_t kLanes = hn::MaxLanes(kVec);
-/// Rows of a tile of sums, two vectors wide, that stays in registers: 32 of them with AVX-512, 16 with
-/// AVX2. NEON has 32, too, but compilers load a number of A for each row before they multiply.
+/// Rows of a tile of sums, two vectors wide, that stays in registers: 32 of them with AVX-512, 16
+/// with AVX2. NEON has 32, too, but compilers load a number of A for each row before they multiply.
 constexpr int64_t kRowsInRegisters = kLanes == 16 ? 12 : kLanes == 8 ? 6 : 8;
 
 /// hn::MaxLanes(d) floats from p. D is Lanes or a part of it.

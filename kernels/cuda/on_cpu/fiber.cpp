@@ -21,8 +21,8 @@ namespace {
 
 namespace context = boost::context::detail;
 
-/// Only touched pages cost memory. The lowest stays closed: running over the end is a crash. Pages of
-/// arm64 have 4, 16 or 64 KiB.
+/// Only touched pages cost memory. The lowest stays closed: running over the end is a crash. Pages
+/// of arm64 have 4, 16 or 64 KiB.
 constexpr size_t kPage = 64 << 10;
 constexpr size_t kStack = 256 << 10;
 
