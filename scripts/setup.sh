@@ -11,7 +11,7 @@ build=(g++ cmake ninja-build pkg-config ccache git)
 libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev librandom123-dev
   libboost-context-dev)
 mpi=(libopenmpi-dev openmpi-bin)
-tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv strace python3-clang-16)
+tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv strace)
 charts=(python3-matplotlib)
 extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-torch python3-venv
   libopenblas-dev libdnnl-dev iproute2)
@@ -26,7 +26,8 @@ esac
 # ID and VERSION_ID: "debian 12".
 system=$(. "${LADDER_OS_RELEASE:-/etc/os-release}" 2>/dev/null && echo "${ID-} ${VERSION_ID-}") || system=""
 case "$system" in
-  "debian 12") extras+=(clang-tidy-16) ;;  # the version that scripts/tidy.sh has rules for
+  # Versions that scripts/tidy.sh and labs/update.py were written for.
+  "debian 12") tests+=(python3-clang-16) extras+=(clang-tidy-16) ;;
   "debian 13" | "ubuntu 24.04") ;;
   *)
     if command -v apt-get >/dev/null; then
