@@ -48,7 +48,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   run.ranks = c.ranks;
   run.threads = 1;
   Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, &comm);
+  const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
   const auto rank = static_cast<size_t>(comm.rank());
   const ParamLayout params(c.gpt, c.ranks), shard = params.shard(comm.rank());
   const ShardedWeights weights(arena, params, shard, c.precision);

@@ -35,7 +35,7 @@ void run_case(Sheet& sheet, PipelineKind kind, int64_t p, int64_t v, int64_t m) 
   const Pipeline pipeline = make_pipeline(kind, p, v, m);
   sheet.text("order", verdict(pipeline));
   int64_t most = 0;
-  for (int64_t s = 0; s < p; ++s) most += most_in_flight(pipeline, s);
+  for (int64_t s = 0; s < p; ++s) most += most_in_flight(pipeline.lists[s]);
   sheet.without_idea("in_flight", p * m * pipeline.chunks);
   sheet.count("in_flight", most);
   sheet.without_idea("idle", 3 * m * pipeline.chunks * p * (p - 1));
