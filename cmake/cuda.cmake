@@ -1,7 +1,11 @@
 # What the CUDA kernels need: Boost.Context to run them on the CPU; a toolkit to build them for
 # GPUs. At the top of the tree, because whoever links the kernels needs to see it.
 
-find_package(Boost REQUIRED CONFIG COMPONENTS context)
+# They are a quarter of all that is compiled, and most programs never call them.
+option(LADDER_CUDA_ON_CPU "Build the CUDA kernels for the CPU, and --backend cuda-on-cpu" OFF)
+if(LADDER_CUDA_ON_CPU)
+  find_package(Boost REQUIRED CONFIG COMPONENTS context)
+endif()
 
 set(LADDER_CUDA AUTO CACHE STRING "Build the CUDA kernels for GPUs: AUTO (if nvcc is there), ON, OFF")
 set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to build for")
@@ -23,6 +27,6 @@ if(NOT LADDER_CUDA STREQUAL "OFF")
   elseif(LADDER_CUDA STREQUAL "ON")
     message(FATAL_ERROR "LADDER_CUDA is ON, but there is no nvcc on PATH or in /usr/local/cuda")
   else()
-    message(STATUS "No CUDA toolkit: built without GPUs; --backend cuda-on-cpu needs none")
+    message(STATUS "No CUDA toolkit: built without GPUs; preset cuda-on-cpu needs none")
   endif()
 endif()

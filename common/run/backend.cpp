@@ -14,7 +14,9 @@ const Backend& find(std::string_view name) {
   if (name == "cpu")
     throw UserError("--backend cpu: this build is without it (LADDER_CPU_TABLE=OFF) and has {}",
                     backend_names());
-  throw UserError("--backend {}: this build has {}", name, backend_names());
+  const bool preset = name == "cuda" || name == "cuda-on-cpu";
+  throw UserError("--backend {}: this build has {}{}", name, backend_names(),
+                  preset ? fmt::format("; the preset {} builds it", name) : "");
 }
 
 // Those that do not start should be missed here, and not in the middle of the first step.

@@ -28,10 +28,11 @@ struct Backend {
 };
 
 /// All backends of this build. CMake chooses the source file that defines it: backend_cuda.cpp with
-/// the CUDA toolkit, backend_ref.cpp without the cpu kernels, else backend_host.cpp.
+/// the CUDA toolkit, backend_cuda_on_cpu.cpp in the preset of that name, backend_ref.cpp without the
+/// cpu kernels, else backend_host.cpp.
 std::span<const Backend> backends();
 
-/// "ref, cpu, cuda-on-cpu"
+/// "ref, cpu"
 std::string backend_names();
 
 /// @throws UserError if this build has no such backend, naming those it has.

@@ -11,8 +11,7 @@ namespace {
 
 std::unique_ptr<Device> open_gpu() {
   if (cuda::device_count() == 0)
-    throw UserError(
-        "--backend cuda: there is no CUDA device here; legal are ref, cpu and cuda-on-cpu");
+    throw UserError("--backend cuda: there is no CUDA device here; legal are ref and cpu");
   return cuda::open_device(launched_local_rank() % cuda::device_count());
 }
 
@@ -24,10 +23,8 @@ std::unique_ptr<Comm> open_network(Comm& comm, Device* device) {
 }  // namespace
 
 std::span<const Backend> backends() {
-  static constexpr std::array kBackends = {
-      Backend{"ref", ref_kernels}, Backend{"cpu", cpu_kernels},
-      Backend{"cuda", cuda::kernels, open_gpu, open_network},
-      Backend{"cuda-on-cpu", cuda_on_cpu::kernels, [] { return cuda_on_cpu::open_device(0); }}};
+  static constexpr std::array kBackends = {Backend{"ref", ref_kernels}, Backend{"cpu", cpu_kernels},
+                                           Backend{"cuda", cuda::kernels, open_gpu, open_network}};
   return kBackends;
 }
 

@@ -2,14 +2,11 @@
 #include <array>
 
 #include "common/run/backend.h"
-#include "kernels/cuda/backend.h"
 
 namespace ladder {
 
 std::span<const Backend> backends() {
-  static constexpr std::array kBackends = {
-      Backend{"ref", ref_kernels},
-      Backend{"cuda-on-cpu", cuda_on_cpu::kernels, [] { return cuda_on_cpu::open_device(0); }}};
+  static constexpr std::array kBackends = {Backend{"ref", ref_kernels}};
   return kBackends;
 }
 

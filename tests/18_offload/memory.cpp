@@ -25,8 +25,7 @@ TEST_F(OffloadBytes, AreAsPredicted) {
         "--recompute sqrt --offload inputs,weights --precision bf16 --micro-batch 1",
         "--recompute selective --offload inputs,optimizer", "--offload optimizer,weights",
         "--ranks 2 --batch 8 --precision fp16 --micro-batch 1 --recompute full --offload inputs",
-        "--recompute full --offload inputs --sample 3 --eval-every 1",
-        "--recompute full --offload inputs --backend cuda-on-cpu --layers 2"}) {
+        "--recompute full --offload inputs --sample 3 --eval-every 1"}) {
     const auto got = run("--steps 1 --loss-scale 1024 " + flags);
     EXPECT_TRUE(as_predicted(got)) << flags;
     const auto& offload = got["extra"]["offload"];

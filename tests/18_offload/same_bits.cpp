@@ -44,12 +44,6 @@ TEST_F(OffloadMore, ComposesWithWhatCameBefore) {
           << flags << " " << way;
 }
 
-TEST_F(OffloadMore, InputsInTheMemoryOfADevice) {
-  const std::string flags = "--backend cuda-on-cpu --seq-len 8 --batch 2 --micro-batch 1 ";
-  EXPECT_TRUE(same_trace(trace("06_checkpointing", flags, {0, 2}),
-                         trace("18_offload", flags + "--recompute full --offload inputs", {0, 2})));
-}
-
 TEST_F(OffloadMore, Resume) {
   for (const std::string flags :
        {"--recompute full --offload inputs,optimizer,weights --ranks 2", "--offload optimizer"})

@@ -160,23 +160,11 @@ TEST_F(Options, RefusesImpossibleModels) {
   expect_refused({"--seq-len", "0"}, "--seq-len");
 }
 
-TEST_F(Options, ADeviceHasNoThreads) {
-  expect_refused({"--backend", "cuda-on-cpu", "--threads", "2"},
-                 "--threads must be 1 with --backend cuda-on-cpu");
-  EXPECT_EQ(run({"--backend", "cuda-on-cpu"}).options.thread_count(), 1);
-}
-
-TEST_F(Options, ADeviceHasAMostOfChannelsForAHead) {
-  expect_refused(
-      {"--backend", "cuda-on-cpu", "--channels", "516"},
-      "--heads 4 of --channels 516 have 129 channels each; with --backend cuda-on-cpu at "
-      "most 128 are legal");
-  EXPECT_EQ(run({"--backend", "cuda-on-cpu", "--channels", "512"}).status, 0);
-  EXPECT_EQ(run({"--channels", "516"}).status, 0);
-}
-
 TEST_F(Options, RefusesBackendsThatThisBuildHasNot) {
   expect_refused({"--backend", "gpu"}, "this build has ref, cpu");
+  for (const std::string name : {"cuda", "cuda-on-cpu"})
+    if (std::ranges::none_of(backends(), [&](const Backend& b) { return b.name == name; }))
+      expect_refused({"--backend", name}, "; the preset " + name + " builds it");
   EXPECT_EQ(run({"--backend", "ref"}).status, 0);
   EXPECT_EQ(&kernels_of("ref"), &ref_kernels());
   EXPECT_EQ(&kernels_of("cpu"), &cpu_kernels());
