@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Quotes in the chapters' READMEs: lines that make an idea work and stand in no diff.
+"""Quotes of code in READMEs and docs: lines that make an idea work and stand in no diff.
 
     scripts/chapter_quotes.py --embed [NN]   write them into the READMEs
     scripts/chapter_quotes.py --check [NN]   fail if a README holds others
 
+NN: of that chapter alone, else of all chapters and of the pages in docs/, where a quote says its line.
 scripts/chapter_diff.sh calls this, too. A quote stands between two marks:
 
     <!-- quote: common/comm/chunks.h | first line ... last line -->
@@ -29,7 +30,7 @@ class Stale(Exception):
 
 
 def quoted(root, name, first, last):
-    """The lines that a mark names, without what all of them are indented by."""
+    """The lines that a mark names, without what all of them are indented by; and where they begin."""
     path = root / name
     if not path.is_file():
         raise Stale(f"quotes {name}, which is no file")
@@ -39,16 +40,16 @@ def quoted(root, name, first, last):
         raise Stale(f"quotes {name} from '{first}', which stands there {len(begins)} times, not once")
     begin = begins[0]
     if not last:
-        return [lines[begin].strip()]
+        return [lines[begin].strip()], begin + 1
     margin = re.match(" *", lines[begin])[0]
     for end in range(begin + 1, len(lines)):
         if lines[end].startswith(margin + "}") if last == "{}" else last in lines[end]:
-            return textwrap.dedent("\n".join(lines[begin:end + 1])).splitlines()
+            return textwrap.dedent("\n".join(lines[begin:end + 1])).splitlines(), begin + 1
     raise Stale(f"quotes {name} up to '{last}', which does not follow '{first}'")
 
 
-def embedded(root, text):
-    """A README's text with its quotes as the files have them."""
+def embedded(root, text, numbered=False):
+    """A README's text with its quotes as the files have them; `numbered`: and their lines."""
     out, mark = [], None
     for line in text.splitlines():
         if line == END:
@@ -61,7 +62,9 @@ def embedded(root, text):
                 raise Stale(f"wants '<!-- quote: FILE | FIRST ... LAST -->' and then {END}, at: {line}")
             mark = found
             comment = "#" if Path(mark[1]).suffix in {".py", ".sh"} else "//"
-            out += [line, "```cpp", f"{comment} {mark[1]}", *quoted(root, *mark.groups()), "```"]
+            lines, number = quoted(root, *mark.groups())
+            where = f"{mark[1]}:{number}" if numbered else mark[1]
+            out += [line, "```cpp", f"{comment} {where}", *lines, "```"]
             continue
         if not mark:
             out.append(line)
@@ -72,10 +75,12 @@ def embedded(root, text):
 
 def faults(root, number="", repair=False):
     found = []
-    for readme in sorted((root / "chapters").glob(f"{number or '[0-9][0-9]'}_*/README.md")):
+    pages = sorted((root / "chapters").glob(f"{number or '[0-9][0-9]'}_*/README.md"))
+    docs = [] if number else sorted((root / "docs").glob("*.md"))
+    for readme in pages + docs:
         where, text = readme.relative_to(root), readme.read_text(encoding="utf-8")
         try:
-            new = embedded(root, text)
+            new = embedded(root, text, numbered=readme in docs)
         except Stale as stale:
             found.append(f"{where}: {stale}")
             continue
@@ -85,8 +90,8 @@ def faults(root, number="", repair=False):
             readme.write_text(new, encoding="utf-8")
             print(f"{where}: rewritten")
         else:
-            found.append(f"{where}: stale quote; scripts/chapter_diff.sh --embed {where.parts[1][:2]} "
-                         "rewrites it")
+            found.append(f"{where}: stale quote; scripts/chapter_diff.sh --embed"
+                         f"{'' if readme in docs else ' ' + where.parts[1][:2]} rewrites it")
     return found
 
 

@@ -127,6 +127,16 @@ class Chapters(Tree):
         self.diff("--embed")
         self.assertEqual(check_chapters.check(self.root), [])
 
+    def test_quotes_in_docs_say_their_line(self):
+        self.plant("chapters/02_adamw/adamw.h", "// C.\nint x;\n")
+        self.plant("docs/page.md", "<!-- quote: chapters/02_adamw/adamw.h | int x -->\n<!-- quote:end -->\n")
+        self.assert_caught(check_chapters.check, "docs/page.md: stale quote")
+        self.diff("--embed")
+        self.assertIn("```cpp\n// chapters/02_adamw/adamw.h:2\nint x;\n```", self.read("docs/page.md"))
+        self.assertEqual(check_chapters.check(self.root), [])
+        self.plant("chapters/02_adamw/adamw.h", "// C.\n\nint x;\n")
+        self.assert_caught(check_chapters.check, "docs/page.md: stale quote")
+
     def test_quotes_of_what_is_gone(self):
         for mark, words in [("chapters/none.h | x", "which is no file"),
                             ("chapters/02_adamw/adamw.h | gone", "stands there 0 times"),
