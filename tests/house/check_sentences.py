@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Sentences of READMEs and docs have at most 40 words: a reader should not have to read one twice.
+
+A formula, a link, a name in backquotes count as one word each; code, tables' rules and pictures do
+not count. Pages that have longer ones today stand in sentences_today.txt, and may not get more.
+"""
+
+import re
+from pathlib import Path
+
+from house import all_files, tell
+
+LIMIT = 40
+TODAY = Path("tests/house/sentences_today.txt")
+ONE_WORD = re.compile(r"`[^`\n]*`|\$[^$\n]*\$|!?\[([^\]]*)\]\([^)]*\)")
+FENCE = re.compile(r"^( *)(```|\$\$).*?^ *\2$|^\$\$.*\$\$$|<!--.*?-->|^ *\|[-:| ]+\|$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^(?:#+ |> ?-? ?|[-*] |\d+\. )", re.MULTILINE)  # a heading, an item
+END = re.compile(r"[.!?][)\"*_]*(?:\s|$)|\|")
+
+
+def prose(text):
+    """The text with all that is not a sentence left out, and names as one word."""
+    text = FENCE.sub("\n\n", text)
+    text = ONE_WORD.sub(lambda m: m[1] if m[1] is not None and not m[0].startswith("!") else "x", text)
+    return BLOCK.sub("\n\n", text)
+
+
+def long_sentences(text):
+    """[(words, sentence)] of those over the limit."""
+    found = []
+    for paragraph in re.split(r"\n\s*\n", prose(text)):
+        for sentence in END.split(paragraph):
+            words = len([word for word in sentence.split() if re.search(r"\w", word)])
+            if words > LIMIT:
+                found.append((words, " ".join(sentence.split())))
+    return found
+
+
+def pages(root):
+    return [path for path in all_files(root) if path.suffix == ".md"]
+
+
+def today(root):
+    """{page: how many long sentences it has}"""
+    path = root / TODAY
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return {name: int(count) for name, count in (line.split() for line in lines if line[:1] != "#")}
+
+
+def check(root):
+    faults, allowed = [], today(root)
+    for path in pages(root):
+        where = str(path.relative_to(root))
+        found = long_sentences(path.read_text(encoding="utf-8"))
+        if len(found) > allowed.get(where, 0):
+            faults += [f"{where}: {words} words: {sentence[:70]}..." for words, sentence in found]
+    for where in allowed:
+        if not (root / where).is_file():
+            faults.append(f"{TODAY}: {where} is gone")
+    return faults
+
+
+if __name__ == "__main__":
+    tell(check)
