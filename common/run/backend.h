@@ -28,8 +28,8 @@ struct Backend {
 };
 
 /// All backends of this build. CMake chooses the source file that defines it: backend_cuda.cpp with
-/// the CUDA toolkit, backend_cuda_on_cpu.cpp in the preset of that name, backend_ref.cpp without the
-/// cpu kernels, else backend_host.cpp.
+/// the CUDA toolkit, backend_cuda_on_cpu.cpp in the preset of that name, backend_ref.cpp without
+/// the cpu kernels, else backend_host.cpp.
 std::span<const Backend> backends();
 
 /// "ref, cpu"

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""What the README shows and a program can know: its picture, and the table of chapters.
+
+    scripts/front_page.py --embed      write both anew
+    scripts/front_page.py --check      fail if the tree holds others
+    scripts/front_page.py --measure    run chapters 06 to 10 of build/cpu first, and note what they count
+    scripts/front_page.py --programs DIR   fail if the programs of DIR count something else
+
+The picture, docs/pictures/zero.svg, is drawn from docs/pictures/zero.json alone. The table stands
+between <!-- chapters:begin --> and <!-- chapters:end -->. Its minutes are for reading: 150 words of a
+README a minute, and ten lines of the diff. Lines are to the next ten, so that not every change of a
+chapter is one of the README.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import chapter_budget
+import chapter_tree
+import grammar_text
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA, PICTURE = "docs/pictures/zero.json", "docs/pictures/zero.svg"
+BEGIN, END = "<!-- chapters:begin -->\n", "<!-- chapters:end -->\n"
+
+ANSWERS = {
+    "01_sgd": "What happens in one training step, and where does each of its bytes lie?",
+    "02_adamw": "Why does AdamW decay weights apart from the gradient? What do optimizer states cost?",
+    "03_schedules": "Why does a run warm up, and what does the shape of the decay change?",
+    "04_clipping": "How does a batch that does not fit still give the same bits? What does clipping change?",
+    "05_mixed_precision": "Which numbers must stay FP32, and why does FP16 need a loss scale?",
+    "06_checkpointing": "How many bytes does recomputation save, and how much time does it take?",
+    "07_ddp": "Who sends what when, and why is the sum over ranks the same for any number of ranks?",
+    "08_zero1": "Why need no rank hold all optimizer states, and what does that cost on the wire?",
+    "09_zero2": "When can a rank give a gradient away, and what does accumulation cost then?",
+    "10_zero3": "How does a model train whose weights no rank holds whole (FSDP)?",
+    "11_tensor_parallel": "Which matrix is cut by rows, which by columns, and where must ranks talk?",
+    "12_pipeline_parallel": "What is a bubble, and what does each schedule pay to make it smaller?",
+    "13_3d_parallel": "How do three axes share a mesh, and which of them belongs on the fastest link?",
+    "14_stability": "Which steps do harm although nothing is NaN, and how does a run refuse them?",
+    "15_batch_size": "How large a batch is worth its tokens, and how does a run measure that?",
+    "16_fp8": "What does FP8 keep of a number, and who chooses its scale?",
+    "17_head_chunks": "Why are logits the largest activation, and how can they never be held whole?",
+    "18_offload": "What can wait in a file during a step, and what does the step wait for then?",
+}
+
+
+# -- the table ---------------------------------------------------------------------------------
+
+
+def minutes(readme, diff):
+    words = len(re.sub(r"^```.*?^```$", "", readme, flags=re.DOTALL | re.MULTILINE).split())
+    return max(5, 5 * round((words / 150 + diff / 10) / 5))
+
+
+def tens(count):
+    return max(10, 10 * round(count / 10))
+
+
+def table(root):
+    lines = ["| chapter | minutes | lines of `main.cpp` | of these its own | what you can answer afterwards |",
+             "|---|--:|--:|--:|---|"]
+    for name, row in chapter_tree.chapters(root).items():
+        code, diff = chapter_budget.measure(root, row)
+        readme = (root / "chapters" / name / "README.md").read_text(encoding="utf-8")
+        own = diff if row.parents else code
+        lines.append(f"| [{name}](chapters/{name}/README.md) | {minutes(readme, own)} | {tens(code)} "
+                     f"| {tens(own)} | {ANSWERS[name]} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_table(text, lines):
+    """A README with this table between its marks; None if it does not have them once each."""
+    if [text.count(mark) for mark in (BEGIN, END)] != [1, 1]:
+        return None
+    head, _, rest = text.partition(BEGIN)
+    return head + BEGIN + lines + END + rest.partition(END)[2]
+
+
+# -- the picture -------------------------------------------------------------------------------
+
+RANKS = 8
+FLAGS = "--model tiny --batch 8 --steps 2 --quiet"
+COLUMNS = {"07_ddp": "07 data parallel", "08_zero1": "08 ZeRO-1", "09_zero2": "09 ZeRO-2", "10_zero3": "10 ZeRO-3"}
+PARTS = {"Param": ("parameters", "#4c78a8"), "Grad": ("gradients", "#f28e2b"),
+         "Optim": ("optimizer states", "#59a14f")}
+
+
+def measured(programs):
+    """What rank 0 of each chapter holds, and the hash of its weights after two steps."""
+    counts = {}
+    with tempfile.TemporaryDirectory() as folder:
+        text, report, trace = (Path(folder, name) for name in ("text.txt", "report.json", "trace.jsonl"))
+        text.write_text(grammar_text.text(), encoding="ascii")
+        for chapter, ranks in {"06_checkpointing": 1, **dict.fromkeys(COLUMNS, RANKS)}.items():
+            command = [programs / f"ch{chapter}", "--data", text, *FLAGS.split(), "--report", report,
+                       "--trace", trace, *(["--ranks", str(ranks)] if ranks > 1 else [])]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            memory = json.loads(report.read_text())["memory"][0]
+            last = json.loads(trace.read_text().splitlines()[-1])
+            counts[chapter] = {"ranks": ranks, "hash": last["param_hash"],
+                               **{part: memory[part]["measured"] for part in PARTS}}
+    return counts
+
+
+STYLE = """
+text{font:14px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2328}
+.small{font-size:12.5px;fill:#59636e}.mono{font:12.5px ui-monospace,Menlo,Consolas,monospace}
+.bold{font-weight:600}.line{stroke:#8c959f}
+@media(prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9da7b3}}
+"""
+TOP, FLOOR, LEFT, STEP, WIDTH = 84, 250, 40, 205, 150
+SECONDS = 10
+
+
+def keyframes(name, before, after, begin):
+    """From one state to another `begin` seconds into the loop, and back at its end."""
+    first, second = 100 * begin / SECONDS, 100 * (begin + 0.9) / SECONDS
+    return (f"@keyframes {name}{{0%,{first:.0f}%{{{before}}}{second:.0f}%,94%{{{after}}}100%{{{before}}}}}"
+            f".{name}{{animation:{name} {SECONDS}s ease-in-out infinite}}")
+
+
+def bars(counts, scale):
+    """Elements and style of the bars. Each falls from what data parallelism holds."""
+    full, out, style = counts["07_ddp"], [], []
+    for column, (chapter, title) in enumerate(COLUMNS.items()):
+        x, y, y_full, begin = LEFT + STEP * column, FLOOR, FLOOR, 1 + 1.2 * column
+        for part, (_, color) in PARTS.items():
+            height, height_full = counts[chapter][part] * scale, full[part] * scale
+            y, y_full = y - height, y_full - height_full
+            name = f"b{column}{part[0].lower()}"
+            out.append(f'<rect class="{name}" x="{x}" y="{y:.2f}" width="{WIDTH}" height="{height:.2f}" '
+                       f'fill="{color}"/>')
+            if (y, height) != (y_full, height_full):
+                stretch = height_full / height
+                style.append(keyframes(name, f"transform:translateY({y_full - stretch * y:.2f}px) "
+                                             f"scaleY({stretch:.4f})", "transform:none", begin))
+        total = sum(counts[chapter][part] for part in PARTS) / 2**20
+        middle = x + WIDTH / 2
+        out.append(f'<text class="n{column} bold" x="{middle}" y="{y - 8:.2f}" text-anchor="middle">'
+                   f"{total:.2f} MiB</text>")
+        style.append(keyframes(f"n{column}", "opacity:0", "opacity:1", begin + 0.5) if column else "")
+        out += [f'<text class="bold" x="{middle}" y="{FLOOR + 22}" text-anchor="middle">{title}</text>',
+                f'<text class="mono" x="{middle}" y="{FLOOR + 44}" text-anchor="middle">'
+                f'{counts[chapter]["hash"]}</text>']
+    return out, "".join(style)
+
+
+def picture(counts):
+    full = sum(counts["07_ddp"][part] for part in PARTS)
+    elements, style = bars(counts, (FLOOR - TOP) / full)
+    keys = []
+    for place, (name, color) in enumerate(PARTS.values()):
+        keys += [f'<rect x="{LEFT + 140 * place}" y="40" width="11" height="11" fill="{color}"/>',
+                 f'<text class="small" x="{LEFT + 17 + 140 * place}" y="50">{name}</text>']
+    alone = counts["06_checkpointing"]["hash"]
+    return "\n".join([
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 850 340" role="img">',
+        f"<title>What one of {RANKS} ranks holds in chapters 07 to 10, and the weights that all of them have "
+        "in common</title>",
+        f"<style>{STYLE}{style}",
+        "@media(prefers-reduced-motion:reduce){*{animation:none!important}}</style>",
+        f'<text class="bold" x="{LEFT}" y="24">One of {RANKS} ranks holds less and less. '
+        "All compute the same bits.</text>",
+        *keys, f'<path class="line" d="M{LEFT - 10} {FLOOR}H{LEFT + 3 * STEP + WIDTH + 10}"/>', *elements,
+        f'<text class="small" x="{LEFT}" y="{FLOOR + 72}">Below each bar: the hash of all weights after two '
+        f"steps. One rank alone has {alone}.</text>",
+        "</svg>", ""])
+
+
+# -- both --------------------------------------------------------------------------------------
+
+
+def faults_of(root, repair=False):
+    found = []
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    new = with_table(readme, table(root))
+    if new is None:
+        return [f"README.md: wants one line {BEGIN.strip()} and one {END.strip()}"]
+    drawn = picture(json.loads((root / DATA).read_text(encoding="utf-8")))
+    for name, text in {"README.md": new, PICTURE: drawn}.items():
+        path = root / name
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        if repair:
+            path.write_text(text, encoding="utf-8")
+            print(f"{name}: rewritten")
+        else:
+            found.append(f"{name}: stale; scripts/front_page.py --embed rewrites it")
+    return found
+
+
+def differences(programs, root=ROOT):
+    noted, counts = json.loads((root / DATA).read_text(encoding="utf-8")), measured(programs)
+    return [f"{DATA}: {chapter}: {noted.get(chapter)}, but the program has {counts[chapter]}"
+            for chapter in counts if counts[chapter] != noted.get(chapter)]
+
+
+def main(words):
+    if words not in (["--embed"], ["--check"], ["--measure"]) and words[:1] != ["--programs"]:
+        print("front_page.py: usage: scripts/front_page.py --embed|--check|--measure|--programs DIR",
+              file=sys.stderr)
+        return 2
+    if words[0] == "--programs":
+        found = differences(Path(words[1]))
+    else:
+        if words == ["--measure"]:
+            counts = measured(ROOT / "build/cpu/bin")
+            lines = ",\n".join(f'"{chapter}": {json.dumps(of)}' for chapter, of in counts.items())
+            (ROOT / DATA).write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        found = faults_of(ROOT, repair=words != ["--check"])
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
