@@ -176,6 +176,9 @@ def main(words):
     except Refused as refused:
         print(f"lab.py: {refused}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read what is printed has left
+        sys.stderr.close()
+        return 1
 
 
 if __name__ == "__main__":

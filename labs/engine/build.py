@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .labs import Refused
@@ -87,12 +88,11 @@ class Build:
     def program(self, target, source, lab, work, scratch):
         """Compiles and links `target` with the lab's files of `work`; the path of the program."""
         scratch.mkdir(parents=True, exist_ok=True)
-        objects = [scratch / f"{target}.o"]
-        self.compile(source, work, objects[0])
-        for path in lab.files:
-            if path.endswith(".cpp") and path != source:
-                objects.append(scratch / (Path(path).stem + ".o"))
-                self.compile(path, work, objects[-1])
+        sources = [source, *(path for path in lab.files if path.endswith(".cpp") and path != source)]
+        objects = [scratch / f"{target}.{i}.o" for i in range(len(sources))]
+        self.compile_command(source)  # reads the commands, once
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(lambda path, out: self.compile(path, work, out), sources, objects))
         self.link(target, source, objects, scratch / target)
         return scratch / target
 
