@@ -116,9 +116,9 @@ def code_lines(text):
     return sum(1 for line in text.splitlines() if line.strip() and not line.strip().startswith("//"))
 
 
-def side_by_side(mine, theirs, width=74):
+def side_by_side(mine, theirs):
     left, right = mine.splitlines(), theirs.splitlines()
-    rows = max(len(left), len(right))
+    rows, width = max(len(left), len(right)), max(map(len, left))
     left += [""] * (rows - len(left))
     right += [""] * (rows - len(right))
-    return "\n".join(f"  {a[:width]:{width}} | {b[:width]}".rstrip() for a, b in zip(left, right))
+    return "\n".join(f"  {a:{width}} | {b}".rstrip() for a, b in zip(left, right))
