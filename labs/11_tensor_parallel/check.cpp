@@ -1,0 +1,204 @@
+// An MLP that ranks share, forward and backward, and a softmax over columns that they share.
+#include "labs/check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "chapters/11_tensor_parallel/tensor_parallel.h"
+#include "common/comm/run_ranks.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "common/random.h"
+#include "common/run/backend.h"
+
+namespace ladder::lab {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+constexpr int64_t kSequences = 2;
+
+struct Case {
+  GptConfig gpt;
+  ActivationPlan plan;
+
+  int ranks() const { return static_cast<int>(plan.tp); }
+  /// Elements of the activations that are exchanged, of all tokens.
+  int64_t elements() const { return kSequences * gpt.seq_len * gpt.channels; }
+};
+
+/// A row of numbers for each rank, and the bytes it has sent.
+struct Found {
+  explicit Found(int64_t ranks)
+      : forward(static_cast<size_t>(ranks)),
+        backward(static_cast<size_t>(ranks)),
+        sent(static_cast<size_t>(ranks)) {}
+
+  std::vector<std::vector<float>> forward, backward;
+  std::vector<int64_t> sent;
+
+  int64_t all_sent() const {
+    int64_t all = 0;
+    for (const int64_t bytes : sent) all += bytes;
+    return all;
+  }
+};
+
+void append(std::vector<float>& all, const Tensor& more) {
+  all.insert(all.end(), more.data<float>(), more.data<float>() + more.size());
+}
+
+/// Part `rank` of `ranks` of the tokens of each sequence.
+void fill(Tensor part, const std::vector<float>& whole, int64_t rank, int64_t ranks) {
+  const int64_t n = part.size() / kSequences;
+  for (int64_t b = 0; b < kSequences; ++b)
+    std::copy_n(whole.begin() + (b * ranks + rank) * n, n, part.data<float>() + b * n);
+}
+
+/// What one rank has for a case.
+struct Rank {
+  RunOptions run;
+  Arena arena;
+  Ctx ctx;
+  ParamLayout params;
+  TensorParallel tp;
+
+  Rank(const Case& c, Comm& comm)
+      : run(options(c)),
+        ctx(make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm)),
+        params(c.gpt, 1, {comm.rank(), comm.size()}),
+        tp(arena, ctx, comm, params, c.plan, kSequences) {}
+
+  static RunOptions options(const Case& c) {
+    RunOptions run;
+    run.ranks = c.ranks();
+    run.threads = 1;
+    run.quiet = true;
+    return run;
+  }
+};
+
+/// Half a block, as main.cpp of chapter 11 has it, but for the norm.
+void exchange(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
+  Rank r(c, comm);
+  const Ctx& ctx = r.ctx;
+  const Tensor weights = r.arena.zeros(Mem::Param, "params", Dtype::F32, {r.params.size()});
+  const Tensor grads = r.arena.zeros(Mem::Grad, "grads", Dtype::F32, {r.params.size()});
+  init_params(ctx, weights, r.params, c.gpt, sheet.seed());
+  const BlockTensors p = r.params.view(weights).blocks[0], g = r.params.view(grads).blocks[0];
+  const Activations a = alloc_activations(r.arena, c.gpt, kSequences, c.plan);
+  const ActGrads d = alloc_act_grads(r.arena, c.gpt, kSequences, c.plan);
+  const BlockActs& s = a.blocks[0];
+
+  // Tokens are shared, or each rank has all of them.
+  const int64_t parts = c.plan.sequence_ranks, part = parts > 1 ? comm.rank() : 0;
+  fill(s.norm2, sheet.normals("norm2", c.elements()), part, parts);
+  fill(d.stream, sheet.normals("gradient", c.elements()), part, parts);
+
+  RunLog log(r.run, {.chapter = "11_tensor_parallel", .gpt = c.gpt, .layout = {}, .predicted = {}},
+             r.arena, r.ctx, &comm);
+  r.tp.show(log);
+  log.begin_step();
+  mlp_forward(ctx, r.tp.summand(a.product), s.mlp, r.tp.f_forward(ctx, s.norm2), p.mlp);
+  r.tp.g_forward(ctx, a.product);
+  const Tensor dout = r.tp.g_backward(ctx, d.stream);
+  residual_backward_weight(ctx, g.residual2_b, dout, Into::Write);
+  mlp_backward_input(ctx, r.tp.summand(d.branch), d.mlp, dout, s.mlp, p.mlp);
+  r.tp.f_backward(ctx, d.branch);
+  mlp_backward_weight(ctx, g.mlp, d.mlp, dout, r.tp.f_forward(ctx, s.norm2), s.mlp, Into::Write);
+  log.end_step({.step = 0, .loss = 0, .grad_norm = 0, .lr = 0, .tokens = 0});
+
+  const auto rank = static_cast<size_t>(comm.rank());
+  append(found.forward[rank], a.product);
+  for (const Tensor& gradient : {d.branch, g.residual2_b, g.mlp.fc.b, g.mlp.proj_w})
+    append(found.backward[rank], gradient);
+  found.sent[rank] = r.tp.sent(log);
+}
+
+void run_exchange(Sheet& sheet, const Case& c) {
+  Found found(c.ranks());
+  run_threads(
+      c.ranks(), [&](Comm& comm) { exchange(sheet, c, comm, found); }, kPatience);
+  for (size_t r = 0; r < found.sent.size(); ++r) {
+    sheet.bits(fmt::format("forward/rank {}", r), found.forward[r]);
+    sheet.bits(fmt::format("backward/rank {}", r), found.backward[r]);
+  }
+  // An all-reduce at each f and g, in both directions.
+  const int64_t exchanges = c.plan.sequence_ranks > 1 ? 5 : 4;
+  sheet.without_idea("sent", exchanges * 2 * (c.ranks() - 1) * 4 * c.elements());
+  sheet.count("sent", found.all_sent());
+}
+
+/// Targets of all ranks: some are not to be learned.
+void draw_targets(const Sheet& sheet, const GptConfig& gpt, Tensor targets) {
+  const Random random(sheet.seed(), "targets");
+  for (int64_t i = 0; i < targets.size(); ++i)
+    targets.data<int32_t>()[i] =
+        i % 5 == 3 ? kIgnore
+                   : static_cast<int32_t>(
+                         random.below(static_cast<uint64_t>(gpt.vocab), static_cast<uint64_t>(i)));
+}
+
+void share_softmax(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
+  Rank r(c, comm);
+  const int64_t T = c.gpt.seq_len, Vp = c.gpt.padded_vocab, own = Vp / c.ranks();
+  const Tensor logits = r.arena.alloc(Mem::Activation, "logits", Dtype::F32, {kSequences, T, own});
+  const std::vector<float> whole = sheet.normals("logits", kSequences * T * Vp);
+  for (int64_t i = 0; i < kSequences * T; ++i)
+    std::transform(whole.begin() + i * Vp + comm.rank() * own,
+                   whole.begin() + i * Vp + (comm.rank() + 1) * own, logits.data<float>() + i * own,
+                   [](float x) { return 4 * x; });
+  const Tensor targets = r.arena.alloc(Mem::Activation, "targets", Dtype::I32, {kSequences, T});
+  draw_targets(sheet, c.gpt, targets);
+  const Tensor losses = r.arena.zeros(Mem::Activation, "losses", Dtype::F32, {kSequences});
+
+  r.tp.localize(targets);
+  const int64_t before = comm.statistics().wire_bytes();
+  const SoftmaxSums all = r.tp.softmax(r.ctx, logits, targets);
+  const auto rank = static_cast<size_t>(comm.rank());
+  found.sent[rank] = comm.statistics().wire_bytes() - before;
+  head_loss_and_gradient(r.ctx, losses, logits, all, targets, r.tp.own_vocab(), 0.25f);
+  append(found.forward[rank], losses);
+  append(found.forward[rank], logits);
+}
+
+void run_softmax(Sheet& sheet, const Case& c) {
+  Found found(c.ranks());
+  run_threads(
+      c.ranks(), [&](Comm& comm) { share_softmax(sheet, c, comm, found); }, kPatience);
+  for (size_t r = 0; r < found.sent.size(); ++r)
+    sheet.bits(fmt::format("softmax/rank {}", r), found.forward[r]);
+  // All logits to every rank.
+  sheet.without_idea("sent", (c.ranks() - 1) * 4 * kSequences * c.gpt.seq_len * c.gpt.padded_vocab);
+  sheet.count("sent", found.all_sent());
+}
+
+void cases(Sheet& sheet) {
+  for (const int ranks : {2, sheet.pick("ranks", {4, 8})}) {
+    Case c{.gpt = {.name = "lab",
+                   .layers = 1,
+                   .heads = ranks,
+                   .channels = 16 * ranks,
+                   .seq_len = sheet.pick<int64_t>("tokens", {8, 16}),
+                   .positions = 16,
+                   .vocab = sheet.pick<int64_t>("vocab", {37, 49, 64}),
+                   .padded_vocab = 64},
+           .plan = {}};
+    c.plan.tp = ranks;
+    sheet.run(fmt::format("{} ranks, a softmax of {} columns", ranks, c.gpt.vocab),
+              [&] { run_softmax(sheet, c); });
+    for (const int sequence_ranks : {1, ranks}) {
+      c.plan.sequence_ranks = sequence_ranks;
+      sheet.run(fmt::format("{} ranks, {}", ranks,
+                            sequence_ranks == 1 ? "all tokens on each" : "tokens shared"),
+                [&] { run_exchange(sheet, c); });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }
