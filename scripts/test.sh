@@ -3,7 +3,7 @@
 # all of them.
 #
 #   scripts/test.sh               the promises, in a release build: gradients, same bits, and bytes as
-#                                 predicted. On two cores, less than 8 minutes
+#                                 predicted. On two quiet cores some 8 minutes
 #   scripts/test.sh --all         every preset and all its tests: cpu, cuda-on-cpu, debug (ASan,
 #                                 UBSan), tsan (ThreadSanitizer), and cuda where there is a toolkit
 #   scripts/test.sh cpu debug     all tests of these presets
