@@ -2,7 +2,7 @@
 # clang-tidy over kernels, common and chapters, with the checks of .clang-tidy. Says nothing and
 # exits with 0 if there is nothing to say.
 #
-#   scripts/tidy.sh                     every source that the preset cpu compiles
+#   scripts/tidy.sh                     every source that the presets cpu and cuda-on-cpu compile
 #   scripts/tidy.sh kernels/arena.cpp   only these
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,7 +15,7 @@ if ! command -v clang-tidy-16 >/dev/null; then
 fi
 # Only for its list of commands. Headers that GCC has precompiled are nothing to clang: without them
 # each file also has to include what it uses.
-cmake --preset cpu -B "$build" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+cmake --preset cpu -B "$build" -DLADDER_CUDA_ON_CPU=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 
 if (($#)); then
   sources=("$@")
