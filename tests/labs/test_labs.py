@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import subprocess
 import unittest
 
 from house_of_labs import ROOT, Tree
@@ -111,6 +112,11 @@ class CommandLine(unittest.TestCase):
         self.assertIn("is no number", self.refused("answer", "08.2", "many"))
         self.assertIn("no exercise 99.9", self.refused("answer", "99.9", "1"))
         self.assertIn("required: --results", self.refused("grade", "08"))
+
+    def test_an_autograder_of_what_is_not_there(self):
+        for words in [[], ["08"], ["77", "/tmp/out.zip"], ["08", "/nonexistent/out.zip"]]:
+            run = subprocess.run(["bash", ROOT / "labs/autograder.sh", *words], capture_output=True, text=True)
+            self.assertEqual((run.returncode, run.stderr.count("\n")), (2, 1), words)
 
     def test_answers(self):
         for value, right in [("3.5", True), ("3.50", True), ("3.4", False), ("4", False)]:
