@@ -42,7 +42,7 @@ class Sgd {
   Sgd(Arena& arena, const ParamLayout& layout, const SgdOptions& options)
       : layout_(&layout), options_(options) {
     if (options.momentum > 0)
-      velocity_ = arena.zeros(Mem::Optim, "velocity", Dtype::F32, {layout.size()});
+      velocity_ = layout.own(arena.zeros(Mem::Optim, "velocity", Dtype::F32, {layout.size()}));
   }
 
   /// Bytes of Optim: 4 P with momentum, else 0.
@@ -50,11 +50,13 @@ class Sgd {
     return options.momentum > 0 ? 4 * layout.size() : 0;
   }
 
-  /// One update of all parameters. params, grads F32 (layout.size()).
-  void step(const Ctx& ctx, Tensor params, Tensor grads, float lr) {
+  /// One update of all parameters. params, grads F32.
+  void step(const Ctx& ctx, const Flat& params, const Flat& grads, float lr) {
     const Span span(ctx, "sgd_update");
     for (const ParamSpec& spec : layout_->specs()) {
-      const auto part = [&](Tensor flat) { return flat ? layout_->tensor(flat, spec) : flat; };
+      const auto part = [&](const Flat& flat) {
+        return flat.tensor ? layout_->tensor(flat, spec) : Tensor{};
+      };
       ctx.kernels->sgd_update(
           ctx, part(params), part(velocity_), part(grads),
           {.lr = lr, .momentum = options_.momentum, .nesterov = options_.nesterov});
@@ -63,14 +65,14 @@ class Sgd {
 
   /// What a checkpoint must hold for the next step.
   std::vector<NamedTensor> tensors() const {
-    if (!velocity_) return {};
-    return {{.name = "velocity", .tensor = velocity_}};
+    if (!velocity_.tensor) return {};
+    return {{.name = "velocity", .tensor = velocity_.tensor}};
   }
 
  private:
   const ParamLayout* layout_;
   SgdOptions options_;
-  Tensor velocity_;
+  Flat velocity_;
 };
 
 }  // namespace ladder

@@ -41,13 +41,15 @@ class Adafactor {
     return 4 * count;
   }
 
-  /// Update t (from 1) of all parameters. params, grads F32 (layout.size()).
-  void step(const Ctx& ctx, Tensor params, Tensor grads, float lr, int64_t t) {
+  /// Update t (from 1) of all parameters. params, grads F32.
+  void step(const Ctx& ctx, const Flat& params, const Flat& grads, float lr, int64_t t) {
     const auto beta2 = static_cast<float>(1 - math::pow(static_cast<double>(t), -0.8));
     for (size_t i = 0; i < factors_.size(); ++i) {
       const ParamSpec& spec = layout_->specs()[i];
       // Padded vocabulary rows have no gradient: left out, so that they do not dilute the means.
-      const auto part = [&](Tensor flat) { return layout_->tensor(flat, spec).first(spec.rows); };
+      const auto part = [&](const Flat& flat) {
+        return layout_->tensor(flat, spec).first(spec.rows);
+      };
       ctx.kernels->adafactor_update(ctx, part(params), factors_[i].row.first(spec.rows),
                                     factors_[i].col, part(grads),
                                     {.lr = lr,

@@ -79,28 +79,28 @@ class AdamW {
       : layout_(&layout),
         options_(options),
         decoupled_(decoupled),
-        m_(arena.zeros(Mem::Optim, "m", Dtype::F32, {layout.size()})),
-        v_(arena.zeros(Mem::Optim, "v", Dtype::F32, {layout.size()})) {}
+        m_(layout.own(arena.zeros(Mem::Optim, "m", Dtype::F32, {layout.size()}))),
+        v_(layout.own(arena.zeros(Mem::Optim, "v", Dtype::F32, {layout.size()}))) {}
 
   /// Bytes of Optim: m and v, 8 P.
   static int64_t bytes(const ParamLayout& layout) { return 8 * layout.size(); }
 
-  /// Update t (from 1) of all parameters. params, grads F32 (layout.size()).
-  void step(const Ctx& ctx, Tensor params, Tensor grads, float lr, int64_t t) {
+  /// Update t (from 1) of all parameters. params, grads F32.
+  void step(const Ctx& ctx, const Flat& params, const Flat& grads, float lr, int64_t t) {
     for (const ParamSpec& spec : layout_->specs()) {
-      const auto part = [&](Tensor flat) { return layout_->tensor(flat, spec); };
+      const auto part = [&](const Flat& flat) { return layout_->tensor(flat, spec); };
       ctx.kernels->adamw_update(ctx, part(params), part(m_), part(v_), part(grads),
                                 options_.step_of(spec, lr, t, decoupled_));
     }
   }
 
-  std::vector<NamedTensor> tensors() const { return {{"m", m_}, {"v", v_}}; }
+  std::vector<NamedTensor> tensors() const { return {{"m", m_.tensor}, {"v", v_.tensor}}; }
 
  private:
   const ParamLayout* layout_;
   AdamWOptions options_;
   bool decoupled_;
-  Tensor m_, v_;
+  Flat m_, v_;
 };
 
 }  // namespace ladder

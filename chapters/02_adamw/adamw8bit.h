@@ -18,21 +18,21 @@ class AdamW8bit {
   AdamW8bit(Arena& arena, const ParamLayout& layout, const AdamWOptions& options)
       : layout_(&layout),
         options_(options),
-        m_(alloc(arena, "m", layout.size())),
-        v_(alloc(arena, "v", layout.size())) {}
+        m_(alloc(arena, "m", layout)),
+        v_(alloc(arena, "v", layout)) {}
 
   /// Bytes of Optim: two bytes a parameter and two FP32 scales a block, (2 + 8 / 64) P.
   static int64_t bytes(const ParamLayout& layout) {
     return 2 * layout.size() + 8 * div_exact(layout.size(), kQuantBlock);
   }
 
-  /// Update t (from 1) of all parameters. params, grads F32 (layout.size()).
-  void step(const Ctx& ctx, Tensor params, Tensor grads, float lr, int64_t t) {
+  /// Update t (from 1) of all parameters. params, grads F32.
+  void step(const Ctx& ctx, const Flat& params, const Flat& grads, float lr, int64_t t) {
     for (const ParamSpec& spec : layout_->specs()) {
       const int64_t at = spec.offset, n = spec.part.size();
       const int64_t blocks = round_up(n, kQuantBlock) / kQuantBlock;
       const auto scales = [&](Tensor all) { return all.slice(div_exact(at, kQuantBlock), blocks); };
-      const auto part = [&](Tensor flat) { return layout_->tensor(flat, spec).view({n}); };
+      const auto part = [&](const Flat& flat) { return layout_->tensor(flat, spec).view({n}); };
       ctx.kernels->adamw8bit_update(ctx, part(params), part(m_.code), scales(m_.scale),
                                     part(v_.code), scales(v_.scale), part(grads),
                                     options_.step_of(spec, lr, t, true));
@@ -40,17 +40,20 @@ class AdamW8bit {
   }
 
   std::vector<NamedTensor> tensors() const {
-    return {{"m", m_.code}, {"m.scale", m_.scale}, {"v", v_.code}, {"v.scale", v_.scale}};
+    return {
+        {"m", m_.code.tensor}, {"m.scale", m_.scale}, {"v", v_.code.tensor}, {"v.scale", v_.scale}};
   }
 
  private:
   /// A moment: codes U8 (n) and scales F32 (n / kQuantBlock). A scale of 0 means that all is 0.
   struct Moment {
-    Tensor code, scale;
+    Flat code;
+    Tensor scale;
   };
-  static Moment alloc(Arena& arena, const std::string& name, int64_t n) {
+  static Moment alloc(Arena& arena, const std::string& name, const ParamLayout& layout) {
+    const int64_t n = layout.size();
     return {
-        .code = arena.zeros(Mem::Optim, name, Dtype::U8, {n}),
+        .code = layout.own(arena.zeros(Mem::Optim, name, Dtype::U8, {n})),
         .scale = arena.zeros(Mem::Optim, name + ".scale", Dtype::F32, {div_exact(n, kQuantBlock)})};
   }
 

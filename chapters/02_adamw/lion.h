@@ -20,15 +20,15 @@ class Lion {
   Lion(Arena& arena, const ParamLayout& layout, const AdamWOptions& options)
       : layout_(&layout),
         options_(options),
-        m_(arena.zeros(Mem::Optim, "m", Dtype::F32, {layout.size()})) {}
+        m_(layout.own(arena.zeros(Mem::Optim, "m", Dtype::F32, {layout.size()}))) {}
 
   /// Bytes of Optim: m, 4 P.
   static int64_t bytes(const ParamLayout& layout) { return 4 * layout.size(); }
 
-  /// Update of all parameters. params, grads F32 (layout.size()).
-  void step(const Ctx& ctx, Tensor params, Tensor grads, float lr, int64_t /*t*/) {
+  /// Update of all parameters. params, grads F32.
+  void step(const Ctx& ctx, const Flat& params, const Flat& grads, float lr, int64_t /*t*/) {
     for (const ParamSpec& spec : layout_->specs()) {
-      const auto part = [&](Tensor flat) { return layout_->tensor(flat, spec); };
+      const auto part = [&](const Flat& flat) { return layout_->tensor(flat, spec); };
       ctx.kernels->lion_update(ctx, part(params), part(m_), part(grads),
                                {.lr = lr,
                                 .beta1 = options_.beta1,
@@ -37,12 +37,12 @@ class Lion {
     }
   }
 
-  std::vector<NamedTensor> tensors() const { return {{"m", m_}}; }
+  std::vector<NamedTensor> tensors() const { return {{"m", m_.tensor}}; }
 
  private:
   const ParamLayout* layout_;
   AdamWOptions options_;
-  Tensor m_;
+  Flat m_;
 };
 
 }  // namespace ladder

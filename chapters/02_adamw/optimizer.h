@@ -47,8 +47,8 @@ class Optimizer {
     return AdamW::bytes(layout);
   }
 
-  /// One update of all parameters. params, grads F32 (layout.size()).
-  void step(const Ctx& ctx, Tensor params, Tensor grads, float lr) {
+  /// One update of all parameters. params, grads F32.
+  void step(const Ctx& ctx, const Flat& params, const Flat& grads, float lr) {
     const Span span(ctx, "optimizer_step");
     ++updates_;
     std::visit(

@@ -40,21 +40,22 @@ inline void check_sharding(const OptimizerOptions& optimizer, int64_t ranks) {
 
 /// As Weights (chapter 05), but a rank has the master of its own chunks alone.
 struct ShardedWeights {
-  Tensor master;   ///< F32 (shard.size()); in FP32 the same as compute
   Tensor compute;  ///< PrecisionOptions::dtype() (layout.size())
+  Flat master;     ///< F32, a Shard; in FP32 it is compute
   bool round_master;
 
   ShardedWeights(Arena& arena, const ParamLayout& layout, const ParamLayout& shard,
                  const PrecisionOptions& options)
       : compute(arena.alloc(Mem::Param, "params", options.dtype(), {layout.size()})),
+        master(compute),
         round_master(options.master_bits == 16) {
-    master =
-        options.narrow() ? arena.alloc(Mem::Master, "master", Dtype::F32, {shard.size()}) : compute;
+    if (options.narrow())
+      master = Shard(arena.alloc(Mem::Master, "master", Dtype::F32, {shard.size()}));
   }
 
   /// After a change of the master: rounds it into this rank's chunks of compute.
   void refresh(const Ctx& ctx, const ParamLayout& shard) const {
-    if (compute.ptr == master.ptr) return;
+    if (!master.is_shard) return;
     for (int64_t s = 0; s < shard.sections(); ++s) {
       const Tensor from = shard.section_of(master, s), to = shard.section_of(compute, s);
       if (from.size() == 0) continue;

@@ -33,7 +33,7 @@ namespace ladder {
 struct ChunkSum {
   const ParamLayout* shard;
   bool running;
-  std::vector<Tensor> buffers = {};  ///< F32 (shard->size()) each
+  std::vector<Shard> buffers = {};  ///< F32
   TreeCounter tree = {};
   int64_t k = 0, GA = 1;  ///< micro-step k of GA
 
@@ -48,7 +48,7 @@ struct ChunkSum {
 
   /// Whether the sum of this micro-step begins a buffer of its own.
   bool fresh() const { return running ? k == 0 : tree.fresh(); }
-  Tensor top() const { return buffers[tree.top()]; }
+  Shard top() const { return buffers[tree.top()]; }
 
   /// Adds this micro-step's chunk of section s.
   void add(const Ctx& ctx, int64_t s, Tensor chunk) const {
@@ -77,8 +77,8 @@ class ShardedGrads {
         sum_{.shard = &shard, .running = options.running()},
         rooms_(comm_stream.is_beside() ? 2 : 1) {
     for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i)
-      sum_.buffers.push_back(arena.zeros(i == 0 ? Mem::Grad : Mem::Workspace,
-                                         fmt::format("grads{}", i), Dtype::F32, {shard.size()}));
+      sum_.buffers.emplace_back(arena.zeros(i == 0 ? Mem::Grad : Mem::Workspace,
+                                            fmt::format("grads{}", i), Dtype::F32, {shard.size()}));
     for (Room& room : rooms_)
       room.buffer = arena.zeros(Mem::Workspace, "section", Dtype::F32, {layout.largest_section()});
   }
@@ -120,8 +120,7 @@ class ShardedGrads {
   void end() { sum_.end(); }
 
   /// After the last micro-step: the gradient of the whole batch, once it is there. F32
-  /// (shard.size())
-  Tensor finish(const Ctx& ctx) {
+  Shard finish(const Ctx& ctx) {
     for (Room& room : rooms_) wait(ctx, room);
     return sum_.buffers[0];
   }

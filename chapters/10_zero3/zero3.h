@@ -94,12 +94,20 @@ class Rooms {
   int64_t clock_ = 0;
 };
 
+/// Weights (chapter 05) of a shard alone.
+struct ShardWeights {
+  Weights flat;
+  Shard master{flat.master}, compute{flat.compute};
+
+  void refresh(const Ctx& ctx) const { flat.refresh(ctx); }
+};
+
 /// The weights as a model, of which a few sections are gathered at a time.
 class GatheredParams {
  public:
-  /// @param own this rank's chunks of all sections, in the dtype of forward (shard.size())
+  /// @param own this rank's weights, in the dtype of forward
   GatheredParams(Arena& arena, CommStream& comm_stream, const ParamLayout& layout,
-                 const ParamLayout& shard, Tensor own, const Zero3Options& options)
+                 const ParamLayout& shard, const Shard& own, const Zero3Options& options)
       : comm_stream_(comm_stream),
         layout_(&layout),
         shard_(&shard),
@@ -110,7 +118,7 @@ class GatheredParams {
     for (size_t i = 0; i < states_.size(); ++i) {
       const int64_t n = options.reshard == 1 ? layout.largest_section()
                                              : layout.section(static_cast<int64_t>(i)).size();
-      states_[i].buffer = arena.zeros(Mem::Workspace, "gathered", own.dtype, {n});
+      states_[i].buffer = arena.zeros(Mem::Workspace, "gathered", own.tensor.dtype, {n});
     }
     view_.blocks.resize(static_cast<size_t>(layout.sections()) - 2);
   }
@@ -167,7 +175,7 @@ class GatheredParams {
 
   CommStream& comm_stream_;
   const ParamLayout *layout_, *shard_;
-  Tensor own_;
+  Shard own_;
   bool prefetch_;
   Rooms rooms_;
   std::vector<State> states_;

@@ -95,7 +95,7 @@ struct Memory {
   int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
   Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
   // Of the shard, flat, for the optimizer and for the model.
-  Weights weights{arena, layout.shard.size(), o.precision};
+  ShardWeights weights{{arena, layout.shard.size(), o.precision}};
   CommStream comm_stream =
       open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
   GatheredParams params =
@@ -286,15 +286,15 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.comm.all_gather(m.losses.slice(k * MBS * layout.N, MBS * layout.N), own_losses);
     m.grads.end();
   }
-  const Tensor grads = m.grads.finish(m.ctx);
-  m.scaler.unscale(m.ctx, grads);
+  const Shard grads = m.grads.finish(m.ctx);
+  m.scaler.unscale(m.ctx, grads.tensor);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    clip_global_norm(m.ctx, grads, norm, o.clip.clip);
+    clip_global_norm(m.ctx, grads.tensor, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {

@@ -41,12 +41,12 @@ uint64_t mix(uint64_t x) {
 
 }  // namespace
 
-void init_params(const Ctx& ctx, Tensor flat, const ParamLayout& layout, const GptConfig& config,
-                 uint64_t seed) {
-  const HostCopy host = HostCopy::to_write(ctx, flat);
-  std::fill_n(host.tensor().data<float>(), flat.size(), 0.0f);  // padding stays zero
+void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout,
+                 const GptConfig& config, uint64_t seed) {
+  const HostCopy host = HostCopy::to_write(ctx, flat.tensor);
+  std::fill_n(host.tensor().data<float>(), flat.tensor.size(), 0.0f);  // padding stays zero
   for (const ParamSpec& spec : layout.specs()) {
-    auto* out = layout.tensor(host.tensor(), spec).data<float>();
+    auto* out = layout.tensor(flat.copied_to(host.tensor()), spec).data<float>();
     const double std = init_std(spec.role, config.layers);
     if (spec.role == Role::Gain) std::fill_n(out, spec.live(), 1.0f);
     if (std == 0) continue;
@@ -58,11 +58,11 @@ void init_params(const Ctx& ctx, Tensor flat, const ParamLayout& layout, const G
   host.send();
 }
 
-uint64_t param_hash(const Ctx& ctx, Tensor flat, const ParamLayout& layout, Comm* others) {
-  const HostCopy host = HostCopy::of(ctx, flat);
+uint64_t param_hash(const Ctx& ctx, const Flat& flat, const ParamLayout& layout, Comm* others) {
+  const HostCopy host = HostCopy::of(ctx, flat.tensor);
   uint64_t sum = 0;
   for (const ParamSpec& spec : layout.specs()) {
-    const auto* part = layout.tensor(host.tensor(), spec).data<float>();
+    const auto* part = layout.tensor(flat.copied_to(host.tensor()), spec).data<float>();
     if (spec.is_copy) continue;
     const uint64_t key = hash_name(spec.name);
     spec.for_runs([&](int64_t here, int64_t there, int64_t n) {

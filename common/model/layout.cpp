@@ -167,17 +167,17 @@ int64_t ParamLayout::largest_section() const {
   return most;
 }
 
-bool ParamLayout::is_whole(const Tensor& flat) const {
-  CHECK(flat.size() == size_ || flat.size() == whole_size(), "buffer of {} elements, not {} or {}",
-        flat.size(), size_, whole_size());
-  return flat.size() == whole_size();
+void ParamLayout::check(const Flat& flat) const {
+  const int64_t expected = flat.is_shard ? size_ : whole_size(), n = flat.tensor.size();
+  CHECK(n == expected, "a {} buffer of {} elements, not {}", flat.is_shard ? "shard's" : "whole", n,
+        expected);
 }
 
-Tensor ParamLayout::section_of(Tensor flat, int64_t s) const {
+Tensor ParamLayout::section_of(const Flat& flat, int64_t s) const {
+  check(flat);
   const Range own = section(s);
-  const int64_t begin = whole_section(s).begin;
-  const bool chunk = is_whole(flat) && size_ < whole_size();
-  return flat.slice(chunk ? begin + rank_ * own.size() : own.begin, own.size());
+  const int64_t in_whole = whole_section(s).begin + rank_ * own.size();
+  return flat.tensor.slice(flat.is_shard ? own.begin : in_whole, own.size());
 }
 
 std::span<const ParamSpec> ParamLayout::specs(int64_t s) const {
@@ -198,22 +198,23 @@ const ParamSpec& ParamLayout::spec(std::string_view name) const {
   return *spec;
 }
 
-std::vector<Tensor> ParamLayout::sections_of(Tensor flat) const {
+std::vector<Tensor> ParamLayout::sections_of(const Flat& flat) const {
   std::vector<Tensor> all;
   for (int64_t s = 0; s < sections(); ++s)
     if (section(s).size() > 0) all.push_back(section_of(flat, s));
   return all;
 }
 
-Tensor ParamLayout::tensor(Tensor flat, const ParamSpec& spec) const {
-  const Tensor part =
-      flat.slice(is_whole(flat) ? spec.whole_offset : spec.offset, spec.part.size());
+Tensor ParamLayout::tensor(const Flat& flat, const ParamSpec& spec) const {
+  check(flat);
+  const int64_t offset = flat.is_shard ? spec.offset : spec.whole_offset;
+  const Tensor part = flat.tensor.slice(offset, spec.part.size());
   return spec.is_whole() ? part.view(spec.shape) : part;
 }
 
-GptTensors ParamLayout::view(Tensor flat) const {
+GptTensors ParamLayout::view(Tensor whole) const {
   GptTensors gpt;
-  for (int64_t s = 0; s < sections(); ++s) put(gpt, s, section_of(flat, s));
+  for (int64_t s = 0; s < sections(); ++s) put(gpt, s, section_of(whole, s));
   return gpt;
 }
 

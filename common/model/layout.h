@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "common/model/config.h"
+#include "common/model/flat.h"
 #include "common/model/model_rank.h"
 #include "kernels/tensor.h"
 #include "kernels/tree.h"
@@ -161,16 +162,17 @@ class ParamLayout {
   /// Elements of the largest section.
   int64_t largest_section() const;
 
-  /// Section s inside a flat buffer of size() elements, or of whole_size(): a shard finds its own
-  /// chunk in both.
-  Tensor section_of(Tensor flat, int64_t s) const;
+  /// A flat buffer of size() elements: whole, or that of this shard alone.
+  Flat own(Tensor flat) const { return size_ < whole_size() ? Flat(Shard(flat)) : Flat(flat); }
+  /// Section s inside a flat buffer: of a shard its chunk.
+  Tensor section_of(const Flat& flat, int64_t s) const;
   /// All of them that are not empty.
-  std::vector<Tensor> sections_of(Tensor flat) const;
-  /// One parameter, in the same buffers. Shape spec.shape, or (n) of a part
-  Tensor tensor(Tensor flat, const ParamSpec& spec) const;
+  std::vector<Tensor> sections_of(const Flat& flat) const;
+  /// One parameter. Shape spec.shape, or (n) of a part
+  Tensor tensor(const Flat& flat, const ParamSpec& spec) const;
 
-  /// All parameters inside a flat buffer of size() elements; null: other stages'. Not of a shard
-  GptTensors view(Tensor flat) const;
+  /// All parameters inside a whole flat buffer; null: other stages'. Not of a shard
+  GptTensors view(Tensor whole) const;
   /// Makes the parameters of section s in `gpt` lie in `section`. Not of a shard
   void put(GptTensors& gpt, int64_t s, Tensor section) const;
 
@@ -181,7 +183,7 @@ class ParamLayout {
   template <class Table>
   void add_section(const std::string& prefix, const Table& table);
   void end_section();
-  bool is_whole(const Tensor& flat) const;
+  void check(const Flat& flat) const;
 
   GptConfig config_;
   TensorRank tensor_;

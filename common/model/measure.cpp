@@ -10,7 +10,7 @@
 
 namespace ladder {
 
-double grad_norm(const Ctx& ctx, Tensor grads, const ParamLayout& layout, Tensor limbs,
+double grad_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs,
                  Comm* others) {
   const Span span(ctx, "grad_norm");
   std::fill_n(limbs.data<int64_t>(), kLimbs, 0);

@@ -9,10 +9,10 @@ namespace ladder {
 
 /// Euclidean norm of all gradients together, exact in any order of its leaves (kernels/limbs.h).
 /// NaN if any element is NaN or infinite.
-/// @param grads F32 (layout.size()), or a shard's (layout.whole_size())
+/// @param grads F32
 /// @param limbs I64 (1, kLimbs), scratch that the host can read
 /// @param others whose ranks hold the other shards; all call this
-double grad_norm(const Ctx& ctx, Tensor grads, const ParamLayout& layout, Tensor limbs,
+double grad_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, Tensor limbs,
                  Comm* others = nullptr);
 
 /// Mean loss of a token: losses (B), each the sum over one sequence, joined as a tree over

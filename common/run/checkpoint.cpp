@@ -32,7 +32,7 @@ bool is_flat(const ParamLayout& layout, const Tensor& tensor) {
 
 /// Shape in the file.
 Shape whole_shape(const ParamLayout& layout, const Tensor& tensor) {
-  return is_flat(layout, tensor) ? Shape{whole_elements(layout, tensor)} : tensor.shape;
+  return is_flat(layout, tensor) ? Shape{whole_elements(layout, layout.own(tensor))} : tensor.shape;
 }
 
 WrittenFile write_optimizer(const Ctx& ctx, const std::string& path, const TrainingState& state,
@@ -50,7 +50,7 @@ WrittenFile write_optimizer(const Ctx& ctx, const std::string& path, const Train
   }
   for (const auto& [name, tensor] : wide_first) {
     if (is_flat(state.layout, tensor)) {
-      gather_sections(ctx, state.comm, state.layout, tensor,
+      gather_sections(ctx, state.comm, state.layout, state.layout.own(tensor),
                       [&](int64_t, Tensor section) { writer->append(section); });
     } else if (first) {
       writer->write(HostCopy::of(ctx, tensor).tensor());
@@ -117,7 +117,7 @@ void copy_optimizer(const Ctx& ctx, const SafetensorsReader& file, const Trainin
       file.read(entry, begin, out);
     };
     if (is_flat(state.layout, tensor)) {
-      take_shard(ctx, state.layout, tensor, read);
+      take_shard(ctx, state.layout, state.layout.own(tensor), read);
       continue;
     }
     const HostCopy host = HostCopy::to_write(ctx, tensor);

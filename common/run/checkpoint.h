@@ -48,7 +48,7 @@ NamedState named_state(std::string name, T& object) {
 struct TrainingState {
   const GptConfig& gpt;
   const ParamLayout& layout;  ///< of the optimizer's tensors: a shard, or the whole model
-  Tensor params;              ///< F32 (layout.size()), or a shard's (layout.whole_size())
+  Flat params;                ///< F32
   std::vector<NamedTensor> optim;
   std::vector<NamedState> others = {};
   Comm* comm = nullptr;  ///< whose ranks save and load together; null: this rank is alone

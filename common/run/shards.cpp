@@ -10,15 +10,9 @@
 namespace ladder {
 namespace {
 
-/// Whether a flat tensor holds this shard alone.
-bool is_cut(const ParamLayout& layout, const Tensor& flat) {
-  return layout.shards() > 1 && layout.whole_size() % flat.size() == 0 &&
-         flat.size() <= layout.size();
-}
-
 /// Parameters for one element of a flat tensor.
-int64_t parameters_an_element(const ParamLayout& layout, const Tensor& flat) {
-  return div_exact(is_cut(layout, flat) ? layout.size() : layout.whole_size(), flat.size());
+int64_t parameters_an_element(const ParamLayout& layout, const Flat& flat) {
+  return div_exact(flat.is_shard ? layout.size() : layout.whole_size(), flat.tensor.size());
 }
 
 /// A layout and the whole model's, and how elements of section s go from one to the other.
@@ -84,24 +78,23 @@ Tensor room(std::vector<std::byte>& bytes, Dtype dtype, int64_t n) {
 
 }  // namespace
 
-int64_t whole_elements(const ParamLayout& layout, const Tensor& flat) {
+int64_t whole_elements(const ParamLayout& layout, const Flat& flat) {
   return div_exact(ParamLayout(layout.config()).size(), parameters_an_element(layout, flat));
 }
 
-void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, Tensor flat,
+void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& flat,
                      const std::function<void(int64_t s, Tensor section)>& use) {
   const int64_t each = parameters_an_element(layout, flat);
   const ParamLayout whole(layout.config());
-  const bool cut = is_cut(layout, flat);
-  const ParamLayout own = cut ? layout : layout.unsharded();
+  const ParamLayout own = flat.is_shard ? layout : layout.unsharded();
   const int rank = comm ? comm->rank() : 0;
-  const std::vector<int> senders = ranks_that_send(layout, cut);
+  const std::vector<int> senders = ranks_that_send(layout, flat.is_shard);
   if (std::find(senders.begin(), senders.end(), rank) == senders.end()) return;
 
   std::vector<Places> places;
   if (rank == 0)
     for (const int r : senders) places.emplace_back(own.on_rank(r), whole, each);
-  const HostCopy host = HostCopy::of(ctx, flat);
+  const HostCopy host = HostCopy::of(ctx, flat.tensor);
   std::vector<std::byte> bytes, theirs;
   for (int64_t s = 0; s < whole.sections(); ++s) {
     const Range here = own.section(s);
@@ -110,11 +103,11 @@ void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, Tens
       if (mine.size() > 0) comm->send(mine, 0);
       continue;
     }
-    const Tensor section = room(bytes, flat.dtype, div_exact(whole.section(s).size(), each));
+    const Tensor section = room(bytes, flat.tensor.dtype, div_exact(whole.section(s).size(), each));
     for (size_t i = 0; i < senders.size(); ++i) {
       const int64_t n = div_exact(places[i].here().section(s).size(), each);
       if (n == 0) continue;
-      const Tensor part = senders[i] == 0 ? mine : room(theirs, flat.dtype, n);
+      const Tensor part = senders[i] == 0 ? mine : room(theirs, flat.tensor.dtype, n);
       if (senders[i] > 0) comm->recv(part, senders[i]);
       places[i].for_runs(s, [&](int64_t from, int64_t to, int64_t count) {
         copy(section, to, part, from, count);
@@ -124,12 +117,13 @@ void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, Tens
   }
 }
 
-void take_shard(const Ctx& ctx, const ParamLayout& layout, Tensor flat, const ReadBytes& whole) {
-  const HostCopy host = HostCopy::to_write(ctx, flat);
-  std::memset(host.tensor().ptr, 0, static_cast<size_t>(flat.bytes()));
-  const int64_t each = parameters_an_element(layout, flat), size = size_of(flat.dtype);
+void take_shard(const Ctx& ctx, const ParamLayout& layout, const Flat& flat,
+                const ReadBytes& whole) {
+  const HostCopy host = HostCopy::to_write(ctx, flat.tensor);
+  std::memset(host.tensor().ptr, 0, static_cast<size_t>(flat.tensor.bytes()));
+  const int64_t each = parameters_an_element(layout, flat), size = size_of(flat.tensor.dtype);
   const ParamLayout all(layout.config());
-  const Places places(is_cut(layout, flat) ? layout : layout.unsharded(), all, each);
+  const Places places(flat.is_shard ? layout : layout.unsharded(), all, each);
   auto* out = static_cast<std::byte*>(host.tensor().ptr);
   std::vector<std::byte> section;
   for (int64_t s = 0; s < all.sections(); ++s) {

@@ -13,13 +13,12 @@ namespace ladder {
 
 /// Elements of the whole of a flat tensor, without the padding of shards. A flat tensor has one
 /// element for each of the layout, or for each so many (the scales of 8-bit states).
-int64_t whole_elements(const ParamLayout& layout, const Tensor& flat);
+int64_t whole_elements(const ParamLayout& layout, const Flat& flat);
 
 /// Calls use(s, section) with section s of the whole, without padding, in host memory: on rank 0,
 /// for one section after the other. All ranks call it.
 /// @param comm whose ranks hold the shards; null: this rank is alone
-/// @param flat layout.size() elements, or layout.whole_size(), or the same divided by a number
-void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, Tensor flat,
+void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& flat,
                      const std::function<void(int64_t s, Tensor section)>& use);
 
 /// Reads bytes from `begin` on of a tensor that lies somewhere else, as in a file.
@@ -27,6 +26,7 @@ using ReadBytes = std::function<void(int64_t begin, std::span<std::byte> out)>;
 
 /// flat = what the shard `layout` has of the whole, which lies as gather_sections() shows it and is
 /// read section by section. Padding becomes zero.
-void take_shard(const Ctx& ctx, const ParamLayout& layout, Tensor flat, const ReadBytes& whole);
+void take_shard(const Ctx& ctx, const ParamLayout& layout, const Flat& flat,
+                const ReadBytes& whole);
 
 }  // namespace ladder

@@ -122,7 +122,7 @@ Head check_config(const std::string& path, const GptConfig& config) {
 }  // namespace
 
 WrittenFile write_weights(const Ctx& ctx, Comm* comm, const std::string& path,
-                          const GptConfig& config, const ParamLayout& layout, Tensor params) {
+                          const GptConfig& config, const ParamLayout& layout, const Flat& params) {
   const ParamLayout whole(config);
   std::optional<SafetensorsWriter> writer;
   if (!comm || comm->rank() == 0) {
@@ -166,10 +166,10 @@ FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptCon
   return found;
 }
 
-void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, const GptConfig& config,
-                  const ParamLayout& layout) {
-  const HostCopy host = HostCopy::to_write(ctx, params);
-  std::memset(host.tensor().ptr, 0, static_cast<size_t>(params.bytes()));
+void copy_weights(const Ctx& ctx, const Flat& params, const FoundWeights& found,
+                  const GptConfig& config, const ParamLayout& layout) {
+  const HostCopy host = HostCopy::to_write(ctx, params.tensor);
+  std::memset(host.tensor().ptr, 0, static_cast<size_t>(params.tensor.bytes()));
   std::vector<float> theirs, ours;
   const ParamLayout all(config);
   for (const ParamSpec& spec : layout.specs()) {
@@ -179,7 +179,7 @@ void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, cons
     ours.resize(static_cast<size_t>(whole.shape.size()));
     from_hf({.ptr = ours.data(), .shape = whole.shape},
             {.ptr = theirs.data(), .shape = hf_shape(whole)}, whole, config.heads);
-    auto* out = layout.tensor(host.tensor(), spec).data<float>();
+    auto* out = layout.tensor(params.copied_to(host.tensor()), spec).data<float>();
     spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
       std::copy_n(ours.data() + there, n, out + here);
     });
@@ -188,7 +188,7 @@ void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, cons
 }
 
 void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
-                  const ParamLayout& layout, Tensor params, bool speaks) {
+                  const ParamLayout& layout, const Flat& params, bool speaks) {
   const HfFiles files = open_hf_files(path);
   const Head head = check_config(files.config, config);
   const FoundWeights found = find_weights(files.weights, config, head);

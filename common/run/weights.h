@@ -14,10 +14,10 @@ namespace ladder {
 
 /// The file appears on rank 0 of `comm` and has the same bytes whatever the shards; the others get
 /// an empty answer.
-/// @param params F32 (layout.size()), or a shard's (layout.whole_size())
+/// @param params F32
 /// @param comm whose ranks hold the shards, and all call this; null: this rank is alone
 WrittenFile write_weights(const Ctx& ctx, Comm* comm, const std::string& path,
-                          const GptConfig& config, const ParamLayout& layout, Tensor params);
+                          const GptConfig& config, const ParamLayout& layout, const Flat& params);
 
 /// A weight in a file.
 struct FoundWeight {
@@ -42,14 +42,14 @@ FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptCon
 /// params = found: F32, F16 and BF16 alike, since FP32 holds every number of the narrow ones.
 /// Padding becomes zero.
 /// @throws UserError if a file cannot be read
-void copy_weights(const Ctx& ctx, Tensor params, const FoundWeights& found, const GptConfig& config,
-                  const ParamLayout& layout);
+void copy_weights(const Ctx& ctx, const Flat& params, const FoundWeights& found,
+                  const GptConfig& config, const ParamLayout& layout);
 
 /// All of it, from files of Hugging Face (common/run/hf_files.h). Their config.json must agree with
 /// the model; without one stderr is told what is taken on trust.
 /// @param speaks whether this rank tells it
 /// @throws UserError as find_weights and check_hf_config; params is not modified then
 void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
-                  const ParamLayout& layout, Tensor params, bool speaks = true);
+                  const ParamLayout& layout, const Flat& params, bool speaks = true);
 
 }  // namespace ladder

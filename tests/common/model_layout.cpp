@@ -1,4 +1,6 @@
 // ParamLayout: whoever shares a model, each parameter lies somewhere, and counts once.
+#include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -81,6 +83,38 @@ TEST_P(LayoutSharing, PartsLieInTheirSectionsAndDoNotOverlap) {
     }
     EXPECT_EQ(here.size(), end);
     EXPECT_EQ(here.whole_size(), end * GetParam().shards);
+  }
+}
+
+// A whole buffer and a shard's are two types: what takes one does not compile with the other.
+template <class Buffer>
+concept SeenAsAModel = requires(const ParamLayout& l, Buffer buffer) {
+  l.view(buffer);
+};
+static_assert(SeenAsAModel<Tensor> && !SeenAsAModel<Shard> && !SeenAsAModel<Flat>);
+static_assert(!std::convertible_to<Shard, Tensor> && !std::convertible_to<Tensor, Shard>);
+static_assert(!std::convertible_to<Flat, Tensor> && !std::convertible_to<Flat, Shard>);
+
+// The layout of a shard finds the same chunks in a whole buffer and in its own.
+TEST_P(LayoutSharing, AShardIsFoundInBothKindsOfBuffer) {
+  for (int64_t r = 0; r < GetParam().ranks(); ++r) {
+    const ParamLayout here = on_rank(r);
+    std::vector<float> all(static_cast<size_t>(here.whole_size())), chunks;
+    std::iota(all.begin(), all.end(), 0.0F);
+    const Tensor whole{.ptr = all.data(), .shape = {here.whole_size()}};
+    for (const Tensor chunk : here.sections_of(whole))
+      chunks.insert(chunks.end(), chunk.data<float>(), chunk.data<float>() + chunk.size());
+    ASSERT_EQ(std::ssize(chunks), here.size());
+    const Tensor own{.ptr = chunks.data(), .shape = {here.size()}};
+    for (const ParamSpec& spec : here.specs()) {
+      const Tensor a = here.tensor(whole, spec), b = here.tensor(Shard(own), spec);
+      ASSERT_EQ(a.shape, b.shape);
+      EXPECT_TRUE(std::equal(a.data<float>(), a.data<float>() + a.size(), b.data<float>()))
+          << spec.name;
+    }
+    if (GetParam().shards == 1) continue;
+    EXPECT_THROW(here.section_of(own, 0), CheckError);
+    EXPECT_THROW(here.section_of(Shard(whole), 0), CheckError);
   }
 }
 
