@@ -31,6 +31,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/05_mixed_precision/precision.h"
+#include "chapters/16_fp8/fp8_parts.h"
 #include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/layout.h"
@@ -87,7 +88,9 @@ class Fp8 {
   /// Nothing unless `on`.
   /// @param sets of activations: block l uses set l % sets
   Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on)
-      : sets_(sets), rules_(on ? static_cast<size_t>(config.layers) * kEach : 0) {
+      : rules_(on ? static_cast<size_t>(config.layers) * kEach : 0),
+        attn_(static_cast<size_t>(config.layers)),
+        mlp_(attn_) {
     if (!on) return;
     const int64_t L = config.layers, T = config.seq_len, C = config.channels;
     for (size_t i = 0; i < rules_.size(); ++i)
@@ -103,14 +106,26 @@ class Fp8 {
                           alloc(Mem::Param, "proj8", Dtype::E4M3, {C, C}),
                           alloc(Mem::Param, "fc8", Dtype::E4M3, {4 * C, C}),
                           alloc(Mem::Param, "mlp_proj8", Dtype::E4M3, {C, 4 * C})});
+    std::vector<Four> inputs;
     for (int64_t set = 0; set < sets; ++set)
-      inputs_.push_back({alloc(Mem::Activation, "norm1_8", Dtype::E4M3, {batch, T, C}),
-                         alloc(Mem::Activation, "att8", Dtype::E4M3, {batch, T, C}),
-                         alloc(Mem::Activation, "norm2_8", Dtype::E4M3, {batch, T, C}),
-                         alloc(Mem::Activation, "gelu8", Dtype::E4M3, {batch, T, 4 * C})});
-    dproduct_ = alloc(Mem::Workspace, "dproduct8", Dtype::E5M2, {batch, T, C});
-    dqkv_ = alloc(Mem::Workspace, "dqkv8", Dtype::E5M2, {batch, T, 3 * C});
-    dfc_ = alloc(Mem::Workspace, "dfc8", Dtype::E5M2, {batch, T, 4 * C});
+      inputs.push_back({alloc(Mem::Activation, "norm1_8", Dtype::E4M3, {batch, T, C}),
+                        alloc(Mem::Activation, "att8", Dtype::E4M3, {batch, T, C}),
+                        alloc(Mem::Activation, "norm2_8", Dtype::E4M3, {batch, T, C}),
+                        alloc(Mem::Activation, "gelu8", Dtype::E4M3, {batch, T, 4 * C})});
+    const Tensor dproduct = alloc(Mem::Workspace, "dproduct8", Dtype::E5M2, {batch, T, C});
+    const Tensor dqkv = alloc(Mem::Workspace, "dqkv8", Dtype::E5M2, {batch, T, 3 * C});
+    const Tensor dfc = alloc(Mem::Workspace, "dfc8", Dtype::E5M2, {batch, T, 4 * C});
+    for (size_t l = 0; l < attn_.size(); ++l) {
+      const Four& inp = inputs[l % inputs.size()];
+      attn_[l] = {.inp = with_scale(inp[0], l, kInputs),
+                  .mid = with_scale(inp[1], l, kInputs + 1),
+                  .dmid = with_scale(dqkv, l, kGradients),
+                  .dproduct = with_scale(dproduct, l, kGradients + 1)};
+      mlp_[l] = {.inp = with_scale(inp[2], l, kInputs + 2),
+                 .mid = with_scale(inp[3], l, kInputs + 3),
+                 .dmid = with_scale(dfc, l, kGradients + 2),
+                 .dproduct = with_scale(dproduct, l, kGradients + 3)};
+    }
   }
   Fp8(const Fp8&) = delete;  // tensors point at the scales
   Fp8& operator=(const Fp8&) = delete;
@@ -126,20 +141,12 @@ class Fp8 {
   }
 
   /// Makes the linear layers of all blocks FP8. Keeps the weights `w` were made from.
-  void attach(GptTensors& w, Activations& acts) {
-    for (size_t l = 0; l < rules_.size() / kEach; ++l) {
-      attach_weights(w.blocks[l], l);
-      const Four& inp = inputs_[l % static_cast<size_t>(sets_)];
-      acts.blocks[l].attn.codes = {.inp = with_scale(inp[0], l, kInputs),
-                                   .mid = with_scale(inp[1], l, kInputs + 1),
-                                   .dmid = with_scale(dqkv_, l, kGradients),
-                                   .dproduct = with_scale(dproduct_, l, kGradients + 1)};
-      acts.blocks[l].mlp.codes = {.inp = with_scale(inp[2], l, kInputs + 2),
-                                  .mid = with_scale(inp[3], l, kInputs + 3),
-                                  .dmid = with_scale(dfc_, l, kGradients + 2),
-                                  .dproduct = with_scale(dproduct_, l, kGradients + 3)};
-    }
+  void attach(GptTensors& w) {
+    for (size_t l = 0; l < weights_.size(); ++l) attach_weights(w.blocks[l], l);
   }
+  /// What the products of block l read; null if FP8 is off.
+  const Fp8Codes& attn(size_t l) const { return attn_[l]; }
+  const Fp8Codes& mlp(size_t l) const { return mlp_[l]; }
 
   /// Before a step: forgets what an evaluation has seen.
   void begin_step() {
@@ -217,12 +224,11 @@ class Fp8 {
       for (size_t i = 0; i < 4; ++i) ctx.kernels->cast(ctx, weights_[l][i], sources_[l][i]);
   }
 
-  int64_t sets_;
   std::vector<DelayedScale> rules_;
   Tensor memory_;               ///< of scales_
   std::span<Fp8Scale> scales_;  ///< of each rule
-  std::vector<Four> weights_, sources_, inputs_;
-  Tensor dproduct_, dqkv_, dfc_;
+  std::vector<Four> weights_, sources_;
+  std::vector<Fp8Codes> attn_, mlp_;  ///< of each block
 };
 
 }  // namespace ladder

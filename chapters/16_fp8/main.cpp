@@ -104,7 +104,7 @@ struct Memory {
 
   Memory(const Options& o_, const Layout& layout_, Comm& comm_)
       : o(o_), layout(layout_), comm(comm_) {
-    fp8.attach(w, acts);
+    fp8.attach(w);
   }
 };
 
@@ -161,11 +161,11 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
   norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
-  attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
+  attn_forward(ctx, a.product, s.attn, m.fp8.attn(l), s.norm1, p.attn);
   residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
 
   norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
-  mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
+  mlp_forward(ctx, a.product, s.mlp, m.fp8.mlp(l), s.norm2, p.mlp);
   residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
@@ -228,16 +228,16 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
     residual_backward_weight(ctx, g.residual2_b, d.stream, into);
-    mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
-    mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
+    mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, m.fp8.mlp(l), p.mlp);
+    mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, m.fp8.mlp(l), into);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
     norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
     // The branch has read the stream, too: its gradient is added.
     residual_backward_input(ctx, d.stream, d.norm);
 
     residual_backward_weight(ctx, g.residual1_b, d.stream, into);
-    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
-    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
+    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, m.fp8.attn(l), p.attn);
+    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, m.fp8.attn(l), into);
     norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
     norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
     residual_backward_input(ctx, d.stream, d.norm);

@@ -45,14 +45,12 @@ class BlockAllocator {
             .norm1 = once(norm.norm1, "norm1", {own_T_, C}),
             .attn{.qkv = once(own.attn.qkv, "qkv", {T_, 3 * own_C}),
                   .att = once(att.attn.att, "att", {T_, own_C}),
-                  .lse = once_wide(att.attn.lse, "lse", {B_, NH, T_}),
-                  .codes{}},
+                  .lse = once_wide(att.attn.lse, "lse", {B_, NH, T_})},
             .mid = once(own.mid, "mid", {own_T_, C}),
             .stat2 = stat(own.stat2),
             .norm2 = once(norm.norm2, "norm2", {own_T_, C}),
             .mlp{.fc = once(own.mlp.fc, "fc", {T_, 4 * own_C}),
-                 .gelu = once(gelu.mlp.gelu, "gelu", {T_, 4 * own_C}),
-                 .codes{}},
+                 .gelu = once(gelu.mlp.gelu, "gelu", {T_, 4 * own_C})},
             .out = out};
   }
 
@@ -94,22 +92,17 @@ class BlockAllocator {
 /// For tensors that a program may lack.
 Tensor first(const Tensor& x, int64_t n) { return x.shape.rank == 0 ? x : x.first(n); }
 
-Fp8Codes first(const Fp8Codes& c, int64_t n) {
-  return {first(c.inp, n), first(c.mid, n), first(c.dmid, n), first(c.dproduct, n)};
-}
-
 NormSaved first(const NormSaved& s, int64_t n) { return {first(s.mean, n), first(s.rstd, n)}; }
 
 BlockActs first(const BlockActs& a, int64_t n) {
-  return {
-      .stat1 = first(a.stat1, n),
-      .norm1 = a.norm1.first(n),
-      .attn{a.attn.qkv.first(n), a.attn.att.first(n), a.attn.lse.first(n), first(a.attn.codes, n)},
-      .mid = a.mid.first(n),
-      .stat2 = first(a.stat2, n),
-      .norm2 = a.norm2.first(n),
-      .mlp{a.mlp.fc.first(n), a.mlp.gelu.first(n), first(a.mlp.codes, n)},
-      .out = a.out.first(n)};
+  return {.stat1 = first(a.stat1, n),
+          .norm1 = a.norm1.first(n),
+          .attn{a.attn.qkv.first(n), a.attn.att.first(n), a.attn.lse.first(n)},
+          .mid = a.mid.first(n),
+          .stat2 = first(a.stat2, n),
+          .norm2 = a.norm2.first(n),
+          .mlp{a.mlp.fc.first(n), a.mlp.gelu.first(n)},
+          .out = a.out.first(n)};
 }
 
 }  // namespace

@@ -18,16 +18,6 @@ void count(const Ctx& ctx, Cost (*cost)(int64_t, int64_t, int64_t, int64_t), con
   if (ctx.flops) *ctx.flops += cost(s.att.dim(0), s.att.dim(1), NH, s.att.dim(2) / NH).flops;
 }
 
-/// What a product reads: x, or its FP8 codes, made here.
-Tensor coded(const Ctx& ctx, Tensor codes, Tensor x) {
-  if (!codes) return x;
-  ctx.kernels->cast(ctx, codes, x);
-  return codes;
-}
-
-/// The same, where the codes have been made.
-Tensor either(Tensor codes, Tensor x) { return codes ? codes : x; }
-
 }  // namespace
 
 void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& params) {
@@ -64,23 +54,20 @@ void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tens
 
 void qkv_forward(const Ctx& ctx, const AttnSaved& saved, Tensor inp, const AttnTensors& params) {
   count(ctx, inp, params.qkv.w);
-  ctx.kernels->matmul_forward(ctx, saved.qkv, coded(ctx, saved.codes.inp, inp), params.qkv.w,
-                              params.qkv.b, kWhole);
+  ctx.kernels->matmul_forward(ctx, saved.qkv, inp, params.qkv.w, params.qkv.b, kWhole);
 }
 
-void qkv_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, const AttnSaved& saved,
+void qkv_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d,
                         const AttnTensors& params) {
   count(ctx, d.dqkv, params.qkv.w);
-  ctx.kernels->matmul_backward_input(ctx, dinp, coded(ctx, saved.codes.dmid, d.dqkv), params.qkv.w,
-                                     ctx.leaves);
+  ctx.kernels->matmul_backward_input(ctx, dinp, d.dqkv, params.qkv.w, ctx.leaves);
 }
 
 void qkv_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d, Tensor inp,
-                         const AttnSaved& saved, Into into) {
+                         Into into) {
   count(ctx, inp, grads.qkv.w);
   const Kernels& k = *ctx.kernels;
-  k.matmul_backward_weight(ctx, grads.qkv.w, either(saved.codes.dmid, d.dqkv),
-                           either(saved.codes.inp, inp), into);
+  k.matmul_backward_weight(ctx, grads.qkv.w, d.dqkv, inp, into);
   k.bias_backward(ctx, grads.qkv.b, d.dqkv, into);
 }
 
@@ -99,22 +86,19 @@ void attend_backward_input(const Ctx& ctx, const AttnGrads& d, const AttnSaved& 
 void proj_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved,
                   const AttnTensors& params) {
   count(ctx, saved.att, params.proj_w);
-  ctx.kernels->matmul_forward(ctx, product, coded(ctx, saved.codes.mid, saved.att), params.proj_w,
-                              {}, ctx.leaves);
+  ctx.kernels->matmul_forward(ctx, product, saved.att, params.proj_w, {}, ctx.leaves);
 }
 
 void proj_backward_input(const Ctx& ctx, const AttnGrads& d, Tensor dproduct,
-                         const AttnSaved& saved, const AttnTensors& params) {
+                         const AttnTensors& params) {
   count(ctx, dproduct, params.proj_w);
-  ctx.kernels->matmul_backward_input(ctx, d.datt, coded(ctx, saved.codes.dproduct, dproduct),
-                                     params.proj_w, kWhole);
+  ctx.kernels->matmul_backward_input(ctx, d.datt, dproduct, params.proj_w, kWhole);
 }
 
 void proj_backward_weight(const Ctx& ctx, const AttnTensors& grads, Tensor dproduct,
                           const AttnSaved& saved, Into into) {
   count(ctx, dproduct, grads.proj_w);
-  ctx.kernels->matmul_backward_weight(ctx, grads.proj_w, either(saved.codes.dproduct, dproduct),
-                                      either(saved.codes.mid, saved.att), into);
+  ctx.kernels->matmul_backward_weight(ctx, grads.proj_w, dproduct, saved.att, into);
 }
 
 void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved, Tensor inp,
@@ -133,16 +117,16 @@ void attn_recompute(const Ctx& ctx, const AttnSaved& saved) {
 void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor dproduct,
                          const AttnSaved& saved, const AttnTensors& params) {
   const Span span(ctx, "attn_backward_input");
-  proj_backward_input(ctx, d, dproduct, saved, params);
+  proj_backward_input(ctx, d, dproduct, params);
   attend_backward_input(ctx, d, saved);
-  qkv_backward_input(ctx, dinp, d, saved, params);
+  qkv_backward_input(ctx, dinp, d, params);
 }
 
 void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d,
                           Tensor dproduct, Tensor inp, const AttnSaved& saved, Into into) {
   const Span span(ctx, "attn_backward_weight");
   proj_backward_weight(ctx, grads, dproduct, saved, into);
-  qkv_backward_weight(ctx, grads, d, inp, saved, into);
+  qkv_backward_weight(ctx, grads, d, inp, into);
 }
 
 void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor inp,
@@ -151,14 +135,12 @@ void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor i
   count(ctx, inp, params.fc.w);
   count(ctx, inp, params.proj_w);
   const Kernels& k = *ctx.kernels;
-  k.matmul_forward(ctx, saved.fc, coded(ctx, saved.codes.inp, inp), params.fc.w, params.fc.b,
-                   kWhole);
+  k.matmul_forward(ctx, saved.fc, inp, params.fc.w, params.fc.b, kWhole);
   {
     const Span gelu(ctx, "gelu_forward");
     k.gelu_forward(ctx, saved.gelu, saved.fc);
   }
-  k.matmul_forward(ctx, product, coded(ctx, saved.codes.mid, saved.gelu), params.proj_w, {},
-                   ctx.leaves);
+  k.matmul_forward(ctx, product, saved.gelu, params.proj_w, {}, ctx.leaves);
 }
 
 void mlp_recompute(const Ctx& ctx, const MlpSaved& saved) {
@@ -172,13 +154,12 @@ void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor d
   count(ctx, dproduct, params.proj_w);
   count(ctx, d.dfc, params.fc.w);
   const Kernels& k = *ctx.kernels;
-  const Fp8Codes& codes = saved.codes;
-  k.matmul_backward_input(ctx, d.dfc, coded(ctx, codes.dproduct, dproduct), params.proj_w, kWhole);
+  k.matmul_backward_input(ctx, d.dfc, dproduct, params.proj_w, kWhole);
   {
     const Span gelu(ctx, "gelu_backward");
     k.gelu_backward(ctx, d.dfc, d.dfc, saved.fc);
   }
-  k.matmul_backward_input(ctx, dinp, coded(ctx, codes.dmid, d.dfc), params.fc.w, ctx.leaves);
+  k.matmul_backward_input(ctx, dinp, d.dfc, params.fc.w, ctx.leaves);
 }
 
 void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads& d,
@@ -187,11 +168,8 @@ void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads
   count(ctx, dproduct, grads.proj_w);
   count(ctx, inp, grads.fc.w);
   const Kernels& k = *ctx.kernels;
-  const Fp8Codes& codes = saved.codes;
-  k.matmul_backward_weight(ctx, grads.proj_w, either(codes.dproduct, dproduct),
-                           either(codes.mid, saved.gelu), into);
-  k.matmul_backward_weight(ctx, grads.fc.w, either(codes.dmid, d.dfc), either(codes.inp, inp),
-                           into);
+  k.matmul_backward_weight(ctx, grads.proj_w, dproduct, saved.gelu, into);
+  k.matmul_backward_weight(ctx, grads.fc.w, d.dfc, inp, into);
   k.bias_backward(ctx, grads.fc.b, d.dfc, into);
 }
 

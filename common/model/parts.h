@@ -26,26 +26,16 @@ namespace ladder {
 struct NormSaved {
   Tensor mean, rstd;
 };
-/// FP8 codes of what the two products of attn or mlp read, each with its scale; all null unless
-/// the weights are FP8. Forward and backward_input make them, backward_weight reads them.
-struct Fp8Codes {
-  Tensor inp;       ///< (B,T,C) E4M3, what the part read
-  Tensor mid;       ///< (B,T,C) or (B,T,4C) E4M3: att or gelu
-  Tensor dmid;      ///< (B,T,3C) or (B,T,4C) E5M2: dqkv or dfc
-  Tensor dproduct;  ///< (B,T,C) E5M2
-};
 /// Saved by attn_forward.
 struct AttnSaved {
   Tensor qkv;  ///< (B,T,(NH+2*NKV)*HS), 3C if every head has keys of its own
   Tensor att;  ///< (B,T,C), the heads' outputs
   Tensor lse;  ///< (B,NH,T), log of each row's sum of exponentials
-  Fp8Codes codes;
 };
 /// Saved by mlp_forward.
 struct MlpSaved {
   Tensor fc;    ///< (B,T,4C), before GELU
   Tensor gelu;  ///< (B,T,4C)
-  Fp8Codes codes;
 };
 /// Written by attn_backward_input, read by attn_backward_weight.
 struct AttnGrads {
@@ -72,10 +62,9 @@ void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tens
 
 /// saved.qkv = inp qkv^T + bias; inp (B,T,C).
 void qkv_forward(const Ctx& ctx, const AttnSaved& saved, Tensor inp, const AttnTensors& params);
-void qkv_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, const AttnSaved& saved,
-                        const AttnTensors& params);
+void qkv_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, const AttnTensors& params);
 void qkv_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d, Tensor inp,
-                         const AttnSaved& saved, Into into);
+                         Into into);
 /// saved.att and saved.lse = attention of whole sequences, from saved.qkv. It has no parameters.
 void attend_forward(const Ctx& ctx, const AttnSaved& saved);
 void attend_backward_input(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved);
@@ -83,7 +72,7 @@ void attend_backward_input(const Ctx& ctx, const AttnGrads& d, const AttnSaved& 
 void proj_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved,
                   const AttnTensors& params);
 void proj_backward_input(const Ctx& ctx, const AttnGrads& d, Tensor dproduct,
-                         const AttnSaved& saved, const AttnTensors& params);
+                         const AttnTensors& params);
 void proj_backward_weight(const Ctx& ctx, const AttnTensors& grads, Tensor dproduct,
                           const AttnSaved& saved, Into into);
 /// All three: product (B,T,C) = attention(inp qkv^T) proj^T, without the bias of proj.

@@ -94,13 +94,12 @@ class Fp8Model : public ::testing::Test {
 
 TEST_F(Fp8Model, StateGoesThroughACheckpoint) {
   GptTensors w = layout.view(params), again = layout.view(params);
-  Activations acts = alloc_activations(arena, config, 2, {.dtype = Dtype::BF16}), other = acts;
   Fp8 fp8(arena, config, 2, 2, true), restored(arena, config, 2, 2, true);
-  fp8.attach(w, acts);
-  restored.attach(again, other);
+  fp8.attach(w);
+  restored.attach(again);
   fp8.start(box.ctx());
   for (int step = 0; step < 20; ++step) {
-    acts.blocks[1].attn.codes.inp.fp8->amax = static_cast<float>(step);
+    fp8.attn(1).inp.fp8->amax = static_cast<float>(step);
     fp8.end_step(box.ctx());
   }
   restored.set_state(nlohmann::json::parse(fp8.state().dump()));
@@ -116,15 +115,14 @@ TEST_F(Fp8Model, StateGoesThroughACheckpoint) {
   const Tensor codes = w.blocks[1].mlp.fc.w;
   EXPECT_EQ(codes.dtype, Dtype::E4M3);
   EXPECT_TRUE(same_bits(again.blocks[1].mlp.fc.w, codes));
-  EXPECT_EQ(other.blocks[1].attn.codes.inp.fp8->scale, acts.blocks[1].attn.codes.inp.fp8->scale);
+  EXPECT_EQ(restored.attn(1).inp.fp8->scale, fp8.attn(1).inp.fp8->scale);
 }
 
 TEST_F(Fp8Model, InitialWeightsHaveAScaleOfTheirOwn) {
   GptTensors w = layout.view(params);
   const Tensor source = w.blocks[0].attn.qkv.w;
-  Activations acts = alloc_activations(arena, config, 2, {.dtype = Dtype::BF16});
   Fp8 fp8(arena, config, 2, 2, true);
-  fp8.attach(w, acts);
+  fp8.attach(w);
   fp8.start(box.ctx());
   const Tensor codes = w.blocks[0].attn.qkv.w;
   EXPECT_EQ(codes.fp8->scale, 2048);               // 448 / 0.1 = 4480, and a digit free
@@ -133,14 +131,13 @@ TEST_F(Fp8Model, InitialWeightsHaveAScaleOfTheirOwn) {
 
 TEST_F(Fp8Model, AnEvaluationLeavesNoTrace) {
   GptTensors w = layout.view(params);
-  Activations acts = alloc_activations(arena, config, 2, {.dtype = Dtype::BF16});
   Fp8 fp8(arena, config, 2, 2, true);
-  fp8.attach(w, acts);
+  fp8.attach(w);
   fp8.start(box.ctx());
   const Fp8Scale weight = *w.blocks[0].mlp.proj_w.fp8;
-  acts.blocks[0].mlp.codes.dmid.fp8->amax = 1e3F;
+  fp8.mlp(0).dmid.fp8->amax = 1e3F;
   fp8.begin_step();
-  EXPECT_EQ(acts.blocks[0].mlp.codes.dmid.fp8->amax, 0);
+  EXPECT_EQ(fp8.mlp(0).dmid.fp8->amax, 0);
   EXPECT_EQ(w.blocks[0].mlp.proj_w.fp8->amax, weight.amax);  // made at the end of the last step
   EXPECT_GT(weight.amax, 0);
 }

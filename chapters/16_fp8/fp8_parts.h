@@ -1,0 +1,117 @@
+// attn and mlp (common/model/parts.h) whose products read FP8 codes.
+//
+//   forward, backward_input   x -> codes, then the product
+//   backward_weight           the product of both codes, which those two have made
+//
+// Attention, GELU and biases read what the codes were made from. Without codes a part is that of
+// common/model/parts.h.
+#pragma once
+
+#include "common/model/parts.h"
+#include "kernels/cost.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+/// Codes of what the two products of attn or mlp read, each with its scale; all null unless the
+/// weights are FP8. The tensors of a smaller batch take the first sequences.
+struct Fp8Codes {
+  Tensor inp;       ///< (B,T,C) E4M3, what the part read
+  Tensor mid;       ///< (B,T,C) or (B,T,4C) E4M3: att or gelu
+  Tensor dmid;      ///< (B,T,3C) or (B,T,4C) E5M2: dqkv or dfc
+  Tensor dproduct;  ///< (B,T,C) E5M2
+};
+
+/// What a product reads: x, or its codes where they have been made.
+inline Tensor coded(Tensor codes, Tensor x) { return codes ? codes.first(x.dim(0)) : x; }
+
+/// The same; makes the codes.
+inline Tensor encode(const Ctx& ctx, Tensor codes, Tensor x) {
+  if (codes) ctx.kernels->cast(ctx, coded(codes, x), x);
+  return coded(codes, x);
+}
+
+// ---- a linear layer: three products, counted ----------------------------------------------------
+
+inline void count_product(const Ctx& ctx, Tensor x, Tensor w) {
+  if (ctx.flops) *ctx.flops += cost::matmul(x.rows(), w.dim(0), w.dim(1)).flops;
+}
+inline void linear_forward(const Ctx& ctx, Tensor out, Tensor codes, Tensor inp, const Affine& w,
+                           int leaves) {
+  count_product(ctx, inp, w.w);
+  ctx.kernels->matmul_forward(ctx, out, encode(ctx, codes, inp), w.w, w.b, leaves);
+}
+inline void linear_backward_input(const Ctx& ctx, Tensor dinp, Tensor codes, Tensor dout, Tensor w,
+                                  int leaves) {
+  count_product(ctx, dout, w);
+  ctx.kernels->matmul_backward_input(ctx, dinp, encode(ctx, codes, dout), w, leaves);
+}
+inline void linear_backward_weight(const Ctx& ctx, Tensor dw, Tensor dcodes, Tensor dout,
+                                   Tensor codes, Tensor inp, Into into) {
+  count_product(ctx, inp, dw);
+  ctx.kernels->matmul_backward_weight(ctx, dw, coded(dcodes, dout), coded(codes, inp), into);
+}
+
+// ---- attn ---------------------------------------------------------------------------------------
+
+inline void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved,
+                         const Fp8Codes& codes, Tensor inp, const AttnTensors& params) {
+  const Span span(ctx, "attn_forward");
+  linear_forward(ctx, saved.qkv, codes.inp, inp, params.qkv, 1);
+  attend_forward(ctx, saved);
+  linear_forward(ctx, product, codes.mid, saved.att, {params.proj_w, {}}, ctx.leaves);
+}
+
+inline void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor dproduct,
+                                const AttnSaved& saved, const Fp8Codes& codes,
+                                const AttnTensors& params) {
+  const Span span(ctx, "attn_backward_input");
+  linear_backward_input(ctx, d.datt, codes.dproduct, dproduct, params.proj_w, 1);
+  attend_backward_input(ctx, d, saved);
+  linear_backward_input(ctx, dinp, codes.dmid, d.dqkv, params.qkv.w, ctx.leaves);
+}
+
+inline void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d,
+                                 Tensor dproduct, Tensor inp, const AttnSaved& saved,
+                                 const Fp8Codes& codes, Into into) {
+  const Span span(ctx, "attn_backward_weight");
+  linear_backward_weight(ctx, grads.proj_w, codes.dproduct, dproduct, codes.mid, saved.att, into);
+  linear_backward_weight(ctx, grads.qkv.w, codes.dmid, d.dqkv, codes.inp, inp, into);
+  ctx.kernels->bias_backward(ctx, grads.qkv.b, d.dqkv, into);
+}
+
+// ---- mlp ----------------------------------------------------------------------------------------
+
+inline void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved,
+                        const Fp8Codes& codes, Tensor inp, const MlpTensors& params) {
+  const Span span(ctx, "mlp_forward");
+  linear_forward(ctx, saved.fc, codes.inp, inp, params.fc, 1);
+  {
+    const Span gelu(ctx, "gelu_forward");
+    ctx.kernels->gelu_forward(ctx, saved.gelu, saved.fc);
+  }
+  linear_forward(ctx, product, codes.mid, saved.gelu, {params.proj_w, {}}, ctx.leaves);
+}
+
+inline void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor dproduct,
+                               const MlpSaved& saved, const Fp8Codes& codes,
+                               const MlpTensors& params) {
+  const Span span(ctx, "mlp_backward_input");
+  linear_backward_input(ctx, d.dfc, codes.dproduct, dproduct, params.proj_w, 1);
+  {
+    const Span gelu(ctx, "gelu_backward");
+    ctx.kernels->gelu_backward(ctx, d.dfc, d.dfc, saved.fc);
+  }
+  linear_backward_input(ctx, dinp, codes.dmid, d.dfc, params.fc.w, ctx.leaves);
+}
+
+inline void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads& d,
+                                Tensor dproduct, Tensor inp, const MlpSaved& saved,
+                                const Fp8Codes& codes, Into into) {
+  const Span span(ctx, "mlp_backward_weight");
+  linear_backward_weight(ctx, grads.proj_w, codes.dproduct, dproduct, codes.mid, saved.gelu, into);
+  linear_backward_weight(ctx, grads.fc.w, codes.dmid, d.dfc, codes.inp, inp, into);
+  ctx.kernels->bias_backward(ctx, grads.fc.b, d.dfc, into);
+}
+
+}  // namespace ladder
