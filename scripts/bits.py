@@ -87,7 +87,7 @@ def main():
                 different = compare(got, run["bits"][backend])
                 same, bad = same + (not different), bad + bool(different)
                 if different:
-                    print(f"FAILED  {run['name']}, {backend}, {layout}: {different}")
+                    print(f"FAILED  {run['name']}, {backend}, {layout}: {different}", flush=True)
     for chapter in sorted(missing):
         print(f"not built: {chapter}")
     if args.write and bad == 0:

@@ -70,8 +70,8 @@ struct Softmax {
   friend Softmax operator+(const Softmax& a, const Softmax& b) {
     if (a.l == 0) return b;
     if (b.l == 0) return a;
-    const Real m = std::max(a.m, b.m), of_a = math::exp(a.m - m), of_b = math::exp(b.m - m);
-    Softmax sum{m, a.l * of_a + b.l * of_b, a.o};
+    const Real top = std::max(a.m, b.m), of_a = math::exp(a.m - top), of_b = math::exp(b.m - top);
+    Softmax sum{top, a.l * of_a + b.l * of_b, a.o};
     for (size_t i = 0; i < sum.o.x.size(); ++i) sum.o.x[i] = a.o.x[i] * of_a + b.o.x[i] * of_b;
     return sum;
   }
