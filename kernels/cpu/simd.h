@@ -98,7 +98,7 @@ class Part {
   /// has them for narrow elements: what they load and store passes through a whole vector of
   /// memory.
   template <class T>
-  static constexpr bool kMasked = std::is_same_v<T, float> && HWY_ARCH_X86;
+  static constexpr bool kMasked = std::is_same_v<T, float>&& HWY_ARCH_X86;
 
   size_t count_;
   hn::Mask<Lanes> mask_;
