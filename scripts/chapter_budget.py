@@ -4,7 +4,7 @@
     scripts/chapter_budget.py    print the counts
 
 Every line of code counts but includes, which are a table of contents. Every main.cpp has the same
-six sections in the same order. The tests run this script: a chapter over its budget is more than a
+six banners in the same order. The tests run this script: a chapter over its budget is more than a
 reader can hold in the head.
 """
 

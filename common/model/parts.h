@@ -4,7 +4,7 @@
 //    \_____________________/    \____________________/
 //
 // Each part has _forward, _backward_input (gradient of what it read) and _backward_weight
-// (gradient of its parameters). Sizes come from the tensors: a rank's shard of heads or of MLP
+// (gradient of its parameters). Sizes come from the tensors: a rank's part of heads or of MLP
 // columns goes through the same functions. attn and mlp return their product before its bias,
 // because a sum over ranks may still be missing; residual adds bias and stream.
 //

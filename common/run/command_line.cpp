@@ -53,7 +53,7 @@ bool is_flag_line(std::string_view line) {
 }
 
 // CLI11 passes over what has no name, waits for a pipe, and takes gigabytes for a line of dots and
-// brackets, which are sections to it.
+// brackets, which are nested tables to it.
 void check_config(const std::string& path) {
   constexpr int64_t kMost = 1 << 16;
   std::istringstream lines(read_small_file(path, kMost, "--config"));
