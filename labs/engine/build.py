@@ -88,7 +88,8 @@ class Build:
     def program(self, target, source, lab, work, scratch):
         """Compiles and links `target` with the lab's files of `work`; the path of the program."""
         scratch.mkdir(parents=True, exist_ok=True)
-        sources = [source, *(path for path in lab.files if path.endswith(".cpp") and path != source)]
+        included = f"chapters/{lab.name}/main.cpp"  # by the check, where a lab takes functions of it
+        sources = [source, *(path for path in lab.files if path.endswith(".cpp") and path not in (source, included))]
         objects = [scratch / f"{target}.{i}.o" for i in range(len(sources))]
         self.compile_command(source)  # reads the commands, once
         with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -1,0 +1,126 @@
+// Gradients of a small model by backward() of chapter 01, of two batches, the second added to the
+// first; and updates by Sgd.
+#include "labs/check.h"
+
+#include <string>
+#include <vector>
+
+#include "labs/kernel_counts.h"
+
+// What a student writes stands in the chapter's program. Its main() has another name here.
+#define main chapter_main
+#include "chapters/01_sgd/main.cpp"
+#undef main
+
+namespace ladder::lab {
+namespace {
+
+struct Case {
+  GptConfig gpt;
+  int64_t batch;
+};
+
+/// (B,T) I32, by the seed.
+Tensor words(const Sheet& sheet, Arena& arena, const Case& c, const char* what, uint64_t step) {
+  const Tensor all = arena.alloc(Mem::Workspace, what, Dtype::I32, {c.batch, c.gpt.seq_len});
+  const Random random(sheet.seed() + step, what);
+  for (int64_t i = 0; i < all.size(); ++i)
+    all.data<int32_t>()[i] = static_cast<int32_t>(
+        random.below(static_cast<uint64_t>(c.gpt.vocab), static_cast<uint64_t>(i)));
+  return all;
+}
+
+/// Kernels that pass over activations and gradients, and multiply nothing.
+void count_passes(CountedKernels& kernels) {
+  kernels.count<&Kernels::norm_forward>();
+  kernels.count<&Kernels::norm_backward_input>();
+  kernels.count<&Kernels::norm_backward_weight>();
+  kernels.count<&Kernels::bias_backward>();
+  kernels.count<&Kernels::gelu_forward>();
+  kernels.count<&Kernels::gelu_backward>();
+  kernels.count<&Kernels::residual_forward>();
+  kernels.count<&Kernels::embed_backward>();
+  kernels.count<&Kernels::add>();
+  kernels.count<&Kernels::cast>();
+  kernels.count<&Kernels::scale>();
+}
+
+void gradients(Sheet& sheet, const Case& c) {
+  const ParamLayout layout(c.gpt);
+  CountedKernels kernels;
+  count_passes(kernels);
+  Ctx& ctx = kernels.ctx();
+  int64_t flops = 0, flops_forward = 0, flops_backward = 0, written = 0;
+  ctx.flops = &flops;
+  Arena arena;
+  const Tensor params = arena.zeros(Mem::Param, "params", Dtype::F32, {layout.size()});
+  const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.size()});
+  const Tensor losses = arena.zeros(Mem::Activation, "losses", Dtype::F32, {c.batch});
+  const GptTensors w = layout.view(params), dw = layout.view(grads);
+  const Activations acts = alloc_activations(arena, c.gpt, c.batch);
+  const ActGrads dacts = alloc_act_grads(arena, c.gpt, c.batch);
+  std::ranges::transform(sheet.normals("weights", layout.size()), params.data<float>(),
+                         [](float x) { return 0.3f * x; });
+  for (uint64_t step = 0; step < 2; ++step) {
+    const Tensor tokens = words(sheet, arena, c, "tokens", step);
+    flops = 0;
+    forward(ctx, w, acts, tokens);
+    head_loss_and_gradient(ctx, losses, acts.logits, words(sheet, arena, c, "targets", step),
+                           c.gpt.vocab, 0.1f);
+    flops_forward = flops;
+    const int64_t before = CountedKernels::elements();
+    backward(ctx, w, dw, acts, dacts, tokens, step == 0 ? Into::Write : Into::Add);
+    written = CountedKernels::elements() - before;
+    flops_backward = flops - flops_forward;
+    for (const ParamSpec& spec : layout.specs())
+      sheet.bits(fmt::format("{}/{}", step == 0 ? "gradients" : "added", spec.name),
+                 layout.tensor(grads, spec));
+  }
+  // Without what forward has kept: forward again. Without one buffer that is handed on: a copy for
+  // each operand of each residual.
+  const int64_t stream = c.batch * c.gpt.seq_len * c.gpt.channels;
+  sheet.without_idea("flops", flops_backward + flops_forward);
+  sheet.count("flops", flops_backward);
+  sheet.without_idea("passes", written + 4 * c.gpt.layers * stream);
+  sheet.count("passes", written);
+}
+
+void update(Sheet& sheet, const GptConfig& gpt, const SgdOptions& options) {
+  const ParamLayout layout(gpt);
+  CountedKernels kernels;
+  Arena arena;
+  const Tensor params = arena.zeros(Mem::Param, "params", Dtype::F32, {layout.size()});
+  const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {layout.size()});
+  Sgd sgd(arena, layout, options);
+  std::ranges::copy(sheet.normals("weights", layout.size()), params.data<float>());
+  for (uint64_t step = 0; step < 3; ++step) {
+    std::ranges::copy(sheet.normals("gradients", layout.size(), step), grads.data<float>());
+    sgd.step(kernels.ctx(), params, grads, step == 0 ? 0.5f : 0.25f);
+    sheet.bits(fmt::format("update/step {}", step), params);
+  }
+}
+
+void cases(Sheet& sheet) {
+  const GptConfig gpt{.name = "lab",
+                      .layers = 2,
+                      .heads = 2,
+                      .channels = sheet.pick<int64_t>("channels", {8, 12}),
+                      .seq_len = sheet.pick<int64_t>("tokens", {3, 5}),
+                      .positions = 6,
+                      .vocab = 11,
+                      .padded_vocab = 13};
+  for (const int64_t layers : {1, 3}) {
+    Case c{.gpt = gpt, .batch = sheet.pick<int64_t>("batch", {2, 3})};
+    c.gpt.layers = layers;
+    sheet.run(fmt::format("{} blocks", layers), [&] { gradients(sheet, c); });
+  }
+  for (const SgdOptions& options :
+       {SgdOptions{}, SgdOptions{.momentum = 0.9f}, SgdOptions{.momentum = 0.9f, .nesterov = true}})
+    sheet.run(fmt::format("momentum {}{}", options.momentum, options.nesterov ? ", Nesterov" : ""),
+              [&] { update(sheet, gpt, options); });
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }
