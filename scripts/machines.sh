@@ -96,9 +96,9 @@ compilers() {
   way clang16 clang++-16 "Clang 16, -O3, this machine"
   way clang16_O1 clang++-16 "Clang 16, -O1, AVX2" -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DLADDER_MARCH=x86-64-v3
   way clang19 clang++-19 "Clang 19, -O3, this machine"
-  # Debian's fmt is compiled for libstdc++: its headers are taken alone.
+  # Debian's fmt is compiled for libstdc++: its headers are taken alone. std::jthread is experimental.
   way clang19_libcxx clang++-19 "Clang 19 with libc++, -O3, AVX2" -DLADDER_MARCH=x86-64-v3 \
-    -DLADDER_MPI=OFF -DCMAKE_CXX_FLAGS="-stdlib=libc++ -DFMT_HEADER_ONLY"
+    -DLADDER_MPI=OFF -DCMAKE_CXX_FLAGS="-stdlib=libc++ -fexperimental-library -DFMT_HEADER_ONLY"
 }
 
 arm64() {
