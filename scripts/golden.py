@@ -40,6 +40,7 @@ RUNS = {
     "adam": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adam"}),
     "adamw": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adamw"}),
     "adamw_odd": ("02_adamw", {**ODD, **ADAM, "optimizer": "adamw", "beta2": 0.99}),
+    "adamw_tied": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adamw", "tied-head": True}),
 }
 
 
@@ -137,8 +138,9 @@ def shapes(flags):
     std, branch = 0.02, 0.02 / math.sqrt(2 * L)
     found = {"transformer.wte.weight": ((VOCAB, C), std),
              "transformer.wpe.weight": ((flags["positions"], C), std),
-             "transformer.ln_f.weight": ((C,), 1), "transformer.ln_f.bias": ((C,), 0),
-             "lm_head.weight": ((VOCAB, C), std)}
+             "transformer.ln_f.weight": ((C,), 1), "transformer.ln_f.bias": ((C,), 0)}
+    if not flags.get("tied-head"):
+        found["lm_head.weight"] = ((VOCAB, C), std)
     for l in range(L):
         for name, rows, columns, deviation in [("attn.c_attn", 3 * C, C, std),
                                                ("attn.c_proj", C, C, branch),
@@ -192,7 +194,8 @@ def mean_loss(w, flags, tokens, targets):
         h = f"transformer.h.{l}."
         x = x + attention(norm(x, w, h + "ln_1"), w, h, flags["heads"])
         x = x + mlp(norm(x, w, h + "ln_2"), w, h)
-    logits = F.linear(norm(x, w, "transformer.ln_f"), w["lm_head.weight"])
+    head = "transformer.wte.weight" if flags.get("tied-head") else "lm_head.weight"
+    logits = F.linear(norm(x, w, "transformer.ln_f"), w[head])
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
@@ -237,7 +240,7 @@ def deviation(got, want):
 
 def main():
     # A known answer of Random123: the generator here is the one that is meant.
-    assert [int(x) for x in philox(np.zeros((4, 1), np.uint64), (0, 0))] == [
+    assert [int(x[0]) for x in philox(np.zeros((4, 1), np.uint64), (0, 0))] == [
         0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "text.txt").write_text(make_text(20000), encoding="ascii")

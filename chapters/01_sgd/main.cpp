@@ -6,6 +6,7 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
+#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/checkpoint.h"
 #include "common/run/log.h"
@@ -53,11 +54,11 @@ struct Memory {
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
   Ctx ctx = make_ctx(o.run, arena, device.get());
-  // Flat, params.size() each; and seen as a model.
+  // Flat, and seen as a model. Gradients take as much as params, but for a tied head.
   Tensor params = arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()});
-  Tensor grads = arena.alloc(Mem::Grad, "grads", Dtype::F32, {layout.params.size()});
+  Tensor grads = arena.alloc(Mem::Grad, "grads", Dtype::F32, {layout.params.grads().size()});
   GptTensors w = layout.params.view(params);
-  GptTensors dw = layout.params.view(grads);
+  GptTensors dw = layout.params.grads().view(grads);
   Sgd sgd{arena, layout.params, o.sgd};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
   // (B), of each sequence.
@@ -73,7 +74,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, T = layout.gpt.seq_len;
   MemoryBytes bytes;
   bytes[Mem::Param] = 4 * P;
-  bytes[Mem::Grad] = 4 * P;
+  bytes[Mem::Grad] = 4 * layout.params.grads().size();
   bytes[Mem::Optim] = Sgd::bytes(layout.params, o.sgd);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, B) + 8 * B * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, B) + 8 * kLimbs + scratch_bytes(o.run);
@@ -159,10 +160,11 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   head_loss_and_gradient(m.ctx, m.losses, m.acts.logits, m.batch.targets, layout.gpt.vocab, scale);
   backward(m.ctx, m.w, m.dw, m.acts, m.dacts, m.batch.tokens, Into::Write);
   const float loss = mean_loss(m.ctx, m.losses, targets);
-  const double norm = grad_norm(m.ctx, m.grads, layout.params, m.limbs);
+  const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads);
+  const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
 
   const auto lr = static_cast<float>(o.run.lr);
-  m.sgd.step(m.ctx, m.params, m.grads, lr);
+  m.sgd.step(m.ctx, m.params, grads, lr);
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = m.batch.tokens.size()};
 }
 

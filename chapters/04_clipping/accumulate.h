@@ -105,12 +105,12 @@ class GradTree {
  public:
   /// @param steps GA, micro-steps of a step
   GradTree(Arena& arena, const ParamLayout& layout, const AccumulateOptions& options, int64_t steps)
-      : running_(options.running()) {
+      : running_(options.running()), layout_(layout.grads()) {
     // Zeros, as what adds or scales whole buffers reads the gaps between tensors, too.
     for (int64_t i = 0; i < buffers(options, steps); ++i) {
       const Mem mem = i == 0 ? Mem::Grad : Mem::Workspace;
-      flat_.push_back(arena.zeros(mem, fmt::format("grads{}", i), Dtype::F32, {layout.size()}));
-      views_.push_back(layout.view(flat_.back()));
+      flat_.push_back(arena.zeros(mem, fmt::format("grads{}", i), Dtype::F32, {layout_.size()}));
+      views_.push_back(layout_.view(flat_.back()));
     }
   }
 
@@ -131,13 +131,14 @@ class GradTree {
 
   /// Ends micro-step k of GA.
   void end(const Ctx& ctx, int64_t k, int64_t GA) {
-    join(ctx, k, GA, {0, flat_[0].size()});
+    for (int64_t s = 0; s < layout_.sections(); ++s) join(ctx, k, GA, s);
     close(k, GA);
   }
-  /// end() in two steps: join() once for each range of elements, as soon as their gradients of this
-  /// micro-batch are there; then close().
-  void join(const Ctx& ctx, int64_t k, int64_t GA, Range elements) const {
+  /// end() in two steps: join() once for each section, as soon as its gradients of this micro-batch
+  /// are there; then close().
+  void join(const Ctx& ctx, int64_t k, int64_t GA, int64_t s) const {
     if (running_) return;
+    const Range elements = layout_.section(s);
     const auto part = [&](size_t i) { return flat_[i].slice(elements.begin, elements.size()); };
     tree_.join(k, GA, [&](size_t to, size_t from) {
       ctx.kernels->add(ctx, part(to), part(to), part(from));
@@ -147,11 +148,13 @@ class GradTree {
     if (!running_) tree_.end(k, GA);
   }
 
-  /// The gradient of the whole batch, flat, once the last micro-step has ended.
+  /// The gradient of the whole batch, flat, once the last micro-step has ended: as layout.grads()
+  /// has it.
   Tensor sum() const { return flat_[0]; }
 
  private:
   bool running_;
+  ParamLayout layout_;
   std::vector<Tensor> flat_;
   std::vector<GptTensors> views_;
   TreeCounter tree_;

@@ -95,18 +95,19 @@ inline int64_t sum_over(Comm& comm, int64_t x) {
 class Ddp {
  public:
   Ddp(CommStream& comm_stream, const ParamLayout& layout, const DdpOptions& options)
-      : comm_stream_(comm_stream), layout_(&layout), messages_(messages(layout, options)) {}
+      : comm_stream_(comm_stream), layout_(layout.grads()), messages_(messages(layout_, options)) {}
 
   /// Elements of the largest message.
   static int64_t largest_message(const ParamLayout& layout, const DdpOptions& options) {
     int64_t most = 0;
-    for (const Range& message : messages(layout, options)) most = std::max(most, message.size());
+    for (const Range& message : messages(layout.grads(), options))
+      most = std::max(most, message.size());
     return most;
   }
 
-  /// Backward has left section s of `grads` for good. F32 (layout.size())
+  /// Backward has left section s of `grads` for good. F32 (layout.grads().size())
   void ready(Tensor grads, int64_t s) {
-    if (comm_stream_.is_beside()) start(grads, layout_->section(s).begin);
+    if (comm_stream_.is_beside()) start(grads, layout_.section(s).begin);
   }
 
   /// Returns once all of `grads` is the sum over ranks.
@@ -153,19 +154,19 @@ class Ddp {
   }
 
   CommStream& comm_stream_;
-  const ParamLayout* layout_;
+  ParamLayout layout_;
   std::vector<Range> messages_;
   size_t next_ = 0;
   std::vector<Pending> pending_;
 };
 
-/// Bytes that one rank sends for gradients in a step: an all-reduce of 4 P bytes. Of the reductions
-/// that load all ranks alike, in equal chunks; for others nothing is predicted.
+/// Bytes that one rank sends for gradients in a step: an all-reduce of 4 bytes for each.
+/// Of the reductions that load all ranks alike, in equal chunks; for others nothing is predicted.
 inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOptions& options,
                                           int ranks) {
   // Messages are multiples of kAlign elements: are their chunks equal?
   if (!options.is_even() || kAlign % ranks != 0) return std::nullopt;
-  return 2 * (ranks - 1) * 4 * layout.size() / ranks;
+  return 2 * (ranks - 1) * 4 * layout.grads().size() / ranks;
 }
 
 /// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was

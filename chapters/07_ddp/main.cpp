@@ -14,6 +14,7 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
+#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/checkpoint.h"
 #include "common/run/fault.h"
@@ -105,16 +106,17 @@ struct Memory {
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
+  const int64_t G = layout.params.grads().size();
   const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
-  bytes[Mem::Grad] = 4 * P;
+  bytes[Mem::Grad] = 4 * G;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
-                          scratch_bytes(o.run) + 4 * P * extra;
+                          scratch_bytes(o.run) + 4 * G * extra;
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, Ddp::largest_message(layout.params, o.ddp));
   return bytes;
 }
@@ -189,9 +191,9 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
 }
 
 /// The gradients of section s are complete in micro-step k of GA.
-void section_done(Memory& m, const ParamLayout& params, size_t s, int64_t k, int64_t GA) {
+void section_done(Memory& m, size_t s, int64_t k, int64_t GA) {
   const auto section = static_cast<int64_t>(s);
-  m.grads.join(m.ctx, k, GA, params.section(section));
+  m.grads.join(m.ctx, k, GA, section);
   if (k + 1 == GA) m.ddp.ready(m.grads.sum(), section);
 }
 
@@ -206,7 +208,7 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
   const size_t L = w.blocks.size();
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
-  section_done(m, layout.params, L + 1, k, GA);
+  section_done(m, L + 1, k, GA);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   for (size_t l = L; l-- > 0;) {
@@ -231,10 +233,10 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
     norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
     norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
     residual_backward_input(ctx, d.stream, d.norm);
-    section_done(m, layout.params, l + 1, k, GA);
+    section_done(m, l + 1, k, GA);
   }
   embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
-  section_done(m, layout.params, 0, k, GA);
+  section_done(m, 0, k, GA);
 }
 
 /// One batch: loss, gradients of this rank's share, their sum over ranks, update.
@@ -259,8 +261,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     backward(m, layout, k, GA, m.acts, m.dacts, part.tokens);
     m.grads.close(k, GA);
   }
-  const Tensor grads = m.grads.sum();
-  m.ddp.finish(m.ctx, grads);
+  m.ddp.finish(m.ctx, m.grads.sum());
+  const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads.sum());
   m.comm.all_gather(m.losses, own_losses);
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, m.losses, targets);

@@ -75,13 +75,13 @@ class Zero1 {
  public:
   Zero1(CommStream& comm_stream, const ParamLayout& layout, const DdpOptions& options)
       : comm_stream_(comm_stream),
-        layout_(&layout),
+        layout_(layout.grads()),
         bucket_(options.bucket_mb * (1 << 20) / 4),
         next_(layout.sections()) {}
 
-  /// Backward has left section s of `grads` for good. F32 (layout.size())
+  /// Backward has left section s of `grads` for good. F32 (layout.grads().size())
   void ready(Tensor grads, int64_t s) {
-    const int64_t waiting = layout_->section(next_ - 1).end - layout_->section(s).begin;
+    const int64_t waiting = layout_.section(next_ - 1).end - layout_.section(s).begin;
     if (comm_stream_.is_beside() && static_cast<double>(waiting) >= bucket_) start(grads, s);
   }
 
@@ -91,14 +91,14 @@ class Zero1 {
     start(grads, 0);
     for (Pending& pending : pending_) pending.wait();
     pending_.clear();
-    next_ = layout_->sections();
+    next_ = layout_.sections();
   }
 
  private:
   /// Reduces sections from the last that has not been started down to s.
   void start(Tensor grads, int64_t s) {
     while (next_ > s) {
-      const Tensor section = layout_->section_of(grads, --next_);
+      const Tensor section = layout_.section_of(grads, --next_);
       if (section.size() == 0) continue;
       pending_.push_back(comm_stream_.run([section](const Ctx& ctx, Reducer& reducer) {
         const Span span(ctx, "reduce_scatter");
@@ -108,7 +108,7 @@ class Zero1 {
   }
 
   CommStream& comm_stream_;
-  const ParamLayout* layout_;
+  ParamLayout layout_;
   double bucket_;  ///< elements that are worth a start
   int64_t next_;   ///< sections from here on are under way
   std::vector<Pending> pending_;
@@ -132,8 +132,8 @@ inline void all_gather(const Ctx& ctx, CommStream& comm_stream, const ParamLayou
 inline std::optional<int64_t> zero1_traffic(const ParamLayout& layout, const DdpOptions& options,
                                             const PrecisionOptions& precision) {
   if (!options.is_even()) return std::nullopt;
-  const int64_t others = layout.size() / layout.shards() * (layout.shards() - 1);
-  return others * (4 + size_of(precision.dtype()));
+  const int64_t bytes = 4 * layout.grads().size() + size_of(precision.dtype()) * layout.size();
+  return bytes / layout.shards() * (layout.shards() - 1);
 }
 
 }  // namespace ladder

@@ -73,21 +73,26 @@ class ShardedGrads {
   ShardedGrads(Arena& arena, CommStream& comm_stream, const ParamLayout& layout,
                const ParamLayout& shard, const AccumulateOptions& options, int64_t steps)
       : comm_stream_(comm_stream),
-        layout_(&layout),
-        sum_{.shard = &shard, .running = options.running()},
+        layout_(layout.grads()),
+        shard_(shard.grads()),
+        sum_{.shard = &shard_, .running = options.running()},
         rooms_(comm_stream.is_beside() ? 2 : 1) {
     for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i)
       sum_.buffers.emplace_back(arena.zeros(i == 0 ? Mem::Grad : Mem::Workspace,
-                                            fmt::format("grads{}", i), Dtype::F32, {shard.size()}));
+                                            fmt::format("grads{}", i), Dtype::F32,
+                                            {shard_.size()}));
     for (Room& room : rooms_)
       room.buffer = arena.zeros(Mem::Workspace, "section", Dtype::F32, {layout.largest_section()});
   }
+
+  ShardedGrads(const ShardedGrads&) = delete;
+  ShardedGrads& operator=(const ShardedGrads&) = delete;
 
   /// Bytes of Workspace. @param beside whether the communication stream has a thread
   static int64_t workspace_bytes(const ParamLayout& layout, const ParamLayout& shard,
                                  const AccumulateOptions& options, int64_t steps, bool beside) {
     const int64_t extra = GradTree::buffers(options, steps) - 1;
-    return 4 * (extra * shard.size() + (beside ? 2 : 1) * layout.largest_section());
+    return 4 * (extra * shard.grads().size() + (beside ? 2 : 1) * layout.largest_section());
   }
 
   /// Begins micro-step k of GA.
@@ -97,8 +102,8 @@ class ShardedGrads {
   void begin_section(const Ctx& ctx, int64_t s) {
     turn_ = (turn_ + 1) % rooms_.size();
     wait(ctx, rooms_[turn_]);
-    section_ = rooms_[turn_].buffer.first(layout_->section(s).size());
-    layout_->put(view_, s, section_);
+    section_ = rooms_[turn_].buffer.first(layout_.section(s).size());
+    layout_.put(view_, s, section_);
   }
   const GptTensors& view() const { return view_; }
 
@@ -136,7 +141,7 @@ class ShardedGrads {
   }
 
   CommStream& comm_stream_;
-  const ParamLayout* layout_;
+  ParamLayout layout_, shard_;  ///< of gradients
   ChunkSum sum_;
   std::vector<Room> rooms_;
   size_t turn_ = 0;  ///< the room in use
@@ -149,8 +154,8 @@ class ShardedGrads {
 inline std::optional<int64_t> zero2_traffic(const ParamLayout& layout, const DdpOptions& options,
                                             const PrecisionOptions& precision, int64_t GA) {
   if (!options.is_even()) return std::nullopt;
-  const int64_t others = layout.size() / layout.shards() * (layout.shards() - 1);
-  return others * (4 * GA + size_of(precision.dtype()));
+  const int64_t bytes = 4 * GA * layout.grads().size() + size_of(precision.dtype()) * layout.size();
+  return bytes / layout.shards() * (layout.shards() - 1);
 }
 
 }  // namespace ladder

@@ -17,6 +17,7 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
+#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/checkpoint.h"
 #include "common/run/fault.h"
@@ -116,7 +117,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
-  bytes[Mem::Grad] = 4 * P;
+  bytes[Mem::Grad] = 4 * layout.shard.grads().size();
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
@@ -277,7 +278,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.comm.all_gather(m.losses.slice(k * MBS * layout.N, MBS * layout.N), own_losses);
     m.grads.end();
   }
-  const Shard grads = m.grads.finish(m.ctx);
+  const Shard grads = join_tied_head(m.ctx, layout.shard, m.grads.finish(m.ctx));
   m.scaler.unscale(m.ctx, grads.tensor);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);

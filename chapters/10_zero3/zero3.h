@@ -126,6 +126,7 @@ class GatheredParams {
   /// Makes section s whole in view(), and begins to gather `next`, if it is not 0: nothing but a
   /// new micro-step comes to the embedding.
   void use(const Ctx& ctx, int64_t s, int64_t next = 0) {
+    s = layout_->home_of(s);
     const size_t room = gather(s);
     if (State& state = states_[room]; !state.in_view) {
       {
@@ -135,7 +136,7 @@ class GatheredParams {
       state.in_view = true;
       layout_->put(view_, s, section(room, s));
     }
-    if (prefetch_ && next > 0) gather(next);
+    if (prefetch_ && next > 0) gather(layout_->home_of(next));
   }
   const GptTensors& view() const { return view_; }
 
@@ -213,8 +214,8 @@ inline std::optional<int64_t> zero3_traffic(const ParamLayout& layout, const Ddp
   int64_t gathered = 0;
   for (int64_t k = 0; k < GA; ++k)
     for (const int64_t s : sections_used(layout.sections() - 2, recompute))
-      if (!rooms.use(s).there) gathered += layout.section(s).size();
-  const int64_t bytes = 4 * GA * layout.size() + size_of(precision.dtype()) * gathered;
+      if (!rooms.use(layout.home_of(s)).there) gathered += layout.section(layout.home_of(s)).size();
+  const int64_t bytes = 4 * GA * layout.grads().size() + size_of(precision.dtype()) * gathered;
   return bytes / layout.shards() * (layout.shards() - 1);
 }
 

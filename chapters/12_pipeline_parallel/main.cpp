@@ -16,6 +16,7 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
+#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/checkpoint.h"
 #include "common/run/fault.h"
@@ -266,7 +267,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   m.stage.end_step();
   m.comm.broadcast(m.losses, layout.stage.last());
-  const Tensor grads = m.grads.sum();
+  const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads.sum());
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm);

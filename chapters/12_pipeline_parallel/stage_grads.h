@@ -63,17 +63,18 @@ class StageGrads {
   StageGrads(Arena& arena, const ParamLayout& layout, const StageLayout& stage,
              const AccumulateOptions& options, int64_t steps)
       : running_(options.running()) {
+    const ParamLayout grads = layout.grads();
     for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i) {
       const Mem mem = i == 0 ? Mem::Grad : Mem::Workspace;
-      flat_.push_back(arena.zeros(mem, fmt::format("grads{}", i), Dtype::F32, {layout.size()}));
-      views_.push_back(layout.view(flat_.back()));
+      flat_.push_back(arena.zeros(mem, fmt::format("grads{}", i), Dtype::F32, {grads.size()}));
+      views_.push_back(grads.view(flat_.back()));
     }
     for (const Range& elements : stage.pieces(layout)) pieces_.emplace_back(*this, elements);
   }
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout,
                         const AccumulateOptions& options, int64_t steps) {
-    const int64_t buffer = 4 * layout.size();
+    const int64_t buffer = 4 * layout.grads().size();
     bytes[Mem::Grad] += buffer;
     bytes[Mem::Workspace] += (GradTree::buffers(options, steps) - 1) * buffer;
   }
@@ -82,7 +83,8 @@ class StageGrads {
 
   Piece& part(int64_t chunk) { return pieces_[static_cast<size_t>(chunk)]; }
   Piece& head() { return pieces_.back(); }
-  /// The gradient of the whole batch, flat, once all pieces have ended their last micro-step.
+  /// The gradient of the whole batch, flat, once all pieces have ended their last micro-step: as
+  /// layout.grads() has it.
   Tensor sum() const { return flat_[0]; }
 
  private:

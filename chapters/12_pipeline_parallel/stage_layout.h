@@ -65,6 +65,12 @@ struct PipelineOptions {
     if (chunks && *chunks < 1) throw UserError("--chunks must be at least 1, not {}", *chunks);
     if (chunks && !interleaved())
       throw UserError("--chunks is for --pipeline interleaved, not {}", schedule);
+    if (gpt.tied_head && stages > 1)
+      throw UserError(
+          "--tied-head with {} stages: the first has the embedding and the last the head, which "
+          "are "
+          "one table; legal are --pp 1, or no --tied-head",
+          stages);
     if (pp != 0 && pp != stages)
       throw UserError("--pp {} with {} ranks: each of them is a stage; legal are --pp {}, or 0", pp,
                       stages, stages);
@@ -153,7 +159,7 @@ struct StageLayout {
     return most;
   }
 
-  /// Where the parameters of each of its parts lie, and then those of the head.
+  /// Where the gradients of each of its parts lie, and then those of the head.
   std::vector<Range> pieces(const ParamLayout& params) const {
     std::vector<Range> all;
     for (int64_t chunk = 0; chunk < rank.chunks; ++chunk) {
@@ -161,7 +167,7 @@ struct StageLayout {
       all.push_back({chunk == 0 ? 0 : params.section(blocks.begin + 1).begin,
                      params.section(blocks.end).end});
     }
-    all.push_back(params.section(gpt.layers + 1));
+    all.push_back(params.grads().section(gpt.layers + 1));
     return all;
   }
 

@@ -23,6 +23,7 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
+#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/checkpoint.h"
 #include "common/run/fault.h"
@@ -311,8 +312,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.stage.end_step();
   m.mesh[Axis::Pipeline].broadcast(own_losses, layout.stage.last());
   m.mesh[Axis::Data].all_gather(m.losses, own_losses);
-  const Tensor grads = m.grads.sum();
-  m.zero1.finish(m.ctx, grads);
+  m.zero1.finish(m.ctx, m.grads.sum());
+  const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads.sum());
   for (const Tensor chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);

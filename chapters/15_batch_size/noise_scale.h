@@ -47,8 +47,13 @@ struct NoiseScaleOptions {
              "estimate the gradient noise scale; needs --micro-batch or ranks");
   }
 
-  /// @throws UserError if the two batch sizes are one
-  void check(int64_t micro, int64_t batch) const {
+  /// @throws UserError if the two batch sizes are one, or a section is not the whole gradient of
+  ///         its parameters
+  void check(const GptConfig& gpt, int64_t micro, int64_t batch) const {
+    if (on && gpt.tied_head)
+      throw UserError(
+          "--noise-scale adds up squares section by section, and a tied head has gradients in two; "
+          "legal is it without --tied-head");
     if (on && micro >= batch)
       throw UserError(
           "--noise-scale takes a --micro-batch below --batch {}, not {}; or more ranks than one",

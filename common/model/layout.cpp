@@ -22,8 +22,17 @@ std::vector<Row<GptTensors>> embed_table(const GptConfig& config) {
   const int64_t positions = config.positions;
   using G = GptTensors;
   return {
-      {"wte.weight", Role::Embedding, {Vp, C}, Cut::Rows, [](G& g) { return &g.embed.wte; }, V},
-      {"wpe.weight", Role::Embedding, {positions, C}, Cut::None, [](G& g) { return &g.embed.wpe; }},
+      {"transformer.wte.weight",
+       Role::Embedding,
+       {Vp, C},
+       Cut::Rows,
+       [](G& g) { return &g.embed.wte; },
+       V},
+      {"transformer.wpe.weight",
+       Role::Embedding,
+       {positions, C},
+       Cut::None,
+       [](G& g) { return &g.embed.wpe; }},
   };
 }
 
@@ -56,14 +65,29 @@ std::vector<Row<BlockTensors>> block_table(const GptConfig& config) {
   };
 }
 
-std::vector<Row<GptTensors>> head_table(const GptConfig& config) {
-  const int64_t C = config.channels, V = config.vocab, Vp = config.padded_vocab;
+std::vector<Row<GptTensors>> norm_table(const GptConfig& config) {
+  const int64_t C = config.channels;
   using G = GptTensors;
   return {
       {"transformer.ln_f.weight", Role::Gain, {C}, Cut::None, [](G& g) { return &g.norm.w; }},
       {"transformer.ln_f.bias", Role::Bias, {C}, Cut::None, [](G& g) { return &g.norm.b; }},
-      {"lm_head.weight", Role::Head, {Vp, C}, Cut::Rows, [](G& g) { return &g.head_w; }, V},
   };
+}
+
+std::vector<Row<GptTensors>> head_table(const GptConfig& config) {
+  const int64_t C = config.channels, V = config.vocab, Vp = config.padded_vocab;
+  using G = GptTensors;
+  std::vector<Row<GptTensors>> rows = norm_table(config);
+  rows.push_back(
+      {"lm_head.weight", Role::Head, {Vp, C}, Cut::Rows, [](G& g) { return &g.head_w; }, V});
+  return rows;
+}
+
+/// Embedding and head of a model whose head is tied.
+std::vector<Row<GptTensors>> tied_table(const GptConfig& config) {
+  std::vector<Row<GptTensors>> rows = embed_table(config);
+  for (const Row<GptTensors>& row : norm_table(config)) rows.push_back(row);
+  return rows;
 }
 
 }  // namespace
@@ -73,14 +97,16 @@ ParamLayout::ParamLayout(const GptConfig& config, int64_t shards, TensorRank ten
     : ParamLayout(config, tensor, stage) {
   config.check();
   shards_ = shards;
-  if (stage.has_embed()) add_section("transformer.", embed_table(config));
+  CHECK(!config.tied_head || stage.size == 1, "a tied head on {} stages", stage.size);
+  if (stage.has_embed())
+    add_section("", config.tied_head ? tied_table(config) : embed_table(config));
   end_section();
   for (int64_t l = 0; l < config.layers; ++l) {
     if (stage.has_block(l, config.layers))
       add_section(fmt::format("transformer.h.{}.", l), block_table(config));
     end_section();
   }
-  if (stage.has_head()) add_section("", head_table(config));
+  if (stage.has_head() && !config.tied_head) add_section("", head_table(config));
   end_section();
   whole_sections_ = sections_;
 }
@@ -153,6 +179,21 @@ ParamLayout ParamLayout::on_rank(int64_t rank) const {
   const ParamLayout there(config_, shards_, {tensor, tensor_.size},
                           {stage, stage_.size, stage_.chunks});
   return size_ == whole_size() ? there : there.shard(shard);
+}
+
+ParamLayout ParamLayout::grads() const {
+  ParamLayout both = *this;
+  if (!config_.tied_head) return both;
+  for (ParamSpec spec : specs(0)) {
+    spec.offset += size_;
+    spec.whole_offset += whole_size();
+    both.specs_.push_back(spec);
+  }
+  both.size_ += section(0).size();
+  both.sections_.back().end += section(0).size();
+  both.whole_sections_.back().end += whole_section(0).size();
+  both.section_specs_.back().end = std::ssize(both.specs_);
+  return both;
 }
 
 int64_t ParamLayout::live() const {
@@ -230,12 +271,20 @@ void ParamLayout::put(GptTensors& gpt, int64_t s, Tensor section) const {
       *table[i].place(owner) =
           section.slice(here[i].offset - range.begin, here[i].shape.size()).view(here[i].shape);
   };
-  if (s == 0)
-    put_rows(gpt, embed_table(config_));
-  else if (s == sections() - 1)
-    put_rows(gpt, head_table(config_));
-  else
+  const bool head = s == sections() - 1;
+  if (s > 0 && !head) {
     put_rows(gpt.blocks[static_cast<size_t>(s) - 1], block_table(config_));
+  } else if (config_.tied_head) {
+    GptTensors both;
+    put_rows(both, tied_table(config_));
+    if (!head) gpt.embed = both.embed;
+    gpt.norm = both.norm;
+    gpt.head_w = both.embed.wte;
+  } else if (head) {
+    put_rows(gpt, head_table(config_));
+  } else {
+    put_rows(gpt, embed_table(config_));
+  }
 }
 
 }  // namespace ladder

@@ -2,6 +2,9 @@
 //
 //   | embed: wte wpe | block 0 | block 1 | ... | head: norm, head |
 //
+// A tied head has no weights but wte. The last norm is beside wte then, and the section of the head
+// is empty but for gradients: common/model/tied_head.h.
+//
 // Parameters, gradients and the states of an optimizer share this layout. Each tensor starts at
 // a multiple of kAlign elements, so a section (embed, a block, head) is one contiguous range.
 //
@@ -128,21 +131,19 @@ class ParamLayout {
   /// shards of a stage, then the next stage.
   ParamLayout on_rank(int64_t rank) const;
 
-  /// Elements of the flat buffer, alignment and padded vocabulary counted.
-  int64_t size() const { return size_; }
+  int64_t size() const { return size_; }  ///< elements, alignment and padded vocabulary counted
   /// The same of the whole model: size() * shards() in a shard.
   int64_t whole_size() const { return whole_sections_.back().end; }
-  /// The same without a cut into shards.
+  /// This without a cut into shards; and with the gradients of a tied head behind it.
   ParamLayout unsharded() const { return ParamLayout(config_, shards_, tensor_, stage_); }
+  ParamLayout grads() const;
 
   const GptConfig& config() const { return config_; }
   int64_t shards() const { return shards_; }
   TensorRank tensor_rank() const { return tensor_; }
   StageRank stage_rank() const { return stage_; }
   int64_t rank() const { return rank_; }  ///< which shard this is
-  /// Parameters that lie here and count here: no alignment, no padded vocabulary.
-  int64_t live() const;
-
+  int64_t live() const;                   ///< parameters that count here, no padding
   /// All parameters, in the order of the buffer.
   const std::vector<ParamSpec>& specs() const { return specs_; }
   /// Those of section s.
@@ -153,21 +154,21 @@ class ParamLayout {
   const ParamSpec& spec(std::string_view name) const;
 
   /// Sections: 0 is embed, l + 1 is block l, the last one is the last norm with the head. Those of
-  /// other stages are empty.
+  /// other stages are empty, and that of a tied head.
   int64_t sections() const { return std::ssize(sections_); }
+  /// The section with the parameters of s: s, but for a tied head.
+  int64_t home_of(int64_t s) const { return config_.tied_head && s == sections() - 1 ? 0 : s; }
   /// Elements of section s in a flat buffer of size() elements.
   Range section(int64_t s) const { return sections_.at(static_cast<size_t>(s)); }
   /// The same of the whole model.
   Range whole_section(int64_t s) const { return whole_sections_.at(static_cast<size_t>(s)); }
-  /// Elements of the largest section.
-  int64_t largest_section() const;
+  int64_t largest_section() const;  ///< elements of it
 
   /// A flat buffer of size() elements: whole, or that of this shard alone.
   Flat own(Tensor flat) const { return size_ < whole_size() ? Flat(Shard(flat)) : Flat(flat); }
   /// Section s inside a flat buffer: of a shard its chunk.
   Tensor section_of(const Flat& flat, int64_t s) const;
-  /// All of them that are not empty.
-  std::vector<Tensor> sections_of(const Flat& flat) const;
+  std::vector<Tensor> sections_of(const Flat& flat) const;  ///< all that are not empty
   /// One parameter. Shape spec.shape, or (n) of a part
   Tensor tensor(const Flat& flat, const ParamSpec& spec) const;
 

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <map>
 #include <mutex>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -26,7 +27,9 @@ Shared& shared() {
   return shared;
 }
 
-// What a handler may touch.
+// What a handler may touch. The lines are there before at_once is true.
+std::array<std::string, kSignals.size()> lines;
+std::atomic<bool> at_once = false;
 std::atomic<int> received = 0;
 std::atomic<bool> agreed = false;
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -42,6 +45,12 @@ void handle(int signal, void (*handler)(int)) {
 }
 
 extern "C" void on_signal(int signal) {
+  if (at_once) {
+    const std::string& line = lines[signal == kSignals[0] ? 0 : 1];
+    // Nobody is left to tell of a stderr that cannot be written.
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+    ::_exit(128 + signal);
+  }
   received = signal;
   for (const int each : kSignals) handle(each, SIG_DFL);
 }
@@ -58,6 +67,16 @@ StopSignals::~StopSignals() {
   const std::scoped_lock lock(shared().mutex);
   if (--shared().watchers > 0) return;
   for (const int signal : kSignals) handle(signal, SIG_DFL);
+  at_once = false;
+}
+
+void StopSignals::end_at_once(const std::string& rest) {
+  const std::scoped_lock lock(shared().mutex);
+  if (at_once) return;
+  for (size_t i = 0; i < lines.size(); ++i)
+    lines[i] =
+        rest.empty() ? "" : fmt::format("interrupted: {}{}\n", signal_name(kSignals[i]), rest);
+  at_once = true;
 }
 
 int stop_signal() { return received; }

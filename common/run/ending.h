@@ -22,6 +22,10 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
+
+  /// From here on the first signal ends the process, too, and says why: "interrupted: SIGINT" and
+  /// `rest`. Empty: without a word.
+  void end_at_once(const std::string& rest);
 };
 
 /// The signal that came; 0: none.

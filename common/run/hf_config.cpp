@@ -96,7 +96,7 @@ json hf_config(const GptConfig& config) {
       {"scale_attn_by_inverse_layer_idx", false},
       {"reorder_and_upcast_attn", false},
       {"add_cross_attention", false},
-      {"tie_word_embeddings", false},  // left out, it would be true
+      {"tie_word_embeddings", config.tied_head},  // left out, it would be true
       {"attn_pdrop", 0.0},
       {"embd_pdrop", 0.0},
       {"resid_pdrop", 0.0},
@@ -121,6 +121,8 @@ bool check_hf_config(const json& theirs, const GptConfig& config) {
   const json tied = theirs.value("tie_word_embeddings", json(true));
   if (!tied.is_boolean())
     throw UserError("tie_word_embeddings is {}; legal are true and false", shown(tied));
+  if (config.tied_head && !tied.get<bool>())
+    throw UserError("tie_word_embeddings is false; legal is a run without --tied-head");
   return tied.get<bool>();
 }
 

@@ -1,10 +1,12 @@
 #include "common/run/log.h"
 
 #include <cmath>
+#include <cstdio>
 #include <exception>
 
 #include "common/comm/failure.h"
 #include "common/comm/gather_text.h"
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/printable.h"
 #include "common/run/checkpoint.h"
@@ -72,14 +74,23 @@ void RunLog::record_beside(Ctx& ctx, std::vector<Event>& events) {
 
 bool RunLog::goes_on(int64_t step) {
   const bool more = step < options_.steps && stopped_by_ == 0;
-  if (more == signals_.has_value()) return more;
-  if (more) {
-    signals_.emplace();
-  } else {
-    signals_.reset();
-    end_trace();  // all is in it, should a signal end what follows
-  }
-  return more;
+  if (!signals_) signals_.emplace();
+  if (more) return true;
+  // What follows changes nothing that is saved: a signal need not wait for it. Of ranks that are
+  // threads of this process one speaks for all.
+  std::fflush(stdout);
+  if (speaks() || under_mpirun())
+    signals_->end_at_once(speaks() ? after_steps(step, reasons_not_done()) : "");
+  end_trace();  // all is in it, should a signal end what follows
+  return false;
+}
+
+/// How many steps a signal has left, and what is left of them.
+std::string RunLog::after_steps(int64_t done, const std::string& reasons) const {
+  return fmt::format(" after {} of {} steps; {}", done, options_.steps,
+                     !reasons.empty()        ? reasons
+                     : options_.save.empty() ? "nothing is saved without --save"
+                                             : "the checkpoint is in " + options_.save);
 }
 
 void RunLog::begin_step() {
@@ -288,11 +299,8 @@ void RunLog::end_run(const RunResult& result) {
   if (status == 0) return;
   std::string line = "error: the run came to its end, but " + reasons;
   if (stopped_by_ != 0)
-    line = fmt::format("interrupted: {} after {} of {} steps; {}", signal_name(stopped_by_),
-                       result.steps, options_.steps,
-                       !reasons.empty()        ? reasons
-                       : options_.save.empty() ? "nothing is saved without --save"
-                                               : "the checkpoint is in " + options_.save);
+    line = fmt::format("interrupted: {}{}", signal_name(stopped_by_),
+                       after_steps(result.steps, reasons));
   end_with({speaks() ? line : "", status});
 }
 

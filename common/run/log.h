@@ -118,6 +118,7 @@ class RunLog {
   void end_events(int64_t step, int64_t end_ns);
   void tell_not_saved(int64_t step, std::string_view why);
   void agree_to_stop();
+  std::string after_steps(int64_t done, const std::string& reasons) const;
   void end_trace();
   RunResult result(double val_loss) const;
   std::vector<nlohmann::json> gather(const RunResult& result) const;
@@ -136,7 +137,7 @@ class RunLog {
   Progress progress_;
   std::optional<OutputFile> trace_;
   std::optional<SaveDirectory> save_;
-  std::optional<StopSignals> signals_;  ///< while steps are taken
+  std::optional<StopSignals> signals_;  ///< from the first step on
   int stopped_by_ = 0;                  ///< the signal; 0: none
 
   std::vector<Event> events_;      ///< of this rank's own thread

@@ -61,11 +61,13 @@ int64_t count_in(const json& value) {
 int64_t Manifest::steps() const { return state.at("step"); }
 
 json Manifest::sizes_of(const GptConfig& config) {
-  return {{"layers", config.layers},
-          {"heads", config.heads},
-          {"channels", config.channels},
-          {"positions", config.positions},
-          {"vocab", config.vocab}};
+  json sizes = {{"layers", config.layers},
+                {"heads", config.heads},
+                {"channels", config.channels},
+                {"positions", config.positions},
+                {"vocab", config.vocab}};
+  if (config.tied_head) sizes["tied_head"] = true;
+  return sizes;
 }
 
 fs::path Manifest::path_in(const fs::path& generation) { return generation / kManifestFile; }

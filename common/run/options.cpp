@@ -65,9 +65,17 @@ void check_heads(const GptConfig& gpt, std::string_view backend) {
         gpt.heads, gpt.channels, head, backend, most);
 }
 
+// A plan takes no step.
+void check_plan(const RunOptions& o) {
+  for (const auto& [flag, path] :
+       {std::pair{"--trace", o.trace}, {"--timeline", o.timeline}, {"--save", o.save}})
+    if (!path.empty())
+      throw UserError("{} {}: --plan-only takes no step; legal with it is --report", flag, path);
+}
+
 void check_files(const RunOptions& o) {
   check_outputs(o);
-  if (o.plan_only) return;
+  if (o.plan_only) return check_plan(o);
   if (o.data.empty()) throw UserError("--data is required: a text file to train on");
   std::error_code ignored;
   const fs::file_status load = fs::status(o.load, ignored);
@@ -117,6 +125,7 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--heads", heads, "attention heads", of_model);
   line.add("--channels", channels, "width of the residual stream", of_model);
   line.add("--vocab", vocab, "tokens that there are", of_model);
+  line.add("--tied-head", tied_head, "the head's weights are the token embedding, as in GPT-2");
 
   line.group("Training");
   line.add("--data", data, "file to train on: text, or tokens of a tokenizer (required)");
@@ -206,6 +215,7 @@ GptConfig RunOptions::gpt() const {
   config.channels = channels.value_or(config.channels);
   config.vocab = vocab.value_or(config.vocab);
   config.padded_vocab = padded(config.vocab);
+  config.tied_head = tied_head;
   require_range("--layers", config.layers, 1, kMaxLayers);
   require_range("--channels", config.channels, 1, kMaxChannels);
   require_range("--vocab", config.vocab, kLeastVocab, kMaxVocab);

@@ -19,6 +19,7 @@ struct RunOptions {
   TextFormat format = {};       ///< the same, once check() has looked
   std::string model = "tiny";   ///< name of a preset; the next five override it
   std::optional<int64_t> seq_len, layers, heads, channels, vocab;
+  bool tied_head = false;  ///< GptConfig::tied_head
 
   int64_t batch = 16;   ///< sequences of a step, over all ranks
   int64_t steps = 200;  ///< in total: a resumed run goes on up to it

@@ -95,11 +95,12 @@ std::string plan_text(const RunPlan& plan) {
   for (const Axis axis : kAxes) axes += fmt::format(", {} {}", to_string(axis), l.mesh[axis]);
   return fmt::format(
       "{}\n"
-      "model   {}: {} layers, {} heads, {} channels, {} tokens, vocabulary {}; {} parameters\n"
+      "model   {}: {} layers, {} heads, {} channels, {} tokens, vocabulary {}{}; {} parameters\n"
       "layout  ranks {}, threads {}{}; batch {}, micro-batch {}\n"
       "memory  {}{:.2f} MiB predicted",
-      plan.chapter, g.name, g.layers, g.heads, g.channels, g.seq_len, g.vocab, parameters(g),
-      l.mesh.size(), l.threads, axes, l.batch, l.micro_batch, memory, mib(plan.predicted.total()));
+      plan.chapter, g.name, g.layers, g.heads, g.channels, g.seq_len, g.vocab,
+      g.tied_head ? ", tied head" : "", parameters(g), l.mesh.size(), l.threads, axes, l.batch,
+      l.micro_batch, memory, mib(plan.predicted.total()));
 }
 
 std::string result_text(const RunPlan& plan, const RunResult& r) {

@@ -97,6 +97,7 @@ void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, cons
   const HostCopy host = HostCopy::of(ctx, flat.tensor);
   std::vector<std::byte> bytes, theirs;
   for (int64_t s = 0; s < whole.sections(); ++s) {
+    if (whole.section(s).size() == 0) continue;  // that of a tied head
     const Range here = own.section(s);
     const Tensor mine = host.tensor().slice(here.begin / each, div_exact(here.size(), each));
     if (rank > 0) {

@@ -151,18 +151,25 @@ FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptCon
   const ParamLayout layout(config);
   Names names(files);
   FoundWeights found;
-  for (const ParamSpec& spec : layout.specs()) {
-    const bool left_out = spec.name == kHead && head != Head::Own && !names.has(kHead);
-    found[spec.name] = names.take(left_out ? kEmbedding : spec.name, hf_shape(spec));
-  }
+  for (const ParamSpec& spec : layout.specs())
+    if (spec.name != kHead) found[spec.name] = names.take(spec.name, hf_shape(spec));
+  const Shape shape = hf_shape(layout.spec(kEmbedding));
+  const FoundWeight& embedding = found.at(kEmbedding);
+  const bool own = head == Head::Own || names.has(kHead);
+  const FoundWeight theirs = own ? names.take(kHead, shape) : embedding;
   names.refuse_others();
+  const bool tied = head == Head::Tied || config.tied_head;
+  const bool same = !own || !tied || equal(theirs, embedding, shape.size());
   // Versions of transformers disagree about which of the two would be the head.
-  if (head == Head::Tied &&
-      !equal(found.at(kHead), found.at(kEmbedding), hf_shape(layout.spec(kHead)).size()))
+  if (!same && head == Head::Tied)
     throw UserError(
         "{}: {} is not the embedding, but tie_word_embeddings of config.json is true, "
         "or left out; say false there, or leave {} out",
         names.path(), kHead, kHead);
+  if (!same)
+    throw UserError("{}: {} is not the embedding; legal is a run without --tied-head", names.path(),
+                    kHead);
+  if (!config.tied_head) found[kHead] = theirs;
   return found;
 }
 

@@ -21,7 +21,7 @@ constexpr uint64_t kSteps = 2;
 struct Case {
   int64_t batch, micro;
   std::string mode = "tree";
-  bool in_pieces = false;  ///< joined in two ranges of elements, as chapter 09 does
+  bool in_pieces = false;  ///< joined section by section, as chapter 07 does
 };
 
 /// What backward does with a micro-batch: the tree over its sequences is written, or added once.
@@ -65,7 +65,7 @@ void accumulate(Sheet& sheet, const Case& c) {
                             .positions = 2,
                             .vocab = 3,
                             .padded_vocab = 4});
-  const int64_t P = layout.size(), GA = c.batch / c.micro, cut = P / 3;
+  const int64_t P = layout.size(), GA = c.batch / c.micro;
   if (c.mode == "tree") rehearse(GA);
   CountedKernels kernels;
   kernels.count<&Kernels::add>();
@@ -76,8 +76,7 @@ void accumulate(Sheet& sheet, const Case& c) {
       grads.begin(k);
       backward(sheet, grads.flat(), grads.into(), step, {k * c.micro, (k + 1) * c.micro});
       if (c.in_pieces) {
-        grads.join(kernels.ctx(), k, GA, {0, cut});
-        grads.join(kernels.ctx(), k, GA, {cut, P});
+        for (int64_t s = 0; s < layout.sections(); ++s) grads.join(kernels.ctx(), k, GA, s);
         grads.close(k, GA);
       } else {
         grads.end(kernels.ctx(), k, GA);

@@ -5,8 +5,8 @@ namespace ladder::test {
 namespace {
 
 class GoldenAdam : public Golden, public ::testing::WithParamInterface<GoldenCase> {};
-INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenAdam, golden_cases({"adam", "adamw", "adamw_odd"}),
-                         golden_name);
+INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenAdam,
+                         golden_cases({"adam", "adamw", "adamw_odd", "adamw_tied"}), golden_name);
 
 TEST_P(GoldenAdam, Says) {
   const auto [name, backend] = GetParam();
@@ -18,6 +18,7 @@ class GoldenAdamControls : public Golden {};
 TEST_F(GoldenAdamControls, OtherRate) { expect_other("adamw", {{"lr", 2.001e-3}}); }
 TEST_F(GoldenAdamControls, OtherBeta1) { expect_other("adamw", {{"beta1", 0.901}}); }
 TEST_F(GoldenAdamControls, OtherBeta2) { expect_other("adamw_odd", {{"beta2", 0.98}}); }
+TEST_F(GoldenAdamControls, OtherHead) { expect_other("adamw_tied", {{"tied-head", false}}); }
 TEST_F(GoldenAdamControls, OtherEps) { expect_other("adamw", {{"eps", 2e-6}}); }
 TEST_F(GoldenAdamControls, OtherDecay) { expect_other("adamw", {{"weight-decay", 0.2}}); }
 TEST_F(GoldenAdamControls, OtherL2) { expect_other("adam", {{"weight-decay", 0.2}}); }

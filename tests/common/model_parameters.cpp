@@ -62,7 +62,7 @@ TEST(ParamLayout, SectionsAreContiguous) {
   EXPECT_EQ(layout.size(), end);
 }
 
-// Known sizes of GPT-2, whose head is the embedding; ours is a matrix of its own.
+// Known sizes of GPT-2, whose head is the embedding. What ours is then: model_tied_head.cpp.
 TEST(ParamLayout, CountsGpt2) {
   EXPECT_EQ(ParamLayout(preset("gpt2-124m")).live(), 124439808 + 50257 * 768);
   EXPECT_EQ(ParamLayout(preset("gpt2-1558m")).live(), 1557611200 + 50257 * 1600);

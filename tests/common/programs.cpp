@@ -115,12 +115,12 @@ Program under_mpirun(std::string_view chapter, int processes) {
   return {chapter, words(mpirun + std::to_string(processes))};
 }
 
-Program signalled(Program program, const std::string& signals) {
+Program signalled(Program program, const std::string& signals, const std::string& file) {
   // Job control, or SIGINT would be ignored; not to the end, or bash would tell of it.
   const std::string script =
       "set -m; \"$@\" & run=$!; set +m\n"
-      "until [ -s trace.jsonl.partial ]; do kill -0 $run || break; sleep 0.02; done\n" +
-      signals + "\nwait $run";
+      "until [ -s " +
+      file + " ]; do kill -0 $run || break; sleep 0.02; done\n" + signals + "\nwait $run";
   const std::vector<std::string> shell = {"bash", "-c", script, "bash"};
   program.launcher.insert(program.launcher.begin(), shell.begin(), shell.end());
   return program;

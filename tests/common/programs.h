@@ -38,8 +38,10 @@ struct Program {
 /// In so many processes.
 Program under_mpirun(std::string_view chapter, int processes);
 
-/// That program, to which a shell sends signals ("kill -INT $run") once trace.jsonl has a line.
-Program signalled(Program program, const std::string& signals);
+/// That program, to which a shell sends signals ("kill -INT $run") once a file has content: the
+/// trace, which has it after a step.
+Program signalled(Program program, const std::string& signals,
+                  const std::string& file = "trace.jsonl.partial");
 
 /// How a program ended: its exit status (128 + n if signal n killed it) and what it wrote.
 struct Ended {

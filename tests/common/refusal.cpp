@@ -29,10 +29,14 @@ Refusals::Refusals() {
 
 void Refusals::expect_refused(const BadInput& input) const {
   std::vector<std::string> args = small_run(input.flags);
+  const auto has = [&](const std::string& flag) {
+    return std::find(args.begin(), args.end(), flag) != args.end();
+  };
+  const bool plan = has("--plan-only");  // which writes a report alone
   for (const auto& [flag, name] :
-       {std::pair{"--trace", "trace.jsonl"}, std::pair{"--report", "report.json"},
+       {std::pair{"--report", "report.json"}, std::pair{"--trace", "trace.jsonl"},
         std::pair{"--timeline", "timeline.json"}, std::pair{"--save", "saved"}})
-    if (std::find(args.begin(), args.end(), flag) == args.end())
+    if (!has(flag) && (!plan || flag == std::string("--report")))
       args.insert(args.end(), {flag, name});
   expect_refused(args, input.says);
 }

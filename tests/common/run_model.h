@@ -27,7 +27,7 @@ inline GptConfig small_config() {
 struct SmallModel {
   GptConfig config = small_config();
   ParamLayout layout{config};
-  Arena arena;
+  Arena arena{};
   Tensor params = arena.zeros(Mem::Param, "params", Dtype::F32, {layout.size()});
   std::vector<NamedTensor> optim = {
       {"code", arena.zeros(Mem::Optim, "code", Dtype::U8, {layout.size()})},

@@ -1,0 +1,37 @@
+#include "common/model/tied_head.h"
+
+#include "common/comm/chunks.h"
+#include "common/comm/elements.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+namespace {
+
+void join(const Ctx& ctx, const ParamLayout& both, const Flat& grads) {
+  const Span span(ctx, "join_tied_head");
+  const std::span<const ParamSpec> own = both.specs(0), heads = both.specs(both.sections() - 1);
+  for (size_t i = 0; i < own.size(); ++i) {
+    const Tensor to = flat(both.tensor(grads, own[i]));
+    const Tensor from = flat(both.tensor(grads, heads[i]));
+    if (own[i].role != Role::Embedding)
+      copy_elements(to, from, ctx.device);  // the last norm is the head's alone
+    else if (own[i].name == "transformer.wte.weight")
+      ctx.kernels->add(ctx, to, to, from);
+  }
+}
+
+}  // namespace
+
+Tensor join_tied_head(const Ctx& ctx, const ParamLayout& layout, Tensor grads) {
+  if (!layout.config().tied_head) return grads;
+  join(ctx, layout.grads(), grads);
+  return grads.first(layout.size());
+}
+
+Shard join_tied_head(const Ctx& ctx, const ParamLayout& shard, const Shard& grads) {
+  if (!shard.config().tied_head) return grads;
+  join(ctx, shard.grads(), grads);
+  return Shard(grads.tensor.first(shard.size()));
+}
+
+}  // namespace ladder
