@@ -1,0 +1,183 @@
+// Places of ranks, groups along axes and what they send over the borders of nodes; and the plan of
+// what each stage sends.
+#include "labs/check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "chapters/12_pipeline_parallel/stage_layout.h"
+#include "chapters/13_3d_parallel/plan.h"
+#include "common/comm/mesh.h"
+#include "common/comm/run_ranks.h"
+
+namespace ladder::lab {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+
+std::string text_of(const MeshPlace& at) {
+  return fmt::format("tp {}, dp {}, pp {}", at[Axis::Tensor], at[Axis::Data], at[Axis::Pipeline]);
+}
+
+/// "right", or what is wrong with the places. Which order the axes have is not asked.
+std::string verdict(const MeshShape& mesh) {
+  std::set<std::string> places;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const MeshPlace at = mesh.place(rank);
+    for (const Axis axis : kAxes)
+      if (at[axis] < 0 || at[axis] >= mesh[axis])
+        return fmt::format("rank {} is at {}, which is no place", rank, text_of(at));
+    if (!places.insert(text_of(at)).second)
+      return fmt::format("rank {} is at {}, as another is", rank, text_of(at));
+    if (mesh.rank(at) != rank)
+      return fmt::format("rank {} is at {}, and there is rank {}", rank, text_of(at),
+                         mesh.rank(at));
+  }
+  return "right";
+}
+
+/// The ranks of all that are in a group, in its order.
+std::vector<int32_t> members(Comm& group, int rank) {
+  std::vector<int32_t> all(static_cast<size_t>(group.size()));
+  int32_t own = rank;
+  group.all_gather({.ptr = all.data(), .dtype = Dtype::I32, .shape = {group.size()}},
+                   {.ptr = &own, .dtype = Dtype::I32, .shape = {1}});
+  return all;
+}
+
+/// "right", or what is wrong with the group of `rank` along `axis`.
+std::string verdict(const MeshShape& mesh, Axis axis, const std::vector<int32_t>& group, int rank) {
+  if (std::ssize(group) != mesh[axis])
+    return fmt::format("{} of {} ranks", group.size(), mesh[axis]);
+  for (int i = 0; i < mesh[axis]; ++i) {
+    MeshPlace wanted = mesh.place(rank);
+    wanted[axis] = i;
+    if (mesh.rank(wanted) != group[static_cast<size_t>(i)])
+      return fmt::format("number {} is rank {}, not {}", i, group[static_cast<size_t>(i)],
+                         mesh.rank(wanted));
+  }
+  return "right";
+}
+
+/// What a rank sends along an axis in a step of `blocks` blocks: sums of activations four times a
+/// block, of gradients once, and from stage to stage an output.
+void send(Comm& group, Axis axis, int64_t blocks, int64_t elements) {
+  std::vector<float> numbers(static_cast<size_t>(elements), 1.0f);
+  const Tensor data{.ptr = numbers.data(), .dtype = Dtype::F32, .shape = {elements}};
+  const int next = group.rank() + 1, last = group.rank() - 1;
+  if (axis == Axis::Tensor)
+    for (int64_t i = 0; i < 4 * blocks; ++i) group.all_reduce(data);
+  else if (axis == Axis::Data)
+    group.all_reduce(data);
+  else
+    group.exchange(next < group.size() ? data.first(elements / 2) : Tensor{},
+                   next < group.size() ? next : 0, last >= 0 ? data.first(elements / 2) : Tensor{},
+                   std::max(0, last));
+}
+
+/// What a rank has found, of each axis.
+struct Found {
+  PerAxis<std::string> verdict;
+  int64_t across = 0, all = 0;  ///< bytes
+};
+
+Found look(const MeshShape& shape, Comm& world, int per_node, int64_t blocks, int64_t elements) {
+  const Mesh mesh(world, shape);
+  Found found;
+  for (const Axis axis : kAxes) {
+    const std::vector<int32_t> group = members(mesh[axis], world.rank());
+    found.verdict[axis] = verdict(shape, axis, group, world.rank());
+    const int64_t before = mesh[axis].statistics().wire_bytes();
+    send(mesh[axis], axis, blocks, elements);
+    const int64_t bytes = mesh[axis].statistics().wire_bytes() - before;
+    const auto elsewhere = [&](int rank) { return rank / per_node != world.rank() / per_node; };
+    found.all += bytes;
+    if (std::any_of(group.begin(), group.end(), elsewhere)) found.across += bytes;
+  }
+  return found;
+}
+
+void run_mesh(Sheet& sheet, const MeshShape& shape, int per_node) {
+  sheet.text("places", verdict(shape));
+  const auto blocks = sheet.pick<int64_t>("blocks", {2, 3, 4});
+  const auto elements = sheet.pick<int64_t>("elements", {256, 512});
+  std::vector<Found> found(static_cast<size_t>(shape.size()));
+  run_threads(
+      shape.size(),
+      [&](Comm& world) {
+        found[static_cast<size_t>(world.rank())] = look(shape, world, per_node, blocks, elements);
+      },
+      kPatience);
+  int64_t across = 0, all = 0;
+  for (size_t r = 0; r < found.size(); ++r) {
+    for (const Axis axis : kAxes)
+      sheet.text(fmt::format("groups/{} of rank {}", to_string(axis), r), found[r].verdict[axis]);
+    across += found[r].across;
+    all += found[r].all;
+  }
+  sheet.without_idea("across", all);
+  sheet.count("across", across);
+}
+
+struct PlanCase {
+  PipelineOptions pipeline;
+  int64_t stages, tp;
+  bool sequence_parallel;
+  std::string recompute;
+  Dtype dtype;
+};
+
+void run_plan(Sheet& sheet, const PlanCase& c) {
+  GptConfig gpt = preset("tiny");
+  gpt.layers = 8;
+  gpt.heads = 8;
+  gpt.seq_len = sheet.pick<int64_t>("tokens", {32, 64});
+  const int64_t sequences = 2 * c.stages;
+  for (int64_t s = 0; s < c.stages; ++s) {
+    const StageLayout stage(c.pipeline, gpt, s, c.stages, sequences);
+    const Recompute recompute(c.recompute, stage.part.layers, /*others=*/true);
+    ActivationPlan acts = stage.plan({.dtype = c.dtype}, recompute);
+    acts.tp = c.tp;
+    acts.sequence_ranks = c.sequence_parallel ? c.tp : 1;
+    sheet.text(fmt::format("plan/pp, stage {}", s),
+               fmt::format("{}", stage.traffic(acts, sequences)));
+    sheet.text(fmt::format("plan/tp, stage {}", s),
+               fmt::format("{}", tp_traffic_of_stage(stage, acts, recompute, sequences)));
+  }
+}
+
+void cases(Sheet& sheet) {
+  const auto mesh = [&](int tp, int dp, int pp, int per_node) {
+    const MeshShape shape{{Axis::Tensor, tp}, {Axis::Data, dp}, {Axis::Pipeline, pp}};
+    sheet.run(fmt::format("tp {} x dp {} x pp {}, {} ranks a node", tp, dp, pp, per_node),
+              [&] { run_mesh(sheet, shape, per_node); });
+  };
+  mesh(2, 2, 2, 2);
+  mesh(2, 2, 2, 4);
+  mesh(2, sheet.pick("dp", {1, 3}), 2, 2);
+  mesh(2, 1, sheet.pick("pp", {3, 4}), 2);
+  mesh(sheet.pick("tp", {3, 4}), 2, 1, 4);
+
+  for (const bool sequence_parallel : {false, true})
+    for (const char* schedule : {"1f1b", "interleaved", "zb-h1"}) {
+      PlanCase c{.pipeline = {},
+                 .stages = sheet.pick<int64_t>("stages", {2, 4}),
+                 .tp = sheet.pick<int64_t>("ranks", {2, 4, 8}),
+                 .sequence_parallel = sequence_parallel,
+                 .recompute = sequence_parallel ? "none" : "full",
+                 .dtype = sequence_parallel ? Dtype::BF16 : Dtype::F32};
+      c.pipeline.schedule = schedule;
+      sheet.run(fmt::format("{}, {} stages, tp {}{}, --recompute {}", schedule, c.stages, c.tp,
+                            sequence_parallel ? ", bf16, tokens shared" : "", c.recompute),
+                [&] { run_plan(sheet, c); });
+    }
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }
