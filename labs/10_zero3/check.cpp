@@ -1,0 +1,165 @@
+// Sections of a small model are used as a step of chapter 10 uses them; nothing is computed.
+#include "labs/check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "chapters/10_zero3/zero3.h"
+#include "common/comm/run_ranks.h"
+#include "common/model/init.h"
+#include "common/run/backend.h"
+
+namespace ladder::lab {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+
+struct Case {
+  int ranks;
+  GptConfig gpt;
+  Zero3Options zero3;
+  DdpOptions ddp;
+  std::string recompute;
+
+  std::vector<int64_t> used() const {
+    return sections_used(gpt.layers, Recompute(recompute, gpt.layers));
+  }
+};
+
+/// Of each rank.
+struct Found {
+  explicit Found(int ranks)
+      : weights(static_cast<size_t>(ranks)),
+        ahead(static_cast<size_t>(ranks)),
+        kept(static_cast<size_t>(ranks)),
+        sent(static_cast<size_t>(ranks)) {}
+
+  std::vector<std::vector<float>> weights;
+  std::vector<std::string> ahead;  ///< bytes sent after each use, in order
+  std::vector<int64_t> kept, sent;
+};
+
+int64_t sum_of(const std::vector<int64_t>& all) {
+  int64_t sum = 0;
+  for (const int64_t one : all) sum += one;
+  return sum;
+}
+
+/// Some of the weights of section s.
+Tensor some_of(const GptTensors& model, int64_t s) {
+  const std::ptrdiff_t layers = std::ssize(model.blocks);
+  if (s == 0) return model.embed.wte;
+  return s > layers ? model.head_w : model.blocks[static_cast<size_t>(s) - 1].mlp.proj_w;
+}
+
+int64_t sent_so_far(CommStream& stream) {
+  int64_t sent = 0;
+  // Jobs run in order: this one sees what was begun before it.
+  stream.run([&](const Ctx&, Reducer& reducer) { sent = reducer.comm().statistics().wire_bytes(); })
+      .wait();
+  return sent;
+}
+
+void take_steps(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
+  RunOptions run;
+  run.ranks = c.ranks;
+  run.threads = 1;
+  Arena arena;
+  const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
+  const auto rank = static_cast<size_t>(comm.rank());
+  const ParamLayout params(c.gpt, c.ranks), shard = params.shard(comm.rank());
+  const Tensor own = arena.zeros(Mem::Param, "own", Dtype::F32, {shard.size()});
+  CommStream stream = open_comm_stream(arena, ctx, comm, run, c.ddp, params.largest_section());
+  const int64_t before = arena.current()[Mem::Workspace];
+  GatheredParams gathered(arena, stream, params, shard, own, c.zero3);
+  found.kept[rank] = arena.current()[Mem::Workspace] - before;
+
+  const std::vector<int64_t> used = c.used();
+  for (uint64_t step = 0; step < 2; ++step) {
+    init_params(ctx, own, shard, c.gpt, sheet.seed() + step);
+    stream.begin_step();
+    for (size_t i = 0; i < used.size(); ++i) {
+      gathered.use(ctx, used[i], i + 1 < used.size() ? used[i + 1] : 0);
+      found.ahead[rank] += fmt::format(" {}", sent_so_far(stream));
+      const Tensor some = some_of(gathered.view(), used[i]);
+      found.weights[rank].insert(found.weights[rank].end(), some.data<float>(),
+                                 some.data<float>() + some.size());
+    }
+    gathered.forget();
+    found.sent[rank] = stream.sent();
+  }
+}
+
+Found run_ranks_of(const Sheet& sheet, const Case& c) {
+  Found found(c.ranks);
+  run_threads(
+      c.ranks, [&](Comm& comm) { take_steps(sheet, c, comm, found); }, kPatience);
+  return found;
+}
+
+void run_case(Sheet& sheet, const Case& c) {
+  const Found found = run_ranks_of(sheet, c);
+  for (size_t r = 0; r < found.weights.size(); ++r)
+    sheet.bits(fmt::format("weights/rank {}", r), found.weights[r]);
+  const ParamLayout params(c.gpt, c.ranks);
+  // A room for each section; a gather for each use.
+  int64_t each_use = 0;
+  for (const int64_t s : c.used()) each_use += params.section(s).size();
+  sheet.without_idea("kept", 4 * c.ranks * params.size());
+  sheet.count("kept", sum_of(found.kept));
+  sheet.without_idea("sent", 4 * (c.ranks - 1) * each_use);
+  sheet.count("sent", sum_of(found.sent));
+}
+
+void run_ahead(Sheet& sheet, const Case& c) {
+  const Found found = run_ranks_of(sheet, c);
+  for (size_t r = 0; r < found.ahead.size(); ++r)
+    sheet.text(fmt::format("ahead/rank {}", r), found.ahead[r]);
+}
+
+void run_formula(Sheet& sheet, const Case& c) {
+  for (const int64_t GA : {int64_t{1}, sheet.pick<int64_t>("micro-steps", {2, 3, 4})}) {
+    PrecisionOptions precision;
+    precision.name = GA == 1 ? "bf16" : "fp32";
+    const auto bytes = zero3_traffic(ParamLayout(c.gpt, c.ranks), c.ddp, precision,
+                                     Recompute(c.recompute, c.gpt.layers), c.zero3, GA);
+    sheet.text(fmt::format("formula/{} micro-steps", GA),
+               bytes ? fmt::format("{}", *bytes) : "none");
+  }
+}
+
+void cases(Sheet& sheet) {
+  for (const int ranks : {2, sheet.pick("ranks", {4, 8})})
+    for (const auto& [prefetch, reshard, recompute] :
+         {std::tuple{1, 1, "none"}, {0, 1, "full"}, {1, 1, "full"}, {1, 0, "none"}}) {
+      Case c{.ranks = ranks,
+             .gpt = {.name = "lab",
+                     .layers = sheet.pick<int64_t>("layers", {4, 5}),
+                     .heads = 1,
+                     .channels = 8,
+                     .seq_len = 4,
+                     .positions = sheet.pick<int64_t>("positions", {4, 7}),
+                     .vocab = 11,
+                     .padded_vocab = 16},
+             .zero3 = {},
+             .ddp = {},
+             .recompute = recompute};
+      c.zero3.prefetch = prefetch;
+      c.zero3.reshard = reshard;
+      const std::string name =
+          fmt::format("{} ranks, --prefetch {} --reshard-after-forward {} --recompute {}", ranks,
+                      prefetch, reshard, recompute);
+      sheet.run(name, [&] { run_case(sheet, c); });
+      sheet.run(name + ", ahead", [&] { run_ahead(sheet, c); });
+      sheet.run(name + ", formula", [&] { run_formula(sheet, c); });
+    }
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }
