@@ -1,0 +1,184 @@
+// The loss scale over steps whose norms are given; and small models that learn in each precision,
+// whose FP16 gradients overflow or become zero as the scale has it.
+#include "labs/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chapters/05_mixed_precision/loss_scaler.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "labs/kernel_counts.h"
+
+namespace ladder::lab {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+/// Of one step: 'g' is good, 'i' has an infinite norm, 'n' a norm that is NaN, 'l' an infinite
+/// loss.
+std::string end_step(LossScaler& scaler, char what) {
+  return scaler.end_step(what == 'l' ? kInf : 2.5, what == 'i' ? kInf : what == 'n' ? kNaN : 1.5);
+}
+
+/// What happens in steps: long rows of good ones, short rows, overflows one after another.
+std::string drawn_steps(const Sheet& sheet, int64_t window) {
+  const Random random(sheet.seed(), "steps");
+  std::string steps;
+  for (uint64_t i = 0; steps.size() < 120; ++i) {
+    const auto row = static_cast<size_t>(random.below(static_cast<uint64_t>(3 * window), i));
+    steps += std::string(row, 'g') + "inl"[random.below(3, i, 1)];
+  }
+  return steps;
+}
+
+struct Script {
+  std::string name, steps;
+  LossScaleOptions options;
+  std::string precision = "fp16";
+};
+
+void play(Sheet& sheet, const Script& script) {
+  LossScaler scaler(script.options, {.name = script.precision});
+  std::vector<float> scales;
+  std::string updates;
+  for (const char step : script.steps) {
+    updates += end_step(scaler, step).empty() ? 'u' : '-';
+    scales.push_back(scaler.scale());
+  }
+  sheet.bits("scale/after each step", scales);
+  sheet.text("scale/updates", updates);
+  nlohmann::json report = nlohmann::json::object();
+  scaler.report(report);
+  sheet.text("scale/reported", report.dump());
+}
+
+/// A run that ends after `at` steps and goes on from its checkpoint.
+void resume(Sheet& sheet, const Script& script, size_t at) {
+  const PrecisionOptions precision{.name = script.precision};
+  LossScaler first(script.options, precision), second(script.options, precision);
+  for (const char step : script.steps.substr(0, at)) end_step(first, step);
+  second.set_state(nlohmann::json::parse(first.state().dump()));
+  std::vector<float> scales{second.scale()};
+  for (const char step : script.steps.substr(at)) {
+    end_step(second, step);
+    scales.push_back(second.scale());
+  }
+  sheet.bits("resumed/scale", scales);
+}
+
+constexpr int64_t kN = 96;       ///< weights of a model
+constexpr uint64_t kSteps = 60;  ///< that it trains
+
+/// Gradients of a step, of sizes from 2^-41 to 2^6: more than FP16 has.
+std::vector<float> drawn_gradients(const Sheet& sheet, uint64_t step) {
+  std::vector<float> drawn = sheet.normals("gradients", kN, step);
+  for (size_t i = 0; i < drawn.size(); ++i)
+    drawn[i] = std::ldexp(drawn[i], 6 - static_cast<int>(i % 48));
+  return drawn;
+}
+
+/// What FP16 takes away: gradients that became zero in a step with an update, and updates.
+struct Lost {
+  int64_t zeros = 0, skipped = 0;
+};
+
+/// Steps of a model whose gradients are drawn. They are stored as the precision has it, times the
+/// scale. `each` is called with the weights, after some steps.
+template <class Each>
+Lost train(const Sheet& sheet, const PrecisionOptions& precision, const LossScaleOptions& options,
+           Each&& each) {
+  CountedKernels kernels;
+  const Ctx& ctx = kernels.ctx();
+  Arena arena;
+  const Weights weights(arena, kN, precision);
+  LossScaler scaler(options, precision);
+  const Tensor grads = arena.zeros(Mem::Grad, "grads", Dtype::F32, {kN});
+  const Tensor narrow = arena.zeros(Mem::Workspace, "narrow", precision.dtype(), {kN});
+  const std::span<float> g(grads.data<float>(), kN), w(weights.master.data<float>(), kN);
+  std::ranges::copy(sheet.normals("weights", kN), w.begin());
+  weights.refresh(ctx);
+  Lost lost;
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    std::ranges::transform(drawn_gradients(sheet, step), g.begin(),
+                           [&](float x) { return scaler.scale() * x; });
+    ctx.kernels->cast(ctx, narrow, grads);
+    ctx.kernels->cast(ctx, grads, narrow);
+    scaler.unscale(ctx, grads);
+    double squares = 0;
+    for (const float x : g) squares += double{x} * double{x};
+    if (scaler.end_step(2.5, std::sqrt(squares)).empty()) {
+      lost.zeros += std::ranges::count(g, 0.0f);
+      for (size_t i = 0; i < kN; ++i) w[i] -= 1e-3f * g[i];
+      weights.refresh(ctx);
+    } else {
+      ++lost.skipped;
+    }
+    if (step % 20 == 19) each(step, weights);
+  }
+  return lost;
+}
+
+void train_bits(Sheet& sheet, const PrecisionOptions& precision, const LossScaleOptions& options) {
+  train(sheet, precision, options, [&](uint64_t step, const Weights& weights) {
+    sheet.bits(fmt::format("weights/master, step {}", step), weights.master);
+    sheet.bits(fmt::format("weights/compute, step {}", step), weights.compute);
+  });
+}
+
+/// Without the idea: gradients that are zero at a scale of 1; all steps, at a scale that stays too
+/// large.
+void train_counts(Sheet& sheet, const LossScaleOptions& options) {
+  int64_t zeros = 0;
+  for (uint64_t step = 0; step < kSteps; ++step)
+    for (const float x : drawn_gradients(sheet, step)) zeros += std::abs(x) <= 0x1p-25f;
+  const Lost lost = train(sheet, {.name = "fp16"}, options, [](uint64_t, const Weights&) {});
+  sheet.without_idea("zeros", zeros);
+  sheet.count("zeros", lost.zeros);
+  sheet.without_idea("skipped", kSteps);
+  sheet.count("skipped", lost.skipped);
+}
+
+void formulas(Sheet& sheet, const PrecisionOptions& precision) {
+  sheet.text("formula/" + precision.name,
+             fmt::format("{} and {}", Weights::param_bytes(kN, precision),
+                         Weights::master_bytes(kN, precision)));
+}
+
+void cases(Sheet& sheet) {
+  const int64_t window = sheet.pick<int64_t>("window", {3, 4, 5});
+  const LossScaleOptions options{.initial = 1024, .window = window};
+  const std::string drawn = drawn_steps(sheet, window);
+  for (const Script& script :
+       {Script{"drawn steps", drawn, options}, Script{"good steps", std::string(90, 'g'), options},
+        Script{"overflows", std::string(14, 'i') + std::string(30, 'g'), options},
+        Script{"a scale that began below 1",
+               "iigggggggggggggggiigg",
+               {.initial = 0x1p-3f, .window = window}},
+        Script{"a fixed scale", drawn, {.initial = 64, .fixed = true, .window = window}},
+        Script{"bf16", drawn, options, "bf16"}}) {
+    sheet.run(script.name, [&] { play(sheet, script); });
+    if (script.precision != "fp16") continue;
+    for (const size_t at : {size_t{4}, sheet.pick<size_t>("resumed", {11, 13, 17})})
+      sheet.run(fmt::format("{}, resumed after {}", script.name, at),
+                [&] { resume(sheet, script, at); });
+  }
+  const LossScaleOptions too_large{.initial = 0x1p20f, .window = window};
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    sheet.run(fmt::format("training in {}", precision),
+              [&] { train_bits(sheet, {.name = precision}, too_large); });
+    sheet.run(fmt::format("bytes in {}", precision), [&] { formulas(sheet, {.name = precision}); });
+  }
+  sheet.run("training in bf16 without a master",
+            [&] { train_bits(sheet, {.name = "bf16", .master_bits = 16}, options); });
+  sheet.run("what fp16 loses", [&] { train_counts(sheet, too_large); });
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }
