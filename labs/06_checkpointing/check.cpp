@@ -166,8 +166,8 @@ void cases(Sheet& sheet) {
                       .vocab = 11,
                       .padded_vocab = 13};
   for (const int64_t micros : {1, 2})
-    for (const char* policy : {"none", "full", "every:2", "every:3", "sqrt", "selective",
-                               "selective:attention", "selective:mlp"}) {
+    for (const char* policy : {"full", "every:2", "every:3", "sqrt", "selective",
+                               "selective:attention", "selective:mlp", "none"}) {
       const Case c{.policy = policy, .gpt = gpt, .micros = micros};
       const std::string name =
           fmt::format("{} of {} blocks, {} in flight", policy, gpt.layers, micros);
