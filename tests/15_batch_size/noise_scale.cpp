@@ -177,9 +177,15 @@ TEST_F(SmallNormsOf, OffTakesNothing) {
 
 TEST(NoiseScale, Refusals) {
   const NoiseScaleOptions on{.on = true}, off;
-  EXPECT_USER_ERROR(on.check(8, 8), "takes a --micro-batch below --batch 8, not 8");
-  on.check(4, 8);
-  off.check(8, 8);
+  const GptConfig gpt = preset("nano");
+  EXPECT_USER_ERROR(on.check(gpt, 8, 8), "takes a --micro-batch below --batch 8, not 8");
+  on.check(gpt, 4, 8);
+  off.check(gpt, 8, 8);
+
+  GptConfig tied = gpt;
+  tied.tied_head = true;
+  EXPECT_USER_ERROR(on.check(tied, 4, 8), "legal is it without --tied-head");
+  off.check(tied, 4, 8);
 }
 
 }  // namespace
