@@ -72,7 +72,7 @@ void take_steps(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
   const auto rank = static_cast<size_t>(comm.rank());
   const ParamLayout params(c.gpt, c.ranks), shard = params.shard(comm.rank());
-  const Tensor own = arena.zeros(Mem::Param, "own", Dtype::F32, {shard.size()});
+  const Shard own{arena.zeros(Mem::Param, "own", Dtype::F32, {shard.size()})};
   CommStream stream = open_comm_stream(arena, ctx, comm, run, c.ddp, params.largest_section());
   const int64_t before = arena.current()[Mem::Workspace];
   GatheredParams gathered(arena, stream, params, shard, own, c.zero3);
