@@ -9,8 +9,8 @@
 // The last norm is in that section, too, so that the head reads one section.
 //
 //   parameters   | wte wpe norm | block 0 | block 1 | ... |
-//   gradients    | wte wpe -    | block 0 | block 1 | ... | wte - norm |    by the embedding, the
-//   head
+//   gradients    | wte wpe -    | block 0 | block 1 | ... | wte - norm |
+//                  the embedding's                          the head's
 #pragma once
 
 #include "common/model/layout.h"

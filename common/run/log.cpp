@@ -85,7 +85,7 @@ bool RunLog::goes_on(int64_t step) {
   return false;
 }
 
-/// How many steps a signal has left, and what is left of them.
+/// The end of the line of a signal: how many steps were taken, and what is kept of them.
 std::string RunLog::after_steps(int64_t done, const std::string& reasons) const {
   return fmt::format(" after {} of {} steps; {}", done, options_.steps,
                      !reasons.empty()        ? reasons
