@@ -66,13 +66,13 @@ class BlockAllocator {
 
  private:
   /// Allocates at the first call; later the same.
-  Tensor once(Tensor& slot, const char* name, Shape sequence) {
-    if (slot.shape.rank == 0) slot = alloc(name, sequence, plan_.dtype);
-    return slot;
+  Tensor once(Tensor& kept, const char* name, Shape sequence) {
+    if (kept.shape.rank == 0) kept = alloc(name, sequence, plan_.dtype);
+    return kept;
   }
-  Tensor once_wide(Tensor& slot, const char* name, Shape shape) {
-    if (slot.shape.rank == 0) slot = arena_.alloc(Mem::Activation, name, wide(plan_.dtype), shape);
-    return slot;
+  Tensor once_wide(Tensor& kept, const char* name, Shape shape) {
+    if (kept.shape.rank == 0) kept = arena_.alloc(Mem::Activation, name, wide(plan_.dtype), shape);
+    return kept;
   }
 
   /// What block l keeps as long as its micro-batch is in flight, or until the next one comes.

@@ -45,28 +45,28 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   return places;
 }
 
-/// Each shard holds what the index places there, and nothing else.
-std::vector<SafetensorsReader> open_shards(const std::string& path) {
+/// Each file holds what the index places there, and nothing else.
+std::vector<SafetensorsReader> open_indexed(const std::string& path) {
   const std::map<std::string, std::string> places = read_index(path);
   std::map<std::string, size_t> expected;  // tensors of each file
   for (const auto& [name, file] : places) ++expected[file];
 
-  std::vector<SafetensorsReader> shards;
+  std::vector<SafetensorsReader> readers;
   for (const auto& [file, count] : expected) {
-    const SafetensorsReader& shard =
-        shards.emplace_back((fs::path(path).parent_path() / file).string());
-    for (const auto& [name, entry] : shard.entries()) {
+    const SafetensorsReader& reader =
+        readers.emplace_back((fs::path(path).parent_path() / file).string());
+    for (const auto& [name, entry] : reader.entries()) {
       const auto place = places.find(name);
       if (place == places.end() || place->second != file)
-        throw UserError("{}: holds {}, which {} places {}", shard.path(), name, path,
+        throw UserError("{}: holds {}, which {} places {}", reader.path(), name, path,
                         place == places.end() ? "nowhere" : "in " + place->second);
     }
-    if (shard.entries().size() == count) continue;
+    if (reader.entries().size() == count) continue;
     for (const auto& [name, place] : places)
-      if (place == file && !shard.entries().contains(name))
-        throw UserError("{}: holds no tensor {}, which {} places there", shard.path(), name, path);
+      if (place == file && !reader.entries().contains(name))
+        throw UserError("{}: holds no tensor {}, which {} places there", reader.path(), name, path);
   }
-  return shards;
+  return readers;
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ HfFiles open_hf_files(const std::string& path) {
   const fs::path weights = resolved_weights(path);
   HfFiles files;
   if (weights.extension() == ".json") {
-    files.weights = open_shards(weights.string());
+    files.weights = open_indexed(weights.string());
   } else {
     files.weights.emplace_back(weights.string());
   }

@@ -71,9 +71,9 @@ struct Mma {
   /// zero would not keep out a NaN.
   template <int kCount>
   static __device__ void copy(T* tile, const Rows<const T>& rows, int first) {
-    constexpr int kChunks = kHS / 8;  // of 16 bytes
-    for (int i = static_cast<int>(threadIdx.x); i < kCount * kChunks; i += kThreads) {
-      const int row = i / kChunks, d = i % kChunks * 8;
+    constexpr int kCopies = kHS / 8;  // of a row, 16 bytes each
+    for (int i = static_cast<int>(threadIdx.x); i < kCount * kCopies; i += kThreads) {
+      const int row = i / kCopies, d = i % kCopies * 8;
       const bool inside = first + row < rows.count;
       cp_async_16(tile + row * kStride + d, rows[inside ? first + row : 0] + d, inside);
     }

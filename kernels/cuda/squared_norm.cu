@@ -50,17 +50,17 @@ __device__ Limb warp_sum(Limb x) {
   return x;
 }
 
-/// partial (R,chunks,kLimbs): the squared norm of the leaves of a row that a chunk takes, every
-/// (chunks x threads)-th a thread. x (R,N). A block a chunk.
+/// partial (R,stripes,kLimbs): the squared norm of the leaves of a row that a stripe takes, every
+/// (stripes x threads)-th a thread. x (R,N). A block a stripe.
 template <int W>
-__global__ void sum_chunks(Limb* partial, const float* x, int64_t N) {
+__global__ void sum_stripes(Limb* partial, const float* x, int64_t N) {
   __shared__ Limb total[kLimbs];
   if (threadIdx.x < kLimbs) total[threadIdx.x] = 0;
   __syncthreads();
-  const int64_t row = blockIdx.x, chunk = blockIdx.y, chunks = gridDim.y;
+  const int64_t row = blockIdx.x, stripe = blockIdx.y, stripes = gridDim.y;
   Limb own[kLimbs] = {};
-  const int64_t step = chunks * blockDim.x * kNormLeaf;
-  for (int64_t n = (chunk * blockDim.x + threadIdx.x) * kNormLeaf; n < N; n += step)
+  const int64_t step = stripes * blockDim.x * kNormLeaf;
+  for (int64_t n = (stripe * blockDim.x + threadIdx.x) * kNormLeaf; n < N; n += step)
     add_leaf(own, leaf_of<W>(x + row * N + n, N - n));
 #pragma unroll
   for (int j = 0; j < kLimbs; ++j) {
@@ -69,14 +69,15 @@ __global__ void sum_chunks(Limb* partial, const float* x, int64_t N) {
   }
   __syncthreads();
   if (threadIdx.x < kLimbs)
-    partial[(row * chunks + chunk) * kLimbs + threadIdx.x] = total[threadIdx.x];
+    partial[(row * stripes + stripe) * kLimbs + threadIdx.x] = total[threadIdx.x];
 }
 
-/// limbs (R,kLimbs) += partial (R,chunks,kLimbs) over chunks. A block a row, a warp a limb.
-__global__ void add_chunks(Limb* limbs, const Limb* partial, int64_t chunks) {
-  const Limb* from = partial + blockIdx.x * chunks * kLimbs + warp_index();
+/// limbs (R,kLimbs) += partial (R,stripes,kLimbs) over stripes. A block a row, a warp a limb.
+__global__ void add_stripes(Limb* limbs, const Limb* partial, int64_t stripes) {
+  const Limb* from = partial + blockIdx.x * stripes * kLimbs + warp_index();
   Limb sum = 0;
-  for (int64_t chunk = lane_index(); chunk < chunks; chunk += kWarp) sum += from[chunk * kLimbs];
+  for (int64_t stripe = lane_index(); stripe < stripes; stripe += kWarp)
+    sum += from[stripe * kLimbs];
   sum = warp_sum(sum);
   if (lane_index() == 0 && sum != 0) limbs[blockIdx.x * kLimbs + warp_index()] += sum;
 }
@@ -114,15 +115,15 @@ void squared_norm(const Ctx& ctx, Tensor limbs, Tensor x) {
   if (R == 0) return;
   const int64_t leaves = ceil_div(N, kNormLeaf);
   const int64_t threads = std::clamp<int64_t>(round_up<int64_t>(leaves, kWarp), kWarp, kThreads);
-  const int64_t chunks = std::clamp<int64_t>(ceil_div(leaves, threads), 1, ceil_div(kBlocks, R));
+  const int64_t stripes = std::clamp<int64_t>(ceil_div(leaves, threads), 1, ceil_div(kBlocks, R));
   Scratch scratch(ctx);
-  auto* partial = scratch.take<Limb>(R * chunks * kLimbs);
+  auto* partial = scratch.take<Limb>(R * stripes * kLimbs);
   dispatch_width<float>(N, {x}, [&, N = N, R = R]<int W>(Width<W>) {
-    launch(ctx, sum_chunks<W>, {.x = R, .y = chunks}, static_cast<int>(threads), 0, partial,
+    launch(ctx, sum_stripes<W>, {.x = R, .y = stripes}, static_cast<int>(threads), 0, partial,
            device_data<float>(x), N);
   });
-  launch(ctx, add_chunks, {.x = R}, kLimbs * kWarp, 0,
-         reinterpret_cast<Limb*>(device_data<int64_t>(limbs)), partial, chunks);
+  launch(ctx, add_stripes, {.x = R}, kLimbs * kWarp, 0,
+         reinterpret_cast<Limb*>(device_data<int64_t>(limbs)), partial, stripes);
 }
 
 void adaptive_clip(const Ctx& ctx, Tensor grad, Tensor grad_limbs, Tensor weight_limbs,

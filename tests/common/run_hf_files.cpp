@@ -63,7 +63,7 @@ class HfFilesTest : public testing::Test {
   }
 
   /// The model in two files, "a" with the embeddings and "b", and their index.
-  void write_shards() {
+  void write_two_files() {
     std::filesystem::rename(dir_ / "model.safetensors", dir_ / "whole");
     source_ = dir_ / "whole";
     const auto in_a = [](const std::string& name) { return name.find(".w") != name.npos; };
@@ -203,8 +203,8 @@ TEST_F(HfFilesTest, MissingTensorsAreNamedAsTheFileNamesThem) {
   expect_refused("holds no tensor h.1.ln_2.bias");
 }
 
-TEST_F(HfFilesTest, ShardsAreJoinedByTheirIndex) {
-  write_shards();
+TEST_F(HfFilesTest, FilesAreJoinedByTheirIndex) {
+  write_two_files();
   for (const std::string& path : {dir_.path(), dir_ / kIndex}) {
     SmallModel other;
     EXPECT_EQ(load(path, other), "");
@@ -215,8 +215,8 @@ TEST_F(HfFilesTest, ShardsAreJoinedByTheirIndex) {
   expect_refused("n_layer is 3");
 }
 
-TEST_F(HfFilesTest, ShardsThatAreNotAsTheIndexSaysAreRefused) {
-  write_shards();
+TEST_F(HfFilesTest, FilesThatAreNotAsTheIndexSaysAreRefused) {
+  write_two_files();
   const json good = index_;
   std::filesystem::rename(dir_ / "b", dir_ / "c");
   expect_refused("b: no such file");
@@ -240,7 +240,7 @@ TEST_F(HfFilesTest, ShardsThatAreNotAsTheIndexSaysAreRefused) {
 }
 
 TEST_F(HfFilesTest, AnIndexNamesFilesBesideItAlone) {
-  write_shards();
+  write_two_files();
   const json good = index_;
   for (const json& file : {json("../a"), json("/etc/passwd"), json(""),
                            json(std::string("a\0b", 3)), json(1), json(nullptr)}) {

@@ -90,7 +90,7 @@ struct Gradient {
   int64_t B, T, N = 50, K = 35;
 };
 
-/// Leaves of odd length, leaves longer than a chunk, leaves that are empty, groups of three of
+/// Leaves of odd length, leaves longer than a slab, leaves that are empty, groups of three of
 /// them; more than a block; so many gradients that they go past the caches. F32 outputs hide
 /// nothing; matmul_forward's are BF16, so weight gradients carry the load.
 TEST_F(CpuProductsBf16, AreTheTreeOfTheDefinition) {

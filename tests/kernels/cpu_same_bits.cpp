@@ -1,4 +1,4 @@
-// The bits of `cpu` at sizes where threads, blocks and chunks really cut: same_bits_batch.cpp and
+// The bits of `cpu` at sizes where threads, blocks and slabs really cut: same_bits_batch.cpp and
 // same_bits_parts.cpp test the rule for all tables, on sizes that fit one tile.
 #include <functional>
 
@@ -105,8 +105,8 @@ struct Sizes {
   int leaves;
 };
 
-// Leaves longer than a chunk, several in one, a number that is no power of two; blocks below and
-// beside one another, with one chunk and with several.
+// Leaves longer than a slab, several in one, a number that is no power of two; blocks below and
+// beside one another, with one slab and with several.
 TEST_F(Products, AreTheTreeOfTheDefinition) {
   for (const auto& [rows, N, K, leaves] :
        {Sizes{1, 3, 5, 8}, Sizes{67, 45, 128, 8}, Sizes{70, 45, 6000, 8}, Sizes{70, 50, 777, 3},
@@ -136,7 +136,7 @@ TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
   struct Case {
     int64_t B, T, N, K;
   };
-  // Folded leaves, also of odd chunks, and longer than a chunk of K. No tokens; so large that it
+  // Folded leaves, also of odd chunks, and longer than a slab. No tokens; so large that it
   // goes past the caches (cpu_past_caches.cpp).
   for (const auto& [B, T, N, K] : {Case{1, 700, 50, 35},
                                    {5, 300, 50, 35},

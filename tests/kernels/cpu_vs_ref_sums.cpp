@@ -8,7 +8,7 @@ namespace {
 struct Sizes {
   int64_t rows, N, K;
 };
-// 1 x 1 x 1, less than a tile, not multiples of anything, several chunks, many tiles.
+// 1 x 1 x 1, less than a tile, not multiples of anything, several slabs, many tiles.
 constexpr Sizes kProducts[] = {{1, 1, 1},    {3, 5, 7},      {17, 33, 16},   {5, 100, 3},
                                {33, 17, 65}, {64, 384, 128}, {70, 131, 777}, {257, 70, 2049},
                                {1, 50, 384}, {450, 1100, 40}};

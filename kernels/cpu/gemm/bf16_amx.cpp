@@ -26,11 +26,11 @@ constexpr int64_t kStep = 32;          // values of k in a register of A or B
 constexpr int64_t kWords = kStep / 2;  // as pairs
 constexpr int64_t kStepOfPanel = kTileSide * kWords;
 static_assert(kLanes == kSide && kLanes == kWords);
-/// Longest chunk of K, in steps: 768 values, or 1,024 at once; panels come from L2 in time.
+/// Longest slab of K, in steps: 768 values, or 1,024 at once; panels come from L2 in time.
 constexpr int64_t kLongest = 24;
 /// Steps between two requests for memory of the next panel.
 constexpr int64_t kRequestEvery = 4;
-/// Levels of the tree over the leaves of a chunk.
+/// Levels of the tree over the leaves of a slab.
 constexpr int kLevels = std::bit_width(uint64_t{longest_uncut(kLongest)});
 
 /// What LDTILECFG reads: registers 0 to 7 have 16 rows of 64 bytes.
@@ -136,10 +136,10 @@ void pack_rows(float* out, const Factor& f, int64_t i, int64_t end, Range k, int
   }
 }
 
-/// pack(out, k, steps) for the runs of a chunk.
+/// pack(out, k, steps) for the runs of a slab.
 template <class F>
-void pack_chunk(float* out, const Chunk& chunk, F&& pack) {
-  for (const Run& run : chunk.k()) {
+void pack_slab(float* out, const Slab& slab, F&& pack) {
+  for (const Run& run : slab.k()) {
     const int64_t steps = ceil_div(run.size(), kStep);
     pack(out, Range{run.begin, run.end}, steps);
     out += steps * kStepOfPanel;
@@ -208,29 +208,29 @@ void write(const float* leaves, int count, const Lefts& lefts, const Corner& to)
   });
 }
 
-/// Joins a group of `count` leaves, the last of them `segment`, to what waits in slots of `level`
-/// or above, and sends the sums on.
+/// Joins a group of `count` leaves, the last of them `segment`, to what waits on `level` or
+/// above, and sends the sums on.
 void join_group(const Segment& segment, const float* leaves, int count, int level,
-                const LevelSlots& slots, const Corner& to) {
+                const WaitingSums& waiting, const Corner& to) {
   Lefts lefts;
   for (uint64_t joins = segment.joins >> level << level; joins != 0; joins &= joins - 1)
-    lefts.at[static_cast<size_t>(lefts.count++)] = slots.at(std::countr_zero(joins));
+    lefts.at[static_cast<size_t>(lefts.count++)] = waiting.at(std::countr_zero(joins));
   if (segment.last) return write(leaves, count, lefts, to);
-  float* own = slots.at(segment.slot);
+  float* own = waiting.at(segment.level);
   each_sum(leaves, count, lefts, kTileSide, kTileSide,
            [&](Vec sum, int64_t i, int64_t col, auto) { store(sum, own + i * kTileSide + col); });
 }
 
-/// One tile through one chunk, in `leaves` memory of a group.
-void tile_chunk(const Chunk& chunk, const float* a, const float* b, Prefetch& prefetch,
-                float* leaves, const LevelSlots& slots, const Corner& to) {
+/// One tile through one slab, in `leaves` memory of a group.
+void tile_slab(const Slab& slab, const float* a, const float* b, Prefetch& prefetch, float* leaves,
+               const WaitingSums& waiting, const Corner& to) {
   // The compiler does not see that registers are loaded from what was packed, or parked before this
-  // chunk. That they are stored it sees.
+  // slab. That they are stored it sees.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   int first = 0;
-  for (int s = 0; s < chunk.count; ++s) {
-    const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-    segment.resumes ? load_sums(slots.at(slots.parking)) : zero_sums();
+  for (int s = 0; s < slab.count; ++s) {
+    const Segment& segment = slab.segments[static_cast<size_t>(s)];
+    segment.resumes ? load_sums(waiting.at(waiting.parking)) : zero_sums();
     for (int64_t step = 0; step < segment.steps; step += kRequestEvery) {
       const int64_t steps = std::min(kRequestEvery, segment.steps - step);
       multiply(a, b, steps);
@@ -239,41 +239,41 @@ void tile_chunk(const Chunk& chunk, const float* a, const float* b, Prefetch& pr
       b += steps * kStepOfPanel;
     }
     store_sums(leaves + (s - first) * kTile);
-    if (s + 1 < chunk.count && s + 1 < first + kGroup) continue;
-    // A chunk may have fewer leaves than a group.
-    const int level = std::min(kGroupLevels, slots.local_levels);
-    join_group(segment, leaves, s + 1 - first, level, slots, to);
+    if (s + 1 < slab.count && s + 1 < first + kGroup) continue;
+    // A slab may have fewer leaves than a group.
+    const int level = std::min(kGroupLevels, waiting.local_levels);
+    join_group(segment, leaves, s + 1 - first, level, waiting, to);
     first = s + 1;
   }
 }
 
-/// One chunk of K for the block at C[rows, cols].
-void block_chunk(const Product& p, const DepthCut& cut, const Block& block, const Chunk& chunk,
-                 Range rows, Range cols, PanelsOfB panels) {
-  const int64_t panel = chunk.steps * kStepOfPanel;
+/// One slab of K for the block at C[rows, cols].
+void block_slab(const Product& p, const DepthCut& cut, const Block& block, const Slab& slab,
+                Range rows, Range cols, PanelsOfB panels) {
+  const int64_t panel = slab.steps * kStepOfPanel;
   for (int64_t m = rows.begin; m < rows.end; m += kTileSide)
-    pack_chunk(block.a + (m - rows.begin) / kTileSide * panel, chunk,
-               [&](float* out, Range k, int64_t steps) { pack_rows(out, p.a, m, p.M, k, steps); });
-  LevelSlots slots = slots_of(cut, block, kTile, block.local + kGroup * kTile);
+    pack_slab(block.a + (m - rows.begin) / kTileSide * panel, slab,
+              [&](float* out, Range k, int64_t steps) { pack_rows(out, p.a, m, p.M, k, steps); });
+  WaitingSums waiting = waiting_of(cut, block, kTile, block.local + kGroup * kTile);
   const bool kept = panels == PanelsOfB::Kept;
   const int64_t tiles = ceil_div(rows.size(), kTileSide);
-  const int64_t requests = tiles * (chunk.steps / kRequestEvery);
+  const int64_t requests = tiles * (slab.steps / kRequestEvery);
   for (int64_t n = cols.begin; n < cols.end; n += kTileSide) {
     float* b = block.b + place_of(panels, (n - cols.begin) / kTileSide) * panel;
     if (!kept)
-      pack_chunk(b, chunk, [&](float* out, Range k, int64_t steps) {
+      pack_slab(b, slab, [&](float* out, Range k, int64_t steps) {
         pack_columns(out, p.b, n, p.N, k, steps);
       });
     const Range next{n + kTileSide, kept ? n + kTileSide : std::min(n + 2 * kTileSide, cols.end)};
-    Prefetch prefetch(p.b, next, chunk.k(), requests);
-    for (int64_t m = rows.begin; m < rows.end; m += kTileSide, slots.kept += kTile) {
+    Prefetch prefetch(p.b, next, slab.k(), requests);
+    for (int64_t m = rows.begin; m < rows.end; m += kTileSide, waiting.kept += kTile) {
       const Corner to{.p = p,
                       .m = m,
                       .n = n,
                       .rows = std::min(kTileSide, rows.end - m),
                       .cols = std::min(kTileSide, cols.end - n)};
-      tile_chunk(chunk, block.a + (m - rows.begin) / kTileSide * panel, b, prefetch, block.local,
-                 slots, to);
+      tile_slab(slab, block.a + (m - rows.begin) / kTileSide * panel, b, prefetch, block.local,
+                waiting, to);
     }
   }
 }
@@ -304,8 +304,8 @@ void rectangle_of_pairs(const Product& p, Range rows, Range cols, std::span<std:
                   .local = (kGroup + kLevels) * kTile};
   const Block block = plan_block(cut, tile, rows.size(), cols.size(), scratch);
   for_blocks(cut, tile, block, rows, cols,
-             [&](const Chunk& chunk, Range r, Range c, PanelsOfB panels) {
-               block_chunk(p, cut, block, chunk, r, c, panels);
+             [&](const Slab& slab, Range r, Range c, PanelsOfB panels) {
+               block_slab(p, cut, block, slab, r, c, panels);
              });
 }
 

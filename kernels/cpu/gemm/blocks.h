@@ -1,11 +1,11 @@
 // The product block by block, whatever a tile is. A thread's rectangle of C is cut into
 //   blocks    as large as panels and waiting sums fit the scratch and L2;
-//   chunks    of K: a piece of one leaf, or an aligned run of 2^j whole leaves (depth.h). A and
-//             B of a chunk are packed into panels as the registers want them;
+//   slabs     of K: a piece of one leaf, or an aligned run of 2^j whole leaves (depth.h). A and
+//             B of a slab are packed into panels as the registers want them;
 //   tiles     of sums, which stay in registers through a whole segment (the part of one leaf that
-//             lies in the chunk).
-// Between segments a tile's sums wait in slots, one for each level of the tree. Slots of levels
-// that a chunk completes by itself are used again by the next tile and so stay in the L1 cache.
+//             lies in the slab).
+// Between segments a tile's sums wait, one on each level of the tree. The memory of levels that a
+// slab completes by itself is used again by the next tile and so stays in the L1 cache.
 #pragma once
 
 #include <span>
@@ -40,7 +40,7 @@ struct TileShape {
 /// A kind of tile. Memory in floats.
 struct Tile {
   TileShape shape;
-  int64_t panel_a, panel_b;  ///< its rows of A, its columns of B, for the longest chunk
+  int64_t panel_a, panel_b;  ///< its rows of A, its columns of B, for the longest slab
   int64_t local;             ///< what tiles use one after the other
 };
 
@@ -50,22 +50,22 @@ struct Block {
   float *a, *b, *kept, *local;
 };
 
-/// Where the sums of one tile of `size` floats wait: slot s at local + s * size, or, where they
-/// outlive a chunk, in the block's buffers.
-struct LevelSlots {
+/// Where the sums of one tile of `size` floats wait: level l at local + l * size, or, where they
+/// outlive a slab, in the block's buffers.
+struct WaitingSums {
   int64_t size;
   float* local;
   int local_levels;
   int parking;
-  float* kept;  ///< of this tile, slot local_levels
+  float* kept;  ///< of this tile, level local_levels
   int64_t stride;
 
-  float* at(int slot) const {
-    return slot < local_levels ? local + slot * size : kept + (slot - local_levels) * stride;
+  float* at(int level) const {
+    return level < local_levels ? local + level * size : kept + (level - local_levels) * stride;
   }
 };
 
-inline LevelSlots slots_of(const DepthCut& cut, const Block& block, int64_t size, float* local) {
+inline WaitingSums waiting_of(const DepthCut& cut, const Block& block, int64_t size, float* local) {
   return {.size = size,
           .local = local,
           .local_levels = cut.local_levels(),
@@ -74,19 +74,19 @@ inline LevelSlots slots_of(const DepthCut& cut, const Block& block, int64_t size
           .stride = block.rows * block.cols};
 }
 
-/// Whether panels of B are not kept: no block below multiplies the same columns, or other chunks
+/// Whether panels of B are not kept: no block below multiplies the same columns, or other slabs
 /// come before it, and there is no room for the panels of all.
 inline bool panels_pass(const DepthCut& cut, int64_t rows, int64_t M) {
-  return cut.chunks() > 1 || rows >= M;
+  return cut.slabs() > 1 || rows >= M;
 }
 
 /// The block for which the fewest rows and columns are packed, each counted as often as it is. With
-/// one chunk that is the tallest that caches and scratch allow, as B is packed once anyway.
+/// one slab that is the tallest that caches and scratch allow, as B is packed once anyway.
 inline Block plan_block(const DepthCut& cut, const Tile& tile, int64_t M, int64_t N,
                         std::span<std::byte> scratch) {
   const TileShape& shape = tile.shape;
   const int64_t floats = static_cast<int64_t>(scratch.size() / sizeof(float)) - tile.local;
-  const int64_t kept = cut.slots() - cut.local_levels();
+  const int64_t kept = cut.levels() - cut.local_levels();
   const auto panels_of_a = [&](int64_t rows) { return rows / shape.rows * tile.panel_a; };
   // Of B all panels are kept for the block below, or they pass: one is read, the next one packed.
   const auto panels_of_b = [&](int64_t rows, int64_t cols) {
@@ -109,7 +109,7 @@ inline Block plan_block(const DepthCut& cut, const Tile& tile, int64_t M, int64_
     if (wide > 0) {
       const int64_t packed = ceil_div(N, wide) * M + down * N;
       if (packed < least) least = packed, rows = tall, cols = wide;
-      if (cut.chunks() == 1) break;
+      if (cut.slabs() == 1) break;
     }
     if (tall == shape.rows || down * N >= least) break;
   }
@@ -132,7 +132,7 @@ inline int64_t place_of(PanelsOfB panels, int64_t i) {
   return panels == PanelsOfB::Pass ? i % 2 : i;
 }
 
-/// f(chunk, rows, cols, panels) for each block and each chunk of the rectangle rows x cols of C.
+/// f(slab, rows, cols, panels) for each block and each slab of the rectangle rows x cols of C.
 template <class F>
 void for_blocks(const DepthCut& cut, const Tile& tile, const Block& block, Range rows, Range cols,
                 F&& f) {
@@ -144,8 +144,8 @@ void for_blocks(const DepthCut& cut, const Tile& tile, const Block& block, Range
     const PanelsOfB panels = panels_pass(cut, block.rows, rows.size()) ? PanelsOfB::Pass
                              : i % down > 0                            ? PanelsOfB::Kept
                                                                        : PanelsOfB::Keep;
-    for (int64_t which = 0; which < cut.chunks(); ++which)
-      f(cut.chunk(which), Range{rows.begin + r.begin, rows.begin + r.end},
+    for (int64_t which = 0; which < cut.slabs(); ++which)
+      f(cut.slab(which), Range{rows.begin + r.begin, rows.begin + r.end},
         Range{cols.begin + c.begin, cols.begin + c.end}, panels);
   }
 }

@@ -1,4 +1,4 @@
-// How the sum over K of a product is cut: leaves as the rule has them, and chunks of K as the
+// How the sum over K of a product is cut: leaves as the rule has them, and slabs of K as the
 // caches want them. Lengths are counted in steps: what the registers take at a time, `step` values
 // of k.
 #pragma once
@@ -15,11 +15,11 @@
 
 namespace ladder {
 
-/// Longest chunk of K, in steps. With AVX2 and NEON a panel of B (kDepth x kNr words, 24 KiB) then
+/// Longest slab of K, in steps. With AVX2 and NEON a panel of B (kDepth x kNr words, 24 KiB) then
 /// stays in L1 while A's panels pass; the larger L2 of machines with AVX-512 feeds both, and the
-/// fewer the chunks, the fewer sums wait in memory.
+/// fewer the slabs, the fewer sums wait in memory.
 constexpr int64_t kDepth = kLanes == 8 ? 384 : 768;
-/// But all of K if it is no longer than this: then no sum waits in memory between chunks.
+/// But all of K if it is no longer than this: then no sum waits in memory between slabs.
 constexpr int64_t longest_uncut(int64_t most) { return most / 3 * 4; }
 
 /// Neighbouring values of k. Panels hold them one run after the other; each begins with a step, and
@@ -29,17 +29,17 @@ struct Run {
   int64_t size() const { return end - begin; }
 };
 
-/// The part of a leaf that lies in one chunk.
+/// The part of a leaf that lies in one slab.
 struct Segment {
   int64_t steps;
   uint64_t joins;  ///< bit l: the sum on level l of the tree is joined to this one, lowest first
-  int slot;        ///< where the sum goes: its level, or DepthCut::parking() if the leaf goes on
-  bool resumes;    ///< the leaf began in an earlier chunk: its sum so far is parked
+  int level;       ///< where the sum goes: in the tree, or DepthCut::parking() if the leaf goes on
+  bool resumes;    ///< the leaf began in an earlier slab: its sum so far is parked
   bool last;       ///< nothing follows: the sum goes to C
 };
 
 /// Values of k that are multiplied before the next ones are packed: segments one after the other.
-struct Chunk {
+struct Slab {
   int64_t steps = 0, values = 0;  ///< fewer values than steps hold where some are not full
   int count = 0, run_count = 0;
   /// The first ones count. The others are not even initialised: they would fill L1.
@@ -50,11 +50,11 @@ struct Chunk {
   std::span<const Run> k() const { return {runs.data(), static_cast<size_t>(run_count)}; }
 };
 
-/// How K is cut into chunks, and in which slots the sums wait.
+/// How K is cut into slabs, and where the sums wait.
 class DepthCut {
  public:
   /// @param step values of k in a step
-  /// @param most longest chunk in steps, but for a K that is longest_uncut(most) at most
+  /// @param most longest slab in steps, but for a K that is longest_uncut(most) at most
   DepthCut(const Product& p, int64_t step, int64_t most)
       : K_(p.K), leaves_(p.leaves), token_leaves_(p.token_leaves), step_(step) {
     const int64_t halves = token_leaves_ > 1 ? 2 : 1;
@@ -67,28 +67,28 @@ class DepthCut {
     depth_ = std::min(run_, leaves_) * ceil_div(longest, pieces_);
   }
 
-  /// No chunk has more steps.
+  /// No slab has more steps.
   int64_t depth() const { return depth_; }
 
-  int64_t chunks() const { return run_ > 1 ? ceil_div(leaves_, run_) : leaves_ * pieces_; }
+  int64_t slabs() const { return run_ > 1 ? ceil_div(leaves_, run_) : leaves_ * pieces_; }
 
-  Chunk chunk(int64_t i) const {
-    Chunk chunk;
+  Slab slab(int64_t i) const {
+    Slab slab;
     if (run_ == 1) {
-      push(chunk, i / pieces_, i % pieces_);
+      push(slab, i / pieces_, i % pieces_);
     } else {
       const int64_t first = i * run_;
       for (int64_t which = first; which < std::min(leaves_, first + run_); ++which)
-        push(chunk, which, 0);
+        push(slab, which, 0);
     }
-    return chunk;
+    return slab;
   }
 
-  /// Levels whose sums never outlive a chunk.
-  int local_levels() const { return chunks() == 1 ? parking() : std::countr_zero(bits(run_)); }
-  /// The slot after those of the levels: for a leaf that goes on in the next chunk.
+  /// Levels whose sums never outlive a slab.
+  int local_levels() const { return slabs() == 1 ? parking() : std::countr_zero(bits(run_)); }
+  /// The level after those of the tree: for a leaf that goes on in the next slab.
   int parking() const { return std::bit_width(bits(leaves_ - 1)); }
-  int slots() const { return parking() + (pieces_ > 1 ? 1 : 0); }
+  int levels() const { return parking() + (pieces_ > 1 ? 1 : 0); }
 
  private:
   static uint64_t bits(int64_t n) { return static_cast<uint64_t>(n); }
@@ -104,45 +104,45 @@ class DepthCut {
   }
 
   /// Steps `part` of a run, or those of them that it has. Returns how many it has in all.
-  int64_t push_run(Chunk& chunk, Range run, Range part) const {
+  int64_t push_run(Slab& slab, Range run, Range part) const {
     const int64_t all = steps(run.size());
     const int64_t first = std::clamp<int64_t>(part.begin, 0, all);
     const int64_t last = std::clamp<int64_t>(part.end, 0, all);
     if (first == last) return all;
     const Run own{run.begin + first * step_, std::min(run.end, run.begin + last * step_)};
-    chunk.values += own.size();
-    Run* before = chunk.run_count > 0 ? &chunk.runs[size_t(chunk.run_count) - 1] : nullptr;
+    slab.values += own.size();
+    Run* before = slab.run_count > 0 ? &slab.runs[size_t(slab.run_count) - 1] : nullptr;
     if (before && before->end == own.begin && before->size() % step_ == 0)
       before->end = own.end;
     else
-      chunk.runs[size_t(chunk.run_count++)] = own;
+      slab.runs[size_t(slab.run_count++)] = own;
     return all;
   }
 
   /// Piece `piece` of leaf `which`.
-  void push(Chunk& chunk, int64_t which, int64_t piece) const {
+  void push(Slab& slab, int64_t which, int64_t piece) const {
     const auto [early, late] = leaf_runs(which);
     const Range part = leaf(piece, pieces_, steps(early.size()) + steps(late.size()));
-    const int64_t earlier = push_run(chunk, early, part);
-    push_run(chunk, late, {part.begin - earlier, part.end - earlier});
+    const int64_t earlier = push_run(slab, early, part);
+    push_run(slab, late, {part.begin - earlier, part.end - earlier});
     const bool ends = piece + 1 == pieces_;
     const bool last = ends && which + 1 == leaves_;
     // As a binary counter: leaf `which` completes the levels of its trailing ones. The last leaf
     // is joined with all that is left: the ones of its index.
     const int level = std::countr_one(bits(which));
     const uint64_t completed = (uint64_t{1} << level) - 1;
-    chunk.steps += part.size();
-    chunk.segments[static_cast<size_t>(chunk.count++)] = {
+    slab.steps += part.size();
+    slab.segments[static_cast<size_t>(slab.count++)] = {
         .steps = part.size(),
         .joins = last ? bits(which) : (ends ? completed : 0),
-        .slot = ends ? level : parking(),
+        .level = ends ? level : parking(),
         .resumes = piece > 0,
         .last = last};
   }
 
   int64_t K_, leaves_, token_leaves_, step_, depth_;
-  int64_t run_ = 1;     ///< whole leaves of a chunk: a power of two
-  int64_t pieces_ = 1;  ///< pieces of a leaf, where a leaf is longer than a chunk
+  int64_t run_ = 1;     ///< whole leaves of a slab: a power of two
+  int64_t pieces_ = 1;  ///< pieces of a leaf, where a leaf is longer than a slab
 };
 
 }  // namespace ladder

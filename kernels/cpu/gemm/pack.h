@@ -78,12 +78,12 @@ void pack(float* out, int64_t size, const Factor& f, Range range, int64_t end, R
   }
 }
 
-/// Packs rows `range` of f, which has `end` rows, for the k of a chunk: panel after panel of W
+/// Packs rows `range` of f, which has `end` rows, for the k of a slab: panel after panel of W
 /// rows, in each run after run.
 template <int64_t W, int64_t Step>
-void pack(float* out, const Factor& f, Range range, int64_t end, const Chunk& chunk) {
-  const int64_t size = panel_size(W, chunk.steps);
-  for (const Run& run : chunk.k()) {
+void pack(float* out, const Factor& f, Range range, int64_t end, const Slab& slab) {
+  const int64_t size = panel_size(W, slab.steps);
+  for (const Run& run : slab.k()) {
     pack<W, Step>(out, size, f, range, end, {run.begin, run.end});
     out += ceil_div(run.size(), Step) * W;
   }

@@ -1,5 +1,5 @@
 // A block of the product (blocks.h) in vectors, whatever the arithmetic of a tile is (class
-// Sums in tile.h). A of a chunk is packed before all tiles; a panel of B before the first tile
+// Sums in tile.h). A of a slab is packed before all tiles; a panel of B before the first tile
 // that reads it, or on the way by the tiles of the panel before.
 #pragma once
 
@@ -11,86 +11,86 @@
 
 namespace ladder {
 
-/// How many pieces of `steps` steps a tile takes on its way through a chunk.
-inline int64_t pieces(const Chunk& chunk, int64_t steps) {
+/// How many pieces of `steps` steps a tile takes on its way through a slab.
+inline int64_t pieces(const Slab& slab, int64_t steps) {
   int64_t count = 0;
-  for (int s = 0; s < chunk.count; ++s)
-    count += ceil_div(chunk.segments[static_cast<size_t>(s)].steps, steps);
+  for (int s = 0; s < slab.count; ++s)
+    count += ceil_div(slab.segments[static_cast<size_t>(s)].steps, steps);
   return count;
 }
 
 /// Whether rows `next` of B can be packed on the way: they fill a panel, and each step is full. To
 /// transpose them takes more registers than sums leave with AVX2.
 template <class Sums>
-bool packs_on_the_way(const Product& p, const Chunk& chunk, Range next) {
-  const bool whole = next.size() == kNr && chunk.values == chunk.steps * Sums::kStep;
-  const bool transposes = kLanes == 16 && chunk.steps % kLanes == 0 && chunk.run_count == 1;
-  return whole && chunk.steps > 0 && (p.b.stride_k != 1 || transposes) &&
+bool packs_on_the_way(const Product& p, const Slab& slab, Range next) {
+  const bool whole = next.size() == kNr && slab.values == slab.steps * Sums::kStep;
+  const bool transposes = kLanes == 16 && slab.steps % kLanes == 0 && slab.run_count == 1;
+  return whole && slab.steps > 0 && (p.b.stride_k != 1 || transposes) &&
          p.b.dtype == (Sums::kStep == 1 ? Dtype::F32 : Dtype::BF16);
 }
 
 /// All tiles that read one panel of B: those at C[rows, n]. They take `pieces` pieces in all.
 template <class Sums, class Next>
-void column(const Product& p, const Block& block, const Chunk& chunk, Range rows, int64_t n,
-            const float* b, Next next, int64_t pieces, LevelSlots& slots, Outbox& outbox) {
+void column(const Product& p, const Block& block, const Slab& slab, Range rows, int64_t n,
+            const float* b, Next next, int64_t pieces, WaitingSums& waiting, Outbox& outbox) {
   const Factor c{.ptr = p.c, .dtype = p.c_dtype, .stride_i = p.stride_c, .stride_k = 1};
-  const bool last = chunk.segments[static_cast<size_t>(chunk.count - 1)].last;
+  const bool last = slab.segments[static_cast<size_t>(slab.count - 1)].last;
   const Range written = last && !goes_past_caches(p) ? rows : Range{};
   const Run cols{n, std::min(n + kNr, p.N)};
   Beside<Next> beside{
       .next = next, .c = Prefetch(c, written, {&cols, 1}, pieces), .outbox = outbox};
-  for (int64_t i = 0; i < tiles_of(rows.size()); ++i, slots.kept += kTile) {
-    const float* a = block.a + i * panel_size(kMr, chunk.steps);
+  for (int64_t i = 0; i < tiles_of(rows.size()); ++i, waiting.kept += kTile) {
+    const float* a = block.a + i * panel_size(kMr, slab.steps);
     const Range tile = rows_of_tile(rows.size(), i);
     const Corner to{
         .p = p, .m = rows.begin + tile.begin, .n = n, .rows = tile.size(), .cols = cols.size()};
     if (to.rows <= kFewRows)
-      tile_chunk<Sums, kFewRows>(chunk, a, b, beside, slots, to);
+      tile_slab<Sums, kFewRows>(slab, a, b, beside, waiting, to);
     else
-      tile_chunk<Sums, kMr>(chunk, a, b, beside, slots, to);
+      tile_slab<Sums, kMr>(slab, a, b, beside, waiting, to);
   }
 }
 
 /// Packs A for the block at C[rows, ...]: a panel for each tile. All tiles begin kMr rows apart but
 /// the last (rows_of_tile), which is packed by itself.
 template <class Sums>
-void pack_a(const Product& p, const Block& block, const Chunk& chunk, Range rows) {
+void pack_a(const Product& p, const Block& block, const Slab& slab, Range rows) {
   const int64_t last = tiles_of(rows.size()) - 1;
   const int64_t begin = rows.begin + rows_of_tile(rows.size(), last).begin;
-  pack<kMr, Sums::kStep>(block.a, p.a, {rows.begin, begin}, p.M, chunk);
-  pack<kMr, Sums::kStep>(block.a + last * panel_size(kMr, chunk.steps), p.a, {begin, rows.end}, p.M,
-                         chunk);
+  pack<kMr, Sums::kStep>(block.a, p.a, {rows.begin, begin}, p.M, slab);
+  pack<kMr, Sums::kStep>(block.a + last * panel_size(kMr, slab.steps), p.a, {begin, rows.end}, p.M,
+                         slab);
 }
 
-/// One chunk of K for the block at C[rows, cols], whose A is packed. A panel of B is packed on the
+/// One slab of K for the block at C[rows, cols], whose A is packed. A panel of B is packed on the
 /// way, beside the tiles of the panel before; where that cannot be, its memory is asked for there,
 /// and it is packed when its turn comes.
 template <class Sums>
-void block_chunk(const Product& p, const DepthCut& cut, const Block& block, const Chunk& chunk,
-                 Range rows, Range cols, PanelsOfB panels, Outbox& outbox) {
+void block_slab(const Product& p, const DepthCut& cut, const Block& block, const Slab& slab,
+                Range rows, Range cols, PanelsOfB panels, Outbox& outbox) {
   using T = std::conditional_t<Sums::kStep == 1, float, Bf16>;
-  LevelSlots slots = slots_of(cut, block, kTile, block.local);
+  WaitingSums waiting = waiting_of(cut, block, kTile, block.local);
   const auto panel = [&](int64_t n) {
-    return block.b + place_of(panels, (n - cols.begin) / kNr) * panel_size(kNr, chunk.steps);
+    return block.b + place_of(panels, (n - cols.begin) / kNr) * panel_size(kNr, slab.steps);
   };
   const auto at = [&](int64_t n) { return static_cast<const T*>(p.b.ptr) + n * p.b.stride_i; };
   const int64_t tiles = tiles_of(rows.size());
   const bool kept = panels == PanelsOfB::Kept;
   bool packed = kept;
   for (int64_t n = cols.begin; n < cols.end; n += kNr) {
-    if (!packed) pack<kNr, Sums::kStep>(panel(n), p.b, {n, n + kNr}, p.N, chunk);
+    if (!packed) pack<kNr, Sums::kStep>(panel(n), p.b, {n, n + kNr}, p.N, slab);
     const Range next{n + kNr, kept ? n + kNr : std::min(n + 2 * kNr, cols.end)};
-    const bool on_the_way = packs_on_the_way<Sums>(p, chunk, next);
+    const bool on_the_way = packs_on_the_way<Sums>(p, slab, next);
     const auto all_tiles = [&](auto next_panel, int64_t times) {
-      column<Sums>(p, block, chunk, rows, n, panel(n), next_panel, times, slots, outbox);
+      column<Sums>(p, block, slab, rows, n, panel(n), next_panel, times, waiting, outbox);
     };
     const auto pack_on_the_way = [&]<class Next>(std::type_identity<Next>, int64_t stride) {
-      const int64_t times = tiles * pieces(chunk, Next::kPiece);
-      all_tiles(Next(panel(next.begin), at(next.begin), stride, chunk.k(), times), times);
+      const int64_t times = tiles * pieces(slab, Next::kPiece);
+      all_tiles(Next(panel(next.begin), at(next.begin), stride, slab.k(), times), times);
     };
     if (!on_the_way) {
-      const int64_t times = tiles * pieces(chunk, Prefetch::kPiece);
-      all_tiles(Prefetch(p.b, next, chunk.k(), times), times);
+      const int64_t times = tiles * pieces(slab, Prefetch::kPiece);
+      all_tiles(Prefetch(p.b, next, slab.k(), times), times);
     } else if (p.b.stride_k == 1) {
       pack_on_the_way(std::type_identity<Transposing<Sums::kStep, T>>{}, p.b.stride_i);
     } else {
@@ -107,13 +107,13 @@ void rectangle_of(const Product& p, Range rows, Range cols, std::span<std::byte>
   const Tile tile{.shape = kVectorTile,
                   .panel_a = panel_size(kMr, cut.depth()),
                   .panel_b = panel_size(kNr, cut.depth()),
-                  .local = kLocalSlots * kTile + kTile};
+                  .local = kLocalLevels * kTile + kTile};
   const Block block = plan_block(cut, tile, rows.size(), cols.size(), scratch);
-  Outbox outbox(block.local + kLocalSlots * kTile);
+  Outbox outbox(block.local + kLocalLevels * kTile);
   for_blocks(cut, tile, block, rows, cols,
-             [&](const Chunk& chunk, Range r, Range c, PanelsOfB panels) {
-               pack_a<Sums>(p, block, chunk, r);
-               block_chunk<Sums>(p, cut, block, chunk, r, c, panels, outbox);
+             [&](const Slab& slab, Range r, Range c, PanelsOfB panels) {
+               pack_a<Sums>(p, block, slab, r);
+               block_slab<Sums>(p, cut, block, slab, r, c, panels, outbox);
              });
   outbox.rest();
 }

@@ -1,4 +1,4 @@
-// One tile of the product: its way through a chunk of K, and to C. The arithmetic is that of a
+// One tile of the product: its way through a slab of K, and to C. The arithmetic is that of a
 // class Sums with
 //
 //     static constexpr int64_t kStep;   // values of k in a step: a word of a panel holds them
@@ -19,9 +19,9 @@
 
 namespace ladder {
 
-/// Levels that are a chunk's own, at most: those over longest_uncut(kDepth) leaves.
-constexpr int kLocalSlots = 10;
-static_assert(longest_uncut(kDepth) <= int64_t{1} << kLocalSlots);
+/// Levels that are a slab's own, at most: those over longest_uncut(kDepth) leaves.
+constexpr int kLocalLevels = 10;
+static_assert(longest_uncut(kDepth) <= int64_t{1} << kLocalLevels);
 
 /// Lines of panels that come from L2 are asked for so many steps before their products.
 constexpr int64_t kAhead = 16;
@@ -67,24 +67,24 @@ HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile, Outbox& out
 /// Asks for the sums that a tile is joined to, and for the place of its own: a long segment has
 /// pushed them out of L1, or even of L2.
 template <size_t Rows>
-HWY_INLINE void ask_for_slots(const Segment& segment, const LevelSlots& slots) {
+HWY_INLINE void ask_for_waiting(const Segment& segment, const WaitingSums& waiting) {
   constexpr int64_t kLong = 128;  // steps
   if (segment.steps < kLong) return;
   constexpr int64_t kFloats = static_cast<int64_t>(Rows) * kNr;
   if (!segment.last)
-    for (int64_t i = 0; i < kFloats; i += 16) __builtin_prefetch(slots.at(segment.slot) + i, 1);
+    for (int64_t i = 0; i < kFloats; i += 16) __builtin_prefetch(waiting.at(segment.level) + i, 1);
   for (uint64_t joins = segment.joins; joins != 0; joins &= joins - 1)
     for (int64_t i = 0; i < kFloats; i += 16)
-      __builtin_prefetch(slots.at(std::countr_zero(joins)) + i);
+      __builtin_prefetch(waiting.at(std::countr_zero(joins)) + i);
 }
 
-/// One tile through one segment: from zero or the parking slot to its slot or to C.
+/// One tile through one segment: from zero, or from where it was parked, to its level or to C.
 template <class Sums, size_t Rows, class Next>
 HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const float* b,
-                               Beside<Next>& beside, const LevelSlots& slots, const Corner& to) {
+                               Beside<Next>& beside, const WaitingSums& waiting, const Corner& to) {
   Acc<Rows> acc;
   if (segment.resumes) {
-    const float* own = slots.at(slots.parking);
+    const float* own = waiting.at(waiting.parking);
     for_acc(acc, [&](Vec& v, int64_t i, int64_t col) { v = load(own + i * kNr + col); });
   } else {
     for_acc(acc, [&](Vec& v, int64_t, int64_t) { v = nothing(); });
@@ -93,7 +93,7 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const flo
   for (int64_t step = 0; step < segment.steps; step += Next::kPiece) {
     const int64_t steps = std::clamp<int64_t>(together - step, 0, Next::kPiece);
     beside.some();
-    if (step + Next::kPiece >= segment.steps) ask_for_slots<Rows>(segment, slots);
+    if (step + Next::kPiece >= segment.steps) ask_for_waiting<Rows>(segment, waiting);
     Sums::multiply(RowsOf<0, Rows>(), acc, a, b, steps);
     a += steps * kMr;
     b += steps * kNr;
@@ -101,27 +101,27 @@ HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const flo
   const auto end = [&](auto rows) __attribute__((always_inline)) {
     Sums::multiply(rows, acc, a, b, apart);
     for (uint64_t joins = segment.joins; joins != 0; joins &= joins - 1) {
-      const float* left = slots.at(std::countr_zero(joins));
+      const float* left = waiting.at(std::countr_zero(joins));
       for_acc(rows, acc,
               [&](Vec& v, int64_t i, int64_t col) { v = hn::Add(load(left + i * kNr + col), v); });
     }
     if (segment.last) return;
-    float* own = slots.at(segment.slot);
+    float* own = waiting.at(segment.level);
     for_acc(rows, acc,
             [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, own + i * kNr + col); });
   };
   end(RowsOf<0, Rows / 2>());
   end(RowsOf<Rows / 2, Rows>());
-  if (segment.last) write(acc, to, slots.local, beside.outbox);
+  if (segment.last) write(acc, to, waiting.local, beside.outbox);
 }
 
-/// One tile through one chunk.
+/// One tile through one slab.
 template <class Sums, size_t Rows, class Next>
-void tile_chunk(const Chunk& chunk, const float* a, const float* b, Beside<Next>& beside,
-                const LevelSlots& slots, const Corner& to) {
-  for (int s = 0; s < chunk.count; ++s) {
-    const Segment& segment = chunk.segments[static_cast<size_t>(s)];
-    tile_segment<Sums, Rows>(segment, a, b, beside, slots, to);
+void tile_slab(const Slab& slab, const float* a, const float* b, Beside<Next>& beside,
+               const WaitingSums& waiting, const Corner& to) {
+  for (int s = 0; s < slab.count; ++s) {
+    const Segment& segment = slab.segments[static_cast<size_t>(s)];
+    tile_segment<Sums, Rows>(segment, a, b, beside, waiting, to);
     a += segment.steps * kMr;
     b += segment.steps * kNr;
   }
