@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""scripts/slides.py: every chapter has slides, nothing on them runs over, and all is the README's."""
+
+import re
+import subprocess
+import sys
+import unittest
+
+from house import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import slides  # noqa: E402
+
+CHAPTERS = sorted((ROOT / "chapters").glob("[0-9][0-9]_*"))
+
+
+def lines_of_text(slide):
+    """The height of a slide as Marp sets it: 26 px a line, and 15 px for code and tables."""
+    count, code = 0.0, False
+    for line in slide.splitlines():
+        if line.startswith("```"):
+            code = not code
+        elif code or line.startswith("|"):
+            count += 15 / 26
+        elif line.startswith("$$"):
+            count += 3
+        elif line.strip() and not line.startswith(("#", "<img ")):
+            count += -(-len(re.sub(r"\]\([^)]*\)|\\[a-zA-Z]+|[{}*`$]", "", line)) // 84)
+    return count
+
+
+class Slides(unittest.TestCase):
+    def decks(self):
+        for folder in CHAPTERS:
+            _, _, text = slides.deck(folder).partition("\n---\n")
+            yield folder, [slide.strip() for slide in re.split(r"^---$", text, flags=re.MULTILINE)]
+
+    def test_nothing_runs_over(self):
+        for folder, deck in self.decks():
+            for number, slide in enumerate(deck, 1):
+                self.assertLessEqual(lines_of_text(slide), 17, f"{folder.name}, slide {number}:\n{slide[:400]}")
+                for code in re.findall(r"^```.*?^```$", slide, re.MULTILINE | re.DOTALL):
+                    self.assertLessEqual(max(map(len, code.splitlines())), 130, f"{folder.name}, slide {number}")
+
+    def test_a_slide_is_whole(self):
+        for folder, deck in self.decks():
+            for number, slide in enumerate(deck, 1):
+                self.assertRegex(slide, r"\A##? .+\n\n.", f"{folder.name}, slide {number}")
+                self.assertEqual(slide.count("\n```") % 2, 0, f"{folder.name}, slide {number}")
+                prose = re.sub(r"^```.*?^```$|`[^`]*`", "", slide, flags=re.MULTILINE | re.DOTALL)
+                self.assertNotRegex(prose, r"\]\((?!https?:)", "a link that leads nowhere")
+
+    def test_all_is_the_chapters(self):
+        for folder, deck in self.decks():
+            text, shown = (folder / "README.md").read_text(encoding="utf-8"), "\n".join(deck)
+            used = text.partition("\n## How to run it")[0]
+            self.assertEqual(shown.count("<img "), len(re.findall(r"^!\[", used, re.MULTILINE)), folder.name)
+            for line in re.findall(r"^[-+] .*", "\n".join(re.findall(r"^```diff\n.*?^```$", shown, re.MULTILINE | re.DOTALL)), re.MULTILINE):
+                self.assertIn(line, text, folder.name)
+
+    def test_the_lab_is_named(self):
+        last = slides.deck(ROOT / "chapters/08_zero1").rpartition("\n---\n")[2]
+        self.assertIn("labs/lab.py new 08", last)
+
+    def test_bad_input_is_one_line(self):
+        for words in [[], ["8"], ["77"], ["08", "07"]]:
+            run = subprocess.run([sys.executable, ROOT / "scripts/slides.py", *words], capture_output=True, text=True)
+            self.assertEqual((run.returncode, run.stdout, run.stderr.count("\n")), (2, "", 1), words)
+
+
+if __name__ == "__main__":
+    unittest.main()
