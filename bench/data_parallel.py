@@ -2,12 +2,13 @@
 """Data-parallel training in the memory of one machine: ranks beside threads, and beside PyTorch.
 
     cmake --build --preset cpu --target ch07_ddp
-    python3 bench/data_parallel.py
+    build/peers/bin/python bench/data_parallel.py
 
 One batch of `small`, FP32, AdamW: by one rank with two threads, by two ranks of one thread each
 (as threads of one process, and as processes under mpirun), and by PyTorch's
 DistributedDataParallel over gloo in two processes of one thread each. All take turns; medians
-count. PyTorch first tries its settings, one after the other, and keeps what is faster.
+count. PyTorch is compiled, with its own attention and fused AdamW, unless --search tries its
+settings one after the other and keeps what is faster.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import tempfile
 from ranks import (MPIRUN, RESULTS, ROOT, data_file, in_turns, ladder, medians, ratio, spread,
                    table)
 from results import write_section
-from whole_step import CHOICES, given_settings, peer, search
+from whole_step import CHOICES, WARMUP, given_settings, peer, search
 
 PEER = "ddp_torch.py"
 SEQ_LEN = 256  # of `small`
@@ -34,8 +35,9 @@ LAYOUTS = {ONE: (["--threads=2"], []),
 
 def run(args, data):
     common = [f"--data={data}", f"--batch={args.batch}"]
-    settings = (given_settings(args.torch, PEER_CHOICES) if args.torch is not None else
-                search([*common, f"--steps={args.search_steps}"], 1, PEER, PEER_CHOICES))
+    theirs = [*common, f"--warmup={WARMUP}"]
+    settings = (search([*theirs, f"--steps={args.search_steps}"], 1, PEER, PEER_CHOICES)
+                if args.search else given_settings(args.torch, PEER_CHOICES))
     flags = [*common, f"--steps={args.steps}"]
     ours = [*flags, "--model=small", *args.flags.split()]
 
@@ -43,7 +45,8 @@ def run(args, data):
         return ladder(args.program, [*ours, *more], launch)[0]["step_ms_median"]
 
     runs = {name: lambda how=how: step_ms(*how) for name, how in LAYOUTS.items()}
-    runs[TORCH] = lambda: peer(flags, settings, 1, PEER, PEER_CHOICES).step_ms
+    runs[TORCH] = lambda: peer([*theirs, f"--steps={args.steps}"], settings, 1, PEER,
+                              PEER_CHOICES).step_ms
     return settings, in_turns(args.rounds, runs)
 
 
@@ -56,7 +59,7 @@ def body(args, settings, times):
     chosen = ", ".join(f"{what} {how}" for what, how in settings.items())
     return "\n".join([
         f"`small`, batch {args.batch}, {SEQ_LEN} tokens, AdamW, FP32; chapter 07 with "
-        f"`--ddp overlapped --bucket-mb 25`, the default. PyTorch's settings, found by trying each: "
+        f"`--ddp overlapped --bucket-mb 25`, the default. PyTorch's settings: "
         f"{chosen}.", "",
         table(["", "ms a step, median", f"of {args.rounds} rounds", "tokens/s",
                "to one rank", "to PyTorch"], lines), "",
@@ -71,8 +74,9 @@ def parse_args():
     parser.add_argument("--steps", type=int, default=8, help="of a run; the median counts")
     parser.add_argument("--search-steps", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--torch", help="settings as 'attention=blocks,optimizer=foreach', "
-                        "instead of searching")
+    parser.add_argument("--torch", default="", help="settings of PyTorch that differ from the "
+                        "first ones, as 'attention=blocks,optimizer=foreach'")
+    parser.add_argument("--search", action="store_true", help="find PyTorch's fastest settings")
     parser.add_argument("--write", action="store_true",
                         help="put the result into docs/results/data_parallel.md")
     return parser.parse_args()

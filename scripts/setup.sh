@@ -3,8 +3,9 @@
 # (docs/machines.md says which of them was tried).
 #
 #   scripts/setup.sh         compilers, libraries, the text, charts
-#   scripts/setup.sh --all   also documentation, clang-tidy, the peers of benchmarks, and what the
-#                            clients of scripts/nightly.sh stand on
+#   scripts/setup.sh --all   also documentation, clang-tidy, libraries that benchmarks compare with,
+#                            and what the clients of scripts/nightly.sh stand on
+#   scripts/setup.sh --peers also PyTorch from PyPI in build/peers, some gigabytes: bench/peers/
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config ccache git)
@@ -15,12 +16,15 @@ tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv strace)
 charts=(python3-matplotlib)
 extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-torch python3-venv
   libopenblas-dev libdnnl-dev iproute2)
+# torch.compile builds against Python's headers.
+venv=(python3-venv python3-dev)
 
-all=""
+all="" peers=""
 case "${1-}" in
   "") ;;
   --all) all=1 ;;
-  *) echo "setup.sh: unknown argument '$1'; legal: --all" >&2; exit 2 ;;
+  --peers) peers=1 ;;
+  *) echo "setup.sh: unknown argument '$1'; legal: --all, --peers" >&2; exit 2 ;;
 esac
 
 # ID and VERSION_ID: "debian 12".
@@ -50,6 +54,7 @@ fi
 
 wanted=("${build[@]}" "${libraries[@]}" "${mpi[@]}" "${tests[@]}" "${charts[@]}")
 [[ -z $all ]] || wanted+=("${extras[@]}")
+[[ -z $peers ]] || wanted+=("${venv[@]}")
 installed() {
   [[ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
 }
@@ -57,23 +62,33 @@ missing=()
 for package in "${wanted[@]}"; do
   installed "$package" || missing+=("$package")
 done
+
+install_missing() {
+  local sudo=() apt
+  if ((EUID != 0)); then
+    if ! command -v sudo >/dev/null; then
+      echo "setup.sh: neither root nor sudo; as root: apt-get install ${missing[*]}" >&2
+      exit 2
+    fi
+    sudo=(sudo)
+  fi
+  # Another apt may hold the lock for a while, as on a machine that has just started.
+  apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+
+  echo "setup: installing ${missing[*]}"
+  "${apt[@]}" update </dev/null
+  "${apt[@]}" install --yes --no-install-recommends "${missing[@]}" </dev/null >/dev/null
+}
+
 if ((${#missing[@]} == 0)); then
   echo "setup: all ${#wanted[@]} packages are here"
-  exit 0
+else
+  install_missing
 fi
-
-sudo=()
-if ((EUID != 0)); then
-  if ! command -v sudo >/dev/null; then
-    echo "setup.sh: neither root nor sudo; as root: apt-get install ${missing[*]}" >&2
-    exit 2
-  fi
-  sudo=(sudo)
+if [[ -n $peers ]]; then
+  cd "$(dirname "${BASH_SOURCE[0]}")/.."
+  [[ -x build/peers/bin/python ]] || python3 -m venv build/peers
+  build/peers/bin/python -m pip install --quiet --disable-pip-version-check 'torch==2.15.*' numpy
+  echo "setup: PyTorch is in build/peers"
 fi
-# Another apt may hold the lock for a while, as on a machine that has just started.
-apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
-
-echo "setup: installing ${missing[*]}"
-"${apt[@]}" update </dev/null
-"${apt[@]}" install --yes --no-install-recommends "${missing[@]}" </dev/null >/dev/null
 echo "setup: done"

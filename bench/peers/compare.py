@@ -2,7 +2,7 @@
 """Ladder's chapter 04 and its PyTorch peer in turn: median step times and their ratio.
 
     scripts/text.sh runs/bible.txt
-    python3 bench/peers/compare.py --data runs/bible.txt
+    build/peers/bin/python bench/peers/compare.py --data runs/bible.txt
 
 Both train `tiny` with the settings of tiny_torch.py. They take turns, so that a machine that is
 busy for a while is busy for both. bench/peers/whole_step.py compares GPT-2 124M.
@@ -22,6 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench"))
 
 from results import add_write, section  # noqa: E402
+
+# What PyTorch is fastest with: whole_step.py has the choices.
+FASTEST = ["--compile", "--fused", "--attention=library"]
+KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": "-1"}
 
 SETTINGS = ["--model=tiny", "--lr=1e-3", "--beta2=0.99", "--weight-decay=0.1", "--clip=1",
             "--warmup=100", "--schedule=cosine"]
@@ -100,7 +104,8 @@ def main():
     flags = [f"--{name}={getattr(args, name)}" for name in ["data", "steps", "batch", "threads"]]
     with section(args.write, "tiny", "A training step of `tiny`, beside PyTorch"):
         take_turns(args.rounds, lambda: run_ladder(args.program, [*flags, *SETTINGS]),
-                   lambda: run_torch("tiny_torch.py", [*flags, "--json"], args.threads))
+                   lambda: run_torch("tiny_torch.py", [*flags, *FASTEST, "--json"], args.threads,
+                                     KEPT_MEMORY))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """GPT-2 trained in PyTorch: a peer for the time and memory of a whole step.
 
-    python3 bench/peers/gpt2_torch.py --data FILE --batch 4 --seq-len 64 --steps 5
-    python3 bench/peers/gpt2_torch.py --data FILE --device cuda --compile --fused \\
+    build/peers/bin/python bench/peers/gpt2_torch.py --data FILE --batch 4 --seq-len 64 --steps 5
+    build/peers/bin/python bench/peers/gpt2_torch.py --data FILE --device cuda --compile --fused \\
         --model gpt2-774m --batch 32,16,8 --seq-len 1024 --precision bf16 --attention library
 
 The head is not tied, the vocabulary is 50,304, the optimizer AdamW: as in Ladder. A byte of the
@@ -139,7 +139,7 @@ def parse_args():
     parser.add_argument("--attention", choices=ATTENTION, default="masked")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--foreach", action="store_true", help="AdamW over all tensors at once")
-    parser.add_argument("--fused", action="store_true", help="AdamW in one kernel, on a GPU")
+    parser.add_argument("--fused", action="store_true", help="AdamW in one kernel")
     parser.add_argument("--keep-grads", action="store_true",
                         help="zero gradients and add, instead of new ones each step")
     args = parser.parse_args()

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""The model `tiny` trained in PyTorch, as people write it: a peer for speed and learning curve.
+"""The model `tiny` trained in PyTorch: a peer for speed and learning curve.
 
-    python3 bench/peers/tiny_torch.py --data runs/bible.txt --steps 60     median step time
-    python3 bench/peers/tiny_torch.py --data runs/bible.txt --curve        learning curve
+    build/peers/bin/python bench/peers/tiny_torch.py --data runs/bible.txt --compile --fused
+    build/peers/bin/python bench/peers/tiny_torch.py --data runs/bible.txt --curve
+
+The first prints the median time of a step, the second a learning curve.
 
 FP32 on the CPU. The learning rate, clipping and decay are those of chapter 04's demonstration:
 AdamW 1e-3 with betas 0.9 and 0.99, decay 0.1, clip 1, 100 warm-up steps, cosine to a tenth.
@@ -16,7 +18,7 @@ import time
 
 import torch
 
-from torch_gpt import TINY, Gpt, adamw, draw, read_bytes, rows, train_step
+from torch_gpt import ATTENTION, TINY, Gpt, adamw, draw, read_bytes, rows, train_step
 
 SEQ_LEN = TINY.positions
 PEAK_LR, LOW_LR, WARMUP, CURVE_STEPS = 1e-3, 1e-4, 100, 2000
@@ -47,7 +49,9 @@ def parse_args():
     parser.add_argument("--batch", type=int, default=12)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--foreach", action="store_true", help="AdamW over all tensors at once")
+    parser.add_argument("--attention", choices=ATTENTION, default="library")
+    parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--fused", action="store_true", help="AdamW in one kernel")
     parser.add_argument("--curve", action="store_true",
                         help=f"train {CURVE_STEPS} steps, validation loss every 500")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -60,8 +64,9 @@ def main():
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     train, held_out = read_bytes(args.data)
-    model = Gpt(TINY)
-    optimizer = adamw(model.parameters(), PEAK_LR, (0.9, 0.99), foreach=args.foreach)
+    model = Gpt(TINY, ATTENTION[args.attention])
+    optimizer = adamw(model.parameters(), PEAK_LR, (0.9, 0.99), fused=args.fused)
+    step_model = torch.compile(model) if args.compile else model
 
     curve, step_ms = {}, []
     for step in range(steps):
@@ -71,7 +76,7 @@ def main():
         batch = draw(train, args.batch, SEQ_LEN)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step)
-        loss = train_step(model, optimizer, batch, clip=1.0)
+        loss = train_step(step_model, optimizer, batch, clip=1.0)
         step_ms.append(1000 * (time.perf_counter() - start))
     if args.curve:
         curve[steps] = validation_loss(model, held_out, args.batch)
