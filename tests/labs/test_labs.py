@@ -4,6 +4,7 @@
 import contextlib
 import io
 import subprocess
+import tomllib
 import unittest
 
 from house_of_labs import ROOT, Tree
@@ -117,6 +118,15 @@ class CommandLine(unittest.TestCase):
         for words in [[], ["08"], ["77", "/tmp/out.zip"], ["08", "/nonexistent/out.zip"]]:
             run = subprocess.run(["bash", ROOT / "labs/autograder.sh", *words], capture_output=True, text=True)
             self.assertEqual((run.returncode, run.stderr.count("\n")), (2, 1), words)
+
+    def test_answers_are_of_exercises(self):
+        with (ROOT / "labs/answers.toml").open("rb") as file:
+            known = tomllib.load(file)
+        for exercise, entry in known.items():
+            chapter, number = exercise.split(".")
+            (readme,) = ROOT.glob(f"chapters/{chapter}_*/README.md")
+            self.assertRegex(readme.read_text(encoding="utf-8").partition("\n## Exercises\n")[2], rf"(?m)^{number}\. ★", exercise)
+            self.assertEqual(set(entry), {"what", "digits", "sha256"}, exercise)
 
     def test_answers(self):
         for value, right in [("3.5", True), ("3.50", True), ("3.4", False), ("4", False)]:
