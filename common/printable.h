@@ -6,7 +6,7 @@
 
 namespace ladder {
 
-/// Valid UTF-8 as it is. All other bytes become \xNN, and so do the characters that would steer a
+/// Valid UTF-8 as it is. All other bytes become `\xNN`, and so do the characters that would steer a
 /// terminal or turn the order of letters: C0, DEL, C1, separators of lines, bidirectional controls.
 /// @param keep control characters of ASCII that stay: "\n"
 std::string printable(std::string_view text, std::string_view keep = "");

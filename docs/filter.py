@@ -2,7 +2,8 @@
 """Doxygen's input filter: what reads well on GitHub and in an editor, said as Doxygen wants it.
 
 Markdown: $...$, $$...$$ and ```math become Doxygen's formulas, links and images are told from the
-root of the project. Headers: the first comment, which says what the file is for, becomes the
+root of the project, and a heading gets the anchor that GitHub gives it. A link to what is no page of
+the site becomes plain text. Headers: the first comment, which says what the file is for, becomes the
 file's documentation, and indented formulas stay as they are set.
 """
 
@@ -12,11 +13,16 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# What docs/CMakeLists.txt gives to Doxygen.
+PAGES = re.compile(r"(README|CONTRIBUTING|labs/README)\.md|(docs|kernels|common|chapters)/.*\.(md|h)")
+LEFT_OUT = re.compile(r"kernels/(ref|cpu)/|.*/on_cpu/include/")
+BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"(^ *```.*?^ *```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^(##+ )(.+)$", re.MULTILINE)  # the first, of one #, names the page
 MATH_BLOCK = re.compile(r"```math\n(.*)\n```", re.DOTALL)
 DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 INLINE = re.compile(r"(?<![\\$])\$(?! )([^$\n]*\n?[^$\n]*[^$\s])\$(?!\d)")
-LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]+)\)")
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]*)(#(?P<anchor>[\w-]+))?\)")
 # A "<" that Doxygen would take for an HTML tag; code in backticks is left alone.
 ANGLE = re.compile(r"(^|[^`\w:])<(?=[a-z])")
 
@@ -26,27 +32,54 @@ def formulas(text):
     return INLINE.sub(r"\\f$\1\\f$", text)
 
 
-def links(text, folder):
-    """Relative links of a Markdown file in `folder` (from the root), told from the root."""
+def is_page(path):
+    return PAGES.fullmatch(path) and not LEFT_OUT.match(path) and (ROOT / path).is_file()
+
+
+def label(page, anchor):
+    """Doxygen's name for a heading: one for the whole site."""
+    return re.sub(r"\W", "_", page.removesuffix(".md")) + "-" + anchor
+
+
+def headings(text, page):
+    """Each heading with the anchor that GitHub makes of its words."""
+    seen = {}
 
     def say(match):
-        target = posixpath.normpath(posixpath.join(folder, match["target"]))
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", match[2]).lower()
+        anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        seen[anchor] = seen.get(anchor, 0) + 1
+        again = f"-{seen[anchor] - 1}" if seen[anchor] > 1 else ""
+        return f"{match[0]} {{#{label(page, anchor + again)}}}"
+
+    pieces = BLOCK.split(text)  # prose, block, prose, ...
+    return "".join(piece if i % 2 else HEADING.sub(say, piece) for i, piece in enumerate(pieces))
+
+
+def links(text, page):
+    """Relative links of a page, told from the root of the project."""
+
+    def say(match):
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(page), match["target"]))
+        target = target if match["target"] else page
         if match["image"]:
             return f'<img src="{target}" alt="{match["text"]}"/>'
-        if target.endswith(".md") and (ROOT / target).is_file():
-            return f"[{match['text']}]({target})"
-        if target.endswith(".h") and (ROOT / target).is_file():
+        if not is_page(target):
+            return match["text"]
+        if match["anchor"]:
+            return f'\\ref {label(target, match["anchor"])} "{match["text"]}"'
+        if target.endswith(".h"):
             return f'\\ref {target} "{match["text"]}"'  # a plain link would stay as it is
-        return match["text"]  # no page of the site
+        return f"[{match['text']}]({target})"
 
     return LINK.sub(say, text)
 
 
-def markdown(text, folder):
-    pieces = CODE.split(text)  # prose, code, prose, ...
+def markdown(text, page):
+    pieces = CODE.split(headings(text, page))  # prose, code, prose, ...
     for i, piece in enumerate(pieces):
         if i % 2 == 0:
-            pieces[i] = formulas(links(piece, folder))
+            pieces[i] = formulas(links(piece, page))
         elif math := MATH_BLOCK.fullmatch(piece):
             pieces[i] = rf"\f[{math[1]}\f]"
     return "".join(pieces)
@@ -97,7 +130,7 @@ def main(path):
     path = Path(path).resolve()
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        text = markdown(text, path.parent.relative_to(ROOT).as_posix())
+        text = markdown(text, path.relative_to(ROOT).as_posix())
     else:
         text = header(text)
     sys.stdout.write(text)

@@ -62,14 +62,13 @@ def tens(count):
 
 
 def table(root):
-    lines = ["| chapter | minutes | lines of `main.cpp` | of these its own | what you can answer afterwards |",
-             "|---|--:|--:|--:|---|"]
+    lines = ["| chapter, and what you can answer afterwards | min | lines | own |", "|---|--:|--:|--:|"]
     for name, row in chapter_tree.chapters(root).items():
         code, diff = chapter_budget.measure(root, row)
         readme = (root / "chapters" / name / "README.md").read_text(encoding="utf-8")
         own = diff if row.parents else code
-        lines.append(f"| [{name}](chapters/{name}/README.md) | {minutes(readme, own)} | {tens(code)} "
-                     f"| {tens(own)} | {ANSWERS[name]} |")
+        lines.append(f"| [{name}](chapters/{name}/README.md)<br>{ANSWERS[name]} | {minutes(readme, own)} "
+                     f"| {tens(code)} | {tens(own)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -108,12 +107,12 @@ def measured(programs):
 
 
 STYLE = """
-text{font:14px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2328}
-.small{font-size:12.5px;fill:#59636e}.mono{font:12.5px ui-monospace,Menlo,Consolas,monospace}
+text{font:15.5px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2328}
+.small{font-size:14px;fill:#59636e}.mono{font:14px ui-monospace,Menlo,Consolas,monospace}
 .bold{font-weight:600}.line{stroke:#8c959f}
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9da7b3}}
 """
-TOP, FLOOR, LEFT, STEP, WIDTH = 84, 250, 40, 205, 150
+TOP, FLOOR, LEFT, STEP, WIDTH = 84, 250, 20, 155, 124  # narrow, so that a phone shows large letters
 SECONDS = 10
 
 
@@ -159,7 +158,7 @@ def picture(counts):
                  f'<text class="small" x="{LEFT + 17 + 140 * place}" y="50">{name}</text>']
     alone = counts["06_checkpointing"]["hash"]
     return "\n".join([
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 850 340" role="img">',
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 630 346" width="630" height="346" role="img">',
         f"<title>What one of {RANKS} ranks holds in chapters 07 to 10, and the weights that all of them have "
         "in common</title>",
         f"<style>{STYLE}{style}",
@@ -167,8 +166,9 @@ def picture(counts):
         f'<text class="bold" x="{LEFT}" y="24">One of {RANKS} ranks holds less and less. '
         "All compute the same bits.</text>",
         *keys, f'<path class="line" d="M{LEFT - 10} {FLOOR}H{LEFT + 3 * STEP + WIDTH + 10}"/>', *elements,
-        f'<text class="small" x="{LEFT}" y="{FLOOR + 72}">Below each bar: the hash of all weights after two '
-        f"steps. One rank alone has {alone}.</text>",
+        f'<text class="small" x="{LEFT}" y="{FLOOR + 70}">Below each bar: the hash of all weights after two '
+        "steps.</text>",
+        f'<text class="small" x="{LEFT}" y="{FLOOR + 89}">One rank alone has {alone}.</text>',
         "</svg>", ""])
 
 

@@ -13,7 +13,8 @@
 #            we read what they save
 #   torture  scripts/torture.sh: interrupted saves, disks that fail, ranks that do
 #   fuzz     scripts/fuzz.sh, ten minutes for each kind of file
-#   readmes  scripts/readme_commands.py: the commands of the chapters' READMEs
+#   readmes  scripts/readme_commands.py: the commands of the chapters' READMEs; and where Doxygen is,
+#            the documentation site, in which each link must lead somewhere
 #   machines scripts/machines.sh: other compilers, arm64 under qemu, Debian 13; as root
 #
 #   scripts/nightly.sh              all of it, with the programs of build/cpu
@@ -402,7 +403,12 @@ for part in "${parts[@]}"; do
     clients) clients ;;
     torture) scripts/torture.sh --build "$build" || ((all_failed += 1)) ;;
     fuzz) scripts/fuzz.sh 600 || ((all_failed += 1)) ;;
-    readmes) scripts/readme_commands.py --build "$build" || ((all_failed += 1)) ;;
+    readmes)
+      scripts/readme_commands.py --build "$build" || ((all_failed += 1))
+      if command -v doxygen >/dev/null; then
+        { cmake "$build" >/dev/null && cmake --build "$build" --target docs; } || ((all_failed += 1))
+      fi
+      ;;
     machines) scripts/machines.sh || ((all_failed += 1)) ;;
     *) "${part}_parallel" ;;
   esac

@@ -12,7 +12,7 @@ import filter as docs  # noqa: E402
 
 class Markdown(unittest.TestCase):
     def check(self, text, wanted):
-        self.assertEqual(docs.markdown(text, "chapters/01_sgd"), wanted)
+        self.assertEqual(docs.markdown(text, "chapters/01_sgd/README.md"), wanted)
 
     def test_formulas(self):
         self.check("$a_i$-th, $12P$", r"\f$a_i\f$-th, \f$12P\f$")
@@ -31,9 +31,19 @@ class Markdown(unittest.TestCase):
 
     def test_links(self):
         self.check("[t](../../kernels/tree.h)", '\\ref kernels/tree.h "t"')
-        self.check("[no page](main.cpp)", "no page")
+        self.check("[t](../02_adamw/README.md)", "[t](chapters/02_adamw/README.md)")
+        for what in ["main.cpp", "../../kernels/cpu/team.h", "../../kernels/cpu/gemm/README.md#x"]:
+            self.check(f"[no page]({what})", "no page")
         self.check("[x](https://example.org/a)", "[x](https://example.org/a)")
         self.check("![loss](loss.svg)", '<img src="chapters/01_sgd/loss.svg" alt="loss"/>')
+
+    def test_headings_and_links_to_them(self):
+        name = "chapters_01_sgd_README"
+        self.check("# Title\n## One `b`, two\n## A\n## A\n",
+                   f"# Title\n## One `b`, two {{#{name}-one-b-two}}\n## A {{#{name}-a}}\n## A {{#{name}-a-1}}\n")
+        self.check("```sh\n## no heading\n```\n", "```sh\n## no heading\n```\n")
+        self.check("[t](#a)", f'\\ref {name}-a "t"')
+        self.check("[t](../../docs/tour.md#ranks)", '\\ref docs_tour-ranks "t"')
 
 
 class Header(unittest.TestCase):
