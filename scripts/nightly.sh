@@ -236,9 +236,9 @@ title() {
   echo "# Same bits on every layout: $1 in full"
   echo
   echo "\`scripts/nightly.sh\`, commit $commit, on $machine; GCC $gcc." \
-    "Each run takes $steps steps of \`nano\` with 32 sequences, AdamW and \`--clip 1\`, and its" \
-    "trace (loss, gradient norm, learning rate and a hash of all weights, every step) is compared" \
-    "with that of 06_checkpointing on one rank, as text."
+    "Each run takes $steps steps of \`nano\` with 32 sequences, AdamW and \`--clip 1\`. Its trace has" \
+    "the loss, the gradient norm, the learning rate and a hash of all weights after every step. It is" \
+    "compared, as text, with the trace of 06_checkpointing on one rank."
   echo
 }
 
@@ -375,10 +375,9 @@ mesh_text() {
   title "three axes"
   echo "## Layouts"
   echo
-  echo "Every \`--tp\` x \`--dp\` x \`--pp\` of up to 8 ranks, and 2 x 4 x 2: each with 4" \
-    "micro-batches, as threads in each schedule where the 8 layers come out even, and with" \
-    "\`--sequence-parallel --recompute selective\` where layers are shared; in 1f1b as processes" \
-    "under \`mpirun\`, too."
+  echo "Every \`--tp\` x \`--dp\` x \`--pp\` of up to 8 ranks, and 2 x 4 x 2, each with 4 micro-batches." \
+    "As threads: in each schedule where the 8 layers come out even, and with \`--sequence-parallel" \
+    "--recompute selective\` where layers are shared. As processes under \`mpirun\`: in 1f1b."
   rows layouts "${chapters[@]}"
   echo "## Controls"
   echo
