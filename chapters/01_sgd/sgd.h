@@ -55,7 +55,7 @@ class Sgd {
     const Span span(ctx, "sgd_update");
     for (const ParamSpec& spec : layout_->specs()) {
       const auto part = [&](const Flat& flat) {
-        return flat.tensor ? layout_->tensor(flat, spec) : Tensor{};
+        return flat.tensor ? layout_->tensor(flat, spec) : Tensor{};  // null: no velocity
       };
       ctx.kernels->sgd_update(
           ctx, part(params), part(velocity_), part(grads),

@@ -61,8 +61,8 @@ class Optimizer {
         rule_);
   }
 
-  /// What a checkpoint must hold for the next step: tensors, and updates done, the t of the bias
-  /// corrections. Adam and AdamW have the same tensors, so whose they are stands there, too.
+  /// What a checkpoint must hold for the next step: tensors, and the number of updates, the t of
+  /// the bias corrections. The name tells Adam from AdamW, which have the same tensors.
   std::vector<NamedTensor> tensors() const {
     return std::visit([](const auto& rule) { return rule.tensors(); }, rule_);
   }

@@ -3,10 +3,11 @@
 // Step s counts from 0; W steps of warmup, D of decay, peak = --lr, low = --min-lr x peak:
 //   s < W                  peak (s + 1) / W
 //   constant               peak
-//   linear                 peak + (low - peak) p          p = (s - W) / D
+//   linear                 peak + (low - peak) p          p = (s - begin of the decay) / D
 //   cosine                 low + (peak - low) (1 + cos(pi p)) / 2
-//   wsd                    peak until the last D steps, then linear or cosine down
-// p is held in [0, 1]. Sources: arXiv 1608.03983 (cosine), 2404.06395 (WSD).
+//   wsd                    linear or cosine
+// The decay begins after warmup, that of wsd D steps before the end. p is held in [0, 1].
+// Sources: arXiv 1608.03983 (cosine), 2404.06395 (WSD).
 #pragma once
 
 #include <algorithm>
@@ -98,7 +99,7 @@ class Schedule {
   }
 
  private:
-  /// The first step before which there were so many tokens, or `steps`.
+  /// The first step with at least `tokens` tokens before it, or `steps`.
   int64_t steps_until(int64_t tokens, int64_t steps) const {
     int64_t low = 0, high = steps;
     while (low < high) {

@@ -62,7 +62,7 @@ struct AccumulateOptions {
   }
 };
 
-/// Where the parts of a tree sum lie that come one after the other: a binary counter.
+/// Which buffer each part of a tree sum goes to, where parts come one by one: a binary counter.
 class TreeCounter {
  public:
   /// Buffers that `parts` parts take.
@@ -80,7 +80,7 @@ class TreeCounter {
   bool fresh() const { return fresh_; }
 
   /// After part k of n: calls join(to, from) for the levels that are full, and after the last part
-  /// for all. May be called for one piece of the buffers after another.
+  /// for all. May be called piece by piece of the buffers, as GradTree::join() does.
   template <class Join>
   void join(int64_t k, int64_t n, Join&& join) const {
     for (size_t i = 0; i < full(k, n); ++i) join(top_ - i - 1, top_ - i);
@@ -89,8 +89,8 @@ class TreeCounter {
   void end(int64_t k, int64_t n) { top_ -= full(k, n); }
 
  private:
-  /// k + 1 parts are done: as in a binary counter, each trailing zero is a full level. The lowest
-  /// level was joined by adding into its buffer.
+  /// k + 1 parts are done. As in a binary counter, each trailing zero of k + 1 is a full level. The
+  /// lowest level takes no join: an odd part was added into its buffer.
   size_t full(int64_t k, int64_t n) const {
     if (k + 1 == n) return top_;
     return static_cast<size_t>(std::max(1, std::countr_zero(static_cast<uint64_t>(k) + 1)) - 1);
@@ -134,8 +134,8 @@ class GradTree {
     for (int64_t s = 0; s < layout_.sections(); ++s) join(ctx, k, GA, s);
     close(k, GA);
   }
-  /// end() in two steps: join() once for each section, as soon as its gradients of this micro-batch
-  /// are there; then close().
+  /// end() in two steps, for chapter 07: join() for each section as soon as its gradients of this
+  /// micro-batch are there, then close().
   void join(const Ctx& ctx, int64_t k, int64_t GA, int64_t s) const {
     if (running_) return;
     const Range elements = layout_.section(s);

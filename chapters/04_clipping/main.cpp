@@ -66,18 +66,18 @@ struct Memory {
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
   Ctx ctx = make_ctx(o.run, arena, device.get());
-  // Flat, params.size().
+  // A flat buffer, params.size().
   Tensor params = arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()});
   GptTensors w = layout.params.view(params);  // the same, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
   GradTree grads{arena, layout.params, o.accumulate, layout.GA};
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
-  // (B), of each sequence.
+  // (B): a loss for each sequence. Shared, as the host reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro);
-  // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
+  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -136,7 +136,7 @@ void forward(const Ctx& ctx, const GptTensors& w, const Activations& a, Tensor t
   head_forward(ctx, a.logits, a.norm, w.head_w);
 }
 
-/// Gradients of all parameters into `dw`, from the gradient of the logits in a.logits.
+/// Gradients of all parameters into `dw`. By now a.logits holds the gradient of the logits.
 void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const Activations& a,
               const ActGrads& d, Tensor tokens, Into into) {
   const size_t L = w.blocks.size();

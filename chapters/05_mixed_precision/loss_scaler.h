@@ -9,8 +9,8 @@
 //   an Inf or a NaN in the gradients:  skip the update, S = S / 2, but not below 1
 //   `window` good steps in a row:      S = 2 S, but not above 2^24
 //
-// That end is arbitrary. Backward starts from S over the tokens of the batch, so F16, which ends at
-// 2^16, overflows at about 2^16 times as many or below: large batches stop at 2^24 before that.
+// The limit of 2^24 is arbitrary. Backward of a batch of n tokens starts from S / n, so F16, which
+// ends at 2^16, overflows at S = 2^16 n at the latest: from n = 256 on the limit may come first.
 //
 // S stands still during a step, and overflow is looked for in the sum over all micro-batches: the
 // step is the same however it is cut.
@@ -85,7 +85,7 @@ class LossScaler {
     return reason;
   }
 
-  /// What a checkpoint must hold for the next step; that of another precision changes nothing.
+  /// What a checkpoint must hold for the next step. The state of another precision is ignored.
   nlohmann::json state() const {
     if (!on_) return nullptr;
     return {{"scale", scale_}, {"good", good_}, {"skipped", skipped_}};

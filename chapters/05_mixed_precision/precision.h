@@ -6,8 +6,8 @@
 //   fp16     2 (F16)       4        4      8               F16, loss scaled (loss_scaler.h)
 //
 // Forward and backward read 16-bit weights; gradients, the optimizer and the weights it updates
-// stay FP32 (arXiv 1710.03740). An update is often smaller than half a digit of a 16-bit weight:
-// without the FP32 master it would be rounded away. `--master 16` shows just that.
+// stay FP32 (arXiv 1710.03740). An update is often smaller than half the distance to the next
+// 16-bit weight: without the FP32 master it would be rounded away. `--master 16` shows just that.
 #pragma once
 
 #include <cmath>
@@ -47,7 +47,7 @@ struct PrecisionOptions {
   ActivationPlan plan() const { return {.dtype = dtype()}; }
 
  protected:
-  /// For a branch that takes a word more.
+  /// For chapter 16, which has one precision more.
   void add_to(CommandLine& line, const char* help, const std::vector<std::string>& legal) {
     line.group("05_mixed_precision");
     line.add("--precision", name, help, {.legal = legal});

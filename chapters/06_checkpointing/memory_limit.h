@@ -1,6 +1,6 @@
-// --memory-limit: a plan that does not fit is refused before a tensor is allocated or the text is
-// read, and the policy that fits at least cost is named; if none does, what takes most of the
-// memory, and what shrinks it.
+// --memory-limit: a plan over the limit is refused before a tensor is allocated or the text is
+// read. The message names the cheapest policy that fits. If none fits, it names what takes most of
+// the memory, and what shrinks it.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace ladder {
 
-/// The plan under one policy. What costs less comes first: fewer FLOPs that are done twice, and of
-/// policies that cost the same those of fewer bytes.
+/// The plan under one policy. The order is that of cost: fewer FLOPs done twice come first, then
+/// fewer bytes.
 struct PolicyPlan {
   int64_t flops;
   int64_t bytes;
@@ -47,8 +47,8 @@ std::vector<PolicyPlan> all_plans(const GptConfig& gpt, const Recompute& recompu
   return all;
 }
 
-/// What makes a category smaller that no policy makes small enough. A smaller micro-batch alone may
-/// do the opposite: the tree of chapter 04 takes one buffer of gradients more for each halving.
+/// Flags that make a category smaller, where no policy does. A smaller micro-batch alone may do the
+/// opposite: the tree of chapter 04 takes one buffer of gradients more for each halving.
 /// @param narrow whether activations have 16 bits or fewer already
 inline std::string what_shrinks(Mem mem, bool narrow) {
   switch (mem) {

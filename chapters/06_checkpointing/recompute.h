@@ -10,7 +10,7 @@
 //   selective   9C + 4 of each block, 7C + NH of one; 1 input       parts of L-1 blocks
 //               :attention drops C + NH of them, :mlp 4C
 //
-// K = sqrt L makes L/K + K least (arXiv 1604.06174); a block weighs more than an input here, so the
+// K = sqrt L makes L/K + K least (arXiv 1604.06174). Here a block keeps 16 times its input, so the
 // least bytes come at a smaller K: see the README. The parts of `selective` are the cheap ones:
 // the attention core (arXiv 2205.05198), and beside it both norms' and GELU's outputs.
 // `selective:attention` takes the core alone, `selective:mlp` GELU's output alone.
@@ -62,8 +62,8 @@ struct DroppedParts {
 /// Which blocks backward computes again, for a model of L blocks.
 class Recompute {
  public:
-  /// @param others whether other micro-batches come between forward and backward: then nothing of
-  ///               the last segment is still there
+  /// @param others whether other micro-batches come between forward and backward (chapter 12): then
+  ///               nothing of the last segment is still there
   /// @throws UserError naming the legal policies
   Recompute(const std::string& policy, int64_t layers, bool others = false)
       : policy_(policy), L_(layers), segment_(segment_of(policy, layers)), others_(others) {}
@@ -114,8 +114,8 @@ class Recompute {
   /// The same blocks under another policy.
   Recompute under(const std::string& policy) const { return {policy, L_, others_}; }
 
-  /// All policies, each under one name: every:1 is full, and every:L is none unless others share
-  /// its memory.
+  /// All policies, each under one name: every:1 is full, and every:L is none unless other
+  /// micro-batches share its memory.
   std::vector<std::string> all() const {
     std::vector<std::string> names{"none", "selective", "selective:attention", "selective:mlp",
                                    "full"};
@@ -153,7 +153,7 @@ class Recompute {
             .gelu = all || policy_ == "selective:mlp"};
   }
 
-  /// Of the last block, unless others came since, forward has left everything.
+  /// Forward ends in the last block: all of it is there, unless other micro-batches came since.
   bool still_there(int64_t l) const { return l + 1 == L_ && !others_; }
 
   std::string policy_;
@@ -171,7 +171,7 @@ inline void recompute_parts(const Ctx& ctx, const DroppedParts& parts, const Blo
   if (parts.gelu) mlp_recompute(ctx, s.mlp);
 }
 
-/// All of the last step, and 0 if there was none: FLOPs of products, and those done twice beside
+/// Of the last step, or 0 if there was none: FLOPs of products, and those of recomputation beside
 /// their prediction.
 inline void report_recompute(RunLog& log, int64_t flops, int64_t flops_twice,
                              int64_t predicted_twice) {

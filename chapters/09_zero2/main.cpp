@@ -87,22 +87,22 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
+  int64_t flops = 0, flops_twice = 0;  // of a step's products: all, and those of recomputation
   Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
-  // Flat, for the optimizer and for the model.
+  // Flat buffers: the weights that the optimizer updates, and those that the model reads.
   ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
-  GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
+  GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
   CommStream comm_stream =
       open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
   ShardedGrads grads{arena, comm_stream, layout.params, layout.shard, o.accumulate, layout.GA};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
-  // (B), of each sequence of all ranks.
+  // (B): a loss for each sequence of all ranks. Shared, as the host reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
+  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -166,20 +166,20 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
-/// What the head reads of `tokens` (B,T); what backward needs stays in `a`, or is computed again.
+/// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
   const size_t L = m.w.blocks.size();
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   for (size_t l = 0; l < L; ++l) {
-    // Blocks l and l - sets (Recompute::sets()) share memory: what forward kept of the earlier one
-    // is gone from here on.
+    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
+    // gone from here on.
     forward_block(m, a, l);
   }
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
-/// Losses (B) of `targets` (B,T), and the gradients of what the head read and of its weights: its
-/// forward and backward.
+/// The head, forward and backward: losses (B) of `targets` (B,T), the gradient of its input into
+/// d.branch, and that of its weights.
 void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Tensor targets,
           int64_t vocab, float scale) {
   m.grads.begin_section(m.ctx, std::ssize(m.w.blocks) + 1);
@@ -189,15 +189,15 @@ void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Ten
   head_backward_weight(m.ctx, m.grads.view().head_w, a.logits, a.norm, Into::Write);
 }
 
-/// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
+/// Before backward of block l: computes again what forward has dropped of it and of its segment.
 void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
   const Range segment = recompute.segment_before(l);
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
-/// Gradients of all parameters but the head's, from that of what the head read. Section by section
-/// they go to the other ranks.
+/// Gradients of all parameters but the head's, from d.branch, which `head` has written. Section by
+/// section they go to the other ranks.
 void backward(Memory& m, const Layout& layout, const Activations& a, const ActGrads& d,
               Tensor tokens) {
   const Ctx& ctx = m.ctx;
@@ -325,7 +325,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   return sampler.text();
 }
 
-/// Bytes of the plan, were the policy another.
+/// Bytes that the plan would take under another policy.
 MemoryBytes plan_under(Options o, const std::string& policy) {
   o.recompute.policy = policy;
   return predict(o, Layout(o, 0));

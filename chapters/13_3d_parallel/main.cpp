@@ -102,12 +102,12 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  int64_t flops = 0, flops_twice = 0;  // of the products of a step: all, and those done twice
+  int64_t flops = 0, flops_twice = 0;  // of a step's products: all, and those of recomputation
   Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
   Mesh mesh{comm, layout.mesh};
-  // Flat, for the optimizer and for the model.
+  // Flat buffers: the weights that the optimizer updates, and those that the model reads.
   ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
-  GptTensors w = layout.params.view(weights.compute);  // the model's, seen as a model
+  GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
   // Gradients, in as many buffers as the micro-steps take.
   StageGrads grads{arena, layout.params, layout.stage, o.accumulate, layout.GA};
   CommStream comm_stream =
@@ -117,10 +117,10 @@ struct Memory {
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
-  // (B), of each sequence.
+  // (B): a loss for each sequence. Shared, as the host reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Stage stage{arena, ctx, mesh[Axis::Pipeline], layout.stage, layout.acts, layout.micro};
-  // Of grad_norm: a sum of squares that is exact, whatever its order (docs/same_bits.md).
+  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
 
@@ -193,8 +193,8 @@ void forward(Memory& m, const InFlight& f) {
     m.tp.g_forward(m.ctx, a.embed);
   }
   for (size_t l = 0; l < a.blocks.size(); ++l) {
-    // Blocks l and l - sets (Recompute::sets()) share memory: what forward kept of the earlier one
-    // is gone from here on.
+    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
+    // gone from here on.
     forward_block(m, f, l);
   }
   if (f.head) norm_forward(m.ctx, a.norm, a.stat, f.out(), m.w.norm);
@@ -218,7 +218,7 @@ void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
   grads.end(m.ctx, k, GA);
 }
 
-/// Before backward of block l: what forward has dropped of it and of the blocks of its segment.
+/// Before backward of block l: computes again what forward has dropped of it and of its segment.
 void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f, size_t l) {
   const Activations& a = f.acts;
   const Range segment = recompute.segment_before(l);

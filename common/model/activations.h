@@ -1,7 +1,7 @@
 // What forward keeps for backward, and the gradients that flow back: allocation and formula.
 //
-// Where tensor ranks share the tokens of a sequence, too, a rank has T/s of them between the parts:
-// of the stream, and of what norms and residuals read and write.
+// In a shape, s is the number of ranks that share the tokens of a sequence: 1, but for sequence
+// parallelism (chapter 11). There the stream, norms and residuals have T/s tokens on each rank.
 #pragma once
 
 #include <algorithm>
