@@ -1,8 +1,8 @@
 // Data parallelism: every rank has all weights and a share of the batch; gradients are summed over
 // ranks. (Li et al., "PyTorch Distributed", arXiv 2006.15704, has the three ways to do it.)
 //
-//   naive        backward ............ then one all-reduce a tensor
-//   bucketed     backward ............ then one all-reduce a bucket of sections: fewer, longer ones
+//   naive        backward ............ then an all-reduce for each tensor
+//   bucketed     backward ............ then one for each bucket of sections: fewer, longer ones
 //   overlapped   backward ............ each bucket as soon as backward has left its sections
 //                     all-reduces ...  in a thread of its own
 //
@@ -59,8 +59,8 @@ struct DdpOptions {
   bool is_even() const { return reduction == "halving" || reduction == "ring"; }
 
   /// Sequences of a batch on one of `ranks` ranks.
-  /// @throws UserError as check_reduction(), or if the batch cannot be shared, or not without
-  /// another order of its sum
+  /// @throws UserError as check_reduction(); or if ranks would have unequal shares, or shares that
+  /// make an exact reduction sum in another order
   int64_t share(int64_t batch, int64_t ranks) const {
     check_reduction(reduction_of(reduction), static_cast<int>(ranks));
     const int64_t sequences = batch / ranks;
@@ -170,7 +170,7 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
 }
 
 /// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was
-/// none. Nothing is predicted of a step that ended without gathering what it would have updated.
+/// none. From chapter 08 on a skipped step gathers no weights, so nothing is predicted of it.
 inline void report_traffic(RunLog& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
   if (comm_stream.skipped_update()) predicted.reset();

@@ -198,7 +198,8 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
-/// The gradients of section s are complete in micro-step k of GA.
+/// The gradients of section s are complete in micro-step k of GA: they join those of earlier ones,
+/// as in chapter 04, and after the last micro-step the sum goes to the other ranks.
 void section_done(Memory& m, size_t s, int64_t k, int64_t GA) {
   const auto section = static_cast<int64_t>(s);
   if (m.grads.into() == Into::Write)  // its gradient is still that of one micro-batch

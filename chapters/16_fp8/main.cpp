@@ -200,7 +200,8 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
-/// The gradients of section s are complete in micro-step k of GA.
+/// The gradients of section s are complete in micro-step k of GA: they join those of earlier ones,
+/// as in chapter 04, and after the last micro-step the sum goes to the other ranks.
 void section_done(Memory& m, size_t s, int64_t k, int64_t GA) {
   const auto section = static_cast<int64_t>(s);
   m.grads.join(m.ctx, k, GA, section);
@@ -274,7 +275,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   m.ddp.finish(m.ctx, m.grads.sum());
   const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads.sum());
-  m.comm.all_gather(m.losses, own_losses);
+  m.comm.all_gather(m.losses, own_losses);  // the mean is a sum over all sequences, in order
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);

@@ -38,7 +38,7 @@ class CommStream {
   bool is_beside() const { return queue_.has_value(); }
   int size() const { return group_->size(); }
 
-  /// Before the first job of a step.
+  /// Before the first job of a step: sent() counts from here on.
   void begin_step() {
     before_ = wire_bytes();
     skipped_ = false;
@@ -49,7 +49,7 @@ class CommStream {
   /// Bytes that this rank has sent since the last step began, 0 if none has. Between jobs.
   int64_t sent() const { return before_ ? wire_bytes() - *before_ : 0; }
 
-  /// The thread beside is a row of the timeline, and what it sends counts.
+  /// Makes the thread beside a row of the timeline, and counts what it sends in the report.
   void show(RunLog& log);
 
  private:
