@@ -196,7 +196,8 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
 }
 
-/// The gradients of section s are complete in micro-step k of GA.
+/// The gradients of section s are complete in micro-step k of GA: they join those of earlier ones,
+/// as in chapter 04, and after the last micro-step the sum goes to the other ranks.
 void section_done(Memory& m, size_t s, int64_t k, int64_t GA) {
   const auto section = static_cast<int64_t>(s);
   m.grads.join(m.ctx, k, GA, section);
@@ -269,7 +270,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   m.zero1.finish(m.ctx, m.grads.sum());
   const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads.sum());
-  m.comm.all_gather(m.losses, own_losses);
+  m.comm.all_gather(m.losses, own_losses);  // the mean is a sum over all sequences, in order
   for (const Tensor chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
@@ -328,7 +329,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   return sampler.text();
 }
 
-/// Bytes that the plan would take under another policy.
+/// Bytes that the plan would take under another policy, the same on every rank.
 MemoryBytes plan_under(Options o, const std::string& policy) {
   o.recompute.policy = policy;
   return predict(o, Layout(o, 0));

@@ -55,7 +55,7 @@ struct ShardedWeights {
 
   /// After a change of the master: rounds it into this rank's chunks of compute.
   void refresh(const Ctx& ctx, const ParamLayout& shard) const {
-    if (!master.is_shard) return;
+    if (!master.is_shard) return;  // FP32: the master is compute
     for (int64_t s = 0; s < shard.sections(); ++s) {
       const Tensor from = shard.section_of(master, s), to = shard.section_of(compute, s);
       if (from.size() == 0) continue;
@@ -109,7 +109,7 @@ class Zero1 {
 
   CommStream& comm_stream_;
   ParamLayout layout_;
-  double bucket_;  ///< elements that are worth a start
+  double bucket_;  ///< elements that must wait before a reduction starts
   int64_t next_;   ///< sections from here on are under way
   std::vector<Pending> pending_;
 };
