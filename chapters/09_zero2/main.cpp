@@ -202,7 +202,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
               Tensor tokens) {
   const Ctx& ctx = m.ctx;
   const GptTensors& w = m.w;
-  const GptTensors& dw = m.grads.view();
+  const GptTensors& dw = m.grads.view();  // of the section that was begun last
   const Into into = Into::Write;
   const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
@@ -325,7 +325,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   return sampler.text();
 }
 
-/// Bytes that the plan would take under another policy.
+/// Bytes that the plan would take under another policy, the same on every rank.
 MemoryBytes plan_under(Options o, const std::string& policy) {
   o.recompute.policy = policy;
   return predict(o, Layout(o, 0));

@@ -3,10 +3,10 @@
 // The gradient of a whole section lives only from the backward pass of its block until its chunks
 // have gone to their ranks:
 //
-//   block l      backward -> buffer A -> reduce-scatter -> this rank's chunk, added to its sum
-//   block l - 1            backward -> buffer B -> ...
+//   block l      backward -> room A -> reduce-scatter -> this rank's chunk, added to its sum
+//   block l - 1            backward -> room B -> ...
 //
-// With one buffer the next block waits for the reduce-scatter of this one; with two they overlap.
+// With one room the next block waits for the reduce-scatter of this one; with two they overlap.
 // Full gradients never exist, so there is nothing to accumulate them in: every micro-step has its
 // own reduce-scatter, and GA of them cost GA times the bytes. That is the price of stage 2.
 //
