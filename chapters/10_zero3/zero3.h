@@ -12,10 +12,10 @@
 // longest ago. So block L - 1 is still there when backward comes to it.
 //
 // A micro-step gathers about 2 P and reduces P. In GA micro-steps that is 3 GA P, where stage 1
-// sends 2 P and stage 2 (GA + 1) P. With
-// --reshard-after-forward 0 every section has a room and is gathered once a step: the traffic of
-// stage 2, and its memory, but that a rank has its own chunks twice. (FSDP's switch of that name
-// keeps weights from forward to backward only, and gathers once a micro-step.)
+// sends 2 P and stage 2 (GA + 1) P. With --reshard-after-forward 0 every section has a room and is
+// gathered once a step. Traffic and memory are those of stage 2 then, and a rank has its own chunks
+// twice. (FSDP's switch of that name keeps weights from forward to backward only, and gathers once
+// a micro-step.)
 #pragma once
 
 #include <algorithm>
@@ -123,8 +123,8 @@ class GatheredParams {
     view_.blocks.resize(static_cast<size_t>(layout.sections()) - 2);
   }
 
-  /// Makes section s whole in view(), and begins to gather `next`, if it is not 0: nothing but a
-  /// new micro-step comes to the embedding.
+  /// Makes section s whole in view(), and begins to gather `next`. 0: none; the embedding comes
+  /// next only where a new micro-step begins.
   void use(const Ctx& ctx, int64_t s, int64_t next = 0) {
     s = layout_->home_of(s);
     const size_t room = gather(s);

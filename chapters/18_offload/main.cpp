@@ -187,7 +187,7 @@ void forward(Memory& m, const Activations& a, Tensor tokens, bool train = false)
     // gone from here on.
     forward_block(m, a, l);
   }
-  m.params.use(m.ctx, L + 1);
+  m.params.use(m.ctx, L + 1);  // the last norm and the head
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
@@ -221,7 +221,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
               Tensor tokens) {
   const Ctx& ctx = m.ctx;
   const GptTensors& w = m.w;
-  const GptTensors& dw = m.grads.view();
+  const GptTensors& dw = m.grads.view();  // of the section that was begun last
   const Into into = Into::Write;
   const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
@@ -301,7 +301,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   } else {
     log.note(fmt::format("step {}: skipped, {}", step, bad));
   }
-  m.params.forget();
+  m.params.forget();  // the weights have changed
   m.offloaded.end_step();
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
@@ -346,7 +346,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   return sampler.text();
 }
 
-/// Bytes that the plan would take under another policy.
+/// Bytes that the plan would take under another policy, the same on every rank.
 MemoryBytes plan_under(Options o, const std::string& policy) {
   o.recompute.policy = policy;
   return predict(o, Layout(o, 0));
