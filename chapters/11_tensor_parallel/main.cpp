@@ -64,7 +64,7 @@ struct Layout {
   /// Ranks that share each layer.
   int64_t tp = o.tp.degree(gpt, o.run.ranks);
   /// This rank's part of each tensor.
-  ParamLayout params{gpt, 1, {rank, tp}};
+  ParamLayout params{gpt, /*shards=*/1, {rank, tp}};
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
@@ -163,8 +163,8 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
   residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
 }
 
-/// From `tokens` (B,T), rows of this rank's part of the vocabulary, to the last norm. What backward
-/// needs stays in `a`, or is computed again.
+/// From `tokens` (B,T), which have been localized, to the last norm. What backward needs stays in
+/// `a`, or is computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
   const size_t L = m.w.blocks.size();
   embed_forward(m.ctx, m.tp.summand(a.embed), tokens, m.w.embed);
@@ -319,7 +319,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   return sampler.text();
 }
 
-/// Bytes that the plan would take under another policy.
+/// Bytes that the plan would take under another policy, the same on every rank.
 MemoryBytes plan_under(Options o, const std::string& policy) {
   o.recompute.policy = policy;
   return predict(o, Layout(o, 0));

@@ -58,7 +58,7 @@ struct TensorParallelOptions {
     return t;
   }
 
-  /// Of t ranks that share each layer, those that share each sequence: all or one.
+  /// How many of t ranks that share each layer share each sequence, too: all, or one.
   /// @throws UserError if they cannot, naming what is legal
   int64_t sequence_ranks(const GptConfig& gpt, int64_t t) const {
     if (!sequence_parallel) return 1;

@@ -49,8 +49,8 @@ inline GptConfig own_vocab(const ParamLayout& params) {
 /// What the ranks that share each layer exchange.
 class TensorParallel {
  public:
-  /// From here on kernels of `ctx` sum over this rank's channels by its share of all leaves
-  /// (docs/same_bits.md).
+  /// Sets ctx.leaves: from here on kernels of `ctx` sum over this rank's channels in as many of the
+  /// 8 leaves as they are (docs/same_bits.md).
   /// @param comm   ranks that share each layer, in the order of their parts
   /// @param params what this rank has of the model
   /// @param micro  sequences of a micro-batch, at most
@@ -87,7 +87,7 @@ class TensorParallel {
     if (acts.sequence_ranks > 1) SequenceParallel::add_bytes(bytes, gpt, acts.dtype, ranks, micro);
   }
 
-  // With s = 1, or tp under sequence parallelism:
+  // In the shapes below s is the number of ranks that share a sequence: tp, or 1.
 
   /// Where a shared part writes this rank's summand of x (n,T/s,C): (n,T,C), until f or g has
   /// summed.
@@ -117,8 +117,8 @@ class TensorParallel {
   /// Columns of the logits that this rank has, without padding.
   int64_t own_vocab() const { return own_vocab_; }
 
-  /// Makes tokens and targets, in place, rows of the vocabulary that this rank has: kElsewhere
-  /// where it has not.
+  /// Makes tokens and targets, in place, rows of this rank's part of the vocabulary: kElsewhere
+  /// where another rank has the row.
   void localize(const Batch& batch) const {
     localize(batch.tokens);
     localize(batch.targets);
@@ -144,7 +144,7 @@ class TensorParallel {
     return all;
   }
 
-  /// What it sends counts.
+  /// Counts what it sends in the report.
   void show(RunLog& log) const { log.count(*group_); }
   /// Bytes of activations and their gradients that this rank has sent in the last step.
   int64_t sent(const RunLog& log) const { return log.sent_in_step(*group_); }
