@@ -79,7 +79,7 @@ inline std::array<double, 3> mean_times(const Pipeline& pipeline, const Duration
   for (size_t s = 0; s < durations.size(); ++s)
     for (size_t i = 0; i < durations[s].size(); ++i) {
       const Do what = pipeline.lists[s][i].what;
-      // Of a backward in one, no time of its parts is known and none is asked for.
+      // A whole Backward counts as T_B, with T_W = 0: formulas that know it ask for the sum only.
       const size_t which = what == Do::Forward ? 0 : what == Do::BackwardWeight ? 2 : 1;
       if (what <= Do::BackwardWeight) sum[which] += durations[s][i];
     }

@@ -12,8 +12,8 @@
 
 namespace ladder {
 
-/// Messages of one kind between neighboring stages: to the next in `step` +1, to the one before in
-/// -1, counted round.
+/// Messages of one kind between neighboring stages: to the next one if `step` is +1, to the one
+/// before if it is -1. The last stage and the first are neighbors, too.
 class Mailbox {
  public:
   /// @param stages the ranks of the pipeline, by stage

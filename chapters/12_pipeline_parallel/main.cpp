@@ -68,7 +68,7 @@ struct Layout {
   int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
   int64_t GA = batch / micro;                 ///< micro-batches of a step
   StageLayout stage{o.pp, gpt, rank, o.run.ranks, GA};
-  ParamLayout params{gpt, 1, {}, stage.rank};  ///< of this stage's parts
+  ParamLayout params{gpt, /*shards=*/1, /*tensor=*/{}, stage.rank};  ///< of this stage's parts
   Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
   ActivationPlan acts = stage.plan(o.precision.plan(), recompute);
 
@@ -284,8 +284,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
-/// A batch goes forward through all stages, alone in the pipeline. Returns it in this stage's last
-/// part.
+/// Forward of a batch through all stages, with no other in the pipeline. Returns what this stage's
+/// last part has of it.
 InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (int64_t chunk = 0;; ++chunk) {
     const InFlight f = m.stage.by_itself(chunk, batch, losses);

@@ -56,7 +56,7 @@ inline PipelineKind pipeline_kind(std::string_view name) {
   return static_cast<PipelineKind>(at - kPipelines.begin());
 }
 
-/// Messages of one channel that are sent and not yet received. A further send waits.
+/// How many messages from a stage to its neighbor may wait to be received. A further send waits.
 constexpr int64_t kMailbox = 2;
 
 enum class Do : uint8_t {

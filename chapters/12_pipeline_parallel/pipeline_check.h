@@ -9,8 +9,8 @@
 //                      them; no more micro-batches in flight than the schedule promises
 //   all stages         every message meets the receive that wants it; nobody waits for ever
 //
-// Activations go to the next stage and gradients to the one before, each pair of neighbours with a
-// channel for either. A channel keeps the order of its messages, and send k waits until message
+// Activations go to the next stage and gradients to the one before, each through a channel of its
+// own. A channel keeps the order of its messages, and send k waits until message
 // k - kMailbox has been received. Whether a stage can go on then depends on what the others have
 // done and not on when: one walk through the lists, in any order that this allows, stands for all.
 #pragma once

@@ -135,7 +135,7 @@ class Stage {
 
   /// In the report of rank 0: what it did in the last step, and its bubble. All stages call it.
   void report(RunLog& log) const { report_pipeline(log, stages_, plan_->pipeline(), times, most_); }
-  /// What it sends counts.
+  /// Counts what it sends in the report.
   void show(RunLog& log) const {
     log.count(activations.group());
     log.count(gradients.group());

@@ -35,8 +35,9 @@ class Channel {
 constexpr int p = 3, m = 4;  // stages, micro-batches of one number each
 constexpr double w[p] = {0.5, 2, 1.5}, batch[m] = {1, 2, 3, 4};
 
-/// The gradient of w[s] over the whole batch. 1F1B: p - s - 1 forwards ahead, then one forward and
-/// one backward in turn. `ahead` and `back` end at each stage's left side.
+/// The gradient of w[s] over the whole batch. 1F1B: p - s - 1 forwards first, then one forward and
+/// one backward in turn. Between stages s - 1 and s, ahead[s] carries what s reads, and back[s] the
+/// gradient of that.
 double stage(int s, std::vector<Channel>& ahead, std::vector<Channel>& back) {
   std::queue<double> in_flight;  // what this stage has read: backward needs it
   double dw = 0;
@@ -69,7 +70,7 @@ int main() {
   for (int s = 0; s < p; ++s) stages.emplace_back([&, s] { dw[s] = stage(s, ahead, back); });
   for (std::thread& one : stages) one.join();
 
-  // The same by hand, on one rank.
+  // The same by hand, on one rank. Nothing rounds here, so == may compare.
   double product = 1, sum = 0;
   for (const double factor : w) product *= factor;
   for (const double x : batch) sum += (product * x - 1) / m * x;
