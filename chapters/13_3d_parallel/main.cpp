@@ -85,7 +85,7 @@ struct Layout {
   int64_t GA = share / micro;                 ///< micro-batches of a step
   StageLayout stage{o.pp, gpt, at[Axis::Pipeline], mesh[Axis::Pipeline], GA};
   /// This rank's part of each tensor of its stage, and the chunks of it that this rank updates.
-  ParamLayout params{gpt, dp, {at[Axis::Tensor], tp}, stage.rank};
+  ParamLayout params{gpt, /*shards=*/dp, {at[Axis::Tensor], tp}, stage.rank};
   ParamLayout shard = params.shard(at[Axis::Data]);
   Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
   ActivationPlan acts = o.tp.plan(stage.plan(o.precision.plan(), recompute), gpt, tp);
@@ -117,7 +117,7 @@ struct Memory {
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
-  // (B): a loss for each sequence. Shared, as the host reads it.
+  // (B): a loss for each sequence of all ranks. Shared, as the host reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Stage stage{arena, ctx, mesh[Axis::Pipeline], layout.stage, layout.acts, layout.micro};
   // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
@@ -333,8 +333,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
 
-/// A batch goes forward through all stages, alone in the pipeline. Returns it in this stage's last
-/// part.
+/// Forward of a batch through all stages, with no other in the pipeline. Returns what this stage's
+/// last part has of it.
 InFlight forward_all(Memory& m, const Batch& batch, Tensor losses) {
   for (int64_t chunk = 0;; ++chunk) {
     const InFlight f = m.stage.by_itself(chunk, batch, losses);

@@ -191,7 +191,7 @@ inline void show_plan(const RunOptions& run, const MeshPlan& plan,
 inline void report_axes(RunLog& log, Comm& world, AxisTraffic predicted,
                         const AxisTraffic& measured, bool skipped) {
   if (skipped) predicted[Axis::Data].reset();
-  if (log.steps() == 0) predicted = measured;  // 0
+  if (log.steps() == 0) predicted = measured;  // no step: nothing was sent
   // In a group of its own, so that these texts do not count as traffic of the run.
   const std::unique_ptr<Comm> group = world.split(0, world.rank());
   nlohmann::json all = nlohmann::json::array();
