@@ -78,8 +78,8 @@ struct MeshOptions {
     return StageTimes{all[0], all[1], all[2]};
   }
 
-  /// The mesh of `ranks` ranks. 1 means that nobody has said how many: then there are as many as the
-  /// axes ask for. An axis of 0 is 1, except dp, which takes all that the others leave.
+  /// The mesh of `ranks` ranks. 1 means that nobody has said how many: then there are as many as
+  /// the axes ask for. An axis of 0 is 1, except dp, which takes all that the others leave.
   /// @throws UserError if the axes do not make that many
   MeshShape shape(const TensorParallelOptions& tp, const PipelineOptions& pp, int ranks) const {
     for (const auto& [flag, degree] : {std::pair{"--dp", dp}, {"--world", world}})
