@@ -1,4 +1,4 @@
-// The shapes of attention, whole and in pieces.
+// The shapes of attention, whole and in pieces, and of what turns its queries and keys.
 #include "kernels/attention_rows.h"
 #include "kernels/check_shapes.h"
 #include "kernels/shapes.h"
@@ -81,6 +81,19 @@ AttentionPieceShape check_partial(const char* op, const Tensor& o, const Tensor&
 }
 
 }  // namespace
+
+RopeShape check_rope(const Tensor& qkv, const Tensor& angles, int64_t heads) {
+  constexpr const char* kOp = "rope";
+  check_first(kOp, "qkv", qkv, 3);
+  CHECK(angles.shape.rank == 2, "{}: angles is {}, not of rank 2", kOp, to_string(angles.shape));
+  const int64_t T = qkv.dim(1), P = angles.dim(0), HS = angles.dim(1);
+  check(kOp, {{"qkv", qkv, qkv.dtype, qkv.shape}, {"angles", angles, Dtype::F32, {P, HS}}});
+  CHECK(HS > 0 && HS % 2 == 0, "{}: heads of {} channels cannot be cut into pairs", kOp, HS);
+  CHECK(P >= T, "{}: {} tokens, angles of {}", kOp, T, P);
+  CHECK(heads > 0, "{}: {} heads", kOp, heads);
+  const int64_t NKV = groups_of(kOp, "qkv", qkv.dim(2) - heads * HS, heads, HS);
+  return {.B = qkv.dim(0), .T = T, .NKV = NKV, .turned = heads / NKV + 1, .HS = HS};
+}
 
 AttentionShape check_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv) {
   return check_attention("attention_forward", out, lse, qkv);

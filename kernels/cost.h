@@ -22,7 +22,7 @@ namespace cost {
 
 constexpr int64_t kFloat = sizeof(float);
 
-/// A row of each table read, one written.
+/// A row of each table read, one written. Without positions a third less.
 constexpr Cost embed_forward(int64_t B, int64_t T, int64_t C) {
   return {.bytes = kFloat * 3 * B * T * C, .flops = B * T * C};
 }
@@ -31,7 +31,7 @@ constexpr Cost embed_backward(int64_t B, int64_t T, int64_t C, int64_t V) {
   return {.bytes = kFloat * (B * T * C + (V + T) * C), .flops = 2 * B * T * C};
 }
 
-/// Mean (1), squared differences (3), the normalised row (4).
+/// Mean (1), squared differences (3), the normalised row (4). RMSNorm has no mean: 4 in all.
 constexpr Cost norm_forward(int64_t B, int64_t T, int64_t C) {
   return {.bytes = kFloat * 2 * B * T * C, .flops = 8 * B * T * C};
 }
@@ -54,6 +54,16 @@ constexpr Cost bias_backward(int64_t B, int64_t T, int64_t N) {
 /// Seven for the argument and the gate, one exponential, one product.
 constexpr Cost gelu_forward(int64_t n) { return {.bytes = kFloat * 2 * n, .flops = 9 * n}; }
 constexpr Cost gelu_backward(int64_t n) { return {.bytes = kFloat * 3 * n, .flops = 18 * n}; }
+
+/// Four for the gate's s, one product each for silu and for what it lets through.
+constexpr Cost swiglu_forward(int64_t n) { return {.bytes = kFloat * 3 * n, .flops = 6 * n}; }
+/// s (4), its slope (4), silu (1), the two gradients (3).
+constexpr Cost swiglu_backward(int64_t n) { return {.bytes = kFloat * 5 * n, .flops = 12 * n}; }
+
+/// Queries and keys read and written; of a pair two products and two fused multiply-adds.
+constexpr Cost rope(int64_t B, int64_t T, int64_t NH, int64_t NKV, int64_t HS) {
+  return {.bytes = kFloat * 2 * B * T * (NH + NKV) * HS, .flops = 3 * B * T * (NH + NKV) * HS};
+}
 
 /// Pairs of a query and a key that it sees: T (T + 1) / 2 a head. Two products of HS each, and
 /// five operations of the softmax.

@@ -16,7 +16,8 @@
 //   - shapes that do not fit throw CheckError.
 //
 // Letters: B sequences, T tokens of a sequence, C channels, NH heads, HS = C / NH channels of a
-// head, V vocabulary (padded), K and N the inner and outer extents of a matrix product.
+// head, V vocabulary (padded), F hidden channels of an MLP, K and N the inner and outer extents of
+// a matrix product.
 #pragma once
 
 #include <array>
@@ -93,30 +94,33 @@ struct Kernels {
 
   // ---- embedding -------------------------------------------------------------------------
   /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:];  -0 where the token is kElsewhere: the rank that
-  /// has its row adds the position, too, and ranks are summed.
-  /// out (B,T,C); tokens (B,T) I32; wte (V,C); wpe (P,C), P >= T
+  /// has its row adds the position, too, and ranks are summed. Without wpe: the token's row alone.
+  /// out (B,T,C); tokens (B,T) I32; wte (V,C); wpe (P,C), P >= T, or null
   void (*embed_forward)(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe);
 
   /// dwte[v,:] = sum of dout[b,t,:] where tokens[b,t] = v;  dwpe[t,:] = sum_b dout[b,t,:].
   /// dwte is summed as matmul_backward_weight does. Rows not met become -0, or keep their value.
   /// A token that is kElsewhere adds to dwpe only.
-  /// dwte (V,C); dwpe (P,C); dout (B,T,C); tokens (B,T) I32
+  /// dwte (V,C); dwpe (P,C) or null; dout (B,T,C); tokens (B,T) I32
   void (*embed_backward)(const Ctx&, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens, Into);
 
-  // ---- layer norm (arXiv 1607.06450) -----------------------------------------------------
+  // ---- layer norm (arXiv 1607.06450), RMSNorm (arXiv 1910.07467) --------------------------
   /// mean = sum_c inp / C;  rstd = 1 / sqrt(sum_c (inp - mean)^2 / C + 1e-5);
-  /// out = (inp - mean) rstd w + b.   out, inp (B,T,C); mean, rstd (B,T); w, b (C)
+  /// out = (inp - mean) rstd w + b.   RMSNorm is this without mean: 0 stands in its place, in all
+  /// three operations. Without b: out = (inp - mean) rstd w.
+  /// out, inp (B,T,C); mean (B,T) or null; rstd (B,T); w (C); b (C) or null
   void (*norm_forward)(const Ctx&, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w,
                        Tensor b);
 
   /// With xhat = (inp - mean) rstd and g = dout w:
-  /// dinp = rstd (g - sum_c g / C - xhat sum_c (g xhat) / C).   Shapes as norm_forward.
+  /// dinp = rstd (g - sum_c g / C - xhat sum_c (g xhat) / C), without mean
+  /// dinp = rstd (g - xhat sum_c (g xhat) / C).   Shapes as norm_forward.
   void (*norm_backward_input)(const Ctx&, Tensor dinp, Tensor dout, Tensor inp, Tensor w,
                               Tensor mean, Tensor rstd);
 
-  /// dw = sum_bt dout xhat;  db = sum_bt dout.   dw, db (C); dout, inp (B,T,C); mean, rstd (B,T)
+  /// dw = sum_bt dout xhat;  db = sum_bt dout.
   /// Summed over the tokens of a sequence as a vector (kernels/token_leaves.h), then over
-  /// sequences.
+  /// sequences.   dw (C); db (C) or null; the rest as norm_forward
   void (*norm_backward_weight)(const Ctx&, Tensor dw, Tensor db, Tensor dout, Tensor inp,
                                Tensor mean, Tensor rstd, Into);
 
@@ -145,9 +149,30 @@ struct Kernels {
   /// dinp = dout gelu'(inp).   any shape; dinp may be dout
   void (*gelu_backward)(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
 
+  // ---- SwiGLU (arXiv 2002.05202) ----------------------------------------------------------
+  /// out[f] = silu(g) u,  silu(x) = x s(x),  s(x) = 1 / (1 + exp(-x)),  g = inp[2f], u = inp[2f+1].
+  /// Gates and what they let through alternate, so that a cut of F is a cut of 2F. Below -88, where
+  /// silu(x) is less than 1e-36 in size, x is taken for -88.   out (..,F); inp (..,2F)
+  void (*swiglu_forward)(const Ctx&, Tensor out, Tensor inp);
+
+  /// dinp[2f] = dout u s(g) (1 + g (1 - s(g)));  dinp[2f+1] = dout silu(g).
+  /// dinp, inp (..,2F); dout (..,F)
+  void (*swiglu_backward)(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
+
+  // ---- rotary positions (RoPE, arXiv 2104.09864) ------------------------------------------
+  /// Turns each query and each key of qkv in place, by the angles of its token, or back by them:
+  /// with c = angles[t,i], s = angles[t,HS/2+i], i < HS/2, a pair (x_i, x_{i+HS/2}) becomes
+  /// (x_i c - x_{i+HS/2} s, x_{i+HS/2} c + x_i s), back with -s. It is the gradient of turning.
+  /// Pairs are HS/2 apart, as checkpoints of Hugging Face have them; the paper pairs neighbors,
+  /// which is the same model with the rows of q and k in another order.
+  /// qkv (B,T,(NH+2*NKV)*HS) as in attention_forward, NH = heads; angles (P,HS) F32, P >= T: row t
+  /// is the token's cosines, then its sines
+  void (*rope)(const Ctx&, Tensor qkv, Tensor angles, int64_t heads, bool back);
+
   // ---- causal attention (arXiv 1706.03762) ------------------------------------------------
-  /// NH query heads come in NKV groups of r, which share a key and a value head. A token's row of
-  /// qkv holds group after group: r queries, k, v, of HS columns each. Per query head:
+  /// NH query heads come in NKV groups of r, which share a key and a value head (arXiv 2305.13245).
+  /// A token's row of qkv holds group after group: r queries, k, v, of HS columns each. Per query
+  /// head:
   ///   S[t,u] = (q_t . k_u) / sqrt(HS) for u <= t;  lse[t] = log sum_u exp S[t,u];
   ///   out[t] = sum_u exp(S[t,u] - lse[t]) v_u, in columns h HS + d.
   /// The sums over u fall into chunks of keys: see token_leaves.h. (A v_u that is Inf or NaN may
@@ -192,7 +217,7 @@ struct Kernels {
                        int64_t count);
 
   // ---- elementwise ------------------------------------------------------------------------
-  /// out = residual + (product + bias).   out, residual, product (..,C); bias (C)
+  /// out = residual + (product + bias).   out, residual, product (..,C); bias (C) or null
   void (*residual_forward)(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias);
 
   /// out = a + b.   any shape; out may be a or b

@@ -23,12 +23,14 @@ EmbedShape check_embed(const char* op, const Tensor& x, const Tensor& tokens, co
                        const Tensor& wpe, Dtype table) {
   check_first(op, "activation", x, 3);
   check_first(op, "wte", wte, 2);
-  check_first(op, "wpe", wpe, 2);
-  const EmbedShape s{x.dim(0), x.dim(1), x.dim(2), wte.dim(0), wpe.dim(0)};
+  EmbedShape s{x.dim(0), x.dim(1), x.dim(2), wte.dim(0), 0};
   check(op, {{"activation", x, x.dtype, x.shape},
              {"tokens", tokens, Dtype::I32, {s.B, s.T}},
-             {"wte", wte, table, {s.V, s.C}},
-             {"wpe", wpe, table, {s.P, s.C}}});
+             {"wte", wte, table, {s.V, s.C}}});
+  if (!wpe) return s;
+  check_first(op, "wpe", wpe, 2);
+  s.P = wpe.dim(0);
+  check(op, {{"wpe", wpe, table, {s.P, s.C}}});
   CHECK(s.P >= s.T, "{}: {} tokens, {} positions", op, s.T, s.P);
   return s;
 }
@@ -41,15 +43,27 @@ struct Operand {
 
 /// norm_*: `like_inp` is its output or that output's gradient; w and b, or their gradients.
 NormShape check_norm(const char* op, const Tensor& inp, Operand like_inp, const Tensor& mean,
-                     const Tensor& rstd, std::initializer_list<Operand> params, Dtype of_params) {
+                     const Tensor& rstd, Operand w, Operand b, Dtype of_params) {
   check_first(op, "inp", inp, 3);
   const NormShape s{inp.dim(0), inp.dim(1), inp.dim(2)};
   check(op, {{"inp", inp, inp.dtype, inp.shape},
              {like_inp.name, like_inp.tensor, inp.dtype, inp.shape},
-             {"mean", mean, wide(inp.dtype), {s.B, s.T}},
-             {"rstd", rstd, wide(inp.dtype), {s.B, s.T}}});
-  for (const Operand& x : params) check(op, {{x.name, x.tensor, of_params, {s.C}}});
+             {"rstd", rstd, wide(inp.dtype), {s.B, s.T}},
+             {w.name, w.tensor, of_params, {s.C}}});
+  if (mean) check(op, {{"mean", mean, wide(inp.dtype), {s.B, s.T}}});
+  if (b.tensor) check(op, {{b.name, b.tensor, of_params, {s.C}}});
   return s;
+}
+
+/// swiglu_*: y, the output or its gradient, has half the columns of x. How many elements y has.
+int64_t check_gates(const char* op, Operand y, Operand x) {
+  check_first(op, y.name, y.tensor, y.tensor.shape.rank);
+  Shape doubled = y.tensor.shape;
+  CHECK(doubled.rank > 0, "{}: {} has no columns", op, y.name);
+  doubled.dims[static_cast<size_t>(doubled.rank - 1)] *= 2;
+  check(op, {{y.name, y.tensor, y.tensor.dtype, y.tensor.shape},
+             {x.name, x.tensor, y.tensor.dtype, doubled}});
+  return y.tensor.size();
 }
 
 /// The extents of a linear layer: y (..,N), x (..,K), w (N,K); y and x, or their gradients.
@@ -116,20 +130,20 @@ EmbedShape check_embed_backward(const Tensor& dwte, const Tensor& dwpe, const Te
 
 NormShape check_norm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd,
                              const Tensor& inp, const Tensor& w, const Tensor& b) {
-  return check_norm("norm_forward", inp, {"out", out}, mean, rstd, {{"w", w}, {"b", b}}, inp.dtype);
+  return check_norm("norm_forward", inp, {"out", out}, mean, rstd, {"w", w}, {"b", b}, inp.dtype);
 }
 
 NormShape check_norm_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& inp,
                                     const Tensor& w, const Tensor& mean, const Tensor& rstd) {
   constexpr const char* kOp = "norm_backward_input";
   check(kOp, {{"dinp", dinp, inp.dtype, inp.shape}});
-  return check_norm(kOp, inp, {"dout", dout}, mean, rstd, {{"w", w}}, inp.dtype);
+  return check_norm(kOp, inp, {"dout", dout}, mean, rstd, {"w", w}, {"b", Tensor{}}, inp.dtype);
 }
 
 NormShape check_norm_backward_weight(const Tensor& dw, const Tensor& db, const Tensor& dout,
                                      const Tensor& inp, const Tensor& mean, const Tensor& rstd) {
-  return check_norm("norm_backward_weight", inp, {"dout", dout}, mean, rstd,
-                    {{"dw", dw}, {"db", db}}, wide(inp.dtype));
+  return check_norm("norm_backward_weight", inp, {"dout", dout}, mean, rstd, {"dw", dw}, {"db", db},
+                    wide(inp.dtype));
 }
 
 MatmulShape check_matmul_forward(const Tensor& out, const Tensor& inp, const Tensor& w,
@@ -186,6 +200,16 @@ int64_t check_gelu_backward(const Tensor& dinp, const Tensor& dout, const Tensor
   return check_alike("gelu_backward", dinp, {dout, inp});
 }
 
+int64_t check_swiglu_forward(const Tensor& out, const Tensor& inp) {
+  return check_gates("swiglu_forward", {"out", out}, {"inp", inp});
+}
+
+int64_t check_swiglu_backward(const Tensor& dinp, const Tensor& dout, const Tensor& inp) {
+  constexpr const char* kOp = "swiglu_backward";
+  check(kOp, {{"dinp", dinp, inp.dtype, inp.shape}});
+  return check_gates(kOp, {"dout", dout}, {"inp", inp});
+}
+
 int64_t check_add(const Tensor& out, const Tensor& a, const Tensor& b) {
   return check_alike("add", out, {a, b});
 }
@@ -205,7 +229,7 @@ ResidualShape check_residual_forward(const Tensor& out, const Tensor& residual,
                                      const Tensor& product, const Tensor& bias) {
   check_alike("residual_forward", out, {residual, product});
   const ResidualShape s{out.rows(), out.dim(-1)};
-  check("residual_forward", {{"bias", bias, out.dtype, {s.C}}});
+  if (bias) check("residual_forward", {{"bias", bias, out.dtype, {s.C}}});
   return s;
 }
 

@@ -11,7 +11,7 @@
 
 namespace ladder {
 
-/// P positions.
+/// P positions, 0 without a table of them.
 struct EmbedShape {
   int64_t B, T, C, V, P;
 };
@@ -30,6 +30,11 @@ struct MatmulWeightShape {
 /// The gradient of its bias.
 struct BiasShape {
   int64_t B, T, N;
+};
+/// NKV groups of heads of HS channels: in each `turned` queries and keys, then a value.
+struct RopeShape {
+  int64_t B, T, NKV, turned, HS;
+  constexpr int64_t row() const { return NKV * (turned + 1) * HS; }
 };
 /// NH query heads over NKV heads of keys and values, of HS channels each.
 struct AttentionShape {
@@ -61,6 +66,7 @@ EmbedShape check_embed_forward(const Tensor& out, const Tensor& tokens, const Te
 EmbedShape check_embed_backward(const Tensor& dwte, const Tensor& dwpe, const Tensor& dout,
                                 const Tensor& tokens);
 
+/// mean, b and db may be null, and so may wpe and dwpe above.
 NormShape check_norm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd,
                              const Tensor& inp, const Tensor& w, const Tensor& b);
 NormShape check_norm_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& inp,
@@ -84,6 +90,11 @@ int64_t check_cast(const Tensor& out, const Tensor& inp);
 int64_t check_scale(const Tensor& x);
 ResidualShape check_residual_forward(const Tensor& out, const Tensor& residual,
                                      const Tensor& product, const Tensor& bias);
+
+/// swiglu_*: how many elements out has.
+int64_t check_swiglu_forward(const Tensor& out, const Tensor& inp);
+int64_t check_swiglu_backward(const Tensor& dinp, const Tensor& dout, const Tensor& inp);
+RopeShape check_rope(const Tensor& qkv, const Tensor& angles, int64_t heads);
 
 AttentionShape check_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv);
 AttentionShape check_attention_backward(const Tensor& dqkv, const Tensor& dout, const Tensor& qkv,

@@ -123,10 +123,10 @@ struct Tensor {
     CHECK(place != Place::Device, "tensor {} of a device read by the host", to_string(shape));
     return ptr;
   }
-  /// The same, typed.
+  /// The same, typed; null if the tensor is.
   template <class T>
   T* data() const {
-    CHECK(dtype == dtype_of<T>, "tensor {} read as another dtype", to_string(shape));
+    CHECK(!ptr || dtype == dtype_of<T>, "tensor {} read as another dtype", to_string(shape));
     return static_cast<T*>(host());
   }
 

@@ -13,12 +13,12 @@ void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor produc
     Real* y = out.data<Real>();
     const Real* r = residual.data<Real>();
     const Real* p = product.data<Real>();
-    const Real* b = bias.data<Real>();
+    const Real* b = bias.data<Real>();  // or null: adding -0 changes no number
     parallel_for(ctx, s.rows, 1, s.C, [=](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row)
         for_vectors<Wide>(0, s.C, [=](int64_t c, auto io) {
           const int64_t i = row * s.C + c;
-          const Vec sum = hn::Add(io.load(p + i), io.load(b + c));
+          const Vec sum = hn::Add(io.load(p + i), b ? io.load(b + c) : nothing());
           io.store(hn::Add(io.load(r + i), sum), y + i);
         });
     });

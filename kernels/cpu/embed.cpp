@@ -151,9 +151,10 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
           continue;
         }
         const Real* word = words + token[row] * s.C;
-        const Real* place = places + row % s.T * s.C;
+        const Real* place = places ? places + row % s.T * s.C : nullptr;
         for_vectors(0, s.C, [&](int64_t c, auto io) {
-          io.store(hn::Add(io.load(word + c), io.load(place + c)), sum + c);
+          const Vec of_place = place ? io.load(place + c) : nothing();
+          io.store(hn::Add(io.load(word + c), of_place), sum + c);
         });
       }
     });

@@ -10,8 +10,8 @@
 #include <type_traits>
 
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/groups.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/simd.h"
 #include "kernels/cpu/table.h"
 #include "kernels/shapes.h"
 
@@ -68,24 +68,6 @@ HWY_INLINE Vecs<N> gelu_slope(const Vecs<N>& x) {
     return hn::MulAdd(hn::Mul(near[i], du[i]), steepness, s);
   });
 }
-
-/// So many vectors go side by side.
-constexpr size_t kTogether = 6;
-
-/// Calls f(i, io, std::integral_constant<size_t, N>) for N vectors from i on: kTogether, or one.
-template <class Wide, class F>
-HWY_INLINE void for_groups(Range range, F&& f) {
-  constexpr auto kElements = static_cast<int64_t>(kTogether) * kLanes;
-  int64_t i = range.begin;
-  for (; i + kElements <= range.end; i += kElements)
-    f(i, Wide{}, std::integral_constant<size_t, kTogether>{});
-  for_vectors<Wide>(i, range.end,
-                    [&](int64_t at, auto io) { f(at, io, std::integral_constant<size_t, 1>{}); });
-}
-
-/// So many elements ahead memory is asked for: the arithmetic of a vector is so long that the
-/// processor does not see that far by itself. Always into L1: L2 was no faster.
-constexpr int64_t kAhead = 512;
 
 }  // namespace
 

@@ -1,5 +1,6 @@
-// Layer norm. A row's statistics are sums in 16 lanes, two passes: first the mean, then the
-// squares of what is left, which cancels nothing.
+// Layer norm and RMSNorm. A row's statistics are sums in 16 lanes, two passes: first the mean, then
+// the squares of what is left, which cancels nothing. Where there is no mean or no b, 0 or -0
+// stands in its place: taking away the one, or adding the other, changes no number.
 #include <array>
 #include <cmath>
 #include <type_traits>
@@ -18,19 +19,27 @@ struct Statistics {
   float mean, rstd;
 };
 
+/// Those of a row, as norm_forward wrote them; mean may be null.
+HWY_INLINE Statistics statistics_of(int64_t row, const float* mean, const float* rstd) {
+  return {.mean = mean ? mean[row] : 0, .rstd = rstd[row]};
+}
+
 /// So many rows of norm_forward are summed together.
 constexpr size_t kRowsAtOnce = 4;
 
-/// Of N rows of C channels.
+/// Of N rows of C channels; `centred` says whether there is a mean.
 template <size_t N, class Real>
-std::array<Statistics, N> statistics(const Real* x, int64_t C) {
+std::array<Statistics, N> statistics(const Real* x, int64_t C, bool centred) {
   const auto at = [&](size_t row, int64_t c) { return x + static_cast<int64_t>(row) * C + c; };
   const auto extent = static_cast<float>(C);
-  auto mean = lane_sums<N>(C, [&](size_t row, int64_t c, auto io) { return io.load(at(row, c)); });
-  for (float& m : mean) m /= extent;
+  std::array<float, N> mean{};
+  if (centred) {
+    mean = lane_sums<N>(C, [&](size_t row, int64_t c, auto io) { return io.load(at(row, c)); });
+    for (float& m : mean) m /= extent;
+  }
   const auto squares = lane_sums<N>(C, [&](size_t row, int64_t c, auto io) {
-    const Vec centred = io.only(hn::Sub(io.load(at(row, c)), broadcast(mean[row])));
-    return hn::Mul(centred, centred);
+    const Vec rest = io.only(hn::Sub(io.load(at(row, c)), broadcast(mean[row])));
+    return hn::Mul(rest, rest);
   });
   std::array<Statistics, N> found;
   for (size_t row = 0; row < N; ++row)
@@ -38,16 +47,19 @@ std::array<Statistics, N> statistics(const Real* x, int64_t C) {
   return found;
 }
 
-/// norm_forward on N tokens' C channels. What comes next is asked for in the last pass over a row,
-/// a line for each line that is written: the passes before it then wait for no memory.
+/// norm_forward on N tokens' C channels; b may be null. What comes next is asked for in the last
+/// pass over a row, a line for each line that is written: the passes before it then wait for no
+/// memory.
 template <class Wide, size_t N, class Real>
-std::array<Statistics, N> forward(Real* y, const Real* x, const Real* w, const Real* b, int64_t C) {
-  const std::array<Statistics, N> found = statistics<N>(x, C);
+std::array<Statistics, N> forward(Real* y, const Real* x, const Real* w, const Real* b, int64_t C,
+                                  bool centred) {
+  const std::array<Statistics, N> found = statistics<N>(x, C, centred);
   for (const Statistics& s : found) {
     for_vectors<Wide>(0, C, [&](int64_t c, auto io) {
       Wide::ask(x + static_cast<int64_t>(N) * C + c);
       const Vec xhat = hn::Mul(hn::Sub(io.load(x + c), broadcast(s.mean)), broadcast(s.rstd));
-      io.store(hn::MulAdd(xhat, io.load(w + c), io.load(b + c)), y + c);
+      const Vec bias = b ? io.load(b + c) : nothing();
+      io.store(hn::MulAdd(xhat, io.load(w + c), bias), y + c);
     });
     x += C;
     y += C;
@@ -58,7 +70,7 @@ std::array<Statistics, N> forward(Real* y, const Real* x, const Real* w, const R
 /// norm_backward_input on one token's C channels.
 template <class Wide, class Real>
 void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, const Statistics& s,
-                    int64_t C) {
+                    int64_t C, bool centred) {
   const Vec m = broadcast(s.mean);
   const Vec r = broadcast(s.rstd);
   const auto xhat = [&](int64_t c, auto io) { return hn::Mul(hn::Sub(io.load(x + c), m), r); };
@@ -71,7 +83,7 @@ void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, cons
     sum_gx[part] = hn::MulAdd(gc, xhat(c, io), sum_gx[part]);
   });
   const auto extent = static_cast<float>(C);
-  const Vec mean_g = broadcast(sum_g.sum() / extent);
+  const Vec mean_g = broadcast(centred ? sum_g.sum() / extent : 0);
   const Vec mean_gx = broadcast(sum_gx.sum() / extent);
   for_vectors<Wide>(0, C, [&](int64_t c, auto io) {
     Wide::ask(dy + C + c);  // the next row, as in forward()
@@ -101,7 +113,7 @@ HWY_INLINE void add_token(ColumnSums<2>& sum, const Real* dy, const Real* x, con
 void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w,
                   Tensor b) {
   const NormShape s = check_norm_forward(out, mean, rstd, inp, w, b);
-  float* means = mean.data<float>();
+  float* means = mean.data<float>();  // or null
   float* rstds = rstd.data<float>();
   dispatch_out(out, {inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* y = out.data<Real>();
@@ -110,8 +122,9 @@ void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor i
     const Real* bias = b.data<Real>();
     const auto rows_from = [&]<size_t N>(int64_t first, std::integral_constant<size_t, N>) {
       const int64_t at = first * s.C;
-      for (const Statistics& found : forward<Wide, N>(y + at, x + at, weight, bias, s.C)) {
-        means[first] = found.mean;
+      const auto all = forward<Wide, N>(y + at, x + at, weight, bias, s.C, means != nullptr);
+      for (const Statistics& found : all) {
+        if (means) means[first] = found.mean;
         rstds[first] = found.rstd;
         ++first;
       }
@@ -129,8 +142,7 @@ void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor i
 void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp, Tensor w,
                          Tensor mean, Tensor rstd) {
   const NormShape s = check_norm_backward_input(dinp, dout, inp, w, mean, rstd);
-  const float* means = mean.data<float>();
-  const float* rstds = rstd.data<float>();
+  const float *means = mean.data<float>(), *rstds = rstd.data<float>();
   dispatch_out(dinp, {dout, inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* dx = dinp.data<Real>();
     const Real* dy = dout.data<Real>();
@@ -139,7 +151,7 @@ void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp, T
     parallel_for(ctx, s.B * s.T, 1, 2 * s.C, [&](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row)
         backward_input<Wide>(dx + row * s.C, dy + row * s.C, x + row * s.C, weight,
-                             {.mean = means[row], .rstd = rstds[row]}, s.C);
+                             statistics_of(row, means, rstds), s.C, means != nullptr);
     });
   });
 }
@@ -148,9 +160,8 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
                           Tensor mean, Tensor rstd, Into into) {
   const NormShape s = check_norm_backward_weight(dw, db, dout, inp, mean, rstd);
   float* dweight = dw.data<float>();
-  float* dbias = db.data<float>();
-  const float* means = mean.data<float>();
-  const float* rstds = rstd.data<float>();
+  float* dbias = db.data<float>();  // or null
+  const float *means = mean.data<float>(), *rstds = rstd.data<float>();
   dispatch(inp, [&]<class Real>(Real) {
     const Real* dy = dout.data<Real>();
     const Real* x = inp.data<Real>();
@@ -159,11 +170,11 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
           range, {ctx.token_chunks, s.B, s.T},
           [=](ColumnSums<2>& sum, int64_t row, int64_t c, auto columns) {
             const int64_t at = row * s.C + c;
-            add_token(sum, dy + at, x + at, {.mean = means[row], .rstd = rstds[row]}, s.C, columns);
+            add_token(sum, dy + at, x + at, statistics_of(row, means, rstds), s.C, columns);
           },
           [=](ColumnSums<2>& sums, int64_t c, auto columns) {
             put_columns(dweight + c, sums, 0, columns, into);
-            put_columns(dbias + c, sums, 1, columns, into);
+            if (dbias) put_columns(dbias + c, sums, 1, columns, into);
           });
     });
   });

@@ -65,6 +65,7 @@ class Part {
   explicit Part(int64_t count)
       : count_(static_cast<size_t>(count)), mask_(hn::FirstN(kVec, count_)) {}
 
+  int64_t count() const { return static_cast<int64_t>(count_); }
   template <class T>
   HWY_INLINE Vec load(const T* p) const {
     if constexpr (kMasked<T>) {

@@ -16,7 +16,7 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// Where the sums go: Count arrays of C columns.
+/// Where the sums go: Count arrays of C columns; those of a null array go nowhere.
 template <int Count>
 struct Columns {
   float* to[Count];
@@ -72,7 +72,9 @@ static __global__ void join_leaves(Columns<Count> sums, float* partial, int64_t 
     __syncthreads();
   }
   if (warp_index() > 0 || column >= columns) return;
-  float& sum = sums.to[column / C][column % C];
+  float* to = sums.to[column / C];
+  if (to == nullptr) return;
+  float& sum = to[column % C];
   sum = into == Into::Add ? sum + partial[column] : partial[column];
 }
 

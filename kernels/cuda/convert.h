@@ -94,6 +94,16 @@ __device__ Floats<N> load(const T* from) {
   return x;
 }
 
+/// from[i..i+N), or, where there is no array, -0: adding it changes no number.
+template <int N, class T>
+__device__ Floats<N> load_or_nothing(const T* from, int64_t i) {
+  if (from) return load<N>(from + i);
+  Floats<N> x;
+#pragma unroll
+  for (int j = 0; j < N; ++j) x.at[j] = -0.0f;
+  return x;
+}
+
 /// to[0..N) = x, rounded; `to` aligned as for load().
 template <int N, class T>
 __device__ void store(T* to, const Floats<N>& x) {

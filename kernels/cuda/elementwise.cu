@@ -94,13 +94,13 @@ void map(const Ctx& ctx, const Tensor& out, F f, const Inputs&... inp) {
 /// Rows of one block of residual_kernel: its threads read the bias once for all of them.
 constexpr int kResidualRows = 4;
 
-/// N divides C, or is 1. out, residual, product (rows, C); bias (C)
+/// N divides C, or is 1. out, residual, product (rows, C); bias (C) or null
 template <int N, class T>
 __global__ void residual_kernel(T* out, const T* residual, const T* product, const T* bias,
                                 int64_t rows, int64_t C) {
   const int64_t c = (int64_t{blockIdx.y} * kThreads + threadIdx.x) * N;
   if (c >= C) return;
-  const auto b = load<N>(bias + c);
+  const auto b = load_or_nothing<N>(bias, c);
   for (int r = 0; r < kResidualRows; ++r) {
     const int64_t row = int64_t{blockIdx.x} * kResidualRows + r, i = row * C + c;
     if (row < rows) store(out + i, each<N>(Join{}, load<N>(residual + i), load<N>(product + i), b));

@@ -18,8 +18,8 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// out (B,T,C), a row of 0 for a token elsewhere; tokens (B,T); wte (V,C); wpe (P,C). A thread
-/// writes W channels.
+/// out (B,T,C), a row of 0 for a token elsewhere; tokens (B,T); wte (V,C); wpe (P,C) or null. A
+/// thread writes W channels.
 template <class T, int W>
 __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wpe, EmbedShape s) {
   const int64_t i = thread_index() * W;
@@ -28,7 +28,7 @@ __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wp
   if (token == kElsewhere) return store<W>(out + i, {});
   const bool known = token >= 0 && token < s.V;
   Floats<W> word = known ? load<W>(wte + token * s.C + c) : Floats<W>{};
-  const Floats<W> place = load<W>(wpe + row % s.T * s.C + c);
+  const Floats<W> place = load_or_nothing<W>(wpe, row % s.T * s.C + c);
   for (int j = 0; j < W; ++j)
     word.at[j] = known ? word.at[j] + place.at[j] : std::numeric_limits<float>::quiet_NaN();
   store<W>(out + i, word);
@@ -156,6 +156,7 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
       const Places<T, W> places{.dout = device_data<T>(dout), .keys = keys, .C = s.C};
       launch(ctx, sum_tokens<T, W>, {.x = s.V}, kThreads, 0, device_data<float>(dwte), places,
              start, into);
+      if (!dwpe) return;
       launch(ctx, sum_positions<T, W>, grid_over<W>(dwpe.size()), kThreads, 0,
              device_data<float>(dwpe), places.dout, s, into);
     });

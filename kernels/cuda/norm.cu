@@ -1,5 +1,6 @@
-// Layer norm. A warp keeps a token's row in shared memory, so that it is read once: first the
-// mean, then the squares of what is left, which cancels nothing.
+// Layer norm and RMSNorm. A warp keeps a token's row in shared memory, so that it is read once:
+// first the mean, then the squares of what is left, which cancels nothing. Where there is no mean,
+// it is 0.
 //
 // Each lane reads back only what it wrote itself: no barrier is needed.
 #include <algorithm>
@@ -23,7 +24,7 @@ __device__ int64_t row_of_warp() {
   return static_cast<int64_t>(blockIdx.x) * (blockDim.x / kWarp) + warp_index();
 }
 
-/// out (rows,C); mean, rstd (rows); inp (rows,C); w, b (C)
+/// out (rows,C); mean (rows) or null; rstd (rows); inp (rows,C); w (C); b (C) or null
 template <class T, int W>
 __global__ void forward_rows(T* out, float* mean, float* rstd, const T* inp, const T* w, const T* b,
                              int64_t rows, int64_t C) {
@@ -37,7 +38,7 @@ __global__ void forward_rows(T* out, float* mean, float* rstd, const T* inp, con
     store<W>(kept + c, x);
     for (int i = 0; i < W; ++i) sum += x.at[i];
   }
-  const float m = warp_sum(sum) / static_cast<float>(C);
+  const float m = mean ? warp_sum(sum) / static_cast<float>(C) : 0;
   float squares = 0;
   for (int64_t c = first; c < C; c += kWarp * W) {
     const Floats<W> x = load<W>(kept + c);
@@ -46,16 +47,16 @@ __global__ void forward_rows(T* out, float* mean, float* rstd, const T* inp, con
   const float r = 1 / sqrtf(warp_sum(squares) / static_cast<float>(C) + kEpsilon);
   for (int64_t c = first; c < C; c += kWarp * W) {
     Floats<W> x = load<W>(kept + c);
-    const Floats<W> weight = load<W>(w + c), bias = load<W>(b + c);
+    const Floats<W> weight = load<W>(w + c), bias = load_or_nothing<W>(b, c);
     for (int i = 0; i < W; ++i) x.at[i] = fmaf((x.at[i] - m) * r, weight.at[i], bias.at[i]);
     store<W>(out + row * C + c, x);
   }
   if (lane_index() > 0) return;
-  mean[row] = m;
+  if (mean) mean[row] = m;
   rstd[row] = r;
 }
 
-/// dinp, dout, inp (rows,C); w (C); mean, rstd (rows)
+/// dinp, dout, inp (rows,C); w (C); mean (rows) or null; rstd (rows)
 template <class T, int W>
 __global__ void backward_rows(T* dinp, const T* dout, const T* inp, const T* w, const float* mean,
                               const float* rstd, int64_t rows, int64_t C) {
@@ -64,7 +65,7 @@ __global__ void backward_rows(T* dinp, const T* dout, const T* inp, const T* w, 
   T* kept_x = dynamic_shared<T>() + 2 * warp_index() * C;
   T* kept_d = kept_x + C;
   const int64_t first = lane_index() * W;
-  const float m = mean[row], r = rstd[row];
+  const float m = mean ? mean[row] : 0, r = rstd[row];
   float sum_g = 0, sum_g_xhat = 0;
   for (int64_t c = first; c < C; c += kWarp * W) {
     const Floats<W> x = load<W>(inp + row * C + c), d = load<W>(dout + row * C + c);
@@ -77,7 +78,7 @@ __global__ void backward_rows(T* dinp, const T* dout, const T* inp, const T* w, 
       sum_g_xhat = fmaf(g, (x.at[i] - m) * r, sum_g_xhat);
     }
   }
-  const float mean_g = warp_sum(sum_g) / static_cast<float>(C);
+  const float mean_g = mean ? warp_sum(sum_g) / static_cast<float>(C) : 0;
   const float mean_g_xhat = warp_sum(sum_g_xhat) / static_cast<float>(C);
   for (int64_t c = first; c < C; c += kWarp * W) {
     Floats<W> x = load<W>(kept_x + c);
@@ -94,12 +95,12 @@ __global__ void backward_rows(T* dinp, const T* dout, const T* inp, const T* w, 
 template <class T, int W>
 struct NormTerms {
   const T *dout, *inp;       ///< (B,T,C)
-  const float *mean, *rstd;  ///< (B,T)
+  const float *mean, *rstd;  ///< (B,T); mean may be null
   int64_t C;
 
   __device__ void add(Floats<W> (&sum)[2], int64_t row, int64_t c) const {
     const Floats<W> d = load<W>(dout + row * C + c), x = load<W>(inp + row * C + c);
-    const float m = mean[row], r = rstd[row];
+    const float m = mean ? mean[row] : 0, r = rstd[row];
     for (int i = 0; i < W; ++i) {
       sum[0].at[i] = fmaf(d.at[i], (x.at[i] - m) * r, sum[0].at[i]);
       sum[1].at[i] += d.at[i];

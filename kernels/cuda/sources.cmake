@@ -15,6 +15,8 @@ set(CUDA_SOURCES
   cuda/lion.cu
   cuda/matmul.cu
   cuda/norm.cu
+  cuda/rope.cu
   cuda/sgd.cu
   cuda/squared_norm.cu
+  cuda/swiglu.cu
   cuda/table.cu)

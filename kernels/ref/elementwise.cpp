@@ -10,9 +10,11 @@ namespace ladder::ref {
 void residual_forward(const Ctx&, Tensor out, Tensor residual, Tensor product, Tensor bias) {
   const ResidualShape s = check_residual_forward(out, residual, product, bias);
   dispatch(out, [&]<class Real>(Real) {
-    for (int64_t i = 0; i < s.rows * s.C; ++i)
-      out.data<Real>()[i] =
-          residual.data<Real>()[i] + (product.data<Real>()[i] + bias.data<Real>()[i % s.C]);
+    const Real* b = bias.data<Real>();
+    for (int64_t i = 0; i < s.rows * s.C; ++i) {
+      const Real branch = product.data<Real>()[i];
+      out.data<Real>()[i] = residual.data<Real>()[i] + (b ? branch + b[i % s.C] : branch);
+    }
   });
 }
 

@@ -19,8 +19,10 @@ void forward(const EmbedShape& s, Real* out, const int32_t* tokens, const Real* 
         std::fill_n(out + row * s.C, s.C, Real(kNothing));
         continue;
       }
-      for (int64_t c = 0; c < s.C; ++c)
-        out[row * s.C + c] = wte[tokens[row] * s.C + c] + wpe[t * s.C + c];
+      for (int64_t c = 0; c < s.C; ++c) {
+        const Real word = wte[tokens[row] * s.C + c];
+        out[row * s.C + c] = wpe ? word + wpe[t * s.C + c] : word;
+      }
     }
 }
 

@@ -1,4 +1,5 @@
 // Layer norm, arXiv 1607.06450: each token's channels to mean 0 and variance 1, then w x + b.
+// RMSNorm, arXiv 1910.07467, leaves the mean where it is: 0 stands in its place.
 #include <cmath>
 
 #include "kernels/ref/dispatch.h"
@@ -9,33 +10,40 @@
 namespace ladder::ref {
 namespace {
 
-/// Inside the square root, so that a constant row does not divide by zero.
+/// Inside the square root, so that a constant row, or one of zeros, does not divide by zero.
 constexpr double kEps = 1e-5;
 
-/// out, x, w, b (C)
 template <class Real>
-void forward_row(int64_t C, Real* out, Real& mean, Real& rstd, const Real* x, const Real* w,
-                 const Real* b) {
+Real mean_of(const Real* x, int64_t C) {
   Real sum = 0;
   for (int64_t c = 0; c < C; ++c) sum += x[c];
-  mean = sum / Real(C);
+  return sum / Real(C);
+}
+
+/// out, x, w (C); b (C) or null
+template <class Real>
+void forward_row(int64_t C, Real* out, Real mean, Real& rstd, const Real* x, const Real* w,
+                 const Real* b) {
   Real squares = 0;
   for (int64_t c = 0; c < C; ++c) squares += (x[c] - mean) * (x[c] - mean);
   rstd = 1 / std::sqrt(squares / Real(C) + Real(kEps));
-  for (int64_t c = 0; c < C; ++c) out[c] = (x[c] - mean) * rstd * w[c] + b[c];
+  for (int64_t c = 0; c < C; ++c) {
+    const Real scaled = (x[c] - mean) * rstd * w[c];
+    out[c] = b ? scaled + b[c] : scaled;
+  }
 }
 
-/// dinp, dout, x, w (C)
+/// dinp, dout, x, w (C). `centred`: the mean is one of x, and so moves with it.
 template <class Real>
 void backward_input_row(int64_t C, Real* dinp, const Real* dout, const Real* x, const Real* w,
-                        Real mean, Real rstd) {
+                        bool centred, Real mean, Real rstd) {
   Real sum_g = 0, sum_g_xhat = 0;
   for (int64_t c = 0; c < C; ++c) {
     const Real g = dout[c] * w[c];
     sum_g += g;
     sum_g_xhat += g * ((x[c] - mean) * rstd);
   }
-  const Real mean_g = sum_g / Real(C), mean_g_xhat = sum_g_xhat / Real(C);
+  const Real mean_g = centred ? sum_g / Real(C) : 0, mean_g_xhat = sum_g_xhat / Real(C);
   for (int64_t c = 0; c < C; ++c) {
     const Real xhat = (x[c] - mean) * rstd;
     dinp[c] = rstd * (dout[c] * w[c] - mean_g - xhat * mean_g_xhat);
@@ -48,9 +56,13 @@ void norm_forward(const Ctx&, Tensor out, Tensor mean, Tensor rstd, Tensor inp, 
                   Tensor b) {
   const NormShape s = check_norm_forward(out, mean, rstd, inp, w, b);
   dispatch(inp, [&]<class Real>(Real) {
-    for (int64_t r = 0; r < s.B * s.T; ++r)
-      forward_row(s.C, out.data<Real>() + r * s.C, mean.data<Real>()[r], rstd.data<Real>()[r],
-                  inp.data<Real>() + r * s.C, w.data<Real>(), b.data<Real>());
+    for (int64_t r = 0; r < s.B * s.T; ++r) {
+      const Real* x = inp.data<Real>() + r * s.C;
+      const Real m = mean ? mean_of(x, s.C) : 0;
+      if (mean) mean.data<Real>()[r] = m;
+      forward_row(s.C, out.data<Real>() + r * s.C, m, rstd.data<Real>()[r], x, w.data<Real>(),
+                  b.data<Real>());
+    }
   });
 }
 
@@ -60,8 +72,8 @@ void norm_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor inp, Tenso
   dispatch(inp, [&]<class Real>(Real) {
     for (int64_t r = 0; r < s.B * s.T; ++r)
       backward_input_row(s.C, dinp.data<Real>() + r * s.C, dout.data<Real>() + r * s.C,
-                         inp.data<Real>() + r * s.C, w.data<Real>(), mean.data<Real>()[r],
-                         rstd.data<Real>()[r]);
+                         inp.data<Real>() + r * s.C, w.data<Real>(), bool(mean),
+                         mean ? mean.data<Real>()[r] : 0, rstd.data<Real>()[r]);
   });
 }
 
@@ -69,20 +81,21 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
                           Tensor mean, Tensor rstd, Into into) {
   const NormShape s = check_norm_backward_weight(dw, db, dout, inp, mean, rstd);
   dispatch(inp, [&]<class Real>(Real) {
-    const Real *d = dout.data<Real>(), *x = inp.data<Real>();
-    const Real *m = mean.data<Real>(), *r = rstd.data<Real>();
+    const Real *d = dout.data<Real>(), *x = inp.data<Real>(), *r = rstd.data<Real>();
+    const Real* m = mean.data<Real>();
     for (int64_t c = 0; c < s.C; ++c) {
       const Real sum_w = tree_sum<Real>(s.B, [&](int64_t b) {
         return vector_sum<Real>(ctx.token_chunks, s.T, [&](int64_t t) {
           const int64_t row = b * s.T + t;
-          return d[row * s.C + c] * ((x[row * s.C + c] - m[row]) * r[row]);
+          return d[row * s.C + c] * ((x[row * s.C + c] - (m ? m[row] : 0)) * r[row]);
         });
       });
+      store(dw.data<Real>()[c], sum_w, into);
+      if (!db) continue;
       const Real sum_b = tree_sum<Real>(s.B, [&](int64_t b) {
         return vector_sum<Real>(ctx.token_chunks, s.T,
                                 [&](int64_t t) { return d[(b * s.T + t) * s.C + c]; });
       });
-      store(dw.data<Real>()[c], sum_w, into);
       store(db.data<Real>()[c], sum_b, into);
     }
   });

@@ -18,6 +18,9 @@ void matmul_backward_weight(const Ctx&, Tensor dw, Tensor dout, Tensor inp, Into
 void bias_backward(const Ctx&, Tensor db, Tensor dout, Into);
 void gelu_forward(const Ctx&, Tensor out, Tensor inp);
 void gelu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
+void swiglu_forward(const Ctx&, Tensor out, Tensor inp);
+void swiglu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
+void rope(const Ctx&, Tensor qkv, Tensor angles, int64_t heads, bool back);
 void attention_forward(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
 void attention_backward(const Ctx&, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out, Tensor lse);
 void attention_piece_forward(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,

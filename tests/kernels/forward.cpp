@@ -44,6 +44,51 @@ TEST_F(Forward, NormOfAConstantRowIsTheBias) {
   EXPECT_TRUE(same_bits(out.view({4}), b));
 }
 
+TEST_F(Forward, RmsNorm) {
+  const int64_t C = 5;
+  // So small that epsilon counts.
+  const Tensor inp = box.random({1, 1, C}, -4e-3, 4e-3), out = box.empty({1, 1, C}),
+               w = box.random({C});
+  const Tensor rstd = box.empty({1, 1}), b = box.random({C});
+  double squares = 0;
+  for (int64_t c = 0; c < C; ++c) squares += at(inp, c) * at(inp, c);
+  for (const Tensor& bias : {Tensor{}, b}) {
+    k.norm_forward(ctx, out, Tensor{}, rstd, inp, w, bias);
+    EXPECT_NEAR(at(rstd, 0), 1 / std::sqrt(squares / C + 1e-5), 1e-11);
+    EXPECT_GT(std::abs(at(rstd, 0) - 1 / std::sqrt(squares / C + 1e-4)), 20);  // another epsilon
+    EXPECT_GT(std::abs(at(rstd, 0) - 1 / std::sqrt(squares / C + 1e-6)), 20);
+    for (int64_t c = 0; c < C; ++c)
+      EXPECT_NEAR(at(out, c), at(inp, c) * at(rstd, 0) * at(w, c) + (bias ? at(b, c) : 0), 1e-15);
+  }
+}
+
+TEST_F(Forward, LayerNormWithoutBias) {
+  const Tensor inp = box.random({2, 3, 8}), w = box.random({8}), rstd = box.empty({2, 3});
+  const Tensor mean = box.empty({2, 3}), out = box.empty({2, 3, 8}), want = box.empty({2, 3, 8});
+  k.norm_forward(ctx, out, mean, rstd, inp, w, Tensor{});
+  k.norm_forward(ctx, want, mean, rstd, inp, w, box.filled({8}, 0));
+  EXPECT_EQ(relative_error(out, want), 0);
+}
+
+TEST_F(Forward, Swiglu) {
+  const int64_t rows = 6, F = 7;
+  const Tensor inp = box.random({rows, 2 * F}, -4, 4), out = box.empty({rows, F});
+  const Tensor swapped = box.empty({rows, F});
+  const auto silu = [](double x) { return x / (1 + std::exp(-x)); };
+  k.swiglu_forward(ctx, out, inp);
+  for (int64_t i = 0; i < rows * F; ++i) {
+    EXPECT_NEAR(at(out, i), silu(at(inp, 2 * i)) * at(inp, 2 * i + 1), 1e-14);
+    set(swapped, i, at(inp, 2 * i) * silu(at(inp, 2 * i + 1)));
+  }
+  EXPECT_GT(relative_error(out, swapped), 0.1);
+  // PyTorch's silu.
+  const double x[] = {1, -1, 3, 0.5}, want[] = {0.7310585786300049, -0.2689414213699951,
+                                                2.8577223804673, 0.3112296656009273};
+  for (int i = 0; i < 4; ++i) set(inp, 2 * i, x[i]), set(inp, 2 * i + 1, 1);
+  k.swiglu_forward(ctx, out, inp);
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(at(out, i), want[i], 1e-13);
+}
+
 TEST_F(Forward, GeluAtKnownPoints) {
   // PyTorch's gelu(approximate='tanh').
   const double x[] = {1, -1, 3, 0.5}, want[] = {0.8411919906082768, -0.15880800939172324,
@@ -151,6 +196,71 @@ TEST_F(Forward, LossOfEqualLogitsIsLogVocab) {
   const Tensor losses = box.empty({1});
   k.cross_entropy(ctx, losses, Tensor{}, logits, targets, 7, 1);
   EXPECT_NEAR(at(losses, 0), std::log(7.0), 1e-12);
+}
+
+/// Heads of HS channels, NKV groups of r queries, a key and a value each.
+struct Heads {
+  int64_t B, T, NKV, r, HS;
+  int64_t heads() const { return NKV * (r + 2); }
+  Shape shape() const { return {B, T, heads() * HS}; }
+  bool is_value(int64_t head) const { return head % (r + 2) == r + 1; }
+};
+constexpr Heads kHeads[] = {{1, 3, 1, 1, 2}, {2, 5, 2, 3, 6}, {2, 4, 3, 1, 8}};
+
+/// rope by its definition, the pairs `apart` from each other: HS / 2, or 1 as in the paper.
+void turn(const Tensor& x, const Tensor& angles, const Heads& s, int64_t apart) {
+  for (int64_t head = 0; head < s.B * s.T * s.heads(); ++head) {
+    if (s.is_value(head % s.heads())) continue;
+    const int64_t t = head / s.heads() % s.T;
+    for (int64_t i = 0; i < s.HS / 2; ++i) {
+      const int64_t first = head * s.HS + (apart == 1 ? 2 * i : i), second = first + apart;
+      const double a = at(x, first), b = at(x, second);
+      const double cos = at(angles, t * s.HS + i), sin = at(angles, t * s.HS + s.HS / 2 + i);
+      set(x, first, a * cos - b * sin);
+      set(x, second, b * cos + a * sin);
+    }
+  }
+}
+
+TEST_F(Forward, Rope) {
+  for (const Heads& s : kHeads) {
+    const Tensor angles = box.angles(s.T + 1, s.HS), before = box.random(s.shape());
+    const Tensor got = box.copy(before), want = box.copy(before), paper = box.copy(before);
+    k.rope(ctx, got, angles, s.NKV * s.r, false);
+    turn(want, angles, s, s.HS / 2);
+    turn(paper, angles, s, 1);
+    EXPECT_LT(relative_error(got, want), 1e-15);
+    EXPECT_EQ(relative_error(got, paper) > 0.1, s.HS > 2) << "neighbors";
+    EXPECT_GT(relative_error(got, before), 0.1);
+    k.rope(ctx, got, angles, s.NKV * s.r, true);
+    EXPECT_LT(relative_error(got, before), 1e-6) << "back";  // cosines and sines are rounded
+  }
+}
+
+TEST_F(Forward, RopeKnowsOnlyHowFarApartTokensAre) {
+  const int64_t T = 9, HS = 8;
+  const Tensor qkv = box.empty({1, T, 3 * HS}), one = box.random({3 * HS});
+  for (int64_t i = 0; i < qkv.size(); ++i) set(qkv, i, at(one, i % (3 * HS)));
+  k.rope(ctx, qkv, box.angles(T, HS), 1, false);
+  const auto score = [&](int64_t t, int64_t u) {
+    double sum = 0;
+    for (int64_t d = 0; d < HS; ++d) sum += at(qkv, t * 3 * HS + d) * at(qkv, u * 3 * HS + HS + d);
+    return sum;
+  };
+  for (int64_t t = 1; t < T; ++t) {
+    EXPECT_NEAR(score(t, t - 1), score(1, 0), 1e-6);
+    EXPECT_GT(std::abs(score(t, 0) - score(0, 0)), 1e-3);
+  }
+}
+
+TEST_F(Forward, WhatIsAbsentAddsNothing) {
+  const Tensor a = box.random({3, 5}), b = box.random({3, 5}), joined = box.empty({3, 5});
+  k.residual_forward(ctx, joined, a, b, Tensor{});
+  for (int64_t i = 0; i < 15; ++i) EXPECT_EQ(at(joined, i), at(a, i) + at(b, i));
+  const Tensor tokens = box.tokens({1, 3}, 4), wte = box.random({4, 5}), out = box.empty({1, 3, 5});
+  k.embed_forward(ctx, out, tokens, wte, Tensor{});
+  for (int64_t i = 0; i < 15; ++i)
+    EXPECT_EQ(at(out, i), at(wte, tokens.data<int32_t>()[i / 5] * 5 + i % 5));
 }
 
 TEST_F(Forward, ResidualAddScale) {

@@ -39,6 +39,8 @@ class Gradients : public ::testing::Test {
     EXPECT_LT(relative_error(got, numeric(box, x, loss)), kTolerance)
         << name << " " << to_string(got.shape);
   }
+  /// Layer norm, or RMSNorm where it is not centred.
+  void expect_norm(bool centred, bool biased);
 
   Sandbox box{ref_kernels(), Dtype::F64};
   const Kernels& k = ref_kernels();
@@ -58,26 +60,40 @@ TEST_F(Gradients, Embed) {
     k.embed_backward(ctx, dwte, dwpe, dout, tokens, Into::Write);
     expect_gradient("dwte", dwte, wte, loss);
     expect_gradient("dwpe", dwpe, wpe, loss);
+    const Tensor alone = box.empty({V, C});
+    k.embed_backward(ctx, alone, Tensor{}, dout, tokens, Into::Write);
+    EXPECT_TRUE(same_bits(alone, dwte));
   }
 }
 
-TEST_F(Gradients, Norm) {
+void Gradients::expect_norm(bool centred, bool biased) {
   for (const auto& [B, T, C] : {std::array{1, 1, 3}, std::array{3, 5, 3}, std::array{2, 9, 8}}) {
-    const Tensor inp = box.random({B, T, C}), w = box.random({C}), b = box.random({C});
-    const Tensor out = box.empty({B, T, C}), mean = box.empty({B, T}), rstd = box.empty({B, T});
+    const Tensor inp = box.random({B, T, C}), w = box.random({C});
+    const Tensor b = biased ? box.random({C}) : Tensor{};
+    const Tensor mean = centred ? box.empty({B, T}) : Tensor{};
+    const Tensor out = box.empty({B, T, C}), rstd = box.empty({B, T});
     const Tensor dout = box.random({B, T, C});
     const auto loss = [&] {
       k.norm_forward(ctx, out, mean, rstd, inp, w, b);
       return dot(out, dout);
     };
     loss();
-    const Tensor dinp = box.empty({B, T, C}), dw = box.empty({C}), db = box.empty({C});
+    const Tensor dinp = box.empty({B, T, C}), dw = box.empty({C});
+    const Tensor db = biased ? box.empty({C}) : Tensor{};
     k.norm_backward_input(ctx, dinp, dout, inp, w, mean, rstd);
     k.norm_backward_weight(ctx, dw, db, dout, inp, mean, rstd, Into::Write);
     expect_gradient("dinp", dinp, inp, loss);
     expect_gradient("dw", dw, w, loss);
-    expect_gradient("db", db, b, loss);
+    if (biased) expect_gradient("db", db, b, loss);
   }
+}
+
+TEST_F(Gradients, Norm) {
+  for (const bool biased : {false, true}) expect_norm(true, biased);
+}
+
+TEST_F(Gradients, RmsNorm) {
+  for (const bool biased : {false, true}) expect_norm(false, biased);
 }
 
 TEST_F(Gradients, Matmul) {
@@ -112,6 +128,39 @@ TEST_F(Gradients, Gelu) {
   const Tensor both = box.copy(dout);
   k.gelu_backward(ctx, both, both, inp);
   EXPECT_TRUE(same_bits(both, dinp));
+}
+
+TEST_F(Gradients, Swiglu) {
+  const Tensor inp = box.random({3, 5, 14}, -4, 4), out = box.empty({3, 5, 7});
+  const Tensor dout = box.random({3, 5, 7}), dinp = box.empty(inp.shape);
+  k.swiglu_backward(ctx, dinp, dout, inp);
+  const auto loss = [&] {
+    k.swiglu_forward(ctx, out, inp);
+    return dot(out, dout);
+  };
+  expect_gradient("dinp", dinp, inp, loss);
+  // Negative control: gates and what they let through in each other's place.
+  const Tensor swapped = box.copy(dinp);
+  for (int64_t i = 0; i < dinp.size(); ++i) set(swapped, i, at(dinp, i ^ 1));
+  EXPECT_GT(relative_error(swapped, numeric(box, inp, loss)), 0.1);
+}
+
+TEST_F(Gradients, Rope) {
+  for (const auto& [B, T, NH, NKV, HS] :
+       {std::array{1, 2, 1, 1, 2}, std::array{2, 7, 4, 2, 6}, std::array{3, 5, 3, 3, 4}}) {
+    const Tensor angles = box.angles(T, HS), qkv = box.random({B, T, (NH + 2 * NKV) * HS});
+    const Tensor dout = box.random(qkv.shape), turned = box.copy(dout);
+    k.rope(ctx, turned, angles, NH, true);
+    const auto loss = [&, NH = NH] {
+      const Tensor out = box.copy(qkv);
+      k.rope(ctx, out, angles, NH, false);
+      return dot(out, dout);
+    };
+    expect_gradient("dqkv", turned, qkv, loss);
+    const Tensor forth = box.copy(dout);
+    k.rope(ctx, forth, angles, NH, false);
+    EXPECT_GT(relative_error(forth, numeric(box, qkv, loss)), 0.1) << "not back";
+  }
 }
 
 TEST_F(Gradients, Attention) {

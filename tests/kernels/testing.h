@@ -99,6 +99,19 @@ class Sandbox {
     return x;
   }
 
+  /// F32: row t has the cosines of t theta^(-2i/HS), i < HS/2, then the sines: as rope reads them.
+  Tensor angles(int64_t P, int64_t HS, double theta = 1e4) {
+    const Tensor x = empty(Dtype::F32, {P, HS});
+    for (int64_t i = 0; i < P * HS / 2; ++i) {
+      const int64_t t = i / (HS / 2), pair = i % (HS / 2);
+      const double power = -2 * static_cast<double>(pair) / static_cast<double>(HS);
+      const double angle = static_cast<double>(t) * std::pow(theta, power);
+      set(x, t * HS + pair, std::cos(angle));
+      set(x, t * HS + HS / 2 + pair, std::sin(angle));
+    }
+    return x;
+  }
+
   Tensor copy(const Tensor& x) {
     const Tensor y = arena_.alloc(Mem::Activation, "copy", x.dtype, x.shape);
     std::memcpy(y.ptr, x.ptr, static_cast<size_t>(x.bytes()));

@@ -1,0 +1,39 @@
+// Rotary positions, arXiv 2104.09864: a token's place is an angle by which its queries and keys are
+// turned, so that their product knows only how far apart two tokens are.
+#include <cmath>
+
+#include "kernels/ref/dispatch.h"
+#include "kernels/ref/ops.h"
+#include "kernels/shapes.h"
+
+namespace ladder::ref {
+namespace {
+
+/// One head of one token. x (HS); angles (HS): cosines, then sines
+template <class Real>
+void turn(int64_t HS, Real* x, const float* angles, bool back) {
+  const int64_t half = HS / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    const Real c = angles[i], s = back ? -angles[half + i] : angles[half + i];
+    const Real first = x[i], second = x[half + i];
+    x[i] = std::fma(first, c, -(second * s));
+    x[half + i] = std::fma(second, c, first * s);
+  }
+}
+
+}  // namespace
+
+void rope(const Ctx&, Tensor qkv, Tensor angles, int64_t heads, bool back) {
+  const RopeShape s = check_rope(qkv, angles, heads);
+  dispatch(qkv, [&]<class Real>(Real) {
+    for (int64_t row = 0; row < s.B * s.T; ++row)
+      for (int64_t group = 0; group < s.NKV; ++group) {
+        const int64_t first = row * s.row() + group * (s.turned + 1) * s.HS;
+        for (int64_t head = 0; head < s.turned; ++head)
+          turn(s.HS, qkv.data<Real>() + first + head * s.HS,
+               angles.data<float>() + row % s.T * s.HS, back);
+      }
+  });
+}
+
+}  // namespace ladder::ref

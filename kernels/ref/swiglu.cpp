@@ -1,0 +1,43 @@
+// SwiGLU, arXiv 2002.05202: a gate for each channel, close to 0 below and to its argument above.
+#include <algorithm>
+
+#include "kernels/math.h"
+#include "kernels/ref/dispatch.h"
+#include "kernels/ref/ops.h"
+#include "kernels/shapes.h"
+
+namespace ladder::ref {
+namespace {
+
+/// Where silu is so close to 0 (below) or to its argument (above), that no more is asked.
+constexpr double kFar = 88;
+
+}  // namespace
+
+void swiglu_forward(const Ctx&, Tensor out, Tensor inp) {
+  const int64_t n = check_swiglu_forward(out, inp);
+  dispatch(inp, [&]<class Real>(Real) {
+    const Real* x = inp.data<Real>();
+    for (int64_t i = 0; i < n; ++i) {
+      const Real gate = std::max(x[2 * i], Real(-kFar));
+      out.data<Real>()[i] = gate / (1 + math::exp(-gate)) * x[2 * i + 1];
+    }
+  });
+}
+
+void swiglu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp) {
+  const int64_t n = check_swiglu_backward(dinp, dout, inp);
+  dispatch(inp, [&]<class Real>(Real) {
+    const Real *x = inp.data<Real>(), *d = dout.data<Real>();
+    for (int64_t i = 0; i < n; ++i) {
+      const Real gate = std::max(x[2 * i], Real(-kFar)), up = x[2 * i + 1];
+      const Real s = 1 / (1 + math::exp(-gate));
+      // Far above, 1 - s is 0, and the gate may be infinite.
+      const Real slope = s + std::min(gate, Real(kFar)) * s * (1 - s);
+      dinp.data<Real>()[2 * i] = d[i] * up * slope;
+      dinp.data<Real>()[2 * i + 1] = d[i] * (gate * s);
+    }
+  });
+}
+
+}  // namespace ladder::ref
