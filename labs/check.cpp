@@ -37,6 +37,7 @@ std::vector<float> Sheet::normals(std::string_view name, int64_t n, uint64_t str
 
 void Sheet::run(const std::string& name, const std::function<void()>& body) {
   case_ = in_one_line(name);
+  wanted_ = false;
   row("", "begin", "");
   try {
     body();
@@ -68,6 +69,12 @@ void Sheet::bits(std::string_view gate, const Tensor& values) {
   row(gate, values.dtype == Dtype::BF16 ? "bf16" : "f16", hex(words));
 }
 
+void Sheet::wanted(const std::function<void()>& rows) {
+  wanted_ = true;
+  rows();
+  wanted_ = false;
+}
+
 void Sheet::text(std::string_view gate, std::string_view value) { row(gate, "text", value); }
 
 void Sheet::count(std::string_view gate, int64_t figure) {
@@ -80,8 +87,8 @@ void Sheet::without_idea(std::string_view gate, int64_t figure) {
 
 /// At once and past all buffers: what has been measured counts, however the process ends.
 void Sheet::row(std::string_view gate, std::string_view kind, std::string_view value) {
-  const std::string line =
-      fmt::format("{}\t{}\t{}\t{}\t{}\n", token_, case_, gate, kind, in_one_line(value));
+  const std::string line = fmt::format("{}\t{}\t{}{}\t{}\t{}\n", token_, case_, wanted_ ? "=" : "",
+                                       gate, kind, in_one_line(value));
   for (size_t at = 0; at < line.size();) {
     const ssize_t n = ::write(rows_, line.data() + at, line.size() - at);
     CHECK(n > 0, "cannot write a row");

@@ -52,6 +52,10 @@ class Sheet {
   void count(std::string_view gate, int64_t figure);
   void without_idea(std::string_view gate, int64_t figure);
 
+  /// What `rows` writes by the above is what must come out, in a lab whose answer is not in the
+  /// tree. It comes before what is measured, since the student's code may throw.
+  void wanted(const std::function<void()>& rows);
+
  private:
   void row(std::string_view gate, std::string_view kind, std::string_view value);
 
@@ -59,6 +63,7 @@ class Sheet {
   std::string token_;
   uint64_t seed_;
   std::string case_;
+  bool wanted_ = false;
 };
 
 /// What main() of a lab's check.cpp does: all its cases, once. The exit status.

@@ -34,7 +34,7 @@ def list_labs(_, desk):
         state = desk.state(lab)
         done = "passed" if state.get("passed") else f"{state['points']:g} of {lab.points:g} points" if "points" in state else ""
         started = done or ("started" if desk.of(lab).is_dir() else "")
-        print(f"{lab.number}  {lab.minutes:3} min  {started:20} {lab.title}")
+        print(f"{lab.number:3}  {lab.minutes:3} min  {started:20} {lab.title}")
 
 
 def new(args, desk):

@@ -39,11 +39,14 @@ class Lab:
     def __init__(self, folder):
         self.folder = folder
         self.name = folder.name
-        self.number = folder.name[:2]
+        self.number = folder.name.partition("_")[0]
         self.root = folder.parents[1]
         with (folder / "lab.toml").open("rb") as file:
             data = tomllib.load(file)
         self.title, self.minutes = data["title"], data["minutes"]
+        # An extension's own file is the stub, and its answer is nowhere in the tree.
+        self.is_extension = "extends" in data
+        self.chapter = data.get("extends", self.name)
         self.notice = " ".join(data["notice"].split())
         self.files = {entry["path"]: entry["functions"] for entry in data["files"]}
         self.program = data.get("program")
@@ -66,7 +69,7 @@ class Lab:
 
 
 def all_labs(root=ROOT):
-    return [Lab(path.parent) for path in sorted((root / "labs").glob("[0-9][0-9]_*/lab.toml"))]
+    return [Lab(path.parent) for path in sorted((root / "labs").glob("[0-9][0-9]*_*/lab.toml"))]
 
 
 def find(number, root=ROOT):
@@ -79,7 +82,9 @@ def find(number, root=ROOT):
 
 
 def bodies(lab, path):
-    """{function: (begin, end)} of a file of the lab: bytes, braces included."""
+    """{function: (begin, end)} of a file of the lab: bytes, braces included; none of an extension."""
+    if lab.is_extension:
+        return {}
     ranges = json.loads((lab.root / "labs/ranges.json").read_text(encoding="utf-8"))
     source = (lab.root / path).read_bytes()
     entry = ranges.get(path)
@@ -117,10 +122,11 @@ def mutated(lab, mutant):
 def reading(lab):
     """The chapter's README without its diff and without what it quotes of the lab's files: they have
     what the student shall write. Links lead there from work/NN."""
-    text = (lab.root / "chapters" / lab.name / "README.md").read_text(encoding="utf-8")
-    for begin, end in [("diff:begin", "diff:end"), *(("quote: " + re.escape(path), "quote:end") for path in lab.files)]:
+    text = (lab.root / "chapters" / lab.chapter / "README.md").read_text(encoding="utf-8")
+    hidden = [] if lab.is_extension else [("diff:begin", "diff:end"), *(("quote: " + re.escape(path), "quote:end") for path in lab.files)]
+    for begin, end in hidden:
         text = re.sub(rf"<!-- {begin}.*?<!-- {end} -->", "(Left out until you have passed: it has the answer.)", text, flags=re.DOTALL)
-    chapter = f"../../chapters/{lab.name}/"
+    chapter = f"../../chapters/{lab.chapter}/"
     return re.sub(r"\]\((?!https?:|#)([^\s()]+)\)", rf"]({chapter}\1)", text)
 
 

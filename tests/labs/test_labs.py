@@ -42,6 +42,7 @@ class Labs(unittest.TestCase):
         for lab in all_labs():
             for path in lab.files:
                 text = stub(lab, path)
+                self.assertIn(f'"{lab.files[path][0].rpartition("::")[2]} is not written yet"' if lab.is_extension else "", text)
                 for name in bodies(lab, path):
                     self.assertIn(f'"{name} is not written yet"', text)
 
@@ -158,6 +159,14 @@ class Points(unittest.TestCase):
         self.assertEqual(self.points(yours), [30, 0])
         shown = gates.judge(self.GATES, yours, self.REFERENCE)[0]
         self.assertEqual((shown.yours, shown.reference), ("1 of 1 differ; [0] 2.00000024", "[0] 2"))
+
+    def test_what_is_wanted_comes_from_the_tree(self):
+        """Of an extension: rows with a = of the tree's program count, a student's do not."""
+        tree = rows(*((f"={gate}", kind, value) for gate, kind, value in [self.ONE, self.TWO, ("sent", "count", "100")]), ("sent", "without", "300"), ("sum/0", "f32", "0" * 8))
+        forged = rows(("=sum/0", "f32", "0" * 8), ("sum/0", "f32", "0" * 8), self.TWO, ("sent", "count", "100"))
+        right = rows(self.ONE, self.TWO, ("sent", "count", "150"))
+        for yours, points in [(right, [60, 30]), (forged, [30, 0]), (tree, [0, 0])]:
+            self.assertEqual([result.points for result in gates.judge(self.GATES, yours, tree)], points)
 
     def test_nan_is_no_sum(self):
         self.assertEqual(self.points(rows(self.ONE, ("sum/1", "f32", "7fc00000"))), [30, 0])

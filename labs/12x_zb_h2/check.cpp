@@ -1,0 +1,79 @@
+// A pipeline by the student's lists: whether it can run, what it keeps, how long stages wait
+// between their first action and their last.
+#include "labs/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "chapters/12_pipeline_parallel/pipeline.h"
+#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "labs/12x_zb_h2/zb_h2.h"
+
+namespace ladder::lab {
+namespace {
+
+/// "right", or what is wrong with the lists. How much they keep is not asked.
+std::string verdict(const Pipeline& pipeline) {
+  try {
+    for (int64_t s = 0; s < pipeline.stages; ++s) {
+      check_all_computed(pipeline, s);
+      check_messages(pipeline, s);
+    }
+    walk(pipeline, [](const Turn&, const std::optional<Turn>&) {});
+  } catch (const CheckError& e) {
+    return e.what();
+  }
+  return "right";
+}
+
+/// Units of time that stages wait between their first action and their last, all together, where
+/// T_F, T_B and T_W are one each. Messages take none.
+int64_t idle_within(const Pipeline& pipeline) {
+  const PipelineClock clock = simulate(pipeline, equal_durations(pipeline, 1, 1, 1));
+  double idle = 0;
+  for (std::vector<Timed> list : clock.stages) {
+    std::erase_if(list, [](const Timed& t) { return letter(t.action.what).empty(); });
+    if (!list.empty())
+      idle += list.back().end - list.front().begin - static_cast<double>(list.size());
+  }
+  return std::llround(idle);
+}
+
+int64_t in_flight(const Pipeline& pipeline) {
+  int64_t all = 0;
+  for (const auto& list : pipeline.lists) all += most_in_flight(list);
+  return all;
+}
+
+void run_case(Sheet& sheet, int64_t p, int64_t m) {
+  sheet.wanted([&] {
+    sheet.text("order", "right");
+    sheet.count("in_flight", p * (2 * p - 1));
+    sheet.count("idle", 0);
+  });
+  sheet.without_idea("in_flight", p * m);
+  sheet.without_idea("idle", idle_within(make_pipeline(PipelineKind::ZbH1, p, 1, m)));
+
+  Pipeline pipeline{.kind = PipelineKind::ZbH1, .stages = p, .chunks = 1, .micros = m, .lists = {}};
+  for (int64_t s = 0; s < p; ++s)
+    pipeline.lists.push_back(with_messages(pipeline, s, zb_h2(p, m, s)));
+  sheet.text("order", verdict(pipeline));
+  sheet.count("in_flight", in_flight(pipeline));
+  sheet.count("idle", idle_within(pipeline));
+}
+
+void cases(Sheet& sheet) {
+  for (const int64_t p :
+       {int64_t{2}, sheet.pick<int64_t>("few", {3, 4}), sheet.pick<int64_t>("many", {5, 6, 8})})
+    for (const int64_t m : {2 * p, sheet.pick<int64_t>("more", {3, 4}) * p + 1})
+      sheet.run(fmt::format("p {}, m {}", p, m), [&] { run_case(sheet, p, m); });
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }
