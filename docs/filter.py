@@ -18,6 +18,7 @@ PAGES = re.compile(r"(README|CONTRIBUTING|labs/README)\.md|(docs|kernels|common|
 LEFT_OUT = re.compile(r"kernels/(ref|cpu)/|.*/on_cpu/include/")
 BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"(^ *```.*?^ *```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+QUOTED_LIST = re.compile(r"^> ?(?=- |  )", re.MULTILINE)  # whose first item Doxygen would not see
 HEADING = re.compile(r"^(##+ )(.+)$", re.MULTILINE)  # the first, of one #, names the page
 MATH_BLOCK = re.compile(r"```math\n(.*)\n```", re.DOTALL)
 DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
@@ -79,7 +80,7 @@ def markdown(text, page):
     pieces = CODE.split(headings(text, page))  # prose, code, prose, ...
     for i, piece in enumerate(pieces):
         if i % 2 == 0:
-            pieces[i] = formulas(links(piece, page))
+            pieces[i] = formulas(links(QUOTED_LIST.sub("", piece), page))
         elif math := MATH_BLOCK.fullmatch(piece):
             pieces[i] = rf"\f[{math[1]}\f]"
     return "".join(pieces)

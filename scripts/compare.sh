@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # All techniques side by side: runs every chapter with one model, text and global batch, and writes
-# build/report/index.html and its figures as CSV. About two minutes on two cores, after the build.
+# build/report/index.html and its figures as CSV. About five minutes on two cores, after the build:
+# two to compare, and one for each round in which the programs take turns to be timed.
 #
 #   scripts/compare.sh
 #   scripts/compare.sh --ranks 4 --layers 8 --steps 50

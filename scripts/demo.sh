@@ -44,4 +44,4 @@ python3 scripts/summary.py "$runs"/0[1-6].json
 # The same run on one rank and on several, however its memory, its layers or its depth are split
 # among them: the same bits.
 printf '\n== all chapters side by side\n'
-bash scripts/compare.sh
+bash scripts/compare.sh --rounds 1

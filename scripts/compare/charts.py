@@ -1,6 +1,6 @@
 """The charts of the page: loss, time, memory, traffic. One idea each."""
 
-from look import (CATEGORIES, GROUPS, MIB, MUTED, OPERATIONS, PAPER, label_rows, new_figure, svg_of,
+from look import (CATEGORIES, GROUPS, INK, MIB, MUTED, OPERATIONS, PAPER, label_rows, new_figure, svg_of,
                   title_of)
 from runs import bytes_of, operations
 
@@ -58,17 +58,16 @@ def loss_chart(runs):
 def time_chart(runs):
     """A bar for each run, colored by what its ranks share."""
     figure, axes = new_figure(0.7 + BAR * len(runs))
-    times = [run.report["step_ms_median"] for run in runs]
+    times, most = [run.ms for run in runs], max(max(run.times) for run in runs)
     axes.barh(range(len(runs)), times, height=0.68,
               color=[GROUPS[run.row.group] for run in runs])
     for y, run in enumerate(runs):
-        axes.text(times[y] + 0.008 * max(times), y,
-                  f"{times[y]:.1f} ms · {run.report['tokens_per_second']:,.0f} tokens/s",
-                  **VALUE)
+        axes.plot([min(run.times), max(run.times)], [y, y], color=INK, linewidth=1)
+        axes.text(max(run.times) + 0.008 * most, y, f"{times[y]:.1f} ms · speed {run.speed:.2f}", **VALUE)
     label_rows(axes, range(len(runs)), runs)
     axes.set_ylim(len(runs) - 0.4, -0.6)
-    axes.set_xlim(0, 1.28 * max(times))
-    axes.set_xlabel("median milliseconds a step")
+    axes.set_xlim(0, 1.28 * most)
+    axes.set_xlabel("milliseconds a step: median over rounds, the line from least to most; speed to chapter 06")
     axes.grid(axis="x")
     add_legend(axes, {run.row.group: GROUPS[run.row.group] for run in runs})
     return svg_of(figure, "time", "Milliseconds a step of every run")

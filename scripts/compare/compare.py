@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import chapter_tree  # noqa: E402
 from measure import machine  # noqa: E402
 from rows import REFERENCE, models, rows, suits, why_not  # noqa: E402
-from runs import ROOT, RunError, judge, program, run_row  # noqa: E402
+from runs import ROOT, TIMED_STEPS, RunError, judge, program, run_row, time_in_turns  # noqa: E402
 from tables import write_tables  # noqa: E402
 
 # Of the text: so short that the validation at the end of each run takes less than its steps.
@@ -70,6 +70,7 @@ def parse_arguments(arguments):
     add("--batch", type=positive, default=32, help="sequences of a step, over all ranks")
     add("--micro-batch", type=positive, default=4, help="sequences at a time, of a rank")
     add("--steps", type=positive, default=100, help="steps of each run")
+    add("--rounds", type=positive, default=3, help="how often the runs take turns, to be timed")
     add("--backend", choices=["ref", "cpu", "cuda", "cuda-on-cpu"], default="cpu", help="computes")
     add("--data", type=text_file, help="text to train on; without it half a MiB of the King James Bible")
     add("--out", type=folder, default=Path("build/report"), help="folder of the page")
@@ -139,6 +140,8 @@ def about(args, words):
     facts = {"Command": shlex.join(["scripts/compare.sh", *words]),
              "Model": f"{args.model}, backend {args.backend}; batch {args.batch} sequences, "
                       f"{args.micro_batch} at a time; {args.steps} steps",
+             "Times": f"{args.rounds} rounds, in each of which every program takes "
+                      f"{min(args.steps, TIMED_STEPS)} steps, one program after the other",
              "Machine": machine(),
              "Date": datetime.datetime.now().strftime("%d %B %Y, %H:%M")}
     if commit.returncode == 0:
@@ -160,6 +163,11 @@ def main(words):
         print("compare.sh: without chapter 06 there is nothing to compare with", file=sys.stderr)
         return 1
     judge(runs)
+    try:
+        time_in_turns(runs, args)
+    except RunError as error:
+        print(f"compare.sh: {error}", file=sys.stderr)
+        return 1
     write_tables(args.out, runs)
     page = args.out / "index.html"
     page.write_text(html(runs, left_out, faults, about(args, words)), encoding="utf-8")

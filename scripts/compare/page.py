@@ -9,9 +9,9 @@ from look import MIB
 from rows import REFERENCE
 
 STYLE = Path(__file__).with_name("page.css")
-HEADER = ["technique", "bits of<br>chapter 06", "ranks<br>TP&times;PP&times;DP",
-          "loss of the<br>last step", "tokens/s", "ms<br>a step", "peak MiB<br>of a rank",
-          "MiB sent<br>by a rank", "bubble:<br>theory", "<br>measured"]
+HEADER = ["technique", "bits of<br>chapter 06", "ranks<br>TP&times;DP&times;PP",
+          "loss of the<br>last step", "ms a step,<br>median", "least<br>to most", "speed to<br>chapter 06",
+          "peak MiB<br>of a rank", "of these<br>states", "MiB sent<br>by a rank", "bubble:<br>theory", "<br>measured"]
 
 
 def mib(count):
@@ -40,15 +40,14 @@ def mesh(layout):
     """Of one rank there is no mesh to show."""
     if layout["ranks"] == 1:
         return "1"
-    return "{tp}&times;{pp}&times;{dp} = {ranks}".format(**layout)
+    return "{tp}&times;{dp}&times;{pp} = {ranks}".format(**layout)
 
 
 def cells(run):
     layout, bubble = run.report["layout"], (run.pipeline or {}).get("bubble", {})
-    report = run.report
     return [technique(run), verdict_cell(run), mesh(layout), f"{run.losses[-1]:.6f}",
-            f"{report['tokens_per_second']:,.0f}", f"{report['step_ms_median']:.1f}",
-            mib(run.peak), mib(run.sent) if run.sent else "",
+            f"{run.ms:.1f}", f"<small>{min(run.times):.1f} to {max(run.times):.1f}</small>",
+            f"{run.speed:.2f}", mib(run.peak), mib(run.states), mib(run.sent) if run.sent else "",
             percent(bubble.get("theory")), percent(bubble.get("measured"))]
 
 
@@ -152,9 +151,11 @@ def html(runs, left_out, faults, about):
         card("Every run in one row", (
             "From chapter 04 on all rows in FP32 train with the same flags, so their numbers must "
             "be the same to the last bit: loss, norm of the gradients, learning rate and hash of "
-            "all weights, every step. A row with a note trains differently. All ranks share "
-            "the cores of one machine, so tokens/s tells what a layout costs here, not what it "
-            "gains on many machines; memory and traffic would be the same there."),
+            "all weights, every step. A row with a note trains differently. Speed is that of "
+            "chapter 06 in the same round, and the median over rounds. All ranks share the cores of "
+            "one machine, so it tells what a layout costs here, not what it gains on many machines; "
+            "memory and traffic would be the same there. States are weights, gradients and what the "
+            "optimizer remembers: what ZeRO shards."),
              overview(runs)),
         card("Loss", "Other optimizers, schedules and precisions change the curve. How a run is "
              "laid out does not: all those lie on one line, because they are one curve.", charts.loss_chart(runs)),

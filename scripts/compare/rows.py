@@ -53,7 +53,7 @@ def group_of(chapter):
 
 def mesh(ranks):
     """Flags of chapter 13: at least two on every axis, however few `ranks` the others have."""
-    return f"--tp 2 --pp 2 --dp {max(2, ranks // 4)}"
+    return f"--tp 2 --dp {max(2, ranks // 4)} --pp 2"
 
 
 def rows(ranks, backend="cpu"):
@@ -82,7 +82,7 @@ def rows(ranks, backend="cpu"):
         Row("12-1f1b", "12_pipeline_parallel", "1F1B", f"{pipe} 1f1b"),
         Row("12-interleaved", "12_pipeline_parallel", "interleaved 1F1B", f"{pipe} interleaved"),
         Row("12-zb-h1", "12_pipeline_parallel", "ZB-H1", f"{pipe} zb-h1"),
-        Row("13", "13_3d_parallel", "TP × PP × DP, ZeRO-1", mesh(ranks), tp),
+        Row("13", "13_3d_parallel", "TP × DP × PP, ZeRO-1", mesh(ranks), tp),
         Row("14", "14_stability", "AGC, spike guard", "--agc 0.02 --spike-guard 6",
             "rows are clipped, too"),
         Row("15", "15_batch_size", "noise scale", f"{n} --noise-scale"),

@@ -1,7 +1,8 @@
-"""Runs the rows, one after the other, and keeps what each of them reports."""
+"""Runs the rows, one after the other, and keeps what each of them reports. Times are taken in turns."""
 
 import json
 import shlex
+import statistics
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,8 @@ from rows import REFERENCE, Row, flags_of
 from traces import Difference, TraceError, first_difference, losses, read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
+TIMED_STEPS = 20  # of a run in a round, or all if there are fewer
+STATES = ["Param", "Master", "Grad", "Optim"]  # what ZeRO shards
 
 
 @dataclass
@@ -22,6 +25,12 @@ class Run:
     trace: list
     traffic: list = field(default_factory=list)  # [{"rank":, operation: bytes of one step}]
     difference: Difference | None = None
+    times: list = field(default_factory=list)  # ms a step, of each round
+    speed: float = 1.0  # times as fast as chapter 06 in the same round: the median over rounds
+
+    @property
+    def ms(self):
+        return statistics.median(self.times)
 
     @property
     def verdict(self):
@@ -38,6 +47,11 @@ class Run:
     def peak(self):
         """Bytes of the rank that takes most."""
         return max(sum(bytes_of(rank).values()) for rank in self.report["memory"])
+
+    @property
+    def states(self):
+        """Of the bytes of the rank that has most of them: weights, gradients, optimizer states."""
+        return max(sum(bytes_of(rank).get(name, 0) for name in STATES) for rank in self.report["memory"])
 
     @property
     def sent(self):
@@ -119,8 +133,30 @@ def run_row(row, args):
     return run
 
 
+def time_in_turns(runs, args):
+    """Runs all rows again in rounds, for times alone: others use the machine, too, and it is faster in
+    one minute than in the next.
+
+    @throws RunError
+    """
+    folder = args.out / "runs/rounds"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(args.rounds):
+        print(f"round {number + 1} of {args.rounds}", flush=True)
+        for run in runs:
+            report = execute(run.row, args, folder, steps=min(args.steps, TIMED_STEPS))[1]
+            run.times.append(report["step_ms_median"])
+    reference = reference_of(runs)
+    for run in runs:
+        run.speed = statistics.median(a / b for a, b in zip(reference.times, run.times))
+
+
+def reference_of(runs):
+    return next(run for run in runs if run.row.key == REFERENCE)
+
+
 def judge(runs):
     """Holds every run against chapter 06's."""
-    reference = next(run for run in runs if run.row.key == REFERENCE)
+    reference = reference_of(runs)
     for run in runs:
         run.difference = first_difference(reference.trace, run.trace)

@@ -7,7 +7,8 @@ from runs import bytes_of, operations
 
 def runs_table(runs):
     yield ["row", "chapter", "title", "ranks", "dp", "tp", "pp", "threads", "micro_batch",
-           "tokens_per_second", "step_ms_median", "peak_bytes", "sent_bytes_per_step",
+           "step_ms_median", "step_ms_least", "step_ms_most", "speed_to_06", "peak_bytes",
+           "state_bytes", "sent_bytes_per_step",
            "bubble_theory", "bubble_measured", "final_loss", "val_loss", "same_bits",
            "first_difference", "command"]
     for run in runs:
@@ -15,7 +16,8 @@ def runs_table(runs):
         bubble = (run.pipeline or {}).get("bubble", {})
         yield [run.row.key, run.row.chapter, run.row.title,
                *(layout[name] for name in ("ranks", "dp", "tp", "pp", "threads", "micro_batch")),
-               report["tokens_per_second"], report["step_ms_median"], run.peak, round(run.sent),
+               run.ms, min(run.times), max(run.times), f"{run.speed:.4f}", run.peak, run.states,
+               round(run.sent),
                bubble.get("theory", ""), bubble.get("measured", ""), report["final_loss"],
                report["val_loss"], run.verdict == "same", run.difference or "", run.command]
 

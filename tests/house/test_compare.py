@@ -22,7 +22,8 @@ import tables  # noqa: E402
 from rows import Row, flags_of, models, rows, suits, why_not  # noqa: E402
 from traces import FIELDS, TraceError, first_difference, read_trace  # noqa: E402
 
-# A program: writes what --report and --trace want. An update of OTHER at step 1 is not the others'.
+# A program: writes what --report and --trace want. An update of OTHER at step 1 is not the others', and
+# SLOW takes twice as long.
 PROGRAM = """#!/usr/bin/env python3
 import json, sys
 from pathlib import Path
@@ -32,7 +33,7 @@ if chapter == "REFUSES": sys.exit("error: --tp 2 is not legal here")
 steps, ranks = int(a[a.index("--steps") + 1]), 2 if "--ranks" in a else 1
 both = dict(predicted=8, measured=8)
 Path(a[a.index("--report") + 1]).write_text(json.dumps(dict(
-    chapter=chapter, tokens_per_second=1.0, step_ms_median=1.0, final_loss=1.0, val_loss=1.0,
+    chapter=chapter, tokens_per_second=1.0, step_ms_median=1.0 + (chapter == "SLOW"), final_loss=1.0, val_loss=1.0,
     layout=dict(ranks=ranks, dp=ranks, tp=1, pp=1, threads=1, micro_batch=1),
     memory=[dict(rank=r, Param=both, Grad=both) for r in range(ranks)],
     comm=[dict(rank=r, all_reduce=dict(wire_bytes=100 + 7 * steps)) for r in range(ranks)],
@@ -41,6 +42,8 @@ line = lambda i: dict(step=i, loss="0x1p+1", grad_norm="0x1p+0", lr="0x1p-1",
                       param_hash="%016x" % (i + (chapter == "OTHER" and i == 1)))
 if "--trace" in a:
     Path(a[a.index("--trace") + 1]).write_text("".join(json.dumps(line(i)) + "\\n" for i in range(steps)))
+else:
+    open("turns", "a").write(f"{chapter} {steps}\\n")
 """
 PIPELINE = {"pipeline": {"name": "1f1b", "stages": 1, "chunks": 1, "micro_batches": 1,
                          "bubble": {"theory": 0.25, "measured": 0.5},
@@ -224,6 +227,15 @@ class Whole(unittest.TestCase):
         text = (self.root / "report/traffic.csv").read_text()
         self.assertIn("a,1,all_reduce,7", text)
         self.assertEqual({p.stem for p in (self.root / "report").glob("*.csv")}, set(tables.TABLES))
+
+    def test_times_are_taken_in_turns(self):
+        status, screen, _ = self.run_on(self.REFERENCE, Row("a", "SLOW", "slow"), more=["--rounds", "2"])
+        self.assertEqual(status, 0, screen)
+        self.assertEqual((self.root / "turns").read_text(), "06_x 4\nSLOW 4\n" * 2)
+        lines = (self.root / "report/runs.csv").read_text().splitlines()
+        head, slow = lines[0].split(","), lines[2].split(",")
+        self.assertEqual([slow[head.index(name)] for name in ("step_ms_median", "speed_to_06", "state_bytes")],
+                         ["2.0", "0.5000", "16"])
 
     def test_other_bits_fail(self):
         status, screen, page = self.run_on(self.REFERENCE, Row("a", "OTHER", "zero"))
