@@ -13,7 +13,7 @@
 #            we read what they save
 #   torture  scripts/torture.sh: interrupted saves, disks that fail, ranks that do
 #   fuzz     scripts/fuzz.sh, ten minutes for each kind of file
-#   readmes  scripts/readme_commands.py: the commands of the chapters' READMEs; and where Doxygen is,
+#   readmes  scripts/readme_commands.py: the commands of READMEs; and where Doxygen is,
 #            the documentation site, in which each link must lead somewhere
 #   machines scripts/machines.sh: other compilers, arm64 under qemu, Debian 13; as root
 #

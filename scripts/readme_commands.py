@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Runs the commands that the chapters' READMEs tell a reader to run, and says which do not do so.
+"""Runs the commands that READMEs tell a reader to run, and says which do not do so: those of the
+chapters, and of the pages that show how to run one.
 
-    scripts/readme_commands.py [--build build/cpu] [--text runs/bible.txt] [--steps 3] [NN ...]
+    scripts/readme_commands.py [--build build/cpu] [--text runs/bible.txt] [--steps 3] [NN|PAGE ...]
 
 Every ```sh block of a README is run as it stands, but on the first part of the text, and what trains
 on runs/bible.txt takes three steps, so that each takes seconds. Programs must have been built: what builds, installs
-or measures is passed over, and of a ctest it is only asked whether it finds tests. A block must end
-with status 0; with 2 where the text beside it says "refused", with 1 where it says "differ".
+or measures is passed over, and of a ctest it is only asked whether it finds tests. Each command of a
+block must end with status 0. Where the text beside it says "refused" a block may end with 2, where it
+says "differ" with 1.
 """
 
 import argparse
@@ -19,7 +21,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PASSED_OVER = re.compile(r"^(# |scripts/|cmake |ninja |mkdir |$)")
+PASSED_OVER = re.compile(r"^(# |scripts/|cmake |ninja |mkdir |build/cuda|$)")
+PAGES = ["README.md", "docs/running.md", "docs/one_step.md"]
 BLOCK = re.compile(r"^( *)```sh\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
@@ -70,9 +73,10 @@ def run_readme(readme, here, steps):
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1",
                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         began = time.time()
-        done = subprocess.run(["bash", "-c", f"set -o pipefail\n{function}{commands}"], cwd=here,
+        flags = "set -o pipefail\n" if len(legal(around)) > 1 else "set -e -o pipefail\n"
+        done = subprocess.run(["bash", "-c", flags + function + commands], cwd=here,
                               env=environment, capture_output=True, text=True, errors="replace")
-        where = f"{readme.parent.name}/README.md:{line}"
+        where = f"{readme.name if readme.parent == ROOT else '/'.join(readme.parts[-2:])}:{line}"
         print(f"{where}: status {done.returncode}, {time.time() - began:.0f} s", flush=True)
         if done.returncode not in legal(around):
             said = (done.stderr.strip() or done.stdout.strip())[-300:]
@@ -97,19 +101,20 @@ def main():
     parser.add_argument("--build", type=Path, default=ROOT / "build/cpu")
     parser.add_argument("--text", type=Path, default=ROOT / "runs/bible.txt")
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("chapters", nargs="*", metavar="NN")
+    parser.add_argument("wanted", nargs="*", metavar="NN|PAGE", help=f"legal pages: {' '.join(PAGES)}")
     args = parser.parse_args()
     for path, fix in [(args.build / "bin", "build the programs"), (args.text, "scripts/text.sh")]:
         if not path.exists():
             print(f"readme_commands.py: {path} is missing: {fix}", file=sys.stderr)
             return 2
-    readmes = [path for path in sorted((ROOT / "chapters").glob("[0-9][0-9]_*/README.md"))
-               if not args.chapters or path.parent.name[:2] in args.chapters]
-    if not readmes:
-        print(f"readme_commands.py: no chapter {' '.join(args.chapters)}", file=sys.stderr)
+    chapters = sorted((ROOT / "chapters").glob("[0-9][0-9]_*/README.md"))
+    readmes = {page: ROOT / page for page in PAGES} | {path.parent.name[:2]: path for path in chapters}
+    if unknown := set(args.wanted) - readmes.keys():
+        print(f"readme_commands.py: {' '.join(sorted(unknown))}: legal are {' '.join(readmes)}",
+              file=sys.stderr)
         return 2
     faults = []
-    for readme in readmes:
+    for readme in [path for name, path in readmes.items() if not args.wanted or name in args.wanted]:
         with tempfile.TemporaryDirectory() as folder:
             faults += run_readme(readme, workplace(folder, args.build, args.text), args.steps)
     print(*faults, sep="\n", end="\n" if faults else "")

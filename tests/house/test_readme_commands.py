@@ -25,7 +25,7 @@ class ReadmeCommands(unittest.TestCase):
 
     def test_what_works_and_what_does_not(self):
         self.assertEqual(self.faults("Run:\n\n```sh\ntrue\n```\n"), [])
-        for bad in ["false", "false | cat", "no_such_program"]:
+        for bad in ["false", "false | cat", "no_such_program", "false\ntrue"]:
             found = self.faults(f"Run:\n\n```sh\n{bad}\n```\n")
             self.assertEqual(len(found), 1, bad)
             self.assertIn("01_x/README.md:3: status", found[0])
@@ -46,7 +46,7 @@ class ReadmeCommands(unittest.TestCase):
         self.assertEqual(short(f"{program} --steps 500\n"), f"{program} --steps 3\n")
         self.assertEqual(short(f"{program}\n"), f"{program} --steps 3\n")
         self.assertEqual(short("run --steps 500\n"), "run --steps 500\n")
-        self.assertEqual(short("cmake --preset cpu\nscripts/setup.sh\n"), "")
+        self.assertEqual(short("cmake --preset cpu\nscripts/setup.sh\nbuild/cuda/bin/ch01_sgd\n"), "")
         self.assertIn("-R Fp8 -N |", short("cmake --build --preset cpu && ctest --test-dir build/cpu -R Fp8\n"))
 
 
