@@ -9,7 +9,7 @@ FORMULAS = {
     "Param": "$4P$",
     "Grad": "$4P$",
     "Optim": "$4P$ with momentum",
-    "Activation": "$4BT\\,(L(16C+NH+4)+2C+2+V_p)+8BT+4B$",
+    "Activation": "$4BT\\ (L(16C+NH+4)+2C+2+V_p)+8BT+4B$",
     "Workspace": "$4BT\\cdot12C$ + 96 + scratch of the kernels",
 }
 
@@ -32,7 +32,7 @@ def measure():
     facts = [
         ["loss of step 0", f"$\\ln 256$ = {math.log(256):.4f}", f"{r.loss[0]:.4f}"],
         ["FLOPs a token, counted by chapter 06",
-         f"$72LC^2+6V_pC+L\\,\\tfrac{{T+1}}{{2}}(14C+11NH)$ = {flops:,}",
+         f"$72LC^2+6V_pC+L\\ \\tfrac{{T+1}}{{2}}(14C+11NH)$ = {flops:,}",
          f"{counted // (12 * T):,}"],
         ["tokens/s", "", f"{speed:,.0f}"],
         ["FLOPs a token times tokens/s", "", f"{speed * flops / 1e9:.0f} GFLOP/s"],

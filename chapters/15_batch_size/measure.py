@@ -24,7 +24,7 @@ def noise():
         rows.append([f"{begin} to {steps - 1}", f"{G:.4f}", f"{S:.1f}", f"{S / G:.1f}",
                      f"{64 * S / G:,.0f}", f"{scale['sequences']:.1f}"])
         begin, before = steps, sums
-    head = ["steps", "$\\|G\\|^2$", "$S$", "noise scale, sequences", "in tokens",
+    head = ["steps", "$\\Vert G\\Vert^2$", "$S$", "noise scale, sequences", "in tokens",
             "in the report after them"]
     return (f"`{flags}`, averages over the steps of each row, the last ones weighing most; and the "
             "noise scale that `--report` has at their end:\n\n" + table(head, rows))
@@ -52,7 +52,7 @@ def ranks():
         scale = r.report["extra"]["noise_scale"]
         rows.append([f"`{more}`", *(f"{scale[n]:.9g}" for n in ("signal", "noise", "sequences")),
                      f"`{r.hash[-1]}`"])
-    head = ["layout", "$\\|G\\|^2$", "$S$", "noise scale", "hash of the weights"]
+    head = ["layout", "$\\Vert G\\Vert^2$", "$S$", "noise scale", "hash of the weights"]
     return f"`{flags}` on ranks, a small batch of 4 sequences:\n\n" + table(head, rows)
 
 
