@@ -104,11 +104,15 @@ std::vector<Op> passes_of(Gpu& gpu, const Sizes& s) {
   const Tensor w = gpu.half({C}), b = gpu.half({C}), dw = gpu.full({C}), db = gpu.full({C});
   const Tensor mean = gpu.full({B, T}), rstd = gpu.full({B, T});
   const Tensor h = gpu.half({B, T, 4 * C}), g = gpu.half({B, T, 4 * C}), dh = gpu.full({4 * C});
+  const Tensor gated = gpu.half({B, T, 2 * C}), qkv = gpu.half({B, T, 3 * C});
+  const Tensor angles = gpu.full({T, HS});
   const Tensor tokens = gpu.tokens({B, T}), wte = gpu.half({V, C}), wpe = gpu.half({T, C});
   const Tensor dwte = gpu.full({V, C}), dwpe = gpu.full({T, C});
   return {
       moves("norm_forward", {x, y, mean, rstd},
             [=, &ctx, &k] { k.norm_forward(ctx, y, mean, rstd, x, w, b); }),
+      moves("norm_forward_rms", {x, y, rstd},
+            [=, &ctx, &k] { k.norm_forward(ctx, y, {}, rstd, x, w, {}); }),
       moves("norm_backward_input", {x, y, d, mean, rstd},
             [=, &ctx, &k] { k.norm_backward_input(ctx, y, d, x, w, mean, rstd); }),
       moves("norm_backward_weight", {x, d, mean, rstd},
@@ -116,6 +120,10 @@ std::vector<Op> passes_of(Gpu& gpu, const Sizes& s) {
       moves("bias_backward", {h}, [=, &ctx, &k] { k.bias_backward(ctx, dh, h, Into::Write); }),
       moves("gelu_forward", {h, g}, [=, &ctx, &k] { k.gelu_forward(ctx, g, h); }),
       moves("gelu_backward", {g, g, h}, [=, &ctx, &k] { k.gelu_backward(ctx, g, g, h); }),
+      moves("swiglu_forward", {h, gated}, [=, &ctx, &k] { k.swiglu_forward(ctx, gated, h); }),
+      moves("swiglu_backward", {g, gated, h},
+            [=, &ctx, &k] { k.swiglu_backward(ctx, g, gated, h); }),
+      moves("rope", {x, x, y, y}, [=, &ctx, &k] { k.rope(ctx, qkv, angles, NH, false); }),
       moves("residual_forward", {y, x, d}, [=, &ctx, &k] { k.residual_forward(ctx, y, x, d, b); }),
       moves("add", {g, g, h}, [=, &ctx, &k] { k.add(ctx, g, g, h); }),
       moves("embed_forward", {y, y, tokens},

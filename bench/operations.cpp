@@ -53,12 +53,15 @@ std::vector<Op> passes_of(Bench& box, const Model& m) {
   const Tensor w = box.random({C}), b = box.random({C}), dw = box.random({C}), db = box.random({C});
   const Tensor mean = box.random({B, T}), rstd = box.random({B, T});
   const Tensor h = box.random({B, T, H}), g = box.random({B, T, H}), wide = box.random({H});
+  const Tensor gated = box.random({B, T, H / 2});
   const Tensor dh = box.random({B, T, H});  // not in place of g: repeated, that sinks to denormals
   const Tensor narrow = box.alloc(Dtype::BF16, {B, T, C});
   const Cost to_bf16{.bytes = x.bytes() + narrow.bytes(), .flops = x.size()};
   return {
       {"norm_forward", cost::norm_forward(B, T, C),
        [=, &ctx, &k] { k.norm_forward(ctx, y, mean, rstd, x, w, b); }},
+      {"norm_forward_rms", cost::norm_forward(B, T, C),
+       [=, &ctx, &k] { k.norm_forward(ctx, y, {}, rstd, x, w, {}); }},
       {"norm_backward_input", cost::norm_backward_input(B, T, C),
        [=, &ctx, &k] { k.norm_backward_input(ctx, y, d, x, w, mean, rstd); }},
       {"norm_backward_weight", cost::norm_backward_weight(B, T, C),
@@ -68,6 +71,10 @@ std::vector<Op> passes_of(Bench& box, const Model& m) {
       {"gelu_forward", cost::gelu_forward(h.size()), [=, &ctx, &k] { k.gelu_forward(ctx, g, h); }},
       {"gelu_backward", cost::gelu_backward(h.size()),
        [=, &ctx, &k] { k.gelu_backward(ctx, dh, g, h); }},
+      {"swiglu_forward", cost::swiglu_forward(gated.size()),
+       [=, &ctx, &k] { k.swiglu_forward(ctx, gated, h); }},
+      {"swiglu_backward", cost::swiglu_backward(gated.size()),
+       [=, &ctx, &k] { k.swiglu_backward(ctx, dh, gated, h); }},
       {"residual_forward", cost::residual_forward(B * T, C),
        [=, &ctx, &k] { k.residual_forward(ctx, y, x, d, w); }},
       {"add", cost::add(h.size()), [=, &ctx, &k] { k.add(ctx, g, g, h); }},
@@ -83,7 +90,7 @@ std::vector<Op> sequences_of(Bench& box, const Model& m) {
   const Kernels& k = cpu_kernels();
   const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), y = box.random({B, T, C});
   const Tensor qkv = box.random({B, T, 3 * C}), dqkv = box.random({B, T, 3 * C});
-  const Tensor lse = box.random({B, NH, T});
+  const Tensor lse = box.random({B, NH, T}), angles = box.random({T, HS});
   const Tensor P = box.random({B, NH, T, T}), dS = box.random({B, NH, T, T});
   const Tensor logits = box.random({B, T, V}), dlogits = box.random({B, T, V});
   const Tensor max = box.random({B, T}), sum = box.random({B, T}), target = box.random({B, T});
@@ -94,6 +101,8 @@ std::vector<Op> sequences_of(Bench& box, const Model& m) {
        [=, &ctx, &k] { k.embed_forward(ctx, y, tokens, wte, wpe); }},
       {"embed_backward", cost::embed_backward(B, T, C, V),
        [=, &ctx, &k] { k.embed_backward(ctx, wte, wpe, d, tokens, Into::Write); }},
+      {"rope", cost::rope(B, T, NH, NH, HS),
+       [=, &ctx, &k] { k.rope(ctx, dqkv, angles, NH, false); }},
       {"attention_forward", cost::attention_forward(B, T, NH, HS),
        [=, &ctx, &k] { k.attention_forward(ctx, y, lse, qkv); }},
       {"attention_backward", cost::attention_backward(B, T, NH, HS),

@@ -38,6 +38,9 @@ void count_passes(CountedKernels& kernels) {
   kernels.count<&Kernels::bias_backward>();
   kernels.count<&Kernels::gelu_forward>();
   kernels.count<&Kernels::gelu_backward>();
+  kernels.count<&Kernels::swiglu_forward>();
+  kernels.count<&Kernels::swiglu_backward>();
+  kernels.count<&Kernels::rope>();
   kernels.count<&Kernels::residual_forward>();
   kernels.count<&Kernels::embed_backward>();
   kernels.count<&Kernels::add>();

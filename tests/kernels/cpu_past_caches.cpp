@@ -46,7 +46,21 @@ TEST_P(CpuPastCachesFormats, OutputsHaveTheBitsOfTheirParts) {
                           token(rstd, r));
   });
   each([&](const Ctx& c, Tensor out, Range r) {
+    k.norm_forward(c, token(out, r), {}, token(rstd, r), token(x, r), w, {});
+  });
+  each([&](const Ctx& c, Tensor out, Range r) {
     k.residual_forward(c, token(out, r), token(x, r), token(d, r), w);
+  });
+  each([&](const Ctx& c, Tensor out, Range r) {
+    k.residual_forward(c, token(out, r), token(x, r), token(d, r), {});
+  });
+  const Tensor gates = box.random(dtype, {1, rows, 2 * C}),
+               half = box.random(dtype, {1, rows, C / 2});
+  each([&](const Ctx& c, Tensor out, Range r) {
+    k.swiglu_forward(c, part(out, r), part(gates, r));
+  });
+  each([&](const Ctx& c, Tensor out, Range r) {
+    k.swiglu_backward(c, part(out, r), part(half, r), part(x, r));
   });
   each([&](const Ctx& c, Tensor out, Range r) { k.add(c, part(out, r), part(x, r), part(d, r)); });
   each([&](const Ctx& c, Tensor out, Range r) { k.gelu_forward(c, part(out, r), part(x, r)); });
@@ -85,7 +99,7 @@ TEST_F(CpuPastCaches, WhatOutputs) {
   EXPECT_FALSE(goes_past_caches(odd, {other})) << "not at a vector of 16 bits";
 }
 
-/// Its own size is the last one of cpu_same_bits.cpp's weight gradients.
+/// Its own size is the last one of cpu_same_bits_products.cpp's weight gradients.
 TEST_F(CpuPastCaches, WhatGradients) {
   const Tensor c = box.empty({530, 1008});
   Product large;

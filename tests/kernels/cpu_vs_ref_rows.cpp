@@ -1,4 +1,6 @@
 // Operations on rows and single elements: norm, attention, GELU, cross-entropy, sums of arrays.
+#include <array>
+
 #include "tests/kernels/cpu_vs_ref.h"
 
 namespace ladder::test {
@@ -49,6 +51,96 @@ TEST_F(CpuVsRef, NormBackwardInput) {
       return unit * r * (2 + 4 * r * r);
     });
   }
+}
+
+TEST_F(CpuVsRef, RmsNorm) {
+  for (const auto& [B, T, C] : kBatches) {
+    const Tensor inp = fast.random({B, T, C}, -1, 3), w = fast.random({C});
+    const Tensor out = fast.empty(inp.shape), rstd = fast.empty({B, T}),
+                 dout = fast.random(inp.shape);
+    const Tensor y = exact.empty(inp.shape), r = exact.empty({B, T});
+    cpu.norm_forward(fast.ctx(), out, Tensor{}, rstd, inp, w, Tensor{});
+    ref.norm_forward(exact.ctx(), y, Tensor{}, r, wide(inp), wide(w), Tensor{});
+    const double unit = kRound * (lane_roundings(C) + 4);
+    expect_near("rstd", rstd, r, [&](int64_t row) { return unit * at(r, row); });
+    expect_near("out", out, y, [&](int64_t i) { return (unit + 4 * kRound) * std::abs(at(y, i)); });
+    cpu.norm_backward_input(fast.ctx(), out, dout, inp, w, Tensor{}, rstd);
+    ref.norm_backward_input(exact.ctx(), y, wide(dout), wide(inp), wide(w), Tensor{}, wide(rstd));
+    // |g| <= 1, |xhat| <= 3 rstd: the two terms are at most 1 and (3 rstd)^2.
+    expect_near("dinp", out, y, [&](int64_t i) {
+      const double s = at(rstd, i / C);
+      return unit * s * (1 + 9 * s * s);
+    });
+  }
+}
+
+TEST_F(CpuVsRef, Swiglu) {
+  for (const double range : {1.0, 12.0}) {
+    const Tensor inp = fast.random({1003, 2}, -range, range), dout = fast.random({1003, 1});
+    const Tensor got = fast.empty(dout.shape), want = exact.empty(dout.shape);
+    cpu.swiglu_forward(fast.ctx(), got, inp);
+    ref.swiglu_forward(exact.ctx(), want, wide(inp));
+    // An exponential, a sum, a quotient, a product.
+    expect_near("forward", got, want,
+                [&](int64_t i) { return 8 * kRound * std::abs(at(want, i)) + kTiny; });
+    const Tensor dgot = fast.empty(inp.shape), dwant = exact.empty(inp.shape);
+    cpu.swiglu_backward(fast.ctx(), dgot, dout, inp);
+    ref.swiglu_backward(exact.ctx(), dwant, wide(dout), wide(inp));
+    expect_near("backward", dgot, dwant, [&](int64_t i) {
+      const double x = at(inp, i / 2 * 2), s = 1 / (1 + std::exp(-x)),
+                   d = std::abs(at(dout, i / 2));
+      // The slope's terms are s and x s (1 - s), and 1 - s has the error of s.
+      const double terms =
+          i % 2 ? std::abs(x) * s : std::abs(at(inp, i + 1)) * s * (1 + std::abs(x));
+      return 10 * kRound * d * terms + kTiny;
+    });
+  }
+}
+
+TEST_F(CpuVsRef, SwigluFarOutAndNaN) {
+  const float values[] = {3e38F, 100, INFINITY, -100, -3e38F, -INFINITY, NAN};
+  Sandbox single{ref_kernels()};
+  for (Sandbox* box : {&fast, &exact, &single}) {
+    const Tensor inp = box->filled({7, 2}, 0.5), ones = box->filled({7, 1}, 1);
+    const Tensor out = box->empty({7, 1}), dinp = box->empty({7, 2});
+    for (int i = 0; i < 7; ++i) set(inp, 2 * i, values[i]);
+    box->kernels().swiglu_forward(box->ctx(), out, inp);
+    box->kernels().swiglu_backward(box->ctx(), dinp, ones, inp);
+    for (int i = 0; i < 6; ++i) {
+      const double silu = i < 3 ? at(inp, 2 * i) : 0;
+      EXPECT_TRUE(at(out, i) == silu / 2 || std::abs(at(out, i) - silu / 2) < kTiny) << i;
+      EXPECT_NEAR(at(dinp, 2 * i), i < 3 ? 0.5 : 0, kTiny) << i;
+      EXPECT_TRUE(at(dinp, 2 * i + 1) == silu || std::abs(at(dinp, 2 * i + 1) - silu) < kTiny) << i;
+    }
+    EXPECT_TRUE(std::isnan(at(out, 6)) && std::isnan(at(dinp, 12)) && std::isnan(at(dinp, 13)));
+    set(inp, 1, NAN);
+    box->kernels().swiglu_forward(box->ctx(), out, inp);
+    EXPECT_TRUE(std::isnan(at(out, 0)));
+  }
+}
+
+// Two products and two fused multiply-adds, written out in all tables.
+TEST_F(CpuVsRef, RopeHasTheBitsOfRef) {
+  for (const Dtype dtype : {Dtype::F32, Dtype::BF16, Dtype::F16})
+    for (const auto& [NKV, r, HS] : {std::array{1, 1, 2}, std::array{2, 3, 6}, std::array{3, 1, 16},
+                                     std::array{2, 4, 64}, std::array{1, 2, 130}})
+      for (const bool back : {false, true}) {
+        const int64_t B = 2, T = 33;
+        Sandbox plain{ref_kernels()};
+        const Tensor angles = fast.angles(T, HS);
+        const Tensor got = fast.random(dtype, {B, T, NKV * (r + 2) * HS}, -3, 3);
+        set(got, 0, NAN);
+        const Tensor want = fast.copy(got);
+        cpu.rope(fast.ctx(), got, angles, NKV * r, back);
+        ref.rope(plain.ctx(), want, angles, NKV * r, back);
+        int64_t nans = 0;
+        for (int64_t i = 0; i < got.size(); ++i) {
+          nans += std::isnan(at(got, i));
+          ASSERT_TRUE(at(got, i) == at(want, i) ||
+                      (std::isnan(at(got, i)) && std::isnan(at(want, i))));
+        }
+        EXPECT_EQ(nans, 2) << "a NaN reaches its pair";
+      }
 }
 
 double gate_exponent(double x) { return 1.6 * (x + 0.044715 * x * x * x); }

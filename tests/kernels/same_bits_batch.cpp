@@ -1,6 +1,7 @@
 // Sums over the batch: any legal cut into micro-batches gives the bits of one call.
 #include <array>
 #include <bit>
+#include <cstring>
 #include <functional>
 #include <span>
 
@@ -49,6 +50,19 @@ class SameBitsBatch : public SameBits {
              [=, this](auto out, int64_t b, int64_t n, Into into) {
                k.norm_backward_weight(ctx, out[0], out[1], d.slice(b, n), x.slice(b, n),
                                       mean.slice(b, n), rstd.slice(b, n), into);
+             }},
+        {.name = "words alone",
+         .shapes = {{V, C}},
+         .run =
+             [=, this](auto out, int64_t b, int64_t n, Into into) {
+               k.embed_backward(ctx, out[0], {}, d.slice(b, n), tokens.slice(b, n), into);
+             }},
+        {.name = "rms",
+         .shapes = {{C}},
+         .run =
+             [=, this](auto out, int64_t b, int64_t n, Into into) {
+               k.norm_backward_weight(ctx, out[0], {}, d.slice(b, n), x.slice(b, n), {},
+                                      rstd.slice(b, n), into);
              }},
         {.name = "matmul",
          .shapes = {{N, C}},
@@ -148,7 +162,8 @@ std::vector<BatchOp> SameBitsBatch::rows(int64_t B, int64_t T) {
   const Tensor mean = box.random(wide(dtype), {B, T});
   const Tensor rstd = box.random(wide(dtype), {B, T}, 0.5, 2);
   const Tensor lse = box.random(wide(dtype), {B, NH, T}, 3, 4);
-  const Tensor qkv = box.random({B, T, 3 * C});
+  const Tensor qkv = box.random({B, T, 3 * C}), gates = box.random({B, T, 2 * C});
+  const Tensor angles = box.angles(T, C / NH);
   const Tensor wte = box.random({V, C}), wpe = box.random({T, C});
   const Tensor logits = box.random({B, T, V}), tokens = box.tokens({B, T}, V - 2);
   const auto one = [](const char* name, Shape shape, auto run) {
@@ -170,6 +185,30 @@ std::vector<BatchOp> SameBitsBatch::rows(int64_t B, int64_t T) {
           [=, this](Tensor out, int64_t b, int64_t n) {
             k.norm_backward_input(ctx, out, d.slice(b, n), x.slice(b, n), bias, mean.slice(b, n),
                                   rstd.slice(b, n));
+          }),
+      {"rms_forward",
+       {{B, T, C}, {B, T}},
+       [=, this](auto out, int64_t b, int64_t n, Into) {
+         k.norm_forward(ctx, out[0], {}, out[1], x.slice(b, n), bias, {});
+       },
+       1},
+      one("rms_backward_input", {B, T, C},
+          [=, this](Tensor out, int64_t b, int64_t n) {
+            k.norm_backward_input(ctx, out, d.slice(b, n), x.slice(b, n), bias, {},
+                                  rstd.slice(b, n));
+          }),
+      one("swiglu_forward", {B, T, C / 2},
+          [=, this](Tensor out, int64_t b, int64_t n) {
+            k.swiglu_forward(ctx, out, x.slice(b, n));
+          }),
+      one("swiglu_backward", {B, T, 2 * C},
+          [=, this](Tensor out, int64_t b, int64_t n) {
+            k.swiglu_backward(ctx, out, d.slice(b, n), gates.slice(b, n));
+          }),
+      one("rope", {B, T, 3 * C},
+          [=, this](Tensor out, int64_t b, int64_t n) {
+            std::memcpy(out.ptr, qkv.slice(b, n).ptr, static_cast<size_t>(out.bytes()));
+            k.rope(ctx, out, angles, NH, false);
           }),
       one("matmul_forward", {B, T, N},
           [=, this](Tensor out, int64_t b, int64_t n) {

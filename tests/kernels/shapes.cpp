@@ -61,6 +61,41 @@ TEST_P(Shapes, ErrorsNameOperationOperandAndShapes) {
          [&] { k.adaptive_clip(ctx, rows, limbs, one, 1); });
 }
 
+TEST_P(Shapes, HeadsAndGatesAreRefusedByName) {
+  const Tensor qkv = make({2, 3, 24}), angles = make({3, 4}), h = make({2, 3, 8});
+  const auto expect = [](const std::string& says, const auto& call) {
+    try {
+      call();
+      ADD_FAILURE() << "not refused: " << says;
+    } catch (const CheckError& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  EXPECT_NO_THROW(k.rope(ctx, qkv, angles, 2, false));
+  EXPECT_NO_THROW(k.rope(ctx, qkv, angles, 4, false));
+  expect("rope: 16 columns for keys and values in qkv, not 8 times a divisor of 3", [&] {
+    k.rope(ctx, make({2, 3, 28}), angles, 3, false);
+  });
+  expect("rope: 12 columns for keys and values in qkv",
+         [&] { k.rope(ctx, qkv, angles, 3, false); });
+  expect("rope: -4 columns", [&] { k.rope(ctx, qkv, angles, 7, false); });
+  expect("rope: 0 heads", [&] { k.rope(ctx, qkv, angles, 0, false); });
+  expect("rope: 3 tokens, angles of 2", [&] { k.rope(ctx, qkv, make({2, 4}), 2, false); });
+  expect("rope: heads of 3 channels cannot be cut into pairs", [&] {
+    k.rope(ctx, qkv, make({3, 3}), 2, false);
+  });
+  expect("rope: angles is null", [&] { k.rope(ctx, qkv, {.shape = {3, 4}}, 2, false); });
+  expect("rope: angles has the wrong dtype", [&] {
+    k.rope(ctx, qkv, box.zeros(Dtype::I32, {3, 4}), 2, false);
+  });
+  expect("swiglu_forward: inp is (2, 3, 8), not (2, 3, 16)", [&] { k.swiglu_forward(ctx, h, h); });
+  expect("swiglu_backward: inp is (2, 3, 24), not (2, 3, 16)",
+         [&] { k.swiglu_backward(ctx, qkv, h, qkv); });
+  expect("swiglu_backward: dinp is (2, 3, 8), not (2, 3, 24)",
+         [&] { k.swiglu_backward(ctx, h, h, qkv); });
+  expect("norm_forward: rstd is null", [&] { k.norm_forward(ctx, h, {}, {}, h, make({8}), {}); });
+}
+
 TEST_P(Shapes, WrongExtentsAreRefused) {
   const Tensor inp = make({2, 3, 4});
   EXPECT_THROW(k.matmul_forward(ctx, make({2, 3, 5}), inp, make({5, 3}), Tensor{}, 8), CheckError);
@@ -165,6 +200,18 @@ TEST_P(Shapes, DoublesAreForRef) {
       {"bias_backward", [&] { k.bias_backward(ctx, w, x, Into::Write); }},
       {"gelu_forward", [&] { k.gelu_forward(ctx, dx, x); }},
       {"gelu_backward", [&] { k.gelu_backward(ctx, dx, x, x); }},
+      {"swiglu_forward",
+       [&] {
+         k.swiglu_forward(ctx, make({2, 3, 2}), x);
+       }},
+      {"swiglu_backward",
+       [&] {
+         k.swiglu_backward(ctx, dx, make({2, 3, 2}), x);
+       }},
+      {"rope",
+       [&] {
+         k.rope(ctx, qkv, box.filled({3, 2}, 1), 2, false);
+       }},
       {"attention_forward", [&] { k.attention_forward(ctx, dx, lse, qkv); }},
       {"attention_backward", [&] { k.attention_backward(ctx, qkv, dx, qkv, x, lse); }},
       {"attention_piece_forward",

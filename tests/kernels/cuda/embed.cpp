@@ -29,9 +29,11 @@ TEST_F(CudaEmbed, Forward) {
       const Tensor tokens = some_tokens(B, T, V), wte = host.random(dtype, {V, C});
       const Tensor wpe = host.random(dtype, {P, C});
       const Tensor got = out(dtype, {B, T, C}), want = exact.empty({B, T, C});
-      dev::embed_forward(dut().ctx, got, dut().share(tokens), up(wte), up(wpe));
-      ref.embed_forward(exact.ctx(), want, tokens, wide(wte), wide(wpe));
-      expect_near("out", got, want, [](int64_t) { return 2 * kRound; });
+      for (const Tensor& places : {wpe, Tensor{}}) {
+        dev::embed_forward(dut().ctx, got, dut().share(tokens), up(wte), up(places));
+        ref.embed_forward(exact.ctx(), want, tokens, wide(wte), wide(places));
+        expect_near("out", got, want, [](int64_t) { return 2 * kRound; });
+      }
     }
 }
 
@@ -53,6 +55,9 @@ TEST_F(CudaEmbed, Backward) {
         expect_near("dwpe", dwpe, places, [&](int64_t i) {
           return kRound * interleaved_roundings(B, 1) * at(place_terms, i);
         });
+        const Tensor alone = up(dwte0);
+        dev::embed_backward(dut().ctx, alone, {}, up(dout), dut().share(tokens), into);
+        EXPECT_TRUE(same_bits(down(alone), down(dwte))) << "without positions";
       }
 }
 

@@ -1,4 +1,4 @@
-// Layer norm: rows shorter and longer than a warp, aligned for wide accesses and not.
+// Layer norm and RMSNorm: rows shorter and longer than a warp, aligned for wide accesses and not.
 #include "tests/kernels/cuda/vs_ref.h"
 
 namespace ladder::test {
@@ -11,40 +11,50 @@ struct Batch {
 constexpr Batch kBatches[] = {{1, 1, 1},  {3, 5, 7},    {2, 9, 17},   {5, 1, 33},
                               {2, 9, 64}, {2, 20, 136}, {1, 12, 1032}};
 
-class CudaNorm : public CudaVsRef {};
+/// Layer norm, the same without bias, RMSNorm.
+struct Form {
+  bool centred, biased;
+};
 
-TEST_F(CudaNorm, Forward) {
+class CudaNorm : public CudaVsRef, public ::testing::WithParamInterface<Form> {
+ protected:
+  const bool centred = GetParam().centred, biased = GetParam().biased;
+};
+
+TEST_P(CudaNorm, Forward) {
   for (const Dtype dtype : kReals)
     for (const auto& [B, T, C] : kBatches) {
       const Tensor inp = host.random(dtype, {B, T, C}, -1, 3);
-      const Tensor w = host.random(dtype, {C}), b = host.random(dtype, {C});
-      const Tensor y = exact.empty(inp.shape), m = exact.empty({B, T}), r = exact.empty({B, T});
-      const Tensor got = out(dtype, inp.shape), mean = out(Dtype::F32, {B, T});
-      const Tensor rstd = out(Dtype::F32, {B, T});
+      const Tensor w = host.random(dtype, {C}), b = biased ? host.random(dtype, {C}) : Tensor{};
+      const Tensor y = exact.empty(inp.shape), r = exact.empty({B, T});
+      const Tensor m = centred ? exact.empty({B, T}) : Tensor{};
+      const Tensor got = out(dtype, inp.shape), rstd = out(Dtype::F32, {B, T});
+      const Tensor mean = centred ? out(Dtype::F32, {B, T}) : Tensor{};
       dev::norm_forward(dut().ctx, got, mean, rstd, up(inp), up(w), up(b));
       ref.norm_forward(exact.ctx(), y, m, r, wide(inp), wide(w), wide(b));
       // d: the error of a mean of values up to 3, hence of a centered value; it changes the
       // variance by at most 2 d / rstd + d^2, and rstd relatively by d rstd (1 + d rstd) and the
       // roundings.
-      const double unit = kRound * interleaved_roundings(C, 32), d = 3 * unit;
-      expect_near("mean", mean, m, [&](int64_t) { return d; });
+      const double unit = kRound * interleaved_roundings(C, 32), d = centred ? 3 * unit : 0;
+      if (centred) expect_near("mean", mean, m, [&](int64_t) { return d; });
       const auto relative = [&](int64_t row) {
         return d * at(r, row) * (1 + d * at(r, row)) + 2 * unit;
       };
       expect_near("rstd", rstd, r, [&](int64_t row) { return relative(row) * at(r, row); });
       expect_near("out", got, y, [&](int64_t i) {
-        const double xhat = std::abs(at(inp, i) - at(m, i / C)) * at(r, i / C);
+        const double xhat = std::abs(at(inp, i) - (centred ? at(m, i / C) : 0)) * at(r, i / C);
         const double error = d * at(r, i / C) + (xhat + d * at(r, i / C)) * relative(i / C);
         return std::abs(at(w, i % C)) * error + 4 * kRound * (xhat + 1);
       });
     }
 }
 
-TEST_F(CudaNorm, BackwardInput) {
+TEST_P(CudaNorm, BackwardInput) {
   for (const Dtype dtype : kReals)
     for (const auto& [B, T, C] : kBatches) {
       const Tensor inp = host.random(dtype, {B, T, C}), dout = host.random(dtype, {B, T, C});
-      const Tensor w = host.random(dtype, {C}), mean = host.random({B, T});
+      const Tensor w = host.random(dtype, {C});
+      const Tensor mean = centred ? host.random({B, T}) : Tensor{};
       const Tensor rstd = host.random({B, T}, 0.5, 2);
       const Tensor got = out(dtype, inp.shape), want = exact.empty(inp.shape);
       dev::norm_backward_input(dut().ctx, got, up(dout), up(inp), up(w), up(mean), up(rstd));
@@ -59,31 +69,40 @@ TEST_F(CudaNorm, BackwardInput) {
     }
 }
 
-TEST_F(CudaNorm, BackwardWeight) {
+TEST_P(CudaNorm, BackwardWeight) {
   for (const Dtype dtype : kReals)
     for (const auto& [B, T, C] : kBatches)
       for (const Into into : {Into::Write, Into::Add}) {
         const Tensor dout = host.random(dtype, {B, T, C}), inp = host.random(dtype, {B, T, C});
-        const Tensor mean = host.random({B, T}), rstd = host.random({B, T}, 0.5, 2);
-        const Tensor dw0 = host.random({C}), db0 = host.random({C}), dw = up(dw0), db = up(db0);
+        const Tensor mean = centred ? host.random({B, T}) : Tensor{};
+        const Tensor rstd = host.random({B, T}, 0.5, 2), dw0 = host.random({C});
+        const Tensor db0 = biased ? host.random({C}) : Tensor{}, dw = up(dw0), db = up(db0);
         const Tensor dw_want = wide(dw0), db_want = wide(db0);
         const Tensor dw_terms = size(dw0), db_terms = size(db0);
         dev::norm_backward_weight(dut().ctx, dw, db, up(dout), up(inp), up(mean), up(rstd), into);
         ref.norm_backward_weight(exact.ctx(), dw_want, db_want, wide(dout), wide(inp), wide(mean),
                                  wide(rstd), into);
         // |inp - mean| is at most 1 + |mean|: the terms of a norm with mean -1 - |mean| of 0.
-        const Tensor below = map(mean, [](double v) { return -1 - std::abs(v); });
+        const Tensor below = centred ? map(mean, [](double v) { return -1 - std::abs(v); })
+                                     : exact.filled({B, T}, -1);
         ref.norm_backward_weight(exact.ctx(), dw_terms, db_terms, size(dout),
                                  exact.filled(inp.shape, 0), below, wide(rstd), into);
         const double roundings = interleaved_roundings(T, kLeaves) + interleaved_roundings(B, B);
         expect_near("dw", dw, dw_want,
                     [&](int64_t i) { return kRound * roundings * at(dw_terms, i); });
+        if (!biased) continue;
         expect_near("db", db, db_want,
                     [&](int64_t i) { return kRound * roundings * at(db_terms, i); });
       }
 }
 
-TEST_F(CudaNorm, TheChunksOfASequenceGiveTheSameBits) {
+INSTANTIATE_TEST_SUITE_P(Forms, CudaNorm,
+                         ::testing::Values(Form{true, true}, Form{true, false},
+                                           Form{false, false}));
+
+using CudaLayerNorm = CudaVsRef;
+
+TEST_F(CudaLayerNorm, TheChunksOfASequenceGiveTheSameBits) {
   const int64_t T = 76, C = 24;
   const Tensor dout = host.random({T, C}), inp = host.random({T, C});
   const Tensor mean = host.random({T}), rstd = host.random({T}, 0.5, 2);
@@ -112,7 +131,7 @@ TEST_F(CudaNorm, TheChunksOfASequenceGiveTheSameBits) {
   EXPECT_TRUE(same_bits(down(db_joined), down(db)));
 }
 
-TEST_F(CudaNorm, NaNReachesItsRowAndNoOther) {
+TEST_F(CudaLayerNorm, NaNReachesItsRowAndNoOther) {
   const Tensor inp = host.random({1, 3, 64});
   set(inp, 64 + 40, NAN);
   const Tensor got = out(Dtype::F32, inp.shape), w = up(host.random({64}));
@@ -122,7 +141,7 @@ TEST_F(CudaNorm, NaNReachesItsRowAndNoOther) {
   for (int64_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(at(y, i)), i / 64 == 1) << i;
 }
 
-TEST_F(CudaNorm, LongRowsTakeMoreSharedMemory) {
+TEST_F(CudaLayerNorm, LongRowsTakeMoreSharedMemory) {
   const int64_t C = 13000;  // 50.8 KiB, beyond what a block has unasked
   const Tensor inp = host.random({1, 2, C}), w = host.filled({C}, 1), b = host.filled({C}, 0);
   const Tensor y = exact.empty(inp.shape), m = exact.empty({1, 2}), r = exact.empty({1, 2});
@@ -133,7 +152,7 @@ TEST_F(CudaNorm, LongRowsTakeMoreSharedMemory) {
   expect_near("out", got, y, [&](int64_t) { return 8 * kRound * interleaved_roundings(C, 32); });
 }
 
-TEST_F(CudaNorm, RowsBeyondSharedMemoryAreRefused) {
+TEST_F(CudaLayerNorm, RowsBeyondSharedMemoryAreRefused) {
   const int64_t C = 60000;  // 234 KiB, more than a block of any GPU has
   const Tensor x = out(Dtype::F32, {1, 1, C}), w = out(Dtype::F32, {C});
   const Tensor mean = out(Dtype::F32, {1, 1}), rstd = out(Dtype::F32, {1, 1});
