@@ -73,6 +73,9 @@ def functions_of(cindex, root, path):
                     found.setdefault(name, []).append([body[0].extent.start.offset, body[0].extent.end.offset])
 
     walk(unit.cursor, [])
+    # Of several with one name each has a name of its own: f#1, f#2, in their order.
+    for name in [name for name, ranges in found.items() if len(ranges) > 1]:
+        found |= {f"{name}#{i}": [one] for i, one in enumerate(found[name], 1)}
     return found
 
 

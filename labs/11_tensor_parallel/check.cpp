@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chapters/11_tensor_parallel/tensor_parallel.h"
+#include "chapters/11_tensor_parallel/traffic.h"
 #include "common/comm/run_ranks.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
@@ -175,6 +176,28 @@ void run_softmax(Sheet& sheet, const Case& c) {
   sheet.count("sent", found.all_sent());
 }
 
+/// Of a whole model, and of parts of one that have no embedding or no head.
+void run_formula(Sheet& sheet, int64_t ranks) {
+  GptConfig gpt = preset("tiny");
+  gpt.seq_len = sheet.pick<int64_t>("positions", {32, 64});
+  for (const int64_t sequence_ranks : {int64_t{1}, ranks})
+    for (const Dtype dtype : {Dtype::F32, Dtype::BF16})
+      for (const bool head : {false, true}) {
+        ActivationPlan acts{.dtype = dtype};
+        acts.tp = ranks;
+        acts.sequence_ranks = sequence_ranks;
+        const SharedLayers shared{.blocks = sheet.pick<int64_t>("blocks", {3, 4}),
+                                  .again = sheet.pick<int64_t>("again", {0, 2}),
+                                  .embed = !head,
+                                  .head = head,
+                                  .gathers = sheet.pick<int64_t>("gathers", {2, 4})};
+        sheet.text(fmt::format("formula/{} bytes, {} {}", size_of(dtype),
+                               sequence_ranks > 1 ? "tokens shared," : "all tokens,",
+                               head ? "with head" : "with embedding"),
+                   fmt::format("{}", tp_traffic(gpt, acts, shared, /*sequences=*/6)));
+      }
+}
+
 void cases(Sheet& sheet) {
   for (const int ranks : {2, sheet.pick("ranks", {4, 8})}) {
     Case c{.gpt = {.name = "lab",
@@ -195,6 +218,7 @@ void cases(Sheet& sheet) {
                             sequence_ranks == 1 ? "all tokens on each" : "tokens shared"),
                 [&] { run_exchange(sheet, c); });
     }
+    sheet.run(fmt::format("{} ranks, by formula", ranks), [&] { run_formula(sheet, ranks); });
   }
 }
 

@@ -1,5 +1,5 @@
 // Places of ranks, groups along axes and what they send over the borders of nodes; and the plan of
-// what each stage sends.
+// what each stage sends and keeps.
 #include "labs/check.h"
 
 #include <algorithm>
@@ -143,6 +143,9 @@ void run_plan(Sheet& sheet, const PlanCase& c) {
     ActivationPlan acts = stage.plan({.dtype = c.dtype}, recompute);
     acts.tp = c.tp;
     acts.sequence_ranks = c.sequence_parallel ? c.tp : 1;
+    sheet.text(
+        fmt::format("memory/stage {}", s),
+        fmt::format("{} bytes, {} wait", activation_bytes(stage.part, 1, acts), stage.waiting()));
     sheet.text(fmt::format("plan/pp, stage {}", s),
                fmt::format("{}", stage.traffic(acts, sequences)));
     sheet.text(fmt::format("plan/tp, stage {}", s),
