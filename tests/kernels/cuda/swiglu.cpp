@@ -30,7 +30,9 @@ TEST_F(CudaSwiglu, BothDirections) {
         const double up = i % 2 ? std::abs(x) : std::abs(at(inp, i + 1)) * (1 + std::abs(x));
         return 12 * kRound * std::abs(at(dout, i / 2)) * s * up + kTiny;
       });
-      // Negative control: gates and what they let through in each other's place.
+      // Negative control: gates and what they let through in each other's place. Where both are
+      // large, silu is nearly the identity: one pair may not tell.
+      if (n == 1) continue;
       const Tensor swapped = host.copy(inp);
       for (int64_t i = 0; i < 2 * n; ++i) set(swapped, i, at(inp, i ^ 1));
       dev::swiglu_forward(dut().ctx, got, up(swapped));
