@@ -46,7 +46,7 @@ def mesh(layout):
 def cells(run):
     layout, bubble = run.report["layout"], (run.pipeline or {}).get("bubble", {})
     return [technique(run), verdict_cell(run), mesh(layout), f"{run.losses[-1]:.6f}",
-            f"{run.ms:.1f}", f"<small>{min(run.times):.1f} to {max(run.times):.1f}</small>",
+            f"{run.ms:.1f}", f"<small>{min(run.times):.0f} to {max(run.times):.0f}</small>",
             f"{run.speed:.2f}", mib(run.peak), mib(run.states), mib(run.sent) if run.sent else "",
             percent(bubble.get("theory")), percent(bubble.get("measured"))]
 
