@@ -94,7 +94,7 @@ class Bench {
   /// Null if so many ranks cannot reduce so.
   std::function<void()> ours(Operation operation, std::string_view name, Tensor data, Arena& arena,
                              std::unique_ptr<Reducer>& reducer) {
-    const Reduction reduction = reduction_of(name);
+    const Reduction reduction = *named<Reduction>(name);
     try {
       check_reduction(reduction, comm_.size());
     } catch (const UserError&) {
@@ -136,19 +136,14 @@ class Bench {
     const double N = comm_.size(), algorithm = static_cast<double>(bytes) / ns;
     const double passes = operation == Operation::AllReduce ? 2 : 1;
     fmt::print("| {} | {} | {} | {} | {} | {:.1f} | {:.3g} | {:.3g} |\n", comm_.kind(),
-               comm_.size(), kOperationNames[static_cast<size_t>(operation)], reduction, bytes,
-               ns / 1000, algorithm, algorithm * passes * (N - 1) / N);
+               comm_.size(), to_string(operation), reduction, bytes, ns / 1000, algorithm,
+               algorithm * passes * (N - 1) / N);
     std::fflush(stdout);
   }
 
   Comm& comm_;
   Ctx ctx_;
 };
-
-Operation operation_of(std::string_view name) {
-  const auto* at = std::ranges::find(kOperationNames, name);
-  return static_cast<Operation>(at - kOperationNames.begin());
-}
 
 void measure(Comm& comm, const Options& options) {
   if (comm.size() == 1)
@@ -165,7 +160,7 @@ void measure(Comm& comm, const Options& options) {
   for (const std::string& operation : options.operations)
     for (int64_t bytes : options.bytes)
       for (const std::string& reduction : options.reductions)
-        bench.run(operation_of(operation), reduction, bytes);
+        bench.run(*named<Operation>(operation), reduction, bytes);
 }
 
 }  // namespace

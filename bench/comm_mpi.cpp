@@ -23,7 +23,7 @@ std::function<void()> mpi_own(Operation operation, Tensor data) {
     case Operation::AllGather:
       return
           [=] { MPI_Allgather(MPI_IN_PLACE, 0, MPI_FLOAT, at, chunk, MPI_FLOAT, MPI_COMM_WORLD); };
-    default: CHECK(false, "no benchmark of {}", kOperationNames[static_cast<size_t>(operation)]);
+    default: CHECK(false, "no benchmark of {}", to_string(operation));
   }
 }
 

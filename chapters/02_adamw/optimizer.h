@@ -1,6 +1,7 @@
 // --optimizer: one of the six, chosen at run time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -18,14 +19,19 @@
 
 namespace ladder {
 
+/// Adam adds the weights to the gradient (L2), AdamW subtracts them from the weights.
+enum class OptimizerKind : uint8_t { Sgd, Adam, AdamW, Lion, Adafactor, AdamW8bit };
+constexpr auto names_of(OptimizerKind) {
+  return std::array{"sgd", "adam", "adamw", "lion", "adafactor", "adamw8bit"};
+}
+
 struct OptimizerOptions {
-  std::string name = "adamw";
+  OptimizerKind kind = OptimizerKind::AdamW;
   AdamWOptions adamw;
 
   void add_to(CommandLine& line) {
     line.group("02_adamw");
-    line.add("--optimizer", name, "sgd, adam (L2), adamw, lion, adafactor or adamw8bit",
-             {.legal = {"sgd", "adam", "adamw", "lion", "adafactor", "adamw8bit"}});
+    line.add("--optimizer", kind, "sgd, adam (L2), adamw, lion, adafactor or adamw8bit");
     adamw.add_to(line);
   }
   void check() const { adamw.check(); }
@@ -35,15 +41,15 @@ class Optimizer {
  public:
   Optimizer(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
             const OptimizerOptions& options)
-      : name_(options.name), rule_(make(arena, layout, sgd, options)) {}
+      : kind_(options.kind), rule_(make(arena, layout, sgd, options)) {}
 
   /// Bytes of Optim, by the formula of the chosen optimizer.
   static int64_t bytes(const ParamLayout& layout, const SgdOptions& sgd,
                        const OptimizerOptions& options) {
-    if (options.name == "sgd") return Sgd::bytes(layout, sgd);
-    if (options.name == "lion") return Lion::bytes(layout);
-    if (options.name == "adafactor") return Adafactor::bytes(layout);
-    if (options.name == "adamw8bit") return AdamW8bit::bytes(layout);
+    if (options.kind == OptimizerKind::Sgd) return Sgd::bytes(layout, sgd);
+    if (options.kind == OptimizerKind::Lion) return Lion::bytes(layout);
+    if (options.kind == OptimizerKind::Adafactor) return Adafactor::bytes(layout);
+    if (options.kind == OptimizerKind::AdamW8bit) return AdamW8bit::bytes(layout);
     return AdamW::bytes(layout);
   }
 
@@ -66,34 +72,34 @@ class Optimizer {
   std::vector<NamedTensor> tensors() const {
     return std::visit([](const auto& rule) { return rule.tensors(); }, rule_);
   }
-  nlohmann::json state() const { return {{"name", name_}, {"updates", updates_}}; }
+  nlohmann::json state() const { return {{"name", to_string(kind_)}, {"updates", updates_}}; }
   void set_state(const nlohmann::json& state) {
     const auto name = state.at("name").get<std::string>();
-    if (name != name_)
+    if (name != to_string(kind_))
       throw UserError(
           "of --optimizer {}, not {}; of another's checkpoint --load DIR/model.safetensors takes "
           "the weights alone",
-          name, name_);
+          name, to_string(kind_));
     updates_ = count_in(state.at("updates"));
   }
   /// Chapter 01 has none, and its SGD needs none.
-  bool needs_state() const { return name_ != "sgd"; }
+  bool needs_state() const { return kind_ != OptimizerKind::Sgd; }
 
  private:
   using Rule = std::variant<Sgd, AdamW, Lion, Adafactor, AdamW8bit>;
 
   static Rule make(Arena& arena, const ParamLayout& layout, const SgdOptions& sgd,
                    const OptimizerOptions& options) {
-    if (options.name == "sgd") return Sgd(arena, layout, sgd);
+    if (options.kind == OptimizerKind::Sgd) return Sgd(arena, layout, sgd);
     if (sgd.momentum != 0)
-      throw UserError("--momentum is for --optimizer sgd, not {}", options.name);
-    if (options.name == "lion") return Lion(arena, layout, options.adamw);
-    if (options.name == "adafactor") return Adafactor(arena, layout, options.adamw);
-    if (options.name == "adamw8bit") return AdamW8bit(arena, layout, options.adamw);
-    return AdamW(arena, layout, options.adamw, /*decoupled=*/options.name == "adamw");
+      throw UserError("--momentum is for --optimizer sgd, not {}", to_string(options.kind));
+    if (options.kind == OptimizerKind::Lion) return Lion(arena, layout, options.adamw);
+    if (options.kind == OptimizerKind::Adafactor) return Adafactor(arena, layout, options.adamw);
+    if (options.kind == OptimizerKind::AdamW8bit) return AdamW8bit(arena, layout, options.adamw);
+    return AdamW(arena, layout, options.adamw, /*decoupled=*/options.kind == OptimizerKind::AdamW);
   }
 
-  std::string name_;
+  OptimizerKind kind_;
   Rule rule_;
   int64_t updates_ = 0;
 };

@@ -11,10 +11,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <numbers>
-#include <string>
 #include <utility>
 
 #include "common/error.h"
@@ -24,20 +24,22 @@
 
 namespace ladder {
 
+enum class ScheduleKind : uint8_t { Constant, Linear, Cosine, Wsd };
+constexpr auto names_of(ScheduleKind) { return std::array{"constant", "linear", "cosine", "wsd"}; }
+
 struct ScheduleOptions {
   static constexpr int64_t kMaxTokens = int64_t{1} << 40;  // far beyond any warmup
 
-  std::string name = "constant";
+  ScheduleKind kind = ScheduleKind::Constant;
   int64_t warmup = 0;         ///< in steps
   int64_t warmup_tokens = 0;  ///< in tokens instead; 0: --warmup holds
   double min_lr = 0.1;        ///< share of the peak
   int64_t decay_steps = 0;    ///< 0: all steps after warmup; wsd: the last fifth of all
-  std::string wsd_decay = "linear";
+  ScheduleKind wsd_decay = ScheduleKind::Linear;
 
   void add_to(CommandLine& line) {
     line.group("03_schedules");
-    line.add("--schedule", name, "constant, linear, cosine or wsd",
-             {.legal = {"constant", "linear", "cosine", "wsd"}});
+    line.add("--schedule", kind, "constant, linear, cosine or wsd");
     line.add("--warmup", warmup, "steps until the learning rate is --lr");
     line.add("--warmup-tokens", warmup_tokens, "the same, counted in tokens",
              {.instead_of = "--warmup"});
@@ -55,10 +57,10 @@ struct ScheduleOptions {
     if (!(min_lr >= 0 && min_lr <= 1))
       throw UserError("--min-lr must be in [0, 1], not {}", min_lr);
     if (decay_steps < 0) throw UserError("--decay-steps must be at least 0, not {}", decay_steps);
-    if (name == "constant" && decay_steps > 0)
+    if (kind == ScheduleKind::Constant && decay_steps > 0)
       throw UserError("--decay-steps is for --schedule linear, cosine or wsd, not constant");
-    if (name != "wsd" && wsd_decay != "linear")
-      throw UserError("--wsd-decay is for --schedule wsd, not {}", name);
+    if (kind != ScheduleKind::Wsd && wsd_decay != ScheduleKind::Linear)
+      throw UserError("--wsd-decay is for --schedule wsd, not {}", to_string(kind));
   }
 };
 
@@ -79,7 +81,7 @@ class Schedule {
       : options_(options), peak_(peak), tokens_before_(std::move(tokens_before)) {
     warmup_ =
         options.warmup_tokens > 0 ? steps_until(options.warmup_tokens, steps) : options.warmup;
-    const bool wsd = options.name == "wsd";
+    const bool wsd = options.kind == ScheduleKind::Wsd;
     decay_ = options.decay_steps;
     if (decay_ == 0) decay_ = std::max<int64_t>(1, wsd ? steps / 5 : steps - warmup_);
     decay_begin_ = wsd ? std::max(warmup_, steps - decay_) : warmup_;
@@ -91,9 +93,10 @@ class Schedule {
     const double p = std::clamp(
         static_cast<double>(step - decay_begin_) / static_cast<double>(decay_), 0.0, 1.0);
     const double low = options_.min_lr * peak_;
-    const std::string& shape = options_.name == "wsd" ? options_.wsd_decay : options_.name;
-    if (shape == "linear") return static_cast<float>(peak_ + (low - peak_) * p);
-    if (shape == "cosine")
+    const bool wsd = options_.kind == ScheduleKind::Wsd;
+    const ScheduleKind shape = wsd ? options_.wsd_decay : options_.kind;
+    if (shape == ScheduleKind::Linear) return static_cast<float>(peak_ + (low - peak_) * p);
+    if (shape == ScheduleKind::Cosine)
       return static_cast<float>(low + (peak_ - low) * (1 + math::cos(std::numbers::pi * p)) / 2);
     return static_cast<float>(peak_);
   }

@@ -12,9 +12,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "common/error.h"
@@ -25,18 +25,20 @@
 
 namespace ladder {
 
+enum class AccumulateMode : uint8_t { Tree, Running };
+constexpr auto names_of(AccumulateMode) { return std::array{"tree", "running"}; }
+
 struct AccumulateOptions {
   int64_t micro_batch = 0;  ///< MBS; 0: the whole batch at once
-  std::string mode = "tree";
+  AccumulateMode mode = AccumulateMode::Tree;
 
   void add_to(CommandLine& line) {
     line.group("04_clipping");
     line.add("--micro-batch", micro_batch, "sequences at a time; 0: the whole batch");
-    line.add("--accumulate", mode, "tree (same bits for every split) or running (one buffer)",
-             {.legal = {"tree", "running"}});
+    line.add("--accumulate", mode, "tree (same bits for every split) or running (one buffer)");
   }
 
-  bool running() const { return mode == "running"; }
+  bool running() const { return mode == AccumulateMode::Running; }
 
   /// MBS of a step of `batch` sequences: never more than there are.
   /// @throws UserError unless MBS is the whole batch, or a power of two that divides it: else the

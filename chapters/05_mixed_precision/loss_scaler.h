@@ -60,7 +60,9 @@ class LossScaler {
  public:
   /// Scale 1 for ever unless the precision is fp16.
   LossScaler(const LossScaleOptions& options, const PrecisionOptions& precision)
-      : on_(precision.name == "fp16"), options_(options), scale_(on_ ? options.initial : 1.0f) {}
+      : on_(precision.dtype() == Dtype::F16),
+        options_(options),
+        scale_(on_ ? options.initial : 1.0f) {}
 
   /// What the loss of this step is multiplied by.
   float scale() const { return scale_; }

@@ -37,7 +37,7 @@ struct PrecisionOptions {
       throw UserError("--master 16 takes every --precision but fp32");
   }
 
-  bool narrow() const { return name != "fp32"; }
+  bool narrow() const { return dtype() != Dtype::F32; }
   /// Of activations, their gradients and the weights that forward reads.
   Dtype dtype() const {
     if (name == "fp32") return Dtype::F32;

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -32,6 +33,7 @@
 #include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/parts.h"
+#include "common/names.h"
 #include "common/run/command_line.h"
 #include "common/run/log.h"
 #include "kernels/cost.h"
@@ -59,6 +61,13 @@ struct DroppedParts {
   bool gelu = false;
 };
 
+/// What a policy drops.
+enum class Dropped : uint8_t { Nothing, Parts, Attention, Gelu, Blocks };
+/// Named are the policies that keep all blocks. Every other policy drops some.
+constexpr auto names_of(Dropped) {
+  return std::array{"none", "selective", "selective:attention", "selective:mlp"};
+}
+
 /// Which blocks backward computes again, for a model of L blocks.
 class Recompute {
  public:
@@ -66,11 +75,13 @@ class Recompute {
   ///               nothing of the last segment is still there
   /// @throws UserError naming the legal policies
   Recompute(const std::string& policy, int64_t layers, bool others = false)
-      : policy_(policy), L_(layers), segment_(segment_of(policy, layers)), others_(others) {}
+      : dropped_(named<Dropped>(policy).value_or(Dropped::Blocks)),
+        L_(layers),
+        segment_(dropped_ == Dropped::Blocks ? segment_of(policy, layers) : layers),
+        others_(others) {}
 
-  bool selective() const { return policy_.starts_with("selective"); }
-  /// Whether whole blocks are dropped.
-  bool drops_blocks() const { return policy_ != "none" && !selective(); }
+  bool selective() const { return dropped_ != Dropped::Nothing && !drops_blocks(); }
+  bool drops_blocks() const { return dropped_ == Dropped::Blocks; }
 
   /// Blocks whose activations exist at the same time.
   int64_t sets() const { return segment_; }
@@ -126,9 +137,6 @@ class Recompute {
 
  private:
   static int64_t segment_of(const std::string& policy, int64_t L) {
-    const std::vector<std::string> whole{"none", "selective", "selective:attention",
-                                         "selective:mlp"};
-    if (std::ranges::find(whole, policy) != whole.end()) return L;
     if (policy == "full") return 1;
     if (policy == "sqrt") return static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(L))));
     if (policy == "offload")
@@ -147,16 +155,16 @@ class Recompute {
   }
 
   DroppedParts parts() const {
-    const bool all = policy_ == "selective";
+    const bool all = dropped_ == Dropped::Parts;
     return {.norms = all,
-            .attention = all || policy_ == "selective:attention",
-            .gelu = all || policy_ == "selective:mlp"};
+            .attention = all || dropped_ == Dropped::Attention,
+            .gelu = all || dropped_ == Dropped::Gelu};
   }
 
   /// Forward ends in the last block: all of it is there, unless other micro-batches came since.
   bool still_there(int64_t l) const { return l + 1 == L_ && !others_; }
 
-  std::string policy_;
+  Dropped dropped_;
   int64_t L_;
   int64_t segment_;
   bool others_;

@@ -15,11 +15,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "common/comm/reduction.h"
@@ -31,19 +31,20 @@
 
 namespace ladder {
 
+enum class DdpMode : uint8_t { Naive, Bucketed, Overlapped };
+constexpr auto names_of(DdpMode) { return std::array{"naive", "bucketed", "overlapped"}; }
+
 struct DdpOptions {
-  std::string mode = "overlapped";
+  DdpMode mode = DdpMode::Overlapped;
   double bucket_mb = 25;
-  std::string reduction = "halving";
+  Reduction reduction = Reduction::Halving;
 
   void add_to(CommandLine& line) {
     line.group("07_ddp");
-    line.add("--ddp", mode, "when gradients are reduced: naive, bucketed or overlapped",
-             {.legal = {"naive", "bucketed", "overlapped"}});
+    line.add("--ddp", mode, "when gradients are reduced: naive, bucketed or overlapped");
     line.add("--bucket-mb", bucket_mb, "least size of a bucket, in 2^20 bytes; 0: each section");
     line.add("--reduction", reduction,
-             "halving or tree (the bits of one rank), ring, naive, or native (the library's)",
-             {.legal = {"halving", "tree", "ring", "naive", "native"}});
+             "halving or tree (the bits of one rank), ring, naive, or native (the library's)");
   }
 
   /// @throws UserError
@@ -53,18 +54,18 @@ struct DdpOptions {
   }
 
   /// Whether gradients travel beside the computation.
-  bool beside(int ranks) const { return mode == "overlapped" && ranks > 1; }
+  bool beside(int ranks) const { return mode == DdpMode::Overlapped && ranks > 1; }
 
   /// Whether all ranks send alike.
-  bool is_even() const { return reduction == "halving" || reduction == "ring"; }
+  bool is_even() const { return reduction == Reduction::Halving || reduction == Reduction::Ring; }
 
   /// Sequences of a batch on one of `ranks` ranks.
   /// @throws UserError as check_reduction(); or if ranks would have unequal shares, or shares that
   /// make an exact reduction sum in another order
   int64_t share(int64_t batch, int64_t ranks) const {
-    check_reduction(reduction_of(reduction), static_cast<int>(ranks));
+    check_reduction(reduction, static_cast<int>(ranks));
     const int64_t sequences = batch / ranks;
-    const bool exact = is_exact(reduction_of(reduction));
+    const bool exact = is_exact(reduction);
     const bool sub_tree = std::has_single_bit(static_cast<uint64_t>(sequences));
     if (sequences * ranks != batch || (exact && ranks > 1 && !sub_tree))
       throw UserError("a batch of {} does not suit {} ranks; legal are {} times {}", batch, ranks,
@@ -76,13 +77,7 @@ struct DdpOptions {
 /// The communication stream of --ddp and --reduction. @param elements of the largest message
 inline CommStream open_comm_stream(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run,
                                    const DdpOptions& options, int64_t elements) {
-  return {arena,
-          ctx,
-          comm,
-          run,
-          reduction_of(options.reduction),
-          elements,
-          options.beside(comm.size())};
+  return {arena, ctx, comm, run, options.reduction, elements, options.beside(comm.size())};
 }
 
 /// Sum over all ranks.
@@ -123,7 +118,7 @@ class Ddp {
   /// Elements of each message, the end of the buffer first: backward goes from the head down.
   static std::vector<Range> messages(const ParamLayout& layout, const DdpOptions& options) {
     std::vector<Range> all;
-    if (options.mode == "naive") {
+    if (options.mode == DdpMode::Naive) {
       // Each tensor with the gap behind it: a multiple of kAlign elements.
       int64_t end = layout.size();
       for (auto spec = layout.specs().rbegin(); spec != layout.specs().rend(); ++spec) {

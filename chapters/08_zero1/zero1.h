@@ -31,7 +31,7 @@ namespace ladder {
 
 /// @throws UserError if an option looks at whole rows or columns, where ranks hold chunks
 inline void check_sharding(const OptimizerOptions& optimizer, int64_t ranks) {
-  if (ranks > 1 && optimizer.name == "adafactor")
+  if (ranks > 1 && optimizer.kind == OptimizerKind::Adafactor)
     throw UserError(
         "--optimizer adafactor has means over whole rows and columns, and {} ranks hold chunks of "
         "them; legal are sgd, adam, adamw, lion, adamw8bit",

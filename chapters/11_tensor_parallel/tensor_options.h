@@ -81,11 +81,11 @@ struct TensorParallelOptions {
   /// @throws UserError if an option looks at whole tensors, where ranks have parts
   static void check(const OptimizerOptions& optimizer, int64_t tp) {
     if (tp == 1) return;
-    if (optimizer.name == "adafactor" || optimizer.name == "adamw8bit")
+    if (optimizer.kind == OptimizerKind::Adafactor || optimizer.kind == OptimizerKind::AdamW8bit)
       throw UserError(
           "--optimizer {} has a number for a whole row or block of a tensor, and {} ranks share "
           "it; legal are sgd, adam, adamw, lion",
-          optimizer.name, tp);
+          to_string(optimizer.kind), tp);
   }
 
  private:

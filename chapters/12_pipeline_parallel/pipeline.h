@@ -36,24 +36,17 @@
 #include <cstdint>
 #include <iterator>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/error.h"
+#include "common/names.h"
 #include "kernels/check.h"
 
 namespace ladder {
 
 enum class PipelineKind : uint8_t { GPipe, OneFOneB, Interleaved, ZbH1 };
-constexpr std::array kPipelines{"gpipe", "1f1b", "interleaved", "zb-h1"};  ///< their names
-
-inline std::string to_string(PipelineKind kind) { return kPipelines[static_cast<size_t>(kind)]; }
-/// @throws UserError naming what is legal
-inline PipelineKind pipeline_kind(std::string_view name) {
-  const auto* const at = std::ranges::find(kPipelines, name);
-  if (at == kPipelines.end())
-    throw UserError("--pipeline {}; legal are {}", name, fmt::join(kPipelines, ", "));
-  return static_cast<PipelineKind>(at - kPipelines.begin());
+constexpr auto names_of(PipelineKind) {
+  return std::array{"gpipe", "1f1b", "interleaved", "zb-h1"};
 }
 
 /// How many messages from a stage to its neighbor may wait to be received. A further send waits.
@@ -69,6 +62,10 @@ enum class Do : uint8_t {
   RecvGradient,
   SendGradient
 };
+constexpr auto names_of(Do) {
+  return std::array{"Forward",        "Backward",       "BackwardInput", "BackwardWeight",
+                    "RecvActivation", "SendActivation", "RecvGradient",  "SendGradient"};
+}
 
 /// What a stage does with one micro-batch in one of its chunks.
 struct Action {
@@ -80,10 +77,7 @@ struct Action {
 
 /// "Forward of micro-batch 3, chunk 0"
 inline std::string to_string(const Action& a) {
-  constexpr std::array kNames{"Forward",        "Backward",       "BackwardInput", "BackwardWeight",
-                              "RecvActivation", "SendActivation", "RecvGradient",  "SendGradient"};
-  return fmt::format("{} of micro-batch {}, chunk {}", kNames[static_cast<size_t>(a.what)], a.micro,
-                     a.chunk);
+  return fmt::format("{} of micro-batch {}, chunk {}", to_string(a.what), a.micro, a.chunk);
 }
 
 /// The model has p v parts, and part g reads what part g - 1 wrote. Stage s has the parts

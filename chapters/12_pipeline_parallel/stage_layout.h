@@ -28,23 +28,20 @@ namespace ladder {
 
 struct PipelineOptions {
   int pp = 0;
-  std::string schedule = "1f1b";
+  PipelineKind kind = PipelineKind::OneFOneB;
   std::optional<int> chunks;
   int without_weight = -1;
 
   void add_to(CommandLine& line) {
     line.group("12_pipeline_parallel");
     line.add("--pp", pp, "stages that share the layers; 0: all ranks (chapter 13: 1)");
-    line.add("--pipeline", schedule, "gpipe, 1f1b, interleaved or zb-h1",
-             {.legal = {kPipelines.begin(), kPipelines.end()}});
+    line.add("--pipeline", kind, "gpipe, 1f1b, interleaved or zb-h1");
     line.add("--chunks", chunks, "parts of the model on a stage, for interleaved",
              {.shown_default = "2"});
     line.add("--skip-weight-gradient", without_weight,
              "an experiment: the stage that leaves out the last weight gradient of every step; -1: "
              "none");
   }
-
-  PipelineKind kind() const { return pipeline_kind(schedule); }
 
   /// Before a rank is started. stage() knows the model and says more.
   void check() const {
@@ -64,7 +61,7 @@ struct PipelineOptions {
   StageRank stage(const GptConfig& gpt, int64_t rank, int64_t stages) const {
     if (chunks && *chunks < 1) throw UserError("--chunks must be at least 1, not {}", *chunks);
     if (chunks && !interleaved())
-      throw UserError("--chunks is for --pipeline interleaved, not {}", schedule);
+      throw UserError("--chunks is for --pipeline interleaved, not {}", to_string(kind));
     if (gpt.tied_head && stages > 1)
       throw UserError(
           "--tied-head with {} stages: the first has the embedding and the last the head, which "
@@ -90,7 +87,7 @@ struct PipelineOptions {
 
   /// @throws UserError if an option looks at what stages have apart
   static void check(const OptimizerOptions& optimizer, int64_t stages) {
-    if (stages > 1 && optimizer.name == "adafactor")
+    if (stages > 1 && optimizer.kind == OptimizerKind::Adafactor)
       throw UserError(
           "--optimizer adafactor has states of other shapes than its tensors, which a checkpoint "
           "does not collect from {} stages; legal are sgd, adam, adamw, lion, adamw8bit",
@@ -98,7 +95,7 @@ struct PipelineOptions {
   }
 
  private:
-  bool interleaved() const { return kind() == PipelineKind::Interleaved; }
+  bool interleaved() const { return kind == PipelineKind::Interleaved; }
 };
 
 /// What a micro-batch takes on one stage, in any unit: forward, and backward for the gradients of
@@ -130,7 +127,7 @@ struct StageLayout {
 
   /// The schedule of all stages, checked before --skip-weight-gradient.
   Pipeline pipeline() const {
-    Pipeline all = make_pipeline(options.kind(), rank.size, rank.chunks, micros);
+    Pipeline all = make_pipeline(options.kind, rank.size, rank.chunks, micros);
     check(all);
     if (options.without_weight >= 0)
       leave_out_last_weight_gradient(all.lists[static_cast<size_t>(options.without_weight)]);
@@ -183,7 +180,7 @@ struct StageLayout {
     return acts.own_tokens(gpt.seq_len) * gpt.channels * size_of(acts.dtype);
   }
   /// How often backward computes again what was dropped: once, or for inputs and for weights.
-  int64_t times_again() const { return options.kind() == PipelineKind::ZbH1 ? 2 : 1; }
+  int64_t times_again() const { return options.kind == PipelineKind::ZbH1 ? 2 : 1; }
   /// Operations of products that this takes.
   int64_t extra_flops(const Recompute& recompute, int64_t sequences) const {
     return times_again() * rank.chunks * recompute.extra_flops(part, sequences);

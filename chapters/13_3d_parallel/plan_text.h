@@ -108,7 +108,7 @@ inline std::string traffic_table(const std::vector<RankPlan>& stages) {
       const std::optional<int64_t> bytes = stages[s].sent[axis];
       rows[s].push_back(bytes ? bytes_text(*bytes) : "uneven");
     }
-  return stage_table("sent in a step", {kAxisNames.begin(), kAxisNames.end()}, rows);
+  return stage_table("sent in a step", {kNames<Axis>.begin(), kNames<Axis>.end()}, rows);
 }
 
 inline std::string mesh_text(const MeshPlan& plan) {
@@ -131,7 +131,7 @@ inline std::string bubble_text(const StageLayout& stage, const Recompute& recomp
                                const std::optional<StageTimes>& given) {
   if (stage.rank.size == 1) return "";
   const auto [F, B, W] = given.value_or(stage.counted_times(recompute));
-  const PipelineKind kind = stage.options.kind();
+  const PipelineKind kind = stage.options.kind;
   const double idle =
       theory_idle_share(kind, stage.rank.size, stage.rank.chunks, stage.micros, F, B, W);
   return fmt::format(

@@ -17,9 +17,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -36,41 +35,43 @@
 
 namespace ladder {
 
+enum class Offload : uint8_t { Inputs, Optimizer, Weights };
+constexpr auto names_of(Offload) { return std::array{"inputs", "optimizer", "weights"}; }
+
 struct OffloadOptions {
-  std::vector<std::string> what;
+  std::vector<Offload> what;
 
   void add_to(CommandLine& line) {
     line.group("18_offload");
     line.add("--offload", what,
              "to files, any of: inputs (which --recompute keeps), optimizer (states and master "
-             "weights), weights",
-             {.legal = {"inputs", "optimizer", "weights"}, .list = true});
+             "weights), weights");
   }
 
   /// @throws UserError if the backend cannot
   void check(const RunOptions& run) const {
-    const bool maps = has("optimizer") || has("weights");
+    const bool maps = has(Offload::Optimizer) || has(Offload::Weights);
     if (maps && on_device(run.backend))
       throw UserError(
           "--offload {} maps files where kernels of --backend {} cannot read them; legal are ref "
           "and cpu, or inputs alone",
-          has("weights") ? "weights" : "optimizer", run.backend);
+          has(Offload::Weights) ? "weights" : "optimizer", run.backend);
   }
 
-  bool has(std::string_view name) const { return std::ranges::find(what, name) != what.end(); }
+  bool has(Offload one) const { return std::ranges::find(what, one) != what.end(); }
   bool has(Mem mem) const {
-    if (mem == Mem::Optim || mem == Mem::Master) return has("optimizer");
-    return mem == Mem::Param && has("weights");
+    if (mem == Mem::Optim || mem == Mem::Master) return has(Offload::Optimizer);
+    return mem == Mem::Param && has(Offload::Weights);
   }
 
   /// `base` with two buffers for all inputs, if they wait in the file.
   ActivationPlan plan(ActivationPlan base) const {
-    base.own_input = base.own_output = !has("inputs");
+    base.own_input = base.own_output = !has(Offload::Inputs);
     return base;
   }
   /// For OffloadFile.
   std::vector<bool> inputs_of(const Recompute& recompute, int64_t layers) const {
-    return has("inputs") ? inputs_needed(recompute, layers) : std::vector<bool>{};
+    return has(Offload::Inputs) ? inputs_needed(recompute, layers) : std::vector<bool>{};
   }
   /// Bytes that a step moves to the file and back.
   /// @param batch the rank's sequences of the step

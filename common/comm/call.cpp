@@ -20,7 +20,7 @@ std::string_view dtype_text(Dtype dtype) {
 }
 
 std::string to_string(const Call& call) {
-  std::string text{kOperationNames[static_cast<size_t>(call.operation)]};
+  std::string text{to_string(call.operation)};
   if (call.operation == Operation::Barrier) return text;
   text += fmt::format(" of {} {}", call.payload.size(), dtype_text(call.payload.dtype));
   if (!call.variant.empty()) text += fmt::format(" ({})", call.variant);

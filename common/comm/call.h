@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/names.h"
 #include "kernels/tensor.h"
 
 namespace ladder {
@@ -22,10 +23,10 @@ enum class Operation : uint8_t {
   Recv,
   Barrier,
 };
-constexpr int kOperationCount = 8;
-constexpr std::array<std::string_view, kOperationCount> kOperationNames = {
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast",
-    "all_to_all", "send",           "recv",       "barrier"};
+constexpr auto names_of(Operation) {
+  return std::array{"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                    "all_to_all", "send",           "recv",       "barrier"};
+}
 
 /// How the elements of several ranks become one. Max of floats is NaN if one of them is.
 enum class Combine : uint8_t { Sum, Max };
@@ -62,7 +63,7 @@ struct OperationCount {
 
 /// What one rank communicated: --report's "comm".
 struct CommStatistics {
-  std::array<OperationCount, kOperationCount> counts{};
+  std::array<OperationCount, kNames<Operation>.size()> counts{};
 
   OperationCount& operator[](Operation op) { return counts[static_cast<size_t>(op)]; }
   const OperationCount& operator[](Operation op) const { return counts[static_cast<size_t>(op)]; }

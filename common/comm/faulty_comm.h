@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -15,6 +16,7 @@
 #include "common/comm/comm.h"
 #include "common/comm/failure.h"
 #include "common/error.h"
+#include "common/names.h"
 #include "kernels/check.h"
 #include "kernels/transfer.h"
 
@@ -40,6 +42,9 @@ struct Fault {
   Operation operation = Operation::AllReduce;
   int64_t nth = 0;
 };
+constexpr auto names_of(Fault::Kind) {
+  return std::array{"none", "skip", "corrupt", "twice", "swap", "stall", "die", "fail"};
+}
 
 /// Passes everything on to another Comm. Every rank wraps its own, with the same fault.
 class FaultyComm : public Comm {

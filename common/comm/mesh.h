@@ -8,20 +8,17 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "common/comm/comm.h"
+#include "common/names.h"
 
 namespace ladder {
 
 /// What the ranks along an axis share: each layer, the batch, or the layers.
 enum class Axis : uint8_t { Tensor, Data, Pipeline };
 constexpr std::array kAxes{Axis::Tensor, Axis::Data, Axis::Pipeline};
-/// As flags and reports have them.
-constexpr std::array<std::string_view, kAxes.size()> kAxisNames{"tp", "dp", "pp"};
-
-constexpr std::string_view to_string(Axis axis) { return kAxisNames[static_cast<size_t>(axis)]; }
+constexpr auto names_of(Axis) { return std::array{"tp", "dp", "pp"}; }
 
 /// A value for each axis; T{} where none is given.
 template <class T>

@@ -15,9 +15,9 @@ bool is_legal(Reduction reduction, int ranks) {
 /// "halving, tree, ring, naive, native": those that `ranks` ranks can use.
 std::string legal_names(int ranks) {
   std::string names;
-  for (int i = 0; i < kReductionCount; ++i)
+  for (size_t i = 0; i < kNames<Reduction>.size(); ++i)
     if (is_legal(static_cast<Reduction>(i), ranks))
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", kReductionNames[i]);
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", kNames<Reduction>[i]);
   return names;
 }
 
@@ -39,12 +39,6 @@ Tensor part_of(Tensor part, int rank, int n) {
 
 }  // namespace
 
-Reduction reduction_of(std::string_view name) {
-  for (int i = 0; i < kReductionCount; ++i)
-    if (name == kReductionNames[i]) return static_cast<Reduction>(i);
-  throw UserError("--reduction {}: legal are {}", name, legal_names(1));
-}
-
 void check_reduction(Reduction reduction, int ranks) {
   if (is_legal(reduction, ranks)) return;
   throw UserError(
@@ -62,10 +56,8 @@ Reducer::Reducer(Comm& comm, const Ctx& ctx, Reduction reduction, Arena& arena, 
 }
 
 Call Reducer::call(Operation operation, Tensor data, Tensor result) const {
-  return {.operation = operation,
-          .payload = data,
-          .result = result,
-          .variant = kReductionNames[static_cast<size_t>(reduction_)]};
+  return {
+      .operation = operation, .payload = data, .result = result, .variant = to_string(reduction_)};
 }
 
 void Reducer::check_sum(const Tensor& data) const {

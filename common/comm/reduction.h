@@ -19,9 +19,9 @@
 
 #include <algorithm>
 #include <array>
-#include <string_view>
 
 #include "common/comm/comm.h"
+#include "common/names.h"
 #include "kernels/arena.h"
 #include "kernels/context.h"
 
@@ -29,12 +29,9 @@ namespace ladder {
 
 /// A way to sum over ranks: in which order, by which messages.
 enum class Reduction : uint8_t { Halving, Tree, Ring, Naive, Native };
-constexpr int kReductionCount = 5;
-constexpr std::array<std::string_view, kReductionCount> kReductionNames = {
-    "halving", "tree", "ring", "naive", "native"};
-
-/// @throws UserError naming the legal ones
-Reduction reduction_of(std::string_view name);
+constexpr auto names_of(Reduction) {
+  return std::array{"halving", "tree", "ring", "naive", "native"};
+}
 
 /// Whether its sum is the tree by rank: the same bits as one rank alone.
 constexpr bool is_exact(Reduction reduction) {

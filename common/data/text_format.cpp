@@ -67,11 +67,11 @@ void refuse_tokens_as_text(const InputFile& file) {
         file.name(), wide ? 32 : 16, wide ? 32 : 16);
 }
 
-void refuse_text_as_tokens(const InputFile& file, std::string_view tokens) {
+void refuse_text_as_tokens(const InputFile& file, TokenKind tokens) {
   const Zeros zeros = count_zeros(file);
   if (zeros.seen >= 1000 && zeros.even() + zeros.odd() == 0)
     throw UserError("{}: looks like text and not like --tokens {}: none of its bytes is 0",
-                    file.name(), tokens);
+                    file.name(), to_string(tokens));
 }
 
 void refuse_foreign_tokens(const InputFile& file, const TextFormat& format, int64_t vocab) {
@@ -99,11 +99,11 @@ std::optional<TextFormat> llm_c_format(const InputFile& file) {
   return format;
 }
 
-TextFormat raw_format(const InputFile& file, std::string_view tokens) {
-  const TextFormat format{.width = tokens == "uint16" ? 2 : 4};
+TextFormat raw_format(const InputFile& file, TokenKind tokens) {
+  const TextFormat format{.width = tokens == TokenKind::Uint16 ? 2 : 4};
   if (file.size() % format.width != 0)
     throw UserError("{}: {} bytes are no whole number of --tokens {}", file.name(), file.size(),
-                    tokens);
+                    to_string(tokens));
   refuse_text_as_tokens(file, tokens);
   return format;
 }
@@ -122,17 +122,17 @@ void require_token(const InputFile& file, int64_t place, int64_t token, int64_t 
                     file.name(), place, token, vocab);
 }
 
-TextFormat find_format(const InputFile& file, std::string_view tokens, int64_t vocab) {
-  if (tokens == "bytes") return {};
+TextFormat find_format(const InputFile& file, TokenKind tokens, int64_t vocab) {
+  if (tokens == TokenKind::Bytes) return {};
   const std::optional<TextFormat> header = llm_c_format(file);
-  if (tokens == "auto" && !header) {
+  if (tokens == TokenKind::Auto && !header) {
     refuse_tokens_as_text(file);
     return {};
   }
   const TextFormat format = header ? *header : raw_format(file, tokens);
-  if (tokens != "auto" && (format.width == 2) != (tokens == "uint16"))
+  if (tokens != TokenKind::Auto && (format.width == 2) != (tokens == TokenKind::Uint16))
     throw UserError("{}: its header of llm.c says uint{}, not --tokens {}", file.name(),
-                    8 * format.width, tokens);
+                    8 * format.width, to_string(tokens));
   refuse_foreign_tokens(file, format, vocab);
   return format;
 }

@@ -1,10 +1,11 @@
 // What a file of training data holds: text, whose tokens are bytes, or tokens of a tokenizer.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <string_view>
 
 #include "common/input_file.h"
+#include "common/names.h"
 
 namespace ladder {
 
@@ -18,18 +19,20 @@ struct TextFormat {
   int64_t count(int64_t size) const { return (size - header) / width; }
 };
 
-/// What --tokens names:
-///
-///   bytes    text as it is
-///   uint16   numbers of 16 bits, as nanoGPT and llm.c write tokens of GPT-2
-///   uint32   numbers of 32 bits, as llm.c writes tokens of Llama 3
-///   auto     what the header of llm.c says; without one, bytes
-///
-/// A header of llm.c is passed over for uint16 and uint32, too. A few pages of the file are looked
-/// at, so that what is taken for something else shows before the first step.
+/// What --tokens says of a file.
+enum class TokenKind : uint8_t {
+  Auto,    ///< what the header of llm.c says; without one, bytes
+  Bytes,   ///< text as it is
+  Uint16,  ///< numbers of 16 bits, as nanoGPT and llm.c write tokens of GPT-2
+  Uint32   ///< numbers of 32 bits, as llm.c writes tokens of Llama 3
+};
+constexpr auto names_of(TokenKind) { return std::array{"auto", "bytes", "uint16", "uint32"}; }
+
+/// How `file` writes them. A header of llm.c is passed over for uint16 and uint32, too. A few pages
+/// of the file are looked at, so that what is taken for something else shows before the first step.
 /// @throws UserError if the file looks like something else, was cut off, or has a token that is not
 ///         below `vocab`
-TextFormat find_format(const InputFile& file, std::string_view tokens, int64_t vocab);
+TextFormat find_format(const InputFile& file, TokenKind tokens, int64_t vocab);
 
 /// A token that no model of `vocab` tokens knows is refused. @throws UserError
 void require_token(const InputFile& file, int64_t place, int64_t token, int64_t vocab);

@@ -238,6 +238,7 @@ void CommandLine::parse(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
     refuse_odd_values(*app_);
+    for (const auto& set : set_enums_) set();
     // Not as<std::string>(): CLI11 2.4 reads the first of no results where the flag is not given.
     const std::vector<std::string>& configs = app_->get_config_ptr()->results();
     if (configs.size() > 1)

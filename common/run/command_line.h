@@ -4,12 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "common/names.h"
 
 namespace CLI {
 class App;
@@ -54,11 +57,29 @@ class CommandLine {
   /// where they have to be.
   void add_command(std::string& command) { command_ = &command; }
 
-  /// A flag that sets `value`, whose present value is the default. A bool takes no argument. What
-  /// it refers to must live until parse().
+  /// A flag that sets `value`, whose present value is the default. A bool takes no argument, an
+  /// enum its names, or those of them that are `rules.legal`. What it refers to must live until
+  /// parse().
   template <class T>
-  void add(const char* flag, T& value, const std::string& help, const FlagRules& rules = {}) {
-    add_value(flag, &value, help, rules);
+  void add(const char* flag, T& value, const std::string& help, FlagRules rules = {}) {
+    if constexpr (HasNames<T>) {
+      if (rules.legal.empty()) rules.legal.assign(kNames<T>.begin(), kNames<T>.end());
+      const auto name = std::make_shared<std::string>(to_string(value));
+      set_enums_.emplace_back([&value, name] { value = named<T>(*name).value(); });
+      add_value(flag, name.get(), help, rules);
+    } else {
+      add_value(flag, &value, help, rules);
+    }
+  }
+  /// The same of names between commas; without the flag there are none.
+  template <HasNames Enum>
+  void add(const char* flag, std::vector<Enum>& values, const std::string& help) {
+    const auto names = std::make_shared<std::vector<std::string>>();
+    set_enums_.emplace_back([&values, names] {
+      for (const std::string& name : *names) values.push_back(named<Enum>(name).value());
+    });
+    add_value(flag, names.get(), help,
+              {.legal = {kNames<Enum>.begin(), kNames<Enum>.end()}, .list = true});
   }
 
   /// Takes the flags of all lessons: add_to() of each of `options`, parse(), and check() of those
@@ -90,6 +111,7 @@ class CommandLine {
   std::string* command_ = nullptr;
   std::vector<FlagValue>* record_ = nullptr;
   std::vector<std::pair<std::string, Value>> values_;  ///< by flag
+  std::vector<std::function<void()>> set_enums_;       ///< from the names that CLI11 has read
 };
 
 }  // namespace ladder

@@ -11,24 +11,15 @@
 namespace ladder {
 namespace {
 
-constexpr std::array<std::string_view, 8> kKinds = {"",     "skip",  "corrupt", "twice",
-                                                    "swap", "stall", "die",     "fail"};
-
 // Those whose loss a chapter's run can show.
 constexpr std::array kOperations = {Operation::AllReduce, Operation::ReduceScatter,
                                     Operation::AllGather, Operation::Broadcast, Operation::Recv};
 
-/// The kind of that name; None if there is none.
-Fault::Kind kind_of(std::string_view name) {
-  const auto at = std::find(kKinds.begin(), kKinds.end(), name);
-  return at == kKinds.end() ? Fault::Kind::None : static_cast<Fault::Kind>(at - kKinds.begin());
-}
-
 /// The operation of that name, if it can go wrong.
 std::optional<Operation> operation_of(std::string_view name) {
-  for (const Operation operation : kOperations)
-    if (kOperationNames[static_cast<size_t>(operation)] == name) return operation;
-  return {};
+  const std::optional<Operation> operation = named<Operation>(name);
+  const bool known = operation && std::ranges::count(kOperations, *operation) > 0;
+  return known ? operation : std::nullopt;
 }
 
 /// A run without its fault is like any other, and many a fault changes nothing that a reader sees:
@@ -40,8 +31,7 @@ void tell_whether_it_happened(Comm& comm, const std::string& text, const Fault& 
   if (comm.rank() != 0) return;
   const bool message = fault.operation == Operation::Recv;
   const std::string_view who = message ? "rank received" : "group of ranks had";
-  const std::string_view what =
-      message ? "message" : kOperationNames[static_cast<size_t>(fault.operation)];
+  const std::string_view what = message ? "message" : to_string(fault.operation);
   tell(fmt::format("note: --fault {} {} {} {} {}s", text,
                    seen > fault.nth ? "happened: a" : "never happened: no", who,
                    seen > fault.nth ? fmt::format("{}", seen) : fmt::format("more than {}", seen),
@@ -67,7 +57,8 @@ Fault FaultOptions::fault() const {
   };
   if (first != std::string::npos && second != std::string::npos) {
     const std::optional<Operation> operation = operation_of(part(first + 1, second));
-    Fault fault{.kind = kind_of(part(0, first)), .operation = operation.value_or(Operation::Recv)};
+    Fault fault{.kind = named<Fault::Kind>(part(0, first)).value_or(Fault::Kind::None),
+                .operation = operation.value_or(Operation::Recv)};
     const char* end = text.data() + text.size();
     const auto number = std::from_chars(text.data() + second + 1, end, fault.nth);
     const bool again = fault.kind == Fault::Kind::Twice && operation == Operation::Recv;

@@ -132,8 +132,7 @@ void RunOptions::add_to(CommandLine& line) {
   line.add(
       "--tokens", tokens,
       "what --data holds: bytes of a text, or numbers of 16 or 32 bits, as nanoGPT writes them; "
-      "auto: what a header of llm.c says, or else bytes",
-      {.legal = {"auto", "bytes", "uint16", "uint32"}});
+      "auto: what a header of llm.c says, or else bytes");
   line.add("--batch", batch, "sequences of a step, over all ranks");
   line.add("--steps", steps, "in total, those before a resume counted");
   line.add("--lr", lr, "learning rate");

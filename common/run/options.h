@@ -14,10 +14,10 @@
 namespace ladder {
 
 struct RunOptions {
-  std::string data;             ///< text to train on
-  std::string tokens = "auto";  ///< what it holds: find_format()
-  TextFormat format = {};       ///< the same, once check() has looked
-  std::string model = "tiny";   ///< name of a preset; the next five override it
+  std::string data;                    ///< text to train on
+  TokenKind tokens = TokenKind::Auto;  ///< what it holds
+  TextFormat format = {};              ///< the same, once check() has looked
+  std::string model = "tiny";          ///< name of a preset; the next five override it
   std::optional<int64_t> seq_len, layers, heads, channels, vocab;
   bool tied_head = false;  ///< GptConfig::tied_head
 

@@ -44,10 +44,10 @@ std::string memory_row(std::string_view name, int64_t predicted, int64_t measure
 
 std::string sent_text(const CommStatistics& sent) {
   std::string text;
-  for (size_t i = 0; i < kOperationCount; ++i)
+  for (size_t i = 0; i < kNames<Operation>.size(); ++i)
     if (const OperationCount& count = sent.counts[i]; count.wire_bytes > 0)
-      text += fmt::format("\n  {:<16} {:>14} {:>14} {:>9.2f} MiB", kOperationNames[i], count.calls,
-                          count.wire_bytes, mib(count.wire_bytes));
+      text += fmt::format("\n  {:<16} {:>14} {:>14} {:>9.2f} MiB", kNames<Operation>[i],
+                          count.calls, count.wire_bytes, mib(count.wire_bytes));
   if (text.empty()) return text;
   return fmt::format("\n{:<18} {:>14} {:>14}", "sent", "calls", "bytes") + text;
 }
@@ -73,12 +73,12 @@ json memory_json(int rank, const MemoryBytes& predicted,
 
 json comm_json(int rank, const CommStatistics& statistics) {
   json comm = {{"rank", rank}};
-  for (size_t i = 0; i < kOperationCount; ++i) {
+  for (size_t i = 0; i < kNames<Operation>.size(); ++i) {
     const OperationCount& count = statistics.counts[i];
     if (count.calls > 0)
-      comm[std::string(kOperationNames[i])] = {{"calls", count.calls},
-                                               {"payload_bytes", count.payload_bytes},
-                                               {"wire_bytes", count.wire_bytes}};
+      comm[kNames<Operation>[i]] = {{"calls", count.calls},
+                                    {"payload_bytes", count.payload_bytes},
+                                    {"wire_bytes", count.wire_bytes}};
   }
   return comm;
 }

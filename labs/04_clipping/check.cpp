@@ -20,7 +20,7 @@ constexpr uint64_t kSteps = 2;
 
 struct Case {
   int64_t batch, micro;
-  std::string mode = "tree";
+  AccumulateMode mode = AccumulateMode::Tree;
   bool in_pieces = false;  ///< joined section by section, as chapter 07 does
 };
 
@@ -66,7 +66,7 @@ void accumulate(Sheet& sheet, const Case& c) {
                             .vocab = 3,
                             .padded_vocab = 4});
   const int64_t P = layout.size(), GA = c.batch / c.micro;
-  if (c.mode == "tree") rehearse(GA);
+  if (c.mode == AccumulateMode::Tree) rehearse(GA);
   CountedKernels kernels;
   kernels.count<&Kernels::add>();
   Arena arena;
@@ -121,9 +121,9 @@ void cases(Sheet& sheet) {
        {Case{.batch = whole, .micro = 1}, Case{.batch = whole, .micro = 2},
         Case{.batch = whole, .micro = whole}, Case{.batch = 12, .micro = 4},
         Case{.batch = odd, .micro = 1}, Case{.batch = 12, .micro = 1, .in_pieces = true},
-        Case{.batch = whole, .micro = 1, .mode = "running"}})
-    sheet.run(fmt::format("{}, a batch of {} in micro-batches of {}{}", c.mode, c.batch, c.micro,
-                          c.in_pieces ? ", joined in pieces" : ""),
+        Case{.batch = whole, .micro = 1, .mode = AccumulateMode::Running}})
+    sheet.run(fmt::format("{}, a batch of {} in micro-batches of {}{}", to_string(c.mode), c.batch,
+                          c.micro, c.in_pieces ? ", joined in pieces" : ""),
               [&] { accumulate(sheet, c); });
   sheet.run("clipping", [&] { clip(sheet); });
   sheet.run("not finite", [&] { skip(sheet); });

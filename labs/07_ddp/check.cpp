@@ -42,7 +42,7 @@ void fill(const Sheet& sheet, const Tensor& part, int rank, int64_t stream) {
 }
 
 /// One all-reduce of n numbers.
-void run_reduction(Sheet& sheet, const std::string& gate, int ranks, int64_t n) {
+void run_reduction(Sheet& sheet, Reduction reduction, int ranks, int64_t n) {
   Found found(ranks);
   const auto body = [&](Comm& comm) {
     RunOptions run;
@@ -51,14 +51,15 @@ void run_reduction(Sheet& sheet, const std::string& gate, int ranks, int64_t n) 
     const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
     const Tensor data = arena.alloc(Mem::Grad, "data", Dtype::F32, {n});
     fill(sheet, data, comm.rank(), n);
-    Reducer reducer(comm, ctx, reduction_of(gate), arena, Dtype::F32, n);
+    Reducer reducer(comm, ctx, reduction, arena, Dtype::F32, n);
     reducer.all_reduce(data);
     found.add(comm.rank(), data);
     found.sent[static_cast<size_t>(comm.rank())] = comm.statistics().wire_bytes();
   };
   run_threads(ranks, body, kPatience);
   for (int r = 0; r < ranks; ++r)
-    sheet.bits(fmt::format("{}/rank {}", gate, r), found.numbers[static_cast<size_t>(r)]);
+    sheet.bits(fmt::format("{}/rank {}", to_string(reduction), r),
+               found.numbers[static_cast<size_t>(r)]);
   sheet.without_idea("sent", 4 * (ranks - 1) * n);
   sheet.count("sent", std::ranges::max(found.sent));
 }
@@ -117,21 +118,21 @@ void cases(Sheet& sheet) {
        {sheet.pick<int64_t>("few", {5, 64, 200}), sheet.pick<int64_t>("n", {999, 1024})}) {
     for (const int ranks : {2, sheet.pick("ranks", {3, 5}), 4})
       sheet.run(fmt::format("ring of {}, {} numbers", ranks, n),
-                [&] { run_reduction(sheet, "ring", ranks, n); });
+                [&] { run_reduction(sheet, Reduction::Ring, ranks, n); });
     for (const int ranks : {2, 4, 8})
       sheet.run(fmt::format("halving on {}, {} numbers", ranks, n),
-                [&] { run_reduction(sheet, "halving", ranks, n); });
+                [&] { run_reduction(sheet, Reduction::Halving, ranks, n); });
   }
   // Buckets of one section, of some, and of all.
   for (const double kib : {0.0, sheet.pick("bucket", {6.0, 9.0}), 1e3})
-    for (const char* mode : {"overlapped", "bucketed"}) {
+    for (const DdpMode mode : {DdpMode::Overlapped, DdpMode::Bucketed}) {
       DdpOptions options;
       options.mode = mode;
       options.bucket_mb = kib / 1024;
       // Buckets can be right while halving is not: this reduction is not the student's.
-      options.reduction = "naive";
+      options.reduction = Reduction::Naive;
       const int ranks = sheet.pick("ranks of buckets", {2, 4});
-      sheet.run(fmt::format("{}, buckets of {} KiB, {} ranks", mode, kib, ranks),
+      sheet.run(fmt::format("{}, buckets of {} KiB, {} ranks", to_string(mode), kib, ranks),
                 [&] { run_buckets(sheet, ranks, options); });
     }
 }

@@ -113,9 +113,10 @@ void cases(Sheet& sheet) {
              .ddp = {},
              .seed = sheet.seed()};
       c.precision.name = precision;
-      c.ddp.mode = precision == std::string("fp32") ? "bucketed" : "overlapped";
+      c.ddp.mode = precision == std::string("fp32") ? DdpMode::Bucketed : DdpMode::Overlapped;
       c.ddp.bucket_mb = 0;
-      const std::string name = fmt::format("{} ranks, {}, {}", ranks, precision, c.ddp.mode);
+      const std::string name =
+          fmt::format("{} ranks, {}, {}", ranks, precision, to_string(c.ddp.mode));
       sheet.run(name, [&] { run_case(sheet, c); });
       sheet.run(name + ", formula", [&] {
         const auto bytes = zero1_traffic(ParamLayout(c.gpt, ranks), c.ddp, c.precision);
@@ -124,7 +125,7 @@ void cases(Sheet& sheet) {
     }
   sheet.run("an uneven reduction, formula", [&] {
     DdpOptions tree;
-    tree.reduction = "tree";
+    tree.reduction = Reduction::Tree;
     const auto bytes = zero1_traffic(ParamLayout(preset("nano"), 4), tree, {});
     sheet.text("formula", bytes ? fmt::format("{}", *bytes) : "none");
   });

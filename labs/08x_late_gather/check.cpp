@@ -46,7 +46,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   Arena arena;
   const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
   DdpOptions beside;
-  beside.mode = "overlapped";
+  beside.mode = DdpMode::Overlapped;
   std::binary_semaphore used(0);  // the section behind which the first step is held
   CommStream stream = open_comm_stream(arena, ctx, comm, run, beside, c.params.largest_section());
   const Tensor params = arena.alloc(Mem::Param, "params", Dtype::F32, {c.params.size()});

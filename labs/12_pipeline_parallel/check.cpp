@@ -45,8 +45,8 @@ void run_case(Sheet& sheet, PipelineKind kind, int64_t p, int64_t v, int64_t m) 
 void cases(Sheet& sheet) {
   const int64_t few = sheet.pick<int64_t>("few", {2, 3}),
                 many = sheet.pick<int64_t>("many", {4, 5});
-  for (const char* name : kPipelines) {
-    const PipelineKind kind = pipeline_kind(name);
+  for (const char* name : kNames<PipelineKind>) {
+    const PipelineKind kind = *named<PipelineKind>(name);
     const int64_t v = kind == PipelineKind::Interleaved ? sheet.pick<int64_t>("v", {2, 3}) : 1;
     for (const int64_t p : {few, many})
       for (const int64_t rounds : {int64_t{1}, sheet.pick<int64_t>("rounds", {2, 3})}) {

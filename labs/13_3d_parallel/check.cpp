@@ -173,7 +173,7 @@ void cases(Sheet& sheet) {
                  .sequence_parallel = sequence_parallel,
                  .recompute = sequence_parallel ? "none" : "full",
                  .dtype = sequence_parallel ? Dtype::BF16 : Dtype::F32};
-      c.pipeline.schedule = schedule;
+      c.pipeline.kind = *named<PipelineKind>(schedule);
       sheet.run(fmt::format("{}, {} stages, tp {}{}, --recompute {}", schedule, c.stages, c.tp,
                             sequence_parallel ? ", bf16, tokens shared" : "", c.recompute),
                 [&] { run_plan(sheet, c); });

@@ -13,6 +13,9 @@ constexpr double kPeak = 3e-3;
 constexpr int64_t kTotal = 100, kBatch = 8, kSeqLen = 16;
 constexpr int64_t kStepTokens = kBatch * kSeqLen;
 
+constexpr ScheduleKind kAll[] = {ScheduleKind::Constant, ScheduleKind::Linear, ScheduleKind::Cosine,
+                                 ScheduleKind::Wsd};
+
 Schedule schedule(const ScheduleOptions& options) { return {options, kPeak, kTotal, kStepTokens}; }
 
 /// A share of the way from the peak down to min_lr 0.1.
@@ -22,18 +25,18 @@ float up(double share) { return static_cast<float>(kPeak * share); }
 double cosine(double share) { return (1 - std::cos(std::numbers::pi * share)) / 2; }
 
 TEST(Schedule, Warmup) {
-  for (const char* name : {"constant", "linear", "cosine", "wsd"}) {
-    const Schedule s = schedule({.name = name, .warmup = 10});
-    EXPECT_EQ(s.lr(0), up(0.1)) << name;
-    EXPECT_EQ(s.lr(4), up(0.5)) << name;
-    EXPECT_EQ(s.lr(9), up(1)) << name;
-    EXPECT_EQ(s.lr(10), up(1)) << name;
+  for (const ScheduleKind kind : kAll) {
+    const Schedule s = schedule({.kind = kind, .warmup = 10});
+    EXPECT_EQ(s.lr(0), up(0.1)) << to_string(kind);
+    EXPECT_EQ(s.lr(4), up(0.5)) << to_string(kind);
+    EXPECT_EQ(s.lr(9), up(1)) << to_string(kind);
+    EXPECT_EQ(s.lr(10), up(1)) << to_string(kind);
   }
 }
 
 TEST(Schedule, NoWarmupBeginsAtThePeak) {
-  for (const char* name : {"constant", "linear", "cosine", "wsd"})
-    EXPECT_EQ(schedule({.name = name}).lr(0), up(1)) << name;
+  for (const ScheduleKind kind : kAll)
+    EXPECT_EQ(schedule({.kind = kind}).lr(0), up(1)) << to_string(kind);
 }
 
 TEST(Schedule, Constant) {
@@ -42,7 +45,7 @@ TEST(Schedule, Constant) {
 }
 
 TEST(Schedule, Linear) {
-  const Schedule s = schedule({.name = "linear", .warmup = 10});
+  const Schedule s = schedule({.kind = ScheduleKind::Linear, .warmup = 10});
   EXPECT_EQ(s.lr(55), down(0.5));
   EXPECT_EQ(s.lr(99), down(89 / 90.0));
   EXPECT_EQ(s.lr(100), down(1));
@@ -50,7 +53,7 @@ TEST(Schedule, Linear) {
 }
 
 TEST(Schedule, Cosine) {
-  const Schedule s = schedule({.name = "cosine", .warmup = 20});
+  const Schedule s = schedule({.kind = ScheduleKind::Cosine, .warmup = 20});
   EXPECT_FLOAT_EQ(s.lr(40), down(cosine(0.25)));
   EXPECT_FLOAT_EQ(s.lr(60), down(0.5));
   EXPECT_FLOAT_EQ(s.lr(99), down(cosine(79 / 80.0)));
@@ -59,17 +62,17 @@ TEST(Schedule, Cosine) {
 }
 
 TEST(Schedule, DecayStepsEndTheDecayEarly) {
-  for (const char* name : {"linear", "cosine"}) {
-    const Schedule s = schedule({.name = name, .warmup = 10, .decay_steps = 40});
-    EXPECT_FLOAT_EQ(s.lr(30), down(0.5)) << name;
-    EXPECT_GT(s.lr(49), down(1)) << name;
-    EXPECT_EQ(s.lr(50), down(1)) << name;
-    EXPECT_EQ(s.lr(99), down(1)) << name;
+  for (const ScheduleKind kind : {ScheduleKind::Linear, ScheduleKind::Cosine}) {
+    const Schedule s = schedule({.kind = kind, .warmup = 10, .decay_steps = 40});
+    EXPECT_FLOAT_EQ(s.lr(30), down(0.5)) << to_string(kind);
+    EXPECT_GT(s.lr(49), down(1)) << to_string(kind);
+    EXPECT_EQ(s.lr(50), down(1)) << to_string(kind);
+    EXPECT_EQ(s.lr(99), down(1)) << to_string(kind);
   }
 }
 
 TEST(Schedule, WsdIsStableUntilTheLastFifth) {
-  const Schedule s = schedule({.name = "wsd", .warmup = 10});
+  const Schedule s = schedule({.kind = ScheduleKind::Wsd, .warmup = 10});
   for (const int64_t step : {10, 50, 79, 80}) EXPECT_EQ(s.lr(step), up(1)) << step;
   EXPECT_EQ(s.lr(81), down(0.05));
   EXPECT_EQ(s.lr(90), down(0.5));
@@ -79,7 +82,8 @@ TEST(Schedule, WsdIsStableUntilTheLastFifth) {
 }
 
 TEST(Schedule, WsdWithCosineDecay) {
-  const Schedule s = schedule({.name = "wsd", .decay_steps = 40, .wsd_decay = "cosine"});
+  const Schedule s =
+      schedule({.kind = ScheduleKind::Wsd, .decay_steps = 40, .wsd_decay = ScheduleKind::Cosine});
   EXPECT_EQ(s.lr(60), up(1));
   EXPECT_FLOAT_EQ(s.lr(70), down(cosine(0.25)));
   EXPECT_FLOAT_EQ(s.lr(80), down(0.5));
@@ -87,7 +91,7 @@ TEST(Schedule, WsdWithCosineDecay) {
 }
 
 TEST(Schedule, WsdNeverDecaysDuringWarmup) {
-  const Schedule s = schedule({.name = "wsd", .warmup = 70, .decay_steps = 60});
+  const Schedule s = schedule({.kind = ScheduleKind::Wsd, .warmup = 70, .decay_steps = 60});
   EXPECT_EQ(s.lr(69), up(1));
   EXPECT_EQ(s.lr(70), up(1));
   EXPECT_EQ(s.lr(100), down(0.5));
@@ -95,30 +99,33 @@ TEST(Schedule, WsdNeverDecaysDuringWarmup) {
 }
 
 TEST(Schedule, MinLr) {
-  for (const char* name : {"linear", "cosine", "wsd"}) {
-    EXPECT_EQ(schedule({.name = name, .min_lr = 0}).lr(100), 0) << name;
-    EXPECT_EQ(schedule({.name = name, .min_lr = 0.25}).lr(100), up(0.25)) << name;
+  for (const ScheduleKind kind : {ScheduleKind::Linear, ScheduleKind::Cosine, ScheduleKind::Wsd}) {
+    EXPECT_EQ(schedule({.kind = kind, .min_lr = 0}).lr(100), 0) << to_string(kind);
+    EXPECT_EQ(schedule({.kind = kind, .min_lr = 0.25}).lr(100), up(0.25)) << to_string(kind);
     for (const int64_t step : {0, 50, 90, 100})
-      EXPECT_EQ(schedule({.name = name, .min_lr = 1}).lr(step), up(1)) << name;
+      EXPECT_EQ(schedule({.kind = kind, .min_lr = 1}).lr(step), up(1)) << to_string(kind);
   }
 }
 
 TEST(Schedule, NeverRisesAfterWarmup) {
-  for (const char* name : {"constant", "linear", "cosine", "wsd"}) {
-    const Schedule s = schedule({.name = name, .warmup = 7});
-    for (int64_t step = 7; step < 130; ++step) EXPECT_GE(s.lr(step), s.lr(step + 1)) << name;
+  for (const ScheduleKind kind : kAll) {
+    const Schedule s = schedule({.kind = kind, .warmup = 7});
+    for (int64_t step = 7; step < 130; ++step)
+      EXPECT_GE(s.lr(step), s.lr(step + 1)) << to_string(kind);
   }
 }
 
 TEST(Schedule, WarmupByTokens) {
   // As many tokens as 10 steps have are 10 steps.
-  const Schedule steps = schedule({.name = "cosine", .warmup = 10});
-  const Schedule tokens = schedule({.name = "cosine", .warmup_tokens = 10 * kStepTokens});
+  const Schedule steps = schedule({.kind = ScheduleKind::Cosine, .warmup = 10});
+  const Schedule tokens =
+      schedule({.kind = ScheduleKind::Cosine, .warmup_tokens = 10 * kStepTokens});
   for (int64_t step = 0; step < 110; ++step)
     EXPECT_FLOAT_EQ(tokens.lr(step), steps.lr(step)) << step;
 
   // The step that passes the count has the peak, and the decay begins after it.
-  const Schedule odd = schedule({.name = "linear", .warmup_tokens = 1000, .decay_steps = 10});
+  const Schedule odd =
+      schedule({.kind = ScheduleKind::Linear, .warmup_tokens = 1000, .decay_steps = 10});
   EXPECT_EQ(odd.lr(0), up(kStepTokens / 1000.0));
   EXPECT_EQ(odd.lr(6), up(7 * kStepTokens / 1000.0));
   EXPECT_EQ(odd.lr(7), up(1));

@@ -45,17 +45,17 @@ int64_t simulated_buffers(int64_t GA) {
 
 TEST(GradTree, TakesAsManyBuffersAsTheFormulaSays) {
   for (int64_t GA = 1; GA <= kMost; ++GA) {
-    const int64_t buffers = GradTree::buffers({.mode = "tree"}, GA);
+    const int64_t buffers = GradTree::buffers({.mode = AccumulateMode::Tree}, GA);
     EXPECT_EQ(buffers, std::floor(std::log2(GA + 1))) << GA;
     EXPECT_EQ(buffers, simulated_buffers(GA)) << GA;
-    EXPECT_EQ(GradTree::buffers({.mode = "running"}, GA), 1);
+    EXPECT_EQ(GradTree::buffers({.mode = AccumulateMode::Running}, GA), 1);
   }
 }
 
 TEST(GradTree, CountsTheFirstBufferAsGradAndTheOthersAsWorkspace) {
   const ParamLayout layout = tiny_layout();
   for (int64_t GA = 1; GA <= kMost; ++GA)
-    for (const char* mode : {"tree", "running"}) {
+    for (const AccumulateMode mode : {AccumulateMode::Tree, AccumulateMode::Running}) {
       Arena arena;
       const AccumulateOptions options{.mode = mode};
       const GradTree tree(arena, layout, options, GA);
@@ -75,7 +75,7 @@ class Accumulation : public ::testing::Test {
   }
 
   /// The sum of GA micro-steps, with buffers for as many as `room`: does what backward would.
-  float accumulate(const std::string& mode, int64_t GA, int64_t room) {
+  float accumulate(AccumulateMode mode, int64_t GA, int64_t room) {
     Arena arena;
     GradTree tree(arena, layout, {.mode = mode}, room);
     for (const int step : {0, 1})  // the second finds what the first left behind
@@ -99,8 +99,8 @@ class Accumulation : public ::testing::Test {
 
 TEST_F(Accumulation, JoinsAsTheTreeDoes) {
   for (int64_t GA = 1; GA <= kMost; ++GA) {
-    EXPECT_EQ(accumulate("tree", GA, GA), tree_of(GA)) << GA;
-    EXPECT_EQ(accumulate("tree", GA, kMost), tree_of(GA))
+    EXPECT_EQ(accumulate(AccumulateMode::Tree, GA, GA), tree_of(GA)) << GA;
+    EXPECT_EQ(accumulate(AccumulateMode::Tree, GA, kMost), tree_of(GA))
         << GA << ", with more buffers than it needs";
   }
 }
@@ -110,7 +110,7 @@ TEST_F(Accumulation, NegativeControlARunningSumDiffers) {
   for (int64_t GA = 1; GA <= kMost; ++GA) {
     float running = gradients[0];
     for (int64_t k = 1; k < GA; ++k) running += gradients[k];
-    EXPECT_EQ(accumulate("running", GA, GA), running) << GA;
+    EXPECT_EQ(accumulate(AccumulateMode::Running, GA, GA), running) << GA;
     differs += running != tree_of(GA);
   }
   EXPECT_GT(differs, kMost / 2);

@@ -24,7 +24,7 @@ const GptConfig kConfig{.name = "test",
 /// What a target weighs.
 enum class Weight { OfAllTargets, OfOwnTargets, OfEqualShares };
 
-class UnlikeTargets : public ::testing::TestWithParam<std::string> {
+class UnlikeTargets : public ::testing::TestWithParam<DdpMode> {
  protected:
   UnlikeTargets() {
     int32_t* target = targets.data<int32_t>();
@@ -89,8 +89,9 @@ class UnlikeTargets : public ::testing::TestWithParam<std::string> {
   const GptTensors w = layout.view(params);
   const Tensor tokens = box.tokens({kB, kT}, kVocab), targets = box.tokens({kB, kT}, kVocab);
 };
-INSTANTIATE_TEST_SUITE_P(Ddp, UnlikeTargets, ::testing::Values("naive", "bucketed", "overlapped"),
-                         [](const auto& mode) { return mode.param; });
+INSTANTIATE_TEST_SUITE_P(Ddp, UnlikeTargets,
+                         ::testing::Values(DdpMode::Naive, DdpMode::Bucketed, DdpMode::Overlapped),
+                         [](const auto& mode) { return std::string(to_string(mode.param)); });
 
 TEST_P(UnlikeTargets, WeighTheSameOnEveryRank) {
   const Tensor one = reduced(1, Weight::OfAllTargets);

@@ -10,11 +10,11 @@ namespace ladder::test {
 /// Calls f(pipeline) for p of 1, 2, 3, 4, 8; v of 2, 3, 4 where interleaved; m of 1 .. 33.
 template <class F>
 void for_all_pipelines(F&& f) {
-  for (const char* name : kPipelines)
+  for (const char* name : kNames<PipelineKind>)
     for (const int64_t p : {1, 2, 3, 4, 8})
       for (const int64_t v : {2, 3, 4})
         for (int64_t m = 1; m <= 33; ++m) {
-          const PipelineKind kind = pipeline_kind(name);
+          const PipelineKind kind = *named<PipelineKind>(name);
           const bool interleaved = p > 1 && kind == PipelineKind::Interleaved;
           if (interleaved ? m % p != 0 : v > 2) continue;
           f(make_pipeline(kind, p, v, m));

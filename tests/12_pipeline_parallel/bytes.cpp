@@ -39,7 +39,7 @@ class PipelineBytes : public MemoryRuns {
 
 TEST_F(PipelineBytes, AsPredicted) {
   int i = 0;
-  for (const char* schedule : kPipelines)
+  for (const char* schedule : kNames<PipelineKind>)
     for (const int64_t pp : {1, 2, 4})
       for (const std::string flags : {"--recompute selective", "--recompute full --precision bf16",
                                       "--recompute sqrt --optimizer lion --accumulate running",

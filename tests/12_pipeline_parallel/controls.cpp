@@ -32,7 +32,7 @@ TEST_F(PipelineControls, ALostActivationIsSeen) {
 // The two sequences of a micro-batch change places: the same numbers in the wrong order.
 TEST_F(PipelineControls, MixedUpActivationsAreSeen) {
   const Trace alone = one();
-  for (const char* schedule : kPipelines) {
+  for (const char* schedule : kNames<PipelineKind>) {
     const Trace mixed = stages(std::string("--pp 2 --fault swap:recv:1 --pipeline ") + schedule);
     EXPECT_TRUE(different_trace(alone, mixed)) << schedule;
     // Interleaved, they come by again on stage 0 and change back: only gradients do not fit.
@@ -55,7 +55,7 @@ TEST_F(PipelineControls, OneBitOfAGradientIsSeen) {
 // and what waited to be joined with it.
 TEST_F(PipelineControls, ASkippedWeightGradientIsSeen) {
   const Trace alone = one();
-  for (const char* schedule : kPipelines) {
+  for (const char* schedule : kNames<PipelineKind>) {
     for (const char* stage : {"0", "1"}) {
       const Trace without =
           stages(std::string("--pp 2 --skip-weight-gradient ") + stage + " --pipeline " + schedule);

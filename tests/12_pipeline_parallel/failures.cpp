@@ -8,7 +8,7 @@ namespace {
 class StageFails : public Programs {};
 
 TEST_F(StageFails, AndTheRunEnds) {
-  for (const std::string schedule : kPipelines) {
+  for (const std::string schedule : kNames<PipelineKind>) {
     const std::string flags = "--pp 4 --batch 8 --micro-batch 2 --pipeline " + schedule;
     train("12_pipeline_parallel", flags);  // without the fault it does not fail
     const Ended ended = run("12_pipeline_parallel", small_run(flags + " --fault fail:recv:1"));

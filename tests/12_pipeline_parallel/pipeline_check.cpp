@@ -27,7 +27,7 @@ TEST(PipelineCheck, InFlightOfFourStages) {
   const auto promised = [](const char* name, int64_t v) {
     std::vector<int64_t> all;
     for (int64_t s = 0; s < 4; ++s)
-      all.push_back(promised_in_flight(pipeline_kind(name), 4, v, 8, s));
+      all.push_back(promised_in_flight(*named<PipelineKind>(name), 4, v, 8, s));
     return all;
   };
   EXPECT_EQ(promised("gpipe", 1), (std::vector<int64_t>{8, 8, 8, 8}));

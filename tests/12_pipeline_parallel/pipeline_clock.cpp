@@ -147,7 +147,7 @@ TEST_F(MeasuredClock, RefusesADeadlock) {
 
 /// The figures of the papers: four stages, eight micro-batches.
 std::string figure(const char* name, double columns, double T_F, double T_B, double T_W) {
-  const Pipeline pipeline = make_pipeline(pipeline_kind(name), 4, 2, 8);
+  const Pipeline pipeline = make_pipeline(*named<PipelineKind>(name), 4, 2, 8);
   return "\n" + draw(simulate(pipeline, equal_durations(pipeline, T_F, T_B, T_W)), columns);
 }
 

@@ -23,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Pipeline, PipelineBits, ::testing::ValuesIn(tables()), 
 TEST_P(PipelineBits, EveryScheduleAndDegreeIsChapter06) {
   const std::string flags = "--batch 8 --clip 1";
   const Trace one = trace("06_checkpointing", flags, kShort);
-  for (const char* schedule : kPipelines)
+  for (const char* schedule : kNames<PipelineKind>)
     for (const int pp : {1, 2, 4}) {
       // Of 4 layers, 4 stages have no two parts each.
       if (GetParam().name == "ref" && pp == 4 && schedule == std::string("interleaved")) continue;
@@ -39,7 +39,7 @@ TEST_P(PipelineBits, WhateverIsComputedAgain) {
   const Trace one = trace("06_checkpointing", flags, kShort);
   int i = 0;
   for (const std::string policy : {"full", "selective", "every:1", "sqrt"})
-    for (const char* schedule : kPipelines) {
+    for (const char* schedule : kNames<PipelineKind>) {
       const bool four = ++i % 3 == 0 && GetParam().name == "cpu";
       const std::string ours = fmt::format("{} --recompute {} --pp {} --pipeline {}", flags, policy,
                                            four ? 4 : 2, schedule);

@@ -19,7 +19,7 @@ class StagesAsThreads : public SameTrace {
 
 TEST_F(StagesAsThreads, ShareNothingUnguarded) {
   const Trace one = small("");
-  for (const char* schedule : kPipelines)
+  for (const char* schedule : kNames<PipelineKind>)
     EXPECT_TRUE(same_trace(one, small(std::string("--pp 2 --pipeline ") + schedule))) << schedule;
   EXPECT_TRUE(same_trace(one, small("--pp 4 --eval-every 1 --sample 2 --report report.json --save "
                                     "saved --timeline timeline.json --recompute full")));

@@ -75,7 +75,7 @@ class PlanBubble : public ::testing::Test {
   /// Eight stages of the model whose bubble arXiv 2401.10241 measured: 22 layers there, 24 here.
   StageLayout stage(const std::string& schedule) const {
     PipelineOptions options;
-    options.schedule = schedule;
+    options.kind = *named<PipelineKind>(schedule);
     GptConfig gpt = preset("gpt2-1558m");
     gpt.layers = 24;
     return {options, gpt, 0, 8, /*micros=*/24};

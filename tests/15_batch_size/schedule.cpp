@@ -21,7 +21,7 @@ float up(double share) { return static_cast<float>(kPeak * share); }
 
 TEST(Schedule, WarmupByTokensUnderARamp) {
   // Steps of 2, 2, 4, 8, 8, ... sequences: 32, 64, 128, 256, 384, 512, 640 tokens so far.
-  const Schedule s = ramped({.name = "linear", .warmup_tokens = 600}, {"2:2", "4:3"});
+  const Schedule s = ramped({.kind = ScheduleKind::Linear, .warmup_tokens = 600}, {"2:2", "4:3"});
   EXPECT_EQ(s.lr(0), up(32 / 600.0));
   EXPECT_EQ(s.lr(1), up(64 / 600.0));
   EXPECT_EQ(s.lr(2), up(128 / 600.0));
@@ -33,7 +33,8 @@ TEST(Schedule, WarmupByTokensUnderARamp) {
 
 TEST(Schedule, WithoutStagesARampIsAConstantBatch) {
   for (const ScheduleOptions& options :
-       {ScheduleOptions{.name = "cosine", .warmup_tokens = 1000}, {.name = "wsd", .warmup = 7}}) {
+       {ScheduleOptions{.kind = ScheduleKind::Cosine, .warmup_tokens = 1000},
+        {.kind = ScheduleKind::Wsd, .warmup = 7}}) {
     const Schedule ramp = ramped(options, {}), plain(options, kPeak, kTotal, kBatch * kSeqLen);
     for (int64_t step = 0; step < 2 * kTotal; ++step) EXPECT_EQ(ramp.lr(step), plain.lr(step));
   }

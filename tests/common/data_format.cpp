@@ -33,7 +33,7 @@ class Format : public testing::Test {
     words[2] = count;
     return numbers<int32_t>(words);
   }
-  TextFormat find(const std::string& bytes, std::string_view said = "auto",
+  TextFormat find(const std::string& bytes, TokenKind said = TokenKind::Auto,
                   int64_t vocab = 50257) const {
     const std::string path = dir_ / "file";
     write_file(path, bytes);
@@ -48,7 +48,7 @@ TEST_F(Format, TextIsText) {
        {std::string(), std::string("a"), std::string("text\n"), std::string(5000, 'x'),
         std::string(300'000, '\xC3') + std::string(3, '\0')}) {
     EXPECT_TRUE(find(text).bytes()) << text.size();
-    EXPECT_TRUE(find(text, "bytes").bytes()) << text.size();
+    EXPECT_TRUE(find(text, TokenKind::Bytes).bytes()) << text.size();
   }
   std::string all;  // each byte as often as every other, zero among them
   for (int i = 0; i < 100'000; ++i) all += static_cast<char>(i * 167 % 256);
@@ -60,13 +60,13 @@ TEST_F(Format, TokensAreNoText) {
     EXPECT_USER_ERROR(find(numbers<uint16_t>(tokens(count))), "looks like numbers of 16 bits");
     EXPECT_USER_ERROR(find(numbers<uint32_t>(tokens(count, 128'256))),
                       "looks like numbers of 32 bits");
-    EXPECT_TRUE(find(numbers<uint16_t>(tokens(count)), "bytes").bytes());
-    EXPECT_EQ(find(numbers<uint16_t>(tokens(count)), "uint16").width, 2);
+    EXPECT_TRUE(find(numbers<uint16_t>(tokens(count)), TokenKind::Bytes).bytes());
+    EXPECT_EQ(find(numbers<uint16_t>(tokens(count)), TokenKind::Uint16).width, 2);
   }
 }
 
 TEST_F(Format, TextIsNoTokens) {
-  for (const std::string_view said : {"uint16", "uint32"})
+  for (const TokenKind said : {TokenKind::Uint16, TokenKind::Uint32})
     EXPECT_USER_ERROR(find(std::string(4096, 'x'), said, 1 << 20), "none of its bytes is 0");
 }
 
@@ -87,16 +87,17 @@ TEST_F(Format, HeadersOfLlmC) {
 TEST_F(Format, ForeignTokensAreRefusedIfTheyAreSeen) {
   std::vector<int64_t> all = tokens(1000);
   all[700] = 60'000;
-  EXPECT_USER_ERROR(find(numbers<uint16_t>(all), "uint16"),
+  EXPECT_USER_ERROR(find(numbers<uint16_t>(all), TokenKind::Uint16),
                     "token 700 is 60000, and the vocabulary has 50257");
-  EXPECT_USER_ERROR(find(numbers<uint16_t>(tokens(1000)), "uint16", 256), "the vocabulary has 256");
+  EXPECT_USER_ERROR(find(numbers<uint16_t>(tokens(1000)), TokenKind::Uint16, 256),
+                    "the vocabulary has 256");
   EXPECT_USER_ERROR(find(header(20240520, 1, 1000) + numbers<uint16_t>(all)), "token 700 is 60000");
   // The last page of a long file is among those that are looked at; the second is not.
   all = tokens(1'000'000);
   all[3000] = 60'000;
-  EXPECT_EQ(find(numbers<uint16_t>(all), "uint16").width, 2);
+  EXPECT_EQ(find(numbers<uint16_t>(all), TokenKind::Uint16).width, 2);
   all.back() = 60'000;
-  EXPECT_USER_ERROR(find(numbers<uint16_t>(all), "uint16"), "token 999999 is 60000");
+  EXPECT_USER_ERROR(find(numbers<uint16_t>(all), TokenKind::Uint16), "token 999999 is 60000");
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ TEST_F(Options, AllAreRecordedWithTheirValues) {
                                                                       {"--heads", ""},
                                                                       {"--steps", "10"},
                                                                       {"--quiet", "false"},
+                                                                      {"--tokens", "auto"},
                                                                       {"--trace", ""},
                                                                       {"--data", text_}})
     EXPECT_EQ(values.at(flag), value) << flag;
@@ -177,6 +178,15 @@ TEST_F(Options, RefusesMoreThanOneRank) {
   options.data = text_;
   options.ranks = 2;
   EXPECT_NO_THROW(options.check()) << "later chapters allow it";
+}
+
+TEST_F(Options, AnEnumTakesItsNames) {
+  EXPECT_EQ(run({}).options.tokens, TokenKind::Auto);
+  EXPECT_EQ(run({"--tokens", "bytes"}).options.tokens, TokenKind::Bytes);
+  EXPECT_EQ(run({"--tokens", "uint32"}).options.tokens, TokenKind::Uint32);
+  EXPECT_EQ(run({"--config", config("tokens = uint16\n")}).options.tokens, TokenKind::Uint16);
+  expect_refused({"--tokens", "utf8"}, "--tokens: utf8 not in {auto,bytes,uint16,uint32}");
+  expect_refused({"--tokens", "1"}, "--tokens: 1 not in {auto,bytes,uint16,uint32}");
 }
 
 TEST_F(Options, RefusesBadFlags) {

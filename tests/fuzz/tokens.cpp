@@ -7,7 +7,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr int64_t kSeqLen = 4, kVocab = 300;
   const ladder::BytesAsFile file(data, size);
   const std::string path = file.path();
-  for (const char* tokens : {"auto", "bytes", "uint16", "uint32"}) try {
+  for (const char* name : ladder::kNames<ladder::TokenKind>) try {
+      const auto tokens = *ladder::named<ladder::TokenKind>(name);
       const auto format = ladder::find_format(ladder::InputFile(path), tokens, kVocab);
       const ladder::Text text(
           {.path = path, .format = format, .seq_len = kSeqLen, .vocab = kVocab});

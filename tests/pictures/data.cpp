@@ -128,8 +128,8 @@ json cuts() {
 /// Every schedule on `stages` stages, where F, I and W take as long as one another.
 json pipelines(int64_t stages, int64_t micros) {
   json all = json::array();
-  for (const std::string name : kPipelines) {
-    const PipelineKind kind = pipeline_kind(name);
+  for (const std::string name : kNames<PipelineKind>) {
+    const PipelineKind kind = *named<PipelineKind>(name);
     const bool interleaved = kind == PipelineKind::Interleaved;
     const Pipeline pipeline = make_pipeline(kind, stages, interleaved ? 2 : 1, micros);
     const double unit = interleaved ? 0.5 : 1;  // a chunk is half a stage

@@ -139,7 +139,7 @@ TEST_F(DeviceTensors, ReductionsHaveTheBitsOfTheHost) {
       if (reduction == Reduction::Halving && comm.size() & (comm.size() - 1)) continue;
       // Beyond two ranks NCCL adds in another order than who serves the host.
       if (reduction == Reduction::Native && comm.kind() == "nccl" && comm.size() > 2) continue;
-      SCOPED_TRACE(std::string(kReductionNames[static_cast<size_t>(reduction)]));
+      SCOPED_TRACE(std::string(to_string(reduction)));
       DeviceMemory memory(comm);
       Memory host;
       const Tensor want = host.make(Dtype::F32, n), data = memory.make(Dtype::F32, n);

@@ -81,7 +81,7 @@ TEST(Faults, EveryKindIsSeenInReduceScatterAndAllGather) {
       // Gathering what is gathered changes nothing.
       const bool harmless = kind == Fault::Kind::Twice && operation == Operation::AllGather;
       EXPECT_EQ(all_right(4, How::Halves, {kind, operation, 1}), harmless)
-          << kOperationNames[static_cast<size_t>(operation)] << ", kind " << static_cast<int>(kind);
+          << to_string(operation) << ", kind " << to_string(kind);
     }
   }
 }
