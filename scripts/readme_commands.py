@@ -8,7 +8,7 @@ Every ```sh block of a README is run as it stands, but on the first part of the 
 on runs/bible.txt takes three steps, so that each takes seconds. Programs must have been built: what builds, installs
 or measures is passed over, and of a ctest it is only asked whether it finds tests. Each command of a
 block must end with status 0. Where the text beside it says "refused" a block may end with 2, where it
-says "differ" with 1.
+says "differ" with 1, where it says "status 3" with that.
 """
 
 import argparse
@@ -57,6 +57,7 @@ def legal(around):
     for paragraph in around:
         statuses |= {2} if "refused" in paragraph else set()
         statuses |= {1} if "differ" in paragraph else set()
+        statuses |= {int(status) for status in re.findall(r"status (\d)", paragraph)}
     return statuses
 
 

@@ -33,6 +33,7 @@ class ReadmeCommands(unittest.TestCase):
     def test_what_may_fail_says_so(self):
         self.assertEqual(self.faults("This is refused:\n\n```sh\nexit 2\n```\n"), [])
         self.assertEqual(self.faults("```sh\nexit 1\n```\n\nThey differ.\n"), [])
+        self.assertEqual(self.faults("It ends with status 3:\n\n```sh\nexit 3\n```\n"), [])
         self.assertEqual(len(self.faults("They differ:\n\n```sh\nexit 2\n```\n")), 1)
 
     def test_a_function_serves_the_exercises(self):
