@@ -19,6 +19,7 @@ LEFT_OUT = re.compile(r"kernels/(ref|cpu)/|.*/on_cpu/include/")
 BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"(^ *```.*?^ *```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 QUOTED_LIST = re.compile(r"^> ?(?=- |  )", re.MULTILINE)  # whose first item Doxygen would not see
+BOLD_CODE = re.compile(r"\*\*(`[^`\n]+`:?)\*\*")  # Doxygen would show the stars
 HEADING = re.compile(r"^(##+ )(.+)$", re.MULTILINE)  # the first, of one #, names the page
 MATH_BLOCK = re.compile(r"```math\n(.*)\n```", re.DOTALL)
 DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
@@ -77,7 +78,8 @@ def links(text, page):
 
 
 def markdown(text, page):
-    pieces = CODE.split(headings(text, page))  # prose, code, prose, ...
+    text = BOLD_CODE.sub(r"<b>\1</b>", headings(text, page))
+    pieces = CODE.split(text)  # prose, code, prose, ...
     for i, piece in enumerate(pieces):
         if i % 2 == 0:
             pieces[i] = formulas(links(QUOTED_LIST.sub("", piece), page))

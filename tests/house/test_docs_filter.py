@@ -37,6 +37,9 @@ class Markdown(unittest.TestCase):
         self.check("[x](https://example.org/a)", "[x](https://example.org/a)")
         self.check("![loss](loss.svg)", '<img src="chapters/01_sgd/loss.svg" alt="loss"/>')
 
+    def test_bold_code(self):
+        self.check("- **`a`**: b, **c**", "- <b>`a`</b>: b, **c**")
+
     def test_a_quoted_list_is_a_list(self):
         self.check("> - a\n>   b\n> - c\n\n> d\n", "- a\n  b\n- c\n\n> d\n")
 
