@@ -22,7 +22,9 @@ OUT = Path(__file__).resolve().parents[1] / "tests" / "golden"
 STEPS = 20
 
 # Sizes that --model gives: layers, heads, channels, seq-len; positions is the seq-len it gives.
-PRESETS = {"nano": (8, 8, 128, 16), "tiny": (4, 4, 128, 64)}
+PRESETS = {"nano": (8, 8, 128, 16), "tiny": (4, 4, 128, 64), "llama-tiny": (4, 4, 128, 64)}
+# What a LLaMA has beside: heads of keys and values, channels of the MLP, theta.
+LLAMAS = {"llama-tiny": (2, 384, 10000)}
 VOCAB = 256
 
 # Two small models. The odd one has heads of 8, rows that fill no vector register, a batch that
@@ -40,6 +42,8 @@ RUNS = {
     "adam": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adam"}),
     "adamw": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adamw"}),
     "adamw_odd": ("02_adamw", {**ODD, **ADAM, "optimizer": "adamw", "beta2": 0.99}),
+    "adamw_llama": ("02_adamw", {"model": "llama-tiny", "batch": 4, "seed": 1, **ADAM,
+                                 "optimizer": "adamw", "lr": 5e-4}),
     "adamw_tied": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adamw", "tied-head": True}),
 }
 
@@ -136,6 +140,8 @@ def shapes(flags):
     """name -> (shape, standard deviation); 1 for the gains, 0 for the biases."""
     L, C = flags["layers"], flags["channels"]
     std, branch = 0.02, 0.02 / math.sqrt(2 * L)
+    if flags["model"] in LLAMAS:
+        return llama_shapes(flags, std, branch)
     found = {"transformer.wte.weight": ((VOCAB, C), std),
              "transformer.wpe.weight": ((flags["positions"], C), std),
              "transformer.ln_f.weight": ((C,), 1), "transformer.ln_f.bias": ((C,), 0)}
@@ -151,6 +157,21 @@ def shapes(flags):
         for name in ["ln_1", "ln_2"]:
             found[f"transformer.h.{l}.{name}.weight"] = ((C,), 1)
             found[f"transformer.h.{l}.{name}.bias"] = ((C,), 0)
+    return found
+
+
+def llama_shapes(flags, std, branch):
+    C, HS = flags["channels"], flags["channels"] // flags["heads"]
+    groups, F, _ = LLAMAS[flags["model"]]
+    found = {"model.embed_tokens.weight": ((VOCAB, C), std), "model.norm.weight": ((C,), 1),
+             "lm_head.weight": ((VOCAB, C), std)}
+    for l in range(flags["layers"]):
+        for name, shape, deviation in [
+                ("input_layernorm", (C,), 1),
+                ("self_attn.qkv_proj", ((flags["heads"] + 2 * groups) * HS, C), std),
+                ("self_attn.o_proj", (C, C), branch), ("post_attention_layernorm", (C,), 1),
+                ("mlp.gate_up_proj", (2 * F, C), std), ("mlp.down_proj", (C, F), branch)]:
+            found[f"model.layers.{l}.{name}.weight"] = (shape, deviation)
     return found
 
 
@@ -188,7 +209,54 @@ def norm(x, w, name):
     return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], eps=1e-5)
 
 
+def turned(x, theta):
+    """x (B,heads,T,HS) by rotary positions: pair i is channels i and i + HS/2."""
+    T, half = x.shape[-2], x.shape[-1] // 2
+    frequency = theta ** -(torch.arange(half, dtype=torch.float64) / half)
+    angle = torch.arange(T, dtype=torch.float64)[:, None] * frequency
+    turn = torch.polar(torch.ones_like(angle), angle).to(torch.promote_types(x.dtype, torch.cfloat))
+    pairs = torch.complex(x[..., :half], x[..., half:]) * turn
+    return torch.cat([pairs.real, pairs.imag], -1)
+
+
+def llama_attention(x, w, h, flags):
+    """Rows of qkv lie group by group: the queries of a group, its key, its value."""
+    B, T, C = x.shape
+    groups, _, theta = LLAMAS[flags["model"]]
+    r = flags["heads"] // groups
+    qkv = F.linear(x, w[h + "qkv_proj.weight"])
+    qkv = qkv.view(B, T, groups, r + 2, C // flags["heads"]).permute(0, 2, 3, 1, 4)
+    q, k, v = qkv[:, :, :r].flatten(1, 2), qkv[:, :, r], qkv[:, :, r + 1]
+    k, v = (x.repeat_interleave(r, 1) for x in (k, v))
+    score = turned(q, theta) @ turned(k, theta).transpose(-1, -2) / math.sqrt(q.shape[-1])
+    future = torch.ones(T, T, dtype=torch.bool).triu(1)
+    out = score.masked_fill(future, -math.inf).softmax(-1) @ v
+    return F.linear(out.transpose(1, 2).reshape(B, T, C), w[h + "o_proj.weight"])
+
+
+def swiglu(x, w, h):
+    """Rows of gate_up are a gate and what it lets through, in turn."""
+    gate, up = F.linear(x, w[h + "gate_up_proj.weight"]).unflatten(-1, (-1, 2)).unbind(-1)
+    return F.linear(gate * torch.sigmoid(gate) * up, w[h + "down_proj.weight"])
+
+
+def rms_norm(x, w, name):
+    return x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-5) * w[name + ".weight"]
+
+
+def llama_loss(w, flags, tokens, targets):
+    x = w["model.embed_tokens.weight"][tokens]
+    for l in range(flags["layers"]):
+        h = f"model.layers.{l}."
+        x = x + llama_attention(rms_norm(x, w, h + "input_layernorm"), w, h + "self_attn.", flags)
+        x = x + swiglu(rms_norm(x, w, h + "post_attention_layernorm"), w, h + "mlp.")
+    logits = F.linear(rms_norm(x, w, "model.norm"), w["lm_head.weight"])
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
 def mean_loss(w, flags, tokens, targets):
+    if flags["model"] in LLAMAS:
+        return llama_loss(w, flags, tokens, targets)
     x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][: tokens.shape[1]]
     for l in range(flags["layers"]):
         h = f"transformer.h.{l}."

@@ -58,11 +58,11 @@ struct RecomputeOptions {
 struct DroppedParts {
   bool norms = false;
   bool attention = false;  ///< the core: out of q, k, v
-  bool gelu = false;
+  bool act = false;        ///< what the activation function gave
 };
 
 /// What a policy drops.
-enum class Dropped : uint8_t { Nothing, Parts, Attention, Gelu, Blocks };
+enum class Dropped : uint8_t { Nothing, Parts, Attention, Activation, Blocks };
 /// Named are the policies that keep all blocks. Every other policy drops some.
 constexpr auto names_of(Dropped) {
   return std::array{"none", "selective", "selective:attention", "selective:mlp"};
@@ -91,7 +91,7 @@ class Recompute {
     base.sets = segment_;
     base.own_norm &= !parts().norms;
     base.own_att &= !parts().attention;
-    base.own_gelu &= !parts().gelu;
+    base.own_act &= !parts().act;
     return base;
   }
 
@@ -112,10 +112,9 @@ class Recompute {
 
   /// Floating-point operations of products that are done twice, for `batch` sequences.
   int64_t extra_flops(const GptConfig& config, int64_t batch) const {
-    const int64_t T = config.seq_len, C = config.channels, NH = config.heads, tokens = batch * T;
-    const int64_t core = cost::attention_forward(batch, T, NH, C / NH).flops;
-    const int64_t linear = cost::matmul(tokens, 3 * C, C).flops + cost::matmul(tokens, C, C).flops +
-                           2 * cost::matmul(tokens, 4 * C, C).flops;
+    const int64_t T = config.seq_len, tokens = batch * T;
+    const int64_t core = cost::attention_forward(batch, T, config.heads, config.head_size()).flops;
+    const int64_t linear = 2 * tokens * config.block_matrices();
     int64_t sum = 0;
     for (int64_t l = 0; l < L_; ++l)
       sum += segment_before(l).size() * (core + linear) + (parts_before(l).attention ? core : 0);
@@ -158,7 +157,7 @@ class Recompute {
     const bool all = dropped_ == Dropped::Parts;
     return {.norms = all,
             .attention = all || dropped_ == Dropped::Attention,
-            .gelu = all || dropped_ == Dropped::Gelu};
+            .act = all || dropped_ == Dropped::Activation};
   }
 
   /// Forward ends in the last block: all of it is there, unless other micro-batches came since.
@@ -176,7 +175,7 @@ inline void recompute_parts(const Ctx& ctx, const DroppedParts& parts, const Blo
   if (parts.norms) norm_forward(ctx, s.norm1, s.stat1, inp, p.norm1);
   if (parts.attention) attn_recompute(ctx, s.attn);
   if (parts.norms) norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
-  if (parts.gelu) mlp_recompute(ctx, s.mlp);
+  if (parts.act) mlp_recompute(ctx, s.mlp);
 }
 
 /// Of the last step, or 0 if there was none: FLOPs of products, and those of recomputation beside

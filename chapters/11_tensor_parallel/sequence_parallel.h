@@ -24,6 +24,9 @@
 
 namespace ladder {
 
+/// Gradients of a norm's parameters: of its gain, and of a bias where it has one.
+inline int64_t norm_gradients(const GptConfig& gpt) { return gpt.norm == Norm::Layer ? 2 : 1; }
+
 /// How ranks exchange the tokens of sequences, and gradients of which each has a part.
 class SequenceParallel {
  public:
@@ -38,15 +41,15 @@ class SequenceParallel {
     summand_ = arena.alloc(Mem::Workspace, "summand", dtype, whole);
     inp_ = arena.alloc(Mem::Workspace, "gathered.inp", dtype, whole);
     dproduct_ = arena.alloc(Mem::Workspace, "gathered.dproduct", dtype, whole);
-    chunks_ =
-        arena.alloc(Mem::Workspace, "chunks", Dtype::F32, {2 * micro, kTokenChunks, gpt.channels});
+    chunks_ = arena.alloc(Mem::Workspace, "chunks", Dtype::F32,
+                          {norm_gradients(gpt) * micro, kTokenChunks, gpt.channels});
   }
 
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const GptConfig& gpt, Dtype dtype, int ranks,
                         int64_t micro) {
     const int64_t sequence = gpt.seq_len * gpt.channels;
-    const int64_t chunks = 2 * micro * kTokenChunks * gpt.channels;
+    const int64_t chunks = norm_gradients(gpt) * micro * kTokenChunks * gpt.channels;
     bytes[Mem::Workspace] += 3 * size_of(dtype) * micro * sequence + 4 * chunks;
     bytes[Mem::Comm] += size_of(dtype) * Reducer::workspace_elements(ranks, sequence);
   }
@@ -75,15 +78,16 @@ class SequenceParallel {
   void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,
                             const NormSaved& saved, Into into) {
     const int64_t n = dout.dim(0);
-    const Tensor sums = chunks_.first(2 * n), dw = sums.first(n), db = sums.slice(n, n);
+    const Tensor sums = chunks_.first(grads.b ? 2 * n : n), dw = sums.first(n);
+    const Tensor db = grads.b ? sums.slice(n, n) : Tensor{};
     for (int64_t b = 0; b < n; ++b) sum_chunks(ctx, dw, db, b, dout, inp, saved);
-    for (int64_t i = 0; i < 2 * n; ++i) {
+    for (int64_t i = 0; i < sums.dim(0); ++i) {
       const Tensor whole = sequence(sums, i);
       tokens_.all_gather(whole, by_rank(whole));
     }
     // Each chunk is like a token now.
-    ctx.kernels->bias_backward(ctx, grads.w, dw, into);
-    ctx.kernels->bias_backward(ctx, grads.b, db, into);
+    bias_backward_weight(ctx, grads.w, dw, into);
+    bias_backward_weight(ctx, grads.b, db, into);
   }
 
  private:
@@ -106,12 +110,14 @@ class SequenceParallel {
     for (int64_t i = 0; i < own; ++i) {
       const Range t = leaf(i, own, T);
       const auto to = [&](const Tensor& sums) {
+        if (!sums) return Tensor{};
         return sequence(sums, b).view({kTokenChunks, C}).slice(rank_ * own + i, 1).view({C});
       };
       const auto row = [&](const Tensor& x) {
         return x.slice(b, 1).view({T, C}).slice(t.begin, t.size()).view({1, t.size(), C});
       };
       const auto number = [&](const Tensor& x) {
+        if (!x) return Tensor{};
         return x.slice(b, 1).view({T}).slice(t.begin, t.size()).view({1, t.size()});
       };
       ladder::norm_backward_weight(alone, {to(dw), to(db)}, row(dout), row(inp),
@@ -127,7 +133,7 @@ class SequenceParallel {
   int64_t ranks_, rank_;
   Reducer tokens_;
   Tensor summand_, inp_, dproduct_;  ///< (MBS,T,C)
-  Tensor chunks_;                    ///< F32 (2 MBS,kTokenChunks,C): dw of each sequence, then db
+  Tensor chunks_;  ///< F32 (2 MBS,kTokenChunks,C): dw of each sequence, then any db
 };
 
 }  // namespace ladder

@@ -47,10 +47,11 @@ struct TensorParallelOptions {
     const int64_t t = tp == 0 ? ranks : tp;
     if (t < 1 || t > kLeaves || !std::has_single_bit(static_cast<uint64_t>(t)) || !legal(gpt, t))
       throw UserError(
-          "--tp {}: it must be 1, 2, 4 or 8 (sums have {} leaves), divide {} heads, and divide {} "
+          "--tp {}: it must be 1, 2, 4 or 8 (sums have {} leaves), divide {} heads{}, and divide "
+          "{} "
           "channels into multiples of {}; legal are {}",
-          t, kLeaves, gpt.heads, gpt.channels, kNormLeaf,
-          degrees([&](int64_t d) { return legal(gpt, d); }));
+          t, kLeaves, gpt.groups(), gpt.groups() < gpt.heads ? " of keys and values" : "",
+          gpt.channels, kNormLeaf, degrees([&](int64_t d) { return legal(gpt, d); }));
     if (t != ranks)
       throw UserError(
           "--tp {} with {} ranks: all of them share each layer; legal are --tp {}, or 0", t, ranks,
@@ -98,8 +99,8 @@ struct TensorParallelOptions {
     return list;
   }
   static bool legal(const GptConfig& gpt, int64_t t) {
-    return t == 1 ||
-           (gpt.heads % t == 0 && gpt.channels % (kNormLeaf * t) == 0 && gpt.padded_vocab % t == 0);
+    return t == 1 || (gpt.groups() % t == 0 && gpt.channels % (kNormLeaf * t) == 0 &&
+                      gpt.inner() % (kNormLeaf * t) == 0 && gpt.padded_vocab % t == 0);
   }
 };
 

@@ -24,7 +24,7 @@ struct SharedLayers {
 ///
 /// Under sequence parallelism an all-reduce is a reduce-scatter with an all-gather on the other
 /// side of the block, of the same bytes. Backward gathers what the two parts of a block have read
-/// once more; and the sums of each sequence's chunks are gathered, of two gradients a norm.
+/// once more; and the sums of each sequence's chunks are gathered, of norm_gradients() a norm.
 inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
                           const SharedLayers& shared, int64_t sequences) {
   const int64_t t = acts.tp, embed = shared.embed ? 1 : 0, head = shared.head ? 1 : 0;
@@ -32,7 +32,7 @@ inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
   const bool sequence_parallel = acts.sequence_ranks > 1;
   const int64_t gathers = sequence_parallel ? shared.gathers * shared.blocks : 0;
   const int64_t norms = sequence_parallel ? 2 * shared.blocks + head : 0;
-  const int64_t chunks = 2 * norms * sequences * kTokenChunks * gpt.channels;
+  const int64_t chunks = norm_gradients(gpt) * norms * sequences * kTokenChunks * gpt.channels;
   const int64_t tokens = (2 * reductions + gathers) * sequences * gpt.seq_len * gpt.channels;
   return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * chunks) / t;
 }

@@ -46,7 +46,7 @@ struct PartGrads {
                              .read1 = b.read1.first(n),
                              .read2 = b.read2.first(n),
                              .attn{b.attn.dqkv.first(n), b.attn.datt.first(n)},
-                             .mlp{b.mlp.dfc.first(n)}});
+                             .mlp = b.mlp.first(n)});
     return part;
   }
 };
@@ -56,12 +56,13 @@ struct PartGrads {
 /// @param waiting 0: none waits, and one set serves all blocks and micro-batches
 inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& part, int64_t batch,
                                                const ActivationPlan& plan, int64_t waiting) {
-  const int64_t C = part.channels, own_C = C / plan.tp;
-  const int64_t T = part.seq_len, own_T = plan.own_tokens(T);
+  const int64_t C = part.channels, T = part.seq_len, own_T = plan.own_tokens(T);
+  const OwnWidths own(part, plan.tp);
   const auto alloc = [&](const char* name, int64_t tokens, int64_t width) {
     return arena.alloc(Mem::Workspace, name, plan.dtype, {batch, tokens, width});
   };
-  const Tensor norm = alloc("dnorm", own_T, C), datt = alloc("datt", T, own_C);
+  const Tensor norm = alloc("dnorm", own_T, C), datt = alloc("datt", T, own.att);
+  const Tensor dact = own.dact > 0 ? alloc("dact", T, own.dact) : Tensor{};
   const Tensor head = plan.head ? alloc("dhead", own_T, C) : Tensor{};
   std::vector<PartGrads> all;
   for (int64_t i = 0; i < std::max<int64_t>(1, waiting); ++i) {
@@ -72,24 +73,27 @@ inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& pa
       grads.blocks.push_back({.mid = alloc("dmid", own_T, C),
                               .read1 = alloc("dread1", own_T, C),
                               .read2 = alloc("dread2", own_T, C),
-                              .attn{.dqkv = alloc("dqkv", T, 3 * own_C), .datt = datt},
-                              .mlp{.dfc = alloc("dfc", T, 4 * own_C)}});
+                              .attn{.dqkv = alloc("dqkv", T, own.qkv), .datt = datt},
+                              .mlp = mlp_grads(part, alloc("dfc", T, own.fc), dact)});
     all.push_back(grads);
   }
   return all;
 }
 
-/// Bytes of Workspace: the above, and `product` of alloc_slots().
+/// Bytes of Workspace: the above, and what alloc_slots() counts as such.
 inline int64_t part_grad_bytes(const GptConfig& part, int64_t batch, const ActivationPlan& plan,
                                int64_t waiting) {
-  const int64_t L = part.layers, C = part.channels, own_C = C / plan.tp;
+  const int64_t L = part.layers, C = part.channels;
+  const OwnWidths own(part, plan.tp);
   const int64_t streams = waiting > 0 ? waiting * (L + 1) : 2;
   const int64_t blocks = waiting > 0 ? waiting * L : 1;
   // Between the parts that tensor ranks share: streams, three of each block, norm, product, head.
   const int64_t between = (streams + 3 * blocks + 2 + (plan.head ? 1 : 0)) * C;
-  const int64_t inside = (7 * blocks + 1) * own_C;  // dqkv and dfc of each block, and datt
+  // dqkv and dfc of each block, and one datt and dact.
+  const int64_t inside = (own.qkv + own.fc) * blocks + own.att + own.dact;
   const int64_t T = part.seq_len;
-  return size_of(plan.dtype) * batch * (plan.own_tokens(T) * between + T * inside);
+  return size_of(plan.dtype) * batch * (plan.own_tokens(T) * between + T * inside) +
+         angle_bytes(part);
 }
 
 }  // namespace ladder

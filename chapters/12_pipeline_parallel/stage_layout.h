@@ -186,15 +186,15 @@ struct StageLayout {
     return times_again() * rank.chunks * recompute.extra_flops(part, sequences);
   }
   /// Operations of the products of its blocks, for one sequence. Attention has no weights, so the
-  /// weight gradients take least: 24 C^2 a token and block, where forward takes 2 C (T + 1) more,
-  /// the gradients of inputs 5 C (T + 1). What is computed again comes with them, and for zb-h1
-  /// once more with those of weights.
+  /// weight gradients take least: 24 C^2 a token and block of GPT-2, where forward takes
+  /// 2 C (T + 1) more, the gradients of inputs 5 C (T + 1). What is computed again comes with them,
+  /// and for zb-h1 once more with those of weights.
   StageTimes counted_times(const Recompute& recompute) const {
-    const int64_t T = gpt.seq_len, C = gpt.channels, NH = gpt.heads;
+    const int64_t T = gpt.seq_len, NH = gpt.heads, HS = gpt.head_size();
     const auto blocks = static_cast<double>(rank.chunks * part.layers);
-    const auto linear = static_cast<double>(cost::matmul(T, 12 * C, C).flops);
-    const auto core = static_cast<double>(cost::attention_forward(1, T, NH, C / NH).flops);
-    const auto back = static_cast<double>(cost::attention_backward(1, T, NH, C / NH).flops);
+    const auto linear = static_cast<double>(2 * T * gpt.block_matrices());
+    const auto core = static_cast<double>(cost::attention_forward(1, T, NH, HS).flops);
+    const auto back = static_cast<double>(cost::attention_backward(1, T, NH, HS).flops);
     const auto again = static_cast<double>(rank.chunks * recompute.extra_flops(part, 1));
     return {.forward = blocks * (linear + core),
             .input = blocks * (linear + back) + again,

@@ -1,6 +1,6 @@
 // FP8 (arXiv 2209.05433): the factors of a block's four linear layers in one byte.
 //
-//   forward    qkv, fc: inp E4M3 x w E4M3        proj: att or gelu E4M3 x w E4M3
+//   forward    qkv, fc: inp E4M3 x w E4M3        proj: att or act E4M3 x w E4M3
 //   backward   dout E5M2 x w E4M3 -> dinp        dout E5M2 x inp E4M3 -> dw
 //
 // E4M3 has the digits that weights and activations want, E5M2 the range that gradients want. Both
@@ -53,7 +53,7 @@ struct Fp8Options : PrecisionOptions {
   ActivationPlan plan() const {
     ActivationPlan plan = PrecisionOptions::plan();
     // What codes were made from is not needed twice.
-    plan.own_norm = plan.own_gelu = !fp8();
+    plan.own_norm = plan.own_act = !fp8();
     return plan;
   }
 };
@@ -93,6 +93,7 @@ class Fp8 {
         mlp_(attn_) {
     if (!on) return;
     const int64_t L = config.layers, T = config.seq_len, C = config.channels;
+    const OwnWidths widths(config, /*tp=*/1);
     for (size_t i = 0; i < rules_.size(); ++i)
       rules_[i].dtype = i % kEach >= kGradients ? Dtype::E5M2 : Dtype::E4M3;
     // Kernels read a scale and raise its amax, the host takes over between steps.
@@ -102,19 +103,19 @@ class Fp8 {
       return arena.alloc(mem, name, dtype, shape);
     };
     for (int64_t l = 0; l < L; ++l)
-      weights_.push_back({alloc(Mem::Param, "qkv8", Dtype::E4M3, {3 * C, C}),
+      weights_.push_back({alloc(Mem::Param, "qkv8", Dtype::E4M3, {widths.qkv, C}),
                           alloc(Mem::Param, "proj8", Dtype::E4M3, {C, C}),
-                          alloc(Mem::Param, "fc8", Dtype::E4M3, {4 * C, C}),
-                          alloc(Mem::Param, "mlp_proj8", Dtype::E4M3, {C, 4 * C})});
+                          alloc(Mem::Param, "fc8", Dtype::E4M3, {widths.fc, C}),
+                          alloc(Mem::Param, "mlp_proj8", Dtype::E4M3, {C, widths.act})});
     std::vector<Four> inputs;
     for (int64_t set = 0; set < sets; ++set)
       inputs.push_back({alloc(Mem::Activation, "norm1_8", Dtype::E4M3, {batch, T, C}),
                         alloc(Mem::Activation, "att8", Dtype::E4M3, {batch, T, C}),
                         alloc(Mem::Activation, "norm2_8", Dtype::E4M3, {batch, T, C}),
-                        alloc(Mem::Activation, "gelu8", Dtype::E4M3, {batch, T, 4 * C})});
+                        alloc(Mem::Activation, "act8", Dtype::E4M3, {batch, T, widths.act})});
     const Tensor dproduct = alloc(Mem::Workspace, "dproduct8", Dtype::E5M2, {batch, T, C});
-    const Tensor dqkv = alloc(Mem::Workspace, "dqkv8", Dtype::E5M2, {batch, T, 3 * C});
-    const Tensor dfc = alloc(Mem::Workspace, "dfc8", Dtype::E5M2, {batch, T, 4 * C});
+    const Tensor dqkv = alloc(Mem::Workspace, "dqkv8", Dtype::E5M2, {batch, T, widths.qkv});
+    const Tensor dfc = alloc(Mem::Workspace, "dfc8", Dtype::E5M2, {batch, T, widths.fc});
     for (size_t l = 0; l < attn_.size(); ++l) {
       const Four& inp = inputs[l % inputs.size()];
       attn_[l] = {.inp = with_scale(inp[0], l, kInputs),
@@ -135,9 +136,10 @@ class Fp8 {
                         bool on) {
     if (!on) return;
     const int64_t C = config.channels, tokens = batch * config.seq_len;
-    bytes[Mem::Param] += config.layers * 12 * C * C + scale_bytes(config);
-    bytes[Mem::Activation] += sets * tokens * 7 * C;
-    bytes[Mem::Workspace] += tokens * 8 * C;
+    const OwnWidths widths(config, /*tp=*/1);
+    bytes[Mem::Param] += config.layers * config.block_matrices() + scale_bytes(config);
+    bytes[Mem::Activation] += sets * tokens * (3 * C + widths.act);
+    bytes[Mem::Workspace] += tokens * (C + widths.qkv + widths.fc);
   }
 
   /// Makes the linear layers of all blocks FP8. Keeps the weights `w` were made from.

@@ -3,8 +3,8 @@
 //   forward, backward_input   x -> codes, then the product
 //   backward_weight           the product of both codes, which those two have made
 //
-// Attention, GELU and biases read what the codes were made from. Without codes a part is that of
-// common/model/parts.h.
+// Attention, activation functions and biases read what the codes were made from. Without codes a
+// part is that of common/model/parts.h.
 #pragma once
 
 #include "common/model/parts.h"
@@ -17,8 +17,8 @@ namespace ladder {
 /// weights are FP8. The tensors of a smaller batch take the first sequences.
 struct Fp8Codes {
   Tensor inp;       ///< (B,T,C) E4M3, what the part read
-  Tensor mid;       ///< (B,T,C) or (B,T,4C) E4M3: att or gelu
-  Tensor dmid;      ///< (B,T,3C) or (B,T,4C) E5M2: dqkv or dfc
+  Tensor mid;       ///< (B,T,C) or (B,T,F) E4M3: att or act
+  Tensor dmid;      ///< as qkv or fc, E5M2: dqkv or dfc
   Tensor dproduct;  ///< (B,T,C) E5M2
 };
 
@@ -58,6 +58,7 @@ inline void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved,
                          const Fp8Codes& codes, Tensor inp, const AttnTensors& params) {
   const Span span(ctx, "attn_forward");
   linear_forward(ctx, saved.qkv, codes.inp, inp, params.qkv, 1);
+  turn(ctx, saved.qkv, saved, /*back=*/false);
   attend_forward(ctx, saved);
   linear_forward(ctx, product, codes.mid, saved.att, {params.proj_w, {}}, ctx.leaves);
 }
@@ -68,6 +69,7 @@ inline void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d,
   const Span span(ctx, "attn_backward_input");
   linear_backward_input(ctx, d.datt, codes.dproduct, dproduct, params.proj_w, 1);
   attend_backward_input(ctx, d, saved);
+  turn(ctx, d.dqkv, saved, /*back=*/true);
   linear_backward_input(ctx, dinp, codes.dmid, d.dqkv, params.qkv.w, ctx.leaves);
 }
 
@@ -77,7 +79,7 @@ inline void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const
   const Span span(ctx, "attn_backward_weight");
   linear_backward_weight(ctx, grads.proj_w, codes.dproduct, dproduct, codes.mid, saved.att, into);
   linear_backward_weight(ctx, grads.qkv.w, codes.dmid, d.dqkv, codes.inp, inp, into);
-  ctx.kernels->bias_backward(ctx, grads.qkv.b, d.dqkv, into);
+  bias_backward_weight(ctx, grads.qkv.b, d.dqkv, into);
 }
 
 // ---- mlp ----------------------------------------------------------------------------------------
@@ -86,22 +88,16 @@ inline void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved,
                         const Fp8Codes& codes, Tensor inp, const MlpTensors& params) {
   const Span span(ctx, "mlp_forward");
   linear_forward(ctx, saved.fc, codes.inp, inp, params.fc, 1);
-  {
-    const Span gelu(ctx, "gelu_forward");
-    ctx.kernels->gelu_forward(ctx, saved.gelu, saved.fc);
-  }
-  linear_forward(ctx, product, codes.mid, saved.gelu, {params.proj_w, {}}, ctx.leaves);
+  act_forward(ctx, saved);
+  linear_forward(ctx, product, codes.mid, saved.act, {params.proj_w, {}}, ctx.leaves);
 }
 
 inline void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor dproduct,
                                const MlpSaved& saved, const Fp8Codes& codes,
                                const MlpTensors& params) {
   const Span span(ctx, "mlp_backward_input");
-  linear_backward_input(ctx, d.dfc, codes.dproduct, dproduct, params.proj_w, 1);
-  {
-    const Span gelu(ctx, "gelu_backward");
-    ctx.kernels->gelu_backward(ctx, d.dfc, d.dfc, saved.fc);
-  }
+  linear_backward_input(ctx, d.dact, codes.dproduct, dproduct, params.proj_w, 1);
+  act_backward(ctx, d, saved);
   linear_backward_input(ctx, dinp, codes.dmid, d.dfc, params.fc.w, ctx.leaves);
 }
 
@@ -109,9 +105,9 @@ inline void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const M
                                 Tensor dproduct, Tensor inp, const MlpSaved& saved,
                                 const Fp8Codes& codes, Into into) {
   const Span span(ctx, "mlp_backward_weight");
-  linear_backward_weight(ctx, grads.proj_w, codes.dproduct, dproduct, codes.mid, saved.gelu, into);
+  linear_backward_weight(ctx, grads.proj_w, codes.dproduct, dproduct, codes.mid, saved.act, into);
   linear_backward_weight(ctx, grads.fc.w, codes.dmid, d.dfc, codes.inp, inp, into);
-  ctx.kernels->bias_backward(ctx, grads.fc.b, d.dfc, into);
+  bias_backward_weight(ctx, grads.fc.b, d.dfc, into);
 }
 
 }  // namespace ladder

@@ -4,6 +4,18 @@
 #include "kernels/narrow.h"
 
 namespace ladder {
+
+OwnWidths::OwnWidths(const GptConfig& config, int64_t tp)
+    : qkv(div_exact(config.qkv_rows(), tp)),
+      att(div_exact(config.channels, tp)),
+      fc(div_exact(config.fc_rows(), tp)),
+      act(div_exact(config.inner(), tp)),
+      dact(config.mlp == Mlp::SwiGlu ? act : 0) {}
+
+MlpGrads mlp_grads(const GptConfig& config, Tensor dfc, Tensor dact) {
+  return {.dfc = dfc, .dact = config.mlp == Mlp::SwiGlu ? dact : dfc};
+}
+
 namespace {
 
 /// Allocates the activations of blocks, sharing what the plan says.
@@ -19,6 +31,9 @@ class BlockAllocator {
     shared_.resize(static_cast<size_t>(plan.set_count(config.layers)));
     streams_.resize(2);
     next_slot();
+    if (config.position != Position::Rope) return;
+    angles_ = arena.shared(Mem::Workspace, "angles", Dtype::F32, {T_, config.head_size()});
+    if (!arena.dry_run()) fill_angles(angles_, config.rope);
   }
 
   /// From here on for another micro-batch.
@@ -39,18 +54,20 @@ class BlockAllocator {
     BlockActs& own = set(l);
     BlockActs& norm = plan_.own_norm ? own : shared_[0];
     BlockActs& att = plan_.own_att ? own : shared_[0];
-    BlockActs& gelu = plan_.own_gelu ? own : shared_[0];
-    const int64_t C = config_.channels, NH = config_.heads / plan_.tp, own_C = C / plan_.tp;
+    BlockActs& act = plan_.own_act ? own : shared_[0];
+    const int64_t C = config_.channels, NH = config_.heads / plan_.tp;
+    const OwnWidths own_widths(config_, plan_.tp);
     return {.stat1 = stat(own.stat1),
             .norm1 = once(norm.norm1, "norm1", {own_T_, C}),
-            .attn{.qkv = once(own.attn.qkv, "qkv", {T_, 3 * own_C}),
-                  .att = once(att.attn.att, "att", {T_, own_C}),
-                  .lse = once_wide(att.attn.lse, "lse", {B_, NH, T_})},
+            .attn{.qkv = once(own.attn.qkv, "qkv", {T_, own_widths.qkv}),
+                  .att = once(att.attn.att, "att", {T_, own_widths.att}),
+                  .lse = once_wide(att.attn.lse, "lse", {B_, NH, T_}),
+                  .angles = angles_},
             .mid = once(own.mid, "mid", {own_T_, C}),
             .stat2 = stat(own.stat2),
             .norm2 = once(norm.norm2, "norm2", {own_T_, C}),
-            .mlp{.fc = once(own.mlp.fc, "fc", {T_, 4 * own_C}),
-                 .gelu = once(gelu.mlp.gelu, "gelu", {T_, 4 * own_C})},
+            .mlp{.fc = once(own.mlp.fc, "fc", {T_, own_widths.fc}),
+                 .act = once(act.mlp.act, "act", {T_, own_widths.act})},
             .out = out};
   }
 
@@ -60,8 +77,9 @@ class BlockAllocator {
                         {B_, sequence.dims[0], sequence.dims[1]});
   }
   NormSaved stat(NormSaved& saved) {
-    return {once_wide(saved.mean, "mean", {B_, own_T_}),
-            once_wide(saved.rstd, "rstd", {B_, own_T_})};
+    if (config_.norm == Norm::Layer) once_wide(saved.mean, "mean", {B_, own_T_});
+    once_wide(saved.rstd, "rstd", {B_, own_T_});
+    return saved;
   }
 
  private:
@@ -87,6 +105,7 @@ class BlockAllocator {
   const ActivationPlan& plan_;
   std::vector<BlockActs> own_, shared_;  ///< of this micro-batch, and of all
   std::vector<Tensor> streams_;
+  Tensor angles_;  ///< (T,HS) of rotary positions, one for all blocks
 };
 
 /// For tensors that a program may lack.
@@ -97,11 +116,11 @@ NormSaved first(const NormSaved& s, int64_t n) { return {first(s.mean, n), first
 BlockActs first(const BlockActs& a, int64_t n) {
   return {.stat1 = first(a.stat1, n),
           .norm1 = a.norm1.first(n),
-          .attn{a.attn.qkv.first(n), a.attn.att.first(n), a.attn.lse.first(n)},
+          .attn{a.attn.qkv.first(n), a.attn.att.first(n), a.attn.lse.first(n), a.attn.angles},
           .mid = a.mid.first(n),
           .stat2 = first(a.stat2, n),
           .norm2 = a.norm2.first(n),
-          .mlp{a.mlp.fc.first(n), a.mlp.gelu.first(n)},
+          .mlp{a.mlp.fc.first(n), a.mlp.act.first(n)},
           .out = a.out.first(n)};
 }
 
@@ -123,7 +142,7 @@ ActGrads ActGrads::first(int64_t count) const {
           .branch = branch.first(count),
           .norm = norm.first(count),
           .attn{attn.dqkv.first(count), attn.datt.first(count)},
-          .mlp{mlp.dfc.first(count)}};
+          .mlp = mlp.first(count)};
 }
 
 std::vector<Activations> alloc_slots(Arena& arena, const GptConfig& config, int64_t batch,
@@ -162,23 +181,25 @@ Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t bat
 
 ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
                          const ActivationPlan& plan) {
-  const int64_t T = config.seq_len, C = config.channels, own_C = C / plan.tp;
+  const int64_t T = config.seq_len, C = config.channels;
+  const OwnWidths own(config, plan.tp);
   const auto alloc = [&](const char* name, int64_t tokens, int64_t width) {
     return arena.alloc(Mem::Workspace, name, plan.dtype, {batch, tokens, width});
   };
   return {.stream = alloc("dstream", plan.own_tokens(T), C),
           .branch = alloc("dbranch", plan.own_tokens(T), C),
           .norm = alloc("dnorm", plan.own_tokens(T), C),
-          .attn{.dqkv = alloc("dqkv", T, 3 * own_C), .datt = alloc("datt", T, own_C)},
-          .mlp{.dfc = alloc("dfc", T, 4 * own_C)}};
+          .attn{.dqkv = alloc("dqkv", T, own.qkv), .datt = alloc("datt", T, own.att)},
+          .mlp = mlp_grads(config, alloc("dfc", T, own.fc),
+                           own.dact > 0 ? alloc("dact", T, own.dact) : Tensor{})};
 }
 
 int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
   const int64_t L = config.layers, C = config.channels, NH = config.heads / plan.tp;
-  const int64_t own_C = C / plan.tp;  // of heads; the MLP has four times as many
+  const OwnWidths own(config, plan.tp);
   const int64_t sets = plan.set_count(L), slots = plan.slots, heads = plan.head ? slots : 0;
   const int64_t all_sets = plan.own_sets ? slots * sets : sets;
-  const auto copies = [&](bool own) { return own ? all_sets : 1; };
+  const auto copies = [&](bool is_own) { return is_own ? all_sets : 1; };
   // Of the inputs of segments and the last output; inside a segment they belong to a set.
   const int64_t segments = ceil_div(L, sets);
   const int64_t kept = (plan.own_input ? segments : 0) + (plan.own_output ? 1 : 0);
@@ -186,18 +207,26 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
   const int64_t streams = slots * kept + std::min<int64_t>(turns, 2) + all_sets / sets * (sets - 1);
   // Of a token: what lies between the parts that ranks share, and what lies inside of them.
   const int64_t between = (streams + all_sets + copies(plan.own_norm) * 2 + heads) * C;
-  const int64_t inside = (all_sets * 7 + copies(plan.own_att) + copies(plan.own_gelu) * 4) * own_C;
+  const int64_t inside = all_sets * (own.qkv + own.fc) + copies(plan.own_att) * own.att +
+                         copies(plan.own_act) * own.act;
   const int64_t T = config.seq_len, own_T = plan.own_tokens(T);
   const int64_t narrow = own_T * between + T * inside;
-  const int64_t statistics = own_T * (all_sets * 4 + heads * 2) + T * copies(plan.own_att) * NH;
+  const int64_t each = config.norm == Norm::Layer ? 2 : 1;  // statistics of a norm
+  const int64_t statistics = own_T * each * (all_sets * 2 + heads) + T * copies(plan.own_att) * NH;
   const int64_t logits = plan.head ? plan.logits_of(batch) * T * config.padded_vocab / plan.tp : 0;
   return size_of(plan.dtype) * (batch * narrow + logits) +
          size_of(wide(plan.dtype)) * batch * statistics;
 }
 
+int64_t angle_bytes(const GptConfig& config) {
+  return config.position == Position::Rope ? 4 * config.seq_len * config.head_size() : 0;
+}
+
 int64_t act_grad_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {
-  const int64_t T = config.seq_len, own_T = plan.own_tokens(T);
-  return size_of(plan.dtype) * batch * (4 * own_T + 8 * T / plan.tp) * config.channels;
+  const int64_t T = config.seq_len, between = plan.own_tokens(T) * 4 * config.channels;
+  const OwnWidths own(config, plan.tp);
+  const int64_t inside = T * (own.qkv + own.att + own.fc + own.dact);
+  return size_of(plan.dtype) * batch * (between + inside) + angle_bytes(config);
 }
 
 }  // namespace ladder

@@ -15,7 +15,7 @@
 
 namespace ladder {
 
-/// Kept by one block. 16 C + NH + 4 floats a token.
+/// Kept by one block: in GPT-2 16 C + NH + 4 floats a token.
 struct BlockActs {
   NormSaved stat1;
   Tensor norm1;  ///< (B,T/s,C)
@@ -60,7 +60,7 @@ struct ActivationPlan {
   int64_t sets = 0;          ///< block l uses set l % sets of all tensors; 0: a set for each block
   bool own_norm = true;      ///< else one norm1 and one norm2 (B,T,C) for all sets
   bool own_att = true;       ///< else one att (B,T,C) with its lse
-  bool own_gelu = true;      ///< else one gelu (B,T,4C)
+  bool own_act = true;       ///< else one act (B,T,F)
   bool own_input = true;     ///< else the inputs of segments lie in two buffers, in turn
   bool own_output = true;    ///< else what the last block writes lies in one of them, too
   bool head = true;          ///< whether the last norm and logits follow
@@ -76,6 +76,18 @@ struct ActivationPlan {
   int64_t own_tokens(int64_t T) const { return div_exact(T, sequence_ranks); }
 };
 
+/// Widths of what lies inside the parts of a block that tp ranks share, on one of them.
+struct OwnWidths {
+  OwnWidths(const GptConfig& config, int64_t tp);
+
+  int64_t qkv, att;
+  int64_t fc, act;
+  int64_t dact;  ///< 0: the gradient of act becomes that of fc in place
+};
+
+/// dact where it has memory of its own: with SwiGLU.
+MlpGrads mlp_grads(const GptConfig& config, Tensor dfc, Tensor dact);
+
 /// @param plan dtype F64: for gradient checks with `ref`
 Activations alloc_activations(Arena& arena, const GptConfig& config, int64_t batch,
                               const ActivationPlan& plan = {});
@@ -86,13 +98,18 @@ std::vector<Activations> alloc_slots(Arena& arena, const GptConfig& config, int6
 ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
                          const ActivationPlan& plan = {});
 
-/// Bytes that alloc_activations counts as Activation. With everything kept in F32:
+/// Bytes that alloc_activations counts as Activation. Of GPT-2, with everything kept in F32:
 /// 4 B T (L (16 C + NH + 4) + 2 C + 2 + Vp). With tp ranks 12 C, NH and Vp of these are divided by
-/// tp, and with s sequence ranks what is left is divided by s.
+/// tp, and with s sequence ranks what is left is divided by s. In general 16 C is 4 C outside of
+/// the parts, and C + qkv_rows() + fc_rows() + inner() inside; RMSNorm has 2 statistics, not 4.
 int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan = {});
 
-/// Bytes that both count as Workspace: product, and 3 C of stream, branch and norm, 4 C of attn
-/// and 4 C of mlp: 4 B T (12 C) in F32. With ranks 4 C of these are divided by s, 8 C by tp.
+/// Bytes that both count as Workspace: product, and of stream, branch and norm 3 C; and inside the
+/// parts the gradients of qkv, att and fc, and with SwiGLU of act. Of GPT-2 4 B T (12 C) in F32.
+/// With ranks 4 C of these are divided by s, 8 C by tp. And angle_bytes().
 int64_t act_grad_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan = {});
+
+/// Workspace of alloc_activations for rotary positions: 4 T HS, whatever the batch.
+int64_t angle_bytes(const GptConfig& config);
 
 }  // namespace ladder

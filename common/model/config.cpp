@@ -17,6 +17,13 @@ struct Preset {
   int64_t layers, heads, channels, seq_len, vocab;
 };
 
+/// What a model of LLaMA's kind has beside.
+struct LlamaPreset {
+  Preset sizes;
+  int64_t kv_heads, hidden, positions;
+  Rope rope = {};
+};
+
 // GPT-2: Radford et al. 2019, table 2. GPT-3: arXiv 2005.14165, table 2.1.
 constexpr std::array kPresets = {
     Preset{"nano", 8, 8, 128, 16, kBytes},
@@ -30,6 +37,49 @@ constexpr std::array kPresets = {
     Preset{"gpt3-13b", 40, 40, 5120, 2048, kGpt2Vocab},
     Preset{"gpt3-175b", 96, 96, 12288, 2048, kGpt2Vocab},
 };
+
+// LLaMA 2: arXiv 2307.09288. Llama 3: arXiv 2407.21783; its 405B is of version 3.1, with texts of
+// 131,072 tokens. Mistral 7B: version 0.2, which has no sliding window. seq_len is that of most of
+// their training.
+constexpr int64_t kLlama2Vocab = 32000, kLlama3Vocab = 128256;
+constexpr std::array kLlamaPresets = {
+    LlamaPreset{{"llama-nano", 8, 8, 128, 16, kBytes}, 4, 384, 16},
+    LlamaPreset{{"llama-tiny", 4, 4, 128, 64, kBytes}, 2, 384, 64},
+    LlamaPreset{{"llama2-7b", 32, 32, 4096, 4096, kLlama2Vocab}, 32, 11008, 4096},
+    LlamaPreset{{"llama2-70b", 80, 64, 8192, 4096, kLlama2Vocab}, 8, 28672, 4096},
+    LlamaPreset{{"llama3-8b", 32, 32, 4096, 8192, kLlama3Vocab}, 8, 14336, 8192, {.theta = 5e5}},
+    LlamaPreset{{"llama3-70b", 80, 64, 8192, 8192, kLlama3Vocab}, 8, 28672, 8192, {.theta = 5e5}},
+    LlamaPreset{{"llama3-405b", 126, 128, 16384, 8192, kLlama3Vocab},
+                8,
+                53248,
+                131072,
+                {.theta = 5e5, .factor = 8}},
+    LlamaPreset{{"mistral-7b", 32, 32, 4096, 8192, kLlama2Vocab}, 8, 14336, 32768, {.theta = 1e6}},
+};
+
+GptConfig config_of(const Preset& p) {
+  return {.name = std::string(p.name),
+          .layers = p.layers,
+          .heads = p.heads,
+          .channels = p.channels,
+          .seq_len = p.seq_len,
+          .positions = p.seq_len,
+          .vocab = p.vocab,
+          .padded_vocab = padded(p.vocab)};
+}
+
+GptConfig config_of(const LlamaPreset& p) {
+  GptConfig config = config_of(p.sizes);
+  config.positions = p.positions;
+  config.kv_heads = p.kv_heads;
+  config.hidden = p.hidden;
+  config.norm = Norm::Rms;
+  config.mlp = Mlp::SwiGlu;
+  config.position = Position::Rope;
+  config.bias = false;
+  config.rope = p.rope;
+  return config;
+}
 
 void require_positive(std::string_view what, int64_t value) {
   if (value < 1) throw UserError("{} must be at least 1, not {}", what, value);
@@ -46,28 +96,40 @@ void GptConfig::check() const {
   require_positive("--seq-len", seq_len);
   if (channels % heads != 0)
     throw UserError("--heads {} must divide --channels {}", heads, channels);
-  if (seq_len > positions)
+  require_positive("key and value heads", groups());
+  if (heads % groups() != 0)
+    throw UserError("--heads {} must be a multiple of the {} heads of keys and values", heads,
+                    groups());
+  require_positive("channels of the MLP", inner());
+  if (position == Position::Rope && head_size() % 2 != 0)
+    throw UserError("--heads {} of --channels {} have {} channels each, which RoPE turns in pairs",
+                    heads, channels, head_size());
+  if (position == Position::Learned && seq_len > positions)
     throw UserError("--seq-len {} is longer than the {} positions of model {}; it may only shorten",
                     seq_len, positions, name);
+}
+
+Family family(const GptConfig& config) {
+  const bool gpt2 = config.norm == Norm::Layer && config.mlp == Mlp::Gelu &&
+                    config.position == Position::Learned && config.bias &&
+                    config.groups() == config.heads;
+  const bool llama = config.norm == Norm::Rms && config.mlp == Mlp::SwiGlu &&
+                     config.position == Position::Rope && !config.bias;
+  return gpt2 ? Family::Gpt2 : llama ? Family::Llama : Family::Mixture;
 }
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   for (const Preset& p : kPresets) names.emplace_back(p.name);
+  for (const LlamaPreset& p : kLlamaPresets) names.emplace_back(p.sizes.name);
   return names;
 }
 
 GptConfig preset(std::string_view name) {
   for (const Preset& p : kPresets)
-    if (p.name == name)
-      return {.name = std::string(name),
-              .layers = p.layers,
-              .heads = p.heads,
-              .channels = p.channels,
-              .seq_len = p.seq_len,
-              .positions = p.seq_len,
-              .vocab = p.vocab,
-              .padded_vocab = padded(p.vocab)};
+    if (p.name == name) return config_of(p);
+  for (const LlamaPreset& p : kLlamaPresets)
+    if (p.sizes.name == name) return config_of(p);
   throw UserError("no model is called {}; legal are {}", name, fmt::join(preset_names(), ", "));
 }
 

@@ -6,30 +6,62 @@
 #include <string_view>
 #include <vector>
 
+#include "common/model/rope.h"
+
 namespace ladder {
 
-/// Sizes of a GPT-2 style model: pre-layer-norm blocks, GELU, learned positions. The MLP is four
-/// times as wide as the residual stream.
+/// What normalises the residual stream before each branch: layer norm with a bias, or RMSNorm.
+enum class Norm : uint8_t { Layer, Rms };
+/// What stands between the two matrices of the MLP: GELU, or SwiGLU, which has a gate a channel.
+enum class Mlp : uint8_t { Gelu, SwiGlu };
+/// How a token knows where it stands: a learned row is added to it, or queries and keys are turned.
+enum class Position : uint8_t { Learned, Rope };
+
+/// Sizes of a decoder with norms before its branches, and the parts of its blocks. What has a
+/// default is that of GPT-2.
 struct GptConfig {
   std::string name;
-  int64_t layers;          ///< L
-  int64_t heads;           ///< NH
-  int64_t channels;        ///< C
-  int64_t seq_len;         ///< T, tokens of a training sequence
-  int64_t positions;       ///< rows of the position embedding; T may be shorter
-  int64_t vocab;           ///< V, tokens that exist
-  int64_t padded_vocab;    ///< Vp, rows of embedding and head; those from V on stay zero
+  int64_t layers;        ///< L
+  int64_t heads;         ///< NH
+  int64_t channels;      ///< C
+  int64_t seq_len;       ///< T, tokens of a training sequence
+  int64_t positions;     ///< rows of the table of positions; without one what the model is made for
+  int64_t vocab;         ///< V, tokens that exist
+  int64_t padded_vocab;  ///< Vp, rows of embedding and head; those from V on stay zero
   bool tied_head = false;  ///< the head's weights are the token embedding
+  int64_t kv_heads = 0;    ///< groups() of query heads; 0: every head has its own key and value
+  int64_t hidden = 0;      ///< inner() channels of the MLP; 0: 4 C
+  Norm norm = Norm::Layer;
+  Mlp mlp = Mlp::Gelu;
+  Position position = Position::Learned;
+  bool bias = true;  ///< of linear layers
+  Rope rope = {};    ///< of Position::Rope
 
-  /// @throws UserError if a size is not positive, heads do not divide channels, or
-  ///         seq_len exceeds positions.
+  int64_t groups() const { return kv_heads == 0 ? heads : kv_heads; }    ///< NKV
+  int64_t inner() const { return hidden == 0 ? 4 * channels : hidden; }  ///< F
+  int64_t head_size() const { return channels / heads; }                 ///< HS
+  /// Rows of qkv: of each group its queries, a key, a value.
+  int64_t qkv_rows() const { return (heads + 2 * groups()) * head_size(); }
+  /// Rows of the MLP's first matrix: F, or 2F where gate and up alternate.
+  int64_t fc_rows() const { return mlp == Mlp::SwiGlu ? 2 * inner() : inner(); }
+  /// Elements of the four matrices of a block: 12 C^2 in GPT-2.
+  int64_t block_matrices() const {
+    return channels * (qkv_rows() + channels + fc_rows() + inner());
+  }
+
+  /// @throws UserError if a size is not positive, heads do not divide channels, groups do not
+  ///         divide heads, or seq_len exceeds a table of positions.
   void check() const;
 };
+
+/// Who else computes this function, and how it names the parameters. A mixture has GPT-2's names.
+enum class Family : uint8_t { Gpt2, Llama, Mixture };
+Family family(const GptConfig& config);
 
 /// Rows of embedding and head for a vocabulary: the next multiple of 128 (GPT-2: 50,304).
 int64_t padded(int64_t vocab);
 
-/// Names of all presets, smallest first.
+/// Names of all presets: GPT-2 and GPT-3, then LLaMA and its like, each smallest first.
 std::vector<std::string> preset_names();
 
 /// The preset of that name. @throws UserError naming the legal ones.

@@ -36,14 +36,16 @@ namespace ladder {
 
 /// What a parameter is: decides initialisation, weight decay and the layout in a checkpoint.
 enum class Role : uint8_t {
-  Embedding,   ///< wte, wpe: (rows, C)
+  Embedding,   ///< of tokens (Vp, C)
+  Position,    ///< of positions (rows, C)
   Matrix,      ///< a linear layer (N, K), as torch.nn.Linear has it
   Projection,  ///< the linear layer that ends a branch of the residual stream
-  Qkv,         ///< (3C, C), rows head by head: q, k, v of head 0, then of head 1, ...
+  Qkv,         ///< ((NH+2*NKV)*HS, C), rows group by group: its queries, k, v
+  GateUp,      ///< (2F, C), rows channel by channel: its gate, what the gate lets through
   Head,        ///< (Vp, C)
-  Gain,        ///< weight of a layer norm (C)
+  Gain,        ///< weight of a norm (C)
   Bias,        ///< (N)
-  QkvBias,     ///< (3C), in the order of Qkv
+  QkvBias,     ///< in the order of Qkv
 };
 
 /// How tensor ranks share a tensor.
@@ -51,7 +53,9 @@ enum class Cut : uint8_t { None, Rows, Columns };
 
 /// One parameter tensor, or what a rank has of it.
 struct ParamSpec {
-  std::string name;  ///< as in the Hugging Face GPT-2 model: "transformer.h.0.ln_1.weight"
+  /// As in the Hugging Face model of its family, "transformer.h.0.ln_1.weight". What is one matrix
+  /// here and several there has a name of its own: "model.layers.0.self_attn.qkv_proj.weight".
+  std::string name;
   Role role;
   Shape shape;           ///< of the tensor on this rank, padded vocabulary rows included
   int64_t rows;          ///< extent 0 without padding: only these are initialised, hashed and saved
@@ -84,7 +88,9 @@ struct ParamSpec {
   }
 };
 
-/// A weight with its bias: a linear layer (w (N,K), b (N)) or a layer norm (w, b (C)).
+// Of what a model does not have, tensors are null: biases, a table of positions.
+
+/// A weight with its bias: a linear layer (w (N,K), b (N)) or a norm (w, b (C)).
 struct Affine {
   Tensor w, b;
 };
@@ -94,13 +100,13 @@ struct EmbedTensors {
 };
 /// The parameters of attention.
 struct AttnTensors {
-  Affine qkv;     ///< (3C,C), (3C)
+  Affine qkv;     ///< ((NH+2*NKV)*HS,C), and as many; (3C,C) if every head has its own keys
   Tensor proj_w;  ///< (C,C); its bias is added by the residual
 };
 /// The parameters of the MLP.
 struct MlpTensors {
-  Affine fc;      ///< (4C,C), (4C)
-  Tensor proj_w;  ///< (C,4C); its bias is added by the residual
+  Affine fc;      ///< (F,C), (F); with SwiGLU (2F,C), gate and up in turn
+  Tensor proj_w;  ///< (C,F); its bias is added by the residual
 };
 /// The parameters of a block.
 struct BlockTensors {
@@ -115,7 +121,7 @@ struct BlockTensors {
 struct GptTensors {
   EmbedTensors embed;
   std::vector<BlockTensors> blocks;
-  Affine norm;    ///< the last layer norm
+  Affine norm;    ///< the last norm
   Tensor head_w;  ///< (Vp,C)
 };
 

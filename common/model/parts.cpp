@@ -18,6 +18,8 @@ void count(const Ctx& ctx, Cost (*cost)(int64_t, int64_t, int64_t, int64_t), con
   if (ctx.flops) *ctx.flops += cost(s.att.dim(0), s.att.dim(1), NH, s.att.dim(2) / NH).flops;
 }
 
+bool is_gated(const MlpSaved& saved) { return saved.fc.dim(2) == 2 * saved.act.dim(2); }
+
 }  // namespace
 
 void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& params) {
@@ -55,10 +57,12 @@ void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tens
 void qkv_forward(const Ctx& ctx, const AttnSaved& saved, Tensor inp, const AttnTensors& params) {
   count(ctx, inp, params.qkv.w);
   ctx.kernels->matmul_forward(ctx, saved.qkv, inp, params.qkv.w, params.qkv.b, kWhole);
+  turn(ctx, saved.qkv, saved, /*back=*/false);
 }
 
-void qkv_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d,
+void qkv_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, const AttnSaved& saved,
                         const AttnTensors& params) {
+  turn(ctx, d.dqkv, saved, /*back=*/true);
   count(ctx, d.dqkv, params.qkv.w);
   ctx.kernels->matmul_backward_input(ctx, dinp, d.dqkv, params.qkv.w, ctx.leaves);
 }
@@ -66,9 +70,14 @@ void qkv_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d,
 void qkv_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d, Tensor inp,
                          Into into) {
   count(ctx, inp, grads.qkv.w);
-  const Kernels& k = *ctx.kernels;
-  k.matmul_backward_weight(ctx, grads.qkv.w, d.dqkv, inp, into);
-  k.bias_backward(ctx, grads.qkv.b, d.dqkv, into);
+  ctx.kernels->matmul_backward_weight(ctx, grads.qkv.w, d.dqkv, inp, into);
+  bias_backward_weight(ctx, grads.qkv.b, d.dqkv, into);
+}
+
+void turn(const Ctx& ctx, Tensor qkv, const AttnSaved& saved, bool back) {
+  if (!saved.angles) return;
+  const Span span(ctx, "rope");
+  ctx.kernels->rope(ctx, qkv, saved.angles, saved.lse.dim(1), back);
 }
 
 void attend_forward(const Ctx& ctx, const AttnSaved& saved) {
@@ -119,7 +128,7 @@ void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor
   const Span span(ctx, "attn_backward_input");
   proj_backward_input(ctx, d, dproduct, params);
   attend_backward_input(ctx, d, saved);
-  qkv_backward_input(ctx, dinp, d, params);
+  qkv_backward_input(ctx, dinp, d, saved, params);
 }
 
 void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d,
@@ -136,16 +145,13 @@ void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor i
   count(ctx, inp, params.proj_w);
   const Kernels& k = *ctx.kernels;
   k.matmul_forward(ctx, saved.fc, inp, params.fc.w, params.fc.b, kWhole);
-  {
-    const Span gelu(ctx, "gelu_forward");
-    k.gelu_forward(ctx, saved.gelu, saved.fc);
-  }
-  k.matmul_forward(ctx, product, saved.gelu, params.proj_w, {}, ctx.leaves);
+  act_forward(ctx, saved);
+  k.matmul_forward(ctx, product, saved.act, params.proj_w, {}, ctx.leaves);
 }
 
 void mlp_recompute(const Ctx& ctx, const MlpSaved& saved) {
   const Span span(ctx, "mlp_recompute");
-  ctx.kernels->gelu_forward(ctx, saved.gelu, saved.fc);
+  act_forward(ctx, saved);
 }
 
 void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor dproduct,
@@ -154,11 +160,8 @@ void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor d
   count(ctx, dproduct, params.proj_w);
   count(ctx, d.dfc, params.fc.w);
   const Kernels& k = *ctx.kernels;
-  k.matmul_backward_input(ctx, d.dfc, dproduct, params.proj_w, kWhole);
-  {
-    const Span gelu(ctx, "gelu_backward");
-    k.gelu_backward(ctx, d.dfc, d.dfc, saved.fc);
-  }
+  k.matmul_backward_input(ctx, d.dact, dproduct, params.proj_w, kWhole);
+  act_backward(ctx, d, saved);
   k.matmul_backward_input(ctx, dinp, d.dfc, params.fc.w, ctx.leaves);
 }
 
@@ -168,9 +171,21 @@ void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads
   count(ctx, dproduct, grads.proj_w);
   count(ctx, inp, grads.fc.w);
   const Kernels& k = *ctx.kernels;
-  k.matmul_backward_weight(ctx, grads.proj_w, dproduct, saved.gelu, into);
+  k.matmul_backward_weight(ctx, grads.proj_w, dproduct, saved.act, into);
   k.matmul_backward_weight(ctx, grads.fc.w, d.dfc, inp, into);
-  k.bias_backward(ctx, grads.fc.b, d.dfc, into);
+  bias_backward_weight(ctx, grads.fc.b, d.dfc, into);
+}
+
+void act_forward(const Ctx& ctx, const MlpSaved& saved) {
+  const bool gated = is_gated(saved);
+  const Span span(ctx, gated ? "swiglu_forward" : "gelu_forward");
+  (gated ? ctx.kernels->swiglu_forward : ctx.kernels->gelu_forward)(ctx, saved.act, saved.fc);
+}
+
+void act_backward(const Ctx& ctx, const MlpGrads& d, const MlpSaved& saved) {
+  const bool gated = is_gated(saved);
+  const Span span(ctx, gated ? "swiglu_backward" : "gelu_backward");
+  (gated ? ctx.kernels->swiglu_backward : ctx.kernels->gelu_backward)(ctx, d.dfc, d.dact, saved.fc);
 }
 
 void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
@@ -189,7 +204,11 @@ void residual_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dout, Tens
 
 void residual_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into) {
   const Span span(ctx, "residual_backward_weight");
-  ctx.kernels->bias_backward(ctx, dbias, dout, into);
+  bias_backward_weight(ctx, dbias, dout, into);
+}
+
+void bias_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into) {
+  if (dbias) ctx.kernels->bias_backward(ctx, dbias, dout, into);
 }
 
 void head_forward(const Ctx& ctx, Tensor logits, Tensor inp, Tensor w) {

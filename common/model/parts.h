@@ -22,7 +22,9 @@
 
 namespace ladder {
 
-/// Saved by norm_forward: (B,T) each.
+// Data says what a block is made of: a null tensor means that it has none of this.
+
+/// Saved by norm_forward: (B,T) each. RMSNorm has no mean.
 struct NormSaved {
   Tensor mean, rstd;
 };
@@ -31,28 +33,36 @@ struct AttnSaved {
   Tensor qkv;  ///< (B,T,(NH+2*NKV)*HS), 3C if every head has keys of its own
   Tensor att;  ///< (B,T,C), the heads' outputs
   Tensor lse;  ///< (B,NH,T), log of each row's sum of exponentials
+  /// (T,HS), by which queries and keys are turned (common/model/rope.h): read, not saved. Null:
+  /// positions are learned.
+  Tensor angles;
 };
 /// Saved by mlp_forward.
 struct MlpSaved {
-  Tensor fc;    ///< (B,T,4C), before GELU
-  Tensor gelu;  ///< (B,T,4C)
+  Tensor fc;   ///< (B,T,F) before GELU, or (B,T,2F) before SwiGLU
+  Tensor act;  ///< (B,T,F), what the activation function gave
 };
 /// Written by attn_backward_input, read by attn_backward_weight.
 struct AttnGrads {
-  Tensor dqkv;  ///< (B,T,3C)
+  Tensor dqkv;  ///< as qkv; once backward_input is done, of what is not turned yet
   Tensor datt;  ///< (B,T,C)
 };
 /// Written by mlp_backward_input, read by mlp_backward_weight.
 struct MlpGrads {
-  Tensor dfc;  ///< (B,T,4C)
+  Tensor dfc;   ///< as fc
+  Tensor dact;  ///< (B,T,F), used up; with GELU it is dfc
+
+  MlpGrads first(int64_t n) const {
+    return {.dfc = dfc.first(n), .dact = dact ? dact.first(n) : Tensor{}};
+  }
 };
 
-/// out (B,T,C) = token + position embedding of tokens (B,T) I32.
+/// out (B,T,C) = token embedding of tokens (B,T) I32, plus that of positions where it is learned.
 void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& params);
 void embed_backward_weight(const Ctx& ctx, const EmbedTensors& grads, Tensor dout, Tensor tokens,
                            Into into);
 
-/// out (B,T,C) = layer norm of inp (B,T,C).
+/// out (B,T,C) = layer norm of inp (B,T,C), or RMSNorm.
 void norm_forward(const Ctx& ctx, Tensor out, const NormSaved& saved, Tensor inp,
                   const Affine& params);
 void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp,
@@ -60,11 +70,15 @@ void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp,
 void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,
                           const NormSaved& saved, Into into);
 
-/// saved.qkv = inp qkv^T + bias; inp (B,T,C).
+/// saved.qkv = inp qkv^T + bias, queries and keys turned by saved.angles; inp (B,T,C).
 void qkv_forward(const Ctx& ctx, const AttnSaved& saved, Tensor inp, const AttnTensors& params);
-void qkv_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, const AttnTensors& params);
+/// Turns d.dqkv back in place first: qkv_backward_weight reads that.
+void qkv_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, const AttnSaved& saved,
+                        const AttnTensors& params);
 void qkv_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d, Tensor inp,
                          Into into);
+/// Queries and keys of qkv, or the gradients of them, turned in place by saved.angles, or back.
+void turn(const Ctx& ctx, Tensor qkv, const AttnSaved& saved, bool back);
 /// saved.att and saved.lse = attention of whole sequences, from saved.qkv. It has no parameters.
 void attend_forward(const Ctx& ctx, const AttnSaved& saved);
 void attend_backward_input(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved);
@@ -85,24 +99,31 @@ void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor
 void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d,
                           Tensor dproduct, Tensor inp, const AttnSaved& saved, Into into);
 
-/// product (B,T,C) = gelu(inp fc^T + bias) proj^T, without the bias of proj.
+/// product (B,T,C) = act(inp fc^T + bias) proj^T, without the bias of proj. act is GELU, or SwiGLU
+/// where fc is twice as wide as what it gives.
 void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor inp,
                  const MlpTensors& params);
-/// gelu from fc again, where it was not kept.
+/// act from fc again, where it was not kept.
 void mlp_recompute(const Ctx& ctx, const MlpSaved& saved);
 void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor dproduct,
                         const MlpSaved& saved, const MlpTensors& params);
 void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads& d,
                          Tensor dproduct, Tensor inp, const MlpSaved& saved, Into into);
 
-/// out = residual + (product + bias), all (B,T,C), bias (C). The gradient of product and of
+/// The activation function alone, and its gradient: d.dfc from d.dact.
+void act_forward(const Ctx& ctx, const MlpSaved& saved);
+void act_backward(const Ctx& ctx, const MlpGrads& d, const MlpSaved& saved);
+
+/// out = residual + (product + bias), all (B,T,C), bias (C) or null. The gradient of product and of
 /// residual is dout itself.
 void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias);
 /// The residual also fed the norm of its branch: dresidual = dresidual + dbranch, (B,T,C).
 void residual_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dbranch);
 /// The same, where dout must stay: dresidual = dout + dbranch.
 void residual_backward_input(const Ctx& ctx, Tensor dresidual, Tensor dout, Tensor dbranch);
+/// Nothing where dbias is null. The same of a linear layer's bias.
 void residual_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into);
+void bias_backward_weight(const Ctx& ctx, Tensor dbias, Tensor dout, Into into);
 
 /// logits (B,T,Vp) = inp w^T, inp (B,T,C), w (Vp,C).
 void head_forward(const Ctx& ctx, Tensor logits, Tensor inp, Tensor w);

@@ -13,10 +13,10 @@ void join(const Ctx& ctx, const ParamLayout& both, const Flat& grads) {
   for (size_t i = 0; i < own.size(); ++i) {
     const Tensor to = flat(both.tensor(grads, own[i]));
     const Tensor from = flat(both.tensor(grads, heads[i]));
-    if (own[i].role != Role::Embedding)
-      copy_elements(to, from, ctx.device);  // the last norm is the head's alone
-    else if (own[i].name == "transformer.wte.weight")
+    if (own[i].role == Role::Embedding)
       ctx.kernels->add(ctx, to, to, from);
+    else if (own[i].role != Role::Position)
+      copy_elements(to, from, ctx.device);  // the last norm is the head's alone
   }
 }
 

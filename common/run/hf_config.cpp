@@ -8,17 +8,21 @@
 
 #include "common/error.h"
 #include "common/run/json.h"
+#include "kernels/check.h"
 
 namespace ladder {
 namespace {
 
 using nlohmann::json;
 
-constexpr double kEpsilon = 1e-5;  // of layer norms, in every backend
+constexpr double kEpsilon = 1e-5;  // of norms, in every backend
 
-// The tokenizer of GPT-2 has one token for where a text begins and where it ends. Bytes have none.
-constexpr int64_t kGpt2Vocab = 50257;
-constexpr int64_t kGpt2EndOfText = 50256;
+/// Tokens for where a text begins and where it ends, of a tokenizer. Bytes have none.
+struct Ends {
+  int64_t vocab, begin, end;
+};
+constexpr std::array kEnds = {Ends{50257, 50256, 50256}, Ends{32000, 1, 2},
+                              Ends{128256, 128000, 128001}};
 
 // Names in transformers for GELU in its tanh form, which kernels/kernels.h defines.
 constexpr std::array<std::string_view, 4> kTanhGelu = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast",
@@ -28,20 +32,34 @@ constexpr std::array<std::string_view, 4> kTanhGelu = {"gelu_new", "gelu_pytorch
 struct Size {
   const char* key;
   const char* alias;  ///< null: none
-  int64_t standard;   ///< where a config.json leaves it out
-  int64_t GptConfig::*here;
+  int64_t standard;   ///< where a config.json leaves it out; 0: whatever is here
+  int64_t (*here)(const GptConfig&);
   const char* flag;  ///< that sets it
 };
-constexpr std::array kSizes = {
-    Size{"n_layer", "num_hidden_layers", 12, &GptConfig::layers, "--layers"},
-    Size{"n_head", "num_attention_heads", 12, &GptConfig::heads, "--heads"},
-    Size{"n_embd", "hidden_size", 768, &GptConfig::channels, "--channels"},
-    Size{"n_positions", "max_position_embeddings", 1024, &GptConfig::positions, "--model"},
-    Size{"vocab_size", nullptr, 50257, &GptConfig::vocab, "--model"},
+constexpr std::array kGpt2Sizes = {
+    Size{"n_layer", "num_hidden_layers", 12, [](const auto& c) { return c.layers; }, "--layers"},
+    Size{"n_head", "num_attention_heads", 12, [](const auto& c) { return c.heads; }, "--heads"},
+    Size{"n_embd", "hidden_size", 768, [](const auto& c) { return c.channels; }, "--channels"},
+    Size{"n_positions", "max_position_embeddings", 1024, [](const auto& c) { return c.positions; },
+         "--model"},
+    Size{"vocab_size", nullptr, 50257, [](const auto& c) { return c.vocab; }, "--model"},
+};
+constexpr std::array kLlamaSizes = {
+    Size{"num_hidden_layers", nullptr, 32, [](const auto& c) { return c.layers; }, "--layers"},
+    Size{"num_attention_heads", nullptr, 32, [](const auto& c) { return c.heads; }, "--heads"},
+    Size{"hidden_size", nullptr, 4096, [](const auto& c) { return c.channels; }, "--channels"},
+    Size{"intermediate_size", nullptr, 11008, [](const auto& c) { return c.inner(); }, "--model"},
+    Size{"vocab_size", nullptr, 32000, [](const auto& c) { return c.vocab; }, "--model"},
 };
 
+/// A key that may be left out, or null.
+json value_or(const json& theirs, const char* key, const json& standard) {
+  const json there = theirs.value(key, standard);
+  return there.is_null() ? standard : there;
+}
+
 void check_size(const json& theirs, const Size& size, const GptConfig& config) {
-  const json here = config.*size.here;
+  const json here = size.here(config);
   const auto check = [&](const char* key, const json& there) {
     if (there != here)
       throw UserError("{} is {}, but this model has {}; see {}", key, shown(there), shown(here),
@@ -53,7 +71,7 @@ void check_size(const json& theirs, const Size& size, const GptConfig& config) {
     check(size.key, theirs.value(size.key, json(size.standard)));
 }
 
-/// What Ladder computes, where GPT-2 in transformers knows other ways.
+/// What Ladder computes, where transformers know other ways.
 void check_function(const json& theirs, const char* key, const json& standard, const json& here) {
   const json there = theirs.value(key, standard);
   if (there != here)
@@ -69,25 +87,74 @@ void check_activation(const json& theirs) {
                     shown(there));
 }
 
-void check_epsilon(const json& theirs) {
-  constexpr const char* kKey = "layer_norm_epsilon";
-  const json there = theirs.value(kKey, json(kEpsilon));
+void check_epsilon(const json& theirs, const char* key, double standard) {
+  const json there = theirs.value(key, json(standard));
   // It may have been a float on its way into the file.
   if (!there.is_number() || there.get<float>() != static_cast<float>(kEpsilon))
-    throw UserError("{} is {}, but Ladder computes with {}", kKey, shown(there), kEpsilon);
+    throw UserError("{} is {}, but Ladder computes with {}", key, shown(there), kEpsilon);
 }
 
-}  // namespace
+/// tie_word_embeddings.
+bool tied_head(const json& theirs, bool standard, const GptConfig& config) {
+  const json tied = theirs.value("tie_word_embeddings", json(standard));
+  if (!tied.is_boolean())
+    throw UserError("tie_word_embeddings is {}; legal are true and false", shown(tied));
+  if (config.tied_head && !tied.get<bool>())
+    throw UserError("tie_word_embeddings is false; legal is a run without --tied-head");
+  return tied.get<bool>();
+}
 
-json hf_config(const GptConfig& config) {
-  const json end_of_text = config.vocab == kGpt2Vocab ? json(kGpt2EndOfText) : json(nullptr);
+json ends_of(const GptConfig& config) {
+  for (const Ends& ends : kEnds)
+    if (ends.vocab == config.vocab) return {ends.begin, ends.end};
+  return {nullptr, nullptr};
+}
+
+// ---- RoPE ---------------------------------------------------------------------------------------
+
+/// What transformers call `rope_scaling`; null: none.
+json scaling_of(const Rope& rope) {
+  if (rope.factor == 1) return nullptr;
+  return {{"rope_type", "llama3"},
+          {"factor", rope.factor},
+          {"low_freq_factor", rope.low},
+          {"high_freq_factor", rope.high},
+          {"original_max_position_embeddings", rope.original}};
+}
+
+// transformers 4 has rope_theta beside rope_scaling, 5 has both in rope_parameters.
+void check_rope(const json& theirs, const Rope& rope) {
+  const json empty = json::object();
+  const bool is_new = !value_or(theirs, "rope_parameters", nullptr).is_null();
+  const char* place = is_new ? "rope_parameters" : "rope_scaling";
+  const json scaling = value_or(theirs, place, empty);
+  if (!scaling.is_object()) throw UserError("{} is {}, no object", place, shown(scaling));
+  const auto check = [&](const char* key, const json& there, const json& here) {
+    if (there != here)
+      throw UserError("{} is {}, but this model has {}; see --model", key, shown(there),
+                      shown(here));
+  };
+  const json theta = value_or(theirs, "rope_theta", 10000.0);
+  check("rope_theta", value_or(scaling, "rope_theta", theta), rope.theta);
+  const bool scaled = rope.factor != 1;
+  const json type = value_or(scaling, "rope_type", value_or(scaling, "type", "default"));
+  check("rope_type", type, scaled ? "llama3" : "default");
+  if (!scaled) return;
+  const json here = scaling_of(rope);
+  for (const auto& [key, value] : here.items())
+    if (key != "rope_type") check(key.c_str(), scaling.value(key, json()), value);
+}
+
+// ---- both ways, of each family ------------------------------------------------------------------
+
+json gpt2_config(const GptConfig& config) {
   return {
       {"architectures", json::array({"GPT2LMHeadModel"})},
       {"model_type", "gpt2"},
       {"n_layer", config.layers},
       {"n_head", config.heads},
       {"n_embd", config.channels},
-      {"n_inner", 4 * config.channels},
+      {"n_inner", config.inner()},
       {"n_positions", config.positions},
       {"vocab_size", config.vocab},
       {"activation_function", "gelu_new"},
@@ -100,30 +167,83 @@ json hf_config(const GptConfig& config) {
       {"attn_pdrop", 0.0},
       {"embd_pdrop", 0.0},
       {"resid_pdrop", 0.0},
-      {"bos_token_id", end_of_text},
-      {"eos_token_id", end_of_text},
+      {"bos_token_id", ends_of(config)[0]},
+      {"eos_token_id", ends_of(config)[1]},
       {"torch_dtype", "float32"},
   };
 }
 
-bool check_hf_config(const json& theirs, const GptConfig& config) {
-  if (!theirs.is_object()) throw UserError("not the configuration of a model");
+bool check_gpt2(const json& theirs, const GptConfig& config) {
   check_function(theirs, "model_type", "gpt2", "gpt2");
-  for (const Size& size : kSizes) check_size(theirs, size, config);
-  const json inner = 4 * config.channels;
+  for (const Size& size : kGpt2Sizes) check_size(theirs, size, config);
+  const json inner = config.inner();
   if (theirs.contains("n_inner") && !theirs.at("n_inner").is_null())
     check_function(theirs, "n_inner", inner, inner);
   check_activation(theirs);
-  check_epsilon(theirs);
+  check_epsilon(theirs, "layer_norm_epsilon", kEpsilon);
   check_function(theirs, "scale_attn_weights", true, true);
   check_function(theirs, "scale_attn_by_inverse_layer_idx", false, false);
   check_function(theirs, "add_cross_attention", false, false);
-  const json tied = theirs.value("tie_word_embeddings", json(true));
-  if (!tied.is_boolean())
-    throw UserError("tie_word_embeddings is {}; legal are true and false", shown(tied));
-  if (config.tied_head && !tied.get<bool>())
-    throw UserError("tie_word_embeddings is false; legal is a run without --tied-head");
-  return tied.get<bool>();
+  return tied_head(theirs, true, config);
+}
+
+json llama_config(const GptConfig& config) {
+  return {
+      {"architectures", json::array({"LlamaForCausalLM"})},
+      {"model_type", "llama"},
+      {"num_hidden_layers", config.layers},
+      {"num_attention_heads", config.heads},
+      {"num_key_value_heads", config.groups()},
+      {"hidden_size", config.channels},
+      {"intermediate_size", config.inner()},
+      {"max_position_embeddings", std::max(config.positions, config.seq_len)},
+      {"vocab_size", config.vocab},
+      {"hidden_act", "silu"},
+      {"rms_norm_eps", kEpsilon},
+      {"rope_theta", config.rope.theta},
+      {"rope_scaling", scaling_of(config.rope)},
+      {"attention_bias", false},
+      {"mlp_bias", false},
+      {"attention_dropout", 0.0},
+      {"tie_word_embeddings", config.tied_head},
+      {"bos_token_id", ends_of(config)[0]},
+      {"eos_token_id", ends_of(config)[1]},
+      {"torch_dtype", "float32"},
+  };
+}
+
+bool check_llama(const json& theirs, const GptConfig& config) {
+  check_function(theirs, "model_type", "llama", "llama");
+  for (const Size& size : kLlamaSizes) check_size(theirs, size, config);
+  const auto check = [&](const char* key, int64_t standard, int64_t here) {
+    if (const json there = value_or(theirs, key, standard); there != here)
+      throw UserError("{} is {}, but this model has {}; see --model", key, shown(there), here);
+  };
+  check("num_key_value_heads", config.heads, config.groups());
+  check("head_dim", config.head_size(), config.head_size());
+  check_function(theirs, "hidden_act", "silu", "silu");
+  check_epsilon(theirs, "rms_norm_eps", 1e-6);
+  check_rope(theirs, config.rope);
+  check_function(theirs, "attention_bias", false, false);
+  check_function(theirs, "mlp_bias", false, false);
+  return tied_head(theirs, false, config);
+}
+
+}  // namespace
+
+json hf_config(const GptConfig& config) {
+  switch (family(config)) {
+    case Family::Gpt2: return gpt2_config(config);
+    case Family::Llama: return llama_config(config);
+    case Family::Mixture: return {{"model_type", "ladder"}, {"vocab_size", config.vocab}};
+  }
+  return {};
+}
+
+bool check_hf_config(const json& theirs, const GptConfig& config) {
+  if (!theirs.is_object()) throw UserError("not the configuration of a model");
+  CHECK(family(config) != Family::Mixture, "a mixture is no model of transformers");
+  return family(config) == Family::Llama ? check_llama(theirs, config) : check_gpt2(theirs, config);
 }
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-// config.json: what Hugging Face's transformers know of a GPT-2 model beside its weights.
+// config.json: what Hugging Face's transformers know of a GPT-2 or a LLaMA beside its weights.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,8 +7,8 @@
 
 namespace ladder {
 
-/// The config.json with which GPT2LMHeadModel computes what this model computes, in transformers 4
-/// and 5.
+/// The config.json with which GPT2LMHeadModel or LlamaForCausalLM computes what this model
+/// computes, in transformers 4 and 5. Of a mixture of both it says that neither does.
 nlohmann::json hf_config(const GptConfig& config);
 
 /// Whether a config.json that anyone may have written describes this model: its sizes, and the

@@ -5,49 +5,86 @@ namespace {
 
 bool is_qkv(const ParamSpec& spec) { return spec.role == Role::Qkv || spec.role == Role::QkvBias; }
 
-bool is_conv1d(const ParamSpec& spec) {
-  return spec.role == Role::Matrix || spec.role == Role::Projection || spec.role == Role::Qkv;
+bool is_conv1d(const ParamSpec& spec, const GptConfig& config) {
+  return family(config) == Family::Gpt2 &&
+         (spec.role == Role::Matrix || spec.role == Role::Projection || spec.role == Role::Qkv);
 }
 
-// Row (3 h + j) HS + d of ours, j counting q, k, v, is row j C + h HS + d of theirs.
-int64_t hf_row(const ParamSpec& spec, int64_t heads, int64_t row) {
-  if (!is_qkv(spec)) return row;
-  const int64_t C = div_exact<int64_t>(spec.rows, 3);
-  const int64_t HS = div_exact(C, heads);
-  const int64_t h = row / (3 * HS), j = row / HS % 3, d = row % HS;
-  return j * C + h * HS + d;
+/// A row of theirs.
+struct HfRow {
+  size_t tensor;  ///< which of hf_tensors()
+  int64_t row;
+};
+
+// Row ((r + 2) g + j) HS + d of ours is channel d of query j of group g if j < r, then of its key
+// and of its value.
+HfRow qkv_row(const GptConfig& config, int64_t row) {
+  const int64_t HS = config.head_size(), r = config.heads / config.groups();
+  const int64_t g = row / ((r + 2) * HS), j = row / HS % (r + 2), d = row % HS;
+  if (family(config) == Family::Llama)
+    return j < r ? HfRow{0, (g * r + j) * HS + d}
+                 : HfRow{static_cast<size_t>(j - r + 1), g * HS + d};
+  return {0, j * config.channels + g * HS + d};  // r is 1
 }
 
-// f(index in ours, index in theirs) for every element but those of padding.
+HfRow hf_row(const ParamSpec& spec, const GptConfig& config, int64_t row) {
+  if (family(config) == Family::Mixture) return {0, row};
+  if (is_qkv(spec)) return qkv_row(config, row);
+  if (spec.role == Role::GateUp) return {static_cast<size_t>(row % 2), row / 2};
+  return {0, row};
+}
+
+// f(index in ours, which of theirs, index in theirs) for every element but those of padding.
 template <class F>
-void for_each_element(const ParamSpec& spec, int64_t heads, F f) {
+void for_each_element(const ParamSpec& spec, const GptConfig& config, F f) {
+  const bool conv1d = is_conv1d(spec, config);
   const int64_t K = spec.is_matrix() ? spec.shape.dims[1] : 1;
-  const int64_t stride_row = is_conv1d(spec) ? 1 : K;
-  const int64_t stride_k = is_conv1d(spec) ? spec.rows : 1;
+  const int64_t stride_row = conv1d ? 1 : K, stride_k = conv1d ? spec.rows : 1;
   for (int64_t row = 0; row < spec.rows; ++row) {
-    const int64_t begin = hf_row(spec, heads, row) * stride_row;
-    for (int64_t k = 0; k < K; ++k) f(row * K + k, begin + k * stride_k);
+    const HfRow theirs = hf_row(spec, config, row);
+    for (int64_t k = 0; k < K; ++k)
+      f(row * K + k, theirs.tensor, theirs.row * stride_row + k * stride_k);
   }
+}
+
+/// `name` with its last part but one, "qkv_proj" of "model.layers.0.self_attn.qkv_proj.weight", in
+/// another way.
+std::string renamed(const std::string& name, const std::string& part) {
+  const size_t end = name.rfind('.'), begin = name.rfind('.', end - 1) + 1;
+  return name.substr(0, begin) + part + name.substr(end);
 }
 
 }  // namespace
 
-Shape hf_shape(const ParamSpec& spec) {
-  if (!spec.is_matrix()) return {spec.rows};
+std::vector<HfTensor> hf_tensors(const ParamSpec& spec, const GptConfig& config) {
+  if (!spec.is_matrix()) return {{spec.name, {spec.rows}}};
   const int64_t K = spec.shape.dims[1];
-  return is_conv1d(spec) ? Shape{K, spec.rows} : Shape{spec.rows, K};
+  const auto part = [&](const char* name, int64_t rows) {
+    return HfTensor{renamed(spec.name, name), {rows, K}};
+  };
+  if (family(config) == Family::Llama && spec.role == Role::Qkv) {
+    const int64_t kv = config.groups() * config.head_size();
+    return {part("q_proj", config.channels), part("k_proj", kv), part("v_proj", kv)};
+  }
+  if (family(config) == Family::Llama && spec.role == Role::GateUp)
+    return {part("gate_proj", config.inner()), part("up_proj", config.inner())};
+  return {{spec.name, is_conv1d(spec, config) ? Shape{K, spec.rows} : Shape{spec.rows, K}}};
 }
 
-void to_hf(Tensor hf, Tensor ours, const ParamSpec& spec, int64_t heads) {
-  float* out = hf.data<float>();
+void to_hf(std::span<const Tensor> hf, Tensor ours, const ParamSpec& spec,
+           const GptConfig& config) {
   const float* inp = ours.data<float>();
-  for_each_element(spec, heads, [&](int64_t i, int64_t j) { out[j] = inp[i]; });
+  for_each_element(spec, config, [&](int64_t i, size_t which, int64_t j) {
+    hf[which].data<float>()[j] = inp[i];
+  });
 }
 
-void from_hf(Tensor ours, Tensor hf, const ParamSpec& spec, int64_t heads) {
+void from_hf(Tensor ours, std::span<const Tensor> hf, const ParamSpec& spec,
+             const GptConfig& config) {
   float* out = ours.data<float>();
-  const float* inp = hf.data<float>();
-  for_each_element(spec, heads, [&](int64_t i, int64_t j) { out[i] = inp[j]; });
+  for_each_element(spec, config, [&](int64_t i, size_t which, int64_t j) {
+    out[i] = hf[which].data<float>()[j];
+  });
 }
 
 }  // namespace ladder

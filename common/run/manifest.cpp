@@ -67,6 +67,18 @@ json Manifest::sizes_of(const GptConfig& config) {
                 {"positions", config.positions},
                 {"vocab", config.vocab}};
   if (config.tied_head) sizes["tied_head"] = true;
+  // What GPT-2 has is left out.
+  if (config.groups() != config.heads) sizes["kv_heads"] = config.groups();
+  if (config.inner() != 4 * config.channels) sizes["hidden"] = config.inner();
+  if (config.norm == Norm::Rms) sizes["norm"] = "rms";
+  if (config.mlp == Mlp::SwiGlu) sizes["mlp"] = "swiglu";
+  if (!config.bias) sizes["bias"] = false;
+  if (config.position == Position::Learned) return sizes;
+  sizes.erase("positions");
+  sizes["position"] = "rope";
+  sizes["theta"] = config.rope.theta;
+  if (config.rope.factor != 1)
+    sizes["rope"] = {config.rope.factor, config.rope.low, config.rope.high, config.rope.original};
   return sizes;
 }
 

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 constexpr int64_t kMaxBatch = 1 << 20;
 constexpr int64_t kMaxLayers = 1 << 12;
 constexpr int64_t kMaxChannels = 1 << 17;
-constexpr int64_t kLeastVocab = 256;  // a text of bytes can have them all
+constexpr int64_t kMaxTokens = 1 << 20;  // of a sequence: math::cos knows no more radians
+constexpr int64_t kLeastVocab = 256;     // a text of bytes can have them all
 constexpr int64_t kMaxVocab = 1 << 20;
 constexpr int64_t kMaxThreads = 1 << 12;
 constexpr int64_t kMaxTimeout = 1'000'000;
@@ -41,15 +42,16 @@ void require_finite_not_negative(std::string_view flag, double value) {
 }
 
 // What a rank counts in an int64_t of a step, bytes and operations, stays below this: 6 operations
-// a token for each of 12 L C^2 + V C weights, and 24 bytes for each of its T scores in at most C
-// heads. Ranks share sequences and blocks, but at most 8 of them share each layer instead, and one
-// stage has the whole head.
+// a token for each weight, and 24 bytes for each of its T scores in at most C heads. Ranks share
+// sequences and blocks, but at most 8 of them share each layer instead, and one stage has the whole
+// head.
 void check_products(const GptConfig& gpt, int64_t batch, int64_t ranks) {
   const auto shares = static_cast<double>(std::max<int64_t>(1, ranks / 8));
   const auto B = static_cast<double>(batch), T = static_cast<double>(gpt.seq_len);
   const auto L = static_cast<double>(gpt.layers), C = static_cast<double>(gpt.channels);
   const auto V = static_cast<double>(gpt.padded_vocab);
-  if (72 * B * T * C * (L * (C + T) / shares + V) >= 0x1p63)
+  const auto weights = static_cast<double>(gpt.block_matrices());  // of a block
+  if (6 * B * T * (L * (weights + 12 * C * T) / shares + 12 * C * V) >= 0x1p63)
     throw UserError(
         "--batch {} is too large with {} layers of {} channels and {} tokens on {} ranks: the "
         "operations of a step on one rank could pass 2^63; fewer of one of them are legal, or more "
@@ -58,7 +60,7 @@ void check_products(const GptConfig& gpt, int64_t batch, int64_t ranks) {
 }
 
 void check_heads(const GptConfig& gpt, std::string_view backend) {
-  const int64_t head = gpt.channels / gpt.heads, most = kernels_of(backend).max_head;
+  const int64_t head = gpt.head_size(), most = kernels_of(backend).max_head;
   if (head > most)
     throw UserError(
         "--heads {} of --channels {} have {} channels each; with --backend {} at most {} are legal",
@@ -120,7 +122,9 @@ void RunOptions::add_to(CommandLine& line) {
   const FlagRules of_model{.shown_default = "the model's"};
   line.group("Model");
   line.add("--model", model, fmt::format("one of {}", fmt::join(preset_names(), ", ")));
-  line.add("--seq-len", seq_len, "tokens of a sequence; may only shorten", of_model);
+  line.add("--seq-len", seq_len,
+           "tokens of a sequence; no more than the table of positions has, if there is one",
+           of_model);
   line.add("--layers", layers, "blocks", of_model);
   line.add("--heads", heads, "attention heads", of_model);
   line.add("--channels", channels, "width of the residual stream", of_model);
@@ -166,8 +170,9 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--overwrite", overwrite,
            "--save may replace a checkpoint that this run does not go on from");
   line.add("--save-every", save_every, "steps between checkpoints; 0: at the end only");
-  line.add("--load", load,
-           "checkpoint to resume, or weights of a GPT-2 (which know its tokens, and no bytes)");
+  line.add(
+      "--load", load,
+      "checkpoint to resume, or weights of a GPT-2 or a LLaMA (which know its tokens, no bytes)");
   line.add("--trace", trace,
            "loss, norm and hash of each step, as JSON lines; grows as FILE.partial");
   line.add("--report", report, "flags, speed and memory of the run, as JSON");
@@ -215,9 +220,12 @@ GptConfig RunOptions::gpt() const {
   config.vocab = vocab.value_or(config.vocab);
   config.padded_vocab = padded(config.vocab);
   config.tied_head = tied_head;
+  // A plan is of a model that has a row for each token.
+  if (plan_only) config.positions = std::max(config.positions, config.seq_len);
   require_range("--layers", config.layers, 1, kMaxLayers);
   require_range("--channels", config.channels, 1, kMaxChannels);
   require_range("--vocab", config.vocab, kLeastVocab, kMaxVocab);
+  require_range("--seq-len", config.seq_len, 1, kMaxTokens);
   config.check();
   return config;
 }

@@ -18,13 +18,9 @@ using nlohmann::json;
 double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 json model_json(const GptConfig& gpt) {
-  return {{"name", gpt.name},
-          {"layers", gpt.layers},
-          {"heads", gpt.heads},
-          {"channels", gpt.channels},
-          {"seq_len", gpt.seq_len},
-          {"vocab", gpt.vocab},
-          {"parameters", parameters(gpt)}};
+  return {{"name", gpt.name},         {"layers", gpt.layers},     {"heads", gpt.heads},
+          {"kv_heads", gpt.groups()}, {"channels", gpt.channels}, {"hidden", gpt.inner()},
+          {"seq_len", gpt.seq_len},   {"vocab", gpt.vocab},       {"parameters", parameters(gpt)}};
 }
 
 json layout_json(const RunLayout& l) {
@@ -35,6 +31,11 @@ json layout_json(const RunLayout& l) {
                  {"threads", l.threads}};
   for (const Axis axis : kAxes) layout[std::string(to_string(axis))] = l.mesh[axis];
   return layout;
+}
+
+std::string heads_text(const GptConfig& gpt) {
+  if (gpt.groups() == gpt.heads) return fmt::format("{} heads", gpt.heads);
+  return fmt::format("{} heads in {} groups", gpt.heads, gpt.groups());
 }
 
 std::string memory_row(std::string_view name, int64_t predicted, int64_t measured) {
@@ -95,10 +96,10 @@ std::string plan_text(const RunPlan& plan) {
   for (const Axis axis : kAxes) axes += fmt::format(", {} {}", to_string(axis), l.mesh[axis]);
   return fmt::format(
       "{}\n"
-      "model   {}: {} layers, {} heads, {} channels, {} tokens, vocabulary {}{}; {} parameters\n"
+      "model   {}: {} layers, {}, {} channels, {} tokens, vocabulary {}{}; {} parameters\n"
       "layout  ranks {}, threads {}{}; batch {}, micro-batch {}\n"
       "memory  {}{:.2f} MiB predicted",
-      plan.chapter, g.name, g.layers, g.heads, g.channels, g.seq_len, g.vocab,
+      plan.chapter, g.name, g.layers, heads_text(g), g.channels, g.seq_len, g.vocab,
       g.tied_head ? ", tied head" : "", parameters(g), l.mesh.size(), l.threads, axes, l.batch,
       l.micro_batch, memory, mib(plan.predicted.total()));
 }

@@ -22,23 +22,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "transformer.";
 const std::string kHead = "lm_head.weight";
-const std::string kEmbedding = "transformer.wte.weight";
 
 // "h.0.ln_1.weight": how some files name "transformer.h.0.ln_1.weight".
-std::string without_prefix(const std::string& name) {
-  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+std::string_view prefix_of(const GptConfig& config) {
+  return family(config) == Family::Llama ? "model." : "transformer.";
 }
 
 /// All tensors of some files, for who looks for those of a model.
 class Names {
  public:
-  explicit Names(std::span<const SafetensorsReader> files) {
+  Names(std::span<const SafetensorsReader> files, std::string_view prefix) : prefix_(prefix) {
     for (const SafetensorsReader& file : files)
       for (const auto& [name, entry] : file.entries()) {
         all_.emplace(name, FoundWeight{.file = &file, .entry = &entry});
-        prefix_ = prefix_ || name.starts_with(kPrefix);
+        has_prefix_ = has_prefix_ || name.starts_with(prefix);
       }
     path_ = files.size() == 1 ? files[0].path() : fs::path(files[0].path()).parent_path().string();
   }
@@ -48,7 +46,8 @@ class Names {
   const std::string& path() const { return path_; }
 
   FoundWeight take(const std::string& ours, const Shape& shape) {
-    const std::string& theirs = prefix_ ? ours : without_prefix(ours);
+    const bool cut = !has_prefix_ && ours.starts_with(prefix_);
+    const std::string theirs = cut ? ours.substr(prefix_.size()) : ours;
     const auto at = all_.find(theirs);
     if (at == all_.end()) throw UserError("{}: holds no tensor {}", path_, theirs);
     check(at->first, *at->second.entry, shape);
@@ -56,11 +55,14 @@ class Names {
     return at->second;
   }
 
-  /// Further tensors mean another model; only the causal mask of older files may be there.
+  /// Further tensors mean another model; only what older files have beside weights may be there:
+  /// the causal mask, and the frequencies of RoPE.
   void refuse_others() const {
     for (const auto& [name, found] : all_) {
-      const bool mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
-      if (!mask && !taken_.contains(name))
+      constexpr std::array kNoWeights = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
+      const bool known = std::any_of(kNoWeights.begin(), kNoWeights.end(),
+                                     [&](const char* end) { return name.ends_with(end); });
+      if (!known && !taken_.contains(name))
         throw UserError("{}: holds {}, which this model has not; see --model and --layers",
                         found.file->path(), name);
     }
@@ -81,7 +83,8 @@ class Names {
   std::string path_;
   std::map<std::string, FoundWeight> all_;
   std::set<std::string> taken_;
-  bool prefix_ = false;  // whether names have it
+  std::string_view prefix_;
+  bool has_prefix_ = false;  // whether names have it
 };
 
 /// out = elements from `begin` on, in FP32.
@@ -108,6 +111,22 @@ bool equal(const FoundWeight& a, const FoundWeight& b, int64_t elements) {
   return true;
 }
 
+/// Memory for the tensors in which a file has a parameter, one after the other.
+std::vector<Tensor> hf_views(const ParamSpec& spec, const GptConfig& config,
+                             std::vector<float>& memory) {
+  const std::vector<HfTensor> theirs = hf_tensors(spec, config);
+  int64_t elements = 0;
+  for (const HfTensor& tensor : theirs) elements += tensor.shape.size();
+  memory.resize(static_cast<size_t>(elements));
+  std::vector<Tensor> views;
+  float* at = memory.data();
+  for (const HfTensor& tensor : theirs) {
+    views.push_back({.ptr = at, .shape = tensor.shape});
+    at += tensor.shape.size();
+  }
+  return views;
+}
+
 /// What config.json says of the head.
 Head check_config(const std::string& path, const GptConfig& config) {
   if (path.empty()) return Head::Unknown;
@@ -128,7 +147,8 @@ WrittenFile write_weights(const Ctx& ctx, Comm* comm, const std::string& path,
   if (!comm || comm->rank() == 0) {
     std::vector<SafetensorsWriter::Entry> entries;
     for (const ParamSpec& spec : whole.specs())
-      entries.push_back({spec.name, Dtype::F32, hf_shape(spec)});
+      for (const HfTensor& hf : hf_tensors(spec, config))
+        entries.push_back({hf.name, Dtype::F32, hf.shape});
     // "format" is what Hugging Face's loader looks for.
     writer.emplace(path, std::move(entries), std::map<std::string, std::string>{{"format", "pt"}});
   }
@@ -137,10 +157,9 @@ WrittenFile write_weights(const Ctx& ctx, Comm* comm, const std::string& path,
   gather_sections(ctx, comm, layout, params, [&](int64_t s, Tensor section) {
     const Range range = whole.section(s);
     for (; spec != whole.specs().end() && spec->offset < range.end; ++spec) {
-      buffer.resize(static_cast<size_t>(spec->live()));
-      const Tensor hf{.ptr = buffer.data(), .shape = hf_shape(*spec)};
-      to_hf(hf, section.slice(spec->offset - range.begin, spec->shape.size()), *spec, config.heads);
-      writer->write(hf);
+      const std::vector<Tensor> hf = hf_views(*spec, config, buffer);
+      to_hf(hf, section.slice(spec->offset - range.begin, spec->shape.size()), *spec, config);
+      for (const Tensor& tensor : hf) writer->write(tensor);
     }
   });
   return writer ? writer->finish() : WrittenFile{};
@@ -149,12 +168,15 @@ WrittenFile write_weights(const Ctx& ctx, Comm* comm, const std::string& path,
 FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptConfig& config,
                           Head head) {
   const ParamLayout layout(config);
-  Names names(files);
+  Names names(files, prefix_of(config));
   FoundWeights found;
   for (const ParamSpec& spec : layout.specs())
-    if (spec.name != kHead) found[spec.name] = names.take(spec.name, hf_shape(spec));
-  const Shape shape = hf_shape(layout.spec(kEmbedding));
-  const FoundWeight& embedding = found.at(kEmbedding);
+    for (const HfTensor& hf : hf_tensors(spec, config))
+      if (hf.name != kHead) found[hf.name] = names.take(hf.name, hf.shape);
+  const ParamSpec& first = layout.specs().front();
+  CHECK(first.role == Role::Embedding, "{}", first.name);
+  const Shape shape = hf_tensors(first, config).front().shape;
+  const FoundWeight& embedding = found.at(first.name);
   const bool own = head == Head::Own || names.has(kHead);
   const FoundWeight theirs = own ? names.take(kHead, shape) : embedding;
   names.refuse_others();
@@ -181,11 +203,13 @@ void copy_weights(const Ctx& ctx, const Flat& params, const FoundWeights& found,
   const ParamLayout all(config);
   for (const ParamSpec& spec : layout.specs()) {
     const ParamSpec& whole = all.spec(spec.name);
-    theirs.resize(static_cast<size_t>(hf_shape(whole).size()));
-    read_floats(found.at(spec.name), 0, theirs);
+    const std::vector<HfTensor> names = hf_tensors(whole, config);
+    const std::vector<Tensor> hf = hf_views(whole, config, theirs);
+    for (size_t i = 0; i < hf.size(); ++i)
+      read_floats(found.at(names[i].name), 0,
+                  {hf[i].data<float>(), static_cast<size_t>(hf[i].size())});
     ours.resize(static_cast<size_t>(whole.shape.size()));
-    from_hf({.ptr = ours.data(), .shape = whole.shape},
-            {.ptr = theirs.data(), .shape = hf_shape(whole)}, whole, config.heads);
+    from_hf({.ptr = ours.data(), .shape = whole.shape}, hf, whole, config);
     auto* out = layout.tensor(params.copied_to(host.tensor()), spec).data<float>();
     spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
       std::copy_n(ours.data() + there, n, out + here);
@@ -196,14 +220,20 @@ void copy_weights(const Ctx& ctx, const Flat& params, const FoundWeights& found,
 
 void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& config,
                   const ParamLayout& layout, const Flat& params, bool speaks) {
+  if (family(config) == Family::Mixture)
+    throw UserError(
+        "--load {}: a mixture of the parts of GPT-2 and LLaMA is no model of transformers; legal "
+        "is "
+        "a checkpoint of Ladder",
+        path);
   const HfFiles files = open_hf_files(path);
   const Head head = check_config(files.config, config);
   const FoundWeights found = find_weights(files.weights, config, head);
   if (speaks && head == Head::Unknown)
     fmt::print(stderr,
                "--load {}: no config.json beside the weights: --heads, the activation and the "
-               "epsilon of the norms are taken on trust\n",
-               path);
+               "epsilon of the norms{} are taken on trust\n",
+               path, family(config) == Family::Llama ? ", and the angles of RoPE" : "");
   copy_weights(ctx, params, found, config, layout);
 }
 

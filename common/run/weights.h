@@ -1,4 +1,4 @@
-// Weights as a file under the names and layouts of the Hugging Face GPT-2 model.
+// Weights as a file under the names and layouts of a Hugging Face model: GPT-2, or LLaMA.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ struct FoundWeight {
   const SafetensorsReader* file;
   const TensorEntry* entry;
 };
-/// By the name of its ParamSpec.
+/// By the name that hf_tensors() gives it.
 using FoundWeights = std::map<std::string, FoundWeight>;
 
 /// What is known of the head of a model beside its tensors.
@@ -34,7 +34,8 @@ enum class Head : uint8_t {
   Tied,     ///< it is the embedding; lm_head.weight, where it is there, must be equal
 };
 
-/// In one file or several, which must outlive what is found. Names may lack "transformer.".
+/// In one file or several, which must outlive what is found. Names may lack "transformer." or
+/// "model.".
 /// @throws UserError if a weight is missing, of another shape or dtype, or not of this model
 FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptConfig& config,
                           Head head = Head::Unknown);

@@ -86,7 +86,7 @@ TEST_P(SharedActivations, NegativeControlWithoutRecomputationTheyDiffer) {
     EXPECT_FALSE(same_bits(not_recomputed({.sets = sets}), all)) << sets;
   EXPECT_FALSE(same_bits(not_recomputed({.own_norm = false}), all));
   EXPECT_FALSE(same_bits(not_recomputed({.own_att = false}), all));
-  EXPECT_FALSE(same_bits(not_recomputed({.own_gelu = false}), all));
+  EXPECT_FALSE(same_bits(not_recomputed({.own_act = false}), all));
 }
 
 TEST_P(SharedActivations, NegativeControlInputsThatAreNotBroughtBackDiffer) {

@@ -57,7 +57,7 @@ TEST(Recompute, PartsAreThoseOfAllBlocksButTheLast) {
   // Norms, attention, GELU.
   const auto parts = [](const char* policy, int64_t l) {
     const DroppedParts p = Recompute(policy, 3).parts_before(l);
-    return std::array{p.norms, p.attention, p.gelu};
+    return std::array{p.norms, p.attention, p.act};
   };
   const std::array nothing{false, false, false};
   for (const int64_t l : {0, 1}) {
@@ -79,18 +79,18 @@ TEST(Recompute, PlanSharesWhatThePolicyDrops) {
     EXPECT_EQ(plan(policy).sets, sets) << policy;
     EXPECT_EQ(plan(policy).dtype, Dtype::BF16) << policy;
     EXPECT_TRUE(plan(policy).own_input && plan(policy).own_norm && plan(policy).own_att &&
-                plan(policy).own_gelu)
+                plan(policy).own_act)
         << policy;
   }
   const ActivationPlan selective = plan("selective");
   EXPECT_EQ(selective.sets, 7);
-  EXPECT_FALSE(selective.own_norm || selective.own_att || selective.own_gelu);
+  EXPECT_FALSE(selective.own_norm || selective.own_att || selective.own_act);
   EXPECT_TRUE(selective.own_input);
   const ActivationPlan attention = plan("selective:attention"), mlp = plan("selective:mlp");
-  EXPECT_TRUE(attention.own_norm && !attention.own_att && attention.own_gelu);
-  EXPECT_TRUE(mlp.own_norm && mlp.own_att && !mlp.own_gelu);
+  EXPECT_TRUE(attention.own_norm && !attention.own_att && attention.own_act);
+  EXPECT_TRUE(mlp.own_norm && mlp.own_att && !mlp.own_act);
   // What is dropped already stays dropped.
-  EXPECT_FALSE(Recompute("none", 7).plan({.own_norm = false, .own_gelu = false}).own_norm);
+  EXPECT_FALSE(Recompute("none", 7).plan({.own_norm = false, .own_act = false}).own_norm);
 }
 
 TEST(Recompute, NamesAllPoliciesThatItAccepts) {

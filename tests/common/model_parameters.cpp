@@ -201,7 +201,7 @@ TEST(Activations, BytesFollowTheFormulaOfEveryPlan) {
                                     .sets = sets,
                                     .own_norm = (bits & 1) != 0,
                                     .own_att = (bits & 2) != 0,
-                                    .own_gelu = (bits & 4) != 0,
+                                    .own_act = (bits & 4) != 0,
                                     .own_input = (bits & 8) != 0,
                                     .own_output = (bits & 16) != 0};
           Arena arena(Arena::Mode::DryRun);
@@ -218,13 +218,13 @@ TEST(Activations, WhatAPlanSharesIsOneBuffer) {
   const auto blocks = [&](const ActivationPlan& plan) {
     return alloc_activations(arena, config, 1, plan).blocks;
   };
-  const auto kept = blocks({}), runs = blocks({.sets = 2}), parts = blocks({.own_gelu = false});
+  const auto kept = blocks({}), runs = blocks({.sets = 2}), parts = blocks({.own_act = false});
   EXPECT_NE(kept[0].attn.qkv.ptr, kept[2].attn.qkv.ptr);
   EXPECT_EQ(runs[0].attn.qkv.ptr, runs[2].attn.qkv.ptr);
   EXPECT_NE(runs[0].attn.qkv.ptr, runs[1].attn.qkv.ptr);
   EXPECT_EQ(runs[0].out.ptr, runs[2].out.ptr);  // inside runs
   EXPECT_NE(runs[1].out.ptr, runs[3].out.ptr);  // between runs: kept
-  EXPECT_EQ(parts[0].mlp.gelu.ptr, parts[4].mlp.gelu.ptr);
+  EXPECT_EQ(parts[0].mlp.act.ptr, parts[4].mlp.act.ptr);
   EXPECT_NE(parts[0].mlp.fc.ptr, parts[4].mlp.fc.ptr);
   const auto inputs = blocks({.sets = 1, .own_input = false});
   EXPECT_EQ(inputs[0].out.ptr, inputs[2].out.ptr);
