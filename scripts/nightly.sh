@@ -22,9 +22,9 @@
 #   scripts/nightly.sh --build DIR  with the programs of another build
 #
 # Prints a line for each run, and writes docs/results/nightly_data_parallel.md,
-# nightly_model_parallel.md, nightly_mesh.md, clients.md, torture.md and machines.md. A run of the
-# first three parts that was done before, by the same programs, is not done again: what has been
-# found lies in runs/nightly.
+# nightly_model_parallel.md, nightly_mesh.md, clients.md, clients_llama.md, torture.md and
+# machines.md. A run of the first three parts that was done before, by the same programs, is not done
+# again: what has been found lies in runs/nightly.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -388,13 +388,17 @@ mesh_text() {
 }
 
 clients() {
-  python3 -B tests/clients/test_transformers.py --build "$build" --install \
-    --result docs/results/clients.md
-  case $? in
-    0) ;;
-    77) echo "nightly.sh: clients not tried" ;;
-    *) ((all_failed += 1)) ;;
-  esac
+  local client
+  local -A result=([transformers]=clients.md [llama]=clients_llama.md)
+  for client in transformers llama; do
+    python3 -B "tests/clients/test_$client.py" --build "$build" --install \
+      --result "docs/results/${result[$client]}"
+    case $? in
+      0) ;;
+      77) echo "nightly.sh: client $client not tried" ;;
+      *) ((all_failed += 1)) ;;
+    esac
+  done
 }
 
 for part in "${parts[@]}"; do

@@ -4,14 +4,12 @@
 //
 // A tied head has no weights but wte. The last norm is beside wte then, and the section of the head
 // is empty but for gradients: common/model/tied_head.h.
-//
 // Parameters, gradients and the states of an optimizer share this layout. Each tensor starts at
 // a multiple of kAlign elements, so a section (embed, a block, head) is one contiguous range.
 //
 // With tensor parallelism a rank has a part of each large tensor: some of its rows, or some of its
-// columns. Small tensors are whole on every rank.
-//
-// A stage of a pipeline has some sections, in this order; the others are empty there.
+// columns. Small tensors are whole on every rank. A stage of a pipeline has some sections, in this
+// order; the others are empty there.
 //
 // With N shards each section is padded to N equal chunks. Shard r is chunk r of every section, one
 // after the other:
@@ -53,9 +51,7 @@ enum class Cut : uint8_t { None, Rows, Columns };
 
 /// One parameter tensor, or what a rank has of it.
 struct ParamSpec {
-  /// As in the Hugging Face model of its family, "transformer.h.0.ln_1.weight". What is one matrix
-  /// here and several there has a name of its own: "model.layers.0.self_attn.qkv_proj.weight".
-  std::string name;
+  std::string name;  ///< as in Hugging Face's model of its family: "transformer.h.0.ln_1.weight"
   Role role;
   Shape shape;           ///< of the tensor on this rank, padded vocabulary rows included
   int64_t rows;          ///< extent 0 without padding: only these are initialised, hashed and saved
@@ -88,9 +84,7 @@ struct ParamSpec {
   }
 };
 
-// Of what a model does not have, tensors are null: biases, a table of positions.
-
-/// A weight with its bias: a linear layer (w (N,K), b (N)) or a norm (w, b (C)).
+/// Of a linear layer (w (N,K), b (N)) or a norm (w, b (C)). Null: the model has none.
 struct Affine {
   Tensor w, b;
 };
@@ -100,7 +94,7 @@ struct EmbedTensors {
 };
 /// The parameters of attention.
 struct AttnTensors {
-  Affine qkv;     ///< ((NH+2*NKV)*HS,C), and as many; (3C,C) if every head has its own keys
+  Affine qkv;     ///< ((NH+2*NKV)*HS,C), and as many
   Tensor proj_w;  ///< (C,C); its bias is added by the residual
 };
 /// The parameters of the MLP.

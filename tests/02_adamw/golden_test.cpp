@@ -6,7 +6,8 @@ namespace {
 
 class GoldenAdam : public Golden, public ::testing::WithParamInterface<GoldenCase> {};
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenAdam,
-                         golden_cases({"adam", "adamw", "adamw_odd", "adamw_tied"}), golden_name);
+                         golden_cases({"adam", "adamw", "adamw_odd", "adamw_llama", "adamw_tied"}),
+                         golden_name);
 
 TEST_P(GoldenAdam, Says) {
   const auto [name, backend] = GetParam();

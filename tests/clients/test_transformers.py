@@ -34,7 +34,7 @@ WIDE_FLAGS = ["--model", "gpt2-124m", "--layers", "1", "--heads", "4", "--channe
               "--seq-len", str(TOKENS)]
 OWN_HEAD = {"tie_word_embeddings": False}
 TIED = "--tied-head"
-# What transformers save, and how: name -> job for gpt2.py.
+# What transformers save, and how: name -> job for models.py.
 MADE = {
     "one file": {"config": {**SMALL, **OWN_HEAD}},
     "shards": {"config": {**SMALL, **OWN_HEAD}, "shards": "100KB"},
@@ -67,8 +67,11 @@ direction that the table names, and both take the mean loss of the same tokens.
 
 def tolerance(config, loss):
     """See above. Of a layer: two norms, qkv, scores, values, projection, and the MLP's two."""
-    C, T, V = config["n_embd"], TOKENS, config["vocab_size"]
-    roundings = config["n_layer"] * (2 * C + C + C + T + C + C + 4 * C) + 2 * C + V
+    T, V = TOKENS, config["vocab_size"]
+    C = config.get("n_embd", config.get("hidden_size"))
+    L = config.get("n_layer", config.get("num_hidden_layers"))
+    F = config.get("intermediate_size", 4 * C)
+    roundings = L * (2 * C + C + C + T + C + C + F) + 2 * C + V
     return 4 * math.sqrt(roundings) * EPS * loss
 
 
@@ -122,7 +125,7 @@ class Transformers(unittest.TestCase):
 
     @classmethod
     def ask(cls, version):
-        """All answers of one version: name -> what gpt2.py says."""
+        """All answers of one version: name -> what models.py says."""
         jobs = {"trained": {"load": str(cls.saved)},
                 "trained, head tied": {"load": str(cls.tied)},
                 "trained, 50,257 tokens": {"load": str(cls.wide)}}
@@ -132,7 +135,7 @@ class Transformers(unittest.TestCase):
             jobs[key] = {"load": str(cls.made(version, key)), "with": {key: value},
                          "change": str(cls.made(version, "one file"))}
         data = {"text": str(cls.ladder.text), "tokens": TOKENS}
-        printed = cls.environment.run(version, HERE / "gpt2.py",
+        printed = cls.environment.run(version, HERE / "models.py",
                                       json.dumps([{**job, **data} for job in jobs.values()]))
         return dict(zip(jobs, json.loads(printed.splitlines()[-1])))
 
@@ -209,7 +212,7 @@ class Transformers(unittest.TestCase):
                    f"| {allowed:.1e} |")
 
 
-def main():
+def main(tests):
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=Path, required=True, help="with bin/ch02_adamw")
     parser.add_argument("--install", action="store_true", help="what is missing, from PyPI")
@@ -222,9 +225,9 @@ def main():
     except Unavailable as e:
         print(f"SKIPPED: {e}")
         return SKIPPED
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Transformers)
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(tests)
     done = unittest.TextTestRunner(verbosity=2).run(suite)
-    table = "\n".join(Transformers.table()) + "\n"
+    table = "\n".join(tests.table()) + "\n"
     print(table)
     if args.result and done.wasSuccessful():
         args.result.write_text(TITLE + table)
@@ -232,4 +235,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Transformers))

@@ -15,10 +15,53 @@ namespace {
 
 constexpr int64_t kB = 3;
 
+GptConfig odd() {
+  return {.name = "odd",
+          .layers = 2,
+          .heads = 3,
+          .channels = 6,
+          .seq_len = 5,
+          .positions = 8,
+          .vocab = 7,
+          .padded_vocab = 9};
+}
+/// Three heads in one group.
+GptConfig odd_llama() {
+  GptConfig config = odd();
+  config.channels = 12;
+  config.kv_heads = 1;
+  config.hidden = 5;
+  config.norm = Norm::Rms;
+  config.mlp = Mlp::SwiGlu;
+  config.position = Position::Rope;
+  config.bias = false;
+  return config;
+}
+/// A part of LLaMA in GPT-2, or of GPT-2 in LLaMA.
+template <class Change>
+GptConfig changed(GptConfig config, Change change) {
+  change(config);
+  return config;
+}
+
+struct Case {
+  std::string name;
+  GptConfig config;
+};
+std::vector<Case> cases() {
+  return {{"Gpt2", odd()},
+          {"Gpt2Tied", changed(odd(), [](GptConfig& c) { c.tied_head = true; })},
+          {"Llama", odd_llama()},
+          {"LlamaTied", changed(odd_llama(), [](GptConfig& c) { c.tied_head = true; })},
+          {"Gpt2WithRms", changed(odd(), [](GptConfig& c) { c.norm = Norm::Rms; })},
+          {"Gpt2WithSwiGlu", changed(odd(), [](GptConfig& c) { c.mlp = Mlp::SwiGlu; })},
+          {"Gpt2WithRope", changed(odd(), [](GptConfig& c) { c.position = Position::Rope; })},
+          {"LlamaWithBias", changed(odd_llama(), [](GptConfig& c) { c.bias = true; })}};
+}
+
 class Model {
  public:
-  explicit Model(bool tied_head) {
-    config_.tied_head = tied_head;
+  explicit Model(const GptConfig& config) : config_(config) {
     layout_ = ParamLayout(config_);
     flat_ = arena_.zeros(Mem::Param, "params", Dtype::F64, {layout_.size()});
     grads_ = arena_.zeros(Mem::Grad, "grads", Dtype::F64, {layout_.grads().size()});
@@ -78,14 +121,7 @@ class Model {
     join_tied_head(ctx_, layout_, grads_);
   }
 
-  GptConfig config_{.name = "odd",
-                    .layers = 2,
-                    .heads = 3,
-                    .channels = 6,
-                    .seq_len = 5,
-                    .positions = 8,
-                    .vocab = 7,
-                    .padded_vocab = 9};
+  GptConfig config_;
   ParamLayout layout_{config_};
   Arena arena_;
   Ctx ctx_{.kernels = &ref_kernels(), .scratch{}};
@@ -97,12 +133,12 @@ class Model {
   Tensor targets_ = arena_.alloc(Mem::Activation, "targets", Dtype::I32, {kB, config_.seq_len});
 };
 
-class ModelGradient : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Head, ModelGradient, testing::Bool(),
-                         [](const auto& tied) { return tied.param ? "Tied" : "OfItsOwn"; });
+class ModelGradient : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Model, ModelGradient, testing::ValuesIn(cases()),
+                         [](const auto& model) { return model.param.name; });
 
 TEST_P(ModelGradient, EveryParameterAgainstCentralDifferences) {
-  Model model(GetParam());
+  Model model(GetParam().config);
   model.gradient();
   constexpr double kStep = 1e-5;
   for (const ParamSpec& spec : model.layout().specs())
@@ -123,7 +159,7 @@ TEST_P(ModelGradient, EveryParameterAgainstCentralDifferences) {
 }
 
 TEST_P(ModelGradient, PaddingHasNone) {
-  Model model(GetParam());
+  Model model(GetParam().config);
   model.gradient();
   for (const ParamSpec& spec : model.layout().specs())
     for (int64_t i = spec.live(); i < spec.shape.size(); ++i)

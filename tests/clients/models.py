@@ -2,13 +2,15 @@
 """What Hugging Face's transformers make of models, for test_transformers.py, which runs this file
 with an environment that has them.
 
-    gpt2.py JOBS    a JSON list of jobs; prints a JSON list, one answer for each
+    models.py JOBS    a JSON list of jobs; prints a JSON list, one answer for each
 
 A job is {"make": DIR, "config": {...}, ...}, which writes a random model, or {"load": DIR}. With
-{"change": OTHER, "with": {...}} DIR first becomes a copy of OTHER with another config.json. Each
-answers with the loss of the model in DIR on "text", in sequences of so many "tokens".
+{"change": OTHER, "with": {...}} DIR first becomes a copy of OTHER with another config.json. With
+{"confuse": HOW} rows of a loaded LLaMA change places. Each answers with the loss of the model in
+DIR on "text", in sequences of so many "tokens". "kind" says "gpt2", or "llama".
 """
 
+import copy
 import json
 import shutil
 import sys
@@ -17,9 +19,10 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 import transformers
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 transformers.logging.set_verbosity_error()
+KINDS = {"gpt2": (GPT2Config, GPT2LMHeadModel), "llama": (LlamaConfig, LlamaForCausalLM)}
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
 
@@ -51,8 +54,29 @@ def answer(model, job):
     """Its loss in FP32 and in FP64, and whether the head is the embedding."""
     losses = {name: mean_loss(model, job["text"], job["tokens"], dtype)
               for name, dtype in (("f32", torch.float32), ("f64", torch.float64))}
-    tied = model.lm_head.weight.data_ptr() == model.transformer.wte.weight.data_ptr()
+    tied = model.lm_head.weight.data_ptr() == model.get_input_embeddings().weight.data_ptr()
     return {"version": transformers.__version__, "tied": tied, **losses}
+
+
+@torch.no_grad()
+def confuse(model, how):
+    """What a reader might take for what: a LLaMA with rows in other places."""
+    config = model.config
+    heads, groups = config.num_attention_heads, config.num_key_value_heads
+    for layer in model.model.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        if how == "interleaved RoPE":  # pairs of neighbors, where they are HS / 2 apart
+            for projection, count in ((attention.q_proj, heads), (attention.k_proj, groups)):
+                rows = projection.weight.unflatten(0, (count, -1, 2)).transpose(1, 2)
+                projection.weight.copy_(rows.reshape(projection.weight.shape))
+        if how == "gate and up swapped":
+            gate = mlp.gate_proj.weight.clone()
+            mlp.gate_proj.weight.copy_(mlp.up_proj.weight)
+            mlp.up_proj.weight.copy_(gate)
+        if how == "groups in another order":
+            for projection in (attention.k_proj, attention.v_proj):
+                rows = projection.weight.unflatten(0, (groups, -1)).flip(0)
+                projection.weight.copy_(rows.reshape(projection.weight.shape))
 
 
 def load(job):
@@ -62,7 +86,10 @@ def load(job):
         path.write_text(json.dumps({**json.loads(path.read_text()), **job["with"]}))
     # The default attention of 4.57 pays no heed to scale_attn_weights.
     how = {"attn_implementation": "eager"} if "change" in job else {}
-    model, info = GPT2LMHeadModel.from_pretrained(job["load"], output_loading_info=True, **how)
+    _, kind = KINDS[job.get("kind", "gpt2")]
+    model, info = kind.from_pretrained(job["load"], output_loading_info=True, **how)
+    if "confuse" in job:
+        confuse(model, job["confuse"])
     wrong = {key: sorted(map(str, value)) for key, value in info.items() if value}
     start = torch.tensor([[84, 104, 101]])  # "The"
     text = model.generate(start, max_new_tokens=4, do_sample=False,
@@ -74,14 +101,18 @@ def load(job):
 def make(job):
     """Every weight is random, and so large that no part of the model is close to linear."""
     torch.manual_seed(1)
-    model = GPT2LMHeadModel(GPT2Config(**job["config"], bos_token_id=None, eos_token_id=None))
+    config, kind = KINDS[job.get("kind", "gpt2")]
+    model = kind(config(**job["config"], bos_token_id=None, eos_token_id=None))
     for name, weight in model.named_parameters():
         weight.normal_(0, 0.3)
-        if "ln_" in name and name.endswith(".weight"):
+        if ("ln_" in name or "norm" in name) and name.endswith(".weight"):
             weight += 1
-    model = model.to(DTYPES[job.get("dtype", "f32")])
-    saved = model.transformer if job.get("without_head") else model
+    narrow = copy.deepcopy(model).to(DTYPES[job.get("dtype", "f32")])
+    saved = narrow.base_model if job.get("without_head") else narrow
     saved.save_pretrained(job["make"], max_shard_size=job.get("shards", "5GB"))
+    # Not `narrow` itself: it has the frequencies of RoPE in 16 bits, too, which no file holds.
+    for wide, rounded in zip(model.parameters(), narrow.parameters()):
+        wide.copy_(rounded)
     return answer(model, job)
 
 
