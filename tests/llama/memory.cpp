@@ -62,7 +62,8 @@ TEST_F(LlamaMemory, BytesSentAreAsPredicted) {
         report("11_tensor_parallel",
                fmt::format("--model llama-nano --layers 4 --channels 128 --steps 1 {}", flags));
     const auto& sent = got["extra"]["traffic"];
-    EXPECT_EQ(sent["predicted"], sent["measured"]) << flags << got["extra"].dump();
+    EXPECT_EQ(sent["predicted"], sent["measured"]) << flags;
+    EXPECT_GT(sent["measured"], 0) << flags;
   }
 }
 
@@ -77,9 +78,12 @@ TEST_F(LlamaMemory, PlanOfSeventyBillion) {
   const int64_t C = 8192, qkv = (64 + 16) * 128, F = 28672;
   const int64_t P = 10 * (C * (qkv + C + 3 * F) / 8 + 2 * C);  // of a stage without ends
   const auto gib = [](int64_t bytes) {
-    return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 30));
+    return fmt::format(" {:.2f} GiB ", static_cast<double>(bytes) / (1 << 30));
   };
-  for (const std::string& says : {gib(2 * P), gib(4 * P), gib(8 * P / 8)})
+  const auto mib = [](int64_t bytes) {
+    return fmt::format(" {:.2f} MiB ", static_cast<double>(bytes) / (1 << 20));
+  };
+  for (const std::string& says : {gib(2 * P), mib(4 * P / 8), gib(4 * P), mib(8 * P / 8)})
     EXPECT_NE(ended.out.find(says), std::string::npos) << says << "\n" << ended.out;
 }
 
@@ -87,7 +91,7 @@ TEST_F(LlamaMemory, PlanOfSeventyBillion) {
 TEST_F(LlamaMemory, SequencesMayBeLongerThanThePreset) {
   EXPECT_TRUE(as_predicted(report("06_checkpointing",
                                   "--model llama-nano --channels 128 --layers 2 "
-                                  "--seq-len 40 --steps 1")));
+                                  "--seq-len 32 --steps 1")));
   const Ended plan = run("13_3d_parallel", words("--plan-only --model nano --seq-len 4096"));
   EXPECT_EQ(plan.status, 0) << plan.err;
 }
