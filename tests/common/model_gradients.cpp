@@ -1,6 +1,9 @@
 // The whole model's gradient, in double with `ref`, against central differences: every parameter
 // of a small model of odd sizes, with padded vocabulary and ignored targets.
 #include <cmath>
+#include <ostream>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -48,6 +51,7 @@ struct Case {
   std::string name;
   GptConfig config;
 };
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 std::vector<Case> cases() {
   return {{"Gpt2", odd()},
           {"Gpt2Tied", changed(odd(), [](GptConfig& c) { c.tied_head = true; })},
