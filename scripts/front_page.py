@@ -46,6 +46,7 @@ ANSWERS = {
     "16_fp8": "What does FP8 keep of a number, and who chooses its scale?",
     "17_head_chunks": "Why are logits the largest activation, and how can they never be held whole?",
     "18_offload": "What can wait in a file during a step, and what does the step wait for then?",
+    "19_llama": "What do RMSNorm, RoPE, SwiGLU and grouped heads change, in loss and in bytes?",
 }
 
 

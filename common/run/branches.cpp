@@ -16,6 +16,13 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--precision", "fp8", "16_fp8"},
     BranchFlag{"--head-chunk", "", "17_head_chunks"},
     BranchFlag{"--offload", "", "18_offload"},
+    BranchFlag{"--norm", "", "19_llama"},
+    BranchFlag{"--mlp", "", "19_llama"},
+    BranchFlag{"--position", "", "19_llama"},
+    BranchFlag{"--kv-heads", "", "19_llama"},
+    BranchFlag{"--hidden", "", "19_llama"},
+    BranchFlag{"--rope-theta", "", "19_llama"},
+    BranchFlag{"--no-bias", "", "19_llama"},
 };
 
 }  // namespace

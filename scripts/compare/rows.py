@@ -90,6 +90,8 @@ def rows(ranks, backend="cpu"):
         Row("17", "17_head_chunks", "head in chunks", "--head-chunk 1"),
         Row("18", "18_offload", "ZeRO-3, inputs of blocks in a file",
             f"{n} --recompute full --offload inputs"),
+        Row("19", "19_llama", "LLaMA's block",
+            "--norm rms --mlp swiglu --position rope --kv-heads 1 --no-bias", "another model"),
     ]
     there, groups = chapter_tree.chapters(), list(dict.fromkeys(row.group for row in every))
     return sorted((row for row in every if row.chapter in there), key=lambda row: groups.index(row.group))

@@ -62,7 +62,8 @@ constexpr Exchange kExchanges[] = {{"14_stability", "04_clipping", "spike_guard"
                                    {"15_batch_size", "07_ddp", "noise_scale"},
                                    {"16_fp8", "07_ddp", "fp8"},
                                    {"17_head_chunks", "06_checkpointing", ""},
-                                   {"18_offload", "10_zero3", ""}};
+                                   {"18_offload", "10_zero3", ""},
+                                   {"19_llama", "06_checkpointing", ""}};
 
 TEST_F(Branches, ExchangeCheckpointsWithTheirParents) {
   for (const auto& [branch, parent, states] : kExchanges) {

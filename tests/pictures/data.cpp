@@ -16,6 +16,7 @@
 #include "common/comm/run_ranks.h"
 #include "common/model/config.h"
 #include "common/model/layout.h"
+#include "common/model/rope.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 
@@ -125,6 +126,43 @@ json cuts() {
   return all;
 }
 
+/// Rotary positions. "turned": a pair of channels that is (1, 0), as each token has it. "scores":
+/// the product of such queries and keys, [query][key]. "pairs": with which channel each of eight is
+/// turned.
+json rope() {
+  constexpr int64_t T = 4, HS = 2, kHead = 8;
+  Arena arena;
+  Ctx ctx;
+  ctx.kernels = &ref_kernels();
+  const auto turn = [&](Tensor qkv, int64_t size) {
+    const Tensor angles = arena.alloc(Mem::Workspace, "angles", Dtype::F32, {T, size});
+    fill_angles(angles, {});
+    ctx.kernels->rope(ctx, qkv, angles, /*heads=*/1, /*back=*/false);
+  };
+  const Tensor qkv = arena.zeros(Mem::Activation, "qkv", Dtype::F32, {1, T, 3 * HS});
+  float* x = qkv.data<float>();
+  for (int64_t t = 0; t < T; ++t) x[t * 3 * HS] = x[t * 3 * HS + HS] = 1;
+  turn(qkv, HS);
+  json turned = json::array(), scores = json::array(), pairs = json::array();
+  for (int64_t t = 0; t < T; ++t) {
+    const float* q = x + t * 3 * HS;
+    turned.push_back({q[0], q[1]});
+    json row = json::array();
+    for (const float* k = x + HS; k < q + 3 * HS; k += 3 * HS)
+      row.push_back(q[0] * k[0] + q[1] * k[1]);
+    scores.push_back(row);
+  }
+  for (int64_t i = 0; i < kHead; ++i) {
+    const Tensor one = arena.zeros(Mem::Activation, "one", Dtype::F32, {1, T, 3 * kHead});
+    float* second = one.data<float>() + 3 * kHead;  // the token that is turned by one angle each
+    second[i] = 1;
+    turn(one, kHead);
+    for (int64_t j = 0; j < kHead; ++j)
+      if (j != i && second[j] != 0) pairs.push_back(j);
+  }
+  return {{"turned", turned}, {"scores", scores}, {"pairs", pairs}};
+}
+
 /// Every schedule on `stages` stages, where F, I and W take as long as one another.
 json pipelines(int64_t stages, int64_t micros) {
   json all = json::array();
@@ -163,6 +201,7 @@ int main() {
   const json data{
       {"ring", all_reduce(Reduction::Ring)}, {"halving", all_reduce(Reduction::Halving)},
       {"sharded_update", sharded_update()},  {"cuts", cuts()},
-      {"pipelines", pipelines(2, 4)},        {"models", models()}};
+      {"pipelines", pipelines(2, 4)},        {"models", models()},
+      {"rope", rope()}};
   std::cout << data.dump() << "\n";
 }
