@@ -4,7 +4,7 @@
 #
 #   data   chapters 07 to 10, 15, 16 and 18 on 1, 2, 4 and 8 ranks, threads and processes, with 1, 2
 #          and 4 micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every
-#          precision; chapters 14 and 17, which know one rank, with 1, 2 and 4 micro-steps
+#          precision; chapters 14, 17 and 19, which know one rank, with 1, 2 and 4 micro-steps
 #   model  chapter 11 at every degree, chapter 12 at every degree in every schedule, each with every
 #          recomputation, threads and processes: FP32, and chapter 12 as threads in BF16, too
 #   mesh   chapter 13 on every mesh of up to 8 ranks and one of 16, in every schedule and with
@@ -181,7 +181,7 @@ precisions=(fp32 bf16 fp16)
 
 data_parallel() {
   local single
-  mapfile -t single < <(built 14 17)
+  mapfile -t single < <(built 14 17 19)
   begin nightly_data_parallel.md 50 07 08 09 10 15 16 18
   for backend in cpu ref; do
     for precision in fp32 bf16; do

@@ -325,6 +325,50 @@ def schedules(data):
     return svg.done()
 
 
+# ---- 19: a pair of channels is turned ------------------------------------------------------------
+
+TOKENS = (DARK, BLUE, GREEN, ORANGE)
+
+
+def pair_of_channels(svg, turned, x, y, radius):
+    """The pair as each token has it: an arrow from the middle."""
+    svg.out.append(f'<circle cx="{x}" cy="{y}" r="{radius}" fill="none" stroke="{GREY}" '
+                   'stroke-opacity="0.5"/>')
+    for t, (first, second) in enumerate(turned):
+        at_x, at_y = x + radius * first, y - radius * second
+        svg.out.append(f'<path d="M{x} {y} L{at_x:.1f} {at_y:.1f}" stroke="{TOKENS[t]}" stroke-width="3"/>')
+        side = "start" if first > 0 else "end"
+        svg.text(at_x + (6 if first > 0 else -6), at_y + 4, f"token {t}", TOKENS[t], 12, side, bold=True)
+
+
+def rope(data):
+    """A pair in four tokens, the scores that follow, and who makes a pair with whom."""
+    found = data["rope"]
+    svg = Svg(664, 446, "Rotary positions: a pair of channels in four tokens, and who is a pair")
+    svg.text(0, 16, "A pair (1, 0), turned by one radian a token", bold=True)
+    pair_of_channels(svg, found["turned"], 150, 145, 80)
+    svg.text(360, 16, "Query times key", bold=True)
+    for u in range(4):
+        svg.text(432 + 56 * u + 25, 40, f"key {u}", size=12, anchor="middle")
+    for t, scores in enumerate(found["scores"]):
+        svg.text(424, 66 + 34 * t, f"query {t}", size=12, anchor="end")
+        for u, score in enumerate(scores):
+            svg.box(433 + 56 * u, 47 + 34 * t, 50, 28, TOKENS[t - u])
+            svg.text(458 + 56 * u, 66 + 34 * t, f"{score:.2f}", "#ffffff", 12, "middle")
+    svg.text(360, 210, "One color, one distance: where the two", size=12)
+    svg.text(360, 227, "tokens stand does not matter.", size=12)
+    svg.text(0, 282, "Who is a pair, in a head of eight channels", bold=True)
+    halves = [min(i, j) for i, j in enumerate(found["pairs"])]
+    for y, title, pairs in [(300, "half-split: Hugging Face, Ladder", halves),
+                            (352, "interleaved: the paper", [i // 2 for i in range(8)])]:
+        svg.text(0, y + 22, title, size=12)
+        for i, pair in enumerate(pairs):
+            svg.cell(232 + 48 * i, y, 46, 34, i, TOKENS[pair])
+    svg.text(0, 412, "The same model, with the rows of queries and keys in another order.", size=12)
+    svg.text(0, 429, "A checkpoint that is read the other way writes noise.", size=12)
+    return svg.done()
+
+
 PICTURES = {
     "07_ddp/ring.svg": ring,
     "07_ddp/halving.svg": halving,
@@ -333,6 +377,7 @@ PICTURES = {
     "10_zero3/followed.svg": zero3,
     "11_tensor_parallel/columns_rows.svg": columns_then_rows,
     "12_pipeline_parallel/schedules.svg": schedules,
+    "19_llama/rope.svg": rope,
 }
 
 

@@ -18,7 +18,7 @@ TEST_P(BadBlock, Sizes) {
   expect_refused({{"--kv-heads 0", "--kv-heads must be from 1 to 8, not 0"},
                   {"--kv-heads 16", "--kv-heads must be from 1 to 8, not 16"},
                   {"--kv-heads 3", "--kv-heads 3 must divide --heads 8"},
-                  {"--model llama-nano --heads 2", "--kv-heads 4 must divide --heads 2"},
+                  {"--model llama-nano --kv-heads 5", "--kv-heads 5 must divide --heads 8"},
                   {"--hidden 0", "--hidden must be from 1 to 131072, not 0"},
                   {"--hidden 131073", "--hidden must be from 1 to 131072"},
                   {"--position rope --channels 24", "3 channels each, which RoPE turns in pairs"}});

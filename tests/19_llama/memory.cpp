@@ -24,7 +24,7 @@ TEST_F(BlockMemory, IsAsPredicted) {
   for (const Change& change : kChanges)
     for (const std::string more :
          {"", "--micro-batch 2 --recompute selective", "--precision bf16 --recompute full",
-          "--tied-head --optimizer adafactor", "--layers 2 --hidden 100 --threads 2"}) {
+          "--tied-head --optimizer adafactor", "--hidden 100 --threads 2"}) {
       const auto got = of(change.flags + more);
       EXPECT_TRUE(as_predicted(got)) << change.flags << more;
       for (const char* what : {"weights", "keys_and_values", "flops"}) {

@@ -79,10 +79,10 @@ TEST_P(EachChange, IsTheSameInNarrowFormats) {
   }
 }
 
-// The two tables of kernels agree, however the model is made.
-TEST_P(EachChange, IsTheSameOnRef) {
-  const std::string small = "--channels 32 ";
-  EXPECT_TRUE(same_trace(ours(small), ours(small + "--backend ref")));
+// `ref` is the specification, not the fast one: a smaller model.
+TEST_P(EachChange, IsTheSameHoweverRefRuns) {
+  const std::string small = "--channels 32 --backend ref ";
+  EXPECT_TRUE(same_trace(ours(small), ours(small + "--micro-batch 2 --recompute selective")));
 }
 
 }  // namespace
