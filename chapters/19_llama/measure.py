@@ -70,7 +70,7 @@ def losses():
     head = ["block", "flags", "weights", f"loss of the {SMOOTH} steps before 100", "before 300",
             "validation loss", "the same, against GPT-2's, seed by seed"]
     return "\n\n".join([
-        f"`{TINY}`, mean over seeds {', '.join(map(str, SEEDS))}; all see the same batches:",
+        f"`{TINY}`, mean over seeds {', '.join(map(str, SEEDS))}; with a seed all blocks see the same batches:",
         table(head, rows),
         "![loss above that of GPT-2's block, step by step, for each change and for all](loss.svg)"])
 

@@ -35,8 +35,7 @@ TEST_F(LlamaBlock, AllChangesTogetherAreThePreset) {
   for (const std::string without :
        {"--norm layer", "--mlp gelu", "--position learned", "--kv-heads 8", "--kv-heads 2",
         "--hidden 256", "--rope-theta 500000"})
-    EXPECT_TRUE(
-        different_trace(preset, trace(k19, kBatch + "--model llama-nano " + without)))
+    EXPECT_TRUE(different_trace(preset, trace(k19, kBatch + "--model llama-nano " + without)))
         << without;
 }
 
@@ -73,8 +72,7 @@ TEST_P(EachChange, IsAnotherModelThanGpt2) {
 TEST_P(EachChange, IsTheSameInNarrowFormats) {
   for (const std::string precision : {"bf16", "fp16"}) {
     const std::string narrow = "--loss-scale 1024 --precision " + precision;
-    EXPECT_TRUE(
-        same_trace(ours(narrow), ours(narrow + " --micro-batch 2 --recompute selective")))
+    EXPECT_TRUE(same_trace(ours(narrow), ours(narrow + " --micro-batch 2 --recompute selective")))
         << precision;
   }
 }

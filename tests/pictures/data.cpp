@@ -198,10 +198,12 @@ json models() {
 
 int main() {
   using namespace ladder;
-  const json data{
-      {"ring", all_reduce(Reduction::Ring)}, {"halving", all_reduce(Reduction::Halving)},
-      {"sharded_update", sharded_update()},  {"cuts", cuts()},
-      {"pipelines", pipelines(2, 4)},        {"models", models()},
-      {"rope", rope()}};
+  const json data{{"ring", all_reduce(Reduction::Ring)},
+                  {"halving", all_reduce(Reduction::Halving)},
+                  {"sharded_update", sharded_update()},
+                  {"cuts", cuts()},
+                  {"pipelines", pipelines(2, 4)},
+                  {"models", models()},
+                  {"rope", rope()}};
   std::cout << data.dump() << "\n";
 }
