@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "chapters/06_checkpointing/recompute.h"
+#include "chapters/11_tensor_parallel/sequence_parallel.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
 #include "kernels/token_leaves.h"
