@@ -25,6 +25,7 @@
 
 #include "common/error.h"
 #include "common/model/activations.h"
+#include "common/names.h"
 #include "common/run/command_line.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
@@ -32,10 +33,9 @@
 
 namespace ladder {
 
-// Their names, in the order of the enums.
-constexpr std::array kNorms{"layer", "rms"};
-constexpr std::array kMlps{"gelu", "swiglu"};
-constexpr std::array kPositions{"learned", "rope"};
+constexpr auto names_of(Norm) { return std::array{"layer", "rms"}; }
+constexpr auto names_of(Mlp) { return std::array{"gelu", "swiglu"}; }
+constexpr auto names_of(Position) { return std::array{"learned", "rope"}; }
 
 /// Channels of SwiGLU whose three matrices have as many weights as GELU's two: 8C/3, or the
 /// multiple of 128 next to it.
@@ -52,10 +52,10 @@ struct BlockOptions {
 
   void add_to(CommandLine& line) {
     line.group("19_llama");
-    line.add("--norm", norm, "layer, or rms: RMSNorm", one_of(kNorms));
-    line.add("--mlp", mlp, "gelu, or swiglu, whose channels have a gate each", one_of(kMlps));
+    line.add("--norm", norm, "layer, or rms: RMSNorm", one_of<Norm>());
+    line.add("--mlp", mlp, "gelu, or swiglu, whose channels have a gate each", one_of<Mlp>());
     line.add("--position", position, "learned, or rope: queries and keys are turned",
-             one_of(kPositions));
+             one_of<Position>());
     line.add("--kv-heads", kv_heads, "heads of keys and values, which groups of query heads share",
              {.shown_default = "the model's"});
     line.add("--hidden", hidden, "channels inside the MLP",
@@ -68,9 +68,9 @@ struct BlockOptions {
   GptConfig gpt(const RunOptions& run) const {
     GptConfig config = run.gpt();
     const Mlp before = config.mlp;
-    set(config.norm, kNorms, norm);
-    set(config.mlp, kMlps, mlp);
-    set(config.position, kPositions, position);
+    set(config.norm, norm);
+    set(config.mlp, mlp);
+    set(config.position, position);
     if (config.mlp != before)
       config.hidden = config.mlp == Mlp::Gelu ? 0 : equal_hidden(config.channels);
     if (hidden) config.hidden = within("--hidden", *hidden, kMaxHidden);
@@ -87,12 +87,13 @@ struct BlockOptions {
   static constexpr int64_t kMaxHidden = 1 << 17;
   static constexpr double kMaxTheta = 1e12;
 
-  static FlagRules one_of(const std::array<const char*, 2>& names) {
-    return {.legal = {names[0], names[1]}, .shown_default = "the model's"};
+  template <class Part>
+  static FlagRules one_of() {
+    return {.legal = {kNames<Part>.begin(), kNames<Part>.end()}, .shown_default = "the model's"};
   }
   template <class Part>
-  static void set(Part& part, const std::array<const char*, 2>& names, const std::string& name) {
-    if (!name.empty()) part = static_cast<Part>(std::ranges::find(names, name) - names.begin());
+  static void set(Part& part, const std::string& name) {
+    part = named<Part>(name).value_or(part);
   }
   static int64_t within(const char* flag, int64_t value, int64_t most) {
     if (value < 1 || value > most)
