@@ -117,7 +117,9 @@ inline int64_t count_weights(const GptConfig& config) {
   const int64_t biases = config.bias ? config.qkv_rows() + config.fc_rows() + 2 * C : 0;
   const int64_t rows = (config.tied_head ? 1 : 2) * config.vocab +
                        (config.position == Position::Learned ? config.positions : 0);
-  return rows * C + config.layers * (config.block_matrices() + biases + 2 * norm) + norm;
+  return rows * C +
+         config.layers * (config.block_matrices() + config.idle_matrices() + biases + 2 * norm) +
+         norm;
 }
 
 /// Numbers of a token's keys and values in all blocks: what backward reads of them, and what a

@@ -83,9 +83,9 @@ class BlockAllocator {
   }
 
  private:
-  /// Allocates at the first call; later the same.
+  /// Allocates at the first call; later the same. Null: it has no width.
   Tensor once(Tensor& kept, const char* name, Shape sequence) {
-    if (kept.shape.rank == 0) kept = alloc(name, sequence, plan_.dtype);
+    if (kept.shape.rank == 0 && sequence.dims[1] > 0) kept = alloc(name, sequence, plan_.dtype);
     return kept;
   }
   Tensor once_wide(Tensor& kept, const char* name, Shape shape) {
@@ -120,7 +120,7 @@ BlockActs first(const BlockActs& a, int64_t n) {
           .mid = a.mid.first(n),
           .stat2 = first(a.stat2, n),
           .norm2 = a.norm2.first(n),
-          .mlp{a.mlp.fc.first(n), a.mlp.act.first(n)},
+          .mlp{first(a.mlp.fc, n), first(a.mlp.act, n)},
           .out = a.out.first(n)};
 }
 
@@ -184,14 +184,14 @@ ActGrads alloc_act_grads(Arena& arena, const GptConfig& config, int64_t batch,
   const int64_t T = config.seq_len, C = config.channels;
   const OwnWidths own(config, plan.tp);
   const auto alloc = [&](const char* name, int64_t tokens, int64_t width) {
-    return arena.alloc(Mem::Workspace, name, plan.dtype, {batch, tokens, width});
+    return width == 0 ? Tensor{}
+                      : arena.alloc(Mem::Workspace, name, plan.dtype, {batch, tokens, width});
   };
   return {.stream = alloc("dstream", plan.own_tokens(T), C),
           .branch = alloc("dbranch", plan.own_tokens(T), C),
           .norm = alloc("dnorm", plan.own_tokens(T), C),
           .attn{.dqkv = alloc("dqkv", T, own.qkv), .datt = alloc("datt", T, own.att)},
-          .mlp = mlp_grads(config, alloc("dfc", T, own.fc),
-                           own.dact > 0 ? alloc("dact", T, own.dact) : Tensor{})};
+          .mlp = mlp_grads(config, alloc("dfc", T, own.fc), alloc("dact", T, own.dact))};
 }
 
 int64_t activation_bytes(const GptConfig& config, int64_t batch, const ActivationPlan& plan) {

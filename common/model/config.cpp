@@ -4,6 +4,7 @@
 
 #include "common/error.h"
 #include "kernels/check.h"
+#include "kernels/tensor.h"
 
 namespace ladder {
 namespace {
@@ -57,6 +58,26 @@ constexpr std::array kLlamaPresets = {
     LlamaPreset{{"mistral-7b", 32, 32, 4096, 8192, kLlama2Vocab}, 8, 14336, 32768, {.theta = 1e6}},
 };
 
+/// And one with experts.
+struct ExpertPreset {
+  LlamaPreset llama;
+  Experts experts;
+};
+
+// Mixtral 8x7B: arXiv 2401.04088. The last one has the sizes of DeepSeek-V3, arXiv 2412.19437, and
+// is not that model: its attention has plain heads, no block is without experts, experts come in no
+// groups, and their weights are not scaled.
+constexpr std::array kExpertPresets = {
+    ExpertPreset{{{"moe-nano", 4, 8, 64, 16, kBytes}, 4, 64, 16}, {.count = 8, .chosen = 2}},
+    // A token takes as many hidden channels as in llama-tiny.
+    ExpertPreset{{{"moe-tiny", 4, 4, 128, 64, kBytes}, 2, 192, 64}, {.count = 8, .chosen = 2}},
+    ExpertPreset{
+        {{"mixtral-8x7b", 32, 32, 4096, 32768, kLlama2Vocab}, 8, 14336, 32768, {.theta = 1e6}},
+        {.count = 8, .chosen = 2}},
+    ExpertPreset{{{"like-deepseek-v3", 61, 128, 7168, 4096, 129280}, 128, 2048, 4096},
+                 {.count = 256, .chosen = 8, .shared = 1, .router = Router::Sigmoid}},
+};
+
 GptConfig config_of(const Preset& p) {
   return {.name = std::string(p.name),
           .layers = p.layers,
@@ -81,6 +102,25 @@ GptConfig config_of(const LlamaPreset& p) {
   return config;
 }
 
+GptConfig config_of(const ExpertPreset& p) {
+  GptConfig config = config_of(p.llama);
+  config.experts = p.experts;
+  return config;
+}
+
+void check_experts(const GptConfig& config) {
+  const auto& [count, chosen, shared, router, renormalize] = config.experts;
+  if (config.mlp != Mlp::SwiGlu || config.bias)
+    throw UserError("experts are SwiGLUs without biases; legal are --mlp swiglu and --no-bias");
+  if (chosen < 1 || chosen > count)
+    throw UserError("--experts-per-token must be from 1 to the {} of --experts, not {}", count,
+                    chosen);
+  // So that experts lie one behind the other, without gaps.
+  if (config.channels * config.expert_inner() % kAlign != 0)
+    throw UserError("--channels {} times the {} channels inside an expert must be a multiple of {}",
+                    config.channels, config.expert_inner(), kAlign);
+}
+
 void require_positive(std::string_view what, int64_t value) {
   if (value < 1) throw UserError("{} must be at least 1, not {}", what, value);
 }
@@ -100,7 +140,8 @@ void GptConfig::check() const {
   if (heads % groups() != 0)
     throw UserError("--heads {} must be a multiple of the {} heads of keys and values", heads,
                     groups());
-  require_positive("channels of the MLP", inner());
+  require_positive("channels of the MLP", expert_inner());
+  if (has_experts()) check_experts(*this);
   if (position == Position::Rope && head_size() % 2 != 0)
     throw UserError("--heads {} of --channels {} have {} channels each, which RoPE turns in pairs",
                     heads, channels, head_size());
@@ -109,19 +150,26 @@ void GptConfig::check() const {
                     seq_len, positions, name);
 }
 
+bool has_llama_names(const GptConfig& config) {
+  return config.norm == Norm::Rms && config.mlp == Mlp::SwiGlu &&
+         config.position == Position::Rope && !config.bias;
+}
+
 Family family(const GptConfig& config) {
+  const Experts mixtral{.count = config.experts.count, .chosen = config.experts.chosen};
   const bool gpt2 = config.norm == Norm::Layer && config.mlp == Mlp::Gelu &&
                     config.position == Position::Learned && config.bias &&
                     config.groups() == config.heads;
-  const bool llama = config.norm == Norm::Rms && config.mlp == Mlp::SwiGlu &&
-                     config.position == Position::Rope && !config.bias;
-  return gpt2 ? Family::Gpt2 : llama ? Family::Llama : Family::Mixture;
+  if (!has_llama_names(config) || config.experts != mixtral)
+    return gpt2 ? Family::Gpt2 : Family::Mixture;
+  return config.has_experts() ? Family::Mixtral : Family::Llama;
 }
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   for (const Preset& p : kPresets) names.emplace_back(p.name);
   for (const LlamaPreset& p : kLlamaPresets) names.emplace_back(p.sizes.name);
+  for (const ExpertPreset& p : kExpertPresets) names.emplace_back(p.llama.sizes.name);
   return names;
 }
 
@@ -130,6 +178,8 @@ GptConfig preset(std::string_view name) {
     if (p.name == name) return config_of(p);
   for (const LlamaPreset& p : kLlamaPresets)
     if (p.sizes.name == name) return config_of(p);
+  for (const ExpertPreset& p : kExpertPresets)
+    if (p.llama.sizes.name == name) return config_of(p);
   throw UserError("no model is called {}; legal are {}", name, fmt::join(preset_names(), ", "));
 }
 

@@ -17,6 +17,20 @@ enum class Mlp : uint8_t { Gelu, SwiGlu };
 /// How a token knows where it stands: a learned row is added to it, or queries and keys are turned.
 enum class Position : uint8_t { Learned, Rope };
 
+/// How a router scores experts: a softmax over all of them, or a sigmoid of each by itself.
+enum class Router : uint8_t { Softmax, Sigmoid };
+
+/// Experts in place of one MLP (chapter 21): a router gives each token some of them.
+struct Experts {
+  int64_t count = 0;   ///< E; 0: a block has one MLP
+  int64_t chosen = 0;  ///< k, of which a token takes
+  int64_t shared = 0;  ///< further ones, which every token takes: together they are one MLP
+  Router router = Router::Softmax;
+  bool renormalize = true;  ///< the weights of a token's experts are divided by their sum
+
+  bool operator==(const Experts&) const = default;
+};
+
 /// Sizes of a decoder with norms before its branches, and the parts of its blocks. What has a
 /// default is that of GPT-2.
 struct GptConfig {
@@ -30,38 +44,52 @@ struct GptConfig {
   int64_t padded_vocab;  ///< Vp, rows of embedding and head; those from V on stay zero
   bool tied_head = false;  ///< the head's weights are the token embedding
   int64_t kv_heads = 0;    ///< groups() of query heads; 0: every head has its own key and value
-  int64_t hidden = 0;      ///< inner() channels of the MLP; 0: 4 C
+  int64_t hidden = 0;      ///< expert_inner() channels of an MLP or an expert; 0: 4 C
   Norm norm = Norm::Layer;
   Mlp mlp = Mlp::Gelu;
   Position position = Position::Learned;
   bool bias = true;  ///< of linear layers
   Rope rope = {};    ///< of Position::Rope
+  Experts experts = {};
 
-  int64_t groups() const { return kv_heads == 0 ? heads : kv_heads; }    ///< NKV
-  int64_t inner() const { return hidden == 0 ? 4 * channels : hidden; }  ///< F
-  int64_t head_size() const { return channels / heads; }                 ///< HS
+  int64_t groups() const { return kv_heads == 0 ? heads : kv_heads; }  ///< NKV
+  int64_t head_size() const { return channels / heads; }               ///< HS
+  /// F of the MLP that every token takes; 0: there are experts, and none is shared.
+  int64_t inner() const { return (has_experts() ? experts.shared : 1) * expert_inner(); }
+  /// F of one expert.
+  int64_t expert_inner() const { return hidden == 0 ? 4 * channels : hidden; }
+  bool has_experts() const { return experts.count > 0; }
   /// Rows of qkv: of each group its queries, a key, a value.
   int64_t qkv_rows() const { return (heads + 2 * groups()) * head_size(); }
   /// Rows of the MLP's first matrix: F, or 2F where gate and up alternate.
   int64_t fc_rows() const { return mlp == Mlp::SwiGlu ? 2 * inner() : inner(); }
-  /// Elements of the four matrices of a block: 12 C^2 in GPT-2.
+  /// Elements of the matrices of a block that a token is multiplied by: 12 C^2 in GPT-2.
   int64_t block_matrices() const {
-    return channels * (qkv_rows() + channels + fc_rows() + inner());
+    return channels * (qkv_rows() + channels + fc_rows() + inner() + experts.count) +
+           experts.chosen * expert_matrices();
   }
+  /// Of those of its experts that a token does not take.
+  int64_t idle_matrices() const { return (experts.count - experts.chosen) * expert_matrices(); }
+  /// Of one expert, which is a SwiGLU.
+  int64_t expert_matrices() const { return 3 * channels * expert_inner(); }
 
   /// @throws UserError if a size is not positive, heads do not divide channels, groups do not
   ///         divide heads, or seq_len exceeds a table of positions.
   void check() const;
 };
 
-/// Who else computes this function, and how it names the parameters. A mixture has GPT-2's names.
-enum class Family : uint8_t { Gpt2, Llama, Mixture };
+/// Who else computes this function. Mixtral is LLaMA with experts; nobody has a mixture of parts.
+enum class Family : uint8_t { Gpt2, Llama, Mixtral, Mixture };
 Family family(const GptConfig& config);
+/// Whether parameters have the names of LLaMA, with experts those of Mixtral. All others have
+/// GPT-2's.
+bool has_llama_names(const GptConfig& config);
 
 /// Rows of embedding and head for a vocabulary: the next multiple of 128 (GPT-2: 50,304).
 int64_t padded(int64_t vocab);
 
-/// Names of all presets: GPT-2 and GPT-3, then LLaMA and its like, each smallest first.
+/// Names of all presets: GPT-2 and GPT-3, LLaMA and its like, models with experts; each smallest
+/// first.
 std::vector<std::string> preset_names();
 
 /// The preset of that name. @throws UserError naming the legal ones.

@@ -1,198 +1,8 @@
 #include "common/model/layout.h"
 
+#include "common/model/param_tables.h"
+
 namespace ladder {
-namespace {
-
-// A section is a table. All that is known of a parameter stands in its row: its place in the buffer
-// by the order, its name in a checkpoint, how it is initialised, how ranks share it, and where the
-// view has it.
-
-template <class Section>
-struct Row {
-  const char* gpt2;   ///< its name there
-  const char* llama;  ///< null: it has none
-  Role role;
-  Shape shape;
-  Cut cut;
-  Tensor* (*place)(Section&);
-  bool is_there = true;          ///< whether this model has it
-  int64_t rows = shape.dims[0];  ///< without padding
-
-  const char* name(const GptConfig& config) const {
-    return family(config) == Family::Llama ? llama : gpt2;
-  }
-};
-
-/// Those that a model has.
-template <class Section>
-std::vector<Row<Section>> there(std::vector<Row<Section>> rows) {
-  std::erase_if(rows, [](const Row<Section>& row) { return !row.is_there; });
-  return rows;
-}
-
-std::vector<Row<GptTensors>> embed_table(const GptConfig& config) {
-  const int64_t C = config.channels, V = config.vocab, Vp = config.padded_vocab;
-  const int64_t positions = config.positions;
-  using G = GptTensors;
-  return there<G>({
-      {"transformer.wte.weight",
-       "model.embed_tokens.weight",
-       Role::Embedding,
-       {Vp, C},
-       Cut::Rows,
-       [](G& g) { return &g.embed.wte; },
-       true,
-       V},
-      {"transformer.wpe.weight",
-       nullptr,
-       Role::Position,
-       {positions, C},
-       Cut::None,
-       [](G& g) { return &g.embed.wpe; },
-       config.position == Position::Learned},
-  });
-}
-
-// Ranks share groups of heads (rows of qkv) and columns of the MLP (rows of fc): what comes out of
-// them is read by columns of the projections. Megatron-LM, arXiv 1909.08053.
-std::vector<Row<BlockTensors>> block_table(const GptConfig& config) {
-  const int64_t C = config.channels, F = config.inner();
-  const int64_t qkv = config.qkv_rows(), fc = config.fc_rows();
-  const bool layer_norm = config.norm == Norm::Layer, bias = config.bias;
-  const Role fc_role = config.mlp == Mlp::SwiGlu ? Role::GateUp : Role::Matrix;
-  using B = BlockTensors;
-  return there<B>({
-      {"ln_1.weight",
-       "input_layernorm.weight",
-       Role::Gain,
-       {C},
-       Cut::None,
-       [](B& b) { return &b.norm1.w; }},
-      {"ln_1.bias",
-       nullptr,
-       Role::Bias,
-       {C},
-       Cut::None,
-       [](B& b) { return &b.norm1.b; },
-       layer_norm},
-      {"attn.c_attn.weight",
-       "self_attn.qkv_proj.weight",
-       Role::Qkv,
-       {qkv, C},
-       Cut::Rows,
-       [](B& b) { return &b.attn.qkv.w; }},
-      {"attn.c_attn.bias",
-       nullptr,
-       Role::QkvBias,
-       {qkv},
-       Cut::Rows,
-       [](B& b) { return &b.attn.qkv.b; },
-       bias},
-      {"attn.c_proj.weight",
-       "self_attn.o_proj.weight",
-       Role::Projection,
-       {C, C},
-       Cut::Columns,
-       [](B& b) { return &b.attn.proj_w; }},
-      {"attn.c_proj.bias",
-       nullptr,
-       Role::Bias,
-       {C},
-       Cut::None,
-       [](B& b) { return &b.residual1_b; },
-       bias},
-      {"ln_2.weight",
-       "post_attention_layernorm.weight",
-       Role::Gain,
-       {C},
-       Cut::None,
-       [](B& b) { return &b.norm2.w; }},
-      {"ln_2.bias",
-       nullptr,
-       Role::Bias,
-       {C},
-       Cut::None,
-       [](B& b) { return &b.norm2.b; },
-       layer_norm},
-      {"mlp.c_fc.weight",
-       "mlp.gate_up_proj.weight",
-       fc_role,
-       {fc, C},
-       Cut::Rows,
-       [](B& b) { return &b.mlp.fc.w; }},
-      {"mlp.c_fc.bias",
-       nullptr,
-       Role::Bias,
-       {fc},
-       Cut::Rows,
-       [](B& b) { return &b.mlp.fc.b; },
-       bias},
-      {"mlp.c_proj.weight",
-       "mlp.down_proj.weight",
-       Role::Projection,
-       {C, F},
-       Cut::Columns,
-       [](B& b) { return &b.mlp.proj_w; }},
-      {"mlp.c_proj.bias",
-       nullptr,
-       Role::Bias,
-       {C},
-       Cut::None,
-       [](B& b) { return &b.residual2_b; },
-       bias},
-  });
-}
-
-std::vector<Row<GptTensors>> norm_table(const GptConfig& config) {
-  const int64_t C = config.channels;
-  using G = GptTensors;
-  return there<G>({
-      {"transformer.ln_f.weight",
-       "model.norm.weight",
-       Role::Gain,
-       {C},
-       Cut::None,
-       [](G& g) { return &g.norm.w; }},
-      {"transformer.ln_f.bias",
-       nullptr,
-       Role::Bias,
-       {C},
-       Cut::None,
-       [](G& g) { return &g.norm.b; },
-       config.norm == Norm::Layer},
-  });
-}
-
-std::vector<Row<GptTensors>> head_table(const GptConfig& config) {
-  const int64_t C = config.channels, V = config.vocab, Vp = config.padded_vocab;
-  using G = GptTensors;
-  std::vector<Row<GptTensors>> rows = norm_table(config);
-  rows.push_back({"lm_head.weight",
-                  "lm_head.weight",
-                  Role::Head,
-                  {Vp, C},
-                  Cut::Rows,
-                  [](G& g) { return &g.head_w; },
-                  true,
-                  V});
-  return rows;
-}
-
-/// Embedding and head of a model whose head is tied.
-std::vector<Row<GptTensors>> tied_table(const GptConfig& config) {
-  std::vector<Row<GptTensors>> rows = embed_table(config);
-  for (const Row<GptTensors>& row : norm_table(config)) rows.push_back(row);
-  return rows;
-}
-
-/// What the names of a block's parameters begin with.
-std::string block_prefix(const GptConfig& config, int64_t l) {
-  return family(config) == Family::Llama ? fmt::format("model.layers.{}.", l)
-                                         : fmt::format("transformer.h.{}.", l);
-}
-
-}  // namespace
-
 ParamLayout::ParamLayout(const GptConfig& config, int64_t shards, TensorRank tensor,
                          StageRank stage)
     : ParamLayout(config, tensor, stage) {
@@ -224,17 +34,19 @@ void ParamLayout::add_section(const std::string& prefix, const Table& table) {
       begin = tensor_.rank * shape.dims[dim];
     }
     if (row.cut == Cut::Rows) rows = std::clamp<int64_t>(rows - begin, 0, shape.dims[0]);
-    specs_.push_back({.name = prefix + row.name(config_),
-                      .role = row.role,
-                      .shape = shape,
-                      .rows = rows,
-                      .first = row.cut == Cut::Columns ? begin : begin * stride,
-                      .stride = stride,
-                      .is_copy = row.cut == Cut::None && tensor_.rank > 0,
-                      .part = {0, shape.size()},
-                      .offset = size_,
-                      .whole_offset = size_});
-    size_ += round_up(shape.size(), kAlign);
+    for (int64_t expert = 0; expert < row.tensors(); ++expert) {
+      specs_.push_back({.name = prefix + row.name(config_, expert),
+                        .role = row.role,
+                        .shape = shape,
+                        .rows = rows,
+                        .first = row.cut == Cut::Columns ? begin : begin * stride,
+                        .stride = stride,
+                        .is_copy = row.cut == Cut::None && tensor_.rank > 0,
+                        .part = {0, shape.size()},
+                        .offset = size_,
+                        .whole_offset = size_});
+      size_ += round_up(shape.size(), kAlign);
+    }
   }
 }
 
@@ -367,10 +179,13 @@ void ParamLayout::put(GptTensors& gpt, int64_t s, Tensor section) const {
   gpt.blocks.resize(static_cast<size_t>(config_.layers));
   if (range.size() == 0) return;
   const auto put_rows = [&](auto& owner, const auto& table) {
-    const std::span<const ParamSpec> here = specs(s);
-    for (size_t i = 0; i < table.size(); ++i)
-      *table[i].place(owner) =
-          section.slice(here[i].offset - range.begin, here[i].shape.size()).view(here[i].shape);
+    auto spec = specs(s).begin();  // the first one of a row
+    for (const auto& row : table) {
+      const int64_t elements = row.tensors() * spec->shape.size();
+      *row.place(owner) =
+          row.view(section.slice(spec->offset - range.begin, elements), spec->shape);
+      spec += row.tensors();
+    }
   };
   const bool head = s == sections() - 1;
   if (s > 0 && !head) {

@@ -150,6 +150,7 @@ void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor i
 }
 
 void mlp_recompute(const Ctx& ctx, const MlpSaved& saved) {
+  if (!saved.act) return;
   const Span span(ctx, "mlp_recompute");
   act_forward(ctx, saved);
 }

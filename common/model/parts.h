@@ -53,7 +53,7 @@ struct MlpGrads {
   Tensor dact;  ///< (B,T,F), used up; with GELU it is dfc
 
   MlpGrads first(int64_t n) const {
-    return {.dfc = dfc.first(n), .dact = dact ? dact.first(n) : Tensor{}};
+    return {.dfc = dfc ? dfc.first(n) : Tensor{}, .dact = dact ? dact.first(n) : Tensor{}};
   }
 };
 
@@ -103,7 +103,7 @@ void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGr
 /// where fc is twice as wide as what it gives.
 void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved, Tensor inp,
                  const MlpTensors& params);
-/// act from fc again, where it was not kept.
+/// act from fc again, where it was not kept; nothing where a block has no MLP for all tokens.
 void mlp_recompute(const Ctx& ctx, const MlpSaved& saved);
 void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor dproduct,
                         const MlpSaved& saved, const MlpTensors& params);

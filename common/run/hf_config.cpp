@@ -51,6 +51,19 @@ constexpr std::array kLlamaSizes = {
     Size{"intermediate_size", nullptr, 11008, [](const auto& c) { return c.inner(); }, "--model"},
     Size{"vocab_size", nullptr, 32000, [](const auto& c) { return c.vocab; }, "--model"},
 };
+constexpr std::array kMixtralSizes = {
+    Size{"num_hidden_layers", nullptr, 32, [](const auto& c) { return c.layers; }, "--layers"},
+    Size{"num_attention_heads", nullptr, 32, [](const auto& c) { return c.heads; }, "--heads"},
+    Size{"hidden_size", nullptr, 4096, [](const auto& c) { return c.channels; }, "--channels"},
+    Size{"intermediate_size", nullptr, 14336, [](const auto& c) { return c.expert_inner(); },
+         "--hidden"},
+    Size{"num_key_value_heads", nullptr, 8, [](const auto& c) { return c.groups(); }, "--kv-heads"},
+    Size{"num_local_experts", nullptr, 8, [](const auto& c) { return c.experts.count; },
+         "--experts"},
+    Size{"num_experts_per_tok", nullptr, 2, [](const auto& c) { return c.experts.chosen; },
+         "--experts-per-token"},
+    Size{"vocab_size", nullptr, 32000, [](const auto& c) { return c.vocab; }, "--model"},
+};
 
 /// A key that may be left out, or null.
 json value_or(const json& theirs, const char* key, const json& standard) {
@@ -123,7 +136,7 @@ json scaling_of(const Rope& rope) {
 }
 
 // transformers 4 has rope_theta beside rope_scaling, 5 has both in rope_parameters.
-void check_rope(const json& theirs, const Rope& rope) {
+void check_rope(const json& theirs, const Rope& rope, double standard = 10000) {
   const json empty = json::object();
   const bool is_new = !value_or(theirs, "rope_parameters", nullptr).is_null();
   const char* place = is_new ? "rope_parameters" : "rope_scaling";
@@ -134,7 +147,7 @@ void check_rope(const json& theirs, const Rope& rope) {
       throw UserError("{} is {}, but this model has {}; see --model", key, shown(there),
                       shown(here));
   };
-  const json theta = value_or(theirs, "rope_theta", 10000.0);
+  const json theta = value_or(theirs, "rope_theta", standard);
   check("rope_theta", value_or(scaling, "rope_theta", theta), rope.theta);
   const bool scaled = rope.factor != 1;
   const json type = value_or(scaling, "rope_type", value_or(scaling, "type", "default"));
@@ -229,12 +242,40 @@ bool check_llama(const json& theirs, const GptConfig& config) {
   return tied_head(theirs, false, config);
 }
 
+json mixtral_config(const GptConfig& config) {
+  json all = llama_config(config);
+  all.update({{"architectures", json::array({"MixtralForCausalLM"})},
+              {"model_type", "mixtral"},
+              {"intermediate_size", config.expert_inner()},
+              {"num_local_experts", config.experts.count},
+              {"num_experts_per_tok", config.experts.chosen},
+              {"sliding_window", nullptr},
+              {"router_jitter_noise", 0.0}});
+  return all;
+}
+
+bool check_mixtral(const json& theirs, const GptConfig& config) {
+  check_function(theirs, "model_type", "mixtral", "mixtral");
+  for (const Size& size : kMixtralSizes) check_size(theirs, size, config);
+  if (const json there = value_or(theirs, "head_dim", config.head_size());
+      there != config.head_size())
+    throw UserError("head_dim is {}, but this model has {}; see --model", shown(there),
+                    config.head_size());
+  check_function(theirs, "hidden_act", "silu", "silu");
+  check_epsilon(theirs, "rms_norm_eps", 1e-5);
+  check_rope(theirs, config.rope, 1e6);
+  check_function(theirs, "sliding_window", nullptr, nullptr);
+  check_function(theirs, "router_jitter_noise", 0.0, 0.0);
+  return tied_head(theirs, false, config);
+}
+
 }  // namespace
 
 json hf_config(const GptConfig& config) {
   switch (family(config)) {
     case Family::Gpt2: return gpt2_config(config);
     case Family::Llama: return llama_config(config);
+    case Family::Mixtral: return mixtral_config(config);
     case Family::Mixture: return {{"model_type", "ladder"}, {"vocab_size", config.vocab}};
   }
   return {};
@@ -242,8 +283,14 @@ json hf_config(const GptConfig& config) {
 
 bool check_hf_config(const json& theirs, const GptConfig& config) {
   if (!theirs.is_object()) throw UserError("not the configuration of a model");
-  CHECK(family(config) != Family::Mixture, "a mixture is no model of transformers");
-  return family(config) == Family::Llama ? check_llama(theirs, config) : check_gpt2(theirs, config);
+  switch (family(config)) {
+    case Family::Gpt2: return check_gpt2(theirs, config);
+    case Family::Llama: return check_llama(theirs, config);
+    case Family::Mixtral: return check_mixtral(theirs, config);
+    case Family::Mixture: break;
+  }
+  CHECK(false, "a mixture is no model of transformers");
+  return false;
 }
 
 }  // namespace ladder

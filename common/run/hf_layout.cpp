@@ -5,6 +5,10 @@ namespace {
 
 bool is_qkv(const ParamSpec& spec) { return spec.role == Role::Qkv || spec.role == Role::QkvBias; }
 
+bool is_llama(const GptConfig& config) {
+  return family(config) == Family::Llama || family(config) == Family::Mixtral;
+}
+
 bool is_conv1d(const ParamSpec& spec, const GptConfig& config) {
   return family(config) == Family::Gpt2 &&
          (spec.role == Role::Matrix || spec.role == Role::Projection || spec.role == Role::Qkv);
@@ -21,7 +25,7 @@ struct HfRow {
 HfRow qkv_row(const GptConfig& config, int64_t row) {
   const int64_t HS = config.head_size(), r = config.heads / config.groups();
   const int64_t g = row / ((r + 2) * HS), j = row / HS % (r + 2), d = row % HS;
-  if (family(config) == Family::Llama)
+  if (is_llama(config))
     return j < r ? HfRow{0, (g * r + j) * HS + d}
                  : HfRow{static_cast<size_t>(j - r + 1), g * HS + d};
   return {0, j * config.channels + g * HS + d};  // r is 1
@@ -62,10 +66,12 @@ std::vector<HfTensor> hf_tensors(const ParamSpec& spec, const GptConfig& config)
   const auto part = [&](const char* name, int64_t rows) {
     return HfTensor{renamed(spec.name, name), {rows, K}};
   };
-  if (family(config) == Family::Llama && spec.role == Role::Qkv) {
+  if (is_llama(config) && spec.role == Role::Qkv) {
     const int64_t kv = config.groups() * config.head_size();
     return {part("q_proj", config.channels), part("k_proj", kv), part("v_proj", kv)};
   }
+  if (family(config) == Family::Mixtral && spec.role == Role::GateUp)
+    return {part("w1", config.expert_inner()), part("w3", config.expert_inner())};
   if (family(config) == Family::Llama && spec.role == Role::GateUp)
     return {part("gate_proj", config.inner()), part("up_proj", config.inner())};
   return {{spec.name, is_conv1d(spec, config) ? Shape{K, spec.rows} : Shape{spec.rows, K}}};

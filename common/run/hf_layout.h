@@ -7,6 +7,8 @@
 // v_proj, of whose rows ours has those of a group together; gate_proj and up_proj, whose rows
 // alternate in ours. Pairs that RoPE turns are HS/2 apart in both.
 //
+// Mixtral: as LLaMA, and each expert's gate, up and down projections are w1, w3 and w2.
+//
 // A mixture of parts is no model there: its parameters lie as ours.
 #pragma once
 

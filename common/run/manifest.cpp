@@ -69,7 +69,13 @@ json Manifest::sizes_of(const GptConfig& config) {
   if (config.tied_head) sizes["tied_head"] = true;
   // What GPT-2 has is left out.
   if (config.groups() != config.heads) sizes["kv_heads"] = config.groups();
-  if (config.inner() != 4 * config.channels) sizes["hidden"] = config.inner();
+  if (config.expert_inner() != 4 * config.channels) sizes["hidden"] = config.expert_inner();
+  if (const Experts& e = config.experts; e.count > 0)
+    sizes["experts"] = {{"count", e.count},
+                        {"chosen", e.chosen},
+                        {"shared", e.shared},
+                        {"router", e.router == Router::Softmax ? "softmax" : "sigmoid"},
+                        {"renormalize", e.renormalize}};
   if (config.norm == Norm::Rms) sizes["norm"] = "rms";
   if (config.mlp == Mlp::SwiGlu) sizes["mlp"] = "swiglu";
   if (!config.bias) sizes["bias"] = false;

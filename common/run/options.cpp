@@ -50,7 +50,8 @@ void check_products(const GptConfig& gpt, int64_t batch, int64_t ranks) {
   const auto B = static_cast<double>(batch), T = static_cast<double>(gpt.seq_len);
   const auto L = static_cast<double>(gpt.layers), C = static_cast<double>(gpt.channels);
   const auto V = static_cast<double>(gpt.padded_vocab);
-  const auto weights = static_cast<double>(gpt.block_matrices());  // of a block
+  const auto weights =
+      static_cast<double>(gpt.block_matrices() + gpt.idle_matrices());  // of a block
   if (6 * B * T * (L * (weights + 12 * C * T) / shares + 12 * C * V) >= 0x1p63)
     throw UserError(
         "--batch {} is too large with {} layers of {} channels and {} tokens on {} ranks: the "
@@ -213,6 +214,8 @@ void RunOptions::refuse_ranks() const {
 
 GptConfig RunOptions::gpt() const {
   GptConfig config = preset(model);
+  if (config.has_experts() && !takes_experts)
+    throw UserError("--model {} has experts, which belong to 21_moe: run ch21_moe", model);
   config.seq_len = seq_len.value_or(config.seq_len);
   config.layers = layers.value_or(config.layers);
   config.heads = heads.value_or(config.heads);

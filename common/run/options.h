@@ -43,7 +43,8 @@ struct RunOptions {
   std::string command;           ///< as it was typed, or nearly
   std::vector<FlagValue> flags;  ///< all of the program: ranks compare them
   bool quiet = false;
-  bool plan_only = false;  ///< no text is read, no step taken: chapter 13 has a flag for it
+  bool takes_experts = false;  ///< whether the program can train them: chapter 21 sets it
+  bool plan_only = false;      ///< no text is read, no step taken: chapter 13 has a flag for it
 
   void add_to(CommandLine& line);
 

@@ -19,7 +19,7 @@ double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 json model_json(const GptConfig& gpt) {
   return {{"name", gpt.name},         {"layers", gpt.layers},     {"heads", gpt.heads},
-          {"kv_heads", gpt.groups()}, {"channels", gpt.channels}, {"hidden", gpt.inner()},
+          {"kv_heads", gpt.groups()}, {"channels", gpt.channels}, {"hidden", gpt.expert_inner()},
           {"seq_len", gpt.seq_len},   {"vocab", gpt.vocab},       {"parameters", parameters(gpt)}};
 }
 
@@ -36,6 +36,13 @@ json layout_json(const RunLayout& l) {
 std::string heads_text(const GptConfig& gpt) {
   if (gpt.groups() == gpt.heads) return fmt::format("{} heads", gpt.heads);
   return fmt::format("{} heads in {} groups", gpt.heads, gpt.groups());
+}
+
+std::string parameters_text(const GptConfig& gpt) {
+  const int64_t all = parameters(gpt);
+  if (!gpt.has_experts()) return fmt::format("{} parameters", all);
+  return fmt::format("{} parameters, of which a token uses {}: {} of {} experts in each block", all,
+                     all - gpt.layers * gpt.idle_matrices(), gpt.experts.chosen, gpt.experts.count);
 }
 
 std::string memory_row(std::string_view name, int64_t predicted, int64_t measured) {
@@ -96,11 +103,11 @@ std::string plan_text(const RunPlan& plan) {
   for (const Axis axis : kAxes) axes += fmt::format(", {} {}", to_string(axis), l.mesh[axis]);
   return fmt::format(
       "{}\n"
-      "model   {}: {} layers, {}, {} channels, {} tokens, vocabulary {}{}; {} parameters\n"
+      "model   {}: {} layers, {}, {} channels, {} tokens, vocabulary {}{}; {}\n"
       "layout  ranks {}, threads {}{}; batch {}, micro-batch {}\n"
       "memory  {}{:.2f} MiB predicted",
       plan.chapter, g.name, g.layers, heads_text(g), g.channels, g.seq_len, g.vocab,
-      g.tied_head ? ", tied head" : "", parameters(g), l.mesh.size(), l.threads, axes, l.batch,
+      g.tied_head ? ", tied head" : "", parameters_text(g), l.mesh.size(), l.threads, axes, l.batch,
       l.micro_batch, memory, mib(plan.predicted.total()));
 }
 

@@ -26,7 +26,7 @@ const std::string kHead = "lm_head.weight";
 
 // "h.0.ln_1.weight": how some files name "transformer.h.0.ln_1.weight".
 std::string_view prefix_of(const GptConfig& config) {
-  return family(config) == Family::Llama ? "model." : "transformer.";
+  return has_llama_names(config) ? "model." : "transformer.";
 }
 
 /// All tensors of some files, for who looks for those of a model.
@@ -222,8 +222,7 @@ void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& conf
                   const ParamLayout& layout, const Flat& params, bool speaks) {
   if (family(config) == Family::Mixture)
     throw UserError(
-        "--load {}: a mixture of the parts of GPT-2 and LLaMA is no model of transformers; legal "
-        "is "
+        "--load {}: a mixture of the parts of several models is no model of transformers; legal is "
         "a checkpoint of Ladder",
         path);
   const HfFiles files = open_hf_files(path);
@@ -233,7 +232,7 @@ void load_weights(const Ctx& ctx, const std::string& path, const GptConfig& conf
     fmt::print(stderr,
                "--load {}: no config.json beside the weights: --heads, the activation and the "
                "epsilon of the norms{} are taken on trust\n",
-               path, family(config) == Family::Llama ? ", and the angles of RoPE" : "");
+               path, has_llama_names(config) ? ", and the angles of RoPE" : "");
   copy_weights(ctx, params, found, config, layout);
 }
 

@@ -1,0 +1,53 @@
+// A flat buffer seen as a model: parameters, or their gradients, part by part.
+#pragma once
+
+#include <vector>
+
+#include "kernels/tensor.h"
+
+namespace ladder {
+
+/// Of a linear layer (w (N,K), b (N)) or a norm (w, b (C)). Null: the model has none.
+struct Affine {
+  Tensor w, b;
+};
+/// The embeddings of tokens and of positions.
+struct EmbedTensors {
+  Tensor wte, wpe;  ///< (Vp,C), (positions,C)
+};
+/// The parameters of attention.
+struct AttnTensors {
+  Affine qkv;     ///< ((NH+2*NKV)*HS,C), and as many
+  Tensor proj_w;  ///< (C,C); its bias is added by the residual
+};
+/// The parameters of the MLP.
+struct MlpTensors {
+  Affine fc;      ///< (F,C), (F); with SwiGLU (2F,C), gate and up in turn
+  Tensor proj_w;  ///< (C,F); its bias is added by the residual
+};
+/// The parameters of experts and their router. Each expert's are tensors of their own in a
+/// checkpoint, and lie one behind the other here.
+struct ExpertTensors {
+  Tensor router;  ///< (E,C)
+  Tensor fc;      ///< (E,2F,C), gate and up in turn
+  Tensor proj_w;  ///< (E,C,F)
+};
+/// The parameters of a block.
+struct BlockTensors {
+  Affine norm1;
+  AttnTensors attn;
+  Tensor residual1_b;  ///< (C)
+  Affine norm2;
+  MlpTensors mlp;
+  ExpertTensors experts;
+  Tensor residual2_b;  ///< (C)
+};
+/// A whole flat buffer seen as a model: parameters, or their gradients.
+struct GptTensors {
+  EmbedTensors embed;
+  std::vector<BlockTensors> blocks;
+  Affine norm;    ///< the last norm
+  Tensor head_w;  ///< (Vp,C)
+};
+
+}  // namespace ladder

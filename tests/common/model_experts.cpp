@@ -1,0 +1,74 @@
+// Models with experts: how many parameters they have, and where experts lie.
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+#include "common/model/layout.h"
+#include "kernels/arena.h"
+
+namespace ladder {
+namespace {
+
+// Mixtral 8x7B as published: all its parameters, and those that a token uses.
+TEST(ExpertLayout, CountsModelsWithExperts) {
+  const GptConfig mixtral = preset("mixtral-8x7b");
+  EXPECT_EQ(ParamLayout(mixtral).live(), 46'702'792'704);
+  EXPECT_EQ(ParamLayout(mixtral).live() - mixtral.layers * mixtral.idle_matrices(), 12'879'925'248);
+  // L (C (3 NH HS + NH HS) + E (C + 3 C F) + 3 C F + 2 C) + C + 2 V C.
+  const int64_t C = 7168, F = 2048;
+  EXPECT_EQ(ParamLayout(preset("like-deepseek-v3")).live(),
+            61 * (4 * C * C + 256 * (C + 3 * C * F) + 3 * C * F + 2 * C) + C + 2 * 129280 * C);
+  EXPECT_EQ(ParamLayout(preset("moe-nano")).live(),
+            4 * (3 * 64 * 64 + 8 * (64 + 3 * 64 * 64) + 2 * 64) + 64 + 512 * 64);
+}
+
+TEST(ExpertLayout, ExpertsLieOneBehindTheOther) {
+  GptConfig config = preset("moe-nano");
+  for (const int64_t shared : {0, 2}) {
+    config.experts.shared = shared;
+    const ParamLayout layout(config);
+    Arena arena;
+    const Tensor flat = arena.alloc(Mem::Param, "params", Dtype::F32, {layout.size()});
+    const BlockTensors block = layout.view(flat).blocks[3];
+    EXPECT_EQ(block.experts.router.shape, (Shape{8, 64}));
+    EXPECT_EQ(block.experts.fc.shape, (Shape{8, 128, 64}));
+    EXPECT_EQ(block.experts.proj_w.shape, (Shape{8, 64, 64}));
+    for (int64_t e = 0; e < 8; ++e) {
+      const std::string name = fmt::format("model.layers.3.block_sparse_moe.experts.{}.", e);
+      const auto at = [&](Tensor all) {
+        return all.slice(e, 1).data<float>() - flat.data<float>();
+      };
+      EXPECT_EQ(at(block.experts.fc), layout.spec(name + "w13.weight").offset);
+      EXPECT_EQ(at(block.experts.proj_w), layout.spec(name + "w2.weight").offset);
+    }
+    // Those that every token takes are one MLP; without them there is none.
+    EXPECT_EQ(static_cast<bool>(block.mlp.fc.w), shared > 0);
+    EXPECT_EQ(block.mlp.fc.w ? block.mlp.fc.w.dim(0) : 0, 2 * shared * 64);
+  }
+}
+
+TEST(GptConfig, RefusesImpossibleExperts) {
+  const auto refusal = [](auto change) -> std::string {
+    GptConfig config = preset("moe-nano");
+    change(config);
+    try {
+      config.check();
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal([](GptConfig&) {}), "");
+  for (const int64_t chosen : {0, 9})
+    EXPECT_NE(refusal([&](GptConfig& c) { c.experts.chosen = chosen; }).find("from 1 to the 8"),
+              std::string::npos);
+  EXPECT_NE(refusal([](GptConfig& c) { c.mlp = Mlp::Gelu; }), "");
+  EXPECT_NE(refusal([](GptConfig& c) { c.bias = true; }), "");
+  EXPECT_NE(refusal([](GptConfig& c) {
+              c.hidden = 1;
+              c.channels = 24;
+            }).find("multiple of 64"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace ladder
