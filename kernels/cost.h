@@ -60,6 +60,34 @@ constexpr Cost swiglu_forward(int64_t n) { return {.bytes = kFloat * 3 * n, .flo
 /// s (4), its slope (4), silu (1), the two gradients (3).
 constexpr Cost swiglu_backward(int64_t n) { return {.bytes = kFloat * 5 * n, .flops = 12 * n}; }
 
+/// Logits read, scores written; of a score the exponential and its share (4), of the k choices a
+/// comparison each, of the losses (4).
+constexpr Cost route_forward(int64_t B, int64_t T, int64_t E, int64_t k) {
+  return {.bytes = kFloat * B * T * 2 * (E + k), .flops = B * T * E * (8 + k)};
+}
+/// Logits and scores read, gradients written; the softmax of the z-loss (4), two sums (6).
+constexpr Cost route_backward(int64_t B, int64_t T, int64_t E, int64_t k) {
+  return {.bytes = kFloat * B * T * (3 * E + 2 * k), .flops = B * T * E * 12};
+}
+/// The choices read, a row each way written.
+constexpr Cost expert_rows(int64_t B, int64_t T, int64_t k) {
+  return {.bytes = kFloat * 3 * B * T * k, .flops = 0};
+}
+constexpr Cost gather_rows(int64_t B, int64_t T, int64_t k, int64_t C) {
+  return {.bytes = kFloat * B * T * (k + 1) * C, .flops = 0};
+}
+/// All three orientations, over `rows` rows of all experts.
+constexpr Cost grouped_matmul(int64_t rows, int64_t E, int64_t N, int64_t K) {
+  return {.bytes = kFloat * (rows * K + E * N * K + rows * N), .flops = 2 * rows * N * K};
+}
+constexpr Cost combine_forward(int64_t B, int64_t T, int64_t k, int64_t C) {
+  return {.bytes = kFloat * B * T * (k + 1) * C, .flops = 2 * B * T * k * C};
+}
+/// dout and the rows read, their gradients written.
+constexpr Cost combine_backward(int64_t B, int64_t T, int64_t k, int64_t C) {
+  return {.bytes = kFloat * B * T * (2 * k + 1) * C, .flops = 3 * B * T * k * C};
+}
+
 /// Queries and keys read and written; of a pair two products and two fused multiply-adds.
 constexpr Cost rope(int64_t B, int64_t T, int64_t NH, int64_t NKV, int64_t HS) {
   return {.bytes = kFloat * 2 * B * T * (NH + NKV) * HS, .flops = 3 * B * T * (NH + NKV) * HS};

@@ -17,7 +17,7 @@
 //
 // Letters: B sequences, T tokens of a sequence, C channels, NH heads, HS = C / NH channels of a
 // head, V vocabulary (padded), F hidden channels of an MLP, K and N the inner and outer extents of
-// a matrix product.
+// a matrix product, E experts, k experts that a token takes, M rows of experts.
 #pragma once
 
 #include <array>
@@ -85,6 +85,24 @@ struct AttentionPlace {
   std::array<int64_t, 2> queries{};  ///< the first token of each of the two
   int64_t keys = 0;                  ///< the first key
 };
+
+/// How a router scores experts and weighs those that a token takes (chapter 21).
+struct RouteRule {
+  bool sigmoid;      ///< scores are logistic functions (arXiv 2412.19437); else a softmax
+  bool renormalise;  ///< the weights of a token are divided by their sum (arXiv 2401.04088)
+};
+
+/// Which rows experts have: what expert_rows makes and the operations behind it read. Rows are
+/// sorted by expert, those of an expert by sequence and token. On a device `offsets` lies where the
+/// host can read it, too.
+struct ExpertRows {
+  Tensor offsets;  ///< (E+1) I32: rows [offsets[e], offsets[e+1]) are those of expert e
+  Tensor row;      ///< (B,T,k) I32: the row of a token and its j-th expert, kNoRow if it has none
+  Tensor from;     ///< (M) I32: (b T + t) k + j of what lies in a row
+};
+
+/// A token that its expert drops, or whose expert another rank has.
+constexpr int32_t kNoRow = -1;
 
 /// A table of kernels: one pointer for each operation. ref, cpu and cuda each fill one.
 struct Kernels {
@@ -158,6 +176,64 @@ struct Kernels {
   /// dinp[2f] = dout u s(g) (1 + g (1 - s(g)));  dinp[2f+1] = dout silu(g).
   /// dinp, inp (..,2F); dout (..,F)
   void (*swiglu_backward)(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
+
+  // ---- experts (arXiv 2006.16668, 2101.03961): E MLPs, of which each token takes k ------------
+  /// scores = softmax of the logits of a token, or the logistic function of each. A token takes the
+  /// k experts with the largest scores + bias, ties to the lower expert, a NaN before all numbers;
+  /// expert[b,t,:] ascends. The bias only chooses (arXiv 2408.15664).
+  ///   weight[j] = s_j = scores[expert[j]], renormalised s_j / sum_i s_i;
+  ///   load[b,e] = how many tokens of a sequence take expert e;
+  ///   losses[0,b] = sum_e f_e P_e,  f_e = load[b,e] E / (k T),  P_e = sum_t p_e[t] / T, where p are
+  ///     the scores of a token divided by their sum: the balance loss (arXiv 2101.03961, for each
+  ///     sequence as in 2412.19437): 1 where all experts have the same load;
+  ///   losses[1,b] = sum_t (log sum_e exp logits[e])^2 / T: the z-loss (arXiv 2202.08906).
+  /// Sums over t are those of vectors. No product with a factor: what a loss counts, its caller says.
+  /// All but I32 is F32 beside any activations.
+  /// expert (B,T,k) I32; weight (B,T,k); scores, logits (B,T,E); load (B,E) I32; losses (2,B);
+  /// bias (E) or null
+  void (*route_forward)(const Ctx&, Tensor expert, Tensor weight, Tensor scores, Tensor load,
+                        Tensor losses, Tensor logits, Tensor bias, const RouteRule&);
+
+  /// The gradient of the logits: through the weights, and of balance losses[0,b] + z losses[1,b],
+  /// where load is a constant.   dlogits (B,T,E); dweight as weight; the rest as route_forward
+  void (*route_backward)(const Ctx&, Tensor dlogits, Tensor dweight, Tensor expert, Tensor scores,
+                         Tensor load, Tensor logits, const RouteRule&, float balance, float z);
+
+  /// The rows of experts. If capacity is not 0, an expert takes the first `capacity` tokens of each
+  /// sequence that choose it and drops the others. What is kElsewhere has no row. `from` behind
+  /// offsets[E] is not written.   expert (B,T,k) I32
+  void (*expert_rows)(const Ctx&, const ExpertRows&, Tensor expert, int64_t capacity);
+
+  /// out[r] = inp[b,t] for the token that lies in row r.   out (M,C); inp (B,T,C)
+  void (*gather_rows)(const Ctx&, Tensor out, Tensor inp, const ExpertRows&);
+
+  // A product for each expert over its rows, in leaves as the matmul of the same name. Rows behind
+  // offsets[E] are neither read nor written. Devices read offsets on the host, and so wait first.
+
+  /// out[r,n] = sum_k inp[r,k] w[e,n,k], r a row of expert e.   out (M,N); inp (M,K); w (E,N,K)
+  void (*grouped_matmul_forward)(const Ctx&, Tensor out, Tensor inp, Tensor w, const ExpertRows&,
+                                 int leaves);
+
+  /// dinp[r,k] = sum_n dout[r,n] w[e,n,k].   dinp (M,K); dout (M,N); w (E,N,K)
+  void (*grouped_matmul_backward_input)(const Ctx&, Tensor dinp, Tensor dout, Tensor w,
+                                        const ExpertRows&, int leaves);
+
+  /// dw[e,n,k] = sum_r dout[r,n] inp[r,k]: over sequences and tokens as matmul_backward_weight, the
+  /// tokens that are no row of e left out.   dw (E,N,K); dout (M,N); inp (M,K)
+  void (*grouped_matmul_backward_weight)(const Ctx&, Tensor dw, Tensor dout, Tensor inp,
+                                         const ExpertRows&, Into);
+
+  /// out[b,t] = sum_j weight[b,t,j] y[row[b,t,j]]: a tree over the E experts in which those without
+  /// a row are absent. So an aligned run of 2^i experts, their numbers counted from its first, gives
+  /// a part of that tree, and `add` joins parts. Without weight: the gradient of gather_rows.
+  /// out (B,T,C) as y, or F32; y (M,C); expert (B,T,k) I32; weight (B,T,k) F32 or null
+  void (*combine_forward)(const Ctx&, Tensor out, Tensor y, const ExpertRows&, Tensor expert,
+                          Tensor weight);
+
+  /// dy[row[b,t,j]] = weight[b,t,j] dout[b,t];  dweight[b,t,j] = sum_c dout[b,t,c] y[row,c], 0 where
+  /// there is no row.   dy, y (M,C); dweight, weight (B,T,k) F32; dout (B,T,C)
+  void (*combine_backward)(const Ctx&, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
+                           const ExpertRows&, Tensor weight);
 
   // ---- rotary positions (RoPE, arXiv 2104.09864) ------------------------------------------
   /// Turns each query and each key of qkv in place, by the angles of its token, or back by them:

@@ -52,6 +52,19 @@ struct ColumnsShape {
 struct ResidualShape {
   int64_t rows, C;
 };
+/// B T tokens, each of which takes k of E experts.
+struct RouteShape {
+  int64_t B, T, E, k;
+  constexpr int64_t tokens() const { return B * T; }
+};
+/// And room for M rows of C channels.
+struct ExpertShape {
+  int64_t B, T, k, E, M, C;
+};
+/// The linear layers of E experts over M rows.
+struct GroupedShape {
+  int64_t E, M, N, K;
+};
 /// Logits of B T tokens.
 struct CrossEntropyShape {
   int64_t B, T, V;
@@ -94,6 +107,27 @@ ResidualShape check_residual_forward(const Tensor& out, const Tensor& residual,
 /// swiglu_*: how many elements out has.
 int64_t check_swiglu_forward(const Tensor& out, const Tensor& inp);
 int64_t check_swiglu_backward(const Tensor& dinp, const Tensor& dout, const Tensor& inp);
+
+RouteShape check_route_forward(const Tensor& expert, const Tensor& weight, const Tensor& scores,
+                               const Tensor& load, const Tensor& losses, const Tensor& logits,
+                               const Tensor& bias);
+RouteShape check_route_backward(const Tensor& dlogits, const Tensor& dweight, const Tensor& expert,
+                                const Tensor& scores, const Tensor& load, const Tensor& logits);
+/// With C = 0, as below where there are no channels.
+ExpertShape check_expert_rows(const ExpertRows& rows, const Tensor& expert, int64_t capacity);
+ExpertShape check_gather_rows(const Tensor& out, const Tensor& inp, const ExpertRows& rows);
+GroupedShape check_grouped_matmul_forward(const Tensor& out, const Tensor& inp, const Tensor& w,
+                                          const ExpertRows& rows, int leaves);
+GroupedShape check_grouped_matmul_backward_input(const Tensor& dinp, const Tensor& dout,
+                                                 const Tensor& w, const ExpertRows& rows,
+                                                 int leaves);
+GroupedShape check_grouped_matmul_backward_weight(const Tensor& dw, const Tensor& dout,
+                                                  const Tensor& inp, const ExpertRows& rows);
+ExpertShape check_combine_forward(const Tensor& out, const Tensor& y, const ExpertRows& rows,
+                                  const Tensor& expert, const Tensor& weight);
+ExpertShape check_combine_backward(const Tensor& dy, const Tensor& dweight, const Tensor& dout,
+                                   const Tensor& y, const ExpertRows& rows, const Tensor& weight);
+
 RopeShape check_rope(const Tensor& qkv, const Tensor& angles, int64_t heads);
 
 AttentionShape check_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv);

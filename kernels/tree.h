@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "kernels/check.h"
@@ -56,6 +57,45 @@ class TreeSum {
   static constexpr int kLevels = 40;
   std::array<T, kLevels> partial_;
   uint64_t count_ = 0;
+};
+
+/// The tree where most leaves are absent: two neighbours are joined before another leaf comes
+/// between only if they share a smaller subtree with each other than with it. An absent leaf is
+/// skipped. It has the bits of TreeSum with -0 in its place.
+template <class T>
+class SparseTreeSum {
+ public:
+  /// Adds leaf `index`, larger than all before.
+  constexpr void push(int64_t index, const T& sum) {
+    while (count_ >= 2 && height(node(1).index, node(0).index) < height(node(0).index, index))
+      join();
+    nodes_[count_].index = index;
+    nodes_[count_++].sum = sum;
+  }
+
+  /// Joins everything and starts afresh.
+  constexpr T take(T nothing = T(kNothing)) {
+    while (count_ >= 2) join();
+    return count_ == 0 ? nothing : nodes_[--count_].sum;
+  }
+
+ private:
+  struct Node {
+    int64_t index;
+    T sum;
+  };
+  /// Of the smallest subtree that holds both leaves.
+  static constexpr int height(int64_t a, int64_t b) {
+    return std::bit_width(static_cast<uint64_t>(a ^ b));
+  }
+  constexpr Node& node(size_t from_top) { return nodes_[count_ - 1 - from_top]; }
+  constexpr void join() {
+    node(1).sum = node(1).sum + node(0).sum;
+    --count_;
+  }
+
+  std::array<Node, 64> nodes_;
+  size_t count_ = 0;
 };
 
 /// Sum of f(i) for i in [0, n), as a tree over n leaves.

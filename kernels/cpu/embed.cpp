@@ -2,7 +2,6 @@
 //
 // A row of the token table sums what its token met anywhere in the batch, in the leaves of a matrix
 // (kernels/token_leaves.h). Tokens are sorted by counting first, those of a leaf together.
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -13,42 +12,6 @@
 
 namespace ladder::cpu {
 namespace {
-
-/// The tree of kernels/tree.h where most leaves are absent: two neighbours are joined before
-/// another leaf comes between only if they share a smaller subtree with each other than with it.
-class SparseTreeSum {
- public:
-  using Sum = ColumnSums<1>;
-
-  /// Adds leaf `index`, larger than all before.
-  void push(int64_t index, const Sum& sum) {
-    while (count_ >= 2 && height(node(1).index, node(0).index) < height(node(0).index, index))
-      join();
-    nodes_[count_++] = {.index = index, .sum = sum};
-  }
-
-  /// Joins everything and starts afresh.
-  Sum take() {
-    while (count_ >= 2) join();
-    return count_ == 0 ? Sum::nothing() : nodes_[--count_].sum;
-  }
-
- private:
-  struct Node {
-    int64_t index;
-    Sum sum;
-  };
-  /// Of the smallest subtree that holds both leaves.
-  static int height(int64_t a, int64_t b) { return std::bit_width(static_cast<uint64_t>(a ^ b)); }
-  Node& node(size_t from_top) { return nodes_[count_ - 1 - from_top]; }
-  void join() {
-    node(1).sum = node(1).sum + node(0).sum;
-    --count_;
-  }
-
-  std::array<Node, 64> nodes_;
-  size_t count_ = 0;
-};
 
 /// Where each token of the vocabulary occurs: places of token v are
 /// where[start[v]] .. where[start[v + 1] - 1]: sequences ascend, in each its leaves, in a leaf
@@ -110,7 +73,7 @@ ColumnSums<1> sum_places(std::span<const int32_t> places, const Real* dout, cons
     const int64_t b = place / s.T;
     return leaves == 1 ? b : b * leaves + leaf_of_token(place % s.T, leaves, s.T);
   };
-  SparseTreeSum tree;
+  SparseTreeSum<ColumnSums<1>> tree;
   for (size_t i = 0; i < places.size();) {
     const int64_t leaf = leaf_of(places[i]);
     ColumnSums<1> sums = ColumnSums<1>::nothing();
@@ -118,7 +81,7 @@ ColumnSums<1> sum_places(std::span<const int32_t> places, const Real* dout, cons
       add_columns(sums, dout + places[i] * s.C, columns);
     tree.push(leaf, sums);
   }
-  return tree.take();
+  return tree.take(ColumnSums<1>::nothing());
 }
 
 /// The sum of dout at token t of each sequence, in the columns that it points at.

@@ -29,6 +29,23 @@ void gelu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
 void swiglu_forward(const Ctx&, Tensor out, Tensor inp);
 void swiglu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
 
+void route_forward(const Ctx&, Tensor expert, Tensor weight, Tensor scores, Tensor load,
+                   Tensor losses, Tensor logits, Tensor bias, const RouteRule&);
+void route_backward(const Ctx&, Tensor dlogits, Tensor dweight, Tensor expert, Tensor scores,
+                    Tensor load, Tensor logits, const RouteRule&, float balance, float z);
+void expert_rows(const Ctx&, const ExpertRows&, Tensor expert, int64_t capacity);
+void gather_rows(const Ctx&, Tensor out, Tensor inp, const ExpertRows&);
+void grouped_matmul_forward(const Ctx&, Tensor out, Tensor inp, Tensor w, const ExpertRows&,
+                            int leaves);
+void grouped_matmul_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor w,
+                                   const ExpertRows&, int leaves);
+void grouped_matmul_backward_weight(const Ctx&, Tensor dw, Tensor dout, Tensor inp,
+                                    const ExpertRows&, Into);
+void combine_forward(const Ctx&, Tensor out, Tensor y, const ExpertRows&, Tensor expert,
+                     Tensor weight);
+void combine_backward(const Ctx&, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
+                      const ExpertRows&, Tensor weight);
+
 void rope(const Ctx&, Tensor qkv, Tensor angles, int64_t heads, bool back);
 
 void attention_forward(const Ctx&, Tensor out, Tensor lse, Tensor qkv);

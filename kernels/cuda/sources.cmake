@@ -12,10 +12,12 @@ set(CUDA_SOURCES
   cuda/cuda_device.cu
   cuda/elementwise.cu
   cuda/embed.cu
+  cuda/experts.cu
   cuda/lion.cu
   cuda/matmul.cu
   cuda/norm.cu
   cuda/rope.cu
+  cuda/route.cu
   cuda/sgd.cu
   cuda/squared_norm.cu
   cuda/swiglu.cu

@@ -11,7 +11,7 @@ TEXT = CODE | {".md", ".py", ".sh", ".txt", ".cmake", ".json", ".toml", ".css", 
 TEXT_NAMES = {".clang-format", ".clang-tidy", ".gitignore"}
 
 # The contents page of all operations: one comment and one line each, and they stay together.
-LENGTH_OF_ONE_FILE = {"kernels/kernels.h": 320}
+LENGTH_OF_ONE_FILE = {"kernels/kernels.h": 400}
 
 
 def longest(root, path):

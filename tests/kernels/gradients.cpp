@@ -1,6 +1,7 @@
 // Every differentiable operation, `ref` in double, against central differences.
 #include <functional>
 
+#include "tests/kernels/experts.h"
 #include "tests/kernels/testing.h"
 
 namespace ladder::test {
@@ -161,6 +162,62 @@ TEST_F(Gradients, Rope) {
     k.rope(ctx, forth, angles, NH, false);
     EXPECT_GT(relative_error(forth, numeric(box, qkv, loss)), 0.1) << "not back";
   }
+}
+
+// Through the weights of the experts that a token takes, which a small step does not change.
+TEST_F(Gradients, Route) {
+  const int64_t B = 2, T = 5, E = 6;
+  const Tensor logits = box.random({B, T, E}, -3, 3), bias = box.random({E}, -0.2, 0.2);
+  for (const int64_t takes : {1, 3})
+    for (const RouteRule rule :
+         {RouteRule{false, false}, {false, true}, {true, false}, {true, true}})
+      for (const auto& [balance, z] : {std::array{0.0F, 0.0F}, {0.75F, 0.0F}, {0.0F, 0.5F}}) {
+        const Tensor dweight = box.random({B, T, takes}), dlogits = box.empty(logits.shape);
+        const auto loss = [&, balance = balance, z = z] {
+          const Routed r = route(box, logits, takes, bias, rule);
+          double sum = dot(r.weight, dweight);
+          for (int64_t b = 0; b < B; ++b)
+            sum += balance * at(r.losses, b) + z * at(r.losses, B + b);
+          return sum;
+        };
+        const Routed r = route(box, logits, takes, bias, rule);
+        k.route_backward(ctx, dlogits, dweight, r.expert, r.scores, r.load, logits, rule, balance,
+                         z);
+        // Of one renormalised weight, which is 1, the gradient is rounding.
+        if (takes > 1 || !rule.renormalise || balance + z > 0)
+          expect_gradient("dlogits", dlogits, logits, loss);
+        // Negative control: without the losses.
+        if (balance + z == 0) continue;
+        k.route_backward(ctx, dlogits, dweight, r.expert, r.scores, r.load, logits, rule, 0, 0);
+        EXPECT_GT(relative_error(dlogits, numeric(box, logits, loss)), 1e-3);
+      }
+}
+
+// Of a layer of experts with all its operations, two of whose tokens are dropped.
+TEST_F(Gradients, Experts) {
+  const int64_t B = 2, T = 7, E = 4, takes = 3, C = 5, N = 6, pairs = B * T * takes;
+  const Tensor x = box.random({B, T, C}), w = box.random({E, N, C});
+  const Tensor weight = box.random({B, T, takes}), expert = choices(box, B, T, takes, E);
+  const ExpertRows rows = sorted(box, expert, E, 5);
+  ASSERT_LT(used(rows), pairs);
+  const Tensor inp = box.filled({pairs, C}, 0), y = box.filled({pairs, N}, 0);
+  const Tensor out = box.empty({B, T, N}), dout = box.random(out.shape);
+  const auto loss = [&] {
+    k.gather_rows(ctx, inp, x, rows);
+    k.grouped_matmul_forward(ctx, y, inp, w, rows, 2);
+    k.combine_forward(ctx, out, y, rows, expert, weight);
+    return dot(out, dout);
+  };
+  loss();
+  const Tensor dy = box.empty(y.shape), dinp = box.empty(inp.shape), dx = box.empty(x.shape);
+  const Tensor dweight = box.empty(weight.shape), dw = box.empty(w.shape);
+  k.combine_backward(ctx, dy, dweight, dout, y, rows, weight);
+  k.grouped_matmul_backward_input(ctx, dinp, dy, w, rows, 2);
+  k.grouped_matmul_backward_weight(ctx, dw, dy, inp, rows, Into::Write);
+  k.combine_forward(ctx, dx, dinp, rows, expert, {});
+  expect_gradient("dweight", dweight, weight, loss);
+  expect_gradient("dw", dw, w, loss);
+  expect_gradient("dx", dx, x, loss);
 }
 
 TEST_F(Gradients, Attention) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <span>
+#include <utility>
 
 #include "kernels/check.h"
 #include "kernels/cpu/gemm/gemm.h"
@@ -56,30 +57,36 @@ class DepthCut {
   /// @param step values of k in a step
   /// @param most longest slab in steps, but for a K that is longest_uncut(most) at most
   DepthCut(const Product& p, int64_t step, int64_t most)
-      : K_(p.K), leaves_(p.leaves), token_leaves_(p.token_leaves), step_(step) {
-    const int64_t halves = token_leaves_ > 1 ? 2 : 1;
-    const int64_t longest = std::max<int64_t>(1, halves * steps(ceil_div(K_, halves * leaves_)));
-    const int64_t leaves = leaves_;
-    if (leaves * longest > most && leaves * longest <= longest_uncut(most))
-      most = longest_uncut(most);
-    while (run_ < leaves && std::min(2 * run_, leaves) * longest <= most) run_ *= 2;
+      : K_(p.K),
+        leaves_(p.present.empty() ? p.leaves : p.present.back().index + 1),
+        token_leaves_(p.token_leaves),
+        step_(step),
+        present_(p.present) {
+    const int64_t all = longest_run(leaves_);
+    if (all > most && all <= longest_uncut(most)) most = longest_uncut(most);
+    while (run_ < leaves_ && longest_run(2 * run_) <= most) run_ *= 2;
+    const int64_t longest = longest_run(run_);
     pieces_ = ceil_div(longest, most);
-    depth_ = std::min(run_, leaves_) * ceil_div(longest, pieces_);
+    depth_ = ceil_div(longest, pieces_);
+    slabs_ = runs_of_leaves() * pieces_;
   }
 
   /// No slab has more steps.
   int64_t depth() const { return depth_; }
 
-  int64_t slabs() const { return run_ > 1 ? ceil_div(leaves_, run_) : leaves_ * pieces_; }
+  int64_t slabs() const { return slabs_; }
 
   Slab slab(int64_t i) const {
     Slab slab;
-    if (run_ == 1) {
-      push(slab, i / pieces_, i % pieces_);
-    } else {
-      const int64_t first = i * run_;
+    const int64_t run = i / pieces_, piece = i % pieces_;
+    if (present_.empty()) {
+      const int64_t first = run * run_;
       for (int64_t which = first; which < std::min(leaves_, first + run_); ++which)
-        push(slab, which, 0);
+        push(slab, leaf_runs(which), join_of(which), piece);
+    } else {
+      for_present([&](int64_t which, const Fold& k, const Join& join) {
+        if (which == run) push(slab, k, join, piece);
+      });
     }
     return slab;
   }
@@ -91,8 +98,65 @@ class DepthCut {
   int levels() const { return parking() + (pieces_ > 1 ? 1 : 0); }
 
  private:
+  /// Where in the tree the sum of a leaf goes: see Segment.
+  struct Join {
+    uint64_t joins;
+    int level;
+    bool last;
+  };
+
   static uint64_t bits(int64_t n) { return static_cast<uint64_t>(n); }
+  static uint64_t below(int level) { return (uint64_t{1} << level) - 1; }
   int64_t steps(int64_t length) const { return ceil_div(length, step_); }
+  int64_t steps(const Fold& k) const { return steps(k.early.size()) + steps(k.late.size()); }
+
+  /// The most steps that an aligned run of `run` leaves has.
+  int64_t longest_run(int64_t run) const {
+    if (present_.empty()) {
+      const int64_t halves = token_leaves_ > 1 ? 2 : 1;
+      return std::min(run, leaves_) *
+             std::max<int64_t>(1, halves * steps(ceil_div(K_, halves * leaves_)));
+    }
+    int64_t most = 0, sum = 0, before = -1;
+    for (const SparseLeaf& leaf : present_) {
+      if (std::exchange(before, leaf.index / run) != leaf.index / run) sum = 0;
+      sum += steps(leaf.k);
+      most = std::max(most, sum);
+    }
+    return most;
+  }
+  /// How many aligned runs of run_ leaves there are.
+  int64_t runs_of_leaves() const {
+    if (present_.empty()) return ceil_div(leaves_, run_);
+    int64_t count = 0;
+    for_present([&](int64_t run, const Fold&, const Join&) { count = run + 1; });
+    return count;
+  }
+
+  /// As a binary counter: leaf `which` completes the levels of its trailing ones. The last leaf is
+  /// joined with all that is left: the ones of its index.
+  Join join_of(int64_t which) const {
+    const int level = std::countr_one(bits(which));
+    const bool last = which + 1 == leaves_;
+    return {.joins = last ? bits(which) : below(level), .level = level, .last = last};
+  }
+  /// f(run, k, place) for the leaves that are present; `run` counts their aligned runs. A leaf
+  /// completes the levels below the subtree that it shares with the next one; those where a sum
+  /// waits are joined to it.
+  template <class F>
+  void for_present(const F& f) const {
+    uint64_t waiting = 0;
+    int64_t run = -1, before = -1;
+    for (size_t i = 0; i < present_.size(); ++i) {
+      const int64_t index = present_[i].index;
+      const bool last = i + 1 == present_.size();
+      const int level = last ? parking() : std::bit_width(bits(index ^ present_[i + 1].index)) - 1;
+      const uint64_t joins = waiting & below(level);
+      if (std::exchange(before, index / run_) != index / run_) ++run;
+      f(run, present_[i].k, Join{.joins = joins, .level = level, .last = last});
+      waiting = (waiting & ~joins) | uint64_t{1} << level;
+    }
+  }
 
   /// The values of k of a leaf: two runs, of which the second may be empty.
   Fold leaf_runs(int64_t which) const {
@@ -119,29 +183,23 @@ class DepthCut {
     return all;
   }
 
-  /// Piece `piece` of leaf `which`.
-  void push(Slab& slab, int64_t which, int64_t piece) const {
-    const auto [early, late] = leaf_runs(which);
-    const Range part = leaf(piece, pieces_, steps(early.size()) + steps(late.size()));
-    const int64_t earlier = push_run(slab, early, part);
-    push_run(slab, late, {part.begin - earlier, part.end - earlier});
+  /// Piece `piece` of a leaf.
+  void push(Slab& slab, const Fold& k, const Join& join, int64_t piece) const {
+    const Range part = leaf(piece, pieces_, steps(k));
+    const int64_t earlier = push_run(slab, k.early, part);
+    push_run(slab, k.late, {part.begin - earlier, part.end - earlier});
     const bool ends = piece + 1 == pieces_;
-    const bool last = ends && which + 1 == leaves_;
-    // As a binary counter: leaf `which` completes the levels of its trailing ones. The last leaf
-    // is joined with all that is left: the ones of its index.
-    const int level = std::countr_one(bits(which));
-    const uint64_t completed = (uint64_t{1} << level) - 1;
     slab.steps += part.size();
-    slab.segments[static_cast<size_t>(slab.count++)] = {
-        .steps = part.size(),
-        .joins = last ? bits(which) : (ends ? completed : 0),
-        .level = ends ? level : parking(),
-        .resumes = piece > 0,
-        .last = last};
+    slab.segments[static_cast<size_t>(slab.count++)] = {.steps = part.size(),
+                                                        .joins = ends ? join.joins : 0,
+                                                        .level = ends ? join.level : parking(),
+                                                        .resumes = piece > 0,
+                                                        .last = ends && join.last};
   }
 
-  int64_t K_, leaves_, token_leaves_, step_, depth_;
-  int64_t run_ = 1;     ///< whole leaves of a slab: a power of two
+  int64_t K_, leaves_, token_leaves_, step_, depth_, slabs_;
+  std::span<const SparseLeaf> present_;  ///< or all leaves_
+  int64_t run_ = 1;                      ///< whole leaves of a slab: a power of two
   int64_t pieces_ = 1;  ///< pieces of a leaf, where a leaf is longer than a slab
 };
 

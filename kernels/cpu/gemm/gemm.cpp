@@ -75,28 +75,38 @@ void check_dtypes(const Product& p) {
   CHECK(is_factor(p.c_dtype) && !is_fp8(p.c_dtype), "products are F32, BF16 or F16 with cpu");
 }
 
-}  // namespace
-
-void gemm(const Ctx& ctx, const Product& product) {
-  check_dtypes(product);
-  constexpr int64_t kWorthThreads = 1 << 16;
-  const bool small = product.M * product.N * product.K < kWorthThreads;
-  const int64_t threads = small ? 1 : ctx.threads;
+/// What one of `threads` threads computes of a product.
+void part_of_product(const Ctx& ctx, const Product& product, int64_t threads, int thread) {
   const bool pairs = multiplies_pairs(product);
   const TileShape tile = pairs ? tile_of_pairs() : kVectorTile;
   const int64_t down = grid_rows(product, tile, threads);
   const int64_t across = threads / down;
-  const auto part = [&](int thread) {
-    const Range rows = part_of(thread % down, down, product.M, tile.row_step);
-    const Range cols = part_of(thread / down, across, product.N, tile.cols);
-    if (rows.size() == 0 || cols.size() == 0) return;
-    if (pairs)
-      rectangle_of_pairs(product, rows, cols, scratch_of(ctx, thread));
-    else
-      rectangle_of<Fp32>(product, rows, cols, scratch_of(ctx, thread));
+  const Range rows = part_of(thread % down, down, product.M, tile.row_step);
+  const Range cols = part_of(thread / down, across, product.N, tile.cols);
+  if (rows.size() == 0 || cols.size() == 0) return;
+  if (pairs)
+    rectangle_of_pairs(product, rows, cols, scratch_of(ctx, thread));
+  else
+    rectangle_of<Fp32>(product, rows, cols, scratch_of(ctx, thread));
+}
+
+}  // namespace
+
+void gemm(const Ctx& ctx, const Product& product) { gemm(ctx, {&product, 1}); }
+
+void gemm(const Ctx& ctx, std::span<const Product> products) {
+  constexpr int64_t kWorthThreads = 1 << 16;
+  int64_t work = 0;
+  for (const Product& product : products) {
+    check_dtypes(product);
+    work += product.M * product.N * product.K;
+  }
+  const int64_t threads = work < kWorthThreads ? 1 : ctx.threads;
+  const auto parts = [&](int thread) {
+    for (const Product& product : products) part_of_product(ctx, product, threads, thread);
   };
-  if (threads > 1) return on_threads(ctx, part);
-  part(0);
+  if (threads > 1) return on_threads(ctx, parts);
+  parts(0);
   hwy::FlushStream();  // as on_threads does
 }
 

@@ -10,9 +10,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/context.h"
 #include "kernels/kernels.h"
+#include "kernels/token_leaves.h"
 
 namespace ladder {
 
@@ -24,12 +26,19 @@ struct Factor {
   int64_t stride_k = 1;
 };
 
+/// A leaf of a sum of which many are absent (SparseTreeSum in kernels/tree.h).
+struct SparseLeaf {
+  int64_t index;  ///< in the tree
+  Fold k;         ///< its values of k: two runs, of which one may be empty
+};
+
 /// C (+)= A B^T: what gemm() computes.
 struct Product {
   int64_t M = 0, N = 0, K = 0;
   int64_t leaves = 1;          ///< of K: see leaf() in kernels/tree.h
   int64_t token_leaves = 1;    ///< if several: K is tokens, so many leaves() a sequence, folded:
                                ///< see fold() in kernels/token_leaves.h; they divide `leaves`
+  std::span<const SparseLeaf> present{};  ///< if there are any: the leaves of K, ascending
   Factor a;                    ///< (M,K)
   Factor b;                    ///< (N,K)
   void* c = nullptr;           ///< (M,N), rows stride_c apart
@@ -44,5 +53,7 @@ struct Product {
 /// On all threads of ctx, or on one if it is small; each computes its own rectangle of C in its own
 /// scratch.
 void gemm(const Ctx& ctx, const Product& product);
+/// Several, none of which reads or writes what another writes: threads wait once for all.
+void gemm(const Ctx& ctx, std::span<const Product> products);
 
 }  // namespace ladder

@@ -1,10 +1,13 @@
-// The linear layer: three orientations of one matrix product, and the gradient of the bias.
+// The linear layer: three orientations of one matrix product, and the gradient of the bias. The
+// layers of experts: the same products for each expert's rows.
 #include <algorithm>
+#include <vector>
 
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/table.h"
+#include "kernels/experts.h"
 #include "kernels/shapes.h"
 
 namespace ladder::cpu {
@@ -23,52 +26,127 @@ float unscale(const Tensor& a, const Tensor& b) {
   return 1.0f / ((a.fp8 ? a.fp8->scale : 1.0f) * (b.fp8 ? b.fp8->scale : 1.0f));
 }
 
+/// out (rows,N) = inp (rows,K) w^T
+Product forward(const Tensor& out, const Tensor& inp, const Tensor& w, int leaves) {
+  const int64_t N = w.dim(0), K = w.dim(1);
+  return {.M = out.rows(),
+          .N = N,
+          .K = K,
+          .leaves = leaves,
+          .a = along_rows(inp, K),
+          .b = along_rows(w, K),
+          .c = out.host(),
+          .c_dtype = out.dtype,
+          .stride_c = N,
+          .factor = unscale(inp, w)};
+}
+/// dinp (rows,K) = dout (rows,N) w
+Product backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& w, int leaves) {
+  const int64_t N = w.dim(0), K = w.dim(1);
+  return {.M = dinp.rows(),
+          .N = K,
+          .K = N,
+          .leaves = leaves,
+          .a = along_rows(dout, N),
+          .b = along_columns(w, K),
+          .c = dinp.host(),
+          .c_dtype = dinp.dtype,
+          .stride_c = K,
+          .factor = unscale(dout, w)};
+}
+/// dw (N,K) (+)= dout (rows,N)^T inp (rows,K); the order of the rows is the caller's.
+Product backward_weight(const Tensor& dw, const Tensor& dout, const Tensor& inp, Into into) {
+  const int64_t N = dw.dim(0), K = dw.dim(1);
+  return {.M = N,
+          .N = K,
+          .K = dout.rows(),
+          .a = along_columns(dout, N),
+          .b = along_columns(inp, K),
+          .c = dw.host(),
+          .stride_c = K,
+          .factor = unscale(dout, inp),
+          .into = into,
+          .for_later = true};
+}
+
+/// x (E,N,K) of expert e.
+Tensor matrix_of(const Tensor& x, int64_t e) {
+  return x.slice(e, 1).view({x.dim(1), x.dim(2)});
+}
+/// x (M,..) of expert e.
+Tensor slice_of(const Tensor& x, const ExpertRows& rows, int64_t e) {
+  const Range range = rows_of(rows, e);
+  return x.slice(range.begin, range.size());
+}
+
+/// product_of(e) for all experts that have rows, on all threads.
+template <class F>
+void multiply_groups(const Ctx& ctx, const ExpertRows& rows, const GroupedShape& s,
+                     const F& product_of) {
+  check_offsets(rows, s.M);
+  std::vector<Product> products;
+  for (int64_t e = 0; e < s.E; ++e)
+    if (rows_of(rows, e).size() > 0) products.push_back(product_of(e));
+  gemm(ctx, products);
+}
+
 }  // namespace
 
 void matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w, Tensor bias, int leaves) {
-  const auto [rows, N, K] = check_matmul_forward(out, inp, w, bias, leaves);
-  gemm(ctx, {.M = rows,
-             .N = N,
-             .K = K,
-             .leaves = leaves,
-             .a = along_rows(inp, K),
-             .b = along_rows(w, K),
-             .c = out.host(),
-             .c_dtype = out.dtype,
-             .stride_c = N,
-             .bias = bias.host(),
-             .factor = unscale(inp, w)});
+  (void)check_matmul_forward(out, inp, w, bias, leaves);
+  Product product = forward(out, inp, w, leaves);
+  product.bias = bias.host();
+  gemm(ctx, product);
 }
 
 void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, int leaves) {
-  const auto [rows, N, K] = check_matmul_backward_input(dinp, dout, w, leaves);
-  gemm(ctx, {.M = rows,
-             .N = K,
-             .K = N,
-             .leaves = leaves,
-             .a = along_rows(dout, N),
-             .b = along_columns(w, K),
-             .c = dinp.host(),
-             .c_dtype = dinp.dtype,
-             .stride_c = K,
-             .factor = unscale(dout, w)});
+  (void)check_matmul_backward_input(dinp, dout, w, leaves);
+  gemm(ctx, backward_input(dinp, dout, w, leaves));
 }
 
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
-  const auto [B, T, N, K] = check_matmul_backward_weight(dw, dout, inp);
-  const int64_t token_leaves = matrix_leaves(ctx.token_chunks, T);
-  gemm(ctx, {.M = N,
-             .N = K,
-             .K = B * T,
-             .leaves = std::max<int64_t>(1, B) * token_leaves,  // of no sequences: an empty one
-             .token_leaves = token_leaves,
-             .a = along_columns(dout, N),
-             .b = along_columns(inp, K),
-             .c = dw.host(),
-             .stride_c = K,
-             .factor = unscale(dout, inp),
-             .into = into,
-             .for_later = true});
+  const MatmulWeightShape s = check_matmul_backward_weight(dw, dout, inp);
+  Product product = backward_weight(dw, dout, inp, into);
+  product.token_leaves = matrix_leaves(ctx.token_chunks, s.T);
+  product.leaves = std::max<int64_t>(1, s.B) * product.token_leaves;  // of no sequences: an empty one
+  gemm(ctx, product);
+}
+
+void grouped_matmul_forward(const Ctx& ctx, Tensor out, Tensor inp, Tensor w,
+                            const ExpertRows& rows, int leaves) {
+  const GroupedShape s = check_grouped_matmul_forward(out, inp, w, rows, leaves);
+  multiply_groups(ctx, rows, s, [&](int64_t e) {
+    return forward(slice_of(out, rows, e), slice_of(inp, rows, e), matrix_of(w, e), leaves);
+  });
+}
+
+void grouped_matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w,
+                                   const ExpertRows& rows, int leaves) {
+  const GroupedShape s = check_grouped_matmul_backward_input(dinp, dout, w, rows, leaves);
+  multiply_groups(ctx, rows, s, [&](int64_t e) {
+    return backward_input(slice_of(dinp, rows, e), slice_of(dout, rows, e), matrix_of(w, e),
+                          leaves);
+  });
+}
+
+void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp,
+                                    const ExpertRows& rows, Into into) {
+  const GroupedShape s = check_grouped_matmul_backward_weight(dw, dout, inp, rows);
+  check_offsets(rows, s.M);
+  std::vector<std::vector<SparseLeaf>> leaves(static_cast<size_t>(s.E));
+  std::vector<Product> products;
+  for (int64_t e = 0; e < s.E; ++e) {
+    std::vector<SparseLeaf>& present = leaves[static_cast<size_t>(e)];
+    const int64_t first = rows_of(rows, e).begin;
+    const auto counted = [=](Range range) { return Range{range.begin - first, range.end - first}; };
+    for_leaves(rows, e, ctx.token_chunks, [&](int64_t index, const Fold& k) {
+      present.push_back({.index = index, .k = {counted(k.early), counted(k.late)}});
+    });
+    products.push_back(backward_weight(matrix_of(dw, e), slice_of(dout, rows, e),
+                                       slice_of(inp, rows, e), into));
+    products.back().present = present;  // of no rows: one leaf, empty
+  }
+  gemm(ctx, products);
 }
 
 void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {

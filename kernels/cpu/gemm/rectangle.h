@@ -104,12 +104,13 @@ void block_slab(const Product& p, const DepthCut& cut, const Block& block, const
 template <class Sums>
 void rectangle_of(const Product& p, Range rows, Range cols, std::span<std::byte> scratch) {
   const DepthCut cut(p, Sums::kStep, kDepth);
+  const int64_t local = std::max(kLocalLevels, cut.local_levels()) * kTile;
   const Tile tile{.shape = kVectorTile,
                   .panel_a = panel_size(kMr, cut.depth()),
                   .panel_b = panel_size(kNr, cut.depth()),
-                  .local = kLocalLevels * kTile + kTile};
+                  .local = local + kTile};
   const Block block = plan_block(cut, tile, rows.size(), cols.size(), scratch);
-  Outbox outbox(block.local + kLocalLevels * kTile);
+  Outbox outbox(block.local + local);
   for_blocks(cut, tile, block, rows, cols,
              [&](const Slab& slab, Range r, Range c, PanelsOfB panels) {
                pack_a<Sums>(p, block, slab, r);

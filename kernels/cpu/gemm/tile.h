@@ -19,7 +19,8 @@
 
 namespace ladder {
 
-/// Levels that are a slab's own, at most: those over longest_uncut(kDepth) leaves.
+/// Levels that are a slab's own, at most where no leaf is absent: those over longest_uncut(kDepth)
+/// leaves.
 constexpr int kLocalLevels = 10;
 static_assert(longest_uncut(kDepth) <= int64_t{1} << kLocalLevels);
 

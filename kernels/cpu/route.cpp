@@ -1,0 +1,157 @@
+// The router, a token's row of logits at a time. There are few experts: what is done for each
+// token, rather than for each element, counts.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/table.h"
+#include "kernels/experts.h"
+#include "kernels/math.h"
+#include "kernels/shapes.h"
+
+namespace ladder::cpu {
+namespace {
+
+/// Of one token's E logits.
+struct Softmax {
+  float max, sum;
+
+  Softmax(const float* x, int64_t E) : max(lane_max(x, E)) {
+    sum = lane_sum(E, [&](int64_t e, auto io) { return io.only(power(io.load(x + e))); });
+  }
+  Vec power(Vec x) const { return exp(hn::Sub(x, broadcast(max))); }
+  Vec of(Vec x) const { return hn::Div(power(x), broadcast(sum)); }
+  float log_sum() const { return max + math::log(sum); }
+};
+
+/// The logistic function.
+Vec sigmoid(Vec x) { return hn::Div(broadcast(1), hn::Add(broadcast(1), exp(hn::Neg(x)))); }
+
+float sum_of(const float* x, int64_t E) {
+  return lane_sum(E, [&](int64_t e, auto io) { return io.load(x + e); });
+}
+/// What the scores of a token are divided by, to be a distribution: a softmax is one.
+float divisor(const float* scores, int64_t E, const RouteRule& rule) {
+  return rule.sigmoid ? sum_of(scores, E) : 1;
+}
+/// The sum of the scores of the experts that a token takes.
+float chosen_sum(const float* scores, const int32_t* expert, int64_t k) {
+  float sum = 0;
+  for (int64_t j = 0; j < k; ++j) sum += scores[expert[j]];
+  return sum;
+}
+
+/// f_e, the share of expert e in what the tokens of a sequence take: 1 for all if it is even.
+float share(int32_t load, const RouteShape& s) {
+  return static_cast<float>(load) * static_cast<float>(s.E) / static_cast<float>(s.k * s.T);
+}
+
+/// A token of route_forward. scores, x (E); expert, weight (k); bias (E) or null
+void route_token(int32_t* expert, float* weight, float* scores, const float* x, const float* bias,
+                 const RouteShape& s, const RouteRule& rule, const Softmax& softmax) {
+  for_vectors(0, s.E, [&](int64_t e, auto io) {
+    const Vec logit = io.load(x + e);
+    io.store(rule.sigmoid ? sigmoid(logit) : softmax.of(logit), scores + e);
+  });
+  choose_experts(expert, scores, bias, s.E, s.k);
+  const float sum = rule.renormalise ? chosen_sum(scores, expert, s.k) : 1;
+  for (int64_t j = 0; j < s.k; ++j) weight[j] = scores[expert[j]] / sum;
+}
+
+/// What a sequence is charged: sum_e f_e P_e. load (E); scores (T,E); by (T): divisors
+float balance_loss(const int32_t* load, const float* scores, const float* by, const RouteShape& s,
+                   int chunks) {
+  float sum = 0;
+  for (int64_t e = 0; e < s.E; ++e) {
+    const float P = vector_sum<float>(
+        chunks, s.T, [&](int64_t t) { return scores[t * s.E + e] / by[t]; });
+    sum += share(load[e], s) * (P / static_cast<float>(s.T));
+  }
+  return sum;
+}
+
+/// ds = the gradient of a token's scores. ds, scores (E); dweight, expert (k); load (E)
+void score_gradient(float* ds, const float* dweight, const int32_t* expert, const float* scores,
+                    const int32_t* load, const RouteShape& s, const RouteRule& rule,
+                    float balance) {
+  const float sum = divisor(scores, s.E, rule), per_token = balance / static_cast<float>(s.T);
+  float mean = 0;  // what p's divisor takes away
+  for (int64_t e = 0; e < s.E; ++e) {
+    ds[e] = per_token * share(load[e], s);
+    if (rule.sigmoid) mean += ds[e] * (scores[e] / sum);
+  }
+  for (int64_t e = 0; e < s.E; ++e) ds[e] = (ds[e] - mean) / sum;
+  const float chosen = rule.renormalise ? chosen_sum(scores, expert, s.k) : 1;
+  float common = 0;
+  for (int64_t j = 0; j < s.k && rule.renormalise; ++j)
+    common += dweight[j] * (scores[expert[j]] / chosen);
+  for (int64_t j = 0; j < s.k; ++j) ds[expert[j]] += (dweight[j] - common) / chosen;
+}
+
+/// dx = the gradient of a token's logits; it holds that of the scores before. dx, x, scores (E)
+void logit_gradient(float* dx, const float* x, const float* scores, const RouteShape& s,
+                    const RouteRule& rule, float z) {
+  const float mean =
+      lane_sum(s.E, [&](int64_t e, auto io) { return hn::Mul(io.load(dx + e), io.load(scores + e)); });
+  const Softmax softmax(x, s.E);
+  const Vec slope = broadcast(z * 2 * softmax.log_sum() / static_cast<float>(s.T));
+  for_vectors(0, s.E, [&](int64_t e, auto io) {
+    const Vec p = io.load(scores + e), d = io.load(dx + e);
+    const Vec through = rule.sigmoid ? hn::Mul(d, hn::Sub(broadcast(1), p))
+                                     : hn::Sub(d, broadcast(mean));
+    io.store(hn::MulAdd(slope, softmax.of(io.load(x + e)), hn::Mul(p, through)), dx + e);
+  });
+}
+
+}  // namespace
+
+void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, Tensor load,
+                   Tensor losses, Tensor logits, Tensor bias, const RouteRule& rule) {
+  const RouteShape s = check_route_forward(expert, weight, scores, load, losses, logits, bias);
+  const float *x = logits.data<float>(), *b = bias.data<float>();
+  float *p = scores.data<float>(), *w = weight.data<float>(), *sums = losses.data<float>();
+  int32_t *chosen = expert.data<int32_t>(), *loads = load.data<int32_t>();
+  const std::span<float> scratch = shared_scratch<float>(ctx, 2 * s.tokens());
+  float *by = scratch.data(), *squares = by + s.tokens();
+  parallel_for(ctx, s.tokens(), 1, 8 * s.E, [=](Range range) {
+    for (int64_t row = range.begin; row < range.end; ++row) {
+      const Softmax softmax(x + row * s.E, s.E);
+      route_token(chosen + row * s.k, w + row * s.k, p + row * s.E, x + row * s.E, b, s, rule,
+                  softmax);
+      by[row] = divisor(p + row * s.E, s.E, rule);
+      squares[row] = softmax.log_sum() * softmax.log_sum();
+    }
+  });
+  parallel_for(ctx, s.B, 1, s.T * s.E, [=, chunks = ctx.token_chunks](Range range) {
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      int32_t* of = loads + i * s.E;
+      std::fill_n(of, s.E, 0);
+      for (int64_t pair = i * s.T * s.k; pair < (i + 1) * s.T * s.k; ++pair) ++of[chosen[pair]];
+      sums[i] = balance_loss(of, p + i * s.T * s.E, by + i * s.T, s, chunks);
+      sums[s.B + i] = vector_sum<float>(chunks, s.T, [&](int64_t t) {
+                        return squares[i * s.T + t];
+                      }) / static_cast<float>(s.T);
+    }
+  });
+}
+
+void route_backward(const Ctx& ctx, Tensor dlogits, Tensor dweight, Tensor expert, Tensor scores,
+                    Tensor load, Tensor logits, const RouteRule& rule, float balance, float z) {
+  const RouteShape s = check_route_backward(dlogits, dweight, expert, scores, load, logits);
+  check_experts(expert, s.E);
+  const float *x = logits.data<float>(), *p = scores.data<float>(), *dw = dweight.data<float>();
+  const int32_t *chosen = expert.data<int32_t>(), *loads = load.data<int32_t>();
+  float* dx = dlogits.data<float>();
+  parallel_for(ctx, s.tokens(), 1, 8 * s.E, [=](Range range) {
+    for (int64_t row = range.begin; row < range.end; ++row) {
+      const int64_t at = row * s.E;
+      score_gradient(dx + at, dw + row * s.k, chosen + row * s.k, p + at, loads + row / s.T * s.E,
+                     s, rule, balance);
+      logit_gradient(dx + at, x + at, p + at, s, rule, z);
+    }
+  });
+}
+
+}  // namespace ladder::cpu

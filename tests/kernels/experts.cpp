@@ -1,0 +1,222 @@
+// Routers and experts: what their definitions say, whatever the table, and sums that keep their bits
+// when a batch, a sequence or the experts are cut.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "tests/kernels/experts.h"
+#include "tests/kernels/same_bits.h"
+
+namespace ladder::test {
+namespace {
+
+class Experts : public SameBits {
+ protected:
+  const Dtype sums = wide(GetParam().dtype);
+
+  void SetUp() override { use_threads(); }
+
+  /// What the router's tensors are, for logits (B,T,E).
+  Routed route(const Tensor& logits, int64_t takes, const Tensor& bias = {},
+               RouteRule rule = {}) {
+    return test::route(box, logits, takes, bias, rule);
+  }
+  ExpertRows rows_of(const Tensor& expert, int64_t E, int64_t capacity = 0) {
+    return sorted(box, expert, E, capacity);
+  }
+  /// Numbers of many sizes, whose sums show their order.
+  Tensor spread(const Shape& shape) {
+    const Tensor x = box.random(shape, -4, 4);
+    for (int64_t i = 0; i < x.size(); ++i) set(x, i, std::ldexp(at(x, i), int(i % 23) - 10));
+    return x;
+  }
+};
+
+TEST_P(Experts, ATokenTakesTheLargest) {
+  const int64_t B = 2, T = 70, E = 7, takes = 3;
+  for (const bool sigmoid : {false, true}) {
+    const Tensor logits = box.random(sums, {B, T, E}, -3, 3), bias = box.random(sums, {E}, -1, 1);
+    for (int64_t i = 0; i < logits.size(); ++i) set(logits, i, std::round(at(logits, i)));  // ties
+    for (const bool biased : {false, true}) {
+      const Routed r = route(logits, takes, biased ? bias : Tensor{}, {sigmoid, true});
+      for (int64_t t = 0; t < B * T; ++t) {
+        std::vector<int32_t> order(E);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+          const auto key = [&](int32_t e) {
+            const double s = at(r.scores, t * E + e), plus = biased ? at(bias, e) : 0;
+            return sums == Dtype::F64 ? s + plus : static_cast<float>(s + plus);
+          };
+          return key(a) > key(b);
+        });
+        std::sort(order.begin(), order.begin() + takes);
+        double sum = 0;
+        for (int64_t j = 0; j < takes; ++j) sum += at(r.scores, t * E + order[size_t(j)]);
+        for (int64_t j = 0; j < takes; ++j) {
+          ASSERT_EQ(r.expert.data<int32_t>()[t * takes + j], order[size_t(j)]) << "token " << t;
+          ASSERT_NEAR(at(r.weight, t * takes + j), at(r.scores, t * E + order[size_t(j)]) / sum, 1e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Experts, ScoresLoadsAndLosses) {
+  const int64_t B = 3, T = 40, E = 5, takes = 2;
+  for (const RouteRule rule : {RouteRule{false, false}, RouteRule{true, false}}) {
+    const Tensor logits = box.random(sums, {B, T, E}, -3, 3);
+    const Routed r = route(logits, takes, {}, rule);
+    for (int64_t b = 0; b < B; ++b) {
+      std::array<double, 5> P{}, load{};
+      double z = 0;
+      for (int64_t t = b * T; t < (b + 1) * T; ++t) {
+        double power = 0, all = 0;
+        for (int64_t e = 0; e < E; ++e) power += std::exp(at(logits, t * E + e));
+        for (int64_t e = 0; e < E; ++e) {
+          const double x = at(logits, t * E + e);
+          const double s = rule.sigmoid ? 1 / (1 + std::exp(-x)) : std::exp(x) / power;
+          ASSERT_NEAR(at(r.scores, t * E + e), s, 1e-6);
+          all += s;
+        }
+        for (int64_t e = 0; e < E; ++e) P[size_t(e)] += at(r.scores, t * E + e) / all / T;
+        for (int64_t j = 0; j < takes; ++j) {
+          const int32_t e = r.expert.data<int32_t>()[t * takes + j];
+          load[size_t(e)] += 1;
+          ASSERT_EQ(at(r.weight, t * takes + j), at(r.scores, t * E + e)) << "not renormalised";
+        }
+        z += std::pow(std::log(power), 2) / T;
+      }
+      double balance = 0;
+      for (int64_t e = 0; e < E; ++e) {
+        ASSERT_EQ(r.load.data<int32_t>()[b * E + e], load[size_t(e)]);
+        balance += load[size_t(e)] * E / double(takes * T) * P[size_t(e)];
+      }
+      EXPECT_NEAR(at(r.losses, b), balance, 1e-5 * balance);
+      EXPECT_NEAR(at(r.losses, B + b), z, 1e-5 * z);
+    }
+  }
+}
+
+TEST_P(Experts, EvenLoadHasABalanceLossOfOne) {
+  const int64_t T = 12, E = 4;
+  const Tensor logits = box.filled(sums, {1, T, E}, 0);
+  for (int64_t t = 0; t < T; ++t) set(logits, t * E + t % E, 2);
+  EXPECT_NEAR(at(route(logits, 1).losses, 0), 1, 1e-6);
+  for (int64_t t = 0; t < T; ++t) set(logits, t * E + t % E, 0), set(logits, t * E, 2);
+  EXPECT_GT(at(route(logits, 1).losses, 0), 2);  // all to one expert
+}
+
+// A NaN must reach the loss, and no index may leave its range.
+TEST_P(Experts, NaNLogitsStayNaN) {
+  const int64_t T = 5, E = 6, takes = 3;
+  for (const bool sigmoid : {false, true})
+    for (const int64_t nans : {1, 6}) {
+      const Tensor logits = box.random(sums, {1, T, E}), y = box.random({T * takes, 4});
+      for (int64_t e = 0; e < nans; ++e) set(logits, 2 * E + (e + 5) % E, NAN);
+      const Routed r = route(logits, takes, {}, {sigmoid, false});
+      for (int64_t i = 0; i < T * takes; ++i) {
+        const int32_t e = r.expert.data<int32_t>()[i];
+        ASSERT_TRUE(e >= 0 && e < E && (i % takes == 0 || e > r.expert.data<int32_t>()[i - 1]));
+      }
+      const Tensor out = box.empty({1, T, 4});
+      k.combine_forward(ctx, out, y, rows_of(r.expert, E), r.expert, r.weight);
+      for (int64_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(at(out, i)), i / 4 == 2);
+      EXPECT_TRUE(std::isnan(at(r.losses, 0)) && std::isnan(at(r.losses, 1)));
+    }
+}
+
+TEST_P(Experts, RowsAreSortedByExpertThenByToken) {
+  const int64_t B = 3, T = 50, E = 6, takes = 2;
+  const Tensor expert = choices(box, B, T, takes, E - 1);  // the last expert has no tokens
+  for (const int64_t capacity : {0, 1, 7, 1000}) {
+    const ExpertRows rows = rows_of(expert, E, capacity);
+    std::vector<std::vector<int32_t>> want(E);
+    for (int32_t i = 0; i < B * T * takes; ++i) {
+      auto& of = want[size_t(expert.data<int32_t>()[i])];
+      const auto same = [&](int32_t j) { return j / (T * takes) == i / (T * takes); };
+      const int64_t met = std::count_if(of.begin(), of.end(), same);
+      const bool kept = capacity == 0 || met < capacity;
+      if (kept) of.push_back(i);
+      if (!kept) EXPECT_EQ(rows.row.data<int32_t>()[i], kNoRow);
+    }
+    int32_t row = 0;
+    for (size_t e = 0; e < want.size(); ++e) {
+      EXPECT_EQ(rows.offsets.data<int32_t>()[e], row);
+      for (const int32_t pair : want[e]) {
+        EXPECT_EQ(rows.from.data<int32_t>()[row], pair);
+        EXPECT_EQ(rows.row.data<int32_t>()[pair], row++);
+      }
+    }
+    EXPECT_EQ(rows.offsets.data<int32_t>()[E], row);
+  }
+}
+
+TEST_P(Experts, ElsewhereHasNoRow) {
+  const Tensor expert = choices(box, 2, 5, 2, 4);
+  for (int64_t i = 0; i < 20; i += 3) expert.data<int32_t>()[i] = kElsewhere;
+  const ExpertRows rows = rows_of(expert, 4);
+  EXPECT_EQ(used(rows), 13);
+  for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(rows.row.data<int32_t>()[i] == kNoRow, i % 3 == 0);
+}
+
+TEST_P(Experts, GatherCopiesAndCombineIsItsGradient) {
+  const int64_t B = 2, T = 30, E = 5, takes = 3, C = 67;
+  const Tensor x = spread({B, T, C}), expert = choices(box, B, T, takes, E);
+  const ExpertRows rows = rows_of(expert, E, 15);
+  const int64_t filled = used(rows);
+  ASSERT_LT(filled, B * T * takes) << "none dropped";
+  const Tensor out = box.filled({B * T * takes, C}, 7), back = box.empty({B, T, C});
+  k.gather_rows(ctx, out, x, rows);
+  for (int64_t i = 0; i < out.size(); ++i) {
+    const int64_t token = i / C < filled ? rows.from.data<int32_t>()[i / C] / takes : 0;
+    ASSERT_EQ(at(out, i), i / C < filled ? at(x, token * C + i % C) : 7) << "row " << i / C;
+  }
+  k.combine_forward(ctx, back, out, rows, expert, {});
+  for (int64_t t = 0; t < B * T; ++t) {
+    int64_t kept = 0;
+    for (int64_t j = 0; j < takes; ++j) kept += rows.row.data<int32_t>()[t * takes + j] != kNoRow;
+    for (int64_t c = 0; c < C; ++c) {  // one, two (exact) or three equal terms
+      const double want = kept == 0 ? -0.0 : double(kept) * at(x, t * C + c);
+      ASSERT_LE(std::abs(at(back, t * C + c) - want), 0x1p-7 * std::abs(want));
+      if (kept == 0) ASSERT_TRUE(std::signbit(at(back, t * C + c))) << "nothing is -0";
+    }
+  }
+}
+
+// A rank that has an aligned run of experts gives a part of the tree, in F32.
+TEST_P(Experts, RunsOfExpertsJoinToTheWhole) {
+  const int64_t B = 2, T = 30, E = 8, takes = 4, C = 35;
+  const Tensor expert = choices(box, B, T, takes, E), weight = box.random(sums, {B, T, takes}, 0.1, 1);
+  const Tensor y = spread({B * T * takes, C}), whole = box.empty(sums, {B, T, C});
+  const ExpertRows all = rows_of(expert, E, 12);
+  k.combine_forward(ctx, whole, y, all, expert, weight);
+  const auto joined = [&](int64_t own, bool aligned) {
+    std::vector<Tensor> parts;
+    for (int64_t first = aligned ? 0 : 1 - own; first < E; first += own) {
+      const Tensor mine = box.copy(expert);
+      ExpertRows part = all;
+      part.row = box.copy(all.row);
+      for (int64_t i = 0; i < mine.size(); ++i) {
+        int32_t& e = mine.data<int32_t>()[i];
+        const bool here = e >= first && e < first + own;
+        if (!here) part.row.data<int32_t>()[i] = kNoRow;
+        e = here ? static_cast<int32_t>(e - first) : kElsewhere;
+      }
+      parts.push_back(box.empty(sums, {B, T, C}));
+      k.combine_forward(ctx, parts.back(), y, part, mine, weight);
+    }
+    for (size_t step = 1; step < parts.size(); step *= 2)
+      for (size_t i = 0; i + step < parts.size(); i += 2 * step)
+        k.add(ctx, parts[i], parts[i], parts[i + step]);
+    return parts[0];
+  };
+  for (const int64_t own : {1, 2, 4, 8}) EXPECT_TRUE(same_bits(joined(own, true), whole)) << own;
+  EXPECT_FALSE(same_bits(joined(2, false), whole)) << "negative control: runs that are not aligned";
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, Experts, ::testing::ValuesIn(tables_of_all_dtypes()), table_name);
+
+}  // namespace
+}  // namespace ladder::test
