@@ -68,8 +68,8 @@ RouteShape check_route_forward(const Tensor& expert, const Tensor& weight, const
                                const Tensor& bias) {
   constexpr const char* kOp = "route_forward";
   const RouteShape s = check_route(kOp, logits, expert, scores, load);
-  check(kOp,
-        {{"weight", weight, logits.dtype, expert.shape}, {"losses", losses, logits.dtype, {2, s.B}}});
+  check(kOp, {{"weight", weight, logits.dtype, expert.shape},
+              {"losses", losses, logits.dtype, {2, s.B}}});
   if (bias) check(kOp, {{"bias", bias, logits.dtype, {s.E}}});
   return s;
 }
@@ -77,9 +77,10 @@ RouteShape check_route_forward(const Tensor& expert, const Tensor& weight, const
 RouteShape check_route_backward(const Tensor& dlogits, const Tensor& dweight, const Tensor& expert,
                                 const Tensor& scores, const Tensor& load, const Tensor& logits) {
   constexpr const char* kOp = "route_backward";
+  const RouteShape s = check_route(kOp, logits, expert, scores, load);
   check(kOp, {{"dlogits", dlogits, logits.dtype, logits.shape},
               {"dweight", dweight, logits.dtype, expert.shape}});
-  return check_route(kOp, logits, expert, scores, load);
+  return s;
 }
 
 ExpertShape check_expert_rows(const ExpertRows& rows, const Tensor& expert, int64_t capacity) {

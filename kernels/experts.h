@@ -47,11 +47,11 @@ constexpr void choose_experts(int32_t* expert, const Real* scores, const Real* b
   }
 }
 
-/// Experts come from the host's tables: all are checked before the first is used as an index.
-inline void check_experts(const Tensor& expert, int64_t E) {
+/// Where the host computes, experts are checked before the first is used as an index.
+inline void check_experts(const Tensor& expert, int64_t E, bool elsewhere) {
   const int32_t* e = expert.data<int32_t>();
   for (int64_t i = 0; i < expert.size(); ++i)
-    CHECK(e[i] == kElsewhere || (e[i] >= 0 && e[i] < E), "expert {} of {}", e[i], E);
+    CHECK((elsewhere && e[i] == kElsewhere) || (e[i] >= 0 && e[i] < E), "expert {} of {}", e[i], E);
 }
 
 /// The same of the rows of all experts, of which there are M at most.

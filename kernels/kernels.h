@@ -183,12 +183,11 @@ struct Kernels {
   /// expert[b,t,:] ascends. The bias only chooses (arXiv 2408.15664).
   ///   weight[j] = s_j = scores[expert[j]], renormalised s_j / sum_i s_i;
   ///   load[b,e] = how many tokens of a sequence take expert e;
-  ///   losses[0,b] = sum_e f_e P_e,  f_e = load[b,e] E / (k T),  P_e = sum_t p_e[t] / T, where p are
-  ///     the scores of a token divided by their sum: the balance loss (arXiv 2101.03961, for each
-  ///     sequence as in 2412.19437): 1 where all experts have the same load;
-  ///   losses[1,b] = sum_t (log sum_e exp logits[e])^2 / T: the z-loss (arXiv 2202.08906).
-  /// Sums over t are those of vectors. No product with a factor: what a loss counts, its caller says.
-  /// All but I32 is F32 beside any activations.
+  ///   losses[0,b] = sum_e f_e P_e, the balance loss (arXiv 2101.03961), for each sequence as in
+  ///     arXiv 2412.19437: f_e = load[b,e] E / (k T);  P_e = sum_t p_e[t] / T, where p_e[t] is the
+  ///     score divided by the sum of the token's scores. It is 1 where all loads are the same;
+  ///   losses[1,b] = sum_t (log sum_e exp logits[b,t,e])^2 / T, the z-loss (arXiv 2202.08906).
+  /// Sums over t are those of vectors. What is not I32 is F32, beside narrow activations, too.
   /// expert (B,T,k) I32; weight (B,T,k); scores, logits (B,T,E); load (B,E) I32; losses (2,B);
   /// bias (E) or null
   void (*route_forward)(const Ctx&, Tensor expert, Tensor weight, Tensor scores, Tensor load,
@@ -224,14 +223,14 @@ struct Kernels {
                                          const ExpertRows&, Into);
 
   /// out[b,t] = sum_j weight[b,t,j] y[row[b,t,j]]: a tree over the E experts in which those without
-  /// a row are absent. So an aligned run of 2^i experts, their numbers counted from its first, gives
-  /// a part of that tree, and `add` joins parts. Without weight: the gradient of gather_rows.
+  /// a row are absent. So an aligned run of 2^i experts, their numbers counted from its first,
+  /// gives a part of that tree, and `add` joins parts. Without weight: the gradient of gather_rows.
   /// out (B,T,C) as y, or F32; y (M,C); expert (B,T,k) I32; weight (B,T,k) F32 or null
   void (*combine_forward)(const Ctx&, Tensor out, Tensor y, const ExpertRows&, Tensor expert,
                           Tensor weight);
 
-  /// dy[row[b,t,j]] = weight[b,t,j] dout[b,t];  dweight[b,t,j] = sum_c dout[b,t,c] y[row,c], 0 where
-  /// there is no row.   dy, y (M,C); dweight, weight (B,T,k) F32; dout (B,T,C)
+  /// dy[row[b,t,j]] = weight[b,t,j] dout[b,t];  dweight[b,t,j] = sum_c dout[b,t,c] y[row,c], 0
+  /// where there is no row.   dy, y (M,C); dweight, weight (B,T,k) F32; dout (B,T,C)
   void (*combine_backward)(const Ctx&, Tensor dy, Tensor dweight, Tensor dout, Tensor y,
                            const ExpertRows&, Tensor weight);
 

@@ -1,12 +1,13 @@
 // The rows of experts: sorted, filled from the tokens, and joined to tokens again. Their products
 // are in gemm/matmul.cpp.
+#include "kernels/experts.h"
+
 #include <cstring>
 
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/table.h"
-#include "kernels/experts.h"
 #include "kernels/shapes.h"
 
 namespace ladder::cpu {
@@ -35,7 +36,7 @@ ColumnSums<1> combine(const Real* y, int64_t C, const int32_t* row, const int32_
 
 void expert_rows(const Ctx&, const ExpertRows& rows, Tensor expert, int64_t capacity) {
   const ExpertShape s = check_expert_rows(rows, expert, capacity);
-  check_experts(expert, s.E);
+  check_experts(expert, s.E, /*elsewhere=*/true);
   sort_by_expert(rows, expert, capacity);
 }
 

@@ -65,8 +65,8 @@ float balance_loss(const int32_t* load, const float* scores, const float* by, co
                    int chunks) {
   float sum = 0;
   for (int64_t e = 0; e < s.E; ++e) {
-    const float P = vector_sum<float>(
-        chunks, s.T, [&](int64_t t) { return scores[t * s.E + e] / by[t]; });
+    const float P =
+        vector_sum<float>(chunks, s.T, [&](int64_t t) { return scores[t * s.E + e] / by[t]; });
     sum += share(load[e], s) * (P / static_cast<float>(s.T));
   }
   return sum;
@@ -93,14 +93,14 @@ void score_gradient(float* ds, const float* dweight, const int32_t* expert, cons
 /// dx = the gradient of a token's logits; it holds that of the scores before. dx, x, scores (E)
 void logit_gradient(float* dx, const float* x, const float* scores, const RouteShape& s,
                     const RouteRule& rule, float z) {
-  const float mean =
-      lane_sum(s.E, [&](int64_t e, auto io) { return hn::Mul(io.load(dx + e), io.load(scores + e)); });
+  const float mean = lane_sum(
+      s.E, [&](int64_t e, auto io) { return hn::Mul(io.load(dx + e), io.load(scores + e)); });
   const Softmax softmax(x, s.E);
   const Vec slope = broadcast(z * 2 * softmax.log_sum() / static_cast<float>(s.T));
   for_vectors(0, s.E, [&](int64_t e, auto io) {
     const Vec p = io.load(scores + e), d = io.load(dx + e);
-    const Vec through = rule.sigmoid ? hn::Mul(d, hn::Sub(broadcast(1), p))
-                                     : hn::Sub(d, broadcast(mean));
+    const Vec through =
+        rule.sigmoid ? hn::Mul(d, hn::Sub(broadcast(1), p)) : hn::Sub(d, broadcast(mean));
     io.store(hn::MulAdd(slope, softmax.of(io.load(x + e)), hn::Mul(p, through)), dx + e);
   });
 }
@@ -130,9 +130,9 @@ void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, 
       std::fill_n(of, s.E, 0);
       for (int64_t pair = i * s.T * s.k; pair < (i + 1) * s.T * s.k; ++pair) ++of[chosen[pair]];
       sums[i] = balance_loss(of, p + i * s.T * s.E, by + i * s.T, s, chunks);
-      sums[s.B + i] = vector_sum<float>(chunks, s.T, [&](int64_t t) {
-                        return squares[i * s.T + t];
-                      }) / static_cast<float>(s.T);
+      sums[s.B + i] =
+          vector_sum<float>(chunks, s.T, [&](int64_t t) { return squares[i * s.T + t]; }) /
+          static_cast<float>(s.T);
     }
   });
 }
@@ -140,7 +140,7 @@ void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, 
 void route_backward(const Ctx& ctx, Tensor dlogits, Tensor dweight, Tensor expert, Tensor scores,
                     Tensor load, Tensor logits, const RouteRule& rule, float balance, float z) {
   const RouteShape s = check_route_backward(dlogits, dweight, expert, scores, load, logits);
-  check_experts(expert, s.E);
+  check_experts(expert, s.E, /*elsewhere=*/false);
   const float *x = logits.data<float>(), *p = scores.data<float>(), *dw = dweight.data<float>();
   const int32_t *chosen = expert.data<int32_t>(), *loads = load.data<int32_t>();
   float* dx = dlogits.data<float>();

@@ -1,9 +1,9 @@
 // The rows of experts: sorted, filled from the tokens, multiplied, and joined to tokens again.
 //
-// An expert's rows are sorted by counting, in the order of the tokens: a block for each expert walks
-// over all choices twice, first to count its rows, then, when the counts of those before it are
-// known, to write them. Products are those of matmul.cu, one after the other; how many rows each
-// has, the host must know, so it waits for the offsets.
+// An expert's rows are sorted by counting, in the order of the tokens: a block for each expert
+// walks over all choices twice, first to count its rows, then, when the counts of those before it
+// are known, to write them. Products are those of matmul.cu, one after the other; how many rows
+// each has, the host must know, so it waits for the offsets.
 #include <algorithm>
 
 #include "kernels/cuda/scratch.h"
@@ -235,8 +235,8 @@ void combine_backward(const Ctx& ctx, Tensor dy, Tensor dweight, Tensor dout, Te
   const ExpertShape s = check_combine_backward(dy, dweight, dout, y, rows, weight);
   dispatch(y.dtype, [&]<class T>(Type<T>) {
     launch(ctx, combine_back<T>, {.x = ceil_div(s.B * s.T * s.k, kThreads / kWarp)}, kThreads, 0,
-           device_data<T>(dy), device_data<float>(dweight), device_data<T>(dout),
-           device_data<T>(y), device_rows(rows), device_data<float>(weight), s);
+           device_data<T>(dy), device_data<float>(dweight), device_data<T>(dout), device_data<T>(y),
+           device_rows(rows), device_data<float>(weight), s);
   });
 }
 

@@ -1,9 +1,10 @@
 // Experts: their rows, the products over them, and the way back to the tokens.
+#include "kernels/experts.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "kernels/experts.h"
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
@@ -26,7 +27,7 @@ void for_rows(const ExpertRows& rows, int64_t M, F&& f) {
 
 void expert_rows(const Ctx&, const ExpertRows& rows, Tensor expert, int64_t capacity) {
   const ExpertShape s = check_expert_rows(rows, expert, capacity);
-  check_experts(expert, s.E);
+  check_experts(expert, s.E, /*elsewhere=*/true);
   sort_by_expert(rows, expert, capacity);
 }
 
@@ -47,8 +48,8 @@ void grouped_matmul_forward(const Ctx&, Tensor out, Tensor inp, Tensor w, const 
     for_rows(rows, s.M, [&](int64_t e, int64_t row) {
       const Real *x = inp.data<Real>() + row * s.K, *of = w.data<Real>() + e * s.N * s.K;
       for (int64_t n = 0; n < s.N; ++n)
-        out.data<Real>()[row * s.N + n] = leaves_sum<Real>(
-            leaves, s.K, [&](int64_t k) { return x[k] * of[n * s.K + k]; });
+        out.data<Real>()[row * s.N + n] =
+            leaves_sum<Real>(leaves, s.K, [&](int64_t k) { return x[k] * of[n * s.K + k]; });
     });
   });
 }
@@ -60,8 +61,8 @@ void grouped_matmul_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor 
     for_rows(rows, s.M, [&](int64_t e, int64_t row) {
       const Real *d = dout.data<Real>() + row * s.N, *of = w.data<Real>() + e * s.N * s.K;
       for (int64_t k = 0; k < s.K; ++k)
-        dinp.data<Real>()[row * s.K + k] = leaves_sum<Real>(
-            leaves, s.N, [&](int64_t n) { return d[n] * of[n * s.K + k]; });
+        dinp.data<Real>()[row * s.K + k] =
+            leaves_sum<Real>(leaves, s.N, [&](int64_t n) { return d[n] * of[n * s.K + k]; });
     });
   });
 }
@@ -77,7 +78,9 @@ void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tens
       for_leaves(rows, e, ctx.token_chunks,
                  [&](int64_t index, const Fold& of) { leaves.emplace_back(index, of); });
       for (int64_t i = 0; i < s.N * s.K; ++i) {
-        const auto term = [&](int64_t row) { return d[row * s.N + i / s.K] * x[row * s.K + i % s.K]; };
+        const auto term = [&](int64_t row) {
+          return d[row * s.N + i / s.K] * x[row * s.K + i % s.K];
+        };
         SparseTreeSum<Real> sum;
         for (const auto& [index, of] : leaves)
           sum.push(index, chain_sum<Real>(of.late, term, chain_sum<Real>(of.early, term)));

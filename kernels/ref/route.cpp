@@ -133,7 +133,7 @@ void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, 
 void route_backward(const Ctx&, Tensor dlogits, Tensor dweight, Tensor expert, Tensor scores,
                     Tensor load, Tensor logits, const RouteRule& rule, float balance, float z) {
   const RouteShape s = check_route_backward(dlogits, dweight, expert, scores, load, logits);
-  check_experts(expert, s.E);
+  check_experts(expert, s.E, /*elsewhere=*/false);
   dispatch(logits, [&]<class Real>(Real) {
     for (int64_t row = 0; row < s.tokens(); ++row) {
       Real* dx = dlogits.data<Real>() + row * s.E;

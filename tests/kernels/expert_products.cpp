@@ -153,8 +153,7 @@ TEST_P(ExpertProducts, MicroBatchesGiveTheBitsOfOneCall) {
     }
     // Negative control: one after the other.
     const Tensor chain = weight_gradient(part(x, 0, 1));
-    for (int64_t b = 1; b < 8; ++b)
-      weight_gradient(chain, part(x, b, 1), kTokenChunks, Into::Add);
+    for (int64_t b = 1; b < 8; ++b) weight_gradient(chain, part(x, b, 1), kTokenChunks, Into::Add);
     EXPECT_FALSE(same_bits(chain, weight_gradient(x)));
   }
 }

@@ -62,18 +62,17 @@ class DepthCut {
         token_leaves_(p.token_leaves),
         step_(step),
         present_(p.present) {
-    const int64_t all = longest_run(leaves_);
+    const int64_t all = runs_of(leaves_).longest;
     if (all > most && all <= longest_uncut(most)) most = longest_uncut(most);
-    while (run_ < leaves_ && longest_run(2 * run_) <= most) run_ *= 2;
-    const int64_t longest = longest_run(run_);
+    while (run_ < leaves_ && runs_of(2 * run_).longest <= most) run_ *= 2;
+    const auto [longest, count] = runs_of(run_);
     pieces_ = ceil_div(longest, most);
     depth_ = ceil_div(longest, pieces_);
-    slabs_ = runs_of_leaves() * pieces_;
+    slabs_ = count * pieces_;
   }
 
   /// No slab has more steps.
   int64_t depth() const { return depth_; }
-
   int64_t slabs() const { return slabs_; }
 
   Slab slab(int64_t i) const {
@@ -110,27 +109,24 @@ class DepthCut {
   int64_t steps(int64_t length) const { return ceil_div(length, step_); }
   int64_t steps(const Fold& k) const { return steps(k.early.size()) + steps(k.late.size()); }
 
-  /// The most steps that an aligned run of `run` leaves has.
-  int64_t longest_run(int64_t run) const {
+  /// Aligned runs of `run` leaves: how many steps the longest has, and how many runs there are.
+  struct Runs {
+    int64_t longest = 0, count = 0;
+  };
+  Runs runs_of(int64_t run) const {
     if (present_.empty()) {
       const int64_t halves = token_leaves_ > 1 ? 2 : 1;
-      return std::min(run, leaves_) *
-             std::max<int64_t>(1, halves * steps(ceil_div(K_, halves * leaves_)));
+      const int64_t each = halves * steps(ceil_div(K_, halves * leaves_));
+      return {std::min(run, leaves_) * std::max<int64_t>(1, each), ceil_div(leaves_, run)};
     }
-    int64_t most = 0, sum = 0, before = -1;
+    Runs runs;
+    int64_t sum = 0, before = -1;
     for (const SparseLeaf& leaf : present_) {
-      if (std::exchange(before, leaf.index / run) != leaf.index / run) sum = 0;
+      if (std::exchange(before, leaf.index / run) != leaf.index / run) sum = 0, ++runs.count;
       sum += steps(leaf.k);
-      most = std::max(most, sum);
+      runs.longest = std::max(runs.longest, sum);
     }
-    return most;
-  }
-  /// How many aligned runs of run_ leaves there are.
-  int64_t runs_of_leaves() const {
-    if (present_.empty()) return ceil_div(leaves_, run_);
-    int64_t count = 0;
-    for_present([&](int64_t run, const Fold&, const Join&) { count = run + 1; });
-    return count;
+    return runs;
   }
 
   /// As a binary counter: leaf `which` completes the levels of its trailing ones. The last leaf is
@@ -140,7 +136,7 @@ class DepthCut {
     const bool last = which + 1 == leaves_;
     return {.joins = last ? bits(which) : below(level), .level = level, .last = last};
   }
-  /// f(run, k, place) for the leaves that are present; `run` counts their aligned runs. A leaf
+  /// f(run, k, join) for the leaves that are present; `run` counts their aligned runs. A leaf
   /// completes the levels below the subtree that it shares with the next one; those where a sum
   /// waits are joined to it.
   template <class F>
@@ -190,17 +186,14 @@ class DepthCut {
     push_run(slab, k.late, {part.begin - earlier, part.end - earlier});
     const bool ends = piece + 1 == pieces_;
     slab.steps += part.size();
-    slab.segments[static_cast<size_t>(slab.count++)] = {.steps = part.size(),
-                                                        .joins = ends ? join.joins : 0,
-                                                        .level = ends ? join.level : parking(),
-                                                        .resumes = piece > 0,
-                                                        .last = ends && join.last};
+    const Join own = ends ? join : Join{.joins = 0, .level = parking(), .last = false};
+    slab.segments[size_t(slab.count++)] = {part.size(), own.joins, own.level, piece > 0, own.last};
   }
 
   int64_t K_, leaves_, token_leaves_, step_, depth_, slabs_;
   std::span<const SparseLeaf> present_;  ///< or all leaves_
   int64_t run_ = 1;                      ///< whole leaves of a slab: a power of two
-  int64_t pieces_ = 1;  ///< pieces of a leaf, where a leaf is longer than a slab
+  int64_t pieces_ = 1;                   ///< pieces of a leaf, where a leaf is longer than a slab
 };
 
 }  // namespace ladder

@@ -35,14 +35,14 @@ struct SparseLeaf {
 /// C (+)= A B^T: what gemm() computes.
 struct Product {
   int64_t M = 0, N = 0, K = 0;
-  int64_t leaves = 1;          ///< of K: see leaf() in kernels/tree.h
-  int64_t token_leaves = 1;    ///< if several: K is tokens, so many leaves() a sequence, folded:
-                               ///< see fold() in kernels/token_leaves.h; they divide `leaves`
+  int64_t leaves = 1;        ///< of K: see leaf() in kernels/tree.h
+  int64_t token_leaves = 1;  ///< if several: K is tokens, so many leaves() a sequence, folded:
+                             ///< see fold() in kernels/token_leaves.h; they divide `leaves`
   std::span<const SparseLeaf> present{};  ///< if there are any: the leaves of K, ascending
-  Factor a;                    ///< (M,K)
-  Factor b;                    ///< (N,K)
-  void* c = nullptr;           ///< (M,N), rows stride_c apart
-  Dtype c_dtype = Dtype::F32;  ///< F32, BF16, F16
+  Factor a;                               ///< (M,K)
+  Factor b;                               ///< (N,K)
+  void* c = nullptr;                      ///< (M,N), rows stride_c apart
+  Dtype c_dtype = Dtype::F32;             ///< F32, BF16, F16
   int64_t stride_c = 0;
   const void* bias = nullptr;  ///< (N) as C, or null; only where C is written
   float factor = 1;            ///< a power of two that the sum is multiplied by (FP8)

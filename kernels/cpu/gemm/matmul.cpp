@@ -70,9 +70,7 @@ Product backward_weight(const Tensor& dw, const Tensor& dout, const Tensor& inp,
 }
 
 /// x (E,N,K) of expert e.
-Tensor matrix_of(const Tensor& x, int64_t e) {
-  return x.slice(e, 1).view({x.dim(1), x.dim(2)});
-}
+Tensor matrix_of(const Tensor& x, int64_t e) { return x.slice(e, 1).view({x.dim(1), x.dim(2)}); }
 /// x (M,..) of expert e.
 Tensor slice_of(const Tensor& x, const ExpertRows& rows, int64_t e) {
   const Range range = rows_of(rows, e);
@@ -108,7 +106,8 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
   const MatmulWeightShape s = check_matmul_backward_weight(dw, dout, inp);
   Product product = backward_weight(dw, dout, inp, into);
   product.token_leaves = matrix_leaves(ctx.token_chunks, s.T);
-  product.leaves = std::max<int64_t>(1, s.B) * product.token_leaves;  // of no sequences: an empty one
+  product.leaves =
+      std::max<int64_t>(1, s.B) * product.token_leaves;  // of no sequences: an empty one
   gemm(ctx, product);
 }
 
@@ -142,8 +141,8 @@ void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tens
     for_leaves(rows, e, ctx.token_chunks, [&](int64_t index, const Fold& k) {
       present.push_back({.index = index, .k = {counted(k.early), counted(k.late)}});
     });
-    products.push_back(backward_weight(matrix_of(dw, e), slice_of(dout, rows, e),
-                                       slice_of(inp, rows, e), into));
+    products.push_back(
+        backward_weight(matrix_of(dw, e), slice_of(dout, rows, e), slice_of(inp, rows, e), into));
     products.back().present = present;  // of no rows: one leaf, empty
   }
   gemm(ctx, products);

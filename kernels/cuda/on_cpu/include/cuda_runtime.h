@@ -4,6 +4,7 @@
 // Everything lies in ladder::on_cpu, so that a program may also contain the real library.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -42,6 +43,9 @@ extern dim3 blockDim, gridDim;
 // ---- barriers --------------------------------------------------------------------------------
 inline void __syncthreads(Where where = Where::current()) { meet_block(where); }
 void __syncwarp(unsigned mask = 0xFFFFFFFF, Where where = Where::current());
+
+// ---- bits --------------------------------------------------------------------------------------
+inline int __popc(unsigned bits) { return std::popcount(bits); }
 
 // ---- votes and shuffles ----------------------------------------------------------------------
 unsigned __ballot_sync(unsigned mask, bool vote, Where where = Where::current());
