@@ -15,7 +15,9 @@
 // it has the same cost, so that both can be compared.
 #include <algorithm>
 #include <functional>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -38,8 +40,16 @@ constexpr Model kLong{"124m/B1T1024", 1, 1024, 768, 12, 50304, 4 * 768};
 constexpr Model kBeyond{"beyond", 22, 1024, 768, 12, 256, 768};
 constexpr int64_t kBeyondSide = 4096;
 
-struct Op {
+/// Experts of F hidden channels, two for each token.
+struct Experts {
   const char* name;
+  int64_t B, T, C, F, E;
+};
+constexpr Experts kExperts[] = {{"moe-tiny", 8, 256, 128, 384, 8},
+                                {"moe-124m/B2T1024", 2, 1024, 768, 2048, 8}};
+
+struct Op {
+  std::string name;
   Cost cost;
   std::function<void()> run;
 };
@@ -140,6 +150,87 @@ std::vector<Op> products_of(Bench& box, const Model& m) {
   };
 }
 
+/// Two different experts for each token, at random.
+Tensor choices_of(Bench& box, const Experts& m) {
+  const Tensor expert = box.tokens({m.B, m.T, 2}, m.E);
+  auto* e = expert.data<int32_t>();
+  for (int64_t i = 0; i < expert.size(); i += 2) {
+    if (e[i] == e[i + 1]) e[i + 1] = static_cast<int32_t>((e[i] + 1) % m.E);
+    if (e[i] > e[i + 1]) std::swap(e[i], e[i + 1]);
+  }
+  return expert;
+}
+
+/// What experts have beside their products.
+std::vector<Op> routes_of(Bench& box, const Experts& m) {
+  const int64_t B = m.B, T = m.T, C = m.C, E = m.E, k = 2, M = B * T * k;
+  const Ctx& ctx = box.ctx();
+  const Kernels& table = cpu_kernels();
+  const Tensor expert = choices_of(box, m), load = box.alloc(Dtype::I32, {B, E});
+  const Tensor logits = box.random({B, T, E}), dlogits = box.random({B, T, E});
+  const Tensor scores = box.random({B, T, E}), losses = box.random({2, B});
+  const Tensor weight = box.random({B, T, k}), dweight = box.random({B, T, k});
+  const Tensor x = box.random({B, T, C}), y = box.random({M, C}), dy = box.random({M, C});
+  const ExpertRows rows{.offsets = box.alloc(Dtype::I32, {E + 1}),
+                        .row = box.alloc(Dtype::I32, {B, T, k}),
+                        .from = box.alloc(Dtype::I32, {M})};
+  const RouteRule rule{.sigmoid = false, .renormalise = true};
+  table.expert_rows(ctx, rows, expert, 0);
+  return {
+      {"route_forward", cost::route_forward(B, T, E, k),
+       [=, &ctx, &table] {
+         table.route_forward(ctx, expert, weight, scores, load, losses, logits, {}, rule);
+       }},
+      {"route_backward", cost::route_backward(B, T, E, k),
+       [=, &ctx, &table] {
+         table.route_backward(ctx, dlogits, dweight, expert, scores, load, logits, rule, 1, 1);
+       }},
+      {"expert_rows", cost::expert_rows(B, T, k),
+       [=, &ctx, &table] { table.expert_rows(ctx, rows, expert, 0); }},
+      {"gather_rows", cost::gather_rows(B, T, k, C),
+       [=, &ctx, &table] { table.gather_rows(ctx, y, x, rows); }},
+      {"combine_forward", cost::combine_forward(B, T, k, C),
+       [=, &ctx, &table] { table.combine_forward(ctx, x, y, rows, expert, weight); }},
+      {"combine_backward", cost::combine_backward(B, T, k, C),
+       [=, &ctx, &table] { table.combine_backward(ctx, dy, dweight, x, y, rows, weight); }},
+  };
+}
+
+/// The products of experts, gate and up (2F) or down, and of one layer over as many rows.
+std::vector<Op> experts_of(Bench& box, const Experts& m, bool down) {
+  const int64_t B = m.B, T = m.T, E = m.E, k = 2, M = B * T * k;
+  const int64_t N = down ? m.C : 2 * m.F, K = down ? m.F : m.C;
+  const Ctx& ctx = box.ctx();
+  const Kernels& table = cpu_kernels();
+  const ExpertRows rows{.offsets = box.alloc(Dtype::I32, {E + 1}),
+                        .row = box.alloc(Dtype::I32, {B, T, k}),
+                        .from = box.alloc(Dtype::I32, {M})};
+  table.expert_rows(ctx, rows, choices_of(box, m), 0);
+  const Tensor inp = box.random({M, K}), out = box.random({M, N}), w = box.random({E, N, K});
+  const Tensor one = w.first(1).view({N, K});
+  const auto sequences = [=](const Tensor& x) { return x.view({B, T * k, x.dim(1)}); };
+  const auto name = [=](const char* op) { return std::string(op) + (down ? "_down" : "_up"); };
+  const Cost cost = cost::matmul(M, N, K), grouped = cost::grouped_matmul(M, E, N, K);
+  return {
+      {name("grouped_forward"), grouped,
+       [=, &ctx, &table] { table.grouped_matmul_forward(ctx, out, inp, w, rows, kLeaves); }},
+      {name("one_forward"), cost,
+       [=, &ctx, &table] { table.matmul_forward(ctx, out, inp, one, {}, kLeaves); }},
+      {name("grouped_backward_input"), grouped,
+       [=, &ctx, &table] { table.grouped_matmul_backward_input(ctx, inp, out, w, rows, kLeaves); }},
+      {name("one_backward_input"), cost,
+       [=, &ctx, &table] { table.matmul_backward_input(ctx, inp, out, one, kLeaves); }},
+      {name("grouped_backward_weight"), grouped,
+       [=, &ctx, &table] {
+         table.grouped_matmul_backward_weight(ctx, w, out, inp, rows, Into::Write);
+       }},
+      {name("one_backward_weight"), cost,
+       [=, &ctx, &table] {
+         table.matmul_backward_weight(ctx, one, sequences(out), sequences(inp), Into::Write);
+       }},
+  };
+}
+
 /// What is done to a weight (R,C) and its gradient.
 std::vector<Op> updates_of(Bench& box, int64_t R, int64_t C) {
   const Ctx& ctx = box.ctx();
@@ -235,6 +326,10 @@ void register_all(Bench& box, const Ceilings& ceilings, const Memory& memory) {
     register_ops(m.name, sequences_of(box, m), ceilings);
     register_ops(m.name, products_of(box, m), ceilings);
     register_ops(m.name, updates_of(box, m.hidden, m.C), ceilings);
+  }
+  for (const Experts& m : kExperts) {
+    register_ops(m.name, routes_of(box, m), ceilings);
+    for (const bool down : {false, true}) register_ops(m.name, experts_of(box, m, down), ceilings);
   }
   register_ops(kBeyond.name, passes_of(box, kBeyond), ceilings, &memory);
   register_ops(kBeyond.name, updates_of(box, kBeyondSide, kBeyondSide), ceilings, &memory);

@@ -6,7 +6,7 @@
 namespace ladder::cpu {
 
 /// For each thread. It bounds the blocks of a product, the sequence length of attention, the tokens
-/// of one call of embed_backward and of a loss, and the rows of adafactor.
+/// of one call of embed_backward, of a router and of a loss, and the rows of adafactor.
 constexpr int64_t kScratchBytes = 8 << 20;
 
 void embed_forward(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe);
