@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What takes too long for every day, in eight parts. In the first three, same bits on every layout:
+# What takes too long for every day, in nine parts. In the first three, same bits on every layout:
 # each run's trace must be that of 06 on one rank, line by line.
 #
 #   data   chapters 07 to 10, 15, 16 and 18 on 1, 2, 4 and 8 ranks, threads and processes, with 1, 2
@@ -15,6 +15,7 @@
 #   fuzz     scripts/fuzz.sh, ten minutes for each kind of file
 #   readmes  scripts/readme_commands.py: the commands of READMEs; and where Doxygen is,
 #            the documentation site, in which each link must lead somewhere
+#   labs     every mutant of each lab fails at its own gate
 #   machines scripts/machines.sh: other compilers, arm64 under qemu, Debian 13; as root
 #
 #   scripts/nightly.sh              all of it, with the programs of build/cpu
@@ -28,13 +29,13 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-build=build/cpu parts=(data model mesh clients torture fuzz readmes machines)
+build=build/cpu parts=(data model mesh clients torture fuzz readmes labs machines)
 while (($# > 0)); do
   case "$1 ${2-}" in
     "--part data" | "--part model" | "--part mesh" | "--part clients" | "--part torture" | \
-      "--part fuzz" | "--part readmes" | "--part machines") parts=("$2") ;;
+      "--part fuzz" | "--part readmes" | "--part labs" | "--part machines") parts=("$2") ;;
     --build\ ?*) build=$2 ;;
-    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data|model|mesh|clients|torture|fuzz|readmes|machines" >&2; exit 2 ;;
+    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data|model|mesh|clients|torture|fuzz|readmes|labs|machines" >&2; exit 2 ;;
   esac
   shift 2
 done
@@ -401,6 +402,20 @@ clients() {
   done
 }
 
+every_mutant() {
+  local lab folder
+  folder=$(cd "$build" && pwd) || exit 2
+  cmake --build "$build" --target labs >/dev/null || { ((all_failed += 1)); return; }
+  for lab in labs/[0-9]*_*/; do
+    lab=$(basename "$lab")
+    if (cd labs && python3 -B -m engine.selftest "$folder" "$lab" --every-mutant); then
+      echo "passed  $lab: the stub, the reference and every mutant"
+    else
+      ((all_failed += 1))
+    fi
+  done
+}
+
 for part in "${parts[@]}"; do
   case $part in
     clients) clients ;;
@@ -412,6 +427,7 @@ for part in "${parts[@]}"; do
         { cmake "$build" >/dev/null && cmake --build "$build" --target docs; } || ((all_failed += 1))
       fi
       ;;
+    labs) every_mutant ;;
     machines) scripts/machines.sh || ((all_failed += 1)) ;;
     *) "${part}_parallel" ;;
   esac

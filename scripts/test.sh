@@ -4,17 +4,18 @@
 #
 #   scripts/test.sh               the promises, in a release build: gradients, same bits, and bytes as
 #                                 predicted. On two quiet cores some 8 minutes
-#   scripts/test.sh --all         every preset and all its tests: cpu, cuda-on-cpu, debug (ASan,
-#                                 UBSan), tsan (ThreadSanitizer), and cuda where there is a toolkit
+#   scripts/test.sh --all         all tests of cpu and cuda-on-cpu, in one build; debug (ASan, UBSan),
+#                                 tsan (ThreadSanitizer), and cuda where there is a toolkit
 #   scripts/test.sh cpu debug     all tests of these presets
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-presets=("$@") labels=()
+presets=("$@") labels=() cpu_flags=()
 if (($# == 0)); then
   presets=(cpu) labels=(grad equiv memory)
 elif [[ $* == --all ]]; then
-  presets=(cpu cuda-on-cpu debug tsan)
+  # Of what cuda-on-cpu builds, only its kernels and tests are not in cpu, too.
+  presets=(cpu debug tsan) cpu_flags=(-DLADDER_CUDA_ON_CPU=ON)
   # cmake/cuda.cmake looks for nvcc in the same places.
   for nvcc in nvcc "${CUDA_PATH-/usr/local/cuda}/bin/nvcc" /usr/local/cuda/bin/nvcc; do
     command -v "$nvcc" >/dev/null && presets+=(cuda) && break
@@ -46,7 +47,8 @@ count() { sed -nE "/<testsuite/,/>/s/.*\b$1=\"([0-9]+)\".*/\1/p" "$2" | head -n 
 
 # Configures, builds and tests one preset; adds to passed, failed and summary.
 run_preset() {
-  local preset=$1 run=() build=() only=() start=$SECONDS
+  local preset=$1 flags=() run=() build=() only=() start=$SECONDS
+  [[ $preset == cpu ]] && flags=("${cpu_flags[@]}")
   [[ $preset == tsan ]] && run=(fixed_addresses)
   if ((${#labels[@]} > 0)); then
     build=(--target "${labels[@]/#/tests_}")
@@ -54,7 +56,7 @@ run_preset() {
   fi
 
   echo "== $preset: build"
-  if ! cmake --preset "$preset" ||
+  if ! cmake --preset "$preset" "${flags[@]}" ||
     ! "${run[@]}" cmake --build --preset "$preset" -j "$jobs" "${build[@]}"; then
     summary+=("$preset: does not build")
     ((failed += 1))

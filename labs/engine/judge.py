@@ -10,6 +10,7 @@ from .build import DoesNotCompile
 from .labs import Refused
 
 TEXT_BYTES = 6000
+AS_BUILT = None  # in place of a folder of files: the programs that CMake has built of the tree's
 
 
 def text_to_train_on():
@@ -26,7 +27,7 @@ def targets(lab):
 
 
 def check(lab, build, work, seed=1, program=False, isolate=False):
-    """(results, what the program printed, seconds) of the files in the folder `work`.
+    """(results, what the program printed, seconds) of the files in the folder `work`, or AS_BUILT.
     @throws DoesNotCompile"""
     begin = time.monotonic()
     runs, printed = check_seeds(lab, build, work, [seed], program, isolate)
@@ -39,8 +40,7 @@ def check_seeds(lab, build, work, seeds, program, isolate):
     try:
         scratch.chmod(0o755)
         target = f"lab_{lab.name}"
-        mine = build.program(target, f"labs/{lab.name}/check.cpp", lab, work, scratch / "build")
-        mine.chmod(0o755)
+        mine = program_of(lab, build, target, f"labs/{lab.name}/check.cpp", work, scratch)
         (scratch / "home").mkdir()
         (scratch / "reference").mkdir()
         runs, printed = [], ""
@@ -60,13 +60,21 @@ def check_seeds(lab, build, work, seeds, program, isolate):
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def program_of(lab, build, target, source, work, scratch):
+    """The path of `target` with the files of `work`, for any user to run."""
+    if work is AS_BUILT:
+        return build.binary(target)
+    program = build.program(target, source, lab, work, scratch / "build")
+    program.chmod(0o755)
+    return program
+
+
 def run_program(lab, build, work, scratch, seed, isolate):
     """The chapter's program with the lab's files, against the stored trace, on some number of
     ranks: the trace is the same for all."""
     gate = next(gate for gate in lab.gates if gate.kind == "trace")
     target = f"ch{lab.name}"
-    mine = build.program(target, f"chapters/{lab.name}/main.cpp", lab, work, scratch / "build")
-    mine.chmod(0o755)
+    mine = program_of(lab, build, target, f"chapters/{lab.name}/main.cpp", work, scratch)
     folder = scratch / "program"
     folder.mkdir()
     choices = lab.program["vary"]

@@ -5,7 +5,7 @@ namespace ladder::test {
 namespace {
 
 class BadRun : public Refusals {};
-INSTANTIATE_TEST_SUITE_P(Refuses, BadRun, ::testing::ValuesIn(chapters_from("01_sgd")),
+INSTANTIATE_TEST_SUITE_P(Refuses, BadRun, ::testing::ValuesIn(some_chapters_from("01_sgd")),
                          chapter_name);
 
 class OneRank : public Refusals {};

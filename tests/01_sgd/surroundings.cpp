@@ -10,7 +10,7 @@ class Surroundings : public Programs, public ::testing::WithParamInterface<std::
   /// The program as a line of a shell starts it, which has it as "$@".
   static Program by(const std::string& line) { return {GetParam(), {"sh", "-c", line, "sh"}}; }
 };
-INSTANTIATE_TEST_SUITE_P(Streams, Surroundings, ::testing::ValuesIn(chapters_from("01_sgd")),
+INSTANTIATE_TEST_SUITE_P(Streams, Surroundings, ::testing::ValuesIn(some_chapters_from("01_sgd")),
                          chapter_name);
 
 TEST_P(Surroundings, LeaveTheTraceIntact) {

@@ -5,8 +5,8 @@ namespace ladder::test {
 namespace {
 
 class BadSchedule : public Refusals {};
-INSTANTIATE_TEST_SUITE_P(Refuses, BadSchedule, ::testing::ValuesIn(chapters_from("03_schedules")),
-                         chapter_name);
+INSTANTIATE_TEST_SUITE_P(Refuses, BadSchedule,
+                         ::testing::ValuesIn(some_chapters_from("03_schedules")), chapter_name);
 
 TEST_P(BadSchedule, Flags) {
   expect_refused({{"--schedule step", "--schedule"},

@@ -42,8 +42,10 @@ wait "$run"
 status=$?
 ((SECONDS - start < 20)) || fault "went on for $((SECONDS - start)) s"
 ((status != 0)) || fault "exit status 0"
-sleep 3  # mpirun does not wait for those that it has told to end
-for rank in "${ranks[@]}"; do
-  [[ -e /proc/$rank ]] && fault "rank $rank is still there"
+# mpirun does not wait for those that it has told to end.
+for ((i = 0; i < 50; ++i)); do
+  [[ -e /proc/${ranks[0]} || -e /proc/${ranks[1]} || -e /proc/${ranks[2]} ]] || break
+  sleep 0.1
 done
+((i < 50)) || fault "5 s later one of the ranks ${ranks[*]} is still there"
 echo "ended $((SECONDS - start)) s after the kill, exit status $status"

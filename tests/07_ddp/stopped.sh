@@ -47,10 +47,12 @@ for victim in 0 1; do
   ((${#ranks[@]} == 3)) || fault "${#ranks[@]} ranks, not 3"
   kill -STOP "${ranks[victim]}"
   ends 1 "error: rank $victim gave no sign of life for 3 s; rank $((1 - victim)) waits in "
-  sleep 3  # mpirun does not wait for those that it has told to end
-  for rank in "${ranks[@]}"; do
-    [[ -e /proc/$rank ]] && fault "rank $rank is still there"
+  # mpirun does not wait for those that it has told to end.
+  for ((i = 0; i < 50; ++i)); do
+    [[ -e /proc/${ranks[0]} || -e /proc/${ranks[1]} || -e /proc/${ranks[2]} ]] || break
+    sleep 0.1
   done
+  ((i < 50)) || fault "5 s later one of the ranks ${ranks[*]} is still there"
 done
 
 start --fault stall:all_gather:3

@@ -78,6 +78,7 @@ TEST_F(PlanOnly, OfTheLargestModelsThatPeopleTrain) {
        {"--world 1920 --pp 15 --layers 90 --channels 16384 --heads 128 --batch 2304",
         "--world 2520 --pp 35 --layers 105 --channels 20480 --heads 128 --batch 2520",
         "--world 3072 --pp 64 --layers 128 --channels 25600 --heads 160 --batch 3072"}) {
+    if (kSanitized && !flags.starts_with("--world 1920")) continue;  // a minute each
     const Ended ended =
         plan("--model gpt3-175b --tp 8 --micro-batch 1 --precision bf16 --reduction ring " + flags);
     EXPECT_EQ(ended.status, 0) << flags << "\n" << ended.err;

@@ -94,6 +94,17 @@ std::vector<std::string> chapters_from(std::string_view first) {
   return found;
 }
 
+std::vector<std::string> some_chapters_from(std::string_view first) {
+  std::vector<std::string> all = chapters_from(first);
+  if (kSanitized) {
+    const std::string last = all.back();
+    std::erase_if(all, [&](const std::string& name) {
+      return name != first && name != "13_3d_parallel" && name != last;
+    });
+  }
+  return all;
+}
+
 std::vector<std::string> chapters_of_one_rank() {
   std::vector<std::string> all = chapters_from("01_sgd");
   for (const char* ranks : {"07_ddp", "11_tensor_parallel", "12_pipeline_parallel"})

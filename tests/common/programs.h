@@ -20,8 +20,19 @@ namespace ladder::test {
 /// The chapters that descend from `first`, and it, in the order of scripts/chapters.txt: a flag
 /// that it introduces exists in all of them.
 std::vector<std::string> chapters_from(std::string_view first);
+/// The same where a run is short. Under a sanitizer it is not, and there three must do: `first`,
+/// 13_3d_parallel and the last. For tests of what all chapters have from common/: what is a
+/// chapter's own runs in its tests of memory.
+std::vector<std::string> some_chapters_from(std::string_view first);
 /// The chapters in which one rank trains alone.
 std::vector<std::string> chapters_of_one_rank();
+
+/// Whether tests and programs were compiled with a sanitizer: a run takes ten times as long.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
 
 /// The words of a command line: "--clip 1 --agc 0.1" -> 4 of them.
 std::vector<std::string> words(std::string_view line);
