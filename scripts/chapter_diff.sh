@@ -17,11 +17,12 @@ fail() {
   exit 2
 }
 
-# Name and parents of the chapters that exist and have a parent; all, or the one numbered $1.
+# Name and parents of the chapters that exist and have a parent; all, or the one numbered $1. What
+# trains nothing has no diff.
 children() {
-  local name parents _
-  while read -r name parents _; do
-    [[ $name == \#* || $parents == - || ! -f chapters/$name/main.cpp ]] && continue
+  local name parents way _
+  while read -r name parents _ _ way; do
+    [[ $name == \#* || $parents == - || $way == none || ! -f chapters/$name/main.cpp ]] && continue
     [[ -z $1 || $name == "$1"_* ]] && echo "$name" "$parents"
   done <scripts/chapters.txt
   return 0

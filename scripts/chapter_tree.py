@@ -26,7 +26,7 @@ class Chapter:
     parents: tuple
     main_budget: int  # lines of code of main.cpp
     diff_budget: int
-    way: str  # how lines of the diff count: "changed", "new"
+    way: str  # how lines of the diff count: "changed", "new"; "none": it trains nothing and has no diff
 
     @property
     def number(self):
@@ -35,6 +35,10 @@ class Chapter:
     @property
     def in_trunk(self):
         return self.number <= LAST_OF_TRUNK
+
+    @property
+    def trains(self):
+        return self.way != "none"
 
 
 def read_table(root=ROOT):

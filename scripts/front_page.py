@@ -47,6 +47,7 @@ ANSWERS = {
     "17_head_chunks": "Why are logits the largest activation, and how can they never be held whole?",
     "18_offload": "What can wait in a file during a step, and what does the step wait for then?",
     "19_llama": "What do RMSNorm, RoPE, SwiGLU and grouped heads change, in loss and in bytes?",
+    "23_planner": "Does a run fit, how long does it take, what does it cost, and which layout is best?",
 }
 
 
@@ -67,7 +68,7 @@ def table(root):
     for name, row in chapter_tree.chapters(root).items():
         code, diff = chapter_budget.measure(root, row)
         readme = (root / "chapters" / name / "README.md").read_text(encoding="utf-8")
-        own = diff if row.parents else code
+        own = diff if row.parents and row.trains else code
         lines.append(f"| [{name}](chapters/{name}/README.md)<br>{ANSWERS[name]} | {minutes(readme, own)} "
                      f"| {tens(code)} | {tens(own)} |")
     return "\n".join(lines) + "\n"

@@ -95,6 +95,18 @@ class Chapters(Tree):
         self.assertEqual([line for line in readme if line.startswith("+")], ["+int fresh;"])
         self.assertIn(" int b;", readme)
 
+    def test_what_trains_nothing_has_no_diff(self):
+        many = "".join(f"int v{i};\n" for i in range(290))
+        self.plant("chapters/02_adamw/main.cpp", MAIN.replace("int data_;\n", many))
+        self.plant("chapters/02_adamw/README.md", README)
+        rows = "01_sgd - 300 0 changed\n02_adamw 01_sgd 300 0 none\n"
+        self.plant("scripts/chapters.txt", rows)
+        self.assertEqual(check_chapters.check(self.root), [])
+        self.assertEqual(self.measured("02_adamw"), (295, 0))
+        self.assertIn("no chapter '02'", self.diff("02").stderr)
+        self.plant("scripts/chapters.txt", rows.replace("300 0 none", "294 0 none"))
+        self.assert_caught(check_chapters.check, "295 lines of code, budget 294")
+
     def test_stale_diff(self):
         text = self.read("chapters/02_adamw/main.cpp").replace("more", "less")
         self.plant("chapters/02_adamw/main.cpp", text)

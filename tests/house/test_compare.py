@@ -86,7 +86,7 @@ class Rows(unittest.TestCase):
 
     def test_all_chapters_and_no_other(self):
         for ranks in (2, 4, 8):
-            self.assertEqual({row.chapter for row in rows(ranks)}, set(chapter_tree.chapters()))
+            self.assertEqual({row.chapter for row in rows(ranks)}, {name for name, row in chapter_tree.chapters().items() if row.trains})
             self.assertEqual(len({row.key for row in rows(ranks)}), len(rows(ranks)))
             groups = [row.group for row in rows(ranks)]
             self.assertEqual(groups, sorted(groups, key=groups.index))

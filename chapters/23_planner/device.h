@@ -1,0 +1,209 @@
+// A device, and the links between devices: the numbers that a time is made of.
+//
+// They come from a TOML file (devices/ has six, each number with its source). Peaks are what the
+// maker prints; `achieved` says which share of them a training program gets. Those shares are
+// assumptions, which the file may change:
+//
+//   time of a product    = operations / (peak x achieved.products)
+//   time of attention    = operations / (peak x achieved.attention)
+//   time of other kernels = bytes / (memory rate x achieved.memory)
+//   time of a message    = bytes / (link rate x achieved.links) + latency
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.h"
+#include "common/input_file.h"
+
+namespace ladder::planner {
+
+struct Device {
+  std::string name;
+  double fp32 = 0, bf16 = 0, fp8 = 0;  ///< operations a second of dense products; fp8 0: has none
+  double memory = 0;                   ///< bytes
+  double memory_rate = 0;              ///< bytes a second
+  double node = 0;                     ///< devices that the fast link joins
+  double node_rate = 0,
+         node_latency = 0;               ///< of that link: bytes a second in one direction; seconds
+  double net_rate = 0, net_latency = 0;  ///< of the network, for each device
+  double watts = 0;                      ///< of a device at its limit
+  double products = 0, attention = 0, memory_share = 0, links = 0;  ///< shares achieved
+  double usable = 0;  ///< share of the memory that tensors can have
+
+  /// Operations a second at the peak of that precision. FP16 has the peak of BF16.
+  double peak(std::string_view precision) const {
+    return precision == "fp32" ? fp32 : precision == "fp8" ? fp8 : bf16;
+  }
+  /// Of kernels that compute little: the time in which the memory moves their bytes.
+  double memory_seconds(double bytes) const { return bytes / (memory_rate * memory_share); }
+  /// Bytes that a plan may take.
+  int64_t room() const { return static_cast<int64_t>(memory * usable); }
+};
+
+/// A number of the file: where it stands, and where it goes.
+struct DeviceField {
+  std::string_view name;  ///< "peak.bf16"
+  double Device::*value;
+  double unit;         ///< 1e12 for TFLOP/s
+  double least, most;  ///< of what the file says
+};
+
+inline constexpr double kAnyNumber = 1e12;
+inline constexpr std::array kDeviceFields = {
+    DeviceField{"peak.fp32", &Device::fp32, 1e12, 1e-9, kAnyNumber},
+    DeviceField{"peak.bf16", &Device::bf16, 1e12, 1e-9, kAnyNumber},
+    DeviceField{"peak.fp8", &Device::fp8, 1e12, 0, kAnyNumber},
+    DeviceField{"memory.gigabytes", &Device::memory, 1e9, 1e-6, kAnyNumber},
+    DeviceField{"memory.gigabytes_per_second", &Device::memory_rate, 1e9, 1e-6, kAnyNumber},
+    DeviceField{"node.devices", &Device::node, 1, 1, 1 << 20},
+    DeviceField{"node.gigabytes_per_second", &Device::node_rate, 1e9, 1e-6, kAnyNumber},
+    DeviceField{"node.microseconds", &Device::node_latency, 1e-6, 0, kAnyNumber},
+    DeviceField{"network.gigabytes_per_second", &Device::net_rate, 1e9, 1e-6, kAnyNumber},
+    DeviceField{"network.microseconds", &Device::net_latency, 1e-6, 0, kAnyNumber},
+    DeviceField{"power.watts", &Device::watts, 1, 0, kAnyNumber},
+    DeviceField{"achieved.products", &Device::products, 1, 1e-6, 1},
+    DeviceField{"achieved.attention", &Device::attention, 1, 1e-6, 1},
+    DeviceField{"achieved.memory", &Device::memory_share, 1, 1e-6, 1},
+    DeviceField{"achieved.links", &Device::links, 1, 1e-6, 1},
+    DeviceField{"achieved.usable", &Device::usable, 1, 1e-6, 1},
+};
+
+/// A line of a TOML file, as far as a device needs TOML: "[section]", 'key = 1.5', 'key = "text"',
+/// comments.
+class DeviceLine {
+ public:
+  explicit DeviceLine(const std::string& line) : text_(trimmed(without_comment(line))) {}
+
+  bool empty() const { return text_.empty(); }
+  bool is_section() const {
+    return text_.size() > 2 && text_.front() == '[' && text_.back() == ']';
+  }
+  std::string section() const { return text_.substr(1, text_.size() - 2); }
+  std::string key() const { return trimmed(text_.substr(0, text_.find('='))); }
+  /// After the '='; "" without one.
+  std::string value() const {
+    const size_t at = text_.find('=');
+    return at == std::string::npos ? "" : trimmed(text_.substr(at + 1));
+  }
+
+ private:
+  static std::string without_comment(const std::string& line) {
+    bool quoted = false;
+    for (size_t i = 0; i < line.size(); ++i) {
+      quoted ^= line[i] == '"';
+      if (line[i] == '#' && !quoted) return line.substr(0, i);
+    }
+    return line;
+  }
+  static std::string trimmed(const std::string& text) {
+    const size_t begin = text.find_first_not_of(" \t\r"), end = text.find_last_not_of(" \t\r");
+    return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+  }
+
+  std::string text_;
+};
+
+/// The number in `value`, which field `field` of `file` may have. @throws UserError
+inline double device_number(const std::string& file, const DeviceField& field,
+                            const std::string& value) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool whole = error == std::errc{} && end == value.data() + value.size();
+  if (!whole || !(number >= field.least && number <= field.most))
+    throw UserError("--device {}: {} is {}; legal are numbers from {} to {}", file, field.name,
+                    value, field.least, field.most);
+  return number * field.unit;
+}
+
+/// @throws UserError naming the line or the field that is wrong, and what is legal
+inline Device parse_device(const std::string& file, const std::string& text) {
+  Device device;
+  std::vector<std::string_view> missing;
+  for (const DeviceField& field : kDeviceFields) missing.push_back(field.name);
+  std::istringstream lines(text);
+  std::string line, section;
+  while (std::getline(lines, line)) {
+    const DeviceLine read(line);
+    if (read.empty()) continue;
+    if (read.is_section()) {
+      section = read.section() + ".";
+      continue;
+    }
+    const std::string name = section + read.key(), value = read.value();
+    if (name == "name" && value.size() > 2 && value.front() == '"' && value.back() == '"') {
+      device.name = value.substr(1, value.size() - 2);
+      continue;
+    }
+    const auto* const field = std::ranges::find(kDeviceFields, name, &DeviceField::name);
+    if (field == kDeviceFields.end() || std::erase(missing, field->name) == 0)
+      throw UserError("--device {}: {} is no field, or there twice; each of these once: name, {}",
+                      file, name, fmt::join(missing, ", "));
+    device.*field->value = device_number(file, *field, value);
+  }
+  if (device.name.empty())
+    throw UserError("--device {}: no name; legal is a first line name = \"...\"", file);
+  if (!missing.empty())
+    throw UserError("--device {}: no {}; legal are files that have each field once", file,
+                    fmt::join(missing, ", "));
+  return device;
+}
+
+/// The devices of a folder, by the names of their files.
+inline std::vector<std::string> device_names(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const std::string& file : names_in(folder))
+    if (file.ends_with(".toml")) names.push_back(file.substr(0, file.size() - 5));
+  return names;
+}
+
+/// @param device one of `folder`, or a file: FILE.toml
+/// @throws UserError as parse_device(), or naming the devices there are
+inline Device read_device(const std::string& folder, const std::string& device) {
+  constexpr int64_t kMost = 1 << 16;
+  if (device.ends_with(".toml"))
+    return parse_device(device, read_small_file(device, kMost, "--device"));
+  const std::vector<std::string> names = device_names(folder);
+  if (std::ranges::find(names, device) == names.end())
+    throw UserError("--device {}: legal are {}, or a file whose name ends in .toml", device,
+                    fmt::join(names, ", "));
+  return parse_device(device, read_small_file(folder + "/" + device + ".toml", kMost, "--device"));
+}
+
+// ---- links --------------------------------------------------------------------------------------
+
+/// What a rank of a group sends through.
+struct Link {
+  double rate;     ///< bytes a second that one rank sends
+  double latency;  ///< seconds of one message
+  bool in_node;
+
+  double seconds(double bytes, double messages) const { return bytes / rate + messages * latency; }
+};
+
+/// The link of a group of `ranks` that stand `stride` apart: the fast one if the group lies in a
+/// node. Else as many of a node's network cards as the group has ranks there carry what the group
+/// sends, and the fast link brings it to the right card.
+inline Link link_of(const Device& device, int64_t stride, int64_t ranks) {
+  const auto node = static_cast<int64_t>(device.node);
+  const int64_t here = std::clamp<int64_t>(node / stride, 1, ranks);
+  const double fast = device.node_rate * device.links;
+  if (here == ranks && stride * ranks <= node) return {fast, device.node_latency, true};
+  const double cards = static_cast<double>(here) * device.net_rate * device.links;
+  return {std::min(fast, cards), device.net_latency, false};
+}
+
+/// Messages that wait for one another in an all-reduce by halving and doubling (chapter 07); a
+/// reduce-scatter or an all-gather takes half of them.
+inline double messages_of_all_reduce(int64_t ranks) {
+  return 2.0 * std::bit_width(static_cast<uint64_t>(ranks) - 1);
+}
+
+}  // namespace ladder::planner

@@ -1,0 +1,120 @@
+// --explain: a number of the plan, its formula, what stands in it, and the file and chapter it
+// comes from.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "chapters/23_planner/job.h"
+#include "chapters/23_planner/search.h"
+#include "chapters/23_planner/stage_time.h"
+#include "chapters/23_planner/step_time.h"
+#include "common/error.h"
+#include "kernels/arena.h"
+
+namespace ladder::planner {
+
+struct Explanation {
+  std::string_view name, formula, where;
+};
+
+inline constexpr std::array kExplanations = {
+    Explanation{"Param", "bytes of a weight x elements of the stage (3: of the shard)",
+                "common/model/layout.h, size() of ParamLayout; chapter 05"},
+    Explanation{"Master", "4 x elements (ZeRO 1 and more: of the shard), for 16-bit weights",
+                "chapters/05_mixed_precision/precision.h; chapter 08"},
+    Explanation{"Grad", "bytes of a gradient x elements (ZeRO 2 and more: of the shard)",
+                "chapters/23_planner/usual_memory.h; chapter 09"},
+    Explanation{"Optim", "8 x elements (ZeRO 1 and more: of the shard): both moments of AdamW",
+                "chapters/02_adamw/adamw.h; chapter 08"},
+    Explanation{"Activation",
+                "micro-batches in flight x what a block keeps of a token x tokens, logits on the "
+                "last stage",
+                "common/model/activations.h, activation_bytes(); chapters 06, 11 and 12"},
+    Explanation{"Workspace", "gradients of the activations of one block; rooms of ZeRO 2 and 3",
+                "common/model/activations.h, act_grad_bytes(); chapters 09 and 10"},
+    Explanation{"Comm", "what arrives from other ranks while one computes",
+                "chapters/23_planner/usual_memory.h, buffer_bytes()"},
+    Explanation{"products", "m x 3 x 2 x tokens x blocks x elements of the matrices / tp / rate",
+                "chapters/23_planner/stage_time.h; block_matrices() of common/model/config.h"},
+    Explanation{"head", "m x 3 x 2 x tokens x C x V / tp / rate of 16-bit products",
+                "chapters/23_planner/stage_time.h"},
+    Explanation{"attention", "m x blocks x NH x T (T + 1) / 2 x (14 HS + 11) / (tp cp) / rate",
+                "kernels/cost.h, attention_forward() and attention_backward()"},
+    Explanation{"kernels", "m x bytes of norms, residuals, activations and RoPE / memory rate",
+                "kernels/cost.h; chapters/23_planner/stage_time.h"},
+    Explanation{"recomputation", "m x (blocks again x a block's forward + parts again)",
+                "chapters/06_checkpointing/recompute.h"},
+    Explanation{"tensor", "m x (4 to 5 all-reduces a block) x (bytes / link rate + latency)",
+                "chapters/11_tensor_parallel/traffic.h, tp_traffic()"},
+    Explanation{"context", "m x blocks x what the ring takes longer than attention",
+                "chapters/23_planner/stage_time.h, add_context()"},
+    Explanation{"messages",
+                "m x (outputs + inputs of the stage's parts) x (bytes / link rate + "
+                "latency)",
+                "chapters/12_pipeline_parallel/stage_layout.h, message()"},
+    Explanation{"bubble", "end of the last stage on the clock - m (F + I + W) of the slowest stage",
+                "chapters/12_pipeline_parallel/pipeline_clock.h, simulate()"},
+    Explanation{"data",
+                "reduce-scatter beyond the last backward + all-gather beyond the first "
+                "forward; ZeRO 2 and 3: of each micro-batch",
+                "chapters/09_zero2/zero2.h and 10_zero3/zero3.h, zero2_traffic(), zero3_traffic()"},
+    Explanation{"update", "(28 + 4 + 6) bytes x elements of the shard / memory rate",
+                "kernels/cost.h, adamw_update() and squared_norm()"},
+    Explanation{"step_seconds", "the sum of the terms above", "chapters/23_planner/step_time.h"},
+    Explanation{"mfu", "(6 (L M + C V) + 12 L C T) x tokens a second / (devices x peak)",
+                "chapters/23_planner/flops.h; arXiv 2204.02311, appendix B"},
+    Explanation{"hfu", "the same with operations that recomputation does again",
+                "chapters/23_planner/flops.h; arXiv 2205.05198"},
+    Explanation{"days", "tokens / (tokens a second x 86,400)", "chapters/23_planner/run_cost.h"},
+    Explanation{"interval", "sqrt(2 x seconds of a checkpoint x seconds between failures)",
+                "chapters/23_planner/run_cost.h"},
+};
+
+/// @throws UserError naming the numbers that have one
+inline const Explanation& explanation_of(const std::string& name) {
+  const auto* const found = std::ranges::find(kExplanations, name, &Explanation::name);
+  if (found != kExplanations.end()) return *found;
+  std::string all;
+  for (const Explanation& e : kExplanations) all += (all.empty() ? "" : ", ") + std::string(e.name);
+  throw UserError("--explain {}: legal are {}", name, all);
+}
+
+/// What the letters of all formulas are for this plan.
+inline std::string letters(const Job& job, const Device& device, const Plan& plan,
+                           SizeTable& sizes) {
+  const PlanLayout& l = plan.layout;
+  const StageSeconds& t = plan.step.stage;
+  const StageSizes& n = sizes.of(job, l, plan.step.slowest);
+  const GptConfig& gpt = job.gpt;
+  const StepModel model(job, device, l, sizes);
+  const auto link = [](const Link& at) {
+    return fmt::format("{:.0f} GB/s {}", at.rate / 1e9, at.in_node ? "in the node" : "by network");
+  };
+  return fmt::format(
+      "  L {}, C {}, T {}, V {}, NH {}, HS {}, M {} elements of a block's matrices\n"
+      "  m {} micro-batches of {} sequences, {} tokens of each on a rank; {} in flight on stage 0\n"
+      "  slowest stage {}: {} elements, {} of the shard of one of {} replicas; memory of stage {}\n"
+      "  F {:.3g} s, I {:.3g} s, W {:.3g} s of one micro-batch there\n"
+      "  links: tensor {}, context {}, data {}, stages {}\n",
+      gpt.layers, gpt.channels, gpt.seq_len, gpt.vocab, gpt.heads, gpt.head_size(),
+      gpt.block_matrices(), l.micros(job), l.micro_batch, gpt.seq_len / l.cp, in_flight(job, l, 0),
+      plan.step.slowest, n.all, n.own, l.replicas(), plan.memory.stage, t.forward.total(),
+      t.input.total(), t.weight.total(), link(model.stages().tensor_link()),
+      link(model.stages().context_link()), link(model.data_link()),
+      link(model.stages().stage_link()));
+}
+
+/// @param value as the plan prints it
+inline std::string explained(const Explanation& e, std::string_view value,
+                             const std::string& letters_text) {
+  return fmt::format("{} = {}\n  {}\n{}  from {}\n", e.name, value, e.formula, letters_text,
+                     e.where);
+}
+
+}  // namespace ladder::planner

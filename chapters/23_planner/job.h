@@ -1,0 +1,155 @@
+// What is to be trained, on how many devices, and how they may share it.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/11_tensor_parallel/tensor_options.h"
+#include "chapters/12_pipeline_parallel/pipeline.h"
+#include "chapters/12_pipeline_parallel/pipeline_check.h"
+#include "chapters/12_pipeline_parallel/stage_layout.h"
+#include "chapters/16_fp8/fp8.h"
+#include "common/error.h"
+#include "common/model/activations.h"
+#include "common/model/config.h"
+
+namespace ladder::planner {
+
+/// Which gradients of parameters the usual accounting has beside 16-bit weights: 4 bytes (18 a
+/// parameter in all), 2 bytes (16), or both (20).
+enum class Gradients : uint8_t { Fp32, Narrow, Both };
+constexpr auto names_of(Gradients) { return std::array{"fp32", "16-bit", "both"}; }
+
+struct Job {
+  GptConfig gpt;
+  int64_t gpus;
+  int64_t batch;  ///< sequences of a step
+  Fp8Options precision;
+  Gradients gradients = Gradients::Fp32;
+  bool sequence_parallel = true;  ///< where tensor ranks share layers
+
+  int64_t gradient_bytes() const {
+    if (!precision.narrow()) return 4;
+    return gradients == Gradients::Fp32 ? 4 : gradients == Gradients::Narrow ? 2 : 6;
+  }
+  /// Of a gradient on the wire.
+  int64_t sent_gradient_bytes() const {
+    return precision.narrow() && gradients != Gradients::Fp32 ? 2 : 4;
+  }
+  int64_t tokens() const { return batch * gpt.seq_len; }  ///< of a step
+};
+
+/// How devices share a job: a row of the report's `layouts`.
+struct PlanLayout {
+  int64_t tp = 1, pp = 1, dp = 1, cp = 1, ep = 1;
+  int zero = 0;
+  std::string recompute = "none";
+  int64_t micro_batch = 1;
+  PipelineKind schedule = PipelineKind::OneFOneB;
+  int64_t chunks = 1;  ///< of a stage, for interleaved
+  bool operator==(const PlanLayout&) const = default;
+
+  int64_t gpus() const { return tp * pp * dp * cp; }
+  /// Ranks that share gradients and states: ranks that share a sequence have the same weights.
+  int64_t replicas() const { return dp * cp; }
+  int64_t micros(const Job& job) const { return job.batch / dp / micro_batch; }  ///< of a step
+  bool is_last(int64_t stage) const { return stage + 1 == pp; }
+
+  std::string text() const {
+    std::string schedule_text(to_string(schedule));
+    if (chunks > 1) schedule_text += fmt::format(" x{}", chunks);
+    return fmt::format("tp {} pp {} dp {} cp {} zero {} recompute {} micro-batch {}{}", tp, pp, dp,
+                       cp, zero, recompute, micro_batch, pp > 1 ? " " + schedule_text : "");
+  }
+};
+
+/// The blocks of one part of a stage, and the tokens of one context rank.
+inline GptConfig part_of(const Job& job, const PlanLayout& layout) {
+  GptConfig part = job.gpt;
+  part.layers /= layout.pp * layout.chunks;
+  part.seq_len /= layout.cp;
+  return part;
+}
+
+/// Micro-batches in flight on a stage, by the promise of chapter 12.
+inline int64_t in_flight(const Job& job, const PlanLayout& layout, int64_t stage) {
+  if (layout.pp == 1) return 1;
+  return promised_in_flight(layout.schedule, layout.pp, layout.chunks, layout.micros(job), stage);
+}
+
+/// What is computed again. Other micro-batches come between forward and backward of a pipeline.
+inline Recompute recompute_of(const Job& job, const PlanLayout& layout) {
+  return {layout.recompute, job.gpt.layers / (layout.pp * layout.chunks), layout.pp > 1};
+}
+
+/// Which activations a stage has: as StageLayout::plan() of chapter 12 and plan() of chapter 11.
+inline ActivationPlan activations_of(const Job& job, const PlanLayout& layout, int64_t stage) {
+  const Recompute recompute = recompute_of(job, layout);
+  ActivationPlan plan = recompute.plan(job.precision.plan());
+  if (layout.pp > 1) {
+    plan.slots = in_flight(job, layout, stage);
+    plan.own_sets = !recompute.drops_blocks();
+    plan.head = plan.own_output = layout.is_last(stage);
+  }
+  plan.tp = layout.tp;
+  plan.sequence_ranks = job.sequence_parallel ? layout.tp : 1;
+  return plan;
+}
+
+/// "" if a chapter's check lets it pass; else what the chapter says.
+template <class Check>
+std::string refusal_of(Check&& check) {
+  try {
+    check();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+/// Why chapters 11 and 12 refuse to cut the model so; "": they do not.
+inline std::string why_not_cut(const Job& job, int64_t tp, int64_t pp, PipelineKind schedule,
+                               int64_t chunks) {
+  return refusal_of([&] {
+    TensorParallelOptions{.tp = static_cast<int>(tp)}.degree(job.gpt, tp);
+    PipelineOptions options;
+    options.pp = static_cast<int>(pp);
+    options.kind = schedule;
+    if (schedule == PipelineKind::Interleaved && pp > 1) options.chunks = static_cast<int>(chunks);
+    options.stage(job.gpt, 0, pp);
+  });
+}
+
+/// Why a layout whose cut is legal is not; "": it is. What is left to check is arithmetic.
+inline std::string why_not(const Job& job, const PlanLayout& l) {
+  const int64_t T = job.gpt.seq_len;
+  if (l.gpus() != job.gpus)
+    return fmt::format("tp {} x pp {} x dp {} x cp {} are {} devices, not {}", l.tp, l.pp, l.dp,
+                       l.cp, l.gpus(), job.gpus);
+  if (l.ep != 1) return "ep: the model has no experts";
+  if (job.batch % l.dp != 0) return fmt::format("dp {} must divide {} sequences", l.dp, job.batch);
+  const int64_t share = job.batch / l.dp;
+  const bool power = std::has_single_bit(static_cast<uint64_t>(l.micro_batch));
+  if (share % l.micro_batch != 0 || !(power || l.micro_batch == share))
+    return fmt::format("micro-batch {} must be a power of two that divides {} sequences",
+                       l.micro_batch, share);
+  if (T % (l.cp * (l.cp > 1 ? 2 : 1)) != 0)
+    return fmt::format("2 cp = {} chunks must divide {} tokens", 2 * l.cp, T);
+  if (job.sequence_parallel && T / l.cp % l.tp != 0)
+    return fmt::format("tp {} must divide the {} tokens of a context rank", l.tp, T / l.cp);
+  if (l.schedule == PipelineKind::Interleaved && l.pp > 1 && l.micros(job) % l.pp != 0)
+    return fmt::format("interleaved: pp {} must divide {} micro-batches", l.pp, l.micros(job));
+  if (l.zero > 1 && l.pp > 1)
+    return fmt::format("zero {} with pp {}: each micro-batch would be reduced by itself", l.zero,
+                       l.pp);
+  return "";
+}
+
+}  // namespace ladder::planner

@@ -1,0 +1,146 @@
+// Memory of a run of a chapter here, to the byte: the formulas that its own predict() calls.
+//
+// Each layout is one chapter's: 06 on one rank, 07 to 10 for a stage of ZeRO, 16 for FP8, and 13
+// where ranks share layers or stages, which has ZeRO's stage 1. What no chapter runs has a dash.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "chapters/01_sgd/sgd.h"
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/07_ddp/ddp.h"
+#include "chapters/09_zero2/zero2.h"
+#include "chapters/10_zero3/zero3.h"
+#include "chapters/11_tensor_parallel/tensor_parallel.h"
+#include "chapters/12_pipeline_parallel/stage.h"
+#include "chapters/12_pipeline_parallel/stage_grads.h"
+#include "chapters/16_fp8/fp8.h"
+#include "chapters/23_planner/job.h"
+#include "common/run/backend.h"
+#include "common/run/options.h"
+#include "kernels/limbs.h"
+
+namespace ladder::planner {
+
+/// The chapter that runs a layout; "": none does.
+inline std::string ladder_chapter(const Job& job, const PlanLayout& l) {
+  const bool shares_batch_alone = l.tp * l.pp * l.cp * l.ep == 1;
+  if (l.cp * l.ep > 1) return "";
+  if (job.precision.fp8()) return shares_batch_alone && l.zero == 0 ? "16_fp8" : "";
+  if (!shares_batch_alone) return l.zero == 1 || (l.zero == 0 && l.dp == 1) ? "13_3d_parallel" : "";
+  if (l.zero == 0) return l.dp == 1 ? "06_checkpointing" : "07_ddp";
+  constexpr std::array kZero{"08_zero1", "09_zero2", "10_zero3"};
+  return kZero.at(static_cast<size_t>(l.zero) - 1);
+}
+
+/// The formulas of one layout, with the options that its chapter has by default: AdamW, a tree of
+/// gradients, reduction by halving, one thread.
+class LadderMemory {
+ public:
+  LadderMemory(const Job& job, const PlanLayout& layout)
+      : job_(job),
+        l_(layout),
+        share_(ddp_.share(job.batch, layout.dp)),
+        micro_(AccumulateOptions{.micro_batch = layout.micro_batch}.micro(share_)),
+        GA_(share_ / micro_) {
+    run_.threads = 1;
+  }
+
+  /// Of a rank of that stage. @throws UserError as the chapter would
+  MemoryBytes of(int64_t stage) const { return l_.tp * l_.pp > 1 ? of_mesh(stage) : of_shares(); }
+
+ private:
+  /// What every chapter has: scratch, the digits of an exact norm, tokens, targets and losses.
+  MemoryBytes common(const ParamLayout& states) const {
+    MemoryBytes bytes;
+    bytes[Mem::Master] = Weights::master_bytes(states.size(), job_.precision);
+    bytes[Mem::Optim] = Optimizer::bytes(states, {}, {});
+    bytes[Mem::Activation] = 8 * share_ * job_.gpt.seq_len + 4 * job_.batch;
+    bytes[Mem::Workspace] = 8 * kLimbs + scratch_bytes(run_);
+    return bytes;
+  }
+
+  /// Chapters 06 to 10 and 16.
+  MemoryBytes of_shares() const {
+    const GptConfig& gpt = job_.gpt;
+    const ParamLayout params(gpt, l_.zero == 0 ? 1 : l_.dp), shard = params.shard(0);
+    const Recompute recompute(l_.recompute, gpt.layers);
+    const ActivationPlan acts = recompute.plan(job_.precision.plan());
+    const int ranks = static_cast<int>(l_.dp);
+    MemoryBytes bytes = common(l_.zero >= 1 ? shard : params);
+    bytes[Mem::Param] =
+        Weights::param_bytes(l_.zero >= 3 ? shard.size() : params.size(), job_.precision);
+    bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
+    bytes[Mem::Workspace] += act_grad_bytes(gpt, micro_, acts);
+    const int64_t G = 4 * params.grads().size();
+    bytes[Mem::Grad] = l_.zero >= 2 ? 4 * shard.grads().size() : G;
+    if (l_.zero >= 2)
+      bytes[Mem::Workspace] +=
+          ShardedGrads::workspace_bytes(params, shard, accumulate_, GA_, ddp_.beside(ranks));
+    else
+      bytes[Mem::Workspace] += (GradTree::buffers(accumulate_, GA_) - 1) * G;
+    if (l_.zero >= 3)
+      bytes[Mem::Workspace] +=
+          size_of(job_.precision.dtype()) * Zero3Options{}.room_elements(params);
+    const int64_t message =
+        l_.zero == 0 ? Ddp::largest_message(params, ddp_) : params.largest_section();
+    bytes[Mem::Comm] = CommStream::bytes(ranks, message);
+    Fp8::add_bytes(bytes, gpt, micro_, recompute.sets(), job_.precision.fp8());
+    return bytes;
+  }
+
+  /// Chapter 13.
+  MemoryBytes of_mesh(int64_t rank) const {
+    PipelineOptions options;
+    options.pp = static_cast<int>(l_.pp);
+    options.kind = l_.schedule;
+    if (l_.chunks > 1) options.chunks = static_cast<int>(l_.chunks);
+    const StageLayout stage(options, job_.gpt, rank, l_.pp, GA_);
+    const ParamLayout params(job_.gpt, l_.dp, {0, l_.tp}, stage.rank), shard = params.shard(0);
+    const Recompute recompute(l_.recompute, stage.part.layers, /*others=*/true);
+    const TensorParallelOptions tp{.tp = static_cast<int>(l_.tp),
+                                   .sequence_parallel = job_.sequence_parallel};
+    const ActivationPlan acts =
+        tp.plan(stage.plan(job_.precision.plan(), recompute), job_.gpt, l_.tp);
+    MemoryBytes bytes = common(shard);
+    bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
+    bytes[Mem::Comm] = CommStream::bytes(static_cast<int>(l_.dp), params.largest_section());
+    TensorParallel::add_bytes(bytes, job_.gpt, acts, micro_);
+    StageGrads::add_bytes(bytes, params, accumulate_, GA_);
+    Stage::add_bytes(bytes, stage, acts, micro_);
+    return bytes;
+  }
+
+  const Job& job_;
+  const PlanLayout& l_;
+  DdpOptions ddp_;
+  AccumulateOptions accumulate_;
+  RunOptions run_;
+  int64_t share_, micro_, GA_;
+};
+
+/// What a run here counts on the rank that takes most.
+struct LadderBytes {
+  std::string chapter;  ///< that runs it; "": none, for the reason `why`
+  std::string why;
+  MemoryBytes bytes;
+};
+
+inline LadderBytes ladder_bytes(const Job& job, const PlanLayout& l) {
+  LadderBytes found{ladder_chapter(job, l), "no chapter runs such a layout", {}};
+  if (found.chapter.empty()) return found;
+  found.why = refusal_of([&] {
+    const LadderMemory memory(job, l);
+    for (int64_t stage = 0; stage < l.pp; ++stage)
+      if (const MemoryBytes bytes = memory.of(stage); bytes.total() > found.bytes.total())
+        found.bytes = bytes;
+  });
+  if (!found.why.empty()) found.chapter.clear();
+  return found;
+}
+
+}  // namespace ladder::planner

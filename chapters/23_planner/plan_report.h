@@ -1,0 +1,160 @@
+// What the planner found, for the screen and for --report.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "chapters/23_planner/explain.h"
+#include "chapters/23_planner/flops.h"
+#include "chapters/23_planner/job.h"
+#include "chapters/23_planner/ladder_memory.h"
+#include "chapters/23_planner/run_cost.h"
+#include "chapters/23_planner/search.h"
+#include "kernels/arena.h"
+
+namespace ladder::planner {
+
+/// How a machine is used by a plan.
+struct Speed {
+  double tokens_per_second, mfu, hfu;
+  double causal;  ///< MFU with half of attention, as a causal kernel computes
+};
+
+inline Speed speed_of(const Job& job, const Device& device, const Plan& plan) {
+  const double rate = static_cast<double>(job.tokens()) / plan.seconds();
+  const double peak = device.peak(job.precision.name);
+  const Recompute recompute = recompute_of(job, plan.layout);
+  const Twice twice = recompute.drops_blocks() ? Twice::All
+                      : recompute.selective()  ? Twice::Attention
+                                               : Twice::Nothing;
+  return {rate, utilisation(model_flops(job.gpt), rate, job.gpus, peak),
+          utilisation(hardware_flops(job.gpt, twice), rate, job.gpus, peak),
+          utilisation(causal_flops(job.gpt), rate, job.gpus, peak)};
+}
+
+inline std::string gib(int64_t bytes) {
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
+}
+
+/// Rows of `plans`, the first `most`.
+inline std::string layouts_text(const Job& job, const Device& device,
+                                const std::vector<Plan>& plans, size_t most) {
+  std::string text = fmt::format(
+      "{:>4} {:>4} {:>5} {:>4} {:>4} {:>10} {:>6} {:>14} {:>10} {:>8} {:>6}\n", "tp", "pp", "dp",
+      "cp", "zero", "recompute", "micro", "schedule", "bytes", "seconds", "mfu");
+  for (size_t i = 0; i < std::min(most, plans.size()); ++i) {
+    const Plan& plan = plans[i];
+    const PlanLayout& l = plan.layout;
+    std::string schedule = l.pp == 1 ? "-" : std::string(to_string(l.schedule));
+    if (l.chunks > 1) schedule += fmt::format(" x{}", l.chunks);
+    text +=
+        fmt::format("{:>4} {:>4} {:>5} {:>4} {:>4} {:>10} {:>6} {:>14} {:>10} {:>8.2f} {:>5.1f}%\n",
+                    l.tp, l.pp, l.dp, l.cp, l.zero, l.recompute, l.micro_batch, schedule,
+                    gib(plan.bytes()), plan.seconds(), 100 * speed_of(job, device, plan).mfu);
+  }
+  return text;
+}
+
+/// "0.310 s less than the next: bubble -0.400 tensor +0.090": the terms that make the difference.
+inline std::string reason(const Plan& better, const Plan& next) {
+  const double saved = next.seconds() - better.seconds(), least = 1e-3 * next.seconds();
+  const int64_t more = better.bytes() - next.bytes();
+  if (saved < least)
+    return fmt::format("as fast as the next within 0.1%, with {} {}", gib(std::max(more, -more)),
+                       more > 0 ? "more" : "less");
+  std::vector<std::pair<double, std::string_view>> terms;
+  for (size_t i = 0; i < kTerms; ++i)
+    terms.emplace_back(better.step.terms.terms[i] - next.step.terms.terms[i], kNames<Term>[i]);
+  const auto size = [](const auto& term) { return std::max(term.first, -term.first); };
+  std::ranges::sort(terms, std::greater{}, size);
+  std::string text = fmt::format("{:.3f} s less than the next:", saved);
+  for (size_t i = 0; i < 3; ++i)
+    if (i == 0 || size(terms[i]) > least)
+      text += fmt::format(" {} {:+.3f}", terms[i].second, terms[i].first);
+  return text;
+}
+
+/// Of those that take at most 1% longer than the fastest, the one of fewest bytes.
+inline const Plan& smallest_of_fast(const std::vector<Plan>& by_time) {
+  const auto slow = std::ranges::find_if(
+      by_time, [&](const Plan& plan) { return plan.seconds() > 1.01 * by_time.front().seconds(); });
+  return *std::min_element(by_time.begin(), slow,
+                           [](const Plan& a, const Plan& b) { return a.bytes() < b.bytes(); });
+}
+
+/// Both accountings of the rank that takes most, by category.
+inline std::string memory_text(const Plan& plan, const LadderBytes& ladder) {
+  std::string text = fmt::format("memory of stage {}, bytes\n{:>12} {:>16} {:>16}\n",
+                                 plan.memory.stage, "", "usual", "Ladder");
+  const auto row = [&](std::string_view name, int64_t usual, int64_t own) {
+    text += fmt::format("{:>12} {:>16} {:>16}\n", name, usual,
+                        ladder.chapter.empty() ? "-" : fmt::format("{}", own));
+  };
+  for (size_t i = 0; i < kMemCount; ++i)
+    row(kMemNames[i], plan.memory.bytes.bytes[i], ladder.bytes.bytes[i]);
+  row("in all", plan.bytes(), ladder.bytes.total());
+  return text +
+         (ladder.chapter.empty()
+              ? fmt::format("Ladder: -, as {}\n", ladder.why)
+              : fmt::format("Ladder: {} with --threads 1. It sums micro-batches in a tree of "
+                            "FP32 buffers, so that all layouts have the same bits; usual is "
+                            "one running buffer.\n",
+                            ladder.chapter));
+}
+
+inline std::string terms_text(const Plan& plan) {
+  std::string text =
+      fmt::format("step {:.3f} s, of the slowest stage {}:", plan.seconds(), plan.step.slowest);
+  for (size_t i = 0; i < kTerms; ++i)
+    text +=
+        fmt::format("{} {} {:.3f}", i == 0 ? "" : ",", kNames<Term>[i], plan.step.terms.terms[i]);
+  return text + "\n";
+}
+
+inline std::string cost_text(const RunCost& cost, double price) {
+  return fmt::format(
+      "run of {:.3g} tokens: {:.0f} steps, {:.1f} days, and {:.1f}% more for failures and "
+      "checkpoints (one every {:.0f} s); {:.0f} device-hours, {:.0f} MWh of the devices alone{}\n",
+      cost.tokens, cost.steps, cost.days, 100 * cost.lost, cost.interval, cost.device_hours,
+      cost.megawatt_hours, price > 0 ? fmt::format(", price {:.0f}", cost.money) : "");
+}
+
+inline nlohmann::json layout_json(const Job& job, const Device& device, const Plan& plan) {
+  const PlanLayout& l = plan.layout;
+  const auto [rate, mfu, hfu, causal] = speed_of(job, device, plan);
+  nlohmann::json terms;
+  for (size_t i = 0; i < kTerms; ++i) terms[kNames<Term>[i]] = plan.step.terms.terms[i];
+  return {{"tp", l.tp},
+          {"pp", l.pp},
+          {"dp", l.dp},
+          {"cp", l.cp},
+          {"ep", l.ep},
+          {"zero", l.zero},
+          {"recompute", l.recompute},
+          {"micro_batch", l.micro_batch},
+          {"schedule", to_string(l.schedule)},
+          {"chunks", l.chunks},
+          {"bytes", plan.bytes()},
+          {"step_seconds", plan.seconds()},
+          {"tokens_per_second", rate},
+          {"mfu", mfu},
+          {"hfu", hfu},
+          {"mfu_causal", causal},
+          {"seconds", terms}};
+}
+
+inline nlohmann::json bytes_json(const MemoryBytes& bytes) {
+  nlohmann::json json;
+  for (size_t i = 0; i < kMemCount; ++i) json[kMemNames[i]] = bytes.bytes[i];
+  return json;
+}
+
+}  // namespace ladder::planner

@@ -1,0 +1,239 @@
+// How long a stage takes for one micro-batch: F for its forward, I for the gradients of inputs and
+// W for those of weights.
+//
+//   products       2 x tokens x elements of the matrices / tp    at the peak of the precision
+//   attention      cost::attention_* / (tp cp)                   causal: half of all pairs
+//   kernels        bytes of norms, residuals, activations, ...   at the rate of the memory
+//   recomputation  what of these backward does again
+//   tensor         all-reduces, or gathers and scatters          nothing is computed meanwhile
+//   context        the ring of keys and values                   what attention does not hide
+//   messages       activations between stages                    nothing is computed meanwhile
+//
+// Left out: the start of kernels, the slowdown of products beside a message, stragglers.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/11_tensor_parallel/traffic.h"
+#include "chapters/12_pipeline_parallel/pipeline.h"
+#include "chapters/23_planner/device.h"
+#include "chapters/23_planner/job.h"
+#include "common/names.h"
+#include "kernels/cost.h"
+
+namespace ladder::planner {
+
+enum class Term : uint8_t {
+  Products,
+  Head,
+  Attention,
+  Kernels,
+  Again,  ///< recomputation
+  Tensor,
+  Context,
+  Messages,  ///< between stages
+  Bubble,
+  Data,  ///< between replicas, as far as no computation hides it
+  Update
+};
+constexpr auto names_of(Term) {
+  return std::array{"products", "head",     "attention", "kernels", "recomputation", "tensor",
+                    "context",  "messages", "bubble",    "data",    "update"};
+}
+constexpr size_t kTerms = kNames<Term>.size();
+
+/// Seconds, by term.
+struct Seconds {
+  std::array<double, kTerms> terms{};
+
+  double& operator[](Term term) { return terms[static_cast<size_t>(term)]; }
+  double operator[](Term term) const { return terms[static_cast<size_t>(term)]; }
+  double total() const {
+    double sum = 0;
+    for (const double s : terms) sum += s;
+    return sum;
+  }
+  void add(const Seconds& other, double times = 1) {
+    for (size_t i = 0; i < kTerms; ++i) terms[i] += times * other.terms[i];
+  }
+};
+
+/// One micro-batch on one stage.
+struct StageSeconds {
+  Seconds forward, input, weight;
+
+  double backward() const { return input.total() + weight.total(); }
+  double total() const { return forward.total() + backward(); }
+};
+
+/// The times of one layout's stages.
+class StageModel {
+ public:
+  StageModel(const Job& job, const Device& device, const PlanLayout& layout)
+      : job_(job),
+        device_(device),
+        l_(layout),
+        part_(part_of(job, layout)),
+        tokens_(static_cast<double>(layout.micro_batch * part_.seq_len)),
+        tp_(static_cast<double>(layout.tp)),
+        blocks_(static_cast<double>(job.gpt.layers / layout.pp)),
+        peak_(device.peak(job.precision.name) * device.products),
+        wide_(device.peak(job.precision.narrow() ? "bf16" : "fp32")) {}
+
+  /// One micro-batch on stage s.
+  StageSeconds of(int64_t s) const {
+    StageSeconds t;
+    add_blocks(t);
+    add_ends(t, s);
+    add_tensor(t, s);
+    add_context(t);
+    add_messages(t, s);
+    add_again(t);
+    return t;
+  }
+
+  Link tensor_link() const { return link_of(device_, 1, l_.tp); }
+  Link context_link() const { return link_of(device_, l_.tp, l_.cp); }
+  Link stage_link() const { return link_of(device_, l_.tp * l_.replicas(), 2); }
+
+ private:
+  /// Of operations whose costs are for FP32.
+  double kernel_seconds(double fp32_bytes) const {
+    return device_.memory_seconds(fp32_bytes *
+                                  static_cast<double>(size_of(job_.precision.dtype())) / 4);
+  }
+  double core_forward() const {
+    return attention_seconds(
+        cost::attention_forward(l_.micro_batch, job_.gpt.seq_len, part_.heads, part_.head_size()));
+  }
+  double core_backward() const {
+    return attention_seconds(
+        cost::attention_backward(l_.micro_batch, job_.gpt.seq_len, part_.heads, part_.head_size()));
+  }
+  double attention_seconds(const Cost& cost) const {
+    return static_cast<double>(cost.flops) / (tp_ * static_cast<double>(l_.cp)) /
+           (wide_ * device_.attention);
+  }
+  double product_seconds() const {
+    return 2 * tokens_ * static_cast<double>(part_.block_matrices()) / tp_ / peak_;
+  }
+
+  /// Bytes of what is no product in one block: forward, backward of inputs and of weights. Cost
+  /// functions know no tp: what ranks share is counted whole and divided.
+  std::array<double, 3> kernel_bytes() const {
+    const int64_t B = l_.micro_batch, T = part_.seq_len, C = part_.channels;
+    const bool swiglu = part_.mlp == Mlp::SwiGlu, rope = part_.position == Position::Rope;
+    const int64_t n = B * T * part_.inner();
+    const auto turn = static_cast<double>(
+        rope ? cost::rope(B, T, part_.heads, part_.groups(), part_.head_size()).bytes : 0);
+    const auto sp = static_cast<double>(job_.sequence_parallel ? l_.tp : 1);
+    const auto d = [](const Cost& cost) { return static_cast<double>(cost.bytes); };
+    const double residual = 2 * d(cost::residual_forward(B * T, C)) / sp;
+    const int64_t outputs = part_.qkv_rows() + part_.fc_rows() + 2 * C;
+    const double bias = part_.bias ? d(cost::bias_backward(B, T, outputs)) / tp_ : 0;
+    return {residual + 2 * d(cost::norm_forward(B, T, C)) / sp +
+                (turn + d(swiglu ? cost::swiglu_forward(n) : cost::gelu_forward(n))) / tp_,
+            residual + 2 * d(cost::norm_backward_input(B, T, C)) / sp +
+                (turn + d(swiglu ? cost::swiglu_backward(n) : cost::gelu_backward(n))) / tp_,
+            2 * d(cost::norm_backward_weight(B, T, C)) / sp + bias};
+  }
+
+  void add_blocks(StageSeconds& t) const {
+    const auto bytes = kernel_bytes();
+    size_t i = 0;
+    for (Seconds* phase : {&t.forward, &t.input, &t.weight}) {
+      (*phase)[Term::Products] = blocks_ * product_seconds();
+      (*phase)[Term::Kernels] = blocks_ * kernel_seconds(bytes[i++]);
+    }
+    t.forward[Term::Attention] = blocks_ * core_forward();
+    t.input[Term::Attention] = blocks_ * core_backward();
+  }
+
+  /// The embedding of the first stage, norm and head of the last.
+  void add_ends(StageSeconds& t, int64_t s) const {
+    const int64_t B = l_.micro_batch, T = part_.seq_len, C = part_.channels;
+    const auto d = [](const Cost& cost) { return static_cast<double>(cost.bytes); };
+    if (s == 0) {
+      t.forward[Term::Kernels] += kernel_seconds(d(cost::embed_forward(B, T, C)));
+      t.weight[Term::Kernels] += kernel_seconds(d(cost::embed_backward(B, T, C, 0)));
+    }
+    if (!l_.is_last(s)) return;
+    const double head = 2 * tokens_ * static_cast<double>(C * part_.padded_vocab) / tp_ /
+                        (wide_ * device_.products);
+    for (Seconds* phase : {&t.forward, &t.input, &t.weight}) (*phase)[Term::Head] = head;
+    t.forward[Term::Kernels] +=
+        kernel_seconds(d(cost::cross_entropy(B, T, part_.padded_vocab)) / tp_);
+  }
+
+  /// One of the sums over ranks of a block: the formula of chapter 11, asked for a model that has
+  /// an embedding alone.
+  double reduction_seconds() const {
+    if (l_.tp == 1) return 0;
+    const ActivationPlan acts = activations_of(job_, l_, 0);
+    const int64_t bytes = tp_traffic(
+        part_, acts, {.blocks = 0, .again = 0, .embed = true, .head = false}, l_.micro_batch);
+    return tensor_link().seconds(static_cast<double>(bytes), messages_of_all_reduce(l_.tp));
+  }
+  /// Two forward and two backward in each block, one of the embedding and one of the head. With
+  /// sequence parallelism the gradients of weights gather twice more in a block.
+  void add_tensor(StageSeconds& t, int64_t s) const {
+    const double each = reduction_seconds();
+    t.forward[Term::Tensor] = (2 * blocks_ + (s == 0 ? 1 : 0)) * each;
+    t.input[Term::Tensor] = (2 * blocks_ + (l_.is_last(s) ? 1 : 0)) * each;
+    if (job_.sequence_parallel) t.weight[Term::Tensor] = blocks_ * each;
+  }
+
+  /// Ring attention: cp - 1 times the keys and values of one rank go on to the next; backward their
+  /// gradients, too.
+  void add_context(StageSeconds& t) const {
+    if (l_.cp == 1) return;
+    const auto cp = static_cast<double>(l_.cp);
+    const double bytes = 2 * tokens_ * static_cast<double>(part_.groups() * part_.head_size()) /
+                         tp_ * static_cast<double>(size_of(job_.precision.dtype()));
+    const double ring = context_link().seconds((cp - 1) * bytes, cp - 1);
+    t.forward[Term::Context] = blocks_ * std::max(0.0, ring - core_forward());
+    t.input[Term::Context] = blocks_ * std::max(0.0, 2 * ring - core_backward());
+  }
+
+  void add_messages(StageSeconds& t, int64_t s) const {
+    if (l_.pp == 1) return;
+    const double each = stage_link().seconds(message_bytes(), 1);
+    const auto chunks = static_cast<double>(l_.chunks);
+    t.forward[Term::Messages] = (chunks - (l_.is_last(s) ? 1 : 0)) * each;
+    t.input[Term::Messages] = (chunks - (s == 0 ? 1 : 0)) * each;
+  }
+  double message_bytes() const {
+    const ActivationPlan acts = activations_of(job_, l_, 0);
+    return static_cast<double>(l_.micro_batch * acts.own_tokens(part_.seq_len) * part_.channels *
+                               size_of(acts.dtype));
+  }
+
+  /// What backward computes again comes before the gradients of inputs; where those of weights come
+  /// later, before them once more.
+  void add_again(StageSeconds& t) const {
+    const Recompute recompute = recompute_of(job_, l_);
+    const double kernels = kernel_seconds(kernel_bytes()[0]), core = core_forward();
+    const double block = product_seconds() + core + kernels + 2 * reduction_seconds();
+    double again = static_cast<double>(recompute.blocks_again()) * block;
+    for (int64_t b = 0; b < part_.layers; ++b) {
+      const DroppedParts parts = recompute.parts_before(b);
+      again += (parts.attention ? core : 0) + (parts.norms || parts.act ? kernels : 0);
+    }
+    again *= static_cast<double>(l_.chunks);
+    t.input[Term::Again] = again;
+    if (l_.pp > 1 && l_.schedule == PipelineKind::ZbH1) t.weight[Term::Again] = again;
+  }
+
+  const Job& job_;
+  const Device& device_;
+  const PlanLayout& l_;
+  GptConfig part_;
+  double tokens_, tp_, blocks_;  ///< of a micro-batch on one context rank; of a stage
+  double peak_, wide_;           ///< achieved of products; the peak of attention and of the head
+};
+
+}  // namespace ladder::planner

@@ -1,0 +1,134 @@
+// The time of a step, as a sum of terms.
+//
+// A pipeline of m micro-batches takes m (F + I + W) of its slowest stage (stage_time.h), and the
+// bubble of chapter 12. Replicas exchange gradients while the last backward computes, and weights
+// while the first forward does: only what sticks out counts. Then the optimizer reads and writes
+// its states once.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "chapters/12_pipeline_parallel/pipeline.h"
+#include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "chapters/23_planner/device.h"
+#include "chapters/23_planner/job.h"
+#include "chapters/23_planner/stage_time.h"
+#include "chapters/23_planner/usual_memory.h"
+#include "kernels/cost.h"
+
+namespace ladder::planner {
+
+/// A step, and what it says of a machine.
+struct StepTime {
+  Seconds terms;       ///< of the slowest stage
+  StageSeconds stage;  ///< the same, of one micro-batch
+  int64_t slowest = 0;
+  double seconds() const { return terms.total(); }
+};
+
+/// The times of one layout.
+class StepModel {
+ public:
+  StepModel(const Job& job, const Device& device, const PlanLayout& layout, SizeTable& sizes)
+      : job_(job), device_(device), l_(layout), sizes_(sizes), stages_(job, device, layout) {}
+
+  /// The step, its bubble by the formula of chapter 12 with the times of the slowest stage.
+  StepTime step() const {
+    const StepTime time = busy();
+    const auto& [F, I, W] = time.stage;
+    const double idle = theory_idle_share(l_.schedule, l_.pp, l_.chunks, l_.micros(job_), F.total(),
+                                          I.total(), W.total());
+    return whole(time, idle / (1 - idle) * time.terms.total());
+  }
+
+  /// The same, its bubble by the clock of chapter 12: each stage has its own times.
+  StepTime clocked() const {
+    const StepTime time = busy();
+    return l_.pp == 1 ? whole(time, 0) : whole(time, clock().end() - time.terms.total());
+  }
+
+  /// Each stage's actions in time. For more than one stage.
+  PipelineClock clock() const {
+    const Pipeline pipeline = make_pipeline(l_.schedule, l_.pp, l_.chunks, l_.micros(job_));
+    Durations all;
+    for (int64_t s = 0; s < l_.pp; ++s) {
+      const StageSeconds t = stages_.of(s);
+      const auto chunks = static_cast<double>(l_.chunks);
+      const auto times = [&](Do what) {
+        switch (what) {
+          case Do::Forward: return t.forward.total() / chunks;
+          case Do::Backward: return t.backward() / chunks;
+          case Do::BackwardInput: return t.input.total() / chunks;
+          case Do::BackwardWeight: return t.weight.total() / chunks;
+          default: return 0.0;  // messages are in the times of their stage
+        }
+      };
+      all.emplace_back();
+      for (const Action& a : pipeline.lists[static_cast<size_t>(s)])
+        all.back().push_back(times(a.what));
+    }
+    return simulate(pipeline, all);
+  }
+
+  Link data_link() const { return link_of(device_, l_.tp, l_.replicas()); }
+  const StageModel& stages() const { return stages_; }
+
+ private:
+  /// All micro-batches on the slowest stage. Stages between the first and the last are alike.
+  StepTime busy() const {
+    StepTime time{.terms = {}, .stage = stages_.of(0), .slowest = 0};
+    for (const int64_t s : {std::min<int64_t>(1, l_.pp - 1), l_.pp - 1})
+      if (const StageSeconds t = stages_.of(s); t.total() > time.stage.total())
+        time.stage = t, time.slowest = s;
+    const auto m = static_cast<double>(l_.micros(job_));
+    for (const Seconds& phase : {time.stage.forward, time.stage.input, time.stage.weight})
+      time.terms.add(phase, m);
+    return time;
+  }
+
+  StepTime whole(StepTime time, double bubble) const {
+    time.terms[Term::Bubble] = bubble;
+    time.terms[Term::Data] = data(time);
+    time.terms[Term::Update] = update(time.slowest);
+    return time;
+  }
+
+  /// What replicas exchange and no computation hides.
+  double data(const StepTime& time) const {
+    if (l_.replicas() == 1) return 0;
+    const StageSizes& n = sizes_.of(job_, l_, time.slowest);
+    const double waits =
+        static_cast<double>(n.sections) * messages_of_all_reduce(l_.replicas()) / 2;
+    const auto seconds = [&](double bytes) { return data_link().seconds(bytes, waits); };
+    const double reduce = seconds(static_cast<double>(n.reduce) *
+                                  static_cast<double>(job_.sent_gradient_bytes()) / 4);
+    const double gather = seconds(static_cast<double>(n.gather));
+    const double forward = time.stage.forward.total(), backward = time.stage.backward();
+    const auto beyond = [](double sent, double hidden) { return std::max(0.0, sent - hidden); };
+    const auto m = static_cast<double>(l_.micros(job_));
+    // Without ZeRO what is gathered are gradients: an all-reduce is twice a reduce-scatter.
+    if (l_.zero == 0) return beyond(2 * reduce, backward);
+    if (l_.zero == 1) return beyond(reduce, backward) + beyond(gather, forward);
+    if (l_.zero == 2) return m * beyond(reduce, backward) + beyond(gather, forward);
+    const double back = std::max(0.0, seconds(static_cast<double>(n.gather3)) - gather);
+    return m * (beyond(gather, forward) + beyond(back + reduce, backward));
+  }
+
+  /// AdamW, the norm of the gradient, and the weights rounded for the next forward.
+  double update(int64_t s) const {
+    const StageSizes& n = sizes_.of(job_, l_, s);
+    const int64_t own = l_.zero == 0 ? n.all : n.own;
+    const int64_t rounded = job_.precision.narrow() ? 6 * own : 0;
+    return device_.memory_seconds(static_cast<double>(cost::adamw_update(own).bytes +
+                                                      cost::squared_norm(own).bytes + rounded));
+  }
+
+  const Job& job_;
+  const Device& device_;
+  const PlanLayout& l_;
+  SizeTable& sizes_;
+  StageModel stages_;
+};
+
+}  // namespace ladder::planner

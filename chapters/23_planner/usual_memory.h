@@ -1,0 +1,160 @@
+// Memory as most programs take it: bytes a parameter, and the activations of one micro-batch.
+//
+//              fp32    16 bits with gradients in   fp32   16 bits   both
+//   weights      4                                   2       2        2
+//   master       -                                   4       4        4
+//   gradients    4                                   4       2        6
+//   Adam         8                                   8       8        8
+//   a parameter 16                                  18      16       20
+//
+// 16 is ZeRO's table (arXiv 1910.02054), 18 Megatron's, 20 that of programs which keep both
+// gradients. Stages of ZeRO divide rows by the replicas: 1 the states and the master, 2 also the
+// gradients, 3 also the weights.
+//
+// Ladder counts another sum (ladder_memory.h). Two things make the difference. It adds
+// micro-batches up as a tree, in floor(log2(GA + 1)) buffers of FP32 gradients, so that any layout
+// has the same bits; here one running buffer does. And its sequence parallelism has three buffers
+// for what travels; here two do.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "chapters/07_ddp/ddp.h"
+#include "chapters/09_zero2/zero2.h"
+#include "chapters/10_zero3/zero3.h"
+#include "chapters/12_pipeline_parallel/part_grads.h"
+#include "chapters/16_fp8/fp8.h"
+#include "chapters/23_planner/job.h"
+#include "common/model/activations.h"
+#include "common/model/layout.h"
+#include "kernels/arena.h"
+
+namespace ladder::planner {
+
+/// Bytes of one parameter's weights, master, gradients and Adam's states, on one rank of
+/// `replicas`: Param, Master, Grad and Optim.
+inline std::array<double, 4> bytes_a_parameter(const Job& job, int zero, int64_t replicas) {
+  const auto N = static_cast<double>(replicas);
+  const auto weights = static_cast<double>(size_of(job.precision.dtype()));
+  const auto gradients = static_cast<double>(job.gradient_bytes());
+  const double master = job.precision.narrow() ? 4 : 0;
+  return {zero >= 3 ? weights / N : weights, zero >= 1 ? master / N : master,
+          zero >= 2 ? gradients / N : gradients, zero >= 1 ? 8 / N : 8};
+}
+
+/// A stage of one layout: elements of its flat buffer, and what one rank sends among replicas, by
+/// the formulas of chapters 08 to 10.
+struct StageSizes {
+  int64_t all, own;  ///< elements of the stage, and of one replica's shard
+  int64_t largest;   ///< section
+  int64_t sections;  ///< that are not empty
+  int64_t reduce;    ///< bytes of a reduce-scatter of all gradients, FP32
+  int64_t gather;    ///< bytes of an all-gather of all weights
+  int64_t gather3;   ///< bytes that stage 3 of ZeRO gathers for one micro-batch
+};
+
+/// StageSizes by layout: the search asks for few of them very often.
+class SizeTable {
+ public:
+  const StageSizes& of(const Job& job, const PlanLayout& l, int64_t stage) {
+    const bool again = recompute_of(job, l).drops_blocks();
+    const Key key{l.tp, l.pp, l.chunks, kind(l, stage), l.replicas(), again};
+    const auto found = sizes_.find(key);
+    return found != sizes_.end() ? found->second : sizes_[key] = make(job, l, stage);
+  }
+
+ private:
+  static StageSizes make(const Job& job, const PlanLayout& l, int64_t stage) {
+    const ParamLayout params(job.gpt, l.replicas(), {0, l.tp}, {stage, l.pp, l.chunks});
+    const DdpOptions ddp{.reduction = Reduction::Ring};  // of as many bytes as halving, for any N
+    const auto traffic = [&](int64_t GA) {
+      return zero2_traffic(params, ddp, job.precision, GA).value();
+    };
+    StageSizes sizes{.all = params.size(),
+                     .own = params.shard(0).size(),
+                     .largest = params.largest_section(),
+                     .sections = std::ssize(params.sections_of(Tensor{.shape = {params.size()}})),
+                     .reduce = traffic(2) - traffic(1),
+                     .gather = 0,
+                     .gather3 = 0};
+    sizes.gather = traffic(1) - sizes.reduce;
+    if (l.pp == 1)
+      sizes.gather3 =
+          zero3_traffic(params, ddp, job.precision, recompute_of(job, l), {}, 1).value() -
+          sizes.reduce;
+    return sizes;
+  }
+
+  using Key = std::tuple<int64_t, int64_t, int64_t, int, int64_t, bool>;
+  /// Stages differ in having the embedding, the head, both or none.
+  static int kind(const PlanLayout& l, int64_t stage) {
+    return (stage == 0 ? 1 : 0) + (l.is_last(stage) ? 2 : 0);
+  }
+
+  std::map<Key, StageSizes> sizes_;
+};
+
+/// Buffers of what ranks send to one another while they compute: 16 or 32 bits a number.
+inline int64_t buffer_bytes(const Job& job, const PlanLayout& l, const ActivationPlan& acts) {
+  const GptConfig part = part_of(job, l);
+  const int64_t tokens = l.micro_batch * part.seq_len, C = part.channels;
+  int64_t numbers = 0;
+  // Sequence parallelism: what a part reads of all tokens, and the gradient of what it makes.
+  if (acts.sequence_ranks > 1) numbers += 2 * tokens * C;
+  // Context parallelism: keys and values of one rank in use, those of the next on their way.
+  if (l.cp > 1) numbers += 2 * 2 * tokens * part.groups() * part.head_size() / l.tp;
+  // A pipeline: an activation and a gradient arrive.
+  if (l.pp > 1) numbers += 2 * tokens / acts.sequence_ranks * C;
+  return numbers * size_of(acts.dtype);
+}
+
+/// Of a rank of a stage, by category.
+inline MemoryBytes usual_bytes(const Job& job, const PlanLayout& l, int64_t stage,
+                               SizeTable& sizes) {
+  const StageSizes& n = sizes.of(job, l, stage);
+  const GptConfig part = part_of(job, l);
+  const ActivationPlan acts = activations_of(job, l, stage);
+  const int64_t weight = size_of(job.precision.dtype()), gradient = job.gradient_bytes();
+  MemoryBytes bytes;
+  bytes[Mem::Param] = weight * (l.zero >= 3 ? n.own : n.all);
+  bytes[Mem::Master] = (job.precision.narrow() ? 4 : 0) * (l.zero >= 1 ? n.own : n.all);
+  bytes[Mem::Grad] = gradient * (l.zero >= 2 ? n.own : n.all);
+  bytes[Mem::Optim] = 8 * (l.zero >= 1 ? n.own : n.all);
+  bytes[Mem::Activation] = activation_bytes(part, l.micro_batch, acts);
+  // W of zb-h1 comes s backwards late on stage s, and what it reads waits with it.
+  const bool waits = l.pp > 1 && l.schedule == PipelineKind::ZbH1;
+  const int64_t waiting = std::min(stage + 1, l.micros(job));
+  bytes[Mem::Workspace] = waits ? part_grad_bytes(part, l.micro_batch, acts, waiting)
+                                : act_grad_bytes(part, l.micro_batch, acts);
+  // Two rooms for whole sections: one in use, one on its way.
+  if (l.zero >= 2) bytes[Mem::Workspace] += 2 * job.sent_gradient_bytes() * n.largest;
+  if (l.zero >= 3) bytes[Mem::Workspace] += 2 * weight * n.largest;
+  bytes[Mem::Comm] = buffer_bytes(job, l, acts);
+  if (job.precision.fp8()) {
+    MemoryBytes codes;  // chapter 16 knows one rank; tensor ranks share the codes as the products
+    Fp8::add_bytes(codes, part, l.micro_batch, acts.set_count(part.layers) * acts.slots, true);
+    for (size_t i = 0; i < codes.bytes.size(); ++i) bytes.bytes[i] += codes.bytes[i] / l.tp;
+  }
+  return bytes;
+}
+
+/// The stage that takes most, and its bytes.
+struct StageBytes {
+  int64_t stage;
+  MemoryBytes bytes;
+};
+
+/// The first stage has most micro-batches in flight, the last one the logits.
+inline StageBytes most_bytes(const Job& job, const PlanLayout& l, SizeTable& sizes) {
+  StageBytes most{0, usual_bytes(job, l, 0, sizes)};
+  if (l.pp == 1) return most;
+  const MemoryBytes last = usual_bytes(job, l, l.pp - 1, sizes);
+  return last.total() > most.bytes.total() ? StageBytes{l.pp - 1, last} : most;
+}
+
+}  // namespace ladder::planner

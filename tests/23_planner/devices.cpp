@@ -1,0 +1,88 @@
+// Device files: those of the chapter can be read, and a fault of one is one clear line.
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "chapters/23_planner/device.h"
+#include "common/input_file.h"
+
+namespace ladder::planner {
+namespace {
+
+const std::string kFolder = LADDER_DEVICES;
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_device("own.toml", text);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Devices, AllCanBeRead) {
+  const std::vector<std::string> names = device_names(kFolder);
+  EXPECT_EQ(names, (std::vector<std::string>{"a100", "b200", "h100", "h200", "mi300x", "tpu-v5p"}));
+  for (const std::string& name : names) EXPECT_FALSE(read_device(kFolder, name).name.empty());
+  const Device h100 = read_device(kFolder, "h100");
+  EXPECT_EQ(h100.bf16, 989.4e12);
+  EXPECT_EQ(h100.memory, 80e9);
+  EXPECT_EQ(h100.node, 8);
+  EXPECT_EQ(h100.net_rate, 50e9);
+  EXPECT_EQ(h100.peak("fp16"), h100.bf16);
+}
+
+TEST(Devices, EveryFieldIsNeededOnce) {
+  const std::string text = read_small_file(kFolder + "/h100.toml", 1 << 16);
+  EXPECT_EQ(refusal(text), "");
+  std::string section;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const DeviceLine read(line);
+    if (read.is_section()) section = read.section() + ".";
+    if (read.empty() || read.is_section()) continue;
+    std::string without = text;
+    without.erase(without.find(line), line.size());
+    const std::string name = section + read.key(), why = refusal(without);
+    EXPECT_NE(why.find("no " + name), std::string::npos) << why;
+    EXPECT_EQ(why.find('\n'), std::string::npos);
+    if (!section.empty()) {
+      EXPECT_NE(refusal(text + "[x]\n"), refusal(text + "[x]\n" + line)) << name;
+    }
+  }
+}
+
+TEST(Devices, WrongNumbersAreRefused) {
+  const std::string text = read_small_file(kFolder + "/h100.toml", 1 << 16);
+  for (const auto& [from, to, says] :
+       {std::tuple{"bf16 = 989.4", "bf16 = nan", "peak.bf16 is nan"},
+        {"bf16 = 989.4", "bf16 = -1", "legal are numbers from"},
+        {"bf16 = 989.4", "bf16 = 1e3x", "peak.bf16 is 1e3x"},
+        {"links = 0.8", "links = 1.5", "achieved.links is 1.5; legal are numbers from 1e-06 to 1"},
+        {"watts = 700", "wats = 700", "power.wats is no field"},
+        {"devices = 8", "devices = inf", "node.devices is inf"}}) {
+    std::string wrong = text;
+    wrong.replace(wrong.find(from), std::string(from).size(), to);
+    EXPECT_NE(refusal(wrong).find(says), std::string::npos) << refusal(wrong);
+  }
+}
+
+TEST(Devices, AGroupGoesThroughTheLinkThatJoinsIt) {
+  const Device h100 = read_device(kFolder, "h100");
+  EXPECT_TRUE(link_of(h100, 1, 8).in_node);
+  EXPECT_TRUE(link_of(h100, 4, 2).in_node);
+  EXPECT_FALSE(link_of(h100, 1, 16).in_node);
+  EXPECT_FALSE(link_of(h100, 8, 2).in_node);
+  // One card of 50 GB/s, and four of them for the four ranks that a group has in a node.
+  EXPECT_DOUBLE_EQ(link_of(h100, 8, 2).rate, 0.8 * 50e9);
+  EXPECT_DOUBLE_EQ(link_of(h100, 2, 64).rate, 0.8 * 200e9);
+  EXPECT_EQ(messages_of_all_reduce(1), 0);
+  EXPECT_EQ(messages_of_all_reduce(8), 6);
+  EXPECT_EQ(messages_of_all_reduce(9), 8);
+}
+
+}  // namespace
+}  // namespace ladder::planner

@@ -1,0 +1,142 @@
+// The search: what it ranks, what it refuses, and what its program writes.
+#include "chapters/23_planner/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/common/programs.h"
+
+namespace ladder::test {
+namespace {
+
+const std::string k70B = "--model llama3-70b --gpus 512 --device h100 --batch 1024 --seq-len 8192";
+
+class Planner : public Programs {
+ protected:
+  Ended plan(const std::string& flags) const { return run("23_planner", words(flags)); }
+  nlohmann::json planned(const std::string& flags) const {
+    const Ended ended = plan(flags + " --report plan.json");
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    EXPECT_EQ(ended.err, "");
+    return nlohmann::json::parse(read("plan.json"));
+  }
+};
+
+TEST_F(Planner, RanksByTime) {
+  const auto report = planned(k70B);
+  const auto& layouts = report["layouts"];
+  ASSERT_GT(layouts.size(), 100U);
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const auto& l = layouts[i];
+    if (i >= 1) {
+      EXPECT_LE(layouts[i - 1]["step_seconds"], l["step_seconds"]);
+    }
+    EXPECT_LE(l["bytes"], report["room"]);
+    EXPECT_EQ(l["tp"].get<int>() * l["pp"].get<int>() * l["dp"].get<int>() * l["cp"].get<int>(),
+              512);
+    EXPECT_GT(l["mfu"], 0.05);
+    EXPECT_LT(l["hfu"], 0.75);
+    double sum = 0;
+    for (const auto& [term, seconds] : l["seconds"].items()) {
+      EXPECT_GE(seconds, -1e-9) << term << " " << l;
+      sum += seconds.get<double>();
+    }
+    EXPECT_NEAR(sum, l["step_seconds"], 1e-9 * sum);
+    for (const char* field : {"ep", "zero", "recompute", "micro_batch", "schedule"})
+      EXPECT_TRUE(l.contains(field)) << field;
+  }
+}
+
+TEST_F(Planner, TheFrontIsFasterOrSmaller) {
+  const auto report = planned(k70B);
+  const auto &layouts = report["layouts"], &front = report["pareto"];
+  EXPECT_EQ(front[0], 0);
+  for (size_t i = 1; i < front.size(); ++i)
+    EXPECT_LT(layouts[front[i].get<size_t>()]["bytes"],
+              layouts[front[i - 1].get<size_t>()]["bytes"]);
+  const auto smallest = std::ranges::min_element(
+      layouts, [](const auto& a, const auto& b) { return a["bytes"] < b["bytes"]; });
+  EXPECT_EQ(layouts[front.back().get<size_t>()]["bytes"], (*smallest)["bytes"]);
+}
+
+TEST_F(Planner, KeepsWhatIsGiven) {
+  const auto report = planned(k70B + " --tp 8 --pp 4 --zero 1 --recompute full --schedule zb-h1");
+  for (const auto& l : report["layouts"]) {
+    EXPECT_EQ(l["tp"], 8);
+    EXPECT_EQ(l["pp"], 4);
+    EXPECT_EQ(l["zero"], 1);
+    EXPECT_EQ(l["recompute"], "full");
+    EXPECT_EQ(l["schedule"], "zb-h1");
+  }
+}
+
+// A given layout that the search finds by itself has the same numbers.
+TEST_F(Planner, OneLayoutIsThatOfTheSearch) {
+  const auto first = planned(k70B)["layouts"][0];
+  std::string flags = k70B;
+  for (const char* field : {"tp", "pp", "dp", "cp", "zero"})
+    flags += " --" + std::string(field) + " " + first[field].dump();
+  const auto report = planned(flags + " --recompute " + first["recompute"].get<std::string>() +
+                              " --micro-batch " + first["micro_batch"].dump());
+  ASSERT_EQ(report["layouts"].size(), 1U);
+  EXPECT_EQ(report["layouts"][0], first);
+}
+
+TEST_F(Planner, SearchesAThousandWorldsInSeconds) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(plan("--model llama3-405b --gpus 4096 --batch 4096 --device h100").status, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST_F(Planner, SaysWhatWouldFit) {
+  // 7 B on one device: 18 bytes a parameter are 113 GiB.
+  const Ended one = plan("--model llama2-7b --gpus 1 --batch 8 --device h100");
+  EXPECT_EQ(one.status, 2);
+  EXPECT_NE(one.err.find("--gpus 2 does"), std::string::npos) << one.err;
+  EXPECT_EQ(plan("--model llama2-7b --gpus 2 --batch 8 --device h100").status, 0);
+
+  const std::string base = "--model llama3-70b --gpus 64 --batch 64 --device h100 ";
+  const std::string cut = "--tp 8 --pp 1 --cp 1 --zero 3 --recompute none --micro-batch 8";
+  const Ended fixed = plan(base + cut);
+  EXPECT_EQ(fixed.status, 2);
+  EXPECT_EQ(std::ranges::count(fixed.err, '\n'), 1) << fixed.err;
+  const size_t at = fixed.err.find("; --");
+  ASSERT_NE(at, std::string::npos) << fixed.err;
+  // The flag that it names, in place of the one given, makes the plan fit.
+  const std::vector<std::string> change = words(fixed.err.substr(at + 2));
+  std::vector<std::string> flags = words(base + cut);
+  const auto flag = std::ranges::find(flags, change[0]);
+  ASSERT_NE(flag, flags.end()) << fixed.err;
+  *(flag + 1) = change[1];
+  EXPECT_EQ(run("23_planner", flags).status, 0) << fixed.err;
+}
+
+TEST_F(Planner, GivesReasons) {
+  const Ended ended = plan(k70B);
+  for (const char* says : {"1. ", "5. ", "fastest: ", "less than the next: ", "MFU", "days",
+                           "no other is faster and smaller"})
+    EXPECT_NE(ended.out.find(says), std::string::npos) << says << "\n" << ended.out;
+}
+
+TEST_F(Planner, ExplainsEachNumber) {
+  for (const char* name : {"Param", "Activation", "products", "bubble", "data", "mfu", "hfu",
+                           "days", "interval", "step_seconds", "tensor"}) {
+    const Ended ended = plan(k70B + " --explain " + name);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    EXPECT_TRUE(ended.out.starts_with(std::string(name) + " = ")) << ended.out;
+    EXPECT_NE(ended.out.find("\n  from "), std::string::npos) << ended.out;
+  }
+}
+
+TEST_F(Planner, SpendsABudget) {
+  const Ended ended = plan("--compute 5.76e23");
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  for (const char* says : {"18.4", "92.6", "6.7e+10"})
+    EXPECT_NE(ended.out.find(says), std::string::npos) << says << "\n" << ended.out;
+}
+
+}  // namespace
+}  // namespace ladder::test
