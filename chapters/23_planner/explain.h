@@ -52,6 +52,8 @@ inline constexpr std::array kExplanations = {
                 "chapters/06_checkpointing/recompute.h"},
     Explanation{"tensor", "m x (4 to 5 all-reduces a block) x (bytes / link rate + latency)",
                 "chapters/11_tensor_parallel/traffic.h, tp_traffic()"},
+    Explanation{"experts", "m x blocks x 4 all-to-alls of k tokens x C x (ep - 1) / ep",
+                "chapters/23_planner/stage_time.h, add_experts()"},
     Explanation{"context", "m x blocks x what the ring takes longer than attention",
                 "chapters/23_planner/stage_time.h, add_context()"},
     Explanation{"messages",

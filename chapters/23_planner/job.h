@@ -56,7 +56,7 @@ struct PlanLayout {
   int64_t chunks = 1;  ///< of a stage, for interleaved
   bool operator==(const PlanLayout&) const = default;
 
-  int64_t gpus() const { return tp * pp * dp * cp; }
+  int64_t gpus() const { return tp * pp * dp * cp; }  ///< ep shares what dp and cp have
   /// Ranks that share gradients and states: ranks that share a sequence have the same weights.
   int64_t replicas() const { return dp * cp; }
   int64_t micros(const Job& job) const { return job.batch / dp / micro_batch; }  ///< of a step
@@ -65,8 +65,9 @@ struct PlanLayout {
   std::string text() const {
     std::string schedule_text(to_string(schedule));
     if (chunks > 1) schedule_text += fmt::format(" x{}", chunks);
-    return fmt::format("tp {} pp {} dp {} cp {} zero {} recompute {} micro-batch {}{}", tp, pp, dp,
-                       cp, zero, recompute, micro_batch, pp > 1 ? " " + schedule_text : "");
+    return fmt::format("tp {} pp {} dp {} cp {}{} zero {} recompute {} micro-batch {}{}", tp, pp,
+                       dp, cp, ep > 1 ? fmt::format(" ep {}", ep) : "", zero, recompute,
+                       micro_batch, pp > 1 ? " " + schedule_text : "");
   }
 };
 
@@ -76,6 +77,15 @@ inline GptConfig part_of(const Job& job, const PlanLayout& layout) {
   part.layers /= layout.pp * layout.chunks;
   part.seq_len /= layout.cp;
   return part;
+}
+
+/// Stages of which one takes most. From one stage to the next micro-batches in flight only fall,
+/// and those whose weight gradients wait only rise; embedding and head are at the ends.
+inline std::vector<int64_t> stages_at_the_ends(int64_t pp) {
+  std::vector<int64_t> all;
+  for (int64_t s = 0; s < pp; ++s)
+    if (s < 2 || s >= pp - 2) all.push_back(s);
+  return all;
 }
 
 /// Micro-batches in flight on a stage, by the promise of chapter 12.
@@ -133,7 +143,11 @@ inline std::string why_not(const Job& job, const PlanLayout& l) {
   if (l.gpus() != job.gpus)
     return fmt::format("tp {} x pp {} x dp {} x cp {} are {} devices, not {}", l.tp, l.pp, l.dp,
                        l.cp, l.gpus(), job.gpus);
-  if (l.ep != 1) return "ep: the model has no experts";
+  if (l.ep != 1 && !job.gpt.has_experts()) return "ep: the model has no experts";
+  if (job.gpt.has_experts() && l.tp != 1) return "tp: no chapter cuts an expert; legal is 1";
+  if (job.gpt.has_experts() && (job.gpt.experts.count % l.ep != 0 || l.replicas() % l.ep != 0))
+    return fmt::format("ep {} must divide {} experts and the {} ranks of dp and cp", l.ep,
+                       job.gpt.experts.count, l.replicas());
   if (job.batch % l.dp != 0) return fmt::format("dp {} must divide {} sequences", l.dp, job.batch);
   const int64_t share = job.batch / l.dp;
   const bool power = std::has_single_bit(static_cast<uint64_t>(l.micro_batch));

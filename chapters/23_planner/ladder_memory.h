@@ -29,7 +29,7 @@ namespace ladder::planner {
 /// The chapter that runs a layout; "": none does.
 inline std::string ladder_chapter(const Job& job, const PlanLayout& l) {
   const bool shares_batch_alone = l.tp * l.pp * l.cp * l.ep == 1;
-  if (l.cp * l.ep > 1) return "";
+  if (l.cp * l.ep > 1 || job.gpt.has_experts()) return "";
   if (job.precision.fp8()) return shares_batch_alone && l.zero == 0 ? "16_fp8" : "";
   if (!shares_batch_alone) return l.zero == 1 || (l.zero == 0 && l.dp == 1) ? "13_3d_parallel" : "";
   if (l.zero == 0) return l.dp == 1 ? "06_checkpointing" : "07_ddp";
@@ -135,7 +135,7 @@ inline LadderBytes ladder_bytes(const Job& job, const PlanLayout& l) {
   if (found.chapter.empty()) return found;
   found.why = refusal_of([&] {
     const LadderMemory memory(job, l);
-    for (int64_t stage = 0; stage < l.pp; ++stage)
+    for (const int64_t stage : stages_at_the_ends(l.pp))
       if (const MemoryBytes bytes = memory.of(stage); bytes.total() > found.bytes.total())
         found.bytes = bytes;
   });

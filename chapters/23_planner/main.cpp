@@ -69,7 +69,7 @@ struct JobOptions {
   }
   /// @throws UserError
   void check() {
-    run.plan_only = true;
+    run.plan_only = run.takes_experts = true;
     for (const auto& [flag, value] : {std::pair{"--gpus", gpus}, {"--batch", run.batch}})
       if (value < 1 || value > 1 << 20)
         throw UserError("{} must be from 1 to {}, not {}", flag, 1 << 20, value);
@@ -81,7 +81,7 @@ struct JobOptions {
 
 /// What the search may not choose.
 struct LayoutOptions {
-  int64_t tp = 0, pp = 0, dp = 0, cp = 0, micro_batch = 0, chunks = 0;
+  int64_t tp = 0, pp = 0, dp = 0, cp = 0, ep = 0, micro_batch = 0, chunks = 0;
   int64_t zero = -1;
   std::string recompute, schedule;
 
@@ -92,6 +92,7 @@ struct LayoutOptions {
     line.add("--pp", pp, "stages", any);
     line.add("--dp", dp, "ranks that share the batch", any);
     line.add("--cp", cp, "ranks that share each sequence", any);
+    line.add("--ep", ep, "ranks that share the experts, of those of dp and cp", any);
     line.add("--zero", zero, "stage of ZeRO, 0 to 3", any);
     line.add("--recompute", recompute, "a policy of chapter 06", any);
     line.add("--micro-batch", micro_batch, "sequences of one forward", any);
@@ -104,6 +105,7 @@ struct LayoutOptions {
                                       {"--pp", pp},
                                       {"--dp", dp},
                                       {"--cp", cp},
+                                      {"--ep", ep},
                                       {"--micro-batch", micro_batch},
                                       {"--chunks", chunks}})
       if (value < 0 || value > 1 << 20)
@@ -120,10 +122,9 @@ struct LayoutOptions {
             .pp = given(pp),
             .dp = given(dp),
             .cp = given(cp),
-            .zero = {},
+            .ep = given(ep),
             .micro_batch = given(micro_batch),
             .chunks = given(chunks),
-            .recompute = {},
             .schedule = named<PipelineKind>(schedule)};
     if (zero >= 0) f.zero = zero;
     if (recompute.empty()) return f;

@@ -47,18 +47,19 @@ inline std::string gib(int64_t bytes) {
 /// Rows of `plans`, the first `most`.
 inline std::string layouts_text(const Job& job, const Device& device,
                                 const std::vector<Plan>& plans, size_t most) {
-  std::string text = fmt::format(
-      "{:>4} {:>4} {:>5} {:>4} {:>4} {:>10} {:>6} {:>14} {:>10} {:>8} {:>6}\n", "tp", "pp", "dp",
-      "cp", "zero", "recompute", "micro", "schedule", "bytes", "seconds", "mfu");
+  constexpr const char* kRow =
+      "{:>4} {:>4} {:>5} {:>4} {:>4} {:>4} {:>10} {:>5} {:>14} {:>10} {:>8} {:>6}\n";
+  std::string text = fmt::format(fmt::runtime(kRow), "tp", "pp", "dp", "cp", "ep", "zero",
+                                 "recompute", "micro", "schedule", "bytes", "seconds", "mfu");
   for (size_t i = 0; i < std::min(most, plans.size()); ++i) {
     const Plan& plan = plans[i];
     const PlanLayout& l = plan.layout;
     std::string schedule = l.pp == 1 ? "-" : std::string(to_string(l.schedule));
     if (l.chunks > 1) schedule += fmt::format(" x{}", l.chunks);
-    text +=
-        fmt::format("{:>4} {:>4} {:>5} {:>4} {:>4} {:>10} {:>6} {:>14} {:>10} {:>8.2f} {:>5.1f}%\n",
-                    l.tp, l.pp, l.dp, l.cp, l.zero, l.recompute, l.micro_batch, schedule,
-                    gib(plan.bytes()), plan.seconds(), 100 * speed_of(job, device, plan).mfu);
+    text += fmt::format(fmt::runtime(kRow), l.tp, l.pp, l.dp, l.cp, l.ep, l.zero, l.recompute,
+                        l.micro_batch, schedule, gib(plan.bytes()),
+                        fmt::format("{:.3g}", plan.seconds()),
+                        fmt::format("{:.1f}%", 100 * speed_of(job, device, plan).mfu));
   }
   return text;
 }

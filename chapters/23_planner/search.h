@@ -27,9 +27,10 @@ namespace ladder::planner {
 
 /// What the user has fixed of a layout.
 struct Fixed {
-  std::optional<int64_t> tp, pp, dp, cp, zero, micro_batch, chunks;
-  std::optional<std::string> recompute;
-  std::optional<PipelineKind> schedule;
+  std::optional<int64_t> tp = {}, pp = {}, dp = {}, cp = {}, ep = {};
+  std::optional<int64_t> zero = {}, micro_batch = {}, chunks = {};
+  std::optional<std::string> recompute = {};
+  std::optional<PipelineKind> schedule = {};
 };
 
 /// A layout that fits, or would.
@@ -65,6 +66,7 @@ class Candidates {
                       .pp = pp,
                       .dp = fixed_.dp.value_or(std::max<int64_t>(1, job_.gpus / (tp * pp * cp))),
                       .cp = cp,
+                      .ep = 1,
                       .recompute = {},
                       .schedule = schedule,
                       .chunks = chunks},
@@ -82,12 +84,14 @@ class Candidates {
                                                          : std::vector<int64_t>{0, 1, 2, 3}))
       for (const std::string& recompute :
            of(fixed_.recompute, std::vector<std::string>{"none", "selective", "full"}))
-        for (const int64_t micro : of(fixed_.micro_batch, powers(1, 8))) {
-          l.zero = static_cast<int>(zero);
-          l.recompute = recompute;
-          l.micro_batch = micro;
-          use(l);
-        }
+        for (const int64_t micro : of(fixed_.micro_batch, powers(1, 8)))
+          for (const int64_t ep : of(fixed_.ep, experts(l))) {
+            l.zero = static_cast<int>(zero);
+            l.recompute = recompute;
+            l.micro_batch = micro;
+            l.ep = ep;
+            use(l);
+          }
   }
 
   template <class T>
@@ -98,6 +102,10 @@ class Candidates {
     std::vector<int64_t> all{first};
     while (2 * all.back() <= last) all.push_back(2 * all.back());
     return all;
+  }
+  /// Ranks that share experts; 1 of a model that has none.
+  std::vector<int64_t> experts(const PlanLayout& l) const {
+    return powers(1, std::min(job_.gpt.experts.count, l.replicas()));
   }
   static std::vector<int64_t> divisors(int64_t n) {
     std::vector<int64_t> all;
@@ -151,7 +159,9 @@ class Search {
     // The formula of the bubble takes all stages for the slowest; the clock knows better.
     const size_t again = std::min(kClocked, found.plans.size());
     for (size_t i = 0; i < again; ++i)
-      found.plans[i].step = StepModel(job_, device_, found.plans[i].layout, sizes_).clocked();
+      if (const PlanLayout& l = found.plans[i].layout;
+          l.pp * l.chunks * l.micros(job_) <= kMostActions)
+        found.plans[i].step = StepModel(job_, device_, l, sizes_).clocked();
     sort(found.plans, again);
     return found;
   }
@@ -160,6 +170,7 @@ class Search {
 
  private:
   static constexpr size_t kClocked = 32;
+  static constexpr int64_t kMostActions = 1 << 17;  ///< of a clock: more take long
 
   static void sort(std::vector<Plan>& plans, size_t first) {
     std::stable_sort(plans.begin(), plans.begin() + static_cast<std::ptrdiff_t>(first),
@@ -222,6 +233,7 @@ inline std::optional<Change> cheapest_change(const Job& job, const Device& devic
   try_without(&Fixed::tp, "tp", [](const PlanLayout& l) { return l.tp; });
   try_without(&Fixed::pp, "pp", [](const PlanLayout& l) { return l.pp; });
   try_without(&Fixed::cp, "cp", [](const PlanLayout& l) { return l.cp; });
+  try_without(&Fixed::ep, "ep", [](const PlanLayout& l) { return l.ep; });
   if (best) return best;
   Fixed free = fixed;
   free.dp.reset();

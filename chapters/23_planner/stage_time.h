@@ -6,6 +6,8 @@
 //   kernels        bytes of norms, residuals, activations, ...   at the rate of the memory
 //   recomputation  what of these backward does again
 //   tensor         all-reduces, or gathers and scatters          nothing is computed meanwhile
+//   experts        two all-to-alls a block, of each chosen      nothing is computed meanwhile
+//                  expert a token
 //   context        the ring of keys and values                   what attention does not hide
 //   messages       activations between stages                    nothing is computed meanwhile
 //
@@ -14,7 +16,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 
 #include "chapters/06_checkpointing/recompute.h"
@@ -22,53 +23,10 @@
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/job.h"
-#include "common/names.h"
+#include "chapters/23_planner/seconds.h"
 #include "kernels/cost.h"
 
 namespace ladder::planner {
-
-enum class Term : uint8_t {
-  Products,
-  Head,
-  Attention,
-  Kernels,
-  Again,  ///< recomputation
-  Tensor,
-  Context,
-  Messages,  ///< between stages
-  Bubble,
-  Data,  ///< between replicas, as far as no computation hides it
-  Update
-};
-constexpr auto names_of(Term) {
-  return std::array{"products", "head",     "attention", "kernels", "recomputation", "tensor",
-                    "context",  "messages", "bubble",    "data",    "update"};
-}
-constexpr size_t kTerms = kNames<Term>.size();
-
-/// Seconds, by term.
-struct Seconds {
-  std::array<double, kTerms> terms{};
-
-  double& operator[](Term term) { return terms[static_cast<size_t>(term)]; }
-  double operator[](Term term) const { return terms[static_cast<size_t>(term)]; }
-  double total() const {
-    double sum = 0;
-    for (const double s : terms) sum += s;
-    return sum;
-  }
-  void add(const Seconds& other, double times = 1) {
-    for (size_t i = 0; i < kTerms; ++i) terms[i] += times * other.terms[i];
-  }
-};
-
-/// One micro-batch on one stage.
-struct StageSeconds {
-  Seconds forward, input, weight;
-
-  double backward() const { return input.total() + weight.total(); }
-  double total() const { return forward.total() + backward(); }
-};
 
 /// The times of one layout's stages.
 class StageModel {
@@ -90,6 +48,7 @@ class StageModel {
     add_blocks(t);
     add_ends(t, s);
     add_tensor(t, s);
+    add_experts(t);
     add_context(t);
     add_messages(t, s);
     add_again(t);
@@ -97,6 +56,7 @@ class StageModel {
   }
 
   Link tensor_link() const { return link_of(device_, 1, l_.tp); }
+  Link expert_link() const { return link_of(device_, l_.tp, l_.ep); }
   Link context_link() const { return link_of(device_, l_.tp, l_.cp); }
   Link stage_link() const { return link_of(device_, l_.tp * l_.replicas(), 2); }
 
@@ -127,7 +87,7 @@ class StageModel {
   std::array<double, 3> kernel_bytes() const {
     const int64_t B = l_.micro_batch, T = part_.seq_len, C = part_.channels;
     const bool swiglu = part_.mlp == Mlp::SwiGlu, rope = part_.position == Position::Rope;
-    const int64_t n = B * T * part_.inner();
+    const int64_t n = B * T * (part_.inner() + part_.experts.chosen * part_.expert_inner());
     const auto turn = static_cast<double>(
         rope ? cost::rope(B, T, part_.heads, part_.groups(), part_.head_size()).bytes : 0);
     const auto sp = static_cast<double>(job_.sequence_parallel ? l_.tp : 1);
@@ -185,6 +145,16 @@ class StageModel {
     t.forward[Term::Tensor] = (2 * blocks_ + (s == 0 ? 1 : 0)) * each;
     t.input[Term::Tensor] = (2 * blocks_ + (l_.is_last(s) ? 1 : 0)) * each;
     if (job_.sequence_parallel) t.weight[Term::Tensor] = blocks_ * each;
+  }
+
+  /// Each token goes to its experts and comes back, forward and again backward.
+  void add_experts(StageSeconds& t) const {
+    if (l_.ep == 1) return;
+    const auto ep = static_cast<double>(l_.ep);
+    const double bytes = 2 * tokens_ * static_cast<double>(part_.experts.chosen * part_.channels) *
+                         (ep - 1) / ep * static_cast<double>(size_of(job_.precision.dtype()));
+    const double each = expert_link().seconds(bytes, 2 * (ep - 1));
+    t.forward[Term::Experts] = t.input[Term::Experts] = blocks_ * each;
   }
 
   /// Ring attention: cp - 1 times the keys and values of one rank go on to the next; backward their

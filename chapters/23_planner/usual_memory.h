@@ -50,7 +50,7 @@ inline std::array<double, 4> bytes_a_parameter(const Job& job, int zero, int64_t
 /// A stage of one layout: elements of its flat buffer, and what one rank sends among replicas, by
 /// the formulas of chapters 08 to 10.
 struct StageSizes {
-  int64_t all, own;  ///< elements of the stage, and of one replica's shard
+  int64_t all, own;  ///< elements on a rank of the stage, and in one replica's shard
   int64_t largest;   ///< section
   int64_t sections;  ///< that are not empty
   int64_t reduce;    ///< bytes of a reduce-scatter of all gradients, FP32
@@ -63,7 +63,7 @@ class SizeTable {
  public:
   const StageSizes& of(const Job& job, const PlanLayout& l, int64_t stage) {
     const bool again = recompute_of(job, l).drops_blocks();
-    const Key key{l.tp, l.pp, l.chunks, kind(l, stage), l.replicas(), again};
+    const Key key{l.tp, l.pp, l.chunks, kind(l, stage), l.replicas(), l.ep, again};
     const auto found = sizes_.find(key);
     return found != sizes_.end() ? found->second : sizes_[key] = make(job, l, stage);
   }
@@ -87,10 +87,23 @@ class SizeTable {
       sizes.gather3 =
           zero3_traffic(params, ddp, job.precision, recompute_of(job, l), {}, 1).value() -
           sizes.reduce;
+    if (l.ep > 1) share_experts(sizes, job, l);
     return sizes;
   }
 
-  using Key = std::tuple<int64_t, int64_t, int64_t, int, int64_t, bool>;
+  /// A rank has an ep-th of the experts, and sums their gradients with the others that have them.
+  static void share_experts(StageSizes& sizes, const Job& job, const PlanLayout& l) {
+    const int64_t experts =
+        job.gpt.layers / l.pp * job.gpt.experts.count * job.gpt.expert_matrices();
+    const auto whole = static_cast<double>(sizes.all);
+    sizes.all -= experts - experts / l.ep;
+    sizes.largest -= (experts - experts / l.ep) / (job.gpt.layers / l.pp);
+    const double left = static_cast<double>(sizes.all) / whole;
+    for (int64_t* bytes : {&sizes.reduce, &sizes.gather, &sizes.gather3})
+      *bytes = static_cast<int64_t>(static_cast<double>(*bytes) * left);
+  }
+
+  using Key = std::tuple<int64_t, int64_t, int64_t, int, int64_t, int64_t, bool>;
   /// Stages differ in having the embedding, the head, both or none.
   static int kind(const PlanLayout& l, int64_t stage) {
     return (stage == 0 ? 1 : 0) + (l.is_last(stage) ? 2 : 0);
@@ -113,6 +126,14 @@ inline int64_t buffer_bytes(const Job& job, const PlanLayout& l, const Activatio
   return numbers * size_of(acts.dtype);
 }
 
+/// What the chosen experts of one block keep, if tokens are spread evenly: of each the token that
+/// it reads, gate and up, their product, and what it gives back.
+inline int64_t expert_bytes(const Job& job, const PlanLayout& l) {
+  const GptConfig part = part_of(job, l);
+  const int64_t numbers = part.experts.chosen * (2 * part.channels + 3 * part.expert_inner());
+  return l.micro_batch * part.seq_len * numbers * size_of(job.precision.dtype());
+}
+
 /// Of a rank of a stage, by category.
 inline MemoryBytes usual_bytes(const Job& job, const PlanLayout& l, int64_t stage,
                                SizeTable& sizes) {
@@ -131,6 +152,9 @@ inline MemoryBytes usual_bytes(const Job& job, const PlanLayout& l, int64_t stag
   const int64_t waiting = std::min(stage + 1, l.micros(job));
   bytes[Mem::Workspace] = waits ? part_grad_bytes(part, l.micro_batch, acts, waiting)
                                 : act_grad_bytes(part, l.micro_batch, acts);
+  const int64_t sets = acts.set_count(part.layers);
+  bytes[Mem::Activation] += (acts.own_sets ? acts.slots * sets : sets) * expert_bytes(job, l);
+  bytes[Mem::Workspace] += expert_bytes(job, l);  // their gradients in one block
   // Two rooms for whole sections: one in use, one on its way.
   if (l.zero >= 2) bytes[Mem::Workspace] += 2 * job.sent_gradient_bytes() * n.largest;
   if (l.zero >= 3) bytes[Mem::Workspace] += 2 * weight * n.largest;
@@ -149,12 +173,13 @@ struct StageBytes {
   MemoryBytes bytes;
 };
 
-/// The first stage has most micro-batches in flight, the last one the logits.
 inline StageBytes most_bytes(const Job& job, const PlanLayout& l, SizeTable& sizes) {
-  StageBytes most{0, usual_bytes(job, l, 0, sizes)};
-  if (l.pp == 1) return most;
-  const MemoryBytes last = usual_bytes(job, l, l.pp - 1, sizes);
-  return last.total() > most.bytes.total() ? StageBytes{l.pp - 1, last} : most;
+  StageBytes most{};
+  for (const int64_t stage : stages_at_the_ends(l.pp))
+    if (const MemoryBytes bytes = usual_bytes(job, l, stage, sizes);
+        bytes.total() > most.bytes.total())
+      most = {stage, bytes};
+  return most;
 }
 
 }  // namespace ladder::planner

@@ -2,6 +2,8 @@
 // that its parts are those of the chapters.
 #include "chapters/23_planner/usual_memory.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -114,6 +116,23 @@ TEST(UsualBytes, StagesArePlannedAsByChapter12) {
           EXPECT_EQ(stage.waiting(), std::min<int64_t>(s + 1, 16));
         }
       }
+}
+
+// No stage between takes more than those at the ends.
+TEST(UsualBytes, TheEndsTakeMost) {
+  Job of = job("nano", "bf16");
+  of.batch = 64;
+  for (const PipelineKind kind : {PipelineKind::GPipe, PipelineKind::OneFOneB, PipelineKind::ZbH1})
+    for (const char* policy : {"none", "full"}) {
+      PlanLayout layout{.pp = 8};
+      layout.schedule = kind;
+      layout.recompute = policy;
+      SizeTable sizes;
+      int64_t most = 0;
+      for (int64_t s = 0; s < 8; ++s)
+        most = std::max(most, usual_bytes(of, layout, s, sizes).total());
+      EXPECT_EQ(most_bytes(of, layout, sizes).bytes.total(), most) << to_string(kind) << policy;
+    }
 }
 
 }  // namespace
