@@ -208,7 +208,9 @@ std::vector<Op> experts_of(Bench& box, const Experts& m, bool down) {
   table.expert_rows(ctx, rows, choices_of(box, m), 0);
   const Tensor inp = box.random({M, K}), out = box.random({M, N}), w = box.random({E, N, K});
   const Tensor one = w.first(1).view({N, K});
-  const auto sequences = [=](const Tensor& x) { return x.view({B, T * k, x.dim(1)}); };
+  // Leaves of as many rows as an expert has in one, on average.
+  const int64_t leaf = T * k / E / matrix_leaves(kTokenChunks, T);
+  const auto sequences = [=](const Tensor& x) { return x.view({M / leaf, leaf, x.dim(1)}); };
   const auto name = [=](const char* op) { return std::string(op) + (down ? "_down" : "_up"); };
   const Cost cost = cost::matmul(M, N, K), grouped = cost::grouped_matmul(M, E, N, K);
   return {

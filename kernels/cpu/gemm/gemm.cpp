@@ -52,18 +52,47 @@ int64_t largest_part(int64_t parts, int64_t n, int64_t step) {
   return most;
 }
 
-/// How many rows of threads the grid over C has: the cheapest in products and packing.
-int64_t grid_rows(const Product& p, const TileShape& tile, int64_t threads) {
+TileShape tile_of(const Product& p) { return multiplies_pairs(p) ? tile_of_pairs() : kVectorTile; }
+
+/// Products whose Cs lie below one another, as one matrix whose rows are shared out by the work in
+/// them. f(product, tile, rows) for what part `i` of `parts` has of each.
+template <class F>
+void for_rows(std::span<const Product> products, int64_t i, int64_t parts, const F& f) {
+  const auto row_tiles = [](const Product& p) { return ceil_div(p.M, tile_of(p).row_step); };
+  const auto work = [](const Product& p) { return std::max<int64_t>(1, p.N * p.K); };  // of a tile
+  int64_t all = 0, before = 0;
+  for (const Product& p : products) all += row_tiles(p) * work(p);
+  const Range own = leaf(i, parts, all);
+  for (const Product& p : products) {
+    const TileShape tile = tile_of(p);
+    const auto row_at = [&](int64_t at) {
+      return std::min(
+          p.M, std::clamp<int64_t>((at - before) / work(p), 0, row_tiles(p)) * tile.row_step);
+    };
+    const Range rows{row_at(own.begin), row_at(own.end)};
+    if (rows.size() > 0) f(p, tile, rows);
+    before += row_tiles(p) * work(p);
+  }
+}
+
+/// How many rows of threads the grid over all Cs has: the cheapest in products and packing.
+int64_t grid_rows(std::span<const Product> products, int64_t threads) {
   int64_t best = 1;
   int64_t best_cost = INT64_MAX;
   for (int64_t down = 1; down <= threads; ++down) {
     if (threads % down != 0) continue;
-    const int64_t rows = largest_part(down, p.M, tile.row_step);
-    const int64_t cols = largest_part(threads / down, p.N, tile.cols);
-    // For each k, in multiply-adds: what packing a value of A takes, which comes first, and one of
-    // B, which is packed while tiles wait.
-    const int64_t cost =
-        round_up(rows, tile.row_step) * round_up(cols, tile.cols) + 16 * rows + 12 * cols;
+    int64_t cost = 0;
+    for (int64_t i = 0; i < down; ++i) {
+      int64_t own = 0;
+      for_rows(products, i, down, [&](const Product& p, const TileShape& tile, Range range) {
+        const int64_t rows = range.size(), cols = largest_part(threads / down, p.N, tile.cols);
+        // For each k, in multiply-adds: what packing a value of A takes, which comes first, and one
+        // of B, which is packed while tiles wait.
+        own += (round_up(rows, tile.row_step) * round_up(cols, tile.cols) + 16 * rows + 12 * cols) *
+               p.K;
+      });
+      cost = std::max(cost, own);
+    }
     if (cost < best_cost) best = down, best_cost = cost;
   }
   return best;
@@ -73,21 +102,6 @@ void check_dtypes(const Product& p) {
   const auto is_factor = [](Dtype dtype) { return dtype == Dtype::F32 || is_narrow(dtype); };
   CHECK(is_factor(p.a.dtype) && is_factor(p.b.dtype), "cpu multiplies F32, BF16, F16 and FP8");
   CHECK(is_factor(p.c_dtype) && !is_fp8(p.c_dtype), "products are F32, BF16 or F16 with cpu");
-}
-
-/// What one of `threads` threads computes of a product.
-void part_of_product(const Ctx& ctx, const Product& product, int64_t threads, int thread) {
-  const bool pairs = multiplies_pairs(product);
-  const TileShape tile = pairs ? tile_of_pairs() : kVectorTile;
-  const int64_t down = grid_rows(product, tile, threads);
-  const int64_t across = threads / down;
-  const Range rows = part_of(thread % down, down, product.M, tile.row_step);
-  const Range cols = part_of(thread / down, across, product.N, tile.cols);
-  if (rows.size() == 0 || cols.size() == 0) return;
-  if (pairs)
-    rectangle_of_pairs(product, rows, cols, scratch_of(ctx, thread));
-  else
-    rectangle_of<Fp32>(product, rows, cols, scratch_of(ctx, thread));
 }
 
 }  // namespace
@@ -102,11 +116,21 @@ void gemm(const Ctx& ctx, std::span<const Product> products) {
     work += product.M * product.N * product.K;
   }
   const int64_t threads = work < kWorthThreads ? 1 : ctx.threads;
-  const auto parts = [&](int thread) {
-    for (const Product& product : products) part_of_product(ctx, product, threads, thread);
+  const int64_t down = grid_rows(products, threads), across = threads / down;
+  const auto part = [&](int thread) {
+    const auto scratch = scratch_of(ctx, thread);
+    for_rows(products, thread % down, down,
+             [&](const Product& p, const TileShape& tile, Range rows) {
+               const Range cols = part_of(thread / down, across, p.N, tile.cols);
+               if (cols.size() == 0) return;
+               if (multiplies_pairs(p))
+                 rectangle_of_pairs(p, rows, cols, scratch);
+               else
+                 rectangle_of<Fp32>(p, rows, cols, scratch);
+             });
   };
-  if (threads > 1) return on_threads(ctx, parts);
-  parts(0);
+  if (threads > 1) return on_threads(ctx, part);
+  part(0);
   hwy::FlushStream();  // as on_threads does
 }
 
