@@ -22,9 +22,12 @@ OUT = Path(__file__).resolve().parents[1] / "tests" / "golden"
 STEPS = 20
 
 # Sizes that --model gives: layers, heads, channels, seq-len; positions is the seq-len it gives.
-PRESETS = {"nano": (8, 8, 128, 16), "tiny": (4, 4, 128, 64), "llama-tiny": (4, 4, 128, 64)}
+PRESETS = {"nano": (8, 8, 128, 16), "tiny": (4, 4, 128, 64), "llama-tiny": (4, 4, 128, 64),
+           "moe-nano": (4, 8, 64, 16)}
 # What a LLaMA has beside: heads of keys and values, channels of the MLP, theta.
-LLAMAS = {"llama-tiny": (2, 384, 10000)}
+LLAMAS = {"llama-tiny": (2, 384, 10000), "moe-nano": (4, 64, 10000)}
+# And experts in place of one MLP.
+EXPERTS = {"moe-nano": 8}
 VOCAB = 256
 
 # Two small models. The odd one has heads of 8, rows that fill no vector register, a batch that
@@ -44,6 +47,9 @@ RUNS = {
     "adamw_odd": ("02_adamw", {**ODD, **ADAM, "optimizer": "adamw", "beta2": 0.99}),
     "adamw_llama": ("02_adamw", {"model": "llama-tiny", "batch": 4, "seed": 1, **ADAM,
                                  "optimizer": "adamw", "lr": 5e-4}),
+    "adamw_moe": ("21_moe", {"model": "moe-nano", "layers": 2, "batch": 4, "seed": 1, **ADAM,
+                             "optimizer": "adamw", "experts-per-token": 3, "shared-experts": 1,
+                             "balance-loss": 0.5, "z-loss": 0.1, "bias-rate": 0.01}),
     "adamw_tied": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adamw", "tied-head": True}),
 }
 
@@ -172,6 +178,12 @@ def llama_shapes(flags, std, branch):
                 ("self_attn.o_proj", (C, C), branch), ("post_attention_layernorm", (C,), 1),
                 ("mlp.gate_up_proj", (2 * F, C), std), ("mlp.down_proj", (C, F), branch)]:
             found[f"model.layers.{l}.{name}.weight"] = (shape, deviation)
+        if experts := EXPERTS.get(flags["model"]):
+            moe = f"model.layers.{l}.block_sparse_moe."
+            found[moe + "gate.weight"] = ((experts, C), std)
+            for e in range(experts):
+                found[f"{moe}experts.{e}.w13.weight"] = ((2 * F, C), std)
+                found[f"{moe}experts.{e}.w2.weight"] = ((C, F), branch)
     return found
 
 
@@ -234,29 +246,50 @@ def llama_attention(x, w, h, flags):
     return F.linear(out.transpose(1, 2).reshape(B, T, C), w[h + "o_proj.weight"])
 
 
-def swiglu(x, w, h):
+def swiglu(x, w, gate_up, down):
     """Rows of gate_up are a gate and what it lets through, in turn."""
-    gate, up = F.linear(x, w[h + "gate_up_proj.weight"]).unflatten(-1, (-1, 2)).unbind(-1)
-    return F.linear(gate * torch.sigmoid(gate) * up, w[h + "down_proj.weight"])
+    gate, up = F.linear(x, w[gate_up + ".weight"]).unflatten(-1, (-1, 2)).unbind(-1)
+    return F.linear(gate * torch.sigmoid(gate) * up, w[down + ".weight"])
+
+
+def experts(x, w, h, flags, bias, router):
+    """Of x (B,T,C) the weighed sum of each token's experts. `router` gets the loss of the router,
+    mean over sequences, and the load of the experts, whose `bias` chooses with the scores."""
+    E, k = EXPERTS[flags["model"]], flags["experts-per-token"]
+    logits = F.linear(x, w[h + "gate.weight"])
+    scores = logits.softmax(-1)
+    chosen = (scores.detach() + bias).topk(k, -1).indices
+    taken = F.one_hot(chosen, E).sum(-2)
+    weight = scores * taken
+    weight = weight / weight.sum(-1, keepdim=True)
+    share = taken.double().mean(1) * E / k
+    balance = (share * scores.mean(1)).sum(-1).mean()
+    z = logits.logsumexp(-1).square().mean()
+    router.append((flags["balance-loss"] * balance + flags["z-loss"] * z, taken.sum((0, 1))))
+    return sum(weight[..., e, None] * swiglu(x, w, f"{h}experts.{e}.w13", f"{h}experts.{e}.w2")
+               for e in range(E))
 
 
 def rms_norm(x, w, name):
     return x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-5) * w[name + ".weight"]
 
 
-def llama_loss(w, flags, tokens, targets):
+def llama_loss(w, flags, tokens, targets, biases, router):
     x = w["model.embed_tokens.weight"][tokens]
     for l in range(flags["layers"]):
         h = f"model.layers.{l}."
         x = x + llama_attention(rms_norm(x, w, h + "input_layernorm"), w, h + "self_attn.", flags)
-        x = x + swiglu(rms_norm(x, w, h + "post_attention_layernorm"), w, h + "mlp.")
+        inp = rms_norm(x, w, h + "post_attention_layernorm")
+        x = x + swiglu(inp, w, h + "mlp.gate_up_proj", h + "mlp.down_proj")
+        if flags["model"] in EXPERTS:
+            x = x + experts(inp, w, h + "block_sparse_moe.", flags, biases[l], router)
     logits = F.linear(rms_norm(x, w, "model.norm"), w["lm_head.weight"])
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def mean_loss(w, flags, tokens, targets):
+def mean_loss(w, flags, tokens, targets, biases, router):
     if flags["model"] in LLAMAS:
-        return llama_loss(w, flags, tokens, targets)
+        return llama_loss(w, flags, tokens, targets, biases, router)
     x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][: tokens.shape[1]]
     for l in range(flags["layers"]):
         h = f"transformer.h.{l}."
@@ -290,10 +323,14 @@ def train(flags, text, dtype):
     weights = initial_weights(flags, dtype)
     optimizer = make_optimizer(flags, list(weights.values()))
     losses, norms = [], []
+    biases = torch.zeros(flags["layers"], EXPERTS.get(flags["model"], 0), dtype=torch.float64)
     for step in range(STEPS):
-        loss = mean_loss(weights, flags, *draw_batch(text, flags, step))
+        router = []  # of each layer: its loss, which counts beside the one that is reported; its load
+        loss = mean_loss(weights, flags, *draw_batch(text, flags, step), biases, router)
         optimizer.zero_grad()
-        loss.backward()
+        (loss + sum(of_layer for of_layer, _ in router)).backward()
+        for bias, (_, load) in zip(biases, router):
+            bias += flags["bias-rate"] * torch.sign(load.double().mean() - load)
         norm2 = sum(w.grad.double().square().sum() for w in weights.values())
         losses.append(loss.item())
         norms.append(math.sqrt(norm2.item()))

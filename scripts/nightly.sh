@@ -4,7 +4,7 @@
 #
 #   data   chapters 07 to 10, 15, 16 and 18 on 1, 2, 4 and 8 ranks, threads and processes, with 1, 2
 #          and 4 micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every
-#          precision; chapters 14, 17 and 19, which know one rank, with 1, 2 and 4 micro-steps
+#          precision; chapters 14, 17, 19 and 21, which know one rank, with 1, 2 and 4 micro-steps
 #   model  chapter 11 at every degree, chapter 12 at every degree in every schedule, each with every
 #          recomputation, threads and processes: FP32, and chapter 12 as threads in BF16, too
 #   mesh   chapter 13 on every mesh of up to 8 ranks and one of 16, in every schedule and with
@@ -23,9 +23,9 @@
 #   scripts/nightly.sh --build DIR  with the programs of another build
 #
 # Prints a line for each run, and writes docs/results/nightly_data_parallel.md,
-# nightly_model_parallel.md, nightly_mesh.md, clients.md, clients_llama.md, torture.md and
-# machines.md. A run of the first three parts that was done before, by the same programs, is not done
-# again: what has been found lies in runs/nightly.
+# nightly_model_parallel.md, nightly_mesh.md, clients.md, clients_llama.md, clients_mixtral.md,
+# torture.md and machines.md. A run of the first three parts that was done before, by the same
+# programs, is not done again: what has been found lies in runs/nightly.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -182,7 +182,7 @@ precisions=(fp32 bf16 fp16)
 
 data_parallel() {
   local single
-  mapfile -t single < <(built 14 17 19)
+  mapfile -t single < <(built 14 17 19 21)
   begin nightly_data_parallel.md 50 07 08 09 10 15 16 18
   for backend in cpu ref; do
     for precision in fp32 bf16; do
@@ -390,8 +390,8 @@ mesh_text() {
 
 clients() {
   local client
-  local -A result=([transformers]=clients.md [llama]=clients_llama.md)
-  for client in transformers llama; do
+  local -A result=([transformers]=clients.md [llama]=clients_llama.md [mixtral]=clients_mixtral.md)
+  for client in transformers llama mixtral; do
     python3 -B "tests/clients/test_$client.py" --build "$build" --install \
       --result "docs/results/${result[$client]}"
     case $? in

@@ -369,6 +369,41 @@ def rope(data):
     return svg.done()
 
 
+EXPERTS = [BLUE, ORANGE, GREEN, "#7a5195"]
+
+
+def experts(data):
+    """Scores, choices, the rows of each expert, and what is dropped."""
+    found = data["experts"]
+    svg = Svg(664, 392, "Experts: scores, choices, rows sorted by expert")
+    svg.text(0, 16, "Scores, and the two experts of each token", bold=True)
+    for e in range(4):
+        svg.text(90 + 56 * e, 40, f"expert {e}", EXPERTS[e], 12, "middle")
+    svg.text(316, 40, "weights", size=12)
+    for t, scores in enumerate(found["scores"]):
+        y = 47 + 30 * t
+        svg.text(52, y + 18, f"token {t}", size=12, anchor="end")
+        for e, score in enumerate(scores):
+            chosen = e in found["chosen"][t]
+            svg.box(63 + 56 * e, y, 54, 26, EXPERTS[e] if chosen else "none", "none" if chosen else GREY)
+            svg.text(90 + 56 * e, y + 18, f"{score:.2f}", "#ffffff" if chosen else GREY, 12, "middle")
+        svg.text(316, y + 18, " + ".join(f"{w:.2f} E{e}" for e, w in
+                                         zip(found["chosen"][t], found["weights"][t])), size=12)
+    svg.text(0, 262, "Rows: twelve pairs of a token and an expert, sorted by expert", bold=True)
+    x = 0
+    for e, tokens in enumerate(found["rows"]):
+        svg.text(x, 286, f"expert {e}", EXPERTS[e], 12)
+        for i, t in enumerate(tokens):
+            dropped = t not in found["kept"][e]
+            svg.box(x + 52 * i, 294, 50, 30, EXPERTS[e], more=' fill-opacity="0.35"' if dropped else "")
+            svg.text(x + 52 * i + 25, 314, f"t {t}", "#ffffff" if not dropped else GREY, 12, "middle")
+        x += 52 * len(tokens) + 10
+    svg.text(0, 350, "One grouped product takes each expert's rows through its own matrices.", size=12)
+    svg.text(0, 370, "Pale: what --capacity 1 drops, as an expert then takes the first 6 x 2 / 4 = 3 tokens.",
+             size=12)
+    return svg.done()
+
+
 PICTURES = {
     "07_ddp/ring.svg": ring,
     "07_ddp/halving.svg": halving,
@@ -378,6 +413,7 @@ PICTURES = {
     "11_tensor_parallel/columns_rows.svg": columns_then_rows,
     "12_pipeline_parallel/schedules.svg": schedules,
     "19_llama/rope.svg": rope,
+    "21_moe/experts.svg": experts,
 }
 
 

@@ -23,6 +23,15 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--hidden", "", "19_llama"},
     BranchFlag{"--rope-theta", "", "19_llama"},
     BranchFlag{"--no-bias", "", "19_llama"},
+    BranchFlag{"--experts", "", "21_moe"},
+    BranchFlag{"--experts-per-token", "", "21_moe"},
+    BranchFlag{"--shared-experts", "", "21_moe"},
+    BranchFlag{"--router", "", "21_moe"},
+    BranchFlag{"--no-renormalize", "", "21_moe"},
+    BranchFlag{"--capacity", "", "21_moe"},
+    BranchFlag{"--balance-loss", "", "21_moe"},
+    BranchFlag{"--z-loss", "", "21_moe"},
+    BranchFlag{"--bias-rate", "", "21_moe"},
 };
 
 }  // namespace

@@ -92,6 +92,9 @@ def rows(ranks, backend="cpu"):
             f"{n} --recompute full --offload inputs"),
         Row("19", "19_llama", "LLaMA's block",
             "--norm rms --mlp swiglu --position rope --kv-heads 1 --no-bias", "another model"),
+        Row("21", "21_moe", "experts",
+            "--norm rms --mlp swiglu --position rope --no-bias --experts 4 --experts-per-token 2 "
+            "--hidden 64", "another model"),
     ]
     there, groups = chapter_tree.chapters(), list(dict.fromkeys(row.group for row in every))
     return sorted((row for row in every if row.chapter in there), key=lambda row: groups.index(row.group))

@@ -7,7 +7,8 @@ with an environment that has them.
 A job is {"make": DIR, "config": {...}, ...}, which writes a random model, or {"load": DIR}. With
 {"change": OTHER, "with": {...}} DIR first becomes a copy of OTHER with another config.json. With
 {"confuse": HOW} rows of a loaded LLaMA change places. Each answers with the loss of the model in
-DIR on "text", in sequences of so many "tokens". "kind" says "gpt2", or "llama".
+DIR on "text", in sequences of so many "tokens". "kind" says "gpt2", "llama" or
+"mixtral".
 """
 
 import copy
@@ -19,10 +20,12 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 import transformers
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig,
+                          MixtralForCausalLM)
 
 transformers.logging.set_verbosity_error()
-KINDS = {"gpt2": (GPT2Config, GPT2LMHeadModel), "llama": (LlamaConfig, LlamaForCausalLM)}
+KINDS = {"gpt2": (GPT2Config, GPT2LMHeadModel), "llama": (LlamaConfig, LlamaForCausalLM),
+         "mixtral": (MixtralConfig, MixtralForCausalLM)}
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
 
@@ -42,6 +45,8 @@ def validation_rows(path, T):
 def mean_loss(model, path, T, dtype):
     """Of the validation, computed in `dtype`."""
     model = model.to(dtype).eval()
+    if hasattr(model, "set_experts_implementation"):  # the grouped products of 5 know no FP64
+        model.set_experts_implementation("eager")
     tokens, targets = validation_rows(path, T)
     total = 0.0
     for some, wanted in zip(tokens.split(64), targets.split(64)):
@@ -79,6 +84,26 @@ def confuse(model, how):
                 projection.weight.copy_(rows.reshape(projection.weight.shape))
 
 
+@torch.no_grad()
+def confuse_experts(model, how):
+    """The same of a Mixtral. transformers 5 have the matrices of all experts in one tensor."""
+    for layer in model.model.layers:
+        moe = layer.block_sparse_moe if hasattr(layer, "block_sparse_moe") else layer.mlp
+        fused = hasattr(moe.experts, "gate_up_proj")
+        if how == "router reversed":
+            moe.gate.weight.copy_(moe.gate.weight.flip(0))
+        if how == "w1 and w3 swapped" and fused:
+            moe.experts.gate_up_proj.copy_(moe.experts.gate_up_proj.unflatten(1, (2, -1)).flip(1).flatten(1, 2))
+        if how == "w1 and w3 swapped" and not fused:
+            for expert in moe.experts:
+                expert.w1, expert.w3 = expert.w3, expert.w1
+        if how == "experts in another order" and fused:
+            for weight in (moe.experts.gate_up_proj, moe.experts.down_proj):
+                weight.copy_(weight.flip(0))
+        if how == "experts in another order" and not fused:
+            moe.experts = torch.nn.ModuleList(reversed(moe.experts))
+
+
 def load(job):
     if "change" in job:
         shutil.copytree(job["change"], job["load"])
@@ -89,7 +114,7 @@ def load(job):
     _, kind = KINDS[job.get("kind", "gpt2")]
     model, info = kind.from_pretrained(job["load"], output_loading_info=True, **how)
     if "confuse" in job:
-        confuse(model, job["confuse"])
+        (confuse_experts if job["kind"] == "mixtral" else confuse)(model, job["confuse"])
     wrong = {key: sorted(map(str, value)) for key, value in info.items() if value}
     start = torch.tensor([[84, 104, 101]])  # "The"
     text = model.generate(start, max_new_tokens=4, do_sample=False,

@@ -1,6 +1,7 @@
 // What the pictures of the chapters show, in small numbers, as the code itself computes it, and the
 // sizes of all models: prints JSON, which scripts/pictures.py draws.
 
+#include <algorithm>
 #include <cstdint>
 #include <iostream>
 #include <span>
@@ -163,6 +164,48 @@ json rope() {
   return {{"turned", turned}, {"scores", scores}, {"pairs", pairs}};
 }
 
+/// Six tokens of one sequence, each of which takes two of four experts: "scores" [token][expert],
+/// "chosen" and "weights" [token][2], and what each expert has: "rows", tokens in order, and
+/// "kept", how many of those it takes with --capacity 1.
+json experts() {
+  constexpr int64_t T = 6, E = 4, k = 2;
+  constexpr float kLogits[T][E] = {{2, 1, 0, 0}, {1, 0, 2, 0}, {2, 0, 1, 0},
+                                   {0, 0, 2, 1}, {2, 1, 0, 0}, {1, 0, 2, 0}};
+  Arena arena;
+  Ctx ctx;
+  ctx.kernels = &ref_kernels();
+  const auto alloc = [&](Dtype dtype, Shape shape) {
+    return arena.alloc(Mem::Workspace, "x", dtype, shape);
+  };
+  const Tensor logits = alloc(Dtype::F32, {1, T, E}), scores = alloc(Dtype::F32, {1, T, E});
+  std::copy_n(&kLogits[0][0], T * E, logits.data<float>());
+  const Tensor chosen = alloc(Dtype::I32, {1, T, k}), weight = alloc(Dtype::F32, {1, T, k});
+  const Tensor load = alloc(Dtype::I32, {1, E}), losses = alloc(Dtype::F32, {2, 1});
+  ctx.kernels->route_forward(ctx, chosen, weight, scores, load, losses, logits, {},
+                             {.sigmoid = false, .renormalise = true});
+  json all = {{"loss", losses.data<float>()[0]}};
+  for (int64_t t = 0; t < T; ++t) {
+    const float *s = scores.data<float>() + t * E, *w = weight.data<float>() + t * k;
+    const int32_t* c = chosen.data<int32_t>() + t * k;
+    all["scores"].push_back(std::vector<float>(s, s + E));
+    all["chosen"].push_back(std::vector<int32_t>(c, c + k));
+    all["weights"].push_back(std::vector<float>(w, w + k));
+  }
+  for (const int64_t capacity : {int64_t{0}, T * k / E}) {
+    const ExpertRows rows{.offsets = alloc(Dtype::I32, {E + 1}),
+                          .row = alloc(Dtype::I32, {1, T, k}),
+                          .from = alloc(Dtype::I32, {T * k})};
+    ctx.kernels->expert_rows(ctx, rows, chosen, capacity);
+    for (int64_t e = 0; e < E; ++e) {
+      const int32_t* at = rows.offsets.data<int32_t>() + e;
+      std::vector<int64_t> tokens;
+      for (int32_t r = at[0]; r < at[1]; ++r) tokens.push_back(rows.from.data<int32_t>()[r] / k);
+      all[capacity == 0 ? "rows" : "kept"].push_back(tokens);
+    }
+  }
+  return all;
+}
+
 /// Every schedule on `stages` stages, where F, I and W take as long as one another.
 json pipelines(int64_t stages, int64_t micros) {
   json all = json::array();
@@ -205,6 +248,7 @@ int main() {
                   {"cuts", cuts()},
                   {"pipelines", pipelines(2, 4)},
                   {"models", models()},
-                  {"rope", rope()}};
+                  {"rope", rope()},
+                  {"experts", experts()}};
   std::cout << data.dump() << "\n";
 }

@@ -1,0 +1,385 @@
+// 21_moe: experts in place of the MLP. A router gives each token a few of them, so a model has many
+// more weights than a token uses.
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/03_schedules/schedule.h"
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/04_clipping/clip.h"
+#include "chapters/05_mixed_precision/loss_scaler.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/memory_limit.h"
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/19_llama/llama.h"
+#include "chapters/21_moe/balance.h"
+#include "chapters/21_moe/expert_options.h"
+#include "chapters/21_moe/experts.h"
+#include "chapters/21_moe/moe.h"
+#include "common/data/text.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "common/model/measure.h"
+#include "common/model/tied_head.h"
+#include "common/run/backend.h"
+#include "common/run/checkpoint.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/run_main.h"
+#include "common/run/sampler.h"
+#include "common/run/validation.h"
+
+namespace ladder {
+namespace {
+
+// ---- 1. options ---------------------------------------------------------------------------------
+
+struct Options {
+  RunOptions run;
+  SgdOptions sgd;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  AccumulateOptions accumulate;
+  ClipOptions clip;
+  PrecisionOptions precision;
+  LossScaleOptions loss_scale;
+  RecomputeOptions recompute;
+  BlockOptions block;
+  ExpertOptions experts;
+  BalanceOptions balance;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options o;
+  o.run.takes_experts = true;
+  CommandLine("21_moe: experts")
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
+            o.loss_scale, o.recompute, o.block, o.experts, o.balance);
+  o.run.refuse_ranks();
+  return o;
+}
+
+// ---- 2. layout ----------------------------------------------------------------------------------
+
+/// One rank holds the whole model, and the activations of one micro-batch.
+struct Layout {
+  const Options& o;
+
+  GptConfig gpt = o.experts.gpt(o.block.gpt(o.run));
+  int64_t capacity = o.experts.tokens_of_expert(gpt);
+  ParamLayout params{gpt};
+  int64_t batch = o.run.batch;           ///< B, sequences of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
+  int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
+  int64_t GA = batch / micro;                 ///< micro-batches of a step
+  Recompute recompute{o.recompute.policy, gpt.layers};
+  ActivationPlan acts = recompute.plan(o.precision.plan());
+
+  explicit Layout(const Options& o_) : o(o_) {}
+};
+
+// ---- 3. memory ----------------------------------------------------------------------------------
+
+struct Memory {
+  const Options& o;
+  const Layout& layout;
+
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  int64_t flops = 0, flops_twice = 0;  // of a step's products: all, and those of recomputation
+  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops);
+  // Flat buffers: the weights that the optimizer updates, and those that the model reads.
+  Weights weights{arena, layout.params.size(), o.precision};
+  GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
+  // Gradients, in as many buffers as the micro-steps take.
+  GradTree grads{arena, layout.params, o.accumulate, layout.GA};
+  Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
+  LossScaler scaler{o.loss_scale, o.precision};
+  Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
+  // (B): a loss for each sequence. Shared, as the host reads it.
+  Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
+  Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
+  ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
+  // The same of experts, and the biases of their routers.
+  ExpertLayers experts{arena, layout.gpt, layout.batch, layout.micro, layout.acts, layout.capacity};
+  Balance balance{arena, layout.gpt, o.balance};
+  RouteRule rule = route_rule(layout.gpt.experts);
+  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
+};
+
+/// What the formulas of the README say that Memory will take.
+MemoryBytes predict(const Options& o, const Layout& layout) {
+  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
+                T = layout.gpt.seq_len;
+  const int64_t G = layout.params.grads().size();
+  const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
+  MemoryBytes bytes;
+  bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
+  bytes[Mem::Grad] = 4 * G;
+  bytes[Mem::Optim] =
+      Optimizer::bytes(layout.params, o.sgd, o.optimizer) + Balance::bytes(layout.gpt);
+  bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B +
+                           ExpertLayers::activation_bytes(layout.gpt, B, MBS, layout.acts);
+  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
+                          scratch_bytes(o.run) + 4 * G * extra +
+                          ExpertLayers::workspace_bytes(layout.gpt, MBS, layout.acts);
+  return bytes;
+}
+
+// ---- 4. data ------------------------------------------------------------------------------------
+
+/// All that a checkpoint holds.
+TrainingState training_state(const Layout& layout, Memory& m) {
+  return {.gpt = layout.gpt,
+          .layout = layout.params,
+          .params = m.weights.master,
+          .optim = m.optimizer.tensors(),
+          .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler),
+                  named_state("router_bias", m.balance)}};
+}
+
+/// Initial weights, or those of a checkpoint. Returns the first step to take.
+int64_t start(const Options& o, const Layout& layout, Memory& m) {
+  int64_t step = 0;
+  if (o.run.load.empty())
+    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
+  else
+    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  m.weights.refresh(m.ctx);
+  return step;
+}
+
+// ---- 5. step ------------------------------------------------------------------------------------
+
+/// product (B,T,C) = what the experts of block l make of inp (B,T,C).
+void forward_experts(Memory& m, Tensor product, Tensor inp, size_t l) {
+  const Ctx& ctx = m.ctx;
+  const ExpertTensors& p = m.w.blocks[l].experts;
+  const ExpertActs s = m.experts.acts(l);
+  const ExpertScratch scratch = m.experts.scratch();
+  router_forward(ctx, s, scratch, inp, p.router, m.balance.bias(l), m.rule);
+  dispatch_forward(ctx, s, scratch, inp, m.experts.capacity());
+  experts_forward(ctx, s, scratch, p);
+  combine_forward(ctx, product, s);
+}
+
+/// Block l from its input on.
+void forward_block(Memory& m, const Activations& a, size_t l) {
+  const Ctx& ctx = m.ctx;
+  const BlockTensors& p = m.w.blocks[l];
+  const BlockActs& s = a.blocks[l];
+  norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+  attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
+  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
+
+  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  if (p.experts.router) forward_experts(m, a.product, s.norm2, l);
+  if (p.experts.router) residual_forward(ctx, s.out, s.mid, a.product, {});
+  if (!p.mlp.proj_w) return;
+  // All tokens take it. Beside experts those are the shared ones.
+  const Tensor mid = p.experts.router ? s.out : s.mid;
+  mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
+  residual_forward(ctx, s.out, mid, a.product, p.residual2_b);
+}
+
+/// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
+void forward(Memory& m, const Activations& a, Tensor tokens) {
+  const size_t L = m.w.blocks.size();
+  embed_forward(m.ctx, a.embed, tokens, m.w.embed);
+  for (size_t l = 0; l < L; ++l) {
+    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
+    // gone from here on.
+    forward_block(m, a, l);
+  }
+  norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
+}
+
+/// The head, forward and backward: losses (B) of `targets` (B,T), the gradient of its input into
+/// d.branch, and that of its weights.
+void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
+          Tensor targets, int64_t vocab, float scale, Into into) {
+  head_forward(m.ctx, a.logits, a.norm, m.w.head_w);
+  head_loss_and_gradient(m.ctx, losses, a.logits, targets, vocab, scale);
+  head_backward_input(m.ctx, d.branch, a.logits, m.w.head_w);
+  head_backward_weight(m.ctx, dw.head_w, a.logits, a.norm, into);
+}
+
+/// Before backward of block l: computes again what forward has dropped of it and of its segment.
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
+  const Range segment = recompute.segment_before(l);
+  for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
+  recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
+  if (m.w.blocks[l].experts.router && recompute.parts_before(l).act)
+    experts_recompute(m.ctx, m.experts.acts(l));
+}
+
+/// dinp (B,T,C) of the experts of block l and their gradients `g`, from that of the stream.
+void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, Tensor inp, size_t l,
+                      const RouterLossScale& scale, Into into) {
+  const Ctx& ctx = m.ctx;
+  const ExpertTensors& p = m.w.blocks[l].experts;
+  const ExpertActs s = m.experts.acts(l);
+  const ExpertScratch scratch = m.experts.scratch();
+  combine_backward(ctx, scratch, d.stream, s);
+  experts_backward(ctx, g, s, scratch, inp, p, into);
+  dispatch_backward(ctx, d.branch, s, scratch);
+  router_backward(ctx, d.norm, g.router, s, scratch, inp, p.router, m.rule, scale, into);
+  residual_backward_input(ctx, d.branch, d.norm);
+}
+
+/// Gradients of all parameters but the head's into `dw`, from d.branch, which `head` has written.
+void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const Activations& a,
+              const ActGrads& d, Tensor tokens, const RouterLossScale& router_scale, Into into) {
+  const Ctx& ctx = m.ctx;
+  const GptTensors& w = m.w;
+  const size_t L = w.blocks.size();
+  norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
+  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
+
+  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
+  for (size_t l = L; l-- > 0;) {
+    const int64_t before = m.flops;
+    recompute_segment(m, a, recompute, l);
+    m.flops_twice += m.flops - before;
+
+    const BlockTensors& p = w.blocks[l];
+    const BlockTensors& g = dw.blocks[l];
+    const BlockActs& s = a.blocks[l];
+    residual_backward_weight(ctx, g.residual2_b, d.stream, into);
+    if (p.experts.router) backward_experts(m, g.experts, d, s.norm2, l, router_scale, into);
+    if (p.mlp.proj_w) {
+      mlp_backward_input(ctx, p.experts.router ? d.norm : d.branch, d.mlp, d.stream, s.mlp, p.mlp);
+      mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
+      if (p.experts.router) residual_backward_input(ctx, d.branch, d.norm);
+    }
+    norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
+    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    // The branch has read the stream, too: its gradient is added.
+    residual_backward_input(ctx, d.stream, d.norm);
+
+    residual_backward_weight(ctx, g.residual1_b, d.stream, into);
+    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
+    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
+    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
+    norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
+    residual_backward_input(ctx, d.stream, d.norm);
+  }
+  embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
+}
+
+/// One batch: loss, gradients, update.
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
+                      RunLog& log, int64_t step) {
+  const int64_t MBS = layout.micro, GA = layout.GA;
+  m.flops = m.flops_twice = 0;
+  text.draw(m.batch, o.run.seed, step);
+  const int64_t targets = count_targets(m.batch);
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
+  // scales it up. S is a power of two.
+  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+
+  for (int64_t k = 0; k < GA; ++k) {
+    const Batch part = m.batch.slice(k * MBS, MBS);
+    m.grads.begin(k);
+    m.experts.begin(k, MBS);
+    forward(m, m.acts, part.tokens);
+    head(m, m.grads.view(), m.acts, m.dacts, m.losses.slice(k * MBS, MBS), part.targets,
+         layout.gpt.vocab, scale, m.grads.into());
+    backward(m, layout.recompute, m.grads.view(), m.acts, m.dacts, part.tokens,
+             m.balance.scale(S, layout.batch), m.grads.into());
+    m.grads.end(m.ctx, k, GA);
+  }
+  const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads.sum());
+  m.scaler.unscale(m.ctx, grads);
+  const float loss = mean_loss(m.ctx, m.losses, targets);
+  const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
+  m.balance.count(m.experts);
+
+  const float lr = layout.schedule.lr(step);
+  const std::string bad = m.scaler.end_step(loss, norm);
+  if (bad.empty()) {
+    clip_global_norm(m.ctx, grads, norm, o.clip.clip);
+    m.optimizer.step(m.ctx, m.weights.master, grads, lr);
+    m.weights.refresh(m.ctx);
+    m.balance.update();
+  } else {
+    log.note(fmt::format("step {}: skipped, {}", step, bad));
+  }
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
+}
+
+/// Mean loss of the held-out text.
+float validate(const Layout& layout, Memory& m, const Text& text) {
+  Validation v(m.ctx, /*comm=*/nullptr, text, m.batch, m.losses, layout.micro);
+  while (v.next()) {
+    const Activations acts = m.acts.first(v.count());
+    m.experts.begin(0, v.count());
+    forward(m, acts, v.batch().tokens);
+    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
+  }
+  return v.mean();
+}
+
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log) {
+  for (int64_t step = start(o, layout, m); log.goes_on(step); ++step) {
+    log.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, log, step);
+    log.end_step(record);
+    if (log.tracing()) log.trace(record, param_hash(m.ctx, m.weights.master, layout.params));
+    if (log.eval_due(step)) log.eval(step, validate(layout, m, text));
+    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
+  }
+}
+
+// ---- 6. report ----------------------------------------------------------------------------------
+
+/// Text that the model writes, a token at a time.
+std::string sample(const Options& o, const Layout& layout, Memory& m) {
+  Sampler sampler(o.run.sampling(layout.gpt));
+  const Tensor tokens = m.batch.tokens.first(1);
+  const Activations acts = m.acts.first(1);
+  m.experts.begin(0, 1);
+  while (sampler.next(tokens)) {
+    forward(m, acts, tokens);
+    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    sampler.choose(m.ctx, acts.logits);
+  }
+  return sampler.text();
+}
+
+/// Bytes that the plan would take under another policy.
+MemoryBytes plan_under(Options o, const std::string& policy) {
+  o.recompute.policy = policy;
+  return predict(o, Layout(o));
+}
+
+void run(const Options& o) {
+  const Layout layout(o);
+  const RunPlan plan{.chapter = "21_moe",
+                     .gpt = layout.gpt,
+                     .layout = run_layout(o.run, layout.micro),
+                     .predicted = predict(o, layout)};
+  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit, !o.run.quiet,
+                     [&](const std::string& policy) { return plan_under(o, policy); });
+  const Text text(o.run.text(layout.gpt));
+  Memory m{o, layout};
+  RunLog log(o.run, plan, m.arena, m.ctx);
+  train(o, layout, m, text, log);
+  m.scaler.report(log.extra());
+  report_recompute(log, m.flops, m.flops_twice,
+                   layout.recompute.extra_flops(layout.gpt, layout.batch));
+  report_block(log, layout.gpt, layout.batch, layout.params.live(), m.acts,
+               m.flops - m.flops_twice);
+  m.balance.report(log, layout.params.live());
+  log.finish(validate(layout, m, text));
+  if (o.run.sample > 0) log.sample(sample(o, layout, m));
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  return ladder::run_main([&] { ladder::run(ladder::parse_options(argc, argv)); });
+}

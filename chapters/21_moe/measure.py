@@ -1,0 +1,98 @@
+"""The measured tables and the chart of chapter 21: loss, balance, dropping, bytes."""
+
+import pathlib
+import statistics
+
+from measure import both, run, short_text, table
+
+HERE = pathlib.Path(__file__).resolve().parent
+CHAPTER = "21_moe"
+TRAIN = "--batch 12 --steps 400 --lr 2e-3 --beta2 0.99 --schedule cosine --warmup 40 --clip 1"
+DENSE, MOE = "--model llama-tiny", "--model moe-tiny"
+RUNS = {
+    "dense, as many FLOPs": DENSE,
+    "8 experts, 2 a token": MOE,
+    "and balance loss": f"{MOE} --balance-loss 0.01",
+    "and bias": f"{MOE} --bias-rate 0.001",
+    "16 experts of half the size, 4 a token, and bias":
+        f"{MOE} --experts 16 --experts-per-token 4 --hidden 96 --bias-rate 0.001",
+    "7 experts, 1 a token, 1 shared, and bias":
+        f"{MOE} --experts 7 --experts-per-token 1 --shared-experts 1 --no-renormalize "
+        "--bias-rate 0.001",
+    "balance loss, --capacity 1.25": f"{MOE} --balance-loss 0.01 --capacity 1.25",
+    "balance loss, --capacity 1": f"{MOE} --balance-loss 0.01 --capacity 1",
+    "no balance, --capacity 1": f"{MOE} --capacity 1",
+}
+CHART = {"no balance": "8 experts, 2 a token", "balance loss 0.01": "and balance loss",
+         "bias, 0.001 a step": "and bias"}
+SMOOTH = 20  # steps
+
+
+def smooth(values):
+    return [statistics.mean(values[max(0, i - SMOOTH):i + 1]) for i in range(len(values))]
+
+
+def chart(runs):
+    import matplotlib
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "ladder"
+    import matplotlib.pyplot as plt
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+    for label, name in CHART.items():
+        steps = runs[name].report["extra"]["experts"]["steps"]
+        axes[0].plot(smooth(steps["max_violation"]), label=label)
+        axes[1].plot(smooth(steps["least_load"]), label=label)
+    axes[0].set(xlabel="step", ylabel="MaxVio", ylim=(0, None))
+    axes[1].set(xlabel="step", ylabel="least load / mean", ylim=(0, 1))
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(frameon=False)
+    figure.savefig(HERE / "balance.svg", metadata={"Date": None})
+
+
+def last(steps, name):
+    return statistics.mean(steps[name][-100:])
+
+
+def losses():
+    runs = {name: run(CHAPTER, f"{TRAIN} {flags}") for name, flags in RUNS.items()}
+    chart(runs)
+    dense = runs["dense, as many FLOPs"].report["val_loss"]
+    rows = []
+    for name, flags in RUNS.items():
+        report = runs[name].report
+        block, experts = report["extra"]["block"], report["extra"].get("experts")
+        of = lambda what: f"{last(experts['steps'], what):.2f}" if experts else ""
+        weights = block["weights"]["measured"]
+        rows.append([name, f"`{flags}`", f"{weights:,}",
+                     f"{experts['weights_of_a_token'] if experts else weights:,}",
+                     f"{report['val_loss']:.3f}", f"{report['val_loss'] - dense:+.3f}",
+                     of("max_violation"), of("least_load"),
+                     f"{100 * last(experts['steps'], 'dropped'):.1f}%" if experts else ""])
+    head = ["model", "flags", "weights", "of a token", "validation loss", "against dense", "MaxVio",
+            "least load", "dropped"]
+    return "\n\n".join([
+        f"`{TRAIN}`, one seed; MaxVio, the least load over the mean, and dropped choices are means "
+        "over blocks and the last 100 steps:", table(head, rows),
+        "![MaxVio and least load, step by step, without balance, with the loss and with the bias]"
+        "(balance.svg)"])
+
+
+def sizes():
+    text = short_text(12, 64)
+    rows = []
+    for flags in (DENSE, MOE, f"{MOE} --experts 16", f"{MOE} --experts-per-token 4",
+                  f"{MOE} --shared-experts 1", f"{MOE} --precision bf16",
+                  f"{MOE} --recompute selective"):
+        r = run(CHAPTER, f"--batch 12 --steps 1 {flags}", text)
+        block = r.report["extra"]["block"]
+        pair = lambda what, per=1: both(*(block[what][w] // per for w in ("predicted", "measured")))
+        rows.append([f"`{flags}`", pair("weights"), r.both("Param"), r.both("Activation"),
+                     r.both("Workspace"), pair("flops", 12 * 64)])
+    head = ["flags", "weights", "Param", "Activation", "Workspace", "FLOPs a token"]
+    return ("`--batch 12 --steps 1`, predicted and measured (equal where one number stands), bytes:"
+            "\n\n" + table(head, rows))
+
+
+def measure():
+    return "\n\n".join([losses(), sizes()])

@@ -1,0 +1,144 @@
+// The layer of experts: router, dispatch, experts, combine, each forward and backward.
+#pragma once
+
+#include "chapters/21_moe/experts.h"
+#include "common/model/layout.h"
+#include "kernels/cost.h"
+
+namespace ladder {
+
+constexpr int kOneLeaf = 1;  // of a sum that no layout splits
+
+inline RouteRule route_rule(const Experts& experts) {
+  return {.sigmoid = experts.router == Router::Sigmoid, .renormalise = experts.renormalize};
+}
+
+/// `x` in FP32, as the router computes: beside narrow activations a copy in `memory`.
+inline Tensor widened(const Ctx& ctx, Tensor x, Tensor memory) {
+  if (!memory) return x;
+  ctx.kernels->cast(ctx, memory, x);
+  return memory;
+}
+
+/// A product of the router (E,C), in any orientation, on the rows of x.
+inline void count_router(const Ctx& ctx, Tensor x, Tensor router) {
+  if (ctx.flops) *ctx.flops += cost::matmul(x.rows(), router.dim(0), router.dim(1)).flops;
+}
+/// A product of all experts' w (E,N,K) on the rows that they have. Where rows lie on a device it
+/// has been waited for: this comes after the product.
+inline void count_experts(const Ctx& ctx, const ExpertRows& rows, Tensor w) {
+  if (!ctx.flops) return;
+  const int64_t E = w.dim(0), M = rows.offsets.data<int32_t>()[E];
+  *ctx.flops += cost::grouped_matmul(M, E, w.dim(1), w.dim(2)).flops;
+}
+
+// ---- router: inp (B,T,C)
+// --------------------------------------------------------------------------
+
+/// Which experts each token takes, with which weights; load and losses of each sequence.
+/// @param bias (E), which only chooses
+inline void router_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
+                           Tensor inp, Tensor router, Tensor bias, const RouteRule& rule) {
+  const Span span(ctx, "router_forward");
+  const Tensor x = widened(ctx, inp, scratch.wide_tokens);
+  const Tensor w = widened(ctx, router, scratch.wide_router);
+  ctx.kernels->matmul_forward(ctx, s.logits, x, w, {}, kOneLeaf);
+  count_router(ctx, x, w);
+  ctx.kernels->route_forward(ctx, s.expert, s.weight, s.scores, s.load, s.losses, s.logits, bias,
+                             rule);
+}
+
+/// What router losses count in the loss: factors of balance loss and z-loss of a sequence.
+struct RouterLossScale {
+  float balance, z;
+};
+
+/// dinp (B,T,C) and the gradient of the router (E,C), from scratch.dweight.
+inline void router_backward(const Ctx& ctx, Tensor dinp, Tensor drouter, const ExpertActs& s,
+                            const ExpertScratch& scratch, Tensor inp, Tensor router,
+                            const RouteRule& rule, const RouterLossScale& scale, Into into) {
+  const Span span(ctx, "router_backward");
+  ctx.kernels->route_backward(ctx, scratch.dlogits, scratch.dweight, s.expert, s.scores, s.load,
+                              s.logits, rule, scale.balance, scale.z);
+  const Tensor x = widened(ctx, inp, scratch.wide_tokens);
+  ctx.kernels->matmul_backward_weight(ctx, drouter, scratch.dlogits, x, into);
+  const Tensor w = widened(ctx, router, scratch.wide_router);
+  const Tensor wide_dinp = scratch.wide_tokens ? scratch.wide_tokens : dinp;
+  ctx.kernels->matmul_backward_input(ctx, wide_dinp, scratch.dlogits, w, kOneLeaf);
+  if (scratch.wide_tokens) ctx.kernels->cast(ctx, dinp, wide_dinp);
+  for (int product = 0; product < 2; ++product) count_router(ctx, x, w);
+}
+
+// ---- dispatch: tokens go to the rows of their experts
+// ---------------------------------------------
+
+/// scratch.inp (M,C) = inp (B,T,C) of the token in each row.
+inline void dispatch_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
+                             Tensor inp, int64_t capacity) {
+  const Span span(ctx, "dispatch_forward");
+  ctx.kernels->expert_rows(ctx, s.rows, s.expert, capacity);
+  ctx.kernels->gather_rows(ctx, scratch.inp, inp, s.rows);
+}
+/// The same rows again, for backward: a block does not keep them.
+inline void dispatch_recompute(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
+                               Tensor inp) {
+  const Span span(ctx, "dispatch_recompute");
+  ctx.kernels->gather_rows(ctx, scratch.inp, inp, s.rows);
+}
+/// dinp (B,T,C) = the sum of scratch.drows over a token's experts.
+inline void dispatch_backward(const Ctx& ctx, Tensor dinp, const ExpertActs& s,
+                              const ExpertScratch& scratch) {
+  const Span span(ctx, "dispatch_backward");
+  ctx.kernels->combine_forward(ctx, dinp, scratch.drows, s.rows, s.expert, {});
+}
+
+// ---- experts: each on its own rows
+// ----------------------------------------------------------------
+
+/// s.out = SwiGLU of scratch.inp.
+inline void experts_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
+                            const ExpertTensors& params) {
+  const Span span(ctx, "experts_forward");
+  ctx.kernels->grouped_matmul_forward(ctx, s.fc, scratch.inp, params.fc, s.rows, kOneLeaf);
+  ctx.kernels->swiglu_forward(ctx, s.act, s.fc);
+  ctx.kernels->grouped_matmul_forward(ctx, s.out, s.act, params.proj_w, s.rows, kLeaves);
+  for (const Tensor& w : {params.fc, params.proj_w}) count_experts(ctx, s.rows, w);
+}
+/// act from fc again, where it was not kept.
+inline void experts_recompute(const Ctx& ctx, const ExpertActs& s) {
+  const Span span(ctx, "experts_recompute");
+  ctx.kernels->swiglu_forward(ctx, s.act, s.fc);
+}
+/// Gradients of the experts; scratch.drows, that of what they gave, becomes that of what they read.
+/// @param inp (B,T,C), from which scratch.inp is gathered anew
+inline void experts_backward(const Ctx& ctx, const ExpertTensors& grads, const ExpertActs& s,
+                             const ExpertScratch& scratch, Tensor inp, const ExpertTensors& params,
+                             Into into) {
+  const Span span(ctx, "experts_backward");
+  const Kernels& k = *ctx.kernels;
+  k.grouped_matmul_backward_input(ctx, scratch.dact, scratch.drows, params.proj_w, s.rows,
+                                  kOneLeaf);
+  k.grouped_matmul_backward_weight(ctx, grads.proj_w, scratch.drows, s.act, s.rows, into);
+  k.swiglu_backward(ctx, scratch.dfc, scratch.dact, s.fc);
+  dispatch_recompute(ctx, s, scratch, inp);
+  k.grouped_matmul_backward_weight(ctx, grads.fc, scratch.dfc, scratch.inp, s.rows, into);
+  k.grouped_matmul_backward_input(ctx, scratch.drows, scratch.dfc, params.fc, s.rows, kLeaves);
+  for (const Tensor& w : {params.fc, params.fc, params.proj_w, params.proj_w})
+    count_experts(ctx, s.rows, w);
+}
+
+// ---- combine: out (B,T,C), the weighed sum of a token's experts
+// -----------------------------------
+
+inline void combine_forward(const Ctx& ctx, Tensor out, const ExpertActs& s) {
+  const Span span(ctx, "combine_forward");
+  ctx.kernels->combine_forward(ctx, out, s.out, s.rows, s.expert, s.weight);
+}
+/// scratch.drows and scratch.dweight from dout.
+inline void combine_backward(const Ctx& ctx, const ExpertScratch& scratch, Tensor dout,
+                             const ExpertActs& s) {
+  const Span span(ctx, "combine_backward");
+  ctx.kernels->combine_backward(ctx, scratch.drows, scratch.dweight, dout, s.out, s.rows, s.weight);
+}
+
+}  // namespace ladder

@@ -1,0 +1,85 @@
+// Bytes, weights and operations of models with experts, as the formulas say.
+#include "tests/common/memory.h"
+
+namespace ladder::test {
+namespace {
+
+const std::string k21 = "21_moe";
+
+class ExpertMemory : public MemoryRuns {
+ protected:
+  nlohmann::json of(const std::string& flags) const {
+    const bool given = flags.find("--model") != std::string::npos;
+    return report(k21,
+                  (given ? "" : "--model moe-nano ") + ("--layers 3 --steps 1 --batch 4 " + flags));
+  }
+};
+
+TEST_F(ExpertMemory, IsAsPredicted) {
+  for (const std::string flags :
+       {"", "--experts-per-token 3 --shared-experts 2 --micro-batch 2 --recompute selective",
+        "--precision bf16 --recompute full --router sigmoid --bias-rate 0.01",
+        "--precision fp16 --recompute selective:mlp --optimizer adafactor",
+        "--tied-head --micro-batch 1 --recompute every:2 --balance-loss 0.01 --z-loss 0.001",
+        "--model llama-nano --experts 5 --hidden 32 --threads 2"}) {
+    const auto got = of(flags);
+    EXPECT_TRUE(as_predicted(got)) << flags;
+    for (const char* what : {"weights", "flops"}) {
+      const auto& pair = got["extra"]["block"][what];
+      EXPECT_EQ(pair["predicted"], pair["measured"]) << what << " of " << flags;
+      EXPECT_GT(pair["measured"], 0);
+    }
+    const auto& twice = got["extra"]["recompute"]["flops_twice"];
+    EXPECT_EQ(twice["predicted"], twice["measured"]) << flags;
+  }
+}
+
+// Without experts there is nothing of them.
+TEST_F(ExpertMemory, WithoutExpertsItIsThatOfChapter19) {
+  const std::string flags = "--model llama-nano --layers 2 --steps 1 --batch 4";
+  const auto ours = report(k21, flags), theirs = report("19_llama", flags);
+  EXPECT_EQ(ours["memory"], theirs["memory"]);
+  EXPECT_FALSE(ours["extra"].contains("experts"));
+}
+
+// One more of k takes its rows and no weights; one more of E the other way round.
+TEST_F(ExpertMemory, ChosenExpertsCostRowsAndIdleOnesWeights) {
+  const int64_t C = 64, F = 64, T = 16, B = 4, L = 3;
+  const auto two = of("--experts-per-token 2"), three = of("--experts-per-token 3");
+  EXPECT_EQ(measured(two, Mem::Param), measured(three, Mem::Param));
+  const int64_t rows = B * T;  // M grows by as many
+  EXPECT_EQ(measured(three, Mem::Activation) - measured(two, Mem::Activation),
+            4 * L * rows * (3 * F + C + 4));
+  const auto nine = of("--experts 9");
+  EXPECT_EQ(measured(nine, Mem::Param) - measured(two, Mem::Param), 4 * L * (3 * C * F + C));
+  const auto& counted = two["extra"]["experts"];
+  EXPECT_EQ(counted["weights"].get<int64_t>() - counted["weights_of_a_token"].get<int64_t>(),
+            L * 6 * 3 * C * F);
+}
+
+// A plan that no test can train, which --memory-limit prints and refuses. In BF16 a parameter has 2
+// bytes and its master 4.
+TEST_F(ExpertMemory, PlanOfMixtral) {
+  const Ended ended = run(k21, small_run("--model mixtral-8x7b --layers 32 --channels 4096 "
+                                         "--precision bf16 --memory-limit 1GB"));
+  EXPECT_EQ(ended.status, 2);
+  for (const char* says : {"46702792704 parameters, of which a token uses 12879925248",
+                           "Param 89078.51 + Master 178157.02 +"})
+    EXPECT_NE(ended.out.find(says), std::string::npos) << ended.out << ended.err;
+}
+
+// What full experts drop is not multiplied.
+TEST_F(ExpertMemory, DroppedChoicesTakeNoOperations) {
+  const auto all = of(""), some = of("--capacity 0.5");
+  const double dropped = some["extra"]["experts"]["steps"]["dropped"][0];
+  EXPECT_GE(dropped, 0.5);
+  EXPECT_LT(dropped, 1);
+  const int64_t rows = 3 * 4 * 16 * 2;  // of three blocks
+  const auto flops = [](const nlohmann::json& report) {
+    return report["extra"]["block"]["flops"]["measured"].get<double>();
+  };
+  EXPECT_EQ(std::round(flops(all) - flops(some)), std::round(dropped * rows * 6 * 3 * 64 * 64));
+}
+
+}  // namespace
+}  // namespace ladder::test
