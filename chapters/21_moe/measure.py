@@ -25,6 +25,7 @@ RUNS = {
 }
 CHART = {"no balance": "8 experts, 2 a token", "balance loss 0.01": "and balance loss",
          "bias, 0.001 a step": "and bias"}
+LONGER = TRAIN.replace("--steps 400", "--steps 1600")
 SMOOTH = 20  # steps
 
 
@@ -78,6 +79,17 @@ def losses():
         "(balance.svg)"])
 
 
+def longer():
+    rows = []
+    for name in ("dense, as many FLOPs", "and balance loss", "7 experts, 1 a token, 1 shared, and bias"):
+        r = run(CHAPTER, f"{LONGER} {RUNS[name]}")
+        before = lambda step: f"{statistics.mean(r.loss[step - SMOOTH:step]):.3f}"
+        rows.append([name, *map(before, (400, 800, 1600)), f"{r.report['val_loss']:.3f}"])
+    head = ["model", f"loss of the {SMOOTH} steps before 400", "before 800", "before 1600",
+            "validation loss"]
+    return f"`{LONGER}`, the same models four times as long:\n\n" + table(head, rows)
+
+
 def sizes():
     text = short_text(12, 64)
     rows = []
@@ -95,4 +107,4 @@ def sizes():
 
 
 def measure():
-    return "\n\n".join([losses(), sizes()])
+    return "\n\n".join([losses(), longer(), sizes()])
