@@ -1,7 +1,8 @@
 // Memory of a run of a chapter here, to the byte: the formulas that its own predict() calls.
 //
-// Each layout is one chapter's: 06 on one rank, 07 to 10 for a stage of ZeRO, 16 for FP8, and 13
-// where ranks share layers or stages, which has ZeRO's stage 1. What no chapter runs has a dash.
+// Each layout is one chapter's: 06 on one rank, 21 if the model has experts, 07 to 10 for a stage
+// of ZeRO, 16 for FP8, and 13 where ranks share layers or stages, which has ZeRO's stage 1. What no
+// chapter runs has a dash.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,8 @@
 #include "chapters/12_pipeline_parallel/stage.h"
 #include "chapters/12_pipeline_parallel/stage_grads.h"
 #include "chapters/16_fp8/fp8.h"
+#include "chapters/21_moe/balance.h"
+#include "chapters/21_moe/experts.h"
 #include "chapters/23_planner/job.h"
 #include "common/run/backend.h"
 #include "common/run/options.h"
@@ -29,7 +32,8 @@ namespace ladder::planner {
 /// The chapter that runs a layout; "": none does.
 inline std::string ladder_chapter(const Job& job, const PlanLayout& l) {
   const bool shares_batch_alone = l.tp * l.pp * l.cp * l.ep == 1;
-  if (l.cp * l.ep > 1 || job.gpt.has_experts()) return "";
+  if (l.cp * l.ep > 1) return "";
+  if (job.gpt.has_experts()) return l.gpus() == 1 && !job.precision.fp8() ? "21_moe" : "";
   if (job.precision.fp8()) return shares_batch_alone && l.zero == 0 ? "16_fp8" : "";
   if (!shares_batch_alone) return l.zero == 1 || (l.zero == 0 && l.dp == 1) ? "13_3d_parallel" : "";
   if (l.zero == 0) return l.dp == 1 ? "06_checkpointing" : "07_ddp";
@@ -64,7 +68,7 @@ class LadderMemory {
     return bytes;
   }
 
-  /// Chapters 06 to 10 and 16.
+  /// Chapters 06 to 10, 16 and 21.
   MemoryBytes of_shares() const {
     const GptConfig& gpt = job_.gpt;
     const ParamLayout params(gpt, l_.zero == 0 ? 1 : l_.dp), shard = params.shard(0);
@@ -76,6 +80,10 @@ class LadderMemory {
         Weights::param_bytes(l_.zero >= 3 ? shard.size() : params.size(), job_.precision);
     bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
     bytes[Mem::Workspace] += act_grad_bytes(gpt, micro_, acts);
+    // Without experts nothing.
+    bytes[Mem::Optim] += Balance::bytes(gpt);
+    bytes[Mem::Activation] += ExpertLayers::activation_bytes(gpt, job_.batch, micro_, acts);
+    bytes[Mem::Workspace] += ExpertLayers::workspace_bytes(gpt, micro_, acts);
     const int64_t G = 4 * params.grads().size();
     bytes[Mem::Grad] = l_.zero >= 2 ? 4 * shard.grads().size() : G;
     if (l_.zero >= 2)

@@ -29,6 +29,7 @@
 #include "chapters/10_zero3/zero3.h"
 #include "chapters/12_pipeline_parallel/part_grads.h"
 #include "chapters/16_fp8/fp8.h"
+#include "chapters/21_moe/experts.h"
 #include "chapters/23_planner/job.h"
 #include "common/model/activations.h"
 #include "common/model/layout.h"
@@ -126,14 +127,6 @@ inline int64_t buffer_bytes(const Job& job, const PlanLayout& l, const Activatio
   return numbers * size_of(acts.dtype);
 }
 
-/// What the chosen experts of one block keep, if tokens are spread evenly: of each the token that
-/// it reads, gate and up, their product, and what it gives back.
-inline int64_t expert_bytes(const Job& job, const PlanLayout& l) {
-  const GptConfig part = part_of(job, l);
-  const int64_t numbers = part.experts.chosen * (2 * part.channels + 3 * part.expert_inner());
-  return l.micro_batch * part.seq_len * numbers * size_of(job.precision.dtype());
-}
-
 /// Of a rank of a stage, by category.
 inline MemoryBytes usual_bytes(const Job& job, const PlanLayout& l, int64_t stage,
                                SizeTable& sizes) {
@@ -152,9 +145,11 @@ inline MemoryBytes usual_bytes(const Job& job, const PlanLayout& l, int64_t stag
   const int64_t waiting = std::min(stage + 1, l.micros(job));
   bytes[Mem::Workspace] = waits ? part_grad_bytes(part, l.micro_batch, acts, waiting)
                                 : act_grad_bytes(part, l.micro_batch, acts);
-  const int64_t sets = acts.set_count(part.layers);
-  bytes[Mem::Activation] += (acts.own_sets ? acts.slots * sets : sets) * expert_bytes(job, l);
-  bytes[Mem::Workspace] += expert_bytes(job, l);  // their gradients in one block
+  // Chapter 21, as if tokens were spread evenly: then a rank has as many rows with any ep.
+  const int64_t mbs = l.micro_batch;
+  bytes[Mem::Activation] +=
+      (acts.own_sets ? acts.slots : 1) * ExpertLayers::activation_bytes(part, mbs, mbs, acts);
+  bytes[Mem::Workspace] += ExpertLayers::workspace_bytes(part, mbs, acts);
   // Two rooms for whole sections: one in use, one on its way.
   if (l.zero >= 2) bytes[Mem::Workspace] += 2 * job.sent_gradient_bytes() * n.largest;
   if (l.zero >= 3) bytes[Mem::Workspace] += 2 * weight * n.largest;

@@ -79,6 +79,12 @@ TEST_F(PlannedBytes, OfAMesh) {
                "--gpus 8 --cp 1 --zero 1 --schedule zb-h1", "--pipeline zb-h1");
 }
 
+TEST_F(PlannedBytes, OfExperts) {
+  for (const std::string flags : {"--precision bf16 --recompute selective --micro-batch 2",
+                                  "--precision fp32 --recompute full --micro-batch 1"})
+    expect_equal("21_moe", "--model moe-nano --batch 4 " + flags, "--gpus 1", "");
+}
+
 TEST_F(PlannedBytes, ADashWhereNoChapterRunsThat) {
   for (const std::string layout :
        {"--gpus 4 --tp 2 --dp 2 --pp 1 --cp 1 --zero 2", "--gpus 2 --tp 1 --dp 1 --pp 1 --cp 2",
