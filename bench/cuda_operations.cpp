@@ -200,6 +200,39 @@ std::vector<Op> products_of(Gpu& gpu, const Sizes& s) {
   };
 }
 
+/// Eight experts of the size of an MLP, two for each token.
+std::vector<Op> experts_of(Gpu& gpu, const Sizes& s) {
+  const int64_t B = s.B / 4 + 1, T = s.T, N = 4 * C, E = 8, M = 2 * B * T;
+  const Ctx& ctx = gpu.ctx();
+  const Kernels& k = cuda::kernels();
+  const Tensor expert = gpu.tokens({B, T, 2}), weight = gpu.full({B, T, 2});
+  for (int64_t i = 0; i < M; ++i)  // one of the first four, one of the others
+    expert.data<int32_t>()[i] = expert.data<int32_t>()[i] % 4 + static_cast<int32_t>(i % 2 * 4);
+  const ExpertRows rows{.offsets = gpu.tokens({E + 1}),
+                        .row = gpu.zeros(Dtype::I32, {B, T, 2}),
+                        .from = gpu.zeros(Dtype::I32, {M})};
+  const Tensor x = gpu.half({B, T, C}), y = gpu.half({M, C}), dy = gpu.half({M, C});
+  const Tensor h = gpu.half({M, N}), w = gpu.half({E, N, C}), dw = gpu.full({E, N, C});
+  const Tensor dweight = gpu.full({B, T, 2});
+  k.expert_rows(ctx, rows, expert, 0);
+  return {
+      moves("expert_rows", {expert, rows.row, rows.from},
+            [=, &ctx, &k] { k.expert_rows(ctx, rows, expert, 0); }),
+      moves("gather_rows", {y, y}, [=, &ctx, &k] { k.gather_rows(ctx, y, x, rows); }),
+      moves("combine_forward", {y, x},
+            [=, &ctx, &k] { k.combine_forward(ctx, x, y, rows, expert, weight); }),
+      moves("combine_backward", {dy, y, x},
+            [=, &ctx, &k] { k.combine_backward(ctx, dy, dweight, x, y, rows, weight); }),
+      multiplies("grouped_matmul_forward", 2 * M * N * C,
+                 [=, &ctx, &k] { k.grouped_matmul_forward(ctx, h, y, w, rows, kLeaves); }),
+      multiplies("grouped_matmul_backward_input", 2 * M * N * C,
+                 [=, &ctx, &k] { k.grouped_matmul_backward_input(ctx, y, h, w, rows, kLeaves); }),
+      multiplies(
+          "grouped_matmul_backward_weight", 2 * M * N * C,
+          [=, &ctx, &k] { k.grouped_matmul_backward_weight(ctx, dw, h, y, rows, Into::Write); }),
+  };
+}
+
 /// Seconds of one of `calls` in a row.
 double seconds(const Gpu& gpu, const std::function<void()>& run, int calls) {
   gpu.device().synchronize();
@@ -286,6 +319,7 @@ int main(int argc, char** argv) {
   register_ops(gpu, passes_of(gpu, sizes), ceilings, calls);
   register_ops(gpu, updates_of(gpu, sizes), ceilings, calls);
   register_ops(gpu, products_of(gpu, sizes), ceilings, calls);
+  register_ops(gpu, experts_of(gpu, sizes), ceilings, calls);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }
