@@ -110,6 +110,13 @@ class Recompute {
     return sum;
   }
 
+  /// Blocks whose attention is computed again: those, and what is dropped of blocks that are kept.
+  int64_t attention_again() const {
+    int64_t sum = blocks_again();
+    for (int64_t l = 0; l < L_; ++l) sum += parts_before(l).attention ? 1 : 0;
+    return sum;
+  }
+
   /// Floating-point operations of products that are done twice, for `batch` sequences.
   int64_t extra_flops(const GptConfig& config, int64_t batch) const {
     const int64_t T = config.seq_len, tokens = batch * T;

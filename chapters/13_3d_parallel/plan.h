@@ -5,6 +5,7 @@
 // that are not there: --plan-only --world 1024.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -21,6 +22,9 @@
 #include "common/run/report.h"
 
 namespace ladder {
+
+/// The axes of this chapter's mesh.
+constexpr std::array kMeshAxes{Axis::Tensor, Axis::Data, Axis::Pipeline};
 
 /// Bytes that one rank sends in a step, along each axis: activations and their gradients; of
 /// Axis::Data gradients and weights. None: no formula knows, as the reduction loads ranks unevenly.

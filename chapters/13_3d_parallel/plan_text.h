@@ -104,11 +104,13 @@ inline std::string memory_table(const std::vector<RankPlan>& stages) {
 inline std::string traffic_table(const std::vector<RankPlan>& stages) {
   std::vector<Cells> rows(stages.size());
   for (size_t s = 0; s < stages.size(); ++s)
-    for (const Axis axis : kAxes) {
+    for (const Axis axis : kMeshAxes) {
       const std::optional<int64_t> bytes = stages[s].sent[axis];
       rows[s].push_back(bytes ? bytes_text(*bytes) : "uneven");
     }
-  return stage_table("sent in a step", {kNames<Axis>.begin(), kNames<Axis>.end()}, rows);
+  std::vector<std::string> columns;
+  for (const Axis axis : kMeshAxes) columns.emplace_back(to_string(axis));
+  return stage_table("sent in a step", columns, rows);
 }
 
 inline std::string mesh_text(const MeshPlan& plan) {
@@ -116,7 +118,7 @@ inline std::string mesh_text(const MeshPlan& plan) {
   const StageLayout& first = plan.stages()[0].stage;
   const int64_t chunks = first.rank.chunks, layers = first.part.layers;
   std::vector<std::string> axes;
-  for (const Axis axis : kAxes) axes.push_back(fmt::format("{} {}", to_string(axis), mesh[axis]));
+  for (const Axis axis : kMeshAxes) axes.push_back(fmt::format("{} {}", to_string(axis), mesh[axis]));
   std::string text =
       fmt::format("mesh    {} = {} ranks; {} parameters; {} layers, {} on each stage{}\n",
                   fmt::join(axes, " x "), mesh.size(), parameters(first.gpt), first.gpt.layers,
@@ -152,7 +154,7 @@ inline std::string plan_text(const MeshPlan& plan, const std::optional<StageTime
 inline nlohmann::json axes_json(const AxisTraffic& predicted, const AxisTraffic& measured) {
   const auto number = [](std::optional<int64_t> n) { return n ? nlohmann::json(*n) : nullptr; };
   nlohmann::json json;
-  for (const Axis axis : kAxes)
+  for (const Axis axis : kMeshAxes)
     json[std::string(to_string(axis))] = {{"predicted", number(predicted[axis])},
                                           {"measured", number(measured[axis])}};
   return json;

@@ -1,7 +1,7 @@
 // A mesh of ranks: each has a place on several axes, and along each axis it belongs to a group.
 //
-//   rank = t + TP (d + DP s)      axes in the order of Axis, the first one fastest: its ranks are
-//                                 neighbors
+//   rank = t + TP (c + CP (d + DP s))      axes in the order of Axis, the first one fastest: its
+//                                          ranks are neighbors
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@
 
 namespace ladder {
 
-/// What the ranks along an axis share: each layer, the batch, or the layers.
-enum class Axis : uint8_t { Tensor, Data, Pipeline };
-constexpr std::array kAxes{Axis::Tensor, Axis::Data, Axis::Pipeline};
-constexpr auto names_of(Axis) { return std::array{"tp", "dp", "pp"}; }
+/// What the ranks along an axis share: each layer, each sequence, the batch, or the layers.
+enum class Axis : uint8_t { Tensor, Context, Data, Pipeline };
+constexpr std::array kAxes{Axis::Tensor, Axis::Context, Axis::Data, Axis::Pipeline};
+constexpr auto names_of(Axis) { return std::array{"tp", "cp", "dp", "pp"}; }
 
 /// A value for each axis; T{} where none is given.
 template <class T>

@@ -30,8 +30,8 @@ struct Rope {
 /// Radians that pair i of head_size / 2 turns from one token to the next.
 double rope_frequency(const Rope& rope, int64_t i, int64_t head_size);
 
-/// Row t: the cosines of the angles of token t, pair by pair, and then their sines.
+/// Row i: the cosines of the angles of token first + i, pair by pair, and then their sines.
 /// @param angles F32 (tokens, head_size), in memory of the host
-void fill_angles(Tensor angles, const Rope& rope);
+void fill_angles(Tensor angles, const Rope& rope, int64_t first = 0);
 
 }  // namespace ladder

@@ -37,6 +37,8 @@ class CommStream {
 
   bool is_beside() const { return queue_.has_value(); }
   int size() const { return group_->size(); }
+  /// What it sends is counted here.
+  const Comm& group() const { return *group_; }
 
   /// Before the first job of a step: sent() counts from here on.
   void begin_step() {

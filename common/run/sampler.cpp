@@ -59,7 +59,7 @@ void Sampler::choose(const Ctx& ctx, Tensor logits) {
 
 Tensor Sampler::last_row(Tensor logits) const {
   const int64_t columns = logits.dim(2);
-  return logits.view({logits.dim(1), columns}).slice(window() - 1, 1).view({1, 1, columns});
+  return logits.view({logits.dim(1), columns}).slice(last(), 1).view({1, 1, columns});
 }
 
 void Sampler::choose_from(const Ctx& ctx, Tensor row) {

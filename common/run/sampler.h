@@ -54,6 +54,8 @@ class Sampler {
     return arena.alloc(Mem::Workspace, "row", dtype, {1, 1, gpt.padded_vocab});
   }
   Tensor last_row(Tensor logits) const;
+  /// Which of the T tokens that row is of, where a rank has the rows of some tokens.
+  int64_t last() const { return window() - 1; }
   void choose_from(const Ctx& ctx, Tensor row);
 
   /// What has been generated: bytes as they are, other tokens as numbers between blanks.

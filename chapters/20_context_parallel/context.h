@@ -1,0 +1,228 @@
+// Context parallelism: ranks share each sequence, token by token. Options, who has which tokens,
+// and what every way to do attention then has.
+//
+// A sequence is cut into 2 cp runs of neighboring tokens. In zig-zag order rank c has run c and the
+// c-th from the end. With 4 ranks:
+//
+//     run       0   1   2   3   4   5   6   7
+//     rank      0   1   2   3   3   2   1   0
+//
+// A late token attends to many keys, an early one to few. So each rank has as many pairs of a query
+// and a key as any other, T (T + 1) / 2 cp. In contiguous order rank c would have runs 2c and
+// 2c + 1, and the last rank nearly twice the mean.
+//
+// Two runs of a rank are whole leaves of the sums over tokens (kernels/token_leaves.h), so what a
+// rank sums is a sub-tree, and a sum over ranks is the rest of the tree. In contiguous order this
+// is not so: sums over tokens have other bits then. Attention itself has the same.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "common/comm/mesh.h"
+#include "common/comm/run_ranks.h"
+#include "common/error.h"
+#include "common/model/activations.h"
+#include "common/model/config.h"
+#include "common/model/parts.h"
+#include "common/model/rope.h"
+#include "common/run/command_line.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "kernels/cost.h"
+#include "kernels/token_leaves.h"
+
+namespace ladder {
+
+/// How a query meets keys that other ranks have.
+enum class ContextWay : uint8_t { Gather, Ulysses, Ring };
+constexpr auto names_of(ContextWay) { return std::array{"gather", "ulysses", "ring"}; }
+
+enum class TokenOrder : uint8_t { Zigzag, Contiguous };
+constexpr auto names_of(TokenOrder) { return std::array{"zigzag", "contiguous"}; }
+
+/// The tokens of every sequence that rank `rank` of cp has.
+struct OwnTokens {
+  int64_t T = 0;
+  int64_t cp = 1, rank = 0;
+  TokenOrder order = TokenOrder::Zigzag;
+
+  int64_t size() const { return div_exact(T, cp); }
+  /// Which two of the 2 cp runs a rank has.
+  std::array<int64_t, 2> runs_of(int64_t who) const {
+    if (order == TokenOrder::Contiguous) return {2 * who, 2 * who + 1};
+    return {who, 2 * cp - 1 - who};
+  }
+  /// Tokens of run i.
+  Range run(int64_t i) const { return leaf(i, 2 * cp, T); }
+  /// Tokens of this rank's early (0) or late (1) run, and in which of its rows they lie.
+  Range tokens(int i) const { return run(runs_of(rank)[static_cast<size_t>(i)]); }
+  Range rows(int i) const {
+    const int64_t first = tokens(0).size();
+    return i == 0 ? Range{0, first} : Range{first, first + tokens(1).size()};
+  }
+  /// This rank's queries, and keys from `first` on.
+  AttentionPlace place(int64_t first) const {
+    return {T, {tokens(0).begin, tokens(1).begin}, first};
+  }
+  /// Pairs of a query of this rank and one of these keys that it sees.
+  int64_t pairs(Range keys) const {
+    int64_t sum = 0;
+    for (const int i : {0, 1})
+      for (int64_t t = tokens(i).begin; t < tokens(i).end; ++t)
+        sum += std::clamp<int64_t>(t + 1 - keys.begin, 0, keys.size());
+    return sum;
+  }
+};
+
+/// What attention must know of the model, the ranks and the numbers.
+struct ContextShape {
+  OwnTokens own;
+  int64_t NH, NKV, HS;
+  Dtype dtype;
+
+  ContextShape(const OwnTokens& tokens, const GptConfig& gpt, Dtype dtype_)
+      : own(tokens), NH(gpt.heads), NKV(gpt.groups()), HS(gpt.head_size()), dtype(dtype_) {}
+
+  /// Columns of a token: its queries, its keys and values, both.
+  int64_t q() const { return NH * HS; }
+  int64_t kv() const { return 2 * NKV * HS; }
+  int64_t qkv() const { return q() + kv(); }
+};
+
+struct ContextOptions {
+  int cp = 1;
+  ContextWay way = ContextWay::Gather;
+  TokenOrder order = TokenOrder::Zigzag;
+
+  void add_to(CommandLine& line) {
+    line.group("20_context_parallel");
+    line.add("--cp", cp, "ranks that share each sequence: 1, 2, 4 or 8");
+    line.add("--context", way,
+             "gather (keys of all ranks), ulysses (heads for tokens), or ring (keys go around)");
+    line.add("--order", order,
+             "who has which tokens: zigzag (each rank as much work), or contiguous (ring only, to "
+             "compare: the last rank has nearly twice the mean)");
+  }
+
+  /// Before a rank is started. mesh() knows the model and says more.
+  void check() const {
+    if (cp < 1 || cp > kTokenChunks / 2) throw UserError("--cp {}: legal are 1, 2, 4, 8", cp);
+    if (order == TokenOrder::Contiguous && way != ContextWay::Ring)
+      throw UserError("--order contiguous with --context {}; legal is --context ring",
+                      to_string(way));
+  }
+
+  /// Makes `run` one of --cp ranks if --ranks says 1; under mpirun they have been started.
+  void set_ranks(RunOptions& run) const {
+    if (run.ranks == 1 && !under_mpirun()) run.ranks = cp;
+    run.check();
+  }
+
+  /// cp x dp ranks.
+  /// @throws UserError if they cannot share sequences so, naming what is legal
+  MeshShape mesh(const GptConfig& gpt, int ranks) const {
+    const int64_t T = gpt.seq_len, leaves = matrix_leaves(kTokenChunks, T);
+    const auto cuts = [&](int64_t n) { return n == 1 || (n <= leaves && T % (2 * n) == 0); };
+    if (leaves % cp != 0 || !cuts(cp))
+      throw UserError(
+          "--cp {}: it must be 1, 2, 4 or 8, at most {} (the leaves of a sum over {} tokens), and "
+          "2 "
+          "cp must divide them; legal are {}",
+          cp, leaves, T, degrees(cuts));
+    const auto heads = [&](int64_t n) { return cuts(n) && gpt.groups() % n == 0; };
+    if (way == ContextWay::Ulysses && !heads(cp))
+      throw UserError(
+          "--context ulysses: --cp {} must divide {} heads of keys and values; legal are {}, or "
+          "--context gather or ring",
+          cp, gpt.groups(), degrees(heads));
+    if (ranks % cp != 0)
+      throw UserError("--cp {} with {} ranks; legal are multiples of {} ranks, or --cp {}", cp,
+                      ranks, cp, degrees([&](int64_t n) { return cuts(n) && ranks % n == 0; }));
+    return {{Axis::Context, cp}, {Axis::Data, ranks / cp}};
+  }
+  OwnTokens own_tokens(const GptConfig& gpt, const MeshShape& mesh, int rank) const {
+    return {gpt.seq_len, cp, mesh.place(rank)[Axis::Context], order};
+  }
+
+  /// Sequences of a micro-batch. @throws UserError unless it is one where ranks share it: the sums
+  /// of a sequence must be whole before sequences are added
+  int64_t micro(int64_t sequences) const {
+    if (cp > 1 && sequences > 1)
+      throw UserError("--cp {}: ranks share one sequence at a time; legal is --micro-batch 1", cp);
+    return sequences;
+  }
+
+ private:
+  template <class Legal>
+  static std::string degrees(Legal&& legal) {
+    std::string list = "1";
+    for (int64_t n = 2; n <= kTokenChunks / 2; n *= 2)
+      if (legal(n)) list += fmt::format(", {}", n);
+    return list;
+  }
+};
+
+/// The model as one of cp ranks sees it: a sequence has T / cp tokens.
+inline GptConfig own_part(GptConfig gpt, int64_t cp) {
+  gpt.seq_len = div_exact(gpt.seq_len, cp);
+  return gpt;
+}
+
+/// Activations of such a model; rotary positions are those of the rank's own tokens.
+inline Activations alloc_own_activations(Arena& arena, const GptConfig& own,
+                                         const OwnTokens& tokens, int64_t micro,
+                                         const ActivationPlan& plan) {
+  Activations acts = alloc_activations(arena, own, micro, plan);
+  const Tensor angles = acts.blocks[0].attn.angles;
+  if (angles && !arena.dry_run())
+    for (const int i : {0, 1})
+      fill_angles(angles.slice(tokens.rows(i).begin, tokens.rows(i).size()), own.rope,
+                  tokens.tokens(i).begin);
+  return acts;
+}
+
+/// Bytes that a rank sends for attention of one layer and sequence, forward and backward.
+struct ContextTraffic {
+  int64_t forward, backward;
+};
+
+/// Attention of sequences that ranks share: it stands in the place of attend_forward() and
+/// attend_backward_input().
+class SharedAttention {
+ public:
+  explicit SharedAttention(const ContextShape& shape) : s(shape) {}
+  SharedAttention(const SharedAttention&) = delete;
+  SharedAttention& operator=(const SharedAttention&) = delete;
+  virtual ~SharedAttention() = default;
+
+  /// saved.att and saved.lse of this rank's tokens, from saved.qkv of them.
+  virtual void forward(const Ctx& ctx, const AttnSaved& saved) = 0;
+  /// d.dqkv from d.datt, likewise.
+  virtual void backward(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved) = 0;
+
+  /// Makes its messages count, and its thread a row of the timeline.
+  virtual void show(RunLog& log) = 0;
+  virtual ContextTraffic traffic() const = 0;
+  /// Bytes that this rank has sent in the last step.
+  virtual int64_t sent(const RunLog& log) const = 0;
+
+  /// Pairs of a query and a key of all heads, since it was last set to 0.
+  int64_t pairs = 0;
+
+ protected:
+  /// `count` pairs of each of `heads` heads, and the operations of their products.
+  void count_pairs(const Ctx& ctx, bool back, int64_t heads, int64_t count) {
+    pairs += heads * count;
+    const auto cost = back ? cost::attention_piece_backward : cost::attention_piece_forward;
+    if (ctx.flops) *ctx.flops += cost(1, 0, 0, heads, 0, s.HS, count).flops;
+  }
+
+  const ContextShape s;
+};
+
+}  // namespace ladder

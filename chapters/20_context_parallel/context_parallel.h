@@ -1,0 +1,173 @@
+// What ranks that share sequences do, beside what 09 does. Attention is exchanged by one of three
+// ways (gather.h, ulysses.h, ring.h); everything else works on each token by itself, and only must
+// know which tokens it has:
+//
+//   tokens, targets   are drawn whole, and a rank takes its own. So the target of a run's last
+//   token
+//                     is the first of the next run, on whatever rank that lies
+//   positions         those of the own tokens: rows of the table, or angles
+//   sums over tokens  gradients and losses: over own tokens, then over ranks. Ranks that share a
+//                     sequence are neighbors, so a reduction over all ranks first makes sequences
+//                     whole, then adds them
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "chapters/20_context_parallel/gather.h"
+#include "chapters/20_context_parallel/ring.h"
+#include "chapters/20_context_parallel/ulysses.h"
+#include "common/comm/elements.h"
+#include "common/data/text.h"
+#include "kernels/transfer.h"
+
+namespace ladder {
+
+class ContextParallel {
+ public:
+  /// Sets ctx.token_chunks: from here on kernels of `ctx` sum over this rank's tokens.
+  /// @param group ranks that share each sequence
+  /// @param micro sequences of a micro-batch: 1, if there are several ranks
+  ContextParallel(Arena& arena, Ctx& ctx, Comm& group, const RunOptions& run, ContextWay way,
+                  const ContextShape& shape, int64_t micro)
+      : group_(group),
+        own_(shape.own),
+        heads_(shape.NH),
+        losses_(group, ctx, Reduction::Halving, arena, Dtype::F32, micro),
+        whole_(alloc_batch(arena, micro, own_.T)) {
+    CHECK(own_.rank == group.rank() && own_.cp == group.size(), "tokens of rank {} of {} on {}",
+          own_.rank, own_.cp, group.rank());
+    if (own_.cp == 1) return;
+    ctx.token_chunks = static_cast<int>(kTokenChunks / own_.cp);
+    switch (way) {
+      case ContextWay::Gather:
+        attention_ = std::make_unique<GatherAttention>(arena, ctx, group, shape);
+        break;
+      case ContextWay::Ulysses:
+        attention_ = std::make_unique<UlyssesAttention>(arena, group, shape);
+        break;
+      case ContextWay::Ring:
+        attention_ = std::make_unique<RingAttention>(arena, ctx, group, run, shape);
+        break;
+    }
+  }
+
+  /// Adds what the constructor allocates to a prediction.
+  static void add_bytes(MemoryBytes& bytes, ContextWay way, const ContextShape& s, int64_t micro) {
+    bytes[Mem::Activation] += 8 * micro * s.own.T;
+    bytes[Mem::Comm] += 4 * Reducer::workspace_elements(static_cast<int>(s.own.cp), micro);
+    if (s.own.cp == 1) return;
+    switch (way) {
+      case ContextWay::Gather: return GatherAttention::add_bytes(bytes, s);
+      case ContextWay::Ulysses: return UlyssesAttention::add_bytes(bytes, s);
+      case ContextWay::Ring: return RingAttention::add_bytes(bytes, s);
+    }
+  }
+
+  // ---- tokens -----------------------------------------------------------------------------------
+  /// Room for whole sequences (MBS,T): what is drawn before ranks take their tokens.
+  const Batch& whole() const { return whole_; }
+  /// own (n,T/cp) = this rank's tokens and targets of the first n of whole().
+  void take(const Batch& own) const {
+    const auto part = [&](const Tensor& to, const Tensor& from) {
+      for (int64_t b = 0; b < to.dim(0); ++b)
+        for (const int i : {0, 1}) {
+          const Range rows = own_.rows(i), tokens = own_.tokens(i);
+          copy_elements(flat(to.slice(b, 1)).slice(rows.begin, rows.size()),
+                        flat(from.slice(b, 1)).slice(tokens.begin, tokens.size()));
+        }
+    };
+    part(own.tokens, whole_.tokens);
+    part(own.targets, whole_.targets);
+  }
+
+  // ---- parts of the model that know of other tokens ---------------------------------------------
+  /// As the function of this name. Each run takes its own rows of the table of positions.
+  void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& p) const {
+    if (own_.cp == 1 || !p.wpe) return ladder::embed_forward(ctx, out, tokens, p);
+    for (const int i : {0, 1}) {
+      const Range rows = own_.rows(i);
+      ladder::embed_forward(ctx, rows_of(out, rows),
+                            flat(tokens).slice(rows.begin, rows.size()).view({1, rows.size()}),
+                            {p.wte, positions(p, i)});
+    }
+  }
+  /// As the function of this name. Positions of other ranks get -0, to which their gradient is
+  /// added when ranks are summed.
+  void embed_backward_weight(const Ctx& ctx, const EmbedTensors& g, Tensor dout, Tensor tokens,
+                             Into into) const {
+    if (own_.cp == 1 || !g.wpe) return ladder::embed_backward_weight(ctx, g, dout, tokens, into);
+    CHECK(into == Into::Write, "gradients of positions are written");
+    ladder::embed_backward_weight(ctx, {g.wte, {}}, dout, tokens, into);
+    zero(ctx, g.wpe);
+    ctx.kernels->scale(ctx, g.wpe, -1.0f);
+    for (const int i : {0, 1})
+      ctx.kernels->cast(ctx, positions(g, i),
+                        rows_of(dout, own_.rows(i)).view(positions(g, i).shape));
+  }
+  void attend_forward(const Ctx& ctx, const AttnSaved& saved) const {
+    attention_ ? attention_->forward(ctx, saved) : ladder::attend_forward(ctx, saved);
+  }
+  void attend_backward_input(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved) const {
+    attention_ ? attention_->backward(ctx, d, saved) : ladder::attend_backward_input(ctx, d, saved);
+  }
+  /// losses (n) of own tokens become those of whole sequences.
+  void sum_losses(Tensor losses) { losses_.all_reduce(losses); }
+
+  /// The row of logits (1,T/cp,Vp) that token t has, from the rank that has it.
+  void broadcast_row(const Ctx& ctx, Tensor row, Tensor logits, int64_t t) const {
+    OwnTokens who = own_;
+    for (who.rank = 0; who.rank < own_.cp; ++who.rank)
+      for (const int i : {0, 1}) {
+        const int64_t at = t - who.tokens(i).begin;
+        if (at < 0 || at >= who.tokens(i).size()) continue;
+        if (who.rank == own_.rank)
+          copy_elements(flat(row),
+                        flat(rows_of(logits, {who.rows(i).begin + at, who.rows(i).begin + at + 1})),
+                        ctx.device);
+        return group_.broadcast(row, static_cast<int>(who.rank));
+      }
+  }
+
+  // ---- report -----------------------------------------------------------------------------------
+  void begin_step() {
+    if (attention_) attention_->pairs = 0;
+  }
+  void show(RunLog& log) const {
+    if (attention_) attention_->show(log);
+  }
+  /// Of the last step, or 0 if there was none: bytes that this rank has sent for attention, and by
+  /// rank pairs of a query and a key, of all heads, forward and backward.
+  /// @param sequences of a step on this rank
+  /// @param again     layers whose attention is computed again, beside `layers`
+  void report(RunLog& log, int64_t sequences, int64_t layers, int64_t again) const {
+    if (!attention_) return;
+    if (log.steps() == 0) sequences = 0;
+    const ContextTraffic each = attention_->traffic();
+    const int64_t sent = sequences * ((layers + again) * each.forward + layers * each.backward);
+    std::vector<int64_t> predicted, measured(static_cast<size_t>(own_.cp));
+    OwnTokens who = own_;
+    for (who.rank = 0; who.rank < own_.cp; ++who.rank)
+      predicted.push_back(sequences * (2 * layers + again) * heads_ * who.pairs({0, own_.T}));
+    int64_t own = attention_->pairs;
+    group_.all_gather({.ptr = measured.data(), .dtype = Dtype::I64, .shape = {own_.cp}},
+                      {.ptr = &own, .dtype = Dtype::I64, .shape = {1}});
+    log.extra()["context"] = {{"sent", {{"predicted", sent}, {"measured", attention_->sent(log)}}},
+                              {"pairs", {{"predicted", predicted}, {"measured", measured}}}};
+  }
+
+ private:
+  /// The rows of a table (P,C) that this rank's early or late run has.
+  Tensor positions(const EmbedTensors& p, int i) const {
+    return p.wpe.slice(own_.tokens(i).begin, own_.tokens(i).size());
+  }
+
+  Comm& group_;
+  OwnTokens own_;
+  int64_t heads_;
+  Reducer losses_;
+  Batch whole_;
+  std::unique_ptr<SharedAttention> attention_;  ///< null: this rank has whole sequences
+};
+
+}  // namespace ladder

@@ -1,0 +1,98 @@
+// --context gather: every rank gets the keys and values of all tokens (as Llama 3 was trained,
+// arXiv 2407.21783, section 3.3.2).
+//
+//   forward    all-gather keys, values     attention of own queries over all keys
+//   backward   all-gather keys, values     dq of own queries; dk, dv of all keys:
+//                                          their sums over ranks, each to the rank that has the key
+//
+// With grouped heads keys and values are few, so that gathering them is cheap; but a rank holds all
+// of them. Forward does not keep them: backward gathers them again.
+//
+// Chunks come by rank, and attention wants them by token. Early runs lie by rank in the first half
+// of the sequence, late ones by rank from the last in its second half. So each half is gathered in
+// place, by a group of its own: the second one counts its ranks backwards. A sum over that group is
+// the same tree, as a + b is b + a.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "chapters/20_context_parallel/pieces.h"
+#include "common/comm/reduction.h"
+
+namespace ladder {
+
+class GatherAttention : public PieceAttention {
+ public:
+  /// @param group ranks that share each sequence
+  GatherAttention(Arena& arena, const Ctx& ctx, Comm& group, const ContextShape& shape)
+      : PieceAttention(arena, shape), sum_(alloc_softmax(arena, s)) {
+    kv_ = arena.alloc(Mem::Workspace, "context.kv", s.dtype, {1, s.own.T, s.kv()});
+    dkv_ = arena.alloc(Mem::Workspace, "context.dkv", Dtype::F32, {1, s.own.T, s.kv()});
+    for (const bool late : {false, true}) {
+      groups_.push_back(group.split(0, late ? group.size() - 1 - group.rank() : group.rank()));
+      halves_.emplace_back(*groups_.back(), ctx, Reduction::Halving, arena, Dtype::F32,
+                           s.own.T / 2 * s.kv());
+    }
+  }
+
+  static void add_bytes(MemoryBytes& bytes, const ContextShape& s) {
+    bytes[Mem::Workspace] +=
+        query_bytes(s) + softmax_bytes(s) + (size_of(s.dtype) + 4) * s.own.T * s.kv();
+    bytes[Mem::Comm] +=
+        2 * 4 * Reducer::workspace_elements(static_cast<int>(s.own.cp), s.own.T / 2 * s.kv());
+  }
+  ContextTraffic traffic() const override {
+    const int64_t elements = (s.own.cp - 1) * s.own.size() * s.kv(), e = size_of(s.dtype);
+    return {.forward = e * elements, .backward = (e + 4) * elements};
+  }
+
+  void forward(const Ctx& ctx, const AttnSaved& saved) override {
+    take_queries(ctx, saved.qkv);
+    gather_keys(ctx, saved.qkv);
+    forward_piece(ctx, sum_, kv_, {0, s.own.T});
+    ctx.kernels->attention_finish(ctx, saved.att, saved.lse, sum_.o, sum_.m, sum_.l);
+  }
+
+  void backward(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved) override {
+    take_queries(ctx, saved.qkv);
+    gather_keys(ctx, saved.qkv);
+    const Tensor dq = sum_.o;
+    backward_piece(ctx, dq, dkv_, d, saved, kv_, {0, s.own.T});
+    put_queries(ctx, d.dqkv, dq);
+    const Span span(ctx, "reduce_scatter");
+    for (const int i : {0, 1}) {
+      const Tensor all = half(dkv_, i);
+      halves_[static_cast<size_t>(i)].reduce_scatter(all, {all.size(), s.own.cp});
+      put_keys(ctx, rows_of(d.dqkv, s.own.rows(i)), rows_of(dkv_, s.own.tokens(i)));
+    }
+  }
+
+  void show(RunLog& log) override {
+    for (const auto& group : groups_) log.count(*group);
+  }
+  int64_t sent(const RunLog& log) const override {
+    return log.sent_in_step(*groups_[0]) + log.sent_in_step(*groups_[1]);
+  }
+
+ private:
+  void gather_keys(const Ctx& ctx, const Tensor& qkv) {
+    const Span span(ctx, "all_gather");
+    for (const int i : {0, 1}) {
+      take_keys(ctx, rows_of(kv_, s.own.tokens(i)), rows_of(qkv, s.own.rows(i)));
+      const Tensor all = half(kv_, i);
+      halves_[static_cast<size_t>(i)].all_gather(all, {all.size(), s.own.cp});
+    }
+  }
+  /// The first or the second half of all tokens, flat.
+  Tensor half(const Tensor& x, int64_t i) const {
+    return flat(rows_of(x, {i * s.own.T / 2, (i + 1) * s.own.T / 2}));
+  }
+
+  SoftmaxOfSome sum_;
+  Tensor kv_, dkv_;  ///< (1,T,2*NKV*HS) of all ranks; dkv F32
+  std::vector<std::unique_ptr<Comm>> groups_;
+  std::vector<Reducer> halves_;  ///< of the early runs, and of the late ones
+};
+
+}  // namespace ladder

@@ -1,0 +1,160 @@
+// --context ring: keys and values go around, and every rank's queries meet them as they pass (Liu
+// et al., "Ring Attention", arXiv 2310.01889; in this order of tokens: ring-flash-attention).
+//
+//              rank 0       rank 1       rank 2       rank 3
+//   step 0     keys of 0    keys of 1    keys of 2    keys of 3
+//   step 1     keys of 3    keys of 0    keys of 1    keys of 2
+//   ...        while attention works with these, the next ones arrive
+//
+// A rank never has keys of more than two. Each run of keys gives a softmax over these alone, and
+// softmaxes are merged as a tree by the index of the run (arrival_tree.h), so that one rank and
+// every ring have the same bits.
+//
+// Backward, keys and values go around once more. What a rank's queries add to dk and dv of a
+// passing chunk goes straight to the rank that has the keys, which sums what comes as a tree by
+// rank.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "chapters/20_context_parallel/arrival_tree.h"
+#include "chapters/20_context_parallel/pieces.h"
+#include "common/run/comm_stream.h"
+
+namespace ladder {
+
+class RingAttention : public PieceAttention {
+ public:
+  /// @param group ranks that share each sequence
+  RingAttention(Arena& arena, const Ctx& ctx, Comm& group, const RunOptions& run,
+                const ContextShape& shape)
+      : PieceAttention(arena, shape),
+        stream_(arena, ctx, group, run, Reduction::Halving, /*elements=*/0, /*beside=*/true) {
+    const auto alloc = [&](const char* name, Dtype dtype) {
+      return arena.alloc(Mem::Workspace, name, dtype, {1, s.own.size(), s.kv()});
+    };
+    for (Tensor& kv : kv_) kv = alloc("context.kv", s.dtype);
+    for (Tensor& dkv : leaving_) dkv = alloc("context.leaving", Dtype::F32);
+    for (int64_t i = 0; i < partial_softmaxes(s); ++i)
+      softmaxes_.push_back(alloc_softmax(arena, s));
+    for (int64_t i = 0; i < partial_gradients(s); ++i)
+      gradients_.push_back(alloc("context.dkv", Dtype::F32));
+  }
+
+  static void add_bytes(MemoryBytes& bytes, const ContextShape& s) {
+    const int64_t chunk = s.own.size() * s.kv();
+    bytes[Mem::Workspace] += query_bytes(s) + partial_softmaxes(s) * softmax_bytes(s) +
+                             (2 * size_of(s.dtype) + 4 * (2 + partial_gradients(s))) * chunk;
+  }
+  ContextTraffic traffic() const override {
+    const int64_t elements = (s.own.cp - 1) * s.own.size() * s.kv(), e = size_of(s.dtype);
+    return {.forward = e * elements, .backward = (e + 4) * elements};
+  }
+
+  void forward(const Ctx& ctx, const AttnSaved& saved) override {
+    ArrivalTree tree(2 * s.own.cp);
+    take_queries(ctx, saved.qkv);
+    take_keys(ctx, kv_[0], saved.qkv);
+    for (int64_t step = 0; step < s.own.cp; ++step) {
+      Pending next = pass_on(step);
+      for (const int i : {0, 1}) {
+        const size_t at = tree.take();
+        forward_piece(ctx, softmaxes_[at], keys(step, i), s.own.run(run_at(step, i)));
+        tree.add(run_at(step, i), at, [&](size_t to, size_t from) { merge(ctx, to, from); });
+      }
+      wait(ctx, next, "wait_for_keys");
+    }
+    const SoftmaxOfSome& sum = softmaxes_[tree.total()];
+    ctx.kernels->attention_finish(ctx, saved.att, saved.lse, sum.o, sum.m, sum.l);
+  }
+
+  void backward(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved) override {
+    ArrivalTree dq(2 * s.own.cp), dkv(s.own.cp);
+    take_queries(ctx, saved.qkv);
+    take_keys(ctx, kv_[0], saved.qkv);
+    size_t arriving = dkv.take();  // the first is this rank's own
+    Pending sent;
+    for (int64_t step = 0; step < s.own.cp; ++step) {
+      Pending next = pass_on(step);
+      const Tensor part = step == 0 ? gradients_[arriving] : leaving_[at(step)];
+      for (const int i : {0, 1}) {
+        const size_t at = dq.take();
+        backward_piece(ctx, softmaxes_[at].o, rows_of(part, s.own.rows(i)), d, saved, keys(step, i),
+                       s.own.run(run_at(step, i)));
+        dq.add(run_at(step, i), at,
+               [&](size_t to, size_t from) { add(ctx, softmaxes_[to].o, softmaxes_[from].o); });
+      }
+      wait(ctx, next, "wait_for_keys");
+      if (step > 0) {
+        join(ctx, dkv, step - 1, arriving, sent);
+        arriving = dkv.take();
+        sent = exchange("ring_gradients", part, rank(-step), gradients_[arriving], rank(step));
+      }
+    }
+    join(ctx, dkv, s.own.cp - 1, arriving, sent);
+    put_queries(ctx, d.dqkv, softmaxes_[dq.total()].o);
+    put_keys(ctx, d.dqkv, gradients_[dkv.total()]);
+  }
+
+  void show(RunLog& log) override { stream_.show(log); }
+  int64_t sent(const RunLog& log) const override { return log.sent_in_step(stream_.group()); }
+
+  /// Buffers for what waits.
+  static int64_t partial_softmaxes(const ContextShape& s) {
+    return ArrivalTree::most_buffers(s.own.cp, [&](int64_t rank, int64_t step) {
+      return s.own.runs_of((rank - step + s.own.cp) % s.own.cp);
+    });
+  }
+  static int64_t partial_gradients(const ContextShape& s) {
+    return ArrivalTree::most_buffers(
+        s.own.cp, [&](int64_t rank, int64_t step) { return std::array{(rank + step) % s.own.cp}; });
+  }
+
+ private:
+  /// The rank that is `step` further. Keys in step n are those of rank(-n).
+  int64_t rank(int64_t step) const { return (s.own.rank + step + s.own.cp) % s.own.cp; }
+  int64_t run_at(int64_t step, int i) const {
+    return s.own.runs_of(rank(-step))[static_cast<size_t>(i)];
+  }
+  /// The early or the late run of these keys.
+  Tensor keys(int64_t step, int i) const { return rows_of(kv_[at(step)], s.own.rows(i)); }
+  static size_t at(int64_t step) { return static_cast<size_t>(step % 2); }
+
+  /// The keys of this step to the next rank, while those of the next step arrive.
+  Pending pass_on(int64_t step) {
+    if (step + 1 == s.own.cp) return {};
+    return exchange("ring_keys", kv_[at(step)], rank(1), kv_[at(step + 1)], rank(-1));
+  }
+  Pending exchange(const char* name, Tensor out, int64_t to, Tensor inp, int64_t from) {
+    return stream_.run([=](const Ctx& ctx, Reducer& reducer) {
+      const Span span(ctx, name);
+      reducer.comm().exchange(out, static_cast<int>(to), inp, static_cast<int>(from));
+    });
+  }
+  static void wait(const Ctx& ctx, Pending& pending, const char* name) {
+    const Span span(ctx, name);
+    pending.wait();
+  }
+
+  void merge(const Ctx& ctx, size_t to, size_t from) const {
+    const SoftmaxOfSome &a = softmaxes_[to], &b = softmaxes_[from];
+    ctx.kernels->attention_merge(ctx, a.o, a.m, a.l, b.o, b.m, b.l);
+  }
+  static void add(const Ctx& ctx, const Tensor& to, const Tensor& from) {
+    ctx.kernels->add(ctx, to, to, from);
+  }
+  /// What came from the rank `step` further joins the sum of dk and dv.
+  void join(const Ctx& ctx, ArrivalTree& dkv, int64_t step, size_t arrived, Pending& sent) const {
+    wait(ctx, sent, "wait_for_gradients");
+    dkv.add(rank(step), arrived,
+            [&](size_t to, size_t from) { add(ctx, gradients_[to], gradients_[from]); });
+  }
+
+  CommStream stream_;                     ///< of this ring, in a thread of its own
+  std::array<Tensor, 2> kv_, leaving_;    ///< (1,t,2*NKV*HS): of step n in n % 2; leaving_ F32
+  std::vector<SoftmaxOfSome> softmaxes_;  ///< that wait; in backward o is dq
+  std::vector<Tensor> gradients_;         ///< of own keys, that wait; as leaving_
+};
+
+}  // namespace ladder

@@ -1,0 +1,108 @@
+// 20_context_parallel: ranks that share each sequence have the bits of 06 on one rank.
+#include <vector>
+
+#include "tests/20_context_parallel/context_runs.h"
+#include "tests/common/pairwise.h"
+
+namespace ladder::test {
+namespace {
+
+class ContextBits : public ContextRuns, public ::testing::WithParamInterface<Exact> {};
+INSTANTIATE_TEST_SUITE_P(Context, ContextBits,
+                         ::testing::Values(Exact{"cpu_gpt", kGpt},  //
+                                           Exact{"cpu_llama", kLlama},
+                                           Exact{"ref_gpt", kGpt + "--backend ref "},
+                                           Exact{"ref_llama", kLlama + "--backend ref "}),
+                         exact_name);
+
+// Ranks that share a sequence, shares of the batch, how keys travel, and what is computed again:
+// each pair of their values.
+TEST_P(ContextBits, EachPairOfValues) {
+  const std::vector<Factor> factors = {{"--cp 1", "--cp 2", "--cp 4", "--cp 8"},
+                                       {"1", "2"},
+                                       {"--context gather", "--context ulysses", "--context ring"},
+                                       {"", "--recompute full", "--recompute selective"}};
+  // LLaMA's keys and values have 4 heads.
+  const bool few_heads = GetParam().flags.find("llama") != std::string::npos;
+  const auto is_legal = [&](const Row& row) { return !(few_heads && row[0] == 3 && row[2] == 1); };
+  const std::string flags = GetParam().flags + "--batch 4";
+  const Trace alone = one(flags);
+  EXPECT_TRUE(same_trace(alone, trace("09_zero2", flags + " --clip 1 --micro-batch 1", kShort)));
+  for (const Row& row : pairwise(factors, is_legal)) {
+    const int ranks = (1 << row[0]) * (row[1] == 0 ? 1 : 2);
+    const std::string ours = fmt::format(" --ranks {} {} {} {}", ranks, factors[0][row[0]],
+                                         factors[2][row[2]], factors[3][row[3]]);
+    EXPECT_TRUE(same_trace(alone, shared(flags + ours))) << ours;
+  }
+}
+
+// 16 heads in 8 groups: as many ranks as groups. (Of presets with 8 groups the MLP is wide.)
+TEST_F(ContextRuns, AsManyRanksAsHeadsOfKeys) {
+  const std::string flags =
+      "--model llama3-8b --vocab 256 --layers 1 --heads 16 --channels 32 --seq-len 512 --batch 1";
+  const Trace alone = one(flags);
+  for (const std::string way : {"gather", "ulysses", "ring"})
+    EXPECT_TRUE(same_trace(alone, shared(flags + " --cp 8 --context " + way))) << way;
+}
+
+// Chunks of unequal size, fewer leaves, and one.
+TEST_F(ContextRuns, AnyLengthThatRanksCanShare) {
+  for (const auto& [length, ours] : {std::pair{"--seq-len 560", "--cp 8 --context ring"},
+                                     {"--seq-len 520", "--cp 4 --context gather"},
+                                     {"--seq-len 264", "--cp 4 --context ring"},
+                                     {"--seq-len 132", "--cp 2 --context ulysses"},
+                                     {"--seq-len 63", "--cp 1 --context ring"}}) {
+    const std::string flags = "--model llama-nano --layers 2 --channels 32 --batch 2 ";
+    EXPECT_TRUE(same_trace(one(flags + length), shared(flags + length + " " + ours))) << ours;
+  }
+}
+
+TEST_F(ContextRuns, ComposesWithWhatCameBefore) {
+  for (const auto& [flags, ours] :
+       {std::pair{"--precision bf16", "--cp 4 --context ring"},
+        {"--precision bf16", "--cp 2 --context gather --ranks 4"},
+        {"--precision fp16 --loss-scale 1024", "--cp 4 --context ulysses"},
+        {"--tied-head --optimizer lion", "--cp 2 --context ring --ranks 4"},
+        {"--recompute every:2 --eval-every 1", "--cp 2 --context ulysses"},
+        {"--recompute selective:attention --optimizer adamw8bit", "--cp 4 --context gather"},
+        {"", "--cp 2 --ranks 4 --ddp bucketed --reduction tree --context ring"},
+        {"", "--cp 4 --threads 2 --context ring"}}) {
+    const std::string both = kGpt + flags + " --batch 4";
+    EXPECT_TRUE(same_trace(one(both), shared(both + " " + ours))) << flags << " " << ours;
+  }
+}
+
+// Validation, and text.
+TEST_F(ContextRuns, ValidatesAndSamplesTheSame) {
+  const auto said = [&](const std::string& chapter, const std::string& flags) {
+    const std::string all = kGpt + "--batch 2 --steps 1 --micro-batch 1 --sample 12 " + flags;
+    const Ended ended = train(chapter, all + " --report r.json");
+    const size_t begin = ended.out.find("---- sample");
+    EXPECT_NE(begin, std::string::npos) << chapter;
+    return nlohmann::json::parse(read("r.json"))["result"].value("val_loss", 0.0),
+           ended.out.substr(begin);
+  };
+  const std::string alone = said("06_checkpointing", "");
+  for (const std::string way : {"gather --ranks 4 --cp 2", "ulysses --cp 4", "ring --cp 8"})
+    EXPECT_EQ(said("20_context_parallel", "--context " + way), alone) << way;
+}
+
+// Ranks hold chunks of everything, and which tokens they have is no matter of what is saved.
+TEST_F(ContextRuns, CheckpointsGoFromLayoutToLayout) {
+  const std::string flags = kGpt + "--batch 2 ";
+  const Trace whole = one(flags);
+  const Trace first = shared(flags + "--cp 4 --context ring --save four", {0, 1});
+  const Trace alone = one(flags + "--save one", {0, 1});
+  EXPECT_TRUE(same_trace(first, alone));
+  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
+    EXPECT_EQ(read("four" + file), read("one" + file)) << file;
+  EXPECT_TRUE(same_trace(whole, joined(first, one(flags + "--load four", {1, 2}))));
+  EXPECT_TRUE(same_trace(
+      whole, joined(first, trace("09_zero2", flags + "--clip 1 --ranks 2 --load four", {1, 2}))));
+  for (const std::string ours : {"--cp 8 --context gather", "--cp 2 --ranks 4 --context ulysses"})
+    EXPECT_TRUE(same_trace(whole, joined(alone, shared(flags + "--load one " + ours, {1, 2}))))
+        << ours;
+}
+
+}  // namespace
+}  // namespace ladder::test
