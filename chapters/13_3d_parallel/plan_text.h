@@ -118,7 +118,8 @@ inline std::string mesh_text(const MeshPlan& plan) {
   const StageLayout& first = plan.stages()[0].stage;
   const int64_t chunks = first.rank.chunks, layers = first.part.layers;
   std::vector<std::string> axes;
-  for (const Axis axis : kMeshAxes) axes.push_back(fmt::format("{} {}", to_string(axis), mesh[axis]));
+  for (const Axis axis : kMeshAxes)
+    axes.push_back(fmt::format("{} {}", to_string(axis), mesh[axis]));
   std::string text =
       fmt::format("mesh    {} = {} ranks; {} parameters; {} layers, {} on each stage{}\n",
                   fmt::join(axes, " x "), mesh.size(), parameters(first.gpt), first.gpt.layers,
