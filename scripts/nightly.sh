@@ -2,9 +2,10 @@
 # What takes too long for every day, in nine parts. In the first three, same bits on every layout:
 # each run's trace must be that of 06 on one rank, line by line.
 #
-#   data   chapters 07 to 10, 15, 16 and 18 on 1, 2, 4 and 8 ranks, threads and processes, with 1, 2
-#          and 4 micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every
-#          precision; chapters 14, 17, 19 and 21, which know one rank, with 1, 2 and 4 micro-steps
+#   data   chapters 07 to 10, 15, 16, 18 and 20 on 1, 2, 4 and 8 ranks, threads and processes, with
+#          1, 2 and 4 micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every
+#          precision; chapters 14, 17, 19 and 21, which know one rank, with 1, 2 and 4 micro-steps;
+#          and chapter 20 with ranks that share each sequence, at every degree in every way
 #   model  chapter 11 at every degree, chapter 12 at every degree in every schedule, each with every
 #          recomputation, threads and processes: FP32, and chapter 12 as threads in BF16, too
 #   mesh   chapter 13 on every mesh of up to 8 ranks and one of 16, in every schedule and with
@@ -183,7 +184,7 @@ precisions=(fp32 bf16 fp16)
 data_parallel() {
   local single
   mapfile -t single < <(built 14 17 19 21)
-  begin nightly_data_parallel.md 50 07 08 09 10 15 16 18
+  begin nightly_data_parallel.md 50 07 08 09 10 15 16 18 20
   for backend in cpu ref; do
     for precision in fp32 bf16; do
       read -ra size <<<"${sizes[$backend]}"
@@ -228,8 +229,38 @@ data_parallel() {
     esac
     control "$chapter" 4 "$work/06_cpu_fp32.jsonl" --fault "skip:$operation:$((steps - 1))"
   done
+  [[ -x $bin/ch20_context_parallel ]] && context_parallel
   data_parallel_text >"$result"
   finish
+}
+
+# Sequences of 512 tokens, which 8 ranks can share.
+long=(--layers 2 --channels 64 --seq-len 512 --vocab 256)
+context_parallel() {
+  local name=20_context_parallel model text=$work/long.txt wanted
+  [[ -s $text ]] || seq 100000 101500 >"$text"  # 10,507 bytes
+  for model in gpt2-124m llama-nano; do
+    common=(--data "$text" --model "$model" "${long[@]}" --batch 4 --steps "$steps" --clip 1 --threads 1 --quiet)
+    [[ $model == gpt2-124m ]] && common+=(--heads 8)
+    for precision in fp32 bf16; do
+      wanted=$work/06_context_${model}_$precision.jsonl
+      alone "$wanted" --precision "$precision"
+      for way in gather ulysses ring; do
+        for cp in 1 2 4 8; do
+          [[ $model-$way-$cp == llama-nano-ulysses-8 ]] && continue  # 4 heads of keys and values
+          for dp in 1 2; do
+            for comm in thread mpi; do
+              check context "$name" "$comm" $((cp * dp)) "$wanted" --precision "$precision" \
+                --micro-batch 1 --cp "$cp" --context "$way" --recompute "${policies[dp == 1 ? 0 : 4]}"
+            done
+          done
+        done
+      done
+    done
+    # The last one's text and model.
+    control "$name" 4 "$work/06_context_${model}_fp32.jsonl" --micro-batch 1 --cp 4 \
+      --context ring --fault "skip:recv:$((steps - 1))"
+  done
 }
 
 # title TEXT: the first lines of a result.
@@ -259,6 +290,12 @@ data_parallel_text() {
   echo
   echo "FP32 on the backend cpu, 1, 2 and 4 micro-steps: 3 runs of each chapter."
   rows single "${single[@]}"
+  echo "## Ranks that share each sequence"
+  echo
+  echo "\`gpt2-124m\` and \`llama-nano\` with \`${long[*]}\`, 4 sequences, one at a time; 1, 2, 4 and 8" \
+    "ranks a sequence in each of three ways, 1 and 2 shares of the batch; threads and processes;" \
+    "FP32 and BF16: 184 runs."
+  rows context 20_context_parallel
   echo "## Controls"
   echo
   echo "With one sum of gradients lost (\`--fault\`) the trace differs: $seen of $controls chapters."

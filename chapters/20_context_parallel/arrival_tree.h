@@ -17,19 +17,23 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/check.h"
+
 namespace ladder {
 
 class ArrivalTree {
  public:
-  explicit ArrivalTree(int64_t leaves)
-      : leaves_(leaves), waiting_(static_cast<size_t>(2 * leaves), kNone) {}
+  ArrivalTree(int64_t leaves, int64_t buffers)
+      : leaves_(leaves),
+        waiting_(static_cast<size_t>(2 * leaves), kNone),
+        used_(static_cast<size_t>(buffers)) {}
 
   /// A buffer in which nothing waits, for the next leaf.
   size_t take() {
-    const size_t buffer = static_cast<size_t>(std::ranges::find(used_, false) - used_.begin());
-    if (buffer == used_.size()) used_.push_back(false);
-    used_[buffer] = true;
-    return buffer;
+    const auto free = std::ranges::find(used_, false);
+    CHECK(free != used_.end(), "{} buffers for what waits of {} leaves", used_.size(), leaves_);
+    *free = true;
+    return static_cast<size_t>(free - used_.begin());
   }
 
   /// Leaf i is in `buffer`. Calls join(to, from) for buffers that become one, the lower of the
@@ -50,20 +54,6 @@ class ArrivalTree {
 
   /// Where the sum is, once all leaves have come.
   size_t total() const { return waiting_[1]; }
-
-  /// Buffers on the one of `ranks` ranks that takes most. In step n, of as many as there are ranks,
-  /// leaves(rank, n) come.
-  template <class Leaves>
-  static int64_t most_buffers(int64_t ranks, Leaves&& leaves) {
-    int64_t most = 0;
-    for (int64_t rank = 0; rank < ranks; ++rank) {
-      ArrivalTree tree(ranks * std::ssize(leaves(rank, 0)));
-      for (int64_t step = 0; step < ranks; ++step)
-        for (const int64_t i : leaves(rank, step)) tree.add(i, tree.take(), [](size_t, size_t) {});
-      most = std::max(most, std::ssize(tree.used_));
-    }
-    return most;
-  }
 
  private:
   static constexpr size_t kNone = SIZE_MAX;

@@ -8,7 +8,8 @@
 //
 // A rank never has keys of more than two. Each run of keys gives a softmax over these alone, and
 // softmaxes are merged as a tree by the index of the run (arrival_tree.h), so that one rank and
-// every ring have the same bits.
+// every ring have the same bits. What waits for its sibling is the price: cp + 1 softmaxes for T /
+// cp queries, however many ranks there are.
 //
 // Backward, keys and values go around once more. What a rank's queries add to dk and dv of a
 // passing chunk goes straight to the rank that has the keys, which sums what comes as a tree by
@@ -53,7 +54,7 @@ class RingAttention : public PieceAttention {
   }
 
   void forward(const Ctx& ctx, const AttnSaved& saved) override {
-    ArrivalTree tree(2 * s.own.cp);
+    ArrivalTree tree(2 * s.own.cp, std::ssize(softmaxes_));
     take_queries(ctx, saved.qkv);
     take_keys(ctx, kv_[0], saved.qkv);
     for (int64_t step = 0; step < s.own.cp; ++step) {
@@ -70,7 +71,8 @@ class RingAttention : public PieceAttention {
   }
 
   void backward(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved) override {
-    ArrivalTree dq(2 * s.own.cp), dkv(s.own.cp);
+    ArrivalTree dq(2 * s.own.cp, std::ssize(softmaxes_));
+    ArrivalTree dkv(s.own.cp, std::ssize(gradients_));
     take_queries(ctx, saved.qkv);
     take_keys(ctx, kv_[0], saved.qkv);
     size_t arriving = dkv.take();  // the first is this rank's own
@@ -100,16 +102,9 @@ class RingAttention : public PieceAttention {
   void show(RunLog& log) override { stream_.show(log); }
   int64_t sent(const RunLog& log) const override { return log.sent_in_step(stream_.group()); }
 
-  /// Buffers for what waits.
-  static int64_t partial_softmaxes(const ContextShape& s) {
-    return ArrivalTree::most_buffers(s.own.cp, [&](int64_t rank, int64_t step) {
-      return s.own.runs_of((rank - step + s.own.cp) % s.own.cp);
-    });
-  }
-  static int64_t partial_gradients(const ContextShape& s) {
-    return ArrivalTree::most_buffers(
-        s.own.cp, [&](int64_t rank, int64_t step) { return std::array{(rank + step) % s.own.cp}; });
-  }
+  /// Buffers for what waits, and for the next one, on the rank that takes most.
+  static int64_t partial_softmaxes(const ContextShape& s) { return s.own.cp + 1; }
+  static int64_t partial_gradients(const ContextShape& s) { return s.own.cp / 2 + 1; }
 
  private:
   /// The rank that is `step` further. Keys in step n are those of rank(-n).

@@ -13,7 +13,8 @@ namespace {
 
 // Those whose loss a chapter's run can show.
 constexpr std::array kOperations = {Operation::AllReduce, Operation::ReduceScatter,
-                                    Operation::AllGather, Operation::Broadcast, Operation::Recv};
+                                    Operation::AllGather, Operation::Broadcast,
+                                    Operation::AllToAll,  Operation::Recv};
 
 /// The operation of that name, if it can go wrong.
 std::optional<Operation> operation_of(std::string_view name) {
@@ -68,9 +69,9 @@ Fault FaultOptions::fault() const {
   }
   throw UserError(
       "--fault {}; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice, swap, stall, "
-      "die or fail, OPERATION all_reduce, reduce_scatter, all_gather, broadcast or recv (never "
-      "twice), and "
-      "N at least 0",
+      "die or fail, OPERATION all_reduce, reduce_scatter, all_gather, broadcast, all_to_all or "
+      "recv "
+      "(never twice), and N at least 0",
       text);
 }
 

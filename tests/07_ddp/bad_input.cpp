@@ -47,7 +47,8 @@ TEST_P(BadRanks, Communication) {
 TEST_P(BadRanks, Faults) {
   const std::string legal =
       "; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice, swap, stall, die or fail, "
-      "OPERATION all_reduce, reduce_scatter, all_gather, broadcast or recv (never twice), and N at "
+      "OPERATION all_reduce, reduce_scatter, all_gather, broadcast, all_to_all or recv (never "
+      "twice), and N at "
       "least 0";
   for (const std::string fault :
        {"skip", "skip:all_reduce", "skip:all_reduce:", "skip:all_reduce:-1", "skip:all_reduce:1x",

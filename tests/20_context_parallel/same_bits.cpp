@@ -9,11 +9,7 @@ namespace {
 
 class ContextBits : public ContextRuns, public ::testing::WithParamInterface<Exact> {};
 INSTANTIATE_TEST_SUITE_P(Context, ContextBits,
-                         ::testing::Values(Exact{"cpu_gpt", kGpt},  //
-                                           Exact{"cpu_llama", kLlama},
-                                           Exact{"ref_gpt", kGpt + "--backend ref "},
-                                           Exact{"ref_llama", kLlama + "--backend ref "}),
-                         exact_name);
+                         ::testing::Values(Exact{"gpt", kGpt}, Exact{"llama", kLlama}), exact_name);
 
 // Ranks that share a sequence, shares of the batch, how keys travel, and what is computed again:
 // each pair of their values.
@@ -23,9 +19,9 @@ TEST_P(ContextBits, EachPairOfValues) {
                                        {"--context gather", "--context ulysses", "--context ring"},
                                        {"", "--recompute full", "--recompute selective"}};
   // LLaMA's keys and values have 4 heads.
-  const bool few_heads = GetParam().flags.find("llama") != std::string::npos;
+  const bool few_heads = GetParam().name == "llama";
   const auto is_legal = [&](const Row& row) { return !(few_heads && row[0] == 3 && row[2] == 1); };
-  const std::string flags = GetParam().flags + "--batch 4";
+  const std::string flags = GetParam().flags + "--batch 2";
   const Trace alone = one(flags);
   EXPECT_TRUE(same_trace(alone, trace("09_zero2", flags + " --clip 1 --micro-batch 1", kShort)));
   for (const Row& row : pairwise(factors, is_legal)) {
@@ -33,6 +29,20 @@ TEST_P(ContextBits, EachPairOfValues) {
     const std::string ours = fmt::format(" --ranks {} {} {} {}", ranks, factors[0][row[0]],
                                          factors[2][row[2]], factors[3][row[3]]);
     EXPECT_TRUE(same_trace(alone, shared(flags + ours))) << ours;
+  }
+}
+
+// `ref` is the specification, not the fast one.
+TEST_F(ContextRuns, OfTheSpecification) {
+  for (const std::string model : {"gpt2-124m --vocab 256", "llama-nano"}) {
+    const std::string flags =
+        "--backend ref --layers 1 --channels 16 --heads 8 --seq-len 512 "
+        "--batch 1 --model " +
+        model;
+    const Trace alone = one(flags, {0, 1});
+    for (const std::string ours : {"--cp 2 --context ring", "--cp 4 --context ulysses",
+                                   "--cp 4 --context gather", "--cp 8 --context ring"})
+      EXPECT_TRUE(same_trace(alone, shared(flags + " " + ours, {0, 1}))) << model << " " << ours;
   }
 }
 
@@ -67,24 +77,31 @@ TEST_F(ContextRuns, ComposesWithWhatCameBefore) {
         {"--recompute selective:attention --optimizer adamw8bit", "--cp 4 --context gather"},
         {"", "--cp 2 --ranks 4 --ddp bucketed --reduction tree --context ring"},
         {"", "--cp 4 --threads 2 --context ring"}}) {
-    const std::string both = kGpt + flags + " --batch 4";
+    const std::string both = kGpt + flags + " --batch 2";
     EXPECT_TRUE(same_trace(one(both), shared(both + " " + ours))) << flags << " " << ours;
   }
 }
 
 // Validation, and text.
 TEST_F(ContextRuns, ValidatesAndSamplesTheSame) {
-  const auto said = [&](const std::string& chapter, const std::string& flags) {
-    const std::string all = kGpt + "--batch 2 --steps 1 --micro-batch 1 --sample 12 " + flags;
-    const Ended ended = train(chapter, all + " --report r.json");
-    const size_t begin = ended.out.find("---- sample");
-    EXPECT_NE(begin, std::string::npos) << chapter;
-    return nlohmann::json::parse(read("r.json"))["result"].value("val_loss", 0.0),
-           ended.out.substr(begin);
+  const auto text = [&](const std::string& chapter, const std::string& flags) {
+    const std::string out =
+        train(chapter, kGpt + "--batch 2 --steps 1 --micro-batch 1 --sample 12 " + flags).out;
+    const size_t begin = out.find("---- sample");
+    return begin == std::string::npos ? chapter : out.substr(begin);
   };
-  const std::string alone = said("06_checkpointing", "");
-  for (const std::string way : {"gather --ranks 4 --cp 2", "ulysses --cp 4", "ring --cp 8"})
-    EXPECT_EQ(said("20_context_parallel", "--context " + way), alone) << way;
+  const auto evals = [&](const std::string& chapter, const std::string& flags) {
+    return report(chapter, kGpt + "--batch 2 --steps 2 --micro-batch 1 --eval-every 1 " + flags)
+        .at("evals");
+  };
+  const std::string alone = text("06_checkpointing", "");
+  EXPECT_GT(alone.size(), 12U);
+  const auto losses = evals("06_checkpointing", "");
+  EXPECT_EQ(losses.size(), 1U);
+  for (const std::string way : {"gather --ranks 4 --cp 2", "ulysses --cp 4", "ring --cp 8"}) {
+    EXPECT_EQ(text("20_context_parallel", "--context " + way), alone) << way;
+    EXPECT_EQ(evals("20_context_parallel", "--context " + way), losses) << way;
+  }
 }
 
 // Ranks hold chunks of everything, and which tokens they have is no matter of what is saved.

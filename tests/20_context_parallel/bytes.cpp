@@ -1,0 +1,157 @@
+// 20_context_parallel: bytes in memory and on the wire, and work, predicted and written out.
+#include <array>
+#include <numeric>
+#include <tuple>
+
+#include "tests/common/memory.h"
+
+namespace ladder::test {
+namespace {
+
+class ContextBytes : public MemoryRuns {
+ protected:
+  static constexpr int64_t L = 3, C = 64, NH = 8, T = 512, Vp = 256, B = 2;
+
+  ContextBytes() {
+    std::string text;
+    while (text.size() < 11 * T) text += read("text.txt");
+    write("text.txt", text);
+  }
+
+  nlohmann::json run(int cp, const std::string& flags) const {
+    return report("20_context_parallel",
+                  fmt::format("--model gpt2-124m --vocab {} --layers {} --channels {} --heads {} "
+                              "--seq-len {} --batch {} --micro-batch 1 --steps 1 --cp {} {}",
+                              Vp, L, C, NH, T, B, cp, flags));
+  }
+  static int64_t sent(const nlohmann::json& got) {
+    return got["extra"]["context"]["sent"]["measured"];
+  }
+  static std::vector<int64_t> pairs(const nlohmann::json& got) {
+    return got["extra"]["context"]["pairs"]["measured"];
+  }
+  static void expect_counted(const nlohmann::json& got, const std::string& what) {
+    EXPECT_TRUE(as_predicted(got)) << what;
+    const auto& extra = got["extra"];
+    std::vector<nlohmann::json> counts = {extra["traffic"], extra["recompute"]["flops_twice"]};
+    if (extra.contains("context"))
+      counts.insert(counts.end(), {extra["context"]["sent"], extra["context"]["pairs"]});
+    for (const auto& count : counts) EXPECT_EQ(count["predicted"], count["measured"]) << what;
+  }
+};
+
+TEST_F(ContextBytes, AsPredicted) {
+  for (const auto& [cp, flags] : {std::pair{1, "--context ring"},
+                                  {2, "--context gather --recompute selective"},
+                                  {2, "--context ring --ranks 4 --precision bf16"},
+                                  {4, "--context ulysses --recompute full"},
+                                  {4, "--context ring --recompute selective:attention"},
+                                  {4, "--context gather --precision bf16 --tied-head"},
+                                  {8, "--context ulysses --precision bf16"},
+                                  {8, "--context ring"},
+                                  {4, "--context ring --order contiguous"}})
+    expect_counted(run(cp, flags), fmt::format("{} {}", cp, flags));
+  const std::string llama =
+      "--model llama-nano --layers 2 --channels 64 --seq-len 512 --batch 2 --micro-batch 1 "
+      "--steps 1 --precision bf16 ";
+  for (const std::string ours : {"--cp 4 --context ulysses", "--cp 8 --context ring"})
+    expect_counted(report("20_context_parallel", llama + ours), ours);
+}
+
+// What chapter 06 keeps of a token, of T / cp tokens; and beside it tokens and targets of all
+// sequences of this rank, and of one that is whole.
+TEST_F(ContextBytes, ActivationsFallWithTheNumberOfRanks) {
+  const int64_t token = L * (16 * C + NH + 4) + 2 * C + 2 + Vp;
+  for (const auto& [cp, way] :
+       {std::pair{1, "gather"}, {2, "ring"}, {4, "gather"}, {8, "ulysses"}}) {
+    const auto got = run(cp, fmt::format("--context {}", way));
+    for (size_t r = 0; r < static_cast<size_t>(cp); ++r)
+      EXPECT_EQ(measured(got, Mem::Activation, r), (4 * token + 8 * B) * T / cp + 8 * T + 4 * B);
+  }
+}
+
+// What each way needs beside: k = 2C columns of keys and values.
+TEST_F(ContextBytes, WorkspaceOfEachWay) {
+  // Softmaxes and gradients that wait in a ring of 2, 4, 8.
+  for (const auto& [cp, softmaxes, gradients] :
+       {std::tuple{2, 3, 2}, std::tuple{4, 5, 3}, std::tuple{8, 9, 5}}) {
+    const int64_t t = T / cp, k = 2 * C, ulysses = 4 * t * (4 * (C + k) + 2 * C);
+    const auto workspace = [&](const std::string& way) {
+      return measured(run(cp, "--context " + way), Mem::Workspace);
+    };
+    const int64_t base = workspace("ulysses") - ulysses, softmax = 4 * t * (C + 2 * NH);
+    EXPECT_EQ(workspace("gather") - base, 4 * t * C + softmax + (4 + 4) * T * k) << cp;
+    EXPECT_EQ(workspace("ring") - base,
+              4 * t * C + softmaxes * softmax + (2 + 2 + gradients) * 4 * t * k)
+        << cp;
+  }
+}
+
+// Elements that a rank sends for a layer and a sequence: forward, and backward.
+TEST_F(ContextBytes, WhatEachWaySends) {
+  for (const int64_t P : {2, 4, 8}) {
+    const int64_t keys = 2 * T * C * (P - 1) / P, heads = 4 * T * C * (P - 1) / (P * P);
+    for (const auto& [way, forward, backward] : {std::tuple{"gather", keys, 2 * keys},
+                                                 {"ring", keys, 2 * keys},
+                                                 {"ulysses", heads, 2 * heads}}) {
+      const auto cp = static_cast<int>(P);
+      const std::string flags = fmt::format("--context {} ", way);
+      EXPECT_EQ(sent(run(cp, flags)), B * L * 4 * (forward + backward)) << way << P;
+      if (P != 4) continue;
+      EXPECT_EQ(sent(run(cp, flags + "--recompute full")),
+                B * 4 * ((2 * L - 1) * forward + L * backward));
+      // 16-bit keys, but gradients of keys in FP32.
+      const int64_t wide = backward == 2 * keys ? keys : 0;
+      EXPECT_EQ(sent(run(cp, flags + "--precision bf16")),
+                B * L * (2 * forward + 2 * (backward - wide) + 4 * wide));
+    }
+  }
+}
+
+// With half as many heads of keys a ring sends half.
+TEST_F(ContextBytes, GroupedHeadsSendLess) {
+  const auto bytes = [&](const std::string& way) {
+    return sent(report("20_context_parallel",
+                       "--model llama-nano --layers 1 --channels 64 --seq-len 512 --batch 1 "
+                       "--micro-batch 1 --steps 1 --cp 4 --context " +
+                           way));
+  };
+  EXPECT_EQ(bytes("ring"), 4 * 3 * T * C * 3 / 4);
+  EXPECT_EQ(bytes("ulysses"), 4 * 3 * (3 * T * C * 3 / 16));
+}
+
+// Every rank has as many pairs of a query and a key; in contiguous order the last of four has
+// (4 - 1/2) / 2 times the mean, but for the diagonal.
+TEST_F(ContextBytes, WorkIsShared) {
+  const int64_t all = 2 * B * L * NH * T * (T + 1) / 2;
+  for (const std::string way : {"gather", "ulysses", "ring"})
+    EXPECT_EQ(pairs(run(4, "--context " + way)), std::vector<int64_t>(4, all / 4)) << way;
+  const std::vector<int64_t> uneven = pairs(run(4, "--context ring --order contiguous"));
+  EXPECT_EQ(std::accumulate(uneven.begin(), uneven.end(), int64_t{0}), all);
+  const double most = static_cast<double>(uneven.back()) / static_cast<double>(all / 4);
+  EXPECT_GT(most, 1.73);
+  EXPECT_LT(most, 1.75);
+}
+
+// Many layers, so that activations rule.
+TEST_F(ContextBytes, ALengthThatDoesNotFitOneRankFitsFour) {
+  const std::string flags =
+      "--model llama-nano --layers 12 --channels 32 --seq-len 512 --batch 1 --micro-batch 1 "
+      "--steps 1 --threads 1 --memory-limit ";
+  const auto total = [&](const std::string& ours) {
+    const auto got = report("20_context_parallel", flags + "1GB " + ours);
+    int64_t sum = 0;
+    for (size_t i = 0; i < kMemCount; ++i) sum += measured(got, static_cast<Mem>(i));
+    return sum;
+  };
+  const int64_t limit = total("--cp 4 --context ring");
+  EXPECT_LT(2 * limit, total("--cp 1"));
+  const std::string limited = flags + std::to_string(limit) + " ";
+  const Ended one = Programs::run("20_context_parallel", small_run(limited + "--cp 1"));
+  EXPECT_EQ(one.status, 2);
+  EXPECT_NE(one.err.find("more than --memory-limit"), std::string::npos) << one.err;
+  train("20_context_parallel", limited + "--cp 4 --context ring");
+}
+
+}  // namespace
+}  // namespace ladder::test
