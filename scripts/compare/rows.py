@@ -92,6 +92,8 @@ def rows(ranks, backend="cpu"):
             f"{n} --recompute full --offload inputs"),
         Row("19", "19_llama", "LLaMA's block",
             "--norm rms --mlp swiglu --position rope --kv-heads 1 --no-bias", "another model"),
+        Row("20", "20_context_parallel", "ring attention, ZeRO-2",
+            f"{n} --cp {ranks} --context ring --micro-batch 1"),
         Row("21", "21_moe", "experts",
             "--norm rms --mlp swiglu --position rope --no-bias --experts 4 --experts-per-token 2 "
             "--hidden 64", "another model"),
@@ -114,14 +116,16 @@ def suits(micro, batch):
 
 def why_not(row, args):
     """Why the programs must refuse this row's layout; empty: they must not."""
-    layers, heads, _ = models()[args.model]
+    layers, heads, tokens = models()[args.model]
     layers = args.layers or layers
-    tp, pp = row.degree("--tp"), row.degree("--pp")
-    dp = row.degree("--ranks") * row.degree("--dp")
+    tp, pp, cp = row.degree("--tp"), row.degree("--pp"), row.degree("--cp")
+    dp = row.degree("--ranks") * row.degree("--dp") // cp
     chunks = 2 if "interleaved" in row.flags else 1
     micros = max(1, args.batch // dp // args.micro_batch)
     if heads % tp:
         return f"{tp} ranks cannot share {heads} heads"
+    if cp > 1 and (tokens < 64 * cp or tokens % (2 * cp)):
+        return f"{cp} ranks cannot share sequences of {tokens} tokens"
     if layers % (pp * chunks):
         return f"{layers} layers do not make {pp * chunks} equal parts"
     if dp > 1 and (args.batch % dp or (args.batch // dp).bit_count() != 1):
