@@ -141,7 +141,7 @@ class RingAttention : public PieceAttention {
   }
   /// What came from the rank `step` further joins the sum of dk and dv.
   void join(const Ctx& ctx, ArrivalTree& dkv, int64_t step, size_t arrived, Pending& sent) const {
-    wait(ctx, sent, "wait_for_gradients");
+    wait(ctx, sent, "wait_for_key_gradients");
     dkv.add(rank(step), arrived,
             [&](size_t to, size_t from) { add(ctx, gradients_[to], gradients_[from]); });
   }

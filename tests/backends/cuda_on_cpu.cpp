@@ -184,6 +184,23 @@ TEST_F(CudaOnCpu, RanksThatShareLayersAndSequences) {
       plain, with("cuda-on-cpu --tp 2 --sequence-parallel --fault skip:reduce_scatter:3")));
 }
 
+// Ranks that share a sequence sum its tokens apart, so that the reordered tier is left.
+TEST_F(CudaOnCpu, RanksThatShareASequence) {
+  write("text.txt", read("text.txt") + read("text.txt") + read("text.txt") + read("text.txt"));
+  const auto with = [&](const std::string& rest) {
+    return trace("20_context_parallel",
+                 "--model gpt2-124m --vocab 256 --layers 1 --channels 16 --heads 2 --seq-len 128 "
+                 "--batch 1 --backend " +
+                     rest,
+                 kTwoSteps);
+  };
+  const Trace want = with("ref");
+  for (const std::string way : {"gather", "ulysses", "ring"})
+    EXPECT_TRUE(near(with("cuda-on-cpu --cp 2 --context " + way), want, kReordered)) << way;
+  EXPECT_FALSE(
+      near(with("cuda-on-cpu --cp 2 --context ring --fault swap:recv:0"), want, kReordered));
+}
+
 // A mesh multiplies the same matrices as its tensor ranks alone.
 TEST_F(CudaOnCpu, MeshesHaveTheBitsOfTheirTensorRanks) {
   const std::string flags =
