@@ -369,6 +369,121 @@ def rope(data):
     return svg.done()
 
 
+# ---- 20: who has which tokens, a ring in four steps, tokens for heads ----------------------------
+
+RANKS = (BLUE, ORANGE, GREEN, "#7a5195")
+
+
+def rank_names(svg, x, y, count):
+    for rank in range(count):
+        svg.box(x + 84 * rank, y - 12, 16, 16, RANKS[rank])
+        svg.text(x + 84 * rank + 22, y, f"rank {rank}", size=12)
+
+
+def mask(svg, x, y, title, order):
+    """The pairs of a causal mask, each in the color of the rank that has the query."""
+    owners, pairs, cell = order["owners"], order["pairs"], 15
+    svg.text(x, y, title, bold=True)
+    svg.text(x + 8 * cell, y + 20, "key", size=11, anchor="middle")
+    svg.text(x - 6, y + 32 + 8 * cell, "query", size=11, anchor="end")
+    for t, owner in enumerate(owners):
+        for u in range(t + 1):
+            svg.box(x + cell * u + 0.5, y + 27 + cell * t + 0.5, cell - 1, cell - 1, RANKS[owner])
+    top = y + 27 + 16 * cell + 20
+    longest = max(pairs)
+    for rank, count in enumerate(pairs):
+        svg.text(x - 6, top + 22 * rank + 12, f"rank {rank}", size=11, anchor="end")
+        svg.box(x, top + 22 * rank, 200 * count / longest, 16, RANKS[rank])
+        svg.text(x + 200 * count / longest + 6, top + 22 * rank + 12, f"{count} pairs", size=11)
+    share = sum(pairs) / len(pairs) / longest
+    svg.text(x, top + 22 * len(pairs) + 14, f"pairs of a mean rank / of the busiest: {share:.0%}", size=12)
+
+
+def zigzag(data):
+    """Who has which of 16 tokens, the leaves that they are, and the pairs that each rank has."""
+    orders = data["token_orders"]
+    svg = Svg(700, 532, "A sequence on four ranks, in zig-zag and in contiguous order")
+    rank_names(svg, 50, 16, 4)
+    svg.text(0, 52, "token", size=11)
+    svg.text(0, 76, "leaf", size=11)
+    for t, (owner, leaf) in enumerate(zip(orders["zigzag"]["owners"], orders["leaves"])):
+        svg.text(50 + 36 * t + 18, 52, str(t), size=11, anchor="middle")
+        svg.cell(50 + 36 * t, 58, 36, 26, leaf, RANKS[owner])
+    svg.text(50, 102, "A leaf is an early token and a late one. Each rank has two whole leaves: "
+             "a quarter of the tree.", size=12)
+    mask(svg, 50, 132, "zig-zag", orders["zigzag"])
+    mask(svg, 410, 132, "contiguous", orders["contiguous"])
+    return svg.done()
+
+
+def owner_of_run(run, ranks):
+    return min(run, 2 * ranks - 1 - run)
+
+
+def ring_of_keys(data):
+    """Four steps. A box is a rank, and in it are the keys that it has."""
+    steps = data["ring_of_keys"]
+    wide, places = 228, [(8, 0), (122, 0), (122, 92), (8, 92)]  # of four boxes, clockwise
+    svg = Svg(4 * wide, 336, "A ring of keys and values on four ranks, step by step")
+    svg.tip()
+    svg.text(8, 14, "In a box: the runs whose keys and values the rank has. The color is that of their "
+             "owner.", size=12)
+    for step, ranks in enumerate(steps):
+        x, y = wide * step, 52
+        svg.text(x + 8, y - 10, f"step {step}", bold=True)
+        for rank, (dx, dy) in enumerate(places):
+            svg.box(x + dx, y + dy, 86, 62, stroke=RANKS[rank], more=' stroke-width="2"')
+            svg.text(x + dx + 43, y + dy + 17, f"rank {rank}", RANKS[rank], 12, "middle", bold=True)
+            for i, run in enumerate(ranks[rank]["keys"]):
+                svg.cell(x + dx + 8 + 36 * i, y + dy + 26, 34, 28, run,
+                         RANKS[owner_of_run(run, len(ranks))])
+        if step + 1 < len(steps):
+            svg.arrow(x + 96, y + 31, x + 120, y + 31)
+            svg.arrow(x + 165, y + 64, x + 165, y + 90)
+            svg.arrow(x + 120, y + 123, x + 96, y + 123)
+            svg.arrow(x + 51, y + 90, x + 51, y + 64)
+        svg.text(x + 8, y + 182, "then rank 0 has the softmax of", RANKS[0], 12)
+        at = x + 8
+        for waiting in sorted(ranks[0]["waiting"], key=lambda sum_: sum_.strip("(")):
+            words = "all eight, as a tree" if waiting.count("+") == 7 else waiting.strip("()")
+            width = 7 * len(words) + 14
+            svg.box(at, y + 192, width, 24, DARK)
+            svg.text(at + width / 2, y + 208, words, "#ffffff", 12, "middle")
+            at += width + 6
+    svg.text(8, 300, "Every run gives a softmax of its own. It waits until its sibling in the tree is "
+             "there, and the two are merged, the lower run first.", size=12)
+    svg.text(8, 318, "Other ranks get the runs in another order, and merge the same pairs.", size=12)
+    return svg.done()
+
+
+def tokens_for_heads(data):
+    """Four heads and four runs on two ranks: before and after an all-to-all."""
+    svg = Svg(700, 244, "Ulysses on two ranks: tokens are exchanged for heads")
+    svg.tip()
+    rank_names(svg, 60, 16, 2)
+    owner = {"tokens": lambda head, run: owner_of_run(run, 2), "heads": lambda head, run: head // 2}
+    for x, title, has in [(60, "everywhere else: some tokens, all heads", "tokens"),
+                          (430, "in attention: all tokens, some heads", "heads")]:
+        svg.text(x, 46, title, bold=True)
+        for run in range(4):
+            svg.text(x + 50 * run + 25, 66, f"run {run}", size=11, anchor="middle")
+        for head in range(4):
+            svg.text(x - 6, 92 + 32 * head, f"head {head}", size=11, anchor="end")
+            for run in range(4):
+                travels = owner["tokens"](head, run) != owner["heads"](head, run)
+                svg.box(x + 50 * run + 1.5, 74 + 32 * head + 1.5, 47, 29, RANKS[owner[has](head, run)])
+                if travels:
+                    svg.text(x + 50 * run + 25, 93 + 32 * head,
+                             "leaves" if has == "tokens" else "has come", "#ffffff", 10, "middle")
+    svg.arrow(275, 118, 372, 118)
+    svg.text(324, 110, "q, k, v", size=12, anchor="middle")
+    svg.arrow(372, 158, 275, 158)
+    svg.text(324, 150, "output", size=12, anchor="middle")
+    svg.text(60, 230, "With two ranks a half of what a rank has travels; with P ranks (P - 1) / P of it, "
+             "and a rank has a P-th.", size=12)
+    return svg.done()
+
+
 EXPERTS = [BLUE, ORANGE, GREEN, "#7a5195"]
 
 
@@ -413,6 +528,9 @@ PICTURES = {
     "11_tensor_parallel/columns_rows.svg": columns_then_rows,
     "12_pipeline_parallel/schedules.svg": schedules,
     "19_llama/rope.svg": rope,
+    "20_context_parallel/zigzag.svg": zigzag,
+    "20_context_parallel/ring.svg": ring_of_keys,
+    "20_context_parallel/tokens_for_heads.svg": tokens_for_heads,
     "21_moe/experts.svg": experts,
 }
 

@@ -20,6 +20,7 @@
 #include "common/model/rope.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
+#include "tests/pictures/context.h"
 
 namespace ladder {
 namespace {
@@ -249,6 +250,8 @@ int main() {
                   {"pipelines", pipelines(2, 4)},
                   {"models", models()},
                   {"rope", rope()},
+                  {"token_orders", token_orders()},
+                  {"ring_of_keys", ring_of_keys()},
                   {"experts", experts()}};
   std::cout << data.dump() << "\n";
 }
