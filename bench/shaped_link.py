@@ -4,12 +4,15 @@
     cmake --build --preset cpu --target ch07_ddp
     python3 bench/shaped_link.py
 
+What hiding buys where ranks share a sequence (--context, chapter 20) is measured on the same link.
+
 Two ranks of one thread each are processes that talk TCP over the loopback of a network namespace
 of their own, where a token bucket lets 1 Gbit/s pass, both directions together. The model is so
 large that its messages take about as long as backward. The ways to reduce take turns; medians
 count. Needs iproute2, and leave to make a namespace: root, or user namespaces.
 
---stages compares chapters 07 to 10. --picture FILE.svg draws one step of the naive and of the fastest way.
+--stages compares chapters 07 to 10, and --context the ways of 20. --picture FILE.svg draws one step
+of the first and of the fastest way, or of gather and ring.
 """
 
 import argparse
@@ -35,6 +38,10 @@ STAGES = {"07": ("ch07_ddp", ["--bucket-mb=0"]),
           "10": ("ch10_zero3", []),
           "10 on demand": ("ch10_zero3", ["--prefetch=0"]),
           "10 kept": ("ch10_zero3", ["--reshard-after-forward=0"])}
+# So long a sequence that attention works longer on keys than the link takes to bring the next ones.
+CONTEXT_MODEL = ["--layers=4", "--channels=256", "--micro-batch=1", "--cp=2"]
+CONTEXT = {way: ("ch20_context_parallel", [*CONTEXT_MODEL, f"--context={way}"])
+           for way in ["gather", "ulysses", "ring"]}
 
 
 def enter_namespace(rate):
@@ -49,9 +56,9 @@ def enter_namespace(rate):
 
 def ways(args):
     """Name -> program and flags; the first is what the others are held against."""
-    if args.stages:
+    if args.stages or args.context:
         return {name: (Path(args.program).with_name(program), flags)
-                for name, (program, flags) in STAGES.items()}
+                for name, (program, flags) in (CONTEXT if args.context else STAGES).items()}
     named = {"naive": ["--ddp=naive"]}
     for mode, sizes in BUCKETS_MB.items():
         named.update({f"{mode}, buckets of {mb} MiB": [f"--ddp={mode}", f"--bucket-mb={mb}"]
@@ -126,6 +133,23 @@ def stages_body(args, times, reports):
                f"of {args.rounds} rounds", f"times as fast as {first}"], lines)])
 
 
+def context_body(args, times, reports):
+    """The ways of chapter 20. Gradients and weights travel, too, as much in each of them."""
+    median, lines = medians(times), []
+    for name in times:
+        sent = reports[name]["extra"]["context"]["sent"]["measured"]
+        lines.append([f"`--context {name}`", f"{sent:,}", f"{2 * sent * 8 / 1e6:.0f}",
+                      f"{median[name]:.0f}", spread(times[name]), f"{ratio(times, 'gather', name):.2f}"])
+    other = reports["gather"]["extra"]["traffic"]["measured"]
+    flags = " ".join(flag.replace("=", " ") for flag in CONTEXT_MODEL)
+    return "\n".join([
+        f"`--model {args.model} {flags}`, {args.seq_len} tokens, batch {args.batch}, 2 ranks of 1 "
+        f"thread, AdamW, FP32. For gradients and weights a rank sends {other:,} bytes more, "
+        f"{2 * other * 8 / 1e6:.0f} ms on the link, whatever the way.", "",
+        table(["way", "bytes a rank sends a step for attention", "ms on the link",
+               "ms a step, median", f"of {args.rounds} rounds", "times as fast as gather"], lines)])
+
+
 def fastest(times):
     median = medians(times)
     return min(median, key=median.get)
@@ -134,20 +158,27 @@ def fastest(times):
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--program", default=ROOT / "build/cpu/bin/ch07_ddp")
-    parser.add_argument("--model", default="small")
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--seq-len", type=int, default=192)
+    parser.add_argument("--model", help="default: small; with --context llama-nano")
+    parser.add_argument("--batch", type=int, help="default: 32; with --context 1")
+    parser.add_argument("--seq-len", type=int, help="default: 192; with --context 2048")
     parser.add_argument("--steps", type=int, default=4, help="of a run; the median counts")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--stages", action="store_true",
                         help="chapters 07 to 10 beside each other, instead of ways to do 07")
+    parser.add_argument("--context", action="store_true", help="the ways of chapter 20")
     parser.add_argument("--only", type=lambda text: text.split(";"),
                         help="of the ways, these; as '08;10', which are also those of a picture")
     parser.add_argument("--picture", help="an SVG file to write")
     parser.add_argument("--write", action="store_true",
                         help="put the result into docs/results/data_parallel.md")
     args = parser.parse_args()
+    if args.stages and args.context:
+        parser.error("--stages and --context: legal is one of them")
+    for name, value in zip(("model", "batch", "seq_len"),
+                           ("llama-nano", 1, 2048) if args.context else ("small", 32, 192)):
+        if getattr(args, name) is None:
+            setattr(args, name, value)
     if args.only and not {*args.only} <= {*ways(args)}:
         parser.error(f"--only: legal are {'; '.join(ways(args))}")
     if args.only and args.write:
@@ -162,16 +193,22 @@ def main():
     if INSIDE not in os.environ:
         enter_namespace(args.rate)
     times, reports, rows = run(args)
-    text = (body(args, times, reports, rows) if not args.stages and not args.only else
-            stages_body(args, times, reports))
+    if args.context:
+        section, title, text = ("context", "The ways of chapter 20 on the same link",
+                                context_body(args, times, reports))
+    elif args.stages or args.only:
+        section, title, text = ("stages", "Chapters 07 to 10 on the same link",
+                                stages_body(args, times, reports))
+    else:
+        section, title, text = ("shaped_link", "On a link of 1 Gbit/s",
+                                body(args, times, reports, rows))
     if args.picture:
-        shown = {name: rows[name][-1] for name in args.only or [next(iter(times)), fastest(times)]}
+        pair = ["gather", "ring"] if args.context else [next(iter(times)), fastest(times)]
+        shown = {name: rows[name][-1] for name in args.only or pair}
         save(args.picture, shown, step=args.steps // 2)
     print(f"\n{text}")
     if args.write:
-        write_section(RESULTS, "stages" if args.stages else "shaped_link",
-                      "Chapters 07 to 10 on the same link" if args.stages else
-                      "On a link of 1 Gbit/s", text)
+        write_section(RESULTS, section, title, text)
 
 
 if __name__ == "__main__":

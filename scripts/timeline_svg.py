@@ -15,9 +15,10 @@ from pathlib import Path
 
 # Kinds of spans in the order of the legend, and their colors.
 KINDS = {"forward": "#7fb3d5", "backward": "#1f618d", "update": "#a9a9a9", "waiting": "#f5cba7",
-         "sum over ranks": "#ca6f1e", "gather": "#7d9f35"}
+         "sum over ranks": "#ca6f1e", "gather": "#7d9f35", "exchange": "#7a5195"}
 COMMUNICATION = {"all_reduce": "sum over ranks", "reduce_scatter": "sum over ranks",
-                 "all_gather": "gather", "broadcast": "gather"}
+                 "all_gather": "gather", "broadcast": "gather", "all_to_all": "exchange",
+                 "ring_keys": "exchange", "ring_gradients": "exchange"}
 
 
 def kind_of(name):
