@@ -253,6 +253,24 @@ TEST_P(AttentionPieces, WhatIsAbsentChangesNothing) {
   }
 }
 
+/// By so much that the exponential of the distance is infinite: the larger one is what is left.
+TEST_P(AttentionPieces, MaximaMayBeFarApart) {
+  const Dtype dtype = wide(GetParam().dtype);
+  const Shape row{1, 8, 4}, statistic{1, 1, 8};
+  const auto softmax = [&](double m) {
+    return Softmax{box.random(dtype, row, 1, 2), box.filled(dtype, statistic, m),
+                   box.random(dtype, statistic, 1, 2)};
+  };
+  const Softmax low = softmax(-1000), high = softmax(1000);
+  for (const auto& [a, b] : {std::pair{low, high}, {high, low}}) {
+    const Softmax sum{box.copy(a.o), box.copy(a.m), box.copy(a.l)};
+    k.attention_merge(ctx, sum.o, sum.m, sum.l, b.o, b.m, b.l);
+    EXPECT_TRUE(same_bits(sum.o, high.o));
+    EXPECT_TRUE(same_bits(sum.m, high.m));
+    EXPECT_TRUE(same_bits(sum.l, high.l));
+  }
+}
+
 TEST_P(AttentionPieces, PiecesAreWholeChunks) {
   const Tensor q = box.empty({1, 64, 4}), kv = box.empty({1, 64, 8}), m = wide_empty({1, 1, 64});
   const Tensor o = wide_empty(q.shape);
