@@ -484,6 +484,8 @@ def tokens_for_heads(data):
     return svg.done()
 
 
+# ---- 21: experts ---------------------------------------------------------------------------------
+
 EXPERTS = [BLUE, ORANGE, GREEN, "#7a5195"]
 
 

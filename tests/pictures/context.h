@@ -16,7 +16,7 @@ namespace ladder {
 /// A sequence of 16 tokens on four ranks, in both orders. "owners": of each token. "pairs": of a
 /// query and a key, by rank. "leaves": of each token, where a sum over tokens has eight.
 inline nlohmann::json token_orders() {
-  constexpr int64_t T = 16, kRanks = 4, kLeaves = 8;
+  constexpr int64_t T = 16, kRanks = 4;
   nlohmann::json out;
   for (const TokenOrder order : {TokenOrder::Zigzag, TokenOrder::Contiguous}) {
     std::vector<int64_t> owners(T), pairs;
@@ -29,7 +29,7 @@ inline nlohmann::json token_orders() {
     }
     out[to_string(order)] = {{"owners", owners}, {"pairs", pairs}};
   }
-  for (int64_t t = 0; t < T; ++t) out["leaves"].push_back(leaf_of_token(t, kLeaves, T));
+  for (int64_t t = 0; t < T; ++t) out["leaves"].push_back(leaf_of_token(t, /*n=*/8, T));
   return out;
 }
 

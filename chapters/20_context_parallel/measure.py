@@ -1,0 +1,118 @@
+"""The measured tables of chapter 20: memory and what travels, by way and degree, and who works how
+much."""
+
+import subprocess
+
+from measure import ROOT, both, run, short_text, table
+
+PARENT, CHAPTER = "09_zero2", "20_context_parallel"
+WAYS = ["gather", "ulysses", "ring"]
+ONE = "--batch 1 --micro-batch 1 --steps 1 --threads 1"
+# GPT-2 has a row for each of 1,024 positions; LLaMA has as many tokens as one likes.
+GPT2 = f"--model gpt2-124m --vocab 256 --layers 8 --channels 256 --heads 8 --seq-len 1024 {ONE}"
+# What travels is counted for one block.
+SHAPES = {"1": f"--model gpt2-124m --vocab 256 --layers 1 --channels 128 --heads 8 --seq-len 1024 {ONE}",
+          "1/2": f"--model llama-nano --layers 1 --channels 128 --seq-len 1024 {ONE}"}
+LONG = f"--model llama-nano --layers 16 --channels 32 {ONE}"
+LIMIT = "100MB"
+CATEGORIES = ["Param", "Grad", "Optim", "Activation", "Workspace", "Comm"]
+
+
+def memory(text):
+    alone = run(PARENT, GPT2, text)
+    rows = [["09", *(alone.both(c) for c in CATEGORIES), f"`{alone.hash[-1]}`"]]
+    for cp in (2, 4, 8):
+        for way in WAYS:
+            flags = f"--cp {cp} --context {way}"
+            r = run(CHAPTER, f"{GPT2} {flags}", text)
+            rows.append([f"`{flags}`", *(r.both(c) for c in CATEGORIES), f"`{r.hash[-1]}`"])
+    return table(["flags", *CATEGORIES, "hash"], rows)
+
+
+def context(finished, what):
+    found = finished.report["extra"]["context"][what]
+    return found["predicted"], found["measured"]
+
+
+def traffic(text):
+    rows = []
+    for cp in (2, 4, 8):
+        for kappa, model in SHAPES.items():
+            row = [cp, kappa]
+            for way in WAYS:
+                if way == "ulysses" and kappa == "1/2" and cp == 8:
+                    row += ["refused: 4 heads of keys", ""]
+                    continue
+                for precision in ("fp32", "bf16"):
+                    r = run(CHAPTER, f"{model} --cp {cp} --context {way} --precision {precision}", text)
+                    row.append(both(*context(r, "sent")))
+            rows.append(row)
+    head = ["cp", r"$\kappa$", *(f"`{way}`, {p}" for way in WAYS for p in ("FP32", "BF16"))]
+    return table(head, rows)
+
+
+def work(text):
+    rows = []
+    for cp in (2, 4, 8):
+        for order in ("zigzag", "contiguous"):
+            r = run(CHAPTER, f"{GPT2} --cp {cp} --context ring --order {order}", text)
+            predicted, pairs = context(r, "pairs")
+            if predicted != pairs:
+                raise SystemExit(f"measure.py: pairs {pairs}, predicted {predicted}")
+            mean = sum(pairs) / cp
+            rows.append([cp, f"`{order}`", " ".join(f"{p / mean:.3f}" for p in pairs),
+                         f"{max(pairs):,}", f"{mean / max(pairs):.1%}"])
+    return table(["cp", "`--order`", "pairs of each rank, to their mean", "pairs of the busiest rank",
+                  "mean to busiest"], rows)
+
+
+def flat():
+    rows = []
+    for cp in (1, 2, 4, 8):
+        T = 512 * cp
+        r = run(CHAPTER, f"{LONG} --seq-len {T} --cp {cp} --context ring", short_text(1, T))
+        rows.append([cp, f"{T:,}", *(r.both(c) for c in ("Activation", "Workspace"))])
+    return table(["cp", "tokens of a sequence", "Activation", "Workspace"], rows)
+
+
+def fits(cp, T):
+    """The predicted bytes of a run that has trained, or None: refused, as it would take too much."""
+    text = short_text(1, T)
+    flags = f"{LONG} --memory-limit {LIMIT} --seq-len {T} --cp {cp} --context ring"
+    tried = subprocess.run([str(ROOT / f"build/cpu/bin/ch{CHAPTER}"), "--data", str(text), "--quiet",
+                            *flags.replace("--steps 1", "--steps 0").split()],
+                           capture_output=True, text=True)
+    if tried.returncode == 2 and "more than --memory-limit" in tried.stderr:
+        return None
+    return sum(run(CHAPTER, flags, text).memory(c) for c in CATEGORIES)
+
+
+def longest():
+    rows = []
+    for cp in (1, 2, 4, 8):
+        T, total = 256, 0
+        while (more := fits(cp, 2 * T)) is not None:
+            T, total = 2 * T, more
+        rows.append([cp, f"{T:,}", f"{total:,}", f"{2 * T:,}"])
+    return table(["cp", "longest sequence that trains", "bytes of a rank", "refused"], rows)
+
+
+def measure():
+    text = short_text(1, 1024)
+    return "\n\n".join([
+        f"**Memory.** `{GPT2}`, peak bytes of rank 0. Predicted and measured are equal where one "
+        "number stands; the last column is the hash of the weights:",
+        memory(text),
+        f"**A sequence that grows with the ranks.** `{LONG} --context ring`:",
+        flat(),
+        f"**A sequence that does not fit.** `{LONG} --context ring --memory-limit {LIMIT}`, tokens "
+        "doubled until the plan is refused:",
+        longest(),
+        rf"**Traffic.** `{SHAPES['1']}` ($\kappa = 1$) and `{SHAPES['1/2']}` ($\kappa = 1/2$). Bytes "
+        "that rank 0 sends in a step for attention, forward and backward; predicted and measured are "
+        "equal where one number stands:",
+        traffic(text),
+        "**Work.** The run of the first table, by `--order`; pairs of a query and a key, forward and backward, of "
+        "all heads and layers; predicted and measured are equal:",
+        work(text),
+    ])
