@@ -62,7 +62,10 @@ TEST(Experts, TokensGoThereAndBack) {
 
 TEST(Experts, WhatIsNotLegal) {
   const Job of = mixtral();
-  EXPECT_NE(why_not(of, {.dp = 64, .ep = 3}), "");
+  EXPECT_EQ(why_not(of, {.dp = 64, .ep = 16}),
+            "ep 16 must divide 8 experts and the 64 ranks of dp and cp");
+  EXPECT_EQ(why_not(of, {.pp = 16, .dp = 4, .ep = 8}),
+            "ep 8 must divide 8 experts and the 4 ranks of dp and cp");
   EXPECT_NE(why_not(of, {.tp = 2, .dp = 32, .ep = 2}), "");
   Job dense = of;
   dense.gpt = preset("llama2-7b");
