@@ -1,6 +1,10 @@
 // Bytes, weights and operations of models with experts, as the formulas say.
 #include "tests/common/memory.h"
 
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
 namespace ladder::test {
 namespace {
 
@@ -55,6 +59,23 @@ TEST_F(ExpertMemory, ChosenExpertsCostRowsAndIdleOnesWeights) {
   const auto& counted = two["extra"]["experts"];
   EXPECT_EQ(counted["weights"].get<int64_t>() - counted["weights_of_a_token"].get<int64_t>(),
             L * 6 * 3 * C * F);
+}
+
+// Of 4 x 16 tokens that take 2 of 8 experts each.
+TEST_F(ExpertMemory, LoadIsThatOfTheWholeBatch) {
+  const nlohmann::json experts = of("")["extra"]["experts"];
+  double most = 0, least = 0;
+  for (const auto& block : experts["load"]) {
+    const auto load = block.get<std::vector<int64_t>>();
+    ASSERT_EQ(load.size(), 8u);
+    EXPECT_EQ(std::accumulate(load.begin(), load.end(), int64_t{0}), 4 * 16 * 2);
+    most += static_cast<double>(*std::max_element(load.begin(), load.end())) / 16 - 1;
+    least += static_cast<double>(*std::min_element(load.begin(), load.end())) / 16;
+  }
+  EXPECT_DOUBLE_EQ(experts["steps"]["max_violation"][0], most / 3);
+  EXPECT_DOUBLE_EQ(experts["steps"]["least_load"][0], least / 3);
+  EXPECT_GT(most, 0);
+  EXPECT_EQ(experts, of("--micro-batch 1")["extra"]["experts"]);
 }
 
 // A plan that no test can train, which --memory-limit prints and refuses. In BF16 a parameter has 2
