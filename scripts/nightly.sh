@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What takes too long for every day, in nine parts. In the first three, same bits on every layout:
+# What takes too long for every day, in ten parts. In the first four, same bits on every layout:
 # each run's trace must be that of 06 on one rank, line by line.
 #
 #   data   chapters 07 to 10, 15, 16, 18 and 20 on 1, 2, 4 and 8 ranks, threads and processes, with
@@ -10,6 +10,8 @@
 #          recomputation, threads and processes: FP32, and chapter 12 as threads in BF16, too
 #   mesh   chapter 13 on every mesh of up to 8 ranks and one of 16, in every schedule and with
 #          sequence parallelism as threads, in 1f1b as processes, too
+#   llama  the same of llama-nano in every chapter that has an exact trace: micro-steps and threads,
+#          ranks and ZeRO, shared layers and sequences, stages, meshes, recomputation
 #   clients  Hugging Face's transformers, which it installs in build/clients, read what we save, and
 #            we read what they save
 #   torture  scripts/torture.sh: interrupted saves, disks that fail, ranks that do
@@ -24,19 +26,19 @@
 #   scripts/nightly.sh --build DIR  with the programs of another build
 #
 # Prints a line for each run, and writes docs/results/nightly_data_parallel.md,
-# nightly_model_parallel.md, nightly_mesh.md, clients.md, clients_llama.md, clients_mixtral.md,
-# torture.md and machines.md. A run of the first three parts that was done before, by the same
-# programs, is not done again: what has been found lies in runs/nightly.
+# nightly_model_parallel.md, nightly_mesh.md, nightly_llama.md, clients.md, clients_llama.md,
+# clients_mixtral.md, torture.md and machines.md. A run of the first four parts that was done before,
+# by the same programs, is not done again: what has been found lies in runs/nightly.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-build=build/cpu parts=(data model mesh clients torture fuzz readmes labs machines)
+build=build/cpu parts=(data model mesh llama clients torture fuzz readmes labs machines)
 while (($# > 0)); do
   case "$1 ${2-}" in
-    "--part data" | "--part model" | "--part mesh" | "--part clients" | "--part torture" | \
+    "--part data" | "--part model" | "--part mesh" | "--part llama" | "--part clients" | "--part torture" | \
       "--part fuzz" | "--part readmes" | "--part labs" | "--part machines") parts=("$2") ;;
     --build\ ?*) build=$2 ;;
-    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data|model|mesh|clients|torture|fuzz|readmes|labs|machines" >&2; exit 2 ;;
+    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data|model|mesh|llama|clients|torture|fuzz|readmes|labs|machines" >&2; exit 2 ;;
   esac
   shift 2
 done
@@ -51,7 +53,7 @@ built() {
   local number program
   for number; do
     for program in "$bin/ch$number"_*; do
-      [[ -x $program ]] && echo "${program##*/ch}"
+      [[ -x $program && -f chapters/${program##*/ch}/main.cpp ]] && echo "${program##*/ch}"
     done
   done
 }
@@ -70,10 +72,11 @@ begin() {
   local text=$work/text.txt
   [[ -s $text ]] || seq 100000 100700 >"$text"  # 4,907 bytes
   # AdamW, clipping on.
-  common=(--data "$text" --model nano --batch 32 --steps "$steps" --clip 1 --threads 1 --quiet)
+  common=(--threads 1 --model "$model" --data "$text" --batch 32 --steps "$steps" --clip 1 --quiet)
   good=() bad=() total=0 failed=0 again=0 seen=0 controls=0 start=$SECONDS
 }
 
+model=nano
 declare -A good bad  # runs of each table, by chapter
 all_failed=0
 # `ref` is the specification, not the fast one: a smaller model.
@@ -99,7 +102,7 @@ alone() {
 check() {
   local table=$1 chapter=$2 comm=$3 ranks=$4 wanted=$5 command=()
   shift 5
-  local name="$chapter $comm $ranks ranks $*"
+  local name="$model $chapter $comm $ranks ranks, ${common[1]} threads $*"
   local done=$work/done/${name//[^A-Za-z0-9_-]/.} trace=$work/trace.jsonl status=0 said=""
   ((total += 1))
   if [[ -e $done ]]; then
@@ -268,7 +271,7 @@ title() {
   echo "# Same bits on every layout: $1 in full"
   echo
   echo "\`scripts/nightly.sh\`, commit $commit, on $machine; GCC $gcc." \
-    "Each run takes $steps steps of \`nano\` with 32 sequences, AdamW and \`--clip 1\`. Its trace has" \
+    "Each run takes $steps steps of \`$model\` with 32 sequences, AdamW and \`--clip 1\`. Its trace has" \
     "the loss, the gradient norm, the learning rate and a hash of all weights after every step. It is" \
     "compared, as text, with the trace of 06_checkpointing on one rank."
   echo
@@ -421,6 +424,85 @@ mesh_text() {
   echo
   echo "With a sum lost inside a block, a sum of gradients lost, or a message between stages mixed" \
     "up (\`--fault\`), the trace differs: $seen of $controls runs."
+  echo
+  echo "$total runs and $controls controls: $failed failed."
+}
+
+# Its four heads of keys and values are shared by two query heads each: tensor ranks are at most 4.
+llama_parallel() {
+  local chapter ranks GA comm policy precision variant schedule mesh tp dp pp wanted
+  model=llama-nano
+  begin nightly_llama.md 20 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19
+  for precision in "${precisions[@]}"; do
+    alone "$work/06_llama_$precision.jsonl" --precision "$precision" --loss-scale 1024
+  done
+  wanted=$work/06_llama_fp32.jsonl
+
+  for chapter in "${chapters[@]}"; do
+    for GA in 1 2 4; do
+      check layouts "$chapter" thread 1 "$wanted" --micro-batch $((32 / GA))
+    done
+    common[1]=3
+    check layouts "$chapter" thread 1 "$wanted" --micro-batch 8
+    common[1]=1
+    "$bin/ch$chapter" --help | grep -q -e --recompute || continue
+    for precision in "${precisions[@]}"; do
+      for policy in "${policies[@]}"; do
+        check layouts "$chapter" thread 1 "$work/06_llama_$precision.jsonl" --precision "$precision" \
+          --loss-scale 1024 --micro-batch 8 --recompute "$policy"
+      done
+    done
+  done
+  for chapter in $(built 07 08 09 10 15 16 18); do
+    for ranks in 2 4 8; do
+      for GA in 1 4; do
+        for comm in thread mpi; do
+          check layouts "$chapter" "$comm" "$ranks" "$wanted" --micro-batch $((32 / ranks / GA))
+        done
+      done
+    done
+  done
+  for tp in 2 4; do
+    for variant in "" --sequence-parallel; do
+      for comm in thread mpi; do
+        # shellcheck disable=SC2086  # a variant may be no word at all
+        check layouts 11_tensor_parallel "$comm" "$tp" "$wanted" $variant --micro-batch 8 \
+          --recompute selective
+      done
+    done
+  done
+  for schedule in gpipe 1f1b interleaved zb-h1; do
+    for pp in 2 4 8; do
+      (($(parts_of "$pp" "$schedule") == 0)) && continue
+      for comm in thread mpi; do
+        check layouts 12_pipeline_parallel "$comm" "$pp" "$wanted" --pipeline "$schedule" --micro-batch 4
+      done
+    done
+  done
+  while read -r tp dp pp; do
+    ((tp > 4)) && continue
+    flags=(--tp "$tp" --dp "$dp" --pp "$pp" --micro-batch $((32 / dp / 4)))
+    check layouts 13_3d_parallel thread $((tp * dp * pp)) "$wanted" "${flags[@]}"
+    check layouts 13_3d_parallel mpi $((tp * dp * pp)) "$wanted" "${flags[@]}" --pipeline zb-h1
+    ((tp > 1)) && check layouts 13_3d_parallel thread $((tp * dp * pp)) "$wanted" "${flags[@]}" \
+      --sequence-parallel --recompute selective
+  done < <(meshes)
+  control 07_ddp 4 "$wanted" --fault "skip:all_reduce:$((steps - 1))"
+  control 11_tensor_parallel 4 "$wanted" --fault skip:all_reduce:3
+  control 12_pipeline_parallel 2 "$wanted" --micro-batch 4 --fault swap:recv:1
+  llama_text >"$result"
+  finish
+  model=nano
+}
+
+llama_text() {
+  title "LLaMA's block"
+  echo "One rank: 1, 2 and 4 micro-steps, 3 threads, and from 06 on \`--recompute\` ${policies[*]} in" \
+    "FP32, BF16 and FP16. Threads and processes: data parallelism on 2, 4 and 8 ranks with 1 and 4" \
+    "micro-steps; layers on 2 and 4 ranks, with \`--sequence-parallel\`, too; 2, 4 and 8 stages in" \
+    "each schedule; every mesh of up to 8 ranks, and 2 x 4 x 2, whose \`--tp\` is at most 4."
+  rows layouts "${chapters[@]}"
+  echo "With a sum or a message lost or mixed up (\`--fault\`) the trace differs: $seen of $controls runs."
   echo
   echo "$total runs and $controls controls: $failed failed."
 }

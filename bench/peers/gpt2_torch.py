@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GPT-2 trained in PyTorch: a peer for the time and memory of a whole step.
+"""GPT-2, or LLaMA's block in its sizes, trained in PyTorch: a peer for the time and memory of a step.
 
     build/peers/bin/python bench/peers/gpt2_torch.py --data FILE --batch 4 --seq-len 64 --steps 5
     build/peers/bin/python bench/peers/gpt2_torch.py --data FILE --device cuda --compile --fused \\
@@ -22,6 +22,7 @@ import time
 import torch
 
 from torch_gpt import ATTENTION, GPT2, Gpt, adamw, draw, read_bytes, train_step
+from torch_llama import LLAMA, Llama
 
 MIB = 1024 * 1024
 
@@ -64,7 +65,9 @@ class Run:
         self.args, self.text, self.batch = args, text, batch
         self.autocast = args.precision == "bf16" and args.weights == "fp32"
         torch.manual_seed(1)
-        model = Gpt(GPT2[args.model], ATTENTION[args.attention]).to(args.device)
+        core = ATTENTION[args.attention]
+        model = Llama(LLAMA[args.model], core) if args.model in LLAMA else Gpt(GPT2[args.model], core)
+        model = model.to(args.device)
         how = {name: True for name in ["foreach", "fused"] if getattr(args, name)}
         self.optimizer = (MasterWeights(model, **how) if args.weights == "master" else
                           adamw(model.parameters(), 1e-3, (0.9, 0.95), **how))
@@ -124,7 +127,7 @@ def measured_on_gpu(args, text):
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", required=True, help="file whose bytes are tokens")
-    parser.add_argument("--model", choices=GPT2, default="gpt2-124m")
+    parser.add_argument("--model", choices=[*GPT2, *LLAMA], default="gpt2-124m")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=0, help="steps before those that count")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A whole training step of GPT-2 124M: Ladder and PyTorch in turn, time and memory.
+"""A whole training step of GPT-2 124M, or of LLaMA's block in its sizes: Ladder and PyTorch in turn.
 
     build/peers/bin/python bench/peers/whole_step.py --batch 4 --seq-len 64
     build/peers/bin/python bench/peers/whole_step.py --batch 1 --seq-len 1024 --precision bf16
+    build/peers/bin/python bench/peers/whole_step.py --model llama-124m --batch 4 --seq-len 64
 
 AdamW, no clipping, random bytes as tokens. PyTorch is compiled, with its own attention and fused
 AdamW, unless --search tries its settings one after the other and keeps what is faster. Then both
@@ -20,8 +21,14 @@ from pathlib import Path
 from compare import KEPT_MEMORY, ROOT, run_process, run_ladder, run_torch, take_turns
 from results import add_write, section
 
-PROGRAMS = {"fp32": ROOT / "build/cpu/bin/ch04_clipping",
-            "bf16": ROOT / "build/cpu/bin/ch05_mixed_precision"}
+BIN = ROOT / "build/cpu/bin"
+PROGRAMS = {"gpt2-124m": {"fp32": BIN / "ch04_clipping", "bf16": BIN / "ch05_mixed_precision"},
+            "llama-124m": {"fp32": BIN / "ch19_llama", "bf16": BIN / "ch19_llama"}}
+# The peer's model as flags of Ladder; torch_llama.py has its sizes.
+MODELS = {"gpt2-124m": ["--model=gpt2-124m"],
+          "llama-124m": ["--model=gpt2-124m", "--norm=rms", "--mlp=swiglu", "--position=rope",
+                         "--kv-heads=4", "--no-bias"]}
+TITLES = {"gpt2-124m": "GPT-2 124M", "llama-124m": "LLaMA's block in the sizes of GPT-2 124M"}
 
 # What PyTorch may do in another way: flags, environment. The first of each is what was fastest
 # wherever it was tried.
@@ -118,8 +125,10 @@ def parse_args():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--seq-len", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--precision", choices=PROGRAMS, default="fp32")
-    parser.add_argument("--program", help="of Ladder; else chapter 04 for fp32, 05 for bf16")
+    parser.add_argument("--model", choices=MODELS, default="gpt2-124m")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--program", help="of Ladder; else chapter 04 for fp32, 05 for bf16, and 19 "
+                        "for llama-124m")
     parser.add_argument("--ceilings", default=ROOT / "build/cpu/bin/bench_operations")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5, help="of a run; the median counts")
@@ -129,7 +138,7 @@ def parse_args():
     parser.add_argument("--search", action="store_true", help="find PyTorch's fastest settings")
     add_write(parser)
     args = parser.parse_args()
-    args.program = args.program or PROGRAMS[args.precision]
+    args.program = args.program or PROGRAMS[args.model][args.precision]
     return args
 
 
@@ -152,22 +161,24 @@ def measure(args):
                   f"--threads={args.threads}"]
         exact = [] if args.precision == "fp32" else [f"--precision={args.precision}"]
         flags = [*common, *exact, f"--steps={args.steps}"]
-        ours = [*flags, "--model=gpt2-124m", "--optimizer=adamw"]
-        theirs = [*common, *exact, f"--warmup={WARMUP}"]
+        ours = [*flags, *MODELS[args.model], "--optimizer=adamw"]
+        theirs = [*common, *exact, f"--model={args.model}", f"--warmup={WARMUP}"]
         settings = (search([*theirs, f"--steps={args.search_steps}"], args.threads) if args.search
                     else given_settings(args.torch))
         print("PyTorch: " + ", ".join(f"{what} {how}" for what, how in settings.items()))
         mine, _ = take_turns(args.rounds, lambda: run_ladder(args.program, ours),
                              lambda: peer([*theirs, f"--steps={args.steps}"], settings, args.threads))
-        floor(args, mine.step_ms)
+        if args.model == "gpt2-124m":  # whose operations bench_operations counts
+            floor(args, mine.step_ms)
         breakdown(args, ours)
 
 
 def main():
     args = parse_args()
     sizes = f"B{args.batch}T{args.seq_len}"
-    with section(args.write, f"step_{args.precision}_{sizes}",
-                 f"A training step of GPT-2 124M in {args.precision.upper()}, batch {args.batch}, "
+    name = "step" if args.model == "gpt2-124m" else "step_llama"
+    with section(args.write, f"{name}_{args.precision}_{sizes}",
+                 f"A training step of {TITLES[args.model]} in {args.precision.upper()}, batch {args.batch}, "
                  f"{args.seq_len} tokens, beside PyTorch"):
         measure(args)
 

@@ -48,7 +48,6 @@ constexpr std::array kLlamaSizes = {
     Size{"num_hidden_layers", nullptr, 32, [](const auto& c) { return c.layers; }, "--layers"},
     Size{"num_attention_heads", nullptr, 32, [](const auto& c) { return c.heads; }, "--heads"},
     Size{"hidden_size", nullptr, 4096, [](const auto& c) { return c.channels; }, "--channels"},
-    Size{"intermediate_size", nullptr, 11008, [](const auto& c) { return c.inner(); }, "--model"},
     Size{"vocab_size", nullptr, 32000, [](const auto& c) { return c.vocab; }, "--model"},
 };
 constexpr std::array kMixtralSizes = {
@@ -225,14 +224,31 @@ json llama_config(const GptConfig& config) {
   };
 }
 
+/// A token of a Mistral sees `sliding_window` tokens, itself among them; null: all before it.
+void check_window(const json& theirs, int64_t T) {
+  const json window = theirs.value("sliding_window", json(4096));
+  if (window.is_null() || (window.is_number_integer() && window >= T)) return;
+  throw UserError(
+      "sliding_window is {}, but this run has sequences of {} tokens; legal is a --seq-len of at "
+      "most sliding_window",
+      shown(window), T);
+}
+
 bool check_llama(const json& theirs, const GptConfig& config) {
-  check_function(theirs, "model_type", "llama", "llama");
+  const json type = theirs.value("model_type", json("llama"));
+  const bool mistral = type == "mistral";
+  if (!mistral && type != "llama")
+    throw UserError("model_type is {}; legal for this model are \"llama\" and \"mistral\"",
+                    shown(type));
   for (const Size& size : kLlamaSizes) check_size(theirs, size, config);
   const auto check = [&](const char* key, int64_t standard, int64_t here) {
     if (const json there = value_or(theirs, key, standard); there != here)
       throw UserError("{} is {}, but this model has {}; see --model", key, shown(there), here);
   };
-  check("num_key_value_heads", config.heads, config.groups());
+  check("intermediate_size", mistral ? 14336 : 11008, config.inner());
+  const bool all_heads = !mistral || theirs.contains("num_key_value_heads");  // if null
+  check("num_key_value_heads", all_heads ? config.heads : 8, config.groups());
+  if (mistral) check_window(theirs, config.seq_len);
   check("head_dim", config.head_size(), config.head_size());
   check_function(theirs, "hidden_act", "silu", "silu");
   check_epsilon(theirs, "rms_norm_eps", 1e-6);

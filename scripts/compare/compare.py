@@ -158,7 +158,7 @@ def main(words):
     from page import html  # its charts need what build() installs
     args.out.mkdir(parents=True, exist_ok=True)
     args.data = args.data or excerpt(args)
-    runs, left_out, faults = run_all(rows(args.ranks, args.backend), args)
+    runs, left_out, faults = run_all(rows(args.ranks, args.backend, args.model), args)
     if not any(run.row.key == REFERENCE for run in runs):
         print("compare.sh: without chapter 06 there is nothing to compare with", file=sys.stderr)
         return 1

@@ -56,7 +56,14 @@ def mesh(ranks):
     return f"--tp 2 --dp {max(2, ranks // 4)} --pp 2"
 
 
-def rows(ranks, backend="cpu"):
+def other_block(model):
+    """Title and flags of chapter 19: the block that the model does not have."""
+    if model.startswith(("llama", "mistral")):
+        return "GPT-2's block", f"--norm layer --mlp gelu --position learned --kv-heads {models()[model][1]}"
+    return "LLaMA's block", "--norm rms --mlp swiglu --position rope --kv-heads 1 --no-bias"
+
+
+def rows(ranks, backend="cpu", model="tiny"):
     """All of them, those that share alike together. A chapter that is not there has none."""
     # A library computes products there, and its order of summation depends on their shape.
     tp = "on CUDA, a rank's smaller products sum in another order" if "cuda" in backend else ""
@@ -90,8 +97,7 @@ def rows(ranks, backend="cpu"):
         Row("17", "17_head_chunks", "head in chunks", "--head-chunk 1"),
         Row("18", "18_offload", "ZeRO-3, inputs of blocks in a file",
             f"{n} --recompute full --offload inputs"),
-        Row("19", "19_llama", "LLaMA's block",
-            "--norm rms --mlp swiglu --position rope --kv-heads 1 --no-bias", "another model"),
+        Row("19", "19_llama", *other_block(model), "another model"),
         Row("20", "20_context_parallel", "ring attention, ZeRO-2",
             f"{n} --cp {ranks} --context ring --micro-batch 1"),
         Row("21", "21_moe", "experts",
@@ -103,10 +109,13 @@ def rows(ranks, backend="cpu"):
 
 
 def models():
-    """{name: (layers, heads, tokens of a sequence)} of the programs."""
+    """{name: (layers, heads, tokens of a sequence, heads of keys and values)} of the programs, but for
+    models with experts, which 06 does not train."""
     text = MODELS.read_text(encoding="utf-8")
-    found = re.findall(r'Preset\{"([^"]+)", (\d+), (\d+), \d+, (\d+),', text)
-    return {name: tuple(int(size) for size in sizes) for name, *sizes in found}
+    found = re.findall(
+        r'\b(?:Preset\{|LlamaPreset\{\{)"([^"]+)", (\d+), (\d+), \d+, (\d+), \w+\}(?:,\s*(\d+),)?', text)
+    return {name: (int(layers), int(heads), int(tokens), int(shared or heads))
+            for name, layers, heads, tokens, shared in found}
 
 
 def suits(micro, batch):
@@ -116,7 +125,7 @@ def suits(micro, batch):
 
 def why_not(row, args):
     """Why the programs must refuse this row's layout; empty: they must not."""
-    layers, heads, tokens = models()[args.model]
+    layers, heads, tokens, shared = models()[args.model]
     layers = args.layers or layers
     tp, pp, cp = row.degree("--tp"), row.degree("--pp"), row.degree("--cp")
     dp = row.degree("--ranks") * row.degree("--dp") // cp
@@ -124,6 +133,8 @@ def why_not(row, args):
     micros = max(1, args.batch // dp // args.micro_batch)
     if heads % tp:
         return f"{tp} ranks cannot share {heads} heads"
+    if shared % tp:
+        return f"{tp} ranks cannot share {shared} heads of keys and values"
     if cp > 1 and (tokens < 64 * cp or tokens % (2 * cp)):
         return f"{cp} ranks cannot share sequences of {tokens} tokens"
     if layers % (pp * chunks):

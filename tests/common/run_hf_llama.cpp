@@ -129,9 +129,41 @@ TEST_F(HfLlama, AnotherModelIsRefusedWithBothValues) {
   EXPECT_EQ(refusal("attention_bias", true),
             "attention_bias is true, but Ladder computes with false");
   EXPECT_EQ(refusal("model_type", "gpt2"),
-            "model_type is \"gpt2\", but Ladder computes with \"llama\"");
+            "model_type is \"gpt2\"; legal for this model are \"llama\" and \"mistral\"");
   EXPECT_EQ(refusal("max_position_embeddings", 7), "") << "no table";
   EXPECT_NE(refusal("tie_word_embeddings", 1), "");
+}
+
+// A Mistral computes what a LLaMA does as long as its window holds the whole sequence.
+TEST_F(HfLlama, AMistralIsReadUnlessItsWindowIsShorterThanTheSequence) {
+  const GptConfig config = small_llama();
+  json theirs = hf_config(config);
+  theirs["model_type"] = "mistral";
+  const auto with_window = [&](const json& window) {
+    theirs["sliding_window"] = window;
+    return user_error([&] { check_hf_config(theirs, config); });
+  };
+  EXPECT_EQ(with_window(nullptr), "");
+  EXPECT_EQ(with_window(config.seq_len), "");
+  EXPECT_EQ(
+      with_window(config.seq_len - 1),
+      "sliding_window is 15, but this run has sequences of 16 tokens; legal is a --seq-len of "
+      "at most sliding_window");
+  EXPECT_NE(with_window("none"), "");
+
+  // What a config.json leaves out is not what a LLaMA's would be.
+  const GptConfig large = preset("mistral-7b");
+  const json least = {{"model_type", "mistral"},
+                      {"rms_norm_eps", 1e-5},
+                      {"sliding_window", nullptr},
+                      {"rope_theta", large.rope.theta},
+                      {"vocab_size", large.vocab}};
+  EXPECT_FALSE(check_hf_config(least, large));
+  json no_window = least;
+  no_window.erase("sliding_window");  // 4096
+  GptConfig long_sequences = large;
+  long_sequences.seq_len = 4097;
+  EXPECT_USER_ERROR(check_hf_config(no_window, long_sequences), "sliding_window is 4096, but");
 }
 
 TEST_F(HfLlama, OtherAnglesAreRefusedWithBothValues) {

@@ -102,19 +102,18 @@ class Rows(unittest.TestCase):
         return {row.key: why_not(row, args) for row in rows(ranks) if row.key != "20" and why_not(row, args)}
 
     def test_models(self):
-        self.assertEqual(models()["tiny"], (4, 4, 64))
-        self.assertIn("gpt2-124m", models())
+        self.assertEqual([models()[name] for name in ("tiny", "llama-tiny")], [(4, 4, 64, 4), (4, 4, 64, 2)])
+        self.assertEqual((models()["llama3-405b"][3], "moe-tiny" in models()), (8, False))  # 06 has no experts
 
     def test_rows_that_the_model_does_not_allow(self):
         self.assertEqual(self.left_out(2), {})  # the default, all of it
-        self.assertEqual(self.left_out(4, model="nano"), {})
         self.assertEqual(self.left_out(4), {"12-interleaved": "4 layers do not make 8 equal parts"})
-        self.assertEqual(self.left_out(4, layers=8), {})
+        self.assertEqual((self.left_out(4, model="nano"), self.left_out(4, layers=8)), ({}, {}))
         self.assertEqual(set(self.left_out(2, model="small")), {"12-interleaved"})
         self.assertIn("share sequences of 64", why_not(Row("", "20_", "", "--cp 2 --ranks 2"), ARGS))
+        self.assertIn("4 ranks cannot share 2 heads of keys and values", self.left_out(4, model="llama-tiny").values())
         many = self.left_out(8)
         self.assertEqual(many["11-sequence"], "8 ranks cannot share 4 heads")
-        self.assertEqual(many["12-gpipe"], "4 layers do not make 8 equal parts")
         self.assertEqual(set(many), {"11", "11-sequence", "12-gpipe", "12-1f1b", "12-interleaved",
                                      "12-zb-h1"})
 
@@ -129,6 +128,7 @@ class Rows(unittest.TestCase):
     def test_what_may_differ(self):
         may = {row.key for row in rows(2) if row.differs}
         self.assertEqual(may, {"01", "02", "03", "05", "14", "16", "19", "21"})
+        self.assertIn("GPT-2's block", [row.title for row in rows(2, model="llama-tiny")])
         cuda = {row.key for row in rows(2, "cuda") if row.differs}
         self.assertEqual(cuda - may, {"11", "11-sequence", "13"})
 
