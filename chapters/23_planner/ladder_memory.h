@@ -1,8 +1,8 @@
 // Memory of a run of a chapter here, to the byte: the formulas that its own predict() calls.
 //
 // Each layout is one chapter's: 06 on one rank, 21 if the model has experts, 07 to 10 for a stage
-// of ZeRO, 16 for FP8, and 13 where ranks share layers or stages, which has ZeRO's stage 1. What no
-// chapter runs has a dash.
+// of ZeRO, 16 for FP8, 20 where ranks share sequences, with ZeRO's stage 2, and 13 where they share
+// layers or stages, with stage 1. What no chapter runs has a dash.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,8 @@
 #include "chapters/12_pipeline_parallel/stage.h"
 #include "chapters/12_pipeline_parallel/stage_grads.h"
 #include "chapters/16_fp8/fp8.h"
+#include "chapters/20_context_parallel/context.h"
+#include "chapters/20_context_parallel/context_parallel.h"
 #include "chapters/21_moe/balance.h"
 #include "chapters/21_moe/experts.h"
 #include "chapters/23_planner/job.h"
@@ -32,7 +34,11 @@ namespace ladder::planner {
 /// The chapter that runs a layout; "": none does.
 inline std::string ladder_chapter(const Job& job, const PlanLayout& l) {
   const bool shares_batch_alone = l.tp * l.pp * l.cp * l.ep == 1;
-  if (l.cp * l.ep > 1) return "";
+  if (l.ep > 1) return "";
+  if (l.cp > 1)
+    return l.tp * l.pp == 1 && l.zero == 2 && !job.precision.fp8() && !job.gpt.has_experts()
+               ? "20_context_parallel"
+               : "";
   if (job.gpt.has_experts()) return l.gpus() == 1 && !job.precision.fp8() ? "21_moe" : "";
   if (job.precision.fp8()) return shares_batch_alone && l.zero == 0 ? "16_fp8" : "";
   if (!shares_batch_alone) return l.zero == 1 || (l.zero == 0 && l.dp == 1) ? "13_3d_parallel" : "";
@@ -55,15 +61,18 @@ class LadderMemory {
   }
 
   /// Of a rank of that stage. @throws UserError as the chapter would
-  MemoryBytes of(int64_t stage) const { return l_.tp * l_.pp > 1 ? of_mesh(stage) : of_shares(); }
+  MemoryBytes of(int64_t stage) const {
+    return l_.cp > 1 ? of_context() : l_.tp * l_.pp > 1 ? of_mesh(stage) : of_shares();
+  }
 
  private:
   /// What every chapter has: scratch, the digits of an exact norm, tokens, targets and losses.
-  MemoryBytes common(const ParamLayout& states) const {
+  /// @param tokens of a sequence on this rank
+  MemoryBytes common(const ParamLayout& states, int64_t tokens) const {
     MemoryBytes bytes;
     bytes[Mem::Master] = Weights::master_bytes(states.size(), job_.precision);
     bytes[Mem::Optim] = Optimizer::bytes(states, {}, {});
-    bytes[Mem::Activation] = 8 * share_ * job_.gpt.seq_len + 4 * job_.batch;
+    bytes[Mem::Activation] = 8 * share_ * tokens + 4 * job_.batch;
     bytes[Mem::Workspace] = 8 * kLimbs + scratch_bytes(run_);
     return bytes;
   }
@@ -75,7 +84,7 @@ class LadderMemory {
     const Recompute recompute(l_.recompute, gpt.layers);
     const ActivationPlan acts = recompute.plan(job_.precision.plan());
     const int ranks = static_cast<int>(l_.dp);
-    MemoryBytes bytes = common(l_.zero >= 1 ? shard : params);
+    MemoryBytes bytes = common(l_.zero >= 1 ? shard : params, gpt.seq_len);
     bytes[Mem::Param] =
         Weights::param_bytes(l_.zero >= 3 ? shard.size() : params.size(), job_.precision);
     bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
@@ -101,6 +110,28 @@ class LadderMemory {
     return bytes;
   }
 
+  /// Chapter 20, with keys and values gathered.
+  MemoryBytes of_context() const {
+    ContextOptions options;
+    options.cp = static_cast<int>(l_.cp);
+    const int ranks = static_cast<int>(l_.replicas());
+    const OwnTokens own = options.own_tokens(job_.gpt, options.mesh(job_.gpt, ranks), 0);
+    const int64_t micro = options.micro(micro_);
+    const GptConfig gpt = own_part(job_.gpt, l_.cp);
+    const ParamLayout params(gpt, ranks), shard = params.shard(0);
+    const ActivationPlan acts = Recompute(l_.recompute, gpt.layers).plan(job_.precision.plan());
+    MemoryBytes bytes = common(shard, own.size());
+    bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
+    bytes[Mem::Grad] = 4 * shard.grads().size();
+    bytes[Mem::Activation] += activation_bytes(gpt, micro, acts);
+    bytes[Mem::Workspace] +=
+        act_grad_bytes(gpt, micro, acts) +
+        ShardedGrads::workspace_bytes(params, shard, accumulate_, GA_, ddp_.beside(ranks));
+    bytes[Mem::Comm] = CommStream::bytes(ranks, params.largest_section());
+    ContextParallel::add_bytes(bytes, options.way, ContextShape(own, job_.gpt, acts.dtype), micro);
+    return bytes;
+  }
+
   /// Chapter 13.
   MemoryBytes of_mesh(int64_t rank) const {
     PipelineOptions options;
@@ -114,7 +145,7 @@ class LadderMemory {
                                    .sequence_parallel = job_.sequence_parallel};
     const ActivationPlan acts =
         tp.plan(stage.plan(job_.precision.plan(), recompute), job_.gpt, l_.tp);
-    MemoryBytes bytes = common(shard);
+    MemoryBytes bytes = common(shard, job_.gpt.seq_len);
     bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
     bytes[Mem::Comm] = CommStream::bytes(static_cast<int>(l_.dp), params.largest_section());
     TensorParallel::add_bytes(bytes, job_.gpt, acts, micro_);

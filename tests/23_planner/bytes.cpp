@@ -85,6 +85,15 @@ TEST_F(PlannedBytes, OfExperts) {
     expect_equal("21_moe", "--model moe-nano --batch 4 " + flags, "--gpus 1", "");
 }
 
+TEST_F(PlannedBytes, OfSharedSequences) {
+  for (const std::string precision : {"fp32", "bf16"})
+    expect_equal("20_context_parallel",
+                 "--model llama-nano --seq-len 128 --batch 4 --micro-batch 1 --recompute selective "
+                 "--cp 2 --precision " +
+                     precision,
+                 "--gpus 4 --tp 1 --pp 1 --dp 2 --zero 2", "--ranks 4");
+}
+
 TEST_F(PlannedBytes, ADashWhereNoChapterRunsThat) {
   for (const std::string layout :
        {"--gpus 4 --tp 2 --dp 2 --pp 1 --cp 1 --zero 2", "--gpus 2 --tp 1 --dp 1 --pp 1 --cp 2",
