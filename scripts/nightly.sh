@@ -238,22 +238,21 @@ data_parallel() {
 }
 
 # Sequences of 512 tokens, which 8 ranks can share.
-long=(--layers 2 --channels 64 --seq-len 512 --vocab 256)
+long=(--layers 2 --heads 8 --channels 64 --seq-len 512 --vocab 256)
 context_parallel() {
   local name=20_context_parallel model text=$work/long.txt wanted
   [[ -s $text ]] || seq 100000 101500 >"$text"  # 10,507 bytes
   for model in gpt2-124m llama-nano; do
-    common=(--data "$text" --model "$model" "${long[@]}" --batch 4 --steps "$steps" --clip 1 --threads 1 --quiet)
-    [[ $model == gpt2-124m ]] && common+=(--heads 8)
+    common=(--data "$text" "${long[@]}" --batch 4 --steps "$steps" --clip 1 --threads 1 --quiet)
     for precision in fp32 bf16; do
       wanted=$work/06_context_${model}_$precision.jsonl
-      alone "$wanted" --precision "$precision"
+      alone "$wanted" --model "$model" --precision "$precision"
       for way in gather ulysses ring; do
         for cp in 1 2 4 8; do
           [[ $model-$way-$cp == llama-nano-ulysses-8 ]] && continue  # 4 heads of keys and values
           for dp in 1 2; do
             for comm in thread mpi; do
-              check context "$name" "$comm" $((cp * dp)) "$wanted" --precision "$precision" \
+              check context "$name" "$comm" $((cp * dp)) "$wanted" --model "$model" --precision "$precision" \
                 --micro-batch 1 --cp "$cp" --context "$way" --recompute "${policies[dp == 1 ? 0 : 4]}"
             done
           done
@@ -261,8 +260,8 @@ context_parallel() {
       done
     done
     # The last one's text and model.
-    control "$name" 4 "$work/06_context_${model}_fp32.jsonl" --micro-batch 1 --cp 4 \
-      --context ring --fault "skip:recv:$((steps - 1))"
+    control "$name" 4 "$work/06_context_${model}_fp32.jsonl" --model "$model" --micro-batch 1 \
+      --cp 4 --context ring --fault "skip:recv:$((steps - 1))"
   done
 }
 
