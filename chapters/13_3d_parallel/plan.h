@@ -24,7 +24,7 @@
 namespace ladder {
 
 /// The axes of this chapter's mesh.
-constexpr std::array kMeshAxes{Axis::Tensor, Axis::Data, Axis::Pipeline};
+inline constexpr std::array kMeshAxes{Axis::Tensor, Axis::Data, Axis::Pipeline};
 
 /// Bytes that one rank sends in a step, along each axis: activations and their gradients; of
 /// Axis::Data gradients and weights. None: no formula knows, as the reduction loads ranks unevenly.
