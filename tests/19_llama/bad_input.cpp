@@ -24,6 +24,12 @@ TEST_P(BadBlock, Sizes) {
                   {"--position rope --channels 24", "3 channels each, which RoPE turns in pairs"}});
 }
 
+// A run without a table of positions has any length.
+TEST_P(BadBlock, NotMoreTokensThanPositionsWithRope) {
+  train("19_llama", "--position rope --seq-len 24 --layers 1");
+  expect_refused(BadInput{"--model llama-nano --position learned --seq-len 17", "16 positions"});
+}
+
 TEST_P(BadBlock, Theta) {
   for (const std::string theta : {"-1", "1", "nan", "inf", "1e13"})
     expect_refused(
