@@ -131,8 +131,7 @@ struct ContextOptions {
     if (leaves % cp != 0 || !cuts(cp))
       throw UserError(
           "--cp {}: it must be 1, 2, 4 or 8, at most {} (the leaves of a sum over {} tokens), and "
-          "2 "
-          "cp must divide them; legal are {}",
+          "2 cp must divide them; legal are {}",
           cp, leaves, T, degrees(cuts));
     const auto heads = [&](int64_t n) { return cuts(n) && gpt.groups() % n == 0; };
     if (way == ContextWay::Ulysses && !heads(cp))

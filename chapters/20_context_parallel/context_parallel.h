@@ -2,9 +2,8 @@
 // ways (gather.h, ulysses.h, ring.h); everything else works on each token by itself, and only must
 // know which tokens it has:
 //
-//   tokens, targets   are drawn whole, and a rank takes its own. So the target of a run's last
-//   token
-//                     is the first of the next run, on whatever rank that lies
+//   tokens, targets   are drawn whole, and a rank takes its own. So the target of the last token
+//                     of a run is the first of the next run, on whatever rank that lies
 //   positions         those of the own tokens: rows of the table, or angles
 //   sums over tokens  gradients and losses: over own tokens, then over ranks. Ranks that share a
 //                     sequence are neighbors, so a reduction over all ranks first makes sequences

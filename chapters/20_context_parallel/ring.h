@@ -11,9 +11,9 @@
 // every ring have the same bits. What waits for its sibling is the price: cp + 1 softmaxes for T /
 // cp queries, however many ranks there are.
 //
-// Backward, keys and values go around once more. What a rank's queries add to dk and dv of a
-// passing chunk goes straight to the rank that has the keys, which sums what comes as a tree by
-// rank.
+// Backward, keys and values go around once more. What a rank's queries add to dk and dv of passing
+// keys goes straight to the rank that has the keys, which sums what comes as a tree by rank. That
+// message of one step travels while the next step writes its own, so there are two buffers for it.
 #pragma once
 
 #include <array>
@@ -44,9 +44,9 @@ class RingAttention : public PieceAttention {
   }
 
   static void add_bytes(MemoryBytes& bytes, const ContextShape& s) {
-    const int64_t chunk = s.own.size() * s.kv();
+    const int64_t keys = s.own.size() * s.kv();
     bytes[Mem::Workspace] += query_bytes(s) + partial_softmaxes(s) * softmax_bytes(s) +
-                             (2 * size_of(s.dtype) + 4 * (2 + partial_gradients(s))) * chunk;
+                             (2 * size_of(s.dtype) + 4 * (2 + partial_gradients(s))) * keys;
   }
   ContextTraffic traffic() const override {
     const int64_t elements = (s.own.cp - 1) * s.own.size() * s.kv(), e = size_of(s.dtype);
@@ -89,6 +89,7 @@ class RingAttention : public PieceAttention {
       }
       wait(ctx, next, "wait_for_keys");
       if (step > 0) {
+        // Once it is joined, leaving_ of the step before is free: the step after writes there.
         join(ctx, dkv, step - 1, arriving, sent);
         arriving = dkv.take();
         sent = exchange("ring_gradients", part, rank(-step), gradients_[arriving], rank(step));
