@@ -1,18 +1,17 @@
 // --balance-loss, --z-loss, --bias-rate: what keeps a router from giving few experts all tokens.
 //
-//   --balance-loss a   loss += a / B sum_b sum_e f_e P_e, where of sequence b f_e = load_e E / (k
-//   T)
-//                      is the load of an expert over its even share, and P_e its mean score, as a
-//                      share of all. Only P has a gradient (arXiv 2101.03961)
+//   --balance-loss a   loss += a / B sum_b sum_e f_e P_e. In sequence b f_e = load_e E / (k T) is
+//                      the load of expert e divided by an even share, and P_e its mean score
+//                      divided by that of all. Only P has a gradient (arXiv 2101.03961)
 //   --z-loss b         loss += b / B sum_b mean_t (log sum_e exp logit_e)^2: logits stay small
 //                      (arXiv 2202.08906)
-//   --bias-rate u      after a step bias_e += u sign(mean load - load_e), of the whole batch: the
-//                      bias is added to scores where experts are chosen, and nowhere else, so there
-//                      is no gradient (arXiv 2408.15664)
+//   --bias-rate u      after a step bias_e += u sign(mean load - load_e), with loads of the whole
+//                      batch. The bias is added to scores where experts are chosen, and nowhere
+//                      else, so it has no gradient (arXiv 2408.15664)
 //
 // The losses are of single sequences, and the load of a batch is a sum of integers. So none of them
-// depends on how a batch is cut into micro-batches. Losses of all blocks are added. The loss that a
-// run reports has none of them in it.
+// depends on how a batch is cut into micro-batches. The losses of all blocks are added up. The loss
+// that a run reports does not contain them.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// --experts, --experts-per-token, --shared-experts, --router, --capacity: a block gets experts.
+// --experts, --experts-per-token, --shared-experts, --router, --no-renormalize, --capacity: the
+// experts of a block.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace ladder {
 constexpr auto names_of(Router) { return std::array{"softmax", "sigmoid"}; }
 
 struct ExpertOptions {
-  std::optional<int64_t> experts, per_token, shared;  ///< none: the model's
+  std::optional<int64_t> experts, per_token, shared;  ///< not given: the model's
   std::string router;                                 ///< empty: the model's
   bool no_renormalize = false;
   double capacity = 0;  ///< factor; 0: no token is dropped

@@ -1,22 +1,22 @@
-// The MLP becomes E experts, of which a router gives each token k: what it keeps in memory.
+// Memory of the layer of experts. E experts take the place of the MLP; a router gives each token k.
 //
 //   logits = x R^T           R (E,C), in FP32 whatever --precision says
 //   scores = softmax(logits), or a sigmoid of each
 //   a token takes the k experts of its largest scores; weight_j = score_j / sum of its k scores
 //   out    = sum_j weight_j SwiGLU_j(x), a tree over experts
 //
-// Nothing is padded. The pairs of a token and an expert, M = k B T of them, are sorted by expert:
-// the rows of an expert lie together, and one grouped product takes each expert's rows through its
-// own matrices. With --capacity f an expert takes of each sequence the first ceil(f k T / E) tokens
-// that choose it. Later ones are dropped: they add nothing to the residual stream.
+// Nothing is padded. There are M = k B T pairs of a token and an expert, a row for each, sorted by
+// expert. So the rows of an expert lie together, and one grouped product multiplies the rows of
+// each expert by its own matrix. With --capacity f an expert takes of each sequence the first
+// ceil(f k T / E) tokens that choose it. It drops later ones: it gives nothing for them.
 //
 //   numbers of a token     kept of a block             shared by all blocks
 //   (one MLP)              3 F                         4 F
 //   experts                2 E, 4 k (weight, indices)  E + k (gradients of logits and weights)
 //                          k (3 F + C)                 k (3 F + 2 C)
 //
-// and 4 (E + 1) bytes a micro-batch. Beside 16-bit activations what the router has is still FP32;
-// its input and its matrix are widened for it, C numbers a token and E C.
+// A block keeps 4 (E + 1) bytes of offsets, too. With 16-bit activations the numbers of the router
+// are still FP32. Its input, C numbers a token, and its matrix, E C, are then copied to FP32.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ struct ExpertActs {
   Tensor weight;          ///< (B,T,k) F32
   ExpertRows rows;        ///< which pair of a token and an expert lies in which of M rows
   Tensor fc, act;         ///< (M,2F), (M,F)
-  Tensor out;             ///< (M,C), what experts give, not weighed yet
+  Tensor out;             ///< (M,C), outputs of experts, before their weights
   Tensor load;            ///< (B,E) I32, tokens that chose each expert
   Tensor losses;          ///< (2,B), balance loss and z-loss of each sequence
 };
@@ -45,11 +45,11 @@ struct ExpertActs {
 /// Shared by all blocks: inputs of experts, and gradients.
 struct ExpertScratch {
   Tensor inp;          ///< (M,C)
-  Tensor drows;        ///< (M,C), of what experts gave, then of what they read
+  Tensor drows;        ///< (M,C), of the outputs of experts, then of their inputs
   Tensor dfc, dact;    ///< (M,2F), (M,F)
   Tensor dweight;      ///< (B,T,k) F32
   Tensor dlogits;      ///< (B,T,E) F32
-  Tensor wide_tokens;  ///< (B,T,C) F32 beside narrow activations; else null
+  Tensor wide_tokens;  ///< (B,T,C) F32 if activations are narrow; else null
   Tensor wide_router;  ///< (E,C), the same
 };
 
@@ -65,14 +65,14 @@ class ExpertLayers {
     const auto sets = static_cast<size_t>(plan.set_count(L));
     for (size_t i = 0; i < sets; ++i) kept_.push_back(alloc_kept(arena, plan));
     scratch_ = alloc_scratch(arena, plan);
-    // Of all micro-batches of a step: the host reads them after it. A slot for each micro-batch.
+    // Load and losses of all micro-batches of a step, since the host reads them after the step.
     load_ = arena.shared(Mem::Activation, "load", Dtype::I32, {L, batch, E});
     losses_ = arena.shared(Mem::Activation, "router_losses", wide(plan.dtype),
                            {L * ceil_div(batch, micro), 2 * micro});
     begin(0, micro);
   }
 
-  /// From here on for micro-batch k of a step, of `count` sequences.
+  /// Calls from here on are for micro-batch k of a step, which has `count` sequences.
   void begin(int64_t k, int64_t count) {
     first_ = k;
     count_ = count;

@@ -7,36 +7,35 @@
 
 namespace ladder {
 
-constexpr int kOneLeaf = 1;  // of a sum that no layout splits
+constexpr int kOneLeaf = 1;  // leaves of a sum that no layout splits
 
 inline RouteRule route_rule(const Experts& experts) {
   return {.sigmoid = experts.router == Router::Sigmoid, .renormalise = experts.renormalize};
 }
 
-/// `x` in FP32, as the router computes: beside narrow activations a copy in `memory`.
+/// `x` in FP32, for the router: a copy in `memory` if activations are narrow, else `x` itself.
 inline Tensor widened(const Ctx& ctx, Tensor x, Tensor memory) {
   if (!memory) return x;
   ctx.kernels->cast(ctx, memory, x);
   return memory;
 }
 
-/// A product of the router (E,C), in any orientation, on the rows of x.
+/// Counts a product of the router's matrix (E,C), in any orientation, with the rows of x.
 inline void count_router(const Ctx& ctx, Tensor x, Tensor router) {
   if (ctx.flops) *ctx.flops += cost::matmul(x.rows(), router.dim(0), router.dim(1)).flops;
 }
-/// A product of all experts' w (E,N,K) on the rows that they have. Where rows lie on a device it
-/// has been waited for: this comes after the product.
+/// Counts a product of all experts' w (E,N,K) with their rows. It reads offsets on the host, so it
+/// is called after the product: by then a device has written them.
 inline void count_experts(const Ctx& ctx, const ExpertRows& rows, Tensor w) {
   if (!ctx.flops) return;
   const int64_t E = w.dim(0), M = rows.offsets.data<int32_t>()[E];
   *ctx.flops += cost::grouped_matmul(M, E, w.dim(1), w.dim(2)).flops;
 }
 
-// ---- router: inp (B,T,C)
-// --------------------------------------------------------------------------
+// ---- router: inp (B,T,C) ------------------------------------------------------------------------
 
 /// Which experts each token takes, with which weights; load and losses of each sequence.
-/// @param bias (E), which only chooses
+/// @param bias (E), added to the scores for the choice alone
 inline void router_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
                            Tensor inp, Tensor router, Tensor bias, const RouteRule& rule) {
   const Span span(ctx, "router_forward");
@@ -48,7 +47,7 @@ inline void router_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScra
                              rule);
 }
 
-/// What router losses count in the loss: factors of balance loss and z-loss of a sequence.
+/// Factors of the balance loss and the z-loss of a sequence in the loss.
 struct RouterLossScale {
   float balance, z;
 };
@@ -69,8 +68,7 @@ inline void router_backward(const Ctx& ctx, Tensor dinp, Tensor drouter, const E
   for (int product = 0; product < 2; ++product) count_router(ctx, x, w);
 }
 
-// ---- dispatch: tokens go to the rows of their experts
-// ---------------------------------------------
+// ---- dispatch: tokens go to the rows of their experts -------------------------------------------
 
 /// scratch.inp (M,C) = inp (B,T,C) of the token in each row.
 inline void dispatch_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
@@ -92,8 +90,7 @@ inline void dispatch_backward(const Ctx& ctx, Tensor dinp, const ExpertActs& s,
   ctx.kernels->combine_forward(ctx, dinp, scratch.drows, s.rows, s.expert, {});
 }
 
-// ---- experts: each on its own rows
-// ----------------------------------------------------------------
+// ---- experts: each on its own rows --------------------------------------------------------------
 
 /// s.out = SwiGLU of scratch.inp.
 inline void experts_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
@@ -104,13 +101,14 @@ inline void experts_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScr
   ctx.kernels->grouped_matmul_forward(ctx, s.out, s.act, params.proj_w, s.rows, kLeaves);
   for (const Tensor& w : {params.fc, params.proj_w}) count_experts(ctx, s.rows, w);
 }
-/// act from fc again, where it was not kept.
+/// Computes act from fc again, if it was not kept.
 inline void experts_recompute(const Ctx& ctx, const ExpertActs& s) {
   const Span span(ctx, "experts_recompute");
   ctx.kernels->swiglu_forward(ctx, s.act, s.fc);
 }
-/// Gradients of the experts; scratch.drows, that of what they gave, becomes that of what they read.
-/// @param inp (B,T,C), from which scratch.inp is gathered anew
+/// Gradients of the experts. scratch.drows is the gradient of their outputs before, and of their
+/// inputs after.
+/// @param inp (B,T,C), from which scratch.inp is gathered again
 inline void experts_backward(const Ctx& ctx, const ExpertTensors& grads, const ExpertActs& s,
                              const ExpertScratch& scratch, Tensor inp, const ExpertTensors& params,
                              Into into) {
@@ -127,8 +125,7 @@ inline void experts_backward(const Ctx& ctx, const ExpertTensors& grads, const E
     count_experts(ctx, s.rows, w);
 }
 
-// ---- combine: out (B,T,C), the weighed sum of a token's experts
-// -----------------------------------
+// ---- combine: out (B,T,C), the weighted sum of the outputs of a token's experts -----------------
 
 inline void combine_forward(const Ctx& ctx, Tensor out, const ExpertActs& s) {
   const Span span(ctx, "combine_forward");
