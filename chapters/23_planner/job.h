@@ -141,8 +141,10 @@ inline std::string why_not_cut(const Job& job, int64_t tp, int64_t pp, PipelineK
 inline std::string why_not(const Job& job, const PlanLayout& l) {
   const int64_t T = job.gpt.seq_len;
   if (l.gpus() != job.gpus)
-    return fmt::format("tp {} x pp {} x dp {} x cp {} are {} devices, not {}", l.tp, l.pp, l.dp,
-                       l.cp, l.gpus(), job.gpus);
+    return fmt::format(
+        "tp {} x pp {} x dp {} x cp {} are {} devices, not {}; legal are --gpus that tp x pp x cp "
+        "divides, with a --batch that dp divides",
+        l.tp, l.pp, l.dp, l.cp, l.gpus(), job.gpus);
   if (l.ep != 1 && !job.gpt.has_experts()) return "ep: the model has no experts";
   if (job.gpt.has_experts() && l.tp != 1) return "tp: no chapter cuts an expert; legal is 1";
   if (job.gpt.has_experts() && (job.gpt.experts.count % l.ep != 0 || l.replicas() % l.ep != 0))

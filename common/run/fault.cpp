@@ -70,8 +70,7 @@ Fault FaultOptions::fault() const {
   throw UserError(
       "--fault {}; legal are KIND:OPERATION:N, where KIND is skip, corrupt, twice, swap, stall, "
       "die or fail, OPERATION all_reduce, reduce_scatter, all_gather, broadcast, all_to_all or "
-      "recv "
-      "(never twice), and N at least 0",
+      "recv (never twice), and N at least 0",
       text);
 }
 
