@@ -2,7 +2,6 @@
 #include "chapters/23_planner/search.h"
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -85,10 +84,9 @@ TEST_F(Planner, OneLayoutIsThatOfTheSearch) {
   EXPECT_EQ(report["layouts"][0], first);
 }
 
-TEST_F(Planner, SearchesAThousandWorldsInSeconds) {
-  const auto begin = std::chrono::steady_clock::now();
+/// Its time is in the README: tests assert none.
+TEST_F(Planner, SearchesThousandsOfDevices) {
   EXPECT_EQ(plan("--model llama3-405b --gpus 4096 --batch 4096 --device h100").status, 0);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
 TEST_F(Planner, SaysWhatWouldFit) {
