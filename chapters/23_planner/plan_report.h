@@ -128,6 +128,12 @@ inline std::string cost_text(const RunCost& cost, double price) {
       cost.megawatt_hours, price > 0 ? fmt::format(", price {:.0f}", cost.money) : "");
 }
 
+inline nlohmann::json bytes_json(const MemoryBytes& bytes) {
+  nlohmann::json json;
+  for (size_t i = 0; i < kMemCount; ++i) json[kMemNames[i]] = bytes.bytes[i];
+  return json;
+}
+
 inline nlohmann::json layout_json(const Job& job, const Device& device, const Plan& plan) {
   const PlanLayout& l = plan.layout;
   const auto [rate, mfu, hfu, causal] = speed_of(job, device, plan);
@@ -144,18 +150,13 @@ inline nlohmann::json layout_json(const Job& job, const Device& device, const Pl
           {"schedule", to_string(l.schedule)},
           {"chunks", l.chunks},
           {"bytes", plan.bytes()},
+          {"memory", bytes_json(plan.memory.bytes)},
           {"step_seconds", plan.seconds()},
           {"tokens_per_second", rate},
           {"mfu", mfu},
           {"hfu", hfu},
           {"mfu_causal", causal},
           {"seconds", terms}};
-}
-
-inline nlohmann::json bytes_json(const MemoryBytes& bytes) {
-  nlohmann::json json;
-  for (size_t i = 0; i < kMemCount; ++i) json[kMemNames[i]] = bytes.bytes[i];
-  return json;
 }
 
 }  // namespace ladder::planner

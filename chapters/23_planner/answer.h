@@ -1,0 +1,110 @@
+// A question's answer: all plans that fit, and what is known of the fastest.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "chapters/23_planner/device.h"
+#include "chapters/23_planner/job.h"
+#include "chapters/23_planner/ladder_memory.h"
+#include "chapters/23_planner/plan_options.h"
+#include "chapters/23_planner/plan_report.h"
+#include "chapters/23_planner/run_cost.h"
+#include "chapters/23_planner/search.h"
+#include "chapters/23_planner/seconds.h"
+#include "common/error.h"
+#include "common/model/layout.h"
+#include "common/names.h"
+#include "kernels/arena.h"
+
+namespace ladder::planner {
+
+struct Answer {
+  Device device;
+  Job job;
+  Found found;  ///< at least one plan
+  LadderBytes ladder;
+  RunCost cost;
+
+  const Plan& best() const { return found.plans.front(); }
+};
+
+/// @throws UserError saying what takes the least, and the cheapest change after which it fits
+[[noreturn]] inline void refuse(const Job& job, const Device& device, const Fixed& fixed,
+                                const Found& found) {
+  if (!found.least) throw UserError("no layout is legal: {}", found.why.c_str());
+  const std::optional<Change> change = cheapest_change(job, device, fixed);
+  const std::string advice = change
+                                 ? fmt::format("{} does: {:.2f} s a step with {}", change->text,
+                                               change->plan.seconds(), change->plan.layout.text())
+                                 : "nor with more devices";
+  throw UserError("none of {} layouts fits {} of {}; the least takes {}, {}; {}", found.legal,
+                  gib(device.room()).c_str(), device.name, gib(found.least->bytes()).c_str(),
+                  found.least->layout.text().c_str(), advice.c_str());
+}
+
+/// @throws UserError if nothing fits, or the device cannot compute so
+inline Answer answer(const Question& question, const Device& device) {
+  if (question.precision.fp8() && device.fp8 == 0)
+    throw UserError("--precision fp8: {} has no peak for it; legal are fp32, bf16 and fp16",
+                    device.name);
+  const Job job = question.asked();
+  const Fixed fixed = question.layout.fixed(job.gpt);
+  Found found = Search(job, device).find(fixed);
+  if (found.plans.empty()) refuse(job, device, fixed, found);
+  const Plan& best = found.plans.front();
+  const LadderBytes ladder = ladder_bytes(job, best.layout);
+  const RunCost cost =
+      run_cost(job, device, question.cost, best.seconds(), ParamLayout(job.gpt).live());
+  return {device, job, std::move(found), ladder, cost};
+}
+
+/// The number of the fastest plan that --explain asks for.
+inline std::string value_of(const Answer& a, std::string_view name) {
+  for (size_t i = 0; i < kMemCount; ++i)
+    if (kMemNames[i] == name) return fmt::format("{} bytes", a.best().memory.bytes.bytes[i]);
+  if (const auto term = named<Term>(name))
+    return fmt::format("{:.4g} s", a.best().step.terms[*term]);
+  const auto [rate, mfu, hfu, causal] = speed_of(a.job, a.device, a.best());
+  if (name == "mfu") return fmt::format("{:.1f}%", 100 * mfu);
+  if (name == "hfu") return fmt::format("{:.1f}%", 100 * hfu);
+  if (name == "days") return fmt::format("{:.2f}", a.cost.days);
+  if (name == "interval") return fmt::format("{:.0f} s", a.cost.interval);
+  return fmt::format("{:.4g} s", a.best().seconds());
+}
+
+/// What --report has.
+inline nlohmann::json report_json(const Answer& a) {
+  const auto& [device, job, found, ladder, cost] = a;
+  nlohmann::json report = {{"chapter", "23_planner"},
+                           {"model", job.gpt.name},
+                           {"parameters", ParamLayout(job.gpt).live()},
+                           {"gpus", job.gpus},
+                           {"device", device.name},
+                           {"batch", job.batch},
+                           {"seq_len", job.gpt.seq_len},
+                           {"precision", job.precision.name},
+                           {"room", device.room()},
+                           {"legal", found.legal}};
+  report["memory"] = {{"usual", bytes_json(a.best().memory.bytes)}, {"ladder", nullptr}};
+  if (!ladder.chapter.empty())
+    report["memory"]["ladder"] = {{"chapter", ladder.chapter}, {"bytes", bytes_json(ladder.bytes)}};
+  report["cost"] = {{"days", cost.days},
+                    {"device_hours", cost.device_hours},
+                    {"price", cost.money},
+                    {"megawatt_hours", cost.megawatt_hours},
+                    {"checkpoint_interval_seconds", cost.interval},
+                    {"lost", cost.lost}};
+  for (const Plan& plan : found.plans) report["layouts"].push_back(layout_json(job, device, plan));
+  for (const Plan* plan : pareto(found.plans))
+    report["pareto"].push_back(plan - found.plans.data());  // its number in `layouts`
+  return report;
+}
+
+}  // namespace ladder::planner

@@ -1,0 +1,150 @@
+// The flags that say what is planned: the model, the machine, and what is fixed of the layout.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/12_pipeline_parallel/pipeline.h"
+#include "chapters/16_fp8/fp8.h"
+#include "chapters/23_planner/job.h"
+#include "chapters/23_planner/run_cost.h"
+#include "chapters/23_planner/search.h"
+#include "common/error.h"
+#include "common/model/config.h"
+#include "common/names.h"
+#include "common/run/command_line.h"
+#include "common/run/options.h"
+
+namespace ladder::planner {
+
+/// The model and the machine.
+struct JobOptions {
+  RunOptions run;  // --model and what overrides it, --batch
+  std::string device = "h100";
+  std::vector<std::string> known_devices = {};  ///< for --help
+  int64_t gpus = 8;
+  Gradients gradients = Gradients::Fp32;
+  bool no_sequence_parallel = false;
+  double flops = 0;
+
+  void add_to(CommandLine& line) {
+    line.group("Model");
+    line.add("--model", run.model, fmt::format("one of {}", fmt::join(preset_names(), ", ")));
+    const FlagRules of_model{.shown_default = "the model's"};
+    line.add("--seq-len", run.seq_len, "tokens of a sequence", of_model);
+    line.add("--layers", run.layers, "blocks", of_model);
+    line.add("--heads", run.heads, "attention heads", of_model);
+    line.add("--channels", run.channels, "width of the residual stream", of_model);
+    line.add("--vocab", run.vocab, "tokens that there are", of_model);
+    line.add("--batch", run.batch, "sequences of a step, over all devices");
+    line.group("Machine");
+    line.add("--gpus", gpus, "devices in all");
+    line.add("--device", device,
+             fmt::format("one of {}, or a file .toml", fmt::join(known_devices, ", ")));
+    line.group("23_planner");
+    line.add("--gradients", gradients,
+             "what the usual accounting has of them beside 16-bit weights: fp32 (18 bytes a "
+             "parameter), 16-bit (16) or both (20)");
+    line.add("--no-sequence-parallel", no_sequence_parallel,
+             "tensor ranks do not share tokens between the layers");
+    line.add("--compute", flops,
+             "operations of a whole run: print which model and how many tokens they are best spent "
+             "on, and stop; 0: plan");
+  }
+  /// @throws UserError
+  void check() {
+    run.plan_only = run.takes_experts = true;
+    for (const auto& [flag, value] : {std::pair{"--gpus", gpus}, {"--batch", run.batch}})
+      if (value < 1 || value > 1 << 20)
+        throw UserError("{} must be from 1 to {}, not {}", flag, 1 << 20, value);
+    if (!(flops == 0 || (flops >= 1e6 && flops <= 1e40)))
+      throw UserError("--compute must be 0, or from 1e6 to 1e40, not {}", flops);
+    run.check_size(gpus);
+  }
+};
+
+/// What the search may not choose.
+struct LayoutOptions {
+  int64_t tp = 0, pp = 0, dp = 0, cp = 0, ep = 0, micro_batch = 0, chunks = 0;
+  int64_t zero = -1;
+  std::string recompute, schedule;
+
+  void add_to(CommandLine& line) {
+    line.group("Layout: what is not given is searched");
+    const FlagRules any{.shown_default = "any"};
+    line.add("--tp", tp, "ranks that share each layer", any);
+    line.add("--pp", pp, "stages", any);
+    line.add("--dp", dp, "ranks that share the batch", any);
+    line.add("--cp", cp, "ranks that share each sequence", any);
+    line.add("--ep", ep, "ranks that share the experts, of those of dp and cp", any);
+    line.add("--zero", zero, "stage of ZeRO, 0 to 3", any);
+    line.add("--recompute", recompute, "a policy of chapter 06", any);
+    line.add("--micro-batch", micro_batch, "sequences of one forward", any);
+    line.add("--schedule", schedule, "gpipe, 1f1b, interleaved or zb-h1", any);
+    line.add("--chunks", chunks, "parts of the model on a stage, for interleaved", any);
+  }
+  /// @throws UserError
+  void check() const {
+    for (const auto& [flag, value] : {std::pair{"--tp", tp},
+                                      {"--pp", pp},
+                                      {"--dp", dp},
+                                      {"--cp", cp},
+                                      {"--ep", ep},
+                                      {"--micro-batch", micro_batch},
+                                      {"--chunks", chunks}})
+      if (value < 0 || value > 1 << 20)
+        throw UserError("{} must be from 1 to {}, or 0 for any, not {}", flag, 1 << 20, value);
+    if (zero < -1 || zero > 3) throw UserError("--zero must be from 0 to 3, not {}", zero);
+    if (!schedule.empty() && !named<PipelineKind>(schedule))
+      throw UserError("--schedule {}; legal are {}", schedule,
+                      fmt::join(kNames<PipelineKind>, ", "));
+  }
+
+  Fixed fixed(const GptConfig& gpt) const {
+    const auto given = [](int64_t n) { return n > 0 ? std::optional(n) : std::nullopt; };
+    Fixed f{.tp = given(tp),
+            .pp = given(pp),
+            .dp = given(dp),
+            .cp = given(cp),
+            .ep = given(ep),
+            .micro_batch = given(micro_batch),
+            .chunks = given(chunks),
+            .schedule = named<PipelineKind>(schedule)};
+    if (zero >= 0) f.zero = zero;
+    if (recompute.empty()) return f;
+    Recompute(recompute, gpt.layers);  // throws unless it is legal
+    f.recompute = recompute;
+    return f;
+  }
+};
+
+/// All that a plan depends on, but what the file of the device says.
+struct Question {
+  JobOptions job;
+  LayoutOptions layout;
+  Fp8Options precision{{.name = "bf16"}};
+  CostOptions cost;
+
+  /// Reads the flags of all four, and those of `more`. @throws UserError
+  template <class... More>
+  void read(int argc, const char* const* argv, More&... more) {
+    CommandLine("23_planner: memory, time and cost of any layout, and which is best")
+        .read(argc, argv, job, layout, precision, cost, more...);
+  }
+  Job asked() const {
+    return {.gpt = job.run.gpt(),
+            .gpus = job.gpus,
+            .batch = job.run.batch,
+            .precision = precision,
+            .gradients = job.gradients,
+            .sequence_parallel = !job.no_sequence_parallel};
+  }
+};
+
+}  // namespace ladder::planner
