@@ -1,6 +1,6 @@
 // Our matrix product beside OpenBLAS and oneDNN at the shapes of GPT-2 124M, all three
 // orientations, in FP32 and, beside oneDNN alone, in BF16. One repetition of a benchmark runs them
-// in turn on the same operands, so that all meet the same neighbours on a machine that has some.
+// in turn on the same operands, so that all meet the same neighbors on a machine that has some.
 // bench/gemm_ratio.py prints the table of ratios.
 #include <array>
 #include <cblas.h>

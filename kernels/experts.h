@@ -70,7 +70,7 @@ inline Range rows_of(const ExpertRows& rows, int64_t e) {
 
 /// Calls f(index, rows) for each leaf that has rows of expert e, ascending, among those of all
 /// sequences (kernels/token_leaves.h); `chunks` is that of Ctx. Rows of both chunks of a leaf are
-/// neighbours each.
+/// neighbors each.
 template <class F>
 void for_leaves(const ExpertRows& rows, int64_t e, int chunks, F&& f) {
   const int32_t* from = rows.from.data<int32_t>();

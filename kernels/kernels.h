@@ -335,7 +335,7 @@ struct Kernels {
                        Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale);
 
   // ---- norms ------------------------------------------------------------------------------
-  /// Adds the squared norm of each row of x to that row's limbs: leaves of 16 neighbours of a
+  /// Adds the squared norm of each row of x to that row's limbs: leaves of 16 neighbors of a
   /// row are summed in double and added as exact integers, so that any order gives the same
   /// bits. See kernels/limbs.h.   limbs (R,kLimbs) I64; x (R,N)
   void (*squared_norm)(const Ctx&, Tensor limbs, Tensor x);

@@ -15,7 +15,7 @@
 //   - A matrix (the gradient of a weight, of the token embedding) has at most 8 leaves, of at least
 //     64 tokens each. A leaf is one chain: the tokens of its first chunk, then those of its second.
 //   - A vector (the gradient of a bias, of a norm; the loss) always has 16 chunks, a chain each. A
-//     leaf is the sum of its two. So ranks whose tokens are neighbours have chunks whole, too.
+//     leaf is the sum of its two. So ranks whose tokens are neighbors have chunks whole, too.
 #pragma once
 
 #include <algorithm>

@@ -59,7 +59,7 @@ class TreeSum {
   uint64_t count_ = 0;
 };
 
-/// The tree where most leaves are absent: two neighbours are joined before another leaf comes
+/// The tree where most leaves are absent: two neighbors are joined before another leaf comes
 /// between only if they share a smaller subtree with each other than with it. An absent leaf is
 /// skipped. It has the bits of TreeSum with -0 in its place.
 template <class T>

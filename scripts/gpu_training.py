@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Chapter, flags, and by how much of the CPU's a loss may differ. In 16 bits a sum may round to the
-# neighbour, 2^-9 away in BF16; FP8 has fewer bits, but the scales come from the same rule.
+# neighbor, 2^-9 away in BF16; FP8 has fewer bits, but the scales come from the same rule.
 RUNS = [("01_sgd", "--lr 0.1 --momentum 0.9", 1e-3),
         ("02_adamw", "--optimizer adamw", 1e-3),
         ("03_schedules", "--schedule cosine --warmup 5", 1e-3),

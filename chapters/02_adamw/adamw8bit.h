@@ -1,6 +1,6 @@
 // 8-bit AdamW: AdamW whose moments rest as one byte each (arXiv 2110.02861).
 //
-// Each block of 64 neighbours shares one FP32 scale, its largest magnitude; a byte is the index of
+// Each block of 64 neighbors shares one FP32 scale, its largest magnitude; a byte is the index of
 // one of 256 values in [-1, 1] (for v: [0, 1]) that lie closer together near zero, so that small
 // moments keep their leading digits. A step widens a block to FP32, does what AdamW does, and
 // narrows it again. Parameters start at multiples of 64, so no block holds two of them.

@@ -72,7 +72,7 @@ class SequenceParallel {
   /// The gradient of what it makes, likewise.
   Tensor gather_dproduct(const Ctx& ctx, Tensor own) { return gather(ctx, dproduct_, own); }
 
-  /// Gradients of a norm. A rank's tokens of a sequence are neighbours, kTokenChunks / t of its
+  /// Gradients of a norm. A rank's tokens of a sequence are neighbors, kTokenChunks / t of its
   /// chunks (kernels/token_leaves.h); but the sum over a sequence folds early ones with late ones.
   /// So ranks gather the sums of all chunks, and each joins them. dout, inp (n,T/t,C)
   void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,

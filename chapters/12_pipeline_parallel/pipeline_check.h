@@ -52,7 +52,7 @@ template <class... Args>
                                fmt::format(text, std::forward<Args>(args)...)));
 }
 
-/// What is sent from one stage to one of its neighbours.
+/// What is sent from one stage to one of its neighbors.
 struct Channel {
   std::vector<Turn> sent, received;
 

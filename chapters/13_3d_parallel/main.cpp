@@ -75,7 +75,7 @@ struct Layout {
 
   GptConfig gpt = o.run.gpt();
   MeshShape mesh = o.mesh.shape(o.tp, o.pp, o.run.ranks);
-  MeshPlace at = mesh.place(rank);  ///< where this rank stands
+  MeshCoordinate at = mesh.coordinate(rank);  ///< where this rank stands
   int64_t tp = o.tp.degree(gpt, mesh[Axis::Tensor]), dp = mesh[Axis::Data];
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step

@@ -145,7 +145,7 @@ struct ContextOptions {
     return {{Axis::Context, cp}, {Axis::Data, ranks / cp}};
   }
   OwnTokens own_tokens(const GptConfig& gpt, const MeshShape& mesh, int rank) const {
-    return {gpt.seq_len, cp, mesh.place(rank)[Axis::Context], order};
+    return {gpt.seq_len, cp, mesh.coordinate(rank)[Axis::Context], order};
   }
 
   /// Sequences of a micro-batch. @throws UserError unless it is one where ranks share it: the sums

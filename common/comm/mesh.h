@@ -1,4 +1,5 @@
-// A mesh of ranks: each has a place on several axes, and along each axis it belongs to a group.
+// A mesh of ranks. The coordinate of a rank is its number along each axis, and along each axis it
+// belongs to a group.
 //
 //   rank = t + TP (c + CP (d + DP s))      axes in the order of Axis, the first one fastest: its
 //                                          ranks are neighbors
@@ -36,8 +37,8 @@ class PerAxis {
   std::array<T, kAxes.size()> values_{};
 };
 
-/// The place of a rank: its number along each axis.
-using MeshPlace = PerAxis<int>;
+/// The coordinate of a rank: its number along each axis.
+using MeshCoordinate = PerAxis<int>;
 
 /// How many ranks there are along each axis; 1 where nothing is said.
 class MeshShape {
@@ -55,15 +56,15 @@ class MeshShape {
     for (const Axis axis : kAxes) all *= sizes_[axis];
     return all;
   }
-  MeshPlace place(int rank) const {
-    MeshPlace at;
+  MeshCoordinate coordinate(int rank) const {
+    MeshCoordinate at;
     for (const Axis axis : kAxes) {
       at[axis] = rank % sizes_[axis];
       rank /= sizes_[axis];
     }
     return at;
   }
-  int rank(const MeshPlace& at) const {
+  int rank(const MeshCoordinate& at) const {
     int rank = 0, step = 1;
     for (const Axis axis : kAxes) {
       rank += step * at[axis];
@@ -76,14 +77,14 @@ class MeshShape {
   PerAxis<int> sizes_;
 };
 
-/// The groups of one rank: along each axis those whose places differ from its own in that number
-/// alone, in its order.
+/// The groups of one rank: along each axis those whose coordinates differ from its own in that
+/// number alone, in its order.
 class Mesh {
  public:
   /// @param world all ranks; must live longer
   Mesh(Comm& world, const MeshShape& shape) {
     for (const Axis axis : kAxes) {
-      MeshPlace first = shape.place(world.rank());
+      MeshCoordinate first = shape.coordinate(world.rank());
       first[axis] = 0;  // the same for all of the group
       groups_[axis] = world.split(shape.rank(first), world.rank());
     }

@@ -4,7 +4,7 @@
 // A block spans up to kBlock queries (t) and as many keys (u), both cut at the same tokens. Where
 // the two are the same tokens, the block lies on the diagonal: a query sees no later key, and
 // tiles without a pair that counts are left out. In the few that the diagonal cuts, pairs that do
-// not count weigh zero (and zero times NaN is NaN: it may reach the neighbours in its tile).
+// not count weigh zero (and zero times NaN is NaN: it may reach the neighbors in its tile).
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Two neighbours of a narrow format as one word: what the instruction for BF16 multiplies.
+// Two neighbors of a narrow format as one word: what the instruction for BF16 multiplies.
 #pragma once
 
 #include <bit>
@@ -7,7 +7,7 @@
 
 namespace ladder {
 
-/// Two neighbours in memory that become one word. T is BF16 exactly: a float of it has no bits in
+/// Two neighbors in memory that become one word. T is BF16 exactly: a float of it has no bits in
 /// its lower half.
 template <class T>
 struct Pair {

@@ -87,7 +87,7 @@ class LaneLimbs {
   using LeafDoubles = hn::RebindToFloat<Words>;
   using Word = hn::Vec<Words>;
 
-  /// Adds the parts of each lane to its limbs `first`, `first` + 1 and `first` + 2. Neighbouring
+  /// Adds the parts of each lane to its limbs `first`, `first` + 1 and `first` + 2. Neighboring
   /// leaves are mostly of a size: one round serves all lanes. (Below 2^272 `first` is 9 at most,
   /// and then the last part is zero: limb 11 counts what is not finite.)
   HWY_INLINE void add_parts(Word first, Word part0, Word part1, Word part2) {
@@ -107,7 +107,7 @@ class LaneLimbs {
     } while (!hn::AllFalse(words, left));
   }
 
-  Limbs apart_{};  ///< of leaves that are not finite, and of their neighbours
+  Limbs apart_{};  ///< of leaves that are not finite, and of their neighbors
   std::array<uint64_t, kLimbs * kLeavesAtOnce> sums_{};
 };
 

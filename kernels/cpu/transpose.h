@@ -1,5 +1,5 @@
 // Transposing: rows of a matrix in memory become columns of words, which are floats, or two BF16 of
-// neighbouring columns, the earlier one in its upper half.
+// neighboring columns, the earlier one in its upper half.
 #pragma once
 
 #include <algorithm>

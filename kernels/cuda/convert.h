@@ -60,7 +60,7 @@ __device__ T from_float(float x) {
     return x;
 }
 
-/// N neighbouring elements, whatever their type in memory.
+/// N neighboring elements, whatever their type in memory.
 template <int N>
 struct Floats {
   float at[N];

@@ -19,19 +19,20 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{5};
 
-std::string text_of(const MeshPlace& at) {
+std::string text_of(const MeshCoordinate& at) {
   return fmt::format("tp {}, dp {}, pp {}", at[Axis::Tensor], at[Axis::Data], at[Axis::Pipeline]);
 }
 
-/// "right", or what is wrong with the places. Which order the axes have is not asked.
+/// "right", or what is wrong with the coordinates. Which order the axes have is not asked.
 std::string verdict(const MeshShape& mesh) {
-  std::set<std::string> places;
+  std::set<std::string> coordinates;
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    const MeshPlace at = mesh.place(rank);
+    const MeshCoordinate at = mesh.coordinate(rank);
     for (const Axis axis : kAxes)
       if (at[axis] < 0 || at[axis] >= mesh[axis])
-        return fmt::format("rank {} is at {}, which is no place", rank, text_of(at));
-    if (!places.insert(text_of(at)).second)
+        return fmt::format("rank {} is at {}, which is no coordinate of this mesh", rank,
+                           text_of(at));
+    if (!coordinates.insert(text_of(at)).second)
       return fmt::format("rank {} is at {}, as another is", rank, text_of(at));
     if (mesh.rank(at) != rank)
       return fmt::format("rank {} is at {}, and there is rank {}", rank, text_of(at),
@@ -54,7 +55,7 @@ std::string verdict(const MeshShape& mesh, Axis axis, const std::vector<int32_t>
   if (std::ssize(group) != mesh[axis])
     return fmt::format("{} of {} ranks", group.size(), mesh[axis]);
   for (int i = 0; i < mesh[axis]; ++i) {
-    MeshPlace wanted = mesh.place(rank);
+    MeshCoordinate wanted = mesh.coordinate(rank);
     wanted[axis] = i;
     if (mesh.rank(wanted) != group[static_cast<size_t>(i)])
       return fmt::format("number {} is rank {}, not {}", i, group[static_cast<size_t>(i)],
@@ -102,7 +103,7 @@ Found look(const MeshShape& shape, Comm& world, int per_node, int64_t blocks, in
 }
 
 void run_mesh(Sheet& sheet, const MeshShape& shape, int per_node) {
-  sheet.text("places", verdict(shape));
+  sheet.text("coordinates", verdict(shape));
   const auto blocks = sheet.pick<int64_t>("blocks", {2, 3, 4});
   const auto elements = sheet.pick<int64_t>("elements", {256, 512});
   std::vector<Found> found(static_cast<size_t>(shape.size()));

@@ -78,7 +78,7 @@ TEST(Pipeline, OnlyInterleavedHasChunks) {
   });
 }
 
-TEST(Pipeline, MessagesGoToNeighboursCountedRound) {
+TEST(Pipeline, MessagesGoToNeighborsCountedRound) {
   EXPECT_EQ(peer(3, Do::SendActivation, 4), 0);
   EXPECT_EQ(peer(0, Do::RecvActivation, 4), 3);
   EXPECT_EQ(peer(0, Do::SendGradient, 4), 3);

@@ -14,7 +14,7 @@ namespace {
 MeshShape mesh_of(int tp, int dp, int pp) {
   return {{Axis::Tensor, tp}, {Axis::Data, dp}, {Axis::Pipeline, pp}};
 }
-MeshPlace place_of(int t, int d, int s) {
+MeshCoordinate coordinate_of(int t, int d, int s) {
   return {{Axis::Tensor, t}, {Axis::Data, d}, {Axis::Pipeline, s}};
 }
 
@@ -22,11 +22,11 @@ const std::vector<MeshShape> kShapes = {mesh_of(1, 1, 1), mesh_of(2, 1, 1), mesh
                                         mesh_of(1, 1, 5), mesh_of(2, 2, 2), mesh_of(2, 4, 2),
                                         mesh_of(4, 3, 2), mesh_of(8, 8, 16)};
 
-TEST(MeshPlaces, RankAndPlaceAreInverse) {
+TEST(MeshCoordinates, RankAndCoordinateAreInverse) {
   for (const MeshShape& mesh : kShapes) {
     std::set<std::vector<int>> places;
     for (int rank = 0; rank < mesh.size(); ++rank) {
-      const MeshPlace at = mesh.place(rank);
+      const MeshCoordinate at = mesh.coordinate(rank);
       EXPECT_EQ(mesh.rank(at), rank);
       std::vector<int> place;
       for (const Axis axis : kAxes) {
@@ -40,23 +40,23 @@ TEST(MeshPlaces, RankAndPlaceAreInverse) {
 }
 
 // Written out: tp fastest, then dp, then pp.
-TEST(MeshPlaces, TensorRanksAreNeighbors) {
+TEST(MeshCoordinates, TensorRanksAreNeighbors) {
   const MeshShape mesh = mesh_of(2, 3, 4);
   EXPECT_EQ(mesh.size(), 24);
-  EXPECT_EQ(mesh.rank(place_of(1, 0, 0)), 1);
-  EXPECT_EQ(mesh.rank(place_of(0, 1, 0)), 2);
-  EXPECT_EQ(mesh.rank(place_of(0, 0, 1)), 6);
-  EXPECT_EQ(mesh.rank(place_of(1, 2, 3)), 23);
+  EXPECT_EQ(mesh.rank(coordinate_of(1, 0, 0)), 1);
+  EXPECT_EQ(mesh.rank(coordinate_of(0, 1, 0)), 2);
+  EXPECT_EQ(mesh.rank(coordinate_of(0, 0, 1)), 6);
+  EXPECT_EQ(mesh.rank(coordinate_of(1, 2, 3)), 23);
 }
 
 // A checkpoint and a hash ask the layout of the parameters who has what: it must know the mesh.
-TEST(MeshPlaces, ParametersLieWhereTheMeshSays) {
+TEST(MeshCoordinates, ParametersLieWhereTheMeshSays) {
   GptConfig gpt = preset("nano");
   for (const MeshShape& mesh : {mesh_of(2, 2, 2), mesh_of(4, 1, 2), mesh_of(1, 4, 4)}) {
     const ParamLayout any(gpt, mesh[Axis::Data], {0, mesh[Axis::Tensor]},
                           {0, mesh[Axis::Pipeline], 1});
     for (int rank = 0; rank < mesh.size(); ++rank) {
-      const MeshPlace at = mesh.place(rank);
+      const MeshCoordinate at = mesh.coordinate(rank);
       const ParamLayout there = any.shard(0).on_rank(rank);
       EXPECT_EQ(there.tensor_rank().rank, at[Axis::Tensor]) << rank;
       EXPECT_EQ(there.rank(), at[Axis::Data]) << rank;
@@ -79,10 +79,10 @@ TEST(MeshGroups, OfEachAxis) {
     if (shape.size() > 24) continue;
     run_threads(shape.size(), [&](Comm& comm) {
       const Mesh mesh(comm, shape);
-      const MeshPlace own = shape.place(comm.rank());
+      const MeshCoordinate own = shape.coordinate(comm.rank());
       for (const Axis axis : kAxes) {
         std::vector<int> ranks;
-        MeshPlace at = own;
+        MeshCoordinate at = own;
         for (at[axis] = 0; at[axis] < shape[axis]; ++at[axis]) ranks.push_back(shape.rank(at));
         EXPECT_EQ(members(mesh[axis], comm.rank()), ranks);
         EXPECT_EQ(mesh[axis].rank(), own[axis]);

@@ -60,7 +60,7 @@ TEST_P(EveryChapter, AgreesWithRef) {
 // Whatever the optimizer: each has kernels of its own.
 TEST_F(CudaOnCpu, EveryOptimizerAgreesWithRef) {
   // Lion takes the sign of what may be nearly zero, so one rounding can turn an update around; the
-  // 8-bit states may round to a neighbour.
+  // 8-bit states may round to a neighbor.
   for (const auto& [name, relative] : {std::pair{"sgd --momentum 0.9 --nesterov", kReordered},
                                        {"adam", kReordered},
                                        {"adafactor", kReordered},
@@ -95,7 +95,7 @@ TEST_F(CudaOnCpu, ClippingAgreesWithRef) {
   EXPECT_TRUE(near(cuda("14_stability", rows), on("ref", "14_stability", rows), kReordered));
 }
 
-// Narrow activations: a sum in another order may round to the neighbour, 2^-9 away in BF16.
+// Narrow activations: a sum in another order may round to the neighbor, 2^-9 away in BF16.
 TEST_F(CudaOnCpu, EveryPrecisionAgreesWithRef) {
   const auto expect_near = [&](const std::string& chapter, const std::string& precision,
                                double relative) {

@@ -42,7 +42,7 @@ inline double rounded_as(const Tensor& x, double value) {
   return widen(f, narrow(f, static_cast<float>(value), overflow_of(x.dtype)));
 }
 
-/// Half the distance of neighbours of the size of `value`.
+/// Half the distance of neighbors of the size of `value`.
 inline double half_step(const Tensor& x, double value) {
   if (!is_narrow(x.dtype)) return 0;
   const Format& f = format_of(x.dtype);

@@ -12,7 +12,7 @@ constexpr int64_t kSecond = 200;            ///< where another run of k begins
 constexpr int64_t kTimes = 7;
 constexpr float kUntouched = 12345;
 
-/// Runs of k that make up the panel: one, or two that are not neighbours.
+/// Runs of k that make up the panel: one, or two that are not neighbors.
 template <int64_t Step>
 std::vector<Run> runs(int64_t count) {
   const int64_t first = count == 1 ? kSteps : 11;

@@ -115,7 +115,7 @@ TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
   }
 }
 
-TEST_F(CpuSameBits, AProductDoesNotFeelItsNeighbours) {
+TEST_F(CpuSameBits, AProductDoesNotFeelItsNeighbors) {
   const int64_t rows = 150, N = 211, K = 600;
   const Tensor inp = box.random({rows, K}), w = box.random({N, K}), bias = box.random({N});
   const Tensor whole = box.empty({rows, N});

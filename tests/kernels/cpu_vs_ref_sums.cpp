@@ -126,7 +126,7 @@ TEST_F(CpuVsRef, EmbedBackward) {
 TEST_F(CpuVsRef, SquaredNormGivesTheLimbsOfExactSums) {
   const int64_t R = 5, N = 325;
   const Tensor x = fast.empty({R, N});
-  // Few bits each, so that a leaf is exact in any order; far below and far above 1. Neighbouring
+  // Few bits each, so that a leaf is exact in any order; far below and far above 1. Neighboring
   // leaves are of a size in the first row, and of two or more sizes in the others.
   const int exponents[] = {0, -50, 55, 120, -149};
   for (int64_t i = 0; i < x.size(); ++i)

@@ -170,8 +170,8 @@ TEST_P(ExpertProducts, RanksThatShareSequencesGiveTheBitsOfOne) {
       std::vector<Tensor> ranks;
       for (int64_t rank = 0; rank < cp; ++rank) {
         const auto [early, late] = fold(rank, cp, T);
-        const std::vector<Range> zigzag{early, late}, neighbours{leaf(rank, cp, T)};
-        ranks.push_back(weight_gradient(part(x, 0, 1, folded ? zigzag : neighbours),
+        const std::vector<Range> zigzag{early, late}, neighbors{leaf(rank, cp, T)};
+        ranks.push_back(weight_gradient(part(x, 0, 1, folded ? zigzag : neighbors),
                                         kTokenChunks / static_cast<int>(cp)));
       }
       EXPECT_EQ(bool(same_bits(join(ranks), whole)), folded) << "cp " << cp;

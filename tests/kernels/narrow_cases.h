@@ -17,7 +17,7 @@ inline double past_largest(const Format& f) {
   return 2 * largest - double{widen(f, f.first_special() - 2)};
 }
 
-/// Of both signs: every value of the format, every midpoint between two neighbours (and between
+/// Of both signs: every value of the format, every midpoint between two neighbors (and between
 /// the largest and the step after it), the floats just below and above, infinity, NaN with several
 /// payloads, and 100,000 random patterns of bits.
 inline std::vector<float> hard_floats(const Format& f) {

@@ -242,7 +242,7 @@ std::vector<BatchOp> SameBitsBatch::rows(int64_t B, int64_t T) {
   };
 }
 
-TEST_P(SameBitsBatch, ASequenceDoesNotFeelItsNeighbours) {
+TEST_P(SameBitsBatch, ASequenceDoesNotFeelItsNeighbors) {
   for (const int64_t T : {1, 5, 16})
     for (const BatchOp& op : rows(5, T)) {
       box.set_threads(1);

@@ -102,8 +102,8 @@ class SameBitsTokens : public SameBits {
       return std::vector<Range>{early, late};
     };
   }
-  /// Neighbours.
-  static Share neighbours(int64_t T, int64_t cp) {
+  /// Neighbors.
+  static Share neighbors(int64_t T, int64_t cp) {
     return [=](int64_t rank) { return std::vector<Range>{leaf(rank, cp, T)}; };
   }
 
@@ -154,7 +154,7 @@ TEST_P(SameBitsTokens, NegativeControlOtherSharesDiffer) {
       EXPECT_GE(vectors, 3) << what << ", T " << T << " cp " << cp;  // the loss is a single number
     };
     for (const int64_t cp : {2, 4, 8}) {
-      expect_differing("unfolded", cp, neighbours(T, cp));
+      expect_differing("unfolded", cp, neighbors(T, cp));
       if (cp == 2) continue;  // two terms commute
       expect_differing("joined at distance cp / 2 first", cp,
                        [&](int64_t rank) { return zigzag(T, cp)(rank % 2 * cp / 2 + rank / 2); });
@@ -162,7 +162,7 @@ TEST_P(SameBitsTokens, NegativeControlOtherSharesDiffer) {
   }
 }
 
-// Sequence parallelism: a rank's tokens are neighbours. It sums each of its chunks by itself, and
+// Sequence parallelism: a rank's tokens are neighbors. It sums each of its chunks by itself, and
 // the sums of all chunks are like tokens.
 TEST_P(SameBitsTokens, SumsOfChunksAreJoinedByAnybody) {
   for (const int64_t T : {8, 24, 64, 1000}) {

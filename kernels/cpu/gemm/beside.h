@@ -13,7 +13,7 @@
 
 namespace ladder {
 
-/// The next panel of B, where its rows are neighbours in memory: it is packed a few steps at a
+/// The next panel of B, where its rows are neighbors in memory: it is packed a few steps at a
 /// time, while the tiles before it wait for their products anyway.
 template <int64_t Step, class T>
 class Packing {

@@ -1,5 +1,5 @@
 // Products of BF16 by an instruction of their own, where the CPU has one. CMake compiles
-// bf16_amx.cpp, bf16_dpbf16.cpp or bf16_no_pairs.cpp. Both instructions take two neighbouring k as
+// bf16_amx.cpp, bf16_dpbf16.cpp or bf16_no_pairs.cpp. Both instructions take two neighboring k as
 // one word, and factors, sums and results below 2^-126 in size as zero.
 //
 // VDPBF16PS (AVX-512) adds the term in the upper half of a word first, then the one in the lower

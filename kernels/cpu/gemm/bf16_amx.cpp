@@ -208,15 +208,15 @@ void write(const float* leaves, int count, const Lefts& lefts, const Corner& to)
   });
 }
 
-/// Joins a group of `count` leaves, the last of them `segment`, to what waits on `level` or
+/// Joins a group of `count` leaves, the last of them `stretch`, to what waits on `level` or
 /// above, and sends the sums on.
-void join_group(const Segment& segment, const float* leaves, int count, int level,
+void join_group(const Stretch& stretch, const float* leaves, int count, int level,
                 const WaitingSums& waiting, const Corner& to) {
   Lefts lefts;
-  for (uint64_t joins = segment.joins >> level << level; joins != 0; joins &= joins - 1)
+  for (uint64_t joins = stretch.joins >> level << level; joins != 0; joins &= joins - 1)
     lefts.at[static_cast<size_t>(lefts.count++)] = waiting.at(std::countr_zero(joins));
-  if (segment.last) return write(leaves, count, lefts, to);
-  float* own = waiting.at(segment.level);
+  if (stretch.last) return write(leaves, count, lefts, to);
+  float* own = waiting.at(stretch.level);
   each_sum(leaves, count, lefts, kTileSide, kTileSide,
            [&](Vec sum, int64_t i, int64_t col, auto) { store(sum, own + i * kTileSide + col); });
 }
@@ -229,10 +229,10 @@ void tile_slab(const Slab& slab, const float* a, const float* b, Prefetch& prefe
   std::atomic_signal_fence(std::memory_order_seq_cst);
   int first = 0;
   for (int s = 0; s < slab.count; ++s) {
-    const Segment& segment = slab.segments[static_cast<size_t>(s)];
-    segment.resumes ? load_sums(waiting.at(waiting.parking)) : zero_sums();
-    for (int64_t step = 0; step < segment.steps; step += kRequestEvery) {
-      const int64_t steps = std::min(kRequestEvery, segment.steps - step);
+    const Stretch& stretch = slab.stretches[static_cast<size_t>(s)];
+    stretch.resumes ? load_sums(waiting.at(waiting.parking)) : zero_sums();
+    for (int64_t step = 0; step < stretch.steps; step += kRequestEvery) {
+      const int64_t steps = std::min(kRequestEvery, stretch.steps - step);
       multiply(a, b, steps);
       prefetch.some();
       a += steps * kStepOfPanel;
@@ -242,7 +242,7 @@ void tile_slab(const Slab& slab, const float* a, const float* b, Prefetch& prefe
     if (s + 1 < slab.count && s + 1 < first + kGroup) continue;
     // A slab may have fewer leaves than a group.
     const int level = std::min(kGroupLevels, waiting.local_levels);
-    join_group(segment, leaves, s + 1 - first, level, waiting, to);
+    join_group(stretch, leaves, s + 1 - first, level, waiting, to);
     first = s + 1;
   }
 }

@@ -2,9 +2,9 @@
 //   blocks    as large as panels and waiting sums fit the scratch and L2;
 //   slabs     of K: a piece of one leaf, or an aligned run of 2^j whole leaves (depth.h). A and
 //             B of a slab are packed into panels as the registers want them;
-//   tiles     of sums, which stay in registers through a whole segment (the part of one leaf that
+//   tiles     of sums, which stay in registers through a whole stretch (the part of one leaf that
 //             lies in the slab).
-// Between segments a tile's sums wait, one on each level of the tree. The memory of levels that a
+// Between stretches a tile's sums wait, one on each level of the tree. The memory of levels that a
 // slab completes by itself is used again by the next tile and so stays in the L1 cache.
 #pragma once
 

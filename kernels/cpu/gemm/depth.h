@@ -23,7 +23,7 @@ constexpr int64_t kDepth = kLanes == 8 ? 384 : 768;
 /// But all of K if it is no longer than this: then no sum waits in memory between slabs.
 constexpr int64_t longest_uncut(int64_t most) { return most / 3 * 4; }
 
-/// Neighbouring values of k. Panels hold them one run after the other; each begins with a step, and
+/// Neighboring values of k. Panels hold them one run after the other; each begins with a step, and
 /// its last step may not be full.
 struct Run {
   int64_t begin, end;
@@ -31,7 +31,7 @@ struct Run {
 };
 
 /// The part of a leaf that lies in one slab.
-struct Segment {
+struct Stretch {
   int64_t steps;
   uint64_t joins;  ///< bit l: the sum on level l of the tree is joined to this one, lowest first
   int level;       ///< where the sum goes: in the tree, or DepthCut::parking() if the leaf goes on
@@ -39,13 +39,13 @@ struct Segment {
   bool last;       ///< nothing follows: the sum goes to C
 };
 
-/// Values of k that are multiplied before the next ones are packed: segments one after the other.
+/// Values of k that are multiplied before the next ones are packed: stretches one after the other.
 struct Slab {
   int64_t steps = 0, values = 0;  ///< fewer values than steps hold where some are not full
   int count = 0, run_count = 0;
   /// The first ones count. The others are not even initialised: they would fill L1.
-  std::array<Segment, longest_uncut(kDepth)> segments;
-  /// Of all segments. Neighbours are joined where the first ends with a full step.
+  std::array<Stretch, longest_uncut(kDepth)> stretches;
+  /// Of all stretches. Neighbors are joined where the first ends with a full step.
   std::array<Run, longest_uncut(kDepth)> runs;
 
   std::span<const Run> k() const { return {runs.data(), static_cast<size_t>(run_count)}; }
@@ -97,7 +97,7 @@ class DepthCut {
   int levels() const { return parking() + (pieces_ > 1 ? 1 : 0); }
 
  private:
-  /// Where in the tree the sum of a leaf goes: see Segment.
+  /// Where in the tree the sum of a leaf goes: see Stretch.
   struct Join {
     uint64_t joins;
     int level;
@@ -187,7 +187,7 @@ class DepthCut {
     const bool ends = piece + 1 == pieces_;
     slab.steps += part.size();
     const Join own = ends ? join : Join{.joins = 0, .level = parking(), .last = false};
-    slab.segments[size_t(slab.count++)] = {part.size(), own.joins, own.level, piece > 0, own.last};
+    slab.stretches[size_t(slab.count++)] = {part.size(), own.joins, own.level, piece > 0, own.last};
   }
 
   int64_t K_, leaves_, token_leaves_, step_, depth_, slabs_;

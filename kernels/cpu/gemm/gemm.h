@@ -2,7 +2,7 @@
 //
 // C[m,n] (+)= sum_k A[m,k] B[n,k] (+ bias[n]), where the sum over k is the balanced tree of
 // kernels/tree.h over leaves, and inside a leaf k ascends with fused multiply-adds from -0 (but see
-// bf16.h). A leaf is a run of neighbouring k, or two: a leaf of tokens is folded.
+// bf16.h). A leaf is a run of neighboring k, or two: a leaf of tokens is folded.
 // The bits of an element depend on its own sum alone: not on M, N, tiles or threads.
 // Narrow factors are widened when they are packed, or multiplied in pairs where the CPU does that
 // (bf16.h), sums are FP32, and a narrow C is rounded once, when its sum (and bias) is

@@ -1,5 +1,5 @@
 // Panels of a matrix, as the tiles of the product read them: for each step of k, one word of each
-// of W neighbouring rows. A word is a float, or two BF16 of neighbouring k, the earlier one in its
+// of W neighboring rows. A word is a float, or two BF16 of neighboring k, the earlier one in its
 // upper half.
 #pragma once
 
@@ -22,7 +22,7 @@ constexpr int64_t panel_size(int64_t W, int64_t steps) { return W * steps + kLan
 /// written in runs.
 constexpr int64_t kRun = 8;
 
-/// W neighbouring rows where rows are contiguous, for `count` values of k, `stride` apart. The same
+/// W neighboring rows where rows are contiguous, for `count` values of k, `stride` apart. The same
 /// of the next run is asked for.
 template <int64_t W, int64_t Step, class T, class Io>
 HWY_INLINE void copy_run(float* out, const T* from, int64_t stride, int64_t count, Io io) {

@@ -22,7 +22,7 @@ class Prefetch {
     if (range.size() <= 0 || k.empty()) return;
     const int64_t size = size_of(f.dtype);
     const Run rows{range.begin, range.end}, all{k.front().begin, k.back().end};
-    const bool along_k = f.stride_k == 1;  // then runs of k are neighbours
+    const bool along_k = f.stride_k == 1;  // then runs of k are neighbors
     const Run line = along_k ? all : rows;
     base_ = static_cast<const char*>(f.ptr) + line.begin * size;
     bytes_ = line.size() * size;

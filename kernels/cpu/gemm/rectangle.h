@@ -15,7 +15,7 @@ namespace ladder {
 inline int64_t pieces(const Slab& slab, int64_t steps) {
   int64_t count = 0;
   for (int s = 0; s < slab.count; ++s)
-    count += ceil_div(slab.segments[static_cast<size_t>(s)].steps, steps);
+    count += ceil_div(slab.stretches[static_cast<size_t>(s)].steps, steps);
   return count;
 }
 
@@ -34,7 +34,7 @@ template <class Sums, class Next>
 void column(const Product& p, const Block& block, const Slab& slab, Range rows, int64_t n,
             const float* b, Next next, int64_t pieces, WaitingSums& waiting, Outbox& outbox) {
   const Factor c{.ptr = p.c, .dtype = p.c_dtype, .stride_i = p.stride_c, .stride_k = 1};
-  const bool last = slab.segments[static_cast<size_t>(slab.count - 1)].last;
+  const bool last = slab.stretches[static_cast<size_t>(slab.count - 1)].last;
   const Range written = last && !goes_past_caches(p) ? rows : Range{};
   const Run cols{n, std::min(n + kNr, p.N)};
   Beside<Next> beside{

@@ -26,9 +26,9 @@ static_assert(longest_uncut(kDepth) <= int64_t{1} << kLocalLevels);
 
 /// Lines of panels that come from L2 are asked for so many steps before their products.
 constexpr int64_t kAhead = 16;
-/// The last steps of a segment, which the two halves of a tile take one after the other: so the
+/// The last steps of a stretch, which the two halves of a tile take one after the other: so the
 /// sums of one are joined and stored while the other multiplies. All stores of a tile at once would
-/// keep the next segment waiting.
+/// keep the next stretch waiting.
 constexpr int64_t kApart = 4;
 /// Whether a panel of B stays in L1 while A's pass (see kDepth).
 constexpr bool kBInL1 = kLanes < 16;
@@ -65,55 +65,55 @@ HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile, Outbox& out
       });
 }
 
-/// Asks for the sums that a tile is joined to, and for the place of its own: a long segment has
+/// Asks for the sums that a tile is joined to, and for the place of its own: a long stretch has
 /// pushed them out of L1, or even of L2.
 template <size_t Rows>
-HWY_INLINE void ask_for_waiting(const Segment& segment, const WaitingSums& waiting) {
+HWY_INLINE void ask_for_waiting(const Stretch& stretch, const WaitingSums& waiting) {
   constexpr int64_t kLong = 128;  // steps
-  if (segment.steps < kLong) return;
+  if (stretch.steps < kLong) return;
   constexpr int64_t kFloats = static_cast<int64_t>(Rows) * kNr;
-  if (!segment.last)
-    for (int64_t i = 0; i < kFloats; i += 16) __builtin_prefetch(waiting.at(segment.level) + i, 1);
-  for (uint64_t joins = segment.joins; joins != 0; joins &= joins - 1)
+  if (!stretch.last)
+    for (int64_t i = 0; i < kFloats; i += 16) __builtin_prefetch(waiting.at(stretch.level) + i, 1);
+  for (uint64_t joins = stretch.joins; joins != 0; joins &= joins - 1)
     for (int64_t i = 0; i < kFloats; i += 16)
       __builtin_prefetch(waiting.at(std::countr_zero(joins)) + i);
 }
 
-/// One tile through one segment: from zero, or from where it was parked, to its level or to C.
+/// One tile through one stretch: from zero, or from where it was parked, to its level or to C.
 template <class Sums, size_t Rows, class Next>
-HWY_NOINLINE void tile_segment(const Segment& segment, const float* a, const float* b,
+HWY_NOINLINE void tile_stretch(const Stretch& stretch, const float* a, const float* b,
                                Beside<Next>& beside, const WaitingSums& waiting, const Corner& to) {
   Acc<Rows> acc;
-  if (segment.resumes) {
+  if (stretch.resumes) {
     const float* own = waiting.at(waiting.parking);
     for_acc(acc, [&](Vec& v, int64_t i, int64_t col) { v = load(own + i * kNr + col); });
   } else {
     for_acc(acc, [&](Vec& v, int64_t, int64_t) { v = nothing(); });
   }
-  const int64_t apart = std::min(kApart, segment.steps), together = segment.steps - apart;
-  for (int64_t step = 0; step < segment.steps; step += Next::kPiece) {
+  const int64_t apart = std::min(kApart, stretch.steps), together = stretch.steps - apart;
+  for (int64_t step = 0; step < stretch.steps; step += Next::kPiece) {
     const int64_t steps = std::clamp<int64_t>(together - step, 0, Next::kPiece);
     beside.some();
-    if (step + Next::kPiece >= segment.steps) ask_for_waiting<Rows>(segment, waiting);
+    if (step + Next::kPiece >= stretch.steps) ask_for_waiting<Rows>(stretch, waiting);
     Sums::multiply(RowsOf<0, Rows>(), acc, a, b, steps);
     a += steps * kMr;
     b += steps * kNr;
   }
   const auto end = [&](auto rows) __attribute__((always_inline)) {
     Sums::multiply(rows, acc, a, b, apart);
-    for (uint64_t joins = segment.joins; joins != 0; joins &= joins - 1) {
+    for (uint64_t joins = stretch.joins; joins != 0; joins &= joins - 1) {
       const float* left = waiting.at(std::countr_zero(joins));
       for_acc(rows, acc,
               [&](Vec& v, int64_t i, int64_t col) { v = hn::Add(load(left + i * kNr + col), v); });
     }
-    if (segment.last) return;
-    float* own = waiting.at(segment.level);
+    if (stretch.last) return;
+    float* own = waiting.at(stretch.level);
     for_acc(rows, acc,
             [&](Vec v, int64_t i, int64_t col) { hn::Store(v, kVec, own + i * kNr + col); });
   };
   end(RowsOf<0, Rows / 2>());
   end(RowsOf<Rows / 2, Rows>());
-  if (segment.last) write(acc, to, waiting.local, beside.outbox);
+  if (stretch.last) write(acc, to, waiting.local, beside.outbox);
 }
 
 /// One tile through one slab.
@@ -121,10 +121,10 @@ template <class Sums, size_t Rows, class Next>
 void tile_slab(const Slab& slab, const float* a, const float* b, Beside<Next>& beside,
                const WaitingSums& waiting, const Corner& to) {
   for (int s = 0; s < slab.count; ++s) {
-    const Segment& segment = slab.segments[static_cast<size_t>(s)];
-    tile_segment<Sums, Rows>(segment, a, b, beside, waiting, to);
-    a += segment.steps * kMr;
-    b += segment.steps * kNr;
+    const Stretch& stretch = slab.stretches[static_cast<size_t>(s)];
+    tile_stretch<Sums, Rows>(stretch, a, b, beside, waiting, to);
+    a += stretch.steps * kMr;
+    b += stretch.steps * kNr;
   }
 }
 
