@@ -6,8 +6,10 @@
 //
 //   time of a product    = operations / (peak x achieved.products)
 //   time of attention    = operations / (peak x achieved.attention)
-//   time of other kernels = bytes / (memory rate x achieved.memory)
+//   time of other kernels = bytes / (memory rate x achieved.memory), or bytes / cache rate for a
+//                          kernel whose bytes the cache holds
 //   time of a message    = bytes / (link rate x achieved.links) + latency
+//   what of it counts    = all but achieved.overlap of it, as far as there is computation beside it
 #pragma once
 
 #include <algorithm>
@@ -30,13 +32,15 @@ struct Device {
   double fp32 = 0, bf16 = 0, fp8 = 0;  ///< operations a second of dense products; fp8 0: has none
   double memory = 0;                   ///< bytes
   double memory_rate = 0;              ///< bytes a second
+  double cache = 0, cache_rate = 0;    ///< the same of a cache; 0 bytes: it is left out
   double node = 0;                     ///< devices that the fast link joins
   double node_rate = 0,
          node_latency = 0;               ///< of that link: bytes a second in one direction; seconds
   double net_rate = 0, net_latency = 0;  ///< of the network, for each device
   double watts = 0;                      ///< of a device at its limit
   double products = 0, attention = 0, memory_share = 0, links = 0;  ///< shares achieved
-  double usable = 0;  ///< share of the memory that tensors can have
+  double overlap = 0;  ///< share of a message that computation beside it can hide
+  double usable = 0;   ///< share of the memory that tensors can have
 
   /// Operations a second at the peak of that precision. FP16 has the peak of BF16.
   double peak(std::string_view precision) const {
@@ -44,6 +48,14 @@ struct Device {
   }
   /// Of kernels that compute little: the time in which the memory moves their bytes.
   double memory_seconds(double bytes) const { return bytes / (memory_rate * memory_share); }
+  /// The same of one call, whose operands the call before may have left in the cache.
+  double call_seconds(double bytes) const {
+    return bytes <= cache ? bytes / cache_rate : memory_seconds(bytes);
+  }
+  /// What a message adds to `beside` seconds of computation.
+  double exposed(double message, double beside) const {
+    return message - std::min(overlap * message, beside);
+  }
   /// Bytes that a plan may take.
   int64_t room() const { return static_cast<int64_t>(memory * usable); }
 };
@@ -63,6 +75,8 @@ inline constexpr std::array kDeviceFields = {
     DeviceField{"peak.fp8", &Device::fp8, 1e12, 0, kAnyNumber},
     DeviceField{"memory.gigabytes", &Device::memory, 1e9, 1e-6, kAnyNumber},
     DeviceField{"memory.gigabytes_per_second", &Device::memory_rate, 1e9, 1e-6, kAnyNumber},
+    DeviceField{"cache.megabytes", &Device::cache, 1e6, 0, kAnyNumber},
+    DeviceField{"cache.gigabytes_per_second", &Device::cache_rate, 1e9, 1e-6, kAnyNumber},
     DeviceField{"node.devices", &Device::node, 1, 1, 1 << 20},
     DeviceField{"node.gigabytes_per_second", &Device::node_rate, 1e9, 1e-6, kAnyNumber},
     DeviceField{"node.microseconds", &Device::node_latency, 1e-6, 0, kAnyNumber},
@@ -73,6 +87,7 @@ inline constexpr std::array kDeviceFields = {
     DeviceField{"achieved.attention", &Device::attention, 1, 1e-6, 1},
     DeviceField{"achieved.memory", &Device::memory_share, 1, 1e-6, 1},
     DeviceField{"achieved.links", &Device::links, 1, 1e-6, 1},
+    DeviceField{"achieved.overlap", &Device::overlap, 1, 0, 1},
     DeviceField{"achieved.usable", &Device::usable, 1, 1e-6, 1},
 };
 

@@ -16,6 +16,7 @@
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
 #include "chapters/12_pipeline_parallel/stage_layout.h"
 #include "chapters/16_fp8/fp8.h"
+#include "chapters/20_context_parallel/context.h"
 #include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
@@ -33,7 +34,9 @@ struct Job {
   int64_t batch;  ///< sequences of a step
   Fp8Options precision;
   Gradients gradients = Gradients::Fp32;
-  bool sequence_parallel = true;  ///< where tensor ranks share layers
+  bool sequence_parallel = true;            ///< where tensor ranks share layers
+  ContextWay context = ContextWay::Gather;  ///< of chapter 20, for Ladder's bytes
+  int threads = 1;                          ///< of a rank, likewise
 
   int64_t gradient_bytes() const {
     if (!precision.narrow()) return 4;

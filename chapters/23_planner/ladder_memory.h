@@ -1,8 +1,9 @@
 // Memory of a run of a chapter here, to the byte: the formulas that its own predict() calls.
 //
 // Each layout is one chapter's: 06 on one rank, 21 if the model has experts, 07 to 10 for a stage
-// of ZeRO, 16 for FP8, 20 where ranks share sequences, with ZeRO's stage 2, and 13 where they share
-// layers or stages, with stage 1. What no chapter runs has a dash.
+// of ZeRO, 16 for FP8, and 20 where ranks share sequences, with ZeRO's stage 2. Where one replica's
+// ranks share layers it is 11, where they share stages 12, and 13 for more than one of these, with
+// ZeRO's stage 1. What no chapter runs has a dash.
 #pragma once
 
 #include <cstdint>
@@ -41,14 +42,18 @@ inline std::string ladder_chapter(const Job& job, const PlanLayout& l) {
                : "";
   if (job.gpt.has_experts()) return l.gpus() == 1 && !job.precision.fp8() ? "21_moe" : "";
   if (job.precision.fp8()) return shares_batch_alone && l.zero == 0 ? "16_fp8" : "";
-  if (!shares_batch_alone) return l.zero == 1 || (l.zero == 0 && l.dp == 1) ? "13_3d_parallel" : "";
+  if (!shares_batch_alone) {
+    if (l.zero == 1) return "13_3d_parallel";
+    if (l.zero != 0 || l.dp > 1) return "";
+    return l.pp == 1 ? "11_tensor_parallel" : l.tp == 1 ? "12_pipeline_parallel" : "13_3d_parallel";
+  }
   if (l.zero == 0) return l.dp == 1 ? "06_checkpointing" : "07_ddp";
   constexpr std::array kZero{"08_zero1", "09_zero2", "10_zero3"};
   return kZero.at(static_cast<size_t>(l.zero) - 1);
 }
 
 /// The formulas of one layout, with the options that its chapter has by default: AdamW, a tree of
-/// gradients, reduction by halving, one thread.
+/// gradients, reduction by halving.
 class LadderMemory {
  public:
   LadderMemory(const Job& job, const PlanLayout& layout)
@@ -57,12 +62,14 @@ class LadderMemory {
         share_(ddp_.share(job.batch, layout.dp)),
         micro_(AccumulateOptions{.micro_batch = layout.micro_batch}.micro(share_)),
         GA_(share_ / micro_) {
-    run_.threads = 1;
+    run_.threads = job.threads;
   }
 
   /// Of a rank of that stage. @throws UserError as the chapter would
   MemoryBytes of(int64_t stage) const {
-    return l_.cp > 1 ? of_context() : l_.tp * l_.pp > 1 ? of_mesh(stage) : of_shares();
+    if (l_.cp > 1) return of_context();
+    if (l_.tp * l_.pp == 1) return of_shares();
+    return ladder_chapter(job_, l_) == "11_tensor_parallel" ? of_tensor() : of_mesh(stage);
   }
 
  private:
@@ -110,9 +117,9 @@ class LadderMemory {
     return bytes;
   }
 
-  /// Chapter 20, with keys and values gathered.
+  /// Chapter 20.
   MemoryBytes of_context() const {
-    ContextOptions options;
+    ContextOptions options{.way = job_.context};
     options.cp = static_cast<int>(l_.cp);
     const int ranks = static_cast<int>(l_.replicas());
     const OwnTokens own = options.own_tokens(job_.gpt, options.mesh(job_.gpt, ranks), 0);
@@ -132,7 +139,28 @@ class LadderMemory {
     return bytes;
   }
 
-  /// Chapter 13.
+  /// Chapter 11.
+  MemoryBytes of_tensor() const {
+    const GptConfig& gpt = job_.gpt;
+    const ParamLayout params(gpt, 1, {0, l_.tp});
+    const ActivationPlan acts =
+        tensor().plan(Recompute(l_.recompute, gpt.layers).plan(job_.precision.plan()), gpt, l_.tp);
+    MemoryBytes bytes = common(params, gpt.seq_len);
+    const int64_t G = 4 * params.grads().size();
+    bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
+    bytes[Mem::Grad] = G;
+    bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
+    bytes[Mem::Workspace] +=
+        act_grad_bytes(gpt, micro_, acts) + (GradTree::buffers(accumulate_, GA_) - 1) * G;
+    TensorParallel::add_bytes(bytes, gpt, acts, micro_);
+    return bytes;
+  }
+
+  TensorParallelOptions tensor() const {
+    return {.tp = static_cast<int>(l_.tp), .sequence_parallel = job_.sequence_parallel};
+  }
+
+  /// Chapter 13, and 12 without tensor ranks.
   MemoryBytes of_mesh(int64_t rank) const {
     PipelineOptions options;
     options.pp = static_cast<int>(l_.pp);
@@ -141,14 +169,13 @@ class LadderMemory {
     const StageLayout stage(options, job_.gpt, rank, l_.pp, GA_);
     const ParamLayout params(job_.gpt, l_.dp, {0, l_.tp}, stage.rank), shard = params.shard(0);
     const Recompute recompute(l_.recompute, stage.part.layers, /*others=*/true);
-    const TensorParallelOptions tp{.tp = static_cast<int>(l_.tp),
-                                   .sequence_parallel = job_.sequence_parallel};
     const ActivationPlan acts =
-        tp.plan(stage.plan(job_.precision.plan(), recompute), job_.gpt, l_.tp);
+        tensor().plan(stage.plan(job_.precision.plan(), recompute), job_.gpt, l_.tp);
     MemoryBytes bytes = common(shard, job_.gpt.seq_len);
     bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
     bytes[Mem::Comm] = CommStream::bytes(static_cast<int>(l_.dp), params.largest_section());
-    TensorParallel::add_bytes(bytes, job_.gpt, acts, micro_);
+    if (ladder_chapter(job_, l_) == "13_3d_parallel")
+      TensorParallel::add_bytes(bytes, job_.gpt, acts, micro_);
     StageGrads::add_bytes(bytes, params, accumulate_, GA_);
     Stage::add_bytes(bytes, stage, acts, micro_);
     return bytes;

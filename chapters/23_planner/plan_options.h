@@ -12,6 +12,7 @@
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/16_fp8/fp8.h"
+#include "chapters/20_context_parallel/context.h"
 #include "chapters/23_planner/job.h"
 #include "chapters/23_planner/run_cost.h"
 #include "chapters/23_planner/search.h"
@@ -30,6 +31,8 @@ struct JobOptions {
   std::vector<std::string> known_devices = {};  ///< for --help
   int64_t gpus = 8;
   Gradients gradients = Gradients::Fp32;
+  ContextWay context = ContextWay::Gather;
+  int threads = 1;
   bool no_sequence_parallel = false;
   double flops = 0;
 
@@ -51,6 +54,8 @@ struct JobOptions {
     line.add("--gradients", gradients,
              "what the usual accounting has of them beside 16-bit weights: fp32 (18 bytes a "
              "parameter), 16-bit (16) or both (20)");
+    line.add("--context", context, "of chapter 20, for Ladder's bytes: gather, ulysses or ring");
+    line.add("--threads", threads, "of a rank, for Ladder's bytes");
     line.add("--no-sequence-parallel", no_sequence_parallel,
              "tensor ranks do not share tokens between the layers");
     line.add("--compute", flops,
@@ -60,7 +65,9 @@ struct JobOptions {
   /// @throws UserError
   void check() {
     run.plan_only = run.takes_experts = true;
-    for (const auto& [flag, value] : {std::pair{"--gpus", gpus}, {"--batch", run.batch}})
+    for (const auto& [flag, value] : {std::pair<const char*, int64_t>{"--gpus", gpus},
+                                      {"--batch", run.batch},
+                                      {"--threads", threads}})
       if (value < 1 || value > 1 << 20)
         throw UserError("{} must be from 1 to {}, not {}", flag, 1 << 20, value);
     if (!(flops == 0 || (flops >= 1e6 && flops <= 1e40)))
@@ -143,7 +150,9 @@ struct Question {
             .batch = job.run.batch,
             .precision = precision,
             .gradients = job.gradients,
-            .sequence_parallel = !job.no_sequence_parallel};
+            .sequence_parallel = !job.no_sequence_parallel,
+            .context = job.context,
+            .threads = job.threads};
   }
 };
 

@@ -102,13 +102,12 @@ inline std::string memory_text(const Plan& plan, const LadderBytes& ladder) {
   for (size_t i = 0; i < kMemCount; ++i)
     row(kMemNames[i], plan.memory.bytes.bytes[i], ladder.bytes.bytes[i]);
   row("in all", plan.bytes(), ladder.bytes.total());
-  return text +
-         (ladder.chapter.empty()
-              ? fmt::format("Ladder: -, as {}\n", ladder.why)
-              : fmt::format("Ladder: {} with --threads 1. It sums micro-batches in a tree of "
-                            "FP32 buffers, so that all layouts have the same bits; usual is "
-                            "one running buffer.\n",
-                            ladder.chapter));
+  return text + (ladder.chapter.empty()
+                     ? fmt::format("Ladder: -, as {}\n", ladder.why)
+                     : fmt::format("Ladder: {}. It sums micro-batches in a tree of "
+                                   "FP32 buffers, so that all layouts have the same bits; usual is "
+                                   "one running buffer.\n",
+                                   ladder.chapter));
 }
 
 inline std::string terms_text(const Plan& plan) {

@@ -3,7 +3,7 @@
 //
 //   products       2 x tokens x elements of the matrices / tp    at the peak of the precision
 //   attention      cost::attention_* / (tp cp)                   causal: half of all pairs
-//   kernels        bytes of norms, residuals, activations, ...   at the rate of the memory
+//   kernels        bytes of norms, residuals, activations, ...   at the rate of memory or cache
 //   recomputation  what of these backward does again
 //   tensor         all-reduces, or gathers and scatters          nothing is computed meanwhile
 //   experts        two all-to-alls a block, of each chosen      nothing is computed meanwhile
@@ -61,10 +61,10 @@ class StageModel {
   Link stage_link() const { return link_of(device_, l_.tp * l_.replicas(), 2); }
 
  private:
-  /// Of operations whose costs are for FP32.
-  double kernel_seconds(double fp32_bytes) const {
-    return device_.memory_seconds(fp32_bytes *
-                                  static_cast<double>(size_of(job_.precision.dtype())) / 4);
+  /// One call of an operation that `ranks` share. Costs are for FP32, and know no ranks.
+  double call_seconds(const Cost& cost, double ranks = 1) const {
+    return device_.call_seconds(static_cast<double>(cost.bytes) / ranks *
+                                static_cast<double>(size_of(job_.precision.dtype())) / 4);
   }
   double core_forward() const {
     return attention_seconds(
@@ -82,32 +82,33 @@ class StageModel {
     return 2 * tokens_ * static_cast<double>(part_.block_matrices()) / tp_ / peak_;
   }
 
-  /// Bytes of what is no product in one block: forward, backward of inputs and of weights. Cost
-  /// functions know no tp: what ranks share is counted whole and divided.
-  std::array<double, 3> kernel_bytes() const {
+  /// Of what is no product in one block: forward, backward of inputs and of weights.
+  std::array<double, 3> kernel_seconds() const {
     const int64_t B = l_.micro_batch, T = part_.seq_len, C = part_.channels;
     const bool swiglu = part_.mlp == Mlp::SwiGlu, rope = part_.position == Position::Rope;
     const int64_t n = B * T * (part_.inner() + part_.experts.chosen * part_.expert_inner());
-    const auto turn = static_cast<double>(
-        rope ? cost::rope(B, T, part_.heads, part_.groups(), part_.head_size()).bytes : 0);
+    const double turn =
+        rope ? call_seconds(cost::rope(B, T, part_.heads, part_.groups(), part_.head_size()), tp_)
+             : 0;
     const auto sp = static_cast<double>(job_.sequence_parallel ? l_.tp : 1);
-    const auto d = [](const Cost& cost) { return static_cast<double>(cost.bytes); };
-    const double residual = 2 * d(cost::residual_forward(B * T, C)) / sp;
-    const int64_t outputs = part_.qkv_rows() + part_.fc_rows() + 2 * C;
-    const double bias = part_.bias ? d(cost::bias_backward(B, T, outputs)) / tp_ : 0;
-    return {residual + 2 * d(cost::norm_forward(B, T, C)) / sp +
-                (turn + d(swiglu ? cost::swiglu_forward(n) : cost::gelu_forward(n))) / tp_,
-            residual + 2 * d(cost::norm_backward_input(B, T, C)) / sp +
-                (turn + d(swiglu ? cost::swiglu_backward(n) : cost::gelu_backward(n))) / tp_,
-            2 * d(cost::norm_backward_weight(B, T, C)) / sp + bias};
+    const double residual = 2 * call_seconds(cost::residual_forward(B * T, C), sp);
+    double bias = 0;
+    if (part_.bias)
+      for (const int64_t outputs : {part_.qkv_rows(), part_.fc_rows(), C, C})
+        bias += call_seconds(cost::bias_backward(B, T, outputs), tp_);
+    return {residual + turn + 2 * call_seconds(cost::norm_forward(B, T, C), sp) +
+                call_seconds(swiglu ? cost::swiglu_forward(n) : cost::gelu_forward(n), tp_),
+            residual + turn + 2 * call_seconds(cost::norm_backward_input(B, T, C), sp) +
+                call_seconds(swiglu ? cost::swiglu_backward(n) : cost::gelu_backward(n), tp_),
+            2 * call_seconds(cost::norm_backward_weight(B, T, C), sp) + bias};
   }
 
   void add_blocks(StageSeconds& t) const {
-    const auto bytes = kernel_bytes();
+    const auto kernels = kernel_seconds();
     size_t i = 0;
     for (Seconds* phase : {&t.forward, &t.input, &t.weight}) {
       (*phase)[Term::Products] = blocks_ * product_seconds();
-      (*phase)[Term::Kernels] = blocks_ * kernel_seconds(bytes[i++]);
+      (*phase)[Term::Kernels] = blocks_ * kernels[i++];
     }
     t.forward[Term::Attention] = blocks_ * core_forward();
     t.input[Term::Attention] = blocks_ * core_backward();
@@ -116,17 +117,15 @@ class StageModel {
   /// The embedding of the first stage, norm and head of the last.
   void add_ends(StageSeconds& t, int64_t s) const {
     const int64_t B = l_.micro_batch, T = part_.seq_len, C = part_.channels;
-    const auto d = [](const Cost& cost) { return static_cast<double>(cost.bytes); };
     if (s == 0) {
-      t.forward[Term::Kernels] += kernel_seconds(d(cost::embed_forward(B, T, C)));
-      t.weight[Term::Kernels] += kernel_seconds(d(cost::embed_backward(B, T, C, 0)));
+      t.forward[Term::Kernels] += call_seconds(cost::embed_forward(B, T, C));
+      t.weight[Term::Kernels] += call_seconds(cost::embed_backward(B, T, C, 0));
     }
     if (!l_.is_last(s)) return;
     const double head = 2 * tokens_ * static_cast<double>(C * part_.padded_vocab) / tp_ /
                         (wide_ * device_.products);
     for (Seconds* phase : {&t.forward, &t.input, &t.weight}) (*phase)[Term::Head] = head;
-    t.forward[Term::Kernels] +=
-        kernel_seconds(d(cost::cross_entropy(B, T, part_.padded_vocab)) / tp_);
+    t.forward[Term::Kernels] += call_seconds(cost::cross_entropy(B, T, part_.padded_vocab), tp_);
   }
 
   /// One of the sums over ranks of a block: the formula of chapter 11, asked for a model that has
@@ -165,8 +164,8 @@ class StageModel {
     const double bytes = 2 * tokens_ * static_cast<double>(part_.groups() * part_.head_size()) /
                          tp_ * static_cast<double>(size_of(job_.precision.dtype()));
     const double ring = context_link().seconds((cp - 1) * bytes, cp - 1);
-    t.forward[Term::Context] = blocks_ * std::max(0.0, ring - core_forward());
-    t.input[Term::Context] = blocks_ * std::max(0.0, 2 * ring - core_backward());
+    t.forward[Term::Context] = blocks_ * device_.exposed(ring, core_forward());
+    t.input[Term::Context] = blocks_ * device_.exposed(2 * ring, core_backward());
   }
 
   void add_messages(StageSeconds& t, int64_t s) const {
@@ -186,7 +185,7 @@ class StageModel {
   /// later, before them once more.
   void add_again(StageSeconds& t) const {
     const Recompute recompute = recompute_of(job_, l_);
-    const double kernels = kernel_seconds(kernel_bytes()[0]), core = core_forward();
+    const double kernels = kernel_seconds()[0], core = core_forward();
     const double block = product_seconds() + core + kernels + 2 * reduction_seconds();
     double again = static_cast<double>(recompute.blocks_again()) * block;
     for (int64_t b = 0; b < part_.layers; ++b) {

@@ -2,8 +2,8 @@
 //
 // A pipeline of m micro-batches takes m (F + I + W) of its slowest stage (stage_time.h), and the
 // bubble of chapter 12. Replicas exchange gradients while the last backward computes, and weights
-// while the first forward does: only what sticks out counts. Then the optimizer reads and writes
-// its states once.
+// while the first forward does: only what this computation cannot hide counts. Then the optimizer
+// reads and writes its states once.
 #pragma once
 
 #include <algorithm>
@@ -105,7 +105,7 @@ class StepModel {
                                   static_cast<double>(job_.sent_gradient_bytes()) / 4);
     const double gather = seconds(static_cast<double>(n.gather));
     const double forward = time.stage.forward.total(), backward = time.stage.backward();
-    const auto beyond = [](double sent, double hidden) { return std::max(0.0, sent - hidden); };
+    const auto beyond = [&](double sent, double beside) { return device_.exposed(sent, beside); };
     const auto m = static_cast<double>(l_.micros(job_));
     // Without ZeRO what is gathered are gradients: an all-reduce is twice a reduce-scatter.
     if (l_.zero == 0) return beyond(2 * reduce, backward);

@@ -79,6 +79,23 @@ TEST_F(PlannedBytes, OfAMesh) {
                "--gpus 8 --cp 1 --zero 1 --schedule zb-h1", "--pipeline zb-h1");
 }
 
+TEST_F(PlannedBytes, OfTensorRanksAndOfStagesAlone) {
+  for (const std::string parallel : {"", "--sequence-parallel"})
+    expect_equal("11_tensor_parallel",
+                 kNano + " --tp 2 --micro-batch 2 --recompute selective --precision bf16",
+                 "--gpus 2 --pp 1 --dp 1 --cp 1 --zero 0" +
+                     std::string(parallel.empty() ? " --no-sequence-parallel" : ""),
+                 parallel);
+  expect_equal("12_pipeline_parallel", kNano + " --pp 2 --micro-batch 1 --recompute none",
+               "--gpus 2 --tp 1 --dp 1 --cp 1 --zero 0 --schedule 1f1b --precision fp32", "");
+}
+
+TEST_F(PlannedBytes, OfThreads) {
+  EXPECT_EQ(planned(kNano + " --gpus 1 --recompute none --micro-batch 8 --precision fp32 "
+                            "--threads 2")["bytes"],
+            measured("06_checkpointing", kNano + " --steps 1 --threads 2"));
+}
+
 TEST_F(PlannedBytes, OfExperts) {
   for (const std::string flags : {"--precision bf16 --recompute selective --micro-batch 2",
                                   "--precision fp32 --recompute full --micro-batch 1"})
@@ -87,11 +104,12 @@ TEST_F(PlannedBytes, OfExperts) {
 
 TEST_F(PlannedBytes, OfSharedSequences) {
   for (const std::string precision : {"fp32", "bf16"})
-    expect_equal("20_context_parallel",
-                 "--model llama-nano --seq-len 128 --batch 4 --micro-batch 1 --recompute selective "
-                 "--cp 2 --precision " +
-                     precision,
-                 "--gpus 4 --tp 1 --pp 1 --dp 2 --zero 2", "--ranks 4");
+    for (const std::string way : {"gather", "ulysses", "ring"})
+      expect_equal("20_context_parallel",
+                   "--model llama-nano --seq-len 128 --batch 4 --micro-batch 1 --recompute "
+                   "selective --cp 2 --precision " +
+                       precision + " --context " + way,
+                   "--gpus 4 --tp 1 --pp 1 --dp 2 --zero 2", "--ranks 4");
 }
 
 TEST_F(PlannedBytes, ADashWhereNoChapterRunsThat) {

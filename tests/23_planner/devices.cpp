@@ -70,6 +70,24 @@ TEST(Devices, WrongNumbersAreRefused) {
   }
 }
 
+TEST(Devices, AMessageIsHiddenInPart) {
+  Device device;
+  device.overlap = 0.4;
+  EXPECT_DOUBLE_EQ(device.exposed(10, 100), 6);
+  EXPECT_DOUBLE_EQ(device.exposed(10, 1), 9);
+  device.overlap = 1;
+  EXPECT_DOUBLE_EQ(device.exposed(10, 100), 0);
+}
+
+TEST(Devices, AKernelThatTheCacheHoldsHasItsRate) {
+  Device device;
+  device.memory_rate = 10, device.memory_share = 0.5;
+  EXPECT_DOUBLE_EQ(device.call_seconds(20), 4);
+  device.cache = 20, device.cache_rate = 40;
+  EXPECT_DOUBLE_EQ(device.call_seconds(20), 0.5);
+  EXPECT_DOUBLE_EQ(device.call_seconds(21), 4.2);
+}
+
 TEST(Devices, AGroupGoesThroughTheLinkThatJoinsIt) {
   const Device h100 = read_device(kFolder, "h100");
   EXPECT_TRUE(link_of(h100, 1, 8).in_node);

@@ -76,10 +76,11 @@ TEST_F(Planner, KeepsWhatIsGiven) {
 TEST_F(Planner, OneLayoutIsThatOfTheSearch) {
   const auto first = planned(k70B)["layouts"][0];
   std::string flags = k70B;
-  for (const char* field : {"tp", "pp", "dp", "cp", "zero"})
+  for (const char* field : {"tp", "pp", "dp", "cp", "zero", "chunks"})
     flags += " --" + std::string(field) + " " + first[field].dump();
-  const auto report = planned(flags + " --recompute " + first["recompute"].get<std::string>() +
-                              " --micro-batch " + first["micro_batch"].dump());
+  for (const char* field : {"recompute", "schedule"})
+    flags += " --" + std::string(field) + " " + first[field].get<std::string>();
+  const auto report = planned(flags + " --micro-batch " + first["micro_batch"].dump());
   ASSERT_EQ(report["layouts"].size(), 1U);
   EXPECT_EQ(report["layouts"][0], first);
 }
