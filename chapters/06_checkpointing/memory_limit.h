@@ -47,10 +47,18 @@ std::vector<PolicyPlan> all_plans(const GptConfig& gpt, const Recompute& recompu
   return all;
 }
 
+/// A flag that only some chapters have, as in "a larger --cp", and the category that it shrinks.
+struct AlsoShrinks {
+  Mem mem = Mem::Activation;
+  std::string flag;  ///< empty: nothing
+};
+
 /// Flags that make a category smaller, where no policy does. A smaller micro-batch alone may do the
 /// opposite: the tree of chapter 04 takes one buffer of gradients more for each halving.
 /// @param narrow whether activations have 16 bits or fewer already
-inline std::string what_shrinks(Mem mem, bool narrow) {
+inline std::string what_shrinks(Mem mem, bool narrow, const AlsoShrinks& also) {
+  if (mem == also.mem && !also.flag.empty())
+    return fmt::format("{}, {}", also.flag, what_shrinks(mem, narrow, {}));
   switch (mem) {
     case Mem::Activation:
       return fmt::format(
@@ -66,10 +74,11 @@ inline std::string what_shrinks(Mem mem, bool narrow) {
 
 /// @param plan_of as for all_plans()
 /// @param shown   whether the plan is printed: on rank 0, unless --quiet
+/// @param also    a flag of the chapter's own that shrinks a category
 /// @throws UserError if the plan is over `limit` (bytes; 0: none), after printing it
 template <class PlanOf>
 void check_memory_limit(const RunPlan& plan, const Recompute& recompute, uint64_t limit, bool shown,
-                        PlanOf&& plan_of) {
+                        PlanOf&& plan_of, const AlsoShrinks& also = {}) {
   const int64_t planned = plan.predicted.total(), most = static_cast<int64_t>(limit);
   if (most == 0 || planned <= most) return;
   if (shown) fmt::print("{}\n", plan_text(plan));
@@ -83,7 +92,7 @@ void check_memory_limit(const RunPlan& plan, const Recompute& recompute, uint64_
       "the plan takes {} bytes, more than --memory-limit {}, and so does every --recompute; {} "
       "takes the least, {}, most of it {}, which shrinks with {}",
       planned, most, least.name, least.bytes, kMemNames[static_cast<size_t>(least.largest)],
-      what_shrinks(least.largest, plan.predicted[Mem::Master] > 0));
+      what_shrinks(least.largest, plan.predicted[Mem::Master] > 0, also));
 }
 
 }  // namespace ladder

@@ -23,6 +23,7 @@
 
 #include <fmt/format.h>
 
+#include "chapters/06_checkpointing/memory_limit.h"
 #include "common/comm/mesh.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
@@ -126,15 +127,14 @@ struct ContextOptions {
   /// cp x dp ranks.
   /// @throws UserError if they cannot share sequences so, naming what is legal
   MeshShape mesh(const GptConfig& gpt, int ranks) const {
-    const int64_t T = gpt.seq_len, leaves = matrix_leaves(kTokenChunks, T);
-    const auto cuts = [&](int64_t n) { return n == 1 || (n <= leaves && T % (2 * n) == 0); };
-    if (leaves % cp != 0 || !cuts(cp))
+    const auto cuts = [&](int64_t n) { return cut_tokens(gpt, n); };
+    if (!cuts(cp))
       throw UserError(
           "--cp {}: it must be 1, 2, 4 or 8, at most {} (the leaves of a sum over {} tokens), and "
           "2 cp must divide them; legal are {}",
-          cp, leaves, T, degrees(cuts));
-    const auto heads = [&](int64_t n) { return cuts(n) && gpt.groups() % n == 0; };
-    if (way == ContextWay::Ulysses && !heads(cp))
+          cp, leaves(gpt), gpt.seq_len, degrees(cuts));
+    const auto heads = [&](int64_t n) { return cuts(n) && cut_heads(gpt, n); };
+    if (!heads(cp))
       throw UserError(
           "--context ulysses: --cp {} must divide {} heads of keys and values; legal are {}, or "
           "--context gather or ring",
@@ -148,6 +148,13 @@ struct ContextOptions {
     return {gpt.seq_len, cp, mesh.coordinate(rank)[Axis::Context], order};
   }
 
+  /// For --memory-limit: where twice as many ranks can share a sequence, each has half of the
+  /// activations.
+  AlsoShrinks also_shrinks(const GptConfig& gpt) const {
+    const bool legal = cut_tokens(gpt, 2 * cp) && cut_heads(gpt, 2 * cp);
+    return {.mem = Mem::Activation, .flag = legal ? "a larger --cp" : ""};
+  }
+
   /// Sequences of a micro-batch. @throws UserError unless it is one where ranks share it: the sums
   /// of a sequence must be whole before sequences are added
   int64_t micro(int64_t sequences) const {
@@ -157,6 +164,14 @@ struct ContextOptions {
   }
 
  private:
+  static int64_t leaves(const GptConfig& gpt) { return matrix_leaves(kTokenChunks, gpt.seq_len); }
+  /// Whether n ranks can share the tokens of a sequence, and the heads if --context wants that.
+  static bool cut_tokens(const GptConfig& gpt, int64_t n) {
+    return n == 1 || (leaves(gpt) % n == 0 && gpt.seq_len % (2 * n) == 0);
+  }
+  bool cut_heads(const GptConfig& gpt, int64_t n) const {
+    return way != ContextWay::Ulysses || gpt.groups() % n == 0;
+  }
   template <class Legal>
   static std::string degrees(Legal&& legal) {
     std::string list = "1";

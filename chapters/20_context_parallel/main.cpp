@@ -366,9 +366,10 @@ void run(Options o, Comm& comm) {
                      .gpt = layout.gpt,
                      .layout = run_layout(o.run, layout.micro, layout.mesh),
                      .predicted = predict(o, layout)};
-  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
-                     comm.rank() == 0 && !o.run.quiet,
-                     [&](const std::string& policy) { return plan_under(o, policy); });
+  check_memory_limit(
+      plan, layout.recompute, o.recompute.memory_limit, comm.rank() == 0 && !o.run.quiet,
+      [&](const std::string& policy) { return plan_under(o, policy); },
+      o.context.also_shrinks(layout.gpt));
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);

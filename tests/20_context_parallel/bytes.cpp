@@ -133,6 +133,36 @@ TEST_F(ContextBytes, WorkIsShared) {
   EXPECT_LT(most, 1.75);
 }
 
+// A plan is refused before the text is read, so sequences may be long: activations rule in every
+// plan. What is advised must help, and is not advised where there can be no more ranks: of 4 heads
+// of keys --context ulysses shares at most 4.
+TEST_F(ContextBytes, MemoryLimitAdvisesALargerDegreeWhereOneIsLegal) {
+  const auto refusal = [&](int cp, const std::string& way) {
+    return Programs::run("20_context_parallel",
+                         small_run(fmt::format("--model llama-nano --layers 64 --channels 32 "
+                                               "--seq-len 32768 --batch 1 --micro-batch 1 "
+                                               "--memory-limit 1 --cp {} --context {}",
+                                               cp, way)))
+        .err;
+  };
+  const auto least = [&](int cp) {
+    const std::string says = refusal(cp, "ring"), before = "takes the least, ";
+    return std::stoll(says.substr(says.find(before) + before.size()));
+  };
+  const auto shrinks_with = [&](int cp, const std::string& way) {
+    const std::string says = refusal(cp, way),
+                      before = "most of it Activation, which shrinks with ";
+    const size_t at = says.find(before);
+    EXPECT_NE(at, std::string::npos) << says;
+    return at == std::string::npos ? says : says.substr(at + before.size());
+  };
+  for (const auto& [cp, way] : {std::pair{1, "ulysses"}, {2, "ulysses"}, {1, "ring"}, {4, "ring"}})
+    EXPECT_TRUE(shrinks_with(cp, way).starts_with("a larger --cp, --precision bf16")) << cp << way;
+  for (const auto& [cp, way] : {std::pair{4, "ulysses"}, {8, "gather"}})
+    EXPECT_TRUE(shrinks_with(cp, way).starts_with("--precision bf16")) << cp << way;
+  for (const int cp : {1, 2, 4}) EXPECT_LT(least(2 * cp), least(cp)) << cp;
+}
+
 // Many layers, so that activations rule.
 TEST_F(ContextBytes, ALengthThatDoesNotFitOneRankFitsFour) {
   const std::string flags =
