@@ -12,6 +12,7 @@
 #include "common/run/check_outputs.h"
 #include "common/run/cores.h"
 #include "common/run/manifest.h"
+#include "common/run/require_range.h"
 #include "common/run/save_directory.h"
 
 namespace ladder {
@@ -19,45 +20,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Far beyond any model. What they give together check_products() looks at.
+// Far beyond any run.
 constexpr int64_t kMaxBatch = 1 << 20;
-constexpr int64_t kMaxLayers = 1 << 12;
-constexpr int64_t kMaxChannels = 1 << 17;
-constexpr int64_t kMaxTokens = 1 << 20;  // of a sequence: math::cos knows no more radians
-constexpr int64_t kLeastVocab = 256;     // a text of bytes can have them all
-constexpr int64_t kMaxVocab = 1 << 20;
+constexpr int64_t kBytes = 256;  // that a text can have
 constexpr int64_t kMaxThreads = 1 << 12;
 constexpr int64_t kMaxTimeout = 1'000'000;
 constexpr float kMaxFloat = std::numeric_limits<float>::max();
-
-void require_range(std::string_view flag, int64_t value, int64_t low, int64_t high) {
-  if (value < low || value > high)
-    throw UserError("{} must be from {} to {}, not {}", flag, low, high, value);
-}
 
 // NaN fails every comparison, hence the form of the condition.
 void require_finite_not_negative(std::string_view flag, double value) {
   if (!(value >= 0 && std::isfinite(value)))
     throw UserError("{} must be a finite number, at least 0, not {}", flag, value);
-}
-
-// What a rank counts in an int64_t of a step, bytes and operations, stays below this: 6 operations
-// a token for each weight, and 24 bytes for each of its T scores in at most C heads. Ranks share
-// sequences and blocks, but at most 8 of them share each layer instead, and one stage has the whole
-// head.
-void check_products(const GptConfig& gpt, int64_t batch, int64_t ranks) {
-  const auto shares = static_cast<double>(std::max<int64_t>(1, ranks / 8));
-  const auto B = static_cast<double>(batch), T = static_cast<double>(gpt.seq_len);
-  const auto L = static_cast<double>(gpt.layers), C = static_cast<double>(gpt.channels);
-  const auto V = static_cast<double>(gpt.padded_vocab);
-  const auto weights =
-      static_cast<double>(gpt.block_matrices() + gpt.idle_matrices());  // of a block
-  if (6 * B * T * (L * (weights + 12 * C * T) / shares + 12 * C * V) >= 0x1p63)
-    throw UserError(
-        "--batch {} is too large with {} layers of {} channels and {} tokens on {} ranks: the "
-        "operations of a step on one rank could pass 2^63; fewer of one of them are legal, or more "
-        "ranks",
-        batch, gpt.layers, gpt.channels, gpt.seq_len, ranks);
 }
 
 void check_heads(const GptConfig& gpt, std::string_view backend) {
@@ -204,35 +177,10 @@ void RunOptions::check() {
   if (!plan_only) check_size(std::max(ranks, launched_processes()));
 }
 
-void RunOptions::check_size(int64_t all_ranks) const { check_products(gpt(), batch, all_ranks); }
-
 void RunOptions::refuse_ranks() const {
   const int started = std::max(ranks, launched_processes());
   if (started != 1)
     throw UserError("--ranks must be 1, not {}: chapters 01 to 06 know one", started);
-}
-
-GptConfig RunOptions::gpt() const {
-  GptConfig config = preset(model);
-  if (config.has_experts() && !takes_experts)
-    throw UserError("--model {} has experts, which belong to 21_moe: run ch21_moe", model);
-  config.seq_len = seq_len.value_or(config.seq_len);
-  config.layers = layers.value_or(config.layers);
-  config.heads = heads.value_or(config.heads);
-  config.channels = channels.value_or(config.channels);
-  config.vocab = vocab.value_or(config.vocab);
-  config.padded_vocab = padded(config.vocab);
-  config.tied_head = tied_head;
-  // A plan is of a model that has a row for each token.
-  if (plan_only) config.positions = std::max(config.positions, config.seq_len);
-  require_range("--layers", config.layers, 1, kMaxLayers);
-  require_range("--channels", config.channels, 1, kMaxChannels);
-  require_range("--vocab", config.vocab, kLeastVocab, kMaxVocab);
-  require_range("--seq-len", config.seq_len, 1, kMaxTokens);
-  GptConfig checked = config;
-  if (any_length) checked.positions = std::max(config.positions, config.seq_len);
-  checked.check();
-  return config;
 }
 
 int RunOptions::thread_count() const {
@@ -254,7 +202,7 @@ SampleOptions RunOptions::sampling(const GptConfig& gpt) const {
           .top_k = top_k,
           .seed = seed,
           .seq_len = gpt.seq_len,
-          .vocab = format.bytes() ? kLeastVocab : gpt.vocab,
+          .vocab = format.bytes() ? kBytes : gpt.vocab,
           .bytes = format.bytes()};
 }
 

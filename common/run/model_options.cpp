@@ -1,0 +1,65 @@
+// What RunOptions says of the model. It stands apart from files, ranks and backends: the page of
+// chapter 23 has none of them.
+#include <algorithm>
+
+#include "common/error.h"
+#include "common/run/options.h"
+#include "common/run/require_range.h"
+
+namespace ladder {
+namespace {
+
+// Far beyond any model. What they give together check_products() looks at.
+constexpr int64_t kMaxLayers = 1 << 12;
+constexpr int64_t kMaxChannels = 1 << 17;
+constexpr int64_t kMaxTokens = 1 << 20;  // of a sequence: math::cos knows no more radians
+constexpr int64_t kMaxVocab = 1 << 20;
+constexpr int64_t kLeastVocab = 256;  // a text of bytes can have them all
+
+// What a rank counts in an int64_t of a step, bytes and operations, stays below this: 6 operations
+// a token for each weight, and 24 bytes for each of its T scores in at most C heads. Ranks share
+// sequences and blocks, but at most 8 of them share each layer instead, and one stage has the whole
+// head.
+void check_products(const GptConfig& gpt, int64_t batch, int64_t ranks) {
+  const auto shares = static_cast<double>(std::max<int64_t>(1, ranks / 8));
+  const auto B = static_cast<double>(batch), T = static_cast<double>(gpt.seq_len);
+  const auto L = static_cast<double>(gpt.layers), C = static_cast<double>(gpt.channels);
+  const auto V = static_cast<double>(gpt.padded_vocab);
+  const auto weights =
+      static_cast<double>(gpt.block_matrices() + gpt.idle_matrices());  // of a block
+  if (6 * B * T * (L * (weights + 12 * C * T) / shares + 12 * C * V) >= 0x1p63)
+    throw UserError(
+        "--batch {} is too large with {} layers of {} channels and {} tokens on {} ranks: the "
+        "operations of a step on one rank could pass 2^63; fewer of one of them are legal, or more "
+        "ranks",
+        batch, gpt.layers, gpt.channels, gpt.seq_len, ranks);
+}
+
+}  // namespace
+
+void RunOptions::check_size(int64_t all_ranks) const { check_products(gpt(), batch, all_ranks); }
+
+GptConfig RunOptions::gpt() const {
+  GptConfig config = preset(model);
+  if (config.has_experts() && !takes_experts)
+    throw UserError("--model {} has experts, which belong to 21_moe: run ch21_moe", model);
+  config.seq_len = seq_len.value_or(config.seq_len);
+  config.layers = layers.value_or(config.layers);
+  config.heads = heads.value_or(config.heads);
+  config.channels = channels.value_or(config.channels);
+  config.vocab = vocab.value_or(config.vocab);
+  config.padded_vocab = padded(config.vocab);
+  config.tied_head = tied_head;
+  // A plan is of a model that has a row for each token.
+  if (plan_only) config.positions = std::max(config.positions, config.seq_len);
+  require_range("--layers", config.layers, 1, kMaxLayers);
+  require_range("--channels", config.channels, 1, kMaxChannels);
+  require_range("--vocab", config.vocab, kLeastVocab, kMaxVocab);
+  require_range("--seq-len", config.seq_len, 1, kMaxTokens);
+  GptConfig checked = config;
+  if (any_length) checked.positions = std::max(config.positions, config.seq_len);
+  checked.check();
+  return config;
+}
+
+}  // namespace ladder
