@@ -4,7 +4,8 @@
 #
 #   scripts/setup.sh         compilers, libraries, the text, charts
 #   scripts/setup.sh --all   also documentation, clang-tidy, libraries that benchmarks compare with,
-#                            and what the clients of scripts/nightly.sh stand on
+#                            what the clients of scripts/nightly.sh stand on, and Chromium, in
+#                            which the planner's page is tested
 #   scripts/setup.sh --peers also PyTorch from PyPI in build/peers, some gigabytes: bench/peers/
 set -euo pipefail
 
@@ -31,8 +32,9 @@ esac
 system=$(. "${LADDER_OS_RELEASE:-/etc/os-release}" 2>/dev/null && echo "${ID-} ${VERSION_ID-}") || system=""
 case "$system" in
   # Versions that scripts/tidy.sh and labs/update.py were written for.
-  "debian 12") tests+=(python3-clang-16) extras+=(clang-tidy-16) ;;
-  "debian 13" | "ubuntu 24.04") ;;
+  "debian 12") tests+=(python3-clang-16) extras+=(clang-tidy-16 chromium) ;;
+  "debian 13") extras+=(chromium) ;;
+  "ubuntu 24.04") ;;  # its Chromium is no package
   *)
     if command -v apt-get >/dev/null; then
       echo "setup: this is '${system:-unknown}'; the names of packages are those of Debian 12, Debian 13 and Ubuntu 24.04"
