@@ -7,6 +7,7 @@ the site becomes plain text. Headers: the first comment, which says what the fil
 file's documentation, and indented formulas stay as they are set.
 """
 
+import html
 import posixpath
 import re
 import sys
@@ -24,7 +25,7 @@ HEADING = re.compile(r"^(##+ )(.+)$", re.MULTILINE)  # the first, of one #, name
 MATH_BLOCK = re.compile(r"```math\n(.*)\n```", re.DOTALL)
 DISPLAY = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 INLINE = re.compile(r"(?<![\\$])\$(?! )([^$\n]*\n?[^$\n]*[^$\s])\$(?!\d)")
-LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]*)(#(?P<anchor>[\w-]+))?\)")
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#:]*)(#(?P<anchor>[^)\s]+))?\)")
 # A "<" that Doxygen would take for an HTML tag; code in backticks is left alone.
 ANGLE = re.compile(r"(^|[^`\w:])<(?=[a-z])")
 
@@ -66,6 +67,8 @@ def links(text, page):
         target = target if match["target"] else page
         if match["image"]:
             return f'<img src="{target}" alt="{match["text"]}"/>'
+        if target.endswith(".html") and (ROOT / target).is_file():
+            return f'<a href="{target}#{html.escape(match["anchor"] or "")}">{match["text"]}</a>'
         if not is_page(target):
             return match["text"]
         if match["anchor"]:

@@ -147,7 +147,7 @@ def webassembly():
 def commit():
     """The one that is checked out, and whether files differ from it."""
     git = lambda *words: subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True).stdout.strip()
-    changed = git("status", "--porcelain", "--", "chapters", "common", "kernels", f":!{PAGE.relative_to(ROOT)}")
+    changed = git("status", "--porcelain", "--", "chapters", "common", "kernels", f":!{PAGE.relative_to(ROOT)}", ":!*.md")
     return git("rev-parse", "--short=10", "HEAD") + (" with changes" if changed else "")
 
 

@@ -34,6 +34,7 @@ class Markdown(unittest.TestCase):
         self.check("[t](../02_adamw/README.md)", "[t](chapters/02_adamw/README.md)")
         for what in ["main.cpp", "../../kernels/cpu/team.h", "../../kernels/cpu/gemm/README.md#x"]:
             self.check(f"[no page]({what})", "no page")
+        self.check("[p](../23_planner/planner.html#a=1&b=2)", '<a href="chapters/23_planner/planner.html#a=1&amp;b=2">p</a>')
         self.check("[x](https://example.org/a)", "[x](https://example.org/a)")
         self.check("![loss](loss.svg)", '<img src="chapters/01_sgd/loss.svg" alt="loss"/>')
 
