@@ -96,7 +96,10 @@ def watch(args, desk):
     seen = None
     try:
         while True:
-            times = [path.stat().st_mtime_ns for path in desk.files(lab)]
+            try:
+                times = [path.stat().st_mtime_ns for path in desk.files(lab)]
+            except (Refused, FileNotFoundError):  # some editors take the file away to save it
+                times = seen
             if times != seen:
                 seen = times
                 check_once(lab, desk, build, False, args.seed)

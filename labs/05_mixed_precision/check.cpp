@@ -42,6 +42,12 @@ struct Script {
   std::string precision = "fp16";
 };
 
+void report(Sheet& sheet, std::string_view row, const LossScaler& scaler) {
+  nlohmann::json extra = nlohmann::json::object();
+  scaler.report(extra);
+  sheet.text(row, extra.dump());
+}
+
 void play(Sheet& sheet, const Script& script) {
   LossScaler scaler(script.options, {.name = script.precision});
   std::vector<float> scales;
@@ -52,9 +58,7 @@ void play(Sheet& sheet, const Script& script) {
   }
   sheet.bits("scale/after each step", scales);
   sheet.text("scale/updates", updates);
-  nlohmann::json report = nlohmann::json::object();
-  scaler.report(report);
-  sheet.text("scale/reported", report.dump());
+  report(sheet, "scale/reported", scaler);
 }
 
 /// A run that ends after `at` steps and goes on from its checkpoint.
@@ -69,6 +73,7 @@ void resume(Sheet& sheet, const Script& script, size_t at) {
     scales.push_back(second.scale());
   }
   sheet.bits("resumed/scale", scales);
+  report(sheet, "resumed/reported", second);
 }
 
 constexpr int64_t kN = 96;       ///< weights of a model

@@ -5,11 +5,14 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .labs import Refused
+
+SECONDS, MEGABYTES = 120, 4096  # of a compiler, which a file can keep busy for ever
 
 
 class DoesNotCompile(Exception):
@@ -21,6 +24,7 @@ class Build:
 
     def __init__(self, root, folder):
         self.root, self.folder = root, Path(folder)
+        self.wary = False  # whether the files are a stranger's, who may want to read others
         self._commands = None
 
     def prepare(self, targets):
@@ -61,7 +65,16 @@ class Build:
             words[words.index("-c") + 1] = str(work / source)
         # A warning is no reason to fail a student; -Werror of the tree comes earlier and loses.
         more = ["-iquote", str(work), "-w", "-fmax-errors=3", "-fdiagnostics-color=never", *extra]
-        self._run([*cached(words[:1]), *words[1:], *more, "-o", str(out)])
+        if not self.wary:
+            self._run([*cached(words[:1]), *words[1:], *more, "-o", str(out)])
+            return
+        read = out.with_suffix(".read")
+        self._run([*words, *more, "-pipe", f"-Wa,--MD,{read}", "-o", str(out)])
+        # The assembler reads files, too (.incbin), and those are in no list of includes.
+        names = {os.path.realpath(self.folder / name) for name in rule(read.read_text(encoding="utf-8"))}
+        others = names - {os.path.realpath(words[words.index("-c") + 1])}
+        if others:
+            raise DoesNotCompile(f"the assembler reads {min(others)}, which it may not")
 
     def includes(self, source, work):
         """The files that compiling it would read."""
@@ -70,8 +83,7 @@ class Build:
             words[words.index("-c") + 1] = str(work / source)
         words.remove("-c")
         text = self._run([*words, "-iquote", str(work), "-w", "-M"])
-        names = shlex.split(text.replace("\\\n", " ").split(":", 1)[1])
-        return {Path(os.path.realpath(self.folder / name)) for name in names}
+        return {Path(os.path.realpath(self.folder / name)) for name in rule(text)}
 
     def link(self, target, source, objects, out):
         """The program `target` with `objects` in place of that of `source`."""
@@ -98,10 +110,26 @@ class Build:
         return scratch / target
 
     def _run(self, words):
-        run = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        limits = f'ulimit -v {MEGABYTES << 10}; ulimit -t {SECONDS}; exec "$@"'
+        run = subprocess.Popen(
+            ["sh", "-c", limits, "sh", *words], cwd=self.folder, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+        )  # fmt: skip
+        try:
+            out, err = run.communicate(timeout=4 * SECONDS)
+        except subprocess.TimeoutExpired:
+            raise DoesNotCompile(f"the compiler is still running after {4 * SECONDS} s") from None
+        finally:
+            if run.returncode is None:  # and what it has started
+                os.killpg(run.pid, signal.SIGKILL)
         if run.returncode != 0:
-            raise DoesNotCompile(run.stderr.strip())
-        return run.stdout
+            raise DoesNotCompile(err.strip())
+        return out
+
+
+def rule(text):
+    """The names in a rule of make: of what a file is made."""
+    return shlex.split(text.replace("\\\n", " ").split(":", 1)[1])
 
 
 def cached(compiler):

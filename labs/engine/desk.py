@@ -1,6 +1,8 @@
 """The student's desk: the folder work/, which git does not see."""
 
+import difflib
 import json
+from itertools import zip_longest
 from pathlib import Path
 
 from .labs import Refused, bodies, reading, stub
@@ -117,8 +119,10 @@ def code_lines(text):
 
 
 def side_by_side(mine, theirs):
+    """Equal lines stand beside each other."""
     left, right = mine.splitlines(), theirs.splitlines()
-    rows, width = max(len(left), len(right)), max(map(len, left))
-    left += [""] * (rows - len(left))
-    right += [""] * (rows - len(right))
-    return "\n".join(f"  {a:{width}} | {b}".rstrip() for a, b in zip(left, right))
+    width = max(map(len, left))
+    rows = []
+    for _, a, b, c, d in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        rows += zip_longest(left[a:b], right[c:d], fillvalue="")
+    return "\n".join(f"  {a:{width}} | {b}".rstrip() for a, b in rows)

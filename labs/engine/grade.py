@@ -21,8 +21,8 @@ LARGEST = 1 << 20  # bytes of a file
 def taken(lab, submission, work):
     """Copies the files of the lab; the first that is missing or no plain file, else None."""
     for path in lab.files:
-        # Gradescope flattens what is uploaded file by file.
-        candidates = [submission / path, submission / Path(path).name]
+        # Gradescope flattens what is uploaded file by file; a zip may hold the folder around it.
+        candidates = [submission / path, submission / Path(path).name, *sorted(submission.rglob(path))]
         found = next((c for c in candidates if c.is_file() and not c.is_symlink()), None)
         if found is None or found.stat().st_size > LARGEST or not found.resolve().is_relative_to(submission.resolve()):
             return path
@@ -72,6 +72,7 @@ def evaluate(lab, build, submission):
         missing = taken(lab, submission, work)
         if missing:
             return nothing(lab, f"no file {missing} in the submission: a plain file of at most 1 MiB")
+        build.wary = True
         try:
             read = judge.reads_reference(lab, build, work)
             if read:

@@ -100,8 +100,8 @@ def stub(lab, path):
     """The file with the bodies of the lab's functions replaced by one throwing line."""
     source = (lab.root / path).read_bytes()
     for name, (begin, end) in sorted(bodies(lab, path).items(), key=lambda item: -item[1][0]):
-        line_begin = source.rfind(b"\n", 0, begin) + 1
-        line = source[line_begin:begin]
+        # As deep as the brace that ends the function: its first line may be the last of several.
+        line = source[source.rfind(b"\n", 0, end) + 1 : end]
         indent = line[: len(line) - len(line.lstrip())]
         body = b'{\n%s  throw std::logic_error("%s is not written yet");\n%s}' % (indent, name.encode(), indent)
         source = source[:begin] + body + source[end:]
