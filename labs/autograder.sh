@@ -34,8 +34,14 @@ cat >"$work/zip/setup.sh" <<EOF
 # Builds the reference of lab $1, once for all submissions. Only root may read the tree.
 set -euo pipefail
 cd "\$(dirname "\${BASH_SOURCE[0]}")"
-python3 -c 'import tomllib' 2>/dev/null || { echo "setup.sh: wants Python 3.11 or later" >&2; exit 2; }
-command -v g++ >/dev/null || { echo "setup.sh: wants g++ 12 or later" >&2; exit 2; }
+fail() {
+  echo "setup.sh: \$*; choose an image of Ubuntu 24.04 or Debian 12" >&2
+  exit 2
+}
+# The image may come without a compiler. All else is in deps/.
+command -v g++ >/dev/null || { apt-get -qq update && apt-get -qqy install g++; } || fail "no g++, and none to install"
+[[ \$(g++ -dumpversion | cut -d. -f1) -ge 12 ]] || fail "g++ \$(g++ -dumpversion) is too old, 12 is wanted"
+python3 -c 'import tomllib' 2>/dev/null || fail "wants Python 3.11 or later"
 . deps/env.sh
 chmod 700 tree
 cd tree

@@ -14,6 +14,7 @@
 """
 
 import argparse
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -52,7 +53,11 @@ def check_once(lab, desk, build, program, seed):
     try:
         results, printed, seconds = judge.check(lab, build, desk.of(lab), seed, program)
     except DoesNotCompile as fault:
-        print(f"{fault}\n{lab.name}: does not compile")
+        print(fault)
+        wrong = {Path(line.partition(":")[0]).name for line in str(fault).splitlines() if ": error: expected" in line}
+        if wrong and not wrong & {path.name for path in files}:
+            print("None of this is in your files: a brace or a semicolon may be missing there.")
+        print(f"{lab.name}: does not compile")
         return False
     print(table(results))
     points = sum(result.points for result in results)
@@ -75,7 +80,7 @@ def compare(lab, desk):
             print(f"\n{name}: its first line is another in your file")
             continue
         print(f"\n{name}: yours {code_lines(mine)} lines, the chapter's {code_lines(theirs)}")
-        print(side_by_side(mine, theirs))
+        print(side_by_side(mine, theirs, shutil.get_terminal_size((200, 24)).columns))
     print("\n" + lab.notice)
 
 

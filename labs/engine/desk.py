@@ -118,11 +118,14 @@ def code_lines(text):
     return sum(1 for line in text.splitlines() if line.strip() and not line.strip().startswith("//"))
 
 
-def side_by_side(mine, theirs):
-    """Equal lines stand beside each other."""
+def side_by_side(mine, theirs, columns):
+    """Equal lines stand beside each other, if `columns` are wide enough; else all of theirs below."""
     left, right = mine.splitlines(), theirs.splitlines()
     width = max(map(len, left))
     rows = []
     for _, a, b, c, d in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         rows += zip_longest(left[a:b], right[c:d], fillvalue="")
-    return "\n".join(f"  {a:{width}} | {b}".rstrip() for a, b in rows)
+    lines = [f"  {a:{width}} | {b}".rstrip() for a, b in rows]
+    if max(map(len, lines)) > columns:
+        lines = [*left, "", "the chapter's:", *right]
+    return "\n".join(lines)

@@ -87,7 +87,7 @@ def judge_row(gate, key, row, mine, right, ended):
     if base is not None:
         result.without = f"{base:,}"
     if key not in mine.values:
-        result.yours = mine.threw.get(case) or (ended if ended else "not measured")
+        result.yours = mine.threw.get(case) or (ended or "not measured: the program had ended")
         return result
     my_kind, my_value = mine.values[key]
     result.yours = brief(my_kind, my_value)

@@ -22,7 +22,9 @@ class Grade(unittest.TestCase):
         lab = find("08", ROOT)
         with tempfile.TemporaryDirectory() as folder:
             for name, text in files.items():
-                (Path(folder) / name).write_text(text, encoding="utf-8")
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
             results = Path(folder) / "results.json"
             grade.grade(lab, Build(ROOT, BUILD), Path(folder), results)
             return json.loads(results.read_text(encoding="utf-8"))
@@ -33,15 +35,28 @@ class Grade(unittest.TestCase):
         self.assertIn(f"no file {FILE}", found["output"])
 
     def test_does_not_compile(self):
-        found = self.graded({"zero1.h": "#error score: 100\n"})
-        self.assertEqual(found["score"], 0)
-        self.assertIn("does not compile", found["output"])
+        for files in [
+            {"zero1.h": "#error score: 100\n"},
+            {"zero1.h": '#include "/dev/zero"\n'},  # a file without end
+            {f"work/08/{FILE}": "#error in a folder, as a zip has it\n"},
+        ]:
+            found = self.graded(files)
+            self.assertEqual(found["score"], 0)
+            self.assertIn("does not compile", found["output"])
 
     def test_reads_the_reference(self):
         for include in [f'include "{ROOT / FILE}"', f'include_next "{FILE}"', 'include "/etc/hostname"']:
             found = self.graded({"zero1.h": f"#pragma once\n#{include}\n"})
             self.assertEqual(found["score"], 0, include)
             self.assertIn("which it may not", found["output"])
+
+    def test_carries_the_reference_along(self):
+        """Its program as data, for running it: no include says so."""
+        program = BUILD / "labs/lab_08_zero1"
+        text = stub(find("08", ROOT), FILE) + f'asm(".inc" "bin \\"{program}\\"");\n'
+        found = self.graded({"zero1.h": text})
+        self.assertEqual(found["score"], 0)
+        self.assertIn(f"the assembler reads {program}", found["output"])
 
     def test_says_what_it_deserves(self):
         """A stub that ends the program with success as soon as it is called, and boasts."""
