@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .labs import Refused
 
-SECONDS, MEGABYTES = 120, 4096  # of a compiler, which a file can keep busy for ever
+SECONDS, MEGABYTES = 120, 2048  # of a compiler, which a file can keep busy for ever
 
 
 class DoesNotCompile(Exception):
@@ -71,9 +71,8 @@ class Build:
         read = out.with_suffix(".read")
         self._run([*words, *more, "-pipe", f"-Wa,--MD,{read}", "-o", str(out)])
         # The assembler reads files, too (.incbin), and those are in no list of includes.
-        names = {os.path.realpath(self.folder / name) for name in rule(read.read_text(encoding="utf-8"))}
-        others = names - {os.path.realpath(words[words.index("-c") + 1])}
-        if others:
+        main = Path(words[words.index("-c") + 1])
+        if others := set(rule(read.read_text(encoding="utf-8"))) - {str(main), main.name}:
             raise DoesNotCompile(f"the assembler reads {min(others)}, which it may not")
 
     def includes(self, source, work):
