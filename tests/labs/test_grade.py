@@ -27,7 +27,11 @@ class Grade(unittest.TestCase):
                 path.write_text(text, encoding="utf-8")
             results = Path(folder) / "results.json"
             grade.grade(lab, Build(ROOT, BUILD), Path(folder), results)
-            return json.loads(results.read_text(encoding="utf-8"))
+            found = json.loads(results.read_text(encoding="utf-8"))
+        # Fields that gradescope-autograders.readthedocs.io/en/latest/specs has; a score or tests.
+        self.assertLessEqual(set(found), {"score", "output", "visibility", "stdout_visibility", "tests"})
+        self.assertTrue("score" in found or found["tests"])
+        return found
 
     def test_nothing_is_handed_in(self):
         found = self.graded({"main.cpp": "int main() {}"})
