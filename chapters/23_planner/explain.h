@@ -46,7 +46,8 @@ inline constexpr std::array kExplanations = {
                 "chapters/23_planner/stage_time.h"},
     Explanation{"attention", "m x blocks x NH x T (T + 1) / 2 x (14 HS + 11) / (tp cp) / rate",
                 "kernels/cost.h, attention_forward() and attention_backward()"},
-    Explanation{"kernels", "m x bytes of norms, residuals, activations and RoPE / memory rate",
+    Explanation{"kernels",
+                "m x bytes of norms, residuals, activations, RoPE / rate of memory or cache",
                 "kernels/cost.h; chapters/23_planner/stage_time.h"},
     Explanation{"recomputation", "m x (blocks again x a block's forward + parts again)",
                 "chapters/06_checkpointing/recompute.h"},
@@ -54,7 +55,7 @@ inline constexpr std::array kExplanations = {
                 "chapters/11_tensor_parallel/traffic.h, tp_traffic()"},
     Explanation{"experts", "m x blocks x 4 all-to-alls of k tokens x C x (ep - 1) / ep",
                 "chapters/23_planner/stage_time.h, add_experts()"},
-    Explanation{"context", "m x blocks x what the ring takes longer than attention",
+    Explanation{"context", "m x blocks x what attention does not hide of the ring",
                 "chapters/23_planner/stage_time.h, add_context()"},
     Explanation{"messages",
                 "m x (outputs + inputs of the stage's parts) x (bytes / link rate + "
@@ -63,8 +64,8 @@ inline constexpr std::array kExplanations = {
     Explanation{"bubble", "end of the last stage on the clock - m (F + I + W) of the slowest stage",
                 "chapters/12_pipeline_parallel/pipeline_clock.h, simulate()"},
     Explanation{"data",
-                "reduce-scatter beyond the last backward + all-gather beyond the first "
-                "forward; ZeRO 2 and 3: of each micro-batch",
+                "what the last backward does not hide of the reduce-scatter + what the first "
+                "forward does not hide of the all-gather; ZeRO 2 and 3: of each micro-batch",
                 "chapters/09_zero2/zero2.h and 10_zero3/zero3.h, zero2_traffic(), zero3_traffic()"},
     Explanation{"update", "(28 + 4 + 6) bytes x elements of the shard / memory rate",
                 "kernels/cost.h, adamw_update() and squared_norm()"},

@@ -106,20 +106,28 @@ def middle(values):
     return values[len(values) // 10], values[-1 - len(values) // 10]
 
 
-def show(runs, held_out_at):
-    """Prints the law with its error bars, and what it says of a run that has not been made."""
+def bars(runs, held_out_at):
+    """The law, the middle 80% of each of its numbers, and the same of the loss that it says of a run
+    that has not been made."""
     law, others = fit(runs), again(runs)
     if law is None:
         raise SystemExit("scaling_runs.py: no law with positive terms fits these runs")
+    numbers = {name: middle([other[name] for other in others]) for name in law}
+    return law, numbers, middle([loss_of(other, held_out_at) for other in others])
+
+
+def worst_error(law, runs):
+    return max(abs(loss_of(law, run) / run["loss"] - 1) for run in runs)
+
+
+def show(runs, held_out_at):
+    """Prints all that."""
+    law, numbers, (low, high) = bars(runs, held_out_at)
     for name, value in law.items():
-        low, high = middle([other[name] for other in others])
-        print(f"{name:>6} {value:10.4g}   80%: {low:.4g} to {high:.4g}")
-    worst = max(abs(loss_of(law, run) / run["loss"] - 1) for run in runs)
-    print(f"largest error of a run that was fitted: {100 * worst:.2f}%")
-    low, high = middle([loss_of(other, held_out_at) for other in others])
+        print(f"{name:>6} {value:10.4g}   80%: {numbers[name][0]:.4g} to {numbers[name][1]:.4g}")
+    print(f"largest error of a run that was fitted: {100 * worst_error(law, runs):.2f}%")
     print(f"predicted of N {held_out_at['N']}, D {held_out_at['D']}: {loss_of(law, held_out_at):.4f}, "
           f"80%: {low:.4f} to {high:.4f}", flush=True)
-    return law
 
 
 def main():

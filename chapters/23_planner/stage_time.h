@@ -96,11 +96,26 @@ class StageModel {
     if (part_.bias)
       for (const int64_t outputs : {part_.qkv_rows(), part_.fc_rows(), C, C})
         bias += call_seconds(cost::bias_backward(B, T, outputs), tp_);
-    return {residual + turn + 2 * call_seconds(cost::norm_forward(B, T, C), sp) +
+    const auto [rows_forward, rows_backward] = expert_row_seconds();
+    return {residual + turn + rows_forward + 2 * call_seconds(cost::norm_forward(B, T, C), sp) +
                 call_seconds(swiglu ? cost::swiglu_forward(n) : cost::gelu_forward(n), tp_),
-            residual + turn + 2 * call_seconds(cost::norm_backward_input(B, T, C), sp) +
+            residual + turn + rows_backward +
+                2 * call_seconds(cost::norm_backward_input(B, T, C), sp) +
                 call_seconds(swiglu ? cost::swiglu_backward(n) : cost::gelu_backward(n), tp_),
             2 * call_seconds(cost::norm_backward_weight(B, T, C), sp) + bias};
+  }
+
+  /// Of chapter 21, forward and backward: the router's choice, and rows that are brought to their
+  /// experts and back.
+  std::array<double, 2> expert_row_seconds() const {
+    const int64_t B = l_.micro_batch, T = part_.seq_len, C = part_.channels;
+    const int64_t E = part_.experts.count, k = part_.experts.chosen;
+    if (E == 0) return {};
+    const double there = call_seconds(cost::gather_rows(B, T, k, C)),
+                 back = call_seconds(cost::combine_forward(B, T, k, C));
+    return {call_seconds(cost::route_forward(B, T, E, k)) + there + back,
+            call_seconds(cost::route_backward(B, T, E, k)) + back +
+                call_seconds(cost::combine_backward(B, T, k, C))};
   }
 
   void add_blocks(StageSeconds& t) const {
