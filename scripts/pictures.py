@@ -396,7 +396,7 @@ def mask(svg, x, y, title, order):
         svg.box(x, top + 22 * rank, 200 * count / longest, 16, RANKS[rank])
         svg.text(x + 200 * count / longest + 6, top + 22 * rank + 12, f"{count} pairs", size=11)
     share = sum(pairs) / len(pairs) / longest
-    svg.text(x, top + 22 * len(pairs) + 14, f"pairs of a mean rank / of the busiest: {share:.0%}", size=12)
+    svg.text(x, top + 22 * len(pairs) + 14, f"mean pairs / pairs of the busiest rank: {share:.0%}", size=12)
 
 
 def zigzag(data):
@@ -426,7 +426,7 @@ def ring_of_keys(data):
     wide, places = 228, [(8, 0), (122, 0), (122, 92), (8, 92)]  # of four boxes, clockwise
     svg = Svg(4 * wide, 336, "A ring of keys and values on four ranks, step by step")
     svg.tip()
-    svg.text(8, 14, "In a box: the runs whose keys and values the rank has. The color is that of their "
+    svg.text(8, 14, "In a box: the runs whose keys and values the rank holds. The color is that of their "
              "owner.", size=12)
     for step, ranks in enumerate(steps):
         x, y = wide * step, 52
@@ -450,7 +450,7 @@ def ring_of_keys(data):
             svg.box(at, y + 192, width, 24, DARK)
             svg.text(at + width / 2, y + 208, words, "#ffffff", 12, "middle")
             at += width + 6
-    svg.text(8, 300, "Every run gives a softmax of its own. It waits until its sibling in the tree is "
+    svg.text(8, 300, "Every run gives a partial softmax. It waits until its sibling in the tree is "
              "there, and the two are merged, the lower run first.", size=12)
     svg.text(8, 318, "Other ranks get the runs in another order, and merge the same pairs.", size=12)
     return svg.done()
@@ -474,13 +474,12 @@ def tokens_for_heads(data):
                 svg.box(x + 50 * run + 1.5, 74 + 32 * head + 1.5, 47, 29, RANKS[owner[has](head, run)])
                 if travels:
                     svg.text(x + 50 * run + 25, 93 + 32 * head,
-                             "leaves" if has == "tokens" else "has come", "#ffffff", 10, "middle")
+                             "leaves" if has == "tokens" else "came", "#ffffff", 10, "middle")
     svg.arrow(275, 118, 372, 118)
     svg.text(324, 110, "q, k, v", size=12, anchor="middle")
     svg.arrow(372, 158, 275, 158)
     svg.text(324, 150, "output", size=12, anchor="middle")
-    svg.text(60, 230, "With two ranks a half of what a rank has travels; with P ranks (P - 1) / P of it, "
-             "and a rank has a P-th.", size=12)
+    svg.text(60, 230, "A rank has 1/P of all numbers and sends (P - 1) / P of these: a half with two ranks.", size=12)
     return svg.done()
 
 

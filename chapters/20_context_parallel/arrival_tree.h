@@ -8,8 +8,8 @@
 //     0         0+1 waits
 //     3         2+3, then (0+1)+(2+3)
 //
-// Whatever the order, the bits are those of the tree. The price is memory for what waits: adding up
-// in the order of arrival would take one buffer, and have other bits on every number of ranks.
+// Whatever the order, the bits are those of the tree. The price is memory for what waits. To add in
+// the order of arrival would take one buffer, but would give other bits with each number of ranks.
 #pragma once
 
 #include <algorithm>
@@ -36,8 +36,8 @@ class ArrivalTree {
     return static_cast<size_t>(free - used_.begin());
   }
 
-  /// Leaf i is in `buffer`. Calls join(to, from) for buffers that become one, the lower of the
-  /// sum's two sides first.
+  /// Leaf i is in `buffer`. Calls join(to, from) for each two buffers that become one: the sum
+  /// goes into `to`, which has the lower leaves.
   template <class Join>
   void add(int64_t i, size_t buffer, Join&& join) {
     size_t node = static_cast<size_t>(leaves_ + i);  // its parent is node / 2, the root 1

@@ -1,19 +1,19 @@
-// Context parallelism: ranks share each sequence, token by token. Options, who has which tokens,
-// and what every way to do attention then has.
+// Context parallelism: ranks share the tokens of each sequence. Here are the options, which rank
+// has which tokens, and what the three ways to do attention have in common.
 //
-// A sequence is cut into 2 cp runs of neighboring tokens. In zig-zag order rank c has run c and the
-// c-th from the end. With 4 ranks:
+// A sequence is cut into 2 cp equal runs of neighboring tokens. In zig-zag order rank c has the
+// runs c and 2 cp - 1 - c. With 4 ranks:
 //
 //     run       0   1   2   3   4   5   6   7
 //     rank      0   1   2   3   3   2   1   0
 //
-// A late token attends to many keys, an early one to few. So each rank has as many pairs of a query
-// and a key as any other, T (T + 1) / 2 cp. In contiguous order rank c would have runs 2c and
-// 2c + 1, and the last rank nearly twice the mean.
+// A late token attends to many keys, an early one to few. So all ranks have equally many pairs of a
+// query and a key, T (T + 1) / (2 cp). In contiguous order rank c has the runs 2c and 2c + 1, and
+// the last rank nearly twice the mean.
 //
-// Two runs of a rank are whole leaves of the sums over tokens (kernels/token_leaves.h), so what a
-// rank sums is a sub-tree, and a sum over ranks is the rest of the tree. In contiguous order this
-// is not so: sums over tokens have other bits then. Attention itself has the same.
+// The two runs of a rank are whole leaves of the sums over tokens (kernels/token_leaves.h). So what
+// a rank sums is a sub-tree, and a sum over ranks is the rest of the tree. In contiguous order the
+// runs are no leaves: sums over tokens have other bits. The output of attention has the same.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,7 @@ struct OwnTokens {
   TokenOrder order = TokenOrder::Zigzag;
 
   int64_t size() const { return div_exact(T, cp); }
-  /// Which two of the 2 cp runs a rank has.
+  /// The two of the 2 cp runs that rank `who` has: the early one, the late one.
   std::array<int64_t, 2> runs_of(int64_t who) const {
     if (order == TokenOrder::Contiguous) return {2 * who, 2 * who + 1};
     return {who, 2 * cp - 1 - who};

@@ -1,13 +1,14 @@
-// What ranks that share sequences do, beside what 09 does. Attention is exchanged by one of three
-// ways (gather.h, ulysses.h, ring.h); everything else works on each token by itself, and only must
-// know which tokens it has:
+// What ranks that share sequences do, beside what 09 does. Attention goes one of three ways
+// (gather.h, ulysses.h, ring.h). Everything else works on each token by itself, and must only know
+// which tokens a rank has:
 //
-//   tokens, targets   are drawn whole, and a rank takes its own. So the target of the last token
-//                     of a run is the first of the next run, on whatever rank that lies
-//   positions         those of the own tokens: rows of the table, or angles
-//   sums over tokens  gradients and losses: over own tokens, then over ranks. Ranks that share a
-//                     sequence are neighbors, so a reduction over all ranks first makes sequences
-//                     whole, then adds them
+//   tokens, targets   A sequence is drawn whole, then each rank takes its own tokens. So the target
+//                     of a run's last token is the first token of the next run, whichever rank
+//                     has that one
+//   positions         of the rank's own tokens in the whole sequence: rows of the table, or angles
+//   sums over tokens  Gradients and losses are summed over own tokens, then over ranks. Ranks that
+//                     share a sequence are neighbors. So a reduction over all ranks completes the
+//                     sum of each sequence before it adds sequences
 #pragma once
 
 #include <memory>
@@ -81,7 +82,7 @@ class ContextParallel {
   }
 
   // ---- parts of the model that know of other tokens ---------------------------------------------
-  /// As the function of this name. Each run takes its own rows of the table of positions.
+  /// As the function of this name. Each of the two runs takes its own rows of the position table.
   void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& p) const {
     if (own_.cp == 1 || !p.wpe) return ladder::embed_forward(ctx, out, tokens, p);
     for (const int i : {0, 1}) {
@@ -91,8 +92,8 @@ class ContextParallel {
                             {p.wte, positions(p, i)});
     }
   }
-  /// As the function of this name. Positions of other ranks get -0, to which their gradient is
-  /// added when ranks are summed.
+  /// As the function of this name. Positions that other ranks have get -0: the sum over ranks adds
+  /// the gradients of those ranks to it.
   void embed_backward_weight(const Ctx& ctx, const EmbedTensors& g, Tensor dout, Tensor tokens,
                              Into into) const {
     if (own_.cp == 1 || !g.wpe) return ladder::embed_backward_weight(ctx, g, dout, tokens, into);

@@ -1,17 +1,18 @@
 // --context gather: every rank gets the keys and values of all tokens (as Llama 3 was trained,
 // arXiv 2407.21783, section 3.3.2).
 //
-//   forward    all-gather keys, values     attention of own queries over all keys
-//   backward   all-gather keys, values     dq of own queries; dk, dv of all keys:
-//                                          their sums over ranks, each to the rank that has the key
+//   forward    all-gather keys, values         attention of own queries over all keys
+//   backward   all-gather keys, values again   dq of own queries; dk, dv of all keys
+//              reduce-scatter dk, dv           each rank gets the sums for its own keys
 //
-// With grouped heads keys and values are few, so that gathering them is cheap; but a rank holds all
-// of them. Forward does not keep them: backward gathers them again.
+// With grouped heads keys and values are small, and gathering them is cheap. But a rank holds those
+// of all tokens. Forward does not keep them, so backward gathers them again.
 //
-// Chunks come by rank, and attention wants them by token. Early runs lie by rank in the first half
-// of the sequence, late ones by rank from the last in its second half. So each half is gathered in
-// place, by a group of its own: the second one counts its ranks backwards. A sum over that group is
-// the same tree, as a + b is b + a.
+// An all-gather puts what ranks give one after the other, and attention wants the order of tokens.
+// The early runs of ranks 0, 1, ... are the first half of the sequence. The late runs are its
+// second half, from the last rank to the first. So each half is gathered in place, by a group of
+// its own, and the second group counts its ranks backwards. Its sums have the same bits: their tree
+// is the same with the sides of each addition exchanged, and a + b is b + a.
 #pragma once
 
 #include <memory>

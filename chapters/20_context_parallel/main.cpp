@@ -1,5 +1,5 @@
-// 20_context_parallel: ranks share each sequence. Tokens meet in attention alone: there keys and
-// values of other ranks are gathered, exchanged for heads, or go around a ring.
+// 20_context_parallel: ranks share each sequence. Tokens meet only in attention. There keys and
+// values are gathered, exchanged for heads, or passed around a ring.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"

@@ -1,5 +1,6 @@
-// Attention in pieces: the queries of a rank against some keys, which `gather` has all at once and
-// `ring` run by run. Queries travel never, so they are taken out of qkv, and keys and values, too.
+// Attention in pieces: all queries of a rank with some of the keys. `gather` has one piece, with
+// all keys; `ring` has a piece for each run of keys. Keys and values travel and queries do not, so
+// both are copied out of qkv, where they lie side by side.
 #pragma once
 
 #include "chapters/20_context_parallel/context.h"

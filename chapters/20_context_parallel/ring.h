@@ -1,19 +1,20 @@
-// --context ring: keys and values go around, and every rank's queries meet them as they pass (Liu
-// et al., "Ring Attention", arXiv 2310.01889; in this order of tokens: ring-flash-attention).
+// --context ring: keys and values go around a ring of ranks, and each rank computes with those that
+// it has at the moment (Liu et al., "Ring Attention", arXiv 2310.01889; in zig-zag order:
+// ring-flash-attention).
 //
 //              rank 0       rank 1       rank 2       rank 3
 //   step 0     keys of 0    keys of 1    keys of 2    keys of 3
 //   step 1     keys of 3    keys of 0    keys of 1    keys of 2
 //   ...        while attention works with these, the next ones arrive
 //
-// A rank never has keys of more than two. Each run of keys gives a softmax over these alone, and
-// softmaxes are merged as a tree by the index of the run (arrival_tree.h), so that one rank and
-// every ring have the same bits. What waits for its sibling is the price: cp + 1 softmaxes for T /
-// cp queries, however many ranks there are.
+// A rank never holds the keys of more than two ranks. Each run of keys gives a partial softmax,
+// over these keys alone. Partial softmaxes are merged as a tree by the index of the run
+// (arrival_tree.h), so that every ring has the bits of one rank. The price is memory for those that
+// wait: cp + 1 partial softmaxes of T / cp queries, a little more than one of all T queries.
 //
-// Backward, keys and values go around once more. What a rank's queries add to dk and dv of passing
-// keys goes straight to the rank that has the keys, which sums what comes as a tree by rank. That
-// message of one step travels while the next step writes its own, so there are two buffers for it.
+// Backward, keys and values go around once more. A rank's queries add to dk and dv of the keys that
+// pass. These parts go straight to the rank whose keys they are, which sums them as a tree by rank.
+// The message of one step travels while the next step writes its own, so there are two buffers.
 #pragma once
 
 #include <array>
@@ -108,7 +109,8 @@ class RingAttention : public PieceAttention {
   static int64_t partial_gradients(const ContextShape& s) { return s.own.cp / 2 + 1; }
 
  private:
-  /// The rank that is `step` further. Keys in step n are those of rank(-n).
+  /// The rank that is `step` places further along the ring. In step n a rank has the keys of
+  /// rank(-n).
   int64_t rank(int64_t step) const { return (s.own.rank + step + s.own.cp) % s.own.cp; }
   int64_t run_at(int64_t step, int i) const {
     return s.own.runs_of(rank(-step))[static_cast<size_t>(i)];
@@ -140,7 +142,8 @@ class RingAttention : public PieceAttention {
   static void add(const Ctx& ctx, const Tensor& to, const Tensor& from) {
     ctx.kernels->add(ctx, to, to, from);
   }
-  /// What came from the rank `step` further joins the sum of dk and dv.
+  /// What came from rank(step) joins the sum of dk and dv, once it has come and what this rank sent
+  /// has left.
   void join(const Ctx& ctx, ArrivalTree& dkv, int64_t step, size_t arrived, Pending& sent) const {
     wait(ctx, sent, "wait_for_key_gradients");
     dkv.add(rank(step), arrived,

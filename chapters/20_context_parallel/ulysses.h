@@ -1,18 +1,20 @@
 // --context ulysses: tokens are exchanged for heads (Jacobs et al., "DeepSpeed Ulysses",
 // arXiv 2309.14509).
 //
-// Heads do not look at each other. So a rank that has all tokens of some heads does ordinary
-// attention. An all-to-all is the transpose that leads there, and another leads back:
+// A head never reads another head. So a rank that has all tokens of some heads can do attention as
+// one rank does. An all-to-all transposes tokens into heads, and another one transposes back:
 //
 //              tokens of rank 0   of rank 1              rank 0        rank 1
 //     heads 0        a                b          ->      a b
 //     heads 1        c                d                                 c d
 //
-//   forward    queries, keys, values there; the heads' outputs back
-//   backward   queries, keys, values, outputs and their gradient there; dq, dk, dv back
+//              to heads                                          back to tokens
+//   forward    queries, keys, values                             outputs
+//   backward   queries, keys, values, outputs and their gradient dq, dk, dv
 //
-// The log-sum-exp of a rank's heads stays there, in as much room as that of its tokens would take.
-// Every rank takes heads of its own, so there can be no more ranks than heads of keys and values.
+// The log-sum-exp does not go back, as backward needs it by head. NH / cp heads of T tokens take
+// the room of NH heads of T / cp tokens. Every rank needs heads of its own, so there can be no more
+// ranks than heads of keys and values.
 #pragma once
 
 #include <memory>
@@ -90,7 +92,7 @@ class UlyssesAttention : public SharedAttention {
       });
     });
   }
-  /// The way back.
+  /// x = some tokens of all heads, from heads: the way back.
   void to_tokens(const Ctx& ctx, Tensor x, Tensor heads) {
     for_ranks(heads, [&](int64_t rank, Tensor leaving, Tensor) {
       for_runs(rank, [&](Range tokens, Range own) {

@@ -48,13 +48,41 @@ TEST_F(ContextControls, EveryExchangeOfTokensForHeads) {
   EXPECT_TRUE(is_seen(ulysses, "swap:all_to_all:2"));
 }
 
-// The loss of a sequence is a sum over its ranks. Twice, it is cp times what it should be; targets
-// that are counted twice make every gradient smaller.
-TEST_F(ContextControls, LossesAndTargetsCountOnce) {
+// Each rank must count the targets of all: with its own alone each target weighs cp times as much,
+// and loss and gradient are cp times what they should be, to the bit, as cp is a power of two.
+// Counted twice, targets make every gradient smaller.
+TEST_F(ContextControls, TargetsCountOnce) {
+  const auto first = [](const Trace& trace) { return trace.steps.front(); };
+  const auto number = [](const std::string& text) { return std::stod(text); };
   const std::string gather = "--cp 2 --context gather";
-  const Trace doubled = with(gather, "twice:all_reduce:0");
-  ASSERT_TRUE(is_whole(doubled));
-  EXPECT_NE(doubled.steps.front().grad_norm, alone.steps.front().grad_norm);
+  const Trace own = with(gather, "skip:all_reduce:0"), twice = with(gather, "twice:all_reduce:0");
+  ASSERT_TRUE(is_whole(own));
+  ASSERT_TRUE(is_whole(twice));
+  EXPECT_EQ(number(first(own).loss), 2 * number(first(alone).loss));
+  EXPECT_EQ(number(first(own).grad_norm), 2 * number(first(alone).grad_norm));
+  EXPECT_EQ(number(first(twice).grad_norm), number(first(alone).grad_norm) / 2);
+}
+
+// What no message can show (planted.cpp). The loss of the first step looks as it should, so only a
+// comparison of bits can tell.
+TEST_F(ContextControls, WhatARankDoesWithItsOwnTokens) {
+  const auto planted = [&](const std::string& mistake, const std::string& model) {
+    return trace(Program("20_context_parallel", {LADDER_PLANTED, mistake}),
+                 model + "--batch 2 --cp 2 --clip 1 --micro-batch 1", kShort);
+  };
+  for (const std::string& model : {kGpt, kLlama}) {
+    const Trace sound = one(model + "--batch 2");
+    EXPECT_TRUE(same_trace(sound, planted("none", model))) << model;
+    for (const std::string mistake : {"positions", "targets"}) {
+      const Trace wrong = planted(mistake, model);
+      EXPECT_TRUE(different_trace(sound, wrong)) << model << mistake;
+      EXPECT_NEAR(std::stod(wrong.steps[0].loss), std::stod(sound.steps[0].loss), 0.01) << model;
+    }
+  }
+  // The weights of this one are right, but not what is said of the loss.
+  const Trace times_cp = planted("loss", kGpt);
+  EXPECT_EQ(times_cp.steps.back().param_hash, alone.steps.back().param_hash);
+  EXPECT_EQ(std::stod(times_cp.steps[0].loss), 2 * std::stod(alone.steps[0].loss));
 }
 
 // Sums over tokens have other leaves there. Attention has not: the first loss is the same.

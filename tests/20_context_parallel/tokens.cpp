@@ -40,7 +40,7 @@ void on_ranks(Test&& test) {
 }
 
 // Token t of the sequence is t here, so its target is t + 1. A rank that shifted its own tokens
-// would be wrong at the end of each run: the trap of transformers issue 35983.
+// would be wrong at the end of each run of tokens (transformers, pull request 36607).
 TEST(ContextParallelTest, TargetsAreShiftedBeforeRanksTakeTheirs) {
   on_ranks([](ContextParallel& parallel, const OwnTokens& own, Bench& bench) {
     std::iota(parallel.whole().tokens.data<int32_t>(), parallel.whole().tokens.data<int32_t>() + T,
