@@ -3,12 +3,14 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
 import time
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATIENCE = 120  # seconds
 
 
 class Browser:
@@ -57,6 +59,8 @@ class Browser:
 
     def message(self):
         while b"\0" not in self.rest:
+            if not select.select([self.read], [], [], PATIENCE)[0]:
+                raise TimeoutError(f"Chromium says nothing for {PATIENCE} s")
             part = os.read(self.read, 1 << 20)
             if not part:
                 raise RuntimeError("Chromium has ended")
