@@ -87,6 +87,7 @@ class ShardedGrads {
 
   ShardedGrads(const ShardedGrads&) = delete;
   ShardedGrads& operator=(const ShardedGrads&) = delete;
+  virtual ~ShardedGrads() = default;
 
   /// Bytes of Workspace. @param beside whether the communication stream has a thread
   static int64_t workspace_bytes(const ParamLayout& layout, const ParamLayout& shard,
@@ -106,12 +107,13 @@ class ShardedGrads {
     layout_.put(view_, s, section_);
   }
   const GptTensors& view() const { return view_; }
+  int64_t last_section() const { return layout_.sections() - 1; }
 
   /// Backward has written section s: its chunks go to their ranks, and this rank's to the sum.
   void end_section(int64_t s) {
     // With a copy of the sum's state: when the job runs, this rank may be a micro-step ahead.
     rooms_[turn_].reduced =
-        comm_stream_.run([s, section = section_, sum = sum_](const Ctx& ctx, Reducer& reducer) {
+        stream_of(s).run([s, section = section_, sum = sum_](const Ctx& ctx, Reducer& reducer) {
           const Chunks chunks = chunks_of(section, reducer);
           {
             const Span span(ctx, "reduce_scatter");
@@ -129,6 +131,10 @@ class ShardedGrads {
     for (Room& room : rooms_) wait(ctx, room);
     return sum_.buffers[0];
   }
+
+ protected:
+  /// Over whose ranks section s is summed. In chapter 22 those of experts have others.
+  virtual CommStream& stream_of(int64_t /*s*/) { return comm_stream_; }
 
  private:
   struct Room {

@@ -80,8 +80,9 @@ class Balance {
     return {.balance = options_.loss * each, .z = options_.z_loss * each};
   }
 
-  /// Reads what the experts of a step have counted.
-  void count(const ExpertLayers& experts) {
+  /// Reads what the experts of a step have counted: ExpertLayers, or those of chapter 22.
+  template <class Layers>
+  void count(const Layers& experts) {
     if (config_.experts.count == 0) return;
     loads_.clear();
     Measured sum;

@@ -4,19 +4,19 @@
 
 namespace ladder {
 ParamLayout::ParamLayout(const GptConfig& config, int64_t shards, TensorRank tensor,
-                         StageRank stage)
-    : ParamLayout(config, tensor, stage) {
+                         StageRank stage, std::optional<ExpertRank> experts)
+    : ParamLayout(config, tensor, stage, experts) {
   config.check();
   shards_ = shards;
   CHECK(!config.tied_head || stage.size == 1, "a tied head on {} stages", stage.size);
   if (stage.has_embed())
     add_section("", config.tied_head ? tied_table(config) : embed_table(config));
   end_section();
-  for (int64_t l = 0; l < config.layers; ++l) {
-    if (stage.has_block(l, config.layers))
-      add_section(block_prefix(config, l), block_table(config));
-    end_section();
-  }
+  for (int64_t l = 0; l < config.layers; ++l)
+    for_block(l, [&](int64_t, const BlockTable& table) {
+      if (stage.has_block(l, config.layers)) add_section(block_prefix(config, l), table);
+      end_section();
+    });
   if (stage.has_head() && !config.tied_head) add_section("", head_table(config));
   end_section();
   whole_sections_ = sections_;
@@ -34,8 +34,9 @@ void ParamLayout::add_section(const std::string& prefix, const Table& table) {
       begin = tensor_.rank * shape.dims[dim];
     }
     if (row.cut == Cut::Rows) rows = std::clamp<int64_t>(rows - begin, 0, shape.dims[0]);
-    for (int64_t expert = 0; expert < row.tensors(); ++expert) {
-      specs_.push_back({.name = prefix + row.name(config_, expert),
+    const Range tensors = row.tensors(experts_here());
+    for (int64_t number = tensors.begin; number < tensors.end; ++number) {
+      specs_.push_back({.name = prefix + row.name(config_, number),
                         .role = row.role,
                         .shape = shape,
                         .rows = rows,
@@ -53,20 +54,31 @@ void ParamLayout::add_section(const std::string& prefix, const Table& table) {
 void ParamLayout::end_section() {
   const int64_t begin = sections_.empty() ? 0 : sections_.back().end;
   const int64_t first = section_specs_.empty() ? 0 : section_specs_.back().end;
-  size_ = begin + round_up(size_ - begin, kAlign * shards_);
+  size_ = begin + round_up(size_ - begin, kAlign * chunks(sections()));
   sections_.push_back({begin, size_});
   section_specs_.push_back({first, std::ssize(specs_)});
 }
 
+template <class Add>
+void ParamLayout::for_block(int64_t l, Add&& add) const {
+  const BlockTable table = block_table(config_);
+  if (!experts_) return add(block_section(l), table);
+  const auto first =
+      std::find_if(table.begin(), table.end(), [](const auto& row) { return row.count > 0; });
+  add(block_section(l), BlockTable(table.begin(), first));
+  add(expert_section(l), BlockTable(first, table.end()));
+}
+
 ParamLayout ParamLayout::shard(int64_t rank) const {
   CHECK(rank >= 0 && rank < shards_ && size_ == whole_size(), "shard {} of {}", rank, shards_);
-  ParamLayout own(config_, tensor_, stage_);
+  ParamLayout own(config_, tensor_, stage_, experts_);
   own.shards_ = shards_;
   own.rank_ = rank;
   own.whole_sections_ = whole_sections_;
   for (int64_t s = 0; s < sections(); ++s) {
-    const int64_t n = div_exact(section(s).size(), shards_);
-    const Range chunk{section(s).begin + rank * n, section(s).begin + (rank + 1) * n};
+    const int64_t n = div_exact(section(s).size(), chunks(s));
+    const int64_t begin = section(s).begin + own.chunk(s) * n;
+    const Range chunk{begin, begin + n};
     const Range specs = section_specs_[static_cast<size_t>(s)];
     const int64_t first = std::ssize(own.specs_);
     for (int64_t i = specs.begin; i < specs.end; ++i) {
@@ -89,8 +101,10 @@ ParamLayout ParamLayout::shard(int64_t rank) const {
 ParamLayout ParamLayout::on_rank(int64_t rank) const {
   const int64_t tensor = rank % tensor_.size, replica = rank / tensor_.size;
   const int64_t shard = replica % shards_, stage = replica / shards_ % stage_.size;
+  std::optional<ExpertRank> experts = experts_;
+  if (experts) experts->rank = shard % experts->size;
   const ParamLayout there(config_, shards_, {tensor, tensor_.size},
-                          {stage, stage_.size, stage_.chunks});
+                          {stage, stage_.size, stage_.chunks}, experts);
   return size_ == whole_size() ? there : there.shard(shard);
 }
 
@@ -130,7 +144,7 @@ void ParamLayout::check(const Flat& flat) const {
 Tensor ParamLayout::section_of(const Flat& flat, int64_t s) const {
   check(flat);
   const Range own = section(s);
-  const int64_t in_whole = whole_section(s).begin + rank_ * own.size();
+  const int64_t in_whole = whole_section(s).begin + chunk(s) * own.size();
   return flat.tensor.slice(flat.is_shard ? own.begin : in_whole, own.size());
 }
 
@@ -181,15 +195,18 @@ void ParamLayout::put(GptTensors& gpt, int64_t s, Tensor section) const {
   const auto put_rows = [&](auto& owner, const auto& table) {
     auto spec = specs(s).begin();  // the first one of a row
     for (const auto& row : table) {
-      const int64_t elements = row.tensors() * spec->shape.size();
+      const int64_t n = row.tensors(experts_here()).size(), elements = n * spec->shape.size();
       *row.place(owner) =
-          row.view(section.slice(spec->offset - range.begin, elements), spec->shape);
-      spec += row.tensors();
+          row.view(section.slice(spec->offset - range.begin, elements), n, spec->shape);
+      spec += n;
     }
   };
   const bool head = s == sections() - 1;
   if (s > 0 && !head) {
-    put_rows(gpt.blocks[static_cast<size_t>(s) - 1], block_table(config_));
+    const int64_t l = experts_ ? (s - 1) / 2 : s - 1;
+    for_block(l, [&](int64_t at, const BlockTable& table) {
+      if (at == s) put_rows(gpt.blocks[static_cast<size_t>(l)], table);
+    });
   } else if (config_.tied_head) {
     GptTensors both;
     put_rows(both, tied_table(config_));

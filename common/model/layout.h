@@ -15,10 +15,14 @@
 // after the other:
 //
 //   | chunk r of embed | chunk r of block 0 | ... | chunk r of head |
+//
+// Where ranks share experts, those of a block are a section of their own, behind the block's. Only
+// the ranks that have the same experts hold chunks of it: with ep ranks to share them, N / ep.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -88,9 +92,10 @@ struct ParamSpec {
 class ParamLayout {
  public:
   /// The whole model, or what a tensor rank and a stage have of it.
-  /// @param shards into which each section can be cut
+  /// @param shards  into which each section can be cut
+  /// @param experts if given, experts have sections of their own, and these are here
   explicit ParamLayout(const GptConfig& config, int64_t shards = 1, TensorRank tensor = {},
-                       StageRank stage = {});
+                       StageRank stage = {}, std::optional<ExpertRank> experts = {});
   /// What rank `rank` of shards() holds.
   ParamLayout shard(int64_t rank) const;
   /// This, on rank `rank` of all that share the model: tensor ranks are neighbors, then come the
@@ -100,8 +105,12 @@ class ParamLayout {
   int64_t size() const { return size_; }  ///< elements, alignment and padded vocabulary counted
   /// The same of the whole model: size() * shards() in a shard.
   int64_t whole_size() const { return whole_sections_.back().end; }
+  /// The whole model, in as many sections.
+  ParamLayout whole() const {
+    return ParamLayout(config_, 1, {}, {}, experts_ ? ExpertRank{} : experts_);
+  }
   /// This without a cut into shards; and with the gradients of a tied head behind it.
-  ParamLayout unsharded() const { return ParamLayout(config_, shards_, tensor_, stage_); }
+  ParamLayout unsharded() const { return ParamLayout(config_, shards_, tensor_, stage_, experts_); }
   ParamLayout grads() const;
 
   const GptConfig& config() const { return config_; }
@@ -119,9 +128,18 @@ class ParamLayout {
   /// @throws CheckError if there is none
   const ParamSpec& spec(std::string_view name) const;
 
-  /// Sections: 0 is embed, l + 1 is block l, the last one is the last norm with the head. Those of
-  /// other stages are empty, and that of a tied head.
+  /// Sections: 0 is embed, then come the blocks, the last one is the last norm with the head. Those
+  /// of other stages are empty, and that of a tied head.
   int64_t sections() const { return std::ssize(sections_); }
+  /// Those of block l: l + 1, or two where experts have their own.
+  int64_t block_section(int64_t l) const { return experts_ ? 2 * l + 1 : l + 1; }
+  int64_t expert_section(int64_t l) const { return block_section(l) + (experts_ ? 1 : 0); }
+  bool is_of_experts(int64_t s) const { return experts_ && s > 0 && s % 2 == 0; }
+  /// Into how many chunks section s is cut, and which of them is here.
+  int64_t chunks(int64_t s) const {
+    return is_of_experts(s) ? div_exact(shards_, experts_->size) : shards_;
+  }
+  int64_t chunk(int64_t s) const { return is_of_experts(s) ? rank_ / experts_->size : rank_; }
   /// The section with the parameters of s: s, but for a tied head.
   int64_t home_of(int64_t s) const { return config_.tied_head && s == sections() - 1 ? 0 : s; }
   /// Elements of section s in a flat buffer of size() elements.
@@ -144,17 +162,26 @@ class ParamLayout {
   void put(GptTensors& gpt, int64_t s, Tensor section) const;
 
  private:
-  ParamLayout(const GptConfig& config, TensorRank tensor, StageRank stage)
-      : config_(config), tensor_(tensor), stage_(stage) {}
+  ParamLayout(const GptConfig& config, TensorRank tensor, StageRank stage,
+              std::optional<ExpertRank> experts)
+      : config_(config), tensor_(tensor), stage_(stage), experts_(experts) {}
+  /// The experts that are here.
+  Range experts_here() const {
+    return experts_.value_or(ExpertRank{}).experts(config_.experts.count);
+  }
   /// The parameters of a table, whose names begin with `prefix`.
   template <class Table>
   void add_section(const std::string& prefix, const Table& table);
   void end_section();
+  /// Calls add(s, table) for the sections of block l.
+  template <class Add>
+  void for_block(int64_t l, Add&& add) const;
   void check(const Flat& flat) const;
 
   GptConfig config_;
   TensorRank tensor_;
   StageRank stage_;
+  std::optional<ExpertRank> experts_;
   int64_t shards_ = 1;
   int64_t rank_ = 0;
   int64_t size_ = 0;

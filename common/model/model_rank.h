@@ -1,4 +1,4 @@
-// Which part of the model a rank has: of each layer, and of the layers.
+// Which part of the model a rank has: of each layer, of its experts, and of the layers.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,18 @@ namespace ladder {
 struct TensorRank {
   int64_t rank = 0;
   int64_t size = 1;
+};
+
+/// One of how many ranks that share the experts of each block: each has a run of neighbors.
+struct ExpertRank {
+  int64_t rank = 0;
+  int64_t size = 1;
+
+  /// Its experts, of `count` in all.
+  Range experts(int64_t count) const {
+    const int64_t each = div_exact(count, size);
+    return {rank * each, (rank + 1) * each};
+  }
 };
 
 /// One of the stages that share the layers. Each has `chunks` parts of neighboring blocks: part g

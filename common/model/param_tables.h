@@ -32,10 +32,11 @@ struct ParamRow {
   std::string name(const GptConfig& config, int64_t expert) const {
     return fmt::format(fmt::runtime(has_llama_names(config) ? llama : gpt2), expert);
   }
-  int64_t tensors() const { return std::max<int64_t>(1, count); }
-  /// Of all its tensors, which lie one behind the other.
-  Tensor view(Tensor all, Shape one) const {
-    return all.view(count == 0 ? one : Shape{count, one.dims[0], one.dims[1]});
+  /// Numbers of the tensors that a rank with these experts has.
+  Range tensors(Range experts) const { return count == 0 ? Range{0, 1} : experts; }
+  /// Of so many of its tensors, which lie one behind the other.
+  Tensor view(Tensor all, int64_t tensors, Shape one) const {
+    return all.view(count == 0 ? one : Shape{tensors, one.dims[0], one.dims[1]});
   }
 };
 

@@ -59,16 +59,31 @@ void copy(const Tensor& to, int64_t at, const Tensor& from, int64_t begin, int64
   std::memcpy(out.ptr, inp.ptr, static_cast<size_t>(inp.bytes()));
 }
 
-/// Ranks that have something of their own, rank 0 first: all, or of each stage the tensor ranks of
-/// its first replica, where shards are not cut.
-std::vector<int> ranks_that_send(const ParamLayout& layout, bool cut) {
-  const ParamLayout shard = layout.unsharded().shard(0);
-  const int64_t all = layout.tensor_rank().size * layout.shards() * layout.stage_rank().size;
-  std::vector<int> ranks;
-  for (int64_t r = 0; r < all; ++r)
-    if (cut || shard.on_rank(r).rank() == 0) ranks.push_back(static_cast<int>(r));
-  return ranks;
-}
+/// Who sends what: all ranks, whose sections are whole or chunks.
+class Senders {
+ public:
+  Senders(const ParamLayout& layout, bool cut) : cut_(cut) {
+    const ParamLayout shard = layout.unsharded().shard(0);
+    const int64_t all = layout.tensor_rank().size * layout.shards() * layout.stage_rank().size;
+    for (int64_t r = 0; r < all; ++r) shards_.push_back(shard.on_rank(r));
+  }
+  int size() const { return static_cast<int>(shards_.size()); }
+  /// Whether rank r sends its part of section s: where sections are not cut, the first of those
+  /// that have the same part.
+  bool send(int r, int64_t s) const { return cut_ || of(r).chunk(s) == 0; }
+  /// Whether it sends any.
+  bool send(int r) const {
+    for (int64_t s = 0; s < of(r).sections(); ++s)
+      if (send(r, s)) return true;
+    return false;
+  }
+
+ private:
+  const ParamLayout& of(int r) const { return shards_.at(static_cast<size_t>(r)); }
+
+  std::vector<ParamLayout> shards_;
+  bool cut_;
+};
 
 /// Room for a tensor of n elements in `bytes`, all 0.
 Tensor room(std::vector<std::byte>& bytes, Dtype dtype, int64_t n) {
@@ -79,21 +94,21 @@ Tensor room(std::vector<std::byte>& bytes, Dtype dtype, int64_t n) {
 }  // namespace
 
 int64_t whole_elements(const ParamLayout& layout, const Flat& flat) {
-  return div_exact(ParamLayout(layout.config()).size(), parameters_an_element(layout, flat));
+  return div_exact(layout.whole().size(), parameters_an_element(layout, flat));
 }
 
 void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& flat,
                      const std::function<void(int64_t s, Tensor section)>& use) {
   const int64_t each = parameters_an_element(layout, flat);
-  const ParamLayout whole(layout.config());
+  const ParamLayout whole = layout.whole();
   const ParamLayout own = flat.is_shard ? layout : layout.unsharded();
   const int rank = comm ? comm->rank() : 0;
-  const std::vector<int> senders = ranks_that_send(layout, flat.is_shard);
-  if (std::find(senders.begin(), senders.end(), rank) == senders.end()) return;
+  const Senders senders(layout, flat.is_shard);
+  if (!senders.send(rank)) return;
 
   std::vector<Places> places;
-  if (rank == 0)
-    for (const int r : senders) places.emplace_back(own.on_rank(r), whole, each);
+  for (int r = 0; rank == 0 && r < senders.size(); ++r)
+    places.emplace_back(own.on_rank(r), whole, each);
   const HostCopy host = HostCopy::of(ctx, flat.tensor);
   std::vector<std::byte> bytes, theirs;
   for (int64_t s = 0; s < whole.sections(); ++s) {
@@ -101,16 +116,17 @@ void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, cons
     const Range here = own.section(s);
     const Tensor mine = host.tensor().slice(here.begin / each, div_exact(here.size(), each));
     if (rank > 0) {
-      if (mine.size() > 0) comm->send(mine, 0);
+      if (mine.size() > 0 && senders.send(rank, s)) comm->send(mine, 0);
       continue;
     }
     const Tensor section = room(bytes, flat.tensor.dtype, div_exact(whole.section(s).size(), each));
-    for (size_t i = 0; i < senders.size(); ++i) {
-      const int64_t n = div_exact(places[i].here().section(s).size(), each);
-      if (n == 0) continue;
-      const Tensor part = senders[i] == 0 ? mine : room(theirs, flat.tensor.dtype, n);
-      if (senders[i] > 0) comm->recv(part, senders[i]);
-      places[i].for_runs(s, [&](int64_t from, int64_t to, int64_t count) {
+    for (int r = 0; r < senders.size(); ++r) {
+      const Places& at = places[static_cast<size_t>(r)];
+      const int64_t n = div_exact(at.here().section(s).size(), each);
+      if (n == 0 || !senders.send(r, s)) continue;
+      const Tensor part = r == 0 ? mine : room(theirs, flat.tensor.dtype, n);
+      if (r > 0) comm->recv(part, r);
+      at.for_runs(s, [&](int64_t from, int64_t to, int64_t count) {
         copy(section, to, part, from, count);
       });
     }
@@ -123,7 +139,7 @@ void take_shard(const Ctx& ctx, const ParamLayout& layout, const Flat& flat,
   const HostCopy host = HostCopy::to_write(ctx, flat.tensor);
   std::memset(host.tensor().ptr, 0, static_cast<size_t>(flat.tensor.bytes()));
   const int64_t each = parameters_an_element(layout, flat), size = size_of(flat.tensor.dtype);
-  const ParamLayout all(layout.config());
+  const ParamLayout all = layout.whole();
   const Places places(flat.is_shard ? layout : layout.unsharded(), all, each);
   auto* out = static_cast<std::byte*>(host.tensor().ptr);
   std::vector<std::byte> section;

@@ -142,7 +142,7 @@ Head check_config(const std::string& path, const GptConfig& config) {
 
 WrittenFile write_weights(const Ctx& ctx, Comm* comm, const std::string& path,
                           const GptConfig& config, const ParamLayout& layout, const Flat& params) {
-  const ParamLayout whole(config);
+  const ParamLayout whole = layout.whole();
   std::optional<SafetensorsWriter> writer;
   if (!comm || comm->rank() == 0) {
     std::vector<SafetensorsWriter::Entry> entries;

@@ -1,0 +1,188 @@
+// Expert parallelism: ranks share the experts of every block (arXiv 2006.16668). Options, who has
+// what, and over which ranks gradients are summed.
+//
+//   rank      0    1    2    3  |  4    5    6    7      8 ranks, --ep 4, 8 experts
+//   experts   0 1  2 3  4 5  6 7 |  0 1  2 3  4 5  6 7
+//   group     -------- 0 ------- | -------- 1 -------    tokens travel inside a group
+//
+// Ranks 0 and 4 have the same experts: they are replicas. A rank has E / ep experts, and every rank
+// has all of the rest: router, attention, norms, embedding, head. As in chapter 09 gradients and
+// states are sharded: those of the rest over all N ranks, those of experts over their N / ep
+// replicas.
+//
+// The bits are those of one rank, for four reasons:
+//   - On the way to an expert a row is copied, and nothing else.
+//   - A token's outputs are a tree over experts. A rank has a run of 2^i experts that starts at a
+//     multiple of 2^i: what it adds up is a whole branch of that tree, in FP32. The token's own
+//     rank adds the branches, and rounds once. A rank without an expert of the token is absent.
+//   - In micro-step k the ranks of group g have the sequences from (k N + g ep) MBS on, one rank
+//     behind the other. So a rank sees ep MBS neighbors, in order, and what it adds up for the
+//     gradient of an expert is a branch of the tree over sequences. The groups, which are the
+//     replicas, are the next levels, and micro-steps the last.
+//   - What is counted is an integer, and what is decided is decided for one sequence.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/07_ddp/ddp.h"
+#include "chapters/08_zero1/zero1.h"
+#include "chapters/09_zero2/zero2.h"
+#include "common/comm/run_ranks.h"
+#include "common/error.h"
+#include "common/model/config.h"
+#include "common/model/layout.h"
+#include "common/run/command_line.h"
+#include "common/run/comm_stream.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+
+namespace ladder {
+
+struct ExpertParallelOptions {
+  int ep = 1;
+
+  void add_to(CommandLine& line) {
+    line.group("22_expert_parallel");
+    line.add("--ep", ep, "ranks that share the experts of a block: 1, 2, 4 or 8");
+  }
+
+  /// Before a rank is started. place() knows the model and says more.
+  void check() const {
+    if (ep < 1 || ep > kMost || !is_power(ep)) throw UserError("--ep {}: legal are 1, 2, 4, 8", ep);
+  }
+
+  /// Makes `run` one of --ep ranks if --ranks says 1; under mpirun they have been started.
+  void set_ranks(RunOptions& run) const {
+    if (run.ranks == 1 && !under_mpirun()) run.ranks = ep;
+    run.check();
+  }
+
+  /// Which experts a rank has; none: the model has none.
+  /// @throws UserError if ranks cannot share them so, naming what is legal
+  std::optional<ExpertRank> place(const GptConfig& gpt, int ranks, int rank) const {
+    const int64_t E = gpt.experts.count;
+    if (E == 0 && ep > 1)
+      throw UserError("--ep {}: --model {} has no experts; legal is --ep 1, or a model that has some",
+                      ep, gpt.name);
+    const auto cuts = [&](int64_t n) { return n == 1 || (E % n == 0 && is_power(E / n)); };
+    if (!cuts(ep))
+      throw UserError(
+          "--ep {}: it must leave 1, 2, 4, 8, ... experts to a rank, of {} in all; legal are {}", ep,
+          E, degrees(cuts));
+    if (ranks % ep != 0)
+      throw UserError("--ep {} with {} ranks; legal are multiples of {} ranks, or --ep {}", ep,
+                      ranks, ep, degrees([&](int64_t n) { return cuts(n) && ranks % n == 0; }));
+    if (E == 0) return {};
+    return ExpertRank{rank % ep, ep};
+  }
+
+ private:
+  static constexpr int kMost = 8;
+
+  static bool is_power(int64_t n) { return std::has_single_bit(static_cast<uint64_t>(n)); }
+  template <class Legal>
+  static std::string degrees(Legal&& legal) {
+    std::string list = "1";
+    for (int64_t n = 2; n <= kMost; n *= 2)
+      if (legal(n)) list += fmt::format(", {}", n);
+    return list;
+  }
+};
+
+/// The groups of one rank, each in the order of ranks.
+struct ExpertGroups {
+  std::unique_ptr<Comm> owners;    ///< ep neighbors, which have all experts together
+  std::unique_ptr<Comm> replicas;  ///< N / ep ranks, which have the same experts
+
+  ExpertGroups(Comm& world, int ep)
+      : owners(world.split(world.rank() / ep, world.rank())),
+        replicas(world.split(world.rank() % ep, world.rank())) {}
+};
+
+/// What sums gradients and gathers weights: of experts over their replicas, else over all ranks.
+class ExpertStreams {
+ public:
+  ExpertStreams(Arena& arena, const Ctx& ctx, Comm& world, Comm& replicas, const RunOptions& run,
+                const DdpOptions& options, const ParamLayout& layout)
+      : layout_(layout),
+        all_(open_comm_stream(arena, ctx, world, run, options, layout.largest_section())),
+        replicas_(open_comm_stream(arena, ctx, replicas, run, options, layout.largest_section())) {}
+
+  /// Bytes of Comm.
+  static int64_t bytes(const ParamLayout& layout, int ranks, int ep) {
+    return CommStream::bytes(ranks, layout.largest_section()) +
+           CommStream::bytes(ranks / ep, layout.largest_section());
+  }
+
+  /// That of section s.
+  CommStream& of(int64_t s) { return layout_.is_of_experts(s) ? replicas_ : all_; }
+
+  /// As all_gather() of chapter 08.
+  void all_gather(const Ctx& ctx, Tensor params) {
+    const Span span(ctx, "wait_for_params");
+    std::vector<Pending> all;
+    for (int64_t s = 0; s < layout_.sections(); ++s) {
+      const Tensor section = layout_.section_of(params, s);
+      if (section.size() == 0) continue;
+      all.push_back(of(s).run([section](const Ctx& own, Reducer& reducer) {
+        const Span inner(own, "all_gather");
+        reducer.all_gather(section, chunks_of(section, reducer));
+      }));
+    }
+    for (Pending& pending : all) pending.wait();
+  }
+
+  void begin_step() {
+    for (CommStream* stream : {&all_, &replicas_}) stream->begin_step();
+  }
+  void skip_update() { all_.skip_update(); }
+  void show(RunLog& log) {
+    for (CommStream* stream : {&all_, &replicas_}) stream->show(log);
+  }
+
+  /// Bytes that one rank sends in a step of GA micro-steps: as zero2_traffic() of chapter 09, each
+  /// section over the ranks that have chunks of it.
+  static std::optional<int64_t> traffic(const ParamLayout& layout, const DdpOptions& options,
+                                        const PrecisionOptions& precision, int64_t GA) {
+    if (!options.is_even()) return std::nullopt;
+    const ParamLayout grads = layout.grads();
+    int64_t sum = 0;
+    for (int64_t s = 0; s < layout.sections(); ++s) {
+      const int64_t bytes =
+          4 * GA * grads.section(s).size() + size_of(precision.dtype()) * layout.section(s).size();
+      sum += bytes / layout.chunks(s) * (layout.chunks(s) - 1);
+    }
+    return sum;
+  }
+  void report(RunLog& log, std::optional<int64_t> predicted) const {
+    if (all_.skipped_update()) predicted.reset();
+    log.traffic(predicted, all_.sent() + replicas_.sent());
+  }
+
+ private:
+  const ParamLayout& layout_;
+  CommStream all_, replicas_;
+};
+
+/// As chapter 09, each section over its own ranks.
+class ExpertGrads : public ShardedGrads {
+ public:
+  ExpertGrads(Arena& arena, ExpertStreams& streams, const ParamLayout& layout,
+              const ParamLayout& shard, const AccumulateOptions& options, int64_t steps)
+      : ShardedGrads(arena, streams.of(0), layout, shard, options, steps), streams_(streams) {}
+
+ protected:
+  CommStream& stream_of(int64_t s) override { return streams_.of(s); }
+
+ private:
+  ExpertStreams& streams_;
+};
+
+}  // namespace ladder
