@@ -5,7 +5,8 @@
 #   data   chapters 07 to 10, 15, 16, 18 and 20 on 1, 2, 4 and 8 ranks, threads and processes, with
 #          1, 2 and 4 micro-steps, in FP32 and BF16, on cpu and ref; and every recomputation in every
 #          precision; chapters 14, 17, 19 and 21, which know one rank, with 1, 2 and 4 micro-steps;
-#          and chapter 20 with ranks that share each sequence, at every degree in every way
+#          chapter 20 with ranks that share each sequence, at every degree in every way; and
+#          chapter 22 with ranks that share experts, at every degree, against 21 on one rank
 #   model  chapter 11 at every degree, chapter 12 at every degree in every schedule, each with every
 #          recomputation, threads and processes: FP32, and chapter 12 as threads in BF16, too
 #   mesh   chapter 13 on every mesh of up to 8 ranks and one of 16, in every schedule and with
@@ -87,14 +88,15 @@ whole() {
   [[ $(wc -l <"$1") == "$steps" ]] && ! grep -qE 'nan|inf' "$1"
 }
 
-# alone TRACE flags: what 06 does on one rank.
+# alone TRACE flags: what 06 does on one rank; or 21, which has experts.
 alone() {
-  local trace=$1
+  local trace=$1 chapter=06_checkpointing
   shift
+  [[ " ${common[*]} " == *" moe-nano "* ]] && chapter=21_moe
   [[ -s $trace ]] && whole "$trace" && return
-  "$bin/ch06_checkpointing" "${common[@]}" "$@" --trace "$trace.part" >/dev/null &&
+  "$bin/ch$chapter" "${common[@]}" "$@" --trace "$trace.part" >/dev/null &&
     whole "$trace.part" && mv "$trace.part" "$trace" && return
-  echo "nightly.sh: 06 does not run: $*" >&2
+  echo "nightly.sh: $chapter does not run: $*" >&2
   exit 1
 }
 
@@ -233,6 +235,7 @@ data_parallel() {
     control "$chapter" 4 "$work/06_cpu_fp32.jsonl" --fault "skip:$operation:$((steps - 1))"
   done
   [[ -x $bin/ch20_context_parallel ]] && context_parallel
+  [[ -x $bin/ch22_expert_parallel ]] && expert_parallel
   data_parallel_text >"$result"
   finish
 }
@@ -263,6 +266,28 @@ context_parallel() {
     control "$name" 4 "$work/06_context_${model}_fp32.jsonl" --model "$model" --micro-batch 1 \
       --cp 4 --context ring --fault "skip:recv:$((steps - 1))"
   done
+}
+
+# A token takes three experts, whose sum has an order; full experts drop tokens.
+routed=(--model moe-nano --layers 2 --experts-per-token 3 --capacity 0.7 --balance-loss 0.5 --bias-rate 0.05)
+expert_parallel() {
+  local name=22_expert_parallel wanted
+  common=(--data "$work/text.txt" "${routed[@]}" --batch 16 --steps "$steps" --clip 1 --threads 1 --quiet)
+  for precision in fp32 bf16; do
+    wanted=$work/21_experts_$precision.jsonl
+    alone "$wanted" --precision "$precision"
+    for ep in 1 2 4 8; do
+      for ((ranks = ep; ranks <= 8; ranks *= 2)); do
+        for GA in 1 2; do
+          for comm in thread mpi; do
+            check experts "$name" "$comm" "$ranks" "$wanted" --precision "$precision" --ep "$ep" \
+              --micro-batch $((16 / ranks / GA)) --recompute "${policies[GA == 1 ? 0 : 3]}"
+          done
+        done
+      done
+    done
+  done
+  control "$name" 4 "$work/21_experts_fp32.jsonl" --ep 2 --fault "skip:all_to_all:$((16 * steps - 1))"
 }
 
 # title TEXT: the first lines of a result.
@@ -298,6 +323,11 @@ data_parallel_text() {
     "ranks a sequence in each of three ways, 1 and 2 shares of the batch; threads and processes;" \
     "FP32 and BF16: 184 runs."
   rows context 20_context_parallel
+  echo "## Ranks that share experts"
+  echo
+  echo "\`${routed[*]}\`, 16 sequences, against 21_moe on one rank; 1, 2, 4 and 8 ranks for all" \
+    "experts, up to 8 ranks in all; 1 and 2 micro-steps; threads and processes; FP32 and BF16: 80 runs."
+  rows experts 22_expert_parallel
   echo "## Controls"
   echo
   echo "With one sum of gradients lost (\`--fault\`) the trace differs: $seen of $controls chapters."

@@ -15,67 +15,39 @@
 // then by token, and those of a token are added in the order of owners. So the kernels of chapter
 // 21 do both. For an owner, too: rows are sorted by the rank that they come from.
 //
-// How many rows travel is known only once tokens have chosen. So numbers of rows go first.
+// How many rows travel is known only once tokens have chosen. So the numbers of rows go first, in
+// an all-to-all of equal parts.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <vector>
 
+#include "chapters/22_expert_parallel/all_to_all.h"
 #include "chapters/22_expert_parallel/owned_experts.h"
 #include "common/comm/comm.h"
-#include "common/comm/elements.h"
 #include "kernels/context.h"
 #include "kernels/kernels.h"
 #include "kernels/narrow.h"
 
 namespace ladder {
 
-/// An all-to-all of unequal parts: rows [begin[i], begin[i + 1]) of `leaving` go to rank i, those of
-/// `arriving` come from it.   arriving, leaving (rows,N)
-inline void all_to_all_rows(Comm& group, Tensor arriving, std::span<const int32_t> arriving_begin,
-                            Tensor leaving, std::span<const int32_t> leaving_begin) {
-  const auto part = [](Tensor x, std::span<const int32_t> begin, int rank) {
-    const auto i = static_cast<size_t>(rank);
-    return x.slice(begin[i], begin[i + 1] - begin[i]);
-  };
-  const int me = group.rank(), size = group.size();
-  // Ranks have different numbers of rows, so what they compare has no size.
-  const Call call{.operation = Operation::AllToAll,
-                  .payload = {.dtype = leaving.dtype, .shape = {0}},
-                  .result = flat(arriving).first(arriving_begin.back() * arriving.dim(1)),
-                  .variant = "rows"};
-  group.collective(call, [&] {
-    std::vector<Pending> all;
-    for (int step = 1; step < size; ++step) {
-      const int to = (me + step) % size, from = (me + size - step) % size;
-      all.push_back(group.iexchange(part(leaving, leaving_begin, to), to,
-                                    part(arriving, arriving_begin, from), from));
-    }
-    copy_elements(part(arriving, arriving_begin, me), part(leaving, leaving_begin, me),
-                  group.device());
-    for (Pending& pending : all) pending.wait();
-  });
-}
-
 class Dispatch {
  public:
-  /// @param group of the ranks that share experts; must live longer
-  Dispatch(Arena& arena, Comm& group, const OwnedShape& shape)
-      : s(shape), group_(group) {
+  Dispatch(Arena& arena, Comm& world, const OwnedShape& shape)
+      : s(shape), group_(world.split(world.rank() / static_cast<int>(s.ep), world.rank())) {
     if (s.E == 0) return;
     const int64_t columns = s.columns();
     origin_rows_ = arena.alloc(Mem::Comm, "origin_rows", Dtype::F32, {s.sent_rows() * columns});
     owner_rows_ = arena.alloc(Mem::Comm, "owner_rows", Dtype::F32, {s.arrived_tokens() * columns});
-    choices_out_ =
-        arena.shared(Mem::Comm, "choices.leaving", Dtype::I32, {s.sent_rows(), 1 + s.k});
+    choices_out_ = arena.shared(Mem::Comm, "choices.leaving", Dtype::I32, {s.sent_rows(), 1 + s.k});
     choices_in_ =
         arena.shared(Mem::Comm, "choices.arriving", Dtype::I32, {s.arrived_tokens(), 1 + s.k});
     taken_ = arena.shared(Mem::Workspace, "taken", Dtype::I32, {s.B, s.T, s.k});
-    if (s.narrow())
-      joined_ = arena.alloc(Mem::Workspace, "joined", Dtype::F32, {s.B, s.T, s.C});
+    if (s.narrow()) joined_ = arena.alloc(Mem::Workspace, "joined", Dtype::F32, {s.B, s.T, s.C});
   }
   static void add_bytes(MemoryBytes& bytes, const OwnedShape& s) {
     if (s.E == 0) return;
@@ -94,8 +66,8 @@ class Dispatch {
     ctx.kernels->expert_rows(ctx, a.sent.rows, a.sent.peer, 0);
     ctx.synchronize();
     write_choices(a.sent);
-    const std::vector<int32_t> arriving = exchange_counts(begins(a.sent));
-    all_to_all_rows(group_, choices_in_, arriving, choices_out_, begins(a.sent));
+    const std::vector<int32_t> arriving = exchange_counts(*group_, counts(a.sent));
+    all_to_all_rows(*group_, choices_in_, arriving, choices_out_, begins(a.sent));
     read_choices(a, arriving);
     ctx.kernels->expert_rows(ctx, a.arrived.rows, a.arrived.peer, 0);
     to_owners(ctx, a, a.experts.weight, a.tokens.weight);
@@ -124,7 +96,7 @@ class Dispatch {
   }
 
   void begin_step() { forward_ = backward_ = {}; }
-  void show(RunLog& log) const { log.count(group_); }
+  void show(RunLog& log) const { log.count(*group_); }
   /// Bytes that this rank has sent to others in the last step, and rows, of all ranks.
   void report(RunLog& log, Comm& world) const {
     if (s.E == 0) return;
@@ -141,7 +113,7 @@ class Dispatch {
     };
     log.extra()["expert_parallel"] = {
         {"ep", s.ep},
-        {"sent", {{"predicted", predicted}, {"measured", log.sent_in_step(group_)}}},
+        {"sent", {{"predicted", predicted}, {"measured", log.sent_in_step(*group_)}}},
         {"rows", {{"of_owners", gathered(forward_.out)}, {"of_experts", gathered(forward_.each)}}},
         {"arrived", gathered(forward_.in)},
         {"computed", gathered(forward_.computed)}};
@@ -160,7 +132,7 @@ class Dispatch {
   void count(Count& of, const OwnedActs& a) const {
     const auto others = [&](const Travellers& all) {
       const std::span<const int32_t> begin = begins(all);
-      const auto me = static_cast<size_t>(group_.rank());
+      const auto me = static_cast<size_t>(group_->rank());
       return begin.back() - (begin[me + 1] - begin[me]);
     };
     ++of.times;
@@ -168,15 +140,21 @@ class Dispatch {
     of.in += others(a.arrived);
     for (int64_t i = 0; i < taken_.size(); ++i) {
       const int32_t e = taken_.data<int32_t>()[i];
-      of.each += e != kElsewhere && owner_of(e) != group_.rank() ? 1 : 0;
+      of.each += e != kElsewhere && owner_of(e) != group_->rank() ? 1 : 0;
     }
     const int32_t* here = a.experts.expert.data<int32_t>();
-    of.computed += a.experts.expert.size() -
-                   std::count(here, here + a.experts.expert.size(), kElsewhere);
+    of.computed +=
+        a.experts.expert.size() - std::count(here, here + a.experts.expert.size(), kElsewhere);
   }
 
   static std::span<const int32_t> begins(const Travellers& all) {
     return {all.rows.offsets.data<int32_t>(), static_cast<size_t>(all.rows.offsets.size())};
+  }
+  /// Rows of each rank.
+  static std::vector<int32_t> counts(const Travellers& all) {
+    std::vector<int32_t> rows(begins(all).size());
+    std::adjacent_difference(begins(all).begin(), begins(all).end(), rows.begin());
+    return {rows.begin() + 1, rows.end()};
   }
   int64_t owner_of(int32_t expert) const { return expert / s.own_experts(); }
 
@@ -231,23 +209,12 @@ class Dispatch {
       for (int64_t row = arriving[static_cast<size_t>(origin)];
            row < arriving[static_cast<size_t>(origin) + 1]; ++row) {
         const int32_t* inp = choices_in_.data<int32_t>() + row * (1 + s.k);
+        CHECK(*inp >= 0 && *inp < s.B * s.T, "token {} of {}", *inp, s.B * s.T);
         const int64_t token = origin * s.B * s.T + *inp;
         peer[token] = static_cast<int32_t>(origin);
         std::copy_n(inp + 1, s.k, expert + token * s.k);
       }
   }
-  /// How many rows come from each rank, as begins.
-  std::vector<int32_t> exchange_counts(std::span<const int32_t> leaving) {
-    std::vector<int32_t> out(static_cast<size_t>(s.ep)), in(out.size()), begin(out.size() + 1);
-    std::adjacent_difference(leaving.begin() + 1, leaving.end(), out.begin());
-    const auto tensor = [](std::vector<int32_t>& x) {
-      return Tensor{.ptr = x.data(), .dtype = Dtype::I32, .shape = {std::ssize(x)}};
-    };
-    group_.all_to_all(tensor(in), tensor(out));
-    std::partial_sum(in.begin(), in.end(), begin.begin() + 1);
-    return begin;
-  }
-
   /// Rows of `from` are packed, travel, and are added up in `to`.
   void travel(const Ctx& ctx, Tensor to, const Travellers& to_rows, Tensor arriving, Tensor from,
               const Travellers& from_rows, Tensor leaving) {
@@ -259,12 +226,12 @@ class Dispatch {
     const Tensor in = room(arriving, to_rows), out = room(leaving, from_rows);
     ctx.kernels->gather_rows(ctx, out, from, from_rows.rows);
     ctx.synchronize();  // the host reads begins
-    all_to_all_rows(group_, in, begins(to_rows), out, begins(from_rows));
+    all_to_all_rows(*group_, in, begins(to_rows), out, begins(from_rows));
     ctx.kernels->combine_forward(ctx, to, in, to_rows.rows, to_rows.peer, {});
   }
 
   const OwnedShape s;
-  Comm& group_;
+  std::unique_ptr<Comm> group_;      ///< ep neighbors, which have all experts together
   Tensor origin_rows_, owner_rows_;  ///< rows that leave or arrive, on each side
   Tensor choices_out_, choices_in_;  ///< (rows,1+k) I32
   Tensor taken_;                     ///< (B,T,k) I32

@@ -24,6 +24,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,8 +39,8 @@
 #include "common/error.h"
 #include "common/model/config.h"
 #include "common/model/layout.h"
-#include "common/run/command_line.h"
 #include "common/run/comm_stream.h"
+#include "common/run/command_line.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
 
@@ -69,13 +70,14 @@ struct ExpertParallelOptions {
   std::optional<ExpertRank> place(const GptConfig& gpt, int ranks, int rank) const {
     const int64_t E = gpt.experts.count;
     if (E == 0 && ep > 1)
-      throw UserError("--ep {}: --model {} has no experts; legal is --ep 1, or a model that has some",
-                      ep, gpt.name);
+      throw UserError(
+          "--ep {}: --model {} has no experts; legal is --ep 1, or a model that has some", ep,
+          gpt.name);
     const auto cuts = [&](int64_t n) { return n == 1 || (E % n == 0 && is_power(E / n)); };
     if (!cuts(ep))
       throw UserError(
-          "--ep {}: it must leave 1, 2, 4, 8, ... experts to a rank, of {} in all; legal are {}", ep,
-          E, degrees(cuts));
+          "--ep {}: it must leave 1, 2, 4, 8, ... experts to a rank, of {} in all; legal are {}",
+          ep, E, degrees(cuts));
     if (ranks % ep != 0)
       throw UserError("--ep {} with {} ranks; legal are multiples of {} ranks, or --ep {}", ep,
                       ranks, ep, degrees([&](int64_t n) { return cuts(n) && ranks % n == 0; }));
@@ -96,24 +98,16 @@ struct ExpertParallelOptions {
   }
 };
 
-/// The groups of one rank, each in the order of ranks.
-struct ExpertGroups {
-  std::unique_ptr<Comm> owners;    ///< ep neighbors, which have all experts together
-  std::unique_ptr<Comm> replicas;  ///< N / ep ranks, which have the same experts
-
-  ExpertGroups(Comm& world, int ep)
-      : owners(world.split(world.rank() / ep, world.rank())),
-        replicas(world.split(world.rank() % ep, world.rank())) {}
-};
-
 /// What sums gradients and gathers weights: of experts over their replicas, else over all ranks.
 class ExpertStreams {
  public:
-  ExpertStreams(Arena& arena, const Ctx& ctx, Comm& world, Comm& replicas, const RunOptions& run,
+  ExpertStreams(Arena& arena, const Ctx& ctx, Comm& world, int ep, const RunOptions& run,
                 const DdpOptions& options, const ParamLayout& layout)
       : layout_(layout),
+        replica_ranks_(world.split(world.rank() % ep, world.rank())),
         all_(open_comm_stream(arena, ctx, world, run, options, layout.largest_section())),
-        replicas_(open_comm_stream(arena, ctx, replicas, run, options, layout.largest_section())) {}
+        replicas_(open_comm_stream(arena, ctx, *replica_ranks_, run, options,
+                                   layout.largest_section())) {}
 
   /// Bytes of Comm.
   static int64_t bytes(const ParamLayout& layout, int ranks, int ep) {
@@ -161,13 +155,16 @@ class ExpertStreams {
     }
     return sum;
   }
-  void report(RunLog& log, std::optional<int64_t> predicted) const {
+  void report(RunLog& log, const DdpOptions& options, const PrecisionOptions& precision,
+              int64_t GA) const {
+    std::optional<int64_t> predicted = traffic(layout_, options, precision, GA);
     if (all_.skipped_update()) predicted.reset();
     log.traffic(predicted, all_.sent() + replicas_.sent());
   }
 
  private:
   const ParamLayout& layout_;
+  std::unique_ptr<Comm> replica_ranks_;
   CommStream all_, replicas_;
 };
 

@@ -16,6 +16,7 @@
 #include "chapters/21_moe/balance.h"
 #include "chapters/21_moe/expert_options.h"
 #include "chapters/21_moe/moe.h"
+#include "chapters/22_expert_parallel/branches.h"
 #include "chapters/22_expert_parallel/dispatch.h"
 #include "chapters/22_expert_parallel/expert_parallel.h"
 #include "chapters/22_expert_parallel/owned_experts.h"
@@ -68,14 +69,13 @@ Options parse_options(int argc, char** argv) {
 
 // ---- 2. layout ----------------------------------------------------------------------------------
 
-/// Every rank holds its experts and the whole rest of the model, gradients and optimizer states of a
-/// shard, the activations of a micro-batch of its share, and those of its experts.
+/// Every rank holds its experts and the whole rest of the model, gradients and optimizer states of
+/// a shard, the activations of a micro-batch of its share, and those of its experts.
 struct Layout {
   const Options& o;
   int rank;
 
   GptConfig gpt = o.experts.gpt(o.block.gpt(o.run));
-  int64_t capacity = o.experts.tokens_of_expert(gpt);
   ParamLayout params{gpt, o.run.ranks, {}, {}, o.parallel.place(gpt, o.run.ranks, rank)};
   /// This rank's chunks of all sections.
   ParamLayout shard = params.shard(rank);
@@ -88,7 +88,7 @@ struct Layout {
   int64_t GA = share / micro;                 ///< micro-batches of a step
   Recompute recompute{o.recompute.policy, gpt.layers};
   ActivationPlan acts = recompute.plan(o.precision.plan());
-  OwnedShape experts{gpt, micro, o.parallel.ep, capacity, acts.dtype};
+  OwnedShape experts{gpt, micro, o.parallel.ep, o.experts.tokens_of_expert(gpt), acts.dtype};
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_sharding(o.optimizer, N); }
 };
@@ -104,11 +104,10 @@ struct Memory {
   Arena arena{device.get()};
   int64_t flops = 0, flops_twice = 0;  // of a step's products: all, and those of recomputation
   Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
-  ExpertGroups groups{comm, o.parallel.ep};
   // Flat buffers: the weights that the optimizer updates, and those that the model reads.
   ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
-  ExpertStreams comm_streams{arena, ctx, comm, *groups.replicas, o.run, o.ddp, layout.params};
+  ExpertStreams comm_streams{arena, ctx, comm, o.parallel.ep, o.run, o.ddp, layout.params};
   ExpertGrads grads{arena, comm_streams, layout.params, layout.shard, o.accumulate, layout.GA};
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
@@ -119,9 +118,8 @@ struct Memory {
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
   // The same of experts, own tokens' and own experts', and the biases of routers.
   OwnedExperts experts{arena, layout.experts, layout.gpt.layers, layout.batch, layout.acts, comm};
-  Dispatch dispatch{arena, *groups.owners, layout.experts};
+  Dispatch dispatch{arena, comm, layout.experts};
   Balance balance{arena, layout.gpt, o.balance};
-  RouteRule rule = route_rule(layout.gpt.experts);
   // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
@@ -134,8 +132,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
   bytes[Mem::Grad] = 4 * layout.shard.grads().size();
-  bytes[Mem::Optim] =
-      Optimizer::bytes(layout.shard, o.sgd, o.optimizer) + Balance::bytes(layout.gpt);
+  bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
@@ -143,8 +140,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                           ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
                                                         layout.GA, o.ddp.beside(o.run.ranks));
   bytes[Mem::Comm] = ExpertStreams::bytes(layout.params, o.run.ranks, o.parallel.ep);
-  OwnedExperts::add_bytes(bytes, layout.experts, layout.gpt.layers, B, layout.acts);
-  Dispatch::add_bytes(bytes, layout.experts);
+  add_expert_bytes(bytes, layout.experts, layout.gpt, B, layout.acts);
   return bytes;
 }
 
@@ -182,43 +178,31 @@ void forward_experts(Memory& m, Tensor product, Tensor inp, size_t l) {
   const ExpertTensors& p = m.w.blocks[l].experts;
   const OwnedActs s = m.experts.acts(l);
   const OwnedScratch scratch = m.experts.scratch();
-  router_forward(ctx, s.tokens, scratch.tokens, inp, p.router, m.balance.bias(l), m.rule);
+  router_forward(ctx, s.tokens, scratch.tokens, inp, p.router, m.balance.bias(l), m.experts.rule());
   m.dispatch.choose(ctx, s, m.experts.capacity());
   m.dispatch.to_owners(ctx, s, s.inp, inp);
-  dispatch_forward(ctx, s.experts, scratch.experts, s.inp, m.experts.most());
-  experts_forward(ctx, s.experts, scratch.experts, p);
-  combine_forward(ctx, scratch.out, s.experts);
+  own_experts_forward(ctx, s, scratch, p, m.experts.most());
   m.dispatch.to_origins(ctx, s, product, scratch.out);
 }
 
 /// Block l from its input on.
 void forward_block(Memory& m, const Activations& a, size_t l) {
-  const Ctx& ctx = m.ctx;
   const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
-  norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
-  attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
-  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
-
-  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  attention_branch_forward(m.ctx, a, p, l);
+  norm_forward(m.ctx, s.norm2, s.stat2, s.mid, p.norm2);
   if (p.experts.router) forward_experts(m, a.product, s.norm2, l);
-  if (p.experts.router) residual_forward(ctx, s.out, s.mid, a.product, {});
-  if (!p.mlp.proj_w) return;
-  // All tokens take it. Beside experts those are the shared ones.
-  const Tensor mid = p.experts.router ? s.out : s.mid;
-  mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
-  residual_forward(ctx, s.out, mid, a.product, p.residual2_b);
+  if (p.experts.router) residual_forward(m.ctx, s.out, s.mid, a.product, {});
+  shared_mlp_forward(m.ctx, a, p, s);
 }
 
 /// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
   const size_t L = m.w.blocks.size();
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
-  for (size_t l = 0; l < L; ++l) {
-    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
-    // gone from here on.
-    forward_block(m, a, l);
-  }
+  // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is gone
+  // from there on.
+  for (size_t l = 0; l < L; ++l) forward_block(m, a, l);
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
@@ -239,21 +223,21 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
   if (m.w.blocks[l].experts.router && recompute.parts_before(l).act)
-    experts_recompute(m.ctx, m.experts.acts(l).experts);
+    own_experts_recompute(m.ctx, m.experts.acts(l));
 }
 
-/// d.branch (B,T,C), the gradient of what experts have read, and theirs, `g`, from that of the
-/// stream.
-void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, size_t l, Into into) {
+/// d.branch (B,T,C), the gradient of what experts of block l have read, and theirs, `g`, from that
+/// of the stream.
+void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, size_t l) {
   const Ctx& ctx = m.ctx;
+  m.grads.begin_section(ctx, m.layout.params.expert_section(l));
   const OwnedActs s = m.experts.acts(l);
   const OwnedScratch scratch = m.experts.scratch();
   m.dispatch.to_owners(ctx, s, scratch.dout, d.stream);
-  combine_backward(ctx, scratch.experts, scratch.dout, s.experts);
-  experts_backward(ctx, g, s.experts, scratch.experts, s.inp, m.w.blocks[l].experts, into);
-  dispatch_backward(ctx, scratch.out, s.experts, scratch.experts);
+  own_experts_backward(ctx, g, s, scratch, m.w.blocks[l].experts);
   m.dispatch.weights_to_origins(ctx, s, scratch.tokens.dweight, scratch.experts.dweight);
   m.dispatch.to_origins(ctx, s, d.branch, scratch.out);
+  m.grads.end_section(m.layout.params.expert_section(l));
 }
 
 /// Gradients of all parameters but the head's, from d.branch, which `head` has written. Section by
@@ -263,10 +247,9 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   const Ctx& ctx = m.ctx;
   const GptTensors& w = m.w;
   const GptTensors& dw = m.grads.view();  // of the section that was begun last
-  const Into into = Into::Write;
   const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
-  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
+  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, Into::Write);
   m.grads.end_section(m.grads.last_section());
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
@@ -278,39 +261,19 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
-    if (p.experts.router) {
-      m.grads.begin_section(ctx, layout.params.expert_section(l));
-      backward_experts(m, g.experts, d, l, into);
-      m.grads.end_section(layout.params.expert_section(l));
-    }
+    if (p.experts.router) backward_experts(m, g.experts, d, l);
     m.grads.begin_section(ctx, layout.params.block_section(l));
-    residual_backward_weight(ctx, g.residual2_b, d.stream, into);
-    if (p.experts.router) {
-      router_backward(ctx, d.norm, g.experts.router, m.experts.acts(l).tokens,
-                      m.experts.scratch().tokens, s.norm2, p.experts.router, m.rule, router_scale,
-                      into);
-      residual_backward_input(ctx, d.branch, d.norm);
-    }
-    if (p.mlp.proj_w) {
-      mlp_backward_input(ctx, p.experts.router ? d.norm : d.branch, d.mlp, d.stream, s.mlp, p.mlp);
-      mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
-      if (p.experts.router) residual_backward_input(ctx, d.branch, d.norm);
-    }
+    if (p.experts.router) m.experts.router_backward(ctx, g, d, s.norm2, p, l, router_scale);
+    shared_mlp_backward(ctx, g, d, p, s);
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
-    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, Into::Write);
     // The branch has read the stream, too: its gradient is added.
     residual_backward_input(ctx, d.stream, d.norm);
-
-    residual_backward_weight(ctx, g.residual1_b, d.stream, into);
-    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
-    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
-    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
-    norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
-    residual_backward_input(ctx, d.stream, d.norm);
+    attention_branch_backward(ctx, g, d, a, p, l);
     m.grads.end_section(layout.params.block_section(l));
   }
   m.grads.begin_section(ctx, 0);
-  embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
+  embed_backward_weight(ctx, dw.embed, d.stream, tokens, Into::Write);
   m.grads.end_section(0);
 }
 
@@ -323,10 +286,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.dispatch.begin_step();
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
-  for (int64_t k = 0; k < GA; ++k) {
-    const Batch part = m.batch.slice(k * MBS, MBS);
-    text.draw(part, o.run.seed, step, first(k));
-  }
+  for (int64_t k = 0; k < GA; ++k)
+    text.draw(m.batch.slice(k * MBS, MBS), o.run.seed, step, first(k));
   const int64_t targets = sum_over(m.comm, count_targets(m.batch));
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
@@ -347,8 +308,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.scaler.unscale(m.ctx, grads.tensor);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
-  m.experts.gather();
-  m.balance.count(m.experts);
+  m.balance.count(m.experts.gathered());
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
@@ -430,14 +390,11 @@ void run(Options o, Comm& comm) {
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   // Of all ranks: which has how many rows of experts is up to the tokens.
-  const int64_t flops = sum_over(comm, m.flops), flops_twice = sum_over(comm, m.flops_twice);
-  const int64_t weights = layout.params.whole().live();
-  report_recompute(log, flops, flops_twice, layout.recompute.extra_flops(layout.gpt, layout.batch));
-  report_block(log, layout.gpt, layout.batch, weights, m.acts, flops - flops_twice);
-  m.balance.report(log, weights);
+  report_recompute(log, sum_over(comm, m.flops), sum_over(comm, m.flops_twice),
+                   layout.recompute.extra_flops(layout.gpt, layout.batch));
+  m.balance.report(log, layout.params.whole().live());
   m.dispatch.report(log, comm);
-  m.comm_streams.report(
-      log, ExpertStreams::traffic(layout.params, o.ddp, o.precision, layout.GA));
+  m.comm_streams.report(log, o.ddp, o.precision, layout.GA);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

@@ -1,8 +1,9 @@
 // Memory of a layer of experts that ep ranks share.
 //
-// A rank plays two parts. As an origin it routes its own tokens: B sequences of a micro-batch. As an
-// owner it has E / ep experts, and for them it does what chapter 21 does, with the ep B sequences of
-// its group: tokens that do not come have no row. So the functions of chapter 21 serve both.
+// A rank plays two parts. As an origin it routes its own tokens: B sequences of a micro-batch. As
+// an owner it has E / ep experts, and for them it does what chapter 21 does, with the ep B
+// sequences of its group: tokens that do not come have no row. So the functions of chapter 21 serve
+// both.
 //
 //   numbers of a block            origin, B T tokens          owner, ep B T tokens
 //   router                        2 E, 2 k (weight, choice)   2 k (weight, choice), k (rows)
@@ -21,9 +22,11 @@
 #include <vector>
 
 #include "chapters/21_moe/experts.h"
+#include "chapters/21_moe/moe.h"
 #include "common/comm/comm.h"
 #include "common/model/activations.h"
 #include "common/model/layout.h"
+#include "common/model/parts.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 #include "kernels/narrow.h"
@@ -37,6 +40,7 @@ struct OwnedShape {
   int64_t ep;
   int64_t most;  ///< c, tokens of a sequence that an expert may have
   Dtype dtype;   ///< of activations
+  RouteRule rule;
 
   /// @param capacity tokens of a sequence that an expert takes; 0: all
   OwnedShape(const GptConfig& gpt, int64_t micro, int64_t ranks, int64_t capacity, Dtype of)
@@ -48,11 +52,12 @@ struct OwnedShape {
         k(gpt.experts.chosen),
         ep(ranks),
         most(capacity == 0 ? T : std::min(T, capacity)),
-        dtype(of) {}
+        dtype(of),
+        rule(route_rule(gpt.experts)) {}
 
   int64_t own_experts() const { return div_exact(E, ep); }
-  int64_t w() const { return std::min(k, ep); }         ///< owners of a token, at most
-  int64_t sent_rows() const { return B * T * w(); }     ///< at most
+  int64_t w() const { return std::min(k, ep); }          ///< owners of a token, at most
+  int64_t sent_rows() const { return B * T * w(); }      ///< at most
   int64_t arrived_tokens() const { return ep * B * T; }  ///< at most
   int64_t M() const { return ep * B * std::min(k * T, own_experts() * most); }
   int64_t columns() const { return std::max(C, k); }  ///< of a row that travels, at most
@@ -107,8 +112,8 @@ class OwnedExperts {
     bytes[Mem::Activation] += sets * (4 * (origin + owner) + a * (A * s.C + M * (2 * s.F + s.C))) +
                               acts * a * M * s.F + 4 * layers * batch * (s.E + 2);
     const int64_t widened = s.narrow() ? R * s.C + s.E * s.C : 0;
-    bytes[Mem::Workspace] += a * (M * (2 * s.C + 3 * s.F) + A * s.C) +
-                             4 * (A * (s.C + s.k) + R * (s.k + s.E) + widened);
+    bytes[Mem::Workspace] +=
+        a * (M * (2 * s.C + 3 * s.F) + A * s.C) + 4 * (A * (s.C + s.k) + R * (s.k + s.E) + widened);
   }
 
   /// Calls from here on are for micro-batch k of a step, which has `count` sequences here.
@@ -120,9 +125,8 @@ class OwnedExperts {
   OwnedActs acts(size_t l) const {
     OwnedActs a = kept_[l % kept_.size()];
     const auto block = static_cast<int64_t>(l);
-    for (Tensor* of_tokens :
-         {&a.tokens.logits, &a.tokens.scores, &a.tokens.expert, &a.tokens.weight, &a.sent.peer,
-          &a.sent.rows.row})
+    for (Tensor* of_tokens : {&a.tokens.logits, &a.tokens.scores, &a.tokens.expert,
+                              &a.tokens.weight, &a.sent.peer, &a.sent.rows.row})
       *of_tokens = of_tokens->first(count_);
     a.tokens.load = load(block).slice(micro_ * s.B, count_);
     a.tokens.losses =
@@ -137,8 +141,17 @@ class OwnedExperts {
     return some;
   }
 
-  /// After the last micro-batch: load and losses of all ranks' sequences. All ranks call it.
-  void gather() const {
+  /// The gradient of the router of block l, and d.branch with that of its input `inp` added.
+  void router_backward(const Ctx& ctx, const BlockTensors& g, const ActGrads& d, Tensor inp,
+                       const BlockTensors& p, size_t l, const RouterLossScale& scale) const {
+    ladder::router_backward(ctx, d.norm, g.experts.router, acts(l).tokens, scratch().tokens, inp,
+                            p.experts.router, s.rule, scale, Into::Write);
+    residual_backward_input(ctx, d.branch, d.norm);
+  }
+
+  /// This, after the last micro-batch: with load and losses of all ranks' sequences. All ranks call
+  /// it.
+  const OwnedExperts& gathered() const {
     for (int64_t l = 0; l < layers_ && s.E > 0; ++l)
       for (int64_t k = 0; k < losses(l).dim(0); k += world_.size()) {
         const auto of_all = [&](Tensor x, int64_t each) {
@@ -148,6 +161,7 @@ class OwnedExperts {
         of_all(load(l), s.B);
         of_all(losses(l), 1);
       }
+    return *this;
   }
   /// For Balance, as ExpertLayers: (B,E) of all sequences of a step, and (micro-batches of all
   /// ranks, 2 MBS).
@@ -159,6 +173,7 @@ class OwnedExperts {
   /// Tokens of a sequence that an expert takes; 0: all. And how many it has at most.
   int64_t capacity() const { return s.most < s.T ? s.most : 0; }
   int64_t most() const { return s.most; }
+  const RouteRule& rule() const { return s.rule; }
 
  private:
   OwnedActs alloc_kept(Arena& arena, const ActivationPlan& plan) const {
@@ -191,8 +206,7 @@ class OwnedExperts {
                       .row = alloc("row", Dtype::I32, {all, s.T, s.k}),
                       .from = alloc("from", Dtype::I32, {M})};
     a.experts.fc = alloc("expert_fc", s.dtype, {M, 2 * s.F});
-    a.experts.act =
-        own_act ? alloc("expert_act", s.dtype, {M, s.F}) : kept_.front().experts.act;
+    a.experts.act = own_act ? alloc("expert_act", s.dtype, {M, s.F}) : kept_.front().experts.act;
     a.experts.out = alloc("expert_out", s.dtype, {M, s.C});
     return a;
   }

@@ -35,6 +35,7 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--balance-loss", "", "21_moe"},
     BranchFlag{"--z-loss", "", "21_moe"},
     BranchFlag{"--bias-rate", "", "21_moe"},
+    BranchFlag{"--ep", "", "22_expert_parallel"},
 };
 
 }  // namespace

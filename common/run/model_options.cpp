@@ -42,7 +42,10 @@ void RunOptions::check_size(int64_t all_ranks) const { check_products(gpt(), bat
 GptConfig RunOptions::gpt() const {
   GptConfig config = preset(model);
   if (config.has_experts() && !takes_experts)
-    throw UserError("--model {} has experts, which belong to 21_moe: run ch21_moe", model);
+    throw UserError(
+        "--model {} has experts, which belong to 21_moe and 22_expert_parallel: run ch21_moe, or "
+        "with more than one rank ch22_expert_parallel",
+        model);
   config.seq_len = seq_len.value_or(config.seq_len);
   config.layers = layers.value_or(config.layers);
   config.heads = heads.value_or(config.heads);

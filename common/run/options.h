@@ -43,7 +43,7 @@ struct RunOptions {
   std::string command;           ///< as it was typed, or nearly
   std::vector<FlagValue> flags;  ///< all of the program: ranks compare them
   bool quiet = false;
-  bool takes_experts = false;  ///< whether the program can train them: chapter 21 sets it
+  bool takes_experts = false;  ///< whether the program can train them: chapters 21 and 22 set it
   bool any_length = false;  ///< a lesson may do without a table of positions, and looks at T itself
   bool plan_only = false;   ///< no text is read, no step taken: chapter 13 has a flag for it
 

@@ -69,6 +69,8 @@ def rows(ranks, backend="cpu", model="tiny"):
     tp = "on CUDA, a rank's smaller products sum in another order" if "cuda" in backend else ""
     n = f"--ranks {ranks}"
     pipe = f"--pp {ranks} --pipeline"
+    experts = ("--norm rms --mlp swiglu --position rope --no-bias --experts 4 --experts-per-token 2 "
+               "--hidden 64")
     every = [
         Row("01", "01_sgd", "SGD with momentum", "--lr 0.05 --momentum 0.9",
             "another optimizer, constant rate, no clipping"),
@@ -101,8 +103,9 @@ def rows(ranks, backend="cpu", model="tiny"):
         Row("20", "20_context_parallel", "ring attention, ZeRO-2",
             f"{n} --cp {ranks} --context ring --micro-batch 1"),
         Row("21", "21_moe", "experts",
-            "--norm rms --mlp swiglu --position rope --no-bias --experts 4 --experts-per-token 2 "
-            "--hidden 64", "another model"),
+            experts, "another model"),
+        Row("22", "22_expert_parallel", "experts on all ranks",
+            f"{n} --ep {min(ranks, 4)} {experts}", "another model"),
     ]
     there, groups = chapter_tree.chapters(), list(dict.fromkeys(row.group for row in every))
     return sorted((row for row in every if row.chapter in there), key=lambda row: groups.index(row.group))

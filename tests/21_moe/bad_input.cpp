@@ -42,7 +42,9 @@ INSTANTIATE_TEST_SUITE_P(Refuses, ModelWithExperts,
                          chapter_name);
 TEST_P(ModelWithExperts, BelongsToChapter21) {
   expect_refused(BadInput{"--model moe-nano",
-                          "--model moe-nano has experts, which belong to 21_moe: run ch21_moe"});
+                          "--model moe-nano has experts, which belong to 21_moe and "
+                          "22_expert_parallel: run ch21_moe, or with more than one rank "
+                          "ch22_expert_parallel"});
 }
 
 }  // namespace

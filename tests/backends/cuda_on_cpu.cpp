@@ -201,6 +201,21 @@ TEST_F(CudaOnCpu, RanksThatShareASequence) {
       near(with("cuda-on-cpu --cp 2 --context ring --fault swap:recv:0"), want, kReordered));
 }
 
+// An owner has rows of all ranks, so its products are other than those of one rank.
+TEST_F(CudaOnCpu, RanksThatShareExperts) {
+  const auto with = [&](const std::string& chapter, const std::string& rest) {
+    return trace(chapter,
+                 "--model moe-nano --layers 1 --channels 32 --hidden 16 --seq-len 8 --batch 4 "
+                 "--experts-per-token 3 --backend " +
+                     rest,
+                 kTwoSteps);
+  };
+  const Trace want = with("21_moe", "ref");
+  EXPECT_TRUE(near(with("22_expert_parallel", "cuda-on-cpu --ep 2"), want, kReordered));
+  EXPECT_FALSE(near(with("22_expert_parallel", "cuda-on-cpu --ep 2 --fault skip:all_to_all:3"),
+                    want, kReordered));
+}
+
 // A mesh multiplies the same matrices as its tensor ranks alone.
 TEST_F(CudaOnCpu, MeshesHaveTheBitsOfTheirTensorRanks) {
   const std::string flags =

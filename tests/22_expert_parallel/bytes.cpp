@@ -1,0 +1,112 @@
+// 22_expert_parallel: bytes in memory and on the wire, predicted and written out.
+#include <numeric>
+#include <vector>
+
+#include "tests/common/memory.h"
+
+namespace ladder::test {
+namespace {
+
+class ExpertBytes : public MemoryRuns {
+ protected:
+  static constexpr int64_t L = 2, C = kChannels, F = 64, T = 16, E = 8, B = 8;
+
+  nlohmann::json run(const std::string& flags) const {
+    return report("22_expert_parallel",
+                  fmt::format("--model moe-nano --layers {} --batch {} --steps 1 {}", L, B, flags));
+  }
+  /// Embedding, head, last norm; in each block attention, router and two norms. Nothing is padded.
+  static constexpr int64_t kRest = 2 * 256 * C + C + L * (4 * C * C + E * C + 2 * C);
+
+  static std::vector<int64_t> rows(const nlohmann::json& got, const char* of) {
+    return got["extra"]["expert_parallel"]["rows"][of];
+  }
+  static int64_t sum(const std::vector<int64_t>& x) {
+    return std::accumulate(x.begin(), x.end(), int64_t{0});
+  }
+};
+
+TEST_F(ExpertBytes, AsPredicted) {
+  for (const std::string flags :
+       {"--ep 1 --ranks 2", "--ep 2 --ranks 4 --experts-per-token 3 --recompute selective",
+        "--ep 4 --recompute full --shared-experts 1 --micro-batch 1",
+        "--ep 8 --precision bf16 --experts-per-token 4 --capacity 1.5 --tied-head",
+        "--ep 4 --ranks 8 --precision fp16 --recompute selective:mlp --ddp bucketed",
+        "--ep 2 --experts 16 --experts-per-token 2 --optimizer lion --recompute every:2"}) {
+    const auto got = run(flags);
+    EXPECT_TRUE(as_predicted(got)) << flags;
+    const auto& extra = got["extra"];
+    for (const auto& count : {extra["traffic"], extra["expert_parallel"]["sent"]}) {
+      EXPECT_EQ(count["predicted"], count["measured"]) << flags;
+      EXPECT_GE(count["measured"], 0);
+    }
+    if (flags.find("capacity") == std::string::npos)
+      EXPECT_EQ(extra["recompute"]["flops_twice"]["predicted"],
+                extra["recompute"]["flops_twice"]["measured"])
+          << flags;
+  }
+}
+
+// A rank has E / ep experts; their states and gradients are shared by ranks / ep of them.
+TEST_F(ExpertBytes, ARankHasAnEpthOfTheExperts) {
+  const int64_t expert = 3 * C * F, rest = kRest;
+  for (const int64_t ep : {1, 2, 4, 8}) {
+    const auto got = run(fmt::format("--ep {} --ranks 8", ep));
+    const int64_t experts = L * E / ep * expert;
+    EXPECT_EQ(measured(got, Mem::Param), 4 * (rest + experts)) << ep;
+    // All states of experts are on 8 ranks together, whoever has the experts.
+    EXPECT_EQ(measured(got, Mem::Grad), 4 * (rest + L * E * expert) / 8) << ep;
+    EXPECT_EQ(measured(got, Mem::Optim), 8 * (rest + L * E * expert) / 8 + 4 * L * E) << ep;
+  }
+}
+
+// With all experts a token goes to every other rank: rows, and the bytes of each, written out.
+TEST_F(ExpertBytes, WhatATokenSends) {
+  for (const int64_t ep : {2, 4, 8}) {
+    const auto got = run(fmt::format("--ep {} --experts-per-token 8", ep));
+    const int64_t tokens = B / ep * T, k = E, others = ep - 1;
+    const std::vector<int64_t> each(static_cast<size_t>(ep), L * tokens * others);
+    EXPECT_EQ(rows(got, "of_owners"), each) << ep;
+    // A row for each expert would be E / ep times as many.
+    EXPECT_EQ(sum(rows(got, "of_experts")), E / ep * sum(each)) << ep;
+    // Forward: which token, which experts, their weights, the row; back a row in FP32. Backward:
+    // a row; back a row and the gradients of the weights. And how many rows there are.
+    const int64_t forward = (1 + k) + k + C + C, backward = C + C + k;
+    EXPECT_EQ(got["extra"]["expert_parallel"]["sent"]["measured"],
+              4 * L * (others + tokens * others * (forward + backward)))
+        << ep;
+  }
+}
+
+// One expert a token: a row for each token whose expert is not here. So all ranks together send
+// what does not stay, and compute one row a token.
+TEST_F(ExpertBytes, WhatArrivesIsWhatLeaves) {
+  for (const std::string flags : {"--ep 4 --ranks 8 --experts-per-token 1", "--ep 8",
+                                  "--ep 2 --experts-per-token 3 --precision bf16"}) {
+    const auto got = run(flags);
+    const auto& extra = got["extra"]["expert_parallel"];
+    const std::vector<int64_t> arrived = extra["arrived"], computed = extra["computed"];
+    EXPECT_EQ(sum(arrived), sum(rows(got, "of_owners"))) << flags;
+    EXPECT_LE(sum(arrived), sum(rows(got, "of_experts"))) << flags;
+    int64_t load = 0;
+    for (const auto& block : got["extra"]["experts"]["load"])
+      load += sum(block.get<std::vector<int64_t>>());
+    EXPECT_EQ(sum(computed), load) << flags;
+  }
+}
+
+// What a full expert drops does not travel.
+TEST_F(ExpertBytes, DroppedTokensStay) {
+  const auto all = run("--ep 4 --experts-per-token 1"),
+             some = run("--ep 4 --experts-per-token 1 --capacity 0.5");
+  const double dropped = some["extra"]["experts"]["steps"]["dropped"][0];
+  EXPECT_GT(dropped, 0.4);
+  const std::vector<int64_t> computed = some["extra"]["expert_parallel"]["computed"];
+  EXPECT_EQ(static_cast<double>(sum(computed)), (1 - dropped) * L * B * T);
+  EXPECT_LT(sum(rows(some, "of_owners")), sum(rows(all, "of_owners")));
+  // And there need not be room for it.
+  EXPECT_LT(measured(some, Mem::Activation), measured(all, Mem::Activation));
+}
+
+}  // namespace
+}  // namespace ladder::test

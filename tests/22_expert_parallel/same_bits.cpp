@@ -1,0 +1,126 @@
+// 22_expert_parallel: ranks that share experts have the bits of 21 on one rank.
+#include <vector>
+
+#include "tests/22_expert_parallel/expert_runs.h"
+#include "tests/common/pairwise.h"
+
+namespace ladder::test {
+namespace {
+
+// Ranks that share experts, their replicas, micro-batches, how tokens are routed, what is computed
+// again, and when gradients travel: each pair of their values.
+TEST_F(ExpertRuns, EachPairOfValues) {
+  const std::vector<Factor> factors = {
+      {"--ep 1", "--ep 2", "--ep 4", "--ep 8"},
+      {"1", "2", "4", "8"},
+      {"", "--micro-batch 1", "--micro-batch 2"},
+      {std::begin(kRoutings), std::end(kRoutings)},
+      {"", "--recompute full", "--recompute selective --threads 2"},
+      {"", "--ddp bucketed"}};
+  const auto is_legal = [](const Row& row) { return row[0] + row[1] <= 3; };
+  std::vector<Trace> alone;
+  for (const std::string& routing : kRoutings) alone.push_back(one(routing));
+  for (const Row& row : pairwise(factors, is_legal)) {
+    const std::string ours =
+        fmt::format("{} --ranks {} {} {} {} {}", factors[0][row[0]], 1 << (row[0] + row[1]),
+                    factors[2][row[2]], kRoutings[row[3]], factors[4][row[4]], factors[5][row[5]]);
+    EXPECT_TRUE(same_trace(alone[row[3]], shared(ours))) << ours;
+  }
+}
+
+// `ref` is the specification, not the fast one.
+TEST_F(ExpertRuns, OfTheSpecification) {
+  const std::string flags = "--backend ref --channels 16 ";
+  for (const auto& [routing, ours] : {std::pair{kRoutings[3], "--ep 2 --ranks 4"},
+                                      {kDropping, "--ep 4 --ranks 8 --recompute full"},
+                                      {kDropping, "--ep 8 --micro-batch 1"}})
+    EXPECT_TRUE(
+        same_trace(one(flags + routing, {0, 1}), shared(flags + routing + " " + ours, {0, 1})))
+        << ours;
+}
+
+// Sequences of two leaves of tokens.
+TEST_F(ExpertRuns, OfLongSequences) {
+  const std::string flags = "--seq-len 128 --channels 32 --experts-per-token 3 --capacity 1 ";
+  const Trace alone = one(flags);
+  for (const std::string ours : {"--ep 2 --ranks 4", "--ep 4 --micro-batch 1"})
+    EXPECT_TRUE(same_trace(alone, shared(flags + ours))) << ours;
+}
+
+// An owner returns FP32, and the sum of owners is rounded once: as on one rank.
+TEST_F(ExpertRuns, InNarrowFormats) {
+  for (const std::string precision :
+       {"--precision bf16 --experts-per-token 3 ", "--precision fp16 --loss-scale 1024 "}) {
+    const Trace alone = one(precision);
+    for (const std::string ours : {"--ep 4 --ranks 8 --recompute selective", "--ep 2"})
+      EXPECT_TRUE(same_trace(alone, shared(precision + ours))) << precision << ours;
+  }
+}
+
+TEST_F(ExpertRuns, ComposesWithWhatCameBefore) {
+  for (const auto& [flags, ours] :
+       {std::pair{"--tied-head --optimizer lion", "--ep 2 --ranks 4"},
+        {"--optimizer adamw8bit --experts-per-token 3", "--ep 4 --ranks 8"},
+        {"--experts 16 --experts-per-token 5 --hidden 32", "--ep 4 --micro-batch 2"},
+        {"--model llama-nano --experts 2 --kv-heads 1", "--ep 2 --reduction tree"},
+        {"--experts 6 --recompute every:2", "--ep 1 --ranks 4"},
+        {"--experts-per-token 8", "--ep 8 --reduction tree"}})
+    EXPECT_TRUE(same_trace(one(flags), shared(std::string(flags) + " " + ours)))
+        << flags << " " << ours;
+}
+
+TEST_F(ExpertRuns, WithoutExpertsItIsChapter09) {
+  const std::string flags = "--model llama-nano --batch 8 --clip 1 --ranks 2";
+  EXPECT_TRUE(same_trace(trace("09_zero2", flags, kShort), trace(k22, flags, kShort)));
+}
+
+// Validation, where ranks of one group may have different numbers of sequences; and text.
+TEST_F(ExpertRuns, ValidatesAndSamplesTheSame) {
+  const std::string flags = of_model("--layers 2 --steps 2 --eval-every 1 --sample 6 " + kDropping);
+  const auto of = [&](const std::string& chapter, const std::string& ours) {
+    const Ended ended = train(chapter, flags + " --report report.json " + ours);
+    const auto got = nlohmann::json::parse(read("report.json"));
+    const size_t begin = ended.out.find("---- sample");
+    EXPECT_NE(begin, std::string::npos);
+    return std::pair{ended.out.substr(begin), got.at("evals").dump() + got.at("val_loss").dump()};
+  };
+  const auto alone = of(k21, "");
+  for (const std::string ours : {"--ep 4 --ranks 8", "--ep 2 --micro-batch 4"})
+    EXPECT_EQ(of(k22, ours), alone) << ours;
+}
+
+// Load, MaxVio, losses of routers and what is dropped are those of all ranks' sequences.
+TEST_F(ExpertRuns, CountsWhatAllRanksHaveRouted) {
+  const std::string flags = of_model("--layers 2 --steps 2 ") + kDropping;
+  const auto of = [&](const std::string& chapter, const std::string& ours) {
+    return report(chapter, flags + " " + ours).at("extra").at("experts");
+  };
+  const auto alone = of(k21, "");
+  EXPECT_GT(alone["steps"]["dropped"][0], 0);
+  for (const std::string ours : {"--ep 4 --ranks 8", "--ep 2 --micro-batch 1"})
+    EXPECT_EQ(of(k22, ours), alone) << ours;
+}
+
+// A checkpoint does not say where experts were: files are the same, and any layout goes on.
+TEST_F(ExpertRuns, CheckpointsGoFromLayoutToLayout) {
+  const std::string flags = kDropping + " ";
+  const Trace whole = one(flags);
+  const Trace first = shared(flags + "--ep 4 --ranks 8 --save eight", {0, 1});
+  const Trace alone = one(flags + "--save one", {0, 1});
+  EXPECT_TRUE(same_trace(first, alone));
+  for (const std::string file : {"/model.safetensors", "/current/optimizer.safetensors"})
+    EXPECT_EQ(read("eight" + file), read("one" + file)) << file;
+  EXPECT_TRUE(same_trace(whole, joined(first, one(flags + "--load eight", {1, 2}))));
+  for (const auto& [from, ours] :
+       {std::pair{"one", "--ep 2 --ranks 4"}, {"eight", "--ep 8"}, {"eight", "--ranks 2"}})
+    EXPECT_TRUE(same_trace(
+        whole, joined(alone, shared(flags + fmt::format("{} --load {}", ours, from), {1, 2}))))
+        << ours;
+  const Trace narrow = one(flags + "--precision bf16");
+  const Trace half = shared(flags + "--precision bf16 --ep 2 --ranks 4 --save half", {0, 1});
+  EXPECT_TRUE(same_trace(
+      narrow, joined(half, shared(flags + "--precision bf16 --ep 4 --load half", {1, 2}))));
+}
+
+}  // namespace
+}  // namespace ladder::test
