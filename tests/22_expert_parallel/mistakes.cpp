@@ -16,6 +16,7 @@
 #include "common/model/measure.h"
 #include "common/random.h"
 #include "common/run/shards.h"
+#include "kernels/transfer.h"
 
 namespace ladder::test {
 namespace {
@@ -43,7 +44,7 @@ GptConfig model() {
 
 /// What a layer makes of kB sequences, and all gradients.
 struct Made {
-  std::vector<float> out, dinp, grads;
+  std::vector<float> out = {}, dinp = {}, grads = {};
   double norm = 0;
 };
 
