@@ -97,6 +97,9 @@ class Balance {
     measured_.push_back(sum);
   }
 
+  /// What it has read, [block][expert].
+  const std::vector<std::vector<int64_t>>& loads() const { return loads_; }
+
   /// Once the weights are updated: moves the biases by the load of count().
   void update() const {
     if (options_.bias_rate == 0) return;

@@ -29,6 +29,7 @@
 #include "chapters/22_expert_parallel/all_to_all.h"
 #include "chapters/22_expert_parallel/owned_experts.h"
 #include "common/comm/comm.h"
+#include "common/run/log.h"
 #include "kernels/context.h"
 #include "kernels/kernels.h"
 #include "kernels/narrow.h"

@@ -35,6 +35,7 @@
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
 #include "chapters/09_zero2/zero2.h"
+#include "chapters/22_expert_parallel/expert_clock.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/model/config.h"
@@ -48,10 +49,12 @@ namespace ladder {
 
 struct ExpertParallelOptions {
   int ep = 1;
+  PlacementOptions placement;
 
   void add_to(CommandLine& line) {
     line.group("22_expert_parallel");
     line.add("--ep", ep, "ranks that share the experts of a block: 1, 2, 4 or 8");
+    placement.add_to(line);
   }
 
   /// Before a rank is started. place() knows the model and says more.
@@ -81,6 +84,7 @@ struct ExpertParallelOptions {
     if (ranks % ep != 0)
       throw UserError("--ep {} with {} ranks; legal are multiples of {} ranks, or --ep {}", ep,
                       ranks, ep, degrees([&](int64_t n) { return cuts(n) && ranks % n == 0; }));
+    placement.shape(E, ep);
     if (E == 0) return {};
     return ExpertRank{rank % ep, ep};
   }

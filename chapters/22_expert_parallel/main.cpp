@@ -20,6 +20,7 @@
 #include "chapters/22_expert_parallel/dispatch.h"
 #include "chapters/22_expert_parallel/expert_parallel.h"
 #include "chapters/22_expert_parallel/owned_experts.h"
+#include "chapters/22_expert_parallel/shared_balance.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
@@ -119,7 +120,7 @@ struct Memory {
   // The same of experts, own tokens' and own experts', and the biases of routers.
   OwnedExperts experts{arena, layout.experts, layout.gpt.layers, layout.batch, layout.acts, comm};
   Dispatch dispatch{arena, comm, layout.experts};
-  Balance balance{arena, layout.gpt, o.balance};
+  SharedBalance balance{arena, layout.gpt, o.balance, o.parallel};
   // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };

@@ -25,5 +25,15 @@ TEST_P(BadExpertParallel, Degrees) {
        {moe + "--ep 2 --optimizer adafactor", "2 ranks hold chunks of them"}});
 }
 
+TEST_P(BadExpertParallel, Placements) {
+  const std::string moe = "--model moe-nano --ep 4 ";
+  expect_refused(
+      {{moe + "--redundant-experts 2", "8 experts and these must be a multiple of 4 ranks"},
+       {moe + "--expert-nodes 3", "--expert-nodes must divide 4 ranks, not 3"},
+       {moe + "--expert-groups 0", "--expert-groups must divide 8 experts, not 0"},
+       {moe + "--wire-time nan", "--wire-time must be at least 0, not nan"},
+       {"--model llama-nano --redundant-experts 1", "the model has no experts; legal is 0"}});
+}
+
 }  // namespace
 }  // namespace ladder::test

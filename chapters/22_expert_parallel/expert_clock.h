@@ -1,0 +1,156 @@
+// --redundant-experts, --expert-nodes, --expert-groups, --wire-time: what uneven loads cost in
+// time, on a modelled clock, and what a placement by load would save. For the report alone.
+//
+//   work   rows in the experts of a rank
+//   wire   rows between a rank and others, in the direction that has more of them
+//
+//   time of a layer, forward = max over ranks of work x T_work + 2 max over ranks of wire x T_wire
+//
+// Dispatch, experts and combine come one after the other, and each waits for the busiest rank.
+// Backward has the same rows, and twice the work. With even loads n tokens of a rank, each of which
+// takes k experts, are k n rows in experts and k n (ep - 1) / ep rows on the wires.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "chapters/22_expert_parallel/placement.h"
+#include "common/error.h"
+#include "common/run/command_line.h"
+#include "kernels/check.h"
+
+namespace ladder {
+
+/// What a row takes, in any unit: in an expert, and from one rank to another.
+struct RowTime {
+  double work = 1, wire = 1;
+};
+
+/// Rows of the busiest rank: in its experts, and on its wires, in the direction that has more.
+struct BusiestRank {
+  double work = 0, wire = 0;
+
+  /// Of a layer, forward. Combine sends back what dispatch has sent.
+  double time(const RowTime& row) const { return work * row.work + 2 * wire * row.wire; }
+};
+
+/// @param rows (ranks,E): how many rows of its tokens each rank has for each expert. Replicas of an
+///             expert share them evenly
+inline BusiestRank busiest_rank(std::span<const double> rows, const Placement& placement,
+                                int64_t ranks) {
+  const int64_t E = std::ssize(rows) / ranks, room = div_exact(std::ssize(placement), ranks);
+  const std::vector<int64_t> count = count_replicas(placement, E);
+  BusiestRank busiest;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    double work = 0, own = 0, all = 0;
+    for (int64_t i = 0; i < room; ++i) {
+      const int64_t e = placement[rank * room + i];
+      const auto share = static_cast<double>(count[e]);
+      for (int64_t from = 0; from < ranks; ++from) work += rows[from * E + e] / share;
+      own += rows[rank * E + e] / share;  // these travel on no wire
+    }
+    for (int64_t e = 0; e < E; ++e) all += rows[rank * E + e];
+    busiest.work = std::max(busiest.work, work);
+    busiest.wire = std::max({busiest.wire, work - own, all - own});
+  }
+  return busiest;
+}
+
+/// The same if all loads were even: nothing is faster on as many ranks.
+inline BusiestRank even_rank(double rows, int64_t ranks) {
+  const auto n = static_cast<double>(ranks);
+  return {.work = rows / n, .wire = rows / n * (n - 1) / n};
+}
+
+// ---- beside a run -------------------------------------------------------------------------------
+
+struct PlacementOptions {
+  int64_t redundant = 0, nodes = 1, groups = 1;
+  double wire_time = 1;
+
+  void add_to(CommandLine& line) {
+    line.add("--redundant-experts", redundant,
+             "in the report's placement: replicas beyond one of each expert");
+    line.add("--expert-nodes", nodes, "in the report's placement: nodes, with as many ranks each");
+    line.add("--expert-groups", groups,
+             "in the report's placement: groups of experts that should share a node");
+    line.add("--wire-time", wire_time,
+             "on the report's clock: time of a row between ranks, in times of a row in an expert");
+  }
+
+  /// @throws UserError naming what is legal
+  PlacementShape shape(int64_t experts, int64_t ranks) const {
+    if (experts == 0 && redundant > 0)
+      throw UserError("--redundant-experts {}: the model has no experts; legal is 0", redundant);
+    if (redundant < 0 || (experts + redundant) % ranks != 0)
+      throw UserError("--redundant-experts {}: {} experts and these must be a multiple of {} ranks",
+                      redundant, experts, ranks);
+    if (nodes < 1 || ranks % nodes != 0)
+      throw UserError("--expert-nodes must divide {} ranks, not {}", ranks, nodes);
+    if (groups < 1 || experts % groups != 0)
+      throw UserError("--expert-groups must divide {} experts, not {}", experts, groups);
+    if (!(wire_time >= 0 && std::isfinite(wire_time)))
+      throw UserError("--wire-time must be at least 0, not {}", wire_time);
+    return {experts, experts + redundant, ranks, nodes, groups};
+  }
+};
+
+/// Time of the layers of a run on the modelled clock, over what they would take with even loads.
+class ExpertClock {
+ public:
+  ExpertClock(const PlacementShape& shape, const RowTime& row) : shape_(shape), row_(row) {}
+
+  /// @param loads of a step, [block][expert]. Ranks have as many tokens for an expert each
+  void count(const std::vector<std::vector<int64_t>>& loads) {
+    double aligned = 0, placed = 0;
+    const bool known = !past_.empty();
+    past_.resize(loads.size(), std::vector<int64_t>(static_cast<size_t>(shape_.experts)));
+    experts_.resize(loads.size());
+    for (size_t l = 0; l < loads.size(); ++l) {
+      // Loads of this step are not known before it: those of steps before it say where experts lie.
+      experts_[l] = place_experts(past_[l], shape_);
+      aligned += slowdown(loads[l], aligned_experts(shape_.experts));
+      placed += slowdown(loads[l], experts_[l]);
+      for (size_t e = 0; e < loads[l].size(); ++e)
+        past_[l][e] += loads[l][e] - past_[l][e] / kRemembered;
+    }
+    if (!known) return;
+    const auto blocks = static_cast<double>(loads.size());
+    aligned_.push_back(aligned / blocks);
+    placed_.push_back(placed / blocks);
+  }
+
+  /// Means over blocks, from the second step on.
+  void report(nlohmann::json& extra) const {
+    extra["placement"] = {{"ranks", shape_.ranks},
+                          {"replicas", shape_.replicas},
+                          {"experts", experts_},
+                          {"steps", {{"aligned", aligned_}, {"placed", placed_}}}};
+  }
+
+ private:
+  static constexpr int64_t kRemembered = 8;  // steps: a mean that forgets
+
+  double slowdown(const std::vector<int64_t>& loads, const Placement& placement) const {
+    std::vector<double> rows;
+    double all = 0;
+    for (int64_t rank = 0; rank < shape_.ranks; ++rank)
+      for (const int64_t load : loads)
+        all += rows.emplace_back(static_cast<double>(load) / static_cast<double>(shape_.ranks));
+    return busiest_rank(rows, placement, shape_.ranks).time(row_) /
+           even_rank(all, shape_.ranks).time(row_);
+  }
+
+  PlacementShape shape_;
+  RowTime row_;
+  std::vector<std::vector<int64_t>> past_;  ///< [block][expert]
+  std::vector<Placement> experts_;          ///< of each block, in the last step
+  std::vector<double> aligned_, placed_;    ///< of each step
+};
+
+}  // namespace ladder

@@ -1,0 +1,132 @@
+// Where experts should lie once their loads are known. Computed beside a run, for its report: a
+// run's own experts stay where they are.
+//
+// A rank with heavy experts works while the others wait. Two things help: heavy experts get several
+// replicas, which share their tokens, and heavy replicas lie beside light ones. Three steps, as the
+// README of DeepSeek's EPLB describes them:
+//
+//   1. groups of neighboring experts go to nodes. A token's experts lie in few groups where the
+//      router sees to that, so it then goes to few nodes
+//   2. within a node heavy experts get further replicas
+//   3. within a node replicas go to ranks
+//
+// Where the nodes do not divide the groups, all experts are one group and all ranks one node. Four
+// experts, six replicas, two ranks:
+//
+//   expert              0   1   2   3
+//   load               90  30  50  30    0, 1 | 2, 3 on two ranks: 120 and 80
+//   replicas            2   1   2   1
+//   load of a replica  45  30  25  30
+//   rank 0             0 (45)  1 (30)  2 (25)    100
+//   rank 1             0 (45)  3 (30)  2 (25)    100
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "kernels/check.h"
+
+namespace ladder {
+
+struct PlacementShape {
+  int64_t experts, replicas;  ///< of a layer; an expert without others is one replica
+  int64_t ranks;              ///< of all nodes, with as many replicas each
+  int64_t nodes = 1;
+  int64_t groups = 1;  ///< of neighboring experts
+};
+
+/// The expert of each replica, rank after rank.
+using Placement = std::vector<int64_t>;
+
+/// Experts in aligned runs, one replica each: how a run has them.
+inline Placement aligned_experts(int64_t experts) {
+  Placement all(static_cast<size_t>(experts));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+/// Deals items of these loads to packs, as many to each: the heaviest first, always to the lightest
+/// pack with room. Of equals the first. One item to a pack: nothing is moved.
+/// @return items, pack after pack, in the order in which a pack got them
+inline std::vector<int64_t> deal(std::span<const double> loads, int64_t packs) {
+  const int64_t room = div_exact(std::ssize(loads), packs);
+  std::vector<int64_t> heaviest = aligned_experts(std::ssize(loads));
+  if (room == 1) return heaviest;
+  std::ranges::stable_sort(heaviest, [&](int64_t a, int64_t b) { return loads[a] > loads[b]; });
+  std::vector<int64_t> items(loads.size()), filled(packs);
+  std::vector<double> load(packs);
+  for (const int64_t item : heaviest) {
+    int64_t lightest = -1;
+    for (int64_t pack = 0; pack < packs; ++pack)
+      if (filled[pack] < room && (lightest < 0 || load[pack] < load[lightest])) lightest = pack;
+    items[lightest * room + filled[lightest]++] = item;
+    load[lightest] += loads[item];
+  }
+  return items;
+}
+
+/// One replica of each expert, then one after the other of the expert whose replicas have most load
+/// each. Of equals the first.
+inline std::vector<int64_t> replicate(std::span<const int64_t> loads, int64_t replicas) {
+  std::vector<int64_t> experts = aligned_experts(std::ssize(loads)), count(loads.size(), 1);
+  while (std::ssize(experts) < replicas) {
+    size_t most = 0;
+    // loads / count is compared without a division, so without rounding.
+    for (size_t e = 1; e < loads.size(); ++e)
+      if (loads[e] * count[most] > loads[most] * count[e]) most = e;
+    experts.push_back(static_cast<int64_t>(most));
+    ++count[most];
+  }
+  return experts;
+}
+
+/// How many replicas each expert has.
+inline std::vector<int64_t> count_replicas(const Placement& placement, int64_t experts) {
+  std::vector<int64_t> count(static_cast<size_t>(experts));
+  for (const int64_t e : placement) ++count[e];
+  return count;
+}
+
+/// Replicas of experts of these loads, for one node.
+inline Placement place_on_node(std::span<const int64_t> loads, int64_t replicas, int64_t ranks) {
+  const std::vector<int64_t> experts = replicate(loads, replicas);
+  const std::vector<int64_t> count = count_replicas(experts, std::ssize(loads));
+  std::vector<double> each;
+  for (const int64_t e : experts)
+    each.push_back(static_cast<double>(loads[e]) / static_cast<double>(count[e]));
+  Placement placement;
+  for (const int64_t replica : deal(each, ranks)) placement.push_back(experts[replica]);
+  return placement;
+}
+
+/// The three steps, for the loads of one layer.
+inline Placement place_experts(std::span<const int64_t> loads, PlacementShape shape) {
+  CHECK(std::ssize(loads) == shape.experts, "{} loads of {} experts", loads.size(), shape.experts);
+  if (shape.groups % shape.nodes != 0) shape.groups = shape.nodes = 1;
+  const int64_t of_group = div_exact(shape.experts, shape.groups);
+  std::vector<double> group_loads;
+  for (int64_t g = 0; g < shape.groups; ++g) {
+    const auto of = loads.subspan(g * of_group, of_group);
+    group_loads.push_back(static_cast<double>(std::accumulate(of.begin(), of.end(), int64_t{0})));
+  }
+  const std::vector<int64_t> groups = deal(group_loads, shape.nodes);
+
+  Placement placement;
+  for (int64_t node = 0; node < shape.nodes; ++node) {
+    std::vector<int64_t> experts, own_loads;
+    const int64_t each = shape.groups / shape.nodes;
+    for (int64_t i = 0; i < each * of_group; ++i) {
+      experts.push_back(groups[node * each + i / of_group] * of_group + i % of_group);
+      own_loads.push_back(loads[experts.back()]);
+    }
+    for (const int64_t e : place_on_node(own_loads, div_exact(shape.replicas, shape.nodes),
+                                         div_exact(shape.ranks, shape.nodes)))
+      placement.push_back(experts[e]);
+  }
+  return placement;
+}
+
+}  // namespace ladder
