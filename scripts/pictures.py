@@ -520,6 +520,72 @@ def experts(data):
     return svg.done()
 
 
+# ---- 22: eight tokens on two ranks, four experts -------------------------------------------------
+
+def experts_of(digits):
+    """Whose outputs are in a sum, where expert e has given 10^e."""
+    return [e for e, digit in enumerate(reversed(f"{digits:.0f}")) if digit == "1"]
+
+
+def dispatch(data):
+    """Choices, rows that travel, rows of experts, and what comes back."""
+    ranks = data["dispatched_tokens"]
+    wide, own = 352, len(ranks[0]["chosen"])
+    svg = Svg(2 * wide - 20, 478, "Eight tokens on two ranks, four experts")
+    home = lambda token: token // own
+
+    def row(rank, y, tokens, words, fills, marked, cell=50):
+        for i, (token, word, fill) in enumerate(zip(tokens, words, fills)):
+            x = rank * wide + (cell + 2) * i
+            svg.box(x, y, cell, 28, fill)
+            if marked(token):
+                svg.box(x, y, cell, 28, stroke="#e0a100", more=' stroke-width="2.5"')
+            svg.text(x + cell / 2, y + 18, word, "#ffffff", 11, "middle")
+
+    svg.text(0, 58, "A token chooses two of four experts:", size=12)
+    svg.text(0, 158, "Dispatch: a token goes once to each rank that has an expert of it.", size=12)
+    svg.text(0, 226, "Rows of each expert, tokens in order:", size=12)
+    svg.text(0, 328, "Each owner adds up, for each token of dispatch, what its experts gave. The sum goes back.", size=12)
+    svg.text(0, 396, "The token's own rank adds the sums:", size=12)
+    svg.text(0, 472, "Framed in yellow: what travels between the ranks.", size=12)
+    for rank, found in enumerate(ranks):
+        x = rank * wide
+        names = [f"E{2 * rank + e}" for e in range(len(found["rows"]))]
+        svg.text(x, 16, f"rank {rank}", bold=True)
+        svg.text(x, 36, f"owner of {' and '.join(names)}; origin of t {own * rank} to t {own * rank + own - 1}",
+                 size=12)
+        mine = range(own * rank, own * rank + own)
+        for i, (token, chosen) in enumerate(zip(mine, found["chosen"])):
+            svg.text(x + 82 * i, 84, f"t {token}", size=12)
+            for j, e in enumerate(chosen):
+                svg.box(x + 82 * i + 32 * j, 92, 30, 26, EXPERTS[e])
+                svg.text(x + 82 * i + 32 * j + 15, 110, f"E{e}", "#ffffff", 11, "middle")
+        away = lambda token: home(token) != rank
+        arrived = found["arrived"]
+        row(rank, 168, arrived, [f"t {t}" for t in arrived], [DARK] * len(arrived), away)
+        for e, tokens in enumerate(found["rows"]):
+            y = 236 + 32 * e
+            svg.text(x, y + 18, names[e], EXPERTS[2 * rank + e], 12)
+            for i, t in enumerate(tokens):
+                svg.box(x + 30 + 52 * i, y, 50, 28, EXPERTS[2 * rank + e])
+                svg.text(x + 55 + 52 * i, y + 18, f"t {t}", "#ffffff", 11, "middle")
+        sums = [experts_of(digits) for digits in found["sums"]]
+        row(rank, 338, arrived, ["+".join(f"E{e}" for e in some) for some in sums],
+            [EXPERTS[some[0]] if len(some) == 1 else DARK for some in sums], away)
+        for i, (token, digits) in enumerate(zip(mine, found["joined"])):
+            some = experts_of(digits)
+            one = home_of_expert(some[0]) == home_of_expert(some[-1])
+            svg.text(x + 82 * i, 418, f"t {token}", size=12)
+            svg.box(x + 82 * i, 424, 74, 26, DARK)
+            svg.text(x + 82 * i + 37, 442, "+".join(f"E{e}" for e in some) if one else
+                     " + ".join(f"E{e}" for e in some), "#ffffff", 11, "middle")
+    return svg.done()
+
+
+def home_of_expert(expert):
+    return expert // 2
+
+
 PICTURES = {
     "07_ddp/ring.svg": ring,
     "07_ddp/halving.svg": halving,
@@ -533,6 +599,7 @@ PICTURES = {
     "20_context_parallel/ring.svg": ring_of_keys,
     "20_context_parallel/tokens_for_heads.svg": tokens_for_heads,
     "21_moe/experts.svg": experts,
+    "22_expert_parallel/dispatch.svg": dispatch,
 }
 
 

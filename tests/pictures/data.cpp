@@ -21,6 +21,7 @@
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 #include "tests/pictures/context.h"
+#include "tests/pictures/dispatch.h"
 
 namespace ladder {
 namespace {
@@ -252,6 +253,7 @@ int main() {
                   {"rope", rope()},
                   {"token_orders", token_orders()},
                   {"ring_of_keys", ring_of_keys()},
-                  {"experts", experts()}};
+                  {"experts", experts()},
+                  {"dispatched_tokens", dispatched_tokens()}};
   std::cout << data.dump() << "\n";
 }
