@@ -1,0 +1,86 @@
+"""The measured tables of chapter 22: memory, what travels, uneven loads and what a placement saves."""
+
+import math
+import statistics
+
+from measure import both, run, short_text, table
+
+PARENT, CHAPTER = "21_moe", "22_expert_parallel"
+MEMORY = "--model moe-tiny --batch 8 --micro-batch 1 --steps 1 --threads 1"
+ROWS = "--model moe-tiny --layers 1 --batch 64 --micro-batch 8 --steps 1 --threads 1"
+TRAIN = ("--model moe-tiny --batch 16 --steps 400 --lr 2e-3 --beta2 0.99 --schedule cosine "
+         "--warmup 40 --clip 1")
+RANKS, EP, EXPERTS, CHANNELS, TOKENS = 8, 4, 8, 128, 64
+CATEGORIES = ["Param", "Grad", "Optim", "Activation", "Workspace", "Comm"]
+LAST = 100  # steps
+
+
+def memory():
+    text = short_text(8, TOKENS)
+    alone = run(PARENT, MEMORY, text)
+    rows = [["21", *(alone.both(c) for c in CATEGORIES), f"`{alone.hash[-1]}`"]]
+    for ep in (1, 2, 4, 8):
+        flags = f"--ranks {RANKS} --ep {ep}"
+        r = run(CHAPTER, f"{MEMORY} {flags}", text)
+        rows.append([f"`{flags}`", *(r.both(c) for c in CATEGORIES), f"`{r.hash[-1]}`"])
+    return table(["flags", *CATEGORIES, "hash"], rows)
+
+
+def owners(ep, k):
+    """Rows that a token sends to other ranks if all sets of k experts are as likely."""
+    away = math.comb(EXPERTS - EXPERTS // ep, k) / math.comb(EXPERTS, k)
+    return (ep - 1) * (1 - away)
+
+
+def traffic():
+    text = short_text(64, TOKENS)
+    n = 64 // RANKS * TOKENS
+    rows = []
+    for k in (1, 2, 4):
+        for ep in (2, 4, 8):
+            r = run(CHAPTER, f"{ROWS} --experts-per-token {k} --ranks {RANKS} --ep {ep}", text)
+            found = r.report["extra"]["expert_parallel"]
+            elements = lambda each: f"{2 * CHANNELS * each:,.0f}"
+            counted = lambda what: statistics.mean(found["rows"][what])
+            rows.append([k, ep, elements(k * n * (ep - 1) / ep), elements(counted("of_experts")),
+                         elements(n * owners(ep, k)), elements(counted("of_owners")),
+                         both(*(found["sent"][w] for w in ("predicted", "measured")))])
+    head = ["$k$", "ep", r"even, a row a choice: $2knC\frac{ep-1}{ep}$", "the same, counted",
+            "even, a row an owner", "the same, counted", "bytes of rank 0, forward and backward"]
+    return table(head, rows)
+
+
+def last(values):
+    return f"{statistics.mean(values[-LAST:]):.2f}"
+
+
+def balance():
+    rows = []
+    for name, flags, redundant in [("no balance", "", (0, 4, 8)),
+                                   ("balance loss", "--balance-loss 0.01", (0,)),
+                                   ("bias", "--bias-rate 0.001", (0,))]:
+        for more in redundant:
+            r = run(CHAPTER, f"{TRAIN} --ranks {EP} --ep {EP} --threads 1 "
+                    f"--redundant-experts {more} {flags}")
+            placement = r.report["extra"]["placement"]["steps"]
+            rows.append([name, f"{r.report['val_loss']:.3f}",
+                         last(r.report["extra"]["experts"]["steps"]["max_violation"]),
+                         last(placement["aligned"]), more, last(placement["placed"])])
+    return table(["balance", "validation loss", "MaxVio", "time, experts in order", "replicas more",
+                  "time, placed by load"], rows)
+
+
+def measure():
+    return "\n\n".join([
+        f"**Memory.** `{MEMORY}`, peak bytes of rank 0. Predicted and measured are equal where one "
+        "number stands; the last column is the hash of the weights:",
+        memory(),
+        f"**Traffic.** `{ROWS} --ranks {RANKS}`: $n = 512$ tokens of a rank, $C = {CHANNELS}$, "
+        f"$E = {EXPERTS}$. Elements that a rank sends forward in a step, mean of all ranks; and bytes, "
+        "predicted and measured (equal where one number stands):",
+        traffic(),
+        f"**Uneven loads.** `{TRAIN} --ranks {EP} --ep {EP}`. MaxVio and times are means over blocks "
+        f"and the last {LAST} steps. A time is that of a layer on the modelled clock, over the time "
+        "with even loads; a row between ranks takes as long as a row in an expert (`--wire-time 1`):",
+        balance(),
+    ])
