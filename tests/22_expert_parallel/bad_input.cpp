@@ -17,7 +17,7 @@ TEST_P(BadExpertParallel, Degrees) {
        {moe + "--ep 16", "--ep 16: legal are 1, 2, 4, 8"},
        {"--model llama-nano --ep 2", "--model llama-nano has no experts; legal is --ep 1"},
        {moe + "--experts 6 --ep 4", "of 6 in all; legal are 1"},
-       {moe + "--experts 12 --ep 2", "legal are 1, 4"},
+       {moe + "--experts 12 --ep 4", "of 12 in all; legal are 1"},
        {moe + "--experts 4 --ep 8", "legal are 1, 2, 4"},
        {moe + "--ep 4 --ranks 2",
         "--ep 4 with 2 ranks; legal are multiples of 4 ranks, or --ep 1, 2"},
