@@ -204,6 +204,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=ROOT / "runs")
     args = parser.parse_args()
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    if not TEXT.exists():
+        parser.error(f"{TEXT} is missing: scripts/text.sh {TEXT} makes it")
     machine = Machine()
     for _ in range(args.rounds):
         machine.measure()

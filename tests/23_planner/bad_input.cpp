@@ -32,6 +32,8 @@ TEST_F(PlannerRefuses, BadFlags) {
         {"--device long.toml", "long.toml"},
         {"--model gpt5", "no model is called gpt5"},
         {"--gpus 0", "--gpus must be from 1 to 1048576, not 0"},
+        {"--threads 0", "--threads must be from 1 to 1048576, not 0"},
+        {"--context star", "--context"},
         {"--gpus 6 --tp 4", "tp 4 x pp"},
         {"--tp 3", "--tp 3"},
         {"--pp 7 --tp 1", "--pp 7 must divide"},

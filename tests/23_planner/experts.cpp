@@ -60,6 +60,21 @@ TEST(Experts, TokensGoThereAndBack) {
   EXPECT_EQ(StageModel(of, device, {.dp = 64}).of(0).forward[Term::Experts], 0);
 }
 
+// Of a block forward in 16 bits: two residuals, two norms, rotary positions, SwiGLU of the chosen
+// experts, the router, and a row for each choice there and back.
+TEST(Experts, KernelsMoveRowsThereAndBack) {
+  const Job of = mixtral();
+  Device device = read_device(LADDER_DEVICES, "h100");
+  device.memory_rate = device.memory_share = 1;
+  const double L = 32, C = 4096, F = 14336, heads = 32 + 8, HS = 128, E = 8, k = 2, tokens = 4096;
+  const double block =
+      2 * 3 * C + 2 * 2 * C + 2 * heads * HS + 3 * k * F + 2 * (E + k) + 2 * (k + 1) * C;
+  const double ends = 3 * C + 2 * static_cast<double>(of.gpt.padded_vocab);
+  const PlanLayout layout{.dp = 64};
+  EXPECT_NEAR(StageModel(of, device, layout).of(0).forward[Term::Kernels],
+              2 * tokens * (L * block + ends), 1);
+}
+
 TEST(Experts, WhatIsNotLegal) {
   const Job of = mixtral();
   EXPECT_EQ(why_not(of, {.dp = 64, .ep = 16}),
