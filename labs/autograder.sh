@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes an autograder for one lab, as Gradescope takes it: a zip with setup.sh, run_autograder, the
-# tree as it is committed, and all libraries. Neither setting it up nor grading wants a network.
+# tree as it is committed, and all libraries. Neither setting it up nor grading wants a network, but
+# for a compiler where the image has none.
 #
 #   labs/autograder.sh 08 OUT.zip
 #
@@ -39,7 +40,8 @@ fail() {
   exit 2
 }
 # The image may come without a compiler. All else is in deps/.
-command -v g++ >/dev/null || { apt-get -qq update && apt-get -qqy install g++; } || fail "no g++, and none to install"
+command -v g++ >/dev/null || { apt-get -qq update && apt-get -qqy install g++; } || true
+command -v g++ >/dev/null || fail "no g++, and none to install"
 [[ \$(g++ -dumpversion | cut -d. -f1) -ge 12 ]] || fail "g++ \$(g++ -dumpversion) is too old, 12 is wanted"
 python3 -c 'import tomllib' 2>/dev/null || fail "wants Python 3.11 or later"
 . deps/env.sh
