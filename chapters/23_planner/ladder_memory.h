@@ -1,9 +1,10 @@
 // Memory of a run of a chapter here, to the byte: the formulas that its own predict() calls.
 //
-// Each layout is one chapter's: 06 on one rank, 21 if the model has experts, 07 to 10 for a stage
-// of ZeRO, 16 for FP8, and 20 where ranks share sequences, with ZeRO's stage 2. Where one replica's
-// ranks share layers it is 11, where they share stages 12, and 13 for more than one of these, with
-// ZeRO's stage 1. What no chapter runs has a dash.
+// Each layout is one chapter's: 06 on one rank, 07 to 10 for a stage of ZeRO, 21 for experts on one
+// rank, 22 for experts on several, with ZeRO's stage 2, 16 for FP8, and 20 where ranks share
+// sequences, with ZeRO's stage 2. Where one replica's ranks share layers it is 11, where they share
+// stages 12, and 13 for more than one of these, with ZeRO's stage 1. What no chapter runs has a
+// dash.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,8 @@
 #include "chapters/20_context_parallel/context_parallel.h"
 #include "chapters/21_moe/balance.h"
 #include "chapters/21_moe/experts.h"
+#include "chapters/22_expert_parallel/branches.h"
+#include "chapters/22_expert_parallel/expert_parallel.h"
 #include "chapters/23_planner/job.h"
 #include "common/run/backend.h"
 #include "common/run/options.h"
@@ -35,12 +38,14 @@ namespace ladder::planner {
 /// The chapter that runs a layout; "": none does.
 inline std::string ladder_chapter(const Job& job, const PlanLayout& l) {
   const bool shares_batch_alone = l.tp * l.pp * l.cp * l.ep == 1;
-  if (l.ep > 1) return "";
   if (l.cp > 1)
     return l.tp * l.pp == 1 && l.zero == 2 && !job.precision.fp8() && !job.gpt.has_experts()
                ? "20_context_parallel"
                : "";
-  if (job.gpt.has_experts()) return l.gpus() == 1 && !job.precision.fp8() ? "21_moe" : "";
+  if (job.gpt.has_experts()) {
+    if (l.tp * l.pp > 1 || job.precision.fp8()) return "";
+    return l.dp == 1 ? "21_moe" : l.zero == 2 ? "22_expert_parallel" : "";
+  }
   if (job.precision.fp8()) return shares_batch_alone && l.zero == 0 ? "16_fp8" : "";
   if (!shares_batch_alone) {
     if (l.zero == 1) return "13_3d_parallel";
@@ -68,6 +73,7 @@ class LadderMemory {
   /// Of a rank of that stage. @throws UserError as the chapter would
   MemoryBytes of(int64_t stage) const {
     if (l_.cp > 1) return of_context();
+    if (job_.gpt.has_experts() && l_.dp > 1) return of_experts();
     if (l_.tp * l_.pp == 1) return of_shares();
     return ladder_chapter(job_, l_) == "11_tensor_parallel" ? of_tensor() : of_mesh(stage);
   }
@@ -114,6 +120,28 @@ class LadderMemory {
         l_.zero == 0 ? Ddp::largest_message(params, ddp_) : params.largest_section();
     bytes[Mem::Comm] = CommStream::bytes(ranks, message);
     Fp8::add_bytes(bytes, gpt, micro_, recompute.sets(), job_.precision.fp8());
+    return bytes;
+  }
+
+  /// Chapter 22.
+  MemoryBytes of_experts() const {
+    const GptConfig& gpt = job_.gpt;
+    const int ranks = static_cast<int>(l_.dp);
+    ExpertParallelOptions options;
+    options.ep = static_cast<int>(l_.ep);
+    const ParamLayout params(gpt, ranks, {}, {}, options.place(gpt, ranks, 0)),
+        shard = params.shard(0);
+    const ActivationPlan acts = Recompute(l_.recompute, gpt.layers).plan(job_.precision.plan());
+    MemoryBytes bytes = common(shard, gpt.seq_len);
+    bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
+    bytes[Mem::Grad] = 4 * shard.grads().size();
+    bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
+    bytes[Mem::Workspace] +=
+        act_grad_bytes(gpt, micro_, acts) +
+        ShardedGrads::workspace_bytes(params, shard, accumulate_, GA_, ddp_.beside(ranks));
+    bytes[Mem::Comm] = ExpertStreams::bytes(params, ranks, options.ep);
+    const int64_t any = 0;  // tokens that an expert takes
+    add_expert_bytes(bytes, OwnedShape(gpt, micro_, l_.ep, any, acts.dtype), gpt, job_.batch, acts);
     return bytes;
   }
 

@@ -102,6 +102,16 @@ TEST_F(PlannedBytes, OfExperts) {
     expect_equal("21_moe", "--model moe-nano --batch 4 " + flags, "--gpus 1", "");
 }
 
+TEST_F(PlannedBytes, OfExpertsOnSeveralRanks) {
+  for (const auto& [ep, flags] :
+       {std::pair{1, "--precision bf16 --recompute selective --micro-batch 2"},
+        {2, "--precision fp32 --recompute full --micro-batch 1"},
+        {4, "--precision bf16 --recompute none --micro-batch 1"}})
+    expect_equal("22_expert_parallel",
+                 fmt::format("--model moe-nano --batch 8 --ep {} {}", ep, flags),
+                 "--gpus 4 --tp 1 --pp 1 --cp 1 --dp 4 --zero 2", "--ranks 4");
+}
+
 TEST_F(PlannedBytes, OfSharedSequences) {
   for (const std::string precision : {"fp32", "bf16"})
     for (const std::string way : {"gather", "ulysses", "ring"})
