@@ -43,7 +43,8 @@ struct BusiestRank {
 ///             expert share them evenly
 inline BusiestRank busiest_rank(std::span<const double> rows, const Placement& placement,
                                 int64_t ranks) {
-  const int64_t E = std::ssize(rows) / ranks, room = div_exact(std::ssize(placement), ranks);
+  const int64_t E = std::ssize(rows) / ranks,
+                room = div_exact(int64_t{std::ssize(placement)}, ranks);
   const std::vector<int64_t> count = count_replicas(placement, E);
   BusiestRank busiest;
   for (int64_t rank = 0; rank < ranks; ++rank) {

@@ -52,7 +52,7 @@ inline Placement aligned_experts(int64_t experts) {
 /// pack with room. Of equals the first. One item to a pack: nothing is moved.
 /// @return items, pack after pack, in the order in which a pack got them
 inline std::vector<int64_t> deal(std::span<const double> loads, int64_t packs) {
-  const int64_t room = div_exact(std::ssize(loads), packs);
+  const int64_t room = div_exact(int64_t{std::ssize(loads)}, packs);
   std::vector<int64_t> heaviest = aligned_experts(std::ssize(loads));
   if (room == 1) return heaviest;
   std::ranges::stable_sort(heaviest, [&](int64_t a, int64_t b) { return loads[a] > loads[b]; });
