@@ -19,6 +19,7 @@ fault() {
   exit 1
 }
 start() {
+  rm -f screen.txt  # or the steps of the run before would be taken for this one's
   timeout -k 5 60 mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n 3 \
     "$program" --data text.txt --model nano --layers 2 --batch 12 --reduction tree \
     --steps 1000000 --threads 1 --timeout 3 "$@" &>screen.txt &
