@@ -1,4 +1,4 @@
-// An all-to-all whose parts have different sizes: who chooses whom is up to the tokens.
+// An all-to-all whose parts have different sizes, since tokens decide how many rows go where.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace ladder {
 
-/// Where rows of each rank will begin among those that arrive, then their end. Rank i gets `out[i]`
-/// rows of this one, and is told so.
+/// Tells rank i that `out[i]` rows will go to it, and hears the same from each rank.
+/// @return where the rows of each rank begin among all that will arrive, and then their number
 inline std::vector<int32_t> exchange_counts(Comm& group, std::vector<int32_t> out) {
   std::vector<int32_t> in(out.size()), begin(out.size() + 1);
   const auto tensor = [](std::vector<int32_t>& x) {
@@ -24,7 +24,7 @@ inline std::vector<int32_t> exchange_counts(Comm& group, std::vector<int32_t> ou
 }
 
 /// An all-to-all of unequal parts: rows [begin[i], begin[i + 1]) of `leaving` go to rank i, those
-/// of `arriving` come from it.   arriving, leaving (rows,N)
+/// of `arriving` come from it, each by a begin of its own.   arriving, leaving (rows,N)
 inline void all_to_all_rows(Comm& group, Tensor arriving, std::span<const int32_t> arriving_begin,
                             Tensor leaving, std::span<const int32_t> leaving_begin) {
   const auto part = [](Tensor x, std::span<const int32_t> begin, int rank) {
@@ -32,7 +32,7 @@ inline void all_to_all_rows(Comm& group, Tensor arriving, std::span<const int32_
     return x.slice(begin[i], begin[i + 1] - begin[i]);
   };
   const int me = group.rank(), size = group.size();
-  // Ranks have different numbers of rows, so what they compare has no size.
+  // Ranks compare their calls. Their numbers of rows differ, so they compare none.
   const Call call{.operation = Operation::AllToAll,
                   .payload = {.dtype = leaving.dtype, .shape = {0}},
                   .result = flat(arriving).first(arriving_begin.back() * arriving.dim(1)),

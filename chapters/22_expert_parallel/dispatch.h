@@ -1,19 +1,19 @@
-// Dispatch: tokens go to the ranks that have their experts, and what these make of them comes back.
-// Two words: the origin of a token is the rank whose sequence it is in; the owner of an expert is
-// the rank that has it.
+// Dispatch: tokens go to the ranks that have their experts, and the outputs of experts come back.
+// The origin of a token is the rank whose sequence the token is in. The owner of an expert is the
+// rank that has it.
 //
 //   origin                                         owner
 //     tokens (B,T,C)   ---- a row a token ---->      the same tokens, in (ep B,T,C)
 //     add up owners    <--- a row a token -----      experts, added up in FP32
 //
 // A row is for a token and an owner, not for a token and an expert. If one rank has several experts
-// of a token, the token goes there once, and one sum comes back. With k experts a token that are
-// chosen evenly, of n tokens a rank, a row for each expert would send k n (ep - 1) / ep rows each
-// way. A row for each owner sends what the owners make of it, never more.
+// of a token, the token goes there once, and one sum comes back. A row for each expert would be
+// k n (ep - 1) / ep rows each way, for n tokens of a rank with k experts each, chosen evenly. A row
+// for each owner is never more.
 //
-// To an origin its owners are what experts are to a token in chapter 21: rows are sorted by owner,
-// then by token, and those of a token are added in the order of owners. So the kernels of chapter
-// 21 do both. For an owner, too: rows are sorted by the rank that they come from.
+// Owners are to an origin what experts are in chapter 21: the rows of its tokens are sorted by
+// owner, then by token, and the rows of a token are added in the order of owners. So the kernels of
+// chapter 21 pack and add these rows, too. An owner sorts its rows by the rank that they come from.
 //
 // How many rows travel is known only once tokens have chosen. So the numbers of rows go first, in
 // an all-to-all of equal parts.
@@ -56,8 +56,9 @@ class Dispatch {
     bytes[Mem::Workspace] += 4 * s.B * s.T * (s.k + (s.narrow() ? s.C : 0));
   }
 
-  /// From the choices of own tokens: which rows travel, and which experts an owner has for what
-  /// arrives. A full expert drops tokens here, by sequence, so what it drops does not travel.
+  /// From the choices of own tokens: which rows travel, and which of this rank's experts each token
+  /// that arrives takes, with which weights w_e. A full expert drops tokens here, sequence by
+  /// sequence, so they do not travel.
   /// @param capacity tokens of a sequence that an expert takes; 0: all
   void choose(const Ctx& ctx, const OwnedActs& a, int64_t capacity) {
     const Span span(ctx, "dispatch_choose");
@@ -75,12 +76,14 @@ class Dispatch {
     count(forward_, a);
   }
 
-  /// to (ep B,T,N): what arrives of the rows of `from` (B,T,N); else -0.
+  /// to (ep B,T,N): the tokens of `from` (B,T,N) that arrive, of all origins. A token that does not
+  /// come is -0, as an empty sum is.
   void to_owners(const Ctx& ctx, const OwnedActs& a, Tensor to, Tensor from) {
     const Span span(ctx, "to_owners");
     travel(ctx, to, a.arrived, owner_rows_, from, a.sent, origin_rows_);
   }
-  /// to (B,T,N) = the sum of what owners have for it in `from` (ep B,T,N), F32. Rounded once.
+  /// to (B,T,N): the sum over a token's owners of what they have for it in `from` (ep B,T,N), F32.
+  /// It is rounded once, to the dtype of `to`.
   void to_origins(const Ctx& ctx, const OwnedActs& a, Tensor to, Tensor from) {
     const Span span(ctx, "to_origins");
     const bool wide = to.dtype == from.dtype;
@@ -88,9 +91,9 @@ class Dispatch {
     travel(ctx, sum, a.sent, origin_rows_, from, a.arrived, owner_rows_);
     if (!wide) ctx.kernels->cast(ctx, to, sum);
   }
-  /// The same of the gradients of the router's weights, once in a backward pass. For an expert that
-  /// it has not, an owner returns 0. Its other sums have begun with 0, so they are no -0, and a 0
-  /// more changes no bit.
+  /// The same for the gradients of a token's k weights, once for each backward of a block. An owner
+  /// returns those of its experts, and 0 for the others. To add 0 changes no bit of a number but
+  /// -0, and these are never -0: each is a sum that began with +0.
   void weights_to_origins(const Ctx& ctx, const OwnedActs& a, Tensor to, Tensor from) {
     to_origins(ctx, a, to, from);
     count(backward_, a);
@@ -98,7 +101,9 @@ class Dispatch {
 
   void begin_step() { forward_ = backward_ = {}; }
   void show(RunLog& log) const { log.count(*group_); }
-  /// Bytes that this rank has sent to others in the last step, and rows, of all ranks.
+  /// Of the last step: bytes that this rank has sent to the others of its group, and rows, for each
+  /// rank. The predicted bytes are those of the rows that were counted: before tokens have chosen
+  /// nobody knows how many there will be.
   void report(RunLog& log, Comm& world) const {
     if (s.E == 0) return;
     if (log.steps() == 0) return;
@@ -121,13 +126,13 @@ class Dispatch {
   }
 
  private:
-  /// Rows of some passes, without those that stay on this rank.
+  /// Rows of the passes of a step through all blocks, without those that stay on this rank.
   struct Count {
-    int64_t times = 0;     ///< passes of a block
-    int64_t out = 0;       ///< rows that leave to owners: one for a token and an owner
-    int64_t each = 0;      ///< those there would be with one for a token and an expert
+    int64_t times = 0;     ///< passes of one block each
+    int64_t out = 0;       ///< rows that leave for owners: one for a token and an owner
+    int64_t each = 0;      ///< rows that would leave with one for a token and an expert
     int64_t in = 0;        ///< rows that arrive from origins
-    int64_t computed = 0;  ///< rows of own experts, those of own tokens counted
+    int64_t computed = 0;  ///< rows of own experts; here rows of own tokens count, too
   };
 
   void count(Count& of, const OwnedActs& a) const {
@@ -151,7 +156,7 @@ class Dispatch {
   static std::span<const int32_t> begins(const Travellers& all) {
     return {all.rows.offsets.data<int32_t>(), static_cast<size_t>(all.rows.offsets.size())};
   }
-  /// Rows of each rank.
+  /// How many rows each rank at the other end has.
   static std::vector<int32_t> counts(const Travellers& all) {
     std::vector<int32_t> rows(begins(all).size());
     std::adjacent_difference(begins(all).begin(), begins(all).end(), rows.begin());
@@ -170,7 +175,7 @@ class Dispatch {
       if (capacity == 0 || so_far++ < capacity) taken_.data<int32_t>()[pair] = chosen[pair];
     }
   }
-  /// peer (n,T,w) = the owners of each token, ascending as experts do.
+  /// peer (n,T,w) = the owners of each token, each once. They ascend, since a token's experts do.
   void find_owners(Tensor peer) const {
     const int32_t* taken = taken_.data<int32_t>();
     std::fill_n(peer.data<int32_t>(), peer.size(), kElsewhere);
@@ -201,7 +206,8 @@ class Dispatch {
         }
       }
   }
-  /// The same on the other side. Tokens of rank q of the group are sequences q B to (q + 1) B - 1.
+  /// The same on the other side, where sequences of all origins stand one behind the other: those
+  /// of rank q of the group are q B to (q + 1) B - 1.
   void read_choices(const OwnedActs& a, std::span<const int32_t> arriving) const {
     int32_t *peer = a.arrived.peer.data<int32_t>(), *expert = a.experts.expert.data<int32_t>();
     std::fill_n(peer, a.arrived.peer.size(), kElsewhere);
@@ -216,9 +222,10 @@ class Dispatch {
         std::copy_n(inp + 1, s.k, expert + token * s.k);
       }
   }
-  /// Rows of `from` are packed, travel, and are added up in `to`.
+  /// Packs rows of `from` into `leaving`, exchanges them, and adds up in `to` what is `arriving`.
   void travel(const Ctx& ctx, Tensor to, const Travellers& to_rows, Tensor arriving, Tensor from,
               const Travellers& from_rows, Tensor leaving) {
+    // The memory is F32 and has columns for the widest rows. These rows may be narrower.
     const auto room = [&](Tensor memory, const Travellers& all) {
       memory.dtype = from.dtype;
       memory.shape = {all.rows.from.size(), from.dim(2)};
@@ -232,12 +239,12 @@ class Dispatch {
   }
 
   const OwnedShape s;
-  std::unique_ptr<Comm> group_;      ///< ep neighbors, which have all experts together
-  Tensor origin_rows_, owner_rows_;  ///< rows that leave or arrive, on each side
+  std::unique_ptr<Comm> group_;      ///< ep neighbors, which together have all experts
+  Tensor origin_rows_, owner_rows_;  ///< packed rows: of this rank as an origin, and as an owner
   Tensor choices_out_, choices_in_;  ///< (rows,1+k) I32
-  Tensor taken_;                     ///< (B,T,k) I32
-  Tensor joined_;                    ///< F32 (B,T,C) if activations are narrow
-  Count forward_, backward_;
+  Tensor taken_;                     ///< (B,T,k) I32, the choices that no full expert has dropped
+  Tensor joined_;                    ///< F32 (B,T,C), sums to be rounded, if activations are narrow
+  Count forward_, backward_;         ///< of this step
 };
 
 }  // namespace ladder

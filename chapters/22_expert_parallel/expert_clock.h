@@ -1,5 +1,6 @@
 // --redundant-experts, --expert-nodes, --expert-groups, --wire-time: what uneven loads cost in
-// time, on a modelled clock, and what a placement by load would save. For the report alone.
+// time, on a modelled clock, and what a placement by load would save. The report alone has it: no
+// bit of the run depends on it.
 //
 //   work   rows in the experts of a rank
 //   wire   rows between a rank and others, in the direction that has more of them
@@ -7,8 +8,9 @@
 //   time of a layer, forward = max over ranks of work x T_work + 2 max over ranks of wire x T_wire
 //
 // Dispatch, experts and combine come one after the other, and each waits for the busiest rank.
-// Backward has the same rows, and twice the work. With even loads n tokens of a rank, each of which
-// takes k experts, are k n rows in experts and k n (ep - 1) / ep rows on the wires.
+// Rows cross the wires in dispatch and come back in combine: hence the 2. With even loads n tokens
+// of a rank, each of which takes k experts, are k n rows in experts and k n (ep - 1) / ep rows on
+// the wires.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +28,7 @@
 
 namespace ladder {
 
-/// What a row takes, in any unit: in an expert, and from one rank to another.
+/// The time that a row takes, in any unit: in an expert, and from one rank to another.
 struct RowTime {
   double work = 1, wire = 1;
 };
@@ -39,8 +41,8 @@ struct BusiestRank {
   double time(const RowTime& row) const { return work * row.work + 2 * wire * row.wire; }
 };
 
-/// @param rows (ranks,E): how many rows of its tokens each rank has for each expert. Replicas of an
-///             expert share them evenly
+/// @param rows (ranks,E): how many rows the tokens of each rank are for each expert. Replicas of an
+///             expert have equal numbers of them
 inline BusiestRank busiest_rank(std::span<const double> rows, const Placement& placement,
                                 int64_t ranks) {
   const int64_t E = std::ssize(rows) / ranks,
@@ -51,18 +53,19 @@ inline BusiestRank busiest_rank(std::span<const double> rows, const Placement& p
     double work = 0, own = 0, all = 0;
     for (int64_t i = 0; i < room; ++i) {
       const int64_t e = placement[rank * room + i];
-      const auto share = static_cast<double>(count[e]);
-      for (int64_t from = 0; from < ranks; ++from) work += rows[from * E + e] / share;
-      own += rows[rank * E + e] / share;  // these travel on no wire
+      const auto replicas = static_cast<double>(count[e]);
+      for (int64_t from = 0; from < ranks; ++from) work += rows[from * E + e] / replicas;
+      own += rows[rank * E + e] / replicas;  // these travel on no wire
     }
     for (int64_t e = 0; e < E; ++e) all += rows[rank * E + e];
     busiest.work = std::max(busiest.work, work);
+    // work - own rows arrive in dispatch, and all - own rows leave.
     busiest.wire = std::max({busiest.wire, work - own, all - own});
   }
   return busiest;
 }
 
-/// The same if all loads were even: nothing is faster on as many ranks.
+/// The same for `rows` of all ranks if loads were even: no other loads are faster on these ranks.
 inline BusiestRank even_rank(double rows, int64_t ranks) {
   const auto n = static_cast<double>(ranks);
   return {.work = rows / n, .wire = rows / n * (n - 1) / n};
@@ -106,7 +109,8 @@ class ExpertClock {
  public:
   ExpertClock(const PlacementShape& shape, const RowTime& row) : shape_(shape), row_(row) {}
 
-  /// @param loads of a step, [block][expert]. Ranks have as many tokens for an expert each
+  /// @param loads of a step, [block][expert]. They do not say which rank a token is from: each rank
+  ///              is taken to have an equal part of an expert's tokens
   void count(const std::vector<std::vector<int64_t>>& loads) {
     double aligned = 0, placed = 0;
     const bool known = !past_.empty();
@@ -135,7 +139,8 @@ class ExpertClock {
   }
 
  private:
-  static constexpr int64_t kRemembered = 8;  // steps: a mean that forgets
+  // Each step forgets an eighth of past loads, so about the last 8 steps count.
+  static constexpr int64_t kRemembered = 8;
 
   double slowdown(const std::vector<int64_t>& loads, const Placement& placement) const {
     std::vector<double> rows;
@@ -149,7 +154,7 @@ class ExpertClock {
 
   PlacementShape shape_;
   RowTime row_;
-  std::vector<std::vector<int64_t>> past_;  ///< [block][expert]
+  std::vector<std::vector<int64_t>> past_;  ///< loads of the steps before, [block][expert]
   std::vector<Placement> experts_;          ///< of each block, in the last step
   std::vector<double> aligned_, placed_;    ///< of each step
 };

@@ -1,5 +1,5 @@
-// Expert parallelism: ranks share the experts of every block (arXiv 2006.16668). Options, who has
-// what, and over which ranks gradients are summed.
+// Expert parallelism: ranks share the experts of every block (arXiv 2006.16668). Here are the
+// options, which rank has which experts, and over which ranks gradients are summed.
 //
 //   rank      0    1    2    3  |  4    5    6    7      8 ranks, --ep 4, 8 experts
 //   experts   0 1  2 3  4 5  6 7 |  0 1  2 3  4 5  6 7
@@ -12,14 +12,15 @@
 //
 // The bits are those of one rank, for four reasons:
 //   - On the way to an expert a row is copied, and nothing else.
-//   - A token's outputs are a tree over experts. A rank has a run of 2^i experts that starts at a
-//     multiple of 2^i: what it adds up is a whole branch of that tree, in FP32. The token's own
-//     rank adds the branches, and rounds once. A rank without an expert of the token is absent.
+//   - The outputs of a token's experts are added as a tree over experts. A rank has 2^i neighboring
+//     experts, the first at a multiple of 2^i. So its sum is a whole subtree, in FP32. The token's
+//     origin joins the subtrees, and rounds once. A rank without an expert of the token is absent.
 //   - In micro-step k the ranks of group g have the sequences from (k N + g ep) MBS on, one rank
-//     behind the other. So a rank sees ep MBS neighbors, in order, and what it adds up for the
-//     gradient of an expert is a branch of the tree over sequences. The groups, which are the
-//     replicas, are the next levels, and micro-steps the last.
-//   - What is counted is an integer, and what is decided is decided for one sequence.
+//     behind the other. So an owner gets tokens of ep MBS neighboring sequences, in order, and its
+//     sum for the gradient of an expert is a subtree of the tree over sequences. Replicas, one in
+//     each group, are the next levels of that tree, and micro-steps the last.
+//   - Loads are integers. Capacities and balance losses are those of single sequences, and a rank
+//     has whole sequences.
 #pragma once
 
 #include <bit>
@@ -62,13 +63,13 @@ struct ExpertParallelOptions {
     if (ep < 1 || ep > kMost || !is_power(ep)) throw UserError("--ep {}: legal are 1, 2, 4, 8", ep);
   }
 
-  /// Makes `run` one of --ep ranks if --ranks says 1; under mpirun they have been started.
+  /// Without --ranks a run has --ep ranks. Under mpirun the ranks have been started already.
   void set_ranks(RunOptions& run) const {
     if (run.ranks == 1 && !under_mpirun()) run.ranks = ep;
     run.check();
   }
 
-  /// Which experts a rank has; none: the model has none.
+  /// Which experts a rank has; nothing for a model without experts.
   /// @throws UserError if ranks cannot share them so, naming what is legal
   std::optional<ExpertRank> place(const GptConfig& gpt, int ranks, int rank) const {
     const int64_t E = gpt.experts.count;
@@ -76,6 +77,7 @@ struct ExpertParallelOptions {
       throw UserError(
           "--ep {}: --model {} has no experts; legal is --ep 1, or a model that has some", ep,
           gpt.name);
+    // One rank has the whole tree over experts, whatever E is. Else a rank must have a subtree.
     const auto cuts = [&](int64_t n) { return n == 1 || (E % n == 0 && is_power(E / n)); };
     if (!cuts(ep))
       throw UserError(
@@ -84,7 +86,7 @@ struct ExpertParallelOptions {
     if (ranks % ep != 0)
       throw UserError("--ep {} with {} ranks; legal are multiples of {} ranks, or --ep {}", ep,
                       ranks, ep, degrees([&](int64_t n) { return cuts(n) && ranks % n == 0; }));
-    placement.shape(E, ep);
+    placement.shape(E, ep);  // refuses a placement that is not legal
     if (E == 0) return {};
     return ExpertRank{rank % ep, ep};
   }
@@ -102,7 +104,8 @@ struct ExpertParallelOptions {
   }
 };
 
-/// What sums gradients and gathers weights: of experts over their replicas, else over all ranks.
+/// The communication streams that sum gradients and gather weights: for sections of experts over
+/// the replicas, for other sections over all ranks.
 class ExpertStreams {
  public:
   ExpertStreams(Arena& arena, const Ctx& ctx, Comm& world, int ep, const RunOptions& run,
@@ -113,16 +116,16 @@ class ExpertStreams {
         replicas_(open_comm_stream(arena, ctx, *replica_ranks_, run, options,
                                    layout.largest_section())) {}
 
-  /// Bytes of Comm.
+  /// Bytes of Comm that the two streams take.
   static int64_t bytes(const ParamLayout& layout, int ranks, int ep) {
     return CommStream::bytes(ranks, layout.largest_section()) +
            CommStream::bytes(ranks / ep, layout.largest_section());
   }
 
-  /// That of section s.
+  /// The stream of section s.
   CommStream& of(int64_t s) { return layout_.is_of_experts(s) ? replicas_ : all_; }
 
-  /// As all_gather() of chapter 08.
+  /// As all_gather() of chapter 08, each section on its stream.
   void all_gather(const Ctx& ctx, Tensor params) {
     const Span span(ctx, "wait_for_params");
     std::vector<Pending> all;
@@ -140,7 +143,7 @@ class ExpertStreams {
   void begin_step() {
     for (CommStream* stream : {&all_, &replicas_}) stream->begin_step();
   }
-  void skip_update() { all_.skip_update(); }
+  void skip_update() { all_.skip_update(); }  // report() asks this one stream
   void show(RunLog& log) {
     for (CommStream* stream : {&all_, &replicas_}) stream->show(log);
   }
@@ -168,11 +171,12 @@ class ExpertStreams {
 
  private:
   const ParamLayout& layout_;
-  std::unique_ptr<Comm> replica_ranks_;
+  std::unique_ptr<Comm> replica_ranks_;  ///< ranks with the same experts: every ep-th one
   CommStream all_, replicas_;
 };
 
-/// As chapter 09, each section over its own ranks.
+/// The sharded gradients of chapter 09, each section summed on its stream. The stream that the base
+/// gets is that of section 0, the embedding: stream_of() chooses among both.
 class ExpertGrads : public ShardedGrads {
  public:
   ExpertGrads(Arena& arena, ExpertStreams& streams, const ParamLayout& layout,

@@ -16,9 +16,9 @@
 #include "chapters/21_moe/balance.h"
 #include "chapters/21_moe/expert_options.h"
 #include "chapters/21_moe/moe.h"
-#include "chapters/22_expert_parallel/branches.h"
 #include "chapters/22_expert_parallel/dispatch.h"
 #include "chapters/22_expert_parallel/expert_parallel.h"
+#include "chapters/22_expert_parallel/local_block.h"
 #include "chapters/22_expert_parallel/owned_experts.h"
 #include "chapters/22_expert_parallel/shared_balance.h"
 #include "common/data/text.h"
@@ -70,8 +70,9 @@ Options parse_options(int argc, char** argv) {
 
 // ---- 2. layout ----------------------------------------------------------------------------------
 
-/// Every rank holds its experts and the whole rest of the model, gradients and optimizer states of
-/// a shard, the activations of a micro-batch of its share, and those of its experts.
+/// Every rank has weights of its own experts and of the whole rest of the model, gradients and
+/// optimizer states of a shard, the activations of a micro-batch of its share, and the rows that
+/// its experts may get.
 struct Layout {
   const Options& o;
   int rank;
@@ -117,7 +118,8 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  // The same of experts, own tokens' and own experts', and the biases of routers.
+  // The same for layers of experts: of this rank's tokens, and of the tokens that come to its
+  // experts. Then what exchanges rows, and the biases of routers.
   OwnedExperts experts{arena, layout.experts, layout.gpt.layers, layout.batch, layout.acts, comm};
   Dispatch dispatch{arena, comm, layout.experts};
   SharedBalance balance{arena, layout.gpt, o.balance, o.parallel};
@@ -173,7 +175,8 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
-/// product (B,T,C) = what the experts of block l make of inp (B,T,C).
+/// product (B,T,C) = what the experts of block l make of inp (B,T,C). Between to_owners and
+/// to_origins a rank computes with tokens of its whole group.
 void forward_experts(Memory& m, Tensor product, Tensor inp, size_t l) {
   const Ctx& ctx = m.ctx;
   const ExpertTensors& p = m.w.blocks[l].experts;
@@ -227,8 +230,8 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
     own_experts_recompute(m.ctx, m.experts.acts(l));
 }
 
-/// d.branch (B,T,C), the gradient of what experts of block l have read, and theirs, `g`, from that
-/// of the stream.
+/// From d.stream: the gradients `g` of own experts of block l, and d.branch (B,T,C), the gradient
+/// of what experts have read. Experts are a section of their own, since only replicas sum it.
 void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, size_t l) {
   const Ctx& ctx = m.ctx;
   m.grads.begin_section(ctx, m.layout.params.expert_section(l));
@@ -390,7 +393,7 @@ void run(Options o, Comm& comm) {
   m.dispatch.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  // Of all ranks: which has how many rows of experts is up to the tokens.
+  // Tokens decide how many rows a rank computes, so ranks differ. The sum over ranks is known.
   report_recompute(log, sum_over(comm, m.flops), sum_over(comm, m.flops_twice),
                    layout.recompute.extra_flops(layout.gpt, layout.batch));
   m.balance.report(log, layout.params.whole().live());

@@ -66,7 +66,7 @@ def balance():
             rows.append([name, f"{r.report['val_loss']:.3f}",
                          last(r.report["extra"]["experts"]["steps"]["max_violation"]),
                          last(placement["aligned"]), more, last(placement["placed"])])
-    return table(["balance", "validation loss", "MaxVio", "time, experts in order", "replicas more",
+    return table(["balance", "validation loss", "MaxVio", "time, experts in order", "redundant experts",
                   "time, placed by load"], rows)
 
 

@@ -1,20 +1,22 @@
 // Memory of a layer of experts that ep ranks share.
 //
-// A rank plays two parts. As an origin it routes its own tokens: B sequences of a micro-batch. As
-// an owner it has E / ep experts, and for them it does what chapter 21 does, with the ep B
-// sequences of its group: tokens that do not come have no row. So the functions of chapter 21 serve
-// both.
+// A rank is an origin and an owner. As an origin it routes its own tokens: B sequences of a
+// micro-batch. As an owner it has E / ep experts. It does for them what chapter 21 does, with the
+// ep B sequences of its group; a token that does not come has no row. So the functions of chapter
+// 21 serve both.
 //
-//   numbers of a block            origin, B T tokens          owner, ep B T tokens
-//   router                        2 E, 2 k (weight, choice)   2 k (weight, choice), k (rows)
-//   which rows travel             3 w, w = min(k, ep)         3
-//   input                                                     C
-//   M rows of experts             1 a row, 3 F + C a row
+//   a block keeps                  numbers a token
+//                                  origin, of B T tokens       owner, of ep B T tokens
+//   router                         2 E, 2 k (weight, choice)   2 k (weight, choice), k (rows)
+//   which rows travel              3 w, w = min(k, ep)         3
+//   input of experts               -                           C
 //
-// Any token may choose any expert, so there is room for the worst case: all tokens of the group
-// come, and each takes as many of the E / ep experts as it may. Of a sequence an expert has at most
-// c tokens, T without --capacity:  M = ep B min(k T, E / ep c). Forward and backward work with what
-// has come alone.
+//   and for each of M rows of experts 3 F + C numbers and an index.
+//
+// Any token may choose any expert, so there is memory for the worst case: all tokens of the group
+// come, and each takes as many of the E / ep experts as it may. An expert has at most c tokens of a
+// sequence: T, or less with --capacity. So  M = ep B min(k T, c E / ep).  Forward and backward
+// compute only with the rows that have come.
 #pragma once
 
 #include <algorithm>
@@ -64,17 +66,17 @@ struct OwnedShape {
   bool narrow() const { return size_of(dtype) < 4; }
 };
 
-/// Which rows travel, seen from one end. The kernels take the ranks at the other end for experts.
+/// Which rows travel, seen from one end. The kernels see the ranks at the other end as experts.
 struct Travellers {
   ExpertRows rows;  ///< sorted by those ranks, then by token
-  Tensor peer;      ///< (B,T,w) I32: those ranks, ascending; kElsewhere: no more
+  Tensor peer;      ///< (B,T,w) I32: those ranks of each token, ascending, then kElsewhere
 };
 
-/// Kept of one block.
+/// What one block keeps for backward. Names as in chapter 21.
 struct OwnedActs {
-  ExpertActs tokens;   ///< of the origin: logits, scores, expert, weight, load, losses
-  Travellers sent;     ///< the same; peer (B,T,w): owners
-  Travellers arrived;  ///< of the owner; peer (ep B,T,1): origins
+  ExpertActs tokens;   ///< as an origin: logits, scores, expert, weight, load, losses
+  Travellers sent;     ///< as an origin; peer (B,T,w): the owners of each token
+  Travellers arrived;  ///< as an owner; peer (ep B,T,1): the origin of each token that has come
   Tensor inp;          ///< (ep B,T,C), the tokens that have arrived
   ExpertActs experts;  ///< expert, weight (ep B,T,k); rows, fc, act, out of M rows
 };
@@ -83,11 +85,11 @@ struct OwnedActs {
 struct OwnedScratch {
   ExpertScratch tokens;   ///< dweight (B,T,k), dlogits, wide_tokens, wide_router
   ExpertScratch experts;  ///< inp, drows, dfc, dact of M rows; dweight (ep B,T,k)
-  Tensor out;             ///< (ep B,T,C) F32, what an owner has added up
-  Tensor dout;            ///< (ep B,T,C), the gradient of it that has arrived
+  Tensor out;             ///< (ep B,T,C) F32, what an owner sends back: sums, or their gradients
+  Tensor dout;            ///< (ep B,T,C), the gradient of the sums, which has arrived
 };
 
-/// As ExpertLayers of chapter 21.
+/// Memory of the experts of all blocks, as ExpertLayers of chapter 21.
 class OwnedExperts {
  public:
   /// @param batch sequences of a step on all ranks
@@ -141,7 +143,8 @@ class OwnedExperts {
     return some;
   }
 
-  /// The gradient of the router of block l, and d.branch with that of its input `inp` added.
+  /// The gradient of the router of block l. The gradient of its input `inp` is added to d.branch,
+  /// which has that of the experts.
   void router_backward(const Ctx& ctx, const BlockTensors& g, const ActGrads& d, Tensor inp,
                        const BlockTensors& p, size_t l, const RouterLossScale& scale) const {
     ladder::router_backward(ctx, d.norm, g.experts.router, acts(l).tokens, scratch().tokens, inp,
@@ -149,8 +152,8 @@ class OwnedExperts {
     residual_backward_input(ctx, d.branch, d.norm);
   }
 
-  /// This, after the last micro-batch: with load and losses of all ranks' sequences. All ranks call
-  /// it.
+  /// After the last micro-batch: gets load and losses of the other ranks' sequences. All ranks call
+  /// it. Returns this object.
   const OwnedExperts& gathered() const {
     for (int64_t l = 0; l < layers_ && s.E > 0; ++l)
       for (int64_t k = 0; k < losses(l).dim(0); k += world_.size()) {
@@ -163,15 +166,16 @@ class OwnedExperts {
       }
     return *this;
   }
-  /// For Balance, as ExpertLayers: (B,E) of all sequences of a step, and (micro-batches of all
-  /// ranks, 2 MBS).
+  /// What Balance reads, as from ExpertLayers. load (B,E) has all sequences of a step, losses
+  /// (B / MBS, 2 MBS) all micro-batches of all ranks.
   Tensor load(int64_t l) const { return load_.slice(l, 1).view({load_.dim(1), s.E}); }
   Tensor losses(int64_t l) const {
     const int64_t micros = losses_.dim(0) / layers_;
     return losses_.slice(l * micros, micros);
   }
-  /// Tokens of a sequence that an expert takes; 0: all. And how many it has at most.
+  /// Tokens of a sequence that an expert takes; 0: all.
   int64_t capacity() const { return s.most < s.T ? s.most : 0; }
+  /// Tokens of a sequence that an expert may have: c.
   int64_t most() const { return s.most; }
   const RouteRule& rule() const { return s.rule; }
 
@@ -236,11 +240,11 @@ class OwnedExperts {
   const OwnedShape s;
   Comm& world_;
   int64_t layers_;
-  int64_t micro_ = 0, count_ = 0;
-  std::vector<OwnedActs> kept_;  ///< block l has set l % sets
+  int64_t micro_ = 0, count_ = 0;  ///< this rank's micro-batch among those of all; its sequences
+  std::vector<OwnedActs> kept_;    ///< block l has set l % sets
   OwnedScratch scratch_;
   Tensor load_;    ///< (L,B,E) I32, B of all ranks
-  Tensor losses_;  ///< (L micro-batches of all ranks, 2 MBS)
+  Tensor losses_;  ///< (L B / MBS, 2 MBS), micro-batches of all ranks
 };
 
 }  // namespace ladder

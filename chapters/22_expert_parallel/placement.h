@@ -1,20 +1,20 @@
-// Where experts should lie once their loads are known. Computed beside a run, for its report: a
-// run's own experts stay where they are.
+// Where experts should lie once their loads are known. A run computes this for its report: its own
+// experts stay where they are.
 //
-// A rank with heavy experts works while the others wait. Two things help: heavy experts get several
-// replicas, which share their tokens, and heavy replicas lie beside light ones. Three steps, as the
-// README of DeepSeek's EPLB describes them:
+// A rank with heavy experts works while the others wait. Heavy means with a large load. Two things
+// help: heavy experts get several replicas, which take equal numbers of their tokens, and heavy
+// replicas lie beside light ones. The three steps are those of the README of DeepSeek's EPLB:
 //
-//   1. groups of neighboring experts go to nodes. A token's experts lie in few groups where the
-//      router sees to that, so it then goes to few nodes
-//   2. within a node heavy experts get further replicas
-//   3. within a node replicas go to ranks
+//   1. Groups of neighboring experts go to nodes. Some routers take all experts of a token from few
+//      groups; such a token then goes to few nodes.
+//   2. Within a node heavy experts get further replicas.
+//   3. Within a node replicas go to ranks.
 //
-// Where the nodes do not divide the groups, all experts are one group and all ranks one node. Four
-// experts, six replicas, two ranks:
+// If the number of nodes does not divide the number of groups, all experts are one group and all
+// ranks one node. An example with four experts, six replicas and two ranks:
 //
 //   expert              0   1   2   3
-//   load               90  30  50  30    0, 1 | 2, 3 on two ranks: 120 and 80
+//   load               90  30  50  30    in order, 0 and 1 on a rank, 2 and 3: 120 and 80
 //   replicas            2   1   2   1
 //   load of a replica  45  30  25  30
 //   rank 0             0 (45)  1 (30)  2 (25)    100
@@ -32,24 +32,25 @@
 namespace ladder {
 
 struct PlacementShape {
-  int64_t experts, replicas;  ///< of a layer; an expert without others is one replica
-  int64_t ranks;              ///< of all nodes, with as many replicas each
-  int64_t nodes = 1;
-  int64_t groups = 1;  ///< of neighboring experts
+  int64_t experts, replicas;  ///< of a layer; an expert that lies on one rank is one replica
+  int64_t ranks;              ///< of all nodes; ranks have equal numbers of replicas
+  int64_t nodes = 1;          ///< nodes have equal numbers of ranks
+  int64_t groups = 1;         ///< of neighboring experts
 };
 
 /// The expert of each replica, rank after rank.
 using Placement = std::vector<int64_t>;
 
-/// Experts in aligned runs, one replica each: how a run has them.
+/// One replica of each expert, in order: how the ranks of a run have them.
 inline Placement aligned_experts(int64_t experts) {
   Placement all(static_cast<size_t>(experts));
   std::iota(all.begin(), all.end(), 0);
   return all;
 }
 
-/// Deals items of these loads to packs, as many to each: the heaviest first, always to the lightest
-/// pack with room. Of equals the first. One item to a pack: nothing is moved.
+/// Deals items with these loads to packs of equal size: the heaviest item first, always to the
+/// lightest pack that is not full. Among equals the first is taken. With one item to a pack nothing
+/// is moved, since no order would be more even.
 /// @return items, pack after pack, in the order in which a pack got them
 inline std::vector<int64_t> deal(std::span<const double> loads, int64_t packs) {
   const int64_t room = div_exact(int64_t{std::ssize(loads)}, packs);
@@ -68,8 +69,8 @@ inline std::vector<int64_t> deal(std::span<const double> loads, int64_t packs) {
   return items;
 }
 
-/// One replica of each expert, then one after the other of the expert whose replicas have most load
-/// each. Of equals the first.
+/// The expert of each replica: first one of each expert, then always one more of the expert whose
+/// replicas have the largest load each. Among equals the first is taken.
 inline std::vector<int64_t> replicate(std::span<const int64_t> loads, int64_t replicas) {
   std::vector<int64_t> experts = aligned_experts(std::ssize(loads)), count(loads.size(), 1);
   while (std::ssize(experts) < replicas) {
@@ -90,7 +91,7 @@ inline std::vector<int64_t> count_replicas(const Placement& placement, int64_t e
   return count;
 }
 
-/// Replicas of experts of these loads, for one node.
+/// Steps 2 and 3: the experts of one node, with these loads, on its ranks.
 inline Placement place_on_node(std::span<const int64_t> loads, int64_t replicas, int64_t ranks) {
   const std::vector<int64_t> experts = replicate(loads, replicas);
   const std::vector<int64_t> count = count_replicas(experts, std::ssize(loads));
@@ -105,7 +106,7 @@ inline Placement place_on_node(std::span<const int64_t> loads, int64_t replicas,
 /// The three steps, for the loads of one layer.
 inline Placement place_experts(std::span<const int64_t> loads, PlacementShape shape) {
   CHECK(std::ssize(loads) == shape.experts, "{} loads of {} experts", loads.size(), shape.experts);
-  if (shape.groups % shape.nodes != 0) shape.groups = shape.nodes = 1;
+  if (shape.groups % shape.nodes != 0) shape.groups = shape.nodes = 1;  // the global placement
   const int64_t of_group = div_exact(shape.experts, shape.groups);
   std::vector<double> group_loads;
   for (int64_t g = 0; g < shape.groups; ++g) {

@@ -1,4 +1,5 @@
-// What chapter 21's Balance does, for loads of all ranks; and the clock beside it, for the report.
+// Chapter 21's Balance, for the loads of all ranks. The report also gets the modelled clock, which
+// reads the same loads.
 #pragma once
 
 #include <cstdint>

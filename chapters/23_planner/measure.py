@@ -108,7 +108,7 @@ def steps():
     rows = [run.row(devices[run.precision, run.ranks]) for run in runs]
     errors = [error for _, error in rows]
     head = ["chapter and flags", "predicted, ms", "measured, ms", "error", "predicted, bytes",
-            "counted, less these"]
+            "counted − predicted, bytes"]
     return [
         f"**Steps on this machine.** {len(rows)} runs and the calibration took turns in {ROUNDS} rounds, "
         "at real-time priority; a time is the median of the rounds. The device files:",

@@ -8,9 +8,9 @@
 
 #include <gtest/gtest.h>
 
-#include "chapters/22_expert_parallel/branches.h"
 #include "chapters/22_expert_parallel/dispatch.h"
 #include "chapters/22_expert_parallel/expert_parallel.h"
+#include "chapters/22_expert_parallel/local_block.h"
 #include "common/comm/run_ranks.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"

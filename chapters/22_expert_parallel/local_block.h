@@ -1,5 +1,6 @@
-// What ranks do not share: the branches of a block that are as in chapters 09 and 21, each in one
-// call; and what an owner does for its experts, which is chapter 21 on the tokens that have come.
+// What a rank does in a block without other ranks. Attention and the MLP are as in chapters 09 and
+// 21, each in one call. An owner does for its experts what chapter 21 does, with the tokens that
+// have come.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 
 namespace ladder {
 
-/// The branch of attention of block l: a.blocks[l].mid.
+/// The branch of attention of block l: norm, attention, residual. Writes a.blocks[l].mid.
 inline void attention_branch_forward(const Ctx& ctx, const Activations& a, const BlockTensors& p,
                                      int64_t l) {
   const BlockActs& s = a.blocks[static_cast<size_t>(l)];
@@ -22,7 +23,8 @@ inline void attention_branch_forward(const Ctx& ctx, const Activations& a, const
   attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
   residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
 }
-/// d.stream of what it has read, and its gradients.
+/// The gradients of its parameters. d.stream is the gradient of mid before, and of the block's
+/// input after.
 inline void attention_branch_backward(const Ctx& ctx, const BlockTensors& g, const ActGrads& d,
                                       const Activations& a, const BlockTensors& p, int64_t l) {
   const BlockActs& s = a.blocks[static_cast<size_t>(l)];
@@ -34,7 +36,8 @@ inline void attention_branch_backward(const Ctx& ctx, const BlockTensors& g, con
   residual_backward_input(ctx, d.stream, d.norm);
 }
 
-/// The MLP that all tokens take, if there is one; beside experts those are the shared ones.
+/// The MLP that all tokens take: the shared experts of a block with experts, which may have none,
+/// or the MLP of a block without. Adds to the stream behind the other experts, if there are any.
 inline void shared_mlp_forward(const Ctx& ctx, const Activations& a, const BlockTensors& p,
                                const BlockActs& s) {
   if (!p.mlp.proj_w) return;
@@ -42,7 +45,8 @@ inline void shared_mlp_forward(const Ctx& ctx, const Activations& a, const Block
   mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
   residual_forward(ctx, s.out, mid, a.product, p.residual2_b);
 }
-/// Its gradients, and d.branch of what it has read, added to that of experts.
+/// The gradients of its parameters, and d.branch, the gradient of its input. Beside experts it is
+/// added to theirs, which d.branch has already.
 inline void shared_mlp_backward(const Ctx& ctx, const BlockTensors& g, const ActGrads& d,
                                 const BlockTensors& p, const BlockActs& s) {
   residual_backward_weight(ctx, g.residual2_b, d.stream, Into::Write);
@@ -53,8 +57,8 @@ inline void shared_mlp_backward(const Ctx& ctx, const BlockTensors& g, const Act
   if (beside) residual_backward_input(ctx, d.branch, d.norm);
 }
 
-/// The rows that own experts have, without the room for more. (One at least: a kernel of a GPU has
-/// no empty grid.)
+/// `a` with the M rows that own experts have got, without the memory for more: products then cost
+/// what has come, and not the worst case. One row at least: a GPU starts no empty grid.
 inline OwnedActs filled(const Ctx& ctx, OwnedActs a) {
   ctx.synchronize();  // the host reads offsets
   const int64_t M = a.experts.rows.offsets.data<int32_t>()[a.experts.rows.offsets.size() - 1];
@@ -62,13 +66,15 @@ inline OwnedActs filled(const Ctx& ctx, OwnedActs a) {
     *x = x->first(std::max<int64_t>(1, M));
   return a;
 }
+/// The scratch of these rows.
 inline ExpertScratch filled(ExpertScratch some, const OwnedActs& a) {
   for (Tensor* x : {&some.inp, &some.drows, &some.dfc, &some.dact})
     *x = x->first(a.experts.rows.from.size());
   return some;
 }
 
-/// scratch.out = what own experts make of s.inp, added up for each token.
+/// scratch.out (ep B,T,C) = the outputs of own experts for a.inp, added up for each token.
+/// @param most tokens of a sequence that an expert may have
 inline void own_experts_forward(const Ctx& ctx, const OwnedActs& a, const OwnedScratch& scratch,
                                 const ExpertTensors& p, int64_t most) {
   dispatch_forward(ctx, a.experts, scratch.experts, a.inp, most);
@@ -76,12 +82,12 @@ inline void own_experts_forward(const Ctx& ctx, const OwnedActs& a, const OwnedS
   experts_forward(ctx, s.experts, filled(scratch.experts, s), p);
   combine_forward(ctx, scratch.out, s.experts);
 }
-/// Computes act again from fc, if it was not kept.
+/// Computes act of own experts again from fc, if it was not kept.
 inline void own_experts_recompute(const Ctx& ctx, const OwnedActs& a) {
   experts_recompute(ctx, filled(ctx, a).experts);
 }
-/// Gradients of own experts, of the weights of their rows, and scratch.out of s.inp, from
-/// scratch.dout.
+/// From scratch.dout: the gradients `g` of own experts; scratch.experts.dweight, those of the
+/// weights w_e of their rows; and scratch.out, which is now the gradient of a.inp.
 inline void own_experts_backward(const Ctx& ctx, const ExpertTensors& g, const OwnedActs& a,
                                  const OwnedScratch& scratch, const ExpertTensors& p) {
   const OwnedActs s = filled(ctx, a);
@@ -91,7 +97,7 @@ inline void own_experts_backward(const Ctx& ctx, const ExpertTensors& g, const O
   dispatch_backward(ctx, scratch.out, s.experts, own);
 }
 
-/// What experts take beside the rest: the bytes of OwnedExperts, Dispatch and Balance.
+/// Adds what experts take: the bytes of OwnedExperts, Dispatch and Balance.
 inline void add_expert_bytes(MemoryBytes& bytes, const OwnedShape& shape, const GptConfig& gpt,
                              int64_t batch, const ActivationPlan& plan) {
   OwnedExperts::add_bytes(bytes, shape, gpt.layers, batch, plan);
