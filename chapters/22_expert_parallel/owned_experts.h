@@ -85,7 +85,7 @@ struct OwnedActs {
 struct OwnedScratch {
   ExpertScratch tokens;   ///< dweight (B,T,k), dlogits, wide_tokens, wide_router
   ExpertScratch experts;  ///< inp, drows, dfc, dact of M rows; dweight (ep B,T,k)
-  Tensor out;             ///< (ep B,T,C) F32, what an owner sends back: sums of outputs or gradients
+  Tensor out;             ///< (ep B,T,C) F32, what an owner sends back: its sums, also in backward
   Tensor dout;            ///< (ep B,T,C), the gradient of the sums, which has arrived
 };
 
