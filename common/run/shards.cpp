@@ -71,9 +71,9 @@ class Senders {
   /// Whether rank r sends its part of section s: where sections are not cut, the first of those
   /// that have the same part.
   bool send(int r, int64_t s) const { return cut_ || of(r).chunk(s) == 0; }
-  /// Whether it sends any.
+  /// Whether it sends any. A rank that the layout does not know holds what another one does.
   bool send(int r) const {
-    for (int64_t s = 0; s < of(r).sections(); ++s)
+    for (int64_t s = 0; r < size() && s < of(r).sections(); ++s)
       if (send(r, s)) return true;
     return false;
   }
