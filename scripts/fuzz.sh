@@ -20,12 +20,16 @@ if (($# > 1)); then
   [[ " ${targets[*]} " == *" $2 "* ]] || { echo "fuzz.sh: no target '$2'; legal: ${targets[*]}" >&2; exit 2; }
   targets=("$2")
 fi
-# The first that has std::source_location.
+# The first that has std::source_location, and the runtime of its fuzzer, which is another package.
+links() {
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+    "$1" -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null
+}
 clang=
 for version in 19 18 17 16; do
-  command -v clang++-$version >/dev/null && clang=clang++-$version && break
+  command -v clang++-$version >/dev/null && links clang++-$version && clang=clang++-$version && break
 done
-[[ -n $clang ]] || { echo "fuzz.sh: no clang++-16 or newer; apt-get install clang-16 libclang-rt-16-dev" >&2; exit 2; }
+[[ -n $clang ]] || { echo "fuzz.sh: no clang++-16 or newer with its fuzzer; apt-get install clang-16 libclang-rt-16-dev" >&2; exit 2; }
 
 cmake -G Ninja -S . -B build/fuzz -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_BUILD_TYPE=Debug \
   -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" \
