@@ -92,8 +92,10 @@ struct PlacementOptions {
     if (experts == 0 && redundant > 0)
       throw UserError("--redundant-experts {}: the model has no experts; legal is 0", redundant);
     if (redundant < 0 || (experts + redundant) % ranks != 0)
-      throw UserError("--redundant-experts {}: {} experts and these must be a multiple of {} ranks",
-                      redundant, experts, ranks);
+      throw UserError(
+          "--redundant-experts must be at least 0, and with the {} experts a multiple of {} ranks, "
+          "not {}",
+          experts, ranks, redundant);
     if (nodes < 1 || ranks % nodes != 0)
       throw UserError("--expert-nodes must divide {} ranks, not {}", ranks, nodes);
     if (groups < 1 || experts % groups != 0)

@@ -28,7 +28,7 @@ TEST_P(BadExpertParallel, Degrees) {
 TEST_P(BadExpertParallel, Placements) {
   const std::string moe = "--model moe-nano --ep 4 ";
   expect_refused(
-      {{moe + "--redundant-experts 2", "8 experts and these must be a multiple of 4 ranks"},
+      {{moe + "--redundant-experts 2", "with the 8 experts a multiple of 4 ranks, not 2"},
        {moe + "--expert-nodes 3", "--expert-nodes must divide 4 ranks, not 3"},
        {moe + "--expert-groups 0", "--expert-groups must divide 8 experts, not 0"},
        {moe + "--wire-time nan", "--wire-time must be at least 0, not nan"},
