@@ -189,7 +189,7 @@ precisions=(fp32 bf16 fp16)
 data_parallel() {
   local single
   mapfile -t single < <(built 14 17 19 21)
-  begin nightly_data_parallel.md 50 07 08 09 10 15 16 18 20
+  begin nightly_data_parallel.md 20 07 08 09 10 15 16 18 20
   for backend in cpu ref; do
     for precision in fp32 bf16; do
       read -ra size <<<"${sizes[$backend]}"
@@ -343,7 +343,7 @@ parts_of() {
 }
 
 model_parallel() {
-  begin nightly_model_parallel.md 30 11 12
+  begin nightly_model_parallel.md 20 11 12
   local wanted=$work/06_fp32.jsonl variants=("")
   alone "$wanted"
   alone "$work/06_bf16.jsonl" --precision bf16
@@ -417,7 +417,7 @@ meshes() {
 }
 
 mesh_parallel() {
-  begin nightly_mesh.md 30 13
+  begin nightly_mesh.md 20 13
   local wanted=$work/06_fp32.jsonl all mesh tp dp pp ranks flags schedule
   alone "$wanted"
   mapfile -t all < <(meshes)
