@@ -50,7 +50,16 @@ else()
   message(STATUS "LADDER_CPU_TABLE is OFF: this build computes with ref, plain loops, alone")
 endif()
 
-# For programs and tests, which call kernels and common/ but do little themselves: compile time
-# counts there, and a sanitizer's checks take three times as long to compile when optimised.
+# For common/, programs and tests, which call kernels but do little themselves: compile time counts
+# there, and a sanitizer's checks of CLI11 and JSON take a minute a file when optimised.
 add_library(ladder_compile_quickly INTERFACE)
 target_compile_options(ladder_compile_quickly INTERFACE $<IF:$<CONFIG:Release>,-O1,-O0>)
+
+# Half of the time that a small source takes to compile goes to the headers it includes. So a library
+# is compiled several files at a time; a file that is changed takes its neighbors along. Two files of
+# a library may not give one name to two things.
+option(LADDER_UNITY "Compile several files of a library at a time" ON)
+function(ladder_unity library files)
+  set_target_properties(${library} PROPERTIES
+    UNITY_BUILD ${LADDER_UNITY} UNITY_BUILD_BATCH_SIZE ${files})
+endfunction()

@@ -90,9 +90,9 @@ compilers() {
   gcc="GCC $(g++ -dumpversion)"
   install clang-16 libomp-16-dev clang-19 libc++-19-dev libc++abi-19-dev || echo "no other compilers here"
   way gcc_O3 g++ "$gcc, -O3, this machine"
-  way gcc_O1 g++ "$gcc, -O1, this machine" -DCMAKE_CXX_FLAGS_RELEASE=-O1
+  way gcc_O1 g++ "$gcc, -O1, this machine" -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DLADDER_UNITY=OFF
   way gcc_avx2 g++ "$gcc, -O3, AVX2" -DLADDER_MARCH=x86-64-v3
-  way ref_alone g++ "$gcc, ref alone, any x86-64" -DLADDER_CPU_TABLE=OFF
+  way ref_alone g++ "$gcc, ref alone, any x86-64" -DLADDER_CPU_TABLE=OFF -DLADDER_UNITY=OFF
   way clang16 clang++-16 "Clang 16, -O3, this machine"
   way clang16_O1 clang++-16 "Clang 16, -O1, AVX2" -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DLADDER_MARCH=x86-64-v3
   way clang19 clang++-19 "Clang 19, -O3, this machine"

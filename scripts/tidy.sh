@@ -15,7 +15,7 @@ if ! command -v clang-tidy-16 >/dev/null; then
 fi
 # Only for its list of commands. Headers that GCC has precompiled are nothing to clang: without them
 # each file also has to include what it uses.
-cmake --preset cpu -B "$build" -DLADDER_CUDA_ON_CPU=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+cmake --preset cpu -B "$build" -DLADDER_CUDA_ON_CPU=ON -DLADDER_UNITY=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 
 if (($#)); then
   sources=("$@")

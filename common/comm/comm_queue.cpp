@@ -3,9 +3,9 @@
 namespace ladder {
 namespace {
 
-class Waiting : public Pending::Work {
+class Queued : public Pending::Work {
  public:
-  explicit Waiting(std::future<void> result) : result_(std::move(result)) {}
+  explicit Queued(std::future<void> result) : result_(std::move(result)) {}
   void wait() override { result_.get(); }
 
  private:
@@ -28,7 +28,7 @@ CommQueue::~CommQueue() {
 
 Pending CommQueue::run(std::function<void()> body) {
   Job job{std::move(body), {}};
-  auto work = std::make_unique<Waiting>(job.done.get_future());
+  auto work = std::make_unique<Queued>(job.done.get_future());
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(std::move(job));

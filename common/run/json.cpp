@@ -11,8 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMaxFile = int64_t{16} << 20;
-
 /// Looks at what the parser meets, in time to stop it.
 class Watch {
  public:
@@ -49,7 +47,7 @@ json parse_json(std::string_view text) {
 }
 
 json read_json(const std::string& path) {
-  const std::string text = read_small_file(path, kMaxFile);
+  const std::string text = read_small_file(path, kMaxJsonFile);
   try {
     return parse_json(text);
   } catch (const UserError& e) {

@@ -11,12 +11,13 @@ namespace ladder {
 
 /// What is copied or printed level by level must not be as deep as its writer likes.
 constexpr int kMaxJsonDepth = 64;
+constexpr int64_t kMaxJsonFile = int64_t{16} << 20;
 
 /// @throws UserError that says what is wrong, for the caller to name the file: malformed text, more
 ///         than kMaxJsonDepth levels, or a key twice in an object
 nlohmann::json parse_json(std::string_view text);
 
-/// The JSON in a regular file of at most 16 MiB. @throws UserError naming the file
+/// The JSON in a regular file of at most kMaxJsonFile bytes. @throws UserError naming the file
 nlohmann::json read_json(const std::string& path);
 
 /// A value for a message, in ASCII.

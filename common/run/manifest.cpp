@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kFormat = "ladder checkpoint 2";
-constexpr int64_t kMaxFile = int64_t{16} << 20;
 
 /// `manifest` without its checksum as text, with it: over all that stands before.
 std::string sealed(const json& manifest) {
@@ -92,7 +91,7 @@ fs::path Manifest::path_in(const fs::path& generation) { return generation / kMa
 
 Manifest Manifest::read(const fs::path& generation) {
   const std::string path = path_in(generation).string();
-  const std::string text = read_small_file(path, kMaxFile);
+  const std::string text = read_small_file(path, kMaxJsonFile);
   try {
     return from_text(text);
   } catch (const json::exception&) {

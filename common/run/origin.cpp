@@ -15,11 +15,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kEnds = 1 << 20;
+constexpr int64_t kEndBytes = 1 << 20;
 
 std::string identity_of(const std::string& path) {
   const InputFile file(path);
-  std::vector<std::byte> bytes(static_cast<size_t>(std::min(kEnds, file.size())));
+  std::vector<std::byte> bytes(static_cast<size_t>(std::min(kEndBytes, file.size())));
   Checksum sum;
   for (const int64_t begin : {int64_t{0}, file.size() - std::ssize(bytes)}) {
     file.read(begin, bytes);

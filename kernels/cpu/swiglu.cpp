@@ -14,7 +14,7 @@ namespace ladder::cpu {
 namespace {
 
 /// Where silu is so close to 0 (below) or to its argument (above), that no more is asked.
-constexpr float kFar = 88;
+constexpr float kFarGate = 88;
 
 /// How vector `which` of two is loaded and stored, where io is for one of half the elements.
 template <class Wide>
@@ -55,10 +55,10 @@ HWY_INLINE void store_gated(const Io& io, const Gated& x, Real* p) {
   of_two(io, 1).store(half(1), p + kLanes);
 }
 
-/// x, or -kFar where x is below. The constant comes first, so that a NaN in x passes.
-HWY_INLINE Vec not_far_below(Vec x) { return larger_lanes(broadcast(-kFar), x); }
-/// x, or kFar where x is above.
-HWY_INLINE Vec not_far_above(Vec x) { return smaller_lanes(broadcast(kFar), x); }
+/// x, or -kFarGate where x is below. The constant comes first, so that a NaN in x passes.
+HWY_INLINE Vec not_far_below(Vec x) { return larger_lanes(broadcast(-kFarGate), x); }
+/// x, or kFarGate where x is above.
+HWY_INLINE Vec not_far_above(Vec x) { return smaller_lanes(broadcast(kFarGate), x); }
 
 /// 1 + e^(-x)
 template <size_t N>

@@ -15,7 +15,7 @@ namespace {
 
 /// One token's logits: V columns, of which `vocab` are no padding.
 template <class Real>
-struct Row {
+struct TokenLogits {
   const Real* x;
   int64_t V, vocab;
 
@@ -42,7 +42,7 @@ struct Row {
 };
 
 template <class Real>
-Row<Real> row_of(const Tensor& logits, int64_t row, int64_t vocab) {
+TokenLogits<Real> row_of(const Tensor& logits, int64_t row, int64_t vocab) {
   const int64_t V = logits.dim(-1);
   return {.x = logits.data<Real>() + row * V, .V = V, .vocab = vocab};
 }

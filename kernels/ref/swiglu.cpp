@@ -10,7 +10,7 @@ namespace ladder::ref {
 namespace {
 
 /// Where silu is so close to 0 (below) or to its argument (above), that no more is asked.
-constexpr double kFar = 88;
+constexpr double kFarGate = 88;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ void swiglu_forward(const Ctx&, Tensor out, Tensor inp) {
   dispatch(inp, [&]<class Real>(Real) {
     const Real* x = inp.data<Real>();
     for (int64_t i = 0; i < n; ++i) {
-      const Real gate = std::max(x[2 * i], Real(-kFar));
+      const Real gate = std::max(x[2 * i], Real(-kFarGate));
       out.data<Real>()[i] = gate / (1 + math::exp(-gate)) * x[2 * i + 1];
     }
   });
@@ -30,10 +30,10 @@ void swiglu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp) {
   dispatch(inp, [&]<class Real>(Real) {
     const Real *x = inp.data<Real>(), *d = dout.data<Real>();
     for (int64_t i = 0; i < n; ++i) {
-      const Real gate = std::max(x[2 * i], Real(-kFar)), up = x[2 * i + 1];
+      const Real gate = std::max(x[2 * i], Real(-kFarGate)), up = x[2 * i + 1];
       const Real s = 1 / (1 + math::exp(-gate));
       // Far above, 1 - s is 0, and the gate may be infinite.
-      const Real slope = s + std::min(gate, Real(kFar)) * s * (1 - s);
+      const Real slope = s + std::min(gate, Real(kFarGate)) * s * (1 - s);
       dinp.data<Real>()[2 * i] = d[i] * up * slope;
       dinp.data<Real>()[2 * i + 1] = d[i] * (gate * s);
     }
