@@ -22,6 +22,9 @@ from pathlib import Path
 from environment import WANTED, Environment, Unavailable
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "scripts"))
+from measure import commit, machine  # noqa: E402
+
 SKIPPED = 77
 EPS = 2.0**-24
 TOKENS = 16  # of each sequence
@@ -230,7 +233,7 @@ def main(tests):
     table = "\n".join(tests.table()) + "\n"
     print(table)
     if args.result and done.wasSuccessful():
-        args.result.write_text(TITLE + table)
+        args.result.write_text(f"{TITLE}Machine: {machine()}. Commit {commit()}.\n\n{table}")
     return 0 if done.wasSuccessful() else 1
 
 
