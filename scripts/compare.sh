@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # All techniques side by side: runs every chapter with one model, text and global batch, and writes
-# build/report/index.html and its figures as CSV. About five minutes on two cores, after the build:
-# two to compare, and one for each round in which the programs take turns to be timed.
+# build/report/index.html and its figures as CSV. About ten minutes on two cores, after the
+# build: seven to compare, and one for each round in which the programs take turns to be timed. Programs that
+# share the work have eight ranks each; beside them the page has the same rows planned for 7B on 64 GPUs.
 #
 #   scripts/compare.sh
-#   scripts/compare.sh --ranks 4 --layers 8 --steps 50
+#   scripts/compare.sh --ranks 2 --model tiny --batch 32 --micro-batch 4
 #   scripts/compare.sh --help
 set -euo pipefail
 scripts=$(dirname "${BASH_SOURCE[0]}")

@@ -1,8 +1,9 @@
 """The charts of the page: loss, time, memory, traffic. One idea each."""
 
-from look import (CATEGORIES, GROUPS, INK, MIB, MUTED, OPERATIONS, PAPER, label_rows, new_figure, svg_of,
+from look import (CATEGORIES, GIB, GROUPS, INK, MIB, MUTED, OPERATIONS, PAPER, label_rows, new_figure, svg_of,
                   title_of)
-from runs import bytes_of, operations
+from rows import REFERENCE
+from runs import operations
 
 BAR = 0.26  # inches of height
 # A number at the end of its bar, on top of the grid.
@@ -43,7 +44,8 @@ def loss_chart(runs):
     colors = iter(["#e15759", "#f28e2b", "#59a14f", "#b07aa1", "#76b7b2", "#edc948"] * len(runs))
     for members, losses in loss_groups(runs):
         many = len(members) > 1
-        axes.plot(losses, color="#4c78a8" if many else next(colors), label=names_of(members),
+        trunk = any(run.row.key == REFERENCE for run in members)
+        axes.plot(losses, color="#4c78a8" if trunk else next(colors), label=names_of(members),
                   linewidth=4 if many else 1.4, alpha=0.6 if many else 1,
                   zorder=1 if many else 2)
     axes.set_xlabel("step")
@@ -81,20 +83,22 @@ def add_legend(axes, colors):
                 handleheight=1, borderaxespad=0.2, columnspacing=1.4)
 
 
-def stacked(axes, y, height, parts, colors):
-    """One bar of {name: bytes}, in the order of the colors. Returns its end in MiB."""
+def stacked(axes, y, height, parts, colors, unit):
+    """One bar of {name: bytes}, in the order of the colors. Returns its end in units."""
     left = 0.0
     for name in colors:
         if parts.get(name):
-            width = parts[name] / MIB
+            width = parts[name] / unit
             axes.barh(y, width, left=left, height=height, color=colors[name])
             left += width
     return left
 
 
-def rank_bars(name, words, label, rows, colors, runs):
-    """Stacked bars, one for each rank: rows is [[{part: bytes} of a rank, ...] of a run, ...]."""
-    thin = 0.42 if max(map(len, rows)) > 1 else 0.8
+def rank_bars(name, words, label, rows, colors, runs, unit=MIB, room=None):
+    """Stacked bars, one for each rank: rows is [[{part: bytes} of a rank, ...] of a run, ...]. A line where
+    there are `room` bytes."""
+    most = max(map(len, rows))
+    thin = 0.8 if most == 1 else 0.42 if most <= 2 else 0.2
     tall = [max(1.0, thin * len(ranks) + 0.35) for ranks in rows]
     figure, axes = new_figure(0.8 + BAR * sum(tall))
     places, ends, top = [], [], 0.0
@@ -102,13 +106,15 @@ def rank_bars(name, words, label, rows, colors, runs):
         middle = top + height / 2
         first = middle - thin * (len(ranks) - 1) / 2
         thick = 0.68 if len(ranks) == 1 else 0.86 * thin
-        end = max(stacked(axes, first + thin * i, thick, parts, colors)
+        end = max(stacked(axes, first + thin * i, thick, parts, colors, unit)
                   for i, parts in enumerate(ranks))
         places.append(middle)
         ends.append(end)
         top += height
     for middle, end in zip(places, ends):
-        axes.text(end + 0.008 * max(ends), middle, f"{end:.2f} MiB", **VALUE)
+        axes.text(end + 0.008 * max(ends), middle, f"{end:.1f} {'MiB' if unit == MIB else 'GiB'}", **VALUE)
+    if room:
+        axes.axvline(room / unit, color=INK, linewidth=1.2, linestyle="--")
     label_rows(axes, places, runs)
     axes.set_ylim(top, 0)
     axes.set_xlim(0, 1.1 * max(ends) or 1)
@@ -119,14 +125,23 @@ def rank_bars(name, words, label, rows, colors, runs):
     return svg_of(figure, name, words)
 
 
-def memory_chart(runs):
+WITHOUT_WORKSPACE = {name: color for name, color in CATEGORIES.items() if name != "Workspace"}
+
+
+def memory_chart(runs, name="memory", categories=CATEGORIES):
     """Of runs that split their batch: the others hold the activations of all of it, and their bars
     would leave no room for these."""
     split = [run for run in runs if run.row.knows(SPLITTING)]
-    return rank_bars("memory", "Peak bytes of every rank by category",
+    return rank_bars(name, "Peak bytes of every rank by category",
                      "peak MiB, one bar a rank, rank 0 on top; the number is the largest rank's",
-                     [[bytes_of(rank) for rank in run.report["memory"]] for run in split],
-                     CATEGORIES, split)
+                     [run.ranks for run in split], categories, split)
+
+
+def plan_chart(plans, name="plans", categories=CATEGORIES):
+    """A bar for each plan, and the bytes that there are."""
+    return rank_bars(name, "Planned bytes of a GPU by category",
+                     "GiB of the fullest GPU; the dashed line is what tensors can have",
+                     [plan.ranks for plan in plans], categories, plans, GIB, plans[0].room)
 
 
 def traffic_chart(runs):

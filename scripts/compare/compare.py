@@ -16,12 +16,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import chapter_tree  # noqa: E402
 from measure import machine  # noqa: E402
+from plans import plan_all, planner  # noqa: E402
 from rows import REFERENCE, models, rows, suits, why_not  # noqa: E402
 from runs import ROOT, TIMED_STEPS, RunError, judge, program, run_row, time_in_turns  # noqa: E402
 from tables import write_tables  # noqa: E402
 
 # Of the text: so short that the validation at the end of each run takes less than its steps.
-EXCERPT = 1 << 19
+EXCERPT = 1 << 16
+# The model where --model names none: eight ranks can share each axis of it, and its weights, gradients and
+# states take more than its activations.
+UNNAMED = {"model": "small", "layers": 16, "heads": 8, "channels": 128, "seq_len": 128}
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,6 +33,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         self.exit(2, f"compare.sh: {message}; --help lists the flags\n")
+
+
+class Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Tells defaults, where there are some."""
+
+    def _get_help_string(self, action):
+        return action.help if action.default is None else super()._get_help_string(action)
 
 
 def positive(text):
@@ -60,28 +71,36 @@ def seen_from_root(path):
 def parse_arguments(arguments):
     parser = Parser(
         prog="compare.sh", description="All techniques side by side, on one page.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+        formatter_class=Help)
     add = parser.add_argument
-    add("--model", default="tiny", choices=list(models()), metavar="NAME",
-        help="one of " + ", ".join(models()))
-    add("--layers", type=positive, help="blocks, if others than the model's; interleaved pipelines "
-                                        "want a multiple of 2 x ranks")
-    add("--ranks", type=int, choices=[2, 4, 8], default=2, help="of 07 to 12; 13 has 8 or more")
-    add("--batch", type=positive, default=32, help="sequences of a step, over all ranks")
-    add("--micro-batch", type=positive, default=4, help="sequences at a time, of a rank")
-    add("--steps", type=positive, default=100, help="steps of each run")
+    add("--model", choices=list(models()), metavar="NAME",
+        help="one of " + ", ".join(models()) + "; without it {model} with {layers} layers, {heads} heads, "
+             "{channels} channels and {seq_len} tokens".format(**UNNAMED))
+    for name, what in [("layers", "blocks; interleaved pipelines want a multiple of 2 x ranks"),
+                       ("heads", "attention heads"), ("channels", "width of the residual stream"),
+                       ("seq-len", "tokens of a sequence")]:
+        add(f"--{name}", type=positive, help=f"{what}, if others than the model's")
+    add("--ranks", type=int, choices=[2, 4, 8], default=8, help="of every row that has more than one; 13 "
+                                                                "wants 8")
+    add("--batch", type=positive, default=16, help="sequences of a step, over all ranks")
+    add("--micro-batch", type=positive, default=1, help="sequences at a time, of a rank")
+    add("--steps", type=positive, default=25, help="steps of each run")
     add("--rounds", type=positive, default=3, help="how often the runs take turns, to be timed")
     add("--backend", choices=["ref", "cpu", "cuda", "cuda-on-cpu"], default="cpu", help="computes")
-    add("--data", type=text_file, help="text to train on; without it half a MiB of the King James Bible")
+    add("--data", type=text_file, help="text to train on; without it 64 KiB of the King James Bible")
     add("--out", type=folder, default=Path("build/report"), help="folder of the page")
     args = parser.parse_args(arguments)
     if not suits(args.micro_batch, args.batch):
         parser.error(f"--micro-batch {args.micro_batch} does not suit --batch {args.batch}; legal "
                      "are powers of two that divide it, and what is not less")
-    least = 10 * (models()[args.model][2] + 1)  # a sequence in the tenth that is held out
+    if args.model is None:
+        for name, value in UNNAMED.items():
+            setattr(args, name, getattr(args, name) or value)
+    tokens = args.seq_len or models()[args.model][2]
+    least = 10 * (tokens + 1)  # a sequence in the tenth that is held out
     if args.data and (ROOT / args.data).stat().st_size < least:
-        parser.error(f"--data {args.data}: too short for {args.model}; legal are {least} bytes and "
-                     "more")
+        parser.error(f"--data {args.data}: too short for sequences of {tokens} tokens; legal are {least} "
+                     "bytes and more")
     args.out = ROOT / args.out
     args.preset = "cuda" if args.backend == "cuda" else "cpu"
     return args
@@ -134,13 +153,25 @@ def run_all(wanted, args):
     return runs, left_out, faults
 
 
-def about(args, words):
+def plan_runs(runs, args):
+    """The plans of the rows that have run, and what went wrong."""
+    if not (ROOT / planner(args)).is_file():
+        return [], [f"{planner(args)} is not built"]
+    try:
+        return plan_all([run.row for run in runs], args), []
+    except RunError as error:
+        return [], [str(error)]
+
+
+def about(args, words, model):
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT,
                             capture_output=True, text=True)
     facts = {"Command": shlex.join(["scripts/compare.sh", *words]),
-             "Model": f"{args.model}, backend {args.backend}; batch {args.batch} sequences, "
-                      f"{args.micro_batch} at a time; {args.steps} steps",
-             "Times": f"{args.rounds} rounds, in each of which every program takes "
+             "Model": f"{args.model}, {model['layers']} layers, {model['heads']} heads, {model['channels']} "
+                      f"channels, {model['seq_len']} tokens: {model['parameters']:,} parameters",
+             "Runs": f"backend {args.backend}; batch {args.batch} sequences, {args.micro_batch} at a time; "
+                     f"{args.steps} steps",
+             "Times": f"{args.rounds} round{'s' * (args.rounds > 1)}, in each of which every program takes "
                       f"{min(args.steps, TIMED_STEPS)} steps, one program after the other",
              "Machine": machine(),
              "Date": datetime.datetime.now().strftime("%d %B %Y, %H:%M")}
@@ -158,8 +189,9 @@ def main(words):
     from page import html  # its charts need what build() installs
     args.out.mkdir(parents=True, exist_ok=True)
     args.data = args.data or excerpt(args)
-    runs, left_out, faults = run_all(rows(args.ranks, args.backend, args.model), args)
-    if not any(run.row.key == REFERENCE for run in runs):
+    runs, left_out, faults = run_all(rows(args.ranks, args.backend, args.model, args.heads), args)
+    reference = next((run for run in runs if run.row.key == REFERENCE), None)
+    if not reference:
         print("compare.sh: without chapter 06 there is nothing to compare with", file=sys.stderr)
         return 1
     judge(runs)
@@ -168,9 +200,12 @@ def main(words):
     except RunError as error:
         print(f"compare.sh: {error}", file=sys.stderr)
         return 1
-    write_tables(args.out, runs)
+    plans, more = plan_runs(runs, args)
+    faults += more
+    write_tables(args.out, runs, plans)
     page = args.out / "index.html"
-    page.write_text(html(runs, left_out, faults, about(args, words)), encoding="utf-8")
+    facts = about(args, words, reference.report["model"])
+    page.write_text(html(runs, plans, left_out, faults, facts), encoding="utf-8")
 
     must = [run for run in runs if not run.row.differs]
     wrong = [run for run in must if run.verdict == "wrong"]

@@ -19,7 +19,7 @@ OPERATIONS = {"all_reduce": "#4c78a8", "reduce_scatter": "#f28e2b", "all_gather"
               "broadcast": "#76b7b2", "all_to_all": "#edc948", "send": "#b07aa1"}
 GROUPS = {"one rank": "#8a8f98", "data parallel": "#4c78a8", "tensor parallel": "#f28e2b",
           "pipeline parallel": "#59a14f", "3D parallel": "#b07aa1"}
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
 WIDTH = 9.6  # inches of every figure
 
 matplotlib.rcParams.update({

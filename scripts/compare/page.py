@@ -5,17 +5,30 @@ from pathlib import Path
 
 import charts
 import pipelines
-from look import MIB
+from look import GIB, MIB
+from plans import BATCH, GPUS, MESSAGES, MODEL
 from rows import REFERENCE
 
 STYLE = Path(__file__).with_name("page.css")
-HEADER = ["technique", "bits of<br>chapter 06", "ranks<br>TP&times;DP&times;PP",
+HEADER = ["technique", "bits of<br>chapter 06", "ranks<br>TP&times;CP&times;DP&times;PP",
           "loss of the<br>last step", "ms a step,<br>median", "least<br>to most", "speed to<br>chapter 06",
           "peak MiB<br>of a rank", "of these<br>states", "MiB sent<br>by a rank", "bubble:<br>theory", "<br>measured"]
+PLAN_HEADER = ["technique", "fits", f"{GPUS} GPUs<br>TP&times;CP&times;DP&times;PP", "GiB<br>of a GPU",
+               "of these<br>states", "s a step", "MFU", "waits for<br>messages", "<br>bubble"]
+
+# Of the whole page, wherever it is.
+SWITCH = ("""<button class="switch" onclick="document.body.classList.toggle('bare')"><span class="with">Leave out """
+          'Workspace</span><span class="without">Count Workspace, too</span></button>')
 
 
 def mib(count):
     return f"{count / MIB:,.2f}"
+
+
+def peak(run, unit):
+    """With Workspace and without: the page shows one of them."""
+    return (f'<span class="with">{run.peak / unit:,.1f}</span>'
+            f'<span class="without">{run.without_workspace / unit:,.1f}</span>')
 
 
 def percent(share):
@@ -40,14 +53,14 @@ def mesh(layout):
     """Of one rank there is no mesh to show."""
     if layout["ranks"] == 1:
         return "1"
-    return "{tp}&times;{dp}&times;{pp} = {ranks}".format(**layout)
+    return "{tp}&times;{cp}&times;{dp}&times;{pp}".format(**layout)
 
 
 def cells(run):
     layout, bubble = run.report["layout"], (run.pipeline or {}).get("bubble", {})
     return [technique(run), verdict_cell(run), mesh(layout), f"{run.losses[-1]:.6f}",
             f"{run.ms:.1f}", f"<small>{min(run.times):.0f} to {max(run.times):.0f}</small>",
-            f"{run.speed:.2f}", mib(run.peak), mib(run.states), mib(run.sent) if run.sent else "",
+            f"{run.speed:.2f}", peak(run, MIB), f"{run.states / MIB:,.1f}", mib(run.sent) if run.sent else "",
             percent(bubble.get("theory")), percent(bubble.get("measured"))]
 
 
@@ -61,20 +74,39 @@ def line(values, kind=""):
     return f"<tr{kind}>" + "".join(f"<td>{value}</td>" for value in values) + "</tr>"
 
 
-def overview(runs):
-    """The table of all runs, under a heading for what their ranks share."""
+def grouped(header, runs, cells):
+    """A table of runs or plans, under a heading for what their ranks share."""
     lines, group = [], None
     for run in runs:
         if run.row.group != group:
             group = run.row.group
-            lines.append(f'<tr class="group"><td colspan="{len(HEADER)}">{group}</td></tr>')
+            lines.append(f'<tr class="group"><td colspan="{len(header)}">{group}</td></tr>')
         lines.append(line(cells(run)))
-    return table(HEADER, lines)
+    return table(header, lines)
+
+
+def plan_cells(plan):
+    """A step of what does not fit takes no time."""
+    fits = f'<span class="pill {"same" if plan.fits else "wrong"}">{"yes" if plan.fits else "no"}</span>'
+    row = f"<small>{plan.row.chapter[:2]}</small> {escape(plan.row.title)}"
+    times = [f"{plan.seconds:.2f}", percent(plan.layout["mfu"]), percent(plan.share(*MESSAGES)),
+             percent(plan.share("bubble"))]
+    return [row, fits, "{tp}&times;{cp}&times;{dp}&times;{pp}".format(**plan.layout), peak(plan, GIB),
+            f"{plan.states / GIB:,.1f}", *(times if plan.fits else [""] * len(times))]
+
+
+def scroll(part, kind=""):
+    return f'<div class="scroll {kind}">{part}</div>'
+
+
+def two_charts(chart, of, name):
+    """With Workspace and without: the page shows one of them."""
+    return (scroll(chart(of), "with")
+            + scroll(chart(of, f"{name}-without", charts.WITHOUT_WORKSPACE), "without"))
 
 
 def card(title, words, *parts):
-    body = "".join(f'<div class="scroll">{part}</div>' if part.startswith("<svg") else part
-                   for part in parts)
+    body = "".join(scroll(part) if part.startswith("<svg") else part for part in parts)
     return f'<section class="card"><h2>{title}</h2><p>{words}</p>{body}</section>'
 
 
@@ -134,6 +166,20 @@ def pipeline_card(runs):
         "until a stage would be idle."), *parts)
 
 
+def plan_card(plans):
+    """The same rows, where a model needs them."""
+    if not plans:
+        return ""
+    return card(f"The same rows, planned for 7B on {GPUS} GPUs", (
+        f"Nothing here was measured: the numbers come from the formulas of chapter 23. {MODEL} in BF16 (16: "
+        f"FP8), with FP32 master weights and gradients, on {GPUS} H100; {BATCH:,} sequences of 4,096 tokens a step, one at "
+        "a time. A row has its tensor, context and pipeline ranks from above, and all other GPUs share the "
+        f"batch. A row that does not fit in the {plans[0].room / GIB:.1f} GiB that tensors can have has no "
+        "time. MFU is the share of the GPU's peak that the operations of the model take. The last two columns "
+        "are shares of the step's time."),
+        SWITCH, grouped(PLAN_HEADER, plans, plan_cells), two_charts(charts.plan_chart, plans, "plans"))
+
+
 def commands(runs):
     items = "".join(f"<div>{run.row.chapter[:2]} {escape(run.row.title)}"
                     f"<code>{escape(run.command)}</code></div>" for run in runs)
@@ -141,9 +187,10 @@ def commands(runs):
             f'<div class="commands scroll">{items}</div></details></section>')
 
 
-def html(runs, left_out, faults, about):
+def html(runs, plans, left_out, faults, about):
     """The whole page."""
     traffic = charts.traffic_chart(runs)
+    ranks = max(run.report["layout"]["ranks"] for run in runs)
     body = [
         '<h1>All techniques side by side</h1><p class="muted">One model, one text, one global '
         "batch; only the way of training differs.</p>", verdict(runs, faults),
@@ -151,12 +198,13 @@ def html(runs, left_out, faults, about):
         card("Every run in one row", (
             "From chapter 04 on all rows in FP32 train with the same flags, so their numbers must "
             "be the same to the last bit: loss, norm of the gradients, learning rate and hash of "
-            "all weights, every step. A row with a note trains differently. Speed is that of "
-            "chapter 06 in the same round, and the median over rounds. All ranks share the cores of "
+            f"all weights, every step. A row with a note trains differently. Rows of more than one rank have {ranks} "
+            "each, so that they can be compared. Speed is that of chapter 06 in the same round, and the median over rounds. All ranks share the cores of "
             "one machine, so it tells what a layout costs here, not what it gains on many machines; "
             "memory and traffic would be the same there. States are weights, gradients and what the "
             "optimizer remembers: what ZeRO shards."),
-             overview(runs)),
+             SWITCH, grouped(HEADER, runs, cells)),
+        plan_card(plans),
         card("Loss", "Other optimizers, schedules and precisions change the curve. How a run is "
              "laid out does not: all those lie on one line, because they are one curve.", charts.loss_chart(runs)),
         card("Time of a step", "Summing, sending and waiting come on top of the arithmetic, which "
@@ -164,19 +212,20 @@ def html(runs, left_out, faults, about):
         card("Memory of every rank", (
             "Recomputation shrinks what is kept of activations; ZeRO-1, 2 and 3 split optimizer "
             "states, then gradients, then parameters; tensor and pipeline parallelism split the "
-            "layers and all that belongs to them. Workspace includes the second and third buffer "
-            "that gradients of several micro-batches are summed in. Chapters 01 to 03 know no "
-            "micro-batches: they hold all activations of a batch, and are left out here."), charts.memory_chart(runs)),
+            "layers and all that belongs to them. Workspace includes the buffers beside Grad "
+            "in which gradients of several micro-batches are summed; one rank has most micro-batches. Chapters 01 to 03 know no "
+            "micro-batches: they hold all activations of a batch, and are left out here."), SWITCH, two_charts(charts.memory_chart, runs, "memory")),
     ]
     if traffic:
         body.append(card("Traffic", (
             "DDP and ZeRO-1 send gradients once a step, ZeRO-2 and ZeRO-3 something in every "
             "micro-batch. Tensor parallelism sends activations four times a layer, a pipeline "
             "only where two stages meet."), traffic))
-    body += [pipeline_card(runs), commands(runs),
+    body += [pipeline_card(runs), commands([*runs, *plans]),
              "<footer>The same figures as tables: <a href='runs.csv'>runs.csv</a>, "
              "<a href='memory.csv'>memory.csv</a>, <a href='traffic.csv'>traffic.csv</a>, "
-             "<a href='loss.csv'>loss.csv</a>, <a href='pipeline.csv'>pipeline.csv</a>. What a rank "
+             "<a href='loss.csv'>loss.csv</a>, <a href='pipeline.csv'>pipeline.csv</a>, "
+             "<a href='plans.csv'>plans.csv</a>. What a rank "
              "sends is that of a step, in the table the mean over ranks: half the difference of a "
              "run of one step and one of three, so that nothing but steps is in it. Time leaves out "
              "the hash of the weights.</footer>"]

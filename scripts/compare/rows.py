@@ -35,10 +35,14 @@ class Row:
         """Whether its program has the flags of that chapter."""
         return chapter in chapter_tree.ancestors(self.chapter, TREE)
 
+    def value(self, flag, without):
+        """The word after a flag."""
+        words = self.flags.split()
+        return words[words.index(flag) + 1] if flag in words else without
+
     def degree(self, flag):
         """The number after a flag; 1 without it."""
-        words = self.flags.split()
-        return int(words[words.index(flag) + 1]) if flag in words else 1
+        return int(self.value(flag, 1))
 
 
 def group_of(chapter):
@@ -51,19 +55,15 @@ def group_of(chapter):
     return "one rank"
 
 
-def mesh(ranks):
-    """Flags of chapter 13: at least two on every axis, however few `ranks` the others have."""
-    return f"--tp 2 --dp {max(2, ranks // 4)} --pp 2"
-
-
-def other_block(model):
+def other_block(model, heads):
     """Title and flags of chapter 19: the block that the model does not have."""
     if model.startswith(("llama", "mistral")):
-        return "GPT-2's block", f"--norm layer --mlp gelu --position learned --kv-heads {models()[model][1]}"
+        heads = heads or models()[model][1]
+        return "GPT-2's block", f"--norm layer --mlp gelu --position learned --kv-heads {heads}"
     return "LLaMA's block", "--norm rms --mlp swiglu --position rope --kv-heads 1 --no-bias"
 
 
-def rows(ranks, backend="cpu", model="tiny"):
+def rows(ranks, backend="cpu", model="tiny", heads=None):
     """All of them, those that share alike together. A chapter that is not there has none."""
     # A library computes products there, and its order of summation depends on their shape.
     tp = "on CUDA, a rank's smaller products sum in another order" if "cuda" in backend else ""
@@ -91,7 +91,7 @@ def rows(ranks, backend="cpu", model="tiny"):
         Row("12-1f1b", "12_pipeline_parallel", "1F1B", f"{pipe} 1f1b"),
         Row("12-interleaved", "12_pipeline_parallel", "interleaved 1F1B", f"{pipe} interleaved"),
         Row("12-zb-h1", "12_pipeline_parallel", "ZB-H1", f"{pipe} zb-h1"),
-        Row("13", "13_3d_parallel", "TP × DP × PP, ZeRO-1", mesh(ranks), tp),
+        Row("13", "13_3d_parallel", "TP × DP × PP, ZeRO-1", "--tp 2 --dp 2 --pp 2", tp),
         Row("14", "14_stability", "AGC, spike guard", "--agc 0.02 --spike-guard 6",
             "rows are clipped, too"),
         Row("15", "15_batch_size", "noise scale", f"{n} --noise-scale"),
@@ -99,9 +99,9 @@ def rows(ranks, backend="cpu", model="tiny"):
         Row("17", "17_head_chunks", "head in chunks", "--head-chunk 1"),
         Row("18", "18_offload", "ZeRO-3, inputs of blocks in a file",
             f"{n} --recompute full --offload inputs"),
-        Row("19", "19_llama", *other_block(model), "another model"),
+        Row("19", "19_llama", *other_block(model, heads), "another model"),
         Row("20", "20_context_parallel", "ring attention, ZeRO-2",
-            f"{n} --cp {ranks} --context ring --micro-batch 1"),
+            f"{n} --cp 2 --context ring --micro-batch 1"),
         Row("21", "21_moe", "experts",
             experts, "another model"),
         Row("22", "22_expert_parallel", "experts on all ranks",
@@ -129,7 +129,8 @@ def suits(micro, batch):
 def why_not(row, args):
     """Why the programs must refuse this row's layout; empty: they must not."""
     layers, heads, tokens, shared = models()[args.model]
-    layers = args.layers or layers
+    shared = args.heads if args.heads and shared == heads else shared
+    layers, heads, tokens = args.layers or layers, args.heads or heads, args.seq_len or tokens
     tp, pp, cp = row.degree("--tp"), row.degree("--pp"), row.degree("--cp")
     dp = row.degree("--ranks") * row.degree("--dp") // cp
     chunks = 2 if "interleaved" in row.flags else 1
@@ -146,6 +147,9 @@ def why_not(row, args):
         return f"{dp} ranks want {dp} times 1, 2, 4, ... sequences, not {args.batch}"
     if chunks > 1 and micros % pp:
         return f"{pp} stages with {chunks} chunks want {pp}, {2 * pp}, ... micro-batches, not {micros}"
+    # Only equal ranks can be compared.
+    if 1 < tp * cp * dp * pp != args.ranks:
+        return f"its {tp * cp * dp * pp} ranks are not the {args.ranks} of the others"
     return ""
 
 
@@ -154,6 +158,8 @@ def common_flags(args, row):
     settings = [
         ("01_sgd", "--data", args.data), ("01_sgd", "--backend", args.backend),
         ("01_sgd", "--model", args.model), ("01_sgd", "--layers", args.layers),
+        ("01_sgd", "--heads", args.heads), ("01_sgd", "--channels", args.channels),
+        ("01_sgd", "--seq-len", args.seq_len),
         ("01_sgd", "--batch", args.batch), ("01_sgd", "--steps", args.steps), ("01_sgd", "--lr", "1e-3"),
         ("03_schedules", "--schedule", "cosine"), ("03_schedules", "--warmup", args.steps // 10),
         ("04_clipping", "--clip", 1), ("04_clipping", "--micro-batch", args.micro_batch),

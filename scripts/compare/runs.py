@@ -11,12 +11,35 @@ from rows import REFERENCE, Row, flags_of
 from traces import Difference, TraceError, first_difference, losses, read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMED_STEPS = 20  # of a run in a round, or all if there are fewer
+TIMED_STEPS = 5  # of a run in a round, or all if there are fewer
 STATES = ["Param", "Master", "Grad", "Optim"]  # what ZeRO shards
+CATEGORIES = [*STATES, "Activation", "Workspace", "Comm"]
+
+
+class Bytes:
+    """What `ranks`, a list of {category: peak bytes}, take."""
+
+    @property
+    def peak(self):
+        """Of the rank that takes most."""
+        return self.most(CATEGORIES)
+
+    @property
+    def states(self):
+        """Of the rank that has most of them: weights, gradients, optimizer states."""
+        return self.most(STATES)
+
+    @property
+    def without_workspace(self):
+        return self.most(name for name in CATEGORIES if name != "Workspace")
+
+    def most(self, categories):
+        names = list(categories)
+        return max(sum(rank.get(name, 0) for name in names) for rank in self.ranks)
 
 
 @dataclass
-class Run:
+class Run(Bytes):
     """A row that has run: its command, report and trace."""
 
     row: Row
@@ -44,14 +67,8 @@ class Run:
         return losses(self.trace)
 
     @property
-    def peak(self):
-        """Bytes of the rank that takes most."""
-        return max(sum(bytes_of(rank).values()) for rank in self.report["memory"])
-
-    @property
-    def states(self):
-        """Of the bytes of the rank that has most of them: weights, gradients, optimizer states."""
-        return max(sum(bytes_of(rank).get(name, 0) for name in STATES) for rank in self.report["memory"])
+    def ranks(self):
+        return [bytes_of(rank) for rank in self.report["memory"]]
 
     @property
     def sent(self):

@@ -6,18 +6,18 @@ from runs import bytes_of, operations
 
 
 def runs_table(runs):
-    yield ["row", "chapter", "title", "ranks", "dp", "tp", "pp", "threads", "micro_batch",
+    yield ["row", "chapter", "title", "ranks", "tp", "cp", "dp", "pp", "threads", "micro_batch",
            "step_ms_median", "step_ms_least", "step_ms_most", "speed_to_06", "peak_bytes",
-           "state_bytes", "sent_bytes_per_step",
+           "peak_bytes_without_workspace", "state_bytes", "sent_bytes_per_step",
            "bubble_theory", "bubble_measured", "final_loss", "val_loss", "same_bits",
            "first_difference", "command"]
     for run in runs:
         report, layout = run.report, run.report["layout"]
         bubble = (run.pipeline or {}).get("bubble", {})
         yield [run.row.key, run.row.chapter, run.row.title,
-               *(layout[name] for name in ("ranks", "dp", "tp", "pp", "threads", "micro_batch")),
-               run.ms, min(run.times), max(run.times), f"{run.speed:.4f}", run.peak, run.states,
-               round(run.sent),
+               *(layout[name] for name in ("ranks", "tp", "cp", "dp", "pp", "threads", "micro_batch")),
+               run.ms, min(run.times), max(run.times), f"{run.speed:.4f}", run.peak,
+               run.without_workspace, run.states, round(run.sent),
                bubble.get("theory", ""), bubble.get("measured", ""), report["final_loss"],
                report["val_loss"], run.verdict == "same", run.difference or "", run.command]
 
@@ -53,12 +53,21 @@ def pipeline_table(runs):
                 yield [run.row.key, stage, *action]
 
 
+def plans_table(plans):
+    yield ["row", "chapter", "title", "tp", "cp", "dp", "pp", "zero", "fits", "peak_bytes",
+           "peak_bytes_without_workspace", "state_bytes", "step_seconds", "mfu", "command"]
+    for plan in plans:
+        yield [plan.row.key, plan.row.chapter, plan.row.title,
+               *(plan.layout[name] for name in ("tp", "cp", "dp", "pp", "zero")), plan.fits, plan.peak,
+               plan.without_workspace, plan.states, plan.seconds, plan.layout["mfu"], plan.command]
+
+
 TABLES = {"runs": runs_table, "memory": memory_table, "traffic": traffic_table,
-          "loss": loss_table, "pipeline": pipeline_table}
+          "loss": loss_table, "pipeline": pipeline_table, "plans": plans_table}
 
 
-def write_tables(folder, runs):
+def write_tables(folder, runs, plans):
     """One file a table: FOLDER/runs.csv, ..."""
     for name, table in TABLES.items():
         with open(folder / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows(table(runs))
+            csv.writer(file, lineterminator="\n").writerows(table(plans if name == "plans" else runs))

@@ -17,6 +17,8 @@ from house import ROOT
 
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "compare")]
 import chapter_tree  # noqa: E402
+import compare  # noqa: E402
+import plans  # noqa: E402
 import runs  # noqa: E402
 import tables  # noqa: E402
 from rows import Row, flags_of, models, rows, suits, why_not  # noqa: E402
@@ -34,8 +36,9 @@ steps, ranks = int(a[a.index("--steps") + 1]), 2 if "--ranks" in a else 1
 both = dict(predicted=8, measured=8)
 Path(a[a.index("--report") + 1]).write_text(json.dumps(dict(
     chapter=chapter, tokens_per_second=1.0, step_ms_median=1.0 + (chapter == "SLOW"), final_loss=1.0, val_loss=1.0,
-    layout=dict(ranks=ranks, dp=ranks, tp=1, pp=1, threads=1, micro_batch=1),
-    memory=[dict(rank=r, Param=both, Grad=both) for r in range(ranks)],
+    layout=dict(ranks=ranks, dp=ranks, cp=1, tp=1, pp=1, threads=1, micro_batch=1),
+    model=dict(layers=4, heads=4, channels=8, seq_len=16, parameters=1234),
+    memory=[dict(rank=r, Param=both, Grad=both, Workspace=both) for r in range(ranks)],
     comm=[dict(rank=r, all_reduce=dict(wire_bytes=100 + 7 * steps)) for r in range(ranks)],
     extra=PIPELINE)))
 line = lambda i: dict(step=i, loss="0x1p+1", grad_norm="0x1p+0", lr="0x1p-1",
@@ -49,8 +52,22 @@ PIPELINE = {"pipeline": {"name": "1f1b", "stages": 1, "chunks": 1, "micro_batche
                          "bubble": {"theory": 0.25, "measured": 0.5},
                          "in_flight": [{"predicted": 1, "measured": 1}],
                          "timeline": [[["F", 0, 0, 0.0, 1.0], ["B", 0, 0, 1.0, 3.0]]]}}
-ARGS = argparse.Namespace(data="text", backend="cpu", model="tiny", layers=None, batch=8, steps=20,
-                          micro_batch=2)
+# Chapter 23's, which takes 100 GiB where layers are whole, and answers twice where there are two stages.
+PLANNER = """#!/usr/bin/env python3
+import json, sys
+from pathlib import Path
+a = sys.argv
+of = lambda flag: a[a.index(flag) + 1]
+if "gigabytes = 1000000\\n" not in Path(of("--device")).read_text(): sys.exit("error: no layout fits")
+states = 100 if of("--tp") == "1" else 2
+seconds = dict(products=3.0, tensor=0.5, context=0.25, messages=0.125, data=0.125, bubble=1.0)
+layout = dict({name: int(of("--" + name)) for name in ("tp", "cp", "dp", "pp", "zero")}, mfu=0.5,
+              step_seconds=5.0, seconds=seconds,
+              memory=dict(Param=states << 30, Grad=0, Activation=1 << 30, Workspace=4 << 30))
+Path(of("--report")).write_text(json.dumps(dict(layouts=[layout] * (1 + (of("--pp") == "2")))))
+"""
+ARGS = argparse.Namespace(data="text", backend="cpu", model="tiny", layers=None, heads=None, channels=None,
+                          seq_len=None, batch=8, steps=20, micro_batch=2, ranks=2)
 
 
 def value_of(words, flag):
@@ -98,15 +115,16 @@ class Rows(unittest.TestCase):
         self.assertEqual(Row("a", "14_stability", "a").group, "one rank")
 
     def left_out(self, ranks, **other):
-        args = argparse.Namespace(**{**vars(ARGS), "batch": 32, "micro_batch": 4, **other})
-        return {row.key: why_not(row, args) for row in rows(ranks) if row.key != "20" and why_not(row, args)}
+        args = argparse.Namespace(**{**vars(ARGS), "batch": 32, "micro_batch": 4, "ranks": ranks, **other})
+        return {row.key: why_not(row, args) for row in rows(ranks)
+                if row.key not in ("13", "20") and why_not(row, args)}
 
     def test_models(self):
         self.assertEqual([models()[name] for name in ("tiny", "llama-tiny")], [(4, 4, 64, 4), (4, 4, 64, 2)])
         self.assertEqual((models()["llama3-405b"][3], "moe-tiny" in models()), (8, False))  # 06 has no experts
 
     def test_rows_that_the_model_does_not_allow(self):
-        self.assertEqual(self.left_out(2), {})  # the default, all of it
+        self.assertEqual(self.left_out(2), {})
         self.assertEqual(self.left_out(4), {"12-interleaved": "4 layers do not make 8 equal parts"})
         self.assertEqual((self.left_out(4, model="nano"), self.left_out(4, layers=8)), ({}, {}))
         self.assertEqual(set(self.left_out(2, model="small")), {"12-interleaved"})
@@ -117,11 +135,33 @@ class Rows(unittest.TestCase):
         self.assertEqual(set(many), {"11", "11-sequence", "12-gpipe", "12-1f1b", "12-interleaved",
                                      "12-zb-h1"})
 
+    def test_all_rows_run_without_flags(self):
+        args = compare.parse_arguments([])
+        self.assertEqual({row.key: why_not(row, args) for row in rows(args.ranks) if why_not(row, args)}, {})
+        sizes = flags_of(Row("a", "01_sgd", "a"), args)
+        self.assertEqual([value_of(sizes, flag) for flag in ("--model", "--heads", "--channels", "--seq-len")],
+                         ["small", "8", "128", "128"])
+        self.assertNotIn("--heads", flags_of(Row("a", "01_sgd", "a"), compare.parse_arguments(["--model", "nano"])))
+
+    def test_heads_that_are_given_count(self):
+        more = {"heads": 8, "layers": 16, "model": "small", "ranks": 8, "batch": 16, "micro_batch": 1}
+        self.assertEqual(self.left_out(**more), {})
+        self.assertEqual(set(self.left_out(**{**more, "heads": 6})), {"11", "11-sequence"})
+
+    def test_only_equal_ranks_are_compared(self):
+        mesh = next(row for row in rows(2) if row.key == "13")
+        said = {n: why_not(mesh, argparse.Namespace(**{**vars(ARGS), "model": "nano", "ranks": n})) for n in (2, 4, 8)}
+        self.assertEqual(said, {2: "its 8 ranks are not the 2 of the others",
+                                4: "its 8 ranks are not the 4 of the others", 8: ""})
+        for row in rows(8):
+            count = row.degree("--ranks") * row.degree("--tp") * row.degree("--dp") * row.degree("--pp")
+            self.assertIn(count, (1, 8), row.key)
+
     def test_rows_that_the_batch_does_not_allow(self):
         few = self.left_out(4, model="nano", batch=8)
         self.assertEqual(few, {"12-interleaved": "4 stages with 2 chunks want 4, 8, ... "
                                                  "micro-batches, not 2"})
-        self.assertEqual(set(self.left_out(2, batch=24)), {"07", "08", "09", "10", "13", "15", "16", "18", "22"})
+        self.assertEqual(set(self.left_out(2, batch=24)), {"07", "08", "09", "10", "15", "16", "18", "22"})
         self.assertEqual([suits(m, 24) for m in (1, 3, 8, 16, 24, 99)],
                          [True, False, True, False, True, True])
 
@@ -180,6 +220,32 @@ class Traffic(unittest.TestCase):
                          [{"rank": 0, "send": 4, "all_reduce": 5}])
 
 
+class Plans(unittest.TestCase):
+    def flags(self, key):
+        row = next(row for row in rows(8) if row.key == key)
+        return plans.flags_of_plan(row, "h100")
+
+    def test_a_row_keeps_its_ranks_and_the_rest_share_the_batch(self):
+        for key, axes in [("07", "1 1 64 1"), ("11", "8 1 8 1"), ("12-1f1b", "1 1 8 8"), ("13", "2 1 16 2"),
+                          ("20", "1 2 32 1")]:
+            words = self.flags(key)
+            self.assertEqual(" ".join(value_of(words, f"--{axis}") for axis in ("tp", "cp", "dp", "pp")), axes, key)
+
+    def test_a_row_is_planned_with_what_makes_it_this_row(self):
+        stages = {key: value_of(self.flags(key), "--zero") for key in ("07", "08", "09", "10", "11", "13", "20")}
+        self.assertEqual(stages, {"07": "0", "08": "1", "09": "2", "10": "3", "11": "0", "13": "1", "20": "2"})
+        self.assertEqual([value_of(self.flags(f"12-{name}"), "--schedule") for name in ("gpipe", "zb-h1")],
+                         ["gpipe", "zb-h1"])
+        self.assertEqual(value_of(self.flags("12-interleaved"), "--chunks"), "2")
+        self.assertNotIn("--chunks", self.flags("12-1f1b"))
+        self.assertIn("--no-sequence-parallel", self.flags("11"))
+        self.assertNotIn("--no-sequence-parallel", self.flags("11-sequence"))
+        self.assertEqual(value_of(self.flags("16"), "--precision"), "fp8")
+
+    def test_chapters_are_there(self):
+        self.assertLessEqual(plans.CHAPTERS, set(chapter_tree.chapters()))
+
+
 @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "charts need matplotlib")
 class Whole(unittest.TestCase):
     """compare.main() on a tree of made-up programs."""
@@ -188,7 +254,6 @@ class Whole(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
-        import compare
         self.compare = compare
         for target, name, value in [(runs, "ROOT", self.root), (compare, "ROOT", self.root),
                                     (compare, "build", lambda args: None)]:
@@ -196,8 +261,8 @@ class Whole(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def run_on(self, *wanted, more=()):
-        """Exit status, screen and page; a program for each row but those of NOT_BUILT."""
+    def run_on(self, *wanted, more=(), planner=PLANNER):
+        """Exit status, screen and page; a program for each row but those of NOT_BUILT, and chapter 23's."""
         bin_ = self.root / "build/cpu/bin"
         bin_.mkdir(parents=True, exist_ok=True)
         for row in wanted:
@@ -205,13 +270,19 @@ class Whole(unittest.TestCase):
                 path = bin_ / f"ch{row.chapter}"
                 path.write_text(PROGRAM.replace("PIPELINE", repr(PIPELINE)))
                 path.chmod(0o755)
+        if planner:
+            (bin_ / "ch23_planner").write_text(planner)
+            (bin_ / "ch23_planner").chmod(0o755)
+            device = self.root / plans.DEVICE
+            device.parent.mkdir(parents=True, exist_ok=True)
+            device.write_text((ROOT / plans.DEVICE).read_text())
         out, screen = self.root / "report", io.StringIO()
         text = self.root / "text"
-        text.write_text("text " * 200)
+        text.write_text("text " * 400)
         with mock.patch.object(self.compare, "rows", lambda *_: list(wanted)), \
              mock.patch.multiple(Row, number=6, group="one rank", knows=lambda *_: True), \
              contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
-            status = self.compare.main(["--steps", "4", "--data", str(text), "--out", str(out), *more])
+            status = self.compare.main(["--steps", "4", "--ranks", "2", "--rounds", "1", "--data", str(text), "--out", str(out), *more])
         page = out / "index.html"
         return status, screen.getvalue(), page.read_text() if page.exists() else ""
 
@@ -265,15 +336,15 @@ class Whole(unittest.TestCase):
 
     def test_what_the_model_does_not_allow_is_left_out(self):
         row = Row("a", "REFUSES", "tp", "--tp 8")
-        status, screen, page = self.run_on(self.REFERENCE, row)
+        status, screen, page = self.run_on(self.REFERENCE, row, more=["--ranks", "8", "--model", "tiny"])
         self.assertEqual(status, 0, screen)
         self.assertIn("left out: 8 ranks cannot share 4 heads", screen)
         self.assertIn("tp: 8 ranks cannot share 4 heads", page)
-        self.assertEqual(self.run_on(self.REFERENCE, row, more=["--model", "nano"])[0], 1)
+        self.assertEqual(self.run_on(self.REFERENCE, row, more=["--ranks", "8", "--model", "nano"])[0], 1)
 
     def test_paths_are_seen_from_where_it_is_called(self):
         with tempfile.TemporaryDirectory() as elsewhere, contextlib.chdir(elsewhere):
-            Path("t.txt").write_text("text " * 200)
+            Path("t.txt").write_text("text " * 400)
             args = self.compare.parse_arguments(["--data", "t.txt", "--out", "page"])
             self.assertEqual(args.data, str(Path("t.txt").resolve()))
             self.assertEqual(args.out, Path("page").resolve())
@@ -283,12 +354,48 @@ class Whole(unittest.TestCase):
         for words in [["--ranks", "3"], ["--steps", "0"], ["--bogus"], ["--backend", "gpu"],
                       ["--model", "huge"], ["--data", "nope.txt"], ["--data", "/"],
                       ["--out", __file__], ["--micro-batch", "3"],
-                      ["--data", __file__, "--model", "gpt3-13b"]]:
+                      ["--data", __file__, "--seq-len", "99999"]]:
             said = io.StringIO()
             with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(said):
                 self.compare.main(words)
             self.assertEqual(ended.exception.code, 2)
             self.assertEqual(said.getvalue().count("\n"), 1)
+
+    def test_plans(self):
+        ddp, shared = Row("07", "07_ddp", "ddp", "--ranks 2"), Row("11", "11_tensor_parallel", "shared", "--tp 2")
+        status, screen, page = self.run_on(self.REFERENCE, ddp, shared)
+        self.assertEqual(status, 0, screen)
+        lines = [re.sub("<[^>]*>", " ", line).split() for line in re.findall("<tr>.*?</tr>", page)]
+        found = [line for line in lines if line[2:3] in (["yes"], ["no"])]
+        self.assertEqual([line[:4] for line in found], [["07", "ddp", "no", "1&times;1&times;64&times;1"],
+                                                        ["11", "shared", "yes", "2&times;1&times;32&times;1"]])
+        # Peak with and without Workspace, states; of what does not fit there is no time.
+        self.assertEqual(found[0][4:], ["105.0", "101.0", "100.0"])
+        self.assertEqual(found[1][4:], ["7.0", "3.0", "2.0", "5.00", "50.0%", "20.0%", "20.0%"])
+        self.assertIn("70.8 GiB", page)
+        ids = re.findall(r'\bid="([^"]*)"', page)
+        self.assertEqual(len(ids), len(set(ids)))
+        self.assertIn("plans-without-axes_1", ids)
+        text = (self.root / "report/plans.csv").read_text().splitlines()
+        self.assertEqual([line.split(",")[3:7] + line.split(",")[8:9] for line in text[1:]],
+                         [["1", "1", "64", "1", "False"], ["2", "1", "32", "1", "True"]])
+
+    def test_workspace_can_be_left_out(self):
+        _, _, page = self.run_on(self.REFERENCE)
+        row = re.search(r'<tr><td><small>06.*?</tr>', page)[0]
+        self.assertIn('<span class="with">0.0</span><span class="without">0.0</span>', row)
+        for name, has in [("memory", True), ("memory-without", False)]:
+            chart = re.search(rf'<svg(?:(?!</svg>).)*id="{name}-axes_1".*?</svg>', page, re.DOTALL)[0]
+            self.assertEqual("Workspace" in chart, has, name)
+
+    def test_a_planner_that_fails_is_a_fault(self):
+        ddp, deep = Row("07", "07_ddp", "ddp", "--ranks 2"), Row("12", "12_pipeline_parallel", "deep", "--pp 2")
+        for wanted, planner, said in [(ddp, "", "ch23_planner is not built"), (deep, PLANNER, "2 layouts, not one"),
+                                      (ddp, "#!/bin/sh\necho wrong >&2; exit 2", "wrong")]:
+            (self.root / "build/cpu/bin/ch23_planner").unlink(missing_ok=True)
+            status, screen, page = self.run_on(self.REFERENCE, wanted, planner=planner)
+            self.assertEqual(status, 1, screen)
+            self.assertIn(said, page)
 
     def test_nothing_without_the_reference(self):
         status, screen, _ = self.run_on(Row("a", "SAME", "ddp"))
