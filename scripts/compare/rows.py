@@ -97,7 +97,7 @@ def rows(ranks, backend="cpu", model="tiny", heads=None):
         Row("15", "15_batch_size", "noise scale", f"{n} --noise-scale"),
         Row("16", "16_fp8", "FP8", f"{n} --precision fp8", "8-bit factors of products"),
         Row("17", "17_head_chunks", "head in chunks", "--head-chunk 1"),
-        Row("18", "18_offload", "ZeRO-3, inputs of blocks in a file",
+        Row("18", "18_offload", "ZeRO-3, inputs in a file",
             f"{n} --recompute full --offload inputs"),
         Row("19", "19_llama", *other_block(model, heads), "another model"),
         Row("20", "20_context_parallel", "ring attention, ZeRO-2",
