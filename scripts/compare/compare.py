@@ -18,7 +18,8 @@ import chapter_tree  # noqa: E402
 from measure import machine  # noqa: E402
 from plans import plan_all, planner  # noqa: E402
 from rows import REFERENCE, models, rows, suits, why_not  # noqa: E402
-from runs import ROOT, TIMED_STEPS, RunError, judge, program, run_row, time_in_turns  # noqa: E402
+from runs import (ROOT, TIMED_STEPS, RunError, judge, program, run_row, seen_from_root,  # noqa: E402
+                  time_in_turns)
 from tables import write_tables  # noqa: E402
 
 # Of the text: so short that the validation at the end of each run takes less than its steps.
@@ -62,10 +63,6 @@ def folder(name):
     if path.exists() and not path.is_dir():
         raise argparse.ArgumentTypeError(f"{name}: is there and is no folder")
     return path
-
-
-def seen_from_root(path):
-    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
 
 
 def parse_arguments(arguments):

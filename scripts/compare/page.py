@@ -171,11 +171,11 @@ def plan_card(plans):
     if not plans:
         return ""
     return card(f"The same rows, planned for 7B on {GPUS} GPUs", (
-        f"Nothing here was measured: the numbers come from the formulas of chapter 23. {MODEL} in BF16 (16: "
-        f"FP8), with FP32 master weights and gradients, on {GPUS} H100; {BATCH:,} sequences of 4,096 tokens a step, one at "
-        "a time. A row has its tensor, context and pipeline ranks from above, and all other GPUs share the "
-        f"batch. A row that does not fit in the {plans[0].room / GIB:.1f} GiB that tensors can have has no "
-        "time. MFU is the share of the GPU's peak that the operations of the model take. The last two columns "
+        f"Nothing here was measured: the numbers come from the formulas of chapter 23. The model is {MODEL} in "
+        f"BF16 with FP32 master weights and gradients; row 16 computes in FP8. In a step {GPUS} H100 train on "
+        f"{BATCH:,} sequences of 4,096 tokens, each GPU on one at a time. A row has its tensor, context and "
+        "pipeline ranks from above, and all other GPUs share the batch. The table has no times of a row that "
+        f"does not fit in the {plans[0].room / GIB:.1f} GiB that tensors can have. MFU is the share of the GPU's peak that the operations of the model take. The last two columns "
         "are shares of the step's time."),
         SWITCH, grouped(PLAN_HEADER, plans, plan_cells), two_charts(charts.plan_chart, plans, "plans"))
 

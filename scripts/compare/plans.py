@@ -77,14 +77,14 @@ def endless(folder):
     path = folder / "endless.toml"
     path.write_text(re.sub(r"(\[memory\].*?\ngigabytes = )[\d.]+", r"\g<1>1000000", text, count=1,
                            flags=re.DOTALL), encoding="utf-8")
-    return path, int(device["achieved"]["usable"] * device["memory"]["gigabytes"] * 1e9)
+    return runs.seen_from_root(path), int(device["achieved"]["usable"] * device["memory"]["gigabytes"] * 1e9)
 
 
 def plan(row, args, device, room):
     """@throws RunError"""
     report = args.out / "runs/plan.json"
     report.unlink(missing_ok=True)  # never another row's
-    command = [str(planner(args)), *flags_of_plan(row, str(device))]
+    command = [str(planner(args)), *flags_of_plan(row, device)]
     done = subprocess.run([*command, "--report", str(report)], cwd=runs.ROOT, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, errors="replace")
     if done.returncode != 0:

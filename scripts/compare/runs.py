@@ -95,6 +95,11 @@ def operations(rank):
     return {name: sent for name, sent in rank.items() if name != "rank"}
 
 
+def seen_from_root(path):
+    """As the programs see it, which run there."""
+    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+
+
 def program(row, args):
     return Path("build", args.preset, "bin", f"ch{row.chapter}")
 
