@@ -175,7 +175,8 @@ def plan_card(plans):
         f"BF16 with FP32 master weights and gradients; row 16 computes in FP8. In a step {GPUS} H100 train on "
         f"{BATCH:,} sequences of 4,096 tokens, each GPU on one at a time. A row has its tensor, context and "
         "pipeline ranks from above, and all other GPUs share the batch. The table has no times of a row that "
-        f"does not fit in the {plans[0].room / GIB:.1f} GiB that tensors can have. MFU is the share of the GPU's peak that the operations of the model take. The last two columns "
+        f"does not fit in the {plans[0].room / GIB:.1f} GiB that tensors can have. MFU is the "
+        "share of the GPU's peak that the operations of the model take. The last two columns "
         "are shares of the step's time."),
         SWITCH, grouped(PLAN_HEADER, plans, plan_cells), two_charts(charts.plan_chart, plans, "plans"))
 
@@ -198,8 +199,9 @@ def html(runs, plans, left_out, faults, about):
         card("Every run in one row", (
             "From chapter 04 on all rows in FP32 train with the same flags, so their numbers must "
             "be the same to the last bit: loss, norm of the gradients, learning rate and hash of "
-            f"all weights, every step. A row with a note trains differently. Rows of more than one rank have {ranks} "
-            "each, so that they can be compared. Speed is that of chapter 06 in the same round, and the median over rounds. All ranks share the cores of "
+            "all weights, every step. A row with a note trains differently. Rows of more than one "
+            f"rank have {ranks} each, so that they can be compared. Speed is that of "
+            "chapter 06 in the same round, and the median over rounds. All ranks share the cores of "
             "one machine, so it tells what a layout costs here, not what it gains on many machines; "
             "memory and traffic would be the same there. States are weights, gradients and what the "
             "optimizer remembers: what ZeRO shards."),
@@ -213,8 +215,9 @@ def html(runs, plans, left_out, faults, about):
             "Recomputation shrinks what is kept of activations; ZeRO-1, 2 and 3 split optimizer "
             "states, then gradients, then parameters; tensor and pipeline parallelism split the "
             "layers and all that belongs to them. Workspace includes the buffers beside Grad "
-            "in which gradients of several micro-batches are summed; one rank has most micro-batches. Chapters 01 to 03 know no "
-            "micro-batches: they hold all activations of a batch, and are left out here."), SWITCH, two_charts(charts.memory_chart, runs, "memory")),
+            "in which gradients of several micro-batches are summed; one rank has most micro-batches. "
+            "Chapters 01 to 03 know no micro-batches: they hold all activations of a batch, and are left "
+            "out here."), SWITCH, two_charts(charts.memory_chart, runs, "memory")),
     ]
     if traffic:
         body.append(card("Traffic", (
