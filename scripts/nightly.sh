@@ -70,6 +70,8 @@ begin() {
   # A run counts as done for these programs and this script.
   work=runs/nightly/$(cat scripts/nightly.sh "$bin"/ch[0-9]* | sha256sum | cut -c 1-16)
   mkdir -p "$work/done" || exit 1
+  exec 9>"$work/lock"
+  flock --nonblock 9 || { echo "nightly.sh: another one works in $work; wait until it has ended" >&2; exit 2; }
   local text=$work/text.txt
   [[ -s $text ]] || seq 100000 100700 >"$text"  # 4,907 bytes
   # AdamW, clipping on.
