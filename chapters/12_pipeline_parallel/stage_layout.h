@@ -136,7 +136,7 @@ struct StageLayout {
   /// The stage that has the head: losses and logits come from there.
   int last() const { return static_cast<int>(rank.size) - 1; }
 
-  /// `all` for the micro-batches in flight. What backward computes again they share.
+  /// `all` less what `recompute` drops, for the micro-batches in flight. They share dropped sets.
   ActivationPlan plan(const ActivationPlan& all, const Recompute& recompute) const {
     ActivationPlan own = recompute.plan(all);
     own.slots = most_in_flight(actions);
@@ -145,7 +145,7 @@ struct StageLayout {
     return own;
   }
 
-  /// The most micro-batches whose weight gradients wait.
+  /// The most micro-batches between their BackwardInput and the end of their BackwardWeight.
   int64_t waiting() const {
     int64_t now = 0, most = 0;
     for (const Action& a : actions) {
@@ -175,7 +175,7 @@ struct StageLayout {
     const int64_t inputs = rank.chunks - (rank.has_embed() ? 1 : 0);
     return (outputs + inputs) * sequences * message(acts);
   }
-  /// Bytes of a message, of each sequence.
+  /// Bytes of a message, for one sequence.
   int64_t message(const ActivationPlan& acts) const {
     return acts.own_tokens(gpt.seq_len) * gpt.channels * size_of(acts.dtype);
   }

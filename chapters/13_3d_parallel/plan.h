@@ -71,7 +71,7 @@ class MeshPlan {
   std::vector<RankPlan> stages_;
 };
 
-/// Of one stage: of its own blocks, and of embedding and head if it has them.
+/// tp_traffic() of one stage: its blocks (`recompute` is of one part), and embedding or head.
 ///
 /// Under sequence parallelism backward gathers a gradient once for the inputs and once more for the
 /// weights, which may come later.

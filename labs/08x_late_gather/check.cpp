@@ -39,6 +39,12 @@ std::vector<float> chunk_of(const Sheet& sheet, int64_t step, int64_t s, int64_t
   return sheet.normals("weights", size, static_cast<uint64_t>(10000 * step + 100 * s + owner));
 }
 
+/// "512" after the first update of the first step, then ", 768"; " | 512" begins another step.
+std::string sent_text(int64_t step, int64_t s, int64_t bytes) {
+  const char* before = s > 0 ? ", " : step > 0 ? " | " : "";
+  return fmt::format("{}{}", before, bytes);
+}
+
 void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   RunOptions run;
   run.ranks = c.ranks;
@@ -64,7 +70,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
       if (s <= c.held) {
         // Jobs run in order: this one sees what was started before it.
         stream.run([](const Ctx&, Reducer&) {}).wait();
-        found.early += fmt::format(" {}", stream.sent());
+        found.early += sent_text(step, s, stream.sent());
       }
       if (s == c.held && step == 0)
         hold = stream.run([&](const Ctx&, Reducer&) {
@@ -95,7 +101,7 @@ void want(Sheet& sheet, const Case& c) {
         weights.insert(weights.end(), chunk.begin(), chunk.end());
       }
       gathered += size;
-      if (s <= c.held) early += fmt::format(" {}", 4 * gathered / c.ranks * (c.ranks - 1));
+      if (s <= c.held) early += sent_text(step, s, 4 * gathered / c.ranks * (c.ranks - 1));
     }
   }
   for (int r = 0; r < c.ranks; ++r) {

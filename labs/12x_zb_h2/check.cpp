@@ -6,7 +6,10 @@
 #include <cmath>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <fmt/core.h>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
@@ -49,7 +52,15 @@ int64_t in_flight(const Pipeline& pipeline) {
   return all;
 }
 
-void run_case(Sheet& sheet, int64_t p, int64_t m) {
+/// For the student: lab.py shows what a check prints if not all is right.
+void print_picture(const Pipeline& pipeline) {
+  const std::string picture = draw(simulate(pipeline, equal_durations(pipeline, 1, 1, 1)));
+  fmt::print("p {}, m {}: a row for each stage, dots where it waits\n{}", pipeline.stages,
+             pipeline.micros, picture);
+}
+
+/// @param shown whether a picture has been printed
+void run_case(Sheet& sheet, int64_t p, int64_t m, bool& shown) {
   sheet.wanted([&] {
     sheet.text("order", "right");
     sheet.count("in_flight", p * (2 * p - 1));
@@ -64,13 +75,16 @@ void run_case(Sheet& sheet, int64_t p, int64_t m) {
   sheet.text("order", verdict(pipeline));
   sheet.count("in_flight", in_flight(pipeline));
   sheet.count("idle", idle_within(pipeline));
+  const bool right = idle_within(pipeline) == 0 && in_flight(pipeline) <= p * (2 * p - 1);
+  if (!right && !std::exchange(shown, true)) print_picture(pipeline);
 }
 
 void cases(Sheet& sheet) {
+  bool shown = false;
   for (const int64_t p :
        {int64_t{2}, sheet.pick<int64_t>("few", {3, 4}), sheet.pick<int64_t>("many", {5, 6, 8})})
     for (const int64_t m : {2 * p, sheet.pick<int64_t>("more", {3, 4}) * p + 1})
-      sheet.run(fmt::format("p {}, m {}", p, m), [&] { run_case(sheet, p, m); });
+      sheet.run(fmt::format("p {}, m {}", p, m), [&] { run_case(sheet, p, m, shown); });
 }
 
 }  // namespace

@@ -146,11 +146,13 @@ void run_plan(Sheet& sheet, const PlanCase& c) {
     acts.sequence_ranks = c.sequence_parallel ? c.tp : 1;
     sheet.text(
         fmt::format("memory/stage {}", s),
-        fmt::format("{} bytes, {} wait", activation_bytes(stage.part, 1, acts), stage.waiting()));
+        fmt::format("{} slots, {} bytes", acts.slots, activation_bytes(stage.part, 1, acts)));
+    sheet.text(fmt::format("memory/waiting() of stage {}", s),
+               fmt::format("{} wait", stage.waiting()));
     sheet.text(fmt::format("plan/pp, stage {}", s),
-               fmt::format("{}", stage.traffic(acts, sequences)));
+               fmt::format("{} bytes", stage.traffic(acts, sequences)));
     sheet.text(fmt::format("plan/tp, stage {}", s),
-               fmt::format("{}", tp_traffic_of_stage(stage, acts, recompute, sequences)));
+               fmt::format("{} bytes", tp_traffic_of_stage(stage, acts, recompute, sequences)));
   }
 }
 

@@ -157,14 +157,26 @@ def judge_trace(gate, yours, reference):
     return result
 
 
+LONGEST_CELL = 60
+
+
 def table(results):
+    """A row for each gate. What fits no cell, such as an exception, stands below its row."""
     rows = [("gate", "without the idea", "yours", "reference", "points")]
     for r in results:
         mark = "ok " if r.passed else "-> "
-        rows.append((mark + r.gate.name, r.without, r.yours, r.reference, f"{r.points:g}/{r.gate.points:g}"))
+        yours = r.yours if len(r.yours) <= LONGEST_CELL else "see below"
+        rows.append((mark + r.gate.name, r.without, yours, r.reference, f"{r.points:g}/{r.gate.points:g}"))
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    for i, r in reversed(list(enumerate(results, 1))):
-        if not r.passed:
-            lines.insert(i + 1, f"     {r.gate.what}; in: {r.case}")
-    return "\n".join(lines)
+    shown = lines[:1]
+    said = set()  # one exception ends all gates of a case
+    for line, r in zip(lines[1:], results):
+        shown.append(line)
+        if r.passed:
+            continue
+        shown.append(f"     {r.gate.what}; in: {r.case}")
+        if len(r.yours) > LONGEST_CELL:
+            shown.append("     yours: " + ("as above" if r.yours in said else r.yours))
+            said.add(r.yours)
+    return "\n".join(shown)
