@@ -175,6 +175,12 @@ class Points(unittest.TestCase):
         self.assertEqual(self.points(rows()), [0, 0])
         self.assertEqual(self.points(rows(("sum/0", "f32", ""), ("sent", "text", "0"))), [0, 0])
 
+    def test_a_long_message_is_shown_once_and_below_its_row(self):
+        message = "the ranks wait for each other" + "; rank 0 waits" * 9
+        shown = gates.table(gates.judge(self.GATES, rows(("", "threw", message)), self.REFERENCE))
+        self.assertEqual([shown.count(message), shown.count("as above")], [1, 1])
+        self.assertLess(max(len(line) for line in shown.splitlines() if message not in line), 100)
+
     def test_a_row_counts_as_it_came_first(self):
         self.assertEqual(self.points(rows(("sum/0", "f32", "0" * 8), self.ONE, self.TWO)), [30, 0])
 
