@@ -120,7 +120,8 @@ check() {
     fi
     rm -f "$trace"
     local began=$EPOCHREALTIME
-    timeout 300 "${command[@]}" "${common[@]}" "$@" --trace "$trace" &>"$work/screen.txt"
+    # mpirun reads what stands in its input: the meshes of a loop, for one.
+    timeout 300 "${command[@]}" "${common[@]}" "$@" --trace "$trace" &>"$work/screen.txt" </dev/null
     status=$?
     local us=$((${EPOCHREALTIME/./} - ${began/./}))
     said="$((us / 1000)) ms"
@@ -248,7 +249,7 @@ context_parallel() {
   local name=20_context_parallel model text=$work/long.txt wanted
   [[ -s $text ]] || seq 100000 101500 >"$text"  # 10,507 bytes
   for model in gpt2-124m llama-nano; do
-    common=(--data "$text" "${long[@]}" --batch 4 --steps "$steps" --clip 1 --threads 1 --quiet)
+    common=(--threads 1 --data "$text" "${long[@]}" --batch 4 --steps "$steps" --clip 1 --quiet)
     for precision in fp32 bf16; do
       wanted=$work/06_context_${model}_$precision.jsonl
       alone "$wanted" --model "$model" --precision "$precision"
@@ -274,7 +275,7 @@ context_parallel() {
 routed=(--model moe-nano --layers 2 --experts-per-token 3 --capacity 0.7 --balance-loss 0.5 --bias-rate 0.05)
 expert_parallel() {
   local name=22_expert_parallel wanted
-  common=(--data "$work/text.txt" "${routed[@]}" --batch 16 --steps "$steps" --clip 1 --threads 1 --quiet)
+  common=(--threads 1 --data "$work/text.txt" "${routed[@]}" --batch 16 --steps "$steps" --clip 1 --quiet)
   for precision in fp32 bf16; do
     wanted=$work/21_experts_$precision.jsonl
     alone "$wanted" --precision "$precision"
