@@ -37,7 +37,9 @@ class Build:
             if run.returncode != 0:
                 raise Refused(f"cmake --preset cpu fails: {last_line(run.stderr)}; scripts/setup.sh installs what it wants")
         if any(not self.binary(target).is_file() for target in targets):
-            print("building the libraries and the reference, once: some minutes", flush=True)
+            there = (self.folder / "labs/libladder_lab.a").is_file()
+            what = "the reference, once: a minute" if there else "the libraries and the reference, once: some minutes"
+            print(f"building {what}", flush=True)
         run = subprocess.run(["ninja", "-C", self.folder, *targets], capture_output=True, text=True)
         if run.returncode != 0:
             print(run.stdout[-3000:])

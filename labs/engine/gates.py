@@ -5,6 +5,7 @@ of rows that are equal, for a figure the share of the way from "without the idea
 Fewer than the reference is wrong, too, where it means that something was lost.
 """
 
+import re
 import struct
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ class Result:
     without: str = "-"
     yours: str = ""
     reference: str = ""
+    wrong: int = 0  # rows
+    rows: int = 1
 
     @property
     def passed(self):
@@ -73,7 +76,11 @@ def judge(gates, yours, reference):
             raise ValueError(f"the reference has no rows for the gate {gate.name}: {reference.ended} {reference.printed}")
         judged = [judge_row(gate, key, row, mine, right, yours.ended) for key, row in rows.items()]
         worst = min(judged, key=lambda result: result.share)
-        worst.share = sum(result.share for result in judged) / len(judged)
+        worst.wrong, worst.rows = sum(not result.passed for result in judged), len(judged)
+        parts = {}  # what has points of its own: of a place what stands before the colon
+        for (case, _, place), result in zip(rows, judged):
+            parts.setdefault((case, place.partition(": ")[0]), []).append(result.share)
+        worst.share = sum(min(shares) for shares in parts.values()) / len(parts)
         results.append(worst)
     return results
 
@@ -87,7 +94,7 @@ def judge_row(gate, key, row, mine, right, ended):
     if base is not None:
         result.without = f"{base:,}"
     if key not in mine.values:
-        result.yours = mine.threw.get(case) or (ended or "not measured: the program had ended")
+        result.yours = plain(mine.threw.get(case)) or (ended or "not measured: the program had ended")
         return result
     my_kind, my_value = mine.values[key]
     result.yours = brief(my_kind, my_value)
@@ -96,17 +103,24 @@ def judge_row(gate, key, row, mine, right, ended):
         if not result.passed:
             result.yours, result.reference = difference(mine.values[key], row)
         return result
-    if not bits_are_right(case, mine, right):
-        result.yours += " (does not count: the bits are wrong)"
+    if wrong := first_wrong(case, mine, right):
+        result.yours += f" (does not count: {wrong} is not right)"
         return result
     result.share = credit(gate, int(my_value), int(value), base)
     return result
 
 
-def bits_are_right(case, mine, right):
-    return all(
-        mine.values.get(key) == row for key, row in right.values.items() if key[0] == case and row[0] in BITS
-    )
+def plain(message):
+    """What was thrown; where std::vector's own words need to be read twice, in others."""
+    index = re.compile(r"vector::_M_range_check: __n \(which is (\d+)\) >= this->size\(\) \(which is (\d+)\)")
+    signed = lambda number: number - (1 << 64) if number >> 63 else number  # noqa: E731
+    return message and index.sub(lambda found: f"index {signed(int(found[1]))} of a vector of {found[2]} elements", message)
+
+
+def first_wrong(case, mine, right):
+    """The first gate of a case whose bits are not right."""
+    rows = ((key, row) for key, row in right.values.items() if key[0] == case and row[0] in BITS)
+    return next((key[1] for key, row in rows if mine.values.get(key) != row), None)
 
 
 def credit(gate, yours, reference, base):
@@ -131,12 +145,23 @@ def brief(kind, value):
     if kind == "count":
         return f"{int(value):,}"
     if kind == "text":
-        return value
+        return f"{len(figures(value))} figures" if figures(value) else value
     return f"{len(value) // 8:,} numbers"
+
+
+def figures(text):
+    """The words of a text that is a list of figures, too long to be shown; else nothing."""
+    words = text.split()
+    return words if len(words) > 4 and all(word.isdigit() for word in words) else []
 
 
 def difference(mine, right):
     """(yours, reference) where they differ first."""
+    if mine[0] == right[0] == "text" and len(figures(mine[1])) == len(figures(right[1])) > 0:
+        pairs = list(zip(figures(mine[1]), figures(right[1])))
+        wrong = [i for i, (a, b) in enumerate(pairs) if a != b]
+        a, b = pairs[wrong[0]]
+        return f"{len(wrong)} of {len(pairs)} differ; [{wrong[0]}] {int(a):,}", f"[{wrong[0]}] {int(b):,}"
     if mine[0] != right[0] or mine[0] == "text" or len(mine[1]) != len(right[1]):
         return brief(*mine), brief(*right)
     a, b = numbers(*mine), numbers(*right)
@@ -175,7 +200,8 @@ def table(results):
         shown.append(line)
         if r.passed:
             continue
-        shown.append(f"     {r.gate.what}; in: {r.case}")
+        more = f" ({r.wrong:,} of {r.rows:,} such comparisons fail)" if r.rows > 1 else ""
+        shown.append(f"     {r.gate.what}; in: {r.case}{more}")
         if len(r.yours) > LONGEST_CELL:
             shown.append("     yours: " + ("as above" if r.yours in said else r.yours))
             said.add(r.yours)

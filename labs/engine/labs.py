@@ -6,6 +6,7 @@ but the standard library is wanted.
 
 import hashlib
 import json
+import posixpath
 import re
 import tomllib
 from dataclasses import dataclass
@@ -126,8 +127,8 @@ def reading(lab):
     hidden = [] if lab.is_extension else [("diff:begin", "diff:end"), *(("quote: " + re.escape(path), "quote:end") for path in lab.files)]
     for begin, end in hidden:
         text = re.sub(rf"<!-- {begin}.*?<!-- {end} -->", "(Left out until you have passed: it has the answer.)", text, flags=re.DOTALL)
-    chapter = f"../../chapters/{lab.chapter}/"
-    return re.sub(r"\]\((?!https?:|#)([^\s()]+)\)", rf"]({chapter}\1)", text)
+    chapter = f"../../chapters/{lab.chapter}"
+    return re.sub(r"\]\((?!https?:|#)([^\s()]+)\)", lambda link: f"]({posixpath.normpath(f'{chapter}/{link[1]}')})", text)
 
 
 def removed_lines(lab):

@@ -160,6 +160,24 @@ class Points(unittest.TestCase):
         shown = gates.judge(self.GATES, yours, self.REFERENCE)[0]
         self.assertEqual((shown.yours, shown.reference), ("1 of 1 differ; [0] 2.00000024", "[0] 2"))
 
+    def test_what_is_shown_of_wrong_rows(self):
+        """The first of them, and how many there are; of many figures the first that differs."""
+        figures = lambda text: rows(("ahead/rank 0", "text", text), ("ahead/rank 1", "text", "1 2 3 4 5"))  # noqa: E731
+        shown = gates.judge([Gate("ahead", "bits", 60, "bytes")], figures("1 2 9 4000 5"), figures("1 2 3 4 5"))
+        self.assertEqual((shown[0].yours, shown[0].reference), ("2 of 5 differ; [2] 9", "[2] 3"))
+        self.assertIn("bytes; in: case, rank 0 (1 of 2 such comparisons fail)", gates.table(shown))
+
+    def test_an_index_is_told_in_plain_words(self):
+        thrown = "rank 0: vector::_M_range_check: __n (which is 18446744073709551615) >= this->size() (which is 3)"
+        shown = gates.judge(self.GATES, rows(("", "threw", thrown)), self.REFERENCE)
+        self.assertEqual(shown[0].yours, "rank 0: index -1 of a vector of 3 elements")
+
+    def test_credit_is_for_what_stands_before_the_colon(self):
+        """A row for each step says where a rank goes wrong, and one wrong step takes its points."""
+        steps = lambda one, two: rows(("sum/rank 0: step 1", "f32", one), ("sum/rank 0: step 2", "f32", two), self.TWO)  # noqa: E731
+        shown = gates.judge(self.GATES[:1], steps("0" * 8, "0" * 8), steps("0" * 8, "3f800000"))[0]
+        self.assertEqual((shown.points, shown.case, shown.wrong, shown.rows), (30, "case, rank 0: step 2", 1, 3))
+
     def test_what_is_wanted_comes_from_the_tree(self):
         """Of an extension: rows with a = of the tree's program count, a student's do not."""
         tree = rows(*((f"={gate}", kind, value) for gate, kind, value in [self.ONE, self.TWO, ("sent", "count", "100")]), ("sent", "without", "300"), ("sum/0", "f32", "0" * 8))
