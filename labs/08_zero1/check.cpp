@@ -2,6 +2,7 @@
 #include "labs/check.h"
 
 #include <chrono>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,14 @@ struct Case {
   uint64_t seed;
 };
 
-/// What the ranks have found, a row of numbers for each.
+/// What a rank has found, and where: "step 1, section 0".
+struct Row {
+  std::string place;
+  std::vector<float> numbers;
+};
+/// Of each rank.
 struct Found {
-  std::vector<std::vector<float>> sums, weights;
+  std::vector<std::vector<Row>> sums, weights;
   std::vector<int64_t> sent;
 };
 
@@ -39,8 +45,11 @@ std::vector<float> floats(const Tensor& tensor) {
   return all;
 }
 
-void append(std::vector<float>& all, const std::vector<float>& more) {
-  all.insert(all.end(), more.begin(), more.end());
+/// A row for each section of `flat`: of a shard its chunk.
+void append(std::vector<Row>& rows, const std::string& when, const ParamLayout& layout,
+            const Tensor& flat) {
+  for (int64_t s = 0; s < layout.sections(); ++s)
+    rows.push_back({fmt::format("{}, section {}", when, s), floats(layout.section_of(flat, s))});
 }
 
 void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
@@ -60,7 +69,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   init_params(ctx, weights.master, shard, c.gpt, c.seed);
   weights.refresh(ctx, shard);
   all_gather(ctx, stream, params, weights.compute);
-  append(found.weights[rank], floats(weights.compute));
+  append(found.weights[rank], "at the start", params, weights.compute);
   for (uint64_t step = 0; step < 2; ++step) {
     stream.begin_step();
     const std::vector<float> drawn =
@@ -68,25 +77,33 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
     std::ranges::copy(drawn, grads.data<float>());
     for (int64_t s = params.sections(); s-- > 0;) zero1.ready(grads, s);
     zero1.finish(ctx, grads);
-    for (const Tensor chunk : shard.sections_of(grads)) append(found.sums[rank], floats(chunk));
+    append(found.sums[rank], fmt::format("step {}", step + 1), shard, grads);
     optimizer.step(ctx, weights.master, grads, 1e-2f);
     weights.refresh(ctx, shard);
     all_gather(ctx, stream, params, weights.compute);
-    append(found.weights[rank], floats(weights.compute));
+    append(found.weights[rank], fmt::format("after step {}", step + 1), params, weights.compute);
   }
   found.sent[rank] = stream.sent();
 }
 
 void run_case(Sheet& sheet, const Case& c) {
-  Found found{.sums = std::vector<std::vector<float>>(c.ranks),
-              .weights = std::vector<std::vector<float>>(c.ranks),
+  Found found{.sums = std::vector<std::vector<Row>>(c.ranks),
+              .weights = std::vector<std::vector<Row>>(c.ranks),
               .sent = std::vector<int64_t>(c.ranks)};
-  run_threads(
-      c.ranks, [&](Comm& comm) { train(sheet, c, comm, found); }, std::chrono::seconds(5));
-  for (int r = 0; r < c.ranks; ++r) {
-    sheet.bits(fmt::format("sums/rank {}", r), found.sums[r]);
-    sheet.bits(fmt::format("weights/rank {}", r), found.weights[r]);
+  std::exception_ptr thrown;  // what has been found before says where
+  try {
+    run_threads(
+        c.ranks, [&](Comm& comm) { train(sheet, c, comm, found); }, std::chrono::seconds(5));
+  } catch (...) {
+    thrown = std::current_exception();
   }
+  for (int r = 0; r < c.ranks; ++r) {
+    for (const auto& [place, numbers] : found.sums[r])
+      sheet.bits(fmt::format("sums/rank {}: {}", r, place), numbers);
+    for (const auto& [place, numbers] : found.weights[r])
+      sheet.bits(fmt::format("weights/rank {}: {}", r, place), numbers);
+  }
+  if (thrown) std::rethrow_exception(thrown);
   int64_t sent = 0;
   for (const int64_t bytes : found.sent) sent += bytes;
   const ParamLayout params(c.gpt, c.ranks);

@@ -30,6 +30,11 @@ struct Case {
   }
 };
 
+/// The weights of a section when it was used, and where: "step 1, use 3, section 2".
+struct Row {
+  std::string place;
+  std::vector<float> numbers;
+};
 /// Of each rank.
 struct Found {
   explicit Found(int ranks)
@@ -38,8 +43,8 @@ struct Found {
         kept(static_cast<size_t>(ranks)),
         sent(static_cast<size_t>(ranks)) {}
 
-  std::vector<std::vector<float>> weights;
-  std::vector<std::string> ahead;  ///< bytes sent after each use, in order
+  std::vector<std::vector<Row>> weights;
+  std::vector<std::vector<std::string>> ahead;  ///< [step]: bytes sent after each use, in order
   std::vector<int64_t> kept, sent;
 };
 
@@ -82,12 +87,14 @@ void take_steps(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   for (uint64_t step = 0; step < 2; ++step) {
     init_params(ctx, own, shard, c.gpt, sheet.seed() + step);
     stream.begin_step();
+    std::string& ahead = found.ahead[rank].emplace_back();
     for (size_t i = 0; i < used.size(); ++i) {
       gathered.use(ctx, used[i], i + 1 < used.size() ? used[i + 1] : 0);
-      found.ahead[rank] += fmt::format(" {}", sent_so_far(stream));
+      ahead += fmt::format(" {}", sent_so_far(stream));
       const Tensor some = some_of(gathered.view(), used[i]);
-      found.weights[rank].insert(found.weights[rank].end(), some.data<float>(),
-                                 some.data<float>() + some.size());
+      found.weights[rank].push_back(
+          {fmt::format("step {}, use {}, section {}", step + 1, i, used[i]),
+           {some.data<float>(), some.data<float>() + some.size()}});
     }
     gathered.forget();
     found.sent[rank] = stream.sent();
@@ -104,7 +111,8 @@ Found run_ranks_of(const Sheet& sheet, const Case& c) {
 void run_case(Sheet& sheet, const Case& c) {
   const Found found = run_ranks_of(sheet, c);
   for (size_t r = 0; r < found.weights.size(); ++r)
-    sheet.bits(fmt::format("weights/rank {}", r), found.weights[r]);
+    for (const auto& [place, numbers] : found.weights[r])
+      sheet.bits(fmt::format("weights/rank {}: {}", r, place), numbers);
   const ParamLayout params(c.gpt, c.ranks);
   // A room for each section; a gather for each use.
   int64_t each_use = 0;
@@ -118,7 +126,8 @@ void run_case(Sheet& sheet, const Case& c) {
 void run_ahead(Sheet& sheet, const Case& c) {
   const Found found = run_ranks_of(sheet, c);
   for (size_t r = 0; r < found.ahead.size(); ++r)
-    sheet.text(fmt::format("ahead/rank {}", r), found.ahead[r]);
+    for (size_t step = 0; step < found.ahead[r].size(); ++step)
+      sheet.text(fmt::format("ahead/rank {}: step {}", r, step + 1), found.ahead[r][step]);
 }
 
 void run_formula(Sheet& sheet, const Case& c) {
@@ -142,7 +151,7 @@ void cases(Sheet& sheet) {
                      .heads = 1,
                      .channels = 8,
                      .seq_len = 4,
-                     .positions = sheet.pick<int64_t>("positions", {4, 7}),
+                     .positions = sheet.pick<int64_t>("positions", {40, 70}),
                      .vocab = 11,
                      .padded_vocab = 16},
              .zero3 = {},

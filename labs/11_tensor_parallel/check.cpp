@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{5};
 constexpr int64_t kSequences = 2;
+constexpr int64_t kRoom = kSequences + 1;  ///< sequences that buffers have room for
 
 struct Case {
   GptConfig gpt;
@@ -30,14 +31,19 @@ struct Case {
   int64_t elements() const { return kSequences * gpt.seq_len * gpt.channels; }
 };
 
-/// A row of numbers for each rank, and the bytes it has sent.
+/// Numbers of a tensor, by its name.
+struct Row {
+  std::string name;
+  std::vector<float> numbers;
+};
+/// What each rank has found, and the bytes it has sent.
 struct Found {
   explicit Found(int64_t ranks)
       : forward(static_cast<size_t>(ranks)),
         backward(static_cast<size_t>(ranks)),
         sent(static_cast<size_t>(ranks)) {}
 
-  std::vector<std::vector<float>> forward, backward;
+  std::vector<std::vector<Row>> forward, backward;
   std::vector<int64_t> sent;
 
   int64_t all_sent() const {
@@ -47,8 +53,12 @@ struct Found {
   }
 };
 
-void append(std::vector<float>& all, const Tensor& more) {
-  all.insert(all.end(), more.data<float>(), more.data<float>() + more.size());
+void append(std::vector<Row>& rows, const char* name, const Tensor& x) {
+  rows.push_back({name, {x.data<float>(), x.data<float>() + x.size()}});
+}
+void write(Sheet& sheet, const char* gate, size_t rank, const std::vector<Row>& rows) {
+  for (const Row& row : rows)
+    sheet.bits(fmt::format("{}/rank {}: {}", gate, rank, row.name), row.numbers);
 }
 
 /// Part `rank` of `ranks` of the tokens of each sequence.
@@ -70,7 +80,7 @@ struct Rank {
       : run(options(c)),
         ctx(make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm)),
         params(c.gpt, 1, {comm.rank(), comm.size()}),
-        tp(arena, ctx, comm, params, c.plan, kSequences) {}
+        tp(arena, ctx, comm, params, c.plan, kRoom) {}
 
   static RunOptions options(const Case& c) {
     RunOptions run;
@@ -112,9 +122,11 @@ void exchange(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   log.end_step({.step = 0, .loss = 0, .grad_norm = 0, .lr = 0, .tokens = 0});
 
   const auto rank = static_cast<size_t>(comm.rank());
-  append(found.forward[rank], a.product);
-  for (const Tensor& gradient : {d.branch, g.residual2_b, g.mlp.fc.b, g.mlp.proj_w})
-    append(found.backward[rank], gradient);
+  append(found.forward[rank], "behind g", a.product);
+  append(found.backward[rank], "gradient of what f reads", d.branch);
+  append(found.backward[rank], "gradient of the bias behind g", g.residual2_b);
+  append(found.backward[rank], "gradient of fc.b", g.mlp.fc.b);
+  append(found.backward[rank], "gradient of proj_w", g.mlp.proj_w);
   found.sent[rank] = r.tp.sent(log);
 }
 
@@ -123,8 +135,8 @@ void run_exchange(Sheet& sheet, const Case& c) {
   run_threads(
       c.ranks(), [&](Comm& comm) { exchange(sheet, c, comm, found); }, kPatience);
   for (size_t r = 0; r < found.sent.size(); ++r) {
-    sheet.bits(fmt::format("forward/rank {}", r), found.forward[r]);
-    sheet.bits(fmt::format("backward/rank {}", r), found.backward[r]);
+    write(sheet, "forward", r, found.forward[r]);
+    write(sheet, "backward", r, found.backward[r]);
   }
   // An all-reduce at each f and g, in both directions.
   const int64_t exchanges = c.plan.sequence_ranks > 1 ? 5 : 4;
@@ -161,16 +173,15 @@ void share_softmax(const Sheet& sheet, const Case& c, Comm& comm, Found& found) 
   const auto rank = static_cast<size_t>(comm.rank());
   found.sent[rank] = comm.statistics().wire_bytes() - before;
   head_loss_and_gradient(r.ctx, losses, logits, all, targets, r.tp.own_vocab(), 0.25f);
-  append(found.forward[rank], losses);
-  append(found.forward[rank], logits);
+  append(found.forward[rank], "losses", losses);
+  append(found.forward[rank], "gradient of the logits", logits);
 }
 
 void run_softmax(Sheet& sheet, const Case& c) {
   Found found(c.ranks());
   run_threads(
       c.ranks(), [&](Comm& comm) { share_softmax(sheet, c, comm, found); }, kPatience);
-  for (size_t r = 0; r < found.sent.size(); ++r)
-    sheet.bits(fmt::format("softmax/rank {}", r), found.forward[r]);
+  for (size_t r = 0; r < found.sent.size(); ++r) write(sheet, "softmax", r, found.forward[r]);
   // All logits to every rank.
   sheet.without_idea("sent", (c.ranks() - 1) * 4 * kSequences * c.gpt.seq_len * c.gpt.padded_vocab);
   sheet.count("sent", found.all_sent());
