@@ -94,7 +94,7 @@ def judge_row(gate, key, row, mine, right, ended):
     if base is not None:
         result.without = f"{base:,}"
     if key not in mine.values:
-        result.yours = plain(mine.threw.get(case)) or (ended or "not measured: the program had ended")
+        result.yours = plain(mine.threw.get(case)) or ended_in(mine, ended) or "not measured: the program had ended"
         return result
     my_kind, my_value = mine.values[key]
     result.yours = brief(my_kind, my_value)
@@ -108,6 +108,11 @@ def judge_row(gate, key, row, mine, right, ended):
         return result
     result.share = credit(gate, int(my_value), int(value), base)
     return result
+
+
+def ended_in(mine, ended):
+    """How the program ended, and in which case; other cases that lack rows are not to blame."""
+    return f"{ended}, in the case {mine.begun[-1]}" if ended and mine.begun else ended
 
 
 def plain(message):

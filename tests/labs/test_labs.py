@@ -199,6 +199,11 @@ class Points(unittest.TestCase):
         self.assertEqual([shown.count(message), shown.count("as above")], [1, 1])
         self.assertLess(max(len(line) for line in shown.splitlines() if message not in line), 100)
 
+    def test_where_a_program_ended_is_told(self):
+        yours = rows(("", "begin", ""), ended="ended by SIGSEGV")
+        shown = gates.judge(self.GATES, yours, self.REFERENCE)[0].yours
+        self.assertEqual(shown, "ended by SIGSEGV, in the case case")
+
     def test_a_row_counts_as_it_came_first(self):
         self.assertEqual(self.points(rows(("sum/0", "f32", "0" * 8), self.ONE, self.TWO)), [30, 0])
 
