@@ -530,9 +530,10 @@ llama_parallel() {
 llama_text() {
   title "LLaMA's block"
   echo "One rank: 1, 2 and 4 micro-steps, 3 threads, and from 06 on \`--recompute\` ${policies[*]} in" \
-    "FP32, BF16 and FP16. Threads and processes: data parallelism on 2, 4 and 8 ranks with 1 and 4" \
-    "micro-steps; layers on 2 and 4 ranks, with \`--sequence-parallel\`, too; 2, 4 and 8 stages in" \
-    "each schedule; every mesh of up to 8 ranks, and 2 x 4 x 2, whose \`--tp\` is at most 4."
+    "FP32, BF16 and FP16. All others as threads and as processes. Data parallelism: 2, 4 and 8 ranks" \
+    "with 1 and 4 micro-steps. Shared layers: 2 and 4 ranks, with \`--sequence-parallel\`, too." \
+    "Stages: 2, 4 and 8 in each schedule. Meshes: every one of up to 8 ranks, and 2 x 4 x 2, whose" \
+    "\`--tp\` is at most 4."
   rows layouts "${chapters[@]}"
   echo "With a sum or a message lost or mixed up (\`--fault\`) the trace differs: $seen of $controls runs."
   echo
