@@ -103,30 +103,30 @@ void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits,
 }
 
 void softmax_max(const Ctx& ctx, Tensor max, Tensor logits, int64_t vocab) {
-  const auto [B, T, V] = check_softmax_max(max, logits, vocab);
+  const CrossEntropyShape s = check_softmax_max(max, logits, vocab);
   float* to = max.data<float>();
-  dispatch(logits, [&, rows = B * T, V = V]<class Real>(Real) {
+  dispatch(logits, [&]<class Real>(Real) {
     const Real* x = logits.data<Real>();
-    parallel_for(ctx, rows, 1, V, [&](Range range) {
+    parallel_for(ctx, s.B * s.T, 1, s.V, [&](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row)
-        to[row] = lane_max(x + row * V, vocab);
+        to[row] = lane_max(x + row * s.V, vocab);
     });
   });
 }
 
 void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tensor max,
                  Tensor targets, int64_t vocab) {
-  const auto [B, T, V] = check_softmax_sum(sum, target, logits, max, targets, vocab);
+  const CrossEntropyShape s = check_softmax_sum(sum, target, logits, max, targets, vocab);
   check_targets(targets, vocab, true);
   const int32_t* column = targets.data<int32_t>();
   const float* m = max.data<float>();
   float *sums = sum.data<float>(), *x_target = target.data<float>();
-  dispatch(logits, [&, rows = B * T, V = V]<class Real>(Real) {
+  dispatch(logits, [&]<class Real>(Real) {
     const Real* x0 = logits.data<Real>();
-    parallel_for(ctx, rows, 1, 2 * V, [&](Range range) {
+    parallel_for(ctx, s.B * s.T, 1, 2 * s.V, [&](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row) {
-        const Real* x = x0 + row * V;
-        sums[row] = sum_exp(x, V, vocab, ctx.leaves, m[row]);
+        const Real* x = x0 + row * s.V;
+        sums[row] = sum_exp(x, s.V, vocab, ctx.leaves, m[row]);
         x_target[row] = is_here(column[row]) ? value_of(x[column[row]]) : float{kNothing};
       }
     });

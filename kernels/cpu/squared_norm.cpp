@@ -136,24 +136,24 @@ void add_limbs(int64_t* to, const Limbs& limbs) {
 }  // namespace
 
 void squared_norm(const Ctx& ctx, Tensor limbs, Tensor x) {
-  const auto [R, N] = check_squared_norm(limbs, x);
+  const MatrixShape s = check_squared_norm(limbs, x);
   const float* from = x.data<float>();
   int64_t* to = limbs.data<int64_t>();
-  if (R >= ctx.threads) {
-    parallel_for(ctx, R, 1, N, [&, N = N](Range rows) {
+  if (s.R >= ctx.threads) {
+    parallel_for(ctx, s.R, 1, s.N, [&](Range rows) {
       for (int64_t row = rows.begin; row < rows.end; ++row) {
         Limbs sum{};
-        add_range(sum, from + row * N, {0, N});
+        add_range(sum, from + row * s.N, {0, s.N});
         add_limbs(to + row * kLimbs, sum);
       }
     });
     return;
   }
   std::mutex adding;
-  for (int64_t row = 0; row < R; ++row) {  // few long rows: each is cut among the threads
-    parallel_for(ctx, N, kNormLeaf, 1, [&, N = N](Range range) {
+  for (int64_t row = 0; row < s.R; ++row) {  // few long rows: each is cut among the threads
+    parallel_for(ctx, s.N, kNormLeaf, 1, [&](Range range) {
       Limbs sum{};
-      add_range(sum, from + row * N, range);
+      add_range(sum, from + row * s.N, range);
       const std::lock_guard lock(adding);
       add_limbs(to + row * kLimbs, sum);  // integers: the order does not matter
     });
@@ -162,17 +162,17 @@ void squared_norm(const Ctx& ctx, Tensor limbs, Tensor x) {
 
 void adaptive_clip(const Ctx& ctx, Tensor grad, Tensor grad_limbs, Tensor weight_limbs,
                    float clip) {
-  const auto [R, N] = check_adaptive_clip(grad, grad_limbs, weight_limbs);
+  const MatrixShape s = check_adaptive_clip(grad, grad_limbs, weight_limbs);
   float* g = grad.data<float>();
   const int64_t* g_limbs = grad_limbs.data<int64_t>();
   const int64_t* w_limbs = weight_limbs.data<int64_t>();
-  parallel_for(ctx, R, 1, N, [&, N = N](Range rows) {
+  parallel_for(ctx, s.R, 1, s.N, [&](Range rows) {
     for (int64_t row = rows.begin; row < rows.end; ++row) {
       const double weight = std::max(std::sqrt(limbs_value(w_limbs + row * kLimbs)), 1e-3);
       const double norm = std::max(std::sqrt(limbs_value(g_limbs + row * kLimbs)), 1e-6);
       const auto factor = static_cast<float>(clip * weight / norm);
       if (factor >= 1) continue;
-      for_vectors(row * N, (row + 1) * N, [&](int64_t i, auto io) {
+      for_vectors(row * s.N, (row + 1) * s.N, [&](int64_t i, auto io) {
         io.store(hn::Mul(io.load(g + i), broadcast(factor)), g + i);
       });
     }
