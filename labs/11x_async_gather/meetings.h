@@ -21,7 +21,7 @@
 
 namespace ladder::lab {
 
-constexpr std::chrono::seconds kHeld{1};         // then a transfer or a product goes on alone
+constexpr std::chrono::milliseconds kHeld{500};  // then a transfer or a product goes on alone
 constexpr std::chrono::milliseconds kOnWire{2};  // what a transfer takes on a slow wire
 
 /// What should hide behind a product.
