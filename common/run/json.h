@@ -11,6 +11,7 @@ namespace ladder {
 
 /// What is copied or printed level by level must not be as deep as its writer likes.
 constexpr int kMaxJsonDepth = 64;
+/// The longest file that is read, in bytes.
 constexpr int64_t kMaxJsonFile = int64_t{16} << 20;
 
 /// @throws UserError that says what is wrong, for the caller to name the file: malformed text, more
