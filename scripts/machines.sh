@@ -13,8 +13,8 @@
 #   scripts/machines.sh --part arm64     one of the parts
 #   scripts/machines.sh --folder DIR     trees and builds lie in DIR, by default build/machines
 #
-# Installs what it needs from Debian's packages. Prints a line for each trial, and writes
-# docs/results/machines.md from the lines of the last trial of each part, which lie in runs/machines.
+# Installs what it needs from Debian's packages. Prints a line for each trial. Each part has a section
+# of docs/results/machines.md; a part that is tried again writes its section anew.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -28,7 +28,7 @@ while (($# > 0)); do
   shift 2
 done
 ((EUID == 0)) || { echo "machines.sh: it makes trees of Debian and installs packages: legal as root" >&2; exit 2; }
-mkdir -p "$folder" runs/machines || exit 2
+mkdir -p "$folder" || exit 2
 folder=$(realpath "$folder") failed=0
 commit=$(git rev-parse --short HEAD)
 git diff --quiet HEAD -- kernels common chapters || commit+=", with changes"
@@ -126,7 +126,7 @@ arm64() {
     status=0
     said=$(qemu-aarch64-static -L "$tree" "$folder/arm64/tests/$name" 2>&1) || status=1
     ((status == 0)) || echo "$said" >"$folder/$name.arm64.log"
-    tell $status "arm64, NEON, qemu: $name" "$(sed -nE 's/.*(\[  PASSED  \]|^ *([0-9]+) FAILED TEST).*/&/p' <<<"$said" | tr -s '\n ' ' ')"
+    tell $status "arm64, NEON, qemu: $name" "$(grep -oE '\[  PASSED  \].*|[0-9]+ FAILED TEST.*' <<<"$said" | xargs)"
   done
   bits arm64 "arm64, NEON, GCC $(aarch64-linux-gnu-g++ -dumpversion), qemu: whole runs" --launcher "qemu-aarch64-static -L $tree"
 }
@@ -164,11 +164,17 @@ debian13() {
   tell $status "Debian 13: whole runs" "$(tail -n 1 "$folder/debian13_bits.log")"
 }
 
+page=docs/results/machines.md
+sections=$(mktemp -d)
+# section PART: what the page says of it.
+section() { sed -n "/^## $1,/,/^## /p" "$page" | sed '1p;/^## /d'; }
+
+for part in compilers arm64 debian13; do section "$part" >"$sections/$part"; done
 for part in "${parts[@]}"; do
-  lines=runs/machines/$part.txt
-  : >"$lines"
+  lines=$sections/$part
+  printf '## %s, programs of %s\n\n|  |  |  |\n|---|---|---|\n' "$part" "$commit" >"$lines"
   "$part"
-  echo "| $part | commit | $commit |" >>"$lines"
+  echo >>"$lines"
 done
 {
   echo "# Other machines"
@@ -177,8 +183,7 @@ done
 from measure import machine; print(machine())'). A run with the golden bits is one whose last step" \
     "has the loss, gradient norm and hash of all weights of \`tests/golden/bits.json\`."
   echo
-  echo "| machine | | |"
-  echo "|---|---|---|"
-  cat runs/machines/*.txt
-} >docs/results/machines.md
+  cat "$sections"/{compilers,arm64,debian13}
+} >"$page.new" && mv "$page.new" "$page"
+rm -r "$sections"
 ((failed == 0))

@@ -118,13 +118,13 @@ __global__ void columns_kernel(To* to, int64_t to_row, const From* from, int64_t
 }  // namespace
 
 void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
-  const auto [rows, C] = check_residual_forward(out, residual, product, bias);
-  dispatch(out.dtype, [&, rows = rows, C = C]<class T>(Type<T>) {
-    dispatch_width<T>(C, {out, residual, product, bias}, [&]<int W>(Width<W>) {
+  const ResidualShape s = check_residual_forward(out, residual, product, bias);
+  dispatch(out.dtype, [&]<class T>(Type<T>) {
+    dispatch_width<T>(s.C, {out, residual, product, bias}, [&]<int W>(Width<W>) {
       launch(ctx, residual_kernel<W, T>,
-             {.x = ceil_div(rows, kResidualRows), .y = ceil_div(C, kThreads * W)}, kThreads, 0,
+             {.x = ceil_div(s.rows, kResidualRows), .y = ceil_div(s.C, kThreads * W)}, kThreads, 0,
              device_data<T>(out), device_data<T>(residual), device_data<T>(product),
-             device_data<T>(bias), rows, C);
+             device_data<T>(bias), s.rows, s.C);
     });
   });
 }

@@ -110,28 +110,28 @@ __global__ void clip_rows(float* grad, const int64_t* grad_limbs, const int64_t*
 }  // namespace
 
 void squared_norm(const Ctx& ctx, Tensor limbs, Tensor x) {
-  const auto [R, N] = check_squared_norm(limbs, x);
+  const MatrixShape s = check_squared_norm(limbs, x);
   constexpr int64_t kBlocks = 2048;  // more than a GPU runs at once
-  if (R == 0) return;
-  const int64_t leaves = ceil_div(N, kNormLeaf);
+  if (s.R == 0) return;
+  const int64_t leaves = ceil_div(s.N, kNormLeaf);
   const int64_t threads = std::clamp<int64_t>(round_up<int64_t>(leaves, kWarp), kWarp, kThreads);
-  const int64_t stripes = std::clamp<int64_t>(ceil_div(leaves, threads), 1, ceil_div(kBlocks, R));
+  const int64_t stripes = std::clamp<int64_t>(ceil_div(leaves, threads), 1, ceil_div(kBlocks, s.R));
   Scratch scratch(ctx);
-  auto* partial = scratch.take<Limb>(R * stripes * kLimbs);
-  dispatch_width<float>(N, {x}, [&, N = N, R = R]<int W>(Width<W>) {
-    launch(ctx, sum_stripes<W>, {.x = R, .y = stripes}, static_cast<int>(threads), 0, partial,
-           device_data<float>(x), N);
+  auto* partial = scratch.take<Limb>(s.R * stripes * kLimbs);
+  dispatch_width<float>(s.N, {x}, [&]<int W>(Width<W>) {
+    launch(ctx, sum_stripes<W>, {.x = s.R, .y = stripes}, static_cast<int>(threads), 0, partial,
+           device_data<float>(x), s.N);
   });
-  launch(ctx, add_stripes, {.x = R}, kLimbs * kWarp, 0,
+  launch(ctx, add_stripes, {.x = s.R}, kLimbs * kWarp, 0,
          reinterpret_cast<Limb*>(device_data<int64_t>(limbs)), partial, stripes);
 }
 
 void adaptive_clip(const Ctx& ctx, Tensor grad, Tensor grad_limbs, Tensor weight_limbs,
                    float clip) {
-  const auto [R, N] = check_adaptive_clip(grad, grad_limbs, weight_limbs);
-  dispatch_width<float>(N, {grad}, [&, N = N, R = R]<int W>(Width<W>) {
-    launch(ctx, clip_rows<W>, {.x = R}, kThreads, 0, device_data<float>(grad),
-           device_data<int64_t>(grad_limbs), device_data<int64_t>(weight_limbs), N, clip);
+  const MatrixShape s = check_adaptive_clip(grad, grad_limbs, weight_limbs);
+  dispatch_width<float>(s.N, {grad}, [&]<int W>(Width<W>) {
+    launch(ctx, clip_rows<W>, {.x = s.R}, kThreads, 0, device_data<float>(grad),
+           device_data<int64_t>(grad_limbs), device_data<int64_t>(weight_limbs), s.N, clip);
   });
 }
 
