@@ -1,8 +1,12 @@
 // Each function first brings x near 0, where a short power series suffices, and then undoes that.
-// What floor, ldexp, frexp and fabs of the C library do is exact, so it is the same everywhere.
+// What floor and fabs of the C library do is exact, so it is the same everywhere. What it takes to
+// cut a double into 2^k and a rest, or to join them, is done on its bits: 52 of the fraction, above
+// them those of the exponent, which is k + 1023. Calls of the C library took as long as all else.
 #include "kernels/math.h"
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <span>
 
@@ -26,6 +30,9 @@ double polynomial(std::span<const double> c, double x) {
   return sum;
 }
 
+/// 2^k, -1022 <= k <= 1023
+double power_of_2(int64_t k) { return std::bit_cast<double>((k + 1023) << 52); }
+
 /// e^r - 1 for |r| <= ln 2 / 2, where r = high + low: r + r^2 (1/2! + r/3! + r^2/4! + ...)
 double exp_minus_1_near_0(double high, double low) {
   static constexpr double kSeries[] = {
@@ -45,7 +52,7 @@ struct CutByLn2 {
 /// e^x - 1 = 2^k (e^r - 1) + (2^k - 1), 0 <= x < 50
 double exp_minus_1(double x) {
   const CutByLn2 cut(x);
-  const double power = std::ldexp(1.0, static_cast<int>(cut.k));
+  const double power = power_of_2(static_cast<int64_t>(cut.k));
   return power * exp_minus_1_near_0(cut.high, cut.low) + (power - 1);
 }
 
@@ -81,6 +88,20 @@ double sin_turned(double x, int turns) {
   return quarter < 2 ? size : -size;
 }
 
+struct Parts {
+  double m, k;
+};
+
+/// x = 2^k m with m from sqrt(1/2) to sqrt(2), of a positive finite x.
+Parts mantissa_and_exponent(double x) {
+  const bool tiny = x < std::numeric_limits<double>::min();
+  const auto bits = std::bit_cast<int64_t>(tiny ? x * 0x1p54 : x);
+  // The exponent, counted from sqrt(1/2).
+  const int64_t k = (bits - std::bit_cast<int64_t>(0x1.6a09e667f3bcdp-1)) >> 52;
+  return {std::bit_cast<double>(bits - k * (int64_t{1} << 52)),
+          static_cast<double>(tiny ? k - 54 : k)};
+}
+
 }  // namespace
 
 double exp(double x) {
@@ -88,7 +109,9 @@ double exp(double x) {
   if (x > 710) return kInfinity;
   if (x < -746) return 0;
   const CutByLn2 cut(x);
-  return std::ldexp(1 + exp_minus_1_near_0(cut.high, cut.low), static_cast<int>(cut.k));
+  // Twice, as 2^k itself may be no double. Only the second product may round.
+  const auto k = static_cast<int64_t>(cut.k), half = k / 2;
+  return (1 + exp_minus_1_near_0(cut.high, cut.low)) * power_of_2(half) * power_of_2(k - half);
 }
 
 // x = 2^k m with m from sqrt(1/2) to sqrt(2). With f = m - 1 and s = f / (2 + f),
@@ -99,12 +122,7 @@ double log(double x) {
   if (std::isnan(x) || x < 0) return kNan;
   if (x == 0) return -kInfinity;
   if (x == kInfinity) return x;
-  int k = 0;
-  double m = std::frexp(x, &k);
-  if (m < 0.70710678118654752) {
-    m *= 2;
-    --k;
-  }
+  const auto [m, k] = mantissa_and_exponent(x);
   const double f = m - 1, s = f / (2 + f), square = s * s;
   const double z = square * polynomial(kSeries, square);
   return k * kLn2[0] + (f - (s * (f - z) - k * kLn2[1]));

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains a small GPT on the King James Bible through the chapters of one rank, then runs all
-# chapters side by side: four to eight minutes on two cores, after installation and build. Results go
+# chapters side by side: about seven minutes on two quiet cores, after two of installation and build. Results go
 # to runs/demo/ and to a page, build/report/index.html.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -44,4 +44,4 @@ python3 scripts/summary.py "$runs"/0[1-6].json
 # The same run on one rank and on several, however its memory, its layers or its depth are split
 # among them: the same bits.
 printf '\n== all chapters side by side\n'
-bash scripts/compare.sh --rounds 1 --steps 10
+bash scripts/compare.sh --rounds 1 --steps 6

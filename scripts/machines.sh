@@ -162,6 +162,24 @@ debian13() {
   status=0
   in_tree "$tree" "cd /root/ladder && python3 -B scripts/bits.py build/cpu/bin --bf16-instruction" >"$folder/debian13_bits.log" 2>&1 || status=1
   tell $status "Debian 13: whole runs" "$(tail -n 1 "$folder/debian13_bits.log")"
+  compilers_of_debian13 "$tree"
+}
+
+# GCC 13, which is Ubuntu 24.04's, and Clang with the library of GCC 14.
+compilers_of_debian13() {
+  local tree=$1 compiler packages status log
+  for compiler in g++-13 clang++-19; do
+    packages=$compiler status=0 log=$folder/debian13_$compiler.log
+    [[ $compiler == clang* ]] && packages="clang-19 libomp-19-dev"
+    in_tree "$tree" "apt-get -qq install --yes --no-install-recommends $packages && cd /root/ladder &&
+      cmake -B build/$compiler -G Ninja -DCMAKE_CXX_COMPILER=$compiler -DCMAKE_BUILD_TYPE=Release \
+        -DCMAKE_CXX_FLAGS_RELEASE=-O3 -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DLADDER_BENCH=OFF \
+        -DBUILD_TESTING=OFF -DLADDER_CUDA=OFF -DLADDER_ONLY_CHAPTERS='^0[46]' &&
+      cmake --build build/$compiler --target ch04_clipping ch06_checkpointing &&
+      python3 -B scripts/bits.py build/$compiler/bin --some --bf16-instruction" >"$log" 2>&1 </dev/null || status=1
+    tell $status "Debian 13, $compiler, -O3, this machine" \
+      "$(tail -n 1 "$log" | cut -c1-200), $(grep -c 'warning:' "$log") warnings"
+  done
 }
 
 page=docs/results/machines.md

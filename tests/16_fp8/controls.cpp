@@ -5,20 +5,18 @@
 namespace ladder::test {
 namespace {
 
-const std::string k16 = "16_fp8";
-
 class Fp8Controls : public SameTraceSmall {};
 
 TEST_F(Fp8Controls, OneRunningBufferDependsOnTheSplit) {
   EXPECT_TRUE(different_trace(
-      trace(k16, "--precision fp8 --batch 8"),
-      trace(k16, "--precision fp8 --batch 8 --micro-batch 1 --accumulate running")));
+      trace("16_fp8", "--precision fp8 --batch 8"),
+      trace("16_fp8", "--precision fp8 --batch 8 --micro-batch 1 --accumulate running")));
 }
 
 TEST_F(Fp8Controls, EveryPrecisionIsARunOfItsOwn) {
   std::vector<Trace> traces;
   for (const std::string flags : {"fp32", "bf16", "fp8", "fp8 --master 16"}) {
-    traces.push_back(trace(k16, "--precision " + flags));
+    traces.push_back(trace("16_fp8", "--precision " + flags));
     for (size_t i = 0; i + 1 < traces.size(); ++i)
       EXPECT_TRUE(different_trace(traces[i], traces.back())) << flags << " and number " << i;
   }
@@ -30,23 +28,23 @@ TEST_F(Fp8Controls, EveryPrecisionIsARunOfItsOwn) {
 // seen.
 TEST_F(Fp8Controls, RanksThatDoNotShareAmaxDiffer) {
   const std::string flags = "--precision fp8 --batch 16 --ranks 4 --ddp bucketed ";
-  const Trace sound = trace(k16, flags);
-  EXPECT_TRUE(different_trace(sound, trace(k16, flags + "--fault skip:all_reduce:2")));
+  const Trace sound = trace("16_fp8", flags);
+  EXPECT_TRUE(different_trace(sound, trace("16_fp8", flags + "--fault skip:all_reduce:2")));
   // A maximum taken twice is the same.
-  EXPECT_TRUE(same_trace(sound, trace(k16, flags + "--fault twice:all_reduce:2")));
+  EXPECT_TRUE(same_trace(sound, trace("16_fp8", flags + "--fault twice:all_reduce:2")));
 }
 
 class Fp8Resume : public SameTraceSmall {
  protected:
-  Trace rest() const { return trace(k16, flags + "--load half", {kHalf, kSteps}); }
+  Trace rest() const { return trace("16_fp8", flags + "--load half", {kHalf, kSteps}); }
   nlohmann::json scales() const { return Manifest::read(path("half/current")).state.at("fp8"); }
 
   const std::string flags = "--precision fp8 ";
 };
 
 TEST_F(Fp8Resume, KnowsScalesAndHistory) {
-  const Trace whole = trace(k16, flags);
-  const Trace first = trace(k16, flags + "--save half", {0, kHalf});
+  const Trace whole = trace("16_fp8", flags);
+  const Trace first = trace("16_fp8", flags + "--save half", {0, kHalf});
   EXPECT_TRUE(same_trace(whole, joined(first, rest())));
 
   // Another scale, a history with a larger number, nothing at all.
@@ -74,7 +72,7 @@ TEST_F(Fp8Resume, ACheckpointOfTheTrunkStartsItsScalesAnew) {
 
 // The weights that learn are FP32: a program of the trunk takes them, and says what it leaves.
 TEST_F(Fp8Resume, ACheckpointOfFp8GoesOnInTheTrunk) {
-  trace(k16, flags + "--save half", {0, kHalf});
+  trace("16_fp8", flags + "--save half", {0, kHalf});
   const Ended ended = train("07_ddp", "--load half --precision bf16 --layers 2");
   EXPECT_NE(ended.err.find("left aside: fp8"), std::string::npos) << ended.err;
 }

@@ -5,12 +5,10 @@
 namespace ladder::test {
 namespace {
 
-const std::string k16 = "16_fp8";
-
 class Fp8Bits : public SameTraceSmall {
  protected:
   Trace fp8(const std::string& flags, Range range = {0, kSteps}) const {
-    return trace(k16, "--precision fp8 " + flags, range);
+    return trace("16_fp8", "--precision fp8 " + flags, range);
   }
 };
 
@@ -18,7 +16,7 @@ TEST_F(Fp8Bits, OtherPrecisionsAreChapter07) {
   for (const std::string flags :
        {"--precision fp32 --clip 1 --micro-batch 2", "--precision bf16 --ranks 2 --recompute full",
         "--precision fp16 --loss-scale 1024 --ranks 4"})
-    EXPECT_TRUE(same_trace(trace("07_ddp", flags), trace(k16, flags))) << flags;
+    EXPECT_TRUE(same_trace(trace("07_ddp", flags), trace("16_fp8", flags))) << flags;
 }
 
 TEST_F(Fp8Bits, AnyMicroBatch) {
@@ -53,18 +51,19 @@ INSTANTIATE_TEST_SUITE_P(Layers, Fp8Recompute, ::testing::Values(1, 3, 5));
 TEST_P(Fp8Recompute, EveryPolicyIsNone) {
   const std::string flags =
       fmt::format("--precision fp8 --layers {} --batch 8 --micro-batch 2 --threads 2 ", GetParam());
-  const Trace kept = trace(k16, flags, {0, 3});
+  const Trace kept = trace("16_fp8", flags, {0, 3});
   std::vector<std::string> policies{"sqrt",          "full",   "selective", "selective:attention",
                                     "selective:mlp", "every:1"};
   if (GetParam() > 2) policies.insert(policies.end(), {"every:2", "every:3"});
   for (const std::string& policy : policies)
-    EXPECT_TRUE(same_trace(kept, trace(k16, flags + "--recompute " + policy, {0, 3}))) << policy;
+    EXPECT_TRUE(same_trace(kept, trace("16_fp8", flags + "--recompute " + policy, {0, 3})))
+        << policy;
 }
 
 TEST_F(Fp8Bits, Resume) {
   for (const std::string flags :
        {"--micro-batch 2 --clip 1", "--optimizer adamw8bit --master 16", "--recompute full"})
-    EXPECT_TRUE(same_trace(fp8(flags), interrupted(k16, "--precision fp8 " + flags))) << flags;
+    EXPECT_TRUE(same_trace(fp8(flags), interrupted("16_fp8", "--precision fp8 " + flags))) << flags;
 }
 
 TEST_F(Fp8Bits, AResumeMayChangeThePolicy) {

@@ -78,7 +78,8 @@ struct Exact {
   std::string name;
   std::string flags;
 };
-std::vector<Exact> exact_tier();
+/// `nano_on_ref`: sizes of nano on `ref`, which is the specification, not the fast one.
+std::vector<Exact> exact_tier(const std::string& nano_on_ref = "--channels 64 --seq-len 7");
 
 /// A SameTrace on one of exact_tier().
 class SameTraceExact : public SameTrace, public ::testing::WithParamInterface<Exact> {
