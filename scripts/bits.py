@@ -8,7 +8,8 @@
 Each run of the file names flags, and programs with layouts that must end in the same bits: loss and
 gradient norm of the last step, and a hash of all weights after it. Those of `ref` and of `cpu`
 differ; processor, compiler, threads and ranks make no difference. Runs with "pairs" on cpu are those
-of builds that widen BF16 before they multiply: AMX adds in an order of its own.
+of builds that widen BF16 before they multiply: AMX adds in an order of its own. The CMakeCache.txt
+above BIN says which builds do.
 """
 
 import argparse
@@ -38,6 +39,12 @@ def last_line(command, flags, steps, backend):
     return {field: line[field] for field in FIELDS}
 
 
+def widens_bf16(bin_folder):
+    """Whether the cpu kernels of a build widen BF16 before they multiply."""
+    cache = bin_folder.resolve().parent / "CMakeCache.txt"
+    return not cache.exists() or "LADDER_GEMM_BF16:INTERNAL=no_pairs\n" in cache.read_text()
+
+
 def compare(got, want):
     """The fields that differ, as text; nothing: none."""
     if isinstance(got, str):
@@ -53,8 +60,6 @@ def main():
     parser.add_argument("--backend", help="only this table of kernels: ref or cpu")
     parser.add_argument("--some", action="store_true", help="some of the programs may be missing")
     parser.add_argument("--launcher", default="", help="what starts the programs: an emulator")
-    parser.add_argument("--bf16-instruction", action="store_true",
-                        help="the build multiplies BF16 by an instruction: no runs with pairs on cpu")
     parser.add_argument("--write", action="store_true", help="what is computed becomes right")
     args = parser.parse_args()
     path = GOLDEN / "bits.json"
@@ -65,12 +70,13 @@ def main():
     if args.backend not in [None, "ref", "cpu"]:
         parser.error(f"--backend {args.backend}: legal are ref and cpu")
 
+    pairs = widens_bf16(args.bin)
     same, bad, missing = 0, 0, set()
     for run in golden["runs"]:
         if args.run and run["name"] != args.run:
             continue
         for backend in run["bits"]:
-            left_out = run.get("pairs") and args.bf16_instruction and backend == "cpu"
+            left_out = run.get("pairs") and not pairs and backend == "cpu"
             if left_out or (args.backend and backend != args.backend):
                 continue
             first = None

@@ -81,7 +81,6 @@ way() {
     return
   fi
   [[ $name == ref_alone ]] && only+=(--backend ref)
-  grep -qE 'bf16_(dpbf16|amx)' "$folder/$name/build.ninja" && only+=(--bf16-instruction)
   bits "$name" "$what" "${only[@]}"
 }
 
@@ -160,7 +159,7 @@ debian13() {
   done
   # Another folder than where programs of another system lie.
   status=0
-  in_tree "$tree" "cd /root/ladder && python3 -B scripts/bits.py build/cpu/bin --bf16-instruction" >"$folder/debian13_bits.log" 2>&1 || status=1
+  in_tree "$tree" "cd /root/ladder && python3 -B scripts/bits.py build/cpu/bin" >"$folder/debian13_bits.log" 2>&1 || status=1
   tell $status "Debian 13: whole runs" "$(tail -n 1 "$folder/debian13_bits.log")"
   compilers_of_debian13 "$tree"
 }
@@ -176,13 +175,15 @@ compilers_of_debian13() {
         -DCMAKE_CXX_FLAGS_RELEASE=-O3 -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DLADDER_BENCH=OFF \
         -DBUILD_TESTING=OFF -DLADDER_CUDA=OFF -DLADDER_ONLY_CHAPTERS='^0[46]' &&
       cmake --build build/$compiler --target ch04_clipping ch06_checkpointing &&
-      python3 -B scripts/bits.py build/$compiler/bin --some --bf16-instruction" >"$log" 2>&1 </dev/null || status=1
+      python3 -B scripts/bits.py build/$compiler/bin --some" >"$log" 2>&1 </dev/null || status=1
     tell $status "Debian 13, $compiler, -O3, this machine" \
       "$(tail -n 1 "$log" | cut -c1-200), $(grep -c 'warning:' "$log") warnings"
   done
 }
 
 page=docs/results/machines.md
+machine=$(python3 -B -c 'import sys; sys.path.insert(0, "scripts")
+from measure import machine; print(machine())')
 sections=$(mktemp -d)
 # section PART: what the page says of it.
 section() { sed -n "/^## $1,/,/^## /p" "$page" | sed '1p;/^## /d'; }
@@ -190,16 +191,15 @@ section() { sed -n "/^## $1,/,/^## /p" "$page" | sed '1p;/^## /d'; }
 for part in compilers arm64 debian13; do section "$part" >"$sections/$part"; done
 for part in "${parts[@]}"; do
   lines=$sections/$part
-  printf '## %s, programs of %s\n\n|  |  |  |\n|---|---|---|\n' "$part" "$commit" >"$lines"
+  printf '## %s\n\nPrograms of %s, on %s.\n\n|  |  |  |\n|---|---|---|\n' "$part" "$commit" "$machine" >"$lines"
   "$part"
   echo >>"$lines"
 done
 {
   echo "# Other machines"
   echo
-  echo "\`scripts/machines.sh\`, on $(python3 -B -c 'import sys; sys.path.insert(0, "scripts")
-from measure import machine; print(machine())'). A run with the golden bits is one whose last step" \
-    "has the loss, gradient norm and hash of all weights of \`tests/golden/bits.json\`."
+  echo "What \`scripts/machines.sh\` tried. A run with the golden bits is one whose last step has the loss," \
+    "gradient norm and hash of all weights of \`tests/golden/bits.json\`."
   echo
   cat "$sections"/{compilers,arm64,debian13}
 } >"$page.new" && mv "$page.new" "$page"
