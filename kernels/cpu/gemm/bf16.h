@@ -26,9 +26,9 @@ inline bool is_bf16_exactly(Dtype dtype) {
   return dtype == Dtype::BF16 || dtype == Dtype::E4M3 || dtype == Dtype::E5M2;
 }
 
-/// Whether this CPU has the instruction and both factors are BF16 exactly; with AMX only where no
-/// leaf is absent. Throws if the program
-/// was built for AMX and may not use it.
+/// Whether this CPU has the instruction and both factors are BF16 exactly; with AMX only where
+/// there are values of k and no leaf is absent. Throws if the program was built for AMX and may not
+/// use it.
 bool multiplies_pairs(const Product& product);
 
 /// The tile of such a product: threads cut C between tiles.

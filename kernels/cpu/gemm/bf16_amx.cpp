@@ -292,6 +292,7 @@ TileShape tile_of_pairs() { return {.rows = kTileSide, .row_step = kTileSide, .c
 bool multiplies_pairs(const Product& product) {
   if (!is_bf16_exactly(product.a.dtype) || !is_bf16_exactly(product.b.dtype)) return false;
   if (!product.present.empty()) return false;  // join_group knows no absent leaves
+  if (product.K == 0) return false;            // an empty sum is -0, and registers start from +0
   ask_for_registers();
   return true;
 }
