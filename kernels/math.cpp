@@ -1,7 +1,7 @@
 // Each function first brings x near 0, where a short power series suffices, and then undoes that.
 // What floor and fabs of the C library do is exact, so it is the same everywhere. A double is cut
-// into 2^k and a rest, and joined again, on its bits: 52 of the fraction, and above them those of the
-// exponent, which is k + 1023. frexp and ldexp would do the same, but take as long as all else.
+// into 2^k and a rest, and joined again, on its bits: 52 of the fraction, and above them those of
+// the exponent, which is k + 1023. frexp and ldexp would do the same, but take as long as all else.
 #include "kernels/math.h"
 
 #include <bit>
