@@ -164,16 +164,18 @@ debian13() {
   compilers_of_debian13 "$tree"
 }
 
-# GCC 13, which is Ubuntu 24.04's, and Clang with the library of GCC 14.
+# GCC 13, which is Ubuntu 24.04's, and Clang with the library of GCC 14. Debian's fmt asks for the
+# library of GCC 14: with GCC 13 its headers are taken alone.
 compilers_of_debian13() {
-  local tree=$1 compiler packages status log
+  local tree=$1 compiler packages more status log
   for compiler in g++-13 clang++-19; do
-    packages=$compiler status=0 log=$folder/debian13_$compiler.log
-    [[ $compiler == clang* ]] && packages="clang-19 libomp-19-dev"
+    packages=$compiler more=-DFMT_HEADER_ONLY status=0 log=$folder/debian13_$compiler.log
+    [[ $compiler == clang* ]] && packages="clang-19 libomp-19-dev" more=""
     in_tree "$tree" "apt-get -qq install --yes --no-install-recommends $packages && cd /root/ladder &&
       cmake -B build/$compiler -G Ninja -DCMAKE_CXX_COMPILER=$compiler -DCMAKE_BUILD_TYPE=Release \
         -DCMAKE_CXX_FLAGS_RELEASE=-O3 -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DLADDER_BENCH=OFF \
-        -DBUILD_TESTING=OFF -DLADDER_CUDA=OFF -DLADDER_ONLY_CHAPTERS='^0[46]' &&
+        -DBUILD_TESTING=OFF -DLADDER_CUDA=OFF -DLADDER_ONLY_CHAPTERS='^0[46]' \
+        -DCMAKE_CXX_FLAGS=$more &&
       cmake --build build/$compiler --target ch04_clipping ch06_checkpointing &&
       python3 -B scripts/bits.py build/$compiler/bin --some" >"$log" 2>&1 </dev/null || status=1
     tell $status "Debian 13, $compiler, -O3, this machine" \

@@ -235,6 +235,7 @@ TEST_F(CpuProductsBf16, InfinitiesAndNansPass) {
 TEST_F(CpuProductsBf16, OnlyExactFactorsGoInPairs) {
   const auto pairs = [](Dtype a, Dtype b) {
     Product p;
+    p.K = 1;
     p.a.dtype = a;
     p.b.dtype = b;
     return multiplies_pairs(p);
