@@ -39,7 +39,8 @@ void refuse_odd_values(const CLI::App& app) {
     }
 }
 
-/// "steps = 3  # a comment", "steps", or neither a flag nor a value.
+/// Whether a line is "steps = 3  # a comment", "steps" or empty. No flag takes a list, "[1, 2]",
+/// and CLI11 2.5 takes one that does not end.
 bool is_flag_line(std::string_view line) {
   constexpr std::string_view kBlanks = " \t\r";
   line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
@@ -48,8 +49,10 @@ bool is_flag_line(std::string_view line) {
   const auto* end = std::find_if_not(line.begin(), line.end(), in_name);
   const std::string_view rest(end, line.end());
   const size_t next = rest.find_first_not_of(kBlanks);
-  return std::isalpha(static_cast<unsigned char>(line[0])) &&
-         (next == std::string_view::npos || rest[next] == '=');
+  if (!std::isalpha(static_cast<unsigned char>(line[0]))) return false;
+  if (next == std::string_view::npos) return true;
+  const size_t value = rest.find_first_not_of(kBlanks, next + 1);
+  return rest[next] == '=' && (value == std::string_view::npos || rest[value] != '[');
 }
 
 // CLI11 passes over what has no name, waits for a pipe, and takes gigabytes for a line of dots and

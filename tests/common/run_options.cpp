@@ -262,7 +262,7 @@ TEST_F(Options, RefusesBadConfigs) {
   expect_refused({"--config", config("lr =\n")}, "--lr needs a value");
   expect_refused({"--config", config("[run]\nsteps = 3\n")}, "run");
   expect_refused({"--config", config("steps = 1\nsteps = 2\n")}, "steps");
-  expect_refused({"--config", config("steps = [1\n")}, "steps");
+  expect_refused({"--config", config("steps = [1\n")}, "line 1 is steps = [1");
   expect_refused({"--config", config("\x7f\x45LF\x02\x01 garbage \xff\xfe\n")}, "--config");
   expect_refused({"--config", config("batch = 0\n")}, "--batch must be");
   expect_refused({"--config", config("steps = 1\n[\n")}, "line 2 is [");
@@ -274,7 +274,7 @@ TEST_F(Options, HelpIsNoError) {
   const Outcome o = run({"--help"}, false);
   EXPECT_EQ(o.status, 0);
   EXPECT_EQ(o.err, "");
-  for (const char* part : {"--batch INT=16", "--model TEXT=tiny", "Sampling:", "one of ref, cpu"})
+  for (const char* part : {"--batch INT", "--model TEXT", "Sampling:", "one of ref, cpu"})
     EXPECT_NE(o.out.find(part), std::string::npos) << part << " in\n" << o.out;
 }
 
