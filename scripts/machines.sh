@@ -203,7 +203,7 @@ done
   echo "What \`scripts/machines.sh\` tried. A run with the golden bits is one whose last step has the loss," \
     "gradient norm and hash of all weights of \`tests/golden/bits.json\`."
   echo
-  cat "$sections"/{compilers,arm64,debian13}
+  cat "$sections"/{compilers,arm64,debian13} | sed '${/^$/d}'
 } >"$page.new" && mv "$page.new" "$page"
 rm -r "$sections"
 ((failed == 0))
