@@ -188,7 +188,7 @@ machine=$(python3 -B -c 'import sys; sys.path.insert(0, "scripts")
 from measure import machine; print(machine())')
 sections=$(mktemp -d)
 # section PART: what the page says of it.
-section() { sed -n "/^## $1,/,/^## /p" "$page" | sed '1p;/^## /d'; }
+section() { sed -n "/^## $1\$/,/^## /p" "$page" | sed '1p;/^## /d'; }
 
 for part in compilers arm64 debian13; do section "$part" >"$sections/$part"; done
 for part in "${parts[@]}"; do
