@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains a small GPT on the King James Bible through the chapters of one rank, then runs all
-# chapters side by side: about seven minutes on two quiet cores, after two of installation and build. Results go
-# to runs/demo/ and to a page, build/report/index.html.
+# chapters side by side. With installation and build it takes about ten minutes on two cores. Results
+# go to runs/demo/ and to a page, build/report/index.html.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 (($# == 0)) || { echo "demo.sh: takes no arguments" >&2; exit 2; }

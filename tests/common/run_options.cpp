@@ -1,6 +1,7 @@
 // Options: every refusal is one line with exit status 2, and the command line wins.
 
 #include <algorithm>
+#include <regex>
 
 #include <sys/stat.h>
 
@@ -274,8 +275,11 @@ TEST_F(Options, HelpIsNoError) {
   const Outcome o = run({"--help"}, false);
   EXPECT_EQ(o.status, 0);
   EXPECT_EQ(o.err, "");
-  for (const char* part : {"--batch INT", "--model TEXT", "Sampling:", "one of ref, cpu"})
+  for (const char* part : {"Sampling:", "one of ref, cpu"})
     EXPECT_NE(o.out.find(part), std::string::npos) << part << " in\n" << o.out;
+  // CLI11 writes "INT=16", from 2.5 on "INT [16]".
+  EXPECT_TRUE(std::regex_search(o.out, std::regex(R"(--batch INT(=16| \[16\])\s)"))) << o.out;
+  EXPECT_TRUE(std::regex_search(o.out, std::regex(R"(--model TEXT(=tiny| \[tiny\])\s)"))) << o.out;
 }
 
 TEST(MakeCtx, ScratchIsWorkspace) {
