@@ -30,13 +30,15 @@ constexpr const char* kStatuses =
     "130, 143 stopped after a step by SIGINT or SIGTERM, of which a second ends it at once";
 
 // CLI11 reads an empty number as 0, and a flag that is 7 as true.
+void refuse_odd_value(const CLI::Option& option, const std::string& value) {
+  if (value.empty()) throw UserError("{} needs a value", option.get_name());
+  if (option.get_expected_max() == 0 && value != "true" && value != "false")
+    throw UserError("{} is true or false, not {}", option.get_name(), value);
+}
+
 void refuse_odd_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options())
-    for (const std::string& value : option->results()) {
-      if (value.empty()) throw UserError("{} needs a value", option->get_name());
-      if (option->get_expected_max() == 0 && value != "true" && value != "false")
-        throw UserError("{} is true or false, not {}", option->get_name(), value);
-    }
+    for (const std::string& value : option->results()) refuse_odd_value(*option, value);
 }
 
 /// Whether a line is "steps = 3  # a comment", "steps" or empty. No flag takes a list, "[1, 2]",
@@ -56,23 +58,28 @@ bool is_flag_line(std::string_view line) {
 }
 
 // CLI11 passes over what has no name, waits for a pipe, and takes gigabytes for a line of dots and
-// brackets, which are nested tables to it.
-void check_config(const std::string& path) {
+// brackets, which are nested tables to it. CLI11 2.5 keeps "true" of "quiet = 5".
+void check_config(const CLI::App& app, const std::string& path) {
   constexpr int64_t kMost = 1 << 16;
-  std::istringstream lines(read_small_file(path, kMost, "--config"));
+  const std::string text = read_small_file(path, kMost, "--config");
+  std::istringstream lines(text);
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number)
     if (!is_flag_line(line))
       throw UserError("--config: line {} is {}; lines are 'flag = value'", number, line);
+  std::istringstream again(text);
+  for (const CLI::ConfigItem& item : app.get_config_formatter()->from_config(again))
+    if (const CLI::Option* option = app.get_option_no_throw("--" + item.name))
+      for (const std::string& value : item.inputs) refuse_odd_value(*option, value);
 }
 
 /// The file of each --config among the words of a command line.
-void check_configs(std::span<const char* const> words) {
+void check_configs(const CLI::App& app, std::span<const char* const> words) {
   const std::string flag = "--config", with_value = flag + "=";
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string word = words[i];
-    if (word.starts_with(with_value)) check_config(word.substr(with_value.size()));
-    if (word == flag && i + 1 < words.size()) check_config(words[i + 1]);
+    if (word.starts_with(with_value)) check_config(app, word.substr(with_value.size()));
+    if (word == flag && i + 1 < words.size()) check_config(app, words[i + 1]);
   }
 }
 
@@ -237,8 +244,8 @@ std::vector<FlagValue> CommandLine::record() const {
 }
 
 void CommandLine::parse(int argc, const char* const* argv) {
-  check_configs({argv, static_cast<size_t>(argc)});
   try {
+    check_configs(*app_, {argv, static_cast<size_t>(argc)});
     app_->parse(argc, argv);
     refuse_odd_values(*app_);
     for (const auto& set : set_enums_) set();
