@@ -3,9 +3,10 @@
 and end, found by libclang; and with --traces the stored traces, by the programs of build/cpu.
 
   labs/update.py             ranges.json
-  labs/update.py --check     says what is not fresh; status 1 if anything is
   labs/update.py --traces [NN ...]
                              and the traces, of all labs or of these: after a change of bits
+
+That ranges.json is of today's files is checked wherever it is read, by their hashes.
 
 Wants python3-clang-16 of Debian (scripts/setup.sh).
 """
@@ -79,10 +80,10 @@ def functions_of(cindex, root, path):
     return found
 
 
-def ranges(cindex, root=ROOT):
+def ranges(cindex, root, labs):
     """What ranges.json must hold. @throws Refused if a lab names a function that is not there"""
     wanted = {}
-    for lab in (lab for lab in all_labs(root) if not lab.is_extension):
+    for lab in (lab for lab in labs if not lab.is_extension):
         for path, names in lab.files.items():
             wanted.setdefault(path, {}).update({name: lab.name for name in names})
     table = {}
@@ -96,10 +97,6 @@ def ranges(cindex, root=ROOT):
             "functions": {name: found[name][0] for name in sorted(names)},
         }
     return table
-
-
-def text_of(table):
-    return json.dumps(table, indent=1) + "\n"
 
 
 def write_traces(build, labs):
@@ -116,18 +113,13 @@ def write_traces(build, labs):
 
 
 def main(arguments):
-    if arguments not in ([], ["--check"]) and arguments[0] != "--traces":
-        raise Refused(f"unknown argument {arguments[0]}; legal are --check and --traces")
+    if arguments and arguments[0] != "--traces":
+        raise Refused(f"unknown argument {arguments[0]}; legal is --traces [NN ...]")
     cindex = libclang()
     if cindex is None:
-        return 77
-    file, fresh = ROOT / "labs/ranges.json", text_of(ranges(cindex))
-    if arguments == ["--check"]:
-        if not file.is_file() or file.read_text(encoding="utf-8") != fresh:
-            print("labs/ranges.json is not fresh: labs/update.py renews it")
-            return 1
-        return 0
-    file.write_text(fresh, encoding="utf-8")
+        return 2
+    text = json.dumps(ranges(cindex, ROOT, all_labs()), indent=1) + "\n"
+    (ROOT / "labs/ranges.json").write_text(text, encoding="utf-8")
     if arguments:
         labs = [find(number) for number in arguments[1:]] or all_labs()
         write_traces(Build(ROOT, ROOT / "build/cpu"), labs)
