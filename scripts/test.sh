@@ -31,6 +31,8 @@ done
 
 bash scripts/setup.sh || exit 1
 jobs=$(nproc)
+# What two presets compile alike, ccache compiles once: paths are told from the tree's root.
+export CCACHE_BASEDIR=$PWD
 passed=0 failed=0
 summary=()
 

@@ -8,7 +8,7 @@
 namespace ladder {
 namespace {
 
-class Format : public testing::Test {
+class DataFormat : public testing::Test {
  protected:
   template <class Int>
   static std::string numbers(const std::vector<int64_t>& values) {
@@ -43,7 +43,7 @@ class Format : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(Format, TextIsText) {
+TEST_F(DataFormat, TextIsText) {
   for (const std::string& text :
        {std::string(), std::string("a"), std::string("text\n"), std::string(5000, 'x'),
         std::string(300'000, '\xC3') + std::string(3, '\0')}) {
@@ -55,7 +55,7 @@ TEST_F(Format, TextIsText) {
   EXPECT_TRUE(find(all).bytes());
 }
 
-TEST_F(Format, TokensAreNoText) {
+TEST_F(DataFormat, TokensAreNoText) {
   for (const int64_t count : {100, 5000, 1'000'000}) {
     EXPECT_USER_ERROR(find(numbers<uint16_t>(tokens(count))), "looks like numbers of 16 bits");
     EXPECT_USER_ERROR(find(numbers<uint32_t>(tokens(count, 128'256))),
@@ -65,12 +65,12 @@ TEST_F(Format, TokensAreNoText) {
   }
 }
 
-TEST_F(Format, TextIsNoTokens) {
+TEST_F(DataFormat, TextIsNoTokens) {
   for (const TokenKind said : {TokenKind::Uint16, TokenKind::Uint32})
     EXPECT_USER_ERROR(find(std::string(4096, 'x'), said, 1 << 20), "none of its bytes is 0");
 }
 
-TEST_F(Format, HeadersOfLlmC) {
+TEST_F(DataFormat, HeadersOfLlmC) {
   const auto two = numbers<uint16_t>(tokens(1000));
   const TextFormat format = find(header(20240520, 1, 1000) + two);
   EXPECT_EQ(format.width, 2);
@@ -84,7 +84,7 @@ TEST_F(Format, HeadersOfLlmC) {
   EXPECT_USER_ERROR(find((header(20240520, 1, 1000) + two).substr(0, 1023)), "looks like");
 }
 
-TEST_F(Format, ForeignTokensAreRefusedIfTheyAreSeen) {
+TEST_F(DataFormat, ForeignTokensAreRefusedIfTheyAreSeen) {
   std::vector<int64_t> all = tokens(1000);
   all[700] = 60'000;
   EXPECT_USER_ERROR(find(numbers<uint16_t>(all), TokenKind::Uint16),

@@ -14,7 +14,7 @@ namespace {
 
 const std::string kEmbedding = "transformer.wte.weight";
 
-GptConfig small() {
+GptConfig small_tied() {
   GptConfig config = preset("nano");
   config.layers = 2;
   config.channels = 40;
@@ -40,7 +40,7 @@ class TiedHead : public testing::Test {
   }
   void add(const Tensor& to, const Tensor& from) { ctx_.kernels->add(ctx_, to, to, from); }
 
-  ParamLayout layout_{small(), 4}, grads_ = layout_.grads();
+  ParamLayout layout_{small_tied(), 4}, grads_ = layout_.grads();
   Arena arena_;
   Ctx ctx_{.kernels = &ref_kernels(), .scratch{}};
 };

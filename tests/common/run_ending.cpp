@@ -1,6 +1,7 @@
 // How a run ends that no exception ends: signals, weights that are no numbers, outputs that a disk
 // does not take.
 
+#include <cmath>
 #include <csignal>
 #include <limits>
 
@@ -15,8 +16,6 @@ namespace ladder {
 namespace {
 
 using nlohmann::json;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class Ending : public testing::Test {
  protected:
@@ -90,9 +89,9 @@ TEST_F(Ending, ARunThatDidNotTrainSaysSo) {
     EXPECT_EQ(report()["not_done"], "it did not train: " + why);
     EXPECT_EQ(trace_lines(), 4);
   };
-  run(2, 1, kNan);
+  run(2, 1, NAN);
   expect_not_trained("its validation loss is NaN or infinite");
-  run(kNan, 1, 2);
+  run(NAN, 1, 2);
   expect_not_trained("no step had a finite loss and gradient");
   run(2, std::numeric_limits<double>::infinity(), 2);
   expect_not_trained("no step had a finite loss and gradient");
@@ -100,7 +99,7 @@ TEST_F(Ending, ARunThatDidNotTrainSaysSo) {
 
 TEST_F(Ending, ACheckpointThatIsNotWrittenIsSaid) {
   options_.save = dir_ / "save";
-  run(kNan, 1, 2);
+  run(NAN, 1, 2);
   EXPECT_EQ(status_, 3);
   EXPECT_TRUE(saved_.empty());
   EXPECT_NE(err_.find("warning: step 3: not saved"), std::string::npos) << err_;
@@ -114,7 +113,7 @@ TEST_F(Ending, ASignalLetsTheStepEnd) {
     options_.eval_every = 2;
     options_.save = dir_ / "save";
     saved_.clear();
-    run(2, 1, kNan, [&, signal = signal](int64_t step) {
+    run(2, 1, NAN, [&, signal = signal](int64_t step) {
       if (step == 1) std::raise(signal);
     });
     EXPECT_EQ(status_, 128 + signal);

@@ -12,8 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
 class Log : public testing::Test {
  protected:
   Log() {
@@ -167,7 +165,7 @@ TEST_F(Log, ALongRunPrintsAFewLines) {
 }
 
 TEST_F(Log, NanIsShownAndReported) {
-  const std::string screen = run(-kNan);  // as x86 computes it
+  const std::string screen = run(-NAN);  // as x86 computes it
   EXPECT_NE(screen.find("loss nan"), std::string::npos);
   EXPECT_EQ(screen.find("-nan"), std::string::npos);
   EXPECT_TRUE(json::parse(read_file(options_.report))["final_loss"].is_null());
@@ -264,10 +262,10 @@ TEST_F(Log, ALossThatIsNotFiniteIsNotSaved) {
     log.end_step({.step = step, .loss = loss, .grad_norm = norm, .lr = 1, .tokens = 1});
     return log.save_due(step);
   };
-  EXPECT_FALSE(due(1, kNan, 1));
+  EXPECT_FALSE(due(1, NAN, 1));
   EXPECT_FALSE(due(1, kInf, 1));
   EXPECT_TRUE(due(1, 2, kInf)) << "the step is skipped, the weights are good";
-  EXPECT_FALSE(due(2, kNan, kInf)) << "the last step";
+  EXPECT_FALSE(due(2, NAN, kInf)) << "the last step";
   const std::string screen = testing::internal::GetCapturedStderr();
   for (const std::string step : {"step 1", "step 2"})
     EXPECT_NE(screen.find(step + ": not saved, the loss is NaN or infinite; " + options_.save),

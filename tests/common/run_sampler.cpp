@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -13,7 +12,6 @@ namespace ladder {
 namespace {
 
 constexpr int64_t T = 4, V = 8, Vp = 16;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 using Row = std::vector<float>;  // V logits
 
@@ -117,11 +115,11 @@ TEST(Sampler, TokensThatAreNoBytesAreNumbersAfterTheLastOfThem) {
 }
 
 TEST(Sampler, NanIsTheSmallestLogit) {
-  const Row row = {kNan, -3, kNan, -2, -9, -9, -9, kNan};
+  const Row row = {NAN, -3, NAN, -2, -9, -9, -9, NAN};
   EXPECT_EQ(generate(options(2, 0, 0), row), "\3\3");
   const auto count = counts(generate(options(300, 1, 0), row));
   EXPECT_EQ(count[0] + count[2] + count[7], 0);
-  EXPECT_EQ(generate(options(2, 1, 0), Row(V, kNan)), std::string(2, '\0'));
+  EXPECT_EQ(generate(options(2, 1, 0), Row(V, NAN)), std::string(2, '\0'));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // A line of --trace.
 
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 
@@ -12,8 +13,6 @@ namespace ladder {
 namespace {
 
 using nlohmann::json;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 double number(const json& text) { return std::strtod(text.get<std::string>().c_str(), nullptr); }
 
@@ -39,7 +38,7 @@ TEST(TraceLine, IsExact) {
 
 TEST(TraceLine, NotANumber) {
   const StepRecord r{.step = 0,
-                     .loss = -kNan,
+                     .loss = -NAN,
                      .grad_norm = std::numeric_limits<double>::infinity(),
                      .lr = 0,
                      .tokens = 1};

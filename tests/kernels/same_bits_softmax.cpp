@@ -10,7 +10,7 @@ namespace {
 constexpr float kScale = 0.37F;
 
 /// Logits and targets, some of them ignored; the sums of cross_entropy on them.
-struct Batch {
+struct LossBatch {
   int64_t B, T, V, vocab;
   Tensor logits, targets, losses, dlogits;
 };
@@ -28,15 +28,15 @@ class SameBitsSoftmax : public SameBits {
  protected:
   const Dtype sums = wide(GetParam().dtype);
 
-  Batch make(int64_t B, int64_t T, int64_t V, int64_t vocab) {
-    Batch x{.B = B,
-            .T = T,
-            .V = V,
-            .vocab = vocab,
-            .logits = box.random({B, T, V}, -5, 5),
-            .targets = box.tokens({B, T}, vocab),
-            .losses = box.empty(sums, {B}),
-            .dlogits = box.empty({B, T, V})};
+  LossBatch make(int64_t B, int64_t T, int64_t V, int64_t vocab) {
+    LossBatch x{.B = B,
+                .T = T,
+                .V = V,
+                .vocab = vocab,
+                .logits = box.random({B, T, V}, -5, 5),
+                .targets = box.tokens({B, T}, vocab),
+                .losses = box.empty(sums, {B}),
+                .dlogits = box.empty({B, T, V})};
     for (int64_t row = 0; row < B * T; ++row)  // padding is not read
       for (int64_t v = vocab; v < V; ++v) set(x.logits, row * V + v, NAN);
     for (int64_t row = 2; row < B * T; row += 5) x.targets.data<int32_t>()[row] = kIgnore;
@@ -47,7 +47,7 @@ class SameBitsSoftmax : public SameBits {
   }
 
   /// Columns [rank V / tp, (rank + 1) V / tp).
-  Rank part_of(const Batch& x, int64_t rank, int64_t tp) {
+  Rank part_of(const LossBatch& x, int64_t rank, int64_t tp) {
     const int64_t V = x.V / tp, begin = rank * V;
     Rank part{.vocab = std::clamp<int64_t>(x.vocab - begin, 0, V),
               .logits = box.empty({x.B, x.T, V}),
@@ -90,7 +90,7 @@ class SameBitsSoftmax : public SameBits {
     return leaves_sum<float>(1, n, single);
   }
 
-  std::vector<Rank> run(const Batch& x, int64_t tp, int leaves, Order order = Order::Tree) {
+  std::vector<Rank> run(const LossBatch& x, int64_t tp, int leaves, Order order = Order::Tree) {
     Ctx own = ctx;
     own.leaves = leaves;
     std::vector<Rank> ranks;
@@ -128,7 +128,7 @@ class SameBitsSoftmax : public SameBits {
 TEST_P(SameBitsSoftmax, OneRankGivesTheBitsOfCrossEntropy) {
   for (const auto& [B, T, V, vocab] : {std::array{3, 5, 64, 37}, std::array{2, 3, 16, 16},
                                        std::array{2, 4, 7, 5}, std::array{4, 16, 1023, 1000}}) {
-    const Batch x = make(B, T, V, vocab);
+    const LossBatch x = make(B, T, V, vocab);
     const std::vector<Rank> one = run(x, 1, kLeaves);
     EXPECT_TRUE(same_bits(one[0].losses, x.losses)) << "V " << V;
     EXPECT_TRUE(same_bits(one[0].dlogits, x.dlogits)) << "V " << V;
@@ -140,7 +140,7 @@ TEST_P(SameBitsSoftmax, AVocabularyCutOverRanksGivesTheBitsOfCrossEntropy) {
   for (const auto& [B, T, V, vocab] :
        {std::array{3, 5, 64, 37}, std::array{2, 3, 64, 64}, std::array{2, 4, 8, 3},
         std::array{1, 9, 200, 193}, std::array{4, 16, 1024, 1000}}) {
-    const Batch x = make(B, T, V, vocab);
+    const LossBatch x = make(B, T, V, vocab);
     for (const int tp : {2, 4, 8}) {
       const std::vector<Rank> ranks = run(x, tp, kLeaves / tp);
       for (const Rank& rank : ranks)
@@ -152,7 +152,7 @@ TEST_P(SameBitsSoftmax, AVocabularyCutOverRanksGivesTheBitsOfCrossEntropy) {
 
 // Of the sums: the logarithm of a sum seldom shows its last bit.
 TEST_P(SameBitsSoftmax, NegativeControlAnotherOrderOfSumsDiffers) {
-  const Batch x = make(16, 16, 1024, 1000);
+  const LossBatch x = make(16, 16, 1024, 1000);
   const Tensor want = run(x, 1, kLeaves)[0].sum;
   const auto expect_near_but_unequal = [&](const Rank& rank, const char* why) {
     EXPECT_FALSE(same_bits(rank.sum, want)) << why;
@@ -164,7 +164,7 @@ TEST_P(SameBitsSoftmax, NegativeControlAnotherOrderOfSumsDiffers) {
 }
 
 TEST_P(SameBitsSoftmax, LossInPlaceAndAlone) {
-  const Batch x = make(3, 5, 64, 37);
+  const LossBatch x = make(3, 5, 64, 37);
   for (const Rank& r : run(x, 4, 2)) {
     const Tensor alone = box.empty(sums, {x.B}), in_place = box.empty(sums, {x.B});
     k.softmax_loss(ctx, alone, Tensor{}, r.logits, r.max, r.sum, r.target, r.targets, r.vocab,
@@ -178,7 +178,7 @@ TEST_P(SameBitsSoftmax, LossInPlaceAndAlone) {
 }
 
 TEST_P(SameBitsSoftmax, ARankWithPaddingOnlyAddsNothing) {
-  const Batch x = make(2, 3, 64, 37);
+  const LossBatch x = make(2, 3, 64, 37);
   const Rank last = part_of(x, 7, 8);
   k.softmax_max(ctx, last.max, last.logits, 0);
   const Tensor max = box.filled(sums, {2, 3}, 4);
@@ -192,7 +192,7 @@ TEST_P(SameBitsSoftmax, ARankWithPaddingOnlyAddsNothing) {
 }
 
 TEST_P(SameBitsSoftmax, NaNInAnyPartReachesTheLossOfItsSequence) {
-  Batch x = make(2, 1, 64, 64);
+  LossBatch x = make(2, 1, 64, 64);
   for (const int64_t place : {0, 17, 63}) {
     const Tensor before = box.copy(x.logits);
     set(x.logits, 64 + place, NAN);

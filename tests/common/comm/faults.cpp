@@ -9,17 +9,17 @@
 namespace ladder::test {
 namespace {
 
-constexpr int64_t n = 128;
+constexpr int64_t kNumbers = 128;
 
 /// A gradient of one rank: no two halves, and no two ranks' are alike.
 Tensor gradient(Memory& memory, int rank) {
-  const Tensor x = memory.make(Dtype::F32, n);
-  for (int64_t i = 0; i < n; ++i) put(x, i, (rank + 1) * static_cast<int>(i + 1));
+  const Tensor x = memory.make(Dtype::F32, kNumbers);
+  for (int64_t i = 0; i < kNumbers; ++i) put(x, i, (rank + 1) * static_cast<int>(i + 1));
   return x;
 }
 
 bool is_sum(const Tensor& x, int ranks) {
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < kNumbers; ++i)
     if (number_at(x, i) != static_cast<double>(ranks * (ranks + 1) / 2 * (i + 1))) return false;
   return true;
 }
@@ -34,9 +34,9 @@ bool sums_are_right(Comm& comm, How how) {
     const Tensor data = gradient(memory, comm.rank());
     Reducer reducer(comm, ctx_of(cpu_kernels()),
                     how == How::Native ? Reduction::Native : Reduction::Tree, memory.arena(),
-                    Dtype::F32, n);
+                    Dtype::F32, kNumbers);
     if (how == How::Halves) {
-      const Chunks chunks{n, comm.size()};
+      const Chunks chunks{kNumbers, comm.size()};
       reducer.reduce_scatter(data, chunks);
       reducer.all_gather(data, chunks);
     } else {
@@ -91,19 +91,20 @@ TEST(Faults, EveryKindIsSeenInReduceScatterAndAllGather) {
 void expect_one_spoilt(Comm& comm, Fault::Kind kind) {
   const int before = (comm.rank() + comm.size() - 1) % comm.size();
   Memory memory;
-  const Tensor inp = memory.make(Dtype::F32, n);
+  const Tensor inp = memory.make(Dtype::F32, kNumbers);
   for (int k = 0; k < 3; ++k) {
     const Tensor out = gradient(memory, 3 * comm.rank() + k);
     comm.exchange(out, (comm.rank() + 1) % comm.size(), inp, before);
     const bool spoilt = k == 1;
     const auto sent = [&](int64_t i) {
-      if (spoilt && kind == Fault::Kind::Swap) i = (i + n / 2) % n;
+      if (spoilt && kind == Fault::Kind::Swap) i = (i + kNumbers / 2) % kNumbers;
       const int64_t message = spoilt && kind == Fault::Kind::Skip ? 0 : k;
       return static_cast<double>((3 * before + message + 1) * (i + 1));
     };
     const bool bit = spoilt && kind == Fault::Kind::Corrupt && comm.rank() == 0;
-    for (int64_t i = 0; i < n; ++i)
-      EXPECT_EQ(number_at(inp, i) == sent(i), !(bit && i == n / 2)) << "message " << k << ", " << i;
+    for (int64_t i = 0; i < kNumbers; ++i)
+      EXPECT_EQ(number_at(inp, i) == sent(i), !(bit && i == kNumbers / 2))
+          << "message " << k << ", " << i;
   }
 }
 
