@@ -109,9 +109,12 @@ def measure():
         "On a slow link it matters. Two processes over TCP at 1 Gbit/s, both directions together, "
         "by `bench/shaped_link.py`:",
         result("shaped_link"),
+        "The picture has one step of two rows of the table; their times are not the medians. The row "
+        '"beside" is the thread that communicates.',
         "![one step, naive and overlapped: what the rank computes, and what travels beside]"
         "(timeline.svg)",
-        f"`{TINY}`; who sends how much, and whose bits come out:",
+        f"`{TINY}`; who sends how much, and whose bits come out. The bytes of `native` are "
+        "computed: what the transport sends cannot be counted here.",
         reductions(),
         "Memory of rank 0, `--model small --batch 8`, one thread a rank; peak bytes. Predicted and "
         "measured are equal where one number stands:",

@@ -10,8 +10,8 @@
 //      f     all-gather        reduce-scatter
 //      g     reduce-scatter    all-gather
 //
-// An all-reduce is a reduce-scatter and an all-gather, so as many bytes travel as without this. The
-// paper calls the two g and g-bar.
+// An all-reduce is a reduce-scatter and an all-gather, so these send as many bytes as without
+// this. What backward gathers once more comes on top. The paper calls the two g and g-bar.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,9 @@
 // all ranks alike; or, with --sequence-parallel, shared as sequence_parallel.h says.
 //
 // The vocabulary is shared, too. A rank embeds the tokens whose rows it has, and 0 for others: the
-// sum over ranks is the embedding. It computes its columns of the logits; the softmax over all
-// columns takes a maximum and a sum over ranks, of one number a token. No rank ever has all logits.
+// sum over ranks is the embedding. It computes its columns of the logits; softmax and loss take
+// a maximum, a sum and the target's logit over ranks, of one number a token each. No rank ever has
+// all logits.
 #pragma once
 
 #include <algorithm>

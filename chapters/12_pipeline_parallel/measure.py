@@ -39,7 +39,7 @@ def bubbles():
                 if (stages, micros) == (4, 8):
                     yield schedule, r
     yield None, table(["stages", "micro-batches", "`--pipeline`", "ms of F / B, or F / I / W",
-                       "bubble, theory", "measured", "relative"], rows)
+                       "bubble, theory", "measured", "measured / theory − 1"], rows)
 
 
 def picture(timelines):
@@ -132,7 +132,8 @@ def measure():
         "action; the number is the micro-batch, the second part of a stage (interleaved) is paler:",
         "![timelines of gpipe, 1f1b, interleaved and zb-h1 on four stages](bubble.svg)",
         f"**Memory.** `{MEMORY} --pp 4`: 8 micro-batches. Peak bytes of each stage, predicted and "
-        "measured are equal where one number stands:",
+        "measured are equal where one number stands. In flight are micro-batches; with `interleaved`, "
+        "micro-batches in one of a stage's two parts:",
         memory(text),
         "**Traffic.** The same run:",
         traffic(text),

@@ -92,7 +92,8 @@ def device_table(devices):
     shown = ["peak.fp32", "peak.bf16", "memory.gigabytes_per_second", "cache.gigabytes_per_second",
              "node.gigabytes_per_second", "node.microseconds", "achieved.products", "achieved.attention",
              "achieved.memory"]
-    rows = [[f"`{field}`", *(f"{fields[field]:.3g}" for fields in devices.values())] for field in shown]
+    rows = [[f"`{field}`" + ", TFLOP/s" * field.startswith("peak"),
+             *(f"{fields[field]:.3g}" for fields in devices.values())] for field in shown]
     return table(["field", *(f"{'machine' if ranks == 1 else 'core'}-{precision}"
                              for precision, ranks in devices)], rows)
 

@@ -3,6 +3,8 @@
 #include "common/run/branches.h"
 
 #include <algorithm>
+#include <regex>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -24,6 +26,15 @@ class Branches : public Programs {
     if (begin == all.npos) return "";
     return all.substr(begin, all.find("\n  --", begin) - begin);
   }
+
+  std::vector<std::string> flags_of(const std::string& chapter) const {
+    const std::string all = run(chapter, {"--help"}).out;
+    const std::regex flag(R"(\n +(--[a-z0-9-]+))");
+    std::vector<std::string> flags;
+    for (std::sregex_iterator found(all.begin(), all.end(), flag), end; found != end; ++found)
+      flags.push_back((*found)[1]);
+    return flags;
+  }
 };
 
 TEST_F(Branches, HaveTheFlagsOfTheTable) {
@@ -34,6 +45,19 @@ TEST_F(Branches, HaveTheFlagsOfTheTable) {
     const std::string help = help_of(chapter, added);
     EXPECT_NE(help, "") << added.flag << " is none of " << chapter;
     EXPECT_NE(help.find(added.value), help.npos) << added.value << " in\n" << help;
+  }
+}
+
+TEST_F(Branches, HaveNoFlagThatIsNotInTheTable) {
+  std::set<std::string> known;
+  for (const BranchFlag& added : branch_flags()) known.emplace(added.flag);
+  for (const std::string& chapter : chapters_from("01_sgd")) {
+    const bool is_trunk = chapter < "14";
+    for (const std::string& flag : flags_of(chapter))
+      if (is_trunk)
+        known.insert(flag);
+      else
+        EXPECT_TRUE(known.contains(flag)) << chapter << " " << flag;
   }
 }
 
