@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/comm/run_ranks.h"
 #include "common/run/trace.h"
 #include "kernels/context.h"
 
@@ -26,7 +27,8 @@ std::string minutes(double seconds) {
 
 Progress::Style Progress::style_for(std::FILE* out, bool quiet) {
   if (quiet) return Style::Quiet;
-  return ::isatty(::fileno(out)) ? Style::Bar : Style::Lines;
+  // mpirun gives its ranks a terminal, and that of Open MPI 5 passes on whole lines only.
+  return ::isatty(::fileno(out)) && !under_mpirun() ? Style::Bar : Style::Lines;
 }
 
 void Progress::show(const State& s) {

@@ -1,5 +1,7 @@
 // Progress: a bar that stays on its line.
 #include <cmath>
+#include <cstdlib>
+#include <fcntl.h>
 #include <memory>
 
 #include "common/run/progress.h"
@@ -7,6 +9,17 @@
 
 namespace ladder {
 namespace {
+
+TEST(Progress, ATerminalHasABarUnlessItIsOfMpirun) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_EQ(::grantpt(terminal) + ::unlockpt(terminal), 0);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(::ptsname(terminal), "w"),
+                                                            std::fclose);
+  EXPECT_EQ(Progress::style_for(out.get(), false), Progress::Style::Bar);
+  ::setenv("PMIX_RANK", "0", /*overwrite=*/1);
+  EXPECT_EQ(Progress::style_for(out.get(), false), Progress::Style::Lines);
+  ::unsetenv("PMIX_RANK");
+}
 
 TEST(Progress, BarKeepsToOneLine) {
   const TempDir dir;
