@@ -174,7 +174,7 @@ std::vector<Op> routes_of(Bench& box, const Experts& m) {
   const ExpertRows rows{.offsets = box.alloc(Dtype::I32, {E + 1}),
                         .row = box.alloc(Dtype::I32, {B, T, k}),
                         .from = box.alloc(Dtype::I32, {M})};
-  const RouteRule rule{.sigmoid = false, .renormalise = true};
+  const RouteRule rule{.sigmoid = false, .renormalize = true};
   table.expert_rows(ctx, rows, expert, 0);
   return {
       {"route_forward", cost::route_forward(B, T, E, k),

@@ -52,7 +52,7 @@ else()
 endif()
 
 # For common/, programs and tests, which call kernels but do little themselves: compile time counts
-# there, and a sanitizer's checks of CLI11 and JSON take a minute a file when optimised.
+# there, and a sanitizer's checks of CLI11 and JSON take a minute a file when optimized.
 add_library(ladder_compile_quickly INTERFACE)
 target_compile_options(ladder_compile_quickly INTERFACE $<IF:$<CONFIG:Release>,-O1,-O0>)
 

@@ -89,7 +89,7 @@ struct AttentionPlace {
 /// How a router scores experts and weighs those that a token takes (chapter 21).
 struct RouteRule {
   bool sigmoid;      ///< scores are logistic functions (arXiv 2412.19437); else a softmax
-  bool renormalise;  ///< the weights of a token are divided by their sum (arXiv 2401.04088)
+  bool renormalize;  ///< the weights of a token are divided by their sum (arXiv 2401.04088)
 };
 
 /// Which rows experts have: what expert_rows makes and the operations behind it read. Rows are
@@ -181,7 +181,7 @@ struct Kernels {
   /// scores = softmax of the logits of a token, or the logistic function of each. A token takes the
   /// k experts with the largest scores + bias, ties to the lower expert, a NaN before all numbers;
   /// expert[b,t,:] ascends. The bias only chooses (arXiv 2408.15664).
-  ///   weight[j] = s_j = scores[expert[j]], renormalised s_j / sum_i s_i;
+  ///   weight[j] = s_j = scores[expert[j]], renormalized s_j / sum_i s_i;
   ///   load[b,e] = how many tokens of a sequence take expert e;
   ///   losses[0,b] = sum_e f_e P_e, the balance loss (arXiv 2101.03961), for each sequence as in
   ///     arXiv 2412.19437: f_e = load[b,e] E / (k T);  P_e = sum_t p_e[t] / T, where p_e[t] is the

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gives any bytes to what reads files: libFuzzer, with address and undefined-behaviour checks. It
+# Gives any bytes to what reads files: libFuzzer, with address and undefined-behavior checks. It
 # starts from tests/fuzz/corpus; what makes a program crash or hang is written to runs/fuzz/.
 #
 #   scripts/fuzz.sh                    each target for a minute

@@ -292,7 +292,7 @@ def schedules(data):
         svg.text(x + 11, y + 22 * (i // 2), letter, "#ffffff", 12, "middle")
         svg.text(x + 30, y + 22 * (i // 2), label, size=12)
     svg.text(left, y + 44, "The number is that of the micro-batch. Small letters: the second part of "
-             "the stage. Grey: the stage waits.", size=12)
+             "the stage. Gray: the stage waits.", size=12)
     y += 70
     frames, used = [], set()
     for pipeline in data["pipelines"]:

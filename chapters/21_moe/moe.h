@@ -10,7 +10,7 @@ namespace ladder {
 constexpr int kOneLeaf = 1;  // leaves of a sum that no layout splits
 
 inline RouteRule route_rule(const Experts& experts) {
-  return {.sigmoid = experts.router == Router::Sigmoid, .renormalise = experts.renormalize};
+  return {.sigmoid = experts.router == Router::Sigmoid, .renormalize = experts.renormalize};
 }
 
 /// `x` in FP32, for the router: a copy in `memory` if activations are narrow, else `x` itself.

@@ -37,7 +37,7 @@
 
 namespace ladder {
 
-/// What a parameter is: decides initialisation, weight decay and the layout in a checkpoint.
+/// What a parameter is: decides initialization, weight decay and the layout in a checkpoint.
 enum class Role : uint8_t {
   Embedding,   ///< of tokens (Vp, C)
   Position,    ///< of positions (rows, C)
@@ -59,7 +59,7 @@ struct ParamSpec {
   std::string name;  ///< as in Hugging Face's model of its family: "transformer.h.0.ln_1.weight"
   Role role;
   Shape shape;           ///< of the tensor on this rank, padded vocabulary rows included
-  int64_t rows;          ///< extent 0 without padding: only these are initialised, hashed and saved
+  int64_t rows;          ///< extent 0 without padding: only these are initialized, hashed and saved
   int64_t first = 0;     ///< element (0,0), in the whole tensor
   int64_t stride = 0;    ///< elements from one row to the next in the whole tensor
   bool is_copy = false;  ///< tensor rank 0 has it, too: it counts there

@@ -1,7 +1,7 @@
 // The parameters of each section, in the order of the buffer.
 //
 // A section is a table. All that is known of a parameter stands in its row: its place in the buffer
-// by the order, its name in a checkpoint, how it is initialised, how ranks share it, and where the
+// by the order, its name in a checkpoint, how it is initialized, how ranks share it, and where the
 // view has it.
 #pragma once
 

@@ -50,7 +50,7 @@ fs::path resolved(const fs::path& path) {
   return found.empty() ? path : found;
 }
 
-// A directory that may not be read cannot be synchronised, either.
+// A directory that may not be read cannot be synchronized, either.
 bool sync_directory(const fs::path& dir) {
   const Descriptor opened(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (opened.get() < 0) return errno == EACCES;

@@ -56,7 +56,7 @@ void route_token(int32_t* expert, float* weight, float* scores, const float* x, 
     io.store(rule.sigmoid ? sigmoid(logit) : softmax.of(logit), scores + e);
   });
   choose_experts(expert, scores, bias, s.E, s.k);
-  const float sum = rule.renormalise ? chosen_sum(scores, expert, s.k) : 1;
+  const float sum = rule.renormalize ? chosen_sum(scores, expert, s.k) : 1;
   for (int64_t j = 0; j < s.k; ++j) weight[j] = scores[expert[j]] / sum;
 }
 
@@ -83,9 +83,9 @@ void score_gradient(float* ds, const float* dweight, const int32_t* expert, cons
     if (rule.sigmoid) mean += ds[e] * (scores[e] / sum);
   }
   for (int64_t e = 0; e < s.E; ++e) ds[e] = (ds[e] - mean) / sum;
-  const float chosen = rule.renormalise ? chosen_sum(scores, expert, s.k) : 1;
+  const float chosen = rule.renormalize ? chosen_sum(scores, expert, s.k) : 1;
   float common = 0;
-  for (int64_t j = 0; j < s.k && rule.renormalise; ++j)
+  for (int64_t j = 0; j < s.k && rule.renormalize; ++j)
     common += dweight[j] * (scores[expert[j]] / chosen);
   for (int64_t j = 0; j < s.k; ++j) ds[expert[j]] += (dweight[j] - common) / chosen;
 }

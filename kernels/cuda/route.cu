@@ -59,7 +59,7 @@ __global__ void route_tokens(Route r, RouteShape s, RouteRule rule) {
   for (int64_t e = 0; e < s.E; ++e)
     p[e] = rule.sigmoid ? 1.0f / (1.0f + expf(-x[e])) : softmax.of(x[e]);
   choose_experts<float>(chosen, p, r.bias, s.E, s.k);
-  const float sum = rule.renormalise ? chosen_sum(p, chosen, s.k) : 1;
+  const float sum = rule.renormalize ? chosen_sum(p, chosen, s.k) : 1;
   for (int64_t j = 0; j < s.k; ++j) r.weight[row * s.k + j] = p[chosen[j]] / sum;
 }
 
@@ -107,9 +107,9 @@ __global__ void route_back(RouteBack r, RouteShape s, RouteRule rule, float bala
   for (int64_t e = 0; e < s.E && rule.sigmoid; ++e)
     mean += per_token * share(load[e], s) * (p[e] / sum);
   for (int64_t e = 0; e < s.E; ++e) dx[e] = (per_token * share(load[e], s) - mean) / sum;
-  const float taken = rule.renormalise ? chosen_sum(p, chosen, s.k) : 1;
+  const float taken = rule.renormalize ? chosen_sum(p, chosen, s.k) : 1;
   float common = 0;
-  for (int64_t j = 0; j < s.k && rule.renormalise; ++j) common += dw[j] * (p[chosen[j]] / taken);
+  for (int64_t j = 0; j < s.k && rule.renormalize; ++j) common += dw[j] * (p[chosen[j]] / taken);
   for (int64_t j = 0; j < s.k; ++j) dx[chosen[j]] += (dw[j] - common) / taken;
   // Through the scores, and of the z-loss.
   mean = 0;

@@ -71,9 +71,9 @@ void score_gradient(Real* ds, const Real* dweight, const int32_t* expert, const 
   Real mean = 0;
   for (int64_t e = 0; e < s.E && rule.sigmoid; ++e) mean += dp(e) * (scores[e] / sum);
   for (int64_t e = 0; e < s.E; ++e) ds[e] = (dp(e) - mean) / sum;
-  const Real chosen = rule.renormalise ? chosen_sum(scores, expert, s.k) : 1;
+  const Real chosen = rule.renormalize ? chosen_sum(scores, expert, s.k) : 1;
   Real common = 0;
-  for (int64_t j = 0; j < s.k && rule.renormalise; ++j)
+  for (int64_t j = 0; j < s.k && rule.renormalize; ++j)
     common += dweight[j] * (scores[expert[j]] / chosen);
   for (int64_t j = 0; j < s.k; ++j) ds[expert[j]] += (dweight[j] - common) / chosen;
 }
@@ -105,7 +105,7 @@ void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, 
       int32_t* chosen = expert.data<int32_t>() + row * s.k;
       score(p, logits.data<Real>() + row * s.E, s.E, rule);
       choose_experts(chosen, p, bias.data<Real>(), s.E, s.k);
-      const Real sum = rule.renormalise ? chosen_sum(p, chosen, s.k) : 1;
+      const Real sum = rule.renormalize ? chosen_sum(p, chosen, s.k) : 1;
       for (int64_t j = 0; j < s.k; ++j) {
         weight.data<Real>()[row * s.k + j] = p[chosen[j]] / sum;
         ++loads[row / s.T * s.E + chosen[j]];

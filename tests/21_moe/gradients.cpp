@@ -16,7 +16,7 @@ constexpr int64_t kB = 2, kT = 5, kC = 16, kF = 4, kE = 6;
 
 struct Case {
   std::string name;
-  bool sigmoid, renormalise;
+  bool sigmoid, renormalize;
   int64_t k, capacity;
   float balance, z;
 };
@@ -81,7 +81,7 @@ class Layer {
     config.experts.chosen = one.k;
     return config;
   }
-  RouteRule rule() const { return {.sigmoid = case_.sigmoid, .renormalise = case_.renormalise}; }
+  RouteRule rule() const { return {.sigmoid = case_.sigmoid, .renormalize = case_.renormalize}; }
   Tensor alloc(const char* name, Shape shape) {
     return arena_.alloc(Mem::Workspace, name, Dtype::F64, shape);
   }

@@ -85,7 +85,7 @@ TEST_P(Experts, ScoresLoadsAndLosses) {
         for (int64_t j = 0; j < takes; ++j) {
           const int32_t e = r.expert.data<int32_t>()[t * takes + j];
           load[size_t(e)] += 1;
-          ASSERT_EQ(at(r.weight, t * takes + j), at(r.scores, t * E + e)) << "not renormalised";
+          ASSERT_EQ(at(r.weight, t * takes + j), at(r.scores, t * E + e)) << "not renormalized";
         }
         z += std::pow(std::log(power), 2) / T;
       }

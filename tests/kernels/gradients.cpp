@@ -183,8 +183,8 @@ TEST_F(Gradients, Route) {
         const Routed r = route(box, logits, takes, bias, rule);
         k.route_backward(ctx, dlogits, dweight, r.expert, r.scores, r.load, logits, rule, balance,
                          z);
-        // Of one renormalised weight, which is 1, the gradient is rounding.
-        if (takes > 1 || !rule.renormalise || balance + z > 0)
+        // Of one renormalized weight, which is 1, the gradient is rounding.
+        if (takes > 1 || !rule.renormalize || balance + z > 0)
           expect_gradient("dlogits", dlogits, logits, loss);
         // Negative control: without the losses.
         if (balance + z == 0) continue;

@@ -184,7 +184,7 @@ json experts() {
   const Tensor chosen = alloc(Dtype::I32, {1, T, k}), weight = alloc(Dtype::F32, {1, T, k});
   const Tensor load = alloc(Dtype::I32, {1, E}), losses = alloc(Dtype::F32, {2, 1});
   ctx.kernels->route_forward(ctx, chosen, weight, scores, load, losses, logits, {},
-                             {.sigmoid = false, .renormalise = true});
+                             {.sigmoid = false, .renormalize = true});
   json all = {{"loss", losses.data<float>()[0]}};
   for (int64_t t = 0; t < T; ++t) {
     const float *s = scores.data<float>() + t * E, *w = weight.data<float>() + t * k;

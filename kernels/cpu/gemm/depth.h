@@ -43,7 +43,7 @@ struct Stretch {
 struct Slab {
   int64_t steps = 0, values = 0;  ///< fewer values than steps hold where some are not full
   int count = 0, run_count = 0;
-  /// The first ones count. The others are not even initialised: they would fill L1.
+  /// The first ones count. The others are not even initialized: they would fill L1.
   std::array<Stretch, longest_uncut(kDepth)> stretches;
   /// Of all stretches. Neighbors are joined where the first ends with a full step.
   std::array<Run, longest_uncut(kDepth)> runs;
