@@ -5,7 +5,7 @@
 #   scripts/test.sh               the promises, in a release build: gradients, same bits, and bytes as
 #                                 predicted. On two quiet cores some 8 minutes. Equal bits are shown
 #                                 once, on the cpu kernels and the model nano, not again on ref, on
-#                                 tiny, and with a tied head
+#                                 tiny, and with a tied head. Negative controls are left to --all
 #   scripts/test.sh --all         all tests of cpu and cuda-on-cpu, in one build; debug (ASan, UBSan),
 #                                 tsan (ThreadSanitizer), and cuda where there is a toolkit
 #   scripts/test.sh cpu debug     all tests of these presets
@@ -57,7 +57,7 @@ run_preset() {
   if ((${#labels[@]} > 0)); then
     build=(--target "${labels[@]/#/tests_}")
     only=(--label-regex "^($(IFS='|' && echo "${labels[*]}"))\$"
-      --exclude-regex 'Tied|_tiny|[/_.]ref(_|  |$)|"ref"')
+      --exclude-regex 'Control|Tied|_tiny|[/_.]ref(_|  |$)|"ref"')
   fi
 
   echo "== $preset: build"

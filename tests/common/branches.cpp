@@ -66,7 +66,7 @@ TEST_F(Branches, AreNamedByAllOtherPrograms) {
   for (const BranchFlag& added : branch_flags()) {
     if (!has(all, added.chapter)) continue;
     const std::vector<std::string> branch = chapters_from(added.chapter);
-    for (const std::string& chapter : all) {
+    for (const std::string& chapter : some_chapters_from("01_sgd")) {
       // The value of a flag that an earlier chapter does not have is no matter of a branch.
       if (has(branch, chapter) || (!added.value.empty() && help_of(chapter, added).empty()))
         continue;
