@@ -59,7 +59,7 @@ def main():
             print(*rows[-1], flush=True)
     rows.append(["all: median, worst", f"{statistics.median(medians):.1f}", f"{max(medians):.1f}"])
     text = (f"# Labs\n\nSeconds of `labs/lab.py check NN`, from a saved file to the verdict.\n\n"
-            f"Machine: {machine()}. Commit {commit()}; `bench/lab_checks.py --write`. {args.rounds} measured check(s) a lab.\n\n"
+            f"Machine: {machine()}. Commit {commit()}; `bench/lab_checks.py --write`. {args.rounds} checks of each lab.\n\n"
             + table(["lab", "median, s", "longest, s"], rows) + "\n")
     print(text)
     if args.write:
