@@ -4,7 +4,9 @@
     bench/lab_checks.py [--build build/cpu] [--rounds 3] [--write]
 
 The reference stands in as the student's file, a stub where it is not in the tree. Without ccache,
-which would know the reference. What a lab needs beside that file is built before the clock starts. --write puts the table into docs/results/labs.md.
+which would know the reference. What a lab needs beside that file is built before the clock starts.
+The last row has the median and the largest of the medians. --write puts the table into
+docs/results/labs.md.
 """
 
 import argparse
@@ -34,7 +36,7 @@ def check(lab, work, build):
 
 def times_of(lab, work, build, rounds):
     times = []
-    for k in range(rounds + 1):
+    for _ in range(rounds + 1):  # each time a file that has just been saved
         for path in lab.files:
             file = Path(work) / lab.number / path
             file.parent.mkdir(parents=True, exist_ok=True)

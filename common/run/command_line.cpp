@@ -58,7 +58,7 @@ bool is_flag_line(std::string_view line) {
 }
 
 // CLI11 passes over what has no name, waits for a pipe, and takes gigabytes for a line of dots and
-// brackets, which are nested tables to it. CLI11 2.5 keeps "true" of "quiet = 5".
+// brackets, which are nested tables to it. CLI11 2.5 reads "quiet = 5" as true.
 void check_config(const CLI::App& app, const std::string& path) {
   constexpr int64_t kMost = 1 << 16;
   const std::string text = read_small_file(path, kMost, "--config");

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <memory>
+#include <unistd.h>
 
 #include "common/run/progress.h"
 #include "tests/common/run_files.h"
@@ -19,6 +20,7 @@ TEST(Progress, ATerminalHasABarUnlessItIsOfMpirun) {
   ::setenv("PMIX_RANK", "0", /*overwrite=*/1);
   EXPECT_EQ(Progress::style_for(out.get(), false), Progress::Style::Lines);
   ::unsetenv("PMIX_RANK");
+  ::close(terminal);
 }
 
 TEST(Progress, BarKeepsToOneLine) {
