@@ -3,14 +3,8 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstdint>
-#include <numbers>
 #include <string_view>
-
-#include <Random123/philox.h>
-
-#include "kernels/math.h"
 
 namespace ladder {
 
@@ -28,12 +22,7 @@ class Random {
   Random(uint64_t seed, std::string_view name) : key_(hash_name(name) ^ seed) {}
 
   /// Two independent 64-bit words at index (i, j).
-  std::array<uint64_t, 2> bits(uint64_t i, uint64_t j = 0) const {
-    const r123::Philox4x32::ctr_type counter = {{low(i), high(i), low(j), high(j)}};
-    const r123::Philox4x32::key_type key = {{low(key_), high(key_)}};
-    const auto r = r123::Philox4x32()(counter, key);
-    return {r[0] | uint64_t{r[1]} << 32, r[2] | uint64_t{r[3]} << 32};
-  }
+  std::array<uint64_t, 2> bits(uint64_t i, uint64_t j = 0) const;
 
   /// Integer in [0, n).
   uint64_t below(uint64_t n, uint64_t i, uint64_t j = 0) const { return bits(i, j)[0] % n; }
@@ -42,16 +31,9 @@ class Random {
   double uniform(uint64_t i, uint64_t j = 0) const { return unit(bits(i, j)[0]); }
 
   /// Standard normal numbers 2 i and 2 i + 1 (Box and Muller).
-  std::array<double, 2> normal_pair(uint64_t i) const {
-    const auto [a, b] = bits(i);
-    const double radius = std::sqrt(-2 * math::log(1 - unit(a)));  // 1 - unit is never 0
-    const double angle = 2 * std::numbers::pi * unit(b);
-    return {radius * math::cos(angle), radius * math::sin(angle)};
-  }
+  std::array<double, 2> normal_pair(uint64_t i) const;
 
  private:
-  static constexpr uint32_t low(uint64_t x) { return static_cast<uint32_t>(x); }
-  static constexpr uint32_t high(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
   static constexpr double unit(uint64_t x) { return static_cast<double>(x >> 11) * 0x1p-53; }
 
   uint64_t key_;

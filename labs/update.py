@@ -22,7 +22,7 @@ from engine import judge  # noqa: E402
 from engine.build import Build  # noqa: E402
 from engine.labs import ROOT, Refused, all_labs, find  # noqa: E402
 
-ARGUMENTS = ["-x", "c++", "-std=c++20", "-march=native", "-DHWY_COMPILE_ONLY_STATIC", "-DR123_USE_SSE=0"]
+ARGUMENTS = ["-x", "c++", "-std=c++20", "-march=native", "-DHWY_COMPILE_ONLY_STATIC"]
 
 
 def libclang():

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Other machines, tried on this one (x86-64, Debian, root), in three parts. Hours on two cores.
+# Other machines, tried on this one (x86-64, Debian, root), in four parts. Hours on two cores.
 #
 #   compilers  chapters 04 and 06 by GCC and Clang, at -O1 and -O3, for AVX2 and for this machine,
 #              with libc++, and with the ref kernels alone: each with the bits of
@@ -7,7 +7,8 @@
 #   arm64      cross-compiled, with the libraries of a tree of Debian 12 for arm64, run by qemu:
 #              tests of kernels, gradients, and whole runs with those bits
 #   debian13   a tree of Debian 13, in it README's two commands on a fresh clone of HEAD, the second
-#              one with the presets cpu and debug
+#              one with all tests of the preset cpu; and other compilers
+#   debian13_debug  in that tree all tests of the preset debug
 #
 #   scripts/machines.sh                  all of it
 #   scripts/machines.sh --part arm64     one of the parts
@@ -18,12 +19,12 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-folder=build/machines parts=(compilers arm64 debian13)
+folder=build/machines parts=(compilers arm64 debian13 debian13_debug)
 while (($# > 0)); do
   case "$1 ${2-}" in
-    "--part compilers" | "--part arm64" | "--part debian13") parts=("$2") ;;
+    "--part compilers" | "--part arm64" | "--part debian13" | "--part debian13_debug") parts=("$2") ;;
     --folder\ ?*) folder=$2 ;;
-    *) echo "machines.sh: '$*'; legal: --folder DIR, --part compilers|arm64|debian13" >&2; exit 2 ;;
+    *) echo "machines.sh: '$*'; legal: --folder DIR, --part compilers|arm64|debian13|debian13_debug" >&2; exit 2 ;;
   esac
   shift 2
 done
@@ -136,12 +137,13 @@ in_tree() {
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 bash -c "$2"
 }
 
-debian13() {
-  local tree=$folder/debian13 status name
-  install debootstrap || { tell 1 "Debian 13" "no debootstrap"; return; }
+# A tree of Debian 13 with a fresh clone of HEAD.
+clone_in_debian13() {
+  local tree=$folder/debian13 name
+  install debootstrap || { tell 1 "Debian 13" "no debootstrap"; return 1; }
   if [[ ! -x $tree/usr/bin/apt-get ]]; then
     debootstrap --variant=minbase trixie "$tree" >"$folder/debian13.log" 2>&1 ||
-      { tell 1 "Debian 13" "no tree, see $folder/debian13.log"; return; }
+      { tell 1 "Debian 13" "no tree, see $folder/debian13.log"; return 1; }
   fi
   cp /etc/resolv.conf "$tree/etc/resolv.conf"
   for name in proc sys dev; do
@@ -150,13 +152,26 @@ debian13() {
   trap 'umount -R -l '"'$tree/proc' '$tree/sys' '$tree/dev'" EXIT
   rm -rf "$tree/root/ladder"
   git clone -q --no-hardlinks . "$tree/root/ladder"
+}
+
+# script_of_debian13 NAME WORDS: a script of the clone.
+script_of_debian13() {
+  local tree=$folder/debian13 log="$folder/debian13_${*// /_}.log" status=0
   # The clone has no remote that the tree could reach, nor needs one.
-  for name in demo.sh "test.sh cpu" "test.sh debug"; do
-    status=0
-    in_tree "$tree" "cd /root/ladder && bash scripts/$name" >"$folder/debian13_${name// /_}.log" 2>&1 </dev/null || status=1
-    tell $status "Debian 13, GCC $(in_tree "$tree" "g++ -dumpfullversion"): scripts/$name" \
-      "$(tail -n 1 "$folder/debian13_${name// /_}.log" | cut -c1-200)"
-  done
+  in_tree "$tree" "cd /root/ladder && bash scripts/$*" >"$log" 2>&1 </dev/null || status=1
+  tell $status "Debian 13, GCC $(in_tree "$tree" "g++ -dumpfullversion"): scripts/$*" "$(tail -n 1 "$log" | cut -c1-200)"
+}
+
+debian13_debug() {
+  clone_in_debian13 || return
+  script_of_debian13 test.sh debug
+}
+
+debian13() {
+  local tree=$folder/debian13 status
+  clone_in_debian13 || return
+  script_of_debian13 demo.sh
+  script_of_debian13 test.sh cpu
   # Another folder than where programs of another system lie.
   status=0
   in_tree "$tree" "cd /root/ladder && python3 -B scripts/bits.py build/cpu/bin" >"$folder/debian13_bits.log" 2>&1 || status=1
@@ -190,7 +205,7 @@ sections=$(mktemp -d)
 # section PART: what the page says of it.
 section() { sed -n "/^## $1\$/,/^## /p" "$page" | sed '1p;/^## /d'; }
 
-for part in compilers arm64 debian13; do section "$part" >"$sections/$part"; done
+for part in compilers arm64 debian13 debian13_debug; do section "$part" >"$sections/$part"; done
 for part in "${parts[@]}"; do
   lines=$sections/$part
   printf '## %s\n\nPrograms of %s, on %s.\n\n|  |  |  |\n|---|---|---|\n' "$part" "$commit" "$machine" >"$lines"
@@ -203,7 +218,7 @@ done
   echo "What \`scripts/machines.sh\` tried. A run with the golden bits is one whose last step has the loss," \
     "gradient norm and hash of all weights of \`tests/golden/bits.json\`."
   echo
-  cat "$sections"/{compilers,arm64,debian13} | sed '${/^$/d}'
+  cat "$sections"/{compilers,arm64,debian13,debian13_debug} | sed '${/^$/d}'
 } >"$page.new" && mv "$page.new" "$page"
 rm -r "$sections"
 ((failed == 0))

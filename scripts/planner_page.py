@@ -42,10 +42,8 @@ TARGET = ["-target", "wasm32-wasi", "-mcpu=generic+bulk_memory+exception_handlin
 FLAGS = ["-Oz", "-DNDEBUG", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections", "-w",
          # Headers have threads and locks as members. They compile so; none starts, or it would not link.
          "-U_LIBCPP_HAS_THREADS", "-D_LIBCPP_HAS_THREADS=1", "-D_LIBCPP_HAS_THREAD_API_PTHREAD=1"]
-# Random123 knows no WebAssembly: it is told of a processor without instructions that it would use.
-OURS = ["-std=c++20", "-DFMT_HEADER_ONLY", "-DR123_USE_SSE=0", "-D__s390x__",
-        "-include", str(PARTS / "alone.h"), "-I", str(ROOT)]
-HEADERS = ["fmt", "nlohmann", "Random123"]  # of /usr/include, which has the C library's, too
+OURS = ["-std=c++20", "-DFMT_HEADER_ONLY", "-include", str(PARTS / "alone.h"), "-I", str(ROOT)]
+HEADERS = ["fmt", "nlohmann"]  # of /usr/include, which has the C library's, too
 
 
 # ---- questions ----------------------------------------------------------------------------------

@@ -107,7 +107,8 @@ def measure():
         "medians of 3 rounds. In the memory of one machine:",
         ways(),
         "On a slow link it matters. Two processes over TCP at 1 Gbit/s, both directions together, "
-        "by `bench/shaped_link.py`:",
+        "by `bench/shaped_link.py`, on another machine and with a larger batch. So compare its times "
+        "with one another, and not with those above:",
         result("shaped_link"),
         "The picture has one step of two rows of the table; their times are not the medians. The row "
         '"beside" is the thread that communicates.',

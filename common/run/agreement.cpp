@@ -53,21 +53,21 @@ std::string content(const fs::path& path, int64_t most = INT64_MAX) {
 
 // Of weights the header, with names and shapes, and the first tensors: to read all of a large file
 // would take as long as to load it.
-constexpr int64_t kHeader = 1 << 24;
+constexpr int64_t kBeginning = 1 << 24;
 
 std::string weights_in(const fs::path& directory) {
   std::string all;
   for (const std::string& name : names_in(directory))
     if (name.ends_with(".safetensors"))
       all += fmt::format("{}{} of {}", all.empty() ? "" : ", ", name,
-                         content(directory / name, kHeader));
+                         content(directory / name, kBeginning));
   return all;
 }
 
 /// What is loaded. The manifest has checksums of all that a checkpoint holds.
 std::string checkpoint(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return content(path, kHeader);
+  if (!fs::is_directory(path, ignored)) return content(path, kBeginning);
   const auto described = with_checkpoint(path, [](const fs::path& generation) {
     return fmt::format("of step {}, its checkpoint.json of {}", Manifest::read(generation).steps(),
                        content(Manifest::path_in(generation)));

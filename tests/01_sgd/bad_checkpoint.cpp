@@ -68,7 +68,7 @@ TEST_P(BadCheckpoint, OneDamagedByte) {
   for (const std::string file : {"model.safetensors", "optimizer.safetensors"}) {
     copy("spoilt");
     std::string bytes = read("spoilt/current/" + file);
-    bytes[bytes.size() - 100] ^= 1;
+    bytes.at(bytes.size() - 100) ^= 1;
     write("spoilt/current/" + file, bytes);
     expect_load_refused("spoilt", file + ": damaged");
     fs::remove_all(path("spoilt"));

@@ -71,7 +71,7 @@ TEST_P(BadRanks, CheckpointsThatAreDamaged) {
   const std::string small = "--layers 1 --channels 16 --heads 2 --ranks 2 ";
   train(GetParam(), small + "--steps 1 --save good");
   std::string bytes = read("good/current/optimizer.safetensors");
-  bytes[bytes.size() - 100] ^= 1;
+  bytes.at(bytes.size() - 100) ^= 1;
   write("good/current/optimizer.safetensors", bytes);
   expect_refused(BadInput{small + "--load good", "optimizer.safetensors: damaged"});
 }
