@@ -156,7 +156,7 @@ clone_in_debian13() {
 
 # script_of_debian13 NAME WORDS: a script of the clone.
 script_of_debian13() {
-  local tree=$folder/debian13 log="$folder/debian13_${*// /_}.log" status=0
+  local tree=$folder/debian13 log=$folder/debian13_${1%.sh}_${2-}.log status=0
   # The clone has no remote that the tree could reach, nor needs one.
   in_tree "$tree" "cd /root/ladder && bash scripts/$*" >"$log" 2>&1 </dev/null || status=1
   tell $status "Debian 13, GCC $(in_tree "$tree" "g++ -dumpfullversion"): scripts/$*" "$(tail -n 1 "$log" | cut -c1-200)"
