@@ -205,7 +205,9 @@ sections=$(mktemp -d)
 # section PART: what the page says of it.
 section() { sed -n "/^## $1\$/,/^## /p" "$page" | sed '1p;/^## /d'; }
 
-for part in compilers arm64 debian13 debian13_debug; do section "$part" >"$sections/$part"; done
+for part in compilers arm64 debian13 debian13_debug; do
+  { section "$part"; echo; } >"$sections/$part"
+done
 for part in "${parts[@]}"; do
   lines=$sections/$part
   printf '## %s\n\nPrograms of %s, on %s.\n\n|  |  |  |\n|---|---|---|\n' "$part" "$commit" "$machine" >"$lines"
@@ -218,7 +220,7 @@ done
   echo "What \`scripts/machines.sh\` tried. A run with the golden bits is one whose last step has the loss," \
     "gradient norm and hash of all weights of \`tests/golden/bits.json\`."
   echo
-  cat "$sections"/{compilers,arm64,debian13,debian13_debug} | sed '${/^$/d}'
+  cat -s "$sections"/{compilers,arm64,debian13,debian13_debug} | sed '${/^$/d}'
 } >"$page.new" && mv "$page.new" "$page"
 rm -r "$sections"
 ((failed == 0))
