@@ -28,8 +28,8 @@ target_compile_options(ladder_options INTERFACE
   -Werror=missing-field-initializers
   # GCC 12 at -O3 sees these in fmt and std::string, where there is nothing to see.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-maybe-uninitialized>
-  # GCC 14 misaligns vectors of 64 bytes in stack frames that AddressSanitizer puts on the heap, as
-  # that of GCC 13 and newer does by itself.
+  # From GCC 13 on AddressSanitizer puts stack frames on the heap, where GCC 14 misaligns vectors of
+  # 64 bytes.
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Debug>>:--param=asan-use-after-return=0>
   # Fused multiply-adds are written out: the compiler must not choose where they are.
   -ffp-contract=off)

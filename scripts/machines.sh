@@ -19,13 +19,17 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-folder=build/machines parts=(compilers arm64 debian13 debian13_debug)
+all=(compilers arm64 debian13 debian13_debug)
+folder=build/machines parts=("${all[@]}")
 while (($# > 0)); do
-  case "$1 ${2-}" in
-    "--part compilers" | "--part arm64" | "--part debian13" | "--part debian13_debug") parts=("$2") ;;
-    --folder\ ?*) folder=$2 ;;
-    *) echo "machines.sh: '$*'; legal: --folder DIR, --part compilers|arm64|debian13|debian13_debug" >&2; exit 2 ;;
-  esac
+  if [[ $1 == --folder && -n ${2-} ]]; then
+    folder=$2
+  elif [[ $1 == --part && -n ${2-} && " ${all[*]} " == *" $2 "* ]]; then
+    parts=("$2")
+  else
+    echo "machines.sh: '$*'; legal: --folder DIR, --part $(IFS='|' && echo "${all[*]}")" >&2
+    exit 2
+  fi
   shift 2
 done
 ((EUID == 0)) || { echo "machines.sh: it makes trees of Debian and installs packages: legal as root" >&2; exit 2; }
@@ -205,7 +209,7 @@ sections=$(mktemp -d)
 # section PART: what the page says of it.
 section() { sed -n "/^## $1\$/,/^## /p" "$page" | sed '1p;/^## /d'; }
 
-for part in compilers arm64 debian13 debian13_debug; do
+for part in "${all[@]}"; do
   { section "$part"; echo; } >"$sections/$part"
 done
 for part in "${parts[@]}"; do
@@ -220,7 +224,7 @@ done
   echo "What \`scripts/machines.sh\` tried. A run with the golden bits is one whose last step has the loss," \
     "gradient norm and hash of all weights of \`tests/golden/bits.json\`."
   echo
-  cat -s "$sections"/{compilers,arm64,debian13,debian13_debug} | sed '${/^$/d}'
+  cat -s "${all[@]/#/$sections/}" | sed '${/^$/d}'
 } >"$page.new" && mv "$page.new" "$page"
 rm -r "$sections"
 ((failed == 0))
