@@ -70,7 +70,7 @@ class Sandbox {
   Tensor filled(Shape shape, double value) { return filled(real_, shape, value); }
   Tensor filled(Dtype dtype, Shape shape, double value) {
     const Tensor x = empty(dtype, shape);
-    for (int64_t i = 0; i < x.size(); ++i) set(x, i, value);
+    for (int64_t i = 0, n = x.size(); i < n; ++i) set(x, i, value);
     return x;
   }
 
@@ -87,7 +87,7 @@ class Sandbox {
   }
   Tensor random(Dtype dtype, Shape shape, double low = -1, double high = 1) {
     const Tensor x = empty(dtype, shape);
-    for (int64_t i = 0; i < x.size(); ++i) set(x, i, low + (high - low) * uniform());
+    for (int64_t i = 0, n = x.size(); i < n; ++i) set(x, i, low + (high - low) * uniform());
     return x;
   }
 
@@ -145,7 +145,8 @@ inline ::testing::AssertionResult same_bits(const Tensor& a, const Tensor& b) {
   if (a.dtype != b.dtype || !(a.shape == b.shape))
     return ::testing::AssertionFailure() << to_string(a.shape) << " and " << to_string(b.shape);
   const auto *x = static_cast<const char*>(a.ptr), *y = static_cast<const char*>(b.ptr);
-  for (int64_t i = 0; i < a.bytes(); ++i)
+  const int64_t bytes = a.bytes();
+  for (int64_t i = 0; i < bytes; ++i)
     if (x[i] != y[i])
       return ::testing::AssertionFailure()
              << "element " << i / size_of(a.dtype) << " of " << to_string(a.shape) << " differs";

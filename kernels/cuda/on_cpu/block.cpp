@@ -1,6 +1,7 @@
 #include "kernels/cuda/on_cpu/block.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -100,6 +101,7 @@ class Block {
   Thread& thread(int index) { return *threads_[static_cast<size_t>(index)]; }
   void begin();
   void draw_ranks();
+  void make_ready(Thread& thread);
   Thread& draw();
   void resume(Thread& next);
   void open_barrier();
@@ -114,9 +116,10 @@ class Block {
   std::function<void()> body_;  // the kernel, for one thread
   std::exception_ptr error_;
   std::vector<Thread*> threads_;
-  std::vector<Thread*> ready_;
-  std::vector<int> rank_;  // of each warp, the largest runs first; empty: the draw is even
-  std::vector<unsigned> at_exchange_;  // of each warp: the lanes that wait there
+  std::vector<unsigned> at_exchange_;        // of each warp: the lanes that wait there
+  std::vector<size_t> rank_;                 // of each warp: the largest runs first
+  std::vector<std::vector<Thread*>> ready_;  // those of each rank
+  uint32_t ranks_ready_ = 0;                 // bit r: some thread of rank r is ready
   Thread* running_ = nullptr;
 };
 
@@ -154,7 +157,9 @@ Block::Block(Where where, int threads, int64_t shared_bytes, uint64_t seed,
       count_(threads),
       shared_(shared_bytes),
       random_(seed),
-      at_exchange_(static_cast<size_t>(ceil_div(threads, kLanes))) {
+      at_exchange_(static_cast<size_t>(ceil_div(threads, kLanes))),
+      rank_(at_exchange_.size()),
+      ready_(at_exchange_.size()) {
   body_ = [this, &kernel] {
     try {
       kernel();
@@ -171,35 +176,40 @@ void Block::begin() {
   shared_.poison();
   draw_ranks();
   std::fill(at_exchange_.begin(), at_exchange_.end(), 0);
-  ready_ = threads_;
   for (int i = 0; i < count_; ++i) {
     Thread& t = thread(i);
     t.index = i;
-    t.state = State::Ready;
+    make_ready(t);
     t.copies.clear();
     t.open_group = 0;
     t.fiber.start(body_);
   }
 }
 
-/// In half of all blocks warps run as far as they go, one after the other.
+/// In half of all blocks warps run as far as they go, one after the other; in the others all warps
+/// have one rank.
 void Block::draw_ranks() {
-  rank_.clear();
+  std::fill(rank_.begin(), rank_.end(), 0);
   if (random_.below(2) == 0) return;
-  rank_.resize(at_exchange_.size());
   std::iota(rank_.begin(), rank_.end(), 0);
   for (size_t i = rank_.size(); i > 1; --i) std::swap(rank_[i - 1], rank_[random_.below(i)]);
 }
 
+void Block::make_ready(Thread& thread) {
+  thread.state = State::Ready;
+  const size_t rank = rank_[static_cast<size_t>(thread.index / kLanes)];
+  ready_[rank].push_back(&thread);
+  ranks_ready_ |= uint32_t{1} << rank;
+}
+
+/// Any ready thread of the largest rank.
 Thread& Block::draw() {
-  size_t at = random_.below(ready_.size());
-  const auto rank = [&](size_t i) { return rank_[static_cast<size_t>(ready_[i]->index / kLanes)]; };
-  if (!rank_.empty())
-    for (size_t i = 0; i < ready_.size(); ++i)
-      if (rank(i) > rank(at)) at = i;
-  std::swap(ready_[at], ready_.back());
-  Thread& next = *ready_.back();
-  ready_.pop_back();
+  const auto rank = static_cast<size_t>(std::bit_width(ranks_ready_) - 1);
+  std::vector<Thread*>& ready = ready_[rank];
+  std::swap(ready[random_.below(ready.size())], ready.back());
+  Thread& next = *ready.back();
+  ready.pop_back();
+  if (ready.empty()) ranks_ready_ &= ~(uint32_t{1} << rank);
   return next;
 }
 
@@ -214,7 +224,7 @@ void Block::resume(Thread& next) {
 void Block::run() {
   begin();
   for (int live = count_; live > 0;) {
-    if (ready_.empty()) open_barrier();
+    if (ranks_ready_ == 0) open_barrier();
     Thread& next = draw();
     resume(next);
     if (!next.fiber.done()) continue;
@@ -234,8 +244,7 @@ void Block::meet_block(Where where) {
 void Block::open_barrier() {
   for (const Thread* t : threads_)
     if (t->state != State::AtBarrier || !same_place(t->where, threads_[0]->where)) report_stuck();
-  for (Thread* t : threads_) t->state = State::Ready;
-  ready_ = threads_;
+  for (Thread* t : threads_) make_ready(*t);
 }
 
 /// Whether the lanes that `self` waits for wait for the same.
@@ -264,9 +273,9 @@ void Block::meet_warp(Thread& self) {
     if (!(self.mask >> lane & 1)) continue;
     Thread& other = thread(first + lane);
     lanes[static_cast<size_t>(lane)] = other.mine;
-    other.state = State::Ready;
-    if (&other != &self) ready_.push_back(&other);
+    if (&other != &self) make_ready(other);
   }
+  self.state = State::Ready;
   waiting &= ~self.mask;
   self.exchange(lanes);
 }

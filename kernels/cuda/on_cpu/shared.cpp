@@ -1,5 +1,6 @@
 #include "kernels/cuda/on_cpu/shared.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -7,7 +8,7 @@
 #include "kernels/cuda/grid.h"
 
 // The borders of all shared arrays: see shared.ld.
-extern "C" unsigned char ladder_shared_begin[], ladder_shared_end[];
+extern "C" uint64_t ladder_shared_begin[], ladder_shared_end[];
 
 namespace ladder::on_cpu {
 namespace {
@@ -18,7 +19,7 @@ constexpr size_t kAlignment = 128;
 /// All arrays, with AddressSanitizer's gaps between arrays, which only this function may write.
 /// Volatile: the loop must not become a memset, which would be checked.
 __attribute__((no_sanitize("address", "undefined"))) void poison_arrays() {
-  for (volatile unsigned char* p = ladder_shared_begin; p < ladder_shared_end; ++p) *p = 0xFF;
+  for (volatile uint64_t* p = ladder_shared_begin; p < ladder_shared_end; ++p) *p = ~uint64_t{0};
 }
 
 bool within(const void* begin, int64_t size, const void* p, int64_t bytes) {
@@ -46,7 +47,8 @@ void SharedMemory::poison() {
 }
 
 bool SharedMemory::holds(const void* p, int64_t bytes) const {
-  const int64_t size = ladder_shared_end - ladder_shared_begin;
+  const auto size =
+      static_cast<int64_t>(sizeof(uint64_t)) * (ladder_shared_end - ladder_shared_begin);
   return within(dynamic_.get(), dynamic_bytes_, p, bytes) ||
          within(ladder_shared_begin, size, p, bytes);
 }
