@@ -57,7 +57,7 @@ run_preset() {
   if ((${#labels[@]} > 0)); then
     build=(--target "${labels[@]/#/tests_}")
     only=(--label-regex "^($(IFS='|' && echo "${labels[*]}"))\$"
-      --exclude-regex 'Control|Tied|_tiny|[/_.]ref(_|  |$)|"ref"')
+      --exclude-regex 'Control|Tied|_tiny|[/_.]ref(_|$)')
   fi
 
   echo "== $preset: build"

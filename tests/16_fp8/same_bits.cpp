@@ -46,7 +46,8 @@ TEST_F(Fp8Bits, EvaluationsAndSamplesChangeNothing) {
 
 /// Few layers, an odd number of them: what is recomputed finds the codes and scales of forward.
 class Fp8Recompute : public SameTrace, public ::testing::WithParamInterface<int> {};
-INSTANTIATE_TEST_SUITE_P(Layers, Fp8Recompute, ::testing::Values(1, 3, 5));
+INSTANTIATE_TEST_SUITE_P(Layers, Fp8Recompute, ::testing::Values(1, 3, 5),
+                         [](const auto& i) { return fmt::format("layers{}", i.param); });
 
 TEST_P(Fp8Recompute, EveryPolicyIsNone) {
   const std::string flags =

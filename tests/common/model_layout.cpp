@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "common/model/layout.h"
@@ -42,7 +43,12 @@ INSTANTIATE_TEST_SUITE_P(Layout, LayoutSharing,
                          ::testing::Values(Sharing{1, 1, 1, 1}, Sharing{4, 1, 1, 1},
                                            Sharing{1, 3, 1, 1}, Sharing{1, 1, 4, 1},
                                            Sharing{1, 1, 2, 2}, Sharing{2, 2, 2, 1},
-                                           Sharing{2, 4, 2, 4}));
+                                           Sharing{2, 4, 2, 4}),
+                         [](const auto& i) {
+                           const Sharing& s = i.param;
+                           return fmt::format("tensor{}_shards{}_stages{}_chunks{}", s.tensor,
+                                              s.shards, s.stages, s.chunks);
+                         });
 
 TEST_P(LayoutSharing, EveryParameterCountsOnce) {
   const ParamLayout whole(model());

@@ -93,7 +93,7 @@ TEST_P(CpuNarrowProducts, AnFp8ProductOfIntegersIsExact) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, CpuNarrowProducts, ::testing::Values(Dtype::BF16, Dtype::F16),
-                         [](const auto& i) { return i.param == Dtype::BF16 ? "BF16" : "F16"; });
+                         dtype_name);
 
 }  // namespace
 }  // namespace ladder::test

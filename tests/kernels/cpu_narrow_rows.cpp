@@ -150,7 +150,7 @@ TEST_P(CpuNarrowRows, GradientsOfParametersAreFp32) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, CpuNarrowRows, ::testing::Values(Dtype::BF16, Dtype::F16),
-                         [](const auto& i) { return i.param == Dtype::BF16 ? "BF16" : "F16"; });
+                         dtype_name);
 
 }  // namespace
 }  // namespace ladder::test

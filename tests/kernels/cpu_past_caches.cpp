@@ -69,7 +69,8 @@ TEST_P(CpuPastCachesFormats, OutputsHaveTheBitsOfTheirParts) {
   });
   each([&](const Ctx& c, Tensor out, Range r) { k.cast(c, part(out, r), part(exact, r)); });
 }
-INSTANTIATE_TEST_SUITE_P(Formats, CpuPastCachesFormats, ::testing::Values(Dtype::F32, Dtype::BF16));
+INSTANTIATE_TEST_SUITE_P(Formats, CpuPastCachesFormats, ::testing::Values(Dtype::F32, Dtype::BF16),
+                         dtype_name);
 
 TEST_F(CpuPastCaches, ATableOfWords) {
   const int64_t V = 8200, C = 1040, B = 2, T = 9;

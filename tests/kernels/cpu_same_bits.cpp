@@ -131,7 +131,7 @@ TEST_F(CpuSameBits, NegativeControlASumCutByThreadsDiffers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, CpuAnyThreads,
-                         ::testing::Values(Dtype::F32, Dtype::BF16, Dtype::F16));
+                         ::testing::Values(Dtype::F32, Dtype::BF16, Dtype::F16), dtype_name);
 
 }  // namespace
 }  // namespace ladder::test

@@ -140,6 +140,16 @@ inline double relative_error(const Tensor& got, const Tensor& want) {
   return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
 }
 
+/// For tests whose parameter is a format of activations.
+inline std::string dtype_name(const ::testing::TestParamInfo<Dtype>& info) {
+  switch (info.param) {
+    case Dtype::F32: return "F32";
+    case Dtype::BF16: return "BF16";
+    case Dtype::F16: return "F16";
+    default: return std::to_string(info.index);
+  }
+}
+
 /// EXPECT_TRUE(same_bits(a, b)): equal shape, dtype and bytes; says where they first differ.
 inline ::testing::AssertionResult same_bits(const Tensor& a, const Tensor& b) {
   if (a.dtype != b.dtype || !(a.shape == b.shape))

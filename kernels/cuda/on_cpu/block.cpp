@@ -1,7 +1,6 @@
 #include "kernels/cuda/on_cpu/block.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -9,13 +8,13 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <string_view>
 #include <vector>
 
 #include "kernels/check.h"
 #include "kernels/cuda/on_cpu/fiber.h"
 #include "kernels/cuda/on_cpu/random.h"
+#include "kernels/cuda/on_cpu/schedule.h"
 
 namespace ladder::on_cpu {
 
@@ -100,9 +99,7 @@ class Block {
  private:
   Thread& thread(int index) { return *threads_[static_cast<size_t>(index)]; }
   void begin();
-  void draw_ranks();
   void make_ready(Thread& thread);
-  Thread& draw();
   void resume(Thread& next);
   void open_barrier();
   bool all_at_exchange(const Thread& self);
@@ -116,10 +113,8 @@ class Block {
   std::function<void()> body_;  // the kernel, for one thread
   std::exception_ptr error_;
   std::vector<Thread*> threads_;
-  std::vector<unsigned> at_exchange_;        // of each warp: the lanes that wait there
-  std::vector<size_t> rank_;                 // of each warp: the largest runs first
-  std::vector<std::vector<Thread*>> ready_;  // those of each rank
-  uint32_t ranks_ready_ = 0;                 // bit r: some thread of rank r is ready
+  std::vector<unsigned> at_exchange_;  // of each warp: the lanes that wait there
+  Schedule schedule_;                  // of all Ready threads but the running one
   Thread* running_ = nullptr;
 };
 
@@ -158,8 +153,7 @@ Block::Block(Where where, int threads, int64_t shared_bytes, uint64_t seed,
       shared_(shared_bytes),
       random_(seed),
       at_exchange_(static_cast<size_t>(ceil_div(threads, kLanes))),
-      rank_(at_exchange_.size()),
-      ready_(at_exchange_.size()) {
+      schedule_(threads) {
   body_ = [this, &kernel] {
     try {
       kernel();
@@ -174,7 +168,7 @@ Block::Block(Where where, int threads, int64_t shared_bytes, uint64_t seed,
 
 void Block::begin() {
   shared_.poison();
-  draw_ranks();
+  schedule_.begin(random_);
   std::fill(at_exchange_.begin(), at_exchange_.end(), 0);
   for (int i = 0; i < count_; ++i) {
     Thread& t = thread(i);
@@ -186,31 +180,9 @@ void Block::begin() {
   }
 }
 
-/// In half of all blocks warps run as far as they go, one after the other; in the others all warps
-/// have one rank.
-void Block::draw_ranks() {
-  std::fill(rank_.begin(), rank_.end(), 0);
-  if (random_.below(2) == 0) return;
-  std::iota(rank_.begin(), rank_.end(), 0);
-  for (size_t i = rank_.size(); i > 1; --i) std::swap(rank_[i - 1], rank_[random_.below(i)]);
-}
-
 void Block::make_ready(Thread& thread) {
   thread.state = State::Ready;
-  const size_t rank = rank_[static_cast<size_t>(thread.index / kLanes)];
-  ready_[rank].push_back(&thread);
-  ranks_ready_ |= uint32_t{1} << rank;
-}
-
-/// Any ready thread of the largest rank.
-Thread& Block::draw() {
-  const auto rank = static_cast<size_t>(std::bit_width(ranks_ready_) - 1);
-  std::vector<Thread*>& ready = ready_[rank];
-  std::swap(ready[random_.below(ready.size())], ready.back());
-  Thread& next = *ready.back();
-  ready.pop_back();
-  if (ready.empty()) ranks_ready_ &= ~(uint32_t{1} << rank);
-  return next;
+  schedule_.add(thread.index);
 }
 
 void Block::resume(Thread& next) {
@@ -224,8 +196,8 @@ void Block::resume(Thread& next) {
 void Block::run() {
   begin();
   for (int live = count_; live > 0;) {
-    if (ranks_ready_ == 0) open_barrier();
-    Thread& next = draw();
+    if (schedule_.empty()) open_barrier();
+    Thread& next = thread(schedule_.draw(random_));
     resume(next);
     if (!next.fiber.done()) continue;
     next.state = State::Done;

@@ -97,8 +97,12 @@ TEST_P(CudaNorm, BackwardWeight) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, CudaNorm,
-                         ::testing::Values(Form{true, true}, Form{true, false},
-                                           Form{false, false}));
+                         ::testing::Values(Form{true, true}, Form{true, false}, Form{false, false}),
+                         [](const auto& i) {
+                           return !i.param.centred ? "Rms"
+                                  : i.param.biased ? "Layer"
+                                                   : "LayerWithoutBias";
+                         });
 
 using CudaLayerNorm = CudaVsRef;
 
