@@ -54,10 +54,14 @@ else()
   message(STATUS "LADDER_CPU_TABLE is OFF: this build computes with ref, plain loops, alone")
 endif()
 
-# For common/, programs and tests, which call kernels but do little themselves: compile time counts
+# For common/ and programs, which call kernels but do little themselves: compile time counts
 # there, and a sanitizer's checks of CLI11 and JSON take a minute a file when optimized.
 add_library(ladder_compile_quickly INTERFACE)
 target_compile_options(ladder_compile_quickly INTERFACE $<IF:$<CONFIG:Release>,-O1,-O0>)
+
+# For tests and the checks of labs, most of which run for a shorter time than they are compiled.
+add_library(ladder_compile_at_once INTERFACE)
+target_compile_options(ladder_compile_at_once INTERFACE -O0)
 
 # Half of the time that a small source takes to compile goes to the headers it includes. So a library
 # is compiled several files at a time; a file that is changed takes its neighbors along. Two files of
