@@ -11,6 +11,8 @@ namespace {
 /// Blocks are as far apart as a GPU's are, so that code cannot come to rely on less.
 constexpr size_t kAlignment = 256;
 
+bool failed = false;
+
 }  // namespace
 
 struct Stream {};
@@ -21,6 +23,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
   }
   return "unknown error";
 }
@@ -37,12 +40,21 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSetDevice(device);
 }
 
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device) {
-  *value = int{kMaxShared};
+// Of compute capability 8.9, the least with units for FP8.
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
+  switch (which) {
+    case cudaDevAttrComputeCapabilityMajor: *value = 8; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = 9; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = int{kMaxShared}; break;
+  }
   return cudaSetDevice(device);
 }
 
+void __trap() { failed = true; }
+
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  *memory = nullptr;
+  if (bytes == 0) return cudaSuccess;
   if (posix_memalign(memory, kAlignment, bytes) != 0) return cudaErrorMemoryAllocation;
   std::memset(*memory, 0xFF, bytes);
   return cudaSuccess;
@@ -68,6 +80,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (failed) return cudaErrorLaunchFailure;
   return stream ? cudaSuccess : cudaErrorInvalidValue;
 }
 
