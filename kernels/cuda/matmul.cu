@@ -4,13 +4,18 @@
 // that, out = inp w^T becomes out^T = w inp^T: the factors change places.
 //
 // Sums are FP32, in an order that the library chooses for each shape: the same shape has the same
-// bits, and `leaves` plays no part. FP8 factors are widened: each code is exact in 16 bits, and
-// their scales, powers of two, go into alpha.
-#include "kernels/cuda/convert.h"
+// bits, and `leaves` plays no part.
+//
+// FP8 factors, whose scales, powers of two, go into alpha. From compute capability 8.9 on tensor
+// cores multiply them, and cuBLASLt wants both K-major: the sum runs along rows in memory. So they
+// lie in forward. In backward a weight, in a weight's gradient both factors are transposed first,
+// in scratch, as many at a time as fit. Elsewhere, and where extents are no multiples of 16,
+// factors are widened: each code is exact in 16 bits.
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/fp8_factors.h"
 #include "kernels/cuda/table.h"
+#include "kernels/narrow.h"
 #include "kernels/shapes.h"
-#include "launch.h"
 
 namespace ladder::LADDER_CUDA {
 namespace {
@@ -46,6 +51,8 @@ cudaDataType_t type_of(Dtype dtype) {
     case Dtype::F32: return CUDA_R_32F;
     case Dtype::BF16: return CUDA_R_16BF;
     case Dtype::F16: return CUDA_R_16F;
+    case Dtype::E4M3: return CUDA_R_8F_E4M3;
+    case Dtype::E5M2: return CUDA_R_8F_E5M2;
     default: CHECK(false, "a product of a dtype that cuBLASLt does not get");
   }
 }
@@ -73,13 +80,15 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t whic
   CHECK_CUDA(cublasLtMatmulPreferenceSetAttribute(preference.get(), which, &value, sizeof(value)));
 }
 
-/// CUBLAS_COMPUTE_32F: FP32 factors are not rounded to TF32.
+/// CUBLAS_COMPUTE_32F: FP32 factors are not rounded to TF32. FP8 without fast accumulation: within
+/// tensor cores a sum keeps some 14 bits, so that of every few products is added in FP32 outside.
 Description describe(const Product& p) {
   cublasLtMatmulDesc_t made = nullptr;
   CHECK_CUDA(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   Description description(made);
   set(description, CUBLASLT_MATMUL_DESC_TRANSA, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(description, CUBLASLT_MATMUL_DESC_TRANSB, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (is_fp8(p.a.x.dtype)) set(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{0});
   if (p.bias) {
     set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.bias.ptr));
@@ -169,22 +178,9 @@ void multiply(const Ctx& ctx, const Product& p) {
 
 // ---- FP8 factors ---------------------------------------------------------------------------
 
-constexpr int kThreads = 256;
-/// Codes of one thread: 16 bytes.
-constexpr int kCodes = 16;
-/// Where FP8 weights are widened in parts, columns of the result in one part are a multiple of
-/// this.
+/// Where FP8 weights do not fit into scratch as a product needs them, columns of the result in one
+/// part are a multiple of this.
 constexpr int64_t kColumnGroup = 64;
-
-/// out = the values of codes, without their scale; a column of blocks takes a row. out T
-/// (rows,columns); inp (rows,columns), rows `stride` apart
-template <class T, class Code>
-__global__ void widen_kernel(T* out, const Code* inp, int64_t columns, int64_t stride) {
-  const int64_t row = blockIdx.x;
-  const int64_t begin = (int64_t{blockIdx.y} * kThreads + threadIdx.x) * kCodes;
-  for (int64_t i = begin; i < begin + kCodes && i < columns; ++i)
-    out[row * columns + i] = from_float<T>(value_of(inp[row * stride + i]));
-}
 
 /// The 16-bit type that FP8 factors become: that of the factor or the result beside them.
 Dtype widened_dtype(const Tensor& a, const Tensor& b, const Tensor& d) {
@@ -193,35 +189,20 @@ Dtype widened_dtype(const Tensor& a, const Tensor& b, const Tensor& d) {
   return Dtype::BF16;
 }
 
-/// The codes of x (rows,columns) in `count` columns from `begin` on, widened into
-/// scratch[offset..), which moves on.
-Tensor widened_columns(const Ctx& ctx, const Tensor& x, int64_t begin, int64_t count, Dtype dtype,
-                       int64_t& offset) {
-  const int64_t rows = x.dim(0), columns = x.dim(1);
-  const Tensor wide{.ptr = static_cast<char*>(ctx.scratch.ptr) + offset,
-                    .dtype = dtype,
-                    .place = ctx.scratch.place,
-                    .shape = {rows, count}};
-  offset += round_up<int64_t>(wide.bytes(), 256);
-  CHECK(offset <= ctx.scratch.bytes(), "{} in FP8 needs {} bytes of scratch, not {}",
-        to_string(wide.shape), offset, ctx.scratch.bytes());
-  // All columns lie like one row.
-  const Grid grid = count == columns ? Grid{.y = ceil_div(rows * columns, kThreads * kCodes)}
-                                     : Grid{.x = rows, .y = ceil_div(count, kThreads * kCodes)};
-  const auto start = [&]<class T, class Code>(Type<T>, Type<Code>) {
-    launch(ctx, widen_kernel<T, Code>, grid, kThreads, 0, device_data<T>(wide),
-           device_data<Code>(x) + begin, count == columns ? rows * columns : count, columns);
-  };
-  const auto start_from = [&]<class T>(Type<T> to) {
-    return x.dtype == Dtype::E4M3 ? start(to, Type<E4m3>{}) : start(to, Type<E5m2>{});
-  };
-  dtype == Dtype::F16 ? start_from(Type<__half>{}) : start_from(Type<__nv_bfloat16>{});
-  return wide;
-}
-
 /// x itself, or all of its codes widened.
 Tensor widened(const Ctx& ctx, const Tensor& x, Dtype dtype, int64_t& offset) {
   return is_fp8(x.dtype) ? widened_columns(ctx, x, 0, x.dim(1), dtype, offset) : x;
+}
+
+/// Whether the chip's units for FP8 take these factors of d, matrices, as they are.
+bool on_units(const Ctx& ctx, const Tensor& a, const Tensor& b, const Tensor& d) {
+  if (!is_fp8(a.dtype) || !is_fp8(b.dtype) || (a.dtype == Dtype::E5M2 && b.dtype == Dtype::E5M2))
+    return false;
+  bool fit = device_of(ctx).fp8_units();
+  for (const Tensor& x : {a, b, d})
+    fit = fit && x.dim(0) % kFp8Group == 0 && x.dim(1) % kFp8Group == 0 &&
+          reinterpret_cast<uintptr_t>(x.ptr) % kFp8Group == 0;
+  return fit;
 }
 
 /// What the product of two tensors' codes must be multiplied by. The scales of a step stand still
@@ -230,26 +211,31 @@ float unscale(const Tensor& a, const Tensor& b) {
   return 1.0f / ((a.fp8 ? a.fp8->scale : 1.0f) * (b.fp8 ? b.fp8->scale : 1.0f));
 }
 
-/// How many rows of operands go into one product, so that what widens fits into scratch beside
-/// `fixed` bytes: all of them, unless they are FP8 and many.
-int64_t rows_at_once(const Ctx& ctx, int64_t rows, int64_t fixed,
+/// How many rows of operands go into one product, so that what is made of FP8, `bytes` for a code,
+/// fits into scratch beside `fixed` bytes: all of them, or a multiple of `group`.
+int64_t rows_at_once(const Ctx& ctx, int64_t rows, int64_t fixed, int64_t bytes, int64_t group,
                      std::initializer_list<Tensor> xs) {
   int64_t row_bytes = 0;
-  for (const Tensor& x : xs) row_bytes += is_fp8(x.dtype) ? 2 * x.dim(-1) : 0;
+  for (const Tensor& x : xs) row_bytes += is_fp8(x.dtype) ? bytes * x.dim(-1) : 0;
   if (row_bytes == 0) return rows;
   const int64_t gaps = 256 * static_cast<int64_t>(xs.size());
   const int64_t fit = (ctx.scratch.bytes() - kWorkspace - fixed - gaps) / row_bytes;
-  CHECK(fit > 0, "no scratch for one row of an FP8 product: {} bytes", ctx.scratch.bytes());
-  return std::min(rows, fit);
+  CHECK(fit >= group, "no scratch for {} rows of an FP8 product: {} bytes", group,
+        ctx.scratch.bytes());
+  return std::min(rows, fit / group * group);
 }
 
-/// How many columns of the result go into one product: all of them, unless w is FP8 and would take
-/// more than half of the room for what widens. An MLP's does from 1,449 channels on.
-int64_t columns_at_once(const Ctx& ctx, int64_t columns, const Tensor& w) {
-  if (!is_fp8(w.dtype) || w.size() == 0) return columns;
-  const int64_t fit = (ctx.scratch.bytes() - kWorkspace) / 2 / (2 * w.size() / columns);
-  CHECK(fit > 0, "no scratch for one column of an FP8 product: {} bytes", ctx.scratch.bytes());
-  return std::min(columns, fit < kColumnGroup ? fit : fit / kColumnGroup * kColumnGroup);
+/// How many columns of the result go into one product: all of them, unless what is made of w, in
+/// FP8, would take more than half of the room for it, at `bytes` a code. An MLP's takes that, if it
+/// is widened, from 1,449 channels on.
+int64_t columns_at_once(const Ctx& ctx, int64_t columns, const Tensor& w, int64_t bytes,
+                        int64_t group) {
+  if (!is_fp8(w.dtype) || w.size() == 0 || bytes == 0) return columns;
+  const int64_t fit = (ctx.scratch.bytes() - kWorkspace) / 2 / (bytes * w.size() / columns);
+  CHECK(fit >= group, "no scratch for {} columns of an FP8 product: {} bytes", group,
+        ctx.scratch.bytes());
+  const int64_t step = fit < kColumnGroup ? group : kColumnGroup;
+  return std::min(columns, fit / step * step);
 }
 
 Tensor as_matrix(const Tensor& x) { return x.view({x.rows(), x.dim(-1)}); }
@@ -261,26 +247,34 @@ struct Linear {
   Tensor bias;
 };
 
-/// The `count` columns of out from `begin` on, in as many parts of rows as fit.
-void multiply_columns(const Ctx& ctx, const Linear& l, int64_t begin, int64_t count) {
+/// The `count` columns of out from `begin` on, in as many parts of rows as fit. On the units for
+/// FP8 all rows fit.
+void multiply_columns(const Ctx& ctx, const Linear& l, int64_t begin, int64_t count, bool units) {
   const Dtype dtype = widened_dtype(l.inp, l.w, l.out);
-  const Tensor rows_of_w = l.transpose_w ? l.w.slice(begin, count) : l.w;
   int64_t offset = kWorkspace;
-  const Tensor weight = !is_fp8(l.w.dtype) || l.transpose_w
-                            ? widened(ctx, rows_of_w, dtype, offset)
-                            : widened_columns(ctx, l.w, begin, count, dtype, offset);
+  const auto weight_of = [&] {
+    const Tensor rows_of_w = l.transpose_w ? l.w.slice(begin, count) : l.w;
+    if (units)
+      return l.transpose_w ? rows_of_w : transposed_columns(ctx, l.w, begin, count, offset);
+    return !is_fp8(l.w.dtype) || l.transpose_w
+               ? widened(ctx, rows_of_w, dtype, offset)
+               : widened_columns(ctx, l.w, begin, count, dtype, offset);
+  };
+  const Tensor weight = weight_of();
   const int64_t rows = l.inp.dim(0);
-  const int64_t at_once = rows_at_once(ctx, rows, offset - kWorkspace, {l.inp});
+  const int64_t at_once =
+      units ? rows : rows_at_once(ctx, rows, offset - kWorkspace, /*bytes=*/2, 1, {l.inp});
   for (int64_t row = 0; row < rows; row += at_once) {
     const int64_t taken = std::min(at_once, rows - row);
     int64_t behind = offset;
-    const Tensor part = widened(ctx, l.inp.slice(row, taken), dtype, behind);
+    const Tensor inp = l.inp.slice(row, taken);
+    const Tensor part = units ? inp : widened(ctx, inp, dtype, behind);
     Tensor d = l.out.slice(row, taken);
     d.ptr = static_cast<char*>(d.ptr) + begin * size_of(d.dtype);
     multiply(ctx, {.m = count,
                    .n = taken,
                    .k = l.inp.dim(1),
-                   .a = {weight, weight.dim(0), weight.dim(1), l.transpose_w},
+                   .a = {weight, weight.dim(0), weight.dim(1), l.transpose_w || units},
                    .b = {part, taken, l.inp.dim(1), false},
                    .d = d,
                    .d_stride = l.out.dim(1),
@@ -289,11 +283,13 @@ void multiply_columns(const Ctx& ctx, const Linear& l, int64_t begin, int64_t co
   }
 }
 
-/// In as many parts of columns as fit.
+/// In as many parts of columns as fit. The units need no copy of a weight that lies as they read.
 void multiply_linear(const Ctx& ctx, const Linear& l) {
-  const int64_t columns = l.out.dim(1), at_once = columns_at_once(ctx, columns, l.w);
+  const bool units = on_units(ctx, l.inp, l.w, l.out);
+  const int64_t bytes = !units ? 2 : l.transpose_w ? 0 : 1, columns = l.out.dim(1);
+  const int64_t at_once = columns_at_once(ctx, columns, l.w, bytes, units ? kFp8Group : 1);
   for (int64_t begin = 0; begin < columns; begin += at_once)
-    multiply_columns(ctx, l, begin, std::min(at_once, columns - begin));
+    multiply_columns(ctx, l, begin, std::min(at_once, columns - begin), units);
 }
 
 }  // namespace
@@ -309,23 +305,32 @@ void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, i
 }
 
 /// dw^T (K,N) = inp^T dout. The finished sum is added once, except where FP8 factors must be
-/// widened in parts: then each part's sum is.
+/// widened or transposed in parts: then each part's sum is.
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
   const auto [B, T, N, K] = check_matmul_backward_weight(dw, dout, inp);
   const Tensor d = as_matrix(dout), x = as_matrix(inp);
   const Dtype dtype = widened_dtype(dout, inp, dw);
-  const int64_t rows = B * T, at_once = rows_at_once(ctx, rows, 0, {d, x});
+  const bool units = on_units(ctx, d, x, dw);
+  const int64_t rows = B * T;
+  const int64_t at_once = units ? rows_at_once(ctx, rows, 0, /*bytes=*/1, kFp8Group, {d, x})
+                                : rows_at_once(ctx, rows, 0, /*bytes=*/2, 1, {d, x});
   if (rows == 0 && into == Into::Write) device_of(ctx).fill(dw.ptr, 0, dw.bytes());
   for (int64_t row = 0; row < rows; row += at_once) {
     const int64_t count = std::min(at_once, rows - row);
     int64_t offset = kWorkspace;
-    const Tensor d_part = widened(ctx, d.slice(row, count), dtype, offset);
-    const Tensor x_part = widened(ctx, x.slice(row, count), dtype, offset);
+    // The units add along rows.
+    const auto factor = [&](const Tensor& all, bool transposed) -> Factor {
+      const Tensor part = all.slice(row, count);
+      const Tensor made = units ? transposed_columns(ctx, part, 0, part.dim(1), offset)
+                                : widened(ctx, part, dtype, offset);
+      return {made, made.dim(0), made.dim(1), transposed};
+    };
+    const Factor b = factor(d, !units), a = factor(x, units);
     multiply(ctx, {.m = K,
                    .n = N,
                    .k = count,
-                   .a = {x_part, count, K, false},
-                   .b = {d_part, count, N, true},
+                   .a = a,
+                   .b = b,
                    .d = dw,
                    .d_stride = K,
                    .bias = Tensor{},

@@ -13,6 +13,7 @@ set(CUDA_SOURCES
   cuda/elementwise.cu
   cuda/embed.cu
   cuda/experts.cu
+  cuda/fp8_factors.cu
   cuda/lion.cu
   cuda/matmul.cu
   cuda/norm.cu

@@ -32,8 +32,12 @@ constexpr size_t kScribble = 4096;
 /// The library wants its workspace aligned to this.
 constexpr uint32_t kWorkspaceAlign = 256;
 
+bool is_fp8(cudaDataType_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+
 float read(cudaDataType_t type, const void* from, int64_t i) {
   if (type == CUDA_R_32F) return static_cast<const float*>(from)[i];
+  if (is_fp8(type))
+    return widen(type == CUDA_R_8F_E4M3 ? kE4M3 : kE5M2, static_cast<const uint8_t*>(from)[i]);
   return widen(type == CUDA_R_16F ? kF16 : kBf16, static_cast<const uint16_t*>(from)[i]);
 }
 
@@ -43,6 +47,12 @@ void write(cudaDataType_t type, void* to, int64_t i, float x) {
   else
     static_cast<uint16_t*>(to)[i] =
         static_cast<uint16_t>(narrow(type == CUDA_R_16F ? kF16 : kBf16, x, Overflow::ToInfinity));
+}
+
+float rounded(cudaDataType_t type, float x) {
+  float result = 0;  // of 4 bytes: enough for each type
+  write(type, &result, 0, x);
+  return read(type, &result, 0);
 }
 
 /// A matrix of floats, column by column.
@@ -96,6 +106,16 @@ bool aligned(const std::array<const void*, 4>& pointers, uint64_t alignments) {
   });
 }
 
+/// Whether the library has a kernel that adds a bias to the sum. If not, it adds the bias to the
+/// rounded product: where lines of a matrix in 16 bits are no multiples of 16 bytes.
+bool fused(const LtMatrix& a, const LtMatrix& b, const LtMatrix& d, uint64_t alignments) {
+  const std::array<int64_t, 4> lines = {a.rows, b.rows, d.rows, d.stride};
+  bool whole = true;
+  for (int64_t line : lines) whole = whole && line % 8 == 0;
+  for (; alignments != 0; alignments >>= 16) whole = whole && (alignments & 0xFFFF) >= 16;
+  return whole;
+}
+
 cublasLtMatmulAlgo_t algorithm_for(const LtProduct& product, const LtMatrix& a, const LtMatrix& b,
                                    const LtMatrix& d, uint64_t alignments) {
   const auto number = [](auto x) { return static_cast<uint64_t>(x); };
@@ -107,8 +127,17 @@ cublasLtMatmulAlgo_t algorithm_for(const LtProduct& product, const LtMatrix& a, 
 bool fit(const LtProduct& product, const LtMatrix& a, const LtMatrix& b, const LtMatrix& d) {
   const bool turn_a = product.transpose_a == CUBLAS_OP_T;
   const bool turn_b = product.transpose_b == CUBLAS_OP_T;
+  if (is_fp8(a.type) || is_fp8(b.type)) {
+    // FP8 by FP8, not both E5M2; along rows in memory; multiples of 16; no bias of FP32.
+    bool fp8 = is_fp8(a.type) && is_fp8(b.type) && (a.type != b.type || a.type == CUDA_R_8F_E4M3) &&
+               !is_fp8(d.type) && turn_a && !turn_b;
+    for (const LtMatrix& x : {a, b, d})
+      fp8 = fp8 && x.rows % 16 == 0 && x.columns % 16 == 0 && x.stride % 16 == 0;
+    if (!fp8 || (product.epilogue == CUBLASLT_EPILOGUE_BIAS && d.type == CUDA_R_32F)) return false;
+  }
   // What the library has: one type of factors; results of it, or of FP32; a bias like the result.
-  const bool types = a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F);
+  const bool types =
+      is_fp8(a.type) || (a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F));
   const bool bias = product.epilogue != CUBLASLT_EPILOGUE_BIAS || product.bias_type == d.type;
   return types && bias && (turn_a ? a.columns : a.rows) == d.rows &&
          (turn_b ? b.rows : b.columns) == d.columns &&
@@ -168,6 +197,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
     case CUBLASLT_MATMUL_DESC_EPILOGUE: assign(product->epilogue, value, bytes); break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: assign(product->bias, value, bytes); break;
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: assign(product->bias_type, value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM: {
+      int8_t fast = 0;
+      assign(fast, value, bytes);
+      if (fast != 0) return CUBLAS_STATUS_NOT_SUPPORTED;  // sums here are FP32
+      break;
+    }
   }
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -233,10 +268,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   Floats2d sum = multiply(factor(a, *a_layout, product->transpose_a),
                           factor(b, *b_layout, product->transpose_b));
   const bool biased = product->epilogue == CUBLASLT_EPILOGUE_BIAS;
+  const bool apart = biased && !fused(*a_layout, *b_layout, *d_layout, alignments);
   for (int64_t j = 0; j < sum.columns; ++j)
     for (int64_t i = 0; i < sum.rows; ++i) {
       float x = scale * sum.column(j)[i];
       if (keep != 0) x += keep * read(c_layout->type, c, j * c_layout->stride + i);
+      if (apart) x = rounded(d_layout->type, x);
       if (biased) x += read(product->bias_type, product->bias, i);
       write(d_layout->type, d, j * d_layout->stride + i, x);
     }
