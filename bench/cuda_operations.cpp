@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <new>
 
 #include <CLI/CLI.hpp>
 #include <benchmark/benchmark.h>
@@ -200,6 +201,32 @@ std::vector<Op> products_of(Gpu& gpu, const Sizes& s) {
   };
 }
 
+/// The MLP's products on codes, and how codes are made. What is transposed before counts.
+std::vector<Op> fp8_of(Gpu& gpu, const Sizes& s) {
+  const int64_t B = s.B / 4 + 1, T = s.T, N = 4 * C, rows = B * T;
+  const Ctx& ctx = gpu.ctx();
+  const Kernels& k = cuda::kernels();
+  auto* scale = new (gpu.tokens({2}).ptr) Fp8Scale;  // of both sides
+  const auto codes_of = [&](const Tensor& x, Dtype dtype) {
+    Tensor codes = gpu.zeros(dtype, x.shape);
+    codes.fp8 = scale;
+    k.cast(ctx, codes, x);
+    return codes;
+  };
+  const Tensor x = gpu.half({B, T, C}), h = gpu.half({B, T, N}), dw = gpu.full({N, C}), none;
+  const Tensor x8 = codes_of(x, Dtype::E4M3), h8 = codes_of(h, Dtype::E5M2);
+  const Tensor w8 = codes_of(gpu.half({N, C}), Dtype::E4M3);
+  return {
+      moves("cast_to_fp8", {h, h8}, [=, &ctx, &k] { k.cast(ctx, h8, h); }),
+      multiplies("fp8_forward", 2 * rows * N * C,
+                 [=, &ctx, &k] { k.matmul_forward(ctx, h, x8, w8, none, kLeaves); }),
+      multiplies("fp8_backward_input", 2 * rows * N * C,
+                 [=, &ctx, &k] { k.matmul_backward_input(ctx, x, h8, w8, kLeaves); }),
+      multiplies("fp8_backward_weight", 2 * rows * N * C,
+                 [=, &ctx, &k] { k.matmul_backward_weight(ctx, dw, h8, x8, Into::Write); }),
+  };
+}
+
 /// Eight experts of the size of an MLP, two for each token.
 std::vector<Op> experts_of(Gpu& gpu, const Sizes& s) {
   const int64_t B = s.B / 4 + 1, T = s.T, N = 4 * C, E = 8, M = 2 * B * T;
@@ -319,6 +346,7 @@ int main(int argc, char** argv) {
   register_ops(gpu, passes_of(gpu, sizes), ceilings, calls);
   register_ops(gpu, updates_of(gpu, sizes), ceilings, calls);
   register_ops(gpu, products_of(gpu, sizes), ceilings, calls);
+  register_ops(gpu, fp8_of(gpu, sizes), ceilings, calls);
   register_ops(gpu, experts_of(gpu, sizes), ceilings, calls);
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -199,8 +199,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: assign(product->bias_type, value, bytes); break;
     case CUBLASLT_MATMUL_DESC_FAST_ACCUM: {
       int8_t fast = 0;
-      assign(fast, value, bytes);
-      if (fast != 0) return CUBLAS_STATUS_NOT_SUPPORTED;  // sums here are FP32
+      assign(fast, value, bytes);  // sums here are FP32
       break;
     }
   }
