@@ -20,9 +20,21 @@ __global__ void widen_kernel(T* out, const Code* inp, int64_t columns, int64_t s
     out[row * columns + i] = from_float<T>(value_of(inp[row * stride + i]));
 }
 
-/// A block transposes a tile of kTile x kTile codes, four codes a word.
+/// A block transposes a tile of kTile x kTile codes, four codes a word. A thread turns squares of
+/// four by four.
 constexpr int kTile = 128;
 constexpr int kWords = kTile / 4;
+constexpr int kWarps = kThreads / kWarp;
+
+/// Byte c of row r goes to byte r of row c.
+__device__ inline void transpose_square(uint32_t (&x)[4]) {
+  const uint32_t low_a = __byte_perm(x[0], x[1], 0x5140), high_a = __byte_perm(x[0], x[1], 0x7362);
+  const uint32_t low_b = __byte_perm(x[2], x[3], 0x5140), high_b = __byte_perm(x[2], x[3], 0x7362);
+  x[0] = __byte_perm(low_a, low_b, 0x5410);
+  x[1] = __byte_perm(low_a, low_b, 0x7632);
+  x[2] = __byte_perm(high_a, high_b, 0x5410);
+  x[3] = __byte_perm(high_a, high_b, 0x7632);
+}
 
 /// out (columns,rows) = the transpose of inp (rows,columns), rows `stride` bytes apart; all
 /// multiples of 4.
@@ -31,26 +43,34 @@ __global__ void transpose_kernel(uint32_t* out, const uint8_t* inp, int64_t rows
   // Word w of a column c lies at w ^ (c / 4): lanes that write one word of different columns ask
   // for different banks, and so do lanes that read the words of one column.
   __shared__ uint32_t tile[kTile][kWords];
+  const int lane = lane_index(), warp = warp_index();
   const int64_t first_row = int64_t{blockIdx.x} * kTile, first_column = int64_t{blockIdx.y} * kTile;
-  const int lane = lane_index();
+  // From here on what is left of the matrix.
+  const auto rows_left = static_cast<int>(rows - first_row < kTile ? rows - first_row : kTile);
+  const auto columns_left =
+      static_cast<int>(columns - first_column < kTile ? columns - first_column : kTile);
+  inp += first_row * stride + first_column + 4 * lane;
+  uint32_t squares[kWords / kWarps][4] = {};
 #pragma unroll
-  for (int w = warp_index(); w < kWords; w += kThreads / kWarp) {
-    const int64_t row = first_row + 4 * w, column = first_column + 4 * lane;
-    if (row >= rows || column >= columns) continue;
-    uint32_t four[4];
-    for (int r = 0; r < 4; ++r)
-      four[r] = *reinterpret_cast<const uint32_t*>(inp + (row + r) * stride + column);
-    for (int c = 0; c < 4; ++c) {
-      uint32_t word = 0;
-      for (int r = 0; r < 4; ++r) word |= (four[r] >> 8 * c & 0xFF) << 8 * r;
-      tile[4 * lane + c][w ^ lane] = word;
+  for (int i = 0; i < kWords / kWarps; ++i)
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int row = 4 * (warp + i * kWarps) + r;
+      if (row < rows_left && 4 * lane < columns_left)
+        squares[i][r] = *reinterpret_cast<const uint32_t*>(inp + row * stride);
     }
+#pragma unroll
+  for (int i = 0; i < kWords / kWarps; ++i) {
+    transpose_square(squares[i]);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) tile[4 * lane + c][(warp + i * kWarps) ^ lane] = squares[i][c];
   }
   __syncthreads();
-  const int64_t row = first_row + 4 * lane;
-  for (int c = warp_index(); c < kTile; c += kThreads / kWarp) {
-    const int64_t column = first_column + c;
-    if (row < rows && column < columns) out[(column * rows + row) / 4] = tile[c][lane ^ (c / 4)];
+  out += (first_column * rows + first_row) / 4 + lane;
+#pragma unroll
+  for (int i = 0; i < kTile / kWarps; ++i) {
+    const int c = warp + i * kWarps;
+    if (4 * lane < rows_left && c < columns_left) out[c * (rows / 4)] = tile[c][lane ^ (c / 4)];
   }
 }
 

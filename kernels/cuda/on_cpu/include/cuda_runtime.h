@@ -46,6 +46,14 @@ void __syncwarp(unsigned mask = 0xFFFFFFFF, Where where = Where::current());
 
 // ---- bits --------------------------------------------------------------------------------------
 inline int __popc(unsigned bits) { return std::popcount(bits); }
+/// Byte i of the result: of the eight bytes of y:x the one that nibble i of `select` names.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned select) {
+  const uint64_t bytes = uint64_t{y} << 32 | x;
+  unsigned result = 0;
+  for (unsigned i = 0; i < 4; ++i)
+    result |= static_cast<unsigned>(bytes >> 8 * (select >> 4 * i & 7) & 0xFF) << 8 * i;
+  return result;
+}
 
 // ---- votes and shuffles ----------------------------------------------------------------------
 unsigned __ballot_sync(unsigned mask, bool vote, Where where = Where::current());
