@@ -16,7 +16,7 @@
 // attention stay BF16.
 //
 // No kernel for CPUs multiplies FP8 here. The codes are real bytes in memory; a product widens them
-// exactly.
+// exactly. GPUs of compute capability 8.9 and more multiply them (kernels/cuda/matmul.cu).
 #pragma once
 
 #include <algorithm>

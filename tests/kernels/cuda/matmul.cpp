@@ -4,10 +4,11 @@
 // products' magnitudes, with those of alpha and the bias.
 //
 // To that come the roundings of a 16-bit result: one, or two where cuBLASLt has no kernel that adds
-// a bias to the sum. There a first kernel rounds the product, and a second one adds the bias to what
-// the first wrote. An H200 does so in BF16 for results of 33 and of 47 columns: rows that are no
-// multiple of 16 bytes. All that chapters have are, and are rounded once. Where a bias cancels most
-// of the product, the first rounding is large beside the result: it is relative to the product.
+// a bias to the sum. There a first kernel rounds the product, and a second one adds the bias to
+// what the first wrote. An H200 does so in BF16 for results of 33 and of 47 columns: rows that are
+// no multiple of 16 bytes. All that chapters have are, and are rounded once. Where a bias cancels
+// most of the product, the first rounding is large beside the result: it is relative to the
+// product.
 #include "kernels/cuda/cuda_device.h"
 #include "tests/kernels/cuda/vs_ref.h"
 
