@@ -107,6 +107,18 @@ TEST_F(CudaOnCpu, EveryPrecisionAgreesWithRef) {
   expect_near("16_fp8", "fp8", 0x1p-7);
 }
 
+// Of 16 tokens: tensor cores take the codes as they are, and what they sum is transposed before.
+TEST_F(CudaOnCpu, Fp8OnUnitsAgreesWithRef) {
+  const auto run = [&](const std::string& backend) {
+    return trace("16_fp8",
+                 "--precision fp8 --layers 2 --channels 32 --heads 4 --seq-len 16 --batch 4 "
+                 "--backend " +
+                     backend,
+                 kTwoSteps);
+  };
+  EXPECT_TRUE(near(run("cuda-on-cpu"), run("ref"), 0x1p-7));
+}
+
 // Negative control: the tolerance is smaller than what a wrong model does.
 TEST_F(CudaOnCpu, NegativeControlAnotherSeedIsFar) {
   EXPECT_FALSE(near(cuda("02_adamw", "--seed 2"), on("ref", "02_adamw", ""), 0x1p-7));
