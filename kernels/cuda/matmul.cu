@@ -222,12 +222,13 @@ int64_t rows_at_once(const Ctx& ctx, int64_t rows, int64_t fixed, int64_t bytes,
                      std::initializer_list<Tensor> xs) {
   int64_t row_bytes = 0;
   for (const Tensor& x : xs) row_bytes += is_fp8(x.dtype) ? bytes * x.dim(-1) : 0;
-  if (row_bytes == 0) return rows;
+  if (row_bytes == 0 || rows == 0) return rows;
   const int64_t gaps = 256 * static_cast<int64_t>(xs.size());
   const int64_t fit = (ctx.scratch.bytes() - kWorkspace - fixed - gaps) / row_bytes;
   CHECK(fit >= group, "no scratch for {} rows of an FP8 product: {} bytes", group,
         ctx.scratch.bytes());
-  return std::min(rows, fit / group * group);
+  // Parts of about one size.
+  return std::min(rows, round_up(ceil_div(rows, ceil_div(rows, fit / group * group)), group));
 }
 
 /// How many columns of the result go into one product: all of them, unless what is made of w, in
