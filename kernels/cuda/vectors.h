@@ -78,10 +78,11 @@ __device__ inline int64_t thread_index() {
 }
 __device__ inline int64_t thread_count() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
-/// load() of the first `count` of N elements, where an array may end; 0 behind it.
-template <int N, class T>
+/// load() of the first `count` of N elements, where an array may end; 0 behind it. W is 1 where
+/// `from` is not aligned.
+template <int N, int W = N, class T>
 __device__ Floats<N> load_part(const T* from, int64_t count) {
-  if (count >= N) return load<N>(from);
+  if (W > 1 && count >= N) return load<N>(from);
   Floats<N> x = {};
 #pragma unroll  // an index known when compiling: registers have no other
   for (int i = 0; i < N; ++i)
@@ -90,9 +91,9 @@ __device__ Floats<N> load_part(const T* from, int64_t count) {
 }
 
 /// store() of the first `count` of N elements.
-template <int N, class T>
+template <int N, int W = N, class T>
 __device__ void store_part(T* to, const Floats<N>& x, int64_t count) {
-  if (count >= N) return store<N>(to, x);
+  if (W > 1 && count >= N) return store<N>(to, x);
 #pragma unroll
   for (int i = 0; i < N; ++i)
     if (i < count) to[i] = from_float<T>(x.at[i]);

@@ -46,6 +46,7 @@ void __syncwarp(unsigned mask = 0xFFFFFFFF, Where where = Where::current());
 
 // ---- bits --------------------------------------------------------------------------------------
 inline int __popc(unsigned bits) { return std::popcount(bits); }
+inline int __clz(int bits) { return std::countl_zero(static_cast<unsigned>(bits)); }
 
 // ---- votes and shuffles ----------------------------------------------------------------------
 unsigned __ballot_sync(unsigned mask, bool vote, Where where = Where::current());
@@ -80,6 +81,13 @@ template <class T>
 T __shfl_sync(unsigned mask, T value, int lane, int width = kLanes, Where where = Where::current()) {
   const int from = (lane_of_thread() & ~(width - 1)) | (lane & (width - 1));
   return shuffled("__shfl_sync", mask, value, from, where);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned step, int width = kLanes,
+                 Where where = Where::current()) {
+  const int lane = lane_of_thread(), from = lane - static_cast<int>(step);
+  const bool inside = from >= (lane & ~(width - 1));
+  return shuffled("__shfl_up_sync", mask, value, inside ? from : lane, where);
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned step, int width = kLanes,
