@@ -82,7 +82,8 @@ struct QuantTable {
 constexpr QuantTable make_quant_table(const QuantCode& code) {
   QuantTable table{};
   const int last = code.magnitudes - 1;
-  for (int i = 0; i < 256; ++i) table.midpoint[i] = i < last ? code.midpoint[i] : std::numeric_limits<float>::infinity();
+  for (int i = 0; i < 256; ++i)
+    table.midpoint[i] = i < last ? code.midpoint[i] : std::numeric_limits<float>::infinity();
   int below = 0;
   for (int32_t bucket = QuantTable::kFirst; bucket <= QuantTable::kLast; ++bucket) {
     const float first = std::bit_cast<float>(bucket << QuantTable::kDrop);

@@ -1,5 +1,5 @@
-// AdamW whose moments rest as 8-bit codes. A thread widens, moves and narrows four neighbors; half a
-// warp has a block of them, with one scale.
+// AdamW whose moments rest as 8-bit codes. A thread widens, moves and narrows four neighbors; half
+// a warp has a block of them, with one scale.
 #include <algorithm>
 #include <bit>
 #include <tuple>
@@ -19,9 +19,9 @@ namespace {
 constexpr int kOwn = 4;
 constexpr int kOfBlock = kQuantBlock / kOwn;
 
-/// kernels/quantize.h as device code sees it. Of a bucket there is one word, as each look into shared
-/// memory at places that differ takes several turns: its lowest code, and below that 16 bits, beyond
-/// which a float of the bucket has the next code.
+/// kernels/quantize.h as device code sees it. Of a bucket there is one word, as each look into
+/// shared memory at places that differ takes several turns: its lowest code, and below that 16
+/// bits, beyond which a float of the bucket has the next code.
 struct Codes {
   float value[256];
   uint32_t bucket[std::tuple_size_v<decltype(QuantTable::lowest)>];
@@ -94,8 +94,8 @@ struct Moment {
     for (int j = 0; j < kOwn; ++j) x.at[j] = table.value[four >> 8 * j & 0xFF] * scale;
     return x;
   }
-  /// quantize_block(), by the threads that have the block; x is 0 behind the end. NaN has no part in
-  /// the scale.
+  /// quantize_block(), by the threads that have the block; x is 0 behind the end. NaN has no part
+  /// in the scale.
   template <int W, bool kHasSign>
   __device__ void store(const Codes& table, int64_t i, int64_t count, const Floats<kOwn>& x) const {
     float largest = 0;

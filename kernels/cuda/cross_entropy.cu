@@ -133,7 +133,8 @@ __device__ void finish(const Rows<T>& rows, const T* x, const Softmax& s, float 
   if (threadIdx.x == 0) rows.token_losses[row] = logf(s.sum) + s.max - x_target;
 }
 
-/// A copy of x (V) in shared memory. A thread may read what it has copied itself, in fours of words.
+/// A copy of x (V) in shared memory. A thread may read what it has copied itself, in fours of
+/// words.
 template <class T>
 __device__ const T* copy_row(const T* x, int64_t V) {
   constexpr int W = kWidth<T>;

@@ -46,8 +46,7 @@ __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wp
   for (int r = 0; r < kBlockRows; ++r) {
     const bool known = token[r] >= 0 && token[r] < s.V;
     const float instead = token[r] == kElsewhere ? 0 : std::numeric_limits<float>::quiet_NaN();
-    for (int j = 0; j < W; ++j)
-      word[r].at[j] = known ? word[r].at[j] + place[r].at[j] : instead;
+    for (int j = 0; j < W; ++j) word[r].at[j] = known ? word[r].at[j] + place[r].at[j] : instead;
     if (at.row + r < s.B * s.T) store<W>(out + (at.row + r) * s.C + at.column, word[r]);
   }
 }
@@ -162,9 +161,9 @@ __device__ Floats<W> sum_places(const T* dout, const Places& places, Range range
   return sum;
 }
 
-/// partial (slots,C): the sums of pieces but a token's first. The slot of a piece is where its first
-/// key lies among the keys, in steps of a piece. A later piece of another token that begins there
-/// would have its first between: so there is one at most.
+/// partial (slots,C): the sums of pieces but a token's first. The slot of a piece is where its
+/// first key lies among the keys, in steps of a piece. A later piece of another token that begins
+/// there would have its first between: so there is one at most.
 template <class T, int W>
 __global__ void sum_pieces(float* partial, const T* dout, Places places) {
   const int64_t slot = int64_t{blockIdx.x} * (kThreads / kWarp) + warp_index();
@@ -234,7 +233,8 @@ const Key* sort_by_token(const Ctx& ctx, Scratch& scratch, const int32_t* tokens
   return keys;
 }
 
-/// Places of a piece: as few as a warp reads at once, but that the pieces' sums take 16 MiB at most.
+/// Places of a piece: as few as a warp reads at once, but that the pieces' sums take 16 MiB at
+/// most.
 int64_t places_of_piece(int64_t n, int64_t C) {
   constexpr int64_t kMost = 16 << 20;
   int64_t places = kWarp;

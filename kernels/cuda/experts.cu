@@ -136,8 +136,8 @@ __global__ void gather(T* out, const T* inp, Rows rows, ExpertShape s) {
 }
 
 /// SparseTreeSum over K leaves, in registers. These have no index that is found when running. So of
-/// the neighbors that share the smallest subtree, the second joins the first, and all behind it move
-/// up, until one is left.
+/// the neighbors that share the smallest subtree, the second joins the first, and all behind it
+/// move up, until one is left.
 template <int K, int W>
 __device__ Floats<W> sparse_tree_sum(Floats<W> (&x)[K], const int (&index)[K]) {
   int zeros[K];  // leading ones: the more, the smaller the subtree that holds leaves i and i + 1
@@ -276,7 +276,8 @@ void gather_rows(const Ctx& ctx, Tensor out, Tensor inp, const ExpertRows& rows)
   dispatch(out.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {out, inp}, [&]<int W>(Width<W>) {
       launch(ctx, gather<W, T>, row_grid<W>(out.size() / std::max<int64_t>(s.C, 1), s.C),
-             row_threads<W>(s.C), 0, device_data<T>(out), device_data<T>(inp), device_rows(rows), s);
+             row_threads<W>(s.C), 0, device_data<T>(out), device_data<T>(inp), device_rows(rows),
+             s);
     });
   });
 }

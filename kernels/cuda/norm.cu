@@ -1,6 +1,6 @@
 // Layer norm and RMSNorm. A warp keeps a token's row in registers, so that it is read once and all
-// of it is under way at the same time: first the mean, then the squares of what is left, which cancels nothing. Where there is no
-// mean, it is 0.
+// of it is under way at the same time: first the mean, then the squares of what is left, which
+// cancels nothing. Where there is no mean, it is 0.
 #include <algorithm>
 
 #include "kernels/cuda/columns.h"
@@ -17,8 +17,8 @@ constexpr int kRows = kThreads / kWarp;
 
 __device__ int64_t row_of_warp() { return int64_t{blockIdx.x} * kRows + warp_index(); }
 
-/// What a lane has of a row (C): W neighbors of each 32 W. N such parts are in registers; where N is
-/// 0, a row is too long for them, and is read each time anew.
+/// What a lane has of a row (C): W neighbors of each 32 W. N such parts are in registers; where N
+/// is 0, a row is too long for them, and is read each time anew.
 template <class T, int W, int N>
 class LaneRow {
  public:

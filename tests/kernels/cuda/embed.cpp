@@ -66,7 +66,8 @@ TEST_F(CudaEmbed, BackwardOfManyTokens) {
   const int64_t B = 3, T = 3000, C = 4, V = 300;
   const Tensor dout = host.random({B, T, C}), tokens = some_tokens(B, T, V);
   for (int64_t i = 0; i < tokens.size(); i += 2) tokens.data<int32_t>()[i] = 17;
-  const Tensor dwte = out(Dtype::F32, {V, C}), want = exact.empty({V, C}), terms = exact.empty({V, C});
+  const Tensor dwte = out(Dtype::F32, {V, C}), want = exact.empty({V, C}),
+               terms = exact.empty({V, C});
   dev::embed_backward(dut().ctx, dwte, {}, up(dout), dut().share(tokens), Into::Write);
   ref.embed_backward(exact.ctx(), want, {}, wide(dout), tokens, Into::Write);
   ref.embed_backward(exact.ctx(), terms, {}, size(dout), tokens, Into::Write);

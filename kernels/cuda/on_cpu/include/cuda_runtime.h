@@ -78,7 +78,8 @@ T __shfl_xor_sync(unsigned mask, T value, int bits, int width = kLanes,
   return shuffled("__shfl_xor_sync", mask, value, inside ? from : lane, where);
 }
 template <class T>
-T __shfl_sync(unsigned mask, T value, int lane, int width = kLanes, Where where = Where::current()) {
+T __shfl_sync(unsigned mask, T value, int lane, int width = kLanes,
+              Where where = Where::current()) {
   const int from = (lane_of_thread() & ~(width - 1)) | (lane & (width - 1));
   return shuffled("__shfl_sync", mask, value, from, where);
 }
