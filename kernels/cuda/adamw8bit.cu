@@ -102,12 +102,10 @@ struct Moment {
     for (int j = 0; j < kOwn; ++j) largest = fmaxf(largest, fabsf(x.at[j]));
     for (int step = kOfBlock / 2; step > 0; step /= 2)
       largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, step));
-    // x / largest, to the last bit: a double has more than twice the digits, so what it is rounded
-    // by never decides how the quotient is. If all are 0, each becomes NaN, whose code is 0.
-    const double inverse = 1 / double{largest};
+    const Divisor scale(largest);  // if all are 0, each becomes NaN, whose code is 0
     uint32_t four = 0;
     for (int j = 0; j < kOwn; ++j)
-      four |= quantize<kHasSign>(table, static_cast<float>(x.at[j] * inverse)) << 8 * j;
+      four |= quantize<kHasSign>(table, scale.divide(x.at[j])) << 8 * j;
     store_codes<W>(codes + i, four, count);
     if (count > 0 && lane_index() % kOfBlock == 0) scales[i / kQuantBlock] = largest;
   }
@@ -125,20 +123,31 @@ struct Operands {
 constexpr int kUpdateThreads = 512;
 constexpr int64_t kUpdateBlocks = 1024;
 
+/// Moves elements [i, i + 4) of n, or `count` of them; not positive behind the end, as the threads
+/// of a warp stay together.
 template <int W>
-__global__ void __launch_bounds__(kUpdateThreads) update(Operands all, AdamStep step) {
+__device__ void move_own(const Operands& all, const Codes (&codes)[2], const AdamMove& move,
+                         int64_t i, int64_t count) {
+  Floats<kOwn> w = load_part<kOwn, W>(all.param + i, count);
+  const Floats<kOwn> g = load_part<kOwn, W>(all.grad + i, count);
+  Floats<kOwn> m = all.m.load<W>(codes[0], i, count), v = all.v.load<W>(codes[1], i, count);
+  for (int j = 0; j < kOwn; ++j) adam_step(w.at[j], m.at[j], v.at[j], g.at[j], move);
+  store_part<kOwn, W>(all.param + i, w, count);
+  all.m.store<W, true>(codes[0], i, count, m);
+  all.v.store<W, false>(codes[1], i, count, v);
+}
+
+template <int W>
+__global__ void __launch_bounds__(kUpdateThreads) update(Operands all, AdamMove move) {
   __shared__ Codes codes[2];
   copy_codes(codes);
-  const int64_t each = thread_count() * kOwn;
-  for (int64_t i = thread_index() * kOwn; i - lane_index() * kOwn < all.n; i += each) {
-    const int64_t count = all.n - i;  // not positive behind the end: lanes stay together
-    Floats<kOwn> w = load_part<kOwn, W>(all.param + i, count);
-    const Floats<kOwn> g = load_part<kOwn, W>(all.grad + i, count);
-    Floats<kOwn> m = all.m.load<W>(codes[0], i, count), v = all.v.load<W>(codes[1], i, count);
-    for (int j = 0; j < kOwn; ++j) adam_step(w.at[j], m.at[j], v.at[j], g.at[j], step);
-    store_part<kOwn, W>(all.param + i, w, count);
-    all.m.store<W, true>(codes[0], i, count, m);
-    all.v.store<W, false>(codes[1], i, count, v);
+  const int64_t each = thread_count() * kOwn, of_warp = kWarp * kOwn;
+  for (int64_t first = thread_index() / kWarp * of_warp; first < all.n; first += each) {
+    const int64_t i = first + lane_index() * kOwn;
+    if (first + of_warp <= all.n)
+      move_own<W>(all, codes, move, i, kOwn);
+    else
+      move_own<1>(all, codes, move, i, all.n - i);
   }
 }
 
@@ -154,7 +163,7 @@ void adamw8bit_update(const Ctx& ctx, Tensor param, Tensor m_code, Tensor m_scal
                      .n = n};
   const int64_t blocks = std::min(ceil_div(n, kUpdateThreads * kOwn), kUpdateBlocks);
   dispatch_width<kOwn>({param, m_code, v_code, grad}, [&]<int W>(Width<W>) {
-    launch(ctx, update<W>, {.x = blocks}, kUpdateThreads, 0, all, step);
+    launch(ctx, update<W>, {.x = blocks}, kUpdateThreads, 0, all, AdamMove(step));
   });
 }
 
