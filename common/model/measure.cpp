@@ -15,8 +15,9 @@ double grad_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, T
                  Comm* others) {
   const Span span(ctx, "grad_norm");
   std::fill_n(limbs.data<int64_t>(), kLimbs, 0);
-  // Neighbors in the buffer are one row if their leaves stay the same: on a device, a call for each
-  // tensor would take longer than the sums.
+  // Neighbors in the buffer are one row, of the same leaves, as all begin at multiples of kAlign. On
+  // a device, a call for each tensor would take longer than the sums.
+  static_assert(kAlign % kNormLeaf == 0);
   Tensor row;
   const auto add = [&] {
     if (row) ctx.kernels->squared_norm(ctx, limbs, row.view({1, row.size()}));
@@ -24,8 +25,7 @@ double grad_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, T
   for (const ParamSpec& spec : layout.specs()) {
     if (spec.is_copy) continue;
     const Tensor next = flat(layout.tensor(grads, spec)).first(spec.live());
-    if (row && row.size() % kNormLeaf == 0 &&
-        static_cast<std::byte*>(row.ptr) + row.bytes() == next.ptr) {
+    if (row && static_cast<std::byte*>(row.ptr) + row.bytes() == next.ptr) {
       row.shape = {row.size() + next.size()};
       continue;
     }
