@@ -57,7 +57,7 @@ using Key = uint64_t;
 __device__ Key key_of(int64_t token, int64_t place) {
   return static_cast<Key>(token) << 32 | static_cast<Key>(place);
 }
-__device__ int64_t place_of(Key key) { return static_cast<uint32_t>(key); }
+__device__ unsigned place_of(Key key) { return static_cast<unsigned>(key); }
 
 /// The first of keys[begin, end), which ascend, that is not below `key`; `end` if there is none.
 __device__ int64_t lower_bound(const Key* keys, int64_t begin, int64_t end, Key key) {
@@ -142,19 +142,20 @@ struct Places {
   }
 };
 
-/// sum[c..c+W) of dout's rows at keys [range.begin, range.end), in their order, by a warp.
+/// sum[c..c+W) of dout's rows at keys [range.begin, range.end), in their order, by a warp. A lane
+/// behind the last column adds up the last ones: a branch would let each load wait for the one
+/// before.
 template <int W, class T>
 __device__ Floats<W> sum_places(const T* dout, const Places& places, Range range, int64_t c) {
   Floats<W> sum;
   for (int j = 0; j < W; ++j) sum.at[j] = -0.0F;
+  dout += std::min(c, places.C - W);
   for (int64_t first = range.begin; first < range.end; first += kWarp) {
     const int count = static_cast<int>(std::min<int64_t>(range.end - first, kWarp));
-    const int64_t own = lane_index() < count ? place_of(places.keys[first + lane_index()]) : 0;
+    const unsigned own = lane_index() < count ? place_of(places.keys[first + lane_index()]) : 0;
 #pragma unroll 4  // rows are under way at once
     for (int i = 0; i < count; ++i) {
-      const int64_t place = __shfl_sync(kAllLanes, own, i);
-      if (c >= places.C) continue;
-      const Floats<W> d = load<W>(dout + place * places.C + c);
+      const Floats<W> d = load<W>(dout + __shfl_sync(kAllLanes, own, i) * places.C);
       for (int j = 0; j < W; ++j) sum.at[j] += d.at[j];
     }
   }
@@ -190,11 +191,14 @@ __global__ void sum_tokens(float* dwte, const float* partial, const T* dout, Pla
   if (into == Into::Add && range.begin == range.end) return;
   Floats<W> sum = sum_places<W>(dout, places, range, c);
   if (c >= places.C) return;
-  const int64_t end = places.start[token + 1];
+  if (const int64_t left = places.start[token + 1] - range.end; left > 0) {
+    const int64_t pieces = (left + places.of_piece - 1) / places.of_piece;
+    const float* piece = partial + range.end / places.of_piece * places.C + c;
 #pragma unroll 4
-  for (int64_t begin = range.end; begin < end; begin += places.of_piece) {
-    const Floats<W> piece = load<W>(partial + begin / places.of_piece * places.C + c);
-    for (int j = 0; j < W; ++j) sum.at[j] += piece.at[j];
+    for (int64_t i = 0; i < pieces; ++i) {
+      const Floats<W> x = load<W>(piece + i * places.C);
+      for (int j = 0; j < W; ++j) sum.at[j] += x.at[j];
+    }
   }
   float* row = dwte + token * places.C + c;
   if (into == Into::Add) {

@@ -173,17 +173,45 @@ struct Joined {
   const float* weight;
   int64_t C, k;
 
-  /// Channels [c, c + W) of pair i's row, weighted; -0, which changes no sum, if it has none.
+  /// Channels [c, c + W) of a row, weighted as pair i's.
   template <int W>
-  __device__ Floats<W> row(int64_t i, int64_t c) const {
-    const int32_t row = rows.row[i];
-    if (row == kNoRow) return load_or_nothing<W>(static_cast<const T*>(nullptr), 0);
+  __device__ Floats<W> row_of(int64_t i, int64_t row, int64_t c) const {
     Floats<W> x = load<W>(y + row * C + c);
     const float factor = weight ? weight[i] : 1;
     for (int j = 0; j < W; ++j) x.at[j] *= factor;
     return x;
   }
 };
+
+template <int W>
+__device__ Floats<W> nothing() {
+  return load_or_nothing<W>(static_cast<const float*>(nullptr), 0);
+}
+
+/// The sum over the rows of pairs [first, first + k), k at most K. One that is not there is -0
+/// beside its neighbor, which it joins first. In its place another is loaded, so that loads wait
+/// for no branch.
+template <int K, int W, class T>
+__device__ Floats<W> join_rows(const Joined<T>& from, int64_t first, int64_t c) {
+  int32_t row[K], some = kNoRow;
+#pragma unroll
+  for (int i = 0; i < K; ++i) {
+    row[i] = i < from.k ? from.rows.row[first + i] : kNoRow;
+    some = std::max(some, row[i]);
+  }
+  if (some == kNoRow) return nothing<W>();
+  Floats<W> x[K];
+  int index[K];
+#pragma unroll
+  for (int i = 0; i < K; ++i) {
+    const bool there = row[i] != kNoRow;
+    const int64_t pair = first + (i < from.k ? i : 0);
+    index[i] = there ? from.expert[pair] : i > 0 ? index[i - 1] : -1;
+    x[i] = from.template row_of<W>(pair, there ? row[i] : some, c);
+    for (int j = 0; j < W; ++j) x[i].at[j] = there ? x[i].at[j] : -0.0F;
+  }
+  return sparse_tree_sum<K>(x, index);
+}
 
 /// out (B,T,C); k is at most K, or any if K is 0. A thread joins W channels of the tokens of a
 /// RowBlock.
@@ -192,29 +220,17 @@ __global__ void combine(To* out, Joined<From> from, int64_t tokens) {
   const RowBlock at = row_block<W>();
   if (at.column >= from.C) return;
   for (int64_t token = at.row; token < std::min(at.row + kBlockRows, tokens); ++token) {
-    Floats<W> sum;
+    To* to = out + token * from.C + at.column;
     const int64_t first = token * from.k;
-    if constexpr (K == 0) {
+    if constexpr (K > 0) {
+      store<W>(to, join_rows<K, W>(from, first, at.column));
+    } else {
       SparseTreeSum<Floats<W>> tree;
       for (int64_t i = first; i < first + from.k; ++i)
-        if (from.rows.row[i] != kNoRow)
-          tree.push(from.expert[i], from.template row<W>(i, at.column));
-      sum = tree.take(load_or_nothing<W>(static_cast<const float*>(nullptr), 0));
-    } else {
-      Floats<W> x[K];
-      int index[K];
-#pragma unroll
-      for (int i = 0; i < K; ++i) {
-        const int64_t pair = first + std::min<int64_t>(i, from.k - 1);
-        const bool there = i < from.k && from.rows.row[pair] != kNoRow;
-        // One that is not there is -0 beside its neighbor, which it joins first.
-        index[i] = there ? from.expert[pair] : i > 0 ? index[i - 1] : -1;
-        x[i] = there ? from.template row<W>(pair, at.column)
-                     : load_or_nothing<W>(static_cast<const float*>(nullptr), 0);
-      }
-      sum = sparse_tree_sum<K>(x, index);
+        if (const int32_t row = from.rows.row[i]; row != kNoRow)
+          tree.push(from.expert[i], from.template row_of<W>(i, row, at.column));
+      store<W>(to, tree.take(nothing<W>()));
     }
-    store<W>(out + token * from.C + at.column, sum);
   }
 }
 
