@@ -27,8 +27,8 @@ struct Event {
 struct Ctx {
   const Kernels* kernels = nullptr;  ///< the table
   Device* device = nullptr;          ///< where its kernels run; null: here, before they return
-  int threads = 1;                   ///< of this rank
-  Tensor scratch;                    ///< U8, (threads, kernels->scratch_bytes)
+  int threads = 1;                   ///< of this rank, on the host
+  Tensor scratch;                    ///< U8, (threads, kernels->scratch_bytes); one on a device
   int leaves = kLeaves;              ///< leaves of a split sum on this rank: kLeaves / tp
   /// Chunks of each sequence's tokens in this call, folded; or 1, a chunk alone.
   int token_chunks = kTokenChunks;
@@ -47,11 +47,15 @@ inline int64_t now_ns() {
 }
 
 /// Records the time from its construction to the end of its scope as one Event. Kernels of a device
-/// run later than they are called, so a Span that records waits for them.
+/// run later than they are called, so a Span that records waits: at its end for its own, at its
+/// construction for those before, such as a product before the operation that it is of.
 class Span {
  public:
-  Span(const Ctx& ctx, const char* name)
-      : ctx_(&ctx), name_(name), begin_ns_(ctx.events ? now_ns() : 0) {}
+  Span(const Ctx& ctx, const char* name) : ctx_(&ctx), name_(name) {
+    if (!ctx.events) return;
+    ctx.synchronize();
+    begin_ns_ = now_ns();
+  }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
   ~Span() {
@@ -66,7 +70,7 @@ class Span {
  private:
   const Ctx* ctx_;
   const char* name_;
-  int64_t begin_ns_;
+  int64_t begin_ns_ = 0;
 };
 
 }  // namespace ladder

@@ -14,6 +14,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/kernels.h"
 
@@ -61,6 +62,37 @@ constexpr uint8_t quantize(const QuantCode& code, float x) {
     low += code.midpoint[low + half - 1] < magnitude ? half : 0;
   if (!code.has_sign) return static_cast<uint8_t>(low == 0 && magnitude > 0 ? 1 : low);
   return static_cast<uint8_t>(x < 0 && low > 0 ? 128 + low : low);
+}
+
+// The same without a search. The top 16 bits of a float are its sign, its exponent and 7 bits of
+// its mantissa. Floats that share them are a bucket, 128 an octave: so narrow that at most one
+// midpoint between two codes falls into it. A table gives the code of the lowest float of a bucket;
+// one comparison with the midpoint above that code does the rest.
+
+/// The tables of one code. A magnitude below the first bucket belongs to it, too.
+struct QuantTable {
+  static constexpr int kDrop = 16;
+  static constexpr int32_t kFirst = std::bit_cast<int32_t>(0x1p-25f) >> kDrop;
+  static constexpr int32_t kLast = std::bit_cast<int32_t>(1.0f) >> kDrop;
+
+  std::array<int32_t, kLast - kFirst + 1> lowest;  ///< of a bucket: midpoints below its first float
+  std::array<float, 256> midpoint;                 ///< as in QuantCode; infinity after the last
+};
+
+constexpr QuantTable make_quant_table(const QuantCode& code) {
+  QuantTable table{};
+  const int last = code.magnitudes - 1;
+  for (int i = 0; i < 256; ++i)
+    table.midpoint[i] = i < last ? code.midpoint[i] : std::numeric_limits<float>::infinity();
+  int below = 0;
+  for (int32_t bucket = QuantTable::kFirst; bucket <= QuantTable::kLast; ++bucket) {
+    const float first = std::bit_cast<float>(bucket << QuantTable::kDrop);
+    const int before = below;
+    while (table.midpoint[below] < first) ++below;
+    CHECK(below - before <= 1, "two midpoints in one bucket");
+    table.lowest[bucket - QuantTable::kFirst] = below;
+  }
+  return table;
 }
 
 /// x[0..count) to codes and one scale. A block of zeros has scale 0 and codes 0.

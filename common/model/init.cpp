@@ -1,10 +1,12 @@
 #include "common/model/init.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 
 #include "common/random.h"
+#include "kernels/cpu/team.h"
 #include "kernels/transfer.h"
 
 namespace ladder {
@@ -32,6 +34,23 @@ void fill_normal(float* out, int64_t n, int64_t first, const Random& random, dou
   }
 }
 
+/// Calls use(spec, here, there, n) for pieces of the runs of all parameters, on the threads
+/// of ctx in turns. A piece is even, as a draw gives two numbers.
+template <class Use>
+void for_pieces(const Ctx& ctx, const ParamLayout& layout, const Use& use) {
+  constexpr int64_t kPiece = 1 << 14;
+  auto part = [&](int thread) {
+    int64_t turn = 0;
+    for (const ParamSpec& spec : layout.specs())
+      spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
+        for (int64_t i = 0; i < n; i += kPiece)
+          if (turn++ % ctx.threads == thread)
+            use(spec, here + i, there + i, std::min(kPiece, n - i));
+      });
+  };
+  Team::mine(ctx.threads).run(part);
+}
+
 // The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): each bit of x moves all.
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -44,34 +63,35 @@ uint64_t mix(uint64_t x) {
 void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout,
                  const GptConfig& config, uint64_t seed) {
   const HostCopy host = HostCopy::to_write(ctx, flat.tensor);
-  std::fill_n(host.tensor().data<float>(), flat.tensor.size(), 0.0f);  // padding stays zero
-  for (const ParamSpec& spec : layout.specs()) {
-    auto* out = layout.tensor(flat.copied_to(host.tensor()), spec).data<float>();
+  auto clear = [&](int thread) {  // padding stays zero
+    const Range part = leaf(thread, ctx.threads, flat.tensor.size());
+    std::fill_n(host.tensor().data<float>() + part.begin, part.size(), 0.0f);
+  };
+  Team::mine(ctx.threads).run(clear);
+  for_pieces(ctx, layout, [&](const ParamSpec& spec, int64_t here, int64_t there, int64_t n) {
+    auto* out = layout.tensor(flat.copied_to(host.tensor()), spec).data<float>() + here;
     const double std = init_std(spec.role, config.layers);
-    if (spec.role == Role::Gain) std::fill_n(out, spec.live(), 1.0f);
-    if (std == 0) continue;
-    const Random random(seed, spec.name);
-    spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
-      fill_normal(out + here, n, there, random, std);
-    });
-  }
+    if (spec.role == Role::Gain) std::fill_n(out, n, 1.0f);
+    if (std > 0) fill_normal(out, n, there, Random(seed, spec.name), std);
+  });
   host.send();
 }
 
 uint64_t param_hash(const Ctx& ctx, const Flat& flat, const ParamLayout& layout, Comm* others) {
   const HostCopy host = HostCopy::of(ctx, flat.tensor);
-  uint64_t sum = 0;
-  for (const ParamSpec& spec : layout.specs()) {
-    const auto* part = layout.tensor(flat.copied_to(host.tensor()), spec).data<float>();
-    if (spec.is_copy) continue;
+  std::atomic<uint64_t> all = 0;
+  for_pieces(ctx, layout, [&](const ParamSpec& spec, int64_t here, int64_t there, int64_t n) {
+    if (spec.is_copy) return;
+    const auto* part = layout.tensor(flat.copied_to(host.tensor()), spec).data<float>() + here;
     const uint64_t key = hash_name(spec.name);
-    spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) {
-        const uint64_t bits = std::bit_cast<uint32_t>(part[here + i]);
-        sum += mix(mix(key + static_cast<uint64_t>(there + i)) + bits);
-      }
-    });
-  }
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const uint64_t bits = std::bit_cast<uint32_t>(part[i]);
+      sum += mix(mix(key + static_cast<uint64_t>(there + i)) + bits);
+    }
+    all += sum;
+  });
+  uint64_t sum = all;
   if (others) others->all_reduce({.ptr = &sum, .dtype = Dtype::I64, .shape = {1}});
   return sum;
 }

@@ -68,14 +68,15 @@ Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, int64_t* f
   ctx.device = device;
   ctx.flops = flops;
   ctx.threads = options.thread_count();
-  if (!device) start_threads(ctx.threads);
-  ctx.scratch =
-      arena.alloc(Mem::Workspace, "scratch", Dtype::U8, {ctx.threads, ctx.kernels->scratch_bytes});
+  start_threads(ctx.threads);
+  ctx.scratch = arena.alloc(Mem::Workspace, "scratch", Dtype::U8,
+                            {device ? 1 : ctx.threads, ctx.kernels->scratch_bytes});
   return ctx;
 }
 
 int64_t scratch_bytes(const RunOptions& options) {
-  return options.thread_count() * kernels_of(options.backend).scratch_bytes;
+  const int parts = on_device(options.backend) ? 1 : options.thread_count();
+  return parts * kernels_of(options.backend).scratch_bytes;
 }
 
 }  // namespace ladder

@@ -126,7 +126,8 @@ void RunOptions::add_to(CommandLine& line) {
            "ranks");
   line.add("--timeout", timeout,
            "seconds that ranks wait for one that gives no sign of life; 0: for ever");
-  line.add("--threads", threads, "threads of a rank",
+  line.add("--threads", threads,
+           "threads of a rank; with a GPU they draw the initial weights, and hash weights",
            {.shown_default = "cores it may use / ranks on this machine"});
 
   line.group("Sampling");
@@ -169,8 +170,6 @@ void RunOptions::check() {
   require_range("--sample", sample, 0, kMaxCount);
   require_finite_not_negative("--temperature", temperature);
   require_range("--top-k", top_k, 0, kMaxCount);
-  if (on_device(backend) && threads.value_or(1) != 1)
-    throw UserError("--threads must be 1 with --backend {}: threads are for ref and cpu", backend);
   if (!plan_only) format = find_format(InputFile(data, "--data"), tokens, gpt().vocab);
   check_heads(gpt(), backend);
   check_steps(*this);
@@ -184,7 +183,6 @@ void RunOptions::refuse_ranks() const {
 }
 
 int RunOptions::thread_count() const {
-  if (on_device(backend)) return 1;
   if (threads) return *threads;
   const int own = std::min(cores_of(0), quota_of_groups());
   if (!under_mpirun()) return std::max(1, own / ranks);

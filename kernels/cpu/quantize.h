@@ -1,13 +1,7 @@
 // kernels/quantize.h a vector at a time: the same codes and values, without a search.
-//
-// The top 16 bits of a float are its sign, its exponent and 7 bits of its mantissa. Floats that
-// share them are a bucket, 128 an octave: so narrow that at most one midpoint between two codes
-// falls into it. A table gives the code of the lowest float of a bucket; one comparison with the
-// midpoint above that code does the rest.
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/cpu/simd.h"
@@ -16,31 +10,6 @@
 namespace ladder {
 
 using Ints = hn::RebindToSigned<Lanes>;
-
-/// The tables of one code. A magnitude below the first bucket belongs to it, too.
-struct QuantTable {
-  static constexpr int kDrop = 16;
-  static constexpr int32_t kFirst = std::bit_cast<int32_t>(0x1p-25f) >> kDrop;
-  static constexpr int32_t kLast = std::bit_cast<int32_t>(1.0f) >> kDrop;
-
-  std::array<int32_t, kLast - kFirst + 1> lowest;  ///< of a bucket: midpoints below its first float
-  std::array<float, 256> midpoint;                 ///< as in QuantCode; infinity after the last
-};
-
-constexpr QuantTable make_quant_table(const QuantCode& code) {
-  QuantTable table{};
-  const int last = code.magnitudes - 1;
-  for (int i = 0; i < 256; ++i) table.midpoint[i] = i < last ? code.midpoint[i] : INFINITY;
-  int below = 0;
-  for (int32_t bucket = QuantTable::kFirst; bucket <= QuantTable::kLast; ++bucket) {
-    const float first = std::bit_cast<float>(bucket << QuantTable::kDrop);
-    const int before = below;
-    while (table.midpoint[below] < first) ++below;
-    CHECK(below - before <= 1, "two midpoints in one bucket");
-    table.lowest[bucket - QuantTable::kFirst] = below;
-  }
-  return table;
-}
 
 template <bool HasSign>
 inline constexpr QuantTable kQuantTable = make_quant_table(HasSign ? kSignedCode : kUnsignedCode);

@@ -1,5 +1,8 @@
-// AdamW whose moments rest as 8-bit codes: a warp widens a block of them, moves it and narrows it.
+// AdamW whose moments rest as 8-bit codes. A thread widens, moves and narrows four neighbors; half
+// a warp has a block of them, with one scale.
 #include <algorithm>
+#include <bit>
+#include <tuple>
 
 #include "kernels/cuda/adam_step.h"
 #include "kernels/cuda/table.h"
@@ -12,65 +15,139 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// Elements of a block that a lane has: lane, lane + 32.
-constexpr int kPerLane = kQuantBlock / kWarp;
+/// Elements of a thread, and threads of a block of elements.
+constexpr int kOwn = 4;
+constexpr int kOfBlock = kQuantBlock / kOwn;
 
-/// The tables of kernels/quantize.h, where device code sees them.
-__device__ constexpr QuantCode kCodes[2] = {make_quant_code(true), make_quant_code(false)};
+/// kernels/quantize.h as device code sees it. Of a bucket there is one word, as each look into
+/// shared memory at places that differ takes several turns: its lowest code, and below that 16
+/// bits, beyond which a float of the bucket has the next code.
+struct Codes {
+  float value[256];
+  uint32_t bucket[std::tuple_size_v<decltype(QuantTable::lowest)>];
+};
+constexpr Codes make_codes(bool has_sign) {
+  constexpr uint32_t kNone = (1U << QuantTable::kDrop) - 1;
+  const QuantCode code = make_quant_code(has_sign);
+  const QuantTable table = make_quant_table(code);
+  Codes codes{};
+  for (size_t i = 0; i < 256; ++i) codes.value[i] = code.value[i];
+  for (size_t i = 0; i < table.lowest.size(); ++i) {
+    const auto lowest = static_cast<uint32_t>(table.lowest[i]);
+    const auto midpoint = std::bit_cast<uint32_t>(table.midpoint[lowest]);
+    const bool inside = midpoint >> QuantTable::kDrop == QuantTable::kFirst + i;
+    codes.bucket[i] = lowest << QuantTable::kDrop | (inside ? midpoint & kNone : kNone);
+  }
+  return codes;
+}
+__device__ constexpr Codes kCodes[2] = {make_codes(true), make_codes(false)};
 
 /// Copies both tables to shared memory, where lanes that read different entries wait least.
-__device__ void copy_codes(QuantCode (&codes)[2]) {
-  constexpr int kWords = 2 * sizeof(QuantCode) / sizeof(uint32_t);
-  for (int i = static_cast<int>(threadIdx.x); i < kWords; i += kThreads)
+__device__ void copy_codes(Codes (&codes)[2]) {
+  constexpr int kWords = 2 * sizeof(Codes) / sizeof(uint32_t);
+  for (int i = static_cast<int>(threadIdx.x); i < kWords; i += static_cast<int>(blockDim.x))
     reinterpret_cast<uint32_t*>(codes)[i] = reinterpret_cast<const uint32_t*>(kCodes)[i];
   __syncthreads();
 }
 
-/// quantize_block() of `count` elements by one warp; x is 0 behind them. NaN has code 0 and no part
-/// in the scale.
-__device__ void narrow_block(const QuantCode& code, uint8_t* codes, float* scale,
-                             const float (&x)[kPerLane], int64_t count) {
-  float largest = 0;
-  for (int i = 0; i < kPerLane; ++i) {
-    const float magnitude = fabsf(x[i]);
-    largest = largest < magnitude ? magnitude : largest;
-  }
-  largest = warp_max(largest);
-  for (int i = 0; i < kPerLane; ++i) {
-    const int64_t at = lane_index() + i * kWarp;
-    if (at < count) codes[at] = largest == 0 ? 0 : quantize(code, x[i] / largest);
-  }
-  if (lane_index() == 0) *scale = largest;
+/// quantize() of x in [-1, 1] or NaN, which has code 0.
+template <bool kHasSign>
+__device__ uint32_t quantize(const Codes& codes, float x) {
+  constexpr uint32_t kFirst = QuantTable::kFirst << QuantTable::kDrop;
+  const float magnitude = fabsf(x);
+  const auto bits = magnitude <= 1 ? std::max(std::bit_cast<uint32_t>(magnitude), kFirst) : kFirst;
+  const uint32_t bucket = codes.bucket[(bits >> QuantTable::kDrop) - QuantTable::kFirst];
+  const uint32_t code = (bucket >> QuantTable::kDrop) + ((bits & 0xFFFF) > (bucket & 0xFFFF));
+  if (kHasSign) return x < 0 && code > 0 ? 128 + code : code;
+  return code == 0 && magnitude > 0 ? 1 : code;
 }
+
+/// Four codes, as one word where they lie aligned and whole.
+template <int W>
+__device__ uint32_t load_codes(const uint8_t* from, int64_t count) {
+  if (W > 1 && count >= kOwn) return *reinterpret_cast<const uint32_t*>(from);
+  uint32_t codes = 0;
+  for (int i = 0; i < kOwn; ++i)
+    if (i < count) codes |= uint32_t{from[i]} << 8 * i;
+  return codes;
+}
+template <int W>
+__device__ void store_codes(uint8_t* to, uint32_t codes, int64_t count) {
+  if (W > 1 && count >= kOwn)
+    *reinterpret_cast<uint32_t*>(to) = codes;
+  else
+    for (int i = 0; i < kOwn; ++i)
+      if (i < count) to[i] = static_cast<uint8_t>(codes >> 8 * i);
+}
+
+/// One of the two moments: its codes (n), its scales, one a block of kQuantBlock.
+struct Moment {
+  uint8_t* codes;
+  float* scales;
+
+  /// Elements [i, i + 4); 0 behind the end, which `count` is away.
+  template <int W>
+  __device__ Floats<kOwn> load(const Codes& table, int64_t i, int64_t count) const {
+    const uint32_t four = load_codes<W>(codes + i, count);
+    const float scale = count > 0 ? scales[i / kQuantBlock] : 0;
+    Floats<kOwn> x;
+    for (int j = 0; j < kOwn; ++j) x.at[j] = table.value[four >> 8 * j & 0xFF] * scale;
+    return x;
+  }
+  /// quantize_block(), by the threads that have the block; x is 0 behind the end. NaN has no part
+  /// in the scale.
+  template <int W, bool kHasSign>
+  __device__ void store(const Codes& table, int64_t i, int64_t count, const Floats<kOwn>& x) const {
+    float largest = 0;
+    for (int j = 0; j < kOwn; ++j) largest = fmaxf(largest, fabsf(x.at[j]));
+    for (int step = kOfBlock / 2; step > 0; step /= 2)
+      largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, step));
+    const Divisor scale(largest);  // if all are 0, each becomes NaN, whose code is 0
+    uint32_t four = 0;
+    for (int j = 0; j < kOwn; ++j)
+      four |= quantize<kHasSign>(table, scale.divide(x.at[j])) << 8 * j;
+    store_codes<W>(codes + i, four, count);
+    if (count > 0 && lane_index() % kOfBlock == 0) scales[i / kQuantBlock] = largest;
+  }
+};
 
 /// The operands of one call.
 struct Operands {
-  float* param;                ///< (n)
-  uint8_t *m_codes, *v_codes;  ///< (n)
-  float *m_scales, *v_scales;  ///< one a block of kQuantBlock
-  const float* grad;           ///< (n)
+  float* param;  ///< (n)
+  Moment m, v;
+  const float* grad;  ///< (n)
   int64_t n;
 };
 
-/// Each warp takes every so many-th block.
-__global__ void update(Operands all, AdamStep step) {
-  __shared__ QuantCode codes[2];
+/// Threads of a block, which has its own tables, and blocks: more than a GPU runs at once.
+constexpr int kUpdateThreads = 512;
+constexpr int64_t kUpdateBlocks = 1024;
+
+/// Moves elements [i, i + 4) of n, or `count` of them; not positive behind the end, as the threads
+/// of a warp stay together.
+template <int W>
+__device__ void move_own(const Operands& all, const Codes (&codes)[2], const AdamMove& move,
+                         int64_t i, int64_t count) {
+  Floats<kOwn> w = load_part<kOwn, W>(all.param + i, count);
+  const Floats<kOwn> g = load_part<kOwn, W>(all.grad + i, count);
+  Floats<kOwn> m = all.m.load<W>(codes[0], i, count), v = all.v.load<W>(codes[1], i, count);
+  for (int j = 0; j < kOwn; ++j) adam_step(w.at[j], m.at[j], v.at[j], g.at[j], move);
+  store_part<kOwn, W>(all.param + i, w, count);
+  all.m.store<W, true>(codes[0], i, count, m);
+  all.v.store<W, false>(codes[1], i, count, v);
+}
+
+template <int W>
+__global__ void __launch_bounds__(kUpdateThreads) update(Operands all, AdamMove move) {
+  __shared__ Codes codes[2];
   copy_codes(codes);
-  const int64_t blocks = (all.n + kQuantBlock - 1) / kQuantBlock;
-  for (int64_t block = thread_index() / kWarp; block < blocks; block += thread_count() / kWarp) {
-    const int64_t begin = block * kQuantBlock,
-                  count = std::min(int64_t{kQuantBlock}, all.n - begin);
-    const float m_scale = all.m_scales[block], v_scale = all.v_scales[block];
-    float m[kPerLane] = {}, v[kPerLane] = {};
-    for (int i = 0; i < kPerLane; ++i) {
-      const int64_t at = begin + lane_index() + i * kWarp;
-      if (at >= all.n) break;
-      m[i] = codes[0].value[all.m_codes[at]] * m_scale;
-      v[i] = codes[1].value[all.v_codes[at]] * v_scale;
-      adam_step(all.param[at], m[i], v[i], all.grad[at], step);
-    }
-    narrow_block(codes[0], all.m_codes + begin, &all.m_scales[block], m, count);
-    narrow_block(codes[1], all.v_codes + begin, &all.v_scales[block], v, count);
+  const int64_t each = thread_count() * kOwn, of_warp = kWarp * kOwn;
+  for (int64_t first = thread_index() / kWarp * of_warp; first < all.n; first += each) {
+    const int64_t i = first + lane_index() * kOwn;
+    if (first + of_warp <= all.n)
+      move_own<W>(all, codes, move, i, kOwn);
+    else
+      move_own<1>(all, codes, move, i, all.n - i);
   }
 }
 
@@ -78,16 +155,16 @@ __global__ void update(Operands all, AdamStep step) {
 
 void adamw8bit_update(const Ctx& ctx, Tensor param, Tensor m_code, Tensor m_scale, Tensor v_code,
                       Tensor v_scale, Tensor grad, const AdamStep& step) {
-  constexpr int64_t kBlocks = 2048;  // more than a GPU runs at once; each copies the tables
   const int64_t n = check_adamw8bit_update(param, m_code, m_scale, v_code, v_scale, grad);
   const Operands all{.param = device_data<float>(param),
-                     .m_codes = device_data<uint8_t>(m_code),
-                     .v_codes = device_data<uint8_t>(v_code),
-                     .m_scales = device_data<float>(m_scale),
-                     .v_scales = device_data<float>(v_scale),
+                     .m = {device_data<uint8_t>(m_code), device_data<float>(m_scale)},
+                     .v = {device_data<uint8_t>(v_code), device_data<float>(v_scale)},
                      .grad = device_data<float>(grad),
                      .n = n};
-  launch(ctx, update, {.x = std::min(grid_over<kPerLane>(n).x, kBlocks)}, kThreads, 0, all, step);
+  const int64_t blocks = std::min(ceil_div(n, kUpdateThreads * kOwn), kUpdateBlocks);
+  dispatch_width<kOwn>({param, m_code, v_code, grad}, [&]<int W>(Width<W>) {
+    launch(ctx, update<W>, {.x = blocks}, kUpdateThreads, 0, all, AdamMove(step));
+  });
 }
 
 }  // namespace ladder::LADDER_CUDA

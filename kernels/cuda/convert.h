@@ -77,19 +77,37 @@ using Word =
                        std::conditional_t<kBytes % 8 == 0, uint2,
                                           std::conditional_t<kBytes % 4 == 0, uint32_t, uint16_t>>>;
 
+/// N neighboring elements as they lie in memory, 16 bytes at most: fewer registers than Floats.
+template <int N, class T>
+class Packed {
+ public:
+  Packed() = default;
+  __device__ explicit Packed(const T* from) : word_(*reinterpret_cast<const W*>(from)) {}
+  __device__ Floats<N> wide() const {
+    T part[N];
+    std::memcpy(part, &word_, sizeof(W));
+    Floats<N> x;
+#pragma unroll
+    for (int i = 0; i < N; ++i) x.at[i] = to_float(part[i]);
+    return x;
+  }
+
+ private:
+  using W = Word<N * sizeof(T)>;
+  static_assert(sizeof(W) == N * sizeof(T));
+  W word_;
+};
+
 /// from[0..N), in accesses as wide as N allows, at most 16 bytes; `from` is aligned to them.
 template <int N, class T>
 __device__ Floats<N> load(const T* from) {
-  using W = Word<N * sizeof(T)>;
-  constexpr int kPerWord = sizeof(W) / sizeof(T);
+  constexpr int kPerWord = sizeof(Word<N * sizeof(T)>) / sizeof(T);
   Floats<N> x;
 #pragma unroll
   for (int i = 0; i < N; i += kPerWord) {
-    const W word = *reinterpret_cast<const W*>(from + i);
-    T part[kPerWord];
-    std::memcpy(part, &word, sizeof(W));
+    const Floats<kPerWord> part = Packed<kPerWord, T>(from + i).wide();
 #pragma unroll
-    for (int j = 0; j < kPerWord; ++j) x.at[i + j] = to_float(part[j]);
+    for (int j = 0; j < kPerWord; ++j) x.at[i + j] = part.at[j];
   }
   return x;
 }

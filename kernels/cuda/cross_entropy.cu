@@ -1,20 +1,23 @@
 // Softmax cross-entropy and its gradient: a block takes a token's row of logits.
 //
 // Maximum and sum are found in one pass (arXiv 1805.02867): a sum of exp(x - m) becomes one of
-// exp(x - m') when a larger m' turns up. A second pass writes the gradient; it finds the row in
-// the cache, because blocks of many threads are few at a time. Ranks of tensor parallelism exchange
-// between maximum, sum and gradient: for them each is an operation of its own.
+// exp(x - m') when a larger m' turns up. A second pass writes the gradient. Where shared memory has
+// room for the row, it is copied there first: all of it is under way at once, and is read from
+// memory once. Ranks of tensor parallelism exchange between maximum, sum and gradient: for them
+// each is an operation of its own.
 //
 // Device code cannot throw: a target outside the vocabulary makes the loss NaN.
 #include <algorithm>
 #include <limits>
 
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/cuda/warp.h"
 #include "kernels/shapes.h"
 #include "launch.h"
+#include "ptx.h"
 
 namespace ladder::LADDER_CUDA {
 namespace {
@@ -25,30 +28,42 @@ struct Softmax {
   float sum = 0;
 };
 
+/// What block_max() and block_sum() take of a block's shared memory.
+constexpr int64_t kStaticShared = 1 << 10;
+/// Threads of a block, at most: two blocks of an SM may have 64 registers a thread.
+constexpr int kRowThreads = 512;
+
+/// e^x
+__device__ float exp_of(float x) { return exp2_quick(x * 1.44269504f); }
+
 /// Takes W more numbers.
 template <int W>
 __device__ void grow(Softmax& s, const Floats<W>& x) {
   float larger = s.max;
-  for (int i = 0; i < W; ++i) larger = x.at[i] > larger ? x.at[i] : larger;
-  if (larger > s.max) s.sum *= expf(s.max - larger);
+  for (int i = 0; i < W; ++i) larger = fmaxf(larger, x.at[i]);
+  if (larger > s.max) s.sum *= exp_of(s.max - larger);
   s.max = larger;
-  for (int i = 0; i < W; ++i) s.sum += expf(x.at[i] - s.max);
+  for (int i = 0; i < W; ++i) s.sum += exp_of(x.at[i] - s.max);
 }
 
-/// W logits from v on; those of the padding are -infinity, whose exponential is 0.
-template <int W, class T>
-__device__ Floats<W> load_logits(const T* x, int64_t v, int64_t vocab) {
-  Floats<W> logits = load<W>(x + v);
+/// Those of x = (v, v + 1, ...) that are padding become `instead`.
+template <int W>
+__device__ void replace_padding(Floats<W>& x, int64_t v, int64_t vocab, float instead) {
+  if (v + W <= vocab) return;
   for (int i = 0; i < W; ++i)
-    if (v + i >= vocab) logits.at[i] = -std::numeric_limits<float>::infinity();
-  return logits;
+    if (v + i >= vocab) x.at[i] = instead;
 }
 
-/// Calls f(W logits) for this thread's share of the row.
+/// Calls f(W logits) for this thread's share of the row; -infinity, whose exponential is 0, stands
+/// for those of the padding.
 template <int W, class T, class F>
 __device__ void for_logits(const T* x, int64_t vocab, F&& f) {
   const int64_t step = blockDim.x * W;
-  for (int64_t v = threadIdx.x * W; v < vocab; v += step) f(load_logits<W>(x, v, vocab));
+  for (int64_t v = threadIdx.x * W; v < vocab; v += step) {
+    Floats<W> logits = load<W>(x + v);
+    replace_padding(logits, v, vocab, -std::numeric_limits<float>::infinity());
+    f(logits);
+  }
 }
 
 /// Maximum and sum of a row, in all threads.
@@ -57,21 +72,22 @@ __device__ Softmax softmax_of(const T* x, int64_t vocab) {
   Softmax own;
   for_logits<W>(x, vocab, [&](const Floats<W>& logits) { grow(own, logits); });
   const float max = block_max(own.max);
-  return {.max = max, .sum = block_sum(own.sum * expf(own.max - max))};
+  return {.max = max, .sum = block_sum(own.sum * exp_of(own.max - max))};
 }
 
-/// dx[v] = (exp(x_v - max) / sum - [v = target]) scale; dx may be x.
+/// dx[v] = (exp(x_v - max) / sum - [v = target]) scale, 0 for padding; dx may be x.
 template <int W, class T>
 __device__ void write_gradient(T* dx, const T* x, const Softmax& s, int64_t target, int64_t V,
                                int64_t vocab, float scale) {
-  const float inverse = 1 / s.sum;
+  const float factor = scale / s.sum;
   const int64_t step = blockDim.x * W;
   for (int64_t v = threadIdx.x * W; v < V; v += step) {
-    Floats<W> d = load_logits<W>(x, v, vocab);
-    for (int i = 0; i < W; ++i) {
-      const float p = v + i < vocab ? expf(d.at[i] - s.max) * inverse : 0;
-      d.at[i] = (p - (v + i == target ? 1.0f : 0.0f)) * scale;
-    }
+    Floats<W> d = load<W>(x + v);
+    for (int i = 0; i < W; ++i) d.at[i] = exp_of(d.at[i] - s.max) * factor;
+    if (v <= target && target < v + W)
+      for (int i = 0; i < W; ++i)
+        if (v + i == target) d.at[i] -= scale;
+    replace_padding(d, v, vocab, 0);
     store<W>(dx + v, d);
   }
 }
@@ -107,29 +123,42 @@ __device__ bool ignored(const Rows<T>& rows) {
   return true;
 }
 
-/// Loss and gradient of the block's row.
+/// Loss and gradient of the block's row x (V).
 template <int W, class T>
-__device__ void finish(const Rows<T>& rows, const Softmax& s, float x_target) {
-  const int64_t row = blockIdx.x, at = row * rows.V;
+__device__ void finish(const Rows<T>& rows, const T* x, const Softmax& s, float x_target) {
+  const int64_t row = blockIdx.x;
   if (rows.dlogits)
-    write_gradient<W>(rows.dlogits + at, rows.logits + at, s, rows.targets[row], rows.V, rows.vocab,
+    write_gradient<W>(rows.dlogits + row * rows.V, x, s, rows.targets[row], rows.V, rows.vocab,
                       rows.scale);
   if (threadIdx.x == 0) rows.token_losses[row] = logf(s.sum) + s.max - x_target;
 }
 
-/// A block a row.
-template <class T, int W>
-__global__ void __launch_bounds__(kMaxThreads) token_rows(Rows<T> rows) {
+/// A copy of x (V) in shared memory. A thread may read what it has copied itself, in fours of
+/// words.
+template <class T>
+__device__ const T* copy_row(const T* x, int64_t V) {
+  constexpr int W = kWidth<T>;
+  T* copy = dynamic_shared<T>();
+  for (int64_t v = threadIdx.x * W; v < V; v += blockDim.x * W) cp_async_16(copy + v, x + v);
+  cp_async_commit();
+  cp_async_wait<0>();
+  return copy;
+}
+
+/// A block a row, which is copied to shared memory if kCopied.
+template <class T, int W, bool kCopied>
+__global__ void __launch_bounds__(kRowThreads) token_rows(Rows<T> rows) {
   if (ignored<W>(rows)) return;
   const T* x = rows.logits + blockIdx.x * rows.V;
   // Before the barriers of the sum, behind which the gradient may cover x.
   const float x_target = target_logit(x, rows.targets[blockIdx.x], rows.vocab, true);
-  finish<W>(rows, softmax_of<W>(x, rows.vocab), x_target);
+  if constexpr (kCopied) x = copy_row(x, rows.V);
+  finish<W>(rows, x, softmax_of<W>(x, rows.vocab), x_target);
 }
 
 /// max (rows); logits (rows,V). A block a row.
 template <class T, int W>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kRowThreads)
     max_rows(float* max, const T* logits, int64_t V, int64_t vocab) {
   float own = Max::kNeutral;
   for_logits<W>(logits + blockIdx.x * V, vocab, [&](const Floats<W>& x) {
@@ -141,7 +170,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 
 /// sum, target, max (rows); logits (rows,V); targets (rows). A block a row.
 template <class T, int W>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kRowThreads)
     exponential_rows(float* sum, float* target, const T* logits, const float* max,
                      const int32_t* targets, int64_t V, int64_t vocab) {
   const int64_t row = blockIdx.x;
@@ -149,7 +178,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   const float m = max[row];
   float own = 0;
   for_logits<W>(x, vocab, [&](const Floats<W>& logit) {
-    for (int i = 0; i < W; ++i) own += expf(logit.at[i] - m);
+    for (int i = 0; i < W; ++i) own += exp_of(logit.at[i] - m);
   });
   own = block_sum(own);
   if (threadIdx.x > 0) return;
@@ -160,11 +189,11 @@ __global__ void __launch_bounds__(kMaxThreads)
 
 /// max, sum, target (rows), of all ranks. A block a row.
 template <class T, int W>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kRowThreads)
     loss_rows(Rows<T> rows, const float* max, const float* sum, const float* target) {
   if (ignored<W>(rows)) return;
   const int64_t row = blockIdx.x;
-  finish<W>(rows, {.max = max[row], .sum = sum[row]}, target[row]);
+  finish<W>(rows, rows.logits + row * rows.V, {.max = max[row], .sum = sum[row]}, target[row]);
 }
 
 /// losses (B), a block for each; token_losses (B,T)
@@ -182,7 +211,7 @@ void dispatch_rows(const Tensor& dlogits, const Tensor& logits, F&& f) {
   dispatch(logits.dtype, [&]<class T>(Type<T> type) {
     dispatch_width<T>(V, {dlogits, logits}, [&]<int W>(Width<W> width) {
       const int64_t threads =
-          std::min<int64_t>(round_up<int64_t>(ceil_div(V, W), kWarp), kMaxThreads);
+          std::min<int64_t>(round_up<int64_t>(ceil_div(V, W), kWarp), kRowThreads);
       f(type, width, static_cast<int>(threads));
     });
   });
@@ -203,7 +232,11 @@ void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits,
                        s.V,
                        vocab,
                        scale};
-    launch(ctx, token_rows<T, W>, {.x = s.B * s.T}, threads, 0, rows);
+    if (const int64_t bytes = s.V * int64_t{sizeof(T)};
+        W == kWidth<T> && bytes + kStaticShared <= device_of(ctx).max_shared_bytes())
+      launch(ctx, token_rows<T, W, W == kWidth<T>>, {.x = s.B * s.T}, threads, bytes, rows);
+    else
+      launch(ctx, token_rows<T, W, false>, {.x = s.B * s.T}, threads, 0, rows);
   });
   launch(ctx, sum_losses, {.x = s.B}, kThreads, 0, device_data<float>(losses), token_losses, s.T);
 }

@@ -6,6 +6,7 @@
 #include "kernels/cuda/vectors.h"
 #include "kernels/shapes.h"
 #include "launch.h"
+#include "ptx.h"
 
 namespace ladder::LADDER_CUDA {
 namespace {
@@ -30,12 +31,14 @@ struct Join {
 
 constexpr float kTwoRootTwoOverPi = 1.5957691216f;  // 2 sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
+constexpr float kLog2e = 1.44269504f;
 
 /// 1/2 (1 + tanh u) = s(2 u) with the logistic function s(z) = 1 / (1 + e^-z), so one exponential
-/// serves, and nothing overflows. 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3).
+/// serves, and nothing overflows. 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3). In full precision an
+/// exponential and a division would take longer than memory does.
 __device__ float gate(float x) {
   const float inner = fmaf(kCubic * (x * x), x, x);
-  return 1.0f / (1.0f + expf(-kTwoRootTwoOverPi * inner));
+  return reciprocal_quick(1.0f + exp2_quick(-kTwoRootTwoOverPi * kLog2e * inner));
 }
 
 struct Gelu {
@@ -91,19 +94,18 @@ void map(const Ctx& ctx, const Tensor& out, F f, const Inputs&... inp) {
   });
 }
 
-/// Rows of one block of residual_kernel: its threads read the bias once for all of them.
-constexpr int kResidualRows = 4;
-
-/// N divides C, or is 1. out, residual, product (rows, C); bias (C) or null
+/// N divides C, or is 1. out, residual, product (rows, C); bias (C) or null, read once for the rows
+/// of a RowBlock
 template <int N, class T>
 __global__ void residual_kernel(T* out, const T* residual, const T* product, const T* bias,
                                 int64_t rows, int64_t C) {
-  const int64_t c = (int64_t{blockIdx.y} * kThreads + threadIdx.x) * N;
-  if (c >= C) return;
-  const auto b = load_or_nothing<N>(bias, c);
-  for (int r = 0; r < kResidualRows; ++r) {
-    const int64_t row = int64_t{blockIdx.x} * kResidualRows + r, i = row * C + c;
-    if (row < rows) store(out + i, each<N>(Join{}, load<N>(residual + i), load<N>(product + i), b));
+  const RowBlock at = row_block<N>();
+  if (at.column >= C) return;
+  const auto b = load_or_nothing<N>(bias, at.column);
+  for (int r = 0; r < kBlockRows; ++r) {
+    const int64_t i = (at.row + r) * C + at.column;
+    if (at.row + r < rows)
+      store(out + i, each<N>(Join{}, load<N>(residual + i), load<N>(product + i), b));
   }
 }
 
@@ -121,8 +123,7 @@ void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor produc
   const ResidualShape s = check_residual_forward(out, residual, product, bias);
   dispatch(out.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {out, residual, product, bias}, [&]<int W>(Width<W>) {
-      launch(ctx, residual_kernel<W, T>,
-             {.x = ceil_div(s.rows, kResidualRows), .y = ceil_div(s.C, kThreads * W)}, kThreads, 0,
+      launch(ctx, residual_kernel<W, T>, row_grid<W>(s.rows, s.C), row_threads<W>(s.C), 0,
              device_data<T>(out), device_data<T>(residual), device_data<T>(product),
              device_data<T>(bias), s.rows, s.C);
     });

@@ -1,37 +1,54 @@
 // Embeddings: rows of two tables added, and the gradients of those rows.
 //
 // The gradient of a token's row sums what the token met anywhere in the batch. Atomic additions
-// would come in a different order each time; so places are sorted by token first, and the row has
-// one block. Each of its warps adds every eighth place, then the warps' sums are added: an order
-// that the places fix.
+// would come in a different order each time; so places are sorted by token first. A token's places
+// are added in pieces of some 32, one after the other in each piece, then the pieces: an order that
+// the places fix. Most tokens have one piece, and a frequent one has as many warps as pieces.
 //
 // Device code cannot throw: a token outside the vocabulary becomes a row of NaN, and has no
 // gradient; nor has one that is kElsewhere.
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <utility>
 
-#include "kernels/cuda/columns.h"
+#include "kernels/cuda/scratch.h"
 #include "kernels/cuda/table.h"
+#include "kernels/cuda/vectors.h"
+#include "kernels/cuda/warp.h"
 #include "kernels/shapes.h"
+#include "kernels/tree.h"
+#include "launch.h"
 
 namespace ladder::LADDER_CUDA {
 namespace {
 
 /// out (B,T,C), a row of 0 for a token elsewhere; tokens (B,T); wte (V,C); wpe (P,C) or null. A
-/// thread writes W channels.
+/// thread writes W channels of the rows of a RowBlock.
 template <class T, int W>
 __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wpe, EmbedShape s) {
-  const int64_t i = thread_index() * W;
-  if (i >= s.B * s.T * s.C) return;
-  const int64_t row = i / s.C, c = i % s.C, token = tokens[row];
-  if (token == kElsewhere) return store<W>(out + i, {});
-  const bool known = token >= 0 && token < s.V;
-  Floats<W> word = known ? load<W>(wte + token * s.C + c) : Floats<W>{};
-  const Floats<W> place = load_or_nothing<W>(wpe, row % s.T * s.C + c);
-  for (int j = 0; j < W; ++j)
-    word.at[j] = known ? word.at[j] + place.at[j] : std::numeric_limits<float>::quiet_NaN();
-  store<W>(out + i, word);
+  const RowBlock at = row_block<W>();
+  if (at.column >= s.C) return;
+  int64_t token[kBlockRows];
+  Floats<W> word[kBlockRows], place[kBlockRows];
+#pragma unroll
+  for (int r = 0; r < kBlockRows; ++r)
+    token[r] = at.row + r < s.B * s.T ? tokens[at.row + r] : kElsewhere;
+  int64_t position = at.row % s.T;
+#pragma unroll
+  for (int r = 0; r < kBlockRows; ++r) {
+    const bool known = token[r] >= 0 && token[r] < s.V;
+    word[r] = load<W>(wte + (known ? token[r] * s.C : 0) + at.column);
+    place[r] = load_or_nothing<W>(wpe, position * s.C + at.column);
+    position = position + 1 < s.T ? position + 1 : 0;
+  }
+#pragma unroll
+  for (int r = 0; r < kBlockRows; ++r) {
+    const bool known = token[r] >= 0 && token[r] < s.V;
+    const float instead = token[r] == kElsewhere ? 0 : std::numeric_limits<float>::quiet_NaN();
+    for (int j = 0; j < W; ++j) word[r].at[j] = known ? word[r].at[j] + place[r].at[j] : instead;
+    if (at.row + r < s.B * s.T) store<W>(out + (at.row + r) * s.C + at.column, word[r]);
+  }
 }
 
 /// A token and its place in the batch: b T + t. As numbers they sort by token, then by place, and
@@ -40,7 +57,7 @@ using Key = uint64_t;
 __device__ Key key_of(int64_t token, int64_t place) {
   return static_cast<Key>(token) << 32 | static_cast<Key>(place);
 }
-__device__ int64_t place_of(Key key) { return static_cast<uint32_t>(key); }
+__device__ unsigned place_of(Key key) { return static_cast<unsigned>(key); }
 
 /// The first of keys[begin, end), which ascend, that is not below `key`; `end` if there is none.
 __device__ int64_t lower_bound(const Key* keys, int64_t begin, int64_t end, Key key) {
@@ -54,22 +71,55 @@ __device__ int64_t lower_bound(const Key* keys, int64_t begin, int64_t end, Key 
   return begin;
 }
 
-__global__ void make_keys(Key* keys, const int32_t* tokens, int64_t n, int64_t V) {
-  const int64_t i = thread_index();
-  if (i >= n) return;
-  const bool known = tokens[i] >= 0 && tokens[i] < V;
-  keys[i] = key_of(known ? tokens[i] : V, i);
+/// Keys that a block sorts, at most, and runs that one launch joins.
+constexpr int64_t kRun = 4096;
+constexpr int kWays = 16;
+
+/// keys (n) of tokens (n), each run of `length` sorted: a block's, in shared memory, by a bitonic
+/// sort (Batcher, 1968). It always compares the same places, whatever the keys.
+__global__ void __launch_bounds__(kMaxThreads)
+    sort_runs(Key* keys, const int32_t* tokens, int64_t n, int64_t V, int length) {
+  __shared__ Key run[kRun];
+  const int64_t first = int64_t{blockIdx.x} * length;
+  const auto thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  for (int i = thread; i < length; i += threads) {
+    const int64_t place = first + i;
+    const bool known = place < n && tokens[place] >= 0 && tokens[place] < V;
+    run[i] = key_of(known ? tokens[place] : V, place);
+  }
+  for (int size = 2; size <= length; size *= 2)  // of pieces; every other one descends but the last
+    for (int apart = size / 2; apart > 0; apart /= 2) {
+      __syncthreads();
+      for (int i = thread; i < length / 2; i += threads) {
+        const int low = 2 * i - (i & (apart - 1)), high = low + apart;
+        const Key x = run[low], y = run[high];
+        const bool ascends = (low & size) == 0;
+        run[low] = (x < y) == ascends ? x : y;
+        run[high] = (x < y) == ascends ? y : x;
+      }
+    }
+  __syncthreads();
+  for (int i = thread; i < length && first + i < n; i += threads) keys[first + i] = run[i];
 }
 
-/// One step of merge sort: neighboring runs of `size` keys become one of 2 size. A key moves
-/// behind those of its own run that are smaller, and behind those of the other run.
+/// One step of merge sort: neighboring runs of `size` keys, a power of two, become one of kWays
+/// size. A key moves behind those of its own run that are smaller, and behind those of each other.
 __global__ void merge_runs(Key* to, const Key* from, int64_t n, int64_t size) {
   const int64_t i = thread_index();
   if (i >= n) return;
-  const int64_t own = i / size * size, pair = i / (2 * size) * (2 * size);
-  const int64_t other = std::min(own == pair ? pair + size : pair, n);
-  const int64_t smaller = lower_bound(from, other, std::min(other + size, n), from[i]) - other;
-  to[pair + (i - own) + smaller] = from[i];
+  const Key key = from[i];
+  const int64_t all = i / (kWays * size) * (kWays * size);
+  int64_t smaller[kWays] = {};  // in each run
+  for (int64_t half = size; half > 0; half /= 2)
+#pragma unroll  // all runs are searched at once, as each step waits for its load
+    for (int run = 0; run < kWays; ++run) {
+      const int64_t last = all + run * size + smaller[run] + half - 1;
+      if (smaller[run] + half <= size && last < n && from[last] < key) smaller[run] += half;
+    }
+  int64_t place = all;
+#pragma unroll
+  for (int run = 0; run < kWays; ++run) place += smaller[run];
+  to[place] = key;
 }
 
 /// start[v]: the first place of token v or of a later one. start (V + 1)
@@ -78,32 +128,84 @@ __global__ void find_starts(int32_t* start, const Key* keys, int64_t n, int64_t 
   if (v <= V) start[v] = static_cast<int32_t>(lower_bound(keys, 0, n, key_of(v, 0)));
 }
 
-/// The rows of dout at the places of sorted keys.
-template <class T, int W>
+/// The places of tokens, and how they are cut into pieces.
 struct Places {
-  const T* dout;  ///< (B,T,C)
-  const Key* keys;
-  int64_t C;
+  const Key* keys;       ///< (n), sorted
+  const int32_t* start;  ///< (V + 1): where a token's keys begin
+  int64_t n, V, C;
+  int64_t of_piece;  ///< a multiple of kWarp
 
-  __device__ void add(Floats<W> (&sum)[1], int64_t k, int64_t c) const {
-    const Floats<W> d = load<W>(dout + place_of(keys[k]) * C + c);
-    for (int i = 0; i < W; ++i) sum[0].at[i] += d.at[i];
+  /// Piece i of a token from its place 0 on.
+  __device__ Range piece(int64_t token, int64_t i) const {
+    const int64_t begin = start[token] + i * of_piece;
+    return {begin, std::min<int64_t>(begin + of_piece, start[token + 1])};
   }
 };
 
-/// dwte (V,C), a block for each row.
-template <class T, int W>
-__global__ void sum_tokens(float* dwte, Places<T, W> places, const int32_t* start, Into into) {
-  const Range found{.begin = start[blockIdx.x], .end = start[blockIdx.x + 1]};
-  float* row = dwte + blockIdx.x * places.C;
-  if (found.begin == found.end) {  // as most rows of a large vocabulary
-    for (int64_t c = threadIdx.x; into == Into::Write && c < places.C; c += kThreads) row[c] = 0;
-    return;
+/// sum[c..c+W) of dout's rows at keys [range.begin, range.end), in their order, by a warp. A lane
+/// behind the last column adds up the last ones: a branch would let each load wait for the one
+/// before.
+template <int W, class T>
+__device__ Floats<W> sum_places(const T* dout, const Places& places, Range range, int64_t c) {
+  Floats<W> sum;
+  for (int j = 0; j < W; ++j) sum.at[j] = -0.0F;
+  dout += std::min(c, places.C - W);
+  for (int64_t first = range.begin; first < range.end; first += kWarp) {
+    const int count = static_cast<int>(std::min<int64_t>(range.end - first, kWarp));
+    const unsigned own = lane_index() < count ? place_of(places.keys[first + lane_index()]) : 0;
+#pragma unroll 4  // rows are under way at once
+    for (int i = 0; i < count; ++i) {
+      const Floats<W> d = load<W>(dout + __shfl_sync(kAllLanes, own, i) * places.C);
+      for (int j = 0; j < W; ++j) sum.at[j] += d.at[j];
+    }
   }
-  for (int64_t first = 0; first < places.C; first += kWarp * W)
-    sum_rows<1, W>(places, found, first, places.C, [=](int, int64_t c, float sum) {
-      row[c] = into == Into::Add ? row[c] + sum : sum;
-    });
+  return sum;
+}
+
+/// partial (slots,C): the sums of pieces but a token's first. The slot of a piece is where its
+/// first key lies among the keys, in steps of a piece. A later piece of another token that begins
+/// there would have its first between: so there is one at most.
+template <class T, int W>
+__global__ void sum_pieces(float* partial, const T* dout, Places places) {
+  const int64_t slot = int64_t{blockIdx.x} * (kThreads / kWarp) + warp_index();
+  const int64_t at = slot * places.of_piece;
+  if (at >= places.n) return;
+  const auto token = static_cast<int64_t>(places.keys[at] >> 32);
+  if (token >= places.V) return;
+  const int64_t before = at - places.start[token];
+  const Range range = places.piece(token, (before + places.of_piece - 1) / places.of_piece);
+  if (before <= 0 || range.begin >= range.end) return;
+  const int64_t c = (int64_t{blockIdx.y} * kWarp + lane_index()) * W;
+  const Floats<W> sum = sum_places<W>(dout, places, range, c);
+  if (c < places.C) store<W>(partial + slot * places.C + c, sum);
+}
+
+/// dwte (V,C): a token's first piece, then the others. A warp for a row's 32 W channels.
+template <class T, int W>
+__global__ void sum_tokens(float* dwte, const float* partial, const T* dout, Places places,
+                           Into into) {
+  const int64_t token = int64_t{blockIdx.x} * (kThreads / kWarp) + warp_index();
+  if (token >= places.V) return;
+  const int64_t c = (int64_t{blockIdx.y} * kWarp + lane_index()) * W;
+  Range range = places.piece(token, 0);
+  if (into == Into::Add && range.begin == range.end) return;
+  Floats<W> sum = sum_places<W>(dout, places, range, c);
+  if (c >= places.C) return;
+  if (const int64_t left = places.start[token + 1] - range.end; left > 0) {
+    const int64_t pieces = (left + places.of_piece - 1) / places.of_piece;
+    const float* piece = partial + range.end / places.of_piece * places.C + c;
+#pragma unroll 4
+    for (int64_t i = 0; i < pieces; ++i) {
+      const Floats<W> x = load<W>(piece + i * places.C);
+      for (int j = 0; j < W; ++j) sum.at[j] += x.at[j];
+    }
+  }
+  float* row = dwte + token * places.C + c;
+  if (into == Into::Add) {
+    const Floats<W> old = load<W>(row);
+    for (int j = 0; j < W; ++j) sum.at[j] = old.at[j] + sum.at[j];
+  }
+  store<W>(row, sum);
 }
 
 /// dwpe (P,C): sequences in ascending order. A thread sums W channels.
@@ -123,12 +225,25 @@ __global__ void sum_positions(float* dwpe, const T* dout, EmbedShape s, Into int
 const Key* sort_by_token(const Ctx& ctx, Scratch& scratch, const int32_t* tokens, int64_t n,
                          int64_t V) {
   Key *keys = scratch.take<Key>(n), *other = scratch.take<Key>(n);
-  launch(ctx, make_keys, grid_over<1>(n), kThreads, 0, keys, tokens, n, V);
-  for (int64_t size = 1; size < n; size *= 2) {
+  const auto length =
+      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::clamp<int64_t>(n, 2, kRun))));
+  launch(ctx, sort_runs, {.x = ceil_div(n, length)},
+         static_cast<int>(std::clamp<int64_t>(length / 4, 1, kMaxThreads)), 0, keys, tokens, n, V,
+         static_cast<int>(length));
+  for (int64_t size = length; size < n; size *= kWays) {
     launch(ctx, merge_runs, grid_over<1>(n), kThreads, 0, other, keys, n, size);
     std::swap(keys, other);
   }
   return keys;
+}
+
+/// Places of a piece: as few as a warp reads at once, but that the pieces' sums take 16 MiB at
+/// most.
+int64_t places_of_piece(int64_t n, int64_t C) {
+  constexpr int64_t kMost = 16 << 20;
+  int64_t places = kWarp;
+  while (ceil_div(n, places) * C * int64_t{sizeof(float)} > kMost && places < n) places *= 2;
+  return places;
 }
 
 }  // namespace
@@ -137,7 +252,8 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
   const EmbedShape s = check_embed_forward(out, tokens, wte, wpe);
   dispatch(out.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {out, wte, wpe}, [&]<int W>(Width<W>) {
-      launch(ctx, forward<T, W>, grid_over<W>(out.size()), kThreads, 0, device_data<T>(out),
+      const int threads = row_threads<W>(s.C);
+      launch(ctx, forward<T, W>, row_grid<W>(s.B * s.T, s.C), threads, 0, device_data<T>(out),
              device_data<int32_t>(tokens), device_data<T>(wte), device_data<T>(wpe), s);
     });
   });
@@ -151,14 +267,25 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
   const Key* keys = sort_by_token(ctx, scratch, device_data<int32_t>(tokens), n, s.V);
   auto* start = scratch.take<int32_t>(s.V + 1);
   launch(ctx, find_starts, grid_over<1>(s.V + 1), kThreads, 0, start, keys, n, s.V);
+  const Places places{.keys = keys,
+                      .start = start,
+                      .n = n,
+                      .V = s.V,
+                      .C = s.C,
+                      .of_piece = places_of_piece(n, s.C)};
+  auto* partial = scratch.take<float>(ceil_div(n, places.of_piece) * s.C);
   dispatch(dout.dtype, [&]<class T>(Type<T>) {
-    dispatch_width<T>(s.C, {dout}, [&]<int W>(Width<W>) {
-      const Places<T, W> places{.dout = device_data<T>(dout), .keys = keys, .C = s.C};
-      launch(ctx, sum_tokens<T, W>, {.x = s.V}, kThreads, 0, device_data<float>(dwte), places,
-             start, into);
+    dispatch_width<T>(s.C, {dout, dwte, dwpe}, [&]<int W>(Width<W>) {
+      const auto grid = [&](int64_t rows) -> Grid {
+        return {.x = ceil_div(rows, kThreads / kWarp), .y = ceil_div(s.C, kWarp * W)};
+      };
+      launch(ctx, sum_pieces<T, W>, grid(ceil_div(n, places.of_piece)), kThreads, 0, partial,
+             device_data<T>(dout), places);
+      launch(ctx, sum_tokens<T, W>, grid(s.V), kThreads, 0, device_data<float>(dwte), partial,
+             device_data<T>(dout), places, into);
       if (!dwpe) return;
       launch(ctx, sum_positions<T, W>, grid_over<W>(dwpe.size()), kThreads, 0,
-             device_data<float>(dwpe), places.dout, s, into);
+             device_data<float>(dwpe), device_data<T>(dout), s, into);
     });
   });
 }

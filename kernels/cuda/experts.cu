@@ -1,9 +1,9 @@
 // The rows of experts: sorted, filled from the tokens, multiplied, and joined to tokens again.
 //
-// An expert's rows are sorted by counting, in the order of the tokens: a block for each expert
-// walks over all choices twice, first to count its rows, then, when the counts of those before it
-// are known, to write them. Products are those of matmul.cu, one after the other; how many rows
-// each has, the host must know, so it waits for the offsets.
+// An expert's rows are sorted by counting, in the order of the tokens: a block for each expert and
+// sequence counts its rows, then, when the counts of those before it are known, writes them.
+// Products are those of matmul.cu, one after the other; how many rows each has, the host must know,
+// so it waits for the offsets.
 #include <algorithm>
 
 #include "kernels/cuda/scratch.h"
@@ -37,17 +37,21 @@ Rows device_rows(const ExpertRows& rows) {
           device_data<int32_t>(rows.from)};
 }
 
-/// How many threads before this one said yes, and how many of the block in all.
+/// The sum of x over the threads of the block before this one, and over all.
 struct Counted {
   int before, all;
 };
-__device__ Counted count_yes(bool yes) {
-  __shared__ int by_warp[kThreads / kWarp];
-  const unsigned lanes = __ballot_sync(kAllLanes, yes);
-  if (lane_index() == 0) by_warp[warp_index()] = __popc(lanes);
+__device__ Counted count_before(int x) {
+  __shared__ int by_warp[kWarp];
+  int upto = x;  // over the lanes up to this one
+  for (int step = 1; step < kWarp; step *= 2) {
+    const int left = __shfl_up_sync(kAllLanes, upto, step);
+    if (lane_index() >= step) upto += left;
+  }
+  if (lane_index() == kWarp - 1) by_warp[warp_index()] = upto;
   __syncthreads();
-  Counted counted{__popc(lanes & ((1u << lane_index()) - 1)), 0};
-  for (int warp = 0; warp < kThreads / kWarp; ++warp) {
+  Counted counted{upto - x, 0};
+  for (int warp = 0; warp < static_cast<int>(blockDim.x) / kWarp; ++warp) {
     if (warp < warp_index()) counted.before += by_warp[warp];
     counted.all += by_warp[warp];
   }
@@ -55,48 +59,55 @@ __device__ Counted count_yes(bool yes) {
   return counted;
 }
 
-/// put(pair, i) for the pairs that expert e = blockIdx.x takes, i counting them. Returns how many.
-/// expert (B,pairs); a block for each expert
-template <class Put>
-__device__ int64_t for_taken(const int32_t* expert, int64_t B, int64_t pairs, int64_t capacity,
-                             Put put) {
-  int64_t taken = 0;
-  for (int64_t b = 0; b < B; ++b) {
-    int64_t met = 0;  // of this sequence
-    for (int64_t first = 0; first < pairs; first += kThreads) {
-      const int64_t i = first + threadIdx.x;
-      const bool mine = i < pairs && expert[b * pairs + i] == static_cast<int32_t>(blockIdx.x);
-      const Counted counted = count_yes(mine);
-      const int64_t place = met + counted.before;
-      if (mine) put(b * pairs + i, capacity == 0 || place < capacity ? taken + place : -1);
-      met += counted.all;
-    }
-    taken += capacity == 0 ? met : std::min(met, capacity);
+/// Of the choices of sequence blockIdx.x, `pairs` are this thread's to look at; how many of those
+/// before, and of all, took expert blockIdx.y.
+struct Choices {
+  Range pairs;
+  Counted taken;
+};
+__device__ Choices choices_of(const int32_t* expert, int64_t pairs) {
+  const int64_t each = (pairs + kThreads - 1) / kThreads, first = blockIdx.x * pairs;
+  const int64_t begin = std::min(threadIdx.x * each, pairs), end = std::min(begin + each, pairs);
+  int own = 0;
+  for (int64_t i = begin; i < end; ++i) own += expert[first + i] == static_cast<int>(blockIdx.y);
+  return {{first + begin, first + end}, count_before(own)};
+}
+
+/// begin (E,B) = how many rows expert e has of sequence b. expert (B,pairs)
+__global__ void count_rows(int32_t* begin, const int32_t* expert, int64_t pairs, int64_t capacity) {
+  const int64_t taken = choices_of(expert, pairs).taken.all;
+  if (threadIdx.x == 0)
+    begin[blockIdx.y * gridDim.x + blockIdx.x] =
+        static_cast<int32_t>(capacity == 0 ? taken : std::min(taken, capacity));
+}
+
+/// begin (E,B): each count becomes the sum of those before; offsets (E + 1). One block.
+__global__ void __launch_bounds__(kMaxThreads)
+    add_counts(int32_t* offsets, int32_t* begin, int64_t E, int64_t B) {
+  int32_t before = 0;
+  for (int64_t first = 0; first < E * B; first += blockDim.x) {
+    const int64_t i = first + threadIdx.x;
+    const Counted counted = count_before(i < E * B ? begin[i] : 0);
+    if (i < E * B) begin[i] = before + counted.before;
+    if (i < E * B && i % B == 0) offsets[i / B] = before + counted.before;
+    before += counted.all;
   }
-  return taken;
+  for (int64_t e = threadIdx.x; B == 0 && e < E; e += blockDim.x) offsets[e] = 0;
+  if (threadIdx.x == 0) offsets[E] = before;
 }
 
-/// offsets[e + 1] = the rows of expert e
-__global__ void count_rows(int32_t* offsets, const int32_t* expert, int64_t B, int64_t pairs,
+__global__ void write_rows(Rows rows, const int32_t* begin, const int32_t* expert, int64_t pairs,
                            int64_t capacity) {
-  const int64_t taken = for_taken(expert, B, pairs, capacity, [](int64_t, int64_t) {});
-  if (threadIdx.x == 0) offsets[blockIdx.x + 1] = static_cast<int32_t>(taken);
-}
-
-/// Counts become offsets; one thread, as experts are few.
-__global__ void add_counts(int32_t* offsets, int64_t E) {
-  offsets[0] = 0;
-  for (int64_t e = 0; e < E; ++e) offsets[e + 1] += offsets[e];
-}
-
-__global__ void write_rows(Rows rows, const int32_t* expert, int64_t B, int64_t pairs,
-                           int64_t capacity) {
-  const int32_t first = rows.offsets[blockIdx.x];
-  for_taken(expert, B, pairs, capacity, [=](int64_t pair, int64_t i) {
-    const int32_t row = i < 0 ? kNoRow : first + static_cast<int32_t>(i);
-    rows.row[pair] = row;
-    if (i >= 0) rows.from[row] = static_cast<int32_t>(pair);
-  });
+  const Choices choices = choices_of(expert, pairs);
+  const int32_t first = begin[blockIdx.y * gridDim.x + blockIdx.x];
+  int place = choices.taken.before;
+  for (int64_t i = choices.pairs.begin; i < choices.pairs.end; ++i) {
+    if (expert[i] != static_cast<int>(blockIdx.y)) continue;
+    const bool has_room = capacity == 0 || place < capacity;
+    rows.row[i] = has_room ? first + place : kNoRow;
+    if (has_room) rows.from[first + place] = static_cast<int32_t>(i);
+    ++place;
+  }
 }
 
 /// What no expert here is asked about.
@@ -107,45 +118,138 @@ __global__ void write_no_rows(int32_t* row, const int32_t* expert, int64_t n) {
 
 // ---- rows and tokens ---------------------------------------------------------------------
 
-/// out (M,C); inp (B,T,C); a thread copies W channels of a row
+/// out (M,C); inp (B,T,C); a thread copies W channels of the rows of a RowBlock
 template <int W, class T>
 __global__ void gather(T* out, const T* inp, Rows rows, ExpertShape s) {
-  const int64_t i = thread_index() * W;
-  if (i >= rows.offsets[s.E] * s.C) return;
-  const int64_t token = rows.from[i / s.C] / s.k;
-  store<W>(out + i, load<W>(inp + token * s.C + i % s.C));
+  const RowBlock at = row_block<W>();
+  const int64_t M = rows.offsets[s.E];
+  if (at.column >= s.C || at.row >= M) return;
+  Floats<W> x[kBlockRows];
+#pragma unroll
+  for (int r = 0; r < kBlockRows; ++r) {
+    const int32_t pair = rows.from[std::min(at.row + r, M - 1)];
+    x[r] = load<W>(inp + pair / static_cast<int32_t>(s.k) * s.C + at.column);
+  }
+#pragma unroll
+  for (int r = 0; r < kBlockRows; ++r)
+    if (at.row + r < M) store<W>(out + (at.row + r) * s.C + at.column, x[r]);
 }
 
-/// out (B,T,C); y (M,C); expert, weight (B,T,k); a thread joins W channels of a token
-template <int W, class To, class From>
-__global__ void combine(To* out, const From* y, Rows rows, const int32_t* expert,
-                        const float* weight, ExpertShape s) {
-  const int64_t i = thread_index() * W;
-  if (i >= s.B * s.T * s.C) return;
-  const int64_t first = i / s.C * s.k;
-  SparseTreeSum<Floats<W>> tree;
-  for (int64_t pair = first; pair < first + s.k; ++pair) {
-    const int64_t row = rows.row[pair];
-    if (row == kNoRow) continue;
-    Floats<W> x = load<W>(y + row * s.C + i % s.C);
-    for (int j = 0; weight && j < W; ++j) x.at[j] *= weight[pair];
-    tree.push(expert[pair], x);
+/// SparseTreeSum over K leaves, in registers. These have no index that is found when running. So of
+/// the neighbors that share the smallest subtree, the second joins the first, and all behind it
+/// move up, until one is left.
+template <int K, int W>
+__device__ Floats<W> sparse_tree_sum(Floats<W> (&x)[K], const int (&index)[K]) {
+  int zeros[K];  // leading ones: the more, the smaller the subtree that holds leaves i and i + 1
+#pragma unroll
+  for (int i = 0; i + 1 < K; ++i) zeros[i] = __clz(index[i] ^ index[i + 1]);
+#pragma unroll
+  for (int joins = K - 1; joins > 0; --joins) {
+    int at = 0, most = zeros[0];
+#pragma unroll
+    for (int i = 1; i < joins; ++i) {
+      at = zeros[i] > most ? i : at;
+      most = zeros[i] > most ? zeros[i] : most;
+    }
+#pragma unroll
+    for (int i = 0; i < joins; ++i) {
+#pragma unroll
+      for (int j = 0; j < W; ++j) {
+        const float sum = x[i].at[j] + x[i + 1].at[j];
+        x[i].at[j] = i < at ? x[i].at[j] : i == at ? sum : x[i + 1].at[j];
+      }
+      if (i >= at && i + 1 < joins) zeros[i] = zeros[i + 1];
+    }
   }
-  store<W>(out + i, tree.take(load_or_nothing<W>(static_cast<const float*>(nullptr), 0)));
+  return x[0];
+}
+
+/// What a token's rows are joined from: y (M,C); expert, weight (B,T,k), weight may be null.
+template <class T>
+struct Joined {
+  const T* y;
+  Rows rows;
+  const int32_t* expert;
+  const float* weight;
+  int64_t C, k;
+
+  /// Channels [c, c + W) of a row, weighted as pair i's.
+  template <int W>
+  __device__ Floats<W> row_of(int64_t i, int64_t row, int64_t c) const {
+    Floats<W> x = load<W>(y + row * C + c);
+    const float factor = weight ? weight[i] : 1;
+    for (int j = 0; j < W; ++j) x.at[j] *= factor;
+    return x;
+  }
+};
+
+template <int W>
+__device__ Floats<W> nothing() {
+  return load_or_nothing<W>(static_cast<const float*>(nullptr), 0);
+}
+
+/// The sum over the rows of pairs [first, first + k), k at most K. One that is not there is -0
+/// beside its neighbor, which it joins first. In its place another is loaded, so that loads wait
+/// for no branch.
+template <int K, int W, class T>
+__device__ Floats<W> join_rows(const Joined<T>& from, int64_t first, int64_t c) {
+  int32_t row[K], some = kNoRow;
+#pragma unroll
+  for (int i = 0; i < K; ++i) {
+    row[i] = i < from.k ? from.rows.row[first + i] : kNoRow;
+    some = std::max(some, row[i]);
+  }
+  if (some == kNoRow) return nothing<W>();
+  Floats<W> x[K];
+  int index[K];
+#pragma unroll
+  for (int i = 0; i < K; ++i) {
+    const bool there = row[i] != kNoRow;
+    const int64_t pair = first + (i < from.k ? i : 0);
+    index[i] = there ? from.expert[pair] : i > 0 ? index[i - 1] : -1;
+    x[i] = from.template row_of<W>(pair, there ? row[i] : some, c);
+    for (int j = 0; j < W; ++j) x[i].at[j] = there ? x[i].at[j] : -0.0F;
+  }
+  return sparse_tree_sum<K>(x, index);
+}
+
+/// out (B,T,C); k is at most K, or any if K is 0. A thread joins W channels of the tokens of a
+/// RowBlock.
+template <int K, int W, class To, class From>
+__global__ void combine(To* out, Joined<From> from, int64_t tokens) {
+  const RowBlock at = row_block<W>();
+  if (at.column >= from.C) return;
+  for (int64_t token = at.row; token < std::min(at.row + kBlockRows, tokens); ++token) {
+    To* to = out + token * from.C + at.column;
+    const int64_t first = token * from.k;
+    if constexpr (K > 0) {
+      store<W>(to, join_rows<K, W>(from, first, at.column));
+    } else {
+      SparseTreeSum<Floats<W>> tree;
+      for (int64_t i = first; i < first + from.k; ++i)
+        if (const int32_t row = from.rows.row[i]; row != kNoRow)
+          tree.push(from.expert[i], from.template row_of<W>(i, row, at.column));
+      store<W>(to, tree.take(nothing<W>()));
+    }
+  }
 }
 
 /// dy, y (M,C); dweight, weight (B,T,k); dout (B,T,C); a warp for each pair
-template <class T>
+template <int W, class T>
 __global__ void combine_back(T* dy, float* dweight, const T* dout, const T* y, Rows rows,
                              const float* weight, ExpertShape s) {
   const int64_t pair = thread_index() / kWarp;
   if (pair >= s.B * s.T * s.k) return;
-  const int64_t row = rows.row[pair];
+  const int64_t row = rows.row[pair], token = pair / s.k;
   float sum = 0;
-  for (int64_t c = lane_index(); row != kNoRow && c < s.C; c += kWarp) {
-    const float d = to_float(dout[pair / s.k * s.C + c]);
-    dy[row * s.C + c] = from_float<T>(weight[pair] * d);
-    sum += d * to_float(y[row * s.C + c]);
+  for (int64_t c = lane_index() * W; row != kNoRow && c < s.C; c += kWarp * W) {
+    Floats<W> d = load<W>(dout + token * s.C + c);
+    const Floats<W> own = load<W>(y + row * s.C + c);
+    for (int j = 0; j < W; ++j) {
+      sum += d.at[j] * own.at[j];
+      d.at[j] *= weight[pair];
+    }
+    store<W>(dy + row * s.C + c, d);
   }
   sum = warp_sum(sum);
   if (lane_index() == 0) dweight[pair] = sum;
@@ -174,9 +278,12 @@ void expert_rows(const Ctx& ctx, const ExpertRows& rows, Tensor expert, int64_t 
   const Rows to = device_rows(rows);
   const auto* chosen = device_data<int32_t>(expert);
   const int64_t pairs = s.T * s.k;
-  launch(ctx, count_rows, {.x = s.E}, kThreads, 0, to.offsets, chosen, s.B, pairs, capacity);
-  launch(ctx, add_counts, {}, 1, 0, to.offsets, s.E);
-  launch(ctx, write_rows, {.x = s.E}, kThreads, 0, to, chosen, s.B, pairs, capacity);
+  Scratch scratch(ctx);
+  auto* begin = scratch.take<int32_t>(s.E * s.B);
+  const Grid grid{.x = s.B, .y = s.E};
+  launch(ctx, count_rows, grid, kThreads, 0, begin, chosen, pairs, capacity);
+  launch(ctx, add_counts, {}, kMaxThreads, 0, to.offsets, begin, s.E, s.B);
+  launch(ctx, write_rows, grid, kThreads, 0, to, begin, chosen, pairs, capacity);
   launch(ctx, write_no_rows, grid_over<1>(s.B * pairs), kThreads, 0, to.row, chosen, s.B * pairs);
 }
 
@@ -184,8 +291,9 @@ void gather_rows(const Ctx& ctx, Tensor out, Tensor inp, const ExpertRows& rows)
   const ExpertShape s = check_gather_rows(out, inp, rows);
   dispatch(out.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {out, inp}, [&]<int W>(Width<W>) {
-      launch(ctx, gather<W, T>, grid_over<W>(out.size()), kThreads, 0, device_data<T>(out),
-             device_data<T>(inp), device_rows(rows), s);
+      launch(ctx, gather<W, T>, row_grid<W>(out.size() / std::max<int64_t>(s.C, 1), s.C),
+             row_threads<W>(s.C), 0, device_data<T>(out), device_data<T>(inp), device_rows(rows),
+             s);
     });
   });
 }
@@ -219,11 +327,20 @@ void combine_forward(const Ctx& ctx, Tensor out, Tensor y, const ExpertRows& row
                      Tensor weight) {
   const ExpertShape s = check_combine_forward(out, y, rows, expert, weight);
   dispatch(y.dtype, [&]<class From>(Type<From>) {
+    const Joined<From> from{.y = device_data<From>(y),
+                            .rows = device_rows(rows),
+                            .expert = device_data<int32_t>(expert),
+                            .weight = device_data<float>(weight),
+                            .C = s.C,
+                            .k = s.k};
     const auto start = [&]<class To>(Type<To>) {
-      dispatch_width<float>(s.C, {out, y}, [&]<int W>(Width<W>) {
-        launch(ctx, combine<W, To, From>, grid_over<W>(out.size()), kThreads, 0,
-               device_data<To>(out), device_data<From>(y), device_rows(rows),
-               device_data<int32_t>(expert), device_data<float>(weight), s);
+      dispatch_width<From>(s.C, {out, y}, [&]<int W>(Width<W>) {
+        const auto kernel = s.k <= 2   ? combine<2, W, To, From>
+                            : s.k <= 4 ? combine<4, W, To, From>
+                            : s.k <= 8 ? combine<8, W, To, From>
+                                       : combine<0, W, To, From>;
+        launch(ctx, kernel, row_grid<W>(s.B * s.T, s.C), row_threads<W>(s.C), 0,
+               device_data<To>(out), from, s.B * s.T);
       });
     };
     out.dtype == y.dtype ? start(Type<From>{}) : start(Type<float>{});
@@ -234,9 +351,11 @@ void combine_backward(const Ctx& ctx, Tensor dy, Tensor dweight, Tensor dout, Te
                       const ExpertRows& rows, Tensor weight) {
   const ExpertShape s = check_combine_backward(dy, dweight, dout, y, rows, weight);
   dispatch(y.dtype, [&]<class T>(Type<T>) {
-    launch(ctx, combine_back<T>, {.x = ceil_div(s.B * s.T * s.k, kThreads / kWarp)}, kThreads, 0,
-           device_data<T>(dy), device_data<float>(dweight), device_data<T>(dout), device_data<T>(y),
-           device_rows(rows), device_data<float>(weight), s);
+    dispatch_width<T>(s.C, {dy, dout, y}, [&]<int W>(Width<W>) {
+      launch(ctx, combine_back<W, T>, {.x = ceil_div(s.B * s.T * s.k, kThreads / kWarp)}, kThreads,
+             0, device_data<T>(dy), device_data<float>(dweight), device_data<T>(dout),
+             device_data<T>(y), device_rows(rows), device_data<float>(weight), s);
+    });
   });
 }
 

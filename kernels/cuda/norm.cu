@@ -1,8 +1,6 @@
-// Layer norm and RMSNorm. A warp keeps a token's row in shared memory, so that it is read once:
-// first the mean, then the squares of what is left, which cancels nothing. Where there is no mean,
-// it is 0.
-//
-// Each lane reads back only what it wrote itself: no barrier is needed.
+// Layer norm and RMSNorm. A warp keeps a token's row in registers, so that it is read once and all
+// of it is under way at the same time: first the mean, then the squares of what is left, which
+// cancels nothing. Where there is no mean, it is 0.
 #include <algorithm>
 
 #include "kernels/cuda/columns.h"
@@ -14,81 +12,125 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 
-/// Rows of a block, a warp for each, where `bytes` of a row are kept.
-int rows_per_block(int64_t bytes) {
-  constexpr int64_t kShared = 48 << 10;  // a longer row takes more, if the device has it
-  return static_cast<int>(std::clamp(kShared / bytes, int64_t{1}, int64_t{kThreads / kWarp}));
-}
+/// Rows of a block, a warp for each.
+constexpr int kRows = kThreads / kWarp;
 
-__device__ int64_t row_of_warp() {
-  return static_cast<int64_t>(blockIdx.x) * (blockDim.x / kWarp) + warp_index();
-}
+__device__ int64_t row_of_warp() { return int64_t{blockIdx.x} * kRows + warp_index(); }
+
+/// What a lane has of a row (C): W neighbors of each 32 W. N such parts are in registers; where N
+/// is 0, a row is too long for them, and is read each time anew.
+template <class T, int W, int N>
+class LaneRow {
+ public:
+  __device__ LaneRow(const T* from, int64_t C) : from_(from), C_(C) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      if (column(i) < C_) part_[i] = Packed<W, T>(from_ + column(i));
+  }
+
+  /// f(c, part) for the parts, which begin at columns c.
+  template <class F>
+  __device__ void each(F&& f) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      if (column(i) < C_) f(column(i), part_[i].wide());
+    if constexpr (N == 0)
+      for (int i = 0; column(i) < C_; ++i) f(column(i), load<W>(from_ + column(i)));
+  }
+  /// f(c, part, part of `other`)
+  template <class F>
+  __device__ void each(const LaneRow& other, F&& f) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      if (column(i) < C_) f(column(i), part_[i].wide(), other.part_[i].wide());
+    if constexpr (N == 0)
+      for (int i = 0; column(i) < C_; ++i)
+        f(column(i), load<W>(from_ + column(i)), load<W>(other.from_ + column(i)));
+  }
+
+ private:
+  static __device__ int column(int i) { return (i * kWarp + lane_index()) * W; }
+
+  const T* from_;
+  int64_t C_;
+  Packed<W, T> part_[N > 0 ? N : 1];
+};
+
+/// Blocks that an SM shall have room for: what waits for a row is hidden by others' rows. Otherwise
+/// the compiler would keep the parts as floats, in twice the registers.
+constexpr int blocks_of_sm(int parts) { return parts == 4 ? 3 : parts == 8 ? 2 : 1; }
 
 /// out (rows,C); mean (rows) or null; rstd (rows); inp (rows,C); w (C); b (C) or null
-template <class T, int W>
-__global__ void forward_rows(T* out, float* mean, float* rstd, const T* inp, const T* w, const T* b,
-                             int64_t rows, int64_t C) {
+template <class T, int W, int N>
+__global__ void __launch_bounds__(kThreads, blocks_of_sm(N))
+    forward_rows(T* out, float* mean, float* rstd, const T* inp, const T* w, const T* b,
+                 int64_t rows, int64_t C) {
   const int64_t row = row_of_warp();
   if (row >= rows) return;
-  T* kept = dynamic_shared<T>() + warp_index() * C;
-  const int64_t first = lane_index() * W;
-  float sum = 0;
-  for (int64_t c = first; c < C; c += kWarp * W) {
-    const Floats<W> x = load<W>(inp + row * C + c);
-    store<W>(kept + c, x);
+  const LaneRow<T, W, N> own(inp + row * C, C);
+  float sum = 0, squares = 0;
+  own.each([&](int, const Floats<W>& x) {
     for (int i = 0; i < W; ++i) sum += x.at[i];
-  }
+  });
   const float m = mean ? warp_sum(sum) / static_cast<float>(C) : 0;
-  float squares = 0;
-  for (int64_t c = first; c < C; c += kWarp * W) {
-    const Floats<W> x = load<W>(kept + c);
+  own.each([&](int, const Floats<W>& x) {
     for (int i = 0; i < W; ++i) squares = fmaf(x.at[i] - m, x.at[i] - m, squares);
-  }
+  });
   const float r = 1 / sqrtf(warp_sum(squares) / static_cast<float>(C) + kEpsilon);
-  for (int64_t c = first; c < C; c += kWarp * W) {
-    Floats<W> x = load<W>(kept + c);
+  own.each([&](int c, Floats<W> x) {
     const Floats<W> weight = load<W>(w + c), bias = load_or_nothing<W>(b, c);
     for (int i = 0; i < W; ++i) x.at[i] = fmaf((x.at[i] - m) * r, weight.at[i], bias.at[i]);
     store<W>(out + row * C + c, x);
-  }
+  });
   if (lane_index() > 0) return;
   if (mean) mean[row] = m;
   rstd[row] = r;
 }
 
 /// dinp, dout, inp (rows,C); w (C); mean (rows) or null; rstd (rows)
-template <class T, int W>
-__global__ void backward_rows(T* dinp, const T* dout, const T* inp, const T* w, const float* mean,
-                              const float* rstd, int64_t rows, int64_t C) {
+template <class T, int W, int N>
+__global__ void __launch_bounds__(kThreads, blocks_of_sm(N))
+    backward_rows(T* dinp, const T* dout, const T* inp, const T* w, const float* mean,
+                  const float* rstd, int64_t rows, int64_t C) {
   const int64_t row = row_of_warp();
   if (row >= rows) return;
-  T* kept_x = dynamic_shared<T>() + 2 * warp_index() * C;
-  T* kept_d = kept_x + C;
-  const int64_t first = lane_index() * W;
+  const LaneRow<T, W, N> own_x(inp + row * C, C), own_d(dout + row * C, C);
   const float m = mean ? mean[row] : 0, r = rstd[row];
   float sum_g = 0, sum_g_xhat = 0;
-  for (int64_t c = first; c < C; c += kWarp * W) {
-    const Floats<W> x = load<W>(inp + row * C + c), d = load<W>(dout + row * C + c);
+  own_x.each(own_d, [&](int c, const Floats<W>& x, const Floats<W>& d) {
     const Floats<W> weight = load<W>(w + c);
-    store<W>(kept_x + c, x);
-    store<W>(kept_d + c, d);
     for (int i = 0; i < W; ++i) {
       const float g = d.at[i] * weight.at[i];
       sum_g += g;
       sum_g_xhat = fmaf(g, (x.at[i] - m) * r, sum_g_xhat);
     }
-  }
+  });
   const float mean_g = mean ? warp_sum(sum_g) / static_cast<float>(C) : 0;
   const float mean_g_xhat = warp_sum(sum_g_xhat) / static_cast<float>(C);
-  for (int64_t c = first; c < C; c += kWarp * W) {
-    Floats<W> x = load<W>(kept_x + c);
-    const Floats<W> d = load<W>(kept_d + c), weight = load<W>(w + c);
+  own_x.each(own_d, [&](int c, Floats<W> x, const Floats<W>& d) {
+    const Floats<W> weight = load<W>(w + c);
     for (int i = 0; i < W; ++i) {
       const float g = d.at[i] * weight.at[i], xhat = (x.at[i] - m) * r;
       x.at[i] = r * fmaf(-xhat, mean_g_xhat, g - mean_g);
     }
     store<W>(dinp + row * C + c, x);
+  });
+}
+
+/// Carries how many parts a LaneRow keeps.
+template <int N>
+struct Parts {};
+
+/// f(Parts<N>) for rows of C elements, whose lanes keep N parts of W: up to Most, or 0.
+template <int W, int Most, class F>
+void dispatch_parts(int64_t C, F&& f) {
+  const int64_t parts = ceil_div(C, kWarp * W);
+  if constexpr (W > 1) {
+    if (parts <= 4) return f(Parts<4>{});
+    if (parts <= 8) return f(Parts<8>{});
+    if (parts <= Most) return f(Parts<Most>{});
   }
+  f(Parts<0>{});
 }
 
 /// Terms of dw and db.
@@ -113,13 +155,14 @@ struct NormTerms {
 void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w,
                   Tensor b) {
   const NormShape s = check_norm_forward(out, mean, rstd, inp, w, b);
-  const int64_t rows = s.B * s.T, kept = s.C * size_of(inp.dtype);
-  const int warps = rows_per_block(kept);
+  const int64_t rows = s.B * s.T;
   dispatch(inp.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {out, inp, w, b}, [&]<int W>(Width<W>) {
-      launch(ctx, forward_rows<T, W>, {.x = ceil_div(rows, warps)}, warps * kWarp, warps * kept,
-             device_data<T>(out), device_data<float>(mean), device_data<float>(rstd),
-             device_data<T>(inp), device_data<T>(w), device_data<T>(b), rows, s.C);
+      dispatch_parts<W, 16>(s.C, [&]<int N>(Parts<N>) {
+        launch(ctx, forward_rows<T, W, N>, {.x = ceil_div(rows, kRows)}, kThreads, 0,
+               device_data<T>(out), device_data<float>(mean), device_data<float>(rstd),
+               device_data<T>(inp), device_data<T>(w), device_data<T>(b), rows, s.C);
+      });
     });
   });
 }
@@ -127,13 +170,14 @@ void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor i
 void norm_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp, Tensor w,
                          Tensor mean, Tensor rstd) {
   const NormShape s = check_norm_backward_input(dinp, dout, inp, w, mean, rstd);
-  const int64_t rows = s.B * s.T, kept = 2 * s.C * size_of(inp.dtype);
-  const int warps = rows_per_block(kept);
+  const int64_t rows = s.B * s.T;
   dispatch(inp.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.C, {dinp, dout, inp, w}, [&]<int W>(Width<W>) {
-      launch(ctx, backward_rows<T, W>, {.x = ceil_div(rows, warps)}, warps * kWarp, warps * kept,
-             device_data<T>(dinp), device_data<T>(dout), device_data<T>(inp), device_data<T>(w),
-             device_data<float>(mean), device_data<float>(rstd), rows, s.C);
+      dispatch_parts<W, 8>(s.C, [&]<int N>(Parts<N>) {
+        launch(ctx, backward_rows<T, W, N>, {.x = ceil_div(rows, kRows)}, kThreads, 0,
+               device_data<T>(dinp), device_data<T>(dout), device_data<T>(inp), device_data<T>(w),
+               device_data<float>(mean), device_data<float>(rstd), rows, s.C);
+      });
     });
   });
 }

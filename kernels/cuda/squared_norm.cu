@@ -20,14 +20,10 @@ using Limb = unsigned long long;  // as atomicAdd takes it; int64_t wraps in the
 /// The squares of `count` or 16 neighbors, which are exact in double, in ascending order.
 template <int W>
 __device__ double leaf_of(const float* x, int64_t count) {
+  // Loads of 16 bytes, all under way at once; 0 behind the end changes no bit.
+  const Floats<kNormLeaf> leaf = load_part<kNormLeaf, W>(x, count);
   double sum = 0;
-  for (int i = 0; i < kNormLeaf; i += W) {
-    const Floats<W> part = load_part<W>(x + i, count - i);
-    for (int j = 0; j < W; ++j) {
-      const double value = part.at[j];
-      sum += value * value;  // 0 behind the end: it changes no bit
-    }
-  }
+  for (const float element : leaf.at) sum += double{element} * double{element};
   return sum;
 }
 
@@ -41,7 +37,10 @@ __device__ void add_leaf(Limb (&limbs)[kLimbs], double leaf) {
 #pragma unroll
   for (int j = 0; j < kNonfiniteLimb; ++j) {
     const int i = j - pieces.first;
-    limbs[j] += i == 0 ? pieces.part[0] : i == 1 ? pieces.part[1] : i == 2 ? pieces.part[2] : 0;
+    uint32_t part = i == 0 ? pieces.part[0] : 0;
+    part = i == 1 ? pieces.part[1] : part;
+    part = i == 2 ? pieces.part[2] : part;
+    limbs[j] += part;
   }
 }
 
@@ -50,7 +49,7 @@ __device__ Limb warp_sum(Limb x) {
   return x;
 }
 
-/// partial (R,stripes,kLimbs): the squared norm of the leaves of a row that a stripe takes, every
+/// partial (R,kLimbs,stripes): the squared norm of the leaves of a row that a stripe takes, every
 /// (stripes x threads)-th a thread. x (R,N). A block a stripe.
 template <int W>
 __global__ void sum_stripes(Limb* partial, const float* x, int64_t N) {
@@ -69,17 +68,18 @@ __global__ void sum_stripes(Limb* partial, const float* x, int64_t N) {
   }
   __syncthreads();
   if (threadIdx.x < kLimbs)
-    partial[(row * stripes + stripe) * kLimbs + threadIdx.x] = total[threadIdx.x];
+    partial[(row * kLimbs + threadIdx.x) * stripes + stripe] = total[threadIdx.x];
 }
 
-/// limbs (R,kLimbs) += partial (R,stripes,kLimbs) over stripes. A block a row, a warp a limb.
+/// limbs (R,kLimbs) += partial (R,kLimbs,stripes) over stripes. A block a row, a warp a limb.
 __global__ void add_stripes(Limb* limbs, const Limb* partial, int64_t stripes) {
-  const Limb* from = partial + blockIdx.x * stripes * kLimbs + warp_index();
+  const int64_t limb = blockIdx.x * kLimbs + warp_index();
   Limb sum = 0;
+#pragma unroll 8
   for (int64_t stripe = lane_index(); stripe < stripes; stripe += kWarp)
-    sum += from[stripe * kLimbs];
+    sum += partial[limb * stripes + stripe];
   sum = warp_sum(sum);
-  if (lane_index() == 0 && sum != 0) limbs[blockIdx.x * kLimbs + warp_index()] += sum;
+  if (lane_index() == 0 && sum != 0) limbs[limb] += sum;
 }
 
 /// sqrt of the number that limbs hold, at least `least`; NaN stays NaN.

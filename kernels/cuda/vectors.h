@@ -1,6 +1,7 @@
 // How kernels that move whole arrays divide them: each thread takes W neighbors at once.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 
@@ -45,16 +46,43 @@ Grid grid_over(int64_t n) {
   return {.x = ceil_div(n, kThreads * W)};
 }
 
+/// Rows that a block of row_grid() takes: loads of all of them are under way at once.
+constexpr int kBlockRows = 4;
+
+/// Threads of a block that takes rows of C elements, W a thread; those of a row are as many as it
+/// needs, up to kThreads.
+template <int W>
+int row_threads(int64_t C) {
+  constexpr int64_t kWarpOf = 32;
+  return static_cast<int>(std::min<int64_t>(round_up(ceil_div(C, W), kWarpOf), kThreads));
+}
+/// Blocks of row_threads<W>(C) threads for (rows, C) elements.
+template <int W>
+Grid row_grid(int64_t rows, int64_t C) {
+  return {.x = ceil_div(rows, kBlockRows), .y = ceil_div(C, row_threads<W>(C) * W)};
+}
+
+/// The first row of this thread's block, and the first of its own W columns, of such a grid. No
+/// thread divides by C, which takes a hundred instructions.
+struct RowBlock {
+  int64_t row, column;
+};
+template <int W>
+__device__ RowBlock row_block() {
+  return {int64_t{blockIdx.x} * kBlockRows, (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * W};
+}
+
 /// Number of this thread among those of all blocks of a one-dimensional grid.
 __device__ inline int64_t thread_index() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 __device__ inline int64_t thread_count() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
-/// load() of the first `count` of N elements, where an array may end; 0 behind it.
-template <int N, class T>
+/// load() of the first `count` of N elements, where an array may end; 0 behind it. W is 1 where
+/// `from` is not aligned.
+template <int N, int W = N, class T>
 __device__ Floats<N> load_part(const T* from, int64_t count) {
-  if (count >= N) return load<N>(from);
+  if (W > 1 && count >= N) return load<N>(from);
   Floats<N> x = {};
 #pragma unroll  // an index known when compiling: registers have no other
   for (int i = 0; i < N; ++i)
@@ -63,9 +91,9 @@ __device__ Floats<N> load_part(const T* from, int64_t count) {
 }
 
 /// store() of the first `count` of N elements.
-template <int N, class T>
+template <int N, int W = N, class T>
 __device__ void store_part(T* to, const Floats<N>& x, int64_t count) {
-  if (count >= N) return store<N>(to, x);
+  if (W > 1 && count >= N) return store<N>(to, x);
 #pragma unroll
   for (int i = 0; i < N; ++i)
     if (i < count) to[i] = from_float<T>(x.at[i]);

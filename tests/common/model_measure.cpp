@@ -87,6 +87,26 @@ TEST_P(GradNorm, DoesNotSeePaddingAndSeesEverythingElse) {
   }
 }
 
+// A device takes longer to start a call for each tensor than to sum.
+TEST(GradNormOfNeighbors, IsOneCallUpToPadding) {
+  static int calls = 0;
+  static const Kernels counting = [] {
+    Kernels kernels = ref_kernels();
+    kernels.squared_norm = [](const Ctx& ctx, Tensor limbs, Tensor x) {
+      ++calls;
+      ref_kernels().squared_norm(ctx, limbs, x);
+    };
+    return kernels;
+  }();
+  Sandbox box(counting);
+  GptConfig config = preset("nano");
+  config.padded_vocab = config.vocab + 64;
+  const ParamLayout layout(config);
+  (void)grad_norm(box.ctx(), box.random({layout.size()}), layout,
+                  box.zeros(Dtype::I64, {1, kLimbs}));
+  EXPECT_EQ(calls, 2);  // live rows of wte; all from wpe to those of the head
+}
+
 TEST_P(GradNorm, IsNaNIfAnythingIsNaNOrInfinite) {
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     float& last = grads.data<float>()[layout.specs().back().offset];

@@ -156,6 +156,15 @@ TEST(Init, DependsOnSeedNameAndIndexAlone) {
   EXPECT_NE(a.data()[x.offset], b.data()[x.offset]);
 }
 
+TEST(Init, AnyNumberOfThreadsGivesTheSameBits) {
+  Weights one{.config = preset("tiny")}, many{.config = preset("tiny")};
+  init_params(Ctx{}, one.flat, one.layout, one.config, 1);
+  const Ctx ctx{.threads = 5};
+  init_params(ctx, many.flat, many.layout, many.config, 1);
+  EXPECT_EQ(std::memcmp(one.data(), many.data(), static_cast<size_t>(one.flat.bytes())), 0);
+  EXPECT_EQ(param_hash(ctx, many.flat, many.layout), param_hash(Ctx{}, one.flat, one.layout));
+}
+
 TEST(Init, PaddingIsZero) {
   Weights w{.config = small()};
   init_params(Ctx{}, w.flat, w.layout, w.config, 1);

@@ -2,6 +2,7 @@
 
 #include "common/run/log.h"
 #include "common/run/timeline.h"
+#include "tests/common/comm/late_device.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -58,6 +59,18 @@ TEST_F(Timeline, RowsBesideOutliveTheLog) {
   { const Span span(beside_, "late"); }
   EXPECT_EQ(events_.size(), 1u);
   testing::internal::GetCapturedStdout();
+}
+
+TEST(Span, IsNotChargedWithWhatWasQueuedBefore) {
+  test::LateDevice device;
+  std::vector<Event> events;
+  const Ctx ctx{.device = &device, .events = &events};
+  int64_t done = 0;
+  device.queue([&] { done = now_ns(); });
+  { const Span span(ctx, "work"); }
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_GE(events[0].begin_ns, done);
+  EXPECT_GT(done, 0);
 }
 
 TEST_F(Timeline, RowsOfAllRanksInMicroseconds) {

@@ -2,6 +2,7 @@
 // kernels/cuda/native/ptx.h says what they do and how the lanes of a warp share a matrix.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -40,5 +41,10 @@ template <int Pending>
 void cp_async_wait() {
   on_cpu::land_copies(Pending);
 }
+
+/// A float that a GPU takes for 0 where `ftz` is part of an instruction's name.
+inline float flushed(float x) { return std::fabs(x) < 0x1p-126F ? std::copysign(0.0F, x) : x; }
+inline float exp2_quick(float x) { return flushed(std::exp2(x)); }
+inline float reciprocal_quick(float x) { return flushed(1 / flushed(x)); }
 
 }  // namespace ladder::LADDER_CUDA

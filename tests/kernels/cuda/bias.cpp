@@ -16,8 +16,8 @@ class CudaBias : public CudaVsRef {
 struct Batch {
   int64_t B, T, N;
 };
-constexpr Batch kBatches[] = {{1, 1, 1},  {3, 5, 7},    {5, 1, 33},  {40, 1, 9},
-                              {2, 64, 8}, {2, 600, 13}, {6, 17, 264}};
+constexpr Batch kBatches[] = {{1, 1, 1},  {3, 5, 7},    {5, 1, 33},   {40, 1, 9},
+                              {2, 64, 8}, {2, 600, 13}, {6, 17, 264}, {150, 3, 5}};
 
 TEST_F(CudaBias, SumsTokens) {
   for (const Dtype dtype : kReals)
@@ -34,11 +34,13 @@ TEST_F(CudaBias, SumsTokens) {
 }
 
 TEST_F(CudaBias, TwoHalvesOfABatchGiveTheSameBits) {
-  const Tensor dout = host.random({4, 37, 24}), zero = host.filled({24}, 0);
-  const Tensor whole = bias_backward(dout, zero, Into::Write);
-  const Tensor halves = bias_backward(dout.slice(0, 2), zero, Into::Write);
-  dev::bias_backward(dut().ctx, halves, up(dout.slice(2, 2)), Into::Add);
-  EXPECT_TRUE(same_bits(down(halves), down(whole)));
+  for (const int64_t B : {4, 256}) {  // of many sequences, the leaves are joined in two launches
+    const Tensor dout = host.random({B, 37, 24}), zero = host.filled({24}, 0);
+    const Tensor whole = bias_backward(dout, zero, Into::Write);
+    const Tensor halves = bias_backward(dout.slice(0, B / 2), zero, Into::Write);
+    dev::bias_backward(dut().ctx, halves, up(dout.slice(B / 2, B / 2)), Into::Add);
+    EXPECT_TRUE(same_bits(down(halves), down(whole)));
+  }
 }
 
 TEST_F(CudaBias, TheChunksOfASequenceGiveTheSameBits) {

@@ -18,9 +18,10 @@ class CudaCrossEntropy : public CudaVsRef {
                           const Tensor& d, const Tensor& targets) {
     const int64_t V = d.dim(2);
     const auto T = static_cast<double>(d.dim(1));
-    // x - m is at most 10 and rounded once, as is each of the at most 2 + 10 rescalings of a
-    // sum: ten roundings for the exponential, a factor of at most 2 for the others.
-    const double unit = kRound * (interleaved_roundings(V, 32) + 40);
+    // x - m is at most 10 and rounded twice, as is each of the at most 2 + 10 rescalings of a
+    // sum: twenty roundings for an exponential and four for exp2_quick, a factor of at most 2 for
+    // the others.
+    const double unit = kRound * (interleaved_roundings(V, 32) + 2 * 24 + 12);
     expect_near("losses", losses, l, [&](int64_t b) { return T * unit + kRound * T * at(l, b); });
     expect_near("dlogits", dlogits, d, [&](int64_t i) {
       const bool target = targets.data<int32_t>()[i / V] == i % V;

@@ -61,6 +61,19 @@ TEST_F(CudaEmbed, Backward) {
       }
 }
 
+/// Of more tokens than a block sorts, so that runs are merged; one token has most of them.
+TEST_F(CudaEmbed, BackwardOfManyTokens) {
+  const int64_t B = 3, T = 3000, C = 4, V = 300;
+  const Tensor dout = host.random({B, T, C}), tokens = some_tokens(B, T, V);
+  for (int64_t i = 0; i < tokens.size(); i += 2) tokens.data<int32_t>()[i] = 17;
+  const Tensor dwte = out(Dtype::F32, {V, C}), want = exact.empty({V, C}),
+               terms = exact.empty({V, C});
+  dev::embed_backward(dut().ctx, dwte, {}, up(dout), dut().share(tokens), Into::Write);
+  ref.embed_backward(exact.ctx(), want, {}, wide(dout), tokens, Into::Write);
+  ref.embed_backward(exact.ctx(), terms, {}, size(dout), tokens, Into::Write);
+  expect_near("dwte", dwte, want, [&](int64_t i) { return 64 * kRound * at(terms, i); });
+}
+
 TEST_F(CudaEmbed, BackwardHasTheSameBitsEachTime) {
   const Tensor dout = up(host.random({4, 50, 24}, -1, 1));
   const Tensor tokens = dut().share(host.tokens({4, 50}, 3));

@@ -14,8 +14,8 @@ namespace {
 struct Sizes {
   int64_t B, T, E, takes, C;
 };
-constexpr Sizes kSizes[] = {
-    {1, 1, 1, 1, 1}, {2, 7, 5, 3, 9}, {3, 100, 4, 3, 40}, {2, 130, 33, 4, 16}};
+constexpr Sizes kSizes[] = {{1, 1, 1, 1, 1},     {2, 7, 5, 3, 9},   {3, 100, 4, 3, 40},
+                            {2, 130, 33, 4, 16}, {2, 9, 21, 7, 16}, {1, 5, 40, 11, 8}};
 
 /// The rows of experts: on the device, and those of `ref`.
 struct BothRows {

@@ -145,8 +145,8 @@ TEST_F(CudaLayerNorm, NaNReachesItsRowAndNoOther) {
   for (int64_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(at(y, i)), i / 64 == 1) << i;
 }
 
-TEST_F(CudaLayerNorm, LongRowsTakeMoreSharedMemory) {
-  const int64_t C = 13000;  // 50.8 KiB, beyond what a block has unasked
+TEST_F(CudaLayerNorm, RowsTooLongForRegisters) {
+  const int64_t C = 13000;
   const Tensor inp = host.random({1, 2, C}), w = host.filled({C}, 1), b = host.filled({C}, 0);
   const Tensor y = exact.empty(inp.shape), m = exact.empty({1, 2}), r = exact.empty({1, 2});
   const Tensor got = out(Dtype::F32, inp.shape), mean = out(Dtype::F32, {1, 2});
@@ -154,13 +154,6 @@ TEST_F(CudaLayerNorm, LongRowsTakeMoreSharedMemory) {
   ref.norm_forward(exact.ctx(), y, m, r, wide(inp), wide(w), wide(b));
   expect_near("mean", mean, m, [&](int64_t) { return kRound * interleaved_roundings(C, 32); });
   expect_near("out", got, y, [&](int64_t) { return 8 * kRound * interleaved_roundings(C, 32); });
-}
-
-TEST_F(CudaLayerNorm, RowsBeyondSharedMemoryAreRefused) {
-  const int64_t C = 60000;  // 234 KiB, more than a block of any GPU has
-  const Tensor x = out(Dtype::F32, {1, 1, C}), w = out(Dtype::F32, {C});
-  const Tensor mean = out(Dtype::F32, {1, 1}), rstd = out(Dtype::F32, {1, 1});
-  EXPECT_THROW(dev::norm_forward(dut().ctx, x, mean, rstd, x, w, w), OutOfMemory);
 }
 
 }  // namespace

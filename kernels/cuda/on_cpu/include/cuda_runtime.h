@@ -54,6 +54,7 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned select) {
     result |= static_cast<unsigned>(bytes >> 8 * (select >> 4 * i & 7) & 0xFF) << 8 * i;
   return result;
 }
+inline int __clz(int bits) { return std::countl_zero(static_cast<unsigned>(bits)); }
 
 // ---- votes and shuffles ----------------------------------------------------------------------
 unsigned __ballot_sync(unsigned mask, bool vote, Where where = Where::current());
@@ -83,6 +84,19 @@ T __shfl_xor_sync(unsigned mask, T value, int bits, int width = kLanes,
   const int lane = lane_of_thread(), from = lane ^ bits;
   const bool inside = from < (lane | (width - 1)) + 1;
   return shuffled("__shfl_xor_sync", mask, value, inside ? from : lane, where);
+}
+template <class T>
+T __shfl_sync(unsigned mask, T value, int lane, int width = kLanes,
+              Where where = Where::current()) {
+  const int from = (lane_of_thread() & ~(width - 1)) | (lane & (width - 1));
+  return shuffled("__shfl_sync", mask, value, from, where);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned step, int width = kLanes,
+                 Where where = Where::current()) {
+  const int lane = lane_of_thread(), from = lane - static_cast<int>(step);
+  const bool inside = from >= (lane & ~(width - 1));
+  return shuffled("__shfl_up_sync", mask, value, inside ? from : lane, where);
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned step, int width = kLanes,
