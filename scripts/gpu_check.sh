@@ -76,7 +76,7 @@ libraries() {
   local folder=$1 name path
   shift
   mkdir -p "$folder"
-  ldd "$@" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u |
+  { ldd "$@" 2>/dev/null || true; } | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u |
     while read -r name path; do
       [[ $name =~ $not_carried ]] || cp -Ln "$path" "$folder/$name"
     done
