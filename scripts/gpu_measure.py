@@ -287,11 +287,13 @@ def library_folders():
 
 def environment_of(root, program):
     """Variables with which the programs find their libraries, and Open MPI its parts."""
-    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+           "OMPI_MCA_mpi_yield_when_idle": "1", "PMIX_MCA_pcompress_base_silence_warning": "1"}
     folders = [str(root / "lib")] if (root / "lib").is_dir() else []
     if (mpi := root / "mpi").is_dir():
+        # isolated: the launcher that asks for no ssh.
         env |= {"OPAL_PREFIX": str(mpi), "PMIX_INSTALL_PREFIX": str(mpi),
-                "PATH": f"{mpi}/bin:{env['PATH']}"}
+                "OMPI_MCA_plm": "isolated", "PATH": f"{mpi}/bin:{env['PATH']}"}
     for _ in range(2):  # once to see what is missing, once to see that it was found
         env["LD_LIBRARY_PATH"] = ":".join([*folders, os.environ.get("LD_LIBRARY_PATH", "")]).strip(":")
         found = subprocess.run(["ldd", program], env=env, capture_output=True, text=True)
