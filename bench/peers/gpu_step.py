@@ -74,11 +74,12 @@ class Result:
     peak_mib: float
 
 
-def run(command, deadline):
+def run(command, deadline, limit):
+    """What it printed, within `limit` seconds."""
     left = deadline - time.monotonic()
     try:
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
-                              timeout=max(1, left))
+                              timeout=max(1, min(left, limit)))
     except subprocess.TimeoutExpired:
         raise Failed("out of time") from None
     if done.returncode != 0:
@@ -92,7 +93,8 @@ def ladder(args, of, data):
         report = Path(folder) / "report.json"
         run([args.bin / f"ch{of.chapter}", f"--data={data}", f"--batch={args.batch or of.batch}",
              f"--seq-len={T}", f"--steps={args.warmup + args.steps}", "--optimizer=adamw",
-             f"--backend={args.backend}", "--quiet", f"--report={report}", *of.flags], args.deadline)
+             f"--backend={args.backend}", "--quiet", f"--report={report}", *of.flags], args.deadline,
+            60)
         found = json.loads(report.read_text())
     peak = sum(of["measured"] for of in found["memory"][0].values()) / 2 ** 20
     return Result(f"Ladder {of.chapter[:2]}", found["step_ms_median"], peak)
@@ -103,7 +105,7 @@ def torch(args, of, data, weights):
                   f"--model={of.peer}", f"--batch={args.batch or of.batch}", f"--seq-len={T}",
                   f"--steps={args.steps}", f"--warmup={args.warmup}", f"--weights={weights}",
                   "--device=cuda", "--compile", "--fused", "--precision=bf16",
-                  "--attention=library"], args.deadline)
+                  "--attention=library"], args.deadline, 150)
     found = json.loads(output)
     return Result(f"PyTorch {found['torch']}, {WEIGHTS[weights]}", found["step_ms_median"],
                   found["peak_mib"])
@@ -137,7 +139,7 @@ def device():
     """What the first GPU is called; empty if nobody can tell."""
     try:
         return run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "--id=0"],
-                   time.monotonic() + 20).strip()
+                   time.monotonic() + 20, 20).strip()
     except (Failed, OSError):
         return ""
 
