@@ -167,8 +167,8 @@ run() {
   trap "rm -rf '$work'" EXIT
   tar -C "$work" -xf "$file" zstd tree.tar.zst 2>/dev/null || fail "--run $file: not what --pack makes"
   mkdir "$work/tree"
-  LD_LIBRARY_PATH=$work/zstd "$work/zstd/zstd" -q -dc --long=29 "$work/tree.tar.zst" |
-    tar -C "$work/tree" -xf - || fail "--run $file: it is damaged, or there is no room for it"
+  LD_LIBRARY_PATH=$work/zstd "$work/zstd/zstd" -q -dc --long=29 "$work/tree.tar.zst" 2>/dev/null |
+    tar -C "$work/tree" -xf - 2>/dev/null || fail "--run $file: it is damaged, or there is no room for it"
   rm "$work/tree.tar.zst"
   python3 -B "$here/gpu_measure.py" --root "$work/tree" --built "$(cat "$work/tree/built")" "$@" ||
     status=$?
