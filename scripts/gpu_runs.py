@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -173,8 +173,8 @@ def same_as(of, wanted, trace):
 
 
 def judge(part, checks, workers):
-    """A row for each (name, check), in their order. check() returns whether it is well, and what
-    was seen."""
+    """A row for each (name, check) once it is known, in the end in their order. check() returns
+    whether it is well, and what was seen."""
     def judged(name, check):
         try:
             return check()
@@ -189,9 +189,14 @@ def judge(part, checks, workers):
     if not part.lines:
         part.row("what", "seen")
     with ThreadPoolExecutor(workers) as pool:
-        for name, future in [(name, pool.submit(judged, name, check)) for name, check in checks]:
+        futures = {pool.submit(judged, name, check): name for name, check in checks}
+        first = len(part.lines)
+        for future in as_completed(futures):
             good, text = future.result()
-            part.row(name, text, good=good)
+            part.row(futures[future], text, good=good)
+    order = [f"| {name} |" for name in futures.values()]
+    part.lines[first:] = sorted(part.lines[first:],
+                                key=lambda line: order.index(line[:line.index("|", 1) + 1]))
 
 
 def chapters(part, machine):
