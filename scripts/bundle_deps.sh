@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gathers what the build needs, from Debian's packages, in one folder that can be carried to a
-# machine without a network, such as one with a GPU. Installs nothing and needs no root.
+# machine without a network, such as one that grades labs. Installs nothing and needs no root.
 #
 #   scripts/bundle_deps.sh DIR                20 MB: libraries, pkg-config, the text
 #   scripts/bundle_deps.sh --with-cmake DIR   also CMake and Ninja; 100 MB

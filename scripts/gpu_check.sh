@@ -1,248 +1,212 @@
 #!/usr/bin/env bash
-# Everything that takes a GPU, on a machine with one and, perhaps, no network: builds what it needs
-# for that GPU, runs the tests of label cuda, the sanitizers of CUDA, a short run of each chapter
-# beside the CPU, ranks that share the GPU, and the benchmarks. Writes docs/results/<device>.md after
-# each part, and a copy of it and of all logs to $OUT if that is set. Within ten minutes; LIMIT names
-# another number of seconds.
+# Everything that takes a GPU, within eight minutes: tests, short runs of each chapter beside the CPU,
+# ranks that share the GPU, by NCCL too, the speed of a step and of each operation beside PyTorch,
+# compute-sanitizer and ncu. A GPU's minutes cost, so what needs none can be done elsewhere:
 #
-#   scripts/gpu_check.sh              with the libraries of the system (scripts/setup.sh)
-#   scripts/gpu_check.sh --deps DIR   with those that scripts/bundle_deps.sh gathered in DIR
+#   scripts/gpu_check.sh --pack FILE   builds here, where no GPU need be, and makes one archive
+#   scripts/gpu_check.sh --run FILE    measures with it, on a machine that needs no more than bash,
+#                                      tar, Python 3, the driver, and cuBLASLt and NCCL of the toolkit
+#                                      or of PyTorch. Without a checkout there:
+#                                      tar -xf FILE scripts && bash scripts/gpu_check.sh --run FILE
+#   scripts/gpu_check.sh               both on one machine, without an archive
 #
-# A part that fails or overruns its time is recorded, and the rest goes on; so is one that this
-# machine has no means for, such as mpirun. Status 0 if all tests passed; 2 if there is nothing to
-# test on. Where a copy of the tree has no git, COMMIT names the commit for the results.
-set -uo pipefail
-# Parts run in shells of their own, for `timeout`; they get what is defined here.
-set -o allexport
+# --pack takes --architectures LIST (as CMAKE_CUDA_ARCHITECTURES; 90-real) and --march NAME
+# (x86-64-v3). --run, and the call without either, take
+#   --out DIR      where results.md and details.txt are written, part by part (runs/gpu_check)
+#   --only PARTS   some of kernels,chapters,ranks,nccl,speed,operations,peers,sanitizers,counters
+#   --limit N      seconds for everything (480)
+# Status 0 if nothing failed, 1 if something did, 2 if a call is wrong or there is nothing to test on.
+set -euo pipefail
 
-build=build/cuda
-backend=cuda
-logs=runs/gpu_check # what each part printed
-data=runs/bible.txt
-total=${LIMIT:-585} # seconds for everything
-parts=()            # a row of the table for each part
-failed=0            # tests that did not pass; of benchmarks it is only written down
-not_here=77         # what a part returns that this machine has no means for; its last line says why
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+build=$root/build/cuda
 
 fail() {
   echo "gpu_check.sh: $*" >&2
   exit 2
 }
 
-# ---- the parts ----
-
-# Warnings of another compiler than CI's are no matter here.
-configure() {
-  cmake --preset cuda -B "$build" -DCMAKE_CUDA_ARCHITECTURES=native \
-    -DCMAKE_CXX_FLAGS=-w -DCMAKE_CUDA_FLAGS=-w
+# needs PROGRAM...: ends at once where one is missing.
+needs() {
+  local program
+  for program in "$@"; do
+    command -v "$program" >/dev/null || fail "missing here: $program"
+  done
 }
+
+# ---- what is built ----
 
 # Test programs with label cuda, also those under mpirun, the chapters and the benchmark of
 # operations, as far as CMake knows them.
 targets() {
   {
-    grep -rhoP --include=CMakeLists.txt '^ *ladder_test\(\K\w+(?= LABEL cuda )' tests
-    sed -nE 's/^([0-9]{2}_\w+) .*/ch\1/p' scripts/chapters.txt
+    grep -rhoP --include=CMakeLists.txt '^ *ladder_test\(\K\w+(?= LABEL cuda )' "$root/tests"
+    sed -nE 's/^([0-9]{2}_\w+) .*/ch\1/p' "$root/scripts/chapters.txt"
     printf '%s\n' comm_nccl_tests bench_cuda
   } | grep -xFf <(ninja -C "$build" -t targets all | sed 's/:.*//')
 }
 
+# compile FLAG...: warnings of another compiler than CI's are no matter here.
 compile() {
-  local wanted
-  mapfile -t wanted < <(targets)
-  cmake --build "$build" --parallel "$(nproc)" --target "${wanted[@]}"
-}
-
-tests() {
-  ctest --test-dir "$build" --label-regex '^cuda$' --exclude-regex '^Nccl' --parallel 8 \
-    --no-tests=error --output-on-failure
-}
-
-# sanitizer TOOL ARGUMENT...: the kernel tests under compute-sanitizer; status 9 if it finds an
-# error. It looks at our kernels, not at cuBLASLt's.
-sanitizer() {
-  compute-sanitizer --tool "$1" --kernel-regex kns=ladder --error-exitcode 9 \
-    "$build/tests/kernels_cuda" --gtest_brief=1 "${@:2}"
-}
-
-# sanitize TOOL: all of them, in four shares side by side. First a small test: the tool may be
-# missing, and a machine that lends its GPU may not let it at the device.
-sanitize() {
-  local share status=0 shares=()
-  sanitizer "$1" --gtest_filter=Elementwise.AddInPlace || status=$?
-  if ((status != 0 && status != 9)); then
-    echo "compute-sanitizer is not available here, status $status"
-    return "$not_here"
-  fi
-  status=0
-  for share in 0 1 2 3; do
-    GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$share sanitizer "$1" &
-    shares+=($!)
+  local nvcc wanted
+  for nvcc in nvcc "${CUDA_PATH-/usr/local/cuda}/bin/nvcc" /usr/local/cuda/bin/nvcc; do
+    command -v "$nvcc" >/dev/null && break
   done
-  for share in "${shares[@]}"; do wait "$share" || status=1; done
-  return "$status"
+  needs "$nvcc" cmake ninja c++ python3
+  export CCACHE_BASEDIR=$root
+  (
+    cd "$root"
+    bash scripts/text.sh runs/bible.txt
+    cmake --preset cuda "$@"
+    mapfile -t wanted < <(targets)
+    nice -n 10 cmake --build "$build" --parallel "$(nproc)" --target "${wanted[@]}"
+  ) || fail "the build failed"
+  built="Commit $(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown), built with \`${*}\`,"
+  built+=" $("$nvcc" --version | grep -oE 'release [0-9.]+, V[0-9.]+'), $(c++ --version | head -n 1)."
 }
 
-training() {
-  python3 scripts/gpu_training.py --data "$data" --bin "$build/bin" --backend "$backend"
+# ---- what is carried ----
+
+# What every machine has, and what is too large to be carried.
+not_carried='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libutil|libcuda|libcublas|libcublasLt|libnccl)[.-]'
+
+# libraries FOLDER FILE...: copies what the files load.
+libraries() {
+  local folder=$1 name path
+  shift
+  mkdir -p "$folder"
+  { ldd "$@" 2>/dev/null || true; } | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u |
+    while read -r name path; do
+      [[ $name =~ $not_carried ]] || cp -Ln "$path" "$folder/$name"
+    done
 }
 
-# ranks threads|nccl: several on the one GPU.
-ranks() {
-  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-    bash scripts/gpu_ranks.sh "$data" "$build/bin" "$backend" "$1"
+# Open MPI as its own variables find it elsewhere, as OPAL_PREFIX: for ranks on one machine, without
+# the parts for networks that few machines have.
+open_mpi() {
+  local to=$1 libraries_to=$2 where folder part
+  command -v ompi_info >/dev/null || { echo "no Open MPI here: ranks will be threads only"; return 0; }
+  mkdir -p "$to/bin"
+  cp -L "$(command -v orted)" "$to/bin/orted"
+  cp -L "$(command -v mpirun)" "$to/bin/mpirun"
+  libraries "$libraries_to" "$to"/bin/*
+  for where in pkglibdir pkgdatadir sysconfdir; do
+    folder=$(ompi_info --path "$where" --parsable | cut -d: -f3)
+    [[ -d $folder ]] || continue
+    mkdir -p "$to${folder#/usr}"
+    cp -rL "$folder/." "$to${folder#/usr}/"
+  done
+  # Those of PMIx lie beside.
+  for folder in /usr/lib/*/pmix*/lib/pmix; do
+    [[ -d $folder ]] || continue
+    mkdir -p "$to${folder#/usr}"
+    cp -rL "$folder/." "$to${folder#/usr}/"
+  done
+  while IFS= read -r -d '' part; do
+    if ldd "$part" | grep -qE 'libfabric|libuc[pst]|libpsm|libibverbs|librdmacm|not found'; then
+      rm "$part"
+    else
+      libraries "$libraries_to" "$part"
+    fi
+  done < <(find "$to" -name '*.so' -print0)
 }
 
-nccl_tests() {
-  if ! [[ -x $build/tests/comm_nccl_tests ]]; then
-    echo "no MPI or no NCCL where it was built"
-    return "$not_here"
-  fi
-  ctest --test-dir "$build" --tests-regex '^Nccl' --output-on-failure
+# gather FOLDER: all that is carried, as the tree has it.
+gather() {
+  local to=$1 name program
+  mkdir -p "$to"/build/cuda/{bin,tests} "$to"/{runs,tests/common/comm,bench}
+  for name in $(targets); do
+    for program in "$build"/{bin,tests}/"$name"; do
+      [[ ! -x $program ]] || strip -o "$to${program#"$root"}" "$program"
+    done
+  done
+  libraries "$to/lib" "$to"/build/cuda/{bin,tests}/*
+  open_mpi "$to/mpi" "$to/lib"
+  cp "$root/runs/bible.txt" "$to/runs/"
+  cp "$root/tests/common/comm/nccl.sh" "$to/tests/common/comm/"
+  cp -r "$root"/bench/{results.py,peers} "$to/bench/"
+  mkdir "$to/scripts"
+  cp "$root"/scripts/measure.py "$to/scripts/"
+  echo "$built" >"$to/built"
 }
 
-operations() { "$build/bin/bench_cuda" --benchmark_min_time=0.02; }
-
-# step SECONDS
-step() {
-  python3 bench/peers/gpu_step.py --program "$build/bin/ch05_mixed_precision" \
-    --backend "$backend" --weights fp32 --limit "$(($1 / 2))"
+# pack FILE ARCHITECTURES MARCH. In the archive lie these scripts, zstd, and a second archive, which
+# zstd packs well: the programs have most of their code in common.
+pack() {
+  local file=$1 work
+  needs zstd tar strip ldd git
+  [[ ! -d $file && -d $(dirname "$file") ]] || fail "--pack $file: legal is a file in a folder that is there"
+  work=$(mktemp -d)
+  # shellcheck disable=SC2064  # the folder of now
+  trap "rm -rf '$work' '$file.part'" EXIT
+  compile "-DCMAKE_CUDA_ARCHITECTURES=$2" "-DLADDER_MARCH=$3"
+  gather "$work/tree"
+  mkdir -p "$work/pack"/{scripts,zstd}
+  cp "$here"/gpu_{check.sh,measure.py,runs.py} "$work/pack/scripts/"
+  cp -L "$(command -v zstd)" "$work/pack/zstd/"
+  libraries "$work/pack/zstd" "$work/pack/zstd/zstd"
+  tar -C "$work/tree" --sort=name -cf - . |
+    nice -n 10 zstd -q -T0 -12 --long=29 -o "$work/pack/tree.tar.zst"
+  tar -C "$work/pack" -cf "$file.part" scripts zstd tree.tar.zst
+  mv "$file.part" "$file"
+  echo "packed: $file, $(du -m "$file" | cut -f1) MB, of $(du -sm "$work/tree" | cut -f1)"
 }
 
-# ---- what runs them ----
+# ---- what is run ----
 
-left() { echo $((total - SECONDS)); }
-
-# part NAME SECONDS COMMAND...: its output goes to $logs/NAME.log. Status of the command.
-part() {
-  local name=$1 limit=$2 start=$SECONDS status verdict
-  shift 2
-  (($(left) < limit)) && limit=$(left)
-  ((limit > 0)) || limit=1
-  echo "== $name"
-  # shellcheck disable=SC2016  # the inner shell is to read these
-  timeout --kill-after=5 "$limit" bash -c '"$@"' - "$@" >"$logs/$name.log" 2>&1
-  status=$?
-  case $status in
-    0) verdict=passed ;;
-    124 | 137) verdict="overran $limit s" ;;
-    "$not_here") verdict="not run: $(tail -n 1 "$logs/$name.log")" ;;
-    *) verdict="failed, status $status" ;;
-  esac
-  parts+=("| $name | $verdict | $((SECONDS - start)) |")
-  echo "$name: $verdict"
-  ((status == 0 || status == not_here)) || tail -n 20 "$logs/$name.log"
-  save
-  return "$status"
+# run FILE ARGUMENT...
+run() {
+  local file=$1 work status=0
+  shift
+  needs python3 tar
+  python3 -B "$here/gpu_measure.py" --check-arguments "$@" || exit 2
+  [[ -f $file ]] || fail "--run $file: no such file"
+  work=$(mktemp -d)
+  # shellcheck disable=SC2064  # the folder of now
+  trap "rm -rf '$work'" EXIT
+  tar -C "$work" -xf "$file" zstd tree.tar.zst 2>/dev/null || fail "--run $file: not what --pack makes"
+  mkdir "$work/tree"
+  LD_LIBRARY_PATH=$work/zstd "$work/zstd/zstd" -q -dc --long=29 "$work/tree.tar.zst" 2>/dev/null |
+    tar -C "$work/tree" -xf - 2>/dev/null || fail "--run $file: it is damaged, or there is no room for it"
+  rm "$work/tree.tar.zst"
+  python3 -B "$here/gpu_measure.py" --root "$work/tree" --built "$(cat "$work/tree/built")" "$@" ||
+    status=$?
+  exit "$status"
 }
 
-# must ...: a part that has to pass, where it can run.
-must() {
-  local status=0
-  part "$@" || status=$?
-  ((status == 0 || status == not_here)) || ((failed += 1))
-  return "$status"
-}
-
-all_parts() {
-  must configure 60 configure || return
-  must build 240 compile || return
-  must tests 60 tests
-  must memcheck 60 sanitize memcheck
-  must racecheck 60 sanitize racecheck
-  must training 60 training
-  must ranks 90 ranks threads
-  must nccl 60 ranks nccl
-  must nccl_tests 60 nccl_tests
-  part operations 40 operations
-  part step "$(left)" step "$(left)"
-}
-
-# section TITLE NAME: what a part printed, if it ran. As Markdown, or as it is.
-section() {
-  local log=$logs/$2.log mark=${3-}
-  [[ -s $log ]] || return
-  printf '\n## %s\n\n' "$1"
-  [[ $mark ]] && echo "$mark"
-  cat "$log"
-  [[ $mark ]] && echo "$mark"
-}
-
-# The results so far: a run may be ended from outside before the last part.
-save() {
-  results >"$file"
-  [[ -z ${OUT-} ]] || cp -r "$file" "$logs" "$OUT/"
-}
-
-# The file of results.
-results() {
-  local commit=${COMMIT:-$(git describe --always --dirty 2>/dev/null || echo unknown)}
-  local system
-  system=$(sed -nE 's/^PRETTY_NAME="?([^"]*)"?/\1/p' /etc/os-release)
-  echo "# $device"
-  echo
-  echo "$(date --utc +%Y-%m-%d), commit $commit. Driver and memory: $driver. Toolkit:" \
-    "$(nvcc --version | grep -oE 'release [0-9.]+, V[0-9.]+'). Host: $(nproc) cores, $system," \
-    "$(c++ --version | head -n 1). \`$called\` wrote this; its commands are at the end."
-  [[ $missing ]] && printf '\nMissing there: %s.\n' "$missing"
-  printf '\n## Parts\n\n| part | verdict | seconds |\n|---|---|---|\n'
-  printf '%s\n' "${parts[@]}"
-  [[ -f $logs/tests.log ]] && printf '\n%s.\n' "$(grep 'tests passed' "$logs/tests.log")"
-  section 'Short runs beside the CPU' training
-  section 'Ranks that share the GPU' ranks
-  section 'Ranks that share the GPU, by NCCL' nccl
-  section 'A training step' step
-  section 'Operations' operations '```'
-  printf '\n## Commands\n\n```sh\n'
-  declare -f configure targets compile tests sanitizer sanitize training ranks nccl_tests \
-    operations step
-  printf '```\n'
-}
-
-# Programs of these that are not on PATH, one a line.
-absent() {
-  local program
-  for program in "$@"; do command -v "$program" >/dev/null || echo "$program"; done
-}
-
-# Ends at once where the build would fail for want of something; notes what else is missing.
-look_around() {
-  local needed
-  needed=$(absent nvcc cmake ninja c++ python3)
-  [[ $needed == *nvcc* ]] || nvcc -E -x cu - <<<'#include <cublasLt.h>' >/dev/null 2>&1 ||
-    needed+=$'\n'cublasLt.h
-  needed=$(xargs <<<"$needed")
-  missing=$(absent mpirun compute-sanitizer | xargs)
-  [[ -z $missing ]] || echo "missing here, and done without: $missing"
-  [[ -z $needed ]] || fail "missing here, on PATH and in /usr/local/cuda: $needed"
+# check ARGUMENT...: with a build for the GPU of this machine.
+check() {
+  needs python3
+  python3 -B "$here/gpu_measure.py" --check-arguments "$@" || exit 2
+  command -v nvidia-smi >/dev/null || fail "no GPU here: nvidia-smi finds none"
+  compile -DCMAKE_CUDA_ARCHITECTURES=native -DCMAKE_CXX_FLAGS=-w -DCMAKE_CUDA_FLAGS=-w
+  python3 -B "$here/gpu_measure.py" --built "$built" "$@"
 }
 
 main() {
-  local deps='' device driver file missing called
-  if [[ ${1-} == --deps && $# == 2 ]]; then
-    [[ -f $2/env.sh ]] || fail "$2 is no folder of scripts/bundle_deps.sh: it has no env.sh"
-    deps=$(cd "$2" && pwd)
-    # shellcheck source=/dev/null
-    . "$deps/env.sh"
-    data=$deps/bible.txt
-  elif (($#)); then
-    fail "usage: scripts/gpu_check.sh [--deps DIR]"
-  fi
-  called="scripts/gpu_check.sh${deps:+ --deps DIR}"
-  PATH=$PATH:${CUDA_PATH-/usr/local/cuda}/bin:/usr/local/cuda/bin
-  device=$(nvidia-smi --query-gpu=name --format=csv,noheader --id=0 2>/dev/null)
-  [[ $device ]] || fail "no GPU here: nvidia-smi finds none"
-  driver=$(nvidia-smi --query-gpu=driver_version,memory.total --format=csv,noheader --id=0)
-  look_around
-
-  cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
-  [[ $deps ]] || bash scripts/text.sh "$data" || exit 2
-  mkdir -p "$logs"
-  rm -f "$logs"/*.log
-  file=docs/results/$(tr '[:upper:]' '[:lower:]' <<<"$device" | tr -cs 'a-z0-9\n' -).md
-  all_parts
-  echo "results: $file"
-  ((failed == 0))
+  local architectures=90-real march=x86-64-v3 file=${2-}
+  case ${1-} in
+    --pack | --run) [[ -n $file && $file != --* ]] || fail "$1 takes the name of a file" ;;&
+    --run)
+      shift 2
+      run "$file" "$@"
+      ;;
+    --pack)
+      shift 2
+      while (($#)); do
+        [[ $# -ge 2 && -n $2 ]] || fail "$1 takes a value"
+        case $1 in
+          --architectures) architectures=$2 ;;
+          --march) march=$2 ;;
+          *) fail "$1; --pack FILE takes --architectures LIST and --march NAME" ;;
+        esac
+        shift 2
+      done
+      pack "$file" "$architectures" "$march"
+      ;;
+    *) check "$@" ;;
+  esac
 }
 
 # Sourced, it only defines its parts.

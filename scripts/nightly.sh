@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What takes too long for every day, in ten parts. In the first four, same bits on every layout:
+# What takes too long for every day, in eleven parts. In the first four, same bits on every layout:
 # each run's trace must be that of 06 on one rank, line by line.
 #
 #   data   chapters 07 to 10, 15, 16, 18 and 20 on 1, 2, 4 and 8 ranks, threads and processes, with
@@ -21,6 +21,8 @@
 #            the documentation site, in which each link must lead somewhere
 #   labs     every mutant of each lab fails at its own gate
 #   machines scripts/machines.sh: other compilers, arm64 under qemu, Debian 13; as root
+#   pack     scripts/gpu_check.sh --pack, then --run in a tree of Debian without a network, which has
+#            Python and the toolkit's libraries: it must come as far as "no GPU here"; as root
 #
 #   scripts/nightly.sh              all of it, with the programs of build/cpu
 #   scripts/nightly.sh --part model one of the parts
@@ -33,13 +35,13 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-build=build/cpu parts=(data model mesh llama clients torture fuzz readmes labs machines)
+build=build/cpu parts=(data model mesh llama clients torture fuzz readmes labs machines pack)
 while (($# > 0)); do
   case "$1 ${2-}" in
     "--part data" | "--part model" | "--part mesh" | "--part llama" | "--part clients" | "--part torture" | \
-      "--part fuzz" | "--part readmes" | "--part labs" | "--part machines") parts=("$2") ;;
+      "--part fuzz" | "--part readmes" | "--part labs" | "--part machines" | "--part pack") parts=("$2") ;;
     --build\ ?*) build=$2 ;;
-    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data|model|mesh|llama|clients|torture|fuzz|readmes|labs|machines" >&2; exit 2 ;;
+    *) echo "nightly.sh: '$*'; legal: --build DIR, --part data|model|mesh|llama|clients|torture|fuzz|readmes|labs|machines|pack" >&2; exit 2 ;;
   esac
   shift 2
 done
@@ -568,6 +570,37 @@ every_mutant() {
   done
 }
 
+# bare TREE FILE: what a machine says that has a GPU's libraries, and nothing else.
+bare() {
+  # shellcheck disable=SC2016  # the inner shell is to read these
+  unshare --mount --net bash -c '
+    mkdir -p "$1/usr/local/cuda" && mount --rbind -o ro "$(realpath /usr/local/cuda)" "$1/usr/local/cuda" &&
+      mount -t proc proc "$1/proc" && cp "$2" "$1/tmp/ladder.tar" && tar -C "$1/tmp" -xf "$2" scripts || exit
+    exec chroot "$1" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 bash /tmp/scripts/gpu_check.sh \
+      --run /tmp/ladder.tar --out /tmp/found' - "$1" "$2" 2>&1
+}
+
+pack() {
+  local tree=build/bare said status=0
+  if ((EUID != 0)) || ! [[ -d /usr/local/cuda/lib64 ]] || ! command -v debootstrap >/dev/null; then
+    echo "nightly.sh: part pack not tried: it wants root, a toolkit in /usr/local/cuda, and debootstrap"
+    return
+  fi
+  rm -rf "$tree"
+  if ! debootstrap --variant=minbase --include=python3 bookworm "$tree" >/dev/null; then
+    echo "nightly.sh: part pack not tried: no tree of Debian"
+    return
+  fi
+  scripts/gpu_check.sh --pack build/bare.tar || { ((all_failed += 1)); return; }
+  said=$(bare "$tree" build/bare.tar) || status=$?
+  if ((status == 2)) && [[ $said == "gpu_check.sh: no GPU here: nvidia-smi finds none" ]]; then
+    echo "passed  a pack comes as far as a machine without a GPU lets it: $said"
+  else
+    ((all_failed += 1))
+    echo "FAILED  a pack on a bare machine: status $status, $said"
+  fi
+}
+
 for part in "${parts[@]}"; do
   case $part in
     clients) clients ;;
@@ -581,6 +614,7 @@ for part in "${parts[@]}"; do
       ;;
     labs) every_mutant ;;
     machines) scripts/machines.sh || ((all_failed += 1)) ;;
+    pack) pack ;;
     *) "${part}_parallel" ;;
   esac
 done

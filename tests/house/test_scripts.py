@@ -4,6 +4,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,13 @@ from pathlib import Path
 
 from house import ROOT
 
+sys.path.insert(0, str(ROOT / "scripts"))
+import gpu_measure  # noqa: E402
+import gpu_runs  # noqa: E402
 
-class Scripts(unittest.TestCase):
-    """Calls from a folder of their own, which holds programs that only pretend."""
+
+class Calls(unittest.TestCase):
+    """From a folder of their own, which holds programs that only pretend."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -35,6 +40,9 @@ class Scripts(unittest.TestCase):
         environment = {**os.environ, "PATH": f"{self.programs}:{path}", **variables}
         return subprocess.run(["/bin/bash", ROOT / "scripts" / script, *words], cwd=self.here,
                               env=environment, capture_output=True, text=True)
+
+
+class Scripts(Calls):
 
     def test_setup_without_apt_says_what_to_install(self):
         done = self.call("setup.sh", path="")
@@ -111,6 +119,46 @@ class Scripts(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn("no matplotlib", done.stderr)
             self.assertEqual(list(self.here.iterdir()), [])
+
+
+class GpuCheck(Calls):
+    """scripts/gpu_check.sh where there is no GPU, and its tables."""
+
+    def test_a_wrong_call_is_told_in_one_line_and_leaves_nothing(self):
+        (self.here / "text").write_text("no archive")
+        for words, said in [("--pack", "--pack takes the name of a file"),
+                            ("--pack none/file", "--pack none/file: legal is a file in a folder"),
+                            ("--pack file --march", "--march takes a value"),
+                            ("--pack file --only speed", "--pack FILE takes --architectures"),
+                            ("--run", "--run takes the name of a file"),
+                            ("--run none", "--run none: no such file"),
+                            ("--run text", "--run text: not what --pack makes"),
+                            ("--run text --only speed,none", "'speed,none'; legal are some of kernels,"),
+                            ("--run text --limit 9", "'9'; legal are 10 and more seconds"),
+                            ("--run text --out text", "--out text: no folder"),
+                            ("--only none", "'none'; legal are some of kernels,"),
+                            ("--none", "unrecognized arguments: --none")]:
+            done = self.call("gpu_check.sh", *words.split())
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertIn(said, done.stderr)
+            self.assertRegex(done.stderr, r"^gpu_check.sh: [^\n]*\n$")
+            self.assertEqual([path.name for path in self.here.iterdir()], ["text"])
+
+    @unittest.skipIf(shutil.which("nvidia-smi"), "there may be a GPU here")
+    def test_without_a_gpu_nothing_is_built(self):
+        done = self.call("gpu_check.sh")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("no GPU here: nvidia-smi finds none", done.stderr)
+
+    def test_tables_name_what_is_there(self):
+        sources = "".join(path.read_text() for path in (ROOT / "kernels/cuda").glob("*.cu"))
+        for kernel in gpu_measure.COUNTED:
+            self.assertTrue(re.search(rf"__global__[^;{{]*\b{kernel}\(", sources), kernel)
+        trained = {path.parent.name for path in (ROOT / "chapters").glob("*/main.cpp")
+                   if "train_step" in path.read_text()}
+        self.assertEqual({chapter for chapter, _, _ in gpu_runs.BESIDE_CPU}, trained)
+        script = (ROOT / "scripts/gpu_check.sh").read_text()
+        self.assertIn(f"some of {','.join(gpu_measure.PARTS)}\n", script)
 
 
 class Bits(unittest.TestCase):
