@@ -311,6 +311,8 @@ void register_ops(const Gpu& gpu, const std::vector<Op>& ops, const Ceilings& ce
                                        100 * amount /
                                        (of_memory ? ceilings.copy : ceilings.product);
                                  })
+        // The best of these counts. The library would go on until half a second of single calls.
+        ->Iterations(10)
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
 }
