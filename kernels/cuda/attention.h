@@ -16,21 +16,25 @@
 // (attention_pieces.cu) leaves softmaxes to be merged.
 //
 // The kernels are written once, over an "engine" that knows how the threads of a block hold a
-// block of numbers and multiply two: Mma with tensor cores (attention_mma.h), Fma with plain
-// multiply-adds (attention_fma.h). In both, a thread holds the same few rows of everything that
-// its block owns: x(r, c) is the element in row row(r) and column column(c).
+// block of numbers and multiply two: Fma with plain multiply-adds (attention_fma.h), Mma with the
+// tensor cores of every GPU from sm_80 on (attention_mma.h), Wgmma with Hopper's
+// (native/attention_wgmma.h). In all, a thread holds the same few rows of everything that its block
+// owns: x(r, c) is the element in row row(r) and column column(c). Those who multiply together are
+// a team: a warp, or four. A product is started and waited for; only Wgmma's runs meanwhile.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cuda_runtime.h>
+#include <numbers>
 
 #include "kernels/check.h"
+#include "ptx.h"
 
 namespace ladder::LADDER_CUDA {
 
-constexpr float kLog2e = 1.44269504f;
+constexpr float kLog2e = std::numbers::log2e_v<float>;
 
 /// Thread block (x, y, z) of a grid works on head y of sequence z.
 struct Heads {
@@ -41,6 +45,7 @@ struct Heads {
   int kv_row;  ///< the same where keys and values are; k_first: heads of a group before its key
   int kv_group, k_first;
   float scale;  ///< 1 / sqrt(HS)
+  float unit;   ///< scale log2(e): exp(scale S) = 2^(unit S)
 
   constexpr int NKV() const { return NH / r; }
 };
@@ -55,17 +60,17 @@ struct QueryRun {
 template <class T>
 struct Rows {
   T* first;
-  int64_t stride;  ///< from row to row
+  int stride;  ///< from row to row
   int count;
   int width;  ///< HS
 
-  __device__ T* operator[](int row) const { return first + row * stride; }
+  __device__ T* operator[](int row) const { return first + static_cast<int64_t>(row) * stride; }
 };
 
 /// Rows [row, row + count) of head `head` of `heads` in (B,tokens,heads*HS).
 template <class T>
 __device__ Rows<T> rows_of(T* base, int tokens, int heads, int HS, int head, int row, int count) {
-  const int64_t stride = static_cast<int64_t>(heads) * HS;
+  const int stride = heads * HS;
   return {base + (static_cast<int64_t>(tokens) * blockIdx.z + row) * stride + head * HS, stride,
           count, HS};
 }
@@ -92,10 +97,10 @@ inline __device__ int64_t first_statistic(const Heads& heads, int tokens, int h)
   return (static_cast<int64_t>(blockIdx.z) * heads.NH + h) * tokens;
 }
 
-/// exp(score - base) of a score that has been divided by sqrt(HS), rounded, as base was: so no
-/// difference of a score and a larger base is above 0. There is an instruction for powers of two.
-inline __device__ float exp_of_difference(float score, float base) {
-  return exp2f((score - base) * kLog2e);
+/// exp(x - base), by the instruction for powers of two. Where x is a base, no difference of an x
+/// and the largest is above 0.
+inline __device__ float exp_of_difference(float x, float base) {
+  return exp2f((x - base) * kLog2e);
 }
 
 /// The shared memory of a thread block: what it owns, two stages of two tiles of partners, and
@@ -110,8 +115,8 @@ class Room {
 
   explicit __device__ Room(Cell* base) : base_(base) {}
   __device__ Cell* owned(int tile) const { return base_ + tile * E::kOwned * E::kStride; }
-  __device__ Cell* partners(int stage, int tile) const {
-    return owned(kOwnedTiles) + (2 * stage + tile) * E::kPartners * E::kStride;
+  __device__ Cell* partners(int stage, int tile, int row = 0) const {
+    return owned(kOwnedTiles) + ((2 * stage + tile) * E::kPartners + row) * E::kStride;
   }
   __device__ Cell* exchange() const { return partners(2, 0); }
 

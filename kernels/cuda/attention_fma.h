@@ -14,14 +14,18 @@ struct Fma {
   using Element = T;
   using Cell = float;
   static constexpr int kThreads = 256;
+  static constexpr int kBlocks = 1;    ///< of an SM, at least
   static constexpr int kRows = 4;      ///< rows of which a thread holds elements
-  static constexpr int kWarpRows = 8;  ///< half a warp holds 4
+  static constexpr int kTeamRows = 8;  ///< of a warp: half of it holds 4
   static constexpr int kOwned = 64;
   static constexpr int kPartners = 32;
+  static constexpr int kSlice =
+      kPartners;  ///< partners whose scores a thread block holds at a time
   /// From row to row of a tile. Odd: the same d of 16 rows lies in 16 banks.
   static constexpr int kStride = kPad + 1;
   static constexpr int kWeightStride = kPartners + 1;
   static constexpr int kExchange = kOwned * kWeightStride;
+  static constexpr int kWide = 1;  ///< neighbors of a row in one access: rows may begin anywhere
 
   /// A thread's elements of the rows that its block owns, `kWide` columns.
   template <int kWide>
@@ -36,7 +40,11 @@ struct Fma {
 
   static __device__ int row(int r) { return static_cast<int>(threadIdx.x) / 16 * kRows + r; }
   static __device__ int column(int c) { return static_cast<int>(threadIdx.x) % 16 + 16 * c; }
-  static __device__ int first_row() { return warp_index() * kWarpRows; }
+  static __device__ int team_row() { return warp_index() * kTeamRows; }
+  template <int kPending>
+  static __device__ void wait_for_copies() {
+    cp_async_wait<kPending>();
+  }
 
   /// The largest of a row, from what each thread has found in its columns: 16 share a row.
   static __device__ float row_max(float x) {
@@ -46,6 +54,17 @@ struct Fma {
   static __device__ float row_sum(float x) {
     for (int other = 8; other > 0; other /= 2) x += __shfl_xor_sync(kAllLanes, x, other);
     return x;
+  }
+
+  // A score S is the natural exponent S / sqrt(HS), rounded, and so is `base`: the largest weight
+  // is 1 exactly, however large the scores.
+  static constexpr float kPerNatural = 1;  ///< exponents of a natural one
+  static __device__ float exponent(const Heads& heads, float score) { return score * heads.scale; }
+  static __device__ float exp_of_score(const Heads& heads, float score, float base) {
+    return exp_of_exponent(exponent(heads, score), base);
+  }
+  static __device__ float exp_of_exponent(float x, float base) {
+    return exp_of_difference(x, base);
   }
 
   /// Copies kCount rows from row `first` on. Rows past the end become zeros: a weight of zero
@@ -59,18 +78,21 @@ struct Fma {
     }
   }
 
-  /// owned partners^T: a sum over d, ascending. Both tiles hold their rows.
-  static __device__ Scores scores(const float* owned, const float* partners) {
-    Scores s{};
+  /// The rows that a block owns, as factors: they stay in their tile.
+  using Owned = const float*;
+  static __device__ Owned owned(const float* tile) { return tile; }
+
+  /// owned partners^T: a sum over d, ascending.
+  static __device__ void start_scores(Scores& s, Owned owned, const float* partners) {
+    s = {};
 #pragma unroll 4
     for (int d = 0; d < kPad; ++d) add_outer(s, owned + d, kStride, partners + d, kStride);
-    return s;
   }
 
   /// sums += weights partners: a sum over the partners, ascending. Half a warp holds whole rows
   /// of weights, and passes them round through shared memory of its own.
-  static __device__ void accumulate(Sums& sums, Scores& weights, const float* partners,
-                                    float* exchange) {
+  static __device__ void start_accumulate(Sums& sums, Scores& weights, const float* partners,
+                                          float* exchange) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
 #pragma unroll
@@ -83,17 +105,20 @@ struct Fma {
     __syncwarp();
   }
 
-  /// out[first + row] = sums factor(r), rounded once.
+  /// What was started has been computed at once.
+  template <int kPending, class Part>
+  static __device__ void wait(Part&) {}
+
+  /// out[first + row] = result(r, sum), rounded once.
   template <class To, class F>
-  static __device__ void write(const Rows<To>& out, int first, Sums& sums, F&& factor) {
+  static __device__ void write(const Rows<To>& out, int first, Sums& sums, F&& result) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int token = first + row(r);
       if (token >= out.count) continue;
-      const float by = factor(r);
 #pragma unroll
       for (int c = 0; c < Sums::kColumns; ++c)
-        if (column(c) < out.width) out[token][column(c)] = from_float<To>(sums(r, c) * by);
+        if (column(c) < out.width) out[token][column(c)] = from_float<To>(result(r, sums(r, c)));
     }
   }
 

@@ -1,185 +1,36 @@
-// Causal attention, forward: arXiv 2205.14135, 2307.08691. A thread block owns queries and walks
-// over the keys before them, with the online softmax that kernels/cpu/attention_forward.cpp
-// explains: of the scores so far a row knows the largest (m), the sum of exp(S - m) (l), and of
-// exp(S - m) v (o); a larger score makes all three smaller by one factor.
+// Causal attention, forward: which engine takes it.
+#include "hopper.h"
 #include "kernels/cuda/attention_engines.h"
+#include "kernels/cuda/attention_forward.h"
 #include "kernels/cuda/table.h"
-#include "kernels/shapes.h"
 
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// What a thread has seen of its rows.
-template <class E>
-struct Seen {
-  float m[E::kRows];  ///< the largest score
-  float l[E::kRows];  ///< the sum over this thread's columns
-  typename E::Sums o{};
-
-  __device__ Seen() {
-#pragma unroll
-    for (int r = 0; r < E::kRows; ++r) {
-      m[r] = -INFINITY;
-      l[r] = 0;
-    }
-  }
-};
-
-/// Queries see no later keys, and none behind the last. ahead: tokens from the first key to the
-/// first query; left: keys from the first to the last.
-template <class E>
-__device__ void mask(typename E::Scores& s, int ahead, int left) {
-#pragma unroll
-  for (int r = 0; r < E::kRows; ++r)
-#pragma unroll
-    for (int c = 0; c < E::Scores::kColumns; ++c)
-      if (ahead + E::row(r) < E::column(c) || left <= E::column(c)) s(r, c) = -INFINITY;
-}
-
-/// Scores, divided by sqrt(HS), become exp(S - m); m rises to them, and l and o follow. A row
-/// without a score keeps l = 0.
-template <class E>
-__device__ void online_softmax(Seen<E>& seen, typename E::Scores& s, float scale) {
-#pragma unroll
-  for (int r = 0; r < E::kRows; ++r) {
-    float largest = s(r, 0);
-#pragma unroll
-    for (int c = 1; c < E::Scores::kColumns; ++c) largest = fmaxf(largest, s(r, c));
-    largest = fmaxf(seen.m[r], E::row_max(largest) * scale);
-    const float base = largest == -INFINITY ? 0.0f : largest;
-    const float alpha = exp_of_difference(seen.m[r], base);
-    seen.m[r] = largest;
-    float sum = 0;
-#pragma unroll
-    for (int c = 0; c < E::Scores::kColumns; ++c) {
-      s(r, c) = exp_of_difference(s(r, c) * scale, base);
-      sum += s(r, c);
-    }
-    seen.l[r] = fmaf(alpha, seen.l[r], sum);
-#pragma unroll
-    for (int c = 0; c < E::Sums::kColumns; ++c) seen.o(r, c) *= alpha;
-  }
-}
-
-/// Results of a whole sequence: out = o / l;  lse = m + log l.
-template <class T>
-struct Finished {
-  T* out;
-  float* lse;
-
-  template <class E>
-  __device__ void take(const Heads& heads, const QueryRun& run, Seen<E>& seen, int first) const {
-    const int h = static_cast<int>(blockIdx.y);
-    float* to = lse + first_statistic(heads, heads.Tq, h);
-#pragma unroll
-    for (int r = 0; r < E::kRows; ++r) {
-      const int query = first + E::row(r);
-      if (E::column(0) == 0 && query < run.count) to[query] = seen.m[r] + logf(seen.l[r]);
-    }
-    E::write(rows_of_out(heads, run, out, h), first, seen.o,
-             [&](int r) { return 1.0f / seen.l[r]; });
-  }
-};
-
-/// Results of a piece: as they are; o = -0 where no key was seen.
-struct Partial {
-  float *o, *m, *l;
-
-  template <class E>
-  __device__ void take(const Heads& heads, const QueryRun& run, Seen<E>& seen, int first) const {
-    const int h = static_cast<int>(blockIdx.y);
-    const int64_t at = first_statistic(heads, heads.Tq, h) + run.row;
-#pragma unroll
-    for (int r = 0; r < E::kRows; ++r) {
-      const int query = first + E::row(r);
-      if (E::column(0) != 0 || query >= run.count) continue;
-      m[at + query] = seen.m[r];
-      l[at + query] = seen.l[r];
-    }
-    // Not by a factor of -0 or 1: of `l == 0 ? -0 : 1` ptxas 13.0 makes +0 or 1 (FSET.BF).
-#pragma unroll
-    for (int r = 0; r < E::kRows; ++r)
-#pragma unroll
-      for (int c = 0; c < E::Sums::kColumns; ++c)
-        if (seen.l[r] == 0) seen.o(r, c) = -0.0f;
-    E::write(rows_of_out(heads, run, o, h), first, seen.o, [](int) { return 1.0f; });
-  }
-};
-
-template <class E>
-using ForwardRoom = Room<E, 1>;
-
-/// q and kv as `heads` says.
-template <class E, class Results, class T = typename E::Element>
-__global__ void __launch_bounds__(E::kThreads)
-    forward_kernel(Heads heads, QueryRun run, Results results, const T* q_base, const T* kv) {
-  const int h = static_cast<int>(blockIdx.y);
-  const auto q = rows_of_q(heads, run, q_base, h);
-  const auto k = rows_of_kv(heads, kv, h / heads.r, 0);
-  const auto v = rows_of_kv(heads, kv, h / heads.r, 1);
-  // The last queries see the most keys. They go first, so that the end is not waiting for them.
-  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * E::kOwned;
-  const int end = std::min(heads.Tk, run.lead + std::min(run.count, first + E::kOwned));
-  const int mine = first + E::first_row();  // of this warp
-  const ForwardRoom<E> room(dynamic_shared<typename E::Cell>());
-  const auto fetch = [&](int key, int stage) {
-    E::template copy<E::kPartners>(room.partners(stage, 0), k, key);
-    E::template copy<E::kPartners>(room.partners(stage, 1), v, key);
-    cp_async_commit();
-  };
-
-  E::template copy<E::kOwned>(room.owned(0), q, first);
-  if (end > 0) fetch(0, 0);
-  Seen<E> seen;
-  for (int key = 0, stage = 0; key < end; key += E::kPartners, stage ^= 1) {
-    cp_async_wait<0>();
-    __syncthreads();  // this stage is there, and everyone is done with the other
-    if (key + E::kPartners < end) fetch(key + E::kPartners, stage ^ 1);
-    const Pairs pairs{run.lead + mine, E::kWarpRows, key, E::kPartners};
-    if (mine >= run.count || !pairs.any()) continue;
-    auto s = E::scores(room.owned(0), room.partners(stage, 0));
-    const int left = heads.Tk - key;
-    if (!pairs.all() || left < E::kPartners) mask<E>(s, run.lead + first - key, left);
-    online_softmax<E>(seen, s, heads.scale);
-    E::accumulate(seen.o, s, room.partners(stage, 1), room.exchange());
-  }
-  if (mine >= run.count) return;
-#pragma unroll
-  for (int r = 0; r < E::kRows; ++r) seen.l[r] = E::row_sum(seen.l[r]);
-  results.template take<E>(heads, run, seen, first);
-}
-
 /// 128 queries a block, 64 keys at a time. Two strips a warp halve what it reads of the keys; at
 /// 128 channels their sums would not fit the registers.
 template <class T, int kHS>
-using ForwardMma = Mma<T, kHS, kHS <= 64 ? 2 : 1, kHS <= 64 ? 4 : 8, 64>;
+using ForwardMma = Mma<T, kHS, kHS <= 64 ? 2 : 1, kHS <= 64 ? 4 : 8, 64, 64>;
 
 }  // namespace
 
 void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
-  const AttentionShape whole = check_attention_forward(out, lse, qkv);
-  const AttentionPieceShape s = piece_of(whole);
+  const AttentionPieceShape s = piece_of(check_attention_forward(out, lse, qkv));
   check_aligned({out, qkv});
-  with_engine<ForwardMma>(qkv.dtype, s.HS, [&]<class E>(Type<E>) {
-    using T = typename E::Element;
-    const T* x = device_data<T>(qkv);
-    launch(ctx, forward_kernel<E, Finished<T>>, grid_of<E>(s.B, s.NH, s.Tq), E::kThreads,
-           ForwardRoom<E>::kBytes, heads_of(s, true), runs_of(s, whole_sequence(whole.T))[0],
-           Finished<T>{device_data<T>(out), device_data<float>(lse)}, x, x);
-  });
+  if (const Hopper* hopper = hopper_for(ctx, qkv.dtype, s.HS))
+    return hopper->attention_forward(ctx, s, out, lse, qkv);
+  with_engine<ForwardMma>(qkv.dtype, s.HS,
+                          [&]<class E>(Type<E>) { attend_forward<E>(ctx, s, out, lse, qkv); });
 }
 
 void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
                              const AttentionPlace& place) {
   const AttentionPieceShape s = check_attention_piece_forward(o, m, l, q, kv, place);
   check_aligned({o, q, kv});
-  const Partial results{device_data<float>(o), device_data<float>(m), device_data<float>(l)};
+  if (const Hopper* hopper = hopper_for(ctx, q.dtype, s.HS))
+    return hopper->attention_piece_forward(ctx, s, o, m, l, q, kv, place);
   with_engine<ForwardMma>(q.dtype, s.HS, [&]<class E>(Type<E>) {
-    using T = typename E::Element;
-    for (const QueryRun& run : runs_of(s, place))
-      launch(ctx, forward_kernel<E, Partial>, grid_of<E>(s.B, s.NH, run.count), E::kThreads,
-             ForwardRoom<E>::kBytes, heads_of(s, false), run, results, device_data<T>(q),
-             device_data<T>(kv));
+    attend_piece_forward<E>(ctx, s, o, m, l, q, kv, place);
   });
 }
 

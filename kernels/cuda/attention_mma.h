@@ -1,13 +1,15 @@
 // Attention's blocks on tensor cores, for BF16 and F16: factors of 16 bits, sums in FP32.
 //
-// A warp owns one or two strips of 16 rows. Which lane holds which element of a factor and of a sum
-// is told in ptx.h. Two sums (16 x 8) side by side are spread over the lanes just as a left factor
-// (16 x 16) is: so P = exp(S - lse), rounded to 16 bits, is at once the left factor of P V, and
-// passes through no memory. (That one rounding of each weight, relative to its own size, is what
-// attention on tensor cores costs everywhere.)
+// A warp owns one or two strips of 16 rows, whose factors stay in its registers. Which lane holds
+// which element of a factor and of a sum is told in ptx.h. Two sums (16 x 8) side by side are
+// spread over the lanes just as a left factor (16 x 16) is: so P = exp(S - lse), rounded to 16
+// bits, is at once the left factor of P V, and passes through no memory. (That one rounding of each
+// weight, relative to its own size, is what attention on tensor cores costs everywhere.)
 //
 // Tiles in shared memory hold rows of q, k, v or dout. A factor comes out of one in four 8 x 8
-// matrices, by ldmatrix: lane 8 i + j says where row j of matrix i lies.
+// matrices, by ldmatrix: lane 8 i + j says where row j of matrix i lies. An SM reads 128 bytes of
+// shared memory a clock, so what each warp reads is what bounds the kernel beside its products: two
+// strips share every right factor, and no left factor is read twice.
 //
 //   left factor, 16 x 16; its rows are the tile's                   m0 m2
 //                                                                   m1 m3
@@ -28,19 +30,23 @@
 namespace ladder::LADDER_CUDA {
 
 /// An engine of attention (attention_engines.h) that multiplies on tensor cores.
-template <class T, int kHS, int kStrips, int kWarps, int kPartnerRows>
+template <class T, int kHS, int kStrips, int kWarps, int kPartnerRows, int kScoreColumns>
 struct Mma {
   using Element = T;
   using Cell = T;
   static constexpr int kThreads = kWarp * kWarps;
   static constexpr int kRows = 2 * kStrips;  ///< rows of which a thread holds elements
   static constexpr int kWarpRows = 16 * kStrips;
+  static constexpr int kTeamRows = kWarpRows;  ///< a team is a warp
   static constexpr int kOwned = kWarps * kWarpRows;
   static constexpr int kPartners = kPartnerRows;
+  static constexpr int kSlice = kScoreColumns;  ///< partners whose scores a warp holds at a time
   /// From row to row of a tile: 16 bytes more than a row. The eight rows of an 8 x 8 matrix then
   /// start 16 bytes apart modulo 128, and no two lanes ask the same banks.
   static constexpr int kStride = kHS + 8;
   static constexpr int kExchange = 0;
+  static constexpr int kBlocks = 256 / kThreads;  ///< of an SM: 255 registers for each thread
+  static constexpr int kWide = 8;                 ///< neighbors of a row in one access of 16 bytes
 
   /// A thread's elements of the rows that its block owns, `kWide` columns.
   template <int kWide>
@@ -50,10 +56,15 @@ struct Mma {
 
     __device__ float& operator()(int r, int c) { return x[r / 2][c / 2][r % 2 * 2 + c % 2]; }
   };
-  using Scores = Part<kPartners>;
+  using Scores = Part<kSlice>;
   using Sums = Part<kHS>;
 
   static __device__ int first_row() { return warp_index() * kWarpRows; }
+  static __device__ int team_row() { return first_row(); }
+  template <int kPending>
+  static __device__ void wait_for_copies() {
+    cp_async_wait<kPending>();
+  }
   static __device__ int row(int r) { return first_row() + 8 * r + lane_index() / 4; }
   static __device__ int column(int c) { return c / 2 * 8 + lane_index() % 4 * 2 + c % 2; }
 
@@ -67,40 +78,70 @@ struct Mma {
     return x + __shfl_xor_sync(kAllLanes, x, 2);
   }
 
+  // A score S is the exponent unit S of a power of two: then exp(S / sqrt(HS) - m) is one
+  // multiply-add and the power. `base` has been rounded, and the product of the same score has not,
+  // so that the largest weight may be a little over 1; sums of weights share that error. Up to
+  // scores of 2^30, where neighbors of a float are 64 apart, nothing overflows.
+  static constexpr float kPerNatural = kLog2e;  ///< exponents of a natural one
+  static __device__ float exponent(const Heads& heads, float score) { return score * heads.unit; }
+  static __device__ float exp_of_score(const Heads& heads, float score, float base) {
+    return exp2_quick(fmaf(score, heads.unit, -base));
+  }
+  static __device__ float exp_of_exponent(float x, float base) {
+    return exp2_quick(x - base);
+  }
+
   /// Starts to copy kCount rows from row `first` on. Rows past the end become zeros: a weight of
   /// zero would not keep out a NaN.
   template <int kCount>
   static __device__ void copy(T* tile, const Rows<const T>& rows, int first) {
-    constexpr int kCopies = kHS / 8;  // of a row, 16 bytes each
-    for (int i = static_cast<int>(threadIdx.x); i < kCount * kCopies; i += kThreads) {
-      const int row = i / kCopies, d = i % kCopies * 8;
-      const bool inside = first + row < rows.count;
-      cp_async_16(tile + row * kStride + d, rows[inside ? first + row : 0] + d, inside);
-    }
+    constexpr int kCopies = kHS / kWide, kStep = kThreads / kCopies;
+    static_assert(kCount % kStep == 0);
+    // A thread keeps its columns, so that from copy to copy an address moves by a constant.
+    const int row = static_cast<int>(threadIdx.x) / kCopies;
+    const int d = static_cast<int>(threadIdx.x) % kCopies * kWide;
+    const T* from = rows[first + row] + d;
+    const int64_t step = static_cast<int64_t>(kStep) * rows.stride;
+#pragma unroll
+    for (int i = 0; i < kCount; i += kStep, from += step)
+      cp_async_16(tile + (row + i) * kStride + d, from, first + row + i < rows.count);
   }
 
-  /// owned partners^T: a sum over d. Both tiles hold their rows.
-  static __device__ Scores scores(const T* owned, const T* partners) {
-    Scores s{};
-#pragma unroll 1  // not more: what is loaded ahead would take registers that the sums need
-    for (int d = 0; d < kHS; d += 16) {
-      Four left[kStrips];
+  /// Four 8 x 8 matrices: a left factor, or two right factors.
+  struct Four {
+    uint32_t m[4];
+  };
+  /// The rows of a warp as left factors.
+  struct Owned {
+    Four at[kStrips][kHS / 16];
+  };
+  static __device__ Owned owned(const T* tile) {
+    Owned rows;
 #pragma unroll
-      for (int i = 0; i < kStrips; ++i) left[i] = left_at(owned, first_row() + 16 * i, d);
+    for (int i = 0; i < kStrips; ++i)
 #pragma unroll
-      for (int n = 0; n < kPartners; n += 16) {
+      for (int d = 0; d < kHS; d += 16) rows.at[i][d / 16] = left_at(tile, first_row() + 16 * i, d);
+    return rows;
+  }
+
+  /// owned partners^T: a sum over d. `partners`: the first row of kSlice in a tile.
+  static __device__ void start_scores(Scores& s, const Owned& owned, const T* partners) {
+    s = {};
+#pragma unroll
+    for (int d = 0; d < kHS; d += 16)
+#pragma unroll
+      for (int n = 0; n < kSlice; n += 16) {
         const Four right = right_of_scores(partners, n, d);
 #pragma unroll
-        for (int i = 0; i < kStrips; ++i) multiply(&s.x[i][n / 8], left[i], right);
+        for (int i = 0; i < kStrips; ++i) multiply(&s.x[i][n / 8], owned.at[i][d / 16], right);
       }
-    }
-    return s;
   }
 
   /// sums += weights partners: a sum over the partners, ascending. Weights are rounded to T.
-  static __device__ void accumulate(Sums& sums, const Scores& weights, const T* partners, T*) {
+  static __device__ void start_accumulate(Sums& sums, const Scores& weights, const T* partners,
+                                          T*) {
 #pragma unroll
-    for (int n = 0; n < kPartners; n += 16) {
+    for (int n = 0; n < kSlice; n += 16) {
       Four left[kStrips];
 #pragma unroll
       for (int i = 0; i < kStrips; ++i) left[i] = rounded(&weights.x[i][n / 8]);
@@ -113,26 +154,24 @@ struct Mma {
     }
   }
 
-  /// out[first + row] = sums factor(r), rounded once.
+  /// Waits until all but the last kPending products that were started are there: these always are.
+  template <int kPending, class Part>
+  static __device__ void wait(Part&) {}
+
+  /// out[first + row] = result(r, sum), rounded once.
   template <class To, class F>
-  static __device__ void write(const Rows<To>& out, int first, Sums& sums, F&& factor) {
+  static __device__ void write(const Rows<To>& out, int first, Sums& sums, F&& result) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int token = first + row(r);
       if (token >= out.count) continue;
-      const float by = factor(r);
 #pragma unroll
       for (int c = 0; c < Sums::kColumns; c += 2)
-        store<2>(out[token] + column(c), {{sums(r, c) * by, sums(r, c + 1) * by}});
+        store<2>(out[token] + column(c), {{result(r, sums(r, c)), result(r, sums(r, c + 1))}});
     }
   }
 
- private:
-  /// Four matrices: a left factor, or two right factors.
-  struct Four {
-    uint32_t m[4];
-  };
-
+ protected:
   /// Two sums side by side += left times two right factors.
   static __device__ void multiply(float (*sums)[4], const Four& left, const Four& right) {
     mma_16x8x16<T>(sums[0], left.m, {right.m[0], right.m[1]});

@@ -1,6 +1,7 @@
 // What joins the pieces of attention: softmaxes over some keys become one, and in the end a result.
 // A warp takes one query of one head.
-#include "kernels/cuda/attention_engines.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/convert.h"
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/warp.h"
 #include "kernels/shapes.h"

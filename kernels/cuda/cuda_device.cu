@@ -41,9 +41,9 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
   name_ = properties.name;
   max_shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
-  has_fp8_units_ = fp8_units_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
-                                    attribute(cudaDevAttrComputeCapabilityMinor, index) >=
-                                89;
+  capability_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
+                attribute(cudaDevAttrComputeCapabilityMinor, index);
+  has_fp8_units_ = fp8_units_ = capability_ >= 89;
   compute_.reset(new_stream());
   communication_.reset(new_stream());
   blas_.reset(new_blas());

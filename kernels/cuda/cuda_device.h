@@ -60,6 +60,8 @@ class CudaDevice final : public Device {
   /// Leaves them unused, or not: to compare.
   void use_fp8_units(bool used) { fp8_units_ = used && has_fp8_units_; }
 
+  /// 10 times the major plus the minor number of its compute capability: 90 is Hopper.
+  int capability() const { return capability_; }
   /// The largest dynamic shared memory of a block.
   int64_t max_shared_bytes() const { return max_shared_bytes_; }
 
@@ -69,6 +71,7 @@ class CudaDevice final : public Device {
  private:
   int index_;
   std::string name_;
+  int capability_ = 0;
   int64_t max_shared_bytes_ = 0;
   bool has_fp8_units_ = false, fp8_units_ = false;
   Owner<cudaStream_t, cudaStreamDestroy> compute_;

@@ -23,10 +23,10 @@ void launch(const Ctx& ctx, void (*kernel)(Params...), const Grid& grid, int thr
   launch_kernel(ctx, reinterpret_cast<const void*>(kernel), grid, threads, shared_bytes, pointers);
 }
 
-/// The shared memory whose size the launch gave, aligned to 128 bytes.
+/// The shared memory whose size the launch gave, aligned to 1024 bytes.
 template <class T>
 __device__ T* dynamic_shared() {
-  extern __shared__ __align__(128) unsigned char memory[];
+  extern __shared__ __align__(1024) unsigned char memory[];
   return reinterpret_cast<T*>(memory);
 }
 

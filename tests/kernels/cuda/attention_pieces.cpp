@@ -32,7 +32,8 @@ class CudaAttentionPieces : public DeviceTest {
 
 TEST_F(CudaAttentionPieces, GroupsOfHeadsAsRef) {
   const int64_t B = 2, T = 70;
-  for (const auto& [NH, NKV, HS] : {Heads{4, 2, 16}, Heads{3, 1, 5}, Heads{6, 2, 32}})
+  for (const auto& [NH, NKV, HS] :
+       {Heads{4, 2, 16}, Heads{3, 1, 5}, Heads{6, 2, 32}, Heads{3, 1, 64}})
     for (const Dtype dtype : kDtypes) {
       const Tensor qkv = host.random(dtype, {B, T, (NH + 2 * NKV) * HS}, -2, 2);
       const Tensor dout = host.random(dtype, {B, T, NH * HS});
@@ -54,8 +55,7 @@ TEST_F(CudaAttentionPieces, GroupsOfHeadsAsRef) {
 /// Queries of two ranks against keys before, among and behind them.
 TEST_F(CudaAttentionPieces, PiecesAsRef) {
   const int64_t T = 136, share = T / 2;  // chunks of 34 tokens: no multiple of anybody's tiles
-  const Heads s{4, 2, 16};
-  for (const Dtype dtype : kDtypes)
+  const auto pieces = [&](const Heads& s, Dtype dtype) {
     for (const std::array<int64_t, 2> queries : {std::array<int64_t, 2>{0, 102}, {34, 68}})
       for (const int64_t keys : {0, 34, 68, 102}) {
         const AttentionPlace place{T, queries, keys};
@@ -89,6 +89,9 @@ TEST_F(CudaAttentionPieces, PiecesAsRef) {
           }
         dut().clear();
       }
+  };
+  for (const Dtype dtype : kDtypes) pieces({4, 2, 16}, dtype);
+  pieces({2, 1, 64}, Dtype::BF16);
 }
 
 TEST_F(CudaAttentionPieces, MergedAndFinishedAsRef) {

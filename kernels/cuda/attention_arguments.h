@@ -1,0 +1,50 @@
+// From tensors to what the kernels of attention are given.
+#pragma once
+
+#include <array>
+#include <numbers>
+
+#include "kernels/attention_rows.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/grid.h"
+#include "kernels/shapes.h"
+
+namespace ladder::LADDER_CUDA {
+
+/// together: queries, keys and values are in one tensor, qkv.
+inline Heads heads_of(const AttentionPieceShape& s, bool together) {
+  CHECK(s.Tq < 1 << 30 && s.Tk < 1 << 30, "attention over {} tokens", std::max(s.Tq, s.Tk));
+  const int NH = static_cast<int>(s.NH), NKV = static_cast<int>(s.NKV), r = NH / NKV;
+  const double scale = 1 / std::sqrt(static_cast<double>(s.HS));
+  return {.Tq = static_cast<int>(s.Tq),
+          .Tk = static_cast<int>(s.Tk),
+          .NH = NH,
+          .HS = static_cast<int>(s.HS),
+          .r = r,
+          .q_row = together ? NH + 2 * NKV : NH,
+          .q_group = together ? r + 2 : r,
+          .kv_row = together ? NH + 2 * NKV : 2 * NKV,
+          .kv_group = together ? r + 2 : 2,
+          .k_first = together ? r : 0,
+          .scale = static_cast<float>(scale),
+          .unit = static_cast<float>(scale / std::numbers::ln2)};
+}
+
+/// The queries of a piece; a whole sequence is one run.
+inline std::array<QueryRun, 2> runs_of(const AttentionPieceShape& s, const AttentionPlace& place) {
+  std::array<QueryRun, 2> runs;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const TokenRun run = query_runs(place, s.Tq)[i];
+    runs[i] = {static_cast<int>(run.row), static_cast<int>(run.tokens.size()),
+               static_cast<int>(run.tokens.begin - place.keys)};
+  }
+  return runs;
+}
+
+/// A thread block for every E::kOwned of the tokens of every head.
+template <class E>
+Grid grid_of(int64_t B, int64_t heads, int64_t tokens) {
+  return {.x = ceil_div(tokens, E::kOwned), .y = heads, .z = B};
+}
+
+}  // namespace ladder::LADDER_CUDA

@@ -1,0 +1,79 @@
+// Attention's blocks on Hopper's tensor cores, for BF16 and heads of 64 channels: Mma
+// (attention_mma.h) with two differences. Four warps, a team of 64 rows, multiply together, and
+// right factors are read by the tensor cores themselves: once for 64 rows, where Mma reads them
+// once for 32 and passes them through registers. What is left of a warp's registers is room for
+// more warps, which compute exponentials while others multiply.
+#pragma once
+
+#include "kernels/cuda/attention_mma.h"
+#include "wgmma.h"
+
+namespace ladder::LADDER_CUDA {
+
+template <int kWarps, int kPartnerRows, int kScoreColumns, int kBlocksOfAnSm = 2>
+struct Wgmma : Mma<__nv_bfloat16, 64, 1, kWarps, kPartnerRows, kScoreColumns> {
+  using T = __nv_bfloat16;
+  using Base = Mma<T, 64, 1, kWarps, kPartnerRows, kScoreColumns>;
+  using Base::kThreads, Base::kWide, Base::kSlice, Base::kPartners;
+  using typename Base::Four, typename Base::Scores, typename Base::Sums;
+  static constexpr int kBlocks = kBlocksOfAnSm;
+  static constexpr int kTeamRows = 64;
+  static constexpr int kStride = 64;
+  static_assert(kWarps % 4 == 0);
+
+  static __device__ int team_row() { return warp_index() / 4 * kTeamRows; }
+
+  template <int kPending>
+  static __device__ void wait_for_copies() {
+    cp_async_wait<kPending>();
+    fence_shared_for_tensor_cores();
+  }
+
+  template <int kCount>
+  static __device__ void copy(T* tile, const Rows<const T>& rows, int first) {
+    constexpr int kCopies = 64 / kWide, kStep = kThreads / kCopies;
+    static_assert(kCount % kStep == 0 && kStep % 8 == 0);
+    const int row = static_cast<int>(threadIdx.x) / kCopies;
+    const int d = static_cast<int>(threadIdx.x) % kCopies * kWide;
+    const T* from = rows[first + row] + d;
+    T* to = tile + swizzled(row, d);
+    const int64_t step = static_cast<int64_t>(kStep) * rows.stride;
+#pragma unroll
+    for (int i = 0; i < kCount; i += kStep, from += step)
+      cp_async_16(to + i * kStride, from, first + row + i < rows.count);
+  }
+
+  /// The rows of a team stay in their tile. (Kept in registers as Mma keeps them, ptxas 13.0 gave
+  /// their registers to the weights, too, in a loop over partners.)
+  using Owned = const T*;
+  static __device__ Owned owned(const T* tile) { return tile + team_row() * kStride; }
+
+  static __device__ void start_scores(Scores& s, Owned owned, const T* partners) {
+    const uint32_t left = describe(owned), right = describe(partners);
+    begin_products();
+#pragma unroll
+    for (int d = 0; d < 64; d += 16)
+      start_product_of_rows(s.x[0], left + d / kWide, right + d / kWide, d > 0);
+    commit_products();
+  }
+
+  static __device__ void start_accumulate(Sums& sums, const Scores& weights, const T* partners,
+                                          T*) {
+    Four left[kSlice / 16];
+#pragma unroll
+    for (int n = 0; n < kSlice; n += 16) left[n / 16] = Base::rounded(&weights.x[0][n / 8]);
+    const uint32_t right = describe(partners);
+    begin_products();
+#pragma unroll
+    for (int n = 0; n < kSlice; n += 16)
+      start_product(sums.x[0], left[n / 16].m, right + n * kStride / kWide);
+    commit_products();
+  }
+
+  template <int kPending, class Part>
+  static __device__ void wait(Part& part) {
+    wait_for_products<kPending>(part.x[0]);
+  }
+};
+
+}  // namespace ladder::LADDER_CUDA
