@@ -43,7 +43,7 @@ targets() {
   {
     grep -rhoP --include=CMakeLists.txt '^ *ladder_test\(\K\w+(?= LABEL cuda )' "$root/tests"
     sed -nE 's/^([0-9]{2}_\w+) .*/ch\1/p' "$root/scripts/chapters.txt"
-    printf '%s\n' comm_nccl_tests bench_cuda
+    printf '%s\n' comm_nccl_tests bench_cuda bench_attention_ladder
   } | grep -xFf <(ninja -C "$build" -t targets all | sed 's/:.*//')
 }
 

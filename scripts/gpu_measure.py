@@ -193,8 +193,8 @@ def operations(part, machine):
         part.line(f"    {line}")
 
     with clocks(part):
-        call([machine.bin / "bench_cuda", "--benchmark_min_time=0.02"], part.left(),
-             machine.environment, tell)
+        for program in ("bench_cuda", "bench_attention_ladder"):
+            call([machine.bin / program], part.left(), machine.environment, tell)
 
 
 def peers(part, machine):
@@ -257,7 +257,7 @@ def counters(part, machine):
                        f"regex:^{kernel}$", "--launch-skip", 1, "--launch-count", 1,
                        *(word for name in SECTIONS for word in ("--section", name)),
                        "--metrics", ",".join(COUNTERS), machine.bin / "bench_cuda",
-                       f"--benchmark_filter={COUNTED_IN}", "--benchmark_min_time=0.001"],
+                       f"--benchmark_filter={COUNTED_IN}"],
                       part.left(), machine.environment)
         part.details(kernel, output)
         table = [line for line in csv.reader(output.splitlines()) if len(line) > 5]
