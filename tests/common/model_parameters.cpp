@@ -159,7 +159,8 @@ TEST(Init, DependsOnSeedNameAndIndexAlone) {
 TEST(Init, AnyNumberOfThreadsGivesTheSameBits) {
   Weights one{.config = preset("tiny")}, many{.config = preset("tiny")};
   init_params(Ctx{}, one.flat, one.layout, one.config, 1);
-  const Ctx ctx{.threads = 5};
+  Ctx ctx;
+  ctx.threads = 5;
   init_params(ctx, many.flat, many.layout, many.config, 1);
   EXPECT_EQ(std::memcmp(one.data(), many.data(), static_cast<size_t>(one.flat.bytes())), 0);
   EXPECT_EQ(param_hash(ctx, many.flat, many.layout), param_hash(Ctx{}, one.flat, one.layout));

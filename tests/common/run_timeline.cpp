@@ -64,7 +64,9 @@ TEST_F(Timeline, RowsBesideOutliveTheLog) {
 TEST(Span, IsNotChargedWithWhatWasQueuedBefore) {
   test::LateDevice device;
   std::vector<Event> events;
-  const Ctx ctx{.device = &device, .events = &events};
+  Ctx ctx;
+  ctx.device = &device;
+  ctx.events = &events;
   int64_t done = 0;
   device.queue([&] { done = now_ns(); });
   { const Span span(ctx, "work"); }
