@@ -57,7 +57,9 @@ ROWS = [Row("gpt2-124m", 12, 768, gpt2(12, 768), 32, "05_mixed_precision",
         Row("llama-124m", 12, 768, LLAMA, 32, "19_llama",
             [*MODELS["llama-124m"], "--precision=bf16"], "llama-124m", ("master",)),
         Row("gpt2-124m-fp8", 12, 768, gpt2(12, 768), 32, "16_fp8",
-            ["--model=gpt2-124m", "--precision=fp8"], "")]
+            ["--model=gpt2-124m", "--precision=fp8"], ""),
+        Row("gpt2-774m-fp8", 36, 1280, gpt2(36, 1280), 8, "16_fp8",
+            ["--model=gpt2-774m", "--precision=fp8"], "")]
 # TFLOP/s of dense BF16 products by the makers' data sheets, by what the device's name holds.
 PEAKS = {"H200": 989, "H100 80GB HBM3": 989, "H100 PCIe": 756, "H100 NVL": 835, "A100": 312}
 WEIGHTS = {"fp32": "FP32 weights under autocast", "master": "BF16 weights, FP32 masters"}
