@@ -134,7 +134,8 @@ TEST_P(BadCheckpoint, OfAnotherModel) {
            {"--layers 2 --channels 16 --heads 2", "layers is 1 there and 2 here (--layers)"},
            {"--layers 1 --channels 32 --heads 2", "channels is 16 there and 32 here (--channels)"},
            {"--layers 1 --channels 16 --heads 4", "heads is 2 there and 4 here (--heads)"},
-           {"--model tiny --layers 1 --channels 16 --heads 2", "positions is 16 there and 64 here"}})
+           {"--model tiny --layers 1 --channels 16 --heads 2",
+            "positions is 16 there and 64 here"}})
     expect_refused({first + other, says + difference});
 }
 
