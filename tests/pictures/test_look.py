@@ -40,11 +40,11 @@ def width_of(element):
 
 
 def backgrounds(text):
-    """White areas that are at least half as wide as the picture."""
+    """White areas that are more than a third as wide as the picture."""
     root = xml.fromstring(text)
     whole = float(root.get("viewBox").split()[2])
     return [element.tag for element in root.iter() if element.tag.endswith(("rect", "path"))
-            and WHITE.fullmatch(style_of(element, "fill")) and width_of(element) > whole / 2 - 60]
+            and WHITE.fullmatch(style_of(element, "fill")) and width_of(element) > whole / 3]
 
 
 def dark_letters(text):
