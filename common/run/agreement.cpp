@@ -94,7 +94,8 @@ Given given(const RunOptions& options) {
   }
   // After the flags, which say more. Presets may have changed from one version to the next.
   all.emplace_back("the version", LADDER_VERSION);
-  for (const auto& [size, value] : Manifest::sizes_of(options.gpt()).items())
+  const nlohmann::json model = Manifest::sizes_of(options.gpt());
+  for (const auto& [size, value] : model.items())
     all.emplace_back("the model's " + size, value.dump());
   return all;
 }
