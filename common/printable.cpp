@@ -1,5 +1,6 @@
 #include "common/printable.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -68,6 +69,13 @@ std::string shortened(std::string_view text, size_t most) {
   std::string cut(text.substr(0, begins[half]));
   cut += kGap;
   return cut += text.substr(begins[begins.size() - half]);
+}
+
+std::string from_difference(std::string_view text, std::string_view other) {
+  constexpr size_t kBefore = 20;
+  const auto same = static_cast<size_t>(std::ranges::mismatch(text, other).in1 - text.begin());
+  if (std::max(text.size(), other.size()) <= kQuoted || same <= kBefore) return std::string(text);
+  return "... " + std::string(text.substr(same - kBefore));
 }
 
 }  // namespace ladder

@@ -17,4 +17,8 @@ constexpr size_t kQuoted = 200;
 /// `text`, or of a longer one the beginning and the end: at most `most` characters.
 std::string shortened(std::string_view text, size_t most = kQuoted);
 
+/// `text` for a message that says how it differs from `other`: of a long one without the beginning
+/// that both have, as shortened() could make them the same.
+std::string from_difference(std::string_view text, std::string_view other);
+
 }  // namespace ladder

@@ -122,9 +122,10 @@ SECONDS = 10
 
 
 def keyframes(name, before, after, begin):
-    """From one state to another `begin` seconds into the loop, and back at its end."""
+    """From one state to another `begin` seconds into the loop. It begins with the other, which a
+    print or a preview shows, and which is what the picture says."""
     first, second = 100 * begin / SECONDS, 100 * (begin + 0.9) / SECONDS
-    return (f"@keyframes {name}{{0%,{first:.0f}%{{{before}}}{second:.0f}%,94%{{{after}}}100%{{{before}}}}}"
+    return (f"@keyframes {name}{{0%,25%{{{after}}}32%,{first:.0f}%{{{before}}}{second:.0f}%,100%{{{after}}}}}"
             f".{name}{{animation:{name} {SECONDS}s ease-in-out infinite}}")
 
 
@@ -132,7 +133,7 @@ def bars(counts, scale):
     """Elements and style of the bars. Each falls from what data parallelism holds."""
     full, out, style = counts["07_ddp"], [], []
     for column, (chapter, title) in enumerate(COLUMNS.items()):
-        x, y, y_full, begin = LEFT + STEP * column, FLOOR, FLOOR, 1 + 1.2 * column
+        x, y, y_full, begin = LEFT + STEP * column, FLOOR, FLOOR, 2.8 + 1.2 * column
         for part, (_, color) in PARTS.items():
             height, height_full = counts[chapter][part] * scale, full[part] * scale
             y, y_full = y - height, y_full - height_full

@@ -277,7 +277,8 @@ ACTIONS = {"F": (BLUE, "forward"), "B": (ORANGE, "backward, both gradients"),
 
 
 def schedules(data):
-    """Bars appear as a line of time passes; a reader who wants no motion sees them all."""
+    """All bars stand there first, for prints, previews, and readers who want no motion. Then they
+    appear as a line of time passes."""
     unit, row, left = 38, 26, 100
     longest = max(a[4] for p in data["pipelines"] for stage in p["stages"] for a in stage)
     height = 84 + sum(len(p["stages"]) * row + 30 for p in data["pipelines"])
@@ -306,8 +307,10 @@ def schedules(data):
                 name = f"t{round(100 * begin / longest):03d}"
                 if name not in used:
                     used.add(name)
-                    share = 100 * begin / longest * seconds / whole
-                    frames.append(f"@keyframes {name} {{0% {{opacity: 0.1}} {share:.1f}% {{opacity: 1}}}}"
+                    pale = 100 * hold / whole
+                    share = pale + 100 * begin / longest * seconds / whole
+                    frames.append(f"@keyframes {name} {{0% {{opacity: 1}} {pale:.1f}% {{opacity: 0.1}} "
+                                  f"{share:.1f}%, 100% {{opacity: 1}}}}"
                                   f".{name} {{animation: {name} {whole:g}s infinite steps(1)}}")
                 label = (what.lower() if chunk % 2 else what) + str(micro)
                 x, width = left + unit * begin, unit * (end - begin)

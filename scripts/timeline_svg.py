@@ -13,6 +13,8 @@ import json
 import sys
 from pathlib import Path
 
+import plot
+
 # Kinds of spans in the order of the legend, and their colors.
 KINDS = {"forward": "#7fb3d5", "backward": "#1f618d", "update": "#a9a9a9", "waiting": "#f5cba7",
          "sum over ranks": "#ca6f1e", "gather": "#7d9f35", "exchange": "#7a5195"}
@@ -94,10 +96,8 @@ def what_is_missing():
 
 def save(path, timelines, step, rank=0):
     """One picture of {title: rows}, one below the other, on one scale of time."""
-    import matplotlib
-    matplotlib.use("Agg")
-    matplotlib.rcParams.update({"svg.hashsalt": "ladder", "svg.fonttype": "none"})
-    import matplotlib.pyplot as plt
+    plt = plot.pyplot()
+    plt.rcParams["svg.fonttype"] = "none"
     from matplotlib.patches import Patch
     heights = [1.3 + sum(n == f"rank {rank}" or n.startswith(f"rank {rank},") for n in rows)
                for rows in timelines.values()]
@@ -109,9 +109,9 @@ def save(path, timelines, step, rank=0):
                   for axes, (title, rows) in zip(all_axes[:, 0], timelines.items()))
     all_axes[-1, 0].set(xlabel="ms since the step began", xlim=(0, 1.01 * longest))
     figure.legend(handles=[Patch(color=KINDS[kind], label=kind) for kind in KINDS if kind in used],
-                  loc="lower center", ncol=len(used), frameon=False, fontsize=9)
+                  loc="lower center", ncol=len(used), fontsize=9)
     figure.tight_layout(rect=(0, 0.09, 1, 1))
-    figure.savefig(path, metadata={"Date": None})
+    plot.save(figure, path)
 
 
 def fail(message):

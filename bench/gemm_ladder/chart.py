@@ -14,12 +14,11 @@ import pathlib
 import subprocess
 import sys
 
-import matplotlib
-
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 from measure import BEGIN, END, machine, table  # noqa: E402
+from plot import pyplot, save  # noqa: E402
 
 LABELS = {"naive": "1 naive", "reordered": "2 reordered", "blocked": "3 blocked",
           "register_tiled": "4 register-tiled", "packed": "5 packed",
@@ -51,11 +50,8 @@ def label(rung, threads):
 
 
 def draw(best, threads):
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "ladder"
-    import matplotlib.pyplot as plt
     rungs = list(next(iter(best.values())))
-    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(8, 4.2), layout="constrained")
     height = 0.8 / len(best)
     for i, (size, speeds) in enumerate(best.items()):
         places = [row + (i - (len(best) - 1) / 2) * height for row in range(len(rungs))]
@@ -64,9 +60,8 @@ def draw(best, threads):
     axes.set_yticks(range(len(rungs)), [label(rung, threads) for rung in rungs])
     axes.invert_yaxis()
     axes.set(xlabel="GFLOP/s")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, title="M x N x K")
-    figure.savefig(HERE / "gemm_ladder.svg", metadata={"Date": None})
+    axes.legend(title="M x N x K")
+    save(figure, HERE / "gemm_ladder.svg")
 
 
 def main():

@@ -3,6 +3,7 @@
 import pathlib
 
 from measure import run, table
+from plot import pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parent
 TINY = "--model tiny --batch 12 --steps 600 --lr 2e-3"
@@ -17,17 +18,12 @@ SCHEDULES = {
 
 
 def chart(runs):
-    import matplotlib
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "ladder"
-    import matplotlib.pyplot as plt
-    figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(8, 3.6), layout="constrained")
     for name, r in runs.items():
         axes.plot(r.lr, label=name, linewidth=1.6)
     axes.set(xlabel="step", ylabel="learning rate", xlim=(0, 600), ylim=(0, None))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.16))
-    figure.savefig(HERE / "schedules.svg", metadata={"Date": None})
+    axes.legend(ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    save(figure, HERE / "schedules.svg")
 
 
 def measure():

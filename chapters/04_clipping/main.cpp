@@ -196,7 +196,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.params, grads, lr);
   } else {
-    log.note(fmt::format("step {}: skipped, {}", step, bad));
+    log.skipped(step, bad);
   }
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }

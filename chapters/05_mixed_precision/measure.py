@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from measure import compare, run, short_text, table, take_turns, turns_text
+from plot import GREY, pyplot, save
 
 SHORT = "--model tiny --batch 12 --beta2 0.99 --clip 1"
 TINY = f"{SHORT} --lr 1e-3"
@@ -21,28 +22,22 @@ def smooth(values, width=20):
 
 
 def chart(runs):
-    import matplotlib
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "ladder"
-    import matplotlib.pyplot as plt
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6))
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(9, 3.6))
     for name, one in runs.items():
         left.plot(smooth(one.loss), label=name, linewidth=1.2)
     left.set_xlabel("step")
     left.set_ylabel("training loss, mean of 20 steps")
-    left.legend(frameon=False)
+    left.legend()
     for name, one in runs.items():
         if name != "fp32":
             right.plot(smooth([a - b for a, b in zip(one.loss, runs["fp32"].loss)]), label=name,
                        linewidth=1.2)
-    right.axhline(0, color="black", linewidth=0.6)
+    right.axhline(0, color=GREY, linewidth=0.6)
     right.set_xlabel("step")
     right.set_ylabel("the same less that of fp32")
-    right.legend(frameon=False)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
+    right.legend()
     figure.tight_layout()
-    figure.savefig(Path(__file__).parent / "precision.svg", metadata={"Date": None})
+    save(figure, Path(__file__).parent / "precision.svg")
 
 
 def curves():

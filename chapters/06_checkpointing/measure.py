@@ -6,6 +6,7 @@ import statistics
 import subprocess
 
 from measure import ROOT, TEXT, run, short_text, table
+from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parent
 CHAPTER = "06_checkpointing"
@@ -85,19 +86,14 @@ def points(runs):
 
 def chart(at):
     """Names stand beside the chart: dots lie too close together for labels of their own."""
-    import matplotlib
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "ladder"
-    import matplotlib.pyplot as plt
-    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(8, 4.2), layout="constrained")
     for (policy, (mib, ratio)), marker in zip(at.items(), "osD^v<>PX"):
         axes.scatter(mib, ratio, s=64, marker=marker, zorder=3,
                      label=f"{policy}  ({mib:.0f} MiB, {ratio:.2f})")
     axes.set(xlabel="Activation, MiB", ylabel="time of a step, none = 1", xlim=(0, None))
-    axes.grid(color="0.9")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
-    figure.savefig(HERE / "memory_time.svg", metadata={"Date": None})
+    axes.grid(color=GREY, alpha=0.25)
+    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+    save(figure, HERE / "memory_time.svg")
 
 
 def limit():

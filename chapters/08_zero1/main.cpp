@@ -285,7 +285,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   } else {
     m.comm_stream.skip_update();
-    log.note(fmt::format("step {}: skipped, {}", step, bad));
+    log.skipped(step, bad);
   }
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }

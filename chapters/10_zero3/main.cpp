@@ -290,7 +290,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {
-    log.note(fmt::format("step {}: skipped, {}", step, bad));
+    log.skipped(step, bad);
   }
   m.params.forget();  // the weights have changed
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};

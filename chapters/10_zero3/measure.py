@@ -6,6 +6,7 @@ import statistics
 import subprocess
 
 from measure import ROOT, TEXT, result, run, short_text, table
+from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parent
 STAGES = ["07_ddp", "08_zero1", "09_zero2", "10_zero3"]
@@ -67,12 +68,8 @@ def stages_table(runs):
 
 
 def chart(runs):
-    import matplotlib
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "ladder"
-    import matplotlib.pyplot as plt
     P = runs["07_ddp", 1].memory("Grad") // 4
-    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(8, 4.2), layout="constrained")
     place = {(chapter, N): 5 * g + i for g, N in enumerate(RANKS)
              for i, chapter in enumerate(STAGES)}
     bottom = dict.fromkeys(place, 0.0)
@@ -84,16 +81,15 @@ def chart(runs):
         bottom = {key: bottom[key] + heights[key] for key in place}
     theirs = {(chapter, N): value / 2**20 for N in RANKS
               for chapter, value in zip(STAGES, paper(P, N))}
-    axes.plot(place.values(), [theirs[key] for key in place], "_", color="black", markersize=14,
+    axes.plot(place.values(), [theirs[key] for key in place], "_", color=GREY, markersize=14,
               label="paper (gradients in 16 bits, no rooms)")
     axes.set_xticks(list(place.values()),
                     [f"{chapter[:2]}\n{N} rank{'s' * (N > 1)}" if chapter == "08_zero1"
                      else chapter[:2] for chapter, N in place])
     axes.set_ylim(0, 1.35 * max(bottom.values()))
     axes.set_ylabel("MiB on rank 0, activations left out")
-    axes.legend(frameon=False, fontsize=9, ncol=2, loc="upper right")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(HERE / "memory.svg", metadata={"Date": None})
+    axes.legend(fontsize=9, ncol=2, loc="upper right")
+    save(figure, HERE / "memory.svg")
 
 
 def wire(text):

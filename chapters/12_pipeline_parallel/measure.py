@@ -5,6 +5,7 @@ import statistics
 from pathlib import Path
 
 from measure import both, run, short_text, table
+from plot import GREY
 
 HERE = Path(__file__).parent
 PARENT, CHAPTER = "06_checkpointing", "12_pipeline_parallel"
@@ -70,8 +71,7 @@ def picture(timelines):
     style = ".n{font-size:8px;fill:#fff;text-anchor:middle}.t{font-size:10px;text-anchor:middle}"
     (HERE / "bubble.svg").write_text("\n".join(
         [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + wide + 24} {y + 34}" '
-         f'font-family="sans-serif"><style>{style}</style>',
-         f'<rect width="{left + wide + 24}" height="{y + 34}" fill="#fff"/>', *svg, "</svg>\n"]))
+         f'font-family="sans-serif" fill="{GREY}"><style>{style}</style>', *svg, "</svg>\n"]))
 
 
 def memory(text):

@@ -29,7 +29,7 @@ def spike():
         r = run(CHAPTER, f"{flags} {more}")
         rows.append([f"`{more}`" if more else "clean",
                      *(f"{r.loss[s]:.3f}" for s in (199, 200, 201, 205)), f"{r.norm[200]:.2f}",
-                     f"{r.report['val_loss']:.3f}", r.output.count("skipped")])
+                     f"{r.report['val_loss']:.3f}", len(r.report["skipped"])])
     head = ["", "loss of step 199", "200", "201", "205", "norm of step 200", "validation loss",
             "steps skipped"]
     return f"`{flags}`; at step 200 comes a batch of random bytes:\n\n" + table(head, rows)

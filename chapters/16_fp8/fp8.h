@@ -26,6 +26,7 @@
 #include <deque>
 #include <new>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -67,7 +68,7 @@ struct DelayedScale {
   std::deque<float> history = {};  ///< of amax, the newest last
 
   /// After a step with `now`: amax joins the history, and the scale follows. An amax of NaN or Inf
-  /// (the step is lost anyway) does not. Returns the scale of the next step.
+  /// does not: Fp8::judge() has skipped that step. Returns the scale of the next step.
   Fp8Scale next(const Fp8Scale& now) {
     if (std::isfinite(now.amax)) history.push_back(now.amax);
     if (history.size() > kHistory) history.pop_front();
@@ -157,8 +158,21 @@ class Fp8 {
   }
 
   /// Scale and amax of every tensor, F32 (2 n). Ranks see other sequences, so they take the maximum
-  /// before end_step(): their scales are equal anyway.
+  /// before judge() and end_step(): their scales are equal anyway.
   Tensor scales() const { return memory_; }
+
+  /// Why there must be no update: `bad`, or what neither loss nor gradient shows. The code of an
+  /// infinity is the largest number of the format; only amax tells the two apart.
+  std::string judge(const Ctx& ctx, const std::string& bad) const {
+    ctx.synchronize();
+    const bool finite =
+        std::ranges::all_of(scales_, [](const Fp8Scale& one) { return std::isfinite(one.amax); });
+    return !bad.empty() || finite ? bad : "a factor of an FP8 product is NaN or infinite";
+  }
+  /// The same of an evaluation, whose losses become NaN.
+  void judge_losses(const Ctx& ctx, Tensor losses) const {
+    if (!judge(ctx, "").empty()) ctx.kernels->scale(ctx, losses, std::nanf(""));
+  }
 
   /// After a step's update: new scales, and the weights' codes with them.
   void end_step(const Ctx& ctx) {

@@ -281,15 +281,15 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
 
   const float lr = layout.schedule.lr(step);
-  const std::string bad = m.scaler.end_step(loss, norm);
+  if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
+  const std::string bad = m.fp8.judge(m.ctx, m.scaler.end_step(loss, norm));
   if (bad.empty()) {
     clip_global_norm(m.ctx, grads, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {
-    log.note(fmt::format("step {}: skipped, {}", step, bad));
+    log.skipped(step, bad);
   }
-  if (o.precision.fp8()) m.comm.all_reduce(m.fp8.scales(), Combine::Max);
   m.fp8.end_step(m.ctx);
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }
@@ -302,6 +302,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
     forward(m, acts, v.batch().tokens);
     head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
     head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
+    m.fp8.judge_losses(m.ctx, v.losses());
   }
   return v.mean();
 }

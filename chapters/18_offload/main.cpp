@@ -299,7 +299,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx);
   } else {
-    log.note(fmt::format("step {}: skipped, {}", step, bad));
+    log.skipped(step, bad);
   }
   m.params.forget();  // the weights have changed
   m.offloaded.end_step();

@@ -4,6 +4,7 @@ import pathlib
 import statistics
 
 from measure import both, run, short_text, table
+from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parent
 CHAPTER = "19_llama"
@@ -36,21 +37,16 @@ def against(runs, name):
 
 
 def chart(runs):
-    import matplotlib
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "ladder"
-    import matplotlib.pyplot as plt
-    figure, axes = plt.subplots(figsize=(8, 3.8), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(8, 3.8), layout="constrained")
     for name in list(CHANGES)[1:]:
         curve = against(runs, name)
         steps = range(SMOOTH, len(curve) + 1)
         axes.plot(steps, [statistics.mean(curve[s - SMOOTH:s]) for s in steps], label=name,
                   linewidth=2.4 if name == "all" else 1.4)
-    axes.axhline(0, color="#808890", linewidth=1)
+    axes.axhline(0, color=GREY, linewidth=1)
     axes.set(xlabel="step", ylabel="loss above GPT-2's", xlim=(0, 600))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.16))
-    figure.savefig(HERE / "loss.svg", metadata={"Date": None})
+    axes.legend(ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    save(figure, HERE / "loss.svg")
 
 
 def losses():

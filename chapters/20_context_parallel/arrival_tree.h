@@ -1,7 +1,7 @@
-// A sum as a tree by index, whose leaves come in any order.
+// A sum as a tree by index, whose terms come in any order.
 //
-// A leaf waits until its sibling is there; then the two are joined, the lower one first, and their
-// sum waits in turn. With 4 leaves that come as 2, 1, 0, 3:
+// A term waits until its sibling is there; then the two are joined, the lower one first, and their
+// sum waits in turn. With 4 terms that come as 2, 1, 0, 3:
 //
 //     2         waits
 //     1         waits
@@ -23,24 +23,24 @@ namespace ladder {
 
 class ArrivalTree {
  public:
-  ArrivalTree(int64_t leaves, int64_t buffers)
-      : leaves_(leaves),
-        waiting_(static_cast<size_t>(2 * leaves), kNone),
+  ArrivalTree(int64_t terms, int64_t buffers)
+      : terms_(terms),
+        waiting_(static_cast<size_t>(2 * terms), kNone),
         used_(static_cast<size_t>(buffers)) {}
 
-  /// A buffer in which nothing waits, for the next leaf.
+  /// A buffer in which nothing waits, for the next term.
   size_t take() {
     const auto free = std::ranges::find(used_, false);
-    CHECK(free != used_.end(), "{} buffers for what waits of {} leaves", used_.size(), leaves_);
+    CHECK(free != used_.end(), "{} buffers for what waits of {} terms", used_.size(), terms_);
     *free = true;
     return static_cast<size_t>(free - used_.begin());
   }
 
   /// Leaf i is in `buffer`. Calls join(to, from) for each two buffers that become one: the sum
-  /// goes into `to`, which has the lower leaves.
+  /// goes into `to`, which has the lower terms.
   template <class Join>
   void add(int64_t i, size_t buffer, Join&& join) {
-    size_t node = static_cast<size_t>(leaves_ + i);  // its parent is node / 2, the root 1
+    size_t node = static_cast<size_t>(terms_ + i);  // its parent is node / 2, the root 1
     for (; node > 1 && waiting_[node ^ 1] != kNone; node /= 2) {
       const size_t other = std::exchange(waiting_[node ^ 1], kNone);
       const auto [lower, upper] =
@@ -52,13 +52,13 @@ class ArrivalTree {
     waiting_[node] = buffer;
   }
 
-  /// Where the sum is, once all leaves have come.
+  /// Where the sum is, once all terms have come.
   size_t total() const { return waiting_[1]; }
 
  private:
   static constexpr size_t kNone = SIZE_MAX;
 
-  int64_t leaves_;
+  int64_t terms_;
   std::vector<size_t> waiting_;  ///< by node: the buffer of a sum without a sibling
   std::vector<bool> used_;
 };

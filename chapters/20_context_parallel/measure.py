@@ -3,7 +3,7 @@ much."""
 
 import subprocess
 
-from measure import ROOT, both, result, run, short_text, table
+from measure import ROOT, both, run, short_text, table
 
 PARENT, CHAPTER = "09_zero2", "20_context_parallel"
 WAYS = ["gather", "ulysses", "ring"]
@@ -115,10 +115,4 @@ def measure():
         "**Work.** The flags of the first table, with both values of `--order`; pairs of a query and a key, "
         "forward and backward, of all heads and layers; predicted and measured are equal:",
         work(text),
-        "**On a slow link.** Two processes over TCP at 1 Gbit/s, both directions together, by "
-        "`bench/shaped_link.py --context`:",
-        result("context"),
-        "One step of `gather` and of `ring` there, as `--picture` draws it:",
-        "![one step of gather and of ring on a slow link: what the rank computes, and what travels beside]"
-        "(slow_link.svg)",
     ])

@@ -58,6 +58,12 @@ struct ExpertOptions {
     e.router = named<Router>(router).value_or(e.router);
     if (no_renormalize) e.renormalize = false;
     config.check();
+    // x / x is 1 whatever the router says. Megatron-LM refuses it, too; Mixtral and Switch differ.
+    if (e.chosen == 1 && e.renormalize)
+      throw UserError(
+          "--experts-per-token 1 needs --no-renormalize: the only score of a token, divided by "
+          "itself, is always 1, and gives the router no gradient; legal are also 2 to {}",
+          e.count);
     return config;
   }
 

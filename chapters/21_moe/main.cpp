@@ -304,7 +304,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.weights.refresh(m.ctx);
     m.balance.update();
   } else {
-    log.note(fmt::format("step {}: skipped, {}", step, bad));
+    log.skipped(step, bad);
   }
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }

@@ -4,6 +4,7 @@ import pathlib
 import statistics
 
 from measure import both, run, short_text, table
+from plot import pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parent
 CHAPTER = "21_moe"
@@ -34,21 +35,16 @@ def smooth(values):
 
 
 def chart(runs):
-    import matplotlib
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "ladder"
-    import matplotlib.pyplot as plt
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+    figure, axes = pyplot().subplots(1, 2, figsize=(8, 3.4), layout="constrained")
     for label, name in CHART.items():
         steps = runs[name].report["extra"]["experts"]["steps"]
         axes[0].plot(smooth(steps["max_violation"]), label=label)
         axes[1].plot(smooth(steps["least_load"]), label=label)
     axes[0].set(xlabel="step", ylabel="MaxVio", ylim=(0, None))
     axes[1].set(xlabel="step", ylabel="least load / mean", ylim=(0, 1))
-    for one in axes:
-        one.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(frameon=False)
-    figure.savefig(HERE / "balance.svg", metadata={"Date": None})
+    figure.legend(*axes[0].get_legend_handles_labels(), ncol=3, loc="lower center")
+    figure.get_layout_engine().set(rect=(0, 0.09, 1, 0.91))  # above the legend
+    save(figure, HERE / "balance.svg")
 
 
 def last(steps, name):

@@ -324,7 +324,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.balance.update();
   } else {
     m.comm_streams.skip_update();
-    log.note(fmt::format("step {}: skipped, {}", step, bad));
+    log.skipped(step, bad);
   }
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
 }

@@ -4,6 +4,9 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/error.h"
@@ -17,6 +20,16 @@ struct LlmC {
   int64_t magic, version, width;
 };
 constexpr std::array kLlmC = {LlmC{20240520, 1, 2}, LlmC{20240801, 7, 4}};
+
+// What other files begin with, neither text nor numbers one after the other.
+struct Container {
+  std::string_view begin, name;
+};
+constexpr std::array kContainers = {
+    Container{"\x93NUMPY", "an array of NumPy"},  Container{"PK\x03\x04", "a zip archive"},
+    Container{"\x1f\x8b\x08", "a gzip archive"},  Container{"\x28\xb5\x2f\xfd", "a zstd archive"},
+    Container{"\xfd\x37zXZ", "an xz archive"},    Container{"PAR1", "a Parquet file"},
+    Container{"MMIDIDX", "an index of Megatron"}, Container{"ARROW1", "an Arrow file"}};
 
 // Of each file 64 pages at most are looked at.
 constexpr int64_t kPages = 64, kPage = 4096;
@@ -74,11 +87,45 @@ void refuse_text_as_tokens(const InputFile& file, TokenKind tokens) {
                     file.name(), to_string(tokens));
 }
 
+/// Whether numbers of `width` bytes are halves of wider ones: at odd places they are next to
+/// nothing, as the upper halves of tokens are, and at even places they are not.
+bool are_halves(const InputFile& file, int64_t width) {
+  constexpr int64_t kLittle = 16, kLeast = 64;
+  std::array<int64_t, 2> seen{}, little{};
+  for_pages(file, 0, [&](const std::vector<std::byte>& page, int64_t) {
+    for (int64_t i = 0; i < std::ssize(page) / width; ++i) {
+      ++seen[i % 2];
+      little[i % 2] += token_at(page.data() + i * width, width) < kLittle;
+    }
+  });
+  return seen[1] >= kLeast && little[1] > seen[1] * 99 / 100 && little[0] < seen[0] * 9 / 10;
+}
+
+void refuse_halves(const InputFile& file, TokenKind tokens, int64_t width) {
+  if (file.size() % (2 * width) != 0 || !are_halves(file, width)) return;
+  throw UserError(
+      "{}: looks like numbers of {} bits and not like --tokens {}: every other one is "
+      "next to 0; legal are {}",
+      file.name(), 16 * width, to_string(tokens),
+      width == 2 ? "--tokens uint32, and a file of uint16" : "files of uint16 and uint32");
+}
+
 void refuse_foreign_tokens(const InputFile& file, const TextFormat& format, int64_t vocab) {
   for_pages(file, format.header, [&](const std::vector<std::byte>& page, int64_t at) {
     for (int64_t i = 0; i < std::ssize(page); i += format.width)
       require_token(file, (at + i) / format.width, token_at(page.data() + i, format.width), vocab);
   });
+}
+
+void refuse_containers(const InputFile& file) {
+  for (const auto& [begin, name] : kContainers) {
+    std::string there(begin.size(), '\0');
+    if (file.size() < std::ssize(begin)) continue;
+    file.read(0, std::as_writable_bytes(std::span(there)));
+    if (there == begin)
+      throw UserError("{}: {}; legal are text and plain numbers, as NumPy's tofile() writes them",
+                      file.name(), name);
+  }
 }
 
 /// What the header of llm.c says, if there is one.
@@ -105,6 +152,7 @@ TextFormat raw_format(const InputFile& file, TokenKind tokens) {
     throw UserError("{}: {} bytes are no whole number of --tokens {}", file.name(), file.size(),
                     to_string(tokens));
   refuse_text_as_tokens(file, tokens);
+  refuse_halves(file, tokens, format.width);
   return format;
 }
 
@@ -124,6 +172,7 @@ void require_token(const InputFile& file, int64_t place, int64_t token, int64_t 
 
 TextFormat find_format(const InputFile& file, TokenKind tokens, int64_t vocab) {
   if (tokens == TokenKind::Bytes) return {};
+  refuse_containers(file);
   const std::optional<TextFormat> header = llm_c_format(file);
   if (tokens == TokenKind::Auto && !header) {
     refuse_tokens_as_text(file);

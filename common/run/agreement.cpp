@@ -94,7 +94,9 @@ Given given(const RunOptions& options) {
   }
   // After the flags, which say more. Presets may have changed from one version to the next.
   all.emplace_back("the version", LADDER_VERSION);
-  all.emplace_back("the model", Manifest::sizes_of(options.gpt()).dump());
+  const nlohmann::json model = Manifest::sizes_of(options.gpt());
+  for (const auto& [size, value] : model.items())
+    all.emplace_back("the model's " + size, value.dump());
   return all;
 }
 
@@ -121,7 +123,8 @@ void compare(const std::vector<Given>& all, const std::string& flag) {
   }
   if (!ranks.empty())
     throw UserError("{} is {} here, but {} on rank{} {}; legal is the same on every rank", flag,
-                    mine, other, ranks.size() == 1 ? "" : "s", rank_list(ranks));
+                    from_difference(mine, other), from_difference(other, mine),
+                    ranks.size() == 1 ? "" : "s", rank_list(ranks));
 }
 
 }  // namespace

@@ -94,12 +94,8 @@ void check_sum(const SafetensorsReader& file, const FileSum& expected) {
 void check_model(const fs::path& dir, const Manifest& manifest, const GptConfig& config) {
   const json sizes = Manifest::sizes_of(config);
   if (manifest.model == sizes) return;
-  const bool tied = manifest.model.is_object() && manifest.model.contains("tied_head");
-  std::string hint;
-  if (tied != config.tied_head)
-    hint = fmt::format("; legal is a run {} --tied-head", tied ? "with" : "without");
-  throw UserError("{}: a checkpoint of the model {}, not {}{}", dir.string(), manifest.model.dump(),
-                  sizes.dump(), hint);
+  throw UserError("{}: a checkpoint of another model: {}", dir.string(),
+                  Manifest::difference(manifest.model, sizes).c_str());
 }
 
 // The file holds exactly the tensors that this run's optimizer has.

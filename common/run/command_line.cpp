@@ -62,6 +62,8 @@ bool is_flag_line(std::string_view line) {
 void check_config(const CLI::App& app, const std::string& path) {
   constexpr int64_t kMost = 1 << 16;
   const std::string text = read_small_file(path, kMost, "--config");
+  if (text.starts_with("\xEF\xBB\xBF"))
+    throw UserError("--config {}: begins with a byte order mark; legal is UTF-8 without one", path);
   std::istringstream lines(text);
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number)

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -57,7 +59,7 @@ constexpr std::array kMixtralSizes = {
     Size{"intermediate_size", nullptr, 14336, [](const auto& c) { return c.expert_inner(); },
          "--hidden"},
     Size{"num_key_value_heads", nullptr, 8, [](const auto& c) { return c.groups(); }, "--kv-heads"},
-    Size{"num_local_experts", nullptr, 8, [](const auto& c) { return c.experts.count; },
+    Size{"num_local_experts", "num_experts", 8, [](const auto& c) { return c.experts.count; },
          "--experts"},
     Size{"num_experts_per_tok", nullptr, 2, [](const auto& c) { return c.experts.chosen; },
          "--experts-per-token"},
@@ -81,6 +83,16 @@ void check_size(const json& theirs, const Size& size, const GptConfig& config) {
   if (by_alias) check(size.alias, theirs.at(size.alias));
   if (!by_alias || theirs.contains(size.key))
     check(size.key, theirs.value(size.key, json(size.standard)));
+}
+
+/// transformers refuse a config.json that does not say what it configures.
+std::string model_type(const json& theirs, const std::vector<std::string>& legal) {
+  const json type = theirs.value("model_type", json());
+  for (const std::string& one : legal)
+    if (type == one) return one;
+  throw UserError("model_type is {}; legal for this model {} \"{}\"",
+                  theirs.contains("model_type") ? shown(type) : "missing",
+                  legal.size() == 1 ? "is" : "are", fmt::join(legal, "\" and \""));
 }
 
 /// What Ladder computes, where transformers know other ways.
@@ -134,27 +146,44 @@ json scaling_of(const Rope& rope) {
           {"original_max_position_embeddings", rope.original}};
 }
 
-// transformers 4 has rope_theta beside rope_scaling, 5 has both in rope_parameters.
-void check_rope(const json& theirs, const Rope& rope, double standard = 10000) {
-  const json empty = json::object();
-  const bool is_new = !value_or(theirs, "rope_parameters", nullptr).is_null();
-  const char* place = is_new ? "rope_parameters" : "rope_scaling";
-  const json scaling = value_or(theirs, place, empty);
-  if (!scaling.is_object()) throw UserError("{} is {}, no object", place, shown(scaling));
-  const auto check = [&](const char* key, const json& there, const json& here) {
-    if (there != here)
-      throw UserError("{} is {}, but this model has {}; see --model", key, shown(there),
-                      shown(here));
-  };
-  const json theta = value_or(theirs, "rope_theta", standard);
-  check("rope_theta", value_or(scaling, "rope_theta", theta), rope.theta);
-  const bool scaled = rope.factor != 1;
-  const json type = value_or(scaling, "rope_type", value_or(scaling, "type", "default"));
-  check("rope_type", type, scaled ? "llama3" : "default");
-  if (!scaled) return;
-  const json here = scaling_of(rope);
+void check_value(const std::string& what, const json& there, const json& here) {
+  if (there != here)
+    throw UserError("{} is {}, but this model has {}; see --model", what, shown(there),
+                    shown(here));
+}
+
+/// One description of the angles. @param in where it stands, for messages
+void check_angles(const json& angles, const Rope& rope, const std::string& in) {
+  const json here = rope.factor == 1 ? json{{"rope_type", "default"}} : scaling_of(rope);
+  const json& type = here.at("rope_type");
+  check_value("rope_theta" + in, angles.at("rope_theta"), rope.theta);
+  check_value("rope_type" + in, value_or(angles, "rope_type", value_or(angles, "type", "default")),
+              type);
+  check_value("type" + in, value_or(angles, "type", type), type);
   for (const auto& [key, value] : here.items())
-    if (key != "rope_type") check(key.c_str(), scaling.value(key, json()), value);
+    if (key != "rope_type") check_value(key + in, value_or(angles, key.c_str(), nullptr), value);
+}
+
+// transformers 4 reads rope_scaling, and rope_theta beside it. 5 reads rope_scaling or else
+// rope_parameters, and rope_theta in there or else beside it. A file may have several of these, and
+// then each must describe this model.
+void check_rope(const json& theirs, const Rope& rope, double standard = 10000) {
+  check_value("rope_theta", value_or(theirs, "rope_theta", rope.theta), rope.theta);
+  const char* first = "original_max_position_embeddings";
+  if (rope.factor != 1) check_value(first, value_or(theirs, first, rope.original), rope.original);
+  const json beside = {{"rope_theta", value_or(theirs, "rope_theta", standard)}};
+  bool described = false;
+  for (const char* place : {"rope_parameters", "rope_scaling"}) {
+    const json angles = value_or(theirs, place, json::object());
+    if (!angles.is_object()) throw UserError("{} is {}, no object", place, shown(angles));
+    if (angles.empty()) continue;
+    described = true;
+    json all = beside;
+    all.update(angles);
+    check_angles(all, rope, fmt::format(" in {}", place));
+  }
+  if (!described) check_angles(beside, rope, "");
+  check_function(theirs, "partial_rotary_factor", 1.0, 1.0);
 }
 
 // ---- both ways, of each family ------------------------------------------------------------------
@@ -186,7 +215,7 @@ json gpt2_config(const GptConfig& config) {
 }
 
 bool check_gpt2(const json& theirs, const GptConfig& config) {
-  check_function(theirs, "model_type", "gpt2", "gpt2");
+  model_type(theirs, {"gpt2"});
   for (const Size& size : kGpt2Sizes) check_size(theirs, size, config);
   const json inner = config.inner();
   if (theirs.contains("n_inner") && !theirs.at("n_inner").is_null())
@@ -224,9 +253,9 @@ json llama_config(const GptConfig& config) {
   };
 }
 
-/// A token of a Mistral sees `sliding_window` tokens, itself among them; null: all before it.
-void check_window(const json& theirs, int64_t T) {
-  const json window = theirs.value("sliding_window", json(4096));
+/// A token sees `sliding_window` tokens, itself among them; null: all before it.
+void check_window(const json& theirs, const json& standard, int64_t T) {
+  const json window = theirs.value("sliding_window", standard);
   if (window.is_null() || (window.is_number_integer() && window >= T)) return;
   throw UserError(
       "sliding_window is {}, but this run has sequences of {} tokens; legal is a --seq-len of at "
@@ -235,24 +264,20 @@ void check_window(const json& theirs, int64_t T) {
 }
 
 bool check_llama(const json& theirs, const GptConfig& config) {
-  const json type = theirs.value("model_type", json("llama"));
-  const bool mistral = type == "mistral";
-  if (!mistral && type != "llama")
-    throw UserError("model_type is {}; legal for this model are \"llama\" and \"mistral\"",
-                    shown(type));
+  const bool mistral = model_type(theirs, {"llama", "mistral"}) == "mistral";
   for (const Size& size : kLlamaSizes) check_size(theirs, size, config);
   const auto check = [&](const char* key, int64_t standard, int64_t here) {
-    if (const json there = value_or(theirs, key, standard); there != here)
-      throw UserError("{} is {}, but this model has {}; see --model", key, shown(there), here);
+    check_value(key, value_or(theirs, key, standard), here);
   };
   check("intermediate_size", mistral ? 14336 : 11008, config.inner());
   const bool all_heads = !mistral || theirs.contains("num_key_value_heads");  // if null
   check("num_key_value_heads", all_heads ? config.heads : 8, config.groups());
-  if (mistral) check_window(theirs, config.seq_len);
+  if (mistral) check_window(theirs, 4096, config.seq_len);
   check("head_dim", config.head_size(), config.head_size());
   check_function(theirs, "hidden_act", "silu", "silu");
   check_epsilon(theirs, "rms_norm_eps", 1e-6);
   check_rope(theirs, config.rope);
+  check_function(theirs, "layer_types", nullptr, nullptr);  // with them it is a Ministral
   check_function(theirs, "attention_bias", false, false);
   check_function(theirs, "mlp_bias", false, false);
   return tied_head(theirs, false, config);
@@ -271,16 +296,14 @@ json mixtral_config(const GptConfig& config) {
 }
 
 bool check_mixtral(const json& theirs, const GptConfig& config) {
-  check_function(theirs, "model_type", "mixtral", "mixtral");
+  model_type(theirs, {"mixtral"});
   for (const Size& size : kMixtralSizes) check_size(theirs, size, config);
-  if (const json there = value_or(theirs, "head_dim", config.head_size());
-      there != config.head_size())
-    throw UserError("head_dim is {}, but this model has {}; see --model", shown(there),
-                    config.head_size());
+  const json head = config.head_size();
+  check_value("head_dim", value_or(theirs, "head_dim", head), head);
   check_function(theirs, "hidden_act", "silu", "silu");
   check_epsilon(theirs, "rms_norm_eps", 1e-5);
   check_rope(theirs, config.rope, 1e6);
-  check_function(theirs, "sliding_window", nullptr, nullptr);
+  check_window(theirs, nullptr, config.seq_len);
   check_function(theirs, "router_jitter_noise", 0.0, 0.0);
   return tied_head(theirs, false, config);
 }

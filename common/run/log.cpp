@@ -177,6 +177,11 @@ void RunLog::eval(int64_t step, double val_loss) {
   note(fmt::format("step {}: validation loss {}", step, loss_text(val_loss)));
 }
 
+void RunLog::skipped(int64_t step, std::string_view why) {
+  skipped_.push_back({{"step", step}, {"why", why}});
+  note(fmt::format("step {}: skipped, {}", step, why));
+}
+
 bool RunLog::save_due(int64_t step) {
   if (options_.save.empty()) return false;
   const int64_t done = step + 1;
@@ -266,6 +271,7 @@ std::string RunLog::report_text(const RunResult& result,
   for (const nlohmann::json& rank : ranks)
     for (const char* part : {"memory", "comm"}) report[part].push_back(rank.at(part));
   report["evals"] = evals_;
+  report["skipped"] = skipped_;
   report["extra"] = extra_;
   return report.dump(2) + "\n";
 }
@@ -285,6 +291,8 @@ void RunLog::write_file(const std::string& path, const char* flag, const std::st
 void RunLog::judge(const RunResult& result) const {
   if (last_ && finite_steps_ == 0)
     not_done("training", "it did not train: no step had a finite loss and gradient");
+  else if (last_ && std::ssize(skipped_) == steps())
+    not_done("training", "it did not train: every step was skipped");
   else if (result.val_loss && !std::isfinite(*result.val_loss))
     not_done("training", "it did not train: its validation loss is NaN or infinite");
 }

@@ -79,8 +79,10 @@ class RunLog {
   /// which stderr is told, --quiet or not. All ranks call it.
   void save(const TrainingState& state, int64_t steps);
 
-  /// Prints one line without breaking the bar: "step 12: skipped, ...".
+  /// Prints one line without breaking the bar.
   void note(std::string_view line) { progress_.line(line); }
+  /// Step `step` updates no weights. Prints why; --report lists all such steps.
+  void skipped(int64_t step, std::string_view why);
   /// Prints generated text, as printable() has it: a barely trained model writes any byte.
   void sample(std::string_view text);
   /// A chapter's own entries in --report, under "extra".
@@ -152,6 +154,7 @@ class RunLog {
 
   nlohmann::json origin_;  ///< rank 0's, of runs that load or save
   nlohmann::json evals_ = nlohmann::json::array();
+  nlohmann::json skipped_ = nlohmann::json::array();
   nlohmann::json extra_ = nlohmann::json::object();
 };
 

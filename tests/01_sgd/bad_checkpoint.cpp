@@ -129,10 +129,14 @@ TEST_P(BadCheckpoint, NoStepLeftToSave) {
 TEST_P(BadCheckpoint, OfAnotherModel) {
   const std::string first = GetParam() == "01_sgd" ? "--momentum 0.9 --load good "
                                                    : "--optimizer sgd --momentum 0.9 --load good ";
-  for (const std::string other :
-       {"--layers 2 --channels 16 --heads 2", "--layers 1 --channels 32 --heads 2",
-        "--layers 1 --channels 16 --heads 4", "--model tiny --layers 1 --channels 16 --heads 2"})
-    expect_refused({first + other, "a checkpoint of the model"});
+  const std::string says = "a checkpoint of another model: ";
+  for (const auto& [other, difference] : std::initializer_list<std::array<std::string, 2>>{
+           {"--layers 2 --channels 16 --heads 2", "layers is 1 there and 2 here (--layers)"},
+           {"--layers 1 --channels 32 --heads 2", "channels is 16 there and 32 here (--channels)"},
+           {"--layers 1 --channels 16 --heads 4", "heads is 2 there and 4 here (--heads)"},
+           {"--model tiny --layers 1 --channels 16 --heads 2",
+            "positions is 16 there and 64 here"}})
+    expect_refused({first + other, says + difference});
 }
 
 TEST_P(BadCheckpoint, OfAnotherOptimizer) {

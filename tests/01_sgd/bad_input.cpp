@@ -50,11 +50,13 @@ TEST_P(BadRun, Config) {
   write("chapter.toml", "eval-every = 'often'\n");
   write("noise.toml", "\x01\x02 = = [[\n");
   write("refused.toml", "heads = 7\n");
+  write("mark.toml", "\xEF\xBB\xBFsteps = 3\n");
   expect_refused({{"--config no_such.toml", "no_such.toml"},
                   {"--config .", "--config"},
                   {"--config unknown.toml", "no-such-flag"},
                   {"--config chapter.toml", "--eval-every"},
                   {"--config noise.toml", "--config"},
+                  {"--config mark.toml", "mark.toml: begins with a byte order mark"},
                   {"--config refused.toml", "--heads 7 must divide --channels 128"}});
 }
 

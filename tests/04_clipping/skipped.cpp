@@ -13,6 +13,10 @@ TEST_F(Skipped, AStepWithNaNChangesNothingAndIsSaid) {
   const Ended ended = train("04_clipping", flags);
   EXPECT_NE(ended.out.find("step 1: skipped, "), std::string::npos) << ended.out;
   EXPECT_NE(ended.out.find("step 2: skipped, "), std::string::npos) << ended.out;
+  const auto skipped = report("04_clipping", flags)["skipped"];
+  ASSERT_EQ(skipped.size(), 2U) << skipped;
+  EXPECT_EQ(skipped[1]["step"], 2);
+  EXPECT_EQ(skipped[1]["why"], "the loss is NaN or infinite");
   const auto steps = parse_trace(read("trace.jsonl"));
   ASSERT_EQ(steps.size(), 3U);
   EXPECT_EQ(steps[1].loss, "nan");

@@ -61,6 +61,11 @@ TEST_F(SpikeRun, SaysWhatItSkips) {
   const Ended ended = train("14_stability", guarded + "--steps 40");
   EXPECT_NE(ended.out.find("step 30: skipped, "), std::string::npos) << ended.out;
   EXPECT_EQ(ended.out.find("skipped"), ended.out.rfind("skipped")) << ended.out;
+  const auto skipped = report("14_stability", guarded + "--steps 40")["skipped"];
+  ASSERT_EQ(skipped.size(), 1U) << skipped;
+  EXPECT_EQ(skipped[0]["step"], kBad);
+  EXPECT_TRUE(skipped[0]["why"].get<std::string>().starts_with("loss ")) << skipped;
+  EXPECT_EQ(report("14_stability", calm + "--steps 40")["skipped"].size(), 0U);
 }
 
 TEST_F(SpikeRun, AResumeKnowsTheWindow) {

@@ -1,4 +1,7 @@
 // 16_fp8: that its tests of equal bits would see a fault, and what a checkpoint must hold.
+#include <cstring>
+#include <limits>
+
 #include "common/run/manifest.h"
 #include "tests/common/same_trace.h"
 
@@ -32,6 +35,30 @@ TEST_F(Fp8Controls, RanksThatDoNotShareAmaxDiffer) {
   EXPECT_TRUE(different_trace(sound, trace("16_fp8", flags + "--fault skip:all_reduce:2")));
   // A maximum taken twice is the same.
   EXPECT_TRUE(same_trace(sound, trace("16_fp8", flags + "--fault twice:all_reduce:2")));
+}
+
+// A weight becomes infinite in a file of weights.
+TEST_F(Fp8Controls, AnInfiniteWeightIsSeenInEveryPrecision) {
+  train("07_ddp", "--steps 1 --save saved");
+  std::string file = read("saved/model.safetensors");
+  int64_t length = 0;
+  std::memcpy(&length, file.data(), 8);
+  const auto header = nlohmann::json::parse(file.substr(8, static_cast<size_t>(length)));
+  const auto& entry = header.at("transformer.h.0.mlp.c_fc.weight");
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::memcpy(&file[8 + static_cast<size_t>(length) + entry["data_offsets"][0].get<size_t>()],
+              &infinity, 4);
+  write("infinite.safetensors", file);
+  must_end_with(3);
+  for (const std::string precision : {"fp32", "bf16", "fp8"}) {
+    const auto told = report("16_fp8", "--load infinite.safetensors --precision " + precision);
+    EXPECT_EQ(told["skipped"].size(), told["steps"].get<size_t>()) << precision;
+    EXPECT_TRUE(told["val_loss"].is_null()) << precision;
+    EXPECT_TRUE(report("16_fp8",
+                       "--steps 0 --load infinite.safetensors --precision " + precision)["val_loss"]
+                    .is_null())
+        << precision;
+  }
 }
 
 class Fp8Resume : public SameTraceSmall {

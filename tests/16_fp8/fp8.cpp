@@ -129,6 +129,30 @@ TEST_F(Fp8Model, InitialWeightsHaveAScaleOfTheirOwn) {
   EXPECT_LT(relative_error(codes, source), 0.04);  // 3 digits: 2^-4 at most
 }
 
+// Its code is the largest number of the format.
+TEST_F(Fp8Model, AnInfiniteFactorIsJudged) {
+  GptTensors w = layout.view(params);
+  const Tensor source = w.blocks[1].mlp.fc.w, losses = box.random(Dtype::F32, {2}, 1, 2);
+  Fp8 fp8(arena, config, 2, 2, true);
+  fp8.attach(w);
+  fp8.start(box.ctx());
+  EXPECT_EQ(fp8.judge(box.ctx(), ""), "");
+  EXPECT_EQ(fp8.judge(box.ctx(), "overflow"), "overflow");
+  fp8.judge_losses(box.ctx(), losses);
+  EXPECT_TRUE(std::isfinite(losses.data<float>()[0]));
+  fp8.mlp(0).dmid.fp8->amax = std::numeric_limits<float>::infinity();
+  EXPECT_NE(fp8.judge(box.ctx(), ""), "");
+  fp8.end_step(box.ctx());
+  EXPECT_EQ(fp8.judge(box.ctx(), ""), "") << "of one step";
+  static_cast<uint16_t*>(source.ptr)[7] = 0x7F80;  // infinity in BF16
+  for (int step = 0; step < 2; ++step) {
+    fp8.end_step(box.ctx());
+    EXPECT_NE(fp8.judge(box.ctx(), ""), "") << step;
+  }
+  fp8.judge_losses(box.ctx(), losses);
+  EXPECT_TRUE(std::isnan(losses.data<float>()[1]));
+}
+
 TEST_F(Fp8Model, AnEvaluationLeavesNoTrace) {
   GptTensors w = layout.view(params);
   Fp8 fp8(arena, config, 2, 2, true);

@@ -12,6 +12,8 @@ TEST_P(BadExperts, Sizes) {
   expect_refused({{moe + "--experts 0", "--experts must be from 1 to 1024, not 0"},
                   {moe + "--experts-per-token 9", "must be from 1 to the 8 of --experts, not 9"},
                   {moe + "--experts-per-token 0", "must be from 1 to the 8 of --experts, not 0"},
+                  {moe + "--experts-per-token 1", "--experts-per-token 1 needs --no-renormalize"},
+                  {"--model llama-nano --experts 4", "legal are also 2 to 4"},
                   {moe + "--experts 1", "must be from 1 to the 1 of --experts, not 2"},
                   {moe + "--shared-experts -1", "--shared-experts must be from 0 to 1024, not -1"},
                   {moe + "--hidden 3 --channels 24 --heads 4", "must be a multiple of 64"},

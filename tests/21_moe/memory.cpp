@@ -25,7 +25,7 @@ TEST_F(ExpertMemory, IsAsPredicted) {
         "--precision bf16 --recompute full --router sigmoid --bias-rate 0.01",
         "--precision fp16 --recompute selective:mlp --optimizer adafactor",
         "--tied-head --micro-batch 1 --recompute every:2 --balance-loss 0.01 --z-loss 0.001",
-        "--model llama-nano --experts 5 --hidden 32 --threads 2"}) {
+        "--model llama-nano --experts 5 --experts-per-token 3 --hidden 32 --threads 2"}) {
     const auto got = of(flags);
     EXPECT_TRUE(as_predicted(got)) << flags;
     for (const char* what : {"weights", "flops"}) {

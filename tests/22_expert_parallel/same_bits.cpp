@@ -62,7 +62,8 @@ TEST_F(ExpertRuns, ComposesWithWhatCameBefore) {
        {std::pair{"--tied-head --optimizer lion", "--ep 2 --ranks 4"},
         {"--optimizer adamw8bit --experts-per-token 3", "--ep 4 --ranks 8"},
         {"--experts 16 --experts-per-token 5 --hidden 32", "--ep 4 --micro-batch 2"},
-        {"--model llama-nano --experts 2 --kv-heads 1", "--ep 2 --reduction tree"},
+        {"--model llama-nano --experts 2 --experts-per-token 2 --kv-heads 1",
+         "--ep 2 --reduction tree"},
         {"--experts 6 --recompute every:2", "--ep 1 --ranks 4"},
         {"--experts-per-token 8", "--ep 8 --reduction tree"}})
     EXPECT_TRUE(same_trace(one(flags), shared(std::string(flags) + " " + ours)))

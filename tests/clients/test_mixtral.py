@@ -25,10 +25,14 @@ MADE = {
     "mixtral, one file": {},
     "mixtral, shards": {"shards": "200KB"},
     "mixtral, BF16": {"dtype": "bf16"},
+    "mixtral, a window of the sequence": {"config": {**MIXTRAL, "sliding_window": TOKENS}},
 }
 REFUSED = {
     "num_experts_per_tok": (2, "num_experts_per_tok is 2, but this model has 3"),
     "rms_norm_eps": (1e-4, "rms_norm_eps is 0.0001, but Ladder computes with 1e-05"),
+    "sliding_window": (TOKENS - 1, "sliding_window is 15, but this run has sequences of 16 tokens"),
+    "rope_scaling": ({"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0},
+                     'rope_type in rope_scaling is "linear"'),
 }
 CONFUSED = ["w1 and w3 swapped", "experts in another order", "router reversed"]
 

@@ -70,6 +70,32 @@ TEST_F(DataFormat, TextIsNoTokens) {
     EXPECT_USER_ERROR(find(std::string(4096, 'x'), said, 1 << 20), "none of its bytes is 0");
 }
 
+// As uint16, every other token would be 0.
+TEST_F(DataFormat, WiderNumbersAreRefused) {
+  for (const int64_t vocab : {300, 50257, 128'256})
+    for (const int64_t count : {200, 1'000'000}) {
+      EXPECT_USER_ERROR(find(numbers<uint32_t>(tokens(count, vocab)), TokenKind::Uint16, 1 << 20),
+                        "looks like numbers of 32 bits and not like --tokens uint16");
+      EXPECT_USER_ERROR(find(numbers<int64_t>(tokens(count, vocab)), TokenKind::Uint32, 1 << 20),
+                        "looks like numbers of 64 bits and not like --tokens uint32");
+      EXPECT_EQ(find(numbers<uint32_t>(tokens(count, vocab)), TokenKind::Uint32, 1 << 20).width, 4);
+    }
+  // Small numbers at odd and at even places: a vocabulary of a few characters.
+  std::vector<int64_t> few;
+  for (int64_t i = 0; i < 5000; ++i) few.push_back(i * 7 % 20);
+  EXPECT_EQ(find(numbers<uint16_t>(few), TokenKind::Uint16).width, 2);
+}
+
+TEST_F(DataFormat, ContainersAreNeitherTextNorTokens) {
+  const std::string rest = numbers<uint16_t>(tokens(1000));
+  for (const TokenKind said : {TokenKind::Auto, TokenKind::Uint16}) {
+    EXPECT_USER_ERROR(find("\x93NUMPY\x01" + std::string(1, '\0') + rest, said),
+                      "an array of NumPy; legal are text and plain numbers, as NumPy's tofile()");
+    EXPECT_USER_ERROR(find("\x1f\x8b\x08x" + rest, said), "a gzip archive");
+  }
+  EXPECT_TRUE(find("\x93NUMPY" + rest, TokenKind::Bytes).bytes());
+}
+
 TEST_F(DataFormat, HeadersOfLlmC) {
   const auto two = numbers<uint16_t>(tokens(1000));
   const TextFormat format = find(header(20240520, 1, 1000) + two);

@@ -52,6 +52,16 @@ TEST(Shortened, KeepsBothEnds) {
   EXPECT_LE(cut.size(), 2 * kQuoted);
 }
 
+TEST(FromDifference, TwoLongTextsThatDifferInTheMiddleStayTwo) {
+  EXPECT_EQ(from_difference("one", "other"), "one");
+  const std::string same(300, 'x');
+  const std::string one = same + "1" + same, other = same + "2" + same;
+  ASSERT_EQ(shortened(one), shortened(other));
+  EXPECT_TRUE(shortened(from_difference(one, other)).starts_with("... xxxxxxxxxxxxxxxxxxxx1xxx"));
+  EXPECT_TRUE(shortened(from_difference(other, one)).starts_with("... xxxxxxxxxxxxxxxxxxxx2xxx"));
+  EXPECT_EQ(from_difference(same, one), "... xxxxxxxxxxxxxxxxxxxx") << "the beginning of the other";
+}
+
 TEST(UserError, QuotesAPartOfALongValue) {
   const std::string value = "begin" + std::string(40'000, '.') + "end";
   const std::string_view view = value;

@@ -136,7 +136,7 @@ TEST_F(Checkpoint, RefusesAnotherModel) {
   config.heads = 4;  // the same shapes, but not the same model
   SmallModel model;
   model.config = config;
-  EXPECT_USER_ERROR(model.load(dir_.path()), R"("heads":2)");
+  EXPECT_USER_ERROR(model.load(dir_.path()), "heads is 2 there and 4 here (--heads)");
 }
 
 TEST_F(Checkpoint, RefusesAnotherOptimizer) {

@@ -52,7 +52,9 @@ TEST(HfConfig, TheConfigOfPublishedGpt2IsThatModel) {
                           {"n_positions", 1024},
                           {"vocab_size", 50257}};
   EXPECT_TRUE(check_hf_config(published, preset("gpt2-124m"))) << "its head is the embedding";
-  EXPECT_TRUE(check_hf_config(json::object(), preset("gpt2-124m"))) << "all of it is the default";
+  EXPECT_TRUE(check_hf_config({{"model_type", "gpt2"}}, preset("gpt2-124m"))) << "all by default";
+  EXPECT_USER_ERROR(check_hf_config(json::object(), preset("gpt2-124m")),
+                    "model_type is missing; legal for this model is \"gpt2\"");
   EXPECT_USER_ERROR(check_hf_config(published, preset("gpt2-350m")), "n_layer is 12");
 }
 
@@ -85,7 +87,7 @@ TEST(HfConfig, AnotherFunctionIsRefusedWithBothValues) {
   EXPECT_NE(refusal("add_cross_attention", true), "");
   EXPECT_EQ(refusal("reorder_and_upcast_attn", true), "") << "the same function";
   EXPECT_EQ(refusal("model_type", "llama"),
-            "model_type is \"llama\", but Ladder computes with \"gpt2\"");
+            "model_type is \"llama\"; legal for this model is \"gpt2\"");
 }
 
 TEST(HfConfig, TheHeadIsTheEmbeddingUnlessItSaysNo) {

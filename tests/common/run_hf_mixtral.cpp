@@ -104,17 +104,21 @@ TEST_F(HfMixtral, RoundTrip) {
 TEST_F(HfMixtral, AnotherModelIsRefusedWithBothValues) {
   EXPECT_EQ(refusal("num_local_experts", 8),
             "num_local_experts is 8, but this model has 3; see --experts");
+  EXPECT_EQ(refusal("num_experts", 8), "num_experts is 8, but this model has 3; see --experts")
+      << "another name for num_local_experts";
   EXPECT_EQ(refusal("num_experts_per_tok", 1),
             "num_experts_per_tok is 1, but this model has 2; see --experts-per-token");
   EXPECT_EQ(refusal("intermediate_size", 9),
             "intermediate_size is 9, but this model has 8; see --hidden");
   EXPECT_EQ(refusal("num_key_value_heads", 4),
             "num_key_value_heads is 4, but this model has 2; see --kv-heads");
-  EXPECT_EQ(refusal("sliding_window", 4096),
-            "sliding_window is 4096, but Ladder computes with null");
+  const int64_t T = small_mixtral().seq_len;
+  EXPECT_EQ(refusal("sliding_window", T), "") << "it holds the whole sequence";
+  EXPECT_NE(refusal("sliding_window", T - 1), "");
   EXPECT_NE(refusal("router_jitter_noise", 0.1), "");
   EXPECT_EQ(refusal("model_type", "llama"),
-            "model_type is \"llama\", but Ladder computes with \"mixtral\"");
+            "model_type is \"llama\"; legal for this model is \"mixtral\"");
+  EXPECT_NE(refusal("model_type", nullptr), "");
   EXPECT_NE(refusal("rope_theta", 1e6), "");
   // What a config.json leaves out is that of Mixtral 8x7B.
   EXPECT_FALSE(

@@ -48,6 +48,24 @@ TEST_F(AManifest, RoundTrip) {
   EXPECT_EQ(read.steps(), 7);
 }
 
+// Printed whole they would be shortened, perhaps to the same text.
+TEST_F(AManifest, NamesWhatDiffersAndTheFlag) {
+  GptConfig config = preset("moe-nano");
+  const json here = Manifest::sizes_of(config);
+  config.experts.chosen = 3;
+  config.rope.theta = 5e5;
+  EXPECT_EQ(Manifest::difference(Manifest::sizes_of(config), here),
+            "experts/chosen is 3 there and 2 here (--experts-per-token), theta is 500000.0 there "
+            "and 10000.0 here (--rope-theta)");
+  EXPECT_EQ(Manifest::difference({{"layers", 1}}, {{"layers", 1}, {"bias", false}}),
+            "bias is none there and false here (--no-bias)");
+  for (const json& foreign : {json(), json(7), json::array(), json::object()})
+    EXPECT_NE(
+        Manifest::difference(foreign, here).find("channels is none there and 64 here (--channels)"),
+        std::string::npos)
+        << foreign;
+}
+
 TEST_F(AManifest, EveryFlippedBitIsRefused) {
   // In place: to write a file anew takes far longer.
   std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);

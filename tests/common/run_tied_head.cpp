@@ -69,8 +69,8 @@ TEST_F(TiedFiles, ACheckpointGoesOn) {
 TEST_F(TiedFiles, ACheckpointOfTheOtherKindIsRefused) {
   tied_.save(dir_ / "tied", 3);
   own_.save(dir_ / "own", 3);
-  expect_refused(dir_ / "tied", own_, "legal is a run with --tied-head");
-  expect_refused(dir_ / "own", tied_, "legal is a run without --tied-head");
+  expect_refused(dir_ / "tied", own_, "tied_head is true there and none here (--tied-head)");
+  expect_refused(dir_ / "own", tied_, "tied_head is none there and true here (--tied-head)");
 }
 
 TEST_F(TiedFiles, WithoutTheFlagTheHeadIsACopy) {

@@ -100,6 +100,20 @@ def check_names(root):
     return faults
 
 
+def check_ranks(root):
+    """docs/running.md says which chapters run on one rank: those whose program refuses more."""
+    page = root / "docs/running.md"
+    alone = {int(path.parent.name[:2]) for path in (root / "chapters").glob("*/main.cpp")
+             if "refuse_ranks()" in path.read_text(encoding="utf-8")}
+    said = re.search(r"All others, (.+?), run on one rank", page.read_text(encoding="utf-8")) if page.is_file() else None
+    if not said:
+        return ["docs/running.md: does not say which chapters run on one rank"] if page.is_file() else []
+    told = set()
+    for first, last in re.findall(r"(\d+)(?: to (\d+))?", said[1]):
+        told |= set(range(int(first), int(last or first) + 1))
+    return [f"docs/running.md: says that {n:02} runs on one rank, or does not and it does" for n in sorted(told ^ alone)]
+
+
 def check_diffs(root):
     script = root / "scripts/chapter_diff.sh"
     run = subprocess.run(["bash", script, "--check"], capture_output=True, text=True)
@@ -108,7 +122,7 @@ def check_diffs(root):
 
 def check(root):
     faults = check_names(root) + check_readmes(root) + chapter_tree.faults_of_readme(root)
-    return faults + chapter_budget.check(root)[1] + check_diffs(root)
+    return faults + chapter_budget.check(root)[1] + check_diffs(root) + check_ranks(root)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,15 @@ class Chapters(Tree):
         self.diff("--embed")
         self.assert_caught(check_chapters.check, "six banners")
 
+    def test_ranks(self):
+        self.plant("docs/running.md", "All others, 01 to 03, run on one rank.")
+        text = self.read("chapters/01_sgd/main.cpp")
+        self.plant("chapters/01_sgd/main.cpp", text + "// o.run.refuse_ranks();\n")
+        found = check_chapters.check_ranks(self.root)
+        self.assertEqual([line[27:34] for line in found], ["02 runs", "03 runs"], found)
+        self.plant("docs/running.md", "All others, 01, run on one rank.")
+        self.assertEqual(check_chapters.check_ranks(self.root), [])
+
     def measured(self, name):
         return chapter_budget.measure(self.root, chapter_tree.read_table(self.root)[name])
 
