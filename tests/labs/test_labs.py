@@ -14,7 +14,7 @@ import lab as lab_py
 import update
 from engine import answers, gates
 from engine.desk import Desk, function_in
-from engine.labs import Gate, Refused, all_labs, bodies, find, leaks, mutated, reading, stub
+from engine.labs import Gate, Refused, all_labs, bodies, find, leaks, mutated, reading, removed_lines, stub
 from engine.sandbox import Outcome
 
 
@@ -22,6 +22,23 @@ class Labs(unittest.TestCase):
     def test_no_line_that_was_removed_is_in_a_handout(self):
         for lab in all_labs():
             self.assertEqual(leaks(lab), [], lab.name)
+
+    def test_a_handout_says_which_pages_are_closed(self):
+        """Pages that show two lines or more of what the stub has lost, but READMEs of this chapter and
+        of later ones, which one sentence closes."""
+        pages = [path for folder in ("chapters", "docs") for path in (ROOT / folder).rglob("*.md")]
+        for lab in all_labs():
+            handout = (lab.folder / "README.md").read_text(encoding="utf-8")
+            if lab.is_extension:
+                self.assertIn("Nothing is closed.", handout, lab.name)
+                continue
+            for what in ["this chapter and of later ones in `chapters/`", f"`work/{lab.number}/README.md` is open", "`labs/*/mutants/`", "`--no-diff`"]:
+                self.assertIn(what, handout, lab.name)
+            lines = removed_lines(lab)
+            for page in pages:
+                later = page.parent.parent.name == "chapters" and page.parent.name >= lab.name
+                if not later and sum(line in page.read_text(encoding="utf-8") for line in lines) > 1:
+                    self.assertIn(f"`{page.relative_to(ROOT)}`", handout, lab.name)
 
     def test_mutants_change_what_is_there(self):
         for lab in all_labs():
