@@ -148,10 +148,13 @@ void train_counts(Sheet& sheet, const LossScaleOptions& options) {
   sheet.count("skipped", lost.skipped);
 }
 
-void formulas(Sheet& sheet, const PrecisionOptions& precision) {
-  sheet.text("formula/" + precision.name,
-             fmt::format("{} and {}", Weights::param_bytes(kN, precision),
-                         Weights::master_bytes(kN, precision)));
+void formulas(Sheet& sheet) {
+  for (const char* name : {"fp32", "bf16", "fp16"}) {
+    const PrecisionOptions precision{.name = name};
+    sheet.text(fmt::format("formula/weights and master: {}", name),
+               fmt::format("{} and {}", Weights::param_bytes(kN, precision),
+                           Weights::master_bytes(kN, precision)));
+  }
 }
 
 void cases(Sheet& sheet) {
@@ -173,11 +176,12 @@ void cases(Sheet& sheet) {
                 [&] { resume(sheet, script, at); });
   }
   const LossScaleOptions too_large{.initial = 0x1p20f, .window = window};
-  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+  for (const char* precision : {"fp32", "bf16", "fp16"})
     sheet.run(fmt::format("training in {}", precision),
               [&] { train_bits(sheet, {.name = precision}, too_large); });
-    sheet.run(fmt::format("bytes in {}", precision), [&] { formulas(sheet, {.name = precision}); });
-  }
+  sheet.run("training in fp16 from a scale of 1024",
+            [&] { train_bits(sheet, {.name = "fp16"}, options); });
+  sheet.run("bytes", [&] { formulas(sheet); });
   sheet.run("training in bf16 without a master",
             [&] { train_bits(sheet, {.name = "bf16", .master_bits = 16}, options); });
   sheet.run("what fp16 loses", [&] { train_counts(sheet, too_large); });

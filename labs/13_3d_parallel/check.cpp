@@ -52,16 +52,15 @@ std::vector<int32_t> members(Comm& group, int rank) {
 
 /// "right", or what is wrong with the group of `rank` along `axis`.
 std::string verdict(const MeshShape& mesh, Axis axis, const std::vector<int32_t>& group, int rank) {
-  if (std::ssize(group) != mesh[axis])
-    return fmt::format("{} of {} ranks", group.size(), mesh[axis]);
+  std::vector<int32_t> wanted;
   for (int i = 0; i < mesh[axis]; ++i) {
-    MeshCoordinate wanted = mesh.coordinate(rank);
-    wanted[axis] = i;
-    if (mesh.rank(wanted) != group[static_cast<size_t>(i)])
-      return fmt::format("number {} is rank {}, not {}", i, group[static_cast<size_t>(i)],
-                         mesh.rank(wanted));
+    MeshCoordinate at = mesh.coordinate(rank);
+    at[axis] = i;
+    wanted.push_back(mesh.rank(at));
   }
-  return "right";
+  if (group == wanted) return "right";
+  return fmt::format("ranks {} in a group, where {} differ in {} alone", fmt::join(group, " "),
+                     fmt::join(wanted, " "), to_string(axis));
 }
 
 /// What a rank sends along an axis in a step of `blocks` blocks: sums of activations four times a
@@ -130,8 +129,14 @@ struct PlanCase {
   bool sequence_parallel;
   std::string recompute;
   Dtype dtype;
+
+  std::string name() const {
+    return fmt::format("tp {}{}, --recompute {}", tp, sequence_parallel ? ", tokens shared" : "",
+                       recompute);
+  }
 };
 
+/// Of one schedule. Each of four figures is right in all plans and on all stages, or not at all.
 void run_plan(Sheet& sheet, const PlanCase& c) {
   GptConfig gpt = preset("tiny");
   gpt.layers = 8;
@@ -144,15 +149,14 @@ void run_plan(Sheet& sheet, const PlanCase& c) {
     ActivationPlan acts = stage.plan({.dtype = c.dtype}, recompute);
     acts.tp = c.tp;
     acts.sequence_ranks = c.sequence_parallel ? c.tp : 1;
-    sheet.text(
-        fmt::format("memory/stage {}", s),
+    const auto row = [&](const char* figure, const std::string& text) {
+      sheet.text(fmt::format("{}: stage {} of {}, {}", figure, s, c.stages, c.name()), text);
+    };
+    row("memory/slots and bytes",
         fmt::format("{} slots, {} bytes", acts.slots, activation_bytes(stage.part, 1, acts)));
-    sheet.text(fmt::format("memory/waiting() of stage {}", s),
-               fmt::format("{} wait", stage.waiting()));
-    sheet.text(fmt::format("plan/pp, stage {}", s),
-               fmt::format("{} bytes", stage.traffic(acts, sequences)));
-    sheet.text(fmt::format("plan/tp, stage {}", s),
-               fmt::format("{} bytes", tp_traffic_of_stage(stage, acts, recompute, sequences)));
+    row("memory/waiting()", fmt::format("{} wait", stage.waiting()));
+    row("plan/pp", fmt::format("{} bytes", stage.traffic(acts, sequences)));
+    row("plan/tp", fmt::format("{} bytes", tp_traffic_of_stage(stage, acts, recompute, sequences)));
   }
 }
 
@@ -168,19 +172,19 @@ void cases(Sheet& sheet) {
   mesh(2, 1, sheet.pick("pp", {3, 4}), 2);
   mesh(sheet.pick("tp", {3, 4}), 2, 1, 4);
 
-  for (const bool sequence_parallel : {false, true})
-    for (const char* schedule : {"1f1b", "interleaved", "zb-h1"}) {
-      PlanCase c{.pipeline = {},
-                 .stages = sheet.pick<int64_t>("stages", {2, 4}),
-                 .tp = sheet.pick<int64_t>("ranks", {2, 4, 8}),
-                 .sequence_parallel = sequence_parallel,
-                 .recompute = sequence_parallel ? "none" : "full",
-                 .dtype = sequence_parallel ? Dtype::BF16 : Dtype::F32};
-      c.pipeline.kind = *named<PipelineKind>(schedule);
-      sheet.run(fmt::format("{}, {} stages, tp {}{}, --recompute {}", schedule, c.stages, c.tp,
-                            sequence_parallel ? ", bf16, tokens shared" : "", c.recompute),
-                [&] { run_plan(sheet, c); });
-    }
+  for (const char* schedule : {"1f1b", "interleaved", "zb-h1"})
+    sheet.run(schedule, [&] {
+      for (const bool sequence_parallel : {false, true}) {
+        PlanCase c{.pipeline = {},
+                   .stages = sheet.pick<int64_t>("stages", {2, 4}),
+                   .tp = sheet.pick<int64_t>("ranks", {2, 4, 8}),
+                   .sequence_parallel = sequence_parallel,
+                   .recompute = sequence_parallel ? "none" : "full",
+                   .dtype = sequence_parallel ? Dtype::BF16 : Dtype::F32};
+        c.pipeline.kind = *named<PipelineKind>(schedule);
+        run_plan(sheet, c);
+      }
+    });
 }
 
 }  // namespace
