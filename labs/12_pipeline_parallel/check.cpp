@@ -50,10 +50,26 @@ void run_case(Sheet& sheet, PipelineKind kind, int64_t p, int64_t v, int64_t m) 
   sheet.count("idle", idle(pipeline));
 }
 
+/// All actions of a kind, in the order of nth(). Pipelines below have chunks or a cut B, not both.
+void run_nth(Sheet& sheet, int64_t p, int64_t v) {
+  const Pipeline pipeline{.kind = v > 1 ? PipelineKind::Interleaved : PipelineKind::ZbH1,
+                          .stages = p,
+                          .chunks = v,
+                          .micros = 2 * p,
+                          .lists = {}};
+  for (const Do what : {Do::Forward, Do::Backward, Do::BackwardInput, Do::BackwardWeight})
+    for (int64_t k = 0; k < 2 * p * v; ++k)
+      sheet.text(fmt::format("nth/all: {} {} of p {}, v {}", to_string(what), k, p, v),
+                 to_string(nth(pipeline, what, k)));
+}
+
 void cases(Sheet& sheet) {
   const int64_t few = sheet.pick<int64_t>("few", {2, 3}),
                 many = sheet.pick<int64_t>("many", {4, 5}),
                 rounds = sheet.pick<int64_t>("rounds", {2, 3});
+  sheet.run("nth", [&] {
+    for (const int64_t v : {1, 2, 3}) run_nth(sheet, few, v);
+  });
   for (const char* name : kNames<PipelineKind>) {
     const PipelineKind kind = *named<PipelineKind>(name);
     const int64_t v = kind == PipelineKind::Interleaved ? sheet.pick<int64_t>("v", {2, 3}) : 1;
