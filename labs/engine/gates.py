@@ -26,6 +26,7 @@ class Result:
     reference: str = ""
     wrong: int = 0  # rows
     rows: int = 1
+    limited: bool = False  # all that is wrong with it is another gate's
 
     @property
     def passed(self):
@@ -88,14 +89,16 @@ def limit(rows, others, name):
     for (case, _, _), result in rows.items():
         most = min((other.share for (where, _, _), other in others.items() if where == case), default=1)
         if result.share > most:
-            result.share = most
+            result.share, result.limited = most, result.passed
             result.yours += f" (counts as far as {name} does)"
 
 
 def summary(rows):
     """The result that shows most, with the share of all."""
     worst = min(rows.values(), key=lambda result: result.share)
-    worst.wrong, worst.rows = sum(not result.passed for result in rows.values()), len(rows)
+    wrong = [result for result in rows.values() if not result.passed]
+    worst.wrong, worst.rows = len(wrong), len(rows)
+    worst.limited = bool(wrong) and all(result.limited for result in wrong)
     parts = {}  # what has points of its own: of a place what stands before the colon
     for (case, _, place), result in rows.items():
         parts.setdefault((case, place.partition(": ")[0]), []).append(result.share)

@@ -30,7 +30,7 @@ def results_of(lab, build, name, texts, program):
 
 
 def first_failure(results):
-    return next((result.gate.name for result in results if not result.passed), None)
+    return next((result.gate.name for result in results if not result.passed and not result.limited), None)
 
 
 def faults_of(lab, build, every_mutant):

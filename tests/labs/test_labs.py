@@ -16,6 +16,7 @@ from engine import answers, gates
 from engine.desk import Desk, function_in
 from engine.labs import Gate, Refused, all_labs, bodies, find, leaks, mutated, reading, removed_lines, stub
 from engine.sandbox import Outcome
+from engine.selftest import first_failure
 
 
 class Labs(unittest.TestCase):
@@ -239,6 +240,7 @@ class Points(unittest.TestCase):
             self.assertEqual([result.points for result in shown], [points, points], (kept, idle))
         shown = gates.judge(both, figures("100", "50"), figures("100", "10"))
         self.assertEqual(shown[0].yours, "100 (counts as far as idle does)")
+        self.assertEqual(first_failure(shown), "idle")
 
     def test_a_check_is_told_in_its_own_words(self):
         thrown = "rank 1: /tree/common/comm/reduction.cpp:64: data.dtype == arrived_.dtype: U8 to reduce, workspace of F32"
