@@ -59,8 +59,8 @@ std::string verdict(const MeshShape& mesh, Axis axis, const std::vector<int32_t>
     wanted.push_back(mesh.rank(at));
   }
   if (group == wanted) return "right";
-  return fmt::format("ranks {} in a group, where {} differ in {} alone", fmt::join(group, " "),
-                     fmt::join(wanted, " "), to_string(axis));
+  return fmt::format("the group has ranks {}; it must have {}", fmt::join(group, " "),
+                     fmt::join(wanted, " "));
 }
 
 /// What a rank sends along an axis in a step of `blocks` blocks: sums of activations four times a
