@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from engine import answers, grade, judge  # noqa: E402
 from engine.build import Build, DoesNotCompile  # noqa: E402
 from engine.desk import Desk, code_lines, pairs, side_by_side  # noqa: E402
-from engine.gates import table  # noqa: E402
+from engine.gates import plain, table  # noqa: E402
 from engine.labs import ROOT, Refused, all_labs, find  # noqa: E402
 
 
@@ -75,8 +75,8 @@ def check_once(lab, desk, build, program, seed):
 
 def last_lines(printed):
     """Of what a program has printed its error alone, if it ends with one."""
-    lines = printed.strip().splitlines()
-    error = next((i for i, line in enumerate(lines) if line.startswith("error: ")), 0)
+    lines = plain(printed.strip()).splitlines()
+    error = next((i for i, line in enumerate(lines) if line.startswith(("error: ", "internal error: "))), 0)
     return lines[error:][-12:]
 
 

@@ -211,11 +211,11 @@ def judge_trace(gate, yours, reference, ended=""):
     result = Result(gate, equal / len(reference), "trace", yours=f"{equal} of {len(reference)} lines", reference=f"{len(reference)} lines")
     if len(yours) > len(reference):
         result.share = 0.0
-    if not result.passed:
-        mine, right = ("".join(lines[equal : equal + 1]) for lines in (yours, reference))
-        mine, right = differing(mine, right)
-        result.yours = f"line {equal + 1}: {mine or ended or 'not written'}"
-        result.reference = f"line {equal + 1}: {right or 'no such line'}"
+    if equal < len(yours):
+        right = reference[equal] if equal < len(reference) else "no such line"
+        result.yours, result.reference = (f"line {equal + 1}: {line}" for line in differing(yours[equal], right))
+    elif ended:
+        result.yours += f", {ended}"
     return result
 
 

@@ -139,8 +139,8 @@ class WhatIsShown(Tree):
     def test_an_error_is_shown_without_what_was_printed_before(self):
         desk = Desk(self.root)
         desk.start(find("08", self.root))
-        shown = self.checked(desk, 0, "params  1 MB\nerror: rank 1: no sum\nmore\n")
-        self.assertIn("your program printed:\n  error: rank 1: no sum\n  more\n", shown)
+        shown = self.checked(desk, 0, "params  1 MB\ninternal error: rank 1: no sum\nmore\n")
+        self.assertIn("your program printed:\n  internal error: rank 1: no sum\n  more\n", shown)
 
 
 class CommandLine(unittest.TestCase):
@@ -254,7 +254,7 @@ class Points(unittest.TestCase):
         other = self.LINES[1].replace("0x1p+1", "0x1p+0").replace("2.0", "1.0").replace("bb", "cc")
         shown = gates.judge_trace(self.TRACE, [self.LINES[0], other], self.LINES)
         self.assertEqual((shown.points, shown.yours, shown.reference), (5, "line 2: step 1, loss 1.0, param_hash cc", "line 2: step 1, loss 2.0, param_hash bb"))
-        for yours, ended, told in [([], "ended with status 1", "line 1: ended with status 1"), (self.LINES[:1], "", "line 2: not written"), (["{"], "", "line 1: {")]:
+        for yours, ended, told in [([], "ended with status 1", "0 of 2 lines, ended with status 1"), (self.LINES[:1], "", "1 of 2 lines"), (["{"], "", "line 1: {")]:
             self.assertEqual(gates.judge_trace(self.TRACE, yours, self.LINES, ended).yours, told)
         shown = gates.judge_trace(self.TRACE, [*self.LINES, "more"], self.LINES)
         self.assertEqual((shown.points, shown.yours, shown.reference), (0, "line 3: more", "line 3: no such line"))
