@@ -3,10 +3,12 @@
 #include "labs/check.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "chapters/12_pipeline_parallel/stage_layout.h"
@@ -131,13 +133,13 @@ struct PlanCase {
   Dtype dtype;
 
   std::string name() const {
-    return fmt::format("tp {}{}, --recompute {}", tp, sequence_parallel ? ", tokens shared" : "",
-                       recompute);
+    return fmt::format("{}, tp {}{}, --recompute {}", to_string(pipeline.kind), tp,
+                       sequence_parallel ? ", tokens shared" : "", recompute);
   }
 };
 
-/// Of one schedule. Each of four figures is right in all plans and on all stages, or not at all.
-void run_plan(Sheet& sheet, const PlanCase& c) {
+/// The figures of one gate. Each is right in all plans of a case and on all stages, or not at all.
+void run_plan(Sheet& sheet, std::string_view gate, const PlanCase& c) {
   GptConfig gpt = preset("tiny");
   gpt.layers = 8;
   gpt.heads = 8;
@@ -152,11 +154,15 @@ void run_plan(Sheet& sheet, const PlanCase& c) {
     const auto row = [&](const char* figure, const std::string& text) {
       sheet.text(fmt::format("{}: stage {} of {}, {}", figure, s, c.stages, c.name()), text);
     };
-    row("memory/slots and bytes",
-        fmt::format("{} slots, {} bytes", acts.slots, activation_bytes(stage.part, 1, acts)));
-    row("memory/waiting()", fmt::format("{} wait", stage.waiting()));
-    row("plan/pp", fmt::format("{} bytes", stage.traffic(acts, sequences)));
-    row("plan/tp", fmt::format("{} bytes", tp_traffic_of_stage(stage, acts, recompute, sequences)));
+    if (gate == "memory") {
+      row("memory/slots and bytes",
+          fmt::format("{} slots, {} bytes", acts.slots, activation_bytes(stage.part, 1, acts)));
+      row("memory/waiting()", fmt::format("{} wait", stage.waiting()));
+    } else {
+      row("plan/pp", fmt::format("{} bytes", stage.traffic(acts, sequences)));
+      row("plan/tp",
+          fmt::format("{} bytes", tp_traffic_of_stage(stage, acts, recompute, sequences)));
+    }
   }
 }
 
@@ -172,19 +178,23 @@ void cases(Sheet& sheet) {
   mesh(2, 1, sheet.pick("pp", {3, 4}), 2);
   mesh(sheet.pick("tp", {3, 4}), 2, 1, 4);
 
-  for (const char* schedule : {"1f1b", "interleaved", "zb-h1"})
-    sheet.run(schedule, [&] {
-      for (const bool sequence_parallel : {false, true}) {
-        PlanCase c{.pipeline = {},
-                   .stages = sheet.pick<int64_t>("stages", {2, 4}),
-                   .tp = sheet.pick<int64_t>("ranks", {2, 4, 8}),
-                   .sequence_parallel = sequence_parallel,
-                   .recompute = sequence_parallel ? "none" : "full",
-                   .dtype = sequence_parallel ? Dtype::BF16 : Dtype::F32};
-        c.pipeline.kind = *named<PipelineKind>(schedule);
-        run_plan(sheet, c);
-      }
-    });
+  const auto plans = [&](std::string_view gate, const char* schedule) {
+    for (const bool sequence_parallel : {false, true}) {
+      PlanCase c{.pipeline = {},
+                 .stages = sheet.pick<int64_t>("stages", {2, 4}),
+                 .tp = sheet.pick<int64_t>("ranks", {2, 4, 8}),
+                 .sequence_parallel = sequence_parallel,
+                 .recompute = sequence_parallel ? "none" : "full",
+                 .dtype = sequence_parallel ? Dtype::BF16 : Dtype::F32};
+      c.pipeline.kind = *named<PipelineKind>(schedule);
+      run_plan(sheet, gate, c);
+    }
+  };
+  const std::array schedules{"1f1b", "interleaved", "zb-h1"};
+  for (const char* schedule : schedules) sheet.run(schedule, [&] { plans("plan", schedule); });
+  sheet.run("all schedules", [&] {
+    for (const char* schedule : schedules) plans("memory", schedule);
+  });
 }
 
 }  // namespace
