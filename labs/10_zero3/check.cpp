@@ -119,9 +119,10 @@ Found run_ranks_of(Sheet& sheet, const Case& c, Look look) {
   Found found(c.ranks);
   run_threads(
       c.ranks, [&](Comm& comm) { take_steps(sheet, c, look, comm, found); }, kPatience);
+  const char* when = look == Look::AtOnce ? "" : ", when the next is there";
   for (size_t r = 0; r < found.weights.size(); ++r)
     for (const auto& [place, numbers] : found.weights[r])
-      sheet.bits(fmt::format("weights/rank {}: {}", r, place), numbers);
+      sheet.bits(fmt::format("weights/rank {}{}: {}", r, when, place), numbers);
   return found;
 }
 
@@ -135,13 +136,11 @@ void run_case(Sheet& sheet, const Case& c) {
   sheet.count("kept", sum_of(found.kept));
   sheet.without_idea("sent", 4 * (c.ranks - 1) * each_use);
   sheet.count("sent", sum_of(found.sent));
-}
 
-void run_ahead(Sheet& sheet, const Case& c) {
-  const Found found = run_ranks_of(sheet, c, Look::WhenTheNextIsThere);
-  for (size_t r = 0; r < found.ahead.size(); ++r)
-    for (size_t step = 0; step < found.ahead[r].size(); ++step)
-      sheet.text(fmt::format("ahead/rank {}: step {}", r, step + 1), found.ahead[r][step]);
+  const Found later = run_ranks_of(sheet, c, Look::WhenTheNextIsThere);
+  for (size_t r = 0; r < later.ahead.size(); ++r)
+    for (size_t step = 0; step < later.ahead[r].size(); ++step)
+      sheet.text(fmt::format("ahead/rank {}: step {}", r, step + 1), later.ahead[r][step]);
 }
 
 std::string bytes_of(const Case& c, int64_t GA) {
@@ -190,7 +189,6 @@ void cases(Sheet& sheet) {
       c.zero3.prefetch = prefetch;
       c.zero3.reshard = reshard;
       sheet.run(c.name(), [&] { run_case(sheet, c); });
-      sheet.run(c.name() + ", ahead", [&] { run_ahead(sheet, c); });
       all.push_back(c);
     }
   sheet.run("by formula", [&] { run_formula(sheet, all); });
