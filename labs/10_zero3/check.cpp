@@ -126,7 +126,8 @@ Found run_ranks_of(Sheet& sheet, const Case& c, Look look) {
   return found;
 }
 
-void run_case(Sheet& sheet, const Case& c) {
+/// What has been found when the next section was there.
+Found run_case(Sheet& sheet, const Case& c) {
   const Found found = run_ranks_of(sheet, c, Look::AtOnce);
   const ParamLayout params(c.gpt, c.ranks);
   // A room for each section; a gather for each use.
@@ -136,11 +137,13 @@ void run_case(Sheet& sheet, const Case& c) {
   sheet.count("kept", sum_of(found.kept));
   sheet.without_idea("sent", 4 * (c.ranks - 1) * each_use);
   sheet.count("sent", sum_of(found.sent));
+  return run_ranks_of(sheet, c, Look::WhenTheNextIsThere);
+}
 
-  const Found later = run_ranks_of(sheet, c, Look::WhenTheNextIsThere);
-  for (size_t r = 0; r < later.ahead.size(); ++r)
-    for (size_t step = 0; step < later.ahead[r].size(); ++step)
-      sheet.text(fmt::format("ahead/rank {}: step {}", r, step + 1), later.ahead[r][step]);
+void write_ahead(Sheet& sheet, const Found& found) {
+  for (size_t r = 0; r < found.ahead.size(); ++r)
+    for (size_t step = 0; step < found.ahead[r].size(); ++step)
+      sheet.text(fmt::format("ahead/rank {}: step {}", r, step + 1), found.ahead[r][step]);
 }
 
 std::string bytes_of(const Case& c, int64_t GA) {
@@ -188,7 +191,9 @@ void cases(Sheet& sheet) {
              .recompute = recompute};
       c.zero3.prefetch = prefetch;
       c.zero3.reshard = reshard;
-      sheet.run(c.name(), [&] { run_case(sheet, c); });
+      Found found(0);
+      sheet.run(c.name(), [&] { found = run_case(sheet, c); });
+      sheet.run(c.name() + ", ahead", [&] { write_ahead(sheet, found); });
       all.push_back(c);
     }
   sheet.run("by formula", [&] { run_formula(sheet, all); });
