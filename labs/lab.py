@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from engine import answers, grade, judge  # noqa: E402
 from engine.build import Build, DoesNotCompile  # noqa: E402
 from engine.desk import Desk, code_lines, pairs, side_by_side  # noqa: E402
-from engine.gates import table  # noqa: E402
+from engine.gates import plain, table  # noqa: E402
 from engine.labs import ROOT, Refused, all_labs, find  # noqa: E402
 
 
@@ -63,14 +63,21 @@ def check_once(lab, desk, build, program, seed):
     points = sum(result.points for result in results)
     passed = all(result.passed for result in results)
     if printed.strip() and not passed:
-        print("your program printed:\n" + "\n".join("  " + line for line in printed.strip().splitlines()[-12:]))
+        print("your program printed:\n" + "\n".join("  " + line for line in last_lines(printed)))
     most = sum(result.gate.points for result in results)
     print(f"{lab.name}: {points:g} of {most:g} points, {seconds:.1f} s")
     if passed and lab.program and not program:
         print(f"now the whole program: labs/lab.py check {lab.number} --program")
     if program or not lab.program:
-        desk.note(lab, points=points, passed=passed)
+        desk.note(lab, points=points, passed=passed or desk.state(lab).get("passed", False))
     return passed
+
+
+def last_lines(printed):
+    """Of what a program has printed its error alone, if it ends with one."""
+    lines = plain(printed.strip()).splitlines()
+    error = next((i for i, line in enumerate(lines) if line.startswith(("error: ", "internal error: "))), 0)
+    return lines[error:][-12:]
 
 
 def compare(lab, desk):

@@ -3,14 +3,19 @@
 
     scripts/slides.py 08 > runs/08.md
     npx @marp-team/marp-cli --html runs/08.md     or another program that reads such slides
+    scripts/slides.py 08 --no-diff                before the lab, whose answer is in the diff
+    scripts/slides.py 08 --html > runs/08.html    a page that wants no network; by pandoc
 
 The output is Markdown with a front matter, and `---` between slides, as Marp reads it. Pictures are
 in it, as <img>, which is why Marp wants --html. A slide has the first sentences of a paragraph, an
-equation, a picture, a part of the diff, or the first rows of a table.
+equation, a picture, a part of the diff, or the first rows of a table. Without the diff nothing is in
+it that the chapter's README quotes of the code.
 """
 
 import base64
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -30,6 +35,27 @@ style: |
   table {{ font-size: 15px; }}
   img {{ max-height: 500px; max-width: 100%; }}
 ---
+"""
+# A slide fills the window; Space and Page Down go on; a browser prints one a page.
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<title>{title}</title>
+<style>
+@page {{ size: 1280px 720px; margin: 0; }}
+html {{ font: 2vw/1.4 sans-serif; scroll-snap-type: y mandatory; }}
+body {{ margin: 0; }}
+section {{ height: 100vh; box-sizing: border-box; padding: 3vh 5vw; overflow: hidden;
+  scroll-snap-align: start; break-after: page; }}
+h1, h2 {{ margin: 0 0 2vh; font-size: 150%; }}
+pre, table {{ font-size: 1.17vw; line-height: 1.3; }}
+td, th {{ padding: 0.2em 1em 0.2em 0; text-align: left; }}
+.diff .va {{ color: #1a7f37; }}
+.diff .st {{ color: #b32424; }}
+img {{ max-height: 70vh; max-width: 100%; }}
+</style>
+{slides}
+</html>
 """
 PICTURE = re.compile(r"^!\[([^\]]*)\]\(([^)]+)\)$")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)")  # that leads nowhere from a slide
@@ -162,9 +188,17 @@ def topics(heading, text, most=SENTENCES):
     return [topic for topic in found if topic[1]]
 
 
-def slides(folder):
+def without_code(text):
+    """A README without its diff and without what it quotes of the sources."""
+    for begin, end in [("diff:begin", "diff:end"), ("quote: ", "quote:end")]:
+        text = re.sub(rf"<!-- {begin}.*?<!-- {end} -->", "", text, flags=re.DOTALL)
+    return text
+
+
+def slides(folder, diff_too=True):
     """The slides of a chapter, each a list of blocks."""
-    parts = sections((folder / "README.md").read_text(encoding="utf-8"))
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    parts = sections(text if diff_too else without_code(text))
     title, *lead = blocks(parts[""])
     yield [title, *(re.sub(r"^> ?", "", LINK.sub(r"\1", block), flags=re.MULTILINE) for block in lead)]
     for name in ["The problem", "The idea", "The diff", "What must be equal", "Predicted and measured"]:
@@ -179,19 +213,33 @@ def slides(folder):
         yield ["## Write it yourself", f"`labs/lab.py new {folder.name[:2]}`, then `labs/lab.py check {folder.name[:2]}`"]
 
 
-def deck(folder):
-    found = list(slides(folder))
+def deck(folder, diff_too=True):
+    found = list(slides(folder, diff_too))
     title = found[0][0].removeprefix("# ")
     return FRONT.format(title=title) + "\n" + "\n\n---\n\n".join("\n\n".join(slide) for slide in found) + "\n"
 
 
+def as_page(text):
+    """A deck as one HTML page, which loads nothing: equations are MathML, pictures are inside."""
+    words = ["pandoc", "--from=markdown", "--to=html5", "--mathml"]
+    run = subprocess.run(words, input=text.removeprefix("---").partition("\n---\n")[2], capture_output=True, text=True, check=True)
+    found = re.split(r"<hr */?>", run.stdout)
+    title = re.search(r"<h1[^>]*>(.*?)</h1>", found[0], re.DOTALL)[1]
+    return PAGE.format(title=" ".join(title.split()), slides="\n".join(f"<section>{slide}</section>" for slide in found))
+
+
 def main(words):
-    folders = list((ROOT / "chapters").glob(f"{words[0]}_*")) if len(words) == 1 and re.fullmatch(r"\d\d", words[0]) else []
-    if len(folders) != 1:
+    numbers, flags = [w for w in words if not w.startswith("-")], {w for w in words if w.startswith("-")}
+    folders = list((ROOT / "chapters").glob(f"{numbers[0]}_*")) if len(numbers) == 1 and re.fullmatch(r"\d\d", numbers[0]) else []
+    if len(folders) != 1 or flags - {"--no-diff", "--html"}:
         known = ", ".join(sorted(path.name[:2] for path in (ROOT / "chapters").glob("[0-9][0-9]_*")))
-        print(f"slides.py: usage: scripts/slides.py NN > FILE; NN is one of {known}", file=sys.stderr)
+        print(f"slides.py: usage: scripts/slides.py NN [--no-diff] [--html] > FILE; NN is one of {known}", file=sys.stderr)
         return 2
-    print(deck(folders[0]), end="")
+    if "--html" in flags and not shutil.which("pandoc"):
+        print("slides.py: --html wants pandoc, which Debian and Ubuntu have as a package; without it FILE is Markdown", file=sys.stderr)
+        return 2
+    text = deck(folders[0], "--no-diff" not in flags)
+    print(as_page(text) if "--html" in flags else text, end="")
     return 0
 
 

@@ -37,6 +37,15 @@ Tensor part_of(Tensor part, int rank, int n) {
   return part;
 }
 
+/// What a job sees of a variable that is gone has most often a dtype that there is not.
+/// @throws CheckError that says so
+void check_is_there(const Tensor& data) {
+  if (dtype_text(data.dtype) != "?") return;
+  throw CheckError(
+      "a job reads a tensor that is gone. A job may run after the variables around it have ended: "
+      "its lambda must capture tensors by value, as [section] does, and not by reference, as [&]");
+}
+
 }  // namespace
 
 void check_reduction(Reduction reduction, int ranks) {
@@ -61,11 +70,13 @@ Call Reducer::call(Operation operation, Tensor data, Tensor result) const {
 }
 
 void Reducer::check_sum(const Tensor& data) const {
+  check_is_there(data);
   CHECK(data.dtype == arrived_.dtype, "{} to reduce, workspace of {}", dtype_text(data.dtype),
         dtype_text(arrived_.dtype));
 }
 
 void Reducer::check_chunks(const Tensor& data, const Chunks& chunks) const {
+  check_is_there(data);
   CHECK(data.size() == chunks.elements && chunks.count == comm_.size(),
         "{} elements on {} ranks, in {} chunks of {}", data.size(), comm_.size(), chunks.count,
         chunks.elements);

@@ -102,7 +102,7 @@ void ThreadWorld::wait_for_all(int started) {
 
 void ThreadWorld::rethrow() const {
   if (error_) std::rethrow_exception(error_);
-  CHECK(!failed_, "{}", reason_);
+  if (failed_) throw CheckError(reason_);
 }
 
 const ThreadWorld::Waiter* ThreadWorld::waiter_of(int rank) const {

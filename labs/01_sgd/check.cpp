@@ -48,7 +48,8 @@ void count_passes(CountedKernels& kernels) {
   kernels.count<&Kernels::scale>();
 }
 
-void gradients(Sheet& sheet, const Case& c) {
+/// Of one batch; or of two, of which the second is added and nothing is counted.
+void gradients(Sheet& sheet, const Case& c, uint64_t batches) {
   const ParamLayout layout(c.gpt);
   CountedKernels kernels;
   count_passes(kernels);
@@ -64,7 +65,7 @@ void gradients(Sheet& sheet, const Case& c) {
   const ActGrads dacts = alloc_act_grads(arena, c.gpt, c.batch);
   std::ranges::transform(sheet.normals("weights", layout.size()), params.data<float>(),
                          [](float x) { return 0.3f * x; });
-  for (uint64_t step = 0; step < 2; ++step) {
+  for (uint64_t step = 0; step < batches; ++step) {
     const Tensor tokens = words(sheet, arena, c, "tokens", step);
     flops = 0;
     forward(ctx, w, acts, tokens);
@@ -75,10 +76,12 @@ void gradients(Sheet& sheet, const Case& c) {
     backward(ctx, w, dw, acts, dacts, tokens, step == 0 ? Into::Write : Into::Add);
     written = CountedKernels::elements() - before;
     flops_backward = flops - flops_forward;
-    for (const ParamSpec& spec : layout.specs())
-      sheet.bits(fmt::format("{}/{}", step == 0 ? "gradients" : "added", spec.name),
-                 layout.tensor(grads, spec));
   }
+  // Added gradients are right as a whole: one that is overwritten is the error to be found.
+  const char* place = batches == 1 ? "gradients/" : "added/a second batch: ";
+  for (const ParamSpec& spec : layout.specs())
+    sheet.bits(place + spec.name, layout.tensor(grads, spec));
+  if (batches > 1) return;
   // Without what forward has kept: forward again. Without one buffer that is handed on: a copy for
   // each operand of each residual.
   const int64_t stream = c.batch * c.gpt.seq_len * c.gpt.channels;
@@ -115,7 +118,8 @@ void cases(Sheet& sheet) {
   for (const int64_t layers : {1, 3}) {
     Case c{.gpt = gpt, .batch = sheet.pick<int64_t>("batch", {2, 3})};
     c.gpt.layers = layers;
-    sheet.run(fmt::format("{} blocks", layers), [&] { gradients(sheet, c); });
+    sheet.run(fmt::format("{} blocks", layers), [&] { gradients(sheet, c, 1); });
+    sheet.run(fmt::format("{} blocks, two batches", layers), [&] { gradients(sheet, c, 2); });
   }
   for (const SgdOptions& options :
        {SgdOptions{}, SgdOptions{.momentum = 0.9f}, SgdOptions{.momentum = 0.9f, .nesterov = true}})

@@ -2,6 +2,7 @@
 #include "labs/check.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "chapters/02_adamw/adamw.h"
@@ -112,10 +113,9 @@ void run_constants(Sheet& sheet) {
 }
 
 void cases(Sheet& sheet) {
-  for (const float decay : {0.0f, 0.5f})
-    for (const bool decoupled : {true, false})
-      sheet.run(fmt::format("{}, decay {}", decoupled ? "adamw" : "adam", decay),
-                [&] { run_elements(sheet, decoupled, decay); });
+  for (const auto& [decoupled, decay] : {std::pair{true, 0.0f}, {true, 0.5f}, {false, 0.5f}})
+    sheet.run(fmt::format("{}, decay {}", decoupled ? "adamw" : "adam", decay),
+              [&] { run_elements(sheet, decoupled, decay); });
   sheet.run("constants", [&] { run_constants(sheet); });
   for (const bool decoupled : {true, false})
     sheet.run(fmt::format("a model, {}", decoupled ? "adamw" : "adam"),

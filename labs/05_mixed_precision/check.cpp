@@ -72,8 +72,33 @@ void resume(Sheet& sheet, const Script& script, size_t at) {
     end_step(second, step);
     scales.push_back(second.scale());
   }
-  sheet.bits("resumed/scale", scales);
-  report(sheet, "resumed/reported", second);
+  const std::string row = fmt::format("resumed/as one run: {}, cut after {}", script.name, at);
+  sheet.bits(row + ", scales", scales);
+  report(sheet, row + ", reported", second);
+}
+
+/// States that come from elsewhere.
+void other_states(Sheet& sheet) {
+  const auto scale_after = [](const char* precision, const nlohmann::json& state) {
+    LossScaler scaler({.initial = 64}, {.name = precision});
+    try {
+      scaler.set_state(state);
+    } catch (const UserError&) {
+      return std::string("UserError");
+    }
+    return fmt::format("scale {}", scaler.scale());
+  };
+  const auto of = [](double scale) {
+    return nlohmann::json{{"scale", scale}, {"good", 0}, {"skipped", 0}};
+  };
+  const char* other = "resumed/a state of another precision: ";
+  sheet.text(fmt::format("{}null", other), scale_after("fp16", nullptr));
+  sheet.text(fmt::format("{}of fp16", other), scale_after("bf16", of(8)));
+  sheet.text(fmt::format("{}what bf16 saves", other),
+             LossScaler({}, {.name = "bf16"}).state().dump());
+  for (const double scale : {3.0, 0.0, -2.0, 0x1p30})
+    sheet.text(fmt::format("resumed/a scale that is not legal: {}", scale),
+               scale_after("fp16", of(scale)));
 }
 
 constexpr int64_t kN = 96;       ///< weights of a model
@@ -148,36 +173,42 @@ void train_counts(Sheet& sheet, const LossScaleOptions& options) {
   sheet.count("skipped", lost.skipped);
 }
 
-void formulas(Sheet& sheet, const PrecisionOptions& precision) {
-  sheet.text("formula/" + precision.name,
-             fmt::format("{} and {}", Weights::param_bytes(kN, precision),
-                         Weights::master_bytes(kN, precision)));
+void formulas(Sheet& sheet) {
+  for (const char* name : {"fp32", "bf16", "fp16"}) {
+    const PrecisionOptions precision{.name = name};
+    sheet.text(fmt::format("formula/weights and master: {}", name),
+               fmt::format("{} and {}", Weights::param_bytes(kN, precision),
+                           Weights::master_bytes(kN, precision)));
+  }
 }
 
 void cases(Sheet& sheet) {
   const int64_t window = sheet.pick<int64_t>("window", {3, 4, 5});
   const LossScaleOptions options{.initial = 1024, .window = window};
   const std::string drawn = drawn_steps(sheet, window);
-  for (const Script& script :
-       {Script{"drawn steps", drawn, options}, Script{"good steps", std::string(90, 'g'), options},
-        Script{"overflows", std::string(14, 'i') + std::string(30, 'g'), options},
-        Script{"a scale that began below 1",
-               "iigggggggggggggggiigg",
-               {.initial = 0x1p-3f, .window = window}},
-        Script{"a fixed scale", drawn, {.initial = 64, .fixed = true, .window = window}},
-        Script{"bf16", drawn, options, "bf16"}}) {
-    sheet.run(script.name, [&] { play(sheet, script); });
-    if (script.precision != "fp16") continue;
-    for (const size_t at : {size_t{4}, sheet.pick<size_t>("resumed", {11, 13, 17})})
-      sheet.run(fmt::format("{}, resumed after {}", script.name, at),
-                [&] { resume(sheet, script, at); });
-  }
+  const std::vector<Script> scripts{
+      {"drawn steps", drawn, options},
+      {"good steps", std::string(90, 'g'), options},
+      {"overflows", std::string(14, 'i') + std::string(30, 'g'), options},
+      {"a scale that began below 1",
+       "iigggggggggggggggiigg",
+       {.initial = 0x1p-3f, .window = window}},
+      {"a fixed scale", drawn, {.initial = 64, .fixed = true, .window = window}},
+      {"bf16", drawn, options, "bf16"}};
+  for (const Script& script : scripts) sheet.run(script.name, [&] { play(sheet, script); });
+  sheet.run("resumed", [&] {
+    for (const Script& script : scripts)
+      for (const size_t at : {size_t{4}, sheet.pick<size_t>("resumed", {11, 13, 17})})
+        if (script.precision == "fp16") resume(sheet, script, at);
+    other_states(sheet);
+  });
   const LossScaleOptions too_large{.initial = 0x1p20f, .window = window};
-  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+  for (const char* precision : {"fp32", "bf16", "fp16"})
     sheet.run(fmt::format("training in {}", precision),
               [&] { train_bits(sheet, {.name = precision}, too_large); });
-    sheet.run(fmt::format("bytes in {}", precision), [&] { formulas(sheet, {.name = precision}); });
-  }
+  sheet.run("training in fp16 from a scale of 1024",
+            [&] { train_bits(sheet, {.name = "fp16"}, options); });
+  sheet.run("bytes", [&] { formulas(sheet); });
   sheet.run("training in bf16 without a master",
             [&] { train_bits(sheet, {.name = "bf16", .master_bits = 16}, options); });
   sheet.run("what fp16 loses", [&] { train_counts(sheet, too_large); });

@@ -150,10 +150,16 @@ void train(Sheet& sheet, const Case& c) {
   sheet.count("kept", arena.peak()[Mem::Activation]);
 }
 
-void formulas(Sheet& sheet, const Case& c) {
-  const Recompute recompute(c.policy, c.gpt.layers, /*others=*/c.micros > 1);
-  sheet.text("formula/blocks_again", fmt::format("{}", recompute.blocks_again()));
-  sheet.text("formula/extra_flops", fmt::format("{}", recompute.extra_flops(c.gpt, 3)));
+/// Of some policies, with other micro-batches in between and without: each right as a whole.
+void formulas(Sheet& sheet, const GptConfig& gpt, const std::vector<std::string>& policies) {
+  for (const std::string& policy : policies)
+    for (const bool others : {false, true}) {
+      const Recompute recompute(policy, gpt.layers, others);
+      const std::string when =
+          fmt::format("{} of {} blocks{}", policy, gpt.layers, others ? ", 2 in flight" : "");
+      sheet.text("formula/blocks_again: " + when, fmt::format("{}", recompute.blocks_again()));
+      sheet.text("formula/extra_flops: " + when, fmt::format("{}", recompute.extra_flops(gpt, 3)));
+    }
 }
 
 void cases(Sheet& sheet) {
@@ -165,15 +171,15 @@ void cases(Sheet& sheet) {
                       .positions = 6,
                       .vocab = 11,
                       .padded_vocab = 13};
-  for (const int64_t micros : {1, 2})
-    for (const char* policy : {"full", "every:2", "every:3", "sqrt", "selective",
-                               "selective:attention", "selective:mlp", "none"}) {
-      const Case c{.policy = policy, .gpt = gpt, .micros = micros};
-      const std::string name =
-          fmt::format("{} of {} blocks, {} in flight", policy, gpt.layers, micros);
-      sheet.run(name, [&] { train(sheet, c); });
-      sheet.run(name + ", formula", [&] { formulas(sheet, c); });
-    }
+  const std::vector<std::string> blocks{"full", "every:2", "every:3", "sqrt", "none"},
+      parts{"selective", "selective:attention", "selective:mlp"};
+  for (const auto& policies : {blocks, parts})
+    for (const std::string& policy : policies)
+      for (const int64_t micros : {1, 2})
+        sheet.run(fmt::format("{} of {} blocks, {} in flight", policy, gpt.layers, micros),
+                  [&] { train(sheet, {.policy = policy, .gpt = gpt, .micros = micros}); });
+  sheet.run("blocks, by formula", [&] { formulas(sheet, gpt, blocks); });
+  sheet.run("parts, by formula", [&] { formulas(sheet, gpt, parts); });
 }
 
 }  // namespace

@@ -112,8 +112,40 @@ void run_case(Sheet& sheet, const Case& c) {
   sheet.count("sent", sent);
 }
 
+/// How n elements are cut: no section of a model, which is padded to equal chunks.
+void run_chunks(Sheet& sheet, int ranks, int64_t n) {
+  std::vector<std::string> found(static_cast<size_t>(ranks));
+  const auto body = [&](Comm& comm) {
+    RunOptions run;
+    run.threads = 1;
+    Arena arena;
+    const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
+    const Tensor section = arena.zeros(Mem::Grad, "section", Dtype::F32, {n});
+    const Reducer reducer(comm, ctx, Reduction::Tree, arena, Dtype::F32, n);
+    const Chunks chunks = chunks_of(section, reducer);
+    for (int i = 0; i < ranks; ++i)
+      found[static_cast<size_t>(comm.rank())] +=
+          fmt::format("{}{} to {}", i > 0 ? ", " : "", chunks[i].begin, chunks[i].end);
+  };
+  run_threads(ranks, body, std::chrono::seconds(5));
+  for (int r = 0; r < ranks; ++r) sheet.text(fmt::format("chunks/cut: rank {}", r), found[r]);
+}
+
+/// Right for each precision, and where ranks send different amounts, or not at all.
+void run_formula(Sheet& sheet, std::vector<Case> all) {
+  all.push_back(all.front());
+  all.back().ddp.reduction = Reduction::Tree;
+  for (const Case& c : all) {
+    const auto bytes = zero1_traffic(ParamLayout(c.gpt, c.ranks), c.ddp, c.precision);
+    sheet.text(fmt::format("formula/{}: {} ranks",
+                           c.ddp.is_even() ? c.precision.name : "an uneven reduction", c.ranks),
+               bytes ? fmt::format("{}", *bytes) : "none");
+  }
+}
+
 /// Small models that have all of it: blocks, padding, odd sizes.
 void cases(Sheet& sheet) {
+  std::vector<Case> all;
   for (const char* precision : {"fp32", "bf16"})
     for (const int ranks : {2, sheet.pick("ranks", {4, 8})}) {
       const int64_t channels = sheet.pick("channels", {8, 12, 16});
@@ -135,17 +167,14 @@ void cases(Sheet& sheet) {
       const std::string name =
           fmt::format("{} ranks, {}, {}", ranks, precision, to_string(c.ddp.mode));
       sheet.run(name, [&] { run_case(sheet, c); });
-      sheet.run(name + ", formula", [&] {
-        const auto bytes = zero1_traffic(ParamLayout(c.gpt, ranks), c.ddp, c.precision);
-        sheet.text("formula", bytes ? fmt::format("{}", *bytes) : "none");
-      });
+      all.push_back(c);
     }
-  sheet.run("an uneven reduction, formula", [&] {
-    DdpOptions tree;
-    tree.reduction = Reduction::Tree;
-    const auto bytes = zero1_traffic(ParamLayout(preset("nano"), 4), tree, {});
-    sheet.text("formula", bytes ? fmt::format("{}", *bytes) : "none");
-  });
+  for (const int ranks : {2, 3}) {
+    const int64_t n = sheet.pick<int64_t>("elements", {200, 330, 1000});
+    sheet.run(fmt::format("{} elements on {} ranks", n, ranks),
+              [&] { run_chunks(sheet, ranks, n); });
+  }
+  sheet.run("by formula", [&] { run_formula(sheet, all); });
 }
 
 }  // namespace

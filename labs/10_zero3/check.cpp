@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -17,6 +18,10 @@ namespace ladder::lab {
 namespace {
 
 constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::milliseconds kLate{1};
+
+/// When the weights of a section are looked at. What is gathered ahead may change them.
+enum class Look : uint8_t { AtOnce, WhenTheNextIsThere };
 
 struct Case {
   int ranks;
@@ -25,6 +30,11 @@ struct Case {
   DdpOptions ddp;
   std::string recompute;
 
+  std::string name() const {
+    return fmt::format("{} ranks, --prefetch {} --reshard-after-forward {} --recompute {}{}", ranks,
+                       zero3.prefetch, zero3.reshard, recompute,
+                       gpt.tied_head ? " --tied-head" : "");
+  }
   std::vector<int64_t> used() const {
     return sections_used(gpt.layers, Recompute(recompute, gpt.layers));
   }
@@ -69,7 +79,9 @@ int64_t sent_so_far(CommStream& stream) {
   return sent;
 }
 
-void take_steps(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
+/// Where weights are looked at once, ranks with odd numbers come late to each use. So no gather of
+/// the others has ended by chance: a use that does not wait finds what was there before.
+void take_steps(const Sheet& sheet, const Case& c, Look look, Comm& comm, Found& found) {
   RunOptions run;
   run.ranks = c.ranks;
   run.threads = 1;
@@ -89,9 +101,11 @@ void take_steps(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
     stream.begin_step();
     std::string& ahead = found.ahead[rank].emplace_back();
     for (size_t i = 0; i < used.size(); ++i) {
+      if (look == Look::AtOnce && rank % 2 == 1) std::this_thread::sleep_for(kLate);
       gathered.use(ctx, used[i], i + 1 < used.size() ? used[i + 1] : 0);
-      ahead += fmt::format(" {}", sent_so_far(stream));
+      if (look == Look::WhenTheNextIsThere) ahead += fmt::format(" {}", sent_so_far(stream));
       const Tensor some = some_of(gathered.view(), used[i]);
+      CHECK(some.ptr, "use {}: the view has no weights of section {}", i, used[i]);
       found.weights[rank].push_back(
           {fmt::format("step {}, use {}, section {}", step + 1, i, used[i]),
            {some.data<float>(), some.data<float>() + some.size()}});
@@ -101,50 +115,67 @@ void take_steps(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   }
 }
 
-Found run_ranks_of(const Sheet& sheet, const Case& c) {
+Found run_ranks_of(Sheet& sheet, const Case& c, Look look) {
   Found found(c.ranks);
   run_threads(
-      c.ranks, [&](Comm& comm) { take_steps(sheet, c, comm, found); }, kPatience);
+      c.ranks, [&](Comm& comm) { take_steps(sheet, c, look, comm, found); }, kPatience);
+  const char* when = look == Look::AtOnce ? "" : ", when the next is there";
+  for (size_t r = 0; r < found.weights.size(); ++r)
+    for (const auto& [place, numbers] : found.weights[r])
+      sheet.bits(fmt::format("weights/rank {}{}: {}", r, when, place), numbers);
   return found;
 }
 
-void run_case(Sheet& sheet, const Case& c) {
-  const Found found = run_ranks_of(sheet, c);
-  for (size_t r = 0; r < found.weights.size(); ++r)
-    for (const auto& [place, numbers] : found.weights[r])
-      sheet.bits(fmt::format("weights/rank {}: {}", r, place), numbers);
+/// What has been found when the next section was there.
+Found run_case(Sheet& sheet, const Case& c) {
+  const Found found = run_ranks_of(sheet, c, Look::AtOnce);
   const ParamLayout params(c.gpt, c.ranks);
   // A room for each section; a gather for each use.
   int64_t each_use = 0;
-  for (const int64_t s : c.used()) each_use += params.section(s).size();
+  for (const int64_t s : c.used()) each_use += params.section(params.home_of(s)).size();
   sheet.without_idea("kept", 4 * c.ranks * params.size());
   sheet.count("kept", sum_of(found.kept));
   sheet.without_idea("sent", 4 * (c.ranks - 1) * each_use);
   sheet.count("sent", sum_of(found.sent));
+  return run_ranks_of(sheet, c, Look::WhenTheNextIsThere);
 }
 
-void run_ahead(Sheet& sheet, const Case& c) {
-  const Found found = run_ranks_of(sheet, c);
+void write_ahead(Sheet& sheet, const Found& found) {
   for (size_t r = 0; r < found.ahead.size(); ++r)
     for (size_t step = 0; step < found.ahead[r].size(); ++step)
       sheet.text(fmt::format("ahead/rank {}: step {}", r, step + 1), found.ahead[r][step]);
 }
 
-void run_formula(Sheet& sheet, const Case& c) {
-  for (const int64_t GA : {int64_t{1}, sheet.pick<int64_t>("micro-steps", {2, 3, 4})}) {
-    PrecisionOptions precision;
-    precision.name = GA == 1 ? "bf16" : "fp32";
-    const auto bytes = zero3_traffic(ParamLayout(c.gpt, c.ranks), c.ddp, precision,
-                                     Recompute(c.recompute, c.gpt.layers), c.zero3, GA);
-    sheet.text(fmt::format("formula/{} micro-steps", GA),
-               bytes ? fmt::format("{}", *bytes) : "none");
+std::string bytes_of(const Case& c, int64_t GA) {
+  PrecisionOptions precision;
+  precision.name = GA == 1 ? "bf16" : "fp32";
+  const auto bytes = zero3_traffic(ParamLayout(c.gpt, c.ranks), c.ddp, precision,
+                                   Recompute(c.recompute, c.gpt.layers), c.zero3, GA);
+  return bytes ? fmt::format("{}", *bytes) : "none";
+}
+
+/// Right in all cases, or not at all; so for one micro-step, for several, and where ranks send
+/// different amounts.
+void run_formula(Sheet& sheet, const std::vector<Case>& all) {
+  const auto several = sheet.pick<int64_t>("micro-steps", {2, 3, 4});
+  for (const Case& c : all) {
+    sheet.text("formula/one micro-step: " + c.name(), bytes_of(c, 1));
+    sheet.text(fmt::format("formula/{} micro-steps: {}", several, c.name()), bytes_of(c, several));
   }
+  Case uneven = all.front();
+  uneven.ddp.reduction = Reduction::Tree;
+  sheet.text("formula/an uneven reduction", bytes_of(uneven, 1));
 }
 
 void cases(Sheet& sheet) {
+  std::vector<Case> all;
   for (const int ranks : {2, sheet.pick("ranks", {4, 8})})
-    for (const auto& [prefetch, reshard, recompute] :
-         {std::tuple{1, 1, "none"}, {0, 1, "full"}, {1, 1, "full"}, {1, 0, "none"}}) {
+    for (const auto& [prefetch, reshard, recompute, tied] : {std::tuple{1, 1, "none", false},
+                                                             {0, 1, "full", false},
+                                                             {1, 1, "full", false},
+                                                             {1, 1, "every:2", false},
+                                                             {1, 0, "none", false},
+                                                             {1, 1, "none", true}}) {
       Case c{.ranks = ranks,
              .gpt = {.name = "lab",
                      .layers = sheet.pick<int64_t>("layers", {4, 5}),
@@ -153,19 +184,19 @@ void cases(Sheet& sheet) {
                      .seq_len = 4,
                      .positions = sheet.pick<int64_t>("positions", {40, 70}),
                      .vocab = 11,
-                     .padded_vocab = 16},
+                     .padded_vocab = 16,
+                     .tied_head = tied},
              .zero3 = {},
              .ddp = {},
              .recompute = recompute};
       c.zero3.prefetch = prefetch;
       c.zero3.reshard = reshard;
-      const std::string name =
-          fmt::format("{} ranks, --prefetch {} --reshard-after-forward {} --recompute {}", ranks,
-                      prefetch, reshard, recompute);
-      sheet.run(name, [&] { run_case(sheet, c); });
-      sheet.run(name + ", ahead", [&] { run_ahead(sheet, c); });
-      sheet.run(name + ", formula", [&] { run_formula(sheet, c); });
+      Found found(0);
+      sheet.run(c.name(), [&] { found = run_case(sheet, c); });
+      sheet.run(c.name() + ", ahead", [&] { write_ahead(sheet, found); });
+      all.push_back(c);
     }
+  sheet.run("by formula", [&] { run_formula(sheet, all); });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
@@ -31,6 +32,13 @@ int64_t idle(const Pipeline& pipeline) {
   return std::llround(clock.idle_share() * clock.end() * static_cast<double>(pipeline.stages));
 }
 
+/// The same without the idea of a schedule: of gpipe and 1f1b, stages that take turns; of the other
+/// two, 1f1b, whose bubble they make smaller.
+int64_t idle_without(PipelineKind kind, int64_t p, int64_t v, int64_t m) {
+  const bool turns = kind == PipelineKind::GPipe || kind == PipelineKind::OneFOneB;
+  return 3 * (turns ? m : v) * p * (p - 1);
+}
+
 void run_case(Sheet& sheet, PipelineKind kind, int64_t p, int64_t v, int64_t m) {
   const Pipeline pipeline = make_pipeline(kind, p, v, m);
   sheet.text("order", verdict(pipeline));
@@ -38,23 +46,43 @@ void run_case(Sheet& sheet, PipelineKind kind, int64_t p, int64_t v, int64_t m) 
   for (int64_t s = 0; s < p; ++s) most += most_in_flight(pipeline.lists[s]);
   sheet.without_idea("in_flight", p * m * pipeline.chunks);
   sheet.count("in_flight", most);
-  sheet.without_idea("idle", 3 * m * pipeline.chunks * p * (p - 1));
+  sheet.without_idea("idle", idle_without(kind, p, v, m));
   sheet.count("idle", idle(pipeline));
+}
+
+/// All actions of a kind, in the order of nth(). Pipelines below have chunks or a cut B, not both.
+void run_nth(Sheet& sheet, int64_t p, int64_t v) {
+  const Pipeline pipeline{.kind = v > 1 ? PipelineKind::Interleaved : PipelineKind::ZbH1,
+                          .stages = p,
+                          .chunks = v,
+                          .micros = 2 * p,
+                          .lists = {}};
+  for (const Do what : {Do::Forward, Do::Backward, Do::BackwardInput, Do::BackwardWeight})
+    for (int64_t k = 0; k < 2 * p * v; ++k)
+      sheet.text(fmt::format("nth/all: {} {} of p {}, v {}", to_string(what), k, p, v),
+                 to_string(nth(pipeline, what, k)));
 }
 
 void cases(Sheet& sheet) {
   const int64_t few = sheet.pick<int64_t>("few", {2, 3}),
-                many = sheet.pick<int64_t>("many", {4, 5});
+                many = sheet.pick<int64_t>("many", {4, 5}),
+                rounds = sheet.pick<int64_t>("rounds", {2, 3});
+  sheet.run("nth", [&] {
+    for (const int64_t v : {1, 2, 3}) run_nth(sheet, few, v);
+  });
   for (const char* name : kNames<PipelineKind>) {
     const PipelineKind kind = *named<PipelineKind>(name);
     const int64_t v = kind == PipelineKind::Interleaved ? sheet.pick<int64_t>("v", {2, 3}) : 1;
-    for (const int64_t p : {few, many})
-      for (const int64_t rounds : {int64_t{1}, sheet.pick<int64_t>("rounds", {2, 3})}) {
-        // As many micro-batches as stages, or more; and fewer, where that can be.
-        const int64_t m = rounds == 1 && v == 1 ? p - 1 : rounds * p;
+    for (const int64_t p : {few, many}) {
+      std::vector<int64_t> micros{rounds * p};
+      // As many micro-batches as stages; and fewer than stages behind the first, where that can be.
+      // Of gpipe neither says more.
+      if (kind != PipelineKind::GPipe)
+        micros.push_back(v == 1 && p == many ? sheet.pick<int64_t>("m", {1, 2}) : p);
+      for (const int64_t m : micros)
         sheet.run(fmt::format("{}, p {}, v {}, m {}", name, p, v, m),
                   [&] { run_case(sheet, kind, p, v, m); });
-      }
+    }
   }
 }
 

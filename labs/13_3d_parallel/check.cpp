@@ -3,10 +3,12 @@
 #include "labs/check.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "chapters/12_pipeline_parallel/stage_layout.h"
@@ -52,16 +54,15 @@ std::vector<int32_t> members(Comm& group, int rank) {
 
 /// "right", or what is wrong with the group of `rank` along `axis`.
 std::string verdict(const MeshShape& mesh, Axis axis, const std::vector<int32_t>& group, int rank) {
-  if (std::ssize(group) != mesh[axis])
-    return fmt::format("{} of {} ranks", group.size(), mesh[axis]);
+  std::vector<int32_t> wanted;
   for (int i = 0; i < mesh[axis]; ++i) {
-    MeshCoordinate wanted = mesh.coordinate(rank);
-    wanted[axis] = i;
-    if (mesh.rank(wanted) != group[static_cast<size_t>(i)])
-      return fmt::format("number {} is rank {}, not {}", i, group[static_cast<size_t>(i)],
-                         mesh.rank(wanted));
+    MeshCoordinate at = mesh.coordinate(rank);
+    at[axis] = i;
+    wanted.push_back(mesh.rank(at));
   }
-  return "right";
+  if (group == wanted) return "right";
+  return fmt::format("the group has ranks {}; it must have {}", fmt::join(group, " "),
+                     fmt::join(wanted, " "));
 }
 
 /// What a rank sends along an axis in a step of `blocks` blocks: sums of activations four times a
@@ -130,9 +131,15 @@ struct PlanCase {
   bool sequence_parallel;
   std::string recompute;
   Dtype dtype;
+
+  std::string name() const {
+    return fmt::format("{}, tp {}{}, --recompute {}", to_string(pipeline.kind), tp,
+                       sequence_parallel ? ", tokens shared" : "", recompute);
+  }
 };
 
-void run_plan(Sheet& sheet, const PlanCase& c) {
+/// The figures of one gate. Each is right in all plans of a case and on all stages, or not at all.
+void run_plan(Sheet& sheet, std::string_view gate, const PlanCase& c) {
   GptConfig gpt = preset("tiny");
   gpt.layers = 8;
   gpt.heads = 8;
@@ -144,15 +151,18 @@ void run_plan(Sheet& sheet, const PlanCase& c) {
     ActivationPlan acts = stage.plan({.dtype = c.dtype}, recompute);
     acts.tp = c.tp;
     acts.sequence_ranks = c.sequence_parallel ? c.tp : 1;
-    sheet.text(
-        fmt::format("memory/stage {}", s),
-        fmt::format("{} slots, {} bytes", acts.slots, activation_bytes(stage.part, 1, acts)));
-    sheet.text(fmt::format("memory/waiting() of stage {}", s),
-               fmt::format("{} wait", stage.waiting()));
-    sheet.text(fmt::format("plan/pp, stage {}", s),
-               fmt::format("{} bytes", stage.traffic(acts, sequences)));
-    sheet.text(fmt::format("plan/tp, stage {}", s),
-               fmt::format("{} bytes", tp_traffic_of_stage(stage, acts, recompute, sequences)));
+    const auto row = [&](const char* figure, const std::string& text) {
+      sheet.text(fmt::format("{}: stage {} of {}, {}", figure, s, c.stages, c.name()), text);
+    };
+    if (gate == "memory") {
+      row("memory/slots and bytes",
+          fmt::format("{} slots, {} bytes", acts.slots, activation_bytes(stage.part, 1, acts)));
+      row("memory/waiting()", fmt::format("{} wait", stage.waiting()));
+    } else {
+      row("plan/pp", fmt::format("{} bytes", stage.traffic(acts, sequences)));
+      row("plan/tp",
+          fmt::format("{} bytes", tp_traffic_of_stage(stage, acts, recompute, sequences)));
+    }
   }
 }
 
@@ -168,8 +178,8 @@ void cases(Sheet& sheet) {
   mesh(2, 1, sheet.pick("pp", {3, 4}), 2);
   mesh(sheet.pick("tp", {3, 4}), 2, 1, 4);
 
-  for (const bool sequence_parallel : {false, true})
-    for (const char* schedule : {"1f1b", "interleaved", "zb-h1"}) {
+  const auto plans = [&](std::string_view gate, const char* schedule) {
+    for (const bool sequence_parallel : {false, true}) {
       PlanCase c{.pipeline = {},
                  .stages = sheet.pick<int64_t>("stages", {2, 4}),
                  .tp = sheet.pick<int64_t>("ranks", {2, 4, 8}),
@@ -177,10 +187,14 @@ void cases(Sheet& sheet) {
                  .recompute = sequence_parallel ? "none" : "full",
                  .dtype = sequence_parallel ? Dtype::BF16 : Dtype::F32};
       c.pipeline.kind = *named<PipelineKind>(schedule);
-      sheet.run(fmt::format("{}, {} stages, tp {}{}, --recompute {}", schedule, c.stages, c.tp,
-                            sequence_parallel ? ", bf16, tokens shared" : "", c.recompute),
-                [&] { run_plan(sheet, c); });
+      run_plan(sheet, gate, c);
     }
+  };
+  const std::array schedules{"1f1b", "interleaved", "zb-h1"};
+  for (const char* schedule : schedules) sheet.run(schedule, [&] { plans("plan", schedule); });
+  sheet.run("all schedules", [&] {
+    for (const char* schedule : schedules) plans("memory", schedule);
+  });
 }
 
 }  // namespace

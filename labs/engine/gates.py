@@ -1,10 +1,12 @@
 """Compares what a student's program has measured with what the reference has, and gives points.
 
-Bits first: a figure counts only in cases whose bits are right. Credit is linear: for bits the share
-of rows that are equal, for a figure the share of the way from "without the idea" to the reference.
-Fewer than the reference is wrong, too, where it means that something was lost.
+Bits first: a figure counts only in cases whose bits are right. For bits credit is the share of rows
+that are equal. A figure has all points if it is the reference's; otherwise at most half of them, for
+the share of the way from "without the idea" to the reference. Fewer than the reference is wrong, too,
+where it means that something was lost.
 """
 
+import json
 import re
 import struct
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ class Result:
     reference: str = ""
     wrong: int = 0  # rows
     rows: int = 1
+    limited: bool = False  # all that is wrong with it is another gate's
 
     @property
     def passed(self):
@@ -67,22 +70,40 @@ def judge(gates, yours, reference):
     @param yours,reference Outcome of the same seed"""
     mine, right = sheet_of(yours), sheet_of(reference)
     right.values = right.wanted or right.values  # of an extension only the check knows what is right
-    results = []
+    judged = {}  # of each gate, by name, the result of each row
     for gate in gates:
         rows = {key: row for key, row in right.values.items() if key[1] == gate.name}
         if gate.kind == "trace":
             continue
         if not rows:
             raise ValueError(f"the reference has no rows for the gate {gate.name}: {reference.ended} {reference.printed}")
-        judged = [judge_row(gate, key, row, mine, right, yours.ended) for key, row in rows.items()]
-        worst = min(judged, key=lambda result: result.share)
-        worst.wrong, worst.rows = sum(not result.passed for result in judged), len(judged)
-        parts = {}  # what has points of its own: of a place what stands before the colon
-        for (case, _, place), result in zip(rows, judged):
-            parts.setdefault((case, place.partition(": ")[0]), []).append(result.share)
-        worst.share = sum(min(shares) for shares in parts.values()) / len(parts)
-        results.append(worst)
-    return results
+        judged[gate.name] = {key: judge_row(gate, key, row, mine, right, yours.ended) for key, row in rows.items()}
+    for gate in gates:
+        if gate.with_gate:
+            limit(judged[gate.name], judged[gate.with_gate], gate.with_gate)
+    return [summary(rows) for rows in judged.values()]
+
+
+def limit(rows, others, name):
+    """In no case do `rows` get more than the rows of another gate."""
+    for (case, _, _), result in rows.items():
+        most = min((other.share for (where, _, _), other in others.items() if where == case), default=1)
+        if result.share > most:
+            result.share, result.limited = most, result.passed
+            result.yours += f" (counts as far as {name} does)"
+
+
+def summary(rows):
+    """The result that shows most, with the share of all."""
+    worst = min(rows.values(), key=lambda result: result.share)
+    wrong = [result for result in rows.values() if not result.passed]
+    worst.wrong, worst.rows = len(wrong), len(rows)
+    worst.limited = bool(wrong) and all(result.limited for result in wrong)
+    parts = {}  # what has points of its own: of a place what stands before the colon
+    for (case, _, place), result in rows.items():
+        parts.setdefault((case, place.partition(": ")[0]), []).append(result.share)
+    worst.share = sum(min(shares) for shares in parts.values()) / len(parts)
+    return worst
 
 
 def judge_row(gate, key, row, mine, right, ended):
@@ -115,8 +136,13 @@ def ended_in(mine, ended):
     return f"{ended}, in the case {mine.begun[-1]}" if ended and mine.begun else ended
 
 
+CHECKED = re.compile(r"(\S+\.(?:cpp|h|cu):\d+): .+?: (.+)")
+
+
 def plain(message):
-    """What was thrown; where std::vector's own words need to be read twice, in others."""
+    """What was thrown; where std::vector's own words need to be read twice, in others; of a CHECK
+    what it says, and then where it stands, not the condition."""
+    message = message and CHECKED.sub(r"\2 [\1]", message)
     index = re.compile(r"vector::_M_range_check: __n \(which is (\d+)\) >= this->size\(\) \(which is (\d+)\)")
     signed = lambda number: number - (1 << 64) if number >> 63 else number  # noqa: E731
     return message and index.sub(lambda found: f"index {signed(int(found[1]))} of a vector of {found[2]} elements", message)
@@ -135,7 +161,7 @@ def credit(gate, yours, reference, base):
         return 0.0 if gate.less_is_wrong else 1.0
     if base is None or base <= reference:
         return 0.0
-    return max(0.0, 1 - (yours - reference) / (base - reference))
+    return MOST_OF_ANOTHER * max(0.0, 1 - (yours - reference) / (base - reference))
 
 
 def numbers(kind, value):
@@ -176,18 +202,40 @@ def difference(mine, right):
     return f"{len(wrong):,} of {len(a):,} differ; [{first}] {a[first]:.9g}", f"[{first}] {b[first]:.9g}"
 
 
-def judge_trace(gate, yours, reference):
-    """Traces as lists of lines."""
+def judge_trace(gate, yours, reference, ended=""):
+    """Traces as lists of lines.
+    @param ended how the program ended, if not by itself"""
     equal = 0
     while equal < min(len(yours), len(reference)) and yours[equal] == reference[equal]:
         equal += 1
     result = Result(gate, equal / len(reference), "trace", yours=f"{equal} of {len(reference)} lines", reference=f"{len(reference)} lines")
     if len(yours) > len(reference):
         result.share = 0.0
+    if equal < len(yours):
+        right = reference[equal] if equal < len(reference) else "no such line"
+        result.yours, result.reference = (f"line {equal + 1}: {line}" for line in differing(yours[equal], right))
+    elif ended:
+        result.yours += f", {ended}"
     return result
 
 
+def differing(mine, right):
+    """Two lines of a trace, each with what is not equal in the other; as they are if one is no line
+    of a trace."""
+    try:
+        a, b = json.loads(mine), json.loads(right)
+        shown = ["step", *(key for key in b if key not in ("step", "decimal") and a[key] != b[key])]
+        return tuple(", ".join(f"{key} {line['decimal'].get(key, line[key])}" for key in shown) for line in (a, b))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return mine, right
+
+
 LONGEST_CELL = 60
+MOST_OF_ANOTHER = 0.5  # the share of a figure that is not the reference's
+
+
+def too_long(*texts):
+    return max(map(len, texts)) > LONGEST_CELL
 
 
 def table(results):
@@ -195,8 +243,8 @@ def table(results):
     rows = [("gate", "without the idea", "yours", "reference", "points")]
     for r in results:
         mark = "ok " if r.passed else "-> "
-        yours = r.yours if len(r.yours) <= LONGEST_CELL else "see below"
-        rows.append((mark + r.gate.name, r.without, yours, r.reference, f"{r.points:g}/{r.gate.points:g}"))
+        cells = ["see below" if too_long(*texts) else texts[0] for texts in [(r.yours, r.reference), (r.reference,)]]
+        rows.append((mark + r.gate.name, r.without, *cells, f"{r.points:g}/{r.gate.points:g}"))
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     shown = lines[:1]
@@ -207,7 +255,9 @@ def table(results):
             continue
         more = f" ({r.wrong:,} of {r.rows:,} such comparisons fail)" if r.rows > 1 else ""
         shown.append(f"     {r.gate.what}; in: {r.case}{more}")
-        if len(r.yours) > LONGEST_CELL:
+        if too_long(r.yours, r.reference):
             shown.append("     yours: " + ("as above" if r.yours in said else r.yours))
             said.add(r.yours)
+        if too_long(r.reference):
+            shown.append(f"     reference: {r.reference}")
     return "\n".join(shown)

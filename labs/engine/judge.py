@@ -80,11 +80,9 @@ def run_program(lab, build, work, scratch, seed, isolate):
     choices = lab.program["vary"]
     lines, ended, printed = trace_of(lab, mine, folder, choices[seed % len(choices)], isolate)
     reference = (lab.folder / "trace.jsonl").read_text(encoding="utf-8").splitlines()
-    result = gates.judge_trace(gate, lines, reference)
+    result = gates.judge_trace(gate, lines, reference, ended)
     result.case = f"{lab.program['args']} {choices[seed % len(choices)]}"
-    if not lines:
-        result.yours = ended or "no trace"
-    return result, printed
+    return result, printed if ended else ""  # a program that ends well prints its plan and its report
 
 
 def trace_of(lab, program, folder, more, isolate=False):

@@ -26,6 +26,7 @@ class Gate:
     points: float
     what: str
     less_is_wrong: bool = True  # of a count: fewer means that something was lost
+    with_gate: str = ""  # of a count: in each case it gets no larger share than this gate
 
 
 @dataclass

@@ -2,14 +2,16 @@
 """scripts/slides.py: every chapter has slides, nothing on them runs over, and all is the README's."""
 
 import re
+import shutil
 import subprocess
 import sys
 import unittest
 
 from house import ROOT
 
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "labs")]
 import slides  # noqa: E402
+from engine.labs import all_labs, removed_lines  # noqa: E402
 
 CHAPTERS = sorted((ROOT / "chapters").glob("[0-9][0-9]_*"))
 
@@ -62,10 +64,35 @@ class Slides(unittest.TestCase):
         last = slides.deck(ROOT / "chapters/08_zero1").rpartition("\n---\n")[2]
         self.assertIn("labs/lab.py new 08", last)
 
+    def test_without_the_diff_no_line_of_a_lab_is_shown(self):
+        for lab in all_labs():
+            text = slides.deck(ROOT / "chapters" / lab.chapter, diff_too=False)
+            self.assertNotIn("```diff", text, lab.name)
+            self.assertIn("\n## Write it yourself\n" if not lab.is_extension else "\n## The problem\n", text, lab.name)
+            self.assertEqual([line for line in removed_lines(lab) if line in text], [], lab.name)
+
+    def test_a_page_loads_nothing(self):
+        if not shutil.which("pandoc"):
+            self.skipTest("no pandoc")
+        text = slides.deck(ROOT / "chapters/12_pipeline_parallel")
+        page = slides.as_page(text)
+        self.assertEqual(page.count("<section>"), len(re.findall(r"^---$", text, re.MULTILINE)) - 1)
+        self.assertNotRegex(page, r"<script|<link|@import|(?:src=\"|url\()(?!data:)")
+        self.assertIn("<math ", page)
+        self.assertNotIn("$$", page)
+
+    def run_with(self, *words, **more):
+        return subprocess.run([sys.executable, ROOT / "scripts/slides.py", *words], capture_output=True, text=True, **more)
+
     def test_bad_input_is_one_line(self):
-        for words in [[], ["8"], ["77"], ["08", "07"]]:
-            run = subprocess.run([sys.executable, ROOT / "scripts/slides.py", *words], capture_output=True, text=True)
+        for words in [[], ["8"], ["77"], ["08", "07"], ["--html"], ["08", "--nodiff"]]:
+            run = self.run_with(*words)
             self.assertEqual((run.returncode, run.stdout, run.stderr.count("\n")), (2, "", 1), words)
+
+    def test_without_pandoc_there_is_no_page(self):
+        run = self.run_with("08", "--html", env={"PATH": "/nonexistent"})
+        self.assertEqual((run.returncode, run.stdout, run.stderr.count("\n")), (2, "", 1))
+        self.assertIn("pandoc", run.stderr)
 
 
 if __name__ == "__main__":

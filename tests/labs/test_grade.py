@@ -69,7 +69,7 @@ class Grade(unittest.TestCase):
         text = text.replace("throw std::logic_error", f"{boast} throw std::logic_error")
         text = text.replace("#include <cstdint>", "#include <cstdint>\n#include <cstdio>\n#include <cstdlib>")
         found = self.graded({"zero1.h": text})
-        self.assertEqual(len(found["tests"]), 5, found)
+        self.assertEqual(len(found["tests"]), len(find("08", ROOT).gates), found)
         self.assertEqual(sum(test["score"] for test in found["tests"]), 0)
         self.assertEqual(sum(test["max_score"] for test in found["tests"]), 100)
         for test in found["tests"]:

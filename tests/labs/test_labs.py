@@ -6,6 +6,7 @@ import io
 import subprocess
 import tomllib
 import unittest
+import unittest.mock
 
 from house_of_labs import ROOT, Tree
 
@@ -13,14 +14,32 @@ import lab as lab_py
 import update
 from engine import answers, gates
 from engine.desk import Desk, function_in
-from engine.labs import Gate, Refused, all_labs, bodies, find, leaks, mutated, reading, stub
+from engine.labs import Gate, Refused, all_labs, bodies, find, leaks, mutated, reading, removed_lines, stub
 from engine.sandbox import Outcome
+from engine.selftest import first_failure
 
 
 class Labs(unittest.TestCase):
     def test_no_line_that_was_removed_is_in_a_handout(self):
         for lab in all_labs():
             self.assertEqual(leaks(lab), [], lab.name)
+
+    def test_a_handout_says_which_pages_are_closed(self):
+        """Pages that show two lines or more of what the stub has lost, but READMEs of this chapter and
+        of later ones, which one sentence closes."""
+        pages = [path for folder in ("chapters", "docs") for path in (ROOT / folder).rglob("*.md")]
+        for lab in all_labs():
+            handout = (lab.folder / "README.md").read_text(encoding="utf-8")
+            if lab.is_extension:
+                self.assertIn("Nothing is closed.", handout, lab.name)
+                continue
+            for what in ["this chapter and of later ones in `chapters/`", f"`work/{lab.number}/README.md` is open", "`labs/*/mutants/`", "`--no-diff`"]:
+                self.assertIn(what, handout, lab.name)
+            lines = removed_lines(lab)
+            for page in pages:
+                later = page.parent.parent.name == "chapters" and page.parent.name >= lab.name
+                if not later and sum(line in page.read_text(encoding="utf-8") for line in lines) > 1:
+                    self.assertIn(f"`{page.relative_to(ROOT)}`", handout, lab.name)
 
     def test_mutants_change_what_is_there(self):
         for lab in all_labs():
@@ -98,6 +117,32 @@ class Planted(Tree):
             desk.state(find("08", self.root))
 
 
+class WhatIsShown(Tree):
+    def checked(self, desk, share, printed=""):
+        """What check_once() prints of a lab whose gates all have this share."""
+        lab = find("08", self.root)
+        results = [gates.Result(gate, share) for gate in lab.gates]
+        with unittest.mock.patch.object(lab_py.judge, "check", return_value=(results, printed, 1)), contextlib.redirect_stdout(io.StringIO()) as out:
+            lab_py.check_once(lab, desk, None, True, 1)
+        return out.getvalue()
+
+    def test_a_pass_is_kept(self):
+        desk = Desk(self.root)
+        desk.start(find("08", self.root))
+        for share, passed in [(0, False), (1, True), (0, True)]:
+            self.checked(desk, share)
+            self.assertEqual(desk.state(find("08", self.root))["passed"], passed)
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            lab_py.list_labs(None, desk)
+        self.assertRegex(out.getvalue(), r"(?m)^08 +60 min  passed ")
+
+    def test_an_error_is_shown_without_what_was_printed_before(self):
+        desk = Desk(self.root)
+        desk.start(find("08", self.root))
+        shown = self.checked(desk, 0, "params  1 MB\ninternal error: rank 1: no sum\nmore\n")
+        self.assertIn("your program printed:\n  internal error: rank 1: no sum\n  more\n", shown)
+
+
 class CommandLine(unittest.TestCase):
     def refused(self, *words):
         err = io.StringIO()
@@ -148,7 +193,7 @@ class Points(unittest.TestCase):
         return [result.points for result in gates.judge(self.GATES, yours, self.REFERENCE)]
 
     def test_credit(self):
-        for sent, points in [("100", 40), ("150", 30), ("250", 10), ("300", 0), ("900", 0), ("99", 0)]:
+        for sent, points in [("100", 40), ("101", 19.9), ("150", 15), ("250", 5), ("300", 0), ("900", 0), ("99", 0)]:
             self.assertEqual(self.points(rows(self.ONE, self.TWO, ("sent", "count", sent))), [60, points])
 
     def test_fewer_may_be_better(self):
@@ -184,8 +229,42 @@ class Points(unittest.TestCase):
         tree = rows(*((f"={gate}", kind, value) for gate, kind, value in [self.ONE, self.TWO, ("sent", "count", "100")]), ("sent", "without", "300"), ("sum/0", "f32", "0" * 8))
         forged = rows(("=sum/0", "f32", "0" * 8), ("sum/0", "f32", "0" * 8), self.TWO, ("sent", "count", "100"))
         right = rows(self.ONE, self.TWO, ("sent", "count", "150"))
-        for yours, points in [(right, [60, 30]), (forged, [30, 0]), (tree, [0, 0])]:
+        for yours, points in [(right, [60, 15]), (forged, [30, 0]), (tree, [0, 0])]:
             self.assertEqual([result.points for result in gates.judge(self.GATES, yours, tree)], points)
+
+    def test_a_gate_gets_no_more_than_the_one_it_names(self):
+        """Memory that is bought with time: its own case gets as little as time does."""
+        both = [Gate("kept", "count", 50, "bytes", with_gate="idle"), Gate("idle", "count", 50, "time", with_gate="kept")]
+        figures = lambda kept, idle: Outcome("", [(case, gate, kind, value) for case in "ab" for gate, kind, value in [("kept", "without", "300"), ("idle", "without", "50"), ("kept", "count", kept if case == "a" else "100"), ("idle", "count", idle if case == "a" else "10")]])  # noqa: E731
+        for kept, idle, points in [("100", "10", 50), ("100", "50", 25), ("300", "10", 25), ("200", "10", 31.25), ("200", "50", 25)]:
+            shown = gates.judge(both, figures(kept, idle), figures("100", "10"))
+            self.assertEqual([result.points for result in shown], [points, points], (kept, idle))
+        shown = gates.judge(both, figures("100", "50"), figures("100", "10"))
+        self.assertEqual(shown[0].yours, "100 (counts as far as idle does)")
+        self.assertEqual(first_failure(shown), "idle")
+
+    def test_a_check_is_told_in_its_own_words(self):
+        thrown = "rank 1: /tree/common/comm/reduction.cpp:64: data.dtype == arrived_.dtype: U8 to reduce, workspace of F32"
+        shown = gates.judge(self.GATES, rows(("", "threw", thrown)), self.REFERENCE)
+        self.assertEqual(shown[0].yours, "rank 1: U8 to reduce, workspace of F32 [/tree/common/comm/reduction.cpp:64]")
+
+    TRACE = Gate("program", "trace", 10, "the trace")
+    LINES = ['{"step":0,"loss":"0x1p+2","param_hash":"aa","decimal":{"loss":4.0}}', '{"step":1,"loss":"0x1p+1","param_hash":"bb","decimal":{"loss":2.0}}']
+
+    def test_the_first_line_of_a_trace_that_differs(self):
+        other = self.LINES[1].replace("0x1p+1", "0x1p+0").replace("2.0", "1.0").replace("bb", "cc")
+        shown = gates.judge_trace(self.TRACE, [self.LINES[0], other], self.LINES)
+        self.assertEqual((shown.points, shown.yours, shown.reference), (5, "line 2: step 1, loss 1.0, param_hash cc", "line 2: step 1, loss 2.0, param_hash bb"))
+        for yours, ended, told in [([], "ended with status 1", "0 of 2 lines, ended with status 1"), (self.LINES[:1], "", "1 of 2 lines"), (["{"], "", "line 1: {")]:
+            self.assertEqual(gates.judge_trace(self.TRACE, yours, self.LINES, ended).yours, told)
+        shown = gates.judge_trace(self.TRACE, [*self.LINES, "more"], self.LINES)
+        self.assertEqual((shown.points, shown.yours, shown.reference), (0, "line 3: more", "line 3: no such line"))
+        self.assertEqual(gates.judge_trace(self.TRACE, self.LINES, self.LINES).yours, "2 of 2 lines")
+
+    def test_long_lines_of_a_trace_stand_below_their_row(self):
+        lines = [line.replace('"bb"', '"' + "b" * 90 + '"') for line in self.LINES]
+        shown = gates.table([gates.judge_trace(self.TRACE, self.LINES, lines)])
+        self.assertIn("\n     yours: line 2: step 1, param_hash bb\n     reference: line 2: step 1, param_hash bbbb", shown)
 
     def test_nan_is_no_sum(self):
         self.assertEqual(self.points(rows(self.ONE, ("sum/1", "f32", "7fc00000"))), [30, 0])

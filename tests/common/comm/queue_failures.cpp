@@ -1,6 +1,7 @@
 // A rank that fails with jobs under way ends, and ends the others.
 
 #include "common/comm/comm_queue.h"
+#include "common/comm/reduction.h"
 #include "common/comm/run_ranks.h"
 #include "tests/common/comm/on_ranks.h"
 
@@ -36,9 +37,34 @@ TEST(CommQueueFailures, TheCauseIsTold) {
   }
 }
 
+/// What run_threads() throws.
+std::string failure_of(int ranks, const std::function<void(Comm&)>& body) {
+  try {
+    run_threads(ranks, body);
+  } catch (const CheckError& e) {
+    return e.what();
+  }
+  return "none";
+}
+
 TEST(CommQueueFailures, AForgottenJobIsAnError) {
-  EXPECT_THROW(run_threads(2, [](Comm& comm) { leave_job_under_way(comm, [](Pending&) {}); }),
-               CheckError);
+  const std::string told =
+      failure_of(2, [](Comm& comm) { leave_job_under_way(comm, [](Pending&) {}); });
+  EXPECT_EQ(told.substr(std::min<size_t>(6, told.size())),
+            " has ended while a job of its own was under way: nobody waited for the job's Pending");
+}
+
+/// As a job sees it that holds a variable by reference, and runs when the variable is gone.
+TEST(CommQueueFailures, ATensorThatIsGoneIsAnError) {
+  const Tensor gone{.dtype = static_cast<Dtype>(0xAA), .shape = {8}};
+  for (const bool gathers : {false, true}) {
+    const std::string told = failure_of(2, [&](Comm& comm) {
+      Arena arena;
+      Reducer reducer(comm, ctx_of(cpu_kernels()), Reduction::Halving, arena, Dtype::F32, 8);
+      gathers ? reducer.all_gather(gone, {8, 2}) : reducer.all_reduce(gone);
+    });
+    EXPECT_NE(told.find("a job reads a tensor that is gone"), std::string::npos) << told;
+  }
 }
 
 }  // namespace
