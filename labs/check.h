@@ -13,7 +13,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "common/random.h"
@@ -24,10 +23,11 @@ namespace ladder::lab {
 /// Where a check puts what it has measured.
 class Sheet {
  public:
-  /// @param rows  file descriptor that rows are written to
-  /// @param token that begins each row
-  Sheet(int rows, std::string token, uint64_t seed)
-      : rows_(rows), token_(std::move(token)), seed_(seed) {}
+  /// @param rows         file descriptor that rows are written to
+  /// @param is_reference whether this program is the one that is believed: it alone computes what
+  ///                     must come out
+  Sheet(int rows, uint64_t seed, bool is_reference)
+      : rows_(rows), seed_(seed), is_reference_(is_reference) {}
 
   uint64_t seed() const { return seed_; }
 
@@ -53,15 +53,16 @@ class Sheet {
   void without_idea(std::string_view gate, int64_t figure);
 
   /// What `rows` writes by the above is what must come out, in a lab whose answer is not in the
-  /// tree. It comes before what is measured, since the student's code may throw.
+  /// tree. A student's program does not compute it, so that nothing in it could look for it. It comes
+  /// before what is measured, since the stub throws.
   void wanted(const std::function<void()>& rows);
 
  private:
   void row(std::string_view gate, std::string_view kind, std::string_view value);
 
   int rows_;
-  std::string token_;
   uint64_t seed_;
+  bool is_reference_;
   std::string case_;
   bool wanted_ = false;
 };
