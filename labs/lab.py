@@ -23,7 +23,7 @@ if sys.version_info < (3, 11):
     sys.exit("error: labs/lab.py wants Python 3.11 or later, which reads TOML")
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from engine import answers, grade, judge  # noqa: E402
+from engine import answers, grade, judge, transplant  # noqa: E402
 from engine.build import Build, DoesNotCompile  # noqa: E402
 from engine.desk import Desk, code_lines, pairs, side_by_side  # noqa: E402
 from engine.gates import table  # noqa: E402
@@ -70,6 +70,9 @@ def check_once(lab, desk, build, program, seed):
         print(f"now the whole program: labs/lab.py check {lab.number} --program")
     if program or not lab.program:
         desk.note(lab, points=points, passed=passed)
+    for path, mine in zip(lab.files, files):
+        for sentence in transplant.left_out(lab, path, transplant.read(mine)):
+            print(f"grade takes bodies alone. {sentence}")
     return passed
 
 

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from . import bodies, judge, sandbox
+from . import judge, sandbox, transplant
 from .labs import Refused
 
 SEEDS = 3
@@ -27,9 +27,9 @@ def taken(lab, submission, work):
         candidates = [submission / path, submission / Path(path).name, *sorted(submission.rglob(path))]
         found = next((c for c in candidates if c.is_file() and not c.is_symlink()), None)
         if found is None or found.stat().st_size > LARGEST or not found.resolve().is_relative_to(submission.resolve()):
-            raise bodies.NotTaken(f"no file {path} in the submission: a plain file of at most 1 MiB")
+            raise transplant.NotTaken(f"no file {path} in the submission: a plain file of at most 1 MiB")
         (work / path).parent.mkdir(parents=True, exist_ok=True)
-        (work / path).write_text(bodies.merged(lab, path, bodies.read(found)), encoding="utf-8")
+        (work / path).write_text(transplant.merged(lab, path, transplant.read(found)), encoding="utf-8")
 
 
 def run_all(lab, build, work):
@@ -72,7 +72,7 @@ def evaluate(lab, build, submission):
         try:
             taken(lab, submission, work)
             return report(lab, run_all(lab, build, work))
-        except bodies.NotTaken as fault:
+        except transplant.NotTaken as fault:
             return nothing(f"{fault}\n{RULE}")
         except judge.DoesNotCompile as fault:
             return nothing(f"does not compile:\n{str(fault)[:MOST_SHOWN]}\n{RULE}")

@@ -26,7 +26,6 @@ ANYWHERE = {
     r"\?\?[=/'()!<>-]": "a trigraph",
     r"[^\t\n -~\x80-\U0010ffff]": "a control character",
 }
-PAIRS = {")": "(", "]": "[", "}": "{"}
 BEGIN, END = "// yours: members and functions that you add\n", "// end of yours\n"
 
 
@@ -61,19 +60,14 @@ def refuse(body, where, line):
     for pattern, what in ANYWHERE.items():
         if found := re.search(pattern, body):
             raise fault(f"{what} may not stand in a body", found.start())
-    before, left_open = "", ["start"]
+    before, depth = "", 0
     for kind, token, at in tokens(body):
-        if not left_open:
-            raise fault("the body has ended before", at)
         if what := forbidden(kind, token, before):
             raise fault(f"{what} may not stand in a body", at)
-        if token in "([{":
-            left_open = [token] if at == 0 else [*left_open, token]
-        elif token in PAIRS and left_open.pop() != PAIRS[token]:
-            raise fault(f"a {token} closes another bracket", at)
+        depth += (token == "{") - (token == "}")
+        if depth == 0 and at < len(body) - 1:
+            raise fault("this } closes more than was opened", at)
         before = token
-    if left_open:
-        raise fault(f"nothing closes a {left_open[-1]}", len(body))
 
 
 def places(tree, spans):
@@ -112,7 +106,8 @@ def found_in(text, tree, spans, where):
     for head, count in places(tree, spans):
         there = occurrences(words[after:], head)
         if len(there) < count:
-            raise NotTaken(f"{where}: no function that begins with `{' '.join(head[:-1])}`, in the order of the lab's file")
+            why = "does not come in the order of the lab's file, or a brace before it is missing" if occurrences(words, head) else "is not there"
+            raise NotTaken(f"{where}: the function that begins with `{' '.join(head[:-1])}` {why}")
         brace = after + there[count - 1] + len(head) - 1
         after = end_of(words, brace)
         if after is None:
@@ -130,14 +125,14 @@ def within(text, begin, end):
 def read(path):
     """@throws NotTaken"""
     try:
-        return path.read_bytes().decode("utf-8").replace("\r\n", "\n")
+        return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:
         raise NotTaken(f"{path.name}: is not UTF-8") from None
 
 
 def merged(lab, path, text):
     """The tree's file with what is taken of a student's. @throws NotTaken"""
-    tree, name = read(lab.root / path), path.rpartition("/")[2]
+    tree, text, name = read(lab.root / path), text.replace("\r\n", "\n"), path.rpartition("/")[2]
     spans = holes(lab, path)
     pieces = list(zip(spans, found_in(text, tree, spans, name)))
     ours, theirs = within(tree, BEGIN, END), within(text, BEGIN, END)
@@ -157,7 +152,7 @@ def merged(lab, path, text):
 
 def left_out(lab, path, text):
     """What the grader would say of a file, or not take: sentences, for those who work on it."""
-    tree, name = read(lab.root / path), path.rpartition("/")[2]
+    tree, text, name = read(lab.root / path), text.replace("\r\n", "\n"), path.rpartition("/")[2]
     try:
         merged(lab, path, text)
         spans = holes(lab, path)
