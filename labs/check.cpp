@@ -70,10 +70,23 @@ void Sheet::bits(std::string_view gate, const Tensor& values) {
 }
 
 void Sheet::wanted(const std::function<void()>& rows) {
-  if (!is_reference_) return;
+  if (role_ == Role::Student) return;
   wanted_ = true;
   rows();
   wanted_ = false;
+}
+
+std::string Sheet::returned(const std::string& what, const std::function<std::string()>& make) {
+  if (role_ == Role::Judge) {
+    const auto found = returned_.find({case_, what});
+    CHECK(found != returned_.end(), "{} is not there", what);
+    return found->second;
+  }
+  // That there is such a row tells lab.py to ask a Judge; that of an extension may throw.
+  if (role_ == Role::Reference) row(what, "returned", "");
+  const std::string words = make();
+  if (role_ == Role::Student) row(what, "returned", words);
+  return words;
 }
 
 void Sheet::text(std::string_view gate, std::string_view value) { row(gate, "text", value); }
@@ -97,17 +110,26 @@ void Sheet::row(std::string_view gate, std::string_view kind, std::string_view v
   }
 }
 
-/// On its standard input: the descriptor for rows, the seed, and whose file it was compiled with.
-/// lab.py starts it.
+/// On its standard input: the descriptor for rows, the seed and the role; for a Judge then lines of
+/// case, what and words, between tabs. lab.py starts it.
 int measure(void (*cases)(Sheet&)) {
   int rows = 0;
   uint64_t seed = 0;
-  std::string whose;
-  if (!(std::cin >> rows >> seed >> whose)) {
+  std::string role;
+  if (!(std::cin >> rows >> seed >> role)) {
     std::cerr << "error: labs/lab.py starts this program: labs/lab.py check NN\n";
     return 2;
   }
-  Sheet sheet(rows, seed, whose == "reference");
+  Sheet::Returned returned;
+  std::string name, what, words;
+  std::getline(std::cin, name);
+  while (std::getline(std::cin, name, '\t') && std::getline(std::cin, what, '\t') &&
+         std::getline(std::cin, words))
+    returned.try_emplace({name, what}, words);
+  const Role as = role == "student" ? Role::Student
+                  : role == "judge" ? Role::Judge
+                                    : Role::Reference;
+  Sheet sheet(rows, seed, as, std::move(returned));
   cases(sheet);
   return 0;
 }

@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/random.h"
@@ -20,14 +22,22 @@
 
 namespace ladder::lab {
 
+/// Whose file a program was compiled with, and what for.
+enum class Role : uint8_t {
+  Student,    ///< measures, and is not believed where it need not be
+  Reference,  ///< measures what is right; it alone computes what must come out
+  Judge,      ///< the reference's program: measures what the student's functions have returned
+};
+
 /// Where a check puts what it has measured.
 class Sheet {
  public:
-  /// @param rows         file descriptor that rows are written to
-  /// @param is_reference whether this program is the one that is believed: it alone computes what
-  ///                     must come out
-  Sheet(int rows, uint64_t seed, bool is_reference)
-      : rows_(rows), seed_(seed), is_reference_(is_reference) {}
+  /// What functions have returned: [case, what].
+  using Returned = std::map<std::pair<std::string, std::string>, std::string>;
+
+  /// @param rows file descriptor that rows are written to
+  Sheet(int rows, uint64_t seed, Role role, Returned returned)
+      : rows_(rows), seed_(seed), role_(role), returned_(std::move(returned)) {}
 
   uint64_t seed() const { return seed_; }
 
@@ -57,12 +67,18 @@ class Sheet {
   /// before what is measured, since the stub throws.
   void wanted(const std::function<void()>& rows);
 
+  /// What a student's function returns, as words, where all that is measured follows from it: then a
+  /// Judge measures it, without the student's code, and the student's own figures are not believed.
+  /// @param make calls the function; a Judge does not
+  std::string returned(const std::string& what, const std::function<std::string()>& make);
+
  private:
   void row(std::string_view gate, std::string_view kind, std::string_view value);
 
   int rows_;
   uint64_t seed_;
-  bool is_reference_;
+  Role role_;
+  Returned returned_;
   std::string case_;
   bool wanted_ = false;
 };

@@ -25,7 +25,7 @@ SHOWN = 4000  # bytes of what was printed
 BECOME_REAPER, NO_NEW_PRIVILEGES = 36, 38  # PR_SET_CHILD_SUBREAPER: orphans become children of this process
 NEW_NETWORK, NEW_IPC = 0x40000000, 0x08000000  # CLONE_NEWNET, CLONE_NEWIPC
 LIBC = ctypes.CDLL(None)
-ROW = re.compile(r"([^\t]*)\t([^\t]*)\t((?:f32|bf16|f16)\t(?:[0-9a-f]{8})*|(?:count|without)\t-?[0-9]{1,18}|(?:text|threw|begin)\t[^\t]*)")
+ROW = re.compile(r"([^\t]*)\t([^\t]*)\t((?:f32|bf16|f16)\t(?:[0-9a-f]{8})*|(?:count|without)\t-?[0-9]{1,18}|(?:text|threw|begin|returned)\t[^\t]*)")
 
 
 @dataclass
