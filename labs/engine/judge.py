@@ -90,7 +90,7 @@ def believed(yours, reference, ours, seed):
 
 def reference_of(build, target, scratch, name):
     folder = scratch / name
-    folder.mkdir()
+    folder.mkdir(parents=True)
     return Place(build.binary(target), folder, partial(sandbox.run, folder=folder))
 
 
