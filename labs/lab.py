@@ -44,6 +44,7 @@ def new(args, desk):
         print(f"wrote {desk.show(path)}")
     print(f"read  {desk.show(lab.folder / 'README.md')}, then {desk.show(desk.of(lab) / 'README.md')}")
     print(f"then  labs/lab.py check {lab.number}, or watch {lab.number}")
+    print("write within the bodies that throw" + (" and between the lines of yours" if lab.is_extension else "; a helper is a lambda in one"))
 
 
 def check_once(lab, desk, build, program, seed):

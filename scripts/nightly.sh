@@ -19,7 +19,8 @@
 #   fuzz     scripts/fuzz.sh, ten minutes for each kind of file
 #   readmes  scripts/readme_commands.py: the commands of READMEs; and where Doxygen is,
 #            the documentation site, in which each link must lead somewhere
-#   labs     every mutant of each lab fails at its own gate
+#   labs     every mutant of each lab fails at its own gate; submissions that cheat get no more of a
+#            packed autograder than they deserve
 #   machines scripts/machines.sh: other compilers, arm64 under qemu, Debian 13; as root
 #
 #   scripts/nightly.sh              all of it, with the programs of build/cpu
@@ -568,6 +569,24 @@ every_mutant() {
   done
 }
 
+# Of these two labs are the submissions of tests/labs/cheats.py.
+packed_autograders() {
+  local lab base
+  for lab in 08 12x; do
+    base=$(mktemp -d)
+    if labs/autograder.sh "$lab" "$base/packed.zip" >/dev/null &&
+      python3 -m zipfile -e "$base/packed.zip" "$base/source" &&
+      chmod 755 "$base" && chmod +x "$base"/source/{setup.sh,run_autograder} &&
+      bash "$base/source/setup.sh" >/dev/null; then
+      python3 -B tests/labs/cheats.py "$base" "$lab" || ((all_failed += 1))
+    else
+      echo "nightly.sh: no autograder of lab $lab"
+      ((all_failed += 1))
+    fi
+    rm -rf "$base"
+  done
+}
+
 for part in "${parts[@]}"; do
   case $part in
     clients) clients ;;
@@ -579,7 +598,7 @@ for part in "${parts[@]}"; do
         { cmake "$build" >/dev/null && cmake --build "$build" --target docs; } || ((all_failed += 1))
       fi
       ;;
-    labs) every_mutant ;;
+    labs) every_mutant; packed_autograders ;;
     machines) scripts/machines.sh || ((all_failed += 1)) ;;
     *) "${part}_parallel" ;;
   esac

@@ -79,6 +79,7 @@ def places(tree, spans):
         first = at
         while first > after and words[first - 1][1] not in (";", "{", "}"):
             first -= 1
+        first += 2 * (words[first][1] in ("public", "private", "protected"))
         head = [token for _, token, _ in words[first : at + 1]]
         found.append((head, len(occurrences([token for _, token, _ in words[after : at + 1]], head))))
         after = at

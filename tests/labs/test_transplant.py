@@ -63,6 +63,10 @@ class Taken(unittest.TestCase):
                 self.assertEqual(plain(merged(lab, path, text)), plain(merged(lab, path, work)), name)
                 self.assertRegex(left_out(lab, path, text)[0], r"line \d+: stands outside of the bodies", name)
 
+    def test_a_member_in_front_of_a_function_is_told(self):
+        text = finish(FINISH).replace("private:\n", "private:\n  int mine_ = 0;\n").replace("  void start(", "  int more_ = 0; void start(")
+        self.assertIn("stands outside", left_out(find("08", ROOT), ZERO1, text)[0])
+
     def test_members_where_the_file_has_a_place(self):
         lab = find("08x", ROOT)
         member = "  std::vector<Pending> pending_;\n  void more() { pending_.clear(); }\n"
