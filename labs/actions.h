@@ -12,8 +12,8 @@
 
 namespace ladder::lab {
 
-/// The list that `make` returns for a stage: three numbers an action. @throws CheckError if it comes
-/// from a student's program and holds what is no action of `pipeline`
+/// The list that `make` returns for a stage: three numbers an action. @throws CheckError if it
+/// comes from a student's program and holds what is no action of `pipeline`
 template <class Make>
 std::vector<Action> returned_list(Sheet& sheet, const Pipeline& pipeline, int64_t stage,
                                   Make&& make) {
@@ -26,8 +26,7 @@ std::vector<Action> returned_list(Sheet& sheet, const Pipeline& pipeline, int64_
   std::vector<Action> list;
   int64_t what = 0, micro = 0, chunk = 0;
   while (words >> what >> micro >> chunk) {
-    CHECK(what >= 0 && what < std::ssize(kNames<Do>), "stage {}: {} is no action", stage,
-          what);
+    CHECK(what >= 0 && what < std::ssize(kNames<Do>), "stage {}: {} is no action", stage, what);
     CHECK(micro >= 0 && micro < pipeline.micros, "stage {}: no micro-batch {}", stage, micro);
     CHECK(chunk >= 0 && chunk < pipeline.chunks, "stage {}: no chunk {}", stage, chunk);
     list.push_back({static_cast<Do>(what), micro, chunk});

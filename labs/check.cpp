@@ -101,8 +101,8 @@ void Sheet::without_idea(std::string_view gate, int64_t figure) {
 
 /// At once and past all buffers: what has been measured counts, however the process ends.
 void Sheet::row(std::string_view gate, std::string_view kind, std::string_view value) {
-  const std::string line = fmt::format("{}\t{}{}\t{}\t{}\n", case_, wanted_ ? "=" : "", gate, kind,
-                                       in_one_line(value));
+  const std::string line =
+      fmt::format("{}\t{}{}\t{}\t{}\n", case_, wanted_ ? "=" : "", gate, kind, in_one_line(value));
   for (size_t at = 0; at < line.size();) {
     const ssize_t n = ::write(rows_, line.data() + at, line.size() - at);
     CHECK(n > 0, "cannot write a row");

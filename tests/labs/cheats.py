@@ -3,13 +3,15 @@
 deserves. test_grade.py hands in some, test_transplant.py reads the others; nightly.sh gives all of a
 lab to its packed autograder:
 
-  tests/labs/cheats.py BASE NN     BASE is what Gradescope calls /autograder, set up for lab NN
+  tests/labs/cheats.py PACKED.zip NN     what labs/autograder.sh has made for lab NN
 """
 
 import json
 import os
 import subprocess
 import sys
+import tempfile
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,10 +115,24 @@ def score(results):
     return results.get("score", sum(test["score"] for test in results["tests"]))
 
 
-def main(base, number):
-    """Status 1 if one gets other points than it deserves."""
-    base, wrong = Path(base).resolve(), 0
-    cheats = {name: cheat for name, cheat in all_cheats().items() if cheat.lab == number}
+def set_up(packed, base):
+    """As Gradescope does it in /autograder."""
+    base.chmod(0o755)
+    with zipfile.ZipFile(packed) as archive:
+        for entry in archive.infolist():
+            Path(archive.extract(entry, base / "source")).chmod(entry.external_attr >> 16 & 0o777 or 0o755)
+    subprocess.run(["bash", base / "source/setup.sh"], check=True, stdout=subprocess.DEVNULL)
+
+
+def main(packed, number):
+    with tempfile.TemporaryDirectory() as base:
+        set_up(packed, Path(base))
+        return graded(Path(base), number)
+
+
+def graded(base, number):
+    """Status 1 if a submission gets other points than it deserves."""
+    wrong, cheats = 0, {name: cheat for name, cheat in all_cheats().items() if cheat.lab == number}
     if not find(number, ROOT).is_extension:  # whose answer is nowhere
         cheats["the chapter itself"] = honest(number)
     for name, cheat in cheats.items():
@@ -126,9 +142,8 @@ def main(base, number):
         (base / "results").mkdir(exist_ok=True)
         subprocess.run([base / "source/run_autograder"], env={**os.environ, "AUTOGRADER": str(base)}, check=True, stdout=subprocess.DEVNULL)
         points = score(json.loads((base / "results/results.json").read_text(encoding="utf-8")))
-        right = points <= cheat.points if name != "the chapter itself" else points == cheat.points
-        print(f"{'passed ' if right else 'FAILED '} {number}, {name}: {points:g} points, {cheat.points:g} deserved")
-        wrong += not right
+        print(f"{'passed ' if points == cheat.points else 'FAILED '} {number}, {name}: {points:g} points, {cheat.points:g} deserved")
+        wrong += points != cheat.points
     return 1 if wrong else 0
 
 

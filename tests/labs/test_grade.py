@@ -57,7 +57,7 @@ class Grade(unittest.TestCase):
         found = self.graded(cheat.files, cheat.lab)
         self.assertNotIn("score", found)
         self.assertEqual(sum(test["max_score"] for test in found["tests"]), 100)
-        self.assertLessEqual(cheats.score(found), cheat.points, name)
+        self.assertEqual(cheats.score(found), cheat.points, name)
         for test in found["tests"]:
             self.assertEqual({"name", "score", "max_score", "output", "visibility"}, set(test))
             self.assertTrue(test["output"].startswith(next(gate.what for gate in find(cheat.lab, ROOT).gates if gate.name == test["name"])))
