@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chapters/12_pipeline_parallel/pipeline.h"
+#include "common/error.h"
 #include "labs/check.h"
 
 namespace ladder::lab {
@@ -26,9 +27,12 @@ std::vector<Action> returned_list(Sheet& sheet, const Pipeline& pipeline, int64_
   std::vector<Action> list;
   int64_t what = 0, micro = 0, chunk = 0;
   while (words >> what >> micro >> chunk) {
-    CHECK(what >= 0 && what < std::ssize(kNames<Do>), "stage {}: {} is no action", stage, what);
-    CHECK(micro >= 0 && micro < pipeline.micros, "stage {}: no micro-batch {}", stage, micro);
-    CHECK(chunk >= 0 && chunk < pipeline.chunks, "stage {}: no chunk {}", stage, chunk);
+    if (what < 0 || what >= std::ssize(kNames<Do>))
+      throw UserError("stage {}: {} is no action", stage, what);
+    if (micro < 0 || micro >= pipeline.micros)
+      throw UserError("stage {}: there is no micro-batch {}", stage, micro);
+    if (chunk < 0 || chunk >= pipeline.chunks)
+      throw UserError("stage {}: there is no chunk {}", stage, chunk);
     list.push_back({static_cast<Do>(what), micro, chunk});
   }
   return list;

@@ -112,8 +112,7 @@ class Build:
         objects = []
         for i, path in enumerate(sources):
             words = [word.replace(str(work), STUDENT) for word in self.compiling(path, work)]
-            self._run_in(room, [*words, "-pipe", "-o", f"{HOME}/{i}.o"])
-            objects.append(room.home / f"{i}.o")
+            objects.append(self._made_in(room, [*words, "-pipe", "-o", f"{HOME}/{i}.o"]))
         return self._link_in_room(target, source, objects, scratch)
 
     def _link_in_room(self, target, source, objects, scratch):
@@ -128,8 +127,7 @@ class Build:
         for i, path in enumerate(objects):
             inside.append(f"/{i}.o")
             room.put_as(path, inside[-1])
-        self._run_in(room, self.linking(target, source, inside, f"{HOME}/program"), self.folder)
-        return room.home / "program"
+        return self._made_in(room, self.linking(target, source, inside, f"{HOME}/program"), self.folder)
 
     def reads(self, source):
         """The files that compiling a source of the tree reads, itself among them."""
@@ -142,10 +140,15 @@ class Build:
         headers = [words[at], words[at] + ".gch"] if at else []
         return [os.path.normpath(self.folder / name) for name in [*names, *headers]]
 
-    def _run_in(self, room, words, start=None):
+    def _made_in(self, room, words, start=None):
+        """The path of what a command of a room has made."""
         outcome = room.run(words, seconds=SECONDS, megabytes=MEGABYTES, most=LARGEST_OBJECT, start=start)
         if outcome.ended:
             raise DoesNotCompile(outcome.printed.strip() or outcome.ended)
+        made = room.at(words[words.index("-o") + 1])
+        if made.is_symlink() or not made.is_file():
+            raise DoesNotCompile("the compiler has made no file")
+        return made
 
     def _run(self, words):
         limits = f'ulimit -v {MEGABYTES << 10}; ulimit -t {SECONDS}; exec "$@"'

@@ -84,8 +84,10 @@ def believed(yours, reference, ours, seed):
         return yours
     lines = [f"{case}\t{what}\t{words}" for case, what, kind, words in yours.rows if kind == "returned"]
     judged = measured(ours, "\n".join([f"{seed} judge", *lines]))
-    threw = [row for row in yours.rows if row[2] == "threw"]
-    return sandbox.Outcome(yours.ended, judged.rows + threw, yours.printed)
+    sent = {case for case, _, kind, _ in yours.rows if kind == "returned"}
+    rows = [row for row in judged.rows if row[0] in sent and row[2] != "begin"]
+    rows += [row for row in yours.rows if row[2] in ("begin", "threw")]
+    return sandbox.Outcome(yours.ended, rows, yours.printed)
 
 
 def reference_of(build, target, scratch, name):
