@@ -78,9 +78,9 @@ class Desk:
 def pairs(lab, desk):
     """(name, the student's function or None, the chapter's) of all functions of a lab."""
     for path in lab.files:
-        tree, mine = transplant.read(lab.root / path), transplant.read(desk.of(lab) / path)
-        spans = holes(lab, path)
+        tree, spans = transplant.read(lab.root / path), holes(lab, path)
         try:
+            mine = transplant.read(desk.of(lab) / path)
             found = transplant.found_in(mine, tree, spans, path)
         except transplant.NotTaken:
             found = [None] * len(spans)

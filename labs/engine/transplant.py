@@ -68,10 +68,12 @@ def refuse(body, where, line):
         if depth == 0 and at < len(body) - 1:
             raise fault("this } closes more than was opened", at)
         before = token
+    if depth:
+        raise fault("nothing closes a {", len(body))
 
 
 def places(tree, spans):
-    """[(tokens in front of a body with its brace, their how manyth place behind the body before)]"""
+    """[(tokens in front of a body with its brace, how often they come from the body before to there)]"""
     found, after = [], 0
     words = tokens(tree)
     for begin, _ in spans:
@@ -138,7 +140,7 @@ def merged(lab, path, text):
     pieces = list(zip(spans, found_in(text, tree, spans, name)))
     ours, theirs = within(tree, BEGIN, END), within(text, BEGIN, END)
     if ours and theirs:
-        # Behind a brace that is not there, a brace in it that closes one more than it opens is seen.
+        # In braces, so that one that closes more than was opened is seen.
         refuse(f"{{{text[slice(*theirs)]}}}", name, text.count("\n", 0, theirs[0]) + 1)
         pieces.append((ours, theirs))
     for _, (begin, end) in pieces:
@@ -151,10 +153,11 @@ def merged(lab, path, text):
     return tree
 
 
-def left_out(lab, path, text):
-    """What the grader would say of a file, or not take: sentences, for those who work on it."""
-    tree, text, name = read(lab.root / path), text.replace("\r\n", "\n"), path.rpartition("/")[2]
+def left_out(lab, path, mine):
+    """What the grader would say of the file `mine`, or not take: sentences, for those who work on it."""
+    tree, name = read(lab.root / path), path.rpartition("/")[2]
     try:
+        text = read(mine).replace("\r\n", "\n")
         merged(lab, path, text)
         spans = holes(lab, path)
         theirs = outside(text, found_in(text, tree, spans, name))
