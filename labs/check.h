@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,13 +22,22 @@
 
 namespace ladder::lab {
 
+/// Whose file a program was compiled with, and what for.
+enum class Role : uint8_t {
+  Student,    ///< measures, and is not believed where it need not be
+  Reference,  ///< measures what is right; it alone computes what must come out
+  Judge,      ///< the reference's program: measures what the student's functions have returned
+};
+
 /// Where a check puts what it has measured.
 class Sheet {
  public:
-  /// @param rows  file descriptor that rows are written to
-  /// @param token that begins each row
-  Sheet(int rows, std::string token, uint64_t seed)
-      : rows_(rows), token_(std::move(token)), seed_(seed) {}
+  /// What functions have returned: [case, what].
+  using Returned = std::map<std::pair<std::string, std::string>, std::string>;
+
+  /// @param rows file descriptor that rows are written to
+  Sheet(int rows, uint64_t seed, Role role, Returned returned)
+      : rows_(rows), seed_(seed), role_(role), returned_(std::move(returned)) {}
 
   uint64_t seed() const { return seed_; }
 
@@ -53,15 +63,23 @@ class Sheet {
   void without_idea(std::string_view gate, int64_t figure);
 
   /// What `rows` writes by the above is what must come out, in a lab whose answer is not in the
-  /// tree. It comes before what is measured, since the student's code may throw.
+  /// tree. A student's program does not compute it, so that nothing in it could look for it. It
+  /// comes before what is measured, since the stub throws.
   void wanted(const std::function<void()>& rows);
+
+  /// What a student's function returns, as words, where all that is measured follows from it: then
+  /// a Judge measures it, without the student's code, and the student's own figures are not
+  /// believed.
+  /// @param make calls the function; a Judge does not
+  std::string returned(const std::string& what, const std::function<std::string()>& make);
 
  private:
   void row(std::string_view gate, std::string_view kind, std::string_view value);
 
   int rows_;
-  std::string token_;
   uint64_t seed_;
+  Role role_;
+  Returned returned_;
   std::string case_;
   bool wanted_ = false;
 };

@@ -23,7 +23,7 @@ if sys.version_info < (3, 11):
     sys.exit("error: labs/lab.py wants Python 3.11 or later, which reads TOML")
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from engine import answers, grade, judge  # noqa: E402
+from engine import answers, grade, judge, transplant  # noqa: E402
 from engine.build import Build, DoesNotCompile  # noqa: E402
 from engine.desk import Desk, code_lines, pairs, side_by_side  # noqa: E402
 from engine.gates import plain, table  # noqa: E402
@@ -44,6 +44,7 @@ def new(args, desk):
         print(f"wrote {desk.show(path)}")
     print(f"read  {desk.show(lab.folder / 'README.md')}, then {desk.show(desk.of(lab) / 'README.md')}")
     print(f"then  labs/lab.py check {lab.number}, or watch {lab.number}")
+    print("write within the bodies that throw" + (" and between the lines of yours" if lab.is_extension else "; a helper is a lambda in one"))
 
 
 def check_once(lab, desk, build, program, seed):
@@ -70,6 +71,9 @@ def check_once(lab, desk, build, program, seed):
         print(f"now the whole program: labs/lab.py check {lab.number} --program")
     if program or not lab.program:
         desk.note(lab, points=points, passed=passed or desk.state(lab).get("passed", False))
+    for path, mine in zip(lab.files, files):
+        for sentence in transplant.left_out(lab, path, mine):
+            print(f"grade takes bodies alone. {sentence}")
     return passed
 
 

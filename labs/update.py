@@ -1,10 +1,6 @@
 #!/usr/bin/env python3
 """Writes what lab.py reads of the chapters: labs/ranges.json, where the functions of all labs begin
-and end, found by libclang; and with --traces the stored traces, by the programs of build/cpu.
-
-  labs/update.py             ranges.json
-  labs/update.py --traces [NN ...]
-                             and the traces, of all labs or of these: after a change of bits
+and end, found by libclang.
 
 That ranges.json is of today's files is checked wherever it is read, by their hashes.
 
@@ -14,13 +10,10 @@ Wants python3-clang-16 of Debian (scripts/setup.sh).
 import hashlib
 import json
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from engine import judge  # noqa: E402
-from engine.build import Build  # noqa: E402
-from engine.labs import ROOT, Refused, all_labs, find  # noqa: E402
+from engine.labs import ROOT, Refused, all_labs  # noqa: E402
 
 ARGUMENTS = ["-x", "c++", "-std=c++20", "-march=native", "-DHWY_COMPILE_ONLY_STATIC"]
 
@@ -99,30 +92,14 @@ def ranges(cindex, root, labs):
     return table
 
 
-def write_traces(build, labs):
-    for lab in labs:
-        if not lab.program:
-            continue
-        build.prepare(judge.targets(lab))
-        with tempfile.TemporaryDirectory() as folder:
-            program = build.binary(f"ch{lab.name}")
-            lines, ended, printed = judge.trace_of(lab, program, Path(folder), lab.program["vary"][0])
-        if ended:
-            raise Refused(f"{lab.name}: {ended}: {printed}")
-        (lab.folder / "trace.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 def main(arguments):
-    if arguments and arguments[0] != "--traces":
-        raise Refused(f"unknown argument {arguments[0]}; legal is --traces [NN ...]")
+    if arguments:
+        raise Refused(f"unknown argument {arguments[0]}; there are none")
     cindex = libclang()
     if cindex is None:
         return 2
     text = json.dumps(ranges(cindex, ROOT, all_labs()), indent=1) + "\n"
     (ROOT / "labs/ranges.json").write_text(text, encoding="utf-8")
-    if arguments:
-        labs = [find(number) for number in arguments[1:]] or all_labs()
-        write_traces(Build(ROOT, ROOT / "build/cpu"), labs)
     return 0
 
 

@@ -19,7 +19,8 @@
 #   fuzz     scripts/fuzz.sh, ten minutes for each kind of file
 #   readmes  scripts/readme_commands.py: the commands of READMEs; and where Doxygen is,
 #            the documentation site, in which each link must lead somewhere
-#   labs     every mutant of each lab fails at its own gate
+#   labs     every mutant of each lab fails at its own gate; submissions that cheat get no more of a
+#            packed autograder than they deserve
 #   machines scripts/machines.sh: other compilers, arm64 under qemu, Debian 13; as root
 #   pack     scripts/gpu_check.sh --pack, then --run in a tree of Debian without a network, which has
 #            Python and the toolkit's libraries: it must come as far as "no GPU here"; as root
@@ -601,6 +602,17 @@ pack() {
   fi
 }
 
+# Of these two labs are the submissions of tests/labs/cheats.py.
+packed_autograders() {
+  local lab base
+  base=$(mktemp -d)
+  for lab in 08 12x; do
+    labs/autograder.sh "$lab" "$base/$lab.zip" >/dev/null &&
+      python3 -B tests/labs/cheats.py "$base/$lab.zip" "$lab" || ((all_failed += 1))
+  done
+  rm -rf "$base"
+}
+
 for part in "${parts[@]}"; do
   case $part in
     clients) clients ;;
@@ -612,7 +624,7 @@ for part in "${parts[@]}"; do
         { cmake "$build" >/dev/null && cmake --build "$build" --target docs; } || ((all_failed += 1))
       fi
       ;;
-    labs) every_mutant ;;
+    labs) every_mutant; packed_autograders ;;
     machines) scripts/machines.sh || ((all_failed += 1)) ;;
     pack) pack ;;
     *) "${part}_parallel" ;;

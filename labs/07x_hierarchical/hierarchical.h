@@ -11,6 +11,9 @@
 
 namespace ladder {
 
+// yours: members and functions that you add
+// end of yours
+
 /// data = its sum over ranks, added as the tree by rank (kernels/tree.h), on every rank. Ranks
 /// 0 ... per_node - 1 are on the first node, the next per_node on the second, and so on. Wires
 /// inside of a node are fast, and every rank has a slow one of its own to the other nodes.

@@ -30,6 +30,8 @@ class LateGather {
  private:
   CommStream& comm_stream_;
   ParamLayout layout_;
+  // yours: members and functions that you add
+  // end of yours
 };
 
 }  // namespace ladder

@@ -46,6 +46,8 @@ class ColumnLinear {
   CommStream& stream_;
   Tensor gathered_;  ///< (micro,T,C): all positions of what the layer reads
   Tensor summand_;   ///< (micro,T,C): this rank's summand of the gradient of that
+  // yours: members and functions that you add
+  // end of yours
 };
 
 }  // namespace ladder

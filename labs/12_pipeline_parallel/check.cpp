@@ -8,6 +8,7 @@
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "labs/actions.h"
 
 namespace ladder::lab {
 namespace {
@@ -40,7 +41,9 @@ int64_t idle_without(PipelineKind kind, int64_t p, int64_t v, int64_t m) {
 }
 
 void run_case(Sheet& sheet, PipelineKind kind, int64_t p, int64_t v, int64_t m) {
-  const Pipeline pipeline = make_pipeline(kind, p, v, m);
+  Pipeline pipeline = make_pipeline(kind, p, v, m);
+  for (int64_t s = 0; s < p; ++s)
+    pipeline.lists[s] = returned_list(sheet, pipeline, s, [&] { return pipeline.lists[s]; });
   sheet.text("order", verdict(pipeline));
   int64_t most = 0;
   for (int64_t s = 0; s < p; ++s) most += most_in_flight(pipeline.lists[s]);

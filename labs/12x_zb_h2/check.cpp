@@ -15,6 +15,7 @@
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
 #include "labs/12x_zb_h2/zb_h2.h"
+#include "labs/actions.h"
 
 namespace ladder::lab {
 namespace {
@@ -71,7 +72,8 @@ void run_case(Sheet& sheet, int64_t p, int64_t m, bool& shown) {
 
   Pipeline pipeline{.kind = PipelineKind::ZbH1, .stages = p, .chunks = 1, .micros = m, .lists = {}};
   for (int64_t s = 0; s < p; ++s)
-    pipeline.lists.push_back(with_messages(pipeline, s, zb_h2(p, m, s)));
+    pipeline.lists.push_back(with_messages(
+        pipeline, s, returned_list(sheet, pipeline, s, [&] { return zb_h2(p, m, s); })));
   sheet.text("order", verdict(pipeline));
   sheet.count("in_flight", in_flight(pipeline));
   sheet.count("idle", idle_within(pipeline));

@@ -10,6 +10,9 @@
 
 namespace ladder {
 
+// yours: members and functions that you add
+// end of yours
+
 /// What stage s of p computes, in order, of m micro-batches: Forward, BackwardInput and
 /// BackwardWeight of each, chunk 0. m is at least 2 p; all three take as long as one another.
 inline std::vector<Action> zb_h2(int64_t p, int64_t m, int64_t s) {

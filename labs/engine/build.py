@@ -11,8 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .labs import Refused
+from .room import HOME, Room, compiler_programs
 
 SECONDS, MEGABYTES = 120, 2048  # of a compiler, which a file can keep busy for ever
+LARGEST_OBJECT = 256 << 20
+STUDENT = "/submission"  # a student's files in a room
 
 
 class DoesNotCompile(Exception):
@@ -24,7 +27,6 @@ class Build:
 
     def __init__(self, root, folder):
         self.root, self.folder = root, Path(folder)
-        self.wary = False  # whether the files are a stranger's, who may want to read others
         self._commands = None
 
     def prepare(self, targets):
@@ -60,34 +62,16 @@ class Build:
                 return words[:at] + words[at + 2 :], words[at + 1]
         raise Refused(f"{self.folder} does not compile {source}; cmake --preset cpu may help")
 
-    def compile(self, source, work, out, extra=()):
-        """One object `out` of a source, the files of `work` before those of the tree."""
+    def compiling(self, source, work):
+        """The words that compile a source, that of `work` if there is one, and the tree's before it."""
         words, _ = self.compile_command(source)
         if (work / source).is_file():
             words[words.index("-c") + 1] = str(work / source)
         # A warning is no reason to fail a student; -Werror of the tree comes earlier and loses.
-        more = ["-iquote", str(work), "-w", "-fmax-errors=3", "-fdiagnostics-color=never", *extra]
-        if not self.wary:
-            self._run([*cached(words[:1]), *words[1:], *more, "-o", str(out)])
-            return
-        read = out.with_suffix(".read")
-        self._run([*words, *more, "-pipe", f"-Wa,--MD,{read}", "-o", str(out)])
-        # The assembler reads files, too (.incbin), and those are in no list of includes.
-        main = Path(words[words.index("-c") + 1])
-        if others := set(rule(read.read_text(encoding="utf-8"))) - {str(main), main.name}:
-            raise DoesNotCompile(f"the assembler reads {min(others)}, which it may not")
+        return [*words, "-iquote", str(work), "-w", "-fmax-errors=3", "-fdiagnostics-color=never"]
 
-    def includes(self, source, work):
-        """The files that compiling it would read."""
-        words, _ = self.compile_command(source)
-        if (work / source).is_file():
-            words[words.index("-c") + 1] = str(work / source)
-        words.remove("-c")
-        text = self._run([*words, "-iquote", str(work), "-w", "-M"])
-        return {Path(os.path.realpath(self.folder / name)) for name in rule(text)}
-
-    def link(self, target, source, objects, out):
-        """The program `target` with `objects` in place of that of `source`."""
+    def linking(self, target, source, objects, out):
+        """The words that link the program `target` with `objects` in place of that of `source`."""
         output = str(self.binary(target).relative_to(self.folder))
         run = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "-s", output], capture_output=True, text=True)
         line = run.stdout.strip().removeprefix(": &&").removesuffix("&& :")
@@ -96,19 +80,75 @@ class Build:
         at = words.index(replaced)
         words[at : at + 1] = [str(path) for path in objects]
         words[words.index("-o") + 1] = str(out)
-        self._run(words)
+        return words
 
     def program(self, target, source, lab, work, scratch):
         """Compiles and links `target` with the lab's files of `work`; the path of the program."""
         scratch.mkdir(parents=True, exist_ok=True)
-        included = f"chapters/{lab.name}/main.cpp"  # by the check, where a lab takes functions of it
-        sources = [source, *(path for path in lab.files if path.endswith(".cpp") and path not in (source, included))]
+        sources = sources_of(source, lab)
         objects = [scratch / f"{target}.{i}.o" for i in range(len(sources))]
         self.compile_command(source)  # reads the commands, once
+
+        def compile(path, out):
+            words = self.compiling(path, work)
+            self._run([*cached(words[:1]), *words[1:], "-o", str(out)])
+
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(lambda path, out: self.compile(path, work, out), sources, objects))
-        self.link(target, source, objects, scratch / target)
+            list(pool.map(compile, sources, objects))
+        self._run(self.linking(target, source, objects, scratch / target))
         return scratch / target
+
+    def program_in_rooms(self, target, source, lab, work, scratch):
+        """The same of a stranger's files: compiler and linker have no rights, a root of their own, and
+        in it what they must read. The compiler's has nothing that was made from the reference."""
+        sources = sources_of(source, lab)
+        room = Room(scratch / f"compile-{target}")
+        room.put_programs(compiler_programs(self.compile_command(source)[0][0]))
+        own = [str(self.root / path) for path in lab.files]
+        for path in sources:
+            room.put([name for name in self.reads(path) if name not in own])
+        for path in lab.files:
+            room.put_as(work / path, f"{STUDENT}/{path}")
+        objects = []
+        for i, path in enumerate(sources):
+            words = [word.replace(str(work), STUDENT) for word in self.compiling(path, work)]
+            objects.append(self._made_in(room, [*words, "-pipe", "-o", f"{HOME}/{i}.o"]))
+        return self._link_in_room(target, source, objects, scratch)
+
+    def _link_in_room(self, target, source, objects, scratch):
+        # What the linker reads for the reference, it says itself.
+        own, listed = self.compile_command(source)[1], scratch / f"{target}.read"
+        words = self.linking(target, source, [own], scratch / f"{target}.reference")
+        self._run([*words, f"-Wl,--dependency-file={listed}"])
+        room = Room(scratch / f"link-{target}")
+        room.put_programs(compiler_programs(words[0]))
+        room.put([name for name in rule(listed.read_text(encoding="utf-8")) if name != own], self.folder)
+        inside = []
+        for i, path in enumerate(objects):
+            inside.append(f"/{i}.o")
+            room.put_as(path, inside[-1])
+        return self._made_in(room, self.linking(target, source, inside, f"{HOME}/program"), self.folder)
+
+    def reads(self, source):
+        """The files that compiling a source of the tree reads, itself among them."""
+        words, output = self.compile_command(source)
+        run = subprocess.run(["ninja", "-C", self.folder, "-t", "deps", output], capture_output=True, text=True)
+        names = [line.strip() for line in run.stdout.splitlines() if line.startswith("    ")]
+        if not names:
+            raise Refused(f"{self.folder} has not built {source}: ninja -C {self.folder} labs")
+        at = words.index("-include") + 1 if "-include" in words else 0
+        headers = [words[at], words[at] + ".gch"] if at else []
+        return [os.path.normpath(self.folder / name) for name in [*names, *headers]]
+
+    def _made_in(self, room, words, start=None):
+        """The path of what a command of a room has made."""
+        outcome = room.run(words, seconds=SECONDS, megabytes=MEGABYTES, most=LARGEST_OBJECT, start=start)
+        if outcome.ended:
+            raise DoesNotCompile(outcome.printed.strip() or outcome.ended)
+        made = room.at(words[words.index("-o") + 1])
+        if made.is_symlink() or not made.is_file():
+            raise DoesNotCompile("the compiler has made no file")
+        return made
 
     def _run(self, words):
         limits = f'ulimit -v {MEGABYTES << 10}; ulimit -t {SECONDS}; exec "$@"'
@@ -128,9 +168,15 @@ class Build:
         return out
 
 
+def sources_of(source, lab):
+    """What is compiled anew of a program whose main() is in `source`."""
+    included = f"chapters/{lab.name}/main.cpp"  # by the check, where a lab takes functions of it
+    return [source, *(path for path in lab.files if path.endswith(".cpp") and path not in (source, included))]
+
+
 def rule(text):
     """The names in a rule of make: of what a file is made."""
-    return shlex.split(text.replace("\\\n", " ").split(":", 1)[1])
+    return shlex.split(text.replace("\\\n", " ").split(":", 1)[1].splitlines()[0])
 
 
 def cached(compiler):

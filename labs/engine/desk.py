@@ -5,7 +5,8 @@ import json
 from itertools import zip_longest
 from pathlib import Path
 
-from .labs import Refused, bodies, reading, stub
+from . import transplant
+from .labs import Refused, bodies, holes, reading, stub
 
 
 class Desk:
@@ -74,44 +75,22 @@ class Desk:
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
 
-def function_in(text, before):
-    """The function whose text begins with `before`, up to and with its body; None if it is not
-    there. Braces in strings, characters and comments do not count."""
-    begin = text.find(before)
-    if begin < 0:
-        return None
-    at, depth, quote = begin + len(before), 0, ""
-    while at < len(text):
-        two, one = text[at : at + 2], text[at]
-        if quote:
-            if one == "\\":
-                at += 1
-            elif one == quote:
-                quote = ""
-        elif two in ("//", "/*"):
-            end = text.find("\n" if two == "//" else "*/", at)
-            at = len(text) if end < 0 else end + (two == "/*")
-        elif one in "\"'" and not (one == "'" and text[at - 1].isalnum()):
-            quote = one
-        elif one == "{":
-            depth += 1
-        elif one == "}":
-            depth -= 1
-            if depth == 0:
-                return text[begin : at + 1]
-        at += 1
-    return None
-
-
 def pairs(lab, desk):
     """(name, the student's function or None, the chapter's) of all functions of a lab."""
     for path in lab.files:
-        source = (lab.root / path).read_bytes()
-        mine = (desk.of(lab) / path).read_text(encoding="utf-8")
-        for name, (begin, end) in bodies(lab, path).items():
-            line = source.rfind(b"\n", 0, begin) + 1
-            before = source[line:begin].decode()
-            yield name, function_in(mine, before), source[line:end].decode()
+        tree, spans = transplant.read(lab.root / path), holes(lab, path)
+        try:
+            mine = transplant.read(desk.of(lab) / path)
+            found = transplant.found_in(mine, tree, spans, path)
+        except transplant.NotTaken:
+            found = [None] * len(spans)
+        names = sorted(bodies(lab, path), key=bodies(lab, path).get)
+        for name, theirs, ours in zip(names, spans, found):
+            yield name, ours and with_first_line(mine, ours), with_first_line(tree, theirs)
+
+
+def with_first_line(text, span):
+    return text[text.rfind("\n", 0, span[0]) + 1 : span[1]]
 
 
 def code_lines(text):

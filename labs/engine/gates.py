@@ -58,10 +58,14 @@ def sheet_of(outcome):
             sheet.threw[case] = value
         elif kind == "without":
             sheet.without[case, name] = int(value)
+        elif kind == "returned":
+            pass
         else:
-            # A row that comes twice counts as it came first.
+            # A check writes a row once. Of two that differ one is forged, and neither is believed.
             rows = sheet.wanted if name.startswith("=") else sheet.values
-            rows.setdefault((case, name.removeprefix("="), place), (kind, value))
+            key = (case, name.removeprefix("="), place)
+            if rows.setdefault(key, (kind, value)) != (kind, value):
+                rows[key] = ("text", "(two rows that differ)")
     return sheet
 
 
@@ -123,6 +127,8 @@ def judge_row(gate, key, row, mine, right, ended):
         result.share = float(row == mine.values[key])
         if not result.passed:
             result.yours, result.reference = difference(mine.values[key], row)
+        return result
+    if my_kind != kind:
         return result
     if wrong := first_wrong(case, mine, right):
         result.yours += f" (does not count: {wrong} is not right)"

@@ -1,8 +1,8 @@
 """Grades a submission: results.json as Gradescope reads it.
 
-Of a submission only the files that the lab names are taken. They are compiled after a look at what
-they include, and run as a user of their own, if this is root, with limits. Seeds are drawn: so are
-ranks, sizes and numbers.
+Of a submission only the bodies of the lab's functions are taken. They are compiled and run as a user
+of their own, in a root of their own, if this is root. Seeds are drawn: so are ranks, sizes, numbers,
+and the weights and the text of the program.
 """
 
 import json
@@ -11,30 +11,31 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from . import judge, sandbox
+from . import judge, sandbox, transplant
 from .labs import Refused
 
 SEEDS = 3
 LARGEST = 1 << 20  # bytes of a file
+MOST_SHOWN = 2000  # characters of what the student sees of a gate
+RULE = "Of your files only the bodies of the lab's functions are taken; a helper is a lambda in a body."
 
 
 def taken(lab, submission, work):
-    """Copies the files of the lab; the first that is missing or no plain file, else None."""
+    """Writes the lab's files with the bodies of the submission. @throws NotTaken"""
     for path in lab.files:
         # Gradescope flattens what is uploaded file by file; a zip may hold the folder around it.
         candidates = [submission / path, submission / Path(path).name, *sorted(submission.rglob(path))]
         found = next((c for c in candidates if c.is_file() and not c.is_symlink()), None)
         if found is None or found.stat().st_size > LARGEST or not found.resolve().is_relative_to(submission.resolve()):
-            return path
+            raise transplant.NotTaken(f"no file {path} in the submission: a plain file of at most 1 MiB")
         (work / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(found, work / path)
-    return None
+        (work / path).write_text(transplant.merged(lab, path, transplant.read(found)), encoding="utf-8")
 
 
 def run_all(lab, build, work):
     """For each gate the result of the seed that shows the least, with the share of all seeds."""
     seeds = [2 + secrets.randbelow(1 << 40) for _ in range(SEEDS)]
-    runs, _ = judge.check_seeds(lab, build, work, seeds, True, sandbox.can_isolate())
+    runs, _ = judge.check_seeds(lab, build, work, seeds, True, guarded=True)
     results = []
     for gate in lab.gates:
         of_gate = [result for run in runs for result in run if result.gate.name == gate.name]
@@ -44,7 +45,7 @@ def run_all(lab, build, work):
     return results
 
 
-def nothing(lab, why):
+def nothing(why):
     """A submission that was not run."""
     return {"score": 0, "output": why, "visibility": "visible", "tests": []}
 
@@ -56,30 +57,25 @@ def report(lab, results):
             "score": result.points,
             "max_score": result.gate.points,
             "output": f"{result.gate.what}\n" + ("" if result.passed else
-                f"in: {result.case}\nwithout the idea: {result.without}\nyours: {result.yours}\nreference: {result.reference}"),
+                f"in: {result.case}\nwithout the idea: {result.without}\nyours: {result.yours}\nreference: {result.reference}")[:MOST_SHOWN],
             "visibility": "visible",
         }
         for result in results
     ]  # fmt: skip
-    isolated = "" if sandbox.can_isolate() else "Not run by root: the program ran with the rights of the grader."
-    return {"output": isolated, "visibility": "visible", "stdout_visibility": "hidden", "tests": tests}
+    return {"output": sandbox.missing(), "visibility": "visible", "stdout_visibility": "hidden", "tests": tests}
 
 
 def evaluate(lab, build, submission):
     with tempfile.TemporaryDirectory(prefix="ladder-grade-") as folder:
         work = Path(folder) / "work"
         work.mkdir()
-        missing = taken(lab, submission, work)
-        if missing:
-            return nothing(lab, f"no file {missing} in the submission: a plain file of at most 1 MiB")
-        build.wary = True
         try:
-            read = judge.reads_reference(lab, build, work)
-            if read:
-                return nothing(lab, f"the submission includes {read}, which it may not")
+            taken(lab, submission, work)
             return report(lab, run_all(lab, build, work))
+        except transplant.NotTaken as fault:
+            return nothing(f"{fault}\n{RULE}")
         except judge.DoesNotCompile as fault:
-            return nothing(lab, f"does not compile:\n{str(fault)[:2000]}")
+            return nothing(f"does not compile:\n{str(fault)[:MOST_SHOWN]}\n{RULE}")
 
 
 def grade(lab, build, submission, results):

@@ -3,19 +3,22 @@
 import shutil
 import tempfile
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from . import gates, sandbox
 from .build import DoesNotCompile
 from .labs import Refused
+from .room import Room
 
 TEXT_BYTES = 6000
 AS_BUILT = None  # in place of a folder of files: the programs that CMake has built of the tree's
 
 
-def text_to_train_on():
-    """The same bytes everywhere; a little like words."""
-    state, letters = 1, []
+def text_to_train_on(seed):
+    """A little like words; the same bytes everywhere."""
+    state, letters = seed % (1 << 31), []
     for _ in range(TEXT_BYTES):
         state = (1103515245 * state + 12345) % (1 << 31)
         letters.append("etaoin shrdlu\n"[(state >> 16) % 14])
@@ -26,33 +29,34 @@ def targets(lab):
     return [f"lab_{lab.name}"] + ([f"ch{lab.name}"] if lab.program else [])
 
 
-def check(lab, build, work, seed=1, program=False, isolate=False):
+def check(lab, build, work, seed=1, program=False):
     """(results, what the program printed, seconds) of the files in the folder `work`, or AS_BUILT.
     @throws DoesNotCompile"""
     begin = time.monotonic()
-    runs, printed = check_seeds(lab, build, work, [seed], program, isolate)
+    runs, printed = check_seeds(lab, build, work, [seed], program)
     return runs[0], printed, time.monotonic() - begin
 
 
-def check_seeds(lab, build, work, seeds, program, isolate):
-    """(the results of each seed, what was printed); of the program those of the first seed."""
+def check_seeds(lab, build, work, seeds, program, guarded=False):
+    """(the results of each seed, what was printed); of the program those of the first seed.
+    @param guarded whether the files are a stranger's: then all walls that can be stand around them"""
     scratch = Path(tempfile.mkdtemp(prefix="ladder-lab-"))
     try:
         scratch.chmod(0o755)
-        target = f"lab_{lab.name}"
-        mine = program_of(lab, build, target, f"labs/{lab.name}/check.cpp", work, scratch)
-        (scratch / "home").mkdir()
-        (scratch / "reference").mkdir()
+        # The reference first: nothing of the student's has run that could change it.
+        ours = reference_of(build, f"lab_{lab.name}", scratch, "reference")
+        references = [measured(ours, f"{seed} reference") for seed in seeds]
+        trace = reference_trace(lab, build, scratch, seeds[0]) if program and lab.program else None
+        mine = place_of(lab, build, f"lab_{lab.name}", f"labs/{lab.name}/check.cpp", work, scratch, guarded)
         runs, printed = [], ""
-        for seed in seeds:
-            yours = sandbox.run([mine], scratch / "home", seed=seed, seconds=20, isolate=isolate)
-            reference = sandbox.run([build.binary(target)], scratch / "reference", seed=seed, seconds=60)
+        for seed, reference in zip(seeds, references):
+            yours = believed(measured(mine, f"{seed} student"), reference, ours, seed)
             runs.append(gates.judge([gate for gate in lab.gates if gate.kind != "trace"], yours, reference))
             printed += yours.printed
             if yours.ended.startswith("still running"):  # so will it with the next seed
                 break
-        if program and lab.program:
-            result, more = run_program(lab, build, work, scratch, seeds[0], isolate)
+        if trace is not None:
+            result, more = run_program(lab, build, work, scratch, seeds[0], trace, guarded)
             runs[0].append(result)
             printed += more
         return runs, printed
@@ -60,56 +64,77 @@ def check_seeds(lab, build, work, seeds, program, isolate):
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def program_of(lab, build, target, source, work, scratch):
-    """The path of `target` with the files of `work`, for any user to run."""
-    if work is AS_BUILT:
-        return build.binary(target)
-    program = build.program(target, source, lab, work, scratch / "build")
-    program.chmod(0o755)
-    return program
+@dataclass
+class Place:
+    """A program, the folder where it starts, and how it is run there: run(words, **limits)."""
+
+    program: str
+    folder: Path
+    run: object
 
 
-def run_program(lab, build, work, scratch, seed, isolate):
-    """The chapter's program with the lab's files, against the stored trace, on some number of
-    ranks: the trace is the same for all."""
-    gate = next(gate for gate in lab.gates if gate.kind == "trace")
-    target = f"ch{lab.name}"
-    mine = program_of(lab, build, target, f"chapters/{lab.name}/main.cpp", work, scratch)
-    folder = scratch / "program"
+def measured(place, given):
+    return place.run([place.program], given=given, seconds=20 if given.endswith("student") else 60)
+
+
+def believed(yours, reference, ours, seed):
+    """Where all that is measured follows from what the functions return, the reference's program
+    measures that. What the student's says is not believed, but for what was thrown."""
+    if not any(kind == "returned" for _, _, kind, _ in reference.rows):
+        return yours
+    lines = [f"{case}\t{what}\t{words}" for case, what, kind, words in yours.rows if kind == "returned"]
+    judged = measured(ours, "\n".join([f"{seed} judge", *lines]))
+    sent = {case for case, _, kind, _ in yours.rows if kind == "returned"}
+    rows = [row for row in judged.rows if row[0] in sent and row[2] != "begin"]
+    rows += [row for row in yours.rows if row[2] in ("begin", "threw")]
+    return sandbox.Outcome(yours.ended, rows, yours.printed)
+
+
+def reference_of(build, target, scratch, name):
+    folder = scratch / name
+    folder.mkdir(parents=True)
+    return Place(build.binary(target), folder, partial(sandbox.run, folder=folder))
+
+
+def place_of(lab, build, target, source, work, scratch, guarded):
+    """Compiles `target` with the files of `work`."""
+    if guarded and sandbox.has_room():
+        built = build.program_in_rooms(target, source, lab, work, scratch)
+        room = Room(scratch / f"run-{target}")
+        room.put_libraries(build.binary(target))
+        room.put_as(built, "/program")
+        return Place("/program", room.home, room.run)
+    folder = scratch / f"run-{target}"
     folder.mkdir()
+    program = build.binary(target) if work is AS_BUILT else build.program(target, source, lab, work, scratch / "build")
+    program.chmod(0o755)
+    return Place(program, folder, partial(sandbox.run, folder=folder, isolate=guarded and sandbox.can_isolate()))
+
+
+def reference_trace(lab, build, scratch, seed):
+    return trace_of(lab, reference_of(build, f"ch{lab.name}", scratch, "trace"), lab.program["vary"][0], seed)[0]
+
+
+def run_program(lab, build, work, scratch, seed, reference, guarded):
+    """The chapter's program with the lab's files, on some number of ranks: the trace is the same for
+    all, and that of the reference."""
+    gate = next(gate for gate in lab.gates if gate.kind == "trace")
+    place = place_of(lab, build, f"ch{lab.name}", f"chapters/{lab.name}/main.cpp", work, scratch, guarded)
     choices = lab.program["vary"]
-    lines, ended, printed = trace_of(lab, mine, folder, choices[seed % len(choices)], isolate)
-    reference = (lab.folder / "trace.jsonl").read_text(encoding="utf-8").splitlines()
+    lines, ended, printed = trace_of(lab, place, choices[seed % len(choices)], seed)
     result = gates.judge_trace(gate, lines, reference, ended)
     result.case = f"{lab.program['args']} {choices[seed % len(choices)]}"
     return result, printed if ended else ""  # a program that ends well prints its plan and its report
 
 
-def trace_of(lab, program, folder, more, isolate=False):
-    """(lines of its --trace, how it ended, what it printed)"""
-    (folder / "text.txt").write_text(text_to_train_on(), encoding="utf-8")
-    (folder / "text.txt").chmod(0o644)
-    words = [program, *lab.program["args"].split(), *more.split(), "--data", "text.txt", "--trace", "trace.jsonl"]
-    outcome = sandbox.run(words, folder, seconds=60, isolate=isolate)
-    trace = folder / "trace.jsonl"
-    lines = trace.read_text(encoding="utf-8", errors="replace").splitlines() if trace.is_file() else []
-    return lines, outcome.ended, outcome.printed
+def trace_of(lab, place, more, seed):
+    """(lines of its --trace, how it ended, what it printed) on the weights and the text of a seed"""
+    text = place.folder / "text.txt"
+    text.write_text(text_to_train_on(seed), encoding="utf-8")
+    text.chmod(0o644)
+    words = [place.program, *lab.program["args"].split(), *more.split(), "--data", "text.txt", "--seed", seed, "--trace", "trace.jsonl"]
+    outcome = place.run(words, seconds=60)
+    return sandbox.lines_of(place.folder / "trace.jsonl"), outcome.ended, outcome.printed
 
 
-def reads_reference(lab, build, work):
-    """A file that a submission includes and must not: of chapters, anything that the check itself
-    does not read; above all the lab's own files as the tree has them. None if there is none."""
-    sources = [f"labs/{lab.name}/check.cpp"]
-    reference = {(lab.root / path).resolve() for path in lab.files}
-    known = build.includes(sources[0], Path("/nonexistent")) - reference
-    mine = {(work / path).resolve() for path in lab.files}
-    for path in sorted(build.includes(sources[0], work) - known - mine):
-        shared = any(path.is_relative_to(lab.root / floor) for floor in ("kernels", "common"))
-        if path in reference or path.is_relative_to(lab.root) and not shared:
-            return str(path.relative_to(lab.root))
-        if not path.is_relative_to("/usr"):
-            return str(path)
-    return None
-
-
-__all__ = ["DoesNotCompile", "Refused", "check", "check_seeds", "reads_reference", "targets", "trace_of"]
+__all__ = ["DoesNotCompile", "Refused", "check", "check_seeds", "targets", "trace_of"]

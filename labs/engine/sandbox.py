@@ -1,22 +1,31 @@
 """Runs a program that somebody else has written: limited, and without trust.
 
-What it measures comes through a descriptor of its own, line by line behind a token; what it prints
-is kept aside. When it is over, nothing of it is left running.
+What it measures comes through a pipe of its own, line by line; what it prints is kept aside. When it
+is over, nothing of it is left running. Run by root it has a user of its own and, where a room is
+given, that folder for its root.
 """
 
 import ctypes
+import functools
 import os
+import re
 import resource
-import secrets
 import signal
+import stat
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 PROCESSES = 100  # and threads: 8 ranks have two each
-BECOME_REAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans become children of this process
+MOST = 64 << 20  # bytes of all rows, and of a file unless it is a compiler's
+SHOWN = 4000  # bytes of what was printed
+BECOME_REAPER, NO_NEW_PRIVILEGES = 36, 38  # PR_SET_CHILD_SUBREAPER: orphans become children of this process
+NEW_NETWORK, NEW_IPC = 0x40000000, 0x08000000  # CLONE_NEWNET, CLONE_NEWIPC
+LIBC = ctypes.CDLL(None)
+ROW = re.compile(r"([^\t]*)\t([^\t]*)\t((?:f32|bf16|f16)\t(?:[0-9a-f]{8})*|(?:count|without)\t-?[0-9]{1,18}|(?:text|threw|begin|returned)\t[^\t]*)")
 
 
 @dataclass
@@ -30,54 +39,116 @@ def can_isolate():
     return os.geteuid() == 0
 
 
-def run(argv, folder, seed=None, seconds=20, megabytes=2048, isolate=False, env=None):
+def can(action):
+    """Whether a process of this one may do it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@functools.cache
+def has_room():
+    return can_isolate() and can(lambda: os.chroot("/tmp"))
+
+
+@functools.cache
+def has_own_network():
+    return can_isolate() and can(close_network)
+
+
+def missing():
+    """The walls that are not there, in plain words."""
+    if not can_isolate():
+        return "Not run by root: compiler and program had the rights of the grader, and could read what it reads."
+    walls = [] if has_room() else ["Root may not chroot here: compiler and program could read what any user of this machine reads."]
+    walls += [] if has_own_network() else ["Root may not unshare here: the program could use the network."]
+    return "\n".join(walls)
+
+
+def close_network():
+    if LIBC.unshare(NEW_NETWORK | NEW_IPC) != 0:
+        raise OSError("unshare")
+
+
+def run(argv, folder, given="", seconds=20, megabytes=2048, isolate=False, room=None, start=None, most=MOST):
     """@param folder where it runs; with `isolate` it becomes the program's own
-    @param seed of a check, which gets it with a token on its standard input"""
-    token = secrets.token_hex(16)
+    @param given what follows on its standard input behind the descriptor that rows go to
+    @param room  its root: `folder` is in it
+    @param start where in the room it begins, instead of `folder`"""
     user = 60000 + os.getpid() % 5000 if isolate else None
     if isolate:
-        os.chown(folder, user, user)
-    ctypes.CDLL(None).prctl(BECOME_REAPER, 1, 0, 0, 0)
-    with tempfile.TemporaryFile() as rows, tempfile.TemporaryFile() as printed:
-        given = f"{rows.fileno()} {token} {seed}\n" if seed is not None else ""
+        for path in [folder, *([Path(room) / "tmp"] if room else [])]:
+            os.chown(path, user, user)
+            os.chmod(path, 0o700)
+    limits = {resource.RLIMIT_CPU: 4 * seconds, resource.RLIMIT_AS: megabytes << 20, resource.RLIMIT_FSIZE: most}
+    begin = start or (os.path.join("/", Path(folder).relative_to(room)) if room else folder)
+    own_network = isolate and has_own_network()
+    LIBC.prctl(BECOME_REAPER, 1, 0, 0, 0)
+    rows, to = os.pipe()
+    with tempfile.TemporaryFile() as printed:
         process = subprocess.Popen(
-            [str(word) for word in argv], cwd=folder, stdin=subprocess.PIPE, stdout=printed, stderr=printed,
-            pass_fds=(rows.fileno(),), start_new_session=True, env=environment(env),
-            preexec_fn=lambda: limit(seconds, megabytes, user),
+            [str(word) for word in argv], stdin=subprocess.PIPE, stdout=printed, stderr=printed,
+            pass_fds=(to,), start_new_session=True, env=environment(room),
+            preexec_fn=lambda: enter(limits, user, own_network, room, begin),
         )  # fmt: skip
+        os.close(to)
+        arrived = []
+        reader = threading.Thread(target=receive, args=(rows, arrived), daemon=True)
+        reader.start()
         try:
-            process.stdin.write(given.encode())
+            process.stdin.write(f"{to} {given}\n".encode())
             process.stdin.close()
         except BrokenPipeError:
             pass
         ended = wait(process, seconds)
         end_all(user)
-        rows.seek(0)
-        printed.seek(max(0, os.fstat(printed.fileno()).st_size - 4000))
-        text = printed.read().decode(errors="replace")
-        return Outcome(ended, parse(rows.read().decode(errors="replace"), token), text)
+        reader.join(5)  # nobody is left who could write
+        os.close(rows)
+        return Outcome(ended, parse(b"".join(arrived)), shown(printed))
 
 
-def environment(more):
+def receive(rows, arrived):
+    """What comes, up to a limit: then the writer waits until its time is over."""
+    left = MOST
+    while left > 0 and (block := os.read(rows, min(left, 1 << 16))):
+        arrived.append(block)
+        left -= len(block)
+
+
+def shown(printed):
+    """The begin and the end of a file."""
+    size = os.fstat(printed.fileno()).st_size
+    printed.seek(0)
+    text = printed.read(SHOWN).decode(errors="replace")
+    printed.seek(max(printed.tell(), size - SHOWN))
+    return text + ("\n...\n" if size > 2 * SHOWN else "") + printed.read().decode(errors="replace")
+
+
+def environment(room):
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
-    return {**kept, "OMP_WAIT_POLICY": "passive", **(more or {})}
+    return {**kept, "OMP_WAIT_POLICY": "passive", **({"TMPDIR": "/tmp"} if room else {})}
 
 
-def limit(seconds, megabytes, user):
+def enter(limits, user, own_network, room, folder):
     """In the child, before the program starts."""
     others = 0 if user else tasks_of(os.getuid())
-    for what, most in [
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_CPU, 4 * seconds),
-        (resource.RLIMIT_AS, megabytes << 20),
-        (resource.RLIMIT_FSIZE, 64 << 20),
-        (resource.RLIMIT_NPROC, others + PROCESSES),
-    ]:
+    for what, most in {**limits, resource.RLIMIT_CORE: 0, resource.RLIMIT_NPROC: others + PROCESSES}.items():
         resource.setrlimit(what, (most, most))
+    if own_network:
+        close_network()
+    if room:
+        os.chroot(room)
+    os.chdir(folder)
     if user:
         os.setgroups([])
         os.setgid(user)
         os.setuid(user)
+    LIBC.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     os.umask(0o077)
 
 
@@ -141,11 +212,16 @@ def processes():
             pass
 
 
-def parse(text, token):
-    """Rows that carry the token; others are not ours."""
-    rows = []
-    for line in text.splitlines():
-        fields = line.split("\t", 4)
-        if len(fields) == 5 and secrets.compare_digest(fields[0].encode(), token.encode()):
-            rows.append(tuple(fields[1:]))
-    return rows
+def parse(text):
+    """Rows as a check writes them; what is no row is not believed, and does not trouble us."""
+    found = (ROW.fullmatch(line) for line in text.decode(errors="replace").split("\n"))
+    return [(row[1], row[2], *row[3].split("\t")) for row in found if row]
+
+
+def lines_of(path):
+    """Lines of a file that the program has written, if it is a plain one and no way to another's."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            return file.read(MOST).decode(errors="replace").splitlines() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else []
+    except OSError:
+        return []

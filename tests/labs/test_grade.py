@@ -7,9 +7,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import cheats
 from house_of_labs import ROOT
-from engine import grade
-from engine.build import Build
+from engine import grade, judge, sandbox
+from engine.build import STUDENT, Build, DoesNotCompile
 from engine.labs import Refused, find, stub
 
 FILE = "chapters/08_zero1/zero1.h"
@@ -17,9 +18,9 @@ BUILD = Path("build/cpu")
 
 
 class Grade(unittest.TestCase):
-    def graded(self, files):
+    def graded(self, files, number="08"):
         """results.json of a submission {name: text}."""
-        lab = find("08", ROOT)
+        lab = find(number, ROOT)
         with tempfile.TemporaryDirectory() as folder:
             for name, text in files.items():
                 path = Path(folder) / name
@@ -39,41 +40,72 @@ class Grade(unittest.TestCase):
         self.assertIn(f"no file {FILE}", found["output"])
 
     def test_does_not_compile(self):
-        for files in [
-            {"zero1.h": "#error score: 100\n"},
-            {"zero1.h": '#include "/dev/zero"\n'},  # a file without end
-            {f"work/08/{FILE}": "#error in a folder, as a zip has it\n"},
-        ]:
-            found = self.graded(files)
+        for name in ["zero1.h", f"work/08/{FILE}"]:  # in a folder, as a zip has it
+            found = self.graded({name: "// mine\n" + cheats.in_all_bodies(stub(find("08", ROOT), FILE), "score += 100;")})
             self.assertEqual(found["score"], 0)
-            self.assertIn("does not compile", found["output"])
+            self.assertRegex(found["output"], r"does not compile:\n(.*\n)*zero1.h:\d+:\d+: error: .score. was not declared")
+            self.assertIn("a helper is a lambda in a body", found["output"])
 
-    def test_reads_the_reference(self):
-        for include in [f'include "{ROOT / FILE}"', f'include_next "{FILE}"', 'include "/etc/hostname"']:
-            found = self.graded({"zero1.h": f"#pragma once\n#{include}\n"})
-            self.assertEqual(found["score"], 0, include)
-            self.assertIn("which it may not", found["output"])
+    def test_what_may_not_be_taken(self):
+        for text, why in [("#error score: 100\n", "is not there"), (cheats.in_all_bodies(stub(find("08", ROOT), FILE), 'asm("nop");'), "asm may not stand in a body")]:
+            found = self.graded({"zero1.h": text})
+            self.assertEqual(found["score"], 0)
+            self.assertRegex(found["output"], f"^zero1.h.*{why}\n")
 
-    def test_carries_the_reference_along(self):
-        """Its program as data, for running it: no include says so."""
-        program = BUILD / "labs/lab_08_zero1"
-        text = stub(find("08", ROOT), FILE) + f'asm(".inc" "bin \\"{program}\\"");\n'
-        found = self.graded({"zero1.h": text})
-        self.assertEqual(found["score"], 0)
-        self.assertIn(f"the assembler reads {program}", found["output"])
-
-    def test_says_what_it_deserves(self):
-        """A stub that ends the program with success as soon as it is called, and boasts."""
-        boast = 'std::printf("score: 100\\n"); std::exit(0);'
-        text = stub(find("08", ROOT), FILE)
-        text = text.replace("throw std::logic_error", f"{boast} throw std::logic_error")
-        text = text.replace("#include <cstdint>", "#include <cstdint>\n#include <cstdio>\n#include <cstdlib>")
-        found = self.graded({"zero1.h": text})
-        self.assertEqual(len(found["tests"]), len(find("08", ROOT).gates), found)
-        self.assertEqual(sum(test["score"] for test in found["tests"]), 0)
+    def cheated(self, name):
+        cheat = cheats.all_cheats()[name]
+        found = self.graded(cheat.files, cheat.lab)
+        self.assertNotIn("score", found)
         self.assertEqual(sum(test["max_score"] for test in found["tests"]), 100)
+        self.assertEqual(cheats.score(found), cheat.points, name)
         for test in found["tests"]:
             self.assertEqual({"name", "score", "max_score", "output", "visibility"}, set(test))
+            self.assertTrue(test["output"].startswith(next(gate.what for gate in find(cheat.lab, ROOT).gates if gate.name == test["name"])))
+
+    def test_a_trace_that_was_not_computed(self):
+        self.cheated("a trace in a body")
+
+    def test_a_trace_of_another(self):
+        """And a program that ends with success and boasts."""
+        self.cheated("a link to the trace")
+
+    def test_rows_that_were_not_measured(self):
+        self.cheated("rows in a body")
+
+    def test_a_student_has_no_wanted_values(self):
+        """An extension's own program knows what must come out: one with a student's file does not."""
+        for who, wanted in [("reference", True), ("student", False)]:
+            with tempfile.TemporaryDirectory() as folder:
+                rows = sandbox.run([BUILD / "labs/lab_12x_zb_h2"], folder, f"5 {who}").rows
+            self.assertEqual(any(gate.startswith("=") for _, gate, _, _ in rows), wanted)
+
+    def test_the_trace_is_another_each_time(self):
+        self.assertNotEqual(judge.text_to_train_on(2), judge.text_to_train_on(3))
+        with tempfile.TemporaryDirectory() as folder:
+            traces = [judge.reference_trace(find("08", ROOT), Build(ROOT, BUILD), Path(folder) / str(seed), seed) for seed in (2, 3)]
+        self.assertEqual([len(trace) for trace in traces], [6, 6])
+        self.assertFalse(set(traces[0]) & set(traces[1]))
+
+    @unittest.skipUnless(sandbox.has_room(), "may not chroot: the compiler sees what its user sees")
+    def test_what_a_compiler_can_read(self):
+        """Were a file taken as it is, the compiler would still find nothing: no reference, no mutant, no
+        text, no file of root's."""
+        lab = find("08", ROOT)
+        names = [ROOT / FILE, "/etc/shadow", "/proc/self/status", ROOT / "labs/08_zero1/README.md", ROOT / "labs/08_zero1/mutants/bucket_lost.toml", BUILD / "labs/lab_08_zero1"]
+        tests = " || ".join(f'__has_include("{name}")' for name in names)
+        with tempfile.TemporaryDirectory() as folder:
+            work, scratch = Path(folder) / "work", Path(folder) / "scratch"
+            (work / FILE).parent.mkdir(parents=True)
+            (work / FILE).write_text(f'#if {tests}\n#error reads\n#elif __has_include("{STUDENT}/{FILE}")\n#error walled\n#endif\n', encoding="utf-8")
+            Path(folder).chmod(0o755)
+            scratch.mkdir()
+            with self.assertRaisesRegex(DoesNotCompile, "#error walled"):
+                Build(ROOT, BUILD).program_in_rooms("lab_08_zero1", "labs/08_zero1/check.cpp", lab, work, scratch)
+            there = [str(path) for path in scratch.rglob("*") if path.is_file()]
+        self.assertTrue(any(path.endswith("/labs/08_zero1/check.cpp") for path in there))
+        for path in there:
+            self.assertTrue(path.endswith(f"{STUDENT}/{FILE}") or "zero1.h" not in path, path)
+            self.assertNotRegex(path, r"README|mutants|hints|\.toml$|libladder|/bin/ch|labs/lab_")
 
     def test_a_folder_that_is_not_there(self):
         with self.assertRaisesRegex(Refused, "no folder"):

@@ -13,7 +13,7 @@ from house_of_labs import ROOT, Tree
 import lab as lab_py
 import update
 from engine import answers, gates
-from engine.desk import Desk, function_in
+from engine.desk import Desk, pairs
 from engine.labs import Gate, Refused, all_labs, bodies, find, leaks, mutated, reading, removed_lines, stub
 from engine.sandbox import Outcome
 from engine.selftest import first_failure
@@ -108,6 +108,15 @@ class Planted(Tree):
         aside = desk.reset(lab) + desk.reset(lab)
         self.assertEqual(aside[0].read_text(encoding="utf-8"), "mine")
         self.assertEqual(len(set(aside)), 2)
+
+    def test_functions_stand_beside_each_other(self):
+        lab, desk = find("08", self.root), Desk(self.root)
+        mine = desk.start(lab)[0]
+        shown = {name: (ours.count("\n"), theirs.count("\n")) for name, ours, theirs in pairs(lab, desk)}
+        self.assertEqual(shown.keys(), set(lab.files["chapters/08_zero1/zero1.h"]))
+        self.assertEqual(shown["Zero1::finish"], (2, 6))
+        mine.write_text("mine", encoding="utf-8")
+        self.assertEqual({ours for _, ours, _ in pairs(lab, desk)}, {None})
 
     def test_a_broken_state_is_told(self):
         desk = Desk(self.root)
@@ -284,15 +293,13 @@ class Points(unittest.TestCase):
         shown = gates.judge(self.GATES, yours, self.REFERENCE)[0].yours
         self.assertEqual(shown, "ended by SIGSEGV, in the case case")
 
-    def test_a_row_counts_as_it_came_first(self):
-        self.assertEqual(self.points(rows(("sum/0", "f32", "0" * 8), self.ONE, self.TWO)), [30, 0])
-
-
-class FunctionsOfAFile(unittest.TestCase):
-    def test_braces_that_do_not_count(self):
-        text = "void f() {\n  a('{', \"}\\\"}\");  // }\n  /* } */ if (x) { y = 1'000; }\n}\nint g;\n"
-        self.assertEqual(function_in(text, "void f() "), text.removesuffix("\nint g;\n"))
-        self.assertIsNone(function_in(text, "void h() "))
+    def test_of_two_rows_that_differ_none_counts(self):
+        """The first may be forged, or the second."""
+        wrong, sent, forged = ("sum/0", "f32", "0" * 8), ("sent", "count", "300"), ("sent", "count", "100")
+        for yours in [rows(wrong, self.ONE, self.TWO), rows(self.ONE, wrong, self.TWO)]:
+            self.assertEqual(self.points(yours), [30, 0])
+        for pair in [(forged, sent), (sent, forged), (("sent", "text", "100"),)]:
+            self.assertEqual(self.points(rows(self.ONE, self.TWO, *pair)), [60, 0])
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import house_of_labs  # noqa: F401
 from engine import sandbox
+from engine.room import Room
 
 PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 
@@ -19,24 +20,37 @@ class Misbehaves(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
             begin = time.monotonic()
-            found = sandbox.run([PYTHON, "-c", code], folder, seed=1, seconds=seconds, megabytes=megabytes, isolate=sandbox.can_isolate())
+            found = sandbox.run([PYTHON, "-c", code], folder, "1 student", seconds=seconds, megabytes=megabytes, isolate=sandbox.can_isolate())
             self.assertLess(time.monotonic() - begin, seconds + 10)
         # Nothing is left of it.
         self.assertEqual(sandbox.descendants(os.getpid(), None), set())
         return found
 
     def test_one_that_behaves(self):
-        code = "import os; fd, token, seed = input().split(); os.write(int(fd), f'{token}\\tc\\tg\\tcount\\t{seed}\\n'.encode()); print('hello')"
+        code = "import os; fd, seed, who = input().split(); os.write(int(fd), f'c\\tg\\tcount\\t{seed}\\n'.encode()); print('hello', who)"
         found = self.outcome(code)
-        self.assertEqual((found.ended, found.rows, found.printed), ("", [("c", "g", "count", "1")], "hello\n"))
+        self.assertEqual((found.ended, found.rows, found.printed), ("", [("c", "g", "count", "1")], "hello student\n"))
 
     def test_prints_a_score(self):
         found = self.outcome("print('score: 100'); print('c\\tg\\tcount\\t1')")
         self.assertEqual(found.rows, [])
 
-    def test_writes_rows_without_the_token(self):
-        code = "import os; fd = int(input().split()[0]); os.write(fd, b'0' * 32 + b'\\tc\\tg\\tcount\\t1\\n')"
-        self.assertEqual(self.outcome(code).rows, [])
+    def written(self, rows):
+        return self.outcome(f"import os; os.write(int(input().split()[0]), {rows!r})").rows
+
+    def test_writes_what_is_no_row(self):
+        """None of it is believed, and none of it ends the grader."""
+        for row in [b"c\tg\tcount\tmany\n", b"c\tg\twithout\t" + b"9" * 5000 + b"\n", b"c\tg\tf32\t3f8\n", b"c\tg\tf64\t0\n", b"\xff\t\n", b"c\tg\n"]:
+            self.assertEqual(self.written(row), [], row)
+        self.assertEqual(self.written(b"c\tg\ttext\tx\rx\n"), [("c", "g", "text", "x\rx")])
+
+    def test_writes_rows_without_end(self):
+        code = "import os\nfd = int(input().split()[0])\nwhile True: os.write(fd, b'x' * 65536)"
+        self.assertEqual(self.outcome(code, seconds=3).ended, "still running after 3 s")
+
+    def test_looks_for_rows_that_are_there(self):
+        """A pipe gives none back."""
+        self.assertIn("Bad file descriptor", self.outcome("import os; os.read(int(input().split()[0]), 10)").printed)
 
     def test_sleeps(self):
         self.assertEqual(self.outcome("import time; time.sleep(60)", seconds=1).ended, "still running after 1 s")
@@ -70,6 +84,46 @@ class Misbehaves(unittest.TestCase):
             found = self.outcome(f"print(open('{secret}').read())")
             self.assertIn("PermissionError", found.printed)
         self.assertIn("0 0", self.outcome("import os; print(int(os.getuid() == 0), len(os.getgroups()))").printed)
+        gains = "import ctypes; print('gains none', ctypes.CDLL(None).prctl(39, 0, 0, 0, 0))"  # PR_GET_NO_NEW_PRIVS
+        self.assertEqual(self.outcome(gains).printed, "gains none 1\n")
+
+    @unittest.skipUnless(sandbox.has_own_network(), "may not unshare: programs have the network")
+    def test_has_no_network(self):
+        code = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('192.0.2.1', 9))"
+        self.assertIn("Network is unreachable", self.outcome(code).printed)
+
+
+@unittest.skipUnless(sandbox.has_room(), "may not chroot: programs see what their user sees")
+class Rooms(unittest.TestCase):
+    def test_a_program_sees_its_room_alone(self):
+        shell = os.path.realpath("/bin/sh")
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            (Path(folder) / "secret").write_text("secret", encoding="utf-8")
+            old = os.umask(0o077)  # as some have it
+            room = Room(Path(folder) / "room")
+            room.put_programs([shell])
+            os.umask(old)
+            look = f"echo /* /lib/*; for f in /proc/self /etc/passwd ../secret ../../secret {folder}/secret; do [ ! -e $f ] || echo $f; done"
+            found = room.run([shell, "-c", f"{look}; echo > /home/mine; echo > /mine; echo > {shell}"])
+            self.assertNotIn("secret", found.printed)
+            self.assertNotIn("proc", found.printed)
+            self.assertNotIn("passwd", found.printed)
+            self.assertEqual(found.printed.count("cannot create"), 2, found.printed)
+            self.assertTrue((room.home / "mine").is_file())
+
+
+class FilesOfAProgram(unittest.TestCase):
+    def test_a_trace_that_is_no_plain_file(self):
+        """A link would lead root to what root alone may read; a FIFO would never end."""
+        with tempfile.TemporaryDirectory() as folder:
+            trace, other = Path(folder) / "trace.jsonl", Path(folder) / "reference.jsonl"
+            other.write_text("1\n2\n", encoding="utf-8")
+            self.assertEqual(sandbox.lines_of(other), ["1", "2"])
+            for make in [lambda: None, lambda: trace.symlink_to(other), lambda: os.mkfifo(trace), trace.mkdir]:
+                make()
+                self.assertEqual(sandbox.lines_of(trace), [])
+                trace.rmdir() if trace.is_dir() else trace.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
