@@ -1,6 +1,7 @@
 // 23_planner: does it fit, how long does it take, what does it cost, and which layout is best? It
 // trains nothing: it puts the formulas of the chapters before together.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -35,11 +36,12 @@ struct Options {
     line.group("Output");
     line.add("--show", show, "layouts in the table");
     line.add("--explain", explain, "a number, as mfu, bubble or Activation: its formula");
-    line.add("--report", report, "all layouts that fit, as JSON");
+    line.add("--report", report,
+             "the 100 fastest layouts (--show, if it is more) and the front, as JSON");
   }
   /// @throws UserError
   void check() const {
-    if (show < 1) throw UserError("--show must be at least 1, not {}", show);
+    if (show < 1 || show > 1000) throw UserError("--show must be from 1 to 1000, not {}", show);
     if (!explain.empty()) explanation_of(explain);
   }
 };
@@ -57,7 +59,7 @@ void print_layouts(const Answer& a, int64_t show) {
   const auto& plans = a.found.plans;
   fmt::print("{}: {} parameters, {} tokens a step on {} x {}\n", a.job.gpt.name,
              ParamLayout(a.job.gpt).live(), a.job.tokens(), a.job.gpus, a.device.name);
-  fmt::print("{} of {} layouts fit {}:\n{}", plans.size(), a.found.legal, gib(a.device.room()),
+  fmt::print("{}{}", pruned_text(a.device, a.found),
              layouts_text(a.job, a.device, plans, static_cast<size_t>(show)));
   for (size_t i = 0; i < 5 && i + 1 < plans.size(); ++i)
     fmt::print("{}. {}\n", i + 1, reason(plans[i], plans[i + 1]));
@@ -116,7 +118,8 @@ void write_report(const Answer& a, const std::string& name) {
 void plan(const Options& o) {
   const JobOptions& job = o.question.job;
   if (job.flops > 0) return print_optimum(job.flops);
-  const Answer a = answer(o.question, read_device(LADDER_DEVICES, job.device));
+  const Answer a = answer(o.question, read_device(LADDER_DEVICES, job.device),
+                          static_cast<size_t>(std::max<int64_t>(100, o.show)));
   if (!o.report.empty()) write_report(a, o.report);
   if (!o.explain.empty()) return explain(a, o.explain);
   print_layouts(a, o.show);

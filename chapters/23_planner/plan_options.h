@@ -13,9 +13,9 @@
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/16_fp8/fp8.h"
 #include "chapters/20_context_parallel/context.h"
+#include "chapters/23_planner/candidates.h"
 #include "chapters/23_planner/job.h"
 #include "chapters/23_planner/run_cost.h"
-#include "chapters/23_planner/search.h"
 #include "common/error.h"
 #include "common/model/config.h"
 #include "common/names.h"
@@ -83,7 +83,7 @@ struct LayoutOptions {
   std::string recompute, schedule;
 
   void add_to(CommandLine& line) {
-    line.group("Layout: what is not given is searched");
+    line.group("Layout: of what is not given, all that is legal is searched");
     const FlagRules any{.shown_default = "any"};
     line.add("--tp", tp, "ranks that share each layer", any);
     line.add("--pp", pp, "stages", any);
@@ -92,7 +92,8 @@ struct LayoutOptions {
     line.add("--ep", ep, "ranks that share the experts, of those of dp and cp", any);
     line.add("--zero", zero, "stage of ZeRO, 0 to 3", any);
     line.add("--recompute", recompute, "a policy of chapter 06", any);
-    line.add("--micro-batch", micro_batch, "sequences of one forward", any);
+    line.add("--micro-batch", micro_batch,
+             "sequences of one forward: a power of two, or all of a replica", any);
     line.add("--schedule", schedule, "gpipe, 1f1b, interleaved or zb-h1", any);
     line.add("--chunks", chunks, "parts of the model on a stage, for interleaved", any);
   }

@@ -44,6 +44,16 @@ inline std::string gib(int64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
+/// How many layouts there are, and why most of them are not ranked.
+inline std::string pruned_text(const Device& device, const Found& found) {
+  return fmt::format(
+      "{} of {} legal layouts are ranked: the fastest, and those of which no other is faster and "
+      "smaller. Left out: {} take more than {}; {} have another of the same ranks, schedule and "
+      "micro-batch that is no slower and no larger; {} are slower, as a bound of their time says\n",
+      found.plans.size(), found.legal, found.too_large, gib(device.room()), found.beaten,
+      found.too_slow);
+}
+
 /// Rows of `plans`, the first `most`.
 inline std::string layouts_text(const Job& job, const Device& device,
                                 const std::vector<Plan>& plans, size_t most) {

@@ -97,7 +97,7 @@ TEST(Published, Utilisations) {
 double planned(const Job& job, const std::string& device_name, const Fixed& fixed) {
   const Device device = read_device(LADDER_DEVICES, device_name);
   const Found found = Search(job, device).find(fixed);
-  EXPECT_EQ(found.plans.size(), 1U) << found.why;
+  EXPECT_EQ(found.plans.size(), 1U);
   return found.plans.empty() ? 0 : found.plans.front().seconds();
 }
 
