@@ -93,13 +93,14 @@ class Refusal {
         return rule(job_, Candidates(job_, few_, {}).any().value());
     std::vector<std::string> all;
     for (const Rule rule : kRules) {
+      if (rule == devices_are_all) continue;  // others are always legal
       Candidates::Rules others{kRules.begin(), kRules.end()};
       std::erase(others, rule);
       if (const auto layout = Candidates(job_, few_, others).any())
         all.push_back(rule(job_, *layout));
     }
-    return fmt::format("{} devices, {} sequences: {}", job_.gpus, job_.batch,
-                       fmt::join(all, "; or else "));
+    return fmt::format("of {} devices for {} sequences, {}", job_.gpus, job_.batch,
+                       fmt::join(all, "; or "));
   }
 
   /// One of the flags that leave nothing legal, with the legal value that is nearest.

@@ -52,9 +52,11 @@ inline std::string tensors_are_cut(const Job& job, const PlanLayout& l) {
 /// Chapter 12. One stage has no schedule, and is one part.
 inline std::string layers_are_cut(const Job& job, const PlanLayout& l) {
   const bool interleaved = l.schedule == PipelineKind::Interleaved && l.pp > 1;
-  if (interleaved ? l.chunks < 2 : l.chunks != 1)
-    return fmt::format("chunks {}: legal is 1; at least 2 with interleaved and more than one stage",
-                       l.chunks);
+  if (interleaved && l.chunks < 2)
+    return fmt::format("interleaved with chunks {}: legal are 2 or more", l.chunks);
+  if (!interleaved && l.chunks != 1)
+    return fmt::format("chunks {} with {} on {} stages: legal is 1", l.chunks,
+                       to_string(l.schedule), l.pp);
   return refusal_of([&] {
     PipelineOptions options;
     options.pp = static_cast<int>(l.pp);

@@ -34,7 +34,7 @@ struct JobOptions {
   ContextWay context = ContextWay::Gather;
   int threads = 1;
   bool no_sequence_parallel = false;
-  double flops = 0;
+  double flops = 0, inference_tokens = 0;
 
   void add_to(CommandLine& line) {
     line.group("Model");
@@ -61,6 +61,9 @@ struct JobOptions {
     line.add("--compute", flops,
              "operations of a whole run: print which model and how many tokens they are best spent "
              "on, and stop; 0: plan");
+    line.add("--inference-tokens", inference_tokens,
+             "that the trained model will read and write: for --compute, which smaller model with "
+             "more tokens takes the fewest operations in all");
   }
   /// @throws UserError
   void check() {
@@ -72,6 +75,9 @@ struct JobOptions {
         throw UserError("{} must be from 1 to {}, not {}", flag, 1 << 20, value);
     if (!(flops == 0 || (flops >= 1e6 && flops <= 1e40)))
       throw UserError("--compute must be 0, or from 1e6 to 1e40, not {}", flops);
+    if (!(inference_tokens >= 0 && inference_tokens <= 1e30))
+      throw UserError("--inference-tokens must be from 0 to 1e30, not {}", inference_tokens);
+    if (inference_tokens > 0 && flops == 0) throw UserError("--inference-tokens is for --compute");
     run.check_size(gpus);
   }
 };

@@ -49,7 +49,7 @@ inline std::string pruned_text(const Device& device, const Found& found) {
   return fmt::format(
       "{} of {} legal layouts are ranked: the fastest, and those of which no other is faster and "
       "smaller. Left out: {} take more than {}; {} have another of the same ranks, schedule and "
-      "micro-batch that is no slower and no larger; {} are slower, as a bound of their time says\n",
+      "micro-batch that is no slower and no larger; {} are slower, as a bound of their time says",
       found.plans.size(), found.legal, found.too_large, gib(device.room()), found.beaten,
       found.too_slow);
 }
