@@ -88,8 +88,8 @@ struct Question {
 // Small ones, of which some just fit.
 const std::vector<Question> kQuestions = {
     {"gpt2-124m", 6, 128, 2, 64, 80},
+    {"gpt2-124m", 120, 1024, 2, 2, 80},
     {"gpt2-124m", 8, 1024, 8, 16, 1.6},
-    {"gpt2-124m", 6, 1000, 6, 12, 2},
     {"gpt2-1558m", 8, 1024, 8, 8, 4},
     {"gpt2-1558m", 8, 1024, 8, 8, 4, "fp32"},
     {"gpt2-1558m", 8, 1024, 8, 8, 4, "bf16", false},

@@ -66,6 +66,18 @@ TEST_F(Planner, WhatIsGivenIsNotFasterThanTheFastest) {
   EXPECT_LT(mixtral["layouts"][0]["step_seconds"], 0.11);
 }
 
+// Attention is computed again under `selective`, and is not under `selective:mlp`.
+TEST_F(Planner, HfuCountsWhatIsComputedAgain) {
+  const auto hfu_of_mfu = [&](const std::string& policy) {
+    const auto first = planned(k70B + " --recompute " + policy)["layouts"][0];
+    return first["hfu"].get<double>() / first["mfu"].get<double>();
+  };
+  EXPECT_EQ(hfu_of_mfu("none"), 1);
+  EXPECT_EQ(hfu_of_mfu("selective:mlp"), 1);
+  EXPECT_GT(hfu_of_mfu("selective"), 1);
+  EXPECT_GT(hfu_of_mfu("full"), hfu_of_mfu("selective"));
+}
+
 TEST_F(Planner, SaysWhatItLeftOut) {
   const auto report = planned(k70B);
   const int64_t left_out = report["too_large"].get<int64_t>() + report["beaten"].get<int64_t>() +
