@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -126,7 +125,7 @@ class Refusal {
   template <class T>
   static double distance(const T& a, const T& b) {
     if constexpr (std::is_same_v<T, int64_t>)
-      return std::abs(std::log2((static_cast<double>(a) + 1) / (static_cast<double>(b) + 1)));
+      return static_cast<double>(std::max(a, b) + 1) / static_cast<double>(std::min(a, b) + 1);
     return a == b ? 0 : 1;
   }
 

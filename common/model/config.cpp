@@ -26,8 +26,8 @@ struct LlamaPreset {
 };
 
 // GPT-2: Radford et al. 2019, table 2. GPT-3: arXiv 2005.14165, table 2.1. Chinchilla: arXiv
-// 2203.15556, table 4, with a table of positions in place of relative ones, whose matrices are the 5
-// of its 70 billion parameters that are missing here.
+// 2203.15556, table 4, with a table of positions in place of relative ones, whose matrices are the
+// 5 of its 70 billion parameters that are missing here.
 constexpr std::array kPresets = {
     Preset{"nano", 8, 8, 128, 16, kBytes},
     Preset{"tiny", 4, 4, 128, 64, kBytes},
