@@ -103,16 +103,19 @@ class Search {
 
   Found find(const Fixed& fixed, const Wanted& wanted = {}) {
     const Candidates candidates(job_, fixed);
-    std::vector<std::pair<double, PlanLayout>> families;
-    candidates.each(
-        [&](const PlanLayout& l) { families.emplace_back(least_seconds(candidates, l), l); });
-    std::ranges::stable_sort(families, {}, [](const auto& family) { return family.first; });
+    std::vector<Family> families;
+    candidates.each([&](const PlanLayout& l) { families.push_back(family(candidates, l)); });
+    std::ranges::stable_sort(families, {}, &Family::seconds);
     Found found;
     Ranking best(wanted);
-    for (const auto& [seconds, l] : families) {
+    for (const auto& [l, seconds, bytes] : families) {
       const auto members = std::ssize(candidates.zeros(l)) * std::ssize(candidates.policies(l));
       found.legal += members;
-      if (best.takes(seconds, 0)) look_at(candidates, l, best, found);
+      const bool known = !best.empty() || (found.least && found.least->bytes() <= bytes);
+      if (known && bytes > device_.room())
+        found.too_large += members;
+      else if (best.takes(seconds, bytes))
+        look_at(candidates, l, best, found);
     }
     found.plans = best.take();
     found.too_slow = found.legal - found.too_large - found.beaten - std::ssize(found.plans);
@@ -123,12 +126,18 @@ class Search {
   /// Of a member that fits: a number that grows with its time, bytes, the place of its policy.
   using Member = std::tuple<double, int64_t, size_t>;
 
-  /// Of all members: more recomputation hides messages for at most as long as it takes itself.
-  double least_seconds(const Candidates& candidates, PlanLayout l) {
-    double least = std::numeric_limits<double>::max();
+  struct Family {
+    PlanLayout layout;
+    double seconds;  ///< of no member less: what is computed again hides no more than its own time
+    int64_t bytes;   ///< likewise: those of its states
+  };
+
+  Family family(const Candidates& candidates, PlanLayout l) {
+    Family least{l, std::numeric_limits<double>::max(), std::numeric_limits<int64_t>::max()};
     for (const int64_t zero : candidates.zeros(l)) {
       l.zero = static_cast<int>(zero);
-      least = std::min(least, bound(l));
+      least.seconds = std::min(least.seconds, bound(l));
+      least.bytes = std::min(least.bytes, state_bytes(job_, l, sizes_.of(job_, l, 0)).total());
     }
     return least;
   }
