@@ -91,11 +91,13 @@ inline std::string tokens_are_shared_again(const Job& job, const PlanLayout& l) 
   return fmt::format("tp {} must divide the {} tokens of a context rank", l.tp, own);
 }
 inline std::string devices_are_all(const Job& job, const PlanLayout& l) {
-  if (l.gpus() == job.gpus) return "";
+  double all = 1;  // may pass 2^63
+  for (const int64_t ranks : {l.tp, l.pp, l.dp, l.cp}) all *= static_cast<double>(ranks);
+  if (all == static_cast<double>(job.gpus)) return "";
   return fmt::format(
-      "tp {} x pp {} x dp {} x cp {} are {} devices, not {}; legal are --gpus that tp x pp x cp "
-      "divides, with a --batch that dp divides",
-      l.tp, l.pp, l.dp, l.cp, l.gpus(), job.gpus);
+      "tp {} x pp {} x dp {} x cp {} are {:.0f} devices, not {}; legal are --gpus that tp x pp x "
+      "cp divides, with a --batch that dp divides",
+      l.tp, l.pp, l.dp, l.cp, all, job.gpus);
 }
 inline std::string batch_is_shared(const Job& job, const PlanLayout& l) {
   return job.batch % l.dp == 0 ? ""

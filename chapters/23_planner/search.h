@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -58,11 +57,15 @@ struct Wanted {
   bool front = true;  ///< all of which no other is faster and smaller
 };
 
-/// The time of a step by the clock, where its actions are few enough.
-inline StepTime timed(const Job& job, const Device& device, const PlanLayout& l, SizeTable& sizes) {
+/// Whether the actions of a step are few enough for the clock.
+inline bool has_clock(const Job& job, const PlanLayout& l) {
   constexpr int64_t kMostActions = 1 << 17;
+  return l.pp * l.chunks * l.micros(job) <= kMostActions;
+}
+/// The time of a step: by the clock, or by the formula.
+inline StepTime timed(const Job& job, const Device& device, const PlanLayout& l, SizeTable& sizes) {
   const StepModel model(job, device, l, sizes);
-  return l.pp * l.chunks * l.micros(job) <= kMostActions ? model.clocked() : model.step();
+  return has_clock(job, l) ? model.clocked() : model.step();
 }
 
 /// The plans found so far, and whether another can be among those wanted.
@@ -143,7 +146,8 @@ class Search {
   }
   /// Rounding included.
   double bound(const PlanLayout& l) {
-    return (1 - 1e-9) * StepModel(job_, device_, l, sizes_).least().seconds();
+    const StepModel model(job_, device_, l, sizes_);
+    return (1 - 1e-9) * (has_clock(job_, l) ? model.least() : model.step()).seconds();
   }
 
   void look_at(const Candidates& candidates, PlanLayout l, Ranking& best, Found& found) {
