@@ -51,6 +51,7 @@ TEST_F(PlannerRefuses, BadFlags) {
         {"--recompute every:4 --pp 2", "recompute every:4: a part of 2 stages has 2 layers"},
         {"--schedule interleaved --chunks 1 --pp 2",
          "interleaved with chunks 1: legal are 2 or more"},
+        {"--pp 1 --tp 1 --dp 1048576 --cp 1048576", "are 1048576 devices, not 8"},
         {"--gpus 7",
          "of 7 devices for 8 sequences, 2 cp = 14 chunks must divide 64 tokens; or dp 7"},
         {"--gpus 7", "dp 7 must divide 8 sequences; nearest that is legal: --gpus 8, or --batch 7"},
