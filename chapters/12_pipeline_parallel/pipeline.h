@@ -169,6 +169,12 @@ inline Pipeline make_pipeline(PipelineKind kind, int64_t stages, int64_t chunks,
   if (stages < 1) throw UserError("a pipeline must have at least 1 stage, not {}", stages);
   if (micros < 1) throw UserError("a pipeline must have at least 1 micro-batch, not {}", micros);
   const bool interleaved = kind == PipelineKind::Interleaved && stages > 1;
+  constexpr int64_t kMost = 1 << 22;  // the lists below take bytes and time for each
+  const int64_t parts = interleaved ? stages * chunks : stages;
+  if (parts > kMost || micros > kMost / parts)
+    throw UserError(
+        "a pipeline of {} parts and {} micro-batches is too long; legal is a product of at most {}",
+        parts, micros, kMost);
   if (interleaved && chunks < 2)
     throw UserError("--pipeline interleaved takes --chunks of at least 2, not {}", chunks);
   if (interleaved && micros % stages != 0)

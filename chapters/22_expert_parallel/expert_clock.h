@@ -91,17 +91,20 @@ struct PlacementOptions {
   PlacementShape shape(int64_t experts, int64_t ranks) const {
     if (experts == 0 && redundant > 0)
       throw UserError("--redundant-experts {}: the model has no experts; legal is 0", redundant);
-    if (redundant < 0 || (experts + redundant) % ranks != 0)
+    // More would only be further replicas of an expert on a rank that has it.
+    const int64_t most = experts * (ranks - 1);
+    if (redundant < 0 || redundant > most || (experts + redundant) % ranks != 0)
       throw UserError(
-          "--redundant-experts must be at least 0, and with the {} experts a multiple of {} ranks, "
-          "not {}",
-          experts, ranks, redundant);
+          "--redundant-experts must be from 0 to {}, which is each expert on each rank, and with "
+          "the {} experts a multiple of {} ranks, not {}",
+          most, experts, ranks, redundant);
     if (nodes < 1 || ranks % nodes != 0)
       throw UserError("--expert-nodes must divide {} ranks, not {}", ranks, nodes);
     if (groups < 1 || experts % groups != 0)
       throw UserError("--expert-groups must divide {} experts, not {}", experts, groups);
-    if (!(wire_time >= 0 && std::isfinite(wire_time)))
-      throw UserError("--wire-time must be at least 0, not {}", wire_time);
+    constexpr double kMostTime = 1e6;
+    if (!(wire_time >= 0 && wire_time <= kMostTime))
+      throw UserError("--wire-time must be from 0 to {}, not {}", kMostTime, wire_time);
     return {experts, experts + redundant, ranks, nodes, groups};
   }
 };

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "chapters/23_planner/advice.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/job.h"
 #include "chapters/23_planner/ladder_memory.h"
@@ -38,7 +39,8 @@ struct Answer {
 /// @throws UserError saying what takes the least, and the cheapest change after which it fits
 [[noreturn]] inline void refuse(const Job& job, const Device& device, const Fixed& fixed,
                                 const Found& found) {
-  if (!found.least) throw UserError("no layout is legal: {}", found.why.c_str());
+  if (found.legal == 0)
+    throw UserError("no layout is legal: {}", Refusal(job, fixed).text().c_str());
   const std::optional<Change> change = cheapest_change(job, device, fixed);
   const std::string advice = change
                                  ? fmt::format("{} does: {:.2f} s a step with {}", change->text,
@@ -49,14 +51,15 @@ struct Answer {
                   found.least->layout.text().c_str(), advice.c_str());
 }
 
+/// @param fastest how many plans, beside those of which no other is faster and smaller
 /// @throws UserError if nothing fits, or the device cannot compute so
-inline Answer answer(const Question& question, const Device& device) {
+inline Answer answer(const Question& question, const Device& device, size_t fastest = 100) {
   if (question.precision.fp8() && device.fp8 == 0)
     throw UserError("--precision fp8: {} has no peak for it; legal are fp32, bf16 and fp16",
                     device.name);
   const Job job = question.asked();
   const Fixed fixed = question.layout.fixed(job.gpt);
-  Found found = Search(job, device).find(fixed);
+  Found found = Search(job, device).find(fixed, {.fastest = fastest});
   if (found.plans.empty()) refuse(job, device, fixed, found);
   const Plan& best = found.plans.front();
   const LadderBytes ladder = ladder_bytes(job, best.layout);
@@ -91,7 +94,10 @@ inline nlohmann::json report_json(const Answer& a) {
                            {"seq_len", job.gpt.seq_len},
                            {"precision", job.precision.name},
                            {"room", device.room()},
-                           {"legal", found.legal}};
+                           {"legal", found.legal},
+                           {"too_large", found.too_large},
+                           {"beaten", found.beaten},
+                           {"too_slow", found.too_slow}};
   report["memory"] = {{"usual", bytes_json(a.best().memory.bytes)}, {"ladder", nullptr}};
   if (!ladder.chapter.empty())
     report["memory"]["ladder"] = {{"chapter", ladder.chapter}, {"bytes", bytes_json(ladder.bytes)}};

@@ -2,22 +2,17 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "chapters/06_checkpointing/recompute.h"
-#include "chapters/11_tensor_parallel/tensor_options.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
-#include "chapters/12_pipeline_parallel/stage_layout.h"
 #include "chapters/16_fp8/fp8.h"
 #include "chapters/20_context_parallel/context.h"
-#include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
 
@@ -114,61 +109,6 @@ inline ActivationPlan activations_of(const Job& job, const PlanLayout& layout, i
   plan.tp = layout.tp;
   plan.sequence_ranks = job.sequence_parallel ? layout.tp : 1;
   return plan;
-}
-
-/// "" if a chapter's check lets it pass; else what the chapter says.
-template <class Check>
-std::string refusal_of(Check&& check) {
-  try {
-    check();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "";
-}
-
-/// Why chapters 11 and 12 refuse to cut the model so; "": they do not.
-inline std::string why_not_cut(const Job& job, int64_t tp, int64_t pp, PipelineKind schedule,
-                               int64_t chunks) {
-  return refusal_of([&] {
-    TensorParallelOptions{.tp = static_cast<int>(tp)}.degree(job.gpt, tp);
-    PipelineOptions options;
-    options.pp = static_cast<int>(pp);
-    options.kind = schedule;
-    if (schedule == PipelineKind::Interleaved && pp > 1) options.chunks = static_cast<int>(chunks);
-    options.stage(job.gpt, 0, pp);
-  });
-}
-
-/// Why a layout whose cut is legal is not; "": it is. What is left to check is arithmetic.
-inline std::string why_not(const Job& job, const PlanLayout& l) {
-  const int64_t T = job.gpt.seq_len;
-  if (l.gpus() != job.gpus)
-    return fmt::format(
-        "tp {} x pp {} x dp {} x cp {} are {} devices, not {}; legal are --gpus that tp x pp x cp "
-        "divides, with a --batch that dp divides",
-        l.tp, l.pp, l.dp, l.cp, l.gpus(), job.gpus);
-  if (l.ep != 1 && !job.gpt.has_experts()) return "ep: the model has no experts";
-  if (job.gpt.has_experts() && l.tp != 1) return "tp: no chapter cuts an expert; legal is 1";
-  if (job.gpt.has_experts() && (job.gpt.experts.count % l.ep != 0 || l.replicas() % l.ep != 0))
-    return fmt::format("ep {} must divide {} experts and the {} ranks of dp and cp", l.ep,
-                       job.gpt.experts.count, l.replicas());
-  if (job.batch % l.dp != 0) return fmt::format("dp {} must divide {} sequences", l.dp, job.batch);
-  const int64_t share = job.batch / l.dp;
-  const bool power = std::has_single_bit(static_cast<uint64_t>(l.micro_batch));
-  if (share % l.micro_batch != 0 || !(power || l.micro_batch == share))
-    return fmt::format("micro-batch {} must be a power of two that divides {} sequences",
-                       l.micro_batch, share);
-  if (T % (l.cp * (l.cp > 1 ? 2 : 1)) != 0)
-    return fmt::format("2 cp = {} chunks must divide {} tokens", 2 * l.cp, T);
-  if (job.sequence_parallel && T / l.cp % l.tp != 0)
-    return fmt::format("tp {} must divide the {} tokens of a context rank", l.tp, T / l.cp);
-  if (l.schedule == PipelineKind::Interleaved && l.pp > 1 && l.micros(job) % l.pp != 0)
-    return fmt::format("interleaved: pp {} must divide {} micro-batches", l.pp, l.micros(job));
-  if (l.zero > 1 && l.pp > 1)
-    return fmt::format("zero {} with pp {}: each micro-batch would be reduced by itself", l.zero,
-                       l.pp);
-  return "";
 }
 
 }  // namespace ladder::planner

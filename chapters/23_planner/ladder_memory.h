@@ -29,6 +29,7 @@
 #include "chapters/22_expert_parallel/expert_parallel.h"
 #include "chapters/22_expert_parallel/local_block.h"
 #include "chapters/23_planner/job.h"
+#include "chapters/23_planner/legal.h"
 #include "common/run/backend.h"
 #include "common/run/options.h"
 #include "kernels/limbs.h"

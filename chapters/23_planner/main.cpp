@@ -1,9 +1,11 @@
 // 23_planner: does it fit, how long does it take, what does it cost, and which layout is best? It
 // trains nothing: it puts the formulas of the chapters before together.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -35,11 +37,12 @@ struct Options {
     line.group("Output");
     line.add("--show", show, "layouts in the table");
     line.add("--explain", explain, "a number, as mfu, bubble or Activation: its formula");
-    line.add("--report", report, "all layouts that fit, as JSON");
+    line.add("--report", report,
+             "the 100 fastest layouts (--show, if it is more) and the front, as JSON");
   }
   /// @throws UserError
   void check() const {
-    if (show < 1) throw UserError("--show must be at least 1, not {}", show);
+    if (show < 1 || show > 1000) throw UserError("--show must be from 1 to 1000, not {}", show);
     if (!explain.empty()) explanation_of(explain);
   }
 };
@@ -57,7 +60,7 @@ void print_layouts(const Answer& a, int64_t show) {
   const auto& plans = a.found.plans;
   fmt::print("{}: {} parameters, {} tokens a step on {} x {}\n", a.job.gpt.name,
              ParamLayout(a.job.gpt).live(), a.job.tokens(), a.job.gpus, a.device.name);
-  fmt::print("{} of {} layouts fit {}:\n{}", plans.size(), a.found.legal, gib(a.device.room()),
+  fmt::print("{}\n{}", pruned_text(a.device, a.found),
              layouts_text(a.job, a.device, plans, static_cast<size_t>(show)));
   for (size_t i = 0; i < 5 && i + 1 < plans.size(); ++i)
     fmt::print("{}. {}\n", i + 1, reason(plans[i], plans[i + 1]));
@@ -81,13 +84,24 @@ void print_smaller(const Answer& a) {
 
 // ---- 4. data ------------------------------------------------------------------------------------
 
-/// Which model a budget is best spent on.
-void print_optimum(double flops) {
+/// Which model a budget is best spent on, and which at the same loss if it is used for long.
+void print_optimum(double flops, double inference_tokens) {
+  constexpr const char* kRow = "{:<42} {:>12.3g} {:>12.3g} {:>8.1f}";
   fmt::print("{:.3g} operations are best spent on\n{:<42} {:>12} {:>12} {:>8}\n", flops, "",
              "parameters", "tokens", "ratio");
-  for (const Approach& a : approaches(flops))
-    fmt::print("{:<42} {:>12.3g} {:>12.3g} {:>8.1f}\n", a.name, a.at.parameters, a.at.tokens,
-               a.at.tokens_a_parameter());
+  for (const auto& [name, at] : approaches(flops))
+    fmt::print("{}\n", fmt::format(kRow, name, at.parameters, at.tokens, at.tokens_a_parameter()));
+  if (inference_tokens == 0) return;
+  fmt::print("at the same loss, and with {:.3g} tokens of inference, the least in all is\n",
+             inference_tokens);
+  for (const auto& [name, law] :
+       {std::pair{"Chinchilla 3", kHoffmann}, {"Besiroglu", kBesiroglu}}) {
+    const Optimum at = served(law, flops, inference_tokens);
+    fmt::print("{}  {:.3g} operations for training, {:.3g} in all, {:.3g} for the optimum above\n",
+               fmt::format(kRow, name, at.parameters, at.tokens, at.tokens_a_parameter()),
+               lifetime(at, 0), lifetime(at, inference_tokens),
+               lifetime(optimum(law, flops), inference_tokens));
+  }
 }
 
 // ---- 5. step ------------------------------------------------------------------------------------
@@ -115,8 +129,9 @@ void write_report(const Answer& a, const std::string& name) {
 
 void plan(const Options& o) {
   const JobOptions& job = o.question.job;
-  if (job.flops > 0) return print_optimum(job.flops);
-  const Answer a = answer(o.question, read_device(LADDER_DEVICES, job.device));
+  if (job.flops > 0) return print_optimum(job.flops, job.inference_tokens);
+  const Answer a = answer(o.question, read_device(LADDER_DEVICES, job.device),
+                          static_cast<size_t>(std::max<int64_t>(100, o.show)));
   if (!o.report.empty()) write_report(a, o.report);
   if (!o.explain.empty()) return explain(a, o.explain);
   print_layouts(a, o.show);

@@ -13,9 +13,9 @@
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/16_fp8/fp8.h"
 #include "chapters/20_context_parallel/context.h"
+#include "chapters/23_planner/candidates.h"
 #include "chapters/23_planner/job.h"
 #include "chapters/23_planner/run_cost.h"
-#include "chapters/23_planner/search.h"
 #include "common/error.h"
 #include "common/model/config.h"
 #include "common/names.h"
@@ -34,7 +34,7 @@ struct JobOptions {
   ContextWay context = ContextWay::Gather;
   int threads = 1;
   bool no_sequence_parallel = false;
-  double flops = 0;
+  double flops = 0, inference_tokens = 0;
 
   void add_to(CommandLine& line) {
     line.group("Model");
@@ -61,6 +61,9 @@ struct JobOptions {
     line.add("--compute", flops,
              "operations of a whole run: print which model and how many tokens they are best spent "
              "on, and stop; 0: plan");
+    line.add("--inference-tokens", inference_tokens,
+             "that the trained model will read and write: for --compute, which smaller model with "
+             "more tokens takes the fewest operations in all");
   }
   /// @throws UserError
   void check() {
@@ -72,6 +75,9 @@ struct JobOptions {
         throw UserError("{} must be from 1 to {}, not {}", flag, 1 << 20, value);
     if (!(flops == 0 || (flops >= 1e6 && flops <= 1e40)))
       throw UserError("--compute must be 0, or from 1e6 to 1e40, not {}", flops);
+    if (!(inference_tokens >= 0 && inference_tokens <= 1e30))
+      throw UserError("--inference-tokens must be from 0 to 1e30, not {}", inference_tokens);
+    if (inference_tokens > 0 && flops == 0) throw UserError("--inference-tokens is for --compute");
     run.check_size(gpus);
   }
 };
@@ -83,7 +89,7 @@ struct LayoutOptions {
   std::string recompute, schedule;
 
   void add_to(CommandLine& line) {
-    line.group("Layout: what is not given is searched");
+    line.group("Layout: of what is not given, all that is legal is searched");
     const FlagRules any{.shown_default = "any"};
     line.add("--tp", tp, "ranks that share each layer", any);
     line.add("--pp", pp, "stages", any);
@@ -92,7 +98,8 @@ struct LayoutOptions {
     line.add("--ep", ep, "ranks that share the experts, of those of dp and cp", any);
     line.add("--zero", zero, "stage of ZeRO, 0 to 3", any);
     line.add("--recompute", recompute, "a policy of chapter 06", any);
-    line.add("--micro-batch", micro_batch, "sequences of one forward", any);
+    line.add("--micro-batch", micro_batch,
+             "sequences of one forward: a power of two, or all of a replica", any);
     line.add("--schedule", schedule, "gpipe, 1f1b, interleaved or zb-h1", any);
     line.add("--chunks", chunks, "parts of the model on a stage, for interleaved", any);
   }

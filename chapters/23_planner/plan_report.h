@@ -32,9 +32,9 @@ inline Speed speed_of(const Job& job, const Device& device, const Plan& plan) {
   const double rate = static_cast<double>(job.tokens()) / plan.seconds();
   const double peak = device.peak(job.precision.name);
   const Recompute recompute = recompute_of(job, plan.layout);
-  const Twice twice = recompute.drops_blocks() ? Twice::All
-                      : recompute.selective()  ? Twice::Attention
-                                               : Twice::Nothing;
+  const Twice twice = recompute.drops_blocks()          ? Twice::All
+                      : recompute.attention_again() > 0 ? Twice::Attention
+                                                        : Twice::Nothing;
   return {rate, utilisation(model_flops(job.gpt), rate, job.gpus, peak),
           utilisation(hardware_flops(job.gpt, twice), rate, job.gpus, peak),
           utilisation(causal_flops(job.gpt), rate, job.gpus, peak)};
@@ -42,6 +42,17 @@ inline Speed speed_of(const Job& job, const Device& device, const Plan& plan) {
 
 inline std::string gib(int64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
+}
+
+/// How many layouts there are, and why most of them are not ranked.
+inline std::string pruned_text(const Device& device, const Found& found) {
+  return fmt::format(
+      "{} of {} legal layouts are ranked: the fastest, and those of which no other is faster and "
+      "smaller. Left out: {} take more than {}; {} have another of the same ranks, schedule, "
+      "micro-batch and ZeRO that is no slower and no larger; {} are slower, as a bound of their "
+      "time says",
+      found.plans.size(), found.legal, found.too_large, gib(device.room()), found.beaten,
+      found.too_slow);
 }
 
 /// Rows of `plans`, the first `most`.

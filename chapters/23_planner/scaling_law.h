@@ -6,10 +6,17 @@
 //
 //   N = G (C / 6)^a,  a = beta / (alpha + beta),  G = (alpha A / beta B)^(1 / (alpha + beta))
 //
-// Hoffmann et al. (arXiv 2203.15556) found the optimum in three ways. Two anchor a power of C at
-// the budget of Gopher; the third fits L. Besiroglu et al. (arXiv 2404.10102) fitted the third
-// again, from the same runs. The fit printed by Hoffmann has its exponents rounded to two digits,
-// and the optimum does not forgive that: 0.34 and 0.28 put the tokens for a parameter off by five.
+// The names are those that people use. Kaplan: arXiv 2001.08361, a power of C, whose N has no
+// embedding. Chinchilla: Hoffmann et al., arXiv 2203.15556, who found the optimum in three ways.
+// Two anchor a power of C at the budget of Gopher; the third fits L. Besiroglu et al. (arXiv
+// 2404.10102) fitted the third again, from the same runs. The fit that Chinchilla's paper prints
+// has its exponents rounded to two digits, and the optimum does not forgive that: 0.34 and 0.28 put
+// the tokens for a parameter off by five.
+//
+// A model that is used takes 2 N operations for each token that it reads or writes. A smaller one
+// that learns from more tokens comes to the same loss, and is cheaper to use (Sardana et al., arXiv
+// 2401.00448). With I tokens of inference the least of 6 N D + 2 N I is wanted, at the loss of the
+// optimum.
 #pragma once
 
 #include <array>
@@ -44,14 +51,40 @@ inline Optimum optimum(const LossLaw& law, double flops) {
   return {N, flops / (6 * N)};
 }
 
-/// The budget of Gopher, and a power of C through its optimum.
-inline constexpr double kGopher = 5.76e23;
+/// Training and use of a model.
+inline double lifetime(const Optimum& at, double inference_tokens) {
+  return 2 * at.parameters * (3 * at.tokens + inference_tokens);
+}
+
+/// The model that comes to the loss of optimum() and takes the fewest operations in its lifetime.
+inline Optimum served(const LossLaw& law, double flops, double inference_tokens) {
+  const Optimum best = optimum(law, flops);
+  const double left = law.loss(best.parameters, best.tokens) - law.E;
+  const auto of = [&](double log_N) {
+    const double N = math::exp(log_N), data = left - law.A / math::pow(N, law.alpha);
+    return Optimum{N, math::pow(law.B / data, 1 / law.beta)};
+  };
+  // Operations fall and then rise with N. No smaller model comes to the loss.
+  double low = math::log(law.A / left) / law.alpha, high = math::log(best.parameters);
+  for (int i = 0; i < 200; ++i) {
+    const double a = low + (high - low) / 3, b = high - (high - low) / 3;
+    if (lifetime(of(a), inference_tokens) < lifetime(of(b), inference_tokens))
+      high = b;
+    else
+      low = a;
+  }
+  return of((low + high) / 2);
+}
+
+/// A power of C through one optimum.
+inline constexpr double kGopher = 5.76e23, kPetaflopDay = 8.64e19;
 struct PowerLaw {
-  double parameters;  ///< at kGopher
+  double parameters;  ///< at `flops`
   double exponent;
+  double flops = kGopher;
 };
 inline Optimum optimum(const PowerLaw& law, double flops) {
-  const double N = law.parameters * math::pow(flops / kGopher, law.exponent);
+  const double N = law.parameters * math::pow(flops / law.flops, law.exponent);
   return {N, flops / (6 * N)};
 }
 
@@ -61,11 +94,13 @@ struct Approach {
   Optimum at;
 };
 
-inline std::array<Approach, 4> approaches(double flops) {
-  return {Approach{"Hoffmann 1, least loss of each budget", optimum(PowerLaw{67e9, 0.50}, flops)},
-          Approach{"Hoffmann 2, curves of equal operations", optimum(PowerLaw{63e9, 0.49}, flops)},
-          Approach{"Hoffmann 3, fit of L as printed", optimum(kHoffmann, flops)},
-          Approach{"Besiroglu, the same fit again", optimum(kBesiroglu, flops)}};
+inline std::array<Approach, 5> approaches(double flops) {
+  return {
+      Approach{"Kaplan", optimum(PowerLaw{1.3e9, 0.73, kPetaflopDay}, flops)},
+      Approach{"Chinchilla 1, least loss of each budget", optimum(PowerLaw{67e9, 0.50}, flops)},
+      Approach{"Chinchilla 2, curves of equal operations", optimum(PowerLaw{63e9, 0.49}, flops)},
+      Approach{"Chinchilla 3, fit of L as printed", optimum(kHoffmann, flops)},
+      Approach{"Besiroglu, the fit of Chinchilla 3 again", optimum(kBesiroglu, flops)}};
 }
 
 }  // namespace ladder::planner

@@ -1,37 +1,35 @@
-// All layouts that a world of devices has, and which of them is fastest.
+// Which of the legal layouts is fastest.
 //
-// What is tried: tp of a node, pp and chunks that divide the layers, cp while a rank keeps 4,096
-// tokens, dp for what is left; ZeRO 0 to 3; three policies of recomputation; micro-batches of 1 to
-// 8; three schedules. A flag that is given fixes its axis. Bytes come first, as they are cheap: of
-// a layout that does not fit no time is computed. The fastest are timed again, by chapter 12's
-// clock.
+// There may be a million of them, so bytes and bounds come first. A family is the layouts that
+// differ in ZeRO and recomputation alone (candidates.h). A bound is a time that a layout cannot go
+// below: that of its family without recomputation, and of a pipeline the least that chapter 12's
+// clock can show. Families are looked at in the order of their bounds. A layout is not timed if
+//
+//   too large   it does not fit
+//   beaten      another with the same stage of ZeRO in its family is no slower and no larger
+//   too slow    its bound is above the times of all that are wanted, and one of those is smaller
+//
+// All others are timed, pipelines by the clock. So the answer is the same as that of timing all:
+// tests hold it against a plain enumeration.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <limits>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "chapters/23_planner/candidates.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/job.h"
 #include "chapters/23_planner/step_time.h"
 #include "chapters/23_planner/usual_memory.h"
-#include "common/error.h"
 
 namespace ladder::planner {
-
-/// What the user has fixed of a layout.
-struct Fixed {
-  std::optional<int64_t> tp = {}, pp = {}, dp = {}, cp = {}, ep = {};
-  std::optional<int64_t> zero = {}, micro_batch = {}, chunks = {};
-  std::optional<std::string> recompute = {};
-  std::optional<PipelineKind> schedule = {};
-};
 
 /// A layout that fits, or would.
 struct Plan {
@@ -41,156 +39,169 @@ struct Plan {
 
   int64_t bytes() const { return memory.bytes.total(); }
   double seconds() const { return step.seconds(); }
+  std::pair<double, int64_t> order() const { return {seconds(), bytes()}; }
 };
 
 struct Found {
-  std::vector<Plan> plans;    ///< that fit, the fastest first
-  int64_t legal = 0;          ///< layouts
-  std::optional<Plan> least;  ///< of fewest bytes, whether it fits or not; without times
-  std::string why;            ///< that layouts are not legal
+  std::vector<Plan> plans;    ///< the fastest that fit, and the front; the fastest first
+  int64_t legal = 0;          ///< layouts: those of `plans`, and the next three
+  int64_t too_large = 0;      ///< for the device
+  int64_t beaten = 0;         ///< by another member of the family, in time and in bytes
+  int64_t too_slow = 0;       ///< to be among `plans`
+  std::optional<Plan> least;  ///< where nothing fits: that of fewest bytes, without times
 };
 
-/// Calls use(layout) for every layout that the search tries, legal or not.
-class Candidates {
- public:
-  Candidates(const Job& job, const Device& device, const Fixed& fixed)
-      : job_(job), node_(static_cast<int64_t>(device.node)), fixed_(fixed) {}
+/// What a search must find.
+struct Wanted {
+  size_t fastest = 10;
+  bool front = true;  ///< all of which no other is faster and smaller
+};
 
-  template <class Use>
-  void each(Use&& use) const {
-    for (const int64_t tp : of(fixed_.tp, powers(1, std::min<int64_t>(8, node_))))
-      for (const int64_t pp : of(fixed_.pp, divisors(job_.gpt.layers)))
-        for (const int64_t cp : of(fixed_.cp, powers(1, job_.gpt.seq_len / kLeastTokens)))
-          for (const auto& [schedule, chunks] : schedules(pp))
-            with_cut({.tp = tp,
-                      .pp = pp,
-                      .dp = fixed_.dp.value_or(std::max<int64_t>(1, job_.gpus / (tp * pp * cp))),
-                      .cp = cp,
-                      .ep = 1,
-                      .recompute = {},
-                      .schedule = schedule,
-                      .chunks = chunks},
-                     use);
+/// Whether the actions of a step are few enough for the clock.
+inline bool has_clock(const Job& job, const PlanLayout& l) {
+  constexpr int64_t kMostActions = 1 << 17;
+  return l.pp * l.chunks * l.micros(job) <= kMostActions;
+}
+/// The time of a step: by the clock, or by the formula.
+inline StepTime timed(const Job& job, const Device& device, const PlanLayout& l, SizeTable& sizes) {
+  const StepModel model(job, device, l, sizes);
+  return has_clock(job, l) ? model.clocked() : model.step();
+}
+
+/// The plans found so far, and whether another can be among those wanted.
+class Ranking {
+ public:
+  explicit Ranking(const Wanted& wanted) : wanted_(wanted) {}
+
+  /// Whether a layout of at least these could be.
+  bool takes(double seconds, int64_t bytes) const {
+    if (plans_.size() < wanted_.fastest || seconds <= plans_[wanted_.fastest - 1].seconds())
+      return true;
+    return wanted_.front && std::ranges::none_of(plans_, [&](const Plan& plan) {
+             return plan.seconds() <= seconds && plan.bytes() <= bytes;
+           });
   }
+  void add(Plan plan) {
+    plans_.insert(std::ranges::upper_bound(plans_, plan.order(), {}, &Plan::order),
+                  std::move(plan));
+    int64_t least = std::numeric_limits<int64_t>::max();
+    size_t place = 0;
+    std::erase_if(plans_, [&](const Plan& p) {
+      const bool on_front = p.bytes() < least;
+      least = std::min(least, p.bytes());
+      return place++ >= wanted_.fastest && !(wanted_.front && on_front);
+    });
+  }
+  std::vector<Plan> take() { return std::move(plans_); }
+  bool empty() const { return plans_.empty(); }
 
  private:
-  static constexpr int64_t kLeastTokens = 4096;  ///< of a context rank
-
-  template <class Use>
-  void with_cut(PlanLayout l, Use& use) const {
-    const bool alone = l.replicas() == 1;
-    for (const int64_t zero : of(fixed_.zero, alone      ? std::vector<int64_t>{0}
-                                              : l.pp > 1 ? std::vector<int64_t>{0, 1}
-                                                         : std::vector<int64_t>{0, 1, 2, 3}))
-      for (const std::string& recompute :
-           of(fixed_.recompute, std::vector<std::string>{"none", "selective", "full"}))
-        for (const int64_t micro : of(fixed_.micro_batch, powers(1, 8)))
-          for (const int64_t ep : of(fixed_.ep, experts(l))) {
-            l.zero = static_cast<int>(zero);
-            l.recompute = recompute;
-            l.micro_batch = micro;
-            l.ep = ep;
-            use(l);
-          }
-  }
-
-  template <class T>
-  static std::vector<T> of(const std::optional<T>& fixed, std::vector<T> all) {
-    return fixed ? std::vector<T>{*fixed} : all;
-  }
-  static std::vector<int64_t> powers(int64_t first, int64_t last) {
-    std::vector<int64_t> all{first};
-    while (2 * all.back() <= last) all.push_back(2 * all.back());
-    return all;
-  }
-  /// Ranks that share experts; 1 of a model that has none.
-  std::vector<int64_t> experts(const PlanLayout& l) const {
-    return powers(1, std::min(job_.gpt.experts.count, l.replicas()));
-  }
-  static std::vector<int64_t> divisors(int64_t n) {
-    std::vector<int64_t> all;
-    for (int64_t d = 1; d <= n; ++d)
-      if (n % d == 0) all.push_back(d);
-    return all;
-  }
-  /// Schedules with their chunks. One stage needs none.
-  std::vector<std::pair<PipelineKind, int64_t>> schedules(int64_t pp) const {
-    if (pp == 1) return {{PipelineKind::OneFOneB, 1}};
-    std::vector<std::pair<PipelineKind, int64_t>> all;
-    for (const PipelineKind kind :
-         of(fixed_.schedule,
-            {PipelineKind::OneFOneB, PipelineKind::Interleaved, PipelineKind::ZbH1}))
-      for (const int64_t chunks : kind == PipelineKind::Interleaved
-                                      ? of(fixed_.chunks, std::vector<int64_t>{2, 4})
-                                      : std::vector<int64_t>{1})
-        all.emplace_back(kind, chunks);
-    return all;
-  }
-
-  const Job& job_;
-  int64_t node_;
-  const Fixed& fixed_;
+  Wanted wanted_;
+  std::vector<Plan> plans_;  ///< the fastest first
 };
 
 class Search {
  public:
   Search(const Job& job, const Device& device) : job_(job), device_(device) {}
 
-  Found find(const Fixed& fixed) {
+  Found find(const Fixed& fixed, const Wanted& wanted = {}) {
+    const Candidates candidates(job_, fixed);
+    std::vector<Family> families;
+    candidates.each([&](const PlanLayout& l) { families.push_back(family(candidates, l)); });
+    std::ranges::stable_sort(families, {}, &Family::seconds);
     Found found;
-    Candidates(job_, device_, fixed).each([&](const PlanLayout& layout) {
-      if (const std::string why = cut(layout); !why.empty()) {
-        if (found.why.empty()) found.why = why;
-        return;
-      }
-      // Where the model can be cut so, this says more than why it cannot be cut otherwise.
-      if (const std::string why = why_not(job_, layout); !why.empty()) {
-        found.why = why;
-        return;
-      }
-      ++found.legal;
-      Plan plan{layout, most_bytes(job_, layout, sizes_), {}};
-      if (!found.least || plan.bytes() < found.least->bytes()) found.least = plan;
-      if (plan.bytes() > device_.room()) return;
-      plan.step = StepModel(job_, device_, plan.layout, sizes_).step();
-      found.plans.push_back(std::move(plan));
-    });
-    sort(found.plans, found.plans.size());
-    // The formula of the bubble takes all stages for the slowest; the clock knows better.
-    const size_t again = std::min(kClocked, found.plans.size());
-    for (size_t i = 0; i < again; ++i)
-      if (const PlanLayout& l = found.plans[i].layout;
-          l.pp * l.chunks * l.micros(job_) <= kMostActions)
-        found.plans[i].step = StepModel(job_, device_, l, sizes_).clocked();
-    sort(found.plans, again);
+    Ranking best(wanted);
+    for (const auto& [l, seconds, bytes] : families) {
+      const auto members = std::ssize(candidates.zeros(l)) * std::ssize(candidates.policies(l));
+      found.legal += members;
+      const bool known = !best.empty() || (found.least && found.least->bytes() <= bytes);
+      if (known && bytes > device_.room())
+        found.too_large += members;
+      else if (best.takes(seconds, bytes))
+        look_at(candidates, l, best, found);
+    }
+    found.plans = best.take();
+    found.too_slow = found.legal - found.too_large - found.beaten - std::ssize(found.plans);
     return found;
   }
 
-  SizeTable& sizes() { return sizes_; }
-
  private:
-  static constexpr size_t kClocked = 32;
-  static constexpr int64_t kMostActions = 1 << 17;  ///< of a clock: more take long
+  /// Of a member that fits: a number that grows with its time, bytes, the place of its policy.
+  using Member = std::tuple<double, int64_t, size_t>;
 
-  static void sort(std::vector<Plan>& plans, size_t first) {
-    std::stable_sort(plans.begin(), plans.begin() + static_cast<std::ptrdiff_t>(first),
-                     [](const Plan& a, const Plan& b) {
-                       return std::pair(a.seconds(), a.bytes()) < std::pair(b.seconds(), b.bytes());
-                     });
+  struct Family {
+    PlanLayout layout;
+    double seconds;  ///< of no member less: what is computed again hides no more than its own time
+    int64_t bytes;   ///< likewise: those of its states
+  };
+
+  Family family(const Candidates& candidates, PlanLayout l) {
+    Family least{l, std::numeric_limits<double>::max(), std::numeric_limits<int64_t>::max()};
+    for (const int64_t zero : candidates.zeros(l)) {
+      l.zero = static_cast<int>(zero);
+      least.seconds = std::min(least.seconds, bound(l));
+      least.bytes = std::min(least.bytes, state_bytes(job_, l, sizes_.of(job_, l, 0)).total());
+    }
+    return least;
+  }
+  /// Rounding included.
+  double bound(const PlanLayout& l) {
+    const StepModel model(job_, device_, l, sizes_);
+    return (1 - 1e-9) * (has_clock(job_, l) ? model.least() : model.step()).seconds();
   }
 
-  /// Chapters say by exceptions whether a cut is legal; each cut is asked once.
-  const std::string& cut(const PlanLayout& l) {
-    const std::array<int64_t, 4> key{l.tp, l.pp, static_cast<int64_t>(l.schedule), l.chunks};
-    const auto found = cuts_.find(key);
-    if (found != cuts_.end()) return found->second;
-    return cuts_[key] = why_not_cut(job_, l.tp, l.pp, l.schedule, l.chunks);
+  void look_at(const Candidates& candidates, PlanLayout l, Ranking& best, Found& found) {
+    const std::vector<std::string>& policies = candidates.policies(l);
+    const std::vector<int64_t> stages = stages_at_the_ends(l.pp);
+    std::vector<double> again;
+    std::vector<int64_t> work;  // [policy][stage]
+    for (const std::string& policy : policies) {
+      l.recompute = policy;
+      again.push_back(StageModel(job_, device_, l).again());
+      for (const int64_t stage : stages) work.push_back(work_bytes(job_, l, stage).total());
+    }
+    for (const int64_t zero : candidates.zeros(l)) {
+      l.zero = static_cast<int>(zero);
+      std::vector<int64_t> states;
+      for (const int64_t stage : stages)
+        states.push_back(state_bytes(job_, l, sizes_.of(job_, l, stage)).total());
+      std::vector<Member> members;
+      for (size_t i = 0; i < policies.size(); ++i) {
+        int64_t bytes = 0;
+        for (size_t s = 0; s < stages.size(); ++s)
+          bytes = std::max(bytes, work[i * stages.size() + s] + states[s]);
+        l.recompute = policies[i];
+        if (bytes <= device_.room()) {
+          // Stage 3 gathers some sections again. Else what is computed again makes the difference.
+          members.emplace_back(zero == 3 ? bound(l) : again[i], bytes, i);
+          continue;
+        }
+        ++found.too_large;
+        if (best.empty() && (!found.least || bytes < found.least->bytes()))
+          found.least = Plan{l, most_bytes(job_, l, sizes_), {}};
+      }
+      time(l, policies, std::move(members), best, found);
+    }
+  }
+
+  /// Those of the members, alike but for recomputation, that can be wanted.
+  void time(PlanLayout l, const std::vector<std::string>& policies, std::vector<Member> members,
+            Ranking& best, Found& found) {
+    std::ranges::sort(members);
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const auto& [time, bytes, policy] : members) {
+      l.recompute = policies[policy];
+      if (bytes >= least)
+        ++found.beaten;
+      else if (best.takes(bound(l), bytes))
+        best.add({l, most_bytes(job_, l, sizes_), timed(job_, device_, l, sizes_)});
+      least = std::min(least, bytes);
+    }
   }
 
   const Job& job_;
   const Device& device_;
   SizeTable sizes_;
-  std::map<std::array<int64_t, 4>, std::string> cuts_;
 };
 
 /// Those of which no other is faster and smaller, the fastest first.
@@ -199,51 +210,6 @@ inline std::vector<const Plan*> pareto(const std::vector<Plan>& by_time) {
   for (const Plan& plan : by_time)
     if (front.empty() || plan.bytes() < front.back()->bytes()) front.push_back(&plan);
   return front;
-}
-
-/// What another choice would take: "--recompute full", and its fastest layout.
-struct Change {
-  std::string text;
-  Plan plan;
-};
-
-/// The cheapest change after which something fits: one fixed flag is set free, or there are more
-/// devices. Of the former the fastest, of the latter the fewest. None: nothing of the kind does.
-inline std::optional<Change> cheapest_change(const Job& job, const Device& device,
-                                             const Fixed& fixed) {
-  std::optional<Change> best;
-  Search search(job, device);
-  const auto try_without = [&](auto Fixed::*flag, const char* name, auto&& value) {
-    if (!(fixed.*flag)) return;
-    Fixed other = fixed;
-    (other.*flag).reset();
-    other.dp.reset();  // what is left for it
-    const Found found = search.find(other);
-    if (found.plans.empty()) return;
-    const Plan& plan = found.plans.front();
-    if (!best || plan.seconds() < best->plan.seconds())
-      best = {fmt::format("--{} {}", name, value(plan.layout)), plan};
-  };
-  try_without(&Fixed::recompute, "recompute", [](const PlanLayout& l) { return l.recompute; });
-  try_without(&Fixed::zero, "zero", [](const PlanLayout& l) { return l.zero; });
-  try_without(&Fixed::micro_batch, "micro-batch",
-              [](const PlanLayout& l) { return l.micro_batch; });
-  try_without(&Fixed::schedule, "schedule",
-              [](const PlanLayout& l) { return to_string(l.schedule); });
-  try_without(&Fixed::tp, "tp", [](const PlanLayout& l) { return l.tp; });
-  try_without(&Fixed::pp, "pp", [](const PlanLayout& l) { return l.pp; });
-  try_without(&Fixed::cp, "cp", [](const PlanLayout& l) { return l.cp; });
-  try_without(&Fixed::ep, "ep", [](const PlanLayout& l) { return l.ep; });
-  if (best) return best;
-  Fixed free = fixed;
-  free.dp.reset();
-  for (Job more = job; 2 * more.gpus <= (1 << 20);) {
-    more.gpus *= 2;
-    const Found found = Search(more, device).find(free);
-    if (!found.plans.empty())
-      return Change{fmt::format("--gpus {}", more.gpus), found.plans.front()};
-  }
-  return {};
 }
 
 }  // namespace ladder::planner

@@ -55,6 +55,19 @@ class StageModel {
     return t;
   }
 
+  /// Of one micro-batch on a stage: what backward computes again.
+  double again() const {
+    const Recompute recompute = recompute_of(job_, l_);
+    const double kernels = kernel_seconds()[0], core = core_forward();
+    const double block = product_seconds() + core + kernels + 2 * reduction_seconds();
+    double seconds = static_cast<double>(recompute.blocks_again()) * block;
+    for (int64_t b = 0; b < part_.layers; ++b) {
+      const DroppedParts parts = recompute.parts_before(b);
+      seconds += (parts.attention ? core : 0) + (parts.norms || parts.act ? kernels : 0);
+    }
+    return seconds * static_cast<double>(l_.chunks);
+  }
+
   Link tensor_link() const { return link_of(device_, 1, l_.tp); }
   Link expert_link() const { return link_of(device_, l_.tp, l_.ep); }
   Link context_link() const { return link_of(device_, l_.tp, l_.cp); }
@@ -199,17 +212,9 @@ class StageModel {
   /// What backward computes again comes before the gradients of inputs; where those of weights come
   /// later, before them once more.
   void add_again(StageSeconds& t) const {
-    const Recompute recompute = recompute_of(job_, l_);
-    const double kernels = kernel_seconds()[0], core = core_forward();
-    const double block = product_seconds() + core + kernels + 2 * reduction_seconds();
-    double again = static_cast<double>(recompute.blocks_again()) * block;
-    for (int64_t b = 0; b < part_.layers; ++b) {
-      const DroppedParts parts = recompute.parts_before(b);
-      again += (parts.attention ? core : 0) + (parts.norms || parts.act ? kernels : 0);
-    }
-    again *= static_cast<double>(l_.chunks);
-    t.input[Term::Again] = again;
-    if (l_.pp > 1 && l_.schedule == PipelineKind::ZbH1) t.weight[Term::Again] = again;
+    const double each = again();
+    t.input[Term::Again] = each;
+    if (l_.pp > 1 && l_.schedule == PipelineKind::ZbH1) t.weight[Term::Again] = each;
   }
 
   const Job& job_;

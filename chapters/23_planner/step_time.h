@@ -48,6 +48,30 @@ class StepModel {
     return l_.pp == 1 ? whole(time, 0) : whole(time, clock().end() - time.terms.total());
   }
 
+  /// At most what clocked() says, without a clock. Stage s begins once stages before it have sent a
+  /// first forward, then has all of its work, and ends before theirs: a gradient goes back through
+  /// each. In zb-h1 only the gradients of inputs do, and at most s + 1 weight gradients of stage s
+  /// are left when the last of them leaves it.
+  StepTime least() const {
+    const StepTime time = busy();
+    const auto m = static_cast<double>(l_.micros(job_)), v = static_cast<double>(l_.chunks);
+    const bool split = l_.schedule == PipelineKind::ZbH1;
+    double forward = 0, back = split ? stages_.of(0).weight.total() : 0, end = 0;
+    const StageSeconds first = stages_.of(0), middle = stages_.of(std::min<int64_t>(1, l_.pp - 1)),
+                       last = stages_.of(l_.pp - 1);
+    for (int64_t s = 0; s < l_.pp; ++s) {
+      const StageSeconds& t = s == 0 ? first : l_.is_last(s) ? last : middle;
+      const double before = std::max(0.0, m - 1 - static_cast<double>(s));
+      end = std::max(end, forward + m * t.total() + (split ? 0 : back));
+      if (split && s > 0)
+        end = std::max(end, forward + m * (t.forward.total() + t.input.total()) +
+                                before * t.weight.total() + back);
+      forward += t.forward.total() / v;
+      back += (split ? t.input.total() : t.backward()) / v;
+    }
+    return whole(time, end - time.terms.total());
+  }
+
   /// Each stage's actions in time. For more than one stage.
   PipelineClock clock() const {
     const Pipeline pipeline = make_pipeline(l_.schedule, l_.pp, l_.chunks, l_.micros(job_));

@@ -21,7 +21,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <tuple>
 #include <vector>
 
 #include "chapters/07_ddp/ddp.h"
@@ -56,23 +55,38 @@ struct StageSizes {
   int64_t sections;  ///< that are not empty
   int64_t reduce;    ///< bytes of a reduce-scatter of all gradients, FP32
   int64_t gather;    ///< bytes of an all-gather of all weights
-  int64_t gather3;   ///< bytes that stage 3 of ZeRO gathers for one micro-batch
+  int64_t gather3;   ///< bytes that stage 3 of ZeRO gathers for one micro-batch; else 0
 };
 
 /// StageSizes by layout: the search asks for few of them very often.
 class SizeTable {
  public:
   const StageSizes& of(const Job& job, const PlanLayout& l, int64_t stage) {
-    const bool again = recompute_of(job, l).drops_blocks();
-    const Key key{l.tp, l.pp, l.chunks, kind(l, stage), l.replicas(), l.ep, again};
+    // Which sections stage 3 gathers again depends on the segments that are computed again.
+    const int64_t segment = l.zero >= 3 ? recompute_of(job, l).sets() : 0;
+    const Key key{l.tp, l.pp, l.chunks, kind(l, stage), l.replicas(), l.ep, segment};
     const auto found = sizes_.find(key);
     return found != sizes_.end() ? found->second : sizes_[key] = make(job, l, stage);
   }
 
  private:
-  static StageSizes make(const Job& job, const PlanLayout& l, int64_t stage) {
-    const ParamLayout params(job.gpt, l.replicas(), {0, l.tp}, {stage, l.pp, l.chunks});
+  StageSizes make(const Job& job, const PlanLayout& l, int64_t stage) {
+    PlanLayout less = l;
+    if (l.ep > 1) {
+      less.ep = 1;
+      return share_experts(of(job, less, stage), job, l);
+    }
+    const ParamLayout& params = params_of(job, l, stage);
     const DdpOptions ddp{.reduction = Reduction::Ring};  // of as many bytes as halving, for any N
+    if (l.zero >= 3) {
+      less.zero = 0;
+      StageSizes sizes = of(job, less, stage);
+      if (l.pp > 1) return sizes;
+      const auto traffic =
+          zero3_traffic(params, ddp, job.precision, recompute_of(job, l), {}, 1).value();
+      sizes.gather3 = traffic - sizes.reduce;
+      return sizes;
+    }
     const auto traffic = [&](int64_t GA) {
       return zero2_traffic(params, ddp, job.precision, GA).value();
     };
@@ -84,16 +98,21 @@ class SizeTable {
                      .gather = 0,
                      .gather3 = 0};
     sizes.gather = traffic(1) - sizes.reduce;
-    if (l.pp == 1)
-      sizes.gather3 =
-          zero3_traffic(params, ddp, job.precision, recompute_of(job, l), {}, 1).value() -
-          sizes.reduce;
-    if (l.ep > 1) share_experts(sizes, job, l);
     return sizes;
+  }
+  const ParamLayout& params_of(const Job& job, const PlanLayout& l, int64_t stage) {
+    const std::array key{l.tp, l.pp, l.chunks, kind(l, stage), l.replicas()};
+    auto found = params_.find(key);
+    if (found == params_.end())
+      found =
+          params_
+              .emplace(key, ParamLayout(job.gpt, l.replicas(), {0, l.tp}, {stage, l.pp, l.chunks}))
+              .first;
+    return found->second;
   }
 
   /// A rank has an ep-th of the experts, and sums their gradients with the others that have them.
-  static void share_experts(StageSizes& sizes, const Job& job, const PlanLayout& l) {
+  static StageSizes share_experts(StageSizes sizes, const Job& job, const PlanLayout& l) {
     const int64_t experts =
         job.gpt.layers / l.pp * job.gpt.experts.count * job.gpt.expert_matrices();
     const auto whole = static_cast<double>(sizes.all);
@@ -102,15 +121,17 @@ class SizeTable {
     const double left = static_cast<double>(sizes.all) / whole;
     for (int64_t* bytes : {&sizes.reduce, &sizes.gather, &sizes.gather3})
       *bytes = static_cast<int64_t>(static_cast<double>(*bytes) * left);
+    return sizes;
   }
 
-  using Key = std::tuple<int64_t, int64_t, int64_t, int, int64_t, int64_t, bool>;
+  using Key = std::array<int64_t, 7>;
   /// Stages differ in having the embedding, the head, both or none.
-  static int kind(const PlanLayout& l, int64_t stage) {
+  static int64_t kind(const PlanLayout& l, int64_t stage) {
     return (stage == 0 ? 1 : 0) + (l.is_last(stage) ? 2 : 0);
   }
 
   std::map<Key, StageSizes> sizes_;
+  std::map<std::array<int64_t, 5>, ParamLayout> params_;
 };
 
 /// Buffers of what ranks send to one another while they compute: 16 or 32 bits a number.
@@ -127,18 +148,26 @@ inline int64_t buffer_bytes(const Job& job, const PlanLayout& l, const Activatio
   return numbers * size_of(acts.dtype);
 }
 
-/// Of a rank of a stage, by category.
-inline MemoryBytes usual_bytes(const Job& job, const PlanLayout& l, int64_t stage,
-                               SizeTable& sizes) {
-  const StageSizes& n = sizes.of(job, l, stage);
-  const GptConfig part = part_of(job, l);
-  const ActivationPlan acts = activations_of(job, l, stage);
+/// Of a rank of a stage, by category: what ZeRO shares, with its rooms for whole sections. No
+/// policy of recomputation changes it.
+inline MemoryBytes state_bytes(const Job& job, const PlanLayout& l, const StageSizes& n) {
   const int64_t weight = size_of(job.precision.dtype()), gradient = job.gradient_bytes();
   MemoryBytes bytes;
   bytes[Mem::Param] = weight * (l.zero >= 3 ? n.own : n.all);
   bytes[Mem::Master] = (job.precision.narrow() ? 4 : 0) * (l.zero >= 1 ? n.own : n.all);
   bytes[Mem::Grad] = gradient * (l.zero >= 2 ? n.own : n.all);
   bytes[Mem::Optim] = 8 * (l.zero >= 1 ? n.own : n.all);
+  // Two rooms for whole sections: one in use, one on its way.
+  if (l.zero >= 2) bytes[Mem::Workspace] += 2 * job.sent_gradient_bytes() * n.largest;
+  if (l.zero >= 3) bytes[Mem::Workspace] += 2 * weight * n.largest;
+  return bytes;
+}
+
+/// And what micro-batches take. No stage of ZeRO changes it.
+inline MemoryBytes work_bytes(const Job& job, const PlanLayout& l, int64_t stage) {
+  const GptConfig part = part_of(job, l);
+  const ActivationPlan acts = activations_of(job, l, stage);
+  MemoryBytes bytes;
   bytes[Mem::Activation] = activation_bytes(part, l.micro_batch, acts);
   // W of zb-h1 comes s backwards late on stage s, and what it reads waits with it.
   const bool waits = l.pp > 1 && l.schedule == PipelineKind::ZbH1;
@@ -150,15 +179,20 @@ inline MemoryBytes usual_bytes(const Job& job, const PlanLayout& l, int64_t stag
   bytes[Mem::Activation] +=
       (acts.own_sets ? acts.slots : 1) * ExpertLayers::activation_bytes(part, mbs, mbs, acts);
   bytes[Mem::Workspace] += ExpertLayers::workspace_bytes(part, mbs, acts);
-  // Two rooms for whole sections: one in use, one on its way.
-  if (l.zero >= 2) bytes[Mem::Workspace] += 2 * job.sent_gradient_bytes() * n.largest;
-  if (l.zero >= 3) bytes[Mem::Workspace] += 2 * weight * n.largest;
   bytes[Mem::Comm] = buffer_bytes(job, l, acts);
   if (job.precision.fp8()) {
     MemoryBytes codes;  // chapter 16 knows one rank; tensor ranks share the codes as the products
     Fp8::add_bytes(codes, part, l.micro_batch, acts.set_count(part.layers) * acts.slots, true);
     for (size_t i = 0; i < codes.bytes.size(); ++i) bytes.bytes[i] += codes.bytes[i] / l.tp;
   }
+  return bytes;
+}
+
+inline MemoryBytes usual_bytes(const Job& job, const PlanLayout& l, int64_t stage,
+                               SizeTable& sizes) {
+  MemoryBytes bytes = work_bytes(job, l, stage);
+  const MemoryBytes states = state_bytes(job, l, sizes.of(job, l, stage));
+  for (size_t i = 0; i < bytes.bytes.size(); ++i) bytes.bytes[i] += states.bytes[i];
   return bytes;
 }
 

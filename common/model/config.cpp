@@ -25,7 +25,9 @@ struct LlamaPreset {
   Rope rope = {};
 };
 
-// GPT-2: Radford et al. 2019, table 2. GPT-3: arXiv 2005.14165, table 2.1.
+// GPT-2: Radford et al. 2019, table 2. GPT-3: arXiv 2005.14165, table 2.1. Chinchilla: arXiv
+// 2203.15556, table 4, with a table of positions in place of relative ones, whose matrices are the
+// 5 of its 70 billion parameters that are missing here.
 constexpr std::array kPresets = {
     Preset{"nano", 8, 8, 128, 16, kBytes},
     Preset{"tiny", 4, 4, 128, 64, kBytes},
@@ -37,6 +39,7 @@ constexpr std::array kPresets = {
     Preset{"gpt3-6.7b", 32, 32, 4096, 2048, kGpt2Vocab},
     Preset{"gpt3-13b", 40, 40, 5120, 2048, kGpt2Vocab},
     Preset{"gpt3-175b", 96, 96, 12288, 2048, kGpt2Vocab},
+    Preset{"chinchilla-70b", 80, 64, 8192, 2048, 32000},
 };
 
 // LLaMA 2: arXiv 2307.09288. Llama 3: arXiv 2407.21783; its 405B is of version 3.1, with texts of

@@ -29,6 +29,8 @@ TEST_P(BadMesh, WorldIsOfAPlan) {
   expect_refused({{"--world 8", "--world is for --plan-only"},
                   {"--world 8 --tp 2 --dp 2 --pp 2", "--world is for --plan-only"},
                   {"--plan-only --world 8 --ranks 4", "--ranks excludes --world"},
+                  {"--plan-only --world 4096 --pp 4096 --layers 4096 --batch 65536 --micro-batch 1",
+                   "a pipeline of 4096 parts and 65536 micro-batches is too long"},
                   {"--world -8", "--world must be from 0"}});
 }
 

@@ -26,7 +26,8 @@ TEST_F(PlannerRefuses, BadFlags) {
   write("own.toml", "name = \"x\"\n[peak]\nbf16 = 1\n");
   write("long.toml", "name = \"x\"\n[peak]\nbf16 = 1 # " + std::string(1 << 17, 'x'));
   for (const auto& [flags, says] :
-       {std::pair{"--device h1000", "legal are a100, b200, h100, h200, mi300x, tpu-v5p, or a file"},
+       {std::pair{"--device h1000",
+                  "legal are a100, a10g, b200, h100, h200, mi300x, tpu-v5p, v100, or a file"},
         {"--device own.toml", "no peak.fp32, peak.fp8, memory.gigabytes, "},
         {"--device no.toml", "no.toml"},
         {"--device long.toml", "long.toml"},
@@ -34,9 +35,26 @@ TEST_F(PlannerRefuses, BadFlags) {
         {"--gpus 0", "--gpus must be from 1 to 1048576, not 0"},
         {"--threads 0", "--threads must be from 1 to 1048576, not 0"},
         {"--context star", "--context"},
-        {"--gpus 6 --tp 4", "tp 4 x pp"},
+        {"--gpus 6 --tp 4 --batch 6", "tp 4 x pp"},
         {"--tp 3", "--tp 3"},
         {"--pp 7 --tp 1", "--pp 7 must divide"},
+        // The reason that all layouts share, whatever else is given, and what is nearest.
+        {"--ep 2",
+         "no layout is legal: ep: the model has no experts; nearest that is legal: --ep 1"},
+        {"--pp 3 --tp 2 --recompute full",
+         "--pp 3 must divide 4 layers; legal are 1, 2, 4; nearest"},
+        {"--pp 3 --tp 2 --recompute full", "nearest that is legal: --pp 4"},
+        {"--pp 2 --zero 3 --micro-batch 1", "zero 3 with pp 2: each micro-batch would be reduced"},
+        {"--pp 2 --zero 3 --micro-batch 1", "nearest that is legal: --zero 1, or --pp 1"},
+        {"--cp 3 --gpus 24 --batch 24", "2 cp = 6 chunks must divide 64 tokens; nearest that is"},
+        {"--cp 3 --gpus 24 --batch 24", "legal: --cp 4"},
+        {"--recompute every:4 --pp 2", "recompute every:4: a part of 2 stages has 2 layers"},
+        {"--schedule interleaved --chunks 1 --pp 2",
+         "interleaved with chunks 1: legal are 2 or more"},
+        {"--pp 1 --tp 1 --dp 1048576 --cp 1048576", "are 1048576 devices, not 8"},
+        {"--gpus 7",
+         "of 7 devices for 8 sequences, 2 cp = 14 chunks must divide 64 tokens; or dp 7"},
+        {"--gpus 7", "dp 7 must divide 8 sequences; nearest that is legal: --gpus 8, or --batch 7"},
         {"--zero 4", "--zero must be from 0 to 3"},
         {"--zero 3 --pp 2 --tp 1 --cp 1 --dp 4 --micro-batch 1",
          "each micro-batch would be reduced by itself"},
@@ -55,7 +73,10 @@ TEST_F(PlannerRefuses, BadFlags) {
         {"--train-tokens nan", "--train-tokens must be from 0"},
         {"--mtbf-hours 0", "--mtbf-hours must be above 0"},
         {"--compute 5", "--compute must be 0, or from 1e6"},
-        {"--show 0", "--show must be at least 1"},
+        {"--inference-tokens 5", "--inference-tokens is for --compute"},
+        {"--compute 1e20 --inference-tokens nan", "--inference-tokens must be from 0 to 1e30"},
+        {"--show 0", "--show must be from 1 to 1000"},
+        {"--show 9223372036854775807", "--show must be from 1 to 1000"},
         {"--report no/such/plan.json", "--report"}}) {
     const Ended ended = run("23_planner", words(with_defaults(flags)));
     EXPECT_EQ(ended.status, 2) << flags;

@@ -25,7 +25,8 @@ std::string refusal(const std::string& text) {
 
 TEST(Devices, AllCanBeRead) {
   const std::vector<std::string> names = device_names(kFolder);
-  EXPECT_EQ(names, (std::vector<std::string>{"a100", "b200", "h100", "h200", "mi300x", "tpu-v5p"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"a100", "a10g", "b200", "h100", "h200", "mi300x",
+                                             "tpu-v5p", "v100"}));
   for (const std::string& name : names) EXPECT_FALSE(read_device(kFolder, name).name.empty());
   const Device h100 = read_device(kFolder, "h100");
   EXPECT_EQ(h100.bf16, 989.4e12);

@@ -1,6 +1,7 @@
 // What others have published: parameters, days, utilisations, and times of a step. The table in the
 // README of the chapter has these numbers.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -97,7 +98,7 @@ TEST(Published, Utilisations) {
 double planned(const Job& job, const std::string& device_name, const Fixed& fixed) {
   const Device device = read_device(LADDER_DEVICES, device_name);
   const Found found = Search(job, device).find(fixed);
-  EXPECT_EQ(found.plans.size(), 1U) << found.why;
+  EXPECT_EQ(found.plans.size(), 1U);
   return found.plans.empty() ? 0 : found.plans.front().seconds();
 }
 
@@ -159,6 +160,32 @@ TEST(Published, StepsOfLlama) {
     EXPECT_NEAR(got / row.teraflops, 1, 0.16) << got;
     EXPECT_NEAR(got, row.planned, 1);  // as the README says
   }
+}
+
+// 2402.15627 (MegaScale), table 2: 175B with 6,144 sequences, 23.7 s on 3,072 A100 and 6.34 s on
+// 12,288.
+TEST(Published, StepsOfMegaScale) {
+  GptConfig config = preset("gpt3-175b");
+  for (const auto& [gpus, seconds] : {std::pair<int64_t, double>{3072, 23.7}, {12288, 6.34}}) {
+    const Fixed fixed{.tp = 8,
+                      .pp = 8,
+                      .dp = gpus / 64,
+                      .cp = 1,
+                      .zero = 1,
+                      .micro_batch = 1,
+                      .chunks = 6,
+                      .recompute = "selective",
+                      .schedule = PipelineKind::Interleaved};
+    EXPECT_NEAR(planned(job(config, gpus, 6144), "a100", fixed) / seconds, 1, 0.11);
+  }
+}
+
+// 2410.06511 (torchtitan): 829 tokens a second and device, 70B on 256 H100 with FSDP alone.
+TEST(Published, TokensOfTorchtitan) {
+  const Fixed fixed{
+      .tp = 1, .pp = 1, .dp = 256, .cp = 1, .zero = 3, .micro_batch = 2, .recompute = "full"};
+  const double seconds = planned(job(preset("llama3-70b"), 256, 512), "h100", fixed);
+  EXPECT_NEAR(2 * 8192 / seconds / 829, 1, 0.02);
 }
 
 // llm.c, scripts/run_gpt2_1558M.sh: 1,048,576 tokens in 2.80 s on 8 H100. It sets h100.toml.

@@ -36,7 +36,7 @@ TEST_F(Planner, RanksByTime) {
     EXPECT_LE(l["bytes"], report["room"]);
     EXPECT_EQ(l["tp"].get<int>() * l["pp"].get<int>() * l["dp"].get<int>() * l["cp"].get<int>(),
               512);
-    EXPECT_GT(l["mfu"], 0.05);
+    EXPECT_GT(l["mfu"], i < 100 ? 0.05 : 0);
     EXPECT_LT(l["hfu"], 0.75);
     double sum = 0;
     for (const auto& [term, seconds] : l["seconds"].items()) {
@@ -47,6 +47,46 @@ TEST_F(Planner, RanksByTime) {
     for (const char* field : {"ep", "zero", "recompute", "micro_batch", "schedule"})
       EXPECT_TRUE(l.contains(field)) << field;
   }
+}
+
+// Each of these was slower, or had no legal layout, when what is given was given.
+TEST_F(Planner, WhatIsGivenIsNotFasterThanTheFastest) {
+  for (const auto& [question, given] :
+       {std::pair<std::string, std::string>{
+            "--model mixtral-8x7b --seq-len 4096 --gpus 1024 --batch 64", "--cp 8"},
+        {"--model like-deepseek-v3 --gpus 2048 --batch 15360 --seq-len 4096", "--cp 2"},
+        {"--model llama2-7b --gpus 64 --batch 1024 --seq-len 8192", "--recompute selective:mlp"},
+        {"--model llama3-70b --gpus 512 --batch 64 --seq-len 131072", "--chunks 10"},
+        {"--model gpt2-1558m --gpus 8 --batch 1024", "--micro-batch 16"}}) {
+    const auto fastest = planned(question)["layouts"][0],
+               other = planned(question + " " + given)["layouts"][0];
+    EXPECT_LE(fastest["step_seconds"], other["step_seconds"]) << given << "\n" << fastest;
+  }
+  const auto mixtral = planned("--model mixtral-8x7b --seq-len 4096 --gpus 1024 --batch 64");
+  EXPECT_LT(mixtral["layouts"][0]["step_seconds"], 0.11);
+}
+
+// Attention is computed again under `selective`, and is not under `selective:mlp`.
+TEST_F(Planner, HfuCountsWhatIsComputedAgain) {
+  const auto hfu_of_mfu = [&](const std::string& policy) {
+    const auto first = planned(k70B + " --recompute " + policy)["layouts"][0];
+    return first["hfu"].get<double>() / first["mfu"].get<double>();
+  };
+  EXPECT_EQ(hfu_of_mfu("none"), 1);
+  EXPECT_EQ(hfu_of_mfu("selective:mlp"), 1);
+  EXPECT_GT(hfu_of_mfu("selective"), 1);
+  EXPECT_GT(hfu_of_mfu("full"), hfu_of_mfu("selective"));
+}
+
+TEST_F(Planner, SaysWhatItLeftOut) {
+  const auto report = planned(k70B);
+  const int64_t left_out = report["too_large"].get<int64_t>() + report["beaten"].get<int64_t>() +
+                           report["too_slow"].get<int64_t>();
+  EXPECT_EQ(std::ssize(report["layouts"]) + left_out, report["legal"]);
+  EXPECT_GT(report["legal"], 100000);
+  const Ended ended = plan(k70B);
+  for (const char* part : {"legal", "too_large", "beaten", "too_slow"})
+    EXPECT_NE(ended.out.find(report[part].dump()), std::string::npos) << part << "\n" << ended.out;
 }
 
 TEST_F(Planner, TheFrontIsFasterOrSmaller) {
@@ -133,8 +173,11 @@ TEST_F(Planner, ExplainsEachNumber) {
 TEST_F(Planner, SpendsABudget) {
   const Ended ended = plan("--compute 5.76e23");
   EXPECT_EQ(ended.status, 0) << ended.err;
-  for (const char* says : {"18.4", "92.6", "6.7e+10"})
+  for (const char* says : {"18.4", "92.6", "6.7e+10", "Kaplan", "Chinchilla 1"})
     EXPECT_NE(ended.out.find(says), std::string::npos) << says << "\n" << ended.out;
+  const Ended used = plan("--compute 5.76e23 --inference-tokens 1e13");
+  EXPECT_TRUE(used.out.starts_with(ended.out)) << used.out;
+  EXPECT_NE(used.out.find("109.4"), std::string::npos) << used.out;
 }
 
 }  // namespace

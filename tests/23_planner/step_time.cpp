@@ -112,9 +112,26 @@ TEST(StepTime, TrafficIsThatOfChapters07To10) {
     EXPECT_EQ(n.reduce + n.gather, zero1_traffic(params, {}, of.precision));
     EXPECT_EQ(3 * n.reduce + n.gather, zero2_traffic(params, {}, of.precision, 3));
     EXPECT_EQ(2 * n.reduce, ddp_traffic(params.unsharded(), {}, static_cast<int>(N)));
-    EXPECT_GT(n.gather3, n.gather);
-    EXPECT_LT(n.gather3, 2 * n.gather);
+    layout.zero = 3;
+    const StageSizes& third = sizes.of(of, layout, 0);
+    EXPECT_GT(third.gather3, n.gather);
+    EXPECT_LT(third.gather3, 2 * n.gather);
   }
+}
+
+// Of a segment that is computed again just before its backward two blocks are in rooms still. What
+// one policy gathers does not depend on which was asked for before.
+TEST(StepTime, LongerSegmentsAreGatheredAgain) {
+  const Job of = job("gpt3-6.7b");
+  SizeTable sizes;
+  const auto gathered = [&](const std::string& policy) {
+    return sizes.of(of, {.dp = 64, .zero = 3, .recompute = policy}, 0).gather3;
+  };
+  const int64_t none = gathered("none");
+  EXPECT_EQ(gathered("full"), none);
+  EXPECT_EQ(gathered("every:2"), none);
+  EXPECT_GT(gathered("every:4"), none);
+  EXPECT_EQ(gathered("full"), none);
 }
 
 }  // namespace

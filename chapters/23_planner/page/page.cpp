@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
 #include "chapters/23_planner/answer.h"
@@ -67,6 +68,8 @@ nlohmann::json page_json(const Answer& a) {
   nlohmann::json page = report_json(a);
   const StageSeconds& stage = a.best().step.stage;
   page["layers"] = a.job.gpt.layers;
+  page["pruned"] = pruned_text(a.device, a.found);
+  page["policies"] = Recompute("none", a.job.gpt.layers, true).all();
   page["micros"] = a.best().layout.micros(a.job);
   page["stage"] = {{"number", a.best().step.slowest},
                    {"forward", stage.forward.total()},

@@ -43,6 +43,7 @@ async function load() {
 
 const any = (values) => [["", "any"], ...values.map((v) => [String(v), String(v)])];
 const same = (values) => values.map((v) => [v, v]);
+const divisors = (n) => Array.from({ length: n }, (_, i) => i + 1).filter((d) => n % d === 0);
 const powers = (last) => Array.from({ length: 1 + Math.floor(Math.log2(last)) }, (_, i) => 2 ** i);
 
 /// [fieldset, label, flag, kind, what it takes, value, a note]
@@ -61,9 +62,10 @@ const fields = (choices) => [
   ["layout", "Context ranks", "cp", "select", any([]), ""],
   ["layout", "Expert ranks", "ep", "select", any([]), ""],
   ["layout", "ZeRO", "zero", "select", any([0, 1, 2, 3]), ""],
-  ["layout", "Recomputation", "recompute", "select", any(["none", "selective", "full"]), ""],
-  ["layout", "Micro-batch", "micro-batch", "select", any([1, 2, 4, 8, 16, 32]), ""],
+  ["layout", "Recomputation", "recompute", "select", any(["none", "selective", "full", "sqrt"]), ""],
+  ["layout", "Micro-batch", "micro-batch", "select", any([]), ""],
   ["layout", "Schedule", "schedule", "select", any(choices.schedules), ""],
+  ["layout", "Chunks of a stage, for interleaved", "chunks", "select", any([]), ""],
   ["layout", "No sequence parallelism", "no-sequence-parallel", "check", null, ""],
   ["more", "Blocks", "layers", "text", "the model's", ""],
   ["more", "Channels", "channels", "text", "the model's", ""],
@@ -135,12 +137,14 @@ function fixed(l) {
   return Object.fromEntries(Object.entries(given).map(([flag, value]) => [flag, String(value)]));
 }
 
-/// Choices that depend on the answer: there are as many ranks as devices, and stages divide blocks.
+/// Choices that depend on the answer: ranks divide devices, and stages and chunks divide blocks.
 function offer(report) {
-  const ranks = any(powers(report.gpus));
+  const ranks = any(divisors(report.gpus)), parts = divisors(report.layers);
   for (const flag of ["dp", "cp", "ep"]) options($(flag), ranks);
-  const stages = Array.from({ length: report.layers }, (_, i) => i + 1);
-  options($("pp"), any(stages.filter((n) => report.layers % n === 0 && n <= report.gpus)));
+  options($("pp"), any(parts.filter((n) => n <= report.gpus)));
+  options($("chunks"), any(parts.slice(1)));
+  options($("micro-batch"), any(powers(report.batch)));
+  options($("recompute"), any(report.policies));
 }
 
 // ---- the answer ---------------------------------------------------------------------------------
@@ -277,7 +281,7 @@ function drawTable(report, place, memory, terms) {
     return made;
   });
   $("layouts").replaceChildren(el("thead", {}, row("th", head)), el("tbody", {}, ...rows));
-  $("count").textContent = `${plans.length.toLocaleString("en")} of ${report.legal.toLocaleString("en")} legal layouts fit. ● No other is faster and smaller.`;
+  $("count").textContent = `${report.pruned}. ● No other is faster and smaller.`;
   $("all").hidden = plans.length <= 12;
   $("all").textContent = SHOW_ALL ? "Show 12" : `Show all ${plans.length}`;
   const reasons = report.reasons ?? [];
@@ -294,7 +298,7 @@ function drawExplanations(report) {
 function refuse(text) {
   const [alert, button] = [$("alert").firstElementChild, $("alert").lastElementChild];
   alert.textContent = text;
-  const advice = text.match(/; --([a-z-]+) (\S+) does: /);
+  const advice = text.match(/; --([a-z-]+) (\S+) does: |nearest that is legal: --([a-z-]+) ([^\s,]+)/)?.filter(Boolean);
   button.hidden = !advice;
   if (!advice) return;
   button.textContent = `Take --${advice[1]} ${advice[2]}`;
