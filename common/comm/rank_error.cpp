@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "kernels/check.h"
 #include "kernels/temporary_file.h"
@@ -9,7 +10,7 @@
 namespace ladder {
 
 RankError rank_error(int rank) {
-  const std::string start = fmt::format("rank {}: ", rank);
+  const std::string start = rank_name(rank) + ": ";
   try {
     throw;
   } catch (const UserError& e) {
