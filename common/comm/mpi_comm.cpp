@@ -1,8 +1,10 @@
 // MpiComm: ranks that are processes, on one machine or many. The way to clusters.
 //
-// All collectives are MPI's non-blocking ones, waited for by mpi::wait(). What one rank sends to
-// another at once is a piece at most (mpi_message.h). Tensors of a device travel by way of a copy in
+// All collectives are MPI's non-blocking ones, waited for by mpi::wait(). What goes to another
+// machine in a message or a broadcast goes in pieces (mpi_message.h); MPI's own sums and
+// gathers, for --reduction native, are MPI's affair. Tensors of a device travel by way of a copy in
 // host memory.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -45,6 +47,7 @@ class MpiComm : public Comm {
       : Comm(group->rank(), group->size()),
         group_(std::move(group)),
         process_(std::move(process)),
+        elsewhere_(group_->not_in(process_->neighbors)),
         sent_(static_cast<size_t>(size())),
         received_(static_cast<size_t>(size())) {}
   std::string_view kind() const override { return "mpi"; }
@@ -59,8 +62,6 @@ class MpiComm : public Comm {
  private:
   void compare(const Call& call);
   void wait(MPI_Request request) { mpi::wait(request, *process_, *current()); }
-  template <class F>
-  void in_pieces(const Tensor& data, F&& start);
   Pending begin(Operation operation, HostCopy data, int peer, int& before);
 
   void do_all_reduce(Tensor data, Combine combine) override;
@@ -75,20 +76,9 @@ class MpiComm : public Comm {
 
   std::unique_ptr<mpi::Group> group_;
   std::shared_ptr<mpi::Process> process_;
+  std::vector<bool> elsewhere_;       ///< by rank: it is on another machine
   std::vector<int> sent_, received_;  ///< messages, by rank
 };
-
-/// Calls start(piece of `data`, &request) for one piece after the other. The next starts when this
-/// rank's part in the one before is done.
-template <class F>
-void MpiComm::in_pieces(const Tensor& data, F&& start) {
-  const Chunks pieces = mpi::pieces_of(data);
-  for (int64_t i = 0; i < pieces.count; ++i) {
-    MPI_Request request;
-    start(pieces.of(flat(data), i), &request);
-    wait(request);
-  }
-}
 
 void MpiComm::compare(const Call& call) {
   using Text = std::array<char, 128>;
@@ -109,11 +99,11 @@ void MpiComm::compare(const Call& call) {
 void MpiComm::do_all_reduce(Tensor data, Combine combine) {
   const mpi::Op op(data.dtype, combine);
   const HostCopy host = HostCopy::of(device_ctx(), data);
-  in_pieces(host.tensor(), [&](Tensor piece, MPI_Request* request) {
-    check(MPI_Iallreduce(MPI_IN_PLACE, piece.ptr, count(piece), datatype(piece.dtype), op.get(),
-                         group_->get(), request),
-          "MPI_Iallreduce");
-  });
+  MPI_Request request;
+  check(MPI_Iallreduce(MPI_IN_PLACE, host.tensor().ptr, count(data), datatype(data.dtype), op.get(),
+                       group_->get(), &request),
+        "MPI_Iallreduce");
+  wait(request);
   host.send();
 }
 
@@ -145,13 +135,19 @@ void MpiComm::do_all_gather(Tensor out, Tensor inp) {
   all.send();
 }
 
+// All weights may be one broadcast. A piece starts when this rank has done its part in the last.
 void MpiComm::do_broadcast(Tensor data, int root) {
   const HostCopy host =
       rank() == root ? HostCopy::of(device_ctx(), data) : HostCopy::to_write(device_ctx(), data);
-  in_pieces(host.tensor(), [&](Tensor piece, MPI_Request* request) {
-    check(MPI_Ibcast(piece.ptr, count(piece), datatype(piece.dtype), root, group_->get(), request),
+  const bool between_machines = std::ranges::count(elsewhere_, true) > 0;
+  const Chunks pieces = mpi::pieces_of(data, between_machines);
+  for (int64_t i = 0; i < pieces.count; ++i) {
+    const Tensor piece = pieces.of(flat(host.tensor()), i);
+    MPI_Request request;
+    check(MPI_Ibcast(piece.ptr, count(piece), datatype(piece.dtype), root, group_->get(), &request),
           "MPI_Ibcast");
-  });
+    wait(request);
+  }
   if (rank() != root) host.send();
 }
 
@@ -185,7 +181,8 @@ Pending MpiComm::begin(Operation operation, HostCopy data, int peer, int& before
   constexpr int kTags = 1 << 15;  // that every MPI has
   const Call call{.operation = operation, .payload = data.tensor(), .root = peer};
   return Pending(std::make_unique<mpi::Message>(call, *current(), std::move(data), group_->get(),
-                                                before++ % kTags, process_));
+                                                before++ % kTags,
+                                                elsewhere_[static_cast<size_t>(peer)], process_));
 }
 
 Pending MpiComm::do_isend(Tensor data, int to) {
@@ -218,15 +215,6 @@ void check_launch() {
       launched_processes(), ranks, all.substr(0, all.find_first_of(",\n")));
 }
 
-/// Which ranks share this machine: MPI knows, whatever started them.
-void find_neighbors(const mpi::Group& world) {
-  MPI_Comm here = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(world.get(), MPI_COMM_TYPE_SHARED, world.rank(), MPI_INFO_NULL, &here),
-        "MPI_Comm_split_type");
-  const mpi::Group group(here);
-  set_neighbors({.rank = group.rank(), .ranks = group.size()});
-}
-
 /// Prints the exception that is being handled, and ends all processes.
 [[noreturn]] void end_all(int rank) {
   const Failure end = failure_of(rank);
@@ -247,7 +235,7 @@ void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout)
     const auto process = std::make_shared<mpi::Process>();
     auto group = std::make_unique<mpi::Group>(mpi::Group::copy_of_world());
     rank = group->rank();
-    find_neighbors(*group);
+    set_neighbors({.rank = process->neighbors.rank(), .ranks = process->neighbors.size()});
     watch = std::make_unique<mpi::Watch>(patience, std::move(until_all_are_heard), process);
     process->checks_calls = check_calls(*group);
     MpiComm comm(std::move(group), process);

@@ -3,6 +3,7 @@
 
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <mpi.h>
 
@@ -43,10 +44,14 @@ class Group {
   /// this one may still take messages that others have sent in it.
   ~Group();
   static MPI_Comm copy_of_world();
+  /// The ranks of this machine.
+  static MPI_Comm neighbors();
 
   MPI_Comm get() const { return comm_; }
   int rank() const;
   int size() const;
+  /// By rank here: whether it is not in the other group.
+  std::vector<bool> not_in(const Group& other) const;
 
  private:
   MPI_Comm comm_;

@@ -1,13 +1,13 @@
 #include "common/comm/mpi_message.h"
 
-#include "common/comm/mpi_handles.h"
 #include "common/comm/waiting.h"
 
 namespace ladder::mpi {
 
-Chunks pieces_of(const Tensor& data) {
+Chunks pieces_of(const Tensor& data, bool between_machines) {
   constexpr int64_t kBytes = 1 << 18;
-  return {.elements = data.size(), .count = std::max<int64_t>(1, ceil_div(data.bytes(), kBytes))};
+  const int64_t pieces = between_machines ? ceil_div(data.bytes(), kBytes) : 1;
+  return {.elements = data.size(), .count = std::max<int64_t>(1, pieces)};
 }
 
 void Process::advance() {
@@ -16,14 +16,14 @@ void Process::advance() {
 }
 
 Message::Message(const Call& call, const Call& within, HostCopy data, MPI_Comm comm, int tag,
-                 std::shared_ptr<Process> process)
+                 bool between_machines, std::shared_ptr<Process> process)
     : call_(call),
       within_(within),
       data_(std::move(data)),
       comm_(comm),
       tag_(tag),
       process_(std::move(process)),
-      pieces_(pieces_of(data_.tensor())) {
+      pieces_(pieces_of(data_.tensor(), between_machines)) {
   requests_.fill(MPI_REQUEST_NULL);
   const std::lock_guard lock(process_->mutex);
   advance();

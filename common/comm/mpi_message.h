@@ -1,4 +1,4 @@
-// Message: a tensor on its way from one rank to another, by MPI, in pieces.
+// Message: a tensor on its way from one rank to another, by MPI; between machines in pieces.
 //
 // Few pieces are under way at a time. What is sent meanwhile, such as a sign of life (mpi_watch.h),
 // so gets through on a slow link, and who waits for gigabytes sees that they arrive.
@@ -15,13 +15,13 @@
 
 #include "common/comm/chunks.h"
 #include "common/comm/comm.h"
+#include "common/comm/mpi_handles.h"
 #include "kernels/transfer.h"
 
 namespace ladder::mpi {
 
-/// How data is cut that goes to one rank, or comes from one: pieces of 256 KiB at most, at least
-/// one. Both sides cut alike.
-Chunks pieces_of(const Tensor& data);
+/// How a message is cut: between machines into pieces of 256 KiB at most. Both sides cut alike.
+Chunks pieces_of(const Tensor& data, bool between_machines);
 
 class Message;
 
@@ -29,6 +29,7 @@ class Message;
 struct Process {
   std::atomic<bool> abandoned = false;  ///< by Comm::abandon()
   bool checks_calls = false;            ///< ranks compare what they call, before they do it
+  const Group neighbors{Group::neighbors()};
 
   /// While one of its threads waits, all messages go on.
   void advance();
@@ -43,7 +44,7 @@ class Message : public Pending::Work {
   /// @param within the call that it is a message of: itself, or a collective
   /// @param tag    tells it from others between the two ranks
   Message(const Call& call, const Call& within, HostCopy data, MPI_Comm comm, int tag,
-          std::shared_ptr<Process> process);
+          bool between_machines, std::shared_ptr<Process> process);
   /// Without wait(), nothing may arrive any more. A message sent cannot be taken back, but then the
   /// rank is about to end all processes.
   ~Message() override;

@@ -13,6 +13,9 @@ RankError rank_error(int rank) {
   const std::string start = rank_name(rank) + ": ";
   try {
     throw;
+  } catch (const NotWritten& e) {
+    const std::string message = start + e.what();
+    return {message, std::make_exception_ptr(NotWritten(message))};
   } catch (const UserError& e) {
     const std::string message = start + e.what();
     return {message, std::make_exception_ptr(UserError("{}", message.c_str()))};
