@@ -187,12 +187,12 @@ Pending MpiComm::begin(Operation operation, HostCopy data, int peer, int& before
 
 Pending MpiComm::do_isend(Tensor data, int to) {
   return begin(Operation::Send, HostCopy::of(device_ctx(), data), to,
-                 sent_[static_cast<size_t>(to)]);
+               sent_[static_cast<size_t>(to)]);
 }
 
 Pending MpiComm::do_irecv(Tensor data, int from) {
   return begin(Operation::Recv, HostCopy::to_write(device_ctx(), data), from,
-                 received_[static_cast<size_t>(from)]);
+               received_[static_cast<size_t>(from)]);
 }
 
 constexpr std::string_view kUnheard =
@@ -210,7 +210,8 @@ void check_launch() {
   check(MPI_Get_library_version(version.data(), &length), "MPI_Get_library_version");
   const std::string_view all(version.data());
   throw UserError(
-      "{} processes were started, but MPI has {} here: was this program built with another MPI than "
+      "{} processes were started, but MPI has {} here: was this program built with another MPI "
+      "than "
       "the launcher's? Legal is the mpirun, or the --mpi of srun, that knows {}",
       launched_processes(), ranks, all.substr(0, all.find_first_of(",\n")));
 }

@@ -81,7 +81,8 @@ Session::Session(const Patience& patience) : patience_(patience) {
 // It waits for mpirun, which may be out of reach by now.
 Session::~Session() {
   const std::jthread deadline = end_unless_done(
-      patience_, "MPI has not come to its end, though the run has: what it was to write is written");
+      patience_,
+      "MPI has not come to its end, though the run has: what it was to write is written");
   MPI_Finalize();
 }
 

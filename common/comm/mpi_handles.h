@@ -1,11 +1,10 @@
 // Objects of MPI: each call checked, each handle freed.
 #pragma once
 
+#include <mpi.h>
 #include <string_view>
 #include <thread>
 #include <vector>
-
-#include <mpi.h>
 
 #include "common/comm/comm.h"
 #include "common/comm/failure.h"

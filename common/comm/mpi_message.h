@@ -8,10 +8,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mpi.h>
 #include <mutex>
 #include <vector>
-
-#include <mpi.h>
 
 #include "common/comm/chunks.h"
 #include "common/comm/comm.h"

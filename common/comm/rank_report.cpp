@@ -57,7 +57,8 @@ std::optional<std::string> reason_to_give_up(std::span<const RankReport> heard, 
   if (patience.looks == 0 || std::ranges::none_of(heard, waits)) return std::nullopt;
   std::vector<std::string> missing;
   for (const RankReport& r : heard)
-    if (!r.over && !r.debugged && r.unheard + r.silent >= patience.looks) missing.push_back(name_of(r));
+    if (!r.over && !r.debugged && r.unheard + r.silent >= patience.looks)
+      missing.push_back(name_of(r));
   constexpr std::string_view kHint = "--timeout sets how long ranks wait";
   if (!missing.empty())
     return fmt::format("rank{} {} gave no sign of life for {}; {}; {}",

@@ -47,8 +47,8 @@ void warn_of_copies() {
   const char* const task = std::getenv("SLURM_PROCID");
   if (separate_tasks() == 1 || !task || std::string_view(task) != "0") return;
   tell(fmt::format(
-      "warning: srun has started {} tasks that do not know of each other: each is a whole run of its "
-      "own; with `srun --mpi=pmix` they are the ranks of one run",
+      "warning: srun has started {} tasks that do not know of each other, and each is a whole run; "
+      "with `srun --mpi=pmix` they are the ranks of one run",
       separate_tasks()));
 }
 
