@@ -211,8 +211,7 @@ void check_launch() {
   const std::string_view all(version.data());
   throw UserError(
       "{} processes were started, but MPI has {} here: was this program built with another MPI "
-      "than "
-      "the launcher's? Legal is the mpirun, or the --mpi of srun, that knows {}",
+      "than the launcher's? Legal is the mpirun, or the --mpi of srun, that knows {}",
       launched_processes(), ranks, all.substr(0, all.find_first_of(",\n")));
 }
 

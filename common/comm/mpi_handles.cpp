@@ -63,6 +63,7 @@ std::jthread end_unless_done(const Patience& patience, std::string_view what) {
       if (under_debugger()) looks = 0;
     }
     wait_for_turn(3 * launched_rank());  // mpirun takes a second or two to end the others
+    if (stop.stop_requested()) return;
     tell(fmt::format("error: {}: for {} {}", rank_name(launched_rank()), seconds_text(patience),
                      what));
     std::fflush(nullptr);
