@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "common/comm/comm.h"
-#include "common/error.h"
 #include "common/printable.h"
 #include "kernels/check.h"
 #include "kernels/temporary_file.h"
@@ -29,6 +28,8 @@ Failure out_of_memory(const std::string& message) {
 Failure failure() {
   try {
     throw;
+  } catch (const NotWritten& e) {
+    return {std::string("error: ") + e.what(), kNotDone};
   } catch (const UserError& e) {
     return {std::string("error: ") + e.what(), 2};
   } catch (const NoTemporaryFile& e) {

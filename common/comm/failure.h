@@ -3,11 +3,22 @@
 
 #include <string>
 
+#include "common/error.h"
+
 namespace ladder {
+
+/// Exit status of a run that has ended without having done what was asked.
+constexpr int kNotDone = 3;
+
+/// A disk that is full, or fails, under an output that was legal when the run began.
+class NotWritten : public UserError {
+ public:
+  explicit NotWritten(const std::string& reason) : UserError("{}", reason.c_str()) {}
+};
 
 struct Failure {
   std::string line;  ///< "error: ..." or "internal error: ...", and what takes less memory
-  int status;        ///< 2: bad input, or more than the machine holds; 1: anything else
+  int status;        ///< 2: bad input, or more than the machine holds; kNotDone; 1: anything else
 };
 
 /// Of the exception that is being handled.

@@ -1,7 +1,10 @@
 // MpiComm: ranks that are processes, on one machine or many. The way to clusters.
 //
-// All collectives are MPI's non-blocking ones, waited for by mpi::wait(). Tensors of a device
-// travel by way of a copy in host memory.
+// All collectives are MPI's non-blocking ones, waited for by mpi::wait(). What goes to another
+// machine in a message or a broadcast goes in pieces (mpi_message.h); MPI's own sums and
+// gathers, for --reduction native, are MPI's affair. Tensors of a device travel by way of a copy in
+// host memory.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -12,6 +15,7 @@
 #include "common/comm/elements.h"
 #include "common/comm/failure.h"
 #include "common/comm/mpi_handles.h"
+#include "common/comm/mpi_message.h"
 #include "common/comm/mpi_watch.h"
 #include "common/comm/rank_error.h"
 #include "common/comm/run_ranks.h"
@@ -27,6 +31,7 @@ namespace {
 bool check_calls(const mpi::Group& group) {
   const char* const set = std::getenv("LADDER_CHECK_CALLS");
   int checks = set && std::string_view(set) == "1" ? 1 : 0;
+  const Waiting waiting("the first all_reduce");
   mpi::check(MPI_Allreduce(MPI_IN_PLACE, &checks, 1, MPI_INT, MPI_MAX, group.get()),
              "MPI_Allreduce");
   return checks == 1;
@@ -36,49 +41,15 @@ using mpi::check;
 using mpi::count;
 using mpi::datatype;
 
-/// A message under way.
-class MpiMessage : public Pending::Work {
- public:
-  /// @param within the call that it is a message of: itself, or a collective
-  MpiMessage(MPI_Request request, const Call& call, const Call& within, HostCopy data,
-             std::shared_ptr<mpi::Process> process)
-      : request_(request),
-        call_(call),
-        within_(within),
-        data_(std::move(data)),
-        process_(std::move(process)) {}
-  /// Without wait(), nothing may arrive any more. A message sent cannot be taken back, but then the
-  /// rank is about to end all processes.
-  ~MpiMessage() override {
-    if (request_ == MPI_REQUEST_NULL || call_.operation == Operation::Send) return;
-    MPI_Cancel(&request_);
-    MPI_Request_free(&request_);
-  }
-
-  void wait() override {
-    const MPI_Status status = mpi::wait(request_, *process_, within_);
-    if (call_.operation == Operation::Send) return;
-    const Tensor data = data_.tensor();
-    int arrived = 0;
-    check(MPI_Get_count(&status, datatype(data.dtype), &arrived), "MPI_Get_count");
-    CHECK(arrived == count(data), "the ranks disagree: {} elements arrived in {}", arrived,
-          to_string(call_));
-    data_.send();
-  }
-
- private:
-  MPI_Request request_;
-  Call call_, within_;
-  HostCopy data_;
-  std::shared_ptr<mpi::Process> process_;
-};
-
 class MpiComm : public Comm {
  public:
   MpiComm(std::unique_ptr<mpi::Group> group, std::shared_ptr<mpi::Process> process)
       : Comm(group->rank(), group->size()),
         group_(std::move(group)),
-        process_(std::move(process)) {}
+        process_(std::move(process)),
+        elsewhere_(group_->not_in(process_->neighbors)),
+        sent_(static_cast<size_t>(size())),
+        received_(static_cast<size_t>(size())) {}
   std::string_view kind() const override { return "mpi"; }
   void abandon() noexcept override { process_->abandoned = true; }
 
@@ -91,6 +62,7 @@ class MpiComm : public Comm {
  private:
   void compare(const Call& call);
   void wait(MPI_Request request) { mpi::wait(request, *process_, *current()); }
+  Pending begin(Operation operation, HostCopy data, int peer, int& before);
 
   void do_all_reduce(Tensor data, Combine combine) override;
   void do_reduce_scatter(Tensor out, Tensor inp, Combine combine) override;
@@ -104,6 +76,8 @@ class MpiComm : public Comm {
 
   std::unique_ptr<mpi::Group> group_;
   std::shared_ptr<mpi::Process> process_;
+  std::vector<bool> elsewhere_;       ///< by rank: it is on another machine
+  std::vector<int> sent_, received_;  ///< messages, by rank
 };
 
 void MpiComm::compare(const Call& call) {
@@ -161,14 +135,19 @@ void MpiComm::do_all_gather(Tensor out, Tensor inp) {
   all.send();
 }
 
+// All weights may be one broadcast. A piece starts when this rank has done its part in the last.
 void MpiComm::do_broadcast(Tensor data, int root) {
   const HostCopy host =
       rank() == root ? HostCopy::of(device_ctx(), data) : HostCopy::to_write(device_ctx(), data);
-  MPI_Request request;
-  check(MPI_Ibcast(host.tensor().ptr, count(data), datatype(data.dtype), root, group_->get(),
-                   &request),
-        "MPI_Ibcast");
-  wait(request);
+  const bool between_machines = std::ranges::count(elsewhere_, true) > 0;
+  const Chunks pieces = mpi::pieces_of(data, between_machines);
+  for (int64_t i = 0; i < pieces.count; ++i) {
+    const Tensor piece = pieces.of(flat(host.tensor()), i);
+    MPI_Request request;
+    check(MPI_Ibcast(piece.ptr, count(piece), datatype(piece.dtype), root, group_->get(), &request),
+          "MPI_Ibcast");
+    wait(request);
+  }
   if (rank() != root) host.send();
 }
 
@@ -197,26 +176,43 @@ std::unique_ptr<Comm> MpiComm::do_split(int color, int key) {
   return std::make_unique<MpiComm>(std::make_unique<mpi::Group>(part), process_);
 }
 
+/// @param before messages this way to `peer`, or from it
+Pending MpiComm::begin(Operation operation, HostCopy data, int peer, int& before) {
+  constexpr int kTags = 1 << 15;  // that every MPI has
+  const Call call{.operation = operation, .payload = data.tensor(), .root = peer};
+  return Pending(std::make_unique<mpi::Message>(call, *current(), std::move(data), group_->get(),
+                                                before++ % kTags,
+                                                elsewhere_[static_cast<size_t>(peer)], process_));
+}
+
 Pending MpiComm::do_isend(Tensor data, int to) {
-  const Call call{.operation = Operation::Send, .payload = data, .root = to};
-  HostCopy host = HostCopy::of(device_ctx(), data);
-  MPI_Request request;
-  check(MPI_Isend(host.tensor().ptr, count(data), datatype(data.dtype), to, /*tag=*/0,
-                  group_->get(), &request),
-        "MPI_Isend");
-  return Pending(
-      std::make_unique<MpiMessage>(request, call, *current(), std::move(host), process_));
+  return begin(Operation::Send, HostCopy::of(device_ctx(), data), to,
+               sent_[static_cast<size_t>(to)]);
 }
 
 Pending MpiComm::do_irecv(Tensor data, int from) {
-  const Call call{.operation = Operation::Recv, .payload = data, .root = from};
-  HostCopy host = HostCopy::to_write(device_ctx(), data);
-  MPI_Request request;
-  check(MPI_Irecv(host.tensor().ptr, count(data), datatype(data.dtype), from, /*tag=*/0,
-                  group_->get(), &request),
-        "MPI_Irecv");
-  return Pending(
-      std::make_unique<MpiMessage>(request, call, *current(), std::move(host), process_));
+  return begin(Operation::Recv, HostCopy::to_write(device_ctx(), data), from,
+               received_[static_cast<size_t>(from)]);
+}
+
+constexpr std::string_view kUnheard =
+    "other ranks have not been heard through MPI: does the network that it has chosen lead to "
+    "them? With Open MPI `mpirun --mca btl_tcp_if_include` chooses (docs/cluster.md)";
+
+/// @throws UserError if the launcher and MPI disagree about how many ranks there are: it is the
+///         launcher of another MPI, and each process would run alone
+void check_launch() {
+  int ranks = 0;
+  check(MPI_Comm_size(MPI_COMM_WORLD, &ranks), "MPI_Comm_size");
+  if (launched_processes() == 1 || launched_processes() == ranks) return;
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
+  int length = 0;
+  check(MPI_Get_library_version(version.data(), &length), "MPI_Get_library_version");
+  const std::string_view all(version.data());
+  throw UserError(
+      "{} processes were started, but MPI has {} here: was this program built with another MPI "
+      "than the launcher's? Legal is the mpirun, or the --mpi of srun, that knows {}",
+      launched_processes(), ranks, all.substr(0, all.find_first_of(",\n")));
 }
 
 /// Prints the exception that is being handled, and ends all processes.
@@ -231,13 +227,16 @@ Pending MpiComm::do_irecv(Tensor data, int from) {
 void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout) {
   const Patience patience = Patience::of(timeout);
   const mpi::Session session(patience);
-  int rank = 0;
+  int rank = launched_rank();
   std::unique_ptr<mpi::Watch> watch;
   try {
+    check_launch();
+    std::jthread until_all_are_heard = mpi::end_unless_done(patience, kUnheard);
     const auto process = std::make_shared<mpi::Process>();
     auto group = std::make_unique<mpi::Group>(mpi::Group::copy_of_world());
     rank = group->rank();
-    watch = std::make_unique<mpi::Watch>(patience);
+    set_neighbors({.rank = process->neighbors.rank(), .ranks = process->neighbors.size()});
+    watch = std::make_unique<mpi::Watch>(patience, std::move(until_all_are_heard), process);
     process->checks_calls = check_calls(*group);
     MpiComm comm(std::move(group), process);
     if (ranks != 1 && ranks != comm.size())

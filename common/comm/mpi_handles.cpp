@@ -8,13 +8,13 @@
 #include <exception>
 #include <limits>
 #include <mutex>
-#include <thread>
+#include <numeric>
+#include <string>
 
 #include "common/comm/elements.h"
 #include "common/comm/pulse.h"
 #include "common/comm/rank_report.h"
 #include "common/comm/run_ranks.h"
-#include "common/comm/waiting.h"
 
 namespace ladder::mpi {
 namespace {
@@ -42,25 +42,6 @@ MPI_User_function* own_function(Dtype dtype, Combine combine) {
   }
 }
 
-/// Until it is destroyed.
-std::jthread end_unless_all_come(const Patience& patience) {
-  return std::jthread([patience](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any changed;
-    for (int looks = 0; patience.looks == 0 || looks < patience.looks; ++looks) {
-      changed.wait_for(lock, stop, patience.between, [&] { return stop.stop_requested(); });
-      if (stop.stop_requested()) return;
-      if (under_debugger()) looks = 0;
-    }
-    wait_for_turn(launched_rank());
-    tell(fmt::format("error: rank {}: for {} other ranks have not come to the start of MPI",
-                     launched_rank(), seconds_text(patience)));
-    std::fflush(nullptr);
-    std::_Exit(1);
-  });
-}
-
 }  // namespace
 
 void check(int error, const char* call) {
@@ -71,11 +52,39 @@ void check(int error, const char* call) {
   throw CheckError(fmt::format("{}: {}", call, text.data()));
 }
 
-Session::Session(const Patience& patience) {
-  const std::jthread deadline = end_unless_all_come(patience);
+std::jthread end_unless_done(const Patience& patience, std::string_view what) {
+  return std::jthread([patience, what = std::string(what)](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any changed;
+    for (int looks = 0; patience.looks == 0 || looks < patience.looks; ++looks) {
+      changed.wait_for(lock, stop, patience.between, [&] { return stop.stop_requested(); });
+      if (stop.stop_requested()) return;
+      if (under_debugger()) looks = 0;
+    }
+    wait_for_turn(3 * launched_rank());  // mpirun takes a second or two to end the others
+    if (stop.stop_requested()) return;
+    tell(fmt::format("error: {}: for {} {}", rank_name(launched_rank()), seconds_text(patience),
+                     what));
+    std::fflush(nullptr);
+    std::_Exit(1);
+  });
+}
+
+Session::Session(const Patience& patience) : patience_(patience) {
+  const std::jthread deadline =
+      end_unless_done(patience, "other ranks have not come to the start of MPI");
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   CHECK(provided == MPI_THREAD_MULTIPLE, "this MPI does not let several threads communicate");
+}
+
+// It waits for mpirun, which may be out of reach by now.
+Session::~Session() {
+  const std::jthread deadline = end_unless_done(
+      patience_,
+      "MPI has not come to its end, though the run has: what it was to write is written");
+  MPI_Finalize();
 }
 
 Group::Group(MPI_Comm comm) : comm_(comm) {
@@ -92,6 +101,13 @@ MPI_Comm Group::copy_of_world() {
   return comm;
 }
 
+MPI_Comm Group::neighbors() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, /*key=*/0, MPI_INFO_NULL, &comm),
+        "MPI_Comm_split_type");
+  return comm;
+}
+
 int Group::rank() const {
   int rank = 0;
   check(MPI_Comm_rank(comm_, &rank), "MPI_Comm_rank");
@@ -102,6 +118,21 @@ int Group::size() const {
   int size = 0;
   check(MPI_Comm_size(comm_, &size), "MPI_Comm_size");
   return size;
+}
+
+std::vector<bool> Group::not_in(const Group& other) const {
+  MPI_Group from = MPI_GROUP_NULL, to = MPI_GROUP_NULL;
+  check(MPI_Comm_group(comm_, &from), "MPI_Comm_group");
+  check(MPI_Comm_group(other.get(), &to), "MPI_Comm_group");
+  std::vector<int> ranks(static_cast<size_t>(size())), there(ranks.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  check(MPI_Group_translate_ranks(from, size(), ranks.data(), to, there.data()),
+        "MPI_Group_translate_ranks");
+  MPI_Group_free(&from);
+  MPI_Group_free(&to);
+  std::vector<bool> absent;
+  for (const int rank : there) absent.push_back(rank == MPI_UNDEFINED);
+  return absent;
 }
 
 Op::Op(Dtype dtype, Combine combine) : op_(combine == Combine::Sum ? MPI_SUM : MPI_MAX) {
@@ -130,18 +161,6 @@ int count(const Tensor& data) {
   CHECK(data.size() <= std::numeric_limits<int>::max(), "MPI counts to 2^31 - 1, not to {}",
         data.size());
   return static_cast<int>(data.size());
-}
-
-MPI_Status wait(MPI_Request& request, const Process& process, const Call& call) {
-  Polling polling(call);
-  MPI_Status status{};
-  while (true) {
-    int done = 0;
-    check(MPI_Test(&request, &done, &status), "MPI_Test");
-    if (done) return status;
-    if (process.abandoned) throw Aborted("this rank has failed");
-    polling.pause();
-  }
 }
 
 void end_processes(const Failure& end) {

@@ -1,9 +1,10 @@
 // Objects of MPI: each call checked, each handle freed.
 #pragma once
 
-#include <atomic>
-#include <memory>
 #include <mpi.h>
+#include <string_view>
+#include <thread>
+#include <vector>
 
 #include "common/comm/comm.h"
 #include "common/comm/failure.h"
@@ -14,16 +15,22 @@ namespace ladder::mpi {
 /// @throws CheckError naming the call and MPI's reason
 void check(int error, const char* call);
 
-/// MPI from MPI_Init_thread to MPI_Finalize. One a process
+/// Until it is destroyed. Calls of MPI may wait for other ranks for ever, and nobody can end them:
+/// after as long as `patience` has it this ends the process, and mpirun then all others.
+/// @param what "other ranks have not come": "error: rank 1: for 60 s " stands before it
+std::jthread end_unless_done(const Patience& patience, std::string_view what);
+
+/// MPI from MPI_Init_thread to MPI_Finalize, each for as long as `patience` has it. One a process
 class Session {
  public:
-  /// MPI waits for all processes to come here. Where one does not, for as long as `patience` has
-  /// it, this ends the process, and mpirun then all others.
   /// @throws CheckError if this MPI allows only one thread to communicate
   explicit Session(const Patience& patience);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  ~Session() { MPI_Finalize(); }
+  ~Session();
+
+ private:
+  Patience patience_;
 };
 
 /// A communicator of our own, whose errors are returned.
@@ -36,10 +43,14 @@ class Group {
   /// this one may still take messages that others have sent in it.
   ~Group();
   static MPI_Comm copy_of_world();
+  /// The ranks of this machine.
+  static MPI_Comm neighbors();
 
   MPI_Comm get() const { return comm_; }
   int rank() const;
   int size() const;
+  /// By rank here: whether it is not in the other group.
+  std::vector<bool> not_in(const Group& other) const;
 
  private:
   MPI_Comm comm_;
@@ -63,17 +74,6 @@ class Op {
 MPI_Datatype datatype(Dtype dtype);
 /// Elements as MPI counts them. @throws CheckError if they are more than it can
 int count(const Tensor& data);
-
-/// What all communicators of a process share.
-struct Process {
-  std::atomic<bool> abandoned = false;  ///< by Comm::abandon()
-  bool checks_calls = false;            ///< ranks compare what they call, before they do it
-};
-
-/// Waits for a request without spinning, as MPI_Wait does: the core belongs to the kernels.
-/// @param call that it belongs to, for messages
-/// @throws Aborted if the rank gives up
-MPI_Status wait(MPI_Request& request, const Process& process, const Call& call);
 
 /// Prints the line of `end`, and ends all processes with its status.
 [[noreturn]] void end_processes(const Failure& end);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/comm/failure.h"
+#include "common/comm/run_ranks.h"
 #include "common/comm/waiting.h"
 
 namespace ladder::mpi {
@@ -24,12 +25,18 @@ constexpr int kBytes = sizeof(RankReport);
 
 }  // namespace
 
-Watch::Watch(const Patience& patience)
-    : patience_(patience), reports_(static_cast<size_t>(group_.size())) {
+Watch::Watch(const Patience& patience, std::jthread until_all_are_heard,
+             std::shared_ptr<Process> process)
+    : patience_(patience),
+      until_all_are_heard_(std::move(until_all_are_heard)),
+      process_(std::move(process)),
+      reports_(static_cast<size_t>(group_.size())) {
   for (int rank = 0; rank < group_.size(); ++rank) {
     reports_[static_cast<size_t>(rank)].rank = rank;
     if (rank != rank_ && (rank == 0 || rank_ == 0)) peers_.push_back({.rank = rank});
   }
+  RankReport& mine = reports_[static_cast<size_t>(rank_)];
+  host_name().copy(mine.host.data(), mine.host.size() - 1);
   thread_ = std::jthread([this] { work(); });
 }
 
@@ -69,7 +76,10 @@ void Watch::loop() {
       if (stopped_) return;
       over = over_;
     }
+    process_->advance();
     for (Peer& peer : peers_) receive(peer);
+    if (until_all_are_heard_.joinable() && std::ranges::all_of(peers_, &Peer::heard))
+      until_all_are_heard_ = {};
     if (Clock::now() >= next) {
       look(over);
       for (Peer& peer : peers_) send(peer, /*last=*/false);
@@ -90,6 +100,7 @@ void Watch::receive(Peer& peer) {
             "MPI_Irecv");
     if (!is_done(peer.receiving)) return;
     report = peer.arriving;
+    peer.heard = true;
   }
 }
 

@@ -7,12 +7,14 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/comm/mpi_handles.h"
+#include "common/comm/mpi_message.h"
 #include "common/comm/patience.h"
 #include "common/comm/pulse.h"
 #include "common/comm/rank_report.h"
@@ -22,7 +24,10 @@ namespace ladder::mpi {
 class Watch {
  public:
   /// Watches the calling thread. All ranks make one.
-  explicit Watch(const Patience& patience);
+  /// @param until_all_are_heard a thread that ends once this rank has heard of all that tell it
+  /// @param process             of which messages go on at each look, too
+  Watch(const Patience& patience, std::jthread until_all_are_heard,
+        std::shared_ptr<Process> process);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch() { stop(); }
@@ -39,6 +44,7 @@ class Watch {
     int rank;
     MPI_Request receiving = MPI_REQUEST_NULL, sending = MPI_REQUEST_NULL;
     RankReport arriving{}, leaving{};
+    bool heard = false;     ///< at least once
     bool told_all = false;  ///< `leaving` is the last
   };
 
@@ -54,6 +60,8 @@ class Watch {
   Group group_{Group::copy_of_world()};
   int rank_ = group_.rank();
   Patience patience_;
+  std::jthread until_all_are_heard_;
+  std::shared_ptr<Process> process_;
   Pulse pulse_;
   std::vector<RankReport> reports_;  ///< by rank; the thread's own, as are the next two
   std::vector<Peer> peers_;          ///< rank 0; on rank 0 all others

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "kernels/check.h"
 #include "kernels/temporary_file.h"
@@ -9,9 +10,12 @@
 namespace ladder {
 
 RankError rank_error(int rank) {
-  const std::string start = fmt::format("rank {}: ", rank);
+  const std::string start = rank_name(rank) + ": ";
   try {
     throw;
+  } catch (const NotWritten& e) {
+    const std::string message = start + e.what();
+    return {message, std::make_exception_ptr(NotWritten(message))};
   } catch (const UserError& e) {
     const std::string message = start + e.what();
     return {message, std::make_exception_ptr(UserError("{}", message.c_str()))};

@@ -11,8 +11,8 @@ namespace ladder {
 /// What one rank threw, as the others and the screen are told.
 struct RankError {
   std::string message;       ///< "rank 2: no such file"
-  std::exception_ptr error;  ///< with that message. UserError, CheckError, NoTemporaryFile and
-                             ///< OutOfMemory keep their type
+  std::exception_ptr error;  ///< with that message. UserError, NotWritten, CheckError,
+                             ///< NoTemporaryFile and OutOfMemory keep their type
 };
 
 /// The exception that is being handled, thrown by `rank`.

@@ -9,18 +9,29 @@ namespace {
 
 constexpr size_t kShown = 8;  ///< ranks that a message names
 
-/// "rank 0 waits in all_reduce of 5 F32, rank 2 waits in barrier". What a rank that is missing said
-/// last is old.
-std::string waits_text(std::span<const RankReport> heard, std::span<const int> missing) {
-  std::vector<std::string> parts;
-  for (const RankReport& report : heard)
-    if (report.waited > 0 && std::ranges::count(missing, report.rank) == 0)
-      parts.push_back(fmt::format("rank {} waits in {}", report.rank, report.call.data()));
+/// "1", "1 on HOST"
+std::string name_of(const RankReport& report) {
+  const char* const host = report.host.data();
+  return fmt::format("{}{}{}", report.rank, *host ? " on " : "", host);
+}
+
+/// ", " between them; of many the first few.
+std::string first_few(std::vector<std::string> parts) {
   if (parts.size() > kShown) {
     parts.resize(kShown);
     parts.emplace_back("...");
   }
   return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+/// "rank 0 waits in all_reduce of 5 F32, rank 2 waits in barrier". What a rank that is missing said
+/// last is old.
+std::string waits_text(std::span<const RankReport> heard, std::span<const std::string> missing) {
+  std::vector<std::string> parts;
+  for (const RankReport& report : heard)
+    if (report.waited > 0 && std::ranges::count(missing, name_of(report)) == 0)
+      parts.push_back(fmt::format("rank {} waits in {}", name_of(report), report.call.data()));
+  return first_few(std::move(parts));
 }
 
 }  // namespace
@@ -35,23 +46,23 @@ void RankReport::set_call(std::string_view text) {
 }
 
 std::string rank_list(const std::vector<int>& ranks) {
-  const size_t shown = std::min(ranks.size(), kShown);
-  const auto end = ranks.begin() + static_cast<std::ptrdiff_t>(shown);
-  return fmt::format("{}{}", fmt::join(ranks.begin(), end, ", "),
-                     shown < ranks.size() ? ", ..." : "");
+  std::vector<std::string> names;
+  for (const int rank : ranks) names.push_back(fmt::format("{}", rank));
+  return first_few(std::move(names));
 }
 
 std::optional<std::string> reason_to_give_up(std::span<const RankReport> heard, int ranks,
                                              const Patience& patience) {
   const auto waits = [&](const RankReport& r) { return r.waited >= patience.looks; };
   if (patience.looks == 0 || std::ranges::none_of(heard, waits)) return std::nullopt;
-  std::vector<int> missing;
+  std::vector<std::string> missing;
   for (const RankReport& r : heard)
-    if (!r.over && !r.debugged && r.unheard + r.silent >= patience.looks) missing.push_back(r.rank);
+    if (!r.over && !r.debugged && r.unheard + r.silent >= patience.looks)
+      missing.push_back(name_of(r));
   constexpr std::string_view kHint = "--timeout sets how long ranks wait";
   if (!missing.empty())
     return fmt::format("rank{} {} gave no sign of life for {}; {}; {}",
-                       missing.size() == 1 ? "" : "s", rank_list(missing), seconds_text(patience),
+                       missing.size() == 1 ? "" : "s", first_few(missing), seconds_text(patience),
                        waits_text(heard, missing), kHint);
   const auto waits_or_is_gone = [&](const RankReport& r) { return r.over || waits(r); };
   if (std::ssize(heard) == ranks && std::ranges::all_of(heard, waits_or_is_gone))

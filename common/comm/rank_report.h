@@ -22,6 +22,7 @@ struct RankReport {
   bool over = false;             ///< it needs nothing more of the others
   bool debugged = false;         ///< its silence means nothing
   std::array<char, 128> call{};  ///< that it waits in, if it does; cut where it is too long
+  std::array<char, 64> host{};   ///< empty: all are on one machine
 
   void set_call(std::string_view text);
 };

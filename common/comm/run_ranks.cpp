@@ -1,9 +1,12 @@
 #include "common/comm/run_ranks.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <initializer_list>
+#include <optional>
 #include <thread>
+#include <unistd.h>
 
 #include "common/comm/rank_error.h"
 #include "common/comm/self_comm.h"
@@ -39,13 +42,23 @@ void fail_to_start(ThreadWorld& world, int ranks, size_t started) {
   world.fail(std::make_exception_ptr(error), error.what());
 }
 
-/// Of the first of these variables that is there. `srun --mpi=pmix` tells by Slurm's own, which any
-/// job script sees, too: they count only where PMIX_RANK says that srun has started this process.
-int number_from(std::initializer_list<const char*> names, const char* slurm, int otherwise) {
+/// Of the first of these variables that is there.
+std::optional<int> number_from(std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (const char* number = std::getenv(name)) return std::atoi(number);
-  const char* number = std::getenv("PMIX_RANK") ? std::getenv(slurm) : nullptr;
-  return number ? std::atoi(number) : otherwise;
+  return std::nullopt;
+}
+
+/// Slurm's variables stand in the environment of every job script, too: they count where srun has
+/// started this process as a rank, by PMIx or PMI.
+std::optional<int> number_from_srun(std::initializer_list<const char*> names) {
+  const bool is_rank = number_from({"PMIX_RANK", "PMI_RANK"}).has_value();
+  return is_rank ? number_from(names) : std::nullopt;
+}
+
+std::optional<Neighbors>& neighbors() {
+  static std::optional<Neighbors> known;
+  return known;
 }
 
 }  // namespace
@@ -79,24 +92,46 @@ bool under_mpirun() {
 }
 
 int launched_processes() {
-  return std::max(1, number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, "SLURM_NTASKS", 1));
-}
-
-int launched_here() {
-  const int all = launched_processes();
-  const int here =
-      number_from({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}, "SLURM_NTASKS_PER_NODE", all);
-  return std::clamp(here, 1, all);
+  const auto mpirun = number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
+  const auto srun = number_from_srun({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
+  return std::max(1, mpirun.value_or(srun.value_or(1)));
 }
 
 int launched_rank() {
-  return std::max(
-      0, number_from({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}, "SLURM_PROCID", 0));
+  const auto mpirun = number_from({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"});
+  return std::max(0, mpirun.value_or(0));
+}
+
+int launched_here() {
+  if (neighbors()) return neighbors()->ranks;
+  const int all = launched_processes();
+  const auto mpirun = number_from({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
+  const int machines = std::max(1, number_from_srun({"SLURM_STEP_NUM_NODES"}).value_or(1));
+  return std::clamp(mpirun.value_or((all + machines - 1) / machines), 1, all);
 }
 
 int launched_local_rank() {
-  return std::max(
-      0, number_from({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}, "SLURM_LOCALID", 0));
+  if (neighbors()) return neighbors()->rank;
+  const auto mpirun = number_from({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"});
+  return std::max(0, mpirun.value_or(number_from_srun({"SLURM_LOCALID"}).value_or(0)));
+}
+
+void set_neighbors(const Neighbors& known) { neighbors() = known; }
+
+int separate_tasks() {
+  return under_mpirun() ? 1 : number_from({"SLURM_STEP_NUM_TASKS"}).value_or(1);
+}
+
+std::string host_name() {
+  if (launched_processes() == launched_here()) return "";
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string rank_name(int rank) {
+  const std::string host = host_name();
+  return fmt::format("rank {}{}{}", rank, host.empty() ? "" : " on ", host);
 }
 
 void run_ranks(int ranks, const RankBody& body, std::chrono::milliseconds timeout) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 
 #include "common/comm/comm.h"
 
@@ -35,12 +36,26 @@ bool under_mpirun();
 
 /// How many processes were started together with this one, itself counted; 1 if nobody tells.
 int launched_processes();
-/// How many of those on its machine; all, if nobody tells.
-int launched_here();
 /// Which of all this process is, from 0; 0 if nobody tells.
 int launched_rank();
-/// Which of those on its machine this process is, from 0; 0 if nobody tells.
+/// How many of the processes are on this one's machine. All, if nobody tells.
+int launched_here();
+/// Which of those it is, from 0; 0 if nobody tells.
 int launched_local_rank();
+/// "rank 3", of this process "rank 3 on HOST" if there are several machines.
+std::string rank_name(int rank);
+/// The machine's name where there are several; else empty.
+std::string host_name();
+
+/// What the environment says of the machine is replaced by what MPI knows.
+struct Neighbors {
+  int rank;   ///< launched_local_rank()
+  int ranks;  ///< launched_here()
+};
+void set_neighbors(const Neighbors& neighbors);
+
+/// How many tasks srun has started that nobody joins into one run; 1: none, or it has not.
+int separate_tasks();
 
 /// The rank that this process is. An exception is printed with its rank, and ends all processes at
 /// once; so does a rank that lets others wait for `timeout` without a sign of life. With

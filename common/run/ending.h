@@ -10,9 +10,6 @@
 
 namespace ladder {
 
-/// Exit status of a run that has come to its end without having done what was asked.
-constexpr int kNotDone = 3;
-
 /// While one lives, the first SIGINT or SIGTERM does not end the process: stop_signal() tells of
 /// it. The second ends it at once, and so does any while none lives. A signal that the process was
 /// started to ignore stays ignored.

@@ -197,7 +197,12 @@ bool RunLog::save_due(int64_t step) {
 void RunLog::save(const TrainingState& state, int64_t steps) {
   TrainingState all = state;
   all.others.push_back({.name = "origin", .get = [&] { return origin_; }, .set = {}});
-  const std::string why = save_checkpoint(ctx_, save_ ? &*save_ : nullptr, all, steps);
+  std::string why;
+  try {
+    why = save_checkpoint(ctx_, save_ ? &*save_ : nullptr, all, steps);
+  } catch (const UserError& e) {  // the directory was good when the run began
+    throw NotWritten(e.what());
+  }
   if (!why.empty()) tell_not_saved(steps - 1, why);
 }
 

@@ -1,10 +1,13 @@
 #include "common/run/run_main.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fcntl.h>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
 
@@ -39,6 +42,16 @@ void require_stack() {
                     kLeast);
 }
 
+/// The first of them says it for all.
+void warn_of_copies() {
+  const char* const task = std::getenv("SLURM_PROCID");
+  if (separate_tasks() == 1 || !task || std::string_view(task) != "0") return;
+  tell(fmt::format(
+      "warning: srun has started {} tasks that do not know of each other, and each is a whole run; "
+      "with `srun --mpi=pmix` they are the ranks of one run",
+      separate_tasks()));
+}
+
 /// body(), which may end early because help was all that was wanted.
 void run_until_help(const std::function<void()>& body) {
   try {
@@ -54,8 +67,9 @@ int run_main(const std::function<void()>& body) {
   // A file that would outgrow `ulimit -f` is a write that fails, as on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   forget_ending();
-  const Failure lost{"error: standard output cannot be written: is its disk full?", 2};
+  const Failure lost{"error: standard output cannot be written: is its disk full?", kNotDone};
   try {
+    warn_of_copies();
     require_stack();
     run_until_help(body);
     const Failure end = output_is_written() ? ending().value_or(Failure{"", 0}) : lost;
@@ -64,11 +78,11 @@ int run_main(const std::function<void()>& body) {
   } catch (...) {
     const bool written = output_is_written();
     Failure end = written ? failure() : lost;
-    if (end.status == 2 && launched_local_rank() != 0) {
+    if (end.status == 2 && launched_rank() != 0) {
       // mpirun takes its time to end processes that MPI does not know yet.
       std::this_thread::sleep_for(std::chrono::seconds(5));
-      wait_for_turn(3 * (launched_local_rank() - 1));
-      // The first process has not said the same: this one was started differently.
+      wait_for_turn(3 * std::max(0, launched_local_rank() - 1));
+      // Rank 0 has not said the same: this one was started differently, or has other files.
       if (written) end = failure_of(launched_rank());
     }
     tell(end.line);

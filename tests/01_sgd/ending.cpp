@@ -118,5 +118,15 @@ TEST_P(Ending, AFullDiskUnderTheTraceLeavesTheCheckpoint) {
   EXPECT_EQ(train(GetParam(), flags + "--steps 1501 --load saved").err, "");
 }
 
+TEST_P(Ending, AFullDiskUnderTheCheckpointKeepsTheOneBefore) {
+  const std::string flags = "--layers 1 --channels 16 --heads 2 --quiet --save saved ";
+  train(GetParam(), flags + "--steps 1");
+  const Program limited{GetParam(), {"bash", "-c", "ulimit -f 20; exec \"$@\"", "bash"}};
+  const Ended ended = run(limited, small_run(flags + "--steps 2 --load saved"));
+  EXPECT_EQ(ended.status, 3) << ended.err;
+  EXPECT_NE(ended.err.find("cannot be written: File too large"), std::string::npos) << ended.err;
+  EXPECT_EQ(train(GetParam(), flags + "--steps 2 --load saved").err, "");
+}
+
 }  // namespace
 }  // namespace ladder::test

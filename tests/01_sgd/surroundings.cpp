@@ -26,7 +26,7 @@ TEST_P(Surroundings, LostOutputIsTold) {
   const std::string flags = "--steps 1 --layers 1 --trace ";
   train(GetParam(), flags + "want.jsonl");
   const Ended ended = run(by("exec \"$@\" >/dev/full"), small_run(flags + "trace.jsonl"));
-  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(ended.status, 3);
   EXPECT_EQ(ended.err, "error: standard output cannot be written: is its disk full?\n");
   EXPECT_EQ(read("trace.jsonl"), read("want.jsonl"));
 }

@@ -2,6 +2,7 @@
 #include "common/run/run_main.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <fcntl.h>
 #include <new>
 #include <stdexcept>
@@ -38,6 +39,20 @@ TEST(RunMain, StatusAndLine) {
   EXPECT_EQ(run([] { throw 3; }).first, 1);
 }
 
+// One of them says it.
+TEST(RunMain, TellsThatSrunHasStartedCopies) {
+  ::setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+  for (const std::string task : {"0", "1"}) {
+    ::setenv("SLURM_PROCID", task.c_str(), 1);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(run_main([] {}), 0);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.starts_with("warning: srun has started 2 tasks"), task == "0") << said;
+  }
+  ::unsetenv("SLURM_STEP_NUM_TASKS");
+  ::unsetenv("SLURM_PROCID");
+}
+
 // Few lines wait in the buffer of stdout until the end, many do not.
 TEST(RunMain, TellsThatOutputIsLost) {
   for (const int lines : {1, 10'000}) {
@@ -53,7 +68,7 @@ TEST(RunMain, TellsThatOutputIsLost) {
     ::dup2(kept, STDOUT_FILENO);
     ::close(kept);
     ::close(full);
-    EXPECT_EQ(status, 2) << lines;
+    EXPECT_EQ(status, 3) << lines;
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
               "error: standard output cannot be written: is its disk full?\n");
   }

@@ -41,7 +41,8 @@ class Launch : public ::testing::Test {
                                            "MPI_LOCALRANKID",
                                            "PMIX_RANK",
                                            "SLURM_NTASKS",
-                                           "SLURM_NTASKS_PER_NODE",
+                                           "SLURM_STEP_NUM_TASKS",
+                                           "SLURM_STEP_NUM_NODES",
                                            "SLURM_LOCALID",
                                            "SLURM_PROCID"};
   std::map<std::string, std::optional<std::string>> before_;
@@ -71,12 +72,38 @@ TEST_F(Launch, SlurmAloneIsAJobScript) {
   EXPECT_FALSE(under_mpirun());
   EXPECT_EQ(launched_processes(), 1);
   EXPECT_EQ(launched_local_rank(), 0);
-  set({{"PMIX_RANK", "5"}});  // srun --mpi=pmix
+  EXPECT_EQ(separate_tasks(), 1);
+}
+
+TEST_F(Launch, SrunWithPmixOnTwoMachines) {
+  set({{"SLURM_NTASKS", "8"},  // of the job; the step has more to say
+       {"SLURM_STEP_NUM_TASKS", "16"},
+       {"SLURM_STEP_NUM_NODES", "2"},
+       {"SLURM_LOCALID", "2"},
+       {"PMIX_RANK", "5"}});
   EXPECT_TRUE(under_mpirun());
-  EXPECT_EQ(launched_processes(), 8);
-  EXPECT_EQ(launched_here(), 8) << "nobody tells how many are here";
+  EXPECT_EQ(launched_processes(), 16);
+  EXPECT_EQ(launched_here(), 8);
   EXPECT_EQ(launched_rank(), 5);
   EXPECT_EQ(launched_local_rank(), 2);
+  EXPECT_EQ(separate_tasks(), 1);
+  EXPECT_TRUE(rank_name(5).starts_with("rank 5 on ")) << rank_name(5);
+}
+
+TEST_F(Launch, SrunWithPmi2OnTwoMachines) {
+  set({{"PMI_SIZE", "16"},
+       {"PMI_RANK", "13"},
+       {"SLURM_STEP_NUM_TASKS", "16"},
+       {"SLURM_STEP_NUM_NODES", "2"},
+       {"SLURM_LOCALID", "5"}});
+  EXPECT_EQ(launched_here(), 8);
+  EXPECT_EQ(launched_local_rank(), 5);
+}
+
+TEST_F(Launch, SrunWithoutPmiStartsCopies) {
+  set({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}});
+  EXPECT_FALSE(under_mpirun());
+  EXPECT_EQ(separate_tasks(), 2);
 }
 
 }  // namespace

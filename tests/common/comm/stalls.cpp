@@ -165,6 +165,13 @@ TEST(Verdict, WhoIsSilentOrUnheardIsMissing) {
                   .starts_with("ranks 1, 2 " + why));
 }
 
+TEST(Verdict, WhoIsOnAnotherMachineIsNamedWithIt) {
+  RankReport lost{.rank = 1, .unheard = 2};
+  lost.host = {"b"};
+  const std::string why = verdict({waiting(0, 2, "a"), lost}, 3);
+  EXPECT_TRUE(why.starts_with("rank 1 on b gave no sign of life for 1 s; rank 0 waits")) << why;
+}
+
 TEST(Verdict, WhoIsDoneOrDebuggedIsNotMissing) {
   EXPECT_EQ(verdict({waiting(0, 5, "a"), {.rank = 1, .unheard = 9, .debugged = true}}, 2), "go on");
   EXPECT_EQ(verdict({waiting(0, 5, "a"), {.rank = 1, .unheard = 9, .over = true}, {.rank = 2}}, 3),
