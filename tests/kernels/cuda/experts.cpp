@@ -116,6 +116,9 @@ TEST_F(CudaExperts, GatherAndCombine) {
           ref.combine_forward(exact.ctx(), sums, wide(y), want, expert, wide(w));
           ref.combine_forward(exact.ctx(), terms, size(y), want, expert, size(w));
           expect_near("combined", sum, sums, [&](int64_t i) { return 4 * kRound * at(terms, i); });
+          const Tensor tree = host.empty(of, {B, T, C});  // the same order of sums
+          host.kernels().combine_forward(host.ctx(), tree, y, want, expert, w);
+          expect_same(sum, tree, "combined");
         }
       const Tensor dout = host.random(dtype, {B, T, C}), dy = up(y), dys = wide(y);
       const Tensor dweight = out(Dtype::F32, weight.shape), dweights = exact.empty(weight.shape);
