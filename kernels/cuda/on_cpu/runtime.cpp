@@ -1,7 +1,9 @@
 #include "kernels/cuda/on_cpu/runtime.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <malloc.h>
 
 #include "kernels/cuda/on_cpu/shared.h"
 
@@ -10,6 +12,13 @@ namespace {
 
 /// Blocks are as far apart as a GPU's are, so that code cannot come to rely on less.
 constexpr size_t kAlignment = 256;
+
+std::atomic<size_t> taken;  ///< of the memory, by all ranks
+
+size_t all_memory() {
+  const char* bytes = std::getenv("LADDER_ON_CPU_MEMORY");
+  return bytes ? std::strtoull(bytes, nullptr, 10) : size_t{1} << 40;
+}
 
 }  // namespace
 
@@ -37,20 +46,29 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSetDevice(device);
 }
 
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device) {
-  *value = int{kMaxShared};
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
+  *value = which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? int{kMaxShared} : 0;
   return cudaSetDevice(device);
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  if (posix_memalign(memory, kAlignment, bytes) != 0) return cudaErrorMemoryAllocation;
+  if (taken + bytes > all_memory() || posix_memalign(memory, kAlignment, bytes) != 0)
+    return cudaErrorMemoryAllocation;
+  taken += malloc_usable_size(*memory);
   std::memset(*memory, 0xFF, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t* left, size_t* all) {
+  *all = all_memory();
+  *left = *all - taken;
   return cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
 
 cudaError_t cudaFree(void* memory) {
+  taken -= malloc_usable_size(memory);
   std::free(memory);
   return cudaSuccess;
 }
