@@ -116,7 +116,9 @@ struct E5m2 {
 constexpr float value_of(float x) { return x; }
 template <class Narrow>
 constexpr float value_of(Narrow x) {
-  return widen(Narrow::kFormat, x.bits);
+  // A copy: device code may not refer to what lies in the host's memory, a static member among it.
+  constexpr Format kFormat = Narrow::kFormat;
+  return widen(kFormat, x.bits);
 }
 
 template <>

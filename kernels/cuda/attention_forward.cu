@@ -96,8 +96,13 @@ struct Partial {
       m[at + query] = seen.m[r];
       l[at + query] = seen.l[r];
     }
-    E::write(rows_of_out(heads, run, o, h), first, seen.o,
-             [&](int r) { return seen.l[r] == 0 ? -0.0f : 1.0f; });
+    // Not by a factor of -0 or 1: of `l == 0 ? -0 : 1` ptxas 13.0 makes +0 or 1 (FSET.BF).
+#pragma unroll
+    for (int r = 0; r < E::kRows; ++r)
+#pragma unroll
+      for (int c = 0; c < E::Sums::kColumns; ++c)
+        if (seen.l[r] == 0) seen.o(r, c) = -0.0f;
+    E::write(rows_of_out(heads, run, o, h), first, seen.o, [](int) { return 1.0f; });
   }
 };
 

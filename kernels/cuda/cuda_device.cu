@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cuda/cuda_device.h"
 
 namespace ladder::LADDER_CUDA {
@@ -39,6 +41,9 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
   name_ = properties.name;
   max_shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
+  has_fp8_units_ = fp8_units_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor, index) +
+                                    attribute(cudaDevAttrComputeCapabilityMinor, index) >=
+                                89;
   compute_.reset(new_stream());
   communication_.reset(new_stream());
   blas_.reset(new_blas());
@@ -54,9 +59,10 @@ DeviceFacts CudaDevice::facts() const {
 
 void CudaDevice::use_here() { CHECK_CUDA(cudaSetDevice(index_)); }
 
+// Of no bytes CUDA gives null, which here means that there is no memory: so one byte is the least.
 void* CudaDevice::allocate(int64_t bytes) {
   void* memory = nullptr;
-  const cudaError_t status = cudaMalloc(&memory, static_cast<size_t>(bytes));
+  const cudaError_t status = cudaMalloc(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();  // it is reported by returning null, and not again by a later call
     return nullptr;
@@ -67,7 +73,8 @@ void* CudaDevice::allocate(int64_t bytes) {
 
 void* CudaDevice::allocate_shared(int64_t bytes) {
   void* memory = nullptr;
-  const cudaError_t status = cudaMallocHost(&memory, static_cast<size_t>(bytes));
+  const cudaError_t status =
+      cudaMallocHost(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     return nullptr;

@@ -56,6 +56,11 @@ class CudaDevice final : public Device {
   cudaStream_t communication() const { return communication_.get(); }
   cublasLtHandle_t blas() const { return blas_.get(); }
 
+  /// Whether its tensor cores multiply FP8: from compute capability 8.9 on.
+  bool fp8_units() const { return fp8_units_; }
+  /// Leaves them unused, or not: to compare.
+  void use_fp8_units(bool used) { fp8_units_ = used && has_fp8_units_; }
+
   /// The largest dynamic shared memory of a block.
   int64_t max_shared_bytes() const { return max_shared_bytes_; }
 
@@ -66,6 +71,7 @@ class CudaDevice final : public Device {
   int index_;
   std::string name_;
   int64_t max_shared_bytes_ = 0;
+  bool has_fp8_units_ = false, fp8_units_ = false;
   Owner<cudaStream_t, cudaStreamDestroy> compute_;
   Owner<cudaStream_t, cudaStreamDestroy> communication_;
   Owner<cublasLtHandle_t, cublasLtDestroy> blas_;

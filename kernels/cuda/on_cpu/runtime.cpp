@@ -13,6 +13,8 @@ namespace {
 /// Blocks are as far apart as a GPU's are, so that code cannot come to rely on less.
 constexpr size_t kAlignment = 256;
 
+bool failed = false;
+
 std::atomic<size_t> taken;  ///< of the memory, by all ranks
 
 size_t all_memory() {
@@ -30,6 +32,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
   }
   return "unknown error";
 }
@@ -46,12 +49,22 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSetDevice(device);
 }
 
+// Of compute capability 8.9, the least with units for FP8.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
-  *value = which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? int{kMaxShared} : 0;
+  switch (which) {
+    case cudaDevAttrClockRate: *value = 0; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = 8; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = 9; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = int{kMaxShared}; break;
+  }
   return cudaSetDevice(device);
 }
 
+void __trap() { failed = true; }
+
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  *memory = nullptr;
+  if (bytes == 0) return cudaSuccess;
   if (taken + bytes > all_memory() || posix_memalign(memory, kAlignment, bytes) != 0)
     return cudaErrorMemoryAllocation;
   taken += malloc_usable_size(*memory);
@@ -86,6 +99,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (failed) return cudaErrorLaunchFailure;
   return stream ? cudaSuccess : cudaErrorInvalidValue;
 }
 

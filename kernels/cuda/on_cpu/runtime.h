@@ -10,6 +10,7 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidDevice = 101,
+  cudaErrorLaunchFailure = 719,
 };
 const char* cudaGetErrorString(cudaError_t error);
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
@@ -18,13 +19,22 @@ inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 struct cudaDeviceProp {
   char name[256];
 };
-enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin, cudaDevAttrClockRate };
+enum cudaDeviceAttr {
+  cudaDevAttrClockRate = 13,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device);
 
-// ---- memory of exact size, every byte 0xFF; as much as LADDER_ON_CPU_MEMORY says, in bytes -----
+/// A fault of a kernel: whoever waits afterwards is told, now and always.
+void __trap();
+
+// ---- memory of exact size, every byte 0xFF; null of nothing, as CUDA gives. There are as many
+// bytes as LADDER_ON_CPU_MEMORY says ------------------------------------------------------------
 cudaError_t cudaMemGetInfo(size_t* left, size_t* all);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaMallocHost(void** memory, size_t bytes);

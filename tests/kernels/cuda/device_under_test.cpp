@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <fmt/format.h>
+
 namespace ladder::test {
 namespace {
 
@@ -74,7 +76,14 @@ Tensor DeviceUnderTest::download(const Tensor& device) {
 }
 
 void DeviceUnderTest::clear() {
-  device_->synchronize();
+  try {
+    device_->synchronize();
+  } catch (const CheckError& error) {
+    fmt::print(stderr,
+               "the device has failed; tests that are left need a process of their own: {}\n",
+               error.what());
+    std::_Exit(kDeviceFailed);
+  }
   for (const Memory& memory : memory_) free_at(*device_, memory.place, memory.at);
   memory_.clear();
   host_scales_.clear();

@@ -18,6 +18,9 @@ namespace ladder::test {
 /// The functions under test: dev::add(dut().ctx, ...).
 namespace dev = ladder::LADDER_CUDA;
 
+/// How a process ends whose device has failed.
+constexpr int kDeviceFailed = 3;
+
 /// A device, and memory of exact size for tensors on both sides, until clear().
 class DeviceUnderTest {
  public:
@@ -33,7 +36,8 @@ class DeviceUnderTest {
   Tensor empty(Dtype dtype, Shape shape);
   /// A copy that both sides see: tokens, targets, limbs.
   Tensor share(const Tensor& host);
-  /// Frees all tensors.
+  /// Waits, then frees all tensors. After a fault of the device every call fails, also those of
+  /// later tests: the process ends.
   void clear();
 
  private:
