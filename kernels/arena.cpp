@@ -44,10 +44,13 @@ std::string text_of(const MemoryBytes& bytes) {
   return text.empty() ? "nothing" : text;
 }
 
-/// For a message; a device does not say.
-std::string left_in(Place place) {
-  if (place != Place::Host) return "";
-  return fmt::format("; the machine has {} bytes left", host_memory_left());
+/// For a message.
+std::string left_in(Place place, const Device* device) {
+  if (place != Place::Device)
+    return fmt::format("; the machine has {} bytes left", host_memory_left());
+  const DeviceFacts facts = device->facts();
+  return fmt::format("; {} has {} of {} bytes left", device->name(), facts.memory_left,
+                     facts.memory);
 }
 
 }  // namespace
@@ -104,7 +107,8 @@ Tensor Arena::alloc_in(Place place, Mem mem, std::string name, Dtype dtype, Shap
         .memory = take(place, mem, bytes), .mem = mem, .name = std::move(name), .bytes = bytes};
     if (!block.memory)
       throw OutOfMemory(fmt::format("no memory for {} {}: {} bytes, beside {}{}", block.name,
-                                    to_string(shape), bytes, text_of(current_), left_in(place)));
+                                    to_string(shape), bytes, text_of(current_),
+                                    left_in(place, device_)));
     tensor.ptr = block.memory.get();
     fill(tensor, 0xFF);
     blocks_.push_back(std::move(block));

@@ -7,6 +7,12 @@
 
 namespace ladder {
 
+/// What is known of a device beside its name; 0: unknown.
+struct DeviceFacts {
+  int64_t memory = 0, memory_left = 0;  ///< bytes
+  int clock_mhz = 0;                    ///< the highest of its processors
+};
+
 /// One a rank. What is queued here runs after everything queued before it; only synchronize()
 /// waits. @throws CheckError naming the call if the device refuses one
 class Device {
@@ -18,6 +24,7 @@ class Device {
 
   /// For people: "NVIDIA H100 80GB HBM3".
   virtual std::string name() const = 0;
+  virtual DeviceFacts facts() const { return {}; }
 
   /// Makes it the device of the calling thread, which may not be the one that opened it.
   virtual void use_here() {}

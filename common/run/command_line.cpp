@@ -17,6 +17,7 @@
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/input_file.h"
+#include "common/run/batch_trial.h"
 #include "common/run/branches.h"
 #include "common/run/run_main.h"
 
@@ -245,12 +246,26 @@ std::vector<FlagValue> CommandLine::record() const {
   return all;
 }
 
+/// --micro-batch, of which 0 means the whole of --batch; where a chapter has none, --batch.
+void CommandLine::take_trial_batch() {
+  int64_t *batch = nullptr, *micro = nullptr;
+  for (const auto& [flag, value] : values_) {
+    if (flag == "--batch") batch = std::get<int64_t*>(value);
+    if (flag == "--micro-batch") micro = std::get<int64_t*>(value);
+  }
+  if (batch && micro)
+    *micro = trial_batch("--micro-batch", *micro > 0 ? *micro : *batch);
+  else if (batch)
+    *batch = trial_batch("--batch", *batch);
+}
+
 void CommandLine::parse(int argc, const char* const* argv) {
   try {
     check_configs(*app_, {argv, static_cast<size_t>(argc)});
     app_->parse(argc, argv);
     refuse_odd_values(*app_);
     for (const auto& set : set_enums_) set();
+    take_trial_batch();
     // Not as<std::string>(): CLI11 2.4 reads the first of no results where the flag is not given.
     const std::vector<std::string>& configs = app_->get_config_ptr()->results();
     if (configs.size() > 1)

@@ -9,6 +9,7 @@
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/printable.h"
+#include "common/run/batch_trial.h"
 #include "common/run/checkpoint.h"
 #include "common/run/origin.h"
 
@@ -36,6 +37,7 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
       ctx_(ctx),
       comm_(comm),
       progress_(stdout, Progress::style_for(stdout, options.quiet || !speaks()), options.steps) {
+  memory_is_there(comm);
   plan_.layout.comm = comm ? comm->kind() : "self";
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
@@ -249,6 +251,10 @@ RunResult RunLog::result(double val_loss) const {
                    .step_ms_median = median(step_ms_),
                    .measured = arena_.peak()};
   for (const Group& group : groups_) result.sent += group.comm->statistics();
+  if (ctx_.device) {
+    result.device = ctx_.device->name();
+    result.clock_mhz = ctx_.device->facts().clock_mhz;
+  }
   return result;
 }
 

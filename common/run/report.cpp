@@ -4,6 +4,7 @@
 #include <array>
 #include <climits>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -50,6 +51,15 @@ std::string memory_row(std::string_view name, int64_t predicted, int64_t measure
                      mib(measured));
 }
 
+std::string device_rows(const RunPlan& plan, const RunResult& r) {
+  std::string rows = fmt::format("\n{:<18} {}", "device", r.device);
+  if (r.clock_mhz > 0) rows += fmt::format(", {} MHz", r.clock_mhz);
+  if (const double share = mfu(plan, r); share > 0)
+    rows += fmt::format("\n{:<18} {:>13.1f}% of {:.0f} TFLOP/s", "MFU", 100 * share,
+                        peak_tflops(r.device));
+  return rows;
+}
+
 std::string sent_text(const CommStatistics& sent) {
   std::string text;
   for (size_t i = 0; i < kNames<Operation>.size(); ++i)
@@ -68,6 +78,30 @@ RunLayout run_layout(const RunOptions& run, int64_t micro_batch, const MeshShape
 }
 
 int64_t parameters(const GptConfig& gpt) { return ParamLayout(gpt).live(); }
+
+double peak_tflops(std::string_view device) {
+  constexpr std::array<std::pair<std::string_view, double>, 6> kPeaks = {{{"B200", 2250},
+                                                                          {"H200", 989},
+                                                                          {"H100 PCIe", 756},
+                                                                          {"H100 NVL", 835},
+                                                                          {"H100", 989},
+                                                                          {"A100", 312}}};
+  for (const auto& [name, peak] : kPeaks)
+    if (device.find(name) != std::string_view::npos) return peak;
+  return 0;
+}
+
+double mfu(const RunPlan& plan, const RunResult& result) {
+  const double peak = peak_tflops(result.device);
+  if (peak == 0) return 0;
+  const GptConfig& g = plan.gpt;
+  const auto per_token =
+      static_cast<double>(6 * (g.layers * g.block_matrices() + g.channels * g.padded_vocab) +
+                          12 * g.layers * g.channels * g.seq_len);
+  const bool processes = plan.layout.comm == "mpi" || plan.layout.comm == "nccl";
+  const auto devices = static_cast<double>(processes ? plan.layout.mesh.size() : 1);
+  return result.tokens_per_second * per_token / (1e12 * peak * devices);
+}
 
 json memory_json(int rank, const MemoryBytes& predicted,
                  const std::optional<MemoryBytes>& measured) {
@@ -125,6 +159,7 @@ std::string result_text(const RunPlan& plan, const RunResult& r) {
       "chapter", plan.chapter, "steps", r.steps, "training loss", loss, "validation loss", val_loss,
       "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median, "peak bytes",
       "predicted", "measured");
+  if (!r.device.empty()) text.insert(text.rfind('\n'), device_rows(plan, r));
   for (size_t i = 0; i < kMemCount; ++i) {
     const int64_t predicted = plan.predicted.bytes[i], measured = r.measured.bytes[i];
     if (predicted != 0 || measured != 0) text += memory_row(kMemNames[i], predicted, measured);
@@ -159,6 +194,9 @@ json report_json(const RunPlan& plan, const RunResult& r) {
   report.update({{"steps", r.steps},
                  {"tokens_per_second", r.tokens_per_second},
                  {"step_ms_median", r.step_ms_median},
+                 {"device", r.device.empty() ? json() : json(r.device)},
+                 {"clock_mhz", r.device.empty() ? json() : json(r.clock_mhz)},
+                 {"mfu", mfu(plan, r) > 0 ? json(mfu(plan, r)) : json()},
                  {"final_loss", r.final_loss ? json(*r.final_loss) : json()},
                  {"val_loss", r.val_loss ? json(*r.val_loss) : json()}});
   return report;

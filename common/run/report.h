@@ -43,12 +43,21 @@ struct RunResult {
   std::optional<double> val_loss;  ///< none if a signal has stopped the run
   double tokens_per_second = 0;
   double step_ms_median = 0;
+  std::string device = {};   ///< its name; empty: the host
+  int clock_mhz = 0;         ///< its highest
   MemoryBytes measured;      ///< peak bytes, of this rank
   CommStatistics sent = {};  ///< by this rank
 };
 
 /// Parameters of the whole model.
 int64_t parameters(const GptConfig& gpt);
+
+/// TFLOP/s of a device's dense products in 16 bits, by its maker's data sheet; 0: not known here.
+double peak_tflops(std::string_view device);
+
+/// The share of that peak which the operations of the model take, 6 (L M + C V) + 12 L C T a token
+/// as chapter 23 counts them. Processes have a device each, threads share one. 0: not known.
+double mfu(const RunPlan& plan, const RunResult& result);
 
 /// Model, layout and memory plan, for the screen.
 std::string plan_text(const RunPlan& plan);

@@ -17,7 +17,9 @@
 #include "common/comm/rank_error.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
+#include "common/run/batch_trial.h"
 #include "common/run/ending.h"
+#include "kernels/check.h"
 
 namespace ladder {
 namespace {
@@ -60,6 +62,17 @@ void run_until_help(const std::function<void()>& body) {
   }
 }
 
+/// Whether the exception in flight says that memory was too little.
+bool is_out_of_memory() {
+  try {
+    throw;
+  } catch (const OutOfMemory&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 int run_main(const std::function<void()>& body) {
@@ -78,6 +91,7 @@ int run_main(const std::function<void()>& body) {
   } catch (...) {
     const bool written = output_is_written();
     Failure end = written ? failure() : lost;
+    if (written && is_out_of_memory()) end.line += batch_that_fits(body);
     if (end.status == 2 && launched_rank() != 0) {
       // mpirun takes its time to end processes that MPI does not know yet.
       std::this_thread::sleep_for(std::chrono::seconds(5));

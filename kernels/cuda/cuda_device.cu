@@ -49,6 +49,14 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   blas_.reset(new_blas());
 }
 
+DeviceFacts CudaDevice::facts() const {
+  size_t left = 0, all = 0;
+  CHECK_CUDA(cudaMemGetInfo(&left, &all));
+  return {.memory = static_cast<int64_t>(all),
+          .memory_left = static_cast<int64_t>(left),
+          .clock_mhz = attribute(cudaDevAttrClockRate, index_) / 1000};
+}
+
 void CudaDevice::use_here() { CHECK_CUDA(cudaSetDevice(index_)); }
 
 // Of no bytes CUDA gives null, which here means that there is no memory: so one byte is the least.

@@ -40,6 +40,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(int index);
 
   std::string name() const override { return name_; }
+  DeviceFacts facts() const override;
   void use_here() override;
   void* allocate(int64_t bytes) override;
   void* allocate_shared(int64_t bytes) override;

@@ -1,7 +1,9 @@
 #include "kernels/cuda/on_cpu/runtime.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <malloc.h>
 
 #include "kernels/cuda/on_cpu/shared.h"
 
@@ -12,6 +14,13 @@ namespace {
 constexpr size_t kAlignment = 256;
 
 bool failed = false;
+
+std::atomic<size_t> taken;  ///< of the memory, by all ranks
+
+size_t all_memory() {
+  const char* bytes = std::getenv("LADDER_ON_CPU_MEMORY");
+  return bytes ? std::strtoull(bytes, nullptr, 10) : size_t{1} << 40;
+}
 
 }  // namespace
 
@@ -43,6 +52,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 // Of compute capability 8.9, the least with units for FP8.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
   switch (which) {
+    case cudaDevAttrClockRate: *value = 0; break;
     case cudaDevAttrComputeCapabilityMajor: *value = 8; break;
     case cudaDevAttrComputeCapabilityMinor: *value = 9; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = int{kMaxShared}; break;
@@ -55,14 +65,23 @@ void __trap() { failed = true; }
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (posix_memalign(memory, kAlignment, bytes) != 0) return cudaErrorMemoryAllocation;
+  if (taken + bytes > all_memory() || posix_memalign(memory, kAlignment, bytes) != 0)
+    return cudaErrorMemoryAllocation;
+  taken += malloc_usable_size(*memory);
   std::memset(*memory, 0xFF, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t* left, size_t* all) {
+  *all = all_memory();
+  *left = *all - taken;
   return cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
 
 cudaError_t cudaFree(void* memory) {
+  taken -= malloc_usable_size(memory);
   std::free(memory);
   return cudaSuccess;
 }

@@ -20,6 +20,7 @@ struct cudaDeviceProp {
   char name[256];
 };
 enum cudaDeviceAttr {
+  cudaDevAttrClockRate = 13,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
@@ -32,7 +33,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device)
 /// A fault of a kernel: whoever waits afterwards is told, now and always.
 void __trap();
 
-// ---- memory of exact size, every byte 0xFF; null of nothing, as CUDA gives --------------------
+// ---- memory of exact size, every byte 0xFF; null of nothing, as CUDA gives. There are as many
+// bytes as LADDER_ON_CPU_MEMORY says ------------------------------------------------------------
+cudaError_t cudaMemGetInfo(size_t* left, size_t* all);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaMallocHost(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
