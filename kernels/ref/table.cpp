@@ -29,7 +29,7 @@ constexpr Kernels make_table() {
   return table;
 }
 
-// Not every compiler minds a table that lacks an operation, so the names are counted, too.
+// GCC refuses a table that lacks an operation, Clang 14 does not. So the names are counted, too.
 #define LADDER_OPERATION(op) #op,
 constexpr const char* kNames[] = {
 #include "kernels/operations.inc"
