@@ -104,7 +104,8 @@ struct ExpertRows {
 /// A token that its expert drops, or whose expert another rank has.
 constexpr int32_t kNoRow = -1;
 
-/// A table of kernels: one pointer for each operation. ref, cpu and cuda each fill one.
+/// A table of kernels: one pointer for each operation. ref, cpu and cuda each fill one, by the
+/// names in kernels/operations.inc.
 struct Kernels {
   const char* name;
   int64_t scratch_bytes;  ///< of Ctx::scratch for each of ctx.threads; a device counts as one

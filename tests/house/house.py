@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ["kernels", "common", "chapters", "labs", "tests", "bench", "docs", "scripts", "cmake", ".ci"]
-CODE = {".h", ".cpp", ".cu", ".cuh"}
+CODE = {".h", ".inc", ".cpp", ".cu", ".cuh"}
 
 
 def all_files(root):
