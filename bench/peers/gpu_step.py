@@ -98,7 +98,7 @@ def ladder(args, of, data):
              f"--backend={args.backend}", "--quiet", f"--report={report}", *of.flags], args.deadline,
             60)
         found = json.loads(report.read_text())
-    peak = sum(of["measured"] for of in found["memory"][0].values()) / 2 ** 20
+    peak = sum(of["measured"] for of in found["memory"][0].values() if isinstance(of, dict)) / 2 ** 20
     return Result(f"Ladder {of.chapter[:2]}", found["step_ms_median"], peak)
 
 

@@ -87,9 +87,7 @@ struct Mma {
   static __device__ float exp_of_score(const Heads& heads, float score, float base) {
     return exp2_quick(fmaf(score, heads.unit, -base));
   }
-  static __device__ float exp_of_exponent(float x, float base) {
-    return exp2_quick(x - base);
-  }
+  static __device__ float exp_of_exponent(float x, float base) { return exp2_quick(x - base); }
 
   /// Starts to copy kCount rows from row `first` on. Rows past the end become zeros: a weight of
   /// zero would not keep out a NaN.

@@ -151,7 +151,7 @@ class GpuCheck(Calls):
         self.assertIn("no GPU here: nvidia-smi finds none", done.stderr)
 
     def test_tables_name_what_is_there(self):
-        sources = "".join(path.read_text() for path in (ROOT / "kernels/cuda").glob("*.cu"))
+        sources = "".join(path.read_text() for path in (ROOT / "kernels/cuda").glob("attention_*"))
         for kernel in gpu_measure.COUNTED:
             self.assertTrue(re.search(rf"__global__[^;{{]*\b{kernel}\(", sources), kernel)
         trained = {path.parent.name for path in (ROOT / "chapters").glob("*/main.cpp")
@@ -159,6 +159,22 @@ class GpuCheck(Calls):
         self.assertEqual({chapter for chapter, _, _ in gpu_runs.BESIDE_CPU}, trained)
         script = (ROOT / "scripts/gpu_check.sh").read_text()
         self.assertIn(f"some of {','.join(gpu_measure.PARTS)}\n", script)
+
+
+    def test_a_step_becomes_a_row(self):
+        """Of a program that only writes a report: of 2 ms and 3 MiB."""
+        report = {"step_ms_median": 2, "memory": [{"rank": 0, "Param": {"predicted": 0, "measured": 1 << 20},
+                                                   "Optim": {"predicted": 0, "measured": 2 << 20}}]}
+        program = self.programs / "ch05_mixed_precision"
+        program.write_text(f"""#!/bin/sh
+for word; do case $word in --report=*) echo '{json.dumps(report)}' >"${{word#--report=}}" ;; esac; done
+""")
+        program.chmod(0o755)
+        done = subprocess.run([sys.executable, ROOT / "bench/peers/gpu_step.py", "--programs=ladder",
+                               "--rows=gpt2-124m", f"--bin={self.programs}", "--backend=cpu"],
+                              cwd=self.here, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"gpt2-124m \| Ladder 05 \| 32 \| 2.0 \| 16,384,000 \|.*\| 0.0 \|")
 
 
 class Bits(unittest.TestCase):
