@@ -47,7 +47,7 @@ BESIDE_CPU = [
     ("15_batch_size", f"{SMALL} --micro-batch 4 --ranks 2", 1e-3),
     ("16_fp8", f"{SMALL} --precision fp8", 4e-2),
     ("17_head_chunks", f"{SMALL} --head-chunk 2", 1e-3),
-    ("18_offload", f"{SMALL} --offload inputs optimizer", 1e-3),
+    ("18_offload", f"{SMALL} --offload inputs", 1e-3),
     ("19_llama", LLAMA, 1e-3),
     ("19_llama", f"{LLAMA} --precision bf16", 2e-2),
     ("20_context_parallel", f"{LONG} --context gather", 1e-3),
