@@ -43,7 +43,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  o.run.any_length = true;
+  o.run.other_block = true;
   CommandLine("19_llama: the parts of a block are flags")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.block);

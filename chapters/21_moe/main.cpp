@@ -49,7 +49,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  o.run.takes_experts = o.run.any_length = true;
+  o.run.takes_experts = o.run.other_block = true;
   CommandLine("21_moe: experts")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.block, o.experts, o.balance);

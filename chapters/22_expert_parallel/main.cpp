@@ -60,7 +60,7 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  o.run.takes_experts = o.run.any_length = true;
+  o.run.takes_experts = o.run.other_block = true;
   CommandLine("22_expert_parallel: experts that ranks share")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.block, o.experts, o.balance, o.parallel, o.fault);

@@ -59,9 +59,10 @@ GptConfig RunOptions::gpt() const {
   require_range("--channels", config.channels, 1, kMaxChannels);
   require_range("--vocab", config.vocab, kLeastVocab, kMaxVocab);
   require_range("--seq-len", config.seq_len, 1, kMaxTokens);
-  GptConfig checked = config;
-  if (any_length) checked.positions = std::max(config.positions, config.seq_len);
-  checked.check();
+  if (other_block)
+    require_range("--heads", config.heads, 1, config.channels);
+  else
+    config.check();
   return config;
 }
 

@@ -44,8 +44,8 @@ struct RunOptions {
   std::vector<FlagValue> flags;  ///< all of the program: ranks compare them
   bool quiet = false;
   bool takes_experts = false;  ///< whether the program can train them: chapters 21 and 22 set it
-  bool any_length = false;  ///< a lesson may do without a table of positions, and looks at T itself
-  bool plan_only = false;   ///< no text is read, no step taken: chapter 13 has a flag for it
+  bool other_block = false;    ///< a lesson changes the block, and looks itself whether it fits
+  bool plan_only = false;      ///< no text is read, no step taken: chapter 13 has a flag for it
 
   void add_to(CommandLine& line);
 
@@ -57,7 +57,8 @@ struct RunOptions {
   /// Chapters 01 to 06 know one rank. @throws UserError if more are asked for.
   void refuse_ranks() const;
 
-  /// The preset with its overrides, checked. @throws UserError
+  /// The preset with its overrides, checked; where a lesson changes the block, only that each
+  /// number is in its range. @throws UserError
   GptConfig gpt() const;
   /// --threads, or the cores that the program may use (affinity mask, quota of control groups)
   /// divided among the ranks of this machine; at least 1. On a device 1.
