@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/attention.h"
+#include "launch.h"
 #include "ptx.h"
 
 namespace ladder::LADDER_CUDA {
