@@ -304,7 +304,7 @@ def library_folders():
 def environment_of(root, program):
     """Variables with which the programs find their libraries, and Open MPI its parts."""
     env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-           "OMPI_MCA_mpi_yield_when_idle": "1", "PMIX_MCA_pcompress_base_silence_warning": "1"}
+           "PMIX_MCA_pcompress_base_silence_warning": "1"}
     folders = [str(root / "lib")] if (root / "lib").is_dir() else []
     if (mpi := root / "mpi").is_dir():
         # isolated: the launcher that asks for no ssh.

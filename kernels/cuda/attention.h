@@ -103,6 +103,44 @@ inline __device__ float exp_of_difference(float x, float base) {
   return exp2f((x - base) * kLog2e);
 }
 
+/// How an engine computes exp(S / sqrt(HS) - m). Here a score S is the exponent S / sqrt(HS),
+/// rounded, and so is `base`: the largest weight is 1 exactly, however large the scores.
+struct NaturalExponents {
+  static constexpr float kPerNatural = 1;  ///< exponents of a natural one
+  static __device__ float exponent(const Heads& heads, float score) { return score * heads.scale; }
+  static __device__ float exp_of_score(const Heads& heads, float score, float base) {
+    return exp_of_difference(exponent(heads, score), base);
+  }
+  static __device__ float exp_of_exponent(float x, float base) {
+    return exp_of_difference(x, base);
+  }
+};
+
+/// Here a score is the exponent unit S of a power of two: one multiply-add and the power. `base`
+/// has been rounded, and the product of the same score has not, so that the largest weight may be a
+/// little over 1; sums of weights share that error. Up to scores of 2^30, where neighbors of a
+/// float are 64 apart, nothing overflows.
+struct PowersOfTwo {
+  static constexpr float kPerNatural = kLog2e;
+  static __device__ float exponent(const Heads& heads, float score) { return score * heads.unit; }
+  static __device__ float exp_of_score(const Heads& heads, float score, float base) {
+    return exp2_quick(fmaf(score, heads.unit, -base));
+  }
+  static __device__ float exp_of_exponent(float x, float base) { return exp2_quick(x - base); }
+};
+
+/// Of an engine whose products are there when they have been started.
+struct InOrder {
+  /// Until at most the last kPending groups of this thread's copies have not arrived.
+  template <int kPending>
+  static __device__ void wait_for_copies() {
+    cp_async_wait<kPending>();
+  }
+  /// Until at most the last kPending products that were started are not in `sums`.
+  template <int kPending, class Part>
+  static __device__ void wait(Part& /*sums*/) {}
+};
+
 /// The shared memory of a thread block: what it owns, two stages of two tiles of partners, and
 /// what the engine needs to itself.
 template <class E, int kOwnedTiles>

@@ -10,7 +10,7 @@ namespace ladder::LADDER_CUDA {
 
 /// kPad: HS or more; tiles are filled up with zeros.
 template <class T, int kPad>
-struct Fma {
+struct Fma : NaturalExponents, InOrder {
   using Element = T;
   using Cell = float;
   static constexpr int kThreads = 256;
@@ -25,7 +25,8 @@ struct Fma {
   static constexpr int kStride = kPad + 1;
   static constexpr int kWeightStride = kPartners + 1;
   static constexpr int kExchange = kOwned * kWeightStride;
-  static constexpr int kWide = 1;  ///< neighbors of a row in one access: rows may begin anywhere
+  static constexpr int kNeighbors =
+      1;  ///< neighbors of a row in one access: rows may begin anywhere
 
   /// A thread's elements of the rows that its block owns, `kWide` columns.
   template <int kWide>
@@ -41,10 +42,6 @@ struct Fma {
   static __device__ int row(int r) { return static_cast<int>(threadIdx.x) / 16 * kRows + r; }
   static __device__ int column(int c) { return static_cast<int>(threadIdx.x) % 16 + 16 * c; }
   static __device__ int team_row() { return warp_index() * kTeamRows; }
-  template <int kPending>
-  static __device__ void wait_for_copies() {
-    cp_async_wait<kPending>();
-  }
 
   /// The largest of a row, from what each thread has found in its columns: 16 share a row.
   static __device__ float row_max(float x) {
@@ -54,17 +51,6 @@ struct Fma {
   static __device__ float row_sum(float x) {
     for (int other = 8; other > 0; other /= 2) x += __shfl_xor_sync(kAllLanes, x, other);
     return x;
-  }
-
-  // A score S is the natural exponent S / sqrt(HS), rounded, and so is `base`: the largest weight
-  // is 1 exactly, however large the scores.
-  static constexpr float kPerNatural = 1;  ///< exponents of a natural one
-  static __device__ float exponent(const Heads& heads, float score) { return score * heads.scale; }
-  static __device__ float exp_of_score(const Heads& heads, float score, float base) {
-    return exp_of_exponent(exponent(heads, score), base);
-  }
-  static __device__ float exp_of_exponent(float x, float base) {
-    return exp_of_difference(x, base);
   }
 
   /// Copies kCount rows from row `first` on. Rows past the end become zeros: a weight of zero
@@ -104,10 +90,6 @@ struct Fma {
       add_outer(sums, exchange + u, kWeightStride, partners + u * kStride, 1);
     __syncwarp();
   }
-
-  /// What was started has been computed at once.
-  template <int kPending, class Part>
-  static __device__ void wait(Part&) {}
 
   /// out[first + row] = result(r, sum), rounded once.
   template <class To, class F>

@@ -31,7 +31,7 @@ namespace ladder::LADDER_CUDA {
 
 /// An engine of attention (attention_engines.h) that multiplies on tensor cores.
 template <class T, int kHS, int kStrips, int kWarps, int kPartnerRows, int kScoreColumns>
-struct Mma {
+struct Mma : PowersOfTwo, InOrder {
   using Element = T;
   using Cell = T;
   static constexpr int kThreads = kWarp * kWarps;
@@ -46,7 +46,7 @@ struct Mma {
   static constexpr int kStride = kHS + 8;
   static constexpr int kExchange = 0;
   static constexpr int kBlocks = 256 / kThreads;  ///< of an SM: 255 registers for each thread
-  static constexpr int kWide = 8;                 ///< neighbors of a row in one access of 16 bytes
+  static constexpr int kNeighbors = 8;            ///< neighbors of a row in one access of 16 bytes
 
   /// A thread's elements of the rows that its block owns, `kWide` columns.
   template <int kWide>
@@ -61,10 +61,6 @@ struct Mma {
 
   static __device__ int first_row() { return warp_index() * kWarpRows; }
   static __device__ int team_row() { return first_row(); }
-  template <int kPending>
-  static __device__ void wait_for_copies() {
-    cp_async_wait<kPending>();
-  }
   static __device__ int row(int r) { return first_row() + 8 * r + lane_index() / 4; }
   static __device__ int column(int c) { return c / 2 * 8 + lane_index() % 4 * 2 + c % 2; }
 
@@ -78,26 +74,15 @@ struct Mma {
     return x + __shfl_xor_sync(kAllLanes, x, 2);
   }
 
-  // A score S is the exponent unit S of a power of two: then exp(S / sqrt(HS) - m) is one
-  // multiply-add and the power. `base` has been rounded, and the product of the same score has not,
-  // so that the largest weight may be a little over 1; sums of weights share that error. Up to
-  // scores of 2^30, where neighbors of a float are 64 apart, nothing overflows.
-  static constexpr float kPerNatural = kLog2e;  ///< exponents of a natural one
-  static __device__ float exponent(const Heads& heads, float score) { return score * heads.unit; }
-  static __device__ float exp_of_score(const Heads& heads, float score, float base) {
-    return exp2_quick(fmaf(score, heads.unit, -base));
-  }
-  static __device__ float exp_of_exponent(float x, float base) { return exp2_quick(x - base); }
-
   /// Starts to copy kCount rows from row `first` on. Rows past the end become zeros: a weight of
   /// zero would not keep out a NaN.
   template <int kCount>
   static __device__ void copy(T* tile, const Rows<const T>& rows, int first) {
-    constexpr int kCopies = kHS / kWide, kStep = kThreads / kCopies;
+    constexpr int kCopies = kHS / kNeighbors, kStep = kThreads / kCopies;
     static_assert(kCount % kStep == 0);
     // A thread keeps its columns, so that from copy to copy an address moves by a constant.
     const int row = static_cast<int>(threadIdx.x) / kCopies;
-    const int d = static_cast<int>(threadIdx.x) % kCopies * kWide;
+    const int d = static_cast<int>(threadIdx.x) % kCopies * kNeighbors;
     const T* from = rows[first + row] + d;
     const int64_t step = static_cast<int64_t>(kStep) * rows.stride;
 #pragma unroll
@@ -151,10 +136,6 @@ struct Mma {
       }
     }
   }
-
-  /// Waits until all but the last kPending products that were started are there: these always are.
-  template <int kPending, class Part>
-  static __device__ void wait(Part&) {}
 
   /// out[first + row] = result(r, sum), rounded once.
   template <class To, class F>

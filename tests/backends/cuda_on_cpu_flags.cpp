@@ -12,10 +12,10 @@ class BadOnDevice : public Refusals {};
 INSTANTIATE_TEST_SUITE_P(CudaOnCpu, BadOnDevice, ::testing::Values("18_offload"), chapter_name);
 
 TEST_P(BadOnDevice, Flags) {
-  expect_refused({{"--backend cuda-on-cpu --channels 516 --heads 4",
-                   "--heads 4 of --channels 516 have 129 channels each; with --backend "
-                   "cuda-on-cpu at most 128 are legal"},
-                  {"--backend cuda-on-cpu --offload weights", "legal are ref and cpu"}});
+  expect_refused(BadInput{"--backend cuda-on-cpu --channels 516 --heads 4",
+                          "--heads 4 of --channels 516 have 129 channels each; with --backend "
+                          "cuda-on-cpu at most 128 are legal"});
+  expect_refused(BadInput{"--backend cuda-on-cpu --offload weights", "legal are ref and cpu"});
 }
 
 class OffloadOnDevice : public SameTraceSmall {};

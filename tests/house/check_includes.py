@@ -2,9 +2,8 @@
 """Who may know whom.
 
 kernels knows nobody; common knows kernels; a chapter knows common, kernels and the chapters that it
-descends from; labs know all these; tests and benchmarks know everybody and nobody knows them. No
-circles, between
-files or between folders. Headers of the project are included in quotes, by their path from the
+descends from; labs and benchmarks know all these; tests know everybody, and nobody knows them. No
+circles, between files or between folders. Headers of the project are included in quotes, by their path from the
 root. The CMake targets follow the same lines.
 
 Where CMake chooses between folders of headers, a bare name stands for one of each.
@@ -24,7 +23,7 @@ BELOW = {
     "chapters": ["kernels", "common", "chapters"],
     "labs": ["kernels", "common", "chapters", "labs"],
     "bench": ["kernels", "common", "chapters", "bench"],
-    "tests": ["kernels", "common", "chapters", "labs", "tests"],
+    "tests": ["kernels", "common", "chapters", "labs", "bench", "tests"],
 }
 CHOSEN = ["kernels/cuda/native", "kernels/cuda/on_cpu"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -1,9 +1,9 @@
 // Attention for Hopper: the kernels of all GPUs with the engine Wgmma. Compiled for sm_90a alone.
-#include "attention_wgmma.h"
 #include "hopper.h"
 #include "kernels/cuda/attention_backward.h"
 #include "kernels/cuda/attention_forward.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/native/attention_wgmma.h"
 
 namespace ladder::LADDER_CUDA {
 namespace {

@@ -6,15 +6,16 @@
 #pragma once
 
 #include "kernels/cuda/attention_mma.h"
-#include "wgmma.h"
+#include "kernels/cuda/native/wgmma.h"
 
 namespace ladder::LADDER_CUDA {
 
+/// An engine of attention that multiplies on Hopper's tensor cores. Blocks of heads of 64 channels.
 template <int kWarps, int kPartnerRows, int kScoreColumns, int kBlocksOfAnSm = 2>
 struct Wgmma : Mma<__nv_bfloat16, 64, 1, kWarps, kPartnerRows, kScoreColumns> {
   using T = __nv_bfloat16;
   using Base = Mma<T, 64, 1, kWarps, kPartnerRows, kScoreColumns>;
-  using Base::kThreads, Base::kWide, Base::kSlice, Base::kPartners;
+  using Base::kThreads, Base::kNeighbors, Base::kSlice, Base::kPartners;
   using typename Base::Four, typename Base::Scores, typename Base::Sums;
   static constexpr int kBlocks = kBlocksOfAnSm;
   static constexpr int kTeamRows = 64;
@@ -31,10 +32,10 @@ struct Wgmma : Mma<__nv_bfloat16, 64, 1, kWarps, kPartnerRows, kScoreColumns> {
 
   template <int kCount>
   static __device__ void copy(T* tile, const Rows<const T>& rows, int first) {
-    constexpr int kCopies = 64 / kWide, kStep = kThreads / kCopies;
+    constexpr int kCopies = 64 / kNeighbors, kStep = kThreads / kCopies;
     static_assert(kCount % kStep == 0 && kStep % 8 == 0);
     const int row = static_cast<int>(threadIdx.x) / kCopies;
-    const int d = static_cast<int>(threadIdx.x) % kCopies * kWide;
+    const int d = static_cast<int>(threadIdx.x) % kCopies * kNeighbors;
     const T* from = rows[first + row] + d;
     T* to = tile + swizzled(row, d);
     const int64_t step = static_cast<int64_t>(kStep) * rows.stride;
@@ -53,7 +54,7 @@ struct Wgmma : Mma<__nv_bfloat16, 64, 1, kWarps, kPartnerRows, kScoreColumns> {
     begin_products();
 #pragma unroll
     for (int d = 0; d < 64; d += 16)
-      start_product_of_rows(s.x[0], left + d / kWide, right + d / kWide, d > 0);
+      start_product_of_rows(s.x[0], left + d / kNeighbors, right + d / kNeighbors, d > 0);
     commit_products();
   }
 
@@ -66,7 +67,7 @@ struct Wgmma : Mma<__nv_bfloat16, 64, 1, kWarps, kPartnerRows, kScoreColumns> {
     begin_products();
 #pragma unroll
     for (int n = 0; n < kSlice; n += 16)
-      start_product(sums.x[0], left[n / 16].m, right + n * kStride / kWide);
+      start_product(sums.x[0], left[n / 16].m, right + n * kStride / kNeighbors);
     commit_products();
   }
 

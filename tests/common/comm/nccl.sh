@@ -10,6 +10,7 @@ shift
 export NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo
 # What waits for a peer shall leave room on the GPU for what that peer waits for.
 export NCCL_MAX_CTAS=2 CUDA_MODULE_LOADING=EAGER
+# Bound to a core, the ranks of two runs would share the first ones and wait for each other there.
 # shellcheck disable=SC2016  # the inner shell is to read these
-exec mpirun --oversubscribe -n "$ranks" \
+exec mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -n "$ranks" \
   bash -c 'NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK exec "$@"' - "$@"

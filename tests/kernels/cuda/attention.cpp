@@ -6,7 +6,6 @@
 // with half a unit of that format for each weight, the rest with a few units of FP32. So a bound
 // is a sum over the very pairs whose errors it adds up, and tells a lost pair from a rounding.
 #include <cmath>
-#include <vector>
 
 #include "tests/kernels/cuda/device_under_test.h"
 #include "tests/kernels/testing.h"
@@ -169,8 +168,7 @@ Roundings storing(Dtype dtype) {
 }
 
 TEST_F(CudaAttention, AsRefInEveryDtype) {
-  // Around strips of 16, tiles of 32 and 64, blocks of 64 and 128; one to three heads and HS
-  // between the engines' sizes.
+  // Around strips, tiles and blocks of 16 to 128; one to three heads; HS between engines' sizes.
   for (const auto& [B, T, NH, HS] :
        {Heads{1, 1, 1, 16}, Heads{2, 15, 3, 16}, Heads{1, 16, 2, 32}, Heads{1, 17, 1, 64},
         Heads{2, 64, 2, 64}, Heads{1, 65, 1, 16}, Heads{1, 100, 1, 128}, Heads{1, 128, 1, 32},

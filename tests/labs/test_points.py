@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""What rows of a check are worth, and how a table shows them."""
+
+import unittest
+
+from house_of_labs import ROOT
+
+from engine import gates
+from engine.labs import Gate
+from engine.sandbox import Outcome
+from engine.selftest import first_failure
+
+
+def rows(*all_rows, ended=""):
+    return Outcome(ended, [("case", *row) for row in all_rows])
+
+
+class Points(unittest.TestCase):
+    GATES = [Gate("sum", "bits", 60, "sums"), Gate("sent", "count", 40, "bytes")]
+    ONE, TWO = ("sum/0", "f32", "3f800000"), ("sum/1", "f32", "40000000")
+    REFERENCE = rows(ONE, TWO, ("sent", "without", "300"), ("sent", "count", "100"))
+
+    def points(self, yours):
+        return [result.points for result in gates.judge(self.GATES, yours, self.REFERENCE)]
+
+    def test_credit(self):
+        for sent, points in [("100", 40), ("101", 19.9), ("150", 15), ("250", 5), ("300", 0), ("900", 0), ("99", 0)]:
+            self.assertEqual(self.points(rows(self.ONE, self.TWO, ("sent", "count", sent))), [60, points])
+
+    def test_fewer_may_be_better(self):
+        gate = Gate("sent", "count", 40, "bytes", less_is_wrong=False)
+        self.assertEqual(gates.credit(gate, 99, 100, 300), 1)
+
+    def test_a_figure_does_not_count_where_bits_are_wrong(self):
+        yours = rows(self.ONE, ("sum/1", "f32", "40000001"), ("sent", "count", "100"))
+        self.assertEqual(self.points(yours), [30, 0])
+        shown = gates.judge(self.GATES, yours, self.REFERENCE)[0]
+        self.assertEqual((shown.yours, shown.reference), ("1 of 1 differ; [0] 2.00000024", "[0] 2"))
+
+    def test_what_is_shown_of_wrong_rows(self):
+        """The first of them, and how many there are; of many figures the first that differs."""
+        figures = lambda text: rows(("ahead/rank 0", "text", text), ("ahead/rank 1", "text", "1 2 3 4 5"))  # noqa: E731
+        shown = gates.judge([Gate("ahead", "bits", 60, "bytes")], figures("1 2 9 4000 5"), figures("1 2 3 4 5"))
+        self.assertEqual((shown[0].yours, shown[0].reference), ("2 of 5 differ; [2] 9", "[2] 3"))
+        self.assertIn("bytes; in: case, rank 0 (1 of 2 such comparisons fail)", gates.table(shown))
+
+    def test_an_index_is_told_in_plain_words(self):
+        thrown = "rank 0: vector::_M_range_check: __n (which is 18446744073709551615) >= this->size() (which is 3)"
+        shown = gates.judge(self.GATES, rows(("", "threw", thrown)), self.REFERENCE)
+        self.assertEqual(shown[0].yours, "rank 0: index -1 of a vector of 3 elements")
+
+    def test_credit_is_for_what_stands_before_the_colon(self):
+        """A row for each step says where a rank goes wrong, and one wrong step takes its points."""
+        steps = lambda one, two: rows(("sum/rank 0: step 1", "f32", one), ("sum/rank 0: step 2", "f32", two), self.TWO)  # noqa: E731
+        shown = gates.judge(self.GATES[:1], steps("0" * 8, "0" * 8), steps("0" * 8, "3f800000"))[0]
+        self.assertEqual((shown.points, shown.case, shown.wrong, shown.rows), (30, "case, rank 0: step 2", 1, 3))
+
+    def test_what_is_wanted_comes_from_the_tree(self):
+        """Of an extension: rows with a = of the tree's program count, a student's do not."""
+        tree = rows(*((f"={gate}", kind, value) for gate, kind, value in [self.ONE, self.TWO, ("sent", "count", "100")]), ("sent", "without", "300"), ("sum/0", "f32", "0" * 8))
+        forged = rows(("=sum/0", "f32", "0" * 8), ("sum/0", "f32", "0" * 8), self.TWO, ("sent", "count", "100"))
+        right = rows(self.ONE, self.TWO, ("sent", "count", "150"))
+        for yours, points in [(right, [60, 15]), (forged, [30, 0]), (tree, [0, 0])]:
+            self.assertEqual([result.points for result in gates.judge(self.GATES, yours, tree)], points)
+
+    def test_a_gate_gets_no_more_than_the_one_it_names(self):
+        """Memory that is bought with time: its own case gets as little as time does."""
+        both = [Gate("kept", "count", 50, "bytes", with_gate="idle"), Gate("idle", "count", 50, "time", with_gate="kept")]
+        figures = lambda kept, idle: Outcome("", [(case, gate, kind, value) for case in "ab" for gate, kind, value in [("kept", "without", "300"), ("idle", "without", "50"), ("kept", "count", kept if case == "a" else "100"), ("idle", "count", idle if case == "a" else "10")]])  # noqa: E731
+        for kept, idle, points in [("100", "10", 50), ("100", "50", 25), ("300", "10", 25), ("200", "10", 31.25), ("200", "50", 25)]:
+            shown = gates.judge(both, figures(kept, idle), figures("100", "10"))
+            self.assertEqual([result.points for result in shown], [points, points], (kept, idle))
+        shown = gates.judge(both, figures("100", "50"), figures("100", "10"))
+        self.assertEqual(shown[0].yours, "100 (counts as far as idle does)")
+        self.assertEqual(first_failure(shown), "idle")
+
+    def test_a_check_is_told_in_its_own_words(self):
+        thrown = "rank 1: /tree/common/comm/reduction.cpp:64: data.dtype == arrived_.dtype: U8 to reduce, workspace of F32"
+        shown = gates.judge(self.GATES, rows(("", "threw", thrown)), self.REFERENCE)
+        self.assertEqual(shown[0].yours, "rank 1: U8 to reduce, workspace of F32 [/tree/common/comm/reduction.cpp:64]")
+
+    TRACE = Gate("program", "trace", 10, "the trace")
+    LINES = ['{"step":0,"loss":"0x1p+2","param_hash":"aa","decimal":{"loss":4.0}}', '{"step":1,"loss":"0x1p+1","param_hash":"bb","decimal":{"loss":2.0}}']
+
+    def test_the_first_line_of_a_trace_that_differs(self):
+        other = self.LINES[1].replace("0x1p+1", "0x1p+0").replace("2.0", "1.0").replace("bb", "cc")
+        shown = gates.judge_trace(self.TRACE, [self.LINES[0], other], self.LINES)
+        self.assertEqual((shown.points, shown.yours, shown.reference), (5, "line 2: step 1, loss 1.0, param_hash cc", "line 2: step 1, loss 2.0, param_hash bb"))
+        for yours, ended, told in [([], "ended with status 1", "0 of 2 lines, ended with status 1"), (self.LINES[:1], "", "1 of 2 lines"), (["{"], "", "line 1: {")]:
+            self.assertEqual(gates.judge_trace(self.TRACE, yours, self.LINES, ended).yours, told)
+        shown = gates.judge_trace(self.TRACE, [*self.LINES, "more"], self.LINES)
+        self.assertEqual((shown.points, shown.yours, shown.reference), (0, "line 3: more", "line 3: no such line"))
+        self.assertEqual(gates.judge_trace(self.TRACE, self.LINES, self.LINES).yours, "2 of 2 lines")
+
+    def test_long_lines_of_a_trace_stand_below_their_row(self):
+        lines = [line.replace('"bb"', '"' + "b" * 90 + '"') for line in self.LINES]
+        shown = gates.table([gates.judge_trace(self.TRACE, self.LINES, lines)])
+        self.assertIn("\n     yours: line 2: step 1, param_hash bb\n     reference: line 2: step 1, param_hash bbbb", shown)
+
+    def test_nan_is_no_sum(self):
+        self.assertEqual(self.points(rows(self.ONE, ("sum/1", "f32", "7fc00000"))), [30, 0])
+
+    def test_nothing_measured(self):
+        self.assertEqual(self.points(rows()), [0, 0])
+        self.assertEqual(self.points(rows(("sum/0", "f32", ""), ("sent", "text", "0"))), [0, 0])
+
+    def test_a_long_message_is_shown_once_and_below_its_row(self):
+        message = "the ranks wait for each other" + "; rank 0 waits" * 9
+        shown = gates.table(gates.judge(self.GATES, rows(("", "threw", message)), self.REFERENCE))
+        self.assertEqual([shown.count(message), shown.count("as above")], [1, 1])
+        self.assertLess(max(len(line) for line in shown.splitlines() if message not in line), 100)
+
+    def test_where_a_program_ended_is_told(self):
+        yours = rows(("", "begin", ""), ended="ended by SIGSEGV")
+        shown = gates.judge(self.GATES, yours, self.REFERENCE)[0].yours
+        self.assertEqual(shown, "ended by SIGSEGV, in the case case")
+
+    def test_of_two_rows_that_differ_none_counts(self):
+        """The first may be forged, or the second."""
+        wrong, sent, forged = ("sum/0", "f32", "0" * 8), ("sent", "count", "300"), ("sent", "count", "100")
+        for yours in [rows(wrong, self.ONE, self.TWO), rows(self.ONE, wrong, self.TWO)]:
+            self.assertEqual(self.points(yours), [30, 0])
+        for pair in [(forged, sent), (sent, forged), (("sent", "text", "100"),)]:
+            self.assertEqual(self.points(rows(self.ONE, self.TWO, *pair)), [60, 0])
+
+
+if __name__ == "__main__":
+    assert ROOT
+    unittest.main()
