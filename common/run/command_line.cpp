@@ -250,8 +250,9 @@ std::vector<FlagValue> CommandLine::record() const {
 void CommandLine::take_trial_batch() {
   int64_t *batch = nullptr, *micro = nullptr;
   for (const auto& [flag, value] : values_) {
-    if (flag == "--batch") batch = std::get<int64_t*>(value);
-    if (flag == "--micro-batch") micro = std::get<int64_t*>(value);
+    int64_t* const* number = std::get_if<int64_t*>(&value);
+    if (number && flag == "--batch") batch = *number;
+    if (number && flag == "--micro-batch") micro = *number;
   }
   if (batch && micro)
     *micro = trial_batch("--micro-batch", *micro > 0 ? *micro : *batch);
