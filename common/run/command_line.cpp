@@ -254,10 +254,11 @@ void CommandLine::take_trial_batch() {
     if (number && flag == "--batch") batch = *number;
     if (number && flag == "--micro-batch") micro = *number;
   }
-  if (batch && micro)
-    *micro = trial_batch("--micro-batch", *micro > 0 ? *micro : *batch);
-  else if (batch)
-    *batch = trial_batch("--batch", *batch);
+  int64_t* const tried = micro ? micro : batch;
+  if (!batch) return;
+  const int64_t given = *tried > 0 ? *tried : *batch;
+  const int64_t taken = trial_batch(micro ? "--micro-batch" : "--batch", given);
+  if (taken != given) *tried = taken;
 }
 
 void CommandLine::parse(int argc, const char* const* argv) {

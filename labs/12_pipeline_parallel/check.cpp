@@ -61,9 +61,11 @@ void run_nth(Sheet& sheet, int64_t p, int64_t v) {
                           .micros = 2 * p,
                           .lists = {}};
   for (const Do what : {Do::Forward, Do::Backward, Do::BackwardInput, Do::BackwardWeight})
-    for (int64_t k = 0; k < 2 * p * v; ++k)
-      sheet.text(fmt::format("nth/all: {} {} of p {}, v {}", to_string(what), k, p, v),
-                 to_string(nth(pipeline, what, k)));
+    for (int64_t k = 0; k < 2 * p * v; ++k) {
+      const std::string which = fmt::format("{} {} of p {}, v {}", to_string(what), k, p, v);
+      sheet.text("nth/all: " + which,
+                 sheet.returned(which, [&] { return to_string(nth(pipeline, what, k)); }));
+    }
 }
 
 void cases(Sheet& sheet) {

@@ -35,8 +35,8 @@ TEST_P(BadBlock, NotHeadsThatAFlagMakesFit) {
   train("19_llama", "--model llama-nano --heads 2 --kv-heads 1 --layers 1");
   train("19_llama", "--model llama-nano --channels 60 --heads 15 --kv-heads 5 --layers 1");
   expect_refused({{"--model llama-nano --heads 2", "--kv-heads 4 must divide --heads 2"},
-                  {"--model llama-nano --heads 0", "--heads must be from 1 to 64, not 0"},
-                  {"--heads 3", "--heads 3 must divide --channels 64"}});
+                  {"--model llama-nano --heads 0", "--heads must be from 1 to 128, not 0"},
+                  {"--heads 3", "--heads 3 must divide --channels 128"}});
 }
 
 TEST_P(BadBlock, Theta) {
