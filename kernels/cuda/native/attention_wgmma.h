@@ -11,13 +11,13 @@
 namespace ladder::LADDER_CUDA {
 
 /// An engine of attention that multiplies on Hopper's tensor cores. Blocks of heads of 64 channels.
-template <int kWarps, int kPartnerRows, int kScoreColumns, int kBlocksOfAnSm = 2>
+template <int kWarps, int kPartnerRows, int kScoreColumns>
 struct Wgmma : Mma<__nv_bfloat16, 64, 1, kWarps, kPartnerRows, kScoreColumns> {
   using T = __nv_bfloat16;
   using Base = Mma<T, 64, 1, kWarps, kPartnerRows, kScoreColumns>;
   using Base::kThreads, Base::kNeighbors, Base::kSlice, Base::kPartners;
   using typename Base::Four, typename Base::Scores, typename Base::Sums;
-  static constexpr int kBlocks = kBlocksOfAnSm;
+  static constexpr int kBlocks = 2;  ///< of an SM
   static constexpr int kTeamRows = 64;
   static constexpr int kStride = 64;
   static_assert(kWarps % 4 == 0);
