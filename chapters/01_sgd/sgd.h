@@ -12,8 +12,8 @@
 
 #include "common/error.h"
 #include "common/model/layout.h"
-#include "common/run/checkpoint.h"
 #include "common/run/command_line.h"
+#include "common/save/checkpoint.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 

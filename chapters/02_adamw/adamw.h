@@ -15,8 +15,8 @@
 
 #include "common/error.h"
 #include "common/model/layout.h"
-#include "common/run/checkpoint.h"
 #include "common/run/command_line.h"
+#include "common/save/checkpoint.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 #include "kernels/math.h"

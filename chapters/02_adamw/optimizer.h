@@ -15,7 +15,7 @@
 #include "chapters/02_adamw/lion.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
-#include "common/run/manifest.h"
+#include "common/save/manifest.h"
 
 namespace ladder {
 

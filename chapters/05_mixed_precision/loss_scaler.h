@@ -28,7 +28,7 @@
 #include "chapters/05_mixed_precision/precision.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
-#include "common/run/manifest.h"
+#include "common/save/manifest.h"
 
 namespace ladder {
 

@@ -19,9 +19,9 @@
 #include "common/comm/gather_text.h"
 #include "common/comm/mesh.h"
 #include "common/comm/run_ranks.h"
+#include "common/output_file.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
-#include "common/run/output_file.h"
 #include "common/run/report.h"
 #include "kernels/arena.h"
 

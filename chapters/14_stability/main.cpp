@@ -13,12 +13,12 @@
 #include "common/model/measure.h"
 #include "common/model/tied_head.h"
 #include "common/run/backend.h"
-#include "common/run/checkpoint.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/run/run_main.h"
 #include "common/run/sampler.h"
 #include "common/run/validation.h"
+#include "common/save/checkpoint.h"
 
 namespace ladder {
 namespace {

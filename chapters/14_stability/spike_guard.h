@@ -20,7 +20,7 @@
 #include "common/error.h"
 #include "common/random.h"
 #include "common/run/command_line.h"
-#include "common/run/manifest.h"
+#include "common/save/manifest.h"
 
 namespace ladder {
 

@@ -30,7 +30,7 @@
 #include "common/error.h"
 #include "common/model/layout.h"
 #include "common/run/command_line.h"
-#include "common/run/manifest.h"
+#include "common/save/manifest.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 #include "kernels/limbs.h"

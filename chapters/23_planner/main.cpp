@@ -19,8 +19,8 @@
 #include "chapters/23_planner/usual_memory.h"
 #include "common/error.h"
 #include "common/model/layout.h"
+#include "common/output_file.h"
 #include "common/run/command_line.h"
-#include "common/run/output_file.h"
 #include "common/run/run_main.h"
 
 namespace ladder::planner {

@@ -11,13 +11,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/checksum.h"
 #include "common/comm/gather_text.h"
 #include "common/comm/rank_report.h"
 #include "common/error.h"
 #include "common/input_file.h"
-#include "common/run/checksum.h"
-#include "common/run/manifest.h"
-#include "common/run/save_directory.h"
+#include "common/save/directory.h"
+#include "common/save/manifest.h"
 
 namespace ladder {
 namespace {

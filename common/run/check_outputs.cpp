@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "common/error.h"
-#include "common/run/output_file.h"
+#include "common/output_file.h"
 
 namespace ladder {
 namespace {

@@ -10,8 +10,8 @@
 #include "common/error.h"
 #include "common/printable.h"
 #include "common/run/batch_trial.h"
-#include "common/run/checkpoint.h"
 #include "common/run/origin.h"
+#include "common/save/checkpoint.h"
 
 namespace ladder {
 namespace {

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "common/comm/comm.h"
+#include "common/output_file.h"
 #include "common/run/ending.h"
 #include "common/run/options.h"
-#include "common/run/output_file.h"
 #include "common/run/progress.h"
 #include "common/run/report.h"
-#include "common/run/save_directory.h"
 #include "common/run/timeline.h"
 #include "common/run/trace.h"
+#include "common/save/directory.h"
 #include "kernels/context.h"
 
 namespace ladder {

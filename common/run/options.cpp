@@ -11,9 +11,9 @@
 #include "common/run/backend.h"
 #include "common/run/check_outputs.h"
 #include "common/run/cores.h"
-#include "common/run/manifest.h"
 #include "common/run/require_range.h"
-#include "common/run/save_directory.h"
+#include "common/save/directory.h"
+#include "common/save/manifest.h"
 
 namespace ladder {
 namespace {

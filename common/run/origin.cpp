@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "common/checksum.h"
 #include "common/input_file.h"
-#include "common/run/checksum.h"
-#include "common/run/manifest.h"
+#include "common/save/manifest.h"
 
 namespace ladder {
 namespace {

@@ -1,6 +1,6 @@
 // Checkpoints that every chapter refuses to load: missing, foreign, truncated, damaged, of another
 // model or optimizer. And those that no save may replace.
-#include "common/run/manifest.h"
+#include "common/save/manifest.h"
 #include "tests/common/refusal.h"
 
 namespace ladder::test {

@@ -1,5 +1,5 @@
 // Bad input that every chapter from 02 on refuses.
-#include "common/run/manifest.h"
+#include "common/save/manifest.h"
 #include "tests/common/refusal.h"
 
 namespace ladder::test {

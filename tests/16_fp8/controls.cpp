@@ -2,7 +2,7 @@
 #include <cstring>
 #include <limits>
 
-#include "common/run/manifest.h"
+#include "common/save/manifest.h"
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {

@@ -14,8 +14,8 @@
 #include "common/comm/run_ranks.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
+#include "common/model/shards.h"
 #include "common/random.h"
-#include "common/run/shards.h"
 #include "kernels/transfer.h"
 
 namespace ladder::test {

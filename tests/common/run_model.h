@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/model/layout.h"
-#include "common/run/checkpoint.h"
+#include "common/save/checkpoint.h"
 #include "kernels/arena.h"
 
 namespace ladder {

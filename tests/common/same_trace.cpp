@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/run/ending.h"
-#include "common/run/manifest.h"
-#include "common/run/save_directory.h"
+#include "common/save/directory.h"
+#include "common/save/manifest.h"
 
 namespace ladder::test {
 namespace {

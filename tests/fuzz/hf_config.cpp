@@ -1,10 +1,9 @@
 // Any bytes as the config.json of somebody's weights: refused in a line, or that of this model.
-#include "common/run/hf_config.h"
-
 #include <string_view>
 
 #include "common/error.h"
-#include "common/run/json.h"
+#include "common/hf/config.h"
+#include "common/hf/json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

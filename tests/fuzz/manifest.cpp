@@ -1,5 +1,5 @@
 // Any bytes as the manifest of a checkpoint: refused in a line, or what write() wrote.
-#include "common/run/manifest.h"
+#include "common/save/manifest.h"
 
 #include <filesystem>
 #include <fstream>

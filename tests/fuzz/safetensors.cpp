@@ -1,5 +1,5 @@
 // Any bytes as a safetensors file: refused in a line, or read.
-#include "common/run/safetensors.h"
+#include "common/hf/safetensors.h"
 
 #include "common/error.h"
 #include "tests/fuzz/bytes_as_file.h"

@@ -1,0 +1,169 @@
+#include "common/hf/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "common/error.h"
+#include "common/hf/json.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kLengthBytes = 8;
+constexpr int64_t kDataAlign = 64;           // of the data's start in the file
+constexpr int64_t kMaxHeader = 100'000'000;  // the format's own limit
+
+static_assert(std::endian::native == std::endian::little, "files are written as memory lies");
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// Whether a word has all bits of the exponent: a NaN or an infinity.
+template <class Word>
+bool any_has(std::span<const std::byte> words, Word exponent) {
+  bool any = false;
+  for (size_t i = 0; i < words.size(); i += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, words.data() + i, sizeof word);
+    any |= (word & exponent) == exponent;
+  }
+  return any;
+}
+
+/// Narrower floats are no one's weights or states.
+bool is_finite(Dtype dtype, std::span<const std::byte> bytes) {
+  switch (dtype) {
+    case Dtype::F64: return !any_has<uint64_t>(bytes, 0x7ff0'0000'0000'0000);
+    case Dtype::F32: return !any_has<uint32_t>(bytes, 0x7f80'0000);
+    case Dtype::BF16: return !any_has<uint16_t>(bytes, 0x7f80);
+    case Dtype::F16: return !any_has<uint16_t>(bytes, 0x7c00);
+    default: return true;
+  }
+}
+
+std::vector<int64_t> extents(const Shape& shape) {
+  return {shape.dims.begin(), shape.dims.begin() + shape.rank};
+}
+
+std::string header_text(std::span<const SafetensorsWriter::Entry> entries,
+                        const std::map<std::string, std::string>& metadata) {
+  json header = {{"__metadata__", metadata}};
+  int64_t begin = 0;
+  for (const auto& [name, dtype, shape] : entries) {
+    CHECK(begin % size_of(dtype) == 0, "{} comes before wider types", name);
+    CHECK(!header.contains(name), "two tensors called {}", name);
+    const int64_t end = begin + shape.size() * size_of(dtype);
+    header[name] = {
+        {"dtype", dtype_name(dtype)}, {"shape", extents(shape)}, {"data_offsets", {begin, end}}};
+    begin = end;
+  }
+  std::string text = header.dump();
+  const auto length = round_up(std::ssize(text) + kLengthBytes, kDataAlign) - kLengthBytes;
+  text.resize(static_cast<size_t>(length), ' ');
+  return text;
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Entry> entries,
+                                     const std::map<std::string, std::string>& metadata)
+    : file_(path, "checkpoint"), entries_(std::move(entries)) {
+  const std::string header = header_text(entries_, metadata);
+  const uint64_t length = header.size();
+  write_bytes(std::as_bytes(std::span(&length, 1)));
+  write_bytes(bytes_of(header));
+}
+
+void SafetensorsWriter::write(Tensor tensor) {
+  CHECK(next_ < entries_.size(), "more than {} tensors", entries_.size());
+  const Entry& entry = entries_[next_];
+  CHECK(tensor.shape == entry.shape, "{} is {}, not {}", entry.name, to_string(tensor.shape),
+        to_string(entry.shape));
+  append(tensor);
+}
+
+void SafetensorsWriter::append(Tensor part) {
+  CHECK(next_ < entries_.size(), "more than {} tensors", entries_.size());
+  const Entry& entry = entries_[next_];
+  appended_ += part.size();
+  CHECK(part.dtype == entry.dtype && appended_ <= entry.shape.size(), "{} elements of {} {}",
+        appended_, entry.name, to_string(entry.shape));
+  const std::span bytes(static_cast<const std::byte*>(part.ptr), static_cast<size_t>(part.bytes()));
+  if (not_finite_.empty() && !is_finite(part.dtype, bytes)) not_finite_ = entry.name;
+  write_bytes(bytes);
+  if (appended_ < entry.shape.size()) return;
+  appended_ = 0;
+  ++next_;
+}
+
+void SafetensorsWriter::write_bytes(std::span<const std::byte> bytes) {
+  file_.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  checksum_.update(bytes);
+  bytes_ += std::ssize(bytes);
+}
+
+WrittenFile SafetensorsWriter::finish() {
+  CHECK(next_ == entries_.size(), "{} of {} tensors written", next_, entries_.size());
+  file_.commit();
+  return {.sum = {.bytes = bytes_, .xxh3 = checksum_.hex()}, .not_finite = not_finite_};
+}
+
+SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
+  const int64_t size = file_.size();
+  if (size < kLengthBytes) throw UserError("{}: truncated: {} bytes", path, size);
+  uint64_t length = 0;
+  file_.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  if (length > kMaxHeader || static_cast<int64_t>(length) > size - kLengthBytes)
+    throw UserError("{}: not a safetensors file, or truncated: its header would have {} bytes",
+                    path, length);
+  std::string header(length, '\0');
+  file_.read(kLengthBytes, std::as_writable_bytes(std::span(header)));
+  data_ = kLengthBytes + static_cast<int64_t>(length);
+  try {
+    entries_ = parse_header(header, size - data_);
+  } catch (const UserError& e) {
+    throw UserError("{}: not a safetensors file, or damaged: {}", path, e.what());
+  }
+}
+
+const TensorEntry& SafetensorsReader::expect(const std::string& name, Dtype dtype,
+                                             const Shape& shape) const {
+  const auto at = entries_.find(name);
+  if (at == entries_.end()) throw UserError("{}: holds no tensor {}", path(), name);
+  const TensorEntry& entry = at->second;
+  if (entry.dtype != dtype_name(dtype) || entry.shape != extents(shape))
+    throw UserError("{}: {} is {} {}, not {} {} as here", path(), name, entry.dtype,
+                    shown(entry.shape), dtype_name(dtype), shown(extents(shape)));
+  return entry;
+}
+
+void SafetensorsReader::read(const TensorEntry& entry, int64_t begin,
+                             std::span<std::byte> out) const {
+  CHECK(begin >= 0 && std::ssize(out) <= entry.bytes() - begin, "bytes {} to {} of {}", begin,
+        begin + std::ssize(out), entry.bytes());
+  file_.read(data_ + entry.begin + begin, out);
+}
+
+std::vector<std::byte> SafetensorsReader::bytes(const TensorEntry& entry) const {
+  std::vector<std::byte> all(static_cast<size_t>(entry.bytes()));
+  read(entry, 0, all);
+  return all;
+}
+
+FileSum SafetensorsReader::sum() const {
+  Checksum checksum;
+  std::vector<std::byte> buffer(size_t{1} << 20);
+  for (int64_t at = 0; at < file_.size(); at += std::ssize(buffer)) {
+    const auto part = std::span(buffer).first(
+        static_cast<size_t>(std::min(std::ssize(buffer), file_.size() - at)));
+    file_.read(at, part);
+    checksum.update(part);
+  }
+  return {.bytes = file_.size(), .xxh3 = checksum.hex()};
+}
+
+}  // namespace ladder

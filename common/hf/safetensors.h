@@ -1,0 +1,90 @@
+// Safetensors files: named tensors behind a JSON header (github.com/huggingface/safetensors).
+//
+//   | u64 length of the header, little-endian | header | data |
+//
+// common/hf/safetensors_header.h knows the header.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/checksum.h"
+#include "common/hf/safetensors_header.h"
+#include "common/input_file.h"
+#include "common/output_file.h"
+#include "kernels/tensor.h"
+
+namespace ladder {
+
+/// Size and checksum of a whole file.
+struct FileSum {
+  int64_t bytes;
+  std::string xxh3;
+  bool operator==(const FileSum&) const = default;
+};
+
+/// What a writer has to say of its file.
+struct WrittenFile {
+  FileSum sum{};
+  std::string not_finite;  ///< the first tensor that holds a NaN or an infinity; empty: none
+};
+
+/// Writes the tensors one after the other, so that only one needs to be in memory in its layout on
+/// disk. The file appears in finish().
+class SafetensorsWriter {
+ public:
+  struct Entry {
+    std::string name;
+    Dtype dtype;
+    Shape shape;
+  };
+  /// @param entries all that will be written, in order, wider dtypes first (then all are aligned)
+  /// @throws UserError if no file can be created there
+  SafetensorsWriter(const std::string& path, std::vector<Entry> entries,
+                    const std::map<std::string, std::string>& metadata);
+
+  /// The next entry's elements.
+  void write(Tensor tensor);
+  /// The next elements of an entry that comes in parts, flat.
+  void append(Tensor part);
+  WrittenFile finish();
+
+ private:
+  void write_bytes(std::span<const std::byte> bytes);
+
+  OutputFile file_;
+  std::vector<Entry> entries_;
+  size_t next_ = 0;
+  int64_t appended_ = 0;  ///< elements of the next entry
+  int64_t bytes_ = 0;
+  Checksum checksum_;
+  std::string not_finite_;
+};
+
+/// An open file, its header checked in full by the constructor. Tensors are read on demand.
+class SafetensorsReader {
+ public:
+  /// @throws UserError naming the file if it is missing, truncated or malformed
+  explicit SafetensorsReader(const std::string& path);
+
+  const std::string& path() const { return file_.path(); }
+  const TensorEntries& entries() const { return entries_; }
+
+  /// The tensor of this name. @throws UserError if it is missing or of another dtype or shape
+  const TensorEntry& expect(const std::string& name, Dtype dtype, const Shape& shape) const;
+  /// out = bytes [begin, begin + out.size()) of the tensor.
+  /// @throws UserError as InputFile::read(), as do the other two
+  void read(const TensorEntry& entry, int64_t begin, std::span<std::byte> out) const;
+  /// All of them.
+  std::vector<std::byte> bytes(const TensorEntry& entry) const;
+  FileSum sum() const;
+
+ private:
+  InputFile file_;
+  int64_t data_ = 0;  ///< where it begins in the file
+  TensorEntries entries_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,169 @@
+#include "common/save/manifest.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+#include "common/hf/json.h"
+#include "common/input_file.h"
+#include "common/output_file.h"
+#include "common/save/directory.h"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kFormat = "ladder checkpoint 2";
+
+/// Which flag decides a size; all others --model alone.
+constexpr std::array<std::pair<std::string_view, const char*>, 17> kFlags = {
+    {{"/layers", "--layers"},
+     {"/heads", "--heads"},
+     {"/channels", "--channels"},
+     {"/vocab", "--vocab"},
+     {"/tied_head", "--tied-head"},
+     {"/kv_heads", "--kv-heads"},
+     {"/hidden", "--hidden"},
+     {"/norm", "--norm"},
+     {"/mlp", "--mlp"},
+     {"/bias", "--no-bias"},
+     {"/position", "--position"},
+     {"/theta", "--rope-theta"},
+     {"/experts/count", "--experts"},
+     {"/experts/chosen", "--experts-per-token"},
+     {"/experts/shared", "--shared-experts"},
+     {"/experts/router", "--router"},
+     {"/experts/renormalize", "--no-renormalize"}}};
+
+const char* flag_of(std::string_view size) {
+  const auto* at = std::ranges::find(kFlags, size, &decltype(kFlags)::value_type::first);
+  return at == kFlags.end() ? "--model" : at->second;
+}
+
+/// `manifest` without its checksum as text, with it: over all that stands before.
+std::string sealed(const json& manifest) {
+  std::string text = manifest.dump(2);
+  text.resize(text.size() - 2);  // "\n}"
+  text += ",\n  \"xxh3\": ";
+  Checksum checksum;
+  checksum.update(std::as_bytes(std::span(text)));
+  return text + fmt::format("\"{}\"\n}}\n", checksum.hex());
+}
+
+json to_json(const FileSum& sum) { return {{"bytes", sum.bytes}, {"xxh3", sum.xxh3}}; }
+
+FileSum sum_from(const json& value) {
+  return {.bytes = value.at("bytes").get<int64_t>(), .xxh3 = value.at("xxh3").get<std::string>()};
+}
+
+Manifest from_text(const std::string& text) {
+  json value = parse_json(text);
+  const auto format = value.at("format").get<std::string>();
+  if (format != kFormat) throw UserError("its format is {}, legal is {}", shown(format), kFormat);
+  value.erase("xxh3");
+  if (sealed(value) != text) throw UserError("it is damaged");
+  try {
+    count_in(value.at("state").at("step"));
+  } catch (const UserError& e) {
+    throw UserError("its step: {}", e.what());
+  }
+  return {.model = value.at("model"),
+          .state = value.at("state"),
+          .weights = sum_from(value.at("weights")),
+          .optimizer = sum_from(value.at("optimizer"))};
+}
+
+}  // namespace
+
+int64_t count_in(const json& value) {
+  const bool legal = value.is_number_integer() && value >= 0 && value <= kMaxCount;
+  if (!legal) throw UserError("{} is no number from 0 to {}", shown(value), kMaxCount);
+  return value.get<int64_t>();
+}
+
+int64_t Manifest::steps() const { return state.at("step"); }
+
+json Manifest::sizes_of(const GptConfig& config) {
+  json sizes = {{"layers", config.layers},
+                {"heads", config.heads},
+                {"channels", config.channels},
+                {"positions", config.positions},
+                {"vocab", config.vocab}};
+  if (config.tied_head) sizes["tied_head"] = true;
+  // What GPT-2 has is left out.
+  if (config.groups() != config.heads) sizes["kv_heads"] = config.groups();
+  if (config.expert_inner() != 4 * config.channels) sizes["hidden"] = config.expert_inner();
+  if (const Experts& e = config.experts; e.count > 0)
+    sizes["experts"] = {{"count", e.count},
+                        {"chosen", e.chosen},
+                        {"shared", e.shared},
+                        {"router", e.router == Router::Softmax ? "softmax" : "sigmoid"},
+                        {"renormalize", e.renormalize}};
+  if (config.norm == Norm::Rms) sizes["norm"] = "rms";
+  if (config.mlp == Mlp::SwiGlu) sizes["mlp"] = "swiglu";
+  if (!config.bias) sizes["bias"] = false;
+  if (config.position == Position::Learned) return sizes;
+  sizes.erase("positions");
+  sizes["position"] = "rope";
+  sizes["theta"] = config.rope.theta;
+  if (config.rope.factor != 1)
+    sizes["rope"] = {config.rope.factor, config.rope.low, config.rope.high, config.rope.original};
+  return sizes;
+}
+
+std::string Manifest::difference(const json& there, const json& here) {
+  constexpr size_t kMost = 4;
+  const json all_there = there.flatten(), all_here = here.flatten();
+  std::set<std::string> sizes;
+  for (const json& all : {all_there, all_here})
+    for (const auto& [size, value] : all.items()) sizes.insert(size);
+  std::vector<std::string> differ;
+  for (const std::string& size : sizes) {
+    const auto value_in = [&](const json& all) {
+      return all.contains(size) ? all.at(size) : json();
+    };
+    const json one = value_in(all_there), other = value_in(all_here);
+    if (one == other) continue;
+    const auto said = [](const json& value) { return value.is_null() ? "none" : shown(value); };
+    const std::string name = size.empty() ? "the model" : shortened(size.substr(1));
+    differ.push_back(fmt::format("{} is {} there and {} here ({})", name, shortened(said(one)),
+                                 shortened(said(other)), flag_of(size)));
+  }
+  if (differ.size() > kMost) differ.resize(kMost);
+  return fmt::format("{}", fmt::join(differ, ", "));
+}
+
+fs::path Manifest::path_in(const fs::path& generation) { return generation / kManifestFile; }
+
+Manifest Manifest::read(const fs::path& generation) {
+  const std::string path = path_in(generation).string();
+  const std::string text = read_small_file(path, kMaxJsonFile);
+  try {
+    return from_text(text);
+  } catch (const json::exception&) {
+    throw UserError("{}: not a checkpoint of Ladder, or damaged", path);
+  } catch (const UserError& e) {
+    throw UserError("{}: not a checkpoint of Ladder: {}", path, e.what());
+  }
+}
+
+std::optional<Manifest> Manifest::find(const fs::path& dir) { return with_checkpoint(dir, read); }
+
+void Manifest::write(const fs::path& generation) const {
+  OutputFile file(path_in(generation).string(), "checkpoint");
+  file.write(sealed({{"format", kFormat},
+                     {"model", model},
+                     {"state", state},
+                     {"weights", to_json(weights)},
+                     {"optimizer", to_json(optimizer)}}));
+  file.commit();
+}
+
+}  // namespace ladder

@@ -1,0 +1,108 @@
+// config.json: what is written describes the model, and one that describes another is refused.
+
+#include <nlohmann/json.hpp>
+
+#include "common/hf/config.h"
+#include "tests/common/run_files.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+
+json written() { return hf_config(preset("tiny")); }
+
+/// What the check says of a config.json of `tiny` with one key changed.
+std::string refusal(const std::string& key, const json& value) {
+  json config = written();
+  config[key] = value;
+  return user_error([&] { check_hf_config(config, preset("tiny")); });
+}
+
+TEST(HfConfig, WhatIsWrittenIsAccepted) {
+  for (const std::string& name : preset_names()) {
+    const GptConfig config = preset(name);
+    if (family(config) == Family::Mixture) continue;
+    EXPECT_FALSE(check_hf_config(hf_config(config), config)) << name;
+  }
+}
+
+TEST(HfConfig, SaysWhatTheModelIs) {
+  const json config = written();
+  EXPECT_EQ(config.at("architectures"), json::parse(R"(["GPT2LMHeadModel"])"));
+  EXPECT_EQ(config.at("n_head"), 4);
+  EXPECT_EQ(config.at("n_positions"), 64);
+  EXPECT_EQ(config.at("vocab_size"), 256) << "bytes";
+  EXPECT_EQ(config.at("eos_token_id"), json(nullptr)) << "no byte ends a text";
+  EXPECT_EQ(config.at("tie_word_embeddings"), false);
+  const json gpt2 = hf_config(preset("gpt2-124m"));
+  EXPECT_EQ(gpt2.at("vocab_size"), 50257) << "without rows of padding";
+  EXPECT_EQ(gpt2.at("eos_token_id"), 50256);
+}
+
+TEST(HfConfig, TheConfigOfPublishedGpt2IsThatModel) {
+  // Parts of it as published: what is left out has the default of transformers.
+  const json published = {{"activation_function", "gelu_new"},
+                          {"model_type", "gpt2"},
+                          {"layer_norm_epsilon", 1e-05},
+                          {"n_ctx", 1024},
+                          {"n_embd", 768},
+                          {"n_head", 12},
+                          {"n_layer", 12},
+                          {"n_positions", 1024},
+                          {"vocab_size", 50257}};
+  EXPECT_TRUE(check_hf_config(published, preset("gpt2-124m"))) << "its head is the embedding";
+  EXPECT_TRUE(check_hf_config({{"model_type", "gpt2"}}, preset("gpt2-124m"))) << "all by default";
+  EXPECT_USER_ERROR(check_hf_config(json::object(), preset("gpt2-124m")),
+                    "model_type is missing; legal for this model is \"gpt2\"");
+  EXPECT_USER_ERROR(check_hf_config(published, preset("gpt2-350m")), "n_layer is 12");
+}
+
+TEST(HfConfig, AnotherSizeIsRefusedWithBothValues) {
+  EXPECT_EQ(refusal("n_head", 8), "n_head is 8, but this model has 4; see --heads");
+  EXPECT_EQ(refusal("n_layer", 3), "n_layer is 3, but this model has 4; see --layers");
+  EXPECT_EQ(refusal("n_embd", 64), "n_embd is 64, but this model has 128; see --channels");
+  EXPECT_EQ(refusal("n_positions", 65), "n_positions is 65, but this model has 64; see --model");
+  EXPECT_EQ(refusal("vocab_size", 257), "vocab_size is 257, but this model has 256; see --model");
+  EXPECT_EQ(refusal("n_inner", 256), "n_inner is 256, but Ladder computes with 512");
+  EXPECT_EQ(refusal("n_inner", nullptr), "") << "four times the width";
+  EXPECT_EQ(refusal("num_attention_heads", 4), "") << "another name for n_head";
+  EXPECT_NE(refusal("num_attention_heads", 8), "");
+  EXPECT_NE(refusal("n_head", "4"), "") << "a string";
+}
+
+TEST(HfConfig, AnotherFunctionIsRefusedWithBothValues) {
+  EXPECT_EQ(refusal("activation_function", "relu"),
+            "activation_function is \"relu\", but Ladder computes \"gelu_new\", GELU in its tanh "
+            "form");
+  EXPECT_NE(refusal("activation_function", "gelu"), "") << "by the error function";
+  EXPECT_EQ(refusal("activation_function", "gelu_pytorch_tanh"), "") << "the same function";
+  EXPECT_EQ(refusal("layer_norm_epsilon", 1e-6),
+            "layer_norm_epsilon is 1e-06, but Ladder computes with 1e-05");
+  EXPECT_EQ(refusal("layer_norm_epsilon", 9.999999747378752e-06), "") << "1e-5 as a float";
+  EXPECT_NE(refusal("layer_norm_epsilon", "1e-5"), "");
+  EXPECT_EQ(refusal("scale_attn_weights", false),
+            "scale_attn_weights is false, but Ladder computes with true");
+  EXPECT_NE(refusal("scale_attn_by_inverse_layer_idx", true), "");
+  EXPECT_NE(refusal("add_cross_attention", true), "");
+  EXPECT_EQ(refusal("reorder_and_upcast_attn", true), "") << "the same function";
+  EXPECT_EQ(refusal("model_type", "llama"),
+            "model_type is \"llama\"; legal for this model is \"gpt2\"");
+}
+
+TEST(HfConfig, TheHeadIsTheEmbeddingUnlessItSaysNo) {
+  json config = written();
+  config.erase("tie_word_embeddings");
+  EXPECT_TRUE(check_hf_config(config, preset("tiny")));
+  EXPECT_NE(refusal("tie_word_embeddings", 1), "");
+}
+
+TEST(HfConfig, AMessageIsOneShortLine) {
+  EXPECT_LT(refusal("model_type", std::string(100'000, 'x')).size(), 300u);
+  EXPECT_EQ(refusal("model_type", "a\nb\x1b[31m\xc2\x9b").find_first_of("\n\x1b\x9b"),
+            std::string::npos);
+  EXPECT_USER_ERROR(check_hf_config(json::array(), preset("tiny")), "not the configuration");
+}
+
+}  // namespace
+}  // namespace ladder

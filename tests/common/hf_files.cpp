@@ -1,0 +1,267 @@
+// Models as Hugging Face saves them: narrow weights, several files, a config.json beside them.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "common/hf/config.h"
+#include "common/hf/files.h"
+#include "common/hf/weights.h"
+#include "kernels/narrow.h"
+#include "tests/common/run_files.h"
+#include "tests/common/run_model.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t V = 5, C = 8;
+const std::string kHead = "lm_head.weight", kIndex = "model.safetensors.index.json";
+
+/// A directory with a small model in FP32 and its config.json, and files made of it.
+class HfFilesTest : public testing::Test {
+ protected:
+  HfFilesTest() {
+    model_.fill(1);
+    write_weights(Ctx{}, nullptr, dir_ / "model.safetensors", model_.config, model_.layout,
+                  model_.params);
+    config_ = hf_config(model_.config);
+    write_config();
+  }
+
+  void write_config() { write_file(dir_ / "config.json", config_.dump()); }
+
+  /// Its tensors again, those that `choose` wants, as `dtype`.
+  template <class Choose>
+  void write_part(const std::string& name, Choose choose, Dtype dtype = Dtype::F32) {
+    const SafetensorsReader whole(source_);
+    std::vector<SafetensorsWriter::Entry> entries;
+    for (const auto& [tensor, entry] : whole.entries()) {
+      Shape shape;
+      for (int64_t extent : entry.shape) shape.dims[shape.rank++] = extent;
+      if (choose(tensor)) entries.push_back({tensor, dtype, shape});
+    }
+    SafetensorsWriter writer(dir_ / name, entries, {});
+    for (const auto& [tensor, type, shape] : entries) {
+      std::vector<std::byte> bytes = whole.bytes(whole.entries().at(tensor));
+      if (type != Dtype::F32) narrow_all(bytes, type == Dtype::F16 ? kF16 : kBf16);
+      writer.write({.ptr = bytes.data(), .dtype = type, .shape = shape});
+    }
+    writer.finish();
+  }
+
+  static void narrow_all(std::vector<std::byte>& bytes, const Format& format) {
+    for (size_t i = 0; i < bytes.size() / 4; ++i) {
+      float x = 0;
+      std::memcpy(&x, &bytes[i * 4], 4);
+      const auto code = static_cast<uint16_t>(narrow(format, x, Overflow::ToInfinity));
+      std::memcpy(&bytes[i * 2], &code, 2);
+    }
+  }
+
+  /// The model in two files, "a" with the embeddings and "b", and their index.
+  void write_two_files() {
+    std::filesystem::rename(dir_ / "model.safetensors", dir_ / "whole");
+    source_ = dir_ / "whole";
+    const auto in_a = [](const std::string& name) { return name.find(".w") != name.npos; };
+    write_part("a", in_a);
+    write_part("b", [&](const std::string& name) { return !in_a(name); });
+    const SafetensorsReader whole(source_);
+    for (const auto& [name, entry] : whole.entries())
+      index_["weight_map"][name] = in_a(name) ? "a" : "b";
+    write_index();
+  }
+  void write_index() { write_file(dir_ / kIndex, index_.dump()); }
+
+  std::string load(const std::string& path, SmallModel& model) {
+    return user_error([&] { load_weights(Ctx{}, path, model.config, model.layout, model.params); });
+  }
+  std::string load(SmallModel& model) { return load(dir_.path(), model); }
+
+  /// Refused, and nothing is modified.
+  void expect_refused(const std::string& why) {
+    SmallModel other;
+    other.fill(7);
+    const std::string before = other.bytes(), message = load(other);
+    EXPECT_NE(message.find(why), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+    EXPECT_EQ(other.bytes(), before);
+  }
+
+  void expect_same(const SmallModel& other) const {
+    EXPECT_EQ(SmallModel::bytes_of(other.params), SmallModel::bytes_of(model_.params));
+  }
+
+  TempDir dir_;
+  SmallModel model_;
+  json config_, index_;
+  std::string source_ = dir_ / "model.safetensors";
+};
+
+const auto kAll = [](const std::string&) { return true; };
+
+TEST_F(HfFilesTest, NarrowWeightsAreWidenedExactly) {
+  for (const auto& [dtype, format] : {std::pair{Dtype::F16, kF16}, std::pair{Dtype::BF16, kBf16}}) {
+    float* const at = model_.params.data<float>();
+    // A subnormal number of F16, a zero below zero, and thirds, which no format holds.
+    at[0] = 0x1.8p-20f;
+    at[1] = -0.0f;
+    for (int64_t i = 2; i < V * C; ++i) at[i] = static_cast<float>(i) / 3;
+    write_weights(Ctx{}, nullptr, dir_ / "exact", model_.config, model_.layout, model_.params);
+    source_ = dir_ / "exact";
+    write_part("model.safetensors", kAll, dtype);
+    SmallModel other;
+    ASSERT_EQ(load(other), "");
+    for (const ParamSpec& spec : model_.layout.specs())
+      for (int64_t i = spec.offset; i < spec.offset + spec.live(); ++i) {
+        const float rounded = widen(format, narrow(format, at[i], Overflow::ToInfinity));
+        ASSERT_EQ(std::bit_cast<uint32_t>(other.params.data<float>()[i]),
+                  std::bit_cast<uint32_t>(rounded))
+            << spec.name << " " << i;
+      }
+  }
+}
+
+TEST_F(HfFilesTest, OtherTypesAreNamedWithTheLegalOnes) {
+  std::string bytes = read_file(source_);
+  for (size_t at = 0; (at = bytes.find(R"("F32")", at)) != std::string::npos;)
+    bytes.replace(at, 5, R"("I32")");
+  write_file(source_, bytes);
+  expect_refused("transformer.wte.weight is I32; legal are F32, F16, BF16");
+}
+
+TEST_F(HfFilesTest, ConfigIsReadAndMustAgree) {
+  SmallModel other;
+  EXPECT_EQ(load(other), "");
+  expect_same(other);
+  const std::string path = dir_ / "config.json";
+  config_["n_head"] = 4;
+  write_config();
+  expect_refused(path + ": n_head is 4, but this model has 2");
+  EXPECT_NE(load(dir_ / "model.safetensors", other), "") << "beside the file that is named, too";
+  config_["n_head"] = 2;
+  config_["activation_function"] = "relu";
+  write_config();
+  expect_refused(path + ": activation_function is \"relu\"");
+  write_file(path, "{");
+  expect_refused(path + ": malformed JSON");
+  write_file(path, std::string(100'000, '['));
+  expect_refused(path + ": JSON nested deeper than 64 levels");
+  std::filesystem::remove(path);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(load(other), "") << "there is none: nothing to compare";
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("are taken on trust"), std::string::npos);
+}
+
+TEST_F(HfFilesTest, ATiedHeadIsTheEmbedding) {
+  config_["tie_word_embeddings"] = true;
+  write_config();
+  expect_refused("lm_head.weight is not the embedding");  // versions of transformers disagree
+
+  std::filesystem::rename(source_, dir_ / "whole");
+  source_ = dir_ / "whole";
+  write_part("model.safetensors", [](const std::string& name) { return name != kHead; });
+  SmallModel other;
+  EXPECT_EQ(load(other), "");
+  const ParamLayout& layout = other.layout;
+  const auto bytes_of = [&](const std::string& name) {
+    return SmallModel::bytes_of(layout.tensor(other.params, layout.spec(name)));
+  };
+  EXPECT_EQ(bytes_of(kHead), bytes_of("transformer.wte.weight"));
+
+  // An equal head beside it is no contradiction.
+  write_weights(Ctx{}, nullptr, dir_ / "model.safetensors", other.config, layout, other.params);
+  SmallModel again;
+  EXPECT_EQ(load(again), "");
+  EXPECT_EQ(again.bytes(), other.bytes());
+}
+
+TEST_F(HfFilesTest, AHeadOfItsOwnMustBeThere) {
+  std::filesystem::rename(source_, dir_ / "whole");
+  source_ = dir_ / "whole";
+  write_part("model.safetensors", [](const std::string& name) { return name != kHead; });
+  expect_refused("holds no tensor lm_head.weight");
+}
+
+TEST_F(HfFilesTest, MissingTensorsAreNamedAsTheFileNamesThem) {
+  std::filesystem::rename(source_, dir_ / "whole");
+  source_ = dir_ / "whole";
+  write_part("model.safetensors",
+             [](const std::string& name) { return name != "transformer.h.1.ln_2.bias"; });
+  expect_refused("holds no tensor transformer.h.1.ln_2.bias");
+  std::string bytes = read_file(dir_ / "model.safetensors");
+  for (size_t at = 0; (at = bytes.find("\"transformer.", at)) != std::string::npos;) {
+    bytes.erase(at + 1, 12);  // and as many spaces at the header's end
+    bytes.insert(8 + static_cast<unsigned char>(bytes[0]) +
+                     256 * static_cast<size_t>(static_cast<unsigned char>(bytes[1])) - 12,
+                 12, ' ');
+  }
+  write_file(dir_ / "model.safetensors", bytes);
+  expect_refused("holds no tensor h.1.ln_2.bias");
+}
+
+TEST_F(HfFilesTest, FilesAreJoinedByTheirIndex) {
+  write_two_files();
+  for (const std::string& path : {dir_.path(), dir_ / kIndex}) {
+    SmallModel other;
+    EXPECT_EQ(load(path, other), "");
+    expect_same(other);
+  }
+  config_["n_layer"] = 3;
+  write_config();
+  expect_refused("n_layer is 3");
+}
+
+TEST_F(HfFilesTest, FilesThatAreNotAsTheIndexSaysAreRefused) {
+  write_two_files();
+  const json good = index_;
+  std::filesystem::rename(dir_ / "b", dir_ / "c");
+  expect_refused("b: no such file");
+  std::filesystem::rename(dir_ / "c", dir_ / "b");
+
+  index_["weight_map"][kHead] = "b";
+  write_index();
+  expect_refused("a: holds lm_head.weight, which " + dir_ / kIndex + " places in b");
+  index_ = good;
+  index_["weight_map"].erase(kHead);
+  write_index();
+  expect_refused("places nowhere");
+  index_ = good;
+  index_["weight_map"]["more"] = "b";
+  write_index();
+  expect_refused("b: holds no tensor more, which");
+  index_ = good;
+  write_index();
+  write_part("b", kAll);  // now the tensors of a are in two files
+  expect_refused("b: holds lm_head.weight, which");
+}
+
+TEST_F(HfFilesTest, AnIndexNamesFilesBesideItAlone) {
+  write_two_files();
+  const json good = index_;
+  for (const json& file : {json("../a"), json("/etc/passwd"), json(""),
+                           json(std::string("a\0b", 3)), json(1), json(nullptr)}) {
+    index_ = good;
+    index_["weight_map"][kHead] = file;
+    write_index();
+    expect_refused("places lm_head.weight in " + file.dump() + "; legal are files beside it");
+  }
+  index_ = good;
+  for (const char* file : {".", ".."}) {
+    index_["weight_map"][kHead] = file;
+    write_index();
+    expect_refused("cannot be read: a directory");
+  }
+  for (const char* text : {"{}", "[]", R"({"weight_map":{}})", R"({"weight_map":["a"]})"}) {
+    write_file(dir_ / kIndex, text);
+    expect_refused(kIndex + ": not the index of a model");
+  }
+  write_file(dir_ / kIndex, R"({"weight_map":{"x":"a","x":"b"}})");
+  expect_refused("stands there twice");
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,221 @@
+// Safetensors files: what is written is read, and every kind of damage is refused.
+
+#include <cstring>
+#include <numeric>
+
+#include "common/hf/safetensors.h"
+#include "kernels/arena.h"
+#include "tests/common/run_files.h"
+
+namespace ladder {
+namespace {
+
+/// A file from a header as text and its data.
+std::string file_of(const std::string& header, const std::string& data) {
+  const uint64_t length = header.size();
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + header + data;
+}
+
+class Safetensors : public testing::Test {
+ protected:
+  std::string refusal(const std::string& bytes) {
+    write_file(path_, bytes);
+    const std::string message = user_error([&] { SafetensorsReader reader(path_); });
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+    EXPECT_TRUE(message.empty() || message.starts_with(path_)) << "names the file: " << message;
+    return message;
+  }
+
+  /// Three dtypes in one file.
+  FileSum write_sample() {
+    f32_ = arena_.alloc(Mem::Param, "f", Dtype::F32, {2, 3});
+    i64_ = arena_.alloc(Mem::Param, "i", Dtype::I64, {2});
+    u8_ = arena_.alloc(Mem::Param, "u", Dtype::U8, {5});
+    std::iota(f32_.data<float>(), f32_.data<float>() + 6, 0.5f);
+    std::iota(i64_.data<int64_t>(), i64_.data<int64_t>() + 2, int64_t{-1} << 40);
+    std::iota(u8_.data<uint8_t>(), u8_.data<uint8_t>() + 5, uint8_t{250});
+    SafetensorsWriter writer(
+        path_, {{"i", Dtype::I64, {2}}, {"f", Dtype::F32, {2, 3}}, {"u", Dtype::U8, {5}}},
+        {{"format", "pt"}});
+    writer.write(i64_);
+    writer.write(f32_);
+    writer.write(u8_);
+    return writer.finish().sum;
+  }
+
+  TempDir dir_;
+  std::string path_ = dir_ / "x.safetensors";
+  Arena arena_;
+  Tensor f32_, i64_, u8_;
+};
+
+void expect_bytes(const SafetensorsReader& reader, const TensorEntry& entry, Tensor tensor) {
+  const std::vector<std::byte> found = reader.bytes(entry);
+  ASSERT_EQ(std::ssize(found), tensor.bytes());
+  EXPECT_EQ(std::memcmp(found.data(), tensor.ptr, found.size()), 0);
+}
+
+TEST_F(Safetensors, RoundTrip) {
+  const FileSum sum = write_sample();
+  const SafetensorsReader reader(path_);
+  EXPECT_EQ(reader.entries().size(), 3u);
+  expect_bytes(reader, reader.expect("f", Dtype::F32, {2, 3}), f32_);
+  expect_bytes(reader, reader.expect("i", Dtype::I64, {2}), i64_);
+  expect_bytes(reader, reader.expect("u", Dtype::U8, {5}), u8_);
+  EXPECT_EQ(reader.sum(), sum);
+  EXPECT_EQ(sum.bytes, std::ssize(read_file(path_)));
+}
+
+TEST_F(Safetensors, ReadsAPartOfATensor) {
+  write_sample();
+  const SafetensorsReader reader(path_);
+  float two[2];
+  reader.read(reader.entries().at("f"), 12, std::as_writable_bytes(std::span(two)));
+  EXPECT_EQ(two[0], 3.5f);
+  EXPECT_EQ(two[1], 4.5f);
+  EXPECT_THROW(reader.read(reader.entries().at("f"), 20, std::as_writable_bytes(std::span(two))),
+               CheckError)
+      << "into the next tensor";
+}
+
+TEST_F(Safetensors, DataIsAligned) {
+  write_sample();
+  uint64_t header = 0;
+  std::memcpy(&header, read_file(path_).data(), 8);
+  EXPECT_EQ((8 + header) % 64, 0u);
+  const SafetensorsReader reader(path_);
+  for (const auto& [name, entry] : reader.entries())
+    EXPECT_EQ(entry.begin % (name == "i" ? 8 : 4), 0) << name;
+}
+
+TEST_F(Safetensors, NothingUnderItsNameBeforeFinish) {
+  { SafetensorsWriter writer(path_, {{"f", Dtype::F32, {2}}}, {}); }
+  EXPECT_TRUE(files_in(dir_.path()).empty());
+}
+
+TEST_F(Safetensors, WriterChecksItsCaller) {
+  EXPECT_THROW(SafetensorsWriter(path_, {{"u", Dtype::U8, {3}}, {"f", Dtype::F32, {1}}}, {}),
+               CheckError);
+  SafetensorsWriter writer(path_, {{"f", Dtype::F32, {3}}}, {});
+  EXPECT_THROW(writer.finish(), CheckError);
+  const Tensor other = arena_.alloc(Mem::Param, "other", Dtype::F32, {4});
+  EXPECT_THROW(writer.write(other), CheckError);
+}
+
+TEST_F(Safetensors, ExpectNamesWhatIsThere) {
+  write_sample();
+  const SafetensorsReader reader(path_);
+  EXPECT_USER_ERROR(reader.expect("g", Dtype::F32, {2, 3}), "no tensor g");
+  EXPECT_USER_ERROR(reader.expect("f", Dtype::F32, {3, 2}), "f is F32 [2,3], not F32 [3,2]");
+  EXPECT_USER_ERROR(reader.expect("f", Dtype::I32, {2, 3}), "f is F32 [2,3], not I32 [2,3]");
+}
+
+TEST_F(Safetensors, ReadsWhatOthersWrite) {
+  // A dtype that we only skip, a scalar, an empty tensor; no metadata, no padding.
+  write_file(path_, file_of(R"({"h":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},)"
+                            R"("e":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]}})",
+                            "ab"));
+  const SafetensorsReader reader(path_);
+  EXPECT_EQ(reader.entries().at("h").bytes(), 2);
+  EXPECT_EQ(reader.entries().at("e").bytes(), 0);
+}
+
+TEST_F(Safetensors, RefusesEveryTruncation) {
+  write_sample();
+  const std::string whole = read_file(path_);
+  for (size_t n = 0; n < whole.size(); ++n)
+    ASSERT_NE(refusal(whole.substr(0, n)), "") << "after " << n << " bytes";
+  EXPECT_EQ(refusal(whole), "");
+  EXPECT_NE(refusal(whole + "x"), "");
+}
+
+TEST_F(Safetensors, RefusesBadHeaders) {
+  EXPECT_NE(refusal(std::string(8, '\xff') + "{}").find("header would have"), std::string::npos);
+  EXPECT_NE(refusal(file_of("not json", "")).find("malformed"), std::string::npos);
+  EXPECT_NE(refusal(file_of("[1,2]", "")).find("malformed"), std::string::npos);
+  EXPECT_NE(refusal(file_of(R"({"a":3})", "")).find("malformed"), std::string::npos);
+  EXPECT_NE(refusal(file_of(R"({"a":{"dtype":"F32","shape":[1]}})", "1234")), "");
+}
+
+TEST_F(Safetensors, RefusesBadTensors) {
+  const auto one = [](const char* dtype, const char* shape, const char* offsets) {
+    return fmt::format(R"({{"a":{{"dtype":"{}","shape":{},"data_offsets":{}}}}})", dtype, shape,
+                       offsets);
+  };
+  EXPECT_EQ(refusal(file_of(one("F32", "[1]", "[0,4]"), "1234")), "");
+  for (const char* offsets : {"[0,8]", "[4,12]", "[8,0]"})
+    EXPECT_NE(refusal(file_of(one("F32", "[2]", offsets), "1234")).find("would be bytes"),
+              std::string::npos)
+        << offsets;
+  EXPECT_NE(refusal(file_of(one("F32", "[2]", "[0,4]"), "1234")), "") << "shape";
+  EXPECT_NE(refusal(file_of(one("F32", "[-1,-1]", "[0,4]"), "1234")), "");
+  EXPECT_NE(refusal(file_of(one("F32", "[4611686018427387905]", "[0,4]"), "1234")), "")
+      << "a size that wraps around to 4 bytes";
+  for (const char* overflow : {"[4294967296,4294967296]", "[3,9223372036854775807]",
+                               "[18446744073709551615]", "[-1]", "[1.0]", "[true]", "1"})
+    EXPECT_NE(refusal(file_of(one("F32", overflow, "[0,4]"), "1234")), "") << overflow;
+  for (const char* offsets :
+       {"[-4,4]", "[0,4,4]", "[0]", "[0.0,4]", "[0,18446744073709551615]", "4"})
+    EXPECT_NE(refusal(file_of(one("F32", "[1]", offsets), "1234")), "") << offsets;
+}
+
+// A type that came after us is no damage: it is refused where it is wanted.
+TEST_F(Safetensors, TypesThatAreNotKnownAreOnlySkipped) {
+  for (const char* dtype : {"F4", "F8_E8M0", "F6_E2M3", "I4"}) {
+    write_file(path_, file_of(fmt::format(R"({{"a":{{"dtype":"{}","shape":[8],)"
+                                          R"("data_offsets":[0,4]}}}})",
+                                          dtype),
+                              "1234"));
+    const SafetensorsReader reader(path_);
+    EXPECT_EQ(reader.entries().at("a").dtype, dtype);
+    EXPECT_USER_ERROR(reader.expect("a", Dtype::F32, {8}), std::string("a is ") + dtype);
+  }
+  const std::string known = R"({"a":{"dtype":"U16","shape":[2],"data_offsets":[0,4]}})";
+  EXPECT_EQ(refusal(file_of(known, "1234")), "");
+}
+
+TEST_F(Safetensors, RefusesANameTwice) {
+  const std::string one = R"("a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
+  EXPECT_NE(refusal(file_of("{" + one + "," + one + "}", "1234")).find(R"("a" stands there twice)"),
+            std::string::npos);
+}
+
+TEST_F(Safetensors, RefusesADeepHeader) {
+  const std::string deep(100'000, '[');
+  EXPECT_NE(refusal(file_of(deep, "")).find("nested deeper"), std::string::npos);
+  EXPECT_NE(refusal(file_of(R"({"a":{"dtype":"U8","shape":)" + deep, "")).find("nested deeper"),
+            std::string::npos);
+  EXPECT_NE(refusal(file_of(R"({"__metadata__":)" + deep, "")).find("nested deeper"),
+            std::string::npos);
+}
+
+TEST_F(Safetensors, AFileThatShrinksIsRefused) {
+  write_file(path_, file_of(R"({"a":{"dtype":"U8","shape":[90000],"data_offsets":[0,90000]}})",
+                            std::string(90'000, 'x')));
+  const SafetensorsReader reader(path_);
+  std::filesystem::resize_file(path_, 5000);
+  EXPECT_USER_ERROR(reader.bytes(reader.entries().at("a")), path_ + ": became shorter");
+  EXPECT_USER_ERROR(reader.sum(), "became shorter");
+}
+
+TEST_F(Safetensors, RefusesOverlapAndGap) {
+  const auto two = [](int begin, int end) {
+    return fmt::format(R"({{"a":{{"dtype":"U8","shape":[4],"data_offsets":[0,4]}},)"
+                       R"("b":{{"dtype":"U8","shape":[4],"data_offsets":[{},{}]}}}})",
+                       begin, end);
+  };
+  EXPECT_EQ(refusal(file_of(two(4, 8), "12345678")), "");
+  EXPECT_NE(refusal(file_of(two(3, 7), "1234567")).find("overlap"), std::string::npos);
+  EXPECT_NE(refusal(file_of(two(0, 4), "1234")).find("overlap"), std::string::npos);
+  EXPECT_NE(refusal(file_of(two(5, 9), "123456789")).find("gap"), std::string::npos);
+}
+
+TEST_F(Safetensors, RefusesWhatIsNoFile) {
+  EXPECT_USER_ERROR(SafetensorsReader(dir_ / "missing"), "no such file");
+  EXPECT_USER_ERROR(SafetensorsReader(dir_.path()), "cannot be read");
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,162 @@
+// OutputFile: the old file stays until the new one is complete.
+
+#include "common/output_file.h"
+
+#include <sys/stat.h>
+
+#include "tests/common/run_files.h"
+
+namespace ladder {
+namespace {
+
+TEST(OutputFile, AppearsInCommit) {
+  const TempDir dir;
+  const std::string path = dir / "out";
+  {
+    OutputFile file(path, "--trace");
+    file.write("new");
+    EXPECT_FALSE(std::filesystem::exists(path));
+    file.commit();
+  }
+  EXPECT_EQ(files_in(dir.path()), (std::map<std::string, std::string>{{"out", "new"}}));
+}
+
+TEST(OutputFile, KeepsTheOldFileWithoutCommit) {
+  const TempDir dir;
+  write_file(dir / "out", "old");
+  {
+    OutputFile file(dir / "out", "--trace");
+    file.write("half of the n");
+    EXPECT_EQ(read_file(dir / "out"), "old");
+  }
+  EXPECT_EQ(files_in(dir.path()), (std::map<std::string, std::string>{{"out", "old"}}));
+}
+
+TEST(OutputFile, GrowsForThoseWhoFollowIt) {
+  const TempDir dir;
+  OutputFile file(dir / "out", "--trace");
+  EXPECT_EQ(files_in(dir.path()), (std::map<std::string, std::string>{{"out.partial", ""}}));
+  file.write("a line\n");
+  file.flush();
+  EXPECT_EQ(read_file(dir / "out.partial"), "a line\n");
+  file.commit();
+  EXPECT_EQ(files_in(dir.path()), (std::map<std::string, std::string>{{"out", "a line\n"}}));
+}
+
+TEST(OutputFile, KeepsItsPartWhereAsked) {
+  const TempDir dir;
+  write_file(dir / "out", "old");
+  {
+    OutputFile file(dir / "out", "--trace");
+    file.write("half of the n");
+    file.keep_partial();
+  }
+  EXPECT_EQ(files_in(dir.path()),
+            (std::map<std::string, std::string>{{"out", "old"}, {"out.partial", "half of the n"}}));
+}
+
+// Of a program that was killed, say. A run that is refused before its first line leaves it.
+TEST(OutputFile, AnOldPartStaysUntilTheFirstWrite) {
+  const TempDir dir;
+  write_file(dir / "out.partial", "of an earlier run, and longer");
+  { OutputFile file(dir / "out", "--trace"); }
+  EXPECT_EQ(read_file(dir / "out.partial"), "of an earlier run, and longer");
+  {
+    OutputFile file(dir / "out", "--trace");
+    file.keep_partial();
+  }
+  EXPECT_EQ(read_file(dir / "out.partial"), "of an earlier run, and longer");
+  OutputFile file(dir / "out", "--trace");
+  file.write("new");
+  file.commit();
+  EXPECT_EQ(files_in(dir.path()), (std::map<std::string, std::string>{{"out", "new"}}));
+}
+
+TEST(OutputFile, HasOneWriter) {
+  const TempDir dir;
+  OutputFile first(dir / "out", "--trace");
+  EXPECT_USER_ERROR(OutputFile(dir / "out", "--trace"), "another program is writing");
+  first.write("first");
+  first.commit();
+  OutputFile second(dir / "out", "--trace");
+  second.write("second");
+  EXPECT_EQ(read_file(dir / "out"), "first");
+  second.commit();
+  EXPECT_EQ(read_file(dir / "out"), "second");
+}
+
+TEST(OutputFile, KeepsModeAndOwner) {
+  const TempDir dir;
+  write_file(dir / "out", "old");
+  ::chmod((dir / "out").c_str(), 0640);
+  const bool is_root = ::geteuid() == 0;
+  if (is_root) {
+    ASSERT_EQ(::chown((dir / "out").c_str(), 1234, 2345), 0);
+  }
+  OutputFile file(dir / "out", "--trace");
+  file.write("new");
+  file.commit();
+  struct stat found = {};
+  ASSERT_EQ(::stat((dir / "out").c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0640u);
+  EXPECT_EQ(found.st_uid, is_root ? 1234 : ::geteuid());
+  EXPECT_EQ(found.st_gid, is_root ? 2345 : ::getegid());
+  EXPECT_EQ(read_file(dir / "out"), "new");
+}
+
+// What its name leads to is not ours.
+TEST(OutputFile, RefusesAPartThatIsSomethingElse) {
+  const TempDir dir;
+  write_file(dir / "other", "text");
+  std::filesystem::create_symlink(dir / "other", dir / "a.partial");
+  std::filesystem::create_hard_link(dir / "other", dir / "b.partial");
+  std::filesystem::create_directory(dir / "c.partial");
+  ASSERT_EQ(::mkfifo((dir / "d.partial").c_str(), 0600), 0);
+  for (const std::string name : {"a", "b", "c", "d"})
+    EXPECT_USER_ERROR(OutputFile(dir / name, "--trace"), "is in the way");
+  EXPECT_EQ(read_file(dir / "other"), "text");
+}
+
+TEST(OutputFile, ReplacesTheOldFile) {
+  const TempDir dir;
+  write_file(dir / "out", "something longer than new");
+  OutputFile file(dir / "out", "--trace");
+  file.write("new");
+  file.commit();
+  EXPECT_EQ(read_file(dir / "out"), "new");
+}
+
+TEST(OutputFile, FollowsASymbolicLink) {
+  const TempDir dir;
+  write_file(dir / "target", "old");
+  std::filesystem::create_symlink(dir / "target", dir / "link");
+  OutputFile file(dir / "link", "--trace");
+  file.write("new");
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(dir / "link"));
+  EXPECT_EQ(read_file(dir / "target"), "new");
+}
+
+TEST(OutputFile, TakesARelativeName) {
+  const TempDir dir;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  OutputFile file("out", "--trace");
+  std::filesystem::current_path(before);  // the name means what it meant at first
+  file.write("new");
+  file.commit();
+  EXPECT_EQ(read_file(dir / "out"), "new");
+}
+
+TEST(OutputFile, RefusesWhatCannotBeAFile) {
+  const TempDir dir;
+  write_file(dir / "file", "old");
+  EXPECT_USER_ERROR(OutputFile(dir / "no/such/dir", "--trace"), "--trace");
+  EXPECT_USER_ERROR(OutputFile(dir / "file/inside", "--trace"), "cannot be written");
+  EXPECT_USER_ERROR(OutputFile(dir.path(), "--trace"), "not a file");
+  EXPECT_USER_ERROR(OutputFile("/dev/null", "--trace"), "not a file");
+  EXPECT_EQ(read_file(dir / "file"), "old");
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,207 @@
+// The directory of --save: what is not ours is never touched, one program at a time saves there,
+// and whoever reads meanwhile finds a whole checkpoint.
+
+#include <csignal>
+#include <unistd.h>
+
+#include <sys/file.h>
+#include <sys/wait.h>
+
+#include "common/save/checkpoint.h"
+#include "common/save/directory.h"
+#include "tests/common/bad_disk.h"
+#include "tests/common/run_files.h"
+#include "tests/common/run_model.h"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using Files = std::map<std::string, std::string>;
+
+/// Step `step`, whose tensors depend on it.
+void save_step(const std::string& dir, int64_t step) {
+  SmallModel model;
+  model.fill(static_cast<float>(step));
+  model.save(dir, step);
+}
+
+/// Loads a whole checkpoint, of whatever step.
+void expect_whole(const std::string& dir) {
+  SmallModel found, wanted;
+  const int64_t step = found.load(dir);
+  wanted.fill(static_cast<float>(step));
+  EXPECT_TRUE(found.bytes() == wanted.bytes()) << step;
+}
+
+/// A process that saves in a directory until it is killed.
+class Saver {
+ public:
+  Saver(const std::string& dir, int64_t first) : pid_(::fork()) {
+    if (pid_ > 0) return;
+    bad_disk.fsync_ms = 1;
+    for (int64_t step = first;; ++step) user_error([&] { save_step(dir, step); });
+  }
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+  ~Saver() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+class SaveDir : public testing::Test {
+ protected:
+  RepairDisk repair_;
+  TempDir dir_;
+};
+
+TEST_F(SaveDir, IsCreatedAndGoesWhereNothingWasSaved) {
+  const std::string below = dir_ / "a/b";
+  {
+    const SaveDirectory home(below);
+    EXPECT_TRUE(fs::is_directory(below));
+  }
+  EXPECT_TRUE(files_in(dir_.path()).empty());
+  save_step(below, 1);
+  expect_whole(below);
+}
+
+TEST_F(SaveDir, RefusesWhatCannotBeWritten) {
+  write_file(dir_ / "file", "old");
+  const auto open = [](const std::string& dir) { const SaveDirectory home(dir); };
+  EXPECT_USER_ERROR(open(dir_ / "file"), "/file: cannot be a directory");
+  EXPECT_USER_ERROR(open(dir_ / "file/inside"), "/file/inside: cannot be a directory");
+  EXPECT_USER_ERROR(open("/proc/self/nothing"), "--save /proc/self/nothing: ");
+  fs::create_symlink("nowhere", dir_ / "link");
+  EXPECT_USER_ERROR(open(dir_ / "link"), "/link: ");
+  EXPECT_TRUE(fs::is_symlink(dir_ / "link"));
+  EXPECT_USER_ERROR(open(dir_ / "a" + "/" + std::string(256, 'x')), "--save");
+  EXPECT_FALSE(fs::exists(dir_ / "a"));
+  EXPECT_EQ(read_file(dir_ / "file"), "old");
+}
+
+TEST_F(SaveDir, NeedsSymbolicLinks) {
+  bad_disk.no_links = true;
+  EXPECT_USER_ERROR(SaveDirectory(dir_ / "a"),
+                    "/a: cannot hold a symbolic link: Operation not permitted; legal is a file "
+                    "system that can");
+  EXPECT_TRUE(files_in(dir_.path()).empty());
+}
+
+TEST_F(SaveDir, LosesNoForeignFile) {
+  fs::create_directories(dir_ / "generation-1.1/mine");
+  fs::create_directories(dir_ / "generation-2.x");
+  fs::create_symlink("generation-2.x", dir_ / "generation-3.3");
+  const Files foreign = {{"model-1.safetensors", "mine"},
+                         {"generation-1.1/model.safetensors", "mine too"},
+                         {"generation-2.x/model.safetensors", "and mine"},
+                         {"generation-4.4", "a file"},
+                         {"notes.txt", "hello"}};
+  for (const auto& [name, bytes] : foreign) write_file(dir_ / name, bytes);
+  const auto before = files_in(dir_.path());
+  for (int64_t step : {1, 2, 1}) save_step(dir_.path(), step);
+  const auto after = files_in(dir_.path());
+  for (const auto& [name, bytes] : before) EXPECT_EQ(after.at(name), bytes) << name;
+  EXPECT_EQ(after.size(), before.size() + 8);
+}
+
+TEST_F(SaveDir, RefusesForeignFilesInTheWay) {
+  for (const char* name : {"checkpoint.json", "model.safetensors", "config.json", "current"}) {
+    const std::string dir = dir_ / name + std::string(".d");
+    const std::string says = "holds " + std::string(name) + ", which no --save has put there";
+    const auto refuse = [&] {
+      const auto before = files_in(dir);
+      EXPECT_USER_ERROR(save_step(dir, 1), says);
+      EXPECT_EQ(files_in(dir), before);
+      fs::remove_all(dir + "/" + name);
+    };
+    fs::create_directory(dir);
+    write_file(dir + "/" + name, "mine");
+    refuse();
+    fs::create_directory(dir + "/" + name);
+    refuse();
+    fs::create_symlink("elsewhere", dir + "/" + name);
+    refuse();
+  }
+}
+
+TEST_F(SaveDir, RemovesWhatAKilledProgramLeft) {
+  save_step(dir_.path(), 1);
+  const auto before = files_in(dir_.path());
+  fs::create_directory(dir_ / "generation-2.7");
+  write_file(dir_ / "generation-2.7/model.safetensors", "whole, as far as anyone knows");
+  write_file(dir_ / "generation-2.7/optimizer.safetensors.partial", "half an opt");
+  fs::create_symlink("generation-2.7", dir_ / "generation-2.7/current");
+  expect_whole(dir_.path());
+  testing::internal::CaptureStderr();
+  save_step(dir_.path(), 1);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "note: " + dir_ / "generation-2.7" + " is removed, which a killed program had left\n");
+  EXPECT_EQ(files_in(dir_.path()).size(), before.size());
+  expect_whole(dir_.path());
+}
+
+TEST_F(SaveDir, IsOneProgramsAtATime) {
+  {
+    const SaveDirectory home(dir_.path());
+    EXPECT_USER_ERROR(SaveDirectory(dir_.path()), "another program is saving there");
+    EXPECT_USER_ERROR(save_step(dir_.path(), 2), "another program is saving there");
+  }
+  save_step(dir_.path(), 2);
+  expect_whole(dir_.path());
+}
+
+// Where locks are missing a second program may come in, and nothing of the other's is touched.
+TEST_F(SaveDir, WithoutLocksAnothersCheckpointStays) {
+  bad_disk.no_locks = true;
+  SmallModel model;
+  model.fill(1);
+  SaveDirectory one(dir_.path()), other(dir_.path());
+  const auto save = [&](SaveDirectory& home, int64_t step) {
+    save_checkpoint(Ctx{}, &home, model.state(), step);
+  };
+  save(one, 1);
+  fs::create_directory(dir_ / "generation-9.9");  // of one that is under way, or was killed
+  EXPECT_USER_ERROR(save(other, 5), "another program has saved there meanwhile");
+  save(one, 2);
+  EXPECT_EQ(model.load(dir_.path()), 2);
+  EXPECT_TRUE(fs::exists(dir_ / "generation-9.9"));
+}
+
+TEST_F(SaveDir, GoesOnWhereSomebodyRemovedAllOfIt) {
+  SmallModel model;
+  model.fill(1);
+  SaveDirectory home(dir_ / "a");
+  save_checkpoint(Ctx{}, &home, model.state(), 1);
+  fs::remove_all(dir_ / "a");
+  save_checkpoint(Ctx{}, &home, model.state(), 2);
+  EXPECT_EQ(model.load(dir_ / "a"), 2);
+}
+
+TEST_F(SaveDir, IsWholeWhoeverSavesAndIsKilled) {
+  save_step(dir_.path(), 1);
+  for (const bool locks : {true, false}) {
+    bad_disk.no_locks = !locks;
+    for (int round = 0; round < 8; ++round) {
+      const Saver one(dir_.path(), 1000 * round);
+      {
+        const Saver other(dir_.path(), 1000 * round + 500);
+        for (int i = 0; i < 10; ++i) expect_whole(dir_.path());
+      }
+      for (int i = 0; i < 10; ++i) expect_whole(dir_.path());
+    }
+    expect_whole(dir_.path());
+  }
+  bad_disk.no_locks = false;
+  testing::internal::CaptureStderr();
+  save_step(dir_.path(), 1);
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(files_in(dir_.path()).size(), 8U) << "all that was left is removed";
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,154 @@
+// The manifest of a checkpoint: taken as it was written, or refused in one line that names it.
+
+#include "common/save/directory.h"
+#include "common/save/manifest.h"
+#include "tests/common/bad_disk.h"
+#include "tests/common/run_files.h"
+#include "tests/common/run_model.h"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+
+class AManifest : public testing::Test {
+ protected:
+  AManifest() {
+    manifest_.model = Manifest::sizes_of(small_config());
+    manifest_.state = {{"step", 7}, {"noise_scale", {{"signal", 1.5e-5}, {"steps", 3}}}};
+    manifest_.weights = {.bytes = 1000, .xxh3 = "0123456789abcdef"};
+    manifest_.optimizer = {.bytes = 2000, .xxh3 = "fedcba9876543210"};
+    manifest_.write(dir_.path());
+    text_ = read_file(path_);
+  }
+
+  void expect_refused(const std::string& text, const std::string& why = "") const {
+    write_file(path_, text);
+    expect_refused_as_it_is(why);
+  }
+  void expect_refused_as_it_is(const std::string& why = "") const {
+    const std::string message = user_error([&] { Manifest::read(dir_.path()); });
+    EXPECT_TRUE(message.starts_with(path_ + ": not a checkpoint of Ladder")) << message;
+    EXPECT_NE(message.find(why), message.npos) << message;
+    EXPECT_EQ(message.find('\n'), message.npos) << message;
+  }
+
+  TempDir dir_;
+  std::string path_ = dir_ / "checkpoint.json";
+  Manifest manifest_;
+  std::string text_;
+};
+
+TEST_F(AManifest, RoundTrip) {
+  const Manifest read = Manifest::read(dir_.path());
+  EXPECT_EQ(read.model, manifest_.model);
+  EXPECT_EQ(read.state, manifest_.state);
+  EXPECT_EQ(read.weights, manifest_.weights);
+  EXPECT_EQ(read.optimizer, manifest_.optimizer);
+  EXPECT_EQ(read.steps(), 7);
+}
+
+// Printed whole they would be shortened, perhaps to the same text.
+TEST_F(AManifest, NamesWhatDiffersAndTheFlag) {
+  GptConfig config = preset("moe-nano");
+  const json here = Manifest::sizes_of(config);
+  config.experts.chosen = 3;
+  config.rope.theta = 5e5;
+  EXPECT_EQ(Manifest::difference(Manifest::sizes_of(config), here),
+            "experts/chosen is 3 there and 2 here (--experts-per-token), theta is 500000.0 there "
+            "and 10000.0 here (--rope-theta)");
+  EXPECT_EQ(Manifest::difference({{"layers", 1}}, {{"layers", 1}, {"bias", false}}),
+            "bias is none there and false here (--no-bias)");
+  for (const json& foreign : {json(), json(7), json::array(), json::object()})
+    EXPECT_NE(
+        Manifest::difference(foreign, here).find("channels is none there and 64 here (--channels)"),
+        std::string::npos)
+        << foreign;
+}
+
+TEST_F(AManifest, EveryFlippedBitIsRefused) {
+  // In place: to write a file anew takes far longer.
+  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+  const auto put = [&](size_t i, int c) {
+    file.seekp(static_cast<std::streamoff>(i)).put(static_cast<char>(c)).flush();
+  };
+  for (size_t i = 0; i < text_.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      put(i, text_[i] ^ (1 << bit));
+      expect_refused_as_it_is();
+    }
+    put(i, text_[i]);
+  }
+  EXPECT_EQ(Manifest::read(dir_.path()).steps(), 7);
+}
+
+TEST_F(AManifest, LostAndAddedBytesAreRefused) {
+  for (size_t i = 0; i < text_.size(); i += 7) {
+    expect_refused(text_.substr(0, i));
+    expect_refused(text_.substr(0, i) + text_.substr(i + 1));
+    expect_refused(text_.substr(0, i) + " " + text_.substr(i));
+  }
+  expect_refused(text_ + "\n");
+}
+
+TEST_F(AManifest, OfSomebodyElse) {
+  for (const char* text : {"{}", "[]", "3", "null", R"({"format": 3})"}) expect_refused(text);
+  expect_refused(R"({"format": "another"})", R"(its format is "another", legal is ladder)");
+}
+
+TEST_F(AManifest, OfTheFormBeforeThisOne) {
+  std::string old = text_;
+  old.replace(old.find("checkpoint 2"), 12, "checkpoint 1");
+  expect_refused(old, R"(its format is "ladder checkpoint 1", legal is ladder checkpoint 2)");
+}
+
+TEST_F(AManifest, NestedDeeply) {
+  for (const char* open : {"[", R"({"a":)"}) {
+    std::string deep;
+    for (int i = 0; i < 100'000; ++i) deep += open;
+    expect_refused(deep, "deep");
+    expect_refused(R"({"format": "ladder checkpoint 2", "state": )" + deep, "deep");
+  }
+}
+
+TEST_F(AManifest, OneKeyTwice) {
+  std::string twice = text_;
+  twice.insert(twice.find("\"model\""), "\"format\": \"ladder checkpoint 2\",\n  ");
+  expect_refused(twice, "twice");
+}
+
+TEST_F(AManifest, ImpossibleSteps) {
+  for (const json& step : {json(), json("x"), json(1.5), json(-5), json(kMaxCount + 1),
+                           json(INT64_MAX), json(UINT64_MAX), json::array({1})}) {
+    manifest_.state["step"] = step;
+    manifest_.write(dir_.path());
+    expect_refused(read_file(path_), "its step: " + step.dump() + " is no number from 0 to");
+  }
+  manifest_.state.erase("step");
+  manifest_.write(dir_.path());
+  expect_refused(read_file(path_));
+}
+
+TEST_F(AManifest, ThatTheDiskDoesNotGive) {
+  const RepairDisk repair;
+  bad_disk.unreadable = "checkpoint.json";
+  EXPECT_USER_ERROR(Manifest::read(dir_.path()), path_ + ": cannot be read: Input/output error");
+}
+
+TEST_F(AManifest, WithoutAFile) {
+  std::filesystem::remove(path_);
+  EXPECT_USER_ERROR(Manifest::read(dir_.path()), path_ + ": no such file");
+  std::filesystem::create_directory(path_);
+  EXPECT_USER_ERROR(Manifest::read(dir_.path()), path_ + ": cannot be read");
+}
+
+TEST(CountIn, TakesWholeNumbers) {
+  EXPECT_EQ(count_in(0), 0);
+  EXPECT_EQ(count_in(kMaxCount), kMaxCount);
+  for (const json& bad : {json(-1), json(1.5), json(1.0), json("1"), json(), json(kMaxCount + 1),
+                          json(UINT64_MAX), json(true)})
+    EXPECT_USER_ERROR(count_in(bad), "is no number from 0 to 1099511627776");
+}
+
+}  // namespace
+}  // namespace ladder
