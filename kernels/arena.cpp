@@ -17,20 +17,19 @@ constexpr int64_t kByteAlign = 64;
 constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kLarge = 2 * kHugePage;
 
-// What is left of the machine's memory shrinks as memory is filled, so ranks look at it and fill
-// theirs one after the other.
+// Filling memory changes how much the machine has left, so ranks check and fill one at a time.
 std::mutex filling;
 
-/// Memory of the host; null if there is none. What is large asks for huge pages: a walk down the
-/// columns of a weight crosses a page with every row, and each has to be looked up.
+/// Memory of the host, or null if there is too little. A large tensor asks for huge pages: a walk
+/// down a column of a weight enters another page with every row, and each page has to be looked up.
 void* take_from_host(int64_t bytes) {
   const bool large = bytes >= kLarge;
   if (large && bytes > host_memory_left()) return nullptr;
   void* p = nullptr;
   if (posix_memalign(&p, large ? kHugePage : kByteAlign, static_cast<size_t>(bytes)) != 0)
     return nullptr;
-  // Whole ones only, or the last would take more than was asked for. A system may not have any:
-  // then nothing changes.
+  // Whole huge pages only: the last one would otherwise take more than was asked for. If the system
+  // has none, nothing changes.
   if (large) madvise(p, static_cast<size_t>(bytes / kHugePage * kHugePage), MADV_HUGEPAGE);
   return p;
 }
@@ -44,7 +43,7 @@ std::string text_of(const MemoryBytes& bytes) {
   return text.empty() ? "nothing" : text;
 }
 
-/// For a message.
+/// The bytes left in that place, for a message.
 std::string left_in(Place place, const Device* device) {
   if (place != Place::Device)
     return fmt::format("; the machine has {} bytes left", host_memory_left());

@@ -50,35 +50,35 @@ class Arena {
   };
 
   explicit Arena(Mode mode = Mode::Allocate) : mode_(mode) {}
-  /// Of memory of `device`, which must live longer; null: of the host.
+  /// Its memory is that of `device`, which must live longer than the arena. Null means the host.
   explicit Arena(Device* device) : mode_(Mode::Allocate), device_(device) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// A new tensor, 64-byte aligned, in the memory of the device if there is one; every byte 0xFF:
-  /// floats start as NaN, so that an element nobody wrote shows. From 4 MiB on memory of the host
-  /// lies in huge pages (2 MiB) where the system has them.
+  /// A new tensor, aligned to 64 bytes. It lies in the memory of the device if there is one. Every
+  /// byte is 0xFF, so floats start as NaN, and an element that nobody wrote shows. A tensor of 4
+  /// MiB or more in host memory lies in huge pages (2 MiB) where the system has them.
   /// @throws OutOfMemory naming the tensor, its size and what the arena holds; NoTemporaryFile
   Tensor alloc(Mem mem, std::string name, Dtype dtype, Shape shape);
 
-  /// The same, every byte 0: gradients (their alignment gaps are read by whole-buffer passes) and
-  /// states that start at zero.
+  /// The same, but every byte is 0. For gradients, because passes over a whole buffer read the gaps
+  /// between aligned tensors, too; and for states that start at zero.
   Tensor zeros(Mem mem, std::string name, Dtype dtype, Shape shape);
 
-  /// alloc() for what the host reads or writes in every step, such as tokens and losses: with a
-  /// device, Place::Shared.
+  /// alloc() for what the host reads or writes in every step, such as tokens and losses. With a
+  /// device it is Place::Shared.
   Tensor shared(Mem mem, std::string name, Dtype dtype, Shape shape);
 
-  /// Tensors of `mem` that are made from here on lie in temporary files, mapped into memory: the
-  /// machine writes them out when it needs the room. They count as offloaded() alone.
+  /// From here on, new tensors of `mem` lie in temporary files that are mapped into memory. The
+  /// machine writes them to disk when it needs the room. Only offloaded() counts them.
   void offload(Mem mem);
   /// Bytes of those files, in whole pages.
   int64_t offloaded() const { return offloaded_; }
-  /// Gives the memory of those files back. Returns how much of it was in use: what has been read or
-  /// written since the last call, in whole pages.
+  /// Gives back the memory of those files. Returns how much of it was in use: the whole pages that
+  /// were read or written since the last call.
   int64_t drop_offloaded();
 
-  /// Gives the bytes of a tensor that alloc() returned back, and makes the view null.
+  /// Gives back the bytes of a tensor that came from alloc(), and makes the view null.
   void release(Tensor& tensor);
 
   const MemoryBytes& current() const { return current_; }

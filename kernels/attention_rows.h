@@ -1,5 +1,5 @@
-// How attention cuts a sequence, and where its rows lie: a head's in a tensor, and a piece's in its
-// sequence.
+// How attention cuts a sequence into leaves and chunks; where the rows of a head lie in a tensor,
+// and where the rows of a piece lie in their sequence.
 #pragma once
 
 #include <array>
@@ -10,27 +10,28 @@
 
 namespace ladder {
 
-/// Folded leaves of a sum over the queries of a sequence (dk, dv): those of a matrix.
+/// Folded leaves of a sum over the queries of a sequence (dk, dv): as many as a matrix has.
 constexpr int64_t kMostLeaves = kTokenChunks / 2;
 constexpr int64_t query_leaves(int64_t T) { return matrix_leaves(kTokenChunks, T); }
-/// Chunks of a sum over its keys (m, l and o; dq): as many as the leaves fold; but a sequence with
-/// one leaf is one chunk. Chunk i of n is leaf(i, n, T).
+/// Chunks of a sum over the keys of a sequence (m, l and o; dq): two for each folded leaf, but only
+/// one where there is one leaf. Chunk i of n is leaf(i, n, T).
 constexpr int64_t key_chunks(int64_t T) { return query_leaves(T) == 1 ? 1 : 2 * query_leaves(T); }
 
-/// Which of the heads in a token's row are meant: of each group of `group` heads the one that
-/// `first` others come before, and its neighbors.
+/// Chooses heads in a token's row. The row holds `groups` groups of `group` heads each. In each
+/// group, `first` is the index of the first head that is chosen.
 struct HeadColumns {
   int64_t groups;
   int64_t group;
   int64_t first;
 
-  /// Heads of a token: how far rows lie apart.
+  /// Heads in a row, chosen or not.
   constexpr int64_t heads() const { return groups * group; }
-  /// The first of group g that is meant.
+  /// The index in the row of the first chosen head of group g.
   constexpr int64_t head(int64_t g) const { return g * group + first; }
 };
 
-/// Where queries, keys and values are: in qkv, or queries apart from keys and values.
+/// Which heads of a row are queries, keys and values. They share a tensor (qkv), or queries have
+/// one tensor and keys and values another.
 struct AttentionColumns {
   HeadColumns q, k, v;
 
@@ -42,19 +43,18 @@ struct AttentionColumns {
   }
 };
 
-/// Rows of one head, one a token.
+/// The rows of one head, one for each token.
 template <class T>
 struct HeadRows {
   T* first;
   int64_t stride;
 
   T* operator[](int64_t row) const { return first + row * stride; }
-  /// Those of another head of the group, `columns` further.
+  /// The rows of another head of the group, `columns` columns to the right.
   HeadRows operator+(int64_t columns) const { return {first + columns, stride}; }
 };
 
-/// Rows of the first of these heads of group g of sequence b, HS columns each, in a tensor
-/// (B,tokens,heads*HS).
+/// The rows of the first chosen head of group g, in sequence b. The tensor is (B,tokens,heads*HS).
 template <class T>
 HeadRows<T> head_rows(T* base, const HeadColumns& columns, int64_t tokens, int64_t HS, int64_t b,
                       int64_t g) {
@@ -62,13 +62,14 @@ HeadRows<T> head_rows(T* base, const HeadColumns& columns, int64_t tokens, int64
   return {base + b * tokens * stride + columns.head(g) * HS, stride};
 }
 
-/// Some tokens of a sequence, and the row in which the first of them lies.
+/// A run of tokens, and the row in which its first token lies.
 struct TokenRun {
   Range tokens;
   int64_t row;
 };
 
-/// The runs of a piece's queries; one if the second follows on the first. The other is empty then.
+/// The two runs of a piece's queries. If the second follows directly on the first, they become one
+/// run, and the other is empty.
 constexpr std::array<TokenRun, 2> query_runs(const AttentionPlace& place, int64_t Tq) {
   const auto [low, high] = place.queries;
   const int64_t half = Tq / 2;

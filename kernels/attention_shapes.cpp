@@ -1,4 +1,4 @@
-// The shapes of attention, whole and in pieces, and of what turns its queries and keys.
+// The shapes of attention, whole and in pieces, and of rotary positions.
 #include "kernels/attention_rows.h"
 #include "kernels/check_shapes.h"
 #include "kernels/shapes.h"
@@ -6,12 +6,13 @@
 namespace ladder {
 namespace {
 
-/// Query heads divide the channels of out.
+/// The channels of out must fall into NH heads.
 void check_heads(const char* op, int64_t NH, int64_t C) {
   CHECK(NH > 0 && C % NH == 0, "{}: {} heads do not divide {} channels", op, NH, C);
 }
 
-/// Key-value heads, two of which lie in `columns`; a group of query heads for each.
+/// The number of key-value heads: `columns` holds a key and a value for each. Each key-value head
+/// serves a group of query heads.
 int64_t groups_of(const char* op, const char* name, int64_t columns, int64_t NH, int64_t HS) {
   const int64_t NKV = columns / (2 * HS);
   CHECK(NKV > 0 && columns == 2 * NKV * HS && NH % NKV == 0,
@@ -20,7 +21,7 @@ int64_t groups_of(const char* op, const char* name, int64_t columns, int64_t NH,
   return NKV;
 }
 
-/// What both directions of attention have.
+/// What forward and backward have in common.
 AttentionShape check_attention(const char* op, const Tensor& out, const Tensor& lse,
                                const Tensor& qkv) {
   check_first(op, "out", out, 3);
@@ -35,7 +36,7 @@ AttentionShape check_attention(const char* op, const Tensor& out, const Tensor& 
   return {.B = B, .T = T, .NH = NH, .NKV = NKV, .HS = C / NH};
 }
 
-/// Tokens [begin, begin + count) of T: a whole sequence, or whole chunks of it.
+/// Tokens [begin, begin + count) of T must be whole chunks of the sequence.
 void check_chunks(const char* op, const char* name, int64_t begin, int64_t count, int64_t T) {
   const Range range{begin, begin + count};
   const auto at_chunk = [&](int64_t token) {
@@ -49,7 +50,7 @@ void check_chunks(const char* op, const char* name, int64_t begin, int64_t count
         range.begin, range.end, T, key_chunks(T));
 }
 
-/// What both directions of a piece have.
+/// What forward and backward of a piece have in common.
 AttentionPieceShape check_piece(const char* op, const Tensor& q, const Tensor& kv,
                                 const Tensor& statistic, const AttentionPlace& place) {
   check_first(op, "q", q, 3);
@@ -67,7 +68,7 @@ AttentionPieceShape check_piece(const char* op, const Tensor& q, const Tensor& k
   return s;
 }
 
-/// (o, m, l), where C columns of o are NH heads.
+/// (o, m, l): the columns of o are the channels of NH heads.
 AttentionPieceShape check_partial(const char* op, const Tensor& o, const Tensor& m,
                                   const Tensor& l) {
   check_first(op, "o", o, 3);

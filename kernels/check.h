@@ -1,12 +1,12 @@
 // CHECK: a claim about the program itself. It stays on in Release builds.
-// A wrong flag or file is no CHECK but a UserError (common/error.h).
+// A wrong flag or file is no CHECK: it throws a UserError (common/error.h).
 #pragma once
 
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 
-#ifdef __CUDACC__  // fmt takes nvcc for a compiler without constexpr
+#ifdef __CUDACC__  // nvcc: otherwise fmt takes it for a compiler without constexpr
 #define FMT_USE_CONSTEXPR 1
 #endif
 #include <fmt/format.h>
@@ -19,13 +19,13 @@ class CheckError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// A tensor that the machine has no room for. The user can ask for less.
+/// The machine has no room for a tensor. The user can ask for less.
 class OutOfMemory : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Whole quotient of a split that must come out even.
+/// The quotient n / d of a division that must leave no remainder.
 /// @throws CheckError if `d` does not divide `n`.
 template <class Int>
 constexpr Int div_exact(Int n, Int d) {
@@ -33,7 +33,7 @@ constexpr Int div_exact(Int n, Int d) {
   return n / d;
 }
 
-/// How many parts of `size` it takes to hold n.
+/// How many parts of `size` are needed to hold n.
 constexpr int64_t ceil_div(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 /// Smallest multiple of `step` that is at least `n`.
@@ -44,7 +44,8 @@ constexpr Int round_up(Int n, Int step) {
 
 }  // namespace ladder
 
-/// CHECK(condition, "format {}", values...): throws CheckError with file and line if not.
+/// CHECK(condition, "format {}", values...): throws CheckError with file and line if the condition
+/// is false.
 #define CHECK(condition, ...)                                                                      \
   do {                                                                                             \
     if (!(condition))                                                                              \

@@ -1,4 +1,4 @@
-// The words in which shapes are checked: kernels/shapes.cpp and attention_shapes.cpp.
+// Helpers that check shapes, for kernels/shapes.cpp, attention_shapes.cpp and expert_shapes.cpp.
 #pragma once
 
 #include <initializer_list>
@@ -8,7 +8,7 @@
 
 namespace ladder {
 
-/// One operand and what it must look like.
+/// An operand, and the dtype and shape that it must have.
 struct Want {
   const char* name;
   const Tensor& tensor;
@@ -25,13 +25,13 @@ inline void check(const char* op, std::initializer_list<Want> wants) {
   }
 }
 
-/// What activations may be: FP8 is for factors of a matmul alone.
+/// Activations may have this dtype. FP8 is refused: only factors of a matmul may be FP8.
 inline void check_float(const char* op, const char* name, Dtype dtype) {
   const bool real = dtype == Dtype::F32 || dtype == Dtype::F64;
   CHECK(real || (is_narrow(dtype) && !is_fp8(dtype)), "{}: {} is no float", op, name);
 }
 
-/// The operand that fixes the dtype and the extents of the others.
+/// The operand that determines the dtype and the extents of the others.
 inline void check_first(const char* op, const char* name, const Tensor& tensor, int rank) {
   check_float(op, name, tensor.dtype);
   CHECK(tensor.shape.rank == rank, "{}: {} is {}, not of rank {}", op, name,

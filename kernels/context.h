@@ -13,7 +13,7 @@ namespace ladder {
 
 struct Kernels;
 
-/// Leaves into which a sum is cut where tensor parallelism could split it.
+/// The leaves into which a sum is cut, wherever tensor parallelism could split the sum.
 constexpr int kLeaves = 8;
 
 /// One interval on the timeline of a rank, in nanoseconds of the steady clock.
@@ -23,19 +23,19 @@ struct Event {
   int64_t end_ns;
 };
 
-/// Passed to every kernel and every part of the model. One Ctx a rank.
+/// Every kernel and every part of the model gets one. Each rank has one Ctx.
 struct Ctx {
-  const Kernels* kernels = nullptr;  ///< the table
-  Device* device = nullptr;          ///< where its kernels run; null: here, before they return
-  int threads = 1;                   ///< of this rank, on the host
-  Tensor scratch;                    ///< U8, (threads, kernels->scratch_bytes); one on a device
-  int leaves = kLeaves;              ///< leaves of a split sum on this rank: kLeaves / tp
-  /// Chunks of each sequence's tokens in this call, folded; or 1, a chunk alone.
+  const Kernels* kernels = nullptr;  ///< the table of kernels
+  Device* device = nullptr;          ///< where kernels run; null: on the host, at once
+  int threads = 1;                   ///< of this rank on the host
+  Tensor scratch;                    ///< U8, (threads, kernels->scratch_bytes); one row on a device
+  int leaves = kLeaves;              ///< leaves of a split sum that this rank has: kLeaves / tp
+  /// In how many chunks, folded, the tokens of a sequence lie in this call. 1: in one, not folded.
   int token_chunks = kTokenChunks;
-  std::vector<Event>* events = nullptr;  ///< where Span records; null: nowhere
-  int64_t* flops = nullptr;              ///< where parts of the model count those of their products
+  std::vector<Event>* events = nullptr;  ///< where Span records; null: it does not
+  int64_t* flops = nullptr;              ///< where parts of the model count their products' work
 
-  /// Waits for the kernels called so far: before the host reads what they write.
+  /// Waits for the kernels called so far. The host calls it before it reads what they write.
   void synchronize() const {
     if (device) device->synchronize();
   }
@@ -46,9 +46,9 @@ inline int64_t now_ns() {
   return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
-/// Records the time from its construction to the end of its scope as one Event. Kernels of a device
-/// run later than they are called, so a Span that records waits: at its end for its own, at its
-/// construction for those before, such as a product before the operation that it is of.
+/// Records one Event: the time from its construction to the end of its scope. Kernels of a device
+/// run later than they are called. So a Span that records waits for earlier kernels when it is
+/// made, and for its own when it ends.
 class Span {
  public:
   Span(const Ctx& ctx, const char* name) : ctx_(&ctx), name_(name) {

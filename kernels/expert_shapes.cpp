@@ -5,7 +5,7 @@
 namespace ladder {
 namespace {
 
-/// The tensors of a router: what both directions have.
+/// The tensors that forward and backward of a router have in common.
 RouteShape check_route(const char* op, const Tensor& logits, const Tensor& expert,
                        const Tensor& scores, const Tensor& load) {
   check_first(op, "logits", logits, 3);
@@ -36,7 +36,7 @@ ExpertShape check_rows(const char* op, const ExpertRows& rows) {
   return s;
 }
 
-/// Rows of experts, and a row for each token.
+/// Rows of experts, and the tensors that hold a row for each token.
 ExpertShape check_tokens(const char* op, const ExpertRows& rows, const char* token_name,
                          const Tensor& token, const char* row_name, const Tensor& row) {
   ExpertShape s = check_rows(op, rows);
@@ -47,7 +47,7 @@ ExpertShape check_tokens(const char* op, const ExpertRows& rows, const char* tok
   return s;
 }
 
-/// out and inp, or their gradients; w, or its gradient.
+/// out, inp and w, or the gradient of any of them.
 GroupedShape check_grouped(const char* op, const char* out_name, const Tensor& out,
                            const char* inp_name, const Tensor& inp, const Tensor& w, Dtype of_w,
                            const ExpertRows& rows) {

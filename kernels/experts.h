@@ -1,5 +1,4 @@
-// What all tables know of experts: which of them a token takes, and where their tokens lie among
-// the rows.
+// What all tables need for experts: which experts a token takes, and which rows those tokens have.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +10,14 @@
 
 namespace ladder {
 
-/// An expert as a token sees it.
+/// An expert, as one token ranks it.
 template <class Real>
 struct Candidate {
-  Real key;  ///< its score, and a bias
+  Real key;  ///< its score, plus a bias if there is one
   int64_t expert;
 
-  /// Larger first, then the lower index; NaN before all numbers. An order of all candidates: of two
-  /// that are not the same, one is before the other.
+  /// The larger key comes first, then the lower index; NaN comes before all numbers. This orders
+  /// any two different candidates.
   constexpr bool before(const Candidate& other) const {
     const bool nan = key != key, other_nan = other.key != other.key;
     if (nan != other_nan) return nan;
@@ -27,7 +26,8 @@ struct Candidate {
   }
 };
 
-/// expert (k), ascending = those of the E experts with the largest scores + bias.
+/// expert (k) = the indices, ascending, of those k of the E experts whose scores + bias are
+/// largest.
 /// scores (E); bias (E) or null; k <= E
 template <class Real>
 constexpr void choose_experts(int32_t* expert, const Real* scores, const Real* bias, int64_t E,
@@ -37,7 +37,7 @@ constexpr void choose_experts(int32_t* expert, const Real* scores, const Real* b
     Candidate<Real> best{.key = 0, .expert = -1};
     for (int64_t e = 0; e < E; ++e) {
       const Candidate<Real> next{.key = bias ? scores[e] + bias[e] : scores[e], .expert = e};
-      if (taken > 0 && !last.before(next)) continue;  // taken
+      if (taken > 0 && !last.before(next)) continue;  // already taken
       if (best.expert < 0 || next.before(best)) best = next;
     }
     last = best;
@@ -47,14 +47,14 @@ constexpr void choose_experts(int32_t* expert, const Real* scores, const Real* b
   }
 }
 
-/// Where the host computes, experts are checked before the first is used as an index.
+/// Checks all experts before the first is used as an index. For tables that compute on the host.
 inline void check_experts(const Tensor& expert, int64_t E, bool elsewhere) {
   const int32_t* e = expert.data<int32_t>();
   for (int64_t i = 0; i < expert.size(); ++i)
     CHECK((elsewhere && e[i] == kElsewhere) || (e[i] >= 0 && e[i] < E), "expert {} of {}", e[i], E);
 }
 
-/// The same of the rows of all experts, of which there are M at most.
+/// Checks the offsets in the same way. All experts together have at most M rows.
 inline void check_offsets(const ExpertRows& rows, int64_t M) {
   const int32_t* offset = rows.offsets.data<int32_t>();
   const int64_t E = rows.offsets.size() - 1;
@@ -68,15 +68,15 @@ inline Range rows_of(const ExpertRows& rows, int64_t e) {
   return {offset[e], offset[e + 1]};
 }
 
-/// Calls f(index, rows) for each leaf that has rows of expert e, ascending, among those of all
-/// sequences (kernels/token_leaves.h); `chunks` is that of Ctx. Rows of both chunks of a leaf are
-/// neighbors each.
+/// Calls f(index, rows) for each token leaf (kernels/token_leaves.h) in which expert e has rows,
+/// ascending. `index` counts the leaves of all sequences; `chunks` is Ctx::token_chunks. The rows
+/// of each of the leaf's two chunks lie together.
 template <class F>
 void for_leaves(const ExpertRows& rows, int64_t e, int chunks, F&& f) {
   const int32_t* from = rows.from.data<int32_t>();
   const int64_t T = rows.row.dim(1), k = rows.row.dim(2), n = matrix_leaves(chunks, T);
   const auto [begin, end] = rows_of(rows, e);
-  // The first row from `first` on that is of token (b, t) or later.
+  // The first row, from `first` on, of token (b, t) or of a later one.
   const auto find = [&](int64_t first, int64_t b, int64_t t) {
     return std::lower_bound(from + first, from + end, (b * T + t) * k) - from;
   };
@@ -92,7 +92,7 @@ void for_leaves(const ExpertRows& rows, int64_t e, int chunks, F&& f) {
   }
 }
 
-/// What expert_rows does, where the host computes: sorting by counting.
+/// expert_rows for tables that compute on the host. It sorts by counting.
 inline void sort_by_expert(const ExpertRows& rows, const Tensor& expert, int64_t capacity) {
   const int64_t B = expert.dim(0), pairs = expert.dim(1) * expert.dim(2);
   const auto E = static_cast<size_t>(rows.offsets.size() - 1);
@@ -100,7 +100,7 @@ inline void sort_by_expert(const ExpertRows& rows, const Tensor& expert, int64_t
   int32_t *offset = rows.offsets.data<int32_t>(), *row = rows.row.data<int32_t>();
   int32_t* from = rows.from.data<int32_t>();
   std::vector<int64_t> met(E);
-  // Calls f(pair, e) in ascending order, or f(pair, kNoRow).
+  // Calls f(pair, e) for all pairs, ascending. A pair that has no row gets kNoRow for e.
   const auto for_pairs = [&](auto&& f) {
     for (int64_t b = 0; b < B; ++b) {
       std::fill(met.begin(), met.end(), 0);

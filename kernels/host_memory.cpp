@@ -9,7 +9,8 @@
 namespace ladder {
 namespace {
 
-/// The number behind `word` in a file of the system's, or its first one; none if it has none.
+/// The number that follows `word` in a file of the system, or the first number; none if there is
+/// none.
 std::optional<int64_t> number_in(const std::string& path, const std::string& word = "") {
   std::ifstream file(path);
   std::string read;
@@ -19,8 +20,8 @@ std::optional<int64_t> number_in(const std::string& path, const std::string& wor
   return {};
 }
 
-/// What a control group leaves of its limit; its caches count as free. Seen from a container, its
-/// group is the root of the tree.
+/// The bytes that a control group has left below its limit. Its caches count as free. Inside a
+/// container, the container's own group is the root of the tree.
 int64_t left_in_group(const std::string& limit, const std::string& used, const std::string& stat) {
   const auto most = number_in(limit), now = number_in(used);
   if (!most || !now) return std::numeric_limits<int64_t>::max();  // "max", or no such group

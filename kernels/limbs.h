@@ -1,9 +1,10 @@
 // Squared norms as exact integers, so that they can be added in any order.
 //
-// No tree of floating-point sums fits the cuts of ZeRO and of tensor parallelism at once. So a
-// leaf of 16 squares, summed in double, becomes an integer multiple of 2^-80, spread over limbs
-// of 32 bits that sit in int64: limb j weighs 2^(32 j - 80). Limbs of different threads, calls
-// and ranks are added as integers; 2^31 leaves fit before one overflows.
+// No tree of floating-point sums fits both the cuts of ZeRO and those of tensor parallelism. So a
+// leaf of 16 squares is summed in double, and becomes an integer multiple of 2^-80. This integer is
+// spread over limbs of 32 bits, each of which is held in an int64: limb j weighs 2^(32 j - 80).
+// Limbs of different threads, calls and ranks are added as integers. No limb overflows below 2^31
+// leaves.
 #pragma once
 
 #include <array>
@@ -15,22 +16,22 @@
 
 namespace ladder {
 
-/// The last limb counts leaves that were not finite; the others are the number.
+/// The last limb counts the leaves that were not finite. The others hold the number.
 constexpr int64_t kNonfiniteLimb = kLimbs - 1;
 constexpr int kLimbBits = 32;
 constexpr int kFractionBits = 80;
 /// Elements of a leaf of a squared norm.
 constexpr int64_t kNormLeaf = 16;
 
-/// What a leaf is in limbs: limb[first + i] grows by part[i]. All constexpr here serves devices,
-/// too, so that every table has the same bits.
+/// A leaf as limbs: limb[first + i] grows by part[i]. Devices use the constexpr functions of this
+/// file, too, so every table has the same bits.
 struct LeafLimbs {
   int first;
-  std::array<uint32_t, 3> part;  ///< a double has 53 bits: they touch at most three limbs
+  std::array<uint32_t, 3> part;  ///< a double has 53 bits, so it touches at most three limbs
 };
 
-/// The limbs of `leaf`, a sum of squares below 2^272 and not negative. Bits below 2^-80 are
-/// dropped, leaf by leaf.
+/// The limbs of `leaf`, a sum of squares, which is not negative and below 2^272. The bits of a leaf
+/// below 2^-80 are dropped.
 constexpr LeafLimbs limbs_of(double leaf) {
   constexpr int kMantissaBits = 52;
   constexpr int kBias = 1023;
@@ -51,12 +52,12 @@ constexpr LeafLimbs limbs_of(double leaf) {
                    static_cast<uint32_t>(high)}};
 }
 
-/// Sixteen squares of floats stay below 2^260; what is too large for the limbs, which only doubles
-/// can be, counts as infinite.
+/// A sum of sixteen squares of floats is below 2^260. Only a sum of doubles can be too large for
+/// the limbs. It counts as infinite.
 constexpr double kTooLargeForLimbs = 0x1p272;
 constexpr bool fits_limbs(double leaf) { return leaf < kTooLargeForLimbs; }
 
-/// Adds `leaf`, a sum of squares (>= 0 or not finite), to limbs[kLimbs].
+/// Adds `leaf` to limbs (kLimbs). The leaf is a sum of squares: at least 0, or not finite.
 constexpr void add_to_limbs(int64_t* limbs, double leaf) {
   if (!fits_limbs(leaf)) {
     ++limbs[kNonfiniteLimb];
@@ -75,10 +76,11 @@ constexpr double power_of_two(int64_t exponent) {
 /// The weight of limb j.
 constexpr double limb_weight(int64_t j) { return power_of_two(kLimbBits * j - kFractionBits); }
 
-/// The number that limbs hold, within a unit of the last place; NaN if a leaf was not finite.
+/// The number that limbs hold, to within one ulp; NaN if a leaf was not finite.
 constexpr double limbs_value(const int64_t* limbs) {
   if (limbs[kNonfiniteLimb] != 0) return std::numeric_limits<double>::quiet_NaN();
-  // Carry first: the same integer spread differently over the limbs must give the same bits.
+  // Carry first: one integer can be spread over the limbs in several ways, and all must give the
+  // same bits.
   uint64_t digit[kLimbs] = {};
   uint64_t carry = 0;
   for (int64_t j = 0; j < kNonfiniteLimb; ++j) {

@@ -19,8 +19,8 @@ namespace {
 
 int64_t page_size() { return sysconf(_SC_PAGESIZE); }
 
-/// How many of `count` pages this process has in memory: bit 63 of their entries in
-/// /proc/self/pagemap.
+/// How many of `count` pages this process has in memory. Bit 63 of a page's entry in
+/// /proc/self/pagemap says so.
 int64_t pages_in_use(const void* memory, size_t count) {
   std::vector<uint64_t> pages(count);
   const size_t size = count * sizeof(uint64_t);
@@ -48,7 +48,8 @@ void* map_file(int64_t bytes) {
   if (!file) fail(bytes, errno);
   const int64_t size = mapped_bytes(bytes);
   void* memory = MAP_FAILED;
-  // A file with holes would find out that the disk is full by a signal, in some kernel.
+  // Without this the file would have holes. A full disk would then show as a signal inside some
+  // kernel.
   int error = 0;
   do error = posix_fallocate(fileno(file), 0, size);
   while (error == EINTR);

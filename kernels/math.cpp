@@ -1,7 +1,8 @@
 // Each function first brings x near 0, where a short power series suffices, and then undoes that.
-// What floor and fabs of the C library do is exact, so it is the same everywhere. A double is cut
-// into 2^k and a rest, and joined again, on its bits: 52 of the fraction, and above them those of
-// the exponent, which is k + 1023. frexp and ldexp would do the same, but take as long as all else.
+// floor and fabs of the C library are exact, so they are the same everywhere. A double is cut into
+// 2^k and a rest, and joined again, by its bits: the low 52 are the fraction, and the bits above
+// them are the exponent, k + 1023. frexp and ldexp would do the same, but take as long as all the
+// rest.
 #include "kernels/math.h"
 
 #include <bit>
@@ -16,8 +17,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// ln 2 and pi / 2 as sums of parts. All but the last part have so few digits that their products
-/// with the whole numbers of this file are exact.
+/// ln 2 and pi / 2 as sums of parts. All parts but the last have few digits, so their products with
+/// the whole numbers of this file are exact.
 constexpr double kLn2[] = {0x1.62e42fee00000p-1, 0x1.a39ef35793c76p-33};
 constexpr double kHalfPi[] = {0x1.921fb54400000p+0, 0x1.0b4611a600000p-34, 0x1.3198a2e037073p-69};
 
@@ -42,7 +43,7 @@ double exp_minus_1_near_0(double high, double low) {
   return high + (low + r * r * polynomial(kSeries, r));
 }
 
-/// x = k ln 2 + high + low, |high + low| <= ln 2 / 2 but for rounding
+/// x = k ln 2 + high + low, where |high + low| <= ln 2 / 2 apart from rounding
 struct CutByLn2 {
   double k, high, low;
   explicit CutByLn2(double x)
@@ -70,7 +71,7 @@ double cos_near_0(double high, double low) {
       1. / 24,        -1. / 720,         1. / 40320,         -1. / 3628800,
       1. / 479001600, -1. / 87178291200, 1. / 20922789888000};
   const double square = high * high, half = square / 2, first = 1 - half;
-  // What 1 - half lost by rounding is given back.
+  // Gives back what 1 - half lost by rounding.
   return first +
          (((1 - first) - half) + (square * square * polynomial(kSeries, square) - high * low));
 }
@@ -92,7 +93,7 @@ struct Parts {
   double m, k;
 };
 
-/// x = 2^k m with m from sqrt(1/2) to sqrt(2), of a positive finite x.
+/// x = 2^k m with m from sqrt(1/2) to sqrt(2), for a positive finite x.
 Parts mantissa_and_exponent(double x) {
   const bool tiny = x < std::numeric_limits<double>::min();
   const auto bits = std::bit_cast<int64_t>(tiny ? x * 0x1p54 : x);
@@ -109,7 +110,7 @@ double exp(double x) {
   if (x > 710) return kInfinity;
   if (x < -746) return 0;
   const CutByLn2 cut(x);
-  // Twice, as 2^k itself may be no double. Only the second product may round.
+  // Two factors, because 2^k itself may be no double. Only the second product may round.
   const auto k = static_cast<int64_t>(cut.k), half = k / 2;
   return (1 + exp_minus_1_near_0(cut.high, cut.low)) * power_of_2(half) * power_of_2(k - half);
 }

@@ -6,8 +6,8 @@
 //   E4M3      1      4        3         7    448         2^-6             2^-9
 //   E5M2      1      5        2        15    57344       2^-14            2^-16
 //
-// E4M3 (arXiv 2209.05433) has no infinity: its top exponent holds numbers, and all ones is NaN.
-// The other three are small copies of IEEE 754.
+// E4M3 (arXiv 2209.05433) has no infinity: its top exponent holds numbers, and only the code of all
+// ones is NaN. The other three formats are small copies of IEEE 754.
 #pragma once
 
 #include <bit>
@@ -26,7 +26,7 @@ struct Format {
 
   constexpr int bits() const { return 1 + exponent_bits + mantissa_bits; }
   constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
-  /// The code of +infinity, or of NaN where there is no infinity: the first that is no number.
+  /// The first code that is no number: +infinity, or NaN in a format without infinity.
   constexpr uint32_t first_special() const {
     const uint32_t all = (1u << (exponent_bits + mantissa_bits)) - 1;
     return has_infinity ? all - ((1u << mantissa_bits) - 1) : all;
@@ -43,8 +43,8 @@ inline constexpr Format kE5M2{.exponent_bits = 5, .mantissa_bits = 2, .has_infin
 
 /// What a value beyond the largest number becomes.
 enum class Overflow : uint8_t {
-  ToInfinity,  ///< or NaN where there is none: as IEEE 754 rounds
-  Saturate,    ///< the largest number: what FP8 training wants (arXiv 2209.05433, 3.1)
+  ToInfinity,  ///< NaN in a format without infinity: as IEEE 754 rounds
+  Saturate,    ///< the largest number, as training in FP8 needs (arXiv 2209.05433, 3.1)
 };
 
 /// The value of a code, exactly.
@@ -55,8 +55,8 @@ constexpr float widen(const Format& f, uint32_t code) {
     const bool infinity = f.has_infinity && magnitude == f.first_special();
     return std::bit_cast<float>(sign | (infinity ? 0x7F800000u : 0x7FC00000u));
   }
-  // The same digits at the place where float has them; its exponent is then too small by the
-  // difference of the biases, also for subnormal numbers, and two exact products repair that.
+  // Puts the same digits where a float has them. The exponent is then too small by the difference
+  // of the biases, for subnormal numbers, too. Two exact products repair that.
   const float digits = std::bit_cast<float>(sign | magnitude << (23 - f.mantissa_bits));
   const int missing = 127 - f.bias();
   const float half = std::bit_cast<float>(static_cast<uint32_t>(127 + missing / 2) << 23);
@@ -73,13 +73,14 @@ constexpr uint32_t narrow(const Format& f, float x, Overflow overflow) {
   const uint32_t missing = static_cast<uint32_t>(127 - f.bias());
   uint32_t code = 0;
   if (missing > 0 && a < (missing + 1) << 23) {
-    // Below the smallest normal number codes are multiples of the smallest. A sum with 2^23 times
-    // that has its last digit there: the adder rounds, and the low bits are the code.
+    // Below the smallest normal number, codes are multiples of the smallest number. Adding a power
+    // of two whose last digit has that weight makes the adder round; the low bits of the sum are
+    // the code.
     const uint32_t magic = (missing + 1 + static_cast<uint32_t>(drop)) << 23;
     const float sum = std::bit_cast<float>(a) + std::bit_cast<float>(magic);
     code = std::bit_cast<uint32_t>(sum) - magic;
   } else {
-    // Half of the last digit that stays, less one where that digit is even.
+    // Half of the last digit that stays; one less where that digit is even.
     const uint32_t round = (1u << (drop - 1)) - 1 + (a >> drop & 1);
     code = (a + round - (missing << 23)) >> drop;
   }
@@ -91,22 +92,22 @@ constexpr uint32_t narrow(const Format& f, float x, Overflow overflow) {
 /// The larger of two magnitudes; NaN if either is.
 inline float larger(float a, float b) { return std::isnan(b) || b > a ? b : a; }
 
-/// Elements of narrow tensors: bits, and what they stand for.
+/// A number of BF16, as its bits.
 struct Bf16 {
   uint16_t bits;
   static constexpr Format kFormat = kBf16;
 };
-/// A number of FP16.
+/// A number of FP16, as its bits.
 struct F16 {
   uint16_t bits;
   static constexpr Format kFormat = kF16;
 };
-/// A number of FP8, with 4 bits of exponent.
+/// A number of FP8 with 4 bits of exponent.
 struct E4m3 {
   uint8_t bits;
   static constexpr Format kFormat = kE4M3;
 };
-/// The same with 5.
+/// A number of FP8 with 5 bits of exponent.
 struct E5m2 {
   uint8_t bits;
   static constexpr Format kFormat = kE5M2;
@@ -116,7 +117,7 @@ struct E5m2 {
 constexpr float value_of(float x) { return x; }
 template <class Narrow>
 constexpr float value_of(Narrow x) {
-  // A copy: device code may not refer to what lies in the host's memory, a static member among it.
+  // A copy: device code may not refer to a static member, which lies in the host's memory.
   constexpr Format kFormat = Narrow::kFormat;
   return widen(kFormat, x.bits);
 }
@@ -134,10 +135,10 @@ constexpr bool is_fp8(Dtype dtype) { return dtype == Dtype::E4M3 || dtype == Dty
 constexpr bool is_narrow(Dtype dtype) {
   return dtype == Dtype::BF16 || dtype == Dtype::F16 || is_fp8(dtype);
 }
-/// What sums, statistics and gradients of parameters are kept in beside activations of `dtype`.
+/// The dtype of sums, statistics and parameter gradients where activations have `dtype`.
 constexpr Dtype wide(Dtype dtype) { return is_narrow(dtype) ? Dtype::F32 : dtype; }
 
-/// The format of a narrow dtype. @throws CheckError for others
+/// The format of a narrow dtype. @throws CheckError for any other dtype
 constexpr const Format& format_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::BF16: return kBf16;
@@ -148,7 +149,7 @@ constexpr const Format& format_of(Dtype dtype) {
   }
 }
 
-/// FP8 saturates, 16 bits overflow as IEEE 754 does.
+/// FP8 saturates; 16-bit formats overflow as IEEE 754 does.
 constexpr Overflow overflow_of(Dtype dtype) {
   return is_fp8(dtype) ? Overflow::Saturate : Overflow::ToInfinity;
 }

@@ -7,10 +7,10 @@
 namespace ladder {
 namespace {
 
-/// (.., N) seen as (rows, N).
+/// Views (.., N) as (rows, N).
 Tensor as_matrix(const Tensor& tensor) { return tensor.view({tensor.rows(), tensor.dim(-1)}); }
 
-/// Tensors of one dtype and any common shape.
+/// Checks that tensors have one dtype and one shape.
 int64_t check_alike(const char* op, const Tensor& first, std::initializer_list<Tensor> others) {
   check_first(op, "first operand", first, first.shape.rank);
   CHECK(first, "{}: first operand is null", op);
@@ -18,7 +18,7 @@ int64_t check_alike(const char* op, const Tensor& first, std::initializer_list<T
   return first.size();
 }
 
-/// embed_forward with its tables, or embed_backward with their gradients.
+/// embed_forward with its tables, or embed_backward with the gradients of the tables.
 EmbedShape check_embed(const char* op, const Tensor& x, const Tensor& tokens, const Tensor& wte,
                        const Tensor& wpe, Dtype table) {
   check_first(op, "activation", x, 3);
@@ -35,13 +35,13 @@ EmbedShape check_embed(const char* op, const Tensor& x, const Tensor& tokens, co
   return s;
 }
 
-/// An operand and its name in the operation.
+/// An operand, and its name in the operation.
 struct Operand {
   const char* name;
   const Tensor& tensor;
 };
 
-/// norm_*: `like_inp` is its output or that output's gradient; w and b, or their gradients.
+/// norm_*: `like_inp` is the output or its gradient; w and b are the parameters or their gradients.
 NormShape check_norm(const char* op, const Tensor& inp, Operand like_inp, const Tensor& mean,
                      const Tensor& rstd, Operand w, Operand b, Dtype of_params) {
   check_first(op, "inp", inp, 3);
@@ -55,7 +55,8 @@ NormShape check_norm(const char* op, const Tensor& inp, Operand like_inp, const 
   return s;
 }
 
-/// swiglu_*: y, the output or its gradient, has half the columns of x. How many elements y has.
+/// swiglu_*: y (the output or its gradient) has half the columns of x. Returns the number of
+/// elements of y.
 int64_t check_gates(const char* op, Operand y, Operand x) {
   check_first(op, y.name, y.tensor, y.tensor.shape.rank);
   Shape doubled = y.tensor.shape;
@@ -66,7 +67,7 @@ int64_t check_gates(const char* op, Operand y, Operand x) {
   return y.tensor.size();
 }
 
-/// The extents of a linear layer: y (..,N), x (..,K), w (N,K); y and x, or their gradients.
+/// The extents of a linear layer: y (..,N), x (..,K), w (N,K). y and x may be gradients.
 MatmulShape check_linear(const char* op, Operand y, Operand x, const Tensor& w, int leaves) {
   CHECK(w.shape.rank == 2, "{}: w is {}, not of rank 2", op, to_string(w.shape));
   const MatmulShape s{x.tensor.rows(), w.dim(0), w.dim(1)};
@@ -77,7 +78,7 @@ MatmulShape check_linear(const char* op, Operand y, Operand x, const Tensor& w, 
   return s;
 }
 
-/// Logits, of which `vocab` columns are no padding, and statistics of their rows.
+/// Logits, of which all but `vocab` columns are padding, and statistics of their rows.
 CrossEntropyShape check_rows(const char* op, const Tensor& logits, int64_t vocab,
                              std::initializer_list<Tensor> statistics) {
   check_first(op, "logits", logits, 3);
@@ -89,7 +90,7 @@ CrossEntropyShape check_rows(const char* op, const Tensor& logits, int64_t vocab
   return s;
 }
 
-/// What is in a loss beside its logits.
+/// The operands of a loss.
 void check_loss(const char* op, const CrossEntropyShape& s, const Tensor& losses,
                 const Tensor& dlogits, const Tensor& logits, const Tensor& targets) {
   check(op, {{"losses", losses, wide(logits.dtype), {s.B}},
@@ -106,7 +107,7 @@ MatrixShape check_limbs(const char* op, Operand limbs, Operand x) {
   return s;
 }
 
-/// One operand of a product: as the activations, or in FP8 with its scale.
+/// One factor of a product: it has the dtype of activations, or is FP8 with a scale.
 void check_factor(const char* op, const char* name, const Tensor& x, Dtype activations) {
   CHECK(!is_fp8(x.dtype) || x.fp8, "{}: {} is FP8 without a scale", op, name);
   if (is_fp8(x.dtype))
@@ -174,7 +175,7 @@ MatmulWeightShape check_matmul_backward_weight(const Tensor& dw, const Tensor& d
   check(kOp, {{"dout", dout, dout.dtype, dout.shape},
               {"dw", dw, wide(dout.dtype), {s.N, s.K}},
               {"inp", inp, inp.dtype, {s.B, s.T, s.K}}});
-  // Which narrow dtype activations have, two factors of FP8 do not tell.
+  // Two FP8 factors do not tell which narrow dtype the activations have.
   const Dtype activations = !is_fp8(dout.dtype)  ? dout.dtype
                             : !is_fp8(inp.dtype) ? inp.dtype
                                                  : Dtype::BF16;

@@ -1,7 +1,7 @@
-// The shapes of every operation, checked in one place for all tables.
+// Checks the shapes of every operation, in one place for all tables.
 //
-// Each check takes the tensors of an operation in the order of kernels.h. It throws CheckError
-// if dtypes or extents do not fit together, and returns the extents by their letters.
+// Each check takes the tensors of an operation in the order of kernels.h. It returns the extents by
+// their letters, or throws CheckError if dtypes or extents do not fit together.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace ladder {
 
-/// P positions, 0 without a table of them.
+/// P is the number of positions; 0 if there is no table of them.
 struct EmbedShape {
   int64_t B, T, C, V, P;
 };
-/// Norms of B T rows.
+/// A norm of B T rows.
 struct NormShape {
   int64_t B, T, C;
 };
@@ -23,20 +23,20 @@ struct NormShape {
 struct MatmulShape {
   int64_t rows, N, K;
 };
-/// The gradient of its weight.
+/// The gradient of a linear layer's weight.
 struct MatmulWeightShape {
   int64_t B, T, N, K;
 };
-/// The gradient of its bias.
+/// The gradient of a linear layer's bias.
 struct BiasShape {
   int64_t B, T, N;
 };
-/// NKV groups of heads of HS channels: in each `turned` queries and keys, then a value.
+/// NKV groups of heads of HS channels. Each group is `turned` queries and keys, then a value.
 struct RopeShape {
   int64_t B, T, NKV, turned, HS;
   constexpr int64_t row() const { return NKV * (turned + 1) * HS; }
 };
-/// NH query heads over NKV heads of keys and values, of HS channels each.
+/// NH query heads and NKV key-value heads, of HS channels each.
 struct AttentionShape {
   int64_t B, T, NH, NKV, HS;
 };
@@ -48,7 +48,7 @@ struct AttentionPieceShape {
 struct ColumnsShape {
   int64_t R, G, to, from;
 };
-/// The stream, row by row.
+/// The residual stream, row by row.
 struct ResidualShape {
   int64_t rows, C;
 };
@@ -57,7 +57,7 @@ struct RouteShape {
   int64_t B, T, E, k;
   constexpr int64_t tokens() const { return B * T; }
 };
-/// And room for M rows of C channels.
+/// The same, with room for M rows of C channels.
 struct ExpertShape {
   int64_t B, T, k, E, M, C;
 };
@@ -79,7 +79,7 @@ EmbedShape check_embed_forward(const Tensor& out, const Tensor& tokens, const Te
 EmbedShape check_embed_backward(const Tensor& dwte, const Tensor& dwpe, const Tensor& dout,
                                 const Tensor& tokens);
 
-/// mean, b and db may be null, and so may wpe and dwpe above.
+/// mean, b and db may be null. So may wpe and dwpe above.
 NormShape check_norm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd,
                              const Tensor& inp, const Tensor& w, const Tensor& b);
 NormShape check_norm_backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& inp,
@@ -95,7 +95,7 @@ MatmulWeightShape check_matmul_backward_weight(const Tensor& dw, const Tensor& d
                                                const Tensor& inp);
 BiasShape check_bias_backward(const Tensor& db, const Tensor& dout);
 
-/// gelu_forward, gelu_backward, add, cast, scale: how many elements.
+/// gelu_forward, gelu_backward, add, cast, scale: the number of elements.
 int64_t check_gelu_forward(const Tensor& out, const Tensor& inp);
 int64_t check_gelu_backward(const Tensor& dinp, const Tensor& dout, const Tensor& inp);
 int64_t check_add(const Tensor& out, const Tensor& a, const Tensor& b);
@@ -104,7 +104,7 @@ int64_t check_scale(const Tensor& x);
 ResidualShape check_residual_forward(const Tensor& out, const Tensor& residual,
                                      const Tensor& product, const Tensor& bias);
 
-/// swiglu_*: how many elements out has.
+/// swiglu_*: the number of elements of the output.
 int64_t check_swiglu_forward(const Tensor& out, const Tensor& inp);
 int64_t check_swiglu_backward(const Tensor& dinp, const Tensor& dout, const Tensor& inp);
 
@@ -113,7 +113,7 @@ RouteShape check_route_forward(const Tensor& expert, const Tensor& weight, const
                                const Tensor& bias);
 RouteShape check_route_backward(const Tensor& dlogits, const Tensor& dweight, const Tensor& expert,
                                 const Tensor& scores, const Tensor& load, const Tensor& logits);
-/// With C = 0, as below where there are no channels.
+/// C is 0 in the result, as it is below where there are no channels.
 ExpertShape check_expert_rows(const ExpertRows& rows, const Tensor& expert, int64_t capacity);
 ExpertShape check_gather_rows(const Tensor& out, const Tensor& inp, const ExpertRows& rows);
 GroupedShape check_grouped_matmul_forward(const Tensor& out, const Tensor& inp, const Tensor& w,
@@ -140,7 +140,7 @@ AttentionPieceShape check_attention_piece_backward(const Tensor& dq, const Tenso
                                                    const Tensor& dout, const Tensor& q,
                                                    const Tensor& kv, const Tensor& out,
                                                    const Tensor& lse, const AttentionPlace& place);
-/// With Tk = 0 and NKV = NH: neither keys nor groups play a part.
+/// Tk is 0 and NKV is NH in the result: keys and groups play no part.
 AttentionPieceShape check_attention_merge(const Tensor& o, const Tensor& m, const Tensor& l,
                                           const Tensor& later_o, const Tensor& later_m,
                                           const Tensor& later_l);
@@ -162,7 +162,7 @@ MatrixShape check_squared_norm(const Tensor& limbs, const Tensor& x);
 MatrixShape check_adaptive_clip(const Tensor& grad, const Tensor& grad_limbs,
                                 const Tensor& weight_limbs);
 
-/// The elementwise optimizers: how many elements.
+/// The elementwise optimizers: the number of elements.
 int64_t check_sgd_update(const Tensor& param, const Tensor& velocity, const Tensor& grad);
 int64_t check_adamw_update(const Tensor& param, const Tensor& m, const Tensor& v,
                            const Tensor& grad);
@@ -172,19 +172,19 @@ MatrixShape check_adafactor_update(const Tensor& param, const Tensor& row, const
 int64_t check_adamw8bit_update(const Tensor& param, const Tensor& m_code, const Tensor& m_scale,
                                const Tensor& v_code, const Tensor& v_scale, const Tensor& grad);
 
-/// Tokens and targets come from data: all are checked before the first is used as an index.
+/// Tokens and targets come from data, so all are checked before the first is used as an index.
 inline void check_token(int32_t token, int64_t V) {
   CHECK(token >= 0 && token < V, "token {} of a vocabulary of {}", token, V);
 }
 
-/// All tokens are rows of this rank, or kElsewhere.
+/// Each token must be a row of this rank, or kElsewhere.
 inline void check_tokens(const Tensor& tokens, int64_t V) {
   const int32_t* token = tokens.data<int32_t>();
   for (int64_t i = 0; i < tokens.size(); ++i)
     if (token[i] != kElsewhere) check_token(token[i], V);
 }
 
-/// Targets are columns, or ignored, or, if `elsewhere`, those of another rank.
+/// Each target must be a column, or kIgnore, or, if `elsewhere`, kElsewhere.
 inline void check_targets(const Tensor& targets, int64_t vocab, bool elsewhere) {
   const int32_t* target = targets.data<int32_t>();
   for (int64_t i = 0; i < targets.size(); ++i)
@@ -192,7 +192,7 @@ inline void check_targets(const Tensor& targets, int64_t vocab, bool elsewhere) 
       check_token(target[i], vocab);
 }
 
-/// Whether a token or target is a row of this rank: neither ignored nor elsewhere.
+/// Whether a token or a target is a row of this rank: neither kIgnore nor kElsewhere.
 inline bool is_here(int32_t index) { return index != kIgnore && index != kElsewhere; }
 
 }  // namespace ladder

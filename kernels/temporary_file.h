@@ -1,4 +1,4 @@
-// Files without a name: gone with the program, however that ends.
+// Files without a name. They vanish with the program, however it ends.
 #pragma once
 
 #include <cstdio>
@@ -7,18 +7,18 @@
 
 namespace ladder {
 
-/// A file that the folder of temporary files has no room for. The message names the folder; the
-/// user can name another.
+/// The folder of temporary files has no room for a file. The message names the folder; the user can
+/// name another.
 class NoTemporaryFile : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Where temporary files lie: $TMPDIR, or /tmp. Where /tmp is itself held in memory, a user can
-/// name a folder on a disk.
+/// Where temporary files lie: $TMPDIR, or /tmp. On some systems /tmp is held in memory; a user can
+/// then name a folder on a disk.
 std::string temporary_folder();
 
-/// An empty file there, to read and write; null, and errno says why, if none can be created.
+/// An empty file in that folder, to read and write; null, with errno set, if none can be created.
 std::FILE* open_temporary_file();
 
 }  // namespace ladder

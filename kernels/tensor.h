@@ -12,9 +12,9 @@
 
 namespace ladder {
 
-/// Formats narrower than F32 are in kernels/narrow.h.
+/// The formats narrower than F32 are described in kernels/narrow.h.
 enum class Dtype : uint8_t { F32, F64, I32, I64, U8, BF16, F16, E4M3, E5M2 };
-/// Where a tensor lies. Shared: in host memory, where a device reads and writes it, too.
+/// Where a tensor lies. Shared means: in host memory that a device reads and writes, too.
 enum class Place : uint8_t { Host, Device, Shared };
 
 constexpr int64_t kMaxDims = 4;
@@ -48,15 +48,15 @@ constexpr Dtype dtype_of = [] {
   if constexpr (std::is_same_v<T, uint8_t>) return Dtype::U8;
 }();
 
-/// Scales are from 1 / kMaxFp8Scale to kMaxFp8Scale: the product of two is far from overflow, and
-/// no gradient is smaller or larger than they reach.
+/// A scale is from 1 / kMaxFp8Scale to kMaxFp8Scale. So the product of two scales is far from
+/// overflow, and this range is enough for any gradient.
 constexpr float kMaxFp8Scale = 0x1p60f;
 
-/// Beside an FP8 tensor: element = code / scale. The scale is a power of two, so that it changes
-/// no digit.
+/// What belongs to an FP8 tensor: element = code / scale. The scale is a power of two, so it
+/// changes no digit.
 struct Fp8Scale {
   float scale = 1;
-  float amax = 0;  ///< the largest magnitude that was quantised with it
+  float amax = 0;  ///< the largest magnitude that was quantized with this scale
 };
 
 /// Up to four extents, slowest first.
@@ -69,8 +69,8 @@ struct Shape {
     CHECK(extents.size() <= kMaxDims, "{} dimensions", extents.size());
     for (int64_t extent : extents) dims[rank++] = extent;
   }
-  /// The first `rank` of `dims` count. (GCC 12.2 may put a wrong number into the others, where they
-  /// and two equal extents are constants: it stores one of these four times.)
+  /// Only the first `rank` of `dims` count. (GCC 12.2 may put a wrong number into the others where
+  /// they and two equal extents are constants: it stores one of these four times.)
   bool operator==(const Shape& other) const {
     return std::equal(dims.begin(), dims.begin() + rank, other.dims.begin(),
                       other.dims.begin() + other.rank);
@@ -90,8 +90,8 @@ inline std::string to_string(const Shape& shape) {
   return text + ")";
 }
 
-/// Non-owning, trivially copyable, contiguous with the last dimension fastest.
-/// A default Tensor is null: an operand left out, or an activation dropped.
+/// Owns nothing, is trivially copyable and contiguous; the last dimension is the fastest. A default
+/// Tensor is null: an operand that is left out, or an activation that was dropped.
 struct Tensor {
   void* ptr = nullptr;
   Dtype dtype = Dtype::F32;
@@ -103,14 +103,14 @@ struct Tensor {
   int64_t size() const { return shape.size(); }
   int64_t bytes() const { return size() * size_of(dtype); }
 
-  /// Extent of dimension i; negative i counts from the last: dim(-1).
+  /// Extent of dimension i. A negative i counts from the last: dim(-1).
   int64_t dim(int i) const {
     const int at = i < 0 ? shape.rank + i : i;
     CHECK(at >= 0 && at < shape.rank, "dim({}) of {}", i, to_string(shape));
     return shape.dims[at];
   }
 
-  /// Product of all extents but the last: how many rows the tensor has as a matrix.
+  /// Product of all extents but the last: the rows of the tensor seen as a matrix.
   int64_t rows() const {
     CHECK(shape.rank > 0, "no rows: a tensor of rank 0");
     Shape all_but_last = shape;
@@ -118,12 +118,12 @@ struct Tensor {
     return all_but_last.size();
   }
 
-  /// Pointer to the first element, for the host.
+  /// Pointer to the first element, for use on the host.
   void* host() const {
     CHECK(place != Place::Device, "tensor {} of a device read by the host", to_string(shape));
     return ptr;
   }
-  /// The same, typed; null if the tensor is.
+  /// The same pointer, typed; null if the tensor is null.
   template <class T>
   T* data() const {
     CHECK(!ptr || dtype == dtype_of<T>, "tensor {} read as another dtype", to_string(shape));
@@ -141,7 +141,7 @@ struct Tensor {
     return part;
   }
 
-  /// The first `count` of the first dimension: a smaller batch in the same buffer.
+  /// The first `count` elements of the first dimension: a smaller batch in the same buffer.
   Tensor first(int64_t count) const { return slice(0, count); }
 
   /// The same elements under another shape.

@@ -1,21 +1,22 @@
 // The order of a sum over the tokens of a sequence, so that ranks can share the sequence.
 //
-// T tokens are cut into an even number of chunks, and leaf i takes chunk i and, behind it, the i-th
-// chunk from the end: it is folded. With 4 leaves, 8 chunks:
+// T tokens are cut into an even number of chunks. Leaf i has two of them: chunk i, and the i-th
+// chunk from the end. Such a leaf is called folded. With 4 leaves, 8 chunks:
 //
 //     chunk     0   1   2   3   4   5   6   7
 //     leaf      0   1   2   3   3   2   1   0
 //
-// In causal attention early tokens are little work and late ones much, so ranks that share a
-// sequence fairly have both: rank r of 2 has chunks 0, 1, 6, 7 or 2 to 5. These are leaves 0, 1 or
-// 2, 3, a half of the tree each. To have less than all of a sequence, a rank has fewer chunks of
-// fewer tokens, which fold among themselves in the same way.
+// In causal attention early tokens are little work and late tokens are much. Ranks that share a
+// sequence fairly have both: of 2 ranks, one has chunks 0, 1, 6, 7 and the other 2 to 5. These are
+// leaves 0, 1 and leaves 2, 3: half of the tree each. A rank with a part of the sequence has fewer
+// tokens and fewer chunks; these fold among themselves in the same way.
 //
-// Many numbers are summed at once, and a tree over many leaves takes time; so there are two rules.
+// Many numbers are summed at once, and a tree over many leaves takes time. So there are two rules.
 //   - A matrix (the gradient of a weight, of the token embedding) has at most 8 leaves, of at least
 //     64 tokens each. A leaf is one chain: the tokens of its first chunk, then those of its second.
-//   - A vector (the gradient of a bias, of a norm; the loss) always has 16 chunks, a chain each. A
-//     leaf is the sum of its two. So ranks whose tokens are neighbors have chunks whole, too.
+// - A vector (the gradient of a bias or of a norm; the loss) always has 16 chunks, each one chain.
+//   A
+//   leaf is the sum of its two chains. So a rank whose tokens are neighbors has whole chunks, too.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +25,9 @@
 
 namespace ladder {
 
-/// Chunks of a whole sequence: at most, or for vectors always.
+/// The most chunks that a sequence has. For vectors it is always this many.
 constexpr int kTokenChunks = 16;
-/// Tokens of a matrix's leaf, at least, where there are several.
+/// The fewest tokens of a matrix's leaf, where there are several leaves.
 constexpr int64_t kLeafTokens = 64;
 
 /// The two chunks of a leaf.
@@ -38,31 +39,33 @@ struct Fold {
 constexpr Fold fold(int64_t i, int64_t n, int64_t T) {
   return {leaf(i, 2 * n, T), leaf(2 * n - 1 - i, 2 * n, T)};
 }
-/// The leaf of n that token t of T is in.
+/// Which of n leaves token t of T is in.
 constexpr int64_t leaf_of_token(int64_t t, int64_t n, int64_t T) {
   const int64_t chunk = ((t + 1) * 2 * n - 1) / T;
   return std::min(chunk, 2 * n - 1 - chunk);
 }
 
-/// Leaves of a matrix over T tokens, which are `chunks` of the sequence's kTokenChunks.
+/// How many leaves a matrix has over T tokens, which are `chunks` of the sequence's kTokenChunks
+/// chunks.
 constexpr int64_t matrix_leaves(int chunks, int64_t T) {
   int64_t n = 1;
   while (4 * n <= chunks && T / (2 * n) >= kLeafTokens) n *= 2;
   return n;
 }
-/// Leaves of a vector over that. One chunk is a chain: there is nothing to fold it with.
+/// How many leaves a vector has over `chunks` chunks. A single chunk has no partner to fold with,
+/// so it is a leaf of its own.
 constexpr int64_t vector_leaves(int chunks) { return std::max(1, chunks / 2); }
 constexpr Fold vector_fold(int64_t i, int chunks, int64_t T) {
   return chunks == 1 ? Fold{{0, T}, {T, T}} : fold(i, vector_leaves(chunks), T);
 }
 
-/// The leaves of a vector over B sequences of T tokens, which are `chunks` chunks each.
+/// The leaves of a vector over B sequences of T tokens. Each sequence is `chunks` chunks.
 struct VectorTree {
   int chunks;
   int64_t B, T;
 
   constexpr int64_t leaves() const { return B * vector_leaves(chunks); }
-  /// The tokens of leaf i, as rows of a (B T,..) matrix.
+  /// The tokens of leaf i, as rows of a matrix (B T,..).
   constexpr Fold rows(int64_t i) const {
     const int64_t n = vector_leaves(chunks), first = i / n * T;
     const Fold tokens = vector_fold(i % n, chunks, T);
@@ -71,7 +74,7 @@ struct VectorTree {
   }
 };
 
-/// Sum of f(t) over T tokens, for an element of a matrix.
+/// Sum of f(t) over T tokens, for one element of a matrix.
 template <class Real, class F>
 Real matrix_sum(int chunks, int64_t T, F&& f) {
   const int64_t n = matrix_leaves(chunks, T);
@@ -81,7 +84,7 @@ Real matrix_sum(int chunks, int64_t T, F&& f) {
   });
 }
 
-/// Sum of f(t) over T tokens, for an element of a vector.
+/// Sum of f(t) over T tokens, for one element of a vector.
 template <class Real, class F>
 Real vector_sum(int chunks, int64_t T, F&& f) {
   return tree_sum<Real>(vector_leaves(chunks), [&](int64_t i) {

@@ -1,4 +1,4 @@
-// Between the memory of the host and that of a device.
+// Moves bytes between the memory of the host and that of a device.
 #pragma once
 
 #include <cstddef>
@@ -9,21 +9,21 @@
 
 namespace ladder {
 
-/// Every byte of x becomes 0: queued like a kernel, or at once where the host writes, after waiting
-/// for the kernels called so far.
+/// Sets every byte of x to 0. On a device this is queued like a kernel. On the host it happens at
+/// once, after waiting for the kernels called so far.
 void zero(const Ctx& ctx, Tensor x);
 
-/// A tensor where the host can read and write it: itself, or a copy of it in host memory.
+/// A tensor where the host can read and write it: the tensor itself, or a copy in host memory.
 class HostCopy {
  public:
-  /// Waits for the kernels called so far; the values are those they wrote.
+  /// A copy of the values. Waits for the kernels called so far.
   static HostCopy of(const Ctx& ctx, Tensor tensor);
-  /// Of a tensor that will be written whole, so its values do not matter.
+  /// A copy without values, for a tensor that will be written whole.
   static HostCopy to_write(const Ctx& ctx, Tensor tensor);
 
-  /// Not Place::Device; of the tensor's dtype and shape.
+  /// Never Place::Device. It has the tensor's dtype and shape.
   Tensor tensor() const { return host_; }
-  /// Brings what the host has written back to the tensor, and waits until it is there.
+  /// Copies what the host has written back to the tensor, and waits until that is done.
   void send() const;
 
  private:

@@ -1,8 +1,8 @@
 // The order of every sum that a layout could split: a balanced binary tree over leaves.
 //
-// Leaves come in ascending order and are joined as a binary counter counts: the sum of
-// leaves 0..5 is ((l0+l1)+(l2+l3))+(l4+l5). Whoever owns an aligned run of 2^k leaves can
-// therefore sum it alone, and the whole still has the same bits.
+// Leaves come in ascending order and are joined as a binary counter counts. For example, the sum of
+// leaves 0..5 is ((l0+l1)+(l2+l3))+(l4+l5). So a rank that owns 2^k aligned leaves can sum them
+// alone, and the whole sum still has the same bits.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ struct Range {
 /// Leaf i of n over K elements: [floor(i K / n), floor((i + 1) K / n)). May be empty.
 constexpr Range leaf(int64_t i, int64_t n, int64_t K) { return {i * K / n, (i + 1) * K / n}; }
 
-/// The sum of nothing. Adding it changes no number, where +0 would turn -0 into +0. So sums begin
-/// at it, and rows that nothing is added to, on one rank or on all, hold it.
+/// The sum of no terms is -0. Adding -0 changes no number, where adding +0 would turn -0 into +0.
+/// So sums begin at -0. Rows to which nothing is added, on one rank or on all, hold -0.
 constexpr double kNothing = -0.0;
 
 /// Sums scalar leaves as the tree does. T is float, double, or a vector with operator+.
@@ -41,7 +41,7 @@ class TreeSum {
     ++count_;
   }
 
-  /// The sum of all leaves; `nothing` if there was none.
+  /// The sum of all leaves; `nothing` if there were none.
   T total(T nothing = T(kNothing)) const {
     bool empty = true;
     T sum = nothing;
@@ -59,13 +59,14 @@ class TreeSum {
   uint64_t count_ = 0;
 };
 
-/// The tree where most leaves are absent: two neighbors are joined before another leaf comes
-/// between only if they share a smaller subtree with each other than with it. An absent leaf is
-/// skipped. It has the bits of TreeSum with -0 in its place.
+/// The same tree where most leaves are absent. Absent leaves are skipped. Two neighbors are joined
+/// as soon as no later leaf can come between them in the tree: the smallest subtree that holds both
+/// is smaller than the one that the next leaf shares with them. The result has the bits of TreeSum
+/// with -0 for each absent leaf.
 template <class T>
 class SparseTreeSum {
  public:
-  /// Adds leaf `index`, larger than all before.
+  /// Adds leaf `index`, which must be larger than all before.
   constexpr void push(int64_t index, const T& sum) {
     while (count_ >= 2 && height(node(1).index, node(0).index) < height(node(0).index, index))
       join();
@@ -73,7 +74,7 @@ class SparseTreeSum {
     nodes_[count_++].sum = sum;
   }
 
-  /// Joins everything and starts afresh.
+  /// Joins everything, returns the sum, and starts anew.
   constexpr T take(T nothing = T(kNothing)) {
     while (count_ >= 2) join();
     return count_ == 0 ? nothing : nodes_[--count_].sum;
@@ -84,7 +85,7 @@ class SparseTreeSum {
     int64_t index;
     T sum;
   };
-  /// Of the smallest subtree that holds both leaves.
+  /// The height of the smallest subtree that holds both leaves.
   static constexpr int height(int64_t a, int64_t b) {
     return std::bit_width(static_cast<uint64_t>(a ^ b));
   }
@@ -113,7 +114,8 @@ T chain_sum(Range range, F&& f, T sum = T(kNothing)) {
   return sum;
 }
 
-/// Sum of f(k) for k in [0, K), cut into n leaves: ascending inside a leaf, then their tree.
+/// Sum of f(k) for k in [0, K), cut into n leaves: ascending inside a leaf, then the tree of
+/// leaves.
 template <class T, class F>
 T leaves_sum(int64_t n, int64_t K, F&& f) {
   return tree_sum<T>(n, [&](int64_t i) { return chain_sum<T>(leaf(i, n, K), f); });

@@ -1,4 +1,4 @@
-// Adafactor, arXiv 1804.04235: the second moment of a matrix as one row and one column.
+// Adafactor, arXiv 1804.04235: keeps the second moment of a matrix as one row and one column.
 #include <algorithm>
 #include <cmath>
 
@@ -42,7 +42,7 @@ void update(const MatrixShape& s, Real* param, Real* row, Real* col, const Real*
   update_moments(s, row, col, grad, step);
   double mean = 0;
   for (int64_t r = 0; col && r < s.R; ++r) mean += row[r] / double(s.R);
-  // In double: where gradients are zero, row times col is eps^2 = 1e-60.
+  // In double, because where gradients are zero, row times col is eps^2 = 1e-60.
   const auto direction = [&](int64_t r, int64_t n) {
     const double second = col ? double(row[r]) * double(col[n]) / mean : double(row[n]);
     return double(grad[r * s.N + n]) / std::sqrt(second);

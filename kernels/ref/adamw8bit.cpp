@@ -1,4 +1,5 @@
-// AdamW whose states rest as 8-bit codes: each block is widened, stepped and narrowed again.
+// AdamW with states that are stored as 8-bit codes. Each block is widened, updated and narrowed
+// again.
 #include <algorithm>
 #include <array>
 

@@ -1,6 +1,5 @@
-// What an operation means for narrow tensors: its operands widened to float, the operation in
-// float, and what it wrote rounded once. Which narrow dtypes stand beside each other, is not
-// checked.
+// What an operation means for narrow tensors: widen its operands to float, compute in float, and
+// round once what it wrote. Which narrow dtypes may be combined is not checked here.
 #pragma once
 
 #include <deque>
@@ -12,11 +11,11 @@
 
 namespace ladder::ref {
 
-/// Narrow operands of one call, as float copies.
+/// The narrow operands of one call, copied to float.
 class WidenedOperands {
  public:
-  /// A float copy of a narrow tensor; other arguments as they are. The same tensor twice (an
-  /// operation in place) is the same copy.
+  /// A float copy of a narrow tensor; other arguments pass unchanged. If the same tensor comes
+  /// twice (an operation in place), it gets one copy.
   Tensor widened(const Tensor& tensor) {
     if (!tensor || !is_narrow(tensor.dtype)) return tensor;
     for (Copy& copy : copies_)
@@ -33,14 +32,14 @@ class WidenedOperands {
     return other;
   }
 
-  /// Rounds all copies back. An operand that was only read rounds to itself (but for the
-  /// payload of a NaN).
+  /// Rounds all copies back, except FP8: FP8 operands are only read. Another operand that was only
+  /// read rounds to itself (apart from the payload of a NaN).
   void round() {
     for (Copy& copy : copies_)
       if (!is_fp8(copy.original.dtype)) narrow_all(copy.original, copy.values);
   }
 
-  /// out = values in its dtype, times `scale`.
+  /// out = values times `scale`, rounded to its dtype.
   static void narrow_all(const Tensor& out, const std::vector<float>& values, float scale = 1) {
     const Format& format = format_of(out.dtype);
     for (size_t i = 0; i < values.size(); ++i) {
@@ -57,7 +56,7 @@ class WidenedOperands {
     explicit Copy(const Tensor& tensor)
         : original(tensor), values(static_cast<size_t>(tensor.size())) {
       const Format& format = format_of(tensor.dtype);
-      values.reserve(1);  // of no elements it is still a tensor
+      values.reserve(1);  // without elements it is still a tensor, not null
       const float inverse = 1.0f / (tensor.fp8 ? tensor.fp8->scale : 1.0f);
       for (size_t i = 0; i < values.size(); ++i) {
         const uint32_t code = size_of(tensor.dtype) == 2
@@ -74,10 +73,10 @@ class WidenedOperands {
     std::vector<float> values;
   };
 
-  std::deque<Copy> copies_;  // a deque: views point into its elements
+  std::deque<Copy> copies_;  // a deque, because views point into its elements
 };
 
-/// AnyDtype<op>::call does what op does, for narrow operands, too.
+/// AnyDtype<op>::call does what op does, and takes narrow operands, too.
 template <auto Op>
 struct AnyDtype;
 

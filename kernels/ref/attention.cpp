@@ -1,16 +1,17 @@
-// Causal attention, arXiv 1706.03762, sum by sum: which terms, and in which order.
+// Causal attention, arXiv 1706.03762: which terms each sum has, and in which order.
 //
-// A softmax over many keys is put together from softmaxes over few. What is known of some keys is
-//   m   the largest score;   l = sum_u exp(S[u] - m);   o = sum_u exp(S[u] - m) v_u,
-// and two such triples become one when the one with the smaller m is made smaller by
-// exp(m - larger m): then both are measured from the same m, and can be added. In the end
-// out = o / l and lse = m + log l. Example: keys with scores 1 and 3, values 10 and 20. Alone they
-// are (1, 1, 10) and (3, 1, 20), together (3, e^-2 + 1, 10 e^-2 + 20), so out is about 18.8.
+// A softmax over many keys is put together from softmaxes over few. For some keys we keep
+//   m   the largest score;   l = sum_u exp(S[u] - m);   o = sum_u exp(S[u] - m) v_u.
+// Two such triples are merged in two steps. The one with the smaller m is multiplied by exp(m -
+// larger m), so that both are measured from the same m. Then they are added. At the end, out = o /
+// l and lse = m + log l. Example: keys with scores 1 and 3, values 10 and 20. Alone they give (1,
+// 1, 10) and (3, 1, 20); together (3, e^-2 + 1, 10 e^-2 + 20). So out is about 18.8.
 //
-// Ranks may share a sequence, so every sum over tokens is a tree over leaves (token_leaves.h). Sums
-// over keys (of a query: m, l and o, and dq) have chunks of keys as leaves. Sums over queries (of a
-// key: dk and dv) have folded leaves, each the heads of a group one after the other. Leaves without
-// a pair that counts do not exist; a sum of none is -0, the number that changes no other.
+// Ranks may share a sequence, so every sum over tokens is a tree over leaves (token_leaves.h). A
+// sum over the keys of a query (m, l and o; dq) has chunks of keys as leaves. A sum over the
+// queries of a key (dk, dv) has folded leaves; each takes the heads of a group one after the other.
+// A leaf without a pair that counts is absent. A sum without leaves is -0, which changes no number
+// that it is added to.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -32,12 +33,12 @@ Real dot(int64_t n, const Real* a, const Real* b) {
   return sum;
 }
 
-/// A row of a result: HS columns, a sum.
+/// A row of a result: HS sums, one for each column.
 template <class Real>
 struct Row {
   std::vector<Real> x;
 
-  /// += a y
+  /// x += a y
   void add(Real a, const Real* y) {
     for (size_t i = 0; i < x.size(); ++i) x[i] += a * y[i];
   }
@@ -47,7 +48,7 @@ struct Row {
   }
 };
 
-/// A sum with no terms yet, and one that will have none.
+/// zeros: a sum that terms will be added to. empty_sum: a sum that gets no terms.
 template <class Real>
 Row<Real> zeros(int64_t HS) {
   return {std::vector<Real>(static_cast<size_t>(HS), Real(0))};
@@ -57,7 +58,7 @@ Row<Real> empty_sum(int64_t HS) {
   return {std::vector<Real>(static_cast<size_t>(HS), Real(-0.0))};
 }
 
-/// A softmax over some keys.
+/// A softmax over some keys: see the top of this file.
 template <class Real>
 struct Softmax {
   Real m, l;
@@ -66,7 +67,7 @@ struct Softmax {
   static Softmax absent(int64_t HS) {
     return {-std::numeric_limits<Real>::infinity(), 0, empty_sum<Real>(HS)};
   }
-  /// That over the keys of both.
+  /// The softmax over the keys of both.
   friend Softmax operator+(const Softmax& a, const Softmax& b) {
     if (a.l == 0) return b;
     if (b.l == 0) return a;
@@ -77,30 +78,31 @@ struct Softmax {
   }
 };
 
-/// Queries and keys of a group of heads of one sequence, and where they lie in it.
+/// The queries and keys of a group of heads in one sequence, and where these tokens are in the
+/// sequence.
 template <class Real>
 struct Group {
   int64_t T, Tq, Tk, r, HS;
   std::array<TokenRun, 2> queries;
   int64_t first_key;
-  HeadRows<Real> q, k, v;  ///< q: of the first of r heads
+  HeadRows<Real> q, k, v;  ///< q: that of the first of r heads
 
   Real scale() const { return 1 / std::sqrt(Real(HS)); }
   Real score(int64_t head, int64_t row, int64_t key) const {
     return dot(HS, q[row] + head * HS, k[key]) * scale();
   }
-  /// The token of a row of queries.
+  /// The token in a row of queries.
   int64_t token(int64_t row) const {
     const TokenRun& run = queries[row < queries[1].row ? 0 : 1];
     return run.tokens.begin + row - run.row;
   }
-  /// Rows of keys: of chunk c of the sequence, that token t sees.
+  /// Rows of keys: those of chunk c of the sequence that token t sees.
   Range keys(int64_t c, int64_t t) const {
     const Range all = leaf(c, key_chunks(T), T);
     const auto row = [&](int64_t key) { return std::clamp<int64_t>(key - first_key, 0, Tk); };
     return {row(all.begin), row(std::min(all.end, t + 1))};
   }
-  /// Calls f(row) for the queries in some tokens that see a key's token, ascending.
+  /// Calls f(row), ascending, for those queries in `tokens` that see the key in row `key`.
   template <class F>
   void for_queries(Range tokens, int64_t key, F&& f) const {
     for (int64_t t = std::max(tokens.begin, first_key + key); t < tokens.end; ++t)
@@ -109,7 +111,7 @@ struct Group {
   }
 };
 
-/// Calls f(group, b, g) for the groups of all sequences.
+/// Calls f(group, b, g) for every group of every sequence.
 template <class Real, class F>
 void for_groups(const AttentionPieceShape& s, const AttentionPlace& place,
                 const AttentionColumns& at, Real* q, Real* kv, F&& f) {
@@ -143,7 +145,7 @@ Softmax<Real> over_chunk(const Group<Real>& group, int64_t head, int64_t row, Ra
   return sum;
 }
 
-/// Calls f(row, b, head, softmax) for the queries of all heads and sequences.
+/// Calls f(row, b, head, softmax) for every query of every head and sequence.
 template <class Real, class F>
 void for_softmaxes(const AttentionPieceShape& s, const AttentionPlace& place,
                    const AttentionColumns& at, Real* q, Real* kv, F&& f) {
@@ -159,7 +161,7 @@ void for_softmaxes(const AttentionPieceShape& s, const AttentionPlace& place,
   });
 }
 
-/// P and dS / sqrt(HS) of all pairs of a group: (r,Tq,Tk).
+/// P and dS / sqrt(HS) for all pairs of a group: (r,Tq,Tk).
 template <class Real>
 struct Pairs {
   std::vector<Real> P, dS;
@@ -178,7 +180,7 @@ Pairs<Real> pairs_of(const Group<Real>& group, HeadRows<Real> dout, HeadRows<Rea
   for (int64_t i = 0; i < group.r; ++i)
     for (int64_t row = 0; row < group.Tq; ++row) {
       const Real* dy = dout[row] + i * group.HS;
-      // sum_u P[t,u] (dout_t . v_u), without a second pass over u.
+      // D is sum_u P[t,u] (dout_t . v_u), but needs no further pass over u.
       const Real D = dot(group.HS, dy, out[row] + i * group.HS);
       for (int64_t u = 0; u < group.Tk && group.first_key + u <= group.token(row); ++u) {
         const Real P = math::exp(group.score(i, row, u) - lse[i * group.Tq + row]);
@@ -204,7 +206,7 @@ Row<Real> dq_of(const Group<Real>& group, const Pairs<Real>& pairs, int64_t head
   return sum.total(empty_sum<Real>(group.HS));
 }
 
-/// sum_t weights[t,u] x_t of one key, dk or dv: a tree over folded leaves of queries.
+/// sum_t weights[t,u] x_t for one key u: dk or dv. A tree over folded leaves of queries.
 template <class Real>
 Row<Real> over_queries(const Group<Real>& group, const Pairs<Real>& pairs,
                        const std::vector<Real>& weights, HeadRows<Real> x, int64_t key) {
@@ -225,7 +227,7 @@ Row<Real> over_queries(const Group<Real>& group, const Pairs<Real>& pairs,
   return sum.total(empty_sum<Real>(group.HS));
 }
 
-/// Tensors as in kernels.h; dq and dkv, q and kv may be one.
+/// Tensors as in kernels.h. dq may be dkv, and q may be kv.
 template <class Real>
 void backward(const AttentionPieceShape& s, const AttentionPlace& place, const AttentionColumns& at,
               Real* dq, Real* dkv, Real* dout, Real* q, Real* kv, Real* out, const Real* lse) {
@@ -255,7 +257,7 @@ Real finish(Real* out, const Softmax<Real>& sum) {
   return sum.m + math::log(sum.l);
 }
 
-/// (o, m, l) of queries, in memory.
+/// (o, m, l) of queries, as tensors hold them.
 template <class Real>
 struct Partials {
   AttentionPieceShape s;
@@ -275,7 +277,7 @@ struct Partials {
     l[statistic(b, h, row)] = sum.l;
     std::ranges::copy(sum.o.x, o + column(b, h, row));
   }
-  /// Calls f(b, h, row) for all.
+  /// Calls f(b, h, row) for every query.
   template <class F>
   void for_each(F&& f) const {
     for (int64_t b = 0; b < s.B; ++b)

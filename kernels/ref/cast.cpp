@@ -1,4 +1,4 @@
-// From one floating-point format to another.
+// Conversion from one floating-point format to another.
 #include <cmath>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// Softmax and cross-entropy in one: the loss of each token and the gradient of its logits. Whole,
-// or in the three parts between which ranks of tensor parallelism exchange.
+// Softmax and cross-entropy in one: the loss of each token, and the gradient of its logits. As one
+// operation, or in three parts between which tensor-parallel ranks exchange.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,13 +13,14 @@
 namespace ladder::ref {
 namespace {
 
-/// One token's logits: V columns, of which `vocab` are no padding.
+/// One token's logits: V columns. All but the first `vocab` are padding.
 template <class Real>
 struct TokenLogits {
   const Real* x;
   int64_t V, vocab;
 
-  /// Shifted by the maximum, no exponential overflows and the largest is 1. NaN if there is one.
+  /// The largest logit; NaN if there is one. After it is subtracted, no exponential overflows, and
+  /// the largest is 1.
   Real max() const {
     Real largest = -std::numeric_limits<Real>::infinity();
     for (int64_t v = 0; v < vocab; ++v)
@@ -32,7 +33,7 @@ struct TokenLogits {
                             [&](int64_t v) { return v < vocab ? math::exp(x[v] - max) : Real(0); });
   }
 
-  /// dx may be x.
+  /// The gradient of this token's logits. dx may be x.
   void gradient(Real* dx, Real max, Real sum, int64_t target, Real scale) const {
     for (int64_t v = 0; v < V; ++v) {
       const Real probability = v < vocab ? math::exp(x[v] - max) / sum : Real(0);
@@ -47,13 +48,13 @@ TokenLogits<Real> row_of(const Tensor& logits, int64_t row, int64_t vocab) {
   return {.x = logits.data<Real>() + row * V, .V = V, .vocab = vocab};
 }
 
-/// What is left of a row when its maximum and its sum are known.
+/// What the loss and the gradient of a row need beside its logits.
 template <class Real>
 struct Statistics {
   Real max, sum, x_target;
 };
 
-/// losses and dlogits; statistics(row, target) of the rows that are not ignored.
+/// Writes losses and dlogits. Calls statistics(row, target) for the rows that are not ignored.
 template <class Real, class F>
 void all_rows(const CrossEntropyShape& s, int chunks, const Tensor& losses, const Tensor& dlogits,
               const Tensor& logits, const Tensor& targets, int64_t vocab, Real scale,

@@ -1,4 +1,5 @@
-// What every file of ref/ needs: choose float or double at run time, store a finished sum.
+// What every file of ref/ needs: to choose float or double at run time, and to store a finished
+// sum.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -6,7 +7,7 @@
 
 namespace ladder::ref {
 
-/// Calls f(Real{}) with the type of the tensor's elements: float or double.
+/// Calls f(Real{}), where Real is the type of the tensor's elements: float or double.
 ///     dispatch(inp, [&]<class Real>(Real) { gelu<Real>(out.data<Real>(), ...); });
 template <class F>
 void dispatch(const Tensor& tensor, F&& f) {
@@ -17,7 +18,7 @@ void dispatch(const Tensor& tensor, F&& f) {
   }
 }
 
-/// A parameter gradient takes the finished sum of a call.
+/// Gives the finished sum of a call to a parameter gradient.
 template <class Real>
 void store(Real& gradient, Real sum, Into into) {
   gradient = into == Into::Add ? gradient + sum : sum;

@@ -1,4 +1,4 @@
-// Sums and factors, element by element.
+// Sums and products, element by element.
 #include <algorithm>
 
 #include "kernels/ref/dispatch.h"

@@ -1,4 +1,4 @@
-// Token plus position embedding: a lookup forward, a scatter of sums backward.
+// Token and position embeddings: forward looks rows up, backward sums gradients by row.
 #include <algorithm>
 
 #include "kernels/ref/dispatch.h"
@@ -30,7 +30,7 @@ template <class Real>
 void backward_tokens(const EmbedShape& s, int chunks, Real* dwte, const Real* dout,
                      const int32_t* tokens, Into into) {
   for (int64_t v = 0; v < s.V; ++v) {
-    // This search is all that most rows of a large vocabulary cost.
+    // Most rows of a large vocabulary are not met, and cost only this search.
     const bool met = std::find(tokens, tokens + s.B * s.T, v) != tokens + s.B * s.T;
     for (int64_t c = 0; c < s.C; ++c) {
       const Real sum = tree_sum<Real>(met ? s.B : 0, [&](int64_t b) {

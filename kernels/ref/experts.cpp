@@ -1,4 +1,4 @@
-// Experts: their rows, the products over them, and the way back to the tokens.
+// Experts: their rows, the products over these rows, and the way back to the tokens.
 #include "kernels/experts.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace ladder::ref {
 namespace {
 
-/// Calls f(e, row) for all rows of all experts.
+/// Calls f(e, row) for every row of every expert.
 template <class F>
 void for_rows(const ExpertRows& rows, int64_t M, F&& f) {
   check_offsets(rows, M);

@@ -13,7 +13,8 @@ namespace {
 constexpr double kSlope = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2/pi)
 constexpr double kCubic = 0.044715;
 
-/// Where tanh is 1 to double, and what is multiplied by 1 - tanh or 1 - tanh^2 is still finite.
+/// Beyond this, tanh is 1 or -1 in double. Where an infinite x would meet a factor of 0, x is held
+/// here.
 constexpr double kFar = 20;
 
 template <class Real>

@@ -1,4 +1,4 @@
-// Lion, arXiv 2302.06675: every weight moves by the same length, only the sign is learned.
+// Lion, arXiv 2302.06675: every weight moves by the same length; the moments decide the sign.
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
@@ -13,7 +13,7 @@ void lion_update(const Ctx&, Tensor param, Tensor m, Tensor grad, const LionStep
       Real &w = param.data<Real>()[i], &momentum = m.data<Real>()[i];
       const Real g = grad.data<Real>()[i];
       const Real c = beta1 * momentum + (1 - beta1) * g;
-      const Real sign = c > 0 ? 1 : c < 0 ? -1 : c;  // a zero or a NaN stays what it is
+      const Real sign = c > 0 ? 1 : c < 0 ? -1 : c;  // 0 stays 0, NaN stays NaN
       w -= Real(step.lr) * (sign + Real(step.weight_decay) * w);
       momentum = beta2 * momentum + (1 - beta2) * g;
     }

@@ -1,5 +1,5 @@
-// Layer norm, arXiv 1607.06450: each token's channels to mean 0 and variance 1, then w x + b.
-// RMSNorm, arXiv 1910.07467, leaves the mean where it is: 0 stands in its place.
+// Layer norm, arXiv 1607.06450: brings each token's channels to mean 0 and variance 1, then w x +
+// b. RMSNorm, arXiv 1910.07467, takes no mean away: 0 stands in its place.
 #include <cmath>
 
 #include "kernels/ref/dispatch.h"
@@ -10,7 +10,8 @@
 namespace ladder::ref {
 namespace {
 
-/// Inside the square root, so that a constant row, or one of zeros, does not divide by zero.
+/// Added inside the square root, so that a constant row, or a row of zeros, causes no division by
+/// zero.
 constexpr double kEps = 1e-5;
 
 template <class Real>
@@ -33,7 +34,7 @@ void forward_row(int64_t C, Real* out, Real mean, Real& rstd, const Real* x, con
   }
 }
 
-/// dinp, dout, x, w (C). `centred`: the mean is one of x, and so moves with it.
+/// dinp, dout, x, w (C). `centred`: the mean was taken from x, so it depends on x.
 template <class Real>
 void backward_input_row(int64_t C, Real* dinp, const Real* dout, const Real* x, const Real* w,
                         bool centred, Real mean, Real rstd) {

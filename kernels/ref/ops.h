@@ -1,4 +1,4 @@
-// Declarations of the ref table's operations; formulas and shapes stand in kernels/kernels.h.
+// Declares the operations of the ref table. Formulas and shapes are in kernels/kernels.h.
 #pragma once
 
 #include <type_traits>

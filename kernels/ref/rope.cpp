@@ -1,5 +1,6 @@
-// Rotary positions, arXiv 2104.09864: a token's place is an angle by which its queries and keys are
-// turned, so that their product knows only how far apart two tokens are.
+// Rotary positions, arXiv 2104.09864. Queries and keys are turned by angles that grow with the
+// token's position. So the product of a query and a key depends only on how far apart the two
+// tokens are.
 #include <cmath>
 
 #include "kernels/ref/dispatch.h"
@@ -9,7 +10,7 @@
 namespace ladder::ref {
 namespace {
 
-/// One head of one token. x (HS); angles (HS): cosines, then sines
+/// Turns one head of one token. x (HS); angles (HS): cosines, then sines
 template <class Real>
 void turn(int64_t HS, Real* x, const float* angles, bool back) {
   const int64_t half = HS / 2;

@@ -1,5 +1,4 @@
-// The router: which experts a token takes, how much each of them counts, and what a router is
-// charged for.
+// The router: which experts a token takes, the weight of each, and the router's own losses.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +14,7 @@
 namespace ladder::ref {
 namespace {
 
-/// Of one token's E logits.
+/// The softmax of one token's E logits.
 template <class Real>
 struct Softmax {
   Real max = -std::numeric_limits<Real>::infinity(), sum = 0;
@@ -36,7 +35,8 @@ void score(Real* scores, const Real* x, int64_t E, const RouteRule& rule) {
     scores[e] = rule.sigmoid ? 1 / (1 + math::exp(-x[e])) : softmax.of(x[e]);
 }
 
-/// What the scores of a token are divided by, to be a distribution: a softmax is one.
+/// The number that makes the scores of a token add up to 1 when they are divided by it. For a
+/// softmax it is 1.
 template <class Real>
 Real divisor(const Real* scores, int64_t E, const RouteRule& rule) {
   if (!rule.sigmoid) return 1;
@@ -53,18 +53,19 @@ Real chosen_sum(const Real* scores, const int32_t* expert, int64_t k) {
   return sum;
 }
 
-/// f_e, the share of expert e in what the tokens of a sequence take: 1 for all if it is even.
+/// f_e: the load of expert e as a multiple of the mean load. If all loads are equal, it is 1.
 template <class Real>
 Real share(int32_t load, const RouteShape& s) {
   return static_cast<Real>(load) * static_cast<Real>(s.E) / static_cast<Real>(s.k * s.T);
 }
 
-/// The gradient of a token's scores. ds, scores (E); dweight, expert (k); load (E)
+/// ds = the gradient of a token's scores. ds, scores (E); dweight, expert (k); load (E)
 template <class Real>
 void score_gradient(Real* ds, const Real* dweight, const int32_t* expert, const Real* scores,
                     const int32_t* load, const RouteShape& s, const RouteRule& rule, Real balance) {
   const Real sum = divisor(scores, s.E, rule);
-  // Of the balance loss with respect to p, and the mean that p's divisor takes away.
+  // The gradient of the balance loss with respect to p. Below, `mean` is subtracted from it because
+  // p is divided by the sum of the scores.
   const auto dp = [&](int64_t e) {
     return balance * share<Real>(load[e], s) / static_cast<Real>(s.T);
   };
@@ -78,7 +79,7 @@ void score_gradient(Real* ds, const Real* dweight, const int32_t* expert, const 
   for (int64_t j = 0; j < s.k; ++j) ds[expert[j]] += (dweight[j] - common) / chosen;
 }
 
-/// dx = the gradient of a token's logits; it holds that of the scores before. dx, x, scores (E)
+/// Turns the gradient of a token's scores, in dx, into that of its logits. dx, x, scores (E)
 template <class Real>
 void logit_gradient(Real* dx, const Real* x, const Real* scores, const RouteShape& s,
                     const RouteRule& rule, Real z) {

@@ -14,7 +14,7 @@ void sgd_update(const Ctx&, Tensor param, Tensor velocity, Tensor grad, const Sg
       if (velocity) {
         Real& v = velocity.data<Real>()[i];
         v = momentum * v + update;
-        // Nesterov looks one step ahead: the gradient and what momentum will do next.
+        // Nesterov looks one step ahead: the gradient plus what momentum will do next.
         update = step.nesterov ? update + momentum * v : v;
       }
       param.data<Real>()[i] -= lr * update;

@@ -1,4 +1,5 @@
-// Squared norms as exact integers (kernels/limbs.h), and adaptive gradient clipping by them.
+// Squared norms as exact integers (kernels/limbs.h), and the adaptive gradient clipping that uses
+// them.
 #include <algorithm>
 #include <cmath>
 
@@ -24,7 +25,8 @@ void squared_norm(const Ctx&, Tensor limbs, Tensor x) {
   });
 }
 
-/// arXiv 2102.06171, equation 3: the gradient of a row at most `clip` times as long as the row.
+/// arXiv 2102.06171, equation 3: no row of the gradient is longer than `clip` times the row of
+/// weights.
 void adaptive_clip(const Ctx&, Tensor grad, Tensor grad_limbs, Tensor weight_limbs, float clip) {
   const MatrixShape s = check_adaptive_clip(grad, grad_limbs, weight_limbs);
   dispatch(grad, [&]<class Real>(Real) {

@@ -1,4 +1,5 @@
-// SwiGLU, arXiv 2002.05202: a gate for each channel, close to 0 below and to its argument above.
+// SwiGLU, arXiv 2002.05202: a gate for each channel. It is close to 0 far below 0, and close to its
+// argument far above.
 #include <algorithm>
 
 #include "kernels/math.h"
@@ -9,7 +10,7 @@
 namespace ladder::ref {
 namespace {
 
-/// Where silu is so close to 0 (below) or to its argument (above), that no more is asked.
+/// Below -kFarGate, silu counts as if its argument were -kFarGate; there it is almost 0.
 constexpr double kFarGate = 88;
 
 }  // namespace
@@ -32,7 +33,7 @@ void swiglu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp) {
     for (int64_t i = 0; i < n; ++i) {
       const Real gate = std::max(x[2 * i], Real(-kFarGate)), up = x[2 * i + 1];
       const Real s = 1 / (1 + math::exp(-gate));
-      // Far above, 1 - s is 0, and the gate may be infinite.
+      // Far above 0, 1 - s is 0, but the gate may be infinite. So the gate is held to kFarGate.
       const Real slope = s + std::min(gate, Real(kFarGate)) * s * (1 - s);
       dinp.data<Real>()[2 * i] = d[i] * up * slope;
       dinp.data<Real>()[2 * i + 1] = d[i] * (gate * s);

@@ -17,7 +17,7 @@ constexpr Kernels make_table() {
 #define LADDER_OPERATION(op) .op = ref::AnyDtype<ref::op>::call,
 #include "kernels/operations.inc"
   };
-  // A cast rounds by rules of its own; the others take no narrow operands.
+  // cast rounds by its own rules. The others take no narrow operands.
   table.cast = ref::cast;
   table.squared_norm = ref::squared_norm;
   table.adaptive_clip = ref::adaptive_clip;
@@ -29,7 +29,7 @@ constexpr Kernels make_table() {
   return table;
 }
 
-// GCC refuses a table that lacks an operation, Clang 14 does not. So the names are counted, too.
+// GCC refuses a table that lacks an operation; Clang 14 does not. So the names are counted, too.
 #define LADDER_OPERATION(op) #op,
 constexpr const char* kNames[] = {
 #include "kernels/operations.inc"
