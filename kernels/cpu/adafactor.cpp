@@ -1,6 +1,6 @@
-// One step of Adafactor: the second moment of a matrix as one factor a row and one a column.
-// Every sum has an order fixed by the shape: along a row in 16 lanes, along a column as the
-// gradient of a bias (columns.h).
+// One step of Adafactor: the second moment of a matrix as a factor per row and a factor per column.
+// The shape alone fixes the order of every sum: 16 lanes along a row, and along a column the order
+// of a bias gradient (columns.h).
 #include <cmath>
 
 #include "kernels/cpu/columns.h"
@@ -11,7 +11,7 @@
 namespace ladder::cpu {
 namespace {
 
-/// What the passes over a matrix share. A vector is a matrix of one row without `col`.
+/// What the passes over a matrix share. A vector is a matrix of one row, and has no `col`.
 struct Problem {
   int64_t R, N;
   float *w, *row, *col;
@@ -60,8 +60,8 @@ void update_columns(const Ctx& ctx, const Problem& p) {
   });
 }
 
-/// u before clipping: g / sqrt(row col / mean(row)), or g / sqrt(row) for a vector. The roots of
-/// the factors are taken apart: where gradients are zero, their product is eps^2 = 1e-60.
+/// u before clipping: g / sqrt(row col / mean(row)), or g / sqrt(row) for a vector. The root of
+/// each factor is taken by itself: where gradients are zero, the product of both is eps^2 = 1e-60.
 template <class Io>
 HWY_INLINE Vec direction(const Problem& p, int64_t r, int64_t n, Io io, float inverse_mean) {
   const Vec g = io.load(p.g + r * p.N + n);

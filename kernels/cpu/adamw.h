@@ -11,7 +11,7 @@ struct AdamVectors {
   Vec w, m, v;
 };
 
-/// Equations of Kernels::adamw_update.
+/// The equations of Kernels::adamw_update.
 HWY_INLINE AdamVectors adam_step(AdamVectors x, Vec g, const AdamStep& step) {
   if (step.decoupled)
     x.w = hn::NegMulAdd(broadcast(step.lr * step.weight_decay), x.w, x.w);

@@ -1,5 +1,5 @@
-// One step of AdamW whose moments are kept as 8-bit codes: a block is decoded to the stack, moved
-// and encoded again.
+// One step of AdamW with moments that are kept as 8-bit codes. A block is decoded to the stack,
+// updated and encoded again.
 #include "kernels/cpu/adamw.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/quantize.h"

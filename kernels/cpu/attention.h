@@ -1,5 +1,5 @@
-// What attention forward and backward share: the blocks into which a piece of a sequence is cut,
-// heads and their scratch, rows on their way there and back.
+// What forward and backward of attention share: the blocks into which a piece of a sequence is cut,
+// the scratch of a head, and the copying of rows into scratch and back.
 #pragma once
 
 #include <bit>
@@ -19,18 +19,19 @@ namespace ladder::cpu {
 /// Up to kBlock neighboring tokens of one chunk.
 struct TokenBlock {
   Range tokens;
-  int64_t chunk;   ///< of the key_chunks of the sequence
-  bool last;       ///< of its chunk
+  int64_t chunk;   ///< counted among the key_chunks of the sequence
+  bool last;       ///< the last block of its chunk
   int64_t row;     ///< of the first token, in the tensors of the piece
-  int64_t padded;  ///< the same where each block is padded to whole tiles
+  int64_t padded;  ///< the same row if each block is padded to whole tiles
 
   int64_t rows() const { return tokens.size(); }
   Range range() const { return {row, row + rows()}; }
-  /// Whether its queries see keys of `keys`: blocks are the same tokens or have none in common.
+  /// Whether the queries of this block see keys of `keys`. Two blocks are the same tokens, or share
+  /// none.
   bool sees(const TokenBlock& keys) const { return keys.tokens.begin <= tokens.begin; }
 };
 
-/// The blocks of some runs of tokens of a sequence of T, ascending. Runs are whole chunks.
+/// The blocks of some runs of tokens, ascending. The sequence has T tokens; runs are whole chunks.
 template <size_t N>
 std::vector<TokenBlock> blocks_of(const std::array<TokenRun, N>& runs, int64_t T) {
   std::vector<TokenBlock> blocks;
@@ -52,11 +53,11 @@ std::vector<TokenBlock> blocks_of(const std::array<TokenRun, N>& runs, int64_t T
   return blocks;
 }
 
-/// A piece of attention, cut. A whole sequence is one, too.
+/// A piece of attention, cut into blocks. A whole sequence is a piece, too.
 struct Piece {
   AttentionPieceShape s;
   AttentionColumns at;
-  int64_t T;  ///< of the sequence
+  int64_t T;  ///< tokens of the sequence
   std::vector<TokenBlock> queries, keys;
 
   Piece(const AttentionPieceShape& shape, const AttentionPlace& place, bool together)
@@ -73,19 +74,19 @@ struct Piece {
   HeadColumns of_out() const { return {s.NKV, r(), 0}; }
 };
 
-/// Rows that blocks take where each is padded to whole tiles.
+/// How many rows the blocks take if each is padded to whole tiles.
 inline int64_t padded_rows(const std::vector<TokenBlock>& blocks) {
   return blocks.empty() ? 0 : blocks.back().padded + tiled_rows(blocks.back().rows());
 }
 
-/// A sum over leaves is a binary counter, as TreeSum is, over rows in scratch: each level is a
-/// buffer. Where the next leaf is computed, if `count` are there already: a level that is free.
+/// A sum over leaves is a binary counter, as TreeSum is, but of rows in scratch: each level is a
+/// buffer. After `count` leaves, the next leaf is computed in this level, which is free.
 inline int next_level(int64_t count) { return std::countr_one(static_cast<uint64_t>(count)); }
-/// Levels of a counter up to `count`.
+/// How many levels a counter of up to `count` leaves has.
 inline int64_t levels(int64_t count) { return std::bit_width(static_cast<uint64_t>(count)); }
 
-/// Calls join(level), ascending, for the levels that are added to the next leaf: those that carry,
-/// and after the `last` leaf all that there are.
+/// Calls join(level), ascending, for the levels that are added to the next leaf: those that carry.
+/// After the `last` leaf these are all levels that hold a sum.
 template <class F>
 void for_joined(int64_t count, bool last, F&& join) {
   const int next = next_level(count);
@@ -93,14 +94,14 @@ void for_joined(int64_t count, bool last, F&& join) {
     if ((count >> level & 1) && (level < next || last)) join(level);
 }
 
-/// From row to row of a block with HS columns. Not a multiple of 512 bytes: then the rows would
-/// compete for a few places of the L1 cache.
+/// The distance between rows of a block with HS columns. It is no multiple of 512 bytes, because
+/// then the rows would compete for a few places of the L1 cache.
 inline int64_t row_stride(int64_t HS) {
   const int64_t whole = round_up(HS, kTileCols);
   return whole % 128 == 0 ? whole + kTileCols : whole;
 }
 
-/// Deals out one thread's scratch.
+/// Hands out one thread's scratch, bit by bit.
 class Dealer {
  public:
   explicit Dealer(float* base) : base_(base) {}
@@ -114,7 +115,7 @@ class Dealer {
   int64_t used_ = 0;
 };
 
-/// Calls f(task, room) for task in [0, tasks), dealt out to threads, each with a Room of its own.
+/// Calls f(task, room) for task in [0, tasks). Threads share the tasks; each has a Room of its own.
 template <class Room, class F>
 void for_heads(const Ctx& ctx, const Piece& piece, int64_t tasks, F&& f) {
   const auto room_of = [&](int thread) {
@@ -135,7 +136,7 @@ void for_heads(const Ctx& ctx, const Piece& piece, int64_t tasks, F&& f) {
   });
 }
 
-/// HS columns of some rows into scratch, padded with zeros to whole tiles.
+/// Copies HS columns of some rows into scratch, padded with zeros to whole tiles.
 template <class T>
 void widen_rows(float* to, int64_t stride, HeadRows<const T> from, Range rows, int64_t HS) {
   for (int64_t row = rows.begin; row < rows.end; ++row, to += stride) {
@@ -145,7 +146,7 @@ void widen_rows(float* to, int64_t stride, HeadRows<const T> from, Range rows, i
   std::fill(to, to + (tiled_rows(rows.size()) - rows.size()) * stride, 0.0f);
 }
 
-/// Back from FP32 rows, each row times factor(i) for the i-th of `rows`, rounded to T.
+/// Copies FP32 rows back, rounded to T. The i-th of `rows` is multiplied by factor(i).
 template <class T, class F>
 void narrow_rows(HeadRows<T> to, Range rows, const float* from, int64_t stride, int64_t HS,
                  F&& factor) {
@@ -157,11 +158,11 @@ void narrow_rows(HeadRows<T> to, Range rows, const float* from, int64_t stride, 
   }
 }
 
-/// Columns of a block whose keys (or values) are transposed: whole tiles.
+/// Columns that a block of keys (or values) takes when it is transposed: whole tiles.
 inline int64_t across(int64_t keys) { return round_up(keys, int64_t{32}); }
 
-/// A block of keys (or values) transposed, (HS, across(keys)). Columns past the end repeat the
-/// last: what comes of them is never used.
+/// Transposes a block of keys (or values) to (HS, across(keys)). Columns past the end repeat the
+/// last one; no result that comes of them is used.
 template <class T>
 void transpose_rows(float* to, HeadRows<const T> from, const TokenBlock& keys, int64_t HS) {
   const Range rows = keys.range();
@@ -176,7 +177,7 @@ void transpose_rows(float* to, HeadRows<const T> from, const TokenBlock& keys, i
 }
 static_assert(kBlock == 96 && 32 % kTileCols == 0);
 
-/// Keys of a block of `keys` that row `row` of a block of queries sees.
+/// How many of `keys` keys row `row` of a block of queries sees.
 inline int64_t seen(int64_t row, int64_t keys, bool diagonal) { return diagonal ? row + 1 : keys; }
 
 }  // namespace ladder::cpu

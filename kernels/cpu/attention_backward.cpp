@@ -1,15 +1,15 @@
-// Causal attention, backward (arXiv 2205.14135, 2307.08691), the heads that share a key-value head
-// of one sequence a task.
+// Causal attention, backward (arXiv 2205.14135, 2307.08691). A task is one sequence and the heads
+// that share a key-value head.
 //
-// Backward knows lse, so P = exp(S - lse) comes out right at once, in any order. It takes one block
-// of keys after another: their dk and dv gather in cache while the queries pass, and dq of all
-// queries gathers in scratch.
+// Backward knows lse, so it can compute P = exp(S - lse) at once, in any order. It takes one block
+// of keys after another. dk and dv of the block add up in the cache while all queries pass; dq of
+// all queries adds up in scratch.
 //
-// All three are sums over tokens, and trees as token_leaves.h says. dq has a leaf for each chunk of
-// keys; the blocks of keys come in that order. dk and dv have a leaf for each pair of chunks of
-// queries, so the queries pass in the order of folded leaves. Within a leaf a sum is one chain: the
-// products below go on from what the blocks before have left (BlockProduct::keep), and bits do not
-// depend on where those end.
+// All three are sums over tokens, as trees: see token_leaves.h. dq has a leaf for each chunk of
+// keys, and the blocks of keys come in that order. dk and dv have a leaf for each pair of chunks of
+// queries, so the queries pass in the order of folded leaves. Within a leaf, a sum is one chain:
+// the products below continue from what earlier blocks left (BlockProduct::keep). So bits do not
+// depend on where blocks end.
 #include <span>
 
 #include "kernels/cpu/attention.h"
@@ -19,13 +19,13 @@
 namespace ladder::cpu {
 namespace {
 
-/// The folded leaf that a chunk belongs to.
+/// The folded leaf of a chunk.
 int64_t leaf_of(int64_t chunk, int64_t chunks) { return std::min(chunk, chunks - 1 - chunk); }
 
-/// Blocks of queries of one folded leaf, in the order of its sum.
+/// The blocks of queries of one folded leaf, in the order of its sum.
 using Leaf = std::span<const TokenBlock>;
 
-/// The queries of a piece by folded leaves: those of leaf 0, those of leaf 1, ...
+/// The queries of a piece in the order of folded leaves: leaf 0, leaf 1, ...
 std::vector<TokenBlock> folded(const Piece& piece) {
   const int64_t chunks = key_chunks(piece.T);
   std::vector<TokenBlock> blocks = piece.queries;
@@ -34,7 +34,7 @@ std::vector<TokenBlock> folded(const Piece& piece) {
   return blocks;
 }
 
-/// Of each leaf the queries that see some keys, without leaves that have none.
+/// Of each leaf, those queries that see the keys of a block. Leaves without any are left out.
 struct Leaves {
   std::array<Leaf, kMostLeaves> leaf;
   int64_t count = 0;
@@ -50,7 +50,7 @@ struct Leaves {
   }
 };
 
-/// What backward keeps of the heads of a group, and of a block of keys.
+/// The scratch of backward: what it keeps of the heads of a group, and of a block of keys.
 struct BackwardRoom {
   BackwardRoom(Dealer deal, const Piece& piece)
       : stride(row_stride(piece.s.HS)), rows(padded_rows(piece.queries)) {
@@ -70,7 +70,7 @@ struct BackwardRoom {
     dq_level = r * rows * stride;
     floats = deal.used();
   }
-  /// Where a head's rows of a block lie in q, dout and each level of dq.
+  /// Where the rows of a head and a block lie in q, in dout and in each level of dq.
   int64_t at(int64_t head, const TokenBlock& queries) const {
     return (head * rows + queries.padded) * stride;
   }
@@ -83,10 +83,10 @@ struct BackwardRoom {
   float* k;         ///< (kBlock, stride)
   float *dk, *dv;   ///< the same for each level
   float *p, *ds;    ///< (kBlock, kBlock): scores, then P; dout v^T, then dS / sqrt(HS)
-  float* ones;      ///< (kBlock): keeps all of what was summed before
+  float* ones;      ///< (kBlock): to keep all of an earlier sum
 };
 
-/// The tensors of a task: of the first of r heads of queries, and what they share.
+/// The tensors of a task: rows of the first of r query heads, and of the heads that these share.
 template <class T, class Real>
 struct Operands {
   HeadRows<const T> q, dout, out;
@@ -96,9 +96,9 @@ struct Operands {
   const float* lse;  ///< (r, Tq)
 };
 
-/// D = dout_t . out_t of a block of queries, summed as multiply() sums dout v^T: where one key has
-/// all the weight, out is its v, and dP - D exactly 0, not a rounding that large keys would
-/// magnify.
+/// D = dout_t . out_t of a block of queries, summed as multiply() sums dout v^T. Then, where one
+/// key has all the weight, out is its v and dP - D is exactly 0. Another order would leave a
+/// rounding error, which large keys would magnify.
 template <class T>
 void dots_of_rows(const BackwardRoom& room, float* D, HeadRows<const T> dout, HeadRows<const T> out,
                   const TokenBlock& queries, int64_t HS) {
@@ -113,8 +113,8 @@ void dots_of_rows(const BackwardRoom& room, float* D, HeadRows<const T> dout, He
   });
 }
 
-/// P of a block from its scores, and dS / sqrt(HS) = P (dout v^T - D) / sqrt(HS) from dout v^T.
-/// As in forward, products are rounded before lse, which is at least as large, is subtracted.
+/// Turns scores into P, and dout v^T into dS / sqrt(HS) = P (dout v^T - D) / sqrt(HS). As in
+/// forward, products are rounded before lse is subtracted, which is at least as large.
 void softmax_backward(const BackwardRoom& room, int64_t rows, int64_t keys, bool diagonal,
                       const float* lse, const float* D, float scale) {
   for (int64_t i = 0; i < rows; ++i) {
@@ -135,7 +135,7 @@ void softmax_backward(const BackwardRoom& room, int64_t rows, int64_t keys, bool
   }
 }
 
-/// A block of queries of one head against one of keys: P and dS.
+/// P and dS for one head, one block of queries and one block of keys.
 void weights_of(const Piece& piece, const BackwardRoom& room, int64_t head,
                 const TokenBlock& queries, const TokenBlock& keys, const float* lse) {
   const bool diagonal = keys.tokens.begin == queries.tokens.begin;
@@ -159,7 +159,8 @@ void weights_of(const Piece& piece, const BackwardRoom& room, int64_t head,
                    room.D + head * room.rows + queries.padded, piece.scale());
 }
 
-/// What P and dS add to dk and dv of the keys. first: of their leaf, which is at `level`.
+/// Adds the terms of P and dS to dk and dv. `first`: they are the first of their leaf, which lies
+/// at `level`.
 void add_to_keys(const Piece& piece, const BackwardRoom& room, int64_t head,
                  const TokenBlock& queries, const TokenBlock& keys, bool first, int level) {
   const int64_t stride = room.stride;
@@ -181,15 +182,15 @@ void add_to_keys(const Piece& piece, const BackwardRoom& room, int64_t head,
   multiply<Sum::Keys>(product);
 }
 
-/// to = earlier + to, (rows, stride).
+/// to = earlier + to, both (rows, stride).
 void join(float* to, const float* earlier, int64_t rows, int64_t stride) {
   for_vectors(0, rows * stride, [&](int64_t i, auto io) {
     io.store(hn::Add(io.load(earlier + i), io.load(to + i)), to + i);
   });
 }
 
-/// What dS adds to dq of the queries, from the block `index` of keys. Returns where dq is if that
-/// was all, else null.
+/// Adds the terms of dS to dq of the queries, for keys of block `index`. Returns where dq lies if
+/// it is then complete, otherwise null.
 float* add_to_queries(const Piece& piece, const BackwardRoom& room, int64_t head,
                       const TokenBlock& queries, size_t index) {
   const TokenBlock& keys = piece.keys[index];
@@ -222,14 +223,14 @@ void write(HeadRows<Real> to, const TokenBlock& block, const float* from, int64_
   narrow_rows(to, block.range(), from, stride, HS, [](int64_t) { return 1.0f; });
 }
 
-/// The sum of no terms.
+/// Writes sums of no terms.
 template <class Real>
 void write_empty(HeadRows<Real> to, const TokenBlock& block, int64_t HS) {
   for (int64_t row = block.row; row < block.row + block.rows(); ++row)
     for_vectors(0, HS, [&](int64_t d, auto io) { io.store(broadcast(-0.0f), to[row] + d); });
 }
 
-/// One block of keys against all queries that see it.
+/// One block of keys with all queries that see it.
 template <class T, class Real>
 void backward_keys(const Piece& piece, const BackwardRoom& room, std::span<const TokenBlock> folded,
                    size_t index, const Operands<T, Real>& x) {
@@ -264,7 +265,7 @@ void backward_keys(const Piece& piece, const BackwardRoom& room, std::span<const
   write(x.dv, keys, room.dv + level * kBlock * stride, stride, HS);
 }
 
-/// The heads of one group of one sequence.
+/// All heads of one group in one sequence.
 template <class T, class Real>
 void backward_group(const Piece& piece, const BackwardRoom& room,
                     std::span<const TokenBlock> folded, const Operands<T, Real>& x) {
@@ -282,7 +283,7 @@ void backward_group(const Piece& piece, const BackwardRoom& room,
   for (size_t i = 0; i < piece.keys.size(); ++i) backward_keys(piece, room, folded, i, x);
 }
 
-/// dq, dkv, q, kv: where these are, which may be one tensor.
+/// Backward of a piece. dq may be dkv, and q may be kv.
 template <class T, class Real>
 void backward(const Ctx& ctx, const Piece& piece, Real* dq, Real* dkv, const T* dout, const T* q,
               const T* kv, const T* out, const float* lse) {

@@ -1,10 +1,10 @@
-// Products of two blocks of attention, in scratch: contiguous, widened to F32 and padded to whole
-// tiles. gemm() packs whatever it is given; these blocks are small enough to be read in place.
+// Products of two blocks of attention in scratch: contiguous, widened to F32, padded to whole
+// tiles. gemm() packs its factors first; these blocks are small enough to be read in place.
 //
-// A block spans up to kBlock queries (t) and as many keys (u), both cut at the same tokens. Where
-// the two are the same tokens, the block lies on the diagonal: a query sees no later key, and
-// tiles without a pair that counts are left out. In the few that the diagonal cuts, pairs that do
-// not count weigh zero (and zero times NaN is NaN: it may reach the neighbors in its tile).
+// A block has up to kBlock queries (t) and as many keys (u), cut at the same tokens. If both are
+// the same tokens, the block lies on the diagonal: a query sees no later key. Tiles without a pair
+// that counts are then left out. In the few tiles that the diagonal cuts, the other pairs have
+// weight zero. (Zero times NaN is NaN, so a NaN may reach the neighbors in its tile.)
 #pragma once
 
 #include <algorithm>
@@ -15,23 +15,24 @@
 
 namespace ladder::cpu {
 
-/// A tile of sums stays in registers; see kRowsInRegisters.
+/// A tile of sums stays in registers: see kRowsInRegisters.
 constexpr int64_t kTileRows = kRowsInRegisters;
 constexpr int64_t kTileCols = 2 * kLanes;
-/// Rows of a lower tile: 64 rows are 4 * 12 + 2 * 8 (or 10 * 6 + 4), 32 are 2 * 12 + 8.
+/// Rows of a lower tile. For example, 64 rows are 4 * 12 + 2 * 8 (or 10 * 6 + 4), and 32 are 2 * 12
+/// + 8.
 constexpr int64_t kFewRows = kTileRows / 3 * 2;
-/// Queries or keys of a block: whole tiles, down and across.
+/// Queries or keys of a block: a whole number of tiles in both directions.
 constexpr int64_t kBlock = 96;
 static_assert(kBlock % kTileRows == 0 && kBlock % kTileCols == 0);
 
-/// What the three letters of a product are, and what the diagonal leaves out of it.
+/// What a product sums, and what the diagonal leaves out of it.
 enum class Sum : uint8_t {
   Scores,   ///< c[t,u] = sum_d a[t,d] b[d,u]: no columns after the rows
   Queries,  ///< c[t,d] = sum_u a[t,u] b[u,d]: no u after the rows
   Keys,     ///< c[u,d] = sum_t a[t,u] b[t,d]: no t before the rows
 };
 
-/// A product of two blocks: which operands, which sums.
+/// A product of two blocks: its operands and its sums.
 struct BlockProduct {
   int64_t M = 0, N = 0, K = 0;  ///< rows and columns of c, terms of a sum
   const float* a = nullptr;
@@ -41,10 +42,10 @@ struct BlockProduct {
   float* c = nullptr;  ///< written in whole tiles
   int64_t c_stride = 0;
   bool diagonal = false;
-  const float* keep = nullptr;  ///< (M): sums go on from keep[i] c[i,:]; null: they start from +0
+  const float* keep = nullptr;  ///< (M): sums begin at keep[i] c[i,:]; null: at +0
 };
 
-/// The tile of c at (m, n). Each of its sums takes k in ascending order, fused.
+/// The tile of c at (m, n). Each of its sums adds k in ascending order, by fused multiply-adds.
 template <Sum sum, int64_t Rows>
 HWY_INLINE void tile(const BlockProduct& p, int64_t m, int64_t n, Range k) {
   constexpr bool kAcross = sum == Sum::Keys;  // a's rows are k
@@ -83,7 +84,7 @@ HWY_INLINE void tile(const BlockProduct& p, int64_t m, int64_t n, Range k) {
   }
 }
 
-/// The same, of those k of which the tile has a pair that counts.
+/// The same, but only for those k for which the tile has a pair that counts.
 template <Sum sum, int64_t Rows>
 void tile_within(const BlockProduct& p, int64_t m, int64_t n) {
   Range k{0, p.K};
@@ -96,12 +97,12 @@ void tile_within(const BlockProduct& p, int64_t m, int64_t n) {
   tile<sum, Rows>(p, m, n, k);
 }
 
-/// Whether the next tile, of `left` rows, is a lower one.
+/// Whether the next tile is a lower one, if `left` rows are left.
 constexpr bool few_rows(int64_t left) {
   return left <= kFewRows || (left > kTileRows && left <= 2 * kFewRows);
 }
 
-/// Rows that the tiles of `rows` rows write.
+/// How many rows are written for `rows` rows, in whole tiles.
 constexpr int64_t tiled_rows(int64_t rows) {
   int64_t m = 0;
   while (m < rows) m += few_rows(rows - m) ? kFewRows : kTileRows;

@@ -1,21 +1,21 @@
-// Causal attention, forward, in blocks of queries and keys, one head of one sequence a task: no row
-// of scores is longer than a block (arXiv 2205.14135, 2307.08691).
+// Causal attention, forward, in blocks of queries and keys. A task is one head of one sequence. No
+// row of scores is longer than a block (arXiv 2205.14135, 2307.08691).
 //
-// A softmax wants the largest score of its row, which is known only at the end. So a query walks
-// over blocks of keys and carries what it has seen so far:
+// A softmax needs the largest score of its row, which is known only at the end. So a query walks
+// over blocks of keys and keeps, for the keys so far,
 //   m   the largest score;   l = sum_u exp(S[u] - m);   o = sum_u exp(S[u] - m) v_u.
-// A block with a larger score raises m to m'. All exponentials so far are then too large by one
-// factor, which is made good with one product each, alpha = exp(m - m'):
+// A block with a larger score raises m to m'. All exponentials so far are then too large by the
+// same factor. One product each corrects them, with alpha = exp(m - m'):
 //   l' = alpha l + sum_u exp(S[u] - m');   o' = alpha o + sum_u exp(S[u] - m') v_u.
-// At the end out = o / l and lse = m + log l. Example: of scores 1, 3 in two blocks the first
-// leaves m = 1, l = 1; the second m = 3, l = exp(1 - 3) 1 + 1, which is exp(1 - 3) + exp(3 - 3).
+// At the end, out = o / l and lse = m + log l. Example: scores 1 and 3 in two blocks. The first
+// block leaves m = 1, l = 1. The second leaves m = 3, l = exp(1 - 3) 1 + 1, which is exp(1 - 3) +
+// exp(3 - 3).
 //
-// Rescaling rounds, so bits depend on how the keys are cut. They are cut for the sake of ranks that
-// share a sequence and have its keys in any order (token_leaves.h): each chunk of keys has a
-// running softmax to itself, over blocks from the chunk's first token on, and two softmaxes become
-// one as (m, l, o) above: both are measured from the larger m, then added. The chunks are joined as
-// the leaves of a tree, in their natural order. A short sequence is one chunk, with nothing to
-// join.
+// Rescaling rounds, so bits depend on how the keys are cut. The cut serves ranks that share a
+// sequence and get its keys in any order (token_leaves.h). Each chunk of keys has a running softmax
+// of its own, over blocks from the chunk's first token on. Two softmaxes are merged as the (m, l,
+// o) above: both are measured from the larger m, then added. The chunks are the leaves of a tree,
+// in their natural order. A short sequence is one chunk, and nothing is merged.
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/table.h"
@@ -24,15 +24,15 @@
 namespace ladder::cpu {
 namespace {
 
-/// Running softmaxes of a block of queries.
+/// The running softmaxes of a block of queries.
 struct Softmaxes {
   float* o;
-  int64_t stride;  ///< from row to row of o
+  int64_t stride;  ///< from one row of o to the next
   float *m, *l;
 };
 
-/// What forward keeps of a head: the keys transposed, block by block, and the values; and what it
-/// keeps of a block of queries.
+/// The scratch of forward. Of a head it keeps the keys, transposed block by block, and the values.
+/// It also has room for one block of queries.
 struct ForwardRoom {
   ForwardRoom(Dealer deal, const Piece& piece) : stride(row_stride(piece.s.HS)) {
     k = deal.take(std::ssize(piece.keys) * kBlock * piece.s.HS);
@@ -55,11 +55,12 @@ struct ForwardRoom {
   float* q;          ///< (kBlock, stride)
   float* s;          ///< (kBlock, kBlock): scores, then exponentials
   float* alpha;      ///< (kBlock)
-  float *o, *m, *l;  ///< (kBlock, stride) and (kBlock), level by level
+  float *o, *m, *l;  ///< (kBlock, stride), (kBlock), (kBlock), for each level
 };
 
-/// The scores of a block to exp(S - m), 0 where a query must not look; m, l and alpha with them.
-/// Products are rounded before m is subtracted, as m was: so no difference is above 0.
+/// Turns the scores of a block into exp(S - m), or 0 for a key that the query does not see. Updates
+/// m, l and alpha. Products are rounded before m is subtracted, as m itself was. So no difference
+/// is above 0.
 void online_softmax(const ForwardRoom& room, const Softmaxes& sum, int64_t rows, int64_t keys,
                     bool diagonal, float scale) {
   for (int64_t i = 0; i < rows; ++i) {
@@ -84,7 +85,7 @@ void online_softmax(const ForwardRoom& room, const Softmaxes& sum, int64_t rows,
   }
 }
 
-/// A block of queries against a block of keys, the number `index` of the piece.
+/// A block of queries with block `index` of the piece's keys.
 void forward_block(const Piece& piece, const ForwardRoom& room, const Softmaxes& sum,
                    const TokenBlock& queries, int64_t index) {
   const TokenBlock& keys = piece.keys[static_cast<size_t>(index)];
@@ -119,13 +120,13 @@ void forward_block(const Piece& piece, const ForwardRoom& room, const Softmaxes&
                           .keep = first ? nullptr : room.alpha});
 }
 
-/// to = a and b, where a has the earlier keys, for up to kBlock queries; `to` may be a or b. Absent
-/// softmaxes, with l = 0 and o = -0, change nothing.
+/// to = a and b merged, for up to kBlock queries. a has the earlier keys. `to` may be a or b.
+/// Absent softmaxes, which have l = 0 and o = -0, change nothing.
 void merge(const Softmaxes& to, const Softmaxes& a, const Softmaxes& b, int64_t rows, int64_t HS) {
   std::array<float, kBlock> of_a, of_b;
   for_vectors(0, rows, [&](int64_t i, auto io) {
     const Vec m_a = io.load(a.m + i), m_b = io.load(b.m + i), m = MaxOrNaN{}(m_a, m_b);
-    // Where both are absent, m - m is no number.
+    // Where both are absent, m - m is NaN.
     const auto none = hn::Eq(m, broadcast(-INFINITY));
     const Vec from_a = hn::IfThenZeroElse(none, exp(hn::Sub(m_a, m)));
     const Vec from_b = hn::IfThenZeroElse(none, exp(hn::Sub(m_b, m)));
@@ -146,8 +147,8 @@ void merge(const Softmaxes& to, const Softmaxes& a, const Softmaxes& b, int64_t 
   }
 }
 
-/// One head of one sequence. Calls finish(queries, softmaxes) for each block of queries, null if
-/// they see no keys.
+/// One head of one sequence. Calls finish(queries, softmaxes) for each block of queries. softmaxes
+/// is null for queries that see no keys.
 template <class T, class F>
 void forward_head(const Piece& piece, const ForwardRoom& room, HeadRows<const T> q,
                   HeadRows<const T> k, HeadRows<const T> v, F&& finish) {
@@ -157,7 +158,7 @@ void forward_head(const Piece& piece, const ForwardRoom& room, HeadRows<const T>
   widen_rows(room.v, room.stride, v, {0, piece.s.Tk}, HS);
   for (const TokenBlock& queries : piece.queries) {
     widen_rows(room.q, room.stride, q, queries.range(), HS);
-    int64_t chunks = 0;  // whose softmax is there
+    int64_t chunks = 0;  // how many have their softmax
     const Softmaxes* total = nullptr;
     Softmaxes sum{};
     for (int64_t i = 0; i < blocks && queries.sees(piece.keys[static_cast<size_t>(i)]); ++i) {
@@ -174,7 +175,7 @@ void forward_head(const Piece& piece, const ForwardRoom& room, HeadRows<const T>
   }
 }
 
-/// Calls finish(b, h, queries, softmaxes) for all heads of all sequences.
+/// Calls finish(b, h, queries, softmaxes) for every head of every sequence.
 template <class T, class F>
 void forward(const Ctx& ctx, const Piece& piece, const T* q, const T* kv, F&& finish) {
   const auto& s = piece.s;
@@ -187,13 +188,13 @@ void forward(const Ctx& ctx, const Piece& piece, const T* q, const T* kv, F&& fi
   });
 }
 
-/// Rows of one head of out, dout or o.
+/// The rows of one head in out, dout or o.
 template <class T>
 HeadRows<T> rows_of_out(const AttentionPieceShape& s, T* out, int64_t b, int64_t h) {
   return head_rows(out, {s.NH, 1, 0}, s.Tq, s.HS, b, h);
 }
 
-/// Softmaxes of a head (of all sequences') in memory, from a row on.
+/// The softmaxes of a head in memory, from a row on. `head` counts the heads of all sequences.
 Softmaxes some_of(const AttentionPieceShape& s, const Tensor& o, const Tensor& m, const Tensor& l,
                   int64_t head, int64_t row) {
   const auto rows = rows_of_out(s, o.data<float>(), head / s.NH, head % s.NH);
@@ -201,12 +202,12 @@ Softmaxes some_of(const AttentionPieceShape& s, const Tensor& o, const Tensor& m
   return {rows[row], rows.stride, m.data<float>() + at, l.data<float>() + at};
 }
 
-/// Where a block's first query lies in m, l or lse, (B,NH,Tq).
+/// Where the first query of a block lies in m, l or lse, (B,NH,Tq).
 int64_t statistic(const AttentionPieceShape& s, int64_t b, int64_t h, const TokenBlock& queries) {
   return (b * s.NH + h) * s.Tq + queries.row;
 }
 
-/// Some rows of out = o / l;  lse (rows) = m + log l.
+/// out = o / l and lse = m + log l for some rows. lse (rows)
 template <class T>
 void finish_rows(HeadRows<T> out, float* lse, Range rows, const Softmaxes& sum, int64_t HS) {
   narrow_rows(out, rows, sum.o, sum.stride, HS, [&](int64_t i) { return 1.0f / sum.l[i]; });

@@ -1,4 +1,4 @@
-// From one floating-point format to another.
+// Conversion from one floating-point format to another.
 #include <cmath>
 
 #include "kernels/cpu/dispatch.h"
@@ -10,7 +10,8 @@
 namespace ladder::cpu {
 namespace {
 
-/// Codes of inp[range] times `scale`. Returns the largest magnitude, NaN if there is one.
+/// Writes the codes of inp[range] times `scale`. Returns the largest magnitude, or NaN if there is
+/// one.
 template <class Fp8, class T>
 float quantize(Fp8* out, const T* inp, Range range, float scale) {
   const hn::Rebind<uint8_t, Lanes> bytes;
@@ -20,7 +21,7 @@ float quantize(Fp8* out, const T* inp, Range range, float scale) {
     const Vec x = io.load(inp + i);
     largest = MaxOrNaN{}(largest, hn::Abs(x));
     uint8_t code[kLanes];
-    // Not TruncateTo, which Highway 1.0.3 gets wrong on AVX-512 with VBMI.
+    // TruncateTo would do, but Highway 1.0.3 has it wrong on AVX-512 with VBMI.
     const auto codes = hn::BitCast(ints, codes_of<Fp8>(hn::Mul(x, broadcast(scale))));
     hn::StoreU(hn::DemoteTo(bytes, codes), bytes, code);
     std::memcpy(out + i, code, static_cast<size_t>(std::min(kLanes, range.end - i)));

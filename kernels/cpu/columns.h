@@ -1,6 +1,6 @@
-// Sums over tokens, column by column: a tree over sequences, in each that of a vector
-// (kernels/token_leaves.h). Used for the gradients of biases, layer norms and positions, and by
-// adafactor.
+// Sums over tokens, column by column. In a sequence the order is that of a vector
+// (kernels/token_leaves.h); over sequences it is a tree. For the gradients of biases, norms and
+// positions, and for adafactor.
 #pragma once
 
 #include <array>
@@ -12,7 +12,8 @@
 
 namespace ladder {
 
-/// Columns that are summed at a time, in registers (of two sums AVX2 and NEON keep some in L1).
+/// Columns summed at a time, in registers. (AVX2 and NEON keep some in L1 where there are two
+/// sums.)
 constexpr int64_t kColumns = 64;
 
 /// Count x kColumns sums.
@@ -37,8 +38,8 @@ struct ColumnSums {
   }
 };
 
-/// kColumns columns. each(f) calls f(part, i, io) for their vectors; the parts are constants then,
-/// so that sums stay in registers.
+/// kColumns columns. each(f) calls f(part, i, io) for every vector of them. `part` is a constant
+/// there, so sums stay in registers.
 template <class Wide>
 struct AllColumns {
   template <class F>
@@ -47,7 +48,7 @@ struct AllColumns {
     for (int64_t part = 0; part < kColumns / kLanes; ++part) f(part, part * kLanes, Wide{});
   }
 };
-/// Fewer.
+/// Fewer than kColumns columns.
 struct SomeColumns {
   int64_t count;
   template <class F>
@@ -64,20 +65,21 @@ void for_columns(Range range, const F& f) {
   if (first < range.end) f(first, SomeColumns{range.end - first});
 }
 
-/// So many strips of kColumns columns, at most, take turns, of so many rows each: in its turn the
-/// sums of a strip are in registers. The rows of few strips would be runs too short for memory.
+/// Up to kStrips strips of kColumns columns take turns. In its turn, a strip adds kTurn rows, and
+/// its sums stay in registers. With fewer strips, what is read of a row would be too short for
+/// memory.
 constexpr int64_t kStrips = 12;
 constexpr int64_t kTurn = 8;
 
-/// Asks, into L2, for the place `at` in a row some turns later. Memory is that far: rows of a few
-/// columns are too short for the processor to see a pattern by itself.
+/// Asks for a place in a later row, into L2: the row that its strip reads two turns later. The part
+/// of a row that is read is too short for the processor to see the pattern by itself.
 template <class T>
 HWY_INLINE void ask_for_later_row(const T* at, int64_t stride) {
   constexpr int64_t kRows = 16;
   __builtin_prefetch(at + kRows * stride, 0, 2);
 }
 
-/// As sum_columns, for kStrips strips at most.
+/// sum_columns for at most kStrips strips.
 template <int64_t Count, class Add, class Put>
 void sum_strips(Range range, const VectorTree& tree, const Add& add, const Put& put) {
   using Sums = ColumnSums<Count>;
@@ -88,13 +90,14 @@ void sum_strips(Range range, const VectorTree& tree, const Add& add, const Put& 
     });
   };
   std::array<Sums, kStrips> parked, early;
-  // Calls end(strip, sum) when the chain of a strip over these rows is done.
+  // Adds a chain over some rows to each strip. Calls end(strip, sum) when a strip's chain is done.
   const auto add_chain = [&](Range rows, const auto& end) {
     Range turn{rows.begin, rows.begin};
     do {
       turn = {turn.end, std::min(turn.end + kTurn, rows.end)};
       each_strip([&](size_t strip, int64_t c, auto columns) {
-        // Called with the one or with the other: a choice between them would leave the registers.
+        // go_on is called with one or the other. A choice between the two values would leave the
+        // registers.
         const auto go_on = [&](Sums sum) __attribute__((always_inline)) {
           for (int64_t row = turn.begin; row < turn.end; ++row) add(sum, row, c, columns);
           turn.end == rows.end ? end(strip, sum) : void(parked[strip] = sum);
@@ -103,7 +106,8 @@ void sum_strips(Range range, const VectorTree& tree, const Add& add, const Put& 
       });
     } while (turn.end < rows.end);
   };
-  // One tree over all leaves: those of a sequence are a power of two, a tree of their own in it.
+  // One tree over all leaves. A sequence has a power of two of leaves, so each sequence is a
+  // subtree.
   Trees leaves;
   for (int64_t i = 0; i < tree.leaves(); ++i) {
     const Fold rows = tree.rows(i);
@@ -117,8 +121,8 @@ void sum_strips(Range range, const VectorTree& tree, const Add& add, const Put& 
   });
 }
 
-/// Sums over tokens in the columns of `range`: add(sums, row, c, columns) adds the terms of one
-/// token in the columns from c on, put(sums, c, columns) takes their sums.
+/// Sums over tokens, for the columns of `range`. add(sums, row, c, columns) adds one token's terms
+/// in the columns from c on. put(sums, c, columns) takes the finished sums.
 template <int64_t Count, class Add, class Put>
 void sum_columns(Range range, const VectorTree& tree, const Add& add, const Put& put) {
   constexpr int64_t kTogether = kStrips * kColumns;
@@ -126,7 +130,7 @@ void sum_columns(Range range, const VectorTree& tree, const Add& add, const Put&
     sum_strips<Count>({first, std::min(first + kTogether, range.end)}, tree, add, put);
 }
 
-/// Writes the columns of sum `which`, or adds them.
+/// Writes or adds the columns of sum `which`.
 template <int64_t Count, class Columns>
 void put_columns(float* to, ColumnSums<Count>& sums, int64_t which, Columns columns, Into into) {
   columns.each([&](int64_t part, int64_t i, auto io) {

@@ -1,5 +1,5 @@
-// Softmax cross-entropy and its gradient, a token's row of logits at a time. Whole, or in the three
-// parts between which ranks of tensor parallelism exchange.
+// Softmax cross-entropy and its gradient, one token's row of logits at a time. As one operation, or
+// in three parts between which tensor-parallel ranks exchange.
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/lanes.h"
@@ -23,15 +23,15 @@ float sum_exp(const Real* x, int64_t V, int64_t vocab, int leaves, float m) {
   });
 }
 
-/// What is left of a row when its maximum and its sum are known.
+/// What the loss and the gradient of a row need beside its logits.
 struct Statistics {
   float max, sum, x_target;
 
   float loss() const { return math::log(sum) + max - x_target; }
 };
 
-/// The gradient of one token's logits. Exponentials are computed anew: kept in dx, which may be of
-/// 16 bits, they would be rounded. dx, x (V)
+/// The gradient of one token's logits. It computes the exponentials anew: dx may have 16 bits, and
+/// would round them if it kept them. dx, x (V)
 template <class Real>
 void gradient(Real* dx, const Real* x, int32_t target, int64_t V, int64_t vocab,
               const Statistics& found, float scale) {
@@ -40,7 +40,7 @@ void gradient(Real* dx, const Real* x, int32_t target, int64_t V, int64_t vocab,
     return hn::Mul(exp(hn::Sub(logit, broadcast(found.max))), inverse);
   };
   const bool here = is_here(target);
-  const Vec p_target = probability(broadcast(here ? value_of(x[target]) : 0));  // dx may cover x
+  const Vec p_target = probability(broadcast(here ? value_of(x[target]) : 0));  // dx may be x
   for_vectors(0, vocab, [&](int64_t v, auto io) {
     io.store(hn::Mul(probability(io.load(x + v)), broadcast(scale)), dx + v);
   });
@@ -48,14 +48,14 @@ void gradient(Real* dx, const Real* x, int32_t target, int64_t V, int64_t vocab,
   std::fill(dx + vocab, dx + V, Real{});
 }
 
-/// The logits and what a loss is made of.
+/// The operands of a loss.
 struct Loss {
   Tensor losses, dlogits, logits, targets;
   int64_t vocab;
   float scale;
 
-  /// The losses of all sequences, and the gradients of their logits, from
-  /// statistics(x, row, target) of the rows that are not ignored.
+  /// Writes the losses of all sequences and the gradients of their logits. Calls statistics(x, row,
+  /// target) for the rows that are not ignored.
   template <class Real, class F>
   void all_rows(const Ctx& ctx, const F& statistics) const {
     const int64_t rows = logits.rows(), V = logits.dim(-1), T = logits.dim(1);

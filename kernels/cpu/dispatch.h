@@ -1,5 +1,5 @@
-// What a kernel's inner loop is compiled for, chosen at run time: the dtype of activations, and
-// whether a large output is stored past the caches.
+// Chooses, at run time, among variants of a kernel's inner loop: by the dtype of activations, and
+// by whether a large output is stored past the caches.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,12 @@ void dispatch(const Tensor& tensor, F&& f) {
   }
 }
 
-/// Bytes of an output of which the caches hold little by the time it is read.
+/// From this size on, the caches hold little of an output by the time it is read.
 constexpr int64_t kBeyondCaches = 32 << 20;
 
-/// Whether it pays to store `out`, which memory bounds and which is computed from `inputs` row by
-/// row, past the caches: not if it takes the place of one of them, whose lines are read anyway.
-/// Rows must be whole vectors.
+/// Whether it pays to store `out` past the caches. The kernel must be bound by memory, and must
+/// compute `out` from `inputs` row by row. It does not pay if `out` takes the place of an input,
+/// whose lines are read anyway. Rows must be whole vectors.
 inline bool goes_past_caches(const Tensor& out, std::initializer_list<Tensor> inputs) {
   const auto replaced = [&](const Tensor& input) { return input.ptr == out.ptr; };
   return (out.dtype == Dtype::F32 || out.dtype == Dtype::BF16) && out.bytes() >= kBeyondCaches &&
@@ -36,8 +36,8 @@ inline bool goes_past_caches(const Tensor& out, std::initializer_list<Tensor> in
          std::none_of(inputs.begin(), inputs.end(), replaced);
 }
 
-/// As dispatch(out); Wide is how for_vectors<Wide> stores whole vectors of out, a Whole or a
-/// PastCaches.
+/// dispatch(out), but f also gets Wide, a Whole or a PastCaches: for_vectors<Wide> stores whole
+/// vectors of out in that way.
 ///     dispatch_out(out, {inp}, [&]<class T, class Wide>(T, Wide) { ... out.data<T>() ... });
 template <class F>
 void dispatch_out(const Tensor& out, std::initializer_list<Tensor> inputs, F&& f) {

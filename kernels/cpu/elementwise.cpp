@@ -1,4 +1,4 @@
-// Sums of arrays and a factor: one pass over memory each.
+// Sums of arrays, and an array times a factor: one pass over memory each.
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
@@ -13,7 +13,7 @@ void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor produc
     Real* y = out.data<Real>();
     const Real* r = residual.data<Real>();
     const Real* p = product.data<Real>();
-    const Real* b = bias.data<Real>();  // or null: adding -0 changes no number
+    const Real* b = bias.data<Real>();  // may be null; then -0 is added, which changes no number
     parallel_for(ctx, s.rows, 1, s.C, [=](Range range) {
       for (int64_t row = range.begin; row < range.end; ++row)
         for_vectors<Wide>(0, s.C, [=](int64_t c, auto io) {

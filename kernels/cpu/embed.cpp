@@ -1,7 +1,8 @@
-// Embeddings: rows of two tables added, and the gradients of those rows.
+// Embeddings: forward adds rows of two tables, backward sums the gradients of those rows.
 //
-// A row of the token table sums what its token met anywhere in the batch, in the leaves of a matrix
-// (kernels/token_leaves.h). Tokens are sorted by counting first, those of a leaf together.
+// The gradient of a token's row is a sum over all places of the batch where the token occurs, in
+// the leaves of a matrix (kernels/token_leaves.h). Tokens are first sorted by counting; those of a
+// leaf stay together.
 #include <cstring>
 #include <utility>
 
@@ -13,9 +14,9 @@
 namespace ladder::cpu {
 namespace {
 
-/// Where each token of the vocabulary occurs: places of token v are
-/// where[start[v]] .. where[start[v + 1] - 1]: sequences ascend, in each its leaves, in a leaf
-/// tokens. Tokens elsewhere are left out.
+/// Where each token of the vocabulary occurs. The places of token v are where[start[v]] to
+/// where[start[v + 1] - 1], in the order of sequences, then leaves, then tokens. Tokens that are
+/// kElsewhere are left out.
 struct Occurrences {
   std::span<int32_t> start, where;
 
@@ -26,7 +27,7 @@ struct Occurrences {
   }
 };
 
-/// `leaves` of each sequence
+/// `leaves` is the number of leaves per sequence.
 Occurrences sort_by_token(const Ctx& ctx, const Tensor& all, int64_t V, int64_t leaves) {
   check_tokens(all, V);
   const std::span<const int32_t> tokens(all.data<int32_t>(), static_cast<size_t>(all.size()));
@@ -57,7 +58,7 @@ Occurrences sort_by_token(const Ctx& ctx, const Tensor& all, int64_t V, int64_t 
   return found;
 }
 
-/// sums += the columns that x points at
+/// sums += the columns that x points at.
 template <class Real, class Columns>
 HWY_INLINE void add_columns(ColumnSums<1>& sums, const Real* x, Columns columns) {
   columns.each([&](int64_t part, int64_t i, auto io) {
@@ -65,7 +66,7 @@ HWY_INLINE void add_columns(ColumnSums<1>& sums, const Real* x, Columns columns)
   });
 }
 
-/// The sum of dout at `places`, in the columns that it points at.
+/// The sum of dout over `places`, in the columns that dout points at.
 template <class Real, class Columns>
 ColumnSums<1> sum_places(std::span<const int32_t> places, const Real* dout, const EmbedShape& s,
                          int64_t leaves, Columns columns) {
@@ -84,7 +85,7 @@ ColumnSums<1> sum_places(std::span<const int32_t> places, const Real* dout, cons
   return tree.take(ColumnSums<1>::nothing());
 }
 
-/// The sum of dout at token t of each sequence, in the columns that it points at.
+/// The sum of dout over token t of each sequence, in the columns that dout points at.
 template <class Real, class Columns>
 ColumnSums<1> sum_position(int64_t t, const Real* dout, const EmbedShape& s, Columns columns) {
   TreeSum<ColumnSums<1>> sequences;

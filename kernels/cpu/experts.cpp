@@ -1,5 +1,5 @@
-// The rows of experts: sorted, filled from the tokens, and joined to tokens again. Their products
-// are in gemm/matmul.cpp.
+// The rows of experts: sorting them, filling them from tokens, combining them into tokens again.
+// The products over them are in gemm/matmul.cpp.
 #include "kernels/experts.h"
 
 #include <cstring>
@@ -13,8 +13,8 @@
 namespace ladder::cpu {
 namespace {
 
-/// The rows of a token's experts, a tree over experts, in the columns that y points at. row, expert
-/// (k); weight (k) or null
+/// Combines the rows of a token's experts, as a tree over experts, in the columns that y points at.
+/// row, expert (k); weight (k) or null
 template <class Real, class Columns>
 ColumnSums<1> combine(const Real* y, int64_t C, const int32_t* row, const int32_t* expert,
                       const float* weight, int64_t k, Columns columns) {

@@ -4,8 +4,8 @@
 //
 //   e^(-2 u) = 2^(x f(x^2)),   f(x^2) = -(2 sqrt(2 / pi) log2 e) (1 + 0.044715 x^2).
 //
-// Beyond |x| = 10 that is 2^126 or 2^-126, as good as no bound: the result is x to the last bit or,
-// for negative x, less than 1e-36 in size. So x is held there, and nothing overflows.
+// At |x| = 10 this is 2^126 or 2^-126. Beyond it the result is x to the last bit or, for negative
+// x, less than 1e-36 in size. So x is held to +-10 in this formula, and nothing overflows.
 #include <cmath>
 #include <type_traits>
 
@@ -22,14 +22,14 @@ constexpr double kTwoRootTwoOverPi = 1.5957691216057308;  // 2 sqrt(2 / pi)
 constexpr double kLog2E = 1.4426950408889634;
 constexpr double kCubic = 0.044715;
 
-/// c0 + c1 x^2, given the squares
+/// c0 + c1 x^2, from the squares of x.
 template <size_t N>
 HWY_INLINE Vecs<N> even(double c0, double c1, const Vecs<N>& squares) {
   const Vec first = broadcast(static_cast<float>(c0)), second = broadcast(static_cast<float>(c1));
   return each<N>([&](size_t i) { return hn::MulAdd(second, squares[i], first); });
 }
 
-/// x where |x| <= 10, else -10 or 10. The constants come first, so that a NaN in x passes.
+/// x held to [-10, 10]. The constants come first, so that a NaN in x passes.
 template <size_t N>
 HWY_INLINE Vecs<N> held(const Vecs<N>& x) {
   return each<N>(

@@ -1,5 +1,5 @@
-// Walking over an array several vectors at a time, for arithmetic that is long and waits for
-// itself: the functions of an MLP.
+// Walks over an array several vectors at a time. This suits long arithmetic, in which each
+// operation waits for the one before: the functions of an MLP.
 #pragma once
 
 #include <type_traits>
@@ -9,10 +9,10 @@
 
 namespace ladder {
 
-/// So many vectors go side by side.
+/// How many vectors are computed side by side.
 constexpr size_t kTogether = 6;
 
-/// Calls f(i, io, std::integral_constant<size_t, N>) for N vectors from i on: kTogether, or one.
+/// Calls f(i, io, std::integral_constant<size_t, N>) for N vectors from i on. N is kTogether or 1.
 template <class Wide, class F>
 HWY_INLINE void for_groups(Range range, F&& f) {
   constexpr auto kElements = static_cast<int64_t>(kTogether) * kLanes;
@@ -23,8 +23,8 @@ HWY_INLINE void for_groups(Range range, F&& f) {
                     [&](int64_t at, auto io) { f(at, io, std::integral_constant<size_t, 1>{}); });
 }
 
-/// So many elements ahead memory is asked for: the arithmetic of a vector is so long that the
-/// processor does not see that far by itself. Always into L1: L2 was no faster.
+/// Memory is asked for this many elements ahead. The arithmetic of a vector is so long that the
+/// processor does not look that far by itself. It always goes into L1: L2 was no faster.
 constexpr int64_t kAhead = 512;
 
 }  // namespace ladder

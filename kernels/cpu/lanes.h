@@ -1,6 +1,6 @@
-// Sums along a row in 16 fixed lanes: element i goes to lane i mod 16, ascending, and the lanes
-// are joined as a tree. One vector of AVX-512, two of AVX2 or four of NEON hold the
-// lanes: the bits are the same.
+// Sums along a row in 16 fixed lanes. Element i goes to lane i mod 16, ascending; then the lanes
+// are joined as a tree. The 16 lanes are one vector of AVX-512, two of AVX2 or four of NEON, with
+// the same bits.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace ladder {
 
 constexpr int64_t kSumLanes = 16;
 
-/// Calls f(part, i, io) for each vector of [0, n); `part` is the vector among the 16 lanes that
-/// it belongs to.
+/// Calls f(part, i, io) for each vector of [0, n). `part` says which vector of the 16 lanes it
+/// belongs to.
 template <class F>
 HWY_INLINE void for_lanes(int64_t n, F&& f) {
   static_assert(kSumLanes % kLanes == 0);
@@ -24,7 +24,7 @@ HWY_INLINE void for_lanes(int64_t n, F&& f) {
   for (int64_t part = 0; i < n; ++part, i += kLanes) f(part, i, Part(std::min(kLanes, n - i)));
 }
 
-/// The lanes of v joined as a tree: lane i with lane i + half, until one is left.
+/// Joins the lanes of v as a tree: lane i with lane i + half, until one is left.
 template <class D, class Join>
 HWY_INLINE float reduce_lanes(D d, hn::Vec<D> v, const Join& join) {
   if constexpr (hn::MaxLanes(d) == 1) {
@@ -35,14 +35,14 @@ HWY_INLINE float reduce_lanes(D d, hn::Vec<D> v, const Join& join) {
   }
 }
 
-/// 16 lanes that sum or take the maximum.
+/// 16 lanes, each of which holds a sum or a maximum.
 struct LaneAcc {
   std::array<Vec, kSumLanes / kLanes> part;
 
   explicit LaneAcc(Vec start = zero()) { part.fill(start); }
   Vec& operator[](int64_t i) { return part[static_cast<size_t>(i)]; }
 
-  /// join(lane i, lane i + 8), then + 4, + 2, + 1.
+  /// Joins lane i with lane i + 8, then with + 4, + 2, + 1.
   template <class Join>
   HWY_INLINE float reduce(const Join& join) const {
     auto rest = part;
@@ -55,8 +55,8 @@ struct LaneAcc {
   }
 };
 
-/// sum_i f(row, i, io) over [0, n) for each of N rows, f a vector of terms; f's lanes past n must
-/// be zero. An addition waits for the one before it, but not for those of other rows.
+/// sum_i f(row, i, io) over [0, n), for each of N rows. f gives a vector of terms; its lanes past n
+/// must be zero. An addition waits for the one before it in the same row, but not for other rows.
 template <size_t N, class F>
 HWY_INLINE std::array<float, N> lane_sums(int64_t n, F&& f) {
   std::array<LaneAcc, N> acc;
@@ -74,8 +74,8 @@ HWY_INLINE float lane_sum(int64_t n, F&& f) {
   return lane_sums<1>(n, [&](size_t, int64_t i, auto io) { return f(i, io); })[0];
 }
 
-/// The larger of each lane; NaN if either is. (larger_lanes passes only its second
-/// operand's NaN on.)
+/// The larger of each lane; NaN if either is NaN. (larger_lanes passes on only its second operand's
+/// NaN.)
 struct MaxOrNaN {
   template <class V>
   HWY_INLINE V operator()(V a, V b) const {

@@ -1,4 +1,4 @@
-// One step of Lion: every weight moves by the same length, in the direction of a sign.
+// One step of Lion: every weight moves by the same length; a sign gives the direction.
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/table.h"
@@ -7,7 +7,7 @@
 namespace ladder::cpu {
 namespace {
 
-/// x + 1 for positive d, x - 1 for negative, x for zero; NaN for NaN.
+/// x + 1 for positive d, x - 1 for negative d, x for zero d, NaN for NaN.
 HWY_INLINE Vec add_sign(Vec x, Vec d) {
   const Vec sign = hn::CopySign(broadcast(1), d);
   const Vec moved = hn::Add(x, hn::IfThenZeroElse(hn::Eq(d, zero()), sign));

@@ -1,6 +1,6 @@
-// Layer norm and RMSNorm. A row's statistics are sums in 16 lanes, two passes: first the mean, then
-// the squares of what is left, which cancels nothing. Where there is no mean or no b, 0 or -0
-// stands in its place: taking away the one, or adding the other, changes no number.
+// Layer norm and RMSNorm. A row's statistics are sums in 16 lanes, in two passes: first the mean,
+// then the squares of the differences. So no large numbers cancel. If there is no mean or no b, 0
+// or -0 stands in its place: subtracting the one or adding the other changes no number.
 #include <array>
 #include <cmath>
 #include <type_traits>
@@ -19,15 +19,15 @@ struct Statistics {
   float mean, rstd;
 };
 
-/// Those of a row, as norm_forward wrote them; mean may be null.
+/// The statistics of a row, as norm_forward wrote them. mean may be null.
 HWY_INLINE Statistics statistics_of(int64_t row, const float* mean, const float* rstd) {
   return {.mean = mean ? mean[row] : 0, .rstd = rstd[row]};
 }
 
-/// So many rows of norm_forward are summed together.
+/// How many rows norm_forward sums together.
 constexpr size_t kRowsAtOnce = 4;
 
-/// Of N rows of C channels; `centred` says whether there is a mean.
+/// The statistics of N rows of C channels. `centred`: there is a mean.
 template <size_t N, class Real>
 std::array<Statistics, N> statistics(const Real* x, int64_t C, bool centred) {
   const auto at = [&](size_t row, int64_t c) { return x + static_cast<int64_t>(row) * C + c; };
@@ -47,9 +47,9 @@ std::array<Statistics, N> statistics(const Real* x, int64_t C, bool centred) {
   return found;
 }
 
-/// norm_forward on N tokens' C channels; b may be null. What comes next is asked for in the last
-/// pass over a row, a line for each line that is written: the passes before it then wait for no
-/// memory.
+/// norm_forward for N tokens of C channels; b may be null. The last pass over a row asks for the
+/// memory of the next rows, one line for each line that it writes. So the first passes over those
+/// rows wait for no memory.
 template <class Wide, size_t N, class Real>
 std::array<Statistics, N> forward(Real* y, const Real* x, const Real* w, const Real* b, int64_t C,
                                   bool centred) {
@@ -67,7 +67,7 @@ std::array<Statistics, N> forward(Real* y, const Real* x, const Real* w, const R
   return found;
 }
 
-/// norm_backward_input on one token's C channels.
+/// norm_backward_input for one token of C channels.
 template <class Wide, class Real>
 void backward_input(Real* dx, const Real* dy, const Real* x, const Real* w, const Statistics& s,
                     int64_t C, bool centred) {
@@ -113,7 +113,7 @@ HWY_INLINE void add_token(ColumnSums<2>& sum, const Real* dy, const Real* x, con
 void norm_forward(const Ctx& ctx, Tensor out, Tensor mean, Tensor rstd, Tensor inp, Tensor w,
                   Tensor b) {
   const NormShape s = check_norm_forward(out, mean, rstd, inp, w, b);
-  float* means = mean.data<float>();  // or null
+  float* means = mean.data<float>();  // may be null
   float* rstds = rstd.data<float>();
   dispatch_out(out, {inp}, [&]<class Real, class Wide>(Real, Wide) {
     Real* y = out.data<Real>();
@@ -160,7 +160,7 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
                           Tensor mean, Tensor rstd, Into into) {
   const NormShape s = check_norm_backward_weight(dw, db, dout, inp, mean, rstd);
   float* dweight = dw.data<float>();
-  float* dbias = db.data<float>();  // or null
+  float* dbias = db.data<float>();  // may be null
   const float *means = mean.data<float>(), *rstds = rstd.data<float>();
   dispatch(inp, [&]<class Real>(Real) {
     const Real* dy = dout.data<Real>();

@@ -1,4 +1,4 @@
-// Two neighbors of a narrow format as one word: what the instruction for BF16 multiplies.
+// Two neighbors of a narrow format as one word, which is what the BF16 instructions multiply.
 #pragma once
 
 #include <bit>
@@ -7,8 +7,8 @@
 
 namespace ladder {
 
-/// Two neighbors in memory that become one word. T is BF16 exactly: a float of it has no bits in
-/// its lower half.
+/// Two neighbors in memory that become one word. Every T is exactly a BF16: as a float, its lower
+/// half has no bits set.
 template <class T>
 struct Pair {
   T first, second;

@@ -1,4 +1,4 @@
-// Threads, in one place: everything else in kernels/cpu is written for one thread.
+// All use of threads in kernels/cpu. The other files are written for one thread.
 #pragma once
 
 #include <algorithm>
@@ -14,26 +14,27 @@
 
 namespace ladder {
 
-/// Calls f(thread) on each of ctx.threads threads, and waits for all.
-/// @throws what f throws; OutOfThreads if they have not run before and do not start
+/// Calls f(thread) on each of ctx.threads threads, and waits for all of them.
+/// @throws what f throws; OutOfThreads if the threads cannot be started
 template <class F>
 void on_threads(const Ctx& ctx, F&& f) {
   auto part = [&f](int thread) {
     f(thread);
-    hwy::FlushStream();  // what went past the caches is there for the other threads now
+    hwy::FlushStream();  // makes stores past the caches visible to other threads
   };
   if (ctx.threads == 1) return part(0);
   Team::mine(ctx.threads).run(part);
 }
 
-/// Part `i` of `parts` of [0, n), cut at multiples of `step`.
+/// Part `i` of `parts` of [0, n). Parts begin at multiples of `step`.
 constexpr Range part_of(int64_t i, int64_t parts, int64_t n, int64_t step) {
   const Range steps = leaf(i, parts, ceil_div(n, step));
   return {std::min(n, steps.begin * step), std::min(n, steps.end * step)};
 }
 
-/// Calls f(range) on parts of [0, n) that are cut at multiples of `step`, one part a thread.
-/// `work` is about the number of elements touched in one of n: too little runs on one thread.
+/// Calls f(range) on parts of [0, n), one part per thread. Parts begin at multiples of `step`.
+/// `work` is about how many elements one index of [0, n) touches; if there is too little work, one
+/// thread does it.
 template <class F>
 void parallel_for(const Ctx& ctx, int64_t n, int64_t step, int64_t work, F&& f) {
   constexpr int64_t kWorthAThread = 8192;
@@ -55,7 +56,7 @@ inline std::span<std::byte> scratch_of(const Ctx& ctx, int thread) {
 }
 
 /// The scratch memory of all threads as one array of `count` values.
-/// @throws OutOfMemory if it has not so many
+/// @throws OutOfMemory if it is too small
 template <class T>
 std::span<T> shared_scratch(const Ctx& ctx, int64_t count) {
   const int64_t bytes = count * static_cast<int64_t>(sizeof(T));

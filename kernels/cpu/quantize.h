@@ -1,4 +1,4 @@
-// kernels/quantize.h a vector at a time: the same codes and values, without a search.
+// kernels/quantize.h for vectors: the same codes and values, without a search.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ using Ints = hn::RebindToSigned<Lanes>;
 template <bool HasSign>
 inline constexpr QuantTable kQuantTable = make_quant_table(HasSign ? kSignedCode : kUnsignedCode);
 
-/// quantize() of each lane.
+/// quantize() for each lane.
 template <bool HasSign>
 HWY_INLINE hn::Vec<Ints> quantize(Vec x) {
   constexpr Ints kInts;
@@ -39,17 +39,17 @@ HWY_INLINE hn::Vec<Ints> quantize(Vec x) {
   }
 }
 
-/// A block on the stack: elements past the end of an array are zero.
+/// A block on the stack. Elements past the end of the array are zero.
 using QuantBlock = std::array<float, kQuantBlock>;
 
-/// quantize_block() of the first `count` elements of x.
+/// quantize_block() for the first `count` elements of x.
 template <bool HasSign>
 void quantize_block(uint8_t* codes, float& scale, const QuantBlock& x, int64_t count) {
   const hn::Rebind<uint8_t, Lanes> bytes;
   Vec largest = zero();
   for (int64_t i = 0; i < kQuantBlock; i += kLanes) {
     const Vec magnitude = hn::Abs(load(x.data() + i));
-    largest = hn::IfThenElse(hn::Lt(largest, magnitude), magnitude, largest);  // not NaN
+    largest = hn::IfThenElse(hn::Lt(largest, magnitude), magnitude, largest);  // NaN does not count
   }
   scale = hn::GetLane(hn::MaxOfLanes(kVec, largest));
   std::array<uint8_t, kQuantBlock> code;
@@ -60,7 +60,7 @@ void quantize_block(uint8_t* codes, float& scale, const QuantBlock& x, int64_t c
   std::memcpy(codes, code.data(), static_cast<size_t>(count));
 }
 
-/// dequantize_block(); elements past `count` are zero.
+/// dequantize_block(). Elements past `count` are zero.
 template <bool HasSign>
 QuantBlock dequantize_block(const uint8_t* codes, float scale, int64_t count) {
   constexpr Ints kInts;

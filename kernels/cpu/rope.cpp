@@ -1,4 +1,4 @@
-// Rotary positions: one pass over queries and keys, in place. The heads of a token share its
+// Rotary positions: one pass over queries and keys, in place. All heads of a token use the same
 // angles.
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/parallel.h"
@@ -9,7 +9,7 @@
 namespace ladder::cpu {
 namespace {
 
-/// One head of one token. x (HS); angles (HS): cosines, then sines
+/// Turns one head of one token. x (HS); angles (HS): cosines, then sines
 template <class Real>
 HWY_INLINE void turn(Real* x, const float* angles, int64_t half, bool back) {
   for_vectors(0, half, [=](int64_t i, auto io) {

@@ -1,5 +1,5 @@
-// The router, a token's row of logits at a time. There are few experts: what is done for each
-// token, rather than for each element, counts.
+// The router, one token's row of logits at a time. There are few experts, so the work per token
+// counts, rather than the work per element.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@
 namespace ladder::cpu {
 namespace {
 
-/// Of one token's E logits.
+/// The softmax of one token's E logits.
 struct Softmax {
   float max, sum;
 
@@ -32,7 +32,8 @@ Vec sigmoid(Vec x) { return hn::Div(broadcast(1), hn::Add(broadcast(1), exp(hn::
 float sum_of(const float* x, int64_t E) {
   return lane_sum(E, [&](int64_t e, auto io) { return io.load(x + e); });
 }
-/// What the scores of a token are divided by, to be a distribution: a softmax is one.
+/// The number that makes the scores of a token add up to 1 when they are divided by it. For a
+/// softmax it is 1.
 float divisor(const float* scores, int64_t E, const RouteRule& rule) {
   return rule.sigmoid ? sum_of(scores, E) : 1;
 }
@@ -43,12 +44,12 @@ float chosen_sum(const float* scores, const int32_t* expert, int64_t k) {
   return sum;
 }
 
-/// f_e, the share of expert e in what the tokens of a sequence take: 1 for all if it is even.
+/// f_e: the load of expert e as a multiple of the mean load. If all loads are equal, it is 1.
 float share(int32_t load, const RouteShape& s) {
   return static_cast<float>(load) * static_cast<float>(s.E) / static_cast<float>(s.k * s.T);
 }
 
-/// A token of route_forward. scores, x (E); expert, weight (k); bias (E) or null
+/// route_forward for one token. scores, x (E); expert, weight (k); bias (E) or null
 void route_token(int32_t* expert, float* weight, float* scores, const float* x, const float* bias,
                  const RouteShape& s, const RouteRule& rule, const Softmax& softmax) {
   for_vectors(0, s.E, [&](int64_t e, auto io) {
@@ -60,7 +61,7 @@ void route_token(int32_t* expert, float* weight, float* scores, const float* x, 
   for (int64_t j = 0; j < s.k; ++j) weight[j] = scores[expert[j]] / sum;
 }
 
-/// What a sequence is charged: sum_e f_e P_e. load (E); scores (T,E); by (T): divisors
+/// The balance loss of a sequence: sum_e f_e P_e. load (E); scores (T,E); by (T): divisors
 float balance_loss(const int32_t* load, const float* scores, const float* by, const RouteShape& s,
                    int chunks) {
   float sum = 0;
@@ -77,7 +78,7 @@ void score_gradient(float* ds, const float* dweight, const int32_t* expert, cons
                     const int32_t* load, const RouteShape& s, const RouteRule& rule,
                     float balance) {
   const float sum = divisor(scores, s.E, rule), per_token = balance / static_cast<float>(s.T);
-  float mean = 0;  // what p's divisor takes away
+  float mean = 0;  // subtracted because p is divided by the sum of the scores
   for (int64_t e = 0; e < s.E; ++e) {
     ds[e] = per_token * share(load[e], s);
     if (rule.sigmoid) mean += ds[e] * (scores[e] / sum);
@@ -90,7 +91,7 @@ void score_gradient(float* ds, const float* dweight, const int32_t* expert, cons
   for (int64_t j = 0; j < s.k; ++j) ds[expert[j]] += (dweight[j] - common) / chosen;
 }
 
-/// dx = the gradient of a token's logits; it holds that of the scores before. dx, x, scores (E)
+/// Turns the gradient of a token's scores, in dx, into that of its logits. dx, x, scores (E)
 void logit_gradient(float* dx, const float* x, const float* scores, const RouteShape& s,
                     const RouteRule& rule, float z) {
   const float mean = lane_sum(

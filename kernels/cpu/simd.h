@@ -1,5 +1,5 @@
-// Walking over arrays a vector at a time, with masked tails, and the exponential function: the
-// words that kernels/cpu is written in.
+// Walking over arrays one vector at a time with masked tails, and the exponential function. All of
+// kernels/cpu is written with these.
 #pragma once
 
 #include <array>
@@ -27,15 +27,15 @@ struct Whole {
     ladder::store(v, p);
   }
   HWY_INLINE Vec only(Vec v) const { return v; }
-  /// Asks for what lies at p, to be read a little later.
+  /// Asks for the memory at p, which is to be read a little later.
   template <class T>
   static HWY_INLINE void ask(const T* p) {
     __builtin_prefetch(p);
   }
 };
 
-/// As Whole, but floats and BF16 are stored past the caches (a non-temporal, or streaming, store),
-/// to addresses that are multiples of kLanes of them. A plain store first reads the line that it
+/// A Whole that stores floats and BF16 past the caches (non-temporal, or streaming, stores).
+/// Addresses must be multiples of kLanes elements. A plain store would first read the line that it
 /// overwrites.
 struct PastCaches : Whole {
   using Whole::store;
@@ -43,23 +43,24 @@ struct PastCaches : Whole {
   HWY_INLINE void store(Vec v, Bf16* p) const {
     hn::Stream(bf16_codes(v), kHalves, reinterpret_cast<uint16_t*>(p));
   }
-  /// Into L2. Where the output is beyond the caches the inputs are, too, and L1, busy with the
-  /// loads of now, can wait for fewer lines of memory at a time.
+  /// Into L2. If the output does not fit the caches, the inputs do not, either. L1 is busy with
+  /// current loads, and can wait for fewer lines of memory at a time.
   template <class T>
   static HWY_INLINE void ask(const T* p) {
     __builtin_prefetch(p, 0, 2);
   }
 };
 
-/// Whether rows, `stride` numbers of `bytes` bytes apart, begin where PastCaches can store.
+/// Whether PastCaches can store rows whose elements have `bytes` bytes and which lie `stride`
+/// elements apart.
 inline bool rows_are_vectors(const void* rows, int64_t stride, int64_t bytes) {
   const auto vector = static_cast<uintptr_t>(kLanes * bytes);
   return std::bit_cast<uintptr_t>(rows) % vector == 0 && stride % kLanes == 0;
 }
 
-/// Loads and stores the first `count` lanes; the others read as zero and are not written.
-/// The arithmetic between is the same as for a whole vector, so that an element's result
-/// does not depend on whether it lies in the tail of an array.
+/// Loads and stores the first `count` lanes. The other lanes read as zero and are not written. The
+/// arithmetic in between is that of a whole vector, so the result of an element does not depend on
+/// whether it lies in the tail of an array.
 class Part {
  public:
   explicit Part(int64_t count)
@@ -86,18 +87,18 @@ class Part {
       std::memcpy(p, whole, count_ * sizeof(T));
     }
   }
-  /// `other` in the lanes past the tail.
+  /// p's elements, and `other` in the lanes past the tail.
   template <class T>
   HWY_INLINE Vec load_or(Vec other, const T* p) const {
     return hn::IfThenElse(mask_, load(p), other);
   }
-  /// v with zero past the tail.
+  /// v, with zero past the tail.
   HWY_INLINE Vec only(Vec v) const { return hn::IfThenElseZero(mask_, v); }
 
  private:
-  /// Whether instructions leave the memory of other lanes alone. NEON has none that do, and nobody
-  /// has them for narrow elements: what they load and store passes through a whole vector of
-  /// memory.
+  /// Whether a masked instruction leaves the memory of other lanes alone. NEON has none that does,
+  /// and no processor has one for narrow elements. Those are loaded and stored through a whole
+  /// vector of memory.
   template <class T>
   static constexpr bool kMasked = std::is_same_v<T, float>&& HWY_ARCH_X86;
 
@@ -105,8 +106,8 @@ class Part {
   hn::Mask<Lanes> mask_;
 };
 
-/// Calls f(i, io) for each vector [i, i + kLanes) of [begin, end); io is a Whole (or a PastCaches)
-/// or, for the tail, a Part.
+/// Calls f(i, io) for each vector [i, i + kLanes) of [begin, end). io is a Whole (or a PastCaches),
+/// or a Part for the tail.
 template <class Wide = Whole, class F>
 HWY_INLINE void for_vectors(int64_t begin, int64_t end, F&& f) {
   int64_t i = begin;
@@ -114,8 +115,8 @@ HWY_INLINE void for_vectors(int64_t begin, int64_t end, F&& f) {
   if (i < end) f(i, Part(end - i));
 }
 
-/// N vectors that pass through the same arithmetic side by side. One alone would keep the processor
-/// waiting: each operation takes the result of the one before.
+/// N vectors that go through the same arithmetic side by side. With one vector the processor would
+/// wait: each operation needs the result of the one before.
 template <size_t N>
 using Vecs = std::array<Vec, N>;
 
@@ -128,27 +129,27 @@ HWY_INLINE Vecs<N> each(F&& f) {
   return results;
 }
 
-/// An exponent of two, cut in two: k + r with a whole number k and |r| <= 1/2.
+/// An exponent of two as k + r, where k is a whole number and |r| <= 1/2.
 template <size_t N>
 struct Exponents {
   Vecs<N> k_bits;  ///< k + 127 in the low bits of each float
   Vecs<N> r;
 };
 
-/// x y, |x y| < 127, cut in two. r is rounded once: the product itself is not.
+/// x y as k + r, for |x y| < 127. Only r is rounded, and once; the product is not.
 template <size_t N>
 HWY_INLINE Exponents<N> cut_product(const Vecs<N>& x, const Vecs<N>& y) {
-  // The last bit of so large a number stands for one: the sum is rounded to a whole number.
+  // In so large a number the last bit stands for one. So the sum is rounded to a whole number.
   const Vec large = broadcast(12582912.0f + 127);  // 1.5 2^23
   const auto k_bits = each<N>([&](size_t i) { return hn::MulAdd(x[i], y[i], large); });
   return {k_bits,
           each<N>([&](size_t i) { return hn::MulSub(x[i], y[i], hn::Sub(k_bits[i], large)); })};
 }
 
-/// 2^(k + r). 2^r is a polynomial, fitted for the smallest relative error (3e-9).
+/// 2^(k + r). 2^r is a polynomial, fitted to make the largest relative error small (3e-9).
 template <size_t N>
 HWY_INLINE Vecs<N> exp2(const Exponents<N>& exponents) {
-  // By name: clang 16 lets no lambda see the names of a structured binding where OpenMP is on.
+  // Not structured bindings: with OpenMP, clang 16 lets no lambda use their names.
   const Vecs<N>&k_bits = exponents.k_bits, &r = exponents.r;
   Vecs<N> power;
   power.fill(broadcast(1.532647148e-04f));
@@ -156,22 +157,22 @@ HWY_INLINE Vecs<N> exp2(const Exponents<N>& exponents) {
                         6.931471825e-01f, 1.0f})
     power = each<N>([&](size_t i) { return hn::MulAdd(power[i], r[i], broadcast(c)); });
   return each<N>([&](size_t i) {
-    // 2^k: these bits where a float has its exponent.
+    // 2^k: these bits, moved to where a float has its exponent.
     const hn::RebindToUnsigned<Lanes> words;
     const auto exponent = hn::ShiftLeft<23>(hn::BitCast(words, k_bits[i]));
     return hn::Mul(power[i], hn::BitCast(kVec, exponent));
   });
 }
 
-/// e^x = 2^(x log2 e) to about one unit in the last place; 0 below -87.33, e^88.02 from there on,
-/// NaN for NaN.
+/// e^x = 2^(x log2 e), to about one ulp. Below -87.33 it is 0; from 88.02 on it is e^88.02. NaN
+/// gives NaN.
 template <size_t N>
 HWY_INLINE Vecs<N> exp(const Vecs<N>& x) {
   const Vec low = broadcast(-87.33654f);
   // The constants come first, so that a NaN in x passes.
   const auto bounded =
       each<N>([&](size_t i) { return larger_lanes(low, smaller_lanes(broadcast(88.02f), x[i])); });
-  // log2 e in two parts, rounded and the rest: times 87, what one float leaves out would count.
+  // log2 e in two parts: rounded to a float, and the rest. Times 87, the rest would be noticed.
   Vecs<N> log2_e;
   log2_e.fill(broadcast(1.44269502f));
   auto exponents = cut_product<N>(bounded, log2_e);

@@ -1,4 +1,4 @@
-// Squared norms as exact integers (kernels/limbs.h), and the clipping that uses them.
+// Squared norms as exact integers (kernels/limbs.h), and the adaptive clipping that uses them.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 using Limbs = std::array<int64_t, kLimbs>;
 using Doubles = hn::CappedTag<double, 4>;
 
-/// The lanes of v joined as a tree: lane i with lane i + half.
+/// Joins the lanes of v as a tree: lane i with lane i + half.
 template <class D>
 HWY_INLINE double join_lanes(D d, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(d) == 1) {
@@ -28,7 +28,7 @@ HWY_INLINE double join_lanes(D d, hn::Vec<D> v) {
   }
 }
 
-/// Squares of 16 floats, which are exact in double, joined as a tree.
+/// The squares of 16 floats, which are exact in double, joined as a tree.
 HWY_INLINE double leaf_of(const float* x) {
   const Doubles d;
   const hn::Rebind<float, Doubles> floats;
@@ -44,10 +44,10 @@ HWY_INLINE double leaf_of(const float* x) {
 }
 
 using Words = hn::CappedTag<uint64_t, 8>;
-/// Leaves that are taken apart at a time.
+/// How many leaves are turned into limbs at a time.
 constexpr int64_t kLeavesAtOnce = hn::MaxLanes(Words{});
 
-/// What add_to_limbs does, to limbs of several leaves at a time: each lane has limbs of its own.
+/// add_to_limbs for several leaves at a time. Each lane has limbs of its own.
 class LaneLimbs {
  public:
   HWY_INLINE void add(const double* leaves) {
@@ -60,7 +60,7 @@ class LaneLimbs {
       for (int64_t i = 0; i < kLeavesAtOnce; ++i) add_to_limbs(apart_.data(), leaves[i]);
       return;
     }
-    // As limbs_of: leaf = mantissa 2^(place - 80).
+    // As in limbs_of: leaf = mantissa 2^(place - 80).
     const auto implicit = hn::Set(ints, int64_t{1} << 52);
     const auto place = hn::Sub(hn::ShiftRight<52>(bits), hn::Set(ints, 1023 + 52 - kFractionBits));
     const auto below = hn::Min(hn::Max(hn::Sub(zero, place), zero), hn::Set(ints, 63));
@@ -88,8 +88,8 @@ class LaneLimbs {
   using Word = hn::Vec<Words>;
 
   /// Adds the parts of each lane to its limbs `first`, `first` + 1 and `first` + 2. Neighboring
-  /// leaves are mostly of a size: one round serves all lanes. (Below 2^272 `first` is 9 at most,
-  /// and then the last part is zero: limb 11 counts what is not finite.)
+  /// leaves mostly have the same `first`, so one round serves all lanes. (Below 2^272 `first` is at
+  /// most 9, and then the last part is zero. Limb 11 counts leaves that are not finite.)
   HWY_INLINE void add_parts(Word first, Word part0, Word part1, Word part2) {
     const Words words;
     std::array<uint64_t, kLeavesAtOnce> firsts;
@@ -111,7 +111,7 @@ class LaneLimbs {
   std::array<uint64_t, kLimbs * kLeavesAtOnce> sums_{};
 };
 
-/// Adds x[begin, end) to the limbs; begin is a multiple of the leaf.
+/// Adds x[range] to the limbs. The range begins at a leaf.
 void add_range(Limbs& limbs, const float* x, Range range) {
   LaneLimbs lanes;
   int64_t i = range.begin;
@@ -150,7 +150,7 @@ void squared_norm(const Ctx& ctx, Tensor limbs, Tensor x) {
     return;
   }
   std::mutex adding;
-  for (int64_t row = 0; row < s.R; ++row) {  // few long rows: each is cut among the threads
+  for (int64_t row = 0; row < s.R; ++row) {  // few long rows: threads share each row
     parallel_for(ctx, s.N, kNormLeaf, 1, [&](Range range) {
       Limbs sum{};
       add_range(sum, from + row * s.N, range);

@@ -1,5 +1,5 @@
-// SwiGLU, forward and backward. Gates and what they let through alternate in memory: two vectors
-// are taken apart into one of each, and gradients are put together in the same way.
+// SwiGLU, forward and backward. Gates and the values that they multiply alternate in memory. Two
+// vectors are split into one of gates and one of values; gradients are interleaved in the same way.
 #include <algorithm>
 #include <array>
 #include <type_traits>
@@ -13,10 +13,10 @@
 namespace ladder::cpu {
 namespace {
 
-/// Where silu is so close to 0 (below) or to its argument (above), that no more is asked.
+/// Below -kFarGate, silu counts as if its argument were -kFarGate; there it is almost 0.
 constexpr float kFarGate = 88;
 
-/// How vector `which` of two is loaded and stored, where io is for one of half the elements.
+/// How to load and store vector `which` of two, where io fits one vector with half of the elements.
 template <class Wide>
 HWY_INLINE Wide of_two(Wide io, int64_t) {
   return io;
@@ -25,7 +25,7 @@ HWY_INLINE Part of_two(const Part& io, int64_t which) {
   return Part(std::clamp(2 * io.count() - which * kLanes, int64_t{0}, kLanes));
 }
 
-/// Of kLanes channels.
+/// Gates and values of kLanes channels.
 struct Gated {
   Vec gate, up;
 };
@@ -38,7 +38,7 @@ HWY_INLINE Gated load_gated(const Io& io, const Real* p) {
 
 template <class Real, class Io>
 HWY_INLINE void store_gated(const Io& io, const Gated& x, Real* p) {
-  // Lanes of half a vector, each twice: of the first half, of the second.
+  // The lanes of half a vector, each twice: first for the lower half, then for the upper half.
   constexpr auto kTwice = [] {
     std::array<std::array<int32_t, static_cast<size_t>(kLanes)>, 2> lanes{};
     for (int32_t i = 0; i < kLanes; ++i) {
@@ -55,9 +55,9 @@ HWY_INLINE void store_gated(const Io& io, const Gated& x, Real* p) {
   of_two(io, 1).store(half(1), p + kLanes);
 }
 
-/// x, or -kFarGate where x is below. The constant comes first, so that a NaN in x passes.
+/// x, but at least -kFarGate. The constant comes first, so that a NaN in x passes.
 HWY_INLINE Vec not_far_below(Vec x) { return larger_lanes(broadcast(-kFarGate), x); }
-/// x, or kFarGate where x is above.
+/// x, but at most kFarGate.
 HWY_INLINE Vec not_far_above(Vec x) { return smaller_lanes(broadcast(kFarGate), x); }
 
 /// 1 + e^(-x)
@@ -67,7 +67,7 @@ HWY_INLINE Vecs<N> divisor(const Vecs<N>& x) {
   return each<N>([&](size_t i) { return hn::Add(broadcast(1), power[i]); });
 }
 
-/// N vectors of gates from p on, and of what they let through; memory is asked for what comes.
+/// Loads N vectors of gates and of values from p on, and asks for the memory that comes next.
 template <size_t N, class Real, class Io>
 HWY_INLINE std::array<Gated, N> load_all(const Io& io, const Real* p) {
   std::array<Gated, N> x;
@@ -116,7 +116,7 @@ void swiglu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
           Whole::ask(dy + at + kAhead);
           const Vec gate = both[part].gate, s = hn::Div(broadcast(1), below[part]);
           const Vec d = io.load(dy + at), rest = hn::Sub(broadcast(1), s);
-          // s + gate s (1 - s). Far above, 1 - s is 0, and the gate may be infinite.
+          // s + gate s (1 - s). Far above 0, 1 - s is 0, but the gate may be infinite.
           const Vec slope = hn::MulAdd(hn::Mul(not_far_above(gate), rest), s, s);
           store_gated(io,
                       {.gate = hn::Mul(hn::Mul(d, both[part].up), slope),

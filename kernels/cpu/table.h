@@ -1,4 +1,4 @@
-// The operations of kernels/kernels.h with threads and SIMD, one family a file.
+// The operations of kernels/kernels.h with threads and SIMD. Each file has one family of them.
 #pragma once
 
 #include <type_traits>
@@ -7,8 +7,8 @@
 
 namespace ladder::cpu {
 
-/// For each thread. It bounds the blocks of a product, the sequence length of attention, the tokens
-/// of one call of embed_backward, of a router and of a loss, and the rows of adafactor.
+/// Scratch per thread. It limits the blocks of a product, the sequence length of attention, the
+/// rows of adafactor, and the tokens in a call of embed_backward, of a router or of a loss.
 constexpr int64_t kScratchBytes = 8 << 20;
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration, not an expression

@@ -11,10 +11,11 @@
 namespace ladder {
 namespace {
 
-/// Longest watch. Waking a thread of a virtual machine takes about half as long.
+/// The longest time that a thread watches. Waking a thread of a virtual machine takes about half of
+/// it.
 constexpr int64_t kMostNs = 100'000;
 
-/// Whether it happens before `end`.
+/// Whether `happened` becomes true before `end`.
 template <class Happened>
 bool happens_until(int64_t end, Happened happened) {
   constexpr int kLooksPerClock = 16;
@@ -31,7 +32,7 @@ bool happens_until(int64_t end, Happened happened) {
 Team& Team::mine(int threads) {
   thread_local std::unique_ptr<Team> team;
   if (!team || team->threads() != threads) {
-    team.reset();  // its threads end before others start
+    team.reset();  // ends its threads before others start
     team = std::make_unique<Team>(threads);
   }
   return *team;
@@ -62,7 +63,7 @@ void Team::start_job() {
   wake(new_job_);
 }
 
-// Whoever is about to sleep has the mutex from its last look until it sleeps.
+// A thread that is about to sleep holds the mutex from its last look until it sleeps.
 void Team::wake(std::condition_variable& sleepers) {
   { const std::lock_guard lock(falling_asleep_); }
   sleepers.notify_all();

@@ -1,10 +1,10 @@
-// Team: threads that work on one thing at a time together, and wait for the next.
+// Team: threads that do one job at a time together, and then wait for the next job.
 //
-// An operation of a small model takes less time than it takes to wake a thread. So whoever waits
-// watches for at most 100 microseconds first, and sleeps afterwards, because on a machine with
-// other work the thread that it waits for may need the very core on which it watches. There waits
-// are long: after one that was longer, a thread sleeps at once, and gets back its patience little
-// by little, with every short wait.
+// An operation of a small model takes less time than waking a thread. So a waiting thread first
+// watches, for at most 100 microseconds, and only then sleeps. It must not watch longer: on a busy
+// machine the thread that it waits for may need its core. Waits are long on such a machine. After a
+// wait that was longer than its patience, a thread sleeps at once; every short wait gives back a
+// little patience.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace ladder {
 
-/// The machine, or a limit of whoever started the program, does not let so many threads start.
+/// So many threads cannot be started: the machine, or a limit on this program, forbids it.
 class OutOfThreads : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -26,8 +26,8 @@ class OutOfThreads : public std::runtime_error {
 
 class Team {
  public:
-  /// The team of the calling thread, which is one of its `threads`. It is kept for the next call: a
-  /// rank has one. @throws OutOfThreads
+  /// The team of the calling thread, which is one of its `threads` threads. It is kept for the next
+  /// call: one per rank. @throws OutOfThreads
   static Team& mine(int threads);
 
   explicit Team(int threads);
@@ -37,8 +37,8 @@ class Team {
 
   int threads() const { return static_cast<int>(errors_.size()); }
 
-  /// Calls f(thread) on each thread, 0 the caller, and waits for all.
-  /// @throws what f threw, on the thread of the lowest number if on several
+  /// Calls f(thread) on each thread, and waits for all. The caller is thread 0.
+  /// @throws what f threw; if it threw on several threads, what it threw on the lowest
   template <class F>
   void run(F& f) {
     job_ = {[](void* with, int thread) { (*static_cast<F*>(with))(thread); }, &f};
@@ -46,9 +46,9 @@ class Team {
   }
 
  private:
-  /// A call of f, whatever its type.
+  /// A call of f, whatever type f has.
   struct Job {
-    void (*call)(void* f, int thread) = nullptr;  ///< null: there is no more to do
+    void (*call)(void* f, int thread) = nullptr;  ///< null: the threads are to end
     void* f = nullptr;
   };
   void run_job();
@@ -61,12 +61,12 @@ class Team {
   void work(int thread);
 
   Job job_;
-  alignas(64) std::atomic<uint32_t> jobs_ = 0;  ///< started so far: what workers wait for
-  alignas(64) std::atomic<int> working_ = 0;    ///< workers whose part is not done
+  alignas(64) std::atomic<uint32_t> jobs_ = 0;  ///< how many were started: what workers wait for
+  alignas(64) std::atomic<int> working_ = 0;    ///< how many workers have not finished their part
   int64_t patience_ = 0;  ///< of the caller, in nanoseconds: how long it watches
   std::mutex falling_asleep_;
   std::condition_variable new_job_, all_done_;
-  std::vector<std::exception_ptr> errors_;  ///< of each thread's part
+  std::vector<std::exception_ptr> errors_;  ///< what each thread's part threw
   std::vector<std::thread> workers_;
 };
 

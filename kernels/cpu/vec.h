@@ -1,5 +1,5 @@
-// Vectors of floats, as wide as this machine has them, and elements of every format as such
-// vectors: narrow ones are widened when they are loaded and rounded when they are stored.
+// Vectors of floats, as wide as the machine has them. Elements of every format become such vectors:
+// narrow ones are widened when they are loaded, and rounded when they are stored.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Lanes = hn::ScalableTag<float>;
 using Vec = hn::Vec<Lanes>;
 constexpr Lanes kVec;
-// Multiply-adds that round once.
+// Multiply-adds must round once.
 static_assert(HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2),
               "the cpu kernels need AVX2 and FMA, or NEON of arm64");
 /// Floats in a vector: 4 with NEON, 8 with AVX2, 16 with AVX-512.
 constexpr int64_t kLanes = hn::MaxLanes(kVec);
-/// Rows of a tile of sums, two vectors wide, that stays in registers: 32 of them with AVX-512, 16
-/// with AVX2. NEON has 32, too, but compilers load a number of A for each row before they multiply.
+/// Rows of a tile of sums that stays in registers; a tile is two vectors wide. AVX-512 has 32
+/// registers, AVX2 16. NEON has 32, too, but compilers load a value of A for each row before they
+/// multiply.
 constexpr int64_t kRowsInRegisters = kLanes == 16 ? 12 : kLanes == 8 ? 6 : 8;
 
-/// hn::MaxLanes(d) floats from p. D is Lanes or a part of it.
+/// hn::MaxLanes(d) floats from p. D is Lanes, or a part of it.
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const float* p) {
   return hn::LoadU(d, p);
@@ -39,8 +40,8 @@ HWY_INLINE hn::Vec<D> load(D d, const Bf16* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
 }
 
-/// As widen(), of codes in the low bits of words: the digits to their place, then the exponent
-/// repaired by a product.
+/// widen() for codes in the low bits of words: the digits move to their place, then a product
+/// repairs the exponent.
 template <class Narrow, class D>
 HWY_INLINE hn::Vec<D> widen_codes(D d, hn::Vec<hn::RebindToUnsigned<D>> code) {
   constexpr Format kFormat = Narrow::kFormat;
@@ -88,11 +89,11 @@ HWY_INLINE Vec load(const T* p) {
 
 HWY_INLINE void store(Vec v, float* p) { hn::StoreU(v, kVec, p); }
 
-/// What a vector of 16-bit numbers is stored as.
+/// The type in which a vector of 16-bit numbers is stored.
 using Halves = hn::Rebind<uint16_t, Lanes>;
 constexpr Halves kHalves;
 
-/// Rounds to nearest even; a NaN stays one.
+/// Rounds to nearest even. NaN stays NaN.
 HWY_INLINE hn::Vec<Halves> bf16_codes(Vec v) {
   const hn::RebindToUnsigned<Lanes> wide;
   const auto bits = hn::BitCast(wide, v);
@@ -107,7 +108,7 @@ HWY_INLINE void store(Vec v, Bf16* p) {
   hn::StoreU(bf16_codes(v), kHalves, reinterpret_cast<uint16_t*>(p));
 }
 
-/// Codes of x as from narrow(): E4M3 or E5M2.
+/// The codes that narrow() gives for x: E4M3 or E5M2.
 template <class Narrow>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<Lanes>> codes_of(Vec x) {
   constexpr Format kFormat = Narrow::kFormat;
@@ -119,7 +120,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<Lanes>> codes_of(Vec x) {
   const auto bits = hn::BitCast(wide, x);
   const auto sign = hn::ShiftLeft<kFormat.bits() - 1>(hn::ShiftRight<31>(bits));
   const auto a = hn::And(bits, hn::Set(wide, 0x7FFFFFFFu));
-  // Below the smallest normal number the adder rounds; above, half of the last digit that stays.
+  // Below the smallest normal number the adder rounds. Above it, half of the last digit is added.
   const auto sum = hn::Add(hn::BitCast(kVec, a), hn::BitCast(kVec, hn::Set(wide, kMagic)));
   const auto small = hn::Sub(hn::BitCast(wide, sum), hn::Set(wide, kMagic));
   const auto odd = hn::And(hn::ShiftRight<kDrop>(a), hn::Set(wide, 1));
@@ -137,8 +138,8 @@ HWY_INLINE void store(Vec v, F16* p) {
   hn::StoreU(hn::DemoteTo(half, v), half, reinterpret_cast<hwy::float16_t*>(p));
 }
 
-/// The larger and the smaller of each lane; the second one where one is NaN or both are zero. The
-/// instructions of x86 do so; those of arm64 take the number beside a NaN.
+/// The larger, or the smaller, of each lane. If one of the two is NaN, or both are zero, it is the
+/// second. The instructions of x86 do this; those of arm64 return the number beside a NaN.
 template <class V>
 HWY_INLINE V larger_lanes(V a, V b) {
   if constexpr (HWY_ARCH_X86)

@@ -1,5 +1,5 @@
-// What a tile does beside its products, for later tiles or for its own end: a little at a time, as
-// much at once would keep its own loads waiting.
+// What a tile does beside its products, for later tiles or for its own end. It does a little at a
+// time: much at once would keep its own loads waiting.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,16 @@
 
 namespace ladder {
 
-/// The next panel of B, where its rows are neighbors in memory: it is packed a few steps at a
-/// time, while the tiles before it wait for their products anyway.
+/// Packs the next panel of B if its rows are neighbors in memory: a few steps at a time, while the
+/// tiles before it wait for their products anyway.
 template <int64_t Step, class T>
 class Packing {
  public:
-  /// Steps of a tile between two calls of some(): with fewer the calls cost more, with more
-  /// packing comes in bursts, which slow the tile down.
+  /// Steps of a tile between two calls of some(). With fewer steps the calls cost more. With more
+  /// steps packing comes in bursts, which slow the tile down.
   static constexpr int64_t kPiece = kLanes == 16 ? 64 : 128;
   /// @param base  where k is 0
-  /// @param k     all of full steps
+  /// @param k     full steps only
   /// @param times how often some() is called
   Packing(float* panel, const T* base, int64_t stride, std::span<const Run> k, int64_t times)
       : panel_(panel), base_(base), stride_(stride), later_(k) {
@@ -73,15 +73,15 @@ class Packing {
   float* panel_;
   const T *base_, *from_ = nullptr;
   int64_t stride_, left_ = 0, each_ = 0;  ///< steps left of this run, steps of some()
-  std::span<const Run> later_;            ///< the runs behind it
+  std::span<const Run> later_;            ///< the runs after it
 };
 
-/// The next panel of B, where k is contiguous: it is transposed four rows by a vector at a time.
+/// Packs the next panel of B if k is contiguous: it transposes four rows by one vector at a time.
 template <int64_t Step, class T>
 class Transposing {
  public:
   static constexpr int64_t kPiece = Packing<Step, T>::kPiece;
-  /// As Packing's, but that rows are `stride` apart, and k is one run, of a multiple of kLanes
+  /// Parameters as for Packing, but rows are `stride` apart. k is one run, of a multiple of kLanes
   /// steps.
   Transposing(float* panel, const T* base, int64_t stride, std::span<const Run> k, int64_t times)
       : panel_(panel),
@@ -95,7 +95,7 @@ class Transposing {
   HWY_INLINE void some() {
     for (int64_t n = std::min(each_, left_); n > 0; --n) {
       const auto& rows = rows_[static_cast<size_t>(group_)];
-      // Into L2: until the next vector of these rows has its turn, much passes through L1.
+      // Into L2: much passes through L1 before the next vector of these rows is used.
       for (const Word* row : rows) __builtin_prefetch(row + word_ + kLanes, 0, 2);
       transpose(panel_ + word_ * kNr + group_ * 4, kNr, rows, word_);
       if (++group_ == kGroups) group_ = 0, word_ += kLanes;
@@ -112,13 +112,13 @@ class Transposing {
   int64_t word_ = 0, group_ = 0, left_, each_;
 };
 
-/// A finished tile on its way past the caches, a few rows at a time: all at once would fill the few
-/// buffers in which lines wait for memory, and the next tile's loads need them.
+/// Sends a finished tile past the caches, a few rows at a time. All rows at once would fill the few
+/// buffers in which lines wait for memory, and the next tile's loads need these buffers.
 class Outbox {
  public:
   explicit Outbox(float* tile) : tile_(tile) {}
 
-  /// Only copying is left for later: it stands among the products of the next tile.
+  /// Finishes the sums now. Only copying is left, for the time of the next tile's products.
   template <size_t Rows>
   HWY_INLINE void put(Acc<Rows>& acc, const Finish<float>& finish) {
     rest();
@@ -146,21 +146,21 @@ class Outbox {
   }
 
   float* tile_;                  ///< (kMr, kNr)
-  const float* from_ = nullptr;  ///< its first row that has not been sent
-  float* to_ = nullptr;          ///< where that goes
+  const float* from_ = nullptr;  ///< its first row that is not sent yet
+  float* to_ = nullptr;          ///< where that row goes
   int64_t stride_ = 0, left_ = 0;
 };
 
-/// Whether tiles see to C on the way: with the 16 registers of AVX2 it costs
-/// more than it gains, and with NEON it has not been measured.
+/// Whether tiles prepare and send C on the way. With the 16 registers of AVX2 it costs more than it
+/// gains; with NEON it has not been measured.
 constexpr bool kBesideC = kLanes == 16;
 
-/// All of it, before each Next::kPiece steps of a tile. Next is Packing, Transposing or Prefetch:
-/// it packs the next panel of B, or asks for its memory.
+/// All that a tile does beside its products, before each Next::kPiece steps. Next is Packing,
+/// Transposing or Prefetch: it packs the next panel of B, or asks for its memory.
 template <class Next>
 struct Beside {
   Next& next;
-  Prefetch c;  ///< where the tiles that end now are written
+  Prefetch c;  ///< where the tiles that end now will be written
   Outbox& outbox;
   HWY_INLINE void some() {
     next.some();

@@ -1,6 +1,6 @@
-// For CPUs with AMX, whose registers are matrices: TDPBF16PS multiplies 16 rows of A by 16 columns
-// of B, 32 values of k at a time, and adds that to 256 sums in 16 cycles (Intel 64 and IA-32
-// Architectures Software Developer's Manual, volume 2).
+// For CPUs with AMX, whose registers are matrices. TDPBF16PS multiplies 16 rows of A by 16 columns
+// of B, 32 values of k at a time, and adds the products to 256 sums in 16 cycles (Intel 64 and
+// IA-32 Architectures Software Developer's Manual, volume 2).
 #include <array>
 #include <atomic>
 #include <bit>
@@ -20,20 +20,21 @@ namespace ladder {
 namespace {
 
 constexpr int64_t kSide = 16;             // rows and columns of sums in a register
-constexpr int64_t kTileSide = 2 * kSide;  // of a tile: 2 x 2 registers share 2 of A and 2 of B
+constexpr int64_t kTileSide = 2 * kSide;  // of a tile: 2 x 2 registers of sums share 2 of A, 2 of B
 constexpr int64_t kTile = kTileSide * kTileSide;
 constexpr int64_t kStep = 32;          // values of k in a register of A or B
 constexpr int64_t kWords = kStep / 2;  // as pairs
 constexpr int64_t kStepOfPanel = kTileSide * kWords;
 static_assert(kLanes == kSide && kLanes == kWords);
-/// Longest slab of K, in steps: 768 values, or 1,024 at once; panels come from L2 in time.
+/// The longest slab of K, in steps: 768 values, or 1,024 if K is no longer. L2 delivers panels in
+/// time.
 constexpr int64_t kLongest = 24;
 /// Steps between two requests for memory of the next panel.
 constexpr int64_t kRequestEvery = 4;
 /// Levels of the tree over the leaves of a slab.
 constexpr int kLevels = std::bit_width(uint64_t{longest_uncut(kLongest)});
 
-/// What LDTILECFG reads: registers 0 to 7 have 16 rows of 64 bytes.
+/// What LDTILECFG reads. Registers 0 to 7 have 16 rows of 64 bytes.
 struct alignas(64) RegisterShapes {
   uint8_t palette = 1, first_row = 0;
   std::array<uint8_t, 14> zeros{};
@@ -43,8 +44,8 @@ struct alignas(64) RegisterShapes {
 static_assert(sizeof(RegisterShapes) == 64);
 constexpr RegisterShapes kShapes;  // in memory: the compiler does not see that it is read whole
 
-/// Registers 0 to 3 are the sums of a tile, row by row, 4 and 5 its rows of A, 6 and 7 its columns
-/// of B. They are given back in the end: they make switching threads dearer.
+/// Registers 0 to 3 hold the sums of a tile, row by row; 4 and 5 its rows of A; 6 and 7 its columns
+/// of B. They are released in the end, because they make switching threads slower.
 class Registers {
  public:
   Registers() { _tile_loadconfig(&kShapes); }
@@ -88,16 +89,17 @@ HWY_INLINE void multiply(const float* a, const float* b, int64_t steps) {
   }
 }
 
-// A panel holds 16 words a step of 32 rows of A, row after row, or of 32 columns of B, word after
-// word. What the last step of a leaf has too much is zero.
+// A panel holds 16 words per step for each of 32 rows of A, row after row; or for each of 32
+// columns of B, word after word. Where the last step of a leaf is not full, it is filled with
+// zeros.
 
-/// Columns [i, i + kTileSide) of B.
+/// Packs columns [i, i + kTileSide) of B.
 void pack_columns(float* out, const Factor& f, int64_t i, int64_t end, Range k, int64_t steps) {
   pack<kTileSide, 2>(out, 0, f, {i, i + kTileSide}, end, k);
   std::fill(out + (k.size() + 1) / 2 * kTileSide, out + steps * kStepOfPanel, 0.0F);
 }
 
-/// Rows [i, i + kTileSide) of A, along which k is contiguous.
+/// Packs rows [i, i + kTileSide) of A if k is contiguous along them.
 template <class T>
 void copy_rows(float* out, const Factor& f, int64_t i, int64_t end, Range k, int64_t steps) {
   for (int64_t row = 0; row < kTileSide; ++row, out += kWords) {
@@ -113,7 +115,7 @@ void copy_rows(float* out, const Factor& f, int64_t i, int64_t end, Range k, int
   }
 }
 
-/// Rows [i, i + kTileSide) of A.
+/// Packs rows [i, i + kTileSide) of A.
 void pack_rows(float* out, const Factor& f, int64_t i, int64_t end, Range k, int64_t steps) {
   if (f.stride_k == 1) {
     switch (f.dtype) {
@@ -122,7 +124,7 @@ void pack_rows(float* out, const Factor& f, int64_t i, int64_t end, Range k, int
       default: return copy_rows<Bf16>(out, f, i, end, k, steps);
     }
   }
-  // As if they were columns, then each step is transposed.
+  // Packs them as if they were columns, then transposes each step.
   alignas(64) std::array<float, kStepOfPanel> words;
   for (int64_t at = k.begin; at < k.end; at += kStep, out += kStepOfPanel) {
     pack_columns(words.data(), f, i, end, {at, std::min(at + kStep, k.end)}, 1);
@@ -136,7 +138,7 @@ void pack_rows(float* out, const Factor& f, int64_t i, int64_t end, Range k, int
   }
 }
 
-/// pack(out, k, steps) for the runs of a slab.
+/// Calls pack(out, k, steps) for each run of a slab.
 template <class F>
 void pack_slab(float* out, const Slab& slab, F&& pack) {
   for (const Run& run : slab.k()) {
@@ -146,11 +148,11 @@ void pack_slab(float* out, const Slab& slab, F&& pack) {
   }
 }
 
-/// Leaves of a tile that are joined at a time: fewer passes over the sums than one by one.
+/// Leaves of a tile are joined in groups: this takes fewer passes over the sums than one by one.
 constexpr int kGroupLevels = 2;
 constexpr int kGroup = 1 << kGroupLevels;
 
-/// The sum of N leaves, kTile apart, as a tree.
+/// The sum of N leaves as a tree. Leaves lie kTile apart.
 template <int64_t N>
 HWY_INLINE Vec joined(const float* leaf) {
   if constexpr (N == 1) {
@@ -161,13 +163,13 @@ HWY_INLINE Vec joined(const float* leaf) {
   }
 }
 
-/// What is joined to a group of leaves: sums of earlier ones, lowest level first.
+/// The earlier sums that are joined to a group of leaves, lowest level first.
 struct Lefts {
   std::array<const float*, 64> at;
   int64_t count = 0;
 };
 
-/// put(sum, i, col, io) for the vectors of a tile's first rows and columns.
+/// Calls put(sum, i, col, io) for the vectors of a tile's first rows and columns.
 template <int64_t N, class Wide, class Put>
 HWY_INLINE void each_sum_of(const float* leaves, const Lefts& lefts, int64_t rows, int64_t cols,
                             const Put& put) {
@@ -208,8 +210,8 @@ void write(const float* leaves, int count, const Lefts& lefts, const Corner& to)
   });
 }
 
-/// Joins a group of `count` leaves, the last of them `stretch`, to what waits on `level` or
-/// above, and sends the sums on.
+/// Joins a group of `count` leaves to the sums that wait on `level` or above, and sends the result
+/// on. `stretch` is the last leaf of the group.
 void join_group(const Stretch& stretch, const float* leaves, int count, int level,
                 const WaitingSums& waiting, const Corner& to) {
   Lefts lefts;
@@ -221,11 +223,11 @@ void join_group(const Stretch& stretch, const float* leaves, int count, int leve
            [&](Vec sum, int64_t i, int64_t col, auto) { store(sum, own + i * kTileSide + col); });
 }
 
-/// One tile through one slab, in `leaves` memory of a group.
+/// Takes one tile through one slab. `leaves` is memory for a group.
 void tile_slab(const Slab& slab, const float* a, const float* b, Prefetch& prefetch, float* leaves,
                const WaitingSums& waiting, const Corner& to) {
-  // The compiler does not see that registers are loaded from what was packed, or parked before this
-  // slab. That they are stored it sees.
+  // The compiler does not see that registers are loaded from what was packed, or from sums parked
+  // before this slab. It does see that they are stored.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   int first = 0;
   for (int s = 0; s < slab.count; ++s) {
@@ -247,7 +249,7 @@ void tile_slab(const Slab& slab, const float* a, const float* b, Prefetch& prefe
   }
 }
 
-/// One slab of K for the block at C[rows, cols].
+/// Computes one slab of K for the block at C[rows, cols].
 void block_slab(const Product& p, const DepthCut& cut, const Block& block, const Slab& slab,
                 Range rows, Range cols, PanelsOfB panels) {
   const int64_t panel = slab.steps * kStepOfPanel;
@@ -278,7 +280,7 @@ void block_slab(const Product& p, const DepthCut& cut, const Block& block, const
   }
 }
 
-/// Linux keeps these registers, 8 KB a thread, for programs that ask.
+/// Linux keeps these registers, 8 KB per thread, only for programs that ask.
 void ask_for_registers() {
   constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   static const bool allowed = syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
@@ -291,7 +293,7 @@ TileShape tile_of_pairs() { return {.rows = kTileSide, .row_step = kTileSide, .c
 
 bool multiplies_pairs(const Product& product) {
   if (!is_bf16_exactly(product.a.dtype) || !is_bf16_exactly(product.b.dtype)) return false;
-  if (!product.present.empty()) return false;  // join_group knows no absent leaves
+  if (!product.present.empty()) return false;  // join_group cannot leave out absent leaves
   if (product.K == 0) return false;            // an empty sum is -0, and registers start from +0
   ask_for_registers();
   return true;

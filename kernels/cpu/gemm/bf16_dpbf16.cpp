@@ -8,7 +8,7 @@
 namespace ladder {
 namespace {
 
-/// Each word is two BF16, the earlier k in its upper half.
+/// Each word is two BF16; the earlier k is in its upper half.
 struct Pairs {
   static constexpr int64_t kStep = 2;
 

@@ -1,4 +1,4 @@
-// For CPUs without an instruction for BF16: every product widens its factors to FP32.
+// For CPUs without a BF16 instruction. Every product widens its factors to FP32.
 #include "kernels/check.h"
 #include "kernels/cpu/gemm/bf16.h"
 

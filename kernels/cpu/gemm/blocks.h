@@ -1,11 +1,11 @@
-// The product block by block, whatever a tile is. A thread's rectangle of C is cut into
-//   blocks    as large as panels and waiting sums fit the scratch and L2;
-//   slabs     of K: a piece of one leaf, or an aligned run of 2^j whole leaves (depth.h). A and
-//             B of a slab are packed into panels as the registers want them;
-//   tiles     of sums, which stay in registers through a whole stretch (the part of one leaf that
-//             lies in the slab).
-// Between stretches a tile's sums wait, one on each level of the tree. The memory of levels that a
-// slab completes by itself is used again by the next tile and so stays in the L1 cache.
+// The product, block by block, for any kind of tile. A thread's rectangle of C is cut into
+// - blocks, as large as the scratch and L2 allow for panels and waiting sums;
+// - slabs of K: a piece of one leaf, or 2^j whole, aligned leaves (depth.h). A and B of a slab are
+//   packed into panels, in the order in which registers need them;
+// - tiles of sums. They stay in registers through a whole stretch, which is the part of one leaf
+//   that lies in the slab.
+// Between stretches, sums of a tile wait, one on each level of the tree. If a slab completes a
+// level by itself, the next tile uses the memory of that level again. So this memory stays in L1.
 #pragma once
 
 #include <span>
@@ -16,11 +16,11 @@
 
 namespace ladder {
 
-/// Most columns of a block whose panels of B are kept, or whose sums wait: more would not pay.
+/// The most columns of a block whose panels of B are kept, or whose sums wait. More would not pay.
 constexpr int64_t kCols = 128 * kLanes;
-/// Floats of A's panels in a block, at most: they take four fifths of L2, and stay there.
-/// Processors with AVX-512 have 1 MiB of it, or more, which two threads of a core may share. Of
-/// those with AVX2 many have 512 KiB; what a virtual machine tells may be anything.
+/// The most floats of A's panels in a block. They take four fifths of L2 and stay there. Processors
+/// with AVX-512 have at least 1 MiB of L2, which two threads of a core may share. Many with AVX2
+/// have 512 KiB. What a virtual machine reports may be anything.
 inline int64_t most_panels_of_a() {
   static const int64_t floats = [] {
     const int64_t bytes = kLanes == 16 ? 1 << 20 : sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -30,34 +30,34 @@ inline int64_t most_panels_of_a() {
   return floats;
 }
 
-/// Rows and columns of C whose sums stay in registers together.
+/// The rows and columns of C whose sums are in registers together.
 struct TileShape {
   int64_t rows = 0;
-  int64_t row_step = 0;  ///< where C ends within a tile, multiples of so many rows are computed
+  int64_t row_step = 0;  ///< where C ends within a tile, a multiple of this many rows is computed
   int64_t cols = 0;
 };
 
-/// A kind of tile. Memory in floats.
+/// A kind of tile. Memory is counted in floats.
 struct Tile {
   TileShape shape;
-  int64_t panel_a, panel_b;  ///< its rows of A, its columns of B, for the longest slab
-  int64_t local;             ///< what tiles use one after the other
+  int64_t panel_a, panel_b;  ///< a tile's rows of A and columns of B, for the longest slab
+  int64_t local;             ///< memory that tiles use one after the other
 };
 
-/// Rows and columns of C that are worked on at a time, and where their sums and panels lie.
+/// How many rows and columns of C are computed together, and where their sums and panels lie.
 struct Block {
   int64_t rows, cols;
   float *a, *b, *kept, *local;
 };
 
-/// Where the sums of one tile of `size` floats wait: level l at local + l * size, or, where they
-/// outlive a slab, in the block's buffers.
+/// Where the sums of one tile of `size` floats wait. Level l is at local + l * size. Levels that
+/// outlive a slab are in the block's buffers.
 struct WaitingSums {
   int64_t size;
   float* local;
   int local_levels;
   int parking;
-  float* kept;  ///< of this tile, level local_levels
+  float* kept;  ///< of this tile, from level local_levels on
   int64_t stride;
 
   float* at(int level) const {
@@ -74,29 +74,32 @@ inline WaitingSums waiting_of(const DepthCut& cut, const Block& block, int64_t s
           .stride = block.rows * block.cols};
 }
 
-/// Whether panels of B are not kept: no block below multiplies the same columns, or other slabs
-/// come before it, and there is no room for the panels of all.
+/// Whether panels of B are not kept. This holds if no block below multiplies the same columns. It
+/// also holds if other slabs come in between, because there is no room for the panels of all slabs.
 inline bool panels_pass(const DepthCut& cut, int64_t rows, int64_t M) {
   return cut.slabs() > 1 || rows >= M;
 }
 
-/// The block for which the fewest rows and columns are packed, each counted as often as it is. With
-/// one slab that is the tallest that caches and scratch allow, as B is packed once anyway.
+/// Chooses the block for which the fewest rows and columns are packed; each counts as often as it
+/// is packed. With one slab, B is packed once anyway. Then this is the tallest block that caches
+/// and scratch allow.
 inline Block plan_block(const DepthCut& cut, const Tile& tile, int64_t M, int64_t N,
                         std::span<std::byte> scratch) {
   const TileShape& shape = tile.shape;
   const int64_t floats = static_cast<int64_t>(scratch.size() / sizeof(float)) - tile.local;
   const int64_t kept = cut.levels() - cut.local_levels();
   const auto panels_of_a = [&](int64_t rows) { return rows / shape.rows * tile.panel_a; };
-  // Of B all panels are kept for the block below, or they pass: one is read, the next one packed.
+  // Panels of B are either all kept for the block below, or only two exist: one is read, one is
+  // packed.
   const auto panels_of_b = [&](int64_t rows, int64_t cols) {
     const int64_t panels = cols / shape.cols;
     return (panels_pass(cut, rows, M) ? std::min<int64_t>(panels, 2) : panels) * tile.panel_b;
   };
-  // The most columns that fit beside so many rows.
+  // The most columns that fit if the block has this many rows.
   const auto widest = [&](int64_t rows) {
     const bool pass = panels_pass(cut, rows, M);
-    // Where B passes and no sums wait, all columns fit, and A is packed once for them.
+    // If panels of B are not kept and no sums wait, all columns fit, and A is packed once for all
+    // of them.
     const int64_t most = round_up(pass && kept == 0 ? N : std::min(N, kCols), shape.cols);
     const int64_t free = floats - panels_of_a(rows) - (pass ? 2 * tile.panel_b : 0);
     const int64_t panel = kept * rows * shape.cols + (pass ? 0 : tile.panel_b);
@@ -120,19 +123,20 @@ inline Block plan_block(const DepthCut& cut, const Tile& tile, int64_t M, int64_
   block.local = take(tile.local);
   block.kept = take(kept * rows * cols);
   block.b = take(panels_of_b(rows, cols));
-  block.a = take(panels_of_a(rows));  // the last one: they are no whole vectors
+  block.a = take(panels_of_a(rows));  // comes last, because panels are no whole vectors
   return block;
 }
 
-/// Panels of B in a block: each is packed in the place of the one before the last, or kept for the
-/// block below, or still there from the block above.
+/// What happens to panels of B in a block. Pass: each is packed over the last but one. Keep: all
+/// are kept for the block below. Kept: they are still there from the block above.
 enum class PanelsOfB : uint8_t { Pass, Keep, Kept };
-/// Where panel i of the block lies.
+/// Which place panel i of the block has.
 inline int64_t place_of(PanelsOfB panels, int64_t i) {
   return panels == PanelsOfB::Pass ? i % 2 : i;
 }
 
-/// f(slab, rows, cols, panels) for each block and each slab of the rectangle rows x cols of C.
+/// Calls f(slab, rows, cols, panels) for each block of the rectangle rows x cols of C and for each
+/// slab.
 template <class F>
 void for_blocks(const DepthCut& cut, const Tile& tile, const Block& block, Range rows, Range cols,
                 F&& f) {

@@ -1,6 +1,6 @@
-// How the sum over K of a product is cut: leaves as the rule has them, and slabs of K as the
-// caches want them. Lengths are counted in steps: what the registers take at a time, `step` values
-// of k.
+// How the sum over K of a product is cut: into leaves, as the rule of the same bits says, and into
+// slabs, as the caches need. Lengths are counted in steps. A step is `step` values of k, which
+// registers take at once.
 #pragma once
 
 #include <array>
@@ -16,14 +16,14 @@
 
 namespace ladder {
 
-/// Longest slab of K, in steps. With AVX2 and NEON a panel of B (kDepth x kNr words, 24 KiB) then
-/// stays in L1 while A's panels pass; the larger L2 of machines with AVX-512 feeds both, and the
-/// fewer the slabs, the fewer sums wait in memory.
+/// The longest slab of K, in steps. With AVX2 and NEON, a panel of B (kDepth x kNr words, 24 KiB)
+/// then stays in L1 while A's panels pass. Machines with AVX-512 have a larger L2, which feeds
+/// both; fewer slabs then mean that fewer sums wait in memory.
 constexpr int64_t kDepth = kLanes == 8 ? 384 : 768;
-/// But all of K if it is no longer than this: then no sum waits in memory between slabs.
+/// A K that is no longer than this is not cut. Then no sum waits in memory between slabs.
 constexpr int64_t longest_uncut(int64_t most) { return most / 3 * 4; }
 
-/// Neighboring values of k. Panels hold them one run after the other; each begins with a step, and
+/// Neighboring values of k. Panels hold one run after the other. Each run begins with a new step;
 /// its last step may not be full.
 struct Run {
   int64_t begin, end;
@@ -33,19 +33,19 @@ struct Run {
 /// The part of a leaf that lies in one slab.
 struct Stretch {
   int64_t steps;
-  uint64_t joins;  ///< bit l: the sum on level l of the tree is joined to this one, lowest first
-  int level;       ///< where the sum goes: in the tree, or DepthCut::parking() if the leaf goes on
-  bool resumes;    ///< the leaf began in an earlier slab: its sum so far is parked
-  bool last;       ///< nothing follows: the sum goes to C
+  uint64_t joins;  ///< bit l: the sum on level l of the tree is joined; lowest first
+  int level;       ///< where the sum goes: a level, or DepthCut::parking() if the leaf goes on
+  bool resumes;    ///< the leaf began in an earlier slab, and its sum so far is parked
+  bool last;       ///< nothing follows, so the sum goes to C
 };
 
-/// Values of k that are multiplied before the next ones are packed: stretches one after the other.
+/// Values of k that are multiplied before the next ones are packed: stretches, one after the other.
 struct Slab {
-  int64_t steps = 0, values = 0;  ///< fewer values than steps hold where some are not full
+  int64_t steps = 0, values = 0;  ///< fewer values than steps hold, if some are not full
   int count = 0, run_count = 0;
-  /// The first ones count. The others are not even initialized: they would fill L1.
+  /// Only the first `count` are used. The others stay uninitialized: to write them would fill L1.
   std::array<Stretch, longest_uncut(kDepth)> stretches;
-  /// Of all stretches. Neighbors are joined where the first ends with a full step.
+  /// The runs of all stretches. Neighbors are merged if the first ends with a full step.
   std::array<Run, longest_uncut(kDepth)> runs;
 
   std::span<const Run> k() const { return {runs.data(), static_cast<size_t>(run_count)}; }
@@ -55,7 +55,7 @@ struct Slab {
 class DepthCut {
  public:
   /// @param step values of k in a step
-  /// @param most longest slab in steps, but for a K that is longest_uncut(most) at most
+  /// @param most longest slab in steps; but a K of at most longest_uncut(most) is one slab
   DepthCut(const Product& p, int64_t step, int64_t most)
       : K_(p.K),
         leaves_(p.present.empty() ? p.leaves : p.present.back().index + 1),
@@ -71,7 +71,7 @@ class DepthCut {
     slabs_ = count * pieces_;
   }
 
-  /// No slab has more steps.
+  /// The most steps that a slab has.
   int64_t depth() const { return depth_; }
   int64_t slabs() const { return slabs_; }
 
@@ -90,9 +90,9 @@ class DepthCut {
     return slab;
   }
 
-  /// Levels whose sums never outlive a slab.
+  /// How many levels have sums that never outlive a slab.
   int local_levels() const { return slabs() == 1 ? parking() : std::countr_zero(bits(run_)); }
-  /// The level after those of the tree: for a leaf that goes on in the next slab.
+  /// The level after those of the tree. It holds the sum of a leaf that goes on in the next slab.
   int parking() const { return std::bit_width(bits(leaves_ - 1)); }
   int levels() const { return parking() + (pieces_ > 1 ? 1 : 0); }
 
@@ -109,7 +109,8 @@ class DepthCut {
   int64_t steps(int64_t length) const { return ceil_div(length, step_); }
   int64_t steps(const Fold& k) const { return steps(k.early.size()) + steps(k.late.size()); }
 
-  /// Aligned runs of `run` leaves: how many steps the longest has, and how many runs there are.
+  /// Aligned groups of `run` leaves: how many steps the longest group has, and how many groups
+  /// there are.
   struct Runs {
     int64_t longest = 0, count = 0;
   };
@@ -129,16 +130,16 @@ class DepthCut {
     return runs;
   }
 
-  /// As a binary counter: leaf `which` completes the levels of its trailing ones. The last leaf is
-  /// joined with all that is left: the ones of its index.
+  /// A binary counter: leaf `which` completes as many levels as its index has trailing ones. The
+  /// last leaf is joined with all sums that are left: the ones of its index.
   Join join_of(int64_t which) const {
     const int level = std::countr_one(bits(which));
     const bool last = which + 1 == leaves_;
     return {.joins = last ? bits(which) : below(level), .level = level, .last = last};
   }
-  /// f(run, k, join) for the leaves that are present; `run` counts their aligned runs. A leaf
-  /// completes the levels below the subtree that it shares with the next one; those where a sum
-  /// waits are joined to it.
+  /// Calls f(run, k, join) for the leaves that are present. `run` numbers their aligned groups. A
+  /// leaf completes the levels below the subtree that it shares with the next leaf. The sums that
+  /// wait on those levels are joined to it.
   template <class F>
   void for_present(const F& f) const {
     uint64_t waiting = 0;
@@ -154,7 +155,7 @@ class DepthCut {
     }
   }
 
-  /// The values of k of a leaf: two runs, of which the second may be empty.
+  /// The values of k of a leaf: two runs. The second may be empty.
   Fold leaf_runs(int64_t which) const {
     if (token_leaves_ == 1) return {leaf(which, leaves_, K_), {}};
     const int64_t T = K_ / (leaves_ / token_leaves_), first = which / token_leaves_ * T;
@@ -163,7 +164,7 @@ class DepthCut {
             {first + tokens.late.begin, first + tokens.late.end}};
   }
 
-  /// Steps `part` of a run, or those of them that it has. Returns how many it has in all.
+  /// Adds those of the steps `part` that the run has. Returns how many steps the run has in all.
   int64_t push_run(Slab& slab, Range run, Range part) const {
     const int64_t all = steps(run.size());
     const int64_t first = std::clamp<int64_t>(part.begin, 0, all);
@@ -179,7 +180,7 @@ class DepthCut {
     return all;
   }
 
-  /// Piece `piece` of a leaf.
+  /// Adds piece `piece` of a leaf.
   void push(Slab& slab, const Fold& k, const Join& join, int64_t piece) const {
     const Range part = leaf(piece, pieces_, steps(k));
     const int64_t earlier = push_run(slab, k.early, part);
@@ -191,9 +192,9 @@ class DepthCut {
   }
 
   int64_t K_, leaves_, token_leaves_, step_, depth_, slabs_;
-  std::span<const SparseLeaf> present_;  ///< or all leaves_
+  std::span<const SparseLeaf> present_;  ///< empty: all leaves_ are present
   int64_t run_ = 1;                      ///< whole leaves of a slab: a power of two
-  int64_t pieces_ = 1;                   ///< pieces of a leaf, where a leaf is longer than a slab
+  int64_t pieces_ = 1;                   ///< pieces of a leaf that is longer than a slab
 };
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-// How the finished sums of a tile get to C.
+// How the finished sums of a tile reach C.
 #pragma once
 
 #include "kernels/cpu/gemm/gemm.h"
@@ -13,8 +13,8 @@ struct Corner {
   int64_t rows, cols;
 };
 
-/// Whether C is stored past the caches: it is not read soon, nor before it is written, and a model
-/// with products of this size has more than the caches hold.
+/// Whether C is stored past the caches. It must not be read soon, nor before it is written. If a
+/// model has products of this size, the caches do not hold what it uses.
 inline bool goes_past_caches(const Product& p) {
   constexpr int64_t kLarge = 2 << 20;
   return p.for_later && p.into == Into::Write && p.c_dtype == Dtype::F32 &&
@@ -40,7 +40,7 @@ class Finish {
   bool past_caches() const { return past_caches_; }
   T* at(int64_t i, int64_t col) const { return c_ + i * stride_ + col; }
 
-  /// What the sum at row i, column col becomes.
+  /// The value for C that the sum at row i, column col gives.
   template <class Io>
   HWY_INLINE Vec finished(Vec sum, int64_t i, int64_t col, Io io) const {
     if (factor_ != 1) sum = hn::Mul(sum, broadcast(factor_));
@@ -48,7 +48,7 @@ class Finish {
     if (add_) sum = hn::Add(io.load(at(i, col)), sum);
     return sum;
   }
-  /// It goes to C.
+  /// Writes that value to C.
   template <class Io>
   HWY_INLINE void operator()(Vec sum, int64_t i, int64_t col, Io io) const {
     io.store(finished(sum, i, col, io), at(i, col));
@@ -62,7 +62,7 @@ class Finish {
   bool add_, past_caches_;
 };
 
-/// f(finish) with the Finish of C's dtype.
+/// Calls f(finish) with the Finish of C's dtype.
 template <class F>
 HWY_INLINE void with_finish(const Corner& to, F&& f) {
   switch (to.p.c_dtype) {

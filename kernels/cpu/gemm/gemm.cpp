@@ -7,22 +7,22 @@
 namespace ladder {
 namespace {
 
-/// Two products read a value of A. Broadcast into a register for both, it takes an instruction more
-/// than where each multiply-add of AVX-512 reads and broadcasts it by itself, but a load less.
-/// Processors of AMD have loads to spare for one row in two, those of Intel for none.
+/// Two products use each value of A. To broadcast it into a register for both takes one instruction
+/// more, and one load less, than to let each multiply-add of AVX-512 read and broadcast it. AMD's
+/// processors have loads to spare for every second row, Intel's for none.
 #if defined(__znver3__) || defined(__znver4__) || defined(__znver5__)  // znver3: GCC before 12.3
 constexpr bool kLoadsToSpare = kLanes == 16;
 #else
 constexpr bool kLoadsToSpare = false;
 #endif
 
-/// The same place, but the compiler cannot know: what was read from p is read again from there.
+/// Returns p, but the compiler cannot know that. So it reads again what it has read from p.
 HWY_INLINE const float* to_read_again(const float* p) {
   asm("" : "+r"(p));
   return p;
 }
 
-/// Factors widened to FP32, fused multiply-adds.
+/// Factors are widened to FP32; multiply-adds are fused.
 struct Fp32 {
   static constexpr int64_t kStep = 1;
 
@@ -45,7 +45,8 @@ struct Fp32 {
   }
 };
 
-/// The most of n that one of `parts` parts has; it need not be the last one, which n may cut off.
+/// The size of the largest of `parts` parts of n. It need not be the last part, which n may cut
+/// off.
 int64_t largest_part(int64_t parts, int64_t n, int64_t step) {
   int64_t most = 0;
   for (int64_t i = 0; i < parts; ++i) most = std::max(most, part_of(i, parts, n, step).size());
@@ -54,8 +55,8 @@ int64_t largest_part(int64_t parts, int64_t n, int64_t step) {
 
 TileShape tile_of(const Product& p) { return multiplies_pairs(p) ? tile_of_pairs() : kVectorTile; }
 
-/// Products whose Cs lie below one another, as one matrix whose rows are shared out by the work in
-/// them. f(product, tile, rows) for what part `i` of `parts` has of each.
+/// Treats products whose Cs lie below one another as one matrix, whose rows are shared out by their
+/// work. Calls f(product, tile, rows) with the rows that part `i` of `parts` has of each product.
 template <class F>
 void for_rows(std::span<const Product> products, int64_t i, int64_t parts, const F& f) {
   const auto row_tiles = [](const Product& p) { return ceil_div(p.M, tile_of(p).row_step); };
@@ -75,7 +76,8 @@ void for_rows(std::span<const Product> products, int64_t i, int64_t parts, const
   }
 }
 
-/// How many rows of threads the grid over all Cs has: the cheapest in products and packing.
+/// How many rows of threads the grid over all Cs has: the number with the least multiplying and
+/// packing.
 int64_t grid_rows(std::span<const Product> products, int64_t threads) {
   int64_t best = 1;
   int64_t best_cost = INT64_MAX;
@@ -86,8 +88,8 @@ int64_t grid_rows(std::span<const Product> products, int64_t threads) {
       int64_t own = 0;
       for_rows(products, i, down, [&](const Product& p, const TileShape& tile, Range range) {
         const int64_t rows = range.size(), cols = largest_part(threads / down, p.N, tile.cols);
-        // For each k, in multiply-adds: what packing a value of A takes, which comes first, and one
-        // of B, which is packed while tiles wait.
+        // Per k, in multiply-adds: the cost of packing a value of A, before the tiles, and of a
+        // value of B, while tiles wait.
         own += (round_up(rows, tile.row_step) * round_up(cols, tile.cols) + 16 * rows + 12 * cols) *
                p.K;
       });

@@ -1,12 +1,12 @@
 // The one matrix product behind linear layers.
 //
-// C[m,n] (+)= sum_k A[m,k] B[n,k] (+ bias[n]), where the sum over k is the balanced tree of
-// kernels/tree.h over leaves, and inside a leaf k ascends with fused multiply-adds from -0 (but see
-// bf16.h). A leaf is a run of neighboring k, or two: a leaf of tokens is folded.
-// The bits of an element depend on its own sum alone: not on M, N, tiles or threads.
-// Narrow factors are widened when they are packed, or multiplied in pairs where the CPU does that
-// (bf16.h), sums are FP32, and a narrow C is rounded once, when its sum (and bias) is
-// complete.
+// C[m,n] (+)= sum_k A[m,k] B[n,k] (+ bias[n]). The sum over k is the balanced tree of
+// kernels/tree.h over leaves. Inside a leaf, k ascends with fused multiply-adds from -0 (but see
+// bf16.h). A leaf is one run of neighboring k, or two if it is a folded leaf of tokens. The bits of
+// an element depend on its own sum alone: not on M, N, tiles or threads.
+//
+// Narrow factors are widened when they are packed; if the CPU can, it multiplies them in pairs
+// (bf16.h). Sums are FP32. A narrow C is rounded once, when its sum (and bias) is complete.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@ struct Factor {
   int64_t stride_k = 1;
 };
 
-/// A leaf of a sum of which many are absent (SparseTreeSum in kernels/tree.h).
+/// A leaf of a sum in which many leaves are absent (SparseTreeSum in kernels/tree.h).
 struct SparseLeaf {
   int64_t index;  ///< in the tree
-  Fold k;         ///< its values of k: two runs, of which one may be empty
+  Fold k;         ///< its values of k: two runs, one of which may be empty
 };
 
 /// C (+)= A B^T: what gemm() computes.
@@ -38,22 +38,23 @@ struct Product {
   int64_t leaves = 1;        ///< of K: see leaf() in kernels/tree.h
   int64_t token_leaves = 1;  ///< if several: K is tokens, so many leaves() a sequence, folded:
                              ///< see fold() in kernels/token_leaves.h; they divide `leaves`
-  std::span<const SparseLeaf> present{};  ///< if there are any: the leaves of K, ascending
-  Factor a;                               ///< (M,K)
-  Factor b;                               ///< (N,K)
-  void* c = nullptr;                      ///< (M,N), rows stride_c apart
-  Dtype c_dtype = Dtype::F32;             ///< F32, BF16, F16
+  std::span<const SparseLeaf>
+      present{};               ///< if not empty: the leaves of K that are present, ascending
+  Factor a;                    ///< (M,K)
+  Factor b;                    ///< (N,K)
+  void* c = nullptr;           ///< (M,N), rows stride_c apart
+  Dtype c_dtype = Dtype::F32;  ///< F32, BF16, F16
   int64_t stride_c = 0;
-  const void* bias = nullptr;  ///< (N) as C, or null; only where C is written
+  const void* bias = nullptr;  ///< (N), of C's dtype, or null; only where C is written
   float factor = 1;            ///< a power of two that the sum is multiplied by (FP8)
   Into into = Into::Write;
-  bool for_later = false;  ///< C is read after much else: gradients of parameters
+  bool for_later = false;  ///< C is read much later, as gradients of parameters are
 };
 
-/// On all threads of ctx, or on one if it is small; each computes its own rectangle of C in its own
-/// scratch.
+/// On all threads of ctx, or on one if the product is small. Each thread computes its own rectangle
+/// of C, with its own scratch.
 void gemm(const Ctx& ctx, const Product& product);
-/// Several, none of which reads or writes what another writes: threads wait once for all.
+/// Several products at once. None may read or write what another writes. Threads wait once for all.
 void gemm(const Ctx& ctx, std::span<const Product> products);
 
 }  // namespace ladder

@@ -1,5 +1,5 @@
 // The linear layer: three orientations of one matrix product, and the gradient of the bias. The
-// layers of experts: the same products for each expert's rows.
+// layers of experts: the same products over the rows of each expert.
 #include <algorithm>
 #include <vector>
 
@@ -13,7 +13,7 @@
 namespace ladder::cpu {
 namespace {
 
-/// A matrix of `stride` columns as a factor whose sums run along its rows, or along its columns.
+/// A matrix of `stride` columns as a factor. Sums run along its rows, or along its columns.
 Factor along_rows(const Tensor& x, int64_t stride) {
   return {.ptr = x.host(), .dtype = x.dtype, .stride_i = stride, .stride_k = 1};
 }
@@ -21,7 +21,7 @@ Factor along_columns(const Tensor& x, int64_t stride) {
   return {.ptr = x.host(), .dtype = x.dtype, .stride_i = 1, .stride_k = stride};
 }
 
-/// What the product of two tensors' codes must be multiplied by.
+/// The number by which a product of two tensors' codes must be multiplied.
 float unscale(const Tensor& a, const Tensor& b) {
   return 1.0f / ((a.fp8 ? a.fp8->scale : 1.0f) * (b.fp8 ? b.fp8->scale : 1.0f));
 }
@@ -54,7 +54,7 @@ Product backward_input(const Tensor& dinp, const Tensor& dout, const Tensor& w, 
           .stride_c = K,
           .factor = unscale(dout, w)};
 }
-/// dw (N,K) (+)= dout (rows,N)^T inp (rows,K); the order of the rows is the caller's.
+/// dw (N,K) (+)= dout (rows,N)^T inp (rows,K). The caller chooses the order of the rows.
 Product backward_weight(const Tensor& dw, const Tensor& dout, const Tensor& inp, Into into) {
   const int64_t N = dw.dim(0), K = dw.dim(1);
   return {.M = N,
@@ -69,15 +69,15 @@ Product backward_weight(const Tensor& dw, const Tensor& dout, const Tensor& inp,
           .for_later = true};
 }
 
-/// x (E,N,K) of expert e.
+/// Expert e's matrix of x (E,N,K).
 Tensor matrix_of(const Tensor& x, int64_t e) { return x.slice(e, 1).view({x.dim(1), x.dim(2)}); }
-/// x (M,..) of expert e.
+/// Expert e's rows of x (M,..).
 Tensor slice_of(const Tensor& x, const ExpertRows& rows, int64_t e) {
   const Range range = rows_of(rows, e);
   return x.slice(range.begin, range.size());
 }
 
-/// product_of(e) for all experts that have rows, on all threads.
+/// Computes product_of(e) for all experts that have rows, on all threads.
 template <class F>
 void multiply_groups(const Ctx& ctx, const ExpertRows& rows, const GroupedShape& s,
                      const F& product_of) {
@@ -107,7 +107,7 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
   Product product = backward_weight(dw, dout, inp, into);
   product.token_leaves = matrix_leaves(ctx.token_chunks, s.T);
   product.leaves =
-      std::max<int64_t>(1, s.B) * product.token_leaves;  // of no sequences: an empty one
+      std::max<int64_t>(1, s.B) * product.token_leaves;  // without sequences: one empty leaf
   gemm(ctx, product);
 }
 
@@ -143,7 +143,7 @@ void grouped_matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tens
     });
     products.push_back(
         backward_weight(matrix_of(dw, e), slice_of(dout, rows, e), slice_of(inp, rows, e), into));
-    products.back().present = present;  // of no rows: one leaf, empty
+    products.back().present = present;  // without rows: one empty leaf
   }
   gemm(ctx, products);
 }

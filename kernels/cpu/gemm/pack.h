@@ -1,6 +1,6 @@
-// Panels of a matrix, as the tiles of the product read them: for each step of k, one word of each
-// of W neighboring rows. A word is a float, or two BF16 of neighboring k, the earlier one in its
-// upper half.
+// Panels of a matrix, in the order in which tiles of the product read them: for each step of k, one
+// word of each of W neighboring rows. A word is a float, or two BF16 of neighboring k, the earlier
+// one in its upper half.
 #pragma once
 
 #include <algorithm>
@@ -14,16 +14,16 @@
 
 namespace ladder {
 
-/// Words from one panel of W rows to the next: a vector more than it holds, because W need not
-/// fill a vector and what a store writes too much must not reach the next panel.
+/// Words from one panel of W rows to the next. It is one vector more than a panel holds: W need not
+/// fill a vector, and what a store writes too much must not reach the next panel.
 constexpr int64_t panel_size(int64_t W, int64_t steps) { return W * steps + kLanes; }
 
-/// Steps that are copied to one panel before the next has its turn, so that both sides are read and
-/// written in runs.
+/// Steps that are copied to one panel before the next panel has its turn. So both sides are read
+/// and written in runs.
 constexpr int64_t kRun = 8;
 
-/// W neighboring rows where rows are contiguous, for `count` values of k, `stride` apart. The same
-/// of the next run is asked for.
+/// Copies `count` values of k of W neighboring rows. The rows are contiguous; values of k lie
+/// `stride` apart. Asks for the memory of the next run.
 template <int64_t W, int64_t Step, class T, class Io>
 HWY_INLINE void copy_run(float* out, const T* from, int64_t stride, int64_t count, Io io) {
   int64_t k = 0;
@@ -36,7 +36,7 @@ HWY_INLINE void copy_run(float* out, const T* from, int64_t stride, int64_t coun
   if (k < count) store(io.load(from + k * stride), out);  // its partner is zero
 }
 
-/// Panels of rows `range` where rows are contiguous.
+/// Packs panels of rows `range` if rows are contiguous.
 template <int64_t W, int64_t Step, class T>
 HWY_INLINE void pack_copied(float* out, int64_t size, const Factor& f, Range range, int64_t end,
                             Range k) {
@@ -56,7 +56,7 @@ HWY_INLINE void pack_copied(float* out, int64_t size, const Factor& f, Range ran
   }
 }
 
-/// Panels of rows `range` for k in `k`: `size` words from one to the next.
+/// Packs panels of rows `range`, for k in `k`. A panel takes `size` words.
 template <int64_t W, int64_t Step, class T>
 void pack_as(float* out, int64_t size, const Factor& f, Range range, int64_t end, Range k) {
   if (f.stride_k != 1) return pack_copied<W, Step, T>(out, size, f, range, end, k);
@@ -78,8 +78,8 @@ void pack(float* out, int64_t size, const Factor& f, Range range, int64_t end, R
   }
 }
 
-/// Packs rows `range` of f, which has `end` rows, for the k of a slab: panel after panel of W
-/// rows, in each run after run.
+/// Packs rows `range` of f, which has `end` rows, for the k of a slab: one panel of W rows after
+/// the other, and in each panel one run after the other.
 template <int64_t W, int64_t Step>
 void pack(float* out, const Factor& f, Range range, int64_t end, const Slab& slab) {
   const int64_t size = panel_size(W, slab.steps);

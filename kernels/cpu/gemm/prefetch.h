@@ -1,4 +1,4 @@
-// Memory of a product that is asked for before it is needed.
+// Asks for the memory of a product before it is needed.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,15 @@
 
 namespace ladder {
 
-/// Asks for the memory of a panel before it is packed, or of a tile of C before it is written, a
-/// few lines at a time: many at once would wait for one another, and loads behind them.
+/// Asks for the memory of a panel before it is packed, or of a tile of C before it is written. It
+/// asks for a few lines at a time: many at once would wait for one another, and loads would wait
+/// for them.
 class Prefetch {
  public:
-  /// Steps of a tile of vectors between two calls of some().
+  /// Steps of a tile between two calls of some().
   static constexpr int64_t kPiece = 128;
-  /// @param range,k rows and k of the panel; none are asked for if there are no rows
-  /// @param times how often some() is called, at least
+  /// @param range,k rows and k of the panel; without rows, nothing is asked for
+  /// @param times how often some() is called at least
   Prefetch(const Factor& f, Range range, std::span<const Run> k, int64_t times) {
     if (range.size() <= 0 || k.empty()) return;
     const int64_t size = size_of(f.dtype);
@@ -64,7 +65,7 @@ class Prefetch {
   const char *base_ = nullptr, *line_ = nullptr;
   int64_t stride_ = 0, bytes_ = 0, at_ = 0, left_ = 0, each_ = 0;
   int64_t lines_ = 0;           ///< of this run, from line_ on
-  std::span<const Run> later_;  ///< the runs behind it
+  std::span<const Run> later_;  ///< the runs after it
 };
 
 }  // namespace ladder

@@ -1,6 +1,6 @@
-// A block of the product (blocks.h) in vectors, whatever the arithmetic of a tile is (class
-// Sums in tile.h). A of a slab is packed before all tiles; a panel of B before the first tile
-// that reads it, or on the way by the tiles of the panel before.
+// A block of the product (blocks.h) in vectors. The arithmetic of a tile is that of a class Sums
+// (tile.h). A of a slab is packed before all tiles. A panel of B is packed before the first tile
+// that reads it, or by the tiles of the panel before, on their way.
 #pragma once
 
 #include <type_traits>
@@ -11,7 +11,7 @@
 
 namespace ladder {
 
-/// How many pieces of `steps` steps a tile takes on its way through a slab.
+/// How many pieces of `steps` steps a tile goes through in a slab.
 inline int64_t pieces(const Slab& slab, int64_t steps) {
   int64_t count = 0;
   for (int s = 0; s < slab.count; ++s)
@@ -19,8 +19,8 @@ inline int64_t pieces(const Slab& slab, int64_t steps) {
   return count;
 }
 
-/// Whether rows `next` of B can be packed on the way: they fill a panel, and each step is full. To
-/// transpose them takes more registers than sums leave with AVX2.
+/// Whether rows `next` of B can be packed on the way. They must fill a panel, and each step must be
+/// full. Transposing takes more registers than the sums leave with AVX2.
 template <class Sums>
 bool packs_on_the_way(const Product& p, const Slab& slab, Range next) {
   const bool whole = next.size() == kNr && slab.values == slab.steps * Sums::kStep;
@@ -29,7 +29,8 @@ bool packs_on_the_way(const Product& p, const Slab& slab, Range next) {
          p.b.dtype == (Sums::kStep == 1 ? Dtype::F32 : Dtype::BF16);
 }
 
-/// All tiles that read one panel of B: those at C[rows, n]. They take `pieces` pieces in all.
+/// Computes all tiles that read one panel of B: those at C[rows, n]. They go through `pieces`
+/// pieces in all.
 template <class Sums, class Next>
 void column(const Product& p, const Block& block, const Slab& slab, Range rows, int64_t n,
             const float* b, Next next, int64_t pieces, WaitingSums& waiting, Outbox& outbox) {
@@ -51,8 +52,8 @@ void column(const Product& p, const Block& block, const Slab& slab, Range rows, 
   }
 }
 
-/// Packs A for the block at C[rows, ...]: a panel for each tile. All tiles begin kMr rows apart but
-/// the last (rows_of_tile), which is packed by itself.
+/// Packs A for the block at C[rows, ...], one panel for each tile. All tiles but the last begin kMr
+/// rows apart (rows_of_tile). The last is packed by itself.
 template <class Sums>
 void pack_a(const Product& p, const Block& block, const Slab& slab, Range rows) {
   const int64_t last = tiles_of(rows.size()) - 1;
@@ -62,9 +63,9 @@ void pack_a(const Product& p, const Block& block, const Slab& slab, Range rows) 
                          slab);
 }
 
-/// One slab of K for the block at C[rows, cols], whose A is packed. A panel of B is packed on the
-/// way, beside the tiles of the panel before; where that cannot be, its memory is asked for there,
-/// and it is packed when its turn comes.
+/// Computes one slab of K for the block at C[rows, cols]; A is packed already. A panel of B is
+/// packed on the way, by the tiles of the panel before. Where that is not possible, those tiles
+/// only ask for its memory, and the panel is packed when its turn comes.
 template <class Sums>
 void block_slab(const Product& p, const DepthCut& cut, const Block& block, const Slab& slab,
                 Range rows, Range cols, PanelsOfB panels, Outbox& outbox) {
@@ -100,7 +101,7 @@ void block_slab(const Product& p, const DepthCut& cut, const Block& block, const
   }
 }
 
-/// The rectangle rows x cols of C, block by block.
+/// Computes the rectangle rows x cols of C, block by block.
 template <class Sums>
 void rectangle_of(const Product& p, Range rows, Range cols, std::span<std::byte> scratch) {
   const DepthCut cut(p, Sums::kStep, kDepth);

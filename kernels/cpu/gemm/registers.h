@@ -9,7 +9,7 @@
 namespace ladder {
 
 // Registers: kMr x 2 vectors of sums, 2 of B and 1 of A (NEON: kMr of A). A panel of A may end
-// within a vector, but only within its first: pack.h overwrites what that stores too much.
+// within a vector, but only within its first: pack.h overwrites what that vector stores too much.
 constexpr int64_t kMr = kRowsInRegisters;
 static_assert(kMr <= kLanes || kMr % kLanes == 0);
 constexpr int64_t kNr = 2 * kLanes;
@@ -18,13 +18,14 @@ constexpr int64_t kTile = kMr * kNr;
 /// The sums of a tile, or of its first rows.
 template <size_t Rows>
 using Acc = std::array<std::array<Vec, 2>, Rows>;
-/// Rows of the last tile, where at most so many are left; the tile before it gives up a third of
-/// its own where at most a third is left (16 rows: 8 and 8). Numbers of tokens are powers of two,
-/// so one of both is usual. A tile of a third would be slow: it reads as much of B as a whole one.
+/// The last tile has this many rows if no more are left. If at most a third of a tile is left, the
+/// tile before it gives up a third of its own (16 rows: 8 and 8). Numbers of tokens are powers of
+/// two, so one of both is usual. A tile of a third would be slow: it reads as much of B as a whole
+/// tile.
 constexpr int64_t kFewRows = kMr / 3 * 2;
 constexpr TileShape kVectorTile{.rows = kMr, .row_step = kMr / 3, .cols = kNr};
 
-/// How many tiles cover `rows` rows, and which of the rows tile i has.
+/// How many tiles cover `rows` rows, and which rows tile i has.
 constexpr int64_t tiles_of(int64_t rows) { return ceil_div(rows, kMr); }
 constexpr Range rows_of_tile(int64_t rows, int64_t i) {
   const int64_t last = tiles_of(rows) - 1, left = rows - last * kMr;
@@ -34,11 +35,11 @@ constexpr Range rows_of_tile(int64_t rows, int64_t i) {
   return {i * kMr, i + 1 == last ? begin_of_last : (i + 1) * kMr};
 }
 
-/// Rows [First, Last) of a tile, told by type.
+/// Rows [First, Last) of a tile, given as a type.
 template <size_t First, size_t Last>
 struct RowsOf {};
 
-/// f(v, i, col) for each vector v of these rows, the one at row i from column col on.
+/// Calls f(v, i, col) for each vector v of these rows. It is at row i and begins at column col.
 template <size_t First, size_t Last, size_t Rows, class F>
 HWY_INLINE void for_acc(RowsOf<First, Last>, Acc<Rows>& acc, F&& f) {
 #pragma GCC unroll 16
@@ -47,7 +48,7 @@ HWY_INLINE void for_acc(RowsOf<First, Last>, Acc<Rows>& acc, F&& f) {
     f(acc[i][1], static_cast<int64_t>(i), kLanes);
   }
 }
-/// For each vector of all rows.
+/// The same for each vector of all rows.
 template <size_t Rows, class F>
 HWY_INLINE void for_acc(Acc<Rows>& acc, F&& f) {
   for_acc(RowsOf<0, Rows>(), acc, f);

@@ -19,18 +19,18 @@
 
 namespace ladder {
 
-/// Levels that are a slab's own, at most where no leaf is absent: those over longest_uncut(kDepth)
-/// leaves.
+/// The most levels that a slab completes by itself if no leaf is absent: those of a tree over
+/// longest_uncut(kDepth) leaves.
 constexpr int kLocalLevels = 10;
 static_assert(longest_uncut(kDepth) <= int64_t{1} << kLocalLevels);
 
-/// Lines of panels that come from L2 are asked for so many steps before their products.
+/// Lines of panels that come from L2 are asked for this many steps before they are multiplied.
 constexpr int64_t kAhead = 16;
-/// The last steps of a stretch, which the two halves of a tile take one after the other: so the
-/// sums of one are joined and stored while the other multiplies. All stores of a tile at once would
+/// For this many last steps of a stretch, the two halves of a tile take turns. So the sums of one
+/// half are joined and stored while the other half multiplies. Storing all of a tile at once would
 /// keep the next stretch waiting.
 constexpr int64_t kApart = 4;
-/// Whether a panel of B stays in L1 while A's pass (see kDepth).
+/// Whether a panel of B stays in L1 while panels of A pass (see kDepth).
 constexpr bool kBInL1 = kLanes < 16;
 
 /// Asks for what a panel of W rows holds kAhead steps after `at`.
@@ -40,11 +40,11 @@ HWY_INLINE void ask_ahead(const float* at) {
     __builtin_prefetch(at + kAhead * W + word);  // into L1
 }
 
-/// Writes a tile to C. Where it hangs over the edge of C it goes through `tile`, a buffer; where C
-/// is stored past the caches, through the outbox.
+/// Writes a tile to C. If it hangs over the edge of C, it goes through the buffer `tile`. If C is
+/// stored past the caches, it goes through the outbox.
 template <size_t Rows>
 HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile, Outbox& outbox) {
-  // Always inline, or the sums would have to leave their registers.
+  // Always inline: otherwise the sums would have to leave their registers.
   with_finish(
       to, [&](const auto& finish) __attribute__((always_inline)) {
         const auto put = [&](auto io) {
@@ -65,8 +65,8 @@ HWY_INLINE void write(Acc<Rows>& acc, const Corner& to, float* tile, Outbox& out
       });
 }
 
-/// Asks for the sums that a tile is joined to, and for the place of its own: a long stretch has
-/// pushed them out of L1, or even of L2.
+/// Asks for the sums that a tile is joined to, and for the place of its own sum. A long stretch has
+/// pushed them out of L1, or even out of L2.
 template <size_t Rows>
 HWY_INLINE void ask_for_waiting(const Stretch& stretch, const WaitingSums& waiting) {
   constexpr int64_t kLong = 128;  // steps
@@ -79,7 +79,8 @@ HWY_INLINE void ask_for_waiting(const Stretch& stretch, const WaitingSums& waiti
       __builtin_prefetch(waiting.at(std::countr_zero(joins)) + i);
 }
 
-/// One tile through one stretch: from zero, or from where it was parked, to its level or to C.
+/// Takes one tile through one stretch. Its sums begin at zero, or where they were parked. They end
+/// on their level, or in C.
 template <class Sums, size_t Rows, class Next>
 HWY_NOINLINE void tile_stretch(const Stretch& stretch, const float* a, const float* b,
                                Beside<Next>& beside, const WaitingSums& waiting, const Corner& to) {
@@ -116,7 +117,7 @@ HWY_NOINLINE void tile_stretch(const Stretch& stretch, const float* a, const flo
   if (stretch.last) write(acc, to, waiting.local, beside.outbox);
 }
 
-/// One tile through one slab.
+/// Takes one tile through one slab.
 template <class Sums, size_t Rows, class Next>
 void tile_slab(const Slab& slab, const float* a, const float* b, Beside<Next>& beside,
                const WaitingSums& waiting, const Corner& to) {
