@@ -1,4 +1,4 @@
-// Checksum: XXH3 with 64 bits, piece by piece.
+// Checksum: XXH3 with 64 bits, computed piece by piece.
 #pragma once
 
 #include <memory>

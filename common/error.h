@@ -1,4 +1,4 @@
-// UserError: what a user did wrong, as opposed to a CHECK, which is a bug of ours.
+// UserError: a mistake of the user. A failed CHECK, by contrast, is a bug of ours.
 #pragma once
 
 #include <concepts>
@@ -11,11 +11,11 @@
 
 namespace ladder {
 
-/// Bad input: a wrong flag, file, size or layout. The message is one line and says what is
-/// legal; the program prints it and exits with status 2 (common/run/run_main.h).
+/// Bad input: a wrong flag, file, size or layout. The message is one line and says what is legal.
+/// The program prints it and exits with status 2 (common/run/run_main.h).
 ///
-/// Strings among the arguments are values: of a long one the message quotes the beginning and the
-/// end. What is a message already comes as const char*.
+/// Strings among the arguments are values: of a long one, the message quotes only the beginning and
+/// the end. An argument that is part of the message is a const char*.
 class UserError : public std::runtime_error {
  public:
   template <class... Args>

@@ -15,7 +15,7 @@
 namespace ladder {
 namespace {
 
-/// What is no file that can be read part by part; null: it is one.
+/// The kind of a file that cannot be read part by part; null if it can.
 const char* other_kind(const struct stat& info) {
   if (S_ISREG(info.st_mode)) return nullptr;
   if (S_ISDIR(info.st_mode)) return "a directory";
@@ -44,7 +44,7 @@ void InputFile::fail(int error) const {
 
 InputFile::InputFile(const std::string& path, std::string_view flag)
     : path_(path), name_(flag.empty() ? path : fmt::format("{} {}", flag, path)) {
-  // Before it is opened: that alone does things to some devices.
+  // Checked before opening: to open some devices has an effect.
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) fail(errno);
   if (const char* kind = other_kind(info))
@@ -55,7 +55,7 @@ InputFile::InputFile(const std::string& path, std::string_view flag)
   if (::fstat(fd, &info) != 0) fail(errno);
   size_ = info.st_size;
   written_ = info.st_mtim;
-  // Files of /proc are made up as they are read, some of them without an end.
+  // Files of /proc are made up as they are read, and some have no end.
   if (std::byte first{}; size_ == 0 && read_some(fd, 0, {&first, 1}) != 0)
     throw UserError("{}: cannot be read: it does not say its size", name_);
 }
@@ -76,7 +76,7 @@ void InputFile::read(int64_t begin, std::span<std::byte> out) const {
   while (!out.empty()) {
     const ssize_t n = read_some(*fd_, begin, out);
     if (n < 0) fail(errno);
-    if (n == 0) break;  // it has become shorter
+    if (n == 0) break;  // the file has become shorter
     begin += n;
     out = out.subspan(static_cast<size_t>(n));
   }
@@ -93,7 +93,7 @@ std::string read_small_file(const std::string& path, int64_t most, std::string_v
   return text;
 }
 
-// Not by a range-for, whose ++ throws where the disk fails.
+// No range-for: its ++ throws if the disk fails.
 std::vector<std::string> names_in(const std::string& directory) {
   namespace fs = std::filesystem;
   std::vector<std::string> names;

@@ -1,7 +1,7 @@
-// InputFile: a regular file, read part by part, that must not change meanwhile.
+// InputFile: a regular file that is read part by part and must not change meanwhile.
 //
-// Not mapped into memory: where a mapped file shrinks, or its disk fails, the process gets SIGBUS
-// and dies without a word. A read says what went wrong.
+// It is not mapped into memory: if a mapped file shrinks, or its disk fails, the process gets
+// SIGBUS and dies without a message. A read reports what went wrong.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,21 @@ namespace ladder {
 
 class InputFile {
  public:
-  /// @param flag that names the file, for messages: "--data"
-  /// @throws UserError naming the file if it cannot be opened, or is a pipe, a device, a directory:
-  ///         what may never come to an end
+  /// @param flag the flag that gave the path, for messages: "--data"
+  /// @throws UserError naming the file if it cannot be opened, or is a pipe, a device or a
+  /// directory: it might have no end
   explicit InputFile(const std::string& path, std::string_view flag = "");
 
   const std::string& path() const { return path_; }
-  /// For messages: "--data train.bin".
+  /// The name for messages: "--data train.bin".
   const std::string& name() const { return name_; }
-  /// Bytes, when it was opened.
+  /// How many bytes it had when it was opened.
   int64_t size() const { return size_; }
 
-  /// out = bytes [begin, begin + out.size()), all of which were there when it was opened. Any
-  /// number of threads may read at a time.
-  /// @throws UserError naming the file if it has been written to since, or the disk fails
+  /// out = bytes [begin, begin + out.size()). The file had all of them when it was opened. Several
+  /// threads may read at the same time.
+  /// @throws UserError naming the file if it was written to since it was opened, or if the disk
+  /// fails
   void read(int64_t begin, std::span<std::byte> out) const;
 
  private:
@@ -43,14 +44,14 @@ class InputFile {
   std::string path_, name_;
   std::unique_ptr<const int, Close> fd_;
   int64_t size_ = 0;
-  timespec written_{};  ///< when it last was, as it was opened
+  timespec written_{};  ///< when it was last written to, as of opening it
 };
 
-/// The whole of a small file. @throws UserError as InputFile, and if it has more bytes than `most`
+/// Reads a whole small file. @throws UserError as InputFile does, and for more than `most` bytes
 std::string read_small_file(const std::string& path, int64_t most, std::string_view flag = "");
 
-/// The names in a directory, sorted. None if it cannot be read: whoever needs one of them misses
-/// it.
+/// The names in a directory, sorted. If the directory cannot be read, there are none; a caller that
+/// needs one of them will miss it.
 std::vector<std::string> names_in(const std::string& directory);
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-// Names of an enum's values, in one table: a flag takes them, messages and reports print them.
+// The names of an enum's values in one table. Flags, messages and reports all use it.
 //
 //   enum class Reduction : uint8_t { Halving, Tree };
 //   constexpr auto names_of(Reduction) { return std::array{"halving", "tree"}; }
@@ -12,13 +12,13 @@
 
 namespace ladder {
 
-/// An enum beside which names_of() stands.
+/// An enum that has a names_of() beside it.
 template <class Enum>
 concept HasNames = requires(Enum value) {
   names_of(value);
 };
 
-/// In the order of the values.
+/// The names in the order of the values.
 template <HasNames Enum>
 inline constexpr auto kNames = names_of(Enum{});
 
@@ -26,7 +26,7 @@ constexpr std::string_view to_string(HasNames auto value) {
   return kNames<decltype(value)>[static_cast<size_t>(value)];
 }
 
-/// The value of that name, if there is one.
+/// The value that has this name, if there is one.
 template <HasNames Enum>
 constexpr std::optional<Enum> named(std::string_view name) {
   const auto* const at = std::ranges::find(kNames<Enum>, name);

@@ -35,7 +35,7 @@ class Descriptor {
   int fd_;
 };
 
-/// Whether the open file is what the path names: another program may have renamed it.
+/// Whether the open file is still the one that the path names: another program may have renamed it.
 bool is_named(int fd, const fs::path& path) {
   struct stat open = {}, named = {};
   return ::fstat(fd, &open) == 0 && ::lstat(path.c_str(), &named) == 0 &&
@@ -50,7 +50,7 @@ fs::path resolved(const fs::path& path) {
   return found.empty() ? path : found;
 }
 
-// A directory that may not be read cannot be synchronized, either.
+// A directory that this program may not read cannot be synchronized, either.
 bool sync_directory(const fs::path& dir) {
   const Descriptor opened(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (opened.get() < 0) return errno == EACCES;
@@ -59,7 +59,7 @@ bool sync_directory(const fs::path& dir) {
 
 fs::path partial_of(const fs::path& path) { return resolved(path) += kPartial; }
 
-// Through symbolic links: the file is replaced, not the link, unless that leads nowhere.
+// Follows symbolic links: the file is replaced, not the link, unless the link leads nowhere.
 OutputFile::OutputFile(const std::string& path, std::string what)
     : what_(std::move(what)), path_(resolved(path)), partial_(partial_of(path)) {
   std::error_code ignored;
@@ -76,7 +76,7 @@ OutputFile::~OutputFile() {
   if (file_ && is_ours_) fs::remove(partial_, ignored);
 }
 
-// Not a link, nor a second name of some file: what it leads to is not ours to write.
+// Refuses a link, or a second name of some file: what it leads to is not ours to write.
 void OutputFile::open_partial() {
   for (bool named = false; !named;) {
     const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -87,7 +87,7 @@ void OutputFile::open_partial() {
         found.st_nlink > 1)
       throw UserError("{} {}: {} is in the way, which is no plain file", what_, path_.string(),
                       partial_.string());
-    // Where a file system has no locks, two programs are not told apart.
+    // If a file system has no locks, two programs are not told apart.
     if (::flock(opened.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
       throw UserError("{} {}: another program is writing {}", what_, path_.string(),
                       partial_.string());
@@ -100,8 +100,8 @@ void OutputFile::open_partial() {
   }
 }
 
-// The owner first: changing it may change the mode. It takes a privilege; a file that a group
-// shares is still written without.
+// The owner comes first, because changing it may change the mode. It needs a privilege. A file that
+// a group shares is still written without it.
 void OutputFile::take_mode_and_owner() {
   struct stat old = {};
   if (::stat(path_.c_str(), &old) != 0) return;

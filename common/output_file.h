@@ -9,46 +9,46 @@
 
 namespace ladder {
 
-/// The file that a path names, through symbolic links that lead somewhere, whether it exists or
-/// not.
+/// The file that a path names, whether it exists or not. Symbolic links are followed unless they
+/// lead nowhere.
 std::filesystem::path resolved(const std::filesystem::path& path);
 
-/// Puts the names in a directory on the disk: a file that is created or renamed there is safe only
-/// then. Some file systems cannot do this, which is no failure. @return whether it has not failed;
-/// else errno says why
+/// Writes the names in a directory to the disk. Only then is a file safe that was created or
+/// renamed there. Some file systems cannot do this; that is no failure.
+/// @return whether it succeeded; if not, errno says why
 bool sync_directory(const std::filesystem::path& dir);
 
 inline constexpr std::string_view kPartial = ".partial";
 
-/// Where the file of that name grows: NAME.partial beside it.
+/// Where a file is written until it is complete: NAME.partial beside it.
 std::filesystem::path partial_of(const std::filesystem::path& path);
 
-/// Writes NAME.partial, which commit() renames to NAME. Until then, and for good if the program
-/// dies, an older NAME is untouched. The new file has the mode of the older one, and its owner
-/// where the system allows that.
+/// Writes NAME.partial, which commit() renames to NAME. An older NAME is untouched until then, and
+/// stays if the program dies. The new file gets the mode of the older one, and its owner if the
+/// system allows.
 ///
-/// NAME.partial is locked, so that no other program writes it meanwhile. One that a killed program
-/// has left is overwritten, not before the first write.
+/// NAME.partial is locked, so that no other program writes it at the same time. A NAME.partial that
+/// a killed program left is overwritten, but only by the first write.
 class OutputFile {
  public:
-  /// @param what for messages: "--trace"
-  /// @throws UserError if no file can be created there, if `path` or its NAME.partial is no plain
-  ///         file, or another program writes it
+  /// @param what the name for messages: "--trace"
+  /// @throws UserError if no file can be created there, if `path` or its NAME.partial is not a
+  /// regular file, or if another program writes it
   OutputFile(const std::string& path, std::string what);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
-  /// Without commit() and keep_partial() what it has written goes.
+  /// Removes what was written, unless commit() or keep_partial() was called.
   ~OutputFile();
 
-  /// @throws UserError if the disk takes no more
+  /// @throws UserError if the disk takes no more bytes
   void write(std::string_view bytes);
-  /// Others may read what has been written. @throws UserError if the disk takes no more
+  /// Lets others read what was written. @throws UserError if the disk takes no more bytes
   void flush();
-  /// Flushes to the disk and renames. The file is closed.
-  /// @throws UserError, if the rename may not be on the disk, too
+  /// Writes the file to the disk, renames and closes it.
+  /// @throws UserError if this fails, or if the rename may not have reached the disk
   void commit();
-  /// Leaves what has been written in NAME.partial, and NAME as it is. After commit(), and where
-  /// nothing has been written, nothing happens.
+  /// Leaves what was written in NAME.partial, and leaves NAME as it is. It does nothing after
+  /// commit(), or if nothing was written.
   void keep_partial();
 
  private:
@@ -62,7 +62,7 @@ class OutputFile {
   std::string what_;
   std::filesystem::path path_, partial_;
   std::unique_ptr<std::FILE, Close> file_;
-  bool is_ours_ = false;  ///< what partial_ holds: nothing, or what was written here
+  bool is_ours_ = false;  ///< whether partial_ holds nothing, or what was written here
 };
 
 }  // namespace ladder

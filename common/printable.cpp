@@ -11,7 +11,8 @@ namespace {
 
 constexpr char32_t kNone = 0xFFFFFFFF;
 
-/// The first character of a text, in UTF-8. A byte that begins none counts as one, without a code.
+/// The first character of a text in UTF-8. A byte that begins no character counts as one, without a
+/// code.
 struct Character {
   size_t bytes;
   char32_t code = kNone;
@@ -34,7 +35,7 @@ Character first_of(std::string_view text) {
   return {n, code};
 }
 
-/// Separators of lines, marks, embeddings, overrides and isolates of directions.
+/// Line separators, and marks, embeddings, overrides and isolates of text direction.
 bool turns_text(char32_t code) {
   return code == 0x61C || code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
          (code >= 0x2066 && code <= 0x2069);
@@ -61,7 +62,7 @@ std::string printable(std::string_view text, std::string_view keep) {
 }
 
 std::string shortened(std::string_view text, size_t most) {
-  std::vector<size_t> begins;  // of its characters
+  std::vector<size_t> begins;  // where its characters begin
   for (size_t at = 0; at < text.size(); at += first_of(text.substr(at)).bytes) begins.push_back(at);
   if (begins.size() <= most) return std::string(text);
   constexpr std::string_view kGap = " ... ";

@@ -1,4 +1,4 @@
-// Text of others on a screen: what a user gave, what a file holds, what a model wrote.
+// Makes text that others wrote safe to print: from a user, from a file, or from a model.
 #pragma once
 
 #include <string>
@@ -6,19 +6,19 @@
 
 namespace ladder {
 
-/// Valid UTF-8 as it is. All other bytes become `\xNN`, and so do the characters that would steer a
-/// terminal or turn the order of letters: C0, DEL, C1, separators of lines, bidirectional controls.
-/// @param keep control characters of ASCII that stay: "\n"
+/// Keeps valid UTF-8. All other bytes become `\xNN`. So do characters that would steer a terminal
+/// or turn the order of letters: C0, DEL, C1, line separators, bidirectional controls.
+/// @param keep control characters of ASCII that are kept: "\n"
 std::string printable(std::string_view text, std::string_view keep = "");
 
-/// Characters of a value that a message quotes at most.
+/// The most characters of a value that a message quotes.
 constexpr size_t kQuoted = 200;
 
-/// `text`, or of a longer one the beginning and the end: at most `most` characters.
+/// `text`, cut to at most `most` characters: a longer text keeps its beginning and its end.
 std::string shortened(std::string_view text, size_t most = kQuoted);
 
-/// `text` for a message that says how it differs from `other`: of a long one without the beginning
-/// that both have, as shortened() could make them the same.
+/// `text`, for a message that says how it differs from `other`. A long text loses the beginning
+/// that both share; without that, shortened() could make the two equal.
 std::string from_difference(std::string_view text, std::string_view other);
 
 }  // namespace ladder

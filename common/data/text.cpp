@@ -37,7 +37,8 @@ Text::Text(const TextOptions& options)
                     least * kHeldOutShare);
 }
 
-/// Row i of the batch: T tokens from token `at` of the file on, and the T that follow one later.
+/// Row i of the batch: T tokens, from token `at` of the file on, and as targets the T tokens one
+/// later.
 void Text::fill_row(const Batch& batch, int64_t i, int64_t at) const {
   const auto& [width, header] = options_.format;
   const int64_t T = options_.seq_len;

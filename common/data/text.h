@@ -1,7 +1,8 @@
-// A text as training data: a file of bytes or of tokens, of which every batch is drawn by counting.
+// A text as training data: a file of bytes or tokens. Counter-based random numbers draw every
+// batch.
 //
-// Nothing of it stays in memory: each sequence is read when it is drawn, and the machine keeps in
-// its cache what it has room for.
+// The text is not kept in memory. A sequence is read when it is drawn, and the system caches as
+// much as it has room for.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +15,23 @@
 
 namespace ladder {
 
-/// Tokens and what each of them should predict: the next token. I32 (B,T) each.
+/// Tokens, and for each its target: the next token. I32 (B,T) each.
 struct Batch {
   Tensor tokens, targets;
 
-  /// Sequences [begin, begin + count).
+  /// The sequences [begin, begin + count).
   Batch slice(int64_t begin, int64_t count) const {
     return {tokens.slice(begin, count), targets.slice(begin, count)};
   }
 };
 
-/// Room for B sequences of T tokens, counted as Activation: 8 B T bytes.
+/// Allocates B sequences of T tokens, counted as Activation: 8 B T bytes.
 Batch alloc_batch(Arena& arena, int64_t B, int64_t T);
 
-/// Targets that are learned: those that are not kIgnore.
+/// How many targets are learned: those that are not kIgnore.
 int64_t count_targets(const Batch& batch);
 
-/// The file, and the sequences that it is cut into.
+/// A file, and the length of the sequences that it is cut into.
 struct TextOptions {
   std::string path;
   TextFormat format = {};
@@ -38,27 +39,27 @@ struct TextOptions {
   int64_t vocab;    ///< V; every token must be below it
 };
 
-/// A file of tokens, as batches of sequences.
+/// A file of tokens that gives batches of sequences.
 class Text {
  public:
   /// Opens the file. The last tenth of its tokens is held out for validation.
-  /// @throws UserError if the file cannot be read, or if either part is shorter than one sequence
-  ///         and its last target
+  /// @throws UserError if the file cannot be read, or if one of its two parts is shorter than T + 1
+  /// tokens
   explicit Text(const TextOptions& options);
 
   int64_t train_size() const { return train_size_; }  ///< tokens
   int64_t held_out_size() const { return size_ - train_size_; }
 
-  /// Fills `batch` with training sequences. Sequence i of step s starts at a token that depends on
-  /// (seed, s, i) alone, so that a rank can draw its share by itself.
+  /// Fills `batch` with training sequences. Where sequence i of step s starts depends only on
+  /// (seed, s, i). So a rank can draw its share by itself.
   /// @param first index in the global batch of the first sequence to draw
   /// @throws UserError if the file has changed, cannot be read, or has a token that is not below V
   void draw(const Batch& batch, uint64_t seed, int64_t step, int64_t first = 0) const;
 
-  /// Sequences of T tokens of a validation: about 65,536 tokens, evenly spread over the held-out
-  /// text, without overlap.
+  /// How many sequences of T tokens a validation takes. They have about 65,536 tokens, do not
+  /// overlap, and are spread evenly over the held-out text.
   int64_t validation_count() const;
-  /// Fills `batch` with validation sequences first, first + 1, ... @throws UserError as draw()
+  /// Fills `batch` with validation sequences first, first + 1, ... @throws UserError as draw() does
   void draw_validation(const Batch& batch, int64_t first) const;
 
  private:

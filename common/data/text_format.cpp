@@ -14,14 +14,14 @@
 namespace ladder {
 namespace {
 
-// Token files of llm.c begin with 256 numbers of 32 bits: magic, version, count of tokens, zeros.
+// Token files of llm.c begin with 256 numbers of 32 bits: magic, version, number of tokens, zeros.
 constexpr int64_t kHeader = 1024;
 struct LlmC {
   int64_t magic, version, width;
 };
 constexpr std::array kLlmC = {LlmC{20240520, 1, 2}, LlmC{20240801, 7, 4}};
 
-// What other files begin with, neither text nor numbers one after the other.
+// The first bytes of other kinds of files, which are neither text nor a plain list of numbers.
 struct Container {
   std::string_view begin, name;
 };
@@ -31,11 +31,11 @@ constexpr std::array kContainers = {
     Container{"\xfd\x37zXZ", "an xz archive"},    Container{"PAR1", "a Parquet file"},
     Container{"MMIDIDX", "an index of Megatron"}, Container{"ARROW1", "an Arrow file"}};
 
-// Of each file 64 pages at most are looked at.
+// Looks at no more than 64 pages of a file.
 constexpr int64_t kPages = 64, kPage = 4096;
 
-/// f(bytes, place) for pages that are evenly spread behind the header, the first and the last among
-/// them; of a short file for all.
+/// Calls f(bytes, place) for pages spread evenly after the header, including the first and the
+/// last. A short file is looked at whole.
 template <class F>
 void for_pages(const InputFile& file, int64_t header, F&& f) {
   const int64_t size = file.size() - header, pages = (size + kPage - 1) / kPage;
@@ -49,7 +49,8 @@ void for_pages(const InputFile& file, int64_t header, F&& f) {
   }
 }
 
-/// Bytes of those pages that are 0, by their place in a number of 32 bits, and how many were seen.
+/// How many bytes of those pages are 0, by their place in a number of 32 bits; and how many were
+/// seen.
 struct Zeros {
   std::array<int64_t, 4> at{};
   int64_t seen = 0;
@@ -67,7 +68,7 @@ Zeros count_zeros(const InputFile& file) {
   return zeros;
 }
 
-// The numbers of frequent tokens are small: their upper bytes are 0, which no byte of a text is.
+// Frequent tokens have small numbers, so their upper bytes are 0. No byte of a text is 0.
 void refuse_tokens_as_text(const InputFile& file) {
   const Zeros zeros = count_zeros(file);
   const int64_t each = zeros.seen / 4;  // of the four places
@@ -87,8 +88,8 @@ void refuse_text_as_tokens(const InputFile& file, TokenKind tokens) {
                     file.name(), to_string(tokens));
 }
 
-/// Whether numbers of `width` bytes are halves of wider ones: at odd places they are next to
-/// nothing, as the upper halves of tokens are, and at even places they are not.
+/// Whether numbers of `width` bytes are the halves of wider numbers. Then almost all numbers at odd
+/// places are small, as the upper halves of tokens are, and those at even places are not.
 bool are_halves(const InputFile& file, int64_t width) {
   constexpr int64_t kLittle = 16, kLeast = 64;
   std::array<int64_t, 2> seen{}, little{};
@@ -128,7 +129,7 @@ void refuse_containers(const InputFile& file) {
   }
 }
 
-/// What the header of llm.c says, if there is one.
+/// The format that a header of llm.c gives, if there is one.
 std::optional<TextFormat> llm_c_format(const InputFile& file) {
   if (file.size() < kHeader) return {};
   std::array<std::byte, 12> words{};

@@ -1,4 +1,5 @@
-// What a file of training data holds: text, whose tokens are bytes, or tokens of a tokenizer.
+// What a file of training data holds: text, each byte of which is a token, or tokens of a
+// tokenizer.
 #pragma once
 
 #include <array>
@@ -9,35 +10,35 @@
 
 namespace ladder {
 
-/// How a file writes its tokens: little-endian numbers one after the other.
+/// How a file stores its tokens: as little-endian numbers, one after the other.
 struct TextFormat {
-  int64_t width = 1;   ///< bytes of a token: 1, 2 or 4
+  int64_t width = 1;   ///< bytes per token: 1, 2 or 4
   int64_t header = 0;  ///< bytes before the first token
 
   bool bytes() const { return width == 1; }
-  /// Tokens of a file of `size` bytes.
+  /// How many tokens a file of `size` bytes has.
   int64_t count(int64_t size) const { return (size - header) / width; }
 };
 
-/// What --tokens says of a file.
+/// What the flag --tokens says about a file.
 enum class TokenKind : uint8_t {
-  Auto,    ///< what the header of llm.c says; without one, bytes
+  Auto,    ///< what the header of llm.c says; bytes if there is none
   Bytes,   ///< text as it is
   Uint16,  ///< numbers of 16 bits, as nanoGPT and llm.c write tokens of GPT-2
   Uint32   ///< numbers of 32 bits, as llm.c writes tokens of Llama 3
 };
 constexpr auto names_of(TokenKind) { return std::array{"auto", "bytes", "uint16", "uint32"}; }
 
-/// How `file` writes them. A header of llm.c is passed over for uint16 and uint32, too. A few pages
-/// of the file are looked at, so that what is taken for something else shows before the first step.
+/// Finds how `file` stores its tokens. With uint16 and uint32, too, a header of llm.c is skipped.
+/// It looks at a few pages of the file, so that a wrong format shows before the first step.
 /// @throws UserError if the file looks like something else, was cut off, or has a token that is not
 ///         below `vocab`
 TextFormat find_format(const InputFile& file, TokenKind tokens, int64_t vocab);
 
-/// A token that no model of `vocab` tokens knows is refused. @throws UserError
+/// Refuses a token that a model with `vocab` tokens does not know. @throws UserError
 void require_token(const InputFile& file, int64_t place, int64_t token, int64_t vocab);
 
-/// The token that begins at `raw`, of `width` bytes.
+/// The token of `width` bytes that begins at `raw`.
 int64_t token_at(const std::byte* raw, int64_t width);
 
 }  // namespace ladder

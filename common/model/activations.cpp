@@ -18,7 +18,7 @@ MlpGrads mlp_grads(const GptConfig& config, Tensor dfc, Tensor dact) {
 
 namespace {
 
-/// Allocates the activations of blocks, sharing what the plan says.
+/// Allocates the activations of blocks. They share memory as the plan says.
 class BlockAllocator {
  public:
   BlockAllocator(Arena& arena, const GptConfig& config, int64_t batch, const ActivationPlan& plan)
@@ -36,13 +36,14 @@ class BlockAllocator {
     if (!arena.dry_run()) fill_angles(angles_, config.rope);
   }
 
-  /// From here on for another micro-batch.
+  /// The following blocks belong to the next micro-batch.
   void next_slot() { own_.assign(shared_.size(), {}); }
 
-  /// The input of block l; l = L: what the last norm or the next stage reads.
+  /// The input of block l. l = L: what the last norm or the next stage reads.
   Tensor stream(int64_t l) {
     const int64_t L = config_.layers, sets = plan_.set_count(L), C = config_.channels;
-    // Inside a segment of `sets` blocks the stream belongs to the set; between segments it is kept.
+    // Inside a segment of `sets` blocks, the stream belongs to the set. Between segments it is
+    // kept.
     if (l < L && l % sets != 0) return once(set(l - 1).out, "out", {own_T_, C});
     const bool kept = l < L ? plan_.own_input : plan_.own_output;
     if (kept) return alloc(fmt::format("stream{}", l), {own_T_, C}, plan_.dtype);
@@ -83,7 +84,7 @@ class BlockAllocator {
   }
 
  private:
-  /// Allocates at the first call; later the same. Null: it has no width.
+  /// Allocates `kept` at the first call, then returns it. A tensor of width 0 stays null.
   Tensor once(Tensor& kept, const char* name, Shape sequence) {
     if (kept.shape.rank == 0 && sequence.dims[1] > 0) kept = alloc(name, sequence, plan_.dtype);
     return kept;
@@ -93,7 +94,7 @@ class BlockAllocator {
     return kept;
   }
 
-  /// What block l keeps as long as its micro-batch is in flight, or until the next one comes.
+  /// What block l keeps: while its micro-batch is in flight, or until the next micro-batch.
   BlockActs& set(int64_t l) {
     std::vector<BlockActs>& sets = plan_.own_sets ? own_ : shared_;
     return sets[static_cast<size_t>(l) % sets.size()];
@@ -103,12 +104,12 @@ class BlockAllocator {
   const GptConfig& config_;
   int64_t B_, T_, own_T_;
   const ActivationPlan& plan_;
-  std::vector<BlockActs> own_, shared_;  ///< of this micro-batch, and of all
+  std::vector<BlockActs> own_, shared_;  ///< of this micro-batch; of all micro-batches
   std::vector<Tensor> streams_;
   Tensor angles_;  ///< (T,HS) of rotary positions, one for all blocks
 };
 
-/// For tensors that a program may lack.
+/// x.first(n), for a tensor that the program may lack.
 Tensor first(const Tensor& x, int64_t n) { return x.shape.rank == 0 ? x : x.first(n); }
 
 NormSaved first(const NormSaved& s, int64_t n) { return {first(s.mean, n), first(s.rstd, n)}; }
@@ -200,12 +201,12 @@ int64_t activation_bytes(const GptConfig& config, int64_t batch, const Activatio
   const int64_t sets = plan.set_count(L), slots = plan.slots, heads = plan.head ? slots : 0;
   const int64_t all_sets = plan.own_sets ? slots * sets : sets;
   const auto copies = [&](bool is_own) { return is_own ? all_sets : 1; };
-  // Of the inputs of segments and the last output; inside a segment they belong to a set.
+  // Streams: the inputs of segments and the last output. Inside a segment they belong to a set.
   const int64_t segments = ceil_div(L, sets);
   const int64_t kept = (plan.own_input ? segments : 0) + (plan.own_output ? 1 : 0);
   const int64_t turns = (plan.own_input ? 0 : segments) + (plan.own_output ? 0 : 1);
   const int64_t streams = slots * kept + std::min<int64_t>(turns, 2) + all_sets / sets * (sets - 1);
-  // Of a token: what lies between the parts that ranks share, and what lies inside of them.
+  // Numbers per token, between the parts that ranks share and inside of them.
   const int64_t between = (streams + all_sets + copies(plan.own_norm) * 2 + heads) * C;
   const int64_t inside = all_sets * (own.qkv + own.fc) + copies(plan.own_att) * own.att +
                          copies(plan.own_act) * own.act;

@@ -9,7 +9,7 @@
 namespace ladder {
 namespace {
 
-// A byte is a token of the small models.
+// The small models take bytes as tokens.
 constexpr int64_t kBytes = 256;
 constexpr int64_t kGpt2Vocab = 50257;
 
@@ -18,7 +18,7 @@ struct Preset {
   int64_t layers, heads, channels, seq_len, vocab;
 };
 
-/// What a model of LLaMA's kind has beside.
+/// What a model of LLaMA's kind has in addition.
 struct LlamaPreset {
   Preset sizes;
   int64_t kv_heads, hidden, positions;
@@ -26,8 +26,8 @@ struct LlamaPreset {
 };
 
 // GPT-2: Radford et al. 2019, table 2. GPT-3: arXiv 2005.14165, table 2.1. Chinchilla: arXiv
-// 2203.15556, table 4, with a table of positions in place of relative ones, whose matrices are the
-// 5 of its 70 billion parameters that are missing here.
+// 2203.15556, table 4; it has relative positions, here it has a table of positions. The matrices of
+// relative positions are the 5 of its 70 billion parameters that are missing here.
 constexpr std::array kPresets = {
     Preset{"nano", 8, 8, 128, 16, kBytes},
     Preset{"tiny", 4, 4, 128, 64, kBytes},
@@ -42,9 +42,9 @@ constexpr std::array kPresets = {
     Preset{"chinchilla-70b", 80, 64, 8192, 2048, 32000},
 };
 
-// LLaMA 2: arXiv 2307.09288. Llama 3: arXiv 2407.21783; its 405B is of version 3.1, with texts of
-// 131,072 tokens. Mistral 7B: version 0.2, which has no sliding window. seq_len is that of most of
-// their training.
+// LLaMA 2: arXiv 2307.09288. Llama 3: arXiv 2407.21783; its 405B is version 3.1, for texts of
+// 131,072 tokens. Mistral 7B: version 0.2, which has no sliding window. seq_len is the length of
+// sequences in most of their training.
 constexpr int64_t kLlama2Vocab = 32000, kLlama3Vocab = 128256;
 constexpr std::array kLlamaPresets = {
     LlamaPreset{{"llama-nano", 8, 8, 128, 16, kBytes}, 4, 384, 16},
@@ -61,14 +61,14 @@ constexpr std::array kLlamaPresets = {
     LlamaPreset{{"mistral-7b", 32, 32, 4096, 8192, kLlama2Vocab}, 8, 14336, 32768, {.theta = 1e6}},
 };
 
-/// And one with experts.
+/// What a model with experts has in addition.
 struct ExpertPreset {
   LlamaPreset llama;
   Experts experts;
 };
 
-// Mixtral 8x7B: arXiv 2401.04088. The last one has the sizes of DeepSeek-V3, arXiv 2412.19437, and
-// is not that model: its attention has plain heads, no block is without experts, experts come in no
+// Mixtral 8x7B: arXiv 2401.04088. The last one has the sizes of DeepSeek-V3, arXiv 2412.19437, but
+// it is not that model: its attention has plain heads, every block has experts, experts form no
 // groups, and their weights are not scaled.
 constexpr std::array kExpertPresets = {
     ExpertPreset{{{"moe-nano", 4, 8, 64, 16, kBytes}, 4, 64, 16}, {.count = 8, .chosen = 2}},
@@ -118,7 +118,7 @@ void check_experts(const GptConfig& config) {
   if (chosen < 1 || chosen > count)
     throw UserError("--experts-per-token must be from 1 to the {} of --experts, not {}", count,
                     chosen);
-  // So that experts lie one behind the other, without gaps.
+  // This lets experts lie one after the other without gaps.
   if (config.channels * config.expert_inner() % kAlign != 0)
     throw UserError("--channels {} times the {} channels inside an expert must be a multiple of {}",
                     config.channels, config.expert_inner(), kAlign);

@@ -10,40 +10,40 @@
 
 namespace ladder {
 
-/// What normalises the residual stream before each branch: layer norm with a bias, or RMSNorm.
+/// The norm of the residual stream before each branch: layer norm with a bias, or RMSNorm.
 enum class Norm : uint8_t { Layer, Rms };
-/// What stands between the two matrices of the MLP: GELU, or SwiGLU, which has a gate a channel.
+/// The function between the two matrices of the MLP: GELU, or SwiGLU, which has a gate per channel.
 enum class Mlp : uint8_t { Gelu, SwiGlu };
-/// How a token knows where it stands: a learned row is added to it, or queries and keys are turned.
+/// How a token gets its position: a learned row is added to it, or its queries and keys are turned.
 enum class Position : uint8_t { Learned, Rope };
 
-/// How a router scores experts: a softmax over all of them, or a sigmoid of each by itself.
+/// How a router scores experts: a softmax over all experts, or a sigmoid of each score.
 enum class Router : uint8_t { Softmax, Sigmoid };
 
-/// Experts in place of one MLP (chapter 21): a router gives each token some of them.
+/// Several experts instead of one MLP (chapter 21): a router gives each token some of them.
 struct Experts {
   int64_t count = 0;   ///< E; 0: a block has one MLP
-  int64_t chosen = 0;  ///< k, of which a token takes
-  int64_t shared = 0;  ///< further ones, which every token takes: together they are one MLP
+  int64_t chosen = 0;  ///< k: how many of them a token takes
+  int64_t shared = 0;  ///< further experts, which every token takes; together they are one MLP
   Router router = Router::Softmax;
   bool renormalize = true;  ///< the weights of a token's experts are divided by their sum
 
   bool operator==(const Experts&) const = default;
 };
 
-/// Sizes of a decoder with norms before its branches, and the parts of its blocks. What has a
-/// default is that of GPT-2.
+/// Sizes of a decoder whose branches begin with a norm, and the parts of its blocks. Defaults are
+/// those of GPT-2.
 struct GptConfig {
   std::string name;
-  int64_t layers;        ///< L
-  int64_t heads;         ///< NH
-  int64_t channels;      ///< C
-  int64_t seq_len;       ///< T, tokens of a training sequence
-  int64_t positions;     ///< rows of the table of positions; without one what the model is made for
-  int64_t vocab;         ///< V, tokens that exist
-  int64_t padded_vocab;  ///< Vp, rows of embedding and head; those from V on stay zero
+  int64_t layers;          ///< L
+  int64_t heads;           ///< NH
+  int64_t channels;        ///< C
+  int64_t seq_len;         ///< T, tokens of a training sequence
+  int64_t positions;       ///< rows of the table of positions, or without one, the longest text
+  int64_t vocab;           ///< V, tokens that exist
+  int64_t padded_vocab;    ///< Vp, rows of embedding and head; rows from V on stay zero
   bool tied_head = false;  ///< the head's weights are the token embedding
-  int64_t kv_heads = 0;    ///< groups() of query heads; 0: every head has its own key and value
+  int64_t kv_heads = 0;    ///< groups() of query heads; 0: each has its own key and value
   int64_t hidden = 0;      ///< expert_inner() channels of an MLP or an expert; 0: 4 C
   Norm norm = Norm::Layer;
   Mlp mlp = Mlp::Gelu;
@@ -54,45 +54,46 @@ struct GptConfig {
 
   int64_t groups() const { return kv_heads == 0 ? heads : kv_heads; }  ///< NKV
   int64_t head_size() const { return channels / heads; }               ///< HS
-  /// F of the MLP that every token takes; 0: there are experts, and none is shared.
+  /// F of the MLP that every token takes. 0: the block has experts, none of them shared.
   int64_t inner() const { return (has_experts() ? experts.shared : 1) * expert_inner(); }
   /// F of one expert.
   int64_t expert_inner() const { return hidden == 0 ? 4 * channels : hidden; }
   bool has_experts() const { return experts.count > 0; }
-  /// Rows of qkv: of each group its queries, a key, a value.
+  /// Rows of qkv. Each group has its queries, a key and a value.
   int64_t qkv_rows() const { return (heads + 2 * groups()) * head_size(); }
-  /// Rows of the MLP's first matrix: F, or 2F where gate and up alternate.
+  /// Rows of the MLP's first matrix: F, or 2F with SwiGLU, where gate and up alternate.
   int64_t fc_rows() const { return mlp == Mlp::SwiGlu ? 2 * inner() : inner(); }
-  /// Elements of the matrices of a block that a token is multiplied by: 12 C^2 in GPT-2.
+  /// Elements of all matrices of a block that multiply a token: 12 C^2 in GPT-2.
   int64_t block_matrices() const {
     return channels * (qkv_rows() + channels + fc_rows() + inner() + experts.count) +
            experts.chosen * expert_matrices();
   }
-  /// Of those of its experts that a token does not take.
+  /// Elements of the experts that a token does not take.
   int64_t idle_matrices() const { return (experts.count - experts.chosen) * expert_matrices(); }
-  /// Of one expert, which is a SwiGLU.
+  /// Elements of one expert, which is a SwiGLU.
   int64_t expert_matrices() const { return 3 * channels * expert_inner(); }
 
   /// @throws UserError if a size is not positive, heads do not divide channels, groups do not
-  ///         divide heads, or seq_len exceeds a table of positions.
+  /// divide heads, rotary positions meet an odd head size, seq_len exceeds a table of positions, or
+  /// experts do not fit together.
   void check() const;
 };
 
-/// Who else computes this function. Mixtral is LLaMA with experts; nobody has a mixture of parts.
+/// Which known model computes the same function. Mixtral is LLaMA with experts. A Mixture is no
+/// known model.
 enum class Family : uint8_t { Gpt2, Llama, Mixtral, Mixture };
 Family family(const GptConfig& config);
-/// Whether parameters have the names of LLaMA, with experts those of Mixtral. All others have
-/// GPT-2's.
+/// Whether parameters have LLaMA's names, or with experts Mixtral's. All others have GPT-2's.
 bool has_llama_names(const GptConfig& config);
 
-/// Rows of embedding and head for a vocabulary: the next multiple of 128 (GPT-2: 50,304).
+/// Rows of embedding and head for a vocabulary: a multiple of 128 (GPT-2: 50,304).
 int64_t padded(int64_t vocab);
 
-/// Names of all presets: GPT-2 and GPT-3, LLaMA and its like, models with experts; each smallest
-/// first.
+/// Names of all presets: GPT-2 and GPT-3, LLaMA and similar models, models with experts. Each kind
+/// begins with the smallest.
 std::vector<std::string> preset_names();
 
-/// The preset of that name. @throws UserError naming the legal ones.
+/// The preset of that name. @throws UserError that names the legal ones
 GptConfig preset(std::string_view name);
 
 }  // namespace ladder

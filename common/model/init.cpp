@@ -19,13 +19,13 @@ double init_std(Role role, int64_t layers) {
     case Role::Gain:
     case Role::Bias:
     case Role::QkvBias: return 0;
-    // 2 L branches add to the residual stream: keep its variance from growing with depth.
+    // 2 L branches add to the residual stream. Its variance must not grow with depth.
     case Role::Projection: return kInitStd / std::sqrt(2.0 * static_cast<double>(layers));
     default: return kInitStd;
   }
 }
 
-/// out[i] for elements first + i of the tensor; `first` is even.
+/// out[i] = element first + i of the tensor. `first` is even.
 void fill_normal(float* out, int64_t n, int64_t first, const Random& random, double std) {
   for (int64_t i = 0; i < n; i += 2) {
     const auto pair = random.normal_pair(static_cast<uint64_t>((first + i) / 2));
@@ -34,8 +34,8 @@ void fill_normal(float* out, int64_t n, int64_t first, const Random& random, dou
   }
 }
 
-/// Calls use(spec, here, there, n) for pieces of the runs of all parameters, on the threads
-/// of ctx in turns. A piece is even, as a draw gives two numbers.
+/// Calls use(spec, here, there, n) for pieces of the runs of all parameters. Threads of ctx take
+/// turns. A piece has an even size, because a draw gives two numbers.
 template <class Use>
 void for_pieces(const Ctx& ctx, const ParamLayout& layout, const Use& use) {
   constexpr int64_t kPiece = 1 << 14;
@@ -51,7 +51,7 @@ void for_pieces(const Ctx& ctx, const ParamLayout& layout, const Use& use) {
   Team::mine(ctx.threads).run(part);
 }
 
-// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): each bit of x moves all.
+// The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): each bit of x affects all bits.
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;

@@ -28,7 +28,7 @@ void ParamLayout::add_section(const std::string& prefix, const Table& table) {
     Shape shape = row.shape;
     const int64_t stride = shape.rank == 2 ? shape.dims[1] : 1;
     const int dim = row.cut == Cut::Columns ? 1 : 0;
-    int64_t rows = row.rows, begin = 0;  // begin: of the rows or columns here
+    int64_t rows = row.rows, begin = 0;  // begin: where the rows or columns of this rank begin
     if (row.cut != Cut::None) {
       shape.dims[dim] = div_exact(shape.dims[dim], tensor_.size);
       begin = tensor_.rank * shape.dims[dim];
@@ -193,7 +193,7 @@ void ParamLayout::put(GptTensors& gpt, int64_t s, Tensor section) const {
   gpt.blocks.resize(static_cast<size_t>(config_.layers));
   if (range.size() == 0) return;
   const auto put_rows = [&](auto& owner, const auto& table) {
-    auto spec = specs(s).begin();  // the first one of a row
+    auto spec = specs(s).begin();  // the first tensor of a row
     for (const auto& row : table) {
       const int64_t n = row.tensors(experts_here()).size(), elements = n * spec->shape.size();
       *row.place(owner) =

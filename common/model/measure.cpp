@@ -15,8 +15,8 @@ double grad_norm(const Ctx& ctx, const Flat& grads, const ParamLayout& layout, T
                  Comm* others) {
   const Span span(ctx, "grad_norm");
   std::fill_n(limbs.data<int64_t>(), kLimbs, 0);
-  // Neighbors in the buffer are one row, of the same leaves, as all begin at multiples of kAlign.
-  // On a device, a call for each tensor would take longer than the sums.
+  // Neighboring tensors are summed as one row. Its leaves are theirs, because each begins at a
+  // multiple of kAlign. On a device, a call for each tensor would take longer than the sums.
   static_assert(kAlign % kNormLeaf == 0);
   Tensor row;
   const auto add = [&] {

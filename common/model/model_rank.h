@@ -1,4 +1,4 @@
-// Which part of the model a rank has: of each layer, of its experts, and of the layers.
+// Which part of the model a rank has: of each layer, of the experts, and of the depth.
 #pragma once
 
 #include <cstdint>
@@ -8,35 +8,35 @@
 
 namespace ladder {
 
-/// One of how many ranks that share each layer's tensors.
+/// A rank among those that share the tensors of each layer.
 struct TensorRank {
   int64_t rank = 0;
   int64_t size = 1;
 };
 
-/// One of how many ranks that share the experts of each block: each has a run of neighbors.
+/// A rank among those that share the experts of each block. Each has neighboring experts.
 struct ExpertRank {
   int64_t rank = 0;
   int64_t size = 1;
 
-  /// Its experts, of `count` in all.
+  /// The experts of this rank, if there are `count` in all.
   Range experts(int64_t count) const {
     const int64_t each = div_exact(count, size);
     return {rank * each, (rank + 1) * each};
   }
 };
 
-/// One of the stages that share the layers. Each has `chunks` parts of neighboring blocks: part g
-/// of all belongs to stage g % size. The embedding goes with the first part, the head with the
+/// A stage among those that share the layers. Each stage has `chunks` parts of neighboring blocks.
+/// Part g belongs to stage g % size. The embedding goes with the first part, the head with the
 /// last.
 struct StageRank {
   int64_t rank = 0;
   int64_t size = 1;
   int64_t chunks = 1;
 
-  /// Parts of all stages.
+  /// The parts of all stages together.
   int64_t parts() const { return size * chunks; }
-  /// Blocks of its part number `chunk`, of L in all.
+  /// The blocks of this stage's part number `chunk`. The model has `layers` blocks.
   Range blocks(int64_t layers, int64_t chunk) const {
     const int64_t each = div_exact(layers, parts()), g = chunk * size + rank;
     return {g * each, (g + 1) * each};

@@ -1,4 +1,4 @@
-// A flat buffer seen as a model: parameters, or their gradients, part by part.
+// A flat buffer seen as a model: parameters or their gradients, part by part.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,8 @@
 
 namespace ladder {
 
-/// Of a linear layer (w (N,K), b (N)) or a norm (w, b (C)). Null: the model has none.
+/// The parameters of a linear layer (w (N,K), b (N)) or of a norm (w, b (C)). A null one does not
+/// exist.
 struct Affine {
   Tensor w, b;
 };
@@ -17,19 +18,19 @@ struct EmbedTensors {
 };
 /// The parameters of attention.
 struct AttnTensors {
-  Affine qkv;     ///< ((NH+2*NKV)*HS,C), and as many
+  Affine qkv;     ///< ((NH+2*NKV)*HS,C), ((NH+2*NKV)*HS)
   Tensor proj_w;  ///< (C,C); its bias is added by the residual
 };
 /// The parameters of the MLP.
 struct MlpTensors {
-  Affine fc;      ///< (F,C), (F); with SwiGLU (2F,C), gate and up in turn
+  Affine fc;      ///< (F,C), (F); with SwiGLU (2F,C), (2F): gate and up alternate
   Tensor proj_w;  ///< (C,F); its bias is added by the residual
 };
-/// The parameters of experts and their router. Each expert's are tensors of their own in a
-/// checkpoint, and lie one behind the other here.
+/// The parameters of experts and their router. A checkpoint has separate tensors for each expert;
+/// here the experts lie one after the other.
 struct ExpertTensors {
   Tensor router;  ///< (E,C)
-  Tensor fc;      ///< (E,2F,C), gate and up in turn
+  Tensor fc;      ///< (E,2F,C), gate and up alternate
   Tensor proj_w;  ///< (E,C,F)
 };
 /// The parameters of a block.
@@ -42,7 +43,7 @@ struct BlockTensors {
   ExpertTensors experts;
   Tensor residual2_b;  ///< (C)
 };
-/// A whole flat buffer seen as a model: parameters, or their gradients.
+/// The whole model.
 struct GptTensors {
   EmbedTensors embed;
   std::vector<BlockTensors> blocks;

@@ -3,7 +3,7 @@
 namespace ladder {
 namespace {
 
-/// Those that a model has.
+/// The rows of parameters that the model has.
 template <class Section>
 std::vector<ParamRow<Section>> there(std::vector<ParamRow<Section>> rows) {
   std::erase_if(rows, [](const ParamRow<Section>& row) { return !row.is_there; });
@@ -55,8 +55,8 @@ ModelTable embed_table(const GptConfig& config) {
   });
 }
 
-// Ranks share groups of heads (rows of qkv) and columns of the MLP (rows of fc): what comes out of
-// them is read by columns of the projections. Megatron-LM, arXiv 1909.08053.
+// Ranks share groups of heads (rows of qkv) and channels of the MLP (rows of fc). The projections
+// read what comes out of these by columns. Megatron-LM, arXiv 1909.08053.
 BlockTable block_table(const GptConfig& config) {
   const int64_t C = config.channels, F = config.inner();
   const int64_t qkv = config.qkv_rows(), fc = config.fc_rows();

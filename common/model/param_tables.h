@@ -1,8 +1,8 @@
 // The parameters of each section, in the order of the buffer.
 //
-// A section is a table. All that is known of a parameter stands in its row: its place in the buffer
-// by the order, its name in a checkpoint, how it is initialized, how ranks share it, and where the
-// view has it.
+// A section is a table, with a row for each parameter. The order of rows is the order in the
+// buffer. A row has all that is known of its parameter: its name in a checkpoint, how it is
+// initialized, how ranks share it, and where the view has it.
 #pragma once
 
 #include <algorithm>
@@ -16,25 +16,25 @@
 
 namespace ladder {
 
-/// A parameter, or the same one of each expert.
+/// A parameter, or the same parameter of each expert.
 template <class Section>
 struct ParamRow {
-  const char* gpt2;   ///< its name there; "{}" is the number of an expert
-  const char* llama;  ///< null: it has none
+  const char* gpt2;   ///< its name in GPT-2; "{}" stands for an expert's number
+  const char* llama;  ///< its name in LLaMA; null: LLaMA lacks it
   Role role;
   Shape shape;
   Cut cut;
   Tensor* (*place)(Section&);
   bool is_there = true;          ///< whether this model has it
   int64_t rows = shape.dims[0];  ///< without padding
-  int64_t count = 0;             ///< experts that have it; 0: it is one tensor
+  int64_t count = 0;             ///< how many experts have it; 0: it is one tensor
 
   std::string name(const GptConfig& config, int64_t expert) const {
     return fmt::format(fmt::runtime(has_llama_names(config) ? llama : gpt2), expert);
   }
-  /// Numbers of the tensors that a rank with these experts has.
+  /// Which of its tensors a rank with these experts has, by number.
   Range tensors(Range experts) const { return count == 0 ? Range{0, 1} : experts; }
-  /// Of so many of its tensors, which lie one behind the other.
+  /// `tensors` of its tensors, one after the other, with the shape that the model gives them.
   Tensor view(Tensor all, int64_t tensors, Shape one) const {
     return all.view(count == 0 ? one : Shape{tensors, one.dims[0], one.dims[1]});
   }
@@ -45,12 +45,12 @@ using BlockTable = std::vector<ParamRow<BlockTensors>>;
 
 ModelTable embed_table(const GptConfig& config);
 BlockTable block_table(const GptConfig& config);
-/// The last norm and the head.
+/// The last norm, and the head.
 ModelTable head_table(const GptConfig& config);
-/// Embedding and last norm of a model whose head is tied.
+/// The embedding and the last norm of a model with a tied head.
 ModelTable tied_table(const GptConfig& config);
 
-/// What the names of the parameters of block l begin with.
+/// The prefix of the names of block l's parameters.
 std::string block_prefix(const GptConfig& config, int64_t l);
 
 }  // namespace ladder

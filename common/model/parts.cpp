@@ -5,14 +5,14 @@
 namespace ladder {
 namespace {
 
-/// A sum that no layout splits: one leaf.
+/// The leaves of a sum that no layout splits: one.
 constexpr int kWhole = 1;
 
-/// One linear layer w (N,K), in any orientation, on the rows of x.
+/// Counts one product with a linear layer w (N,K), in any orientation, for the rows of x.
 void count(const Ctx& ctx, Tensor x, Tensor w) {
   if (ctx.flops) *ctx.flops += cost::matmul(x.rows(), w.dim(0), w.dim(1)).flops;
 }
-/// The products of attention in one direction.
+/// Counts the products of attention, in one direction.
 void count(const Ctx& ctx, Cost (*cost)(int64_t, int64_t, int64_t, int64_t), const AttnSaved& s) {
   const int64_t NH = s.lse.dim(1);
   if (ctx.flops) *ctx.flops += cost(s.att.dim(0), s.att.dim(1), NH, s.att.dim(2) / NH).flops;
@@ -51,8 +51,8 @@ void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tens
   ctx.kernels->norm_backward_weight(ctx, grads.w, grads.b, dout, inp, saved.mean, saved.rstd, into);
 }
 
-// Tensor parallelism splits attn by heads: the input gradient of qkv and the product of proj are
-// sums over what ranks hold apart, so they fall into leaves. The same for the columns of mlp.
+// Tensor parallelism splits attn by heads. So the input gradient of qkv and the product of proj are
+// sums over ranks, and have leaves. The same holds for the channels of mlp.
 
 void qkv_forward(const Ctx& ctx, const AttnSaved& saved, Tensor inp, const AttnTensors& params) {
   count(ctx, inp, params.qkv.w);

@@ -10,19 +10,19 @@
 namespace ladder {
 namespace {
 
-/// Parameters for one element of a flat tensor.
+/// How many parameters one element of a flat tensor stands for.
 int64_t parameters_an_element(const ParamLayout& layout, const Flat& flat) {
   return div_exact(flat.is_shard ? layout.size() : layout.whole_size(), flat.tensor.size());
 }
 
-/// A layout and the whole model's, and how elements of section s go from one to the other.
+/// A layout and that of the whole model: where elements of section s lie in either.
 class Places {
  public:
   Places(const ParamLayout& here, const ParamLayout& whole, int64_t each)
       : here_(here), whole_(whole), each_(each) {}
 
-  /// Calls use(here, there, n) for elements that are neighbors in both; each from the beginning of
-  /// the section.
+  /// Calls use(here, there, n) for runs of elements that are neighbors in both. `here` and `there`
+  /// count from the beginning of the section.
   template <class Use>
   void for_runs(int64_t s, Use&& use) const {
     for (const ParamSpec& spec : here_.specs(s)) {
@@ -30,7 +30,7 @@ class Places {
       for_runs_of(spec, s, use);
     }
   }
-  /// The same with what other ranks have, too.
+  /// The same, and also for copies of what other ranks count.
   template <class Use>
   void for_all_runs(int64_t s, Use&& use) const {
     for (const ParamSpec& spec : here_.specs(s)) for_runs_of(spec, s, use);
@@ -59,7 +59,7 @@ void copy(const Tensor& to, int64_t at, const Tensor& from, int64_t begin, int64
   std::memcpy(out.ptr, inp.ptr, static_cast<size_t>(inp.bytes()));
 }
 
-/// Who sends what: all ranks, whose sections are whole or chunks.
+/// Which rank sends what. Ranks hold whole sections, or chunks of them.
 class Senders {
  public:
   Senders(const ParamLayout& layout, bool cut) : cut_(cut) {
@@ -68,10 +68,11 @@ class Senders {
     for (int64_t r = 0; r < all; ++r) shards_.push_back(shard.on_rank(r));
   }
   int size() const { return static_cast<int>(shards_.size()); }
-  /// Whether rank r sends its part of section s: where sections are not cut, the first of those
-  /// that have the same part.
+  /// Whether rank r sends its part of section s. If sections are not cut, only the first of the
+  /// ranks that have the same part sends it.
   bool send(int r, int64_t s) const { return cut_ || of(r).chunk(s) == 0; }
-  /// Whether it sends any. A rank that the layout does not know holds what another one does.
+  /// Whether rank r sends anything. A rank that the layout does not know holds what another rank
+  /// holds.
   bool send(int r) const {
     for (int64_t s = 0; r < size() && s < of(r).sections(); ++s)
       if (send(r, s)) return true;
@@ -85,7 +86,7 @@ class Senders {
   bool cut_;
 };
 
-/// Room for a tensor of n elements in `bytes`, all 0.
+/// A tensor of n zeros in `bytes`.
 Tensor room(std::vector<std::byte>& bytes, Dtype dtype, int64_t n) {
   bytes.assign(static_cast<size_t>(n * size_of(dtype)), std::byte{0});
   return {.ptr = bytes.data(), .dtype = dtype, .shape = {n}};
@@ -112,7 +113,7 @@ void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, cons
   const HostCopy host = HostCopy::of(ctx, flat.tensor);
   std::vector<std::byte> bytes, theirs;
   for (int64_t s = 0; s < whole.sections(); ++s) {
-    if (whole.section(s).size() == 0) continue;  // that of a tied head
+    if (whole.section(s).size() == 0) continue;  // the section of a tied head
     const Range here = own.section(s);
     const Tensor mine = host.tensor().slice(here.begin / each, div_exact(here.size(), each));
     if (rank > 0) {
@@ -144,7 +145,7 @@ void take_shard(const Ctx& ctx, const ParamLayout& layout, const Flat& flat,
   auto* out = static_cast<std::byte*>(host.tensor().ptr);
   std::vector<std::byte> section;
   for (int64_t s = 0; s < all.sections(); ++s) {
-    if (places.here().specs(s).empty()) continue;  // another stage's
+    if (places.here().specs(s).empty()) continue;  // a section of another stage
     section.resize(static_cast<size_t>(all.section(s).size() / each * size));
     whole(all.section(s).begin / each * size, section);
     places.for_all_runs(s, [&](int64_t here, int64_t there, int64_t n) {

@@ -1,4 +1,4 @@
-// What ranks hold in shards, as one: for files that do not depend on how many ranks wrote them.
+// Puts together what ranks hold in shards, for files that do not depend on the number of ranks.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@
 
 namespace ladder {
 
-/// Elements of the whole of a flat tensor, without the padding of shards. A flat tensor has one
-/// element for each of the layout, or for each so many (the scales of 8-bit states).
+/// How many elements a whole flat tensor has, without the padding of shards. A flat tensor has one
+/// element per parameter, or one per several parameters (the scales of 8-bit states).
 int64_t whole_elements(const ParamLayout& layout, const Flat& flat);
 
-/// Calls use(s, section) with section s of the whole, without padding, in host memory: on rank 0,
-/// for one section after the other. All ranks call it.
-/// @param comm whose ranks hold the shards; null: this rank is alone
+/// Calls use(s, section) on rank 0 for each section s of the whole, in order. The section is in
+/// host memory and has no padding. All ranks call gather_sections.
+/// @param comm the ranks that hold the shards; null: there is only this rank
 void gather_sections(const Ctx& ctx, Comm* comm, const ParamLayout& layout, const Flat& flat,
                      const std::function<void(int64_t s, Tensor section)>& use);
 
-/// Reads bytes from `begin` on of a tensor that lies somewhere else, as in a file.
+/// Reads bytes, from `begin` on, of a tensor that lies elsewhere, such as in a file.
 using ReadBytes = std::function<void(int64_t begin, std::span<std::byte> out)>;
 
-/// flat = what the shard `layout` has of the whole, which lies as gather_sections() shows it and is
-/// read section by section. Padding becomes zero.
+/// flat = the part of the whole that the shard `layout` has. The whole is laid out as
+/// gather_sections() gives it, and is read one section at a time. Padding becomes zero.
 void take_shard(const Ctx& ctx, const ParamLayout& layout, const Flat& flat,
                 const ReadBytes& whole);
 
