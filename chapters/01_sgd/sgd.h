@@ -1,10 +1,10 @@
-// Stochastic gradient descent, with momentum and Nesterov's form of it.
+// Stochastic gradient descent, with momentum, plain or in Nesterov's form.
 //
 //   v = momentum v + g
 //   w = w - lr v                    (heavy ball: Polyak 1964)
 //   w = w - lr (g + momentum v)     (--nesterov: Sutskever et al., ICML 2013)
 //
-// The velocity v costs 4 bytes a parameter; without momentum there is none.
+// The velocity v takes 4 bytes per parameter. Without momentum there is no velocity.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ class Sgd {
     const Span span(ctx, "sgd_update");
     for (const ParamSpec& spec : layout_->specs()) {
       const auto part = [&](const Flat& flat) {
-        return flat.tensor ? layout_->tensor(flat, spec) : Tensor{};  // null: no velocity
+        return flat.tensor ? layout_->tensor(flat, spec) : Tensor{};  // null without momentum
       };
       ctx.kernels->sgd_update(
           ctx, part(params), part(velocity_), part(grads),
@@ -63,7 +63,7 @@ class Sgd {
     }
   }
 
-  /// What a checkpoint must hold for the next step.
+  /// What the next step needs from a checkpoint.
   std::vector<NamedTensor> tensors() const {
     if (!velocity_.tensor) return {};
     return {{.name = "velocity", .tensor = velocity_.tensor}};

@@ -1,5 +1,4 @@
-// Adafactor: the second moment of a matrix from its row means and column means
-// (arXiv 1804.04235).
+// Adafactor: keeps the means of rows and columns of a matrix's second moment (arXiv 1804.04235).
 //
 //   q = g^2 + 1e-30
 //   row = beta2 row + (1 - beta2) mean of q over columns        (R numbers)
@@ -7,9 +6,9 @@
 //   v = row col^T / mean(row)                                   (R N numbers, never stored)
 //   u = g / sqrt(v);  u = u / max(1, rms(u));  w = w - lr (u + weight_decay w)
 //
-// with beta2 = 1 - t^-0.8, so that no bias correction is needed. No first moment. A vector keeps
-// its whole second moment. Rows and columns of a matrix are sums over all of it, so Adafactor
-// cannot be sharded by elements.
+// with beta2 = 1 - t^-0.8, so that no bias correction is needed. There is no first moment. A vector
+// keeps its whole second moment. The means of a matrix are sums over all of it, so Adafactor cannot
+// be sharded by elements.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +45,8 @@ class Adafactor {
     const auto beta2 = static_cast<float>(1 - math::pow(static_cast<double>(t), -0.8));
     for (size_t i = 0; i < factors_.size(); ++i) {
       const ParamSpec& spec = layout_->specs()[i];
-      // Padded vocabulary rows have no gradient: left out, so that they do not dilute the means.
+      // Padded vocabulary rows have no gradient. They are left out, because they would dilute the
+      // means.
       const auto part = [&](const Flat& flat) {
         return layout_->tensor(flat, spec).first(spec.rows);
       };

@@ -4,9 +4,9 @@
 //   v = beta2 v + (1 - beta2) g^2           second moment, corrected by 1 / (1 - beta2^t)
 //   w = w - lr m^ / (sqrt(v^) + eps)
 //
-// Adam with L2 adds weight_decay w to g before all this: the decay is divided by sqrt(v^), so a
-// weight with large gradients hardly decays. AdamW takes lr weight_decay w off the weight itself:
-// every weight decays alike. Sources: arXiv 1412.6980 (Adam), 1711.05101 (AdamW).
+// Adam with L2 adds weight_decay w to g before all this. The decay is then divided by sqrt(v^), so
+// a weight with large gradients hardly decays. AdamW subtracts lr weight_decay w from the weight
+// itself, so every weight decays alike. Sources: arXiv 1412.6980 (Adam), 1711.05101 (AdamW).
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@
 
 namespace ladder {
 
-/// Shared by all optimizers of this chapter, as far as they have a use for them.
+/// Options of all optimizers of this chapter. Each uses those that it needs.
 struct AdamWOptions {
   float beta1 = 0.9f;
   float beta2 = 0.95f;
@@ -52,11 +52,11 @@ struct AdamWOptions {
       throw UserError("--weight-decay must be at least 0, not {}", weight_decay);
   }
 
-  /// Matrices and embeddings decay; biases and layer norms do not: they do not overfit, and a
-  /// gain pulled to zero would switch its channel off.
+  /// Matrices and embeddings decay. Biases and layer norms do not: they do not overfit, and a gain
+  /// that decays to zero would switch its channel off.
   float decay_of(const ParamSpec& spec) const { return spec.is_matrix() ? weight_decay : 0.0f; }
 
-  /// What one tensor needs at update t (from 1).
+  /// The constants for one tensor at update t (from 1).
   AdamStep step_of(const ParamSpec& spec, float lr, int64_t t, bool decoupled) const {
     const auto correction = [t](float beta) {
       return static_cast<float>(1 - math::pow(double{beta}, static_cast<double>(t)));
@@ -74,7 +74,7 @@ struct AdamWOptions {
 
 class AdamW {
  public:
-  /// @param decoupled true: AdamW. false: Adam with L2.
+  /// @param decoupled true: AdamW; false: Adam with L2
   AdamW(Arena& arena, const ParamLayout& layout, const AdamWOptions& options, bool decoupled)
       : layout_(&layout),
         options_(options),

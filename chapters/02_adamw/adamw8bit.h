@@ -1,9 +1,9 @@
-// 8-bit AdamW: AdamW whose moments rest as one byte each (arXiv 2110.02861).
+// 8-bit AdamW: AdamW that stores each element of its moments as one byte (arXiv 2110.02861).
 //
-// Each block of 64 neighbors shares one FP32 scale, its largest magnitude; a byte is the index of
-// one of 256 values in [-1, 1] (for v: [0, 1]) that lie closer together near zero, so that small
-// moments keep their leading digits. A step widens a block to FP32, does what AdamW does, and
-// narrows it again. Parameters start at multiples of 64, so no block holds two of them.
+// Each block of 64 neighbors has one FP32 scale, which is its largest magnitude. A byte is the
+// index of one of 256 values in [-1, 1] (for v: [0, 1]). The values lie closer together near zero,
+// so small moments keep their leading digits. A step widens a block to FP32, does what AdamW does,
+// and narrows the block again. Parameters start at multiples of 64, so no block has parts of two.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class AdamW8bit {
         m_(alloc(arena, "m", layout)),
         v_(alloc(arena, "v", layout)) {}
 
-  /// Bytes of Optim: two bytes a parameter and two FP32 scales a block, (2 + 8 / 64) P.
+  /// Bytes of Optim: two bytes per parameter and two FP32 scales per block, (2 + 8 / 64) P.
   static int64_t bytes(const ParamLayout& layout) {
     return 2 * layout.size() + 8 * div_exact(layout.size(), kQuantBlock);
   }
@@ -45,7 +45,7 @@ class AdamW8bit {
   }
 
  private:
-  /// A moment: codes U8 (n) and scales F32 (n / kQuantBlock). A scale of 0 means that all is 0.
+  /// A moment: codes U8 (n) and scales F32 (n / kQuantBlock). If its scale is 0, a block is all 0.
   struct Moment {
     Flat code;
     Tensor scale;

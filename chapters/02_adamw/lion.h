@@ -4,8 +4,8 @@
 //   w = w - lr (u + weight_decay w)
 //   m = beta2 m + (1 - beta2) g
 //
-// One state instead of Adam's two. Every step moves each weight by lr, whatever its gradient:
-// so lr wants to be 3 to 10 times smaller than AdamW's, and weight_decay as much larger.
+// Lion has one state, Adam has two. Every step moves each weight by lr, whatever its gradient is.
+// So lr should be 3 to 10 times smaller than AdamW's, and weight_decay larger by the same factor.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Lion {
   /// Bytes of Optim: m, 4 P.
   static int64_t bytes(const ParamLayout& layout) { return 4 * layout.size(); }
 
-  /// Update of all parameters. params, grads F32.
+  /// One update of all parameters. params, grads F32.
   void step(const Ctx& ctx, const Flat& params, const Flat& grads, float lr, int64_t /*t*/) {
     for (const ParamSpec& spec : layout_->specs()) {
       const auto part = [&](const Flat& flat) { return layout_->tensor(flat, spec); };

@@ -1,4 +1,4 @@
-// --optimizer: one of the six, chosen at run time.
+// --optimizer: one of six optimizers, chosen at run time.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace ladder {
 
-/// Adam adds the weights to the gradient (L2), AdamW subtracts them from the weights.
+/// Decay: Adam adds it to the gradient (L2), AdamW subtracts it from the weights.
 enum class OptimizerKind : uint8_t { Sgd, Adam, AdamW, Lion, Adafactor, AdamW8bit };
 constexpr auto names_of(OptimizerKind) {
   return std::array{"sgd", "adam", "adamw", "lion", "adafactor", "adamw8bit"};
@@ -43,7 +43,7 @@ class Optimizer {
             const OptimizerOptions& options)
       : kind_(options.kind), rule_(make(arena, layout, sgd, options)) {}
 
-  /// Bytes of Optim, by the formula of the chosen optimizer.
+  /// Bytes of Optim, from the formula of the chosen optimizer.
   static int64_t bytes(const ParamLayout& layout, const SgdOptions& sgd,
                        const OptimizerOptions& options) {
     if (options.kind == OptimizerKind::Sgd) return Sgd::bytes(layout, sgd);
@@ -67,8 +67,8 @@ class Optimizer {
         rule_);
   }
 
-  /// What a checkpoint must hold for the next step: tensors, and the number of updates, the t of
-  /// the bias corrections. The name tells Adam from AdamW, which have the same tensors.
+  /// What the next step needs from a checkpoint: tensors, and the number of updates, which is t in
+  /// the bias corrections. The name tells Adam from AdamW, because both have the same tensors.
   std::vector<NamedTensor> tensors() const {
     return std::visit([](const auto& rule) { return rule.tensors(); }, rule_);
   }
@@ -82,7 +82,7 @@ class Optimizer {
           name, to_string(kind_));
     updates_ = count_in(state.at("updates"));
   }
-  /// Chapter 01 has none, and its SGD needs none.
+  /// Checkpoints of chapter 01 have no such state, and SGD needs none.
   bool needs_state() const { return kind_ != OptimizerKind::Sgd; }
 
  private:

@@ -1,12 +1,12 @@
 // Learning-rate schedules: warmup, then constant, linear, cosine, or warmup-stable-decay (WSD).
 //
-// Step s counts from 0; W steps of warmup, D of decay, peak = --lr, low = --min-lr x peak:
+// Steps s count from 0. W steps of warmup, D steps of decay, peak = --lr, low = --min-lr x peak:
 //   s < W                  peak (s + 1) / W
 //   constant               peak
 //   linear                 peak + (low - peak) p          p = (s - begin of the decay) / D
 //   cosine                 low + (peak - low) (1 + cos(pi p)) / 2
 //   wsd                    linear or cosine
-// The decay begins after warmup, that of wsd D steps before the end. p is held in [0, 1].
+// The decay begins after warmup; with wsd it begins D steps before the end. p is held in [0, 1].
 // Sources: arXiv 1608.03983 (cosine), 2404.06395 (WSD).
 #pragma once
 
@@ -28,13 +28,13 @@ enum class ScheduleKind : uint8_t { Constant, Linear, Cosine, Wsd };
 constexpr auto names_of(ScheduleKind) { return std::array{"constant", "linear", "cosine", "wsd"}; }
 
 struct ScheduleOptions {
-  static constexpr int64_t kMaxTokens = int64_t{1} << 40;  // far beyond any warmup
+  static constexpr int64_t kMaxTokens = int64_t{1} << 40;  // larger than any warmup
 
   ScheduleKind kind = ScheduleKind::Constant;
   int64_t warmup = 0;         ///< in steps
-  int64_t warmup_tokens = 0;  ///< in tokens instead; 0: --warmup holds
-  double min_lr = 0.1;        ///< share of the peak
-  int64_t decay_steps = 0;    ///< 0: all steps after warmup; wsd: the last fifth of all
+  int64_t warmup_tokens = 0;  ///< in tokens instead; 0: --warmup counts
+  double min_lr = 0.1;        ///< as a share of the peak
+  int64_t decay_steps = 0;    ///< 0: all steps after warmup; with wsd the last fifth of all steps
   ScheduleKind wsd_decay = ScheduleKind::Linear;
 
   void add_to(CommandLine& line) {
@@ -66,17 +66,18 @@ struct ScheduleOptions {
 
 class Schedule {
  public:
-  /// Tokens of steps 0 .. step - 1 together. In double, as those of a long run may not fit int64_t.
+  /// The tokens of steps 0 .. step - 1 together. In double, because those of a long run may not fit
+  /// int64_t.
   using TokensBefore = std::function<double(int64_t step)>;
 
   /// @param peak    --lr
-  /// @param steps   --steps, where wsd's decay ends
-  /// @param tokens  of a step: warmup may be counted in them
+  /// @param steps   --steps; wsd's decay ends there
+  /// @param tokens  per step; warmup may be counted in tokens
   Schedule(const ScheduleOptions& options, double peak, int64_t steps, int64_t tokens)
       : Schedule(options, peak, steps, [tokens](int64_t step) {
           return static_cast<double>(step) * static_cast<double>(tokens);
         }) {}
-  /// The same where steps have more tokens or fewer.
+  /// The same for steps that differ in their number of tokens.
   Schedule(const ScheduleOptions& options, double peak, int64_t steps, TokensBefore tokens_before)
       : options_(options), peak_(peak), tokens_before_(std::move(tokens_before)) {
     warmup_ =
@@ -87,7 +88,7 @@ class Schedule {
     decay_begin_ = wsd ? std::max(warmup_, steps - decay_) : warmup_;
   }
 
-  /// Learning rate of a step, from 0.
+  /// The learning rate of a step. Steps count from 0.
   float lr(int64_t step) const {
     if (step < warmup_) return static_cast<float>(peak_ * warmup_share(step));
     const double p = std::clamp(
@@ -102,7 +103,7 @@ class Schedule {
   }
 
  private:
-  /// The first step with at least `tokens` tokens before it, or `steps`.
+  /// The first step that has at least `tokens` tokens before it, or `steps` if there is none.
   int64_t steps_until(int64_t tokens, int64_t steps) const {
     int64_t low = 0, high = steps;
     while (low < high) {
@@ -115,7 +116,7 @@ class Schedule {
     return low;
   }
 
-  /// How much of the peak step s of the warmup has: 1 at its last step.
+  /// The share of the peak that step s of the warmup has: 1 at the last step of the warmup.
   double warmup_share(int64_t s) const {
     if (options_.warmup_tokens == 0)
       return static_cast<double>(s + 1) / static_cast<double>(options_.warmup);

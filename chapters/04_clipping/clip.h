@@ -1,7 +1,7 @@
-// What a step must not do: no update by a gradient that is NaN or infinite, and none that is too
+// What a step must not do: update by a gradient that is NaN or infinite, or by one that is too
 // long.
 //
-//   --clip c   if |g| > c:  g = g c / |g|      all parameters together (arXiv 1211.5063)
+//    --clip c   if |g| > c:  g = g c / |g|      |g|: norm over all parameters (arXiv 1211.5063)
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,8 @@ struct ClipOptions {
   }
 };
 
-/// Why there must be no update: one NaN or Inf would reach all weights. Empty: there is no reason.
+/// Why there must be no update: a single NaN or Inf would reach all weights. Empty: an update is
+/// fine.
 /// @param norm global norm of the gradient; NaN if any element is NaN or infinite
 inline std::string not_finite(double loss, double norm) {
   if (!std::isfinite(loss)) return "the loss is NaN or infinite";
@@ -36,8 +37,9 @@ inline std::string not_finite(double loss, double norm) {
   return "";
 }
 
-/// Scales the gradient down to norm `limit` if its norm is larger. limit 0: never.
-/// @param grads F32 flat; norm its global norm
+/// Scales the gradient down to norm `limit` if its norm is larger. limit 0: never scales.
+/// @param grads F32 flat
+/// @param norm  the global norm of grads
 inline void clip_global_norm(const Ctx& ctx, Tensor grads, double norm, float limit) {
   if (limit > 0 && norm > double{limit})
     ctx.kernels->scale(ctx, grads, static_cast<float>(double{limit} / norm));

@@ -1,19 +1,19 @@
-// Loss scaling (arXiv 1710.03740, section 3.2), dynamic as in PyTorch's GradScaler: keeps FP16
-// gradients off zero.
+// Loss scaling (arXiv 1710.03740, section 3.2): keeps FP16 gradients from becoming 0. The scale
+// adapts as in PyTorch's GradScaler.
 //
-// F16 has no numbers below 2^-24, and with many tokens in a batch many gradients of activations lie
-// there. The loss times S has all its gradients times S, so they move up; the FP32 gradients of the
-// parameters are divided by S again. S is a power of two: neither changes a digit. Too large an S
-// overflows F16 to infinity. So S is sought while training:
+// F16 has no numbers below 2^-24. In a batch of many tokens, many gradients of activations are
+// smaller. If the loss is multiplied by S, all gradients are multiplied by S and move up. The FP32
+// gradients of the parameters are then divided by S. S is a power of two, so neither changes a
+// digit. If S is too large, F16 overflows to infinity. So training looks for a good S:
 //
 //   an Inf or a NaN in the gradients:  skip the update, S = S / 2, but not below 1
 //   `window` good steps in a row:      S = 2 S, but not above 2^24
 //
-// The limit of 2^24 is arbitrary. Backward of a batch of n tokens starts from S / n, so F16, which
-// ends at 2^16, overflows at S = 2^16 n at the latest: from n = 256 on the limit may come first.
+// The limit of 2^24 is arbitrary. Backward of a batch of n tokens starts from S / n. F16 ends at
+// 2^16, so it overflows at S = 2^16 n at the latest. From n = 256 on, the limit may come first.
 //
-// S stands still during a step, and overflow is looked for in the sum over all micro-batches: the
-// step is the same however it is cut.
+// S does not change during a step. Overflow is looked for in the sum over all micro-batches. So the
+// step is the same, however its batch is cut.
 #pragma once
 
 #include <algorithm>
@@ -58,13 +58,13 @@ struct LossScaleOptions {
 
 class LossScaler {
  public:
-  /// Scale 1 for ever unless the precision is fp16.
+  /// The scale stays 1 unless the precision is fp16.
   LossScaler(const LossScaleOptions& options, const PrecisionOptions& precision)
       : on_(precision.dtype() == Dtype::F16),
         options_(options),
         scale_(on_ ? options.initial : 1.0f) {}
 
-  /// What the loss of this step is multiplied by.
+  /// The factor for the loss of this step.
   float scale() const { return scale_; }
 
   /// Divides the gradients by the scale. grads F32 flat
@@ -72,8 +72,8 @@ class LossScaler {
     if (scale_ != 1) ctx.kernels->scale(ctx, grads, 1 / scale_);
   }
 
-  /// Ends a step with this loss, and this norm of the unscaled gradients. Returns why there must be
-  /// no update; empty: there must be one.
+  /// Ends a step that had this loss, and this norm of its unscaled gradients. Returns why there
+  /// must be no update; empty: there must be one.
   std::string end_step(double loss, double norm) {
     if (!on_) return not_finite(loss, norm);
     const bool bad = !std::isfinite(norm);
@@ -87,7 +87,7 @@ class LossScaler {
     return reason;
   }
 
-  /// What a checkpoint must hold for the next step. The state of another precision is ignored.
+  /// What the next step needs from a checkpoint. The state of another precision is ignored.
   nlohmann::json state() const {
     if (!on_) return nullptr;
     return {{"scale", scale_}, {"good", good_}, {"skipped", skipped_}};
@@ -101,7 +101,7 @@ class LossScaler {
     skipped_ = count_in(state.at("skipped"));
   }
 
-  /// Adds scale and skipped steps to --report.
+  /// Adds the scale and the number of skipped steps to --report.
   void report(nlohmann::json& extra) const {
     if (on_) extra["loss_scale"] = {{"scale", scale_}, {"skipped", skipped_}};
   }

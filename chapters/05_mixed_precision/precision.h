@@ -1,13 +1,14 @@
-// --precision: which bytes the model computes with, and which it learns in.
+// --precision: the formats in which the model computes, and in which it learns.
 //
 //            Param         Master   Grad   Optim (AdamW)   activations
 //   fp32     4 (F32)       -        4      8               F32
 //   bf16     2 (BF16)      4        4      8               BF16
 //   fp16     2 (F16)       4        4      8               F16, loss scaled (loss_scaler.h)
 //
-// Forward and backward read 16-bit weights; gradients, the optimizer and the weights it updates
-// stay FP32 (arXiv 1710.03740). An update is often smaller than half the distance to the next
-// 16-bit weight: without the FP32 master it would be rounded away. `--master 16` shows just that.
+// Forward and backward read 16-bit weights. Gradients, optimizer states and the weights that the
+// optimizer updates stay FP32 (arXiv 1710.03740). An update is often smaller than half the distance
+// to the next 16-bit weight. Without the FP32 master, rounding would remove it. `--master 16` shows
+// this.
 #pragma once
 
 #include <cmath>
@@ -38,16 +39,16 @@ struct PrecisionOptions {
   }
 
   bool narrow() const { return dtype() != Dtype::F32; }
-  /// Of activations, their gradients and the weights that forward reads.
+  /// The dtype of activations, of their gradients and of the weights that forward reads.
   Dtype dtype() const {
     if (name == "fp32") return Dtype::F32;
     return name == "fp16" ? Dtype::F16 : Dtype::BF16;
   }
-  /// Which activations exist.
+  /// The activations of this precision.
   ActivationPlan plan() const { return {.dtype = dtype()}; }
 
  protected:
-  /// For chapter 16, which has one precision more.
+  /// For chapter 16, which has one more precision.
   void add_to(CommandLine& line, const char* help, const std::vector<std::string>& legal) {
     line.group("05_mixed_precision");
     line.add("--precision", name, help, {.legal = legal});
@@ -58,14 +59,14 @@ struct PrecisionOptions {
   }
 };
 
-/// Multiplying by such a scale changes no digit of a number, only its exponent.
+/// Whether scaling changes only the exponent of a number, and none of its digits.
 inline bool is_power_of_two(double scale) {
   int exponent = 0;
   return std::frexp(scale, &exponent) == 0.5;
 }
 
-/// The weights twice: those that learn, F32, and those that forward and backward read. In FP32
-/// they are one buffer.
+/// Two copies of the weights: the F32 copy that learns, and the copy that forward and backward
+/// read. In FP32 both are one buffer.
 struct Weights {
   Tensor master;   ///< F32 flat
   Tensor compute;  ///< PrecisionOptions::dtype() flat
@@ -78,7 +79,7 @@ struct Weights {
                                  : master),
         round_master(options.master_bits == 16) {}
 
-  /// After a change of the master: rounds it for forward and backward.
+  /// Call it after the master has changed. Rounds the master for forward and backward.
   void refresh(const Ctx& ctx) const {
     if (compute.ptr == master.ptr) return;
     const Span span(ctx, "refresh_weights");

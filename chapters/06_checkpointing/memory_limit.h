@@ -1,6 +1,6 @@
-// --memory-limit: a plan over the limit is refused before a tensor is allocated or the text is
-// read. The message names the cheapest policy that fits. If none fits, it names what takes most of
-// the memory, and what shrinks it.
+// --memory-limit: refuses a plan over the limit, before a tensor is allocated or the text is read.
+// The message names the cheapest policy that fits. If none fits, it names what takes most of the
+// memory, and what makes that smaller.
 #pragma once
 
 #include <algorithm>
@@ -16,20 +16,20 @@
 
 namespace ladder {
 
-/// The plan under one policy. The order is that of cost: fewer FLOPs done twice come first, then
-/// fewer bytes.
+/// The plan under one policy. Plans are ordered by cost: first the one that computes fewer FLOPs
+/// twice, then the one with fewer bytes.
 struct PolicyPlan {
   int64_t flops;
   int64_t bytes;
   std::string name;
-  Mem largest;  ///< the category that takes most
+  Mem largest;  ///< the category that takes most bytes
 
   auto operator<=>(const PolicyPlan&) const = default;
 };
 
 /// The plans of all policies, the cheapest first.
 /// @param recompute the policy that was asked for
-/// @param plan_of   bytes that the plan would take under another: MemoryBytes(const std::string&)
+/// @param plan_of   the bytes of the plan under another policy: MemoryBytes(const std::string&)
 template <class PlanOf>
 std::vector<PolicyPlan> all_plans(const GptConfig& gpt, const Recompute& recompute,
                                   PlanOf&& plan_of) {
@@ -47,14 +47,15 @@ std::vector<PolicyPlan> all_plans(const GptConfig& gpt, const Recompute& recompu
   return all;
 }
 
-/// A flag that only some chapters have, as in "a larger --cp", and the category that it shrinks.
+/// A flag that only some chapters have, such as "a larger --cp", and the category that it makes
+/// smaller.
 struct AlsoShrinks {
   Mem mem = Mem::Activation;
-  std::string flag;  ///< empty: nothing
+  std::string flag;  ///< empty: there is none
 };
 
-/// Flags that make a category smaller, where no policy does. A smaller micro-batch alone may do the
-/// opposite: the tree of chapter 04 takes one buffer of gradients more for each halving.
+/// Flags that make a category smaller if no policy does. A smaller micro-batch alone may do the
+/// opposite: each halving adds a gradient buffer to the tree of chapter 04.
 /// @param narrow whether activations have 16 bits or fewer already
 inline std::string what_shrinks(Mem mem, bool narrow, const AlsoShrinks& also) {
   if (mem == also.mem && !also.flag.empty())
@@ -73,9 +74,9 @@ inline std::string what_shrinks(Mem mem, bool narrow, const AlsoShrinks& also) {
 }
 
 /// @param plan_of as for all_plans()
-/// @param shown   whether the plan is printed: on rank 0, unless --quiet
-/// @param also    a flag of the chapter's own that shrinks a category
-/// @throws UserError if the plan is over `limit` (bytes; 0: none), after printing it
+/// @param shown   whether to print the plan: on rank 0, unless --quiet
+/// @param also    a flag of this chapter that makes a category smaller
+/// @throws UserError after printing the plan, if it is over `limit` (bytes; 0: no limit)
 template <class PlanOf>
 void check_memory_limit(const RunPlan& plan, const Recompute& recompute, uint64_t limit, bool shown,
                         PlanOf&& plan_of, const AlsoShrinks& also = {}) {

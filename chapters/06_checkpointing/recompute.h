@@ -1,6 +1,6 @@
-// --recompute: activations that are dropped after forward and computed again in backward.
+// --recompute: drops activations after forward, and computes them again in backward.
 //
-// Numbers a token: a block keeps 16C + NH + 4, its output among them; an input is C more.
+// Numbers per token: a block keeps 16C + NH + 4, which include its output. An input is C more.
 //
 //   policy      kept of L blocks                                    computed again
 //   none        L blocks, 1 input                                   nothing
@@ -10,14 +10,14 @@
 //   selective   9C + 4 of each block, 7C + NH of one; 1 input       parts of L-1 blocks
 //               :attention drops C + NH of them, :mlp 4C
 //
-// K = sqrt L makes L/K + K least (arXiv 1604.06174). Here a block keeps 16 times its input, so the
-// least bytes come at a smaller K: see the README. The parts of `selective` are the cheap ones:
-// the attention core (arXiv 2205.05198), and beside it both norms' and GELU's outputs.
-// `selective:attention` takes the core alone, `selective:mlp` GELU's output alone.
+// K = sqrt L makes L/K + K smallest (arXiv 1604.06174). Here a block keeps 16 times its input, so
+// bytes are fewest at a smaller K: see the README. `selective` drops the parts that are cheap to
+// compute: the attention core (arXiv 2205.05198), the outputs of both norms, and GELU's output.
+// `selective:attention` drops only the core, `selective:mlp` only GELU's output.
 //
-// A segment is computed forward again from its kept input, just before backward needs it. Forward
-// ends in the last segment, which therefore is still there and is not computed twice. The same
-// kernels on the same inputs give the same bits.
+// Just before backward needs a segment, its forward is computed again from its kept input. Forward
+// ends in the last segment, so that segment is still there and is not computed twice. The same
+// kernels with the same inputs give the same bits.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ namespace ladder {
 
 struct RecomputeOptions {
   std::string policy = "none";
-  uint64_t memory_limit = 0;  ///< bytes; 0: none
+  uint64_t memory_limit = 0;  ///< bytes; 0: no limit
 
   void add_to(CommandLine& line) {
     line.group("06_checkpointing");
@@ -54,16 +54,16 @@ struct RecomputeOptions {
   }
 };
 
-/// Parts of a block that are dropped although the block is kept.
+/// Parts of a block that are dropped while the rest of the block is kept.
 struct DroppedParts {
   bool norms = false;
-  bool attention = false;  ///< the core: out of q, k, v
-  bool act = false;        ///< what the activation function gave
+  bool attention = false;  ///< the core: what is computed from q, k, v
+  bool act = false;        ///< the output of the activation function
 };
 
 /// What a policy drops.
 enum class Dropped : uint8_t { Nothing, Parts, Attention, Activation, Blocks };
-/// Named are the policies that keep all blocks. Every other policy drops some.
+/// These names are of policies that keep all blocks. Every other policy drops blocks.
 constexpr auto names_of(Dropped) {
   return std::array{"none", "selective", "selective:attention", "selective:mlp"};
 }
@@ -71,8 +71,8 @@ constexpr auto names_of(Dropped) {
 /// Which blocks backward computes again, for a model of L blocks.
 class Recompute {
  public:
-  /// @param others whether other micro-batches come between forward and backward (chapter 12): then
-  ///               nothing of the last segment is still there
+  /// @param others whether other micro-batches come between forward and backward (chapter 12). Then
+  /// nothing of the last segment is still there.
   /// @throws UserError naming the legal policies
   Recompute(const std::string& policy, int64_t layers, bool others = false)
       : dropped_(named<Dropped>(policy).value_or(Dropped::Blocks)),
@@ -83,10 +83,10 @@ class Recompute {
   bool selective() const { return dropped_ != Dropped::Nothing && !drops_blocks(); }
   bool drops_blocks() const { return dropped_ == Dropped::Blocks; }
 
-  /// Blocks whose activations exist at the same time.
+  /// How many blocks have their activations at the same time.
   int64_t sets() const { return segment_; }
 
-  /// `base` with what this policy drops.
+  /// `base`, changed to what this policy keeps.
   ActivationPlan plan(ActivationPlan base) const {
     base.sets = segment_;
     base.own_norm &= !parts().norms;
@@ -95,22 +95,23 @@ class Recompute {
     return base;
   }
 
-  /// Blocks to compute again before backward of block l: the segment that ends there, or none.
+  /// Which blocks to compute again before backward of block l: the segment that ends at l, or none.
   Range segment_before(int64_t l) const {
     const bool ends = (l + 1) % segment_ == 0 || l + 1 == L_;
     return drops_blocks() && ends && !still_there(l) ? Range{l - l % segment_, l + 1} : Range{};
   }
-  /// What to compute again of block l alone.
+  /// What to compute again of block l alone, before its backward.
   DroppedParts parts_before(int64_t l) const { return still_there(l) ? DroppedParts{} : parts(); }
 
-  /// Blocks that are computed again.
+  /// How many blocks are computed again.
   int64_t blocks_again() const {
     int64_t sum = 0;
     for (int64_t l = 0; l < L_; ++l) sum += segment_before(l).size();
     return sum;
   }
 
-  /// Blocks whose attention is computed again: those, and what is dropped of blocks that are kept.
+  /// How many blocks have their attention computed again: dropped blocks, and blocks that drop
+  /// attention.
   int64_t attention_again() const {
     int64_t sum = blocks_again();
     for (int64_t l = 0; l < L_; ++l) sum += parts_before(l).attention ? 1 : 0;
@@ -131,8 +132,8 @@ class Recompute {
   /// The same blocks under another policy.
   Recompute under(const std::string& policy) const { return {policy, L_, others_}; }
 
-  /// All policies, each under one name: every:1 is full, and every:L is none unless other
-  /// micro-batches share its memory.
+  /// All policies, each with one name: every:1 is called full. every:L is called none, unless other
+  /// micro-batches come in between.
   std::vector<std::string> all() const {
     std::vector<std::string> names{"none", "selective", "selective:attention", "selective:mlp",
                                    "full"};
@@ -167,7 +168,8 @@ class Recompute {
             .act = all || dropped_ == Dropped::Activation};
   }
 
-  /// Forward ends in the last block: all of it is there, unless other micro-batches came since.
+  /// Forward ends in the last block. All of it is still there, unless other micro-batches came
+  /// since.
   bool still_there(int64_t l) const { return l + 1 == L_ && !others_; }
 
   Dropped dropped_;
@@ -176,7 +178,7 @@ class Recompute {
   bool others_;
 };
 
-/// Those parts of a block again, from its input (B,T,C) and what was kept.
+/// Computes these parts of a block again, from the block's input (B,T,C) and from what was kept.
 inline void recompute_parts(const Ctx& ctx, const DroppedParts& parts, const BlockActs& s,
                             Tensor inp, const BlockTensors& p) {
   if (parts.norms) norm_forward(ctx, s.norm1, s.stat1, inp, p.norm1);
@@ -185,8 +187,8 @@ inline void recompute_parts(const Ctx& ctx, const DroppedParts& parts, const Blo
   if (parts.act) mlp_recompute(ctx, s.mlp);
 }
 
-/// Of the last step, or 0 if there was none: FLOPs of products, and those of recomputation beside
-/// their prediction.
+/// Reports, of the last step: FLOPs of products, and of those the FLOPs of recomputation, with
+/// their prediction. All are 0 if there was no step.
 inline void report_recompute(RunLog& log, int64_t flops, int64_t flops_twice,
                              int64_t predicted_twice) {
   if (log.steps() == 0) predicted_twice = 0;

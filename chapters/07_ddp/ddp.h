@@ -1,17 +1,18 @@
-// Data parallelism: every rank has all weights and a share of the batch; gradients are summed over
-// ranks. (Li et al., "PyTorch Distributed", arXiv 2006.15704, has the three ways to do it.)
+// Data parallelism: every rank has all weights and a share of the batch, and gradients are summed
+// over ranks. Li et al., "PyTorch Distributed", arXiv 2006.15704, describe three ways to do it:
 //
 //   naive        backward ............ then an all-reduce for each tensor
-//   bucketed     backward ............ then one for each bucket of sections: fewer, longer ones
+//   bucketed     backward ............ then one for each bucket of sections: fewer and longer
+//   messages
 //   overlapped   backward ............ each bucket as soon as backward has left its sections
 //                     all-reduces ...  in a thread of its own
 //
-// The gradient of a mean over the global batch is the sum of the ranks' gradients, if every rank
-// divides by the global count of targets. So ranks with few targets weigh little, and nothing is
-// divided by N.
+// The loss is a mean over the global batch. Its gradient is the sum of the ranks' gradients, if
+// every rank divides by the global number of targets. So a rank with few targets has little weight,
+// and nothing is divided by N.
 //
-// Rank r takes sequences r B/N ... (r+1) B/N - 1: a sub-tree of the batch, if their number is a
-// power of two. Reductions that sum ranks as a tree then give the bits of one rank alone.
+// Rank r takes sequences r B/N ... (r+1) B/N - 1. They are a subtree of the batch if their number
+// is a power of two. Reductions that sum ranks as a tree then give the bits of a single rank.
 #pragma once
 
 #include <algorithm>
@@ -53,15 +54,15 @@ struct DdpOptions {
       throw UserError("--bucket-mb must be from 0 to 1000000, not {}", bucket_mb);
   }
 
-  /// Whether gradients travel beside the computation.
+  /// Whether gradients travel while the rank computes.
   bool beside(int ranks) const { return mode == DdpMode::Overlapped && ranks > 1; }
 
-  /// Whether all ranks send alike.
+  /// Whether all ranks send equally many bytes.
   bool is_even() const { return reduction == Reduction::Halving || reduction == Reduction::Ring; }
 
-  /// Sequences of a batch on one of `ranks` ranks.
-  /// @throws UserError as check_reduction(); or if ranks would have unequal shares, or shares that
-  /// make an exact reduction sum in another order
+  /// How many sequences of a batch each of `ranks` ranks has.
+  /// @throws UserError as check_reduction() does; also if shares would be unequal, or would make an
+  /// exact reduction sum in another order
   int64_t share(int64_t batch, int64_t ranks) const {
     check_reduction(reduction, static_cast<int>(ranks));
     const int64_t sequences = batch / ranks;
@@ -74,25 +75,25 @@ struct DdpOptions {
   }
 };
 
-/// The communication stream of --ddp and --reduction. @param elements of the largest message
+/// The communication stream for --ddp and --reduction. @param elements of the largest message
 inline CommStream open_comm_stream(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run,
                                    const DdpOptions& options, int64_t elements) {
   return {arena, ctx, comm, run, options.reduction, elements, options.beside(comm.size())};
 }
 
-/// Sum over all ranks.
+/// The sum over all ranks.
 inline int64_t sum_over(Comm& comm, int64_t x) {
   comm.all_reduce({.ptr = &x, .dtype = Dtype::I64, .shape = {1}});
   return x;
 }
 
-/// Sums gradients over ranks, a message after the other.
+/// Sums gradients over ranks, one message after the other.
 class Ddp {
  public:
   Ddp(CommStream& comm_stream, const ParamLayout& layout, const DdpOptions& options)
       : comm_stream_(comm_stream), layout_(layout.grads()), messages_(messages(layout_, options)) {}
 
-  /// Elements of the largest message.
+  /// How many elements the largest message has.
   static int64_t largest_message(const ParamLayout& layout, const DdpOptions& options) {
     int64_t most = 0;
     for (const Range& message : messages(layout.grads(), options))
@@ -100,12 +101,12 @@ class Ddp {
     return most;
   }
 
-  /// Backward has left section s of `grads` for good. F32 (layout.grads().size())
+  /// Backward no longer needs section s of `grads`. F32 (layout.grads().size())
   void ready(Tensor grads, int64_t s) {
     if (comm_stream_.is_beside()) start(grads, layout_.section(s).begin);
   }
 
-  /// Returns once all of `grads` is the sum over ranks.
+  /// Returns when all of `grads` is the sum over ranks.
   void finish(const Ctx& ctx, Tensor grads) {
     const Span span(ctx, "wait_for_gradients");
     start(grads, 0);
@@ -115,11 +116,12 @@ class Ddp {
   }
 
  private:
-  /// Elements of each message, the end of the buffer first: backward goes from the head down.
+  /// The elements of each message. The end of the buffer comes first, because backward starts at
+  /// the head.
   static std::vector<Range> messages(const ParamLayout& layout, const DdpOptions& options) {
     std::vector<Range> all;
     if (options.mode == DdpMode::Naive) {
-      // Each tensor with the gap behind it: a multiple of kAlign elements.
+      // Each tensor with the gap behind it, which makes a multiple of kAlign elements.
       int64_t end = layout.size();
       for (auto spec = layout.specs().rbegin(); spec != layout.specs().rend(); ++spec) {
         all.push_back({spec->offset, end});
@@ -136,7 +138,7 @@ class Ddp {
     return all;
   }
 
-  /// All messages not yet started whose elements lie from `begin` on.
+  /// Starts all messages that are not started yet and whose elements lie from `begin` on.
   void start(Tensor grads, int64_t begin) {
     if (comm_stream_.size() == 1) return;
     for (; next_ < messages_.size() && messages_[next_].begin >= begin; ++next_) {
@@ -155,17 +157,18 @@ class Ddp {
   std::vector<Pending> pending_;
 };
 
-/// Bytes that one rank sends for gradients in a step: an all-reduce of 4 bytes for each.
-/// Of the reductions that load all ranks alike, in equal chunks; for others nothing is predicted.
+/// Bytes that one rank sends for gradients in a step: an all-reduce of 4 bytes per element. It
+/// holds for reductions that load all ranks alike, in equal chunks. For others nothing is
+/// predicted.
 inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOptions& options,
                                           int ranks) {
-  // Messages are multiples of kAlign elements: are their chunks equal?
+  // Messages are multiples of kAlign elements. The question is whether their chunks are equal.
   if (!options.is_even() || kAlign % ranks != 0) return std::nullopt;
   return 2 * (ranks - 1) * 4 * layout.grads().size() / ranks;
 }
 
-/// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was
-/// none. From chapter 08 on a skipped step gathers no weights, so nothing is predicted of it.
+/// Reports the bytes that this rank sent for gradients or parameters in the last step; 0 if there
+/// was none. From chapter 08 on, a skipped step gathers no weights, so nothing is predicted for it.
 inline void report_traffic(RunLog& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
   if (comm_stream.skipped_update()) predicted.reset();

@@ -1,17 +1,18 @@
-// ZeRO stage 1: every rank has the states of its share of the parameters, and no others
+// ZeRO stage 1: every rank has the optimizer states of its share of the parameters, and no others
 // (Rajbhandari et al., "ZeRO", arXiv 1910.02054).
 //
-// An all-reduce is a reduce-scatter and an all-gather. Between the two a rank needs only its chunk
-// of the gradient, if it updates only its chunk of the weights:
+// An all-reduce is a reduce-scatter and an all-gather. A rank that updates only its chunk of the
+// weights needs only its chunk of the gradient, so the update can come between the two:
 //
 //   07   all-reduce of gradients                           every rank updates all
 //   08   reduce-scatter of gradients | update of 1 / N | all-gather of weights
 //
-// The same bytes travel. What an optimizer keeps, and the FP32 master of 16-bit weights, shrinks
-// to 1 / N.
+// The same bytes travel. The optimizer states, and the FP32 master of 16-bit weights, shrink to 1 /
+// N.
 //
-// Each section (embedding, a block, the head) is cut into N equal chunks, so that it can travel by
-// itself: that is a message. The padding that makes them equal costs 64 (N - 1) elements at most.
+// Each section (embedding, a block, the head) is cut into N equal chunks. So each section can
+// travel by itself, as one message. The padding that makes chunks equal takes at most 64 (N - 1)
+// elements.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@
 
 namespace ladder {
 
-/// @throws UserError if an option looks at whole rows or columns, where ranks hold chunks
+/// @throws UserError if an option needs whole rows or columns, because ranks have only chunks
 inline void check_sharding(const OptimizerOptions& optimizer, int64_t ranks) {
   if (ranks > 1 && optimizer.kind == OptimizerKind::Adafactor)
     throw UserError(
@@ -38,10 +39,10 @@ inline void check_sharding(const OptimizerOptions& optimizer, int64_t ranks) {
         ranks);
 }
 
-/// As Weights (chapter 05), but a rank has the master of its own chunks alone.
+/// Like Weights (chapter 05), but a rank has only its own chunks of the master.
 struct ShardedWeights {
   Tensor compute;  ///< PrecisionOptions::dtype() (layout.size())
-  Flat master;     ///< F32, a Shard; in FP32 it is compute
+  Flat master;     ///< F32, a Shard; with fp32 it is compute itself
   bool round_master;
 
   ShardedWeights(Arena& arena, const ParamLayout& layout, const ParamLayout& shard,
@@ -53,7 +54,7 @@ struct ShardedWeights {
       master = Shard(arena.alloc(Mem::Master, "master", Dtype::F32, {shard.size()}));
   }
 
-  /// After a change of the master: rounds it into this rank's chunks of compute.
+  /// Call it after the master has changed. Rounds the master into this rank's chunks of compute.
   void refresh(const Ctx& ctx, const ParamLayout& shard) const {
     if (!master.is_shard) return;  // FP32: the master is compute
     for (int64_t s = 0; s < shard.sections(); ++s) {
@@ -65,12 +66,12 @@ struct ShardedWeights {
   }
 };
 
-/// The equal chunks of a section, one for each rank.
+/// The equal chunks of a section. Each rank has one.
 inline Chunks chunks_of(const Tensor& section, const Reducer& reducer) {
   return {section.size(), reducer.comm().size(), kAlign};
 }
 
-/// Sums this rank's chunks of gradients over all ranks.
+/// Sums gradients over all ranks, so that each rank has the sum of its own chunks.
 class Zero1 {
  public:
   Zero1(CommStream& comm_stream, const ParamLayout& layout, const DdpOptions& options)
@@ -79,13 +80,13 @@ class Zero1 {
         bucket_(options.bucket_mb * (1 << 20) / 4),
         next_(layout.sections()) {}
 
-  /// Backward has left section s of `grads` for good. F32 (layout.grads().size())
+  /// Backward no longer needs section s of `grads`. F32 (layout.grads().size())
   void ready(Tensor grads, int64_t s) {
     const int64_t waiting = layout_.section(next_ - 1).end - layout_.section(s).begin;
     if (comm_stream_.is_beside() && static_cast<double>(waiting) >= bucket_) start(grads, s);
   }
 
-  /// Returns once this rank's chunks of `grads` are sums over ranks. The others are used up.
+  /// Returns when this rank's chunks of `grads` are sums over ranks. The other chunks are used up.
   void finish(const Ctx& ctx, Tensor grads) {
     const Span span(ctx, "wait_for_gradients");
     start(grads, 0);
@@ -95,7 +96,7 @@ class Zero1 {
   }
 
  private:
-  /// Reduces sections from the last that has not been started down to s.
+  /// Starts to reduce sections, from the last one that is not started down to s.
   void start(Tensor grads, int64_t s) {
     while (next_ > s) {
       const Tensor section = layout_.section_of(grads, --next_);
@@ -109,12 +110,13 @@ class Zero1 {
 
   CommStream& comm_stream_;
   ParamLayout layout_;
-  double bucket_;  ///< elements that must wait before a reduction starts
-  int64_t next_;   ///< sections from here on are under way
+  double bucket_;  ///< how many elements must wait before a reduction starts
+  int64_t next_;   ///< sections from here on have been started
   std::vector<Pending> pending_;
 };
 
-/// Every rank has new chunks of `params`: all ranks get them. Any dtype (layout.size())
+/// Every rank has new values in its chunks of `params`. Gives all chunks to all ranks. Any dtype
+/// (layout.size())
 inline void all_gather(const Ctx& ctx, CommStream& comm_stream, const ParamLayout& layout,
                        Tensor params) {
   const Span span(ctx, "wait_for_params");
@@ -127,8 +129,8 @@ inline void all_gather(const Ctx& ctx, CommStream& comm_stream, const ParamLayou
   for (Pending& pending : all) pending.wait();
 }
 
-/// Bytes that one rank sends in a step: a reduce-scatter of F32 gradients and an all-gather of
-/// weights as forward reads them. Of the reductions that load all ranks alike.
+/// Bytes that one rank sends in a step: a reduce-scatter of F32 gradients, and an all-gather of
+/// weights in the dtype that forward reads. It holds for reductions that load all ranks alike.
 inline std::optional<int64_t> zero1_traffic(const ParamLayout& layout, const DdpOptions& options,
                                             const PrecisionOptions& precision) {
   if (!options.is_even()) return std::nullopt;

@@ -1,18 +1,19 @@
-// ZeRO stage 2: every rank has gradients of its chunks, and no others (arXiv 1910.02054).
+// ZeRO stage 2: every rank has the gradients of its chunks, and no others (arXiv 1910.02054).
 //
-// The gradient of a whole section lives only from the backward pass of its block until its chunks
-// have gone to their ranks:
+// The gradient of a whole section exists only for a short time: from the backward pass of its block
+// until its chunks have gone to their ranks:
 //
 //   block l      backward -> room A -> reduce-scatter -> this rank's chunk, added to its sum
 //   block l - 1            backward -> room B -> ...
 //
-// With one room the next block waits for the reduce-scatter of this one; with two they overlap.
-// Full gradients never exist, so there is nothing to accumulate them in: every micro-step has its
-// own reduce-scatter, and GA of them cost GA times the bytes. That is the price of stage 2.
+// With one room, the next block waits for the reduce-scatter of this one. With two rooms they
+// overlap. Full gradients never exist, so there is no buffer to accumulate them in. Every
+// micro-step has its own reduce-scatter, and GA micro-steps send GA times the bytes. That is the
+// price of stage 2.
 //
-// What is summed over ranks first is a micro-step, so its sequences must be neighbors: micro-step
-// k of rank r takes sequences (k N + r) MBS ... + MBS - 1. Each sum is a sub-tree of the batch, as
-// before.
+// The sum over ranks comes before the sum over micro-steps. So the sequences of a micro-step must
+// be neighbors over all ranks: micro-step k of rank r takes sequences (k N + r) MBS ... + MBS - 1.
+// Each sum is a subtree of the batch, as before.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@
 
 namespace ladder {
 
-/// This rank's chunks of all gradients, summed over micro-steps as GradTree does (chapter 04).
+/// This rank's chunks of all gradients. They are summed over micro-steps as by GradTree (chapter
+/// 04).
 struct ChunkSum {
   const ParamLayout* shard;
   bool running;
@@ -46,11 +48,11 @@ struct ChunkSum {
     if (!running) tree.end(k, GA);
   }
 
-  /// Whether the sum of this micro-step begins a buffer of its own.
+  /// Whether the gradients of this micro-step begin a new buffer.
   bool fresh() const { return running ? k == 0 : tree.fresh(); }
   Shard top() const { return buffers[tree.top()]; }
 
-  /// Adds this micro-step's chunk of section s.
+  /// Adds this rank's chunk of section s for this micro-step.
   void add(const Ctx& ctx, int64_t s, Tensor chunk) const {
     const Tensor sum = shard->section_of(top(), s);
     if (fresh())
@@ -65,11 +67,12 @@ struct ChunkSum {
   }
 };
 
-/// Gradients of one section at a time, whole, and of all sections this rank's chunks.
+/// Whole gradients of one section at a time, and this rank's chunks of the gradients of all
+/// sections.
 class ShardedGrads {
  public:
   /// @param layout,shard the model, and this rank's chunks of it
-  /// @param steps        GA, micro-steps of a step
+  /// @param steps        GA, the micro-steps of a step
   ShardedGrads(Arena& arena, CommStream& comm_stream, const ParamLayout& layout,
                const ParamLayout& shard, const AccumulateOptions& options, int64_t steps)
       : comm_stream_(comm_stream),
@@ -89,7 +92,7 @@ class ShardedGrads {
   ShardedGrads& operator=(const ShardedGrads&) = delete;
   virtual ~ShardedGrads() = default;
 
-  /// Bytes of Workspace. @param beside whether the communication stream has a thread
+  /// Bytes of Workspace. @param beside whether the communication stream has a thread of its own
   static int64_t workspace_bytes(const ParamLayout& layout, const ParamLayout& shard,
                                  const AccumulateOptions& options, int64_t steps, bool beside) {
     const int64_t extra = GradTree::buffers(options, steps) - 1;
@@ -99,7 +102,7 @@ class ShardedGrads {
   /// Begins micro-step k of GA.
   void begin(int64_t k, int64_t GA) { sum_.begin(k, GA); }
 
-  /// Makes room in view() for the gradients of section s: waits for a sum that is in the way.
+  /// Makes room in view() for the gradients of section s. If a sum still uses that room, it waits.
   void begin_section(const Ctx& ctx, int64_t s) {
     turn_ = (turn_ + 1) % rooms_.size();
     wait(ctx, rooms_[turn_]);
@@ -109,9 +112,10 @@ class ShardedGrads {
   const GptTensors& view() const { return view_; }
   int64_t last_section() const { return layout_.sections() - 1; }
 
-  /// Backward has written section s: its chunks go to their ranks, and this rank's to the sum.
+  /// Backward has written section s. Its chunks go to their ranks; this rank's chunk goes to the
+  /// sum.
   void end_section(int64_t s) {
-    // With a copy of the sum's state: when the job runs, this rank may be a micro-step ahead.
+    // The job has a copy of the sum's state: when it runs, this rank may be a micro-step ahead.
     rooms_[turn_].reduced =
         stream_of(s).run([s, section = section_, sum = sum_](const Ctx& ctx, Reducer& reducer) {
           const Chunks chunks = chunks_of(section, reducer);
@@ -126,20 +130,20 @@ class ShardedGrads {
   /// Ends the micro-step.
   void end() { sum_.end(); }
 
-  /// After the last micro-step: the gradient of the whole batch, once it is there. F32
+  /// After the last micro-step: waits for the gradient of the whole batch, and returns it. F32
   Shard finish(const Ctx& ctx) {
     for (Room& room : rooms_) wait(ctx, room);
     return sum_.buffers[0];
   }
 
  protected:
-  /// Over whose ranks section s is summed. In chapter 22 those of experts have others.
+  /// The stream that sums section s over ranks. Chapter 22 has another one for sections of experts.
   virtual CommStream& stream_of(int64_t /*s*/) { return comm_stream_; }
 
  private:
   struct Room {
     Tensor buffer = {};    ///< F32 (largest section)
-    Pending reduced = {};  ///< the sum over ranks of what lies in it
+    Pending reduced = {};  ///< the sum over ranks of what is in it
   };
   static void wait(const Ctx& ctx, Room& room) {
     const Span span(ctx, "wait_for_gradients");
@@ -151,12 +155,12 @@ class ShardedGrads {
   ChunkSum sum_;
   std::vector<Room> rooms_;
   size_t turn_ = 0;  ///< the room in use
-  Tensor section_;   ///< in it
+  Tensor section_;   ///< lies in that room
   GptTensors view_;
 };
 
-/// Bytes that one rank sends in a step of GA micro-steps: GA reduce-scatters of F32 gradients and
-/// an all-gather of weights. Of the reductions that load all ranks alike.
+/// Bytes that one rank sends in a step of GA micro-steps: GA reduce-scatters of F32 gradients, and
+/// an all-gather of weights. It holds for reductions that load all ranks alike.
 inline std::optional<int64_t> zero2_traffic(const ParamLayout& layout, const DdpOptions& options,
                                             const PrecisionOptions& precision, int64_t GA) {
   if (!options.is_even()) return std::nullopt;

@@ -1,21 +1,21 @@
-// ZeRO stage 3, also known as fully sharded data parallelism: every rank has weights of its chunks,
-// and no others (arXiv 1910.02054; Zhao et al., "PyTorch FSDP", arXiv 2304.11277).
+// ZeRO stage 3, also known as fully sharded data parallelism: every rank has the weights of its
+// chunks, and no others (arXiv 1910.02054; Zhao et al., "PyTorch FSDP", arXiv 2304.11277).
 //
-// Forward and backward of a section need it whole. So it is gathered before, into a room, and the
-// room is used again for the next section; with a second room the next section is on its way while
-// this one computes:
+// Forward and backward of a section need the whole section. So its chunks are gathered into a room
+// before, and a later section uses the same room again. With a second room, the next section is on
+// its way while this one computes:
 //
 //   forward    gather embed, gather 0 | embed; gather 1 | block 0; gather 2 | block 1; ...
 //   backward   head; gather L - 2 | block L - 1; gather L - 3 | block L - 2; ...
 //
-// No list says which section is in which room: a new section takes the room whose own was used
-// longest ago. So block L - 1 is still there when backward comes to it.
+// No list says which section is in which room. A new section takes the room that was used longest
+// ago. So block L - 1 is still there when backward begins with it.
 //
-// A micro-step gathers about 2 P and reduces P. In GA micro-steps that is 3 GA P, where stage 1
-// sends 2 P and stage 2 (GA + 1) P. With --reshard-after-forward 0 every section has a room and is
-// gathered once a step. Traffic and memory are those of stage 2 then, and a rank has its own chunks
-// twice. (FSDP's switch of that name keeps weights from forward to backward only, and gathers once
-// a micro-step.)
+// A micro-step gathers about 2 P and reduces P. GA micro-steps send 3 GA P, where stage 1 sends 2 P
+// and stage 2 sends (GA + 1) P. With --reshard-after-forward 0 every section has a room of its own,
+// and is gathered once per step. Traffic and memory are then those of stage 2, except that a rank
+// has its own chunks twice. (FSDP's switch of that name keeps weights only from forward to
+// backward, and gathers once per micro-step.)
 #pragma once
 
 #include <algorithm>
@@ -48,17 +48,17 @@ struct Zero3Options {
              {.legal = {"0", "1"}});
   }
 
-  /// Sections that can be gathered at the same time.
+  /// How many sections can be gathered at the same time.
   int64_t rooms(const ParamLayout& layout) const {
     return reshard == 1 ? 1 + prefetch : layout.sections();
   }
-  /// Elements of all rooms.
+  /// How many elements all rooms have together.
   int64_t room_elements(const ParamLayout& layout) const {
     return reshard == 1 ? rooms(layout) * layout.largest_section() : layout.size();
   }
 };
 
-/// Which section each of a number of rooms holds.
+/// Which section each room holds.
 class Rooms {
  public:
   explicit Rooms(int64_t count) : held_(static_cast<size_t>(count)) {}
@@ -67,9 +67,9 @@ class Rooms {
 
   struct Found {
     size_t room;
-    bool there;  ///< else the section in this room makes place
+    bool there;  ///< false: the section in this room must make place
   };
-  /// The room of section s: it is the latest in use now.
+  /// The room of section s. From now on it is the room that was used last.
   Found use(int64_t s) {
     const Found found = find(s);
     held_[found.room] = {s, ++clock_};
@@ -94,7 +94,7 @@ class Rooms {
   int64_t clock_ = 0;
 };
 
-/// Weights (chapter 05) of a shard alone.
+/// Weights (chapter 05) of a shard.
 struct ShardWeights {
   Weights flat;
   Shard master{flat.master}, compute{flat.compute};
@@ -102,10 +102,10 @@ struct ShardWeights {
   void refresh(const Ctx& ctx) const { flat.refresh(ctx); }
 };
 
-/// The weights as a model, of which a few sections are gathered at a time.
+/// The weights as a model. Only a few sections are gathered at a time.
 class GatheredParams {
  public:
-  /// @param own this rank's weights, in the dtype of forward
+  /// @param own this rank's weights, in the dtype that forward reads
   GatheredParams(Arena& arena, CommStream& comm_stream, const ParamLayout& layout,
                  const ParamLayout& shard, const Shard& own, const Zero3Options& options)
       : comm_stream_(comm_stream),
@@ -123,8 +123,8 @@ class GatheredParams {
     view_.blocks.resize(static_cast<size_t>(layout.sections()) - 2);
   }
 
-  /// Makes section s whole in view(), and begins to gather `next`. 0: none; the embedding comes
-  /// next only where a new micro-step begins.
+  /// Makes section s whole in view(), and begins to gather section `next`. next 0: gathers nothing.
+  /// (Section 0, the embedding, is never `next`, because only a new micro-step begins with it.)
   void use(const Ctx& ctx, int64_t s, int64_t next = 0) {
     s = layout_->home_of(s);
     const size_t room = gather(s);
@@ -140,7 +140,7 @@ class GatheredParams {
   }
   const GptTensors& view() const { return view_; }
 
-  /// What has been gathered is not used again: weights are new.
+  /// The weights are new, so what was gathered is not used again.
   void forget() {
     for (State& state : states_) state.gathered.wait();
     rooms_.clear();
@@ -157,7 +157,7 @@ class GatheredParams {
     return states_[room].buffer.first(layout_->section(s).size());
   }
 
-  /// The room of section s, in which it is or will be.
+  /// The room where section s is, or will be once it is gathered.
   size_t gather(int64_t s) {
     const auto [room, there] = rooms_.use(s);
     if (there) return room;
@@ -183,14 +183,14 @@ class GatheredParams {
   GptTensors view_;
 };
 
-/// The section that backward uses first once it has done with block l; 0: none.
+/// The section that backward uses first after block l; 0: none.
 inline int64_t section_after(const Recompute& recompute, int64_t l) {
   if (l == 0) return 0;
   const Range run = recompute.segment_before(l - 1);
   return run.size() > 0 ? run.begin + 1 : l;
 }
 
-/// Sections that a micro-step uses, in order: what forward, recomputation and backward do.
+/// The sections that a micro-step uses, in order: in forward, then in recomputation and backward.
 inline std::vector<int64_t> sections_used(int64_t layers, const Recompute& recompute) {
   std::vector<int64_t> all;
   for (int64_t s = 0; s <= layers + 1; ++s) all.push_back(s);
@@ -202,9 +202,9 @@ inline std::vector<int64_t> sections_used(int64_t layers, const Recompute& recom
   return all;
 }
 
-/// Bytes that one rank sends in a step of GA micro-steps: a reduce-scatter of F32 gradients in
-/// each, and an all-gather of every section that is used while it is in no room. Of the reductions
-/// that load all ranks alike.
+/// Bytes that one rank sends in a step of GA micro-steps. Each micro-step has a reduce-scatter of
+/// F32 gradients, and an all-gather of every section that is used while it is in no room. It holds
+/// for reductions that load all ranks alike.
 inline std::optional<int64_t> zero3_traffic(const ParamLayout& layout, const DdpOptions& ddp,
                                             const PrecisionOptions& precision,
                                             const Recompute& recompute, const Zero3Options& options,

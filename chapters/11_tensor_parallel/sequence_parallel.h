@@ -1,17 +1,18 @@
-// Sequence parallelism: ranks that share each layer share what lies between the layers, too
-// (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
-// arXiv 2205.05198).
+// Sequence parallelism: ranks that share each layer also share what lies between the layers
+// (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", arXiv
+// 2205.05198).
 //
-// Norms and residuals work on each token by itself. So between the shared parts rank r of t has its
-// own positions of every sequence alone, [r T/t, (r+1) T/t). A shared part needs all of them, so
-// they are gathered before it; and of the sum behind it a rank takes its own:
+// Norms and residuals treat each token by itself. So between the shared parts, rank r of t has only
+// its own positions of every sequence, [r T/t, (r+1) T/t). A shared part needs all positions, so
+// they are gathered before it. Of the sum after it, a rank takes its own positions:
 //
 //            forward           backward
 //      f     all-gather        reduce-scatter
 //      g     reduce-scatter    all-gather
 //
-// An all-reduce is a reduce-scatter and an all-gather, so these send as many bytes as without
-// this. What backward gathers once more comes on top. The paper calls the two g and g-bar.
+// An all-reduce is a reduce-scatter and an all-gather, so these send as many bytes as the
+// all-reduces without sequence parallelism. But backward gathers some tensors a second time, and
+// those bytes come on top. The paper calls the two g and g-bar.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +25,14 @@
 
 namespace ladder {
 
-/// Gradients of a norm's parameters: of its gain, and of a bias where it has one.
+/// How many gradients a norm has: of its gain, and of its bias if it has one.
 inline int64_t norm_gradients(const GptConfig& gpt) { return gpt.norm == Norm::Layer ? 2 : 1; }
 
-/// How ranks exchange the tokens of sequences, and gradients of which each has a part.
+/// How ranks exchange the tokens of sequences, and gradients of which each rank has a part.
 class SequenceParallel {
  public:
-  /// @param group ranks that share each sequence, in the order of its positions
-  /// @param micro sequences of a micro-batch, at most
+  /// @param group the ranks that share each sequence, in the order of its positions
+  /// @param micro the most sequences of a micro-batch
   SequenceParallel(Arena& arena, const Ctx& ctx, Comm& group, const GptConfig& gpt, Dtype dtype,
                    int64_t micro)
       : ranks_(group.size()),
@@ -54,9 +55,9 @@ class SequenceParallel {
     bytes[Mem::Comm] += size_of(dtype) * Reducer::workspace_elements(ranks, sequence);
   }
 
-  /// This rank's summand of all positions (MBS,T,C).
+  /// This rank's summand for all positions (MBS,T,C).
   Tensor summand() const { return summand_; }
-  /// own (n,T/t,C) = own positions of the sum of summand() over ranks, which is used up.
+  /// own (n,T/t,C) = own positions of the sum of summand() over ranks. summand() is used up.
   void reduce_scatter(const Ctx& ctx, Tensor own) {
     const Span span(ctx, "reduce_scatter");
     for (int64_t b = 0; b < own.dim(0); ++b) {
@@ -66,15 +67,15 @@ class SequenceParallel {
     }
   }
 
-  /// What a shared part reads, of all positions: (n,T,C) of own (n,T/t,C). There until the next
-  /// call.
+  /// The input of a shared part for all positions, (n,T,C), gathered from own (n,T/t,C). It is
+  /// valid until the next call.
   Tensor gather_inp(const Ctx& ctx, Tensor own) { return gather(ctx, inp_, own); }
-  /// The gradient of what it makes, likewise.
+  /// The gradient of a shared part's product, gathered in the same way.
   Tensor gather_dproduct(const Ctx& ctx, Tensor own) { return gather(ctx, dproduct_, own); }
 
-  /// Gradients of a norm. A rank's tokens of a sequence are neighbors, kTokenChunks / t of its
-  /// chunks (kernels/token_leaves.h); but the sum over a sequence folds early ones with late ones.
-  /// So ranks gather the sums of all chunks, and each joins them. dout, inp (n,T/t,C)
+  /// Gradients of a norm. A rank's tokens are neighbors: kTokenChunks / t whole chunks of each
+  /// sequence (kernels/token_leaves.h). But a sum over a sequence folds an early chunk with a late
+  /// one. So ranks gather the sums of all chunks, and each rank joins them. dout, inp (n,T/t,C)
   void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,
                             const NormSaved& saved, Into into) {
     const int64_t n = dout.dim(0);
@@ -85,7 +86,7 @@ class SequenceParallel {
       const Tensor whole = sequence(sums, i);
       tokens_.all_gather(whole, by_rank(whole));
     }
-    // Each chunk is like a token now.
+    // From here on, a chunk's sum is treated like a token.
     bias_backward_weight(ctx, grads.w, dw, into);
     bias_backward_weight(ctx, grads.b, db, into);
   }
@@ -101,7 +102,8 @@ class SequenceParallel {
     return buffer.first(own.dim(0));
   }
 
-  /// Sums of this rank's chunks of sequence b, to their rows of dw and db (n,kTokenChunks,C).
+  /// Writes the sums of this rank's chunks of sequence b to their rows of dw and db
+  /// (n,kTokenChunks,C).
   void sum_chunks(const Ctx& ctx, Tensor dw, Tensor db, int64_t b, Tensor dout, Tensor inp,
                   const NormSaved& saved) const {
     Ctx alone = ctx;
@@ -127,7 +129,7 @@ class SequenceParallel {
 
   /// Sequence b of x, flat.
   static Tensor sequence(const Tensor& x, int64_t b) { return flat(x.slice(b, 1)); }
-  /// Each rank's positions of a sequence.
+  /// The positions of each rank in a sequence.
   Chunks by_rank(const Tensor& whole) const { return {whole.size(), ranks_}; }
 
   int64_t ranks_, rank_;

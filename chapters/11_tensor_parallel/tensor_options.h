@@ -1,4 +1,4 @@
-// Options of chapter 11, and which degrees are legal.
+// Options of chapter 11, and the degrees that are legal.
 #pragma once
 
 #include <algorithm>
@@ -29,20 +29,20 @@ struct TensorParallelOptions {
              "they share what lies between the layers, too, by positions of each sequence");
   }
 
-  /// Before a rank is started. degree() knows the model and says more.
+  /// Checks what can be checked before a rank starts. degree() knows the model and checks more.
   void check() const {
     if (tp < 0 || tp > kLeaves) throw UserError("--tp {}: legal are 1, 2, 4, 8, and 0", tp);
   }
 
-  /// Makes `run` one of --tp ranks if --ranks says 1; under mpirun they have been started.
-  /// @throws UserError as RunOptions::check()
+  /// Makes `run` start --tp ranks if --ranks is 1. Under mpirun the ranks are already started.
+  /// @throws UserError as RunOptions::check() does
   void set_ranks(RunOptions& run) const {
     if (run.ranks == 1 && !under_mpirun()) run.ranks = std::max(1, tp);
     run.check();
   }
 
-  /// Ranks that share each layer, of `ranks` in all.
-  /// @throws UserError if they cannot, naming what is legal
+  /// How many ranks share each layer, if there are `ranks` in all.
+  /// @throws UserError that names what is legal, if they cannot
   int64_t degree(const GptConfig& gpt, int64_t ranks) const {
     const int64_t t = tp == 0 ? ranks : tp;
     if (t < 1 || t > kLeaves || !std::has_single_bit(static_cast<uint64_t>(t)) || !legal(gpt, t))
@@ -59,8 +59,8 @@ struct TensorParallelOptions {
     return t;
   }
 
-  /// How many of t ranks that share each layer share each sequence, too: all, or one.
-  /// @throws UserError if they cannot, naming what is legal
+  /// How many of the t ranks that share each layer also share each sequence: all of them, or 1.
+  /// @throws UserError that names what is legal, if they cannot
   int64_t sequence_ranks(const GptConfig& gpt, int64_t t) const {
     if (!sequence_parallel) return 1;
     const auto even = [&](int64_t d) { return legal(gpt, d) && gpt.seq_len % d == 0; };
@@ -72,14 +72,14 @@ struct TensorParallelOptions {
     return t;
   }
 
-  /// `all` of what one of t ranks has. @throws UserError as sequence_ranks()
+  /// The part of plan `all` that one of t ranks has. @throws UserError as sequence_ranks() does
   ActivationPlan plan(ActivationPlan all, const GptConfig& gpt, int64_t t) const {
     all.tp = t;
     all.sequence_ranks = sequence_ranks(gpt, t);
     return all;
   }
 
-  /// @throws UserError if an option looks at whole tensors, where ranks have parts
+  /// @throws UserError if an option needs whole tensors, because ranks have only parts
   static void check(const OptimizerOptions& optimizer, int64_t tp) {
     if (tp == 1) return;
     if (optimizer.kind == OptimizerKind::Adafactor || optimizer.kind == OptimizerKind::AdamW8bit)
@@ -90,7 +90,7 @@ struct TensorParallelOptions {
   }
 
  private:
-  /// "1, 2, 4": those that are legal.
+  /// The degrees that are legal: "1, 2, 4".
   template <class Legal>
   static std::string degrees(Legal&& legal) {
     std::string list = "1";

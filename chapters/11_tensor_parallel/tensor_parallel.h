@@ -1,8 +1,8 @@
 // Tensor parallelism: ranks share each layer (Shoeybi et al., "Megatron-LM", arXiv 1909.08053).
 //
-// A rank has some heads of attention and some columns of the MLP. What a part computes up to there
-// needs no other rank. The projection that follows reads what all ranks have, so its product is a
-// sum over ranks; the same in backward for the gradient of what the part read:
+// A rank has some of the attention heads and some of the MLP's channels. Up to these, a part needs
+// no other rank. The projection that follows reads the channels of all ranks, so its product is a
+// sum over ranks. In backward, the gradient of the part's input is a sum over ranks, too:
 //
 //            norm --f--> qkv, attention --> proj --g--> residual        all ranks have the stream
 //            whole
@@ -11,14 +11,14 @@
 //      f     nothing           all-reduce of the gradient of norm's output
 //      g     all-reduce        nothing
 //
-// f and g are conjugate: each is the other, backward. So a block takes two all-reduces forward and
-// two backward, of B T C elements each. Layer norms, biases after g and the stream are computed by
-// all ranks alike; or, with --sequence-parallel, shared as sequence_parallel.h says.
+// f and g are conjugate: each is the other's backward. So a block takes two all-reduces in forward
+// and two in backward, of B T C elements each. All ranks compute layer norms, biases after g and
+// the residual stream alike; with --sequence-parallel they share these (sequence_parallel.h).
 //
-// The vocabulary is shared, too. A rank embeds the tokens whose rows it has, and 0 for others: the
-// sum over ranks is the embedding. It computes its columns of the logits; softmax and loss take
-// a maximum, a sum and the target's logit over ranks, of one number a token each. No rank ever has
-// all logits.
+// Ranks share the vocabulary, too. A rank embeds the tokens whose rows it has, and writes -0 for
+// the others, so the sum over ranks is the embedding. A rank computes its own columns of the
+// logits. For softmax and loss, ranks exchange three numbers per token: a maximum, a sum, and the
+// target's logit. No rank ever has all logits.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@
 
 namespace ladder {
 
-/// The model with the rows of the vocabulary that one rank has.
+/// The model with only those rows of the vocabulary that one rank has.
 inline GptConfig own_vocab(const ParamLayout& params) {
   GptConfig gpt = params.config();
   gpt.padded_vocab = div_exact(gpt.padded_vocab, params.tensor_rank().size);
@@ -50,11 +50,11 @@ inline GptConfig own_vocab(const ParamLayout& params) {
 /// What the ranks that share each layer exchange.
 class TensorParallel {
  public:
-  /// Sets ctx.leaves: from here on kernels of `ctx` sum over this rank's channels in as many of the
-  /// 8 leaves as they are (docs/same_bits.md).
-  /// @param comm   ranks that share each layer, in the order of their parts
-  /// @param params what this rank has of the model
-  /// @param micro  sequences of a micro-batch, at most
+  /// Sets ctx.leaves: how many of the 8 leaves this rank's channels are. Kernels called with `ctx`
+  /// then sum over this rank's channels in that many leaves (docs/same_bits.md).
+  /// @param comm   the ranks that share each layer, in the order of their parts
+  /// @param params the part of the model that this rank has
+  /// @param micro  the most sequences of a micro-batch
   TensorParallel(Arena& arena, Ctx& ctx, Comm& comm, const ParamLayout& params,
                  const ActivationPlan& acts, int64_t micro)
       : comm_(comm),
@@ -88,38 +88,39 @@ class TensorParallel {
     if (acts.sequence_ranks > 1) SequenceParallel::add_bytes(bytes, gpt, acts.dtype, ranks, micro);
   }
 
-  // In the shapes below s is the number of ranks that share a sequence: tp, or 1.
+  // In the shapes below, s is the number of ranks that share a sequence: tp or 1.
 
-  /// Where a shared part writes this rank's summand of x (n,T/s,C): (n,T,C), until f or g has
-  /// summed.
+  /// Where a shared part writes this rank's summand of x (n,T/s,C). It has shape (n,T,C), and is
+  /// valid until f or g has summed it.
   Tensor summand(Tensor x) const { return sequence_ ? sequence_->summand().first(x.dim(0)) : x; }
 
-  /// What a shared part reads (n,T,C) of x (n,T/s,C). There until the next call.
+  /// The input of a shared part, (n,T,C), from x (n,T/s,C). It is valid until the next call.
   Tensor f_forward(const Ctx& ctx, Tensor x) {
     return sequence_ ? sequence_->gather_inp(ctx, x) : x;
   }
-  /// dx (n,T/s,C) = the sum of its summands over ranks.
+  /// Replaces summands of dx (n,T/s,C) by their sum over ranks.
   void f_backward(const Ctx& ctx, Tensor dx) { sum(ctx, dx); }
 
-  /// x (n,T/s,C) = the sum of its summands over ranks.
+  /// Replaces summands of x (n,T/s,C) by their sum over ranks.
   void g_forward(const Ctx& ctx, Tensor x) { sum(ctx, x); }
-  /// The gradient of every rank's summand (n,T,C) of dx (n,T/s,C). There until the next call.
+  /// The gradient of every rank's summand (n,T,C), from dx (n,T/s,C). It is valid until the next
+  /// call.
   Tensor g_backward(const Ctx& ctx, Tensor dx) {
     return sequence_ ? sequence_->gather_dproduct(ctx, dx) : dx;
   }
 
-  /// Gradients of a norm, which has worked on (n,T/s,C).
+  /// The gradients of a norm that worked on (n,T/s,C).
   void norm_backward_weight(const Ctx& ctx, const Affine& grads, Tensor dout, Tensor inp,
                             const NormSaved& saved, Into into) {
     if (sequence_) return sequence_->norm_backward_weight(ctx, grads, dout, inp, saved, into);
     ladder::norm_backward_weight(ctx, grads, dout, inp, saved, into);
   }
 
-  /// Columns of the logits that this rank has, without padding.
+  /// How many columns of the logits this rank has, without padding.
   int64_t own_vocab() const { return own_vocab_; }
 
-  /// Makes tokens and targets, in place, rows of this rank's part of the vocabulary: kElsewhere
-  /// where another rank has the row.
+  /// Turns tokens and targets, in place, into row numbers in this rank's part of the vocabulary.
+  /// Those whose row another rank has become kElsewhere.
   void localize(const Batch& batch) const {
     localize(batch.tokens);
     localize(batch.targets);
@@ -131,8 +132,7 @@ class TensorParallel {
                                                  : kElsewhere;
   }
 
-  /// What a softmax over the columns of all ranks needs of them. logits (n,T,Vp/tp), targets (n,T)
-  /// localized
+  /// What a softmax needs of the columns of all ranks. logits (n,T,Vp/tp); targets (n,T), localized
   SoftmaxSums softmax(const Ctx& ctx, Tensor logits, Tensor targets) {
     if (comm_.size() == 1) return {};
     const int64_t n = logits.dim(0);
@@ -141,13 +141,13 @@ class TensorParallel {
     comm_.all_reduce(all.max, Combine::Max);
     head_sum(ctx, all, logits, targets, own_vocab());
     sums_.all_reduce(all.sum);
-    comm_.all_reduce(all.target);  // of one rank and zeros: exact in any order
+    comm_.all_reduce(all.target);  // one rank has it, the others -0: exact in any order
     return all;
   }
 
-  /// Counts what it sends in the report.
+  /// Counts in the report what these ranks exchange.
   void show(RunLog& log) const { log.count(*group_); }
-  /// Bytes of activations and their gradients that this rank has sent in the last step.
+  /// Bytes of activations and their gradients that this rank sent in the last step.
   int64_t sent(const RunLog& log) const { return log.sent_in_step(*group_); }
 
  private:
@@ -156,7 +156,7 @@ class TensorParallel {
     return {params.tensor_rank().rank * rows, (params.tensor_rank().rank + 1) * rows};
   }
 
-  /// Elements; of tokens alone: sequence parallelism has sums of its own.
+  /// Elements of the largest sum. 0 with sequence parallelism, which has sums of its own.
   static int64_t largest_sum(const GptConfig& gpt, const ActivationPlan& acts, int64_t micro) {
     return acts.sequence_ranks > 1 ? 0 : micro * gpt.seq_len * gpt.channels;
   }
@@ -168,7 +168,7 @@ class TensorParallel {
   }
 
   Comm& comm_;
-  std::unique_ptr<Comm> group_;  ///< for activations and their gradients alone
+  std::unique_ptr<Comm> group_;  ///< only for activations and their gradients
   Range rows_;                   ///< of the vocabulary, padding included
   int64_t own_vocab_;
   SoftmaxSums softmax_;

@@ -1,4 +1,4 @@
-// What tensor parallelism costs on the wire: the formula of the README.
+// How many bytes tensor parallelism sends: the formula of the README.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace ladder {
 
-/// What ranks that share layers have of a model: all of it, or a stage of a pipeline.
+/// The layers that ranks share: those of a whole model, or of a stage of a pipeline.
 struct SharedLayers {
   int64_t blocks;
-  int64_t again;  ///< blocks that are computed again
+  int64_t again;  ///< blocks that are computed again in backward
   bool embed = true, head = true;
-  int64_t gathers = 2;  ///< of a block under sequence parallelism, for weight gradients
+  int64_t gathers = 2;  ///< with sequence parallelism: of a block, for weight gradients
 };
 
-/// Bytes that one rank sends for activations in a step of `sequences`: for each block two
-/// all-reduces forward and two backward, one for the embedding and one for the head; and two for
-/// each block that is computed again.
+/// Bytes that one rank sends for activations in a step of `sequences`. Each block has two
+/// all-reduces in forward and two in backward, and two more if it is computed again. The embedding
+/// and the head have one each.
 ///
-/// Under sequence parallelism an all-reduce is a reduce-scatter with an all-gather on the other
-/// side of the block, of the same bytes. Backward gathers what the two parts of a block have read
-/// once more; and the sums of each sequence's chunks are gathered, of norm_gradients() a norm.
+/// With sequence parallelism, an all-reduce becomes a reduce-scatter, and an all-gather on the
+/// other side of the block, with the same bytes. In addition, backward gathers the inputs of both
+/// parts of a block once more, and ranks gather the sums of each sequence's chunks:
+/// norm_gradients() per norm.
 inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
                           const SharedLayers& shared, int64_t sequences) {
   const int64_t t = acts.tp, embed = shared.embed ? 1 : 0, head = shared.head ? 1 : 0;
@@ -38,7 +39,7 @@ inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
   return (t - 1) * (size_of(acts.dtype) * tokens + size_of(Dtype::F32) * chunks) / t;
 }
 
-/// The same of a whole model.
+/// The same for a whole model.
 inline int64_t tp_traffic(const GptConfig& gpt, const ActivationPlan& acts,
                           const Recompute& recompute, int64_t sequences) {
   return tp_traffic(gpt, acts, {.blocks = gpt.layers, .again = recompute.blocks_again()},

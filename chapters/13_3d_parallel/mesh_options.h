@@ -1,4 +1,5 @@
-// The mesh: every rank has a place on three axes (common/comm/mesh.h), and which meshes are legal.
+// The mesh: every rank has a place on three axes (common/comm/mesh.h). Options, and which meshes
+// are legal.
 //
 //   rank = t + TP (d + DP s)      t  its part of each layer       0 .. TP-1, fastest
 //                                 d  its share of the batch       0 .. DP-1
@@ -9,11 +10,11 @@
 //                        d = 1     2  3       6  7      0, 2: the same weights, other sequences
 //                                                       0, 4: the stages of one pipeline
 //
-// The order of the axes is that of how much they say to each other (Narayanan et al., "Efficient
-// Large-Scale Language Model Training on GPU Clusters", arXiv 2104.04473). Tensor ranks exchange
-// activations four times a block and wait for them each time: neighbors, on one node with NVLink.
-// Data ranks exchange gradients and weights once a step. Stages send one activation for each
-// micro-batch, while they compute another: that may cross nodes.
+// The axes are ordered by how much their ranks exchange (Narayanan et al., "Efficient Large-Scale
+// Language Model Training on GPU Clusters", arXiv 2104.04473). Tensor ranks exchange activations
+// four times per block, and wait each time. So they are neighbors, on one node with NVLink. Data
+// ranks exchange gradients and weights once per step. Stages send one activation per micro-batch,
+// while they compute another. So stages may be on different nodes.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +59,7 @@ struct MeshOptions {
   }
   void check() const { times(); }
 
-  /// --f-b-w, if it is given. @throws UserError unless it is three positive numbers
+  /// The times of --f-b-w, if it is given. @throws UserError unless it is three positive numbers
   std::optional<StageTimes> times() const {
     constexpr double kMostTime = 1e6;
     if (f_b_w.empty()) return {};
@@ -78,9 +79,10 @@ struct MeshOptions {
     return StageTimes{all[0], all[1], all[2]};
   }
 
-  /// The mesh of `ranks` ranks. 1 means that nobody has said how many: then there are as many as
-  /// the axes ask for. An axis of 0 is 1, except dp, which takes all that the others leave.
-  /// @throws UserError if the axes do not make that many
+  /// The mesh of `ranks` ranks. ranks 1 means that no number was given: then there are as many
+  /// ranks as the axes need. An axis of 0 becomes 1, except dp, which takes all ranks that the
+  /// other axes leave.
+  /// @throws UserError if the axes do not make that many ranks
   MeshShape shape(const TensorParallelOptions& tp, const PipelineOptions& pp, int ranks) const {
     for (const auto& [flag, degree] : {std::pair{"--dp", dp}, {"--world", world}})
       if (degree < 0 || degree > kMost)
@@ -99,20 +101,20 @@ struct MeshOptions {
             {Axis::Pipeline, std::max(1, pp.pp)}};
   }
 
-  /// Makes `run` one of all ranks of the mesh, and checks it.
-  /// @throws UserError as shape() and RunOptions::check()
+  /// Sets run.ranks to the size of the mesh, and checks it.
+  /// @throws UserError as shape() and RunOptions::check() do
   void set_ranks(RunOptions& run, const TensorParallelOptions& tp,
                  const PipelineOptions& pp) const {
     if (world > 0 && !run.plan_only) throw UserError("--world is for --plan-only");
-    const bool started = run.ranks == 1 && !run.plan_only;  // by mpirun, if it was
+    const bool started = run.ranks == 1 && !run.plan_only;  // perhaps by mpirun
     const int here = started ? launched_processes() : run.ranks;
     run.ranks = shape(tp, pp, world > 0 ? world : here).size();
     run.plan_only ? run.check_size(run.ranks) : run.check();  // with that many ranks
   }
 };
 
-/// What the chapters of the three axes check.
-/// @throws UserError if an option looks at what ranks have apart
+/// Makes the checks of the three chapters that have these axes.
+/// @throws UserError if an option needs what ranks have only in parts
 inline void check_mesh(const MeshShape& mesh, const OptimizerOptions& optimizer) {
   TensorParallelOptions::check(optimizer, mesh[Axis::Tensor]);
   check_sharding(optimizer, mesh[Axis::Data]);

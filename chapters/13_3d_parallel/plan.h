@@ -1,8 +1,8 @@
-// The plan of a mesh, before anything runs: what each rank will hold and send, and how long stages
+// The plan of a mesh before anything runs: what each rank will hold and send, and how long stages
 // will wait.
 //
-// It needs the formulas of the chapters before and nothing else, so it can be made for machines
-// that are not there: --plan-only --world 1024.
+// A plan needs only the formulas of earlier chapters. So it can be made for machines that do not
+// exist here: --plan-only --world 1024.
 #pragma once
 
 #include <array>
@@ -26,8 +26,9 @@ namespace ladder {
 /// The axes of this chapter's mesh.
 inline constexpr std::array kMeshAxes{Axis::Tensor, Axis::Data, Axis::Pipeline};
 
-/// Bytes that one rank sends in a step, along each axis: activations and their gradients; of
-/// Axis::Data gradients and weights. None: no formula knows, as the reduction loads ranks unevenly.
+/// Bytes that one rank sends in a step along each axis: gradients and weights on Axis::Data,
+/// activations and their gradients on the others. None: there is no formula, because the reduction
+/// loads ranks unevenly.
 using AxisTraffic = PerAxis<std::optional<int64_t>>;
 
 /// What a rank will do, hold and send.
@@ -41,7 +42,7 @@ struct RankPlan {
 /// The plans of all ranks.
 class MeshPlan {
  public:
-  /// What a rank will do if --recompute is `policy`.
+  /// The plan of a rank under the --recompute policy `policy`.
   using PlanOf = std::function<RankPlan(int rank, const std::string& policy)>;
 
   MeshPlan(const MeshShape& mesh, const RecomputeOptions& recompute, PlanOf plan_of)
@@ -51,11 +52,11 @@ class MeshPlan {
 
   const MeshShape& mesh() const { return mesh_; }
   RankPlan of(int rank) const { return plan_of_(rank, recompute_.policy); }
-  /// Of the first rank of each stage: all of a stage are alike.
+  /// The plan of the first rank of each stage. All ranks of a stage have the same plan.
   const std::vector<RankPlan>& stages() const { return stages_; }
   int first_rank(int stage) const { return mesh_.rank({{Axis::Pipeline, stage}}); }
 
-  /// @param shown whether the plan is printed
+  /// @param shown whether to print the plan
   /// @throws UserError if the rank would take more than --memory-limit
   void check_limit(int rank, bool shown) const {
     const RankPlan plan = of(rank);
@@ -71,10 +72,11 @@ class MeshPlan {
   std::vector<RankPlan> stages_;
 };
 
-/// tp_traffic() of one stage: its blocks (`recompute` is of one part), and embedding or head.
+/// tp_traffic() of one stage: its blocks, and the embedding or the head. `recompute` is that of one
+/// part.
 ///
-/// Under sequence parallelism backward gathers a gradient once for the inputs and once more for the
-/// weights, which may come later.
+/// With sequence parallelism, backward gathers a gradient once for the inputs, and once more for
+/// the weights, whose turn may come later.
 inline int64_t tp_traffic_of_stage(const StageLayout& stage, const ActivationPlan& acts,
                                    const Recompute& recompute, int64_t sequences) {
   const int64_t chunks = stage.rank.chunks;

@@ -1,4 +1,4 @@
-// The plan of a mesh as people and programs read it: on the screen, and in --report.
+// The plan of a mesh for people and for programs: on the screen, and in --report.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 
 namespace ladder {
 
-/// 0 .. n-1, or of many the first, -1 for those between, and the last.
+/// 0 .. n-1. If n is large: the first ones, -1 in place of those in between, and the last.
 inline std::vector<int> some_of(int n) {
   constexpr int kMost = 8;
   std::vector<int> some;
@@ -37,8 +37,8 @@ inline std::vector<int> some_of(int n) {
   return some;
 }
 
-/// Which rank stands where: a row for each share of the batch, a column for each stage, and in each
-/// place the ranks that share its layers.
+/// Which rank is where: a row for each share of the batch, and a column for each stage. Each place
+/// shows the ranks that share its layers.
 inline std::string grid_text(const MeshShape& mesh) {
   const int tp = mesh[Axis::Tensor];
   const auto place = [&](int d, int s) {
@@ -67,7 +67,7 @@ inline std::string bytes_text(int64_t bytes) {
 
 using Cells = std::vector<std::string>;
 
-/// A row for each stage, or for neighbors that are alike in all digits shown.
+/// A row for each stage, or for neighboring stages whose rows look the same.
 inline std::string stage_table(std::string_view title, const Cells& columns,
                                const std::vector<Cells>& stages) {
   std::string text;
@@ -84,7 +84,7 @@ inline std::string stage_table(std::string_view title, const Cells& columns,
   return text;
 }
 
-/// Of a rank of each stage, by category; those that no stage has left out.
+/// The memory of one rank of each stage, by category. Categories that no stage has are left out.
 inline std::string memory_table(const std::vector<RankPlan>& stages) {
   Cells columns;
   std::vector<Cells> rows(stages.size());
@@ -128,8 +128,8 @@ inline std::string mesh_text(const MeshPlan& plan) {
   return text + memory_table(plan.stages()) + traffic_table(plan.stages());
 }
 
-/// How long stages will wait; "" for one stage.
-/// @param given times of --f-b-w; none: as many as there are operations to count
+/// How long stages will wait; "" if there is one stage.
+/// @param given the times of --f-b-w; none: counted from operations
 inline std::string bubble_text(const StageLayout& stage, const Recompute& recompute,
                                const std::optional<StageTimes>& given) {
   if (stage.rank.size == 1) return "";
@@ -145,13 +145,13 @@ inline std::string bubble_text(const StageLayout& stage, const Recompute& recomp
 }
 
 /// The plan of all ranks, for the screen.
-/// @param given as for bubble_text()
+/// @param given as in bubble_text()
 inline std::string plan_text(const MeshPlan& plan, const std::optional<StageTimes>& given) {
   const RankPlan& first = plan.stages()[0];
   return mesh_text(plan) + bubble_text(first.stage, first.recompute, given);
 }
 
-/// {"tp": {"predicted": n, "measured": n}, "dp": ..., "pp": ...}; null: not known.
+/// {"tp": {"predicted": n, "measured": n}, "dp": ..., "pp": ...}; null: not known
 inline nlohmann::json axes_json(const AxisTraffic& predicted, const AxisTraffic& measured) {
   const auto number = [](std::optional<int64_t> n) { return n ? nlohmann::json(*n) : nullptr; };
   nlohmann::json json;
@@ -161,7 +161,8 @@ inline nlohmann::json axes_json(const AxisTraffic& predicted, const AxisTraffic&
   return json;
 }
 
-/// --report of --plan-only: that of a run, as far as a plan knows it, of one rank of each stage.
+/// --report of --plan-only: the report of a run as far as a plan knows it, for one rank of each
+/// stage.
 inline void write_plan(const RunOptions& run, const MeshPlan& plan) {
   if (run.report.empty() || launched_local_rank() != 0) return;
   nlohmann::json report = plan_json(plan.stages()[0].run), traffic = nlohmann::json::array();
@@ -179,7 +180,7 @@ inline void write_plan(const RunOptions& run, const MeshPlan& plan) {
   file.commit();
 }
 
-/// --plan-only. @throws UserError as a run would
+/// Does what --plan-only asks for. @throws UserError as a run would
 inline void show_plan(const RunOptions& run, const MeshPlan& plan,
                       const std::optional<StageTimes>& times) {
   const bool first = launched_local_rank() == 0;
@@ -189,13 +190,13 @@ inline void show_plan(const RunOptions& run, const MeshPlan& plan,
   write_plan(run, plan);
 }
 
-/// In the report of rank 0, what each rank has sent in the last step. All ranks call it.
-/// @param skipped whether that step ended without gathering what it would have updated
+/// Reports on rank 0 what each rank sent in the last step. All ranks call it.
+/// @param skipped whether that step ended without an update, so that no new weights were gathered
 inline void report_axes(RunLog& log, Comm& world, AxisTraffic predicted,
                         const AxisTraffic& measured, bool skipped) {
   if (skipped) predicted[Axis::Data].reset();
   if (log.steps() == 0) predicted = measured;  // no step: nothing was sent
-  // In a group of its own, so that these texts do not count as traffic of the run.
+  // A group of its own, so that these texts do not count as traffic of the run.
   const std::unique_ptr<Comm> group = world.split(0, world.rank());
   nlohmann::json all = nlohmann::json::array();
   for (const std::string& text : gather_text(*group, axes_json(predicted, measured).dump()))
