@@ -1,7 +1,7 @@
 // What a step must not do: update by a gradient that is NaN or infinite, or by one that is too
 // long.
 //
-//    --clip c   if |g| > c:  g = g c / |g|      |g|: norm over all parameters (arXiv 1211.5063)
+//   --clip c   if |g| > c:  g = g c / |g|      |g|: norm over all parameters (arXiv 1211.5063)
 #pragma once
 
 #include <cmath>

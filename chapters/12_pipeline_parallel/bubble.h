@@ -1,14 +1,16 @@
 // The bubble of a run: how long stages wait for one another.
 //
-// Each action is timed by the CPU clock of its rank's thread, which stands still while the thread
-// waits for a message or for a core. The clock of a stage then advances by these times, and a
-// receive advances it to when its message was sent (pipeline_clock.h). So stages that take turns on
-// a few cores show the bubble that they would have with a core each; and where there are cores
-// enough, it is what a wall clock shows. With more --threads the rank's own is timed alone: its
-// share of each operation, and its waiting for the others as long as it watches
-// (kernels/cpu/team.h). Kernels of a device run beside the thread, so there nothing is timed and no
-// bubble is reported. Times of one step are one sample: the shortest of each action over the steps
-// of a run counts, as the others were disturbed.
+// Each action is timed by the CPU clock of its rank's thread. That clock stands still while the
+// thread waits for a message or for a core. These times advance the clock of the stage; a receive
+// also advances it to the time when its message was sent (pipeline_clock.h). So stages that take
+// turns on a few cores show the bubble that they would have with a core each. If there are enough
+// cores, it is what a wall clock shows.
+//
+// With several --threads only the rank's own thread is timed: its share of each operation, and its
+// waiting for the others while it watches (kernels/cpu/team.h). Kernels of a device run beside the
+// thread, so nothing is timed there and no bubble is reported. The times of one step are one
+// sample. For each action, the shortest time over the steps of a run counts, because the others
+// were disturbed.
 #pragma once
 
 #include <algorithm>
@@ -30,17 +32,17 @@
 
 namespace ladder {
 
-/// Milliseconds that each action of one stage took.
+/// How many milliseconds each action of one stage took.
 class ActionTimes {
  public:
-  /// @param actions of a step
-  /// @param on      whether the thread itself does the work; else best() stays empty
+  /// @param actions how many actions a step has
+  /// @param on      whether the thread itself does the work; if not, best() stays empty
   ActionTimes(size_t actions, bool on) : on_(on), best_(on ? actions : 0) {}
 
-  /// Before the first action of a step.
+  /// Called before the first action of a step.
   void begin_step() { next_ = 0; }
 
-  /// Times the next action, to the end of a scope.
+  /// Times the next action, until the end of a scope.
   class Scope {
    public:
     explicit Scope(ActionTimes& times) : times_(times), begin_(cpu_ms()) {}
@@ -53,7 +55,7 @@ class ActionTimes {
     double begin_;
   };
 
-  /// In the order of the list.
+  /// The shortest times, in the order of the list.
   const std::vector<double>& best() const { return best_; }
 
  private:
@@ -73,13 +75,13 @@ class ActionTimes {
   size_t next_ = 0;
 };
 
-/// Times of a whole micro-batch on one stage, over all stages: T_F, T_B and T_W.
+/// The mean times T_F, T_B and T_W of a whole micro-batch on one stage, over all stages.
 inline std::array<double, 3> mean_times(const Pipeline& pipeline, const Durations& durations) {
   std::array<double, 3> sum{};
   for (size_t s = 0; s < durations.size(); ++s)
     for (size_t i = 0; i < durations[s].size(); ++i) {
       const Do what = pipeline.lists[s][i].what;
-      // A whole Backward counts as T_B, with T_W = 0: formulas that know it ask for the sum only.
+      // A whole Backward counts as T_B, with T_W = 0. Schedules with it need only the sum of both.
       const size_t which = what == Do::Forward ? 0 : what == Do::BackwardWeight ? 2 : 1;
       if (what <= Do::BackwardWeight) sum[which] += durations[s][i];
     }
@@ -87,14 +89,14 @@ inline std::array<double, 3> mean_times(const Pipeline& pipeline, const Duration
   return sum;
 }
 
-/// In the report of rank 0, of the last step if there was one: schedule, micro-batches in flight,
-/// bubble and timeline. All stages call it.
+/// Reports on rank 0, for the last step if there was one: schedule, micro-batches in flight, bubble
+/// and timeline. All stages call it.
 /// @param most micro-batches that were in flight here
 inline void report_pipeline(RunLog& log, Comm& stages, const Pipeline& pipeline,
                             const ActionTimes& times, int64_t most) {
   if (log.steps() == 0) return;
   const nlohmann::json own = {{"most", most}, {"times", times.best()}};
-  // In a group of its own, so that these texts do not count as traffic of the run.
+  // A group of its own, so that these texts do not count as traffic of the run.
   const std::unique_ptr<Comm> group = stages.split(0, stages.rank());
   const std::vector<std::string> texts = gather_text(*group, own.dump());
   nlohmann::json& report = log.extra()["pipeline"];

@@ -1,4 +1,4 @@
-// Messages between neighboring stages, and the places where they wait.
+// Messages between neighboring stages, and the buffers where they wait.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@
 
 namespace ladder {
 
-/// Messages of one kind between neighboring stages: to the next one if `step` is +1, to the one
-/// before if it is -1. The last stage and the first are neighbors, too.
+/// Messages of one kind between neighboring stages. `step` is +1 if they go to the next stage, -1
+/// if they go to the one before. The last stage and the first are neighbors, too.
 class Mailbox {
  public:
   /// @param stages the ranks of the pipeline, by stage
-  /// @param like   a message has its dtype and its shape, or fewer sequences
+  /// @param like   a message has this dtype and shape, or fewer sequences
   Mailbox(Arena& arena, const Ctx& ctx, Comm& stages, int step, const Tensor& like)
       : ctx_(ctx), group_(stages.split(0, stages.rank())), step_(step) {
     if (stages.size() == 1) return;
@@ -25,7 +25,7 @@ class Mailbox {
       buffer = arena.alloc(Mem::Comm, "mailbox", like.dtype, like.shape);
   }
 
-  /// Returns once x may change: it waits in a buffer until the other stage receives it.
+  /// Returns when x may change: x then waits in a buffer until the other stage receives it.
   void send(Tensor x) {
     const size_t i = next_++ % kMailbox;
     pending_[i].wait();
@@ -34,7 +34,7 @@ class Mailbox {
     pending_[i] = group_->isend(out, neighbor(step_));
   }
   void recv(Tensor x) { group_->recv(x, neighbor(-step_)); }
-  /// Returns once all has been received.
+  /// Returns when everything has been received.
   void finish() {
     for (Pending& pending : pending_) pending.wait();
   }

@@ -1,9 +1,10 @@
-// Gradients of activations in one part of the model: as little as possible, or all that weight
+// Gradients of activations in one part of the model: as few as possible, or all that weight
 // gradients will read.
 //
-// Where both gradients of a block are computed at once, two buffers of the stream and one set of
-// the rest serve all blocks. Where weight gradients wait (zb-h1), so does what they read beside
-// activations: of each block 11 C numbers a token, and of the last stream C.
+// If both gradients of a block are computed together, two buffers of the stream and one set of the
+// others serve all blocks. If weight gradients wait (zb-h1), everything that they read must wait
+// with them. Beside activations this is, per token, 11 C numbers of each block, and C of the last
+// stream.
 #pragma once
 
 #include <algorithm>
@@ -17,22 +18,22 @@
 
 namespace ladder {
 
-/// Gradients of activations of one block, as its weight gradients read them.
+/// Gradients of activations of one block, which its weight gradients read.
 struct BlockGrads {
-  Tensor mid;           ///< (B,T/s,C), of the stream between the two branches
-  Tensor read1, read2;  ///< (B,T/s,C), of what attn and mlp read
+  Tensor mid;           ///< (B,T/s,C), of the stream between both branches
+  Tensor read1, read2;  ///< (B,T/s,C), of the inputs of attn and mlp
   AttnGrads attn;
   MlpGrads mlp;
 };
 
 /// Gradients of activations of one part of the model.
 struct PartGrads {
-  std::vector<Tensor> streams;  ///< (B,T/s,C), of what each block reads, and of what the last wrote
+  std::vector<Tensor> streams;  ///< (B,T/s,C), of each block's input, and of the last output
   std::vector<BlockGrads> blocks;
-  Tensor norm;  ///< (B,T/s,C), of what a norm read
-  Tensor head;  ///< (B,T/s,C), of what the head read
+  Tensor norm;  ///< (B,T/s,C), of the input of a norm
+  Tensor head;  ///< (B,T/s,C), of the input of the head
 
-  /// Of what block l read; l = L: of what the last one wrote.
+  /// The gradient of block l's input. l = L: of the last block's output.
   const Tensor& stream(size_t l) const { return streams[l % streams.size()]; }
   const BlockGrads& block(size_t l) const { return blocks[l % blocks.size()]; }
 
@@ -51,8 +52,9 @@ struct PartGrads {
   }
 };
 
-/// Workspace for the gradients of `waiting` micro-batches whose weight gradients wait.
-/// @param part    its layers
+/// Workspace for the gradients of activations of `waiting` micro-batches, whose weight gradients
+/// wait.
+/// @param part    the layers of the part
 /// @param waiting 0: none waits, and one set serves all blocks and micro-batches
 inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& part, int64_t batch,
                                                const ActivationPlan& plan, int64_t waiting) {
@@ -80,16 +82,16 @@ inline std::vector<PartGrads> alloc_part_grads(Arena& arena, const GptConfig& pa
   return all;
 }
 
-/// Bytes of Workspace: the above, and what alloc_slots() counts as such.
+/// Bytes of Workspace: those above, and what alloc_slots() counts as Workspace.
 inline int64_t part_grad_bytes(const GptConfig& part, int64_t batch, const ActivationPlan& plan,
                                int64_t waiting) {
   const int64_t L = part.layers, C = part.channels;
   const OwnWidths own(part, plan.tp);
   const int64_t streams = waiting > 0 ? waiting * (L + 1) : 2;
   const int64_t blocks = waiting > 0 ? waiting * L : 1;
-  // Between the parts that tensor ranks share: streams, three of each block, norm, product, head.
+  // Between the parts that tensor ranks share: the streams, three per block, norm, product, head.
   const int64_t between = (streams + 3 * blocks + 2 + (plan.head ? 1 : 0)) * C;
-  // dqkv and dfc of each block, and one datt and dact.
+  // Inside of them: dqkv and dfc of each block, and one datt and dact.
   const int64_t inside = (own.qkv + own.fc) * blocks + own.att + own.dact;
   const int64_t T = part.seq_len;
   return size_of(plan.dtype) * batch * (plan.own_tokens(T) * between + T * inside) +

@@ -1,9 +1,9 @@
-// Pipeline schedules as plain data: what each stage does, in order.
+// Pipeline schedules as plain data: what each stage does, and in which order.
 //
-// The layers are cut into p stages and the batch into m micro-batches. These follow one another
-// through the stages, forward (F) and back (B), so that all stages have work at the same time. A
-// schedule says in which order a stage takes them. Of two stages and four micro-batches, with B
-// twice as long as F, and dots where a stage waits:
+// The layers are cut into p stages and the batch into m micro-batches. Micro-batches follow one
+// another through the stages, forward (F) and back (B), so that all stages have work at the same
+// time. A schedule says in which order a stage takes them. Here are two stages and four
+// micro-batches. B is twice as long as F, and a stage waits where there are dots:
 //
 //   gpipe         F0- F1- F2- F3- ............B0----- B1----- B2----- B3-----
 //                 ....F0- F1- F2- F3- B0----- B1----- B2----- B3----- ........
@@ -18,17 +18,17 @@
 //                 ....F0- I0- F1- I1- W0- F2- I2- W1- F3- I3- W2- W3-
 //
 //   gpipe        all forwards, then all backwards: m micro-batches in flight (arXiv 1811.06965)
-//   1f1b         backward as soon as it can: idle as long, but only p - s in flight on stage s
-//                (PipeDream-flush, described in arXiv 2104.04473)
-//   interleaved  1f1b where a stage has v chunks of the model (here F and f), each a v-th of a
-//                stage: the pipeline fills in a v-th of the time, for v times the messages, and
-//                more are in flight (arXiv 2104.04473)
-//   zb-h1        1f1b with B cut in two: I, the gradient of the input, for which the stage before
-//                waits; and W, of the weights, for which nobody waits and which fills gaps; p in
-//                flight on every stage (arXiv 2401.10241)
+//   1f1b         backward as soon as it can: the same idle time, but only p - s in flight on stage
+//                s (PipeDream-flush, described in arXiv 2104.04473)
+//   interleaved  1f1b where a stage has v chunks of the model (here F and f). A chunk is a
+//                v-th of a stage, so the pipeline fills in a v-th of the time. It sends v times
+//                the messages, and has more in flight (arXiv 2104.04473)
+//   zb-h1        1f1b with B cut in two. The stage before waits for I, the gradient of the input.
+//                Nobody waits for W, the gradient of the weights, so W fills gaps. p are in flight
+//                on every stage (arXiv 2401.10241)
 //
 // All four are one loop: some forwards ahead, then one forward and one backward in turn. They
-// differ in how many are ahead; and zb-h1 in that W comes s backwards late on stage s.
+// differ in how many forwards are ahead. In zb-h1, W also comes s backwards late on stage s.
 #pragma once
 
 #include <algorithm>
@@ -49,14 +49,15 @@ constexpr auto names_of(PipelineKind) {
   return std::array{"gpipe", "1f1b", "interleaved", "zb-h1"};
 }
 
-/// How many messages from a stage to its neighbor may wait to be received. A further send waits.
+/// How many messages from a stage to its neighbor may wait to be received. One more send has to
+/// wait.
 constexpr int64_t kMailbox = 2;
 
 enum class Do : uint8_t {
   Forward,
   Backward,        ///< both gradients
-  BackwardInput,   ///< the gradient that the part before waits for
-  BackwardWeight,  ///< and the other, later
+  BackwardInput,   ///< for which the part before waits
+  BackwardWeight,  ///< for which nobody waits
   RecvActivation,
   SendActivation,
   RecvGradient,
@@ -71,7 +72,7 @@ constexpr auto names_of(Do) {
 struct Action {
   Do what = Do::Forward;
   int64_t micro = 0;  ///< 0 .. m-1
-  int64_t chunk = 0;  ///< 0 .. v-1; of a message: the chunk of the stage that has it in its list
+  int64_t chunk = 0;  ///< 0 .. v-1; of a message: the chunk on this stage
   bool operator==(const Action&) const = default;
 };
 
@@ -80,14 +81,14 @@ inline std::string to_string(const Action& a) {
   return fmt::format("{} of micro-batch {}, chunk {}", to_string(a.what), a.micro, a.chunk);
 }
 
-/// The model has p v parts, and part g reads what part g - 1 wrote. Stage s has the parts
-/// g = c p + s: so part g + 1 is always on the next stage, counted round.
+/// The model has p v parts. Part g reads what part g - 1 wrote. Stage s has the parts g = c p + s,
+/// so part g + 1 is always on the next stage; after the last stage comes the first.
 struct Pipeline {
   PipelineKind kind = PipelineKind::GPipe;
   int64_t stages = 1;                      ///< p
-  int64_t chunks = 1;                      ///< v: 1 unless interleaved
+  int64_t chunks = 1;                      ///< v: 1, unless the schedule is interleaved
   int64_t micros = 1;                      ///< m
-  std::vector<std::vector<Action>> lists;  ///< [stage]: what it does, in order
+  std::vector<std::vector<Action>> lists;  ///< [stage]: its actions, in order
 
   int64_t part(int64_t stage, int64_t chunk) const { return chunk * stages + stage; }
   int64_t last_part() const { return stages * chunks - 1; }
@@ -96,17 +97,18 @@ struct Pipeline {
 inline bool is_send(Do what) { return what == Do::SendActivation || what == Do::SendGradient; }
 inline bool is_receive(Do what) { return what == Do::RecvActivation || what == Do::RecvGradient; }
 
-/// Whether nothing of a micro-batch is read in its part after this action.
+/// Whether the micro-batch needs nothing more in its part after this action.
 inline bool ends_flight(Do what) { return what == Do::Backward || what == Do::BackwardWeight; }
 
-/// The stage at the other end of a message: activations go to the next stage, gradients come from
-/// there.
+/// The stage at the other end of a message. Activations go to the next stage, and gradients come
+/// from there.
 inline int64_t peer(int64_t stage, Do what, int64_t stages) {
   const bool next = what == Do::SendActivation || what == Do::RecvGradient;
   return (stage + (next ? 1 : stages - 1)) % stages;
 }
 
-/// The order `compute` of stage s, with what its parts receive before an action and send after it.
+/// Adds messages to the actions `compute` of stage s: what a part receives before one and sends
+/// after it.
 inline std::vector<Action> with_messages(const Pipeline& pipeline, int64_t s,
                                          const std::vector<Action>& compute) {
   std::vector<Action> all;
@@ -125,18 +127,18 @@ inline std::vector<Action> with_messages(const Pipeline& pipeline, int64_t s,
   return all;
 }
 
-/// Forwards of stage s before it takes one forward and one backward in turn: of a chunk each.
+/// How many forwards (of a chunk each) stage s does before one forward and one backward take turns.
 inline int64_t forwards_ahead(const Pipeline& pipeline, int64_t s) {
   const int64_t p = pipeline.stages, v = pipeline.chunks, m = pipeline.micros;
-  int64_t ahead = p - s - 1;  // one for each stage behind
+  int64_t ahead = p - s - 1;  // one for each stage after this one
   if (pipeline.kind == PipelineKind::GPipe) ahead = m;
-  // All chunks but the last, and two for each stage behind: the way there and the way back.
+  // All chunks but the last, and two for each stage after this one: there and back.
   if (pipeline.kind == PipelineKind::Interleaved) ahead = (v - 1) * p + 2 * (p - s - 1);
   return std::min(ahead, v * m);
 }
 
-/// The k-th forward or backward of any stage: p micro-batches go through one chunk before they go
-/// through the next; backward the last chunk comes first. With one chunk it is micro-batch k.
+/// The k-th forward or backward of any stage. p micro-batches go through one chunk before they go
+/// through the next. In backward, the last chunk comes first. With one chunk this is micro-batch k.
 inline Action nth(const Pipeline& pipeline, Do what, int64_t k) {
   const int64_t p = pipeline.stages, v = pipeline.chunks;
   const int64_t c = k / p % v;
@@ -155,21 +157,22 @@ inline std::vector<Action> compute_order(const Pipeline& pipeline, int64_t s) {
     const bool forward = ahead + k < n;
     if (forward) add(Do::Forward, ahead + k);
     add(split ? Do::BackwardInput : Do::Backward, k);
-    // W waits for s backwards, and fills the gaps once no forward is left. So p - s - 1 forwards
-    // ahead, one under way and s that wait for W: p micro-batches in flight on every stage.
+    // W comes s backwards late, and fills gaps once no forward is left. There are p - s - 1
+    // forwards ahead, one in progress and s that wait for W. So p micro-batches are in flight on
+    // every stage.
     if (split && (k >= s || !forward)) add(Do::BackwardWeight, weights++);
   }
   while (split && weights < n) add(Do::BackwardWeight, weights++);
   return list;
 }
 
-/// @param chunks of a stage, for interleaved; the others have one, and one stage has one
-/// @throws UserError naming what is legal
+/// @param chunks of a stage, if interleaved; other schedules have one, and so has a single stage
+/// @throws UserError that names what is legal
 inline Pipeline make_pipeline(PipelineKind kind, int64_t stages, int64_t chunks, int64_t micros) {
   if (stages < 1) throw UserError("a pipeline must have at least 1 stage, not {}", stages);
   if (micros < 1) throw UserError("a pipeline must have at least 1 micro-batch, not {}", micros);
   const bool interleaved = kind == PipelineKind::Interleaved && stages > 1;
-  constexpr int64_t kMost = 1 << 22;  // the lists below take bytes and time for each
+  constexpr int64_t kMost = 1 << 22;  // for each, the lists below take memory and time
   const int64_t parts = interleaved ? stages * chunks : stages;
   if (parts > kMost || micros > kMost / parts)
     throw UserError(
@@ -192,7 +195,7 @@ inline Pipeline make_pipeline(PipelineKind kind, int64_t stages, int64_t chunks,
   return pipeline;
 }
 
-/// An experiment: leaves the last weight gradient of a list out. check() refuses such a list.
+/// An experiment: removes the last weight gradient from a list. check() refuses such a list.
 inline void leave_out_last_weight_gradient(std::vector<Action>& list) {
   const auto has = [](const Action& a) { return ends_flight(a.what); };
   const auto last = std::find_if(list.rbegin(), list.rend(), has);

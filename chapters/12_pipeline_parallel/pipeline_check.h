@@ -1,18 +1,18 @@
-// Whether a pipeline schedule is right, shown before it runs.
+// Checks that a pipeline schedule is right, before it runs.
 //
-// Two stages that wait for each other hang, and a gradient added in another order is a wrong bit
-// that nobody sees. A schedule is data, so both can be refused beforehand:
+// If two stages wait for each other, the run hangs. If a gradient is added in another order, a bit
+// is wrong and nobody sees it. A schedule is data, so both can be refused before the run:
 //
 //   each stage alone   every micro-batch goes once through every chunk:
 //                        receive, F, send ... receive, B, send        or I, send ... W
-//                      gradients in the order of micro-batches, as the tree of chapter 04 sums
-//                      them; no more micro-batches in flight than the schedule promises
-//   all stages         every message meets the receive that wants it; nobody waits for ever
+//                      gradients come in the order of micro-batches, in which the tree of chapter
+//                      04 sums them; no more micro-batches are in flight than the schedule promises
+//   all stages         every message meets the receive that wants it; no stage waits for ever
 //
 // Activations go to the next stage and gradients to the one before, each through a channel of its
-// own. A channel keeps the order of its messages, and send k waits until message
-// k - kMailbox has been received. Whether a stage can go on then depends on what the others have
-// done and not on when: one walk through the lists, in any order that this allows, stands for all.
+// own. A channel keeps the order of its messages. Send k waits until message k - kMailbox was
+// received. So whether a stage can go on depends on what the others have done, not on when they did
+// it. One walk through the lists, in any order that this allows, stands for all orders.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@
 
 namespace ladder {
 
-/// One action of a pipeline: number `index` in the list of `stage`.
+/// One action of a pipeline: action `index` in the list of `stage`.
 struct Turn {
   int64_t stage, index;
 };
@@ -52,7 +52,7 @@ template <class... Args>
                                fmt::format(text, std::forward<Args>(args)...)));
 }
 
-/// What is sent from one stage to one of its neighbors.
+/// The messages from one stage to one of its neighbors.
 struct Channel {
   std::vector<Turn> sent, received;
 
@@ -60,17 +60,17 @@ struct Channel {
   bool empty() const { return sent.size() == received.size(); }
 };
 
-/// Visits all actions, each after those that it waits for: visit(turn, other), where `other` is
-/// the action of another stage that made it wait, if any. Of a receive it is the send; of a send,
-/// the receive that made room.
-/// @throws CheckError if a message meets a receive of another, or stages wait for ever
+/// Calls visit(turn, other) for all actions, each after those that it waits for. `other` is the
+/// action of another stage that it had to wait for, if there is one: for a receive the send, for a
+/// send the receive that made room.
+/// @throws CheckError if a receive gets another message than its own, or if stages wait for ever
 template <class Visit>
 void walk(const Pipeline& pipeline, Visit&& visit) {
   const int64_t p = pipeline.stages;
   std::vector<Channel> activations(p), gradients(p);  // [sender]
   std::vector<int64_t> done(p);
 
-  // Does the next action of stage s, unless it must wait.
+  // Does the next action of stage s, unless that action must wait.
   const auto advance = [&](int64_t s) {
     const Turn here{s, done[s]};
     const Action& a = action_of(pipeline, here);
@@ -87,7 +87,7 @@ void walk(const Pipeline& pipeline, Visit&& visit) {
       if (channel.empty()) return false;
       other = channel.sent[channel.received.size()];
       const Action& message = action_of(pipeline, *other);
-      const int64_t part = pipeline.part(s, a.chunk) + (forward ? -1 : 1);  // that it waits for
+      const int64_t part = pipeline.part(s, a.chunk) + (forward ? -1 : 1);  // it waits for this
       if (message.micro != a.micro || pipeline.part(other->stage, message.chunk) != part)
         refuse(pipeline, "{} gets the message of {}", to_string(pipeline, here),
                to_string(pipeline, *other));
@@ -111,8 +111,8 @@ void walk(const Pipeline& pipeline, Visit&& visit) {
     refuse(pipeline, "no stage can go on: {}", fmt::format("{}", fmt::join(waiting, "; ")));
 }
 
-/// The most (micro-batch, chunk) of a stage that are between their forward and the end of their
-/// backward, BackwardWeight included: for each, activations are kept.
+/// The most pairs of micro-batch and chunk on a stage that are between their forward and the end of
+/// their backward (BackwardWeight included). The stage keeps activations for each of them.
 inline int64_t most_in_flight(const std::vector<Action>& list) {
   int64_t now = 0, most = 0;
   for (const Action& a : list) {
@@ -123,8 +123,8 @@ inline int64_t most_in_flight(const std::vector<Action>& list) {
   return most;
 }
 
-/// The same by formula, exactly: all m; or the forwards ahead and one under way; and on stage s of
-/// zb-h1 s more, whose W waits.
+/// The same number by formula, exactly. gpipe: m. The others: the forwards ahead and one in
+/// progress. Stage s of zb-h1: s more, which wait for W.
 /// @param p,v,m stages, chunks of a stage, micro-batches
 inline int64_t promised_in_flight(PipelineKind kind, int64_t p, int64_t v, int64_t m,
                                   int64_t stage) {
@@ -137,14 +137,14 @@ inline int64_t promised_in_flight(PipelineKind kind, int64_t p, int64_t v, int64
   return std::min(p, m);
 }
 
-/// What a stage has done so far in one of its chunks.
+/// What a stage has done in one of its chunks so far.
 struct ChunkProgress {
   std::vector<bool> forward;  ///< [micro]
-  int64_t inputs = 0;         ///< gradients of inputs, micro-batches 0 .. inputs - 1
-  int64_t weights = 0;        ///< and of weights
+  int64_t inputs = 0;         ///< gradients of inputs: of micro-batches 0 .. inputs - 1
+  int64_t weights = 0;        ///< gradients of weights, in the same way
 };
 
-/// @throws CheckError unless stage s may compute `turn` now; notes that it does
+/// @throws CheckError unless stage s may compute `turn` now. Records that it does.
 inline void check_compute(const Pipeline& pipeline, const Turn& turn, ChunkProgress& done) {
   const auto& [what, micro, chunk] = action_of(pipeline, turn);
   if (what == Do::Forward) {
@@ -168,7 +168,7 @@ inline void check_compute(const Pipeline& pipeline, const Turn& turn, ChunkProgr
   }
 }
 
-/// @throws CheckError unless stage s computes all that it must, in a possible order
+/// @throws CheckError unless stage s computes everything that it must, in a possible order
 inline void check_all_computed(const Pipeline& pipeline, int64_t s) {
   const int64_t m = pipeline.micros, v = pipeline.chunks;
   std::vector<ChunkProgress> done(v, {.forward = std::vector<bool>(m)});
@@ -179,15 +179,15 @@ inline void check_all_computed(const Pipeline& pipeline, int64_t s) {
              m, v);
     check_compute(pipeline, {s, i}, done[chunk]);
   }
-  // Weights come last and none is left out, so their number tells about all.
+  // Weight gradients come last, and none is left out. So their number tells whether all is done.
   for (int64_t c = 0; c < v; ++c)
     if (done[c].weights != m)
       refuse(pipeline, "stage {} ends with {} of {} micro-batches through chunk {}", s,
              done[c].weights, m, c);
 }
 
-/// @throws CheckError unless the messages of stage s stand around its actions as with_messages()
-///         puts them
+/// @throws CheckError unless the messages of stage s are placed around its actions as
+/// with_messages() does
 inline void check_messages(const Pipeline& pipeline, int64_t s) {
   const std::vector<Action>& list = pipeline.lists[s];
   std::vector<Action> compute;
@@ -202,7 +202,7 @@ inline void check_messages(const Pipeline& pipeline, int64_t s) {
   if (must != wanted.end()) refuse(pipeline, "stage {} ends without {}", s, to_string(*must));
 }
 
-/// @throws CheckError unless stage s keeps no more than promised
+/// @throws CheckError unless stage s keeps at most what was promised
 inline void check_in_flight(const Pipeline& pipeline, int64_t s) {
   const auto& [kind, p, v, m, lists] = pipeline;
   const int64_t most = most_in_flight(pipeline.lists[s]);
@@ -212,7 +212,7 @@ inline void check_in_flight(const Pipeline& pipeline, int64_t s) {
            promised);
 }
 
-/// @throws CheckError naming the stage, the action and what is wrong with it
+/// @throws CheckError that names the stage, the action and what is wrong with it
 inline void check(const Pipeline& pipeline) {
   CHECK(std::ssize(pipeline.lists) == pipeline.stages, "{} lists for {} stages",
         pipeline.lists.size(), pipeline.stages);

@@ -1,23 +1,24 @@
 // When each stage does what, and how long it has nothing to do: the bubble.
 //
-// A clock for each stage, moved on by how long each action takes. An action begins when the one
-// before it has ended; a receive not before its message was sent, a send not before there is room.
+// Each stage has a clock, which every action advances by its duration. An action begins when the
+// action before it has ended. A receive also waits until its message was sent, and a send until
+// there is room.
 //
 //   0  F0 F1 ......B0--- F2 B1--- F3 B2--- ...B3---      1f1b: each stage
 //   1  ...F0 B0--- F1 B1--- F2 B2--- F3 B3--- ......      waits 3 of 15
 //
-// The times may be given: that is the theory, and simulate() then equals theory_idle_share(). Or
-// they are measured, each action alone by the CPU clock of its thread: that is the bubble which a
-// machine of fewer cores than stages would have if it had more.
+// The durations may be given. This is the theory, and simulate() then equals theory_idle_share().
+// Or they are measured, each action by the CPU clock of its thread. This gives the bubble of a
+// machine with a core per stage, even on a machine with fewer.
 //
-// Idle on every stage, where a micro-batch takes T_F forward, T_B for the gradient of its input and
-// T_W for that of the weights, and messages take nothing:
+// How long every stage is idle, if messages take no time. A micro-batch takes T_F forward, T_B for
+// the gradient of its input and T_W for that of the weights:
 //
 //   gpipe, 1f1b   (p-1) (T_F + T_B + T_W)         filling and draining the pipeline, once each
 //   interleaved   (p-1) (T_F + T_B + T_W) / v     a chunk is a v-th as long
 //   zb-h1         (p-1) (T_F + T_B - T_W)         W fills gaps
 //
-// The last holds if m >= p, and if T_W is no longer than T_F and than T_B.
+// The last line holds if m >= p, and if T_W is at most T_F and at most T_B.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +41,7 @@ namespace ladder {
 /// How long each action takes: [stage][index in its list], in any unit.
 using Durations = std::vector<std::vector<double>>;
 
-/// An action and its time, from 0 where the first stage begins.
+/// An action and when it happens. Time 0 is when the first stage begins.
 struct Timed {
   Action action;
   double begin, end;
@@ -49,14 +50,14 @@ struct Timed {
 struct PipelineClock {
   std::vector<std::vector<Timed>> stages;  ///< [stage]: its list
 
-  /// When the last stage has ended.
+  /// When the last stage ends.
   double end() const {
     double last = 0;
     for (const auto& list : stages)
       if (!list.empty()) last = std::max(last, list.back().end);
     return last;
   }
-  /// Share of the time of all stages in which they wait.
+  /// The share of the time of all stages in which they wait.
   double idle_share() const {
     double busy = 0;
     for (const auto& list : stages)
@@ -66,7 +67,7 @@ struct PipelineClock {
   }
 };
 
-/// Every micro-batch takes the same times in each chunk; messages take none.
+/// Durations if every micro-batch takes the same times in each chunk, and messages take none.
 inline Durations equal_durations(const Pipeline& pipeline, double T_F, double T_B, double T_W) {
   const auto duration = [&](Do what) {
     switch (what) {
@@ -85,8 +86,8 @@ inline Durations equal_durations(const Pipeline& pipeline, double T_F, double T_
   return all;
 }
 
-/// @throws CheckError if the stages wait for one another for ever, or there are not as many
-///         durations as actions
+/// @throws CheckError if the stages wait for one another for ever, or if there are not as many
+/// durations as actions
 inline PipelineClock simulate(const Pipeline& pipeline, const Durations& durations) {
   CHECK(durations.size() == pipeline.lists.size(), "{} stages", durations.size());
   for (int64_t s = 0; s < pipeline.stages; ++s)
@@ -102,11 +103,12 @@ inline PipelineClock simulate(const Pipeline& pipeline, const Durations& duratio
   return clock;
 }
 
-/// Share of the time that every stage is idle, for the times of one micro-batch on one stage.
-/// Exact for all times, but for those of zb-h1 with m < p, where T_W must be the least.
+/// The share of the time that every stage is idle, from the times of one micro-batch on one stage.
+/// Exact, with one exception: in zb-h1 with m < p, T_W must be the smallest time.
 ///
-/// A gap of zb-h1 takes no more of W than it is long, so if T_F or T_B is shorter it counts instead
-/// of T_W; and m < p micro-batches fill m - 1 gaps, not p - 1.
+/// A gap of zb-h1 cannot take more of W than its own length. So if T_F or T_B is shorter than T_W,
+/// it
+/// counts instead of T_W. And m < p micro-batches fill only m - 1 gaps, not p - 1.
 inline double theory_idle_share(PipelineKind kind, int64_t p, int64_t v, int64_t m, double T_F,
                                 double T_B, double T_W) {
   const auto others = static_cast<double>(p - 1);
@@ -121,16 +123,16 @@ inline double theory_idle_share(PipelineKind kind, int64_t p, int64_t v, int64_t
   return idle / (idle + static_cast<double>(m) * work);
 }
 
-/// F, B, I (BackwardInput), W (BackwardWeight); nothing for messages.
+/// F, B, I (BackwardInput), W (BackwardWeight); "" for messages.
 inline std::string letter(Do what) {
   constexpr std::string_view kLetters = "FBIW";
   const auto i = static_cast<size_t>(what);
   return i < kLetters.size() ? std::string(1, kLetters[i]) : "";
 }
 
-/// A row for each stage: what it computes, as "F3" with the number of the micro-batch, in small
-/// letters for every second chunk; and dots where it waits. A label is cut where there is no room.
-/// @param columns for each unit of time
+/// A row for each stage: what it computes, such as "F3" for micro-batch 3, in small letters for
+/// every second chunk. Dots show that it waits. A label is cut if there is no room for it.
+/// @param columns per unit of time
 inline std::string draw(const PipelineClock& clock, double columns = 3) {
   const auto column = [&](double time) { return std::lround(time * columns); };
   const size_t margin = fmt::format("{}", clock.stages.size() - 1).size();
@@ -152,7 +154,7 @@ inline std::string draw(const PipelineClock& clock, double columns = 3) {
   return picture;
 }
 
-/// Of each stage what it computes: [["F", micro, chunk, begin, end], ...].
+/// What each stage computes: [["F", micro, chunk, begin, end], ...].
 inline nlohmann::json to_json(const PipelineClock& clock) {
   nlohmann::json stages = nlohmann::json::array();
   for (const auto& list : clock.stages) {

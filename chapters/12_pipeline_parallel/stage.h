@@ -1,14 +1,14 @@
-// One stage of the pipeline: its part of the model, its place for each micro-batch in flight, and
-// its messages to the stages before and after.
+// One stage of the pipeline: its part of the model, its memory for each micro-batch in flight, and
+// its messages to the stages before and after it.
 //
-// A micro-batch goes forward through a part, and only later comes its gradient; others are under
-// way in between. So activations lie in slots, one for each micro-batch in flight:
+// A micro-batch goes forward through a part. Its gradient comes much later, and other micro-batches
+// pass in between. So activations lie in slots, one for each micro-batch in flight:
 //
 //   F0 F1 F2 B0 F3 B1 ...      slot 0: F0 .. B0, then F3 ..     slot 1: F1 .. B1     slot 2: F2 ..
 //
-// What --recompute drops is shared by all slots. Backward computes it again, also in the last
-// segment, because other micro-batches have been here since; and where weight gradients come
-// apart (zb-h1), it computes it again for these.
+// All slots share what --recompute drops. Backward computes it again. This includes the last
+// segment, because other micro-batches have been here since. If weight gradients come separately
+// (zb-h1), it is computed again for them, too.
 #pragma once
 
 #include <algorithm>
@@ -30,23 +30,23 @@ namespace ladder {
 
 /// A micro-batch of n sequences in one part of the model.
 struct InFlight {
-  size_t first_block;  ///< of the part, in the model
-  bool embed, head;    ///< whether the part has them
+  size_t first_block;  ///< of the part, counted in the model
+  bool embed, head;    ///< whether the part has the embedding, the head
   Activations acts;
   PartGrads grads;
   Tensor tokens, targets;  ///< (n,T)
   Tensor losses;           ///< (n)
 
-  /// The first section of parameters that the part has: for chapter 13, whose gradients then
-  /// travel.
+  /// The first section of parameters that the part has. For chapter 13, which sends gradients by
+  /// section.
   int64_t first_section() const { return embed ? 0 : static_cast<int64_t>(first_block) + 1; }
-  /// What the part writes, and its gradient: (n,T/s,C).
+  /// The output of the part, and its gradient: (n,T/s,C).
   Tensor out() const { return acts.stream(std::ssize(acts.blocks)); }
   Tensor dout() const { return grads.stream(acts.blocks.size()); }
 };
 
-/// [chunk][micro]: the slot of each micro-batch in each chunk of a stage. It is the first that is
-/// free at its forward, and free again once its weight gradients are there.
+/// [chunk][micro]: the slot of each micro-batch in each chunk of a stage. A forward takes the first
+/// free slot; the slot is free again after the weight gradients.
 using Slots = std::vector<std::vector<size_t>>;
 
 inline Slots slots_of(const std::vector<Action>& list, int64_t chunks, int64_t micros) {
@@ -70,7 +70,7 @@ class Stage {
   ActionTimes times;
 
   /// @param stages the ranks of the pipeline, by stage
-  /// @param plan  what it has and does; must live longer
+  /// @param plan  what the stage has and does; must live longer than this
   /// @param micro sequences of a micro-batch
   Stage(Arena& arena, const Ctx& ctx, Comm& stages, const StageLayout& plan,
         const ActivationPlan& acts, int64_t micro)
@@ -85,8 +85,8 @@ class Stage {
     bytes[Mem::Comm] += plan.rank.size == 1 ? 0 : 2 * kMailbox * micro * plan.message(acts);
   }
 
-  /// What `action` works on.
-  /// @param batch,losses of the whole step, in micro-batches of n
+  /// The tensors that `action` works on.
+  /// @param batch,losses those of the whole step, in micro-batches of n sequences
   InFlight in_flight(const Action& action, const Batch& batch, Tensor losses, int64_t n) {
     in_flight_ += action.what == Do::Forward;
     most_ = std::max(most_, in_flight_);
@@ -97,7 +97,7 @@ class Stage {
     f.grads = grads_[action.micro % grads_.size()].first(n);
     return f;
   }
-  /// A batch by itself in the pipeline, in one chunk: it goes forward, and no gradient comes.
+  /// The tensors of a batch that is alone in the pipeline, in one chunk. It goes forward only.
   InFlight by_itself(int64_t chunk, const Batch& batch, Tensor losses) const {
     const int64_t n = batch.tokens.dim(0);
     return {.first_block = static_cast<size_t>(plan_->rank.blocks(plan_->gpt.layers, chunk).begin),
@@ -109,8 +109,8 @@ class Stage {
             .targets = batch.targets,
             .losses = losses};
   }
-  /// Sends or receives what `what` says: outputs go to the next stage and become its inputs, and
-  /// their gradients come back. Returns false if it is no message.
+  /// Sends or receives what `what` says. Outputs go to the next stage and become its inputs; their
+  /// gradients come back. Returns false if `what` is no message.
   bool message(const InFlight& f, Do what) {
     switch (what) {
       case Do::RecvActivation: activations.recv(f.acts.embed); break;
@@ -125,7 +125,7 @@ class Stage {
     times.begin_step();
     in_flight_ = most_ = 0;
   }
-  /// Returns once the neighbors have received everything.
+  /// Returns when the neighbors have received everything.
   void end_step() {
     activations.finish();
     gradients.finish();
@@ -133,14 +133,14 @@ class Stage {
           "{} micro-batches are still in flight at the end of a step", in_flight_);
   }
 
-  /// In the report of rank 0: what it did in the last step, and its bubble. All stages call it.
+  /// Reports on rank 0 what the stage did in the last step, and its bubble. All stages call it.
   void report(RunLog& log) const { report_pipeline(log, stages_, plan_->pipeline(), times, most_); }
-  /// Counts what it sends in the report.
+  /// Counts in the report what it sends.
   void show(RunLog& log) const {
     log.count(activations.group());
     log.count(gradients.group());
   }
-  /// Bytes that this rank has sent in the last step.
+  /// Bytes that this rank sent in the last step.
   int64_t sent(const RunLog& log) const {
     return log.sent_in_step(activations.group()) + log.sent_in_step(gradients.group());
   }

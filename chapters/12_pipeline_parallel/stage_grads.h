@@ -1,8 +1,8 @@
-// The gradient of a stage's parameters: one set of buffers, and a counter for each piece of them.
+// The gradient of a stage's parameters: one set of buffers, with a counter for each piece of them.
 //
-// The parts of a stage and the head come to micro-batch k at different times: where a stage has two
-// chunks, the later one has added its gradients of several micro-batches before the earlier one has
-// begun. So each piece counts its own micro-steps, and joins its own elements of the buffers, by
+// The parts of a stage, and the head, reach micro-batch k at different times. If a stage has two
+// chunks, the later chunk has added gradients of several micro-batches before the earlier one
+// begins. So each piece counts its own micro-steps, and joins its own elements of the buffers by
 // the tree of chapter 04:
 //
 //                 elements of      part 0 |   part 1   |  head
@@ -22,15 +22,15 @@
 
 namespace ladder {
 
-/// The buffers of a stage, and what each piece has done of a step.
+/// The buffers of a stage, and for each piece how far it has come in a step.
 class StageGrads {
  public:
-  /// What one piece has done of a step. It works on the buffers of all.
+  /// How far one piece has come in a step. All pieces use the same buffers.
   class Piece {
    public:
     Piece(const StageGrads& all, Range elements) : all_(&all), elements_(elements) {}
 
-    /// Begins micro-step k: backward puts its gradients into view() as into() says.
+    /// Begins micro-step k. Its backward puts gradients into view(), in the way that into() says.
     void begin(int64_t k) {
       first_ = k == 0;
       if (!all_->running_) tree_.begin(k);
@@ -58,8 +58,8 @@ class StageGrads {
     bool first_ = true;
   };
 
-  /// @param stage whose parts, and the head, are the pieces
-  /// @param steps GA, micro-steps of a step
+  /// @param stage its parts, and the head, are the pieces
+  /// @param steps GA, the micro-steps of a step
   StageGrads(Arena& arena, const ParamLayout& layout, const StageLayout& stage,
              const AccumulateOptions& options, int64_t steps)
       : running_(options.running()) {
@@ -83,8 +83,8 @@ class StageGrads {
 
   Piece& part(int64_t chunk) { return pieces_[static_cast<size_t>(chunk)]; }
   Piece& head() { return pieces_.back(); }
-  /// The gradient of the whole batch, flat, once all pieces have ended their last micro-step: as
-  /// layout.grads() has it.
+  /// The gradient of the whole batch, once all pieces have ended their last micro-step. It is flat,
+  /// laid out as layout.grads().
   Tensor sum() const { return flat_[0]; }
 
  private:

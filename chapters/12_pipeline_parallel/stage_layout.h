@@ -1,8 +1,8 @@
-// Which blocks a stage has, and what its schedule takes: memory, messages, operations.
+// Which blocks a stage has, and what its schedule needs: memory, messages, operations.
 //
-// A stage has `chunks` parts of neighboring blocks (one, but for interleaved): part g of all is on
-// stage g % p, and reads what part g - 1 wrote. The embedding belongs to the first part, the last
-// norm and the head to the last.
+// A stage has `chunks` parts of neighboring blocks (one, unless the schedule is interleaved). Part
+// g is on stage g % p and reads what part g - 1 wrote. The first part has the embedding. The last
+// part has the last norm and the head.
 #pragma once
 
 #include <algorithm>
@@ -43,21 +43,21 @@ struct PipelineOptions {
              "none");
   }
 
-  /// Before a rank is started. stage() knows the model and says more.
+  /// Checks what can be checked before a rank starts. stage() knows the model and checks more.
   void check() const {
     constexpr int kMost = 1 << 12;  // blocks of a model
     if (pp < 0 || pp > kMost) throw UserError("--pp must be from 0 to {}, not {}", kMost, pp);
   }
 
-  /// Makes `run` one of --pp ranks if --ranks says 1; under mpirun they have been started.
-  /// @throws UserError as RunOptions::check()
+  /// Makes `run` start --pp ranks if --ranks is 1. Under mpirun the ranks are already started.
+  /// @throws UserError as RunOptions::check() does
   void set_ranks(RunOptions& run) const {
     if (run.ranks == 1 && !under_mpirun()) run.ranks = std::max(1, pp);
     run.check();
   }
 
-  /// How `stages` share the layers, seen from one.
-  /// @throws UserError if they cannot, naming what is legal
+  /// How `stages` stages share the layers, as seen from the stage of `rank`.
+  /// @throws UserError that names what is legal, if they cannot
   StageRank stage(const GptConfig& gpt, int64_t rank, int64_t stages) const {
     if (chunks && *chunks < 1) throw UserError("--chunks must be at least 1, not {}", *chunks);
     if (chunks && !interleaved())
@@ -85,7 +85,7 @@ struct PipelineOptions {
     return {rank, stages, each(stages)};
   }
 
-  /// @throws UserError if an option looks at what stages have apart
+  /// @throws UserError if an option needs tensors that lie on different stages
   static void check(const OptimizerOptions& optimizer, int64_t stages) {
     if (stages > 1 && optimizer.kind == OptimizerKind::Adafactor)
       throw UserError(
@@ -98,8 +98,8 @@ struct PipelineOptions {
   bool interleaved() const { return kind == PipelineKind::Interleaved; }
 };
 
-/// What a micro-batch takes on one stage, in any unit: forward, and backward for the gradients of
-/// inputs (T_B of the papers) and of weights.
+/// How long a micro-batch takes on one stage, in any unit: forward, and backward for the gradients
+/// of inputs (T_B in the papers) and of weights (T_W).
 struct StageTimes {
   double forward, input, weight;
 };
@@ -108,12 +108,12 @@ struct StageTimes {
 struct StageLayout {
   StageRank rank;
   GptConfig gpt;   ///< the model
-  GptConfig part;  ///< the same with the blocks of one part
+  GptConfig part;  ///< the same, with only the blocks of one part
   PipelineOptions options;
   int64_t micros;               ///< GA, micro-batches of a step
-  std::vector<Action> actions;  ///< what it does in a step, in order
+  std::vector<Action> actions;  ///< what this stage does in a step, in order
 
-  /// @throws UserError as PipelineOptions::stage() and make_pipeline()
+  /// @throws UserError as PipelineOptions::stage() and make_pipeline() do
   StageLayout(const PipelineOptions& options_, const GptConfig& gpt_, int64_t rank_, int64_t stages,
               int64_t micros_)
       : rank(options_.stage(gpt_, rank_, stages)),
@@ -125,7 +125,7 @@ struct StageLayout {
     part.layers = rank.blocks(gpt.layers, 0).size();
   }
 
-  /// The schedule of all stages, checked before --skip-weight-gradient.
+  /// The schedule of all stages. It is checked before --skip-weight-gradient changes it.
   Pipeline pipeline() const {
     Pipeline all = make_pipeline(options.kind, rank.size, rank.chunks, micros);
     check(all);
@@ -133,10 +133,11 @@ struct StageLayout {
       leave_out_last_weight_gradient(all.lists[static_cast<size_t>(options.without_weight)]);
     return all;
   }
-  /// The stage that has the head: losses and logits come from there.
+  /// The stage that has the head. Losses and logits come from it.
   int last() const { return static_cast<int>(rank.size) - 1; }
 
-  /// `all` less what `recompute` drops, for the micro-batches in flight. They share dropped sets.
+  /// `all` without what `recompute` drops, for the micro-batches in flight. They share the sets of
+  /// dropped tensors.
   ActivationPlan plan(const ActivationPlan& all, const Recompute& recompute) const {
     ActivationPlan own = recompute.plan(all);
     own.slots = most_in_flight(actions);
@@ -145,7 +146,8 @@ struct StageLayout {
     return own;
   }
 
-  /// The most micro-batches between their BackwardInput and the end of their BackwardWeight.
+  /// The most micro-batches that are between their BackwardInput and the end of their
+  /// BackwardWeight.
   int64_t waiting() const {
     int64_t now = 0, most = 0;
     for (const Action& a : actions) {
@@ -156,7 +158,7 @@ struct StageLayout {
     return most;
   }
 
-  /// Where the gradients of each of its parts lie, and then those of the head.
+  /// Where the gradients of each part of the stage lie; the last range is that of the head.
   std::vector<Range> pieces(const ParamLayout& params) const {
     std::vector<Range> all;
     for (int64_t chunk = 0; chunk < rank.chunks; ++chunk) {
@@ -168,8 +170,8 @@ struct StageLayout {
     return all;
   }
 
-  /// Bytes that it sends in a step: for each part but the last its output, for each but the first
-  /// the gradient of its input, of all `sequences`.
+  /// Bytes that the stage sends in a step of `sequences`: the output of each part but the last, and
+  /// the gradient of the input of each part but the first.
   int64_t traffic(const ActivationPlan& acts, int64_t sequences) const {
     const int64_t outputs = rank.chunks - (rank.has_head() ? 1 : 0);
     const int64_t inputs = rank.chunks - (rank.has_embed() ? 1 : 0);
@@ -179,16 +181,17 @@ struct StageLayout {
   int64_t message(const ActivationPlan& acts) const {
     return acts.own_tokens(gpt.seq_len) * gpt.channels * size_of(acts.dtype);
   }
-  /// How often backward computes again what was dropped: once, or for inputs and for weights.
+  /// How often backward computes dropped activations again: once, or once for inputs and once for
+  /// weights.
   int64_t times_again() const { return options.kind == PipelineKind::ZbH1 ? 2 : 1; }
-  /// Operations of products that this takes.
+  /// Operations of the products that are computed again.
   int64_t extra_flops(const Recompute& recompute, int64_t sequences) const {
     return times_again() * rank.chunks * recompute.extra_flops(part, sequences);
   }
-  /// Operations of the products of its blocks, for one sequence. Attention has no weights, so the
-  /// weight gradients take least: 24 C^2 a token and block of GPT-2, where forward takes
-  /// 2 C (T + 1) more, the gradients of inputs 5 C (T + 1). What is computed again comes with them,
-  /// and for zb-h1 once more with those of weights.
+  /// Operations of the products of the stage's blocks, for one sequence. Attention has no weights,
+  /// so weight gradients take least. Per token and block of GPT-2 they take 24 C^2. Forward takes 2
+  /// C (T + 1) more, and the gradients of inputs 5 C (T + 1) more. Recomputation counts with the
+  /// gradients of inputs, and for zb-h1 once more with those of weights.
   StageTimes counted_times(const Recompute& recompute) const {
     const int64_t T = gpt.seq_len, NH = gpt.heads, HS = gpt.head_size();
     const auto blocks = static_cast<double>(rank.chunks * part.layers);

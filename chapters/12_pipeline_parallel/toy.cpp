@@ -35,11 +35,11 @@ class Channel {
 constexpr int p = 3, m = 4;  // stages, micro-batches of one number each
 constexpr double w[p] = {0.5, 2, 1.5}, batch[m] = {1, 2, 3, 4};
 
-/// The gradient of w[s] over the whole batch. 1F1B: p - s - 1 forwards first, then one forward and
-/// one backward in turn. Between stages s - 1 and s, ahead[s] carries what s reads, and back[s] the
-/// gradient of that.
+/// The gradient of w[s] over the whole batch. 1F1B: first p - s - 1 forwards, then one forward and
+/// one backward in turn. Between stages s - 1 and s, ahead[s] carries the input of stage s, and
+/// back[s] the gradient of that input.
 double stage(int s, std::vector<Channel>& ahead, std::vector<Channel>& back) {
-  std::queue<double> in_flight;  // what this stage has read: backward needs it
+  std::queue<double> in_flight;  // what this stage has read; backward needs it
   double dw = 0;
   const auto forward = [&](int k) {
     const double x = s == 0 ? batch[k] : ahead[s].receive();
@@ -51,7 +51,7 @@ double stage(int s, std::vector<Channel>& ahead, std::vector<Channel>& back) {
     in_flight.pop();
     const double dy = s < p - 1 ? back[s + 1].receive() : (w[s] * x - 1) / m;
     if (s > 0) back[s].send(w[s] * dy);  // the stage before waits for this
-    dw += dy * x;                        // and nobody for this
+    dw += dy * x;                        // nobody waits for this
   };
   int next = 0;
   while (next < p - s - 1 && next < m) forward(next++);

@@ -1,11 +1,13 @@
-// Adaptive gradient clipping, AGC: each row of a gradient against the weights it would change.
+// Adaptive gradient clipping, AGC: limits each row of a gradient by the weights that it would
+// change.
 //
 //   --agc a    if |g_r| > a |w_r|:  g_r = g_r a |w_r| / |g_r|   for each row r (arXiv 2102.06171)
-//              (|w_r| counts as at least 1 / 1000: else what starts at 0 could never move)
+//              (|w_r| counts as at least 1 / 1000, because otherwise weights of 0 could never move)
 //
-// The global norm bounds the length of a step. AGC bounds it relative to each unit's weights, so
-// one exploding layer does not shorten the step of all others. A row is a unit's fan-in; a bias or
-// gain is one row. As in the paper, the head is left out. --clip acts on what AGC has left.
+// The global norm limits the length of a step. AGC limits it relative to the weights of each unit,
+// so one exploding layer does not shorten the step of all others. A row is a unit's fan-in; a bias
+// or gain is one row. As in the paper, the head is not clipped. --clip applies to what AGC has
+// left.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +37,7 @@ struct AdaptiveClipOptions {
   }
 };
 
-/// Clips row by row, with the rows' norms as its workspace.
+/// Clips row by row. Its workspace holds the norms of the rows.
 class AdaptiveClip {
  public:
   AdaptiveClip(Arena& arena, const ParamLayout& layout, const AdaptiveClipOptions& options)
@@ -46,13 +48,13 @@ class AdaptiveClip {
     weight_norms_ = arena.alloc(Mem::Workspace, "agc.weight", Dtype::I64, {rows, kLimbs});
   }
 
-  /// Bytes of Workspace: two norms a row of the longest tensor.
+  /// Bytes of Workspace: two norms per row of the longest tensor.
   static int64_t bytes(const ParamLayout& layout, const AdaptiveClipOptions& options) {
     return options.agc == 0 ? 0 : 2 * 8 * kLimbs * most_rows(layout);
   }
 
-  /// Clips every row of every gradient but the head's. params, grads F32 (layout.size()).
-  /// Returns whether it is on.
+  /// Clips every row of every gradient except the head's. params, grads F32 (layout.size()).
+  /// Returns whether AGC is on.
   bool apply(const Ctx& ctx, Tensor grads, Tensor params) const {
     if (limit_ == 0) return false;
     for (const ParamSpec& spec : layout_->specs()) {
@@ -78,7 +80,8 @@ class AdaptiveClip {
     return spec.is_matrix() ? live : live.view({1, spec.rows});
   }
 
-  /// The squared norm of each of `rows` (R,N): the first R of `limbs` (rows,kLimbs), written.
+  /// The squared norm of each of `rows` (R,N). Writes the first R of `limbs` (rows,kLimbs), and
+  /// returns them.
   static Tensor norms(const Ctx& ctx, Tensor limbs, Tensor rows) {
     const Tensor own = limbs.first(rows.dim(0));
     zero(ctx, own);

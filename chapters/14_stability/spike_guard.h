@@ -1,10 +1,10 @@
-// Spike guard: a batch that would throw the model off is skipped.
+// Spike guard: skips a batch that would throw the model off.
 //
-// A step whose loss or gradient norm lies more than K standard deviations above the mean of the
-// last 64 good steps is a spike: no update, but data and schedule go on. (PaLM, arXiv 2204.02311,
-// section 5.1, went back to a checkpoint before the spike and left some 200 to 500 batches out.)
-// The eighth spike in a row is believed: the level has changed for good. That step updates the
-// weights, and the window of good steps starts anew.
+// A step is a spike if its loss or gradient norm is more than K standard deviations above the mean
+// of the last 64 good steps. It makes no update, but data and schedule go on. (PaLM, arXiv
+// 2204.02311, section 5.1, went back to a checkpoint before the spike and left out some 200 to 500
+// batches.) The eighth spike in a row is believed: the level has changed for good. That step
+// updates the weights, and the window of good steps starts anew.
 #pragma once
 
 #include <cmath>
@@ -43,7 +43,7 @@ struct SpikeGuardOptions {
       throw UserError("--bad-batch must be at least 0, not {}", *bad_batch);
   }
 
-  /// Replaces the batch of the step --bad-batch by random bytes, each its own.
+  /// In step --bad-batch, replaces the batch by random bytes, each drawn by itself.
   void inject(const Batch& batch, uint64_t seed, int64_t step) const {
     if (step != bad_batch) return;
     const Random random(seed, "bad batch");
@@ -59,7 +59,7 @@ class SpikeGuard {
  public:
   explicit SpikeGuard(const SpikeGuardOptions& options) : deviations_(options.deviations) {}
 
-  /// Why this step must be skipped; empty: it is good, and enters the window.
+  /// Why this step must be skipped. Empty: the step is good, and enters the window.
   std::string judge(double loss, double norm) {
     std::string reason = not_finite(loss, norm);
     if (!reason.empty() || deviations_ == 0) return reason;
@@ -73,7 +73,7 @@ class SpikeGuard {
     return "";
   }
 
-  /// What a checkpoint must hold for the next step.
+  /// What the next step needs from a checkpoint.
   nlohmann::json state() const {
     return {{"losses", losses_}, {"norms", norms_}, {"in_a_row", in_a_row_}};
   }

@@ -1,5 +1,5 @@
-// Batch-size ramp: small batches first, while the gradient's direction is clear and its noise
-// does little harm (arXiv 1711.00489, 2005.14165), then the full --batch.
+// Batch-size ramp: begins with small batches, while the direction of the gradient is clear and
+// noise does little harm (arXiv 1711.00489, 2005.14165). Later steps take the full --batch.
 //
 //   --batch-ramp 4:100,8:300    4 sequences until step 100, 8 until step 300, then --batch
 #pragma once
@@ -31,8 +31,8 @@ struct BatchRampOptions {
 class BatchRamp {
  public:
   /// @param batch the full batch, after the last stage
-  /// @throws UserError if a stage is not BATCH:UNTIL_STEP, if steps do not ascend, or if a stage's
-  ///         batch is not in 1..batch
+  /// @throws UserError if a stage is not BATCH:UNTIL_STEP, if steps do not ascend, or if the batch
+  /// of a stage is not in 1..batch
   BatchRamp(const BatchRampOptions& options, int64_t batch) : full_(batch) {
     int64_t last = 0;
     for (const std::string& text : options.stages) {
@@ -46,14 +46,14 @@ class BatchRamp {
     }
   }
 
-  /// Sequences of a step, from 0.
+  /// How many sequences a step has. Steps count from 0.
   int64_t batch(int64_t step) const {
     for (const Stage& stage : stages_)
       if (step < stage.until) return stage.batch;
     return full_;
   }
 
-  /// Sequences of steps 0 .. step - 1 together.
+  /// How many sequences steps 0 .. step - 1 have together.
   int64_t sequences_before(int64_t step) const {
     int64_t sum = 0, begin = 0;
     for (const Stage& stage : stages_) {
@@ -64,14 +64,14 @@ class BatchRamp {
     return sum + std::max<int64_t>(0, step - begin) * full_;
   }
 
-  /// Tokens of steps 0 .. step - 1 together, as the schedule asks for them.
+  /// How many tokens steps 0 .. step - 1 have together, in the form that the schedule needs.
   Schedule::TokensBefore tokens_before(int64_t seq_len) const {
     return [ramp = *this, seq_len](int64_t step) {
       return static_cast<double>(ramp.sequences_before(step)) * static_cast<double>(seq_len);
     };
   }
 
-  /// The batch of each stage, the full one last: a layout must suit them all.
+  /// The batch of each stage; the full batch comes last. A layout must suit all of them.
   std::vector<int64_t> batches() const {
     std::vector<int64_t> all;
     for (const Stage& stage : stages_) all.push_back(stage.batch);

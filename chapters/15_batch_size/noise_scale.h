@@ -1,24 +1,24 @@
 // The gradient noise scale: how large a batch is worth its cost (arXiv 1812.06162, appendix A).
 //
-// With G the true gradient and S the trace of the covariance of one sequence's gradient, the
-// gradient of b sequences has E|g_b|^2 = |G|^2 + S / b. Two batch sizes, MBS (small) and GBS
-// (big), give two equations, so that unbiased estimates of both unknowns are
+// Let G be the true gradient and S the trace of the covariance of one sequence's gradient. Then the
+// gradient g_b of b sequences has E|g_b|^2 = |G|^2 + S / b. Two batch sizes, MBS (small) and GBS
+// (big), give two equations, and so unbiased estimates of both unknowns:
 //
 //   |G|^2 = (GBS |g_big|^2 - MBS |g_small|^2) / (GBS - MBS)
 //   S     = (|g_small|^2 - |g_big|^2) / (1 / MBS - 1 / GBS)
 //
-// Each is averaged over about 50 steps (over all of them early in a run), and the noise scale is S
-// / |G|^2, in sequences: well below it a batch twice as large nearly halves the steps; well above
-// it the larger batch is wasted. The first gradients of a run are its longest by far, and an
-// average that keeps 98% a step is long in forgetting them: see the README before you trust an
-// early value.
+// Each is averaged over about 50 steps (early in a run, over all steps). The noise scale is S /
+// |G|^2, in sequences. Well below it, a batch twice as large nearly halves the number of steps.
+// Well above it, a larger batch is wasted. The first gradients of a run are by far its longest, and
+// an average that keeps 98% per step forgets them slowly: see the README before you trust an early
+// value.
 //
-// |g_small|^2 is the mean over ranks, and over the micro-steps of GradTree that write a fresh
-// buffer, which holds their gradient alone: every other one (under --accumulate running the first
-// only). It is summed section by section, before a section is added to another micro-batch's or
-// sent to the other ranks, and costs a norm of the whole gradient for each of these micro-steps.
-// Sums of squares are exact integers (kernels/limbs.h): the estimate has the same bits however a
-// batch is shared, as long as the small batch is the same.
+// |g_small|^2 is a mean over ranks and over micro-steps. Only those micro-steps count that write a
+// fresh buffer of GradTree, where their gradient is alone: every second one (with --accumulate
+// running only the first). It is summed section by section, before a section is added to that of
+// another micro-batch or sent to other ranks. This costs a norm of the whole gradient for each such
+// micro-step. Sums of squares are exact integers (kernels/limbs.h). So the estimate has the same
+// bits however a batch is shared, if the small batch is the same.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +47,8 @@ struct NoiseScaleOptions {
              "estimate the gradient noise scale; needs --micro-batch or ranks");
   }
 
-  /// @throws UserError if the two batch sizes are one, or a section is not the whole gradient of
-  ///         its parameters
+  /// @throws UserError if both batch sizes are equal, or if a section does not have the whole
+  /// gradient of its parameters
   void check(const GptConfig& gpt, int64_t micro, int64_t batch) const {
     if (on && gpt.tied_head)
       throw UserError(
@@ -61,7 +61,7 @@ struct NoiseScaleOptions {
   }
 };
 
-/// The squared norms of small gradients in one step: those of micro-batches, on all ranks.
+/// The squared norms of the small gradients of one step: those of micro-batches on all ranks.
 class SmallNorms {
  public:
   SmallNorms(Arena& arena, const NoiseScaleOptions& options) {
@@ -70,13 +70,14 @@ class SmallNorms {
   }
   static int64_t bytes(const NoiseScaleOptions& options) { return options.on ? 8 * kLimbs : 0; }
 
-  /// Forgets the step before.
+  /// Forgets the previous step.
   void begin_step() {
     count_ = 0;
     if (limbs_) std::fill_n(limbs_.data<int64_t>(), kLimbs, 0);
   }
 
-  /// Section s of a gradient that lies alone in its buffer. Does nothing where the scale is off.
+  /// Adds section s of a gradient that is alone in its buffer. Does nothing if the noise scale is
+  /// off.
   /// grads F32 (layout.size())
   void add(const Ctx& ctx, const ParamLayout& layout, Tensor grads, int64_t s) {
     if (!limbs_) return;
@@ -89,10 +90,10 @@ class SmallNorms {
     if (s == 0) ++count_;  // backward ends with the embedding
   }
 
-  /// The mean of |g_small|^2 over all that were added, on all ranks; all call this.
-  /// @param parts as many small batches make the big one: a gradient for a mean over all its
-  ///        sequences counts so many times
-  /// @param scale of the loss
+  /// The mean of |g_small|^2 over all gradients that were added on all ranks. All ranks call it.
+  /// @param parts how many small batches make the big one. A small gradient is divided by the
+  /// number of targets of the big batch; times `parts`, it is that of a mean over the small batch
+  /// @param scale the loss scale
   double mean_square(const Ctx& ctx, Comm& comm, int64_t parts, float scale) {
     const double weight = static_cast<double>(parts) / double{scale};
     ctx.synchronize();
@@ -103,13 +104,14 @@ class SmallNorms {
 
  private:
   Tensor limbs_ = {};  ///< (1, kLimbs)
-  int64_t count_ = 0;  ///< gradients in it
+  int64_t count_ = 0;  ///< how many gradients were added
 };
 
 class NoiseScale {
  public:
-  /// Adds a step of `big` sequences in micro-batches of `small`: the mean squared norm of their
-  /// gradients, and the norm of the whole. Where both are one batch, nothing can be told.
+  /// Adds a step of `big` sequences in micro-batches of `small`: the mean squared norm of the
+  /// micro-batches' gradients, and the norm of the whole gradient. If both sizes are equal, it
+  /// tells nothing and is left out.
   void add_step(double g_small, double norm, int64_t small, int64_t big) {
     if (small >= big) return;
     const double g_big = norm * norm;
@@ -122,7 +124,7 @@ class NoiseScale {
   /// S / |G|^2 in sequences, both averaged over steps; 0 before the first step.
   double value() const { return signal_ == 0 ? 0 : noise_ / signal_; }
 
-  /// What a checkpoint must hold for the next step.
+  /// What the next step needs from a checkpoint.
   nlohmann::json state() const {
     return {{"signal", signal_}, {"noise", noise_}, {"steps", steps_}};
   }
@@ -136,7 +138,7 @@ class NoiseScale {
   void report(nlohmann::json& extra) const {
     extra["noise_scale"] = nullptr;
     if (steps_ == 0) return;
-    // The averages began at zero, of which so much is left.
+    // The averages began at zero, and this much of the zero is left.
     const double seen = 1 - math::pow(kKeep, static_cast<double>(steps_));
     extra["noise_scale"] = {
         {"sequences", value()}, {"signal", signal_ / seen}, {"noise", noise_ / seen}};

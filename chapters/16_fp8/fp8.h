@@ -1,22 +1,22 @@
-// FP8 (arXiv 2209.05433): the factors of a block's four linear layers in one byte.
+// FP8 (arXiv 2209.05433): the factors of a block's four linear layers take one byte per number.
 //
 //   forward    qkv, fc: inp E4M3 x w E4M3        proj: att or act E4M3 x w E4M3
 //   backward   dout E5M2 x w E4M3 -> dinp        dout E5M2 x inp E4M3 -> dw
 //
-// E4M3 has the digits that weights and activations want, E5M2 the range that gradients want. Both
-// have little of either, so each tensor is first multiplied by a scale of its own,
+// E4M3 has the digits that weights and activations need, E5M2 the range that gradients need. Both
+// formats have little of either. So each tensor is first multiplied by its own scale,
 //
 //   scale = 2^floor(log2(largest number of the format / amax) - kMargin), from 2^-60 to 2^60
 //
-// where amax is the largest magnitude it had in the last kHistory steps: delayed scaling (the
-// default of NVIDIA's Transformer Engine), so that the scale is known before the tensor is. What is
-// larger than expected saturates. Before the first step only weights have an amax; inputs and
-// gradients begin with a scale of 1. A scale stands still during a step; amax is a maximum over
-// micro-batches: the step is the same however it is cut. Sums are FP32; embedding, head, norms and
-// attention stay BF16.
+// where amax is the largest magnitude of the tensor in the last kHistory steps. This is delayed
+// scaling, the default of NVIDIA's Transformer Engine: the scale is known before the tensor is. A
+// number that is larger than expected saturates. Before the first step, only weights have an amax;
+// inputs and gradients begin with a scale of 1. A scale does not change during a step, and amax is
+// a maximum over micro-batches. So the step is the same however its batch is cut. Sums are FP32.
+// Embedding, head, norms and attention stay BF16.
 //
-// No kernel for CPUs multiplies FP8 here. The codes are real bytes in memory; a product widens them
-// exactly. GPUs of compute capability 8.9 and more multiply them (kernels/cuda/matmul.cu).
+// No CPU kernel here multiplies FP8. The codes are real bytes in memory, and a product widens them
+// exactly. GPUs of compute capability 8.9 or more multiply them (kernels/cuda/matmul.cu).
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@
 
 namespace ladder {
 
-/// --precision takes fp8, too: everything outside of these products is as in BF16.
+/// --precision also takes fp8. Everything except these products is then as in BF16.
 struct Fp8Options : PrecisionOptions {
   void add_to(CommandLine& line) {
     PrecisionOptions::add_to(line, "fp32, bf16, fp16 (loss scaled) or fp8 (E4M3 and E5M2)",
@@ -50,25 +50,25 @@ struct Fp8Options : PrecisionOptions {
   }
 
   bool fp8() const { return name == "fp8"; }
-  /// Which activations exist.
+  /// The activations of this precision.
   ActivationPlan plan() const {
     ActivationPlan plan = PrecisionOptions::plan();
-    // What codes were made from is not needed twice.
+    // Backward reads the codes, so it does not need the tensors that they were made from.
     plan.own_norm = plan.own_act = !fp8();
     return plan;
   }
 };
 
-/// How the scale of one tensor follows what is in it.
+/// How the scale of a tensor follows the numbers in the tensor.
 struct DelayedScale {
   static constexpr size_t kHistory = 16;  ///< steps
   static constexpr int kMargin = 1;       ///< binary digits left free for a larger amax
 
   Dtype dtype;
-  std::deque<float> history = {};  ///< of amax, the newest last
+  std::deque<float> history = {};  ///< of amax; the newest comes last
 
-  /// After a step with `now`: amax joins the history, and the scale follows. An amax of NaN or Inf
-  /// does not: Fp8::judge() has skipped that step. Returns the scale of the next step.
+  /// Ends a step that used `now`: its amax joins the history, and the scale follows. An amax of NaN
+  /// or Inf does not join: Fp8::judge() has skipped that step. Returns the next step's scale.
   Fp8Scale next(const Fp8Scale& now) {
     if (std::isfinite(now.amax)) history.push_back(now.amax);
     if (history.size() > kHistory) history.pop_front();
@@ -86,7 +86,7 @@ struct DelayedScale {
 /// The codes of all blocks, and their scales.
 class Fp8 {
  public:
-  /// Nothing unless `on`.
+  /// Allocates nothing unless `on`.
   /// @param sets of activations: block l uses set l % sets
   Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on)
       : rules_(on ? static_cast<size_t>(config.layers) * kEach : 0),
@@ -97,7 +97,7 @@ class Fp8 {
     const OwnWidths widths(config, /*tp=*/1);
     for (size_t i = 0; i < rules_.size(); ++i)
       rules_[i].dtype = i % kEach >= kGradients ? Dtype::E5M2 : Dtype::E4M3;
-    // Kernels read a scale and raise its amax, the host takes over between steps.
+    // Kernels read a scale and raise its amax. Between steps the host uses both.
     memory_ = arena.shared(Mem::Param, "fp8_scales", Dtype::F32, {scale_bytes(config) / 4});
     scales_ = {new (memory_.ptr) Fp8Scale[rules_.size()], rules_.size()};
     const auto alloc = [&](Mem mem, const char* name, Dtype dtype, Shape shape) {
@@ -143,55 +143,55 @@ class Fp8 {
     bytes[Mem::Workspace] += tokens * (C + widths.qkv + widths.fc);
   }
 
-  /// Makes the linear layers of all blocks FP8. Keeps the weights `w` were made from.
+  /// Makes the linear layers of all blocks FP8. Remembers `w`, from which codes are made.
   void attach(GptTensors& w) {
     for (size_t l = 0; l < weights_.size(); ++l) attach_weights(w.blocks[l], l);
   }
-  /// What the products of block l read; null if FP8 is off.
+  /// The codes that the products of block l read. They are null if FP8 is off.
   const Fp8Codes& attn(size_t l) const { return attn_[l]; }
   const Fp8Codes& mlp(size_t l) const { return mlp_[l]; }
 
-  /// Before a step: forgets what an evaluation has seen.
+  /// Called before a step. Forgets the amax of what an evaluation has seen.
   void begin_step() {
     for (size_t i = 0; i < scales_.size(); ++i)
       if (i % kEach >= kInputs) scales_[i].amax = 0;
   }
 
-  /// Scale and amax of every tensor, F32 (2 n). Ranks see other sequences, so they take the maximum
-  /// before judge() and end_step(): their scales are equal anyway.
+  /// Scale and amax of every tensor, F32 (2 n). Ranks see different sequences, so before judge()
+  /// and end_step() they take the maximum over ranks. All ranks have equal scales anyway.
   Tensor scales() const { return memory_; }
 
-  /// Why there must be no update: `bad`, or what neither loss nor gradient shows. The code of an
-  /// infinity is the largest number of the format; only amax tells the two apart.
+  /// Why there must be no update: `bad`, or a reason that neither loss nor gradient shows. An
+  /// infinity has the code of the largest number of the format, and only amax tells the two apart.
   std::string judge(const Ctx& ctx, const std::string& bad) const {
     ctx.synchronize();
     const bool finite =
         std::ranges::all_of(scales_, [](const Fp8Scale& one) { return std::isfinite(one.amax); });
     return !bad.empty() || finite ? bad : "a factor of an FP8 product is NaN or infinite";
   }
-  /// The same of an evaluation, whose losses become NaN.
+  /// The same check for an evaluation. If it fails, losses become NaN.
   void judge_losses(const Ctx& ctx, Tensor losses) const {
     if (!judge(ctx, "").empty()) ctx.kernels->scale(ctx, losses, std::nanf(""));
   }
 
-  /// After a step's update: new scales, and the weights' codes with them.
+  /// Called after a step's update. Computes new scales, and with them new codes of the weights.
   void end_step(const Ctx& ctx) {
     ctx.synchronize();
     for (size_t i = 0; i < scales_.size(); ++i) scales_[i] = rules_[i].next(scales_[i]);
     quantize_weights(ctx);
   }
 
-  /// Codes of weights that have changed otherwise: at the start, from a checkpoint.
+  /// Makes codes of weights that did not change by a step: at the start, or from a checkpoint.
   void start(const Ctx& ctx) {
     quantize_weights(ctx);
     ctx.synchronize();
-    // Initial weights have no history: their own amax makes it.
+    // Initial weights have no history. It begins with their own amax.
     for (size_t i = 0; i < scales_.size(); ++i)
       if (i % kEach < kInputs && rules_[i].history.empty()) scales_[i] = rules_[i].next(scales_[i]);
     quantize_weights(ctx);
   }
 
-  /// What a checkpoint must hold for the next step; that of another precision changes nothing.
+  /// What the next step needs from a checkpoint. The state of another precision changes nothing.
   nlohmann::json state() const {
     nlohmann::json all = nlohmann::json::array();
     for (size_t i = 0; i < scales_.size(); ++i)
@@ -212,7 +212,7 @@ class Fp8 {
   }
 
  private:
-  // The scales of a block: four of weights, four of inputs, four of gradients.
+  // The scales of a block: four for weights, four for inputs, four for gradients.
   static constexpr size_t kWeights = 0, kInputs = 4, kGradients = 8, kEach = 12;
 
   static int64_t scale_bytes(const GptConfig& config) {
@@ -226,7 +226,7 @@ class Fp8 {
     return codes;
   }
 
-  /// Makes block l use codes in place of its weights `p`.
+  /// Lets block l use codes instead of its weights `p`.
   void attach_weights(BlockTensors& p, size_t l) {
     sources_.push_back({p.attn.qkv.w, p.attn.proj_w, p.mlp.fc.w, p.mlp.proj_w});
     for (size_t i = 0; i < 4; ++i) weights_[l][i] = with_scale(weights_[l][i], l, kWeights + i);
@@ -241,8 +241,8 @@ class Fp8 {
   }
 
   std::vector<DelayedScale> rules_;
-  Tensor memory_;               ///< of scales_
-  std::span<Fp8Scale> scales_;  ///< of each rule
+  Tensor memory_;               ///< where scales_ lie
+  std::span<Fp8Scale> scales_;  ///< one for each rule
   std::vector<Four> weights_, sources_;
   std::vector<Fp8Codes> attn_, mlp_;  ///< of each block
 };

@@ -1,10 +1,10 @@
-// attn and mlp (common/model/parts.h) whose products read FP8 codes.
+// attn and mlp (common/model/parts.h) with products that read FP8 codes.
 //
 //   forward, backward_input   x -> codes, then the product
-//   backward_weight           the product of both codes, which those two have made
+//   backward_weight           the product of two codes, which forward and backward_input have made
 //
-// Attention, activation functions and biases read what the codes were made from. Without codes a
-// part is that of common/model/parts.h.
+// Attention, activation functions and biases read the tensors that codes are made from. Without
+// codes, the parts are those of common/model/parts.h.
 #pragma once
 
 #include "common/model/parts.h"
@@ -13,19 +13,19 @@
 
 namespace ladder {
 
-/// Codes of what the two products of attn or mlp read, each with its scale; all null unless the
-/// weights are FP8. The tensors of a smaller batch take the first sequences.
+/// Codes of the tensors that the two products of attn or mlp read, each with its scale. All are
+/// null unless the weights are FP8. A smaller batch uses the first sequences of each.
 struct Fp8Codes {
-  Tensor inp;       ///< (B,T,C) E4M3, what the part read
+  Tensor inp;       ///< (B,T,C) E4M3, the input of the part
   Tensor mid;       ///< (B,T,C) or (B,T,F) E4M3: att or act
   Tensor dmid;      ///< as qkv or fc, E5M2: dqkv or dfc
   Tensor dproduct;  ///< (B,T,C) E5M2
 };
 
-/// What a product reads: x, or its codes where they have been made.
+/// What a product reads: the codes of x, or x itself if there are none.
 inline Tensor coded(Tensor codes, Tensor x) { return codes ? codes.first(x.dim(0)) : x; }
 
-/// The same; makes the codes.
+/// The same, but makes the codes first.
 inline Tensor encode(const Ctx& ctx, Tensor codes, Tensor x) {
   if (codes) ctx.kernels->cast(ctx, coded(codes, x), x);
   return coded(codes, x);

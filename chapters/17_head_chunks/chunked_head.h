@@ -1,9 +1,9 @@
-// --head-chunk: logits of a few sequences at a time.
+// --head-chunk: computes the logits of only a few sequences at a time.
 //
-// Logits take Vp numbers a token, and at a vocabulary of 50,304 that is more than a block keeps.
-// Nothing needs them all at once: a chunk of whole sequences goes through the head, the loss and
-// back, and the next chunk takes its place. Only the gradient of the head's weights is a sum over
-// chunks. It is joined by the tree of chapter 04, so that a chunk changes no bit.
+// Logits are Vp numbers per token. With a vocabulary of 50,304 this is more than a block keeps.
+// Nothing needs all logits at once. A chunk of whole sequences goes through the head, the loss and
+// back; then the next chunk uses the same memory. Only the gradient of the head's weights is a sum
+// over chunks. The tree of chapter 04 joins it, so chunks change no bit.
 #pragma once
 
 #include <algorithm>
@@ -21,16 +21,16 @@
 namespace ladder {
 
 struct HeadChunkOptions {
-  int64_t chunk = 0;  ///< sequences; 0: those of a micro-batch
+  int64_t chunk = 0;  ///< sequences of a chunk; 0: the whole micro-batch
 
   void add_to(CommandLine& line) {
     line.group("17_head_chunks");
     line.add("--head-chunk", chunk, "sequences whose logits exist; 0: those of a micro-batch");
   }
 
-  /// Sequences of a chunk.
+  /// How many sequences a chunk has.
   /// @param micro sequences of a micro-batch
-  /// @throws UserError unless a chunk is a power of two: else it is no sub-tree of the batch
+  /// @throws UserError unless a chunk is a power of two: otherwise it is no subtree of the batch
   int64_t of(int64_t micro) const {
     if (chunk < 0 || (chunk > 0 && !std::has_single_bit(static_cast<uint64_t>(chunk))))
       throw UserError("--head-chunk {}; legal are 0 (a micro-batch at once) and powers of two",
@@ -38,22 +38,22 @@ struct HeadChunkOptions {
     return chunk == 0 ? micro : std::min(chunk, micro);
   }
   int64_t chunks(int64_t micro) const { return (micro + of(micro) - 1) / of(micro); }
-  /// `base` with the logits of a chunk.
+  /// `base` with logits for one chunk.
   ActivationPlan plan(ActivationPlan base, int64_t micro) const {
     base.logits = of(micro);
     return base;
   }
 };
 
-/// Chunks of a micro-batch with activations `a`.
+/// How many chunks a micro-batch with activations `a` has.
 inline int64_t head_chunks(const Activations& a) {
   return (a.norm.dim(0) + a.logits.dim(0) - 1) / a.logits.dim(0);
 }
 
-/// What the head works on in chunk j: n sequences of a micro-batch.
+/// The tensors of the head for chunk j: n sequences of a micro-batch.
 struct HeadChunk {
-  Tensor logits;   ///< (n,T,Vp), of every chunk the same memory
-  Tensor inp;      ///< (n,T,C), what the head reads
+  Tensor logits;   ///< (n,T,Vp), the same memory for every chunk
+  Tensor inp;      ///< (n,T,C), the input of the head
   Tensor losses;   ///< (n)
   Tensor targets;  ///< (n,T) I32
   Tensor dinp;     ///< (n,T,C), or null
@@ -69,11 +69,11 @@ struct HeadChunk {
   }
 };
 
-/// The gradient of the head's weights (Vp,C) of one micro-batch, chunk after chunk.
+/// The gradient of the head's weights (Vp,C) in one micro-batch, chunk by chunk.
 class HeadGrad {
  public:
-  /// @param chunks of a micro-batch, at most
-  /// @param steps GA, micro-steps of a step
+  /// @param chunks the most chunks of a micro-batch
+  /// @param steps GA, the micro-steps of a step
   HeadGrad(Arena& arena, const GptConfig& config, int64_t chunks, int64_t steps) {
     for (int64_t i = 0; i < spare(chunks, steps); ++i)
       spare_.push_back(arena.alloc(Mem::Workspace, fmt::format("head_grads{}", i), Dtype::F32,
@@ -85,16 +85,17 @@ class HeadGrad {
     return 4 * spare(chunks, steps) * config.padded_vocab * config.channels;
   }
 
-  /// Begins a micro-batch of `chunks`, whose sum goes `into` dw.
+  /// Begins a micro-batch of `chunks` chunks. Its sum goes `into` dw.
   void begin(Tensor dw, Into into, int64_t chunks) {
     dw_ = dw;
     chunks_ = chunks;
-    // A sum is finished before it is added to another, so it cannot grow inside that one.
+    // A sum is finished before it is added to another one, so it needs a buffer of its own.
     buffers_ = spare_;
     if (into == Into::Write || chunks == 1) buffers_.insert(buffers_.begin(), dw);
     into_ = chunks == 1 ? into : Into::Write;
   }
-  /// Begins chunk j: head_backward_weight puts its gradient into sum(), as into() says.
+  /// Begins chunk j. Its head_backward_weight puts the gradient into sum(), in the way that into()
+  /// says.
   void begin_chunk(int64_t j) { tree_.begin(j); }
   Tensor sum() const { return buffers_[tree_.top()]; }
   Into into() const { return tree_.fresh() ? into_ : Into::Add; }

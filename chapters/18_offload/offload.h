@@ -1,15 +1,15 @@
-// --offload: what a rank does not use for most of a step waits in files (Rajbhandari et al.,
+// --offload: keeps in files what a rank does not use for most of a step (Rajbhandari et al.,
 // "ZeRO-Infinity", arXiv 2104.07857).
 //
-//   inputs      the inputs of segments that --recompute keeps: offload_file.h. A policy that
-//               computes no block again has none
-//   optimizer   states of the optimizer, and the FP32 master of 16-bit weights
+//   inputs      the inputs of segments that --recompute keeps: see offload_file.h. There
+//               are none if the policy computes no block again
+//   optimizer   optimizer states, and the FP32 master of 16-bit weights
 //   weights     the weights themselves, from which sections are gathered
 //
-// The files of `optimizer` and `weights` are mapped into memory: kernels read and write them as any
-// tensor, and the operating system moves pages as they are touched. After each step the program
-// gives all pages back, so a step moves each of them in once and out once. For AdamW that is, in
-// bytes a parameter of the shard:
+// The files of `optimizer` and `weights` are mapped into memory. Kernels read and write them like
+// any tensor, and the operating system moves a page when it is touched. After each step the program
+// gives all pages back. So a step moves each page in once and out once. For AdamW, this is in bytes
+// per parameter of the shard:
 //
 //               FP32              16 bits with a master
 //   optimizer   2 (4 + 4) = 16    2 (4 + 4 + 4) = 24
@@ -48,7 +48,7 @@ struct OffloadOptions {
              "weights), weights");
   }
 
-  /// @throws UserError if the backend cannot
+  /// @throws UserError if the backend cannot do this
   void check(const RunOptions& run) const {
     const bool maps = has(Offload::Optimizer) || has(Offload::Weights);
     if (maps && on_device(run.backend))
@@ -64,24 +64,24 @@ struct OffloadOptions {
     return mem == Mem::Param && has(Offload::Weights);
   }
 
-  /// `base` with two buffers for all inputs, if they wait in the file.
+  /// `base` with two buffers for all inputs, if inputs wait in the file.
   ActivationPlan plan(ActivationPlan base) const {
     base.own_input = base.own_output = !has(Offload::Inputs);
     return base;
   }
-  /// For OffloadFile.
+  /// Which inputs OffloadFile needs.
   std::vector<bool> inputs_of(const Recompute& recompute, int64_t layers) const {
     return has(Offload::Inputs) ? inputs_needed(recompute, layers) : std::vector<bool>{};
   }
   /// Bytes that a step moves to the file and back.
-  /// @param batch the rank's sequences of the step
+  /// @param batch this rank's sequences in a step
   int64_t input_bytes(const GptConfig& gpt, const Recompute& recompute, const ActivationPlan& acts,
                       int64_t batch) const {
     const std::vector<bool> needed = inputs_of(recompute, gpt.layers);
     const int64_t inputs = std::ranges::count(needed, true);
     return 2 * inputs * batch * gpt.seq_len * gpt.channels * size_of(acts.dtype);
   }
-  /// What of a plan stays in memory.
+  /// The part of a plan that stays in memory.
   MemoryBytes left(MemoryBytes bytes) const {
     for (int i = 0; i < kMemCount; ++i)
       if (const Mem mem = static_cast<Mem>(i); has(mem)) bytes[mem] = 0;
@@ -89,7 +89,7 @@ struct OffloadOptions {
   }
 };
 
-/// Moves the chosen categories of an arena to files, and counts what comes and goes.
+/// Moves the chosen categories of an arena to files, and counts the bytes that move.
 class OffloadedStates {
  public:
   OffloadedStates(Arena& arena, const OffloadOptions& options) : arena_(arena) {
@@ -97,13 +97,13 @@ class OffloadedStates {
       if (const Mem mem = static_cast<Mem>(i); options.has(mem)) arena.offload(mem);
   }
 
-  /// After the weights have changed: gives all pages back.
+  /// Called after the weights have changed. Gives all pages back.
   void end_step() { moved_ = 2 * arena_.drop_offloaded(); }
 
   /// Bytes in the files.
   int64_t bytes() const { return arena_.offloaded(); }
-  /// What the last step moved in and out: every page once. Only the pages that were given back are
-  /// counted; that each also came in is assumed.
+  /// Bytes that the last step moved in and out: every page once each way. It counts the pages that
+  /// were given back, and assumes that each of them also came in.
   int64_t moved() const { return moved_; }
 
  private:
@@ -111,7 +111,7 @@ class OffloadedStates {
   int64_t moved_ = 0;
 };
 
-/// All of the last step, and 0 if there was none.
+/// Reports what the last step moved; 0 if there was no step.
 inline void report_offload(RunLog& log, const OffloadedStates& states, const OffloadFile& inputs,
                            int64_t predicted_inputs) {
   const bool none = log.steps() == 0;

@@ -1,8 +1,9 @@
-// --offload inputs: the inputs from which backward computes segments of blocks again wait in a file
-// until it asks for them. The file has no name: it is gone with the program, however that ends.
+// --offload inputs: the inputs from which backward computes segments again wait in a file until
+// backward needs them. The file has no name, so it vanishes with the program, however the program
+// ends.
 //
-// Of ceil(L/K) segments the last is still there when backward begins, so all inputs but its own are
-// written once in a micro-step and read back once. In memory two buffers are left of them: a
+// There are ceil(L/K) segments. The last one is still there when backward begins. The inputs of all
+// others are written once and read back once in a micro-step. Only two buffers stay in memory: a
 // segment reads one and writes the other.
 #pragma once
 
@@ -20,7 +21,7 @@
 
 namespace ladder {
 
-/// For each of L blocks whether backward computes a segment again from its input.
+/// For each of L blocks: whether backward computes a segment again from the block's input.
 inline std::vector<bool> inputs_needed(const Recompute& recompute, int64_t layers) {
   std::vector<bool> needed(static_cast<size_t>(layers));
   for (int64_t l = 0; l < layers; ++l)
@@ -31,7 +32,7 @@ inline std::vector<bool> inputs_needed(const Recompute& recompute, int64_t layer
 
 class OffloadFile {
  public:
-  /// @param needed which inputs go to the file; none: there is no file
+  /// @param needed which inputs go to the file; if none, there is no file
   /// @throws UserError if no file can be created in $TMPDIR or /tmp
   explicit OffloadFile(std::vector<bool> needed)
       : needed_(std::move(needed)), file_(needed_.empty() ? nullptr : open_temporary_file()) {
@@ -43,15 +44,15 @@ class OffloadFile {
   }
 
   void begin_step() { moved_ = 0; }
-  /// Bytes written and read since a step began.
+  /// Bytes written and read since the step began.
   int64_t moved() const { return moved_; }
 
-  /// Keeps the input of block l, if it is needed. All inputs have one size.
+  /// Writes the input of block l to the file, if it is needed. All inputs have the same size.
   void write(const Ctx& ctx, int64_t l, Tensor input) {
     if (!file_ || !needed_[static_cast<size_t>(l)]) return;
     go_to(l, input);
     const auto bytes = static_cast<size_t>(input.bytes());
-    // Flushed, so that a full disk shows here and not in backward.
+    // Flushed, so that a full disk shows here, and not in backward.
     const HostCopy host = HostCopy::of(ctx, input);
     if (std::fwrite(host.tensor().ptr, 1, bytes, file_.get()) != bytes ||
         std::fflush(file_.get()) != 0)
@@ -61,7 +62,7 @@ class OffloadFile {
     moved_ += input.bytes();
   }
 
-  /// Brings it back.
+  /// Reads it back.
   void read(const Ctx& ctx, int64_t l, Tensor input) {
     if (!file_) return;
     go_to(l, input);

@@ -1,10 +1,11 @@
-// --norm, --mlp, --position, --kv-heads: GPT-2's block becomes LLaMA's, a part at a time.
+// --norm, --mlp, --position, --kv-heads: turn GPT-2's block into LLaMA's, one part at a time.
 //
 // A block is data: GptConfig says which norm, MLP, positions, heads and biases it has. The table of
-// its parameters (common/model/layout.cpp), their initial values, activations and checkpoints
-// follow. So these flags change the GptConfig of a preset, before anything is made of it.
+// its parameters (common/model/param_tables.cpp), their initial values, activations and checkpoints
+// follow from that. So these flags only change the GptConfig of a preset, before anything is made
+// of it.
 //
-//   flag              weights of a block       numbers a token that a block keeps
+//   flag              weights of a block       numbers per token that a block keeps
 //   (GPT-2)           12 C^2 + 13 C            16 C + NH + 4
 //   --norm rms        2 C fewer                2 fewer: there is no mean
 //   --mlp swiglu      3 C F instead of 2 C F   3 F instead of 2 F
@@ -37,17 +38,17 @@ constexpr auto names_of(Norm) { return std::array{"layer", "rms"}; }
 constexpr auto names_of(Mlp) { return std::array{"gelu", "swiglu"}; }
 constexpr auto names_of(Position) { return std::array{"learned", "rope"}; }
 
-/// Channels of SwiGLU whose three matrices have as many weights as GELU's two: 8C/3, or the
-/// multiple of 128 next to it.
+/// How many channels SwiGLU needs for its three matrices to have as many weights as GELU's two:
+/// 8C/3, rounded to the nearest multiple of 128.
 constexpr int64_t equal_hidden(int64_t channels) {
   constexpr int64_t kStep = 128;
   return std::max<int64_t>(1, (8 * channels + 3 * kStep / 2) / (3 * kStep)) * kStep;
 }
 
 struct BlockOptions {
-  std::string norm, mlp, position;  ///< empty: the model's
+  std::string norm, mlp, position;  ///< empty: as in the model
   std::optional<int64_t> kv_heads, hidden;
-  double theta = 0;  ///< 0: the model's
+  double theta = 0;  ///< 0: as in the model
   bool no_bias = false;
 
   void add_to(CommandLine& line) {
@@ -64,7 +65,7 @@ struct BlockOptions {
     line.add("--no-bias", no_bias, "linear layers have no bias");
   }
 
-  /// The model of `run` with these parts. @throws UserError naming what is legal
+  /// The model of `run` with these parts. @throws UserError that names what is legal
   GptConfig gpt(const RunOptions& run) const {
     GptConfig config = run.gpt();
     const Mlp before = config.mlp;
@@ -110,7 +111,7 @@ struct BlockOptions {
   }
 };
 
-/// Parameters of a model, no padding counted.
+/// How many parameters a model has, without padding.
 inline int64_t count_weights(const GptConfig& config) {
   const int64_t C = config.channels;
   const int64_t norm = config.norm == Norm::Rms ? C : 2 * C;
@@ -122,13 +123,13 @@ inline int64_t count_weights(const GptConfig& config) {
          norm;
 }
 
-/// Numbers of a token's keys and values in all blocks: what backward reads of them, and what a
-/// program that writes text would keep of each token.
+/// How many numbers a token's keys and values are in all blocks. Backward reads them, and a program
+/// that generates text would keep them for each token.
 inline int64_t count_keys_and_values(const GptConfig& config) {
   return 2 * config.layers * config.groups() * config.head_size();
 }
 
-/// Floating-point operations of a step's products, of those with weights and of attention's.
+/// Floating-point operations of a step's products: of those with weights and those of attention.
 inline int64_t count_flops(const GptConfig& config, int64_t batch) {
   const int64_t T = config.seq_len, NH = config.heads, HS = config.head_size();
   const int64_t core = cost::attention_forward(batch, T, NH, HS).flops +
@@ -138,9 +139,9 @@ inline int64_t count_flops(const GptConfig& config, int64_t batch) {
   return config.layers * core + 6 * batch * T * weights;
 }
 
-/// What the parts change, predicted and counted.
-/// @param weights of the layout
-/// @param flops   of the last step, nothing computed twice
+/// Reports what the parts change, predicted and counted.
+/// @param weights parameters of the layout
+/// @param flops   of the last step, without what was computed twice
 inline void report_block(RunLog& log, const GptConfig& config, int64_t batch, int64_t weights,
                          const Activations& acts, int64_t flops) {
   int64_t keys_and_values = 0;

@@ -1,15 +1,16 @@
-// A sum as a tree by index, whose terms come in any order.
+// A sum that is a tree by index, although its terms arrive in any order.
 //
-// A term waits until its sibling is there; then the two are joined, the lower one first, and their
-// sum waits in turn. With 4 terms that come as 2, 1, 0, 3:
+// A term waits until its sibling has arrived. Then the two are joined, the lower one first, and
+// their sum waits in turn. For example, 4 terms arrive as 2, 1, 0, 3:
 //
 //     2         waits
 //     1         waits
 //     0         0+1 waits
 //     3         2+3, then (0+1)+(2+3)
 //
-// Whatever the order, the bits are those of the tree. The price is memory for what waits. To add in
-// the order of arrival would take one buffer, but would give other bits with each number of ranks.
+// The bits are those of the tree, whatever the order of arrival. The price is memory for what
+// waits. A sum in the order of arrival would need only one buffer, but its bits would depend on the
+// number of ranks.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +29,7 @@ class ArrivalTree {
         waiting_(static_cast<size_t>(2 * terms), kNone),
         used_(static_cast<size_t>(buffers)) {}
 
-  /// A buffer in which nothing waits, for the next term.
+  /// A free buffer, for the next term.
   size_t take() {
     const auto free = std::ranges::find(used_, false);
     CHECK(free != used_.end(), "{} buffers for what waits of {} terms", used_.size(), terms_);
@@ -36,8 +37,8 @@ class ArrivalTree {
     return static_cast<size_t>(free - used_.begin());
   }
 
-  /// Leaf i is in `buffer`. Calls join(to, from) for each two buffers that become one: the sum
-  /// goes into `to`, which has the lower terms.
+  /// Leaf i is in `buffer`. Calls join(to, from) for each two buffers that become one. The sum goes
+  /// into `to`, which holds the lower terms.
   template <class Join>
   void add(int64_t i, size_t buffer, Join&& join) {
     size_t node = static_cast<size_t>(terms_ + i);  // its parent is node / 2, the root 1
@@ -52,14 +53,14 @@ class ArrivalTree {
     waiting_[node] = buffer;
   }
 
-  /// Where the sum is, once all terms have come.
+  /// The buffer of the sum, once all terms have arrived.
   size_t total() const { return waiting_[1]; }
 
  private:
   static constexpr size_t kNone = SIZE_MAX;
 
   int64_t terms_;
-  std::vector<size_t> waiting_;  ///< by node: the buffer of a sum without a sibling
+  std::vector<size_t> waiting_;  ///< for each node: the buffer of a sum that waits for its sibling
   std::vector<bool> used_;
 };
 

@@ -1,5 +1,5 @@
-// Context parallelism: ranks share the tokens of each sequence. Here are the options, which rank
-// has which tokens, and what the three ways to do attention have in common.
+// Context parallelism: ranks share the tokens of each sequence. This header has the options, the
+// tokens of each rank, and what the three ways to do attention have in common.
 //
 // A sequence is cut into 2 cp equal runs of neighboring tokens. In zig-zag order rank c has the
 // runs c and 2 cp - 1 - c. With 4 ranks:
@@ -7,13 +7,14 @@
 //     run       0   1   2   3   4   5   6   7
 //     rank      0   1   2   3   3   2   1   0
 //
-// A late token attends to many keys, an early one to few. So all ranks have equally many pairs of a
-// query and a key, T (T + 1) / (2 cp). In contiguous order rank c has the runs 2c and 2c + 1, and
-// the last rank nearly twice the mean.
+// A late token attends to many keys, an early token to few. In zig-zag order all ranks have the
+// same number of pairs of a query and a key, T (T + 1) / (2 cp). In contiguous order rank c has the
+// runs 2c and 2c + 1, and the last rank has nearly twice the mean number of pairs.
 //
-// The two runs of a rank are whole leaves of the sums over tokens (kernels/token_leaves.h). So what
-// a rank sums is a sub-tree, and a sum over ranks is the rest of the tree. In contiguous order the
-// runs are no leaves: sums over tokens have other bits. The output of attention has the same.
+// The two runs of a rank are whole leaves of the sums over tokens (kernels/token_leaves.h). So the
+// sum of a rank is a subtree, and a sum over ranks is the rest of the tree. In contiguous order the
+// runs are no leaves. Sums over tokens then have other bits, but the output of attention has the
+// same.
 #pragma once
 
 #include <algorithm>
@@ -39,38 +40,38 @@
 
 namespace ladder {
 
-/// How a query meets keys that other ranks have.
+/// How a query meets the keys that other ranks have.
 enum class ContextWay : uint8_t { Gather, Ulysses, Ring };
 constexpr auto names_of(ContextWay) { return std::array{"gather", "ulysses", "ring"}; }
 
 enum class TokenOrder : uint8_t { Zigzag, Contiguous };
 constexpr auto names_of(TokenOrder) { return std::array{"zigzag", "contiguous"}; }
 
-/// The tokens of every sequence that rank `rank` of cp has.
+/// Which tokens of every sequence rank `rank` of cp has.
 struct OwnTokens {
   int64_t T = 0;
   int64_t cp = 1, rank = 0;
   TokenOrder order = TokenOrder::Zigzag;
 
   int64_t size() const { return div_exact(T, cp); }
-  /// The two of the 2 cp runs that rank `who` has: the early one, the late one.
+  /// Which two of the 2 cp runs rank `who` has: an early one and a late one.
   std::array<int64_t, 2> runs_of(int64_t who) const {
     if (order == TokenOrder::Contiguous) return {2 * who, 2 * who + 1};
     return {who, 2 * cp - 1 - who};
   }
-  /// Tokens of run i.
+  /// The tokens of run i.
   Range run(int64_t i) const { return leaf(i, 2 * cp, T); }
-  /// Tokens of this rank's early (0) or late (1) run, and in which of its rows they lie.
+  /// The tokens of this rank's early (0) or late (1) run. rows(): the rank's rows that hold them.
   Range tokens(int i) const { return run(runs_of(rank)[static_cast<size_t>(i)]); }
   Range rows(int i) const {
     const int64_t first = tokens(0).size();
     return i == 0 ? Range{0, first} : Range{first, first + tokens(1).size()};
   }
-  /// This rank's queries, and keys from `first` on.
+  /// The place of a piece: this rank's queries, and keys from `first` on.
   AttentionPlace place(int64_t first) const {
     return {T, {tokens(0).begin, tokens(1).begin}, first};
   }
-  /// Pairs of a query of this rank and one of these keys that it sees.
+  /// How many pairs of a query of this rank and one of these keys count: the query sees the key.
   int64_t pairs(Range keys) const {
     int64_t sum = 0;
     for (const int i : {0, 1})
@@ -80,7 +81,7 @@ struct OwnTokens {
   }
 };
 
-/// What attention must know of the model, the ranks and the numbers.
+/// What attention needs to know of the model, of the ranks and of the dtype.
 struct ContextShape {
   OwnTokens own;
   int64_t NH, NKV, HS;
@@ -89,7 +90,7 @@ struct ContextShape {
   ContextShape(const OwnTokens& tokens, const GptConfig& gpt, Dtype dtype_)
       : own(tokens), NH(gpt.heads), NKV(gpt.groups()), HS(gpt.head_size()), dtype(dtype_) {}
 
-  /// Columns of a token: its queries, its keys and values, both.
+  /// Columns of a token: its queries, its keys and values, or both.
   int64_t q() const { return NH * HS; }
   int64_t kv() const { return 2 * NKV * HS; }
   int64_t qkv() const { return q() + kv(); }
@@ -110,7 +111,7 @@ struct ContextOptions {
              "compare: the last rank has nearly twice the mean)");
   }
 
-  /// Before a rank is started. mesh() knows the model and says more.
+  /// Checks what can be checked before a rank starts. mesh() knows the model and checks more.
   void check() const {
     if (cp < 1 || cp > kTokenChunks / 2) throw UserError("--cp {}: legal are 1, 2, 4, 8", cp);
     if (order == TokenOrder::Contiguous && way != ContextWay::Ring)
@@ -118,14 +119,14 @@ struct ContextOptions {
                       to_string(way));
   }
 
-  /// Makes `run` one of --cp ranks if --ranks says 1; under mpirun they have been started.
+  /// Makes `run` start --cp ranks if --ranks is 1. Under mpirun the ranks are already started.
   void set_ranks(RunOptions& run) const {
     if (run.ranks == 1 && !under_mpirun()) run.ranks = cp;
     run.check();
   }
 
-  /// cp x dp ranks.
-  /// @throws UserError if they cannot share sequences so, naming what is legal
+  /// The mesh of cp x dp ranks.
+  /// @throws UserError that names what is legal, if they cannot share sequences in this way
   MeshShape mesh(const GptConfig& gpt, int ranks) const {
     const auto cuts = [&](int64_t n) { return cut_tokens(gpt, n); };
     if (!cuts(cp))
@@ -148,15 +149,15 @@ struct ContextOptions {
     return {gpt.seq_len, cp, mesh.coordinate(rank)[Axis::Context], order};
   }
 
-  /// For --memory-limit: where twice as many ranks can share a sequence, each has half of the
+  /// For --memory-limit: if twice as many ranks can share a sequence, each needs half of the
   /// activations.
   AlsoShrinks also_shrinks(const GptConfig& gpt) const {
     const bool legal = cut_tokens(gpt, 2 * cp) && cut_heads(gpt, 2 * cp);
     return {.mem = Mem::Activation, .flag = legal ? "a larger --cp" : ""};
   }
 
-  /// Sequences of a micro-batch. @throws UserError unless it is one where ranks share it: the sums
-  /// of a sequence must be whole before sequences are added
+  /// How many sequences a micro-batch has. If ranks share sequences it must be one, because the sum
+  /// of a sequence must be complete before sequences are added. @throws UserError if it is not one
   int64_t micro(int64_t sequences) const {
     if (cp > 1 && sequences > 1)
       throw UserError("--cp {}: ranks share one sequence at a time; legal is --micro-batch 1", cp);
@@ -165,7 +166,7 @@ struct ContextOptions {
 
  private:
   static int64_t leaves(const GptConfig& gpt) { return matrix_leaves(kTokenChunks, gpt.seq_len); }
-  /// Whether n ranks can share the tokens of a sequence, and the heads if --context wants that.
+  /// Whether n ranks can share the tokens of a sequence; and the heads, if --context needs that.
   static bool cut_tokens(const GptConfig& gpt, int64_t n) {
     return n == 1 || (leaves(gpt) % n == 0 && gpt.seq_len % (2 * n) == 0);
   }
@@ -181,13 +182,13 @@ struct ContextOptions {
   }
 };
 
-/// The model as one of cp ranks sees it: a sequence has T / cp tokens.
+/// The model as one of cp ranks sees it: with T / cp tokens per sequence.
 inline GptConfig own_part(GptConfig gpt, int64_t cp) {
   gpt.seq_len = div_exact(gpt.seq_len, cp);
   return gpt;
 }
 
-/// Activations of such a model; rotary positions are those of the rank's own tokens.
+/// Activations of that model. Rotary positions are those of the rank's own tokens.
 inline Activations alloc_own_activations(Arena& arena, const GptConfig& own,
                                          const OwnTokens& tokens, int64_t micro,
                                          const ActivationPlan& plan) {
@@ -200,12 +201,12 @@ inline Activations alloc_own_activations(Arena& arena, const GptConfig& own,
   return acts;
 }
 
-/// Bytes that a rank sends for attention of one layer and sequence, forward and backward.
+/// Bytes that a rank sends for attention of one layer and one sequence, in forward and in backward.
 struct ContextTraffic {
   int64_t forward, backward;
 };
 
-/// Attention of sequences that ranks share: it stands in the place of attend_forward() and
+/// Attention over sequences that ranks share. It replaces attend_forward() and
 /// attend_backward_input().
 class SharedAttention {
  public:
@@ -214,22 +215,22 @@ class SharedAttention {
   SharedAttention& operator=(const SharedAttention&) = delete;
   virtual ~SharedAttention() = default;
 
-  /// saved.att and saved.lse of this rank's tokens, from saved.qkv of them.
+  /// saved.att and saved.lse of this rank's tokens, from their saved.qkv.
   virtual void forward(const Ctx& ctx, const AttnSaved& saved) = 0;
-  /// d.dqkv from d.datt, likewise.
+  /// d.dqkv of this rank's tokens, from their d.datt.
   virtual void backward(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved) = 0;
 
-  /// Makes its messages count, and its thread a row of the timeline.
+  /// Counts its messages in the report, and gives its thread a row in the timeline.
   virtual void show(RunLog& log) = 0;
   virtual ContextTraffic traffic() const = 0;
-  /// Bytes that this rank has sent in the last step.
+  /// Bytes that this rank sent in the last step.
   virtual int64_t sent(const RunLog& log) const = 0;
 
-  /// Pairs of a query and a key of all heads, since it was last set to 0.
+  /// How many pairs of a query and a key, over all heads, since this was last set to 0.
   int64_t pairs = 0;
 
  protected:
-  /// `count` pairs of each of `heads` heads, and the operations of their products.
+  /// Counts `count` pairs in each of `heads` heads, and the operations of their products.
   void count_pairs(const Ctx& ctx, bool back, int64_t heads, int64_t count) {
     pairs += heads * count;
     const auto cost = back ? cost::attention_piece_backward : cost::attention_piece_forward;

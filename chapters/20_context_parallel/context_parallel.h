@@ -1,11 +1,12 @@
-// What ranks that share sequences do, beside what 09 does. Attention goes one of three ways
-// (gather.h, ulysses.h, ring.h). Everything else works on each token by itself, and must only know
-// which tokens a rank has:
+// What ranks that share sequences do in addition to chapter 09. There are three ways to do
+// attention (gather.h, ulysses.h, ring.h). Everything else treats each token by itself, and needs
+// to know only which tokens a rank has:
 //
 //   tokens, targets   A sequence is drawn whole, then each rank takes its own tokens. So the target
-//                     of a run's last token is the first token of the next run, whichever rank
-//                     has that one
-//   positions         of the rank's own tokens in the whole sequence: rows of the table, or angles
+//                     of a run's last token is the first token of the next run, on whichever rank
+//                     that run is
+//   positions         those of the rank's own tokens in the whole sequence: rows of the table, or
+//                     angles
 //   sums over tokens  Gradients and losses are summed over own tokens, then over ranks. Ranks that
 //                     share a sequence are neighbors. So a reduction over all ranks completes the
 //                     sum of each sequence before it adds sequences
@@ -25,9 +26,9 @@ namespace ladder {
 
 class ContextParallel {
  public:
-  /// Sets ctx.token_chunks: from here on kernels of `ctx` sum over this rank's tokens.
-  /// @param group ranks that share each sequence
-  /// @param micro sequences of a micro-batch: 1, if there are several ranks
+  /// Sets ctx.token_chunks: kernels called with `ctx` then sum over this rank's tokens only.
+  /// @param group the ranks that share each sequence
+  /// @param micro sequences of a micro-batch; 1 if there are several ranks
   ContextParallel(Arena& arena, Ctx& ctx, Comm& group, const RunOptions& run, ContextWay way,
                   const ContextShape& shape, int64_t micro)
       : group_(group),
@@ -65,7 +66,7 @@ class ContextParallel {
   }
 
   // ---- tokens -----------------------------------------------------------------------------------
-  /// Room for whole sequences (MBS,T): what is drawn before ranks take their tokens.
+  /// Whole sequences (MBS,T): they are drawn into this, then ranks take their tokens.
   const Batch& whole() const { return whole_; }
   /// own (n,T/cp) = this rank's tokens and targets of the first n of whole().
   void take(const Batch& own) const {
@@ -81,8 +82,10 @@ class ContextParallel {
     part(own.targets, whole_.targets);
   }
 
-  // ---- parts of the model that know of other tokens ---------------------------------------------
-  /// As the function of this name. Each of the two runs takes its own rows of the position table.
+  // ---- parts of the model that need to know of other tokens
+  // --------------------------------------
+  /// Does what the function of this name does. Each of the two runs reads its own rows of the
+  /// position table.
   void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& p) const {
     if (own_.cp == 1 || !p.wpe) return ladder::embed_forward(ctx, out, tokens, p);
     for (const int i : {0, 1}) {
@@ -92,8 +95,8 @@ class ContextParallel {
                             {p.wte, positions(p, i)});
     }
   }
-  /// As the function of this name. Positions that other ranks have get -0: the sum over ranks adds
-  /// the gradients of those ranks to it.
+  /// Does what the function of this name does. Positions of other ranks get -0, to which the sum
+  /// over ranks adds the gradients of those ranks.
   void embed_backward_weight(const Ctx& ctx, const EmbedTensors& g, Tensor dout, Tensor tokens,
                              Into into) const {
     if (own_.cp == 1 || !g.wpe) return ladder::embed_backward_weight(ctx, g, dout, tokens, into);
@@ -111,10 +114,10 @@ class ContextParallel {
   void attend_backward_input(const Ctx& ctx, const AttnGrads& d, const AttnSaved& saved) const {
     attention_ ? attention_->backward(ctx, d, saved) : ladder::attend_backward_input(ctx, d, saved);
   }
-  /// losses (n) of own tokens become those of whole sequences.
+  /// Turns losses (n) of own tokens into losses of whole sequences.
   void sum_losses(Tensor losses) { losses_.all_reduce(losses); }
 
-  /// The row of logits (1,T/cp,Vp) that token t has, from the rank that has it.
+  /// The row of logits (1,T/cp,Vp) of token t, sent by the rank that has it.
   void broadcast_row(const Ctx& ctx, Tensor row, Tensor logits, int64_t t) const {
     OwnTokens who = own_;
     for (who.rank = 0; who.rank < own_.cp; ++who.rank)
@@ -136,10 +139,10 @@ class ContextParallel {
   void show(RunLog& log) const {
     if (attention_) attention_->show(log);
   }
-  /// Of the last step, or 0 if there was none: bytes that this rank has sent for attention, and by
-  /// rank pairs of a query and a key, of all heads, forward and backward.
+  /// Reports on the last step (0 if there was none): the bytes that this rank sent for attention;
+  /// and for each rank the pairs of a query and a key over all heads, in forward and in backward.
   /// @param sequences of a step on this rank
-  /// @param again     layers whose attention is computed again, beside `layers`
+  /// @param again     layers whose attention is computed again, in addition to `layers`
   void report(RunLog& log, int64_t sequences, int64_t layers, int64_t again) const {
     if (!attention_) return;
     if (log.steps() == 0) sequences = 0;
@@ -157,7 +160,7 @@ class ContextParallel {
   }
 
  private:
-  /// The rows of a table (P,C) that this rank's early or late run has.
+  /// The rows of a table (P,C) for this rank's early (0) or late (1) run.
   Tensor positions(const EmbedTensors& p, int i) const {
     return p.wpe.slice(own_.tokens(i).begin, own_.tokens(i).size());
   }
@@ -167,7 +170,7 @@ class ContextParallel {
   int64_t heads_;
   Reducer losses_;
   Batch whole_;
-  std::unique_ptr<SharedAttention> attention_;  ///< null: this rank has whole sequences
+  std::unique_ptr<SharedAttention> attention_;  ///< null: the rank has whole sequences
 };
 
 }  // namespace ladder

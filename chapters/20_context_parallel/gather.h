@@ -1,18 +1,18 @@
-// --context gather: every rank gets the keys and values of all tokens (as Llama 3 was trained,
-// arXiv 2407.21783, section 3.3.2).
+// --context gather: every rank gets the keys and values of all tokens (Llama 3 was trained in this
+// way, arXiv 2407.21783, section 3.3.2).
 //
 //   forward    all-gather keys, values         attention of own queries over all keys
 //   backward   all-gather keys, values again   dq of own queries; dk, dv of all keys
 //              reduce-scatter dk, dv           each rank gets the sums for its own keys
 //
-// With grouped heads keys and values are small, and gathering them is cheap. But a rank holds those
+// With grouped heads, keys and values are small, so gathering them is cheap. But a rank holds those
 // of all tokens. Forward does not keep them, so backward gathers them again.
 //
-// An all-gather puts what ranks give one after the other, and attention wants the order of tokens.
-// The early runs of ranks 0, 1, ... are the first half of the sequence. The late runs are its
-// second half, from the last rank to the first. So each half is gathered in place, by a group of
-// its own, and the second group counts its ranks backwards. Its sums have the same bits: their tree
-// is the same with the sides of each addition exchanged, and a + b is b + a.
+// An all-gather puts the ranks' tensors one after the other, but attention needs the order of
+// tokens. The early runs of ranks 0, 1, ... are the first half of the sequence. The late runs are
+// the second half, from the last rank to the first. So each half is gathered in place by its own
+// group, and the second group numbers its ranks backwards. Its sums have the same bits: the tree is
+// the same, but both sides of each addition are exchanged, and a + b is b + a.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ namespace ladder {
 
 class GatherAttention : public PieceAttention {
  public:
-  /// @param group ranks that share each sequence
+  /// @param group the ranks that share each sequence
   GatherAttention(Arena& arena, const Ctx& ctx, Comm& group, const ContextShape& shape)
       : PieceAttention(arena, shape), sum_(alloc_softmax(arena, s)) {
     kv_ = arena.alloc(Mem::Workspace, "context.kv", s.dtype, {1, s.own.T, s.kv()});
@@ -85,13 +85,13 @@ class GatherAttention : public PieceAttention {
       halves_[static_cast<size_t>(i)].all_gather(all, {all.size(), s.own.cp});
     }
   }
-  /// The first or the second half of all tokens, flat.
+  /// The first (0) or the second (1) half of all tokens, flat.
   Tensor half(const Tensor& x, int64_t i) const {
     return flat(rows_of(x, {i * s.own.T / 2, (i + 1) * s.own.T / 2}));
   }
 
   SoftmaxOfSome sum_;
-  Tensor kv_, dkv_;  ///< (1,T,2*NKV*HS) of all ranks; dkv F32
+  Tensor kv_, dkv_;  ///< (1,T,2*NKV*HS) of all ranks; dkv is F32
   std::vector<std::unique_ptr<Comm>> groups_;
   std::vector<Reducer> halves_;  ///< of the early runs, and of the late ones
 };

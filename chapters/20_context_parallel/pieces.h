@@ -1,6 +1,6 @@
-// Attention in pieces: all queries of a rank with some of the keys. `gather` has one piece, with
-// all keys; `ring` has a piece for each run of keys. Keys and values travel and queries do not, so
-// both are copied out of qkv, where they lie side by side.
+// Attention in pieces: all queries of a rank with some of the keys. `gather` has one piece with all
+// keys; `ring` has one for each run of keys. Keys and values travel, queries do not. In qkv they
+// lie side by side, so both are copied out of it.
 #pragma once
 
 #include "chapters/20_context_parallel/context.h"
@@ -46,7 +46,7 @@ class PieceAttention : public SharedAttention {
   void take_queries(const Ctx& ctx, const Tensor& qkv) const {
     ctx.kernels->copy_columns(ctx, by_group(q_), 0, by_group(qkv), 0, s.q() / s.NKV);
   }
-  /// Keys and values of all rows of qkv (1,t,..), to kv (1,t,2*NKV*HS).
+  /// Copies keys and values of all rows of qkv (1,t,..) to kv (1,t,2*NKV*HS).
   void take_keys(const Ctx& ctx, const Tensor& kv, const Tensor& qkv) const {
     ctx.kernels->copy_columns(ctx, by_group(kv), 0, by_group(qkv), s.q() / s.NKV, s.kv() / s.NKV);
   }
@@ -57,13 +57,13 @@ class PieceAttention : public SharedAttention {
     ctx.kernels->copy_columns(ctx, by_group(dqkv), s.q() / s.NKV, by_group(dkv), 0, s.kv() / s.NKV);
   }
 
-  /// The softmax of this rank's queries over `keys`, which lie in kv (1,n,2*NKV*HS).
+  /// The softmax of this rank's queries over `keys`. kv (1,n,2*NKV*HS) holds these keys.
   void forward_piece(const Ctx& ctx, const SoftmaxOfSome& to, const Tensor& kv, Range keys) {
     const Span span(ctx, "attention_piece_forward");
     count_pairs(ctx, /*back=*/false, s.NH, s.own.pairs(keys));
     ctx.kernels->attention_piece_forward(ctx, to.o, to.m, to.l, q_, kv, s.own.place(keys.begin));
   }
-  /// What their pairs add to dq and to dkv.
+  /// Adds the terms of the same pairs to dq and dkv.
   void backward_piece(const Ctx& ctx, const Tensor& dq, const Tensor& dkv, const AttnGrads& d,
                       const AttnSaved& saved, const Tensor& kv, Range keys) {
     const Span span(ctx, "attention_piece_backward");

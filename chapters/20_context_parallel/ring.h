@@ -1,5 +1,5 @@
-// --context ring: keys and values go around a ring of ranks, and each rank computes with those that
-// it has at the moment (Liu et al., "Ring Attention", arXiv 2310.01889; in zig-zag order:
+// --context ring: keys and values go around a ring of ranks. Each rank computes with those that it
+// has at the moment (Liu et al., "Ring Attention", arXiv 2310.01889; zig-zag order:
 // ring-flash-attention).
 //
 //              rank 0       rank 1       rank 2       rank 3
@@ -7,14 +7,15 @@
 //   step 1     keys of 3    keys of 0    keys of 1    keys of 2
 //   ...        while attention works with these, the next ones arrive
 //
-// A rank never holds the keys of more than two ranks. Each run of keys gives a partial softmax,
-// over these keys alone. Partial softmaxes are merged as a tree by the index of the run
-// (arrival_tree.h), so that every ring has the bits of one rank. The price is memory for those that
-// wait: cp + 1 partial softmaxes of T / cp queries, a little more than one of all T queries.
+// A rank never holds the keys of more than two ranks. Each run of keys gives a partial softmax over
+// these keys. Partial softmaxes are merged as a tree by the index of the run (arrival_tree.h), so
+// every ring has the bits of one rank. The price is memory for partial softmaxes that wait: cp + 1
+// of them, of T / cp queries each, a little more than one of all T queries.
 //
-// Backward, keys and values go around once more. A rank's queries add to dk and dv of the keys that
-// pass. These parts go straight to the rank whose keys they are, which sums them as a tree by rank.
-// The message of one step travels while the next step writes its own, so there are two buffers.
+// In backward, keys and values go around once more. A rank's queries add to dk and dv of the keys
+// that pass. These parts go straight to the rank that owns the keys, and that rank sums them as a
+// tree by rank. The message of one step travels while the next step writes the next message. So
+// there are two buffers.
 #pragma once
 
 #include <array>
@@ -28,7 +29,7 @@ namespace ladder {
 
 class RingAttention : public PieceAttention {
  public:
-  /// @param group ranks that share each sequence
+  /// @param group the ranks that share each sequence
   RingAttention(Arena& arena, const Ctx& ctx, Comm& group, const RunOptions& run,
                 const ContextShape& shape)
       : PieceAttention(arena, shape),
@@ -90,7 +91,7 @@ class RingAttention : public PieceAttention {
       }
       wait(ctx, next, "wait_for_keys");
       if (step > 0) {
-        // Once it is joined, leaving_ of the step before is free: the step after writes there.
+        // The join frees the step before's buffer of leaving_, which the next step then writes.
         join(ctx, dkv, step - 1, arriving, sent);
         arriving = dkv.take();
         sent = exchange("ring_gradients", part, rank(-step), gradients_[arriving], rank(step));
@@ -104,22 +105,21 @@ class RingAttention : public PieceAttention {
   void show(RunLog& log) override { stream_.show(log); }
   int64_t sent(const RunLog& log) const override { return log.sent_in_step(stream_.group()); }
 
-  /// Buffers for what waits, and for the next one, on the rank that takes most.
+  /// How many buffers the rank that needs most takes, for what waits and for the next one.
   static int64_t partial_softmaxes(const ContextShape& s) { return s.own.cp + 1; }
   static int64_t partial_gradients(const ContextShape& s) { return s.own.cp / 2 + 1; }
 
  private:
-  /// The rank that is `step` places further along the ring. In step n a rank has the keys of
-  /// rank(-n).
+  /// The rank `step` places further along the ring. In step n, a rank has the keys of rank(-n).
   int64_t rank(int64_t step) const { return (s.own.rank + step + s.own.cp) % s.own.cp; }
   int64_t run_at(int64_t step, int i) const {
     return s.own.runs_of(rank(-step))[static_cast<size_t>(i)];
   }
-  /// The early or the late run of these keys.
+  /// The early (0) or late (1) run of the keys of this step.
   Tensor keys(int64_t step, int i) const { return rows_of(kv_[at(step)], s.own.rows(i)); }
   static size_t at(int64_t step) { return static_cast<size_t>(step % 2); }
 
-  /// The keys of this step to the next rank, while those of the next step arrive.
+  /// Sends the keys of this step to the next rank, while those of the next step arrive.
   Pending pass_on(int64_t step) {
     if (step + 1 == s.own.cp) return {};
     return exchange("ring_keys", kv_[at(step)], rank(1), kv_[at(step + 1)], rank(-1));
@@ -142,18 +142,18 @@ class RingAttention : public PieceAttention {
   static void add(const Ctx& ctx, const Tensor& to, const Tensor& from) {
     ctx.kernels->add(ctx, to, to, from);
   }
-  /// What came from rank(step) joins the sum of dk and dv, once it has come and what this rank sent
-  /// has left.
+  /// Joins what came from rank(step) to the sum of dk and dv. First waits until it has arrived and
+  /// until this rank's own message has left.
   void join(const Ctx& ctx, ArrivalTree& dkv, int64_t step, size_t arrived, Pending& sent) const {
     wait(ctx, sent, "wait_for_key_gradients");
     dkv.add(rank(step), arrived,
             [&](size_t to, size_t from) { add(ctx, gradients_[to], gradients_[from]); });
   }
 
-  CommStream stream_;                     ///< of this ring, in a thread of its own
-  std::array<Tensor, 2> kv_, leaving_;    ///< (1,t,2*NKV*HS): of step n in n % 2; leaving_ F32
-  std::vector<SoftmaxOfSome> softmaxes_;  ///< that wait; in backward o is dq
-  std::vector<Tensor> gradients_;         ///< of own keys, that wait; as leaving_
+  CommStream stream_;                     ///< of this ring; it has a thread of its own
+  std::array<Tensor, 2> kv_, leaving_;    ///< (1,t,2*NKV*HS): step n in n % 2; leaving_ F32
+  std::vector<SoftmaxOfSome> softmaxes_;  ///< those that wait; in backward, o is dq
+  std::vector<Tensor> gradients_;         ///< of own keys, those that wait; shaped as leaving_
 };
 
 }  // namespace ladder

@@ -1,8 +1,8 @@
-// --context ulysses: tokens are exchanged for heads (Jacobs et al., "DeepSpeed Ulysses",
-// arXiv 2309.14509).
+// --context ulysses: exchanges tokens for heads (Jacobs et al., "DeepSpeed Ulysses", arXiv
+// 2309.14509).
 //
-// A head never reads another head. So a rank that has all tokens of some heads can do attention as
-// one rank does. An all-to-all transposes tokens into heads, and another one transposes back:
+// No head reads another head. So a rank that has all tokens of some heads can do attention as a
+// single rank does. An all-to-all transposes tokens into heads, and another one transposes back:
 //
 //              tokens of rank 0   of rank 1              rank 0        rank 1
 //     heads 0        a                b          ->      a b
@@ -12,9 +12,9 @@
 //   forward    queries, keys, values                             outputs
 //   backward   queries, keys, values, outputs and their gradient dq, dk, dv
 //
-// The log-sum-exp does not go back, as backward needs it by head. NH / cp heads of T tokens take
-// the room of NH heads of T / cp tokens. Every rank needs heads of its own, so there can be no more
-// ranks than heads of keys and values.
+// The log-sum-exp is not sent back, because backward needs it by head. NH / cp heads of T tokens
+// fit the memory of NH heads of T / cp tokens. Every rank needs heads of its own, so there can be
+// no more ranks than key-value heads.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ namespace ladder {
 
 class UlyssesAttention : public SharedAttention {
  public:
-  /// @param group ranks that share each sequence
+  /// @param group the ranks that share each sequence
   UlyssesAttention(Arena& arena, Comm& group, const ContextShape& shape)
       : SharedAttention(shape), group_(group.split(0, group.rank())) {
     const auto alloc = [&](const char* name, int64_t width) {
@@ -77,10 +77,11 @@ class UlyssesAttention : public SharedAttention {
 
  private:
   int64_t own_heads() const { return s.NH / s.own.cp; }
-  /// (1,NH/cp,T), in the memory of (1,NH,T/cp).
+  /// lse as (1,NH/cp,T), in the memory of (1,NH,T/cp).
   Tensor lse(const AttnSaved& saved) const { return saved.lse.view({1, own_heads(), s.own.T}); }
 
-  /// heads (1,T,N/cp) = all tokens of this rank's heads; x (1,T/cp,N) has all heads of its tokens.
+  /// heads (1,T,N/cp) = all tokens of this rank's heads, from x (1,T/cp,N): all heads of its
+  /// tokens.
   void to_heads(const Ctx& ctx, Tensor heads, Tensor x) {
     for_ranks(heads, [&](int64_t rank, Tensor leaving, Tensor) {
       copy(ctx, leaving, 0, rows(x), rank * heads.dim(2), heads.dim(2));
@@ -92,7 +93,7 @@ class UlyssesAttention : public SharedAttention {
       });
     });
   }
-  /// x = some tokens of all heads, from heads: the way back.
+  /// The way back: x = all heads of this rank's tokens, from heads.
   void to_tokens(const Ctx& ctx, Tensor x, Tensor heads) {
     for_ranks(heads, [&](int64_t rank, Tensor leaving, Tensor) {
       for_runs(rank, [&](Range tokens, Range own) {
@@ -105,7 +106,8 @@ class UlyssesAttention : public SharedAttention {
     });
   }
 
-  /// Calls use(rank, leaving, arrived): what goes to each rank and comes from it, (T/cp,N/cp).
+  /// Calls use(rank, leaving, arrived) with what goes to each rank and what comes from it,
+  /// (T/cp,N/cp).
   template <class Use>
   void for_ranks(Tensor like, Use&& use) const {
     const int64_t t = s.own.size(), n = like.dim(2);
@@ -135,7 +137,7 @@ class UlyssesAttention : public SharedAttention {
   }
 
   std::unique_ptr<Comm> group_;
-  Tensor out_, inp_;   ///< (1,T,N/cp) at most: by rank, what leaves and what has arrived
+  Tensor out_, inp_;   ///< at most (1,T,N/cp): by rank, what leaves and what arrived
   Tensor qkv_, dqkv_;  ///< (1,T,N/cp), all tokens of this rank's heads
   Tensor att_, datt_;  ///< (1,T,C/cp)
 };

@@ -1,17 +1,17 @@
-// --balance-loss, --z-loss, --bias-rate: what keeps a router from giving few experts all tokens.
+// --balance-loss, --z-loss, --bias-rate: keep a router from giving all tokens to a few experts.
 //
 //   --balance-loss a   loss += a / B sum_b sum_e f_e P_e. In sequence b f_e = load_e E / (k T) is
-//                      the load of expert e divided by an even share, and P_e its mean score
+//                      the load of expert e divided by the mean load, and P_e is its mean score
 //                      divided by that of all. Only P has a gradient (arXiv 2101.03961)
 //   --z-loss b         loss += b / B sum_b mean_t (log sum_e exp logit_e)^2: logits stay small
 //                      (arXiv 2202.08906)
 //   --bias-rate u      after a step bias_e += u sign(mean load - load_e), with loads of the whole
-//                      batch. The bias is added to scores where experts are chosen, and nowhere
-//                      else, so it has no gradient (arXiv 2408.15664)
+//                      batch. The bias is added to scores only where experts are chosen, so it has
+//                      no gradient (arXiv 2408.15664)
 //
-// The losses are of single sequences, and the load of a batch is a sum of integers. So none of them
+// The losses are per sequence, and the load of a batch is a sum of integers. So none of them
 // depends on how a batch is cut into micro-batches. The losses of all blocks are added up. The loss
-// that a run reports does not contain them.
+// that a run reports does not include them.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ struct BalanceOptions {
   }
 };
 
-/// Biases of all experts, and what their load has been.
+/// The biases of all experts, and the loads that they had.
 class Balance {
  public:
   Balance(Arena& arena, const GptConfig& config, const BalanceOptions& options)
@@ -69,18 +69,19 @@ class Balance {
   /// Bytes of Optim.
   static int64_t bytes(const GptConfig& config) { return 4 * config.layers * config.experts.count; }
 
-  /// (E), of block l.
+  /// The biases (E) of block l.
   Tensor bias(size_t l) const {
     return bias_.slice(static_cast<int64_t>(l), 1).view({config_.experts.count});
   }
 
-  /// @param scale S of the loss
+  /// @param scale the loss scale S
   RouterLossScale scale(float scale, int64_t batch) const {
     const float each = scale / static_cast<float>(batch);
     return {.balance = options_.loss * each, .z = options_.z_loss * each};
   }
 
-  /// Reads what the experts of a step have counted: ExpertLayers, or those of chapter 22.
+  /// Reads the loads that the experts counted in a step. `experts` is ExpertLayers, or that of
+  /// chapter 22.
   template <class Layers>
   void count(const Layers& experts) {
     if (config_.experts.count == 0) return;
@@ -97,10 +98,10 @@ class Balance {
     measured_.push_back(sum);
   }
 
-  /// What it has read, [block][expert].
+  /// The loads that count() read, [block][expert].
   const std::vector<std::vector<int64_t>>& loads() const { return loads_; }
 
-  /// Once the weights are updated: moves the biases by the load of count().
+  /// Called after the weights are updated. Moves the biases by the loads that count() read.
   void update() const {
     if (options_.bias_rate == 0) return;
     for (size_t l = 0; l < loads_.size(); ++l)
@@ -122,7 +123,7 @@ class Balance {
     std::copy(bias.begin(), bias.end(), bias_.data<float>());
   }
 
-  /// Of each step, the mean over blocks; and the load of the last one.
+  /// Reports the mean over blocks for each step, and the load of the last step.
   void report(RunLog& log, int64_t weights) const {
     if (config_.experts.count == 0) return;
     nlohmann::json steps;
@@ -144,15 +145,15 @@ class Balance {
   }
 
  private:
-  /// Of one step, summed over blocks.
+  /// Sums over the blocks, for one step.
   struct Measured {
-    double violation = 0;  ///< MaxVio: the largest load over the mean, minus 1
-    double least = 0;      ///< the least load over the mean
-    double dropped = 0;    ///< share of choices that a full expert has dropped
+    double violation = 0;  ///< MaxVio: the largest load divided by the mean, minus 1
+    double least = 0;      ///< the smallest load divided by the mean
+    double dropped = 0;    ///< the share of choices that a full expert dropped
     double balance = 0, z = 0;
   };
 
-  /// Tokens of a step that chose each expert.
+  /// How many tokens of a step chose each expert.
   static std::vector<int64_t> load_of(Tensor load) {
     const int64_t B = load.dim(0), E = load.dim(1);
     std::vector<int64_t> sum(static_cast<size_t>(E));
@@ -180,7 +181,7 @@ class Balance {
     sum.balance += mean(0);
     sum.z += mean(1);
   }
-  /// The load of an expert if all were even.
+  /// The load that each expert would have if all loads were equal.
   double mean() const {
     const auto chosen = std::accumulate(loads_.back().begin(), loads_.back().end(), int64_t{0});
     return static_cast<double>(chosen) / static_cast<double>(config_.experts.count);
@@ -189,7 +190,7 @@ class Balance {
   GptConfig config_;
   BalanceOptions options_;
   Tensor bias_;                              ///< (L,E), zero at first
-  std::vector<std::vector<int64_t>> loads_;  ///< of the last step, [block][expert]
+  std::vector<std::vector<int64_t>> loads_;  ///< of the last step, as [block][expert]
   std::vector<Measured> measured_;
 };
 

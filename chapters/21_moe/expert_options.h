@@ -19,10 +19,10 @@ namespace ladder {
 constexpr auto names_of(Router) { return std::array{"softmax", "sigmoid"}; }
 
 struct ExpertOptions {
-  std::optional<int64_t> experts, per_token, shared;  ///< not given: the model's
-  std::string router;                                 ///< empty: the model's
+  std::optional<int64_t> experts, per_token, shared;  ///< not given: as in the model
+  std::string router;                                 ///< empty: as in the model
   bool no_renormalize = false;
-  double capacity = 0;  ///< factor; 0: no token is dropped
+  double capacity = 0;  ///< a factor; 0: no token is dropped
 
   void add_to(CommandLine& line) {
     const FlagRules of_model{.shown_default = "the model's"};
@@ -47,7 +47,7 @@ struct ExpertOptions {
       throw UserError("--capacity must be from 0 to {}, not {}", kMaxExperts, capacity);
   }
 
-  /// `config` with these experts. @throws UserError naming what is legal
+  /// `config` with these experts. @throws UserError that names what is legal
   GptConfig gpt(GptConfig config) const {
     Experts& e = config.experts;
     if (experts) e.count = within("--experts", *experts, 1);
@@ -58,7 +58,8 @@ struct ExpertOptions {
     e.router = named<Router>(router).value_or(e.router);
     if (no_renormalize) e.renormalize = false;
     config.check();
-    // x / x is 1 whatever the router says. Megatron-LM refuses it, too; Mixtral and Switch differ.
+    // x / x is 1, whatever the router says. Megatron-LM refuses it, too. Mixtral and Switch do
+    // otherwise.
     if (e.chosen == 1 && e.renormalize)
       throw UserError(
           "--experts-per-token 1 needs --no-renormalize: the only score of a token, divided by "
@@ -67,7 +68,7 @@ struct ExpertOptions {
     return config;
   }
 
-  /// Tokens of a sequence that an expert takes; 0: all that choose it.
+  /// How many tokens of a sequence an expert takes; 0: all that choose it.
   int64_t tokens_of_expert(const GptConfig& config) const {
     const auto even = static_cast<double>(config.experts.chosen * config.seq_len) /
                       static_cast<double>(std::max<int64_t>(1, config.experts.count));

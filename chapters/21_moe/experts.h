@@ -1,22 +1,23 @@
-// Memory of the layer of experts. E experts take the place of the MLP; a router gives each token k.
+// Memory of a layer of experts. E experts replace the MLP, and a router gives each token k of them.
 //
-//   logits = x R^T           R (E,C), in FP32 whatever --precision says
+//   logits = x R^T           R (E,C); always in FP32, whatever --precision says
 //   scores = softmax(logits), or a sigmoid of each
 //   a token takes the k experts of its largest scores; weight_j = score_j / sum of its k scores
 //   out    = sum_j weight_j SwiGLU_j(x), a tree over experts
 //
-// Nothing is padded. There are M = k B T pairs of a token and an expert, a row for each, sorted by
-// expert. So the rows of an expert lie together, and one grouped product multiplies the rows of
-// each expert by its own matrix. With --capacity f an expert takes of each sequence the first
-// ceil(f k T / E) tokens that choose it. It drops later ones: it gives nothing for them.
+// Nothing is padded. There are M = k B T pairs of a token and an expert. Each pair has a row, and
+// rows are sorted by expert. So the rows of an expert lie together, and one grouped product
+// multiplies the rows of each expert by its own matrix. With --capacity f, an expert takes only the
+// first ceil(f k T / E) tokens of each sequence that choose it. It drops later ones, and gives no
+// output for them.
 //
-//   numbers of a token     kept of a block             shared by all blocks
+//   numbers per token      kept of a block             shared by all blocks
 //   (one MLP)              3 F                         4 F
 //   experts                2 E, 4 k (weight, indices)  E + k (gradients of logits and weights)
 //                          k (3 F + C)                 k (3 F + 2 C)
 //
-// A block keeps 4 (E + 1) bytes of offsets, too. With 16-bit activations the numbers of the router
-// are still FP32. Its input, C numbers a token, and its matrix, E C, are then copied to FP32.
+// A block also keeps 4 (E + 1) bytes of offsets. With 16-bit activations the numbers of the router
+// are still FP32. Its input (C numbers per token) and its matrix (E C) are then copied to FP32.
 #pragma once
 
 #include <algorithm>
@@ -30,33 +31,33 @@
 
 namespace ladder {
 
-/// Kept by the experts of one block.
+/// What the experts of one block keep.
 struct ExpertActs {
   Tensor logits, scores;  ///< (B,T,E) F32
   Tensor expert;          ///< (B,T,k) I32, ascending
   Tensor weight;          ///< (B,T,k) F32
-  ExpertRows rows;        ///< which pair of a token and an expert lies in which of M rows
+  ExpertRows rows;        ///< which of M rows each pair of a token and an expert has
   Tensor fc, act;         ///< (M,2F), (M,F)
-  Tensor out;             ///< (M,C), outputs of experts, before their weights
-  Tensor load;            ///< (B,E) I32, tokens that chose each expert
-  Tensor losses;          ///< (2,B), balance loss and z-loss of each sequence
+  Tensor out;             ///< (M,C), outputs of experts before weighting
+  Tensor load;            ///< (B,E) I32, how many tokens chose each expert
+  Tensor losses;          ///< (2,B), the balance loss and the z-loss of each sequence
 };
 
-/// Shared by all blocks: inputs of experts, and gradients.
+/// What all blocks share: inputs of experts, and gradients.
 struct ExpertScratch {
   Tensor inp;          ///< (M,C)
-  Tensor drows;        ///< (M,C), of the outputs of experts, then of their inputs
+  Tensor drows;        ///< (M,C), of the experts' outputs, then of their inputs
   Tensor dfc, dact;    ///< (M,2F), (M,F)
   Tensor dweight;      ///< (B,T,k) F32
   Tensor dlogits;      ///< (B,T,E) F32
   Tensor wide_tokens;  ///< (B,T,C) F32 if activations are narrow; else null
-  Tensor wide_router;  ///< (E,C), the same
+  Tensor wide_router;  ///< (E,C), likewise
 };
 
 /// Memory of the experts of all blocks.
 class ExpertLayers {
  public:
-  /// @param batch, micro sequences of a step and of a micro-batch
+  /// @param batch, micro sequences of a step, and of a micro-batch
   ExpertLayers(Arena& arena, const GptConfig& config, int64_t batch, int64_t micro,
                const ActivationPlan& plan, int64_t capacity)
       : config_(config), capacity_(capacity), micro_(micro) {
@@ -65,19 +66,19 @@ class ExpertLayers {
     const auto sets = static_cast<size_t>(plan.set_count(L));
     for (size_t i = 0; i < sets; ++i) kept_.push_back(alloc_kept(arena, plan));
     scratch_ = alloc_scratch(arena, plan);
-    // Load and losses of all micro-batches of a step, since the host reads them after the step.
+    // Loads and losses of all micro-batches of a step, because the host reads them after the step.
     load_ = arena.shared(Mem::Activation, "load", Dtype::I32, {L, batch, E});
     losses_ = arena.shared(Mem::Activation, "router_losses", wide(plan.dtype),
                            {L * ceil_div(batch, micro), 2 * micro});
     begin(0, micro);
   }
 
-  /// Calls from here on are for micro-batch k of a step, which has `count` sequences.
+  /// The following calls are for micro-batch k of a step. It has `count` sequences.
   void begin(int64_t k, int64_t count) {
     first_ = k;
     count_ = count;
   }
-  /// What block l keeps of that micro-batch.
+  /// What block l keeps for that micro-batch.
   ExpertActs acts(size_t l) const {
     ExpertActs s = kept_[l % kept_.size()];
     const int64_t n = count_, M = n * rows_of(1), block = static_cast<int64_t>(l);
@@ -100,15 +101,15 @@ class ExpertLayers {
   }
   int64_t capacity() const { return capacity_; }
 
-  /// (B,E) of a step, for the host.
+  /// The load (B,E) of block l in a step, for the host.
   Tensor load(int64_t l) const { return load_.slice(l, 1).view({load_.dim(1), load_.dim(2)}); }
-  /// (micro-batches, 2 MBS) of a step, for the host.
+  /// The losses (micro-batches, 2 MBS) of block l in a step, for the host.
   Tensor losses(int64_t l) const {
     const int64_t micros = losses_.dim(0) / config_.layers;
     return losses_.slice(l * micros, micros);
   }
 
-  /// Bytes of Activation, as the table says, and of load and losses.
+  /// Bytes of Activation: those of the table above, and of loads and losses.
   static int64_t activation_bytes(const GptConfig& config, int64_t batch, int64_t micro,
                                   const ActivationPlan& plan) {
     const int64_t E = config.experts.count, k = config.experts.chosen, L = config.layers;
@@ -121,7 +122,7 @@ class ExpertLayers {
            4 * sets * (3 * M + E + 1) + 4 * L * batch * E +
            size_of(wide(plan.dtype)) * L * ceil_div(batch, micro) * 2 * micro;
   }
-  /// The same of Workspace.
+  /// Bytes of Workspace.
   static int64_t workspace_bytes(const GptConfig& config, int64_t micro,
                                  const ActivationPlan& plan) {
     const int64_t E = config.experts.count, C = config.channels, R = micro * config.seq_len;
@@ -178,7 +179,7 @@ class ExpertLayers {
   GptConfig config_;
   int64_t capacity_, micro_;
   int64_t first_ = 0, count_ = 0;
-  std::vector<ExpertActs> kept_;  ///< block l has set l % sets
+  std::vector<ExpertActs> kept_;  ///< block l uses set l % sets
   ExpertScratch scratch_;
   Tensor load_;    ///< (L,B,E) I32
   Tensor losses_;  ///< (L micro-batches, 2 MBS)

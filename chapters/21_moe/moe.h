@@ -1,4 +1,4 @@
-// The layer of experts: router, dispatch, experts, combine, each forward and backward.
+// The layer of experts: router, dispatch, experts and combine, each with forward and backward.
 #pragma once
 
 #include "chapters/21_moe/experts.h"
@@ -7,25 +7,26 @@
 
 namespace ladder {
 
-constexpr int kOneLeaf = 1;  // leaves of a sum that no layout splits
+constexpr int kOneLeaf = 1;  // for a sum that no layout splits
 
 inline RouteRule route_rule(const Experts& experts) {
   return {.sigmoid = experts.router == Router::Sigmoid, .renormalize = experts.renormalize};
 }
 
-/// `x` in FP32, for the router: a copy in `memory` if activations are narrow, else `x` itself.
+/// `x` in FP32 for the router. If activations are narrow it is a copy in `memory`, otherwise `x`
+/// itself.
 inline Tensor widened(const Ctx& ctx, Tensor x, Tensor memory) {
   if (!memory) return x;
   ctx.kernels->cast(ctx, memory, x);
   return memory;
 }
 
-/// Counts a product of the router's matrix (E,C), in any orientation, with the rows of x.
+/// Counts a product of the router's matrix (E,C), in any orientation, for the rows of x.
 inline void count_router(const Ctx& ctx, Tensor x, Tensor router) {
   if (ctx.flops) *ctx.flops += cost::matmul(x.rows(), router.dim(0), router.dim(1)).flops;
 }
-/// Counts a product of all experts' w (E,N,K) with their rows. It reads offsets on the host, so it
-/// is called after the product: by then a device has written them.
+/// Counts a product of all experts' w (E,N,K) with their rows. It reads offsets on the host. So it
+/// is called after the product, when a device has written them.
 inline void count_experts(const Ctx& ctx, const ExpertRows& rows, Tensor w) {
   if (!ctx.flops) return;
   const int64_t E = w.dim(0), M = rows.offsets.data<int32_t>()[E];
@@ -34,8 +35,8 @@ inline void count_experts(const Ctx& ctx, const ExpertRows& rows, Tensor w) {
 
 // ---- router: inp (B,T,C) ------------------------------------------------------------------------
 
-/// Which experts each token takes, with which weights; load and losses of each sequence.
-/// @param bias (E), added to the scores for the choice alone
+/// Which experts each token takes and with which weights; also load and losses of each sequence.
+/// @param bias (E), added to the scores for the choice only
 inline void router_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
                            Tensor inp, Tensor router, Tensor bias, const RouteRule& rule) {
   const Span span(ctx, "router_forward");
@@ -47,12 +48,12 @@ inline void router_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScra
                              rule);
 }
 
-/// Factors of the balance loss and the z-loss of a sequence in the loss.
+/// The factors that the balance loss and the z-loss of a sequence have in the loss.
 struct RouterLossScale {
   float balance, z;
 };
 
-/// dinp (B,T,C) and the gradient of the router (E,C), from scratch.dweight.
+/// dinp (B,T,C) and the router's gradient (E,C), from scratch.dweight.
 inline void router_backward(const Ctx& ctx, Tensor dinp, Tensor drouter, const ExpertActs& s,
                             const ExpertScratch& scratch, Tensor inp, Tensor router,
                             const RouteRule& rule, const RouterLossScale& scale, Into into) {
@@ -70,14 +71,14 @@ inline void router_backward(const Ctx& ctx, Tensor dinp, Tensor drouter, const E
 
 // ---- dispatch: tokens go to the rows of their experts -------------------------------------------
 
-/// scratch.inp (M,C) = inp (B,T,C) of the token in each row.
+/// scratch.inp (M,C) = the token of inp (B,T,C) that is in each row.
 inline void dispatch_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
                              Tensor inp, int64_t capacity) {
   const Span span(ctx, "dispatch_forward");
   ctx.kernels->expert_rows(ctx, s.rows, s.expert, capacity);
   ctx.kernels->gather_rows(ctx, scratch.inp, inp, s.rows);
 }
-/// The same rows again, for backward: a block does not keep them.
+/// Fills the same rows again for backward, because a block does not keep them.
 inline void dispatch_recompute(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
                                Tensor inp) {
   const Span span(ctx, "dispatch_recompute");
@@ -106,8 +107,8 @@ inline void experts_recompute(const Ctx& ctx, const ExpertActs& s) {
   const Span span(ctx, "experts_recompute");
   ctx.kernels->swiglu_forward(ctx, s.act, s.fc);
 }
-/// Gradients of the experts. scratch.drows is the gradient of their outputs before, and of their
-/// inputs after.
+/// Gradients of the experts. Before the call, scratch.drows is the gradient of their outputs; after
+/// it, that of their inputs.
 /// @param inp (B,T,C), from which scratch.inp is gathered again
 inline void experts_backward(const Ctx& ctx, const ExpertTensors& grads, const ExpertActs& s,
                              const ExpertScratch& scratch, Tensor inp, const ExpertTensors& params,
