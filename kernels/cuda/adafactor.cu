@@ -1,5 +1,5 @@
-// One step of Adafactor: the second moment of a matrix as one factor a row and one a column.
-// Every sum has an order fixed by the shape.
+// One step of Adafactor: the second moment of a matrix as a factor per row and a factor per column.
+// The shape alone fixes the order of every sum.
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/table.h"
 #include "kernels/shapes.h"
@@ -7,15 +7,15 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// What the passes over a matrix share. A vector is a matrix of one row without `col`.
+/// What the passes over a matrix share. A vector is a matrix of one row, and has no `col`.
 struct Problem {
   int64_t R, N;
   float* w;        ///< (R,N)
   float* row;      ///< (R), or (N) without col
   float* col;      ///< (N) or null
   const float* g;  ///< (R,N)
-  float* col_sum;  ///< (N): of q
-  float* squares;  ///< (R): of u
+  float* col_sum;  ///< (N): sums of q
+  float* squares;  ///< (R): sums of u^2
   float* scalars;  ///< (2): see below
   AdafactorStep step;
 
@@ -27,7 +27,7 @@ struct Problem {
 constexpr int kInverseMean = 0;  ///< 1 / mean(row)
 constexpr int kShrink = 1;       ///< 1 / max(1, rms(u) / clip)
 
-/// row = beta2 row + (1 - beta2) mean_n q. A block a row.
+/// row = beta2 row + (1 - beta2) mean_n q. One block per row.
 template <int W>
 __global__ void update_rows(Problem p) {
   const int64_t row = blockIdx.x;
@@ -40,7 +40,7 @@ __global__ void update_rows(Problem p) {
   if (threadIdx.x == 0) p.blend(p.row[row], sum / static_cast<float>(p.N));
 }
 
-/// Terms of col_sum.
+/// The terms of col_sum.
 template <int W>
 struct SquareTerms {
   Problem p;
@@ -81,9 +81,9 @@ __global__ void __launch_bounds__(kMaxThreads) find_shrink(Problem p) {
   if (threadIdx.x == 0) p.scalars[kShrink] = excess > 1 ? 1 / excess : 1;
 }
 
-/// u before clipping, at W columns of a row: g / sqrt(row col / mean(row)), or g / sqrt(row) for a
-/// vector. The roots of the factors are taken apart: where gradients are zero, their product is
-/// eps^2 = 1e-60.
+/// u before clipping, for W columns of a row: g / sqrt(row col / mean(row)), or g / sqrt(row) for a
+/// vector. The root of each factor is taken by itself: where gradients are zero, the product of
+/// both is eps^2 = 1e-60.
 template <int W>
 __device__ Floats<W> direction(const Problem& p, int64_t row, int64_t n) {
   Floats<W> u = load<W>(p.g + row * p.N + n);
@@ -93,7 +93,7 @@ __device__ Floats<W> direction(const Problem& p, int64_t row, int64_t n) {
   return u;
 }
 
-/// squares = sum_n u^2. A block a row.
+/// squares = sum_n u^2. One block per row.
 template <int W>
 __global__ void sum_squares(Problem p) {
   const int64_t row = blockIdx.x;
@@ -106,7 +106,7 @@ __global__ void sum_squares(Problem p) {
   if (threadIdx.x == 0) p.squares[row] = sum;
 }
 
-/// w -= lr (u + decay w). A block a row.
+/// w -= lr (u + decay w). One block per row.
 template <int W>
 __global__ void update_weights(Problem p) {
   const int64_t row = blockIdx.x;
@@ -121,7 +121,7 @@ __global__ void update_weights(Problem p) {
   }
 }
 
-/// Both factors, or the moment of a vector.
+/// Updates both factors, or the moment of a vector.
 template <int W>
 void update_moments(const Ctx& ctx, Scratch& scratch, const Problem& p) {
   if (!p.col) return launch(ctx, update_vector, grid_over<1>(p.N), kThreads, 0, p);

@@ -1,4 +1,4 @@
-// One element of an Adam step, shared by the 32-bit and the 8-bit states.
+// One element of an Adam step, for 32-bit and 8-bit states.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,9 +7,10 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// Divides floats by one number, to the last bit, in three instructions rather than thirteen: a
-/// double has more than twice the digits of a float, so how the product is rounded never decides
-/// how the quotient is. (Where the quotient is below 2^-126 it might; nothing here adds so little.)
+/// Divides floats by one number, to the last bit, in three instructions rather than thirteen. A
+/// double has more than twice the digits of a float, so the rounding of the product never decides
+/// how the quotient is rounded. (It might if the quotient is below 2^-126; nothing here adds so
+/// little.)
 class Divisor {
  public:
   __host__ __device__ explicit Divisor(float by) : inverse_(1 / double{by}) {}
@@ -19,7 +20,7 @@ class Divisor {
   double inverse_;
 };
 
-/// AdamStep with its two corrections as divisors.
+/// AdamStep, with its two corrections as divisors.
 struct AdamMove {
   explicit AdamMove(const AdamStep& s)
       : step(s), correction1(s.correction1), correction2(s.correction2) {}
@@ -27,8 +28,8 @@ struct AdamMove {
   Divisor correction1, correction2;
 };
 
-/// Moves w, m and v by gradient g (arXiv 1412.6980, algorithm 1; decay as in arXiv 1711.05101), in
-/// the operations of kernels/ref/adam_step.h, so that bits are its.
+/// Updates w, m and v with gradient g (arXiv 1412.6980, algorithm 1; decay as in arXiv 1711.05101).
+/// The operations are those of kernels/ref/adam_step.h, and so are the bits.
 __device__ inline void adam_step(float& w, float& m, float& v, float g, const AdamMove& move) {
   const AdamStep& step = move.step;
   if (step.decoupled)

@@ -1,5 +1,5 @@
-// AdamW whose moments rest as 8-bit codes. A thread widens, moves and narrows four neighbors; half
-// a warp has a block of them, with one scale.
+// AdamW with moments that are kept as 8-bit codes. A thread widens, updates and narrows four
+// neighbors. Half a warp has a block of elements, with one scale.
 #include <algorithm>
 #include <bit>
 #include <tuple>
@@ -15,13 +15,13 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// Elements of a thread, and threads of a block of elements.
+/// How many elements a thread has, and how many threads a block of elements has.
 constexpr int kOwn = 4;
 constexpr int kOfBlock = kQuantBlock / kOwn;
 
-/// kernels/quantize.h as device code sees it. Of a bucket there is one word, as each look into
-/// shared memory at places that differ takes several turns: its lowest code, and below that 16
-/// bits, beyond which a float of the bucket has the next code.
+/// kernels/quantize.h in the form that device code uses. Lanes that read different places of shared
+/// memory take several turns, so a bucket has only one word. Its upper part is the lowest code of
+/// the bucket. Its lower 16 bits tell from which float of the bucket on the next code holds.
 struct Codes {
   float value[256];
   uint32_t bucket[std::tuple_size_v<decltype(QuantTable::lowest)>];
@@ -50,7 +50,7 @@ __device__ void copy_codes(Codes (&codes)[2]) {
   __syncthreads();
 }
 
-/// quantize() of x in [-1, 1] or NaN, which has code 0.
+/// quantize() for x in [-1, 1]. NaN gets code 0.
 template <bool kHasSign>
 __device__ uint32_t quantize(const Codes& codes, float x) {
   constexpr uint32_t kFirst = QuantTable::kFirst << QuantTable::kDrop;
@@ -62,7 +62,7 @@ __device__ uint32_t quantize(const Codes& codes, float x) {
   return code == 0 && magnitude > 0 ? 1 : code;
 }
 
-/// Four codes, as one word where they lie aligned and whole.
+/// Loads four codes, as one word if they are aligned and all there.
 template <int W>
 __device__ uint32_t load_codes(const uint8_t* from, int64_t count) {
   if (W > 1 && count >= kOwn) return *reinterpret_cast<const uint32_t*>(from);
@@ -80,12 +80,12 @@ __device__ void store_codes(uint8_t* to, uint32_t codes, int64_t count) {
       if (i < count) to[i] = static_cast<uint8_t>(codes >> 8 * i);
 }
 
-/// One of the two moments: its codes (n), its scales, one a block of kQuantBlock.
+/// One of the two moments: its codes (n), and its scales, one per kQuantBlock elements.
 struct Moment {
   uint8_t* codes;
   float* scales;
 
-  /// Elements [i, i + 4); 0 behind the end, which `count` is away.
+  /// Elements [i, i + 4). Those past the end, which is `count` away, are 0.
   template <int W>
   __device__ Floats<kOwn> load(const Codes& table, int64_t i, int64_t count) const {
     const uint32_t four = load_codes<W>(codes + i, count);
@@ -94,8 +94,8 @@ struct Moment {
     for (int j = 0; j < kOwn; ++j) x.at[j] = table.value[four >> 8 * j & 0xFF] * scale;
     return x;
   }
-  /// quantize_block(), by the threads that have the block; x is 0 behind the end. NaN has no part
-  /// in the scale.
+  /// quantize_block(), by the threads that share the block. x is 0 past the end. NaN does not count
+  /// for the scale.
   template <int W, bool kHasSign>
   __device__ void store(const Codes& table, int64_t i, int64_t count, const Floats<kOwn>& x) const {
     float largest = 0;
@@ -119,12 +119,12 @@ struct Operands {
   int64_t n;
 };
 
-/// Threads of a block, which has its own tables, and blocks: more than a GPU runs at once.
+/// Threads of a block, which has its own tables; and blocks: more than a GPU runs at once.
 constexpr int kUpdateThreads = 512;
 constexpr int64_t kUpdateBlocks = 1024;
 
-/// Moves elements [i, i + 4) of n, or `count` of them; not positive behind the end, as the threads
-/// of a warp stay together.
+/// Updates elements [i, i + 4), or only the first `count` of them. Past the end `count` is not
+/// positive: the threads of a warp stay together.
 template <int W>
 __device__ void move_own(const Operands& all, const Codes (&codes)[2], const AdamMove& move,
                          int64_t i, int64_t count) {

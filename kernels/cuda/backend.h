@@ -1,5 +1,5 @@
-// What the rest of the program knows of CUDA: two tables of the same sources, and the devices
-// that they run on. Which of them a program contains is decided by what it links.
+// What the rest of the program knows of CUDA: two tables made of the same sources, and the devices
+// that they run on. What a program links decides which of them it has.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 #include "kernels/device.h"
 #include "kernels/kernels.h"
 
-/// On GPUs: the library ladder_cuda.
+/// For GPUs: the library ladder_cuda.
 namespace ladder::cuda {
 
 const Kernels& kernels();
@@ -18,7 +18,7 @@ std::unique_ptr<Device> open_device(int index);
 
 }  // namespace ladder::cuda
 
-/// On the CPU, thread by thread: the library ladder_cuda_on_cpu. It has one device.
+/// For the CPU, which runs thread after thread: the library ladder_cuda_on_cpu. It has one device.
 namespace ladder::cuda_on_cpu {
 
 const Kernels& kernels();

@@ -1,4 +1,4 @@
-// The gradient of a bias: the sum of its columns over all tokens.
+// The gradient of a bias: for each column, the sum over all tokens.
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/table.h"
 #include "kernels/shapes.h"

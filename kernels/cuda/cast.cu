@@ -1,4 +1,4 @@
-// From one floating-point format to another.
+// Conversion from one floating-point format to another.
 #include <algorithm>
 #include <cuda_fp8.h>
 #include <type_traits>
@@ -14,7 +14,7 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// Neighbors that a thread takes: 16 bytes of a 16-bit format.
+/// How many neighbors a thread takes: 16 bytes of a 16-bit format.
 constexpr int kNeighbors = 8;
 
 /// out, inp (n)
@@ -24,8 +24,8 @@ __global__ void convert(To* out, const From* inp, int64_t n) {
   if (count > 0) store_part<W>(out + i, load_part<W>(inp + i, count), count);
 }
 
-/// codes[0..count) of x times scale, saturated; one access where they are W. From compute
-/// capability 8.9 on two codes are one instruction.
+/// Stores the codes of x times scale, saturated. If `count` is W, it is one access. From compute
+/// capability 8.9 on, one instruction makes two codes.
 template <class Fp8, int W>
 __device__ void store_codes(Fp8* to, const Floats<W>& x, float scale, int64_t count) {
   constexpr auto kKind = std::is_same_v<Fp8, E4m3> ? __NV_E4M3 : __NV_E5M2;
@@ -47,7 +47,7 @@ __device__ void store_codes(Fp8* to, const Floats<W>& x, float scale, int64_t co
   }
 }
 
-/// out, inp (n); amax: the largest magnitude that each block met, NaN if there was one.
+/// out, inp (n); amax: the largest magnitude that each block met, or NaN if it met one.
 template <int W, class Fp8, class From>
 __global__ void convert_to_fp8(Fp8* out, float* amax, const From* inp, int64_t n, float scale) {
   float largest = 0;
@@ -60,7 +60,7 @@ __global__ void convert_to_fp8(Fp8* out, float* amax, const From* inp, int64_t n
   if (threadIdx.x == 0) amax[blockIdx.x] = largest;
 }
 
-/// total = max(total, amax (blocks)); one block.
+/// total = max(total, amax (blocks)). One block.
 __global__ void join_amax(float* total, const float* amax, int64_t blocks) {
   float largest = 0;
   for (int64_t i = threadIdx.x; i < blocks; i += kThreads) largest = Max{}(largest, amax[i]);
@@ -68,8 +68,8 @@ __global__ void join_amax(float* total, const float* amax, int64_t blocks) {
   if (threadIdx.x == 0) *total = Max{}(*total, largest);
 }
 
-/// The host reads the scale when it queues the kernel, once for all threads: no kernel writes it,
-/// and the host changes it between steps only.
+/// The host reads the scale once for all threads, when it queues the kernel. No kernel writes the
+/// scale, and the host changes it only between steps.
 template <int W, class Fp8, class From>
 void cast_to_fp8(const Ctx& ctx, const Tensor& out, const Tensor& inp) {
   constexpr int64_t kBlocks = 1024;  // more than a GPU runs at once

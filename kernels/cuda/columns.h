@@ -1,8 +1,9 @@
 // Sums down the columns of a matrix, for the gradients of biases and layer norms.
 //
 // The rows fall into the leaves of a vector (kernels/token_leaves.h). A block sums 32 W columns of
-// one leaf: half of its warps its first chunk, every fourth row a warp, the others its second; then
-// the two are added. A second kernel joins the leaves as a tree: that of ref.
+// one leaf. Half of its warps take the leaf's first chunk, the other half the second; each of the
+// four warps takes every fourth row. Then both chunks are added. A second kernel joins the leaves
+// as the same tree as ref.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +18,13 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// Where the sums go: Count arrays of C columns; those of a null array go nowhere.
+/// Where the sums go: Count arrays of C columns. Sums of a null array are dropped.
 template <int Count>
 struct Columns {
   float* to[Count];
 };
 
-/// partial (leaves,Count,C) = the sums of each leaf; 0 if there are no rows. A block for a leaf and
+/// partial (leaves,Count,C) = the sums of each leaf; 0 if it has no rows. One block for a leaf and
 /// 32 W columns. Terms has
 ///     void add(Floats<W> (&sum)[Count], int64_t row, int64_t c) const
 template <int Count, int W, class Terms>
@@ -37,7 +38,7 @@ static __global__ void sum_leaves(float* partial, Terms terms, VectorTree tree, 
   const Range rows = warp_index() < kOfChunk ? fold.early : fold.late;
   Floats<W> sum[Count] = {};
   if (c < C) {
-#pragma unroll 4  // loads of four rows are under way at once
+#pragma unroll 4  // loads of four rows are in progress at once
     for (int64_t row = rows.begin + warp_index() % kOfChunk; row < rows.end; row += kOfChunk)
       terms.add(sum, row, c);
   }
@@ -54,14 +55,15 @@ static __global__ void sum_leaves(float* partial, Terms terms, VectorTree tree, 
   }
 }
 
-/// Threads of a block of join_leaves, and the leaves that it joins: a subtree for each warp, joined
-/// in registers.
+/// Threads of a block of join_leaves, and the leaves that it joins. Each warp joins a subtree in
+/// registers.
 constexpr int kJoinThreads = 1024;
 constexpr int kLeavesOfWarp = 16;
 constexpr int64_t kLeavesOfBlock = kJoinThreads / kWarp * kLeavesOfWarp;
 
-/// partial[n] = the n-th kLeavesOfBlock of its `leaves` rows joined; what is absent is -0, which
-/// changes nothing. Where that is all, the sums take it. A block for 32 columns of a subtree.
+/// partial[n] = the join of the n-th kLeavesOfBlock of the `leaves` rows. An absent leaf is -0,
+/// which changes nothing. If n = 0 is all, the result goes to the sums. One block for 32 columns of
+/// a subtree.
 template <int Count>
 static __global__ void __launch_bounds__(kJoinThreads)
     join_leaves(Columns<Count> sums, float* to, const float* from, int64_t leaves, int64_t C,
@@ -91,7 +93,7 @@ static __global__ void __launch_bounds__(kJoinThreads)
     to[blockIdx.y * columns + column] = joined;
     return;
   }
-#pragma unroll  // an index known when compiling: parameters have no other
+#pragma unroll  // parameters need an index known at compile time
   for (int i = 0; i < Count; ++i) {
     if (column / C != i || sums.to[i] == nullptr) continue;
     float& sum = sums.to[i][column % C];
@@ -99,14 +101,14 @@ static __global__ void __launch_bounds__(kJoinThreads)
   }
 }
 
-/// sums (Count, C) = the terms of all rows.
+/// sums (Count, C) = the sums of the terms of all rows.
 template <int Count, int W, class Terms>
 void sum_columns(const Ctx& ctx, const Columns<Count>& sums, Scratch& scratch, const Terms& terms,
                  const VectorTree& tree, int64_t C, Into into) {
   int64_t leaves = std::max<int64_t>(tree.leaves(), 1);
   float* from = scratch.take<float>(leaves * Count * C);
   float* to = scratch.take<float>(ceil_div(leaves, kLeavesOfBlock) * Count * C);
-  // Leaves along x, which alone has room for as many: there are several for each sequence.
+  // Leaves go along x: only x has room for so many. Each sequence has several.
   launch(ctx, sum_leaves<Count, W, Terms>, {.x = leaves, .y = ceil_div(C, kWarp * W)}, kThreads, 0,
          from, terms, tree, C);
   for (bool done = false; !done; leaves = ceil_div(leaves, kLeavesOfBlock)) {

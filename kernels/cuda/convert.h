@@ -1,4 +1,5 @@
-// Tensors as device code sees them: elements of CUDA's types, read as floats many at a time.
+// Tensors as device code uses them: elements have CUDA's types, and are read as floats, many at a
+// time.
 #pragma once
 
 #include <cstring>
@@ -19,7 +20,7 @@ inline constexpr Dtype dtype_of<__half> = Dtype::F16;
 
 namespace LADDER_CUDA {
 
-/// Typed pointer to the first element, for kernels; null if the tensor is.
+/// Typed pointer to the first element, for kernels; null if the tensor is null.
 template <class T>
 T* device_data(const Tensor& tensor) {
   if (!tensor) return nullptr;
@@ -29,7 +30,7 @@ T* device_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.ptr);
 }
 
-/// Carries a type into a lambda.
+/// Passes a type to a lambda.
 template <class T>
 struct Type {};
 
@@ -49,7 +50,7 @@ __device__ inline float to_float(float x) { return x; }
 __device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ inline float to_float(__half x) { return __half2float(x); }
 
-/// Rounded to nearest, ties to even.
+/// Rounds to nearest, ties to even.
 template <class T>
 __device__ T from_float(float x) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>)
@@ -60,24 +61,25 @@ __device__ T from_float(float x) {
     return x;
 }
 
-/// N neighboring elements, whatever their type in memory.
+/// N neighboring elements as floats, whatever their type in memory.
 template <int N>
 struct Floats {
   float at[N];
 };
 
-/// How many elements of type T one thread moves at once: 16 bytes.
+/// How many elements of type T a thread moves at once: 16 bytes.
 template <class T>
 constexpr int kWidth = 16 / static_cast<int>(sizeof(T));
 
-/// What the hardware moves in one access of `bytes`.
+/// The type that the hardware moves in one access of kBytes.
 template <int kBytes>
 using Word =
     std::conditional_t<kBytes % 16 == 0, uint4,
                        std::conditional_t<kBytes % 8 == 0, uint2,
                                           std::conditional_t<kBytes % 4 == 0, uint32_t, uint16_t>>>;
 
-/// N neighboring elements as they lie in memory, 16 bytes at most: fewer registers than Floats.
+/// N neighboring elements in the form that they have in memory, at most 16 bytes. It takes fewer
+/// registers than Floats.
 template <int N, class T>
 class Packed {
  public:
@@ -98,7 +100,7 @@ class Packed {
   W word_;
 };
 
-/// from[0..N), in accesses as wide as N allows, at most 16 bytes; `from` is aligned to them.
+/// from[0..N), in accesses as wide as N allows, at most 16 bytes. `from` must be aligned to them.
 template <int N, class T>
 __device__ Floats<N> load(const T* from) {
   constexpr int kPerWord = sizeof(Word<N * sizeof(T)>) / sizeof(T);
@@ -112,7 +114,7 @@ __device__ Floats<N> load(const T* from) {
   return x;
 }
 
-/// from[i..i+N), or, where there is no array, -0: adding it changes no number.
+/// from[i..i+N). Without an array it is -0, which changes no number that it is added to.
 template <int N, class T>
 __device__ Floats<N> load_or_nothing(const T* from, int64_t i) {
   if (from) return load<N>(from + i);
@@ -122,7 +124,7 @@ __device__ Floats<N> load_or_nothing(const T* from, int64_t i) {
   return x;
 }
 
-/// to[0..N) = x, rounded; `to` aligned as for load().
+/// to[0..N) = x, rounded. `to` must be aligned as for load().
 template <int N, class T>
 __device__ void store(T* to, const Floats<N>& x) {
   using W = Word<N * sizeof(T)>;

@@ -1,12 +1,12 @@
-// Softmax cross-entropy and its gradient: a block takes a token's row of logits.
+// Softmax cross-entropy and its gradient. A block takes one token's row of logits.
 //
-// Maximum and sum are found in one pass (arXiv 1805.02867): a sum of exp(x - m) becomes one of
-// exp(x - m') when a larger m' turns up. A second pass writes the gradient. Where shared memory has
-// room for the row, it is copied there first: all of it is under way at once, and is read from
-// memory once. Ranks of tensor parallelism exchange between maximum, sum and gradient: for them
-// each is an operation of its own.
+// Maximum and sum are found in one pass (arXiv 1805.02867): when a larger maximum m' turns up, the
+// sum of exp(x - m) is turned into one of exp(x - m'). A second pass writes the gradient. If shared
+// memory has room for the row, the row is copied there first. Then all of its loads are in progress
+// at once, and it is read from memory only once. Tensor-parallel ranks exchange between maximum,
+// sum and gradient, so for them each is an operation of its own.
 //
-// Device code cannot throw: a target outside the vocabulary makes the loss NaN.
+// Device code cannot throw. A target outside the vocabulary makes the loss NaN.
 #include <algorithm>
 #include <limits>
 
@@ -22,21 +22,21 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// sum_v exp(x_v - max), for the x_v met so far. NaN and infinity make the sum NaN.
+/// sum_v exp(x_v - max), over the x_v so far. NaN and infinity make the sum NaN.
 struct Softmax {
-  float max = std::numeric_limits<float>::lowest();  // -infinity would be subtracted from itself
+  float max = std::numeric_limits<float>::lowest();  // -infinity minus itself would be NaN
   float sum = 0;
 };
 
-/// What block_max() and block_sum() take of a block's shared memory.
+/// Shared memory of a block that block_max() and block_sum() need.
 constexpr int64_t kStaticShared = 1 << 10;
-/// Threads of a block, at most: two blocks of an SM may have 64 registers a thread.
+/// Most threads of a block. Two blocks of an SM then have 64 registers per thread.
 constexpr int kRowThreads = 512;
 
 /// e^x
 __device__ float exp_of(float x) { return exp2_quick(x * 1.44269504f); }
 
-/// Takes W more numbers.
+/// Includes W more numbers.
 template <int W>
 __device__ void grow(Softmax& s, const Floats<W>& x) {
   float larger = s.max;
@@ -46,7 +46,7 @@ __device__ void grow(Softmax& s, const Floats<W>& x) {
   for (int i = 0; i < W; ++i) s.sum += exp_of(x.at[i] - s.max);
 }
 
-/// Those of x = (v, v + 1, ...) that are padding become `instead`.
+/// Replaces those of x = (v, v + 1, ...) that are padding.
 template <int W>
 __device__ void replace_padding(Floats<W>& x, int64_t v, int64_t vocab, float instead) {
   if (v + W <= vocab) return;
@@ -54,8 +54,8 @@ __device__ void replace_padding(Floats<W>& x, int64_t v, int64_t vocab, float in
     if (v + i >= vocab) x.at[i] = instead;
 }
 
-/// Calls f(W logits) for this thread's share of the row; -infinity, whose exponential is 0, stands
-/// for those of the padding.
+/// Calls f(W logits) for this thread's share of the row. Padding reads as -infinity, whose
+/// exponential is 0.
 template <int W, class T, class F>
 __device__ void for_logits(const T* x, int64_t vocab, F&& f) {
   const int64_t step = blockDim.x * W;
@@ -66,7 +66,7 @@ __device__ void for_logits(const T* x, int64_t vocab, F&& f) {
   }
 }
 
-/// Maximum and sum of a row, in all threads.
+/// The maximum and the sum of a row, in all threads.
 template <int W, class T>
 __device__ Softmax softmax_of(const T* x, int64_t vocab) {
   Softmax own;
@@ -75,7 +75,7 @@ __device__ Softmax softmax_of(const T* x, int64_t vocab) {
   return {.max = max, .sum = block_sum(own.sum * exp_of(own.max - max))};
 }
 
-/// dx[v] = (exp(x_v - max) / sum - [v = target]) scale, 0 for padding; dx may be x.
+/// dx[v] = (exp(x_v - max) / sum - [v = target]) scale; 0 in padding. dx may be x.
 template <int W, class T>
 __device__ void write_gradient(T* dx, const T* x, const Softmax& s, int64_t target, int64_t V,
                                int64_t vocab, float scale) {
@@ -92,8 +92,8 @@ __device__ void write_gradient(T* dx, const T* x, const Softmax& s, int64_t targ
   }
 }
 
-/// Where losses and gradients come from and go to. token_losses (rows); dlogits (rows,V) or null;
-/// logits (rows,V); targets (rows)
+/// The tensors of losses and gradients. token_losses (rows); dlogits (rows,V) or null; logits
+/// (rows,V); targets (rows)
 template <class T>
 struct Rows {
   float* token_losses;
@@ -104,7 +104,7 @@ struct Rows {
   float scale;
 };
 
-/// x[target] of a row; 0 without a target here, NaN where the target is no column.
+/// x[target] of a row. 0 if the target is not here; NaN if it is no column.
 template <class T>
 __device__ float target_logit(const T* x, int32_t target, int64_t vocab, bool here) {
   if (!here) return 0;
@@ -112,7 +112,7 @@ __device__ float target_logit(const T* x, int32_t target, int64_t vocab, bool he
   return known ? to_float(x[target]) : std::numeric_limits<float>::quiet_NaN();
 }
 
-/// Whether the block's row is ignored: then its loss and its gradient become 0.
+/// Whether the block's row is ignored. If so, its loss and its gradient become 0.
 template <int W, class T>
 __device__ bool ignored(const Rows<T>& rows) {
   const int64_t row = blockIdx.x;
@@ -123,7 +123,7 @@ __device__ bool ignored(const Rows<T>& rows) {
   return true;
 }
 
-/// Loss and gradient of the block's row x (V).
+/// The loss and the gradient of the block's row x (V).
 template <int W, class T>
 __device__ void finish(const Rows<T>& rows, const T* x, const Softmax& s, float x_target) {
   const int64_t row = blockIdx.x;
@@ -133,7 +133,7 @@ __device__ void finish(const Rows<T>& rows, const T* x, const Softmax& s, float 
   if (threadIdx.x == 0) rows.token_losses[row] = logf(s.sum) + s.max - x_target;
 }
 
-/// A copy of x (V) in shared memory. A thread may read what it has copied itself, in fours of
+/// Copies x (V) to shared memory. A thread may read only what it copied itself, in groups of four
 /// words.
 template <class T>
 __device__ const T* copy_row(const T* x, int64_t V) {
@@ -145,18 +145,18 @@ __device__ const T* copy_row(const T* x, int64_t V) {
   return copy;
 }
 
-/// A block a row, which is copied to shared memory if kCopied.
+/// One block per row. If kCopied, the row is copied to shared memory.
 template <class T, int W, bool kCopied>
 __global__ void __launch_bounds__(kRowThreads) token_rows(Rows<T> rows) {
   if (ignored<W>(rows)) return;
   const T* x = rows.logits + blockIdx.x * rows.V;
-  // Before the barriers of the sum, behind which the gradient may cover x.
+  // Read before the barriers of the sum: after them, the gradient may overwrite x.
   const float x_target = target_logit(x, rows.targets[blockIdx.x], rows.vocab, true);
   if constexpr (kCopied) x = copy_row(x, rows.V);
   finish<W>(rows, x, softmax_of<W>(x, rows.vocab), x_target);
 }
 
-/// max (rows); logits (rows,V). A block a row.
+/// max (rows); logits (rows,V). One block per row.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads)
     max_rows(float* max, const T* logits, int64_t V, int64_t vocab) {
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kRowThreads)
   if (threadIdx.x == 0) max[blockIdx.x] = own;
 }
 
-/// sum, target, max (rows); logits (rows,V); targets (rows). A block a row.
+/// sum, target, max (rows); logits (rows,V); targets (rows). One block per row.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads)
     exponential_rows(float* sum, float* target, const T* logits, const float* max,
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(kRowThreads)
   target[row] = target_logit(x, targets[row], vocab, here);
 }
 
-/// max, sum, target (rows), of all ranks. A block a row.
+/// max, sum, target (rows) of all ranks. One block per row.
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads)
     loss_rows(Rows<T> rows, const float* max, const float* sum, const float* target) {
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(kRowThreads)
   finish<W>(rows, rows.logits + row * rows.V, {.max = max[row], .sum = sum[row]}, target[row]);
 }
 
-/// losses (B), a block for each; token_losses (B,T)
+/// losses (B), one block for each; token_losses (B,T)
 __global__ void sum_losses(float* losses, const float* token_losses, int64_t T) {
   float sum = 0;
   for (int64_t t = threadIdx.x; t < T; t += blockDim.x) sum += token_losses[blockIdx.x * T + t];
@@ -204,7 +204,8 @@ __global__ void sum_losses(float* losses, const float* token_losses, int64_t T) 
   if (threadIdx.x == 0) losses[blockIdx.x] = sum;
 }
 
-/// Calls f(Type<T>, Width<W>, threads) for blocks that take a row each, of tensors like `logits`.
+/// Calls f(Type<T>, Width<W>, threads) for a kernel with one block per row of tensors like
+/// `logits`.
 template <class F>
 void dispatch_rows(const Tensor& dlogits, const Tensor& logits, F&& f) {
   const int64_t V = logits.dim(-1);

@@ -5,7 +5,7 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// cudaStreamNonBlocking: no waiting for the default stream, which nobody uses.
+/// cudaStreamNonBlocking: does not wait for the default stream, which nobody uses.
 cudaStream_t new_stream() {
   cudaStream_t stream = nullptr;
   CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -59,12 +59,13 @@ DeviceFacts CudaDevice::facts() const {
 
 void CudaDevice::use_here() { CHECK_CUDA(cudaSetDevice(index_)); }
 
-// Of no bytes CUDA gives null, which here means that there is no memory: so one byte is the least.
+// CUDA gives null for 0 bytes. Here null means that memory is missing, so at least one byte is
+// asked for.
 void* CudaDevice::allocate(int64_t bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
   if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // it is reported by returning null, and not again by a later call
+    (void)cudaGetLastError();  // null reports it; no later call must report it again
     return nullptr;
   }
   check_cuda(status, "cudaMalloc");

@@ -1,4 +1,4 @@
-// CudaDevice: one GPU as one rank uses it. Everything that CUDA hands out has an owner here.
+// CudaDevice: one GPU, used by one rank. It owns everything that CUDA hands out.
 #pragma once
 
 #include <array>
@@ -14,11 +14,11 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// @throws CheckError with the call and what CUDA says about it, if it failed
+/// @throws CheckError with the call and CUDA's reason, if the call failed
 void check_cuda(cudaError_t status, const char* call);
 void check_cuda(cublasStatus_t status, const char* call);
 
-/// Owns what `Destroy` takes back: a stream, an event, a descriptor.
+/// Owns an object that `Destroy` gives back: a stream, an event, a descriptor.
 template <auto Destroy>
 struct Destroyer {
   template <class T>
@@ -29,11 +29,11 @@ struct Destroyer {
 template <class Pointer, auto Destroy>
 using Owner = std::unique_ptr<std::remove_pointer_t<Pointer>, Destroyer<Destroy>>;
 
-/// What decides how a product is computed: see kernels/cuda/matmul.cu.
+/// The numbers that decide how a product is computed: see kernels/cuda/matmul.cu.
 using MatmulKey = std::array<int64_t, 12>;
 
-/// A GPU, two streams of work on it, and cuBLASLt. Used by one thread: that which opened it, or one
-/// that has called use_here(). CUDA takes every other thread to mean GPU 0.
+/// A GPU, two streams of work on it, and cuBLASLt. One thread uses it: the thread that opened it,
+/// or one that has called use_here(). CUDA assumes GPU 0 in every other thread.
 class CudaDevice final : public Device {
  public:
   /// @throws CheckError if there is no such device
@@ -50,23 +50,23 @@ class CudaDevice final : public Device {
   void copy(void* out, const void* inp, int64_t bytes) override;
   void synchronize() override;
 
-  /// Where kernels, fills and copies are queued.
+  /// The stream where kernels, fills and copies are queued.
   cudaStream_t compute() const { return compute_.get(); }
-  /// For what runs beside them: nothing of kernels/ uses it.
+  /// A stream for work beside them. kernels/ itself does not use it.
   cudaStream_t communication() const { return communication_.get(); }
   cublasLtHandle_t blas() const { return blas_.get(); }
 
-  /// Whether its tensor cores multiply FP8: from compute capability 8.9 on.
+  /// Whether its tensor cores multiply FP8: true from compute capability 8.9 on.
   bool fp8_units() const { return fp8_units_; }
-  /// Leaves them unused, or not: to compare.
+  /// Whether to use these tensor cores, for comparisons.
   void use_fp8_units(bool used) { fp8_units_ = used && has_fp8_units_; }
 
-  /// 10 times the major plus the minor number of its compute capability: 90 is Hopper.
+  /// Ten times the major number of its compute capability plus the minor one: 90 is Hopper.
   int capability() const { return capability_; }
-  /// The largest dynamic shared memory of a block.
+  /// The most dynamic shared memory that a block can have.
   int64_t max_shared_bytes() const { return max_shared_bytes_; }
 
-  /// The algorithm chosen for each product so far, so that it is chosen once and bits repeat.
+  /// The algorithms chosen so far, one for each product. Each is chosen once, so bits repeat.
   std::map<MatmulKey, cublasLtMatmulAlgo_t>& matmul_algorithms() { return matmul_algorithms_; }
 
  private:
@@ -81,7 +81,7 @@ class CudaDevice final : public Device {
   std::map<MatmulKey, cublasLtMatmulAlgo_t> matmul_algorithms_;
 };
 
-/// The device that ctx queues its kernels on. @throws CheckError if it has none of this kind
+/// The device on which ctx queues its kernels. @throws CheckError if ctx has no device of this kind
 CudaDevice& device_of(const Ctx& ctx);
 
 }  // namespace ladder::LADDER_CUDA

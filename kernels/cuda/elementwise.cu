@@ -1,7 +1,7 @@
-// Operations on single elements: one pass over memory each, 16 bytes a thread.
+// Operations on single elements: one pass over memory each, 16 bytes per thread.
 //
-// What is computed for an element is one scalar function, wherever the element lies: alone at the
-// end of an array it has the same bits as among its neighbors.
+// One scalar function computes an element, wherever the element lies. So an element alone at the
+// end of an array has the same bits as one among neighbors.
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/shapes.h"
@@ -33,9 +33,9 @@ constexpr float kTwoRootTwoOverPi = 1.5957691216f;  // 2 sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
 constexpr float kLog2e = 1.44269504f;
 
-/// 1/2 (1 + tanh u) = s(2 u) with the logistic function s(z) = 1 / (1 + e^-z), so one exponential
-/// serves, and nothing overflows. 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3). In full precision an
-/// exponential and a division would take longer than memory does.
+/// 1/2 (1 + tanh u) = s(2 u) with the logistic function s(z) = 1 / (1 + e^-z). So one exponential
+/// is enough, and nothing overflows. 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3). An exponential and a
+/// division in full precision would take longer than memory does.
 __device__ float gate(float x) {
   const float inner = fmaf(kCubic * (x * x), x, x);
   return reciprocal_quick(1.0f + exp2_quick(-kTwoRootTwoOverPi * kLog2e * inner));
@@ -43,7 +43,7 @@ __device__ float gate(float x) {
 
 struct Gelu {
   __device__ float operator()(float x) const {
-    // Below -16 the result is 0 to FP32; the bound keeps infinity times 0 away. NaN stays.
+    // Below -16 the result is 0 in FP32. The bound avoids infinity times 0. NaN stays.
     const float v = x < -16 ? -16 : x;
     return v * gate(v);
   }
@@ -54,7 +54,7 @@ struct GeluBackward {
   __device__ float operator()(float dout, float x) const {
     const float s = gate(x);
     // d(2 u)/dx = 2 sqrt(2 / pi) (1 + 3 0.044715 x^2);  s' = s (1 - s).
-    // Beyond |x| = 16 the slope of s is 0; the bound keeps 0 times infinity away.
+    // Beyond |x| = 16 the slope of s is 0. The bound avoids 0 times infinity.
     const float near = fminf(fmaxf(x, -16), 16);
     const float slope = kTwoRootTwoOverPi * fmaf(3 * kCubic, near * near, 1);
     return dout * fmaf(near, s * (1 - s) * slope, s);
@@ -71,7 +71,7 @@ __device__ Floats<N> each(F f, const Inputs&... x) {
   return y;
 }
 
-/// out[i] = f(inp[i]...) for i in [0, n): N elements a thread, the last thread one by one.
+/// out[i] = f(inp[i]...) for i in [0, n). A thread takes N elements, the last thread one by one.
 template <int N, class T, class F, class... Inputs>
 __global__ void map_kernel(T* out, int64_t n, F f, const Inputs*... inp) {
   int64_t i = thread_index() * N;
@@ -79,11 +79,11 @@ __global__ void map_kernel(T* out, int64_t n, F f, const Inputs*... inp) {
   for (; i < n; ++i) store(out + i, each<1>(f, load<1>(inp + i)...));
 }
 
-/// T, once for each of a pack.
+/// T, once for each type of a pack.
 template <class T, class>
 using Each = T;
 
-/// out = f(inp...), element by element, all of one dtype; an input may be the output.
+/// out = f(inp...), element by element. All have one dtype. An input may be the output.
 template <class F, class... Inputs>
 void map(const Ctx& ctx, const Tensor& out, F f, const Inputs&... inp) {
   dispatch(out.dtype, [&]<class T>(Type<T>) {
@@ -94,7 +94,7 @@ void map(const Ctx& ctx, const Tensor& out, F f, const Inputs&... inp) {
   });
 }
 
-/// N divides C, or is 1. out, residual, product (rows, C); bias (C) or null, read once for the rows
+/// N divides C, or is 1. out, residual, product (rows, C); bias (C) or null, read once for all rows
 /// of a RowBlock
 template <int N, class T>
 __global__ void residual_kernel(T* out, const T* residual, const T* product, const T* bias,
@@ -109,7 +109,7 @@ __global__ void residual_kernel(T* out, const T* residual, const T* product, con
   }
 }
 
-/// Neighbors in a row: thread i takes column i % count of row i / count.
+/// Copies neighbors of a row: thread i takes column i % count of row i / count.
 template <class To, class From>
 __global__ void columns_kernel(To* to, int64_t to_row, const From* from, int64_t from_row,
                                int64_t count, int64_t n) {

@@ -1,12 +1,13 @@
-// Embeddings: rows of two tables added, and the gradients of those rows.
+// Embeddings: forward adds rows of two tables, backward sums the gradients of those rows.
 //
-// The gradient of a token's row sums what the token met anywhere in the batch. Atomic additions
-// would come in a different order each time; so places are sorted by token first. A token's places
-// are added in pieces of some 32, one after the other in each piece, then the pieces: an order that
-// the places fix. Most tokens have one piece, and a frequent one has as many warps as pieces.
+// The gradient of a token's row is a sum over all places of the batch where the token occurs.
+// Atomic additions would come in another order each time, so places are first sorted by token. A
+// token's places are cut into pieces of some 32. The places of a piece are added one after the
+// other, then the pieces. So the places fix the order. Most tokens have one piece. A frequent token
+// has one warp for each of its pieces.
 //
-// Device code cannot throw: a token outside the vocabulary becomes a row of NaN, and has no
-// gradient; nor has one that is kElsewhere.
+// Device code cannot throw. A token outside the vocabulary gives a row of NaN and has no gradient.
+// A token that is kElsewhere has no gradient, either.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -23,8 +24,8 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// out (B,T,C), a row of 0 for a token elsewhere; tokens (B,T); wte (V,C); wpe (P,C) or null. A
-/// thread writes W channels of the rows of a RowBlock.
+/// out (B,T,C), with a row of 0 for a token that is kElsewhere; tokens (B,T); wte (V,C); wpe (P,C)
+/// or null. A thread writes W channels of the rows of a RowBlock.
 template <class T, int W>
 __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wpe, EmbedShape s) {
   const RowBlock at = row_block<W>();
@@ -51,8 +52,8 @@ __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wp
   }
 }
 
-/// A token and its place in the batch: b T + t. As numbers they sort by token, then by place, and
-/// no two are equal: there is only one order.
+/// A token and its place b T + t in the batch. Sorted as numbers, keys are in order of token, then
+/// of place. No two keys are equal, so there is only one order.
 using Key = uint64_t;
 __device__ Key key_of(int64_t token, int64_t place) {
   return static_cast<Key>(token) << 32 | static_cast<Key>(place);
@@ -71,12 +72,13 @@ __device__ int64_t lower_bound(const Key* keys, int64_t begin, int64_t end, Key 
   return begin;
 }
 
-/// Keys that a block sorts, at most, and runs that one launch joins.
+/// The most keys that a block sorts, and how many runs one launch joins.
 constexpr int64_t kRun = 4096;
 constexpr int kWays = 16;
 
-/// keys (n) of tokens (n), each run of `length` sorted: a block's, in shared memory, by a bitonic
-/// sort (Batcher, 1968). It always compares the same places, whatever the keys.
+/// keys (n) of tokens (n), sorted within each run of `length` keys. One block sorts a run in shared
+/// memory, by a bitonic sort (Batcher, 1968). It always compares the same places, whatever the keys
+/// are.
 __global__ void __launch_bounds__(kMaxThreads)
     sort_runs(Key* keys, const int32_t* tokens, int64_t n, int64_t V, int length) {
   __shared__ Key run[kRun];
@@ -102,16 +104,17 @@ __global__ void __launch_bounds__(kMaxThreads)
   for (int i = thread; i < length && first + i < n; i += threads) keys[first + i] = run[i];
 }
 
-/// One step of merge sort: neighboring runs of `size` keys, a power of two, become one of kWays
-/// size. A key moves behind those of its own run that are smaller, and behind those of each other.
+/// One step of merge sort: kWays neighboring runs of `size` keys become one. `size` is a power of
+/// two. A key's new place follows from how many keys are smaller: those before it in its own run,
+/// and those in each other run.
 __global__ void merge_runs(Key* to, const Key* from, int64_t n, int64_t size) {
   const int64_t i = thread_index();
   if (i >= n) return;
   const Key key = from[i];
   const int64_t all = i / (kWays * size) * (kWays * size);
-  int64_t smaller[kWays] = {};  // in each run
+  int64_t smaller[kWays] = {};  // for each run
   for (int64_t half = size; half > 0; half /= 2)
-#pragma unroll  // all runs are searched at once, as each step waits for its load
+#pragma unroll  // searches all runs at once: each step waits for its load
     for (int run = 0; run < kWays; ++run) {
       const int64_t last = all + run * size + smaller[run] + half - 1;
       if (smaller[run] + half <= size && last < n && from[last] < key) smaller[run] += half;
@@ -122,7 +125,7 @@ __global__ void merge_runs(Key* to, const Key* from, int64_t n, int64_t size) {
   to[place] = key;
 }
 
-/// start[v]: the first place of token v or of a later one. start (V + 1)
+/// start (V + 1): where the places of token v begin, or those of the next token that occurs.
 __global__ void find_starts(int32_t* start, const Key* keys, int64_t n, int64_t V) {
   const int64_t v = thread_index();
   if (v <= V) start[v] = static_cast<int32_t>(lower_bound(keys, 0, n, key_of(v, 0)));
@@ -135,16 +138,16 @@ struct Places {
   int64_t n, V, C;
   int64_t of_piece;  ///< a multiple of kWarp
 
-  /// Piece i of a token from its place 0 on.
+  /// Piece i of a token, counted from the token's first place.
   __device__ Range piece(int64_t token, int64_t i) const {
     const int64_t begin = start[token] + i * of_piece;
     return {begin, std::min<int64_t>(begin + of_piece, start[token + 1])};
   }
 };
 
-/// sum[c..c+W) of dout's rows at keys [range.begin, range.end), in their order, by a warp. A lane
-/// behind the last column adds up the last ones: a branch would let each load wait for the one
-/// before.
+/// sum[c..c+W) of dout's rows at keys [range.begin, range.end), in their order, by one warp. Lanes
+/// past the last column add up the last ones: with a branch, each load would wait for the one
+/// before it.
 template <int W, class T>
 __device__ Floats<W> sum_places(const T* dout, const Places& places, Range range, int64_t c) {
   Floats<W> sum;
@@ -153,7 +156,7 @@ __device__ Floats<W> sum_places(const T* dout, const Places& places, Range range
   for (int64_t first = range.begin; first < range.end; first += kWarp) {
     const int count = static_cast<int>(std::min<int64_t>(range.end - first, kWarp));
     const unsigned own = lane_index() < count ? place_of(places.keys[first + lane_index()]) : 0;
-#pragma unroll 4  // rows are under way at once
+#pragma unroll 4  // several rows are in progress at once
     for (int i = 0; i < count; ++i) {
       const Floats<W> d = load<W>(dout + __shfl_sync(kAllLanes, own, i) * places.C);
       for (int j = 0; j < W; ++j) sum.at[j] += d.at[j];
@@ -162,9 +165,9 @@ __device__ Floats<W> sum_places(const T* dout, const Places& places, Range range
   return sum;
 }
 
-/// partial (slots,C): the sums of pieces but a token's first. The slot of a piece is where its
-/// first key lies among the keys, in steps of a piece. A later piece of another token that begins
-/// there would have its first between: so there is one at most.
+/// partial (slots,C): the sums of all pieces except the first of each token. The slot of a piece is
+/// the place of its first key among all keys, divided by the length of a piece. Between two later
+/// pieces of different tokens lies the first piece of one of them. So no slot has two pieces.
 template <class T, int W>
 __global__ void sum_pieces(float* partial, const T* dout, Places places) {
   const int64_t slot = int64_t{blockIdx.x} * (kThreads / kWarp) + warp_index();
@@ -180,7 +183,7 @@ __global__ void sum_pieces(float* partial, const T* dout, Places places) {
   if (c < places.C) store<W>(partial + slot * places.C + c, sum);
 }
 
-/// dwte (V,C): a token's first piece, then the others. A warp for a row's 32 W channels.
+/// dwte (V,C): a token's first piece, then its others. One warp for 32 W channels of a row.
 template <class T, int W>
 __global__ void sum_tokens(float* dwte, const float* partial, const T* dout, Places places,
                            Into into) {
@@ -237,8 +240,8 @@ const Key* sort_by_token(const Ctx& ctx, Scratch& scratch, const int32_t* tokens
   return keys;
 }
 
-/// Places of a piece: as few as a warp reads at once, but that the pieces' sums take 16 MiB at
-/// most.
+/// How many places a piece has: as many as a warp reads at once, or more if the sums of the pieces
+/// would take more than 16 MiB.
 int64_t places_of_piece(int64_t n, int64_t C) {
   constexpr int64_t kMost = 16 << 20;
   int64_t places = kWarp;

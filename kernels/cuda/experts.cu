@@ -1,8 +1,9 @@
-// The rows of experts: sorted, filled from the tokens, multiplied, and joined to tokens again.
+// The rows of experts: sorting them, filling them from tokens, multiplying them, and combining them
+// into tokens again.
 //
-// An expert's rows are sorted by counting, in the order of the tokens: a block for each expert and
-// sequence counts its rows, then, when the counts of those before it are known, writes them.
-// Products are those of matmul.cu, one after the other; how many rows each has, the host must know,
+// An expert's rows are sorted by counting, in the order of the tokens. One block for each expert
+// and sequence counts its rows. When the counts of the blocks before it are known, it writes them.
+// Products are those of matmul.cu, one after the other. The host must know how many rows each has,
 // so it waits for the offsets.
 #include <algorithm>
 
@@ -28,7 +29,7 @@ namespace {
 
 // ---- which rows there are ----------------------------------------------------------------
 
-/// ExpertRows as device code sees it.
+/// ExpertRows in the form that device code uses.
 struct Rows {
   int32_t *offsets, *row, *from;
 };
@@ -37,7 +38,7 @@ Rows device_rows(const ExpertRows& rows) {
           device_data<int32_t>(rows.from)};
 }
 
-/// The sum of x over the threads of the block before this one, and over all.
+/// The sum of x over the threads of the block before this one, and over all threads of the block.
 struct Counted {
   int before, all;
 };
@@ -55,12 +56,12 @@ __device__ Counted count_before(int x) {
     if (warp < warp_index()) counted.before += by_warp[warp];
     counted.all += by_warp[warp];
   }
-  __syncthreads();  // so that the next call may write `by_warp`
+  __syncthreads();  // the next call may write `by_warp` again
   return counted;
 }
 
-/// Of the choices of sequence blockIdx.x, `pairs` are this thread's to look at; how many of those
-/// before, and of all, took expert blockIdx.y.
+/// Choices of sequence blockIdx.x. `pairs` are those that this thread looks at. `taken` counts how
+/// many took expert blockIdx.y: before these, and in all.
 struct Choices {
   Range pairs;
   Counted taken;
@@ -73,7 +74,7 @@ __device__ Choices choices_of(const int32_t* expert, int64_t pairs) {
   return {{first + begin, first + end}, count_before(own)};
 }
 
-/// begin (E,B) = how many rows expert e has of sequence b. expert (B,pairs)
+/// begin (E,B) = how many rows expert e has for sequence b. expert (B,pairs)
 __global__ void count_rows(int32_t* begin, const int32_t* expert, int64_t pairs, int64_t capacity) {
   const int64_t taken = choices_of(expert, pairs).taken.all;
   if (threadIdx.x == 0)
@@ -81,7 +82,7 @@ __global__ void count_rows(int32_t* begin, const int32_t* expert, int64_t pairs,
         static_cast<int32_t>(capacity == 0 ? taken : std::min(taken, capacity));
 }
 
-/// begin (E,B): each count becomes the sum of those before; offsets (E + 1). One block.
+/// begin (E,B): turns each count into the sum of the counts before it. offsets (E + 1). One block.
 __global__ void __launch_bounds__(kMaxThreads)
     add_counts(int32_t* offsets, int32_t* begin, int64_t E, int64_t B) {
   int32_t before = 0;
@@ -110,7 +111,7 @@ __global__ void write_rows(Rows rows, const int32_t* begin, const int32_t* exper
   }
 }
 
-/// What no expert here is asked about.
+/// Writes kNoRow for choices of experts that are elsewhere.
 __global__ void write_no_rows(int32_t* row, const int32_t* expert, int64_t n) {
   const int64_t i = thread_index();
   if (i < n && expert[i] == kElsewhere) row[i] = kNoRow;
@@ -118,7 +119,7 @@ __global__ void write_no_rows(int32_t* row, const int32_t* expert, int64_t n) {
 
 // ---- rows and tokens ---------------------------------------------------------------------
 
-/// out (M,C); inp (B,T,C); a thread copies W channels of the rows of a RowBlock
+/// out (M,C); inp (B,T,C). A thread copies W channels of the rows of a RowBlock.
 template <int W, class T>
 __global__ void gather(T* out, const T* inp, Rows rows, ExpertShape s) {
   const RowBlock at = row_block<W>();
@@ -135,12 +136,12 @@ __global__ void gather(T* out, const T* inp, Rows rows, ExpertShape s) {
     if (at.row + r < M) store<W>(out + (at.row + r) * s.C + at.column, x[r]);
 }
 
-/// SparseTreeSum over K leaves, in registers. These have no index that is found when running. So of
-/// the neighbors that share the smallest subtree, the second joins the first, and all behind it
-/// move up, until one is left.
+/// SparseTreeSum over K leaves in registers. Registers need an index that is known at compile time.
+/// So it looks for the neighbors that share the smallest subtree. The second joins the first, and
+/// all leaves after it move up, until one is left.
 template <int K, int W>
 __device__ Floats<W> sparse_tree_sum(Floats<W> (&x)[K], const int (&index)[K]) {
-  int zeros[K];  // leading ones: the more, the smaller the subtree that holds leaves i and i + 1
+  int zeros[K];  // leading zeros: the more, the smaller the subtree of i and i + 1
 #pragma unroll
   for (int i = 0; i + 1 < K; ++i) zeros[i] = __clz(index[i] ^ index[i + 1]);
 #pragma unroll
@@ -164,7 +165,7 @@ __device__ Floats<W> sparse_tree_sum(Floats<W> (&x)[K], const int (&index)[K]) {
   return x[0];
 }
 
-/// What a token's rows are joined from: y (M,C); expert, weight (B,T,k), weight may be null.
+/// What a token's rows are combined from: y (M,C); expert, weight (B,T,k); weight may be null.
 template <class T>
 struct Joined {
   const T* y;
@@ -173,7 +174,7 @@ struct Joined {
   const float* weight;
   int64_t C, k;
 
-  /// Channels [c, c + W) of a row, weighted as pair i's.
+  /// Channels [c, c + W) of a row, times the weight of pair i.
   template <int W>
   __device__ Floats<W> row_of(int64_t i, int64_t row, int64_t c) const {
     Floats<W> x = load<W>(y + row * C + c);
@@ -188,9 +189,9 @@ __device__ Floats<W> nothing() {
   return load_or_nothing<W>(static_cast<const float*>(nullptr), 0);
 }
 
-/// The sum over the rows of pairs [first, first + k), k at most K. One that is not there is -0
-/// beside its neighbor, which it joins first. In its place another is loaded, so that loads wait
-/// for no branch.
+/// The sum over the rows of pairs [first, first + k), where k is at most K. A missing row counts as
+/// -0, and joins its neighbor first. Another row is loaded in its place, so that no load waits for
+/// a branch.
 template <int K, int W, class T>
 __device__ Floats<W> join_rows(const Joined<T>& from, int64_t first, int64_t c) {
   int32_t row[K], some = kNoRow;
@@ -213,8 +214,8 @@ __device__ Floats<W> join_rows(const Joined<T>& from, int64_t first, int64_t c) 
   return sparse_tree_sum<K>(x, index);
 }
 
-/// out (B,T,C); k is at most K, or any if K is 0. A thread joins W channels of the tokens of a
-/// RowBlock.
+/// out (B,T,C). k is at most K; if K is 0, k may be any number. A thread combines W channels of the
+/// tokens of a RowBlock.
 template <int K, int W, class To, class From>
 __global__ void combine(To* out, Joined<From> from, int64_t tokens) {
   const RowBlock at = row_block<W>();
@@ -234,7 +235,7 @@ __global__ void combine(To* out, Joined<From> from, int64_t tokens) {
   }
 }
 
-/// dy, y (M,C); dweight, weight (B,T,k); dout (B,T,C); a warp for each pair
+/// dy, y (M,C); dweight, weight (B,T,k); dout (B,T,C). One warp per pair.
 template <int W, class T>
 __global__ void combine_back(T* dy, float* dweight, const T* dout, const T* y, Rows rows,
                              const float* weight, ExpertShape s) {
@@ -257,10 +258,10 @@ __global__ void combine_back(T* dy, float* dweight, const T* dout, const T* y, R
 
 // ---- products ----------------------------------------------------------------------------
 
-/// x (E,N,K) of expert e.
+/// Expert e's matrix of x (E,N,K).
 Tensor matrix_of(const Tensor& x, int64_t e) { return x.slice(e, 1).view({x.dim(1), x.dim(2)}); }
 
-/// f(e, part) for all experts, where part(x) is a tensor's rows of e. Waits for the offsets.
+/// Calls f(e, part) for all experts. part(x) is the rows of e in x. Waits for the offsets.
 template <class F>
 void for_experts(const Ctx& ctx, const ExpertRows& rows, const GroupedShape& s, const F& f) {
   ctx.synchronize();

@@ -7,7 +7,7 @@
 
 namespace ladder {
 
-/// Blocks of a launch; blockIdx.x runs fastest.
+/// The blocks of a launch. blockIdx.x runs fastest.
 struct Grid {
   int64_t x = 1;
   int64_t y = 1;
@@ -18,7 +18,7 @@ struct Grid {
 constexpr Grid kMaxGrid{.x = 0x7FFFFFFF, .y = 65535, .z = 65535};
 constexpr int kMaxThreads = 1024;
 
-/// @throws OutOfMemory if a device takes fewer blocks at once: of so many sequences, say
+/// @throws OutOfMemory if a device takes fewer blocks at once, for example for very many sequences
 inline void check_grid(const Grid& grid) {
   if (grid.x > kMaxGrid.x || grid.y > kMaxGrid.y || grid.z > kMaxGrid.z)
     throw OutOfMemory(
@@ -26,7 +26,7 @@ inline void check_grid(const Grid& grid) {
                     grid.x, grid.y, grid.z, kMaxGrid.x, kMaxGrid.y, kMaxGrid.z));
 }
 
-/// @throws OutOfMemory if a block would need more shared memory than the `most` that it can have
+/// @throws OutOfMemory if a block needs more shared memory than the `most` that it can have
 inline void check_shared(int64_t bytes, int64_t most) {
   if (bytes > most)
     throw OutOfMemory(fmt::format(

@@ -1,4 +1,4 @@
-// Lion: every weight moves by the same length, in the direction of a sign.
+// Lion: every weight moves by the same length; a sign gives the direction.
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/shapes.h"
@@ -7,7 +7,7 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// 1, -1 or 0; NaN of NaN.
+/// 1, -1 or 0; NaN for NaN.
 __device__ float sign_of(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : x; }
 
 /// param, m, grad (n)

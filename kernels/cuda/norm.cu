@@ -1,6 +1,6 @@
-// Layer norm and RMSNorm. A warp keeps a token's row in registers, so that it is read once and all
-// of it is under way at the same time: first the mean, then the squares of what is left, which
-// cancels nothing. Where there is no mean, it is 0.
+// Layer norm and RMSNorm. A warp keeps a token's row in registers. So all loads of the row are in
+// progress at once, and it is read only once. The mean comes first, then the squares of the
+// differences, so no large numbers cancel. Without a mean, 0 stands in its place.
 #include <algorithm>
 
 #include "kernels/cuda/columns.h"
@@ -12,13 +12,13 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 
-/// Rows of a block, a warp for each.
+/// Rows of a block: one warp for each.
 constexpr int kRows = kThreads / kWarp;
 
 __device__ int64_t row_of_warp() { return int64_t{blockIdx.x} * kRows + warp_index(); }
 
-/// What a lane has of a row (C): W neighbors of each 32 W. N such parts are in registers; where N
-/// is 0, a row is too long for them, and is read each time anew.
+/// A lane's share of a row (C): W neighbors of every 32 W. N such parts are in registers. If N is
+/// 0, the row is too long for registers, and is read again each time.
 template <class T, int W, int N>
 class LaneRow {
  public:
@@ -28,7 +28,7 @@ class LaneRow {
       if (column(i) < C_) part_[i] = Packed<W, T>(from_ + column(i));
   }
 
-  /// f(c, part) for the parts, which begin at columns c.
+  /// Calls f(c, part) for the parts. A part begins at column c.
   template <class F>
   __device__ void each(F&& f) const {
 #pragma unroll
@@ -37,7 +37,7 @@ class LaneRow {
     if constexpr (N == 0)
       for (int i = 0; column(i) < C_; ++i) f(column(i), load<W>(from_ + column(i)));
   }
-  /// f(c, part, part of `other`)
+  /// Calls f(c, part, part of `other`).
   template <class F>
   __device__ void each(const LaneRow& other, F&& f) const {
 #pragma unroll
@@ -56,8 +56,8 @@ class LaneRow {
   Packed<W, T> part_[N > 0 ? N : 1];
 };
 
-/// Blocks that an SM shall have room for: what waits for a row is hidden by others' rows. Otherwise
-/// the compiler would keep the parts as floats, in twice the registers.
+/// For how many blocks an SM must have room. While one row waits, others compute. Without this
+/// bound the compiler would keep the parts as floats, in twice as many registers.
 constexpr int blocks_of_sm(int parts) { return parts == 4 ? 3 : parts == 8 ? 2 : 1; }
 
 /// out (rows,C); mean (rows) or null; rstd (rows); inp (rows,C); w (C); b (C) or null
@@ -117,11 +117,11 @@ __global__ void __launch_bounds__(kThreads, blocks_of_sm(N))
   });
 }
 
-/// Carries how many parts a LaneRow keeps.
+/// Passes the number of parts of a LaneRow to a lambda.
 template <int N>
 struct Parts {};
 
-/// f(Parts<N>) for rows of C elements, whose lanes keep N parts of W: up to Most, or 0.
+/// Calls f(Parts<N>) for rows of C elements whose lanes keep N parts of W. N is at most Most, or 0.
 template <int W, int Most, class F>
 void dispatch_parts(int64_t C, F&& f) {
   const int64_t parts = ceil_div(C, kWarp * W);
@@ -133,7 +133,7 @@ void dispatch_parts(int64_t C, F&& f) {
   f(Parts<0>{});
 }
 
-/// Terms of dw and db.
+/// The terms of dw and db.
 template <class T, int W>
 struct NormTerms {
   const T *dout, *inp;       ///< (B,T,C)

@@ -1,6 +1,6 @@
-// Rotary positions: one pass over queries and keys, in place. A token has one block, whose threads
-// take W pairs at a time of any of its heads; the angles of the token are read again from the
-// caches.
+// Rotary positions: one pass over queries and keys, in place. A token has one block. Its threads
+// take W pairs at a time, of any of the token's heads. They read the token's angles from the caches
+// again and again.
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/shapes.h"
@@ -9,7 +9,8 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// x (HS); angles (HS): cosines, then sines. The W pairs from i on; the operations of `ref`.
+/// Turns the W pairs from i on, with the operations of `ref`. x (HS); angles (HS): cosines, then
+/// sines
 template <int W, class T>
 __device__ void turn(T* x, const float* angles, int64_t half, int64_t i, bool back) {
   Floats<W> first = load<W>(x + i), second = load<W>(x + half + i);
@@ -24,7 +25,7 @@ __device__ void turn(T* x, const float* angles, int64_t half, int64_t i, bool ba
   store<W>(x + half + i, second);
 }
 
-/// qkv (B T,row); angles (P,HS). A block for each row; W divides HS / 2.
+/// qkv (B T,row); angles (P,HS). One block per row; W divides HS / 2.
 template <int W, class T>
 __global__ void turn_tokens(T* qkv, const float* angles, RopeShape s, bool back) {
   const int64_t row = blockIdx.x, half = s.HS / 2;

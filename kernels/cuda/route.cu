@@ -1,5 +1,5 @@
-// The router: a thread for each token, whose experts are few, then a block for each sequence, which
-// counts loads and sums losses.
+// The router. One thread per token does all of its experts, which are few. Then one block per
+// sequence counts loads and sums losses.
 #include <algorithm>
 
 #include "kernels/cuda/table.h"
@@ -12,7 +12,7 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// Of one token's E logits.
+/// The softmax of one token's E logits.
 struct Softmax {
   float max = Max::kNeutral, sum = 0;
 
@@ -24,7 +24,8 @@ struct Softmax {
   __device__ float log_sum() const { return max + logf(sum); }
 };
 
-/// What the scores of a token are divided by, to be a distribution: a softmax is one.
+/// The number that makes the scores of a token add up to 1 when they are divided by it. For a
+/// softmax it is 1.
 __device__ float divisor(const float* scores, int64_t E, const RouteRule& rule) {
   if (!rule.sigmoid) return 1;
   float sum = 0;
@@ -37,7 +38,7 @@ __device__ float chosen_sum(const float* scores, const int32_t* expert, int64_t 
   for (int64_t j = 0; j < k; ++j) sum += scores[expert[j]];
   return sum;
 }
-/// f_e, the share of expert e in what the tokens of a sequence take.
+/// f_e: the load of expert e as a multiple of the mean load.
 __device__ float share(int32_t load, const RouteShape& s) {
   return static_cast<float>(load) * static_cast<float>(s.E) / static_cast<float>(s.k * s.T);
 }
@@ -63,7 +64,7 @@ __global__ void route_tokens(Route r, RouteShape s, RouteRule rule) {
   for (int64_t j = 0; j < s.k; ++j) r.weight[row * s.k + j] = p[chosen[j]] / sum;
 }
 
-/// A block for each sequence: first a thread for each expert, then one for some tokens each.
+/// One block per sequence. First each thread takes an expert, then each takes some tokens.
 __global__ void sum_sequences(Route r, RouteShape s, RouteRule rule) {
   const int64_t b = blockIdx.x;
   const float *x = r.logits + b * s.T * s.E, *p = r.scores + b * s.T * s.E;
@@ -88,7 +89,7 @@ __global__ void sum_sequences(Route r, RouteShape s, RouteRule rule) {
   r.losses[s.B + b] = z / static_cast<float>(s.T);
 }
 
-/// What its gradient reads and writes.
+/// What its backward reads and writes.
 struct RouteBack {
   float* dlogits;
   const float *dweight, *scores, *logits;
@@ -101,7 +102,7 @@ __global__ void route_back(RouteBack r, RouteShape s, RouteRule rule, float bala
   const float *x = r.logits + row * s.E, *p = r.scores + row * s.E, *dw = r.dweight + row * s.k;
   const int32_t *chosen = r.expert + row * s.k, *load = r.load + row / s.T * s.E;
   float* dx = r.dlogits + row * s.E;
-  // The gradient of the scores: of the balance loss, and of the weights.
+  // The gradient of the scores: from the balance loss and from the weights.
   const float sum = divisor(p, s.E, rule), per_token = balance / static_cast<float>(s.T);
   float mean = 0;
   for (int64_t e = 0; e < s.E && rule.sigmoid; ++e)
@@ -111,7 +112,7 @@ __global__ void route_back(RouteBack r, RouteShape s, RouteRule rule, float bala
   float common = 0;
   for (int64_t j = 0; j < s.k && rule.renormalize; ++j) common += dw[j] * (p[chosen[j]] / taken);
   for (int64_t j = 0; j < s.k; ++j) dx[chosen[j]] += (dw[j] - common) / taken;
-  // Through the scores, and of the z-loss.
+  // The gradient of the logits: through the scores, and from the z-loss.
   mean = 0;
   for (int64_t e = 0; e < s.E; ++e) mean += dx[e] * p[e];
   const Softmax softmax(x, s.E);

@@ -1,4 +1,4 @@
-// Ctx::scratch, handed out piece by piece to the kernels of one operation.
+// Hands Ctx::scratch out to the kernels of one operation, piece by piece.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// Operations run one after another, so each may take all of it.
+/// Operations run one after another, so each may use all of it.
 class Scratch {
  public:
   explicit Scratch(const Ctx& ctx) : all_(ctx.scratch) {}
 
-  /// `count` elements, aligned to 256 bytes, with any values.
+  /// `count` elements, aligned to 256 bytes. Their values are undefined.
   /// @throws OutOfMemory if there is no room for them
   template <class T>
   T* take(int64_t count) {

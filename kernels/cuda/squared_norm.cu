@@ -1,7 +1,7 @@
-// Squared norms as exact integers (kernels/limbs.h), and the clipping that uses them.
+// Squared norms as exact integers (kernels/limbs.h), and the adaptive clipping that uses them.
 //
-// Integers may be added in any order. So each thread adds leaves to limbs of its own, then threads
-// join theirs, then blocks: the limbs are those of ref, bit for bit.
+// Integers may be added in any order. So each thread adds leaves to its own limbs, then threads
+// join their limbs, then blocks. The result is that of ref, bit for bit.
 #include <algorithm>
 
 #include "kernels/cuda/scratch.h"
@@ -15,19 +15,20 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-using Limb = unsigned long long;  // as atomicAdd takes it; int64_t wraps in the same way
+using Limb = unsigned long long;  // the type of atomicAdd; int64_t wraps alike
 
-/// The squares of `count` or 16 neighbors, which are exact in double, in ascending order.
+/// The sum of the squares of 16 neighbors, or of `count`, in ascending order. Squares are exact in
+/// double.
 template <int W>
 __device__ double leaf_of(const float* x, int64_t count) {
-  // Loads of 16 bytes, all under way at once; 0 behind the end changes no bit.
+  // Loads of 16 bytes, all in progress at once. Zeros past the end change no bit.
   const Floats<kNormLeaf> leaf = load_part<kNormLeaf, W>(x, count);
   double sum = 0;
   for (const float element : leaf.at) sum += double{element} * double{element};
   return sum;
 }
 
-/// add_to_limbs() where limbs are registers, which have no index: each asks what is meant for it.
+/// add_to_limbs() for limbs in registers, which have no index: each limb looks for its own part.
 __device__ void add_leaf(Limb (&limbs)[kLimbs], double leaf) {
   if (!fits_limbs(leaf)) {
     ++limbs[kNonfiniteLimb];
@@ -49,8 +50,8 @@ __device__ Limb warp_sum(Limb x) {
   return x;
 }
 
-/// partial (R,kLimbs,stripes): the squared norm of the leaves of a row that a stripe takes, every
-/// (stripes x threads)-th a thread. x (R,N). A block a stripe.
+/// partial (R,kLimbs,stripes): the squared norms of the leaves that each stripe of a row has. A
+/// thread takes every (stripes x threads)-th leaf. x (R,N). One block per stripe.
 template <int W>
 __global__ void sum_stripes(Limb* partial, const float* x, int64_t N) {
   __shared__ Limb total[kLimbs];
@@ -71,7 +72,8 @@ __global__ void sum_stripes(Limb* partial, const float* x, int64_t N) {
     partial[(row * kLimbs + threadIdx.x) * stripes + stripe] = total[threadIdx.x];
 }
 
-/// limbs (R,kLimbs) += partial (R,kLimbs,stripes) over stripes. A block a row, a warp a limb.
+/// limbs (R,kLimbs) += the sum of partial (R,kLimbs,stripes) over stripes. One block per row, one
+/// warp per limb.
 __global__ void add_stripes(Limb* limbs, const Limb* partial, int64_t stripes) {
   const int64_t limb = blockIdx.x * kLimbs + warp_index();
   Limb sum = 0;
@@ -82,24 +84,25 @@ __global__ void add_stripes(Limb* limbs, const Limb* partial, int64_t stripes) {
   if (lane_index() == 0 && sum != 0) limbs[limb] += sum;
 }
 
-/// sqrt of the number that limbs hold, at least `least`; NaN stays NaN.
+/// The root of the number that limbs hold, but at least `least`. NaN stays NaN.
 __device__ double norm_of(const int64_t* limbs, double least) {
   const double norm = sqrt(limbs_value(limbs));
   return norm < least ? least : norm;
 }
 
-/// grad (R,N); grad_limbs, weight_limbs (R,kLimbs). arXiv 2102.06171, equation 3. A block a row.
+/// grad (R,N); grad_limbs, weight_limbs (R,kLimbs). arXiv 2102.06171, equation 3. One block per
+/// row.
 template <int W>
 __global__ void clip_rows(float* grad, const int64_t* grad_limbs, const int64_t* weight_limbs,
                           int64_t N, float clip) {
   __shared__ float shared_factor;
   const int64_t row = blockIdx.x;
-  if (threadIdx.x == 0)  // alone: limbs may lie in the memory of the host
+  if (threadIdx.x == 0)  // one thread: limbs may lie in host memory
     shared_factor = static_cast<float>(clip * norm_of(weight_limbs + row * kLimbs, 1e-3) /
                                        norm_of(grad_limbs + row * kLimbs, 1e-6));
   __syncthreads();
   const float factor = shared_factor;
-  if (factor >= 1) return;  // NaN goes on: it must be seen
+  if (factor >= 1) return;  // NaN goes on, so that it shows
   for (int64_t n = threadIdx.x * W; n < N; n += kThreads * W) {
     Floats<W> g = load<W>(grad + row * N + n);
     for (int i = 0; i < W; ++i) g.at[i] *= factor;

@@ -1,7 +1,7 @@
-// SwiGLU. Gates and what they let through alternate in memory: a thread takes pairs, 16 bytes of
-// each kind.
+// SwiGLU. Gates and the values that they multiply alternate in memory. A thread takes pairs, 16
+// bytes of gates and 16 bytes of values.
 //
-// As in elementwise.cu, what is computed for a channel is one scalar function, wherever it lies.
+// As in elementwise.cu, one scalar function computes a channel, wherever the channel lies.
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/shapes.h"
@@ -12,7 +12,7 @@ namespace {
 
 // ---- the functions -----------------------------------------------------------------------
 
-/// Below -88 silu(x) is less than 1e-36 in size; the bound keeps infinity times 0 away. NaN stays.
+/// Below -88, silu(x) is less than 1e-36 in size. The bound avoids infinity times 0. NaN stays.
 __device__ float held(float gate) { return gate < -88 ? -88 : gate; }
 __device__ float logistic(float x) { return 1.0f / (1.0f + expf(-x)); }
 
@@ -21,20 +21,20 @@ __device__ float gated(float gate, float up) {
   return x * logistic(x) * up;
 }
 
-/// Of gate and up.
+/// The gradients of gate and up.
 struct Gradients {
   float gate, up;
 };
 __device__ Gradients gated_backward(float dout, float gate, float up) {
   const float x = held(gate), s = logistic(x);
-  // Above 88 the slope of s is 0; the bound keeps 0 times infinity away.
+  // Above 88 the slope of s is 0. The bound avoids 0 times infinity.
   const float slope = fmaf(fminf(x, 88) * (1 - s), s, s);
   return {dout * up * slope, dout * (x * s)};
 }
 
 // ---- over arrays -------------------------------------------------------------------------
 
-/// load(), of one pair wherever it lies.
+/// load() of pairs. A single pair need not be aligned.
 template <int N, class T>
 __device__ Floats<2 * N> load_pairs(const T* from) {
   if constexpr (N == 1)
@@ -88,7 +88,7 @@ struct Backward {
   }
 };
 
-/// f.at for each of [0, n): N a thread, the last thread one by one.
+/// Calls f.at for each of [0, n). A thread takes N, the last thread one by one.
 template <int N, class F>
 __global__ void for_channels(F f, int64_t n) {
   int64_t i = thread_index() * N;

@@ -1,7 +1,7 @@
 // The table of the CUDA kernels.
 #include "kernels/cuda/table.h"
 
-/// The text of a macro's value.
+/// The value of a macro, as text.
 #define LADDER_TEXT_OF(macro) LADDER_TEXT(macro)
 #define LADDER_TEXT(text) #text
 

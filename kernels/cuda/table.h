@@ -1,4 +1,4 @@
-// The operations of kernels/kernels.h on a GPU, one family a file.
+// The operations of kernels/kernels.h on a GPU. Each file has one family of them.
 #pragma once
 
 #include <type_traits>
@@ -7,10 +7,10 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// Of all of Ctx::scratch: there are no threads of the host to divide it by. It bounds the
-/// workspace of a matrix product and what FP8 factors widen to, and the sums of partial results.
+/// All of Ctx::scratch: host threads do not divide it. It limits the workspace of a matrix product
+/// with its widened FP8 factors, and the sums of partial results.
 constexpr int64_t kScratchBytes = 64 << 20;
-/// Most channels of a head: attention keeps rows of them in registers.
+/// The most channels of a head, because attention keeps rows of them in registers.
 constexpr int64_t kMaxHead = 128;
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration, not an expression

@@ -1,4 +1,4 @@
-// How kernels that move whole arrays divide them: each thread takes W neighbors at once.
+// How kernels that pass over whole arrays divide them: each thread takes W neighbors at once.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// Threads of a block, where nothing asks for another number.
+/// Threads of a block, unless a kernel needs another number.
 constexpr int kThreads = 256;
 
-/// Carries a number of neighbors into a lambda.
+/// Passes a number of neighbors to a lambda.
 template <int W>
 struct Width {};
 
@@ -31,7 +31,7 @@ void dispatch_width(std::initializer_list<Tensor> tensors, F&& f) {
     f(Width<1>{});
 }
 
-/// The same for kWidth<T>, where each row of `columns` elements must be aligned, too.
+/// The same for kWidth<T>. Here each row of `columns` elements must be aligned, too.
 template <class T, class F>
 void dispatch_width(int64_t columns, std::initializer_list<Tensor> tensors, F&& f) {
   if (columns % kWidth<T> == 0)
@@ -40,17 +40,17 @@ void dispatch_width(int64_t columns, std::initializer_list<Tensor> tensors, F&& 
     f(Width<1>{});
 }
 
-/// Blocks of kThreads threads that hold n elements, W a thread.
+/// Blocks of kThreads threads for n elements, W per thread.
 template <int W>
 Grid grid_over(int64_t n) {
   return {.x = ceil_div(n, kThreads * W)};
 }
 
-/// Rows that a block of row_grid() takes: loads of all of them are under way at once.
+/// How many rows a block of row_grid() takes. Loads of all of them are in progress at once.
 constexpr int kBlockRows = 4;
 
-/// Threads of a block that takes rows of C elements, W a thread; those of a row are as many as it
-/// needs, up to kThreads.
+/// Threads of a block that takes rows of C elements, W per thread: as many as a row needs, up to
+/// kThreads.
 template <int W>
 int row_threads(int64_t C) {
   constexpr int64_t kWarpOf = 32;
@@ -62,8 +62,8 @@ Grid row_grid(int64_t rows, int64_t C) {
   return {.x = ceil_div(rows, kBlockRows), .y = ceil_div(C, row_threads<W>(C) * W)};
 }
 
-/// The first row of this thread's block, and the first of its own W columns, of such a grid. No
-/// thread divides by C, which takes a hundred instructions.
+/// The first row of this thread's block in such a grid, and the first of the thread's own W
+/// columns. No thread divides by C, which takes a hundred instructions.
 struct RowBlock {
   int64_t row, column;
 };
@@ -72,19 +72,19 @@ __device__ RowBlock row_block() {
   return {int64_t{blockIdx.x} * kBlockRows, (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * W};
 }
 
-/// Number of this thread among those of all blocks of a one-dimensional grid.
+/// The number of this thread among the threads of all blocks of a one-dimensional grid.
 __device__ inline int64_t thread_index() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 __device__ inline int64_t thread_count() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
-/// load() of the first `count` of N elements, where an array may end; 0 behind it. W is 1 where
-/// `from` is not aligned.
+/// load() of the first `count` of N elements, where an array may end. Elements past the end are 0.
+/// W is 1 if `from` is not aligned.
 template <int N, int W = N, class T>
 __device__ Floats<N> load_part(const T* from, int64_t count) {
   if (W > 1 && count >= N) return load<N>(from);
   Floats<N> x = {};
-#pragma unroll  // an index known when compiling: registers have no other
+#pragma unroll  // registers need an index known at compile time
   for (int i = 0; i < N; ++i)
     if (i < count) x.at[i] = to_float(from[i]);
   return x;

@@ -1,7 +1,7 @@
-// Sums and maxima over the threads of a warp and of a block, in an order that never changes.
+// Sums and maxima over the threads of a warp or a block, always in the same order.
 //
-// A butterfly: in step s each lane adds what lane ^ s holds, for s = 16, 8, ..., 1. Both partners
-// add the same two numbers, so every lane ends with the same bits.
+// This is a butterfly: in step s each lane adds what lane ^ s holds, for s = 16, 8, ..., 1. Both
+// partners add the same two numbers, so every lane ends with the same bits.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,19 +14,19 @@ constexpr unsigned kAllLanes = 0xFFFFFFFF;
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
 
-/// For reductions over a warp or a block.
+/// What a reduction over a warp or a block computes.
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
   static constexpr float kNeutral = 0;
 };
 
-/// NaN if either is, unlike fmaxf.
+/// The maximum; NaN if either number is NaN, unlike fmaxf.
 struct Max {
   __device__ float operator()(float a, float b) const { return a > b || a != a ? a : b; }
   static constexpr float kNeutral = -__builtin_huge_valf();
 };
 
-/// x of all 32 lanes together, in every lane.
+/// x of all 32 lanes joined, in every lane.
 template <class Join>
 __device__ float warp_reduce(float x, Join join) {
 #pragma unroll
@@ -36,8 +36,8 @@ __device__ float warp_reduce(float x, Join join) {
 __device__ inline float warp_sum(float x) { return warp_reduce(x, Sum{}); }
 __device__ inline float warp_max(float x) { return warp_reduce(x, Max{}); }
 
-/// x of all threads of the block together, in every thread: each warp's, then the warps'. All
-/// threads of a one-dimensional block of whole warps call it.
+/// x of all threads of the block joined, in every thread: first within each warp, then over warps.
+/// All threads must call it, in a one-dimensional block of whole warps.
 template <class Join>
 __device__ float block_reduce(float x, Join join) {
   __shared__ float partial[kWarp];
@@ -46,7 +46,7 @@ __device__ float block_reduce(float x, Join join) {
   if (lane_index() == 0) partial[warp_index()] = x;
   __syncthreads();
   x = warp_reduce(lane_index() < warps ? partial[lane_index()] : Join::kNeutral, join);
-  __syncthreads();  // so that the next call may write `partial`
+  __syncthreads();  // the next call may write `partial` again
   return x;
 }
 __device__ inline float block_sum(float x) { return block_reduce(x, Sum{}); }

@@ -9,7 +9,7 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// Shared memory that a block gets without being allowed more, its static arrays among it.
+/// Shared memory that a block can have without permission, including its static arrays.
 constexpr int64_t kDefaultShared = 48 << 10;
 
 std::string name_of(const void* kernel) {
@@ -27,8 +27,8 @@ dim3 checked(const Grid& grid) {
               static_cast<unsigned>(grid.z));
 }
 
-/// Allows the kernel all that a block can have. The same for any `bytes`: another rank of this
-/// process may stand between here and its launch.
+/// Allows the kernel all the shared memory that a block can have. It does not depend on `bytes`,
+/// because another rank of this process may come between this call and its launch.
 cudaError_t allow_shared(const Ctx& ctx, const void* kernel, int64_t bytes) {
   if (bytes == 0) return cudaSuccess;
   cudaFuncAttributes found;

@@ -1,4 +1,4 @@
-// Starting kernels on a GPU. kernels/cuda/on_cpu/launch.h has the same functions for the CPU.
+// Starts kernels on a GPU. kernels/cuda/on_cpu/launch.h has the same functions for the CPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,7 +23,7 @@ void launch(const Ctx& ctx, void (*kernel)(Params...), const Grid& grid, int thr
   launch_kernel(ctx, reinterpret_cast<const void*>(kernel), grid, threads, shared_bytes, pointers);
 }
 
-/// The shared memory whose size the launch gave, aligned to 1024 bytes.
+/// The shared memory whose size was given to launch(), aligned to 1024 bytes.
 template <class T>
 __device__ T* dynamic_shared() {
   extern __shared__ __align__(1024) unsigned char memory[];

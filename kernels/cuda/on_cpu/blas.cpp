@@ -1,4 +1,4 @@
-// Matrix products by plain loops, called as cuBLASLt is called.
+// Matrix products by plain loops, with the interface of cuBLASLt.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -27,9 +27,9 @@ struct LtPreference {
 
 namespace {
 
-/// So much of each end of the workspace is overwritten: what else lies there shows.
+/// How much of each end of the workspace is overwritten. If something else lies there, it shows.
 constexpr size_t kScribble = 4096;
-/// The library wants its workspace aligned to this.
+/// The library needs its workspace aligned to this.
 constexpr uint32_t kWorkspaceAlign = 256;
 
 bool is_fp8(cudaDataType_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
@@ -50,12 +50,12 @@ void write(cudaDataType_t type, void* to, int64_t i, float x) {
 }
 
 float rounded(cudaDataType_t type, float x) {
-  float result = 0;  // of 4 bytes: enough for each type
+  float result = 0;  // 4 bytes: enough for each type
   write(type, &result, 0, x);
   return read(type, &result, 0);
 }
 
-/// A matrix of floats, column by column.
+/// A matrix of floats, stored by columns.
 struct Floats2d {
   int64_t rows, columns;
   std::vector<float> at;
@@ -106,8 +106,8 @@ bool aligned(const std::array<const void*, 4>& pointers, uint64_t alignments) {
   });
 }
 
-/// Whether the library has a kernel that adds a bias to the sum. If not, it adds the bias to the
-/// rounded product: where lines of a matrix in 16 bits are no multiples of 16 bytes.
+/// Whether the library has a kernel that adds the bias to the sum. If not, it adds the bias to the
+/// rounded product. That happens if lines of a 16-bit matrix are no multiples of 16 bytes.
 bool fused(const LtMatrix& a, const LtMatrix& b, const LtMatrix& d, uint64_t alignments) {
   const std::array<int64_t, 4> lines = {a.rows, b.rows, d.rows, d.stride};
   bool whole = true;
@@ -128,14 +128,15 @@ bool fit(const LtProduct& product, const LtMatrix& a, const LtMatrix& b, const L
   const bool turn_a = product.transpose_a == CUBLAS_OP_T;
   const bool turn_b = product.transpose_b == CUBLAS_OP_T;
   if (is_fp8(a.type) || is_fp8(b.type)) {
-    // FP8 by FP8, not both E5M2; along rows in memory; multiples of 16; no bias of FP32.
+    // FP8 times FP8, but not E5M2 times E5M2; along rows in memory; multiples of 16; no FP32 bias.
     bool fp8 = is_fp8(a.type) && is_fp8(b.type) && (a.type != b.type || a.type == CUDA_R_8F_E4M3) &&
                !is_fp8(d.type) && turn_a && !turn_b;
     for (const LtMatrix& x : {a, b, d})
       fp8 = fp8 && x.rows % 16 == 0 && x.columns % 16 == 0 && x.stride % 16 == 0;
     if (!fp8 || (product.epilogue == CUBLASLT_EPILOGUE_BIAS && d.type == CUDA_R_32F)) return false;
   }
-  // What the library has: one type of factors; results of it, or of FP32; a bias like the result.
+  // What the library has: factors of one type, a result of that type or of FP32, a bias of the
+  // result's type.
   const bool types =
       is_fp8(a.type) || (a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F));
   const bool bias = product.epilogue != CUBLASLT_EPILOGUE_BIAS || product.bias_type == d.type;

@@ -23,7 +23,7 @@ dim3 blockDim, gridDim;
 
 namespace {
 
-/// A cp.async that has not landed.
+/// A cp.async that has not arrived yet.
 struct Copy {
   void* to;
   const void* from;
@@ -67,7 +67,7 @@ bool same_place(const Where& a, const Where& b) {
          std::string_view(a.file_name()) == b.file_name();
 }
 
-/// What a thread is doing instead of what another waits for.
+/// What a thread does instead of what another thread waits for.
 std::string doing(const Thread& thread) {
   switch (thread.state) {
     case State::Ready: return "is running";
@@ -80,7 +80,7 @@ std::string doing(const Thread& thread) {
   return "";
 }
 
-/// The threads of a block, used for each block of a launch again.
+/// The threads of a block. All blocks of a launch use them, one after the other.
 class Block {
  public:
   Block(Where where, int threads, int64_t shared_bytes, uint64_t seed,
@@ -90,7 +90,7 @@ class Block {
   const SharedMemory& shared() const { return shared_; }
   Thread& running() { return *running_; }
 
-  /// One block, at blockIdx. @throws what a thread threw
+  /// Runs one block, at blockIdx. @throws what a thread threw
   void run();
   void meet_block(Where where);
   void meet_warp(Thread& self);
@@ -113,8 +113,8 @@ class Block {
   std::function<void()> body_;  // the kernel, for one thread
   std::exception_ptr error_;
   std::vector<Thread*> threads_;
-  std::vector<unsigned> at_exchange_;  // of each warp: the lanes that wait there
-  Schedule schedule_;                  // of all Ready threads but the running one
+  std::vector<unsigned> at_exchange_;  // for each warp: the lanes that wait there
+  Schedule schedule_;                  // all Ready threads except the running one
   Thread* running_ = nullptr;
 };
 
@@ -126,7 +126,7 @@ struct Process {
   uint64_t seed = 1;
 };
 
-/// Of the host thread that calls: a rank meets the same orders again whatever the others do.
+/// Of the calling host thread. So a rank gets the same orders again, whatever other ranks do.
 thread_local uint64_t launches = 0;
 
 Process& process() {
@@ -212,14 +212,14 @@ void Block::meet_block(Where where) {
   self.fiber.pause();
 }
 
-/// When nobody can go on, all must be at one barrier.
+/// When no thread can go on, all must be at one barrier.
 void Block::open_barrier() {
   for (const Thread* t : threads_)
     if (t->state != State::AtBarrier || !same_place(t->where, threads_[0]->where)) report_stuck();
   for (Thread* t : threads_) make_ready(*t);
 }
 
-/// Whether the lanes that `self` waits for wait for the same.
+/// Whether the lanes that `self` waits for are waiting for the same exchange.
 bool Block::all_at_exchange(const Thread& self) {
   const int warp = self.index / kLanes;
   if ((at_exchange_[static_cast<size_t>(warp)] & self.mask) != self.mask) return false;
@@ -239,7 +239,7 @@ void Block::meet_warp(Thread& self) {
   unsigned& waiting = at_exchange_[static_cast<size_t>(first / kLanes)];
   waiting |= 1u << self.lane();
   if (!all_at_exchange(self)) return self.fiber.pause();
-  // The last to come lets the others go on.
+  // The last lane that comes lets the others go on.
   Lanes lanes{};
   for (int lane = 0; lane < kLanes; ++lane) {
     if (!(self.mask >> lane & 1)) continue;
@@ -263,7 +263,7 @@ void Block::report(const Thread& waiting, int missing) {
   fail(who, fmt::format("{}, but thread {} {}", doing(waiting), missing, other));
 }
 
-/// Names one thread that waits, and one that it waits for in vain.
+/// Names one thread that waits, and one thread that it waits for in vain.
 void Block::report_stuck() {
   for (const Thread* t : threads_) {
     if (t->state != State::AtExchange) continue;

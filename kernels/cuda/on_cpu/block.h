@@ -1,10 +1,10 @@
-// A block of threads on the CPU: each thread is a fiber, and one runs until it has to wait for
-// others. Which one runs next is drawn at random, so that code which needs an order that no
-// barrier gives it goes wrong for some seed. In one half of all blocks the draw is even, in the
-// other half warps have ranks: the first runs as far as it goes, the last is far behind.
+// A block of threads on the CPU. Each thread is a fiber, and runs until it has to wait for others.
+// The next one to run is drawn at random. So code that needs an order which no barrier gives goes
+// wrong for some seed. In half of all blocks the draw is even. In the other half warps have ranks:
+// the first warp runs as far as it can, and the last is far behind.
 //
-// What a GPU leaves undefined is an error here, with the kernel, the block and the thread: a
-// barrier that some threads do not reach, a shuffle that some lanes of its mask do not reach.
+// What a GPU leaves undefined is an error here: a barrier that some threads do not reach, a shuffle
+// that some lanes of its mask do not reach. The error names the kernel, the block and the thread.
 #pragma once
 
 #include <array>
@@ -17,36 +17,37 @@
 
 namespace ladder::on_cpu {
 
-/// Where a call stands in the source: a kernel is known by its launch, a barrier by its line.
+/// Where a call is in the source. A launch tells the kernel by it, a barrier its line.
 using Where = std::source_location;
 
 constexpr int kLanes = 32;
 
-/// What all lanes of a warp brought to one exchange; null for those outside of its mask.
+/// What all lanes of a warp bring to an exchange; null for lanes that are not in its mask.
 using Lanes = std::array<void*, kLanes>;
 
-/// Runs `kernel` once for each thread of each block: one block after the other, one launch at a
-/// time in the whole process, whichever rank it is of. @throws what a thread threw; CheckError if
-/// threads wait forever
+/// Runs `kernel` once for each thread of each block. The blocks run one after the other, and the
+/// whole process runs one launch at a time, of whichever rank.
+/// @throws what a thread threw; CheckError if threads wait for ever
 void run_grid(Where where, const Grid& grid, int threads, int64_t shared_bytes,
               const std::function<void()>& kernel);
 
-/// The order of threads and blocks follows from this and the number of launches since by the same
-/// host thread, which may be a rank beside others; at the start it is $LADDER_ON_CPU_SEED, or 1.
+/// The order of threads and blocks follows from the seed and from how many launches this host
+/// thread has made since. (Such a thread may be one of several ranks.) The first seed is
+/// $LADDER_ON_CPU_SEED, or 1.
 void set_seed(uint64_t seed);
 
-// ---- what device functions are made of; called by threads of a block ------------------------
+// ---- what device functions are made of; threads of a block call them ---------------------------
 
 /// Waits until every thread of the block is at this line.
 void meet_block(Where where);
 
-/// Waits until every lane of `mask` is at this line with the same mask; then one of them calls
+/// Waits until every lane of `mask` is at this line with the same mask. Then one of them calls
 /// exchange(lanes), where lanes[i] is what lane i passed as `mine`.
-/// @throws CheckError if this lane is not of the mask
+/// @throws CheckError if this lane is not in the mask
 void meet_warp(const char* name, unsigned mask, void* mine, void (*exchange)(const Lanes&),
                Where where);
 
-/// The place of this thread in its warp.
+/// The number of this thread in its warp.
 int lane_of_thread();
 
 /// The block's dynamic shared memory.
@@ -59,8 +60,8 @@ void check_shared(const void* p, int64_t bytes, const char* what);
 /// Throws CheckError with the kernel, the block and the thread before `what`.
 [[noreturn]] void fail(const std::string& what);
 
-/// Copies of 16 bytes that land at once or when this thread waits for their group, as the draw has
-/// it; null `from`: zeros.
+/// A copy of 16 bytes. A random draw decides whether it arrives at once, or when this thread waits
+/// for its group. If `from` is null, it copies zeros.
 void start_copy(void* to, const void* from);
 void close_copy_group();
 void land_copies(int pending_groups);

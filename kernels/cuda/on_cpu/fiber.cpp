@@ -9,7 +9,7 @@
 #include <sanitizer/common_interface_defs.h>
 #else
 namespace {
-// Without the sanitizer there is nobody to tell.
+// Without the sanitizer there is nothing to tell.
 void __sanitizer_start_switch_fiber(void**, const void*, size_t) {}
 void __sanitizer_finish_switch_fiber(void*, const void**, size_t*) {}
 void __asan_unpoison_memory_region(const void*, size_t) {}
@@ -21,8 +21,8 @@ namespace {
 
 namespace context = boost::context::detail;
 
-/// Only touched pages cost memory. The lowest stays closed: running over the end is a crash. Pages
-/// of arm64 have 4, 16 or 64 KiB.
+/// Only touched pages take memory. The lowest page stays closed, so running over the end is a
+/// crash. Pages of arm64 have 4, 16 or 64 KiB.
 constexpr size_t kPage = 64 << 10;
 constexpr size_t kStack = 256 << 10;
 
@@ -41,7 +41,7 @@ Fiber::~Fiber() {
 }
 
 void Fiber::start(const std::function<void()>& function) {
-  // Where the last function is done, the fiber waits in enter() for the next one.
+  // If the last function is done, the fiber waits in enter() for the next function.
   if (!done_ || !inside_) {
     __asan_unpoison_memory_region(stack_, kStack);
     inside_ = context::make_fcontext(stack_ + kStack, kStack, enter);

@@ -1,4 +1,4 @@
-// Fiber: a function that can stop in the middle and go on later, with a stack of its own.
+// Fiber: a function with a stack of its own. It can stop in the middle and go on later.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace ladder::on_cpu {
 
-/// Boost.Context jumps between stacks; this adds the stack, and tells AddressSanitizer which one
+/// Boost.Context jumps between stacks. Fiber adds the stack, and tells AddressSanitizer which stack
 /// is in use. Fibers are expensive to make and cheap to start again: keep them.
 class Fiber {
  public:
@@ -17,12 +17,13 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  /// The next resume() begins `function`, which throws nothing and lives until it is done. What
-  /// the fiber was in the middle of is abandoned: no destructor runs.
+  /// The next resume() begins `function`, which must not throw, and must live until it is done.
+  /// What the fiber was doing is abandoned, and no destructor runs.
   void start(const std::function<void()>& function);
-  /// Goes on until the function calls pause() or ends. From outside of fibers, by any one thread.
+  /// Goes on until the function calls pause() or ends. Called from outside of fibers, by any one
+  /// thread.
   void resume();
-  /// Back to resume(). From inside of this fiber.
+  /// Returns to resume(). Called from inside this fiber.
   void pause();
   /// Whether the function has ended.
   bool done() const { return done_; }
@@ -35,7 +36,8 @@ class Fiber {
   bool done_ = true;
   boost::context::detail::fcontext_t inside_ = nullptr;   // where the fiber stopped
   boost::context::detail::fcontext_t outside_ = nullptr;  // where resume() was called
-  // For AddressSanitizer: the stack of whoever called resume(), and what it keeps of both.
+  // For AddressSanitizer: the stack of the caller of resume(), and what AddressSanitizer keeps of
+  // both.
   const void* outside_stack_ = nullptr;
   size_t outside_size_ = 0;
   void* outside_frames_ = nullptr;

@@ -1,4 +1,4 @@
-// Starting kernels on the CPU. kernels/cuda/native/launch.h has the same functions for a GPU.
+// Starts kernels on the CPU. kernels/cuda/native/launch.h has the same functions for a GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@
 
 namespace ladder::LADDER_CUDA {
 
-/// A Ctx and the line where it was given to launch(): the name of the kernel in errors.
+/// A Ctx, and the line that calls launch(). In errors that line names the kernel.
 struct Launcher {
   // NOLINTNEXTLINE: implicit, so that the caller's line is taken
   Launcher(const Ctx& ctx_, on_cpu::Where where_ = on_cpu::Where::current())
@@ -22,7 +22,7 @@ struct Launcher {
 
 /// Runs `kernel` to its end, with `shared_bytes` of dynamic_shared() for each of its blocks. A
 /// grid without blocks does nothing.
-/// @throws CheckError naming the kernel's launch, the block and the thread of a fault
+/// @throws CheckError naming the launch, the block and the thread where a fault happened
 template <class... Params>
 void launch(const Launcher& from, void (*kernel)(Params...), const Grid& grid, int threads,
             int64_t shared_bytes, std::type_identity_t<Params>... args) {
@@ -30,7 +30,7 @@ void launch(const Launcher& from, void (*kernel)(Params...), const Grid& grid, i
   on_cpu::run_grid(from.where, grid, threads, shared_bytes, [&] { kernel(args...); });
 }
 
-/// The shared memory whose size the launch gave, aligned to 128 bytes.
+/// The shared memory whose size was given to launch(), aligned to 128 bytes.
 template <class T>
 T* dynamic_shared() {
   return static_cast<T*>(on_cpu::dynamic_shared_memory());

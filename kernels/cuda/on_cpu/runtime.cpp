@@ -10,7 +10,7 @@
 namespace ladder::on_cpu {
 namespace {
 
-/// Blocks are as far apart as a GPU's are, so that code cannot come to rely on less.
+/// Memory is aligned as on a GPU, and no better, so that code cannot rely on more.
 constexpr size_t kAlignment = 256;
 
 bool failed = false;
@@ -49,7 +49,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSetDevice(device);
 }
 
-// Of compute capability 8.9, the least with units for FP8.
+// Compute capability 8.9, the lowest that multiplies FP8.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device) {
   switch (which) {
     case cudaDevAttrClockRate: *value = 0; break;
@@ -110,7 +110,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t 
 
 cudaError_t cudaMemcpyAsync(void* out, const void* inp, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  if (bytes > 0) std::memmove(out, inp, bytes);  // of nothing, pointers may be null
+  if (bytes > 0) std::memmove(out, inp, bytes);  // of 0 bytes, pointers may be null
   return cudaStreamSynchronize(stream);
 }
 

@@ -1,4 +1,4 @@
-// The few calls of CUDA's runtime library that CudaDevice makes, answered at once by the host.
+// The few functions of CUDA's runtime library that CudaDevice calls. The host answers them at once.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device);
 
-/// A fault of a kernel: whoever waits afterwards is told, now and always.
+/// A fault of a kernel. From then on, every call that waits reports it.
 void __trap();
 
 // ---- memory of exact size, every byte 0xFF; null of nothing, as CUDA gives. There are as many

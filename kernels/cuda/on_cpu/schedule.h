@@ -14,14 +14,14 @@
 
 namespace ladder::on_cpu {
 
-/// The threads that may run. In half of all blocks any of them is next; in the others warps run as
-/// far as they go, one after the other.
+/// The threads that may run. In half of all blocks, any of them may be next. In the other half
+/// warps run one after the other, each as far as it can.
 class Schedule {
  public:
   explicit Schedule(int threads)
       : rank_(static_cast<size_t>(ceil_div(threads, kLanes))), ready_(rank_.size()) {}
 
-  /// Before each block: draws an order of warps. No thread is ready.
+  /// Called before each block. Draws an order of warps. No thread is ready yet.
   void begin(Random& random) {
     std::fill(rank_.begin(), rank_.end(), 0);
     if (random.below(2) == 0) return;
@@ -37,7 +37,7 @@ class Schedule {
 
   bool empty() const { return some_ == 0; }
 
-  /// Takes one out: any of the largest rank.
+  /// Removes and returns one thread: any thread of the largest rank.
   int draw(Random& random) {
     const int rank = std::bit_width(some_) - 1;
     std::vector<int>& ready = ready_[static_cast<size_t>(rank)];
@@ -49,9 +49,9 @@ class Schedule {
   }
 
  private:
-  std::vector<size_t> rank_;             // of each warp: the largest runs first
+  std::vector<size_t> rank_;             // of each warp; the largest runs first
   std::vector<std::vector<int>> ready_;  // threads of each rank
-  uint32_t some_ = 0;                    // bit r: a thread of rank r is ready; 32 warps at most
+  uint32_t some_ = 0;                    // bit r: a thread of rank r is ready; at most 32 warps
 };
 
 }  // namespace ladder::on_cpu

@@ -13,11 +13,11 @@ extern "C" uint64_t ladder_shared_begin[], ladder_shared_end[];
 namespace ladder::on_cpu {
 namespace {
 
-/// dynamic_shared() is aligned to this many bytes on a GPU, too.
+/// dynamic_shared() is aligned to this many bytes. On a GPU it is aligned to 1024.
 constexpr size_t kAlignment = 128;
 
-/// All arrays, with AddressSanitizer's gaps between arrays, which only this function may write.
-/// Volatile: the loop must not become a memset, which would be checked.
+/// All arrays, including AddressSanitizer's gaps between them, which only this function may write.
+/// Volatile: the loop must not become a memset, because that would be checked.
 __attribute__((no_sanitize("address", "undefined"))) void poison_arrays() {
   for (volatile uint64_t* p = ladder_shared_begin; p < ladder_shared_end; ++p) *p = ~uint64_t{0};
 }

@@ -1,9 +1,9 @@
 // Shared memory: the arrays that kernels declare, and the array that a launch sizes.
 //
-// `__shared__ float x[N]` becomes a static variable, which shared.ld puts beside all others of its
-// kind. Blocks run one after the other, so one copy serves; before each block every byte is set
-// to 0xFF, so that an element nobody wrote is NaN. Hence functions of .cu files have no static
-// variables but these.
+// `__shared__ float x[N]` becomes a static variable, which shared.ld places beside all others of
+// its kind. Blocks run one after the other, so one copy is enough. Before each block every byte is
+// set to 0xFF, so an element that nobody wrote is NaN. For this reason functions in .cu files may
+// have no other static variables.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,17 @@
 
 namespace ladder::on_cpu {
 
-/// What an sm_80 has for one block. The stand-in has no more, so that nobody comes to need more.
+/// What one block of an sm_80 can have. The stand-in has no more, so that no kernel comes to need
+/// more.
 constexpr int64_t kMaxShared = 163 << 10;
 
-/// The shared memory of the block that runs. Exact size: AddressSanitizer sees an index beyond.
+/// The shared memory of the block that runs. It has the exact size: AddressSanitizer sees an index
+/// beyond it.
 class SharedMemory {
  public:
   explicit SharedMemory(int64_t dynamic_bytes);
 
-  /// Every byte 0xFF, as a new block finds it.
+  /// Sets every byte to 0xFF, as a new block finds it.
   void poison();
   void* dynamic() const { return dynamic_.get(); }
   /// Whether [p, p + bytes) lies in shared memory.

@@ -19,7 +19,7 @@ float element(const Format& format, uint32_t pair, int half) {
   return widen(format, pair >> (16 * half) & 0xFFFF);
 }
 
-/// Where fragments lie: the table in kernels/cuda/native/ptx.h, with g = lane / 4, t = lane % 4.
+/// Fragments lie as in the table of kernels/cuda/native/ptx.h, with g = lane / 4, t = lane % 4.
 void multiply(const Lanes& lanes) {
   float A[16][16], B[16][8];
   for (int lane = 0; lane < kLanes; ++lane) {

@@ -8,8 +8,8 @@
 
 namespace ladder::on_cpu {
 
-/// D += A B with D (16,8), A (16,16) and B (16,8) spread over the lanes. Sums ascend in k, FP32;
-/// a GPU adds in an order of its own.
+/// D += A B, with D (16,8), A (16,16) and B (16,8) spread over the lanes. Sums are FP32, and ascend
+/// in k. A GPU adds in an order of its own.
 void multiply_fragments(const Format& format, float* d, const uint32_t* a, const uint32_t* b,
                         Where where);
 

@@ -1,4 +1,4 @@
-// Votes, shuffles and the barrier of a warp: each is one exchange between its lanes.
+// Votes, shuffles and the barrier of a warp. Each is one exchange between its lanes.
 #include <cuda_runtime.h>
 
 #include "kernels/check.h"

@@ -73,7 +73,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t which,
                                                     const void* value, size_t bytes);
 
-/// Here it only remembers what it was chosen for, so that another product refuses it.
+/// In this stand-in it only remembers the product that it was chosen for, so that others refuse it.
 struct cublasLtMatmulAlgo_t {
   uint64_t data[8];
 };

@@ -1,7 +1,7 @@
-// Stand-in for CUDA's header: what the kernels here and the exercises of docs/cuda.md use of it,
-// for a C++ compiler.
+// Stand-in for CUDA's header, for a C++ compiler. It has what the kernels here and the exercises of
+// docs/cuda.md use.
 //
-// Everything lies in ladder::on_cpu, so that a program may also contain the real library.
+// Everything is in ladder::on_cpu, so a program may also contain the real library.
 #pragma once
 
 #include <bit>
@@ -46,7 +46,7 @@ void __syncwarp(unsigned mask = 0xFFFFFFFF, Where where = Where::current());
 
 // ---- bits --------------------------------------------------------------------------------------
 inline int __popc(unsigned bits) { return std::popcount(bits); }
-/// Byte i of the result: of the eight bytes of y:x the one that nibble i of `select` names.
+/// Byte i of the result is one of the eight bytes of y:x, chosen by nibble i of `select`.
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned select) {
   const uint64_t bytes = uint64_t{y} << 32 | x;
   unsigned result = 0;
@@ -77,7 +77,7 @@ T shuffled(const char* name, unsigned mask, const T& value, int from, Where wher
   return result;
 }
 
-// A lane whose partner would lie outside of its group of `width` lanes keeps its own value.
+// A lane whose partner would be outside of its group of `width` lanes keeps its own value.
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int bits, int width = kLanes,
                   Where where = Where::current()) {
