@@ -1,5 +1,5 @@
-// Call: which collective operation a rank is in, for statistics, for error messages, and to be
-// compared with its peers'.
+// Call: the collective operation that a rank is in. It is for statistics, for error messages, and
+// for comparing it with the calls of other ranks.
 #pragma once
 
 #include <array>
@@ -28,19 +28,19 @@ constexpr auto names_of(Operation) {
                     "all_to_all", "send",           "recv",       "barrier"};
 }
 
-/// How the elements of several ranks become one. Max of floats is NaN if one of them is.
+/// How elements of several ranks become one. Max of floats is NaN if one of them is NaN.
 enum class Combine : uint8_t { Sum, Max };
 
 struct Call {
   Operation operation = Operation::Barrier;
-  Tensor payload = {};             ///< the larger side: the whole of what is scattered or gathered
+  Tensor payload = {};             ///< the larger tensor: all that is scattered or gathered
   Tensor result = {};              ///< what this rank has afterwards; null for messages
-  Combine combine = Combine::Sum;  ///< of reductions
-  int root = 0;                    ///< of a broadcast; the peer of a message
+  Combine combine = Combine::Sum;  ///< for reductions
+  int root = 0;                    ///< for a broadcast; of a message: the other rank
   std::string_view variant = {};   ///< "halving"; a literal
 };
 
-/// Whether two ranks in these calls mean the same operation. Their buffers may differ.
+/// Whether two calls mean the same operation. Their buffers may differ.
 inline bool agree(const Call& a, const Call& b) {
   return a.operation == b.operation && a.payload.dtype == b.payload.dtype &&
          a.payload.size() == b.payload.size() && a.combine == b.combine && a.root == b.root &&
@@ -52,22 +52,22 @@ std::string_view dtype_text(Dtype dtype);
 /// "all_reduce of 1000 F32 (max)", "broadcast of 3 I64 (from 2)"
 std::string to_string(const Call& call);
 
-/// What one rank did in one operation.
+/// What one rank did in one kind of operation.
 struct OperationCount {
   int64_t calls = 0;
   int64_t payload_bytes = 0;
-  int64_t wire_bytes = 0;  ///< that this rank sent; what it receives is another's
+  int64_t wire_bytes = 0;  ///< that this rank sent, not what it received
   OperationCount& operator+=(const OperationCount& other);
   bool operator==(const OperationCount&) const = default;
 };
 
-/// What one rank communicated: --report's "comm".
+/// What one rank communicated. It is "comm" in --report.
 struct CommStatistics {
   std::array<OperationCount, kNames<Operation>.size()> counts{};
 
   OperationCount& operator[](Operation op) { return counts[static_cast<size_t>(op)]; }
   const OperationCount& operator[](Operation op) const { return counts[static_cast<size_t>(op)]; }
-  /// Sums up what a rank did in several groups.
+  /// Adds what a rank did in another group.
   CommStatistics& operator+=(const CommStatistics& other);
   int64_t wire_bytes() const;
 };

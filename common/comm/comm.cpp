@@ -5,7 +5,7 @@
 namespace ladder {
 namespace {
 
-/// Sets a value for the time of a scope.
+/// Sets a value until the end of a scope.
 template <class T>
 class Within {
  public:
@@ -34,9 +34,9 @@ class Both : public Pending::Work {
 
 }  // namespace
 
-// Wire bytes of the backend's own collectives are computed, since the inside of a library cannot be
-// counted: what a rank sends in the algorithm that moves least. Of b bytes on N ranks, with own
-// chunk c: reduce-scatter b - c, all-gather (N - 1) c, all-reduce both.
+// The inside of a library cannot be counted. So wire bytes of the backend's own collectives are
+// computed: what a rank sends in the algorithm that moves fewest bytes. For b bytes on N ranks,
+// where a rank's own chunk has c: reduce-scatter b - c, all-gather (N - 1) c, all-reduce both.
 
 void Comm::all_reduce(Tensor data, Combine combine) {
   check_combines(data, combine);
@@ -70,7 +70,7 @@ void Comm::broadcast(Tensor data, int root) {
   CHECK(root >= 0 && root < size_, "broadcast from rank {} of {}", root, size_);
   const Call call{.operation = Operation::Broadcast, .payload = data, .result = data, .root = root};
   collective(call, [&] { do_broadcast(data, root); });
-  // However they are passed on, N - 1 copies travel; they are counted where they come from.
+  // However a tensor is passed on, N - 1 copies travel. They are counted at the root.
   if (rank_ == root) statistics_[Operation::Broadcast].wire_bytes += (size_ - 1) * data.bytes();
 }
 
@@ -142,9 +142,10 @@ void Comm::check_place(const Tensor& data) const {
         kind());
 }
 
-// Reading and writing alike: peers read what kernels have yet to write, and what arrives would
-// overwrite what kernels have yet to read. The stand-in on the CPU cannot show that this is left
-// out, since its kernels run when they are called; the LateDevice of the tests does.
+// This holds for reading and for writing: peers read what kernels have not written yet, and what
+// arrives would overwrite what kernels have not read yet. The stand-in on the CPU cannot show that
+// a wait is missing, because it runs kernels when they are called. LateDevice in the tests shows
+// it.
 void Comm::settle(const Tensor& data, const Tensor& other) const {
   if (data.place != Place::Host || other.place != Place::Host) device_.synchronize();
 }

@@ -57,7 +57,7 @@ void CommQueue::work() {
     }
     lock.lock();
     running_ = false;
-    // Last, since whoever waits for it may close the queue.
+    // Last, because whoever waits for it may close the queue.
     failed_ ? job.done.set_exception(failed_) : job.done.set_value();
   }
 }

@@ -13,7 +13,7 @@
 
 namespace ladder {
 
-/// Runs jobs one after another, in the order in which they are given: what a stream is on a GPU.
+/// Runs jobs one after another, in the order in which they were given, as a stream on a GPU does.
 /// All ranks give the same jobs in the same order.
 ///
 ///   const std::unique_ptr<Comm> beside = comm.split(0, comm.rank());
@@ -23,21 +23,23 @@ namespace ladder {
 ///   ... computes, but leaves the bucket alone ...
 ///   pending.wait();
 ///
-/// On a device: the thread has one of its own, which the Reducer's Ctx names and `beside` is
-/// attached to; each job begins with its use_here(). What computes the bucket has ended before
-/// run(): ctx.synchronize(). What a job queues has ended before wait() returns.
+/// With a device: the thread has a device of its own. The Reducer's Ctx names that device, `beside`
+/// is attached to it, and each job begins with its use_here(). Kernels that compute the bucket must
+/// have ended before run(): ctx.synchronize(). Work that a job queues has ended before wait()
+/// returns.
 class CommQueue {
  public:
-  /// @param comm that the jobs use, and nobody else beside them
+  /// @param comm only the jobs use it
   explicit CommQueue(Comm& comm) : comm_(comm), thread_([this] { work(); }) {}
   CommQueue(const CommQueue&) = delete;
   CommQueue& operator=(const CommQueue&) = delete;
-  /// Every job has been waited for. Otherwise the rank is failing, and abandons what it
-  /// communicates.
+  /// Every job must have been waited for. Otherwise the rank is failing, and abandons its
+  /// communication.
   ~CommQueue();
 
   /// wait() of the result throws what the job threw. After that no job runs, and each throws the
-  /// same: what it sent would meet what the peers still expect of the one that failed.
+  /// same. Otherwise a later job's messages would meet peers that still expect those of the job
+  /// that failed.
   Pending run(std::function<void()> body);
 
  private:
@@ -51,10 +53,10 @@ class CommQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
-  std::exception_ptr failed_;  ///< of the first job that threw; the thread's own
+  std::exception_ptr failed_;  ///< what the first failed job threw; used by the thread only
   bool running_ = false;
   bool closed_ = false;
-  std::jthread thread_;  ///< last: it uses all of the above
+  std::jthread thread_;  ///< last, because it uses all of the above
 };
 
 }  // namespace ladder

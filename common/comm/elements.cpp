@@ -11,7 +11,7 @@ namespace {
 template <class T>
 T one_of(T a, T b, Combine combine) {
   if constexpr (std::is_integral_v<T>) {
-    // Modulo 2^n, as sums of hashes want it.
+    // Modulo 2^n, as sums of hashes need it.
     using U = std::make_unsigned_t<T>;
     if (combine == Combine::Sum) return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
   }

@@ -1,4 +1,4 @@
-// What communicators do with elements: copy them, and make one of two.
+// What communicators do with elements: copy them, and combine two into one.
 #pragma once
 
 #include "common/comm/call.h"
@@ -7,11 +7,12 @@
 
 namespace ladder {
 
-/// out = inp, byte by byte; nothing if they are one. Same size and dtype. A tensor of a device is
-/// copied by `device`, and waited for; those of two ranks on one GPU may be on one side each
+/// out = inp, byte by byte. Does nothing if both are the same memory. Same size and dtype. `device`
+/// copies a tensor that lies on a device, and is waited for. Two ranks that share a GPU may each
+/// give one side
 void copy_elements(Tensor out, Tensor inp, Device* device = nullptr);
 
-/// into = into + other, or their maximum; NaN wins. 16-bit floats are rounded once.
+/// into = into + other, or the maximum of both. NaN wins. 16-bit floats are rounded once.
 /// Same size; F32 F64 BF16 F16 I32 I64 U8, in host memory
 void combine_elements(Tensor into, Tensor other, Combine combine);
 

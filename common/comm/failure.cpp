@@ -47,8 +47,8 @@ Failure failure() {
   }
 }
 
-// fmt::print would throw where stderr is closed or full, and that inside a handler. A message may
-// quote a path, or of a damaged file whatever it holds.
+// fmt::print would throw, inside a handler, if stderr is closed or full. A message may quote a
+// path, or any bytes of a damaged file.
 void tell(const std::string& line) {
   std::fputs((printable(shortened(line, kMostOfALine)) + "\n").c_str(), stderr);
 }

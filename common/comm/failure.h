@@ -1,4 +1,4 @@
-// Failure: how a program ends after an exception, whoever catches it.
+// Failure: how a program ends after an exception, whoever catches the exception.
 #pragma once
 
 #include <string>
@@ -7,29 +7,29 @@
 
 namespace ladder {
 
-/// Exit status of a run that has ended without having done what was asked.
+/// The exit status of a run that has ended without doing what was asked.
 constexpr int kNotDone = 3;
 
-/// A disk that is full, or fails, under an output that was legal when the run began.
+/// A disk is full or fails under an output that was legal when the run began.
 class NotWritten : public UserError {
  public:
   explicit NotWritten(const std::string& reason) : UserError("{}", reason.c_str()) {}
 };
 
 struct Failure {
-  std::string line;  ///< "error: ..." or "internal error: ...", and what takes less memory
+  std::string line;  ///< "error: ..." or "internal error: ...", perhaps with advice
   int status;        ///< 2: bad input, or more than the machine holds; kNotDone; 1: anything else
 };
 
-/// Of the exception that is being handled.
+/// For the exception that is being handled.
 Failure failure();
 
-/// Prints a line on stderr, as printable() has it (common/printable.h). One that cannot be written
-/// is lost: there is nobody to tell.
+/// Prints a line on stderr, made safe by printable() (common/printable.h). A line that cannot be
+/// written is lost, because there is nobody to tell.
 void tell(const std::string& line);
 
-/// Before process `rank` tells what others may meet alike: it leaves those before it the time to
-/// tell it, and with that to end this one.
+/// Called before process `rank` reports a failure that others may have, too. It gives processes of
+/// lower rank the time to report it, and by that to end this process.
 void wait_for_turn(int rank);
 
 }  // namespace ladder

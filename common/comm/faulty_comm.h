@@ -1,5 +1,5 @@
-// FaultyComm: a communicator with one planted fault. A test of equal bits must fail under it, and a
-// reader may see (--fault) what a lost or doubled message does to training.
+// FaultyComm: a communicator with one planted fault. Tests of equal bits must fail with it. A
+// reader can use it (--fault) to see what a lost or doubled message does to training.
 #pragma once
 
 #include <algorithm>
@@ -22,20 +22,20 @@
 
 namespace ladder {
 
-/// What goes wrong in collective `nth` (from 0) of a kind, or with message `nth` that a rank
-/// receives, in whatever group. Of collectives each group counts its own, so that all its ranks
-/// mean the same one; it may happen in several. What is split off with all ranks of a group is no
-/// other group: its collectives count there. Messages that make up a collective do not count, nor
-/// do bytes: of these are the texts that ranks report at the end.
+/// What goes wrong in collective `nth` of a kind, or in message `nth` that a rank receives in any
+/// group. Both count from 0. Each group counts its own collectives, so that all its ranks mean the
+/// same one; the fault may happen in several groups. If a group is split into a group of all its
+/// ranks, both share a count. Not counted are messages that a collective is made of, and
+/// collectives of bytes, which carry the texts that ranks report at the end.
 struct Fault {
   enum class Kind : uint8_t {
     None,
-    Skip,     ///< no rank does it; a message is lost, and its tensor keeps what it had
-    Corrupt,  ///< one bit of the result of rank 0 flips
-    Twice,    ///< it is done again with its own result: sums count double. Not of messages
-    Swap,     ///< the halves of every rank's result change places
+    Skip,     ///< no rank does it; a lost message leaves its tensor as it was
+    Corrupt,  ///< one bit of rank 0's result flips
+    Twice,    ///< done again on its own result: sums count double; not for messages
+    Swap,     ///< the halves of every rank's result are exchanged
     Stall,    ///< the last rank of the group sleeps for ever
-    Die,      ///< the last rank's process ends as by `kill -9`, with all its threads
+    Die,      ///< the last rank's process ends as by `kill -9`, with all threads
     Fail,     ///< the last rank throws an error
   };
   Kind kind = Kind::None;
@@ -46,7 +46,7 @@ constexpr auto names_of(Fault::Kind) {
   return std::array{"none", "skip", "corrupt", "twice", "swap", "stall", "die", "fail"};
 }
 
-/// Passes everything on to another Comm. Every rank wraps its own, with the same fault.
+/// Passes every call on to another Comm. Every rank wraps its own Comm, with the same fault.
 class FaultyComm : public Comm {
  public:
   /// @param inner must live longer
@@ -62,10 +62,11 @@ class FaultyComm : public Comm {
     Comm::attach(device);
     inner_.attach(device);
   }
-  /// Such operations up to now of the group that had the most, this one and those split off; or
-  /// messages that this rank received.
+  /// How many operations of the fault's kind have been seen. For collectives it is the count of the
+  /// group that had the most, of this group and those split off. For messages: all that this rank
+  /// received.
   int64_t seen() const { return *most_; }
-  /// Whether the fault has happened: a control that never met it controls nothing.
+  /// Whether the fault has happened. A control that never met its fault controls nothing.
   bool happened() const { return seen() > fault_.nth; }
 
  protected:
@@ -143,7 +144,8 @@ class FaultyComm : public Comm {
     Pending arriving_;
   };
 
-  /// What goes wrong in this one. Counts it. A rank that stalls, dies or fails does not return.
+  /// What goes wrong in this operation. Counts it. A rank that stalls, dies or fails does not
+  /// return.
   Fault::Kind met(Operation operation, Dtype dtype) {
     if (operation != fault_.operation || dtype == Dtype::U8) return Fault::Kind::None;
     const int64_t nth = operation == Operation::Recv ? (*most_)++ : (*count_)++;
@@ -168,7 +170,7 @@ class FaultyComm : public Comm {
     if (kind == Fault::Kind::Swap) swap_halves(result);
   }
 
-  /// The lowest bit of the middle element: what a test of "nearly equal" would not see.
+  /// Flips the lowest bit of the middle element. A test of "nearly equal" would not see it.
   void flip_bit(const Tensor& result) {
     const HostCopy host = HostCopy::of(device_ctx(), result);
     const int64_t at = result.size() / 2 * size_of(result.dtype);
@@ -183,11 +185,11 @@ class FaultyComm : public Comm {
     host.send();
   }
 
-  std::unique_ptr<Comm> owned_;  ///< of a split; else null
+  std::unique_ptr<Comm> owned_;  ///< of a split; otherwise null
   Comm& inner_;
   Fault fault_;
   Count count_;  ///< collectives of this group
-  Count most_;   ///< those of the group with the most; of messages, all
+  Count most_;   ///< collectives of the group with the most; of messages, all
   int rank_of_all_;
 };
 

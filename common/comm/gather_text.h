@@ -1,4 +1,4 @@
-// Texts of all ranks, on rank 0: what they report of themselves at the end of a run.
+// Gathers texts of all ranks on rank 0: what ranks report at the end of a run.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace ladder {
 
-/// The texts of all ranks by rank, on rank 0; on the others nothing. All ranks call it.
+/// On rank 0: the texts of all ranks, in the order of ranks. On other ranks: nothing. All ranks
+/// call it.
 std::vector<std::string> gather_text(Comm& comm, std::string text);
 
 }  // namespace ladder

@@ -1,8 +1,8 @@
-// A mesh of ranks. The coordinate of a rank is its number along each axis, and along each axis it
+// A mesh of ranks. A rank has a coordinate, which is its number along each axis. Along each axis it
 // belongs to a group.
 //
-//   rank = t + TP (c + CP (d + DP s))      axes in the order of Axis, the first one fastest: its
-//                                          ranks are neighbors
+//   rank = t + TP (c + CP (d + DP s))      axes are in the order of Axis. The first one is fastest:
+//                                          its ranks are neighbors
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@
 
 namespace ladder {
 
-/// What the ranks along an axis share: each layer, each sequence, the batch, or the layers.
+/// What the ranks along an axis share: each layer, each sequence, the batch, or the depth.
 enum class Axis : uint8_t { Tensor, Context, Data, Pipeline };
 constexpr std::array kAxes{Axis::Tensor, Axis::Context, Axis::Data, Axis::Pipeline};
 constexpr auto names_of(Axis) { return std::array{"tp", "cp", "dp", "pp"}; }
 
-/// A value for each axis; T{} where none is given.
+/// A value for each axis. It is T{} unless another is given.
 template <class T>
 class PerAxis {
  public:
@@ -40,7 +40,7 @@ class PerAxis {
 /// The coordinate of a rank: its number along each axis.
 using MeshCoordinate = PerAxis<int>;
 
-/// How many ranks there are along each axis; 1 where nothing is said.
+/// How many ranks there are along each axis: 1 unless another number is given.
 class MeshShape {
  public:
   MeshShape(std::initializer_list<std::pair<Axis, int>> sizes = {}) {
@@ -50,7 +50,7 @@ class MeshShape {
   int operator[](Axis axis) const { return sizes_[axis]; }
   int& operator[](Axis axis) { return sizes_[axis]; }
 
-  /// Ranks in all.
+  /// The number of all ranks.
   int size() const {
     int all = 1;
     for (const Axis axis : kAxes) all *= sizes_[axis];
@@ -77,15 +77,15 @@ class MeshShape {
   PerAxis<int> sizes_;
 };
 
-/// The groups of one rank: along each axis those whose coordinates differ from its own in that
-/// number alone, in its order.
+/// The groups of one rank, one for each axis. A group has the ranks whose coordinates differ only
+/// in the number along that axis, in the order of that number.
 class Mesh {
  public:
   /// @param world all ranks; must live longer
   Mesh(Comm& world, const MeshShape& shape) {
     for (const Axis axis : kAxes) {
       MeshCoordinate first = shape.coordinate(world.rank());
-      first[axis] = 0;  // the same for all of the group
+      first[axis] = 0;  // the same for all ranks of the group
       groups_[axis] = world.split(shape.rank(first), world.rank());
     }
   }

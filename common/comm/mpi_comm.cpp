@@ -1,9 +1,9 @@
-// MpiComm: ranks that are processes, on one machine or many. The way to clusters.
+// MpiComm: ranks that are processes, on one machine or many. This is the way to clusters.
 //
-// All collectives are MPI's non-blocking ones, waited for by mpi::wait(). What goes to another
-// machine in a message or a broadcast goes in pieces (mpi_message.h); MPI's own sums and
-// gathers, for --reduction native, are MPI's affair. Tensors of a device travel by way of a copy in
-// host memory.
+// Collectives are MPI's non-blocking ones, and mpi::wait() waits for them. A message or a broadcast
+// that goes to another machine is sent in pieces (mpi_message.h). MPI's own sums and gathers, for
+// --reduction native, are sent as MPI likes. Tensors of a device travel through a copy in host
+// memory.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -26,8 +26,8 @@
 namespace ladder {
 namespace {
 
-/// Whether ranks compare what they call, before they do it: a message more for each call. If one
-/// has it in its environment, all do.
+/// Whether ranks compare their calls before they make them, which costs one message per call. If
+/// one rank has it set in its environment, all ranks do it.
 bool check_calls(const mpi::Group& group) {
   const char* const set = std::getenv("LADDER_CHECK_CALLS");
   int checks = set && std::string_view(set) == "1" ? 1 : 0;
@@ -76,8 +76,8 @@ class MpiComm : public Comm {
 
   std::unique_ptr<mpi::Group> group_;
   std::shared_ptr<mpi::Process> process_;
-  std::vector<bool> elsewhere_;       ///< by rank: it is on another machine
-  std::vector<int> sent_, received_;  ///< messages, by rank
+  std::vector<bool> elsewhere_;       ///< by rank: whether it is on another machine
+  std::vector<int> sent_, received_;  ///< how many messages, by rank
 };
 
 void MpiComm::compare(const Call& call) {
@@ -109,8 +109,7 @@ void MpiComm::do_all_reduce(Tensor data, Combine combine) {
 
 void MpiComm::do_reduce_scatter(Tensor out, Tensor inp, Combine combine) {
   const mpi::Op op(out.dtype, combine);
-  // MPI's idea of "in place" is another than ours (it writes chunk 0), so its output goes
-  // elsewhere.
+  // MPI's "in place" means something else (it writes chunk 0). So the output goes elsewhere first.
   const auto bytes = std::make_unique<std::byte[]>(static_cast<size_t>(out.bytes()));
   const Tensor chunk{.ptr = bytes.get(), .dtype = out.dtype, .shape = out.shape};
   const HostCopy host = HostCopy::of(device_ctx(), inp);
@@ -135,7 +134,8 @@ void MpiComm::do_all_gather(Tensor out, Tensor inp) {
   all.send();
 }
 
-// All weights may be one broadcast. A piece starts when this rank has done its part in the last.
+// All weights may be one broadcast. A piece starts when this rank has done its part in the piece
+// before.
 void MpiComm::do_broadcast(Tensor data, int root) {
   const HostCopy host =
       rank() == root ? HostCopy::of(device_ctx(), data) : HostCopy::to_write(device_ctx(), data);
@@ -176,9 +176,9 @@ std::unique_ptr<Comm> MpiComm::do_split(int color, int key) {
   return std::make_unique<MpiComm>(std::make_unique<mpi::Group>(part), process_);
 }
 
-/// @param before messages this way to `peer`, or from it
+/// @param before how many messages went this way to or from `peer` before
 Pending MpiComm::begin(Operation operation, HostCopy data, int peer, int& before) {
-  constexpr int kTags = 1 << 15;  // that every MPI has
+  constexpr int kTags = 1 << 15;  // every MPI has so many
   const Call call{.operation = operation, .payload = data.tensor(), .root = peer};
   return Pending(std::make_unique<mpi::Message>(call, *current(), std::move(data), group_->get(),
                                                 before++ % kTags,
@@ -199,8 +199,8 @@ constexpr std::string_view kUnheard =
     "other ranks have not been heard through MPI: does the network that it has chosen lead to "
     "them? With Open MPI `mpirun --mca btl_tcp_if_include` chooses (docs/cluster.md)";
 
-/// @throws UserError if the launcher and MPI disagree about how many ranks there are: it is the
-///         launcher of another MPI, and each process would run alone
+/// @throws UserError if the launcher and MPI disagree about the number of ranks. The launcher then
+/// belongs to another MPI, and each process would run alone
 void check_launch() {
   int ranks = 0;
   check(MPI_Comm_size(MPI_COMM_WORLD, &ranks), "MPI_Comm_size");
@@ -218,7 +218,7 @@ void check_launch() {
 /// Prints the exception that is being handled, and ends all processes.
 [[noreturn]] void end_all(int rank) {
   const Failure end = failure_of(rank);
-  wait_for_turn(rank);  // all may miss the same file
+  wait_for_turn(rank);  // all ranks may have met the same missing file
   mpi::end_processes(end);
 }
 

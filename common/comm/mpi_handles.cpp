@@ -19,14 +19,14 @@
 namespace ladder::mpi {
 namespace {
 
-/// MPI's signature: b[i] = a[i] and b[i] in one.
+/// A function with MPI's signature: b[i] = a[i] combined with b[i].
 template <Dtype dtype, Combine combine>
 void combine_in_mpi(void* a, void* b, int* n, MPI_Datatype*) {
   combine_elements({.ptr = b, .dtype = dtype, .shape = {*n}},
                    {.ptr = a, .dtype = dtype, .shape = {*n}}, combine);
 }
 
-/// Null where MPI's own will do.
+/// Null if MPI's own function will do.
 MPI_User_function* own_function(Dtype dtype, Combine combine) {
   const bool max = combine == Combine::Max;
   switch (dtype) {
@@ -79,7 +79,7 @@ Session::Session(const Patience& patience) : patience_(patience) {
   CHECK(provided == MPI_THREAD_MULTIPLE, "this MPI does not let several threads communicate");
 }
 
-// It waits for mpirun, which may be out of reach by now.
+// It waits for mpirun, which may be unreachable by now.
 Session::~Session() {
   const std::jthread deadline = end_unless_done(
       patience_,

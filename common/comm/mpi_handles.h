@@ -1,4 +1,4 @@
-// Objects of MPI: each call checked, each handle freed.
+// Objects of MPI. Each call is checked, each handle is freed.
 #pragma once
 
 #include <mpi.h>
@@ -15,12 +15,14 @@ namespace ladder::mpi {
 /// @throws CheckError naming the call and MPI's reason
 void check(int error, const char* call);
 
-/// Until it is destroyed. Calls of MPI may wait for other ranks for ever, and nobody can end them:
-/// after as long as `patience` has it this ends the process, and mpirun then all others.
-/// @param what "other ranks have not come": "error: rank 1: for 60 s " stands before it
+/// Works until the result is destroyed. Some calls of MPI may wait for other ranks for ever, and
+/// nothing can end them. After the time that `patience` gives, this ends the process, and mpirun
+/// then ends all others.
+/// @param what "other ranks have not come"; the message puts "error: rank 1: for 60 s " before it
 std::jthread end_unless_done(const Patience& patience, std::string_view what);
 
-/// MPI from MPI_Init_thread to MPI_Finalize, each for as long as `patience` has it. One a process
+/// MPI from MPI_Init_thread to MPI_Finalize. `patience` limits how long each may take. One per
+/// process
 class Session {
  public:
   /// @throws CheckError if this MPI allows only one thread to communicate
@@ -33,31 +35,31 @@ class Session {
   Patience patience_;
 };
 
-/// A communicator of our own, whose errors are returned.
+/// A communicator of our own. It returns errors.
 class Group {
  public:
   explicit Group(MPI_Comm comm);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  /// Frees it, but not while an exception unwinds: that ends all processes, and other threads of
-  /// this one may still take messages that others have sent in it.
+  /// Frees it, but not while an exception unwinds. That exception will end all processes, and other
+  /// threads of this process may still receive messages in it.
   ~Group();
   static MPI_Comm copy_of_world();
-  /// The ranks of this machine.
+  /// The ranks on this machine.
   static MPI_Comm neighbors();
 
   MPI_Comm get() const { return comm_; }
   int rank() const;
   int size() const;
-  /// By rank here: whether it is not in the other group.
+  /// For each rank here: whether it is missing in the other group.
   std::vector<bool> not_in(const Group& other) const;
 
  private:
   MPI_Comm comm_;
 };
 
-/// MPI's sum and maximum where it has them; ours for 16-bit floats, which it does not know, and for
-/// the maximum of floats, where NaN shall win.
+/// MPI's sum and maximum, or ours where MPI has none that fits: for 16-bit floats, which it does
+/// not know, and for the maximum of floats, where NaN must win.
 class Op {
  public:
   Op(Dtype dtype, Combine combine);
@@ -72,7 +74,7 @@ class Op {
 };
 
 MPI_Datatype datatype(Dtype dtype);
-/// Elements as MPI counts them. @throws CheckError if they are more than it can
+/// The number of elements, as MPI counts. @throws CheckError if MPI cannot count so many
 int count(const Tensor& data);
 
 /// Prints the line of `end`, and ends all processes with its status.

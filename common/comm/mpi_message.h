@@ -1,7 +1,7 @@
-// Message: a tensor on its way from one rank to another, by MPI; between machines in pieces.
+// Message: a tensor that MPI carries from one rank to another. Between machines it goes in pieces.
 //
-// Few pieces are under way at a time. What is sent meanwhile, such as a sign of life (mpi_watch.h),
-// so gets through on a slow link, and who waits for gigabytes sees that they arrive.
+// Few pieces are in progress at a time. So other messages, such as a sign of life (mpi_watch.h),
+// get through on a slow link, and a rank that waits for gigabytes sees that they arrive.
 #pragma once
 
 #include <array>
@@ -19,37 +19,38 @@
 
 namespace ladder::mpi {
 
-/// How a message is cut: between machines into pieces of 256 KiB at most. Both sides cut alike.
+/// How a message is cut: between machines into pieces of at most 256 KiB. Both sides cut in the
+/// same way.
 Chunks pieces_of(const Tensor& data, bool between_machines);
 
 class Message;
 
 /// What all communicators of a process share.
 struct Process {
-  std::atomic<bool> abandoned = false;  ///< by Comm::abandon()
-  bool checks_calls = false;            ///< ranks compare what they call, before they do it
+  std::atomic<bool> abandoned = false;  ///< set by Comm::abandon()
+  bool checks_calls = false;            ///< ranks compare their calls before they make them
   const Group neighbors{Group::neighbors()};
 
-  /// While one of its threads waits, all messages go on.
+  /// Moves all messages on. A thread that waits calls this.
   void advance();
 
-  std::mutex mutex;  ///< of all that follows
+  std::mutex mutex;  ///< of everything below
   std::vector<Message*> messages = {};
 };
 
 class Message : public Pending::Work {
  public:
-  /// @param call   a Send or Recv
-  /// @param within the call that it is a message of: itself, or a collective
-  /// @param tag    tells it from others between the two ranks
+  /// @param call   a Send or a Recv
+  /// @param within the call that this message is part of: itself, or a collective
+  /// @param tag    tells it from other messages between the two ranks
   Message(const Call& call, const Call& within, HostCopy data, MPI_Comm comm, int tag,
           bool between_machines, std::shared_ptr<Process> process);
-  /// Without wait(), nothing may arrive any more. A message sent cannot be taken back, but then the
-  /// rank is about to end all processes.
+  /// Without wait(): nothing may arrive any more. A sent message cannot be taken back, but the rank
+  /// is then about to end all processes.
   ~Message() override;
   void wait() override;
 
-  /// Starts what may start, and notices what has ended. Under the process's mutex.
+  /// Starts what may start, and notices what has ended. Needs the process's mutex.
   void advance();
 
  private:
@@ -69,8 +70,8 @@ class Message : public Pending::Work {
   std::array<MPI_Request, kAtOnce> requests_;
 };
 
-/// Waits for a request without spinning, as MPI_Wait does: the core belongs to the kernels.
-/// @param call that it belongs to, for messages
+/// Waits for a request without spinning, unlike MPI_Wait: the core belongs to the kernels.
+/// @param call the call that the request is part of, for messages
 /// @throws Aborted if the rank gives up
 void wait(MPI_Request& request, Process& process, const Call& call);
 

@@ -1,4 +1,4 @@
-// In place of mpi_comm.cpp where there is no MPI.
+// Replaces mpi_comm.cpp in a build without MPI.
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 

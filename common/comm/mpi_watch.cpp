@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Also of one that there is not.
+/// Also true if there is no request.
 bool is_done(MPI_Request& request) {
   int done = 0;
   check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
@@ -104,7 +104,7 @@ void Watch::receive(Peer& peer) {
   }
 }
 
-// One that is stopped takes no messages: they are not heaped up for it.
+// A stopped rank takes no messages. So no more are sent until it has taken the last one.
 void Watch::send(Peer& peer, bool last) {
   if (peer.told_all || !is_done(peer.sending)) return;
   peer.leaving = reports_[static_cast<size_t>(rank_)];
@@ -118,7 +118,7 @@ bool Watch::part() {
   const auto is_over = [&](const Peer& peer) {
     return reports_[static_cast<size_t>(peer.rank)].over;
   };
-  // Rank 0 is the last: until then the others hear of it.
+  // Rank 0 ends last: the others hear from it until then.
   const bool all_over = std::ranges::all_of(peers_, is_over);
   if (rank_ == 0 && !all_over) return false;
   for (Peer& peer : peers_) send(peer, /*last=*/true);

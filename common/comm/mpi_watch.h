@@ -1,9 +1,10 @@
-// Watch: a thread beside each rank that tells the others whether its rank lives, and what it waits
-// in. Without it a rank that is stopped, or stuck, lets all others wait for ever.
+// Watch: a thread beside each rank. It tells the other ranks whether its rank lives, and what its
+// rank waits for. Without it, a rank that is stopped or stuck would let all others wait for ever.
 //
-// Rank 0 hears of all ranks, and they of rank 0, at each look (common/comm/patience.h). A rank
-// lives if its process says so and its thread computes, waits for a file, or waits for other ranks.
-// So nobody gives up because of a long validation, or a checkpoint on a slow disk.
+// At each look (common/comm/patience.h), rank 0 hears of all ranks, and they hear of rank 0. A rank
+// lives if its process reports, and its thread computes, waits for a file, or waits for other
+// ranks. So nobody gives up because of a long validation, or because of a checkpoint on a slow
+// disk.
 #pragma once
 
 #include <condition_variable>
@@ -23,29 +24,30 @@ namespace ladder::mpi {
 
 class Watch {
  public:
-  /// Watches the calling thread. All ranks make one.
-  /// @param until_all_are_heard a thread that ends once this rank has heard of all that tell it
-  /// @param process             of which messages go on at each look, too
+  /// Watches the calling thread. Every rank makes one.
+  /// @param until_all_are_heard a thread that ends when this rank has heard of all ranks that
+  /// report to it
+  /// @param process             its messages also go on at each look
   Watch(const Patience& patience, std::jthread until_all_are_heard,
         std::shared_ptr<Process> process);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch() { stop(); }
 
-  /// This rank needs nothing more of the others. Returns once that is so on all ranks.
+  /// This rank needs nothing more from the others. Returns when this holds for all ranks.
   void end();
-  /// Looks no more: the rank is about to end all processes. What the others still send has its
-  /// place until this is destroyed.
+  /// Stops looking, because the rank is about to end all processes. Until the Watch is destroyed,
+  /// what others still send has a place to arrive.
   void stop();
 
  private:
-  /// A rank that this one hears of and tells.
+  /// A rank that reports to this one, and that this one reports to.
   struct Peer {
     int rank;
     MPI_Request receiving = MPI_REQUEST_NULL, sending = MPI_REQUEST_NULL;
     RankReport arriving{}, leaving{};
-    bool heard = false;     ///< at least once
-    bool told_all = false;  ///< `leaving` is the last
+    bool heard = false;     ///< at least one report has come
+    bool told_all = false;  ///< `leaving` is the last report
   };
 
   void work();
@@ -53,7 +55,7 @@ class Watch {
   void receive(Peer& peer);
   void send(Peer& peer, bool last);
   void look(bool over);
-  /// After end(): the last reports. Whether all have been sent, and have come
+  /// After end(): exchanges the last reports. Returns whether all were sent and all have come
   bool part();
   [[noreturn]] void give_up(const std::string& line) const;
 
@@ -63,14 +65,14 @@ class Watch {
   std::jthread until_all_are_heard_;
   std::shared_ptr<Process> process_;
   Pulse pulse_;
-  std::vector<RankReport> reports_;  ///< by rank; the thread's own, as are the next two
-  std::vector<Peer> peers_;          ///< rank 0; on rank 0 all others
-  int64_t wait_ = -1;                ///< which one this rank was in at the last look
+  std::vector<RankReport> reports_;  ///< by rank; for the thread only, as the next two
+  std::vector<Peer> peers_;          ///< rank 0; on rank 0 all other ranks
+  int64_t wait_ = -1;                ///< which wait this rank was in at the last look
 
   std::mutex mutex_;
   std::condition_variable changed_;
   bool over_ = false, stopped_ = false;
-  std::jthread thread_;  ///< last: it uses all of the above
+  std::jthread thread_;  ///< last, because it uses all of the above
 };
 
 }  // namespace ladder::mpi

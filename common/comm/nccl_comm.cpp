@@ -15,7 +15,7 @@ namespace {
 using cuda::check_cuda;
 using cuda::CudaDevice;
 using Event = cuda::Owner<cudaEvent_t, cudaEventDestroy>;
-/// Set by Comm::abandon(), for a communicator and those split from it.
+/// Comm::abandon() sets it, for a communicator and for those split from it.
 using Abandoned = std::shared_ptr<std::atomic<bool>>;
 
 /// @throws CheckError naming the call and NCCL's reason
@@ -25,8 +25,8 @@ void check(ncclResult_t result, const char* call) {
       fmt::format("{}: {}: {}", call, ncclGetErrorString(result), ncclGetLastError(nullptr)));
 }
 
-/// A communicator of the library. After an error, or while one unwinds, its peers may be gone: then
-/// it ends without waiting for them.
+/// A communicator of the library. After an error, or while an exception unwinds, its peers may be
+/// gone. Then it ends without waiting for them.
 class Group {
  public:
   explicit Group(ncclComm_t comm) : comm_(comm) {}
@@ -44,7 +44,7 @@ class Group {
     if (!comm_) throw Aborted("NCCL has been aborted on this rank");
     return comm_;
   }
-  /// Ends what is under way, here and, in time, on the peers.
+  /// Ends what is in progress, here and, after some time, on the peers.
   void abort() noexcept {
     if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
   }
@@ -53,7 +53,7 @@ class Group {
   ncclComm_t comm_;
 };
 
-/// What the stream of communication works at, until an event behind it.
+/// Work of the communication stream, up to an event after it.
 class Queued : public Pending::Work {
  public:
   Queued(std::shared_ptr<Group> group, Abandoned abandoned, cudaStream_t stream, const Call& call)
@@ -63,7 +63,7 @@ class Queued : public Pending::Work {
     done_.reset(event);
     CHECK_CUDA(cudaEventRecord(event, stream));
   }
-  /// Without wait(), nothing may arrive any more.
+  /// Without wait(): nothing may arrive any more.
   ~Queued() override {
     if (!waited_) group_->abort();
   }
@@ -85,7 +85,7 @@ class Queued : public Pending::Work {
  private:
   std::shared_ptr<Group> group_;
   Abandoned abandoned_;
-  Call call_;  ///< that it belongs to, for messages
+  Call call_;  ///< the call that it is part of, for messages
   Event done_;
   bool waited_ = false;
 };
@@ -122,8 +122,8 @@ class NcclComm : public Comm {
 
   std::string_view kind() const override { return "nccl"; }
   void attach(Device* device) override;
-  /// The thread that waits aborts: the library's objects belong to one thread. It waits in
-  /// Queued::wait(), but for first contacts: see open_nccl().
+  /// The thread that waits does the abort, because an object of the library belongs to one thread.
+  /// It waits in Queued::wait(), except at first contacts: see open_nccl().
   void abandon() noexcept override {
     *abandoned_ = true;
     carrier_.abandon();
@@ -134,7 +134,7 @@ class NcclComm : public Comm {
   static bool sums(const Tensor& x, Combine combine) {
     return on_gpu(x) && (combine == Combine::Sum || is_integer(x.dtype));
   }
-  /// Queues calls of NCCL, which take effect together, for `call`.
+  /// Queues calls of NCCL for `call`. They take effect together.
   template <class F>
   Pending start(const Call& call, F&& calls);
   cudaStream_t stream() const { return gpu_->communication(); }
@@ -151,9 +151,9 @@ class NcclComm : public Comm {
   Pending do_isend(Tensor data, int to) override { return carrier_.isend(data, to); }
   Pending do_irecv(Tensor data, int from) override { return carrier_.irecv(data, from); }
 
-  std::unique_ptr<Comm> owned_;  ///< the carrier of a split; else null
+  std::unique_ptr<Comm> owned_;  ///< the carrier of a split; otherwise null
   Comm& carrier_;
-  std::shared_ptr<Group> group_;  ///< also of what is under way
+  std::shared_ptr<Group> group_;  ///< operations in progress share it
   Abandoned abandoned_;
   CudaDevice* gpu_ = nullptr;
 };
@@ -172,7 +172,7 @@ Pending NcclComm::start(const Call& call, F&& calls) {
   try {
     calls(comm);
   } catch (...) {
-    ncclGroupEnd();  // or later calls of this thread would wait in it
+    ncclGroupEnd();  // otherwise later calls of this thread would wait in it
     throw;
   }
   check(ncclGroupEnd(), "ncclGroupEnd");
@@ -258,7 +258,7 @@ void NcclComm::queue_receive(Tensor inp, int from) const {
         "ncclRecv");
 }
 
-/// Rank 0's, by way of the carrier.
+/// The id of rank 0, sent by the carrier.
 ncclUniqueId unique_id(Comm& carrier) {
   ncclUniqueId id{};
   if (carrier.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");

@@ -1,8 +1,8 @@
-// NcclComm: tensors of GPUs travel by NCCL, NVIDIA's library for that: from GPU to GPU without the
-// host where the machine can, beside the kernels, on a stream of their own.
+// NcclComm: tensors of GPUs travel by NCCL, NVIDIA's library. They go from GPU to GPU, without the
+// host where the machine can do that. They travel on a stream of their own, while kernels run.
 //
-// Which source file defines this is CMake's choice: nccl_comm.cpp, or nccl_none.cpp in a build
-// without the library.
+// CMake chooses the source that defines this: nccl_comm.cpp, or nccl_none.cpp in a build without
+// the library.
 #pragma once
 
 #include <memory>
@@ -14,23 +14,24 @@ namespace ladder {
 
 /// A group of the same ranks as `carrier`, each with a GPU. Every rank calls it.
 ///
-/// NCCL does the collectives and exchange() of tensors in Place::Device; so it carries the
-/// reductions of common/comm/reduction.h, and is what `native` means. All else is up to `carrier`:
-/// tensors in host memory, maxima of floats (NCCL's may lose a NaN), and lone messages, which NCCL
-/// would serve strictly in order: two ranks that both send first would wait forever.
+/// NCCL does the collectives and exchange() of tensors in Place::Device. So it carries the
+/// reductions of common/comm/reduction.h, and it is what `native` means. `carrier` does the rest:
+/// tensors in host memory, maxima of floats (NCCL's may lose a NaN), and single messages. NCCL
+/// would handle single messages strictly in order: two ranks that both send first would wait for
+/// ever.
 ///
-/// Ranks connect when they first exchange, and when a collective first takes a new way. Such a call
-/// blocks inside of the library until its peers come; only later ones are queued, and only those
-/// does abandon() end. So a rank that fails in its first step, while a thread beside it waits to
-/// connect, hangs and must be killed.
+/// Ranks connect at their first exchange, and whenever a collective takes a new way for the first
+/// time. Such a call blocks inside the library until its peers come. Only later calls are queued,
+/// and abandon() can end only those. So a rank that fails in its first step, while a thread beside
+/// it waits to connect, hangs and must be killed.
 ///
-/// @param carrier reaches all ranks already, as MpiComm does; must live longer, and is used by
-///                nobody beside this
-/// @param device of --backend cuda, which is attached to both
-/// @throws UserError if there is no GPU, or no NCCL in this build
+/// @param carrier reaches all ranks already, as MpiComm does; must live longer; nobody else may use
+/// it
+/// @param device that of --backend cuda; it is attached to both
+/// @throws UserError if there is no GPU, or if this build has no NCCL
 std::unique_ptr<Comm> open_nccl(Comm& carrier, Device* device);
 
-/// Whether this build has it.
+/// Whether this build has NCCL.
 bool has_nccl();
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-// In place of nccl_comm.cpp where there is no NCCL.
+// Replaces nccl_comm.cpp in a build without NCCL.
 #include "common/comm/nccl_comm.h"
 #include "common/error.h"
 

@@ -1,4 +1,4 @@
-// How long a thread waits for what others bring about.
+// How long a thread waits for others.
 #pragma once
 
 #include <algorithm>
@@ -7,9 +7,9 @@
 
 namespace ladder {
 
-/// Between two looks, where it cannot block. At first the other side is about to answer; later
-/// there is time, and others want the core.
-/// @param looks so far
+/// Called between two looks by a thread that cannot block. At first the other side is about to
+/// answer. Later there is time, and other threads want the core.
+/// @param looks how many there were so far
 inline void be_patient(int looks) {
   if (looks < 64)
     std::this_thread::yield();
@@ -17,13 +17,13 @@ inline void be_patient(int looks) {
     std::this_thread::sleep_for(std::chrono::microseconds(looks < 1024 ? 10 : 100));
 }
 
-/// How often who waits looks for signs of life, and after how many looks in vain it gives up. A
-/// process that was stopped itself (Ctrl-Z) has not looked: so time is counted in looks.
+/// How often a waiting thread looks for signs of life, and after how many looks in vain it gives
+/// up. Time is counted in looks, because a process that was itself stopped (Ctrl-Z) has not looked.
 struct Patience {
   std::chrono::milliseconds between{1000};
-  int looks = 60;  ///< 0: it never gives up
+  int looks = 60;  ///< 0: never gives up
 
-  /// One that gives up after `timeout`; 0: never.
+  /// Gives up after `timeout`; 0: never.
   static Patience of(std::chrono::milliseconds timeout) {
     constexpr std::chrono::milliseconds kLeast{1}, kMost{1000};
     if (timeout.count() == 0) return {.looks = 0};

@@ -13,7 +13,7 @@
 namespace ladder {
 namespace {
 
-/// A file of /proc of a thread of this process, as far as one line goes; empty if there is none.
+/// The first line of a /proc file of a thread of this process; empty if there is none.
 std::string line_of(int thread, const char* file) {
   std::ifstream stream("/proc/self/task/" + std::to_string(thread) + "/" + file);
   std::string line;
@@ -21,15 +21,16 @@ std::string line_of(int thread, const char* file) {
   return line;
 }
 
-/// Not that it runs, or would if there were a core ('R'), waits for a disk ('D') or is held by a
-/// debugger ('t'). False, too, where the system does not tell.
+/// Whether the thread sleeps. False if it runs or would run if a core were free ('R'), waits for a
+/// disk ('D'), or is held by a debugger ('t'). False, too, if the system does not tell.
 bool sleeps(int thread) {
   const std::string line = line_of(thread, "stat");
-  const size_t name_end = line.rfind(')');  // the name may hold anything
+  const size_t name_end = line.rfind(')');  // the name may contain anything
   return name_end != std::string::npos && line.substr(name_end).starts_with(") S");
 }
 
-/// Some disks are waited for asleep, and so is whoever reads what is printed.
+/// Whether the thread waits for a file. Some disks let it sleep meanwhile, and so does a slow
+/// reader of output.
 bool is_in_file(int thread) {
   const std::string line = line_of(thread, "syscall");  // "1 0x5 ...", "running"
   long call = -1;
@@ -48,7 +49,7 @@ bool Pulse::beats() {
   if (clock_gettime(clock_, &used) != 0) return true;
   const int64_t before = used_ns_;
   used_ns_ = used.tv_sec * 1'000'000'000 + used.tv_nsec;
-  constexpr int64_t kLeast = 2'000'000;  // who only wakes up now and then needs less
+  constexpr int64_t kLeast = 2'000'000;  // a thread that only wakes up now and then needs less
   return used_ns_ - before >= kLeast || !sleeps(thread_) || is_in_file(thread_);
 }
 

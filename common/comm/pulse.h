@@ -1,4 +1,4 @@
-// Signs of life, seen from outside: what tells a rank that takes long from one that has stalled.
+// Signs of life, seen from outside. They tell a slow rank from one that has stalled.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 
 namespace ladder {
 
-/// Whether a thread does anything. It computes if it uses a core, or waits for one; it may wait for
-/// a file, as when it saves a checkpoint, or for whoever reads what it prints. A thread that
+/// Whether a thread does anything. It computes if it uses a core or waits for one. It may also wait
+/// for a file, as when it saves a checkpoint, or for the reader of what it prints. A thread that
 /// sleeps, or blocks on a lock, gives no sign of life.
 class Pulse {
  public:
-  /// Of the calling thread.
+  /// The pulse of the calling thread.
   Pulse();
-  /// Since the last call. True, too, where the system does not tell.
+  /// Whether there was a sign of life since the last call. True if the system does not tell.
   bool beats();
 
  private:
@@ -22,7 +22,7 @@ class Pulse {
   int64_t used_ns_ = 0;
 };
 
-/// Whether a debugger holds this process: then who waits is patient.
+/// Whether a debugger holds this process. If so, ranks that wait are patient.
 bool under_debugger();
 
 }  // namespace ladder

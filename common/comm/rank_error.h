@@ -1,4 +1,4 @@
-// What becomes of an exception that a rank throws.
+// What happens to an exception that a rank throws.
 #pragma once
 
 #include <exception>
@@ -8,17 +8,17 @@
 
 namespace ladder {
 
-/// What one rank threw, as the others and the screen are told.
+/// What one rank threw, in the form in which other ranks and the screen get it.
 struct RankError {
   std::string message;       ///< "rank 2: no such file"
   std::exception_ptr error;  ///< with that message. UserError, NotWritten, CheckError,
                              ///< NoTemporaryFile and OutOfMemory keep their type
 };
 
-/// The exception that is being handled, thrown by `rank`.
+/// The exception that is being handled; `rank` threw it.
 RankError rank_error(int rank);
 
-/// What its program says of it.
+/// How the program reports that exception, and the status with which it ends.
 Failure failure_of(int rank);
 
 }  // namespace ladder

@@ -7,7 +7,7 @@
 namespace ladder {
 namespace {
 
-constexpr size_t kShown = 8;  ///< ranks that a message names
+constexpr size_t kShown = 8;  ///< how many ranks a message names
 
 /// "1", "1 on HOST"
 std::string name_of(const RankReport& report) {
@@ -15,7 +15,7 @@ std::string name_of(const RankReport& report) {
   return fmt::format("{}{}{}", report.rank, *host ? " on " : "", host);
 }
 
-/// ", " between them; of many the first few.
+/// Joins parts with ", "; if there are many, only the first few.
 std::string first_few(std::vector<std::string> parts) {
   if (parts.size() > kShown) {
     parts.resize(kShown);
@@ -24,8 +24,8 @@ std::string first_few(std::vector<std::string> parts) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-/// "rank 0 waits in all_reduce of 5 F32, rank 2 waits in barrier". What a rank that is missing said
-/// last is old.
+/// "rank 0 waits in all_reduce of 5 F32, rank 2 waits in barrier". Missing ranks are left out,
+/// because their last report is old.
 std::string waits_text(std::span<const RankReport> heard, std::span<const std::string> missing) {
   std::vector<std::string> parts;
   for (const RankReport& report : heard)

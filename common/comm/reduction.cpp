@@ -12,7 +12,7 @@ bool is_legal(Reduction reduction, int ranks) {
   return reduction != Reduction::Halving || std::has_single_bit(static_cast<unsigned>(ranks));
 }
 
-/// "halving, tree, ring, naive, native": those that `ranks` ranks can use.
+/// "halving, tree, ring, naive, native": the reductions that `ranks` ranks can use.
 std::string legal_names(int ranks) {
   std::string names;
   for (size_t i = 0; i < kNames<Reduction>.size(); ++i)
@@ -21,13 +21,13 @@ std::string legal_names(int ranks) {
   return names;
 }
 
-/// Part i of a flat tensor in pieces of kPiece; empty behind its end.
+/// Part i of a flat tensor in parts of kPiece elements. Past the end it is empty.
 Tensor piece_of(const Tensor& data, int64_t i) {
   const int64_t begin = std::min(data.size(), i * Reducer::kPiece);
   return data.slice(begin, std::min(data.size() - begin, Reducer::kPiece));
 }
 
-/// The n-th part of a flat tensor that the low bits of `rank` choose: bit 0 its half, bit 1 the
+/// The n-th part of a flat tensor that the low bits of `rank` choose. Bit 0 chooses a half, bit 1 a
 /// half of that half, and so on.
 Tensor part_of(Tensor part, int rank, int n) {
   for (int d = 1; d < n; d *= 2) {
@@ -37,7 +37,7 @@ Tensor part_of(Tensor part, int rank, int n) {
   return part;
 }
 
-/// What a job sees of a variable that is gone has most often a dtype that there is not.
+/// A job that reads a variable which is gone mostly sees a dtype that does not exist.
 /// @throws CheckError that says so
 void check_is_there(const Tensor& data) {
   if (dtype_text(data.dtype) != "?") return;
@@ -127,9 +127,9 @@ void Reducer::all_reduce(Tensor data) {
 
 // ---- halving and doubling ----------------------------------------------------------------------
 
-// Before the step with distance d a rank holds sums over d neighbors, of the d-th part that its low
-// bits choose. Of the two halves of that part one partner sums the lower, the other the upper. On
-// the way back what was summed last is known to both first.
+// Before the step with distance d, a rank holds sums over d neighbors. They are sums of the d-th
+// part that the rank's low bits choose. In the step, one partner sums the lower half of that part,
+// the other the upper half. On the way back, what was summed last is exchanged first.
 void Reducer::halving_all_reduce(Tensor data) {
   const int rank = comm_.rank(), ranks = comm_.size();
   const auto partner = [&](int d) { return rank ^ d; };
@@ -140,9 +140,9 @@ void Reducer::halving_all_reduce(Tensor data) {
     comm_.exchange(half(rank, d), partner(d), half(partner(d), d), partner(d));
 }
 
-// Before the step with distance d a rank holds sums over d neighbors, of the chunks whose owners
-// equal it in the bits below d. The partner differs in bit d: it gets the chunks of those owners
-// that do so, too.
+// Before the step with distance d, a rank holds sums over d neighbors. They are sums of the chunks
+// whose owners equal the rank in the bits below d. The partner differs from the rank in bit d, and
+// gets the chunks whose owners differ in bit d, too.
 void Reducer::halving_reduce_scatter(Tensor data, const Chunks& chunks) {
   const int rank = comm_.rank(), ranks = comm_.size();
   for (int d = 1; d < ranks; d *= 2) {
@@ -152,7 +152,7 @@ void Reducer::halving_reduce_scatter(Tensor data, const Chunks& chunks) {
   }
 }
 
-// The same way back: what was summed last is known to both partners first.
+// The same way back: what was summed last is exchanged first.
 void Reducer::halving_all_gather(Tensor data, const Chunks& chunks) {
   const int rank = comm_.rank(), ranks = comm_.size();
   for (int d = ranks / 2; d >= 1; d /= 2) {
@@ -164,7 +164,7 @@ void Reducer::halving_all_gather(Tensor data, const Chunks& chunks) {
 
 // ---- ring --------------------------------------------------------------------------------------
 
-// The sum of chunk c starts at rank c + 1 and goes once around, to its owner.
+// The sum of chunk c starts at rank c + 1 and goes around once, to the owner of the chunk.
 void Reducer::ring_reduce_scatter(Tensor data, const Chunks& chunks) {
   const int rank = comm_.rank(), ranks = comm_.size();
   const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
@@ -187,7 +187,7 @@ void Reducer::ring_all_gather(Tensor data, const Chunks& chunks) {
 
 // ---- tree --------------------------------------------------------------------------------------
 
-// Ranks with bit d set give their sum to the neighbor at distance d and are done.
+// Ranks with bit d set give their sum to the neighbor at distance d, and are then done.
 void Reducer::tree_reduce(Tensor data) {
   const int rank = comm_.rank(), ranks = comm_.size();
   for (int d = 1; d < ranks; d *= 2) {
@@ -241,14 +241,14 @@ void Reducer::gather_to_root(Tensor data, const Chunks& chunks) {
 
 // ---- one message -------------------------------------------------------------------------------
 
-/// Sends `out` (or nothing, if null) while adding to `into` (if not null) what arrives. Piece i + 1
+/// Sends `out` (nothing if null), and adds what arrives to `into` (nothing if null). Piece i + 1
 /// travels while piece i is added.
 void Reducer::exchange_and_add(Tensor out, int to, Tensor into, int from) {
   const int64_t most = std::max(out ? out.size() : 0, into ? into.size() : 0);
   const auto arrived = [&](int64_t i) {
     return flat(arrived_.slice(i % 2, 1)).first(into ? piece_of(into, i).size() : 0);
   };
-  // On a device this waits for the addition that has used the same half of arrived_.
+  // On a device this waits for the addition that used the same half of arrived_ before.
   const auto start = [&](int64_t i) {
     return comm_.iexchange(out ? piece_of(out, i) : out, to, arrived(i), from);
   };

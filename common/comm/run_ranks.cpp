@@ -23,7 +23,7 @@ void run_thread(const std::shared_ptr<ThreadGroup>& group, int rank, const RankB
     ThreadComm comm(group, rank);
     body(comm);
   } catch (const Aborted&) {
-    // A consequence: the rank that has the cause tells it.
+    // A consequence. The rank that has the cause reports it.
   } catch (...) {
     const RankError error = rank_error(rank);
     const ThreadWorld::Lock lock = world.lock();
@@ -32,7 +32,7 @@ void run_thread(const std::shared_ptr<ThreadGroup>& group, int rank, const RankB
   world.leave(rank);
 }
 
-/// Ends the ranks that have been started: they would wait for the others for ever.
+/// Ends the ranks that were started, because they would wait for the others for ever.
 void fail_to_start(ThreadWorld& world, int ranks, size_t started) {
   const UserError error(
       "--ranks {}: only {} threads could be started; fewer --ranks, fewer --threads or a smaller "
@@ -42,15 +42,15 @@ void fail_to_start(ThreadWorld& world, int ranks, size_t started) {
   world.fail(std::make_exception_ptr(error), error.what());
 }
 
-/// Of the first of these variables that is there.
+/// The number in the first of these variables that exists.
 std::optional<int> number_from(std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (const char* number = std::getenv(name)) return std::atoi(number);
   return std::nullopt;
 }
 
-/// Slurm's variables stand in the environment of every job script, too: they count where srun has
-/// started this process as a rank, by PMIx or PMI.
+/// The environment of every job script has Slurm's variables. They count only if srun started this
+/// process as a rank, by PMIx or PMI.
 std::optional<int> number_from_srun(std::initializer_list<const char*> names) {
   const bool is_rank = number_from({"PMIX_RANK", "PMI_RANK"}).has_value();
   return is_rank ? number_from(names) : std::nullopt;
@@ -87,7 +87,7 @@ void run_threads(int ranks, const RankBody& body, std::chrono::milliseconds time
 }
 
 bool under_mpirun() {
-  // Open MPI and all that speak PMIx; MPICH and its relatives.
+  // Open MPI and everything that uses PMIx; MPICH and its relatives.
   return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMIX_RANK") || std::getenv("PMI_SIZE");
 }
 

@@ -1,4 +1,4 @@
-// Starting ranks: as threads of this process, or as what mpirun has started.
+// Starting ranks: as threads of this process, or as the processes that mpirun started.
 #pragma once
 
 #include <chrono>
@@ -9,58 +9,60 @@
 
 namespace ladder {
 
-/// What a rank does, from its first to its last line.
+/// What a rank does, from beginning to end.
 using RankBody = std::function<void(Comm&)>;
 
-/// How long ranks wait for one that gives no sign of life (common/comm/pulse.h); 0: for ever.
+/// How long ranks wait for one that gives no sign of life (common/comm/pulse.h). 0: for ever.
 constexpr std::chrono::milliseconds kTimeout = std::chrono::seconds(60);
 
-/// Runs `body` on every rank and returns when all have ended: under mpirun as this process's rank
-/// (MpiComm), else as `ranks` threads (ThreadComm), or here if that is one (SelfComm).
-/// @throws UserError if mpirun has started another number of processes than `ranks`, which may also
-///         be 1 there; and as run_threads()
+/// Runs `body` on every rank, and returns when all have ended. Under mpirun this process is one
+/// rank (MpiComm). Otherwise ranks are `ranks` threads (ThreadComm); a single rank runs in this
+/// thread (SelfComm).
+/// @throws UserError if mpirun started another number of processes than `ranks` (1 is always
+/// accepted there); and as run_threads() does
 void run_ranks(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 
-/// Ranks 0 to ranks - 1, each in a thread of its own; one rank runs in the calling thread.
+/// Runs ranks 0 to ranks - 1, each in its own thread. A single rank runs in the calling thread.
 ///
-/// A rank that throws ends all: communication of the others throws Aborted. The first exception is
-/// thrown again, its rank before its message; UserError, CheckError, NoTemporaryFile and
-/// OutOfMemory keep their type, others become std::runtime_error. So does a run in which ranks
-/// disagree or wait for each other. @throws UserError, too, if the system refuses a thread; Stalled
-/// if a rank lets others wait for `timeout` without a sign of life. If that rank stays so, nobody
-/// can end it: then this ends the process.
+/// A rank that throws ends all ranks: communication of the others throws Aborted. The first
+/// exception is thrown again, with its rank in front of its message. UserError, CheckError,
+/// NoTemporaryFile and OutOfMemory keep their type; others become std::runtime_error. Ranks that
+/// disagree, or that wait for each other, end the run in the same way.
+/// @throws UserError also if the system refuses a thread
+/// @throws Stalled if a rank lets others wait for `timeout` without a sign of life. If that rank
+/// never ends, nothing can end it, so this ends the process.
 void run_threads(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 
-/// Whether mpirun has started this process.
+/// Whether mpirun started this process.
 bool under_mpirun();
 
-/// How many processes were started together with this one, itself counted; 1 if nobody tells.
+/// How many processes were started together, including this one; 1 if nobody tells.
 int launched_processes();
-/// Which of all this process is, from 0; 0 if nobody tells.
+/// The number of this process among them, from 0; 0 if nobody tells.
 int launched_rank();
-/// How many of the processes are on this one's machine. All, if nobody tells.
+/// How many of these processes are on this machine; all of them if nobody tells.
 int launched_here();
-/// Which of those it is, from 0; 0 if nobody tells.
+/// The number of this process among those on this machine, from 0; 0 if nobody tells.
 int launched_local_rank();
-/// "rank 3", of this process "rank 3 on HOST" if there are several machines.
+/// "rank 3"; if this process is that rank and there are several machines, "rank 3 on HOST".
 std::string rank_name(int rank);
-/// The machine's name where there are several; else empty.
+/// The name of this machine if there are several machines; otherwise empty.
 std::string host_name();
 
-/// What the environment says of the machine is replaced by what MPI knows.
+/// What MPI knows of this machine. It replaces what the environment says.
 struct Neighbors {
   int rank;   ///< launched_local_rank()
   int ranks;  ///< launched_here()
 };
 void set_neighbors(const Neighbors& neighbors);
 
-/// How many tasks srun has started that nobody joins into one run; 1: none, or it has not.
+/// How many tasks srun started that nobody joins into one run; 1 if there are none.
 int separate_tasks();
 
-/// The rank that this process is. An exception is printed with its rank, and ends all processes at
-/// once; so does a rank that lets others wait for `timeout` without a sign of life. With
-/// LADDER_CHECK_CALLS=1 in the environment ranks compare what they call, and those that call
-/// different things end at once. @throws UserError if this build has no MPI
+/// Runs `body` as the rank that this process is. An exception is printed with its rank, and ends
+/// all processes at once. So does a rank that lets others wait for `timeout` without a sign of
+/// life. With LADDER_CHECK_CALLS=1 in the environment, ranks compare their calls, and end at once
+/// if the calls differ. @throws UserError if this build has no MPI
 void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 
 }  // namespace ladder

@@ -22,7 +22,7 @@ class SelfComm : public Comm {
   void do_all_to_all(Tensor out, Tensor inp) override { copy_elements(out, inp, device()); }
   void do_barrier() override {}
   std::unique_ptr<Comm> do_split(int, int) override { return std::make_unique<SelfComm>(); }
-  // Comm refuses messages to oneself, and there is nobody else.
+  // Comm refuses messages to oneself, and there is no other rank.
   Pending do_isend(Tensor, int) override { return {}; }
   Pending do_irecv(Tensor, int) override { return {}; }
 };

@@ -5,7 +5,7 @@
 namespace ladder {
 namespace {
 
-/// into = into and chunk `i` of everybody's tensor, in the order of ranks but for the first.
+/// Combines chunk `i` of every rank's tensor into `into`, in the order of ranks.
 void combine_chunks(const Ctx& ctx, const ThreadGroup& group, const Chunks& chunks, int i,
                     Tensor into, Combine combine) {
   const HostCopy sum = HostCopy::of(ctx, into);
@@ -31,13 +31,13 @@ void ThreadComm::perform(const Call&, const std::function<void()>& body) {
   try {
     body();
   } catch (...) {
-    group_->leave(rank());  // or its peers would wait for the end of its reading
+    group_->leave(rank());  // otherwise its peers would wait until it has read
     throw;
   }
 }
 
-// Chunk r is combined by rank r, where it lies: nobody else reads or writes it there. Then
-// everybody reads the chunks of the others.
+// Rank r combines chunk r in place, because no other rank reads or writes it there. Then every rank
+// reads the chunks of the others.
 void ThreadComm::do_all_reduce(Tensor data, Combine combine) {
   const Chunks chunks{data.size(), size()};
   const Tensor mine = flat(data);

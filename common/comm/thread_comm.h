@@ -1,14 +1,14 @@
-// ThreadComm: ranks that are threads of one process. No launcher, runs on a laptop and under
-// ThreadSanitizer.
+// ThreadComm: ranks that are threads of one process. They need no launcher, and run on a laptop and
+// under ThreadSanitizer.
 //
-// A message is a rendezvous: whoever comes second copies from one tensor to the other, so nothing
-// is buffered. In a collective every rank reads what it needs from its peers' tensors, between two
-// meetings of all. Whoever must wait blocks on a condition variable.
+// A message is a rendezvous: the side that comes second copies from one tensor to the other, so
+// nothing is buffered. In a collective, all ranks meet, then each reads what it needs from the
+// tensors of the others, then all meet again. A rank that must wait blocks on a condition variable.
 //
-// Tensors of a device are copied there: the ranks of one process share its memory. Only the sums of
-// all_reduce and reduce_scatter are made in host memory.
+// Tensors of a device are copied on the device, because the ranks of one process share its memory.
+// Only the sums of all_reduce and reduce_scatter are computed in host memory.
 //
-// Ranks that disagree are told apart always, not only in Debug builds: it costs a comparison.
+// Ranks that disagree are always noticed, not only in Debug builds: it costs one comparison.
 #pragma once
 
 #include <memory>

@@ -22,8 +22,8 @@ class WaitingPost : public Pending::Work {
   ~WaitingPost() override {
     ThreadWorld::Lock lock = group_->world().lock();
     if (!post_->taken) std::erase(posts_, post_);
-    // For the end of a copy. It may fail: then the post is no longer taken, and the other rank says
-    // why. So this wait does not throw.
+    // Waits for the end of a copy. If the copy fails, the post is no longer taken, and the other
+    // rank reports why. So this wait does not throw.
     const auto over = [&] { return post_->done || !post_->taken; };
     group_->world().wait(lock, post_->rank, post_->call, over, [&] { return !over(); });
   }
@@ -38,7 +38,7 @@ std::string in_call(int rank, const Call& call) {
   return fmt::format("rank {} in {}", rank, to_string(call));
 }
 
-/// Whether two sides may be of one message: of equal size, and within the same collective.
+/// Whether two sides may belong to one message: equal size, and the same collective.
 bool match(const Post& a, const Post& b) {
   const bool messages = a.call.operation == Operation::Send || a.call.operation == Operation::Recv;
   return a.data.size() == b.data.size() && a.data.dtype == b.data.dtype &&
@@ -73,7 +73,7 @@ void ThreadGroup::meet(int rank, const Call& call, Tensor mine, Then then) {
     reading_.assign(members_.size(), then == Then::Read);
     wake_all();
   }
-  // Nobody leaves, not even a run that has failed, while a peer reads what it offered.
+  // Nobody leaves, not even if the run has failed, while a peer reads what this rank offered.
   world_->wait(
       lock, members_[rank], call, [&] { return meetings_ != meeting; },
       [&] { return std::ranges::count(reading_, true) > 0; });
@@ -82,7 +82,7 @@ void ThreadGroup::meet(int rank, const Call& call, Tensor mine, Then then) {
 void ThreadGroup::leave(int rank) {
   Lock lock = world_->lock();
   stop_reading(rank);
-  // What this rank offered goes with it, so its peers read it to the end first.
+  // What this rank offered vanishes with it, so its peers first read it to the end.
   const Call call;
   const auto all_read = [&] { return std::ranges::count(reading_, true) == 0; };
   ++leaving_;
@@ -152,7 +152,7 @@ void ThreadGroup::copy(Lock& lock, const Post& from, const Post& to, Post& waiti
     copy_elements(to.data, from.data, device);
   } catch (...) {
     lock.lock();
-    waiting.taken = false;  // it shall not wait for this rank, which is about to fail
+    waiting.taken = false;  // it must not wait for this rank, which is about to fail
     throw;
   }
   lock.lock();
@@ -164,7 +164,7 @@ void ThreadGroup::copy(Lock& lock, const Post& from, const Post& to, Post& waiti
 
 std::pair<std::shared_ptr<ThreadGroup>, int> ThreadGroup::split(int rank, int color, int key) {
   const Call call{.payload = {.shape = {0}}, .variant = "split"};
-  places_[rank] = {color, key};  // read by others after the meeting
+  places_[rank] = {color, key};  // others read it after the meeting
   meet(rank, call, {}, Then::Leave);
   std::vector<int> ranks;
   for (int r = 0; r < size(); ++r)
@@ -173,7 +173,7 @@ std::pair<std::shared_ptr<ThreadGroup>, int> ThreadGroup::split(int rank, int co
   const std::shared_ptr<ThreadGroup> group = child(color, ranks);
   meet(rank, call, {}, Then::Leave);
   {
-    // All have theirs, and nobody adds another before all have been here.
+    // All have their group. Nobody adds another one before all have been here.
     const Lock lock = world_->lock();
     children_.clear();
   }

@@ -1,4 +1,4 @@
-// ThreadGroup: what the ranks of one ThreadComm share: where they meet, and messages on their way.
+// ThreadGroup: what the ranks of one ThreadComm share: their meetings, and messages in progress.
 #pragma once
 
 #include <deque>
@@ -12,43 +12,43 @@
 
 namespace ladder {
 
-/// One side of a message, until the other side has come and copied.
+/// One side of a message, until the other side has come and the data is copied.
 struct Post {
   int rank;  ///< in the world
   Call call;
   Tensor data;
-  Device* device;      ///< where data may lie; null: on the host
-  bool taken = false;  ///< the other side copies now
+  Device* device;      ///< where data may lie; null: on the host only
+  bool taken = false;  ///< the other side is copying now
   bool done = false;
 };
-/// Of one side, from one rank to another; a deque, since messages keep their order.
+/// Posts of one side, from one rank to another. A deque, because messages keep their order.
 using Posts = std::deque<std::shared_ptr<Post>>;
 
-/// Ranks are those of the group, but where "of the world" is said.
+/// Ranks are those of the group, unless "of the world" is said.
 class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
  public:
-  /// @param members by rank, their ranks of the world
+  /// @param members their ranks of the world, by rank of the group
   ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> members);
 
   int size() const { return static_cast<int>(members_.size()); }
   ThreadWorld& world() { return *world_; }
 
-  /// What a rank does after a meeting, until the next one.
+  /// What a rank does between a meeting and the next one.
   enum class Then : uint8_t { Read, Leave };
-  /// Returns once all ranks are here; fails the run if they are in different calls.
-  /// @param mine what peers may read after the meeting, if all will Read
+  /// Returns when all ranks have come. Fails the run if they are in different calls.
+  /// @param mine what peers may read after the meeting, if all of them Read
   void meet(int rank, const Call& call, Tensor mine, Then then);
-  /// What `rank` offered. Between two meetings
+  /// What `rank` offered. Valid between two meetings
   Tensor offered(int rank) const { return offers_[rank]; }
-  /// `rank` fails in the middle of reading: its peers need not wait for it. Returns once they have
-  /// read what it offered.
+  /// `rank` fails while it reads, so its peers must not wait for it. Returns when they have read
+  /// what it offered.
   void leave(int rank);
 
-  /// One side of a message: copies if the other side has come, else waits for it.
+  /// One side of a message. Copies if the other side has come; otherwise waits for it.
   Pending post_send(int from, int to, const Call& call, Tensor data, Device* device);
   Pending post_recv(int from, int to, const Call& call, Tensor data, Device* device);
 
-  /// The new group of `rank`, and its rank there.
+  /// The new group of `rank`, and the rank that it has there.
   std::pair<std::shared_ptr<ThreadGroup>, int> split(int rank, int color, int key);
 
  private:
@@ -66,12 +66,12 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
   std::shared_ptr<ThreadWorld> world_;
   std::vector<int> members_;
 
-  // The meeting under way, by rank.
+  // The current meeting, by rank.
   std::vector<const Call*> calls_;
-  std::vector<Tensor> arriving_;  ///< what they bring
+  std::vector<Tensor> arriving_;  ///< what ranks bring
   std::vector<Tensor> offers_;    ///< what they brought to the last meeting; peers read it
   std::vector<bool> reading_;
-  int leaving_ = 0;  ///< ranks in leave()
+  int leaving_ = 0;  ///< how many ranks are in leave()
   int arrived_ = 0;
   int64_t meetings_ = 0;
 
@@ -80,7 +80,7 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
   struct Place {
     int color, key;
   };
-  std::vector<Place> places_;  ///< by rank: the split under way
+  std::vector<Place> places_;  ///< by rank: the current split
   std::map<int, std::shared_ptr<ThreadGroup>> children_;
 };
 

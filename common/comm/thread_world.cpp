@@ -88,7 +88,7 @@ void ThreadWorld::wait_for_all(int started) {
     });
   };
   left_.wait(lock, [&] { return all_left() || (stalled_ && others_left()); });
-  // Whoever wakes up after all finds that the run has failed.
+  // Every thread that wakes up after this finds that the run has failed.
   if (left_.wait_for(lock, std::chrono::seconds(1), all_left)) return;
   try {
     rethrow();
@@ -111,8 +111,8 @@ const ThreadWorld::Waiter* ThreadWorld::waiter_of(int rank) const {
   return nullptr;
 }
 
-// A rank's own thread waits only for other ranks' own threads: a second thread of a rank has a
-// group of its own. So if every one of them waits in vain, or is gone, nothing will ever happen.
+// A rank's own thread waits only for other ranks' own threads, because a second thread of a rank
+// has its own group. So if all own threads wait in vain, or are gone, nothing will ever happen.
 void ThreadWorld::detect_deadlock() {
   if (failed_) return;
   std::string report;

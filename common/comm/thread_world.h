@@ -1,7 +1,7 @@
 // ThreadWorld: what all ranks of run_threads() share: who waits, and how the run failed.
 //
-// One mutex guards everything here and in the groups (thread_group.cpp): operations are few and
-// large, and tensors are copied outside of it.
+// One mutex guards everything here and in the groups (thread_group.cpp). This is enough, because
+// operations are few and large, and tensors are copied without it.
 #pragma once
 
 #include <chrono>
@@ -32,32 +32,31 @@ class ThreadWorld {
 
   Lock lock() { return Lock(mutex_); }
 
-  /// The calling thread is `rank` from here on, until leave().
+  /// From here on the calling thread is `rank`, until leave().
   void enter(int rank);
   void leave(int rank);
 
   /// Blocks the thread of `rank` until ready(). If it waits too long for a rank that gives no sign
-  /// of life, the run fails. If the run has failed, throws Aborted instead, but
-  /// not while busy(): another rank is in the middle of a copy from or to this one's memory.
-  /// Lock held
+  /// of life, the run fails. If the run has failed, this throws Aborted instead. But it does not
+  /// throw while busy(), when another rank is copying from or to this rank's memory. Lock held
   void wait(Lock& lock, int rank, const Call& call, const std::function<bool()>& ready,
             const std::function<bool()>& busy);
-  /// Something that `rank` may be waiting for has happened. Lock held
+  /// Something happened that `rank` may be waiting for. Lock held
   void wake(int rank) { changed_[rank].notify_all(); }
 
-  /// Ends the run: all that wait throw Aborted. The first error is kept; null: it will follow.
-  /// Lock held
+  /// Ends the run: everything that waits throws Aborted. The first error is kept. A null error
+  /// comes later. Lock held
   void fail(std::exception_ptr error, std::string reason);
-  /// fail() with a CheckError of that text, and throws Aborted. Lock held
+  /// Calls fail() with a CheckError of that text, and throws Aborted. Lock held
   [[noreturn]] void fail_here(const std::string& reason);
   bool failed() const { return failed_; }  ///< Lock held
   /// @throws Aborted if the run has failed. Lock held
   void check_alive() const;
 
-  /// Returns once ranks 0 to `started` - 1 have left. If one has stalled, and all others have left,
-  /// it ends the process: nobody can end a thread.
+  /// Returns when ranks 0 to `started` - 1 have left. If one has stalled and all others have left,
+  /// it ends the process, because nothing can end a thread.
   void wait_for_all(int started);
-  /// Throws the first failure, if there is one. After all threads are joined
+  /// Throws the first failure, if there is one. Called after all threads are joined
   void rethrow() const;
 
  private:
@@ -72,23 +71,23 @@ class ThreadWorld {
     std::thread::id thread;
     bool left = false;
     std::optional<Pulse> pulse = {};
-    int32_t silent = 0;  ///< looks since it last gave a sign of life
+    int32_t silent = 0;  ///< looks since its last sign of life
   };
   const Waiter* waiter_of(int rank) const;
   void detect_deadlock();
-  /// Looks for signs of life, unless another has just done so.
+  /// Looks for signs of life, unless another thread has just done so.
   void look();
   RankReport report(int rank);
 
   const Patience patience_;
   std::mutex mutex_;
-  std::deque<std::condition_variable> changed_;  ///< by rank; a deque: they do not move
+  std::deque<std::condition_variable> changed_;  ///< by rank; a deque, because they cannot move
   std::vector<RankState> state_;                 ///< by rank
   std::vector<Waiter*> waiters_;
   std::chrono::steady_clock::time_point next_look_{};
   std::condition_variable left_;
   bool failed_ = false;
-  bool stalled_ = false;  ///< failed, since a rank gives no sign of life
+  bool stalled_ = false;  ///< failed because a rank gives no sign of life
   std::string reason_;
   std::exception_ptr error_;
 };

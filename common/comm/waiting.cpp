@@ -6,7 +6,7 @@
 namespace ladder {
 namespace {
 
-/// Of the whole process, in the order in which they began.
+/// The waits of the whole process, in the order in which they began.
 struct All {
   std::mutex mutex;
   std::vector<const Waiting*> waits;

@@ -1,5 +1,5 @@
-// Waiting: in which calls the threads of a process wait. What a process cannot do for itself, to
-// notice that the others do not come, a thread beside them does (mpi_watch.h).
+// Waiting: the calls in which threads of a process wait. A process that waits cannot notice that
+// the others do not come; a thread beside it does (mpi_watch.h).
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace ladder {
 
-/// While it lives, the calling thread waits.
+/// The calling thread waits as long as this lives.
 class Waiting {
  public:
-  /// @param call for messages: "all_reduce of 1000 F32"
+  /// @param call its text, for messages: "all_reduce of 1000 F32"
   explicit Waiting(std::string call);
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
   ~Waiting();
 
-  /// Which wait of this process it is.
+  /// The number of this wait in this process.
   int64_t number() const { return number_; }
   const std::string& call() const { return call_; }
 
@@ -29,18 +29,18 @@ class Waiting {
   int64_t number_;
 };
 
-/// Of a thread that looks again and again. A wait that is long others can ask for.
+/// The wait of a thread that looks again and again. If it is long, others can ask for it.
 class Polling {
  public:
-  /// @param call must live as long
+  /// @param call must live as long as this
   explicit Polling(const Call& call) : call_(call) {}
-  /// Between two looks.
+  /// Called between two looks.
   void pause() {
     constexpr int kLong = 1024;
     if (looks_ == kLong) waiting_.emplace(to_string(call_));
     be_patient(looks_++);
   }
-  /// Part of what it waits for has come: the rest is another wait.
+  /// A part of what it waits for has come. The rest counts as another wait.
   void begin_anew() {
     looks_ = 0;
     waiting_.reset();
@@ -52,7 +52,7 @@ class Polling {
   std::optional<Waiting> waiting_;
 };
 
-/// The wait of this process that began first.
+/// The wait in this process that began first.
 struct LongestWait {
   int64_t number;
   std::string call;
