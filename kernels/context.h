@@ -30,7 +30,7 @@ struct Ctx {
   int threads = 1;                   ///< of this rank on the host
   Tensor scratch;                    ///< U8, (threads, kernels->scratch_bytes); one row on a device
   int leaves = kLeaves;              ///< leaves of a split sum that this rank has: kLeaves / tp
-  /// In how many chunks, folded, the tokens of a sequence lie in this call. 1: in one, not folded.
+  /// How many chunks the tokens of a sequence are in this call. They are folded, unless it is 1.
   int token_chunks = kTokenChunks;
   std::vector<Event>* events = nullptr;  ///< where Span records; null: it does not
   int64_t* flops = nullptr;              ///< where parts of the model count their products' work

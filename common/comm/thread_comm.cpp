@@ -5,7 +5,7 @@
 namespace ladder {
 namespace {
 
-/// Combines chunk `i` of every rank's tensor into `into`, in the order of ranks.
+/// `into` holds chunk `i` of rank i. Combines chunk `i` of all other ranks into it, in their order.
 void combine_chunks(const Ctx& ctx, const ThreadGroup& group, const Chunks& chunks, int i,
                     Tensor into, Combine combine) {
   const HostCopy sum = HostCopy::of(ctx, into);

@@ -39,7 +39,7 @@ struct GptConfig {
   int64_t heads;           ///< NH
   int64_t channels;        ///< C
   int64_t seq_len;         ///< T, tokens of a training sequence
-  int64_t positions;       ///< rows of the table of positions, or without one, the longest text
+  int64_t positions;       ///< rows of the position table; if there is none, the longest text
   int64_t vocab;           ///< V, tokens that exist
   int64_t padded_vocab;    ///< Vp, rows of embedding and head; rows from V on stay zero
   bool tied_head = false;  ///< the head's weights are the token embedding

@@ -3,8 +3,8 @@
 // An operation of a small model takes less time than waking a thread. So a waiting thread first
 // watches, for at most 100 microseconds, and only then sleeps. It must not watch longer: on a busy
 // machine the thread that it waits for may need its core. Waits are long on such a machine. After a
-// wait that was longer than its patience, a thread sleeps at once; every short wait gives back a
-// little patience.
+// wait of more than 100 microseconds, a thread sleeps at once the next time. Every short wait lets
+// it watch a little longer again.
 #pragma once
 
 #include <atomic>

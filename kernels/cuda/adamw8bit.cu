@@ -21,7 +21,7 @@ constexpr int kOfBlock = kQuantBlock / kOwn;
 
 /// kernels/quantize.h in the form that device code uses. Lanes that read different places of shared
 /// memory take several turns, so a bucket has only one word. Its upper part is the lowest code of
-/// the bucket. Its lower 16 bits tell from which float of the bucket on the next code holds.
+/// the bucket. Its lower 16 bits tell beyond which float of the bucket the next code holds.
 struct Codes {
   float value[256];
   uint32_t bucket[std::tuple_size_v<decltype(QuantTable::lowest)>];
