@@ -21,7 +21,7 @@ enum class Mem : uint8_t {
   Grad,        ///< gradients of the parameters
   Optim,       ///< the optimizer's state
   Activation,  ///< what forward keeps for backward
-  Workspace,   ///< scratch that no later step reads
+  Workspace,   ///< other memory, which no later step reads
   Comm,        ///< buffers of the communicator
 };
 constexpr int kMemCount = 7;

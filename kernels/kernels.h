@@ -11,7 +11,9 @@
 //   - beside 16-bit activations, one or both factors of a matmul may be FP8: E4M3 or E5M2 with a
 //     scale (kernels/narrow.h);
 //   - an activation gradient is written; a parameter gradient is written or added (`Into`);
-//   - a sum of no terms is -0 (kernels/tree.h);
+//   - a sum that ranks could share is a tree over leaves (kernels/tree.h); a sum of no terms is -0.
+//     Over the tokens of a sequence a sum has the order of a matrix or that of a vector
+//     (kernels/token_leaves.h);
 //   - no result depends on ctx.threads. In `ref` and `cpu` no result depends on how a batch is cut
 //     into micro-batches: their sums have the order of docs/same_bits.md. Those of CUDA have the
 //     order of docs/cuda.md;
@@ -141,8 +143,8 @@ struct Kernels {
                               Tensor mean, Tensor rstd);
 
   /// dw = sum_bt dout xhat;  db = sum_bt dout.
-  /// The sum over the tokens of a sequence is that of a vector (kernels/token_leaves.h); then comes
-  /// the sum over sequences.   dw (C); db (C) or null; the rest as in norm_forward
+  /// First over the tokens of a sequence, as a vector, then over sequences.
+  /// dw (C); db (C) or null; the rest as in norm_forward
   void (*norm_backward_weight)(const Ctx&, Tensor dw, Tensor db, Tensor dout, Tensor inp,
                                Tensor mean, Tensor rstd, Into);
 
@@ -155,9 +157,8 @@ struct Kernels {
   /// dinp (..,K); dout (..,N); w (N,K)
   void (*matmul_backward_input)(const Ctx&, Tensor dinp, Tensor dout, Tensor w, int leaves);
 
-  /// dw[n,k] = sum_bt dout[b,t,n] inp[b,t,k]. The sum over the tokens of a sequence is that of a
-  /// matrix (kernels/token_leaves.h); then comes the sum over sequences.
-  /// dw (N,K); dout (B,T,N); inp (B,T,K)
+  /// dw[n,k] = sum_bt dout[b,t,n] inp[b,t,k]: first over the tokens of a sequence, as a matrix,
+  /// then over sequences. dw (N,K); dout (B,T,N); inp (B,T,K)
   void (*matmul_backward_weight)(const Ctx&, Tensor dw, Tensor dout, Tensor inp, Into);
 
   /// db[n] = sum_bt dout[b,t,n], summed as in norm_backward_weight.
@@ -189,16 +190,17 @@ struct Kernels {
   ///   load[b,e] = how many tokens of a sequence take expert e;
   ///   losses[0,b] = sum_e f_e P_e, the balance loss (arXiv 2101.03961), per sequence as in arXiv
   ///   2412.19437: f_e = load[b,e] E / (k T);  P_e = sum_t p_e[t] / T, where p_e[t] is the score
-  ///   divided by the sum of the token's scores. It is 1 if all loads are equal;
+  ///   divided by the sum of the token's scores. The loss is 1 if all loads are equal;
   ///   losses[1,b] = sum_t (log sum_e exp logits[b,t,e])^2 / T, the z-loss (arXiv 2202.08906).
-  /// Sums over t are sums of vectors. Every tensor that is not I32 is F32, also beside narrow
-  /// activations. expert (B,T,k) I32; weight (B,T,k); scores, logits (B,T,E); load (B,E) I32;
-  /// losses (2,B); bias (E) or null
+  /// Sums over t have the order of a vector. Every tensor that is not I32 is F32, also beside
+  /// narrow activations. expert (B,T,k) I32; weight (B,T,k); scores, logits (B,T,E); load (B,E)
+  /// I32; losses (2,B); bias (E) or null
   void (*route_forward)(const Ctx&, Tensor expert, Tensor weight, Tensor scores, Tensor load,
                         Tensor losses, Tensor logits, Tensor bias, const RouteRule&);
 
-  /// The gradient of the logits. It comes through the weights, and from balance losses[0,b] + z
-  /// losses[1,b], where load is a constant.   dlogits (B,T,E); dweight as weight; the rest as above
+  /// The gradient of the logits. It comes through the weights, and from the loss
+  /// balance * losses[0,b] + z * losses[1,b], where load is a constant.
+  /// dlogits (B,T,E); dweight as weight; the rest as above
   void (*route_backward)(const Ctx&, Tensor dlogits, Tensor dweight, Tensor expert, Tensor scores,
                          Tensor load, Tensor logits, const RouteRule&, float balance, float z);
 
@@ -317,8 +319,8 @@ struct Kernels {
   // ---- loss -------------------------------------------------------------------------------
   /// Softmax cross-entropy over the first `vocab` columns; the other columns are padding.
   ///   m = max_v x_v;  s = sum_v exp(x_v - m), in kLeaves leaves of V;
-  ///   loss of a token = log s + m - x[target];  losses[b] = their sum over t, as a vector, without
-  ///   tokens whose target is kIgnore;
+  ///   loss of a token = log s + m - x[target];  losses[b] = sum_t of these, without tokens whose
+  ///   target is kIgnore, in the order of a vector;
   ///   dlogits[v] = (exp(x_v - m) / s - [v = target]) scale; 0 in ignored rows and in padding.
   /// losses (B), not scaled; dlogits (B,T,V), or null (no gradient), or the same tensor as logits;
   /// logits (B,T,V); targets (B,T) I32

@@ -7,7 +7,7 @@
 //                        receive, F, send ... receive, B, send        or I, send ... W
 //                      gradients come in the order of micro-batches, in which the tree of chapter
 //                      04 sums them; no more micro-batches are in flight than the schedule promises
-//   all stages         every message meets the receive that wants it; no stage waits for ever
+//   all stages         every message meets the receive that wants it; no stage waits forever
 //
 // Activations go to the next stage and gradients to the one before, each through a channel of its
 // own. A channel keeps the order of its messages. Send k waits until message k - kMailbox was
@@ -63,7 +63,7 @@ struct Channel {
 /// Calls visit(turn, other) for all actions, each after those that it waits for. `other` is the
 /// action of another stage that it had to wait for, if there is one: for a receive the send, for a
 /// send the receive that made room.
-/// @throws CheckError if a receive gets another message than its own, or if stages wait for ever
+/// @throws CheckError if a receive gets another message than its own, or if stages wait forever
 template <class Visit>
 void walk(const Pipeline& pipeline, Visit&& visit) {
   const int64_t p = pipeline.stages;

@@ -86,7 +86,7 @@ inline Durations equal_durations(const Pipeline& pipeline, double T_F, double T_
   return all;
 }
 
-/// @throws CheckError if the stages wait for one another for ever, or if there are not as many
+/// @throws CheckError if the stages wait for one another forever, or if there are not as many
 /// durations as actions
 inline PipelineClock simulate(const Pipeline& pipeline, const Durations& durations) {
   CHECK(durations.size() == pipeline.lists.size(), "{} stages", durations.size());

@@ -51,7 +51,7 @@ struct ExpertScratch {
   Tensor dweight;      ///< (B,T,k) F32
   Tensor dlogits;      ///< (B,T,E) F32
   Tensor wide_tokens;  ///< (B,T,C) F32 if activations are narrow; else null
-  Tensor wide_router;  ///< (E,C), likewise
+  Tensor wide_router;  ///< (E,C) F32, on the same condition
 };
 
 /// Memory of the experts of all blocks.

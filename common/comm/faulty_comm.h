@@ -34,7 +34,7 @@ struct Fault {
     Corrupt,  ///< one bit of rank 0's result flips
     Twice,    ///< done again on its own result: sums count double; not for messages
     Swap,     ///< the halves of every rank's result are exchanged
-    Stall,    ///< the last rank of the group sleeps for ever
+    Stall,    ///< the last rank of the group sleeps forever
     Die,      ///< the last rank's process ends as by `kill -9`, with all threads
     Fail,     ///< the last rank throws an error
   };

@@ -15,7 +15,7 @@ namespace ladder::mpi {
 /// @throws CheckError naming the call and MPI's reason
 void check(int error, const char* call);
 
-/// Works until the result is destroyed. Some calls of MPI may wait for other ranks for ever, and
+/// Works until the result is destroyed. Some calls of MPI may wait for other ranks forever, and
 /// nothing can end them. After the time that `patience` gives, this ends the process, and mpirun
 /// then ends all others.
 /// @param what "other ranks have not come"; the message puts "error: rank 1: for 60 s " before it

@@ -1,5 +1,5 @@
 // Watch: a thread beside each rank. It tells the other ranks whether its rank lives, and what its
-// rank waits for. Without it, a rank that is stopped or stuck would let all others wait for ever.
+// rank waits for. Without it, a rank that is stopped or stuck would let all others wait forever.
 //
 // At each look (common/comm/patience.h), rank 0 hears of all ranks, and they hear of rank 0. A rank
 // lives if its process reports, and its thread computes, waits for a file, or waits for other

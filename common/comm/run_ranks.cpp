@@ -32,7 +32,7 @@ void run_thread(const std::shared_ptr<ThreadGroup>& group, int rank, const RankB
   world.leave(rank);
 }
 
-/// Ends the ranks that were started, because they would wait for the others for ever.
+/// Ends the ranks that were started, because they would wait for the others forever.
 void fail_to_start(ThreadWorld& world, int ranks, size_t started) {
   const UserError error(
       "--ranks {}: only {} threads could be started; fewer --ranks, fewer --threads or a smaller "

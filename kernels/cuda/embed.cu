@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     const bool known = place < n && tokens[place] >= 0 && tokens[place] < V;
     run[i] = key_of(known ? tokens[place] : V, place);
   }
-  for (int size = 2; size <= length; size *= 2)  // of pieces; every other one descends but the last
+  for (int size = 2; size <= length; size *= 2)  // of pieces; every second one descends
     for (int apart = size / 2; apart > 0; apart /= 2) {
       __syncthreads();
       for (int i = thread; i < length / 2; i += threads) {

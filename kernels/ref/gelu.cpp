@@ -1,4 +1,4 @@
-// GELU in its tanh form, arXiv 1606.08415: a smooth gate, close to 0 below and x above.
+// GELU in its tanh form, arXiv 1606.08415: close to 0 far below 0, close to x far above.
 #include <algorithm>
 #include <numbers>
 

@@ -75,7 +75,7 @@ __device__ inline void ldmatrix_x2_trans(uint32_t (&r)[2], const void* row) {
 
 /// Starts copying 16 bytes from global to shared memory, both aligned to 16; zeros if not `valid`
 /// (`global` is then not read). They have arrived after cp_async_wait() in this thread, and after
-/// a barrier behind that in others.
+/// a later barrier in others.
 __device__ inline void cp_async_16(void* shared, const void* global, bool valid = true) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
@@ -101,7 +101,8 @@ __device__ inline float exp2_quick(float x) {
   return y;
 }
 
-/// 1 / x likewise: within 2^-23 of itself, and 0 below 2^-126. A division takes ten instructions.
+/// 1 / x by one instruction, too: within 2^-23 of itself, and 0 below 2^-126. A division takes ten
+/// instructions.
 __device__ inline float reciprocal_quick(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -27,7 +27,7 @@ using Lanes = std::array<void*, kLanes>;
 
 /// Runs `kernel` once for each thread of each block. The blocks run one after the other, and the
 /// whole process runs one launch at a time, of whichever rank.
-/// @throws what a thread threw; CheckError if threads wait for ever
+/// @throws what a thread threw; CheckError if threads wait forever
 void run_grid(Where where, const Grid& grid, int threads, int64_t shared_bytes,
               const std::function<void()>& kernel);
 

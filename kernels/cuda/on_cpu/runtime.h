@@ -33,7 +33,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device)
 /// A fault of a kernel. From then on, every call that waits reports it.
 void __trap();
 
-// ---- memory of exact size, every byte 0xFF; null of nothing, as CUDA gives. There are as many
+// ---- memory of exact size, every byte 0xFF; null for 0 bytes, as with CUDA. There are as many
 // bytes as LADDER_ON_CPU_MEMORY says ------------------------------------------------------------
 cudaError_t cudaMemGetInfo(size_t* left, size_t* all);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
