@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "scripts"))
 
+from marked import replaced  # noqa: E402
 from measure import commit, machine  # noqa: E402
 
 # What decides how threads of the programs wait and where they run, and what peers take the
@@ -28,18 +29,14 @@ def this_command():
 
 def write_section(path, name, title, body):
     """Replaces one section of a file of results, or adds it."""
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->\n"
     text = path.read_text() if path.exists() else f"# {path.stem.replace('_', ' ').capitalize()}\n"
     compiler = subprocess.run(["c++", "-dumpfullversion"], check=True, stdout=subprocess.PIPE,
                               text=True).stdout.strip()
     origin = f"Machine: {machine()}; GCC {compiler}. Commit {commit()}; `{this_command()}`."
-    section = f"{begin}\n## {title}\n\n{origin}\n\n{body}\n{end}"
-    if begin in text:
-        head, rest = text.split(begin)
-        text = head + section + rest.split(end)[1]
-    else:
-        text += f"\n{section}\n"
-    path.write_text(text)
+    if begin not in text:
+        text += f"\n{begin}{end}"
+    path.write_text(replaced(text, name, f"## {title}\n\n{origin}\n\n{body}"))
 
 
 class Both(io.StringIO):

@@ -11,10 +11,10 @@ import from here. A row whose chapter is not in chapters/ is passed over.
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-BEGIN, END = "<!-- tree:begin -->", "<!-- tree:end -->"
+import marked
+from marked import ROOT
+
 LAST_OF_TRUNK = 13
 
 
@@ -104,42 +104,14 @@ def draw(table):
     return [line for name in roots for line in lines_of(name)]
 
 
-def with_picture(text, picture):
-    """A README with this picture between its marks; None if it does not have them once each."""
-    if [text.count(mark + "\n") for mark in (BEGIN, END)] != [1, 1]:
-        return None
-    head, _, rest = text.partition(BEGIN + "\n")
-    return f"{head}{BEGIN}\n```\n{picture}\n```\n{END}{rest.partition(END)[2]}"
-
-
-def faults_of_readme(root=ROOT, repair=False):
+def faults_of(root=ROOT, repair=False):
     """What is wrong with the picture in README.md; `repair` draws it anew."""
-    readme = root / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    wanted = with_picture(text, "\n".join(draw(chapters(root))))
-    if wanted is None:
-        return [f"README.md: wants one line {BEGIN} and one {END}"]
-    if wanted == text:
-        return []
-    if repair:
-        readme.write_text(wanted, encoding="utf-8")
-        print("README.md: rewritten")
-        return []
-    return ["README.md: stale tree; scripts/chapter_tree.py --embed rewrites it"]
-
-
-def main(words):
-    if words not in ([], ["--embed"], ["--check"]):
-        print("chapter_tree.py: usage: scripts/chapter_tree.py [--embed|--check]", file=sys.stderr)
-        return 2
-    if not words:
-        print("\n".join(draw(chapters())))
-        return 0
-    faults = faults_of_readme(repair=words == ["--embed"])
-    for fault in faults:
-        print(fault, file=sys.stderr)
-    return 1 if faults else 0
+    picture = "\n".join(["```", *draw(chapters(root)), "```"])
+    return marked.settle(root, "README.md", lambda text: marked.replaced(text, "tree", picture), repair,
+                         "scripts/chapter_tree.py --embed")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if sys.argv[1:]:
+        sys.exit(marked.main(sys.argv[1:], faults_of))
+    print("\n".join(draw(chapters())))

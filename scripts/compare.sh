@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All techniques side by side: runs every chapter with one model, text and global batch, and writes
-# build/report/index.html and its figures as CSV. About twelve minutes on two cores, after the
+# build/report/index.html. About twelve minutes on two cores, after the
 # build: seven to compare, and one for each round in which the programs take turns to be timed. Programs that
 # share the work have eight ranks each; beside them the page has the same rows planned for 7B on 64 GPUs.
 #

@@ -22,10 +22,10 @@ from pathlib import Path
 import chapter_budget
 import chapter_tree
 import grammar_text
+import marked
+from marked import ROOT, replaced, settle, tell
 
-ROOT = Path(__file__).resolve().parents[1]
 DATA, PICTURE = "docs/pictures/zero.json", "docs/pictures/zero.svg"
-BEGIN, END = "<!-- chapters:begin -->\n", "<!-- chapters:end -->\n"
 
 ANSWERS = {
     "01_sgd": "What happens in one training step, and where does each of its bytes lie?",
@@ -74,15 +74,7 @@ def table(root):
         own = diff if row.parents and row.trains else code
         lines.append(f"| [{name}](chapters/{name}/README.md)<br>{ANSWERS[name]} | {minutes(readme, own)} "
                      f"| {tens(code)} | {tens(own)} |")
-    return "\n".join(lines) + "\n"
-
-
-def with_table(text, lines):
-    """A README with this table between its marks; None if it does not have them once each."""
-    if [text.count(mark) for mark in (BEGIN, END)] != [1, 1]:
-        return None
-    head, _, rest = text.partition(BEGIN)
-    return head + BEGIN + lines + END + rest.partition(END)[2]
+    return "\n".join(lines)
 
 
 # -- the picture -------------------------------------------------------------------------------
@@ -182,22 +174,12 @@ def picture(counts):
 
 
 def faults_of(root, repair=False):
-    found = []
-    readme = (root / "README.md").read_text(encoding="utf-8")
-    new = with_table(readme, table(root))
-    if new is None:
-        return [f"README.md: wants one line {BEGIN.strip()} and one {END.strip()}"]
-    drawn = picture(json.loads((root / DATA).read_text(encoding="utf-8")))
-    for name, text in {"README.md": new, PICTURE: drawn}.items():
-        path = root / name
-        if path.is_file() and path.read_text(encoding="utf-8") == text:
-            continue
-        if repair:
-            path.write_text(text, encoding="utf-8")
-            print(f"{name}: rewritten")
-        else:
-            found.append(f"{name}: stale; scripts/front_page.py --embed rewrites it")
-    return found
+    unanswered = ANSWERS.keys() ^ chapter_tree.chapters(root).keys()
+    if unanswered:
+        return [f"scripts/front_page.py: ANSWERS and chapters/ differ in {', '.join(sorted(unanswered))}"]
+    drawn, command = picture(json.loads((root / DATA).read_text(encoding="utf-8"))), "scripts/front_page.py --embed"
+    return (settle(root, "README.md", lambda text: replaced(text, "chapters", table(root)), repair, command)
+            + settle(root, PICTURE, lambda _: drawn, repair, command))
 
 
 def differences(programs, root=ROOT):
@@ -207,20 +189,14 @@ def differences(programs, root=ROOT):
 
 
 def main(words):
-    if words not in (["--embed"], ["--check"], ["--measure"]) and words[:1] != ["--programs"]:
-        print("front_page.py: usage: scripts/front_page.py --embed|--check|--measure|--programs DIR",
-              file=sys.stderr)
-        return 2
-    if words[0] == "--programs":
-        found = differences(Path(words[1]))
-    else:
-        if words == ["--measure"]:
-            counts = measured(ROOT / "build/cpu/bin")
-            lines = ",\n".join(f'"{chapter}": {json.dumps(of)}' for chapter, of in counts.items())
-            (ROOT / DATA).write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
-        found = faults_of(ROOT, repair=words != ["--check"])
-    print(*found, sep="\n", end="\n" if found else "")
-    return 1 if found else 0
+    if words[:1] == ["--programs"] and len(words) == 2:
+        return tell(differences(Path(words[1])))
+    if words == ["--measure"]:
+        counts = measured(ROOT / "build/cpu/bin")
+        lines = ",\n".join(f'"{chapter}": {json.dumps(of)}' for chapter, of in counts.items())
+        (ROOT / DATA).write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        words = ["--embed"]
+    return marked.main(words, faults_of)
 
 
 if __name__ == "__main__":

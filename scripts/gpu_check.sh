@@ -127,7 +127,7 @@ gather() {
   cp "$root/tests/common/comm/nccl.sh" "$to/tests/common/comm/"
   cp -r "$root"/bench/{results.py,peers} "$to/bench/"
   mkdir "$to/scripts"
-  cp "$root"/scripts/measure.py "$to/scripts/"
+  cp "$root"/scripts/{measure,marked}.py "$to/scripts/"
   echo "$built" >"$to/built"
 }
 

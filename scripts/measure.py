@@ -17,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
+from marked import ROOT, replaced
+
 TEXT = ROOT / "runs" / "bible.txt"
 
 
@@ -165,11 +165,8 @@ def main():
     spec.loader.exec_module(chapter)
 
     readme = found[0].parent / "README.md"
-    head, rest = readme.read_text().split(BEGIN)
-    tail = rest.split(END)[1]
     origin = f"Measured on: {machine()}; commit {commit()}; `scripts/measure.py {sys.argv[1]}`."
-    body = chapter.measure()
-    readme.write_text(f"{head}{BEGIN}\n{origin}\n\n{body}\n{END}{tail}")
+    readme.write_text(replaced(readme.read_text(), "measured", f"{origin}\n\n{chapter.measure()}"))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ import argparse
 import json
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from marked import ROOT, replaced, settle, tell
+
 DATA = ROOT / "scripts/pictures.json"
 
 GREY = "#808890"  # text and lines: readable on white and on black
@@ -608,35 +608,23 @@ PICTURES = {
 
 # ---- the table of the models ---------------------------------------------------------------------
 
-TABLE = "01_sgd/README.md"
-BEGIN, END = "<!-- models:begin -->\n", "<!-- models:end -->"
+TABLE = "chapters/01_sgd/README.md"
 
 
-def with_table(text, data):
-    """The README with the table between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:
-        raise SystemExit(f"pictures.py: chapters/{TABLE} wants the lines {BEGIN.strip()} and {END}")
+def table(data):
     rows = ["| `--model` | layers $L$ | heads $NH$ | channels $C$ | tokens $T$ | vocabulary $V$ | "
             "parameters |", "|---|---|---|---|---|---|---|"]
     rows += [f"| `{m['name']}` | {m['layers']} | {m['heads']} | {m['channels']:,} | {m['seq_len']:,} | "
              f"{m['vocab']:,} | {m['parameters']:,} |" for m in data["models"]]
-    return before + BEGIN + "\n".join(rows) + "\n" + END + after
+    return "\n".join(rows)
 
 
-def faults(root, data):
-    """Pictures that are not as this script draws them."""
-    found = []
-    for name, draw in PICTURES.items():
-        path = root / "chapters" / name
-        if not path.is_file() or path.read_text(encoding="utf-8") != draw(data):
-            found.append(f"chapters/{name}: stale picture; scripts/pictures.py draws it anew")
-    readme = root / "chapters" / TABLE
-    text = readme.read_text(encoding="utf-8")
-    if text != with_table(text, data):
-        found.append(f"chapters/{TABLE}: stale table of models; scripts/pictures.py writes it anew")
-    return found
+def faults_of(root, data, repair=False):
+    """Pictures that are not as this script draws them; `repair` draws them."""
+    command = "scripts/pictures.py"
+    found = [fault for name, draw in PICTURES.items()
+             for fault in settle(root, f"chapters/{name}", lambda _, draw=draw: draw(data), repair, command)]
+    return found + settle(root, TABLE, lambda text: replaced(text, "models", table(data)), repair, command)
 
 
 def computed(program):
@@ -659,15 +647,7 @@ def main():
             found.append("scripts/pictures.json: the code computes something else; scripts/pictures.py "
                          "--program writes it anew")
     data = json.loads(DATA.read_text(encoding="utf-8"))
-    if args.check:
-        found += faults(ROOT, data)
-    else:
-        for name, draw in PICTURES.items():
-            (ROOT / "chapters" / name).write_text(draw(data), encoding="utf-8")
-        readme = ROOT / "chapters" / TABLE
-        readme.write_text(with_table(readme.read_text(encoding="utf-8"), data), encoding="utf-8")
-    print(*found, sep="\n", end="\n" if found else "")
-    return 1 if found else 0
+    return tell(found + faults_of(ROOT, data, repair=not args.check))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
-from measure import BEGIN, END, machine, table  # noqa: E402
+from marked import replaced  # noqa: E402
+from measure import machine, table  # noqa: E402
 from plot import pyplot, save  # noqa: E402
 
 LABELS = {"naive": "1 naive", "reordered": "2 reordered", "blocked": "3 blocked",
@@ -80,8 +81,7 @@ def main():
         table(["rung", *best, "times naive"], rows),
         "![GFLOP/s of each rung](gemm_ladder.svg)"])
     readme = HERE / "README.md"
-    head, rest = readme.read_text().split(BEGIN)
-    readme.write_text(f"{head}{BEGIN}\n{body}\n{END}{rest.split(END)[1]}")
+    readme.write_text(replaced(readme.read_text(), "measured", body))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,71 @@
-"""The charts of the page: loss, time, memory, traffic. One idea each."""
+"""The charts of the page: loss, time, memory, traffic. One idea each; and the look that all share."""
 
-from look import (CATEGORIES, GIB, GROUPS, INK, MIB, MUTED, OPERATIONS, PAPER, label_rows, new_figure, svg_of,
-                  title_of)
+import io
+import re
+
+import matplotlib
+
 from rows import REFERENCE
-from runs import operations
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+# Stand-ins for colors that the page chooses, dark on light or light on dark.
+INK, LINE, PAPER, MUTED = "#010203", "#040506", "#070809", "#0a0b0c"
+OF_THE_PAGE = {INK: "currentColor", LINE: "var(--line)", PAPER: "var(--card)",
+               MUTED: "var(--muted)"}
+
+CATEGORIES = {"Param": "#4c78a8", "Master": "#76b7b2", "Grad": "#f28e2b", "Optim": "#59a14f",
+              "Activation": "#b07aa1", "Workspace": "#a9a9a9", "Comm": "#e15759"}
+OPERATIONS = {"all_reduce": "#4c78a8", "reduce_scatter": "#f28e2b", "all_gather": "#59a14f",
+              "broadcast": "#76b7b2", "all_to_all": "#edc948", "send": "#b07aa1"}
+GROUPS = {"one rank": "#8a8f98", "data parallel": "#4c78a8", "tensor parallel": "#f28e2b",
+          "pipeline parallel": "#59a14f", "3D parallel": "#b07aa1"}
+MIB, GIB = 1 << 20, 1 << 30
+WIDTH = 9.6  # inches of every figure
+
+matplotlib.rcParams.update({
+    "svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9, "text.color": INK,
+    "axes.labelcolor": MUTED, "axes.edgecolor": LINE, "axes.facecolor": "none",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "figure.facecolor": "none", "grid.color": LINE, "grid.linewidth": 0.8,
+    "xtick.color": LINE, "ytick.color": LINE, "xtick.labelcolor": MUTED, "ytick.labelcolor": INK,
+    "legend.frameon": False, "legend.fontsize": 9,
+})
+
+
+def new_figure(height):
+    return plt.subplots(figsize=(WIDTH, height), layout="constrained")
+
+
+def svg_of(figure, name, words):
+    """A figure as an element of the page, `words` saying what it shows to those who hear it."""
+    text = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg"):]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # A page holds several figures, and each id once.
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    for color, choice in OF_THE_PAGE.items():
+        svg = svg.replace(color, choice)
+    box = re.search(r'viewBox="[^"]*"', svg)[0]
+    head = f'<svg class="chart" role="img" {box} xmlns:xlink="http://www.w3.org/1999/xlink">'
+    return re.sub(r"<svg.*?>", f"{head}<title>{words}</title>", svg, count=1, flags=re.DOTALL)
+
+
+def label_rows(axes, places, runs):
+    """Titles of runs on the y axis, the first on top."""
+    axes.set_yticks(places, [title_of(run) for run in runs])
+    axes.tick_params(axis="both", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def title_of(run):
+    return f"{run.row.chapter[:2]}  {run.row.title}"
+
 
 BAR = 0.26  # inches of height
 # A number at the end of its bar, on top of the grid.
@@ -83,20 +145,19 @@ def add_legend(axes, colors):
                 handleheight=1, borderaxespad=0.2, columnspacing=1.4)
 
 
-def stacked(axes, y, height, parts, colors, unit):
-    """One bar of {name: bytes}, in the order of the colors. Returns its end in units."""
+def stacked(axes, y, height, parts, colors):
+    """One bar of {name: bytes}, in the order of the colors. Returns its end in MiB."""
     left = 0.0
     for name in colors:
         if parts.get(name):
-            width = parts[name] / unit
+            width = parts[name] / MIB
             axes.barh(y, width, left=left, height=height, color=colors[name])
             left += width
     return left
 
 
-def rank_bars(name, words, label, rows, colors, runs, unit=MIB, room=None):
-    """Stacked bars, one for each rank: rows is [[{part: bytes} of a rank, ...] of a run, ...]. A line where
-    there are `room` bytes."""
+def rank_bars(name, words, label, rows, colors, runs):
+    """Stacked bars, one for each rank: rows is [[{part: bytes} of a rank, ...] of a run, ...]."""
     most = max(map(len, rows))
     thin = 0.8 if most == 1 else 0.42 if most <= 2 else 0.2
     tall = [max(1.0, thin * len(ranks) + 0.35) for ranks in rows]
@@ -106,15 +167,13 @@ def rank_bars(name, words, label, rows, colors, runs, unit=MIB, room=None):
         middle = top + height / 2
         first = middle - thin * (len(ranks) - 1) / 2
         thick = 0.68 if len(ranks) == 1 else 0.86 * thin
-        end = max(stacked(axes, first + thin * i, thick, parts, colors, unit)
+        end = max(stacked(axes, first + thin * i, thick, parts, colors)
                   for i, parts in enumerate(ranks))
         places.append(middle)
         ends.append(end)
         top += height
     for middle, end in zip(places, ends):
-        axes.text(end + 0.008 * max(ends), middle, f"{end:.1f} {'MiB' if unit == MIB else 'GiB'}", **VALUE)
-    if room:
-        axes.axvline(room / unit, color=INK, linewidth=1.2, linestyle="--")
+        axes.text(end + 0.008 * max(ends), middle, f"{end:.1f} MiB", **VALUE)
     label_rows(axes, places, runs)
     axes.set_ylim(top, 0)
     axes.set_xlim(0, 1.1 * max(ends) or 1)
@@ -125,23 +184,13 @@ def rank_bars(name, words, label, rows, colors, runs, unit=MIB, room=None):
     return svg_of(figure, name, words)
 
 
-WITHOUT_WORKSPACE = {name: color for name, color in CATEGORIES.items() if name != "Workspace"}
-
-
-def memory_chart(runs, name="memory", categories=CATEGORIES):
+def memory_chart(runs):
     """Of runs that split their batch: the others hold the activations of all of it, and their bars
     would leave no room for these."""
     split = [run for run in runs if run.row.knows(SPLITTING)]
-    return rank_bars(name, "Peak bytes of every rank by category",
+    return rank_bars("memory", "Peak bytes of every rank by category",
                      "peak MiB, one bar a rank, rank 0 on top; the number is the largest rank's",
-                     [run.ranks for run in split], categories, split)
-
-
-def plan_chart(plans, name="plans", categories=CATEGORIES):
-    """A bar for each plan, and the bytes that there are."""
-    return rank_bars(name, "Planned bytes of a GPU by category",
-                     "GiB of the fullest GPU; the dashed line is what tensors can have",
-                     [plan.ranks for plan in plans], categories, plans, GIB, plans[0].room)
+                     [run.ranks for run in split], CATEGORIES, split)
 
 
 def traffic_chart(runs):
@@ -151,5 +200,5 @@ def traffic_chart(runs):
         return ""
     return rank_bars("traffic", "Bytes that every rank sends in a step, by operation",
                      "MiB sent in a step, one bar a rank; the number is the largest rank's",
-                     [[operations(rank) for rank in run.traffic] for run in talking],
+                     [run.traffic for run in talking],
                      OPERATIONS, talking)

@@ -15,12 +15,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import chapter_tree  # noqa: E402
-from measure import machine  # noqa: E402
-from plans import plan_all, planner  # noqa: E402
-from rows import REFERENCE, models, rows, suits, why_not  # noqa: E402
-from runs import (ROOT, TIMED_STEPS, RunError, judge, program, run_row, seen_from_root,  # noqa: E402
-                  time_in_turns)
-from tables import write_tables  # noqa: E402
+from measure import commit, machine  # noqa: E402
+from plans import plan_all  # noqa: E402
+from rows import REFERENCE, rows  # noqa: E402
+from runs import (ROOT, TIMED_STEPS, Refused, RunError, judge, program, run_row, seen_from_root,  # noqa: E402
+                  time_in_turns, write_table)
 
 # Of the text: so short that the validation at the end of each run takes less than its steps.
 EXCERPT = 1 << 16
@@ -29,18 +28,9 @@ EXCERPT = 1 << 16
 UNNAMED = {"model": "small", "layers": 16, "heads": 8, "channels": 128, "seq_len": 128}
 
 
-class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong."""
-
-    def error(self, message):
-        self.exit(2, f"compare.sh: {message}; --help lists the flags\n")
-
-
-class Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Tells defaults, where there are some."""
-
-    def _get_help_string(self, action):
-        return action.help if action.default is None else super()._get_help_string(action)
+def fail(why):
+    print(f"compare.sh: {why}", file=sys.stderr)
+    sys.exit(2)
 
 
 def positive(text):
@@ -66,13 +56,11 @@ def folder(name):
 
 
 def parse_arguments(arguments):
-    parser = Parser(
-        prog="compare.sh", description="All techniques side by side, on one page.",
-        formatter_class=Help)
+    parser = argparse.ArgumentParser(prog="compare.sh", description="All techniques side by side, on one page.")
+    parser.error = lambda message: fail(f"{message}; --help lists the flags")
     add = parser.add_argument
-    add("--model", choices=list(models()), metavar="NAME",
-        help="one of " + ", ".join(models()) + "; without it {model} with {layers} layers, {heads} heads, "
-             "{channels} channels and {seq_len} tokens".format(**UNNAMED))
+    add("--model", help="one that chapter 01 knows; without it {model} with {layers} layers, {heads} heads, {channels} "
+                        "channels and {seq_len} tokens".format(**UNNAMED))
     for name, what in [("layers", "blocks; interleaved pipelines want a multiple of 2 x ranks"),
                        ("heads", "attention heads"), ("channels", "width of the residual stream"),
                        ("seq-len", "tokens of a sequence")]:
@@ -85,33 +73,24 @@ def parse_arguments(arguments):
     add("--rounds", type=positive, default=3, help="how often the runs take turns, to be timed")
     add("--backend", choices=["ref", "cpu", "cuda", "cuda-on-cpu"], default="cpu", help="computes")
     add("--data", type=text_file, help="text to train on; without it 64 KiB of the King James Bible")
-    add("--out", type=folder, default=Path("build/report"), help="folder of the page")
+    add("--out", type=folder, default=ROOT / "build/report", help="folder of the page")
     args = parser.parse_args(arguments)
-    if not suits(args.micro_batch, args.batch):
-        parser.error(f"--micro-batch {args.micro_batch} does not suit --batch {args.batch}; legal "
-                     "are powers of two that divide it, and what is not less")
+    args.chosen = [flag for flag in (*UNNAMED, "batch", "micro_batch", "ranks")
+                   if getattr(args, flag) != parser.get_default(flag)]
     if args.model is None:
         for name, value in UNNAMED.items():
             setattr(args, name, getattr(args, name) or value)
-    tokens = args.seq_len or models()[args.model][2]
-    least = 10 * (tokens + 1)  # a sequence in the tenth that is held out
-    if args.data and (ROOT / args.data).stat().st_size < least:
-        parser.error(f"--data {args.data}: too short for sequences of {tokens} tokens; legal are {least} "
-                     "bytes and more")
-    args.out = ROOT / args.out
     args.preset = "cuda" if args.backend == "cuda" else "cpu"
     return args
 
 
 def build(args):
     """All chapters that there are, with what that needs."""
-    chapters = chapter_tree.chapters(ROOT)
-    subprocess.run(["bash", "scripts/setup.sh"], cwd=ROOT, check=True)
-    jobs = str(os.cpu_count())
-    subprocess.run(["cmake", "--preset", args.preset], cwd=ROOT, check=True,
-                   stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", "--preset", args.preset, "--parallel", jobs, "--target",
-                    *(f"ch{name}" for name in chapters)], cwd=ROOT, check=True)
+    run = lambda *words, **how: subprocess.run(words, cwd=ROOT, check=True, **how)
+    run("bash", "scripts/setup.sh")
+    run("cmake", "--preset", args.preset, stdout=subprocess.DEVNULL)
+    run("cmake", "--build", "--preset", args.preset, "--parallel", str(os.cpu_count()), "--target",
+        *(f"ch{name}" for name in chapter_tree.chapters(ROOT)))
 
 
 def excerpt(args):
@@ -122,59 +101,53 @@ def excerpt(args):
     return seen_from_root(part)
 
 
-def told(run):
-    """One line of the screen about a run."""
-    report = run.report
-    return (f"{report['step_ms_median']:8.1f} ms a step {report['tokens_per_second']:10,.0f} "
-            f"tokens/s {run.peak / 2**20:8.2f} MiB")
+def run_one(row, args):
+    """A run, or why it cannot be. Without flags that choose a layout every row must run. @throws RunError"""
+    if 1 < row.ranks != args.ranks:
+        return f"its {row.ranks} ranks are not the {args.ranks} of the others"
+    if not (ROOT / program(row.chapter, args)).is_file():
+        return f"{program(row.chapter, args)} is not built"
+    try:
+        return run_row(row, args)
+    except Refused as why:
+        if row.key == REFERENCE and args.chosen:
+            fail(why)
+        if not args.chosen:
+            raise
+        return str(why)
 
 
 def run_all(wanted, args):
     """Returns the runs, the rows that cannot run with the reason, and what went wrong."""
     runs, left_out, faults = [], [], []
-    for i, row in enumerate(wanted, 1):
+    # The reference first: flags that it does not take are legal for nobody.
+    for i, row in enumerate(sorted(wanted, key=lambda row: row.key != REFERENCE), 1):
         head = f"[{i:2}/{len(wanted)}] {row.chapter[:2]} {row.title:24}"
-        reason = why_not(row, args)
-        if not (ROOT / program(row, args)).is_file():
-            reason = f"{program(row, args)} is not built"
-        if reason:
-            left_out.append((row, reason))
-            print(f"{head} left out: {reason}", flush=True)
-            continue
         try:
-            runs.append(run_row(row, args))
-            print(head, told(runs[-1]), flush=True)
+            run = run_one(row, args)
         except RunError as error:
-            faults.append(str(error))
+            faults.append(f"{row.chapter} {row.title}: {error}")
             print(f"{head} FAILED: {error}", flush=True)
-    return runs, left_out, faults
-
-
-def plan_runs(runs, args):
-    """The plans of the rows that have run, and what went wrong."""
-    if not (ROOT / planner(args)).is_file():
-        return [], [f"{planner(args)} is not built"]
-    try:
-        return plan_all([run.row for run in runs], args), []
-    except RunError as error:
-        return [], [str(error)]
+            continue
+        if isinstance(run, str):
+            left_out.append((row, run))
+            print(f"{head} left out: {run}", flush=True)
+            continue
+        runs.append(run)
+        print(f"{head} {run.report['step_ms_median']:8.1f} ms a step {run.report['tokens_per_second']:10,.0f} "
+              f"tokens/s {run.peak / 2**20:8.2f} MiB", flush=True)
+    return sorted(runs, key=lambda run: wanted.index(run.row)), left_out, faults
 
 
 def about(args, words, model):
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT,
-                            capture_output=True, text=True)
-    facts = {"Command": shlex.join(["scripts/compare.sh", *words]),
-             "Model": f"{args.model}, {model['layers']} layers, {model['heads']} heads, {model['channels']} "
-                      f"channels, {model['seq_len']} tokens: {model['parameters']:,} parameters",
-             "Runs": f"backend {args.backend}; batch {args.batch} sequences, {args.micro_batch} at a time; "
-                     f"{args.steps} steps",
-             "Times": f"{args.rounds} round{'s' * (args.rounds > 1)}, in each of which every program takes "
-                      f"{min(args.steps, TIMED_STEPS)} steps, one program after the other",
-             "Machine": machine(),
-             "Date": datetime.datetime.now().strftime("%d %B %Y, %H:%M")}
-    if commit.returncode == 0:
-        facts["Commit"] = commit.stdout.strip()
-    return facts
+    return {"Command": shlex.join(["scripts/compare.sh", *words]),
+            "Model": f"{args.model}, {model['layers']} layers, {model['heads']} heads, {model['channels']} "
+                     f"channels, {model['seq_len']} tokens: {model['parameters']:,} parameters",
+            "Runs": f"backend {args.backend}; batch {args.batch} sequences, {args.micro_batch} at a time; "
+                    f"{args.steps} steps",
+            "Times": f"{args.rounds} round{'s' * (args.rounds > 1)}, in each of which every program takes "
+                     f"{min(args.steps, TIMED_STEPS)} steps, one program after the other",
+            "Machine": machine(), "Date": datetime.datetime.now().strftime("%d %B %Y, %H:%M"), "Commit": commit()}
 
 
 def main(words):
@@ -186,30 +159,31 @@ def main(words):
     from page import html  # its charts need what build() installs
     args.out.mkdir(parents=True, exist_ok=True)
     args.data = args.data or excerpt(args)
-    runs, left_out, faults = run_all(rows(args.ranks, args.backend, args.model, args.heads), args)
+    runs, left_out, faults = run_all(rows(args.ranks, args.backend, args.model), args)
     reference = next((run for run in runs if run.row.key == REFERENCE), None)
     if not reference:
         print("compare.sh: without chapter 06 there is nothing to compare with", file=sys.stderr)
         return 1
-    judge(runs)
+    plans = []
     try:
         time_in_turns(runs, args)
-    except RunError as error:
-        print(f"compare.sh: {error}", file=sys.stderr)
-        return 1
-    plans, more = plan_runs(runs, args)
-    faults += more
-    write_tables(args.out, runs, plans)
+        judge(runs)
+        plans = plan_all([run.row for run in runs], args)
+    except (RunError, OSError) as error:
+        faults.append(str(error))
+        if not reference.times:
+            print(f"compare.sh: {error}", file=sys.stderr)
+            return 1
+    write_table(args.out / "runs.csv", runs)
     page = args.out / "index.html"
-    facts = about(args, words, reference.report["model"])
-    page.write_text(html(runs, plans, left_out, faults, facts), encoding="utf-8")
+    page.write_text(html(runs, plans, left_out, faults, about(args, words, reference.report["model"])), encoding="utf-8")
 
     must = [run for run in runs if not run.row.differs]
     wrong = [run for run in must if run.verdict == "wrong"]
     for run in wrong:
         print(f"{run.row.chapter} {run.row.title}: other bits than chapter 06: {run.difference}")
     print(f"{len(must) - len(wrong)} of {len(must)} runs that must have the bits of chapter 06 have "
-          f"them; {len(faults)} failed.")
+          f"them; {len(faults)} failed.", *faults, sep="\n")
     print(f"The page: {page.resolve()}")
     return 1 if wrong or faults else 0
 

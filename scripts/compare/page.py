@@ -4,8 +4,7 @@ from html import escape
 from pathlib import Path
 
 import charts
-import pipelines
-from look import GIB, MIB
+from charts import GIB, MIB
 from plans import BATCH, GPUS, MESSAGES, MODEL
 from rows import REFERENCE
 
@@ -16,19 +15,8 @@ HEADER = ["technique", "bits of<br>chapter 06", "ranks<br>TP&times;CP&times;DP&t
 PLAN_HEADER = ["technique", "fits", f"{GPUS} GPUs<br>TP&times;CP&times;DP&times;PP", "GiB<br>of a GPU",
                "of these<br>states", "s a step", "MFU", "waits for<br>messages", "<br>bubble"]
 
-# Of the whole page, wherever it is.
-SWITCH = ("""<button class="switch" onclick="document.body.classList.toggle('bare')"><span class="with">Leave out """
-          'Workspace</span><span class="without">Count Workspace, too</span></button>')
-
-
 def mib(count):
     return f"{count / MIB:,.2f}"
-
-
-def peak(run, unit):
-    """With Workspace and without: the page shows one of them."""
-    return (f'<span class="with">{run.peak / unit:,.1f}</span>'
-            f'<span class="without">{run.without_workspace / unit:,.1f}</span>')
 
 
 def percent(share):
@@ -43,7 +31,7 @@ def technique(run):
 
 def verdict_cell(run):
     """Same bits, or the first step that has others."""
-    words = "same" if run.verdict == "same" else f"differs, step {run.difference.step}"
+    words = "same" if run.verdict == "same" else f"differs, {run.difference.partition(',')[0]}"
     if run.row.key == REFERENCE:
         words = "reference"
     return f'<span class="pill {run.verdict}">{words}</span>'
@@ -57,10 +45,10 @@ def mesh(layout):
 
 
 def cells(run):
-    layout, bubble = run.report["layout"], (run.pipeline or {}).get("bubble", {})
+    layout, bubble = run.report["layout"], run.bubble
     return [technique(run), verdict_cell(run), mesh(layout), f"{run.losses[-1]:.6f}",
             f"{run.ms:.1f}", f"<small>{min(run.times):.0f} to {max(run.times):.0f}</small>",
-            f"{run.speed:.2f}", peak(run, MIB), f"{run.states / MIB:,.1f}", mib(run.sent) if run.sent else "",
+            f"{run.speed:.2f}", f"{run.peak / MIB:,.1f}", f"{run.states / MIB:,.1f}", mib(run.sent) if run.sent else "",
             percent(bubble.get("theory")), percent(bubble.get("measured"))]
 
 
@@ -91,22 +79,12 @@ def plan_cells(plan):
     row = f"<small>{plan.row.chapter[:2]}</small> {escape(plan.row.title)}"
     times = [f"{plan.seconds:.2f}", percent(plan.layout["mfu"]), percent(plan.share(*MESSAGES)),
              percent(plan.share("bubble"))]
-    return [row, fits, "{tp}&times;{cp}&times;{dp}&times;{pp}".format(**plan.layout), peak(plan, GIB),
+    return [row, fits, "{tp}&times;{cp}&times;{dp}&times;{pp}".format(**plan.layout), f"{plan.peak / GIB:,.1f}",
             f"{plan.states / GIB:,.1f}", *(times if plan.fits else [""] * len(times))]
 
 
-def scroll(part, kind=""):
-    return f'<div class="scroll {kind}">{part}</div>'
-
-
-def two_charts(chart, of, name):
-    """With Workspace and without: the page shows one of them."""
-    return (scroll(chart(of), "with")
-            + scroll(chart(of, f"{name}-without", charts.WITHOUT_WORKSPACE), "without"))
-
-
 def card(title, words, *parts):
-    body = "".join(scroll(part) if part.startswith("<svg") else part for part in parts)
+    body = "".join(f'<div class="scroll">{part}</div>' if part.startswith("<svg") else part for part in parts)
     return f'<section class="card"><h2>{title}</h2><p>{words}</p>{body}</section>'
 
 
@@ -133,39 +111,6 @@ def facts(about, left_out):
     return f'<dl class="facts">{items}</dl>'
 
 
-def flight_cells(pipeline):
-    """Micro-batches that each stage held at most: predicted, measured."""
-    return [", ".join(str(stage[which]) for stage in pipeline.get("in_flight", []))
-            for which in ("predicted", "measured")]
-
-
-def pipeline_card(runs):
-    """Pictures of the runs that have a pipeline; all in one scale."""
-    piped = [run for run in runs if run.pipeline and any(run.pipeline.get("timeline", []))]
-    if not piped:
-        return ""
-    scale = pipelines.longest([run.pipeline for run in piped])
-    parts, lines = [], []
-    for run in piped:
-        p = run.pipeline
-        bubble = p.get("bubble", {})
-        parts.append(f"<h3>{run.row.chapter[:2]} {escape(run.row.title)} <small class='muted'>"
-                     f"{p['stages']} stages, {p['micro_batches']} micro-batches</small></h3>")
-        parts.append(pipelines.picture(run.row.key, p, scale))
-        lines.append(line([technique(run), p["stages"], p["chunks"], p["micro_batches"],
-                           percent(bubble.get("theory")), percent(bubble.get("measured")),
-                           *flight_cells(p)]))
-    parts.append(table(["schedule", "stages", "chunks", "micro-batches", "idle, theory",
-                        "idle, measured", "in flight by stage, theory", "measured"], lines))
-    return card("What each stage of a pipeline does", (
-        "A step of each run; a number is a micro-batch, gray is idle time: the bubble. Every action "
-        "was timed by the CPU clock of its stage's thread, the shortest of all steps, and begins "
-        "when its stage is free and its message is there: so it would be with a core for each "
-        "stage. GPipe does all forwards first and holds every micro-batch until its backward; 1F1B "
-        "holds few. Two chunks a stage shorten the bubble, and so do weight gradients that wait "
-        "until a stage would be idle."), *parts)
-
-
 def plan_card(plans):
     """The same rows, where a model needs them."""
     if not plans:
@@ -178,7 +123,7 @@ def plan_card(plans):
         f"does not fit in the {plans[0].room / GIB:.1f} GiB that tensors can have. MFU is the "
         "share of the GPU's peak that the operations of the model take. The last two columns "
         "are shares of the step's time."),
-        SWITCH, grouped(PLAN_HEADER, plans, plan_cells), two_charts(charts.plan_chart, plans, "plans"))
+        grouped(PLAN_HEADER, plans, plan_cells))
 
 
 def commands(runs):
@@ -205,7 +150,7 @@ def html(runs, plans, left_out, faults, about):
             "one machine, so it tells what a layout costs here, not what it gains on many machines; "
             "memory and traffic would be the same there. States are weights, gradients and what the "
             "optimizer remembers: what ZeRO shards."),
-             SWITCH, grouped(HEADER, runs, cells)),
+             grouped(HEADER, runs, cells)),
         plan_card(plans),
         card("Loss", "Other optimizers, schedules and precisions change the curve. How a run is "
              "laid out does not: all those lie on one line, because they are one curve.", charts.loss_chart(runs)),
@@ -217,18 +162,16 @@ def html(runs, plans, left_out, faults, about):
             "layers and all that belongs to them. Workspace includes the buffers beside Grad "
             "in which gradients of several micro-batches are summed; one rank has most micro-batches. "
             "Chapters 01 to 03 know no micro-batches: they hold all activations of a batch, and are left "
-            "out here."), SWITCH, two_charts(charts.memory_chart, runs, "memory")),
+            "out here."), charts.memory_chart(runs)),
     ]
     if traffic:
         body.append(card("Traffic", (
             "DDP and ZeRO-1 send gradients once a step, ZeRO-2 and ZeRO-3 something in every "
             "micro-batch. Tensor parallelism sends activations four times a layer, a pipeline "
             "only where two stages meet."), traffic))
-    body += [pipeline_card(runs), commands([*runs, *plans]),
-             "<footer>The same figures as tables: <a href='runs.csv'>runs.csv</a>, "
-             "<a href='memory.csv'>memory.csv</a>, <a href='traffic.csv'>traffic.csv</a>, "
-             "<a href='loss.csv'>loss.csv</a>, <a href='pipeline.csv'>pipeline.csv</a>, "
-             "<a href='plans.csv'>plans.csv</a>. What a rank "
+    body += [commands([*runs, *plans]),
+             "<footer>The first table as a file: <a href='runs.csv'>runs.csv</a>; reports and traces of all runs lie in "
+             "<a href='runs/'>runs/</a>. What a rank "
              "sends is that of a step, in the table the mean over ranks: half the difference of a "
              "run of one step and one of three, so that nothing but steps is in it. Time leaves out "
              "the hash of the weights.</footer>"]

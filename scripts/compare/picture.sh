@@ -8,7 +8,7 @@ sandbox=()
 ((EUID == 0)) && sandbox=(--no-sandbox)  # Chromium has none for root
 # Facts and the first table alone; what is empty below them is cut off.
 top=build/report/top.html
-sed 's|</head>|<style>.card ~ .card, .switch, footer { display: none }</style></head>|' build/report/index.html >"$top"
+sed 's|</head>|<style>.card ~ .card, footer { display: none }</style></head>|' build/report/index.html >"$top"
 chromium --headless "${sandbox[@]}" --disable-gpu --hide-scrollbars --window-size=1280,3000 \
   --screenshot=docs/compare.png "file://$PWD/$top" 2>/dev/null
 # 64 colors are enough for it, and a third of the bytes.

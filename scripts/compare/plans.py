@@ -1,12 +1,8 @@
 """The rows that share a model among ranks, planned for 7B on 64 GPUs by the program of chapter 23."""
 
-import json
 import re
-import shlex
-import subprocess
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 
 import runs
 from rows import Row
@@ -46,59 +42,34 @@ class Plan(Bytes):
         return sum(self.layout["seconds"][term] for term in terms) / self.seconds
 
 
-def planner(args):
-    return Path("build", args.preset, "bin", "ch23_planner")
-
-
-def stage_of_zero(row):
-    stages = enumerate(["08_zero1", "09_zero2", "10_zero3"], 1)
-    return max((stage for stage, chapter in stages if row.knows(chapter)), default=0)
-
-
 def flags_of_plan(row, device):
     """The row's own ranks that share tensors, sequences and layers; the rest of the GPUs share the batch."""
     tp, cp, pp = row.degree("--tp"), row.degree("--cp"), row.degree("--pp")
+    zero = max((stage for stage, chapter in enumerate(["08_zero1", "09_zero2", "10_zero3"], 1) if row.knows(chapter)),
+               default=0)
     schedule = row.value("--pipeline", "1f1b")
     flags = {"model": MODEL, "gpus": GPUS, "device": device, "batch": BATCH, "micro-batch": 1,
-             "tp": tp, "cp": cp, "dp": GPUS // (tp * cp * pp), "pp": pp, "ep": 1,
-             "zero": stage_of_zero(row), "recompute": "none", "schedule": schedule,
-             "precision": row.value("--precision", "bf16")}
+             "tp": tp, "cp": cp, "dp": GPUS // (tp * cp * pp), "pp": pp, "ep": 1, "zero": zero, "recompute": "none",
+             "schedule": schedule, "precision": row.value("--precision", "bf16")}
     if schedule == "interleaved":
         flags["chunks"] = 2
     words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
     return words + ["--no-sequence-parallel"] * ("--sequence-parallel" not in row.flags.split())
 
 
-def endless(folder):
-    """A device of endless memory, so that the planner tells the bytes of what does not fit, too; and the
-    bytes that tensors can have on the real one."""
-    text = (runs.ROOT / DEVICE).read_text(encoding="utf-8")
-    device = tomllib.loads(text)
-    path = folder / "endless.toml"
-    path.write_text(re.sub(r"(\[memory\].*?\ngigabytes = )[\d.]+", r"\g<1>1000000", text, count=1,
-                           flags=re.DOTALL), encoding="utf-8")
-    return runs.seen_from_root(path), int(device["achieved"]["usable"] * device["memory"]["gigabytes"] * 1e9)
-
-
-def plan(row, args, device, room):
-    """@throws RunError"""
-    report = args.out / "runs/plan.json"
-    report.unlink(missing_ok=True)  # never another row's
-    command = [str(planner(args)), *flags_of_plan(row, device)]
-    done = subprocess.run([*command, "--report", str(report)], cwd=runs.ROOT, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, errors="replace")
-    if done.returncode != 0:
-        raise RunError(f"{shlex.join(command)}: {done.stderr.strip() or done.returncode}")
-    layouts = json.loads(report.read_text(encoding="utf-8"))["layouts"]
-    if len(layouts) != 1:
-        raise RunError(f"{shlex.join(command)}: {len(layouts)} layouts, not one")
-    return Plan(row, shlex.join(command), layouts[0], room)
-
-
 def plan_all(rows, args):
-    """Plans for those of the rows that can have one.
-
-    @throws RunError
-    """
-    device, room = endless(args.out / "runs")
-    return [plan(row, args, device, room) for row in rows if row.chapter in CHAPTERS]
+    """Plans for those of the rows that can have one. On a device of endless memory, so that the planner
+    tells the bytes of what does not fit, too. @throws RunError"""
+    text = (runs.ROOT / DEVICE).read_text(encoding="utf-8")
+    device, endless = tomllib.loads(text), args.out / "runs/endless.toml"
+    endless.write_text(re.sub(r"(\[memory\].*?\ngigabytes = )[\d.]+", r"\g<1>1000000", text, count=1, flags=re.DOTALL),
+                       encoding="utf-8")
+    room = int(device["achieved"]["usable"] * device["memory"]["gigabytes"] * 1e9)
+    plans = []
+    for row in (row for row in rows if row.chapter in CHAPTERS):
+        words = [runs.program("23_planner", args), *flags_of_plan(row, runs.seen_from_root(endless))]
+        command, report = runs.call(words, args.out / "runs/plan.json")
+        if len(report["layouts"]) != 1:
+            raise RunError(f"{command}: {len(report['layouts'])} layouts, not one")
+        plans.append(Plan(row, command, report["layouts"][0], room))
+    return plans

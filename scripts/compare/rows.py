@@ -1,6 +1,5 @@
 """The rows of the comparison: which programs run, with which flags, and which must be equal."""
 
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,6 @@ import chapter_tree  # noqa: E402
 
 TREE = chapter_tree.read_table()
 REFERENCE = "06"
-MODELS = Path(__file__).resolve().parents[2] / "common/model/config.cpp"
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,12 @@ class Row:
 
     @property
     def group(self):
-        return group_of(self.chapter)
+        """What the ranks of a chapter share."""
+        for ancestor, name in [("13_3d_parallel", "3D parallel"), ("12_pipeline_parallel", "pipeline parallel"),
+                               ("11_tensor_parallel", "tensor parallel"), ("07_ddp", "data parallel")]:
+            if self.knows(ancestor):
+                return name
+        return "one rank"
 
     def knows(self, chapter):
         """Whether its program has the flags of that chapter."""
@@ -44,26 +47,12 @@ class Row:
         """The number after a flag; 1 without it."""
         return int(self.value(flag, 1))
 
-
-def group_of(chapter):
-    """What the ranks of a chapter share."""
-    line = chapter_tree.ancestors(chapter, TREE)
-    for ancestor, name in [("13_3d_parallel", "3D parallel"), ("12_pipeline_parallel", "pipeline parallel"),
-                           ("11_tensor_parallel", "tensor parallel"), ("07_ddp", "data parallel")]:
-        if ancestor in line:
-            return name
-    return "one rank"
+    @property
+    def ranks(self):
+        return self.degree("--ranks") * self.degree("--tp") * self.degree("--dp") * self.degree("--pp")
 
 
-def other_block(model, heads):
-    """Title and flags of chapter 19: the block that the model does not have."""
-    if model.startswith(("llama", "mistral")):
-        heads = heads or models()[model][1]
-        return "GPT-2's block", f"--norm layer --mlp gelu --position learned --kv-heads {heads}"
-    return "LLaMA's block", "--norm rms --mlp swiglu --position rope --kv-heads 1 --no-bias"
-
-
-def rows(ranks, backend="cpu", model="tiny", heads=None):
+def rows(ranks, backend="cpu", model="small"):
     """All of them, those that share alike together. A chapter that is not there has none."""
     # A library computes products there, and its order of summation depends on their shape.
     tp = "on CUDA, a rank's smaller products sum in another order" if "cuda" in backend else ""
@@ -71,6 +60,9 @@ def rows(ranks, backend="cpu", model="tiny", heads=None):
     pipe = f"--pp {ranks} --pipeline"
     experts = ("--norm rms --mlp swiglu --position rope --no-bias --experts 4 --experts-per-token 2 "
                "--hidden 64")
+    block = (("GPT-2's norm, MLP, positions", "--norm layer --mlp gelu --position learned")
+             if model.startswith(("llama", "mistral")) else
+             ("LLaMA's block", "--norm rms --mlp swiglu --position rope --kv-heads 1 --no-bias"))
     every = [
         Row("01", "01_sgd", "SGD with momentum", "--lr 0.05 --momentum 0.9",
             "another optimizer, constant rate, no clipping"),
@@ -99,11 +91,10 @@ def rows(ranks, backend="cpu", model="tiny", heads=None):
         Row("17", "17_head_chunks", "head in chunks", "--head-chunk 1"),
         Row("18", "18_offload", "ZeRO-3, inputs in a file",
             f"{n} --recompute full --offload inputs"),
-        Row("19", "19_llama", *other_block(model, heads), "another model"),
+        Row("19", "19_llama", *block, "another model"),
         Row("20", "20_context_parallel", "ring attention, ZeRO-2",
             f"{n} --cp 2 --context ring --micro-batch 1"),
-        Row("21", "21_moe", "experts",
-            experts, "another model"),
+        Row("21", "21_moe", "experts", experts, "another model"),
         Row("22", "22_expert_parallel", "experts on all ranks",
             f"{n} --ep {min(ranks, 4)} {experts}", "another model"),
     ]
@@ -111,69 +102,19 @@ def rows(ranks, backend="cpu", model="tiny", heads=None):
     return sorted((row for row in every if row.chapter in there), key=lambda row: groups.index(row.group))
 
 
-def models():
-    """{name: (layers, heads, tokens of a sequence, heads of keys and values)} of the programs, but for
-    models with experts, which 06 does not train."""
-    text = MODELS.read_text(encoding="utf-8")
-    found = re.findall(
-        r'\b(?:Preset\{|LlamaPreset\{\{)"([^"]+)", (\d+), (\d+), \d+, (\d+), \w+\}(?:,\s*(\d+),)?', text)
-    return {name: (int(layers), int(heads), int(tokens), int(shared or heads))
-            for name, layers, heads, tokens, shared in found}
-
-
-def suits(micro, batch):
-    """Whether micro-batches make a batch: all of it, or a power of two that divides it."""
-    return micro >= batch or (batch % micro == 0 and micro.bit_count() == 1)
-
-
-def why_not(row, args):
-    """Why the programs must refuse this row's layout; empty: they must not."""
-    layers, heads, tokens, shared = models()[args.model]
-    shared = args.heads if args.heads and shared == heads else shared
-    layers, heads, tokens = args.layers or layers, args.heads or heads, args.seq_len or tokens
-    tp, pp, cp = row.degree("--tp"), row.degree("--pp"), row.degree("--cp")
-    dp = row.degree("--ranks") * row.degree("--dp") // cp
-    chunks = 2 if "interleaved" in row.flags else 1
-    micros = max(1, args.batch // dp // args.micro_batch)
-    if heads % tp:
-        return f"{tp} ranks cannot share {heads} heads"
-    if shared % tp:
-        return f"{tp} ranks cannot share {shared} heads of keys and values"
-    if cp > 1 and (tokens < 64 * cp or tokens % (2 * cp)):
-        return f"{cp} ranks cannot share sequences of {tokens} tokens"
-    if layers % (pp * chunks):
-        return f"{layers} layers do not make {pp * chunks} equal parts"
-    if dp > 1 and (args.batch % dp or (args.batch // dp).bit_count() != 1):
-        return f"{dp} ranks want {dp} times 1, 2, 4, ... sequences, not {args.batch}"
-    if chunks > 1 and micros % pp:
-        return f"{pp} stages with {chunks} chunks want {pp}, {2 * pp}, ... micro-batches, not {micros}"
-    # Only equal ranks can be compared.
-    if 1 < tp * cp * dp * pp != args.ranks:
-        return f"its {tp * cp * dp * pp} ranks are not the {args.ranks} of the others"
-    return ""
-
-
-def common_flags(args, row):
-    """{flag: value} that every row has, as far as its chapter knows them."""
+def flags_of(row, args, steps):
+    """The row's command line as a list: flags that every row has, as far as its chapter knows them, and
+    its own, which win."""
     settings = [
         ("01_sgd", "--data", args.data), ("01_sgd", "--backend", args.backend),
         ("01_sgd", "--model", args.model), ("01_sgd", "--layers", args.layers),
         ("01_sgd", "--heads", args.heads), ("01_sgd", "--channels", args.channels),
         ("01_sgd", "--seq-len", args.seq_len),
-        ("01_sgd", "--batch", args.batch), ("01_sgd", "--steps", args.steps), ("01_sgd", "--lr", "1e-3"),
+        ("01_sgd", "--batch", args.batch), ("01_sgd", "--steps", steps), ("01_sgd", "--lr", "1e-3"),
         ("03_schedules", "--schedule", "cosine"), ("03_schedules", "--warmup", args.steps // 10),
         ("04_clipping", "--clip", 1), ("04_clipping", "--micro-batch", args.micro_batch),
     ]
-    return {flag: str(value) for since, flag, value in settings if row.knows(since) and value is not None}
-
-
-def flags_of(row, args, **other):
-    """The row's command line as a list; `other` replaces common values: steps=1."""
-    flags = common_flags(args, row)
-    flags.update({f"--{name}": str(value) for name, value in other.items()})
-    words = row.flags.split()
-    for i, word in enumerate(words):
-        if word.startswith("--"):
-            value = words[i + 1] if i + 1 < len(words) else "--"
-            flags[word] = None if value.startswith("--") else value
-    return [word for flag, value in flags.items() for word in (flag, value) if word is not None]
+    own = row.flags.split()
+    common = [(flag, str(value)) for since, flag, value in settings
+              if row.knows(since) and value is not None and flag not in own]
+    return [word for pair in common for word in pair] + own

@@ -1,6 +1,8 @@
 """Runs the rows, one after the other, and keeps what each of them reports. Times are taken in turns."""
 
+import csv
 import json
+import math
 import shlex
 import statistics
 import subprocess
@@ -8,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rows import REFERENCE, Row, flags_of
-from traces import Difference, TraceError, first_difference, losses, read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMED_STEPS = 5  # of a run in a round, or all if there are fewer
 STATES = ["Param", "Master", "Grad", "Optim"]  # what ZeRO shards
 CATEGORIES = [*STATES, "Activation", "Workspace", "Comm"]
+FIELDS = ["loss", "grad_norm", "lr", "param_hash"]
 
 
 class Bytes:
@@ -29,13 +31,8 @@ class Bytes:
         """Of the rank that has most of them: weights, gradients, optimizer states."""
         return self.most(STATES)
 
-    @property
-    def without_workspace(self):
-        return self.most(name for name in CATEGORIES if name != "Workspace")
-
     def most(self, categories):
-        names = list(categories)
-        return max(sum(rank.get(name, 0) for name in names) for rank in self.ranks)
+        return max(sum(rank.get(name, 0) for name in categories) for rank in self.ranks)
 
 
 @dataclass
@@ -46,8 +43,8 @@ class Run(Bytes):
     command: str
     report: dict
     trace: list
-    traffic: list = field(default_factory=list)  # [{"rank":, operation: bytes of one step}]
-    difference: Difference | None = None
+    traffic: list = field(default_factory=list)  # of each rank {operation: bytes of one step}
+    difference: str = ""  # from chapter 06's trace; empty: none
     times: list = field(default_factory=list)  # ms a step, of each round
     speed: float = 1.0  # times as fast as chapter 06 in the same round: the median over rounds
 
@@ -58,41 +55,35 @@ class Run(Bytes):
     @property
     def verdict(self):
         """same; other: as expected; wrong: it must be the same and is not."""
-        if self.difference is None:
+        if not self.difference:
             return "same"
         return "other" if self.row.differs else "wrong"
 
     @property
     def losses(self):
-        return losses(self.trace)
+        return [float.fromhex(line["loss"]) for line in self.trace]
 
     @property
     def ranks(self):
-        return [bytes_of(rank) for rank in self.report["memory"]]
+        return [{name: entry["measured"] for name, entry in rank.items() if name != "rank"}
+                for rank in self.report["memory"]]
 
     @property
     def sent(self):
         """Bytes that a rank sends in a step: the mean over ranks."""
-        total = sum(sum(operations(rank).values()) for rank in self.traffic)
-        return total / max(1, len(self.traffic))
+        return sum(sum(rank.values()) for rank in self.traffic) / max(1, len(self.traffic))
 
     @property
-    def pipeline(self):
-        return self.report.get("extra", {}).get("pipeline")
+    def bubble(self):
+        return self.report.get("extra", {}).get("pipeline", {}).get("bubble", {})
 
 
 class RunError(Exception):
-    """A program that refused, failed or wrote no report."""
+    """A program that failed, or wrote no report."""
 
 
-def bytes_of(rank, which="measured"):
-    """{category: peak bytes} of an entry of the report's memory."""
-    return {name: entry[which] for name, entry in rank.items() if name != "rank"}
-
-
-def operations(rank):
-    """{operation: bytes} of an entry of Run.traffic."""
-    return {name: sent for name, sent in rank.items() if name != "rank"}
+class Refused(RunError):
+    """A program that does not take the flags: its line."""
 
 
 def seen_from_root(path):
@@ -100,22 +91,20 @@ def seen_from_root(path):
     return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
 
 
-def program(row, args):
-    return Path("build", args.preset, "bin", f"ch{row.chapter}")
+def program(name, args):
+    return Path("build", args.preset, "bin", f"ch{name}")
 
 
-def execute(row, args, folder, **other):
-    """Runs a row once. Returns its command and its report."""
-    report = folder / f"{row.key}.json"
+def call(command, report):
+    """Runs a program in the root. Returns its command and its report. @throws RunError"""
     report.unlink(missing_ok=True)  # never an older run's
-    command = [str(program(row, args)), *flags_of(row, args, **other)]
-    outputs = ["--report", str(report)]
-    if "steps" not in other:
-        outputs += ["--trace", str(folder / f"{row.key}.jsonl")]
-    done = subprocess.run([*command, "--quiet", *outputs], cwd=ROOT, stdin=subprocess.DEVNULL,
+    command = [str(word) for word in command]
+    done = subprocess.run([*command, "--report", str(report)], cwd=ROOT, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, errors="replace")
+    said = done.stderr.strip() or f"exit status {done.returncode}"
+    if done.returncode == 2:
+        raise Refused(said.removeprefix("error: "))
     if done.returncode != 0:
-        said = done.stderr.strip() or f"exit status {done.returncode}"
         raise RunError(f"{shlex.join(command)}: {said}")
     try:
         return shlex.join(command), json.loads(report.read_text(encoding="utf-8"))
@@ -123,62 +112,82 @@ def execute(row, args, folder, **other):
         raise RunError(f"{shlex.join(command)}: no report: {error!r}") from error
 
 
+def read_trace(path, steps):
+    """The lines of a trace of `steps` steps, their numbers still text. @throws RunError if a step is
+    missing or a number is not finite"""
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        whole = [line["step"] for line in lines] == list(range(steps)) and all(
+            math.isfinite(float.fromhex(line[name])) for line in lines for name in FIELDS[:3])
+        if whole and all(len(line["param_hash"]) == 16 for line in lines):
+            return lines
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise RunError(f"{path}: no trace of {steps} steps with finite numbers")
+
+
+def difference(reference, trace):
+    """The first step and field that are not the same text; empty if there are none."""
+    for wanted, line in zip(reference, trace, strict=True):
+        for name in FIELDS:
+            if line[name] != wanted[name]:
+                return f"step {line['step']}, {name}: {line[name]}, not {wanted[name]}"
+    return ""
+
+
 def step_traffic(shorter, longer, steps):
-    """Bytes on the wire of one step, by rank and operation, from two runs that are `steps` apart:
+    """Of each rank the bytes on the wire of one step, by operation, from two runs that are `steps` apart:
     their difference has neither the initial weights nor the validation in it."""
     ranks = []
     for a, b in zip(shorter["comm"], longer["comm"]):
         sent = {name: (count["wire_bytes"] - a.get(name, {}).get("wire_bytes", 0)) // steps
                 for name, count in b.items() if name != "rank"}
-        ranks.append({"rank": b["rank"], **{name: n for name, n in sent.items() if n > 0}})
+        ranks.append({name: n for name, n in sent.items() if n > 0})
     return ranks
 
 
 def run_row(row, args):
-    """Runs a row, and twice more, for a few steps, if its ranks talk to each other.
-
-    @throws RunError
-    """
+    """Runs a row, and twice more, for a few steps, if its ranks talk to each other. @throws RunError"""
     folder = args.out / "runs"
     folder.mkdir(parents=True, exist_ok=True)
-    command, report = execute(row, args, folder)
-    try:
-        trace = read_trace(folder / f"{row.key}.jsonl", args.steps)
-    except TraceError as error:
-        raise RunError(f"{command}: {error}") from error
-    run = Run(row, command, report, trace)
+    trace = folder / f"{row.key}.jsonl"
+    start = lambda steps, name, *more: call([program(row.chapter, args), *flags_of(row, args, steps), "--quiet", *more],
+                                            folder / f"{name}.json")
+    command, report = start(args.steps, row.key, "--trace", trace)
+    run = Run(row, command, report, read_trace(trace, args.steps))
     if report["layout"]["ranks"] > 1:
-        short = folder / "short"
-        short.mkdir(exist_ok=True)
-        shorter, longer = (execute(row, args, short, steps=n)[1] for n in (1, 3))
+        shorter, longer = (start(steps, "short")[1] for steps in (1, 3))
         run.traffic = step_traffic(shorter, longer, 2)
     return run
 
 
 def time_in_turns(runs, args):
     """Runs all rows again in rounds, for times alone: others use the machine, too, and it is faster in
-    one minute than in the next.
-
-    @throws RunError
-    """
-    folder = args.out / "runs/rounds"
-    folder.mkdir(parents=True, exist_ok=True)
+    one minute than in the next. @throws RunError"""
+    steps = min(args.steps, TIMED_STEPS)
     for number in range(args.rounds):
         print(f"round {number + 1} of {args.rounds}", flush=True)
         for run in runs:
-            report = execute(run.row, args, folder, steps=min(args.steps, TIMED_STEPS))[1]
-            run.times.append(report["step_ms_median"])
-    reference = reference_of(runs)
-    for run in runs:
-        run.speed = statistics.median(a / b for a, b in zip(reference.times, run.times))
-
-
-def reference_of(runs):
-    return next(run for run in runs if run.row.key == REFERENCE)
+            command = [program(run.row.chapter, args), *flags_of(run.row, args, steps), "--quiet"]
+            run.times.append(call(command, args.out / "runs/round.json")[1]["step_ms_median"])
 
 
 def judge(runs):
     """Holds every run against chapter 06's."""
-    reference = reference_of(runs)
+    reference = next(run for run in runs if run.row.key == REFERENCE)
     for run in runs:
-        run.difference = first_difference(reference.trace, run.trace)
+        run.difference = difference(reference.trace, run.trace)
+        run.speed = statistics.median(a / b for a, b in zip(reference.times, run.times))
+
+
+def write_table(path, runs):
+    """The figures of the page, for spreadsheets; more is in the reports and traces beside it."""
+    layout = ("ranks", "tp", "cp", "dp", "pp", "threads", "micro_batch")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["row", "title", *layout, "step_ms_median", "speed_to_06", "peak_bytes", "state_bytes",
+                        "sent_bytes_per_step", "bubble_theory", "bubble_measured", "final_loss", "same_bits", "command"])
+        for run in runs:
+            table.writerow([run.row.key, run.row.title, *(run.report["layout"][name] for name in layout), run.ms,
+                            f"{run.speed:.4f}", run.peak, run.states, round(run.sent), run.bubble.get("theory", ""),
+                            run.bubble.get("measured", ""), run.losses[-1], run.verdict == "same", run.command])

@@ -4,13 +4,13 @@ is the tree of chapters in README.md."""
 
 import functools
 import re
-import subprocess
 import sys
 
 from house import ROOT, code_files, floor, tell
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import chapter_budget  # noqa: E402
+import chapter_diff  # noqa: E402
 import chapter_tree  # noqa: E402
 
 SECTIONS = [
@@ -22,17 +22,6 @@ SECTIONS = [
     "## How to run it",
     "## Exercises",
 ]
-
-
-def headings(text):
-    """Headings of the second level, outside of code blocks."""
-    found, in_code = [], False
-    for line in text.splitlines():
-        if line.startswith("```"):
-            in_code = not in_code
-        elif line.startswith("## ") and not in_code:
-            found.append(line.rstrip())
-    return found
 
 
 def check_top(where, text):
@@ -81,7 +70,8 @@ def check_readmes(root):
             faults.append(f"{where}: missing")
             continue
         text = readme.read_text(encoding="utf-8")
-        if headings(text) != SECTIONS:
+        outside_of_code = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        if re.findall(r"^## .+", outside_of_code, re.MULTILINE) != SECTIONS:
             faults.append(f"{where}: wants these sections in order: {', '.join(SECTIONS)}")
         faults += check_top(where, text) + check_types(root, where, text)
         faults += check_exercises(where, text)
@@ -114,15 +104,9 @@ def check_ranks(root):
     return [f"docs/running.md: says that {n:02} runs on one rank, or does not and it does" for n in sorted(told ^ alone)]
 
 
-def check_diffs(root):
-    script = root / "scripts/chapter_diff.sh"
-    run = subprocess.run(["bash", script, "--check"], capture_output=True, text=True)
-    return (run.stdout + run.stderr).splitlines()
-
-
 def check(root):
-    faults = check_names(root) + check_readmes(root) + chapter_tree.faults_of_readme(root)
-    return faults + chapter_budget.check(root)[1] + check_diffs(root) + check_ranks(root)
+    return (check_names(root) + check_readmes(root) + chapter_tree.faults_of(root) + chapter_budget.check(root)[1] +
+            chapter_diff.faults(root) + check_ranks(root))
 
 
 if __name__ == "__main__":

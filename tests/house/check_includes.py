@@ -3,16 +3,17 @@
 
 kernels knows nobody; common knows kernels; a chapter knows common, kernels and the chapters that it
 descends from; labs and benchmarks know all these; tests know everybody, and nobody knows them. No
-circles, between files or between folders. Headers of the project are included in quotes, by their path from the
-root. The CMake targets follow the same lines.
+circles, between files or between folders. Headers of the project are included in quotes, by their
+path from the root.
 
 Where CMake chooses between folders of headers, a bare name stands for one of each.
 """
 
 import re
 import sys
+from graphlib import CycleError, TopologicalSorter
 
-from house import ROOT, all_files, code_files, floor, tell
+from house import ROOT, code_files, tell
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import chapter_tree  # noqa: E402
@@ -27,7 +28,6 @@ BELOW = {
 }
 CHOSEN = ["kernels/cuda/native", "kernels/cuda/on_cpu"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
-NEW_TARGET = re.compile(r"^\s*(?:add_library|add_executable|ladder_test)\(([\w.]+)", re.MULTILINE)
 
 
 def chapter_of(path):
@@ -58,28 +58,7 @@ def fault_of_include(root, here, bracket, name):
     return None
 
 
-def circle(graph):
-    """One circle of a graph {node: set of nodes} as a list of nodes; [] if there is none."""
-    done = set()
-
-    def walk(node, path):
-        if node in path:
-            return path[path.index(node) :] + [node]
-        if node in done:
-            return []
-        for other in sorted(graph.get(node, ())):
-            if found := walk(other, path + [node]):
-                return found
-        done.add(node)
-        return []
-
-    for node in sorted(graph):
-        if found := walk(node, []):
-            return found
-    return []
-
-
-def check_sources(root):
+def check(root):
     faults, files, folders = [], {}, {}
     for path in code_files(root):
         here = path.relative_to(root)
@@ -94,30 +73,11 @@ def check_sources(root):
                 if ends[0] != ends[1]:
                     folders.setdefault(ends[0], set()).add(ends[1])
     for graph in [files, folders]:
-        if found := circle(graph):
-            faults.append("circle: " + " -> ".join(found))
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as found:
+            faults.append("circle: " + " -> ".join(reversed(found.args[1])))
     return faults
-
-
-def check_targets(root):
-    """No CMakeLists.txt may name a target of a floor that its own must not know."""
-    lists = [path for path in all_files(root) if path.name == "CMakeLists.txt"]
-    lists = [path for path in lists if floor(root, path) in BELOW]
-    text = {path: re.sub(r"#.*", "", path.read_text(encoding="utf-8")) for path in lists}
-    home = {name: floor(root, path) for path in lists for name in NEW_TARGET.findall(text[path])}
-    # Programs of chapters are made by a function, from their names.
-    home.update({f"ch{name}": "chapters" for name in chapter_tree.read_table(root)})
-    faults = []
-    for path in lists:
-        for word in sorted(set(re.findall(r"[\w.]+", text[path]))):
-            if word in home and home[word] not in BELOW[floor(root, path)]:
-                where = path.relative_to(root)
-                faults.append(f"{where}: may not know the target {word} of {home[word]}")
-    return faults
-
-
-def check(root):
-    return check_sources(root) + check_targets(root)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The look of the files: clean whitespace, lengths within the design's, scripts that parse and run."""
 
-import stat
+import os
+import re
 import subprocess
 
 from house import CODE, all_files, floor, tell
@@ -14,65 +15,50 @@ TEXT_NAMES = {".clang-format", ".clang-tidy", ".gitignore"}
 LENGTH_OF_ONE_FILE = {"kernels/kernels.h": 400}
 
 
-def longest(root, path):
-    """How many lines a file may have; None where there is no such limit."""
-    here = path.relative_to(root)
-    if str(here) in LENGTH_OF_ONE_FILE:
-        return LENGTH_OF_ONE_FILE[str(here)]
-    top = floor(root, path)
+def longest(where, top, path):
+    """How many lines a file may have; infinite where there is no such limit."""
     if top == "tests" and path.suffix in CODE | {".py"}:
         return 300
     if path.suffix in {".h", ".cuh"}:
-        return 250 if top == "chapters" else 200
-    if path.suffix in {".cpp", ".cu"}:
-        return 400 if path.name != "main.cpp" else None  # its budget: check_chapters.py
-    return None
+        return LENGTH_OF_ONE_FILE.get(where, 250 if top == "chapters" else 200)
+    if path.suffix in {".cpp", ".cu"} and path.name != "main.cpp":  # its budget: check_chapters.py
+        return 400
+    return float("inf")
 
 
-def check_file(root, path):
-    where = path.relative_to(root)
+def faults_of_text(where, top, path):
     text = path.read_text(encoding="utf-8")
-    lines = text.split("\n")
-    faults = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if "\t" in line:
-            faults.append(f"{where}:{number}: tab")
+            yield f"{where}:{number}: tab"
         # A diff shows an unchanged blank line as one blank.
         if line != line.rstrip() and not (path.suffix == ".md" and line == " "):
-            faults.append(f"{where}:{number}: blanks at the end of the line")
-    if text and not text.endswith("\n") or text.endswith("\n\n"):
-        faults.append(f"{where}: wants exactly one line end at its end")
-    explains = path.suffix in {".h", ".cuh"} or path.name == "main.cpp"
-    if explains and not text.startswith("//"):
-        faults.append(f"{where}: begins with no comment on what it is for")
-    limit = longest(root, path)
-    if limit and len(lines) - 1 > limit:
-        faults.append(f"{where}: {len(lines) - 1} lines, limit {limit}")
-    return faults
+            yield f"{where}:{number}: blanks at the end of the line"
+    if text and not re.search(r"[^\n]\n\Z", text):
+        yield f"{where}: wants exactly one line end at its end"
+    if (path.suffix in {".h", ".cuh"} or path.name == "main.cpp") and not text.startswith("//"):
+        yield f"{where}: begins with no comment on what it is for"
+    lines, limit = text.count("\n"), longest(where, top, path)
+    if lines > limit:
+        yield f"{where}: {lines} lines, limit {limit}"
 
 
-def is_shell(path):
-    with path.open("rb") as file:
-        return path.suffix == ".sh" or b"bash" in file.readline(40)
-
-
-def check_script(root, path):
-    if not is_shell(path):
-        return []
+def faults_of_script(where, top, path):
     run = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
-    faults = [f"{path.relative_to(root)}: {line}" for line in run.stderr.splitlines()]
+    yield from (f"{where}: {line}" for line in run.stderr.splitlines())
     # The texts call those of scripts/ by their name; scripts of tests are given to bash.
-    if floor(root, path) == "scripts" and not path.stat().st_mode & stat.S_IXUSR:
-        faults.append(f"{path.relative_to(root)}: not executable: chmod +x")
-    return faults
+    if top == "scripts" and not os.access(path, os.X_OK):
+        yield f"{where}: not executable: chmod +x"
 
 
 def check(root):
     faults = []
     for path in all_files(root):
+        where, top = str(path.relative_to(root)), floor(root, path)
         if path.suffix in TEXT or path.name in TEXT_NAMES:
-            faults += check_file(root, path)
-        faults += check_script(root, path)
+            faults += faults_of_text(where, top, path)
+        if path.suffix == ".sh" or b"bash" in path.read_bytes()[:40]:
+            faults += faults_of_script(where, top, path)
     return faults
 
 

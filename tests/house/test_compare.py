@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""scripts/compare.sh: which programs it runs and plans, with which flags, and what it calls equal."""
+"""scripts/compare.sh: which programs it runs and plans, with which flags, what it calls equal; and, on
+programs that are made up, its page and when it fails."""
 
 import argparse
-import json
+import contextlib
+import importlib.util
+import io
+import re
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from house import ROOT
 
@@ -15,187 +20,209 @@ import chapter_tree  # noqa: E402
 import compare  # noqa: E402
 import plans  # noqa: E402
 import runs  # noqa: E402
-from rows import Row, flags_of, models, rows, suits, why_not  # noqa: E402
-from traces import FIELDS, TraceError, first_difference, read_trace  # noqa: E402
+from rows import Row, flags_of, rows  # noqa: E402
 
 ARGS = argparse.Namespace(data="text", backend="cpu", model="tiny", layers=None, heads=None, channels=None,
                           seq_len=None, batch=8, steps=20, micro_batch=2, ranks=2)
+LINE = {"step": 0, "loss": "0x1p+1", "grad_norm": "0x1p+0", "lr": "0x1p-1", "param_hash": "0" * 16}
 
 
 def value_of(words, flag):
     return words[words.index(flag) + 1]
 
 
-def trace(steps=3, **other):
-    """Lines of a trace; other={"loss": (step, text)} replaces one."""
-    lines = [{"step": i, "loss": "0x1p+1", "grad_norm": "0x1p+0", "lr": "0x1p-1",
-              "param_hash": f"{i:016x}"} for i in range(steps)]
-    for name, (step, text) in other.items():
-        lines[step][name] = text
-    return lines
-
-
 class Rows(unittest.TestCase):
-    def test_a_chapter_gets_the_flags_it_knows(self):
-        first = flags_of(Row("a", "01_sgd", "a"), ARGS)
+    def test_flags(self):
+        first = flags_of(Row("a", "01_sgd", "a"), ARGS, 20)
         self.assertIn("--lr", first)
-        self.assertNotIn("--schedule", first)
-        self.assertNotIn("--layers", first)  # the model's
-        self.assertEqual(value_of(flags_of(Row("a", "03_schedules", "a"), ARGS), "--warmup"), "2")
-        self.assertNotIn("--clip", flags_of(Row("a", "03_schedules", "a"), ARGS))
-        self.assertEqual(value_of(flags_of(Row("a", "04_clipping", "a"), ARGS), "--micro-batch"), "2")
-
-    def test_the_flags_of_a_row_win(self):
-        words = flags_of(Row("a", "11_tensor_parallel", "a", "--lr 0.5 --sequence-parallel --tp 2"), ARGS, steps=3)
-        self.assertEqual(words.count("--lr"), 1)
-        self.assertEqual(value_of(words, "--lr"), "0.5")
-        self.assertEqual(value_of(words, "--steps"), "3")
-        self.assertEqual(words.count("--tp"), 1)
-        self.assertEqual(words[-2:], ["--tp", "2"])
+        self.assertFalse({"--schedule", "--layers"} & set(first))  # it does not know the one; the other is the model's
+        self.assertEqual(value_of(flags_of(Row("a", "03_schedules", "a"), ARGS, 20), "--warmup"), "2")
+        words = flags_of(Row("a", "11_tensor_parallel", "a", "--lr 0.5 --tp 2"), ARGS, 3)
+        self.assertEqual((words.count("--lr"), value_of(words, "--lr"), value_of(words, "--steps")), (1, "0.5", "3"))
 
     def test_all_chapters_and_no_other(self):
+        trained = {name for name, row in chapter_tree.chapters().items() if row.trains}
         for ranks in (2, 4, 8):
-            self.assertEqual({row.chapter for row in rows(ranks)}, {name for name, row in chapter_tree.chapters().items() if row.trains})
+            self.assertEqual({row.chapter for row in rows(ranks)}, trained)
             self.assertEqual(len({row.key for row in rows(ranks)}), len(rows(ranks)))
             groups = [row.group for row in rows(ranks)]
             self.assertEqual(groups, sorted(groups, key=groups.index))
 
-    def test_a_branch_is_what_it_descends_from(self):
-        branch = Row("a", "18_offload", "a")
-        self.assertEqual((branch.group, branch.knows("10_zero3")), ("data parallel", True))
-        self.assertFalse(branch.knows("11_tensor_parallel"))
-        self.assertEqual(Row("a", "14_stability", "a").group, "one rank")
-
-    def left_out(self, ranks, **other):
-        args = argparse.Namespace(**{**vars(ARGS), "batch": 32, "micro_batch": 4, "ranks": ranks, **other})
-        return {row.key: why_not(row, args) for row in rows(ranks)
-                if row.key not in ("13", "20") and why_not(row, args)}
-
-    def test_models(self):
-        self.assertEqual([models()[name] for name in ("tiny", "llama-tiny")], [(4, 4, 64, 4), (4, 4, 64, 2)])
-        self.assertEqual((models()["llama3-405b"][3], "moe-tiny" in models()), (8, False))  # 06 has no experts
-
-    def test_rows_that_the_model_does_not_allow(self):
-        self.assertEqual(self.left_out(2), {})
-        self.assertEqual(self.left_out(4), {"12-interleaved": "4 layers do not make 8 equal parts"})
-        self.assertEqual((self.left_out(4, model="nano"), self.left_out(4, layers=8)), ({}, {}))
-        self.assertEqual(set(self.left_out(2, model="small")), {"12-interleaved"})
-        self.assertIn("share sequences of 64", why_not(Row("", "20_", "", "--cp 2 --ranks 2"), ARGS))
-        self.assertIn("4 ranks cannot share 2 heads of keys and values", self.left_out(4, model="llama-tiny").values())
-        many = self.left_out(8)
-        self.assertEqual(many["11-sequence"], "8 ranks cannot share 4 heads")
-        self.assertEqual(set(many), {"11", "11-sequence", "12-gpipe", "12-1f1b", "12-interleaved",
-                                     "12-zb-h1"})
-
-    def test_all_rows_run_without_flags(self):
-        args = compare.parse_arguments([])
-        self.assertEqual({row.key: why_not(row, args) for row in rows(args.ranks) if why_not(row, args)}, {})
-        sizes = flags_of(Row("a", "01_sgd", "a"), args)
-        self.assertEqual([value_of(sizes, flag) for flag in ("--model", "--heads", "--channels", "--seq-len")],
-                         ["small", "8", "128", "128"])
-        self.assertNotIn("--heads", flags_of(Row("a", "01_sgd", "a"), compare.parse_arguments(["--model", "nano"])))
-
-    def test_heads_that_are_given_count(self):
-        more = {"heads": 8, "layers": 16, "model": "small", "ranks": 8, "batch": 16, "micro_batch": 1}
-        self.assertEqual(self.left_out(**more), {})
-        self.assertEqual(set(self.left_out(**{**more, "heads": 6})), {"11", "11-sequence"})
-
     def test_only_equal_ranks_are_compared(self):
+        self.assertEqual({row.ranks for row in rows(8)}, {1, 8})
         mesh = next(row for row in rows(2) if row.key == "13")
-        said = {n: why_not(mesh, argparse.Namespace(**{**vars(ARGS), "model": "nano", "ranks": n})) for n in (2, 4, 8)}
-        self.assertEqual(said, {2: "its 8 ranks are not the 2 of the others",
-                                4: "its 8 ranks are not the 4 of the others", 8: ""})
-        for row in rows(8):
-            count = row.degree("--ranks") * row.degree("--tp") * row.degree("--dp") * row.degree("--pp")
-            self.assertIn(count, (1, 8), row.key)
-
-    def test_rows_that_the_batch_does_not_allow(self):
-        few = self.left_out(4, model="nano", batch=8)
-        self.assertEqual(few, {"12-interleaved": "4 stages with 2 chunks want 4, 8, ... "
-                                                 "micro-batches, not 2"})
-        self.assertEqual(set(self.left_out(2, batch=24)), {"07", "08", "09", "10", "15", "16", "18", "22"})
-        self.assertEqual([suits(m, 24) for m in (1, 3, 8, 16, 24, 99)],
-                         [True, False, True, False, True, True])
+        self.assertEqual(compare.run_one(mesh, ARGS), "its 8 ranks are not the 2 of the others")
 
     def test_what_may_differ(self):
         may = {row.key for row in rows(2) if row.differs}
         self.assertEqual(may, {"01", "02", "03", "05", "14", "16", "19", "21", "22"})
-        self.assertIn("GPT-2's block", [row.title for row in rows(2, model="llama-tiny")])
-        cuda = {row.key for row in rows(2, "cuda") if row.differs}
-        self.assertEqual(cuda - may, {"11", "11-sequence", "13"})
+        self.assertEqual({row.key for row in rows(2, "cuda") if row.differs} - may, {"11", "11-sequence", "13"})
 
+    def test_plans(self):
+        flags = {row.key: plans.flags_of_plan(row, "h100") for row in rows(8) if row.chapter in plans.CHAPTERS}
+        for key, axes, zero in [("07", "1 1 64 1", "0"), ("08", "1 1 64 1", "1"), ("11", "8 1 8 1", "0"),
+                                ("12-1f1b", "1 1 8 8", "0"), ("13", "2 1 16 2", "1"), ("20", "1 2 32 1", "2")]:
+            words = flags[key]
+            self.assertEqual(" ".join(value_of(words, f"--{axis}") for axis in ("tp", "cp", "dp", "pp")), axes, key)
+            self.assertEqual(value_of(words, "--zero"), zero, key)
+        self.assertEqual((value_of(flags["12-interleaved"], "--chunks"), value_of(flags["16"], "--precision")), ("2", "fp8"))
+        self.assertNotIn("--no-sequence-parallel", flags["11-sequence"])
+        self.assertLessEqual(plans.CHAPTERS, set(chapter_tree.chapters()))
 
-class Traces(unittest.TestCase):
-    def read(self, lines, steps=3):
+    def test_every_field_of_a_trace_counts(self):
+        self.assertEqual(runs.difference([LINE], [LINE]), "")
+        for name in runs.FIELDS:
+            self.assertEqual(runs.difference([LINE], [{**LINE, name: "x"}]), f"step 0, {name}: x, not {LINE[name]}")
+
+    def test_what_is_no_trace(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "t.jsonl"
-            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-            return read_trace(path, steps)
+            for line, good in [(LINE, True), ({**LINE, "step": 1}, False), ({**LINE, "loss": "nan"}, False), ({}, False)]:
+                path.write_text(runs.json.dumps(line) + "\n")
+                with contextlib.nullcontext() if good else self.assertRaises(runs.RunError):
+                    runs.read_trace(path, 1)
 
-    def test_whole(self):
-        self.assertEqual(self.read(trace()), trace())
+    def test_traffic_is_only_what_steps_send(self):
+        shorter, longer = ({"comm": [{"rank": 0, "broadcast": {"wire_bytes": 9}, "all_reduce": {"wire_bytes": n}}]} for n in (15, 25))
+        self.assertEqual(runs.step_traffic(shorter, longer, 2), [{"all_reduce": 5}])
 
-    def test_not_whole(self):
-        for lines in [trace(2), trace(4), trace()[1:] + trace()[:1], trace(loss=(1, "nan")),
-                      trace(grad_norm=(2, "inf")), trace(lr=(0, "")), trace(param_hash=(0, "1")),
-                      [{"step": 0}]]:
-            with self.subTest(lines), self.assertRaises(TraceError):
-                self.read(lines)
-
-    def test_no_file(self):
-        with self.assertRaises(TraceError):
-            read_trace(Path("/nowhere/t.jsonl"), 1)
-
-    def test_same(self):
-        self.assertIsNone(first_difference(trace(), trace()))
-
-    def test_every_field_counts(self):
-        for name in FIELDS:
-            found = first_difference(trace(), trace(**{name: (1, "0x3p+0")}))
-            self.assertEqual((found.step, found.field, found.value), (1, name, "0x3p+0"))
-
-    def test_the_first_is_told(self):
-        found = first_difference(trace(), trace(loss=(2, "0x3p+0"), param_hash=(1, "f" * 16)))
-        self.assertEqual((found.step, found.field), (1, "param_hash"))
-
-    def test_a_shorter_run_is_another(self):
-        self.assertEqual(first_difference(trace(3), trace(2)).field, "steps")
+    def test_bad_flags(self):
+        for words in [["--ranks", "3"], ["--steps", "0"], ["--bogus"], ["--backend", "gpu"], ["--data", "nope.txt"], ["--out", __file__]]:
+            said = io.StringIO()
+            with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(said):
+                compare.main(words)
+            self.assertEqual((ended.exception.code, said.getvalue().count("\n")), (2, 1), words)
 
 
-class Traffic(unittest.TestCase):
-    def test_only_what_steps_send(self):
-        shorter = {"comm": [{"rank": 0, "broadcast": {"wire_bytes": 9},
-                             "all_reduce": {"wire_bytes": 15}}]}
-        longer = {"comm": [{"rank": 0, "broadcast": {"wire_bytes": 9}, "send": {"wire_bytes": 8},
-                            "all_reduce": {"wire_bytes": 25}}]}
-        self.assertEqual(runs.step_traffic(shorter, longer, 2),
-                         [{"rank": 0, "send": 4, "all_reduce": 5}])
+# A program: writes what --report and --trace want. An update of OTHER at step 1 is not the others', SLOW
+# takes twice as long, and REFUSES takes no flags.
+PROGRAM = """#!/usr/bin/env python3
+import json, sys
+from pathlib import Path
+a = sys.argv
+chapter = Path(a[0]).name[2:]
+if chapter == "REFUSES":
+    print("error: --tp 2 is not legal here", file=sys.stderr)
+    sys.exit(2)
+steps, ranks = int(a[a.index("--steps") + 1]), 2 if "--ranks" in a else 1
+both = dict(predicted=8, measured=8)
+Path(a[a.index("--report") + 1]).write_text(json.dumps(dict(
+    tokens_per_second=1.0, step_ms_median=1.0 + (chapter == "SLOW"),
+    layout=dict(ranks=ranks, dp=ranks, cp=1, tp=1, pp=1, threads=1, micro_batch=1),
+    model=dict(layers=4, heads=4, channels=8, seq_len=16, parameters=1234),
+    memory=[dict(rank=r, Param=both, Grad=both, Workspace=both) for r in range(ranks)],
+    comm=[dict(rank=r, all_reduce=dict(wire_bytes=100 + 7 * steps)) for r in range(ranks)])))
+line = lambda i: dict(step=i, loss="0x1p+1", grad_norm="0x1p+0", lr="0x1p-1",
+                      param_hash="%016x" % (i + (chapter == "OTHER" and i == 1)))
+if "--trace" in a:
+    Path(a[a.index("--trace") + 1]).write_text("".join(json.dumps(line(i)) + "\\n" for i in range(steps)))
+else:
+    open("turns", "a").write(f"{chapter} {steps}\\n")
+"""
+# Chapter 23's, which takes 100 GiB where layers are whole, and answers twice where there are two stages.
+PLANNER = """#!/usr/bin/env python3
+import json, sys
+from pathlib import Path
+a = sys.argv
+of = lambda flag: a[a.index(flag) + 1]
+if "gigabytes = 1000000\\n" not in Path(of("--device")).read_text(): sys.exit("error: no layout fits")
+seconds = dict(products=3.0, tensor=0.5, context=0.25, messages=0.125, data=0.125, bubble=1.0)
+layout = dict({name: int(of("--" + name)) for name in ("tp", "cp", "dp", "pp", "zero")}, mfu=0.5, step_seconds=5.0,
+              seconds=seconds, memory=dict(Param=(100 if of("--tp") == "1" else 2) << 30, Grad=0, Workspace=4 << 30))
+Path(of("--report")).write_text(json.dumps(dict(layouts=[layout] * (1 + (of("--pp") == "2")))))
+"""
 
 
-class Plans(unittest.TestCase):
-    def flags(self, key):
-        row = next(row for row in rows(8) if row.key == key)
-        return plans.flags_of_plan(row, "h100")
+@unittest.skipUnless(importlib.util.find_spec("matplotlib"), "charts need matplotlib")
+class Whole(unittest.TestCase):
+    """compare.main() on a tree of made-up programs."""
 
-    def test_a_row_keeps_its_ranks_and_the_rest_share_the_batch(self):
-        for key, axes in [("07", "1 1 64 1"), ("11", "8 1 8 1"), ("12-1f1b", "1 1 8 8"), ("13", "2 1 16 2"),
-                          ("20", "1 2 32 1")]:
-            words = self.flags(key)
-            self.assertEqual(" ".join(value_of(words, f"--{axis}") for axis in ("tp", "cp", "dp", "pp")), axes, key)
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        for target, name, value in [(runs, "ROOT", self.root), (compare, "ROOT", self.root), (compare, "build", lambda args: None)]:
+            patch = mock.patch.object(target, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
 
-    def test_a_row_is_planned_with_what_makes_it_this_row(self):
-        stages = {key: value_of(self.flags(key), "--zero") for key in ("07", "08", "09", "10", "11", "13", "20")}
-        self.assertEqual(stages, {"07": "0", "08": "1", "09": "2", "10": "3", "11": "0", "13": "1", "20": "2"})
-        self.assertEqual([value_of(self.flags(f"12-{name}"), "--schedule") for name in ("gpipe", "zb-h1")],
-                         ["gpipe", "zb-h1"])
-        self.assertEqual(value_of(self.flags("12-interleaved"), "--chunks"), "2")
-        self.assertNotIn("--chunks", self.flags("12-1f1b"))
-        self.assertIn("--no-sequence-parallel", self.flags("11"))
-        self.assertNotIn("--no-sequence-parallel", self.flags("11-sequence"))
-        self.assertEqual(value_of(self.flags("16"), "--precision"), "fp8")
+    def run_on(self, *wanted, more=(), planner=PLANNER):
+        """Exit status, screen and page; a program for chapter 06 and for each row but those of NOT_BUILT."""
+        wanted, bin_ = [Row("06", "06_x", "kept"), *wanted], self.root / "build/cpu/bin"
+        bin_.mkdir(parents=True, exist_ok=True)
+        (self.root / plans.DEVICE).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / plans.DEVICE).write_text((ROOT / plans.DEVICE).read_text())
+        (self.root / "text").write_text("text " * 400)
+        programs = {row.chapter: PROGRAM for row in wanted if row.chapter != "NOT_BUILT"} | {"23_planner": planner}
+        for name, program in programs.items():
+            (bin_ / f"ch{name}").write_text(program)
+            (bin_ / f"ch{name}").chmod(0o755)
+        screen = io.StringIO()
+        with mock.patch.object(compare, "rows", lambda *_: wanted), \
+             mock.patch.multiple(Row, number=6, group="one rank", knows=lambda *_: True), \
+             contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
+            status = compare.main(["--steps", "4", "--rounds", "1", "--data", str(self.root / "text"), "--out",
+                                   str(self.root / "report"), *more])
+        return status, screen.getvalue(), (self.root / "report/index.html").read_text()
 
-    def test_chapters_are_there(self):
-        self.assertLessEqual(plans.CHAPTERS, set(chapter_tree.chapters()))
+    TWO = ("--ranks", "2")
+
+    def test_equal(self):
+        status, screen, page = self.run_on(Row("a", "SLOW", "slow", "--ranks 2"), more=[*self.TWO, "--rounds", "2"])
+        self.assertEqual(status, 0, screen)
+        self.assertIn("2 runs, 1 result", page)
+        ids = re.findall(r'\bid="([^"]*)"', page)
+        self.assertEqual(len(ids), len(set(ids)))  # of all charts together
+        self.assertNotIn("http", page.replace("http://www.w3.org/", ""))  # needs no network
+        turns = [line for line in (self.root / "turns").read_text().splitlines() if line.endswith(" 4")]
+        self.assertEqual(turns, ["06_x 4", "SLOW 4"] * 2)  # in turns
+        lines = (self.root / "report/runs.csv").read_text().splitlines()
+        head, slow = lines[0].split(","), lines[2].split(",")
+        self.assertEqual([slow[head.index(name)] for name in ("step_ms_median", "speed_to_06", "state_bytes", "sent_bytes_per_step")],
+                         ["2.0", "0.5000", "16", "7"])
+
+    def test_other_bits(self):
+        status, screen, page = self.run_on(Row("a", "OTHER", "zero"))
+        self.assertEqual(status, 1)
+        self.assertIn("step 1, param_hash", screen)
+        self.assertIn("differs, step 1", page)
+        self.assertIn("Broken", page)
+        status, screen, page = self.run_on(Row("a", "OTHER", "bf16", "", "16 bits"))
+        self.assertEqual(status, 0, screen)
+        self.assertIn("16 bits", page)
+
+    def test_what_cannot_run(self):
+        """A refusal is a fault where nobody has chosen a layout."""
+        status, screen, page = self.run_on(Row("a", "REFUSES", "tp"))
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: --tp 2 is not legal here", screen)
+        self.assertIn("--tp 2 is not legal here", page)
+        status, screen, page = self.run_on(Row("a", "REFUSES", "tp"), Row("b", "NOT_BUILT", "mesh"), more=["--batch", "4"])
+        self.assertEqual(status, 0, screen)
+        self.assertIn("left out: --tp 2 is not legal here", screen)
+        self.assertIn("NOT_BUILT is not built", page)
+
+    def test_flags_that_no_run_takes(self):
+        with mock.patch.dict(globals(), PROGRAM=PROGRAM.replace('"REFUSES"', '"06_x"')), self.assertRaises(SystemExit) as ended:
+            self.run_on(more=["--model", "huge"])
+        self.assertEqual(ended.exception.code, 2)
+
+    def test_plans(self):
+        ddp, shared = Row("07", "07_ddp", "ddp", "--ranks 2"), Row("11", "11_tensor_parallel", "shared", "--tp 2")
+        status, screen, page = self.run_on(ddp, shared, more=self.TWO)
+        self.assertEqual(status, 0, screen)
+        lines = [re.sub("<[^>]*>", " ", line).split() for line in re.findall("<tr>.*?</tr>", page)]
+        found = [line for line in lines if line[2:3] in (["yes"], ["no"])]
+        # Of what does not fit there is no time.
+        self.assertEqual(found, [["07", "ddp", "no", "1&times;1&times;64&times;1", "104.0", "100.0"],
+                                 ["11", "shared", "yes", "2&times;1&times;32&times;1", "6.0", "2.0", "5.00", "50.0%", "20.0%", "20.0%"]])
+
+    def test_a_planner_that_fails_is_a_fault(self):
+        ddp, deep = Row("07", "07_ddp", "ddp", "--ranks 2"), Row("12", "12_pipeline_parallel", "deep", "--pp 2")
+        for row, planner, said in [(deep, PLANNER, "2 layouts, not one"), (ddp, "#!/bin/sh\necho wrong >&2; exit 2", "wrong")]:
+            status, screen, page = self.run_on(row, planner=planner, more=self.TWO)
+            self.assertEqual(status, 1, screen)
+            self.assertIn(said, page)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Scripts say at once what is wrong with a call, and leave nothing half done."""
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import re
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 from house import ROOT
@@ -17,6 +20,9 @@ from house import ROOT
 sys.path.insert(0, str(ROOT / "scripts"))
 import gpu_measure  # noqa: E402
 import gpu_runs  # noqa: E402
+import nightly  # noqa: E402
+import readme_commands  # noqa: E402
+from measure import machine  # noqa: E402
 
 
 class Calls(unittest.TestCase):
@@ -25,90 +31,86 @@ class Calls(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.here = Path(folder.name) / "here"
-        self.programs = Path(folder.name) / "programs"
+        self.here, self.programs = (Path(folder.name) / name for name in ("here", "programs"))
         self.here.mkdir()
         self.programs.mkdir()
 
-    def pretend(self, *names):
+    def pretend(self, *names, text="#!/bin/sh\n"):
         for name in names:
-            path = self.programs / name
-            path.write_text("#!/bin/sh\n")
-            path.chmod(0o755)
+            (self.programs / name).write_text(text)
+            (self.programs / name).chmod(0o755)
 
     def call(self, script, *words, path=os.environ["PATH"], **variables):
         environment = {**os.environ, "PATH": f"{self.programs}:{path}", **variables}
         return subprocess.run(["/bin/bash", ROOT / "scripts" / script, *words], cwd=self.here,
                               env=environment, capture_output=True, text=True)
 
+    def left(self):
+        return [path.name for path in self.here.iterdir()]
 
-class Scripts(Calls):
-
-    def test_setup_without_apt_says_what_to_install(self):
+    def test_setup(self):
         done = self.call("setup.sh", path="")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("no apt-get here, so nothing is installed", done.stderr)
-        for library in ["Highway", "highway-devel", "brew install", "not tried"]:
-            self.assertIn(library, done.stderr)
-
-    def test_setup_says_where_its_names_are_from(self):
-        self.pretend("apt-get", "cat")
-        (self.programs / "dpkg-query").write_text("#!/bin/sh\nprintf installed\n")
-        (self.programs / "dpkg-query").chmod(0o755)
+        for words in ["no apt-get here, so nothing is installed", "highway-devel", "brew install", "not tried"]:
+            self.assertIn(words, done.stderr)
+        self.pretend("apt-get")
+        self.pretend("dpkg-query", text="#!/bin/sh\nprintf installed\n")
         system = self.here / "os-release"
-        for name, version, known in [("debian", "12", True), ("debian", "13", True),
-                                     ("ubuntu", "24.04", True), ("debian", "14", False)]:
-            system.write_text(f'ID={name}\nVERSION_ID="{version}"\n')
+        for name, known in [("debian 12", True), ("debian 13", True), ("ubuntu 24.04", True), ("debian 14", False)]:
+            system.write_text('ID={}\nVERSION_ID="{}"\n'.format(*name.split()))
             done = self.call("setup.sh", "--all", LADDER_OS_RELEASE=str(system))
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(f"this is '{name} {version}'" not in done.stdout, known, done.stdout)
-
-    def test_bundle_asks_for_the_text_first(self):
-        self.pretend("apt-get", "apt-cache", "dpkg-deb", "g++")
-        done = self.call("bundle_deps.sh", "deps", path="")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("no program 'bible'", done.stderr)
-        self.assertEqual(list(self.here.iterdir()), [])
+            self.assertEqual(f"this is '{name}'" not in done.stdout, known, done.stdout)
 
     def test_bundle_leaves_nothing_unfinished(self):
-        self.pretend("apt-get", "apt-cache", "dpkg-deb", "g++", "bible")
+        self.pretend("apt-get", "apt-cache", "dpkg-deb", "g++")
+        done = self.call("bundle_deps.sh", "deps", path="")
+        self.assertEqual((done.returncode, self.left()), (2, []))
+        self.assertIn("no program 'bible'", done.stderr)
+        self.pretend("bible")
         for _ in range(2):  # the first is not in the way of the second
             done = self.call("bundle_deps.sh", self.here / "deps")
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("include/boost", done.stderr)  # which no package has brought
-            self.assertEqual(list(self.here.iterdir()), [])
+            self.assertEqual(self.left(), [])
 
-    def borrow(self, *names):
-        for name in names:
+    def test_text(self):
+        for name in ("dirname", "mkdir", "python3", "wc"):
             (self.programs / name).symlink_to(shutil.which(name))
-
-    def test_text_without_apt_is_the_same_everywhere(self):
-        self.borrow("dirname", "mkdir", "python3", "wc")
         for words in [["out/text.txt"], ["--grammar", "out/text.txt"]]:
             done = self.call("text.sh", *words, path="")
             self.assertEqual(done.returncode, 0, done.stderr)
             text = (self.here / "out/text.txt").read_bytes()
-            self.assertEqual(len(text), 500_000)
             self.assertEqual(hashlib.sha256(text).hexdigest(),
                              "99570de3a1ee36af6e0637c0238cc9252a6c1094fc84dc2cf80f2dae5551b370")
             self.assertEqual([path.name for path in (self.here / "out").iterdir()], ["text.txt"])
-
-    def test_text_with_apt_is_the_bible(self):
-        self.borrow("dirname", "mkdir", "python3", "wc")
         self.pretend("apt-get")
         done = self.call("text.sh", "text.txt", path="")
-        self.assertEqual(done.returncode, 2)
+        self.assertEqual((done.returncode, self.left()), (2, ["out"]))
         self.assertIn("no program 'bible'; scripts/setup.sh installs it", done.stderr)
-        self.assertEqual(list(self.here.iterdir()), [])
 
-    @unittest.skipUnless(Path("/usr/bin/python3").exists(), "compare.sh wants Debian's Python")
-    def test_compare_reads_its_flags_before_it_installs(self):
-        done = self.call("compare.sh", "--data", "nope.txt")
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("nope.txt: no such file", done.stderr)
-        done = self.call("compare.sh", "--help")
-        self.assertEqual(done.returncode, 0)
-        self.assertTrue(done.stdout.startswith("usage:"), done.stdout)
+    def test_wrong_calls(self):
+        """One line on stderr, status 2, nothing written."""
+        (self.here / "text").write_text("no archive")
+        for words, said in [("gpu_check.sh --pack", "--pack takes the name of a file"),
+                            ("gpu_check.sh --pack none/file", "--pack none/file: legal is a file in a folder"),
+                            ("gpu_check.sh --pack file --march", "--march takes a value"),
+                            ("gpu_check.sh --pack file --only speed", "--pack FILE takes --architectures"),
+                            ("gpu_check.sh --run", "--run takes the name of a file"),
+                            ("gpu_check.sh --run none", "--run none: no such file"),
+                            ("gpu_check.sh --run text", "--run text: not what --pack makes"),
+                            ("gpu_check.sh --run text --only speed,none", "'speed,none'; legal are some of kernels,"),
+                            ("gpu_check.sh --run text --limit 9", "'9'; legal are 10 and more seconds"),
+                            ("gpu_check.sh --run text --out text", "--out text: no folder"),
+                            ("gpu_check.sh --none", "unrecognized arguments: --none"),
+                            ("nightly.sh --part none", "legal: --build DIR, --part data|model|mesh|"),
+                            ("nightly.sh --build none", "--build none: no folder bin"),
+                            ("chapter_diff.sh 99", "where NN is one of 02, 03"),
+                            ("compare.sh --data nope.txt", "nope.txt: no such file")]:
+            done = self.call(*words.split())
+            self.assertEqual((done.returncode, done.stdout, self.left()), (2, "", ["text"]), words)
+            self.assertIn(said, done.stderr)
+            self.assertRegex(done.stderr, r"^\w+.sh: [^\n]*\n$")
 
     def test_pictures_ask_for_matplotlib_before_anything_is_measured(self):
         for script, *words in [["scripts/timeline_svg.py", "none.json", "--out", "step.svg"],
@@ -116,33 +118,8 @@ class Scripts(Calls):
             # -S: without installed packages.
             done = subprocess.run([sys.executable, "-S", ROOT / script, *words], cwd=self.here,
                                   capture_output=True, text=True, timeout=60)
-            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual((done.returncode, done.stdout, self.left()), (2, "", []))
             self.assertIn("no matplotlib", done.stderr)
-            self.assertEqual(list(self.here.iterdir()), [])
-
-
-class GpuCheck(Calls):
-    """scripts/gpu_check.sh where there is no GPU, and its tables."""
-
-    def test_a_wrong_call_is_told_in_one_line_and_leaves_nothing(self):
-        (self.here / "text").write_text("no archive")
-        for words, said in [("--pack", "--pack takes the name of a file"),
-                            ("--pack none/file", "--pack none/file: legal is a file in a folder"),
-                            ("--pack file --march", "--march takes a value"),
-                            ("--pack file --only speed", "--pack FILE takes --architectures"),
-                            ("--run", "--run takes the name of a file"),
-                            ("--run none", "--run none: no such file"),
-                            ("--run text", "--run text: not what --pack makes"),
-                            ("--run text --only speed,none", "'speed,none'; legal are some of kernels,"),
-                            ("--run text --limit 9", "'9'; legal are 10 and more seconds"),
-                            ("--run text --out text", "--out text: no folder"),
-                            ("--only none", "'none'; legal are some of kernels,"),
-                            ("--none", "unrecognized arguments: --none")]:
-            done = self.call("gpu_check.sh", *words.split())
-            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
-            self.assertIn(said, done.stderr)
-            self.assertRegex(done.stderr, r"^gpu_check.sh: [^\n]*\n$")
-            self.assertEqual([path.name for path in self.here.iterdir()], ["text"])
 
     @unittest.skipIf(shutil.which("nvidia-smi"), "there may be a GPU here")
     def test_without_a_gpu_nothing_is_built(self):
@@ -150,7 +127,61 @@ class GpuCheck(Calls):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("no GPU here: nvidia-smi finds none", done.stderr)
 
-    def test_tables_name_what_is_there(self):
+    def test_a_step_becomes_a_row(self):
+        """Of a program that only writes a report: of 2 ms and 3 MiB."""
+        report = {"step_ms_median": 2, "memory": [{"rank": 0, "Param": {"predicted": 0, "measured": 1 << 20},
+                                                   "Optim": {"predicted": 0, "measured": 2 << 20}}]}
+        self.pretend("ch05_mixed_precision", text=f"""#!/bin/sh
+for word; do case $word in --report=*) echo '{json.dumps(report)}' >"${{word#--report=}}" ;; esac; done
+""")
+        done = subprocess.run([sys.executable, ROOT / "bench/peers/gpu_step.py", "--programs=ladder",
+                               "--rows=gpt2-124m", f"--bin={self.programs}", "--backend=cpu"],
+                              cwd=self.here, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"gpt2-124m \| Ladder 05 \| 32 \| 2.0 \| 16,384,000 \|.*\| 0.0 \|")
+
+    def bits(self, change=lambda bits: bits, status=0, name=None):
+        """scripts/bits.py on a program that writes the golden bits, or others."""
+        golden = json.loads((ROOT / "tests/golden/bits.json").read_text())
+        run = next(run for run in golden["runs"] if run["name"] == "lion")
+        self.pretend(name or f"ch{run['layouts'][0]}", text=f"""#!/bin/sh
+while [ "$1" != --trace ]; do shift; done
+for i in $(seq {run['steps']}); do echo '{json.dumps(change(run["bits"]["ref"]))}'; done >"$2"
+exit {status}
+""")
+        done = subprocess.run([ROOT / "scripts/bits.py", self.programs, "--run", "lion", "--backend", "ref"],
+                              capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    def test_bits(self):
+        self.assertIn("not built: 04_clipping", self.bits(name="other")[1])
+        self.assertEqual(self.bits(), (0, "1 runs with the golden bits, 0 without\n"))
+        for field, value in [("loss", "0x1p+0"), ("grad_norm", "nan"), ("param_hash", "0")]:
+            status, said = self.bits(lambda bits: {**bits, field: value})
+            self.assertEqual(status, 1)
+            self.assertIn(f"{field} {value}, not", said)
+        self.assertIn("exit status 3", self.bits(status=3)[1])
+
+    def test_a_night(self):
+        """What a run is called, and who is seen to have other bits: a program whose hash is its ranks'."""
+        self.pretend("ch06_checkpointing", "ch07_ddp", text="""#!/bin/sh
+for word; do [ "$last" = --ranks ] && ranks=$word; [ "$last" = --fault ] && ranks=9; last=$word; done
+for i in $(seq 20); do echo "loss $((${ranks-1} > 2))"; done >"$last"
+""")
+        (self.here / "bin").symlink_to(self.programs)
+        with unittest.mock.patch.object(nightly, "ROOT", self.here):
+            work = nightly.Workplace(self.here)
+            run = lambda ranks, own: work.judge(nightly.Run("t", "07_ddp", "thread", ranks, nightly.NANO, own))
+            self.assertTrue(run(2, "--micro-batch 1")[0])
+            self.assertEqual(run(2, "--micro-batch 1"), (True, "as before"))
+            self.assertEqual(run(4, "--micro-batch 1"), (False, "differs in step 0"))
+            self.assertTrue(run(2, nightly.lost("all_reduce"))[0])
+            self.pretend("ch07_ddp", text=(self.programs / "ch07_ddp").read_text().replace("ranks=9", "ranks=1"))
+            self.assertEqual(run(4, nightly.lost("all_reduce", 3)), (False, "the fault is not seen"))
+
+
+class Tables(unittest.TestCase):
+    def test_gpu_check_names_what_is_there(self):
         sources = "".join(path.read_text() for path in (ROOT / "kernels/cuda").glob("attention_*"))
         for kernel in gpu_measure.COUNTED:
             self.assertTrue(re.search(rf"__global__[^;{{]*\b{kernel}\(", sources), kernel)
@@ -160,57 +191,40 @@ class GpuCheck(Calls):
         script = (ROOT / "scripts/gpu_check.sh").read_text()
         self.assertIn(f"some of {','.join(gpu_measure.PARTS)}\n", script)
 
+    def test_the_night_has_chapters_that_are_there(self):
+        for part in nightly.LAYOUTS:
+            runs = list(part())
+            self.assertTrue(any(run.is_control for run in runs))
+            self.assertEqual({run.table for run in runs}, set(nightly.LAYOUTS[part][2]))
+            self.assertTrue(all((ROOT / "chapters" / run.chapter).is_dir() for run in runs))
 
-    def test_a_step_becomes_a_row(self):
-        """Of a program that only writes a report: of 2 ms and 3 MiB."""
-        report = {"step_ms_median": 2, "memory": [{"rank": 0, "Param": {"predicted": 0, "measured": 1 << 20},
-                                                   "Optim": {"predicted": 0, "measured": 2 << 20}}]}
-        program = self.programs / "ch05_mixed_precision"
-        program.write_text(f"""#!/bin/sh
-for word; do case $word in --report=*) echo '{json.dumps(report)}' >"${{word#--report=}}" ;; esac; done
-""")
-        program.chmod(0o755)
-        done = subprocess.run([sys.executable, ROOT / "bench/peers/gpu_step.py", "--programs=ladder",
-                               "--rows=gpt2-124m", f"--bin={self.programs}", "--backend=cpu"],
-                              cwd=self.here, capture_output=True, text=True, timeout=60)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"gpt2-124m \| Ladder 05 \| 32 \| 2.0 \| 16,384,000 \|.*\| 0.0 \|")
+    def test_generations_of_one_machine_differ(self):
+        core = "cpu family\t: 25\nmodel\t\t: {}\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512f\n"
+        self.assertRegex(machine(core.format(17)), r"^AMD EPYC \(family 25, model 17\), \d+ cores, AVX-512$")
+        self.assertTrue(machine("processor\t: 0\nFeatures\t: fp asimd\n").startswith("?, "))
 
 
-class Bits(unittest.TestCase):
-    """scripts/bits.py on programs that write the golden bits, and on others."""
+class ReadmeCommands(unittest.TestCase):
+    def faults(self, text):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            readme = Path(folder) / "01_x" / "README.md"
+            readme.parent.mkdir()
+            readme.write_text(text, encoding="utf-8")
+            return readme_commands.run_readme(readme, folder, steps=3)
 
-    def check(self, change=lambda bits: bits, status=0, program=True):
-        golden = json.loads((ROOT / "tests/golden/bits.json").read_text())
-        run = next(run for run in golden["runs"] if run["name"] == "lion")
-        line = json.dumps(change(run["bits"]["ref"]))
-        with tempfile.TemporaryDirectory() as folder:
-            if program:
-                path = Path(folder) / f"ch{run['layouts'][0]}"
-                path.write_text(f"""#!/bin/sh
-while [ "$1" != --trace ]; do shift; done
-for i in $(seq {run['steps']}); do echo '{line}'; done >"$2"
-exit {status}
-""")
-                path.chmod(0o755)
-            return subprocess.run([ROOT / "scripts/bits.py", folder, "--run", "lion", "--backend", "ref"],
-                                  capture_output=True, text=True)
+    def test_what_works_and_what_does_not(self):
+        run = "```sh\nrun() {{ echo $1; }}\n```\n\n1. Do.\n\n   ```sh\n   [[ $(run a) == {} ]]\n   ```\n"
+        for text, count in [("```sh\ntrue\n```\n", 0), ("```sh\nfalse | cat\n```\n", 1), ("```sh\nfalse\ntrue\n```\n", 1),
+                            ("This is refused:\n\n```sh\nexit 2\n```\n", 0), ("```sh\nexit 1\n```\n\nThey differ.\n", 0),
+                            ("It ends with status 3:\n\n```sh\nexit 3\n```\n", 0), ("They differ:\n\n```sh\nexit 2\n```\n", 1),
+                            (run.format("a"), 0), (run.format("b"), 1)]:
+            self.assertEqual(len(self.faults(text)), count, text)
 
-    def test_golden_bits(self):
-        done = self.check()
-        self.assertEqual((done.returncode, done.stdout), (0, "1 runs with the golden bits, 0 without\n"))
-
-    def test_other_bits_of_any_kind(self):
-        for field, value in [("loss", "0x1p+0"), ("grad_norm", "nan"), ("param_hash", "0")]:
-            done = self.check(lambda bits: {**bits, field: value})
-            self.assertEqual(done.returncode, 1)
-            self.assertIn(f"{field} {value}, not", done.stdout)
-
-    def test_a_program_that_fails_or_is_missing(self):
-        self.assertIn("exit status 3", self.check(status=3).stdout)
-        done = self.check(program=False)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("not built: 04_clipping", done.stdout)
+    def test_shorter(self):
+        program = "build/cpu/bin/ch01_sgd --data runs/bible.txt"
+        for text, short in [(f"{program} --steps 500\n", f"{program} --steps 3\n"), (f"{program}\n", f"{program} --steps 3\n"),
+                            ("run --steps 500\n", "run --steps 500\n"), ("cmake --preset cpu\nscripts/setup.sh\n", "")]:
+            self.assertEqual(readme_commands.shortened(text, 3), short)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """scripts/slides.py: every chapter has slides, nothing on them runs over, and all is the README's."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -32,37 +33,24 @@ def lines_of_text(slide):
 
 
 class Slides(unittest.TestCase):
-    def decks(self):
+    def test_every_deck(self):
+        """Nothing runs over, a slide is whole, and all on it is the README's."""
         for folder in CHAPTERS:
-            _, _, text = slides.deck(folder).partition("\n---\n")
-            yield folder, [slide.strip() for slide in re.split(r"^---$", text, flags=re.MULTILINE)]
-
-    def test_nothing_runs_over(self):
-        for folder, deck in self.decks():
-            for number, slide in enumerate(deck, 1):
-                self.assertLessEqual(lines_of_text(slide), 17, f"{folder.name}, slide {number}:\n{slide[:400]}")
+            shown = slides.deck(folder).partition("\n---\n")[2]
+            text = (folder / "README.md").read_text(encoding="utf-8")
+            self.assertEqual(shown.count("<img "), len(re.findall(r"^!\[", text.partition("\n## How to run it")[0], re.MULTILINE)), folder.name)
+            for diff in re.findall(r"^```diff\n.*?^```$", shown, re.MULTILINE | re.DOTALL):
+                for line in re.findall(r"^[-+] .*", diff, re.MULTILINE):
+                    self.assertIn(line, text, folder.name)
+            for number, slide in enumerate(map(str.strip, re.split(r"^---$", shown, flags=re.MULTILINE)), 1):
+                where = f"{folder.name}, slide {number}:\n{slide[:400]}"
+                self.assertLessEqual(lines_of_text(slide), 17, where)
                 for code in re.findall(r"^```.*?^```$", slide, re.MULTILINE | re.DOTALL):
-                    self.assertLessEqual(max(map(len, code.splitlines())), 130, f"{folder.name}, slide {number}")
-
-    def test_a_slide_is_whole(self):
-        for folder, deck in self.decks():
-            for number, slide in enumerate(deck, 1):
-                self.assertRegex(slide, r"\A##? .+\n\n.", f"{folder.name}, slide {number}")
-                self.assertEqual(slide.count("\n```") % 2, 0, f"{folder.name}, slide {number}")
+                    self.assertLessEqual(max(map(len, code.splitlines())), 130, where)
+                self.assertRegex(slide, r"\A##? .+\n\n.", where)
+                self.assertEqual(slide.count("\n```") % 2, 0, where)
                 prose = re.sub(r"^```.*?^```$|`[^`]*`", "", slide, flags=re.MULTILINE | re.DOTALL)
                 self.assertNotRegex(prose, r"\]\((?!https?:)", "a link that leads nowhere")
-
-    def test_all_is_the_chapters(self):
-        for folder, deck in self.decks():
-            text, shown = (folder / "README.md").read_text(encoding="utf-8"), "\n".join(deck)
-            used = text.partition("\n## How to run it")[0]
-            self.assertEqual(shown.count("<img "), len(re.findall(r"^!\[", used, re.MULTILINE)), folder.name)
-            for line in re.findall(r"^[-+] .*", "\n".join(re.findall(r"^```diff\n.*?^```$", shown, re.MULTILINE | re.DOTALL)), re.MULTILINE):
-                self.assertIn(line, text, folder.name)
-
-    def test_the_lab_is_named(self):
-        last = slides.deck(ROOT / "chapters/08_zero1").rpartition("\n---\n")[2]
-        self.assertIn("labs/lab.py new 08", last)
 
     def test_without_the_diff_no_line_of_a_lab_is_shown(self):
         for lab in all_labs():
@@ -71,28 +59,20 @@ class Slides(unittest.TestCase):
             self.assertIn("\n## Write it yourself\n" if not lab.is_extension else "\n## The problem\n", text, lab.name)
             self.assertEqual([line for line in removed_lines(lab) if line in text], [], lab.name)
 
+    @unittest.skipUnless(shutil.which("pandoc"), "no pandoc")
     def test_a_page_loads_nothing(self):
-        if not shutil.which("pandoc"):
-            self.skipTest("no pandoc")
         text = slides.deck(ROOT / "chapters/12_pipeline_parallel")
         page = slides.as_page(text)
         self.assertEqual(page.count("<section>"), len(re.findall(r"^---$", text, re.MULTILINE)) - 1)
         self.assertNotRegex(page, r"<script|<link|@import|(?:src=\"|url\()(?!data:)")
         self.assertIn("<math ", page)
-        self.assertNotIn("$$", page)
-
-    def run_with(self, *words, **more):
-        return subprocess.run([sys.executable, ROOT / "scripts/slides.py", *words], capture_output=True, text=True, **more)
 
     def test_bad_input_is_one_line(self):
-        for words in [[], ["8"], ["77"], ["08", "07"], ["--html"], ["08", "--nodiff"]]:
-            run = self.run_with(*words)
+        for words, path in [([], ""), (["8"], ""), (["77"], ""), (["08", "07"], ""), (["--html"], ""), (["08", "--nodiff"], ""),
+                            (["08", "--html"], "/nonexistent")]:
+            run = subprocess.run([sys.executable, ROOT / "scripts/slides.py", *words], capture_output=True, text=True,
+                                 env={**os.environ, **({"PATH": path} if path else {})})
             self.assertEqual((run.returncode, run.stdout, run.stderr.count("\n")), (2, "", 1), words)
-
-    def test_without_pandoc_there_is_no_page(self):
-        run = self.run_with("08", "--html", env={"PATH": "/nonexistent"})
-        self.assertEqual((run.returncode, run.stdout, run.stderr.count("\n")), (2, "", 1))
-        self.assertIn("pandoc", run.stderr)
 
 
 if __name__ == "__main__":

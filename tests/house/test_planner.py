@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The scripts that hold chapter 23 against runs of this machine: rates are found that are there, tables
-of programs are read, and a device file has every field."""
+"""The scripts that hold chapter 23 against runs of this machine: rates and laws are found that are there,
+tables of programs are read, and a device file has every field."""
 
 import importlib.util
 import sys
@@ -18,14 +18,13 @@ def script(name):
     return module
 
 
-machine, planner = script("this_machine"), script("measure")
-BENCH_COMM = """2 ranks on 2 cores
-
-| ranks are | ranks | operation | reduction | bytes | us | algorithm GB/s | bus GB/s |
+machine, planner, scaling = script("this_machine"), script("measure"), script("scaling_runs")
+BENCH_COMM = """| ranks are | ranks | operation | reduction | bytes | us | algorithm GB/s | bus GB/s |
 |---|---|---|---|---|---|---|---|
 | thread | 2 | all_reduce | halving | 64 | 28.6 | 0.00221 | 0.00221 |
 | thread | 2 | all_reduce | halving | 8388608 | 900.0 | 9.32 | 9.5 |
 """
+LAW = {"E": 1.2, "A": 40, "alpha": 0.35, "B": 60, "beta": 0.3}
 
 
 def fields_of(text):
@@ -46,13 +45,13 @@ class ThisMachine(unittest.TestCase):
         seconds = [sum(amount / rate for amount, rate in zip(row, rates)) for row in rows]
         for got, rate in zip(machine.least_squares(rows, seconds, [0.1] * 4), rates):
             self.assertAlmostEqual(got * rate, 1, places=6)
+        self.assertEqual(machine.least_squares([[1, 1], [1, 2]], [0.1, 0.2], [0.5, 0.01])[0], 0.5)  # its ceiling
 
-    def test_no_rate_is_above_its_ceiling(self):
-        got = machine.least_squares([[1, 1], [1, 2]], [0.1, 0.2], [0.5, 0.01])
-        self.assertEqual(got[0], 0.5)
-
-    def test_the_link_is_read_by_name(self):
+    def test_tables_are_read(self):
         self.assertEqual(machine.link_of(BENCH_COMM), {"rate": 9.5, "microseconds": 14.3})
+        ranks = [{"rank": 9, "Param": {"measured": n, "predicted": 0}, "Grad": {"measured": 1, "predicted": 0}}
+                 for n in (3, 7, 5)]
+        self.assertEqual(planner.most_bytes({"memory": ranks}), 8)
 
     def test_a_device_file_has_each_field_once(self):
         h100 = (ROOT / "chapters/23_planner/devices/h100.toml").read_text()
@@ -68,9 +67,7 @@ class ThisMachine(unittest.TestCase):
             self.assertAlmostEqual(whole[field], half[field] * parts, msg=field)
         self.assertAlmostEqual(whole["peak.bf16"], 0.4)
 
-
-class JudgedRuns(unittest.TestCase):
-    def test_they_fit_the_cores_and_are_no_calibration(self):
+    def test_judged_runs_fit_the_cores_and_are_no_calibration(self):
         calibration = {" ".join(flags.split()) for flags in machine.CALIBRATION}
         self.assertGreaterEqual(len(planner.JUDGED), 12)
         for chapter, both, own, layout in planner.JUDGED:
@@ -81,10 +78,24 @@ class JudgedRuns(unittest.TestCase):
             for flag in ("--recompute", "--precision", "--micro-batch"):
                 self.assertEqual(run.plan.count(flag), 1, run.plan)
 
-    def test_bytes_are_of_the_rank_that_takes_most(self):
-        ranks = [{"rank": 9, "Param": {"measured": n, "predicted": 0}, "Grad": {"measured": 1, "predicted": 0}}
-                 for n in (3, 7, 5)]
-        self.assertEqual(planner.most_bytes({"memory": ranks}), 8)
+
+class Scaling(unittest.TestCase):
+    def planted(self, loss_of):
+        runs = [{"N": scaling.size(layers, channels), "D": steps * 1024} for layers, _, channels, steps in scaling.RUNS]
+        return [{**run, "loss": loss_of(run)} for run in runs]
+
+    def test_a_planted_law(self):
+        *runs, held_out = self.planted(lambda run: scaling.loss_of(LAW, run))
+        law = scaling.fit(runs)
+        for name, value in LAW.items():
+            self.assertAlmostEqual(law[name] / value, 1, places=6)
+        self.assertAlmostEqual(scaling.loss_of(law, held_out), held_out["loss"], places=9)
+
+    def test_losses_that_rise_with_tokens_have_none(self):
+        self.assertIsNone(scaling.fit(self.planted(lambda run: 1 + run["D"] / 1e6 + run["N"] / 1e6)[:-1]))
+
+    def test_parameters_are_those_of_the_program(self):
+        self.assertEqual(scaling.size(4, 128), 867072 - 2 * 256 * 128 - 64 * 128)
 
 
 if __name__ == "__main__":

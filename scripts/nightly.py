@@ -1,0 +1,417 @@
+#!/usr/bin/env python3
+"""What scripts/nightly.sh does; it says what the parts are.
+
+The first four are tables of runs: each must have the trace of one rank, line by line."""
+
+import argparse
+import collections
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import chapter_tree
+from measure import ROOT, commit, machine
+
+STEPS = 20
+COMMS, POWERS = ("thread", "mpi"), (1, 2, 4, 8)
+POLICIES = ("none", "every:2", "sqrt", "full", "selective")
+PRECISIONS = ("fp32", "bf16", "fp16")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+SHARING = ("07_ddp", "08_zero1", "09_zero2", "10_zero3", "15_batch_size", "16_fp8", "18_offload")
+# `ref` is the specification, not the fast one: a smaller model.
+SIZES = {"cpu": "", "ref": "--layers 2 --channels 32 --heads 4"}
+# Sequences of 512 tokens, which 8 ranks can share.
+LONG = "--layers 2 --heads 8 --channels 64 --seq-len 512 --vocab 256"
+# A token takes three experts, whose sum has an order; full experts drop tokens.
+ROUTED = "--model moe-nano --layers 2 --experts-per-token 3 --capacity 0.7 --balance-loss 0.5 --bias-rate 0.05"
+NANO, LLAMA = "--model nano --batch 32", "--model llama-nano --batch 32"
+# Root may start processes in a container; ranks may be more than cores, and then give them way.
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """`same`: flags that one rank has, too, and that say what comes out. `own`: those of the layout,
+    among them the fault of a control, which must be seen."""
+
+    table: str
+    chapter: str
+    comm: str
+    ranks: int
+    same: str
+    own: str
+
+    @property
+    def is_control(self):
+        return "--fault" in self.own
+
+    def __str__(self):
+        return f"{self.chapter} {self.comm} {self.ranks} ranks {self.same} {self.own}"
+
+
+def lost(operation, at=STEPS - 1):
+    return f"--fault skip:{operation}:{at}"
+
+
+def meshes(most_tp):
+    """(TP, DP, PP) of each that nano allows on up to 8 ranks, and one on 16."""
+    all_meshes = [mesh for mesh in product(POWERS, POWERS, POWERS) if mesh[0] * mesh[1] * mesh[2] <= 8]
+    return [mesh for mesh in [*all_meshes, (2, 4, 2)] if mesh[0] <= most_tp]
+
+
+def layers_of_a_part(pp, schedule):
+    """Of the 8 layers of nano; 0 if they do not come out even."""
+    parts = pp * (2 if schedule == "interleaved" and pp > 1 else 1)
+    return 0 if 8 % parts else 8 // parts
+
+
+# ---- the runs of each part -----------------------------------------------------------------------
+
+
+def data():
+    chapters = [*SHARING, "20_context_parallel"]
+    for backend, precision, chapter, ranks, ga, comm in product(SIZES, PRECISIONS[:2], chapters, POWERS, (1, 2, 4), COMMS):
+        same = f"{NANO} --backend {backend} --precision {precision} {SIZES[backend]}"
+        yield Run("Layouts", chapter, comm, ranks, same, f"--micro-batch {32 // ranks // ga}")
+    for precision, policy, chapter in product(PRECISIONS, POLICIES, chapters):
+        same = f"{NANO} --precision {precision} --loss-scale 1024"
+        yield Run("Recomputation and precision", chapter, "thread", 4, same, f"--recompute {policy} --micro-batch 4")
+    for chapter, ga in product(["14_stability", "17_head_chunks", "19_llama", "21_moe"], (1, 2, 4)):
+        yield Run("Chapters that know one rank", chapter, "thread", 1, NANO, f"--micro-batch {32 // ga}")
+    for chapter in chapters:  # one lost sum of gradients, late in the run
+        operation = "all_reduce" if chapter[:2] in ("07", "15", "16") else "reduce_scatter"
+        yield Run("Layouts", chapter, "thread", 4, NANO, lost(operation))
+    yield from context()
+    yield from experts()
+
+
+def context():
+    table, chapter = "Ranks that share each sequence", "20_context_parallel"
+    for model in ("gpt2-124m", "llama-nano"):
+        same = f"{LONG} --batch 4 --model {model} --precision "
+        for precision, way, cp, dp, comm in product(PRECISIONS[:2], ("gather", "ulysses", "ring"), POWERS, (1, 2), COMMS):
+            if (model, way, cp) != ("llama-nano", "ulysses", 8):  # 4 heads of keys and values
+                yield Run(table, chapter, comm, cp * dp, same + precision, f"--micro-batch 1 --cp {cp} "
+                          f"--context {way} --recompute {'none' if dp == 1 else 'selective'}")
+        yield Run(table, chapter, "thread", 4, same + "fp32", f"--micro-batch 1 --cp 4 --context ring {lost('recv')}")
+
+
+def experts():
+    table, chapter, same = "Ranks that share experts", "22_expert_parallel", f"{ROUTED} --batch 16 --precision "
+    for precision, ep, ranks, ga, comm in product(PRECISIONS[:2], POWERS, POWERS, (1, 2), COMMS):
+        if ranks >= ep:
+            yield Run(table, chapter, comm, ranks, same + precision, f"--ep {ep} --micro-batch {16 // ranks // ga} "
+                      f"--recompute {'none' if ga == 1 else 'full'}")
+    yield Run(table, chapter, "thread", 4, same + "fp32", f"--ep 2 {lost('all_to_all', 16 * STEPS - 1)}")
+
+
+def model():
+    tp_chapter, pp_chapter = "11_tensor_parallel", "12_pipeline_parallel"
+    for variant, tp, policy, comm in product(("", "--sequence-parallel"), POWERS, POLICIES, COMMS):
+        yield Run("Layouts", tp_chapter, comm, tp, NANO, f"{variant} --micro-batch 8 --recompute {policy}")
+    yield Run("Layouts", tp_chapter, "thread", 4, NANO, lost("all_reduce", 3))
+    for schedule, pp, policy, precision, comm in product(SCHEDULES, POWERS, POLICIES, PRECISIONS[:2], COMMS):
+        layers = layers_of_a_part(pp, schedule)
+        if layers > (policy == "every:2") and (comm, precision) != ("mpi", "bf16"):
+            yield Run("Layouts", pp_chapter, comm, pp, f"{NANO} --precision {precision}",
+                      f"--pipeline {schedule} --micro-batch 4 --recompute {policy}")
+    for schedule in SCHEDULES:
+        yield Run("Layouts", pp_chapter, "thread", 2, NANO, f"--pipeline {schedule} --micro-batch 4 --fault swap:recv:1")
+
+
+def mesh():
+    run = lambda comm, axes, more: Run("Layouts", "13_3d_parallel", comm, axes[0] * axes[1] * axes[2], NANO,
+                                       "--tp {} --dp {} --pp {} ".format(*axes) + f"--micro-batch {8 // axes[1]} {more}")
+    for axes in meshes(most_tp=8):
+        for schedule in SCHEDULES:
+            if layers_of_a_part(axes[2], schedule):
+                yield run("thread", axes, f"--pipeline {schedule}")
+        yield run("mpi", axes, "")
+        if axes[0] > 1:
+            yield run("thread", axes, "--sequence-parallel --recompute selective")
+    # Of each axis: a sum inside a block, a sum of gradients late in the run, a message.
+    for fault in (lost("all_reduce", 3), lost("reduce_scatter"), "--fault swap:recv:1"):
+        yield run("thread", (2, 2, 2), fault)
+
+
+def llama():
+    """Its four heads of keys and values are shared by two query heads each: tensor ranks are at most 4."""
+    run = lambda chapter, comm, ranks, own, more="": Run("Layouts", chapter, comm, ranks, f"{LLAMA} {more}", own)
+    table = chapter_tree.read_table()
+    for chapter in (name for name in table if 4 <= table[name].number <= 19):
+        for own in ("--micro-batch 32", "--micro-batch 16", "--micro-batch 8", "--micro-batch 8 --threads 3"):
+            yield run(chapter, "thread", 1, own)
+        if "06_checkpointing" in chapter_tree.ancestors(chapter, table):
+            for precision, policy in product(PRECISIONS, POLICIES):
+                yield run(chapter, "thread", 1, f"--micro-batch 8 --recompute {policy}",
+                          f"--precision {precision} --loss-scale 1024")
+    for chapter, ranks, ga, comm in product(SHARING, (2, 4, 8), (1, 4), COMMS):
+        yield run(chapter, comm, ranks, f"--micro-batch {32 // ranks // ga}")
+    for tp, variant, comm in product((2, 4), ("", "--sequence-parallel"), COMMS):
+        yield run("11_tensor_parallel", comm, tp, f"{variant} --micro-batch 8 --recompute selective")
+    for schedule, pp, comm in product(SCHEDULES, (2, 4, 8), COMMS):
+        if layers_of_a_part(pp, schedule):
+            yield run("12_pipeline_parallel", comm, pp, f"--pipeline {schedule} --micro-batch 4")
+    for tp, dp, pp in meshes(most_tp=4):
+        own = f"--tp {tp} --dp {dp} --pp {pp} --micro-batch {8 // dp}"
+        for comm, more in [("thread", ""), ("mpi", "--pipeline zb-h1"), ("thread", "--sequence-parallel --recompute selective")]:
+            if tp > 1 or "--sequence" not in more:
+                yield run("13_3d_parallel", comm, tp * dp * pp, f"{own} {more}")
+    for chapter, ranks, fault in [("07_ddp", 4, lost("all_reduce")), ("11_tensor_parallel", 4, lost("all_reduce", 3)),
+                                  ("12_pipeline_parallel", 2, "--micro-batch 4 --fault swap:recv:1")]:
+        yield run(chapter, "thread", ranks, fault)
+
+
+# What the pages say of the runs: the page's name and title, the texts of its tables.
+LAYOUTS = {
+    data: ("nightly_data_parallel", "data parallelism", {
+        "Layouts": f"1, 2, 4 and 8 ranks; threads and processes under `mpirun`; 1, 2 and 4 micro-steps; FP32 and BF16; "
+                   f"backends cpu, and ref with `{SIZES['ref']}`.",
+        "Recomputation and precision": f"`--recompute` {' '.join(POLICIES)}; each in FP32, BF16 and FP16; 4 ranks as "
+                                       "threads, 2 micro-steps.",
+        "Chapters that know one rank": "FP32 on the backend cpu, 1, 2 and 4 micro-steps.",
+        "Ranks that share each sequence": f"`gpt2-124m` and `llama-nano` with `{LONG}`, 4 sequences, one at a time; 1, 2, "
+                                          "4 and 8 ranks a sequence in each of three ways, 1 and 2 shares of the batch; "
+                                          "threads and processes; FP32 and BF16.",
+        "Ranks that share experts": f"`{ROUTED}`, 16 sequences, against 21_moe on one rank; 1, 2, 4 and 8 ranks for all "
+                                    "experts, up to 8 ranks in all; 1 and 2 micro-steps; threads and processes; FP32 and "
+                                    "BF16."}),
+    model: ("nightly_model_parallel", "shared layers", {
+        "Layouts": f"`--recompute` {' '.join(POLICIES)}; threads and processes under `mpirun`. Chapter 11 in FP32 on 1, 2, "
+                   "4 and 8 ranks; chapter 12 in FP32, and as threads in BF16, on 1, 2, 4 and 8 stages in each schedule, "
+                   "where the 8 layers come out even, with 8 micro-batches."}),
+    mesh: ("nightly_mesh", "three axes", {
+        "Layouts": "Every `--tp` x `--dp` x `--pp` of up to 8 ranks, and 2 x 4 x 2, each with 4 micro-batches. As threads: "
+                   "in each schedule where the 8 layers come out even, and with `--sequence-parallel --recompute selective` "
+                   "where layers are shared. As processes under `mpirun`: in 1f1b."}),
+    llama: ("nightly_llama", "LLaMA's block", {
+        "Layouts": f"One rank: 1, 2 and 4 micro-steps, 3 threads, and from 06 on `--recompute` {' '.join(POLICIES)} in FP32, "
+                   "BF16 and FP16. All others as threads and as processes. Data parallelism: 2, 4 and 8 ranks with 1 and 4 "
+                   "micro-steps. Shared layers: 2 and 4 ranks, with `--sequence-parallel`, too. Stages: 2, 4 and 8 in each "
+                   "schedule. Meshes: every one of up to 8 ranks, and 2 x 4 x 2, whose `--tp` is at most 4."}),
+}
+
+
+# ---- what does them ------------------------------------------------------------------------------
+
+
+class Workplace:
+    """Programs of a build, and what they have done before."""
+
+    def __init__(self, build):
+        self.bin, digest = build / "bin", hashlib.sha256(Path(__file__).read_bytes())
+        for program in sorted(self.bin.glob("ch[0-9]*")):
+            digest.update(program.read_bytes())
+        self.folder = ROOT / "runs/nightly" / digest.hexdigest()[:16]
+        (self.folder / "done").mkdir(parents=True, exist_ok=True)
+        self.lock = (self.folder / "lock").open("w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            fail(f"another one works in {self.folder}; wait until it has ended")
+        self.texts, self.references = {}, {}
+        for name, end in [("short", 100700), ("long", 101500)]:
+            self.texts[name] = self.folder / f"{name}.txt"
+            self.texts[name].write_text("".join(f"{i}\n" for i in range(100000, end + 1)))
+
+    def trace_of(self, command, same, own):
+        """What a program writes down with AdamW and clipping on; or, as text, why it does not."""
+        trace = self.folder / "trace.jsonl"
+        trace.unlink(missing_ok=True)
+        words = ["timeout", "300", *command, "--data", self.texts["long" if LONG in same else "short"], "--steps", STEPS, "--clip", 1, "--quiet",
+                 *([] if "--threads" in own else ["--threads", 1]), *same.split(), *own.split(), "--trace", trace]
+        # mpirun ends its ranks when it is asked to end, as by timeout, and not when it is killed.
+        done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors="replace", env={**os.environ, **MPI_AS_ROOT})
+        lines = trace.read_text().splitlines() if trace.is_file() else []
+        if done.returncode != 0 or len(lines) != STEPS:
+            return f"exit status {done.returncode}, {len(lines)} steps: {done.stderr.strip()[-200:]}"
+        return lines
+
+    def reference(self, same):
+        """The trace of one rank."""
+        if same not in self.references:
+            chapter = "21_moe" if ROUTED in same else "06_checkpointing"
+            lines = self.trace_of([self.bin / f"ch{chapter}"], same, "")
+            if isinstance(lines, str) or re.search("nan|inf", "".join(lines)):
+                fail(f"{chapter} does not run: {same}: {lines if isinstance(lines, str) else 'not finite'}")
+            self.references[same] = lines
+        return self.references[same]
+
+    def judge(self, run):
+        """Whether it is as it must be, and what is said of it."""
+        done = self.folder / "done" / re.sub(r"[^\w-]", ".", str(run))
+        if done.exists():
+            return True, "as before"
+        program, began = self.bin / f"ch{run.chapter}", time.monotonic()
+        command = [*MPIRUN, "-n", run.ranks, program] if run.comm == "mpi" else [program, "--ranks", run.ranks]
+        lines, wanted = self.trace_of(command, run.same, run.own), self.reference(run.same)
+        if isinstance(lines, str):
+            return False, lines
+        if (lines != wanted) != run.is_control:
+            return False, "the fault is not seen" if run.is_control else \
+                f"differs in step {next(i for i, pair in enumerate(zip(lines, wanted)) if pair[0] != pair[1])}"
+        done.touch()
+        return True, f"{1e3 * (time.monotonic() - began):.0f} ms"
+
+
+def page(title, texts, counts):
+    """counts: {(table, chapter): [same, different]}, controls under the table ""."""
+    gcc = subprocess.run(["c++", "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
+    lines = [f"# Same bits on every layout: {title} in full", "",
+             f"`scripts/nightly.sh`, commit {commit()}, on {machine()}; GCC {gcc}. Each run takes {STEPS} steps of `nano`, "
+             "or of the model that is named, with 32 sequences unless it says otherwise, AdamW and `--clip 1`. Its trace has "
+             "the loss, the gradient norm, the learning rate and a hash of all weights after every step. It is compared, as "
+             "text, with the trace of 06_checkpointing on one rank.", ""]
+    for table, text in texts.items():
+        lines += [f"## {table}", "", text, "", "| chapter | same | different |", "|---|---|---|"]
+        lines += [f"| {chapter} | {good} | {bad} |" for (of, chapter), (good, bad) in counts.items() if of == table] + [""]
+    controls = [sum(column) for column in zip(*(both for (of, _), both in counts.items() if not of))] or [0, 0]
+    runs = [sum(column) for column in zip(*(both for (of, _), both in counts.items() if of))]
+    return "\n".join([*lines, "## Controls", "",
+                      f"With a sum or a message lost or mixed up (`--fault`) the trace differs: {controls[0]} of "
+                      f"{sum(controls)} runs.", "",
+                      f"{sum(runs)} runs and {sum(controls)} controls: {runs[1] + controls[1]} failed.", ""])
+
+
+def same_bits(part, build):
+    """Does the runs of a part and writes its page; how many failed."""
+    work, counts, began = Workplace(build), collections.defaultdict(lambda: [0, 0]), time.monotonic()
+    name, title, texts = LAYOUTS[part]
+    for run in part():
+        if not (work.bin / f"ch{run.chapter}").is_file():
+            continue
+        good, said = work.judge(run)
+        counts["" if run.is_control else run.table, run.chapter][not good] += 1
+        print(f"{('seen  ' if run.is_control else 'same  ') if good else 'FAILED'}  {run}: {said}", flush=True)
+    if not counts:
+        fail(f"no chapters of part {part.__name__} in {work.bin}")
+    result = ROOT / f"docs/results/{name}.md"
+    result.write_text(page(title, texts, counts), encoding="utf-8")
+    failed = sum(bad for _, bad in counts.values())
+    print(f"\n{sum(map(sum, counts.values()))} runs in {time.monotonic() - began:.0f} s: {failed} failed; see {result}")
+    return failed
+
+
+# ---- the other parts: how many of their commands failed -------------------------------------------
+
+
+def call(*words, **how):
+    """Whether a command fails; one that ends with 77 was not tried."""
+    status = subprocess.run([str(word) for word in words], cwd=how.pop("cwd", ROOT), **how).returncode
+    if status not in (0, 77):
+        print(f"FAILED  {' '.join(map(str, words))}: status {status}", flush=True)
+    return status not in (0, 77)
+
+
+def clients(build):
+    pages = {"transformers": "clients", "llama": "clients_llama", "mixtral": "clients_mixtral"}
+    return sum(call(sys.executable, "-B", f"tests/clients/test_{client}.py", "--build", build, "--install", "--result",
+                    f"docs/results/{name}.md") for client, name in pages.items())
+
+
+def torture(build):
+    return call("scripts/torture.sh", "--build", build)
+
+
+def fuzz(build):
+    return call("scripts/fuzz.sh", 600)
+
+
+def readmes(build):
+    failed = call("scripts/readme_commands.py", "--build", build)
+    if shutil.which("doxygen"):
+        failed += call("cmake", build) or call("cmake", "--build", build, "--target", "docs")
+    return failed
+
+
+def labs(build):
+    """Of two labs are the submissions of tests/labs/cheats.py."""
+    if call("cmake", "--build", build, "--target", "labs", stdout=subprocess.DEVNULL):
+        return 1
+    failed = sum(call(sys.executable, "-B", "-m", "engine.selftest", build, lab.name, "--every-mutant", cwd=ROOT / "labs")
+                 for lab in sorted((ROOT / "labs").glob("[0-9]*_*")))
+    with tempfile.TemporaryDirectory() as folder:
+        for lab in ("08", "12x"):
+            packed = f"{folder}/{lab}.zip"
+            failed += (call("labs/autograder.sh", lab, packed, stdout=subprocess.DEVNULL) or
+                       call(sys.executable, "-B", "tests/labs/cheats.py", packed, lab))
+    return failed
+
+
+def types(build):
+    """Functions that differ and are inline in both places are not found: the linker takes either."""
+    flags = "-O1 -flto=auto -Wodr -Werror=odr -Werror=lto-type-mismatch"
+    targets = [f"ch{name}" for name in chapter_tree.chapters()]
+    return (call("cmake", "-S", ".", "-B", "build/types", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DLADDER_UNITY=OFF",
+                 f"-DCMAKE_CXX_FLAGS_RELEASE={flags}", "-DLADDER_CUDA=OFF", "-DLADDER_BENCH=OFF", "-DBUILD_TESTING=OFF",
+                 stdout=subprocess.DEVNULL) or
+            call("cmake", "--build", "build/types", "--target", *targets))
+
+
+def machines(build):
+    return call("scripts/machines.sh")
+
+
+# What a machine says that has a GPU's libraries, and nothing else: TREE, FILE.
+BARE = """
+mkdir -p "$1/usr/local/cuda" && mount --rbind -o ro "$(realpath /usr/local/cuda)" "$1/usr/local/cuda" &&
+  mount -t proc proc "$1/proc" && cp "$2" "$1/tmp/ladder.tar" && tar -C "$1/tmp" -xf "$2" scripts || exit
+exec chroot "$1" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 bash /tmp/scripts/gpu_check.sh \
+  --run /tmp/ladder.tar --out /tmp/found
+"""
+
+
+def pack(build):
+    tree, file = ROOT / "build/bare", ROOT / "build/bare.tar"
+    if os.geteuid() != 0 or not Path("/usr/local/cuda/lib64").is_dir() or not shutil.which("debootstrap"):
+        print("nightly.sh: part pack not tried: it wants root, a toolkit in /usr/local/cuda, and debootstrap")
+        return 0
+    shutil.rmtree(tree, ignore_errors=True)
+    if call("debootstrap", "--variant=minbase", "--include=python3", "bookworm", tree, stdout=subprocess.DEVNULL) or \
+            call("scripts/gpu_check.sh", "--pack", file):
+        return 1
+    done = subprocess.run(["unshare", "--mount", "--net", "bash", "-c", BARE, "-", tree, file], capture_output=True, text=True)
+    said = (done.stdout + done.stderr).strip()
+    good = done.returncode == 2 and said == "gpu_check.sh: no GPU here: nvidia-smi finds none"
+    print(f"{'passed' if good else 'FAILED'}  a pack on a bare machine: status {done.returncode}, {said}")
+    return not good
+
+
+PARTS = {part.__name__: part for part in
+         [data, model, mesh, llama, clients, torture, fuzz, readmes, labs, types, machines, pack]}
+
+
+def fail(why):
+    print(f"nightly.sh: {why}", file=sys.stderr)
+    sys.exit(2)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="nightly.sh", description=__doc__.split("\n")[0])
+    parser.error = lambda message: fail(f"{message}; legal: --build DIR, --part {'|'.join(PARTS)}")
+    parser.add_argument("--part", choices=PARTS)
+    parser.add_argument("--build", type=Path, default=ROOT / "build/cpu")
+    args = parser.parse_args()
+    build = args.build.resolve()
+    if not (build / "bin").is_dir():
+        fail(f"--build {args.build}: no folder bin with programs in it")
+    failed = 0
+    for name in [args.part] if args.part else PARTS:
+        part = PARTS[name]
+        failed += same_bits(part, build) if part in LAYOUTS else part(build)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
