@@ -5,7 +5,7 @@
 //   constant               peak
 //   linear                 peak + (low - peak) p          p = (s - begin of the decay) / D
 //   cosine                 low + (peak - low) (1 + cos(pi p)) / 2
-//   wsd                    linear or cosine
+//   wsd                    linear, cosine, or exponential: peak (low / peak)^p
 // The decay begins after warmup; with wsd it begins D steps before the end. p is held in [0, 1].
 // Sources: arXiv 1608.03983 (cosine), 2404.06395 (WSD).
 #pragma once
@@ -24,8 +24,11 @@
 
 namespace ladder {
 
-enum class ScheduleKind : uint8_t { Constant, Linear, Cosine, Wsd };
-constexpr auto names_of(ScheduleKind) { return std::array{"constant", "linear", "cosine", "wsd"}; }
+/// Exponential is a decay of wsd alone.
+enum class ScheduleKind : uint8_t { Constant, Linear, Cosine, Wsd, Exponential };
+constexpr auto names_of(ScheduleKind) {
+  return std::array{"constant", "linear", "cosine", "wsd", "exponential"};
+}
 
 struct ScheduleOptions {
   static constexpr int64_t kMaxTokens = int64_t{1} << 40;  // larger than any warmup
@@ -39,14 +42,16 @@ struct ScheduleOptions {
 
   void add_to(CommandLine& line) {
     line.group("03_schedules");
-    line.add("--schedule", kind, "constant, linear, cosine or wsd");
+    line.add("--schedule", kind, "constant, linear, cosine or wsd",
+             {.legal = {"constant", "linear", "cosine", "wsd"}});
     line.add("--warmup", warmup, "steps until the learning rate is --lr");
     line.add("--warmup-tokens", warmup_tokens, "the same, counted in tokens",
              {.instead_of = "--warmup"});
     line.add("--min-lr", min_lr, "where the decay ends, as a share of --lr");
     line.add("--decay-steps", decay_steps,
              "length of the decay; 0: all after warmup, for wsd the last fifth of --steps");
-    line.add("--wsd-decay", wsd_decay, "linear or cosine", {.legal = {"linear", "cosine"}});
+    line.add("--wsd-decay", wsd_decay, "linear, cosine or exponential",
+             {.legal = {"linear", "cosine", "exponential"}});
   }
 
   /// @throws UserError
@@ -61,6 +66,8 @@ struct ScheduleOptions {
       throw UserError("--decay-steps is for --schedule linear, cosine or wsd, not constant");
     if (kind != ScheduleKind::Wsd && wsd_decay != ScheduleKind::Linear)
       throw UserError("--wsd-decay is for --schedule wsd, not {}", to_string(kind));
+    if (wsd_decay == ScheduleKind::Exponential && min_lr == 0)
+      throw UserError("--wsd-decay exponential never comes to 0; legal is a --min-lr above 0");
   }
 };
 
@@ -99,6 +106,8 @@ class Schedule {
     if (shape == ScheduleKind::Linear) return static_cast<float>(peak_ + (low - peak_) * p);
     if (shape == ScheduleKind::Cosine)
       return static_cast<float>(low + (peak_ - low) * (1 + math::cos(std::numbers::pi * p)) / 2);
+    if (shape == ScheduleKind::Exponential)
+      return static_cast<float>(peak_ * math::exp(p * math::log(options_.min_lr)));
     return static_cast<float>(peak_);
   }
 

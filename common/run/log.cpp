@@ -175,8 +175,9 @@ bool RunLog::eval_due(int64_t step) const {
 }
 
 void RunLog::eval(int64_t step, double val_loss) {
-  evals_.push_back({{"step", step}, {"val_loss", val_loss}});
-  note(fmt::format("step {}: validation loss {}", step, loss_text(val_loss)));
+  evals_.push_back({{"step", step}, {"val_loss", val_loss}, {"perplexity", perplexity(val_loss)}});
+  note(fmt::format("step {}: validation loss {}, perplexity {:.4g}", step, loss_text(val_loss),
+                   perplexity(val_loss)));
 }
 
 void RunLog::skipped(int64_t step, std::string_view why) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <cmath>
 #include <unistd.h>
 #include <utility>
 
@@ -29,7 +30,8 @@ json layout_json(const RunLayout& l) {
                  {"batch", l.batch},
                  {"micro_batch", l.micro_batch},
                  {"comm", l.comm},
-                 {"threads", l.threads}};
+                 {"threads", l.threads},
+                 {"ep", l.experts}};
   for (const Axis axis : kAxes) layout[std::string(to_string(axis))] = l.mesh[axis];
   return layout;
 }
@@ -73,9 +75,15 @@ std::string sent_text(const CommStatistics& sent) {
 }  // namespace
 
 RunLayout run_layout(const RunOptions& run, int64_t micro_batch, const MeshShape& mesh) {
-  return {
-      .mesh = mesh, .batch = run.batch, .micro_batch = micro_batch, .threads = run.thread_count()};
+  const auto ep = std::ranges::find(run.flags, "--ep", &FlagValue::flag);
+  return {.mesh = mesh,
+          .batch = run.batch,
+          .micro_batch = micro_batch,
+          .threads = run.thread_count(),
+          .experts = ep == run.flags.end() ? 1 : std::stoll(ep->value)};
 }
+
+double perplexity(double loss) { return std::exp(loss); }
 
 int64_t parameters(const GptConfig& gpt) { return ParamLayout(gpt).live(); }
 
@@ -148,7 +156,9 @@ std::string plan_text(const RunPlan& plan) {
 std::string result_text(const RunPlan& plan, const RunResult& r) {
   const std::string loss = r.final_loss ? loss_text(*r.final_loss) : "none";
   const std::string val_loss = r.val_loss ? loss_text(*r.val_loss) : "none";
+  const std::string choices = r.val_loss ? fmt::format("{:.4g}", perplexity(*r.val_loss)) : "none";
   std::string text = fmt::format(
+      "{:<18} {:>14}\n"
       "{:<18} {:>14}\n"
       "{:<18} {:>14}\n"
       "{:<18} {:>14}\n"
@@ -157,7 +167,7 @@ std::string result_text(const RunPlan& plan, const RunResult& r) {
       "{:<18} {:>14.2f}\n"
       "{:<18} {:>14} {:>14}",
       "chapter", plan.chapter, "steps", r.steps, "training loss", loss, "validation loss", val_loss,
-      "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median, "peak bytes",
+      "perplexity", choices, "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median, "peak bytes",
       "predicted", "measured");
   if (!r.device.empty()) text.insert(text.rfind('\n'), device_rows(plan, r));
   for (size_t i = 0; i < kMemCount; ++i) {
@@ -198,7 +208,8 @@ json report_json(const RunPlan& plan, const RunResult& r) {
                  {"clock_mhz", r.device.empty() ? json() : json(r.clock_mhz)},
                  {"mfu", mfu(plan, r) > 0 ? json(mfu(plan, r)) : json()},
                  {"final_loss", r.final_loss ? json(*r.final_loss) : json()},
-                 {"val_loss", r.val_loss ? json(*r.val_loss) : json()}});
+                 {"val_loss", r.val_loss ? json(*r.val_loss) : json()},
+                 {"perplexity", r.val_loss ? json(perplexity(*r.val_loss)) : json()}});
   return report;
 }
 

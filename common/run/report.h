@@ -23,6 +23,7 @@ struct RunLayout {
   int64_t batch = 0;          ///< sequences of a step
   int64_t micro_batch = 0;    ///< sequences of one forward on one rank
   int threads = 1;            ///< of a rank
+  int64_t experts = 1;        ///< ranks that share the experts of a block: --ep
   std::string comm = "none";  ///< Comm::kind(), once a run has begun
 };
 RunLayout run_layout(const RunOptions& run, int64_t micro_batch, const MeshShape& mesh = {});
@@ -48,6 +49,9 @@ struct RunResult {
   MemoryBytes measured;      ///< peak bytes, of this rank
   CommStatistics sent = {};  ///< by this rank
 };
+
+/// Among how many equally likely tokens a model with this mean loss chooses: exp(loss).
+double perplexity(double loss);
 
 /// Parameters of the whole model.
 int64_t parameters(const GptConfig& gpt);

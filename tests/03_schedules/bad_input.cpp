@@ -20,7 +20,9 @@ TEST_P(BadSchedule, Flags) {
                   {"--decay-steps -1", "--decay-steps must be at least 0, not -1"},
                   {"--decay-steps 5", "--decay-steps is for --schedule linear, cosine or wsd"},
                   {"--schedule cosine --wsd-decay cosine", "--wsd-decay is for --schedule wsd"},
-                  {"--wsd-decay exponential", "--wsd-decay"}});
+                  {"--schedule exponential", "not in {constant,linear,cosine,wsd}"},
+                  {"--schedule wsd --wsd-decay exponential --min-lr 0", "legal is a --min-lr"},
+                  {"--wsd-decay sudden", "not in {linear,cosine,exponential}"}});
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ TEST_P(ScheduleBits, Resume) {
 
 TEST_P(ScheduleBits, ResumeOfWsdGoesOnFromAConstantRun) {
   // --steps says where the decay of wsd ends, so a first half that was told wsd would hold one.
-  for (const std::string decay : {"", " --wsd-decay cosine"}) {
+  for (const std::string decay : {"", " --wsd-decay cosine", " --wsd-decay exponential"}) {
     const std::string wsd = "--schedule wsd --decay-steps 2" + decay;
     const Trace whole = trace("03_schedules", wsd);
     const Trace first = trace("03_schedules", "--schedule constant --save half", {0, kHalf});

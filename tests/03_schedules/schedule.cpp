@@ -90,6 +90,18 @@ TEST(Schedule, WsdWithCosineDecay) {
   EXPECT_EQ(s.lr(100), down(1));
 }
 
+// As MiniCPM's: equal factors in equal times.
+TEST(Schedule, WsdWithExponentialDecay) {
+  const Schedule s = schedule({.kind = ScheduleKind::Wsd,
+                               .min_lr = 1.0 / 16,
+                               .decay_steps = 40,
+                               .wsd_decay = ScheduleKind::Exponential});
+  EXPECT_EQ(s.lr(60), up(1));
+  EXPECT_FLOAT_EQ(s.lr(70), up(0.5));
+  EXPECT_FLOAT_EQ(s.lr(80), up(0.25));
+  EXPECT_FLOAT_EQ(s.lr(100), up(1.0 / 16));
+}
+
 TEST(Schedule, WsdNeverDecaysDuringWarmup) {
   const Schedule s = schedule({.kind = ScheduleKind::Wsd, .warmup = 70, .decay_steps = 60});
   EXPECT_EQ(s.lr(69), up(1));

@@ -28,7 +28,7 @@ class Log : public testing::Test {
   RunPlan plan() const {
     RunPlan plan{.chapter = "01_sgd",
                  .gpt = preset("nano"),
-                 .layout = {.mesh = {}, .batch = 16, .micro_batch = 4},
+                 .layout = run_layout(options_, /*micro_batch=*/4),
                  .predicted = {}};
     plan.predicted[Mem::Param] = 40;
     return plan;
@@ -93,7 +93,7 @@ TEST_F(Log, ReportHasTheKeysOfTheDesign) {
   options_.eval_every = 1;
   options_.seed = 7;
   options_.command = "ch03 --optimizer lion --lr 1e-3";
-  options_.flags = {{"--optimizer", "lion"}, {"--top-k", "0"}};
+  options_.flags = {{"--optimizer", "lion"}, {"--top-k", "0"}, {"--ep", "2"}};
   run(2);
   const json report = json::parse(read_file(options_.report));
   EXPECT_EQ(report["chapter"], "01_sgd");
@@ -106,6 +106,9 @@ TEST_F(Log, ReportHasTheKeysOfTheDesign) {
   EXPECT_GT(report["step_ms_median"], 0);
   EXPECT_EQ(report["final_loss"], 2);
   EXPECT_EQ(report["val_loss"], 1.5);
+  EXPECT_DOUBLE_EQ(report["perplexity"], std::exp(1.5));
+  EXPECT_DOUBLE_EQ(report["evals"][0]["perplexity"], std::exp(2.5));
+  EXPECT_EQ(report["layout"]["ep"], 2);
   EXPECT_EQ(report["steps"], 3);
   EXPECT_EQ(report["comm"], json::parse(R"([{"rank":0}])"));
   EXPECT_EQ(report["memory"][0]["rank"], 0);
@@ -144,8 +147,8 @@ TEST_F(Log, ScreenShowsPlanProgressAndTable) {
   options_.eval_every = 2;
   const std::string screen = run(2);
   for (const char* part :
-       {"nano: 8 layers", "Param 0.00", "step 3/3  loss 2.0000", "step 1: validation loss 2.5000",
-        "a note\n", "training loss", "validation loss            1.5000", "tokens/s",
+       {"nano: 8 layers", "Param 0.00", "step 3/3  loss 2.0000", "step 1: validation loss 2.5000, perplexity 12.18\n",
+        "a note\n", "training loss", "validation loss            1.5000\nperplexity                  4.482\n", "tokens/s",
         "  Param                        40             40", "some\\x1btext\\xc2\\x9b, \xc3\xa4"})
     EXPECT_NE(screen.find(part), std::string::npos) << part << " in\n" << screen;
 }
