@@ -39,7 +39,7 @@ COUNTERS = {"gpu__time_duration.sum": "time",
 # All that these sections count goes to details.txt.
 SECTIONS = ["SpeedOfLight", "LaunchStats", "Occupancy", "WarpStateStats"]
 # racecheck fails in the kernels of cuBLASLt, which these tests start.
-WITH_PRODUCTS = "Matmul.*:CudaExperts.Products:CudaRanks.*"
+WITH_PRODUCTS = "Matmul.*:Experts.Products:CudaRanks.*"
 
 
 class Absent(Exception):

@@ -110,6 +110,16 @@ TEST_F(Attention, AsRefInEveryDtype) {
     }
 }
 
+TEST_F(Attention, ANaNReachesTheQueriesThatSeeIt) {
+  const int64_t C = 16, T = 40;
+  for (const int64_t place : {0, 20, 39}) {
+    const Tensor qkv = fast.random({1, T, 3 * C}), out = fast.empty({1, T, C});
+    set(qkv, place * 3 * C + C, NAN);  // a key
+    cpu.attention_forward(fast.ctx(), out, fast.empty({1, 1, T}), qkv);
+    for (int64_t t = 0; t < T; ++t) EXPECT_EQ(std::isnan(at(out, t * C)), t >= place) << t;
+  }
+}
+
 /// Every block of keys moves the maximum, far beyond what an exponential can hold; or none does.
 TEST_F(Attention, ScoresThatRiseOrFallFromBlockToBlock) {
   const int64_t T = 400, HS = 4;

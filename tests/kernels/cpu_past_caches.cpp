@@ -1,9 +1,9 @@
 // Outputs so large that `cpu` stores them past the caches.
-#include <functional>
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/gemm/finish.h"
 #include "kernels/tree.h"
+#include "tests/kernels/calls.h"
 #include "tests/kernels/testing.h"
 
 namespace ladder::test {
@@ -20,57 +20,35 @@ class CpuPastCachesFormats : public CpuPastCaches, public ::testing::WithParamIn
 
 TEST_P(CpuPastCachesFormats, OutputsHaveTheBitsOfTheirParts) {
   const Dtype dtype = GetParam();
-  const int64_t rows = 32800 / size_of(dtype), C = 1040, kParts = 8;
-  const Tensor x = box.random(dtype, {1, rows, C}), d = box.random(dtype, x.shape);
-  const Tensor w = box.random(dtype, {C}), exact = box.random({1, rows, C});
-  const Tensor mean = box.random({1, rows}), rstd = box.random({1, rows});
-  const auto each = [&](const std::function<void(const Ctx&, Tensor, Range)>& run) {
-    const Tensor whole = box.empty(dtype, x.shape), parts = box.empty(dtype, x.shape);
-    ASSERT_TRUE(goes_past_caches(whole, {x, d}));
-    box.set_threads(3);
-    run(ctx, whole, {0, rows});
-    for (int64_t i = 0; i < kParts; ++i) run(ctx, parts, leaf(i, kParts, rows));
-    EXPECT_TRUE(same_bits(whole, parts));
-  };
-  const auto part = [&](const Tensor& t, Range r) {
-    return t.view({rows, t.size() / rows}).slice(r.begin, r.size());
-  };
-  const auto token = [&](const Tensor& t, Range r) {
-    return part(t, r).view(t.shape.rank == 3 ? Shape{1, r.size(), C} : Shape{1, r.size()});
-  };
-  each([&](const Ctx& c, Tensor out, Range r) {
-    k.norm_forward(c, token(out, r), token(mean, r), token(rstd, r), token(x, r), w, w);
-  });
-  each([&](const Ctx& c, Tensor out, Range r) {
-    k.norm_backward_input(c, token(out, r), token(d, r), token(x, r), w, token(mean, r),
-                          token(rstd, r));
-  });
-  each([&](const Ctx& c, Tensor out, Range r) {
-    k.norm_forward(c, token(out, r), {}, token(rstd, r), token(x, r), w, {});
-  });
-  each([&](const Ctx& c, Tensor out, Range r) {
-    k.residual_forward(c, token(out, r), token(x, r), token(d, r), w);
-  });
-  each([&](const Ctx& c, Tensor out, Range r) {
-    k.residual_forward(c, token(out, r), token(x, r), token(d, r), {});
-  });
-  const Tensor gates = box.random(dtype, {1, rows, 2 * C}),
-               half = box.random(dtype, {1, rows, C / 2});
-  each([&](const Ctx& c, Tensor out, Range r) {
-    k.swiglu_forward(c, part(out, r), part(gates, r));
-  });
-  each([&](const Ctx& c, Tensor out, Range r) {
-    k.swiglu_backward(c, part(out, r), part(half, r), part(x, r));
-  });
-  each([&](const Ctx& c, Tensor out, Range r) { k.add(c, part(out, r), part(x, r), part(d, r)); });
-  each([&](const Ctx& c, Tensor out, Range r) { k.gelu_forward(c, part(out, r), part(x, r)); });
-  each([&](const Ctx& c, Tensor out, Range r) {
-    k.gelu_backward(c, part(out, r), part(d, r), part(x, r));
-  });
-  each([&](const Ctx& c, Tensor out, Range r) { k.cast(c, part(out, r), part(exact, r)); });
+  const CallSizes s{.B = 32800 / size_of(dtype), .T = 1, .C = 1040};
+  Sandbox values{cpu_kernels(), dtype};
+  for (const Call& call : calls_of_rows(values, s, dtype)) {
+    Sandbox room{cpu_kernels()};
+    room.set_threads(3);
+    const auto whole = call.outputs(room, dtype), parts = call.outputs(room, dtype);
+    ASSERT_TRUE(goes_past_caches(whole[0], {}));
+    call.on(k, room.ctx(), whole, 0, s.B);
+    for (int64_t i = 0; i < 8; ++i) {
+      const Range own = leaf(i, 8, s.B);
+      std::vector<Tensor> out;
+      for (const Tensor& part : parts) out.push_back(part.slice(own.begin, own.size()));
+      call.on(k, room.ctx(), out, own.begin, own.size());
+    }
+    EXPECT_TRUE(same_bits(whole[0], parts[0])) << call.name;
+  }
 }
 INSTANTIATE_TEST_SUITE_P(Formats, CpuPastCachesFormats, ::testing::Values(Dtype::F32, Dtype::BF16),
                          dtype_name);
+
+TEST_F(CpuPastCaches, ACast) {
+  const Tensor x = box.random({16400, 1040});
+  const Tensor whole = box.empty(Dtype::BF16, x.shape), parts = box.copy(whole);
+  ASSERT_TRUE(goes_past_caches(whole, {x}));
+  k.cast(ctx, whole, x);
+  for (const Range& own : {leaf(0, 3, 16400), leaf(1, 3, 16400), leaf(2, 3, 16400)})
+    k.cast(ctx, parts.slice(own.begin, own.size()), x.slice(own.begin, own.size()));
+  EXPECT_TRUE(same_bits(whole, parts));
+}
 
 TEST_F(CpuPastCaches, ATableOfWords) {
   const int64_t V = 8200, C = 1040, B = 2, T = 9;

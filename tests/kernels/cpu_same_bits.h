@@ -32,9 +32,6 @@ class CpuSameBits : public ::testing::Test {
         EXPECT_TRUE(same_bits(out[i], first[i])) << name << " with " << threads << " threads";
     }
   }
-  /// Outputs: activations, and what is F32 beside them.
-  Tensor act(const Shape& shape) { return box.filled(shape, 0.5); }
-  Tensor sum(const Shape& shape) { return box.random(wide(dtype), shape); }
 
   /// Rows and columns of a matrix, as a matrix of its own.
   Tensor part(const Tensor& x, Range rows, Range cols) {

@@ -38,14 +38,15 @@ class Products : public CpuSameBits {
   /// Both products of inp (rows,K) with N columns, some 400 elements of each.
   void expect_tree(int64_t rows, int64_t N, int64_t K, int leaves) {
     const Tensor inp = box.random({rows, K}), w = box.random({N, K}), wt = box.random({K, N});
-    const Tensor out = box.empty({rows, N}), back = box.empty({rows, N});
-    k.matmul_forward(ctx, out, inp, w, Tensor{}, leaves);
+    const Tensor out = box.empty({rows, N}), back = box.empty({rows, N}), bias = box.random({N});
+    k.matmul_forward(ctx, out, inp, w, bias, leaves);
     k.matmul_backward_input(ctx, back, inp, wt, leaves);
     for (int64_t i = 0; i < rows * N; i += rows * N / 400 + 1) {
       const int64_t r = i / N, n = i % N;
       const auto x = [&](int64_t j) { return inp.data<float>()[r * K + j]; };
-      ASSERT_EQ(out.data<float>()[i],
-                by_definition(K, leaves, x, [&](int64_t j) { return w.data<float>()[n * K + j]; }))
+      const float product =
+          by_definition(K, leaves, x, [&](int64_t j) { return w.data<float>()[n * K + j]; });
+      ASSERT_EQ(out.data<float>()[i], product + bias.data<float>()[n])
           << rows << " rows, element " << i;
       ASSERT_EQ(back.data<float>()[i],
                 by_definition(K, leaves, x, [&](int64_t j) { return wt.data<float>()[j * N + n]; }))
@@ -105,13 +106,16 @@ TEST_F(CpuSameBits, WeightGradientsAreTheTreeOverSequences) {
                                    {2, 0, 50, 35},
                                    {3, 5, 530, 1008}}) {
     const Tensor dout = box.random({B, T, N}), inp = box.random({B, T, K}), dw = box.empty({N, K});
+    const Tensor added = box.filled({N, K}, 3);
     k.matmul_backward_weight(ctx, dw, dout, inp, Into::Write);
-    for (int64_t i = 0; i < N * K; i += 1 + N * K / 50000)
-      ASSERT_EQ(dw.data<float>()[i],
-                by_definition_of_tokens(
-                    B, T, [&, N = N](int64_t t) { return dout.data<float>()[t * N + i / K]; },
-                    [&, K = K](int64_t t) { return inp.data<float>()[t * K + i % K]; }))
-          << B << " sequences of " << T << ", element " << i;
+    k.matmul_backward_weight(ctx, added, dout, inp, Into::Add);
+    for (int64_t i = 0; i < N * K; i += 1 + N * K / 50000) {
+      const float sum = by_definition_of_tokens(
+          B, T, [&, N = N](int64_t t) { return dout.data<float>()[t * N + i / K]; },
+          [&, K = K](int64_t t) { return inp.data<float>()[t * K + i % K]; });
+      ASSERT_EQ(dw.data<float>()[i], sum) << B << " sequences of " << T << ", element " << i;
+      ASSERT_EQ(added.data<float>()[i], 3 + sum) << B << " sequences of " << T;
+    }
   }
 }
 

@@ -20,18 +20,12 @@ struct Batch {
 class ExpertProducts : public SameBits {
  protected:
   static constexpr int64_t kE = 5, kN = 34, kK = 35, kTakes = 3;
-  const Dtype sums = wide(GetParam().dtype);
 
   /// Of BF16 all leaves may go in another order than some of them: kernels/cpu/gemm/bf16.h.
-  const bool as_dense = GetParam().dtype != Dtype::BF16;
+  const bool as_dense = dtype != Dtype::BF16;
 
   void SetUp() override { use_threads(); }
 
-  Tensor spread(const Shape& shape) {
-    const Tensor x = box.random(shape, -4, 4);
-    for (int64_t i = 0; i < x.size(); ++i) set(x, i, std::ldexp(at(x, i), int(i % 23) - 10));
-    return x;
-  }
   /// Expert 1 is taken by no token.
   Batch make(int64_t B, int64_t T) {
     const Tensor expert = choices(box, B, T, kTakes, kE - 1);
@@ -39,24 +33,11 @@ class ExpertProducts : public SameBits {
       int32_t& e = expert.data<int32_t>()[i];
       e += e >= 1;
     }
-    return {expert, spread({B, T, kTakes * kK}), spread({B, T, kTakes * kN})};
+    return {expert, spread(box, {B, T, kTakes * kK}), spread(box, {B, T, kTakes * kN})};
   }
   /// Tokens `ranges` of sequences [b, b + n).
   Batch part(const Batch& x, int64_t b, int64_t n, const std::vector<Range>& ranges) {
-    int64_t count = 0;
-    for (const Range& range : ranges) count += range.size();
-    const auto cut = [&](const Tensor& all) {
-      const Tensor to = box.empty(all.dtype, {n, count, all.dim(2)});
-      const int64_t row = all.bytes() / (all.dim(0) * all.dim(1));
-      char* at = static_cast<char*>(to.ptr);
-      for (int64_t i = b; i < b + n; ++i)
-        for (const Range& range : ranges) {
-          std::memcpy(at, static_cast<char*>(all.ptr) + (i * all.dim(1) + range.begin) * row,
-                      size_t(range.size() * row));
-          at += range.size() * row;
-        }
-      return to;
-    };
+    const auto cut = [&](const Tensor& all) { return tokens_of(all, b, n, ranges); };
     return {cut(x.expert), cut(x.inp), cut(x.dout)};
   }
   Batch part(const Batch& x, int64_t b, int64_t n) { return part(x, b, n, {{0, x.inp.dim(1)}}); }
@@ -83,13 +64,6 @@ class ExpertProducts : public SameBits {
     const Tensor dw = box.empty(sums, {kE, kN, kK});
     weight_gradient(dw, x, chunks, Into::Write, capacity);
     return dw;
-  }
-
-  /// The sum over ranks, as halving and doubling has it.
-  Tensor join(std::vector<Tensor> x) {
-    for (size_t step = 1; step < x.size(); step *= 2)
-      for (size_t i = 0; i < x.size(); i += 2 * step) k.add(ctx, x[i], x[i], x[i + step]);
-    return x[0];
   }
 };
 
@@ -194,7 +168,7 @@ TEST_P(ExpertProducts, AllTokensToOneExpert) {
   const Tensor expert = box.empty(Dtype::I32, {B, T, 1});
   for (int64_t i = 0; i < B * T; ++i) expert.data<int32_t>()[i] = 2;
   const ExpertRows rows = sorted(box, expert, kE);
-  const Tensor inp = spread({B, T, kK}), dout = spread({B, T, kN});
+  const Tensor inp = spread(box, {B, T, kK}), dout = spread(box, {B, T, kN});
   const Tensor dw = box.empty(sums, {kE, kN, kK}), want = box.empty(sums, {kN, kK});
   k.grouped_matmul_backward_weight(ctx, dw, dout.view({B * T, kN}), inp.view({B * T, kK}), rows,
                                    Into::Write);

@@ -15,8 +15,6 @@ namespace {
 
 class Experts : public SameBits {
  protected:
-  const Dtype sums = wide(GetParam().dtype);
-
   void SetUp() override { use_threads(); }
 
   /// What the router's tensors are, for logits (B,T,E).
@@ -25,12 +23,6 @@ class Experts : public SameBits {
   }
   ExpertRows rows_of(const Tensor& expert, int64_t E, int64_t capacity = 0) {
     return sorted(box, expert, E, capacity);
-  }
-  /// Numbers of many sizes, whose sums show their order.
-  Tensor spread(const Shape& shape) {
-    const Tensor x = box.random(shape, -4, 4);
-    for (int64_t i = 0; i < x.size(); ++i) set(x, i, std::ldexp(at(x, i), int(i % 23) - 10));
-    return x;
   }
 };
 
@@ -166,7 +158,7 @@ TEST_P(Experts, ElsewhereHasNoRow) {
 
 TEST_P(Experts, GatherCopiesAndCombineIsItsGradient) {
   const int64_t B = 2, T = 30, E = 5, takes = 3, C = 67;
-  const Tensor x = spread({B, T, C}), expert = choices(box, B, T, takes, E);
+  const Tensor x = spread(box, {B, T, C}), expert = choices(box, B, T, takes, E);
   const ExpertRows rows = rows_of(expert, E, 15);
   const int64_t filled = used(rows);
   ASSERT_LT(filled, B * T * takes) << "none dropped";
@@ -193,7 +185,7 @@ TEST_P(Experts, RunsOfExpertsJoinToTheWhole) {
   const int64_t B = 2, T = 30, E = 8, takes = 4, C = 35;
   const Tensor expert = choices(box, B, T, takes, E),
                weight = box.random(sums, {B, T, takes}, 0.1, 1);
-  const Tensor y = spread({B * T * takes, C}), whole = box.empty(sums, {B, T, C});
+  const Tensor y = spread(box, {B * T * takes, C}), whole = box.empty(sums, {B, T, C});
   const ExpertRows all = rows_of(expert, E, 12);
   k.combine_forward(ctx, whole, y, all, expert, weight);
   const auto joined = [&](int64_t own, bool aligned) {
@@ -211,10 +203,7 @@ TEST_P(Experts, RunsOfExpertsJoinToTheWhole) {
       parts.push_back(box.empty(sums, {B, T, C}));
       k.combine_forward(ctx, parts.back(), y, part, mine, weight);
     }
-    for (size_t step = 1; step < parts.size(); step *= 2)
-      for (size_t i = 0; i + step < parts.size(); i += 2 * step)
-        k.add(ctx, parts[i], parts[i], parts[i + step]);
-    return parts[0];
+    return join(parts);
   };
   for (const int64_t own : {1, 2, 4, 8}) EXPECT_TRUE(same_bits(joined(own, true), whole)) << own;
   EXPECT_FALSE(same_bits(joined(2, false), whole)) << "negative control: runs that are not aligned";

@@ -7,18 +7,7 @@
 namespace ladder::test {
 namespace {
 
-class SameBitsLlama : public SameBits {
- protected:
-  const Dtype sums = wide(GetParam().dtype);
-
-  /// Columns [begin, begin + count) of (B,T,N), as a tensor of its own.
-  Tensor columns(const Tensor& x, int64_t begin, int64_t count) {
-    const Tensor part = box.empty({x.dim(0), x.dim(1), count});
-    for (int64_t i = 0; i < part.size(); ++i)
-      set(part, i, at(x, i / count * x.dim(2) + begin + i % count));
-    return part;
-  }
-};
+class SameBitsLlama : public SameBits {};
 
 TEST_P(SameBitsLlama, AnAbsentBiasIsMinusZero) {
   const int64_t B = 2, T = 40, C = 133;  // worth several threads

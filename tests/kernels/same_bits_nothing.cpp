@@ -9,10 +9,8 @@ namespace {
 
 class SameBitsNothing : public SameBits {
  protected:
-  const Dtype sums = wide(GetParam().dtype);
-
   /// Of BF16 they may go in pairs, whose sums begin at +0: kernels/cpu/gemm/bf16.h.
-  const bool products_too = GetParam().dtype != Dtype::BF16;
+  const bool products_too = dtype != Dtype::BF16;
 
   void SetUp() override { use_threads(); }
 

@@ -42,22 +42,6 @@ class SameBitsParts : public SameBits {
         {"scale", [this](auto x) { k.scale(ctx, x[0], 0.3F); }},
     };
   }
-
-  /// Columns [begin, begin + count) of a matrix, as a matrix of its own.
-  Tensor columns(const Tensor& x, int64_t begin, int64_t count) {
-    const Tensor part = box.empty({x.rows(), count});
-    for (int64_t r = 0; r < x.rows(); ++r)
-      for (int64_t c = 0; c < count; ++c)
-        set(part, r * count + c, at(x, r * x.dim(-1) + begin + c));
-    return part;
-  }
-
-  Tensor join(std::vector<Tensor> shards) {
-    for (size_t step = 1; step < shards.size(); step *= 2)
-      for (size_t i = 0; i < shards.size(); i += 2 * step)
-        k.add(ctx, shards[i], shards[i], shards[i + step]);
-    return shards[0];
-  }
 };
 
 TEST_P(SameBitsParts, AnElementDoesNotFeelItsPosition) {

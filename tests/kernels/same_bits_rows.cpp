@@ -9,8 +9,6 @@ namespace {
 
 class SameBitsRows : public SameBits {
  protected:
-  const Dtype sums = wide(GetParam().dtype);
-
   /// Tokens as rank `rank` of tp knows them, which has rows [rank V / tp, (rank + 1) V / tp).
   Tensor tokens_of(const Tensor& tokens, int64_t rank, int64_t tp, int64_t V) {
     const Tensor own = box.copy(tokens);
@@ -20,26 +18,11 @@ class SameBitsRows : public SameBits {
     }
     return own;
   }
-
-  /// The sum over ranks, as all_reduce has it.
-  Tensor join(std::vector<Tensor> x) {
-    for (size_t step = 1; step < x.size(); step *= 2)
-      for (size_t i = 0; i < x.size(); i += 2 * step) k.add(ctx, x[i], x[i], x[i + step]);
-    return x[0];
-  }
-
-  /// Random numbers of many sizes: sums of few bits each would be exact, and so in any order.
-  Tensor spread(const Shape& shape) {
-    const Tensor x = box.random(shape);
-    for (int64_t i = 0; i < x.size(); ++i)
-      set(x, i, std::ldexp(at(x, i), static_cast<int>(i % 23) - 10));
-    return x;
-  }
 };
 
 TEST_P(SameBitsRows, RowsOfTheEmbeddingCutOverRanks) {
   for (const auto& [B, T, C, V] : {std::array{3, 5, 37, 24}, std::array{8, 16, 64, 40}}) {
-    const Tensor tokens = box.tokens({B, T}, V - 3), dout = spread({B, T, C});
+    const Tensor tokens = box.tokens({B, T}, V - 3), dout = spread(box, {B, T, C});
     const Tensor wte = box.random({V, C}), wpe = box.random({T + 1, C});
     const Tensor out = box.empty({B, T, C});
     const Tensor before = box.random(sums, {V, C}), before_p = box.random(sums, {T + 1, C});

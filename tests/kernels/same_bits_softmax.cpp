@@ -26,8 +26,6 @@ enum class Order { Tree, Running };
 
 class SameBitsSoftmax : public SameBits {
  protected:
-  const Dtype sums = wide(GetParam().dtype);
-
   LossBatch make(int64_t B, int64_t T, int64_t V, int64_t vocab) {
     LossBatch x{.B = B,
                 .T = T,

@@ -23,7 +23,6 @@ struct Sums {
 class SameBitsTokens : public SameBits {
  protected:
   static constexpr int64_t kN = 24, kC = 7, kV = 9;
-  const Dtype sums = wide(GetParam().dtype);
 
   void SetUp() override { use_threads(); }
 
@@ -46,21 +45,7 @@ class SameBitsTokens : public SameBits {
 
   /// Tokens of these ranges, one behind the other.
   Sequence part(const Sequence& x, const std::vector<Range>& ranges) {
-    const auto cut = [&](const Tensor& from) {
-      int64_t count = 0;
-      for (const Range& range : ranges) count += range.size();
-      Shape shape = from.shape;
-      shape.dims[1] = count;
-      const Tensor to = box.empty(from.dtype, shape);
-      const int64_t row = from.bytes() / from.dim(1);
-      char* at = static_cast<char*>(to.ptr);
-      for (const Range& range : ranges) {
-        std::memcpy(at, static_cast<const char*>(from.ptr) + range.begin * row,
-                    static_cast<size_t>(range.size() * row));
-        at += range.size() * row;
-      }
-      return to;
-    };
+    const auto cut = [&](const Tensor& all) { return tokens_of(all, 0, 1, ranges); };
     return {cut(x.dout), cut(x.inp), cut(x.mean), cut(x.rstd), cut(x.tokens), cut(x.logits)};
   }
 
@@ -76,22 +61,10 @@ class SameBitsTokens : public SameBits {
     k.matmul_backward_weight(own, dw, x.dout, x.inp, Into::Write);
     k.embed_backward(own, dwte, box.empty(sums, {T, kN}), x.dout, x.tokens, Into::Write);
     k.bias_backward(own, v[0], x.dout, Into::Write);
-    k.norm_backward_weight(own, v[1], v[2], x.dout, part_of_columns(x.inp), x.mean, x.rstd,
+    k.norm_backward_weight(own, v[1], v[2], x.dout, columns(x.inp, 0, kN), x.mean, x.rstd,
                            Into::Write);
     k.cross_entropy(own, v[3], Tensor{}, x.logits, x.tokens, kV, 1);
     return to;
-  }
-  /// The first kN columns.
-  Tensor part_of_columns(const Tensor& x) {
-    const Tensor y = box.empty({1, x.dim(1), kN});
-    for (int64_t i = 0; i < y.size(); ++i) set(y, i, at(x, i / kN * x.dim(2) + i % kN));
-    return y;
-  }
-
-  /// The sum over ranks, as halving and doubling has it: at distance 1, then 2, then 4.
-  void join(std::vector<Tensor>& x) {
-    for (size_t step = 1; step < x.size(); step *= 2)
-      for (size_t i = 0; i < x.size(); i += 2 * step) k.add(ctx, x[i], x[i], x[i + step]);
   }
 
   using Share = std::function<std::vector<Range>(int64_t rank)>;
@@ -115,8 +88,8 @@ class SameBitsTokens : public SameBits {
       for (size_t i = 0; i < 4; ++i) vectors[i].push_back(own.vectors[i]);
     }
     Sums joined;
-    for (auto& m : matrices) join(m), joined.matrices.push_back(m[0]);
-    for (auto& v : vectors) join(v), joined.vectors.push_back(v[0]);
+    for (const auto& m : matrices) joined.matrices.push_back(join(m));
+    for (const auto& v : vectors) joined.vectors.push_back(join(v));
     return joined;
   }
 

@@ -1,7 +1,7 @@
 // Tensors that do not fit together are refused before anything is read or written.
-#include <functional>
 #include <vector>
 
+#include "tests/kernels/calls.h"
 #include "tests/kernels/same_bits.h"
 
 namespace ladder::test {
@@ -18,82 +18,68 @@ class Shapes : public ::testing::TestWithParam<Table> {
 TEST_P(Shapes, ErrorsNameOperationOperandAndShapes) {
   const Tensor x = make({2, 3, 4}), rows = make({2, 3}), w = make({4}), wrong = make({5});
   const Tensor limbs = box.zeros(Dtype::I64, {2, kLimbs}), one = box.zeros(Dtype::I64, {1, kLimbs});
-  const auto expect = [](const std::string& says, const auto& call) {
-    try {
-      call();
-      ADD_FAILURE() << "not refused: " << says;
-    } catch (const CheckError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
-  };
-  expect("norm_forward: w is (5), not (4)",
-         [&] { k.norm_forward(ctx, x, rows, rows, x, wrong, w); });
-  expect("norm_backward_input: dout is (5), not (2, 3, 4)",
-         [&] { k.norm_backward_input(ctx, x, wrong, x, w, rows, rows); });
-  expect("norm_backward_weight: dw is (5), not (4)",
-         [&] { k.norm_backward_weight(ctx, wrong, w, x, x, rows, rows, Into::Write); });
-  expect("matmul_forward: inp is (6, 4), not (6, 3)", [&] {
+  expect_refused("norm_forward: w is (5), not (4)",
+                 [&] { k.norm_forward(ctx, x, rows, rows, x, wrong, w); });
+  expect_refused("norm_backward_input: dout is (5), not (2, 3, 4)",
+                 [&] { k.norm_backward_input(ctx, x, wrong, x, w, rows, rows); });
+  expect_refused("norm_backward_weight: dw is (5), not (4)",
+                 [&] { k.norm_backward_weight(ctx, wrong, w, x, x, rows, rows, Into::Write); });
+  expect_refused("matmul_forward: inp is (6, 4), not (6, 3)", [&] {
     k.matmul_forward(ctx, make({6, 5}), x, make({5, 3}), Tensor{}, 1);
   });
-  expect("matmul_backward_input: dout is (2, 5), not (6, 5)", [&] {
+  expect_refused("matmul_backward_input: dout is (2, 5), not (6, 5)", [&] {
     k.matmul_backward_input(ctx, x, make({2, 5}), make({5, 4}), 1);
   });
-  expect("attention_forward: 0 columns for keys and values in qkv, not 4 times a divisor of 2",
-         [&] {
-           k.attention_forward(ctx, x, make({2, 2, 3}), x);
-         });
-  expect("attention_backward: lse is (2, 2, 4), not (2, 2, 3)", [&] {
+  expect_refused(
+      "attention_forward: 0 columns for keys and values in qkv, not 4 times a divisor of 2", [&] {
+        k.attention_forward(ctx, x, make({2, 2, 3}), x);
+      });
+  expect_refused("attention_backward: lse is (2, 2, 4), not (2, 2, 3)", [&] {
     const Tensor qkv = make({2, 3, 12});
     k.attention_backward(ctx, qkv, x, qkv, x, make({2, 2, 4}));
   });
-  expect("attention_forward: 3 heads do not divide 4 channels", [&] {
+  expect_refused("attention_forward: 3 heads do not divide 4 channels", [&] {
     k.attention_forward(ctx, x, make({2, 3, 3}), make({2, 3, 12}));
   });
-  expect("attention_merge: later m is (2, 1, 3), not (2, 2, 3)", [&] {
+  expect_refused("attention_merge: later m is (2, 1, 3), not (2, 2, 3)", [&] {
     const Tensor m = make({2, 2, 3});
     k.attention_merge(ctx, x, m, m, x, make({2, 1, 3}), m);
   });
-  expect("copy_columns: 3 columns from 2 of 4 to 0 of 4",
-         [&] { k.copy_columns(ctx, x, 0, x, 2, 3); });
-  expect("adaptive_clip: grad_limbs is (1, 12), not (2, 12)",
-         [&] { k.adaptive_clip(ctx, rows, one, limbs, 1); });
-  expect("adaptive_clip: weight_limbs is (1, 12), not (2, 12)",
-         [&] { k.adaptive_clip(ctx, rows, limbs, one, 1); });
+  expect_refused("copy_columns: 3 columns from 2 of 4 to 0 of 4",
+                 [&] { k.copy_columns(ctx, x, 0, x, 2, 3); });
+  expect_refused("adaptive_clip: grad_limbs is (1, 12), not (2, 12)",
+                 [&] { k.adaptive_clip(ctx, rows, one, limbs, 1); });
+  expect_refused("adaptive_clip: weight_limbs is (1, 12), not (2, 12)",
+                 [&] { k.adaptive_clip(ctx, rows, limbs, one, 1); });
 }
 
 TEST_P(Shapes, HeadsAndGatesAreRefusedByName) {
   const Tensor qkv = make({2, 3, 24}), angles = make({3, 4}), h = make({2, 3, 8});
-  const auto expect = [](const std::string& says, const auto& call) {
-    try {
-      call();
-      ADD_FAILURE() << "not refused: " << says;
-    } catch (const CheckError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
-  };
   EXPECT_NO_THROW(k.rope(ctx, qkv, angles, 2, false));
   EXPECT_NO_THROW(k.rope(ctx, qkv, angles, 4, false));
-  expect("rope: 16 columns for keys and values in qkv, not 8 times a divisor of 3", [&] {
+  expect_refused("rope: 16 columns for keys and values in qkv, not 8 times a divisor of 3", [&] {
     k.rope(ctx, make({2, 3, 28}), angles, 3, false);
   });
-  expect("rope: 12 columns for keys and values in qkv",
-         [&] { k.rope(ctx, qkv, angles, 3, false); });
-  expect("rope: -4 columns", [&] { k.rope(ctx, qkv, angles, 7, false); });
-  expect("rope: 0 heads", [&] { k.rope(ctx, qkv, angles, 0, false); });
-  expect("rope: 3 tokens, angles of 2", [&] { k.rope(ctx, qkv, make({2, 4}), 2, false); });
-  expect("rope: heads of 3 channels cannot be cut into pairs", [&] {
+  expect_refused("rope: 12 columns for keys and values in qkv",
+                 [&] { k.rope(ctx, qkv, angles, 3, false); });
+  expect_refused("rope: -4 columns", [&] { k.rope(ctx, qkv, angles, 7, false); });
+  expect_refused("rope: 0 heads", [&] { k.rope(ctx, qkv, angles, 0, false); });
+  expect_refused("rope: 3 tokens, angles of 2", [&] { k.rope(ctx, qkv, make({2, 4}), 2, false); });
+  expect_refused("rope: heads of 3 channels cannot be cut into pairs", [&] {
     k.rope(ctx, qkv, make({3, 3}), 2, false);
   });
-  expect("rope: angles is null", [&] { k.rope(ctx, qkv, {.shape = {3, 4}}, 2, false); });
-  expect("rope: angles has the wrong dtype", [&] {
+  expect_refused("rope: angles is null", [&] { k.rope(ctx, qkv, {.shape = {3, 4}}, 2, false); });
+  expect_refused("rope: angles has the wrong dtype", [&] {
     k.rope(ctx, qkv, box.zeros(Dtype::I32, {3, 4}), 2, false);
   });
-  expect("swiglu_forward: inp is (2, 3, 8), not (2, 3, 16)", [&] { k.swiglu_forward(ctx, h, h); });
-  expect("swiglu_backward: inp is (2, 3, 24), not (2, 3, 16)",
-         [&] { k.swiglu_backward(ctx, qkv, h, qkv); });
-  expect("swiglu_backward: dinp is (2, 3, 8), not (2, 3, 24)",
-         [&] { k.swiglu_backward(ctx, h, h, qkv); });
-  expect("norm_forward: rstd is null", [&] { k.norm_forward(ctx, h, {}, {}, h, make({8}), {}); });
+  expect_refused("swiglu_forward: inp is (2, 3, 8), not (2, 3, 16)",
+                 [&] { k.swiglu_forward(ctx, h, h); });
+  expect_refused("swiglu_backward: inp is (2, 3, 24), not (2, 3, 16)",
+                 [&] { k.swiglu_backward(ctx, qkv, h, qkv); });
+  expect_refused("swiglu_backward: dinp is (2, 3, 8), not (2, 3, 24)",
+                 [&] { k.swiglu_backward(ctx, h, h, qkv); });
+  expect_refused("norm_forward: rstd is null",
+                 [&] { k.norm_forward(ctx, h, {}, {}, h, make({8}), {}); });
 }
 
 TEST_P(Shapes, WrongExtentsAreRefused) {
@@ -180,67 +166,37 @@ TEST_P(Shapes, ExtentsMayBeZero) {
 // F64 is for `ref`: it is the specification, and gradients are checked with it.
 TEST_P(Shapes, DoublesAreForRef) {
   const bool ref = k.name == std::string("ref");
-  const auto make = [&](Shape shape) { return box.filled(Dtype::F64, shape, 1); };
-  const auto limbs = [&](int64_t rows) { return box.zeros(Dtype::I64, {rows, kLimbs}); };
-  const Tensor x = make({2, 3, 4}), dx = make({2, 3, 4}), rows = make({2, 3}), w = make({4});
-  const Tensor qkv = make({2, 3, 12}), lse = make({2, 2, 3}), square = make({4, 4});
-  const Tensor kv = make({2, 3, 8});
-  const AttentionPlace place{3, {0, 1}, 0};
-  const Tensor tokens = box.zeros(Dtype::I32, {2, 3}), losses = make({2});
-  const std::vector<std::pair<const char*, std::function<void()>>> all = {
-      {"embed_forward", [&] { k.embed_forward(ctx, dx, tokens, square, square); }},
-      {"embed_backward", [&] { k.embed_backward(ctx, square, square, x, tokens, Into::Write); }},
-      {"norm_forward", [&] { k.norm_forward(ctx, dx, rows, rows, x, w, w); }},
-      {"norm_backward_input", [&] { k.norm_backward_input(ctx, dx, x, x, w, rows, rows); }},
-      {"norm_backward_weight",
-       [&] { k.norm_backward_weight(ctx, w, w, x, x, rows, rows, Into::Write); }},
-      {"matmul_forward", [&] { k.matmul_forward(ctx, dx, x, square, w, 1); }},
-      {"matmul_backward_input", [&] { k.matmul_backward_input(ctx, dx, x, square, 1); }},
-      {"matmul_backward_weight", [&] { k.matmul_backward_weight(ctx, square, x, x, Into::Write); }},
-      {"bias_backward", [&] { k.bias_backward(ctx, w, x, Into::Write); }},
-      {"gelu_forward", [&] { k.gelu_forward(ctx, dx, x); }},
-      {"gelu_backward", [&] { k.gelu_backward(ctx, dx, x, x); }},
-      {"swiglu_forward",
-       [&] {
-         k.swiglu_forward(ctx, make({2, 3, 2}), x);
-       }},
-      {"swiglu_backward",
-       [&] {
-         k.swiglu_backward(ctx, dx, make({2, 3, 2}), x);
-       }},
-      {"rope",
-       [&] {
-         k.rope(ctx, qkv, box.filled({3, 2}, 1), 2, false);
-       }},
-      {"attention_forward", [&] { k.attention_forward(ctx, dx, lse, qkv); }},
-      {"attention_backward", [&] { k.attention_backward(ctx, qkv, dx, qkv, x, lse); }},
-      {"attention_piece_forward",
-       [&] { k.attention_piece_forward(ctx, dx, lse, lse, x, kv, place); }},
-      {"attention_merge", [&] { k.attention_merge(ctx, dx, lse, lse, x, lse, lse); }},
-      {"attention_finish", [&] { k.attention_finish(ctx, dx, lse, x, lse, lse); }},
-      {"attention_piece_backward",
-       [&] { k.attention_piece_backward(ctx, dx, kv, x, x, kv, x, lse, place); }},
-      {"copy_columns", [&] { k.copy_columns(ctx, dx, 0, x, 1, 2); }},
-      {"residual_forward", [&] { k.residual_forward(ctx, dx, x, x, w); }},
-      {"add", [&] { k.add(ctx, dx, x, x); }},
-      {"scale", [&] { k.scale(ctx, dx, 1); }},
-      {"cross_entropy", [&] { k.cross_entropy(ctx, losses, dx, x, tokens, 4, 1); }},
-      {"softmax_max", [&] { k.softmax_max(ctx, rows, x, 4); }},
-      {"softmax_sum", [&] { k.softmax_sum(ctx, rows, rows, x, rows, tokens, 4); }},
-      {"softmax_loss", [&] { k.softmax_loss(ctx, losses, dx, x, rows, rows, rows, tokens, 4, 1); }},
-      {"squared_norm", [&] { k.squared_norm(ctx, limbs(4), square); }},
-      {"adaptive_clip", [&] { k.adaptive_clip(ctx, square, limbs(4), limbs(4), 1); }},
-      {"sgd_update", [&] { k.sgd_update(ctx, w, w, w, SgdStep{}); }},
-      {"adamw_update", [&] { k.adamw_update(ctx, w, w, w, w, AdamStep{}); }},
-      {"lion_update", [&] { k.lion_update(ctx, w, w, w, LionStep{}); }},
-      {"adafactor_update", [&] { k.adafactor_update(ctx, square, w, w, square, AdafactorStep{}); }},
-  };
-  for (const auto& [name, call] : all) {
+  const auto expect = [&](const char* name, const auto& call) {
     if (ref)
       EXPECT_NO_THROW(call()) << name;
     else
       EXPECT_THROW(call(), CheckError) << name;
+  };
+  Sandbox doubles{k, Dtype::F64};
+  for (const Call& call : calls(doubles, {2, 3, 4, 4}, Dtype::F64)) {
+    const std::vector<Tensor> out = call.outputs(doubles, Dtype::F64);
+    expect(call.name, [&] { call.on(k, ctx, out, 0, 2); });
   }
+  const auto make = [&](Shape shape) { return doubles.filled(shape, 1); };
+  const auto limbs = [&](int64_t rows) { return box.zeros(Dtype::I64, {rows, kLimbs}); };
+  const Tensor x = make({2, 3, 4}), dx = make({2, 3, 4}), rows = make({2, 3}), w = make({4});
+  const Tensor lse = make({2, 2, 3}), square = make({4, 4}), kv = make({2, 3, 8});
+  const Tensor tokens = box.zeros(Dtype::I32, {2, 3}), losses = make({2});
+  const AttentionPlace place{3, {0, 1}, 0};
+  expect("piece", [&] { k.attention_piece_forward(ctx, dx, lse, lse, x, kv, place); });
+  expect("merge", [&] { k.attention_merge(ctx, dx, lse, lse, x, lse, lse); });
+  expect("finish", [&] { k.attention_finish(ctx, dx, lse, x, lse, lse); });
+  expect("piece, back", [&] { k.attention_piece_backward(ctx, dx, kv, x, x, kv, x, lse, place); });
+  expect("columns", [&] { k.copy_columns(ctx, dx, 0, x, 1, 2); });
+  expect("max", [&] { k.softmax_max(ctx, rows, x, 4); });
+  expect("sum", [&] { k.softmax_sum(ctx, rows, rows, x, rows, tokens, 4); });
+  expect("loss", [&] { k.softmax_loss(ctx, losses, dx, x, rows, rows, rows, tokens, 4, 1); });
+  expect("squared_norm", [&] { k.squared_norm(ctx, limbs(4), square); });
+  expect("adaptive_clip", [&] { k.adaptive_clip(ctx, square, limbs(4), limbs(4), 1); });
+  expect("sgd", [&] { k.sgd_update(ctx, w, w, w, SgdStep{}); });
+  expect("adamw", [&] { k.adamw_update(ctx, w, w, w, w, AdamStep{}); });
+  expect("lion", [&] { k.lion_update(ctx, w, w, w, LionStep{}); });
+  expect("adafactor", [&] { k.adafactor_update(ctx, square, w, w, square, AdafactorStep{}); });
 }
 
 TEST_P(Shapes, TokensOutsideTheVocabularyAreRefused) {

@@ -128,6 +128,25 @@ class Sandbox {
   std::mt19937_64 engine_{20240607};
 };
 
+/// Random numbers of many sizes: sums of few bits each would be exact, and so in any order.
+inline Tensor spread(Sandbox& box, const Shape& shape) {
+  const Tensor x = box.random(shape, -4, 4);
+  for (int64_t i = 0; i < x.size(); ++i)
+    set(x, i, std::ldexp(at(x, i), static_cast<int>(i % 23) - 10));
+  return x;
+}
+
+/// `call` must be refused with words that contain `says`.
+template <class F>
+void expect_refused(const std::string& says, const F& call) {
+  try {
+    call();
+    ADD_FAILURE() << "not refused: " << says;
+  } catch (const CheckError& error) {
+    EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+  }
+}
+
 /// |got - want| / |want| over all elements; infinite if anything is NaN.
 inline double relative_error(const Tensor& got, const Tensor& want) {
   if (!(got.shape == want.shape)) return std::numeric_limits<double>::infinity();

@@ -1,15 +1,15 @@
 // Softmax cross-entropy: padding, ignored targets, in place, and what is not finite.
-#include "tests/kernels/cuda/vs_ref.h"
+#include "tests/kernels/operations/vs_ref.h"
 
 namespace ladder::test {
 namespace {
 
-class CudaCrossEntropy : public CudaVsRef {
+class CrossEntropy : public VsRef {
  protected:
   /// Losses of logits (B,T,V), without gradients.
   Tensor losses_of(const Tensor& logits, const Tensor& targets, int64_t vocab) {
     const Tensor losses = out(Dtype::F32, {logits.dim(0)});
-    dev::cross_entropy(dut().ctx, losses, Tensor{}, up(logits), dut().share(targets), vocab, 1);
+    k.cross_entropy(ctx, losses, Tensor{}, up(logits), share(targets), vocab, 1);
     return down(losses);
   }
 
@@ -21,7 +21,7 @@ class CudaCrossEntropy : public CudaVsRef {
     // x - m is at most 10 and rounded twice, as is each of the at most 2 + 10 rescalings of a
     // sum: twenty roundings for an exponential and four for exp2_quick, a factor of at most 2 for
     // the others.
-    const double unit = kRound * (interleaved_roundings(V, 32) + 2 * 24 + 12);
+    const double unit = kRound * (interleaved_roundings(V, 16) + 2 * 24 + 12);
     expect_near("losses", losses, l, [&](int64_t b) { return T * unit + kRound * T * at(l, b); });
     expect_near("dlogits", dlogits, d, [&](int64_t i) {
       const bool target = targets.data<int32_t>()[i / V] == i % V;
@@ -38,7 +38,7 @@ struct Batch {
 };
 constexpr Batch kBatches[] = {{1, 1, 1}, {3, 5, 7}, {2, 9, 40}, {4, 3, 257}, {1, 2, 50304}};
 
-TEST_F(CudaCrossEntropy, LossesAndGradients) {
+TEST_F(CrossEntropy, LossesAndGradients) {
   for (const Dtype dtype : kReals)
     for (const auto& [B, T, V] : kBatches)
       for (const int64_t padding : {0, 3}) {
@@ -49,15 +49,14 @@ TEST_F(CudaCrossEntropy, LossesAndGradients) {
         targets.data<int32_t>()[0] = B * T > 1 ? kIgnore : 0;
         const Tensor l = exact.empty({B}), d = exact.empty(logits.shape);
         const Tensor losses = out(Dtype::F32, {B}), dlogits = up(logits);
-        dev::cross_entropy(dut().ctx, losses, dlogits, dlogits, dut().share(targets), vocab,
-                           kScale);
+        k.cross_entropy(ctx, losses, dlogits, dlogits, share(targets), vocab, kScale);
         ref.cross_entropy(exact.ctx(), l, d, wide(logits), targets, vocab, kScale);
         expect_loss(losses, dlogits, l, d, targets);
         EXPECT_TRUE(same_bits(losses_of(logits, targets, vocab), down(losses)));
       }
 }
 
-TEST_F(CudaCrossEntropy, NaNReachesTheLossOfItsSequence) {
+TEST_F(CrossEntropy, NaNReachesTheLossOfItsSequence) {
   for (const int64_t place : {0, 20, 39})
     for (const float bad : {NAN, INFINITY}) {
       const Tensor logits = host.random({2, 1, 40}), targets = host.tokens({2, 1}, 40);
@@ -68,27 +67,17 @@ TEST_F(CudaCrossEntropy, NaNReachesTheLossOfItsSequence) {
     }
 }
 
-TEST_F(CudaCrossEntropy, MinusInfinityIsNoProbability) {
+TEST_F(CrossEntropy, MinusInfinityIsNoProbability) {
   const Tensor logits = host.filled({1, 1, 40}, -INFINITY), targets = host.tokens({1, 1}, 1);
   set(logits, 0, 3);
   set(logits, 30, 3);
   EXPECT_NEAR(at(losses_of(logits, targets, 40), 0), std::log(2.0), 2 * kRound);
 }
 
-TEST_F(CudaCrossEntropy, LargeLogitsDoNotOverflow) {
+TEST_F(CrossEntropy, LargeLogitsDoNotOverflow) {
   const Tensor logits = host.filled({1, 1, 8}, -3e38), targets = host.tokens({1, 1}, 1);
   set(logits, 0, 3e38);
   EXPECT_EQ(at(losses_of(logits, targets, 8), 0), 0);
-}
-
-TEST_F(CudaCrossEntropy, AnUnknownTargetIsNaN) {
-  const Tensor logits = host.random({3, 1, 8});
-  for (const int32_t bad : {-2, 7, 1000}) {
-    const Tensor targets = host.tokens({3, 1}, 7);
-    targets.data<int32_t>()[1] = bad;
-    const Tensor losses = losses_of(logits, targets, 7);
-    for (int64_t b = 0; b < 3; ++b) EXPECT_EQ(std::isnan(at(losses, b)), b == 1) << bad;
-  }
 }
 
 /// A rank's columns of the logits, and what it computes, on the device.
@@ -97,7 +86,7 @@ struct Part {
   Tensor logits, targets, max, sum, target;
 };
 
-class CudaSoftmax : public CudaCrossEntropy {
+class Softmax : public CrossEntropy {
  protected:
   /// Columns [rank V, (rank + 1) V) of logits.
   Part part_of(const Tensor& logits, const Tensor& targets, int64_t vocab, int64_t rank,
@@ -113,7 +102,7 @@ class CudaSoftmax : public CudaCrossEntropy {
     }
     return {.vocab = std::clamp<int64_t>(vocab - begin, 0, V),
             .logits = up(own),
-            .targets = dut().share(columns),
+            .targets = share(columns),
             .max = out(Dtype::F32, {B, T}),
             .sum = out(Dtype::F32, {B, T}),
             .target = out(Dtype::F32, {B, T})};
@@ -131,7 +120,7 @@ class CudaSoftmax : public CudaCrossEntropy {
   }
 };
 
-TEST_F(CudaSoftmax, LossesAndGradientsOfAVocabularyCutOverRanks) {
+TEST_F(Softmax, LossesAndGradientsOfAVocabularyCutOverRanks) {
   for (const Dtype dtype : kReals)
     for (const auto& [B, T, V] : {Batch{3, 5, 8}, {2, 9, 40}, {4, 3, 264}, {1, 2, 4096}})
       for (const int64_t ranks : {1, 2, 4}) {
@@ -144,18 +133,17 @@ TEST_F(CudaSoftmax, LossesAndGradientsOfAVocabularyCutOverRanks) {
         std::vector<Part> parts;
         for (int64_t r = 0; r < ranks; ++r)
           parts.push_back(part_of(logits, targets, vocab, r, own));
-        const Ctx& ctx = dut().ctx;
-        for (const Part& p : parts) dev::softmax_max(ctx, p.max, p.logits, p.vocab);
+        for (const Part& p : parts) k.softmax_max(ctx, p.max, p.logits, p.vocab);
         exchange(parts, &Part::max, -INFINITY, [](double a, double b) { return std::max(a, b); });
         for (const Part& p : parts)
-          dev::softmax_sum(ctx, p.sum, p.target, p.logits, p.max, p.targets, p.vocab);
+          k.softmax_sum(ctx, p.sum, p.target, p.logits, p.max, p.targets, p.vocab);
         exchange(parts, &Part::sum, 0, std::plus<>());
         exchange(parts, &Part::target, 0, std::plus<>());
         const Tensor dlogits = host.empty(dtype, logits.shape), losses = out(Dtype::F32, {B});
         for (int64_t r = 0; r < ranks; ++r) {
           const Part& p = parts[static_cast<size_t>(r)];
-          dev::softmax_loss(ctx, losses, p.logits, p.logits, p.max, p.sum, p.target, p.targets,
-                            p.vocab, kScale);
+          k.softmax_loss(ctx, losses, p.logits, p.logits, p.max, p.sum, p.target, p.targets,
+                         p.vocab, kScale);
           const Tensor gradient = down(p.logits);
           for (int64_t i = 0; i < gradient.size(); ++i)
             set(dlogits, i / own * V + r * own + i % own, at(gradient, i));
@@ -164,11 +152,11 @@ TEST_F(CudaSoftmax, LossesAndGradientsOfAVocabularyCutOverRanks) {
       }
 }
 
-TEST_F(CudaSoftmax, TheMaximumIsExactAndKnowsNaN) {
+TEST_F(Softmax, TheMaximumIsExactAndKnowsNaN) {
   const Tensor logits = host.random({2, 3, 300}, -9, -3), max = out(Dtype::F32, {2, 3});
   set(logits, 2 * 300 + 299, 5);  // padding
   set(logits, 3 * 300 + 7, NAN);
-  dev::softmax_max(dut().ctx, max, up(logits), 299);
+  k.softmax_max(ctx, max, up(logits), 299);
   const Tensor got = down(max);
   for (int64_t row = 0; row < 6; ++row) {
     double want = -INFINITY;
@@ -177,18 +165,6 @@ TEST_F(CudaSoftmax, TheMaximumIsExactAndKnowsNaN) {
       EXPECT_TRUE(std::isnan(at(got, row)));
     else
       EXPECT_EQ(at(got, row), want);
-  }
-}
-
-TEST_F(CudaSoftmax, AnUnknownTargetIsNaN) {
-  const Tensor logits = up(host.random({3, 1, 8})), max = up(host.filled({3, 1}, 1));
-  for (const int32_t bad : {-3, 7, 1000}) {
-    const Tensor targets = host.tokens({3, 1}, 7);
-    targets.data<int32_t>()[1] = bad;
-    const Tensor target = out(Dtype::F32, {3, 1}), sum = out(Dtype::F32, {3, 1});
-    dev::softmax_sum(dut().ctx, sum, target, logits, max, dut().share(targets), 7);
-    const Tensor got = down(target);
-    for (int64_t b = 0; b < 3; ++b) EXPECT_EQ(std::isnan(at(got, b)), b == 1) << bad;
   }
 }
 

@@ -1,25 +1,35 @@
-// The optimizers, a few steps each. They do the operations of `ref` in its order, so that FP32
-// results are equal bit for bit; but for Adafactor, whose sums come in another order.
-#include "tests/kernels/cuda/vs_ref.h"
+// The optimizers, a few steps each. Most tables do the operations of `ref` in its order, so that
+// FP32 results are equal bit for bit; but for Adafactor, whose sums come in another order.
+#include "tests/kernels/operations/vs_ref.h"
 
 namespace ladder::test {
 namespace {
 
 constexpr int kSteps = 3;
+/// Roundings of one element in one step, generously: no formula has more operations than this.
+constexpr double kOperations = 24;
 
-class CudaOptimizers : public CudaVsRef {
+class Optimizers : public VsRef {
  protected:
-  static void expect_bits(const char* what, const Tensor& device, const Tensor& want) {
-    EXPECT_TRUE(same_bits(down(device), want)) << what;
+  /// The bits of `ref`, or some operations of each step apart: weights move by lr 0.1 and less a
+  /// step, and errors of the states enter at that rate.
+  void expect_ref(const char* what, const Tensor& device, const Tensor& want) {
+    if (!near_ref) {
+      EXPECT_TRUE(same_bits(down(device), want)) << what;
+      return;
+    }
+    expect_near(what, device, want, [&](int64_t i) {
+      return 2 * kSteps * kOperations * kRound * (1 + std::abs(at(want, i)));
+    });
   }
   /// The last but the first element: not aligned to 16 bytes.
   static Tensor tail(const Tensor& x) { return x.slice(1, x.dim(0) - 1); }
 };
 
-/// Shorter than an access, whole accesses, blocks and a tail.
-constexpr int64_t kLengths[] = {1, 7, 16, 203, 2050};
+/// Shorter than an access, whole accesses, blocks and a tail; so many that threads share them.
+constexpr int64_t kLengths[] = {1, 7, 16, 203, 2050, 40001};
 
-TEST_F(CudaOptimizers, Sgd) {
+TEST_F(Optimizers, Sgd) {
   for (const int64_t n : kLengths)
     for (const bool nesterov : {false, true}) {
       const SgdStep step{.lr = 0.1F, .momentum = 0.9F, .nesterov = nesterov};
@@ -27,14 +37,14 @@ TEST_F(CudaOptimizers, Sgd) {
       const Tensor w = up(w0), v = up(v0), plain = up(w0);
       for (int repeat = 0; repeat < kSteps; ++repeat) {
         const Tensor g0 = host.random({n}), g = up(g0);
-        dev::sgd_update(dut().ctx, w, v, g, step);
+        k.sgd_update(ctx, w, v, g, step);
         ref.sgd_update(host.ctx(), w0, v0, g0, step);
-        dev::sgd_update(dut().ctx, plain, Tensor{}, g, step);
+        k.sgd_update(ctx, plain, Tensor{}, g, step);
         ref.sgd_update(host.ctx(), plain0, Tensor{}, g0, step);
       }
-      expect_bits("param", w, w0);
-      expect_bits("velocity", v, v0);
-      expect_bits("plain", plain, plain0);
+      expect_ref("param", w, w0);
+      expect_ref("velocity", v, v0);
+      expect_ref("plain", plain, plain0);
     }
 }
 
@@ -49,74 +59,80 @@ AdamStep adam_step(int t, bool decoupled) {
           .correction2 = 1 - std::pow(0.95F, static_cast<float>(t))};
 }
 
-TEST_F(CudaOptimizers, Adam) {
+TEST_F(Optimizers, Adam) {
   for (const int64_t n : kLengths)
     for (const bool decoupled : {false, true}) {
       const Tensor w0 = host.random({n}), m0 = host.filled({n}, 0), v0 = host.filled({n}, 0);
       const Tensor w = up(w0), m = up(m0), v = up(v0);
       for (int t = 1; t <= kSteps; ++t) {
-        const Tensor g = host.random({n});
-        dev::adamw_update(dut().ctx, w, m, v, up(g), adam_step(t, decoupled));
+        const Tensor g = host.random({n}, 0.1, 1);  // a small second moment enlarges errors
+        k.adamw_update(ctx, w, m, v, up(g), adam_step(t, decoupled));
         ref.adamw_update(host.ctx(), w0, m0, v0, g, adam_step(t, decoupled));
       }
-      expect_bits("param", w, w0);
-      expect_bits("m", m, m0);
-      expect_bits("v", v, v0);
+      expect_ref("param", w, w0);
+      expect_ref("m", m, m0);
+      expect_ref("v", v, v0);
     }
 }
 
-TEST_F(CudaOptimizers, AdamOnAPartThatIsNotAligned) {
+TEST_F(Optimizers, AdamOnAPartThatIsNotAligned) {
   const Tensor w0 = host.random({50}), m0 = host.filled({50}, 0), v0 = host.filled({50}, 0);
-  const Tensor w = up(w0), m = up(m0), v = up(v0), g = host.random({50});
-  dev::adamw_update(dut().ctx, tail(w), tail(m), tail(v), tail(up(g)), adam_step(1, true));
+  const Tensor w = up(w0), m = up(m0), v = up(v0), g = host.random({50}, 0.1, 1);
+  k.adamw_update(ctx, tail(w), tail(m), tail(v), tail(up(g)), adam_step(1, true));
   ref.adamw_update(host.ctx(), tail(w0), tail(m0), tail(v0), tail(g), adam_step(1, true));
-  expect_bits("param", w, w0);
-  expect_bits("m", m, m0);
-  expect_bits("v", v, v0);
+  expect_ref("param", w, w0);
+  expect_ref("m", m, m0);
+  expect_ref("v", v, v0);
 }
 
-TEST_F(CudaOptimizers, Lion) {
+TEST_F(Optimizers, Lion) {
   const LionStep step{.lr = 0.1F, .beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F};
   for (const int64_t n : kLengths) {
     const Tensor w0 = host.random({n}), m0 = host.filled({n}, 0), w = up(w0), m = up(m0);
+    const Tensor g = host.random({n}, 0.1, 1);  // no sign is in doubt
+    if (n > 3) set(g, 3, 0);
     for (int repeat = 0; repeat < kSteps; ++repeat) {
-      const Tensor g = host.random({n});
-      if (n > 3) set(g, 3, 0);
-      dev::lion_update(dut().ctx, w, m, up(g), step);
+      k.lion_update(ctx, w, m, up(g), step);
       ref.lion_update(host.ctx(), w0, m0, g, step);
+      // Back at half the length: the sign is that of beta1's mixture, but not of beta2's.
+      ref.scale(host.ctx(), g, -0.5F);
     }
-    expect_bits("param", w, w0);
-    expect_bits("m", m, m0);
+    expect_ref("param", w, w0);
+    expect_ref("m", m, m0);
   }
 }
 
-TEST_F(CudaOptimizers, NaNIsNoSign) {
+TEST_F(Optimizers, NaNIsNoSign) {
   const LionStep step{.lr = 0.1F, .beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0};
-  const Tensor w = up(host.random({5})), g = host.random({5});
-  set(g, 2, NAN);
-  dev::lion_update(dut().ctx, w, up(host.filled({5}, 0)), up(g), step);
+  const Tensor w = up(host.random({20})), g = host.random({20});
+  for (const int64_t i : {0, 19}) set(g, i, NAN);
+  k.lion_update(ctx, w, up(host.filled({20}, 0)), up(g), step);
   const Tensor got = down(w);
-  for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(std::isnan(at(got, i)), i == 2);
+  for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(std::isnan(at(got, i)), i == 0 || i == 19) << i;
 }
 
-TEST_F(CudaOptimizers, Adam8Bit) {
+TEST_F(Optimizers, Adam8Bit) {
   for (const int64_t n : {int64_t{1}, int64_t{64}, int64_t{203}, int64_t{6400}}) {
     const int64_t blocks = (n + kQuantBlock - 1) / kQuantBlock;
     const Tensor codes = host.zeros(Dtype::U8, {n}), scales = host.filled({blocks}, 0);
     const Tensor w0 = host.random({n}), m0 = host.copy(codes), v0 = host.copy(codes);
     const Tensor ms0 = host.copy(scales), vs0 = host.copy(scales);
     const Tensor w = up(w0), m = up(m0), v = up(v0), ms = up(ms0), vs = up(vs0);
-    for (int t = 1; t <= kSteps; ++t) {
-      const Tensor g = host.random({n});
+    // Where results are near, a code may be its neighbor: the second step begins elsewhere.
+    for (int t = 1; t <= (near_ref ? 1 : kSteps); ++t) {
+      const Tensor g = host.random({n}, near_ref ? 0.1 : -1);
       for (int64_t i = 64; i < std::min(n, int64_t{128}); ++i) set(g, i, 0);  // a block of zeros
-      dev::adamw8bit_update(dut().ctx, w, m, ms, v, vs, up(g), adam_step(t, true));
+      k.adamw8bit_update(ctx, w, m, ms, v, vs, up(g), adam_step(t, true));
       ref.adamw8bit_update(host.ctx(), w0, m0, ms0, v0, vs0, g, adam_step(t, true));
     }
-    expect_bits("param", w, w0);
-    expect_bits("m", m, m0);
-    expect_bits("m scale", ms, ms0);
-    expect_bits("v", v, v0);
-    expect_bits("v scale", vs, vs0);
+    expect_ref("param", w, w0);
+    expect_ref("m scale", ms, ms0);
+    expect_ref("v scale", vs, vs0);
+    for (const auto& [device, want] : {std::pair{m, m0}, {v, v0}}) {
+      const Tensor got = down(device);
+      for (int64_t i = 0; i < n; ++i)
+        EXPECT_LE(std::abs(got.data<uint8_t>()[i] - want.data<uint8_t>()[i]), near_ref ? 1 : 0);
+    }
   }
 }
 
@@ -124,7 +140,7 @@ AdafactorStep adafactor_step() {
   return {.lr = 0.1F, .beta2 = 0.4F, .eps = 1e-30F, .clip = 1, .weight_decay = 0.1F};
 }
 
-TEST_F(CudaOptimizers, Adafactor) {
+TEST_F(Optimizers, Adafactor) {
   for (const auto& [R, N] : {std::pair{1, 1}, {7, 5}, {3, 203}, {300, 76}})
     for (const bool vector : {false, true}) {
       const Shape shape = vector ? Shape{R * N} : Shape{R, N};
@@ -136,11 +152,11 @@ TEST_F(CudaOptimizers, Adafactor) {
       for (int repeat = 0; repeat < kSteps; ++repeat) {
         const Tensor g = host.random(shape);
         for (int64_t n = 0; !vector && R > 1 && n < N; ++n) set(g, n, 0);  // met no token
-        dev::adafactor_update(dut().ctx, w, row, col, up(g), adafactor_step());
+        k.adafactor_update(ctx, w, row, col, up(g), adafactor_step());
         ref.adafactor_update(exact.ctx(), want, row_want, col_want, wide(g), adafactor_step());
       }
-      // At most 24 operations an element and step, beside the sums; u is at most a few.
-      const double roundings = 24 + interleaved_roundings(R * N, 256);
+      // Beside the sums; u is at most a few.
+      const double roundings = kOperations + interleaved_roundings(R * N, 16);
       const auto bound = [&](int64_t) { return 3 * kSteps * roundings * kRound; };
       expect_near("param", w, want, bound);
       expect_near("row", row, row_want, bound);
@@ -148,13 +164,12 @@ TEST_F(CudaOptimizers, Adafactor) {
     }
 }
 
-TEST_F(CudaOptimizers, AdafactorZeroGradientLeavesTheWeights) {
+TEST_F(Optimizers, AdafactorZeroGradientLeavesTheWeights) {
   AdafactorStep step = adafactor_step();
   step.weight_decay = 0;
   const Tensor before = host.random({5, 9}), g = host.filled({5, 9}, 0), w = up(before);
   set(g, 44, 1e4);  // row 0 and column 0 stay at eps while the mean of the rows is large
-  dev::adafactor_update(dut().ctx, w, up(host.filled({5}, 0)), up(host.filled({9}, 0)), up(g),
-                        step);
+  k.adafactor_update(ctx, w, up(host.filled({5}, 0)), up(host.filled({9}, 0)), up(g), step);
   const Tensor after = down(w);
   EXPECT_TRUE(same_bits(after.first(4), before.first(4)));
   EXPECT_LT(at(after, 44), at(before, 44));

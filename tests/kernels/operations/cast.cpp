@@ -1,15 +1,15 @@
 // `cast` against kernels/narrow.h, a value at a time: same bits.
 #include <algorithm>
 
-#include "tests/kernels/cuda/vs_ref.h"
 #include "tests/kernels/narrow_cases.h"
+#include "tests/kernels/operations/vs_ref.h"
 
 namespace ladder::test {
 namespace {
 
 constexpr Dtype kNarrow[] = {Dtype::BF16, Dtype::F16, Dtype::E4M3, Dtype::E5M2};
 
-class CudaCast : public CudaVsRef {
+class Cast : public VsRef {
  protected:
   Tensor of_floats(const std::vector<float>& values) {
     const Tensor x = host.empty({static_cast<int64_t>(values.size())});
@@ -33,7 +33,7 @@ class CudaCast : public CudaVsRef {
   void expect_cast(Dtype to, const Tensor& inp, float scale = 1) {
     Fp8Scale fp8{.scale = scale, .amax = 0};
     const Tensor device = room(to, inp.size(), fp8);
-    dev::cast(dut().ctx, device, up(inp));
+    k.cast(ctx, device, up(inp));
     const Tensor got = down(device);
     float amax = 0;
     for (int64_t i = 0; i < inp.size(); ++i) {
@@ -58,23 +58,23 @@ class CudaCast : public CudaVsRef {
   }
 };
 
-TEST_F(CudaCast, FloatsToEveryFormat) {
+TEST_F(Cast, FloatsToEveryFormat) {
   for (const Dtype to : kNarrow) expect_cast(to, of_floats(hard_floats(format_of(to))));
 }
 
-TEST_F(CudaCast, FloatsToFp8WithAScale) {
+TEST_F(Cast, FloatsToFp8WithAScale) {
   for (const Dtype to : {Dtype::E4M3, Dtype::E5M2})
     for (const float scale : {0x1p-9F, 0x1p12F})
       expect_cast(to, of_floats(hard_floats(format_of(to))), scale);
 }
 
-TEST_F(CudaCast, EveryCodeOf16Bits) {
+TEST_F(Cast, EveryCodeOf16Bits) {
   for (const Dtype from : {Dtype::BF16, Dtype::F16})
     for (const Dtype to : {Dtype::F32, Dtype::BF16, Dtype::F16, Dtype::E4M3, Dtype::E5M2})
       expect_cast(to, all_codes(from));
 }
 
-TEST_F(CudaCast, AmaxOfMoreThanOneBlock) {
+TEST_F(Cast, AmaxOfMoreThanOneBlock) {
   for (const double last : {2.0, 100.0}) {
     const Tensor inp = host.random({3 * 8 * 256 + 5}, -9, 9);
     set(inp, inp.size() - 1, last);
@@ -82,7 +82,7 @@ TEST_F(CudaCast, AmaxOfMoreThanOneBlock) {
   }
 }
 
-TEST_F(CudaCast, TailsOfAnyLengthAndPlace) {
+TEST_F(Cast, TailsOfAnyLengthAndPlace) {
   const std::vector<float> cases = hard_floats(kE4M3);
   for (int64_t n = 1; n <= 20; ++n)
     for (const int64_t begin : {0, 1})  // the second is not aligned to 16 bytes
@@ -90,7 +90,7 @@ TEST_F(CudaCast, TailsOfAnyLengthAndPlace) {
         const Tensor inp = of_floats({cases.begin() + 97 * n, cases.begin() + 97 * n + n + begin});
         Fp8Scale fp8;
         const Tensor device = room(to, begin + n + 1, fp8);
-        dev::cast(dut().ctx, device.slice(begin, n), up(inp).slice(begin, n));
+        k.cast(ctx, device.slice(begin, n), up(inp).slice(begin, n));
         const Tensor got = down(device);
         for (int64_t i = begin; i < begin + n; ++i)
           EXPECT_TRUE(same_code(format_of(to), code_at(got, i),
@@ -104,12 +104,12 @@ TEST_F(CudaCast, TailsOfAnyLengthAndPlace) {
       }
 }
 
-TEST_F(CudaCast, AmaxGrowsAndKeepsNaN) {
+TEST_F(Cast, AmaxGrowsAndKeepsNaN) {
   Fp8Scale fp8{.scale = 2, .amax = 3};
   const Tensor device = room(Dtype::E4M3, 3, fp8);
   const auto amax_after = [&](float last) {
-    dev::cast(dut().ctx, device, up(of_floats({1, 2, last})));
-    dut().ctx.synchronize();
+    k.cast(ctx, device, up(of_floats({1, 2, last})));
+    ctx.synchronize();
     return device.fp8->amax;
   };
   EXPECT_EQ(amax_after(-1), 3);

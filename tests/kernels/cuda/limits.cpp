@@ -1,0 +1,59 @@
+// What a device does where `cpu` would refuse a call: it cannot look at tokens and targets before
+// it computes. And what it refuses.
+#include "tests/kernels/cuda/vs_ref.h"
+
+namespace ladder::test {
+namespace {
+
+using CudaLimits = CudaVsRef;
+
+TEST_F(CudaLimits, AnUnknownTokenIsNaNAndHasNoGradient) {
+  const Tensor tokens = host.tokens({1, 4}, 5);
+  tokens.data<int32_t>()[1] = 5;
+  tokens.data<int32_t>()[2] = -1;
+  const Tensor shared = share(tokens), table = up(host.random({5, 8}));
+  const Tensor got = out(Dtype::F32, {1, 4, 8});
+  k.embed_forward(ctx, got, shared, table, table);
+  const Tensor y = down(got);
+  for (int64_t i = 0; i < y.size(); ++i)
+    EXPECT_EQ(std::isnan(at(y, i)), i / 8 == 1 || i / 8 == 2) << i;
+
+  const Tensor dout = host.filled({1, 4, 8}, 1), dwte = out(Dtype::F32, {5, 8});
+  k.embed_backward(ctx, dwte, out(Dtype::F32, {5, 8}), up(dout), shared, Into::Write);
+  const Tensor gradient = down(dwte);
+  double sum = 0;
+  for (int64_t i = 0; i < gradient.size(); ++i) sum += at(gradient, i);
+  EXPECT_EQ(sum, 2 * 8);
+}
+
+TEST_F(CudaLimits, AnUnknownTargetIsNaN) {
+  const Tensor logits = up(host.random({3, 1, 8})), max = up(host.filled({3, 1}, 1));
+  for (const int32_t bad : {-3, -2, 7, 1000}) {
+    const Tensor targets = host.tokens({3, 1}, 7);
+    targets.data<int32_t>()[1] = bad;
+    const Tensor losses = out(Dtype::F32, {3});
+    const Tensor target = out(Dtype::F32, {3, 1}), sum = out(Dtype::F32, {3, 1});
+    k.cross_entropy(ctx, losses, {}, logits, share(targets), 7, 1);
+    k.softmax_sum(ctx, sum, target, logits, max, share(targets), 7);
+    for (int64_t b = 0; b < 3; ++b) {
+      EXPECT_EQ(std::isnan(at(down(losses), b)), b == 1) << bad;
+      EXPECT_EQ(std::isnan(at(down(target), b)), b == 1 && bad != kElsewhere) << bad;
+    }
+  }
+}
+
+TEST_F(CudaLimits, HostTensorsAreRefused) {
+  const Tensor a = host.random(Dtype::F32, {8});
+  EXPECT_THROW(k.scale(ctx, a, 2), CheckError);
+  EXPECT_THROW(k.scale(Ctx{}, up(a), 2), CheckError);
+}
+
+TEST_F(CudaLimits, SumsNeedScratch) {
+  Ctx poor = ctx;
+  poor.scratch.shape = {1, 100};
+  const Tensor dout = up(host.random({4, 8, 24}));
+  EXPECT_THROW(k.bias_backward(poor, out(Dtype::F32, {24}), dout, Into::Write), OutOfMemory);
+}
+
+}  // namespace
+}  // namespace ladder::test
