@@ -530,9 +530,9 @@ def experts_of(digits):
     return [e for e, digit in enumerate(reversed(f"{digits:.0f}")) if digit == "1"]
 
 
-def dispatch(data):
+def exchange(data):
     """Choices, rows that travel, rows of experts, and what comes back."""
-    ranks = data["dispatched_tokens"]
+    ranks = data["exchanged_tokens"]
     wide, own = 352, len(ranks[0]["chosen"])
     svg = Svg(2 * wide - 20, 478, "Eight tokens on two ranks, four experts")
     home = lambda token: token // own
@@ -546,9 +546,9 @@ def dispatch(data):
             svg.text(x + cell / 2, y + 18, word, "#ffffff", 11, "middle")
 
     svg.text(0, 58, "A token chooses two of four experts:", size=12)
-    svg.text(0, 158, "Dispatch: a token goes once to each rank that has an expert of it.", size=12)
-    svg.text(0, 226, "Rows of each expert, tokens in order:", size=12)
-    svg.text(0, 328, "Each owner adds up, for each token of dispatch, what its experts gave. The sum goes back.", size=12)
+    svg.text(0, 158, "To the owners: a token goes once to each rank that has an expert of it.", size=12)
+    svg.text(0, 226, "Dispatch: rows of each expert, tokens in order.", size=12)
+    svg.text(0, 328, "Combine: each owner adds up what its experts gave for a token. The sum goes back.", size=12)
     svg.text(0, 396, "The token's own rank adds the sums:", size=12)
     svg.text(0, 472, "Framed in yellow: what travels between the ranks.", size=12)
     for rank, found in enumerate(ranks):
@@ -602,7 +602,7 @@ PICTURES = {
     "20_context_parallel/ring.svg": ring_of_keys,
     "20_context_parallel/tokens_for_heads.svg": tokens_for_heads,
     "21_moe/experts.svg": experts,
-    "22_expert_parallel/dispatch.svg": dispatch,
+    "22_expert_parallel/exchange.svg": exchange,
 }
 
 

@@ -80,33 +80,29 @@ class Balance {
     return {.balance = options_.loss * each, .z = options_.z_loss * each};
   }
 
-  /// Reads the loads that the experts counted in a step. `experts` is ExpertLayers, or that of
-  /// chapter 22.
-  template <class Layers>
-  void count(const Layers& experts) {
+  /// Reads what the routers of a step have counted.
+  void count(const Routers& routers) {
     if (config_.experts.count == 0) return;
-    loads_.clear();
+    std::vector<Load>& step = loads_.emplace_back();
     Measured sum;
     for (int64_t l = 0; l < config_.layers; ++l) {
-      loads_.push_back(load_of(experts.load(l)));
-      const auto [least, most] = std::minmax_element(loads_[l].begin(), loads_[l].end());
+      const Load& load = step.emplace_back(load_of(routers.load(l)));
+      const auto [least, most] = std::minmax_element(load.begin(), load.end());
       sum.violation += static_cast<double>(*most) / mean() - 1;
       sum.least += static_cast<double>(*least) / mean();
-      sum.dropped += dropped(experts.load(l), experts.capacity());
-      add_losses(sum, experts.losses(l));
+      sum.dropped += dropped(routers.load(l), routers.capacity());
+      add_losses(sum, routers.losses(l));
     }
     measured_.push_back(sum);
   }
 
-  /// The loads that count() read, [block][expert].
-  const std::vector<std::vector<int64_t>>& loads() const { return loads_; }
-
-  /// Called after the weights are updated. Moves the biases by the loads that count() read.
+  /// Once the weights are updated: moves the biases by the load of count().
   void update() const {
     if (options_.bias_rate == 0) return;
-    for (size_t l = 0; l < loads_.size(); ++l)
-      for (size_t e = 0; e < loads_[l].size(); ++e) {
-        const double missing = mean() - static_cast<double>(loads_[l][e]);
+    const std::vector<Load>& step = loads_.back();
+    for (size_t l = 0; l < step.size(); ++l)
+      for (size_t e = 0; e < step[l].size(); ++e) {
+        const double missing = mean() - static_cast<double>(step[l][e]);
         const float sign = missing > 0 ? 1.0f : missing < 0 ? -1.0f : 0.0f;
         bias(l).data<float>()[e] += options_.bias_rate * sign;
       }
@@ -123,7 +119,7 @@ class Balance {
     std::copy(bias.begin(), bias.end(), bias_.data<float>());
   }
 
-  /// Reports the mean over blocks for each step, and the load of the last step.
+  /// Of each step the means over blocks, and the load of each expert.
   void report(RunLog& log, int64_t weights) const {
     if (config_.experts.count == 0) return;
     nlohmann::json steps;
@@ -137,15 +133,18 @@ class Balance {
       add("balance_loss", sum.balance);
       add("z_loss", sum.z);
     }
+    if (!loads_.empty()) steps["load"] = loads_;
     log.extra()["experts"] = {
         {"weights", weights},
         {"weights_of_a_token", weights - config_.layers * config_.idle_matrices()},
-        {"load", loads_},
+        {"load", loads_.empty() ? std::vector<Load>{} : loads_.back()},
         {"steps", steps}};
   }
 
  private:
-  /// Sums over the blocks, for one step.
+  using Load = std::vector<int64_t>;  ///< tokens of a step that chose each expert
+
+  /// Of one step, summed over blocks.
   struct Measured {
     double violation = 0;  ///< MaxVio: the largest load divided by the mean, minus 1
     double least = 0;      ///< the smallest load divided by the mean
@@ -153,10 +152,9 @@ class Balance {
     double balance = 0, z = 0;
   };
 
-  /// How many tokens of a step chose each expert.
-  static std::vector<int64_t> load_of(Tensor load) {
+  static Load load_of(Tensor load) {
     const int64_t B = load.dim(0), E = load.dim(1);
-    std::vector<int64_t> sum(static_cast<size_t>(E));
+    Load sum(static_cast<size_t>(E));
     for (int64_t i = 0; i < B * E; ++i) sum[static_cast<size_t>(i % E)] += load.data<int32_t>()[i];
     return sum;
   }
@@ -183,14 +181,15 @@ class Balance {
   }
   /// The load that each expert would have if all loads were equal.
   double mean() const {
-    const auto chosen = std::accumulate(loads_.back().begin(), loads_.back().end(), int64_t{0});
+    const Load& load = loads_.back().back();
+    const auto chosen = std::accumulate(load.begin(), load.end(), int64_t{0});
     return static_cast<double>(chosen) / static_cast<double>(config_.experts.count);
   }
 
   GptConfig config_;
   BalanceOptions options_;
-  Tensor bias_;                              ///< (L,E), zero at first
-  std::vector<std::vector<int64_t>> loads_;  ///< of the last step, as [block][expert]
+  Tensor bias_;                           ///< (L,E), zero at first
+  std::vector<std::vector<Load>> loads_;  ///< [step][block]
   std::vector<Measured> measured_;
 };
 

@@ -31,46 +31,69 @@
 
 namespace ladder {
 
-/// What the experts of one block keep.
-struct ExpertActs {
-  Tensor logits, scores;  ///< (B,T,E) F32
-  Tensor expert;          ///< (B,T,k) I32, ascending
-  Tensor weight;          ///< (B,T,k) F32
-  ExpertRows rows;        ///< which of M rows each pair of a token and an expert has
-  Tensor fc, act;         ///< (M,2F), (M,F)
-  Tensor out;             ///< (M,C), outputs of experts before weighting
-  Tensor load;            ///< (B,E) I32, how many tokens chose each expert
-  Tensor losses;          ///< (2,B), the balance loss and the z-loss of each sequence
+/// Which experts tokens take, and with which weights.
+struct Choices {
+  Tensor expert;   ///< (B,T,k) I32, ascending
+  Tensor weight;   ///< (B,T,k) F32
+  Tensor dweight;  ///< (B,T,k) F32, shared by all blocks
 };
 
-/// What all blocks share: inputs of experts, and gradients.
-struct ExpertScratch {
-  Tensor inp;          ///< (M,C)
-  Tensor drows;        ///< (M,C), of the experts' outputs, then of their inputs
-  Tensor dfc, dact;    ///< (M,2F), (M,F)
-  Tensor dweight;      ///< (B,T,k) F32
+/// What the router of one block keeps, and behind it what all routers share.
+struct RouterActs {
+  Choices chosen;
+  Tensor logits, scores;  ///< (B,T,E) F32
+  Tensor load;            ///< (B,E) I32, tokens that chose each expert
+  Tensor losses;          ///< (2,B), balance loss and z-loss of each sequence
+
   Tensor dlogits;      ///< (B,T,E) F32
   Tensor wide_tokens;  ///< (B,T,C) F32 if activations are narrow; else null
   Tensor wide_router;  ///< (E,C) F32, on the same condition
 };
 
-/// Memory of the experts of all blocks.
-class ExpertLayers {
+/// What the experts of one block keep, and behind it what all blocks share: inputs of experts, and
+/// gradients.
+struct ExpertActs {
+  Choices chosen;
+  ExpertRows rows;  ///< which pair of a token and an expert lies in which of M rows
+  Tensor fc, act;   ///< (M,2F), (M,F)
+  Tensor out;       ///< (M,C), outputs of experts, before their weights
+
+  Tensor inp;        ///< (M,C)
+  Tensor drows;      ///< (M,C), of the outputs of experts, then of their inputs
+  Tensor dfc, dact;  ///< (M,2F), (M,F)
+};
+
+/// Sizes of the experts of a block, and of what comes to them.
+struct ExpertSizes {
+  int64_t L, B, T, C, F;  ///< L: blocks; B: sequences whose tokens come
+  int64_t E, k;
+  int64_t M;  ///< rows, at most
+
+  ExpertSizes(const GptConfig& config, int64_t sequences)
+      : L(config.layers),
+        B(sequences),
+        T(config.seq_len),
+        C(config.channels),
+        F(config.expert_inner()),
+        E(config.experts.count),
+        k(config.experts.chosen),
+        M(B * T * k) {}
+};
+
+/// Memory of the routers of all blocks.
+class Routers {
  public:
-  /// @param batch, micro sequences of a step, and of a micro-batch
-  ExpertLayers(Arena& arena, const GptConfig& config, int64_t batch, int64_t micro,
-               const ActivationPlan& plan, int64_t capacity)
-      : config_(config), capacity_(capacity), micro_(micro) {
-    const int64_t E = config.experts.count, L = config.layers;
-    if (E == 0) return;
-    const auto sets = static_cast<size_t>(plan.set_count(L));
-    for (size_t i = 0; i < sets; ++i) kept_.push_back(alloc_kept(arena, plan));
-    scratch_ = alloc_scratch(arena, plan);
-    // Loads and losses of all micro-batches of a step, because the host reads them after the step.
-    load_ = arena.shared(Mem::Activation, "load", Dtype::I32, {L, batch, E});
+  /// @param batch, micro sequences of a step and of a micro-batch
+  Routers(Arena& arena, const GptConfig& config, int64_t batch, int64_t micro,
+          const ActivationPlan& plan, int64_t capacity)
+      : s(config, micro), capacity_(capacity) {
+    if (s.E == 0) return;
+    for (int64_t i = 0; i < plan.set_count(s.L); ++i) kept_.push_back(alloc(arena, plan));
+    // Load and losses of all micro-batches of a step, since the host reads them after the step.
+    load_ = arena.shared(Mem::Activation, "load", Dtype::I32, {s.L, batch, s.E});
     losses_ = arena.shared(Mem::Activation, "router_losses", wide(plan.dtype),
-                           {L * ceil_div(batch, micro), 2 * micro});
-    begin(0, micro);
+                           {s.L, ceil_div(batch, s.B), 2 * s.B});
+    begin(0, s.B);
   }
 
   /// The following calls are for micro-batch k of a step. It has `count` sequences.
@@ -78,26 +101,16 @@ class ExpertLayers {
     first_ = k;
     count_ = count;
   }
-  /// What block l keeps for that micro-batch.
-  ExpertActs acts(size_t l) const {
-    ExpertActs s = kept_[l % kept_.size()];
-    const int64_t n = count_, M = n * rows_of(1), block = static_cast<int64_t>(l);
-    for (Tensor* of_tokens : {&s.logits, &s.scores, &s.expert, &s.weight, &s.rows.row})
-      *of_tokens = of_tokens->first(n);
-    for (Tensor* of_rows : {&s.rows.from, &s.fc, &s.act, &s.out}) *of_rows = of_rows->first(M);
-    const int64_t micros = losses_.dim(0) / config_.layers;
-    s.load = load(block).slice(first_ * micro_, n);
-    s.losses =
-        losses_.slice(block * micros + first_, 1).view({2 * micro_}).first(2 * n).view({2, n});
-    return s;
-  }
-  ExpertScratch scratch() const {
-    ExpertScratch s = scratch_;
-    const int64_t M = count_ * rows_of(1);
-    for (Tensor* of_rows : {&s.inp, &s.drows, &s.dfc, &s.dact}) *of_rows = of_rows->first(M);
-    for (Tensor* of_tokens : {&s.dweight, &s.dlogits}) *of_tokens = of_tokens->first(count_);
-    if (s.wide_tokens) s.wide_tokens = s.wide_tokens.first(count_);
-    return s;
+  /// Of block l, for that micro-batch.
+  RouterActs acts(size_t l) const {
+    RouterActs a = kept_[l % kept_.size()];
+    for (Tensor* x : {&a.chosen.expert, &a.chosen.weight, &a.chosen.dweight, &a.logits, &a.scores,
+                      &a.dlogits, &a.wide_tokens})
+      if (*x) *x = x->first(count_);
+    const auto block = static_cast<int64_t>(l);
+    a.load = load(block).slice(first_ * s.B, count_);
+    a.losses = losses(block).slice(first_, 1).view({2 * s.B}).first(2 * count_).view({2, count_});
+    return a;
   }
   int64_t capacity() const { return capacity_; }
 
@@ -105,84 +118,108 @@ class ExpertLayers {
   Tensor load(int64_t l) const { return load_.slice(l, 1).view({load_.dim(1), load_.dim(2)}); }
   /// The losses (micro-batches, 2 MBS) of block l in a step, for the host.
   Tensor losses(int64_t l) const {
-    const int64_t micros = losses_.dim(0) / config_.layers;
-    return losses_.slice(l * micros, micros);
+    return losses_.slice(l, 1).view({losses_.dim(1), losses_.dim(2)});
   }
 
   /// Bytes of Activation: those of the table above, and of loads and losses.
   static int64_t activation_bytes(const GptConfig& config, int64_t batch, int64_t micro,
                                   const ActivationPlan& plan) {
-    const int64_t E = config.experts.count, k = config.experts.chosen, L = config.layers;
-    if (E == 0) return 0;
-    const int64_t F = config.expert_inner(), R = micro * config.seq_len, M = R * k;
-    const int64_t sets = plan.set_count(L), acts = plan.own_act ? sets : 1;
-    const int64_t of_rows = sets * (2 * F + config.channels) + acts * F;
-    const int64_t of_router = sets * (R * 2 * E + M);
-    return size_of(plan.dtype) * M * of_rows + size_of(wide(plan.dtype)) * of_router +
-           4 * sets * (3 * M + E + 1) + 4 * L * batch * E +
-           size_of(wide(plan.dtype)) * L * ceil_div(batch, micro) * 2 * micro;
+    const ExpertSizes s(config, micro);
+    if (s.E == 0) return 0;
+    const int64_t sets = plan.set_count(s.L), losses = s.L * ceil_div(batch, micro) * 2 * micro;
+    return size_of(wide(plan.dtype)) * (sets * (2 * s.B * s.T * s.E + s.M) + losses) +
+           4 * (sets * s.M + s.L * batch * s.E);
   }
   /// Bytes of Workspace.
   static int64_t workspace_bytes(const GptConfig& config, int64_t micro,
                                  const ActivationPlan& plan) {
-    const int64_t E = config.experts.count, C = config.channels, R = micro * config.seq_len;
-    if (E == 0) return 0;
-    const int64_t M = R * config.experts.chosen;
-    const int64_t widened = size_of(plan.dtype) < 4 ? R * C + E * C : 0;
-    return size_of(plan.dtype) * M * (2 * C + 3 * config.expert_inner()) +
-           size_of(wide(plan.dtype)) * (M + R * E + widened);
+    const ExpertSizes s(config, micro);
+    if (s.E == 0) return 0;
+    const int64_t tokens = s.B * s.T, widened = is_narrow(plan.dtype) ? (tokens + s.E) * s.C : 0;
+    return size_of(wide(plan.dtype)) * (s.M + tokens * s.E + widened);
   }
 
  private:
-  int64_t rows_of(int64_t sequences) const {
-    return sequences * config_.seq_len * config_.experts.chosen;
+  RouterActs alloc(Arena& arena, const ActivationPlan& plan) const {
+    const auto tensor = [&](Mem mem, const char* name, Dtype dtype, Shape shape) {
+      return arena.alloc(mem, name, dtype, shape);
+    };
+    const Dtype real = wide(plan.dtype);
+    const Shape choices{s.B, s.T, s.k}, scores{s.B, s.T, s.E};
+    RouterActs a = kept_.empty() ? RouterActs{} : kept_.front();
+    a.chosen.expert = tensor(Mem::Activation, "expert", Dtype::I32, choices);
+    a.chosen.weight = tensor(Mem::Activation, "expert_weight", real, choices);
+    a.logits = tensor(Mem::Activation, "router_logits", real, scores);
+    a.scores = tensor(Mem::Activation, "scores", real, scores);
+    if (!kept_.empty()) return a;
+    a.chosen.dweight = tensor(Mem::Workspace, "dexpert_weight", real, choices);
+    a.dlogits = tensor(Mem::Workspace, "drouter_logits", real, scores);
+    if (!is_narrow(plan.dtype)) return a;
+    a.wide_tokens = tensor(Mem::Workspace, "wide_tokens", real, {s.B, s.T, s.C});
+    a.wide_router = tensor(Mem::Workspace, "wide_router", real, {s.E, s.C});
+    return a;
   }
 
-  ExpertActs alloc_kept(Arena& arena, const ActivationPlan& plan) const {
-    const int64_t B = micro_, T = config_.seq_len, M = rows_of(B), F = config_.expert_inner();
-    const int64_t E = config_.experts.count, k = config_.experts.chosen;
-    const auto alloc = [&](const char* name, Dtype dtype, Shape shape) {
+  const ExpertSizes s;
+  int64_t capacity_;
+  int64_t first_ = 0, count_ = 0;
+  std::vector<RouterActs> kept_;  ///< block l has set l % sets
+  Tensor load_;                   ///< (L,B,E) I32
+  Tensor losses_;                 ///< (L, micro-batches, 2 MBS)
+};
+
+/// Memory of the experts of all blocks.
+class ExpertLayers {
+ public:
+  ExpertLayers(Arena& arena, const ExpertSizes& s, const ActivationPlan& plan) {
+    if (s.E == 0) return;
+    for (int64_t i = 0; i < plan.set_count(s.L); ++i) kept_.push_back(alloc(arena, s, plan));
+  }
+
+  /// Of block l, for tokens with these choices. What does not ask for tokens needs no choices.
+  ExpertActs acts(size_t l, const Choices& chosen = {}) const {
+    ExpertActs a = kept_[l % kept_.size()];
+    a.chosen = chosen;
+    if (chosen.expert) a.rows.row = a.rows.row.first(chosen.expert.dim(0));
+    return a;
+  }
+
+  /// Bytes of Activation, as the table says.
+  static int64_t activation_bytes(const ExpertSizes& s, const ActivationPlan& plan) {
+    if (s.E == 0) return 0;
+    const int64_t sets = plan.set_count(s.L), acts = plan.own_act ? sets : 1;
+    return size_of(plan.dtype) * s.M * (sets * (2 * s.F + s.C) + acts * s.F) +
+           4 * sets * (s.B * s.T * s.k + s.M + s.E + 1);
+  }
+  /// The same of Workspace.
+  static int64_t workspace_bytes(const ExpertSizes& s, const ActivationPlan& plan) {
+    return s.E == 0 ? 0 : size_of(plan.dtype) * s.M * (2 * s.C + 3 * s.F);
+  }
+
+ private:
+  ExpertActs alloc(Arena& arena, const ExpertSizes& s, const ActivationPlan& plan) const {
+    const auto kept = [&](const char* name, Dtype dtype, Shape shape) {
       return arena.alloc(Mem::Activation, name, dtype, shape);
     };
-    const bool own_act = plan.own_act || kept_.empty();
-    return {.logits = alloc("router_logits", wide(plan.dtype), {B, T, E}),
-            .scores = alloc("scores", wide(plan.dtype), {B, T, E}),
-            .expert = alloc("expert", Dtype::I32, {B, T, k}),
-            .weight = alloc("expert_weight", wide(plan.dtype), {B, T, k}),
-            .rows{.offsets = arena.shared(Mem::Activation, "offsets", Dtype::I32, {E + 1}),
-                  .row = alloc("row", Dtype::I32, {B, T, k}),
-                  .from = alloc("from", Dtype::I32, {M})},
-            .fc = alloc("expert_fc", plan.dtype, {M, 2 * F}),
-            .act = own_act ? alloc("expert_act", plan.dtype, {M, F}) : kept_.front().act,
-            .out = alloc("expert_out", plan.dtype, {M, config_.channels}),
-            .load{},
-            .losses{}};
-  }
-
-  ExpertScratch alloc_scratch(Arena& arena, const ActivationPlan& plan) const {
-    const int64_t B = micro_, T = config_.seq_len, M = rows_of(B), F = config_.expert_inner();
-    const int64_t E = config_.experts.count, C = config_.channels;
-    const auto alloc = [&](const char* name, Dtype dtype, Shape shape) {
-      return arena.alloc(Mem::Workspace, name, dtype, shape);
+    const auto shared = [&](const char* name, int64_t columns) {
+      return arena.alloc(Mem::Workspace, name, plan.dtype, {s.M, columns});
     };
-    const bool narrow = size_of(plan.dtype) < 4;
-    return {.inp = alloc("expert_inp", plan.dtype, {M, C}),
-            .drows = alloc("drows", plan.dtype, {M, C}),
-            .dfc = alloc("dexpert_fc", plan.dtype, {M, 2 * F}),
-            .dact = alloc("dexpert_act", plan.dtype, {M, F}),
-            .dweight = alloc("dexpert_weight", wide(plan.dtype), {B, T, config_.experts.chosen}),
-            .dlogits = alloc("drouter_logits", wide(plan.dtype), {B, T, E}),
-            .wide_tokens = narrow ? alloc("wide_tokens", Dtype::F32, {B, T, C}) : Tensor{},
-            .wide_router = narrow ? alloc("wide_router", Dtype::F32, {E, C}) : Tensor{}};
+    ExpertActs a = kept_.empty() ? ExpertActs{} : kept_.front();
+    a.rows = {.offsets = arena.shared(Mem::Activation, "offsets", Dtype::I32, {s.E + 1}),
+              .row = kept("row", Dtype::I32, {s.B, s.T, s.k}),
+              .from = kept("from", Dtype::I32, {s.M})};
+    a.fc = kept("expert_fc", plan.dtype, {s.M, 2 * s.F});
+    if (plan.own_act || kept_.empty()) a.act = kept("expert_act", plan.dtype, {s.M, s.F});
+    a.out = kept("expert_out", plan.dtype, {s.M, s.C});
+    if (!kept_.empty()) return a;
+    a.inp = shared("expert_inp", s.C);
+    a.drows = shared("drows", s.C);
+    a.dfc = shared("dexpert_fc", 2 * s.F);
+    a.dact = shared("dexpert_act", s.F);
+    return a;
   }
 
-  GptConfig config_;
-  int64_t capacity_, micro_;
-  int64_t first_ = 0, count_ = 0;
-  std::vector<ExpertActs> kept_;  ///< block l uses set l % sets
-  ExpertScratch scratch_;
-  Tensor load_;    ///< (L,B,E) I32
-  Tensor losses_;  ///< (L micro-batches, 2 MBS)
+  std::vector<ExpertActs> kept_;  ///< block l has set l % sets
 };
 
 }  // namespace ladder

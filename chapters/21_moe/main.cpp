@@ -71,6 +71,7 @@ struct Layout {
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
   int64_t micro = o.accumulate.micro(batch);  ///< MBS, sequences of a micro-batch
   int64_t GA = batch / micro;                 ///< micro-batches of a step
+  ExpertSizes experts{gpt, micro};
   Recompute recompute{o.recompute.policy, gpt.layers};
   ActivationPlan acts = recompute.plan(o.precision.plan());
 
@@ -99,8 +100,9 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  // The same of experts, and the biases of their routers.
-  ExpertLayers experts{arena, layout.gpt, layout.batch, layout.micro, layout.acts, layout.capacity};
+  // The same of routers and experts, and the biases of routers.
+  Routers routers{arena, layout.gpt, layout.batch, layout.micro, layout.acts, layout.capacity};
+  ExpertLayers experts{arena, layout.experts, layout.acts};
   Balance balance{arena, layout.gpt, o.balance};
   RouteRule rule = route_rule(layout.gpt.experts);
   // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
@@ -120,10 +122,12 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Optim] =
       Optimizer::bytes(layout.params, o.sgd, o.optimizer) + Balance::bytes(layout.gpt);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B +
-                           ExpertLayers::activation_bytes(layout.gpt, B, MBS, layout.acts);
+                           Routers::activation_bytes(layout.gpt, B, MBS, layout.acts) +
+                           ExpertLayers::activation_bytes(layout.experts, layout.acts);
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
                           scratch_bytes(o.run) + 4 * G * extra +
-                          ExpertLayers::workspace_bytes(layout.gpt, MBS, layout.acts);
+                          Routers::workspace_bytes(layout.gpt, MBS, layout.acts) +
+                          ExpertLayers::workspace_bytes(layout.experts, layout.acts);
   return bytes;
 }
 
@@ -156,11 +160,11 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 void forward_experts(Memory& m, Tensor product, Tensor inp, size_t l) {
   const Ctx& ctx = m.ctx;
   const ExpertTensors& p = m.w.blocks[l].experts;
-  const ExpertActs s = m.experts.acts(l);
-  const ExpertScratch scratch = m.experts.scratch();
-  router_forward(ctx, s, scratch, inp, p.router, m.balance.bias(l), m.rule);
-  dispatch_forward(ctx, s, scratch, inp, m.experts.capacity());
-  experts_forward(ctx, s, scratch, p);
+  const RouterActs r = m.routers.acts(l);
+  const ExpertActs s = m.experts.acts(l, r.chosen);
+  router_forward(ctx, r, inp, p.router, m.balance.bias(l), m.rule);
+  dispatch_forward(ctx, s, inp, m.layout.capacity);
+  experts_forward(ctx, s, p);
   combine_forward(ctx, product, s);
 }
 
@@ -219,12 +223,12 @@ void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, Tens
                       const RouterLossScale& scale, Into into) {
   const Ctx& ctx = m.ctx;
   const ExpertTensors& p = m.w.blocks[l].experts;
-  const ExpertActs s = m.experts.acts(l);
-  const ExpertScratch scratch = m.experts.scratch();
-  combine_backward(ctx, scratch, d.stream, s);
-  experts_backward(ctx, g, s, scratch, inp, p, into);
-  dispatch_backward(ctx, d.branch, s, scratch);
-  router_backward(ctx, d.norm, g.router, s, scratch, inp, p.router, m.rule, scale, into);
+  const RouterActs r = m.routers.acts(l);
+  const ExpertActs s = m.experts.acts(l, r.chosen);
+  combine_backward(ctx, s, d.stream);
+  experts_backward(ctx, g, s, inp, p, into);
+  dispatch_backward(ctx, d.branch, s);
+  router_backward(ctx, d.norm, g.router, r, inp, p.router, m.rule, scale, into);
   residual_backward_input(ctx, d.branch, d.norm);
 }
 
@@ -282,7 +286,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);
     m.grads.begin(k);
-    m.experts.begin(k, MBS);
+    m.routers.begin(k, MBS);
     forward(m, m.acts, part.tokens);
     head(m, m.grads.view(), m.acts, m.dacts, m.losses.slice(k * MBS, MBS), part.targets,
          layout.gpt.vocab, scale, m.grads.into());
@@ -294,7 +298,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
-  m.balance.count(m.experts);
+  m.balance.count(m.routers);
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
@@ -314,7 +318,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   Validation v(m.ctx, /*comm=*/nullptr, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     const Activations acts = m.acts.first(v.count());
-    m.experts.begin(0, v.count());
+    m.routers.begin(0, v.count());
     forward(m, acts, v.batch().tokens);
     head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
     head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
@@ -340,7 +344,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   Sampler sampler(o.run.sampling(layout.gpt));
   const Tensor tokens = m.batch.tokens.first(1);
   const Activations acts = m.acts.first(1);
-  m.experts.begin(0, 1);
+  m.routers.begin(0, 1);
   while (sampler.next(tokens)) {
     forward(m, acts, tokens);
     head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);

@@ -1,6 +1,9 @@
 // The layer of experts: router, dispatch, experts and combine, each with forward and backward.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "chapters/21_moe/experts.h"
 #include "common/model/layout.h"
 #include "kernels/cost.h"
@@ -33,19 +36,30 @@ inline void count_experts(const Ctx& ctx, const ExpertRows& rows, Tensor w) {
   *ctx.flops += cost::grouped_matmul(M, E, w.dim(1), w.dim(2)).flops;
 }
 
+/// `s` without the memory behind its last row: experts have fewer rows than there is memory for if
+/// tokens are dropped. What is computed then costs as much as the rows that there are. One row at
+/// least: a GPU starts no empty grid.
+inline ExpertActs filled(const Ctx& ctx, ExpertActs s) {
+  ctx.synchronize();  // the host reads offsets
+  const int64_t M = s.rows.offsets.data<int32_t>()[s.rows.offsets.size() - 1];
+  for (Tensor* x : {&s.rows.from, &s.fc, &s.act, &s.out, &s.inp, &s.drows, &s.dfc, &s.dact})
+    *x = x->first(std::max<int64_t>(1, M));
+  return s;
+}
+
 // ---- router: inp (B,T,C) ------------------------------------------------------------------------
 
-/// Which experts each token takes and with which weights; also load and losses of each sequence.
-/// @param bias (E), added to the scores for the choice only
-inline void router_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
-                           Tensor inp, Tensor router, Tensor bias, const RouteRule& rule) {
+/// Which experts each token takes, with which weights; load and losses of each sequence.
+/// @param bias (E), added to the scores for the choice alone
+inline void router_forward(const Ctx& ctx, const RouterActs& s, Tensor inp, Tensor router,
+                           Tensor bias, const RouteRule& rule) {
   const Span span(ctx, "router_forward");
-  const Tensor x = widened(ctx, inp, scratch.wide_tokens);
-  const Tensor w = widened(ctx, router, scratch.wide_router);
+  const Tensor x = widened(ctx, inp, s.wide_tokens);
+  const Tensor w = widened(ctx, router, s.wide_router);
   ctx.kernels->matmul_forward(ctx, s.logits, x, w, {}, kOneLeaf);
   count_router(ctx, x, w);
-  ctx.kernels->route_forward(ctx, s.expert, s.weight, s.scores, s.load, s.losses, s.logits, bias,
-                             rule);
+  ctx.kernels->route_forward(ctx, s.chosen.expert, s.chosen.weight, s.scores, s.load, s.losses,
+                             s.logits, bias, rule);
 }
 
 /// The factors that the balance loss and the z-loss of a sequence have in the loss.
@@ -53,75 +67,72 @@ struct RouterLossScale {
   float balance, z;
 };
 
-/// dinp (B,T,C) and the router's gradient (E,C), from scratch.dweight.
-inline void router_backward(const Ctx& ctx, Tensor dinp, Tensor drouter, const ExpertActs& s,
-                            const ExpertScratch& scratch, Tensor inp, Tensor router,
-                            const RouteRule& rule, const RouterLossScale& scale, Into into) {
+/// dinp (B,T,C) and the gradient of the router (E,C), from s.chosen.dweight.
+inline void router_backward(const Ctx& ctx, Tensor dinp, Tensor drouter, const RouterActs& s,
+                            Tensor inp, Tensor router, const RouteRule& rule,
+                            const RouterLossScale& scale, Into into) {
   const Span span(ctx, "router_backward");
-  ctx.kernels->route_backward(ctx, scratch.dlogits, scratch.dweight, s.expert, s.scores, s.load,
+  ctx.kernels->route_backward(ctx, s.dlogits, s.chosen.dweight, s.chosen.expert, s.scores, s.load,
                               s.logits, rule, scale.balance, scale.z);
-  const Tensor x = widened(ctx, inp, scratch.wide_tokens);
-  ctx.kernels->matmul_backward_weight(ctx, drouter, scratch.dlogits, x, into);
-  const Tensor w = widened(ctx, router, scratch.wide_router);
-  const Tensor wide_dinp = scratch.wide_tokens ? scratch.wide_tokens : dinp;
-  ctx.kernels->matmul_backward_input(ctx, wide_dinp, scratch.dlogits, w, kOneLeaf);
-  if (scratch.wide_tokens) ctx.kernels->cast(ctx, dinp, wide_dinp);
+  const Tensor x = widened(ctx, inp, s.wide_tokens);
+  ctx.kernels->matmul_backward_weight(ctx, drouter, s.dlogits, x, into);
+  const Tensor w = widened(ctx, router, s.wide_router);
+  const Tensor wide_dinp = s.wide_tokens ? s.wide_tokens : dinp;
+  ctx.kernels->matmul_backward_input(ctx, wide_dinp, s.dlogits, w, kOneLeaf);
+  if (s.wide_tokens) ctx.kernels->cast(ctx, dinp, wide_dinp);
   for (int product = 0; product < 2; ++product) count_router(ctx, x, w);
 }
 
 // ---- dispatch: tokens go to the rows of their experts -------------------------------------------
 
-/// scratch.inp (M,C) = the token of inp (B,T,C) that is in each row.
-inline void dispatch_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
-                             Tensor inp, int64_t capacity) {
+/// s.inp (M,C) = inp (B,T,C) of the token in each row.
+inline void dispatch_forward(const Ctx& ctx, const ExpertActs& s, Tensor inp, int64_t capacity) {
   const Span span(ctx, "dispatch_forward");
-  ctx.kernels->expert_rows(ctx, s.rows, s.expert, capacity);
-  ctx.kernels->gather_rows(ctx, scratch.inp, inp, s.rows);
+  ctx.kernels->expert_rows(ctx, s.rows, s.chosen.expert, capacity);
+  ctx.kernels->gather_rows(ctx, s.inp, inp, s.rows);
 }
-/// Fills the same rows again for backward, because a block does not keep them.
-inline void dispatch_recompute(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
-                               Tensor inp) {
+/// The same rows again, for backward: a block does not keep them.
+inline void dispatch_recompute(const Ctx& ctx, const ExpertActs& s, Tensor inp) {
   const Span span(ctx, "dispatch_recompute");
-  ctx.kernels->gather_rows(ctx, scratch.inp, inp, s.rows);
+  ctx.kernels->gather_rows(ctx, s.inp, inp, s.rows);
 }
-/// dinp (B,T,C) = the sum of scratch.drows over a token's experts.
-inline void dispatch_backward(const Ctx& ctx, Tensor dinp, const ExpertActs& s,
-                              const ExpertScratch& scratch) {
+/// dinp (B,T,C) = the sum of s.drows over a token's experts.
+inline void dispatch_backward(const Ctx& ctx, Tensor dinp, const ExpertActs& s) {
   const Span span(ctx, "dispatch_backward");
-  ctx.kernels->combine_forward(ctx, dinp, scratch.drows, s.rows, s.expert, {});
+  ctx.kernels->combine_forward(ctx, dinp, s.drows, s.rows, s.chosen.expert, {});
 }
 
 // ---- experts: each on its own rows --------------------------------------------------------------
 
-/// s.out = SwiGLU of scratch.inp.
-inline void experts_forward(const Ctx& ctx, const ExpertActs& s, const ExpertScratch& scratch,
-                            const ExpertTensors& params) {
+/// a.out = SwiGLU of a.inp.
+inline void experts_forward(const Ctx& ctx, const ExpertActs& a, const ExpertTensors& params) {
   const Span span(ctx, "experts_forward");
-  ctx.kernels->grouped_matmul_forward(ctx, s.fc, scratch.inp, params.fc, s.rows, kOneLeaf);
+  const ExpertActs s = filled(ctx, a);
+  ctx.kernels->grouped_matmul_forward(ctx, s.fc, s.inp, params.fc, s.rows, kOneLeaf);
   ctx.kernels->swiglu_forward(ctx, s.act, s.fc);
   ctx.kernels->grouped_matmul_forward(ctx, s.out, s.act, params.proj_w, s.rows, kLeaves);
   for (const Tensor& w : {params.fc, params.proj_w}) count_experts(ctx, s.rows, w);
 }
 /// Computes act from fc again, if it was not kept.
-inline void experts_recompute(const Ctx& ctx, const ExpertActs& s) {
+inline void experts_recompute(const Ctx& ctx, const ExpertActs& a) {
   const Span span(ctx, "experts_recompute");
+  const ExpertActs s = filled(ctx, a);
   ctx.kernels->swiglu_forward(ctx, s.act, s.fc);
 }
-/// Gradients of the experts. Before the call, scratch.drows is the gradient of their outputs; after
-/// it, that of their inputs.
-/// @param inp (B,T,C), from which scratch.inp is gathered again
-inline void experts_backward(const Ctx& ctx, const ExpertTensors& grads, const ExpertActs& s,
-                             const ExpertScratch& scratch, Tensor inp, const ExpertTensors& params,
-                             Into into) {
+/// Gradients of the experts. a.drows is the gradient of their outputs before, and of their inputs
+/// after.
+/// @param inp (B,T,C), from which a.inp is gathered again
+inline void experts_backward(const Ctx& ctx, const ExpertTensors& grads, const ExpertActs& a,
+                             Tensor inp, const ExpertTensors& params, Into into) {
   const Span span(ctx, "experts_backward");
+  const ExpertActs s = filled(ctx, a);
   const Kernels& k = *ctx.kernels;
-  k.grouped_matmul_backward_input(ctx, scratch.dact, scratch.drows, params.proj_w, s.rows,
-                                  kOneLeaf);
-  k.grouped_matmul_backward_weight(ctx, grads.proj_w, scratch.drows, s.act, s.rows, into);
-  k.swiglu_backward(ctx, scratch.dfc, scratch.dact, s.fc);
-  dispatch_recompute(ctx, s, scratch, inp);
-  k.grouped_matmul_backward_weight(ctx, grads.fc, scratch.dfc, scratch.inp, s.rows, into);
-  k.grouped_matmul_backward_input(ctx, scratch.drows, scratch.dfc, params.fc, s.rows, kLeaves);
+  k.grouped_matmul_backward_input(ctx, s.dact, s.drows, params.proj_w, s.rows, kOneLeaf);
+  k.grouped_matmul_backward_weight(ctx, grads.proj_w, s.drows, s.act, s.rows, into);
+  k.swiglu_backward(ctx, s.dfc, s.dact, s.fc);
+  dispatch_recompute(ctx, s, inp);
+  k.grouped_matmul_backward_weight(ctx, grads.fc, s.dfc, s.inp, s.rows, into);
+  k.grouped_matmul_backward_input(ctx, s.drows, s.dfc, params.fc, s.rows, kLeaves);
   for (const Tensor& w : {params.fc, params.fc, params.proj_w, params.proj_w})
     count_experts(ctx, s.rows, w);
 }
@@ -130,13 +141,13 @@ inline void experts_backward(const Ctx& ctx, const ExpertTensors& grads, const E
 
 inline void combine_forward(const Ctx& ctx, Tensor out, const ExpertActs& s) {
   const Span span(ctx, "combine_forward");
-  ctx.kernels->combine_forward(ctx, out, s.out, s.rows, s.expert, s.weight);
+  ctx.kernels->combine_forward(ctx, out, s.out, s.rows, s.chosen.expert, s.chosen.weight);
 }
-/// scratch.drows and scratch.dweight from dout.
-inline void combine_backward(const Ctx& ctx, const ExpertScratch& scratch, Tensor dout,
-                             const ExpertActs& s) {
+/// s.drows and s.chosen.dweight from dout.
+inline void combine_backward(const Ctx& ctx, const ExpertActs& s, Tensor dout) {
   const Span span(ctx, "combine_backward");
-  ctx.kernels->combine_backward(ctx, scratch.drows, scratch.dweight, dout, s.out, s.rows, s.weight);
+  ctx.kernels->combine_backward(ctx, s.drows, s.chosen.dweight, dout, s.out, s.rows,
+                                s.chosen.weight);
 }
 
 }  // namespace ladder

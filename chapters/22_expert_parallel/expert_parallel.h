@@ -36,7 +36,8 @@
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
 #include "chapters/09_zero2/zero2.h"
-#include "chapters/22_expert_parallel/expert_clock.h"
+#include "chapters/21_moe/experts.h"
+#include "common/comm/comm.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/model/config.h"
@@ -50,12 +51,10 @@ namespace ladder {
 
 struct ExpertParallelOptions {
   int ep = 1;
-  PlacementOptions placement;
 
   void add_to(CommandLine& line) {
     line.group("22_expert_parallel");
     line.add("--ep", ep, "ranks that share the experts of a block: 1, 2, 4 or 8");
-    placement.add_to(line);
   }
 
   /// Before a rank is started. place() knows the model and says more.
@@ -86,7 +85,6 @@ struct ExpertParallelOptions {
     if (ranks % ep != 0)
       throw UserError("--ep {} with {} ranks; legal are multiples of {} ranks, or --ep {}", ep,
                       ranks, ep, degrees([&](int64_t n) { return cuts(n) && ranks % n == 0; }));
-    placement.shape(E, ep);  // refuses a placement that is not legal
     if (E == 0) return {};
     return ExpertRank{rank % ep, ep};
   }
@@ -189,5 +187,17 @@ class ExpertGrads : public ShardedGrads {
  private:
   ExpertStreams& streams_;
 };
+
+/// After the last micro-batch: gets what the routers of the other ranks have counted. All ranks
+/// call it.
+inline void gather_loads(Comm& world, const Routers& routers, const GptConfig& gpt) {
+  for (int64_t l = 0; l < gpt.layers && gpt.experts.count > 0; ++l)
+    for (const Tensor& x : {routers.load(l), routers.losses(l)}) {
+      const int64_t micros = routers.losses(l).dim(0), each = x.dim(0) / micros;
+      for (int64_t k = 0; k < micros; k += world.size())
+        world.all_gather(x.slice(k * each, world.size() * each),
+                         x.slice((k + world.rank()) * each, each));
+    }
+}
 
 }  // namespace ladder

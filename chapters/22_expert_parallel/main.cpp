@@ -15,12 +15,11 @@
 #include "chapters/19_llama/llama.h"
 #include "chapters/21_moe/balance.h"
 #include "chapters/21_moe/expert_options.h"
+#include "chapters/21_moe/experts.h"
 #include "chapters/21_moe/moe.h"
-#include "chapters/22_expert_parallel/dispatch.h"
+#include "chapters/22_expert_parallel/exchange.h"
+#include "chapters/22_expert_parallel/exchange_memory.h"
 #include "chapters/22_expert_parallel/expert_parallel.h"
-#include "chapters/22_expert_parallel/local_block.h"
-#include "chapters/22_expert_parallel/owned_experts.h"
-#include "chapters/22_expert_parallel/shared_balance.h"
 #include "common/data/text.h"
 #include "common/model/activations.h"
 #include "common/model/init.h"
@@ -78,6 +77,7 @@ struct Layout {
   int rank;
 
   GptConfig gpt = o.experts.gpt(o.block.gpt(o.run));
+  int64_t capacity = o.experts.tokens_of_expert(gpt);
   ParamLayout params{gpt, o.run.ranks, {}, {}, o.parallel.place(gpt, o.run.ranks, rank)};
   /// This rank's chunks of all sections.
   ParamLayout shard = params.shard(rank);
@@ -90,7 +90,8 @@ struct Layout {
   int64_t GA = share / micro;                 ///< micro-batches of a step
   Recompute recompute{o.recompute.policy, gpt.layers};
   ActivationPlan acts = recompute.plan(o.precision.plan());
-  OwnedShape experts{gpt, micro, o.parallel.ep, o.experts.tokens_of_expert(gpt), acts.dtype};
+  ExchangeShape exchange{gpt, micro, o.parallel.ep, capacity, acts.dtype};
+  ExpertSizes experts = exchange.own;
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_sharding(o.optimizer, N); }
 };
@@ -118,11 +119,12 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  // The same for layers of experts: of this rank's tokens, and of the tokens that come to its
-  // experts. Then what exchanges rows, and the biases of routers.
-  OwnedExperts experts{arena, layout.experts, layout.gpt.layers, layout.batch, layout.acts, comm};
-  Dispatch dispatch{arena, comm, layout.experts};
-  SharedBalance balance{arena, layout.gpt, o.balance, o.parallel};
+  // The same of routers and experts, and the biases of routers.
+  Routers routers{arena, layout.gpt, layout.batch, layout.micro, layout.acts, layout.capacity};
+  ExpertLayers experts{arena, layout.experts, layout.acts};
+  Exchange exchange{arena, comm, layout.exchange, layout.acts};  // brings tokens to experts
+  Balance balance{arena, layout.gpt, o.balance};
+  RouteRule rule = route_rule(layout.gpt.experts);
   // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 };
@@ -143,7 +145,12 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
                           ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
                                                         layout.GA, o.ddp.beside(o.run.ranks));
   bytes[Mem::Comm] = ExpertStreams::bytes(layout.params, o.run.ranks, o.parallel.ep);
-  add_expert_bytes(bytes, layout.experts, layout.gpt, B, layout.acts);
+  bytes[Mem::Optim] += Balance::bytes(layout.gpt);
+  bytes[Mem::Activation] += Routers::activation_bytes(layout.gpt, B, MBS, layout.acts) +
+                            ExpertLayers::activation_bytes(layout.experts, layout.acts);
+  bytes[Mem::Workspace] += Routers::workspace_bytes(layout.gpt, MBS, layout.acts) +
+                           ExpertLayers::workspace_bytes(layout.experts, layout.acts);
+  Exchange::add_bytes(bytes, layout.exchange, layout.acts);
   return bytes;
 }
 
@@ -176,37 +183,50 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// product (B,T,C) = what the experts of block l make of inp (B,T,C). Between to_owners and
-/// to_origins a rank computes with tokens of its whole group.
+/// to_origins a rank computes with the tokens of its whole group that take its experts.
 void forward_experts(Memory& m, Tensor product, Tensor inp, size_t l) {
   const Ctx& ctx = m.ctx;
   const ExpertTensors& p = m.w.blocks[l].experts;
-  const OwnedActs s = m.experts.acts(l);
-  const OwnedScratch scratch = m.experts.scratch();
-  router_forward(ctx, s.tokens, scratch.tokens, inp, p.router, m.balance.bias(l), m.experts.rule());
-  m.dispatch.choose(ctx, s, m.experts.capacity());
-  m.dispatch.to_owners(ctx, s, s.inp, inp);
-  own_experts_forward(ctx, s, scratch, p, m.experts.most());
-  m.dispatch.to_origins(ctx, s, product, scratch.out);
+  const RouterActs r = m.routers.acts(l);
+  const Exchanged x = m.exchange.acts(l, r.chosen);
+  const ExpertActs s = m.experts.acts(l, x.chosen);
+  router_forward(ctx, r, inp, p.router, m.balance.bias(l), m.rule);
+  m.exchange.choose(ctx, x);
+  m.exchange.to_owners(ctx, x, x.inp, inp);
+  dispatch_forward(ctx, s, x.inp, m.layout.exchange.most);
+  experts_forward(ctx, s, p);
+  combine_forward(ctx, x.out, s);
+  m.exchange.to_origins(ctx, x, product, x.out);
 }
 
 /// Block l from its input on.
 void forward_block(Memory& m, const Activations& a, size_t l) {
+  const Ctx& ctx = m.ctx;
   const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
-  attention_branch_forward(m.ctx, a, p, l);
-  norm_forward(m.ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+  attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
+  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
+
+  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
   if (p.experts.router) forward_experts(m, a.product, s.norm2, l);
-  if (p.experts.router) residual_forward(m.ctx, s.out, s.mid, a.product, {});
-  shared_mlp_forward(m.ctx, a, p, s);
+  if (p.experts.router) residual_forward(ctx, s.out, s.mid, a.product, {});
+  if (!p.mlp.proj_w) return;
+  // All tokens take it. Beside experts those are the shared ones.
+  const Tensor mid = p.experts.router ? s.out : s.mid;
+  mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
+  residual_forward(ctx, s.out, mid, a.product, p.residual2_b);
 }
 
 /// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
   const size_t L = m.w.blocks.size();
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
-  // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is gone
-  // from there on.
-  for (size_t l = 0; l < L; ++l) forward_block(m, a, l);
+  for (size_t l = 0; l < L; ++l) {
+    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
+    // gone from here on.
+    forward_block(m, a, l);
+  }
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
@@ -227,21 +247,26 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
   if (m.w.blocks[l].experts.router && recompute.parts_before(l).act)
-    own_experts_recompute(m.ctx, m.experts.acts(l));
+    experts_recompute(m.ctx, m.experts.acts(l));
 }
 
-/// From d.stream: the gradients `g` of own experts of block l, and d.branch (B,T,C), the gradient
-/// of what experts have read. Experts are a section of their own, since only replicas sum it.
-void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, size_t l) {
+/// dinp (B,T,C) of the experts of block l and their gradients `g`, from that of the stream. They
+/// are a section of their own, since only replicas sum it; the router's gradient waits for that of
+/// its block.
+void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, size_t l, Into into) {
   const Ctx& ctx = m.ctx;
+  const ExpertTensors& p = m.w.blocks[l].experts;
+  const RouterActs r = m.routers.acts(l);
+  const Exchanged x = m.exchange.acts(l, r.chosen);
+  const ExpertActs s = m.experts.acts(l, x.chosen);
   m.grads.begin_section(ctx, m.layout.params.expert_section(l));
-  const OwnedActs s = m.experts.acts(l);
-  const OwnedScratch scratch = m.experts.scratch();
-  m.dispatch.to_owners(ctx, s, scratch.dout, d.stream);
-  own_experts_backward(ctx, g, s, scratch, m.w.blocks[l].experts);
-  m.dispatch.weights_to_origins(ctx, s, scratch.tokens.dweight, scratch.experts.dweight);
-  m.dispatch.to_origins(ctx, s, d.branch, scratch.out);
+  m.exchange.to_owners(ctx, x, x.dout, d.stream);
+  combine_backward(ctx, s, x.dout);
+  experts_backward(ctx, g, s, x.inp, p, into);
+  dispatch_backward(ctx, x.out, s);
   m.grads.end_section(m.layout.params.expert_section(l));
+  m.exchange.to_origins(ctx, x, r.chosen.dweight, x.chosen.dweight);
+  m.exchange.to_origins(ctx, x, d.branch, x.out);
 }
 
 /// Gradients of all parameters but the head's, from d.branch, which `head` has written. Section by
@@ -251,9 +276,10 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
   const Ctx& ctx = m.ctx;
   const GptTensors& w = m.w;
   const GptTensors& dw = m.grads.view();  // of the section that was begun last
+  const Into into = Into::Write;
   const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
-  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, Into::Write);
+  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
   m.grads.end_section(m.grads.last_section());
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
@@ -265,19 +291,34 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
-    if (p.experts.router) backward_experts(m, g.experts, d, l);
+    if (p.experts.router) backward_experts(m, g.experts, d, l, into);
     m.grads.begin_section(ctx, layout.params.block_section(l));
-    if (p.experts.router) m.experts.router_backward(ctx, g, d, s.norm2, p, l, router_scale);
-    shared_mlp_backward(ctx, g, d, p, s);
+    residual_backward_weight(ctx, g.residual2_b, d.stream, into);
+    if (p.experts.router) {
+      router_backward(ctx, d.norm, g.experts.router, m.routers.acts(l), s.norm2, p.experts.router,
+                      m.rule, router_scale, into);
+      residual_backward_input(ctx, d.branch, d.norm);
+    }
+    if (p.mlp.proj_w) {
+      mlp_backward_input(ctx, p.experts.router ? d.norm : d.branch, d.mlp, d.stream, s.mlp, p.mlp);
+      mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
+      if (p.experts.router) residual_backward_input(ctx, d.branch, d.norm);
+    }
     norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
-    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, Into::Write);
+    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
     // The branch has read the stream, too: its gradient is added.
     residual_backward_input(ctx, d.stream, d.norm);
-    attention_branch_backward(ctx, g, d, a, p, l);
+
+    residual_backward_weight(ctx, g.residual1_b, d.stream, into);
+    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
+    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
+    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
+    norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
+    residual_backward_input(ctx, d.stream, d.norm);
     m.grads.end_section(layout.params.block_section(l));
   }
   m.grads.begin_section(ctx, 0);
-  embed_backward_weight(ctx, dw.embed, d.stream, tokens, Into::Write);
+  embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
   m.grads.end_section(0);
 }
 
@@ -287,11 +328,13 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = m.flops_twice = 0;
   m.comm_streams.begin_step();
-  m.dispatch.begin_step();
+  m.exchange.begin_step();
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
   const auto first = [&](int64_t k) { return (k * layout.N + m.comm.rank()) * MBS; };
-  for (int64_t k = 0; k < GA; ++k)
-    text.draw(m.batch.slice(k * MBS, MBS), o.run.seed, step, first(k));
+  for (int64_t k = 0; k < GA; ++k) {
+    const Batch part = m.batch.slice(k * MBS, MBS);
+    text.draw(part, o.run.seed, step, first(k));
+  }
   const int64_t targets = sum_over(m.comm, count_targets(m.batch));
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
@@ -301,7 +344,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     const Batch part = m.batch.slice(k * MBS, MBS);
     const Tensor own_losses = m.losses.slice(first(k), MBS);
     m.grads.begin(k, GA);
-    m.experts.begin(k, MBS);
+    m.routers.begin(k * layout.N + m.comm.rank(), MBS);
     forward(m, m.acts, part.tokens);
     head(m, m.acts, m.dacts, own_losses, part.targets, layout.gpt.vocab, scale);
     backward(m, layout, m.acts, m.dacts, part.tokens, m.balance.scale(S, layout.batch));
@@ -312,7 +355,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.scaler.unscale(m.ctx, grads.tensor);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
-  m.balance.count(m.experts.gathered());
+  gather_loads(m.comm, m.routers, layout.gpt);
+  m.balance.count(m.routers);
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
@@ -334,7 +378,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   Validation v(m.ctx, &m.comm, text, m.batch, m.losses, layout.micro);
   while (v.next()) {
     const Activations acts = m.acts.first(v.count());
-    m.experts.begin(0, v.count());
+    m.routers.begin(0, v.count());
     forward(m, acts, v.batch().tokens);
     head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
     head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
@@ -361,7 +405,7 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
   Sampler sampler(o.run.sampling(layout.gpt));
   const Tensor tokens = m.batch.tokens.first(1);
   const Activations acts = m.acts.first(1);
-  m.experts.begin(0, 1);
+  m.routers.begin(0, 1);
   while (sampler.next(tokens)) {
     forward(m, acts, tokens);
     head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
@@ -390,14 +434,14 @@ void run(Options o, Comm& comm) {
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.comm_streams.show(log);
-  m.dispatch.show(log);
+  m.exchange.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   // Tokens decide how many rows a rank computes, so ranks differ. The sum over ranks is known.
   report_recompute(log, sum_over(comm, m.flops), sum_over(comm, m.flops_twice),
                    layout.recompute.extra_flops(layout.gpt, layout.batch));
   m.balance.report(log, layout.params.whole().live());
-  m.dispatch.report(log, comm);
+  m.exchange.report(log, comm);
   m.comm_streams.report(log, o.ddp, o.precision, layout.GA);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));

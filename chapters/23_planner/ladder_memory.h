@@ -26,8 +26,9 @@
 #include "chapters/20_context_parallel/context_parallel.h"
 #include "chapters/21_moe/balance.h"
 #include "chapters/21_moe/experts.h"
+#include "chapters/22_expert_parallel/exchange.h"
+#include "chapters/22_expert_parallel/exchange_memory.h"
 #include "chapters/22_expert_parallel/expert_parallel.h"
-#include "chapters/22_expert_parallel/local_block.h"
 #include "chapters/23_planner/job.h"
 #include "chapters/23_planner/legal.h"
 #include "common/run/backend.h"
@@ -105,8 +106,11 @@ class LadderMemory {
     bytes[Mem::Workspace] += act_grad_bytes(gpt, micro_, acts);
     // Without experts nothing.
     bytes[Mem::Optim] += Balance::bytes(gpt);
-    bytes[Mem::Activation] += ExpertLayers::activation_bytes(gpt, job_.batch, micro_, acts);
-    bytes[Mem::Workspace] += ExpertLayers::workspace_bytes(gpt, micro_, acts);
+    const ExpertSizes experts(gpt, micro_);
+    bytes[Mem::Activation] += Routers::activation_bytes(gpt, job_.batch, micro_, acts) +
+                              ExpertLayers::activation_bytes(experts, acts);
+    bytes[Mem::Workspace] +=
+        Routers::workspace_bytes(gpt, micro_, acts) + ExpertLayers::workspace_bytes(experts, acts);
     const int64_t G = 4 * params.grads().size();
     bytes[Mem::Grad] = l_.zero >= 2 ? 4 * shard.grads().size() : G;
     if (l_.zero >= 2)
@@ -142,7 +146,13 @@ class LadderMemory {
         ShardedGrads::workspace_bytes(params, shard, accumulate_, GA_, ddp_.beside(ranks));
     bytes[Mem::Comm] = ExpertStreams::bytes(params, ranks, options.ep);
     const int64_t any = 0;  // tokens that an expert takes
-    add_expert_bytes(bytes, OwnedShape(gpt, micro_, l_.ep, any, acts.dtype), gpt, job_.batch, acts);
+    const ExchangeShape exchange(gpt, micro_, l_.ep, any, acts.dtype);
+    bytes[Mem::Optim] += Balance::bytes(gpt);
+    bytes[Mem::Activation] += Routers::activation_bytes(gpt, job_.batch, micro_, acts) +
+                              ExpertLayers::activation_bytes(exchange.own, acts);
+    bytes[Mem::Workspace] += Routers::workspace_bytes(gpt, micro_, acts) +
+                             ExpertLayers::workspace_bytes(exchange.own, acts);
+    Exchange::add_bytes(bytes, exchange, acts);
     return bytes;
   }
 

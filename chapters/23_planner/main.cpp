@@ -8,12 +8,14 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "chapters/23_planner/answer.h"
 #include "chapters/23_planner/device.h"
 #include "chapters/23_planner/explain.h"
 #include "chapters/23_planner/plan_options.h"
 #include "chapters/23_planner/plan_report.h"
+#include "chapters/23_planner/replay.h"
 #include "chapters/23_planner/scaling_law.h"
 #include "chapters/23_planner/search.h"
 #include "chapters/23_planner/usual_memory.h"
@@ -30,6 +32,7 @@ namespace {
 
 struct Options {
   Question question;
+  ReplayOptions replay;
   std::string explain, report;
   int64_t show = 10;
 
@@ -50,7 +53,7 @@ struct Options {
 Options parse_options(int argc, char** argv) {
   Options o;
   o.question.job.known_devices = device_names(LADDER_DEVICES);
-  o.question.read(argc, argv, o);
+  o.question.read(argc, argv, o.replay, o);
   return o;
 }
 
@@ -121,18 +124,28 @@ void explain(const Answer& a, const std::string& name) {
                              letters(a.job, a.device, a.best(), sizes)));
 }
 
-void write_report(const Answer& a, const std::string& name) {
+void write_report(const nlohmann::json& report, const std::string& name) {
+  if (name.empty()) return;
   OutputFile file(name, "--report");
-  file.write(report_json(a).dump(2) + "\n");
+  file.write(report.dump(2) + "\n");
   file.commit();
+}
+
+/// What the loads of a run's experts cost, and what a placement by load would have saved.
+void replay(const Options& o) {
+  const int64_t ranks = o.question.layout.ep;
+  const ExpertClock clock = replayed(o.replay, ranks);
+  write_report(replay_json(clock), o.report);
+  fmt::print("{}", replay_text(clock, ranks));
 }
 
 void plan(const Options& o) {
   const JobOptions& job = o.question.job;
   if (job.flops > 0) return print_optimum(job.flops, job.inference_tokens);
+  if (!o.replay.loads.empty()) return replay(o);
   const Answer a = answer(o.question, read_device(LADDER_DEVICES, job.device),
                           static_cast<size_t>(std::max<int64_t>(100, o.show)));
-  if (!o.report.empty()) write_report(a, o.report);
+  write_report(report_json(a), o.report);
   if (!o.explain.empty()) return explain(a, o.explain);
   print_layouts(a, o.show);
   print_memory(a);

@@ -176,9 +176,12 @@ inline MemoryBytes work_bytes(const Job& job, const PlanLayout& l, int64_t stage
                                 : act_grad_bytes(part, l.micro_batch, acts);
   // Chapter 21, as if tokens were spread evenly: then a rank has as many rows with any ep.
   const int64_t mbs = l.micro_batch;
+  const ExpertSizes experts(part, mbs);
   bytes[Mem::Activation] +=
-      (acts.own_sets ? acts.slots : 1) * ExpertLayers::activation_bytes(part, mbs, mbs, acts);
-  bytes[Mem::Workspace] += ExpertLayers::workspace_bytes(part, mbs, acts);
+      (acts.own_sets ? acts.slots : 1) * (Routers::activation_bytes(part, mbs, mbs, acts) +
+                                          ExpertLayers::activation_bytes(experts, acts));
+  bytes[Mem::Workspace] +=
+      Routers::workspace_bytes(part, mbs, acts) + ExpertLayers::workspace_bytes(experts, acts);
   bytes[Mem::Comm] = buffer_bytes(job, l, acts);
   if (job.precision.fp8()) {
     MemoryBytes codes;  // chapter 16 knows one rank; tensor ranks share the codes as the products

@@ -36,10 +36,6 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--z-loss", "", "21_moe"},
     BranchFlag{"--bias-rate", "", "21_moe"},
     BranchFlag{"--ep", "", "22_expert_parallel"},
-    BranchFlag{"--redundant-experts", "", "22_expert_parallel"},
-    BranchFlag{"--expert-nodes", "", "22_expert_parallel"},
-    BranchFlag{"--expert-groups", "", "22_expert_parallel"},
-    BranchFlag{"--wire-time", "", "22_expert_parallel"},
 };
 
 }  // namespace

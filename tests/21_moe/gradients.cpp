@@ -36,35 +36,35 @@ class Layer {
   std::vector<Tensor> inputs() const { return {inp_, w_.router, w_.fc, w_.proj_w}; }
   std::vector<Tensor> gradients() const { return {dinp_, dw_.router, dw_.fc, dw_.proj_w}; }
   std::vector<int32_t> chosen() const {
-    const Tensor e = layers_.acts(0).expert;
+    const Tensor e = routers_.acts(0).chosen.expert;
     return {e.data<int32_t>(), e.data<int32_t>() + e.size()};
   }
 
   /// dout . out + the losses of the router.
   double loss() {
-    const ExpertActs s = layers_.acts(0);
-    const ExpertScratch scratch = layers_.scratch();
-    router_forward(ctx_, s, scratch, inp_, w_.router, {}, rule());
-    dispatch_forward(ctx_, s, scratch, inp_, layers_.capacity());
-    experts_forward(ctx_, s, scratch, w_);
+    const RouterActs r = routers_.acts(0);
+    const ExpertActs s = layers_.acts(0, r.chosen);
+    router_forward(ctx_, r, inp_, w_.router, {}, rule());
+    dispatch_forward(ctx_, s, inp_, routers_.capacity());
+    experts_forward(ctx_, s, w_);
     combine_forward(ctx_, out_, s);
     double sum = 0;
     for (int64_t i = 0; i < out_.size(); ++i)
       sum += dout_.data<double>()[i] * out_.data<double>()[i];
     for (int64_t b = 0; b < kB; ++b) {
-      const double* losses = s.losses.data<double>();
+      const double* losses = r.losses.data<double>();
       sum += double{case_.balance} * losses[b] + double{case_.z} * losses[kB + b];
     }
     return sum;
   }
   void gradient() {
     loss();
-    const ExpertActs s = layers_.acts(0);
-    const ExpertScratch scratch = layers_.scratch();
-    combine_backward(ctx_, scratch, dout_, s);
-    experts_backward(ctx_, dw_, s, scratch, inp_, w_, Into::Write);
-    dispatch_backward(ctx_, dinp_, s, scratch);
-    router_backward(ctx_, of_router_, dw_.router, s, scratch, inp_, w_.router, rule(),
+    const RouterActs r = routers_.acts(0);
+    const ExpertActs s = layers_.acts(0, r.chosen);
+    combine_backward(ctx_, s, dout_);
+    experts_backward(ctx_, dw_, s, inp_, w_, Into::Write);
+    dispatch_backward(ctx_, dinp_, s);
+    router_backward(ctx_, of_router_, dw_.router, r, inp_, w_.router, rule(),
                     {.balance = case_.balance, .z = case_.z}, Into::Write);
     for (int64_t i = 0; i < dinp_.size(); ++i)
       dinp_.data<double>()[i] += of_router_.data<double>()[i];
@@ -94,7 +94,9 @@ class Layer {
   Case case_;
   Arena arena_;
   Ctx ctx_{.kernels = &ref_kernels(), .scratch{}};
-  ExpertLayers layers_{arena_, config(case_), kB, kB, {.dtype = Dtype::F64}, case_.capacity};
+  const ActivationPlan plan_{.dtype = Dtype::F64};
+  Routers routers_{arena_, config(case_), kB, kB, plan_, case_.capacity};
+  ExpertLayers layers_{arena_, ExpertSizes(config(case_), kB), plan_};
   ExpertTensors w_ = alloc_experts(), dw_ = alloc_experts();
   Tensor inp_ = alloc("inp", {kB, kT, kC}), dinp_ = alloc("dinp", {kB, kT, kC});
   Tensor of_router_ = alloc("of_router", {kB, kT, kC});

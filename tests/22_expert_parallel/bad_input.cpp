@@ -25,20 +25,5 @@ TEST_P(BadExpertParallel, Degrees) {
        {moe + "--ep 2 --optimizer adafactor", "2 ranks hold chunks of them"}});
 }
 
-TEST_P(BadExpertParallel, Placements) {
-  const std::string moe = "--model moe-nano --ep 4 ";
-  expect_refused(
-      {{moe + "--redundant-experts 2", "with the 8 experts a multiple of 4 ranks, not 2"},
-       {moe + "--redundant-experts -4", "from 0 to 24"},
-       {moe + "--redundant-experts 28", "from 0 to 24, which is each expert on each rank"},
-       {moe + "--redundant-experts 100000000", "from 0 to 24"},
-       {moe + "--redundant-experts 9223372036854775804", "from 0 to 24"},
-       {moe + "--expert-nodes 3", "--expert-nodes must divide 4 ranks, not 3"},
-       {moe + "--expert-groups 0", "--expert-groups must divide 8 experts, not 0"},
-       {moe + "--wire-time nan", "--wire-time must be from 0 to 1000000, not nan"},
-       {moe + "--wire-time 1e300", "--wire-time must be from 0 to 1000000, not 1e+300"},
-       {"--model llama-nano --redundant-experts 1", "the model has no experts; legal is 0"}});
-}
-
 }  // namespace
 }  // namespace ladder::test

@@ -8,9 +8,9 @@
 
 #include <gtest/gtest.h>
 
-#include "chapters/22_expert_parallel/dispatch.h"
+#include "chapters/21_moe/moe.h"
+#include "chapters/22_expert_parallel/exchange.h"
 #include "chapters/22_expert_parallel/expert_parallel.h"
-#include "chapters/22_expert_parallel/local_block.h"
 #include "common/comm/run_ranks.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
@@ -90,20 +90,21 @@ Made alone(int64_t capacity) {
   const GptTensors w = layout.view(b.weights(layout));
   const Tensor flat = b.zeros({layout.size()});
   const ExpertTensors &p = w.blocks[0].experts, g = layout.view(flat).blocks[0].experts;
-  ExpertLayers layers(b.arena, gpt, kB, kB, {}, capacity);
-  const ExpertActs s = layers.acts(0);
-  const ExpertScratch scratch = layers.scratch();
+  const Routers routers(b.arena, gpt, kB, kB, {}, capacity);
+  const ExpertLayers experts(b.arena, ExpertSizes(gpt, kB), {});
+  const RouterActs r = routers.acts(0);
+  const ExpertActs s = experts.acts(0, r.chosen);
   const Tensor inp = b.random("inp", 0, kB), dout = b.random("dout", 0, kB);
   const Tensor out = b.zeros(inp.shape), dinp = b.zeros(inp.shape), more = b.zeros(inp.shape);
   const RouteRule rule = route_rule(gpt.experts);
-  router_forward(b.ctx, s, scratch, inp, p.router, {}, rule);
-  dispatch_forward(b.ctx, s, scratch, inp, capacity);
-  experts_forward(b.ctx, s, scratch, p);
+  router_forward(b.ctx, r, inp, p.router, {}, rule);
+  dispatch_forward(b.ctx, s, inp, capacity);
+  experts_forward(b.ctx, s, p);
   combine_forward(b.ctx, out, s);
-  combine_backward(b.ctx, scratch, dout, s);
-  experts_backward(b.ctx, g, s, scratch, inp, p, Into::Write);
-  dispatch_backward(b.ctx, dinp, s, scratch);
-  router_backward(b.ctx, more, g.router, s, scratch, inp, p.router, rule, kLosses, Into::Write);
+  combine_backward(b.ctx, s, dout);
+  experts_backward(b.ctx, g, s, inp, p, Into::Write);
+  dispatch_backward(b.ctx, dinp, s);
+  router_backward(b.ctx, more, g.router, r, inp, p.router, rule, kLosses, Into::Write);
   residual_backward_input(b.ctx, dinp, more);
   return {floats(out), floats(dinp), floats(flat), grad_norm(b.ctx, flat, layout, b.limbs)};
 }
@@ -141,9 +142,10 @@ Made of_rank(Comm& comm, int64_t capacity, Mistake mistake) {
     gpt.seq_len *= std::exchange(micro, 1);
     capacity *= kMicro;
   }
-  const OwnedShape shape(gpt, micro, kEp, capacity, Dtype::F32);
-  OwnedExperts experts(b.arena, shape, 1, micro * kRanks, {}, comm);
-  Dispatch dispatch(b.arena, comm, shape);
+  const ExchangeShape shape(gpt, micro, kEp, capacity, Dtype::F32);
+  const Routers routers(b.arena, gpt, micro * kRanks, micro, {}, capacity);
+  const ExpertLayers experts(b.arena, shape.own, {});
+  Exchange exchange(b.arena, comm, shape, {});
   const DdpOptions ddp{.mode = DdpMode::Bucketed};
   ExpertStreams streams(b.arena, b.ctx, comm, kEp, {}, ddp, layout);
   std::unique_ptr<ShardedGrads> grads =
@@ -153,33 +155,41 @@ Made of_rank(Comm& comm, int64_t capacity, Mistake mistake) {
     grads = std::make_unique<GradsOver>(b.arena, b.ctx, streams, *owners, layout, shard);
 
   const BlockTensors& p = w.blocks[0];
-  const OwnedActs s = experts.acts(0);
-  const OwnedScratch scratch = experts.scratch();
+  const RouterActs r = routers.acts(0);
+  const Exchanged x = exchange.acts(0, r.chosen);
+  const ExpertActs s = experts.acts(0, x.chosen);
+  const RouteRule rule = route_rule(gpt.experts);
   const auto own = [&](const char* key) {
     return b.random(key, comm.rank() * kMicro, kMicro).view({micro, gpt.seq_len, gpt.channels});
   };
   const Tensor inp = own("inp"), dout = own("dout");
   const Tensor out = b.zeros(inp.shape), more = b.zeros(inp.shape), dinp = b.zeros(inp.shape);
-  router_forward(b.ctx, s.tokens, scratch.tokens, inp, p.experts.router, {}, experts.rule());
-  dispatch.choose(b.ctx, s, experts.capacity());
-  dispatch.to_owners(b.ctx, s, s.inp, inp);
-  own_experts_forward(b.ctx, s, scratch, p.experts, experts.most());
-  dispatch.to_origins(b.ctx, s, out, scratch.out);
+  router_forward(b.ctx, r, inp, p.experts.router, {}, rule);
+  exchange.choose(b.ctx, x);
+  exchange.to_owners(b.ctx, x, x.inp, inp);
+  dispatch_forward(b.ctx, s, x.inp, shape.most);
+  experts_forward(b.ctx, s, p.experts);
+  combine_forward(b.ctx, x.out, s);
+  exchange.to_origins(b.ctx, x, out, x.out);
 
   grads->begin(0, 1);
   grads->begin_section(b.ctx, layout.expert_section(0));
   const BlockTensors& g = grads->view().blocks[0];
-  dispatch.to_owners(b.ctx, s, scratch.dout, dout);
-  own_experts_backward(b.ctx, g.experts, s, scratch, p.experts);
-  dispatch.weights_to_origins(b.ctx, s, scratch.tokens.dweight, scratch.experts.dweight);
-  dispatch.to_origins(b.ctx, s, dinp, scratch.out);
+  exchange.to_owners(b.ctx, x, x.dout, dout);
+  combine_backward(b.ctx, s, x.dout);
+  experts_backward(b.ctx, g.experts, s, x.inp, p.experts, Into::Write);
+  dispatch_backward(b.ctx, x.out, s);
+  exchange.to_origins(b.ctx, x, r.chosen.dweight, x.chosen.dweight);
+  exchange.to_origins(b.ctx, x, dinp, x.out);
   if (mistake == Mistake::GradientsTimesEp)
-    for (const Tensor& x : {g.experts.fc, g.experts.proj_w}) b.ctx.kernels->scale(b.ctx, x, kEp);
+    for (const Tensor& grad : {g.experts.fc, g.experts.proj_w})
+      b.ctx.kernels->scale(b.ctx, grad, kEp);
   grads->end_section(layout.expert_section(0));
   grads->begin_section(b.ctx, layout.block_section(0));
   b.zero_others(g);
-  const ActGrads d{.stream{}, .branch = dinp, .norm = more, .attn{}, .mlp{}};
-  experts.router_backward(b.ctx, g, d, inp, p, 0, kLosses);
+  router_backward(b.ctx, more, g.experts.router, r, inp, p.experts.router, rule, kLosses,
+                  Into::Write);
+  residual_backward_input(b.ctx, dinp, more);
   grads->end_section(layout.block_section(0));
   grads->end();
 

@@ -21,7 +21,7 @@
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 #include "tests/pictures/context.h"
-#include "tests/pictures/dispatch.h"
+#include "tests/pictures/exchange.h"
 
 namespace ladder {
 namespace {
@@ -254,6 +254,6 @@ int main() {
                   {"token_orders", token_orders()},
                   {"ring_of_keys", ring_of_keys()},
                   {"experts", experts()},
-                  {"dispatched_tokens", dispatched_tokens()}};
+                  {"exchanged_tokens", exchanged_tokens()}};
   std::cout << data.dump() << "\n";
 }

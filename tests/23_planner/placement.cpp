@@ -1,12 +1,12 @@
 // The placement against the example of EPLB's README and small cases worked out by hand.
-#include "chapters/22_expert_parallel/placement.h"
+#include "chapters/23_planner/placement.h"
 
 #include <cmath>
 #include <map>
 
 #include <gtest/gtest.h>
 
-namespace ladder::test {
+namespace ladder::planner {
 namespace {
 
 using Loads = std::vector<int64_t>;
@@ -111,4 +111,4 @@ TEST(Placement, OfNoLoadsIsWhole) {
 }
 
 }  // namespace
-}  // namespace ladder::test
+}  // namespace ladder::planner

@@ -1,5 +1,5 @@
-// Where experts should lie once their loads are known. A run computes this for its report: its own
-// experts stay where they are.
+// Where experts should lie once their loads are known. In a run of chapter 22 they stay where they
+// are; --loads says what a placement by load would have saved.
 //
 // A rank with heavy experts works while the others wait. Heavy means with a large load. Two things
 // help: heavy experts get several replicas, which take equal numbers of their tokens, and heavy
@@ -29,7 +29,7 @@
 
 #include "kernels/check.h"
 
-namespace ladder {
+namespace ladder::planner {
 
 struct PlacementShape {
   int64_t experts, replicas;  ///< of a layer; an expert that lies on one rank is one replica
@@ -130,4 +130,4 @@ inline Placement place_experts(std::span<const int64_t> loads, PlacementShape sh
   return placement;
 }
 
-}  // namespace ladder
+}  // namespace ladder::planner

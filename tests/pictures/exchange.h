@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/21_moe/moe.h"
-#include "chapters/22_expert_parallel/dispatch.h"
-#include "chapters/22_expert_parallel/owned_experts.h"
+#include "chapters/22_expert_parallel/exchange.h"
+#include "chapters/22_expert_parallel/exchange_memory.h"
 #include "common/comm/run_ranks.h"
 #include "common/model/config.h"
 #include "kernels/arena.h"
@@ -21,7 +21,7 @@ namespace ladder {
 /// [rank]: "chosen" of its tokens; "arrived", the tokens that it has experts for, of all eight;
 /// "rows" of each of its experts, by token. "sums" of those that arrived, where expert e gives
 /// 10^e, so that the digits say whose outputs are in a sum; "joined", the same of its own tokens.
-inline nlohmann::json dispatched_tokens() {
+inline nlohmann::json exchanged_tokens() {
   constexpr int64_t kRanks = 2, T = 4, E = 4, k = 2, kOwn = E / kRanks;
   constexpr int32_t kChosen[kRanks * T][k] = {{0, 1}, {0, 2}, {2, 3}, {1, 3},
                                               {0, 1}, {2, 3}, {0, 3}, {1, 2}};
@@ -36,40 +36,42 @@ inline nlohmann::json dispatched_tokens() {
     Ctx ctx;
     ctx.kernels = &ref_kernels();
     const ActivationPlan plan;
-    const OwnedShape shape(gpt, /*micro=*/1, kRanks, /*capacity=*/0, plan.dtype);
-    const OwnedExperts experts(arena, shape, gpt.layers, /*batch=*/kRanks, plan, comm);
-    Dispatch dispatch(arena, comm, shape);
-    const OwnedActs a = experts.acts(0);
-    const OwnedScratch scratch = experts.scratch();
+    const ExchangeShape shape(gpt, /*micro=*/1, kRanks, /*capacity=*/0, plan.dtype);
+    const Routers routers(arena, gpt, /*batch=*/1, /*micro=*/1, plan, /*capacity=*/0);
+    const ExpertLayers experts(arena, shape.own, plan);
+    Exchange exchange(arena, comm, shape, plan);
+    const Choices chosen = routers.acts(0).chosen;
+    const Exchanged x = exchange.acts(0, chosen);
+    const ExpertActs s = experts.acts(0, x.chosen);
     nlohmann::json& out = ranks[static_cast<size_t>(rank)];
     const Tensor inp = arena.alloc(Mem::Workspace, "inp", Dtype::F32, {1, T, 1});
     for (int64_t t = 0; t < T; ++t) {
       inp.data<float>()[t] = static_cast<float>(rank * T + t);
-      std::copy_n(kChosen[rank * T + t], k, a.tokens.expert.data<int32_t>() + t * k);
+      std::copy_n(kChosen[rank * T + t], k, chosen.expert.data<int32_t>() + t * k);
       out["chosen"].push_back(kChosen[rank * T + t]);
     }
-    std::fill_n(a.tokens.weight.data<float>(), T * k, 1.0f);
-    dispatch.choose(ctx, a, /*capacity=*/0);
-    dispatch.to_owners(ctx, a, a.inp, inp);
-    dispatch_forward(ctx, a.experts, scratch.experts, a.inp, T);
-    const int32_t* begin = a.experts.rows.offsets.data<int32_t>();
+    std::fill_n(chosen.weight.data<float>(), T * k, 1.0f);
+    exchange.choose(ctx, x);
+    exchange.to_owners(ctx, x, x.inp, inp);
+    dispatch_forward(ctx, s, x.inp, T);
+    const int32_t* begin = s.rows.offsets.data<int32_t>();
     float tens = rank == 0 ? 1 : 100;
     for (int64_t e = 0; e < kOwn; ++e, tens *= 10) {
       std::vector<int64_t> tokens;
       for (int64_t row = begin[e]; row < begin[e + 1]; ++row) {
-        tokens.push_back(static_cast<int64_t>(scratch.experts.inp.data<float>()[row]));
-        a.experts.out.data<float>()[row] = tens;
+        tokens.push_back(static_cast<int64_t>(s.inp.data<float>()[row]));
+        s.out.data<float>()[row] = tens;
       }
       out["rows"].push_back(tokens);
     }
-    combine_forward(ctx, scratch.out, a.experts);
+    combine_forward(ctx, x.out, s);
     for (int64_t t = 0; t < kRanks * T; ++t) {
-      if (a.arrived.peer.data<int32_t>()[t] == kElsewhere) continue;
+      if (x.arrived.peer.data<int32_t>()[t] == kElsewhere) continue;
       out["arrived"].push_back(t);
-      out["sums"].push_back(scratch.out.data<float>()[t]);
+      out["sums"].push_back(x.out.data<float>()[t]);
     }
     const Tensor joined = arena.alloc(Mem::Workspace, "joined", Dtype::F32, {1, T, 1});
-    dispatch.to_origins(ctx, a, joined, scratch.out);
+    exchange.to_origins(ctx, x, joined, x.out);
     for (int64_t t = 0; t < T; ++t) out["joined"].push_back(joined.data<float>()[t]);
   });
   return ranks;

@@ -1,32 +1,26 @@
-// --redundant-experts, --expert-nodes, --expert-groups, --wire-time: what uneven loads cost in
-// time, on a modelled clock, and what a placement by load would save. The report alone has it: no
-// bit of the run depends on it.
+// What uneven loads of experts cost in time, on a modelled clock, and what a placement by load
+// would save.
 //
 //   work   rows in the experts of a rank
 //   wire   rows between a rank and others, in the direction that has more of them
 //
 //   time of a layer, forward = max over ranks of work x T_work + 2 max over ranks of wire x T_wire
 //
-// Dispatch, experts and combine come one after the other, and each waits for the busiest rank.
-// Rows cross the wires in dispatch and come back in combine: hence the 2. With even loads n tokens
+// Rows go to the owners of experts, experts compute, and rows come back, one after the other; each
+// waits for the busiest rank. Rows cross the wires twice: hence the 2. With even loads n tokens
 // of a rank, each of which takes k experts, are k n rows in experts and k n (ep - 1) / ep rows on
 // the wires.
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "chapters/22_expert_parallel/placement.h"
-#include "common/error.h"
-#include "common/run/command_line.h"
+#include "chapters/23_planner/placement.h"
 #include "kernels/check.h"
 
-namespace ladder {
+namespace ladder::planner {
 
 /// The time that a row takes, in any unit: in an expert, and from one rank to another.
 struct RowTime {
@@ -37,7 +31,7 @@ struct RowTime {
 struct BusiestRank {
   double work = 0, wire = 0;
 
-  /// Of a layer, forward. Combine sends back what dispatch has sent.
+  /// Of a layer, forward. As much comes back as was sent.
   double time(const RowTime& row) const { return work * row.work + 2 * wire * row.wire; }
 };
 
@@ -59,7 +53,7 @@ inline BusiestRank busiest_rank(std::span<const double> rows, const Placement& p
     }
     for (int64_t e = 0; e < E; ++e) all += rows[rank * E + e];
     busiest.work = std::max(busiest.work, work);
-    // work - own rows arrive in dispatch, and all - own rows leave.
+    // Before experts compute, work - own rows arrive and all - own rows leave.
     busiest.wire = std::max({busiest.wire, work - own, all - own});
   }
   return busiest;
@@ -71,43 +65,8 @@ inline BusiestRank even_rank(double rows, int64_t ranks) {
   return {.work = rows / n, .wire = rows / n * (n - 1) / n};
 }
 
-// ---- beside a run -------------------------------------------------------------------------------
-
-struct PlacementOptions {
-  int64_t redundant = 0, nodes = 1, groups = 1;
-  double wire_time = 1;
-
-  void add_to(CommandLine& line) {
-    line.add("--redundant-experts", redundant,
-             "in the report's placement: replicas beyond one of each expert");
-    line.add("--expert-nodes", nodes, "in the report's placement: nodes, with as many ranks each");
-    line.add("--expert-groups", groups,
-             "in the report's placement: groups of experts that should share a node");
-    line.add("--wire-time", wire_time,
-             "on the report's clock: time of a row between ranks, in times of a row in an expert");
-  }
-
-  /// @throws UserError naming what is legal
-  PlacementShape shape(int64_t experts, int64_t ranks) const {
-    if (experts == 0 && redundant > 0)
-      throw UserError("--redundant-experts {}: the model has no experts; legal is 0", redundant);
-    // More would only be further replicas of an expert on a rank that has it.
-    const int64_t most = experts * (ranks - 1);
-    if (redundant < 0 || redundant > most || (experts + redundant) % ranks != 0)
-      throw UserError(
-          "--redundant-experts must be from 0 to {}, which is each expert on each rank, and with "
-          "the {} experts a multiple of {} ranks, not {}",
-          most, experts, ranks, redundant);
-    if (nodes < 1 || ranks % nodes != 0)
-      throw UserError("--expert-nodes must divide {} ranks, not {}", ranks, nodes);
-    if (groups < 1 || experts % groups != 0)
-      throw UserError("--expert-groups must divide {} experts, not {}", experts, groups);
-    constexpr double kMostTime = 1e6;
-    if (!(wire_time >= 0 && wire_time <= kMostTime))
-      throw UserError("--wire-time must be from 0 to {}, not {}", kMostTime, wire_time);
-    return {experts, experts + redundant, ranks, nodes, groups};
-  }
-};
+/// Tokens that chose each expert in a step, [block][expert].
+using BlockLoads = std::vector<std::vector<int64_t>>;
 
 /// Time of the layers of a run on the modelled clock, over what they would take with even loads.
 class ExpertClock {
@@ -116,7 +75,7 @@ class ExpertClock {
 
   /// @param loads of a step, [block][expert]. They do not say which rank a token is from: each rank
   ///              is taken to have an equal part of an expert's tokens
-  void count(const std::vector<std::vector<int64_t>>& loads) {
+  void count(const BlockLoads& loads) {
     double aligned = 0, placed = 0;
     const bool known = !past_.empty();
     past_.resize(loads.size(), std::vector<int64_t>(static_cast<size_t>(shape_.experts)));
@@ -135,13 +94,11 @@ class ExpertClock {
     placed_.push_back(placed / blocks);
   }
 
-  /// Means over blocks, from the second step on.
-  void report(nlohmann::json& extra) const {
-    extra["placement"] = {{"ranks", shape_.ranks},
-                          {"replicas", shape_.replicas},
-                          {"experts", experts_},
-                          {"steps", {{"aligned", aligned_}, {"placed", placed_}}}};
-  }
+  /// Means over blocks, from the second step on: with experts in order, and placed by load.
+  const std::vector<double>& aligned() const { return aligned_; }
+  const std::vector<double>& placed() const { return placed_; }
+  /// Of each block, in the last step.
+  const std::vector<Placement>& experts() const { return experts_; }
 
  private:
   // Each step forgets an eighth of past loads, so about the last 8 steps count.
@@ -159,9 +116,9 @@ class ExpertClock {
 
   PlacementShape shape_;
   RowTime row_;
-  std::vector<std::vector<int64_t>> past_;  ///< loads of the steps before, [block][expert]
-  std::vector<Placement> experts_;          ///< of each block, in the last step
-  std::vector<double> aligned_, placed_;    ///< of each step
+  BlockLoads past_;  ///< of the steps before
+  std::vector<Placement> experts_;
+  std::vector<double> aligned_, placed_;
 };
 
-}  // namespace ladder
+}  // namespace ladder::planner

@@ -1,11 +1,9 @@
 // The modelled clock of experts against its formula and rows counted by hand.
-#include "chapters/22_expert_parallel/expert_clock.h"
-
-#include <cmath>
+#include "chapters/23_planner/expert_clock.h"
 
 #include <gtest/gtest.h>
 
-namespace ladder::test {
+namespace ladder::planner {
 namespace {
 
 // Two ranks with two experts each. Rows: rank 0 has 5, 1, 2, 0 and rank 1 has 3, 1, 0, 4.
@@ -47,28 +45,10 @@ TEST(ExpertClock, PlacesByTheStepsBefore) {
   clock.count({{4, 4, 1, 1}});
   clock.count({{4, 4, 1, 1}});  // placed as 0 2 | 1 3
   clock.count({{4, 1, 4, 1}});  // and still so: it cannot know
-  nlohmann::json extra;
-  clock.report(extra);
-  const nlohmann::json& steps = extra["placement"]["steps"];
-  EXPECT_EQ(steps["aligned"], (std::vector<double>{1.6, 1}));
-  EXPECT_EQ(steps["placed"], (std::vector<double>{1, 1.6}));
-  EXPECT_EQ(extra["placement"]["experts"][0], (Placement{0, 2, 1, 3}));
-}
-
-TEST(PlacementOptions, RefuseWhatDoesNotDivide) {
-  EXPECT_EQ((PlacementOptions{.redundant = 4, .nodes = 2, .groups = 4}.shape(12, 8).replicas), 16);
-  for (const PlacementOptions& wrong : {PlacementOptions{.redundant = 1},
-                                        {.redundant = -4},
-                                        {.redundant = 4, .nodes = 3},
-                                        {.redundant = 4, .nodes = 0},
-                                        {.redundant = 4, .groups = 5},
-                                        {.redundant = 4, .groups = 0},
-                                        {.redundant = 4, .wire_time = -1},
-                                        {.redundant = 4, .wire_time = NAN}})
-    EXPECT_THROW(wrong.shape(12, 8), UserError);
-  EXPECT_THROW(PlacementOptions{.redundant = 1}.shape(0, 1), UserError);
-  EXPECT_EQ(PlacementOptions{}.shape(0, 1).replicas, 0);
+  EXPECT_EQ(clock.aligned(), (std::vector<double>{1.6, 1}));
+  EXPECT_EQ(clock.placed(), (std::vector<double>{1, 1.6}));
+  EXPECT_EQ(clock.experts()[0], (Placement{0, 2, 1, 3}));
 }
 
 }  // namespace
-}  // namespace ladder::test
+}  // namespace ladder::planner

@@ -1,5 +1,6 @@
-// Dispatch alone, with choices made by hand: a rank that no token chooses, and rows that travel.
-#include "chapters/22_expert_parallel/dispatch.h"
+// The exchange alone, with choices made by hand: a rank that no token chooses, and rows that
+// travel.
+#include "chapters/22_expert_parallel/exchange.h"
 
 #include <algorithm>
 #include <cmath>
@@ -34,32 +35,34 @@ std::vector<Seen> run_choices(const std::vector<int32_t>& pair) {
     Ctx ctx;
     ctx.kernels = &ref_kernels();
     const ActivationPlan plan;
-    const OwnedShape shape(gpt, /*micro=*/1, kRanks, /*capacity=*/0, plan.dtype);
-    const OwnedExperts experts(arena, shape, gpt.layers, /*batch=*/kRanks, plan, comm);
-    Dispatch dispatch(arena, comm, shape);
-    const OwnedActs a = experts.acts(0);
-    const OwnedScratch scratch = experts.scratch();
+    const ExchangeShape shape(gpt, /*micro=*/1, kRanks, /*capacity=*/0, plan.dtype);
+    const Routers routers(arena, gpt, /*batch=*/1, /*micro=*/1, plan, /*capacity=*/0);
+    const ExpertLayers experts(arena, shape.own, plan);
+    Exchange exchange(arena, comm, shape, plan);
+    const Choices chosen = routers.acts(0).chosen;
+    const Exchanged x = exchange.acts(0, chosen);
+    const ExpertActs s = experts.acts(0, x.chosen);
     const Tensor inp = arena.alloc(Mem::Workspace, "inp", Dtype::F32, {1, T, 1});
     const Tensor out = arena.alloc(Mem::Workspace, "out", Dtype::F32, {1, T, 1});
     for (int64_t t = 0; t < T; ++t) {
       inp.data<float>()[t] = static_cast<float>(comm.rank() * T + t + 1);
-      std::copy_n(pair.data(), 2, a.tokens.expert.data<int32_t>() + 2 * t);
+      std::copy_n(pair.data(), 2, chosen.expert.data<int32_t>() + 2 * t);
     }
-    std::fill_n(a.tokens.weight.data<float>(), 2 * T, 1.0f);
-    dispatch.choose(ctx, a, /*capacity=*/0);
-    dispatch.to_owners(ctx, a, a.inp, inp);
-    dispatch_forward(ctx, a.experts, scratch.experts, a.inp, T);
-    const int64_t rows = a.experts.rows.offsets.data<int32_t>()[2];
+    std::fill_n(chosen.weight.data<float>(), 2 * T, 1.0f);
+    exchange.choose(ctx, x);
+    exchange.to_owners(ctx, x, x.inp, inp);
+    dispatch_forward(ctx, s, x.inp, T);
+    const int64_t rows = s.rows.offsets.data<int32_t>()[2];
     for (int64_t row = 0; row < rows; ++row)
-      a.experts.out.data<float>()[row] = 2 * scratch.experts.inp.data<float>()[row];
-    combine_forward(ctx, scratch.out, a.experts);
-    dispatch.to_origins(ctx, a, out, scratch.out);
+      s.out.data<float>()[row] = 2 * s.inp.data<float>()[row];
+    combine_forward(ctx, x.out, s);
+    exchange.to_origins(ctx, x, out, x.out);
 
     Seen& seen = ranks[static_cast<size_t>(comm.rank())];
     for (int64_t t = 0; t < kRanks * T; ++t) {
-      const bool came = a.arrived.peer.data<int32_t>()[t] != kElsewhere;
+      const bool came = x.arrived.peer.data<int32_t>()[t] != kElsewhere;
       seen.arrived += came ? 1 : 0;
-      if (!came) seen.never_came.push_back(scratch.out.data<float>()[t]);
+      if (!came) seen.never_came.push_back(x.out.data<float>()[t]);
     }
     seen.joined.assign(out.data<float>(), out.data<float>() + T);
   });
@@ -67,7 +70,7 @@ std::vector<Seen> run_choices(const std::vector<int32_t>& pair) {
 }
 
 // Others hang here: a rank without tokens leaves out its part of a collective.
-TEST(DispatchTest, ARankThatNoTokenChoosesStillTakesPart) {
+TEST(ExchangeTest, ARankThatNoTokenChoosesStillTakesPart) {
   const std::vector<Seen> ranks = run_choices({0, 1});
   EXPECT_EQ(ranks[0].arrived, 8);
   EXPECT_EQ(ranks[1].arrived, 0);
@@ -76,7 +79,7 @@ TEST(DispatchTest, ARankThatNoTokenChoosesStillTakesPart) {
   for (const float x : ranks[1].never_came) EXPECT_TRUE(x == 0 && std::signbit(x)) << x;
 }
 
-TEST(DispatchTest, ATokenGoesToBothOwners) {
+TEST(ExchangeTest, ATokenGoesToBothOwners) {
   const std::vector<Seen> ranks = run_choices({1, 2});
   for (const Seen& seen : ranks) EXPECT_EQ(seen.arrived, 8);
   EXPECT_EQ(ranks[1].joined, (std::vector<float>{20, 24, 28, 32}));

@@ -1,0 +1,133 @@
+// --loads FILE: the loads of a run's experts, step by step, on the modelled clock of
+// expert_clock.h. FILE is the --report of a run of chapter 21 or 22.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "chapters/23_planner/expert_clock.h"
+#include "chapters/23_planner/placement.h"
+#include "common/error.h"
+#include "common/input_file.h"
+#include "common/run/command_line.h"
+
+namespace ladder::planner {
+
+struct ReplayOptions {
+  std::string loads = {};
+  int64_t redundant = 0, nodes = 1, groups = 1;
+  double wire_time = 1;
+
+  void add_to(CommandLine& line) {
+    line.group("Loads of experts, in place of a plan");
+    line.add("--loads", loads,
+             "the --report of a run with experts: what its loads cost on --ep ranks, and what a "
+             "placement by load would have saved");
+    line.add("--redundant-experts", redundant, "replicas beyond one of each expert");
+    line.add("--expert-nodes", nodes, "nodes, with as many ranks each");
+    line.add("--expert-groups", groups, "groups of experts that should share a node");
+    line.add("--wire-time", wire_time,
+             "time of a row between ranks, in times of a row in an expert");
+  }
+  /// @throws UserError
+  void check() const {
+    if (loads.empty() && (redundant != 0 || nodes != 1 || groups != 1 || wire_time != 1))
+      throw UserError(
+          "--redundant-experts, --expert-nodes, --expert-groups and --wire-time are for --loads");
+  }
+
+  /// @throws UserError naming what is legal
+  PlacementShape shape(int64_t experts, int64_t ranks) const {
+    if (ranks < 1 || experts % ranks != 0)
+      throw UserError("--loads wants --ep, which must divide {} experts, not {}", experts, ranks);
+    // More would only be further replicas of an expert on a rank that has it.
+    const int64_t most = experts * (ranks - 1);
+    if (redundant < 0 || redundant > most || redundant % ranks != 0)
+      throw UserError(
+          "--redundant-experts must be a multiple of {} ranks from 0 to {}, which is each expert "
+          "on each rank, not {}",
+          ranks, most, redundant);
+    if (nodes < 1 || ranks % nodes != 0)
+      throw UserError("--expert-nodes must divide {} ranks, not {}", ranks, nodes);
+    if (groups < 1 || experts % groups != 0)
+      throw UserError("--expert-groups must divide {} experts, not {}", experts, groups);
+    constexpr double kMostTime = 1e6;
+    if (!(wire_time >= 0 && wire_time <= kMostTime))
+      throw UserError("--wire-time must be from 0 to {}, not {}", kMostTime, wire_time);
+    return {experts, experts + redundant, ranks, nodes, groups};
+  }
+};
+
+/// Of each step, from a report. @throws UserError
+inline std::vector<BlockLoads> read_loads(const std::string& path) {
+  constexpr int64_t kMostBytes = int64_t{1} << 28;
+  std::vector<BlockLoads> steps;
+  try {
+    steps = nlohmann::json::parse(read_small_file(path, kMostBytes, "--loads"))
+                .at("extra")
+                .at("experts")
+                .at("steps")
+                .at("load")
+                .get<std::vector<BlockLoads>>();
+  } catch (const nlohmann::json::exception&) {
+  }
+  const auto is_of_a_run = [&](const BlockLoads& step) {
+    const auto has_tokens = [&](const std::vector<int64_t>& load) {
+      constexpr int64_t kMost = int64_t{1} << 40;
+      return load.size() == steps[0][0].size() &&
+             std::ranges::all_of(load, [](int64_t n) { return n >= 0 && n <= kMost; }) &&
+             std::reduce(load.begin(), load.end()) > 0;
+    };
+    return !step.empty() && step.size() == steps[0].size() && std::ranges::all_of(step, has_tokens);
+  };
+  if (steps.size() < 2 || !std::ranges::all_of(steps, is_of_a_run))
+    throw UserError(
+        "--loads {}: no loads of experts; legal is the --report of a run of 21_moe or "
+        "22_expert_parallel, of two steps or more",
+        path);
+  return steps;
+}
+
+/// The run on `ranks` ranks. @throws UserError
+inline ExpertClock replayed(const ReplayOptions& options, int64_t ranks) {
+  const std::vector<BlockLoads> steps = read_loads(options.loads);
+  ExpertClock clock(options.shape(std::ssize(steps[0][0]), ranks), {.wire = options.wire_time});
+  for (const BlockLoads& loads : steps) clock.count(loads);
+  return clock;
+}
+
+/// Means over the last steps, and where experts lie in the end.
+inline std::string replay_text(const ExpertClock& clock, int64_t ranks) {
+  const auto last = std::min<int64_t>(100, std::ssize(clock.aligned()));
+  const auto mean = [&](const std::vector<double>& times) {
+    return std::reduce(times.end() - last, times.end()) / static_cast<double>(last);
+  };
+  std::string text = fmt::format(
+      "time of a layer, over that with even loads, mean of the last {} steps\n"
+      "  experts in order  {:.2f}\n  placed by load    {:.2f}\nexperts placed, rank | rank\n",
+      last, mean(clock.aligned()), mean(clock.placed()));
+  for (size_t block = 0; block < clock.experts().size(); ++block) {
+    const Placement& all = clock.experts()[block];
+    const auto room = std::ssize(all) / ranks;
+    text += fmt::format("  block {}: ", block);
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      text +=
+          fmt::format("{}{}", rank == 0 ? "" : " | ",
+                      fmt::join(all.begin() + rank * room, all.begin() + (rank + 1) * room, " "));
+    text += "\n";
+  }
+  return text;
+}
+
+inline nlohmann::json replay_json(const ExpertClock& clock) {
+  return {{"experts", clock.experts()},
+          {"steps", {{"aligned", clock.aligned()}, {"placed", clock.placed()}}}};
+}
+
+}  // namespace ladder::planner
