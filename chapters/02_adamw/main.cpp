@@ -6,7 +6,6 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
-#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
@@ -56,11 +55,11 @@ struct Memory {
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
   Ctx ctx = make_ctx(o.run, arena, device.get());
-  // Flat buffers; w and dw view them as a model. A tied head has more gradients than parameters.
+  // Flat buffers; w and dw view them as a model.
   Tensor params = arena.alloc(Mem::Param, "params", Dtype::F32, {layout.params.size()});
-  Tensor grads = arena.alloc(Mem::Grad, "grads", Dtype::F32, {layout.params.grads().size()});
+  Tensor grads = arena.alloc(Mem::Grad, "grads", Dtype::F32, {layout.params.size()});
   GptTensors w = layout.params.view(params);
-  GptTensors dw = layout.params.grads().view(grads);
+  GptTensors dw = layout.params.view(grads);
   Optimizer optimizer{arena, layout.params, o.sgd, o.optimizer};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
   // (B): a loss for each sequence. Shared, as the host reads it.
@@ -76,7 +75,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, T = layout.gpt.seq_len;
   MemoryBytes bytes;
   bytes[Mem::Param] = 4 * P;
-  bytes[Mem::Grad] = 4 * layout.params.grads().size();
+  bytes[Mem::Grad] = 4 * P;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, B) + 8 * B * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, B) + 8 * kLimbs + scratch_bytes(o.run);
@@ -166,11 +165,10 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   head_loss_and_gradient(m.ctx, m.losses, m.acts.logits, m.batch.targets, layout.gpt.vocab, scale);
   backward(m.ctx, m.w, m.dw, m.acts, m.dacts, m.batch.tokens, Into::Write);
   const float loss = mean_loss(m.ctx, m.losses, targets);
-  const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads);
-  const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);
+  const double norm = grad_norm(m.ctx, m.grads, layout.params, m.limbs);
 
   const auto lr = static_cast<float>(o.run.lr);
-  m.optimizer.step(m.ctx, m.params, grads, lr);
+  m.optimizer.step(m.ctx, m.params, m.grads, lr);
   return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = m.batch.tokens.size()};
 }
 

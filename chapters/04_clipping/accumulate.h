@@ -19,6 +19,7 @@
 
 #include "common/error.h"
 #include "common/model/layout.h"
+#include "common/model/tied_head.h"
 #include "common/run/command_line.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
@@ -64,22 +65,26 @@ struct AccumulateOptions {
   }
 };
 
-/// Which buffer each part of a tree sum goes to, if parts come one by one: a binary counter.
+/// Which buffer each part of a tree sum goes to, where parts come one by one: a binary counter.
+/// With `running` all go to one buffer.
 class TreeCounter {
  public:
-  /// How many buffers `parts` parts take.
+  explicit TreeCounter(bool running = false) : running_(running) {}
+
+  /// Buffers that `parts` parts of a tree take.
   static int64_t buffers(int64_t parts) {
     return std::bit_width(static_cast<uint64_t>(parts) + 1) - 1;
   }
 
-  /// Part k goes into buffer top(). If fresh(), it is written there, otherwise added.
+  /// Part k goes into buffer top(), written or added as into() says.
   void begin(int64_t k) {
     if (k == 0) top_ = 0;
     fresh_ = k % 2 == 0;
+    if (running_) fresh_ = k == 0;
     if (fresh_ && k > 0) ++top_;
   }
   size_t top() const { return top_; }
-  bool fresh() const { return fresh_; }
+  Into into() const { return fresh_ ? Into::Write : Into::Add; }
 
   /// After part k of n: calls join(to, from) for the levels that are full; after the last part, for
   /// all levels. It may be called once for each piece of the buffers, as GradTree::join() does.
@@ -94,10 +99,12 @@ class TreeCounter {
   /// k + 1 parts are done. As in a binary counter, each trailing zero of k + 1 is a full level. The
   /// lowest level needs no join, because an odd part is added into its buffer.
   size_t full(int64_t k, int64_t n) const {
+    if (running_) return 0;
     if (k + 1 == n) return top_;
     return static_cast<size_t>(std::max(1, std::countr_zero(static_cast<uint64_t>(k) + 1)) - 1);
   }
 
+  bool running_;
   size_t top_ = 0;
   bool fresh_ = true;
 };
@@ -107,8 +114,8 @@ class GradTree {
  public:
   /// @param steps GA, the micro-steps of a step
   GradTree(Arena& arena, const ParamLayout& layout, const AccumulateOptions& options, int64_t steps)
-      : running_(options.running()), layout_(layout.grads()) {
-    // Zeros: what adds or scales whole buffers also reads the gaps between tensors.
+      : params_(layout), layout_(layout.grads()), tree_(options.running()) {
+    // Zeros, as what adds or scales whole buffers reads the gaps between tensors, too.
     for (int64_t i = 0; i < buffers(options, steps); ++i) {
       const Mem mem = i == 0 ? Mem::Grad : Mem::Workspace;
       flat_.push_back(arena.zeros(mem, fmt::format("grads{}", i), Dtype::F32, {layout_.size()}));
@@ -121,47 +128,48 @@ class GradTree {
   static int64_t buffers(const AccumulateOptions& options, int64_t steps) {
     return options.running() ? 1 : TreeCounter::buffers(steps);
   }
-
-  /// Begins micro-step k. Its backward puts gradients into view(), in the way that into() says.
-  void begin(int64_t k) {
-    first_ = k == 0;
-    if (!running_) tree_.begin(k);
+  /// Adds what the constructor allocates to a prediction.
+  static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout,
+                        const AccumulateOptions& options, int64_t steps) {
+    const int64_t buffer = 4 * layout.grads().size();
+    bytes[Mem::Grad] += buffer;
+    bytes[Mem::Workspace] += (buffers(options, steps) - 1) * buffer;
   }
+
+  /// Begins micro-step k of a step: backward puts its gradients into view() as into() says.
+  void begin(int64_t k) { tree_.begin(k); }
   const GptTensors& view() const { return views_[tree_.top()]; }
   /// The same buffer, flat.
   Tensor flat() const { return flat_[tree_.top()]; }
-  Into into() const { return (running_ ? first_ : tree_.fresh()) ? Into::Write : Into::Add; }
+  Into into() const { return tree_.into(); }
 
   /// Ends micro-step k of GA.
   void end(const Ctx& ctx, int64_t k, int64_t GA) {
     for (int64_t s = 0; s < layout_.sections(); ++s) join(ctx, k, GA, s);
     close(k, GA);
   }
-  /// end() in two parts, for chapter 07: join() for each section, as soon as its gradients of this
-  /// micro-batch are complete, and then close().
+  /// end() in two steps: join() for each section, as soon as its gradients of this micro-batch are
+  /// there, then close().
   void join(const Ctx& ctx, int64_t k, int64_t GA, int64_t s) const {
-    if (running_) return;
     const Range elements = layout_.section(s);
     const auto part = [&](size_t i) { return flat_[i].slice(elements.begin, elements.size()); };
     tree_.join(k, GA, [&](size_t to, size_t from) {
       ctx.kernels->add(ctx, part(to), part(to), part(from));
     });
   }
-  void close(int64_t k, int64_t GA) {
-    if (!running_) tree_.end(k, GA);
-  }
+  void close(int64_t k, int64_t GA) { tree_.end(k, GA); }
 
-  /// The gradient of the whole batch, once the last micro-step has ended. It is flat, laid out as
-  /// layout.grads().
+  /// The sum over micro-steps, flat, once the last one has ended.
   Tensor sum() const { return flat_[0]; }
+  /// The gradient of the whole batch, flat (layout.size()). Call it once a step, when sum() is
+  /// complete. It joins the two sums of a tied head.
+  Tensor finish(const Ctx& ctx) const { return join_tied_head(ctx, params_, sum()); }
 
  private:
-  bool running_;
-  ParamLayout layout_;
+  ParamLayout params_, layout_;  ///< of parameters, and of gradients
   std::vector<Tensor> flat_;
   std::vector<GptTensors> views_;
   TreeCounter tree_;
-  bool first_ = true;
 };
 
 }  // namespace ladder

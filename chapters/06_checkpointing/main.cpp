@@ -13,7 +13,6 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
-#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
@@ -97,16 +96,14 @@ struct Memory {
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
-  const int64_t G = layout.params.grads().size();
-  const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
-  bytes[Mem::Grad] = 4 * G;
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
-                          scratch_bytes(o.run) + 4 * G * extra;
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
+  GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
   return bytes;
 }
 
@@ -233,7 +230,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     backward(m, layout.recompute, m.grads.view(), m.acts, m.dacts, part.tokens, m.grads.into());
     m.grads.end(m.ctx, k, GA);
   }
-  const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads.sum());
+  const Tensor grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs);

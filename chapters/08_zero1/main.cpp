@@ -15,7 +15,6 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
-#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/fault.h"
 #include "common/run/log.h"
@@ -111,18 +110,16 @@ struct Memory {
 MemoryBytes predict(const Options& o, const Layout& layout) {
   const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
                 T = layout.gpt.seq_len;
-  const int64_t G = layout.params.grads().size();
-  const int64_t extra = GradTree::buffers(o.accumulate, layout.GA) - 1;
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
-  bytes[Mem::Grad] = 4 * G;
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
-                          scratch_bytes(o.run) + 4 * G * extra;
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
+  GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
   return bytes;
 }
 
@@ -269,7 +266,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.grads.close(k, GA);
   }
   m.zero1.finish(m.ctx, m.grads.sum());
-  const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads.sum());
+  const Tensor grads = m.grads.finish(m.ctx);
   m.comm.all_gather(m.losses, own_losses);  // the mean is a sum over all sequences, in order
   for (const Tensor chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, m.losses, targets);

@@ -24,6 +24,7 @@
 #include "chapters/07_ddp/ddp.h"
 #include "chapters/08_zero1/zero1.h"
 #include "common/model/layout.h"
+#include "common/model/tied_head.h"
 #include "common/run/comm_stream.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
@@ -34,32 +35,24 @@ namespace ladder {
 /// 04).
 struct ChunkSum {
   const ParamLayout* shard;
-  bool running;
+  TreeCounter tree;
   std::vector<Shard> buffers = {};  ///< F32
-  TreeCounter tree = {};
-  int64_t k = 0, GA = 1;  ///< micro-step k of GA
+  int64_t k = 0, GA = 1;            ///< micro-step k of GA
 
   void begin(int64_t k_, int64_t GA_) {
     k = k_;
     GA = GA_;
-    if (!running) tree.begin(k);
+    tree.begin(k);
   }
-  void end() {
-    if (!running) tree.end(k, GA);
-  }
-
-  /// Whether the gradients of this micro-step begin a new buffer.
-  bool fresh() const { return running ? k == 0 : tree.fresh(); }
-  Shard top() const { return buffers[tree.top()]; }
+  void end() { tree.end(k, GA); }
 
   /// Adds this rank's chunk of section s for this micro-step.
   void add(const Ctx& ctx, int64_t s, Tensor chunk) const {
-    const Tensor sum = shard->section_of(top(), s);
-    if (fresh())
+    const Tensor sum = shard->section_of(buffers[tree.top()], s);
+    if (tree.into() == Into::Write)
       ctx.kernels->cast(ctx, sum, chunk);  // a copy
     else
       ctx.kernels->add(ctx, sum, sum, chunk);
-    if (running) return;
     tree.join(k, GA, [&](size_t to, size_t from) {
       const Tensor into = shard->section_of(buffers[to], s);
       ctx.kernels->add(ctx, into, into, shard->section_of(buffers[from], s));
@@ -78,7 +71,8 @@ class ShardedGrads {
       : comm_stream_(comm_stream),
         layout_(layout.grads()),
         shard_(shard.grads()),
-        sum_{.shard = &shard_, .running = options.running()},
+        params_(shard),
+        sum_{.shard = &shard_, .tree = TreeCounter(options.running())},
         rooms_(comm_stream.is_beside() ? 2 : 1) {
     for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i)
       sum_.buffers.emplace_back(arena.zeros(i == 0 ? Mem::Grad : Mem::Workspace,
@@ -92,11 +86,12 @@ class ShardedGrads {
   ShardedGrads& operator=(const ShardedGrads&) = delete;
   virtual ~ShardedGrads() = default;
 
-  /// Bytes of Workspace. @param beside whether the communication stream has a thread of its own
-  static int64_t workspace_bytes(const ParamLayout& layout, const ParamLayout& shard,
-                                 const AccumulateOptions& options, int64_t steps, bool beside) {
-    const int64_t extra = GradTree::buffers(options, steps) - 1;
-    return 4 * (extra * shard.grads().size() + (beside ? 2 : 1) * layout.largest_section());
+  /// Adds what the constructor allocates to a prediction.
+  /// @param beside whether the communication stream has a thread
+  static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout, const ParamLayout& shard,
+                        const AccumulateOptions& options, int64_t steps, bool beside) {
+    GradTree::add_bytes(bytes, shard, options, steps);
+    bytes[Mem::Workspace] += 4 * (beside ? 2 : 1) * layout.largest_section();
   }
 
   /// Begins micro-step k of GA.
@@ -130,14 +125,15 @@ class ShardedGrads {
   /// Ends the micro-step.
   void end() { sum_.end(); }
 
-  /// After the last micro-step: waits for the gradient of the whole batch, and returns it. F32
+  /// After the last micro-step: the gradient of the whole batch, once it is there. F32
+  /// (shard.size()). It joins the two sums of a tied head.
   Shard finish(const Ctx& ctx) {
     for (Room& room : rooms_) wait(ctx, room);
-    return sum_.buffers[0];
+    return join_tied_head(ctx, params_, sum_.buffers[0]);
   }
 
  protected:
-  /// The stream that sums section s over ranks. Chapter 22 has another one for sections of experts.
+  /// Over whose ranks section s is summed.
   virtual CommStream& stream_of(int64_t /*s*/) { return comm_stream_; }
 
  private:
@@ -152,6 +148,7 @@ class ShardedGrads {
 
   CommStream& comm_stream_;
   ParamLayout layout_, shard_;  ///< of gradients
+  ParamLayout params_;          ///< this rank's
   ChunkSum sum_;
   std::vector<Room> rooms_;
   size_t turn_ = 0;  ///< the room in use

@@ -16,7 +16,6 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
-#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/fault.h"
 #include "common/run/log.h"
@@ -112,7 +111,7 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] = (8 * T + 4) * layout.batch;
   bytes[Mem::Workspace] = 8 * kLimbs + scratch_bytes(o.run);
-  StageGrads::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
+  GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
   Stage::add_bytes(bytes, layout.stage, layout.acts, MBS);
   return bytes;
 }
@@ -267,7 +266,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   }
   m.stage.end_step();
   m.comm.broadcast(m.losses, layout.stage.last());
-  const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads.sum());
+  const Tensor grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.params, m.limbs, &m.comm);

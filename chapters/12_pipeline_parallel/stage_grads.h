@@ -17,6 +17,7 @@
 #include "chapters/04_clipping/accumulate.h"
 #include "chapters/12_pipeline_parallel/stage_layout.h"
 #include "common/model/layout.h"
+#include "common/model/tied_head.h"
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 
@@ -28,20 +29,15 @@ class StageGrads {
   /// How far one piece has come in a step. All pieces use the same buffers.
   class Piece {
    public:
-    Piece(const StageGrads& all, Range elements) : all_(&all), elements_(elements) {}
+    Piece(const StageGrads& all, Range elements, bool running)
+        : all_(&all), elements_(elements), tree_(running) {}
 
-    /// Begins micro-step k. Its backward puts gradients into view(), in the way that into() says.
-    void begin(int64_t k) {
-      first_ = k == 0;
-      if (!all_->running_) tree_.begin(k);
-    }
+    /// Begins micro-step k: backward puts its gradients into view() as into() says.
+    void begin(int64_t k) { tree_.begin(k); }
     const GptTensors& view() const { return all_->views_[tree_.top()]; }
-    Into into() const {
-      return (all_->running_ ? first_ : tree_.fresh()) ? Into::Write : Into::Add;
-    }
+    Into into() const { return tree_.into(); }
     /// Ends micro-step k of GA.
     void end(const Ctx& ctx, int64_t k, int64_t GA) {
-      if (all_->running_) return;
       const auto own = [&](size_t i) {
         return all_->flat_[i].slice(elements_.begin, elements_.size());
       };
@@ -55,40 +51,33 @@ class StageGrads {
     const StageGrads* all_;
     Range elements_;
     TreeCounter tree_;
-    bool first_ = true;
   };
 
   /// @param stage its parts, and the head, are the pieces
   /// @param steps GA, the micro-steps of a step
   StageGrads(Arena& arena, const ParamLayout& layout, const StageLayout& stage,
              const AccumulateOptions& options, int64_t steps)
-      : running_(options.running()) {
+      : params_(layout) {
     const ParamLayout grads = layout.grads();
     for (int64_t i = 0; i < GradTree::buffers(options, steps); ++i) {
       const Mem mem = i == 0 ? Mem::Grad : Mem::Workspace;
       flat_.push_back(arena.zeros(mem, fmt::format("grads{}", i), Dtype::F32, {grads.size()}));
       views_.push_back(grads.view(flat_.back()));
     }
-    for (const Range& elements : stage.pieces(layout)) pieces_.emplace_back(*this, elements);
-  }
-  /// Adds what the constructor allocates to a prediction.
-  static void add_bytes(MemoryBytes& bytes, const ParamLayout& layout,
-                        const AccumulateOptions& options, int64_t steps) {
-    const int64_t buffer = 4 * layout.grads().size();
-    bytes[Mem::Grad] += buffer;
-    bytes[Mem::Workspace] += (GradTree::buffers(options, steps) - 1) * buffer;
+    for (const Range& elements : stage.pieces(layout))
+      pieces_.emplace_back(*this, elements, options.running());
   }
   StageGrads(const StageGrads&) = delete;
   StageGrads& operator=(const StageGrads&) = delete;
 
   Piece& part(int64_t chunk) { return pieces_[static_cast<size_t>(chunk)]; }
   Piece& head() { return pieces_.back(); }
-  /// The gradient of the whole batch, once all pieces have ended their last micro-step. It is flat,
-  /// laid out as layout.grads().
+  /// As those of GradTree, once all pieces have ended their last micro-step.
   Tensor sum() const { return flat_[0]; }
+  Tensor finish(const Ctx& ctx) const { return join_tied_head(ctx, params_, sum()); }
 
  private:
-  bool running_;
+  ParamLayout params_;
   std::vector<Tensor> flat_;
   std::vector<GptTensors> views_;
   std::vector<Piece> pieces_;

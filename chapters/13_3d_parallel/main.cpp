@@ -23,7 +23,6 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
-#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/fault.h"
 #include "common/run/log.h"
@@ -134,8 +133,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Activation] = 8 * layout.share * T + 4 * layout.batch;
   bytes[Mem::Workspace] = 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = CommStream::bytes(layout.mesh[Axis::Data], layout.params.largest_section());
+  GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
   TensorParallel::add_bytes(bytes, layout.gpt, layout.acts, MBS);
-  StageGrads::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
   Stage::add_bytes(bytes, layout.stage, layout.acts, MBS);
   return bytes;
 }
@@ -313,7 +312,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.mesh[Axis::Pipeline].broadcast(own_losses, layout.stage.last());
   m.mesh[Axis::Data].all_gather(m.losses, own_losses);
   m.zero1.finish(m.ctx, m.grads.sum());
-  const Tensor grads = join_tied_head(m.ctx, layout.params, m.grads.sum());
+  const Tensor grads = m.grads.finish(m.ctx);
   for (const Tensor chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);

@@ -17,7 +17,6 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
-#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/fault.h"
 #include "common/run/log.h"
@@ -125,15 +124,14 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
-  bytes[Mem::Grad] = 4 * layout.shard.grads().size();
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] = activation_bytes(layout.own_gpt, MBS, layout.acts) +
                            8 * layout.share * layout.own.size() + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.own_gpt, MBS, layout.acts) + 8 * kLimbs +
-                          scratch_bytes(o.run) +
-                          ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
-                                                        layout.GA, o.ddp.beside(o.run.ranks));
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.own_gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
+  ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
+                          o.ddp.beside(o.run.ranks));
   ContextParallel::add_bytes(bytes, o.context.way, layout.context, MBS);
   return bytes;
 }
@@ -289,7 +287,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     others.all_gather(m.losses.slice(k * MBS * dp, MBS * dp), own_losses);
     m.grads.end();
   }
-  const Shard grads = join_tied_head(m.ctx, layout.shard, m.grads.finish(m.ctx));
+  const Shard grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads.tensor);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);

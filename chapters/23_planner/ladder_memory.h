@@ -111,13 +111,10 @@ class LadderMemory {
                               ExpertLayers::activation_bytes(experts, acts);
     bytes[Mem::Workspace] +=
         Routers::workspace_bytes(gpt, micro_, acts) + ExpertLayers::workspace_bytes(experts, acts);
-    const int64_t G = 4 * params.grads().size();
-    bytes[Mem::Grad] = l_.zero >= 2 ? 4 * shard.grads().size() : G;
     if (l_.zero >= 2)
-      bytes[Mem::Workspace] +=
-          ShardedGrads::workspace_bytes(params, shard, accumulate_, GA_, ddp_.beside(ranks));
+      ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.beside(ranks));
     else
-      bytes[Mem::Workspace] += (GradTree::buffers(accumulate_, GA_) - 1) * G;
+      GradTree::add_bytes(bytes, params, accumulate_, GA_);
     if (l_.zero >= 3)
       bytes[Mem::Workspace] +=
           size_of(job_.precision.dtype()) * Zero3Options{}.room_elements(params);
@@ -139,11 +136,9 @@ class LadderMemory {
     const ActivationPlan acts = Recompute(l_.recompute, gpt.layers).plan(job_.precision.plan());
     MemoryBytes bytes = common(shard, gpt.seq_len);
     bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
-    bytes[Mem::Grad] = 4 * shard.grads().size();
     bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
-    bytes[Mem::Workspace] +=
-        act_grad_bytes(gpt, micro_, acts) +
-        ShardedGrads::workspace_bytes(params, shard, accumulate_, GA_, ddp_.beside(ranks));
+    bytes[Mem::Workspace] += act_grad_bytes(gpt, micro_, acts);
+    ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.beside(ranks));
     bytes[Mem::Comm] = ExpertStreams::bytes(params, ranks, options.ep);
     const int64_t any = 0;  // tokens that an expert takes
     const ExchangeShape exchange(gpt, micro_, l_.ep, any, acts.dtype);
@@ -168,11 +163,9 @@ class LadderMemory {
     const ActivationPlan acts = Recompute(l_.recompute, gpt.layers).plan(job_.precision.plan());
     MemoryBytes bytes = common(shard, own.size());
     bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
-    bytes[Mem::Grad] = 4 * shard.grads().size();
     bytes[Mem::Activation] += activation_bytes(gpt, micro, acts);
-    bytes[Mem::Workspace] +=
-        act_grad_bytes(gpt, micro, acts) +
-        ShardedGrads::workspace_bytes(params, shard, accumulate_, GA_, ddp_.beside(ranks));
+    bytes[Mem::Workspace] += act_grad_bytes(gpt, micro, acts);
+    ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.beside(ranks));
     bytes[Mem::Comm] = CommStream::bytes(ranks, params.largest_section());
     ContextParallel::add_bytes(bytes, options.way, ContextShape(own, job_.gpt, acts.dtype), micro);
     return bytes;
@@ -185,12 +178,10 @@ class LadderMemory {
     const ActivationPlan acts =
         tensor().plan(Recompute(l_.recompute, gpt.layers).plan(job_.precision.plan()), gpt, l_.tp);
     MemoryBytes bytes = common(params, gpt.seq_len);
-    const int64_t G = 4 * params.grads().size();
     bytes[Mem::Param] = Weights::param_bytes(params.size(), job_.precision);
-    bytes[Mem::Grad] = G;
     bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
-    bytes[Mem::Workspace] +=
-        act_grad_bytes(gpt, micro_, acts) + (GradTree::buffers(accumulate_, GA_) - 1) * G;
+    bytes[Mem::Workspace] += act_grad_bytes(gpt, micro_, acts);
+    GradTree::add_bytes(bytes, params, accumulate_, GA_);
     TensorParallel::add_bytes(bytes, gpt, acts, micro_);
     return bytes;
   }
@@ -215,7 +206,7 @@ class LadderMemory {
     bytes[Mem::Comm] = CommStream::bytes(static_cast<int>(l_.dp), params.largest_section());
     if (ladder_chapter(job_, l_) == "13_3d_parallel")
       TensorParallel::add_bytes(bytes, job_.gpt, acts, micro_);
-    StageGrads::add_bytes(bytes, params, accumulate_, GA_);
+    GradTree::add_bytes(bytes, params, accumulate_, GA_);
     Stage::add_bytes(bytes, stage, acts, micro_);
     return bytes;
   }

@@ -211,6 +211,7 @@ void ParamLayout::put(GptTensors& gpt, int64_t s, Tensor section) const {
     GptTensors both;
     put_rows(both, tied_table(config_));
     if (!head) gpt.embed = both.embed;
+    gpt.embed.tied = specs(sections() - 1).empty();  // else the head has gradients of its own
     gpt.norm = both.norm;
     gpt.head_w = both.embed.wte;
   } else if (head) {

@@ -14,7 +14,8 @@ struct Affine {
 };
 /// The embeddings of tokens and of positions.
 struct EmbedTensors {
-  Tensor wte, wpe;  ///< (Vp,C), (positions,C)
+  Tensor wte, wpe;    ///< (Vp,C), (positions,C)
+  bool tied = false;  ///< wte is the head's matrix, too: GptTensors::head_w
 };
 /// The parameters of attention.
 struct AttnTensors {

@@ -1,6 +1,8 @@
 #include "common/model/parts.h"
 
+#include "kernels/check.h"
 #include "kernels/cost.h"
+#include "kernels/transfer.h"
 
 namespace ladder {
 namespace {
@@ -30,6 +32,13 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors
 void embed_backward_weight(const Ctx& ctx, const EmbedTensors& grads, Tensor dout, Tensor tokens,
                            Into into) {
   const Span span(ctx, "embed_backward_weight");
+  if (grads.tied) {
+    // The head has written its own sum into wte. Nothing has written wpe: it begins as -0.
+    CHECK(into == Into::Write, "the sums of a tied head are complete only after the last call");
+    into = Into::Add;
+    if (grads.wpe) zero(ctx, grads.wpe);
+    if (grads.wpe) ctx.kernels->scale(ctx, grads.wpe, -1.0f);
+  }
   ctx.kernels->embed_backward(ctx, grads.wte, grads.wpe, dout, tokens, into);
 }
 

@@ -60,6 +60,7 @@ struct MlpGrads {
 /// out (B,T,C) = token embedding of tokens (B,T) I32, plus position embedding if positions are
 /// learned.
 void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& params);
+/// Where grads.tied, the head's sum is in grads.wte already, and this call's sum is added to it.
 void embed_backward_weight(const Ctx& ctx, const EmbedTensors& grads, Tensor dout, Tensor tokens,
                            Into into);
 

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "common/model/activations.h"
-#include "common/model/tied_head.h"
 #include "common/random.h"
 #include "kernels/tree.h"
 #include "tests/common/blocks.h"
@@ -68,7 +67,7 @@ class Model {
   explicit Model(const GptConfig& config) : config_(config) {
     layout_ = ParamLayout(config_);
     flat_ = arena_.zeros(Mem::Param, "params", Dtype::F64, {layout_.size()});
-    grads_ = arena_.zeros(Mem::Grad, "grads", Dtype::F64, {layout_.grads().size()});
+    grads_ = arena_.zeros(Mem::Grad, "grads", Dtype::F64, {layout_.size()});
     const Random random(7, "model");
     for (const ParamSpec& spec : layout_.specs())
       for (int64_t i = 0; i < spec.live(); ++i) {
@@ -114,7 +113,7 @@ class Model {
   }
 
   void backward() {
-    const GptTensors w = layout_.view(flat_), dw = layout_.grads().view(grads_);
+    const GptTensors w = layout_.view(flat_), dw = layout_.view(grads_);
     const Tensor last = a_.stream(config_.layers);
     head_backward_input(ctx_, d_.branch, a_.logits, w.head_w);
     head_backward_weight(ctx_, dw.head_w, a_.logits, a_.norm, Into::Write);
@@ -122,7 +121,6 @@ class Model {
     norm_backward_weight(ctx_, dw.norm, d_.branch, last, a_.stat, Into::Write);
     for (int64_t l = config_.layers; l-- > 0;) test::backward_block(ctx_, dw, w, a_, d_, l);
     embed_backward_weight(ctx_, dw.embed, d_.stream, tokens_, Into::Write);
-    join_tied_head(ctx_, layout_, grads_);
   }
 
   GptConfig config_;

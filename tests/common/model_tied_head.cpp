@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include "common/model/parts.h"
 #include "common/model/tied_head.h"
 #include "common/random.h"
 #include "kernels/arena.h"
+#include "kernels/check.h"
 #include "kernels/kernels.h"
 
 namespace ladder {
@@ -106,6 +108,24 @@ TEST_F(TiedHead, AShardJoinsItsChunks) {
       EXPECT_TRUE(bytes_of(shard.tensor(sum, spec)) == bytes_of(shard.tensor(wanted, spec)))
           << rank << " " << spec.name;
   }
+}
+
+// As chapters 01 to 03 do it: the batch is one call, and the embedding's sum is added to the
+// head's.
+TEST_F(TiedHead, OneCallTakesOneBuffer) {
+  const int64_t T = 3, C = layout_.config().channels;  // fewer than there are positions
+  const Tensor both = gradient(0), one = gradient(1).first(layout_.size()),
+               tokens = arena_.zeros(Mem::Activation, "tokens", Dtype::I32, {2, T});
+  tokens.data<int32_t>()[1] = 7;
+  const Tensor dout = gradient(2).first(2 * T * C).view({2, T, C});
+  const GptTensors apart = grads_.view(both), joined = layout_.view(one);
+  ctx_.kernels->cast(ctx_, joined.head_w, apart.head_w);  // what the head has written
+  embed_backward_weight(ctx_, apart.embed, dout, tokens, Into::Write);
+  embed_backward_weight(ctx_, joined.embed, dout, tokens, Into::Write);
+  const GptTensors sum = layout_.view(join_tied_head(ctx_, layout_, both));
+  EXPECT_TRUE(bytes_of(joined.embed.wte) == bytes_of(sum.embed.wte));
+  EXPECT_TRUE(bytes_of(joined.embed.wpe) == bytes_of(sum.embed.wpe));
+  EXPECT_THROW(embed_backward_weight(ctx_, joined.embed, dout, tokens, Into::Add), CheckError);
 }
 
 // Why the two sums stay apart: added in each micro-batch they would give other bits, and which they
