@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "common/tokens/merge.h"
 #include "common/tokens/pair_map.h"
 #include "common/tokens/tokenizer.h"
 
@@ -18,14 +19,11 @@ namespace ladder {
 /// What the merges of a tokenizer come to, in the form that an encoder looks things up in.
 class MergeTable {
  public:
-  struct Found {
-    uint32_t rank = UINT32_MAX, result = 0;  ///< of the largest rank: there is no such merge
-  };
   explicit MergeTable(const Tokenizer& tokenizer);
 
   Found find(uint32_t left, uint32_t right) const {
     const Found* found = pairs_.find(pair_key(left, right));
-    return found ? *found : Found{};
+    return found ? *found : Found{kNoRank, 0};
   }
   uint32_t byte(char c) const { return bytes_[static_cast<unsigned char>(c)]; }
   /// The token that a whole piece is, where such a token needs no merges.
@@ -39,14 +37,6 @@ class MergeTable {
   std::vector<uint32_t> bytes_;
   std::unordered_map<std::string_view, uint32_t> whole_;  ///< into the tokenizer
 };
-
-/// Tokens of one piece, whose bytes are `ids` at first: the merge of the lowest rank, of equals the
-/// leftmost, until there is none. Shrinks `ids`. For pieces of a few dozen bytes: each merge looks
-/// at all pairs.
-void merge_short(const MergeTable& merges, std::vector<uint32_t>& ids);
-
-/// The same in O(n log n), for pieces of any length.
-void merge_long(const MergeTable& merges, std::vector<uint32_t>& ids);
 
 class Encoder {
  public:
@@ -70,17 +60,18 @@ class Encoder {
   /// A piece and its tokens, on a cache line. Longer ones are not kept.
   struct alignas(64) Entry {
     Words words{};
-    std::array<uint32_t, 8> ids;
-    uint8_t bytes = 0, count = 0;
+    std::array<uint32_t, 8> ids{};
+    uint32_t bytes = 0, count = 0;  ///< of no tokens: it is empty
   };
   static Words words_of(std::string_view text, size_t begin, size_t bytes);
-  std::span<const uint32_t> merged(std::string_view piece);
-  void encode_piece(std::string_view text, size_t begin, size_t end, std::vector<uint32_t>& out);
+  void merge(std::string_view piece);
+  const Entry& entry_of(std::string_view text, size_t begin, size_t bytes);
 
   Split split_;
   std::shared_ptr<const MergeTable> merges_;
   std::vector<Entry> cache_;
-  std::vector<uint32_t> ids_;  ///< of the piece at hand
+  std::vector<uint32_t> ids_;  ///< of the piece that was merged last
+  Entry none_;
   Stats stats_;
 };
 

@@ -21,6 +21,7 @@ using nlohmann::ordered_json;
 constexpr int64_t kMostBytes = int64_t{256} << 20;
 constexpr const char *kJson = "tokenizer.json", *kConfig = "tokenizer_config.json",
                      *kVocab = "vocab.json", *kMerges = "merges.txt", *kRanks = "ranks.tiktoken";
+constexpr const char *kOldVocab = "encoder.json", *kOldMerges = "vocab.bpe";  // as GPT-2 came
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -112,7 +113,7 @@ Tokenizer read_ranks(const std::string& path, const TokenizerHints& hints) {
 
 /// What is there of a tokenizer in a directory.
 std::string file_in(const std::string& directory) {
-  for (const char* name : {kJson, kVocab, kRanks, "tokenizer.model"})
+  for (const char* name : {kJson, kVocab, kOldVocab, kRanks, "tokenizer.model"})
     if (fs::exists(fs::path(directory) / name)) return (fs::path(directory) / name).string();
   for (const std::string& name : names_in(directory))
     if (name.ends_with(".tiktoken")) return (fs::path(directory) / name).string();
@@ -121,9 +122,9 @@ std::string file_in(const std::string& directory) {
 
 Tokenizer read_file(const std::string& path, const TokenizerHints& hints) {
   const fs::path file = path;
-  if (file.filename() == kVocab) {
-    return read_vocab_and_merges(path, (file.parent_path() / kMerges).string());
-  }
+  for (const auto& [vocab, merges] : {std::pair(kVocab, kMerges), {kOldVocab, kOldMerges}})
+    if (file.filename() == vocab)
+      return read_vocab_and_merges(path, (file.parent_path() / merges).string());
   if (file.extension() == ".json") return read_json_tokenizer(path);
   return read_ranks(path, hints);
 }

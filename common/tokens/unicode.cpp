@@ -40,12 +40,10 @@ size_t length_of(unsigned char first) {
 
 }  // namespace
 
-Char char_at(std::string_view text, size_t at) {
+Char wide_char_at(std::string_view text, size_t at) {
   constexpr Char kOneByte{kInvalid, 1, CharClass::Other};
-  if (at >= text.size()) return {kInvalid, 0, CharClass::End};
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
   const size_t length = length_of(byte(0));
-  if (length == 1) return {byte(0), 1, class_of(byte(0))};
   if (length == 0 || at + length > text.size()) return kOneByte;
   char32_t code = byte(0) & (0x7F >> length);
   for (size_t i = 1; i < length; ++i) {

@@ -1,6 +1,7 @@
 // Characters of UTF-8 and their classes, as regular expressions of tokenizers know them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -19,8 +20,29 @@ struct Char {
 };
 constexpr char32_t kInvalid = 0xFFFFFFFF;
 
+/// Classes of ASCII.
+inline constexpr auto kAsciiClasses = [] {
+  std::array<CharClass, 128> classes{};
+  for (char32_t c = 0; c < classes.size(); ++c) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const bool space = c == ' ' || (c >= '\t' && c <= '\r');
+    classes[c] = letter                  ? CharClass::Letter
+                 : c >= '0' && c <= '9' ? CharClass::Number
+                 : space                 ? CharClass::Space
+                                         : CharClass::Other;
+  }
+  return classes;
+}();
+
+/// char_at() of what is not ASCII.
+Char wide_char_at(std::string_view text, size_t at);
+
 /// The character that begins at `at`.
-Char char_at(std::string_view text, size_t at);
+inline Char char_at(std::string_view text, size_t at) {
+  if (at >= text.size()) return {kInvalid, 0, CharClass::End};
+  const auto byte = static_cast<unsigned char>(text[at]);
+  return byte < 0x80 ? Char{byte, 1, kAsciiClasses[byte]} : wide_char_at(text, at);
+}
 
 /// Where the first byte is that is not valid UTF-8; npos: the text is valid.
 size_t first_invalid(std::string_view text);
