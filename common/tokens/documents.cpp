@@ -1,0 +1,145 @@
+#include "common/tokens/documents.h"
+
+#include <algorithm>
+#include <future>
+#include <span>
+
+#include "common/error.h"
+#include "common/hf/json.h"
+#include "common/tokens/split.h"
+#include "common/tokens/unicode.h"
+
+namespace ladder {
+namespace {
+
+constexpr size_t kChunk = size_t{1} << 20;
+
+bool has_lines(const InputFile& file) { return file.path().ends_with(".jsonl"); }
+
+}  // namespace
+
+Documents::Documents(const std::vector<std::string>& paths, Utf8 utf8,
+                     std::vector<std::string> whole)
+    : utf8_(utf8), whole_(std::move(whole)) {
+  for (const std::string& path : paths) files_.emplace_back(path, "--data");
+}
+
+std::string Documents::read_bytes() {
+  const InputFile& file = files_[file_];
+  std::string bytes(std::min(kChunk, static_cast<size_t>(file.size() - at_)), '\0');
+  file.read(at_, std::as_writable_bytes(std::span(bytes)));
+  at_ += std::ssize(bytes);
+  return bytes;
+}
+
+void Documents::end_file() {
+  ++file_;
+  at_ = line_ = 0;
+  unchecked_ = 0;
+}
+
+/// @param text the last bytes that were read, from those on that were not checked
+void Documents::check_utf8(std::string_view text, bool more) {
+  unchecked_ = more ? unfinished_bytes(text) : 0;
+  if (utf8_ == Utf8::Bytes) return;
+  const size_t bad = first_invalid(text.substr(0, text.size() - unchecked_));
+  if (bad == std::string_view::npos) return;
+  throw UserError("{}: byte {} is not valid UTF-8; --utf8 bytes encodes it as it is",
+                  files_[file_].name(), at_ - std::ssize(text) + static_cast<int64_t>(bad));
+}
+
+size_t Documents::cut(std::string_view text) const {
+  size_t longest = 1;
+  for (const std::string& special : whole_) longest = std::max(longest, special.size());
+  if (text.size() < longest) return 0;
+  size_t at = last_cut(text.substr(0, text.size() - (longest - 1)));
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const std::string& special : whole_) {
+      const size_t from = at < special.size() ? 0 : at - special.size() + 1;
+      const size_t found = text.find(special, from);
+      if (found >= at || found == std::string_view::npos) continue;
+      at = found;
+      moved = true;
+    }
+  }
+  return at;
+}
+
+void Documents::read_part(Chunk& chunk) {
+  const size_t begin = chunk.text.size() - unchecked_;
+  chunk.text += read_bytes();
+  const bool more = at_ < files_[file_].size();
+  check_utf8(std::string_view(chunk.text).substr(begin), more);
+  if (more) return;
+  if (chunk.text.size() > (chunk.ends.empty() ? 0 : chunk.ends.back()))
+    chunk.ends.push_back(chunk.text.size());
+  end_file();
+}
+
+void Documents::read_lines(Chunk& chunk) {
+  left_over_ += read_bytes();
+  const InputFile& file = files_[file_];
+  const bool more = at_ < file.size();
+  size_t begin = 0;
+  while (begin < left_over_.size()) {
+    const size_t newline = left_over_.find('\n', begin);
+    if (newline == std::string::npos && more) break;
+    const std::string_view line = std::string_view(left_over_).substr(begin, newline - begin);
+    begin = newline == std::string::npos ? left_over_.size() : newline + 1;
+    ++line_;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    try {
+      const nlohmann::json object = parse_json(line);
+      if (!object.is_object() || !object.contains("text") || !object.at("text").is_string())
+        throw UserError("legal is an object whose \"text\" is a string");
+      chunk.text += object.at("text").get_ref<const std::string&>();
+    } catch (const UserError& e) {
+      throw UserError("{}: line {}: {}", file.name(), line_, e.what());
+    }
+    if (chunk.text.size() > (chunk.ends.empty() ? 0 : chunk.ends.back()))
+      chunk.ends.push_back(chunk.text.size());
+  }
+  left_over_.erase(0, begin);
+  if (!more) end_file();
+}
+
+bool Documents::next(Chunk& chunk) {
+  chunk.ends.clear();
+  chunk.text.clear();
+  // A line that has begun is no text yet.
+  if (file_ < files_.size() && !has_lines(files_[file_])) chunk.text = std::move(left_over_);
+  if (file_ < files_.size() && !has_lines(files_[file_])) left_over_.clear();
+  for (size_t wanted = kChunk; file_ < files_.size(); wanted = 2 * chunk.text.size()) {
+    while (chunk.text.size() < wanted && file_ < files_.size())
+      has_lines(files_[file_]) ? read_lines(chunk) : read_part(chunk);
+    const size_t begin = chunk.ends.empty() ? 0 : chunk.ends.back();
+    if (begin == chunk.text.size()) break;
+    // What of the last document is not read yet must not change how its beginning is split.
+    size_t end = begin + cut(std::string_view(chunk.text).substr(begin));
+    if (end == 0) continue;
+    left_over_ = chunk.text.substr(end);
+    chunk.text.resize(end);
+    break;
+  }
+  bytes_ += std::ssize(chunk.text);
+  return !chunk.text.empty();
+}
+
+void for_chunks(Documents& documents, int threads,
+                const std::function<void(size_t, const Chunk&)>& work,
+                const std::function<void(size_t)>& round) {
+  std::vector<Chunk> chunks(static_cast<size_t>(threads));
+  for (size_t read = chunks.size(); read == chunks.size();) {
+    read = 0;
+    while (read < chunks.size() && documents.next(chunks[read])) ++read;
+    std::vector<std::future<void>> others;
+    for (size_t i = 1; i < read; ++i)
+      others.push_back(std::async(std::launch::async, work, i, std::cref(chunks[i])));
+    if (read > 0) work(0, chunks[0]);
+    for (std::future<void>& other : others) other.get();
+    round(read);
+  }
+}
+
+}  // namespace ladder

@@ -1,0 +1,75 @@
+// Token files: plain numbers one after the other, as --tokens of the chapters and NumPy's tofile()
+// have them, and the index that Megatron wants beside them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/data/text_format.h"
+#include "common/input_file.h"
+#include "common/names.h"
+#include "common/output_file.h"
+#include "common/tokens/tokenizer.h"
+
+namespace ladder {
+
+enum class TokenFile : uint8_t {
+  Raw,      ///< X.bin alone
+  Megatron  ///< X.bin, and X.idx with the length of each document
+};
+constexpr auto names_of(TokenFile) { return std::array{"raw", "megatron"}; }
+
+/// --tokens, where Auto is the narrowest type that has room for the vocabulary.
+/// @throws UserError if the type has no room
+TokenKind token_kind(TokenKind given, const Tokenizer& tokenizer);
+
+/// X.bin as it grows. Without commit() nothing is written under the names of the files.
+class TokenWriter {
+ public:
+  /// @throws UserError if the files cannot be made
+  TokenWriter(const std::string& path, TokenFile file, TokenKind kind);
+  /// @throws UserError if the disk is full
+  void write(std::span<const uint32_t> ids);
+  void end_document();
+  void commit();
+  int64_t tokens() const { return tokens_; }
+  int64_t documents() const { return std::ssize(ends_); }
+
+ private:
+  std::string index() const;
+
+  int64_t width_;
+  OutputFile file_;
+  std::optional<OutputFile> index_;
+  std::string buffer_;
+  int64_t tokens_ = 0;
+  std::vector<int64_t> ends_;  ///< of documents, in tokens
+};
+
+/// f(ids) of the tokens of a file, part by part. @throws UserError naming the file
+template <class F>
+void for_tokens(const std::string& path, TokenKind kind, int64_t vocab, F&& f) {
+  constexpr int64_t kTokens = 1 << 18;
+  const InputFile file(path, "--data");
+  const TextFormat format = find_format(file, kind, vocab);
+  const int64_t count = format.count(file.size());
+  std::vector<std::byte> raw;
+  std::vector<uint32_t> ids;
+  for (int64_t at = 0; at < count; at += kTokens) {
+    ids.resize(static_cast<size_t>(std::min(kTokens, count - at)));
+    raw.resize(ids.size() * static_cast<size_t>(format.width));
+    file.read(format.header + at * format.width, raw);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const int64_t id = token_at(raw.data() + std::ssize(raw) / std::ssize(ids) * static_cast<int64_t>(i), format.width);
+      require_token(file, at + static_cast<int64_t>(i), id, vocab);
+      ids[i] = static_cast<uint32_t>(id);
+    }
+    f(std::span<const uint32_t>(ids));
+  }
+}
+
+}  // namespace ladder

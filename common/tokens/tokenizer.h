@@ -1,0 +1,49 @@
+// Tokenizer: what a byte-level BPE tokenizer is, whichever files it came from.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/tokens/split.h"
+
+namespace ladder {
+
+/// Two neighbors become one token.
+struct Merge {
+  uint32_t left, right, result;
+  uint32_t rank;  ///< the lowest is done first; in a file of ranks several merges share one
+};
+
+inline constexpr const char* kEndOfText = "<|endoftext|>";
+
+struct Tokenizer {
+  Split split = Split::Gpt2;
+  bool whole_words = false;         ///< a piece that is a token needs no merges ("ignore_merges")
+  std::vector<std::string> tokens;  ///< bytes of each id; empty: no token has this id
+  std::vector<Merge> merges;        ///< ascending by rank
+  std::map<std::string, uint32_t> special;  ///< tokens that no text is encoded to, unless allowed
+  std::optional<uint32_t> end_of_text;      ///< ends a document; one of the special ones
+
+  int64_t vocab() const { return static_cast<int64_t>(tokens.size()); }
+  bool is_special(uint32_t id) const {
+    const auto at = special.find(tokens[id]);
+    return at != special.end() && at->second == id;
+  }
+};
+
+/// The id of each byte. @throws UserError if one is missing
+std::vector<uint32_t> byte_ids(const Tokenizer& tokenizer);
+
+/// GPT-2 writes a byte as a character that prints: '!' to '~' and most of Latin-1 as they are, the
+/// other 68 as the characters from U+0100 on, so that a blank is Ġ.
+std::string to_alphabet(std::string_view bytes);
+/// nullopt: it has a character that stands for no byte.
+std::optional<std::string> from_alphabet(std::string_view text);
+/// All bytes in the order of these characters: '!' is the first.
+std::string alphabet();
+
+}  // namespace ladder

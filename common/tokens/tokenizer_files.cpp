@@ -1,0 +1,185 @@
+#include "common/tokens/tokenizer_files.h"
+
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <functional>
+#include <sstream>
+
+#include "common/error.h"
+#include "common/hf/json.h"
+#include "common/input_file.h"
+#include "common/output_file.h"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int64_t kMostBytes = int64_t{256} << 20;
+constexpr const char *kJson = "tokenizer.json", *kConfig = "tokenizer_config.json",
+                     *kVocab = "vocab.json", *kMerges = "merges.txt", *kRanks = "ranks.tiktoken";
+constexpr const char *kOldVocab = "encoder.json", *kOldMerges = "vocab.bpe";  // as GPT-2 came
+constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+std::string to_base64(std::string_view bytes) {
+  std::string text;
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    uint32_t group = 0;
+    for (size_t i = 0; i < 3; ++i)
+      group = group << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0);
+    for (size_t i = 0; i < 4; ++i)
+      text += at + i > bytes.size() ? '=' : kDigits[group >> (18 - 6 * i) & 63];
+  }
+  return text;
+}
+
+/// nullopt: it is no base64.
+std::optional<std::string> from_base64(std::string_view text) {
+  if (text.size() % 4 != 0) return {};
+  while (text.ends_with('=')) text.remove_suffix(1);
+  std::string bytes;
+  uint32_t bits = 0;
+  int held = 0;
+  for (const char c : text) {
+    const size_t digit = kDigits.find(c);
+    if (digit == std::string_view::npos) return {};
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    held += 6;
+    if (held < 8) continue;
+    held -= 8;
+    bytes += static_cast<char>(bits >> held & 0xFF);
+  }
+  return bytes;
+}
+
+/// f(line, number) of each line that is not empty.
+void for_lines(const std::string& path, const std::function<void(std::string_view, int64_t)>& f) {
+  std::istringstream lines(read_small_file(path, kMostBytes));
+  std::string line;
+  for (int64_t number = 1; std::getline(lines, line); ++number) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) f(line, number);
+  }
+}
+
+Tokenizer read_json_tokenizer(const std::string& path) {
+  return tokenizer_from_json(parse_json(read_small_file(path, kMostBytes)));
+}
+
+/// vocab.json holds no word of which tokens are special: <|endoftext|> is.
+Tokenizer read_vocab_and_merges(const std::string& vocab, const std::string& merges) {
+  json root{{"model", {{"type", "BPE"}, {"vocab", parse_json(read_small_file(vocab, kMostBytes))}}},
+            {"added_tokens", json::array()},
+            {"pre_tokenizer", {{"type", "ByteLevel"}}}};
+  json& list = root["model"]["merges"] = json::array();
+  for_lines(merges, [&](std::string_view line, int64_t number) {
+    if (number > 1 || !line.starts_with("#version")) list.push_back(line);
+  });
+  const json& words = root["model"]["vocab"];
+  if (words.is_object() && words.contains(kEndOfText))
+    root["added_tokens"].push_back(
+        {{"content", kEndOfText}, {"id", words.at(kEndOfText)}, {"special", true}});
+  return tokenizer_from_json(root);
+}
+
+/// Lines "token in base64, blank, rank".
+Tokenizer read_ranks(const std::string& path, const TokenizerHints& hints) {
+  if (!hints.split)
+    throw UserError("ranks do not say how a text is split; --split does, and legal are {}",
+                    fmt::format("{}", fmt::join(kNames<Split>, ", ")).c_str());
+  TokenizerBuilder builder(*hints.split);
+  int64_t tokens = 0;
+  for_lines(path, [&](std::string_view line, int64_t number) {
+    const size_t blank = line.find(' ');
+    const auto bytes = from_base64(line.substr(0, blank));
+    int64_t rank = 0;
+    const std::string_view digits =
+        blank == std::string_view::npos ? std::string_view() : line.substr(blank + 1);
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+    if (!bytes || digits.empty() || read.ec != std::errc{} || read.ptr != digits.end())
+      throw UserError("line {} is {}; legal is a token in base64, a blank, and its rank", number,
+                      std::string(line));
+    builder.add_token(*bytes, rank, line);
+    ++tokens;
+  });
+  builder.merge_by_rank();
+  builder.add_special(kEndOfText, hints.end_of_text.value_or(tokens));
+  return builder.finish();
+}
+
+/// What is there of a tokenizer in a directory.
+std::string file_in(const std::string& directory) {
+  for (const char* name : {kJson, kVocab, kOldVocab, kRanks, "tokenizer.model"})
+    if (fs::exists(fs::path(directory) / name)) return (fs::path(directory) / name).string();
+  for (const std::string& name : names_in(directory))
+    if (name.ends_with(".tiktoken")) return (fs::path(directory) / name).string();
+  throw UserError("holds none of {}, {} with {}, and *.tiktoken", kJson, kVocab, kMerges);
+}
+
+Tokenizer read_file(const std::string& path, const TokenizerHints& hints) {
+  const fs::path file = path;
+  for (const auto& [vocab, merges] : {std::pair(kVocab, kMerges), {kOldVocab, kOldMerges}})
+    if (file.filename() == vocab)
+      return read_vocab_and_merges(path, (file.parent_path() / merges).string());
+  if (file.extension() == ".json") return read_json_tokenizer(path);
+  return read_ranks(path, hints);
+}
+
+void write_file(const fs::path& path, std::string_view text) {
+  OutputFile file(path.string(), "--out");
+  file.write(text);
+  file.commit();
+}
+
+/// vocab.json and merges.txt from what is in tokenizer.json.
+std::string merges_text(const ordered_json& root) {
+  std::string text = "#version: 0.2\n";
+  for (const ordered_json& merge : root.at("model").at("merges"))
+    text += fmt::format("{} {}\n", merge[0].get<std::string>(), merge[1].get<std::string>());
+  return text;
+}
+
+std::string ranks_text(const Tokenizer& tokenizer) {
+  std::string text;
+  for (uint32_t id = 0; id < tokenizer.tokens.size(); ++id)
+    if (!tokenizer.tokens[id].empty() && !tokenizer.is_special(id))
+      text += fmt::format("{} {}\n", to_base64(tokenizer.tokens[id]), id);
+  return text;
+}
+
+}  // namespace
+
+Tokenizer read_tokenizer(const std::string& path, const TokenizerHints& hints) {
+  std::string file = path;
+  try {
+    if (fs::is_directory(path)) file = file_in(path);
+    return read_file(file, hints);
+  } catch (const UserError& e) {
+    if (std::string_view(e.what()).starts_with(file)) throw;
+    throw UserError("--tokenizer {}: {}", file, e.what());
+  }
+}
+
+void write_tokenizer(const std::string& directory, const Tokenizer& tokenizer) {
+  std::error_code failed;
+  fs::create_directories(directory, failed);
+  if (failed) throw UserError("--out {}: cannot be made: {}", directory, failed.message());
+  const fs::path in = directory;
+  const ordered_json root = tokenizer_to_json(tokenizer);
+  write_file(in / kVocab, root.at("model").at("vocab").dump() + "\n");
+  write_file(in / kMerges, merges_text(root));
+  write_file(in / kRanks, ranks_text(tokenizer));
+  ordered_json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                      {"clean_up_tokenization_spaces", false}};
+  if (tokenizer.end_of_text)
+    for (const char* name : {"bos_token", "eos_token", "unk_token"})
+      config[name] = tokenizer.tokens[*tokenizer.end_of_text];
+  write_file(in / kConfig, config.dump(2) + "\n");
+  write_file(in / kJson, root.dump(2) + "\n");
+}
+
+}  // namespace ladder
