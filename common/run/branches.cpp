@@ -40,6 +40,7 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--expert-nodes", "", "22_expert_parallel"},
     BranchFlag{"--expert-groups", "", "22_expert_parallel"},
     BranchFlag{"--wire-time", "", "22_expert_parallel"},
+    BranchFlag{"--replicas", "", "30_hsdp"},
 };
 
 }  // namespace
