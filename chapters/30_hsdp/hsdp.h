@@ -50,15 +50,33 @@ struct HsdpOptions {
   }
 };
 
-/// The two groups that a rank belongs to.
+/// Where a rank stands among N = R S ranks.
+struct HsdpPlace {
+  int64_t S;     ///< ranks of a group
+  int64_t rank;  ///< 0 to N - 1
+
+  int64_t group() const { return rank / S; }  ///< 0 to R - 1
+  int64_t shard() const { return rank % S; }  ///< 0 to S - 1
+
+  /// The first sequence of its group, where a rank has `share` sequences of the batch: g B/R.
+  int64_t first_of_group(int64_t share) const { return group() * S * share; }
+  /// The first sequence of its micro-batch in micro-step k, where a micro-batch has `micro`.
+  int64_t first(int64_t share, int64_t k, int64_t micro) const {
+    return first_of_group(share) + (k * S + shard()) * micro;
+  }
+};
+
+/// The two groups that a rank communicates in.
 struct HsdpGroups {
   std::unique_ptr<Comm> shards;    ///< S neighbors: together they have one model
   std::unique_ptr<Comm> replicas;  ///< R ranks with the same shard, one of each group
-
-  HsdpGroups(Comm& world, int shards_of_a_group)
-      : shards(world.split(world.rank() / shards_of_a_group, world.rank())),
-        replicas(world.split(world.rank() % shards_of_a_group, world.rank())) {}
 };
+
+/// All ranks of `world` call it.
+inline HsdpGroups split_groups(Comm& world, const HsdpPlace& place) {
+  return {.shards = world.split(static_cast<int>(place.group()), world.rank()),
+          .replicas = world.split(static_cast<int>(place.shard()), world.rank())};
+}
 
 /// Sums a shard's gradient over its replicas. F32 (shard.grads().size())
 inline void sum_over_replicas(const Ctx& ctx, CommStream& replicas, const Shard& grads) {

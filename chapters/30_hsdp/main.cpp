@@ -68,12 +68,11 @@ struct Layout {
   int64_t N = o.run.ranks;       ///< ranks
   int64_t R = o.hsdp.replicas;   ///< groups, each with a whole model
   int64_t S = o.hsdp.shards(N);  ///< ranks of a group
-  int64_t group = rank / S;      ///< of this rank
-  int64_t number = rank % S;     ///< of this rank in its group, and of its shard
+  HsdpPlace place{S, rank};
   GptConfig gpt = o.run.gpt();
   ParamLayout params{gpt, S};
   /// This rank's chunks of all sections.
-  ParamLayout shard = params.shard(number);
+  ParamLayout shard = params.shard(place.shard());
   int64_t batch = o.run.batch;           ///< B, sequences of a step
   int64_t tokens = batch * gpt.seq_len;  ///< of a step
   Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
@@ -99,7 +98,7 @@ struct Memory {
   Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
   // Of the shard, flat, for the optimizer and for the model.
   ShardWeights weights{{arena, layout.shard.size(), o.precision}};
-  HsdpGroups groups{comm, static_cast<int>(layout.S)};
+  HsdpGroups groups = split_groups(comm, layout.place);
   CommStream comm_stream =
       open_comm_stream(arena, ctx, *groups.shards, o.run, o.ddp, layout.params.largest_section());
   CommStream replica_stream =
@@ -268,12 +267,10 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = m.flops_twice = 0;
   m.comm_stream.begin_step();
   m.replica_stream.begin_step();
-  // A group has neighboring sequences of the batch, and of these the micro-batches of its ranks are
+  // A group has neighboring sequences of the batch. Of these the micro-batches of its ranks are
   // neighbors: their gradients are summed first.
-  const int64_t first_of_group = layout.group * layout.share * layout.S;
-  const auto first = [&](int64_t k) {
-    return first_of_group + (k * layout.S + layout.number) * MBS;
-  };
+  const int64_t first_of_group = layout.place.first_of_group(layout.share);
+  const auto first = [&](int64_t k) { return layout.place.first(layout.share, k, MBS); };
   for (int64_t k = 0; k < GA; ++k) {
     const Batch part = m.batch.slice(k * MBS, MBS);
     text.draw(part, o.run.seed, step, first(k));
