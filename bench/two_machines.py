@@ -24,6 +24,7 @@ from results import write_section
 
 HOSTS, EACH = ("a", "b"), 2
 RANKS = EACH * len(HOSTS)
+SPLITS = (1, 2, 4)  # replicas
 MODEL, BATCH, SEQ_LEN = "small", 8, 128
 PAGE = ROOT / "docs/results/two_machines.md"
 PEER = Path(__file__).parent / "peers/fsdp_torch.py"
@@ -85,19 +86,20 @@ def finished(process):
     return out
 
 
-def ladder_ms(machines, args, data, replicas, GA):
+def ladder(machines, args, data, replicas, GA, steps=None):
+    """The report of a run."""
     report = Path(machines.folder.name) / "report.json"
     mpi = (f"mpirun -n {RANKS} --host a:{EACH},b:{EACH} --bind-to none --mca plm rsh --mca "
            f"plm_rsh_agent 'bash {machines.shell}' --mca btl vader,tcp,self --mca mpi_yield_when_idle "
            "1 --mca oob_tcp_if_include data --mca btl_tcp_if_include data")
     finished(machines.start("a", f"{mpi} {args.bin}/ch30_hsdp --data {data} --model {MODEL} --batch "
                             f"{BATCH * GA} --micro-batch {BATCH // RANKS} --seq-len {SEQ_LEN} "
-                            f"--replicas {replicas} --threads 1 --steps {args.steps} --quiet "
+                            f"--replicas {replicas} --threads 1 --steps {steps or args.steps} --quiet "
                             f"--report {report}"))
     return json.loads(report.read_text())
 
 
-def torch_ms(machines, args, data, replicas, GA):
+def torch(machines, args, data, replicas, GA):
     """One process for each rank."""
     flags = (f"--data {data} --batch {BATCH * GA} --micro-batch {BATCH // RANKS} --seq-len {SEQ_LEN} "
              f"--replicas {replicas} --steps {args.steps}")
@@ -110,53 +112,60 @@ def torch_ms(machines, args, data, replicas, GA):
 
 
 def measure(machines, args, data):
-    """{(rate, GA): {name: [ms, of each round]}}, and the last result of each name and GA."""
-    times, last = {}, {}
+    """{(rate, GA): {name: [ms a step, of each round]}}"""
+    times = {}
     for rate in args.rates:
         machines.shape(rate)
         for GA in args.micro_steps:
-            def one(name, function, replicas, GA=GA):
-                before = machines.sent()
-                last[name, GA] = function(machines, args, data, replicas, GA)
-                last[name, GA]["sent"] = machines.sent() - before
-                return last[name, GA]["step_ms_median"]
-            runs = {f"{R} replica{'s' * (R > 1)}": lambda R=R: one(f"{R}", ladder_ms, R)
-                    for R in (1, 2, 4)}
+            ways = {f"{R} replica{'s' * (R > 1)}": (ladder, R) for R in SPLITS}
             if args.torch:
-                runs.update({f"PyTorch, {R} replica{'s' * (R > 1)}":
-                             lambda R=R: one(f"PyTorch {R}", torch_ms, R) for R in (1, 2)})
+                ways.update({f"PyTorch, {R} replica{'s' * (R > 1)}": (torch, R) for R in SPLITS[:2]})
             print(f"{rate}, {GA} micro-steps")
-            times[rate, GA] = in_turns(args.rounds, runs)
-    return times, last
+            times[rate, GA] = in_turns(args.rounds, {
+                name: lambda how=how, R=R, GA=GA: how(machines, args, data, R, GA)["step_ms_median"]
+                for name, (how, R) in ways.items()})
+    return times
+
+
+def crossing(extra, replicas):
+    """Bytes a step that machine a sends to b. By recursive halving each of 4 ranks sends 2/3 of its
+    bytes at distance 1, to the other rank of its machine, and 1/3 at distance 2. Two replicas are on
+    two machines."""
+    inside, across = (extra[f"traffic_{kind}"]["predicted"] for kind in ("inside", "across"))
+    return EACH * {1: inside / 3, 2: across, 4: across / 3}[replicas]
+
+
+def counted(machines, args, data, replicas, GA):
+    """The same as the link has counted it, with what TCP adds: of the second and third step."""
+    sent = []
+    for steps in (1, 3):
+        before = machines.sent()
+        ladder(machines, args, data, replicas, GA, steps)
+        sent.append(machines.sent() - before)
+    return (sent[1] - sent[0]) / 2
 
 
 def megabits(rate):
     return float(rate.removesuffix("mbit").removesuffix("gbit")) * (1000 if "gbit" in rate else 1)
 
 
-def crossing(of_rank, replicas):
-    """Bytes a step that machine a sends to b, by the messages of recursive halving: ranks 0 and 1
-    talk to 2 and 3 at distance 2, with a quarter of what they reduce or gather; replicas of two
-    machines with a half, and four replicas as the ranks of one group do."""
-    inside, across = of_rank["traffic_inside"]["predicted"], of_rank["traffic_across"]["predicted"]
-    # Of 4 ranks each sends 3/4 in all, a third of that to the other machine.
-    return EACH * (inside / 3 if replicas == 1 else across if replicas == 2 else across / 3)
-
-
-def body(args, times, last):
+def body(args, alone, links, times):
+    """links: {(replicas, GA): (bytes by the formula, counted)}"""
+    split = [f"{R} replica{'s' * (R > 1)}" for R in SPLITS]
     names = list(next(iter(times.values())))
+    bytes_ = [[GA, *(f"{1e-6 * links[R, GA][0]:.1f} / {1e-6 * links[R, GA][1]:.1f}" for R in SPLITS)]
+              for GA in args.micro_steps]
     rows = []
     for (rate, GA), found in times.items():
-        median = medians(found)
-        wire = [crossing(last[f"{R}", GA]["extra"], R) * 8e-3 / megabits(rate) for R in (1, 2, 4)]
-        rows.append([rate, GA, *(f"{ms:.0f}" for ms in wire), *(f"{median[name]:.0f}" for name in names)])
-    alone = statistics.median(ms for ms in args.alone)
-    text = [f"`{MODEL}`, {BATCH} sequences of {SEQ_LEN} tokens a micro-step over {RANKS} ranks of 1 thread, "
-            f"AdamW, FP32; medians of {args.rounds} rounds. On a link that nothing slows a step with one "
-            f"micro-step and 2 replicas takes {alone:.0f} ms.", "",
-            table(["link", "micro-steps", *(f"{R} replica{'s' * (R > 1)}: ms on the link" for R in (1, 2, 4)),
-                   *(f"{name}: ms a step" for name in names)], rows)]
-    return "\n".join(text)
+        wire = [f"{links[R, GA][0] * 8e-3 / megabits(rate):.0f}" for R in SPLITS]
+        rows.append([rate, GA, " / ".join(wire), *(f"{ms:.0f}" for ms in medians(found).values())])
+    return "\n".join([
+        f"`{MODEL}`, {BATCH} sequences of {SEQ_LEN} tokens a micro-step over {RANKS} ranks of 1 thread, AdamW, "
+        "FP32. MB that leave a machine in a step, by the formula / counted by the link with what TCP adds:", "",
+        table(["micro-steps", *split], bytes_), "",
+        f"Milliseconds of a step, medians of {args.rounds} rounds. On a link that nothing slows a step of one "
+        f"micro-step with 2 replicas takes {alone:.0f} ms.", "",
+        table(["link", "micro-steps", "ms on the link", *names], rows)])
 
 
 def parse_args():
@@ -178,8 +187,12 @@ def main():
     args = parse_args()
     with Machines() as machines, tempfile.TemporaryDirectory() as folder:
         data = data_file(folder, BATCH * max(args.micro_steps), SEQ_LEN)
-        args.alone = [ladder_ms(machines, args, data, 2, 1)["step_ms_median"] for _ in range(args.rounds)]
-        text = body(args, *measure(machines, args, data))
+        alone = statistics.median(ladder(machines, args, data, 2, 1)["step_ms_median"]
+                                  for _ in range(args.rounds))
+        links = {(R, GA): (crossing(ladder(machines, args, data, R, GA, 1)["extra"], R),
+                           counted(machines, args, data, R, GA))
+                 for R in SPLITS for GA in args.micro_steps}
+        text = body(args, alone, links, measure(machines, args, data))
     print(f"\n{text}")
     if args.write:
         write_section(PAGE, "hsdp", "Hybrid sharding on two machines", text)
