@@ -589,6 +589,41 @@ def home_of_expert(expert):
     return expert // 2
 
 
+# ---- 30: two machines of four ranks -----------------------------------------------------------------
+
+def hybrid(data):
+    """A section of four parameters. Each rank's gradient is its number and one more, in all of them."""
+    wide, cell, machines = 108, 22, (138, 640)
+    svg = Svg(1090, 340, "Hybrid sharding on two machines of four ranks")
+    svg.tip()
+    ranks = [machines[r // 4] + wide * (r % 4) for r in range(8)]
+    gradient = [r + 1 for r in range(8)]
+    inside = [sum(gradient[4 * machine:4 * machine + 4]) for machine in range(2)]
+    for machine, x in enumerate(machines):
+        svg.box(x - 10, 22, 4 * wide, 210, stroke=GREY)
+        svg.text(x + 2 * wide - 6, 14, f"machine {machine}, one model in 4 shards", anchor="middle", bold=True)
+    for r, x in enumerate(ranks):
+        svg.text(x + 2 * cell, 42, f"rank {r}", anchor="middle", bold=True)
+    rows = [("backward", lambda r, j: (gradient[r], ORANGE)),
+            ("reduce-scatter", lambda r, j: (inside[r // 4], BLUE) if j == r % 4 else (None, "")),
+            ("all-reduce", lambda r, j: (sum(inside), GREEN) if j == r % 4 else (None, ""))]
+    for i, (name, of) in enumerate(rows):
+        y = 60 + 66 * i
+        svg.text(4, y + 16, name, bold=True)
+        svg.text(4, y + 32, ["each micro-step", "each micro-step", "once a step"][i], size=11)
+        for r, x in enumerate(ranks):
+            for j in range(4):
+                svg.cell(x + cell * j, y, cell + 2, 26, *of(r, j))
+    for s in range(4):  # rank s and rank s + 4
+        y, left, right = 254 + 24 * s, ranks[s] + cell * (s + 0.5), ranks[s + 4] + cell * (s + 0.5)
+        svg.out.append(f'<path d="M{left:g} 222 V{y} H{right:g} V222" stroke="{GREEN}" fill="none" '
+                       'stroke-width="1.5"/>')
+        svg.text((machines[0] + 4 * wide + machines[1]) / 2 - 16, y - 5, f"{inside[0]} + {inside[1]}", GREEN, 12,
+                 "middle")
+    svg.text(4, 294, "slow links", GREEN, bold=True)
+    return svg.done()
+
+
 PICTURES = {
     "07_ddp/ring.svg": ring,
     "07_ddp/halving.svg": halving,
@@ -603,6 +638,7 @@ PICTURES = {
     "20_context_parallel/tokens_for_heads.svg": tokens_for_heads,
     "21_moe/experts.svg": experts,
     "22_expert_parallel/exchange.svg": exchange,
+    "30_hsdp/machines.svg": hybrid,
 }
 
 

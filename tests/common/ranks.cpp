@@ -55,6 +55,16 @@ const std::vector<DataParallel>& data_parallel() {
        .losses = "all_gather:5",
        .sharded = true,
        .each_micro_step = true},
+      // As 10, within each group of neighbors.
+      {.chapter = "30_hsdp",
+       .ways = {"--replicas 2", "--replicas 2 --ddp bucketed --prefetch 0",
+                "--replicas 2 --reduction tree"},
+       .faults = {"skip:all_gather:1", "swap:all_gather:2", "skip:all_reduce:0",
+                  "skip:reduce_scatter:0", "twice:reduce_scatter:1", "swap:reduce_scatter:2"},
+       .sums = "reduce_scatter:0",
+       .losses = "all_gather:5",
+       .sharded = true,
+       .each_micro_step = true},
       // As 10, and what waits in files changes no bit, byte of memory or message.
       {.chapter = "18_offload",
        .ways = {"--offload optimizer", "--offload optimizer,weights --reduction tree",

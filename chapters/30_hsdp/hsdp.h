@@ -1,0 +1,112 @@
+// Hybrid sharding: shards inside a group of ranks, replicas of the whole across groups (Zhao et
+// al., "PyTorch FSDP", arXiv 2304.11277, section 3.2.2).
+//
+// Links inside a machine are often ten times as fast as those between machines. Chapter 10 sends
+// about 3 P a micro-step, and over whichever links its ranks have. Here N ranks are R groups of S
+// neighbors. A group has one whole model in S shards, so the 3 P stay inside it. What crosses
+// between groups is a gradient that is summed already: once a step, and a shard of it.
+//
+//   ranks 0 1 2 3 | 4 5 6 7      R = 2 groups of S = 4
+//     all-gather, reduce-scatter   among 0 1 2 3 and among 4 5 6 7, in every micro-step
+//     all-reduce                   among 0 4, 1 5, 2 6 and 3 7, once a step
+//
+// Ranks 0 and 4 hold the same shard: they are replicas. The price is memory: a rank holds 1/S of
+// what belongs to parameters instead of 1/N.
+//
+// A group takes neighboring sequences of the batch. Micro-step k of shard s in group g has the
+// sequences g B/R + (k S + s) MBS ... + MBS - 1. All of these are powers of two, so each sum is a
+// sub-tree of the batch: first over a micro-batch, then over shards, micro-steps, and groups.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "chapters/07_ddp/ddp.h"
+#include "common/comm/comm.h"
+#include "common/error.h"
+#include "common/model/layout.h"
+#include "common/run/comm_stream.h"
+#include "common/run/command_line.h"
+#include "kernels/context.h"
+
+namespace ladder {
+
+struct HsdpOptions {
+  int replicas = 1;
+
+  void add_to(CommandLine& line) {
+    line.group("30_hsdp");
+    line.add("--replicas", replicas,
+             "groups of neighboring ranks, each with a whole model in shards");
+  }
+
+  /// S, ranks of a group. @throws UserError if `ranks` ranks do not make `replicas` equal groups
+  int64_t shards(int64_t ranks) const {
+    if (replicas < 1 || ranks % replicas != 0)
+      throw UserError("--replicas {} does not divide {} ranks; legal are the divisors of {}",
+                      replicas, ranks, ranks);
+    return ranks / replicas;
+  }
+};
+
+/// Where a rank stands among N = R S ranks.
+struct HsdpPlace {
+  int64_t S;     ///< ranks of a group
+  int64_t rank;  ///< 0 to N - 1
+
+  int64_t group() const { return rank / S; }  ///< 0 to R - 1
+  int64_t shard() const { return rank % S; }  ///< 0 to S - 1
+
+  /// The first sequence of its group, where a rank has `share` sequences of the batch: g B/R.
+  int64_t first_of_group(int64_t share) const { return group() * S * share; }
+  /// The first sequence of its micro-batch in micro-step k, where a micro-batch has `micro`.
+  int64_t first(int64_t share, int64_t k, int64_t micro) const {
+    return first_of_group(share) + (k * S + shard()) * micro;
+  }
+};
+
+/// The two groups that a rank communicates in.
+struct HsdpGroups {
+  std::unique_ptr<Comm> shards;    ///< S neighbors: together they have one model
+  std::unique_ptr<Comm> replicas;  ///< R ranks with the same shard, one of each group
+};
+
+/// All ranks of `world` call it.
+inline HsdpGroups split_groups(Comm& world, const HsdpPlace& place) {
+  return {.shards = world.split(static_cast<int>(place.group()), world.rank()),
+          .replicas = world.split(static_cast<int>(place.shard()), world.rank())};
+}
+
+/// Sums a shard's gradient over its replicas. F32 (shard.grads().size())
+inline void sum_over_replicas(const Ctx& ctx, CommStream& replicas, const Shard& grads) {
+  const Span span(ctx, "wait_for_replicas");
+  replicas
+      .run([grads](const Ctx& own, Reducer& reducer) {
+        const Span inner(own, "all_reduce");
+        reducer.all_reduce(grads.tensor);
+      })
+      .wait();
+}
+
+/// Bytes that one rank sends to its replicas in a step: an all-reduce of its shard's gradient. Of
+/// the reductions that load all ranks alike, in equal chunks; for others nothing is predicted.
+inline std::optional<int64_t> replica_traffic(const ParamLayout& shard, const DdpOptions& ddp,
+                                              int64_t replicas) {
+  return ddp_traffic(shard, ddp, static_cast<int>(replicas));
+}
+
+/// In the report: bytes that this rank has sent in the last step by kind of link, and their sum.
+inline void report_links(RunLog& log, std::optional<int64_t> inside, const CommStream& shards,
+                         std::optional<int64_t> across, const CommStream& replicas) {
+  const auto entry = [&](std::optional<int64_t> predicted, int64_t measured) {
+    log.traffic(predicted, measured);
+    return log.extra()["traffic"];
+  };
+  log.extra()["traffic_inside"] = entry(inside, shards.sent());
+  log.extra()["traffic_across"] = entry(across, replicas.sent());
+  log.traffic(inside && across ? std::optional(*inside + *across) : std::nullopt,
+              shards.sent() + replicas.sent());
+}
+
+}  // namespace ladder

@@ -1,0 +1,160 @@
+// Groups, sequences and the sum over replicas, on gradients that are drawn. Nothing is trained.
+#include "labs/check.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "chapters/30_hsdp/hsdp.h"
+#include "common/comm/run_ranks.h"
+#include "common/run/backend.h"
+
+namespace ladder::lab {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+
+struct Case {
+  int ranks, replicas;
+  GptConfig gpt;
+
+  int shards() const { return ranks / replicas; }
+  std::string name() const { return fmt::format("{} ranks, {} replicas", ranks, replicas); }
+};
+
+/// What a rank has found: the numbers of the ranks in its groups, and its gradient in each step.
+struct Found {
+  std::string shards, replicas;
+  std::vector<std::vector<float>> sums;
+  int64_t sent = 0;
+};
+
+/// The numbers that the ranks of a group have in the world, in the group's order.
+std::string members(Comm& group, int rank) {
+  std::vector<int64_t> all(static_cast<size_t>(group.size()));
+  int64_t own = rank;
+  group.all_gather({.ptr = all.data(), .dtype = Dtype::I64, .shape = {group.size()}},
+                   {.ptr = &own, .dtype = Dtype::I64, .shape = {1}});
+  return fmt::format("{}", fmt::join(all, " "));
+}
+
+void work(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
+  const int rank = world.rank();
+  const HsdpPlace place{c.shards(), rank};
+  const HsdpGroups groups = split_groups(world, place);
+  found.shards = members(*groups.shards, rank);
+  found.replicas = members(*groups.replicas, rank);
+
+  RunOptions run;
+  run.ranks = c.ranks;
+  run.threads = 1;
+  Arena arena;
+  const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &world);
+  const ParamLayout shard = ParamLayout(c.gpt, c.shards()).shard(rank % c.shards());
+  const Shard grads{arena.zeros(Mem::Grad, "grads", Dtype::F32, {shard.grads().size()})};
+  CommStream stream = open_comm_stream(arena, ctx, *groups.replicas, run, {}, shard.grads().size());
+  for (uint64_t step = 0; step < 2; ++step) {
+    stream.begin_step();
+    const std::vector<float> drawn = sheet.normals("gradients", grads.tensor.size(),
+                                                   100 * step + static_cast<uint64_t>(rank) + 1);
+    std::ranges::copy(drawn, grads.tensor.data<float>());
+    sum_over_replicas(ctx, stream, grads);
+    found.sums.emplace_back(grads.tensor.data<float>(),
+                            grads.tensor.data<float>() + grads.tensor.size());
+  }
+  found.sent = stream.sent();
+}
+
+void run_groups(Sheet& sheet, const Case& c) {
+  std::vector<Found> found(static_cast<size_t>(c.ranks));
+  run_threads(
+      c.ranks,
+      [&](Comm& world) { work(sheet, c, world, found[static_cast<size_t>(world.rank())]); },
+      kPatience);
+  int64_t sent = 0;
+  for (size_t r = 0; r < found.size(); ++r) {
+    sheet.text(fmt::format("groups/members: rank {}, shards", r), found[r].shards);
+    sheet.text(fmt::format("groups/members: rank {}, replicas", r), found[r].replicas);
+    for (size_t step = 0; step < found[r].sums.size(); ++step)
+      sheet.bits(fmt::format("sums/rank {}: step {}", r, step + 1), found[r].sums[step]);
+    sent += found[r].sent;
+  }
+  // Every rank would send its whole gradient to each replica.
+  const ParamLayout shard = ParamLayout(c.gpt, c.shards()).shard(0);
+  sheet.without_idea("sent", 4 * int64_t{c.ranks} * (c.replicas - 1) * shard.grads().size());
+  sheet.count("sent", sent);
+}
+
+/// Right for all ranks of a case, or not at all.
+void run_places(Sheet& sheet, const Case& c) {
+  const auto share = sheet.pick<int64_t>("share", {4, 8});
+  for (const int64_t micro : {int64_t{1}, share / 2, share}) {
+    std::string all;
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      const HsdpPlace place{c.shards(), rank};
+      all += fmt::format(" rank {}:", rank);
+      for (int64_t k = 0; k < share / micro; ++k)
+        all += fmt::format(" {}", place.first(share, k, micro));
+    }
+    sheet.text(fmt::format("sequences/first: {}, {} of {}", c.name(), micro, share), all);
+  }
+  std::string own;
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    const HsdpPlace place{c.shards(), rank};
+    own += fmt::format(" {} {} {}", place.group(), place.shard(), place.first_of_group(share));
+  }
+  sheet.text("sequences/group, shard, first: " + c.name(), own);
+}
+
+void run_options(Sheet& sheet) {
+  const auto ranks = sheet.pick<int64_t>("ranks", {4, 6, 8});
+  for (const int replicas : {-1, 0, 1, 2, 3, 4, 5, 8}) {
+    HsdpOptions options;
+    options.replicas = replicas;
+    std::string shards = "refused";
+    try {
+      shards = fmt::format("{}", options.shards(ranks));
+    } catch (const UserError&) {
+    }
+    sheet.text(fmt::format("groups/size: {} ranks, {} replicas", ranks, replicas), shards);
+  }
+}
+
+/// Right in all cases, or not at all.
+void run_formula(Sheet& sheet, const std::vector<Case>& all) {
+  const auto bytes_of = [](const Case& c, const DdpOptions& ddp) {
+    const auto bytes = replica_traffic(ParamLayout(c.gpt, c.shards()).shard(0), ddp, c.replicas);
+    return bytes ? fmt::format("{}", *bytes) : "none";
+  };
+  for (const Case& c : all) sheet.text("formula/bytes: " + c.name(), bytes_of(c, {}));
+  DdpOptions uneven;
+  uneven.reduction = Reduction::Tree;
+  sheet.text("formula/an uneven reduction", bytes_of(all.front(), uneven));
+}
+
+void cases(Sheet& sheet) {
+  std::vector<Case> all;
+  for (const auto& [ranks, replicas] :
+       {std::pair{4, 2}, {8, sheet.pick("replicas", {2, 4})}, {8, 8}, {4, 1}})
+    all.push_back({.ranks = ranks,
+                   .replicas = replicas,
+                   .gpt = {.name = "lab",
+                           .layers = sheet.pick<int64_t>("layers", {1, 2}),
+                           .heads = 1,
+                           .channels = 8,
+                           .seq_len = 4,
+                           .positions = sheet.pick<int64_t>("positions", {40, 70}),
+                           .vocab = 11,
+                           .padded_vocab = 16}});
+  for (const Case& c : all) {
+    sheet.run(c.name(), [&] { run_groups(sheet, c); });
+    sheet.run(c.name() + ", sequences", [&] { run_places(sheet, c); });
+  }
+  sheet.run("by --replicas", [&] { run_options(sheet); });
+  sheet.run("by formula", [&] { run_formula(sheet, all); });
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }
