@@ -55,6 +55,7 @@ BESIDE_CPU = [
     ("20_context_parallel", f"{LONG} --context ring", 1e-3),
     ("21_moe", EXPERTS, 1e-2),
     ("21_moe", f"{EXPERTS} --precision bf16", 3e-2),
+    ("30_hsdp", f"{SMALL} --micro-batch 2 --ranks 4 --replicas 2", 1e-3),
     ("22_expert_parallel", f"{EXPERTS} --micro-batch 4 --ranks 2 --ep 2", 1e-2)]
 POLICIES = ["every:2", "sqrt", "full", "selective"]
 
@@ -65,7 +66,7 @@ RANKS = ([(chapter, ranks, "", ONE) for chapter in ("07_ddp", "08_zero1", "09_ze
           for ranks in (2, 4)] +
          [("12_pipeline_parallel", 2, f"--pp 2 --pipeline {name}", ONE)
           for name in ("gpipe", "1f1b", "interleaved", "zb-h1")] +
-         [("13_3d_parallel", 4, "--pp 2", ONE),
+         [("13_3d_parallel", 4, "--pp 2", ONE), ("30_hsdp", 4, "--replicas 2", ONE),
           # What is shared between ranks is multiplied in other shapes.
           ("11_tensor_parallel", 2, "--tp 2 --sequence-parallel", SHARED),
           ("13_3d_parallel", 4, "--tp 2 --pp 2", SHARED)])

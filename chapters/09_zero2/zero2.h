@@ -125,12 +125,15 @@ class ShardedGrads {
   /// Ends the micro-step.
   void end() { sum_.end(); }
 
-  /// After the last micro-step: the gradient of the whole batch, once it is there. F32
-  /// (shard.size()). It joins the two sums of a tied head.
-  Shard finish(const Ctx& ctx) {
+  /// After the last micro-step: waits for this rank's chunks, which are sums over its ranks and
+  /// micro-steps then. F32 (shard.grads().size())
+  Shard sum(const Ctx& ctx) {
     for (Room& room : rooms_) wait(ctx, room);
-    return join_tied_head(ctx, params_, sum_.buffers[0]);
+    return sum_.buffers[0];
   }
+  /// The gradient, once sum() is that of the whole batch. F32 (shard.size()). It joins the two sums
+  /// of a tied head.
+  Shard finish(const Ctx& ctx) { return join_tied_head(ctx, params_, sum(ctx)); }
 
  protected:
   /// Over whose ranks section s is summed.

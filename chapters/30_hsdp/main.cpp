@@ -18,7 +18,6 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
-#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/fault.h"
 #include "common/run/log.h"
@@ -125,17 +124,16 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(P, o.precision);
-  bytes[Mem::Grad] = 4 * layout.shard.grads().size();
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
   bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
                           scratch_bytes(o.run) +
-                          ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
-                                                        layout.GA, o.ddp.beside(layout.S)) +
                           size_of(o.precision.dtype()) * o.zero3.room_elements(layout.params);
   bytes[Mem::Comm] = CommStream::bytes(layout.S, layout.params.largest_section()) +
                      CommStream::bytes(layout.R, layout.shard.grads().size());
+  ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
+                          o.ddp.beside(layout.S));
   return bytes;
 }
 
@@ -292,9 +290,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.grads.end();
   }
   m.groups.replicas->all_gather(m.losses, m.losses.slice(first_of_group, layout.share * layout.S));
-  const Shard of_group = m.grads.finish(m.ctx);
-  sum_over_replicas(m.ctx, m.replica_stream, of_group);
-  const Shard grads = join_tied_head(m.ctx, layout.shard, of_group);
+  sum_over_replicas(m.ctx, m.replica_stream, m.grads.sum(m.ctx));
+  const Shard grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads.tensor);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, m.groups.shards.get());

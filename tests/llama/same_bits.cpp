@@ -33,6 +33,7 @@ TEST_F(LlamaBits, SharedBatch) {
                {"09_zero2", "--ranks 4 --micro-batch 2 --recompute full"},
                {"10_zero3", "--ranks 8 --recompute every:2"},
                {"10_zero3", "--ranks 2 --micro-batch 1 --recompute sqrt"},
+               {"30_hsdp", "--ranks 4 --replicas 2 --micro-batch 1"},
                {"14_stability", "--micro-batch 4"},
                {"15_batch_size", "--ranks 2 --micro-batch 2"},
                {"16_fp8", "--ranks 2 --micro-batch 4"},
