@@ -250,9 +250,8 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
     experts_recompute(m.ctx, m.experts.acts(l));
 }
 
-/// dinp (B,T,C) of the experts of block l and their gradients `g`, from that of the stream. They
-/// are a section of their own, since only replicas sum it; the router's gradient waits for that of
-/// its block.
+/// From d.stream: the gradients `g` of own experts of block l, and d.branch (B,T,C), the gradient
+/// of what experts have read. Experts are a section of their own, since only replicas sum it.
 void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, size_t l, Into into) {
   const Ctx& ctx = m.ctx;
   const ExpertTensors& p = m.w.blocks[l].experts;
