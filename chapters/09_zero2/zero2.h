@@ -159,13 +159,20 @@ class ShardedGrads {
   GptTensors view_;
 };
 
-/// Bytes that one rank sends in a step of GA micro-steps: GA reduce-scatters of F32 gradients, and
-/// an all-gather of weights. It holds for reductions that load all ranks alike.
+/// Bytes that one rank sends in a step of GA micro-steps: GA reduce-scatters of F32 gradients and
+/// an all-gather of weights, each section over the ranks that have chunks of it. Of the reductions
+/// that load all ranks alike.
 inline std::optional<int64_t> zero2_traffic(const ParamLayout& layout, const DdpOptions& options,
                                             const PrecisionOptions& precision, int64_t GA) {
   if (!options.is_even()) return std::nullopt;
-  const int64_t bytes = 4 * GA * layout.grads().size() + size_of(precision.dtype()) * layout.size();
-  return bytes / layout.shards() * (layout.shards() - 1);
+  const ParamLayout grads = layout.grads();
+  int64_t sum = 0;
+  for (int64_t s = 0; s < layout.sections(); ++s) {
+    const int64_t bytes =
+        4 * GA * grads.section(s).size() + size_of(precision.dtype()) * layout.section(s).size();
+    sum += bytes / layout.chunks(s) * (layout.chunks(s) - 1);
+  }
+  return sum;
 }
 
 }  // namespace ladder

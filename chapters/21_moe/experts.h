@@ -141,22 +141,19 @@ class Routers {
 
  private:
   RouterActs alloc(Arena& arena, const ActivationPlan& plan) const {
-    const auto tensor = [&](Mem mem, const char* name, Dtype dtype, Shape shape) {
-      return arena.alloc(mem, name, dtype, shape);
-    };
     const Dtype real = wide(plan.dtype);
     const Shape choices{s.B, s.T, s.k}, scores{s.B, s.T, s.E};
     RouterActs a = kept_.empty() ? RouterActs{} : kept_.front();
-    a.chosen.expert = tensor(Mem::Activation, "expert", Dtype::I32, choices);
-    a.chosen.weight = tensor(Mem::Activation, "expert_weight", real, choices);
-    a.logits = tensor(Mem::Activation, "router_logits", real, scores);
-    a.scores = tensor(Mem::Activation, "scores", real, scores);
+    a.chosen.expert = arena.alloc(Mem::Activation, "expert", Dtype::I32, choices);
+    a.chosen.weight = arena.alloc(Mem::Activation, "expert_weight", real, choices);
+    a.logits = arena.alloc(Mem::Activation, "router_logits", real, scores);
+    a.scores = arena.alloc(Mem::Activation, "scores", real, scores);
     if (!kept_.empty()) return a;
-    a.chosen.dweight = tensor(Mem::Workspace, "dexpert_weight", real, choices);
-    a.dlogits = tensor(Mem::Workspace, "drouter_logits", real, scores);
+    a.chosen.dweight = arena.alloc(Mem::Workspace, "dexpert_weight", real, choices);
+    a.dlogits = arena.alloc(Mem::Workspace, "drouter_logits", real, scores);
     if (!is_narrow(plan.dtype)) return a;
-    a.wide_tokens = tensor(Mem::Workspace, "wide_tokens", real, {s.B, s.T, s.C});
-    a.wide_router = tensor(Mem::Workspace, "wide_router", real, {s.E, s.C});
+    a.wide_tokens = arena.alloc(Mem::Workspace, "wide_tokens", real, {s.B, s.T, s.C});
+    a.wide_router = arena.alloc(Mem::Workspace, "wide_router", real, {s.E, s.C});
     return a;
   }
 

@@ -82,8 +82,7 @@ class Exchange {
   /// tokens here, sequence by sequence, so they do not travel.
   void choose(const Ctx& ctx, const Exchanged& x) {
     const Span span(ctx, "choose_owners");
-    take(HostCopy::of(ctx, x.own.expert).tensor());
-    find_owners(x.sent.peer);
+    take(HostCopy::of(ctx, x.own.expert).tensor(), x.sent.peer);
     ctx.kernels->expert_rows(ctx, x.sent.rows, x.sent.peer, 0);
     ctx.synchronize();  // the host reads these rows
     write_choices(x.sent);
@@ -158,32 +157,24 @@ class Exchange {
     count_.bytes += 4 * (s.ep - 1) + 4 * (1 + s.own.k) * x.sent.others(group_->rank());
   }
 
-  int64_t owner_of(int32_t expert) const { return expert / s.own.E; }
+  int32_t owner_of(int32_t expert) const { return static_cast<int32_t>(expert / s.own.E); }
 
-  /// taken_ = the choices of tokens, without those that a full expert drops.
-  void take(Tensor expert) {
-    std::fill_n(taken_.data<int32_t>(), taken_.size(), kElsewhere);
-    std::vector<int64_t> met(static_cast<size_t>(s.own.E * s.ep));
+  /// taken_ = the choices of tokens, without those that a full expert drops; peer (n,T,w) = the
+  /// owners of what each token takes, each once. Both ascend, since a token's choices do.
+  void take(Tensor expert, Tensor peer) {
     const int32_t* chosen = expert.data<int32_t>();
-    for (int64_t pair = 0; pair < expert.size(); ++pair) {
-      if (pair % (s.own.T * s.own.k) == 0)
-        std::fill(met.begin(), met.end(), 0);  // the next sequence
-      int64_t& so_far = met[static_cast<size_t>(chosen[pair])];
-      if (so_far++ < s.most) taken_.data<int32_t>()[pair] = chosen[pair];
-    }
-  }
-  /// peer (n,T,w) = the owners of each token, each once. They ascend, since a token's experts do.
-  void find_owners(Tensor peer) const {
-    const int32_t* taken = taken_.data<int32_t>();
-    std::fill_n(peer.data<int32_t>(), peer.size(), kElsewhere);
-    for (int64_t token = 0; token < peer.dim(0) * s.own.T; ++token) {
-      int32_t* next = peer.data<int32_t>() + token * s.w();
-      int64_t last = kElsewhere;
-      for (int64_t j = 0; j < s.own.k; ++j) {
-        const int32_t e = taken[token * s.own.k + j];
-        if (e == kElsewhere || owner_of(e) == last) continue;
-        last = owner_of(e);
-        *next++ = static_cast<int32_t>(last);
+    int32_t *taken = taken_.data<int32_t>(), *owners = peer.data<int32_t>();
+    std::fill_n(taken, taken_.size(), kElsewhere);
+    std::fill_n(owners, peer.size(), kElsewhere);
+    std::vector<int64_t> met(static_cast<size_t>(s.own.E * s.ep));
+    for (int64_t token = 0; token < expert.dim(0) * s.own.T; ++token) {
+      if (token % s.own.T == 0) std::fill(met.begin(), met.end(), 0);  // the next sequence
+      int32_t *next = owners + token * s.w(), last = kElsewhere;
+      for (int64_t pair = token * s.own.k; pair < (token + 1) * s.own.k; ++pair) {
+        if (met[static_cast<size_t>(chosen[pair])]++ >= s.most) continue;
+        taken[pair] = chosen[pair];
+        if (owner_of(chosen[pair]) != last) *next++ = owner_of(chosen[pair]);
+        last = owner_of(chosen[pair]);
       }
     }
   }

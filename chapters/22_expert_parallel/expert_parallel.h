@@ -146,23 +146,9 @@ class ExpertStreams {
     for (CommStream* stream : {&all_, &replicas_}) stream->show(log);
   }
 
-  /// Bytes that one rank sends in a step of GA micro-steps: as zero2_traffic() of chapter 09, each
-  /// section over the ranks that have chunks of it.
-  static std::optional<int64_t> traffic(const ParamLayout& layout, const DdpOptions& options,
-                                        const PrecisionOptions& precision, int64_t GA) {
-    if (!options.is_even()) return std::nullopt;
-    const ParamLayout grads = layout.grads();
-    int64_t sum = 0;
-    for (int64_t s = 0; s < layout.sections(); ++s) {
-      const int64_t bytes =
-          4 * GA * grads.section(s).size() + size_of(precision.dtype()) * layout.section(s).size();
-      sum += bytes / layout.chunks(s) * (layout.chunks(s) - 1);
-    }
-    return sum;
-  }
   void report(RunLog& log, const DdpOptions& options, const PrecisionOptions& precision,
               int64_t GA) const {
-    std::optional<int64_t> predicted = traffic(layout_, options, precision, GA);
+    std::optional<int64_t> predicted = zero2_traffic(layout_, options, precision, GA);
     if (all_.skipped_update()) predicted.reset();
     log.traffic(predicted, all_.sent() + replicas_.sent());
   }

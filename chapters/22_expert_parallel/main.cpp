@@ -24,7 +24,6 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
-#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/fault.h"
 #include "common/run/log.h"
@@ -136,15 +135,14 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
-  bytes[Mem::Grad] = 4 * layout.shard.grads().size();
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
-                          scratch_bytes(o.run) +
-                          ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
-                                                        layout.GA, o.ddp.beside(o.run.ranks));
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = ExpertStreams::bytes(layout.params, o.run.ranks, o.parallel.ep);
+  ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
+                          o.ddp.beside(o.run.ranks));
   bytes[Mem::Optim] += Balance::bytes(layout.gpt);
   bytes[Mem::Activation] += Routers::activation_bytes(layout.gpt, B, MBS, layout.acts) +
                             ExpertLayers::activation_bytes(layout.experts, layout.acts);
@@ -250,9 +248,8 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
     experts_recompute(m.ctx, m.experts.acts(l));
 }
 
-/// dinp (B,T,C) of the experts of block l and their gradients `g`, from that of the stream. They
-/// are a section of their own, since only replicas sum it; the router's gradient waits for that of
-/// its block.
+/// From d.stream: the gradients `g` of own experts of block l, and d.branch (B,T,C), the gradient
+/// of what experts have read. Experts are a section of their own, since only replicas sum it.
 void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, size_t l, Into into) {
   const Ctx& ctx = m.ctx;
   const ExpertTensors& p = m.w.blocks[l].experts;
@@ -351,7 +348,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.comm.all_gather(m.losses.slice(k * MBS * layout.N, MBS * layout.N), own_losses);
     m.grads.end();
   }
-  const Shard grads = join_tied_head(m.ctx, layout.shard, m.grads.finish(m.ctx));
+  const Shard grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads.tensor);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);

@@ -1,4 +1,4 @@
-"""The measured tables of chapter 22: memory, what travels, uneven loads and what a placement saves."""
+"""The measured tables of chapter 22: memory, and what travels."""
 
 import math
 import statistics
@@ -8,11 +8,8 @@ from measure import both, run, short_text, table
 PARENT, CHAPTER = "21_moe", "22_expert_parallel"
 MEMORY = "--model moe-tiny --batch 8 --micro-batch 1 --steps 1 --threads 1"
 ROWS = "--model moe-tiny --layers 1 --batch 64 --micro-batch 8 --steps 1 --threads 1"
-TRAIN = ("--model moe-tiny --batch 16 --steps 400 --lr 2e-3 --beta2 0.99 --schedule cosine "
-         "--warmup 40 --clip 1")
-RANKS, EP, EXPERTS, CHANNELS, TOKENS = 8, 4, 8, 128, 64
+RANKS, EXPERTS, CHANNELS, TOKENS = 8, 8, 128, 64
 CATEGORIES = ["Param", "Grad", "Optim", "Activation", "Workspace", "Comm"]
-LAST = 100  # steps
 
 
 def memory():
@@ -51,26 +48,6 @@ def traffic():
     return table(head, rows)
 
 
-def last(values):
-    return f"{statistics.mean(values[-LAST:]):.2f}"
-
-
-def balance():
-    rows = []
-    for name, flags, redundant in [("no balance", "", (0, 4, 8)),
-                                   ("balance loss", "--balance-loss 0.01", (0,)),
-                                   ("bias", "--bias-rate 0.001", (0,))]:
-        for more in redundant:
-            r = run(CHAPTER, f"{TRAIN} --ranks {EP} --ep {EP} --threads 1 "
-                    f"--redundant-experts {more} {flags}")
-            placement = r.report["extra"]["placement"]["steps"]
-            rows.append([name, f"{r.report['val_loss']:.3f}",
-                         last(r.report["extra"]["experts"]["steps"]["max_violation"]),
-                         last(placement["aligned"]), more, last(placement["placed"])])
-    return table(["balance", "validation loss", "MaxVio", "time, experts in order", "redundant experts",
-                  "time, placed by load"], rows)
-
-
 def measure():
     return "\n\n".join([
         f"**Memory.** `{MEMORY}`, peak bytes of rank 0. Predicted and measured are equal where one "
@@ -80,8 +57,4 @@ def measure():
         f"$E = {EXPERTS}$. Elements that a rank sends forward in a step, mean of all ranks; and bytes, "
         "predicted and measured (equal where one number stands):",
         traffic(),
-        f"**Uneven loads.** `{TRAIN} --ranks {EP} --ep {EP}`. MaxVio and times are means over blocks "
-        f"and the last {LAST} steps. A time is that of a layer on the modelled clock, over the time "
-        "with even loads; a row between ranks takes as long as a row in an expert (`--wire-time 1`):",
-        balance(),
     ])

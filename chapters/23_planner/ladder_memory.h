@@ -92,6 +92,16 @@ class LadderMemory {
     return bytes;
   }
 
+  /// What routers and experts take; without experts nothing.
+  void add_experts(MemoryBytes& bytes, const ExpertSizes& own, const ActivationPlan& acts) const {
+    const GptConfig& gpt = job_.gpt;
+    bytes[Mem::Optim] += Balance::bytes(gpt);
+    bytes[Mem::Activation] += Routers::activation_bytes(gpt, job_.batch, micro_, acts) +
+                              ExpertLayers::activation_bytes(own, acts);
+    bytes[Mem::Workspace] +=
+        Routers::workspace_bytes(gpt, micro_, acts) + ExpertLayers::workspace_bytes(own, acts);
+  }
+
   /// Chapters 06 to 10, 16 and 21.
   MemoryBytes of_shares() const {
     const GptConfig& gpt = job_.gpt;
@@ -104,13 +114,7 @@ class LadderMemory {
         Weights::param_bytes(l_.zero >= 3 ? shard.size() : params.size(), job_.precision);
     bytes[Mem::Activation] += activation_bytes(gpt, micro_, acts);
     bytes[Mem::Workspace] += act_grad_bytes(gpt, micro_, acts);
-    // Without experts nothing.
-    bytes[Mem::Optim] += Balance::bytes(gpt);
-    const ExpertSizes experts(gpt, micro_);
-    bytes[Mem::Activation] += Routers::activation_bytes(gpt, job_.batch, micro_, acts) +
-                              ExpertLayers::activation_bytes(experts, acts);
-    bytes[Mem::Workspace] +=
-        Routers::workspace_bytes(gpt, micro_, acts) + ExpertLayers::workspace_bytes(experts, acts);
+    add_experts(bytes, ExpertSizes(gpt, micro_), acts);
     if (l_.zero >= 2)
       ShardedGrads::add_bytes(bytes, params, shard, accumulate_, GA_, ddp_.beside(ranks));
     else
@@ -129,8 +133,7 @@ class LadderMemory {
   MemoryBytes of_experts() const {
     const GptConfig& gpt = job_.gpt;
     const int ranks = static_cast<int>(l_.dp);
-    ExpertParallelOptions options;
-    options.ep = static_cast<int>(l_.ep);
+    const ExpertParallelOptions options{.ep = static_cast<int>(l_.ep)};
     const ParamLayout params(gpt, ranks, {}, {}, options.place(gpt, ranks, 0)),
         shard = params.shard(0);
     const ActivationPlan acts = Recompute(l_.recompute, gpt.layers).plan(job_.precision.plan());
@@ -142,11 +145,7 @@ class LadderMemory {
     bytes[Mem::Comm] = ExpertStreams::bytes(params, ranks, options.ep);
     const int64_t any = 0;  // tokens that an expert takes
     const ExchangeShape exchange(gpt, micro_, l_.ep, any, acts.dtype);
-    bytes[Mem::Optim] += Balance::bytes(gpt);
-    bytes[Mem::Activation] += Routers::activation_bytes(gpt, job_.batch, micro_, acts) +
-                              ExpertLayers::activation_bytes(exchange.own, acts);
-    bytes[Mem::Workspace] += Routers::workspace_bytes(gpt, micro_, acts) +
-                             ExpertLayers::workspace_bytes(exchange.own, acts);
+    add_experts(bytes, exchange.own, acts);
     Exchange::add_bytes(bytes, exchange, acts);
     return bytes;
   }

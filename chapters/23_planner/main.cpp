@@ -133,10 +133,9 @@ void write_report(const nlohmann::json& report, const std::string& name) {
 
 /// What the loads of a run's experts cost, and what a placement by load would have saved.
 void replay(const Options& o) {
-  const int64_t ranks = o.question.layout.ep;
-  const ExpertClock clock = replayed(o.replay, ranks);
+  const ExpertClock clock = replayed(o.replay, o.question.layout.ep);
   write_report(replay_json(clock), o.report);
-  fmt::print("{}", replay_text(clock, ranks));
+  fmt::print("{}", replay_text(clock));
 }
 
 void plan(const Options& o) {

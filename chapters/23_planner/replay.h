@@ -66,27 +66,21 @@ struct ReplayOptions {
 
 /// Of each step, from a report. @throws UserError
 inline std::vector<BlockLoads> read_loads(const std::string& path) {
-  constexpr int64_t kMostBytes = int64_t{1} << 28;
+  constexpr int64_t kMostBytes = int64_t{1} << 28, kMostTokens = int64_t{1} << 40;
   std::vector<BlockLoads> steps;
   try {
-    steps = nlohmann::json::parse(read_small_file(path, kMostBytes, "--loads"))
-                .at("extra")
-                .at("experts")
-                .at("steps")
-                .at("load")
-                .get<std::vector<BlockLoads>>();
+    const auto report = nlohmann::json::parse(read_small_file(path, kMostBytes, "--loads"));
+    report.at("/extra/experts/steps/load"_json_pointer).get_to(steps);
   } catch (const nlohmann::json::exception&) {
   }
-  const auto is_of_a_run = [&](const BlockLoads& step) {
-    const auto has_tokens = [&](const std::vector<int64_t>& load) {
-      constexpr int64_t kMost = int64_t{1} << 40;
-      return load.size() == steps[0][0].size() &&
-             std::ranges::all_of(load, [](int64_t n) { return n >= 0 && n <= kMost; }) &&
-             std::reduce(load.begin(), load.end()) > 0;
-    };
-    return !step.empty() && step.size() == steps[0].size() && std::ranges::all_of(step, has_tokens);
+  const auto is_legal = [&](const std::vector<int64_t>& load) {
+    return load.size() == steps[0][0].size() && std::reduce(load.begin(), load.end()) > 0 &&
+           std::ranges::all_of(load, [](int64_t n) { return n >= 0 && n <= kMostTokens; });
   };
-  if (steps.size() < 2 || !std::ranges::all_of(steps, is_of_a_run))
+  const auto are_legal = [&](const BlockLoads& step) {
+    return !step.empty() && step.size() == steps[0].size() && std::ranges::all_of(step, is_legal);
+  };
+  if (steps.size() < 2 || !std::ranges::all_of(steps, are_legal))
     throw UserError(
         "--loads {}: no loads of experts; legal is the --report of a run of 21_moe or "
         "22_expert_parallel, of two steps or more",
@@ -94,7 +88,7 @@ inline std::vector<BlockLoads> read_loads(const std::string& path) {
   return steps;
 }
 
-/// The run on `ranks` ranks. @throws UserError
+/// A run's loads on `ranks` ranks. @throws UserError
 inline ExpertClock replayed(const ReplayOptions& options, int64_t ranks) {
   const std::vector<BlockLoads> steps = read_loads(options.loads);
   ExpertClock clock(options.shape(std::ssize(steps[0][0]), ranks), {.wire = options.wire_time});
@@ -102,27 +96,16 @@ inline ExpertClock replayed(const ReplayOptions& options, int64_t ranks) {
   return clock;
 }
 
-/// Means over the last steps, and where experts lie in the end.
-inline std::string replay_text(const ExpertClock& clock, int64_t ranks) {
+/// Means over the last steps.
+inline std::string replay_text(const ExpertClock& clock) {
   const auto last = std::min<int64_t>(100, std::ssize(clock.aligned()));
   const auto mean = [&](const std::vector<double>& times) {
     return std::reduce(times.end() - last, times.end()) / static_cast<double>(last);
   };
-  std::string text = fmt::format(
+  return fmt::format(
       "time of a layer, over that with even loads, mean of the last {} steps\n"
-      "  experts in order  {:.2f}\n  placed by load    {:.2f}\nexperts placed, rank | rank\n",
+      "  experts in order  {:.2f}\n  placed by load    {:.2f}\n",
       last, mean(clock.aligned()), mean(clock.placed()));
-  for (size_t block = 0; block < clock.experts().size(); ++block) {
-    const Placement& all = clock.experts()[block];
-    const auto room = std::ssize(all) / ranks;
-    text += fmt::format("  block {}: ", block);
-    for (int64_t rank = 0; rank < ranks; ++rank)
-      text +=
-          fmt::format("{}{}", rank == 0 ? "" : " | ",
-                      fmt::join(all.begin() + rank * room, all.begin() + (rank + 1) * room, " "));
-    text += "\n";
-  }
-  return text;
 }
 
 inline nlohmann::json replay_json(const ExpertClock& clock) {
