@@ -1,6 +1,7 @@
 """A GPT in PyTorch as people write it, and one step of its training: what the peers here share."""
 
 import math
+import statistics
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,6 @@ class Config:
     vocab: int
 
 
-TINY = Config(layers=4, heads=4, channels=128, positions=64, vocab=256)
 SMALL = Config(layers=6, heads=6, channels=384, positions=256, vocab=256)
 GPT2 = {"gpt2-124m": Config(layers=12, heads=12, channels=768, positions=1024, vocab=50304),
         "gpt2-350m": Config(layers=24, heads=16, channels=1024, positions=1024, vocab=50304),
@@ -146,14 +146,38 @@ def draw(text, batch, seq_len):
     return rows(text, torch.randint(len(text) - seq_len, (batch,)), seq_len)
 
 
-def train_step(model, optimizer, batch, clip=0.0, bf16=False, fresh_grads=True):
-    """Forward, backward, clipping (0: none), update; the loss, for which a GPU is waited. bf16:
+def train_step(model, optimizer, batch, bf16=False, fresh_grads=True):
+    """Forward, backward, update; the loss, for which a GPU is waited. bf16:
     products under autocast."""
     optimizer.zero_grad(set_to_none=fresh_grads)
     with torch.autocast(batch[0].device.type, dtype=torch.bfloat16, enabled=bf16):
         loss = model(*batch)
     loss.backward()
-    if clip > 0:
-        nn.utils.clip_grad_norm_(model.parameters(), clip)
     optimizer.step()
     return loss.item()
+
+
+def add_flags(parser):
+    """What every program here is told."""
+    add = parser.add_argument
+    add("--data", required=True, help="file whose bytes are tokens")
+    add("--steps", type=int, default=5)
+    add("--warmup", type=int, default=0, help="steps before those that count")
+    add("--batch", type=int, default=4, help="sequences, over all ranks")
+    add("--threads", type=int, default=1, help="of a rank")
+    add("--attention", choices=ATTENTION, default="masked")
+    add("--compile", action="store_true", help="torch.compile")
+    add("--foreach", action="store_true", help="AdamW over all tensors at once")
+    add("--fused", action="store_true", help="AdamW in one kernel")
+    add("--keep-grads", action="store_true", help="zero gradients and add, instead of new ones each step")
+
+
+def how_adamw(args):
+    return {name: True for name in ["foreach", "fused"] if getattr(args, name)}
+
+
+def measured(step, args):
+    """Of so many calls of step(), which gives milliseconds and a loss: what a program prints."""
+    step_ms, losses = zip(*[step() for _ in range(args.warmup + args.steps)][args.warmup:])
+    return {"torch": torch.__version__, "batch": args.batch, "step_ms_median": statistics.median(step_ms),
+            "step_ms": step_ms, "final_loss": losses[-1]}

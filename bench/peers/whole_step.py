@@ -14,13 +14,21 @@ floor that this machine sets (bench/step_floor.h).
 import argparse
 import collections
 import json
+import os
 import random
+import statistics
+import subprocess
+import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-from compare import KEPT_MEMORY, ROOT, run_process, run_ladder, run_torch, take_turns
-from results import add_write, section
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench"))
 
+from results import add_write, section  # noqa: E402
+
+KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": "-1"}
 BIN = ROOT / "build/cpu/bin"
 PROGRAMS = {"gpt2-124m": {"fp32": BIN / "ch04_clipping", "bf16": BIN / "ch05_mixed_precision"},
             "llama-124m": {"fp32": BIN / "ch19_llama", "bf16": BIN / "ch19_llama"}}
@@ -44,6 +52,62 @@ CHOICES = {
                      "returned": ([], {})},
 }
 WARMUP = 3  # steps of PyTorch before those that count: it compiles, and finds its memory
+
+
+@dataclass
+class Run:
+    step_ms: float  # median
+    peak_mib: float  # largest resident set of the process: VmHWM
+
+
+def run_process(command, env=None):
+    """What the command prints, and the largest resident set of its process in MiB."""
+    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
+                               env={**os.environ, **(env or {})})
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"{command[0]} {command[1]}: exit status {process.returncode}")
+    return output, usage.ru_maxrss / 1024
+
+
+def run_ladder(program, flags):
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        _, peak = run_process([program, *flags, "--quiet", f"--report={report}"])
+        return Run(json.loads(report.read_text())["step_ms_median"], peak)
+
+
+def run_torch(script, flags, threads, env=None):
+    """OpenMP's threads sleep while they wait: PyTorch's products have threads of their own, and
+    two teams that spin on two cores take each other's time."""
+    env = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads),
+           "OPENBLAS_NUM_THREADS": str(threads), **(env or {})}
+    peer = Path(__file__).with_name(script)
+    output, peak = run_process([sys.executable, peer, *flags], env)
+    return Run(json.loads(output)["step_ms_median"], peak)
+
+
+def take_turns(rounds, ladder, torch):
+    """Calls both in turn, prints each round, and returns the median Run of both."""
+    runs = []
+    print(f"{'ms a step, MiB at the peak':28}{'ladder':>14}{'PyTorch':>16}")
+    for number in range(1, rounds + 1):
+        runs.append((ladder(), torch()))
+        show(f"round {number}", *runs[-1])
+    mine, other = (Run(statistics.median(run.step_ms for run in column),
+                       statistics.median(run.peak_mib for run in column))
+                   for column in zip(*runs))
+    show("median", mine, other)
+    print(f"ratio {other.step_ms / mine.step_ms:.2f} in speed, "
+          f"{mine.peak_mib / other.peak_mib:.2f} in memory")
+    return mine, other
+
+
+def show(name, mine, other):
+    cells = (f"{run.step_ms:8.1f} {run.peak_mib:7,.0f}" for run in (mine, other))
+    print(f"{name:26}" + "".join(cells), flush=True)
 
 
 def random_file(path, batch, seq_len):
