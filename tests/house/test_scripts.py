@@ -195,7 +195,7 @@ class Tables(unittest.TestCase):
         for part in nightly.LAYOUTS:
             runs = list(part())
             self.assertTrue(any(run.is_control for run in runs))
-            self.assertEqual({run.table for run in runs}, set(nightly.LAYOUTS[part][2]))
+            self.assertRegex(nightly.told(part.__name__), "^(chapter|the same)")
             self.assertTrue(all((ROOT / "chapters" / run.chapter).is_dir() for run in runs))
 
     def test_generations_of_one_machine_differ(self):
