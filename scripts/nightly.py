@@ -311,10 +311,7 @@ def fuzz(build):
 
 
 def readmes(build):
-    failed = call("scripts/readme_commands.py", "--build", build)
-    if shutil.which("doxygen"):
-        failed += call("cmake", build) or call("cmake", "--build", build, "--target", "docs")
-    return failed
+    return call("scripts/readme_commands.py", "--build", build)
 
 
 def labs(build):
