@@ -6,8 +6,7 @@
     build/peers/bin/python bench/peers/whole_step.py --model llama-124m --batch 4 --seq-len 64
 
 AdamW, no clipping, random bytes as tokens. PyTorch is compiled, with its own attention and fused
-AdamW, unless --search tries its settings one after the other and keeps what is faster. Then both
-take turns; then one more run of Ladder shows where its time goes, by operation and against the
+AdamW, unless --torch names others: what was fastest wherever all were tried. Both take turns; then one more run of Ladder shows where its time goes, by operation and against the
 floor that this machine sets (bench/step_floor.h).
 """
 
@@ -123,20 +122,6 @@ def peer(flags, settings, threads, script="gpt2_torch.py", choices=CHOICES):
     return run_torch(script, [*flags, *(flag for more, _ in chosen for flag in more)], threads, env)
 
 
-def search(flags, threads, script="gpt2_torch.py", choices=CHOICES):
-    """The fastest settings, found by changing one at a time."""
-    settings = {what: next(iter(hows)) for what, hows in choices.items()}
-    best = peer(flags, settings, threads, script, choices).step_ms
-    print(f"PyTorch, ms a step: {best:.0f} with the first of each setting", flush=True)
-    for what, hows in choices.items():
-        for how in list(hows)[1:]:
-            ms = peer(flags, {**settings, what: how}, threads, script, choices).step_ms
-            print(f"  {what} {how}: {ms:.0f}", flush=True)
-            if ms < best:
-                best, settings = ms, {**settings, what: how}
-    return settings
-
-
 def self_times(path):
     """({name: ms a step}, ms of a step) of a --timeline, its first step left out. The time of a
     span is without the spans inside it; what a step spends outside of any is "step"."""
@@ -196,10 +181,8 @@ def parse_args():
     parser.add_argument("--ceilings", default=ROOT / "build/cpu/bin/bench_operations")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5, help="of a run; the median counts")
-    parser.add_argument("--search-steps", type=int, default=3)
     parser.add_argument("--torch", default="", help="settings of PyTorch that differ from the "
                         "first ones, as 'attention=blocks,optimizer=foreach'")
-    parser.add_argument("--search", action="store_true", help="find PyTorch's fastest settings")
     add_write(parser)
     args = parser.parse_args()
     args.program = args.program or PROGRAMS[args.model][args.precision]
@@ -227,8 +210,7 @@ def measure(args):
         flags = [*common, *exact, f"--steps={args.steps}"]
         ours = [*flags, *MODELS[args.model], "--optimizer=adamw"]
         theirs = [*common, *exact, f"--model={args.model}", f"--warmup={WARMUP}"]
-        settings = (search([*theirs, f"--steps={args.search_steps}"], args.threads) if args.search
-                    else given_settings(args.torch))
+        settings = given_settings(args.torch)
         print("PyTorch: " + ", ".join(f"{what} {how}" for what, how in settings.items()))
         mine, _ = take_turns(args.rounds, lambda: run_ladder(args.program, ours),
                              lambda: peer([*theirs, f"--steps={args.steps}"], settings, args.threads))
