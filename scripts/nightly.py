@@ -332,7 +332,7 @@ def types(build):
     """Functions that differ and are inline in both places are not found: the linker takes either."""
     flags = "-O1 -flto=auto -Wodr -Werror=odr -Werror=lto-type-mismatch"
     targets = [f"ch{name}" for name in chapter_tree.chapters()]
-    return (call("cmake", "-S", ".", "-B", "build/types", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DLADDER_UNITY=OFF",
+    return (call("cmake", "-S", ".", "-B", "build/types", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                  f"-DCMAKE_CXX_FLAGS_RELEASE={flags}", "-DLADDER_CUDA=OFF", "-DLADDER_BENCH=OFF", "-DBUILD_TESTING=OFF",
                  stdout=subprocess.DEVNULL) or
             call("cmake", "--build", "build/types", "--target", *targets))
