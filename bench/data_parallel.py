@@ -73,7 +73,7 @@ def parse_args():
     parser.add_argument("--steps", type=int, default=8, help="of a run; the median counts")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--torch", default="", help="settings of PyTorch that differ from the "
-                        "first ones, as 'attention=blocks,optimizer=foreach'")
+                        "first ones, as 'attention=masked,optimizer=foreach'")
     parser.add_argument("--write", action="store_true",
                         help="put the result into docs/results/data_parallel.md")
     return parser.parse_args()

@@ -24,8 +24,6 @@ GPT2 = {"gpt2-124m": Config(layers=12, heads=12, channels=768, positions=1024, v
         "gpt2-774m": Config(layers=36, heads=20, channels=1280, positions=1024, vocab=50304),
         "gpt2-1558m": Config(layers=48, heads=25, channels=1600, positions=1024, vocab=50304)}
 
-QUERY_BLOCK = 256
-
 
 def masked(q, k, v):
     """Scores of all pairs, those of the future overwritten. q, k, v and the result (B,NH,T,HS)."""
@@ -35,25 +33,6 @@ def masked(q, k, v):
     return F.softmax(score.masked_fill(~causal, float("-inf")), dim=-1) @ v
 
 
-def additive(q, k, v, first=0):
-    """Scale and mask enter with the product of q and k, in one pass. q may begin at token `first`
-    of k."""
-    B, NH, T, HS = q.shape
-    U = k.shape[2]
-    mask = torch.full((T, U), float("-inf"), dtype=q.dtype).triu(1 + first)
-    q, k, v = q.reshape(B * NH, T, HS), k.reshape(B * NH, U, HS), v.reshape(B * NH, U, HS)
-    score = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=HS ** -0.5)
-    return (F.softmax(score, dim=-1) @ v).view(B, NH, T, HS)
-
-
-def blocks(q, k, v):
-    """A block of queries at a time, with the keys that it may see: half of the pairs in the end."""
-    ends = [min(begin + QUERY_BLOCK, q.shape[2]) for begin in range(0, q.shape[2], QUERY_BLOCK)]
-    begins = [0, *ends[:-1]]
-    return torch.cat([additive(q[:, :, begin:end], k[:, :, :end], v[:, :, :end], begin)
-                      for begin, end in zip(begins, ends)], dim=2)
-
-
 def library(q, k, v):
     """The library's own, which version 1.13 still calls private."""
     if hasattr(F, "scaled_dot_product_attention"):
@@ -61,7 +40,7 @@ def library(q, k, v):
     return F._scaled_dot_product_attention(q, k, v, is_causal=True)[0]
 
 
-ATTENTION = {f.__name__: f for f in (masked, additive, blocks, library)}
+ATTENTION = {f.__name__: f for f in (masked, library)}
 
 
 class Attention(nn.Module):

@@ -42,7 +42,7 @@ TITLES = {"gpt2-124m": "GPT-2 124M", "llama-124m": "LLaMA's block in the sizes o
 CHOICES = {
     "model": {"compiled": (["--compile"], {}), "eager": ([], {})},
     "attention": {name: ([f"--attention={name}"], {})
-                  for name in ["library", "masked", "additive", "blocks"]},
+                  for name in ["library", "masked"]},
     "optimizer": {"fused": (["--fused"], {}), "foreach": (["--foreach"], {}), "loop": ([], {})},
     "gradients": {"new": ([], {}), "kept": (["--keep-grads"], {})},
     "waiting": {"asleep": ([], {}), "spinning": ([], {"OMP_WAIT_POLICY": "active"})},
@@ -182,7 +182,7 @@ def parse_args():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5, help="of a run; the median counts")
     parser.add_argument("--torch", default="", help="settings of PyTorch that differ from the "
-                        "first ones, as 'attention=blocks,optimizer=foreach'")
+                        "first ones, as 'attention=masked,optimizer=foreach'")
     add_write(parser)
     args = parser.parse_args()
     args.program = args.program or PROGRAMS[args.model][args.precision]

@@ -4,8 +4,6 @@
 import json
 import shutil
 import sys
-import tempfile
-from pathlib import Path
 
 from environment import WANTED
 from test_transformers import HERE, LAYOUTS, TIED, TOKENS, Ladder, Transformers, main, tolerance
@@ -55,12 +53,7 @@ class Llama(Transformers):
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.here = Path(folder.name)
-        text = cls.here / "text.txt"
-        text.write_text("".join(f"{i * i} is {i} times {i}. " for i in range(1000)))
-        cls.ladder = cls.LADDER(cls.programs, text)
+        cls.begin(cls.LADDER)
         cls.saved = {what: cls.save(what, [*cls.FLAGS, *more, "--lr", "0.01"], cls.STEPS)
                      for what, more in cls.SAVED.items()}  # its directory, its loss
         cls.first = next(iter(cls.saved))
