@@ -7,8 +7,8 @@
 One batch of `small`, FP32, AdamW: by one rank with two threads, by two ranks of one thread each
 (as threads of one process, and as processes under mpirun), and by PyTorch's
 DistributedDataParallel over gloo in two processes of one thread each. All take turns; medians
-count. PyTorch is compiled, with its own attention and fused AdamW, unless --search tries its
-settings one after the other and keeps what is faster.
+count. PyTorch is compiled, with its own attention and fused AdamW, unless
+--torch names other settings.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import tempfile
 from ranks import (MPIRUN, RESULTS, ROOT, data_file, in_turns, ladder, medians, ratio, spread,
                    table)
 from results import write_section
-from whole_step import CHOICES, WARMUP, given_settings, peer, search
+from whole_step import CHOICES, WARMUP, given_settings, peer
 
 PEER = "ddp_torch.py"
 SEQ_LEN = 256  # of `small`
@@ -36,8 +36,7 @@ LAYOUTS = {ONE: (["--threads=2"], []),
 def run(args, data):
     common = [f"--data={data}", f"--batch={args.batch}"]
     theirs = [*common, f"--warmup={WARMUP}"]
-    settings = (search([*theirs, f"--steps={args.search_steps}"], 1, PEER, PEER_CHOICES)
-                if args.search else given_settings(args.torch, PEER_CHOICES))
+    settings = given_settings(args.torch, PEER_CHOICES)
     flags = [*common, f"--steps={args.steps}"]
     ours = [*flags, "--model=small", *args.flags.split()]
 
@@ -72,11 +71,9 @@ def parse_args():
     parser.add_argument("--flags", default="", help="more of the program's")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--steps", type=int, default=8, help="of a run; the median counts")
-    parser.add_argument("--search-steps", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--torch", default="", help="settings of PyTorch that differ from the "
-                        "first ones, as 'attention=blocks,optimizer=foreach'")
-    parser.add_argument("--search", action="store_true", help="find PyTorch's fastest settings")
+                        "first ones, as 'attention=masked,optimizer=foreach'")
     parser.add_argument("--write", action="store_true",
                         help="put the result into docs/results/data_parallel.md")
     return parser.parse_args()

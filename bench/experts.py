@@ -9,25 +9,18 @@ The one layer's weight gradient has leaves as long as those of an expert are on 
 """
 import argparse
 import collections
-import json
 import statistics
-import subprocess
 import sys
 
-from results import add_write, section
+from results import add_write, benchmarks, section
 
 
 def measure(program, repetitions):
     """GFLOP/s of each repetition, by name; repetitions of all products are shuffled."""
-    report = subprocess.run(
-        [program, "--benchmark_filter=^moe-.*/(grouped|one)_", "--benchmark_min_time=0.05",
-         f"--benchmark_repetitions={repetitions}", "--benchmark_enable_random_interleaving=true",
-         "--benchmark_format=json"],
-        check=True, stdout=subprocess.PIPE, text=True).stdout
     speeds = collections.defaultdict(list)
-    for run in json.loads(report)["benchmarks"]:
-        if run["run_type"] == "iteration":
-            speeds[run["name"].removesuffix("/real_time")].append(run["GFLOP/s"])
+    for run in benchmarks(program, "^moe-.*/(grouped|one)_", repetitions, "--benchmark_min_time=0.05",
+                          "--benchmark_enable_random_interleaving=true")[1]:
+        speeds[run["name"]].append(run["GFLOP/s"])
     return speeds
 
 

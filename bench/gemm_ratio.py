@@ -15,34 +15,22 @@ gives it AVX-512. Leave OMP_PROC_BIND unset: it would tie all of our threads to 
 """
 import argparse
 import collections
-import json
 import statistics
-import subprocess
 import sys
 
-from results import add_write, section
+from results import add_write, benchmarks, section
 
 NAMES = {"ours": "ours", "openblas": "OpenBLAS", "onednn": "oneDNN"}
 BARS = {"fp32": 0.95, "bf16": 0.85}
-
-
-def repetitions_of(program, repetitions, pattern):
-    """One run of the program: a dictionary a repetition, with its name and the three speeds."""
-    report = subprocess.run(
-        [program, f"--benchmark_repetitions={repetitions}", f"--benchmark_filter={pattern}",
-         "--benchmark_format=json"],
-        check=True, stdout=subprocess.PIPE, text=True).stdout
-    return [run for run in json.loads(report)["benchmarks"] if run["run_type"] == "iteration"]
 
 
 def measure(program, rounds, repetitions, pattern):
     """GFLOP/s of each repetition: {shape: {"ours": [...], "openblas": [...], "onednn": [...]}}."""
     speeds = collections.defaultdict(lambda: collections.defaultdict(list))
     for _ in range(rounds):
-        for run in repetitions_of(program, repetitions, pattern):
-            shape = run["run_name"].removesuffix("/iterations:1")
+        for run in benchmarks(program, pattern, repetitions)[1]:
             for who in NAMES.keys() & run.keys():
-                speeds[shape][who].append(run[who])
+                speeds[run["name"]][who].append(run[who])
     return speeds
 
 

@@ -10,9 +10,6 @@
 // caches, which are faster than memory: judge the bandwidth of an operation by the sizes called
 // `beyond`, each call of which takes turns with a copy and with reading alone (`copy GB/s`, `read
 // GB/s`). The copy is the ceiling; sums over tokens and norms, which only read, hardly pass `read`.
-//
-// attention_plain_* is no operation of the table but what attention in blocks is measured against;
-// it has the same cost, so that both can be compared.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -22,7 +19,6 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/ceilings.h"
-#include "bench/plain_attention.h"
 #include "bench/step_floor.h"
 
 namespace ladder::bench {
@@ -101,7 +97,6 @@ std::vector<Op> sequences_of(Bench& box, const Model& m) {
   const Tensor x = box.random({B, T, C}), d = box.random({B, T, C}), y = box.random({B, T, C});
   const Tensor qkv = box.random({B, T, 3 * C}), dqkv = box.random({B, T, 3 * C});
   const Tensor lse = box.random({B, NH, T}), angles = box.random({T, HS});
-  const Tensor P = box.random({B, NH, T, T}), dS = box.random({B, NH, T, T});
   const Tensor logits = box.random({B, T, V}), dlogits = box.random({B, T, V});
   const Tensor max = box.random({B, T}), sum = box.random({B, T}), target = box.random({B, T});
   const Tensor losses = box.random({B}), tokens = box.tokens({B, T}, V - 1);
@@ -117,10 +112,6 @@ std::vector<Op> sequences_of(Bench& box, const Model& m) {
        [=, &ctx, &k] { k.attention_forward(ctx, y, lse, qkv); }},
       {"attention_backward", cost::attention_backward(B, T, NH, HS),
        [=, &ctx, &k] { k.attention_backward(ctx, dqkv, d, qkv, x, lse); }},
-      {"attention_plain_forward", cost::attention_forward(B, T, NH, HS),
-       [=, &ctx] { plain_attention_forward(ctx, y, P, qkv); }},
-      {"attention_plain_backward", cost::attention_backward(B, T, NH, HS),
-       [=, &ctx] { plain_attention_backward(ctx, dqkv, dS, d, qkv, P); }},
       {"cross_entropy", cost::cross_entropy(B, T, V),
        [=, &ctx, &k] { k.cross_entropy(ctx, losses, dlogits, logits, tokens, V - 1, 1); }},
       {"softmax_max", cost::softmax_max(B, T, V),
@@ -383,7 +374,6 @@ int main(int argc, char** argv) {
   }
   benchmark::AddCustomContext("ceilings", text_of(ceilings, threads));
   Bench box(threads);
-  check_plain_attention(box.ctx());
   const Memory memory(box);
   register_all(box, ceilings, memory);
   benchmark::RunSpecifiedBenchmarks();

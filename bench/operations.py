@@ -12,23 +12,17 @@ caches (bench/operations.cpp).
 """
 import argparse
 import collections
-import json
-import subprocess
 
-from results import add_write, section
+from results import add_write, benchmarks, section
 
 
 def measure(program, repetitions, pattern):
     """(what the machine can do, {operation: counters of the repetition that counts})."""
-    report = json.loads(subprocess.run(
-        [program, f"--benchmark_repetitions={repetitions}", f"--benchmark_filter={pattern}",
-         "--benchmark_min_time=0.1", "--benchmark_format=json"],
-        check=True, stdout=subprocess.PIPE, text=True).stdout)
     runs = collections.defaultdict(list)
-    for run in report["benchmarks"]:
-        if run["run_type"] == "iteration":
-            runs[run["run_name"].removesuffix("/real_time")].append(run)
-    return report["context"]["ceilings"], {name: counts(of) for name, of in runs.items()}
+    context, repeated = benchmarks(program, pattern, repetitions, "--benchmark_min_time=0.1")
+    for run in repeated:
+        runs[run["name"]].append(run)
+    return context["ceilings"], {name: counts(of) for name, of in runs.items()}
 
 
 def counts(runs):

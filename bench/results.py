@@ -3,7 +3,9 @@ commit and the command."""
 
 import contextlib
 import io
+import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -37,6 +39,18 @@ def write_section(path, name, title, body):
     if begin not in text:
         text += f"\n{begin}{end}"
     path.write_text(replaced(text, name, f"## {title}\n\n{origin}\n\n{body}"))
+
+
+def benchmarks(program, pattern, repetitions, *flags):
+    """What Google Benchmark reports of a program: its context, and of each repetition {counter: value}
+    with the name of what was timed as "name"."""
+    report = json.loads(subprocess.run(
+        [program, f"--benchmark_filter={pattern}", f"--benchmark_repetitions={repetitions}",
+         "--benchmark_format=json", *flags], check=True, stdout=subprocess.PIPE, text=True).stdout)
+    runs = [run for run in report["benchmarks"] if run["run_type"] == "iteration"]
+    for run in runs:
+        run["name"] = re.sub(r"/(real_time|iterations:1)$", "", run["run_name"])
+    return report["context"], runs
 
 
 class Both(io.StringIO):

@@ -85,6 +85,23 @@ def run(args):
     return times, reports, rows
 
 
+def compared(args, times, first, columns):
+    """A table of ways: columns are {title: cell of a way's name}; then times, and ratios to the first."""
+    median = medians(times)
+    rows = [[*(cell(name) for cell in columns.values()), f"{median[name]:.0f}", spread(times[name]),
+             f"{ratio(times, first, name):.2f}"] for name in times]
+    return table([*columns, "ms a step, median", f"of {args.rounds} rounds", f"times as fast as {first}"], rows)
+
+
+def ms_on_the_link(sent):
+    """Both ranks' bytes, at 1 Gbit/s."""
+    return 2 * sent * 8 / 1e6
+
+
+def run_text(args):
+    return f"batch {args.batch}, {args.seq_len} tokens, 2 ranks of 1 thread, AdamW, FP32"
+
+
 def body(args, times, reports, rows):
     naive = [(time_in(r, lambda name: "_backward_" in name),
               time_in(r, lambda name: name == "wait_for_gradients"), ms)
@@ -92,21 +109,14 @@ def body(args, times, reports, rows):
     backward, waiting, _ = (statistics.median(column) for column in zip(*naive))
     limit = statistics.median(ms / (ms - min(b, w)) for b, w, ms in naive)
     sent = reports["naive"]["extra"]["traffic"]["measured"]
-    wire = 2 * sent * 8 / 1e6  # both ranks' bytes, in ms at 1 Gbit/s
-    median = medians(times)
     # One more all-reduce a step counts the targets.
-    messages = {name: reports[name]["comm"][0]["all_reduce"]["calls"] // args.steps - 1
-                for name in times}
-    lines = [[name, messages[name], f"{median[name]:.0f}", spread(times[name]),
-              f"{ratio(times, 'naive', name):.2f}"] for name in times]
+    messages = lambda name: reports[name]["comm"][0]["all_reduce"]["calls"] // args.steps - 1
     return "\n".join([
-        f"`{args.model}`, batch {args.batch}, {args.seq_len} tokens, 2 ranks of 1 thread, AdamW, "
-        f"FP32. In a naive step backward takes {backward:.0f} ms and the all-reduces after it "
-        f"{waiting:.0f} ms; {wire:.0f} ms is what the {sent:,} bytes of each rank take on the "
-        f"link. If the shorter of the two were hidden in the longer, a step would be {limit:.2f} times "
+        f"`{args.model}`, {run_text(args)}. In a naive step backward takes {backward:.0f} ms and the all-reduces "
+        f"after it {waiting:.0f} ms; {ms_on_the_link(sent):.0f} ms is what the {sent:,} bytes of each rank take on "
+        f"the link. If the shorter of the two were hidden in the longer, a step would be {limit:.2f} times "
         "as fast.", "",
-        table(["gradients", "messages a step", "ms a step, median", f"of {args.rounds} rounds",
-               "times as fast"], lines), "",
+        compared(args, times, "naive", {"gradients": str, "messages a step": messages}), "",
         "A bucket is whole sections (a block, the embedding, the head): of 0 MiB, each by itself. "
         "`naive` sends each tensor by itself. How much faster is the median over rounds."])
 
@@ -120,34 +130,24 @@ def row_name(name):
 
 def stages_body(args, times, reports):
     """Chapters 07 to 10, each as fast as it goes."""
-    first, median = next(iter(times)), medians(times)
-    lines = []
-    for name in times:
-        sent = reports[name]["extra"]["traffic"]["measured"]
-        lines.append([row_name(name), f"{sent:,}", f"{2 * sent * 8 / 1e6:.0f}",
-                      f"{median[name]:.0f}", spread(times[name]), f"{ratio(times, first, name):.2f}"])
-    return "\n".join([
-        f"`{args.model}`, batch {args.batch}, {args.seq_len} tokens, 2 ranks of 1 thread, AdamW, "
-        "FP32, one micro-step.", "",
-        table(["chapter", "bytes a rank sends a step", "ms on the link", "ms a step, median",
-               f"of {args.rounds} rounds", f"times as fast as {first}"], lines)])
+    sent = lambda name: reports[name]["extra"]["traffic"]["measured"]
+    return "\n".join([f"`{args.model}`, {run_text(args)}, one micro-step.", "", compared(args, times, next(iter(times)), {
+        "chapter": row_name, "bytes a rank sends a step": lambda name: f"{sent(name):,}",
+        "ms on the link": lambda name: f"{ms_on_the_link(sent(name)):.0f}"})])
 
 
 def context_body(args, times, reports):
     """The ways of chapter 20. Gradients and weights travel, too, as much in each of them."""
-    median, lines = medians(times), []
-    for name in times:
-        sent = reports[name]["extra"]["context"]["sent"]["measured"]
-        lines.append([f"`--context {name}`", f"{sent:,}", f"{2 * sent * 8 / 1e6:.0f}",
-                      f"{median[name]:.0f}", spread(times[name]), f"{ratio(times, 'gather', name):.2f}"])
+    sent = lambda name: reports[name]["extra"]["context"]["sent"]["measured"]
     other = reports["gather"]["extra"]["traffic"]["measured"]
     flags = " ".join(flag.replace("=", " ") for flag in CONTEXT_MODEL)
     return "\n".join([
-        f"`--model {args.model} {flags}`, {args.seq_len} tokens, batch {args.batch}, 2 ranks of 1 "
-        f"thread, AdamW, FP32. For gradients and weights a rank sends {other:,} bytes more, "
-        f"{2 * other * 8 / 1e6:.0f} ms on the link, whatever the way.", "",
-        table(["way", "bytes a rank sends a step for attention", "ms on the link",
-               "ms a step, median", f"of {args.rounds} rounds", "times as fast as gather"], lines)])
+        f"`--model {args.model} {flags}`, {run_text(args)}. For gradients and weights a rank sends {other:,} bytes more, "
+        f"{ms_on_the_link(other):.0f} ms on the link, whatever the way.", "",
+        compared(args, times, "gather", {
+            "way": lambda name: f"`--context {name}`",
+            "bytes a rank sends a step for attention": lambda name: f"{sent(name):,}",
+            "ms on the link": lambda name: f"{ms_on_the_link(sent(name)):.0f}"})])
 
 
 def fastest(times):

@@ -5,8 +5,8 @@
 
 The same model, initial weights, batches and optimizers as chapters 01 and 02, written a second
 time from their definitions and with PyTorch's autograd and torch.optim. Nothing of Ladder runs
-here. Writes to tests/golden/ the text to train on and, for each run below, its flags with the
-loss and the gradient norm of every step. The tests of the chapters hold their programs to them.
+here. Writes to tests/golden/ for each run below its flags with the loss and the gradient norm of
+every step; the text to train on lies there. The tests of the chapters hold their programs to them.
 It also prints how far PyTorch itself strays in FP32: what a tolerance has to allow.
 """
 
@@ -103,31 +103,6 @@ def random_normal(count, seed, name):
 
 
 # ---- the text ------------------------------------------------------------------------------------
-
-SUBJECTS = """the miller|a young sailor|our neighbour|the old clock|every traveller|nobody
-the keeper of the bridge|my sister|the grey cat|a letter from home|the first snow|one of them
-the school by the river|her brother|an honest judge|the last train""".replace("\n", "|")
-VERBS = """carried|could not find|wanted|waited for|forgot|had painted|never saw|brought back
-looked after|would not sell|heard of|followed|asked about|gave away|counted|kept""".replace(
-    "\n", "|")
-OBJECTS = """a lantern|the keys of the house|seven sheep|the way over the hill|a warm coat|bread
-the song of the ferryman|two broken chairs|a better answer|the garden wall|his own boat|salt
-what the wind had left|a map of the islands|the other side|enough wood""".replace("\n", "|")
-PLACES = """in the morning|before the harvest|near the harbour|and said so|without a word
-on the third day|when the bells rang|as usual|far from the road|under the roof|at midnight
-for the winter|because it rained|while we slept|against all advice|to the end""".replace("\n", "|")
-
-
-def make_text(size):
-    """Plain sentences, drawn from the words above; `size` bytes of ASCII or a little more."""
-    parts = [words.split("|") for words in [SUBJECTS, VERBS, OBJECTS, PLACES]]
-    text, n = "", 0
-    while len(text) < size:
-        draws = [random_below(len(p), 1, "golden text", [4 * n + k])[0] for k, p in enumerate(parts)]
-        words = " ".join(part[draw] for part, draw in zip(parts, draws))
-        text += words[0].upper() + words[1:] + ".\n"
-        n += 1
-    return text
 
 
 def draw_batch(text, flags, step):
@@ -347,8 +322,6 @@ def main():
     # A known answer of Random123: the generator here is the one that is meant.
     assert [int(x[0]) for x in philox(np.zeros((4, 1), np.uint64), (0, 0))] == [
         0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
-    OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / "text.txt").write_text(make_text(20000), encoding="ascii")
     text = np.fromfile(OUT / "text.txt", np.uint8).astype(np.int64)
 
     print("run         loss of the first and the last step    FP32 in PyTorch: loss, norm")

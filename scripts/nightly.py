@@ -172,34 +172,16 @@ def llama():
         yield run(chapter, "thread", ranks, fault)
 
 
-# What the pages say of the runs: the page's name and title, the texts of its tables.
-LAYOUTS = {
-    data: ("nightly_data_parallel", "data parallelism", {
-        "Layouts": f"1, 2, 4 and 8 ranks; threads and processes under `mpirun`; 1, 2 and 4 micro-steps; FP32 and BF16; "
-                   f"backends cpu, and ref with `{SIZES['ref']}`.",
-        "Recomputation and precision": f"`--recompute` {' '.join(POLICIES)}; each in FP32, BF16 and FP16; 4 ranks as "
-                                       "threads, 2 micro-steps.",
-        "Chapters that know one rank": "FP32 on the backend cpu, 1, 2 and 4 micro-steps.",
-        "Ranks that share each sequence": f"`gpt2-124m` and `llama-nano` with `{LONG}`, 4 sequences, one at a time; 1, 2, "
-                                          "4 and 8 ranks a sequence in each of three ways, 1 and 2 shares of the batch; "
-                                          "threads and processes; FP32 and BF16.",
-        "Ranks that share experts": f"`{ROUTED}`, 16 sequences, against 21_moe on one rank; 1, 2, 4 and 8 ranks for all "
-                                    "experts, up to 8 ranks in all; 1 and 2 micro-steps; threads and processes; FP32 and "
-                                    "BF16."}),
-    model: ("nightly_model_parallel", "shared layers", {
-        "Layouts": f"`--recompute` {' '.join(POLICIES)}; threads and processes under `mpirun`. Chapter 11 in FP32 on 1, 2, "
-                   "4 and 8 ranks; chapter 12 in FP32, and as threads in BF16, on 1, 2, 4 and 8 stages in each schedule, "
-                   "where the 8 layers come out even, with 8 micro-batches."}),
-    mesh: ("nightly_mesh", "three axes", {
-        "Layouts": "Every `--tp` x `--dp` x `--pp` of up to 8 ranks, and 2 x 4 x 2, each with 4 micro-batches. As threads: "
-                   "in each schedule where the 8 layers come out even, and with `--sequence-parallel --recompute selective` "
-                   "where layers are shared. As processes under `mpirun`: in 1f1b."}),
-    llama: ("nightly_llama", "LLaMA's block", {
-        "Layouts": f"One rank: 1, 2 and 4 micro-steps, 3 threads, and from 06 on `--recompute` {' '.join(POLICIES)} in FP32, "
-                   "BF16 and FP16. All others as threads and as processes. Data parallelism: 2, 4 and 8 ranks with 1 and 4 "
-                   "micro-steps. Shared layers: 2 and 4 ranks, with `--sequence-parallel`, too. Stages: 2, 4 and 8 in each "
-                   "schedule. Meshes: every one of up to 8 ranks, and 2 x 4 x 2, whose `--tp` is at most 4."}),
-}
+# The pages about them: file and title.
+LAYOUTS = {data: ("nightly_data_parallel", "data parallelism"), model: ("nightly_model_parallel", "shared layers"),
+           mesh: ("nightly_mesh", "three axes"), llama: ("nightly_llama", "LLaMA's block")}
+
+
+def told(part):
+    """What scripts/nightly.sh says of a part."""
+    text = (ROOT / "scripts/nightly.sh").read_text(encoding="utf-8")
+    lines = re.search(rf"^#   {part} +(.+\n(?:#     +.+\n)*)", text, re.MULTILINE)[1].splitlines()
+    return " ".join(line.lstrip("# ") for line in lines)
 
 
 # ---- what does them ------------------------------------------------------------------------------
@@ -265,19 +247,19 @@ class Workplace:
         return True, f"{1e3 * (time.monotonic() - began):.0f} ms"
 
 
-def page(title, texts, counts):
+def page(part, title, counts):
     """counts: {(table, chapter): [same, different]}, controls under the table ""."""
     gcc = subprocess.run(["c++", "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
     lines = [f"# Same bits on every layout: {title} in full", "",
-             f"`scripts/nightly.sh`, commit {commit()}, on {machine()}; GCC {gcc}. Each run takes {STEPS} steps of `nano`, "
-             "or of the model that is named, with 32 sequences unless it says otherwise, AdamW and `--clip 1`. Its trace has "
-             "the loss, the gradient norm, the learning rate and a hash of all weights after every step. It is compared, as "
-             "text, with the trace of 06_checkpointing on one rank.", ""]
-    for table, text in texts.items():
-        lines += [f"## {table}", "", text, "", "| chapter | same | different |", "|---|---|---|"]
+             f"`scripts/nightly.sh --part {part}`, commit {commit()}, on {machine()}; GCC {gcc}. Each run takes {STEPS} steps with "
+             "AdamW and `--clip 1`. Its trace has the loss, the gradient norm, the learning rate and a hash of all weights "
+             "after every step. It is compared, as text, with the trace of 06_checkpointing on one rank (of 21_moe, where "
+             "there are experts).", "", f"The runs: {told(part)}.", ""]
+    for table in dict.fromkeys(table for table, _ in counts if table):
+        lines += [f"## {table}", "", "| chapter | same | different |", "|---|---|---|"]
         lines += [f"| {chapter} | {good} | {bad} |" for (of, chapter), (good, bad) in counts.items() if of == table] + [""]
-    controls = [sum(column) for column in zip(*(both for (of, _), both in counts.items() if not of))] or [0, 0]
-    runs = [sum(column) for column in zip(*(both for (of, _), both in counts.items() if of))]
+    controls = [sum(both[i] for (table, _), both in counts.items() if not table) for i in (0, 1)]
+    runs = [sum(both[i] for (table, _), both in counts.items() if table) for i in (0, 1)]
     return "\n".join([*lines, "## Controls", "",
                       f"With a sum or a message lost or mixed up (`--fault`) the trace differs: {controls[0]} of "
                       f"{sum(controls)} runs.", "",
@@ -287,7 +269,7 @@ def page(title, texts, counts):
 def same_bits(part, build):
     """Does the runs of a part and writes its page; how many failed."""
     work, counts, began = Workplace(build), collections.defaultdict(lambda: [0, 0]), time.monotonic()
-    name, title, texts = LAYOUTS[part]
+    name, title = LAYOUTS[part]
     for run in part():
         if not (work.bin / f"ch{run.chapter}").is_file():
             continue
@@ -297,7 +279,7 @@ def same_bits(part, build):
     if not counts:
         fail(f"no chapters of part {part.__name__} in {work.bin}")
     result = ROOT / f"docs/results/{name}.md"
-    result.write_text(page(title, texts, counts), encoding="utf-8")
+    result.write_text(page(part.__name__, title, counts), encoding="utf-8")
     failed = sum(bad for _, bad in counts.values())
     print(f"\n{sum(map(sum, counts.values()))} runs in {time.monotonic() - began:.0f} s: {failed} failed; see {result}")
     return failed
@@ -320,21 +302,6 @@ def clients(build):
                     f"docs/results/{name}.md") for client, name in pages.items())
 
 
-def torture(build):
-    return call("scripts/torture.sh", "--build", build)
-
-
-def fuzz(build):
-    return call("scripts/fuzz.sh", 600)
-
-
-def readmes(build):
-    failed = call("scripts/readme_commands.py", "--build", build)
-    if shutil.which("doxygen"):
-        failed += call("cmake", build) or call("cmake", "--build", build, "--target", "docs")
-    return failed
-
-
 def labs(build):
     """Of two labs are the submissions of tests/labs/cheats.py."""
     if call("cmake", "--build", build, "--target", "labs", stdout=subprocess.DEVNULL):
@@ -353,14 +320,10 @@ def types(build):
     """Functions that differ and are inline in both places are not found: the linker takes either."""
     flags = "-O1 -flto=auto -Wodr -Werror=odr -Werror=lto-type-mismatch"
     targets = [f"ch{name}" for name in chapter_tree.chapters()]
-    return (call("cmake", "-S", ".", "-B", "build/types", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DLADDER_UNITY=OFF",
+    return (call("cmake", "-S", ".", "-B", "build/types", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                  f"-DCMAKE_CXX_FLAGS_RELEASE={flags}", "-DLADDER_CUDA=OFF", "-DLADDER_BENCH=OFF", "-DBUILD_TESTING=OFF",
                  stdout=subprocess.DEVNULL) or
             call("cmake", "--build", "build/types", "--target", *targets))
-
-
-def machines(build):
-    return call("scripts/machines.sh")
 
 
 # What a machine says that has a GPU's libraries, and nothing else: TREE, FILE.
@@ -388,8 +351,10 @@ def pack(build):
     return not good
 
 
-PARTS = {part.__name__: part for part in
-         [data, model, mesh, llama, clients, torture, fuzz, readmes, labs, types, machines, pack]}
+PARTS = {"data": data, "model": model, "mesh": mesh, "llama": llama, "clients": clients,
+         "torture": lambda build: call("scripts/torture.sh", "--build", build), "fuzz": lambda build: call("scripts/fuzz.sh", 600),
+         "readmes": lambda build: call("scripts/readme_commands.py", "--build", build), "labs": labs, "types": types,
+         "machines": lambda build: call("scripts/machines.sh"), "pack": pack}
 
 
 def fail(why):

@@ -113,24 +113,36 @@ FOLLOWED = 5  # the parameter that is followed
 
 
 class Followed:
-    """Rows of two ranks, whose buffers are eight cells each; a cell may be absent."""
+    """Rows of two ranks, whose buffers are eight cells each; a cell may be absent: (number, color) or
+    None."""
 
     CELL, LEFT, WIDE = 34, 240, 370
+    NOTHING = [[None] * 8] * 2
 
-    def __init__(self, title, rows, buffers):
-        self.step = 34 + 32 * buffers
-        self.svg = Svg(self.LEFT + 2 * self.WIDE, 40 + self.step * rows, title)
+    def __init__(self, data, stage, labels, rows):
+        self.ranks, self.labels = data["sharded_update"], labels
+        self.step = 34 + 32 * len(labels)
+        self.svg = Svg(self.LEFT + 2 * self.WIDE, 40 + self.step * rows,
+                       f"ZeRO-{stage}: one parameter through a step on two ranks")
         self.y = 36
         for rank in range(2):
             self.svg.text(self.LEFT + rank * self.WIDE + 4 * self.CELL, 18, f"rank {rank}",
                           anchor="middle", bold=True)
 
-    def row(self, title, words, buffers):
-        """buffers: [(label, [of rank 0, of rank 1])], each eight of (number, color) or None."""
+    def whole(self, key, color):
+        """Cells of a buffer on both ranks."""
+        return [[(x, color) for x in rank[key]] for rank in self.ranks]
+
+    def own(self, key, color, other=None):
+        """Cells of a rank's own chunk; those of the others are `other` (None: there is no memory)."""
+        return [[(x, color) if rank["chunk"][0] <= j < rank["chunk"][1] else other and (x, other)
+                 for j, x in enumerate(rank[key])] for rank in self.ranks]
+
+    def row(self, title, words, *buffers):
         self.svg.text(0, self.y + 16, title, bold=True)
         for i, line in enumerate(words.split("\n")):
             self.svg.text(0, self.y + 34 + 15 * i, line, size=11)
-        for i, (label, of_ranks) in enumerate(buffers):
+        for i, (label, of_ranks) in enumerate(zip(self.labels, buffers)):
             for rank, cells in enumerate(of_ranks):
                 x, y = self.LEFT + rank * self.WIDE, self.y + 32 * i
                 self.svg.text(x - 8, y + 19, label, size=12, anchor="end")
@@ -140,70 +152,36 @@ class Followed:
                                   mark=j == FOLLOWED and cell is not None)
         self.y += self.step
 
-    def done(self):
-        return self.svg.done()
-
-
-def all_of(numbers, color):
-    return [(x, color) for x in numbers]
-
-
-def chunk_of(rank, numbers, color, other=None):
-    """Cells of a rank's own chunk; those of the others are `other` (None: there is no memory)."""
-    begin, end = rank["chunk"]
-    return [(x, color) if begin <= j < end else (other and (x, other)) for j, x in enumerate(numbers)]
-
 
 def zero1(data):
-    ranks = data["sharded_update"]
-    picture = Followed("ZeRO-1: one parameter through a step on two ranks", 4, 2)
-    same = lambda key, color: [all_of(r[key], color) for r in ranks]
-    part = lambda key, color, other=None: [chunk_of(r, r[key], color, other) for r in ranks]
-    picture.row("backward", "each rank: gradients\nof its own sequences",
-                [("w", same("w", DARK)), ("g", same("g", ORANGE))])
-    picture.row("reduce-scatter", "own chunk: the sum;\nthe rest is used up",
-                [("w", same("w", DARK)), ("g", part("reduced", GREEN, "#a7afb7"))])
-    picture.row("update", "w - g, of the own chunk",
-                [("w", part("updated", BLUE, DARK)), ("g", part("reduced", GREEN, "#a7afb7"))])
-    picture.row("all-gather", "all weights are new",
-                [("w", same("gathered", BLUE)), ("g", part("reduced", GREEN, "#a7afb7"))])
-    return picture.done()
+    p = Followed(data, 1, ["w", "g"], rows=4)
+    used_up = p.own("reduced", GREEN, "#a7afb7")
+    p.row("backward", "each rank: gradients\nof its own sequences", p.whole("w", DARK), p.whole("g", ORANGE))
+    p.row("reduce-scatter", "own chunk: the sum;\nthe rest is used up", p.whole("w", DARK), used_up)
+    p.row("update", "w - g, of the own chunk", p.own("updated", BLUE, DARK), used_up)
+    p.row("all-gather", "all weights are new", p.whole("gathered", BLUE), used_up)
+    return p.svg.done()
 
 
 def zero2(data):
-    ranks = data["sharded_update"]
-    picture = Followed("ZeRO-2: one parameter through a step on two ranks", 4, 3)
-    same = lambda key, color: [all_of(r[key], color) for r in ranks]
-    part = lambda key, color, other=None: [chunk_of(r, r[key], color, other) for r in ranks]
-    nothing = [[None] * 8] * 2
-    picture.row("backward", "into a room, which is\nof one section",
-                [("w", same("w", DARK)), ("room", same("g", ORANGE)), ("g", nothing)])
-    picture.row("reduce-scatter", "own chunk: copied, or\nadded to the sum so far;\nthe room is free again",
-                [("w", same("w", DARK)), ("room", nothing), ("g", part("reduced", GREEN))])
-    picture.row("update", "w - g, of the own chunk",
-                [("w", part("updated", BLUE, DARK)), ("room", nothing), ("g", part("reduced", GREEN))])
-    picture.row("all-gather", "all weights are new",
-                [("w", same("gathered", BLUE)), ("room", nothing), ("g", part("reduced", GREEN))])
-    return picture.done()
+    p = Followed(data, 2, ["w", "room", "g"], rows=4)
+    w, none, g = p.whole("w", DARK), p.NOTHING, p.own("reduced", GREEN)
+    p.row("backward", "into a room, which is\nof one section", w, p.whole("g", ORANGE), none)
+    p.row("reduce-scatter", "own chunk: copied, or\nadded to the sum so far;\nthe room is free again", w, none, g)
+    p.row("update", "w - g, of the own chunk", p.own("updated", BLUE, DARK), none, g)
+    p.row("all-gather", "all weights are new", p.whole("gathered", BLUE), none, g)
+    return p.svg.done()
 
 
 def zero3(data):
-    ranks = data["sharded_update"]
-    picture = Followed("ZeRO-3: one parameter through a step on two ranks", 5, 4)
-    same = lambda key, color: [all_of(r[key], color) for r in ranks]
-    part = lambda key, color: [chunk_of(r, r[key], color) for r in ranks]
-    nothing = [[None] * 8] * 2
-    row = lambda title, words, w, room, groom, g: picture.row(
-        title, words, [("w", w), ("room of w", room), ("room of g", groom), ("g", g)])
-    row("before", "own chunks alone", part("w", DARK), nothing, nothing, nothing)
-    row("all-gather", "the section is whole in\na room, for forward and\nbackward",
-        part("w", DARK), same("w", DARK), nothing, nothing)
-    row("backward", "into a room", part("w", DARK), same("w", DARK), same("g", ORANGE), nothing)
-    row("reduce-scatter", "both rooms are free\nfor the next section",
-        part("w", DARK), nothing, nothing, part("reduced", GREEN))
-    row("update", "w - g, of the own chunk.\nThe next step gathers it",
-        part("updated", BLUE), nothing, nothing, part("reduced", GREEN))
-    return picture.done()
+    p = Followed(data, 3, ["w", "room of w", "room of g", "g"], rows=5)
+    w, none, g = p.own("w", DARK), p.NOTHING, p.own("reduced", GREEN)
+    p.row("before", "own chunks alone", w, none, none, none)
+    p.row("all-gather", "the section is whole in\na room, for forward and\nbackward", w, p.whole("w", DARK), none, none)
+    p.row("backward", "into a room", w, p.whole("w", DARK), p.whole("g", ORANGE), none)
+    p.row("reduce-scatter", "both rooms are free\nfor the next section", w, none, none, g)
+    p.row("update", "w - g, of the own chunk.\nThe next step gathers it", p.own("updated", BLUE), none, none, g)
+    return p.svg.done()
 
 
 # ---- 11: columns, then rows ----------------------------------------------------------------------

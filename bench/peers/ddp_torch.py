@@ -11,7 +11,6 @@ bench/data_parallel.py finds the fastest settings and compares.
 
 import argparse
 import json
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -21,7 +20,7 @@ import torch.distributed as dist
 import torch.multiprocessing as processes
 from torch.nn.parallel import DistributedDataParallel
 
-from torch_gpt import ATTENTION, SMALL, Gpt, adamw, draw, read_bytes, train_step
+from torch_gpt import ATTENTION, SMALL, Gpt, adamw, add_flags, draw, how_adamw, measured, read_bytes, train_step
 
 
 def work(rank, args, meeting):
@@ -31,8 +30,7 @@ def work(rank, args, meeting):
                                 world_size=args.ranks)
     torch.manual_seed(1)
     model = Gpt(SMALL, ATTENTION[args.attention])
-    optimizer = adamw(model.parameters(), 1e-3, (0.9, 0.95), **{name: True for name in ["foreach", "fused"]
-                                                     if getattr(args, name)})
+    optimizer = adamw(model.parameters(), 1e-3, (0.9, 0.95), **how_adamw(args))
     if args.ranks > 1:
         model = DistributedDataParallel(model, bucket_cap_mb=args.bucket_mb,
                                         gradient_as_bucket_view=args.view,
@@ -41,36 +39,27 @@ def work(rank, args, meeting):
         model = torch.compile(model)
     text, _ = read_bytes(args.data)
     torch.manual_seed(1 + rank)  # of the batches
-    step_ms = []
-    for _ in range(args.warmup + args.steps):
+
+    def step():
         start = time.perf_counter()
         batch = draw(text, args.batch // args.ranks, SMALL.positions)
         loss = train_step(model, optimizer, batch, fresh_grads=not args.keep_grads)
-        step_ms.append(1000 * (time.perf_counter() - start))
+        return 1000 * (time.perf_counter() - start), loss
+
+    result = measured(step, args)
     if rank == 0:
-        print(json.dumps({"torch": torch.__version__, "step_ms_median": statistics.median(step_ms[args.warmup:]),
-                          "step_ms": step_ms[args.warmup:], "final_loss": loss}))
+        print(json.dumps(result))
     if args.ranks > 1:
         dist.destroy_process_group()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", required=True, help="file whose bytes are tokens")
+    add_flags(parser)
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1, help="of a rank")
-    parser.add_argument("--batch", type=int, default=8, help="sequences, over all ranks")
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--warmup", type=int, default=0, help="steps before those that count")
     parser.add_argument("--bucket-mb", type=float, default=25)
     parser.add_argument("--view", action="store_true", help="gradients lie in the buckets")
     parser.add_argument("--static-graph", action="store_true")
-    parser.add_argument("--keep-grads", action="store_true",
-                        help="zero gradients and add, instead of new ones each step")
-    parser.add_argument("--foreach", action="store_true", help="AdamW over all tensors at once")
-    parser.add_argument("--fused", action="store_true", help="AdamW in one kernel")
-    parser.add_argument("--compile", action="store_true", help="torch.compile")
-    parser.add_argument("--attention", choices=ATTENTION, default="masked")
     args = parser.parse_args()
     if args.batch % args.ranks:
         parser.error("--batch must be a multiple of --ranks")

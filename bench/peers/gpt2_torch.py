@@ -14,12 +14,11 @@ Timed is the whole step, from drawing the batch to the loss on the host; the med
 
 import argparse
 import json
-import statistics
 import time
 
 import torch
 
-from torch_gpt import ATTENTION, GPT2, Gpt, adamw, draw, read_bytes, train_step
+from torch_gpt import ATTENTION, GPT2, Gpt, adamw, add_flags, draw, how_adamw, measured, read_bytes, train_step
 from torch_llama import LLAMA, Llama
 
 MIB = 1024 * 1024
@@ -66,7 +65,7 @@ class Run:
         core = ATTENTION[args.attention]
         model = Llama(LLAMA[args.model], core) if args.model in LLAMA else Gpt(GPT2[args.model], core)
         model = model.to(args.device)
-        how = {name: True for name in ["foreach", "fused"] if getattr(args, name)}
+        how = how_adamw(args)
         self.optimizer = (MasterWeights(model, **how) if args.weights == "master" else
                           adamw(model.parameters(), 1e-3, (0.9, 0.95), **how))
         self.model = torch.compile(model) if args.compile else model
@@ -80,39 +79,16 @@ class Run:
         return 1000 * (time.perf_counter() - start), loss
 
 
-def measured(args, text):
-    run = Run(args, text)
-    for _ in range(args.warmup):
-        run.step()
-    step_ms, losses = zip(*(run.step() for _ in range(args.steps)))
-    result = {"torch": torch.__version__, "batch": args.batch,
-              "step_ms_median": statistics.median(step_ms), "step_ms": step_ms,
-              "final_loss": losses[-1]}
-    if args.device == "cuda":
-        result["peak_mib"] = torch.cuda.max_memory_allocated() / MIB
-    return result
-
-
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", required=True, help="file whose bytes are tokens")
+    add_flags(parser)
     parser.add_argument("--model", choices=[*GPT2, *LLAMA], default="gpt2-124m")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--warmup", type=int, default=0, help="steps before those that count")
-    parser.add_argument("--batch", type=int, default=4, help="sequences")
     parser.add_argument("--seq-len", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32",
                         help="bf16: under autocast, or as --weights says")
     parser.add_argument("--weights", choices=["fp32", "master"], default="fp32",
                         help="master: BF16 for the model, FP32 for the optimizer")
-    parser.add_argument("--attention", choices=ATTENTION, default="masked")
-    parser.add_argument("--compile", action="store_true", help="torch.compile")
-    parser.add_argument("--foreach", action="store_true", help="AdamW over all tensors at once")
-    parser.add_argument("--fused", action="store_true", help="AdamW in one kernel")
-    parser.add_argument("--keep-grads", action="store_true",
-                        help="zero gradients and add, instead of new ones each step")
     args = parser.parse_args()
     if args.weights == "master" and args.precision != "bf16":
         parser.error("--weights master takes --precision bf16")
@@ -127,7 +103,10 @@ def main():
     text, _ = read_bytes(args.data)
     if args.device == "cuda":
         torch.set_float32_matmul_precision("highest" if args.precision == "fp32" else "high")
-    print(json.dumps(measured(args, text)))
+    result = measured(Run(args, text).step, args)
+    if args.device == "cuda":
+        result["peak_mib"] = torch.cuda.max_memory_allocated() / MIB
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

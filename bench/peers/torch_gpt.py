@@ -1,6 +1,7 @@
 """A GPT in PyTorch as people write it, and one step of its training: what the peers here share."""
 
 import math
+import statistics
 from dataclasses import dataclass
 
 import torch
@@ -17,14 +18,11 @@ class Config:
     vocab: int
 
 
-TINY = Config(layers=4, heads=4, channels=128, positions=64, vocab=256)
 SMALL = Config(layers=6, heads=6, channels=384, positions=256, vocab=256)
 GPT2 = {"gpt2-124m": Config(layers=12, heads=12, channels=768, positions=1024, vocab=50304),
         "gpt2-350m": Config(layers=24, heads=16, channels=1024, positions=1024, vocab=50304),
         "gpt2-774m": Config(layers=36, heads=20, channels=1280, positions=1024, vocab=50304),
         "gpt2-1558m": Config(layers=48, heads=25, channels=1600, positions=1024, vocab=50304)}
-
-QUERY_BLOCK = 256
 
 
 def masked(q, k, v):
@@ -35,25 +33,6 @@ def masked(q, k, v):
     return F.softmax(score.masked_fill(~causal, float("-inf")), dim=-1) @ v
 
 
-def additive(q, k, v, first=0):
-    """Scale and mask enter with the product of q and k, in one pass. q may begin at token `first`
-    of k."""
-    B, NH, T, HS = q.shape
-    U = k.shape[2]
-    mask = torch.full((T, U), float("-inf"), dtype=q.dtype).triu(1 + first)
-    q, k, v = q.reshape(B * NH, T, HS), k.reshape(B * NH, U, HS), v.reshape(B * NH, U, HS)
-    score = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=HS ** -0.5)
-    return (F.softmax(score, dim=-1) @ v).view(B, NH, T, HS)
-
-
-def blocks(q, k, v):
-    """A block of queries at a time, with the keys that it may see: half of the pairs in the end."""
-    ends = [min(begin + QUERY_BLOCK, q.shape[2]) for begin in range(0, q.shape[2], QUERY_BLOCK)]
-    begins = [0, *ends[:-1]]
-    return torch.cat([additive(q[:, :, begin:end], k[:, :, :end], v[:, :, :end], begin)
-                      for begin, end in zip(begins, ends)], dim=2)
-
-
 def library(q, k, v):
     """The library's own, which version 1.13 still calls private."""
     if hasattr(F, "scaled_dot_product_attention"):
@@ -61,7 +40,7 @@ def library(q, k, v):
     return F._scaled_dot_product_attention(q, k, v, is_causal=True)[0]
 
 
-ATTENTION = {f.__name__: f for f in (masked, additive, blocks, library)}
+ATTENTION = {f.__name__: f for f in (masked, library)}
 
 
 class Attention(nn.Module):
@@ -146,14 +125,38 @@ def draw(text, batch, seq_len):
     return rows(text, torch.randint(len(text) - seq_len, (batch,)), seq_len)
 
 
-def train_step(model, optimizer, batch, clip=0.0, bf16=False, fresh_grads=True):
-    """Forward, backward, clipping (0: none), update; the loss, for which a GPU is waited. bf16:
+def train_step(model, optimizer, batch, bf16=False, fresh_grads=True):
+    """Forward, backward, update; the loss, for which a GPU is waited. bf16:
     products under autocast."""
     optimizer.zero_grad(set_to_none=fresh_grads)
     with torch.autocast(batch[0].device.type, dtype=torch.bfloat16, enabled=bf16):
         loss = model(*batch)
     loss.backward()
-    if clip > 0:
-        nn.utils.clip_grad_norm_(model.parameters(), clip)
     optimizer.step()
     return loss.item()
+
+
+def add_flags(parser):
+    """What every program here is told."""
+    add = parser.add_argument
+    add("--data", required=True, help="file whose bytes are tokens")
+    add("--steps", type=int, default=5)
+    add("--warmup", type=int, default=0, help="steps before those that count")
+    add("--batch", type=int, default=4, help="sequences, over all ranks")
+    add("--threads", type=int, default=1, help="of a rank")
+    add("--attention", choices=ATTENTION, default="masked")
+    add("--compile", action="store_true", help="torch.compile")
+    add("--foreach", action="store_true", help="AdamW over all tensors at once")
+    add("--fused", action="store_true", help="AdamW in one kernel")
+    add("--keep-grads", action="store_true", help="zero gradients and add, instead of new ones each step")
+
+
+def how_adamw(args):
+    return {name: True for name in ["foreach", "fused"] if getattr(args, name)}
+
+
+def measured(step, args):
+    """Of so many calls of step(), which gives milliseconds and a loss: what a program prints."""
+    step_ms, losses = zip(*[step() for _ in range(args.warmup + args.steps)][args.warmup:])
+    return {"torch": torch.__version__, "batch": args.batch, "step_ms_median": statistics.median(step_ms),
+            "step_ms": step_ms, "final_loss": losses[-1]}

@@ -6,21 +6,28 @@
     build/peers/bin/python bench/peers/whole_step.py --model llama-124m --batch 4 --seq-len 64
 
 AdamW, no clipping, random bytes as tokens. PyTorch is compiled, with its own attention and fused
-AdamW, unless --search tries its settings one after the other and keeps what is faster. Then both
-take turns; then one more run of Ladder shows where its time goes, by operation and against the
+AdamW, unless --torch names others: what was fastest wherever all were tried. Both take turns; then one more run of Ladder shows where its time goes, by operation and against the
 floor that this machine sets (bench/step_floor.h).
 """
 
 import argparse
 import collections
 import json
+import os
 import random
+import statistics
+import subprocess
+import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-from compare import KEPT_MEMORY, ROOT, run_process, run_ladder, run_torch, take_turns
-from results import add_write, section
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench"))
 
+from results import add_write, section  # noqa: E402
+
+KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": "-1"}
 BIN = ROOT / "build/cpu/bin"
 PROGRAMS = {"gpt2-124m": {"fp32": BIN / "ch04_clipping", "bf16": BIN / "ch05_mixed_precision"},
             "llama-124m": {"fp32": BIN / "ch19_llama", "bf16": BIN / "ch19_llama"}}
@@ -35,7 +42,7 @@ TITLES = {"gpt2-124m": "GPT-2 124M", "llama-124m": "LLaMA's block in the sizes o
 CHOICES = {
     "model": {"compiled": (["--compile"], {}), "eager": ([], {})},
     "attention": {name: ([f"--attention={name}"], {})
-                  for name in ["library", "masked", "additive", "blocks"]},
+                  for name in ["library", "masked"]},
     "optimizer": {"fused": (["--fused"], {}), "foreach": (["--foreach"], {}), "loop": ([], {})},
     "gradients": {"new": ([], {}), "kept": (["--keep-grads"], {})},
     "waiting": {"asleep": ([], {}), "spinning": ([], {"OMP_WAIT_POLICY": "active"})},
@@ -44,6 +51,62 @@ CHOICES = {
                      "returned": ([], {})},
 }
 WARMUP = 3  # steps of PyTorch before those that count: it compiles, and finds its memory
+
+
+@dataclass
+class Run:
+    step_ms: float  # median
+    peak_mib: float  # largest resident set of the process: VmHWM
+
+
+def run_process(command, env=None):
+    """What the command prints, and the largest resident set of its process in MiB."""
+    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
+                               env={**os.environ, **(env or {})})
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"{command[0]} {command[1]}: exit status {process.returncode}")
+    return output, usage.ru_maxrss / 1024
+
+
+def run_ladder(program, flags):
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        _, peak = run_process([program, *flags, "--quiet", f"--report={report}"])
+        return Run(json.loads(report.read_text())["step_ms_median"], peak)
+
+
+def run_torch(script, flags, threads, env=None):
+    """OpenMP's threads sleep while they wait: PyTorch's products have threads of their own, and
+    two teams that spin on two cores take each other's time."""
+    env = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": str(threads),
+           "OPENBLAS_NUM_THREADS": str(threads), **(env or {})}
+    peer = Path(__file__).with_name(script)
+    output, peak = run_process([sys.executable, peer, *flags], env)
+    return Run(json.loads(output)["step_ms_median"], peak)
+
+
+def take_turns(rounds, ladder, torch):
+    """Calls both in turn, prints each round, and returns the median Run of both."""
+    runs = []
+    print(f"{'ms a step, MiB at the peak':28}{'ladder':>14}{'PyTorch':>16}")
+    for number in range(1, rounds + 1):
+        runs.append((ladder(), torch()))
+        show(f"round {number}", *runs[-1])
+    mine, other = (Run(statistics.median(run.step_ms for run in column),
+                       statistics.median(run.peak_mib for run in column))
+                   for column in zip(*runs))
+    show("median", mine, other)
+    print(f"ratio {other.step_ms / mine.step_ms:.2f} in speed, "
+          f"{mine.peak_mib / other.peak_mib:.2f} in memory")
+    return mine, other
+
+
+def show(name, mine, other):
+    cells = (f"{run.step_ms:8.1f} {run.peak_mib:7,.0f}" for run in (mine, other))
+    print(f"{name:26}" + "".join(cells), flush=True)
 
 
 def random_file(path, batch, seq_len):
@@ -57,20 +120,6 @@ def peer(flags, settings, threads, script="gpt2_torch.py", choices=CHOICES):
     chosen = [choices[what][how] for what, how in settings.items()]
     env = {name: value for _, extra in chosen for name, value in extra.items()}
     return run_torch(script, [*flags, *(flag for more, _ in chosen for flag in more)], threads, env)
-
-
-def search(flags, threads, script="gpt2_torch.py", choices=CHOICES):
-    """The fastest settings, found by changing one at a time."""
-    settings = {what: next(iter(hows)) for what, hows in choices.items()}
-    best = peer(flags, settings, threads, script, choices).step_ms
-    print(f"PyTorch, ms a step: {best:.0f} with the first of each setting", flush=True)
-    for what, hows in choices.items():
-        for how in list(hows)[1:]:
-            ms = peer(flags, {**settings, what: how}, threads, script, choices).step_ms
-            print(f"  {what} {how}: {ms:.0f}", flush=True)
-            if ms < best:
-                best, settings = ms, {**settings, what: how}
-    return settings
 
 
 def self_times(path):
@@ -132,10 +181,8 @@ def parse_args():
     parser.add_argument("--ceilings", default=ROOT / "build/cpu/bin/bench_operations")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5, help="of a run; the median counts")
-    parser.add_argument("--search-steps", type=int, default=3)
     parser.add_argument("--torch", default="", help="settings of PyTorch that differ from the "
-                        "first ones, as 'attention=blocks,optimizer=foreach'")
-    parser.add_argument("--search", action="store_true", help="find PyTorch's fastest settings")
+                        "first ones, as 'attention=masked,optimizer=foreach'")
     add_write(parser)
     args = parser.parse_args()
     args.program = args.program or PROGRAMS[args.model][args.precision]
@@ -163,8 +210,7 @@ def measure(args):
         flags = [*common, *exact, f"--steps={args.steps}"]
         ours = [*flags, *MODELS[args.model], "--optimizer=adamw"]
         theirs = [*common, *exact, f"--model={args.model}", f"--warmup={WARMUP}"]
-        settings = (search([*theirs, f"--steps={args.search_steps}"], args.threads) if args.search
-                    else given_settings(args.torch))
+        settings = given_settings(args.torch)
         print("PyTorch: " + ", ".join(f"{what} {how}" for what, how in settings.items()))
         mine, _ = take_turns(args.rounds, lambda: run_ladder(args.program, ours),
                              lambda: peer([*theirs, f"--steps={args.steps}"], settings, args.threads))

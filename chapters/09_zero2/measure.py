@@ -9,8 +9,7 @@ RANKS = 4
 
 
 def traffic(r):
-    bytes_ = r.report["extra"]["traffic"]
-    return both(bytes_["predicted"], bytes_["measured"])
+    return both(**r.report["extra"]["traffic"])
 
 
 def total(r):

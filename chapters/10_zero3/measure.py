@@ -5,7 +5,7 @@ import re
 import statistics
 import subprocess
 
-from measure import ROOT, TEXT, result, run, short_text, table
+from measure import ROOT, TEXT, both, result, run, short_text, table
 from plot import GREY, pyplot, save
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -31,15 +31,8 @@ def states(r):
     return sum(r.memory(category) for category in STATES)
 
 
-def equal(r, category):
-    predicted, measured = r.memory(category, "predicted"), r.memory(category)
-    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
-
-
 def traffic(r):
-    bytes_ = r.report["extra"]["traffic"]
-    predicted, measured = bytes_["predicted"], bytes_["measured"]
-    return f"{measured:,}" if predicted == measured else f"{predicted:,} / {measured:,}"
+    return both(**r.report["extra"]["traffic"])
 
 
 def stages(text):
@@ -61,7 +54,7 @@ def stages_table(runs):
         for chapter, theirs, mine in zip(STAGES, paper(P, N), ours(P, N)):
             r = runs[chapter, N]
             rows.append([N, chapter, f"{theirs:,.0f}", f"{mine:,.0f}", f"{states(r):,}",
-                         *(equal(r, c) for c in STATES), f"{rooms(runs, chapter, N):,}",
+                         *(r.both(c) for c in STATES), f"{rooms(runs, chapter, N):,}",
                          f"`{r.hash[-1]}`"])
     return table(["ranks", "chapter", "paper", "formula here", "counted", *STATES,
                   "rooms, counted", "hash"], rows)
@@ -122,7 +115,7 @@ def choices(text, rounds=3):
     for name, finished in runs.items():
         r = finished[-1]
         ms = statistics.median(r.report["step_ms_median"] for r in finished)
-        rows.append([name, equal(r, "Param"), equal(r, "Workspace"), traffic(r), f"{ms:.0f}",
+        rows.append([name, r.both("Param"), r.both("Workspace"), traffic(r), f"{ms:.0f}",
                      f"`{r.hash[-1]}`"])
     return table(["2 ranks, GA = 2", "Param", "Workspace", "bytes sent a step", "ms a step",
                   "hash"], rows)

@@ -1,6 +1,6 @@
 """The measured tables of chapter 16: loss and time of FP8, its bytes, and ranks that share scales."""
 
-from measure import both, compare, run, short_text, table, take_turns, turns_text
+from measure import compare, run, short_text, table, take_turns, turns_text
 
 CHAPTER = "16_fp8"
 TINY = "--model tiny --batch 12 --beta2 0.99 --clip 1 --lr 1e-3"

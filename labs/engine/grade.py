@@ -7,7 +7,6 @@ and the weights and the text of the program.
 
 import json
 import secrets
-import shutil
 import tempfile
 from pathlib import Path
 

@@ -5,7 +5,6 @@ import re
 
 import matplotlib
 
-from rows import REFERENCE
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -72,51 +71,6 @@ BAR = 0.26  # inches of height
 VALUE = {"va": "center", "fontsize": 8, "color": MUTED,
          "bbox": {"facecolor": PAPER, "edgecolor": "none", "pad": 1}}
 SPLITTING = "04_clipping"  # the first chapter that knows micro-batches
-
-
-def loss_groups(runs):
-    """[(runs with the same losses, those losses)], in the order of the first of each."""
-    groups = {}
-    for run in runs:
-        groups.setdefault(tuple(run.losses), []).append(run)
-    return [(members, losses) for losses, members in groups.items()]
-
-
-def ranges(numbers):
-    """[4, 6, 7, 8] as "04, 06 to 08"."""
-    runs = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(f"{a:02}" if a == b else f"{a:02} to {b:02}" for a, b in runs)
-
-
-def names_of(runs):
-    """One run by its title, several by their chapters."""
-    if len(runs) == 1:
-        return title_of(runs[0])
-    return f"{ranges(run.row.number for run in runs)}:  {len(runs)} runs, one line"
-
-
-def loss_chart(runs):
-    """Runs with the same losses share one line."""
-    figure, axes = new_figure(3.7)
-    colors = iter(["#e15759", "#f28e2b", "#59a14f", "#b07aa1", "#76b7b2", "#edc948"] * len(runs))
-    for members, losses in loss_groups(runs):
-        many = len(members) > 1
-        trunk = any(run.row.key == REFERENCE for run in members)
-        axes.plot(losses, color="#4c78a8" if trunk else next(colors), label=names_of(members),
-                  linewidth=4 if many else 1.4, alpha=0.6 if many else 1,
-                  zorder=1 if many else 2)
-    axes.set_xlabel("step")
-    axes.set_ylabel("training loss, nats per byte")
-    axes.set_xlim(0, len(runs[0].losses) - 1)
-    axes.grid(axis="y")
-    axes.tick_params(length=0)
-    axes.legend(loc="upper right")
-    return svg_of(figure, "loss", "Training loss by step, a line for each set of equal runs")
 
 
 def time_chart(runs):

@@ -55,6 +55,13 @@ def folder(name):
     return path
 
 
+def some_chapters(text):
+    numbers, known = text.split(","), sorted(name[:2] for name, row in chapter_tree.chapters().items() if row.trains)
+    if not set(numbers) <= set(known):
+        raise argparse.ArgumentTypeError(f"{text}: legal are some of {','.join(known)}")
+    return {REFERENCE, *numbers}
+
+
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(prog="compare.sh", description="All techniques side by side, on one page.")
     parser.error = lambda message: fail(f"{message}; --help lists the flags")
@@ -73,6 +80,7 @@ def parse_arguments(arguments):
     add("--rounds", type=positive, default=3, help="how often the runs take turns, to be timed")
     add("--backend", choices=["ref", "cpu", "cuda", "cuda-on-cpu"], default="cpu", help="computes")
     add("--data", type=text_file, help="text to train on; without it 64 KiB of the King James Bible")
+    add("--only", type=some_chapters, help="these chapters and 06, such as 07,10,13; no plans")
     add("--out", type=folder, default=ROOT / "build/report", help="folder of the page")
     args = parser.parse_args(arguments)
     args.chosen = [flag for flag in (*UNNAMED, "batch", "micro_batch", "ranks")
@@ -90,7 +98,7 @@ def build(args):
     run("bash", "scripts/setup.sh")
     run("cmake", "--preset", args.preset, stdout=subprocess.DEVNULL)
     run("cmake", "--build", "--preset", args.preset, "--parallel", str(os.cpu_count()), "--target",
-        *(f"ch{name}" for name in chapter_tree.chapters(ROOT)))
+        *(f"ch{name}" for name in chapter_tree.chapters(ROOT) if not args.only or name[:2] in args.only))
 
 
 def excerpt(args):
@@ -159,7 +167,8 @@ def main(words):
     from page import html  # its charts need what build() installs
     args.out.mkdir(parents=True, exist_ok=True)
     args.data = args.data or excerpt(args)
-    runs, left_out, faults = run_all(rows(args.ranks, args.backend, args.model), args)
+    wanted = [row for row in rows(args.ranks, args.backend, args.model) if not args.only or row.chapter[:2] in args.only]
+    runs, left_out, faults = run_all(wanted, args)
     reference = next((run for run in runs if run.row.key == REFERENCE), None)
     if not reference:
         print("compare.sh: without chapter 06 there is nothing to compare with", file=sys.stderr)
@@ -168,7 +177,7 @@ def main(words):
     try:
         time_in_turns(runs, args)
         judge(runs)
-        plans = plan_all([run.row for run in runs], args)
+        plans = [] if args.only else plan_all([run.row for run in runs], args)
     except (RunError, OSError) as error:
         faults.append(str(error))
         if not reference.times:

@@ -152,8 +152,6 @@ def html(runs, plans, left_out, faults, about):
             "optimizer remembers: what ZeRO shards."),
              grouped(HEADER, runs, cells)),
         plan_card(plans),
-        card("Loss", "Other optimizers, schedules and precisions change the curve. How a run is "
-             "laid out does not: all those lie on one line, because they are one curve.", charts.loss_chart(runs)),
         card("Time of a step", "Summing, sending and waiting come on top of the arithmetic, which "
              "is the same in all FP32 rows but the one that recomputes.", charts.time_chart(runs)),
         card("Memory of every rank", (

@@ -106,13 +106,18 @@ class Transformers(unittest.TestCase):
     rows = []  # for the result: version, who saved, what, our loss, theirs, tolerance
 
     @classmethod
-    def setUpClass(cls):
+    def begin(cls, ladder):
+        """A folder, a text, and the programs that train on it."""
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.here = Path(folder.name)
         text = cls.here / "text.txt"
         text.write_text("".join(f"{i * i} is {i} times {i}. " for i in range(1000)))
-        cls.ladder = Ladder(cls.programs, text)
+        cls.ladder = ladder(cls.programs, text)
+
+    @classmethod
+    def setUpClass(cls):
+        cls.begin(Ladder)
         cls.saved, cls.saved_loss = cls.save("saved", [*SMALL_FLAGS, "--lr", "0.01"], 150)
         cls.wide, cls.wide_loss = cls.save("wide", [*WIDE_FLAGS, "--batch", "2"], 2)
         cls.tied, cls.tied_loss = cls.save("tied", [*SMALL_FLAGS, TIED, "--lr", "0.01"], 150)

@@ -61,32 +61,22 @@ def types(root):
     return set().union(*found)
 
 
-def check_readmes(root):
-    faults = []
-    for folder in sorted((root / "chapters").glob("[0-9][0-9]_*")):
-        readme = folder / "README.md"
-        where = readme.relative_to(root)
-        if not readme.is_file():
-            faults.append(f"{where}: missing")
-            continue
-        text = readme.read_text(encoding="utf-8")
-        outside_of_code = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-        if re.findall(r"^## .+", outside_of_code, re.MULTILINE) != SECTIONS:
-            faults.append(f"{where}: wants these sections in order: {', '.join(SECTIONS)}")
-        faults += check_top(where, text) + check_types(root, where, text)
-        faults += check_exercises(where, text)
-    return faults
-
-
-def check_names(root):
-    """Every folder of chapters/ is in the table and has a main.cpp."""
-    known = chapter_tree.read_table(root)
-    faults = []
+def check_folders(root):
+    """Every folder of chapters/ is in the table, and has a main.cpp and a README with all its sections."""
+    faults, known = [], chapter_tree.read_table(root)
     for folder in sorted((root / "chapters").glob("[0-9][0-9]_*")):
         if folder.name not in known:
             faults.append(f"chapters/{folder.name}: not in scripts/chapters.txt")
-        if not (folder / "main.cpp").is_file():
-            faults.append(f"chapters/{folder.name}: no main.cpp")
+        where = folder.relative_to(root) / "README.md"
+        missing = [name for name in ("README.md", "main.cpp") if not (folder / name).is_file()]
+        faults += [f"chapters/{folder.name}/{name}: missing" for name in missing]
+        if "README.md" in missing:
+            continue
+        text = (root / where).read_text(encoding="utf-8")
+        outside_of_code = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        if re.findall(r"^## .+", outside_of_code, re.MULTILINE) != SECTIONS:
+            faults.append(f"{where}: wants these sections in order: {', '.join(SECTIONS)}")
+        faults += check_top(where, text) + check_types(root, where, text) + check_exercises(where, text)
     return faults
 
 
@@ -105,7 +95,7 @@ def check_ranks(root):
 
 
 def check(root):
-    return (check_names(root) + check_readmes(root) + chapter_tree.faults_of(root) + chapter_budget.check(root)[1] +
+    return (check_folders(root) + chapter_tree.faults_of(root) + chapter_budget.check(root)[1] +
             chapter_diff.faults(root) + check_ranks(root))
 
 

@@ -87,7 +87,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(runs.step_traffic(shorter, longer, 2), [{"all_reduce": 5}])
 
     def test_bad_flags(self):
-        for words in [["--ranks", "3"], ["--steps", "0"], ["--bogus"], ["--backend", "gpu"], ["--data", "nope.txt"], ["--out", __file__]]:
+        for words in [["--ranks", "3"], ["--steps", "0"], ["--bogus"], ["--backend", "gpu"], ["--data", "nope.txt"], ["--out", __file__], ["--only", "07,99"]]:
             said = io.StringIO()
             with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(said):
                 compare.main(words)

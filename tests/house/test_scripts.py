@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -182,9 +181,6 @@ for i in $(seq 20); do echo "loss $((${ranks-1} > 2))"; done >"$last"
 
 class Tables(unittest.TestCase):
     def test_gpu_check_names_what_is_there(self):
-        sources = "".join(path.read_text() for path in (ROOT / "kernels/cuda").glob("attention_*"))
-        for kernel in gpu_measure.COUNTED:
-            self.assertTrue(re.search(rf"__global__[^;{{]*\b{kernel}\(", sources), kernel)
         trained = {path.parent.name for path in (ROOT / "chapters").glob("*/main.cpp")
                    if "train_step" in path.read_text()}
         self.assertEqual({chapter for chapter, _, _ in gpu_runs.BESIDE_CPU}, trained)
@@ -195,7 +191,7 @@ class Tables(unittest.TestCase):
         for part in nightly.LAYOUTS:
             runs = list(part())
             self.assertTrue(any(run.is_control for run in runs))
-            self.assertEqual({run.table for run in runs}, set(nightly.LAYOUTS[part][2]))
+            self.assertRegex(nightly.told(part.__name__), "^(chapter|the same)")
             self.assertTrue(all((ROOT / "chapters" / run.chapter).is_dir() for run in runs))
 
     def test_generations_of_one_machine_differ(self):

@@ -1,21 +1,13 @@
 #!/usr/bin/env python3
-"""What a reader sees of every picture, on white and on black, in a print and in a preview.
-
-    test_look.py --part static     no background, no black letters, a first frame that is the picture
-    test_look.py --part browser    the first frame, drawn by Chromium; skipped (status 77) without it
-"""
+"""What a reader sees of every picture, on white and on black, in a print and in a preview: no background,
+no black letters, a first frame that is the picture."""
 
 import re
-import sys
 import unittest
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/23_planner"))
-from browser import CHROMIUM, Browser  # noqa: E402
-
-SKIPPED = 77
 WHITE = re.compile(r"#fff(fff)?|white", re.I)
 BLACK = re.compile(r"#000(000)?|black", re.I)
 AT_REST = {"transform:none", "opacity:1"}  # of an element that no animation has touched
@@ -98,40 +90,5 @@ class Static(unittest.TestCase):
         self.assertEqual(faded("@keyframes a{50%{opacity:1}}"), ["a"])
 
 
-# Elements that an animation has changed at a share of its time. SVG has the identity as a matrix, too.
-CHANGED = """document.getAnimations().map(one => {
-    one.pause();
-    one.currentTime = %g * one.effect.getTiming().duration;
-    const now = getComputedStyle(one.effect.target);
-    return now.opacity === "1" && ["none", "matrix(1, 0, 0, 1, 0, 0)"].includes(now.transform);
-}).filter(still => !still).length"""
-
-
-class FirstFrame(unittest.TestCase):
-    """What Chromium makes of the animations."""
-
-    def setUp(self):
-        self.browser = Browser()
-        self.addCleanup(self.browser.close)
-        self.browser.look(1100)
-
-    def test_it_is_the_picture(self):
-        moving = [path for path in pictures() if "@keyframes" in path.read_text(encoding="utf-8")]
-        self.assertGreater(len(moving), 1)
-        for path in moving:
-            with self.subTest(path.relative_to(ROOT)):
-                self.browser.open(path.as_uri())
-                self.browser.wait(f"location.href === {path.as_uri()!r} && document.readyState === 'complete'")
-                self.assertGreater(self.browser.run("document.getAnimations().length"), 2)
-                self.assertEqual(self.browser.run(CHANGED % 0), 0)
-                self.assertGreater(self.browser.run(CHANGED % 0.6), 0, "control: it moves")
-
-
 if __name__ == "__main__":
-    tests = {"static": Static, "browser": FirstFrame}[sys.argv.pop()]
-    if tests is FirstFrame and not CHROMIUM:
-        print("SKIPPED: no Chromium; scripts/setup.sh --all installs it")
-        sys.exit(SKIPPED)
-    del sys.argv[1:]
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(tests)
-    sys.exit(not unittest.TextTestRunner().run(suite).wasSuccessful())
+    unittest.main()
