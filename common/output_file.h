@@ -13,8 +13,8 @@ namespace ladder {
 /// lead nowhere.
 std::filesystem::path resolved(const std::filesystem::path& path);
 
-/// Writes the names in a directory to the disk. Only then is a file safe that was created or
-/// renamed there. Some file systems cannot do this; that is no failure.
+/// Writes the names in a directory to the disk. A file that was created or renamed there is safe
+/// only after this. Some file systems cannot do it; that is no failure.
 /// @return whether it succeeded; if not, errno says why
 bool sync_directory(const std::filesystem::path& dir);
 

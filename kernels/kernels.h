@@ -188,9 +188,9 @@ struct Kernels {
   /// all numbers. expert[b,t,:] ascends. The bias affects the choice only (arXiv 2408.15664).
   ///   weight[j] = s_j = scores[expert[j]]; renormalized: s_j / sum_i s_i;
   ///   load[b,e] = how many tokens of a sequence take expert e;
-  ///   losses[0,b] = sum_e f_e P_e, the balance loss (arXiv 2101.03961), per sequence as in arXiv
-  ///   2412.19437: f_e = load[b,e] E / (k T);  P_e = sum_t p_e[t] / T, where p_e[t] is the score
-  ///   divided by the sum of the token's scores. The loss is 1 if all loads are equal;
+  ///   losses[0,b] = sum_e f_e P_e, the balance loss (arXiv 2101.03961), per sequence as in
+  ///   arXiv 2412.19437: f_e = load[b,e] E / (k T);  P_e = sum_t p_e[t] / T, where p_e[t] is the
+  ///   score divided by the sum of the token's scores. The loss is 1 if all loads are equal;
   ///   losses[1,b] = sum_t (log sum_e exp logits[b,t,e])^2 / T, the z-loss (arXiv 2202.08906).
   /// Sums over t have the order of a vector. Every tensor that is not I32 is F32, also beside
   /// narrow activations. expert (B,T,k) I32; weight (B,T,k); scores, logits (B,T,E); load (B,E)

@@ -1,10 +1,10 @@
 // Sequence parallelism: ranks that share each layer also share what lies between the layers
-// (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", arXiv
-// 2205.05198).
+// (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
+// arXiv 2205.05198).
 //
 // Norms and residuals treat each token by itself. So between the shared parts, rank r of t has only
 // its own positions of every sequence, [r T/t, (r+1) T/t). A shared part needs all positions, so
-// they are gathered before it. Of the sum after it, a rank takes its own positions:
+// they are gathered before it. After it, a rank takes its own positions of the sum:
 //
 //            forward           backward
 //      f     all-gather        reduce-scatter

@@ -189,8 +189,8 @@ struct StageLayout {
     return times_again() * rank.chunks * recompute.extra_flops(part, sequences);
   }
   /// Operations of the products of the stage's blocks, for one sequence. Attention has no weights,
-  /// so weight gradients take least. Per token and block of GPT-2 they take 24 C^2. Forward takes 2
-  /// C (T + 1) more, and the gradients of inputs 5 C (T + 1) more. Recomputation counts with the
+  /// so weight gradients take least. Per token and block of GPT-2 they take 24 C^2. Forward takes
+  /// 2 C (T + 1) more, and the gradients of inputs 5 C (T + 1) more. Recomputation counts with the
   /// gradients of inputs, and for zb-h1 once more with those of weights.
   StageTimes counted_times(const Recompute& recompute) const {
     const int64_t T = gpt.seq_len, NH = gpt.heads, HS = gpt.head_size();

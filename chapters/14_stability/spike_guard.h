@@ -1,10 +1,10 @@
 // Spike guard: skips a batch that would throw the model off.
 //
 // A step is a spike if its loss or gradient norm is more than K standard deviations above the mean
-// of the last 64 good steps. It makes no update, but data and schedule go on. (PaLM, arXiv
-// 2204.02311, section 5.1, went back to a checkpoint before the spike and left out some 200 to 500
-// batches.) The eighth spike in a row is believed: the level has changed for good. That step
-// updates the weights, and the window of good steps starts anew.
+// of the last 64 good steps. It makes no update, but data and schedule go on.
+// (PaLM, arXiv 2204.02311, section 5.1, went back to a checkpoint before the spike and left out
+// some 200 to 500 batches.) The eighth spike in a row is believed: the level has changed for good.
+// That step updates the weights, and the window of good steps starts anew.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// --context ulysses: exchanges tokens for heads (Jacobs et al., "DeepSpeed Ulysses", arXiv
-// 2309.14509).
+// --context ulysses: exchanges tokens for heads (Jacobs et al., "DeepSpeed Ulysses",
+// arXiv 2309.14509).
 //
 // No head reads another head. So a rank that has all tokens of some heads can do attention as a
 // single rank does. An all-to-all transposes tokens into heads, and another one transposes back:

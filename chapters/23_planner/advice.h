@@ -1,4 +1,4 @@
-// What to change in a question that has no answer: nothing is legal, or nothing fits.
+// What to change in a question that has no answer, because nothing is legal or nothing fits.
 #pragma once
 
 #include <algorithm>
@@ -21,21 +21,22 @@
 
 namespace ladder::planner {
 
-/// A value as a command line has it.
+/// A value in the form that a command line has.
 inline std::string text_of(PipelineKind kind) { return std::string(to_string(kind)); }
 template <class T>
 std::string text_of(const T& value) {
   return fmt::format("{}", value);
 }
 
-/// What another choice would take: "--recompute full", and its fastest layout.
+/// What another choice would give: "--recompute full", and the fastest layout with it.
 struct Change {
   std::string text;
   Plan plan;
 };
 
-/// The cheapest change after which something fits: one fixed flag is set free, or there are more
-/// devices. Of the former the fastest, of the latter the fewest. None: nothing of the kind does.
+/// The cheapest change after which something fits: one fixed flag becomes free, or there are more
+/// devices. Of the free flags it is the one with the fastest plan; of numbers of devices, the
+/// smallest. None if no such change helps.
 inline std::optional<Change> cheapest_change(const Job& job, const Device& device,
                                              const Fixed& fixed) {
   constexpr Wanted kOne{.fastest = 1, .front = false};
@@ -45,7 +46,7 @@ inline std::optional<Change> cheapest_change(const Job& job, const Device& devic
     if (!(fixed.*flag)) return;
     Fixed other = fixed;
     (other.*flag).reset();
-    other.dp.reset();  // what is left for it
+    other.dp.reset();  // it takes the devices that are left
     const Found found = search.find(other, kOne);
     if (found.plans.empty()) return;
     const Plan& plan = found.plans.front();
@@ -67,7 +68,7 @@ inline std::optional<Change> cheapest_change(const Job& job, const Device& devic
 /// Why no layout of a question is legal.
 class Refusal {
  public:
-  /// @param fixed so that no layout is legal
+  /// @param fixed leaves no layout legal
   Refusal(const Job& job, const Fixed& fixed) : job_(job), fixed_(fixed), few_(fixed) {
     each_flag([&](auto flag, const char*, auto) {
       Fixed fewer = few_;
@@ -85,15 +86,15 @@ class Refusal {
   }
 
  private:
-  /// What all layouts break, of the fewest flags that leave none legal. Else what those break that
-  /// break one rule alone.
+  /// What all layouts break, with the fewest flags that leave none legal. If layouts break
+  /// different rules: what those say that break only one rule.
   std::string reason() const {
     for (const Rule rule : kRules)
       if (!Candidates(job_, few_, {rule}).any())
         return rule(job_, Candidates(job_, few_, {}).any().value());
     std::vector<std::string> all;
     for (const Rule rule : kRules) {
-      if (rule == devices_are_all) continue;  // others are always legal
+      if (rule == devices_are_all) continue;  // other layouts are always legal
       Candidates::Rules others{kRules.begin(), kRules.end()};
       std::erase(others, rule);
       if (const auto layout = Candidates(job_, few_, others).any())
@@ -103,7 +104,7 @@ class Refusal {
                        fmt::join(all, "; or "));
   }
 
-  /// One of the flags that leave nothing legal, with the legal value that is nearest.
+  /// For each of the flags that leave nothing legal: its nearest legal value.
   std::vector<std::string> changes() const {
     std::vector<std::string> all;
     each_flag([&](auto flag, const char* name, auto value) {
@@ -130,7 +131,7 @@ class Refusal {
     return a == b ? 0 : 1;
   }
 
-  /// Other numbers of devices or sequences.
+  /// Other numbers of devices or of sequences.
   std::vector<std::string> other_jobs() const {
     std::vector<std::string> all;
     for (const auto& [name, number] :

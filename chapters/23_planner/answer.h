@@ -1,4 +1,4 @@
-// A question's answer: all plans that fit, and what is known of the fastest.
+// The answer to a question: all plans that fit, and more about the fastest.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ struct Answer {
   const Plan& best() const { return found.plans.front(); }
 };
 
-/// @throws UserError saying what takes the least, and the cheapest change after which it fits
+/// @throws UserError that says what takes least, and the cheapest change after which it fits
 [[noreturn]] inline void refuse(const Job& job, const Device& device, const Fixed& fixed,
                                 const Found& found) {
   if (found.legal == 0)
@@ -51,8 +51,8 @@ struct Answer {
                   found.least->layout.text().c_str(), advice.c_str());
 }
 
-/// @param fastest how many plans, beside those of which no other is faster and smaller
-/// @throws UserError if nothing fits, or the device cannot compute so
+/// @param fastest how many plans, in addition to those of which no other is both faster and smaller
+/// @throws UserError if nothing fits, or if the device cannot compute in this precision
 inline Answer answer(const Question& question, const Device& device, size_t fastest = 100) {
   if (question.precision.fp8() && device.fp8 == 0)
     throw UserError("--precision fp8: {} has no peak for it; legal are fp32, bf16 and fp16",
@@ -82,7 +82,7 @@ inline std::string value_of(const Answer& a, std::string_view name) {
   return fmt::format("{:.4g} s", a.best().seconds());
 }
 
-/// What --report has.
+/// The content of --report.
 inline nlohmann::json report_json(const Answer& a) {
   const auto& [device, job, found, ladder, cost] = a;
   nlohmann::json report = {{"chapter", "23_planner"},

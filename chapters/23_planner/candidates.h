@@ -1,13 +1,14 @@
-// All legal layouts of a question: what is not given takes each legal value.
+// All legal layouts of a question. What the user does not fix takes each legal value.
 //
 //   tp         1, 2, 4, 8                        pp          divisors of the layers
 //   cp         divisors of the devices left      dp          what is left
 //   ep         divisors of the experts           micro-batch powers of two, or all sequences of a
 //   chunks     divisors of a stage's layers                  replica
 //   schedule   chapter 12's four                 zero        0 to 3
-//   recompute  chapter 06's policies, each under one name
+//   recompute  chapter 06's policies, each with one name
 //
-// Two layouts that are one come once: one stage has no schedule, one replica no stage of ZeRO.
+// If two layouts are really the same, only one comes: one stage has no schedule, one replica has no
+// stage of ZeRO.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@
 
 namespace ladder::planner {
 
-/// What the user has fixed of a layout.
+/// The parts of a layout that the user has fixed.
 struct Fixed {
   std::optional<int64_t> tp = {}, pp = {}, dp = {}, cp = {}, ep = {};
   std::optional<int64_t> zero = {}, micro_batch = {}, chunks = {};
@@ -33,7 +34,7 @@ struct Fixed {
   std::optional<PipelineKind> schedule = {};
 };
 
-/// Calls use(flag, its name, what a layout has of it) for each flag of a layout.
+/// Calls use(flag, its name, its value in a layout) for each flag of a layout.
 template <class Use>
 void each_flag(Use&& use) {
   using L = PlanLayout;
@@ -49,15 +50,15 @@ void each_flag(Use&& use) {
   use(&Fixed::dp, "--dp", [](const L& l) { return l.dp; });
 }
 
-/// The layouts that break none of some rules. Each stands for all its stages of ZeRO and all
-/// policies of recomputation.
+/// The layouts that break none of some rules. Each stands for a family: all its stages of ZeRO and
+/// all policies of recomputation.
 class Candidates {
  public:
   using Rules = std::vector<Rule>;
   Candidates(const Job& job, const Fixed& fixed, Rules rules = {kRules.begin(), kRules.end()})
       : job_(job), fixed_(fixed), rules_(std::move(rules)) {}
 
-  /// Calls use(layout) for each, with the first of its stages of ZeRO and of its policies.
+  /// Calls use(layout) for each, with its first stage of ZeRO and its first policy.
   template <class Use>
   void each(Use&& use) const {
     for (const int64_t tp : of(fixed_.tp, {1, 2, 4, 8})) {
@@ -72,7 +73,7 @@ class Candidates {
         }
     }
   }
-  /// The first.
+  /// The first layout, if there is one.
   std::optional<PlanLayout> any() const {
     std::optional<PlanLayout> first;
     each([&](const PlanLayout& l) {
@@ -81,7 +82,7 @@ class Candidates {
     return first;
   }
 
-  /// Of a layout of each().
+  /// The stages of ZeRO of a layout of each().
   std::vector<int64_t> zeros(const PlanLayout& l) const {
     return of(fixed_.zero, l.replicas() == 1 ? std::vector<int64_t>{0}
                            : l.pp > 1        ? std::vector<int64_t>{0, 1}
@@ -113,7 +114,7 @@ class Candidates {
   }
   bool has(Rule rule) const { return std::ranges::find(rules_, rule) != rules_.end(); }
   bool breaks(Rule rule, const PlanLayout& l) const { return has(rule) && !rule(job_, l).empty(); }
-  /// Of the rules that each() has not asked.
+  /// Whether the layout breaks none of the rules that each() has not asked.
   bool breaks_none(const PlanLayout& l) const {
     return std::ranges::all_of(rules_, [&](Rule rule) {
       return rule == tensors_are_cut || rule == layers_are_cut || rule(job_, l).empty();
@@ -140,7 +141,7 @@ class Candidates {
     if (all.empty() || all.back() < share) all.push_back(std::max<int64_t>(1, share));
     return all;
   }
-  /// Schedules with their chunks. One stage has none.
+  /// Schedules and their chunks. One stage has only one.
   std::vector<std::pair<PipelineKind, int64_t>> schedules(int64_t pp) const {
     if (pp == 1) return {{PipelineKind::OneFOneB, 1}};
     std::vector<std::pair<PipelineKind, int64_t>> all;

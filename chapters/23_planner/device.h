@@ -1,15 +1,16 @@
-// A device, and the links between devices: the numbers that a time is made of.
+// A device, and the links between devices: the numbers from which times are computed.
 //
-// They come from a TOML file (devices/ has six, each number with its source). Peaks are what the
-// maker prints; `achieved` says which share of them a training program gets. Those shares are
-// assumptions, which the file may change:
+// They come from a TOML file (devices/ has eight, and each number has its source there). Peaks are
+// what the maker prints. `achieved` says which share of them a training program gets. These shares
+// are assumptions, which the file may change:
 //
 //   time of a product    = operations / (peak x achieved.products)
 //   time of attention    = operations / (peak x achieved.attention)
 //   time of other kernels = bytes / (memory rate x achieved.memory), or bytes / cache rate for a
 //                          kernel whose bytes the cache holds
 //   time of a message    = bytes / (link rate x achieved.links) + latency
-//   what of it counts    = all but achieved.overlap of it, as far as there is computation beside it
+//   what of it counts    = all of it, less what computation beside it hides: at most the share
+//                          achieved.overlap
 #pragma once
 
 #include <algorithm>
@@ -29,43 +30,43 @@ namespace ladder::planner {
 
 struct Device {
   std::string name;
-  double fp32 = 0, bf16 = 0, fp8 = 0;  ///< operations a second of dense products; fp8 0: has none
+  double fp32 = 0, bf16 = 0, fp8 = 0;  ///< operations per second of dense products; no fp8: 0
   double memory = 0;                   ///< bytes
-  double memory_rate = 0;              ///< bytes a second
-  double cache = 0, cache_rate = 0;    ///< the same of a cache; 0 bytes: it is left out
-  double node = 0;                     ///< devices that the fast link joins
+  double memory_rate = 0;              ///< bytes per second
+  double cache = 0, cache_rate = 0;    ///< the same for a cache; 0 bytes: it is left out
+  double node = 0;                     ///< how many devices the fast link joins
   double node_rate = 0,
-         node_latency = 0;               ///< of that link: bytes a second in one direction; seconds
-  double net_rate = 0, net_latency = 0;  ///< of the network, for each device
-  double watts = 0;                      ///< of a device at its limit
+         node_latency = 0;               ///< of that link: bytes a second one way; seconds
+  double net_rate = 0, net_latency = 0;  ///< of the network, per device
+  double watts = 0;                      ///< of one device at its limit
   double products = 0, attention = 0, memory_share = 0, links = 0;  ///< shares achieved
-  double overlap = 0;  ///< share of a message that computation beside it can hide
-  double usable = 0;   ///< share of the memory that tensors can have
+  double overlap = 0;  ///< share of a message that computation can hide
+  double usable = 0;   ///< share of the memory that tensors can use
 
-  /// Operations a second at the peak of that precision. FP16 has the peak of BF16.
+  /// Operations per second at the peak of that precision. FP16 has the peak of BF16.
   double peak(std::string_view precision) const {
     return precision == "fp32" ? fp32 : precision == "fp8" ? fp8 : bf16;
   }
-  /// Of kernels that compute little: the time in which the memory moves their bytes.
+  /// The time of kernels that compute little: as long as the memory takes for their bytes.
   double memory_seconds(double bytes) const { return bytes / (memory_rate * memory_share); }
-  /// The same of one call, whose operands the call before may have left in the cache.
+  /// The same for one call. The call before may have left its operands in the cache.
   double call_seconds(double bytes) const {
     return bytes <= cache ? bytes / cache_rate : memory_seconds(bytes);
   }
-  /// What a message adds to `beside` seconds of computation.
+  /// How much a message adds to `beside` seconds of computation.
   double exposed(double message, double beside) const {
     return message - std::min(overlap * message, beside);
   }
-  /// Bytes that a plan may take.
+  /// How many bytes a plan may take.
   int64_t room() const { return static_cast<int64_t>(memory * usable); }
 };
 
-/// A number of the file: where it stands, and where it goes.
+/// A number of the file: its name there, and its place here.
 struct DeviceField {
   std::string_view name;  ///< "peak.bf16"
   double Device::*value;
   double unit;         ///< 1e12 for TFLOP/s
-  double least, most;  ///< of what the file says
+  double least, most;  ///< legal values in the file
 };
 
 inline constexpr double kAnyNumber = 1e12;
@@ -91,8 +92,8 @@ inline constexpr std::array kDeviceFields = {
     DeviceField{"achieved.usable", &Device::usable, 1, 1e-6, 1},
 };
 
-/// A line of a TOML file, as far as a device needs TOML: "[section]", 'key = 1.5', 'key = "text"',
-/// comments.
+/// A line of a TOML file. Only the parts of TOML that a device needs are known: "[section]", 'key =
+/// 1.5', 'key = "text"', comments.
 class DeviceLine {
  public:
   explicit DeviceLine(const std::string& line) : text_(trimmed(without_comment(line))) {}
@@ -103,7 +104,7 @@ class DeviceLine {
   }
   std::string section() const { return text_.substr(1, text_.size() - 2); }
   std::string key() const { return trimmed(text_.substr(0, text_.find('='))); }
-  /// After the '='; "" without one.
+  /// What follows the '='; "" if there is none.
   std::string value() const {
     const size_t at = text_.find('=');
     return at == std::string::npos ? "" : trimmed(text_.substr(at + 1));
@@ -126,7 +127,7 @@ class DeviceLine {
   std::string text_;
 };
 
-/// The number in `value`, which field `field` of `file` may have. @throws UserError
+/// The number in `value`, if field `field` of `file` may have it. @throws UserError
 inline double device_number(const std::string& file, const DeviceField& field,
                             const std::string& value) {
   double number = 0;
@@ -138,7 +139,7 @@ inline double device_number(const std::string& file, const DeviceField& field,
   return number * field.unit;
 }
 
-/// @throws UserError naming the line or the field that is wrong, and what is legal
+/// @throws UserError that names the line or the field that is wrong, and what is legal
 inline Device parse_device(const std::string& file, const std::string& text) {
   Device device;
   std::vector<std::string_view> missing;
@@ -180,7 +181,7 @@ inline std::vector<std::string> device_names(const std::string& folder) {
 }
 
 /// @param device one of `folder`, or a file: FILE.toml
-/// @throws UserError as parse_device(), or naming the devices there are
+/// @throws UserError as parse_device() does; or one that names the devices of the folder
 inline Device read_device(const std::string& folder, const std::string& device) {
   constexpr int64_t kMost = 1 << 16;
   if (device.ends_with(".toml"))
@@ -194,18 +195,18 @@ inline Device read_device(const std::string& folder, const std::string& device) 
 
 // ---- links --------------------------------------------------------------------------------------
 
-/// What a rank of a group sends through.
+/// The link through which a rank of a group sends.
 struct Link {
-  double rate;     ///< bytes a second that one rank sends
-  double latency;  ///< seconds of one message
+  double rate;     ///< bytes per second that one rank sends
+  double latency;  ///< seconds per message
   bool in_node;
 
   double seconds(double bytes, double messages) const { return bytes / rate + messages * latency; }
 };
 
-/// The link of a group of `ranks` that stand `stride` apart: the fast one if the group lies in a
-/// node. Else as many of a node's network cards as the group has ranks there carry what the group
-/// sends, and the fast link brings it to the right card.
+/// The link of a group of `ranks` ranks that are `stride` apart. If the group is in one node, it is
+/// the fast link. Otherwise the network carries what the group sends: as many network cards of a
+/// node as the group has ranks there. The fast link brings it to the right card.
 inline Link link_of(const Device& device, int64_t stride, int64_t ranks) {
   const auto node = static_cast<int64_t>(device.node);
   const int64_t here = std::clamp<int64_t>(node / stride, 1, ranks);
@@ -215,8 +216,8 @@ inline Link link_of(const Device& device, int64_t stride, int64_t ranks) {
   return {std::min(fast, cards), device.net_latency, false};
 }
 
-/// Messages that wait for one another in an all-reduce by halving and doubling (chapter 07); a
-/// reduce-scatter or an all-gather takes half of them.
+/// How many messages wait for one another in an all-reduce by halving and doubling (chapter 07). A
+/// reduce-scatter or an all-gather has half of them.
 inline double messages_of_all_reduce(int64_t ranks) {
   return 2.0 * std::bit_width(static_cast<uint64_t>(ranks) - 1);
 }

@@ -1,5 +1,5 @@
-// --explain: a number of the plan, its formula, what stands in it, and the file and chapter it
-// comes from.
+// --explain: shows a number of the plan, its formula, the values in the formula, and the file and
+// chapter that it comes from.
 #pragma once
 
 #include <algorithm>
@@ -79,7 +79,7 @@ inline constexpr std::array kExplanations = {
                 "chapters/23_planner/run_cost.h"},
 };
 
-/// @throws UserError naming the numbers that have one
+/// @throws UserError that names all numbers that can be explained
 inline const Explanation& explanation_of(const std::string& name) {
   const auto* const found = std::ranges::find(kExplanations, name, &Explanation::name);
   if (found != kExplanations.end()) return *found;
@@ -88,7 +88,7 @@ inline const Explanation& explanation_of(const std::string& name) {
   throw UserError("--explain {}: legal are {}", name, all);
 }
 
-/// What the letters of all formulas are for this plan.
+/// The values of the letters of all formulas, for this plan.
 inline std::string letters(const Job& job, const Device& device, const Plan& plan,
                            SizeTable& sizes) {
   const PlanLayout& l = plan.layout;
@@ -113,7 +113,7 @@ inline std::string letters(const Job& job, const Device& device, const Plan& pla
       link(model.stages().stage_link()));
 }
 
-/// @param value as the plan prints it
+/// @param value in the form that the plan prints
 inline std::string explained(const Explanation& e, std::string_view value,
                              const std::string& letters_text) {
   return fmt::format("{} = {}\n  {}\n{}  from {}\n", e.name, value, e.formula, letters_text,

@@ -1,12 +1,13 @@
-// Operations of a token, by the conventions in which people publish a utilisation.
+// Operations per token, by the conventions that published numbers use.
 //
 //   model FLOPs     6 (L M + C V) + 12 L C T      forward and backward of all products. M: elements
 //                                                 of a block's matrices, 12 C^2 in GPT-2
-//   hardware FLOPs  what is computed again as well: of a forward 2 L M + 4 L C T
+//   hardware FLOPs  also what is computed again: of a forward 2 L M + 4 L C T
 //
-// 12 L C T is attention with all T keys for each query (PaLM, arXiv 2204.02311, appendix B): a
-// causal kernel does half of it. So a long sequence has a higher MFU than its products deserve.
-// With M = 12 C^2 the first is 72 L C^2 (1 + T / 6C + V / 12 L C) of arXiv 2205.05198.
+// 12 L C T is attention with all T keys for each query (PaLM, arXiv 2204.02311, appendix B). A
+// causal kernel does half of it. So with long sequences MFU is higher than the computed products
+// justify. With M = 12 C^2 the first line is 72 L C^2 (1 + T / 6C + V / 12 L C) of arXiv
+// 2205.05198.
 //
 //   MFU = model FLOPs x tokens a second / (devices x peak)      HFU: with hardware FLOPs
 #pragma once
@@ -17,10 +18,11 @@
 
 namespace ladder::planner {
 
-/// How much of a forward is done twice.
+/// How much of a forward is computed twice.
 enum class Twice : uint8_t { Nothing, Attention, All };
 
-/// Of the matrices of all blocks, of the head, and of scores and values, for one token forward.
+/// Operations of one token in forward: of the matrices of all blocks, of the head, of scores and
+/// values.
 struct ForwardFlops {
   double blocks, head, attention;
 };
@@ -32,13 +34,13 @@ inline ForwardFlops forward_flops(const GptConfig& gpt) {
           .attention = 4 * L * C * static_cast<double>(gpt.seq_len)};
 }
 
-/// Backward takes two products for one of forward.
+/// Backward has two products for each product of forward.
 inline double model_flops(const GptConfig& gpt) {
   const auto [blocks, head, attention] = forward_flops(gpt);
   return 3 * (blocks + head + attention);
 }
 
-/// With half of attention: what a causal kernel computes.
+/// With half of attention, as a causal kernel computes.
 inline double causal_flops(const GptConfig& gpt) {
   return model_flops(gpt) - 1.5 * forward_flops(gpt).attention;
 }
@@ -51,7 +53,7 @@ inline double hardware_flops(const GptConfig& gpt, Twice twice) {
   return model_flops(gpt) + again;
 }
 
-/// MFU or HFU, by the FLOPs that are put in.
+/// MFU or HFU, depending on which FLOPs are given.
 inline double utilisation(double flops_of_token, double tokens_per_second, int64_t devices,
                           double peak) {
   return flops_of_token * tokens_per_second / (static_cast<double>(devices) * peak);

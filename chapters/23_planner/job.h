@@ -1,4 +1,4 @@
-// What is to be trained, on how many devices, and how they may share it.
+// What is to be trained, on how many devices, and how devices may share it.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace ladder::planner {
 
-/// Which gradients of parameters the usual accounting has beside 16-bit weights: 4 bytes (18 a
-/// parameter in all), 2 bytes (16), or both (20).
+/// Which gradients of parameters the usual accounting has for 16-bit weights: of 4 bytes (18 bytes
+/// per parameter in all), of 2 bytes (16), or both (20).
 enum class Gradients : uint8_t { Fp32, Narrow, Both };
 constexpr auto names_of(Gradients) { return std::array{"fp32", "16-bit", "both"}; }
 
@@ -29,33 +29,33 @@ struct Job {
   int64_t batch;  ///< sequences of a step
   Fp8Options precision;
   Gradients gradients = Gradients::Fp32;
-  bool sequence_parallel = true;            ///< where tensor ranks share layers
-  ContextWay context = ContextWay::Gather;  ///< of chapter 20, for Ladder's bytes
-  int threads = 1;                          ///< of a rank, likewise
+  bool sequence_parallel = true;            ///< if tensor ranks share layers
+  ContextWay context = ContextWay::Gather;  ///< the way of chapter 20, for Ladder's bytes
+  int threads = 1;                          ///< per rank, for Ladder's bytes
 
   int64_t gradient_bytes() const {
     if (!precision.narrow()) return 4;
     return gradients == Gradients::Fp32 ? 4 : gradients == Gradients::Narrow ? 2 : 6;
   }
-  /// Of a gradient on the wire.
+  /// Bytes of a gradient on the wire.
   int64_t sent_gradient_bytes() const {
     return precision.narrow() && gradients != Gradients::Fp32 ? 2 : 4;
   }
   int64_t tokens() const { return batch * gpt.seq_len; }  ///< of a step
 };
 
-/// How devices share a job: a row of the report's `layouts`.
+/// How devices share a job. The report's `layouts` has one per row.
 struct PlanLayout {
   int64_t tp = 1, pp = 1, dp = 1, cp = 1, ep = 1;
   int zero = 0;
   std::string recompute = "none";
   int64_t micro_batch = 1;
   PipelineKind schedule = PipelineKind::OneFOneB;
-  int64_t chunks = 1;  ///< of a stage, for interleaved
+  int64_t chunks = 1;  ///< per stage, for interleaved
   bool operator==(const PlanLayout&) const = default;
 
-  int64_t gpus() const { return tp * pp * dp * cp; }  ///< ep shares what dp and cp have
-  /// Ranks that share gradients and states: ranks that share a sequence have the same weights.
+  int64_t gpus() const { return tp * pp * dp * cp; }  ///< ep shares the ranks of dp and cp
+  /// Ranks that share gradients and states. Ranks that share a sequence have the same weights.
   int64_t replicas() const { return dp * cp; }
   int64_t micros(const Job& job) const { return job.batch / dp / micro_batch; }  ///< of a step
   bool is_last(int64_t stage) const { return stage + 1 == pp; }
@@ -69,7 +69,7 @@ struct PlanLayout {
   }
 };
 
-/// The blocks of one part of a stage, and the tokens of one context rank.
+/// The model with the blocks of one part of a stage, and the tokens of one context rank.
 inline GptConfig part_of(const Job& job, const PlanLayout& layout) {
   GptConfig part = job.gpt;
   part.layers /= layout.pp * layout.chunks;
@@ -77,8 +77,9 @@ inline GptConfig part_of(const Job& job, const PlanLayout& layout) {
   return part;
 }
 
-/// Stages of which one takes most. From one stage to the next micro-batches in flight only fall,
-/// and those whose weight gradients wait only rise; embedding and head are at the ends.
+/// Stages that include the one that takes most. From one stage to the next, the number of
+/// micro-batches in flight only falls, and the number that wait for weight gradients only rises.
+/// Embedding and head are at the ends.
 inline std::vector<int64_t> stages_at_the_ends(int64_t pp) {
   std::vector<int64_t> all;
   for (int64_t s = 0; s < pp; ++s)
@@ -86,18 +87,18 @@ inline std::vector<int64_t> stages_at_the_ends(int64_t pp) {
   return all;
 }
 
-/// Micro-batches in flight on a stage, by the promise of chapter 12.
+/// How many micro-batches are in flight on a stage: what chapter 12 promises.
 inline int64_t in_flight(const Job& job, const PlanLayout& layout, int64_t stage) {
   if (layout.pp == 1) return 1;
   return promised_in_flight(layout.schedule, layout.pp, layout.chunks, layout.micros(job), stage);
 }
 
-/// What is computed again. Other micro-batches come between forward and backward of a pipeline.
+/// What is computed again. In a pipeline, other micro-batches come between forward and backward.
 inline Recompute recompute_of(const Job& job, const PlanLayout& layout) {
   return {layout.recompute, job.gpt.layers / (layout.pp * layout.chunks), layout.pp > 1};
 }
 
-/// Which activations a stage has: as StageLayout::plan() of chapter 12 and plan() of chapter 11.
+/// Which activations a stage has: as in StageLayout::plan() of chapter 12 and plan() of chapter 11.
 inline ActivationPlan activations_of(const Job& job, const PlanLayout& layout, int64_t stage) {
   const Recompute recompute = recompute_of(job, layout);
   ActivationPlan plan = recompute.plan(job.precision.plan());

@@ -1,5 +1,5 @@
-// Which layouts are legal: the rules that chapters have, and what each says of a layout that breaks
-// it.
+// Which layouts are legal: the rules of the chapters, and what each rule says of a layout that
+// breaks it.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace ladder::planner {
 
-/// "" if a chapter's check lets it pass; else what the chapter says.
+/// "" if the check of a chapter passes; otherwise what the chapter says.
 template <class Check>
 std::string refusal_of(Check&& check) {
   try {
@@ -29,7 +29,8 @@ std::string refusal_of(Check&& check) {
   return "";
 }
 
-/// Each says why a layout breaks it; "": it does not. All of them may be asked of any layout.
+/// A rule says why a layout breaks it; "" if it does not. Every rule can be asked about every
+/// layout.
 using Rule = std::string (*)(const Job&, const PlanLayout&);
 
 inline std::string experts_exist(const Job& job, const PlanLayout& l) {
@@ -49,7 +50,7 @@ inline std::string tensors_are_cut(const Job& job, const PlanLayout& l) {
   return refusal_of(
       [&] { TensorParallelOptions{.tp = static_cast<int>(l.tp)}.degree(job.gpt, l.tp); });
 }
-/// Chapter 12. One stage has no schedule, and is one part.
+/// Chapter 12. One stage has no schedule, and only one part.
 inline std::string layers_are_cut(const Job& job, const PlanLayout& l) {
   const bool interleaved = l.schedule == PipelineKind::Interleaved && l.pp > 1;
   if (interleaved && l.chunks < 2)
@@ -70,7 +71,7 @@ inline std::string stages_reduce_once(const Job&, const PlanLayout& l) {
   return fmt::format("zero {} with pp {}: each micro-batch would be reduced by itself", l.zero,
                      l.pp);
 }
-/// Segments of every:K lie in one part of a stage.
+/// Segments of every:K must be in one part of a stage.
 inline std::string segments_fit(const Job& job, const PlanLayout& l) {
   constexpr std::string_view kEvery = "every:";
   int64_t k = 0;
@@ -91,7 +92,7 @@ inline std::string tokens_are_shared_again(const Job& job, const PlanLayout& l) 
   return fmt::format("tp {} must divide the {} tokens of a context rank", l.tp, own);
 }
 inline std::string devices_are_all(const Job& job, const PlanLayout& l) {
-  double all = 1;  // may pass 2^63
+  double all = 1;  // may be larger than 2^63
   for (const int64_t ranks : {l.tp, l.pp, l.dp, l.cp}) all *= static_cast<double>(ranks);
   if (all == static_cast<double>(job.gpus)) return "";
   return fmt::format(
@@ -115,14 +116,14 @@ inline std::string stages_take_turns(const Job& job, const PlanLayout& l) {
   return fmt::format("interleaved: pp {} must divide {} micro-batches", l.pp, l.micros(job));
 }
 
-/// The more a rule says, the earlier it comes. The first two cost more than the others.
+/// Rules that say more come first. The first two take longer than the others.
 inline constexpr std::array<Rule, 13> kRules = {
     tensors_are_cut,         layers_are_cut,     experts_exist,     experts_are_whole,
     stages_reduce_once,      segments_fit,       tokens_are_shared, devices_are_all,
     tokens_are_shared_again, experts_are_shared, batch_is_shared,   share_is_cut,
     stages_take_turns};
 
-/// Why a layout is not legal; "": it is.
+/// Why a layout is not legal; "" if it is legal.
 inline std::string why_not(const Job& job, const PlanLayout& l) {
   for (const Rule rule : kRules)
     if (std::string why = rule(job, l); !why.empty()) return why;

@@ -1,4 +1,4 @@
-// The flags that say what is planned: the model, the machine, and what is fixed of the layout.
+// The flags that say what to plan: the model, the machine, and the fixed parts of the layout.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace ladder::planner {
 
 /// The model and the machine.
 struct JobOptions {
-  RunOptions run;  // --model and what overrides it, --batch
+  RunOptions run;  // --model and what changes it, --batch
   std::string device = "h100";
   std::vector<std::string> known_devices = {};  ///< for --help
   int64_t gpus = 8;
@@ -82,7 +82,7 @@ struct JobOptions {
   }
 };
 
-/// What the search may not choose.
+/// What the search may not choose itself.
 struct LayoutOptions {
   int64_t tp = 0, pp = 0, dp = 0, cp = 0, ep = 0, micro_batch = 0, chunks = 0;
   int64_t zero = -1;
@@ -138,14 +138,14 @@ struct LayoutOptions {
   }
 };
 
-/// All that a plan depends on, but what the file of the device says.
+/// Everything that a plan depends on, except the file of the device.
 struct Question {
   JobOptions job;
   LayoutOptions layout;
   Fp8Options precision{{.name = "bf16"}};
   CostOptions cost;
 
-  /// Reads the flags of all four, and those of `more`. @throws UserError
+  /// Reads the flags of all four, and of `more`. @throws UserError
   template <class... More>
   void read(int argc, const char* const* argv, More&... more) {
     CommandLine("23_planner: memory, time and cost of any layout, and which is best")

@@ -22,10 +22,10 @@
 
 namespace ladder::planner {
 
-/// How a machine is used by a plan.
+/// How well a plan uses a machine.
 struct Speed {
   double tokens_per_second, mfu, hfu;
-  double causal;  ///< MFU with half of attention, as a causal kernel computes
+  double causal;  ///< MFU with half of attention, which a causal kernel computes
 };
 
 inline Speed speed_of(const Job& job, const Device& device, const Plan& plan) {
@@ -55,7 +55,7 @@ inline std::string pruned_text(const Device& device, const Found& found) {
       found.too_slow);
 }
 
-/// Rows of `plans`, the first `most`.
+/// Rows for the first `most` of `plans`.
 inline std::string layouts_text(const Job& job, const Device& device,
                                 const std::vector<Plan>& plans, size_t most) {
   constexpr const char* kRow =
@@ -75,7 +75,7 @@ inline std::string layouts_text(const Job& job, const Device& device,
   return text;
 }
 
-/// "0.310 s less than the next: bubble -0.400 tensor +0.090": the terms that make the difference.
+/// "0.310 s less than the next: bubble -0.400 tensor +0.090": the terms that cause the difference.
 inline std::string reason(const Plan& better, const Plan& next) {
   const double saved = next.seconds() - better.seconds(), least = 1e-3 * next.seconds();
   const int64_t more = better.bytes() - next.bytes();
@@ -94,7 +94,7 @@ inline std::string reason(const Plan& better, const Plan& next) {
   return text;
 }
 
-/// Of those that take at most 1% longer than the fastest, the one of fewest bytes.
+/// Of the plans that take at most 1% longer than the fastest, the one with fewest bytes.
 inline const Plan& smallest_of_fast(const std::vector<Plan>& by_time) {
   const auto slow = std::ranges::find_if(
       by_time, [&](const Plan& plan) { return plan.seconds() > 1.01 * by_time.front().seconds(); });

@@ -1,8 +1,9 @@
-// What a training run costs: days, device-hours, money, energy, and what failures take.
+// What a training run costs: days, device-hours, money, energy, and the time lost to failures.
 //
-// A run that writes a checkpoint every tau seconds, each of which takes delta, loses delta / tau of
-// its time to writing. It also loses tau / 2 for each failure, of which there is one in M seconds.
-// The sum is least at tau = sqrt(2 delta M) (Young, 1974). M of N devices is that of one, by N.
+// A run writes a checkpoint every tau seconds, which takes delta seconds. So it loses delta / tau
+// of its time to writing. It also loses tau / 2 for each failure, and there is one failure in M
+// seconds. The sum is least at tau = sqrt(2 delta M) (Young, 1974). M of N devices is that of one
+// device, divided by N.
 #pragma once
 
 #include <cmath>
@@ -47,14 +48,14 @@ struct CostOptions {
 
 struct RunCost {
   double tokens, steps;
-  double days;          ///< of steps alone
+  double days;          ///< of steps only
   double interval;      ///< seconds between checkpoints
-  double lost;          ///< share of the time that checkpoints and failures take
-  double device_hours;  ///< with what is lost
+  double lost;          ///< share of the time lost to checkpoints and failures
+  double device_hours;  ///< including what is lost
   double money, megawatt_hours;
 };
 
-/// @param parameters of the model, for a run whose tokens are not given
+/// @param parameters those of the model, for a run whose tokens are not given
 inline RunCost run_cost(const Job& job, const Device& device, const CostOptions& o,
                         double step_seconds, int64_t parameters) {
   const auto gpus = static_cast<double>(job.gpus);

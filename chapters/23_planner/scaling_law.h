@@ -1,21 +1,22 @@
-// How many parameters N and tokens D a budget of C = 6 N D operations is best spent on.
+// The best numbers of parameters N and tokens D for a budget of C = 6 N D operations.
 //
-//   L(N, D) = E + A / N^alpha + B / D^beta          the loss that a model of N comes to after D
+//   L(N, D) = E + A / N^alpha + B / D^beta          the loss of a model with N after D tokens
 //
-// At the least L for a given C both terms fall alike, alpha A / N^alpha = beta B / D^beta:
+// Where L is least for a given C, both terms fall at the same rate: alpha A / N^alpha = beta B /
+// D^beta. So
 //
 //   N = G (C / 6)^a,  a = beta / (alpha + beta),  G = (alpha A / beta B)^(1 / (alpha + beta))
 //
-// The names are those that people use. Kaplan: arXiv 2001.08361, a power of C, whose N has no
+// The names are the usual ones. Kaplan: arXiv 2001.08361, a power of C; its N does not count the
 // embedding. Chinchilla: Hoffmann et al., arXiv 2203.15556, who found the optimum in three ways.
-// Two anchor a power of C at the budget of Gopher; the third fits L. Besiroglu et al. (arXiv
-// 2404.10102) fitted the third again, from the same runs. The fit that Chinchilla's paper prints
-// has its exponents rounded to two digits, and the optimum does not forgive that: 0.34 and 0.28 put
-// the tokens for a parameter off by five.
+// Two of them give a power of C through the budget of Gopher; the third fits L. Besiroglu et al.
+// (arXiv 2404.10102) fitted the third again, from the same runs. Chinchilla's paper prints the
+// exponents of its fit with only two digits, and the optimum is too sensitive for that: with 0.34
+// and 0.28 the tokens per parameter are off by a factor of five.
 //
-// A model that is used takes 2 N operations for each token that it reads or writes. A smaller one
-// that learns from more tokens comes to the same loss, and is cheaper to use (Sardana et al., arXiv
-// 2401.00448). With I tokens of inference the least of 6 N D + 2 N I is wanted, at the loss of the
+// A model in use takes 2 N operations for each token that it reads or writes. A smaller model that
+// learns from more tokens reaches the same loss, and is cheaper to use (Sardana et al., arXiv
+// 2401.00448). With I tokens of inference, the goal is the least 6 N D + 2 N I at the loss of the
 // optimum.
 #pragma once
 
@@ -51,12 +52,12 @@ inline Optimum optimum(const LossLaw& law, double flops) {
   return {N, flops / (6 * N)};
 }
 
-/// Training and use of a model.
+/// Operations for the training and the use of a model.
 inline double lifetime(const Optimum& at, double inference_tokens) {
   return 2 * at.parameters * (3 * at.tokens + inference_tokens);
 }
 
-/// The model that comes to the loss of optimum() and takes the fewest operations in its lifetime.
+/// The model that reaches the loss of optimum() and takes the fewest operations in its lifetime.
 inline Optimum served(const LossLaw& law, double flops, double inference_tokens) {
   const Optimum best = optimum(law, flops);
   const double left = law.loss(best.parameters, best.tokens) - law.E;
@@ -64,7 +65,7 @@ inline Optimum served(const LossLaw& law, double flops, double inference_tokens)
     const double N = math::exp(log_N), data = left - law.A / math::pow(N, law.alpha);
     return Optimum{N, math::pow(law.B / data, 1 / law.beta)};
   };
-  // Operations fall and then rise with N. No smaller model comes to the loss.
+  // Operations first fall, then rise with N. No smaller model reaches the loss.
   double low = math::log(law.A / left) / law.alpha, high = math::log(best.parameters);
   for (int i = 0; i < 200; ++i) {
     const double a = low + (high - low) / 3, b = high - (high - low) / 3;
@@ -76,7 +77,7 @@ inline Optimum served(const LossLaw& law, double flops, double inference_tokens)
   return of((low + high) / 2);
 }
 
-/// A power of C through one optimum.
+/// A power of C that goes through one optimum.
 inline constexpr double kGopher = 5.76e23, kPetaflopDay = 8.64e19;
 struct PowerLaw {
   double parameters;  ///< at `flops`
@@ -88,7 +89,7 @@ inline Optimum optimum(const PowerLaw& law, double flops) {
   return {N, flops / (6 * N)};
 }
 
-/// The ways to find it, by name.
+/// The ways to find the optimum, by name.
 struct Approach {
   std::string_view name;
   Optimum at;

@@ -1,16 +1,17 @@
 // Which of the legal layouts is fastest.
 //
-// There may be a million of them, so bytes and bounds come first. A family is the layouts that
-// differ in ZeRO and recomputation alone (candidates.h). A bound is a time that a layout cannot go
-// below: that of its family without recomputation, and of a pipeline the least that chapter 12's
-// clock can show. Families are looked at in the order of their bounds. A layout is not timed if
+// There may be a million of them, so bytes and bounds come first. A family has the layouts that
+// differ only in ZeRO and recomputation (candidates.h). A bound is a time that no layout of a
+// family goes below: the time without recomputation, and for a pipeline the least that chapter 12's
+// clock can show. Families are searched in the order of their bounds. A layout is not timed if it
+// is
 //
-//   too large   it does not fit
-//   beaten      another with the same stage of ZeRO in its family is no slower and no larger
-//   too slow    its bound is above the times of all that are wanted, and one of those is smaller
+//   too large   for the device
+//   beaten      by another layout of its family with the same stage of ZeRO: no slower, no larger
+//   too slow    its bound is above the times of all wanted plans, and one of those is smaller
 //
-// All others are timed, pipelines by the clock. So the answer is the same as that of timing all:
-// tests hold it against a plain enumeration.
+// All others are timed, pipelines by the clock. So the answer is the same as if all were timed.
+// Tests compare it with a plain enumeration.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +32,7 @@
 
 namespace ladder::planner {
 
-/// A layout that fits, or would.
+/// A layout that fits, or would fit.
 struct Plan {
   PlanLayout layout;
   StageBytes memory;
@@ -43,37 +44,37 @@ struct Plan {
 };
 
 struct Found {
-  std::vector<Plan> plans;    ///< the fastest that fit, and the front; the fastest first
-  int64_t legal = 0;          ///< layouts: those of `plans`, and the next three
+  std::vector<Plan> plans;    ///< those that fit: the fastest, and the front; the fastest first
+  int64_t legal = 0;          ///< all legal layouts: `plans`, and those of the next three
   int64_t too_large = 0;      ///< for the device
-  int64_t beaten = 0;         ///< by another member of the family, in time and in bytes
-  int64_t too_slow = 0;       ///< to be among `plans`
-  std::optional<Plan> least;  ///< where nothing fits: that of fewest bytes, without times
+  int64_t beaten = 0;         ///< by another of the family, in time and in bytes
+  int64_t too_slow = 0;       ///< to be in `plans`
+  std::optional<Plan> least;  ///< if nothing fits: the plan of fewest bytes, without times
 };
 
 /// What a search must find.
 struct Wanted {
   size_t fastest = 10;
-  bool front = true;  ///< all of which no other is faster and smaller
+  bool front = true;  ///< all plans of which no other is both faster and smaller
 };
 
-/// Whether the actions of a step are few enough for the clock.
+/// Whether a step has few enough actions for the clock.
 inline bool has_clock(const Job& job, const PlanLayout& l) {
   constexpr int64_t kMostActions = 1 << 17;
   return l.pp * l.chunks * l.micros(job) <= kMostActions;
 }
-/// The time of a step: by the clock, or by the formula.
+/// The time of a step, by the clock or by the formula.
 inline StepTime timed(const Job& job, const Device& device, const PlanLayout& l, SizeTable& sizes) {
   const StepModel model(job, device, l, sizes);
   return has_clock(job, l) ? model.clocked() : model.step();
 }
 
-/// The plans found so far, and whether another can be among those wanted.
+/// The plans found so far. Tells whether another plan can be one of those wanted.
 class Ranking {
  public:
   explicit Ranking(const Wanted& wanted) : wanted_(wanted) {}
 
-  /// Whether a layout of at least these could be.
+  /// Whether a layout with at least this time and these bytes could be wanted.
   bool takes(double seconds, int64_t bytes) const {
     if (plans_.size() < wanted_.fastest || seconds <= plans_[wanted_.fastest - 1].seconds())
       return true;
@@ -126,13 +127,14 @@ class Search {
   }
 
  private:
-  /// Of a member that fits: a number that grows with its time, bytes, the place of its policy.
+  /// A member of a family that fits: a number that grows with its time, its bytes, the place of its
+  /// policy.
   using Member = std::tuple<double, int64_t, size_t>;
 
   struct Family {
     PlanLayout layout;
-    double seconds;  ///< of no member less: what is computed again hides no more than its own time
-    int64_t bytes;   ///< likewise: those of its states
+    double seconds;  ///< no member has less: recomputation hides no more than its own time
+    int64_t bytes;   ///< no member has fewer: those of its states
   };
 
   Family family(const Candidates& candidates, PlanLayout l) {
@@ -144,7 +146,7 @@ class Search {
     }
     return least;
   }
-  /// Rounding included.
+  /// A bound, with room for rounding.
   double bound(const PlanLayout& l) {
     const StepModel model(job_, device_, l, sizes_);
     return (1 - 1e-9) * (has_clock(job_, l) ? model.least() : model.step()).seconds();
@@ -172,7 +174,8 @@ class Search {
           bytes = std::max(bytes, work[i * stages.size() + s] + states[s]);
         l.recompute = policies[i];
         if (bytes <= device_.room()) {
-          // Stage 3 gathers some sections again. Else what is computed again makes the difference.
+          // Stage 3 gathers some sections again. In the other stages only recomputation makes a
+          // difference.
           members.emplace_back(zero == 3 ? bound(l) : again[i], bytes, i);
           continue;
         }
@@ -184,7 +187,7 @@ class Search {
     }
   }
 
-  /// Those of the members, alike but for recomputation, that can be wanted.
+  /// Times those members that can be wanted. They differ only in recomputation.
   void time(PlanLayout l, const std::vector<std::string>& policies, std::vector<Member> members,
             Ranking& best, Found& found) {
     std::ranges::sort(members);
@@ -204,7 +207,7 @@ class Search {
   SizeTable sizes_;
 };
 
-/// Those of which no other is faster and smaller, the fastest first.
+/// The plans of which no other is both faster and smaller; the fastest first.
 inline std::vector<const Plan*> pareto(const std::vector<Plan>& by_time) {
   std::vector<const Plan*> front;
   for (const Plan& plan : by_time)

@@ -1,4 +1,4 @@
-// Seconds by what they are for: the terms of a step.
+// Seconds by their purpose: the terms of a step.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ enum class Term : uint8_t {
   Context,
   Messages,  ///< between stages
   Bubble,
-  Data,  ///< between replicas, as far as no computation hides it
+  Data,  ///< between replicas, if no computation hides it
   Update
 };
 constexpr auto names_of(Term) {
@@ -45,7 +45,7 @@ struct Seconds {
   }
 };
 
-/// One micro-batch on one stage.
+/// The seconds of one micro-batch on one stage.
 struct StageSeconds {
   Seconds forward, input, weight;
 

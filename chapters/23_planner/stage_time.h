@@ -1,17 +1,17 @@
-// How long a stage takes for one micro-batch: F for its forward, I for the gradients of inputs and
-// W for those of weights.
+// How long a stage takes for one micro-batch: F for its forward, I for the gradients of inputs, and
+// W for the gradients of weights.
 //
 //   products       2 x tokens x elements of the matrices / tp    at the peak of the precision
 //   attention      cost::attention_* / (tp cp)                   causal: half of all pairs
 //   kernels        bytes of norms, residuals, activations, ...   at the rate of memory or cache
-//   recomputation  what of these backward does again
+//   recomputation  those of the above that backward does again
 //   tensor         all-reduces, or gathers and scatters          nothing is computed meanwhile
-//   experts        two all-to-alls a block, of each chosen      nothing is computed meanwhile
-//                  expert a token
+//   experts        two all-to-alls per block, of each           nothing is computed meanwhile
+//                  chosen expert of a token
 //   context        the ring of keys and values                   what attention does not hide
 //   messages       activations between stages                    nothing is computed meanwhile
 //
-// Left out: the start of kernels, the slowdown of products beside a message, stragglers.
+// Left out: the start of kernels, products that are slower beside a message, stragglers.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 
 namespace ladder::planner {
 
-/// The times of one layout's stages.
+/// The times of the stages of one layout.
 class StageModel {
  public:
   StageModel(const Job& job, const Device& device, const PlanLayout& layout)
@@ -42,7 +42,7 @@ class StageModel {
         peak_(device.peak(job.precision.name) * device.products),
         wide_(device.peak(job.precision.narrow() ? "bf16" : "fp32")) {}
 
-  /// One micro-batch on stage s.
+  /// The time of one micro-batch on stage s.
   StageSeconds of(int64_t s) const {
     StageSeconds t;
     add_blocks(t);
@@ -55,7 +55,7 @@ class StageModel {
     return t;
   }
 
-  /// Of one micro-batch on a stage: what backward computes again.
+  /// How long backward computes again for one micro-batch on a stage.
   double again() const {
     const Recompute recompute = recompute_of(job_, l_);
     const double kernels = kernel_seconds()[0], core = core_forward();
@@ -74,7 +74,8 @@ class StageModel {
   Link stage_link() const { return link_of(device_, l_.tp * l_.replicas(), 2); }
 
  private:
-  /// One call of an operation that `ranks` share. Costs are for FP32, and know no ranks.
+  /// The time of one call of an operation that `ranks` ranks share. Costs are for FP32 and for one
+  /// rank.
   double call_seconds(const Cost& cost, double ranks = 1) const {
     return device_.call_seconds(static_cast<double>(cost.bytes) / ranks *
                                 static_cast<double>(size_of(job_.precision.dtype())) / 4);
@@ -95,7 +96,8 @@ class StageModel {
     return 2 * tokens_ * static_cast<double>(part_.block_matrices()) / tp_ / peak_;
   }
 
-  /// Of what is no product in one block: forward, backward of inputs and of weights.
+  /// The time of kernels in one block that are no products: forward, backward of inputs, backward
+  /// of weights.
   std::array<double, 3> kernel_seconds() const {
     const int64_t B = l_.micro_batch, T = part_.seq_len, C = part_.channels;
     const bool swiglu = part_.mlp == Mlp::SwiGlu, rope = part_.position == Position::Rope;
@@ -118,8 +120,8 @@ class StageModel {
             2 * call_seconds(cost::norm_backward_weight(B, T, C), sp) + bias};
   }
 
-  /// Of chapter 21, forward and backward: the router's choice, and rows that are brought to their
-  /// experts and back.
+  /// The time of chapter 21's kernels, forward and backward: the router's choice, and bringing rows
+  /// to their experts and back.
   std::array<double, 2> expert_row_seconds() const {
     const int64_t B = l_.micro_batch, T = part_.seq_len, C = part_.channels;
     const int64_t E = part_.experts.count, k = part_.experts.chosen;
@@ -142,7 +144,7 @@ class StageModel {
     t.input[Term::Attention] = blocks_ * core_backward();
   }
 
-  /// The embedding of the first stage, norm and head of the last.
+  /// Adds the embedding of the first stage, and the norm and the head of the last.
   void add_ends(StageSeconds& t, int64_t s) const {
     const int64_t B = l_.micro_batch, T = part_.seq_len, C = part_.channels;
     if (s == 0) {
@@ -156,8 +158,8 @@ class StageModel {
     t.forward[Term::Kernels] += call_seconds(cost::cross_entropy(B, T, part_.padded_vocab), tp_);
   }
 
-  /// One of the sums over ranks of a block: the formula of chapter 11, asked for a model that has
-  /// an embedding alone.
+  /// The time of one sum over ranks in a block. It is the formula of chapter 11, asked for a model
+  /// that has only an embedding.
   double reduction_seconds() const {
     if (l_.tp == 1) return 0;
     const ActivationPlan acts = activations_of(job_, l_, 0);
@@ -165,8 +167,8 @@ class StageModel {
         part_, acts, {.blocks = 0, .again = 0, .embed = true, .head = false}, l_.micro_batch);
     return tensor_link().seconds(static_cast<double>(bytes), messages_of_all_reduce(l_.tp));
   }
-  /// Two forward and two backward in each block, one of the embedding and one of the head. With
-  /// sequence parallelism the gradients of weights gather twice more in a block.
+  /// Each block has two in forward and two in backward; embedding and head have one each. With
+  /// sequence parallelism, the gradients of weights gather twice more in a block.
   void add_tensor(StageSeconds& t, int64_t s) const {
     const double each = reduction_seconds();
     t.forward[Term::Tensor] = (2 * blocks_ + (s == 0 ? 1 : 0)) * each;
@@ -174,7 +176,7 @@ class StageModel {
     if (job_.sequence_parallel) t.weight[Term::Tensor] = blocks_ * each;
   }
 
-  /// Each token goes to its experts and comes back, forward and again backward.
+  /// Each token goes to its experts and comes back, in forward and in backward.
   void add_experts(StageSeconds& t) const {
     if (l_.ep == 1) return;
     const auto ep = static_cast<double>(l_.ep);
@@ -184,8 +186,8 @@ class StageModel {
     t.forward[Term::Experts] = t.input[Term::Experts] = blocks_ * each;
   }
 
-  /// Ring attention: cp - 1 times the keys and values of one rank go on to the next; backward their
-  /// gradients, too.
+  /// Ring attention: the keys and values of one rank go on to the next rank cp - 1 times. In
+  /// backward, their gradients go with them.
   void add_context(StageSeconds& t) const {
     if (l_.cp == 1) return;
     const auto cp = static_cast<double>(l_.cp);
@@ -209,8 +211,8 @@ class StageModel {
                                size_of(acts.dtype));
   }
 
-  /// What backward computes again comes before the gradients of inputs; where those of weights come
-  /// later, before them once more.
+  /// Recomputation comes before the gradients of inputs. If the gradients of weights come later, it
+  /// comes before those once more.
   void add_again(StageSeconds& t) const {
     const double each = again();
     t.input[Term::Again] = each;
@@ -222,7 +224,7 @@ class StageModel {
   const PlanLayout& l_;
   GptConfig part_;
   double tokens_, tp_, blocks_;  ///< of a micro-batch on one context rank; of a stage
-  double peak_, wide_;           ///< achieved of products; the peak of attention and of the head
+  double peak_, wide_;           ///< achieved for products; the peak for attention and head
 };
 
 }  // namespace ladder::planner

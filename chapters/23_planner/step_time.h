@@ -1,9 +1,9 @@
 // The time of a step, as a sum of terms.
 //
-// A pipeline of m micro-batches takes m (F + I + W) of its slowest stage (stage_time.h), and the
+// A pipeline of m micro-batches takes m (F + I + W) of its slowest stage (stage_time.h), plus the
 // bubble of chapter 12. Replicas exchange gradients while the last backward computes, and weights
-// while the first forward does: only what this computation cannot hide counts. Then the optimizer
-// reads and writes its states once.
+// while the first forward computes. Only what this computation cannot hide counts. Then the
+// optimizer reads and writes its states once.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,10 @@
 
 namespace ladder::planner {
 
-/// A step, and what it says of a machine.
+/// The time of a step, and which stage is slowest.
 struct StepTime {
   Seconds terms;       ///< of the slowest stage
-  StageSeconds stage;  ///< the same, of one micro-batch
+  StageSeconds stage;  ///< of one micro-batch on that stage
   int64_t slowest = 0;
   double seconds() const { return terms.total(); }
 };
@@ -33,7 +33,8 @@ class StepModel {
   StepModel(const Job& job, const Device& device, const PlanLayout& layout, SizeTable& sizes)
       : job_(job), device_(device), l_(layout), sizes_(sizes), stages_(job, device, layout) {}
 
-  /// The step, its bubble by the formula of chapter 12 with the times of the slowest stage.
+  /// The step. Its bubble comes from the formula of chapter 12, with the times of the slowest
+  /// stage.
   StepTime step() const {
     const StepTime time = busy();
     const auto& [F, I, W] = time.stage;
@@ -42,16 +43,18 @@ class StepModel {
     return whole(time, idle / (1 - idle) * time.terms.total());
   }
 
-  /// The same, its bubble by the clock of chapter 12: each stage has its own times.
+  /// The same, but the bubble comes from the clock of chapter 12, where each stage has its own
+  /// times.
   StepTime clocked() const {
     const StepTime time = busy();
     return l_.pp == 1 ? whole(time, 0) : whole(time, clock().end() - time.terms.total());
   }
 
-  /// At most what clocked() says, without a clock. Stage s begins once stages before it have sent a
-  /// first forward, then has all of its work, and ends before theirs: a gradient goes back through
-  /// each. In zb-h1 only the gradients of inputs do, and at most s + 1 weight gradients of stage s
-  /// are left when the last of them leaves it.
+  /// A time that clocked() does not go below, without a clock. Stage s begins when the stages
+  /// before it have sent a first forward. Then it has all of its own work. It ends before the
+  /// stages before it end, because a gradient goes back through each of them. In zb-h1 only the
+  /// gradients of inputs do that. When the last of them leaves stage s, at most s + 1 of its weight
+  /// gradients are left.
   StepTime least() const {
     const StepTime time = busy();
     const auto m = static_cast<double>(l_.micros(job_)), v = static_cast<double>(l_.chunks);
@@ -72,7 +75,7 @@ class StepModel {
     return whole(time, end - time.terms.total());
   }
 
-  /// Each stage's actions in time. For more than one stage.
+  /// The actions of each stage in time. For more than one stage.
   PipelineClock clock() const {
     const Pipeline pipeline = make_pipeline(l_.schedule, l_.pp, l_.chunks, l_.micros(job_));
     Durations all;
@@ -85,7 +88,7 @@ class StepModel {
           case Do::Backward: return t.backward() / chunks;
           case Do::BackwardInput: return t.input.total() / chunks;
           case Do::BackwardWeight: return t.weight.total() / chunks;
-          default: return 0.0;  // messages are in the times of their stage
+          default: return 0.0;  // messages are part of their stage's times
         }
       };
       all.emplace_back();
@@ -99,7 +102,7 @@ class StepModel {
   const StageModel& stages() const { return stages_; }
 
  private:
-  /// All micro-batches on the slowest stage. Stages between the first and the last are alike.
+  /// All micro-batches on the slowest stage. The stages between the first and the last are alike.
   StepTime busy() const {
     StepTime time{.terms = {}, .stage = stages_.of(0), .slowest = 0};
     for (const int64_t s : {std::min<int64_t>(1, l_.pp - 1), l_.pp - 1})
@@ -118,7 +121,7 @@ class StepModel {
     return time;
   }
 
-  /// What replicas exchange and no computation hides.
+  /// The time that replicas exchange and no computation hides.
   double data(const StepTime& time) const {
     if (l_.replicas() == 1) return 0;
     const StageSizes& n = sizes_.of(job_, l_, time.slowest);
@@ -131,7 +134,7 @@ class StepModel {
     const double forward = time.stage.forward.total(), backward = time.stage.backward();
     const auto beyond = [&](double sent, double beside) { return device_.exposed(sent, beside); };
     const auto m = static_cast<double>(l_.micros(job_));
-    // Without ZeRO what is gathered are gradients: an all-reduce is twice a reduce-scatter.
+    // Without ZeRO gradients are gathered: an all-reduce takes as long as two reduce-scatters.
     if (l_.zero == 0) return beyond(2 * reduce, backward);
     if (l_.zero == 1) return beyond(reduce, backward) + beyond(gather, forward);
     if (l_.zero == 2) return m * beyond(reduce, backward) + beyond(gather, forward);
@@ -139,7 +142,7 @@ class StepModel {
     return m * (beyond(gather, forward) + beyond(back + reduce, backward));
   }
 
-  /// AdamW, the norm of the gradient, and the weights rounded for the next forward.
+  /// AdamW, the norm of the gradient, and rounding the weights for the next forward.
   double update(int64_t s) const {
     const StageSizes& n = sizes_.of(job_, l_, s);
     const int64_t own = l_.zero == 0 ? n.all : n.own;

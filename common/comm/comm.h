@@ -112,7 +112,7 @@ class Comm {
   std::unique_ptr<Comm> split(int color, int key);
 
   // ---- messages: between two ranks, in the order in which they were sent -----------------------
-  /// Returns when `data` may be changed. That may be as late as the other rank receives it.
+  /// Returns when `data` may be changed. That may be only when the other rank receives it.
   void send(Tensor data, int to) { isend(data, to).wait(); }
   void recv(Tensor data, int from) { irecv(data, from).wait(); }
   /// Both sides must have the same size and dtype. A message to oneself is refused.

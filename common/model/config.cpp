@@ -25,9 +25,9 @@ struct LlamaPreset {
   Rope rope = {};
 };
 
-// GPT-2: Radford et al. 2019, table 2. GPT-3: arXiv 2005.14165, table 2.1. Chinchilla: arXiv
-// 2203.15556, table 4; it has relative positions, here it has a table of positions. The matrices of
-// relative positions are the 5 of its 70 billion parameters that are missing here.
+// GPT-2: Radford et al. 2019, table 2. GPT-3: arXiv 2005.14165, table 2.1. Chinchilla:
+// arXiv 2203.15556, table 4; it has relative positions, here it has a table of positions. The
+// matrices of relative positions are the 5 of its 70 billion parameters that are missing here.
 constexpr std::array kPresets = {
     Preset{"nano", 8, 8, 128, 16, kBytes},
     Preset{"tiny", 4, 4, 128, 64, kBytes},

@@ -107,7 +107,7 @@ class ParamLayout {
   int64_t size() const { return size_; }  ///< elements, alignment and padded vocabulary counted
   /// The same for the whole model. In a shard: size() * shards().
   int64_t whole_size() const { return whole_sections_.back().end; }
-  /// The whole model, with sections of the same kinds.
+  /// The whole model, in the same number of sections.
   ParamLayout whole() const {
     return ParamLayout(config_, 1, {}, {}, experts_ ? ExpertRank{} : experts_);
   }

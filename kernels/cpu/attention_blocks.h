@@ -18,8 +18,8 @@ namespace ladder::cpu {
 /// A tile of sums stays in registers: see kRowsInRegisters.
 constexpr int64_t kTileRows = kRowsInRegisters;
 constexpr int64_t kTileCols = 2 * kLanes;
-/// Rows of a lower tile. For example, 64 rows are 4 * 12 + 2 * 8 (or 10 * 6 + 4), and 32 are 2 * 12
-/// + 8.
+/// Rows of a lower tile. For example, 64 rows are 4 * 12 + 2 * 8 (or 10 * 6 + 4), and 32 are
+/// 2 * 12 + 8.
 constexpr int64_t kFewRows = kTileRows / 3 * 2;
 /// Queries or keys of a block: a whole number of tiles in both directions.
 constexpr int64_t kBlock = 96;

@@ -8,14 +8,14 @@
 // same factor. One product each corrects them, with alpha = exp(m - m'):
 //   l' = alpha l + sum_u exp(S[u] - m');   o' = alpha o + sum_u exp(S[u] - m') v_u.
 // At the end, out = o / l and lse = m + log l. Example: scores 1 and 3 in two blocks. The first
-// block leaves m = 1, l = 1. The second leaves m = 3, l = exp(1 - 3) 1 + 1, which is exp(1 - 3) +
-// exp(3 - 3).
+// block leaves m = 1, l = 1. The second leaves m = 3, l = exp(1 - 3) 1 + 1, which is
+// exp(1 - 3) + exp(3 - 3).
 //
 // Rescaling rounds, so bits depend on how the keys are cut. The cut serves ranks that share a
 // sequence and get its keys in any order (token_leaves.h). Each chunk of keys has a running softmax
-// of its own, over blocks from the chunk's first token on. Two softmaxes are merged as the (m, l,
-// o) above: both are measured from the larger m, then added. The chunks are the leaves of a tree,
-// in their natural order. A short sequence is one chunk, and nothing is merged.
+// of its own, over blocks from the chunk's first token on. Two softmaxes are merged as the
+// (m, l, o) above: both are measured from the larger m, then added. The chunks are the leaves of a
+// tree, in their natural order. A short sequence is one chunk, and nothing is merged.
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/table.h"

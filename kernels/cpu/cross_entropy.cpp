@@ -54,8 +54,8 @@ struct Loss {
   int64_t vocab;
   float scale;
 
-  /// Writes the losses of all sequences and the gradients of their logits. Calls statistics(x, row,
-  /// target) for the rows that are not ignored.
+  /// Writes the losses of all sequences and the gradients of their logits. Calls
+  /// statistics(x, row, target) for the rows that are not ignored.
   template <class Real, class F>
   void all_rows(const Ctx& ctx, const F& statistics) const {
     const int64_t rows = logits.rows(), V = logits.dim(-1), T = logits.dim(1);

@@ -62,8 +62,8 @@ constexpr int kLeavesOfWarp = 16;
 constexpr int64_t kLeavesOfBlock = kJoinThreads / kWarp * kLeavesOfWarp;
 
 /// partial[n] = the join of the n-th kLeavesOfBlock of the `leaves` rows. An absent leaf is -0,
-/// which changes nothing. If n = 0 is all, the result goes to the sums. One block for 32 columns of
-/// a subtree.
+/// which changes nothing. If there is only one such row, the sums take it. One block for 32 columns
+/// of a subtree.
 template <int Count>
 static __global__ void __launch_bounds__(kJoinThreads)
     join_leaves(Columns<Count> sums, float* to, const float* from, int64_t leaves, int64_t C,

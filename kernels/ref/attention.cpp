@@ -2,10 +2,10 @@
 //
 // A softmax over many keys is put together from softmaxes over few. For some keys we keep
 //   m   the largest score;   l = sum_u exp(S[u] - m);   o = sum_u exp(S[u] - m) v_u.
-// Two such triples are merged in two steps. The one with the smaller m is multiplied by exp(m -
-// larger m), so that both are measured from the same m. Then they are added. At the end, out = o /
-// l and lse = m + log l. Example: keys with scores 1 and 3, values 10 and 20. Alone they give (1,
-// 1, 10) and (3, 1, 20); together (3, e^-2 + 1, 10 e^-2 + 20). So out is about 18.8.
+// Two such triples are merged in two steps. The one with the smaller m is multiplied by
+// exp(m - larger m), so that both are measured from the same m. Then they are added. At the end,
+// out = o / l and lse = m + log l. Example: keys with scores 1 and 3, values 10 and 20. Alone they
+// give (1, 1, 10) and (3, 1, 20); together (3, e^-2 + 1, 10 e^-2 + 20). So out is about 18.8.
 //
 // Ranks may share a sequence, so every sum over tokens is a tree over leaves (token_leaves.h). A
 // sum over the keys of a query (m, l and o; dq) has chunks of keys as leaves. A sum over the

@@ -1,5 +1,5 @@
-// Layer norm, arXiv 1607.06450: brings each token's channels to mean 0 and variance 1, then w x +
-// b. RMSNorm, arXiv 1910.07467, takes no mean away: 0 stands in its place.
+// Layer norm, arXiv 1607.06450: brings each token's channels to mean 0 and variance 1, then
+// w x + b. RMSNorm, arXiv 1910.07467, takes no mean away: 0 stands in its place.
 #include <cmath>
 
 #include "kernels/ref/dispatch.h"
