@@ -9,8 +9,8 @@
 
 namespace ladder {
 
-/// The file that a path names, through symbolic links that lead somewhere, whether it exists or
-/// not.
+/// The file or directory that a path names, through symbolic links that lead somewhere, whether it
+/// exists or not. The same for "sx/" and "sx".
 std::filesystem::path resolved(const std::filesystem::path& path);
 
 /// Puts the names in a directory on the disk: a file that is created or renamed there is safe only
@@ -20,20 +20,16 @@ bool sync_directory(const std::filesystem::path& dir);
 
 inline constexpr std::string_view kPartial = ".partial";
 
-/// Where the file of that name grows: NAME.partial beside it.
-std::filesystem::path partial_of(const std::filesystem::path& path);
-
 /// Writes NAME.partial, which commit() renames to NAME. Until then, and for good if the program
-/// dies, an older NAME is untouched. The new file has the mode of the older one, and its owner
-/// where the system allows that.
+/// dies, an older NAME is untouched.
 ///
 /// NAME.partial is locked, so that no other program writes it meanwhile. One that a killed program
 /// has left is overwritten, not before the first write.
 class OutputFile {
  public:
   /// @param what for messages: "--trace"
-  /// @throws UserError if no file can be created there, if `path` or its NAME.partial is no plain
-  ///         file, or another program writes it
+  /// @throws UserError if no file can be created there, if `path` is no plain file, or another
+  ///         program writes it
   OutputFile(const std::string& path, std::string what);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -55,8 +51,6 @@ class OutputFile {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
-  void open_partial();
-  void take_mode_and_owner();
   [[noreturn]] void fail() const;
 
   std::string what_;
@@ -64,5 +58,8 @@ class OutputFile {
   std::unique_ptr<std::FILE, Close> file_;
   bool is_ours_ = false;  ///< what partial_ holds: nothing, or what was written here
 };
+
+/// The whole of a file at once. @throws UserError as OutputFile
+void write_file(const std::string& path, const std::string& what, std::string_view text);
 
 }  // namespace ladder

@@ -13,6 +13,8 @@
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "common/comm/call.h"
 #include "common/comm/chunks.h"
@@ -23,12 +25,6 @@ namespace ladder {
 
 /// Thrown out of communication that cannot end because another rank has failed.
 class Aborted : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// Why ranks have stopped waiting: another gave no sign of life.
-class Stalled : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
@@ -170,5 +166,8 @@ class Comm {
   CommStatistics statistics_;
   const Call* current_ = nullptr;
 };
+
+/// The texts of all ranks by rank, on rank 0; on the others nothing. All ranks call it.
+std::vector<std::string> gather_text(Comm& comm, std::string text);
 
 }  // namespace ladder

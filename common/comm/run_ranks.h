@@ -23,12 +23,11 @@ void run_ranks(int ranks, const RankBody& body, std::chrono::milliseconds timeou
 
 /// Ranks 0 to ranks - 1, each in a thread of its own; one rank runs in the calling thread.
 ///
-/// A rank that throws ends all: communication of the others throws Aborted. The first exception is
-/// thrown again, its rank before its message; UserError, CheckError, NoTemporaryFile and
-/// OutOfMemory keep their type, others become std::runtime_error. So does a run in which ranks
-/// disagree or wait for each other. @throws UserError, too, if the system refuses a thread; Stalled
-/// if a rank lets others wait for `timeout` without a sign of life. If that rank stays so, nobody
-/// can end it: then this ends the process.
+/// A rank that throws ends all: communication of the others throws Aborted. So do ranks that
+/// disagree or wait for each other, a thread that the system refuses, and a rank that lets others
+/// wait for `timeout` without a sign of life. If that rank stays so, nobody can end it: then this
+/// ends the process.
+/// @throws RankFailed of the first failure; one rank alone throws what it throws
 void run_threads(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 
 /// Whether mpirun has started this process.
