@@ -32,7 +32,7 @@ ssize_t read_some(int fd, int64_t begin, std::span<std::byte> out) {
 
 }  // namespace
 
-void InputFile::Close::operator()(const int* fd) const {
+void CloseDescriptor::operator()(const int* fd) const {
   ::close(*fd);
   delete fd;
 }

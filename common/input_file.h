@@ -15,6 +15,12 @@
 
 namespace ladder {
 
+/// A file descriptor that closes itself.
+struct CloseDescriptor {
+  void operator()(const int* fd) const;
+};
+using Descriptor = std::unique_ptr<const int, CloseDescriptor>;
+
 class InputFile {
  public:
   /// @param flag the flag that gave the path, for messages: "--data"
@@ -35,14 +41,11 @@ class InputFile {
   void read(int64_t begin, std::span<std::byte> out) const;
 
  private:
-  struct Close {
-    void operator()(const int* fd) const;
-  };
   [[noreturn]] void fail(int error) const;
   void check_unchanged() const;
 
   std::string path_, name_;
-  std::unique_ptr<const int, Close> fd_;
+  Descriptor fd_;
   int64_t size_ = 0;
   timespec written_{};  ///< when it was last written to, as of opening it
 };

@@ -9,8 +9,8 @@
 
 namespace ladder {
 
-/// The file that a path names, whether it exists or not. Symbolic links are followed unless they
-/// lead nowhere.
+/// The file or directory that a path names, through symbolic links that lead somewhere, whether it
+/// exists or not. The same for "sx/" and "sx".
 std::filesystem::path resolved(const std::filesystem::path& path);
 
 /// Writes the names in a directory to the disk. A file that was created or renamed there is safe
@@ -20,20 +20,16 @@ bool sync_directory(const std::filesystem::path& dir);
 
 inline constexpr std::string_view kPartial = ".partial";
 
-/// Where a file is written until it is complete: NAME.partial beside it.
-std::filesystem::path partial_of(const std::filesystem::path& path);
-
-/// Writes NAME.partial, which commit() renames to NAME. An older NAME is untouched until then, and
-/// stays if the program dies. The new file gets the mode of the older one, and its owner if the
-/// system allows.
+/// Writes NAME.partial, which commit() renames to NAME. Until then, and for good if the program
+/// dies, an older NAME is untouched.
 ///
 /// NAME.partial is locked, so that no other program writes it at the same time. A NAME.partial that
 /// a killed program left is overwritten, but only by the first write.
 class OutputFile {
  public:
-  /// @param what the name for messages: "--trace"
-  /// @throws UserError if no file can be created there, if `path` or its NAME.partial is not a
-  /// regular file, or if another program writes it
+  /// @param what for messages: "--trace"
+  /// @throws UserError if no file can be created there, if `path` is no plain file, or another
+  ///         program writes it
   OutputFile(const std::string& path, std::string what);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -55,8 +51,6 @@ class OutputFile {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
-  void open_partial();
-  void take_mode_and_owner();
   [[noreturn]] void fail() const;
 
   std::string what_;
@@ -64,5 +58,8 @@ class OutputFile {
   std::unique_ptr<std::FILE, Close> file_;
   bool is_ours_ = false;  ///< whether partial_ holds nothing, or what was written here
 };
+
+/// The whole of a file at once. @throws UserError as OutputFile
+void write_file(const std::string& path, const std::string& what, std::string_view text);
 
 }  // namespace ladder

@@ -1,8 +1,6 @@
 #include "common/printable.h"
 
-#include <algorithm>
 #include <array>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -35,12 +33,6 @@ Character first_of(std::string_view text) {
   return {n, code};
 }
 
-/// Line separators, and marks, embeddings, overrides and isolates of text direction.
-bool turns_text(char32_t code) {
-  return code == 0x61C || code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
-         (code >= 0x2066 && code <= 0x2069);
-}
-
 bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
 
 }  // namespace
@@ -51,8 +43,7 @@ std::string printable(std::string_view text, std::string_view keep) {
     const auto [bytes, code] = first_of(text);
     const std::string_view here = text.substr(0, bytes);
     text.remove_prefix(bytes);
-    const bool steers = code == kNone || is_control(code) || turns_text(code);
-    if (!steers || keep.find(here) != std::string_view::npos) {
+    if ((code != kNone && !is_control(code)) || keep.find(here) != std::string_view::npos) {
       shown += here;
       continue;
     }
@@ -62,21 +53,17 @@ std::string printable(std::string_view text, std::string_view keep) {
 }
 
 std::string shortened(std::string_view text, size_t most) {
-  std::vector<size_t> begins;  // where its characters begin
-  for (size_t at = 0; at < text.size(); at += first_of(text.substr(at)).bytes) begins.push_back(at);
-  if (begins.size() <= most) return std::string(text);
+  if (text.size() <= most) return std::string(text);
   constexpr std::string_view kGap = " ... ";
   const size_t half = (most - kGap.size()) / 2;
-  std::string cut(text.substr(0, begins[half]));
+  // No character is cut in two.
+  const auto begins = [&](size_t at) {
+    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+    return at;
+  };
+  std::string cut(text.substr(0, begins(half)));
   cut += kGap;
-  return cut += text.substr(begins[begins.size() - half]);
-}
-
-std::string from_difference(std::string_view text, std::string_view other) {
-  constexpr size_t kBefore = 20;
-  const auto same = static_cast<size_t>(std::ranges::mismatch(text, other).in1 - text.begin());
-  if (std::max(text.size(), other.size()) <= kQuoted || same <= kBefore) return std::string(text);
-  return "... " + std::string(text.substr(same - kBefore));
+  return cut += text.substr(begins(text.size() - half));
 }
 
 }  // namespace ladder

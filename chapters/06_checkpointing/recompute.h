@@ -146,9 +146,6 @@ class Recompute {
   static int64_t segment_of(const std::string& policy, int64_t L) {
     if (policy == "full") return 1;
     if (policy == "sqrt") return static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(L))));
-    if (policy == "offload")
-      throw UserError(
-          "--recompute offload is now --recompute full --offload inputs, of chapter 18_offload");
     int64_t k = 0;
     const char* end = policy.data() + policy.size();
     const bool every = policy.starts_with("every:");

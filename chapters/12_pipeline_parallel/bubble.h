@@ -27,7 +27,6 @@
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
 #include "common/comm/comm.h"
-#include "common/comm/gather_text.h"
 #include "common/run/log.h"
 
 namespace ladder {

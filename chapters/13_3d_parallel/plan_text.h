@@ -16,7 +16,7 @@
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
 #include "chapters/12_pipeline_parallel/stage_layout.h"
 #include "chapters/13_3d_parallel/plan.h"
-#include "common/comm/gather_text.h"
+#include "common/comm/comm.h"
 #include "common/comm/mesh.h"
 #include "common/comm/run_ranks.h"
 #include "common/output_file.h"

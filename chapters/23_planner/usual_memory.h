@@ -36,17 +36,6 @@
 
 namespace ladder::planner {
 
-/// Bytes of one parameter's weights, master, gradients and Adam's states, on one rank of
-/// `replicas`: Param, Master, Grad and Optim.
-inline std::array<double, 4> bytes_a_parameter(const Job& job, int zero, int64_t replicas) {
-  const auto N = static_cast<double>(replicas);
-  const auto weights = static_cast<double>(size_of(job.precision.dtype()));
-  const auto gradients = static_cast<double>(job.gradient_bytes());
-  const double master = job.precision.narrow() ? 4 : 0;
-  return {zero >= 3 ? weights / N : weights, zero >= 1 ? master / N : master,
-          zero >= 2 ? gradients / N : gradients, zero >= 1 ? 8 / N : 8};
-}
-
 /// A stage of one layout: elements of its flat buffer, and what one rank sends among replicas, by
 /// the formulas of chapters 08 to 10.
 struct StageSizes {

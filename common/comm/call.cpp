@@ -13,8 +13,8 @@ std::string_view dtype_text(Dtype dtype) {
     case Dtype::U8: return "U8";
     case Dtype::BF16: return "BF16";
     case Dtype::F16: return "F16";
-    case Dtype::E4M3: return "E4M3";
-    case Dtype::E5M2: return "E5M2";
+    case Dtype::E4M3: return "F8_E4M3";
+    case Dtype::E5M2: return "F8_E5M2";
   }
   return "?";
 }

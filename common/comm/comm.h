@@ -13,6 +13,8 @@
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "common/comm/call.h"
 #include "common/comm/chunks.h"
@@ -27,13 +29,7 @@ class Aborted : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Ranks stopped waiting because another rank gave no sign of life.
-class Stalled : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// An operation in progress. It owns its tensors until wait() returns.
+/// An operation under way. Its tensors belong to it until wait() returns.
 class [[nodiscard]] Pending {
  public:
   class Work {
@@ -171,5 +167,8 @@ class Comm {
   CommStatistics statistics_;
   const Call* current_ = nullptr;
 };
+
+/// The texts of all ranks by rank, on rank 0; on the others nothing. All ranks call it.
+std::vector<std::string> gather_text(Comm& comm, std::string text);
 
 }  // namespace ladder

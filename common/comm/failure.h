@@ -1,7 +1,9 @@
-// Failure: how a program ends after an exception, whoever catches the exception.
+// Failure: how a program, or one rank of it, ends after an exception, whoever catches it.
 #pragma once
 
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "common/error.h"
 
@@ -21,8 +23,19 @@ struct Failure {
   int status;        ///< 2: bad input, or more than the machine holds; kNotDone; 1: anything else
 };
 
-/// For the exception that is being handled.
-Failure failure();
+/// What run_threads() throws: the failure of the rank that failed first.
+class RankFailed : public std::runtime_error {
+ public:
+  explicit RankFailed(Failure first) : std::runtime_error(first.line), failure_(std::move(first)) {}
+  const Failure& failure() const { return failure_; }
+
+ private:
+  Failure failure_;
+};
+
+/// Of the exception that is being handled.
+/// @param who threw it, for the line: "rank 2: "
+Failure failure(const std::string& who = "");
 
 /// Prints a line on stderr, made safe by printable() (common/printable.h). A line that cannot be
 /// written is lost, because there is nobody to tell.

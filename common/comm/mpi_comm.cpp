@@ -1,11 +1,10 @@
 // MpiComm: ranks that are processes, on one machine or many. This is the way to clusters.
 //
-// Collectives are MPI's non-blocking ones, and mpi::wait() waits for them. A message or a broadcast
-// that goes to another machine is sent in pieces (mpi_message.h). MPI's own sums and gathers, for
-// --reduction native, are sent as MPI likes. Tensors of a device travel through a copy in host
-// memory.
+// All collectives are MPI's non-blocking ones, waited for by wait(). Tensors of a device travel by
+// way of a copy in host memory.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -15,9 +14,7 @@
 #include "common/comm/elements.h"
 #include "common/comm/failure.h"
 #include "common/comm/mpi_handles.h"
-#include "common/comm/mpi_message.h"
 #include "common/comm/mpi_watch.h"
-#include "common/comm/rank_error.h"
 #include "common/comm/run_ranks.h"
 #include "common/comm/waiting.h"
 #include "common/error.h"
@@ -41,15 +38,75 @@ using mpi::check;
 using mpi::count;
 using mpi::datatype;
 
+/// What all communicators of a process share.
+struct Process {
+  std::atomic<bool> abandoned = false;  ///< by Comm::abandon()
+  bool checks_calls = false;            ///< ranks compare what they call, before they do it
+};
+
+/// Waits for a request without spinning, as MPI_Wait does: the core belongs to the kernels.
+/// @param call that it belongs to, for messages
+/// @throws Aborted if the rank gives up
+void wait_for(MPI_Request& request, MPI_Status* status, const Process& process, const Call& call) {
+  Polling polling(call);
+  while (true) {
+    int done = 0;
+    check(MPI_Test(&request, &done, status), "MPI_Test");
+    if (done) return;
+    if (process.abandoned) throw Aborted("this rank has failed");
+    polling.pause();
+  }
+}
+
+/// A tensor on its way from one rank to another.
+class Message : public Pending::Work {
+ public:
+  /// @param call   a Send or Recv
+  /// @param within the call that it is a message of: itself, or a collective
+  Message(const Call& call, const Call& within, HostCopy data, MPI_Comm comm,
+          std::shared_ptr<Process> process)
+      : call_(call), within_(within), data_(std::move(data)), process_(std::move(process)) {
+    const Tensor& x = data_.tensor();
+    if (sends())
+      check(MPI_Isend(x.ptr, count(x), datatype(x.dtype), call.root, /*tag=*/0, comm, &request_),
+            "MPI_Isend");
+    else
+      check(MPI_Irecv(x.ptr, count(x), datatype(x.dtype), call.root, /*tag=*/0, comm, &request_),
+            "MPI_Irecv");
+  }
+  /// Without wait(), nothing may arrive any more. A message sent cannot be taken back, but then the
+  /// rank is about to end all processes.
+  ~Message() override {
+    if (sends() || request_ == MPI_REQUEST_NULL) return;
+    MPI_Cancel(&request_);
+    MPI_Request_free(&request_);
+  }
+  void wait() override {
+    MPI_Status status{};
+    wait_for(request_, &status, *process_, within_);
+    if (sends()) return;
+    int arrived = 0;
+    check(MPI_Get_count(&status, datatype(call_.payload.dtype), &arrived), "MPI_Get_count");
+    CHECK(arrived == call_.payload.size(), "the ranks disagree: {} elements arrived in {}", arrived,
+          to_string(call_));
+    data_.send();
+  }
+
+ private:
+  bool sends() const { return call_.operation == Operation::Send; }
+
+  Call call_, within_;
+  HostCopy data_;
+  std::shared_ptr<Process> process_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
 class MpiComm : public Comm {
  public:
-  MpiComm(std::unique_ptr<mpi::Group> group, std::shared_ptr<mpi::Process> process)
+  MpiComm(std::unique_ptr<mpi::Group> group, std::shared_ptr<Process> process)
       : Comm(group->rank(), group->size()),
         group_(std::move(group)),
-        process_(std::move(process)),
-        elsewhere_(group_->not_in(process_->neighbors)),
-        sent_(static_cast<size_t>(size())),
-        received_(static_cast<size_t>(size())) {}
+        process_(std::move(process)) {}
   std::string_view kind() const override { return "mpi"; }
   void abandon() noexcept override { process_->abandoned = true; }
 
@@ -61,8 +118,8 @@ class MpiComm : public Comm {
 
  private:
   void compare(const Call& call);
-  void wait(MPI_Request request) { mpi::wait(request, *process_, *current()); }
-  Pending begin(Operation operation, HostCopy data, int peer, int& before);
+  void wait(MPI_Request request) { wait_for(request, MPI_STATUS_IGNORE, *process_, *current()); }
+  Pending begin(Operation operation, HostCopy data, int peer);
 
   void do_all_reduce(Tensor data, Combine combine) override;
   void do_reduce_scatter(Tensor out, Tensor inp, Combine combine) override;
@@ -75,9 +132,7 @@ class MpiComm : public Comm {
   Pending do_irecv(Tensor data, int from) override;
 
   std::unique_ptr<mpi::Group> group_;
-  std::shared_ptr<mpi::Process> process_;
-  std::vector<bool> elsewhere_;       ///< by rank: whether it is on another machine
-  std::vector<int> sent_, received_;  ///< how many messages, by rank
+  std::shared_ptr<Process> process_;
 };
 
 void MpiComm::compare(const Call& call) {
@@ -134,20 +189,14 @@ void MpiComm::do_all_gather(Tensor out, Tensor inp) {
   all.send();
 }
 
-// All weights may be one broadcast. A piece starts when this rank has done its part in the piece
-// before.
 void MpiComm::do_broadcast(Tensor data, int root) {
   const HostCopy host =
       rank() == root ? HostCopy::of(device_ctx(), data) : HostCopy::to_write(device_ctx(), data);
-  const bool between_machines = std::ranges::count(elsewhere_, true) > 0;
-  const Chunks pieces = mpi::pieces_of(data, between_machines);
-  for (int64_t i = 0; i < pieces.count; ++i) {
-    const Tensor piece = pieces.of(flat(host.tensor()), i);
-    MPI_Request request;
-    check(MPI_Ibcast(piece.ptr, count(piece), datatype(piece.dtype), root, group_->get(), &request),
-          "MPI_Ibcast");
-    wait(request);
-  }
+  MPI_Request request;
+  check(MPI_Ibcast(host.tensor().ptr, count(data), datatype(data.dtype), root, group_->get(),
+                   &request),
+        "MPI_Ibcast");
+  wait(request);
   if (rank() != root) host.send();
 }
 
@@ -176,23 +225,18 @@ std::unique_ptr<Comm> MpiComm::do_split(int color, int key) {
   return std::make_unique<MpiComm>(std::make_unique<mpi::Group>(part), process_);
 }
 
-/// @param before how many messages went this way to or from `peer` before
-Pending MpiComm::begin(Operation operation, HostCopy data, int peer, int& before) {
-  constexpr int kTags = 1 << 15;  // every MPI has so many
+Pending MpiComm::begin(Operation operation, HostCopy data, int peer) {
   const Call call{.operation = operation, .payload = data.tensor(), .root = peer};
-  return Pending(std::make_unique<mpi::Message>(call, *current(), std::move(data), group_->get(),
-                                                before++ % kTags,
-                                                elsewhere_[static_cast<size_t>(peer)], process_));
+  return Pending(
+      std::make_unique<Message>(call, *current(), std::move(data), group_->get(), process_));
 }
 
 Pending MpiComm::do_isend(Tensor data, int to) {
-  return begin(Operation::Send, HostCopy::of(device_ctx(), data), to,
-               sent_[static_cast<size_t>(to)]);
+  return begin(Operation::Send, HostCopy::of(device_ctx(), data), to);
 }
 
 Pending MpiComm::do_irecv(Tensor data, int from) {
-  return begin(Operation::Recv, HostCopy::to_write(device_ctx(), data), from,
-               received_[static_cast<size_t>(from)]);
+  return begin(Operation::Recv, HostCopy::to_write(device_ctx(), data), from);
 }
 
 constexpr std::string_view kUnheard =
@@ -215,11 +259,13 @@ void check_launch() {
       launched_processes(), ranks, all.substr(0, all.find_first_of(",\n")));
 }
 
-/// Prints the exception that is being handled, and ends all processes.
-[[noreturn]] void end_all(int rank) {
-  const Failure end = failure_of(rank);
-  wait_for_turn(rank);  // all ranks may have met the same missing file
-  mpi::end_processes(end);
+/// Which rank of its machine this process is, and of how many.
+Neighbors ranks_here() {
+  MPI_Comm here = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, /*key=*/0, MPI_INFO_NULL, &here),
+        "MPI_Comm_split_type");
+  const mpi::Group group(here);
+  return {.rank = group.rank(), .ranks = group.size()};
 }
 
 }  // namespace
@@ -232,11 +278,11 @@ void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout)
   try {
     check_launch();
     std::jthread until_all_are_heard = mpi::end_unless_done(patience, kUnheard);
-    const auto process = std::make_shared<mpi::Process>();
+    const auto process = std::make_shared<Process>();
     auto group = std::make_unique<mpi::Group>(mpi::Group::copy_of_world());
     rank = group->rank();
-    set_neighbors({.rank = process->neighbors.rank(), .ranks = process->neighbors.size()});
-    watch = std::make_unique<mpi::Watch>(patience, std::move(until_all_are_heard), process);
+    set_neighbors(ranks_here());
+    watch = std::make_unique<mpi::Watch>(patience, std::move(until_all_are_heard));
     process->checks_calls = check_calls(*group);
     MpiComm comm(std::move(group), process);
     if (ranks != 1 && ranks != comm.size())
@@ -246,7 +292,9 @@ void run_mpi(int ranks, const RankBody& body, std::chrono::milliseconds timeout)
     watch->end();
   } catch (...) {
     if (watch) watch->stop();
-    end_all(rank);
+    const Failure end = failure(rank_name(rank) + ": ");
+    wait_for_turn(rank);  // all may miss the same file
+    mpi::end_processes(end);
   }
 }
 

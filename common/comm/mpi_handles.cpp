@@ -8,12 +8,10 @@
 #include <exception>
 #include <limits>
 #include <mutex>
-#include <numeric>
 #include <string>
 
 #include "common/comm/elements.h"
-#include "common/comm/pulse.h"
-#include "common/comm/rank_report.h"
+#include "common/comm/liveness.h"
 #include "common/comm/run_ranks.h"
 
 namespace ladder::mpi {
@@ -101,13 +99,6 @@ MPI_Comm Group::copy_of_world() {
   return comm;
 }
 
-MPI_Comm Group::neighbors() {
-  MPI_Comm comm = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, /*key=*/0, MPI_INFO_NULL, &comm),
-        "MPI_Comm_split_type");
-  return comm;
-}
-
 int Group::rank() const {
   int rank = 0;
   check(MPI_Comm_rank(comm_, &rank), "MPI_Comm_rank");
@@ -118,21 +109,6 @@ int Group::size() const {
   int size = 0;
   check(MPI_Comm_size(comm_, &size), "MPI_Comm_size");
   return size;
-}
-
-std::vector<bool> Group::not_in(const Group& other) const {
-  MPI_Group from = MPI_GROUP_NULL, to = MPI_GROUP_NULL;
-  check(MPI_Comm_group(comm_, &from), "MPI_Comm_group");
-  check(MPI_Comm_group(other.get(), &to), "MPI_Comm_group");
-  std::vector<int> ranks(static_cast<size_t>(size())), there(ranks.size());
-  std::iota(ranks.begin(), ranks.end(), 0);
-  check(MPI_Group_translate_ranks(from, size(), ranks.data(), to, there.data()),
-        "MPI_Group_translate_ranks");
-  MPI_Group_free(&from);
-  MPI_Group_free(&to);
-  std::vector<bool> absent;
-  for (const int rank : there) absent.push_back(rank == MPI_UNDEFINED);
-  return absent;
 }
 
 Op::Op(Dtype dtype, Combine combine) : op_(combine == Combine::Sum ? MPI_SUM : MPI_MAX) {

@@ -4,11 +4,10 @@
 #include <mpi.h>
 #include <string_view>
 #include <thread>
-#include <vector>
 
 #include "common/comm/comm.h"
 #include "common/comm/failure.h"
-#include "common/comm/patience.h"
+#include "common/comm/liveness.h"
 
 namespace ladder::mpi {
 
@@ -45,14 +44,10 @@ class Group {
   /// threads of this process may still receive messages in it.
   ~Group();
   static MPI_Comm copy_of_world();
-  /// The ranks on this machine.
-  static MPI_Comm neighbors();
 
   MPI_Comm get() const { return comm_; }
   int rank() const;
   int size() const;
-  /// For each rank here: whether it is missing in the other group.
-  std::vector<bool> not_in(const Group& other) const;
 
  private:
   MPI_Comm comm_;

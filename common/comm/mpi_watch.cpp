@@ -25,11 +25,9 @@ constexpr int kBytes = sizeof(RankReport);
 
 }  // namespace
 
-Watch::Watch(const Patience& patience, std::jthread until_all_are_heard,
-             std::shared_ptr<Process> process)
+Watch::Watch(const Patience& patience, std::jthread until_all_are_heard)
     : patience_(patience),
       until_all_are_heard_(std::move(until_all_are_heard)),
-      process_(std::move(process)),
       reports_(static_cast<size_t>(group_.size())) {
   for (int rank = 0; rank < group_.size(); ++rank) {
     reports_[static_cast<size_t>(rank)].rank = rank;
@@ -76,7 +74,6 @@ void Watch::loop() {
       if (stopped_) return;
       over = over_;
     }
-    process_->advance();
     for (Peer& peer : peers_) receive(peer);
     if (until_all_are_heard_.joinable() && std::ranges::all_of(peers_, &Peer::heard))
       until_all_are_heard_ = {};

@@ -8,28 +8,21 @@
 #pragma once
 
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/comm/liveness.h"
 #include "common/comm/mpi_handles.h"
-#include "common/comm/mpi_message.h"
-#include "common/comm/patience.h"
-#include "common/comm/pulse.h"
-#include "common/comm/rank_report.h"
 
 namespace ladder::mpi {
 
 class Watch {
  public:
-  /// Watches the calling thread. Every rank makes one.
-  /// @param until_all_are_heard a thread that ends when this rank has heard of all ranks that
-  /// report to it
-  /// @param process             its messages also go on at each look
-  Watch(const Patience& patience, std::jthread until_all_are_heard,
-        std::shared_ptr<Process> process);
+  /// Watches the calling thread. All ranks make one.
+  /// @param until_all_are_heard a thread that ends once this rank has heard of all that tell it
+  Watch(const Patience& patience, std::jthread until_all_are_heard);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch() { stop(); }
@@ -63,7 +56,6 @@ class Watch {
   int rank_ = group_.rank();
   Patience patience_;
   std::jthread until_all_are_heard_;
-  std::shared_ptr<Process> process_;
   Pulse pulse_;
   std::vector<RankReport> reports_;  ///< by rank; for the thread only, as the next two
   std::vector<Peer> peers_;          ///< rank 0; on rank 0 all other ranks

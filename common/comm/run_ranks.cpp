@@ -8,7 +8,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "common/comm/rank_error.h"
+#include "common/comm/failure.h"
 #include "common/comm/self_comm.h"
 #include "common/comm/thread_comm.h"
 #include "common/error.h"
@@ -25,21 +25,20 @@ void run_thread(const std::shared_ptr<ThreadGroup>& group, int rank, const RankB
   } catch (const Aborted&) {
     // A consequence. The rank that has the cause reports it.
   } catch (...) {
-    const RankError error = rank_error(rank);
+    const Failure end = failure(rank_name(rank) + ": ");
     const ThreadWorld::Lock lock = world.lock();
-    world.fail(error.error, error.message);
+    world.fail(end);
   }
   world.leave(rank);
 }
 
 /// Ends the ranks that were started, because they would wait for the others forever.
 void fail_to_start(ThreadWorld& world, int ranks, size_t started) {
-  const UserError error(
-      "--ranks {}: only {} threads could be started; fewer --ranks, fewer --threads or a smaller "
-      "`ulimit -s` (of at least 1024) take less",
-      ranks, started);
   const ThreadWorld::Lock lock = world.lock();
-  world.fail(std::make_exception_ptr(error), error.what());
+  world.fail({fmt::format("error: --ranks {}: only {} threads could be started; fewer --ranks, "
+                          "fewer --threads or a smaller `ulimit -s` (of at least 1024) take less",
+                          ranks, started),
+              2});
 }
 
 /// The number in the first of these variables that exists.

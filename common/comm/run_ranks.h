@@ -24,13 +24,11 @@ void run_ranks(int ranks, const RankBody& body, std::chrono::milliseconds timeou
 
 /// Runs ranks 0 to ranks - 1, each in its own thread. A single rank runs in the calling thread.
 ///
-/// A rank that throws ends all ranks: communication of the others throws Aborted. The first
-/// exception is thrown again, with its rank in front of its message. UserError, CheckError,
-/// NoTemporaryFile and OutOfMemory keep their type; others become std::runtime_error. Ranks that
-/// disagree, or that wait for each other, end the run in the same way.
-/// @throws UserError also if the system refuses a thread
-/// @throws Stalled if a rank lets others wait for `timeout` without a sign of life. If that rank
-/// never ends, nothing can end it, so this ends the process.
+/// A rank that throws ends all: communication of the others throws Aborted. So do ranks that
+/// disagree or wait for each other, a thread that the system refuses, and a rank that lets others
+/// wait for `timeout` without a sign of life. If that rank stays so, nobody can end it: then this
+/// ends the process.
+/// @throws RankFailed of the first failure; one rank alone throws what it throws
 void run_threads(int ranks, const RankBody& body, std::chrono::milliseconds timeout = kTimeout);
 
 /// Whether mpirun started this process.

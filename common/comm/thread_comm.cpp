@@ -21,10 +21,7 @@ void combine_chunks(const Ctx& ctx, const ThreadGroup& group, const Chunks& chun
 
 void ThreadComm::abandon() noexcept {
   const ThreadWorld::Lock lock = group_->world().lock();
-  group_->world().fail(nullptr,
-                       fmt::format("rank {} has ended while a job of its own was under way: "
-                                   "nobody waited for the job's Pending",
-                                   rank()));
+  group_->world().abandon(rank());
 }
 
 void ThreadComm::perform(const Call&, const std::function<void()>& body) {

@@ -6,7 +6,6 @@
 #include <ranges>
 
 #include "common/comm/comm.h"
-#include "common/comm/failure.h"
 
 namespace ladder {
 
@@ -28,32 +27,40 @@ void ThreadWorld::wait(Lock& lock, int rank, const Call& call, const std::functi
   Waiter me{std::this_thread::get_id(), rank, &call, &ready};
   waiters_.push_back(&me);
   detect_deadlock();
-  const auto over = [&] { return ready() || (failed_ && !busy()); };
+  const auto over = [&] { return ready() || (failed() && !busy()); };
   while (!changed_[rank].wait_for(lock, patience_.between, over)) look();
   std::erase(waiters_, &me);
   if (!ready()) check_alive();
 }
 
-void ThreadWorld::fail(std::exception_ptr error, std::string reason) {
-  if (!error_) error_ = std::move(error);
-  if (failed_) return;
-  failed_ = true;
-  reason_ = std::move(reason);
+void ThreadWorld::fail(Failure failure) {
+  if (failed() && !cause_follows_) return;
+  cause_follows_ = false;
+  failure_ = std::move(failure);
   for (std::condition_variable& changed : changed_) changed.notify_all();
 }
 
+void ThreadWorld::abandon(int rank) {
+  if (failed()) return;
+  fail({fmt::format("internal error: rank {} has ended while a job of its own was under way: "
+                    "nobody waited for the job's Pending",
+                    rank),
+        1});
+  cause_follows_ = true;
+}
+
 void ThreadWorld::fail_here(const std::string& reason) {
-  fail(std::make_exception_ptr(CheckError(reason)), reason);
-  throw Aborted(reason_);
+  fail({"internal error: " + reason, 1});
+  throw Aborted(failure_->line);
 }
 
 void ThreadWorld::check_alive() const {
-  if (failed_) throw Aborted(reason_);
+  if (failed()) throw Aborted(failure_->line);
 }
 
 void ThreadWorld::look() {
   const auto now = std::chrono::steady_clock::now();
-  if (failed_ || now < next_look_ || under_debugger()) return;
+  if (failed() || now < next_look_ || under_debugger()) return;
   next_look_ = now + patience_.between;
   for (Waiter* waiter : waiters_) ++waiter->looks;
   std::vector<RankReport> all;
@@ -61,7 +68,7 @@ void ThreadWorld::look() {
   const auto reason = reason_to_give_up(all, static_cast<int>(all.size()), patience_);
   if (!reason) return;
   stalled_ = true;
-  fail(std::make_exception_ptr(Stalled(*reason)), *reason);
+  fail({"error: " + *reason, 1});
   left_.notify_all();
 }
 
@@ -90,19 +97,13 @@ void ThreadWorld::wait_for_all(int started) {
   left_.wait(lock, [&] { return all_left() || (stalled_ && others_left()); });
   // Every thread that wakes up after this finds that the run has failed.
   if (left_.wait_for(lock, std::chrono::seconds(1), all_left)) return;
-  try {
-    rethrow();
-  } catch (...) {
-    const Failure end = failure();
-    tell(end.line);
-    std::fflush(nullptr);
-    std::_Exit(end.status);
-  }
+  tell(failure_->line);
+  std::fflush(nullptr);
+  std::_Exit(failure_->status);
 }
 
 void ThreadWorld::rethrow() const {
-  if (error_) std::rethrow_exception(error_);
-  if (failed_) throw CheckError(reason_);
+  if (failed()) throw RankFailed(*failure_);
 }
 
 const ThreadWorld::Waiter* ThreadWorld::waiter_of(int rank) const {
@@ -114,7 +115,7 @@ const ThreadWorld::Waiter* ThreadWorld::waiter_of(int rank) const {
 // A rank's own thread waits only for other ranks' own threads, because a second thread of a rank
 // has its own group. So if all own threads wait in vain, or are gone, nothing will ever happen.
 void ThreadWorld::detect_deadlock() {
-  if (failed_) return;
+  if (failed()) return;
   std::string report;
   bool anybody = false;
   for (int rank = 0; rank < static_cast<int>(state_.size()); ++rank) {
@@ -125,8 +126,7 @@ void ThreadWorld::detect_deadlock() {
     anybody = anybody || waiter;
   }
   if (!anybody) return;
-  const std::string reason = "the ranks wait for each other" + report;
-  fail(std::make_exception_ptr(CheckError(reason)), reason);
+  fail({"internal error: the ranks wait for each other" + report, 1});
 }
 
 }  // namespace ladder

@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -17,9 +16,8 @@
 #include <vector>
 
 #include "common/comm/call.h"
-#include "common/comm/patience.h"
-#include "common/comm/pulse.h"
-#include "common/comm/rank_report.h"
+#include "common/comm/failure.h"
+#include "common/comm/liveness.h"
 
 namespace ladder {
 
@@ -44,19 +42,20 @@ class ThreadWorld {
   /// Something happened that `rank` may be waiting for. Lock held
   void wake(int rank) { changed_[rank].notify_all(); }
 
-  /// Ends the run: everything that waits throws Aborted. The first error is kept. A null error
-  /// comes later. Lock held
-  void fail(std::exception_ptr error, std::string reason);
-  /// Calls fail() with a CheckError of that text, and throws Aborted. Lock held
+  /// Ends the run: all that wait throw Aborted. The first failure is kept. Lock held
+  void fail(Failure failure);
+  /// Ends the run because `rank` does, which may be about to say why. Lock held
+  void abandon(int rank);
+  /// A fault of the program: fail(), and throws Aborted. Lock held
   [[noreturn]] void fail_here(const std::string& reason);
-  bool failed() const { return failed_; }  ///< Lock held
+  bool failed() const { return failure_.has_value(); }  ///< Lock held
   /// @throws Aborted if the run has failed. Lock held
   void check_alive() const;
 
   /// Returns when ranks 0 to `started` - 1 have left. If one has stalled and all others have left,
   /// it ends the process, because nothing can end a thread.
   void wait_for_all(int started);
-  /// Throws the first failure, if there is one. Called after all threads are joined
+  /// Throws the first failure, if there is one, as RankFailed. After all threads are joined
   void rethrow() const;
 
  private:
@@ -86,10 +85,9 @@ class ThreadWorld {
   std::vector<Waiter*> waiters_;
   std::chrono::steady_clock::time_point next_look_{};
   std::condition_variable left_;
-  bool failed_ = false;
-  bool stalled_ = false;  ///< failed because a rank gives no sign of life
-  std::string reason_;
-  std::exception_ptr error_;
+  std::optional<Failure> failure_;
+  bool cause_follows_ = false;  ///< failure_ is of abandon()
+  bool stalled_ = false;        ///< failed, since a rank gives no sign of life
 };
 
 }  // namespace ladder

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "common/comm/call.h"
-#include "common/comm/patience.h"
+#include "common/comm/liveness.h"
 
 namespace ladder {
 
@@ -39,11 +39,6 @@ class Polling {
     constexpr int kLong = 1024;
     if (looks_ == kLong) waiting_.emplace(to_string(call_));
     be_patient(looks_++);
-  }
-  /// A part of what it waits for has come. The rest counts as another wait.
-  void begin_anew() {
-    looks_ = 0;
-    waiting_.reset();
   }
 
  private:

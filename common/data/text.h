@@ -47,11 +47,8 @@ class Text {
   /// tokens
   explicit Text(const TextOptions& options);
 
-  int64_t train_size() const { return train_size_; }  ///< tokens
-  int64_t held_out_size() const { return size_ - train_size_; }
-
-  /// Fills `batch` with training sequences. Where sequence i of step s starts depends only on
-  /// (seed, s, i). So a rank can draw its share by itself.
+  /// Fills `batch` with training sequences. Sequence i of step s starts at a token that depends on
+  /// (seed, s, i) alone, so that a rank can draw its share by itself.
   /// @param first index in the global batch of the first sequence to draw
   /// @throws UserError if the file has changed, cannot be read, or has a token that is not below V
   void draw(const Batch& batch, uint64_t seed, int64_t step, int64_t first = 0) const;
@@ -63,6 +60,7 @@ class Text {
   void draw_validation(const Batch& batch, int64_t first) const;
 
  private:
+  int64_t held_out_size() const { return size_ - train_size_; }
   void fill_row(const Batch& batch, int64_t i, int64_t at) const;
 
   TextOptions options_;

@@ -30,41 +30,13 @@ constexpr std::array kEnds = {Ends{50257, 50256, 50256}, Ends{32000, 1, 2},
 constexpr std::array<std::string_view, 4> kTanhGelu = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast",
                                                        "gelu_accurate"};
 
-/// A size of the model, with the names that transformers accept for it.
-struct Size {
-  const char* key;
-  const char* alias;  ///< null: none
-  int64_t standard;   ///< where a config.json leaves it out; 0: whatever is here
-  int64_t (*here)(const GptConfig&);
-  const char* flag;  ///< that sets it
+/// A key of config.json that must say what hf_config() says.
+struct Key {
+  const char* name;
+  json standard;               ///< what transformers take where it is left out
+  const char* flag = nullptr;  ///< that sets a size; null: Ladder computes in one way alone
 };
-constexpr std::array kGpt2Sizes = {
-    Size{"n_layer", "num_hidden_layers", 12, [](const auto& c) { return c.layers; }, "--layers"},
-    Size{"n_head", "num_attention_heads", 12, [](const auto& c) { return c.heads; }, "--heads"},
-    Size{"n_embd", "hidden_size", 768, [](const auto& c) { return c.channels; }, "--channels"},
-    Size{"n_positions", "max_position_embeddings", 1024, [](const auto& c) { return c.positions; },
-         "--model"},
-    Size{"vocab_size", nullptr, 50257, [](const auto& c) { return c.vocab; }, "--model"},
-};
-constexpr std::array kLlamaSizes = {
-    Size{"num_hidden_layers", nullptr, 32, [](const auto& c) { return c.layers; }, "--layers"},
-    Size{"num_attention_heads", nullptr, 32, [](const auto& c) { return c.heads; }, "--heads"},
-    Size{"hidden_size", nullptr, 4096, [](const auto& c) { return c.channels; }, "--channels"},
-    Size{"vocab_size", nullptr, 32000, [](const auto& c) { return c.vocab; }, "--model"},
-};
-constexpr std::array kMixtralSizes = {
-    Size{"num_hidden_layers", nullptr, 32, [](const auto& c) { return c.layers; }, "--layers"},
-    Size{"num_attention_heads", nullptr, 32, [](const auto& c) { return c.heads; }, "--heads"},
-    Size{"hidden_size", nullptr, 4096, [](const auto& c) { return c.channels; }, "--channels"},
-    Size{"intermediate_size", nullptr, 14336, [](const auto& c) { return c.expert_inner(); },
-         "--hidden"},
-    Size{"num_key_value_heads", nullptr, 8, [](const auto& c) { return c.groups(); }, "--kv-heads"},
-    Size{"num_local_experts", "num_experts", 8, [](const auto& c) { return c.experts.count; },
-         "--experts"},
-    Size{"num_experts_per_tok", nullptr, 2, [](const auto& c) { return c.experts.chosen; },
-         "--experts-per-token"},
-    Size{"vocab_size", nullptr, 32000, [](const auto& c) { return c.vocab; }, "--model"},
-};
+using Keys = std::vector<Key>;
 
 /// A key that may be left out, or null.
 json value_or(const json& theirs, const char* key, const json& standard) {
@@ -72,17 +44,17 @@ json value_or(const json& theirs, const char* key, const json& standard) {
   return there.is_null() ? standard : there;
 }
 
-void check_size(const json& theirs, const Size& size, const GptConfig& config) {
-  const json here = size.here(config);
-  const auto check = [&](const char* key, const json& there) {
-    if (there != here)
-      throw UserError("{} is {}, but this model has {}; see {}", key, shown(there), shown(here),
-                      size.flag);
-  };
-  const bool by_alias = size.alias && theirs.contains(size.alias);
-  if (by_alias) check(size.alias, theirs.at(size.alias));
-  if (!by_alias || theirs.contains(size.key))
-    check(size.key, theirs.value(size.key, json(size.standard)));
+void check_keys(const json& theirs, const json& ours, const Keys& keys) {
+  for (const auto& [name, standard, flag] : keys) {
+    const json there = value_or(theirs, name, standard), here = ours.at(name);
+    // A float may have been narrower on its way into the file.
+    const bool floats = there.is_number() && here.is_number_float();
+    if (floats ? there.get<float>() == here.get<float>() : there == here) continue;
+    if (flag)
+      throw UserError("{} is {}, but this model has {}; see {}", name, shown(there), shown(here),
+                      flag);
+    throw UserError("{} is {}, but Ladder computes with {}", name, shown(there), shown(here));
+  }
 }
 
 /// transformers refuse a config.json that does not say what it configures.
@@ -93,29 +65,6 @@ std::string model_type(const json& theirs, const std::vector<std::string>& legal
   throw UserError("model_type is {}; legal for this model {} \"{}\"",
                   theirs.contains("model_type") ? shown(type) : "missing",
                   legal.size() == 1 ? "is" : "are", fmt::join(legal, "\" and \""));
-}
-
-/// What Ladder computes, where transformers know other ways.
-void check_function(const json& theirs, const char* key, const json& standard, const json& here) {
-  const json there = theirs.value(key, standard);
-  if (there != here)
-    throw UserError("{} is {}, but Ladder computes with {}", key, shown(there), shown(here));
-}
-
-void check_activation(const json& theirs) {
-  constexpr const char* kKey = "activation_function";
-  const json there = theirs.value(kKey, json("gelu_new"));
-  if (std::none_of(kTanhGelu.begin(), kTanhGelu.end(),
-                   [&](std::string_view name) { return there == name; }))
-    throw UserError("{} is {}, but Ladder computes \"gelu_new\", GELU in its tanh form", kKey,
-                    shown(there));
-}
-
-void check_epsilon(const json& theirs, const char* key, double standard) {
-  const json there = theirs.value(key, json(standard));
-  // It may have been a float on its way into the file.
-  if (!there.is_number() || there.get<float>() != static_cast<float>(kEpsilon))
-    throw UserError("{} is {}, but Ladder computes with {}", key, shown(there), kEpsilon);
 }
 
 /// tie_word_embeddings.
@@ -183,7 +132,6 @@ void check_rope(const json& theirs, const Rope& rope, double standard = 10000) {
     check_angles(all, rope, fmt::format(" in {}", place));
   }
   if (!described) check_angles(beside, rope, "");
-  check_function(theirs, "partial_rotary_factor", 1.0, 1.0);
 }
 
 // ---- both ways, of each family ------------------------------------------------------------------
@@ -214,17 +162,23 @@ json gpt2_config(const GptConfig& config) {
   };
 }
 
-bool check_gpt2(const json& theirs, const GptConfig& config) {
+bool check_gpt2(json theirs, const GptConfig& config) {
   model_type(theirs, {"gpt2"});
-  for (const Size& size : kGpt2Sizes) check_size(theirs, size, config);
-  const json inner = config.inner();
-  if (theirs.contains("n_inner") && !theirs.at("n_inner").is_null())
-    check_function(theirs, "n_inner", inner, inner);
-  check_activation(theirs);
-  check_epsilon(theirs, "layer_norm_epsilon", kEpsilon);
-  check_function(theirs, "scale_attn_weights", true, true);
-  check_function(theirs, "scale_attn_by_inverse_layer_idx", false, false);
-  check_function(theirs, "add_cross_attention", false, false);
+  constexpr const char* kActivation = "activation_function";
+  if (std::ranges::count(kTanhGelu, theirs.value(kActivation, json())) > 0)
+    theirs[kActivation] = "gelu_new";
+  check_keys(theirs, gpt2_config(config),
+             {{"n_layer", 12, "--layers"},
+              {"n_head", 12, "--heads"},
+              {"n_embd", 768, "--channels"},
+              {"n_positions", 1024, "--model"},
+              {"vocab_size", 50257, "--model"},
+              {"n_inner", config.inner()},  // four times the width
+              {kActivation, "gelu_new"},
+              {"layer_norm_epsilon", 1e-5},
+              {"scale_attn_weights", true},
+              {"scale_attn_by_inverse_layer_idx", false},
+              {"add_cross_attention", false}});
   return tied_head(theirs, true, config);
 }
 
@@ -263,23 +217,34 @@ void check_window(const json& theirs, const json& standard, int64_t T) {
       shown(window), T);
 }
 
+/// What both families of RMSNorm and RoPE have.
+void check_llama_keys(const json& theirs, json ours, const GptConfig& config, Keys more) {
+  ours.update({{"head_dim", config.head_size()}, {"partial_rotary_factor", 1.0}});
+  for (const Key& key : Keys{{"num_hidden_layers", 32, "--layers"},
+                             {"num_attention_heads", 32, "--heads"},
+                             {"hidden_size", 4096, "--channels"},
+                             {"vocab_size", 32000, "--model"},
+                             {"head_dim", config.head_size(), "--model"},
+                             {"hidden_act", "silu"},
+                             {"partial_rotary_factor", 1.0}})
+    more.push_back(key);
+  check_keys(theirs, ours, more);
+}
+
 bool check_llama(const json& theirs, const GptConfig& config) {
   const bool mistral = model_type(theirs, {"llama", "mistral"}) == "mistral";
-  for (const Size& size : kLlamaSizes) check_size(theirs, size, config);
-  const auto check = [&](const char* key, int64_t standard, int64_t here) {
-    check_value(key, value_or(theirs, key, standard), here);
-  };
-  check("intermediate_size", mistral ? 14336 : 11008, config.inner());
   const bool all_heads = !mistral || theirs.contains("num_key_value_heads");  // if null
-  check("num_key_value_heads", all_heads ? config.heads : 8, config.groups());
+  json ours = llama_config(config);
+  ours["layer_types"] = nullptr;  // with them it is a Ministral
+  check_llama_keys(theirs, ours, config,
+                   {{"intermediate_size", mistral ? 14336 : 11008, "--model"},
+                    {"num_key_value_heads", all_heads ? config.heads : 8, "--model"},
+                    {"rms_norm_eps", 1e-6},
+                    {"layer_types", nullptr},
+                    {"attention_bias", false},
+                    {"mlp_bias", false}});
   if (mistral) check_window(theirs, 4096, config.seq_len);
-  check("head_dim", config.head_size(), config.head_size());
-  check_function(theirs, "hidden_act", "silu", "silu");
-  check_epsilon(theirs, "rms_norm_eps", 1e-6);
   check_rope(theirs, config.rope);
-  check_function(theirs, "layer_types", nullptr, nullptr);  // with them it is a Ministral
-  check_function(theirs, "attention_bias", false, false);
-  check_function(theirs, "mlp_bias", false, false);
   return tied_head(theirs, false, config);
 }
 
@@ -297,14 +262,15 @@ json mixtral_config(const GptConfig& config) {
 
 bool check_mixtral(const json& theirs, const GptConfig& config) {
   model_type(theirs, {"mixtral"});
-  for (const Size& size : kMixtralSizes) check_size(theirs, size, config);
-  const json head = config.head_size();
-  check_value("head_dim", value_or(theirs, "head_dim", head), head);
-  check_function(theirs, "hidden_act", "silu", "silu");
-  check_epsilon(theirs, "rms_norm_eps", 1e-5);
+  check_llama_keys(theirs, mixtral_config(config), config,
+                   {{"intermediate_size", 14336, "--hidden"},
+                    {"num_key_value_heads", 8, "--kv-heads"},
+                    {"num_local_experts", 8, "--experts"},
+                    {"num_experts_per_tok", 2, "--experts-per-token"},
+                    {"rms_norm_eps", 1e-5},
+                    {"router_jitter_noise", 0.0}});
   check_rope(theirs, config.rope, 1e6);
   check_window(theirs, nullptr, config.seq_len);
-  check_function(theirs, "router_jitter_noise", 0.0, 0.0);
   return tied_head(theirs, false, config);
 }
 

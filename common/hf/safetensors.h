@@ -1,22 +1,35 @@
 // Safetensors files: named tensors behind a JSON header (github.com/huggingface/safetensors).
 //
 //   | u64 length of the header, little-endian | header | data |
+//   {"wte.weight":{"dtype":"F32","shape":[256,64],"data_offsets":[0,65536]}, ...}
 //
-// common/hf/safetensors_header.h knows the header.
+// Offsets count from the start of the data, which the tensors cover without gap or overlap.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/checksum.h"
-#include "common/hf/safetensors_header.h"
 #include "common/input_file.h"
 #include "common/output_file.h"
 #include "kernels/tensor.h"
 
 namespace ladder {
+
+/// A tensor in a file.
+struct TensorEntry {
+  std::string dtype;  ///< as the file has it: "F32", or one that nothing here can read
+  std::vector<int64_t> shape;
+  int64_t begin, end;  ///< bytes of the data
+
+  int64_t bytes() const { return end - begin; }
+};
+
+/// By name.
+using TensorEntries = std::map<std::string, TensorEntry>;
 
 /// Size and checksum of a whole file.
 struct FileSum {

@@ -4,13 +4,13 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include "common/error.h"
 #include "common/hf/config.h"
-#include "common/hf/files.h"
 #include "common/hf/json.h"
 #include "common/hf/layout.h"
 #include "common/model/shards.h"
@@ -21,6 +21,7 @@ namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 
 const std::string kHead = "lm_head.weight";
 
@@ -136,6 +137,72 @@ Head check_config(const std::string& path, const GptConfig& config) {
   } catch (const UserError& e) {
     throw UserError("{}: {}", path, e.what());
   }
+}
+
+// ---- files as save_pretrained() writes them: weights in one file, or in several that an index
+// joins, and config.json beside them ----
+
+/// The files of one model, open.
+struct HfFiles {
+  std::vector<SafetensorsReader> weights;  ///< at least one; no tensor is in two
+  std::string config;                      ///< path of config.json; empty: there is none
+};
+
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+/// What to open at a path: a file of weights, or an index.
+fs::path resolved_weights(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return path;
+  for (const char* name : {kWeights, kIndex})
+    if (is_there(path / name)) return path / name;
+  throw UserError("{}: holds neither a checkpoint nor {} nor {}", path.string(), kWeights, kIndex);
+}
+
+/// The files that an index names. No tensor is in two of them.
+std::vector<SafetensorsReader> open_indexed(const std::string& path) {
+  const json index = read_json(path);
+  if (!index.is_object() || !index.contains("weight_map") || !index.at("weight_map").is_object() ||
+      index.at("weight_map").empty())
+    throw UserError("{}: not the index of a model: no weight_map of names and files", path);
+  std::set<std::string> files, tensors;
+  for (const auto& [name, file] : index.at("weight_map").items()) {
+    const std::string place = file.is_string() ? file.get<std::string>() : "";
+    if (place.empty() || place.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
+      throw UserError("{}: places {} in {}; legal are files beside it", path, name, shown(file));
+    files.insert(place);
+  }
+  std::vector<SafetensorsReader> readers;
+  for (const std::string& file : files) {
+    readers.emplace_back((fs::path(path).parent_path() / file).string());
+    for (const auto& [name, entry] : readers.back().entries())
+      if (!tensors.insert(name).second)
+        throw UserError("{}: holds {}, as does another file of {}", readers.back().path(), name,
+                        path);
+  }
+  return readers;
+}
+
+/// @param path a directory with `model.safetensors` or `model.safetensors.index.json`, such an
+///             index, or a file of weights
+/// @throws UserError naming the file that is missing or damaged, or holds a tensor of another
+HfFiles open_hf_files(const std::string& path) {
+  const fs::path weights = resolved_weights(path);
+  HfFiles files;
+  if (weights.extension() == ".json") {
+    files.weights = open_indexed(weights.string());
+  } else {
+    files.weights.emplace_back(weights.string());
+  }
+  const fs::path config = weights.parent_path() / "config.json";
+  if (is_there(config)) files.config = config.string();
+  return files;
 }
 
 }  // namespace

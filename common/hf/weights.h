@@ -46,7 +46,7 @@ FoundWeights find_weights(std::span<const SafetensorsReader> files, const GptCon
 void copy_weights(const Ctx& ctx, const Flat& params, const FoundWeights& found,
                   const GptConfig& config, const ParamLayout& layout);
 
-/// All of it, from files of Hugging Face (common/hf/files.h). Their config.json must agree with
+/// All of it, from files of Hugging Face. Their config.json must agree with
 /// the model; without one stderr is told what is taken on trust.
 /// @param speaks whether this rank tells it
 /// @throws UserError as find_weights and check_hf_config; params is not modified then

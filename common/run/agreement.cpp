@@ -3,17 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
+#include <map>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "common/checksum.h"
-#include "common/comm/gather_text.h"
-#include "common/comm/rank_report.h"
+#include "common/comm/comm.h"
+#include "common/comm/liveness.h"
 #include "common/error.h"
 #include "common/input_file.h"
 #include "common/save/directory.h"
@@ -23,108 +20,85 @@ namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 
 // The bits are the same with any --threads; run_ranks() has looked at --ranks; what --config says
 // is in the other flags.
-constexpr std::array<std::string_view, 4> kOwnAffair = {"--ranks", "--threads", "--quiet",
-                                                        "--config"};
+constexpr std::array kOwnAffair = {"--ranks", "--threads", "--quiet", "--config"};
 // Rank 0 alone writes, but all ranks gather what it writes.
-constexpr std::array<std::string_view, 4> kOutputs = {"--save", "--trace", "--report",
-                                                      "--timeline"};
+constexpr std::array kOutputs = {"--save", "--trace", "--report", "--timeline"};
 
-bool is_one_of(std::span<const std::string_view> all, std::string_view flag) {
-  return std::find(all.begin(), all.end(), flag) != all.end();
-}
-
-/// Of the first `most` bytes of a file.
-std::string content(const fs::path& path, int64_t most = INT64_MAX) {
-  std::ifstream file(path, std::ios::binary);
+/// A file is known by its length, and by the checksum of its first and last 2^20 bytes: to read all
+/// of it would take as long as to load it.
+std::string identity_of(const std::string& path) {
+  constexpr int64_t kEndBytes = 1 << 20;
+  const InputFile file(path);
+  std::vector<std::byte> bytes(static_cast<size_t>(std::min(kEndBytes, file.size())));
   Checksum sum;
-  std::vector<char> piece(1 << 20);
-  int64_t bytes = 0;
-  while (bytes < most && file) {
-    file.read(piece.data(), std::min<int64_t>(std::ssize(piece), most - bytes));
-    sum.update(std::as_bytes(std::span(piece).first(static_cast<size_t>(file.gcount()))));
-    bytes += file.gcount();
+  for (const int64_t begin : {int64_t{0}, file.size() - std::ssize(bytes)}) {
+    file.read(begin, bytes);
+    sum.update(bytes);
   }
-  if (bytes == 0 || file.bad()) throw UserError("{}: is empty, or cannot be read", path.string());
-  return fmt::format("{} bytes with checksum {}", bytes, sum.hex());
-}
-
-// Of weights the header, with names and shapes, and the first tensors: to read all of a large file
-// would take as long as to load it.
-constexpr int64_t kBeginning = 1 << 24;
-
-std::string weights_in(const fs::path& directory) {
-  std::string all;
-  for (const std::string& name : names_in(directory))
-    if (name.ends_with(".safetensors"))
-      all += fmt::format("{}{} of {}", all.empty() ? "" : ", ", name,
-                         content(directory / name, kBeginning));
-  return all;
+  return fmt::format("{} bytes, {}", file.size(), sum.hex());
 }
 
 /// What is loaded. The manifest has checksums of all that a checkpoint holds.
 std::string checkpoint(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return content(path, kBeginning);
+  if (!fs::is_directory(path, ignored)) return identity_of(path);
   const auto described = with_checkpoint(path, [](const fs::path& generation) {
-    return fmt::format("of step {}, its checkpoint.json of {}", Manifest::read(generation).steps(),
-                       content(Manifest::path_in(generation)));
+    return fmt::format("of step {}: {}", Manifest::read(generation).steps(),
+                       identity_of(Manifest::path_in(generation)));
   });
-  return described ? *described : weights_in(path);
+  if (described) return *described;
+  std::string all;
+  for (const std::string& name : names_in(path))
+    if (name.ends_with(".safetensors"))
+      all += fmt::format("{}{}: {}", all.empty() ? "" : ", ", name,
+                         identity_of((fs::path(path) / name).string()));
+  return all;
 }
 
 /// What this rank has of a flag, as ranks compare it.
 std::string compared(const FlagValue& flag) {
-  if (is_one_of(kOutputs, flag.flag)) return flag.value.empty() ? "not given" : "given";
   if (flag.value.empty()) return "not given";
-  if (flag.flag == "--data") return content(flag.value);
+  if (std::ranges::count(kOutputs, flag.flag) > 0) return "given";
+  if (flag.flag == "--data") return identity_of(flag.value);
   if (flag.flag == "--load") return checkpoint(flag.value);
   return flag.value;
 }
 
-using Given = std::vector<std::pair<std::string, std::string>>;
-
-Given given(const RunOptions& options) {
-  Given all;
-  for (const FlagValue& flag : options.flags) {
-    if (is_one_of(kOwnAffair, flag.flag)) continue;
-    all.emplace_back(flag.flag, compared(flag));
-  }
+/// In the order of --help: [["--lr", "0.001"], ...].
+json given(const RunOptions& options) {
+  json all = json::array();
+  for (const FlagValue& flag : options.flags)
+    if (std::ranges::count(kOwnAffair, flag.flag) == 0) all.push_back({flag.flag, compared(flag)});
   // After the flags, which say more. Presets may have changed from one version to the next.
-  all.emplace_back("the version", LADDER_VERSION);
-  const nlohmann::json model = Manifest::sizes_of(options.gpt());
-  for (const auto& [size, value] : model.items())
-    all.emplace_back("the model's " + size, value.dump());
+  all.push_back({"the version", LADDER_VERSION});
+  all.push_back({"the model", Manifest::sizes_of(options.gpt()).dump()});
   return all;
 }
 
-/// Null: that rank's program has no such flag.
-const std::string* find(const Given& flags, const std::string& flag) {
-  const auto at = std::ranges::find(flags, flag, &Given::value_type::first);
-  return at == flags.end() ? nullptr : &at->second;
-}
+using Values = std::map<std::string, std::string>;
 
 /// @throws UserError if not all have for `flag` what rank 0 has
-void compare(const std::vector<Given>& all, const std::string& flag) {
+void compare(const std::vector<Values>& all, const std::string& flag) {
   const auto value_of = [&](size_t rank) {
-    const std::string* value = find(all[rank], flag);
-    return value ? *value : "unknown";
+    const auto at = all[rank].find(flag);
+    return at == all[rank].end() ? "unknown" : at->second;
   };
   const std::string mine = value_of(0);
   std::string other;
   std::vector<int> ranks;
-  for (int rank = 1; rank < static_cast<int>(all.size()); ++rank) {
-    const std::string theirs = value_of(static_cast<size_t>(rank));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    const std::string theirs = value_of(rank);
     if (theirs == mine || (!ranks.empty() && theirs != other)) continue;
     other = theirs;
-    ranks.push_back(rank);
+    ranks.push_back(static_cast<int>(rank));
   }
   if (!ranks.empty())
     throw UserError("{} is {} here, but {} on rank{} {}; legal is the same on every rank", flag,
-                    from_difference(mine, other), from_difference(other, mine),
-                    ranks.size() == 1 ? "" : "s", rank_list(ranks));
+                    mine, other, ranks.size() == 1 ? "" : "s", rank_list(ranks));
 }
 
 }  // namespace
@@ -133,15 +107,35 @@ void check_agreement(Comm& comm, const RunOptions& options) {
   // In a group of its own: nothing of this counts as the run's.
   const std::unique_ptr<Comm> group = comm.split(0, comm.rank());
   // The name of a file may be no UTF-8.
-  const auto replace = nlohmann::json::error_handler_t::replace;
-  const std::string mine = nlohmann::json(given(options)).dump(-1, ' ', false, replace);
-  const std::vector<std::string> texts = gather_text(*group, mine);
-  std::vector<Given> all;
-  for (const std::string& text : texts) all.push_back(nlohmann::json::parse(text).get<Given>());
-  for (const Given& flags : all)
-    for (const auto& [flag, ignored] : flags)
-      if (&flags == &all[0] || !find(all[0], flag)) compare(all, flag);
+  const std::string mine = given(options).dump(-1, ' ', false, json::error_handler_t::replace);
+  std::vector<std::string> order;
+  std::vector<Values> all;
+  for (const std::string& text : gather_text(*group, mine)) {
+    Values& values = all.emplace_back();
+    for (const auto& [flag, value] :
+         json::parse(text).get<std::vector<std::array<std::string, 2>>>()) {
+      values[flag] = value;
+      order.push_back(flag);
+    }
+  }
+  for (const std::string& flag : order) compare(all, flag);
   group->barrier();
+}
+
+json origin_of(const RunOptions& options) {
+  return {{"seed", options.seed}, {"text", identity_of(options.data)}};
+}
+
+std::string changed_origin(const std::string& load, const json& now) {
+  const std::optional<Manifest> manifest = Manifest::find(load);
+  const json then = manifest ? manifest->state.value("origin", json()) : json();
+  if (!then.is_object()) return "";
+  const auto differs = [&](const char* key) { return then.contains(key) && then[key] != now[key]; };
+  std::string changed;
+  if (differs("seed"))
+    changed = fmt::format("--seed {}, now {}", then["seed"].dump(), now["seed"].dump());
+  if (differs("text")) changed += changed.empty() ? "another text" : "; another text";
+  return changed;
 }
 
 }  // namespace ladder

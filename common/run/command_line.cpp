@@ -1,14 +1,13 @@
 #include "common/run/command_line.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <istream>
 #include <limits>
 #include <span>
-#include <sstream>
 #include <string_view>
 #include <type_traits>
 
@@ -16,8 +15,6 @@
 
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
-#include "common/input_file.h"
-#include "common/run/batch_trial.h"
 #include "common/run/branches.h"
 #include "common/run/run_main.h"
 
@@ -42,49 +39,45 @@ void refuse_odd_values(const CLI::App& app) {
     for (const std::string& value : option->results()) refuse_odd_value(*option, value);
 }
 
-/// Whether a line is "steps = 3  # a comment", "steps" or empty. No flag takes a list, "[1, 2]",
-/// and CLI11 2.5 takes one that does not end.
-bool is_flag_line(std::string_view line) {
-  constexpr std::string_view kBlanks = " \t\r";
-  line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
-  if (line.empty() || line[0] == '#' || line[0] == ';') return true;
-  const auto in_name = [](unsigned char c) { return std::isalnum(c) || c == '-'; };
-  const auto* end = std::find_if_not(line.begin(), line.end(), in_name);
-  const std::string_view rest(end, line.end());
-  const size_t next = rest.find_first_not_of(kBlanks);
-  if (!std::isalpha(static_cast<unsigned char>(line[0]))) return false;
-  if (next == std::string_view::npos) return true;
-  const size_t value = rest.find_first_not_of(kBlanks, next + 1);
-  return rest[next] == '=' && (value == std::string_view::npos || rest[value] != '[');
+/// The value behind "flag =": without quotes around it, or else without a comment behind it.
+std::string value_behind(const std::string& rest) {
+  const std::string text = CLI::detail::trim_copy(rest);
+  const bool quoted = text.starts_with('"') || text.starts_with('\'');
+  const size_t end = quoted ? text.find(text[0], 1) : std::string::npos;
+  if (end != std::string::npos) return text.substr(1, end - 1);
+  return CLI::detail::trim_copy(text.substr(0, text.find_first_of("#;")));
 }
 
-// CLI11 passes over what has no name, waits for a pipe, and takes gigabytes for a line of dots and
-// brackets, which are nested tables to it. CLI11 2.5 reads "quiet = 5" as true.
-void check_config(const CLI::App& app, const std::string& path) {
-  constexpr int64_t kMost = 1 << 16;
-  const std::string text = read_small_file(path, kMost, "--config");
-  if (text.starts_with("\xEF\xBB\xBF"))
-    throw UserError("--config {}: begins with a byte order mark; legal is UTF-8 without one", path);
-  std::istringstream lines(text);
-  std::string line;
-  for (int number = 1; std::getline(lines, line); ++number)
-    if (!is_flag_line(line))
-      throw UserError("--config: line {} is {}; lines are 'flag = value'", number, line);
-  std::istringstream again(text);
-  for (const CLI::ConfigItem& item : app.get_config_formatter()->from_config(again))
-    if (const CLI::Option* option = app.get_option_no_throw("--" + item.name))
-      for (const std::string& value : item.inputs) refuse_odd_value(*option, value);
-}
+/// The file of --config. CLI11's own reader passes over what has no name, and takes brackets for
+/// nested tables.
+class ConfigLines : public CLI::ConfigBase {
+ public:
+  explicit ConfigLines(const CLI::App& app) : app_(app) {}
 
-/// The file of each --config among the words of a command line.
-void check_configs(const CLI::App& app, std::span<const char* const> words) {
-  const std::string flag = "--config", with_value = flag + "=";
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string word = words[i];
-    if (word.starts_with(with_value)) check_config(app, word.substr(with_value.size()));
-    if (word == flag && i + 1 < words.size()) check_config(app, words[i + 1]);
+  std::vector<CLI::ConfigItem> from_config(std::istream& file) const override {
+    std::vector<CLI::ConfigItem> flags;
+    std::string line;
+    for (int number = 1; std::getline(file, line); ++number) {
+      const std::string text = CLI::detail::trim_copy(line);
+      if (text.empty() || text[0] == '#' || text[0] == ';') continue;
+      const size_t equals = text.find('=');
+      const std::string name = CLI::detail::trim_copy(text.substr(0, equals));
+      if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") != name.npos ||
+          name.empty() || std::ranges::count(flags, name, &CLI::ConfigItem::name) > 0)
+        throw UserError("--config: line {} is {}; legal is 'flag = value', each flag once", number,
+                        line);
+      const std::string value =
+          equals == text.npos ? "true" : value_behind(text.substr(equals + 1));
+      if (const CLI::Option* option = app_.get_option_no_throw("--" + name))
+        refuse_odd_value(*option, value);
+      flags.push_back({.name = name, .inputs = {value}});
+    }
+    return flags;
   }
-}
+
+ private:
+  const CLI::App& app_;
+};
 
 /// A whole number as people write it; CLI11 would read 010 as 8, and cut what is too large.
 template <class Int>
@@ -203,6 +196,7 @@ CommandLine::CommandLine(const std::string& description)
   app_->option_defaults()->always_capture_default();
   app_->allow_config_extras(CLI::config_extras_mode::error);
   app_->set_config("--config", "", "file of 'flag = value' lines; the command line wins");
+  app_->config_formatter(std::make_shared<ConfigLines>(*app_));
 }
 
 CommandLine::~CommandLine() = default;
@@ -246,28 +240,11 @@ std::vector<FlagValue> CommandLine::record() const {
   return all;
 }
 
-/// --micro-batch, of which 0 means the whole of --batch; where a chapter has none, --batch.
-void CommandLine::take_trial_batch() {
-  int64_t *batch = nullptr, *micro = nullptr;
-  for (const auto& [flag, value] : values_) {
-    int64_t* const* number = std::get_if<int64_t*>(&value);
-    if (number && flag == "--batch") batch = *number;
-    if (number && flag == "--micro-batch") micro = *number;
-  }
-  int64_t* const tried = micro ? micro : batch;
-  if (!batch) return;
-  const int64_t given = *tried > 0 ? *tried : *batch;
-  const int64_t taken = trial_batch(micro ? "--micro-batch" : "--batch", given);
-  if (taken != given) *tried = taken;
-}
-
 void CommandLine::parse(int argc, const char* const* argv) {
   try {
-    check_configs(*app_, {argv, static_cast<size_t>(argc)});
     app_->parse(argc, argv);
     refuse_odd_values(*app_);
     for (const auto& set : set_enums_) set();
-    take_trial_batch();
     // Not as<std::string>(): CLI11 2.4 reads the first of no results where the flag is not given.
     const std::vector<std::string>& configs = app_->get_config_ptr()->results();
     if (configs.size() > 1)

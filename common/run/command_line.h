@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/error.h"
 #include "common/names.h"
 
 namespace CLI {
@@ -104,7 +105,6 @@ class CommandLine {
                    std::optional<int>*, std::optional<int64_t>*, std::vector<std::string>*>;
   void add_value(const char* flag, Value value, const std::string& help, const FlagRules& rules);
   std::vector<FlagValue> record() const;
-  void take_trial_batch();
 
   std::unique_ptr<CLI::App> app_;
   std::string group_;
@@ -114,5 +114,11 @@ class CommandLine {
   std::vector<std::pair<std::string, Value>> values_;  ///< by flag
   std::vector<std::function<void()>> set_enums_;       ///< from the names that CLI11 has read
 };
+
+/// @throws UserError naming the flag and what is legal
+inline void require_range(std::string_view flag, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high)
+    throw UserError("{} must be from {} to {}, not {}", flag, low, high, value);
+}
 
 }  // namespace ladder

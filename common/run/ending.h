@@ -1,9 +1,8 @@
-// How a run ends that no exception ends: a signal asked it to stop, or it has not done all that was
-// asked. What is known of that holds for the process, whose exit status it becomes.
+// Ends a run for reasons other than an exception: a signal asked it to stop, or it has not done all
+// that was asked. What is known of that holds for the process, whose exit status it becomes.
 #pragma once
 
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "common/comm/failure.h"
@@ -19,10 +18,6 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
-
-  /// From here on the first signal ends the process, too, and says why: "interrupted: SIGINT" and
-  /// `rest`. Empty: without a word.
-  void end_at_once(const std::string& rest);
 };
 
 /// The signal that came; 0: none.
@@ -34,14 +29,6 @@ std::string_view signal_name(int signal);
 /// validation, is left out.
 void stop();
 bool stopping();
-
-/// Something that was asked for has not been done. Of each thing the first reason counts.
-/// @param what  "--save"
-/// @param reason a clause: "--save runs/x holds no checkpoint of step 3"
-void not_done(const std::string& what, const std::string& reason);
-/// "; " between them; empty: all has been done.
-std::string reasons_not_done();
-bool is_done(const std::string& what);
 
 /// What run_main says and returns once its body has returned. Of ranks that are threads one has a
 /// line to say.

@@ -3,24 +3,17 @@
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <ranges>
 
+#include "common/comm/comm.h"
 #include "common/comm/failure.h"
-#include "common/comm/gather_text.h"
-#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/printable.h"
-#include "common/run/batch_trial.h"
-#include "common/run/origin.h"
+#include "common/run/agreement.h"
 #include "common/save/checkpoint.h"
 
 namespace ladder {
 namespace {
-
-/// An output that cannot be written any more: the run goes on, and does not end well.
-void give_up(const char* flag, const UserError& e) {
-  tell(fmt::format("warning: {}; the run goes on without it", e.what()));
-  not_done(flag, e.what());
-}
 
 std::string timeline_text(std::span<const nlohmann::json> ranks) {
   std::vector<nlohmann::json> rows;
@@ -37,7 +30,6 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
       ctx_(ctx),
       comm_(comm),
       progress_(stdout, Progress::style_for(stdout, options.quiet || !speaks()), options.steps) {
-  memory_is_there(comm);
   plan_.layout.comm = comm ? comm->kind() : "self";
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
@@ -78,21 +70,11 @@ bool RunLog::goes_on(int64_t step) {
   const bool more = step < options_.steps && stopped_by_ == 0;
   if (!signals_) signals_.emplace();
   if (more) return true;
-  // What follows changes nothing that is saved: a signal need not wait for it. Of ranks that are
-  // threads of this process one speaks for all.
+  // What follows changes nothing that is saved: a signal ends it at once.
   std::fflush(stdout);
-  if (speaks() || under_mpirun())
-    signals_->end_at_once(speaks() ? after_steps(step, reasons_not_done()) : "");
-  end_trace();  // all is in it, should a signal end what follows
+  end_trace();
+  signals_.reset();
   return false;
-}
-
-/// The end of the line of a signal: how many steps were taken, and what is kept of them.
-std::string RunLog::after_steps(int64_t done, const std::string& reasons) const {
-  return fmt::format(" after {} of {} steps; {}", done, options_.steps,
-                     !reasons.empty()        ? reasons
-                     : options_.save.empty() ? "nothing is saved without --save"
-                                             : "the checkpoint is in " + options_.save);
 }
 
 void RunLog::begin_step() {
@@ -133,6 +115,12 @@ void RunLog::end_events(int64_t step, int64_t end_ns) {
   starts_.push_back({step, begin_ns_});
   if (events_.size() >= kMaxEvents)
     note(fmt::format("step {}: --timeline holds {} events and ends here", step, events_.size()));
+}
+
+/// An output that cannot be written any more: the run goes on, and does not end well.
+void RunLog::give_up(const char* flag, const UserError& e) {
+  tell(fmt::format("warning: {}; the run goes on without it", e.what()));
+  not_done_.emplace(flag, e.what());
 }
 
 void RunLog::agree_to_stop() {
@@ -210,8 +198,8 @@ void RunLog::save(const TrainingState& state, int64_t steps) {
 }
 
 void RunLog::tell_not_saved(int64_t step, std::string_view why) {
-  not_done("--save",
-           fmt::format("--save {} has no checkpoint of step {}: {}", options_.save, step, why));
+  not_done_.emplace("--save", fmt::format("--save {} has no checkpoint of step {}: {}",
+                                          options_.save, step, why));
   if (!speaks()) return;
   progress_.end();
   tell(fmt::format("warning: step {}: not saved, {}; {} keeps what it holds", step, why,
@@ -279,7 +267,7 @@ std::string RunLog::report_text(const RunResult& result,
   report["run"] = run_json(options_);
   report["interrupted"] =
       stopped_by_ != 0 ? nlohmann::json(signal_name(stopped_by_)) : nlohmann::json();
-  report["not_done"] = reasons_not_done();
+  report["not_done"] = reasons();
   for (const nlohmann::json& rank : ranks)
     for (const char* part : {"memory", "comm"}) report[part].push_back(rank.at(part));
   report["evals"] = evals_;
@@ -288,39 +276,45 @@ std::string RunLog::report_text(const RunResult& result,
   return report.dump(2) + "\n";
 }
 
-void RunLog::write_file(const std::string& path, const char* flag, const std::string& text) const {
+void RunLog::write_file(const std::string& path, const char* flag, const std::string& text) {
   if (path.empty()) return;
   try {
-    OutputFile file(path, flag);
-    file.write(text);
-    file.commit();
+    ladder::write_file(path, flag, text);
   } catch (const UserError& e) {
     give_up(flag, e);
   }
 }
 
 // The validation loss is of the weights as the last update has left them.
-void RunLog::judge(const RunResult& result) const {
+void RunLog::judge(const RunResult& result) {
+  const char* why = nullptr;
   if (last_ && finite_steps_ == 0)
-    not_done("training", "it did not train: no step had a finite loss and gradient");
+    why = "no step had a finite loss and gradient";
   else if (last_ && std::ssize(skipped_) == steps())
-    not_done("training", "it did not train: every step was skipped");
+    why = "every step was skipped";
   else if (result.val_loss && !std::isfinite(*result.val_loss))
-    not_done("training", "it did not train: its validation loss is NaN or infinite");
+    why = "its validation loss is NaN or infinite";
+  if (why) not_done_.emplace("training", fmt::format("it did not train: {}", why));
+}
+
+std::string RunLog::reasons() const {
+  return fmt::format("{}", fmt::join(std::views::values(not_done_), "; "));
 }
 
 // All ranks end alike, though one alone may know of an output that was lost.
 void RunLog::end_run(const RunResult& result) {
-  const std::string reasons = reasons_not_done();
-  auto status = static_cast<uint8_t>(reasons.empty() ? 0 : kNotDone);
+  auto status = static_cast<uint8_t>(not_done_.empty() ? 0 : kNotDone);
   if (stopped_by_ != 0) status = static_cast<uint8_t>(128 + stopped_by_);
   if (control_)
     control_->all_reduce({.ptr = &status, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
   if (status == 0) return;
-  std::string line = "error: the run came to its end, but " + reasons;
+  std::string line = "error: the run came to its end, but " + reasons();
   if (stopped_by_ != 0)
-    line = fmt::format("interrupted: {}{}", signal_name(stopped_by_),
-                       after_steps(result.steps, reasons));
+    line = fmt::format("interrupted: {} after {} of {} steps; {}", signal_name(stopped_by_),
+                       result.steps, options_.steps,
+                       !not_done_.empty()      ? reasons()
+                       : options_.save.empty() ? "nothing is saved without --save"
+                                               : "the checkpoint is in " + options_.save);
   end_with({speaks() ? line : "", status});
 }
 

@@ -1,6 +1,7 @@
 // RunLog: everything a run says, on the screen and in --trace, --report and --timeline.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,7 +15,6 @@
 #include "common/run/progress.h"
 #include "common/run/report.h"
 #include "common/run/timeline.h"
-#include "common/run/trace.h"
 #include "common/save/directory.h"
 #include "kernels/context.h"
 
@@ -120,13 +120,14 @@ class RunLog {
   void end_events(int64_t step, int64_t end_ns);
   void tell_not_saved(int64_t step, std::string_view why);
   void agree_to_stop();
-  std::string after_steps(int64_t done, const std::string& reasons) const;
+  void give_up(const char* flag, const UserError& e);
   void end_trace();
   RunResult result(double val_loss) const;
   std::vector<nlohmann::json> gather(const RunResult& result) const;
   std::string report_text(const RunResult& result, std::span<const nlohmann::json> ranks) const;
-  void write_file(const std::string& path, const char* flag, const std::string& text) const;
-  void judge(const RunResult& result) const;
+  void write_file(const std::string& path, const char* flag, const std::string& text);
+  void judge(const RunResult& result);
+  std::string reasons() const;
   void end_run(const RunResult& result);
 
   RunOptions options_;
@@ -139,8 +140,9 @@ class RunLog {
   Progress progress_;
   std::optional<OutputFile> trace_;
   std::optional<SaveDirectory> save_;
-  std::optional<StopSignals> signals_;  ///< from the first step on
-  int stopped_by_ = 0;                  ///< the signal; 0: none
+  std::optional<StopSignals> signals_;           ///< from the first step on
+  int stopped_by_ = 0;                           ///< the signal; 0: none
+  std::map<std::string, std::string> not_done_;  ///< why, by what was asked for
 
   std::vector<Event> events_;      ///< of this rank's own thread
   std::vector<Row> rows_;          ///< its own first

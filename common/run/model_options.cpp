@@ -4,7 +4,6 @@
 
 #include "common/error.h"
 #include "common/run/options.h"
-#include "common/run/require_range.h"
 
 namespace ladder {
 namespace {

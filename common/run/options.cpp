@@ -2,16 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <sched.h>
+#include <thread>
 #include <unistd.h>
 
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
+#include "common/output_file.h"
 #include "common/run/backend.h"
-#include "common/run/check_outputs.h"
-#include "common/run/cores.h"
-#include "common/run/require_range.h"
 #include "common/save/directory.h"
 #include "common/save/manifest.h"
 
@@ -39,6 +39,28 @@ void check_heads(const GptConfig& gpt, std::string_view backend) {
     throw UserError(
         "--heads {} of --channels {} have {} channels each; with --backend {} at most {} are legal",
         gpt.heads, gpt.channels, head, backend, most);
+}
+
+bool lies_in(const fs::path& path, const fs::path& directory) {
+  return std::ranges::mismatch(directory, path).in1 == directory.end();
+}
+
+// An output takes a file of its own, outside of what the run reads and of --save.
+void check_outputs(const RunOptions& o) {
+  using Named = std::pair<const char*, std::string>;
+  std::vector<Named> taken = {
+      {"--data", o.data}, {"--config", o.config_file}, {"--load", o.load}, {"--save", o.save}};
+  for (const Named& output :
+       {Named{"--trace", o.trace}, {"--report", o.report}, {"--timeline", o.timeline}}) {
+    const auto& [flag, path] = output;
+    if (path.empty()) continue;
+    for (const auto& [other, place] : taken)
+      if (!place.empty() &&
+          (lies_in(resolved(path), resolved(place)) || lies_in(resolved(place), resolved(path))))
+        throw UserError("{} {}: would write in {} {}; legal is another name", flag, path, other,
+                        place);
+    taken.push_back(output);
+  }
 }
 
 // A plan takes no step.
@@ -69,7 +91,7 @@ void check_save(const RunOptions& o) {
   if (o.overwrite && o.save.empty()) throw UserError("--overwrite needs --save");
   if (o.save.empty()) return;
   current_generation(o.save);
-  const bool goes_on = !o.load.empty() && resolved_dir(o.load) == resolved_dir(o.save);
+  const bool goes_on = !o.load.empty() && resolved(o.load) == resolved(o.save);
   if (checkpoint_in(o.save) && !goes_on && !o.overwrite)
     throw UserError(
         "--save {}: holds a checkpoint; legal are --load {}, which goes on from it, --overwrite, "
@@ -88,6 +110,15 @@ void check_steps(const RunOptions& o) {
   if (done == o.steps && !o.save.empty())
     throw UserError("--save {}: no step is left to take before it: {} of --steps {} are done",
                     o.save, done, o.steps);
+}
+
+/// "150000 100000" is 2: a program that computes in bursts has use for the core that it gets half
+/// of. "max 100000" is no quota.
+int quota_in(const fs::path& group) {
+  int64_t allowed = 0, of = 0;
+  if (!(std::ifstream(group / "cpu.max") >> allowed >> of) || allowed <= 0 || of <= 0)
+    return std::numeric_limits<int>::max();
+  return static_cast<int>((allowed + of - 1) / of);
 }
 
 }  // namespace
@@ -202,6 +233,26 @@ SampleOptions RunOptions::sampling(const GptConfig& gpt) const {
           .seq_len = gpt.seq_len,
           .vocab = format.bytes() ? kBytes : gpt.vocab,
           .bytes = format.bytes()};
+}
+
+int cores_of(pid_t process) {
+  cpu_set_t mask;
+  if (::sched_getaffinity(process, sizeof mask, &mask) == 0) return std::max(1, CPU_COUNT(&mask));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+int quota_of_groups(const fs::path& root) {
+  // A group is bounded by those around it. In a container the path may be the host's, which is not
+  // there, and the container's own files are at the top.
+  fs::path group = root / "sys/fs/cgroup";
+  int least = quota_in(group);
+  std::ifstream lines(root / "proc/self/cgroup");
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("0::")) continue;
+    for (const fs::path& part : fs::path(line.substr(3)).relative_path())
+      least = std::min(least, quota_in(group /= part));
+  }
+  return least;
 }
 
 }  // namespace ladder

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "common/data/text.h"
 #include "common/model/config.h"
@@ -68,5 +71,14 @@ struct RunOptions {
   /// What Sampler needs.
   SampleOptions sampling(const GptConfig& gpt) const;
 };
+
+/// Cores that the affinity mask of a process lets it run on (`taskset`, a container's cpuset); 0:
+/// the calling thread. At least 1.
+int cores_of(pid_t process);
+
+/// Cores' worth of time that control groups (version 2: cpu.max) allow this process, rounded up: of
+/// all groups that it is in. Without a quota as many as an int can say.
+/// @param root of the file system, "/"; a test has another
+int quota_of_groups(const std::filesystem::path& root = "/");
 
 }  // namespace ladder

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/comm/run_ranks.h"
-#include "common/run/trace.h"
+#include "common/run/report.h"
 #include "kernels/context.h"
 
 namespace ladder {

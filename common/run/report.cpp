@@ -4,18 +4,32 @@
 #include <array>
 #include <climits>
 #include <cmath>
+#include <cstdio>
 #include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/model/layout.h"
-#include "common/run/trace.h"
 
 namespace ladder {
 namespace {
 
 using nlohmann::json;
+
+// C's %a: exact, and the same text for the same bits.
+std::string hex_float(double value) {
+  if (std::isnan(value)) return "nan";
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%a", value);
+  return text.data();
+}
+
+// The shortest text that reads as the same number.
+template <class Float>
+std::string decimal(Float value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
 
 double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
@@ -26,12 +40,8 @@ json model_json(const GptConfig& gpt) {
 }
 
 json layout_json(const RunLayout& l) {
-  json layout = {{"ranks", l.mesh.size()},
-                 {"batch", l.batch},
-                 {"micro_batch", l.micro_batch},
-                 {"comm", l.comm},
-                 {"threads", l.threads},
-                 {"ep", l.experts}};
+  json layout = {{"ranks", l.mesh.size()}, {"batch", l.batch},     {"micro_batch", l.micro_batch},
+                 {"comm", l.comm},         {"threads", l.threads}, {"ep", l.experts}};
   for (const Axis axis : kAxes) layout[std::string(to_string(axis))] = l.mesh[axis];
   return layout;
 }
@@ -73,6 +83,18 @@ std::string sent_text(const CommStatistics& sent) {
 }
 
 }  // namespace
+
+std::string loss_text(double loss) {
+  return std::isnan(loss) ? "nan" : fmt::format("{:.4f}", loss);
+}
+
+std::string trace_line(const StepRecord& r, uint64_t param_hash) {
+  return fmt::format(R"({{"step":{},"loss":"{}","grad_norm":"{}","lr":"{}","param_hash":"{:016x}",)"
+                     R"("decimal":{{"loss":{},"grad_norm":{},"lr":{}}}}})"
+                     "\n",
+                     r.step, hex_float(r.loss), hex_float(r.grad_norm), hex_float(r.lr), param_hash,
+                     decimal(r.loss), decimal(r.grad_norm), decimal(r.lr));
+}
 
 RunLayout run_layout(const RunOptions& run, int64_t micro_batch, const MeshShape& mesh) {
   const auto ep = std::ranges::find(run.flags, "--ep", &FlagValue::flag);
@@ -167,8 +189,8 @@ std::string result_text(const RunPlan& plan, const RunResult& r) {
       "{:<18} {:>14.2f}\n"
       "{:<18} {:>14} {:>14}",
       "chapter", plan.chapter, "steps", r.steps, "training loss", loss, "validation loss", val_loss,
-      "perplexity", choices, "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median, "peak bytes",
-      "predicted", "measured");
+      "perplexity", choices, "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median,
+      "peak bytes", "predicted", "measured");
   if (!r.device.empty()) text.insert(text.rfind('\n'), device_rows(plan, r));
   for (size_t i = 0; i < kMemCount; ++i) {
     const int64_t predicted = plan.predicted.bytes[i], measured = r.measured.bytes[i];

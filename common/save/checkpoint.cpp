@@ -78,12 +78,6 @@ Manifest manifest_of(const TrainingState& state, int64_t steps) {
   return manifest;
 }
 
-void write_config(const std::string& path, const GptConfig& config) {
-  OutputFile file(path, "checkpoint");
-  file.write(hf_config(config).dump(2) + "\n");
-  file.commit();
-}
-
 void check_sum(const SafetensorsReader& file, const FileSum& expected) {
   const FileSum sum = file.sum();
   if (sum != expected)
@@ -201,7 +195,7 @@ std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingSt
   for (const std::string& bad :
        {weights.not_finite, optimizer.not_finite, not_finite(manifest.state)})
     if (!bad.empty()) return bad + " holds a NaN or an infinity";
-  write_config(path(kConfigFile), state.gpt);
+  write_file(path(kConfigFile), "checkpoint", hf_config(state.gpt).dump(2) + "\n");
   manifest.write(generation->path());
   generation->publish();
   return "";

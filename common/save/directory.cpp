@@ -15,7 +15,6 @@
 
 #include "common/comm/failure.h"
 #include "common/error.h"
-#include "common/input_file.h"
 #include "common/output_file.h"
 
 namespace ladder {
@@ -107,51 +106,26 @@ std::string current_generation(const fs::path& dir) {
   return name;
 }
 
-MissingDirectories::MissingDirectories(const std::string& dir) {
-  std::error_code ignored;
-  // A link that leads nowhere is not ours to remove.
-  for (fs::path at = fs::absolute(dir, ignored); at.has_relative_path() && !is_there(at);
-       at = at.parent_path())
-    paths_.push_back(at);
-}
-
-MissingDirectories::~MissingDirectories() {
-  std::error_code ignored;
-  for (const fs::path& path : paths_) fs::remove(path, ignored);
-}
-
-void MissingDirectories::create(const std::string& dir) const {
+SaveDirectory::SaveDirectory(const std::string& dir) : path_(dir) {
   std::error_code error;
-  for (auto path = paths_.rbegin(); path != paths_.rend() && !error; ++path) {
-    fs::create_directory(*path, error);
-    if (!error && !sync_directory(path->parent_path())) fail(dir);
-  }
-  if (!error && !fs::is_directory(dir, error) && !error)
+  const bool created = fs::create_directories(path_, error);
+  if (!error && !fs::is_directory(path_, error) && !error)
     error = std::make_error_code(std::errc::not_a_directory);
   if (error) throw UserError("--save {}: cannot be a directory: {}", dir, error.message());
-}
-
-DirectoryLock::DirectoryLock(const fs::path& dir)
-    : directory_(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (directory_ < 0) fail(dir);
-  held_ = ::flock(directory_, LOCK_EX | LOCK_NB) == 0;
-  if (held_ || errno != EWOULDBLOCK) return;
-  ::close(directory_);
-  throw UserError("--save {}: another program is saving there; legal is another directory",
-                  dir.string());
-}
-
-DirectoryLock::~DirectoryLock() { ::close(directory_); }
-
-SaveDirectory::SaveDirectory(const std::string& dir) : missing_(dir), path_(dir) {
-  missing_.create(dir);
-  lock_.emplace(path_);
+  for (fs::path at = fs::absolute(path_); created && at.has_relative_path(); at = at.parent_path())
+    if (!sync_directory(at.parent_path())) fail(path_);
+  const int fd = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail(path_);
+  fd_.reset(new int(fd));
+  locked_ = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  if (!locked_ && errno == EWOULDBLOCK)
+    throw UserError("--save {}: another program is saving there; legal is another directory", dir);
   current_ = current_generation(path_);
   Generation(*this, 0).link();
 }
 
 void SaveDirectory::remove_leftovers() const {
-  if (!lock_->held()) return;  // a program that still runs may be at work on them
+  if (!locked_) return;  // a program that still runs may be at work on them
   for (const std::string& name : names_in(path_)) {
     const fs::path path = path_ / name;
     std::error_code ignored;

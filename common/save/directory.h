@@ -22,9 +22,9 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "common/error.h"
+#include "common/input_file.h"
 
 namespace ladder {
 
@@ -57,43 +57,10 @@ auto with_checkpoint(const std::filesystem::path& dir, Use use)
 /// @throws UserError if something that is not ours has a name that a save needs
 std::string current_generation(const std::filesystem::path& dir);
 
-/// The directories on the way to `dir`, itself included, that do not exist. They go with the
-/// object, if they are empty then.
-class MissingDirectories {
- public:
-  explicit MissingDirectories(const std::string& dir);
-  MissingDirectories(const MissingDirectories&) = delete;
-  MissingDirectories& operator=(const MissingDirectories&) = delete;
-  ~MissingDirectories();
-
-  /// @throws UserError that names the flag and `dir`
-  void create(const std::string& dir) const;
-
- private:
-  std::vector<std::filesystem::path> paths_;  ///< the innermost first
-};
-
-/// Keeps other programs out of a directory as long as the object lives, or its program.
-class DirectoryLock {
- public:
-  /// @throws UserError if another program has it
-  explicit DirectoryLock(const std::filesystem::path& dir);
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
-  ~DirectoryLock();
-
-  /// Not where the file system has no locks.
-  bool held() const { return held_; }
-
- private:
-  int directory_;  ///< a file descriptor
-  bool held_;
-};
-
 class SaveDirectory {
  public:
-  /// Creates what is missing, which goes again with the object if nothing has been saved. Takes the
-  /// lock and tries to write, so that a run does not find out at its end.
+  /// Creates the directory, takes the lock, and tries to write, so that a run does not find out at
+  /// its end.
   /// @throws UserError if nothing can be written there, or as current_generation()
   explicit SaveDirectory(const std::string& dir);
   SaveDirectory(const SaveDirectory&) = delete;
@@ -105,9 +72,9 @@ class SaveDirectory {
  private:
   friend class Generation;
 
-  MissingDirectories missing_;
   std::filesystem::path path_;
-  std::optional<DirectoryLock> lock_;
+  Descriptor fd_;        ///< of the directory, which holds the lock
+  bool locked_ = false;  ///< not where the file system has no locks
   std::string current_;  ///< the generation that this program found or made
 };
 

@@ -1,11 +1,6 @@
 #include "common/save/manifest.h"
 
-#include <algorithm>
-#include <array>
-#include <set>
 #include <span>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "common/error.h"
@@ -21,31 +16,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kFormat = "ladder checkpoint 2";
-
-/// Which flag decides a size; all others --model alone.
-constexpr std::array<std::pair<std::string_view, const char*>, 17> kFlags = {
-    {{"/layers", "--layers"},
-     {"/heads", "--heads"},
-     {"/channels", "--channels"},
-     {"/vocab", "--vocab"},
-     {"/tied_head", "--tied-head"},
-     {"/kv_heads", "--kv-heads"},
-     {"/hidden", "--hidden"},
-     {"/norm", "--norm"},
-     {"/mlp", "--mlp"},
-     {"/bias", "--no-bias"},
-     {"/position", "--position"},
-     {"/theta", "--rope-theta"},
-     {"/experts/count", "--experts"},
-     {"/experts/chosen", "--experts-per-token"},
-     {"/experts/shared", "--shared-experts"},
-     {"/experts/router", "--router"},
-     {"/experts/renormalize", "--no-renormalize"}}};
-
-const char* flag_of(std::string_view size) {
-  const auto* at = std::ranges::find(kFlags, size, &decltype(kFlags)::value_type::first);
-  return at == kFlags.end() ? "--model" : at->second;
-}
 
 /// `manifest` without its checksum as text, with it: over all that stands before.
 std::string sealed(const json& manifest) {
@@ -120,24 +90,22 @@ json Manifest::sizes_of(const GptConfig& config) {
 
 std::string Manifest::difference(const json& there, const json& here) {
   constexpr size_t kMost = 4;
+  const auto shown_of = [](const json& sizes, const std::string& name) {
+    return sizes.contains(name) ? shortened(shown(sizes.at(name))) : "none";
+  };
   const json all_there = there.flatten(), all_here = here.flatten();
-  std::set<std::string> sizes;
-  for (const json& all : {all_there, all_here})
-    for (const auto& [size, value] : all.items()) sizes.insert(size);
+  json names = all_there;
+  names.update(all_here);
   std::vector<std::string> differ;
-  for (const std::string& size : sizes) {
-    const auto value_in = [&](const json& all) {
-      return all.contains(size) ? all.at(size) : json();
-    };
-    const json one = value_in(all_there), other = value_in(all_here);
-    if (one == other) continue;
-    const auto said = [](const json& value) { return value.is_null() ? "none" : shown(value); };
-    const std::string name = size.empty() ? "the model" : shortened(size.substr(1));
-    differ.push_back(fmt::format("{} is {} there and {} here ({})", name, shortened(said(one)),
-                                 shortened(said(other)), flag_of(size)));
+  for (const auto& [name, ignored] : names.items()) {
+    const std::string one = shown_of(all_there, name), other = shown_of(all_here, name);
+    if (one != other && differ.size() < kMost)
+      differ.push_back(fmt::format("{} is {} there and {} here",
+                                   name.empty() ? "the model" : shortened(name.substr(1)), one,
+                                   other));
   }
-  if (differ.size() > kMost) differ.resize(kMost);
-  return fmt::format("{}", fmt::join(differ, ", "));
+  return fmt::format("{}; legal are the flags of the model that was saved",
+                     fmt::join(differ, ", "));
 }
 
 fs::path Manifest::path_in(const fs::path& generation) { return generation / kManifestFile; }
@@ -157,13 +125,12 @@ Manifest Manifest::read(const fs::path& generation) {
 std::optional<Manifest> Manifest::find(const fs::path& dir) { return with_checkpoint(dir, read); }
 
 void Manifest::write(const fs::path& generation) const {
-  OutputFile file(path_in(generation).string(), "checkpoint");
-  file.write(sealed({{"format", kFormat},
+  write_file(path_in(generation).string(), "checkpoint",
+             sealed({{"format", kFormat},
                      {"model", model},
                      {"state", state},
                      {"weights", to_json(weights)},
                      {"optimizer", to_json(optimizer)}}));
-  file.commit();
 }
 
 }  // namespace ladder

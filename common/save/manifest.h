@@ -30,7 +30,7 @@ struct Manifest {
 
   /// Everything of `config` that weights depend on.
   static nlohmann::json sizes_of(const GptConfig& config);
-  /// In what two of them differ, with the flags that decide it.
+  /// In what two of them differ, for a message.
   static std::string difference(const nlohmann::json& there, const nlohmann::json& here);
   /// In the directory of a checkpoint's files: see checkpoint_in().
   static std::filesystem::path path_in(const std::filesystem::path& generation);

@@ -131,9 +131,9 @@ TEST_P(BadCheckpoint, OfAnotherModel) {
                                                    : "--optimizer sgd --momentum 0.9 --load good ";
   const std::string says = "a checkpoint of another model: ";
   for (const auto& [other, difference] : std::initializer_list<std::array<std::string, 2>>{
-           {"--layers 2 --channels 16 --heads 2", "layers is 1 there and 2 here (--layers)"},
-           {"--layers 1 --channels 32 --heads 2", "channels is 16 there and 32 here (--channels)"},
-           {"--layers 1 --channels 16 --heads 4", "heads is 2 there and 4 here (--heads)"},
+           {"--layers 2 --channels 16 --heads 2", "layers is 1 there and 2 here"},
+           {"--layers 1 --channels 32 --heads 2", "channels is 16 there and 32 here"},
+           {"--layers 1 --channels 16 --heads 4", "heads is 2 there and 4 here"},
            {"--model tiny --layers 1 --channels 16 --heads 2",
             "positions is 16 there and 64 here"}})
     expect_refused({first + other, says + difference});
@@ -143,17 +143,6 @@ TEST_P(BadCheckpoint, OfAnotherOptimizer) {
   expect_refused({sgd("0") + "--load good", "holds the optimizer state"});
   train(GetParam(), sgd("0") + "--steps 1 --save plain");
   expect_refused({sgd("0.9") + "--load plain", "holds the optimizer state"});
-}
-
-TEST_P(BadCheckpoint, ForeignFileInTheWayOfASave) {
-  for (const std::string name :
-       {"checkpoint.json", "model.safetensors", "config.json", "current"}) {
-    fs::create_directory(path("foreign"));
-    write("foreign/" + name, "something else\n");
-    expect_refused({sgd("0.9") + "--save foreign",
-                    "--save foreign: holds " + name + ", which no --save has put there"});
-    fs::remove_all(path("foreign"));
-  }
 }
 
 // A checkpoint goes only where the run goes on from it, or says so.
@@ -179,19 +168,14 @@ TEST_P(BadCheckpoint, InTheWayOfASave) {
 }
 
 TEST_P(BadCheckpoint, OutputsInTheWayOfIt) {
-  expect_refused({{sgd("0.9") + "--load good --trace good/checkpoint.json",
-                   "good/checkpoint.json: no output may lie in the directory of --load"},
-                  {sgd("0.9") + "--load good --trace good/model.safetensors",
-                   "good/model.safetensors: no output may lie in the directory of --load"},
-                  {sgd("0.9") + "--load good --trace good/current/trace.jsonl",
-                   "good/current/trace.jsonl: no output may lie in the directory of --load"},
-                  {sgd("0.9") + "--load good/model.safetensors --report good/model.safetensors",
-                   "model.safetensors, which belongs to --load"},
-                  {sgd("0.9") + "--save later/ --timeline later/timeline.json",
-                   "later/timeline.json: no output may lie in the directory of --save"},
-                  {sgd("0.9") + "--save later --trace ./later", "which belongs to --save"},
-                  {sgd("0.9") + "--save later/than/this --trace later",
-                   "--trace later: a file, but --save later/than/this has it as a directory"}});
+  const std::string model = "good/model.safetensors";
+  expect_refused(
+      {{sgd("0.9") + "--load good --trace good/checkpoint.json", "would write in --load good"},
+       {sgd("0.9") + "--load good --trace good/current/trace.jsonl", "would write in --load good"},
+       {sgd("0.9") + "--load " + model + " --report " + model, "would write in --load " + model},
+       {sgd("0.9") + "--save later/ --timeline later/t.json", "would write in --save later/"},
+       {sgd("0.9") + "--save later --trace ./later", "would write in --save later"},
+       {sgd("0.9") + "--save later/than/this --trace later", "would write in --save later/"}});
 }
 
 }  // namespace

@@ -55,21 +55,6 @@ TEST_P(Ending, WithoutSaveNothingIsSaved) {
   EXPECT_NE(ended.out.find("validation loss              none"), std::string::npos) << ended.out;
 }
 
-// While it validates or samples nothing is left to finish, and much to wait for.
-TEST_P(Ending, ASignalBehindTheLastStepHasItsLine) {
-  for (const std::string save : {"--save saved", ""}) {
-    std::filesystem::remove(path("trace.jsonl"));
-    const Program program = signalled(GetParam(), "kill -TERM $run", "trace.jsonl");
-    const Ended ended = run(
-        program, small_run("--layers 1 --steps 2 --sample 1000000 --trace trace.jsonl " + save));
-    EXPECT_EQ(ended.status, 143);
-    EXPECT_EQ(ended.err, "interrupted: SIGTERM after 2 of 2 steps; " +
-                             std::string(save.empty() ? "nothing is saved without --save"
-                                                      : "the checkpoint is in saved") +
-                             "\n");
-  }
-}
-
 // It is legal, and another run from there on.
 TEST_P(Ending, AResumeSaysWhatHasChanged) {
   const auto said = [&](const std::string& flags) {

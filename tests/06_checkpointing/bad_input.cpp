@@ -16,7 +16,6 @@ TEST_P(BadCheckpointing, Recompute) {
                                    "every:", "every", "sometimes", "Full", "2"})
     expect_refused(BadInput{"--recompute " + policy, "--recompute " + policy + "; " + legal});
   expect_refused(BadInput{"--layers 3 --recompute every:4", "every:1 to every:3"});
-  expect_refused(BadInput{"--recompute offload", "full --offload inputs, of chapter 18_offload"});
 }
 
 TEST_P(BadCheckpointing, MemoryLimit) {

@@ -74,16 +74,16 @@ TEST_F(RanksThatDiffer, InAFile) {
   const std::string text = read("text.txt");
   write("longer.txt", text + "more");
   write("other.txt", "O" + text.substr(1));
-  expect_refused({"--data longer.txt", "--data is 4000 bytes with checksum "});
-  expect_refused({"--data other.txt", "--data is 4000 bytes with checksum "});
+  expect_refused({"--data longer.txt", "--data is 4000 bytes, "});
+  expect_refused({"--data other.txt", "--data is 4000 bytes, "});
 
   const std::string small = "--layers 1 --channels 16 --heads 2 --batch 12 --reduction tree ";
   train(chapter, small + "--steps 1 --save one");
   train(chapter, small + "--steps 2 --save two");
   train(chapter, small + "--steps 1 --seed 2 --save other");
   for (const std::string other : {"two", "other"})
-    expect_refused({"--load " + other, "--load is of step 1, ", "--load one"});
-  expect_refused({"--load one", "--load is not given here, but of step 1, "});
+    expect_refused({"--load " + other, "--load is of step 1: ", "--load one"});
+  expect_refused({"--load one", "--load is not given here, but of step 1: "});
 }
 
 TEST_F(RanksThatDiffer, InTheProgram) {

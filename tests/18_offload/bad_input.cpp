@@ -23,8 +23,7 @@ INSTANTIATE_TEST_SUITE_P(Refuses, BadOffload, ::testing::Values("18_offload"), c
 
 TEST_P(BadOffload, Flags) {
   expect_refused({{"--offload everything", "{inputs,optimizer,weights}"},
-                  {"--offload inputs,none", "{inputs,optimizer,weights}"},
-                  {"--recompute offload", "full --offload inputs"}});
+                  {"--offload inputs,none", "{inputs,optimizer,weights}"}});
 }
 
 // Ranks alone and together: what is wrong is the folder, and not --batch.

@@ -3,7 +3,6 @@
 #include "chapters/23_planner/usual_memory.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
@@ -23,13 +22,23 @@ Job job(const std::string& model, const std::string& precision, Gradients gradie
   return job;
 }
 
-double sum(const std::array<double, 4>& bytes) { return bytes[0] + bytes[1] + bytes[2] + bytes[3]; }
+/// Bytes of one parameter's weights, master, gradients and Adam's states, on one rank of
+/// `replicas`.
+double bytes_each(const Job& job, int zero = 0, int replicas = 1) {
+  PlanLayout layout;
+  layout.dp = replicas;
+  layout.zero = zero;
+  SizeTable sizes;
+  const MemoryBytes bytes = usual_bytes(job, layout, 0, sizes);
+  const int64_t all = bytes[Mem::Param] + bytes[Mem::Master] + bytes[Mem::Grad] + bytes[Mem::Optim];
+  return static_cast<double>(all) / static_cast<double>(sizes.of(job, layout, 0).all);
+}
 
 TEST(UsualBytes, AParameterByEachConvention) {
-  EXPECT_EQ(sum(bytes_a_parameter(job("nano", "fp32"), 0, 1)), 16);
-  EXPECT_EQ(sum(bytes_a_parameter(job("nano", "bf16", Gradients::Narrow), 0, 1)), 16);
-  EXPECT_EQ(sum(bytes_a_parameter(job("nano", "bf16", Gradients::Fp32), 0, 1)), 18);
-  EXPECT_EQ(sum(bytes_a_parameter(job("nano", "bf16", Gradients::Both), 0, 1)), 20);
+  EXPECT_EQ(bytes_each(job("nano", "fp32")), 16);
+  EXPECT_EQ(bytes_each(job("nano", "bf16", Gradients::Narrow)), 16);
+  EXPECT_EQ(bytes_each(job("nano", "bf16", Gradients::Fp32)), 18);
+  EXPECT_EQ(bytes_each(job("nano", "bf16", Gradients::Both)), 20);
 }
 
 // 1910.02054, figure 1: 7.5 B parameters on 64 ranks, 120 / 31.4 / 16.6 / 1.9 GB.
@@ -37,39 +46,16 @@ TEST(UsualBytes, ZerosExample) {
   const Job of = job("nano", "bf16", Gradients::Narrow);
   const std::vector<double> printed = {120, 31.4, 16.6, 1.88};
   for (int zero = 0; zero <= 3; ++zero)
-    EXPECT_NEAR(7.5 * sum(bytes_a_parameter(of, zero, 64)), printed[static_cast<size_t>(zero)],
-                0.05)
-        << zero;
+    EXPECT_NEAR(7.5 * bytes_each(of, zero, 64), printed[static_cast<size_t>(zero)], 0.05) << zero;
 }
 
 // What tables give for 7, 70 and 405 B at 16 bytes, and for 1 B: 16, 112, 1,120 and 6,480 GB.
 TEST(UsualBytes, TheTablesOfStates) {
-  const double each = sum(bytes_a_parameter(job("nano", "bf16", Gradients::Narrow), 0, 1));
+  const double each = bytes_each(job("nano", "bf16", Gradients::Narrow));
   EXPECT_EQ(1 * each, 16);
   EXPECT_EQ(7 * each, 112);
   EXPECT_EQ(70 * each, 1120);
   EXPECT_EQ(405 * each, 6480);
-}
-
-// The whole of a stage is that many bytes for each of its elements, padding counted.
-TEST(UsualBytes, AreThoseOfAParameterTimesElements) {
-  for (const Gradients gradients : {Gradients::Fp32, Gradients::Narrow, Gradients::Both})
-    for (int zero = 0; zero <= 3; ++zero) {
-      const Job of = job("llama-tiny", "bf16", gradients);
-      PlanLayout layout;
-      layout.dp = 4;
-      layout.zero = zero;
-      SizeTable sizes;
-      const StageSizes& n = sizes.of(of, layout, 0);
-      const MemoryBytes bytes = usual_bytes(of, layout, 0, sizes);
-      const auto a_parameter = bytes_a_parameter(of, zero, 4);
-      const auto all = static_cast<double>(n.all);
-      EXPECT_EQ(n.own * 4, n.all);
-      EXPECT_EQ(static_cast<double>(bytes[Mem::Param]), all * a_parameter[0]);
-      EXPECT_EQ(static_cast<double>(bytes[Mem::Master]), all * a_parameter[1]);
-      EXPECT_EQ(static_cast<double>(bytes[Mem::Grad]), all * a_parameter[2]);
-      EXPECT_EQ(static_cast<double>(bytes[Mem::Optim]), all * a_parameter[3]);
-    }
 }
 
 // 2205.05198: s b h (34 - 2) / t without dropout's masks, the attention matrix not kept: with a

@@ -4,12 +4,10 @@
 #include <climits>
 #include <csignal>
 #include <cstdio>
-#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <string_view>
 #include <unistd.h>
-#include <utility>
 
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -24,11 +22,6 @@ bool fails() {
   if (now == bad_disk.die_at) ::kill(::getpid(), SIGKILL);
   errno = EIO;
   return now == bad_disk.fail_at;
-}
-
-bool is_directory(int fd) {
-  struct stat info {};
-  return ::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 bool is_unreadable(int fd) {
@@ -48,7 +41,7 @@ using ladder::bad_disk;
 extern "C" {
 
 int fsync(int fd) {
-  if (ladder::fails() || (bad_disk.no_sync && ladder::is_directory(fd))) return -1;
+  if (ladder::fails()) return -1;
   ::usleep(static_cast<useconds_t>(bad_disk.fsync_ms) * 1000);
   return static_cast<int>(::syscall(SYS_fsync, fd));
 }
@@ -80,22 +73,10 @@ int flock(int fd, int operation) noexcept {
   return bad_disk.no_locks ? -1 : static_cast<int>(::syscall(SYS_flock, fd, operation));
 }
 
-FILE* fdopen(int fd, const char* mode) noexcept {
+FILE* fopen(const char* path, const char* mode) {
   static const auto real =
-      reinterpret_cast<FILE* (*)(int, const char*)>(::dlsym(RTLD_NEXT, "fdopen"));
-  return ladder::fails() ? nullptr : real(fd, mode);
-}
-
-dirent* readdir(DIR* directory) {
-  static const auto real = reinterpret_cast<dirent* (*)(DIR*)>(::dlsym(RTLD_NEXT, "readdir"));
-  static bool listed_one = false;
-  if (bad_disk.no_listing && std::exchange(listed_one, false)) {
-    errno = EIO;
-    return nullptr;
-  }
-  dirent* const entry = real(directory);
-  listed_one = entry != nullptr && entry->d_name[0] != '.';
-  return entry;
+      reinterpret_cast<FILE* (*)(const char*, const char*)>(::dlsym(RTLD_NEXT, "fopen"));
+  return ladder::fails() ? nullptr : real(path, mode);
 }
 
 ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {

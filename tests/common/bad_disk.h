@@ -7,14 +7,12 @@
 namespace ladder {
 
 struct BadDisk {
-  int operations = 0;        ///< so far: fsync, rename, mkdir, symlink, remove, fdopen
+  int operations = 0;        ///< so far: fsync, rename, mkdir, symlink, remove, fopen
   int fail_at = -1;          ///< this one of them fails: EIO
   int die_at = -1;           ///< before this one SIGKILL ends the process
   int fsync_ms = 0;          ///< each fsync takes so long
   bool no_locks = false;     ///< flock: ENOLCK
   bool no_links = false;     ///< symlink: EPERM
-  bool no_sync = false;      ///< fsync of a directory: EIO
-  bool no_listing = false;   ///< readdir, after the first name: EIO
   std::string unreadable{};  ///< files of that name: EIO
 };
 

@@ -67,8 +67,6 @@ class TextTest : public testing::Test {
 
 TEST_F(TextTest, HoldsTheLastTenthOut) {
   const Text text = write(1005);
-  EXPECT_EQ(text.train_size(), 905);
-  EXPECT_EQ(text.held_out_size(), 100);
   const Batch b = batch(1);
   text.draw_validation(b, 0);
   EXPECT_EQ(values(b.tokens)[0], 905 % 251);
@@ -85,7 +83,6 @@ TEST_F(TextTest, TakesNoMemory) {
   for (int64_t step = 0; step < 50; ++step) text.draw(b, 1, step);
   text.draw_validation(b, 0);
   EXPECT_LT(peak_bytes() - before, 8 << 20);
-  EXPECT_EQ(text.train_size() + text.held_out_size(), size);
 }
 
 TEST_F(TextTest, RefusesWhatIsTooShort) {
@@ -144,7 +141,7 @@ TEST_F(TextTest, ValidationWindowsDoNotOverlap) {
     ASSERT_GE(count, 1);
     const Batch b = batch(count);
     text.draw_validation(b, 0);
-    const std::string bytes = read_file(path_), held_out = bytes.substr(text.train_size());
+    const std::string bytes = read_file(path_), held_out = bytes.substr(size - size / 10);
     int64_t from = 0;
     for (int64_t i = 0; i < count; ++i) {
       const auto tokens = values(b.slice(i, 1).tokens), targets = values(b.slice(i, 1).targets);

@@ -3,12 +3,7 @@
 #include <cstring>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
-#include "common/hf/config.h"
-#include "common/hf/weights.h"
-#include "tests/common/run_files.h"
-#include "tests/common/run_model.h"
+#include "tests/common/hf_model.h"
 
 namespace ladder {
 namespace {
@@ -30,42 +25,15 @@ GptConfig small_llama() {
   return config;
 }
 
-class HfLlama : public testing::Test {
+class HfLlama : public HfModel {
  protected:
-  HfLlama() {
-    model_.fill(1);
-    write_weights(Ctx{}, nullptr, path_, model_.config, model_.layout, model_.params);
-  }
-
-  std::vector<float> theirs(const std::string& name, Shape shape) const {
-    const SafetensorsReader file(path_);
-    std::vector<float> all(static_cast<size_t>(shape.size()));
-    file.read(file.expect(name, Dtype::F32, shape), 0, std::as_writable_bytes(std::span(all)));
-    return all;
-  }
-  const float* ours(const std::string& name) const {
-    return model_.layout.tensor(model_.params, model_.layout.spec(name)).data<float>();
-  }
+  HfLlama() : HfModel(small_llama()) {}
   /// Row `row` of theirs is row `other` of ours.
   static void expect_row(const std::vector<float>& theirs, int64_t row, const float* ours,
                          int64_t other) {
     EXPECT_EQ(std::memcmp(&theirs[static_cast<size_t>(row * C)], ours + other * C, C * 4), 0)
         << row << " " << other;
   }
-  std::string load(SmallModel& model) {
-    return user_error(
-        [&] { load_weights(Ctx{}, dir_.path(), model.config, model.layout, model.params); });
-  }
-  /// What is said of a config.json of the model with one key changed.
-  static std::string refusal(const std::string& key, const json& value) {
-    json config = hf_config(small_llama());
-    config[key] = value;
-    return user_error([&] { check_hf_config(config, small_llama()); });
-  }
-
-  TempDir dir_;
-  std::string path_ = dir_ / "model.safetensors";
-  SmallModel model_{.config = small_llama()};
 };
 
 TEST_F(HfLlama, HasTheTensorsOfTheirs) {
@@ -83,7 +51,7 @@ TEST_F(HfLlama, HasTheTensorsOfTheirs) {
 
 TEST_F(HfLlama, HeadsOfAGroupLieTogetherHereAndApartThere) {
   const std::string at = "model.layers.1.self_attn.";
-  const float* qkv = ours(at + "qkv_proj.weight");
+  const auto* qkv = ours(at + "qkv_proj.weight").data<float>();
   const auto q = theirs(at + "q_proj.weight", {NH * HS, C});
   const auto k = theirs(at + "k_proj.weight", {NKV * HS, C});
   const auto v = theirs(at + "v_proj.weight", {NKV * HS, C});
@@ -97,7 +65,7 @@ TEST_F(HfLlama, HeadsOfAGroupLieTogetherHereAndApartThere) {
 
 TEST_F(HfLlama, GateAndUpAlternateHere) {
   const std::string at = "model.layers.0.mlp.";
-  const float* both = ours(at + "gate_up_proj.weight");
+  const auto* both = ours(at + "gate_up_proj.weight").data<float>();
   const auto gate = theirs(at + "gate_proj.weight", {F, C});
   const auto up = theirs(at + "up_proj.weight", {F, C});
   for (int64_t f = 0; f < F; ++f) {
@@ -112,7 +80,7 @@ TEST_F(HfLlama, RoundTrip) {
   SmallModel other{.config = small_llama()};
   std::fill_n(other.params.data<float>(), other.params.size(), std::nanf(""));
   EXPECT_EQ(load(other), "");
-  EXPECT_EQ(SmallModel::bytes_of(other.params), SmallModel::bytes_of(model_.params));
+  expect_same(other);
 }
 
 TEST_F(HfLlama, AnotherModelIsRefusedWithBothValues) {

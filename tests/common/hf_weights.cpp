@@ -3,37 +3,16 @@
 #include <cmath>
 #include <set>
 
-#include "common/hf/weights.h"
-#include "tests/common/run_files.h"
-#include "tests/common/run_model.h"
+#include "tests/common/hf_model.h"
 
 namespace ladder {
 namespace {
 
 constexpr int64_t C = 8, NH = 2, HS = 4;
 
-/// A tensor of a file that must be there in FP32.
-std::vector<float> floats(const SafetensorsReader& file, const std::string& name, Shape shape) {
-  std::vector<float> all(static_cast<size_t>(shape.size()));
-  file.read(file.expect(name, Dtype::F32, shape), 0, std::as_writable_bytes(std::span(all)));
-  return all;
-}
-
-class Weights : public testing::Test {
+class Weights : public HfModel {
  protected:
-  Weights() {
-    model_.fill(1);
-    write_weights(Ctx{}, nullptr, path_, model_.config, model_.layout, model_.params);
-  }
-
-  const ParamSpec& spec(const std::string& name) const {
-    for (const ParamSpec& s : model_.layout.specs())
-      if (s.name == name) return s;
-    throw CheckError(name);
-  }
-  Tensor ours(const std::string& name) const {
-    return model_.layout.tensor(model_.params, spec(name));
-  }
+  Weights() : HfModel(small_config()) {}
 
   /// Writes the tensors of path_ again under other names; no name: left out.
   template <class Rename>
@@ -61,34 +40,24 @@ class Weights : public testing::Test {
     writer.finish();
     return dir_ / "renamed";
   }
-
-  std::string load(const std::string& path, SmallModel& model) {
-    return user_error([&] { load_weights(Ctx{}, path, model.config, model.layout, model.params); });
-  }
-
-  TempDir dir_;
-  std::string path_ = dir_ / "model.safetensors";
-  SmallModel model_;
 };
 
 const auto kSame = [](const std::string& name) { return name; };
 
 TEST_F(Weights, Conv1dIsTransposed) {
-  const SafetensorsReader file(path_);
-  const auto fc = floats(file, "transformer.h.1.mlp.c_fc.weight", {C, 4 * C});
+  const auto fc = theirs("transformer.h.1.mlp.c_fc.weight", {C, 4 * C});
   const float* w = ours("transformer.h.1.mlp.c_fc.weight").data<float>();
   for (int64_t n = 0; n < 4 * C; ++n)
     for (int64_t k = 0; k < C; ++k) ASSERT_EQ(fc[k * 4 * C + n], w[n * C + k]);
-  file.expect("transformer.h.0.attn.c_proj.weight", Dtype::F32, {C, C});
-  file.expect("transformer.h.0.mlp.c_proj.weight", Dtype::F32, {4 * C, C});
+  theirs("transformer.h.0.attn.c_proj.weight", {C, C});
+  theirs("transformer.h.0.mlp.c_proj.weight", {4 * C, C});
 }
 
 // In the model, x @ c_attn.weight + bias is split into q, k, v of C columns each, and each of
 // them into heads of HS columns.
 TEST_F(Weights, QkvIsNotHeadByHead) {
-  const SafetensorsReader file(path_);
-  const auto weight = floats(file, "transformer.h.0.attn.c_attn.weight", {C, 3 * C});
-  const auto bias = floats(file, "transformer.h.0.attn.c_attn.bias", {3 * C});
+  const auto weight = theirs("transformer.h.0.attn.c_attn.weight", {C, 3 * C});
+  const auto bias = theirs("transformer.h.0.attn.c_attn.bias", {3 * C});
   const float* w = ours("transformer.h.0.attn.c_attn.weight").data<float>();
   const float* b = ours("transformer.h.0.attn.c_attn.bias").data<float>();
   int64_t column = 0;
@@ -114,10 +83,10 @@ TEST_F(Weights, RoundTripAndPaddingIsZero) {
   SmallModel other;
   std::fill_n(other.params.data<float>(), other.params.size(), std::nanf(""));
   EXPECT_EQ(load(path_, other), "");
-  EXPECT_EQ(SmallModel::bytes_of(other.params), SmallModel::bytes_of(model_.params));
+  expect_same(other);
   SmallModel from_directory;
   EXPECT_EQ(load(dir_.path(), from_directory), "");
-  EXPECT_EQ(SmallModel::bytes_of(from_directory.params), SmallModel::bytes_of(model_.params));
+  expect_same(from_directory);
 }
 
 TEST_F(Weights, NamesMayLackThePrefixAndMasksAreSkipped) {
@@ -128,7 +97,7 @@ TEST_F(Weights, NamesMayLackThePrefixAndMasksAreSkipped) {
                                             {"h.0.attn.masked_bias", Dtype::U8, {1}}});
   SmallModel other;
   EXPECT_EQ(load(path, other), "");
-  EXPECT_EQ(SmallModel::bytes_of(other.params), SmallModel::bytes_of(model_.params));
+  expect_same(other);
 }
 
 TEST_F(Weights, WithoutAHeadTheEmbeddingIsTheHead) {

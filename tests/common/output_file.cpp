@@ -2,8 +2,6 @@
 
 #include "common/output_file.h"
 
-#include <sys/stat.h>
-
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -83,47 +81,6 @@ TEST(OutputFile, HasOneWriter) {
   EXPECT_EQ(read_file(dir / "out"), "first");
   second.commit();
   EXPECT_EQ(read_file(dir / "out"), "second");
-}
-
-TEST(OutputFile, KeepsModeAndOwner) {
-  const TempDir dir;
-  write_file(dir / "out", "old");
-  ::chmod((dir / "out").c_str(), 0640);
-  const bool is_root = ::geteuid() == 0;
-  if (is_root) {
-    ASSERT_EQ(::chown((dir / "out").c_str(), 1234, 2345), 0);
-  }
-  OutputFile file(dir / "out", "--trace");
-  file.write("new");
-  file.commit();
-  struct stat found = {};
-  ASSERT_EQ(::stat((dir / "out").c_str(), &found), 0);
-  EXPECT_EQ(found.st_mode & 0777, 0640u);
-  EXPECT_EQ(found.st_uid, is_root ? 1234 : ::geteuid());
-  EXPECT_EQ(found.st_gid, is_root ? 2345 : ::getegid());
-  EXPECT_EQ(read_file(dir / "out"), "new");
-}
-
-// What its name leads to is not ours.
-TEST(OutputFile, RefusesAPartThatIsSomethingElse) {
-  const TempDir dir;
-  write_file(dir / "other", "text");
-  std::filesystem::create_symlink(dir / "other", dir / "a.partial");
-  std::filesystem::create_hard_link(dir / "other", dir / "b.partial");
-  std::filesystem::create_directory(dir / "c.partial");
-  ASSERT_EQ(::mkfifo((dir / "d.partial").c_str(), 0600), 0);
-  for (const std::string name : {"a", "b", "c", "d"})
-    EXPECT_USER_ERROR(OutputFile(dir / name, "--trace"), "is in the way");
-  EXPECT_EQ(read_file(dir / "other"), "text");
-}
-
-TEST(OutputFile, ReplacesTheOldFile) {
-  const TempDir dir;
-  write_file(dir / "out", "something longer than new");
-  OutputFile file(dir / "out", "--trace");
-  file.write("new");
-  file.commit();
-  EXPECT_EQ(read_file(dir / "out"), "new");
 }
 
 TEST(OutputFile, FollowsASymbolicLink) {

@@ -24,12 +24,6 @@ TEST(Printable, WhatSteersATerminalIsEscaped) {
   EXPECT_EQ(printable("a\n\r\tb", "\n"), "a\n\\x0d\\x09b");
   EXPECT_EQ(printable(std::string("\0\x7f", 2)), "\\x00\\x7f");
   EXPECT_EQ(printable("\xc2\x80\xc2\x9b\xc2\x9f"), "\\xc2\\x80\\xc2\\x9b\\xc2\\x9f");  // C1
-  EXPECT_EQ(printable("\xe2\x80\xae"
-                      "evil"),
-            "\\xe2\\x80\\xae"
-            "evil");  // right to left
-  EXPECT_EQ(printable("\xe2\x81\xa6"), "\\xe2\\x81\\xa6");
-  EXPECT_EQ(printable("\xe2\x80\xa8"), "\\xe2\\x80\\xa8");  // a line's end
 }
 
 TEST(Printable, WhatIsNoUtf8IsEscaped) {
@@ -49,17 +43,7 @@ TEST(Shortened, KeepsBothEnds) {
   for (int i = 0; i < 300; ++i) text += "\xc3\xa4";
   const std::string cut = shortened(text);
   EXPECT_EQ(printable(cut), cut) << "no character is cut in two";
-  EXPECT_LE(cut.size(), 2 * kQuoted);
-}
-
-TEST(FromDifference, TwoLongTextsThatDifferInTheMiddleStayTwo) {
-  EXPECT_EQ(from_difference("one", "other"), "one");
-  const std::string same(300, 'x');
-  const std::string one = same + "1" + same, other = same + "2" + same;
-  ASSERT_EQ(shortened(one), shortened(other));
-  EXPECT_TRUE(shortened(from_difference(one, other)).starts_with("... xxxxxxxxxxxxxxxxxxxx1xxx"));
-  EXPECT_TRUE(shortened(from_difference(other, one)).starts_with("... xxxxxxxxxxxxxxxxxxxx2xxx"));
-  EXPECT_EQ(from_difference(same, one), "... xxxxxxxxxxxxxxxxxxxx") << "the beginning of the other";
+  EXPECT_LE(cut.size(), kQuoted);
 }
 
 TEST(UserError, QuotesAPartOfALongValue) {

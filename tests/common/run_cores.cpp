@@ -3,7 +3,7 @@
 #include <sched.h>
 #include <thread>
 
-#include "common/run/cores.h"
+#include "common/run/options.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -43,22 +43,13 @@ TEST_F(Quotas, NoneAreNone) {
   EXPECT_EQ(quota(), kNoQuota);
 }
 
-TEST_F(Quotas, OfVersion2) {
+TEST_F(Quotas, OfGroups) {
   plant("proc/self/cgroup", "0::/user/run\n");
   plant("sys/fs/cgroup/user/run/cpu.max", "max 100000\n");
   plant("sys/fs/cgroup/user/cpu.max", "250000 100000\n");  // of a group around it
   EXPECT_EQ(quota(), 3);
   plant("sys/fs/cgroup/user/run/cpu.max", "5000 100000\n");
   EXPECT_EQ(quota(), 1);
-}
-
-TEST_F(Quotas, OfVersion1) {
-  plant("proc/self/cgroup", "4:memory:/a\n3:cpu,cpuacct:/a\n0::/\n");
-  plant("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1\n");
-  plant("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(quota(), kNoQuota);
-  plant("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "400000\n");
-  EXPECT_EQ(quota(), 4);
 }
 
 // The path is the host's, the files are the container's.

@@ -1,6 +1,7 @@
 // RunLog: what reaches the screen, --trace, --report and --timeline.
 
 #include <cmath>
+#include <csignal>
 #include <limits>
 #include <sstream>
 
@@ -147,8 +148,9 @@ TEST_F(Log, ScreenShowsPlanProgressAndTable) {
   options_.eval_every = 2;
   const std::string screen = run(2);
   for (const char* part :
-       {"nano: 8 layers", "Param 0.00", "step 3/3  loss 2.0000", "step 1: validation loss 2.5000, perplexity 12.18\n",
-        "a note\n", "training loss", "validation loss            1.5000\nperplexity                  4.482\n", "tokens/s",
+       {"nano: 8 layers", "Param 0.00", "step 3/3  loss 2.0000",
+        "step 1: validation loss 2.5000, perplexity 12.18\n", "a note\n", "training loss",
+        "validation loss            1.5000\nperplexity                  4.482\n", "tokens/s",
         "  Param                        40             40", "some\\x1btext\\xc2\\x9b, \xc3\xa4"})
     EXPECT_NE(screen.find(part), std::string::npos) << part << " in\n" << screen;
 }
@@ -234,6 +236,42 @@ TEST_F(Log, RefusesOutputsBeforeTheFirstStep) {
   options_.save = "/dev/null";
   EXPECT_USER_ERROR(RunLog(options_, plan(), arena_, ctx_), "--save");
   EXPECT_TRUE(files_in(dir_.path()).empty());
+}
+
+// nohup, and a shell's background jobs.
+TEST_F(Log, ASignalThatIsIgnoredStaysIgnored) {
+  const auto before = std::signal(SIGINT, SIG_IGN);
+  {
+    const StopSignals signals;
+    std::raise(SIGINT);
+  }
+  EXPECT_EQ(stop_signal(), 0);
+  std::signal(SIGINT, before);
+}
+
+TEST_F(Log, WhatIsNotDoneIsToldByTheStatus) {
+  const auto end_of_run = [&](float loss, double val_loss) {
+    forget_ending();
+    options_.quiet = true;
+    RunLog log(options_, plan(), arena_, ctx_);
+    log.begin_step();
+    log.end_step({.step = 0, .loss = loss, .grad_norm = 1, .lr = 1, .tokens = 1});
+    log.save_due(options_.steps - 1);
+    log.finish(val_loss);
+    return ending().value_or(Failure{"", 0});
+  };
+  EXPECT_EQ(end_of_run(2, 1.5).status, 0);
+  const std::string start = "error: the run came to its end, but ";
+  EXPECT_EQ(end_of_run(2, NAN).line,
+            start + "it did not train: its validation loss is NaN or infinite");
+  options_.save = dir_ / "save";
+  testing::internal::CaptureStderr();
+  const Failure end = end_of_run(NAN, 2);
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(end.status, kNotDone);
+  EXPECT_EQ(end.line, start + "--save " + options_.save +
+                          " has no checkpoint of step 2: the loss is NaN or infinite; it did not "
+                          "train: no step had a finite loss and gradient");
 }
 
 TEST_F(Log, SaveIsDueEveryFewStepsAndAtTheEnd) {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "common/run/trace.h"
+#include "common/run/report.h"
 
 namespace ladder {
 namespace {

@@ -120,25 +120,6 @@ TEST_F(Checkpoint, AFlippedBitIsDetected) {
   }
 }
 
-TEST_F(Checkpoint, RefusesTruncatedAndMissingFiles) {
-  const std::string name = "optimizer.safetensors";
-  write_file(file(name), read_file(file(name)).substr(0, 200));
-  expect_refused(name);
-  std::filesystem::remove(file(name));
-  expect_refused(name);
-  std::filesystem::remove_all(dir_.path() + "/" +
-                              std::filesystem::read_symlink(dir_ / "current").string());
-  expect_refused("checkpoint.json: no such file");
-}
-
-TEST_F(Checkpoint, RefusesAnotherModel) {
-  GptConfig config = small_config();
-  config.heads = 4;  // the same shapes, but not the same model
-  SmallModel model;
-  model.config = config;
-  EXPECT_USER_ERROR(model.load(dir_.path()), "heads is 2 there and 4 here (--heads)");
-}
-
 TEST_F(Checkpoint, RefusesAnotherOptimizer) {
   SmallModel model;
   const std::string before = model.bytes();
@@ -211,20 +192,6 @@ TEST_F(Checkpoint, SaysWhichStatesItDoesNotShare) {
   EXPECT_EQ(said({}), note + "has states of another chapter, which are left aside: a, b\n");
   EXPECT_EQ(said({named_state("a", a), named_state("b", b), named_state("c", c)}),
             note + "lacks states, which start fresh: c\n");
-}
-
-TEST_F(Checkpoint, RefusesAMalformedState) {
-  Counter counter{.count = 7};
-  save({named_state("counter", counter)});
-  Manifest manifest = Manifest::read(dir_ / "current");
-  for (const char* value : {"3", "[]", "{}", R"({"count": "x"})"}) {
-    manifest.state["counter"] = nlohmann::json::parse(value);
-    manifest.write(dir_ / "current");
-    const std::string before = saved_.bytes();
-    EXPECT_USER_ERROR(load({named_state("counter", counter)}),
-                      "checkpoint.json: its state counter is malformed");
-    EXPECT_TRUE(saved_.bytes() == before);
-  }
 }
 
 TEST_F(Checkpoint, WithANanOrAnInfinityIsNotSaved) {

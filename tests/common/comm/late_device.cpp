@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/comm/comm_queue.h"
+#include "common/comm/failure.h"
 #include "common/comm/nccl_comm.h"
 #include "common/comm/reduction.h"
 #include "common/comm/run_ranks.h"
@@ -69,8 +70,8 @@ TEST(LateDevice, OneThatFailsEndsAllRanks) {
         comm.barrier();
       });
       ADD_FAILURE() << "no exception";
-    } catch (const CheckError& e) {
-      EXPECT_EQ(std::string(e.what()), "rank 1: the device is gone");
+    } catch (const RankFailed& e) {
+      EXPECT_EQ(std::string(e.what()), "internal error: rank 1: the device is gone");
     }
 }
 

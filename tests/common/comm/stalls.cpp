@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 #include "common/comm/comm_queue.h"
-#include "common/comm/rank_report.h"
+#include "common/comm/failure.h"
+#include "common/comm/liveness.h"
 #include "common/comm/run_ranks.h"
 #include "tests/common/comm/on_ranks.h"
 
@@ -42,7 +43,7 @@ std::string reason(const RankBody& body, milliseconds timeout = kShort) {
   };
   try {
     run_threads(3, tell_when_given_up, timeout);
-  } catch (const Stalled& e) {
+  } catch (const RankFailed& e) {
     return e.what();
   }
   return "";
@@ -54,7 +55,7 @@ TEST(Stalls, ARankThatSleepsIsNamed) {
     comm.barrier();
   });
   EXPECT_TRUE(
-      why.starts_with("rank 1 gave no sign of life for 0.8 s; rank 0 waits in barrier, "
+      why.starts_with("error: rank 1 gave no sign of life for 0.8 s; rank 0 waits in barrier, "
                       "rank 2 waits in barrier; --timeout"))
       << why;
 }
@@ -80,7 +81,7 @@ TEST(Stalls, WhoWaitsForItsQueueWaits) {
     if (comm.rank() == 1) return sleep_until_others_give_up();
     queue.run([&] { beside->barrier(); }).wait();
   });
-  EXPECT_TRUE(why.starts_with("rank 1 gave no sign of life")) << why;
+  EXPECT_TRUE(why.starts_with("error: rank 1 gave no sign of life")) << why;
 }
 
 TEST(Stalls, ARankThatComputesIsWaitedFor) {
