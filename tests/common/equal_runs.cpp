@@ -36,7 +36,7 @@ Line parse_line(const std::string& text) {
   std::istringstream in(text);
   Line line;
   in >> line.verb >> std::ws;
-  if (std::isdigit(in.peek())) in >> line.chapter;
+  if (line.verb != "steps" && std::isdigit(in.peek())) in >> line.chapter;
   std::getline(in, line.flags);
   return line;
 }
