@@ -1,34 +1,10 @@
-// 01_sgd: same bits for any number of threads and over a resume.
+// 01_sgd: what a resume needs. That it has the same bits: equal_runs.txt.
 #include "tests/common/same_trace.h"
 
 namespace ladder::test {
 namespace {
 
-class SgdBits : public SameTraceExact {};
-INSTANTIATE_TEST_SUITE_P(Sgd, SgdBits, ::testing::ValuesIn(exact_tier()), exact_name);
-
-TEST_P(SgdBits, AnyThreads) {
-  const Trace one = trace("01_sgd", "--momentum 0.9 --threads 1");
-  for (const std::string threads : {"2", "3", "4"})
-    EXPECT_TRUE(same_trace(one, trace("01_sgd", "--momentum 0.9 --threads " + threads))) << threads;
-}
-
-TEST_P(SgdBits, Resume) {
-  for (const char* flags : {"", "--momentum 0.9 --nesterov"})
-    EXPECT_TRUE(same_trace(trace("01_sgd", flags), interrupted("01_sgd", flags))) << flags;
-}
-
 class SgdControls : public SameTraceSmall {};
-
-TEST_F(SgdControls, OtherRunsDiffer) {
-  const Trace one = trace("01_sgd", "--momentum 0.9");
-  EXPECT_TRUE(same_trace(one, trace("01_sgd", "--momentum 0.9")));
-  for (const char* other :
-       {"--momentum 0", "--momentum 0.9000001", "--momentum 0.9 --lr 0.0010000002",
-        "--momentum 0.9 --nesterov", "--momentum 0.9 --seed 2", "--momentum 0.9 --batch 5",
-        "--momentum 0.9 --heads 4", "--momentum 0.9 --seq-len 15"})
-    EXPECT_TRUE(different_trace(one, trace("01_sgd", other))) << other;
-}
 
 TEST_F(SgdControls, ResumeNeedsTheVelocity) {
   const Trace whole = trace("01_sgd", "--momentum 0.9");

@@ -1,6 +1,6 @@
-// 11_tensor_parallel: ranks that share each layer have the bits of 06 on one.
+// 11_tensor_parallel: checkpoints, samples, and what its sums are needed for. Layouts that have the
+// bits of 06: equal_runs.txt.
 #include <tuple>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -9,84 +9,11 @@
 namespace ladder::test {
 namespace {
 
-class TensorParallelBits : public SameTraceExact {};
-// 8 ranks can share 128 channels of nano.
-INSTANTIATE_TEST_SUITE_P(TensorParallel, TensorParallelBits,
-                         ::testing::ValuesIn(exact_tier("--seq-len 7")), exact_name);
-
-// nano has 8 heads to share, tiny has 4.
-std::vector<int> degrees(const Exact& exact) {
-  return exact.flags.find("nano") != std::string::npos ? std::vector{1, 2, 4, 8}
-                                                       : std::vector{1, 2, 4};
-}
-
-TEST_P(TensorParallelBits, EveryDegreeIsChapter06) {
-  const std::string flags = "--batch 8 --clip 1";
-  const Trace one = trace("06_checkpointing", flags, {0, 3});
-  for (const int tp : degrees(GetParam()))
-    EXPECT_TRUE(same_trace(
-        one,
-        trace("11_tensor_parallel", fmt::format("{} --micro-batch 4 --tp {}", flags, tp), {0, 3})))
-        << tp;
-}
-
-class SequenceParallelBits : public SameTraceExact {};
-INSTANTIATE_TEST_SUITE_P(TensorParallel, SequenceParallelBits,
-                         ::testing::ValuesIn(exact_tier("--seq-len 8")), exact_name);
-
-TEST_P(SequenceParallelBits, EveryDegreeIsChapter06) {
-  const std::string flags = "--batch 8 --clip 1";
-  const Trace one = trace("06_checkpointing", flags, {0, 3});
-  for (const int tp : degrees(GetParam()))
-    EXPECT_TRUE(same_trace(
-        one,
-        trace("11_tensor_parallel",
-              fmt::format("{} --micro-batch 4 --tp {} --sequence-parallel", flags, tp), {0, 3})))
-        << tp;
-}
-
 class TensorParallelMore : public SameTraceSmall {
  protected:
   Trace one(const std::string& flags) const { return trace("06_checkpointing", flags); }
   Trace shared(const std::string& flags) const { return trace("11_tensor_parallel", flags); }
 };
-
-TEST_F(TensorParallelMore, ComposesWithWhatCameBefore) {
-  for (const std::string flags :
-       {"--recompute full", "--recompute selective --micro-batch 2", "--clip 0.1",
-        "--optimizer lion", "--optimizer sgd --lr 0.1", "--schedule cosine --warmup 1 --batch 8",
-        "--batch 4 --micro-batch 2", "--eval-every 1 --sample 3"})
-    for (const std::string tp : {"2", "4", "2 --sequence-parallel", "4 --sequence-parallel"})
-      EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp " + tp))) << flags << " " << tp;
-}
-
-// An odd length, and widths that are no powers of two.
-TEST_F(TensorParallelMore, AnySizesThatDivide) {
-  for (const std::string flags : {"--channels 48 --heads 6 --seq-len 7", "--channels 80 --heads 5"})
-    EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp 1"))) << flags;
-  const std::string flags = "--channels 96 --heads 6 --seq-len 5";
-  EXPECT_TRUE(same_trace(one(flags), shared(flags + " --tp 2")));
-}
-
-// V < Vp: the last rank has rows of padding, which are masked.
-TEST_F(TensorParallelMore, AVocabularyWithPadding) {
-  const std::string flags = "--model gpt2-124m --channels 32 --heads 2 --seq-len 4 --batch 2";
-  const Trace alone = trace("06_checkpointing", flags, {0, 2});
-  for (const std::string tp : {"1", "2", "2 --sequence-parallel"})
-    EXPECT_TRUE(same_trace(alone, trace("11_tensor_parallel", flags + " --tp " + tp, {0, 2})))
-        << tp;
-}
-
-// Also with fewer tokens than the leaves of their sum, and rows that no vector fills.
-TEST_F(TensorParallelMore, AnySequenceThatDivides) {
-  for (const auto& [flags, tp] :
-       {std::pair{"--seq-len 12", 4}, std::pair{"--seq-len 14", 2}, std::pair{"--seq-len 8", 8},
-        std::pair{"--seq-len 4", 2}, std::pair{"--seq-len 4 --batch 3", 4},
-        std::pair{"--seq-len 2", 2}, std::pair{"--seq-len 6 --channels 96 --heads 6", 2}})
-    EXPECT_TRUE(
-        same_trace(one(flags), shared(fmt::format("{} --sequence-parallel --tp {}", flags, tp))))
-        << flags;
-}
 
 // In 16 bits each rank rounds its part of a sum: another run, close by.
 TEST_F(TensorParallelMore, NarrowPrecisionsStayClose) {

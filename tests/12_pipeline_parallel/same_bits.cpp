@@ -58,51 +58,6 @@ class PipelineMore : public SameTrace {
   }
 };
 
-// Fewer micro-batches than stages, numbers of them that no stage divides, runs of blocks that do
-// not come out even, a stage for each layer.
-TEST_F(PipelineMore, AnySizesThatFit) {
-  for (const auto& [sizes, ours] :
-       {std::pair{"--layers 8 --batch 8", "--pp 8 --micro-batch 1"},
-        {"--layers 4 --batch 4", "--pp 4 --pipeline zb-h1"},
-        {"--layers 4 --batch 4", "--pp 4 --pipeline gpipe"},
-        {"--layers 3 --batch 12", "--pp 3 --micro-batch 4"},
-        {"--layers 4 --batch 12", "--pp 4 --micro-batch 2 --pipeline zb-h1"},
-        {"--layers 6 --batch 6", "--pp 2 --micro-batch 1 --pipeline interleaved --chunks 3"},
-        // Micro-batches 4 and 5 of one part come between 4 to 7 of the other: two sums are open.
-        {"--layers 4 --batch 8", "--pp 2 --micro-batch 1 --pipeline interleaved"},
-        {"--layers 6 --batch 4", "--pp 2 --micro-batch 1 --recompute every:2"}}) {
-    const std::string both = std::string(sizes) + " --channels 32 --heads 2 --seq-len 5";
-    EXPECT_TRUE(same_trace(trace("06_checkpointing", both),
-                           trace("12_pipeline_parallel", both + " " + ours)))
-        << both << " " << ours;
-  }
-}
-
-// No stage splits a sum, so that 16-bit runs are equal, too.
-TEST_F(PipelineMore, ComposesWithWhatCameBefore) {
-  for (const auto& [flags, ours] :
-       {std::pair{"--precision bf16 --batch 8", "--micro-batch 2 --pp 4 --pipeline zb-h1"},
-        {"--precision bf16 --master 16", "--micro-batch 1 --pp 2 --recompute selective"},
-        {"--precision fp16 --loss-scale 1024", "--micro-batch 2 --pp 2 --pipeline interleaved"},
-        {"--precision fp16 --clip 0.1", "--micro-batch 1 --pp 4"},
-        {"--clip 1", "--micro-batch 2 --pp 4 --pipeline gpipe"},
-        {"--clip 0.5", "--micro-batch 2 --pp 2 --pipeline zb-h1 --recompute full"},
-        {"--batch 8 --schedule cosine --warmup 1", "--micro-batch 2 --pp 2 --pipeline interleaved"},
-        {"--optimizer lion", "--micro-batch 1 --pp 4 --pipeline gpipe"},
-        {"--optimizer adamw8bit", "--micro-batch 1 --pp 4 --pipeline zb-h1"},
-        {"--optimizer sgd --lr 0.1 --momentum 0.9",
-         "--pp 2 --pipeline interleaved --micro-batch 1"},
-        {"--eval-every 1 --sample 3", "--micro-batch 1 --pp 2 --pipeline interleaved"},
-        {"--accumulate running --micro-batch 1", "--pp 4"}})
-    EXPECT_TRUE(same_trace(one(flags), stages(std::string(flags) + " " + ours)))
-        << flags << " " << ours;
-}
-
-TEST_F(PipelineMore, AdafactorOnOneStage) {
-  const std::string flags = "--optimizer adafactor";
-  EXPECT_TRUE(same_trace(one(flags), stages(flags + " --micro-batch 1 --pipeline zb-h1")));
-}
-
 TEST_F(PipelineMore, CheckpointsGoFromPipelineToPipeline) {
   const std::string flags = "--clip 1 --batch 8 --micro-batch 2 ";
   const Trace whole = one(flags);

@@ -20,52 +20,6 @@ class MeshWith : public SameTrace {
   }
 };
 
-TEST_F(MeshWith, WhatCameBefore) {
-  for (const auto& [flags, ours] :
-       {std::pair{"--clip 1", "--tp 2 --dp 2 --pp 2 --sequence-parallel"},
-        {"--channels 80 --heads 5", "--tp 1 --dp 4 --pp 2"},
-        {"--channels 96 --heads 6", "--tp 2 --dp 4 --pp 1"},
-        {"", "--tp 2 --dp 1 --pp 2 --pipeline zb-h1"},
-        {"--batch 8", "--tp 2 --dp 2 --pp 2 --micro-batch 2 --recompute full"},
-        {"--batch 8 --schedule cosine --warmup 1", "--tp 2 --dp 2 --pp 2"},
-        {"--optimizer lion", "--tp 4 --dp 2 --pp 1 --micro-batch 1"},
-        {"--optimizer adamw8bit", "--tp 1 --dp 2 --pp 2 --micro-batch 1"},
-        {"--optimizer adamw8bit", "--tp 1 --dp 4 --pp 2"},
-        {"--optimizer sgd --lr 0.1 --momentum 0.9", "--tp 2 --dp 2 --pp 2"},
-        {"--accumulate running --micro-batch 1 --batch 8", "--tp 2 --dp 1 --pp 4"},
-        {"--eval-every 1 --sample 3",
-         "--tp 2 --dp 2 --pp 2 --pipeline interleaved --micro-batch 1"}})
-    EXPECT_TRUE(same_trace(one(flags), mesh(std::string(flags) + " " + ours)))
-        << flags << " " << ours;
-}
-
-// On one rank, too; on several it is refused.
-TEST_F(MeshWith, AdafactorOnOneRank) {
-  EXPECT_TRUE(same_trace(one("--optimizer adafactor"), mesh("--optimizer adafactor")));
-}
-
-// When gradients travel, and in which pieces, is no matter of bits.
-TEST_F(MeshWith, EveryWayToReduce) {
-  const std::string axes = "--batch 8 --micro-batch 1 --tp 2 --dp 2 --pp 2 ";
-  const Trace alone = one("--batch 8");
-  for (const std::string way : {"--ddp naive", "--ddp bucketed", "--ddp overlapped --bucket-mb 0",
-                                "--ddp overlapped --bucket-mb 0 --pipeline zb-h1",
-                                "--bucket-mb 0 --pipeline interleaved", "--reduction tree"})
-    EXPECT_TRUE(same_trace(alone, mesh(axes + way))) << way;
-}
-
-// Shares and stages split no sum, so that 16-bit runs are equal, too.
-TEST_F(MeshWith, NarrowPrecisionWithoutTensorRanksHasTheSameBits) {
-  for (const auto& [flags, ours] :
-       {std::pair{"--precision bf16 --batch 8", "--tp 1 --dp 2 --pp 4 --micro-batch 1"},
-        {"--precision bf16 --batch 8", "--tp 1 --dp 4 --pp 2 --pipeline zb-h1 --micro-batch 1"},
-        {"--precision bf16 --master 16", "--tp 1 --dp 2 --pp 2 --recompute selective"},
-        {"--precision fp16 --loss-scale 1024 --clip 1",
-         "--tp 1 --dp 2 --pp 2 --pipeline interleaved --micro-batch 1"}})
-    EXPECT_TRUE(same_trace(one(flags), mesh(std::string(flags) + " " + ours)))
-        << flags << " " << ours;
-}
-
 // Tensor ranks round their part of a sum: another run than that of one rank, close by; but the same
 // whatever dp and pp.
 TEST_F(MeshWith, NarrowPrecisionWithTensorRanksStaysClose) {

@@ -81,33 +81,6 @@ TEST_F(MeshBitsMore, EveryShapeOfUpToEightRanks) {
       }
 }
 
-TEST_F(MeshBitsMore, SizesThatAreNoPowersOfTwo) {
-  for (const auto& [sizes, axes] :
-       {std::pair{"--layers 6 --channels 96 --heads 6 --seq-len 10 --batch 8",
-                  "--tp 2 --dp 2 --pp 3 --micro-batch 1"},
-        {"--layers 3 --channels 96 --heads 6 --seq-len 10 --batch 4",
-         "--tp 2 --dp 2 --pp 3 --sequence-parallel --pipeline zb-h1 --micro-batch 1"},
-        {"--layers 6 --channels 32 --heads 2 --seq-len 7 --batch 8",
-         "--tp 1 --dp 2 --pp 2 --pipeline interleaved --chunks 3 --micro-batch 2"},
-        {"--layers 3 --channels 32 --heads 2 --seq-len 7 --batch 12",
-         "--tp 2 --dp 1 --pp 3 --micro-batch 4"}})
-    EXPECT_TRUE(same_trace(trace("06_checkpointing", sizes),
-                           trace("13_3d_parallel", std::string(sizes) + " " + axes)))
-        << sizes << " " << axes;
-}
-
-// The other chapters' programs and this one on a mesh of one axis.
-TEST_F(MeshBitsMore, OneAxisIsTheChapterOfThatAxis) {
-  const std::string flags = "--batch 8 --micro-batch 2 ";
-  for (const auto& [chapter, theirs, ours] :
-       {std::tuple{"08_zero1", "--ranks 4", "--dp 4"},
-        {"11_tensor_parallel", "--tp 4 --sequence-parallel", "--tp 4 --sequence-parallel"},
-        {"12_pipeline_parallel", "--pp 4 --pipeline zb-h1", "--pp 4 --pipeline zb-h1"}})
-    EXPECT_TRUE(
-        same_trace(trace(chapter, "--layers 4 " + flags + theirs, kShort), mesh(flags + ours)))
-        << chapter;
-}
-
 // All ranks are shares of the batch if nothing else is said.
 TEST_F(MeshBitsMore, WhatIsLeftIsDp) {
   const std::string flags = "--batch 8 ";

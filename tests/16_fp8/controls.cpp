@@ -10,21 +10,6 @@ namespace {
 
 class Fp8Controls : public SameTraceSmall {};
 
-TEST_F(Fp8Controls, OneRunningBufferDependsOnTheSplit) {
-  EXPECT_TRUE(different_trace(
-      trace("16_fp8", "--precision fp8 --batch 8"),
-      trace("16_fp8", "--precision fp8 --batch 8 --micro-batch 1 --accumulate running")));
-}
-
-TEST_F(Fp8Controls, EveryPrecisionIsARunOfItsOwn) {
-  std::vector<Trace> traces;
-  for (const std::string flags : {"fp32", "bf16", "fp8", "fp8 --master 16"}) {
-    traces.push_back(trace("16_fp8", "--precision " + flags));
-    for (size_t i = 0; i + 1 < traces.size(); ++i)
-      EXPECT_TRUE(different_trace(traces[i], traces.back())) << flags << " and number " << i;
-  }
-}
-
 // A step's all-reduces: the count of targets, the gradients in one bucket, and the scales. Without
 // the last, ranks go on with scales of their own. Those are powers of two, so that only the
 // smallest and the largest numbers of a tensor are rounded in another way: it takes a few to be

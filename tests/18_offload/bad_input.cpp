@@ -21,11 +21,6 @@ class BadOffload : public Refusals {
 };
 INSTANTIATE_TEST_SUITE_P(Refuses, BadOffload, ::testing::Values("18_offload"), chapter_name);
 
-TEST_P(BadOffload, Flags) {
-  expect_refused({{"--offload everything", "{inputs,optimizer,weights}"},
-                  {"--offload inputs,none", "{inputs,optimizer,weights}"}});
-}
-
 // Ranks alone and together: what is wrong is the folder, and not --batch.
 TEST_P(BadOffload, MappedFilesWithoutTheirFolder) {
   for (const std::string ranks : {"1", "2"})

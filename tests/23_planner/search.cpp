@@ -161,9 +161,10 @@ TEST_F(Planner, GivesReasons) {
 }
 
 TEST_F(Planner, ExplainsEachNumber) {
+  const std::string few = k70B + " --tp 8 --pp 4 --zero 1 --recompute full --schedule zb-h1";
   for (const char* name : {"Param", "Activation", "products", "bubble", "data", "mfu", "hfu",
                            "days", "interval", "step_seconds", "tensor"}) {
-    const Ended ended = plan(k70B + " --explain " + name);
+    const Ended ended = plan(few + " --explain " + name);
     EXPECT_EQ(ended.status, 0) << ended.err;
     EXPECT_TRUE(ended.out.starts_with(std::string(name) + " = ")) << ended.out;
     EXPECT_NE(ended.out.find("\n  from "), std::string::npos) << ended.out;
