@@ -197,9 +197,10 @@ void print_encoded(const EncodeReport& report, const TokenWriter& writer) {
   const double bytes = static_cast<double>(report.bytes);
   fmt::print("{} bytes, {} documents, {} tokens, {:.3f} bytes a token\n", report.bytes,
              writer.documents(), writer.tokens(), bytes / static_cast<double>(writer.tokens()));
-  fmt::print("{} pieces, {:.2f}% of them in the cache; {:.3f} s, {:.0f} MB/s\n", pieces,
-             100.0 * static_cast<double>(hits) / static_cast<double>(pieces), report.seconds,
-             bytes / report.seconds / 1e6);
+  fmt::print("{} pieces, {:.2f}% of them in the cache\n", pieces,
+             100.0 * static_cast<double>(hits) / static_cast<double>(pieces));
+  fmt::print("{:.3f} s of processor time, {:.0f} MB/s a thread\n", report.processor_seconds,
+             bytes / report.processor_seconds / 1e6);
 }
 
 void train(const Files& files, const TrainOptions& o) {

@@ -1,7 +1,7 @@
 #include "common/tokens/encode_files.h"
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 
 #include "common/error.h"
 
@@ -77,7 +77,7 @@ EncodeReport encode_files(const Tokenizer& tokenizer, const std::vector<std::str
     for (const auto& [text, id] : tokenizer.special) whole.push_back(text);
   Documents documents(paths, options.utf8, whole);
   std::vector<Encoder> encoders{Encoder(tokenizer)};
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   while (std::ssize(encoders) < options.threads) encoders.push_back(Encoder(encoders.front()));
   std::vector<Encoded> encoded(encoders.size());
   for_chunks(
@@ -90,7 +90,7 @@ EncodeReport encode_files(const Tokenizer& tokenizer, const std::vector<std::str
       });
   EncodeReport report;
   report.bytes = documents.bytes();
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.processor_seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   for (const Encoder& encoder : encoders) {
     report.cache.pieces += encoder.stats().pieces;
     report.cache.hits += encoder.stats().hits;

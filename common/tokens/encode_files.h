@@ -21,7 +21,7 @@ struct EncodeOptions {
 struct EncodeReport {
   int64_t bytes = 0;
   Encoder::Stats cache;
-  double seconds = 0;
+  double processor_seconds = 0;  ///< of all threads
 };
 
 /// Appends the tokens of a text. @param allow_special finds those whose text stands in it, too

