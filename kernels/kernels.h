@@ -110,6 +110,8 @@ struct Kernels {
   const char* name;
   int64_t scratch_bytes;  ///< of Ctx::scratch for each of ctx.threads; a device counts as one
   int64_t max_head;       ///< most channels of a head that attention takes
+  /// Whether its products read FP8 codes along either dimension: `cast` writes both copies.
+  bool turns_fp8 = false;
 
   // ---- embedding -------------------------------------------------------------------------
   /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:];  -0 where the token is kElsewhere: the rank that
@@ -167,6 +169,14 @@ struct Kernels {
 
   /// dinp = dout gelu'(inp).   any shape; dinp may be dout
   void (*gelu_backward)(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
+
+  // The same and a cast to FP8 in one: only the codes are read next.
+
+  /// gelu_forward; codes = cast of out. What out holds afterwards is not said.   codes FP8
+  void (*gelu_forward_codes)(const Ctx&, Tensor codes, Tensor out, Tensor inp);
+
+  /// gelu_backward; codes = cast of dinp.   codes FP8
+  void (*gelu_backward_codes)(const Ctx&, Tensor codes, Tensor dinp, Tensor dout, Tensor inp);
 
   // ---- SwiGLU (arXiv 2002.05202) ----------------------------------------------------------
   /// out[f] = silu(g) u,  silu(x) = x s(x),  s(x) = 1 / (1 + exp(-x)),  g = inp[2f], u = inp[2f+1].
