@@ -145,8 +145,8 @@ struct Tensor {
     return part;
   }
 
-  /// The first `count` of the first dimension: a smaller batch in the same buffers, which is written
-  /// there before it is read.
+  /// The first `count` of the first dimension: a smaller batch in the same buffers, which is
+  /// written there before it is read.
   Tensor first(int64_t count) const {
     Tensor part = slice(0, count);
     part.turned = turned;

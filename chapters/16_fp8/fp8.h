@@ -16,8 +16,9 @@
 // attention stay BF16.
 //
 // No kernel for CPUs multiplies FP8 here. The codes are real bytes in memory; a product widens them
-// exactly. GPUs of compute capability 8.9 and more multiply them (kernels/cuda/matmul.cu), along rows
-// of both factors. So where kernels ask for it, all codes exist twice, the second time transposed:
+// exactly. GPUs of compute capability 8.9 and more multiply them (kernels/cuda/matmul.cu), along
+// rows of both factors. So where kernels ask for it, all codes exist twice, the second time
+// transposed:
 //
 //   forward                 inp, w as they are
 //   backward of the input   dout as it is, w transposed

@@ -142,9 +142,8 @@ struct GeluBackwardOf {
 
   template <int W>
   __device__ Floats<W> part(int64_t i, int64_t count) const {
-    const Floats<W> d = each<W>(
-        Rounded<T>{},
-        each<W>(GeluBackward{}, load_part<W>(dout + i, count), load_part<W>(inp + i, count)));
+    const Floats<W> d = each<W>(Rounded<T>{}, each<W>(GeluBackward{}, load_part<W>(dout + i, count),
+                                                      load_part<W>(inp + i, count)));
     store_part<W>(dinp + i, d, count);
     return d;
   }
@@ -213,9 +212,9 @@ void gelu_backward_codes(const Ctx& ctx, Tensor codes, Tensor dinp, Tensor dout,
   (void)check_cast(codes, inp);
   dispatch(inp.dtype, [&]<class T>(Type<T>) {
     dispatch_width<kNeighbors>({codes, dinp, dout, inp}, [&]<int W>(Width<W>) {
-      make_codes_of<W>(ctx, codes,
-                       GeluBackwardOf<T>{device_data<T>(dinp), device_data<T>(dout),
-                                         device_data<T>(inp)});
+      make_codes_of<W>(
+          ctx, codes,
+          GeluBackwardOf<T>{device_data<T>(dinp), device_data<T>(dout), device_data<T>(inp)});
     });
   });
 }

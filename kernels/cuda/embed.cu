@@ -291,8 +291,8 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
       };
       launch(ctx, sum_pieces<T, W>, grid(ceil_div(n, places.of_piece)), kThreads, 0, partial,
              device_data<T>(dout), places);
-      launch(ctx, sum_tokens<T, W>, grid(ceil_div(s.V, kTokens)), kThreads, 0, device_data<float>(dwte), partial,
-             device_data<T>(dout), places, into);
+      launch(ctx, sum_tokens<T, W>, grid(ceil_div(s.V, kTokens)), kThreads, 0,
+             device_data<float>(dwte), partial, device_data<T>(dout), places, into);
       if (!dwpe) return;
       launch(ctx, sum_positions<T, W>, grid_over<W>(dwpe.size()), kThreads, 0,
              device_data<float>(dwpe), device_data<T>(dout), s, into);

@@ -27,7 +27,7 @@ struct Met {
 /// What a kernel makes codes into.
 template <class Fp8>
 struct Codes {
-  Fp8* rows;       ///< (rows,columns)
+  Fp8* rows;        ///< (rows,columns)
   uint8_t* turned;  ///< (columns,rows) or null
   float scale;
   float* amax;
