@@ -70,6 +70,11 @@ class Gpu {
       x.data<int32_t>()[i] = static_cast<int32_t>(i * 7919 % kVocab);
     return x;
   }
+  Tensor on_device(const Tensor& x) {
+    const Tensor y = arena_.alloc(Mem::Activation, "operand", x.dtype, x.shape);
+    device_->copy(y.ptr, x.ptr, x.bytes());
+    return y;
+  }
 
  private:
   static constexpr int64_t kNumbers = 1 << 20;
@@ -201,7 +206,7 @@ std::vector<Op> products_of(Gpu& gpu, const Sizes& s) {
   };
 }
 
-/// The MLP's products on codes, and how codes are made. What is transposed before counts.
+/// The MLP's products on codes, and how codes are made: both copies of them.
 std::vector<Op> fp8_of(Gpu& gpu, const Sizes& s) {
   const int64_t B = s.B / 4 + 1, T = s.T, N = 4 * C, rows = B * T;
   const Ctx& ctx = gpu.ctx();
@@ -209,6 +214,7 @@ std::vector<Op> fp8_of(Gpu& gpu, const Sizes& s) {
   auto* scale = new (gpu.tokens({2}).ptr) Fp8Scale;  // of both sides
   const auto codes_of = [&](const Tensor& x, Dtype dtype) {
     Tensor codes = gpu.zeros(dtype, x.shape);
+    codes.turned = gpu.zeros(dtype, x.shape).ptr;
     codes.fp8 = scale;
     k.cast(ctx, codes, x);
     return codes;
@@ -217,7 +223,11 @@ std::vector<Op> fp8_of(Gpu& gpu, const Sizes& s) {
   const Tensor x8 = codes_of(x, Dtype::E4M3), h8 = codes_of(h, Dtype::E5M2);
   const Tensor w8 = codes_of(gpu.half({N, C}), Dtype::E4M3);
   return {
-      moves("cast_to_fp8", {h, h8}, [=, &ctx, &k] { k.cast(ctx, h8, h); }),
+      moves("gelu_forward_codes", {h, h8, h8},
+            [=, &ctx, &k] { k.gelu_forward_codes(ctx, h8, h, h); }),
+      moves("gelu_backward_codes", {h, h, h, h8, h8},
+            [=, &ctx, &k] { k.gelu_backward_codes(ctx, h8, h, h, h); }),
+      moves("cast_to_fp8", {h, h8, h8}, [=, &ctx, &k] { k.cast(ctx, h8, h); }),
       multiplies("fp8_forward", 2 * rows * N * C,
                  [=, &ctx, &k] { k.matmul_forward(ctx, h, x8, w8, none, kLeaves); }),
       multiplies("fp8_backward_input", 2 * rows * N * C,
@@ -232,9 +242,10 @@ std::vector<Op> experts_of(Gpu& gpu, const Sizes& s) {
   const int64_t B = s.B / 4 + 1, T = s.T, N = 4 * C, E = 8, M = 2 * B * T;
   const Ctx& ctx = gpu.ctx();
   const Kernels& k = cuda::kernels();
-  const Tensor expert = gpu.tokens({B, T, 2}), weight = gpu.full({B, T, 2});
+  const Tensor chosen = gpu.tokens({B, T, 2}), weight = gpu.full({B, T, 2});
   for (int64_t i = 0; i < M; ++i)  // one of the first four, one of the others
-    expert.data<int32_t>()[i] = expert.data<int32_t>()[i] % 4 + static_cast<int32_t>(i % 2 * 4);
+    chosen.data<int32_t>()[i] = chosen.data<int32_t>()[i] % 4 + static_cast<int32_t>(i % 2 * 4);
+  const Tensor expert = gpu.on_device(chosen);  // where a router writes it
   const ExpertRows rows{.offsets = gpu.tokens({E + 1}),
                         .row = gpu.zeros(Dtype::I32, {B, T, 2}),
                         .from = gpu.zeros(Dtype::I32, {M})};

@@ -112,8 +112,10 @@ constexpr int32_t kNoRow = -1;
 /// the names in kernels/operations.inc.
 struct Kernels {
   const char* name;
-  int64_t scratch_bytes;  ///< of Ctx::scratch for each thread; a device counts as one thread
-  int64_t max_head;       ///< the most channels of a head that attention can take
+  int64_t scratch_bytes;  ///< of Ctx::scratch for each of ctx.threads; a device counts as one
+  int64_t max_head;       ///< most channels of a head that attention takes
+  /// Whether its products read FP8 codes along either dimension: `cast` writes both copies.
+  bool turns_fp8 = false;
 
   // ---- embedding -------------------------------------------------------------------------
   /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:]. Without wpe: the token's row alone. If the token
@@ -171,6 +173,14 @@ struct Kernels {
 
   /// dinp = dout gelu'(inp).   any shape; dinp may be dout
   void (*gelu_backward)(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
+
+  // The same and a cast to FP8 in one: only the codes are read next.
+
+  /// gelu_forward; codes = cast of out. What out holds afterwards is not said.   codes FP8
+  void (*gelu_forward_codes)(const Ctx&, Tensor codes, Tensor out, Tensor inp);
+
+  /// gelu_backward; codes = cast of dinp.   codes FP8
+  void (*gelu_backward_codes)(const Ctx&, Tensor codes, Tensor dinp, Tensor dout, Tensor inp);
 
   // ---- SwiGLU (arXiv 2002.05202) ----------------------------------------------------------
   /// out[f] = silu(g) u,  silu(x) = x s(x),  s(x) = 1 / (1 + exp(-x)),  g = inp[2f], u = inp[2f+1].

@@ -98,6 +98,9 @@ struct Tensor {
   Place place = Place::Host;
   Shape shape;
   Fp8Scale* fp8 = nullptr;  ///< E4M3 and E5M2 only
+  /// The same codes once more, transposed: (columns,rows) of the matrix (rows(),dim(-1)). Null but
+  /// where Kernels::turns_fp8 asks for it.
+  void* turned = nullptr;
 
   explicit operator bool() const { return ptr != nullptr; }
   int64_t size() const { return shape.size(); }
@@ -130,19 +133,25 @@ struct Tensor {
     return static_cast<T*>(host());
   }
 
-  /// Elements [begin, begin + count) of the first dimension.
+  /// Elements [begin, begin + count) of the first dimension. They have no transpose.
   Tensor slice(int64_t begin, int64_t count) const {
     CHECK(begin >= 0 && count >= 0 && begin + count <= dim(0), "slice [{}, {}) of {}", begin,
           begin + count, to_string(shape));
     Tensor part = *this;
     part.shape.dims[0] = count;
+    part.turned = nullptr;
     const int64_t stride = dim(0) == 0 ? 0 : bytes() / dim(0);
     if (ptr) part.ptr = static_cast<char*>(ptr) + begin * stride;
     return part;
   }
 
-  /// The first `count` elements of the first dimension: a smaller batch in the same buffer.
-  Tensor first(int64_t count) const { return slice(0, count); }
+  /// The first `count` of the first dimension: a smaller batch in the same buffers, which is
+  /// written there before it is read.
+  Tensor first(int64_t count) const {
+    Tensor part = slice(0, count);
+    part.turned = turned;
+    return part;
+  }
 
   /// The same elements under another shape.
   Tensor view(Shape other) const {

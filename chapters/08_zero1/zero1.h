@@ -121,7 +121,7 @@ inline void all_gather(const Ctx& ctx, CommStream& comm_stream, const ParamLayou
                        Tensor params) {
   const Span span(ctx, "wait_for_params");
   std::vector<Pending> all;
-  for (const Tensor section : layout.sections_of(params))
+  for (const Tensor& section : layout.sections_of(params))
     all.push_back(comm_stream.run([section](const Ctx& own, Reducer& reducer) {
       const Span inner(own, "all_gather");
       reducer.all_gather(section, chunks_of(section, reducer));

@@ -313,14 +313,14 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.mesh[Axis::Data].all_gather(m.losses, own_losses);
   m.zero1.finish(m.ctx, m.grads.sum());
   const Tensor grads = m.grads.finish(m.ctx);
-  for (const Tensor chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
+  for (const Tensor& chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
 
   const float lr = layout.schedule.lr(step);
   const std::string bad = m.scaler.end_step(loss, norm);
   if (bad.empty()) {
-    for (const Tensor chunk : layout.shard.sections_of(grads))
+    for (const Tensor& chunk : layout.shard.sections_of(grads))
       clip_global_norm(m.ctx, chunk, norm, o.clip.clip);
     m.optimizer.step(m.ctx, m.weights.master, grads, lr);
     m.weights.refresh(m.ctx, layout.shard);

@@ -15,8 +15,16 @@
 // a maximum over micro-batches. So the step is the same however its batch is cut. Sums are FP32.
 // Embedding, head, norms and attention stay BF16.
 //
-// No CPU kernel here multiplies FP8. The codes are real bytes in memory, and a product widens them
-// exactly. GPUs of compute capability 8.9 or more multiply them (kernels/cuda/matmul.cu).
+// No kernel for CPUs multiplies FP8 here. The codes are real bytes in memory; a product widens them
+// exactly. GPUs of compute capability 8.9 and more multiply them (kernels/cuda/matmul.cu), along
+// rows of both factors. So where kernels ask for it, all codes exist twice, the second time
+// transposed:
+//
+//   forward                 inp, w as they are
+//   backward of the input   dout as it is, w transposed
+//   backward of the weight  dout and inp transposed
+//
+// Backward reads of inputs the transposed copy alone. So all blocks share the other.
 #pragma once
 
 #include <algorithm>
@@ -88,7 +96,9 @@ class Fp8 {
  public:
   /// Allocates nothing unless `on`.
   /// @param sets of activations: block l uses set l % sets
-  Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on)
+  /// @param turned whether all codes exist transposed, too: Kernels::turns_fp8
+  Fp8(Arena& arena, const GptConfig& config, int64_t batch, int64_t sets, bool on,
+      bool turned = false)
       : rules_(on ? static_cast<size_t>(config.layers) * kEach : 0),
         attn_(static_cast<size_t>(config.layers)),
         mlp_(attn_) {
@@ -101,19 +111,31 @@ class Fp8 {
     memory_ = arena.shared(Mem::Param, "fp8_scales", Dtype::F32, {scale_bytes(config) / 4});
     scales_ = {new (memory_.ptr) Fp8Scale[rules_.size()], rules_.size()};
     const auto alloc = [&](Mem mem, const char* name, Dtype dtype, Shape shape) {
-      return arena.alloc(mem, name, dtype, shape);
+      Tensor codes = arena.alloc(mem, name, dtype, shape);
+      if (turned) codes.turned = arena.alloc(mem, name, dtype, shape).ptr;
+      return codes;
     };
     for (int64_t l = 0; l < L; ++l)
       weights_.push_back({alloc(Mem::Param, "qkv8", Dtype::E4M3, {widths.qkv, C}),
                           alloc(Mem::Param, "proj8", Dtype::E4M3, {C, C}),
                           alloc(Mem::Param, "fc8", Dtype::E4M3, {widths.fc, C}),
                           alloc(Mem::Param, "mlp_proj8", Dtype::E4M3, {C, widths.act})});
+    const auto input = [&](const char* name, int64_t width) {
+      return arena.alloc(Mem::Activation, name, Dtype::E4M3, {batch, T, width});
+    };
+    const auto four_inputs = [&]() -> Four {
+      return {input("norm1_8", C), input("att8", C), input("norm2_8", C),
+              input("act8", widths.act)};
+    };
     std::vector<Four> inputs;
-    for (int64_t set = 0; set < sets; ++set)
-      inputs.push_back({alloc(Mem::Activation, "norm1_8", Dtype::E4M3, {batch, T, C}),
-                        alloc(Mem::Activation, "att8", Dtype::E4M3, {batch, T, C}),
-                        alloc(Mem::Activation, "norm2_8", Dtype::E4M3, {batch, T, C}),
-                        alloc(Mem::Activation, "act8", Dtype::E4M3, {batch, T, widths.act})});
+    const Four shared = turned ? four_inputs() : Four{};
+    for (int64_t set = 0; set < sets; ++set) {
+      inputs.push_back(four_inputs());
+      for (size_t i = 0; turned && i < 4; ++i) {
+        inputs.back()[i].turned = inputs.back()[i].ptr;
+        inputs.back()[i].ptr = shared[i].ptr;
+      }
+    }
     const Tensor dproduct = alloc(Mem::Workspace, "dproduct8", Dtype::E5M2, {batch, T, C});
     const Tensor dqkv = alloc(Mem::Workspace, "dqkv8", Dtype::E5M2, {batch, T, widths.qkv});
     const Tensor dfc = alloc(Mem::Workspace, "dfc8", Dtype::E5M2, {batch, T, widths.fc});
@@ -134,13 +156,13 @@ class Fp8 {
 
   /// Adds what the constructor allocates to a prediction.
   static void add_bytes(MemoryBytes& bytes, const GptConfig& config, int64_t batch, int64_t sets,
-                        bool on) {
+                        bool on, bool turned = false) {
     if (!on) return;
-    const int64_t C = config.channels, tokens = batch * config.seq_len;
+    const int64_t C = config.channels, tokens = batch * config.seq_len, copies = turned ? 2 : 1;
     const OwnWidths widths(config, /*tp=*/1);
-    bytes[Mem::Param] += config.layers * config.block_matrices() + scale_bytes(config);
-    bytes[Mem::Activation] += sets * tokens * (3 * C + widths.act);
-    bytes[Mem::Workspace] += tokens * (C + widths.qkv + widths.fc);
+    bytes[Mem::Param] += copies * config.layers * config.block_matrices() + scale_bytes(config);
+    bytes[Mem::Activation] += (sets + copies - 1) * tokens * (3 * C + widths.act);
+    bytes[Mem::Workspace] += copies * tokens * (C + widths.qkv + widths.fc);
   }
 
   /// Makes the linear layers of all blocks FP8. Remembers `w`, from which codes are made.

@@ -36,15 +36,13 @@ inline Tensor encode(const Ctx& ctx, Tensor codes, Tensor x) {
 inline void count_product(const Ctx& ctx, Tensor x, Tensor w) {
   if (ctx.flops) *ctx.flops += cost::matmul(x.rows(), w.dim(0), w.dim(1)).flops;
 }
-inline void linear_forward(const Ctx& ctx, Tensor out, Tensor codes, Tensor inp, const Affine& w,
-                           int leaves) {
+inline void linear_forward(const Ctx& ctx, Tensor out, Tensor inp, const Affine& w, int leaves) {
   count_product(ctx, inp, w.w);
-  ctx.kernels->matmul_forward(ctx, out, encode(ctx, codes, inp), w.w, w.b, leaves);
+  ctx.kernels->matmul_forward(ctx, out, inp, w.w, w.b, leaves);
 }
-inline void linear_backward_input(const Ctx& ctx, Tensor dinp, Tensor codes, Tensor dout, Tensor w,
-                                  int leaves) {
+inline void linear_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, int leaves) {
   count_product(ctx, dout, w);
-  ctx.kernels->matmul_backward_input(ctx, dinp, encode(ctx, codes, dout), w, leaves);
+  ctx.kernels->matmul_backward_input(ctx, dinp, dout, w, leaves);
 }
 inline void linear_backward_weight(const Ctx& ctx, Tensor dw, Tensor dcodes, Tensor dout,
                                    Tensor codes, Tensor inp, Into into) {
@@ -57,20 +55,21 @@ inline void linear_backward_weight(const Ctx& ctx, Tensor dw, Tensor dcodes, Ten
 inline void attn_forward(const Ctx& ctx, Tensor product, const AttnSaved& saved,
                          const Fp8Codes& codes, Tensor inp, const AttnTensors& params) {
   const Span span(ctx, "attn_forward");
-  linear_forward(ctx, saved.qkv, codes.inp, inp, params.qkv, 1);
+  linear_forward(ctx, saved.qkv, encode(ctx, codes.inp, inp), params.qkv, 1);
   turn(ctx, saved.qkv, saved, /*back=*/false);
   attend_forward(ctx, saved);
-  linear_forward(ctx, product, codes.mid, saved.att, {params.proj_w, {}}, ctx.leaves);
+  const Tensor att = encode(ctx, codes.mid, saved.att);
+  linear_forward(ctx, product, att, {params.proj_w, {}}, ctx.leaves);
 }
 
 inline void attn_backward_input(const Ctx& ctx, Tensor dinp, const AttnGrads& d, Tensor dproduct,
                                 const AttnSaved& saved, const Fp8Codes& codes,
                                 const AttnTensors& params) {
   const Span span(ctx, "attn_backward_input");
-  linear_backward_input(ctx, d.datt, codes.dproduct, dproduct, params.proj_w, 1);
+  linear_backward_input(ctx, d.datt, encode(ctx, codes.dproduct, dproduct), params.proj_w, 1);
   attend_backward_input(ctx, d, saved);
   turn(ctx, d.dqkv, saved, /*back=*/true);
-  linear_backward_input(ctx, dinp, codes.dmid, d.dqkv, params.qkv.w, ctx.leaves);
+  linear_backward_input(ctx, dinp, encode(ctx, codes.dmid, d.dqkv), params.qkv.w, ctx.leaves);
 }
 
 inline void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const AttnGrads& d,
@@ -84,21 +83,45 @@ inline void attn_backward_weight(const Ctx& ctx, const AttnTensors& grads, const
 
 // ---- mlp ----------------------------------------------------------------------------------------
 
+/// With GELU, whose values nobody but a product reads, one operation makes codes of them.
+inline bool is_gelu(const MlpSaved& saved) { return saved.fc.shape == saved.act.shape; }
+
+/// What the second product reads: the activation function's values, or their codes.
+inline Tensor act_encode(const Ctx& ctx, Tensor codes, const MlpSaved& saved) {
+  if (codes && is_gelu(saved)) {
+    ctx.kernels->gelu_forward_codes(ctx, coded(codes, saved.act), saved.act, saved.fc);
+    return coded(codes, saved.act);
+  }
+  act_forward(ctx, saved);
+  return encode(ctx, codes, saved.act);
+}
+
+/// d.dfc, or its codes beside it.
+inline Tensor act_backward_encode(const Ctx& ctx, Tensor codes, const MlpGrads& d,
+                                  const MlpSaved& saved) {
+  if (codes && is_gelu(saved)) {
+    ctx.kernels->gelu_backward_codes(ctx, coded(codes, d.dfc), d.dfc, d.dact, saved.fc);
+    return coded(codes, d.dfc);
+  }
+  act_backward(ctx, d, saved);
+  return encode(ctx, codes, d.dfc);
+}
+
 inline void mlp_forward(const Ctx& ctx, Tensor product, const MlpSaved& saved,
                         const Fp8Codes& codes, Tensor inp, const MlpTensors& params) {
   const Span span(ctx, "mlp_forward");
-  linear_forward(ctx, saved.fc, codes.inp, inp, params.fc, 1);
-  act_forward(ctx, saved);
-  linear_forward(ctx, product, codes.mid, saved.act, {params.proj_w, {}}, ctx.leaves);
+  linear_forward(ctx, saved.fc, encode(ctx, codes.inp, inp), params.fc, 1);
+  const Tensor act = act_encode(ctx, codes.mid, saved);
+  linear_forward(ctx, product, act, {params.proj_w, {}}, ctx.leaves);
 }
 
 inline void mlp_backward_input(const Ctx& ctx, Tensor dinp, const MlpGrads& d, Tensor dproduct,
                                const MlpSaved& saved, const Fp8Codes& codes,
                                const MlpTensors& params) {
   const Span span(ctx, "mlp_backward_input");
-  linear_backward_input(ctx, d.dact, codes.dproduct, dproduct, params.proj_w, 1);
-  act_backward(ctx, d, saved);
-  linear_backward_input(ctx, dinp, codes.dmid, d.dfc, params.fc.w, ctx.leaves);
+  linear_backward_input(ctx, d.dact, encode(ctx, codes.dproduct, dproduct), params.proj_w, 1);
+  const Tensor dfc = act_backward_encode(ctx, codes.dmid, d, saved);
+  linear_backward_input(ctx, dinp, dfc, params.fc.w, ctx.leaves);
 }
 
 inline void mlp_backward_weight(const Ctx& ctx, const MlpTensors& grads, const MlpGrads& d,

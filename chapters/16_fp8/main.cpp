@@ -98,7 +98,12 @@ struct Memory {
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
-  Fp8 fp8{arena, layout.gpt, layout.micro, layout.recompute.sets(), o.precision.fp8()};
+  Fp8 fp8{arena,
+          layout.gpt,
+          layout.micro,
+          layout.recompute.sets(),
+          o.precision.fp8(),
+          ctx.kernels->turns_fp8};
   // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
   Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
 
@@ -122,7 +127,8 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
       act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, Ddp::largest_message(layout.params, o.ddp));
   GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
-  Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8());
+  Fp8::add_bytes(bytes, layout.gpt, MBS, layout.recompute.sets(), o.precision.fp8(),
+                 kernels_of(o.run.backend).turns_fp8);
   return bytes;
 }
 

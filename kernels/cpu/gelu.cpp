@@ -110,4 +110,14 @@ void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
   });
 }
 
+void gelu_forward_codes(const Ctx& ctx, Tensor codes, Tensor out, Tensor inp) {
+  gelu_forward(ctx, out, inp);
+  cast(ctx, codes, out);
+}
+
+void gelu_backward_codes(const Ctx& ctx, Tensor codes, Tensor dinp, Tensor dout, Tensor inp) {
+  gelu_backward(ctx, dinp, dout, inp);
+  cast(ctx, codes, dinp);
+}
+
 }  // namespace ladder::cpu

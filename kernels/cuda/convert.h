@@ -10,6 +10,7 @@
 
 #include "kernels/narrow.h"
 #include "kernels/tensor.h"
+#include "ptx.h"
 
 namespace ladder {
 
@@ -92,6 +93,14 @@ class Packed {
 #pragma unroll
     for (int i = 0; i < N; ++i) x.at[i] = to_float(part[i]);
     return x;
+  }
+  /// What wide() gave is not kept.
+  __device__ void forget_wide() {
+    uint32_t words[(sizeof(W) + 3) / 4];
+    std::memcpy(words, &word_, sizeof(W));
+#pragma unroll
+    for (uint32_t& word : words) forget(word);
+    std::memcpy(&word_, words, sizeof(W));
   }
 
  private:

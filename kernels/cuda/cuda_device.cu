@@ -47,6 +47,10 @@ CudaDevice::CudaDevice(int index) : index_(index) {
   compute_.reset(new_stream());
   communication_.reset(new_stream());
   blas_.reset(new_blas());
+  constexpr int64_t kJoint = 8;
+  joint_.reset(CudaDevice::allocate(kJoint));
+  CHECK(joint_, "no memory on {}", name_);
+  CudaDevice::fill(joint_.get(), 0, kJoint);
 }
 
 DeviceFacts CudaDevice::facts() const {

@@ -61,7 +61,10 @@ class CudaDevice final : public Device {
   /// Whether to use these tensor cores, for comparisons.
   void use_fp8_units(bool used) { fp8_units_ = used && has_fp8_units_; }
 
-  /// Ten times the major number of its compute capability plus the minor one: 90 is Hopper.
+  /// 8 bytes, 0 between kernels of the compute stream, where the blocks of one kernel meet.
+  void* joint() const { return joint_.get(); }
+
+  /// 10 times the major plus the minor number of its compute capability: 90 is Hopper.
   int capability() const { return capability_; }
   /// The most dynamic shared memory that a block can have.
   int64_t max_shared_bytes() const { return max_shared_bytes_; }
@@ -78,6 +81,7 @@ class CudaDevice final : public Device {
   Owner<cudaStream_t, cudaStreamDestroy> compute_;
   Owner<cudaStream_t, cudaStreamDestroy> communication_;
   Owner<cublasLtHandle_t, cublasLtDestroy> blas_;
+  Owner<void*, cudaFree> joint_;
   std::map<MatmulKey, cublasLtMatmulAlgo_t> matmul_algorithms_;
 };
 

@@ -1,7 +1,8 @@
 // Operations on single elements: one pass over memory each, 16 bytes per thread.
 //
-// One scalar function computes an element, wherever the element lies. So an element alone at the
-// end of an array has the same bits as one among neighbors.
+// What is computed for an element is one scalar function, wherever the element lies: alone at the
+// end of an array it has the same bits as among its neighbors.
+#include "kernels/cuda/fp8_codes.h"
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/shapes.h"
@@ -61,6 +62,11 @@ struct GeluBackward {
   }
 };
 
+template <class T>
+struct Rounded {
+  __device__ float operator()(float x) const { return to_float(from_float<T>(x)); }
+};
+
 // ---- over arrays -------------------------------------------------------------------------
 
 template <int N, class F, class... Inputs>
@@ -117,6 +123,32 @@ __global__ void columns_kernel(To* to, int64_t to_row, const From* from, int64_t
   if (i < n) to[row * to_row + column] = from_float<To>(to_float(from[row * from_row + column]));
 }
 
+/// What gelu_forward stores, on its way to codes.
+template <class T>
+struct GeluOf {
+  const T* inp;
+
+  template <int W>
+  __device__ Floats<W> part(int64_t i, int64_t count) const {
+    return each<W>(Rounded<T>{}, each<W>(Gelu{}, load_part<W>(inp + i, count)));
+  }
+};
+
+/// What gelu_backward stores, which this stores, too.
+template <class T>
+struct GeluBackwardOf {
+  T* dinp;
+  const T *dout, *inp;
+
+  template <int W>
+  __device__ Floats<W> part(int64_t i, int64_t count) const {
+    const Floats<W> d = each<W>(Rounded<T>{}, each<W>(GeluBackward{}, load_part<W>(dout + i, count),
+                                                      load_part<W>(inp + i, count)));
+    store_part<W>(dinp + i, d, count);
+    return d;
+  }
+};
+
 }  // namespace
 
 void residual_forward(const Ctx& ctx, Tensor out, Tensor residual, Tensor product, Tensor bias) {
@@ -161,6 +193,30 @@ void gelu_forward(const Ctx& ctx, Tensor out, Tensor inp) {
 void gelu_backward(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor inp) {
   (void)check_gelu_backward(dinp, dout, inp);
   map(ctx, dinp, GeluBackward{}, dout, inp);
+}
+
+// ---- codes of what GELU gives --------------------------------------------------------------
+
+void gelu_forward_codes(const Ctx& ctx, Tensor codes, Tensor out, Tensor inp) {
+  (void)check_gelu_forward(out, inp);
+  (void)check_cast(codes, inp);
+  dispatch(inp.dtype, [&]<class T>(Type<T>) {
+    dispatch_width<kNeighbors>({codes, inp}, [&]<int W>(Width<W>) {
+      make_codes_of<W>(ctx, codes, GeluOf<T>{device_data<T>(inp)});
+    });
+  });
+}
+
+void gelu_backward_codes(const Ctx& ctx, Tensor codes, Tensor dinp, Tensor dout, Tensor inp) {
+  (void)check_gelu_backward(dinp, dout, inp);
+  (void)check_cast(codes, inp);
+  dispatch(inp.dtype, [&]<class T>(Type<T>) {
+    dispatch_width<kNeighbors>({codes, dinp, dout, inp}, [&]<int W>(Width<W>) {
+      make_codes_of<W>(
+          ctx, codes,
+          GeluBackwardOf<T>{device_data<T>(dinp), device_data<T>(dout), device_data<T>(inp)});
+    });
+  });
 }
 
 }  // namespace ladder::LADDER_CUDA

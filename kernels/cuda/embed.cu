@@ -145,10 +145,10 @@ struct Places {
   }
 };
 
-/// sum[c..c+W) of dout's rows at keys [range.begin, range.end), in their order, by one warp. Lanes
-/// past the last column add up the last ones: with a branch, each load would wait for the one
-/// before it.
-template <int W, class T>
+/// sum[c..c+W) of dout's rows at keys [range.begin, range.end), in their order, by a warp; the
+/// loads of kAtOnce rows are under way together. Where there is no column or no further row, the
+/// last one is loaded once more: a branch would let each load wait for the one before.
+template <int W, int kAtOnce, class T>
 __device__ Floats<W> sum_places(const T* dout, const Places& places, Range range, int64_t c) {
   Floats<W> sum;
   for (int j = 0; j < W; ++j) sum.at[j] = -0.0F;
@@ -156,10 +156,15 @@ __device__ Floats<W> sum_places(const T* dout, const Places& places, Range range
   for (int64_t first = range.begin; first < range.end; first += kWarp) {
     const int count = static_cast<int>(std::min<int64_t>(range.end - first, kWarp));
     const unsigned own = lane_index() < count ? place_of(places.keys[first + lane_index()]) : 0;
-#pragma unroll 4  // several rows are in progress at once
-    for (int i = 0; i < count; ++i) {
-      const Floats<W> d = load<W>(dout + __shfl_sync(kAllLanes, own, i) * places.C);
-      for (int j = 0; j < W; ++j) sum.at[j] += d.at[j];
+    for (int i = 0; i < count; i += kAtOnce) {
+      Floats<W> d[kAtOnce];
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r)
+        d[r] = load<W>(dout + __shfl_sync(kAllLanes, own, std::min(i + r, count - 1)) * places.C);
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r)
+        for (int j = 0; j < W; ++j)
+          sum.at[j] += i + r < count ? d[r].at[j] : -0.0F;  // which changes no sum
     }
   }
   return sum;
@@ -179,36 +184,41 @@ __global__ void sum_pieces(float* partial, const T* dout, Places places) {
   const Range range = places.piece(token, (before + places.of_piece - 1) / places.of_piece);
   if (before <= 0 || range.begin >= range.end) return;
   const int64_t c = (int64_t{blockIdx.y} * kWarp + lane_index()) * W;
-  const Floats<W> sum = sum_places<W>(dout, places, range, c);
+  const Floats<W> sum = sum_places<W, 4>(dout, places, range, c);
   if (c < places.C) store<W>(partial + slot * places.C + c, sum);
 }
 
-/// dwte (V,C): a token's first piece, then its others. One warp for 32 W channels of a row.
+/// Neighboring tokens of a warp: it looks up once where their keys begin, before it waits for rows.
+constexpr int kTokens = 8;
+
+/// dwte (V,C): a token's first piece, then the others. A warp for 32 W channels of kTokens rows.
 template <class T, int W>
 __global__ void sum_tokens(float* dwte, const float* partial, const T* dout, Places places,
                            Into into) {
-  const int64_t token = int64_t{blockIdx.x} * (kThreads / kWarp) + warp_index();
-  if (token >= places.V) return;
+  const int64_t first = (int64_t{blockIdx.x} * (kThreads / kWarp) + warp_index()) * kTokens;
   const int64_t c = (int64_t{blockIdx.y} * kWarp + lane_index()) * W;
-  Range range = places.piece(token, 0);
-  if (into == Into::Add && range.begin == range.end) return;
-  Floats<W> sum = sum_places<W>(dout, places, range, c);
-  if (c >= places.C) return;
-  if (const int64_t left = places.start[token + 1] - range.end; left > 0) {
-    const int64_t pieces = (left + places.of_piece - 1) / places.of_piece;
+  const int start = places.start[std::min(first + lane_index(), places.V)];
+  for (int i = 0; i < kTokens && first + i < places.V; ++i) {
+    const int64_t begin = __shfl_sync(kAllLanes, start, i);
+    const int64_t next = __shfl_sync(kAllLanes, start, i + 1);
+    if (into == Into::Add && begin == next) continue;
+    const Range range{begin, std::min(begin + places.of_piece, next)};
+    Floats<W> sum = sum_places<W, 2>(dout, places, range, c);  // most tokens have one or two
+    if (c >= places.C) continue;
+    const int64_t pieces = (next - range.end + places.of_piece - 1) / places.of_piece;
     const float* piece = partial + range.end / places.of_piece * places.C + c;
 #pragma unroll 4
-    for (int64_t i = 0; i < pieces; ++i) {
-      const Floats<W> x = load<W>(piece + i * places.C);
+    for (int64_t k = 0; k < pieces; ++k) {
+      const Floats<W> x = load<W>(piece + k * places.C);
       for (int j = 0; j < W; ++j) sum.at[j] += x.at[j];
     }
+    float* row = dwte + (first + i) * places.C + c;
+    if (into == Into::Add) {
+      const Floats<W> old = load<W>(row);
+      for (int j = 0; j < W; ++j) sum.at[j] = old.at[j] + sum.at[j];
+    }
+    store<W>(row, sum);
   }
-  float* row = dwte + token * places.C + c;
-  if (into == Into::Add) {
-    const Floats<W> old = load<W>(row);
-    for (int j = 0; j < W; ++j) sum.at[j] = old.at[j] + sum.at[j];
-  }
-  store<W>(row, sum);
 }
 
 /// dwpe (P,C): sequences in ascending order. A thread sums W channels.
@@ -284,8 +294,8 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
       };
       launch(ctx, sum_pieces<T, W>, grid(ceil_div(n, places.of_piece)), kThreads, 0, partial,
              device_data<T>(dout), places);
-      launch(ctx, sum_tokens<T, W>, grid(s.V), kThreads, 0, device_data<float>(dwte), partial,
-             device_data<T>(dout), places, into);
+      launch(ctx, sum_tokens<T, W>, grid(ceil_div(s.V, kTokens)), kThreads, 0,
+             device_data<float>(dwte), partial, device_data<T>(dout), places, into);
       if (!dwpe) return;
       launch(ctx, sum_positions<T, W>, grid_over<W>(dwpe.size()), kThreads, 0,
              device_data<float>(dwpe), device_data<T>(dout), s, into);

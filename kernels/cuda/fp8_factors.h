@@ -1,5 +1,4 @@
-// FP8 factors of products, made anew in scratch memory: widened to 16 bits where the chip
-// multiplies no FP8, transposed where it does.
+// FP8 factors of products, widened to 16 bits in scratch memory where the chip multiplies no FP8.
 #pragma once
 
 #include "kernels/context.h"
@@ -14,9 +13,5 @@ constexpr int64_t kFp8Group = 16;
 /// which moves on: (rows,count), without the scale.
 Tensor widened_columns(const Ctx& ctx, const Tensor& x, int64_t begin, int64_t count, Dtype dtype,
                        int64_t& offset);
-
-/// The same columns of FP8, transposed: (count,rows). Both are multiples of kFp8Group.
-Tensor transposed_columns(const Ctx& ctx, const Tensor& x, int64_t begin, int64_t count,
-                          int64_t& offset);
 
 }  // namespace ladder::LADDER_CUDA

@@ -8,9 +8,9 @@
 //
 // FP8 factors, whose scales, powers of two, go into alpha. From compute capability 8.9 on tensor
 // cores multiply them, and cuBLASLt wants both K-major: the sum runs along rows in memory. So they
-// lie in forward. In backward a weight, in a weight's gradient both factors are transposed first,
-// in scratch, as many at a time as fit. Elsewhere, and where extents are no multiples of 16,
-// factors are widened: each code is exact in 16 bits.
+// lie in forward. In backward a weight, in a weight's gradient both factors are read from their
+// transposed copies. Elsewhere, and where extents are no multiples of 16, factors are widened in
+// scratch, as many at a time as fit: each code is exact in 16 bits.
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/fp8_factors.h"
 #include "kernels/cuda/table.h"
@@ -194,18 +194,22 @@ Dtype widened_dtype(const Tensor& a, const Tensor& b, const Tensor& d) {
   return Dtype::BF16;
 }
 
-/// x itself, or all of its codes widened.
-Tensor widened(const Ctx& ctx, const Tensor& x, Dtype dtype, int64_t& offset) {
-  return is_fp8(x.dtype) ? widened_columns(ctx, x, 0, x.dim(1), dtype, offset) : x;
+/// The transposed copy of a matrix of codes, as a matrix; null if there is none.
+Tensor turned(const Tensor& x) {
+  Tensor other = x;
+  other.ptr = x.turned;
+  other.turned = nullptr;
+  other.shape = {x.dim(1), x.dim(0)};
+  return other;
 }
 
-/// Whether the chip's units for FP8 take these factors of d, matrices, as they are.
+/// Whether the chip's units for FP8 take these factors of d, matrices along whose rows is summed.
 bool on_units(const Ctx& ctx, const Tensor& a, const Tensor& b, const Tensor& d) {
   if (!is_fp8(a.dtype) || !is_fp8(b.dtype) || (a.dtype == Dtype::E5M2 && b.dtype == Dtype::E5M2))
     return false;
   bool fit = device_of(ctx).fp8_units();
   for (const Tensor& x : {a, b, d})
-    fit = fit && x.dim(0) % kFp8Group == 0 && x.dim(1) % kFp8Group == 0 &&
+    fit = fit && x && x.dim(0) % kFp8Group == 0 && x.dim(1) % kFp8Group == 0 &&
           reinterpret_cast<uintptr_t>(x.ptr) % kFp8Group == 0;
   return fit;
 }
@@ -216,32 +220,26 @@ float unscale(const Tensor& a, const Tensor& b) {
   return 1.0f / ((a.fp8 ? a.fp8->scale : 1.0f) * (b.fp8 ? b.fp8->scale : 1.0f));
 }
 
-/// How many rows of operands go into one product, so that what is made of FP8, `bytes` for a code,
-/// fits into scratch beside `fixed` bytes: all of them, or a multiple of `group`.
-int64_t rows_at_once(const Ctx& ctx, int64_t rows, int64_t fixed, int64_t bytes, int64_t group,
+/// How many rows of operands go into one product, so that what FP8 widens to fits into scratch
+/// beside `fixed` bytes: all of them, or parts of about one size.
+int64_t rows_at_once(const Ctx& ctx, int64_t rows, int64_t fixed,
                      std::initializer_list<Tensor> xs) {
   int64_t row_bytes = 0;
-  for (const Tensor& x : xs) row_bytes += is_fp8(x.dtype) ? bytes * x.dim(-1) : 0;
+  for (const Tensor& x : xs) row_bytes += is_fp8(x.dtype) ? 2 * x.dim(-1) : 0;
   if (row_bytes == 0 || rows == 0) return rows;
   const int64_t gaps = 256 * static_cast<int64_t>(xs.size());
   const int64_t fit = (ctx.scratch.bytes() - kWorkspace - fixed - gaps) / row_bytes;
-  CHECK(fit >= group, "no scratch for {} rows of an FP8 product: {} bytes", group,
-        ctx.scratch.bytes());
-  // Parts of about one size.
-  return std::min(rows, round_up(ceil_div(rows, ceil_div(rows, fit / group * group)), group));
+  CHECK(fit > 0, "no scratch for a row of an FP8 product: {} bytes", ctx.scratch.bytes());
+  return ceil_div(rows, ceil_div(rows, fit));
 }
 
-/// How many columns of the result go into one product: all of them, unless what is made of w, in
-/// FP8, would take more than half of the room for it, at `bytes` a code. An MLP's takes that, if it
-/// is widened, from 1,449 channels on.
-int64_t columns_at_once(const Ctx& ctx, int64_t columns, const Tensor& w, int64_t bytes,
-                        int64_t group) {
-  if (!is_fp8(w.dtype) || w.size() == 0 || bytes == 0) return columns;
-  const int64_t fit = (ctx.scratch.bytes() - kWorkspace) / 2 / (bytes * w.size() / columns);
-  CHECK(fit >= group, "no scratch for {} columns of an FP8 product: {} bytes", group,
-        ctx.scratch.bytes());
-  const int64_t step = fit < kColumnGroup ? group : kColumnGroup;
-  return std::min(columns, fit / step * step);
+/// How many columns of the result go into one product: all of them, unless what w widens to, in
+/// FP8, would take more than half of the room for it. An MLP's does from 1,449 channels on.
+int64_t columns_at_once(const Ctx& ctx, int64_t columns, const Tensor& w) {
+  if (!is_fp8(w.dtype) || w.size() == 0) return columns;
+  const int64_t fit = (ctx.scratch.bytes() - kWorkspace) / 2 / (2 * w.size() / columns);
+  CHECK(fit > 0, "no scratch for a column of an FP8 product: {} bytes", ctx.scratch.bytes());
+  return std::min(columns, fit < kColumnGroup ? fit : fit / kColumnGroup * kColumnGroup);
 }
 
 Tensor as_matrix(const Tensor& x) { return x.view({x.rows(), x.dim(-1)}); }
@@ -253,50 +251,53 @@ struct Linear {
   Tensor bias;
 };
 
-/// The `count` columns of out from `begin` on, in as many parts of rows as fit. On the units for
-/// FP8 all rows fit.
-void multiply_columns(const Ctx& ctx, const Linear& l, int64_t begin, int64_t count, bool units) {
+/// The `count` columns of out from `begin` on, of factors that are widened if they are FP8, in as
+/// many parts of rows as fit.
+void multiply_columns(const Ctx& ctx, const Linear& l, int64_t begin, int64_t count) {
   const Dtype dtype = widened_dtype(l.inp, l.w, l.out);
-  int64_t offset = kWorkspace;
-  const auto weight_of = [&] {
-    const Tensor rows_of_w = l.transpose_w ? l.w.slice(begin, count) : l.w;
-    if (units)
-      return l.transpose_w ? rows_of_w : transposed_columns(ctx, l.w, begin, count, offset);
-    return !is_fp8(l.w.dtype) || l.transpose_w
-               ? widened(ctx, rows_of_w, dtype, offset)
-               : widened_columns(ctx, l.w, begin, count, dtype, offset);
+  const auto widened = [&](const Tensor& x, int64_t first, int64_t columns, int64_t& offset) {
+    return is_fp8(x.dtype) ? widened_columns(ctx, x, first, columns, dtype, offset) : x;
   };
-  const Tensor weight = weight_of();
-  const int64_t rows = l.inp.dim(0);
-  const int64_t at_once =
-      units ? rows : rows_at_once(ctx, rows, offset - kWorkspace, /*bytes=*/2, 1, {l.inp});
+  int64_t offset = kWorkspace;
+  const Tensor weight = l.transpose_w ? widened(l.w.slice(begin, count), 0, l.w.dim(1), offset)
+                                      : widened(l.w, begin, count, offset);
+  const int64_t rows = l.inp.dim(0), k = l.inp.dim(1);
+  const int64_t at_once = rows_at_once(ctx, rows, offset - kWorkspace, {l.inp});
   for (int64_t row = 0; row < rows; row += at_once) {
     const int64_t taken = std::min(at_once, rows - row);
     int64_t behind = offset;
-    const Tensor inp = l.inp.slice(row, taken);
-    const Tensor part = units ? inp : widened(ctx, inp, dtype, behind);
+    const Tensor part = widened(l.inp.slice(row, taken), 0, k, behind);
     Tensor d = l.out.slice(row, taken);
     d.ptr = static_cast<char*>(d.ptr) + begin * size_of(d.dtype);
     multiply(ctx, {.m = count,
                    .n = taken,
-                   .k = l.inp.dim(1),
-                   .a = {weight, weight.dim(0), weight.dim(1), l.transpose_w || units},
-                   .b = {part, taken, l.inp.dim(1), false},
+                   .k = k,
+                   .a = {weight, weight.dim(0), weight.dim(1), l.transpose_w},
+                   .b = {part, taken, k, false},
                    .d = d,
                    .d_stride = l.out.dim(1),
                    .bias = l.bias ? l.bias.slice(begin, count) : Tensor{},
-                   .alpha = unscale(l.inp, l.w),
-                   .fast_sums = units && l.transpose_w});
+                   .alpha = unscale(l.inp, l.w)});
   }
 }
 
-/// In as many parts of columns as fit. The units need no copy of a weight that lies as they read.
+/// On the units for FP8, or in as many parts of columns as fit.
 void multiply_linear(const Ctx& ctx, const Linear& l) {
-  const bool units = on_units(ctx, l.inp, l.w, l.out);
-  const int64_t bytes = !units ? 2 : l.transpose_w ? 0 : 1, columns = l.out.dim(1);
-  const int64_t at_once = columns_at_once(ctx, columns, l.w, bytes, units ? kFp8Group : 1);
+  const int64_t columns = l.out.dim(1), rows = l.inp.dim(0), k = l.inp.dim(1);
+  if (const Tensor w = l.transpose_w ? l.w : turned(l.w); on_units(ctx, w, l.inp, l.out))
+    return multiply(ctx, {.m = columns,
+                          .n = rows,
+                          .k = k,
+                          .a = {w, columns, k, true},
+                          .b = {l.inp, rows, k, false},
+                          .d = l.out,
+                          .d_stride = columns,
+                          .bias = l.bias,
+                          .alpha = unscale(l.inp, l.w),
+                          .fast_sums = l.transpose_w});
+  const int64_t at_once = columns_at_once(ctx, columns, l.w);
   for (int64_t begin = 0; begin < columns; begin += at_once)
-    multiply_columns(ctx, l, begin, std::min(at_once, columns - begin), units);
+    multiply_columns(ctx, l, begin, std::min(at_once, columns - begin));
 }
 
 }  // namespace
@@ -311,28 +312,32 @@ void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, i
   multiply_linear(ctx, {as_matrix(dinp), as_matrix(dout), w, false, Tensor{}});
 }
 
-/// dw^T (K,N) = inp^T dout. The finished sum is added once, except where FP8 factors must be
-/// widened or transposed in parts: then each part's sum is.
+/// dw^T (K,N) = inp^T dout. What has a transposed copy is read from there: others may have written
+/// where it lay. The finished sum is added once, except where FP8 factors must be widened in parts:
+/// then each part's sum is.
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
   const auto [B, T, N, K] = check_matmul_backward_weight(dw, dout, inp);
   const Tensor d = as_matrix(dout), x = as_matrix(inp);
   const Dtype dtype = widened_dtype(dout, inp, dw);
-  const bool units = on_units(ctx, d, x, dw);
   const int64_t rows = B * T;
-  const int64_t at_once = units ? rows_at_once(ctx, rows, 0, /*bytes=*/1, kFp8Group, {d, x})
-                                : rows_at_once(ctx, rows, 0, /*bytes=*/2, 1, {d, x});
+  const bool units = on_units(ctx, turned(d), turned(x), dw);
+  const int64_t at_once = units ? rows : rows_at_once(ctx, rows, 0, {d, x});
   if (rows == 0 && into == Into::Write) device_of(ctx).fill(dw.ptr, 0, dw.bytes());
   for (int64_t row = 0; row < rows; row += at_once) {
     const int64_t count = std::min(at_once, rows - row);
     int64_t offset = kWorkspace;
-    // The units add along rows.
     const auto factor = [&](const Tensor& all, bool transposed) -> Factor {
-      const Tensor part = all.slice(row, count);
-      const Tensor made = units ? transposed_columns(ctx, part, 0, part.dim(1), offset)
-                                : widened(ctx, part, dtype, offset);
-      return {made, made.dim(0), made.dim(1), transposed};
+      const Tensor other = turned(all);
+      const auto made = [&] {
+        if (units) return other;
+        if (other) return widened_columns(ctx, other, row, count, dtype, offset);
+        const Tensor part = all.slice(row, count);
+        return is_fp8(part.dtype) ? widened_columns(ctx, part, 0, part.dim(1), dtype, offset)
+                                  : part;
+      }();
+      return {made, made.dim(0), made.dim(1), transposed != static_cast<bool>(other)};
     };
-    const Factor b = factor(d, !units), a = factor(x, units);
+    const Factor b = factor(d, true), a = factor(x, false);
     multiply(ctx, {.m = K,
                    .n = N,
                    .k = count,

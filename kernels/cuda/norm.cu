@@ -48,6 +48,12 @@ class LaneRow {
         f(column(i), load<W>(from_ + column(i)), load<W>(other.from_ + column(i)));
   }
 
+  /// Between two passes: parts stay as they lie in memory, in half the registers of floats.
+  __device__ void forget_wide() {
+#pragma unroll
+    for (int i = 0; i < N; ++i) part_[i].forget_wide();
+  }
+
  private:
   static __device__ int column(int i) { return (i * kWarp + lane_index()) * W; }
 
@@ -56,27 +62,25 @@ class LaneRow {
   Packed<W, T> part_[N > 0 ? N : 1];
 };
 
-/// For how many blocks an SM must have room. While one row waits, others compute. Without this
-/// bound the compiler would keep the parts as floats, in twice as many registers.
-constexpr int blocks_of_sm(int parts) { return parts == 4 ? 3 : parts == 8 ? 2 : 1; }
-
 /// out (rows,C); mean (rows) or null; rstd (rows); inp (rows,C); w (C); b (C) or null
 template <class T, int W, int N>
-__global__ void __launch_bounds__(kThreads, blocks_of_sm(N))
+__global__ void __launch_bounds__(kThreads)
     forward_rows(T* out, float* mean, float* rstd, const T* inp, const T* w, const T* b,
                  int64_t rows, int64_t C) {
   const int64_t row = row_of_warp();
   if (row >= rows) return;
-  const LaneRow<T, W, N> own(inp + row * C, C);
+  LaneRow<T, W, N> own(inp + row * C, C);
   float sum = 0, squares = 0;
   own.each([&](int, const Floats<W>& x) {
     for (int i = 0; i < W; ++i) sum += x.at[i];
   });
   const float m = mean ? warp_sum(sum) / static_cast<float>(C) : 0;
+  own.forget_wide();
   own.each([&](int, const Floats<W>& x) {
     for (int i = 0; i < W; ++i) squares = fmaf(x.at[i] - m, x.at[i] - m, squares);
   });
   const float r = 1 / sqrtf(warp_sum(squares) / static_cast<float>(C) + kEpsilon);
+  own.forget_wide();
   own.each([&](int c, Floats<W> x) {
     const Floats<W> weight = load<W>(w + c), bias = load_or_nothing<W>(b, c);
     for (int i = 0; i < W; ++i) x.at[i] = fmaf((x.at[i] - m) * r, weight.at[i], bias.at[i]);
@@ -89,12 +93,12 @@ __global__ void __launch_bounds__(kThreads, blocks_of_sm(N))
 
 /// dinp, dout, inp (rows,C); w (C); mean (rows) or null; rstd (rows)
 template <class T, int W, int N>
-__global__ void __launch_bounds__(kThreads, blocks_of_sm(N))
+__global__ void __launch_bounds__(kThreads)
     backward_rows(T* dinp, const T* dout, const T* inp, const T* w, const float* mean,
                   const float* rstd, int64_t rows, int64_t C) {
   const int64_t row = row_of_warp();
   if (row >= rows) return;
-  const LaneRow<T, W, N> own_x(inp + row * C, C), own_d(dout + row * C, C);
+  LaneRow<T, W, N> own_x(inp + row * C, C), own_d(dout + row * C, C);
   const float m = mean ? mean[row] : 0, r = rstd[row];
   float sum_g = 0, sum_g_xhat = 0;
   own_x.each(own_d, [&](int c, const Floats<W>& x, const Floats<W>& d) {
@@ -107,6 +111,8 @@ __global__ void __launch_bounds__(kThreads, blocks_of_sm(N))
   });
   const float mean_g = mean ? warp_sum(sum_g) / static_cast<float>(C) : 0;
   const float mean_g_xhat = warp_sum(sum_g_xhat) / static_cast<float>(C);
+  own_x.forget_wide();
+  own_d.forget_wide();
   own_x.each(own_d, [&](int c, Floats<W> x, const Floats<W>& d) {
     const Floats<W> weight = load<W>(w + c);
     for (int i = 0; i < W; ++i) {

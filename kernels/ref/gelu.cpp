@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "kernels/math.h"
+#include "kernels/ref/any_dtype.h"
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
@@ -47,6 +48,16 @@ void gelu_backward(const Ctx&, Tensor dinp, Tensor dout, Tensor inp) {
     for (int64_t i = 0; i < n; ++i)
       dinp.data<Real>()[i] = dout.data<Real>()[i] * gelu_slope(inp.data<Real>()[i]);
   });
+}
+
+void gelu_forward_codes(const Ctx& ctx, Tensor codes, Tensor out, Tensor inp) {
+  AnyDtype<gelu_forward>::call(ctx, out, inp);
+  cast(ctx, codes, out);
+}
+
+void gelu_backward_codes(const Ctx& ctx, Tensor codes, Tensor dinp, Tensor dout, Tensor inp) {
+  AnyDtype<gelu_backward>::call(ctx, dinp, dout, inp);
+  cast(ctx, codes, dinp);
 }
 
 }  // namespace ladder::ref

@@ -19,6 +19,8 @@ constexpr Kernels make_table() {
   };
   // cast rounds by its own rules. The others take no narrow operands.
   table.cast = ref::cast;
+  table.gelu_forward_codes = ref::gelu_forward_codes;
+  table.gelu_backward_codes = ref::gelu_backward_codes;
   table.squared_norm = ref::squared_norm;
   table.adaptive_clip = ref::adaptive_clip;
   table.sgd_update = ref::sgd_update;

@@ -36,7 +36,7 @@ class Weights : public HfModel {
       tensors.push_back(model_.arena.zeros(Mem::Param, extra.name, extra.dtype, extra.shape));
     }
     SafetensorsWriter writer(dir_ / "renamed", entries, {});
-    for (Tensor tensor : tensors) writer.write(tensor);
+    for (const Tensor& tensor : tensors) writer.write(tensor);
     writer.finish();
     return dir_ / "renamed";
   }

@@ -108,7 +108,7 @@ TEST_P(LayoutSharing, AShardIsFoundInBothKindsOfBuffer) {
     std::vector<float> all(static_cast<size_t>(here.whole_size())), chunks;
     std::iota(all.begin(), all.end(), 0.0F);
     const Tensor whole{.ptr = all.data(), .shape = {here.whole_size()}};
-    for (const Tensor chunk : here.sections_of(whole))
+    for (const Tensor& chunk : here.sections_of(whole))
       chunks.insert(chunks.end(), chunk.data<float>(), chunk.data<float>() + chunk.size());
     ASSERT_EQ(std::ssize(chunks), here.size());
     const Tensor own{.ptr = chunks.data(), .shape = {here.size()}};

@@ -37,6 +37,10 @@ __device__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], const uint32_
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+/// No instruction. The compiler knows nothing of x from here on: what was computed from it is not
+/// kept in registers, but computed again.
+__device__ inline void forget(uint32_t& x) { asm volatile("" : "+r"(x)); }
+
 /// The address of shared memory as instructions take it.
 __device__ inline uint32_t shared_address(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));

@@ -20,6 +20,8 @@ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
   on_cpu::multiply_fragments(std::is_same_v<T, __half> ? kF16 : kBf16, d, a, b, where);
 }
 
+inline void forget(uint32_t&) {}
+
 inline void ldmatrix_x4(uint32_t (&r)[4], const void* row, Where where = Where::current()) {
   on_cpu::load_matrices(r, 4, row, false, where);
 }

@@ -89,11 +89,15 @@ class Matmul : public CudaVsRef {
   }
 
   void backward_weight(const Extents& e, const Tensor& dout, const Tensor& inp) {
+    backward_weight(e, dout, inp, up(dout), up(inp));
+  }
+  void backward_weight(const Extents& e, const Tensor& dout, const Tensor& inp, const Tensor& dout_,
+                       const Tensor& inp_) {
     const Shape shape{e.N, e.K};
     const Tensor before = host.random(Dtype::F32, shape), want = wide(before);
     const Tensor written = out(Dtype::F32, shape), added = up(before);
-    dev::matmul_backward_weight(dut().ctx, written, up(dout), up(inp), Into::Write);
-    dev::matmul_backward_weight(dut().ctx, added, up(dout), up(inp), Into::Add);
+    dev::matmul_backward_weight(dut().ctx, written, dout_, inp_, Into::Write);
+    dev::matmul_backward_weight(dut().ctx, added, dout_, inp_, Into::Add);
     ref.matmul_backward_weight(exact.ctx(), want, wide(dout), wide(inp), Into::Add);
     const Tensor sums = magnitudes(shape, dout, inp, [&](Tensor o, Tensor a, Tensor b) {
       ref.matmul_backward_weight(exact.ctx(), o, a, b, Into::Write);
@@ -101,6 +105,23 @@ class Matmul : public CudaVsRef {
     expect_product("added", added, want, sums, e.B * e.T);
     ref.matmul_backward_weight(exact.ctx(), want, wide(dout), wide(inp), Into::Write);
     expect_product("written", written, want, sums, e.B * e.T);
+  }
+
+  /// Codes on the device, transposed, too.
+  Tensor up_turned(const Tensor& x) {
+    const int64_t rows = x.rows(), columns = x.dim(-1);
+    const Tensor other = host.empty(x.dtype, {columns, rows});
+    for (int64_t i = 0; i < x.size(); ++i)
+      set_code(other, i % columns * rows + i / columns, code_at(x, i));
+    Tensor both = up(x);
+    both.turned = up(other).ptr;
+    return both;
+  }
+  /// The transposed codes alone; what was before them has been overwritten.
+  Tensor up_turned_alone(const Tensor& x) {
+    Tensor both = up_turned(x);
+    both.ptr = out(x.dtype, x.shape).ptr;
+    return both;
   }
 
   void in_parts(const Extents& e) {
@@ -115,6 +136,7 @@ class Matmul : public CudaVsRef {
     // If fewer than 64, of the first extents 47, columns fit at once, their bytes are odd.
     forward_and_backward_input(e, Dtype::BF16, inp, w, dout, e.N > 64);
     backward_weight(e, dout, inp);
+    backward_weight(e, dout, inp, up_turned_alone(dout), up_turned_alone(inp));
     dut().ctx.scratch = all.view({all.size()}).first((32 << 20) + 100);
     EXPECT_THROW(forward_and_backward_input(e, Dtype::BF16, inp, w, dout, true), CheckError);
     dut().ctx.scratch = all;
@@ -141,9 +163,10 @@ class Matmul : public CudaVsRef {
     for (int64_t i = 0; i < bias.size(); ++i) set(bias, i, static_cast<double>(i % 7) - 3);
     const Tensor out_ = out(dtype, y), dinp = out(dtype, x), dw = out(Dtype::F32, of_weight);
     dev::matmul_forward(dut().ctx, out_, up(inp), up(w), up(bias), kLeaves);
-    dev::matmul_backward_input(dut().ctx, dinp, up(dout), up(w), kLeaves);
-    dev::matmul_backward_weight(dut().ctx, dw, up(dout), up(inp), Into::Write);
-    dev::matmul_backward_weight(dut().ctx, dw, up(dout), up(inp), Into::Add);
+    dev::matmul_backward_input(dut().ctx, dinp, up(dout), up_turned(w), kLeaves);
+    const Tensor dout_ = up_turned_alone(dout), inp_ = up_turned_alone(inp);
+    dev::matmul_backward_weight(dut().ctx, dw, dout_, inp_, Into::Write);
+    dev::matmul_backward_weight(dut().ctx, dw, dout_, inp_, Into::Add);
     const Tensor want = exact.empty(y), want_dinp = exact.empty(x),
                  want_dw = exact.empty(of_weight);
     ref.matmul_forward(exact.ctx(), want, wide(inp), wide(w), wide(bias), kLeaves);
@@ -185,10 +208,13 @@ TEST_F(Matmul, Fp8Factors) {
       const Tensor dout = factor(Dtype::E5M2, {e.B, e.T, e.N}, &dout_scale);
       forward_and_backward_input(e, dtype, inp, w, dout, is_fused(e));
       backward_weight(e, dout, inp);
+      backward_weight(e, dout, inp, up_turned_alone(dout), up_turned_alone(inp));
       // One factor in FP8, one in 16 bits.
       forward_and_backward_input(e, dtype, factor(dtype, inp.shape), w, factor(dtype, dout.shape),
                                  is_fused(e));
-      backward_weight(e, factor(dtype, dout.shape), inp);
+      const Tensor wide_dout = factor(dtype, dout.shape);
+      backward_weight(e, wide_dout, inp);
+      backward_weight(e, wide_dout, inp, up(wide_dout), up_turned_alone(inp));
     }
 }
 
@@ -197,7 +223,7 @@ TEST_F(Matmul, Fp8FactorsInParts) {
   for (const Extents& e : {Extents{2, 32, 64, 48}, Extents{1, 70, 160, 136}}) in_parts(e);
 }
 
-/// Codes that the units multiply as they are; of fewer or more than a tile that is transposed.
+/// Codes that the units multiply as they are, or transposed.
 TEST_F(Matmul, Fp8OnUnits) {
   if (!device().fp8_units()) GTEST_SKIP() << "compute capability below 8.9";
   for (const Extents& e : {Extents{2, 16, 64, 48}, Extents{3, 48, 144, 272}})
@@ -206,18 +232,6 @@ TEST_F(Matmul, Fp8OnUnits) {
       on_units(e, dtype);
       EXPECT_GE(asked_of_units(), before + 2);  // written and added is one more, once
     }
-}
-
-/// In as many parts as fit into scratch: 16 columns and 16 rows.
-TEST_F(Matmul, Fp8OnUnitsInParts) {
-  if (!device().fp8_units()) GTEST_SKIP() << "compute capability below 8.9";
-  const Extents e{2, 32, 64, 48};
-  const Tensor all = dut().ctx.scratch;
-  dut().ctx.scratch = all.view({all.size()}).first((32 << 20) + 16 * (e.N + e.K) + 512);
-  on_units(e, Dtype::BF16);
-  dut().ctx.scratch = all.view({all.size()}).first((32 << 20) + 1000);
-  EXPECT_THROW(on_units(e, Dtype::BF16), CheckError);
-  dut().ctx.scratch = all;
 }
 
 TEST_F(Matmul, TheSameProductTwice) {

@@ -79,6 +79,43 @@ TEST_F(Elementwise, Gelu) {
     }
 }
 
+// The bits of GELU and a cast one after the other, in whole tiles, parts of them, and rows of odd
+// length.
+TEST_F(Elementwise, GeluToCodes) {
+  Fp8Scale scale{.scale = 16};
+  const auto codes_of = [&](Dtype dtype, Shape shape) {
+    Tensor codes = host.zeros(dtype, shape);
+    codes.fp8 = &scale;
+    codes = up(codes);
+    codes.turned = out(dtype, shape).ptr;
+    return codes;
+  };
+  const auto expect_same = [&](const Tensor& got, const Tensor& want) {
+    EXPECT_TRUE(same_bits(down(got), down(want))) << to_string(got.shape);
+    EXPECT_EQ(got.fp8->amax, want.fp8->amax);
+    Tensor turned = got, expected = want;
+    turned.ptr = got.turned;
+    expected.ptr = want.turned;
+    EXPECT_TRUE(same_bits(down(turned), down(expected))) << to_string(got.shape);
+  };
+  for (const Dtype dtype : kReals)
+    for (const Shape& shape : {Shape{256, 128}, {3, 12, 148}, {5, 7}}) {
+      const Tensor inp = up(host.random(dtype, shape, -12, 12));
+      const Tensor dout = up(host.random(dtype, shape)), y = out(dtype, shape);
+      const Tensor got = codes_of(Dtype::E4M3, shape), want = codes_of(Dtype::E4M3, shape);
+      dev::gelu_forward(dut().ctx, y, inp);
+      dev::cast(dut().ctx, want, y);
+      dev::gelu_forward_codes(dut().ctx, got, y, inp);
+      expect_same(got, want);
+      const Tensor dgot = codes_of(Dtype::E5M2, shape), dwant = codes_of(Dtype::E5M2, shape);
+      dev::gelu_backward(dut().ctx, y, dout, inp);
+      dev::cast(dut().ctx, dwant, y);
+      dev::gelu_backward_codes(dut().ctx, dgot, dout, dout, inp);  // in place
+      expect_same(dgot, dwant);
+      EXPECT_TRUE(same_bits(down(dout), down(y)));
+    }
+}
+
 TEST_F(Elementwise, GeluFarOutAndNaN) {
   const float values[] = {3e38F, 1e20F, 100, INFINITY, -3e38F, -1e20F, -100, -INFINITY, NAN};
   const Tensor inp = host.empty({9}), got = out(Dtype::F32, {9}), dinp = out(Dtype::F32, {9});

@@ -116,6 +116,13 @@ requires std::same_as<T, int> || std::same_as<T, unsigned> || std::same_as<T, un
   return old;
 }
 
+inline unsigned atomicMax(unsigned* at, unsigned value) {
+  const unsigned old = *at;
+  if (value > old) *at = value;
+  return old;
+}
+inline void __threadfence() {}
+
 }  // namespace ladder::on_cpu
 
 using namespace ladder::on_cpu;  // NOLINT: CUDA's names are global
