@@ -25,7 +25,6 @@
 
 #include "chapters/06_checkpointing/memory_limit.h"
 #include "common/comm/mesh.h"
-#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
@@ -33,7 +32,7 @@
 #include "common/model/rope.h"
 #include "common/run/command_line.h"
 #include "common/run/log.h"
-#include "common/run/options.h"
+#include "common/run/require_range.h"
 #include "kernels/cost.h"
 #include "kernels/token_leaves.h"
 
@@ -96,6 +95,8 @@ struct ContextShape {
 };
 
 struct ContextOptions {
+  static constexpr int kMost = kTokenChunks / 2;  ///< ranks that share a sequence
+
   int cp = 1;
   ContextWay way = ContextWay::Gather;
   TokenOrder order = TokenOrder::Zigzag;
@@ -112,16 +113,10 @@ struct ContextOptions {
 
   /// Before a rank is started. mesh() knows the model and says more.
   void check() const {
-    if (cp < 1 || cp > kTokenChunks / 2) throw UserError("--cp {}: legal are 1, 2, 4, 8", cp);
+    if (cp < 1 || cp > kMost) throw UserError("--cp {}: legal are 1, 2, 4, 8", cp);
     if (order == TokenOrder::Contiguous && way != ContextWay::Ring)
       throw UserError("--order contiguous with --context {}; legal is --context ring",
                       to_string(way));
-  }
-
-  /// Makes `run` one of --cp ranks if --ranks says 1; under mpirun they have been started.
-  void set_ranks(RunOptions& run) const {
-    if (run.ranks == 1 && !under_mpirun()) run.ranks = cp;
-    run.check();
   }
 
   /// cp x dp ranks.
@@ -132,16 +127,17 @@ struct ContextOptions {
       throw UserError(
           "--cp {}: it must be 1, 2, 4 or 8, at most {} (the leaves of a sum over {} tokens), and "
           "2 cp must divide them; legal are {}",
-          cp, leaves(gpt), gpt.seq_len, degrees(cuts));
+          cp, leaves(gpt), gpt.seq_len, legal_degrees(kMost, cuts));
     const auto heads = [&](int64_t n) { return cuts(n) && cut_heads(gpt, n); };
     if (!heads(cp))
       throw UserError(
           "--context ulysses: --cp {} must divide {} heads of keys and values; legal are {}, or "
           "--context gather or ring",
-          cp, gpt.groups(), degrees(heads));
+          cp, gpt.groups(), legal_degrees(kMost, heads));
     if (ranks % cp != 0)
       throw UserError("--cp {} with {} ranks; legal are multiples of {} ranks, or --cp {}", cp,
-                      ranks, cp, degrees([&](int64_t n) { return cuts(n) && ranks % n == 0; }));
+                      ranks, cp,
+                      legal_degrees(kMost, [&](int64_t n) { return cuts(n) && ranks % n == 0; }));
     return {{Axis::Context, cp}, {Axis::Data, ranks / cp}};
   }
   OwnTokens own_tokens(const GptConfig& gpt, const MeshShape& mesh, int rank) const {
@@ -171,13 +167,6 @@ struct ContextOptions {
   }
   bool cut_heads(const GptConfig& gpt, int64_t n) const {
     return way != ContextWay::Ulysses || gpt.groups() % n == 0;
-  }
-  template <class Legal>
-  static std::string degrees(Legal&& legal) {
-    std::string list = "1";
-    for (int64_t n = 2; n <= kTokenChunks / 2; n *= 2)
-      if (legal(n)) list += fmt::format(", {}", n);
-    return list;
   }
 };
 

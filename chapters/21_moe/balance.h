@@ -80,7 +80,7 @@ class Balance {
     return {.balance = options_.loss * each, .z = options_.z_loss * each};
   }
 
-  /// Reads what the experts of a step have counted: ExpertLayers, or those of chapter 22.
+  /// Reads what the experts of a step have counted.
   template <class Layers>
   void count(const Layers& experts) {
     if (config_.experts.count == 0) return;
