@@ -95,18 +95,21 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
-  if (!o.run.load.empty()) return load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
-  init_params(m.ctx, m.params, layout.params, layout.gpt, o.run.seed);
-  return 0;
+  int64_t step = 0;
+  if (!o.run.load.empty())
+    step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  else
+    init_params(m.ctx, m.params, layout.params, layout.gpt, o.run.seed);
+  return step;
 }
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Logits of `tokens` (B,T); what backward needs stays in `a`.
 void forward(const Ctx& ctx, const GptTensors& w, const Activations& a, Tensor tokens) {
-  const size_t L = w.blocks.size();
+  const auto L = std::ssize(w.blocks);
   embed_forward(ctx, a.embed, tokens, w.embed);
-  for (size_t l = 0; l < L; ++l) {
+  for (int64_t l = 0; l < L; ++l) {
     const BlockTensors& p = w.blocks[l];
     const BlockActs& s = a.blocks[l];
     norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
@@ -124,14 +127,14 @@ void forward(const Ctx& ctx, const GptTensors& w, const Activations& a, Tensor t
 /// Gradients of all parameters into `dw`. By now a.logits holds the gradient of the logits.
 void backward(const Ctx& ctx, const GptTensors& w, const GptTensors& dw, const Activations& a,
               const ActGrads& d, Tensor tokens, Into into) {
-  const size_t L = w.blocks.size();
+  const auto L = std::ssize(w.blocks);
   head_backward_input(ctx, d.branch, a.logits, w.head_w);
   head_backward_weight(ctx, dw.head_w, a.logits, a.norm, into);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (size_t l = L; l-- > 0;) {
+  for (int64_t l = L; l-- > 0;) {
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
     const BlockActs& s = a.blocks[l];
@@ -210,14 +213,14 @@ std::string sample(const Options& o, const Layout& layout, Memory& m) {
 
 void run(const Options& o) {
   const Layout layout(o);
+  const RunPlan plan{.chapter = "02_adamw",
+                     .gpt = layout.gpt,
+                     .layout = run_layout(o.run, layout.batch),
+                     .predicted = predict(o, layout)};
+  if (o.run.plan_only) return show_plan(o.run, plan);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout};
-  RunLog log(o.run,
-             {.chapter = "02_adamw",
-              .gpt = layout.gpt,
-              .layout = run_layout(o.run, layout.batch),
-              .predicted = predict(o, layout)},
-             m.arena, m.ctx);
+  RunLog log(o.run, plan, m.arena, m.ctx);
   train(o, layout, m, text, log);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));

@@ -48,7 +48,7 @@ struct PrecisionOptions {
   ActivationPlan plan() const { return {.dtype = dtype()}; }
 
  protected:
-  /// For chapter 16, which has one more precision.
+  /// @param legal what --precision takes
   void add_to(CommandLine& line, const char* help, const std::vector<std::string>& legal) {
     line.group("05_mixed_precision");
     line.add("--precision", name, help, {.legal = legal});

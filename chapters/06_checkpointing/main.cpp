@@ -74,8 +74,8 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  int64_t flops = 0, flops_twice = 0;  // of a step's products: all, and those of recomputation
-  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops);
+  StepFlops flops = {};  // of a step's products
+  Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all});
   // Flat buffers: the weights that the optimizer updates, and those that the model reads.
   Weights weights{arena, layout.params.size(), o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
@@ -121,10 +121,10 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
   int64_t step = 0;
-  if (o.run.load.empty())
-    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
-  else
+  if (!o.run.load.empty())
     step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  else
+    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
   m.weights.refresh(m.ctx);
   return step;
 }
@@ -132,7 +132,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Block l from its input on.
-void forward_block(Memory& m, const Activations& a, size_t l) {
+void forward_block(Memory& m, const Activations& a, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
@@ -147,9 +147,9 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
 
 /// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
-  const size_t L = m.w.blocks.size();
+  const auto L = std::ssize(m.w.blocks);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
-  for (size_t l = 0; l < L; ++l) {
+  for (int64_t l = 0; l < L; ++l) {
     // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
     // gone from here on.
     forward_block(m, a, l);
@@ -168,7 +168,8 @@ void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads&
 }
 
 /// Before backward of block l: computes again what forward has dropped of it and of its segment.
-void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, int64_t l) {
+  const StepFlops::Recomputing counted(m.flops);
   const Range segment = recompute.segment_before(l);
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
@@ -179,15 +180,13 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
               const ActGrads& d, Tensor tokens, Into into) {
   const Ctx& ctx = m.ctx;
   const GptTensors& w = m.w;
-  const size_t L = w.blocks.size();
+  const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (size_t l = L; l-- > 0;) {
-    const int64_t before = m.flops;
+  for (int64_t l = L; l-- > 0;) {
     recompute_segment(m, a, recompute, l);
-    m.flops_twice += m.flops - before;
 
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
@@ -214,7 +213,7 @@ void backward(Memory& m, const Recompute& recompute, const GptTensors& dw, const
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
-  m.flops = m.flops_twice = 0;
+  m.flops = {};
   text.draw(m.batch, o.run.seed, step);
   const int64_t targets = count_targets(m.batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
@@ -299,13 +298,13 @@ void run(const Options& o) {
                      .predicted = predict(o, layout)};
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit, !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy); });
+  if (o.run.plan_only) return show_plan(o.run, plan);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout};
   RunLog log(o.run, plan, m.arena, m.ctx);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  report_recompute(log, m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.gpt, layout.batch));
+  report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.batch));
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

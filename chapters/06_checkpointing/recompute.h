@@ -71,14 +71,15 @@ constexpr auto names_of(Dropped) {
 /// Which blocks backward computes again, for a model of L blocks.
 class Recompute {
  public:
-  /// @param others whether other micro-batches come between forward and backward (chapter 12). Then
-  /// nothing of the last segment is still there.
+  /// @param at_once whether backward follows forward at once, and finds the last segment there.
+  /// Else
+  ///                other micro-batches come in between, and nothing of it is left
   /// @throws UserError naming the legal policies
-  Recompute(const std::string& policy, int64_t layers, bool others = false)
+  Recompute(const std::string& policy, int64_t layers, bool at_once = true)
       : dropped_(named<Dropped>(policy).value_or(Dropped::Blocks)),
         L_(layers),
         segment_(dropped_ == Dropped::Blocks ? segment_of(policy, layers) : layers),
-        others_(others) {}
+        at_once_(at_once) {}
 
   bool selective() const { return dropped_ != Dropped::Nothing && !drops_blocks(); }
   bool drops_blocks() const { return dropped_ == Dropped::Blocks; }
@@ -130,14 +131,14 @@ class Recompute {
   }
 
   /// The same blocks under another policy.
-  Recompute under(const std::string& policy) const { return {policy, L_, others_}; }
+  Recompute under(const std::string& policy) const { return {policy, L_, at_once_}; }
 
-  /// All policies, each with one name: every:1 is called full. every:L is called none, unless other
-  /// micro-batches come in between.
+  /// All policies, each under one name: every:1 is full, and every:L is none if backward follows at
+  /// once.
   std::vector<std::string> all() const {
     std::vector<std::string> names{"none", "selective", "selective:attention", "selective:mlp",
                                    "full"};
-    for (int64_t k = 2; k < L_ || (others_ && k == L_); ++k)
+    for (int64_t k = 2; k < L_ || (!at_once_ && k == L_); ++k)
       names.push_back(fmt::format("every:{}", k));
     return names;
   }
@@ -165,14 +166,13 @@ class Recompute {
             .act = all || dropped_ == Dropped::Activation};
   }
 
-  /// Forward ends in the last block. All of it is still there, unless other micro-batches came
-  /// since.
-  bool still_there(int64_t l) const { return l + 1 == L_ && !others_; }
+  /// Forward ends in the last block.
+  bool still_there(int64_t l) const { return l + 1 == L_ && at_once_; }
 
   Dropped dropped_;
   int64_t L_;
   int64_t segment_;
-  bool others_;
+  bool at_once_;
 };
 
 /// Computes these parts of a block again, from the block's input (B,T,C) and from what was kept.
@@ -184,14 +184,31 @@ inline void recompute_parts(const Ctx& ctx, const DroppedParts& parts, const Blo
   if (parts.act) mlp_recompute(ctx, s.mlp);
 }
 
-/// Reports, of the last step: FLOPs of products, and of those the FLOPs of recomputation, with
-/// their prediction. All are 0 if there was no step.
-inline void report_recompute(RunLog& log, int64_t flops, int64_t flops_twice,
-                             int64_t predicted_twice) {
-  if (log.steps() == 0) predicted_twice = 0;
+/// Floating-point operations of a step's products.
+struct StepFlops {
+  int64_t all = 0;    ///< counted through Ctx::flops
+  int64_t twice = 0;  ///< those of recomputation among them
+
+  /// While it lives, what is counted is recomputation.
+  class Recomputing {
+   public:
+    explicit Recomputing(StepFlops& flops) : flops_(flops), before_(flops.all) {}
+    Recomputing(const Recomputing&) = delete;
+    Recomputing& operator=(const Recomputing&) = delete;
+    ~Recomputing() { flops_.twice += flops_.all - before_; }
+
+   private:
+    StepFlops& flops_;
+    int64_t before_;
+  };
+};
+
+/// Those of the last step, 0 if there was none.
+/// @param predicted what recomputation should take
+inline void report_recompute(RunLog& log, const StepFlops& flops, int64_t predicted) {
+  if (log.steps() == 0) predicted = 0;
   log.extra()["recompute"] = {
-      {"flops", flops},
-      {"flops_twice", {{"predicted", predicted_twice}, {"measured", flops_twice}}}};
+      {"flops", flops.all}, {"flops_twice", {{"predicted", predicted}, {"measured", flops.twice}}}};
 }
 
 }  // namespace ladder

@@ -167,8 +167,8 @@ inline std::optional<int64_t> ddp_traffic(const ParamLayout& layout, const DdpOp
   return 2 * (ranks - 1) * 4 * layout.grads().size() / ranks;
 }
 
-/// Reports the bytes that this rank sent for gradients or parameters in the last step; 0 if there
-/// was none. From chapter 08 on, a skipped step gathers no weights, so nothing is predicted for it.
+/// Bytes that this rank has sent for gradients or parameters, in the last step: 0 if there was
+/// none. Nothing is predicted of a step that has skipped its update.
 inline void report_traffic(RunLog& log, std::optional<int64_t> predicted,
                            const CommStream& comm_stream) {
   if (comm_stream.skipped_update()) predicted.reset();

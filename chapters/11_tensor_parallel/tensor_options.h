@@ -1,18 +1,15 @@
 // Options of chapter 11, and the degrees that are legal.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <string>
 
 #include "chapters/02_adamw/optimizer.h"
-#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
 #include "common/run/command_line.h"
-#include "common/run/options.h"
+#include "common/run/require_range.h"
 #include "kernels/context.h"
 #include "kernels/limbs.h"
 
@@ -24,7 +21,8 @@ struct TensorParallelOptions {
 
   void add_to(CommandLine& line) {
     line.group("11_tensor_parallel");
-    line.add("--tp", tp, "ranks that share each layer: 1, 2, 4 or 8; 0: all (chapter 13: 1)");
+    line.add("--tp", tp,
+             "ranks that share each layer: 1, 2, 4 or 8; 0: all, or 1 if there are other axes");
     line.add("--sequence-parallel", sequence_parallel,
              "they share what lies between the layers, too, by positions of each sequence");
   }
@@ -34,15 +32,8 @@ struct TensorParallelOptions {
     if (tp < 0 || tp > kLeaves) throw UserError("--tp {}: legal are 1, 2, 4, 8, and 0", tp);
   }
 
-  /// Makes `run` start --tp ranks if --ranks is 1. Under mpirun the ranks are already started.
-  /// @throws UserError as RunOptions::check() does
-  void set_ranks(RunOptions& run) const {
-    if (run.ranks == 1 && !under_mpirun()) run.ranks = std::max(1, tp);
-    run.check();
-  }
-
-  /// How many ranks share each layer, if there are `ranks` in all.
-  /// @throws UserError that names what is legal, if they cannot
+  /// Ranks that share each layer, of `ranks` in all.
+  /// @throws UserError if they cannot, naming what is legal
   int64_t degree(const GptConfig& gpt, int64_t ranks) const {
     const int64_t t = tp == 0 ? ranks : tp;
     if (t < 1 || t > kLeaves || !std::has_single_bit(static_cast<uint64_t>(t)) || !legal(gpt, t))
@@ -51,7 +42,8 @@ struct TensorParallelOptions {
           "{} "
           "channels into multiples of {}; legal are {}",
           t, kLeaves, gpt.groups(), gpt.groups() < gpt.heads ? " of keys and values" : "",
-          gpt.channels, kNormLeaf, degrees([&](int64_t d) { return legal(gpt, d); }));
+          gpt.channels, kNormLeaf,
+          legal_degrees(kLeaves, [&](int64_t d) { return legal(gpt, d); }));
     if (t != ranks)
       throw UserError(
           "--tp {} with {} ranks: all of them share each layer; legal are --tp {}, or 0", t, ranks,
@@ -68,7 +60,7 @@ struct TensorParallelOptions {
       throw UserError(
           "--sequence-parallel: --tp {} must divide {} tokens of a sequence; legal are {}, or no "
           "--sequence-parallel",
-          t, gpt.seq_len, degrees(even));
+          t, gpt.seq_len, legal_degrees(kLeaves, even));
     return t;
   }
 
@@ -90,14 +82,6 @@ struct TensorParallelOptions {
   }
 
  private:
-  /// The degrees that are legal: "1, 2, 4".
-  template <class Legal>
-  static std::string degrees(Legal&& legal) {
-    std::string list = "1";
-    for (int64_t d = 2; d <= kLeaves; d *= 2)
-      if (legal(d)) list += fmt::format(", {}", d);
-    return list;
-  }
   static bool legal(const GptConfig& gpt, int64_t t) {
     return t == 1 || (gpt.groups() % t == 0 && gpt.channels % (kNormLeaf * t) == 0 &&
                       gpt.inner() % (kNormLeaf * t) == 0 && gpt.padded_vocab % t == 0);

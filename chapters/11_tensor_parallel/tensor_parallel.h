@@ -50,12 +50,11 @@ inline GptConfig own_vocab(const ParamLayout& params) {
 /// What the ranks that share each layer exchange.
 class TensorParallel {
  public:
-  /// Sets ctx.leaves: how many of the 8 leaves this rank's channels are. Kernels called with `ctx`
-  /// then sum over this rank's channels in that many leaves (docs/same_bits.md).
-  /// @param comm   the ranks that share each layer, in the order of their parts
-  /// @param params the part of the model that this rank has
-  /// @param micro  the most sequences of a micro-batch
-  TensorParallel(Arena& arena, Ctx& ctx, Comm& comm, const ParamLayout& params,
+  /// @param ctx    adds its share of the leaves of a sum over channels: kLeaves / comm.size()
+  /// @param comm   ranks that share each layer, in the order of their parts
+  /// @param params what this rank has of the model
+  /// @param micro  sequences of a micro-batch, at most
+  TensorParallel(Arena& arena, const Ctx& ctx, Comm& comm, const ParamLayout& params,
                  const ActivationPlan& acts, int64_t micro)
       : comm_(comm),
         group_(comm.split(0, comm.rank())),
@@ -67,7 +66,8 @@ class TensorParallel {
     const TensorRank own = params.tensor_rank();
     CHECK(own.rank == comm.rank() && own.size == comm.size(), "part {} of {} on rank {} of {}",
           own.rank, own.size, comm.rank(), comm.size());
-    ctx.leaves = kLeaves / comm.size();
+    CHECK(ctx.leaves * comm.size() == kLeaves, "{} leaves on each of {} ranks, of {}", ctx.leaves,
+          comm.size(), kLeaves);
     if (acts.sequence_ranks > 1)
       sequence_.emplace(arena, ctx, *group_, params.config(), acts.dtype, micro);
     const auto alloc = [&](const char* name) {

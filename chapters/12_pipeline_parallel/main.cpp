@@ -49,7 +49,7 @@ Options parse_options(int argc, char** argv) {
   CommandLine("12_pipeline_parallel: ranks that share the layers")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.pp, o.fault);
-  o.pp.set_ranks(o.run);
+  o.run.set_ranks(o.pp.pp);
   return o;
 }
 
@@ -68,7 +68,7 @@ struct Layout {
   int64_t GA = batch / micro;                 ///< micro-batches of a step
   StageLayout stage{o.pp, gpt, rank, o.run.ranks, GA};
   ParamLayout params{gpt, /*shards=*/1, /*tensor=*/{}, stage.rank};  ///< of this stage's parts
-  Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
+  Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
   ActivationPlan acts = stage.plan(o.precision.plan(), recompute);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) {
@@ -85,8 +85,8 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  int64_t flops = 0, flops_twice = 0;  // of a step's products: all, and those of recomputation
-  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
+  StepFlops flops = {};  // of a step's products
+  Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
   // Flat buffers: the weights that the optimizer updates, and those that the model reads.
   Weights weights{arena, layout.params.size(), o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
@@ -131,10 +131,10 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// Initial weights, or those of a checkpoint. Returns the first step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
   int64_t step = 0;
-  if (o.run.load.empty())
-    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
-  else
+  if (!o.run.load.empty())
     step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  else
+    init_params(m.ctx, m.weights.master, layout.params, layout.gpt, o.run.seed);
   m.weights.refresh(m.ctx);
   return step;
 }
@@ -142,7 +142,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Block l of the part from its input on.
-void forward_block(Memory& m, const InFlight& f, size_t l) {
+void forward_block(Memory& m, const InFlight& f, int64_t l) {
   const Ctx& ctx = m.ctx;
   const Activations& a = f.acts;
   const BlockTensors& p = m.w.blocks[f.first_block + l];
@@ -161,7 +161,7 @@ void forward_block(Memory& m, const InFlight& f, size_t l) {
 void forward(Memory& m, const InFlight& f) {
   const Activations& a = f.acts;
   if (f.embed) embed_forward(m.ctx, a.embed, f.tokens, m.w.embed);
-  for (size_t l = 0; l < a.blocks.size(); ++l) {
+  for (int64_t l = 0; l < std::ssize(a.blocks); ++l) {
     // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
     // gone from here on.
     forward_block(m, f, l);
@@ -185,7 +185,8 @@ void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
 }
 
 /// Before backward of block l: computes again what forward has dropped of it and of its segment.
-void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f, size_t l) {
+void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f, int64_t l) {
+  const StepFlops::Recomputing counted(m.flops);
   const Activations& a = f.acts;
   const Range segment = recompute.segment_before(l);
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, f, b);
@@ -194,7 +195,7 @@ void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f,
 }
 
 /// Gradients of what block l of the part read, and of all activations inside.
-void backward_input(const Ctx& ctx, const InFlight& f, const BlockTensors& p, size_t l) {
+void backward_input(const Ctx& ctx, const InFlight& f, const BlockTensors& p, int64_t l) {
   const BlockActs& s = f.acts.blocks[l];
   const BlockGrads& d = f.grads.block(l);
   mlp_backward_input(ctx, d.read2, d.mlp, f.grads.stream(l + 1), s.mlp, p.mlp);
@@ -207,7 +208,7 @@ void backward_input(const Ctx& ctx, const InFlight& f, const BlockTensors& p, si
 }
 
 /// Gradients of the parameters of block l, from those of its activations.
-void backward_weight(const Ctx& ctx, const InFlight& f, const BlockTensors& g, size_t l,
+void backward_weight(const Ctx& ctx, const InFlight& f, const BlockTensors& g, int64_t l,
                      Into into) {
   const BlockActs& s = f.acts.blocks[l];
   const BlockGrads& d = f.grads.block(l);
@@ -226,10 +227,8 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
   StageGrads::Piece& grads = m.grads.part(action.chunk);
   if (weight) grads.begin(action.micro);
-  for (size_t l = f.acts.blocks.size(); l-- > 0;) {
-    const int64_t before = m.flops;
+  for (int64_t l = std::ssize(f.acts.blocks); l-- > 0;) {
     recompute_segment(m, m.layout.recompute, f, l);
-    m.flops_twice += m.flops - before;
 
     if (input) backward_input(m.ctx, f, m.w.blocks[f.first_block + l], l);
     if (weight) backward_weight(m.ctx, f, grads.view().blocks[f.first_block + l], l, grads.into());
@@ -252,7 +251,7 @@ void perform(Memory& m, const InFlight& f, const Action& action, float scale, in
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
-  m.flops = m.flops_twice = 0;
+  m.flops = {};
   text.draw(m.batch, o.run.seed, step);
   const int64_t targets = count_targets(m.batch);
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
@@ -356,14 +355,14 @@ void run(Options o, Comm& comm) {
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy, comm.rank()); });
+  if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
   m.stage.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  report_recompute(log, m.flops, m.flops_twice,
-                   layout.stage.extra_flops(layout.recompute, layout.batch));
+  report_recompute(log, m.flops, layout.stage.extra_flops(layout.recompute, layout.batch));
   log.traffic(layout.stage.traffic(layout.acts, layout.batch), m.stage.sent(log));
   m.stage.report(log);
   log.finish(validate(layout, m, text));

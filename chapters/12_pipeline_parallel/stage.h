@@ -30,17 +30,16 @@ namespace ladder {
 
 /// A micro-batch of n sequences in one part of the model.
 struct InFlight {
-  size_t first_block;  ///< of the part, counted in the model
-  bool embed, head;    ///< whether the part has the embedding, the head
+  int64_t first_block;  ///< of the part, in the model
+  bool embed, head;     ///< whether the part has them
   Activations acts;
   PartGrads grads;
   Tensor tokens, targets;  ///< (n,T)
   Tensor losses;           ///< (n)
 
-  /// The first section of parameters that the part has. For chapter 13, which sends gradients by
-  /// section.
-  int64_t first_section() const { return embed ? 0 : static_cast<int64_t>(first_block) + 1; }
-  /// The output of the part, and its gradient: (n,T/s,C).
+  /// The first section of parameters that the part has: backward ends with it.
+  int64_t first_section() const { return embed ? 0 : first_block + 1; }
+  /// What the part writes, and its gradient: (n,T/s,C).
   Tensor out() const { return acts.stream(std::ssize(acts.blocks)); }
   Tensor dout() const { return grads.stream(acts.blocks.size()); }
 };
@@ -100,7 +99,7 @@ class Stage {
   /// The tensors of a batch that is alone in the pipeline, in one chunk. It goes forward only.
   InFlight by_itself(int64_t chunk, const Batch& batch, Tensor losses) const {
     const int64_t n = batch.tokens.dim(0);
-    return {.first_block = static_cast<size_t>(plan_->rank.blocks(plan_->gpt.layers, chunk).begin),
+    return {.first_block = plan_->rank.blocks(plan_->gpt.layers, chunk).begin,
             .embed = plan_->rank.has_embed() && chunk == 0,
             .head = plan_->rank.has_head() && chunk + 1 == plan_->rank.chunks,
             .acts = acts_[0].first(n),

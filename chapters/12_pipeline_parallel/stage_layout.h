@@ -15,13 +15,11 @@
 #include "chapters/06_checkpointing/recompute.h"
 #include "chapters/12_pipeline_parallel/pipeline.h"
 #include "chapters/12_pipeline_parallel/pipeline_check.h"
-#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
 #include "common/model/layout.h"
 #include "common/run/command_line.h"
-#include "common/run/options.h"
 #include "kernels/cost.h"
 
 namespace ladder {
@@ -34,7 +32,8 @@ struct PipelineOptions {
 
   void add_to(CommandLine& line) {
     line.group("12_pipeline_parallel");
-    line.add("--pp", pp, "stages that share the layers; 0: all ranks (chapter 13: 1)");
+    line.add("--pp", pp,
+             "stages that share the layers; 0: all ranks, or 1 if there are other axes");
     line.add("--pipeline", kind, "gpipe, 1f1b, interleaved or zb-h1");
     line.add("--chunks", chunks, "parts of the model on a stage, for interleaved",
              {.shown_default = "2"});
@@ -49,15 +48,8 @@ struct PipelineOptions {
     if (pp < 0 || pp > kMost) throw UserError("--pp must be from 0 to {}, not {}", kMost, pp);
   }
 
-  /// Makes `run` start --pp ranks if --ranks is 1. Under mpirun the ranks are already started.
-  /// @throws UserError as RunOptions::check() does
-  void set_ranks(RunOptions& run) const {
-    if (run.ranks == 1 && !under_mpirun()) run.ranks = std::max(1, pp);
-    run.check();
-  }
-
-  /// How `stages` stages share the layers, as seen from the stage of `rank`.
-  /// @throws UserError that names what is legal, if they cannot
+  /// How `stages` share the layers, seen from one.
+  /// @throws UserError if they cannot, naming what is legal
   StageRank stage(const GptConfig& gpt, int64_t rank, int64_t stages) const {
     if (chunks && *chunks < 1) throw UserError("--chunks must be at least 1, not {}", *chunks);
     if (chunks && !interleaved())

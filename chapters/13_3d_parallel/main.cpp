@@ -56,9 +56,8 @@ struct Options {
 
 Options parse_options(int argc, char** argv) {
   Options o;
-  CommandLine line("13_3d_parallel: ranks that share layers, batch and stages");
-  MeshOptions::add_plan_only(line, o.run);
-  line.read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
+  CommandLine("13_3d_parallel: ranks that share layers, batch and stages")
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.tp, o.pp, o.mesh, o.fault);
   o.mesh.set_ranks(o.run, o.tp, o.pp);
   return o;
@@ -86,7 +85,7 @@ struct Layout {
   /// This rank's part of each tensor of its stage, and the chunks of it that this rank updates.
   ParamLayout params{gpt, /*shards=*/dp, {at[Axis::Tensor], tp}, stage.rank};
   ParamLayout shard = params.shard(at[Axis::Data]);
-  Recompute recompute{o.recompute.policy, stage.part.layers, /*others=*/true};
+  Recompute recompute{o.recompute.policy, stage.part.layers, /*at_once=*/false};
   ActivationPlan acts = o.tp.plan(stage.plan(o.precision.plan(), recompute), gpt, tp);
 
   Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_mesh(mesh, o.optimizer); }
@@ -101,8 +100,9 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  int64_t flops = 0, flops_twice = 0;  // of a step's products: all, and those of recomputation
-  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
+  StepFlops flops = {};  // of a step's products
+  Ctx ctx = make_ctx(o.run, arena, device.get(),
+                     {.flops = &flops.all, .comm = &comm, .leaves = kLeaves / layout.tp});
   Mesh mesh{comm, layout.mesh};
   // Flat buffers: the weights that the optimizer updates, and those that the model reads.
   ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
@@ -155,10 +155,10 @@ TrainingState training_state(const Layout& layout, Memory& m) {
 /// step to take.
 int64_t start(const Options& o, const Layout& layout, Memory& m) {
   int64_t step = 0;
-  if (o.run.load.empty())
-    init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
-  else
+  if (!o.run.load.empty())
     step = load_checkpoint(m.ctx, o.run.load, training_state(layout, m));
+  else
+    init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
   m.weights.refresh(m.ctx, layout.shard);
   all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
   return step;
@@ -167,7 +167,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Block l of the part from its input on.
-void forward_block(Memory& m, const InFlight& f, size_t l) {
+void forward_block(Memory& m, const InFlight& f, int64_t l) {
   const Ctx& ctx = m.ctx;
   const Activations& a = f.acts;
   const BlockTensors& p = m.w.blocks[f.first_block + l];
@@ -191,7 +191,7 @@ void forward(Memory& m, const InFlight& f) {
     embed_forward(m.ctx, m.tp.summand(a.embed), f.tokens, m.w.embed);
     m.tp.g_forward(m.ctx, a.embed);
   }
-  for (size_t l = 0; l < a.blocks.size(); ++l) {
+  for (int64_t l = 0; l < std::ssize(a.blocks); ++l) {
     // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
     // gone from here on.
     forward_block(m, f, l);
@@ -218,7 +218,8 @@ void head(Memory& m, const InFlight& f, float scale, int64_t k, int64_t GA) {
 }
 
 /// Before backward of block l: computes again what forward has dropped of it and of its segment.
-void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f, size_t l) {
+void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f, int64_t l) {
+  const StepFlops::Recomputing counted(m.flops);
   const Activations& a = f.acts;
   const Range segment = recompute.segment_before(l);
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, f, b);
@@ -227,7 +228,7 @@ void recompute_segment(Memory& m, const Recompute& recompute, const InFlight& f,
 }
 
 /// Gradients of what block l of the part read, and of all activations inside.
-void backward_input(Memory& m, const InFlight& f, const BlockTensors& p, size_t l) {
+void backward_input(Memory& m, const InFlight& f, const BlockTensors& p, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockActs& s = f.acts.blocks[l];
   const BlockGrads& d = f.grads.block(l);
@@ -245,7 +246,7 @@ void backward_input(Memory& m, const InFlight& f, const BlockTensors& p, size_t 
 }
 
 /// Gradients of the parameters of block l, from those of its activations.
-void backward_weight(Memory& m, const InFlight& f, const BlockTensors& g, size_t l, Into into) {
+void backward_weight(Memory& m, const InFlight& f, const BlockTensors& g, int64_t l, Into into) {
   const Ctx& ctx = m.ctx;
   const BlockActs& s = f.acts.blocks[l];
   const BlockGrads& d = f.grads.block(l);
@@ -265,10 +266,8 @@ void backward(Memory& m, const InFlight& f, const Action& action, int64_t GA) {
   const bool input = action.what != Do::BackwardWeight, weight = action.what != Do::BackwardInput;
   StageGrads::Piece& grads = m.grads.part(action.chunk);
   if (weight) grads.begin(action.micro);
-  for (size_t l = f.acts.blocks.size(); l-- > 0;) {
-    const int64_t before = m.flops;
+  for (int64_t l = std::ssize(f.acts.blocks); l-- > 0;) {
     recompute_segment(m, m.layout.recompute, f, l);
-    m.flops_twice += m.flops - before;
 
     if (input) backward_input(m, f, m.w.blocks[f.first_block + l], l);
     if (weight) backward_weight(m, f, grads.view().blocks[f.first_block + l], l, grads.into());
@@ -294,7 +293,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
                       RunLog& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA, first = layout.at[Axis::Data] * layout.share;
   const Tensor own_losses = m.losses.slice(first, layout.share);
-  m.flops = m.flops_twice = 0;
+  m.flops = {};
   m.comm_stream.begin_step();
   text.draw(m.batch, o.run.seed, step, first);
   const int64_t targets = sum_over(m.mesh[Axis::Data], count_targets(m.batch));
@@ -428,7 +427,7 @@ void run(Options o, Comm& comm) {
   m.stage.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  report_recompute(log, m.flops, m.flops_twice,
+  report_recompute(log, m.flops,
                    layout.stage.extra_flops(layout.recompute, layout.share) / layout.tp);
   const AxisTraffic sent = {{Axis::Tensor, m.tp.sent(log)},
                             {Axis::Data, m.comm_stream.sent()},

@@ -46,16 +46,12 @@ struct MeshOptions {
   void add_to(CommandLine& line) {
     line.group("13_3d_parallel");
     line.add("--dp", dp, "ranks that share the batch; 0: as many as --tp and --pp leave");
-    line.add("--world", world, "ranks of a --plan-only, whatever machine this is; 0: --ranks",
+    line.add("--world", world, "ranks of a --plan-only, which starts none of them; 0: --ranks",
              {.instead_of = "--ranks"});
     line.add("--f-b-w", f_b_w,
              "for the plan's bubble, as 2:2:1: how long forward, the gradients of inputs and those "
              "of weights take of a micro-batch",
              {.shown_default = "as their operations are counted"});
-  }
-  static void add_plan_only(CommandLine& line, RunOptions& run) {
-    line.group("13_3d_parallel");
-    line.add("--plan-only", run.plan_only, "print the plan and stop: needs no text and no ranks");
   }
   void check() const { times(); }
 

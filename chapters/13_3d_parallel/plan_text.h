@@ -19,7 +19,6 @@
 #include "common/comm/comm.h"
 #include "common/comm/mesh.h"
 #include "common/comm/run_ranks.h"
-#include "common/output_file.h"
 #include "common/run/log.h"
 #include "common/run/options.h"
 #include "common/run/report.h"
@@ -161,33 +160,21 @@ inline nlohmann::json axes_json(const AxisTraffic& predicted, const AxisTraffic&
   return json;
 }
 
-/// --report of --plan-only: the report of a run as far as a plan knows it, for one rank of each
-/// stage.
-inline void write_plan(const RunOptions& run, const MeshPlan& plan) {
-  if (run.report.empty() || launched_local_rank() != 0) return;
-  nlohmann::json report = plan_json(plan.stages()[0].run), traffic = nlohmann::json::array();
-  report["run"] = run_json(run);
-  report["plan_only"] = true;
-  for (const RankPlan& stage : plan.stages()) {
-    const int rank = plan.first_rank(static_cast<int>(stage.stage.rank.rank));
-    report["memory"].push_back(memory_json(rank, stage.run.predicted, /*measured=*/{}));
-    traffic.push_back(axes_json(stage.sent, /*measured=*/{}));
-    traffic.back()["rank"] = rank;
-  }
-  report["extra"]["traffic"] = std::move(traffic);
-  OutputFile file(run.report, "--report");
-  file.write(report.dump(2) + "\n");
-  file.commit();
-}
-
-/// Does what --plan-only asks for. @throws UserError as a run would
+/// --plan-only, for one rank of each stage, without ranks. @throws UserError as a run would
 inline void show_plan(const RunOptions& run, const MeshPlan& plan,
                       const std::optional<StageTimes>& times) {
   const bool first = launched_local_rank() == 0;
   if (first) fmt::print("{}\n", plan_text(plan, times));
-  for (int s = 0; s < std::ssize(plan.stages()); ++s)
-    plan.check_limit(plan.first_rank(s), /*shown=*/first && s == 0 && !run.quiet);
-  write_plan(run, plan);
+  std::vector<nlohmann::json> memory, traffic;
+  for (int s = 0; s < std::ssize(plan.stages()); ++s) {
+    const RankPlan& stage = plan.stages()[static_cast<size_t>(s)];
+    const int rank = plan.first_rank(s);
+    plan.check_limit(rank, /*shown=*/first && s == 0 && !run.quiet);
+    memory.push_back(memory_json(rank, stage.run.predicted, /*measured=*/{}));
+    traffic.push_back(axes_json(stage.sent, /*measured=*/{}));
+    traffic.back()["rank"] = rank;
+  }
+  if (first) write_plan(run, plan.stages()[0].run, memory, {{"traffic", traffic}});
 }
 
 /// Reports on rank 0 what each rank sent in the last step. All ranks call it.

@@ -85,8 +85,8 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  int64_t flops = 0, flops_twice = 0;  // of a step's products: all, and those of recomputation
-  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
+  StepFlops flops = {};  // of a step's products
+  Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
   // Flat buffers: the weights that the optimizer updates, and those that the model reads.
   Weights weights{arena, layout.params.size(), o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
@@ -118,8 +118,9 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Optim] = Optimizer::bytes(layout.params, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
-                          scratch_bytes(o.run) + SmallNorms::bytes(o.noise_scale);
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
+  bytes[Mem::Workspace] += SmallNorms::bytes(o.noise_scale);
   bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, Ddp::largest_message(layout.params, o.ddp));
   GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
   return bytes;
@@ -153,7 +154,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Block l from its input on.
-void forward_block(Memory& m, const Activations& a, size_t l) {
+void forward_block(Memory& m, const Activations& a, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
@@ -168,9 +169,9 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
 
 /// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
-  const size_t L = m.w.blocks.size();
+  const auto L = std::ssize(m.w.blocks);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
-  for (size_t l = 0; l < L; ++l) {
+  for (int64_t l = 0; l < L; ++l) {
     // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
     // gone from here on.
     forward_block(m, a, l);
@@ -189,7 +190,8 @@ void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads&
 }
 
 /// Before backward of block l: computes again what forward has dropped of it and of its segment.
-void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, int64_t l) {
+  const StepFlops::Recomputing counted(m.flops);
   const Range segment = recompute.segment_before(l);
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
@@ -197,12 +199,11 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
 
 /// The gradients of section s are complete in micro-step k of GA: they join those of earlier ones,
 /// as in chapter 04, and after the last micro-step the sum goes to the other ranks.
-void section_done(Memory& m, size_t s, int64_t k, int64_t GA) {
-  const auto section = static_cast<int64_t>(s);
+void section_done(Memory& m, int64_t s, int64_t k, int64_t GA) {
   if (m.grads.into() == Into::Write)  // its gradient is still that of one micro-batch
-    m.small_norms.add(m.ctx, m.layout.params, m.grads.flat(), section);
-  m.grads.join(m.ctx, k, GA, section);
-  if (k + 1 == GA) m.ddp.ready(m.grads.sum(), section);
+    m.small_norms.add(m.ctx, m.layout.params, m.grads.flat(), s);
+  m.grads.join(m.ctx, k, GA, s);
+  if (k + 1 == GA) m.ddp.ready(m.grads.sum(), s);
 }
 
 /// Gradients of all parameters but the head's, from d.branch, which `head` has written. Section by
@@ -213,16 +214,14 @@ void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Acti
   const GptTensors& w = m.w;
   const GptTensors& dw = m.grads.view();
   const Into into = m.grads.into();
-  const size_t L = w.blocks.size();
+  const auto L = std::ssize(w.blocks);
   norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
   norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
   section_done(m, L + 1, k, GA);
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
-  for (size_t l = L; l-- > 0;) {
-    const int64_t before = m.flops;
+  for (int64_t l = L; l-- > 0;) {
     recompute_segment(m, a, layout.recompute, l);
-    m.flops_twice += m.flops - before;
 
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
@@ -257,7 +256,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   const Tensor losses = m.losses.first(B), own_losses = losses.slice(first, share);
   const Activations acts = m.acts.first(MBS);
   const ActGrads dacts = m.dacts.first(MBS);
-  m.flops = m.flops_twice = 0;
+  m.flops = {};
   m.comm_stream.begin_step();
   m.small_norms.begin_step();
   text.draw(batch, o.run.seed, step, first);
@@ -351,6 +350,7 @@ void run(Options o, Comm& comm) {
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy); });
+  if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
@@ -359,8 +359,7 @@ void run(Options o, Comm& comm) {
   m.scaler.report(log.extra());
   if (o.noise_scale.on) m.noise.report(log.extra());
   const int64_t last_share = layout.ramp.batch(log.last_step()) / layout.N;
-  report_recompute(log, m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.gpt, last_share));
+  report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, last_share));
   report_traffic(log, ddp_traffic(layout.params, o.ddp, o.run.ranks), m.comm_stream);
   log.finish(validate(layout, m, text));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));

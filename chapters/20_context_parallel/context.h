@@ -26,7 +26,6 @@
 
 #include "chapters/06_checkpointing/memory_limit.h"
 #include "common/comm/mesh.h"
-#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/model/activations.h"
 #include "common/model/config.h"
@@ -34,7 +33,7 @@
 #include "common/model/rope.h"
 #include "common/run/command_line.h"
 #include "common/run/log.h"
-#include "common/run/options.h"
+#include "common/run/require_range.h"
 #include "kernels/cost.h"
 #include "kernels/token_leaves.h"
 
@@ -97,6 +96,8 @@ struct ContextShape {
 };
 
 struct ContextOptions {
+  static constexpr int kMost = kTokenChunks / 2;  ///< ranks that share a sequence
+
   int cp = 1;
   ContextWay way = ContextWay::Gather;
   TokenOrder order = TokenOrder::Zigzag;
@@ -113,36 +114,31 @@ struct ContextOptions {
 
   /// Checks what can be checked before a rank starts. mesh() knows the model and checks more.
   void check() const {
-    if (cp < 1 || cp > kTokenChunks / 2) throw UserError("--cp {}: legal are 1, 2, 4, 8", cp);
+    if (cp < 1 || cp > kMost) throw UserError("--cp {}: legal are 1, 2, 4, 8", cp);
     if (order == TokenOrder::Contiguous && way != ContextWay::Ring)
       throw UserError("--order contiguous with --context {}; legal is --context ring",
                       to_string(way));
   }
 
-  /// Makes `run` start --cp ranks if --ranks is 1. Under mpirun the ranks are already started.
-  void set_ranks(RunOptions& run) const {
-    if (run.ranks == 1 && !under_mpirun()) run.ranks = cp;
-    run.check();
-  }
-
-  /// The mesh of cp x dp ranks.
-  /// @throws UserError that names what is legal, if they cannot share sequences in this way
+  /// cp x dp ranks.
+  /// @throws UserError if they cannot share sequences so, naming what is legal
   MeshShape mesh(const GptConfig& gpt, int ranks) const {
     const auto cuts = [&](int64_t n) { return cut_tokens(gpt, n); };
     if (!cuts(cp))
       throw UserError(
           "--cp {}: it must be 1, 2, 4 or 8, at most {} (the leaves of a sum over {} tokens), and "
           "2 cp must divide them; legal are {}",
-          cp, leaves(gpt), gpt.seq_len, degrees(cuts));
+          cp, leaves(gpt), gpt.seq_len, legal_degrees(kMost, cuts));
     const auto heads = [&](int64_t n) { return cuts(n) && cut_heads(gpt, n); };
     if (!heads(cp))
       throw UserError(
           "--context ulysses: --cp {} must divide {} heads of keys and values; legal are {}, or "
           "--context gather or ring",
-          cp, gpt.groups(), degrees(heads));
+          cp, gpt.groups(), legal_degrees(kMost, heads));
     if (ranks % cp != 0)
       throw UserError("--cp {} with {} ranks; legal are multiples of {} ranks, or --cp {}", cp,
-                      ranks, cp, degrees([&](int64_t n) { return cuts(n) && ranks % n == 0; }));
+                      ranks, cp,
+                      legal_degrees(kMost, [&](int64_t n) { return cuts(n) && ranks % n == 0; }));
     return {{Axis::Context, cp}, {Axis::Data, ranks / cp}};
   }
   OwnTokens own_tokens(const GptConfig& gpt, const MeshShape& mesh, int rank) const {
@@ -172,13 +168,6 @@ struct ContextOptions {
   }
   bool cut_heads(const GptConfig& gpt, int64_t n) const {
     return way != ContextWay::Ulysses || gpt.groups() % n == 0;
-  }
-  template <class Legal>
-  static std::string degrees(Legal&& legal) {
-    std::string list = "1";
-    for (int64_t n = 2; n <= kTokenChunks / 2; n *= 2)
-      if (legal(n)) list += fmt::format(", {}", n);
-    return list;
   }
 };
 

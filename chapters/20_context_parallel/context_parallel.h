@@ -26,10 +26,10 @@ namespace ladder {
 
 class ContextParallel {
  public:
-  /// Sets ctx.token_chunks: kernels called with `ctx` then sum over this rank's tokens only.
-  /// @param group the ranks that share each sequence
-  /// @param micro sequences of a micro-batch; 1 if there are several ranks
-  ContextParallel(Arena& arena, Ctx& ctx, Comm& group, const RunOptions& run, ContextWay way,
+  /// @param ctx   adds its share of the chunks of a sum over tokens: kTokenChunks / group.size()
+  /// @param group ranks that share each sequence
+  /// @param micro sequences of a micro-batch: 1, if there are several ranks
+  ContextParallel(Arena& arena, const Ctx& ctx, Comm& group, const RunOptions& run, ContextWay way,
                   const ContextShape& shape, int64_t micro)
       : group_(group),
         own_(shape.own),
@@ -38,8 +38,9 @@ class ContextParallel {
         whole_(alloc_batch(arena, micro, own_.T)) {
     CHECK(own_.rank == group.rank() && own_.cp == group.size(), "tokens of rank {} of {} on {}",
           own_.rank, own_.cp, group.rank());
+    CHECK(ctx.token_chunks * own_.cp == kTokenChunks, "{} chunks on each of {} ranks, of {}",
+          ctx.token_chunks, own_.cp, kTokenChunks);
     if (own_.cp == 1) return;
-    ctx.token_chunks = static_cast<int>(kTokenChunks / own_.cp);
     switch (way) {
       case ContextWay::Gather:
         attention_ = std::make_unique<GatherAttention>(arena, ctx, group, shape);

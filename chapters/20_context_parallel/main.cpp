@@ -51,7 +51,7 @@ Options parse_options(int argc, char** argv) {
   CommandLine("20_context_parallel: ranks that share each sequence")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.context, o.fault);
-  o.context.set_ranks(o.run);
+  o.run.set_ranks(o.context.cp);
   return o;
 }
 
@@ -95,8 +95,10 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  int64_t flops = 0, flops_twice = 0;  // of a step's products: all, and those of recomputation
-  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
+  StepFlops flops = {};  // of a step's products
+  Ctx ctx =
+      make_ctx(o.run, arena, device.get(),
+               {.flops = &flops.all, .comm = &comm, .token_chunks = kTokenChunks / layout.own.cp});
   Mesh mesh{comm, layout.mesh};
   ContextParallel context{arena,          ctx,         mesh[Axis::Context], o.run, o.context.way,
                           layout.context, layout.micro};
@@ -164,7 +166,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Block l from its input on.
-void forward_block(Memory& m, const Activations& a, size_t l) {
+void forward_block(Memory& m, const Activations& a, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
@@ -181,9 +183,9 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
 
 /// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
-  const size_t L = m.w.blocks.size();
+  const auto L = std::ssize(m.w.blocks);
   m.context.embed_forward(m.ctx, a.embed, tokens, m.w.embed);
-  for (size_t l = 0; l < L; ++l) {
+  for (int64_t l = 0; l < L; ++l) {
     // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
     // gone from here on.
     forward_block(m, a, l);
@@ -203,7 +205,8 @@ void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Ten
 }
 
 /// Before backward of block l: computes again what forward has dropped of it and of its segment.
-void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, int64_t l) {
+  const StepFlops::Recomputing counted(m.flops);
   const Range segment = recompute.segment_before(l);
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   DroppedParts parts = recompute.parts_before(l);
@@ -226,9 +229,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   for (int64_t l = L; l-- > 0;) {
-    const int64_t before = m.flops;
     recompute_segment(m, a, layout.recompute, l);
-    m.flops_twice += m.flops - before;
 
     m.grads.begin_section(ctx, l + 1);
     const BlockTensors& p = w.blocks[l];
@@ -262,7 +263,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
                       RunLog& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA, dp = layout.dp;
   Comm& others = m.mesh[Axis::Data];  // ranks with the same tokens of other sequences
-  m.flops = m.flops_twice = 0;
+  m.flops = {};
   m.comm_stream.begin_step();
   m.context.begin_step();
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
@@ -368,6 +369,7 @@ void run(Options o, Comm& comm) {
       plan, layout.recompute, o.recompute.memory_limit, comm.rank() == 0 && !o.run.quiet,
       [&](const std::string& policy) { return plan_under(o, policy); },
       o.context.also_shrinks(layout.gpt));
+  if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
@@ -376,7 +378,7 @@ void run(Options o, Comm& comm) {
   for (const Axis axis : kAxes) log.count(m.mesh[axis]);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  report_recompute(log, m.flops, m.flops_twice,
+  report_recompute(log, m.flops,
                    layout.recompute.extra_flops(layout.gpt, layout.share) / layout.own.cp);
   report_traffic(log, zero2_traffic(layout.params, o.ddp, o.precision, layout.GA), m.comm_stream);
   m.context.report(log, layout.share, layout.gpt.layers, layout.recompute.attention_again());

@@ -91,7 +91,8 @@ class Candidates {
   const std::vector<std::string>& policies(const PlanLayout& l) const {
     const int64_t layers = job_.gpt.layers / (l.pp * l.chunks);
     std::vector<std::string>& all = policies_[{layers, l.pp > 1}];
-    if (all.empty()) all = of(fixed_.recompute, Recompute("none", layers, l.pp > 1).all());
+    if (all.empty())
+      all = of(fixed_.recompute, Recompute("none", layers, /*at_once=*/l.pp == 1).all());
     return all;
   }
 

@@ -61,13 +61,15 @@ void start_ranks(const RunOptions& options, const RankBody& body) {
   run_ranks(options.ranks, run_rank, std::chrono::seconds(options.timeout));
 }
 
-Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, int64_t* flops, Comm* comm) {
-  if (comm) comm->attach(device);
+Ctx make_ctx(const RunOptions& run, Arena& arena, Device* device, const CtxOptions& options) {
+  if (options.comm) options.comm->attach(device);
   Ctx ctx;
-  ctx.kernels = &kernels_of(options.backend);
+  ctx.kernels = &kernels_of(run.backend);
   ctx.device = device;
-  ctx.flops = flops;
-  ctx.threads = options.thread_count();
+  ctx.flops = options.flops;
+  ctx.leaves = static_cast<int>(options.leaves);
+  ctx.token_chunks = static_cast<int>(options.token_chunks);
+  ctx.threads = run.thread_count();
   start_threads(ctx.threads);
   ctx.scratch = arena.alloc(Mem::Workspace, "scratch", Dtype::U8,
                             {device ? 1 : ctx.threads, ctx.kernels->scratch_bytes});

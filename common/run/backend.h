@@ -49,12 +49,16 @@ std::unique_ptr<Device> open_device(const RunOptions& options);
 /// if this build has it. Processes first compare what they were given (common/run/agreement.h).
 void start_ranks(const RunOptions& options, const RankBody& body);
 
+/// What the context of a rank takes beyond its flags.
+struct CtxOptions {
+  int64_t* flops = nullptr;  ///< counts the operations of products; null: nobody counts
+  Comm* comm = nullptr;      ///< of the rank; null: it is alone. Is attached to the device
+  /// Of the pieces that a sum has over ranks, those that this rank adds (docs/same_bits.md).
+  int64_t leaves = kLeaves, token_chunks = kTokenChunks;
+};
 /// The context of one rank; its scratch memory counts as Workspace.
 /// @param device of open_device(), which `arena` allocates on
-/// @param flops  counts the operations of products; null: nobody counts
-/// @param comm   of the rank; null: it is alone. Is attached to the device
-Ctx make_ctx(const RunOptions& options, Arena& arena, Device* device, int64_t* flops = nullptr,
-             Comm* comm = nullptr);
+Ctx make_ctx(const RunOptions& run, Arena& arena, Device* device, const CtxOptions& options = {});
 /// Bytes of that scratch memory.
 int64_t scratch_bytes(const RunOptions& options);
 

@@ -318,4 +318,29 @@ void RunLog::end_run(const RunResult& result) {
   end_with({speaks() ? line : "", status});
 }
 
+void write_plan(const RunOptions& options, const RunPlan& plan,
+                const std::vector<nlohmann::json>& memory, const nlohmann::json& extra) {
+  if (options.report.empty()) return;
+  nlohmann::json report = plan_json(plan);
+  report.update({{"run", run_json(options)}, {"plan_only", true}, {"memory", memory}});
+  report["extra"] = extra.is_null() ? nlohmann::json::object() : extra;
+  OutputFile file(options.report, "--report");
+  file.write(report.dump(2) + "\n");
+  file.commit();
+}
+
+void show_plan(const RunOptions& options, const RunPlan& plan, Comm* comm) {
+  const int rank = comm ? comm->rank() : 0;
+  const nlohmann::json own = memory_json(rank, plan.predicted, /*measured=*/{});
+  std::vector<nlohmann::json> all{own};
+  if (comm) {
+    all.clear();
+    for (const std::string& text : gather_text(*comm, own.dump()))
+      all.push_back(nlohmann::json::parse(text));
+  }
+  if (rank != 0) return;
+  if (!options.quiet) fmt::print("{}\n", plan_text(plan));
+  write_plan(options, plan, all);
+}
+
 }  // namespace ladder

@@ -22,6 +22,13 @@ namespace ladder {
 
 struct TrainingState;
 
+/// --plan-only: prints the plan, and writes --report as far as a plan knows it. All ranks call it.
+/// @param comm of all ranks; null: this rank is alone
+void show_plan(const RunOptions& options, const RunPlan& plan, Comm* comm = nullptr);
+/// The latter, on rank 0. @param memory memory_json() of some ranks
+void write_plan(const RunOptions& options, const RunPlan& plan,
+                const std::vector<nlohmann::json>& memory, const nlohmann::json& extra = {});
+
 /// A chapter makes one after the memory is allocated and before the first step:
 ///
 ///   RunLog log(options, plan, arena, ctx);          // prints the plan, opens all outputs

@@ -160,6 +160,7 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--threads", threads,
            "threads of a rank; with a GPU they draw the initial weights, and hash weights",
            {.shown_default = "cores it may use / ranks on this machine"});
+  line.add("--plan-only", plan_only, "print what a run would take, and stop: needs no text");
 
   line.group("Sampling");
   line.add("--sample", sample, "tokens of text to generate at the end");
@@ -204,7 +205,12 @@ void RunOptions::check() {
   if (!plan_only) format = find_format(InputFile(data, "--data"), tokens, gpt().vocab);
   check_heads(gpt(), backend);
   check_steps(*this);
-  if (!plan_only) check_size(std::max(ranks, launched_processes()));
+  check_size(plan_only ? ranks : std::max(ranks, launched_processes()));
+}
+
+void RunOptions::set_ranks(int64_t degree) {
+  if (ranks == 1 && !under_mpirun()) ranks = static_cast<int>(std::max<int64_t>(1, degree));
+  check();
 }
 
 void RunOptions::refuse_ranks() const {

@@ -48,7 +48,7 @@ struct RunOptions {
   bool quiet = false;
   bool takes_experts = false;  ///< whether the program can train them: chapters 21 and 22 set it
   bool other_block = false;    ///< a lesson changes the block, and looks itself whether it fits
-  bool plan_only = false;      ///< no text is read, no step taken: chapter 13 has a flag for it
+  bool plan_only = false;      ///< no text is read, no step taken
 
   void add_to(CommandLine& line);
 
@@ -57,6 +57,10 @@ struct RunOptions {
   /// That no rank of so many counts past 2^63; for --plan-only, whose ranks check() does not know.
   /// @throws UserError
   void check_size(int64_t all_ranks) const;
+  /// Without --ranks a run has as many as its layout takes, `degree`; mpirun has started them
+  /// already.
+  /// @throws UserError as check(), with that many
+  void set_ranks(int64_t degree);
   /// Chapters 01 to 06 know one rank. @throws UserError if more are asked for.
   void refuse_ranks() const;
 

@@ -132,7 +132,7 @@ std::string section_name(int64_t s, int64_t L) {
 }
 
 void train(Sheet& sheet, const Case& c) {
-  const Recompute recompute(c.policy, c.gpt.layers, /*others=*/c.micros > 1);
+  const Recompute recompute(c.policy, c.gpt.layers, /*at_once=*/c.micros == 1);
   Model model(sheet, c);
   ActivationPlan plan = recompute.plan({});
   plan.slots = c.micros;
@@ -153,10 +153,10 @@ void train(Sheet& sheet, const Case& c) {
 /// Of some policies, with other micro-batches in between and without: each right as a whole.
 void formulas(Sheet& sheet, const GptConfig& gpt, const std::vector<std::string>& policies) {
   for (const std::string& policy : policies)
-    for (const bool others : {false, true}) {
-      const Recompute recompute(policy, gpt.layers, others);
+    for (const bool at_once : {true, false}) {
+      const Recompute recompute(policy, gpt.layers, at_once);
       const std::string when =
-          fmt::format("{} of {} blocks{}", policy, gpt.layers, others ? ", 2 in flight" : "");
+          fmt::format("{} of {} blocks{}", policy, gpt.layers, at_once ? "" : ", 2 in flight");
       sheet.text("formula/blocks_again: " + when, fmt::format("{}", recompute.blocks_again()));
       sheet.text("formula/extra_flops: " + when, fmt::format("{}", recompute.extra_flops(gpt, 3)));
     }

@@ -48,7 +48,7 @@ void run_reduction(Sheet& sheet, Reduction reduction, int ranks, int64_t n) {
     RunOptions run;
     run.threads = 1;
     Arena arena;
-    const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
+    const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
     const Tensor data = arena.alloc(Mem::Grad, "data", Dtype::F32, {n});
     fill(sheet, data, comm.rank(), n);
     Reducer reducer(comm, ctx, reduction, arena, Dtype::F32, n);
@@ -71,7 +71,7 @@ void train(const Sheet& sheet, const ParamLayout& layout, const DdpOptions& opti
   run.ranks = comm.size();
   run.threads = 1;
   Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
+  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
   CommStream stream =
       open_comm_stream(arena, ctx, comm, run, options, Ddp::largest_message(layout, options));
   Ddp ddp(stream, layout, options);

@@ -78,7 +78,7 @@ std::vector<Found> reduce_all(const Sheet& sheet, const Nodes& nodes, Reduce&& r
     RunOptions run;
     run.threads = 1;
     Arena arena;
-    const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
+    const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
     const Tensor data = arena.alloc(Mem::Grad, "data", Dtype::F32, {nodes.n});
     const auto stream = static_cast<uint64_t>(comm.rank());
     std::ranges::copy(sheet.normals("numbers", nodes.n, stream), data.data<float>());

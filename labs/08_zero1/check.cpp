@@ -57,7 +57,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   run.ranks = c.ranks;
   run.threads = 1;
   Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
+  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
   const auto rank = static_cast<size_t>(comm.rank());
   const ParamLayout params(c.gpt, c.ranks), shard = params.shard(comm.rank());
   const ShardedWeights weights(arena, params, shard, c.precision);
@@ -119,7 +119,7 @@ void run_chunks(Sheet& sheet, int ranks, int64_t n) {
     RunOptions run;
     run.threads = 1;
     Arena arena;
-    const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
+    const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
     const Tensor section = arena.zeros(Mem::Grad, "section", Dtype::F32, {n});
     const Reducer reducer(comm, ctx, Reduction::Tree, arena, Dtype::F32, n);
     const Chunks chunks = chunks_of(section, reducer);

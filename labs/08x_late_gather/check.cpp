@@ -50,7 +50,7 @@ void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   run.ranks = c.ranks;
   run.threads = 1;
   Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
+  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
   DdpOptions beside;
   beside.mode = DdpMode::Overlapped;
   std::binary_semaphore used(0);  // the section behind which the first step is held

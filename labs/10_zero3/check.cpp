@@ -86,7 +86,7 @@ void take_steps(const Sheet& sheet, const Case& c, Look look, Comm& comm, Found&
   run.ranks = c.ranks;
   run.threads = 1;
   Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
+  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
   const auto rank = static_cast<size_t>(comm.rank());
   const ParamLayout params(c.gpt, c.ranks), shard = params.shard(comm.rank());
   const Shard own{arena.zeros(Mem::Param, "own", Dtype::F32, {shard.size()})};

@@ -78,7 +78,7 @@ struct Rank {
 
   Rank(const Case& c, Comm& comm)
       : run(options(c)),
-        ctx(make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm)),
+        ctx(make_ctx(run, arena, nullptr, {.comm = &comm, .leaves = kLeaves / comm.size()})),
         params(c.gpt, 1, {comm.rank(), comm.size()}),
         tp(arena, ctx, comm, params, c.plan, kRoom) {}
 

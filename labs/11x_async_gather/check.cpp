@@ -120,8 +120,8 @@ void train(const Sheet& sheet, const Case& c, const Ctx& ctx, int rank, Arena& a
 
 void by_chapter(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
   Arena arena;
-  Ctx ctx = make_ctx(options(c), arena, nullptr, /*flops=*/nullptr, &comm);
-  ctx.leaves = kLeaves / c.ranks;
+  const Ctx ctx =
+      make_ctx(options(c), arena, nullptr, {.comm = &comm, .leaves = kLeaves / c.ranks});
   ByChapter layer(arena, ctx, comm, c);
   train(
       sheet, c, ctx, comm.rank(), arena, layer, [](int64_t) {}, found);
@@ -133,9 +133,8 @@ void by_student(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& see
   Arena arena, room;
   const RunOptions run = options(c);
   const Kernels table = kernels_that_meet();
-  Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &comm);
+  Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm, .leaves = kLeaves / c.ranks});
   ctx.kernels = &table;
-  ctx.leaves = kLeaves / c.ranks;
   CommStream stream(arena, ctx, comm, run, Reduction::Halving, c.T * c.C, /*beside=*/c.ranks > 1);
   stream.begin_step();
   ColumnLinear layer(room, stream, kRoom, c.T, c.C);

@@ -147,7 +147,7 @@ void run_plan(Sheet& sheet, std::string_view gate, const PlanCase& c) {
   const int64_t sequences = 2 * c.stages;
   for (int64_t s = 0; s < c.stages; ++s) {
     const StageLayout stage(c.pipeline, gpt, s, c.stages, sequences);
-    const Recompute recompute(c.recompute, stage.part.layers, /*others=*/true);
+    const Recompute recompute(c.recompute, stage.part.layers, /*at_once=*/false);
     ActivationPlan acts = stage.plan({.dtype = c.dtype}, recompute);
     acts.tp = c.tp;
     acts.sequence_ranks = c.sequence_parallel ? c.tp : 1;

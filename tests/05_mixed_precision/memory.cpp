@@ -39,25 +39,27 @@ class Bytes : public OneStep {
 };
 
 TEST_F(Bytes, OfAParameter) {
+  plan_only();
   const auto fp32 = run("fp32");
   const int64_t P = fp32["model"]["parameters"];
   EXPECT_EQ(of_weights(fp32), 16 * P);
-  EXPECT_EQ(measured(fp32, Mem::Master), 0);
+  EXPECT_EQ(predicted(fp32, Mem::Master), 0);
   for (const char* name : {"bf16", "fp16"}) {
     const auto narrow = run(name);
-    EXPECT_EQ(measured(narrow, Mem::Param), 2 * P) << name;
-    EXPECT_EQ(measured(narrow, Mem::Master), 4 * P) << name;
+    EXPECT_EQ(predicted(narrow, Mem::Param), 2 * P) << name;
+    EXPECT_EQ(predicted(narrow, Mem::Master), 4 * P) << name;
     EXPECT_EQ(of_weights(narrow), 18 * P) << name;
   }
 }
 
 TEST_F(Bytes, HalfTheActivationsButNotTheStatistics) {
+  plan_only();
   const int64_t kept = B * T * (L * 16 * C + 2 * C + Vp), statistics = B * T * (L * (NH + 4) + 2);
   const auto fp32 = run("fp32"), bf16 = run("bf16");
-  EXPECT_EQ(measured(fp32, Mem::Activation), 4 * kept + 4 * statistics + kBatch);
-  EXPECT_EQ(measured(bf16, Mem::Activation), 2 * kept + 4 * statistics + kBatch);
-  EXPECT_EQ(measured(run("fp16"), Mem::Activation), measured(bf16, Mem::Activation));
-  EXPECT_EQ(measured(fp32, Mem::Workspace) - measured(bf16, Mem::Workspace), 2 * B * T * 12 * C);
+  EXPECT_EQ(predicted(fp32, Mem::Activation), 4 * kept + 4 * statistics + kBatch);
+  EXPECT_EQ(predicted(bf16, Mem::Activation), 2 * kept + 4 * statistics + kBatch);
+  EXPECT_EQ(predicted(run("fp16"), Mem::Activation), predicted(bf16, Mem::Activation));
+  EXPECT_EQ(predicted(fp32, Mem::Workspace) - predicted(bf16, Mem::Workspace), 2 * B * T * 12 * C);
 }
 
 }  // namespace

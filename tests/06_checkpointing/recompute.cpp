@@ -98,12 +98,12 @@ TEST(Recompute, NamesAllPoliciesThatItAccepts) {
             (std::vector<std::string>{"none", "selective", "selective:attention", "selective:mlp",
                                       "full", "every:2", "every:3"}));
   // All blocks are one run: like none, unless micro-batches in between share its memory.
-  EXPECT_EQ(Recompute("full", 4, /*others=*/true).all().back(), "every:4");
-  for (const bool others : {false, true})
+  EXPECT_EQ(Recompute("full", 4, /*at_once=*/false).all().back(), "every:4");
+  for (const bool at_once : {true, false})
     for (int64_t L = 1; L < 13; ++L)
-      for (const Recompute all("none", L, others); const std::string& policy : all.all())
+      for (const Recompute all("none", L, at_once); const std::string& policy : all.all())
         EXPECT_EQ(all.under(policy).segment_before(L - 1).size() > 0,
-                  others && policy != "none" && !all.under(policy).selective())
+                  !at_once && policy != "none" && !all.under(policy).selective())
             << policy;
 }
 

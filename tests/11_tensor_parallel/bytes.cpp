@@ -53,29 +53,29 @@ TEST_F(TensorParallelBytes, AsPredictedWhereNoStepIsLeft) {
 // Megatron-LM keeps s b h (10 + 24 / t) without its dropout masks and with a fused attention; here
 // it is 4 C of stream, mid and two norms, and 12 C / t of qkv, att, fc and gelu, in F32.
 TEST_F(TensorParallelBytes, WhatAShareOfTheLayersTakes) {
+  plan_only();
   const int64_t B = 4;
   for (const int64_t tp : {1, 2, 4, 8}) {
     const auto got = run(tp, fmt::format("--batch {}", B));
-    for (size_t r = 0; r < static_cast<size_t>(tp); ++r) {
-      EXPECT_EQ(measured(got, Mem::Param, r), 4 * parameters(tp));
-      EXPECT_EQ(measured(got, Mem::Optim, r), 8 * parameters(tp));
-      const int64_t blocks = L * (4 * C + 12 * C / tp + 4 + NH / tp);
-      const int64_t ends = C + C + 2 + Vp / tp;  // the last stream, its norm, logits
-      const int64_t tokens = 2 + 3;              // tokens and targets; three sums
-      EXPECT_EQ(measured(got, Mem::Activation, r), 4 * B * T * (blocks + ends + tokens) + 4 * B);
-    }
+    EXPECT_EQ(predicted(got, Mem::Param), 4 * parameters(tp));
+    EXPECT_EQ(predicted(got, Mem::Optim), 8 * parameters(tp));
+    const int64_t blocks = L * (4 * C + 12 * C / tp + 4 + NH / tp);
+    const int64_t ends = C + C + 2 + Vp / tp;  // the last stream, its norm, logits
+    const int64_t tokens = 2 + 3;              // tokens and targets; three sums
+    EXPECT_EQ(predicted(got, Mem::Activation), 4 * B * T * (blocks + ends + tokens) + 4 * B);
   }
 }
 
 // The paper's s b h (34 / t): here 16 C / t. And without what is cheap, norms, att and gelu, 9 C /
 // t.
 TEST_F(TensorParallelBytes, WhatAShareOfTheSequencesTakes) {
+  plan_only();
   const int64_t B = 4, tokens = 4 * B * T * (2 + 3) + 4 * B;
   const auto activations = [&](int64_t tp, const std::string& flags) {
     const auto got = run(tp, fmt::format("--batch {} --sequence-parallel {}", B, flags));
     for (size_t r = 1; r < static_cast<size_t>(tp); ++r)
-      EXPECT_EQ(measured(got, Mem::Activation, r), measured(got, Mem::Activation));
-    return measured(got, Mem::Activation) - tokens;
+      EXPECT_EQ(predicted(got, Mem::Activation, r), predicted(got, Mem::Activation));
+    return predicted(got, Mem::Activation) - tokens;
   };
   for (const int64_t tp : {2, 4, 8}) {
     const int64_t ends = C + C + 2 + Vp;
@@ -86,18 +86,19 @@ TEST_F(TensorParallelBytes, WhatAShareOfTheSequencesTakes) {
               4 * B * T * (L * C + 15 * C + 4 + NH + ends) / tp);
   }
   // One rank has no other to share with.
-  EXPECT_EQ(activations(1, ""), measured(run(1, "--batch 4"), Mem::Activation) - tokens);
+  EXPECT_EQ(activations(1, ""), predicted(run(1, "--batch 4"), Mem::Activation) - tokens);
 }
 
 // Product, stream, branch and norm are in shares. Whole are a rank's summand, what is gathered for
 // a part and for its gradient, and the sums of chunks: of each sequence 16 for a norm's gain and 16
 // for its bias, in FP32.
 TEST_F(TensorParallelBytes, WorkspaceOfAShareOfTheSequences) {
+  plan_only();
   const int64_t B = 4;
   for (const int64_t tp : {2, 4, 8}) {
     const std::string flags = fmt::format("--batch {} --seq-len {}", B, kShort);
-    const int64_t plain = measured(run(tp, flags), Mem::Workspace);
-    const int64_t shared = measured(run(tp, flags + " --sequence-parallel"), Mem::Workspace);
+    const int64_t plain = predicted(run(tp, flags), Mem::Workspace);
+    const int64_t shared = predicted(run(tp, flags + " --sequence-parallel"), Mem::Workspace);
     const int64_t one = 4 * B * kShort * C, sums = 4 * B * 2 * kChunks * C;
     EXPECT_EQ(shared - plain, 3 * one + sums - 4 * one * (tp - 1) / tp);
   }

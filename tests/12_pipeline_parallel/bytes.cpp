@@ -68,42 +68,45 @@ TEST_F(PipelineBytes, AsPredictedWhereNoStepIsLeft) {
 }
 
 TEST_F(PipelineBytes, AStageHasItsLayers) {
+  plan_only();
   for (const int64_t pp : {1, 2, 4, 8}) {
     const auto got = run(pp, "1f1b");
     for (int64_t s = 0; s < pp; ++s) {
-      EXPECT_EQ(measured(got, Mem::Param, s), 4 * parameters(pp, s)) << pp << " " << s;
-      EXPECT_EQ(measured(got, Mem::Grad, s), 4 * parameters(pp, s)) << pp << " " << s;
-      EXPECT_EQ(measured(got, Mem::Optim, s), 8 * parameters(pp, s)) << pp << " " << s;
+      EXPECT_EQ(predicted(got, Mem::Param, s), 4 * parameters(pp, s)) << pp << " " << s;
+      EXPECT_EQ(predicted(got, Mem::Grad, s), 4 * parameters(pp, s)) << pp << " " << s;
+      EXPECT_EQ(predicted(got, Mem::Optim, s), 8 * parameters(pp, s)) << pp << " " << s;
       // Two messages on their way, in either direction.
-      EXPECT_EQ(measured(got, Mem::Comm, s), pp == 1 ? 0 : 4 * kStream) << pp << " " << s;
+      EXPECT_EQ(predicted(got, Mem::Comm, s), pp == 1 ? 0 : 4 * kStream) << pp << " " << s;
     }
   }
 }
 
 TEST_F(PipelineBytes, ActivationsOfWhatIsInFlight) {
+  plan_only();
   const int64_t pp = 4;
   const auto gpipe = run(pp, "gpipe"), one = run(pp, "1f1b"), zb = run(pp, "zb-h1"),
              inter = run("--pp 2 --pipeline interleaved");
   for (int64_t s = 0; s < pp; ++s) {
     const bool last = s + 1 == pp;
-    EXPECT_EQ(measured(gpipe, Mem::Activation, s), activations(last, L / pp, m)) << s;
-    EXPECT_EQ(measured(one, Mem::Activation, s), activations(last, L / pp, pp - s)) << s;
-    EXPECT_EQ(measured(zb, Mem::Activation, s), activations(last, L / pp, pp)) << s;
+    EXPECT_EQ(predicted(gpipe, Mem::Activation, s), activations(last, L / pp, m)) << s;
+    EXPECT_EQ(predicted(one, Mem::Activation, s), activations(last, L / pp, pp - s)) << s;
+    EXPECT_EQ(predicted(zb, Mem::Activation, s), activations(last, L / pp, pp)) << s;
   }
   // Two stages with two parts of two layers: first 2 parts ahead, 2 for the stage behind, and one.
-  EXPECT_EQ(measured(inter, Mem::Activation, 0), activations(false, L / 4, 2 + 2 + 1));
-  EXPECT_EQ(measured(inter, Mem::Activation, 1), activations(true, L / 4, 2 + 1));
+  EXPECT_EQ(predicted(inter, Mem::Activation, 0), activations(false, L / 4, 2 + 2 + 1));
+  EXPECT_EQ(predicted(inter, Mem::Activation, 1), activations(true, L / 4, 2 + 1));
 }
 
 // On stage s of zb-h1 the weight gradients of s + 1 micro-batches wait, and for each what they
 // read: of a block 10 C beside its stream, of which there is one more than blocks. Of 1f1b one
 // block, with a stream at either end, serves all.
 TEST_F(PipelineBytes, WeightGradientsThatWait) {
+  plan_only();
   const int64_t pp = 4, Lp = L / pp;
   const auto one = run(pp, "1f1b"), zb = run(pp, "zb-h1");
   for (int64_t s = 0; s < pp; ++s) {
     const int64_t waiting = (s + 1) * (10 * Lp + Lp + 1);
-    EXPECT_EQ(measured(zb, Mem::Workspace, s) - measured(one, Mem::Workspace, s),
+    EXPECT_EQ(predicted(zb, Mem::Workspace, s) - predicted(one, Mem::Workspace, s),
               (waiting - (10 + 2)) * kStream)
         << s;
   }

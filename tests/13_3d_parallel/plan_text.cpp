@@ -60,7 +60,8 @@ TEST(PlanTraffic, StagesTogetherSendWhatChapter11Does) {
       int64_t sum = 0;
       for (int64_t s = 0; s < pp; ++s) {
         const StageLayout stage(options, gpt, s, pp, /*micros=*/1);
-        sum += tp_traffic_of_stage(stage, acts, Recompute("none", stage.part.layers, true), B);
+        sum += tp_traffic_of_stage(stage, acts,
+                                   Recompute("none", stage.part.layers, /*at_once=*/false), B);
       }
       const int64_t once_more =
           sequence_ranks == 1 ? 0 : 2 * gpt.layers * 4 * B * gpt.seq_len * gpt.channels;
@@ -83,7 +84,7 @@ class PlanBubble : public ::testing::Test {
   std::string text(const std::string& f_b_w, const std::string& recompute = "none") const {
     MeshOptions options;
     options.f_b_w = f_b_w;
-    return bubble_text(stage("zb-h1"), Recompute(recompute, 3, true), options.times());
+    return bubble_text(stage("zb-h1"), Recompute(recompute, 3, /*at_once=*/false), options.times());
   }
 };
 
@@ -99,7 +100,7 @@ TEST_F(PlanBubble, OfGivenTimes) {
 // forward and 5 C (T+1) for gradients of inputs, with 2.5 and 3 (T+1) a head for the softmax.
 TEST_F(PlanBubble, OfCountedOperations) {
   const double C = 1600, T1 = 1025, NH = 25;
-  const StageTimes t = stage("1f1b").counted_times(Recompute("none", 3, true));
+  const StageTimes t = stage("1f1b").counted_times(Recompute("none", 3, /*at_once=*/false));
   EXPECT_NEAR(t.forward / t.weight, 1 + T1 * (2 * C + 2.5 * NH) / (24 * C * C), 1e-12);
   EXPECT_NEAR(t.input / t.weight, 1 + T1 * (5 * C + 3 * NH) / (24 * C * C), 1e-12);
   EXPECT_EQ(t.weight, 3 * 24 * C * C * 1024);
@@ -109,7 +110,7 @@ TEST_F(PlanBubble, OfCountedOperations) {
 
 // 1f1b computes a stage again once, with B; zb-h1 for I and for W.
 TEST_F(PlanBubble, CountsWhatIsComputedAgain) {
-  const Recompute none("none", 3, true), full("full", 3, true);
+  const Recompute none("none", 3, /*at_once=*/false), full("full", 3, /*at_once=*/false);
   for (const std::string schedule : {"1f1b", "zb-h1"}) {
     const StageTimes kept = stage(schedule).counted_times(none),
                      again = stage(schedule).counted_times(full);

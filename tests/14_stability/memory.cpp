@@ -27,8 +27,9 @@ TEST_F(StabilityMemory, AllOffIsChapter04) {
 }
 
 TEST_F(StabilityMemory, AgcKeepsTwoNormsARow) {
+  plan_only();
   // The longest matrix has 4 C rows; a norm is 12 limbs of 8 bytes.
-  EXPECT_EQ(measured(run8("--agc 0.1"), Mem::Workspace) - measured(run8(""), Mem::Workspace),
+  EXPECT_EQ(predicted(run8("--agc 0.1"), Mem::Workspace) - predicted(run8(""), Mem::Workspace),
             2 * 4 * kChannels * 12 * 8);
 }
 

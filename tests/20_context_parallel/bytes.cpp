@@ -61,23 +61,25 @@ TEST_F(ContextBytes, AsPredicted) {
 // What chapter 06 keeps of a token, of T / cp tokens; and beside it tokens and targets of all
 // sequences of this rank, and of one that is whole.
 TEST_F(ContextBytes, ActivationsFallWithTheNumberOfRanks) {
+  plan_only();
   const int64_t token = L * (16 * C + NH + 4) + 2 * C + 2 + Vp;
   for (const auto& [cp, way] :
        {std::pair{1, "gather"}, {2, "ring"}, {4, "gather"}, {8, "ulysses"}}) {
     const auto got = run(cp, fmt::format("--context {}", way));
     for (size_t r = 0; r < static_cast<size_t>(cp); ++r)
-      EXPECT_EQ(measured(got, Mem::Activation, r), (4 * token + 8 * B) * T / cp + 8 * T + 4 * B);
+      EXPECT_EQ(predicted(got, Mem::Activation, r), (4 * token + 8 * B) * T / cp + 8 * T + 4 * B);
   }
 }
 
 // What each way needs beside: k = 2C columns of keys and values.
 TEST_F(ContextBytes, WorkspaceOfEachWay) {
+  plan_only();
   // Softmaxes and gradients that wait in a ring of 2, 4, 8.
   for (const auto& [cp, softmaxes, gradients] :
        {std::tuple{2, 3, 2}, std::tuple{4, 5, 3}, std::tuple{8, 9, 5}}) {
     const int64_t t = T / cp, k = 2 * C, ulysses = 4 * t * (4 * (C + k) + 2 * C);
     const auto workspace = [&](const std::string& way) {
-      return measured(run(cp, "--context " + way), Mem::Workspace);
+      return predicted(run(cp, "--context " + way), Mem::Workspace);
     };
     const int64_t base = workspace("ulysses") - ulysses, softmax = 4 * t * (C + 2 * NH);
     EXPECT_EQ(workspace("gather") - base, 4 * t * C + softmax + (4 + 4) * T * k) << cp;

@@ -31,6 +31,7 @@ void on_ranks(Test&& test) {
   const GptConfig gpt = model();
   run_threads(4, [&](Comm& comm) {
     Bench bench;
+    bench.ctx.token_chunks = kTokenChunks / 4;
     const RunOptions run;
     const OwnTokens own{T, 4, comm.rank(), TokenOrder::Zigzag};
     ContextParallel parallel(bench.arena, bench.ctx, comm, run, ContextWay::Gather,

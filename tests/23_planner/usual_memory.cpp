@@ -91,7 +91,7 @@ TEST(UsualBytes, StagesArePlannedAsByChapter12) {
         PipelineOptions options;
         options.kind = kind;
         const StageLayout stage(options, of.gpt, s, 4, layout.micros(of));
-        const Recompute recompute(layout.recompute, stage.part.layers, true);
+        const Recompute recompute(layout.recompute, stage.part.layers, /*at_once=*/false);
         ActivationPlan wanted = stage.plan(of.precision.plan(), recompute);
         const ActivationPlan got = activations_of(of, layout, s);
         EXPECT_EQ(got.slots, wanted.slots);

@@ -24,9 +24,16 @@ class MemoryRuns : public Programs {
 
   nlohmann::json report(const Program& program, const std::string& flags) const {
     const bool given = flags.find("--channels") != std::string::npos;
-    return Programs::report(program,
-                            given ? flags : fmt::format("--channels {} {}", kChannels, flags));
+    return Programs::report(
+        program, fmt::format("{}{} {}", plan_only_ ? "--plan-only" : "",
+                             given ? "" : fmt::format(" --channels {}", kChannels), flags));
   }
+  nlohmann::json plan(const Program& program, const std::string& flags) const {
+    return report(program, "--plan-only " + flags);
+  }
+  /// From here on report() is plan(): for tests of formulas, as others hold them to what is
+  /// counted.
+  void plan_only() { plan_only_ = true; }
 
   /// Elements of its parameters with L layers, each section padded to equal multiples of 64 for so
   /// many shards: written out, not asked of the layout.
@@ -38,6 +45,7 @@ class MemoryRuns : public Programs {
 
  private:
   static constexpr size_t kTextBytes = 400;
+  bool plan_only_ = false;
 };
 
 /// Success if --report has all categories of all ranks and predicted equals measured in each;
@@ -62,6 +70,11 @@ inline ::testing::AssertionResult as_predicted(const nlohmann::json& report) {
 inline int64_t measured(const nlohmann::json& report, Mem mem, size_t rank = 0) {
   const std::string name(kMemNames.at(static_cast<size_t>(mem)));
   return report.at("memory").at(rank).at(name).at("measured");
+}
+/// Predicted bytes, of a run or of a plan. as_predicted() says that they are those measured.
+inline int64_t predicted(const nlohmann::json& report, Mem mem, size_t rank = 0) {
+  const std::string name(kMemNames.at(static_cast<size_t>(mem)));
+  return report.at("memory").at(rank).at(name).at("predicted");
 }
 
 }  // namespace ladder::test

@@ -81,6 +81,10 @@ class Programs : public ::testing::Test {
   void must_end_with(int status) { status_ = status; }
   /// train() with --report.
   nlohmann::json report(const Program& program, std::string_view flags) const;
+  /// The same with --plan-only: no step is taken, and "memory" has predictions alone.
+  nlohmann::json plan(const Program& program, std::string_view flags) const {
+    return report(program, "--plan-only " + std::string(flags));
+  }
 
  private:
   int status_ = 0;

@@ -69,7 +69,7 @@ nlohmann::json page_json(const Answer& a) {
   const StageSeconds& stage = a.best().step.stage;
   page["layers"] = a.job.gpt.layers;
   page["pruned"] = pruned_text(a.device, a.found);
-  page["policies"] = Recompute("none", a.job.gpt.layers, true).all();
+  page["policies"] = Recompute("none", a.job.gpt.layers, /*at_once=*/false).all();
   page["micros"] = a.best().layout.micros(a.job);
   page["stage"] = {{"number", a.best().step.slowest},
                    {"forward", stage.forward.total()},
