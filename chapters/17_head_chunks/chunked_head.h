@@ -98,7 +98,7 @@ class HeadGrad {
   /// says.
   void begin_chunk(int64_t j) { tree_.begin(j); }
   Tensor sum() const { return buffers_[tree_.top()]; }
-  Into into() const { return tree_.fresh() ? into_ : Into::Add; }
+  Into into() const { return tree_.into() == Into::Write ? into_ : Into::Add; }
   void end_chunk(const Ctx& ctx, int64_t j) {
     tree_.join(j, chunks_, [&](size_t to, size_t from) {
       ctx.kernels->add(ctx, buffers_[to], buffers_[to], buffers_[from]);

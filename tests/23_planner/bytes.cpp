@@ -63,6 +63,14 @@ TEST_F(PlannedBytes, OfEachStageOfZero) {
                  fmt::format("--gpus 2 --tp 1 --pp 1 --cp 1 --zero {}", zero), "--ranks 2");
 }
 
+TEST_F(PlannedBytes, OfReplicas) {
+  for (const int replicas : {2, 4})
+    expect_equal("30_hsdp",
+                 fmt::format("{} --precision bf16 --micro-batch 1 --recompute none --replicas {}",
+                             kNano, replicas),
+                 "--gpus 8 --tp 1 --pp 1 --cp 1 --zero 3", "--ranks 8");
+}
+
 TEST_F(PlannedBytes, OfFp8) {
   expect_equal("16_fp8", kNano + " --precision fp8 --micro-batch 4 --recompute none",
                "--gpus 2 --tp 1 --pp 1 --cp 1 --zero 0", "--ranks 2");
