@@ -115,8 +115,8 @@ class Refusal {
       std::optional<std::remove_const_t<decltype(given)>> nearest;
       const Candidates candidates(job_, free);
       candidates.each([&](PlanLayout l) {
-        for (const int64_t zero : candidates.zeros(l)) {
-          l.zero = static_cast<int>(zero);
+        for (const Sharding& sharding : candidates.shardings(l)) {
+          sharding.of(l);
           if (!nearest || distance(value(l), given) < distance(*nearest, given)) nearest = value(l);
         }
       });

@@ -4,11 +4,12 @@
 //   cp         divisors of the devices left      dp          what is left
 //   ep         divisors of the experts           micro-batch powers of two, or all sequences of a
 //   chunks     divisors of a stage's layers                  replica
-//   schedule   chapter 12's four                 zero        0 to 3
-//   recompute  chapter 06's policies, each with one name
+//   schedule   chapter 12's four                 zero        0 to 3, and with 3 the divisors of
+//                                                            dp as replicas of chapter 30
+//   recompute  chapter 06's policies, each under one name
 //
-// If two layouts are really the same, only one comes: one stage has no schedule, one replica has no
-// stage of ZeRO.
+// Two layouts that are one come once: one stage has no schedule, one rank of the batch no stage of
+// ZeRO.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,7 @@ namespace ladder::planner {
 /// The parts of a layout that the user has fixed.
 struct Fixed {
   std::optional<int64_t> tp = {}, pp = {}, dp = {}, cp = {}, ep = {};
-  std::optional<int64_t> zero = {}, micro_batch = {}, chunks = {};
+  std::optional<int64_t> zero = {}, replicas = {}, micro_batch = {}, chunks = {};
   std::optional<std::string> recompute = {};
   std::optional<PipelineKind> schedule = {};
 };
@@ -40,6 +41,7 @@ void each_flag(Use&& use) {
   using L = PlanLayout;
   use(&Fixed::recompute, "--recompute", [](const L& l) { return l.recompute; });
   use(&Fixed::zero, "--zero", [](const L& l) { return int64_t{l.zero}; });
+  use(&Fixed::replicas, "--replicas", [](const L& l) { return l.replicas; });
   use(&Fixed::micro_batch, "--micro-batch", [](const L& l) { return l.micro_batch; });
   use(&Fixed::schedule, "--schedule", [](const L& l) { return l.schedule; });
   use(&Fixed::chunks, "--chunks", [](const L& l) { return l.chunks; });
@@ -50,15 +52,26 @@ void each_flag(Use&& use) {
   use(&Fixed::dp, "--dp", [](const L& l) { return l.dp; });
 }
 
-/// The layouts that break none of some rules. Each stands for a family: all its stages of ZeRO and
-/// all policies of recomputation.
+/// How ranks of the batch share what belongs to parameters.
+struct Sharding {
+  int zero;
+  int64_t replicas;
+
+  void of(PlanLayout& l) const {
+    l.zero = zero;
+    l.replicas = replicas;
+  }
+};
+
+/// The layouts that break none of some rules. Each stands for all its shardings and all policies of
+/// recomputation.
 class Candidates {
  public:
   using Rules = std::vector<Rule>;
   Candidates(const Job& job, const Fixed& fixed, Rules rules = {kRules.begin(), kRules.end()})
       : job_(job), fixed_(fixed), rules_(std::move(rules)) {}
 
-  /// Calls use(layout) for each, with its first stage of ZeRO and its first policy.
+  /// Calls use(layout) for each, with the first of its shardings and of its policies.
   template <class Use>
   void each(Use&& use) const {
     for (const int64_t tp : of(fixed_.tp, {1, 2, 4, 8})) {
@@ -82,11 +95,15 @@ class Candidates {
     return first;
   }
 
-  /// The stages of ZeRO of a layout of each().
-  std::vector<int64_t> zeros(const PlanLayout& l) const {
-    return of(fixed_.zero, l.replicas() == 1 ? std::vector<int64_t>{0}
-                           : l.pp > 1        ? std::vector<int64_t>{0, 1}
-                                             : std::vector<int64_t>{0, 1, 2, 3});
+  /// Of a layout of each().
+  std::vector<Sharding> shardings(const PlanLayout& l) const {
+    std::vector<Sharding> all;
+    for (const int64_t zero : of(fixed_.zero, l.batch_ranks() == 1 ? std::vector<int64_t>{0}
+                                              : l.pp > 1           ? std::vector<int64_t>{0, 1}
+                                                         : std::vector<int64_t>{0, 1, 2, 3}))
+      for (const int64_t replicas : of(fixed_.replicas, replicas_of(l, zero)))
+        all.push_back({static_cast<int>(zero), replicas});
+    return all;
   }
   const std::vector<std::string>& policies(const PlanLayout& l) const {
     const int64_t layers = job_.gpt.layers / (l.pp * l.chunks);
@@ -108,10 +125,21 @@ class Candidates {
         for (const int64_t micro : of(fixed_.micro_batch, micro_batches(job_.batch / l.dp))) {
           l.ep = ep;
           l.micro_batch = micro;
-          l.zero = static_cast<int>(zeros(l).front());
+          l.replicas = 1;
+          shardings(l).front().of(l);
           if (breaks_none(l)) use(std::as_const(l));
         }
     }
+  }
+  /// Legal numbers of replicas of a layout, whose own does not matter.
+  std::vector<int64_t> replicas_of(PlanLayout l, int64_t zero) const {
+    l.zero = static_cast<int>(zero);
+    std::vector<int64_t> all;
+    for (const int64_t replicas : zero == 3 ? divisors(l.dp) : std::vector<int64_t>{1}) {
+      l.replicas = replicas;
+      if (!breaks(groups_are_alike, l)) all.push_back(replicas);
+    }
+    return all;
   }
   bool has(Rule rule) const { return std::ranges::find(rules_, rule) != rules_.end(); }
   bool breaks(Rule rule, const PlanLayout& l) const { return has(rule) && !rule(job_, l).empty(); }

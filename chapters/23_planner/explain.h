@@ -63,10 +63,12 @@ inline constexpr std::array kExplanations = {
                 "chapters/12_pipeline_parallel/stage_layout.h, message()"},
     Explanation{"bubble", "end of the last stage on the clock - m (F + I + W) of the slowest stage",
                 "chapters/12_pipeline_parallel/pipeline_clock.h, simulate()"},
-    Explanation{"data",
-                "what the last backward does not hide of the reduce-scatter + what the first "
-                "forward does not hide of the all-gather; ZeRO 2 and 3: of each micro-batch",
-                "chapters/09_zero2/zero2.h and 10_zero3/zero3.h, zero2_traffic(), zero3_traffic()"},
+    Explanation{
+        "data",
+        "what the last backward does not hide of the reduce-scatter + what the first "
+        "forward does not hide of the all-gather; ZeRO 2 and 3: of each micro-batch; replicas: "
+        "+ an all-reduce of the shard",
+        "chapters/09_zero2/zero2.h, 10_zero3/zero3.h and 30_hsdp/hsdp.h"},
     Explanation{"update", "(28 + 4 + 6) bytes x elements of the shard / memory rate",
                 "kernels/cost.h, adamw_update() and squared_norm()"},
     Explanation{"step_seconds", "the sum of the terms above", "chapters/23_planner/step_time.h"},
@@ -102,12 +104,12 @@ inline std::string letters(const Job& job, const Device& device, const Plan& pla
   return fmt::format(
       "  L {}, C {}, T {}, V {}, NH {}, HS {}, M {} elements of a block's matrices\n"
       "  m {} micro-batches of {} sequences, {} tokens of each on a rank; {} in flight on stage 0\n"
-      "  slowest stage {}: {} elements, {} of the shard of one of {} replicas; memory of stage {}\n"
+      "  slowest stage {}: {} elements, {} of one of {} shards; memory of stage {}\n"
       "  F {:.3g} s, I {:.3g} s, W {:.3g} s of one micro-batch there\n"
       "  links: tensor {}, context {}, data {}, stages {}\n",
       gpt.layers, gpt.channels, gpt.seq_len, gpt.vocab, gpt.heads, gpt.head_size(),
       gpt.block_matrices(), l.micros(job), l.micro_batch, gpt.seq_len / l.cp, in_flight(job, l, 0),
-      plan.step.slowest, n.all, n.own, l.replicas(), plan.memory.stage, t.forward.total(),
+      plan.step.slowest, n.all, n.own, l.shards(), plan.memory.stage, t.forward.total(),
       t.input.total(), t.weight.total(), link(model.stages().tensor_link()),
       link(model.stages().context_link()), link(model.data_link()),
       link(model.stages().stage_link()));

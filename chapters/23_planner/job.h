@@ -48,23 +48,27 @@ struct Job {
 struct PlanLayout {
   int64_t tp = 1, pp = 1, dp = 1, cp = 1, ep = 1;
   int zero = 0;
+  int64_t replicas = 1;  ///< chapter 30: groups with all shards of stage 3 each
   std::string recompute = "none";
   int64_t micro_batch = 1;
   PipelineKind schedule = PipelineKind::OneFOneB;
   int64_t chunks = 1;  ///< per stage, for interleaved
   bool operator==(const PlanLayout&) const = default;
 
-  int64_t gpus() const { return tp * pp * dp * cp; }  ///< ep shares the ranks of dp and cp
-  /// Ranks that share gradients and states. Ranks that share a sequence have the same weights.
-  int64_t replicas() const { return dp * cp; }
+  int64_t gpus() const { return tp * pp * dp * cp; }  ///< ep shares what dp and cp have
+  /// Ranks that share the batch: those that share a sequence have the same weights, too.
+  int64_t batch_ranks() const { return dp * cp; }
+  /// Ranks among which a stage of ZeRO cuts what it shares.
+  int64_t shards() const { return batch_ranks() / replicas; }
   int64_t micros(const Job& job) const { return job.batch / dp / micro_batch; }  ///< of a step
   bool is_last(int64_t stage) const { return stage + 1 == pp; }
 
   std::string text() const {
     std::string schedule_text(to_string(schedule));
     if (chunks > 1) schedule_text += fmt::format(" x{}", chunks);
-    return fmt::format("tp {} pp {} dp {} cp {}{} zero {} recompute {} micro-batch {}{}", tp, pp,
-                       dp, cp, ep > 1 ? fmt::format(" ep {}", ep) : "", zero, recompute,
+    return fmt::format("tp {} pp {} dp {} cp {}{} zero {}{} recompute {} micro-batch {}{}", tp, pp,
+                       dp, cp, ep > 1 ? fmt::format(" ep {}", ep) : "", zero,
+                       replicas > 1 ? fmt::format(" replicas {}", replicas) : "", recompute,
                        micro_batch, pp > 1 ? " " + schedule_text : "");
   }
 };

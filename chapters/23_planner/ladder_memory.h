@@ -3,8 +3,8 @@
 // Each layout is one chapter's: 06 on one rank, 07 to 10 for a stage of ZeRO, 21 for experts on one
 // rank, 22 for experts on several, with ZeRO's stage 2, 16 for FP8, and 20 where ranks share
 // sequences, with ZeRO's stage 2. Where one replica's ranks share layers it is 11, where they share
-// stages 12, and 13 for more than one of these, with ZeRO's stage 1. What no chapter runs has a
-// dash.
+// stages 12, 30 where groups of ranks have all shards, and 13 for more than one of these, with
+// ZeRO's stage 1. What no chapter runs has a dash.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +55,7 @@ inline std::string ladder_chapter(const Job& job, const PlanLayout& l) {
     return l.pp == 1 ? "11_tensor_parallel" : l.tp == 1 ? "12_pipeline_parallel" : "13_3d_parallel";
   }
   if (l.zero == 0) return l.dp == 1 ? "06_checkpointing" : "07_ddp";
+  if (l.replicas > 1) return "30_hsdp";
   constexpr std::array kZero{"08_zero1", "09_zero2", "10_zero3"};
   return kZero.at(static_cast<size_t>(l.zero) - 1);
 }
@@ -105,10 +106,10 @@ class LadderMemory {
   /// Chapters 06 to 10, 16 and 21.
   MemoryBytes of_shares() const {
     const GptConfig& gpt = job_.gpt;
-    const ParamLayout params(gpt, l_.zero == 0 ? 1 : l_.dp), shard = params.shard(0);
+    const ParamLayout params(gpt, l_.zero == 0 ? 1 : l_.shards()), shard = params.shard(0);
     const Recompute recompute(l_.recompute, gpt.layers);
     const ActivationPlan acts = recompute.plan(job_.precision.plan());
-    const int ranks = static_cast<int>(l_.dp);
+    const int ranks = static_cast<int>(l_.shards());
     MemoryBytes bytes = common(l_.zero >= 1 ? shard : params, gpt.seq_len);
     bytes[Mem::Param] =
         Weights::param_bytes(l_.zero >= 3 ? shard.size() : params.size(), job_.precision);
@@ -124,7 +125,8 @@ class LadderMemory {
           size_of(job_.precision.dtype()) * Zero3Options{}.room_elements(params);
     const int64_t message =
         l_.zero == 0 ? Ddp::largest_message(params, ddp_) : params.largest_section();
-    bytes[Mem::Comm] = CommStream::bytes(ranks, message);
+    bytes[Mem::Comm] = CommStream::bytes(ranks, message) +
+                       CommStream::bytes(static_cast<int>(l_.replicas), shard.grads().size());
     Fp8::add_bytes(bytes, gpt, micro_, recompute.sets(), job_.precision.fp8());
     return bytes;
   }
@@ -154,7 +156,7 @@ class LadderMemory {
   MemoryBytes of_context() const {
     ContextOptions options{.way = job_.context};
     options.cp = static_cast<int>(l_.cp);
-    const int ranks = static_cast<int>(l_.replicas());
+    const int ranks = static_cast<int>(l_.batch_ranks());
     const OwnTokens own = options.own_tokens(job_.gpt, options.mesh(job_.gpt, ranks), 0);
     const int64_t micro = options.micro(micro_);
     const GptConfig gpt = own_part(job_.gpt, l_.cp);

@@ -41,9 +41,9 @@ inline std::string experts_are_whole(const Job& job, const PlanLayout& l) {
 }
 inline std::string experts_are_shared(const Job& job, const PlanLayout& l) {
   const int64_t count = job.gpt.experts.count;
-  if (count == 0 || (count % l.ep == 0 && l.replicas() % l.ep == 0)) return "";
+  if (count == 0 || (count % l.ep == 0 && l.batch_ranks() % l.ep == 0)) return "";
   return fmt::format("ep {} must divide {} experts and the {} ranks of dp and cp", l.ep, count,
-                     l.replicas());
+                     l.batch_ranks());
 }
 /// Chapter 11.
 inline std::string tensors_are_cut(const Job& job, const PlanLayout& l) {
@@ -71,7 +71,15 @@ inline std::string stages_reduce_once(const Job&, const PlanLayout& l) {
   return fmt::format("zero {} with pp {}: each micro-batch would be reduced by itself", l.zero,
                      l.pp);
 }
-/// Segments of every:K must be in one part of a stage.
+/// Chapter 30. A group has two shards or more: with one it is stage 0.
+inline std::string groups_are_alike(const Job&, const PlanLayout& l) {
+  if (l.replicas == 1) return "";
+  if (l.zero != 3 || l.pp * l.cp * l.ep > 1)
+    return fmt::format("replicas {}: legal is 1 without zero 3, and with pp, cp or ep", l.replicas);
+  if (l.dp % l.replicas == 0 && l.dp > l.replicas) return "";
+  return fmt::format("replicas {} must divide dp {} and be less", l.replicas, l.dp);
+}
+/// Segments of every:K lie in one part of a stage.
 inline std::string segments_fit(const Job& job, const PlanLayout& l) {
   constexpr std::string_view kEvery = "every:";
   int64_t k = 0;
@@ -116,12 +124,12 @@ inline std::string stages_take_turns(const Job& job, const PlanLayout& l) {
   return fmt::format("interleaved: pp {} must divide {} micro-batches", l.pp, l.micros(job));
 }
 
-/// Rules that say more come first. The first two take longer than the others.
-inline constexpr std::array<Rule, 13> kRules = {
-    tensors_are_cut,         layers_are_cut,     experts_exist,     experts_are_whole,
-    stages_reduce_once,      segments_fit,       tokens_are_shared, devices_are_all,
-    tokens_are_shared_again, experts_are_shared, batch_is_shared,   share_is_cut,
-    stages_take_turns};
+/// The more a rule says, the earlier it comes. The first two cost more than the others.
+inline constexpr std::array<Rule, 14> kRules = {
+    tensors_are_cut,    layers_are_cut,          experts_exist,      experts_are_whole,
+    stages_reduce_once, groups_are_alike,        segments_fit,       tokens_are_shared,
+    devices_are_all,    tokens_are_shared_again, experts_are_shared, batch_is_shared,
+    share_is_cut,       stages_take_turns};
 
 /// Why a layout is not legal; "" if it is legal.
 inline std::string why_not(const Job& job, const PlanLayout& l) {

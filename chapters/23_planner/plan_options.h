@@ -85,7 +85,7 @@ struct JobOptions {
 /// What the search may not choose itself.
 struct LayoutOptions {
   int64_t tp = 0, pp = 0, dp = 0, cp = 0, ep = 0, micro_batch = 0, chunks = 0;
-  int64_t zero = -1;
+  int64_t zero = -1, replicas = 0;
   std::string recompute, schedule;
 
   void add_to(CommandLine& line) {
@@ -97,6 +97,7 @@ struct LayoutOptions {
     line.add("--cp", cp, "ranks that share each sequence", any);
     line.add("--ep", ep, "ranks that share the experts, of those of dp and cp", any);
     line.add("--zero", zero, "stage of ZeRO, 0 to 3", any);
+    line.add("--replicas", replicas, "groups with all shards of stage 3 each (chapter 30)", any);
     line.add("--recompute", recompute, "a policy of chapter 06", any);
     line.add("--micro-batch", micro_batch,
              "sequences of one forward: a power of two, or all of a replica", any);
@@ -110,6 +111,7 @@ struct LayoutOptions {
                                       {"--dp", dp},
                                       {"--cp", cp},
                                       {"--ep", ep},
+                                      {"--replicas", replicas},
                                       {"--micro-batch", micro_batch},
                                       {"--chunks", chunks}})
       if (value < 0 || value > 1 << 20)
@@ -127,6 +129,7 @@ struct LayoutOptions {
             .dp = given(dp),
             .cp = given(cp),
             .ep = given(ep),
+            .replicas = given(replicas),
             .micro_batch = given(micro_batch),
             .chunks = given(chunks),
             .schedule = named<PipelineKind>(schedule)};

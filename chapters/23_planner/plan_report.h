@@ -67,10 +67,11 @@ inline std::string layouts_text(const Job& job, const Device& device,
     const PlanLayout& l = plan.layout;
     std::string schedule = l.pp == 1 ? "-" : std::string(to_string(l.schedule));
     if (l.chunks > 1) schedule += fmt::format(" x{}", l.chunks);
-    text += fmt::format(fmt::runtime(kRow), l.tp, l.pp, l.dp, l.cp, l.ep, l.zero, l.recompute,
-                        l.micro_batch, schedule, gib(plan.bytes()),
-                        fmt::format("{:.3g}", plan.seconds()),
-                        fmt::format("{:.1f}%", 100 * speed_of(job, device, plan).mfu));
+    text += fmt::format(
+        fmt::runtime(kRow), l.tp, l.pp, l.dp, l.cp, l.ep,
+        l.replicas > 1 ? fmt::format("3 x{}", l.replicas) : fmt::format("{}", l.zero), l.recompute,
+        l.micro_batch, schedule, gib(plan.bytes()), fmt::format("{:.3g}", plan.seconds()),
+        fmt::format("{:.1f}%", 100 * speed_of(job, device, plan).mfu));
   }
   return text;
 }
@@ -155,6 +156,7 @@ inline nlohmann::json layout_json(const Job& job, const Device& device, const Pl
           {"cp", l.cp},
           {"ep", l.ep},
           {"zero", l.zero},
+          {"replicas", l.replicas},
           {"recompute", l.recompute},
           {"micro_batch", l.micro_batch},
           {"schedule", to_string(l.schedule)},

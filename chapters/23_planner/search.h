@@ -1,14 +1,13 @@
 // Which of the legal layouts is fastest.
 //
-// There may be a million of them, so bytes and bounds come first. A family has the layouts that
-// differ only in ZeRO and recomputation (candidates.h). A bound is a time that no layout of a
-// family goes below: the time without recomputation, and for a pipeline the least that chapter 12's
-// clock can show. Families are searched in the order of their bounds. A layout is not timed if it
-// is
+// There may be a million of them, so bytes and bounds come first. A family is the layouts that
+// differ in sharding and recomputation alone (candidates.h). A bound is a time that a layout cannot
+// go below: that of its family without recomputation, and of a pipeline the least that chapter 12's
+// clock can show. Families are looked at in the order of their bounds. A layout is not timed if
 //
-//   too large   for the device
-//   beaten      by another layout of its family with the same stage of ZeRO: no slower, no larger
-//   too slow    its bound is above the times of all wanted plans, and one of those is smaller
+//   too large   it does not fit
+//   beaten      another with the same sharding in its family is no slower and no larger
+//   too slow    its bound is above the times of all that are wanted, and one of those is smaller
 //
 // All others are timed, pipelines by the clock. So the answer is the same as if all were timed.
 // Tests compare it with a plain enumeration.
@@ -113,7 +112,7 @@ class Search {
     Found found;
     Ranking best(wanted);
     for (const auto& [l, seconds, bytes] : families) {
-      const auto members = std::ssize(candidates.zeros(l)) * std::ssize(candidates.policies(l));
+      const auto members = std::ssize(candidates.shardings(l)) * std::ssize(candidates.policies(l));
       found.legal += members;
       const bool known = !best.empty() || (found.least && found.least->bytes() <= bytes);
       if (known && bytes > device_.room())
@@ -139,8 +138,8 @@ class Search {
 
   Family family(const Candidates& candidates, PlanLayout l) {
     Family least{l, std::numeric_limits<double>::max(), std::numeric_limits<int64_t>::max()};
-    for (const int64_t zero : candidates.zeros(l)) {
-      l.zero = static_cast<int>(zero);
+    for (const Sharding& sharding : candidates.shardings(l)) {
+      sharding.of(l);
       least.seconds = std::min(least.seconds, bound(l));
       least.bytes = std::min(least.bytes, state_bytes(job_, l, sizes_.of(job_, l, 0)).total());
     }
@@ -162,8 +161,8 @@ class Search {
       again.push_back(StageModel(job_, device_, l).again());
       for (const int64_t stage : stages) work.push_back(work_bytes(job_, l, stage).total());
     }
-    for (const int64_t zero : candidates.zeros(l)) {
-      l.zero = static_cast<int>(zero);
+    for (const Sharding& sharding : candidates.shardings(l)) {
+      sharding.of(l);
       std::vector<int64_t> states;
       for (const int64_t stage : stages)
         states.push_back(state_bytes(job_, l, sizes_.of(job_, l, stage)).total());
@@ -174,9 +173,8 @@ class Search {
           bytes = std::max(bytes, work[i * stages.size() + s] + states[s]);
         l.recompute = policies[i];
         if (bytes <= device_.room()) {
-          // Stage 3 gathers some sections again. In the other stages only recomputation makes a
-          // difference.
-          members.emplace_back(zero == 3 ? bound(l) : again[i], bytes, i);
+          // Stage 3 gathers some sections again. Else what is computed again makes the difference.
+          members.emplace_back(l.zero == 3 ? bound(l) : again[i], bytes, i);
           continue;
         }
         ++found.too_large;

@@ -71,7 +71,7 @@ class StageModel {
   Link tensor_link() const { return link_of(device_, 1, l_.tp); }
   Link expert_link() const { return link_of(device_, l_.tp, l_.ep); }
   Link context_link() const { return link_of(device_, l_.tp, l_.cp); }
-  Link stage_link() const { return link_of(device_, l_.tp * l_.replicas(), 2); }
+  Link stage_link() const { return link_of(device_, l_.tp * l_.batch_ranks(), 2); }
 
  private:
   /// The time of one call of an operation that `ranks` ranks share. Costs are for FP32 and for one

@@ -98,7 +98,8 @@ class StepModel {
     return simulate(pipeline, all);
   }
 
-  Link data_link() const { return link_of(device_, l_.tp, l_.replicas()); }
+  Link data_link() const { return link_of(device_, l_.tp, l_.shards()); }
+  Link replica_link() const { return link_of(device_, l_.tp * l_.shards(), l_.replicas); }
   const StageModel& stages() const { return stages_; }
 
  private:
@@ -123,10 +124,9 @@ class StepModel {
 
   /// The time that replicas exchange and no computation hides.
   double data(const StepTime& time) const {
-    if (l_.replicas() == 1) return 0;
+    if (l_.batch_ranks() == 1) return 0;
     const StageSizes& n = sizes_.of(job_, l_, time.slowest);
-    const double waits =
-        static_cast<double>(n.sections) * messages_of_all_reduce(l_.replicas()) / 2;
+    const double waits = static_cast<double>(n.sections) * messages_of_all_reduce(l_.shards()) / 2;
     const auto seconds = [&](double bytes) { return data_link().seconds(bytes, waits); };
     const double reduce = seconds(static_cast<double>(n.reduce) *
                                   static_cast<double>(job_.sent_gradient_bytes()) / 4);
@@ -139,7 +139,15 @@ class StepModel {
     if (l_.zero == 1) return beyond(reduce, backward) + beyond(gather, forward);
     if (l_.zero == 2) return m * beyond(reduce, backward) + beyond(gather, forward);
     const double back = std::max(0.0, seconds(static_cast<double>(n.gather3)) - gather);
-    return m * (beyond(gather, forward) + beyond(back + reduce, backward));
+    return m * (beyond(gather, forward) + beyond(back + reduce, backward)) + across(n);
+  }
+
+  /// Chapter 30: an all-reduce of a shard's gradient, once a step, after backward.
+  double across(const StageSizes& n) const {
+    if (l_.replicas == 1) return 0;
+    const auto R = static_cast<double>(l_.replicas);
+    const auto bytes = static_cast<double>(n.own * job_.sent_gradient_bytes());
+    return replica_link().seconds(2 * (R - 1) / R * bytes, messages_of_all_reduce(l_.replicas));
   }
 
   /// AdamW, the norm of the gradient, and rounding the weights for the next forward.

@@ -39,7 +39,7 @@ namespace ladder::planner {
 /// A stage of one layout: elements of its flat buffer, and what one rank sends among replicas, by
 /// the formulas of chapters 08 to 10.
 struct StageSizes {
-  int64_t all, own;  ///< elements on a rank of the stage, and in one replica's shard
+  int64_t all, own;  ///< elements on a rank of the stage, and in one shard
   int64_t largest;   ///< section
   int64_t sections;  ///< that are not empty
   int64_t reduce;    ///< bytes of a reduce-scatter of all gradients, FP32
@@ -53,7 +53,7 @@ class SizeTable {
   const StageSizes& of(const Job& job, const PlanLayout& l, int64_t stage) {
     // Which sections stage 3 gathers again depends on the segments that are computed again.
     const int64_t segment = l.zero >= 3 ? recompute_of(job, l).sets() : 0;
-    const Key key{l.tp, l.pp, l.chunks, kind(l, stage), l.replicas(), l.ep, segment};
+    const Key key{l.tp, l.pp, l.chunks, kind(l, stage), l.shards(), l.ep, segment};
     const auto found = sizes_.find(key);
     return found != sizes_.end() ? found->second : sizes_[key] = make(job, l, stage);
   }
@@ -90,12 +90,11 @@ class SizeTable {
     return sizes;
   }
   const ParamLayout& params_of(const Job& job, const PlanLayout& l, int64_t stage) {
-    const std::array key{l.tp, l.pp, l.chunks, kind(l, stage), l.replicas()};
+    const std::array key{l.tp, l.pp, l.chunks, kind(l, stage), l.shards()};
     auto found = params_.find(key);
     if (found == params_.end())
       found =
-          params_
-              .emplace(key, ParamLayout(job.gpt, l.replicas(), {0, l.tp}, {stage, l.pp, l.chunks}))
+          params_.emplace(key, ParamLayout(job.gpt, l.shards(), {0, l.tp}, {stage, l.pp, l.chunks}))
               .first;
     return found->second;
   }

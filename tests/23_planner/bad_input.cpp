@@ -56,6 +56,8 @@ TEST_F(PlannerRefuses, BadFlags) {
          "of 7 devices for 8 sequences, 2 cp = 14 chunks must divide 64 tokens; or dp 7"},
         {"--gpus 7", "dp 7 must divide 8 sequences; nearest that is legal: --gpus 8, or --batch 7"},
         {"--zero 4", "--zero must be from 0 to 3"},
+        {"--zero 2 --replicas 2 --micro-batch 1", "replicas 2: legal is 1 without zero 3"},
+        {"--zero 3 --tp 1 --pp 1 --cp 1 --replicas 3 --micro-batch 1", "replicas 3 must divide dp"},
         {"--zero 3 --pp 2 --tp 1 --cp 1 --dp 4 --micro-batch 1",
          "each micro-batch would be reduced by itself"},
         {"--batch 9 --dp 8 --tp 1 --pp 1 --cp 1", "must divide 9 sequences"},

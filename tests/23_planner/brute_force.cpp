@@ -61,10 +61,12 @@ class BruteForce {
   void with_schedule(PlanLayout l) {
     for (l.zero = 0; l.zero <= 3; ++l.zero) {
       if (zero_ && l.zero != *zero_) continue;
-      for (const std::string& policy : policies(job_.gpt.layers)) {
-        l.recompute = policy;
-        if (why_not(job_, l).empty()) look_at(l);
-      }
+      for (l.replicas = 1; l.replicas <= l.dp; ++l.replicas)
+        for (const std::string& policy : policies(job_.gpt.layers)) {
+          l.recompute = policy;
+          if (why_not(job_, l).empty()) look_at(l);
+        }
+      l.replicas = 1;
     }
   }
   void look_at(const PlanLayout& l) {

@@ -74,6 +74,14 @@ TEST_F(PlannedBytes, OfEachStageOfZero) {
                  fmt::format("--ranks {}", ranks));
 }
 
+TEST_F(PlannedBytes, OfReplicas) {
+  for (const int replicas : {2, 4})
+    expect_equal("30_hsdp",
+                 fmt::format("{} --precision bf16 --micro-batch 1 --recompute none --replicas {}",
+                             kNano, replicas),
+                 "--gpus 8 --tp 1 --pp 1 --cp 1 --zero 3", "--ranks 8");
+}
+
 TEST_F(PlannedBytes, OfFp8) {
   for (const char* recompute : {"none", "full"})
     expect_equal("16_fp8",
