@@ -9,7 +9,6 @@
 #include "common/model/activations.h"
 #include "common/model/config.h"
 #include "common/run/command_line.h"
-#include "common/run/require_range.h"
 #include "kernels/context.h"
 #include "kernels/limbs.h"
 

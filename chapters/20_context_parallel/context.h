@@ -33,7 +33,6 @@
 #include "common/model/rope.h"
 #include "common/run/command_line.h"
 #include "common/run/log.h"
-#include "common/run/require_range.h"
 #include "kernels/cost.h"
 #include "kernels/token_leaves.h"
 

@@ -93,8 +93,8 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  int64_t flops = 0, flops_twice = 0;  // of a step's products: all, and those of recomputation
-  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
+  StepFlops flops = {};  // of a step's products
+  Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
   // Of the shard, flat, for the optimizer and for the model.
   ShardWeights weights{{arena, layout.shard.size(), o.precision}};
   HsdpGroups groups = split_groups(comm, layout.place);
@@ -127,9 +127,9 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
-                          scratch_bytes(o.run) +
-                          size_of(o.precision.dtype()) * o.zero3.room_elements(layout.params);
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
+  bytes[Mem::Workspace] += size_of(o.precision.dtype()) * o.zero3.room_elements(layout.params);
   bytes[Mem::Comm] = CommStream::bytes(layout.S, layout.params.largest_section()) +
                      CommStream::bytes(layout.R, layout.shard.grads().size());
   ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
@@ -163,7 +163,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Block l from its input on.
-void forward_block(Memory& m, const Activations& a, size_t l) {
+void forward_block(Memory& m, const Activations& a, int64_t l) {
   const Ctx& ctx = m.ctx;
   const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
@@ -205,6 +205,7 @@ void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Ten
 /// Before backward of block l: computes again what forward has dropped of it and of its segment.
 /// Gathers the weights of the block.
 void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, int64_t l) {
+  const StepFlops::Recomputing counted(m.flops);
   const Range segment = recompute.segment_before(l);
   for (int64_t b = segment.begin; b < segment.end; ++b) {
     m.params.use(m.ctx, b + 1, b + 1 < segment.end ? b + 2 : 0);
@@ -229,9 +230,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   for (int64_t l = L; l-- > 0;) {
-    const int64_t before = m.flops;
     recompute_segment(m, a, layout.recompute, l);
-    m.flops_twice += m.flops - before;
 
     m.grads.begin_section(ctx, l + 1);
     const BlockTensors& p = w.blocks[l];
@@ -262,7 +261,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
-  m.flops = m.flops_twice = 0;
+  m.flops = {};
   m.comm_stream.begin_step();
   m.replica_stream.begin_step();
   // A group has neighboring sequences of the batch. Of these the micro-batches of its ranks are
@@ -365,6 +364,7 @@ void run(Options o, Comm& comm) {
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy); });
+  if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
@@ -372,8 +372,7 @@ void run(Options o, Comm& comm) {
   m.replica_stream.show(log);
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
-  report_recompute(log, m.flops, m.flops_twice,
-                   layout.recompute.extra_flops(layout.gpt, layout.share));
+  report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));
   report_links(
       log, zero3_traffic(layout.params, o.ddp, o.precision, layout.recompute, o.zero3, layout.GA),
       m.comm_stream, replica_traffic(layout.shard, o.ddp, layout.R), m.replica_stream);
