@@ -14,6 +14,7 @@
 //   same bits when it stops half-way, saves, and a new run goes on half --ranks 4            the
 //   first half, which saves rest 08_zero1 --ranks 2   goes on from there, and both together have
 //   the same bits
+#include <cctype>
 #include <fstream>
 #include <ostream>
 #include <sstream>

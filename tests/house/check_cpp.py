@@ -93,6 +93,7 @@ ALTERNATIVES = [
     "common/run/backend_",
     "kernels/cpu/gemm/bf16_",
     "tests/common/comm/on_",
+    "tests/kernels/under_test_",
 ]
 # What stands in for other sources in a build of its own.
 STANDS_IN = "chapters/23_planner/page/alone.cpp"
