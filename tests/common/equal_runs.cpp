@@ -1,10 +1,12 @@
-// Runs that must have the same bits, or others, as tables say: tests/*/equal_runs.txt. A test of a
-// table is one of GoogleTest, on each of the models that stand above it.
+// Runs that must have the same bits, or others, as tables say: tests/*/equal_runs.txt, and for
+// ThreadSanitizer tests/*/threads_runs.txt. A test of a table is one of GoogleTest, on each of the
+// models that stand above it.
 //
 //   on exact                  the tests below run on each table of kernels with each small model,
 //   on small: --layers 2      or with these flags; lines that follow each other add up
 //   test AnyThreads           its name
 //   steps 3                   not kSteps
+//   text 400                  so many bytes of the text, for a short validation
 //   run 04_clipping --clip 1  what the lines below are compared with; their flags come on top of
 //   its same --threads 2          the same bits, of the same chapter same 06_checkpointing     or
 //   of another equal 06_checkpointing    the same bits, with these flags alone other --seed 2 other
@@ -12,6 +14,7 @@
 //   same bits when it stops half-way, saves, and a new run goes on half --ranks 4            the
 //   first half, which saves rest 08_zero1 --ranks 2   goes on from there, and both together have
 //   the same bits
+#include <cctype>
 #include <fstream>
 #include <ostream>
 #include <sstream>
@@ -36,7 +39,7 @@ Line parse_line(const std::string& text) {
   std::istringstream in(text);
   Line line;
   in >> line.verb >> std::ws;
-  if (line.verb != "steps" && std::isdigit(in.peek())) in >> line.chapter;
+  if (line.verb != "steps" && line.verb != "text" && std::isdigit(in.peek())) in >> line.chapter;
   std::getline(in, line.flags);
   return line;
 }
@@ -104,6 +107,8 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
   void expect(const Line& line) {
     if (line.verb == "steps") {
       steps = std::stoll(line.flags);
+    } else if (line.verb == "text") {
+      write("text.txt", read("text.txt").substr(0, std::stoul(line.flags)));
     } else if (line.verb == "run") {
       base = line;
       whole = of(line);

@@ -101,29 +101,6 @@ TEST_P(SameBitsLlama, RanksTurnTheirGroupsOfHeads) {
   }
 }
 
-// A rank that has some tokens of a sequence has the angles of those.
-TEST_P(SameBitsLlama, RanksTurnTheirTokens) {
-  const int64_t T = 12, HS = 10;
-  const Tensor angles = box.angles(T, HS), qkv = box.random({1, T, 4 * HS});
-  const Tensor whole = box.copy(qkv).view({T, 4 * HS});
-  k.rope(ctx, whole.view({1, T, 4 * HS}), angles, 2, false);
-  for (const auto& [begin, count] : {std::array{0, 3}, std::array{3, 9}}) {
-    const Tensor own = box.copy(qkv).view({T, 4 * HS}).slice(begin, count);
-    const Tensor tokens = own.view({1, count, 4 * HS});
-    k.rope(ctx, tokens, angles.slice(begin, count), 2, false);
-    EXPECT_TRUE(same_bits(own, whole.slice(begin, count)));
-  }
-}
-
-TEST_P(SameBitsLlama, ValuesStay) {
-  const int64_t T = 7, HS = 6;
-  const Tensor before = box.random({1, T, 4 * HS}), after = box.copy(before);
-  k.rope(ctx, after, box.angles(T, HS), 2, false);
-  EXPECT_TRUE(same_bits(columns(after, 3 * HS, HS), columns(before, 3 * HS, HS)));
-  for (int64_t head = 0; head < 3; ++head)
-    EXPECT_FALSE(same_bits(columns(after, head * HS, HS), columns(before, head * HS, HS)));
-}
-
 INSTANTIATE_TEST_SUITE_P(Tables, SameBitsLlama, ::testing::ValuesIn(tables_of_all_dtypes()),
                          table_name);
 

@@ -1,6 +1,6 @@
 // The table whose operations are tested: `ref`, `cpu`, or that of a device, the stand-in on the CPU
 // or a GPU. A test is compiled once; which table it tests is decided by what it is linked with:
-// host_under_test.cpp or cuda/device_under_test.cpp.
+// under_test_host.cpp or under_test_device.cpp.
 #pragma once
 
 #include <gtest/gtest.h>
