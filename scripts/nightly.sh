@@ -555,6 +555,12 @@ clients() {
       *) ((all_failed += 1)) ;;
     esac
   done
+  python3 -B tests/clients/test_tokens.py --build "$build" --install
+  case $? in
+    0) ;;
+    77) echo "nightly.sh: client tokens not tried" ;;
+    *) ((all_failed += 1)) ;;
+  esac
 }
 
 every_mutant() {
