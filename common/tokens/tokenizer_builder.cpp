@@ -57,6 +57,7 @@ void TokenizerBuilder::add_merge(const std::string& left, const std::string& rig
 }
 
 void TokenizerBuilder::merge_by_rank() {
+  check_ids();
   for (const auto& [bytes, id] : ids_)
     for (size_t cut = 1; cut < bytes.size(); ++cut) {
       const auto left = ids_.find(std::string_view(bytes).substr(0, cut));
@@ -68,7 +69,7 @@ void TokenizerBuilder::merge_by_rank() {
   made_.whole_words = true;
 }
 
-Tokenizer TokenizerBuilder::finish() {
+void TokenizerBuilder::check_ids() const {
   // Special tokens may leave gaps behind the others: those of cl100k do.
   int64_t last = made_.vocab() - 1;
   while (last >= 0 && (made_.tokens[static_cast<size_t>(last)].empty() ||
@@ -77,6 +78,10 @@ Tokenizer TokenizerBuilder::finish() {
   for (int64_t id = 0; id < last; ++id)
     if (made_.tokens[static_cast<size_t>(id)].empty())
       throw UserError("no token has the id {}, and others go up to {}", id, last);
+}
+
+Tokenizer TokenizerBuilder::finish() {
+  check_ids();
   byte_ids(made_);
   return std::move(made_);
 }

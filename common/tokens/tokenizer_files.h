@@ -14,8 +14,8 @@ namespace ladder {
 
 /// What a file of ranks does not say; the other files know it themselves.
 struct TokenizerHints {
-  std::optional<Split> split;
-  std::optional<int64_t> end_of_text;  ///< the id of <|endoftext|>
+  std::optional<Split> split = {};
+  std::optional<int64_t> end_of_text = {};  ///< the id of <|endoftext|>
 };
 
 /// @param path a directory with tokenizer.json, or vocab.json and merges.txt, or one file of ranks
@@ -49,6 +49,7 @@ class TokenizerBuilder {
 
  private:
   std::optional<uint32_t> id_of(const std::string& bytes) const;
+  void check_ids() const;
 
   Tokenizer made_;
   std::map<std::string, uint32_t, std::less<>> ids_;

@@ -70,9 +70,10 @@ class Tokens(unittest.TestCase):
         cls.code = "".join(path.read_text() for path in code)
         random = Random(1)
         cls.strings = [text for text in (string(random) for _ in range(cls.count)) if text]
-        cls.huggingface = {}
+        # The tokenizers of test_hashes.py.
+        cls.text, cls.merges, cls.huggingface = "".join(cls.strings[:2000]), {}, {}
         for split in SPLITS:
-            cls.ours.train(cls.code + "".join(cls.strings[:2000]), 3000, "--split", split, out=split + ".own")
+            cls.merges[split] = cls.ours.train(cls.text, 2000, "--split", split, out=split + ".own")
             cls.huggingface[split] = tokenizers.Tokenizer.from_file(
                 str(cls.ours.folder / f"{split}.own/tokenizer.json"))
 
@@ -113,11 +114,11 @@ class Tokens(unittest.TestCase):
         self.against_tiktoken(texts)
         self.against_tokenizers(texts)
 
-    def theirs(self, text, vocab):
+    def theirs(self, text, vocab, split="gpt2"):
         """The merges of tokenizers' trainer."""
         from tokenizers import Tokenizer, models, pre_tokenizers, trainers
         made = Tokenizer(models.BPE())
-        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.pre_tokenizer = self.huggingface[split].pre_tokenizer
         made.train_from_iterator([text], trainers.BpeTrainer(
             vocab_size=vocab, special_tokens=[END], show_progress=False,
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
@@ -132,6 +133,10 @@ class Tokens(unittest.TestCase):
     def test_trainer_on_long_texts(self):
         for text in filter(None, (self.code, self.bible)):
             self.assertEqual(self.ours.train(text, 8192), self.theirs(text, 8192))
+
+    def test_trainer_with_each_split(self):
+        for split in SPLITS:
+            self.assertEqual(self.merges[split], self.theirs(self.text, 2000, split), split)
 
     def test_ties_of_rustbpe(self):
         import rustbpe

@@ -1,0 +1,165 @@
+// Small corpora and pieces that have all of it: ties, "aaa", counts over 32 bits, pieces of thousands
+// of bytes. Merges and ids are compared; comparisons of pairs and lookups of merges are counted.
+#include "labs/check.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "chapters/24_tokenizer/trainer.h"
+#include "common/tokens/merge.h"
+
+namespace ladder::lab {
+namespace {
+
+using Words = std::vector<WordCount>;
+
+class Draw {
+ public:
+  Draw(const Sheet& sheet, std::string_view name) : random_(sheet.seed(), name) {}
+  uint64_t below(uint64_t n) { return random_.below(n, drawn_++); }
+  std::string word(std::string_view letters, uint64_t longest) {
+    std::string made;
+    for (uint64_t n = 1 + below(longest); n > 0; --n) made += letters[below(letters.size())];
+    return made;
+  }
+
+ private:
+  Random random_;
+  uint64_t drawn_ = 0;
+};
+
+Words corpus(Draw& draw, std::string_view letters, int64_t most) {
+  std::map<std::string, int64_t> counts;
+  for (int i = 0; i < 30; ++i)
+    counts[draw.word(letters, 9)] = static_cast<int64_t>(1 + draw.below(static_cast<uint64_t>(most)));
+  Words words;
+  for (const auto& [bytes, count] : counts) words.push_back({bytes, count});
+  return words;
+}
+
+std::string merges(const Vocabulary& vocabulary) {
+  std::string all;
+  for (const auto& [left, right, result, rank] : vocabulary.merges())
+    all += fmt::format("{} {} = {}, ", left, right, result);
+  return all;
+}
+
+/// Pairs of the letters above, some of them equally frequent.
+void run_ties(Sheet& sheet, Ties ties) {
+  Draw draw(sheet, "ties");
+  Vocabulary vocabulary(ties, 262);
+  for (int i = 0; i < 6; ++i)
+    vocabulary.add({1, static_cast<uint32_t>(draw.below(256)), static_cast<uint32_t>(draw.below(256))});
+  for (int i = 0; i < 8; ++i) {
+    std::string answers;
+    for (int k = 0; k < 40; ++k) {
+      const auto pair = [&] {
+        return Candidate{static_cast<int64_t>(draw.below(2)), static_cast<uint32_t>(200 + draw.below(62)),
+                         static_cast<uint32_t>(draw.below(262))};
+      };
+      const Candidate a = pair(), b = pair();
+      answers += comes_first(vocabulary, a, b) ? '1' : '0';
+    }
+    sheet.text(fmt::format("ties/{}: {}", to_string(ties), i), answers);
+  }
+}
+
+struct Corpus {
+  std::string name, letters;
+  int64_t most;
+  Ties ties = Ties::Hf;
+};
+
+void run_trainers(Sheet& sheet, const Corpus& c) {
+  Draw draw(sheet, c.name);
+  Words words = corpus(draw, c.letters, c.most);
+  if (c.most > INT32_MAX) words.push_back({"zq", (int64_t{1} << 32) + 1});
+  const int64_t tokens = 256 + sheet.pick<int64_t>("merges", {24, 30});
+  Vocabulary plain(c.ties, tokens);
+  train_plain(words, plain);
+  sheet.text("plain", merges(plain));
+  Vocabulary fast(c.ties, tokens);
+  FastTrainer trainer(words, fast);
+  const int64_t before = fast.compared();
+  trainer.train();
+  sheet.text("fast", merges(fast));
+  // Without a heap each merge compares all pairs of letters that there are.
+  const auto letters = static_cast<int64_t>(c.letters.size());
+  sheet.without_idea("compared", (tokens - 256) * letters * letters);
+  sheet.count("compared", fast.compared() - before);
+}
+
+/// Merges of a tokenizer, which counts how often it is asked.
+class Counted {
+ public:
+  explicit Counted(const std::vector<std::pair<std::string, std::string>>& merges) {
+    for (const auto& [left, right] : merges) {
+      const uint32_t id = 256 + static_cast<uint32_t>(all_.size());
+      all_[{ids_.at(left), ids_.at(right)}] = {static_cast<uint32_t>(all_.size()), id};
+      ids_[left + right] = id;
+    }
+  }
+  Found find(uint32_t left, uint32_t right) const {
+    ++asked;
+    const auto at = all_.find({left, right});
+    return at == all_.end() ? Found{kNoRank, 0} : at->second;
+  }
+  mutable int64_t asked = 0;
+
+ private:
+  std::map<std::string, uint32_t> ids_{{"a", 'a'}, {"b", 'b'}, {"c", 'c'}};
+  std::map<std::pair<uint32_t, uint32_t>, Found> all_;
+};
+
+const std::vector<std::pair<std::string, std::string>> kMerges = {
+    {"b", "c"}, {"a", "a"}, {"aa", "a"}, {"a", "b"}, {"aa", "aa"}, {"a", "bc"}, {"bc", "bc"},
+    {"ab", "ab"}, {"aa", "bc"}, {"c", "a"}, {"aaa", "b"}, {"ca", "ca"}};
+
+std::string shown(const std::vector<uint32_t>& ids) { return fmt::format("{}", fmt::join(ids, " ")); }
+
+void run_pieces(Sheet& sheet, bool is_long) {
+  Draw draw(sheet, is_long ? "long" : "short");
+  const Counted merges(kMerges);
+  for (int i = 0; i < (is_long ? 4 : 60); ++i) {
+    // The last is all one letter.
+    const std::string bytes = is_long ? i == 3 ? std::string(1500, 'a')
+                                               : draw.word("aabc", 1) + draw.word("aabc", 1500)
+                                      : draw.word("aabc", 30);
+    std::vector<uint32_t> ids(bytes.begin(), bytes.end());
+    is_long ? merge_long(merges, ids) : merge_short(merges, ids);
+    sheet.text(fmt::format("ids/{}: {}", is_long ? "long" : "short", i), shown(ids));
+  }
+}
+
+/// Looking up all pairs again for each merge takes n lookups a merge.
+void run_lookups(Sheet& sheet) {
+  Draw draw(sheet, "lookups");
+  const Counted merges(kMerges);
+  std::string bytes;
+  while (bytes.size() < 1500) bytes += draw.word("aabc", 9);
+  std::vector<uint32_t> ids(bytes.begin(), bytes.end());
+  const auto n = static_cast<int64_t>(ids.size());
+  merge_long(merges, ids);
+  sheet.text("ids/long: counted", shown(ids));
+  sheet.without_idea("lookups", n * (n - std::ssize(ids)) / 2);
+  sheet.count("lookups", merges.asked);
+}
+
+void cases(Sheet& sheet) {
+  for (const Ties ties : {Ties::Hf, Ties::Bytes, Ties::Cs336})
+    sheet.run(fmt::format("pairs, {}", to_string(ties)), [&] { run_ties(sheet, ties); });
+  for (const Corpus& c : {Corpus{"letters", "abcdefghijklmnop", 3}, Corpus{"few letters", "aab", 2},
+                          Corpus{"frequent letters", "abcdefgh", int64_t{1} << 33},
+                          Corpus{"letters, cs336", "abcdefghijkl", 2, Ties::Cs336}})
+    sheet.run(c.name, [&] { run_trainers(sheet, c); });
+  sheet.run("short pieces", [&] { run_pieces(sheet, false); });
+  sheet.run("long pieces", [&] { run_pieces(sheet, true); });
+  sheet.run("a piece of 1500 bytes", [&] { run_lookups(sheet); });
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }

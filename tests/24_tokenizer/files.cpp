@@ -1,0 +1,154 @@
+// Files of tokenizers: each kind is read as it was written, and what contradicts itself is refused.
+#include "common/tokens/tokenizer_files.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/tokens/token_file.h"
+#include "tests/common/run_files.h"
+
+namespace ladder {
+namespace {
+
+/// The bytes and three merges, one of a blank.
+Tokenizer small(Split split = Split::Gpt2) {
+  TokenizerBuilder builder(split);
+  int64_t id = 0;
+  for (const char c : alphabet()) builder.add_token(std::string(1, c), id++, "");
+  for (const char* token : {" a", "bc", " abc"}) builder.add_token(token, id++, token);
+  builder.add_merge(" ", "a");
+  builder.add_merge("b", "c");
+  builder.add_merge(" a", "bc");
+  builder.add_special(kEndOfText, id);
+  return builder.finish();
+}
+
+void expect_same(const Tokenizer& a, const Tokenizer& b) {
+  EXPECT_EQ(a.split, b.split);
+  EXPECT_EQ(a.tokens, b.tokens);
+  EXPECT_EQ(a.special, b.special);
+  EXPECT_EQ(a.end_of_text, b.end_of_text);
+  ASSERT_EQ(a.merges.size(), b.merges.size());
+  for (size_t i = 0; i < a.merges.size(); ++i) {
+    EXPECT_EQ(a.merges[i].left, b.merges[i].left);
+    EXPECT_EQ(a.merges[i].right, b.merges[i].right);
+    EXPECT_EQ(a.merges[i].result, b.merges[i].result);
+  }
+}
+
+TEST(TokenizerFiles, EachKindIsReadAsItWasWritten) {
+  const TempDir home;
+  for (const Split split : {Split::Gpt2, Split::Llama3, Split::Cl100k}) {
+    const Tokenizer wanted = small(split);
+    write_tokenizer(home / "t", wanted);
+    expect_same(read_tokenizer(home / "t"), wanted);
+    expect_same(read_tokenizer(home / "t/tokenizer.json"), wanted);
+    expect_same(read_tokenizer(home / "t/ranks.tiktoken", TokenizerHints{split, {}}), wanted);
+  }
+  write_tokenizer(home / "t", small());
+  std::filesystem::remove(home / "t/tokenizer.json");
+  expect_same(read_tokenizer(home / "t"), small());  // vocab.json and merges.txt
+  const std::string merges = read_file(home / "t/merges.txt");
+  EXPECT_EQ(merges, "#version: 0.2\n\u0120 a\nb c\n\u0120a bc\n");
+  write_file(home / "t/merges.txt", merges.substr(merges.find('\n') + 1));
+  expect_same(read_tokenizer(home / "t"), small());  // without a line of the version
+}
+
+/// small() as JSON, in which something is changed, does not load.
+void expect_refused(const std::string& pointer, const nlohmann::json& value,
+                    const std::string& says) {
+  nlohmann::json root = nlohmann::json::parse(tokenizer_to_json(small()).dump());
+  root[nlohmann::json::json_pointer(pointer)] = value;
+  SCOPED_TRACE(pointer);
+  EXPECT_USER_ERROR(tokenizer_from_json(root), says);
+}
+
+TEST(TokenizerFiles, WhatContradictsItselfIsRefused) {
+  expect_refused("/model/vocab/!", 5, "the id 5 is that of two tokens");
+  expect_refused("/model/vocab/!", -1, "has the id -1; legal are 0 to");
+  expect_refused("/model/vocab/!", 1.5, "token ! has the id 1.5");
+  expect_refused("/model/vocab/!", 700, "no token has the id 0, and others go up to 700");
+  expect_refused("/model/vocab/\u4e2d", 900, "has a character that stands for no byte");
+  expect_refused("/model/merges/1", {"x", "y"}, "merge 1 is of x and y, and no token is xy");
+  expect_refused("/model/merges/1", {"xx", "y"}, "merge 1 is of xx and y, and no token is xx");
+  expect_refused("/model/merges/1", "b", R"(merge 1 is "b"; legal are ["a", "b"] and "a b")");
+  expect_refused("/model/merges/1", {"\u0120", "a"}, "merges 0 and 1 are of the same tokens");
+  expect_refused("/model/merges", 3, "no list of merges");
+  expect_refused("/model/vocab", nullptr, "the model has no vocab");
+  expect_refused("/model/type", "WordPiece", R"(the model is of type "WordPiece"; legal is BPE)");
+  expect_refused("/model/dropout", 0.1, "dropout is 0.1");
+  expect_refused("/model/byte_fallback", true, "byte_fallback is true; legal is false");
+  expect_refused("/normalizer", {{"type", "NFC"}}, R"(normalizer is {"type":"NFC"})");
+  expect_refused("/pre_tokenizer/type", "Whitespace", "Whitespace");
+  expect_refused("/pre_tokenizer/type", "Whitespace",
+                 "legal are ByteLevel, and Split with the pattern of gpt2, llama3, cl100k");
+  expect_refused("/pre_tokenizer/add_prefix_space", true, "add_prefix_space is true");
+  expect_refused("/pre_tokenizer/use_regex", false, "use_regex is false; legal is true");
+  expect_refused("/added_tokens/0/lstrip", true, "added token <|endoftext|>: lstrip is true");
+  expect_refused("/added_tokens/0/content", "a", "the id 259 is that of two tokens, <|endoftext|> and a");
+  nlohmann::json root = nlohmann::json::parse(tokenizer_to_json(small()).dump());
+  root["model"]["vocab"].erase("z");
+  EXPECT_USER_ERROR(tokenizer_from_json(root), "no token has the id 89");
+  root = nlohmann::json::parse(tokenizer_to_json(small()).dump());
+  root["model"]["merges"] = {"\u0120 a", "b c"};  // as older files have them
+  EXPECT_EQ(tokenizer_from_json(root).merges.size(), 2U);
+}
+
+TEST(TokenizerFiles, RanksHaveNoGaps) {
+  const TempDir home;
+  write_tokenizer(home / "t", small());
+  const std::string ranks = read_file(home / "t/ranks.tiktoken");
+  const auto refused = [&](const std::string& bytes, const std::string& says) {
+    write_file(home / "x.tiktoken", bytes);
+    EXPECT_USER_ERROR(read_tokenizer(home / "x.tiktoken", TokenizerHints{Split::Gpt2, {}}), says);
+  };
+  EXPECT_USER_ERROR(read_tokenizer(home / "t/ranks.tiktoken"), "--split does, and legal are gpt2");
+  refused(ranks + "YWI= 260\n", "no token has the id 259, and others go up to 260");
+  refused(ranks + "YWI= 7\n", "the id 7 is that of two tokens");
+  refused(ranks + "IGE= 259\n", "has two ids, 256 and 259");
+  refused(ranks + "YW%= 259\n", "line 260 is YW%= 259; legal is a token in base64");
+  refused(ranks + "YWI=\n", "line 260 is YWI=; legal");
+  refused(ranks + "YWI= x\n", "legal is a token in base64, a blank, and its rank");
+  refused(ranks.substr(ranks.find('\n') + 1), "no token has the id 0");
+  refused("", "no token is the byte 0; a byte-level tokenizer has all 256");
+  EXPECT_USER_ERROR(read_tokenizer(home / "none.json"), "none.json: no such file");
+  std::filesystem::create_directory(home / "empty");
+  EXPECT_USER_ERROR(read_tokenizer(home / "empty"), "holds none of tokenizer.json, vocab.json with");
+}
+
+TEST(TokenFiles, MegatronsIndex) {
+  const TempDir home;
+  TokenWriter writer(home / "x.bin", TokenFile::Megatron, TokenKind::Uint16);
+  const std::vector<uint32_t> ids{1, 2, 300};
+  writer.write(ids);
+  writer.end_document();
+  writer.write(std::span(ids).first(2));
+  writer.end_document();
+  writer.commit();
+  EXPECT_EQ(read_file(home / "x.bin"), std::string("\1\0\2\0\x2C\1\1\0\2\0", 10));
+  const auto numbers = [](std::initializer_list<std::pair<int, uint64_t>> all) {
+    std::string bytes;
+    for (const auto& [width, value] : all)
+      bytes.append(reinterpret_cast<const char*>(&value), static_cast<size_t>(width));
+    return bytes;
+  };
+  EXPECT_EQ(read_file(home / "x.idx"),
+            std::string("MMIDIDX\0\0", 9) +
+                numbers({{8, 1}, {1, 8}, {8, 2}, {8, 3}, {4, 3}, {4, 2}, {8, 0}, {8, 6}, {8, 0},
+                         {8, 1}, {8, 2}}));
+}
+
+TEST(TokenFiles, NumbersHaveRoomForTheVocabulary) {
+  Tokenizer t;
+  t.tokens.resize(1 << 16);
+  EXPECT_EQ(token_kind(TokenKind::Auto, t), TokenKind::Uint16);
+  t.tokens.resize((1 << 16) + 1);
+  EXPECT_EQ(token_kind(TokenKind::Auto, t), TokenKind::Uint32);
+  EXPECT_USER_ERROR(token_kind(TokenKind::Uint16, t),
+                    "--tokens uint16: the tokenizer has 65537 tokens; legal is uint32");
+}
+
+}  // namespace
+}  // namespace ladder
