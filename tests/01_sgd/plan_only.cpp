@@ -1,5 +1,6 @@
 // --plan-only: every chapter prints what a run will take, and stops.
 #include "tests/common/memory.h"
+#include "tests/common/refusal.h"
 
 namespace ladder::test {
 namespace {
@@ -53,7 +54,6 @@ TEST_F(PlanOnly, OfManyRanks) {
            {"11_tensor_parallel", "--tp 4 --sequence-parallel"},
            {"12_pipeline_parallel", "--pp 4 --micro-batch 2"},
            {"13_3d_parallel", "--tp 2 --dp 2 --pp 2 --micro-batch 2"},
-           {"20_context_parallel", "--cp 2 --ranks 4 --seq-len 16 --micro-batch 1"},
            {"22_expert_parallel", "--model moe-nano --channels 64 --ep 2 --ranks 4"}})
     expect_measured(chapter, "--batch 8 " + flags);
 }

@@ -28,7 +28,8 @@ class PlannedBytes : public Programs {
   /// Of the chapter's rank that takes most, by category.
   nlohmann::json predicted(const std::string& chapter, const std::string& flags) const {
     nlohmann::json most;
-    for (const auto& rank : plan(chapter, flags)["memory"]) {
+    const auto of_chapter = plan(chapter, flags);
+    for (const auto& rank : of_chapter["memory"]) {
       nlohmann::json bytes;
       for (const std::string_view name : kMemNames)
         bytes[std::string(name)] = rank[std::string(name)]["predicted"];
