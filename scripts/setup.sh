@@ -3,7 +3,7 @@
 # (docs/machines.md says which of them was tried).
 #
 #   scripts/setup.sh         compilers, libraries, the text, charts
-#   scripts/setup.sh --all   also clang-tidy, libraries that benchmarks compare with,
+#   scripts/setup.sh --all   also documentation, clang-tidy, libraries that benchmarks compare with,
 #                            what the clients of scripts/nightly.sh stand on, and Chromium, in
 #                            which the planner's page is tested
 #   scripts/setup.sh --peers also PyTorch from PyPI in build/peers, some gigabytes: bench/peers/
@@ -15,7 +15,8 @@ libraries=(libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev l
 mpi=(libopenmpi-dev openmpi-bin)
 tests=(libgtest-dev libbenchmark-dev clang-format python3 bible-kjv strace)
 charts=(python3-matplotlib)
-extras=(python3-torch python3-venv libopenblas-dev libdnnl-dev iproute2)
+extras=(doxygen doxygen-awesome-css graphviz libjs-mathjax python3-torch python3-venv
+  libopenblas-dev libdnnl-dev iproute2)
 # torch.compile builds against Python's headers.
 venv=(python3-venv python3-dev)
 
