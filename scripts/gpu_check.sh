@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that takes a GPU, within eight minutes: tests, short runs of each chapter beside the CPU,
 # ranks that share the GPU, by NCCL too, the speed of a step and of each operation beside PyTorch,
-# and compute-sanitizer. A GPU's minutes cost, so what needs none can be done elsewhere:
+# compute-sanitizer and ncu. A GPU's minutes cost, so what needs none can be done elsewhere:
 #
 #   scripts/gpu_check.sh --pack FILE   builds here, where no GPU need be, and makes one archive
 #   scripts/gpu_check.sh --run FILE    measures with it, on a machine that needs no more than bash,
@@ -13,7 +13,7 @@
 # --pack takes --architectures LIST (as CMAKE_CUDA_ARCHITECTURES; 90-real) and --march NAME
 # (x86-64-v3). --run, and the call without either, take
 #   --out DIR      where results.md and details.txt are written, part by part (runs/gpu_check)
-#   --only PARTS   some of kernels,chapters,ranks,nccl,speed,operations,peers,sanitizers
+#   --only PARTS   some of kernels,chapters,ranks,nccl,speed,operations,peers,sanitizers,counters
 #   --limit N      seconds for everything (480)
 # Status 0 if nothing failed, 1 if something did, 2 if a call is wrong or there is nothing to test on.
 set -euo pipefail

@@ -2,13 +2,14 @@
 """Tests and measures on the GPU of this machine what scripts/gpu_check.sh has built or unpacked.
 
 First what is right, all side by side on the one GPU, since nobody looks at the clock; then what is
-fast, alone on it; then compute-sanitizer, where it is installed. As it goes FOLDER/results.md holds
+fast, alone on it; then NVIDIA's tools, where they are installed. As it goes FOLDER/results.md holds
 what is known, and FOLDER/details.txt what failed in full. Status 0 if nothing failed, 1 if something
 did, 2 if there is nothing to test on.
 """
 
 import argparse
 import contextlib
+import csv
 import os
 import re
 import shutil
@@ -25,6 +26,18 @@ from pathlib import Path
 import gpu_runs
 from gpu_runs import Failed, Machine, NotRun, call
 
+# Kernels whose counters are read, as __global__ has them, and the benchmarks that start them.
+COUNTED, COUNTED_IN = ["forward_kernel", "queries_kernel", "keys_kernel"], "attention"
+COUNTERS = {"gpu__time_duration.sum": "time",
+            "launch__registers_per_thread": "registers",
+            "sm__warps_active.avg.pct_of_peak_sustained_active": "occupancy, %",
+            "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor cores, %",
+            "smsp__issue_active.avg.pct_of_peak_sustained_active": "issue slots, %",
+            "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": "wavefronts of shared memory",
+            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": "bank conflicts",
+            "dram__throughput.avg.pct_of_peak_sustained_elapsed": "memory, %"}
+# All that these sections count goes to details.txt.
+SECTIONS = ["SpeedOfLight", "LaunchStats", "Occupancy", "WarpStateStats"]
 # racecheck fails in the kernels of cuBLASLt, which these tests start.
 WITH_PRODUCTS = "Matmul.*:Experts.Products:CudaRanks.*"
 
@@ -200,10 +213,16 @@ def compile_peers(part, machine):
         steps(part, machine, "torch", None, lambda line: None, ["--steps=1", "--warmup=1"])
 
 
+def tool(name):
+    """Where one of NVIDIA's lies."""
+    for folder in ("", "/usr/local/cuda/bin/", *map(str, Path("/opt/nvidia").glob("nsight-compute/*/"))):
+        if found := shutil.which(f"{folder}{'/' if folder and folder[-1] != '/' else ''}{name}"):
+            return found
+    raise Absent(f"not run: no {name} here")
+
+
 def sanitizers(part, machine):
-    program = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
-    if not program:
-        raise Absent("not run: no compute-sanitizer here")
+    program = tool("compute-sanitizer")
     shares = machine.workers
 
     def sanitize(check, tests, **environment):
@@ -229,9 +248,30 @@ def sanitizers(part, machine):
                           for index in range(shares)], shares)
 
 
+def counters(part, machine):
+    """Of the second launch of each kernel; the clocks stay as they are."""
+    program = tool("ncu")
+    part.row("kernel", *COUNTERS.values())
+    for kernel in COUNTED:
+        output = call([program, "--csv", "--page", "raw", "--clock-control", "none", "--kernel-name",
+                       f"regex:^{kernel}$", "--launch-skip", 1, "--launch-count", 1,
+                       *(word for name in SECTIONS for word in ("--section", name)),
+                       "--metrics", ",".join(COUNTERS), machine.bin / "bench_cuda",
+                       f"--benchmark_filter={COUNTED_IN}"],
+                      part.left(), machine.environment)
+        part.details(kernel, output)
+        table = [line for line in csv.reader(output.splitlines()) if len(line) > 5]
+        if len(table) < 3:  # names, units, numbers
+            part.row(kernel, "FAILED: ncu counted nothing", good=False)
+            continue
+        found = {name: f"{value} {unit if name.startswith('gpu__time') else ''}".strip()
+                 for name, unit, value in zip(*table[:3])}
+        part.row(kernel, *(found.get(name, "-") for name in COUNTERS))
+
+
 # Those of a group run side by side; seconds that each may take.
 GROUPS = [[(kernels, 150), (gpu_runs.chapters, 190), (gpu_runs.ranks, 190), (gpu_runs.nccl, 190)],
-          [(speed, 110)], [(operations, 45)], [(peers, 170)], [(sanitizers, 90)]]
+          [(speed, 110)], [(operations, 45)], [(peers, 170)], [(sanitizers, 90)], [(counters, 60)]]
 PARTS = [part.__name__ for group in GROUPS for part, _ in group]
 
 

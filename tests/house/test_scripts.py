@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -181,6 +182,9 @@ for i in $(seq 20); do echo "loss $((${ranks-1} > 2))"; done >"$last"
 
 class Tables(unittest.TestCase):
     def test_gpu_check_names_what_is_there(self):
+        sources = "".join(path.read_text() for path in (ROOT / "kernels/cuda").glob("attention_*"))
+        for kernel in gpu_measure.COUNTED:
+            self.assertTrue(re.search(rf"__global__[^;{{]*\b{kernel}\(", sources), kernel)
         trained = {path.parent.name for path in (ROOT / "chapters").glob("*/main.cpp")
                    if "train_step" in path.read_text()}
         self.assertEqual({chapter for chapter, _, _ in gpu_runs.BESIDE_CPU}, trained)
