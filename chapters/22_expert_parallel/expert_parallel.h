@@ -5,10 +5,10 @@
 //   experts   0 1  2 3  4 5  6 7 |  0 1  2 3  4 5  6 7
 //   group     -------- 0 ------- | -------- 1 -------    tokens travel inside a group
 //
-// Ranks 0 and 4 have the same experts: they are replicas. A rank has E / ep experts, and every rank
+// Ranks 0 and 4 have the same experts: they are copies. A rank has E / ep experts, and every rank
 // has all of the rest: router, attention, norms, embedding, head. As in chapter 09 gradients and
 // states are sharded: those of the rest over all N ranks, those of experts over their N / ep
-// replicas.
+// copies.
 //
 // The bits are those of one rank, for four reasons:
 //   - On the way to an expert a row is copied, and nothing else.
@@ -17,7 +17,7 @@
 //     origin joins the subtrees, and rounds once. A rank without an expert of the token is absent.
 //   - In micro-step k the ranks of group g have the sequences from (k N + g ep) MBS on, one rank
 //     behind the other. So an owner gets tokens of ep MBS neighboring sequences, in order, and its
-//     sum for the gradient of an expert is a subtree of the tree over sequences. Replicas, one in
+//     sum for the gradient of an expert is a subtree of the tree over sequences. Copies, one in
 //     each group, are the next levels of that tree, and micro-steps the last.
 //   - Loads are integers. Capacities and balance losses are those of single sequences, and a rank
 //     has whole sequences.
@@ -103,16 +103,16 @@ struct ExpertParallelOptions {
 };
 
 /// The communication streams that sum gradients and gather weights: for sections of experts over
-/// the replicas, for other sections over all ranks.
+/// the copies, for other sections over all ranks.
 class ExpertStreams {
  public:
   ExpertStreams(Arena& arena, const Ctx& ctx, Comm& world, int ep, const RunOptions& run,
                 const DdpOptions& options, const ParamLayout& layout)
       : layout_(layout),
-        replica_ranks_(world.split(world.rank() % ep, world.rank())),
+        copy_ranks_(world.split(world.rank() % ep, world.rank())),
         all_(open_comm_stream(arena, ctx, world, run, options, layout.largest_section())),
-        replicas_(open_comm_stream(arena, ctx, *replica_ranks_, run, options,
-                                   layout.largest_section())) {}
+        copies_(
+            open_comm_stream(arena, ctx, *copy_ranks_, run, options, layout.largest_section())) {}
 
   /// Bytes of Comm that the two streams take.
   static int64_t bytes(const ParamLayout& layout, int ranks, int ep) {
@@ -121,7 +121,7 @@ class ExpertStreams {
   }
 
   /// The stream of section s.
-  CommStream& of(int64_t s) { return layout_.is_of_experts(s) ? replicas_ : all_; }
+  CommStream& of(int64_t s) { return layout_.is_of_experts(s) ? copies_ : all_; }
 
   /// As all_gather() of chapter 08, each section on its stream.
   void all_gather(const Ctx& ctx, Tensor params) {
@@ -139,24 +139,24 @@ class ExpertStreams {
   }
 
   void begin_step() {
-    for (CommStream* stream : {&all_, &replicas_}) stream->begin_step();
+    for (CommStream* stream : {&all_, &copies_}) stream->begin_step();
   }
   void skip_update() { all_.skip_update(); }  // report() asks this one stream
   void show(RunLog& log) {
-    for (CommStream* stream : {&all_, &replicas_}) stream->show(log);
+    for (CommStream* stream : {&all_, &copies_}) stream->show(log);
   }
 
   void report(RunLog& log, const DdpOptions& options, const PrecisionOptions& precision,
               int64_t GA) const {
     std::optional<int64_t> predicted = zero2_traffic(layout_, options, precision, GA);
     if (all_.skipped_update()) predicted.reset();
-    log.traffic(predicted, all_.sent() + replicas_.sent());
+    log.traffic(predicted, all_.sent() + copies_.sent());
   }
 
  private:
   const ParamLayout& layout_;
-  std::unique_ptr<Comm> replica_ranks_;  ///< ranks with the same experts: every ep-th one
-  CommStream all_, replicas_;
+  std::unique_ptr<Comm> copy_ranks_;  ///< ranks with the same experts: every ep-th one
+  CommStream all_, copies_;
 };
 
 /// The sharded gradients of chapter 09, each section summed on its stream. The stream that the base

@@ -250,7 +250,7 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
 }
 
 /// From d.stream: the gradients `g` of own experts of block l, and d.branch (B,T,C), the gradient
-/// of what experts have read. Experts are a section of their own, since only replicas sum it.
+/// of what experts have read. Experts are a section of their own, since only copies sum it.
 void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, int64_t l, Into into) {
   const Ctx& ctx = m.ctx;
   const ExpertTensors& p = m.w.blocks[l].experts;

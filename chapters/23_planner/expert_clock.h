@@ -35,21 +35,21 @@ struct BusiestRank {
   double time(const RowTime& row) const { return work * row.work + 2 * wire * row.wire; }
 };
 
-/// @param rows (ranks,E): how many rows the tokens of each rank are for each expert. Replicas of an
+/// @param rows (ranks,E): how many rows the tokens of each rank are for each expert. Copies of an
 ///             expert have equal numbers of them
 inline BusiestRank busiest_rank(std::span<const double> rows, const Placement& placement,
                                 int64_t ranks) {
   const int64_t E = std::ssize(rows) / ranks,
                 room = div_exact(int64_t{std::ssize(placement)}, ranks);
-  const std::vector<int64_t> count = count_replicas(placement, E);
+  const std::vector<int64_t> count = count_copies(placement, E);
   BusiestRank busiest;
   for (int64_t rank = 0; rank < ranks; ++rank) {
     double work = 0, own = 0, all = 0;
     for (int64_t i = 0; i < room; ++i) {
       const int64_t e = placement[rank * room + i];
-      const auto replicas = static_cast<double>(count[e]);
-      for (int64_t from = 0; from < ranks; ++from) work += rows[from * E + e] / replicas;
-      own += rows[rank * E + e] / replicas;  // these travel on no wire
+      const auto copies = static_cast<double>(count[e]);
+      for (int64_t from = 0; from < ranks; ++from) work += rows[from * E + e] / copies;
+      own += rows[rank * E + e] / copies;  // these travel on no wire
     }
     for (int64_t e = 0; e < E; ++e) all += rows[rank * E + e];
     busiest.work = std::max(busiest.work, work);

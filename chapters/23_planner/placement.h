@@ -2,21 +2,21 @@
 // are; --loads says what a placement by load would have saved.
 //
 // A rank with heavy experts works while the others wait. Heavy means with a large load. Two things
-// help: heavy experts get several replicas, which take equal numbers of their tokens, and heavy
-// replicas lie beside light ones. The three steps are those of the README of DeepSeek's EPLB:
+// help: heavy experts get several copies, which take equal numbers of their tokens, and heavy
+// copies lie beside light ones. The three steps are those of the README of DeepSeek's EPLB:
 //
 //   1. Groups of neighboring experts go to nodes. Some routers take all experts of a token from few
 //      groups; such a token then goes to few nodes.
-//   2. Within a node heavy experts get further replicas.
-//   3. Within a node replicas go to ranks.
+//   2. Within a node heavy experts get more copies.
+//   3. Within a node copies go to ranks.
 //
 // If the number of nodes does not divide the number of groups, all experts are one group and all
-// ranks one node. An example with four experts, six replicas and two ranks:
+// ranks one node. An example with four experts, six copies and two ranks:
 //
 //   expert              0   1   2   3
 //   load               90  30  50  30    in order, 0 and 1 on a rank, 2 and 3: 120 and 80
-//   replicas            2   1   2   1
-//   load of a replica  45  30  25  30
+//   copies            2   1   2   1
+//   load of a copy  45  30  25  30
 //   rank 0             0 (45)  1 (30)  2 (25)    100
 //   rank 1             0 (45)  3 (30)  2 (25)    100
 #pragma once
@@ -32,16 +32,16 @@
 namespace ladder::planner {
 
 struct PlacementShape {
-  int64_t experts, replicas;  ///< of a layer; an expert that lies on one rank is one replica
-  int64_t ranks;              ///< of all nodes; ranks have equal numbers of replicas
-  int64_t nodes = 1;          ///< nodes have equal numbers of ranks
-  int64_t groups = 1;         ///< of neighboring experts
+  int64_t experts, copies;  ///< of a layer; an expert that lies on one rank is one copy
+  int64_t ranks;            ///< of all nodes; ranks have equal numbers of copies
+  int64_t nodes = 1;        ///< nodes have equal numbers of ranks
+  int64_t groups = 1;       ///< of neighboring experts
 };
 
-/// The expert of each replica, rank after rank.
+/// The expert of each copy, rank after rank.
 using Placement = std::vector<int64_t>;
 
-/// One replica of each expert, in order: how the ranks of a run have them.
+/// One copy of each expert, in order: how the ranks of a run have them.
 inline Placement aligned_experts(int64_t experts) {
   Placement all(static_cast<size_t>(experts));
   std::iota(all.begin(), all.end(), 0);
@@ -69,11 +69,11 @@ inline std::vector<int64_t> deal(std::span<const double> loads, int64_t packs) {
   return items;
 }
 
-/// The expert of each replica: first one of each expert, then always one more of the expert whose
-/// replicas have the largest load each. Among equals the first is taken.
-inline std::vector<int64_t> replicate(std::span<const int64_t> loads, int64_t replicas) {
+/// The expert of each copy: first one of each expert, then always one more of the expert whose
+/// copies have the largest load each. Among equals the first is taken.
+inline std::vector<int64_t> copy_experts(std::span<const int64_t> loads, int64_t copies) {
   std::vector<int64_t> experts = aligned_experts(std::ssize(loads)), count(loads.size(), 1);
-  while (std::ssize(experts) < replicas) {
+  while (std::ssize(experts) < copies) {
     size_t most = 0;
     // loads / count is compared without a division, so without rounding.
     for (size_t e = 1; e < loads.size(); ++e)
@@ -84,22 +84,22 @@ inline std::vector<int64_t> replicate(std::span<const int64_t> loads, int64_t re
   return experts;
 }
 
-/// How many replicas each expert has.
-inline std::vector<int64_t> count_replicas(const Placement& placement, int64_t experts) {
+/// How many copies each expert has.
+inline std::vector<int64_t> count_copies(const Placement& placement, int64_t experts) {
   std::vector<int64_t> count(static_cast<size_t>(experts));
   for (const int64_t e : placement) ++count[e];
   return count;
 }
 
 /// Steps 2 and 3: the experts of one node, with these loads, on its ranks.
-inline Placement place_on_node(std::span<const int64_t> loads, int64_t replicas, int64_t ranks) {
-  const std::vector<int64_t> experts = replicate(loads, replicas);
-  const std::vector<int64_t> count = count_replicas(experts, std::ssize(loads));
+inline Placement place_on_node(std::span<const int64_t> loads, int64_t copies, int64_t ranks) {
+  const std::vector<int64_t> experts = copy_experts(loads, copies);
+  const std::vector<int64_t> count = count_copies(experts, std::ssize(loads));
   std::vector<double> each;
   for (const int64_t e : experts)
     each.push_back(static_cast<double>(loads[e]) / static_cast<double>(count[e]));
   Placement placement;
-  for (const int64_t replica : deal(each, ranks)) placement.push_back(experts[replica]);
+  for (const int64_t copy : deal(each, ranks)) placement.push_back(experts[copy]);
   return placement;
 }
 
@@ -123,7 +123,7 @@ inline Placement place_experts(std::span<const int64_t> loads, PlacementShape sh
       experts.push_back(groups[node * each + i / of_group] * of_group + i % of_group);
       own_loads.push_back(loads[experts.back()]);
     }
-    for (const int64_t e : place_on_node(own_loads, div_exact(shape.replicas, shape.nodes),
+    for (const int64_t e : place_on_node(own_loads, div_exact(shape.copies, shape.nodes),
                                          div_exact(shape.ranks, shape.nodes)))
       placement.push_back(experts[e]);
   }

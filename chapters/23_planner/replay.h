@@ -29,7 +29,7 @@ struct ReplayOptions {
     line.add("--loads", loads,
              "the --report of a run with experts: what its loads cost on --ep ranks, and what a "
              "placement by load would have saved");
-    line.add("--redundant-experts", redundant, "replicas beyond one of each expert");
+    line.add("--redundant-experts", redundant, "copies beyond one of each expert");
     line.add("--expert-nodes", nodes, "nodes, with as many ranks each");
     line.add("--expert-groups", groups, "groups of experts that should share a node");
     line.add("--wire-time", wire_time,
@@ -46,7 +46,7 @@ struct ReplayOptions {
   PlacementShape shape(int64_t experts, int64_t ranks) const {
     if (ranks < 1 || experts % ranks != 0)
       throw UserError("--loads wants --ep, which must divide {} experts, not {}", experts, ranks);
-    // More would only be further replicas of an expert on a rank that has it.
+    // More would only be more copies of an expert on a rank that has it.
     const int64_t most = experts * (ranks - 1);
     if (redundant < 0 || redundant > most || redundant % ranks != 0)
       throw UserError(

@@ -26,7 +26,7 @@ enum class Mistake : uint8_t {
   GradientsTimesEp,
   WrongGroup,          // sums of experts go over those that have other experts
   NormWithoutExperts,  // of a rank that takes experts for somebody else's
-  NormOfReplicas,      // each replica counts the whole expert
+  NormOfCopies,      // each copy counts the whole expert
   OfMicroBatch,        // load and capacity are those of a micro-batch, not of a sequence
 };
 
@@ -201,7 +201,7 @@ Made of_rank(Comm& comm, int64_t capacity, Mistake mistake) {
   });
   const Tensor of_experts = shard.section_of(sum, layout.expert_section(0));
   if (mistake == Mistake::NormWithoutExperts) zero(b.ctx, of_experts);
-  if (mistake == Mistake::NormOfReplicas)  // as if each of two had counted both halves
+  if (mistake == Mistake::NormOfCopies)  // as if each of two had counted both halves
     b.ctx.kernels->scale(b.ctx, of_experts, std::sqrt(2.0f));
   made.norm = grad_norm(b.ctx, sum, shard, b.limbs, &comm);
   return made;
@@ -258,7 +258,7 @@ TEST(LayerOfRanks, AMistakeIsSeen) {
     EXPECT_TRUE(far(one.grads, all.grads)) << static_cast<int>(mistake);
     EXPECT_NE(one.norm, all.norm);
   }
-  for (const Mistake mistake : {Mistake::NormWithoutExperts, Mistake::NormOfReplicas}) {
+  for (const Mistake mistake : {Mistake::NormWithoutExperts, Mistake::NormOfCopies}) {
     const Made all = by_ranks(kDropless, mistake);
     EXPECT_EQ(one.grads, all.grads);
     EXPECT_GT(std::abs(one.norm - all.norm), one.norm / 100) << static_cast<int>(mistake);

@@ -7,7 +7,7 @@
 namespace ladder::test {
 namespace {
 
-// Ranks that share experts, their replicas, micro-batches, how tokens are routed, what is computed
+// Ranks that share experts, their copies, micro-batches, how tokens are routed, what is computed
 // again, and when gradients travel: each pair of their values.
 TEST_F(ExpertRuns, EachPairOfValues) {
   const std::vector<Factor> factors = {

@@ -20,7 +20,7 @@ TEST(ExpertClock, CountsTheDirectionWithMoreRows) {
   EXPECT_EQ(busiest_rank(rows, aligned_experts(4), 4).wire, 12) << "rank 0 sends, others get 5";
 }
 
-TEST(ExpertClock, ReplicasShareRows) {
+TEST(ExpertClock, CopiesShareRows) {
   // Expert 0 on both ranks: half of the rows of each rank go to either.
   const BusiestRank busiest =
       busiest_rank(std::vector<double>{5, 1, 3, 1}, Placement{0, 1, 0, 1}, 2);
@@ -41,7 +41,7 @@ TEST(ExpertClock, EvenLoadsSendWhatTheFormulaSays) {
 }
 
 TEST(ExpertClock, PlacesByTheStepsBefore) {
-  ExpertClock clock({.experts = 4, .replicas = 4, .ranks = 2}, {.work = 1, .wire = 0});
+  ExpertClock clock({.experts = 4, .copies = 4, .ranks = 2}, {.work = 1, .wire = 0});
   clock.count({{4, 4, 1, 1}});
   clock.count({{4, 4, 1, 1}});  // placed as 0 2 | 1 3
   clock.count({{4, 1, 4, 1}});  // and still so: it cannot know

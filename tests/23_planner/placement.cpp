@@ -14,12 +14,11 @@ using Loads = std::vector<int64_t>;
 /// Two layers of 12 experts; github.com/deepseek-ai/EPLB, README.md at commit d52c72d.
 const Loads kLayer0{90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86},
     kLayer1{20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27};
-constexpr PlacementShape kExample{
-    .experts = 12, .replicas = 16, .ranks = 8, .nodes = 2, .groups = 4};
+constexpr PlacementShape kExample{.experts = 12, .copies = 16, .ranks = 8, .nodes = 2, .groups = 4};
 
-/// Load of each rank; replicas of an expert share its load.
+/// Load of each rank; copies of an expert share its load.
 std::vector<double> rank_loads(const Loads& loads, const Placement& placement, int64_t ranks) {
-  const auto count = count_replicas(placement, std::ssize(loads));
+  const auto count = count_copies(placement, std::ssize(loads));
   std::vector<double> sum(ranks);
   const int64_t room = std::ssize(placement) / ranks;
   for (int64_t i = 0; i < std::ssize(placement); ++i)
@@ -44,8 +43,8 @@ TEST(Placement, MakesTheExampleEven) {
     const double most = largest(rank_loads(loads, all, shape.ranks));
     return std::round(1000 * most * static_cast<double>(shape.ranks) / sum) / 1000;
   };
-  constexpr PlacementShape kGlobal{.experts = 12, .replicas = 16, .ranks = 8},
-      kMoved{.experts = 12, .replicas = 12, .ranks = 4};
+  constexpr PlacementShape kGlobal{.experts = 12, .copies = 16, .ranks = 8},
+      kMoved{.experts = 12, .copies = 12, .ranks = 4};
   EXPECT_EQ(uneven(kLayer0, kMoved, false), 1.278);
   EXPECT_EQ(uneven(kLayer1, kMoved, false), 1.785);
   EXPECT_EQ(uneven(kLayer0, kMoved), 1.073);
@@ -58,7 +57,7 @@ TEST(Placement, MakesTheExampleEven) {
 
 TEST(Placement, IsThatOfTheHeader) {
   const Loads loads{90, 30, 50, 30};
-  const Placement placed = place_experts(loads, {.experts = 4, .replicas = 6, .ranks = 2});
+  const Placement placed = place_experts(loads, {.experts = 4, .copies = 6, .ranks = 2});
   EXPECT_EQ(placed, (Placement{0, 1, 2, 0, 3, 2}));
   EXPECT_EQ(rank_loads(loads, placed, 2), (std::vector<double>{100, 100}));
   EXPECT_EQ(rank_loads(loads, aligned_experts(4), 2), (std::vector<double>{120, 80}));
@@ -66,7 +65,7 @@ TEST(Placement, IsThatOfTheHeader) {
 
 TEST(Placement, HasEveryExpertAndKeepsGroupsOnANode) {
   const Placement placed = place_experts(kLayer0, kExample);
-  for (const int64_t n : count_replicas(placed, 12)) EXPECT_GE(n, 1);
+  for (const int64_t n : count_copies(placed, 12)) EXPECT_GE(n, 1);
   std::map<int64_t, int64_t> node_of_group;
   for (int64_t i = 0; i < 16; ++i) {
     const auto [at, first] = node_of_group.try_emplace(placed[i] / 3, i / 8);
@@ -85,29 +84,29 @@ TEST(Placement, IsGlobalWhereNodesDoNotDivideGroups) {
             largest(rank_loads(kLayer0, place_experts(kLayer0, kExample), 8)));
 }
 
-TEST(Placement, ReplicasMakeTheHeaviestAsLightAsCanBe) {
+TEST(Placement, CopiesMakeTheHeaviestAsLightAsCanBe) {
   const Loads loads{7, 31, 16, 2, 31, 12};
-  for (const int64_t replicas : {6, 7, 8, 11, 17}) {
-    const auto count = count_replicas(replicate(loads, replicas), 6);
+  for (const int64_t copies : {6, 7, 8, 11, 17}) {
+    const auto count = count_copies(copy_experts(loads, copies), 6);
     double most = 0;
     for (size_t e = 0; e < 6; ++e) most = std::max(most, double(loads[e]) / double(count[e]));
-    // To be lighter than `most` takes more replicas than there are.
+    // To be lighter than `most` takes more copies than there are.
     int64_t needed = 0;
     for (const int64_t load : loads) needed += int64_t(std::floor(double(load) / most + 1e-9)) + 1;
-    EXPECT_GT(needed, replicas);
-    EXPECT_EQ(std::accumulate(count.begin(), count.end(), int64_t{0}), replicas);
+    EXPECT_GT(needed, copies);
+    EXPECT_EQ(std::accumulate(count.begin(), count.end(), int64_t{0}), copies);
   }
 }
 
 TEST(Placement, OfEqualLoadsIsTheFirst) {
-  EXPECT_EQ(replicate(Loads{5, 5, 5}, 5), (Loads{0, 1, 2, 0, 1}));
+  EXPECT_EQ(copy_experts(Loads{5, 5, 5}, 5), (Loads{0, 1, 2, 0, 1}));
   EXPECT_EQ(deal(std::vector<double>{1, 1, 1, 1}, 2), (Loads{0, 2, 1, 3}));
   EXPECT_EQ(deal(std::vector<double>{1, 3, 2}, 3), (Loads{0, 1, 2})) << "one each stays";
 }
 
 TEST(Placement, OfNoLoadsIsWhole) {
   const Placement placed = place_experts(Loads(12), kExample);
-  for (const int64_t n : count_replicas(placed, 12)) EXPECT_GE(n, 1);
+  for (const int64_t n : count_copies(placed, 12)) EXPECT_GE(n, 1);
 }
 
 }  // namespace
