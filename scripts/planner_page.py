@@ -66,9 +66,10 @@ def questions(count):
         pp = pick(1, 1, *(n for n in (2, 3, 4, 6, 8, 16, 61) if models[model] % n == 0))
         tp, cp, dp = 1 if experts else pick(1, 2, 4, 8), pick(1, 1, 2, 4, 16), pick(1, 2, 4, 8, 32, 64)
         micro, zero = pick(1, 1, 2, 4), pick(0, 1) if pp > 1 else pick(0, 1, 2, 3)
+        replicas = pick(1, 2) if zero == 3 and cp == 1 and dp > 2 else 1
         flags = {"model": model, "device": device, "gpus": tp * pp * cp * dp, "seq-len": pick(4096, 8192, 131072),
                  "batch": dp * micro * pick(1, 2, 8, 16, 24), "tp": tp, "pp": pp, "cp": cp, "dp": dp,
-                 "ep": pick(1, 2, 4, 8) if experts else 1, "zero": zero, "micro-batch": micro,
+                 "ep": pick(1, 2, 4, 8) if experts else 1, "zero": zero, "replicas": replicas, "micro-batch": micro,
                  "recompute": pick("none", "selective", "full", "sqrt"), "precision": pick("bf16", "bf16", "fp32", "fp16", "fp8"),
                  "gradients": pick("fp32", "16-bit", "both"), "schedule": pick("1f1b", "gpipe", "interleaved", "zb-h1"),
                  "chunks": pick(1, 2), "price": pick(0, 2.5)}

@@ -12,7 +12,7 @@ MODEL, GPUS, BATCH = "llama2-7b", 64, 1024
 DEVICE = "chapters/23_planner/devices/h100.toml"
 # Those whose bytes and seconds chapter 23 knows.
 CHAPTERS = {"07_ddp", "08_zero1", "09_zero2", "10_zero3", "11_tensor_parallel", "12_pipeline_parallel",
-            "13_3d_parallel", "16_fp8", "20_context_parallel"}
+            "13_3d_parallel", "16_fp8", "20_context_parallel", "30_hsdp"}
 MESSAGES = ["tensor", "context", "messages", "data"]  # seconds that a step waits for them
 
 
@@ -49,7 +49,8 @@ def flags_of_plan(row, device):
                default=0)
     schedule = row.value("--pipeline", "1f1b")
     flags = {"model": MODEL, "gpus": GPUS, "device": device, "batch": BATCH, "micro-batch": 1,
-             "tp": tp, "cp": cp, "dp": GPUS // (tp * cp * pp), "pp": pp, "ep": 1, "zero": zero, "recompute": "none",
+             "tp": tp, "cp": cp, "dp": GPUS // (tp * cp * pp), "pp": pp, "ep": 1, "zero": zero,
+             "replicas": row.value("--replicas", 1), "recompute": "none",
              "schedule": schedule, "precision": row.value("--precision", "bf16")}
     if schedule == "interleaved":
         flags["chunks"] = 2

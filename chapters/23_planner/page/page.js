@@ -58,10 +58,11 @@ const fields = (choices) => [
     "in the usual accounting, beside 16-bit weights"],
   ["layout", "Tensor ranks", "tp", "select", any([1, 2, 4, 8]), ""],
   ["layout", "Stages", "pp", "select", any([]), ""],
-  ["layout", "Replicas (data)", "dp", "select", any([]), ""],
+  ["layout", "Ranks of the batch", "dp", "select", any([]), ""],
   ["layout", "Context ranks", "cp", "select", any([]), ""],
   ["layout", "Expert ranks", "ep", "select", any([]), ""],
   ["layout", "ZeRO", "zero", "select", any([0, 1, 2, 3]), ""],
+  ["layout", "Replicas, of ZeRO 3", "replicas", "select", any([]), ""],
   ["layout", "Recomputation", "recompute", "select", any(["none", "selective", "full", "sqrt"]), ""],
   ["layout", "Micro-batch", "micro-batch", "select", any([]), ""],
   ["layout", "Schedule", "schedule", "select", any(choices.schedules), ""],
@@ -131,7 +132,7 @@ const words = (given) =>
 /// A layout that is found becomes the only one to look at.
 function fixed(l) {
   const given = { tp: l.tp, pp: l.pp, dp: l.dp, cp: l.cp, ep: l.ep, zero: l.zero,
-    recompute: l.recompute, "micro-batch": l.micro_batch };
+    replicas: l.replicas, recompute: l.recompute, "micro-batch": l.micro_batch };
   if (l.pp > 1) given.schedule = l.schedule;
   if (l.chunks > 1) given.chunks = l.chunks;
   return Object.fromEntries(Object.entries(given).map(([flag, value]) => [flag, String(value)]));
@@ -140,7 +141,7 @@ function fixed(l) {
 /// Choices that depend on the answer: ranks divide devices, and stages and chunks divide blocks.
 function offer(report) {
   const ranks = any(divisors(report.gpus)), parts = divisors(report.layers);
-  for (const flag of ["dp", "cp", "ep"]) options($(flag), ranks);
+  for (const flag of ["dp", "cp", "ep", "replicas"]) options($(flag), ranks);
   options($("pp"), any(parts.filter((n) => n <= report.gpus)));
   options($("chunks"), any(parts.slice(1)));
   options($("micro-batch"), any(powers(report.batch)));
@@ -159,7 +160,7 @@ const swatch = (name) => el("span", { className: "swatch", style: `background:va
 function layoutText(l) {
   const parts = ["tp", "pp", "dp", "cp", "ep"].filter((axis) => axis !== "ep" || l.ep > 1).map((axis) => `${axis} ${l[axis]}`);
   const schedule = l.pp > 1 ? [l.schedule + (l.chunks > 1 ? ` with ${l.chunks} chunks` : "")] : [];
-  return [...parts, `ZeRO ${l.zero}`, `recompute ${l.recompute}`, `micro-batch ${l.micro_batch}`, ...schedule].join(", ");
+  return [...parts, `ZeRO ${l.zero}` + (l.replicas > 1 ? `, ${l.replicas} replicas` : ""), `recompute ${l.recompute}`, `micro-batch ${l.micro_batch}`, ...schedule].join(", ");
 }
 
 /// Parts of a whole, side by side. `mark` is a line at that value.
@@ -274,7 +275,7 @@ function drawTable(report, place, memory, terms) {
     };
     const schedule = l.pp === 1 ? "-" : l.schedule + (l.chunks > 1 ? ` x${l.chunks}` : "");
     const made = row("td", [button, number(l.step_seconds), percent(l.mfu), gib(l.bytes), l.tp, l.pp, l.dp, l.cp, l.ep,
-      l.zero, l.recompute, l.micro_batch, schedule, bar(terms, l.seconds, slowest, number(l.step_seconds) + " s"),
+      l.zero + (l.replicas > 1 ? ` x${l.replicas}` : ""), l.recompute, l.micro_batch, schedule, bar(terms, l.seconds, slowest, number(l.step_seconds) + " s"),
       bar(memory, l.memory, report.room, gib(l.bytes) + " GiB")]
       .map((cell) => (cell instanceof Node ? cell : String(cell))));
     if (i === place) made.setAttribute("aria-current", "true");
