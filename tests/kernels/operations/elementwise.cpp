@@ -87,12 +87,13 @@ TEST_F(Elementwise, GeluToCodes) {
     Tensor codes = host.zeros(dtype, shape);
     codes.fp8 = &scale;
     codes = up(codes);
-    codes.turned = out(dtype, shape).ptr;
+    if (k.turns_fp8) codes.turned = out(dtype, shape).ptr;
     return codes;
   };
   const auto expect_same = [&](const Tensor& got, const Tensor& want) {
     EXPECT_TRUE(same_bits(down(got), down(want))) << to_string(got.shape);
     EXPECT_EQ(got.fp8->amax, want.fp8->amax);
+    if (!k.turns_fp8) return;
     Tensor turned = got, expected = want;
     turned.ptr = got.turned;
     expected.ptr = want.turned;
@@ -103,14 +104,14 @@ TEST_F(Elementwise, GeluToCodes) {
       const Tensor inp = up(host.random(dtype, shape, -12, 12));
       const Tensor dout = up(host.random(dtype, shape)), y = out(dtype, shape);
       const Tensor got = codes_of(Dtype::E4M3, shape), want = codes_of(Dtype::E4M3, shape);
-      dev::gelu_forward(dut().ctx, y, inp);
-      dev::cast(dut().ctx, want, y);
-      dev::gelu_forward_codes(dut().ctx, got, y, inp);
+      k.gelu_forward(ctx, y, inp);
+      k.cast(ctx, want, y);
+      k.gelu_forward_codes(ctx, got, y, inp);
       expect_same(got, want);
       const Tensor dgot = codes_of(Dtype::E5M2, shape), dwant = codes_of(Dtype::E5M2, shape);
-      dev::gelu_backward(dut().ctx, y, dout, inp);
-      dev::cast(dut().ctx, dwant, y);
-      dev::gelu_backward_codes(dut().ctx, dgot, dout, dout, inp);  // in place
+      k.gelu_backward(ctx, y, dout, inp);
+      k.cast(ctx, dwant, y);
+      k.gelu_backward_codes(ctx, dgot, dout, dout, inp);  // in place
       expect_same(dgot, dwant);
       EXPECT_TRUE(same_bits(down(dout), down(y)));
     }
