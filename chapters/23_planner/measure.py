@@ -147,7 +147,7 @@ def law():
 
 
 def replayed(report, redundant):
-    """Times of a layer in the last steps of a run, on the modelled clock: experts in order, and placed by load."""
+    """Times of a layer in the last steps of a run, on the clock: experts in order, and placed by load."""
     with tempfile.TemporaryDirectory() as folder:
         loads, replay = Path(folder, "run.json"), Path(folder, "replay.json")
         loads.write_text(json.dumps(report))
@@ -175,8 +175,8 @@ def loads():
             "time, placed by load"]
     return [
         f"**Uneven loads.** Runs of chapter 22, `{EXPERTS}`, replayed with `--ep {EP}`. MaxVio and times are "
-        f"means over blocks and the last {LAST} steps. A time is that of a layer on the modelled clock, over "
-        "the time with even loads; a row between ranks takes as long as a row in an expert (`--wire-time 1`):",
+        f"means over blocks and the last {LAST} steps. A time is that of a layer on the clock, over the "
+        "time with even loads:",
         table(head, rows)]
 
 

@@ -1,5 +1,5 @@
-// --loads FILE: the loads of a run's experts, step by step, on the modelled clock of
-// expert_clock.h. FILE is the --report of a run of chapter 21 or 22.
+// --loads FILE: the loads of a run's experts, step by step, on the clock of expert_clock.h. FILE is
+// the --report of a run of chapter 21 or 22.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,6 @@ namespace ladder::planner {
 struct ReplayOptions {
   std::string loads = {};
   int64_t redundant = 0, nodes = 1, groups = 1;
-  double wire_time = 1;
 
   void add_to(CommandLine& line) {
     line.group("Loads of experts, in place of a plan");
@@ -32,14 +31,11 @@ struct ReplayOptions {
     line.add("--redundant-experts", redundant, "copies beyond one of each expert");
     line.add("--expert-nodes", nodes, "nodes, with as many ranks each");
     line.add("--expert-groups", groups, "groups of experts that should share a node");
-    line.add("--wire-time", wire_time,
-             "time of a row between ranks, in times of a row in an expert");
   }
   /// @throws UserError
   void check() const {
-    if (loads.empty() && (redundant != 0 || nodes != 1 || groups != 1 || wire_time != 1))
-      throw UserError(
-          "--redundant-experts, --expert-nodes, --expert-groups and --wire-time are for --loads");
+    if (loads.empty() && (redundant != 0 || nodes != 1 || groups != 1))
+      throw UserError("--redundant-experts, --expert-nodes and --expert-groups are for --loads");
   }
 
   /// @throws UserError naming what is legal
@@ -57,9 +53,6 @@ struct ReplayOptions {
       throw UserError("--expert-nodes must divide {} ranks, not {}", ranks, nodes);
     if (groups < 1 || experts % groups != 0)
       throw UserError("--expert-groups must divide {} experts, not {}", experts, groups);
-    constexpr double kMostTime = 1e6;
-    if (!(wire_time >= 0 && wire_time <= kMostTime))
-      throw UserError("--wire-time must be from 0 to {}, not {}", kMostTime, wire_time);
     return {experts, experts + redundant, ranks, nodes, groups};
   }
 };
@@ -91,7 +84,7 @@ inline std::vector<BlockLoads> read_loads(const std::string& path) {
 /// A run's loads on `ranks` ranks. @throws UserError
 inline ExpertClock replayed(const ReplayOptions& options, int64_t ranks) {
   const std::vector<BlockLoads> steps = read_loads(options.loads);
-  ExpertClock clock(options.shape(std::ssize(steps[0][0]), ranks), {.wire = options.wire_time});
+  ExpertClock clock(options.shape(std::ssize(steps[0][0]), ranks));
   for (const BlockLoads& loads : steps) clock.count(loads);
   return clock;
 }

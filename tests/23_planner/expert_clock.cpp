@@ -1,47 +1,37 @@
-// The modelled clock of experts against its formula and rows counted by hand.
+// The clock of experts against its formula and rows counted by hand.
 #include "chapters/23_planner/expert_clock.h"
+
+#include <algorithm>
+#include <numeric>
 
 #include <gtest/gtest.h>
 
 namespace ladder::planner {
 namespace {
 
-// Two ranks with two experts each. Rows: rank 0 has 5, 1, 2, 0 and rank 1 has 3, 1, 0, 4.
+using Loads = std::vector<int64_t>;
+
 TEST(ExpertClock, WaitsForTheBusiestRank) {
-  const std::vector<double> rows{5, 1, 2, 0, 3, 1, 0, 4};
-  const BusiestRank busiest = busiest_rank(rows, aligned_experts(4), 2);
-  EXPECT_EQ(busiest.work, 10) << "8 of expert 0 and 2 of expert 1";
-  EXPECT_EQ(busiest.wire, 4) << "rank 0 gets 4 rows and sends 2";
-  EXPECT_EQ(busiest.time({.work = 3, .wire = 0.5}), 10 * 3 + 2 * 4 * 0.5);
+  EXPECT_EQ(slowdown(Loads{8, 2, 2, 4}, aligned_experts(4), 2), 10 / 8.0);
+  EXPECT_EQ(slowdown(Loads{8, 2, 2, 4}, aligned_experts(4), 1), 1);
+  // Half of expert 0 on each rank.
+  EXPECT_EQ(slowdown(Loads{8, 2}, Placement{0, 1, 0, 1}, 2), 1);
+  EXPECT_EQ(slowdown(Loads{8, 6, 2}, Placement{0, 1, 0, 2}, 2), 10 / 8.0);
 }
 
-TEST(ExpertClock, CountsTheDirectionWithMoreRows) {
-  const std::vector<double> rows{1, 3, 4, 5, 0, 2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2};
-  EXPECT_EQ(busiest_rank(rows, aligned_experts(4), 4).wire, 12) << "rank 0 sends, others get 5";
-}
-
-TEST(ExpertClock, CopiesShareRows) {
-  // Expert 0 on both ranks: half of the rows of each rank go to either.
-  const BusiestRank busiest =
-      busiest_rank(std::vector<double>{5, 1, 3, 1}, Placement{0, 1, 0, 1}, 2);
-  EXPECT_EQ(busiest.work, 5);
-  EXPECT_EQ(busiest.wire, 3) << "rank 0 sends 2.5 + 0.5";
-}
-
-TEST(ExpertClock, EvenLoadsSendWhatTheFormulaSays) {
-  for (const int64_t ranks : {1, 2, 4, 8}) {
-    const std::vector<double> rows(8 * ranks, 6);
-    const BusiestRank busiest = busiest_rank(rows, aligned_experts(8), ranks),
-                      even = even_rank(8.0 * 6 * double(ranks), ranks);
-    EXPECT_EQ(busiest.work, 48);
-    EXPECT_EQ(busiest.wire, 48 * double(ranks - 1) / double(ranks)) << "kn (ep - 1) / ep";
-    EXPECT_EQ(even.work, busiest.work);
-    EXPECT_EQ(even.wire, busiest.wire);
+// Rows that a rank gets from others, or sends: an n-th of each expert's rows is from each rank.
+TEST(ExpertClock, WiresAreAsUnevenAsRanks) {
+  for (const Loads& loads : {Loads{8, 2, 2, 4}, {9, 9, 9, 1}, {12, 0, 0, 0}, {1, 5, 5, 5}}) {
+    const double n = 4, all = double(std::reduce(loads.begin(), loads.end()));
+    double most = 0;
+    for (const int64_t work : loads)
+      most = std::max({most, double(work) * (n - 1) / n, (all - double(work)) / n});
+    EXPECT_DOUBLE_EQ(most / (all / n * (n - 1) / n), slowdown(loads, aligned_experts(4), 4));
   }
 }
 
 TEST(ExpertClock, PlacesByTheStepsBefore) {
-  ExpertClock clock({.experts = 4, .copies = 4, .ranks = 2}, {.work = 1, .wire = 0});
+  ExpertClock clock({.experts = 4, .copies = 4, .ranks = 2});
   clock.count({{4, 4, 1, 1}});
   clock.count({{4, 4, 1, 1}});  // placed as 0 2 | 1 3
   clock.count({{4, 1, 4, 1}});  // and still so: it cannot know

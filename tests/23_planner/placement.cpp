@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "chapters/23_planner/expert_clock.h"
+
 namespace ladder::planner {
 namespace {
 
@@ -15,18 +17,6 @@ using Loads = std::vector<int64_t>;
 const Loads kLayer0{90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86},
     kLayer1{20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27};
 constexpr PlacementShape kExample{.experts = 12, .copies = 16, .ranks = 8, .nodes = 2, .groups = 4};
-
-/// Load of each rank; copies of an expert share its load.
-std::vector<double> rank_loads(const Loads& loads, const Placement& placement, int64_t ranks) {
-  const auto count = count_copies(placement, std::ssize(loads));
-  std::vector<double> sum(ranks);
-  const int64_t room = std::ssize(placement) / ranks;
-  for (int64_t i = 0; i < std::ssize(placement); ++i)
-    sum[i / room] +=
-        static_cast<double>(loads[placement[i]]) / static_cast<double>(count[placement[i]]);
-  return sum;
-}
-double largest(const std::vector<double>& of) { return *std::ranges::max_element(of); }
 
 TEST(Placement, IsThatOfTheExampleOfEplb) {
   EXPECT_EQ(place_experts(kLayer0, kExample),
@@ -39,9 +29,7 @@ TEST(Placement, IsThatOfTheExampleOfEplb) {
 TEST(Placement, MakesTheExampleEven) {
   const auto uneven = [](const Loads& loads, const PlacementShape& shape, bool placed = true) {
     const Placement all = placed ? place_experts(loads, shape) : aligned_experts(shape.experts);
-    const double sum = std::accumulate(loads.begin(), loads.end(), 0.0);
-    const double most = largest(rank_loads(loads, all, shape.ranks));
-    return std::round(1000 * most * static_cast<double>(shape.ranks) / sum) / 1000;
+    return std::round(1000 * slowdown(loads, all, shape.ranks)) / 1000;
   };
   constexpr PlacementShape kGlobal{.experts = 12, .copies = 16, .ranks = 8},
       kMoved{.experts = 12, .copies = 12, .ranks = 4};
@@ -59,8 +47,8 @@ TEST(Placement, IsThatOfTheHeader) {
   const Loads loads{90, 30, 50, 30};
   const Placement placed = place_experts(loads, {.experts = 4, .copies = 6, .ranks = 2});
   EXPECT_EQ(placed, (Placement{0, 1, 2, 0, 3, 2}));
-  EXPECT_EQ(rank_loads(loads, placed, 2), (std::vector<double>{100, 100}));
-  EXPECT_EQ(rank_loads(loads, aligned_experts(4), 2), (std::vector<double>{120, 80}));
+  EXPECT_EQ(slowdown(loads, placed, 2), 1);
+  EXPECT_EQ(slowdown(loads, aligned_experts(4), 2), 1.2);
 }
 
 TEST(Placement, HasEveryExpertAndKeepsGroupsOnANode) {
@@ -80,8 +68,7 @@ TEST(Placement, IsGlobalWhereNodesDoNotDivideGroups) {
   shape.nodes = shape.groups = 1;
   EXPECT_EQ(global, place_experts(kLayer0, shape));
   // 182 of a rank if even: groups cost balance.
-  EXPECT_LT(largest(rank_loads(kLayer0, global, 8)),
-            largest(rank_loads(kLayer0, place_experts(kLayer0, kExample), 8)));
+  EXPECT_LT(slowdown(kLayer0, global, 8), slowdown(kLayer0, place_experts(kLayer0, kExample), 8));
 }
 
 TEST(Placement, CopiesMakeTheHeaviestAsLightAsCanBe) {
