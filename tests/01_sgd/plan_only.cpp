@@ -80,7 +80,9 @@ TEST_F(PlanOnly, RefusesWhatARunRefuses) {
     only.emplace_back("--plan-only");
     const Ended planned = run(chapter, only), ran = run(chapter, all);
     EXPECT_EQ(planned.status, 2) << chapter;
-    EXPECT_EQ(planned.err, ran.err) << chapter;
+    // Any rank may be the first to say so.
+    const auto says = [](const std::string& err) { return err.substr(err.find("--")); };
+    EXPECT_EQ(says(planned.err), says(ran.err)) << chapter;
   }
 }
 
