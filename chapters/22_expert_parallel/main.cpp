@@ -25,7 +25,6 @@
 #include "common/model/activations.h"
 #include "common/model/init.h"
 #include "common/model/measure.h"
-#include "common/model/tied_head.h"
 #include "common/run/backend.h"
 #include "common/run/fault.h"
 #include "common/run/log.h"
@@ -64,7 +63,7 @@ Options parse_options(int argc, char** argv) {
   CommandLine("22_expert_parallel: experts that ranks share")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.block, o.experts, o.balance, o.parallel, o.fault);
-  o.parallel.set_ranks(o.run);
+  o.run.set_ranks(o.parallel.ep);
   return o;
 }
 
@@ -104,8 +103,8 @@ struct Memory {
 
   std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
   Arena arena{device.get()};
-  int64_t flops = 0, flops_twice = 0;  // of a step's products: all, and those of recomputation
-  Ctx ctx = make_ctx(o.run, arena, device.get(), &flops, &comm);
+  StepFlops flops = {};  // of a step's products
+  Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
   // Flat buffers: the weights that the optimizer updates, and those that the model reads.
   ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
   GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
@@ -134,15 +133,14 @@ MemoryBytes predict(const Options& o, const Layout& layout) {
   MemoryBytes bytes;
   bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
   bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
-  bytes[Mem::Grad] = 4 * layout.shard.grads().size();
   bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
   bytes[Mem::Activation] =
       activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
-  bytes[Mem::Workspace] = act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs +
-                          scratch_bytes(o.run) +
-                          ShardedGrads::workspace_bytes(layout.params, layout.shard, o.accumulate,
-                                                        layout.GA, o.ddp.beside(o.run.ranks));
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
   bytes[Mem::Comm] = ExpertStreams::bytes(layout.params, o.run.ranks, o.parallel.ep);
+  ShardedGrads::add_bytes(bytes, layout.params, layout.shard, o.accumulate, layout.GA,
+                          o.ddp.beside(o.run.ranks));
   add_expert_bytes(bytes, layout.experts, layout.gpt, B, layout.acts);
   return bytes;
 }
@@ -177,7 +175,7 @@ int64_t start(const Options& o, const Layout& layout, Memory& m) {
 
 /// product (B,T,C) = what the experts of block l make of inp (B,T,C). Between to_owners and
 /// to_origins a rank computes with tokens of its whole group.
-void forward_experts(Memory& m, Tensor product, Tensor inp, size_t l) {
+void forward_experts(Memory& m, Tensor product, Tensor inp, int64_t l) {
   const Ctx& ctx = m.ctx;
   const ExpertTensors& p = m.w.blocks[l].experts;
   const OwnedActs s = m.experts.acts(l);
@@ -190,7 +188,7 @@ void forward_experts(Memory& m, Tensor product, Tensor inp, size_t l) {
 }
 
 /// Block l from its input on.
-void forward_block(Memory& m, const Activations& a, size_t l) {
+void forward_block(Memory& m, const Activations& a, int64_t l) {
   const BlockTensors& p = m.w.blocks[l];
   const BlockActs& s = a.blocks[l];
   attention_branch_forward(m.ctx, a, p, l);
@@ -202,11 +200,11 @@ void forward_block(Memory& m, const Activations& a, size_t l) {
 
 /// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
 void forward(Memory& m, const Activations& a, Tensor tokens) {
-  const size_t L = m.w.blocks.size();
+  const auto L = std::ssize(m.w.blocks);
   embed_forward(m.ctx, a.embed, tokens, m.w.embed);
   // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is gone
   // from there on.
-  for (size_t l = 0; l < L; ++l) forward_block(m, a, l);
+  for (int64_t l = 0; l < L; ++l) forward_block(m, a, l);
   norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
 }
 
@@ -222,7 +220,8 @@ void head(Memory& m, const Activations& a, const ActGrads& d, Tensor losses, Ten
 }
 
 /// Before backward of block l: computes again what forward has dropped of it and of its segment.
-void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, size_t l) {
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, int64_t l) {
+  const StepFlops::Recomputing counted(m.flops);
   const Range segment = recompute.segment_before(l);
   for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
   recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
@@ -232,7 +231,7 @@ void recompute_segment(Memory& m, const Activations& a, const Recompute& recompu
 
 /// From d.stream: the gradients `g` of own experts of block l, and d.branch (B,T,C), the gradient
 /// of what experts have read. Experts are a section of their own, since only replicas sum it.
-void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, size_t l) {
+void backward_experts(Memory& m, const ExpertTensors& g, const ActGrads& d, int64_t l) {
   const Ctx& ctx = m.ctx;
   m.grads.begin_section(ctx, m.layout.params.expert_section(l));
   const OwnedActs s = m.experts.acts(l);
@@ -258,9 +257,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
 
   // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
   for (int64_t l = L; l-- > 0;) {
-    const int64_t before = m.flops;
     recompute_segment(m, a, layout.recompute, l);
-    m.flops_twice += m.flops - before;
 
     const BlockTensors& p = w.blocks[l];
     const BlockTensors& g = dw.blocks[l];
@@ -285,7 +282,7 @@ void backward(Memory& m, const Layout& layout, const Activations& a, const ActGr
 StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
                       RunLog& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
-  m.flops = m.flops_twice = 0;
+  m.flops = {};
   m.comm_streams.begin_step();
   m.dispatch.begin_step();
   // The micro-batches of all ranks are neighbors: their gradients are summed first.
@@ -308,7 +305,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     m.comm.all_gather(m.losses.slice(k * MBS * layout.N, MBS * layout.N), own_losses);
     m.grads.end();
   }
-  const Shard grads = join_tied_head(m.ctx, layout.shard, m.grads.finish(m.ctx));
+  const Shard grads = m.grads.finish(m.ctx);
   m.scaler.unscale(m.ctx, grads.tensor);
   const float loss = mean_loss(m.ctx, m.losses, targets);
   const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
@@ -386,6 +383,7 @@ void run(Options o, Comm& comm) {
   check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
                      comm.rank() == 0 && !o.run.quiet,
                      [&](const std::string& policy) { return plan_under(o, policy); });
+  if (o.run.plan_only) return show_plan(o.run, plan, &comm);
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
@@ -394,7 +392,7 @@ void run(Options o, Comm& comm) {
   train(o, layout, m, text, log);
   m.scaler.report(log.extra());
   // Tokens decide how many rows a rank computes, so ranks differ. The sum over ranks is known.
-  report_recompute(log, sum_over(comm, m.flops), sum_over(comm, m.flops_twice),
+  report_recompute(log, {sum_over(comm, m.flops.all), sum_over(comm, m.flops.twice)},
                    layout.recompute.extra_flops(layout.gpt, layout.batch));
   m.balance.report(log, layout.params.whole().live());
   m.dispatch.report(log, comm);
