@@ -38,7 +38,6 @@
 #include "chapters/09_zero2/zero2.h"
 #include "chapters/21_moe/experts.h"
 #include "common/comm/comm.h"
-#include "common/comm/run_ranks.h"
 #include "common/error.h"
 #include "common/model/config.h"
 #include "common/model/layout.h"
@@ -62,12 +61,6 @@ struct ExpertParallelOptions {
     if (ep < 1 || ep > kMost || !is_power(ep)) throw UserError("--ep {}: legal are 1, 2, 4, 8", ep);
   }
 
-  /// Without --ranks a run has --ep ranks. Under mpirun the ranks have been started already.
-  void set_ranks(RunOptions& run) const {
-    if (run.ranks == 1 && !under_mpirun()) run.ranks = ep;
-    run.check();
-  }
-
   /// Which experts a rank has; nothing for a model without experts.
   /// @throws UserError if ranks cannot share them so, naming what is legal
   std::optional<ExpertRank> place(const GptConfig& gpt, int ranks, int rank) const {
@@ -81,10 +74,11 @@ struct ExpertParallelOptions {
     if (!cuts(ep))
       throw UserError(
           "--ep {}: it must leave 1, 2, 4, 8, ... experts to a rank, of {} in all; legal are {}",
-          ep, E, degrees(cuts));
+          ep, E, legal_degrees(kMost, cuts));
     if (ranks % ep != 0)
       throw UserError("--ep {} with {} ranks; legal are multiples of {} ranks, or --ep {}", ep,
-                      ranks, ep, degrees([&](int64_t n) { return cuts(n) && ranks % n == 0; }));
+                      ranks, ep,
+                      legal_degrees(kMost, [&](int64_t n) { return cuts(n) && ranks % n == 0; }));
     if (E == 0) return {};
     return ExpertRank{rank % ep, ep};
   }
@@ -93,13 +87,6 @@ struct ExpertParallelOptions {
   static constexpr int kMost = 8;
 
   static bool is_power(int64_t n) { return std::has_single_bit(static_cast<uint64_t>(n)); }
-  template <class Legal>
-  static std::string degrees(Legal&& legal) {
-    std::string list = "1";
-    for (int64_t n = 2; n <= kMost; n *= 2)
-      if (legal(n)) list += fmt::format(", {}", n);
-    return list;
-  }
 };
 
 /// The communication streams that sum gradients and gather weights: for sections of experts over

@@ -62,7 +62,7 @@ Options parse_options(int argc, char** argv) {
   CommandLine("22_expert_parallel: experts that ranks share")
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.block, o.experts, o.balance, o.parallel, o.fault);
-  o.parallel.set_ranks(o.run);
+  o.run.set_ranks(o.parallel.ep);
   return o;
 }
 

@@ -49,6 +49,7 @@ std::unique_ptr<Device> open_device(const RunOptions& options) {
 }
 
 void start_ranks(const RunOptions& options, const RankBody& body) {
+  if (options.plan_only) options.check_size(options.ranks);  // else check() has done it
   const auto run_rank = [&](Comm& comm) {
     // Threads have the options of their process.
     if (comm.size() > 1 && under_mpirun()) check_agreement(comm, options);

@@ -205,7 +205,7 @@ void RunOptions::check() {
   if (!plan_only) format = find_format(InputFile(data, "--data"), tokens, gpt().vocab);
   check_heads(gpt(), backend);
   check_steps(*this);
-  check_size(plan_only ? ranks : std::max(ranks, launched_processes()));
+  if (!plan_only) check_size(std::max(ranks, launched_processes()));
 }
 
 void RunOptions::set_ranks(int64_t degree) {
@@ -217,6 +217,7 @@ void RunOptions::refuse_ranks() const {
   const int started = std::max(ranks, launched_processes());
   if (started != 1)
     throw UserError("--ranks must be 1, not {}: chapters 01 to 06 know one", started);
+  if (plan_only) check_size(1);
 }
 
 int RunOptions::thread_count() const {

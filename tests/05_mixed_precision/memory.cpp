@@ -33,8 +33,8 @@ class Bytes : public OneStep {
   static constexpr int64_t kBatch = 8 * B * T + 4 * B;  // tokens, targets and losses
 
   static int64_t of_weights(const nlohmann::json& report) {
-    return measured(report, Mem::Param) + measured(report, Mem::Master) +
-           measured(report, Mem::Grad) + measured(report, Mem::Optim);
+    return predicted(report, Mem::Param) + predicted(report, Mem::Master) +
+           predicted(report, Mem::Grad) + predicted(report, Mem::Optim);
   }
 };
 

@@ -48,26 +48,39 @@ TEST_P(RanksMemory, OneRankIsChapter06) {
 /// 07: every rank has all of it, and a share of the activations.
 class DdpMemory : public MemoryRuns {
  protected:
+  static constexpr int64_t L = 8;
   nlohmann::json run(int N, const std::string& flags) const {
     return report("07_ddp", fmt::format("--steps 1 --batch 8 --ranks {} {}", N, flags));
   }
 };
 
-TEST_F(DdpMemory, Formulas) {
+// A stage of ZeRO has an N-th of one thing more than the stage before: states and master, then
+// gradients, then weights.
+TEST_F(DdpMemory, WhatEachStageOfZeroShards) {
   plan_only();
-  const int64_t L = 8, P = parameters(L), C = kChannels, NH = 8, T = 16, B = 8, Vp = 256;
+  const std::vector<std::string> chapters{"07_ddp", "08_zero1", "09_zero2", "10_zero3"};
+  for (int64_t zero = 0; zero < 4; ++zero)
+    for (const int64_t N : {1, 2, 4, 8})
+      for (const auto& [precision, bytes] : {std::pair{"fp32", 4}, {"bf16", 2}}) {
+        SCOPED_TRACE(fmt::format("ZeRO {}, {} ranks, {}", zero, N, precision));
+        const int64_t P = parameters(L, zero == 0 ? 1 : N);
+        const auto part = [&](int64_t from) { return zero >= from ? P / N : P; };
+        const auto got = report(chapters[static_cast<size_t>(zero)],
+                                fmt::format("--batch 8 --ranks {} --precision {}", N, precision));
+        EXPECT_EQ(predicted(got, Mem::Param), bytes * part(3));
+        EXPECT_EQ(predicted(got, Mem::Master), bytes == 4 ? 0 : 4 * part(1));
+        EXPECT_EQ(predicted(got, Mem::Grad), 4 * part(2));
+        EXPECT_EQ(predicted(got, Mem::Optim), 8 * part(1));
+      }
+}
+
+TEST_F(DdpMemory, MessagesAndActivations) {
+  plan_only();
+  const int64_t C = kChannels, NH = 8, T = 16, B = 8, Vp = 256;
   const int64_t piece = 1 << 18;  // of a message
   for (const int N : {1, 2, 4, 8}) {
     const int64_t share = B / N;
-    const auto whole = run(N, ""), naive = run(N, "--ddp naive"), bf16 = run(N, "--precision bf16");
-    EXPECT_EQ(predicted(whole, Mem::Param), 4 * P);
-    EXPECT_EQ(predicted(whole, Mem::Master), 0);
-    EXPECT_EQ(predicted(whole, Mem::Grad), 4 * P);
-    EXPECT_EQ(predicted(whole, Mem::Optim), 8 * P);
-    EXPECT_EQ(predicted(bf16, Mem::Param), 2 * P);
-    EXPECT_EQ(predicted(bf16, Mem::Master), 4 * P);
-    EXPECT_EQ(predicted(bf16, Mem::Grad), 4 * P);
-    EXPECT_EQ(predicted(bf16, Mem::Optim), 8 * P);
+    const auto whole = run(N, ""), naive = run(N, "--ddp naive");
     // One piece is added while the next arrives. The largest tensor is (4C,C).
     EXPECT_EQ(predicted(whole, Mem::Comm), N == 1 ? 0 : 2 * 4 * piece);
     EXPECT_EQ(predicted(naive, Mem::Comm), N == 1 ? 0 : 2 * 4 * 4 * C * C);

@@ -22,22 +22,6 @@ class Zero3Bytes : public MemoryRuns {
   static constexpr int64_t L = 3, C = kChannels;
 };
 
-TEST_F(Zero3Bytes, EverythingIsSharded) {
-  plan_only();
-  for (const int64_t N : {1, 2, 4, 8}) {
-    const int64_t P = parameters(L, N);
-    const auto fp32 = run(N, ""), bf16 = run(N, "--precision bf16");
-    EXPECT_EQ(predicted(fp32, Mem::Param), 4 * P / N);
-    EXPECT_EQ(predicted(fp32, Mem::Master), 0);
-    EXPECT_EQ(predicted(fp32, Mem::Grad), 4 * P / N);
-    EXPECT_EQ(predicted(fp32, Mem::Optim), 8 * P / N);
-    EXPECT_EQ(predicted(bf16, Mem::Param), 2 * P / N);
-    EXPECT_EQ(predicted(bf16, Mem::Master), 4 * P / N);
-    EXPECT_EQ(predicted(bf16, Mem::Grad), 4 * P / N);
-    EXPECT_EQ(predicted(bf16, Mem::Optim), 8 * P / N);
-  }
-}
-
 // Besides what 09 has: rooms for gathered sections, two or one, or all of them.
 TEST_F(Zero3Bytes, RoomsForAFewSections) {
   plan_only();

@@ -96,17 +96,9 @@ TEST_F(PlanOnly, WritesAReport) {
   ASSERT_EQ(ended.status, 0) << ended.err;
   const auto planned = nlohmann::json::parse(read("plan.json"));
   const auto ran = report("13_3d_parallel", flags);
-  for (const char* part : {"chapter", "model"}) EXPECT_EQ(planned[part], ran[part]);
-  EXPECT_EQ(planned["layout"]["ranks"], 8);
-  EXPECT_EQ(planned["plan_only"], true);
   ASSERT_EQ(planned["memory"].size(), 2U) << "a rank of each stage";
   for (size_t stage = 0; stage < 2; ++stage) {
-    const auto& of_rank = planned["memory"][stage];
-    const size_t rank = of_rank["rank"];
-    for (const char* category : {"Param", "Grad", "Optim", "Activation", "Workspace"}) {
-      EXPECT_EQ(of_rank[category]["predicted"], ran["memory"][rank][category]["predicted"]);
-      EXPECT_TRUE(of_rank[category]["measured"].is_null());
-    }
+    const size_t rank = planned["memory"][stage]["rank"];
     for (const char* axis : {"tp", "dp", "pp"})
       EXPECT_EQ(planned["extra"]["traffic"][stage][axis]["predicted"],
                 ran["extra"]["traffic"][rank][axis]["predicted"]);
@@ -156,12 +148,6 @@ TEST_F(PlanOnly, IsWhatARunShows) {
   EXPECT_NE(train("13_3d_parallel", flags).out.find(planned.substr(0, planned.size() - 1)),
             std::string::npos)
       << planned;
-}
-
-TEST_F(PlanOnly, WritesNothingButAReport) {
-  const auto before = files();
-  EXPECT_EQ(plan("--model tiny --pp 2").status, 0);
-  EXPECT_EQ(files(), before);
 }
 
 TEST_F(PlanOnly, RefusesWhatARunRefuses) {
