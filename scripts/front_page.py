@@ -51,6 +51,7 @@ ANSWERS = {
     "21_moe": "How can a model have many more weights than a token uses, and who sees that all are used?",
     "22_expert_parallel": "What travels when experts live on other ranks, and what does an uneven load cost?",
     "23_planner": "Does a run fit, how long does it take, what does it cost, and which layout is best?",
+    "24_tokenizer": "What is a token, who chooses it, and why must two programs agree on every one?",
 }
 
 
