@@ -170,7 +170,7 @@ class Progress {
   Progress(const std::vector<WordCount>& words, Vocabulary& vocabulary, int64_t show)
       : bytes_(text_bytes(words)), tokens_(bytes_) {
     fmt::print("{} bytes, {} different pieces\n", bytes_, words.size());
-    vocabulary.watch = [this, &vocabulary, show](const Candidate& pair, int64_t fewer) {
+    vocabulary.watch = [this, &vocabulary, show](const PairCount& pair, int64_t fewer) {
       tokens_ -= fewer;
       if (std::ssize(vocabulary.merges()) <= show) print_merge(vocabulary, pair);
       const size_t size = vocabulary.tokens().size();
@@ -183,7 +183,7 @@ class Progress {
   }
 
  private:
-  static void print_merge(const Vocabulary& vocabulary, const Candidate& pair) {
+  static void print_merge(const Vocabulary& vocabulary, const PairCount& pair) {
     const auto& tokens = vocabulary.tokens();
     const std::string left = to_alphabet(tokens[pair.left]),
                       right = to_alphabet(tokens[pair.right]);

@@ -17,6 +17,7 @@
 
 namespace ladder {
 
+/// Which files a TokenWriter writes.
 enum class TokenFile : uint8_t {
   Raw,      ///< X.bin alone
   Megatron  ///< X.bin, and X.idx with the length of each document

@@ -59,11 +59,11 @@ void run_ties(Sheet& sheet, Ties ties) {
     std::string answers;
     for (int k = 0; k < 40; ++k) {
       const auto pair = [&] {
-        return Candidate{static_cast<int64_t>(draw.below(2)),
+        return PairCount{static_cast<int64_t>(draw.below(2)),
                          static_cast<uint32_t>(200 + draw.below(62)),
                          static_cast<uint32_t>(draw.below(262))};
       };
-      const Candidate a = pair(), b = pair();
+      const PairCount a = pair(), b = pair();
       answers += comes_first(vocabulary, a, b) ? '1' : '0';
     }
     sheet.text(fmt::format("ties/{}: {}", to_string(ties), i), answers);
