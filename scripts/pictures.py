@@ -567,6 +567,36 @@ def home_of_expert(expert):
     return expert // 2
 
 
+# ---- 24: merges ----------------------------------------------------------------------------------
+
+
+def merges(data):
+    """Words as tokens, before the first merge and after each."""
+    found = data["merges"]
+    steps = [{"words": [list(word) for word, _ in found["words"]]}, *found["steps"]]
+    svg = Svg(720, 34 + 66 * len(steps), "Four words, and their first merges")
+    lefts = [150, 260, 400, 560]
+    for x, (word, count) in zip(lefts, found["words"]):
+        svg.text(x, 16, f"{word}, {count} times", bold=True)
+    for i, step in enumerate(steps):
+        y = 32 + 66 * i
+        total = sum(len(word) * count for word, (_, count) in zip(step["words"], found["words"]))
+        svg.text(0, y + 14, "bytes" if i == 0 else f"{step['pair'][0]} + {step['pair'][1]}, {step['count']} times",
+                 bold=True)
+        svg.text(0, y + 30, f"{total} tokens in all", size=11)
+        if i > 0 and len(step["equal"]) > 1:
+            others = [f"{a} + {b}" for a, b in step["equal"] if [a, b] != step["pair"]]
+            svg.text(0, y + 46, f"as frequent: {', '.join(others)}", ORANGE, 11)
+        for x, word in zip(lefts, step["words"]):
+            for token in word:
+                wide = 8 + 9 * len(token)
+                is_new = i > 0 and token == "".join(step["pair"])
+                svg.box(x, y, wide, 26, ORANGE if is_new else BLUE if len(token) > 1 else DARK)
+                svg.text(x + wide / 2, y + 17, token, "#ffffff", 12, "middle")
+                x += wide + 3
+    return svg.done()
+
+
 # ---- 30: two machines of four ranks -----------------------------------------------------------------
 
 def hybrid(data):
@@ -616,6 +646,7 @@ PICTURES = {
     "20_context_parallel/tokens_for_heads.svg": tokens_for_heads,
     "21_moe/experts.svg": experts,
     "22_expert_parallel/exchange.svg": exchange,
+    "24_tokenizer/merges.svg": merges,
     "30_hsdp/machines.svg": hybrid,
 }
 

@@ -36,7 +36,8 @@ def rows(kind, found):
 
 
 def table(category):
-    lines = [f"// Unicode {VERSION}, as scripts/unicode_table.py has written it: first, last, class."]
+    lines = [f"// Unicode {VERSION}, as scripts/unicode_table.py has written it: first, last, class.",
+             "// clang-format off"]
     for kind, initial in (("Letter", "L"), ("Number", "N")):
         lines += rows(kind, ranges(lambda code: category(chr(code))[0] == initial))
     return "\n".join(lines + rows("Space", SPACE)) + "\n"

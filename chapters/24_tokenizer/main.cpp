@@ -11,9 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include <sys/resource.h>
-
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "chapters/24_tokenizer/trainer.h"
 #include "chapters/24_tokenizer/vocabulary.h"
@@ -109,7 +108,8 @@ struct EncodeFlags {
 
   void add_to(CommandLine& line) {
     line.add("--format", format, "of the token file; megatron writes X.idx beside X.bin");
-    line.add("--utf8", encode.utf8, "bytes that are no valid UTF-8: refuse, or take them as they are");
+    line.add("--utf8", encode.utf8,
+             "bytes that are no valid UTF-8: refuse, or take them as they are");
     line.add("--allow-special", encode.allow_special,
              "text that spells a special token becomes that token");
   }
@@ -170,7 +170,7 @@ class Progress {
   Progress(const std::vector<WordCount>& words, Vocabulary& vocabulary, int64_t show)
       : bytes_(text_bytes(words)), tokens_(bytes_) {
     fmt::print("{} bytes, {} different pieces\n", bytes_, words.size());
-    vocabulary.watch = [this, &vocabulary, show](const Candidate& pair, int64_t fewer) {
+    vocabulary.watch = [this, &vocabulary, show](const PairCount& pair, int64_t fewer) {
       tokens_ -= fewer;
       if (std::ssize(vocabulary.merges()) <= show) print_merge(vocabulary, pair);
       const size_t size = vocabulary.tokens().size();
@@ -183,9 +183,10 @@ class Progress {
   }
 
  private:
-  static void print_merge(const Vocabulary& vocabulary, const Candidate& pair) {
+  static void print_merge(const Vocabulary& vocabulary, const PairCount& pair) {
     const auto& tokens = vocabulary.tokens();
-    const std::string left = to_alphabet(tokens[pair.left]), right = to_alphabet(tokens[pair.right]);
+    const std::string left = to_alphabet(tokens[pair.left]),
+                      right = to_alphabet(tokens[pair.right]);
     fmt::print("{:>7}  {} {}  {} times\n", vocabulary.merges().back().result, left, right,
                pair.count);
   }

@@ -15,10 +15,10 @@
 
 namespace ladder {
 
-inline bool comes_first(const Vocabulary& vocabulary, const Candidate& a, const Candidate& b) {
+inline bool comes_first(const Vocabulary& vocabulary, const PairCount& a, const PairCount& b) {
   if (a.count != b.count) return a.count > b.count;
   if (vocabulary.ties() != Ties::Cs336) return a.ids() < b.ids();
-  const auto bytes = [&](const Candidate& pair) {
+  const auto bytes = [&](const PairCount& pair) {
     return std::tie(vocabulary.tokens()[pair.left], vocabulary.tokens()[pair.right]);
   };
   return bytes(a) > bytes(b);
@@ -42,7 +42,7 @@ inline std::map<std::pair<uint32_t, uint32_t>, int64_t> count_pairs(
 }
 
 /// Each pair becomes `id`, from left to right: "aaa" becomes (aa, a).
-inline void merge_pair(std::vector<uint32_t>& ids, const Candidate& pair, uint32_t id) {
+inline void merge_pair(std::vector<uint32_t>& ids, const PairCount& pair, uint32_t id) {
   size_t kept = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
     const bool is_pair = i + 1 < ids.size() && ids[i] == pair.left && ids[i + 1] == pair.right;
@@ -56,9 +56,9 @@ inline void train_plain(const std::vector<WordCount>& text, Vocabulary& vocabula
   std::vector<TokenWord> words;
   for (const auto& [bytes, count] : text) words.push_back({vocabulary.ids(bytes), count});
   while (!vocabulary.is_full()) {
-    Candidate best{};
+    PairCount best{};
     for (const auto& [pair, count] : count_pairs(words)) {
-      const Candidate candidate{count, pair.first, pair.second};
+      const PairCount candidate{count, pair.first, pair.second};
       if (best.count == 0 || vocabulary.before(candidate, best)) best = candidate;
     }
     if (best.count == 0) return;  // each word is one token
@@ -96,7 +96,7 @@ class FastTrainer {
   };
   void appear(uint32_t place);
   void vanish(uint32_t left, uint32_t right, uint32_t place);
-  int64_t merge(const Candidate& pair, uint32_t id);
+  int64_t merge(const PairCount& pair, uint32_t id);
   void push_new();
 
   Vocabulary& vocabulary_;
@@ -107,11 +107,11 @@ class FastTrainer {
 
   struct Later {
     const Vocabulary* vocabulary;
-    bool operator()(const Candidate& a, const Candidate& b) const {
+    bool operator()(const PairCount& a, const PairCount& b) const {
       return vocabulary->before(b, a);
     }
   };
-  std::priority_queue<Candidate, std::vector<Candidate>, Later> heap_;
+  std::priority_queue<PairCount, std::vector<PairCount>, Later> heap_;
 };
 
 inline FastTrainer::FastTrainer(const std::vector<WordCount>& words, Vocabulary& vocabulary)
@@ -156,7 +156,7 @@ inline void FastTrainer::push_new() {
 }
 
 /// @return tokens that the text has fewer
-inline int64_t FastTrainer::merge(const Candidate& pair, uint32_t id) {
+inline int64_t FastTrainer::merge(const PairCount& pair, uint32_t id) {
   int64_t fewer = 0;
   std::vector<uint32_t> all = std::exchange(pairs_[pair_key(pair.left, pair.right)].places, {});
   std::ranges::sort(all);  // from left to right, as in "aaa"
@@ -180,7 +180,7 @@ inline int64_t FastTrainer::merge(const Candidate& pair, uint32_t id) {
 
 inline void FastTrainer::train() {
   while (!vocabulary_.is_full() && !heap_.empty()) {
-    Candidate best = heap_.top();
+    PairCount best = heap_.top();
     heap_.pop();
     const int64_t now = pairs_[pair_key(best.left, best.right)].count;
     if (now < best.count) {  // merges have taken some; it goes back to where it belongs

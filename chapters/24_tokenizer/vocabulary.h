@@ -32,7 +32,7 @@ struct WordCount {
 };
 
 /// Two tokens that are neighbors, and how often they are.
-struct Candidate {
+struct PairCount {
   int64_t count;
   uint32_t left, right;
 
@@ -41,7 +41,7 @@ struct Candidate {
 
 class Vocabulary;
 /// Whether `a` is merged before `b`: the more frequent one, and of equals the one that Ties says.
-bool comes_first(const Vocabulary& vocabulary, const Candidate& a, const Candidate& b);
+bool comes_first(const Vocabulary& vocabulary, const PairCount& a, const PairCount& b);
 
 class Vocabulary {
  public:
@@ -65,14 +65,14 @@ class Vocabulary {
   }
 
   /// comes_first(), counted.
-  bool before(const Candidate& a, const Candidate& b) const {
+  bool before(const PairCount& a, const PairCount& b) const {
     ++compared_;
     return comes_first(*this, a, b);
   }
   int64_t compared() const { return compared_; }
 
   /// The token that the pair becomes. Its bytes may be those of a token that is there.
-  uint32_t add(const Candidate& pair) {
+  uint32_t add(const PairCount& pair) {
     std::string bytes = tokens_[pair.left] + tokens_[pair.right];
     const auto [at, is_new] = known_.emplace(bytes, static_cast<uint32_t>(tokens_.size()));
     if (is_new) tokens_.push_back(std::move(bytes));
@@ -80,10 +80,10 @@ class Vocabulary {
     return at->second;
   }
   /// The last pair that was added is merged in the text, which has so many tokens fewer.
-  void merged(const Candidate& pair, int64_t fewer) const {
+  void merged(const PairCount& pair, int64_t fewer) const {
     if (watch) watch(pair, fewer);
   }
-  std::function<void(const Candidate&, int64_t)> watch;  ///< told of each merge as it happens
+  std::function<void(const PairCount&, int64_t)> watch;  ///< told of each merge as it happens
 
  private:
   Ties ties_;

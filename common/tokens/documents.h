@@ -58,8 +58,8 @@ class Documents {
 
 /// work(thread, chunk) of as many chunks at a time as there are threads, then round(chunks).
 /// @throws what work() throws
-void for_chunks(Documents& documents, int threads,
-                const std::function<void(size_t, const Chunk&)>& work,
-                const std::function<void(size_t)>& round = [](size_t) {});
+void for_chunks(
+    Documents& documents, int threads, const std::function<void(size_t, const Chunk&)>& work,
+    const std::function<void(size_t)>& round = [](size_t) {});
 
 }  // namespace ladder

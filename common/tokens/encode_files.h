@@ -11,6 +11,7 @@
 
 namespace ladder {
 
+/// How encode_files() takes its texts.
 struct EncodeOptions {
   Utf8 utf8 = Utf8::Refuse;
   bool allow_special = false;  ///< what spells a special token becomes it

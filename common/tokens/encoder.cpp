@@ -50,7 +50,8 @@ Encoder::Words Encoder::words_of(std::string_view text, size_t begin, size_t byt
   std::memcpy(words.data(), text.data() + begin, sizeof words);
   for (size_t i = 0; i < words.size(); ++i) {
     const size_t kept = std::min<size_t>(8, bytes - std::min(bytes, 8 * i));
-    words[i] &= kept == 0 ? 0 : UINT64_MAX >> (64 - 8 * kept);  // little-endian, as machines here are
+    words[i] &=
+        kept == 0 ? 0 : UINT64_MAX >> (64 - 8 * kept);  // little-endian, as machines here are
   }
   return words;
 }
@@ -82,7 +83,8 @@ void Encoder::keep(const Piece& piece) {
 }
 
 void Encoder::encode(std::string_view text, std::vector<uint32_t>& out) {
-  // Several pieces are found before the first is looked up: meanwhile their entries come from memory.
+  // Several pieces are found before the first is looked up: meanwhile their entries come from
+  // memory.
   std::array<Piece, 16> batch;
   size_t tokens = out.size();
   for (size_t begin = 0; begin < text.size();) {

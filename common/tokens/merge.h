@@ -17,8 +17,8 @@ struct Found {
 };
 constexpr uint32_t kNoRank = UINT32_MAX;  ///< of a pair that is not merged
 
-/// Merges `ids`, the bytes of a piece, to its tokens. Each merge looks at all pairs, so that n bytes
-/// take O(n^2).
+/// Merges `ids`, the bytes of a piece, to its tokens. Each merge looks at all pairs, so that n
+/// bytes take O(n^2).
 /// @param merges has find(left, right), a Found
 template <class Merges>
 void merge_short(const Merges& merges, std::vector<uint32_t>& ids) {
@@ -70,8 +70,8 @@ void merge_long(const Merges& merges, std::vector<uint32_t>& ids) {
   constexpr uint32_t kEmpty = UINT32_MAX;  // a place whose token has become part of the one before
   const auto n = static_cast<uint32_t>(ids.size());
   std::vector<uint32_t> next(n), before(n);  // places that are not empty
-  // Places whose token can merge with the next one, by the rank of that merge. Some are out of date:
-  // when their turn comes they are looked up again.
+  // Places whose token can merge with the next one, by the rank of that merge. Some are out of
+  // date: when their turn comes they are looked up again.
   std::map<uint32_t, Places> waiting;
   const auto found_at = [&](uint32_t i) {
     return ids[i] != kEmpty && next[i] < n ? merges.find(ids[i], ids[next[i]]) : Found{kNoRank, 0};

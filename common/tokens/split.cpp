@@ -26,8 +26,8 @@ size_t contraction_end(std::string_view text, size_t begin, bool any_case) {
   const char first = letter(begin + 1), second = letter(begin + 2);
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return begin + 2;
   if (any_case && text.substr(begin + 1, 2) == "\u017F") return begin + 3;
-  const bool two = (second == 'e' && (first == 'r' || first == 'v')) ||
-                   (second == 'l' && first == 'l');
+  const bool two =
+      (second == 'e' && (first == 'r' || first == 'v')) || (second == 'l' && first == 'l');
   return two ? begin + 3 : begin;
 }
 
@@ -67,8 +67,7 @@ size_t llama3_end(std::string_view text, size_t begin, bool keep_end_whole) {
   const Char second = char_at(text, begin + first.bytes);
   if (second.kind == CharClass::Letter && !is_newline(first))
     return run_end(text, begin + first.bytes, CharClass::Letter);
-  if (first.kind == CharClass::Other ||
-      (first.code == U' ' && second.kind == CharClass::Other)) {
+  if (first.kind == CharClass::Other || (first.code == U' ' && second.kind == CharClass::Other)) {
     size_t end = run_end(text, begin + first.bytes, CharClass::Other);
     while (is_newline(char_at(text, end))) ++end;
     return end;
@@ -92,7 +91,8 @@ size_t last_cut(std::string_view text) {
     const auto byte = static_cast<unsigned char>(text[at]);
     if (byte >= 0x80 && byte < 0xC0) continue;
     size_t before = at - 1;
-    while (before > 0 && at - before < 4 && (static_cast<unsigned char>(text[before]) & 0xC0) == 0x80)
+    while (before > 0 && at - before < 4 &&
+           (static_cast<unsigned char>(text[before]) & 0xC0) == 0x80)
       --before;
     const Char left = char_at(text, before), right = char_at(text, at);
     const bool is_word = left.kind == CharClass::Letter || left.kind == CharClass::Number;

@@ -1,8 +1,8 @@
 // How a text is cut into pieces before any merge: no token crosses the end of a piece.
 //
-// The three patterns are regular expressions in their authors' programs. Here they are state machines:
-// one look at the next characters decides, because no alternative of them ever has to go back by
-// more than a character.
+// The three patterns are regular expressions in their authors' programs. Here they are state
+// machines: one look at the next characters decides, because no alternative of them ever has to go
+// back by more than a character.
 #pragma once
 
 #include <array>

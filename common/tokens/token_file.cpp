@@ -15,7 +15,8 @@ int64_t width_of(TokenKind kind) { return kind == TokenKind::Uint16 ? 2 : 4; }
 /// X.bin -> X.idx
 std::string index_path(const std::string& path) {
   if (!path.ends_with(".bin"))
-    throw UserError("--out {}: Megatron's files are X.bin and X.idx; give a name that ends in .bin", path);
+    throw UserError("--out {}: Megatron's files are X.bin and X.idx; give a name that ends in .bin",
+                    path);
   return std::filesystem::path(path).replace_extension(".idx").string();
 }
 
@@ -43,7 +44,8 @@ TokenWriter::TokenWriter(const std::string& path, TokenFile file, TokenKind kind
 void TokenWriter::write(std::span<const uint32_t> ids) {
   buffer_.resize(ids.size() * static_cast<size_t>(width_));
   for (size_t i = 0; i < ids.size(); ++i)  // little-endian, as all machines here are
-    std::memcpy(buffer_.data() + i * static_cast<size_t>(width_), &ids[i], static_cast<size_t>(width_));
+    std::memcpy(buffer_.data() + i * static_cast<size_t>(width_), &ids[i],
+                static_cast<size_t>(width_));
   file_.write(buffer_);
   tokens_ += std::ssize(ids);
 }
@@ -53,14 +55,15 @@ void TokenWriter::end_document() { ends_.push_back(tokens_); }
 std::string TokenWriter::index() const {
   std::string bytes("MMIDIDX\0\0", 9);
   const auto documents = static_cast<uint64_t>(ends_.size());
-  append(bytes, uint64_t{1});                        // version
+  append(bytes, uint64_t{1});                                // version
   append(bytes, static_cast<uint8_t>(width_ == 2 ? 8 : 4));  // uint16 or int32
-  append(bytes, documents);                          // sequences
+  append(bytes, documents);                                  // sequences
   append(bytes, documents + 1);
   for (size_t i = 0; i < ends_.size(); ++i) {
     const int64_t length = ends_[i] - (i > 0 ? ends_[i - 1] : 0);
     if (length > INT32_MAX)
-      throw UserError("document {} has {} tokens; Megatron's index takes at most {}", i, length, INT32_MAX);
+      throw UserError("document {} has {} tokens; Megatron's index takes at most {}", i, length,
+                      INT32_MAX);
     append(bytes, static_cast<int32_t>(length));
   }
   for (size_t i = 0; i < ends_.size(); ++i) append(bytes, (i > 0 ? ends_[i - 1] : 0) * width_);

@@ -17,6 +17,7 @@
 
 namespace ladder {
 
+/// Which files a TokenWriter writes.
 enum class TokenFile : uint8_t {
   Raw,      ///< X.bin alone
   Megatron  ///< X.bin, and X.idx with the length of each document
@@ -64,7 +65,8 @@ void for_tokens(const std::string& path, TokenKind kind, int64_t vocab, F&& f) {
     raw.resize(ids.size() * static_cast<size_t>(format.width));
     file.read(format.header + at * format.width, raw);
     for (size_t i = 0; i < ids.size(); ++i) {
-      const int64_t id = token_at(raw.data() + std::ssize(raw) / std::ssize(ids) * static_cast<int64_t>(i), format.width);
+      const int64_t id = token_at(
+          raw.data() + std::ssize(raw) / std::ssize(ids) * static_cast<int64_t>(i), format.width);
       require_token(file, at + static_cast<int64_t>(i), id, vocab);
       ids[i] = static_cast<uint32_t>(id);
     }

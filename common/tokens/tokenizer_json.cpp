@@ -24,12 +24,15 @@ constexpr std::array kPatterns = {
             R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
     Pattern{Split::Gpt2,
             R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)"},
-    Pattern{Split::Llama3,
-            R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-    Pattern{Split::Cl100k,
-            R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+\z|\s*[\r\n]|\s+(?!\S)|\s)"},
-    Pattern{Split::Cl100k,
-            R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)"}};
+    Pattern{
+        Split::Llama3,
+        R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    Pattern{
+        Split::Cl100k,
+        R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+\z|\s*[\r\n]|\s+(?!\S)|\s)"},
+    Pattern{
+        Split::Cl100k,
+        R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)"}};
 
 const json& field(const json& object, const char* name) {
   static const json none;
@@ -51,9 +54,10 @@ void require_bytes_alone(const json& step) {
 /// ByteLevel, which has GPT-2's pattern; or Split with a pattern, and ByteLevel without.
 Split split_of(const json& pre) {
   const auto other = [&]() -> UserError {
-    return UserError("pre_tokenizer is {}; legal are ByteLevel, and Split with the pattern of {}, "
-                     "then ByteLevel",
-                     shown(pre), fmt::format("{}", fmt::join(kNames<Split>, ", ")).c_str());
+    return UserError(
+        "pre_tokenizer is {}; legal are ByteLevel, and Split with the pattern of {}, "
+        "then ByteLevel",
+        shown(pre), fmt::format("{}", fmt::join(kNames<Split>, ", ")).c_str());
   };
   if (field(pre, "type") == "ByteLevel") {
     require(pre, "add_prefix_space", {false});
@@ -64,8 +68,8 @@ Split split_of(const json& pre) {
   if (field(pre, "type") != "Sequence" || !steps.is_array() || steps.size() != 2) throw other();
   if (field(steps[0], "type") != "Split" || field(steps[1], "type") != "ByteLevel") throw other();
   require_bytes_alone(steps[1]);
-  const bool isolates = field(steps[0], "behavior") == "Isolated" &&
-                        field(steps[0], "invert") == false;
+  const bool isolates =
+      field(steps[0], "behavior") == "Isolated" && field(steps[0], "invert") == false;
   const json& pattern = field(field(steps[0], "pattern"), "Regex");
   for (const auto& [split, text] : kPatterns)
     if (isolates && pattern == text) return split;
@@ -77,11 +81,11 @@ void check_model(const json& root) {
   if (!model.is_object()) throw UserError("no model; it is not the file of a tokenizer");
   if (const json& type = field(model, "type"); !type.is_null() && type != "BPE")
     throw UserError("the model is of type {}; legal is BPE", shown(type));
-  for (const char* name : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"})
+  for (const char* name :
+       {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"})
     require(model, name, {nullptr, "", 0.0});
   require(model, "byte_fallback", {false});
-  for (const char* name : {"normalizer", "truncation", "padding"})
-    require(root, name, {nullptr});
+  for (const char* name : {"normalizer", "truncation", "padding"}) require(root, name, {nullptr});
 }
 
 int64_t id_of(const json& value, const std::string& token) {
@@ -118,8 +122,7 @@ void add_vocab(TokenizerBuilder& builder, const json& vocab, const std::vector<A
   for (const auto& [token, id] : vocab.items()) {
     if (std::ranges::find(added, token, &Added::content) != added.end()) continue;
     const auto bytes = from_alphabet(token);
-    if (!bytes)
-      throw UserError("token {} has a character that stands for no byte", shown(token));
+    if (!bytes) throw UserError("token {} has a character that stands for no byte", shown(token));
     builder.add_token(*bytes, id_of(id, token), token);
   }
   for (const auto& [content, id, special] : added) builder.add_special(content, id);
@@ -162,13 +165,17 @@ Tokenizer tokenizer_from_json(const json& root) {
 }
 
 ordered_json tokenizer_to_json(const Tokenizer& tokenizer) {
-  const ordered_json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false},
-                           {"trim_offsets", true}, {"use_regex", tokenizer.split == Split::Gpt2}};
+  const ordered_json bytes{{"type", "ByteLevel"},
+                           {"add_prefix_space", false},
+                           {"trim_offsets", true},
+                           {"use_regex", tokenizer.split == Split::Gpt2}};
   ordered_json pre = bytes;
   if (tokenizer.split != Split::Gpt2) {
     const auto* pattern = std::ranges::find(kPatterns, tokenizer.split, &Pattern::split);
-    const ordered_json split{{"type", "Split"}, {"pattern", {{"Regex", pattern->text}}},
-                             {"behavior", "Isolated"}, {"invert", false}};
+    const ordered_json split{{"type", "Split"},
+                             {"pattern", {{"Regex", pattern->text}}},
+                             {"behavior", "Isolated"},
+                             {"invert", false}};
     pre = {{"type", "Sequence"}, {"pretokenizers", ordered_json::array({split, bytes})}};
   }
   ordered_json added = ordered_json::array(), vocab = ordered_json::object(),
@@ -176,20 +183,37 @@ ordered_json tokenizer_to_json(const Tokenizer& tokenizer) {
   for (uint32_t id = 0; id < tokenizer.tokens.size(); ++id) {
     const std::string& token = tokenizer.tokens[id];
     if (tokenizer.is_special(id))
-      added.push_back({{"id", id}, {"content", token}, {"single_word", false}, {"lstrip", false},
-                       {"rstrip", false}, {"normalized", false}, {"special", true}});
+      added.push_back({{"id", id},
+                       {"content", token},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", true}});
     if (!token.empty()) vocab[tokenizer.is_special(id) ? token : to_alphabet(token)] = id;
   }
   for (const Merge& m : tokenizer.merges)
-    merges.push_back({to_alphabet(tokenizer.tokens[m.left]), to_alphabet(tokenizer.tokens[m.right])});
-  return {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr},
-          {"added_tokens", added}, {"normalizer", nullptr}, {"pre_tokenizer", pre},
-          {"post_processor", bytes}, {"decoder", bytes},
-          {"model", {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr},
-                     {"continuing_subword_prefix", nullptr}, {"end_of_word_suffix", nullptr},
-                     {"fuse_unk", false}, {"byte_fallback", false},
-                     {"ignore_merges", tokenizer.whole_words}, {"vocab", vocab},
-                     {"merges", merges}}}};
+    merges.push_back(
+        {to_alphabet(tokenizer.tokens[m.left]), to_alphabet(tokenizer.tokens[m.right])});
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", added},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", pre},
+          {"post_processor", bytes},
+          {"decoder", bytes},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"ignore_merges", tokenizer.whole_words},
+            {"vocab", vocab},
+            {"merges", merges}}}};
 }
 
 }  // namespace ladder

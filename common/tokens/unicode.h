@@ -14,8 +14,8 @@ enum class CharClass : uint8_t { Other, Letter, Number, Space, End };
 /// A character of a text. Where the text is not valid UTF-8, one byte is a character by itself, of
 /// class Other; behind the last character there is one of no bytes, of class End.
 struct Char {
-  char32_t code;     ///< kInvalid: a byte that is not valid UTF-8
-  uint8_t bytes;     ///< 0 to 4
+  char32_t code;  ///< kInvalid: a byte that is not valid UTF-8
+  uint8_t bytes;  ///< 0 to 4
   CharClass kind;
 };
 constexpr char32_t kInvalid = 0xFFFFFFFF;
@@ -26,10 +26,10 @@ inline constexpr auto kAsciiClasses = [] {
   for (char32_t c = 0; c < classes.size(); ++c) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     const bool space = c == ' ' || (c >= '\t' && c <= '\r');
-    classes[c] = letter                  ? CharClass::Letter
+    classes[c] = letter                 ? CharClass::Letter
                  : c >= '0' && c <= '9' ? CharClass::Number
-                 : space                 ? CharClass::Space
-                                         : CharClass::Other;
+                 : space                ? CharClass::Space
+                                        : CharClass::Other;
   }
   return classes;
 }();

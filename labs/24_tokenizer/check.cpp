@@ -1,5 +1,6 @@
-// Small corpora and pieces that have all of it: ties, "aaa", counts over 32 bits, pieces of thousands
-// of bytes. Merges and ids are compared; comparisons of pairs and lookups of merges are counted.
+// Small corpora and pieces that have all of it: ties, "aaa", counts over 32 bits, pieces of
+// thousands of bytes. Merges and ids are compared; comparisons of pairs and lookups of merges are
+// counted.
 #include "labs/check.h"
 
 #include <map>
@@ -33,7 +34,8 @@ class Draw {
 Words corpus(Draw& draw, std::string_view letters, int64_t most) {
   std::map<std::string, int64_t> counts;
   for (int i = 0; i < 30; ++i)
-    counts[draw.word(letters, 9)] = static_cast<int64_t>(1 + draw.below(static_cast<uint64_t>(most)));
+    counts[draw.word(letters, 9)] =
+        static_cast<int64_t>(1 + draw.below(static_cast<uint64_t>(most)));
   Words words;
   for (const auto& [bytes, count] : counts) words.push_back({bytes, count});
   return words;
@@ -51,15 +53,17 @@ void run_ties(Sheet& sheet, Ties ties) {
   Draw draw(sheet, "ties");
   Vocabulary vocabulary(ties, 262);
   for (int i = 0; i < 6; ++i)
-    vocabulary.add({1, static_cast<uint32_t>(draw.below(256)), static_cast<uint32_t>(draw.below(256))});
+    vocabulary.add(
+        {1, static_cast<uint32_t>(draw.below(256)), static_cast<uint32_t>(draw.below(256))});
   for (int i = 0; i < 8; ++i) {
     std::string answers;
     for (int k = 0; k < 40; ++k) {
       const auto pair = [&] {
-        return Candidate{static_cast<int64_t>(draw.below(2)), static_cast<uint32_t>(200 + draw.below(62)),
+        return PairCount{static_cast<int64_t>(draw.below(2)),
+                         static_cast<uint32_t>(200 + draw.below(62)),
                          static_cast<uint32_t>(draw.below(262))};
       };
-      const Candidate a = pair(), b = pair();
+      const PairCount a = pair(), b = pair();
       answers += comes_first(vocabulary, a, b) ? '1' : '0';
     }
     sheet.text(fmt::format("ties/{}: {}", to_string(ties), i), answers);
@@ -114,19 +118,21 @@ class Counted {
 };
 
 const std::vector<std::pair<std::string, std::string>> kMerges = {
-    {"b", "c"}, {"a", "a"}, {"aa", "a"}, {"a", "b"}, {"aa", "aa"}, {"a", "bc"}, {"bc", "bc"},
-    {"ab", "ab"}, {"aa", "bc"}, {"c", "a"}, {"aaa", "b"}, {"ca", "ca"}};
+    {"b", "c"},   {"a", "a"},   {"aa", "a"},  {"a", "b"}, {"aa", "aa"}, {"a", "bc"},
+    {"bc", "bc"}, {"ab", "ab"}, {"aa", "bc"}, {"c", "a"}, {"aaa", "b"}, {"ca", "ca"}};
 
-std::string shown(const std::vector<uint32_t>& ids) { return fmt::format("{}", fmt::join(ids, " ")); }
+std::string shown(const std::vector<uint32_t>& ids) {
+  return fmt::format("{}", fmt::join(ids, " "));
+}
 
 void run_pieces(Sheet& sheet, bool is_long) {
   Draw draw(sheet, is_long ? "long" : "short");
   const Counted merges(kMerges);
   for (int i = 0; i < (is_long ? 4 : 60); ++i) {
     // The last is all one letter.
-    const std::string bytes = is_long ? i == 3 ? std::string(1500, 'a')
-                                               : draw.word("aabc", 1) + draw.word("aabc", 1500)
-                                      : draw.word("aabc", 30);
+    const std::string bytes =
+        is_long ? i == 3 ? std::string(1500, 'a') : draw.word("aabc", 1) + draw.word("aabc", 1500)
+                : draw.word("aabc", 30);
     std::vector<uint32_t> ids(bytes.begin(), bytes.end());
     is_long ? merge_long(merges, ids) : merge_short(merges, ids);
     sheet.text(fmt::format("ids/{}: {}", is_long ? "long" : "short", i), shown(ids));

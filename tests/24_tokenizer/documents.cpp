@@ -63,7 +63,9 @@ TEST(TokenDocuments, LinesOfJson) {
     lines += R"({"id": 1, "text": )" + nlohmann::json(text).dump() + "}\n" + (i % 7 ? "" : "\n");
     wanted.push_back(std::move(text));
   }
-  lines += R"({"text": ""})" "\n" R"({"text": "last"})";
+  lines += R"({"text": ""})"
+           "\n"
+           R"({"text": "last"})";
   wanted.emplace_back("last");
   write_file(home / "a.jsonl", lines);
   EXPECT_EQ(whole({{home / "a.jsonl"}, Utf8::Refuse}), wanted);
@@ -100,10 +102,10 @@ TEST(TokenDocuments, BadBytesAreNamed) {
     EXPECT_USER_ERROR(whole({{home / "a"}, Utf8::Refuse}), says);
   };
   refused("abc\xFF", "byte 3 is not valid UTF-8; --utf8 bytes");
-  refused("\u00e9\xC3", "byte 2 is not");          // begun and not ended
-  refused("\xED\xA0\x80", "byte 0 is not");        // half of a surrogate
-  refused("a\xC0\x80", "byte 1 is not");           // longer than it has to be
-  refused("\xF4\x90\x80\x80", "byte 0 is not");    // behind the last character
+  refused("\u00e9\xC3", "byte 2 is not");        // begun and not ended
+  refused("\xED\xA0\x80", "byte 0 is not");      // half of a surrogate
+  refused("a\xC0\x80", "byte 1 is not");         // longer than it has to be
+  refused("\xF4\x90\x80\x80", "byte 0 is not");  // behind the last character
   const std::string text = std::string((1 << 20) - 1, 'a') + "\u00e9";
   refused(text + "\xFFx", fmt::format("byte {} is not", text.size()));
   write_file(home / "a", text);  // a character across two reads is none

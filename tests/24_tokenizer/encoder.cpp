@@ -68,11 +68,13 @@ TEST(TokenEncoder, ShortAndLongAgree) {
     Tokenizer shared = t, shuffled = t;
     for (Merge& m : shared.merges) m.rank = m.rank / 3;
     for (Merge& m : shuffled.merges) m.rank = m.rank * 7919U % 1009U;
-    for (const Tokenizer* one : {&t, const_cast<const Tokenizer*>(&shared), const_cast<const Tokenizer*>(&shuffled)}) {
+    for (const Tokenizer* one :
+         {&t, const_cast<const Tokenizer*>(&shared), const_cast<const Tokenizer*>(&shuffled)}) {
       const MergeTable merges(*one);
       for (int i = 0; i < 500; ++i) {
         Ids a;
-        for (const char c : texts.next() + std::string(texts.below(40), 'a')) a.push_back(merges.byte(c));
+        for (const char c : texts.next() + std::string(texts.below(40), 'a'))
+          a.push_back(merges.byte(c));
         Ids b = a;
         merge_short(merges, a);
         merge_long(merges, b);

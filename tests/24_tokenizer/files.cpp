@@ -1,12 +1,11 @@
 // Files of tokenizers: each kind is read as it was written, and what contradicts itself is refused.
-#include "common/tokens/tokenizer_files.h"
-
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "common/tokens/token_file.h"
+#include "common/tokens/tokenizer_files.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
@@ -87,7 +86,8 @@ TEST(TokenizerFiles, WhatContradictsItselfIsRefused) {
   expect_refused("/pre_tokenizer/add_prefix_space", true, "add_prefix_space is true");
   expect_refused("/pre_tokenizer/use_regex", false, "use_regex is false; legal is true");
   expect_refused("/added_tokens/0/lstrip", true, "added token <|endoftext|>: lstrip is true");
-  expect_refused("/added_tokens/0/content", "a", "the id 259 is that of two tokens, <|endoftext|> and a");
+  expect_refused("/added_tokens/0/content", "a",
+                 "the id 259 is that of two tokens, <|endoftext|> and a");
   nlohmann::json root = nlohmann::json::parse(tokenizer_to_json(small()).dump());
   root["model"]["vocab"].erase("z");
   EXPECT_USER_ERROR(tokenizer_from_json(root), "no token has the id 89");
@@ -115,7 +115,8 @@ TEST(TokenizerFiles, RanksHaveNoGaps) {
   refused("", "no token is the byte 0; a byte-level tokenizer has all 256");
   EXPECT_USER_ERROR(read_tokenizer(home / "none.json"), "none.json: no such file");
   std::filesystem::create_directory(home / "empty");
-  EXPECT_USER_ERROR(read_tokenizer(home / "empty"), "holds none of tokenizer.json, vocab.json with");
+  EXPECT_USER_ERROR(read_tokenizer(home / "empty"),
+                    "holds none of tokenizer.json, vocab.json with");
 }
 
 TEST(TokenFiles, MegatronsIndex) {
@@ -134,10 +135,17 @@ TEST(TokenFiles, MegatronsIndex) {
       bytes.append(reinterpret_cast<const char*>(&value), static_cast<size_t>(width));
     return bytes;
   };
-  EXPECT_EQ(read_file(home / "x.idx"),
-            std::string("MMIDIDX\0\0", 9) +
-                numbers({{8, 1}, {1, 8}, {8, 2}, {8, 3}, {4, 3}, {4, 2}, {8, 0}, {8, 6}, {8, 0},
-                         {8, 1}, {8, 2}}));
+  EXPECT_EQ(read_file(home / "x.idx"), std::string("MMIDIDX\0\0", 9) + numbers({{8, 1},
+                                                                                {1, 8},
+                                                                                {8, 2},
+                                                                                {8, 3},
+                                                                                {4, 3},
+                                                                                {4, 2},
+                                                                                {8, 0},
+                                                                                {8, 6},
+                                                                                {8, 0},
+                                                                                {8, 1},
+                                                                                {8, 2}}));
 }
 
 TEST(TokenFiles, NumbersHaveRoomForTheVocabulary) {

@@ -32,7 +32,9 @@ TEST_F(Tokenizer, DecodesWhatItEncoded) {
   EXPECT_EQ(read("back.txt"), read("raw") + "<|endoftext|>");
   succeed("encode --tokenizer t --data raw --out x.bin --utf8 bytes --allow-special");
   succeed("decode --tokenizer t --data x.bin --out back.txt");
-  EXPECT_EQ(read("back.txt"), "\xFF\xC3" "ab");
+  EXPECT_EQ(read("back.txt"),
+            "\xFF\xC3"
+            "ab");
 }
 
 TEST_F(Tokenizer, BothTrainersAndAnyThreadsWriteTheSameFiles) {
@@ -57,30 +59,30 @@ TEST_F(Tokenizer, RefusesBadInput) {
   write("wide.json", "{}");
   const std::map<std::string, std::string> before = files();
   const std::string encode = "encode --tokenizer t --out x.bin --data ";
-  for (const auto& [line, says] : {
-           std::pair<std::string, std::string>{"", "legal are train, encode, decode"},
-           {"learn --data text.txt", "the first word is learn; legal are train, encode, decode"},
-           {"train --out n", "--data is missing"},
-           {"train --data text.txt", "--out is missing"},
-           {"train --data text.txt --out n --vocab 256", "--vocab must be from 257"},
-           {"train --data text.txt --out n --ties best", "--ties"},
-           {"train --data text.txt --out n --split gpt5", "--split"},
-           {"train --data text.txt --out n --threads 0", "--threads must be from 1"},
-           {"train --data text.txt --out n --show -1", "--show must be at least 0"},
-           {"train --data none.txt --out n", "--data none.txt: no such file"},
-           {"train --data bad.txt --out n", "--data bad.txt: byte 3 is not valid UTF-8"},
-           {"train --data empty.txt --out n", "holds no text"},
-           {"train --data text.txt --out text.txt/n", "cannot be made"},
-           {encode + "bad.txt", "byte 3 is not valid UTF-8; --utf8 bytes"},
-           {encode + "empty.txt", "holds no text"},
-           {encode + "text.txt --tokens bytes", "--tokens"},
-           {encode + "text.txt --format megatron --out x", "a name that ends in .bin"},
-           {"encode --data text.txt --out x.bin", "--tokenizer is missing"},
-           {"encode --data text.txt --out x.bin --tokenizer wide.json", "wide.json: no model"},
-           {"encode --data text.txt --out x.bin --tokenizer bad.txt", "ranks do not say"},
-           {"encode --data text.txt --out x.bin --tokenizer t --split x", "--split x; legal are gpt2"},
-           {"decode --tokenizer t --data odd.bin --out x.bin", "3 bytes are no whole number"},
-           {"decode --tokenizer t --data high.bin --out x.bin", "token 0 is 65535"}}) {
+  for (const auto& [line, says] :
+       {std::pair<std::string, std::string>{"", "legal are train, encode, decode"},
+        {"learn --data text.txt", "the first word is learn; legal are train, encode, decode"},
+        {"train --out n", "--data is missing"},
+        {"train --data text.txt", "--out is missing"},
+        {"train --data text.txt --out n --vocab 256", "--vocab must be from 257"},
+        {"train --data text.txt --out n --ties best", "--ties"},
+        {"train --data text.txt --out n --split gpt5", "--split"},
+        {"train --data text.txt --out n --threads 0", "--threads must be from 1"},
+        {"train --data text.txt --out n --show -1", "--show must be at least 0"},
+        {"train --data none.txt --out n", "--data none.txt: no such file"},
+        {"train --data bad.txt --out n", "--data bad.txt: byte 3 is not valid UTF-8"},
+        {"train --data empty.txt --out n", "holds no text"},
+        {"train --data text.txt --out text.txt/n", "cannot be made"},
+        {encode + "bad.txt", "byte 3 is not valid UTF-8; --utf8 bytes"},
+        {encode + "empty.txt", "holds no text"},
+        {encode + "text.txt --tokens bytes", "--tokens"},
+        {encode + "text.txt --format megatron --out x", "a name that ends in .bin"},
+        {"encode --data text.txt --out x.bin", "--tokenizer is missing"},
+        {"encode --data text.txt --out x.bin --tokenizer wide.json", "wide.json: no model"},
+        {"encode --data text.txt --out x.bin --tokenizer bad.txt", "ranks do not say"},
+        {"encode --data text.txt --out x.bin --tokenizer t --split x", "--split x; legal are gpt2"},
+        {"decode --tokenizer t --data odd.bin --out x.bin", "3 bytes are no whole number"},
+        {"decode --tokenizer t --data high.bin --out x.bin", "token 0 is 65535"}}) {
     const Ended ended = call(line);
     EXPECT_EQ(ended.status, 2) << line;
     EXPECT_EQ(std::ranges::count(ended.err, '\n'), 1) << line << "\n" << ended.err;

@@ -42,7 +42,13 @@ const Case kCases[] = {
     {"\n \r\n x", "\n \r\n| x", "\n \r\n| x", "\n \r\n| x"},
     // A number that is no digit; a mark that is no letter; a byte that is no character.
     {"\u00bda\u0301b", "\u00bd|a|\u0301|b", "\u00bd|a|\u0301b", "\u00bd|a|\u0301b"},
-    {"a\xFF" "b\xC3", "a|\xFF|b|\xC3", "a|\xFF" "b|\xC3", "a|\xFF" "b|\xC3"},
+    {"a\xFF"
+     "b\xC3",
+     "a|\xFF|b|\xC3",
+     "a|\xFF"
+     "b|\xC3",
+     "a|\xFF"
+     "b|\xC3"},
     // Letters since Unicode 16; unassigned before.
     {"\u1c89a", "\u1c89a", "\u1c89a", "\u1c89a"}};
 

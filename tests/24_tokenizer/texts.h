@@ -19,7 +19,8 @@ class Texts {
   /// Up to 40 parts.
   std::string next() {
     static constexpr std::array<std::string_view, 24> kParts = {
-        "a", "aa", "b", "the", "'s", "'S", "'ll", "'", " ", " ", "  ", "\n", "\r\n", "\t", "1", "12",
+        "a", "aa", "b",      "the",    "'s",     "'S",     "'ll",        "'",
+        " ", " ",  "  ",     "\n",     "\r\n",   "\t",     "1",          "12",
         "!", "?!", "\u00e9", "\u4e2d", "\u00a0", "\u00bd", "\U0001f600", "\xFF"};
     std::string text;
     for (uint64_t parts = below(40); parts > 0; --parts) text += kParts[below(kParts.size())];

@@ -48,8 +48,8 @@ TEST(TokenTrainer, PlainAndFastAgree) {
     for (const Ties ties : {Ties::Hf, Ties::Bytes, Ties::Cs336}) {
       Vocabulary a(ties, 290), b(ties, 290);
       std::vector<std::tuple<int64_t, int64_t>> of_a, of_b;  // count, and fewer tokens
-      a.watch = [&](const Candidate& c, int64_t fewer) { of_a.emplace_back(c.count, fewer); };
-      b.watch = [&](const Candidate& c, int64_t fewer) { of_b.emplace_back(c.count, fewer); };
+      a.watch = [&](const PairCount& c, int64_t fewer) { of_a.emplace_back(c.count, fewer); };
+      b.watch = [&](const PairCount& c, int64_t fewer) { of_b.emplace_back(c.count, fewer); };
       train_plain(words, a);
       FastTrainer(words, b).train();
       ASSERT_EQ(merges(a), merges(b));

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
+#include "chapters/24_tokenizer/trainer.h"
 #include "common/comm/chunks.h"
 #include "common/comm/faulty_comm.h"
 #include "common/comm/reduction.h"
@@ -222,6 +223,37 @@ json pipelines(int64_t stages, int64_t micros) {
   return all;
 }
 
+/// Four words and their first merges: the tokens after each, and which pairs were as frequent.
+json merges() {
+  const std::vector<WordCount> text{{"low", 5}, {"lower", 2}, {"newest", 6}, {"widest", 3}};
+  Vocabulary vocabulary(Ties::Hf, 260);
+  train_plain(text, vocabulary);
+  std::vector<TokenWord> words;
+  for (const auto& [bytes, count] : text) words.push_back({vocabulary.ids(bytes), count});
+  const auto names = [&](const std::vector<uint32_t>& ids) {
+    json all = json::array();
+    for (const uint32_t id : ids) all.push_back(vocabulary.tokens()[id]);
+    return all;
+  };
+  json steps = json::array();
+  for (const Merge& m : vocabulary.merges()) {
+    const auto counts = count_pairs(words);
+    const int64_t most = counts.at({m.left, m.right});
+    json equal = json::array(), after = json::array();
+    for (const auto& [pair, count] : counts)
+      if (count == most) equal.push_back(names({pair.first, pair.second}));
+    for (TokenWord& word : words) {
+      merge_pair(word.ids, {most, m.left, m.right}, m.result);
+      after.push_back(names(word.ids));
+    }
+    steps.push_back(
+        {{"pair", names({m.left, m.right})}, {"count", most}, {"equal", equal}, {"words", after}});
+  }
+  json all{{"steps", steps}, {"words", json::array()}};
+  for (const auto& [bytes, count] : text) all["words"].push_back({bytes, count});
+  return all;
+}
+
 /// The sizes of all presets but those with experts, which chapter 01 does not train.
 json models() {
   json all = json::array();
@@ -250,6 +282,7 @@ int main() {
                   {"cuts", cuts()},
                   {"pipelines", pipelines(2, 4)},
                   {"models", models()},
+                  {"merges", merges()},
                   {"rope", rope()},
                   {"token_orders", token_orders()},
                   {"ring_of_keys", ring_of_keys()},
