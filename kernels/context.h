@@ -16,6 +16,15 @@ struct Kernels;
 /// Leaves into which a sum is cut where tensor parallelism could split it.
 constexpr int kLeaves = 8;
 
+/// Documents that lie in rows of B T tokens, one behind the other: to attention each is a sequence
+/// of its own.
+struct PackedRows {
+  /// (D+1) I32, where the kernels can read it: document d is rows [begin[d], begin[d+1]) of all B
+  /// T. They fill all rows; padding is a document, too.
+  Tensor begin;
+  int64_t longest = 0;  ///< tokens
+};
+
 /// One interval on the timeline of a rank, in nanoseconds of the steady clock.
 struct Event {
   const char* name;  ///< a literal: it is not copied
@@ -32,6 +41,7 @@ struct Ctx {
   int leaves = kLeaves;              ///< leaves of a split sum on this rank: kLeaves / tp
   /// Chunks of each sequence's tokens in this call, folded; or 1, a chunk alone.
   int token_chunks = kTokenChunks;
+  PackedRows packed;                     ///< for attention; null: whole sequences
   std::vector<Event>* events = nullptr;  ///< where Span records; null: nowhere
   int64_t* flops = nullptr;              ///< where parts of the model count those of their products
 
