@@ -16,6 +16,15 @@ struct Kernels;
 /// The leaves into which a sum is cut, wherever tensor parallelism could split the sum.
 constexpr int kLeaves = 8;
 
+/// Documents that lie in rows of B T tokens, one behind the other: to attention each is a sequence
+/// of its own.
+struct PackedRows {
+  /// (D+1) I32, where the kernels can read it: document d is rows [begin[d], begin[d+1]) of all B
+  /// T. They fill all rows; padding is a document, too.
+  Tensor begin;
+  int64_t longest = 0;  ///< tokens
+};
+
 /// One interval on the timeline of a rank, in nanoseconds of the steady clock.
 struct Event {
   const char* name;  ///< a literal: it is not copied
@@ -32,8 +41,9 @@ struct Ctx {
   int leaves = kLeaves;              ///< leaves of a split sum that this rank has: kLeaves / tp
   /// How many chunks the tokens of a sequence are in this call. They are folded, unless it is 1.
   int token_chunks = kTokenChunks;
-  std::vector<Event>* events = nullptr;  ///< where Span records; null: it does not
-  int64_t* flops = nullptr;              ///< where parts of the model count their products' work
+  PackedRows packed;                     ///< for attention; null: whole sequences
+  std::vector<Event>* events = nullptr;  ///< where Span records; null: nowhere
+  int64_t* flops = nullptr;              ///< where parts of the model count those of their products
 
   /// Waits for the kernels called so far. The host calls it before it reads what they write.
   void synchronize() const {

@@ -269,8 +269,10 @@ struct Kernels {
   /// head:
   ///   S[t,u] = (q_t . k_u) / sqrt(HS) for u <= t;  lse[t] = log sum_u exp S[t,u];
   ///   out[t] = sum_u exp(S[t,u] - lse[t]) v_u, in columns h HS + d.
-  /// The sums over u have chunks of keys as leaves: see token_leaves.h. (A v_u that is Inf or NaN
-  /// may also reach tokens shortly before u, because 0 times it is NaN.)
+  /// The sums over u fall into chunks of keys: see token_leaves.h. (A v_u that is Inf or NaN may
+  /// reach tokens shortly before u, too: 0 times it is NaN.)
+  /// Where ctx.packed says so, each document is a sequence of its own, with T = its L tokens, and
+  /// lse holds (NH,L) of one behind that of the other.
   /// out (B,T,NH*HS); lse (B,NH,T); qkv (B,T,(NH+2*NKV)*HS)
   void (*attention_forward)(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
 

@@ -40,6 +40,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/05_mixed_precision/precision.h"
+#include "chapters/16_fp8/delayed_scale.h"
 #include "chapters/16_fp8/fp8_parts.h"
 #include "common/error.h"
 #include "common/model/activations.h"
@@ -64,30 +65,6 @@ struct Fp8Options : PrecisionOptions {
     // Backward reads the codes, so it does not need the tensors that they were made from.
     plan.own_norm = plan.own_act = !fp8();
     return plan;
-  }
-};
-
-/// How the scale of a tensor follows the numbers in the tensor.
-struct DelayedScale {
-  static constexpr size_t kHistory = 16;  ///< steps
-  static constexpr int kMargin = 1;       ///< binary digits left free for a larger amax
-
-  Dtype dtype;
-  std::deque<float> history = {};  ///< of amax; the newest comes last
-
-  /// Ends a step that used `now`: its amax joins the history, and the scale follows. An amax of NaN
-  /// or Inf does not join: Fp8::judge() has skipped that step. Returns the next step's scale.
-  Fp8Scale next(const Fp8Scale& now) {
-    if (std::isfinite(now.amax)) history.push_back(now.amax);
-    if (history.size() > kHistory) history.pop_front();
-    const float amax = history.empty() ? 0 : *std::max_element(history.begin(), history.end());
-    if (amax == 0) return {.scale = now.scale, .amax = 0};
-    const Format& format = format_of(dtype);
-    const float largest = widen(format, format.first_special() - 1);
-    // ilogb is floor(log2) without rounding.
-    const int exponent = std::ilogb(largest / amax) - kMargin;
-    return {.scale = std::clamp(std::ldexp(1.0f, exponent), 1 / kMaxFp8Scale, kMaxFp8Scale),
-            .amax = 0};
   }
 };
 

@@ -15,6 +15,7 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/table.h"
+#include "kernels/packed_rows.h"
 
 namespace ladder::cpu {
 namespace {
@@ -314,6 +315,11 @@ void backward(const Ctx& ctx, const Piece& piece, Real* dq, Real* dkv, const T* 
 
 void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
                         Tensor lse) {
+  if (ctx.packed.begin)
+    return for_packed(ctx, out.rows(), [&](const Ctx& alone, const PackedDocument& one) {
+      attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv), one.of(out),
+                         one.statistics(lse));
+    });
   const Piece piece(check_attention_backward(dqkv, dout, qkv, out, lse));
   dispatch(qkv, [&]<class T>(T) {
     const T* x = qkv.data<T>();

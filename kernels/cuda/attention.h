@@ -46,6 +46,9 @@ struct Heads {
   int kv_group, k_first;
   float scale;  ///< 1 / sqrt(HS)
   float unit;   ///< scale log2(e): exp(scale S) = 2^(unit S)
+  /// Block z works on document z, rows [documents[z], documents[z+1]) of all sequences. Null: on
+  /// sequence z.
+  const int32_t* documents;
 
   constexpr int NKV() const { return NH / r; }
 };
@@ -55,6 +58,12 @@ struct QueryRun {
   int row, count;
   int lead;  ///< tokens from the first key to the first of them
 };
+
+/// A document is a sequence of its own: its tokens are the queries and the keys.
+inline __device__ void take_document(Heads& heads, QueryRun& run) {
+  if (heads.documents)
+    heads.Tq = heads.Tk = run.count = heads.documents[blockIdx.z + 1] - heads.documents[blockIdx.z];
+}
 
 /// Rows of one head, one a token: `width` neighbors each.
 template <class T>
@@ -67,33 +76,37 @@ struct Rows {
   __device__ T* operator[](int row) const { return first + static_cast<int64_t>(row) * stride; }
 };
 
-/// Rows [row, row + count) of head `head` of `heads` in (B,tokens,heads*HS).
+/// Rows [row, row + count) of head `head` of `of_row` in (B,tokens,of_row*HS).
 template <class T>
-__device__ Rows<T> rows_of(T* base, int tokens, int heads, int HS, int head, int row, int count) {
-  const int stride = heads * HS;
-  return {base + (static_cast<int64_t>(tokens) * blockIdx.z + row) * stride + head * HS, stride,
-          count, HS};
+__device__ Rows<T> rows_of(const Heads& heads, T* base, int tokens, int of_row, int head, int row,
+                           int count) {
+  const int stride = of_row * heads.HS;
+  const int64_t first =
+      heads.documents ? heads.documents[blockIdx.z] : static_cast<int64_t>(tokens) * blockIdx.z;
+  return {base + (first + row) * stride + head * heads.HS, stride, count, heads.HS};
 }
 /// Of query head h.
 template <class T>
 __device__ Rows<T> rows_of_q(const Heads& heads, const QueryRun& run, T* q, int h) {
-  return rows_of(q, heads.Tq, heads.q_row, heads.HS, h / heads.r * heads.q_group + h % heads.r,
+  return rows_of(heads, q, heads.Tq, heads.q_row, h / heads.r * heads.q_group + h % heads.r,
                  run.row, run.count);
 }
 /// The keys of group g; its values, if `part` is 1.
 template <class T>
 __device__ Rows<T> rows_of_kv(const Heads& heads, T* kv, int g, int part) {
-  return rows_of(kv, heads.Tk, heads.kv_row, heads.HS, g * heads.kv_group + heads.k_first + part, 0,
+  return rows_of(heads, kv, heads.Tk, heads.kv_row, g * heads.kv_group + heads.k_first + part, 0,
                  heads.Tk);
 }
 /// Of query head h in out, dout or o, (B,Tq,NH*HS).
 template <class T>
 __device__ Rows<T> rows_of_out(const Heads& heads, const QueryRun& run, T* out, int h) {
-  return rows_of(out, heads.Tq, heads.NH, heads.HS, h, run.row, run.count);
+  return rows_of(heads, out, heads.Tq, heads.NH, h, run.row, run.count);
 }
 
-/// Where the first of `tokens` tokens of query head h is among statistics, (B,NH,tokens).
+/// Where the first of `tokens` tokens of query head h is among statistics, (B,NH,tokens); (NH,L) of
+/// documents follow one another.
 inline __device__ int64_t first_statistic(const Heads& heads, int tokens, int h) {
+  if (heads.documents) return int64_t{heads.documents[blockIdx.z]} * heads.NH + int64_t{h} * tokens;
   return (static_cast<int64_t>(blockIdx.z) * heads.NH + h) * tokens;
 }
 

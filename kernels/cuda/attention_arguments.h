@@ -6,13 +6,15 @@
 
 #include "kernels/attention_rows.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/convert.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/shapes.h"
 
 namespace ladder::LADDER_CUDA {
 
 /// together: queries, keys and values are in one tensor, qkv.
-inline Heads heads_of(const AttentionPieceShape& s, bool together) {
+inline Heads heads_of(const AttentionPieceShape& s, bool together,
+                      const int32_t* documents = nullptr) {
   CHECK(s.Tq < 1 << 30 && s.Tk < 1 << 30, "attention over {} tokens", std::max(s.Tq, s.Tk));
   const int NH = static_cast<int>(s.NH), NKV = static_cast<int>(s.NKV), r = NH / NKV;
   const double scale = 1 / std::sqrt(static_cast<double>(s.HS));
@@ -27,7 +29,20 @@ inline Heads heads_of(const AttentionPieceShape& s, bool together) {
           .kv_group = together ? r + 2 : 2,
           .k_first = together ? r : 0,
           .scale = static_cast<float>(scale),
-          .unit = static_cast<float>(scale / std::numbers::ln2)};
+          .unit = static_cast<float>(scale / std::numbers::ln2),
+          .documents = documents};
+}
+
+/// Sequences of s, or the documents in them: how many, and tokens of the longest.
+struct Sequences {
+  const int32_t* documents;
+  int64_t count, longest;
+};
+inline Sequences sequences_of(const Ctx& ctx, const AttentionPieceShape& s) {
+  const PackedRows& all = ctx.packed;
+  if (!all.begin) return {nullptr, s.B, s.Tq};
+  CHECK(all.longest > 0 && all.longest <= s.B * s.Tq, "documents of {} tokens", all.longest);
+  return {device_data<int32_t>(all.begin), all.begin.size() - 1, all.longest};
 }
 
 /// The queries of a piece; a whole sequence is one run.

@@ -42,11 +42,19 @@ constexpr int kStatisticThreads = kPadTokens;
 template <class T>
 constexpr int kTokenThreads = sizeof(T) == 4 ? 1 : 8;
 
+/// Where those of query head h begin; a document's are padded like a sequence's.
+inline __device__ int64_t first_padded(const Heads& heads, const QueryRun& run, int h) {
+  const int tokens = padded(run.count), z = static_cast<int>(blockIdx.z);
+  if (!heads.documents) return first_statistic(heads, tokens, h);
+  return int64_t{padded(heads.documents[z]) + z * kPadTokens} * heads.NH + int64_t{h} * tokens;
+}
+
 /// Statistics of a run: (B,NH,padded(count)).
 template <class E, class T = typename E::Element>
 __global__ void statistics_kernel(Heads heads, QueryRun run, Statistic* statistics, const T* dout,
                                   const T* out, const float* lse) {
   constexpr int kThreads = kTokenThreads<T>, kNeighbors = E::kNeighbors;
+  take_document(heads, run);
   const int thread =
       static_cast<int>(blockIdx.x) * kStatisticThreads + static_cast<int>(threadIdx.x);
   const int t = thread / kThreads, lane = thread % kThreads;
@@ -62,9 +70,9 @@ __global__ void statistics_kernel(Heads heads, QueryRun run, Statistic* statisti
     }
 #pragma unroll
   for (int step = kThreads / 2; step > 0; step /= 2) D += __shfl_xor_sync(kAllLanes, D, step);
-  if (lane > 0) return;
+  if (lane > 0 || t >= padded(run.count)) return;
   const int64_t of_lse = first_statistic(heads, heads.Tq, h) + run.row + t;
-  statistics[first_statistic(heads, padded(run.count), h) + t] =
+  statistics[first_padded(heads, run, h) + t] =
       t < run.count ? Statistic{lse[of_lse] * E::kPerNatural, D} : Statistic{INFINITY, 0.0f};
 }
 
@@ -73,9 +81,11 @@ template <class E, class To, class T = typename E::Element>
 __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
     queries_kernel(Heads heads, QueryRun run, const Statistic* statistics, To* dq, const T* dout,
                    const T* q_base, const T* kv) {
+  take_document(heads, run);
   const int h = static_cast<int>(blockIdx.y);
   // The last queries see the most keys. They go first, so that the end is not waiting for them.
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * E::kOwned;
+  if (first >= run.count) return;  // of a document that is not the longest
   const auto q = rows_of_q(heads, run, q_base, h);
   const auto dy = rows_of_out(heads, run, dout, h);
   const BackwardRoom<E> room(dynamic_shared<typename E::Cell>());
@@ -85,7 +95,7 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
   BackwardSums<E> sums;
   add_pairs<E, Side::Queries>(sums, heads, run, first, q, rows_of_kv(heads, kv, h / heads.r, 0),
                               rows_of_kv(heads, kv, h / heads.r, 1), dy,
-                              statistics + first_statistic(heads, padded(run.count), h));
+                              statistics + first_padded(heads, run, h));
   if (first + E::team_row() >= run.count) return;
   E::write(rows_of_q(heads, run, dq, h), first, sums.by_slopes, [&](int r, float sum) {
     const bool sees = run.lead + first + E::row(r) >= 0;
@@ -97,9 +107,11 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
 template <class E, class To, class T = typename E::Element>
 __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
     keys_kernel(Heads heads, Queries queries, To* dkv, const T* dout, const T* q, const T* kv) {
+  take_document(heads, queries.runs[0]);
   const int g = static_cast<int>(blockIdx.y);
   // The first keys are seen by the most queries: they go first.
   const int first = static_cast<int>(blockIdx.x) * E::kOwned;
+  if (first >= heads.Tk) return;
   const auto k = rows_of_kv(heads, kv, g, 0);
   const auto v = rows_of_kv(heads, kv, g, 1);
   const BackwardRoom<E> room(dynamic_shared<typename E::Cell>());
@@ -116,7 +128,7 @@ __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
     if (head > 0) __syncthreads();  // everyone is done with the stages of the head before
     add_pairs<E, Side::Keys>(sums, heads, run, first, rows_of_q(heads, run, q, h), k, v,
                              rows_of_out(heads, run, dout, h),
-                             statistics + first_statistic(heads, padded(run.count), h));
+                             statistics + first_padded(heads, run, h));
   }
   if (first + E::team_row() >= heads.Tk) return;
   const auto seen = [&](int r) { return first + E::row(r) < queries.end(); };
@@ -134,19 +146,26 @@ void backward(const Ctx& ctx, const AttentionPieceShape& s, const AttentionPlace
   static_assert(kPadTokens % E::kOwned == 0 && kPadTokens % E::kPartners == 0);
   Scratch scratch(ctx);
   Queries queries{};
+  const bool documents = heads.documents;
+  const Sequences all = documents ? sequences_of(ctx, s) : Sequences{nullptr, s.B, s.Tk};
+  const auto tokens_of = [&](const QueryRun& run) {
+    return documents && run.count > 0 ? static_cast<int>(all.longest) : run.count;
+  };
   for (int i = 0; i < 2; ++i) {
     queries.runs[i] = runs_of(s, place)[static_cast<size_t>(i)];
-    const int tokens = padded(queries.runs[i].count);
-    queries.statistics[i] = scratch.take<Statistic>(s.B * s.NH * tokens);
+    const int tokens = padded(tokens_of(queries.runs[i]));
+    const int64_t room = documents ? s.B * s.Tq + kPadTokens * (all.count + 1) : s.B * tokens;
+    queries.statistics[i] = scratch.take<Statistic>(s.NH * room);
     launch(ctx, statistics_kernel<E>,
-           {.x = tokens / kStatisticThreads * kTokenThreads<T>, .y = s.NH, .z = s.B},
+           {.x = tokens / kStatisticThreads * kTokenThreads<T>, .y = s.NH, .z = all.count},
            kStatisticThreads, 0, heads, queries.runs[i], queries.statistics[i], dout, out, lse);
   }
-  launch(ctx, keys_kernel<E, To>, grid_of<E>(s.B, s.NKV, s.Tk), E::kThreads,
+  launch(ctx, keys_kernel<E, To>, grid_of<E>(all.count, s.NKV, all.longest), E::kThreads,
          BackwardRoom<E>::kBytes, heads, queries, dkv, dout, q, kv);
   for (int i = 0; i < 2; ++i)
-    launch(ctx, queries_kernel<E, To>, grid_of<E>(s.B, s.NH, queries.runs[i].count), E::kThreads,
-           BackwardRoom<E>::kBytes, heads, queries.runs[i], queries.statistics[i], dq, dout, q, kv);
+    launch(ctx, queries_kernel<E, To>, grid_of<E>(all.count, s.NH, tokens_of(queries.runs[i])),
+           E::kThreads, BackwardRoom<E>::kBytes, heads, queries.runs[i], queries.statistics[i], dq,
+           dout, q, kv);
 }
 
 /// By engine E. dqkv, qkv (B,Tq,(NH+2*NKV)*HS); dout, out (B,Tq,NH*HS); lse (B,NH,Tq)
@@ -156,7 +175,8 @@ void attend_backward(const Ctx& ctx, const AttentionPieceShape& s, Tensor dqkv, 
   using T = typename E::Element;
   const T* x = device_data<T>(qkv);
   T* dx = device_data<T>(dqkv);
-  backward<E>(ctx, s, whole_sequence(s.Tq), heads_of(s, true), dx, dx, device_data<T>(dout), x, x,
+  const Heads heads = heads_of(s, true, sequences_of(ctx, s).documents);
+  backward<E>(ctx, s, whole_sequence(s.Tq), heads, dx, dx, device_data<T>(dout), x, x,
               device_data<T>(out), device_data<float>(lse));
 }
 

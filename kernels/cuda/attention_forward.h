@@ -113,12 +113,14 @@ using ForwardRoom = Room<E, 1>;
 template <class E, class Results, class T = typename E::Element>
 __global__ void __launch_bounds__(E::kThreads, E::kBlocks)
     forward_kernel(Heads heads, QueryRun run, Results results, const T* q_base, const T* kv) {
+  take_document(heads, run);
   const int h = static_cast<int>(blockIdx.y);
   const auto q = rows_of_q(heads, run, q_base, h);
   const auto k = rows_of_kv(heads, kv, h / heads.r, 0);
   const auto v = rows_of_kv(heads, kv, h / heads.r, 1);
   // The last queries see the most keys. They go first, so that the end is not waiting for them.
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * E::kOwned;
+  if (first >= run.count) return;  // of a document that is not the longest
   const int end = std::min(heads.Tk, run.lead + std::min(run.count, first + E::kOwned));
   const int mine = first + E::team_row();  // of this team
   const ForwardRoom<E> room(dynamic_shared<typename E::Cell>());
@@ -169,8 +171,10 @@ void attend_forward(const Ctx& ctx, const AttentionPieceShape& s, Tensor out, Te
                     Tensor qkv) {
   using T = typename E::Element;
   const T* x = device_data<T>(qkv);
-  launch(ctx, forward_kernel<E, Finished<T>>, grid_of<E>(s.B, s.NH, s.Tq), E::kThreads,
-         ForwardRoom<E>::kBytes, heads_of(s, true), runs_of(s, whole_sequence(s.Tq))[0],
+  const Sequences all = sequences_of(ctx, s);
+  launch(ctx, forward_kernel<E, Finished<T>>, grid_of<E>(all.count, s.NH, all.longest), E::kThreads,
+         ForwardRoom<E>::kBytes, heads_of(s, true, all.documents),
+         runs_of(s, whole_sequence(s.Tq))[0],
          Finished<T>{device_data<T>(out), device_data<float>(lse)}, x, x);
 }
 
