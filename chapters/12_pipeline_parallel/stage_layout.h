@@ -30,7 +30,6 @@ struct PipelineOptions {
   int pp = 0;
   PipelineKind kind = PipelineKind::OneFOneB;
   std::optional<int> chunks;
-  int without_weight = -1;
 
   void add_to(CommandLine& line) {
     line.group("12_pipeline_parallel");
@@ -38,9 +37,6 @@ struct PipelineOptions {
     line.add("--pipeline", kind, "gpipe, 1f1b, interleaved or zb-h1");
     line.add("--chunks", chunks, "parts of the model on a stage, for interleaved",
              {.shown_default = "2"});
-    line.add("--skip-weight-gradient", without_weight,
-             "an experiment: the stage that leaves out the last weight gradient of every step; -1: "
-             "none");
   }
 
   /// Before a rank is started. stage() knows the model and says more.
@@ -71,9 +67,6 @@ struct PipelineOptions {
     if (pp != 0 && pp != stages)
       throw UserError("--pp {} with {} ranks: each of them is a stage; legal are --pp {}, or 0", pp,
                       stages, stages);
-    if (without_weight < -1 || without_weight >= stages)
-      throw UserError("--skip-weight-gradient {} of {} stages; legal are 0 to {}, and -1 for none",
-                      without_weight, stages, stages - 1);
     const auto each = [&](int64_t p) { return interleaved() && p > 1 ? chunks.value_or(2) : 1; };
     std::vector<int64_t> legal;
     for (int64_t p = 1; p <= gpt.layers; ++p)
@@ -125,12 +118,10 @@ struct StageLayout {
     part.layers = rank.blocks(gpt.layers, 0).size();
   }
 
-  /// The schedule of all stages, checked before --skip-weight-gradient.
+  /// The schedule of all stages, checked.
   Pipeline pipeline() const {
     Pipeline all = make_pipeline(options.kind, rank.size, rank.chunks, micros);
     check(all);
-    if (options.without_weight >= 0)
-      leave_out_last_weight_gradient(all.lists[static_cast<size_t>(options.without_weight)]);
     return all;
   }
   /// The stage that has the head: losses and logits come from there.

