@@ -12,6 +12,7 @@
 
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
+#include "common/input_file.h"
 #include "common/run/branches.h"
 #include "common/run/run_main.h"
 
@@ -181,7 +182,13 @@ CommandLine::CommandLine(const std::string& description)
   app_->footer(kStatuses);
   app_->option_defaults()->always_capture_default();
   app_->allow_config_extras(CLI::config_extras_mode::error);
-  app_->set_config("--config", "", "file of 'flag = value' lines; the command line wins");
+  // A pipe may never come to an end.
+  const auto refuse_no_file = [](std::string& path) {
+    read_small_file(path, 1 << 16, "--config");
+    return std::string();
+  };
+  app_->set_config("--config", "", "file of 'flag = value' lines; the command line wins")
+      ->check(CLI::Validator(refuse_no_file, ""));
   app_->config_formatter(std::make_shared<ConfigLines>(*app_));
 }
 
