@@ -1,7 +1,7 @@
 // Watch: a thread beside each rank that tells the others whether its rank lives, and what it waits
 // in. Without it a rank that is stopped, or stuck, lets all others wait for ever.
 //
-// Rank 0 hears of all ranks, and they of rank 0, at each look (common/comm/patience.h). A rank
+// Rank 0 hears of all ranks, and they of rank 0, at each look (common/comm/liveness.h). A rank
 // lives if its process says so and its thread computes, waits for a file, or waits for other ranks.
 // So nobody gives up because of a long validation, or a checkpoint on a slow disk.
 #pragma once
