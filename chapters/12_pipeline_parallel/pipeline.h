@@ -195,15 +195,4 @@ inline Pipeline make_pipeline(PipelineKind kind, int64_t stages, int64_t chunks,
   return pipeline;
 }
 
-/// An experiment: removes the last weight gradient from a list. check() refuses such a list.
-inline void leave_out_last_weight_gradient(std::vector<Action>& list) {
-  const auto has = [](const Action& a) { return ends_flight(a.what); };
-  const auto last = std::find_if(list.rbegin(), list.rend(), has);
-  CHECK(last != list.rend(), "a list without weight gradients");
-  if (last->what == Do::Backward)
-    last->what = Do::BackwardInput;
-  else
-    list.erase(std::next(last).base());
-}
-
 }  // namespace ladder

@@ -128,8 +128,7 @@ class Stage {
   void end_step() {
     activations.finish();
     gradients.finish();
-    CHECK(in_flight_ == 0 || plan_->options.without_weight >= 0,
-          "{} micro-batches are still in flight at the end of a step", in_flight_);
+    CHECK(in_flight_ == 0, "{} micro-batches are still in flight at the end of a step", in_flight_);
   }
 
   /// Reports on rank 0 what the stage did in the last step, and its bubble. All stages call it.

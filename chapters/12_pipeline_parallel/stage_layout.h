@@ -28,7 +28,6 @@ struct PipelineOptions {
   int pp = 0;
   PipelineKind kind = PipelineKind::OneFOneB;
   std::optional<int> chunks;
-  int without_weight = -1;
 
   void add_to(CommandLine& line) {
     line.group("12_pipeline_parallel");
@@ -37,9 +36,6 @@ struct PipelineOptions {
     line.add("--pipeline", kind, "gpipe, 1f1b, interleaved or zb-h1");
     line.add("--chunks", chunks, "parts of the model on a stage, for interleaved",
              {.shown_default = "2"});
-    line.add("--skip-weight-gradient", without_weight,
-             "an experiment: the stage that leaves out the last weight gradient of every step; -1: "
-             "none");
   }
 
   /// Checks what can be checked before a rank starts. stage() knows the model and checks more.
@@ -63,9 +59,6 @@ struct PipelineOptions {
     if (pp != 0 && pp != stages)
       throw UserError("--pp {} with {} ranks: each of them is a stage; legal are --pp {}, or 0", pp,
                       stages, stages);
-    if (without_weight < -1 || without_weight >= stages)
-      throw UserError("--skip-weight-gradient {} of {} stages; legal are 0 to {}, and -1 for none",
-                      without_weight, stages, stages - 1);
     const auto each = [&](int64_t p) { return interleaved() && p > 1 ? chunks.value_or(2) : 1; };
     std::vector<int64_t> legal;
     for (int64_t p = 1; p <= gpt.layers; ++p)
@@ -117,12 +110,10 @@ struct StageLayout {
     part.layers = rank.blocks(gpt.layers, 0).size();
   }
 
-  /// The schedule of all stages. It is checked before --skip-weight-gradient changes it.
+  /// The schedule of all stages, checked.
   Pipeline pipeline() const {
     Pipeline all = make_pipeline(options.kind, rank.size, rank.chunks, micros);
     check(all);
-    if (options.without_weight >= 0)
-      leave_out_last_weight_gradient(all.lists[static_cast<size_t>(options.without_weight)]);
     return all;
   }
   /// The stage that has the head. Losses and logits come from it.

@@ -1,10 +1,9 @@
 // Watch: a thread beside each rank. It tells the other ranks whether its rank lives, and what its
 // rank waits for. Without it, a rank that is stopped or stuck would let all others wait forever.
 //
-// At each look (common/comm/patience.h), rank 0 hears of all ranks, and they hear of rank 0. A rank
-// lives if its process reports, and its thread computes, waits for a file, or waits for other
-// ranks. So nobody gives up because of a long validation, or because of a checkpoint on a slow
-// disk.
+// Rank 0 hears of all ranks, and they of rank 0, at each look (common/comm/liveness.h). A rank
+// lives if its process says so and its thread computes, waits for a file, or waits for other ranks.
+// So nobody gives up because of a long validation, or a checkpoint on a slow disk.
 #pragma once
 
 #include <condition_variable>

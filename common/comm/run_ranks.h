@@ -12,7 +12,7 @@ namespace ladder {
 /// What a rank does, from beginning to end.
 using RankBody = std::function<void(Comm&)>;
 
-/// How long ranks wait for one that gives no sign of life (common/comm/pulse.h). 0: forever.
+/// How long ranks wait for one that gives no sign of life (common/comm/liveness.h); 0: for ever.
 constexpr std::chrono::milliseconds kTimeout = std::chrono::seconds(60);
 
 /// Runs `body` on every rank, and returns when all have ended. Under mpirun this process is one

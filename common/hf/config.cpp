@@ -101,37 +101,23 @@ void check_value(const std::string& what, const json& there, const json& here) {
                     shown(here));
 }
 
-/// One description of the angles. @param in where it stands, for messages
-void check_angles(const json& angles, const Rope& rope, const std::string& in) {
-  const json here = rope.factor == 1 ? json{{"rope_type", "default"}} : scaling_of(rope);
-  const json& type = here.at("rope_type");
-  check_value("rope_theta" + in, angles.at("rope_theta"), rope.theta);
-  check_value("rope_type" + in, value_or(angles, "rope_type", value_or(angles, "type", "default")),
-              type);
-  check_value("type" + in, value_or(angles, "type", type), type);
-  for (const auto& [key, value] : here.items())
-    if (key != "rope_type") check_value(key + in, value_or(angles, key.c_str(), nullptr), value);
-}
-
-// transformers 4 reads rope_scaling, and rope_theta beside it. 5 reads rope_scaling or else
-// rope_parameters, and rope_theta in there or else beside it. A file may have several of these, and
-// then each must describe this model.
+// transformers 4 reads rope_scaling, and rope_theta beside it; 5 reads rope_parameters, or else
+// those.
 void check_rope(const json& theirs, const Rope& rope, double standard = 10000) {
-  check_value("rope_theta", value_or(theirs, "rope_theta", rope.theta), rope.theta);
-  const char* first = "original_max_position_embeddings";
-  if (rope.factor != 1) check_value(first, value_or(theirs, first, rope.original), rope.original);
-  const json beside = {{"rope_theta", value_or(theirs, "rope_theta", standard)}};
-  bool described = false;
-  for (const char* place : {"rope_parameters", "rope_scaling"}) {
+  json there = {{"rope_theta", value_or(theirs, "rope_theta", standard)}};
+  for (const char* place : {"rope_scaling", "rope_parameters"}) {
     const json angles = value_or(theirs, place, json::object());
     if (!angles.is_object()) throw UserError("{} is {}, no object", place, shown(angles));
-    if (angles.empty()) continue;
-    described = true;
-    json all = beside;
-    all.update(angles);
-    check_angles(all, rope, fmt::format(" in {}", place));
+    there.update(angles);
   }
-  if (!described) check_angles(beside, rope, "");
+  json here = rope.factor == 1 ? json{{"rope_type", "default"}} : scaling_of(rope);
+  here["rope_theta"] = rope.theta;
+  if (!there.contains("rope_type")) there["rope_type"] = value_or(there, "type", "default");
+  check_value("rope_type", there.at("rope_type"), here.at("rope_type"));  // it explains the others
+  for (const auto& [key, value] : here.items())
+    check_value(key, value_or(there, key.c_str(), nullptr), value);
+  const char* first = "original_max_position_embeddings";
+  if (rope.factor != 1) check_value(first, value_or(theirs, first, rope.original), rope.original);
 }
 
 // ---- both ways, of each family ------------------------------------------------------------------

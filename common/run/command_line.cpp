@@ -1,10 +1,7 @@
 #include "common/run/command_line.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cmath>
-#include <cstdlib>
 #include <istream>
 #include <limits>
 #include <span>
@@ -15,6 +12,7 @@
 
 #include "common/comm/run_ranks.h"
 #include "common/error.h"
+#include "common/input_file.h"
 #include "common/run/branches.h"
 #include "common/run/run_main.h"
 
@@ -92,17 +90,6 @@ std::string to_decimal(std::string& text) {
                              std::numeric_limits<Int>::min(), std::numeric_limits<Int>::max());
   text = std::to_string(value);
   return "";
-}
-
-/// CLI11 would read 1e-400 as 0, which may mean something else: that a limit is off. A number that
-/// has too few digits left in a float is refused, too: most doubles become one later.
-std::string refuse_underflow(std::string& text) {
-  errno = 0;
-  const long double value = std::fabs(std::strtold(text.c_str(), nullptr));
-  constexpr float kLeast = std::numeric_limits<float>::min();
-  const bool is_tiny = value < kLeast && (value > 0 || errno == ERANGE);
-  return is_tiny ? fmt::format("{} is too small; legal are 0 and numbers from {}", text, kLeast)
-                 : "";
 }
 
 /// Of the flags that CLI11 does not know, the first that a branch has, and which: branch_of().
@@ -195,7 +182,13 @@ CommandLine::CommandLine(const std::string& description)
   app_->footer(kStatuses);
   app_->option_defaults()->always_capture_default();
   app_->allow_config_extras(CLI::config_extras_mode::error);
-  app_->set_config("--config", "", "file of 'flag = value' lines; the command line wins");
+  // A pipe may never come to an end.
+  const auto refuse_no_file = [](std::string& path) {
+    read_small_file(path, 1 << 16, "--config");
+    return std::string();
+  };
+  app_->set_config("--config", "", "file of 'flag = value' lines; the command line wins")
+      ->check(CLI::Validator(refuse_no_file, ""));
   app_->config_formatter(std::make_shared<ConfigLines>(*app_));
 }
 
@@ -227,8 +220,6 @@ void CommandLine::add_value(const char* flag, Value value, const std::string& he
           using Number = typename ValueOf<T>::Type;
           if constexpr (std::is_integral_v<Number> && !std::is_same_v<Number, bool>)
             option->transform(CLI::Validator(to_decimal<Number>, ""));
-          if constexpr (std::is_floating_point_v<Number>)
-            option->check(CLI::Validator(refuse_underflow, ""));
         },
         value);
 }

@@ -78,12 +78,12 @@ class RunLog {
   bool eval_due(int64_t step) const;
   void eval(int64_t step, double val_loss);
 
-  /// After step `step`, whose record end_step() has had? Every --save-every, after the last and
-  /// where a signal stops the run, but for a loss that is NaN or infinite, which stderr is told,
-  /// --quiet or not. The same on all ranks.
+  /// Whether to save after step `step`, whose record end_step() has had: every --save-every steps,
+  /// after the last, and where a signal stops the run. A checkpoint whose loss is NaN or infinite
+  /// is not written; stderr says so, --quiet or not. The same on all ranks.
   bool save_due(int64_t step);
-  /// save_checkpoint(), in the directory of --save. What holds a NaN or an infinity is not saved,
-  /// which stderr is told, --quiet or not. All ranks call it.
+  /// save_checkpoint(), in the directory of --save. A state with a NaN or an infinity is not
+  /// written; stderr says so, --quiet or not. All ranks call it.
   void save(const TrainingState& state, int64_t steps);
 
   /// Prints one line without breaking the bar.

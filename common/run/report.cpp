@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "common/model/layout.h"
+#include "kernels/math.h"
 
 namespace ladder {
 namespace {
@@ -105,7 +106,7 @@ RunLayout run_layout(const RunOptions& run, int64_t micro_batch, const MeshShape
           .experts = ep == run.flags.end() ? 1 : std::stoll(ep->value)};
 }
 
-double perplexity(double loss) { return std::exp(loss); }
+double perplexity(double loss) { return math::exp(loss); }
 
 int64_t parameters(const GptConfig& gpt) { return ParamLayout(gpt).live(); }
 

@@ -54,7 +54,7 @@ class Sampler {
     return arena.alloc(Mem::Workspace, "row", dtype, {1, 1, gpt.padded_vocab});
   }
   Tensor last_row(Tensor logits) const;
-  /// Which of the T tokens that row is of, where a rank has the rows of some tokens.
+  /// The token, of T, that this row belongs to, for a rank that holds only some tokens.
   int64_t last() const { return window() - 1; }
   void choose_from(const Ctx& ctx, Tensor row);
 

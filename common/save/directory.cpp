@@ -108,11 +108,11 @@ std::string current_generation(const fs::path& dir) {
 
 SaveDirectory::SaveDirectory(const std::string& dir) : path_(dir) {
   std::error_code error;
-  const bool created = fs::create_directories(path_, error);
+  created_ = fs::create_directories(path_, error);
   if (!error && !fs::is_directory(path_, error) && !error)
     error = std::make_error_code(std::errc::not_a_directory);
   if (error) throw UserError("--save {}: cannot be a directory: {}", dir, error.message());
-  for (fs::path at = fs::absolute(path_); created && at.has_relative_path(); at = at.parent_path())
+  for (fs::path at = fs::absolute(path_); created_ && at.has_relative_path(); at = at.parent_path())
     if (!sync_directory(at.parent_path())) fail(path_);
   const int fd = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) fail(path_);
@@ -122,6 +122,11 @@ SaveDirectory::SaveDirectory(const std::string& dir) : path_(dir) {
     throw UserError("--save {}: another program is saving there; legal is another directory", dir);
   current_ = current_generation(path_);
   Generation(*this, 0).link();
+}
+
+SaveDirectory::~SaveDirectory() {
+  std::error_code ignored;
+  if (created_) fs::remove(path_, ignored);  // if it is empty
 }
 
 void SaveDirectory::remove_leftovers() const {
@@ -136,8 +141,6 @@ void SaveDirectory::remove_leftovers() const {
 }
 
 Generation::Generation(SaveDirectory& home, int64_t steps) : home_(home) {
-  std::error_code ignored;  // mkdir() will say it
-  fs::create_directories(home.path_, ignored);
   // Without locks a name that was another program's should not come back.
   for (int i = ::getpid();; ++i) {
     name_ = fmt::format("{}{}.{}", kForm, steps, i);

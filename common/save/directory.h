@@ -65,6 +65,8 @@ class SaveDirectory {
   explicit SaveDirectory(const std::string& dir);
   SaveDirectory(const SaveDirectory&) = delete;
   SaveDirectory& operator=(const SaveDirectory&) = delete;
+  /// A directory that it has created goes again if nothing has been saved.
+  ~SaveDirectory();
   /// Removes generations that killed programs have left, which stderr is told: they would take the
   /// room of the next. Nothing where the file system has no locks.
   void remove_leftovers() const;
@@ -73,7 +75,8 @@ class SaveDirectory {
   friend class Generation;
 
   std::filesystem::path path_;
-  Descriptor fd_;        ///< of the directory, which holds the lock
+  Descriptor fd_;  ///< of the directory, which holds the lock
+  bool created_ = false;
   bool locked_ = false;  ///< not where the file system has no locks
   std::string current_;  ///< the generation that this program found or made
 };

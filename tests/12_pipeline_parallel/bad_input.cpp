@@ -19,12 +19,6 @@ TEST_P(BadPipeline, Degrees) {
        {"--pp two", "--pp"}});
 }
 
-TEST_P(BadPipeline, StagesOfAnExperiment) {
-  expect_refused({{"--skip-weight-gradient 1", "of 1 stages; legal are 0 to 0, and -1"},
-                  {"--pp 2 --skip-weight-gradient 2", "of 2 stages; legal are 0 to 1, and -1"},
-                  {"--pp 2 --skip-weight-gradient -2", "of 2 stages; legal are 0 to 1, and -1"}});
-}
-
 TEST_P(BadPipeline, Schedules) {
   const std::string interleaved = "--pipeline interleaved --batch 8 --micro-batch 1 ";
   expect_refused(

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/12_pipeline_parallel/all_pipelines.h"
+#include "tests/12_pipeline_parallel/leave_out.h"
 
 namespace ladder::test {
 namespace {
@@ -36,7 +37,7 @@ TEST(PipelineCheck, InFlightOfFourStages) {
   EXPECT_EQ(promised("zb-h1", 1), (std::vector<int64_t>{4, 4, 4, 4}));
 }
 
-// --skip-weight-gradient: of its stage alone, and check() would not have let it pass.
+// What the mutants of controls.cpp do: check() would not have let it pass.
 TEST(PipelineCheck, AllAreWrongWithoutTheLastWeightGradient) {
   for_all_pipelines([](const Pipeline& whole) {
     for (int64_t s = 0; s < whole.stages; ++s) {

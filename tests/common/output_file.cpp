@@ -94,17 +94,6 @@ TEST(OutputFile, FollowsASymbolicLink) {
   EXPECT_EQ(read_file(dir / "target"), "new");
 }
 
-TEST(OutputFile, TakesARelativeName) {
-  const TempDir dir;
-  const auto before = std::filesystem::current_path();
-  std::filesystem::current_path(dir.path());
-  OutputFile file("out", "--trace");
-  std::filesystem::current_path(before);  // the name means what it meant at first
-  file.write("new");
-  file.commit();
-  EXPECT_EQ(read_file(dir / "out"), "new");
-}
-
 TEST(OutputFile, RefusesWhatCannotBeAFile) {
   const TempDir dir;
   write_file(dir / "file", "old");

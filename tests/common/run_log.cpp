@@ -3,7 +3,6 @@
 #include <cmath>
 #include <csignal>
 #include <limits>
-#include <sstream>
 
 #include "common/run/log.h"
 #include "tests/common/run_files.h"
@@ -79,15 +78,6 @@ TEST_F(Log, TraceGrowsALineAtATime) {
   }
   EXPECT_EQ(read_file(options_.trace), lines) << "complete before the last validation";
   testing::internal::GetCapturedStdout();
-}
-
-TEST_F(Log, TraceHasALineAStep) {
-  run(2);
-  std::istringstream trace(read_file(options_.trace));
-  int64_t step = 0;
-  for (std::string line; std::getline(trace, line); ++step)
-    EXPECT_EQ(json::parse(line)["step"], step);
-  EXPECT_EQ(step, 3);
 }
 
 TEST_F(Log, ReportHasTheKeysOfTheDesign) {
@@ -227,15 +217,6 @@ TEST_F(Log, ARunThatFailsAfterAStepKeepsThePartOfItsTrace) {
   EXPECT_EQ(files_in(dir_.path()),
             (std::map<std::string, std::string>{{"trace", "old"},
                                                 {"trace.partial", trace_line(record, 1)}}));
-}
-
-TEST_F(Log, RefusesOutputsBeforeTheFirstStep) {
-  options_.timeline = dir_ / "no/such/dir";
-  EXPECT_USER_ERROR(RunLog(options_, plan(), arena_, ctx_), "--timeline");
-  options_.timeline = "";
-  options_.save = "/dev/null";
-  EXPECT_USER_ERROR(RunLog(options_, plan(), arena_, ctx_), "--save");
-  EXPECT_TRUE(files_in(dir_.path()).empty());
 }
 
 // nohup, and a shell's background jobs.

@@ -164,16 +164,6 @@ TEST_F(SaveDir, WithoutLocksAnothersCheckpointStays) {
   EXPECT_TRUE(fs::exists(dir_ / "generation-9.9"));
 }
 
-TEST_F(SaveDir, GoesOnWhereSomebodyRemovedAllOfIt) {
-  SmallModel model;
-  model.fill(1);
-  SaveDirectory home(dir_ / "a");
-  save_checkpoint(Ctx{}, &home, model.state(), 1);
-  fs::remove_all(dir_ / "a");
-  save_checkpoint(Ctx{}, &home, model.state(), 2);
-  EXPECT_EQ(model.load(dir_ / "a"), 2);
-}
-
 TEST_F(SaveDir, IsWholeWhoeverSavesAndIsKilled) {
   save_step(dir_.path(), 1);
   for (const bool locks : {true, false}) {

@@ -92,15 +92,6 @@ TEST_F(AManifest, OfTheFormBeforeThisOne) {
   expect_refused(old, R"(its format is "ladder checkpoint 1", legal is ladder checkpoint 2)");
 }
 
-TEST_F(AManifest, NestedDeeply) {
-  for (const char* open : {"[", R"({"a":)"}) {
-    std::string deep;
-    for (int i = 0; i < 100'000; ++i) deep += open;
-    expect_refused(deep, "deep");
-    expect_refused(R"({"format": "ladder checkpoint 2", "state": )" + deep, "deep");
-  }
-}
-
 TEST_F(AManifest, ImpossibleSteps) {
   for (const json& step : {json(), json("x"), json(1.5), json(-5), json(kMaxCount + 1),
                            json(INT64_MAX), json(UINT64_MAX), json::array({1})}) {
