@@ -1,11 +1,11 @@
-#include "tests/kernels/cuda/device_under_test.h"
-
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
 
 #include <fmt/format.h>
+
+#include "tests/kernels/cuda/device_under_test.h"
 
 namespace ladder::test {
 namespace {
