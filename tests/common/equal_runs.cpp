@@ -87,7 +87,7 @@ std::vector<EqualRuns> read_tests(const std::filesystem::path& file) {
 
 std::vector<EqualRuns> all_tests() {
   std::vector<EqualRuns> all;
-  for (const std::string& file : words(LADDER_EQUAL_RUNS))
+  for (const std::string& file : listed_files(LADDER_EQUAL_RUNS))
     for (EqualRuns& test : read_tests(file)) all.push_back(std::move(test));
   return all;
 }
