@@ -32,56 +32,6 @@ TEST_P(ContextBits, EachPairOfValues) {
   }
 }
 
-// `ref` is the specification, not the fast one.
-TEST_F(ContextRuns, OfTheSpecification) {
-  for (const std::string model : {"gpt2-124m --vocab 256", "llama-nano"}) {
-    const std::string flags =
-        "--backend ref --layers 1 --channels 16 --heads 8 --seq-len 512 "
-        "--batch 1 --model " +
-        model;
-    const Trace alone = one(flags, {0, 1});
-    for (const std::string ours : {"--cp 2 --context ring", "--cp 4 --context ulysses",
-                                   "--cp 4 --context gather", "--cp 8 --context ring"})
-      EXPECT_TRUE(same_trace(alone, shared(flags + " " + ours, {0, 1}))) << model << " " << ours;
-  }
-}
-
-// 16 heads in 8 groups: as many ranks as groups. (Of presets with 8 groups the MLP is wide.)
-TEST_F(ContextRuns, AsManyRanksAsHeadsOfKeys) {
-  const std::string flags =
-      "--model llama3-8b --vocab 256 --layers 1 --heads 16 --channels 32 --seq-len 512 --batch 1";
-  const Trace alone = one(flags);
-  for (const std::string way : {"gather", "ulysses", "ring"})
-    EXPECT_TRUE(same_trace(alone, shared(flags + " --cp 8 --context " + way))) << way;
-}
-
-// Chunks of unequal size, fewer leaves, and one.
-TEST_F(ContextRuns, AnyLengthThatRanksCanShare) {
-  for (const auto& [length, ours] : {std::pair{"--seq-len 560", "--cp 8 --context ring"},
-                                     {"--seq-len 520", "--cp 4 --context gather"},
-                                     {"--seq-len 264", "--cp 4 --context ring"},
-                                     {"--seq-len 132", "--cp 2 --context ulysses"},
-                                     {"--seq-len 63", "--cp 1 --context ring"}}) {
-    const std::string flags = "--model llama-nano --layers 2 --channels 32 --batch 2 ";
-    EXPECT_TRUE(same_trace(one(flags + length), shared(flags + length + " " + ours))) << ours;
-  }
-}
-
-TEST_F(ContextRuns, ComposesWithWhatCameBefore) {
-  for (const auto& [flags, ours] :
-       {std::pair{"--precision bf16", "--cp 4 --context ring"},
-        {"--precision bf16", "--cp 2 --context gather --ranks 4"},
-        {"--precision fp16 --loss-scale 1024", "--cp 4 --context ulysses"},
-        {"--tied-head --optimizer lion", "--cp 2 --context ring --ranks 4"},
-        {"--recompute every:2 --eval-every 1", "--cp 2 --context ulysses"},
-        {"--recompute selective:attention --optimizer adamw8bit", "--cp 4 --context gather"},
-        {"", "--cp 2 --ranks 4 --ddp bucketed --reduction tree --context ring"},
-        {"", "--cp 4 --threads 2 --context ring"}}) {
-    const std::string both = kGpt + flags + " --batch 2";
-    EXPECT_TRUE(same_trace(one(both), shared(both + " " + ours))) << flags << " " << ours;
-  }
-}
-
 // Validation, and text.
 TEST_F(ContextRuns, ValidatesAndSamplesTheSame) {
   const auto text = [&](const std::string& chapter, const std::string& flags) {

@@ -6,7 +6,8 @@
 //   on small: --layers 2      or with these flags; lines that follow each other add up
 //   test AnyThreads           its name
 //   steps 3                   not kSteps
-//   text 400                  so many bytes of the text, for a short validation
+//   text 400                  so many bytes of the text, for a short validation;
+//   text +2000                or so many more, to hold out a long sequence
 //   run 04_clipping --clip 1  what the lines below are compared with; their flags come on top of
 //   its same --threads 2          the same bits, of the same chapter same 06_checkpointing     or
 //   of another equal 06_checkpointing    the same bits, with these flags alone other --seed 2 other
@@ -86,7 +87,7 @@ std::vector<EqualRuns> read_tests(const std::filesystem::path& file) {
 
 std::vector<EqualRuns> all_tests() {
   std::vector<EqualRuns> all;
-  for (const std::string& file : words(LADDER_EQUAL_RUNS))
+  for (const std::string& file : listed_files(LADDER_EQUAL_RUNS))
     for (EqualRuns& test : read_tests(file)) all.push_back(std::move(test));
   return all;
 }
@@ -108,7 +109,10 @@ class Runs : public SameTrace, public ::testing::WithParamInterface<EqualRuns> {
     if (line.verb == "steps") {
       steps = std::stoll(line.flags);
     } else if (line.verb == "text") {
-      write("text.txt", read("text.txt").substr(0, std::stoul(line.flags)));
+      const std::string text = read("text.txt");
+      const bool longer = line.flags[0] == '+';
+      const std::string part = text.substr(0, std::stoul(line.flags));
+      write("text.txt", longer ? text + part : part);
     } else if (line.verb == "run") {
       base = line;
       whole = of(line);

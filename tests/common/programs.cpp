@@ -112,6 +112,13 @@ std::vector<std::string> chapters_of_one_rank() {
   return all;
 }
 
+std::vector<std::string> listed_files(std::string_view list) {
+  std::vector<std::string> files;
+  std::istringstream in{std::string(list)};
+  for (std::string file; std::getline(in, file, '|');) files.push_back(file);
+  return files;
+}
+
 std::vector<std::string> words(std::string_view line) {
   std::istringstream stream{std::string(line)};
   std::vector<std::string> all;

@@ -37,6 +37,9 @@ inline constexpr bool kSanitized = false;
 /// The words of a command line: "--clip 1 --agc 0.1" -> 4 of them.
 std::vector<std::string> words(std::string_view line);
 
+/// The files of a list that CMake has joined by "|".
+std::vector<std::string> listed_files(std::string_view list);
+
 /// A chapter's program, and what starts it: nothing, or a command that takes it as its last words.
 struct Program {
   template <std::convertible_to<std::string_view> Name>

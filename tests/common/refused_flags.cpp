@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Refuses, Flags, ::testing::ValuesIn(chapters_from("01_s
                          chapter_name);
 
 TEST_P(Flags, OfTheTables) {
-  for (const std::string& file : words(LADDER_REFUSED_FLAGS))
+  for (const std::string& file : listed_files(LADDER_REFUSED_FLAGS))
     if (const Table table = read_table(file); std::ranges::count(table.chapters, GetParam()) > 0)
       expect_refused(table.rows);
 }

@@ -1,5 +1,4 @@
-#include "tests/kernels/cuda/device_under_test.h"
-
+// A device under test: the stand-in, or a GPU, as LADDER_CUDA says.
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -7,8 +6,14 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cuda/table.h"
+#include "kernels/device.h"
+#include "tests/kernels/under_test.h"
+
 namespace ladder::test {
 namespace {
+
+namespace dev = ladder::LADDER_CUDA;
 
 void free_at(Device& device, Place place, void* memory) {
   if (place == Place::Host)
