@@ -333,7 +333,7 @@ struct Kernels {
                         int64_t vocab, float scale);
 
   /// cross_entropy in three parts, for ranks that have V columns of the logits each. The first
-  /// `vocab` of them, perhaps none, are no padding. After parts one and two ranks exchange.
+  /// `vocab` of them, perhaps none, are no padding. Ranks exchange after parts one and two.
   /// max = max_v x_v; NaN if an x_v is; -infinity if vocab is 0.   max (B,T); logits (B,T,V)
   void (*softmax_max)(const Ctx&, Tensor max, Tensor logits, int64_t vocab);
 
