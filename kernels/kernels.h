@@ -1,8 +1,8 @@
 // The contents page of the ground floor: every operation with its formula and its shapes.
 //
-// A table has a function for each of them. There are `ref` (plain loops over float and double: the
-// specification), `cpu` (threads and SIMD), and two from kernels/cuda/: one for GPUs, and the same
-// kernels run by the CPU. All tables keep these rules:
+// There are four tables: `ref` (plain loops over float and double: the specification), `cpu`
+// (threads and SIMD), and two from kernels/cuda/, whose kernels run on a GPU or on the CPU. All
+// tables keep these rules:
 //   - shapes come from the tensors; outputs come first, then inputs;
 //   - activations, their gradients and the parameters have one dtype: F32 (F64 in `ref`), BF16 or
 //     F16. Tokens and targets are I32;
@@ -14,9 +14,8 @@
 //   - a sum that ranks could share is a tree over leaves (kernels/tree.h); a sum of no terms is -0.
 //     Over the tokens of a sequence a sum has the order of a matrix or that of a vector
 //     (kernels/token_leaves.h);
-//   - no result depends on ctx.threads. In `ref` and `cpu` no result depends on how a batch is cut
-//     into micro-batches: their sums have the order of docs/same_bits.md. Those of CUDA have the
-//     order of docs/cuda.md;
+//   - no result depends on ctx.threads; in `ref` and `cpu` none depends on the micro-batches. Their
+//     sums have the order of docs/same_bits.md, those of CUDA that of docs/cuda.md;
 //   - shapes that do not fit throw CheckError.
 //
 // Letters: B sequences, T tokens of a sequence, C channels, NH heads, HS = C / NH channels of a
@@ -119,8 +118,7 @@ struct Kernels {
 
   // ---- embedding -------------------------------------------------------------------------
   /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:]. Without wpe: the token's row alone. If the token
-  /// is kElsewhere: -0. The rank with the token's row adds the position, too; then ranks are
-  /// summed.
+  /// is kElsewhere: -0. The rank with its row adds the position, too; then ranks are summed.
   /// out (B,T,C); tokens (B,T) I32; wte (V,C); wpe (P,C), P >= T, or null
   void (*embed_forward)(const Ctx&, Tensor out, Tensor tokens, Tensor wte, Tensor wpe);
 
@@ -174,12 +172,10 @@ struct Kernels {
   /// dinp = dout gelu'(inp).   any shape; dinp may be dout
   void (*gelu_backward)(const Ctx&, Tensor dinp, Tensor dout, Tensor inp);
 
-  // The same and a cast to FP8 in one: only the codes are read next.
-
-  /// gelu_forward; codes = cast of out. What out holds afterwards is not said.   codes FP8
+  /// gelu_forward and a cast in one: codes = cast of out. out is then undefined.   codes FP8
   void (*gelu_forward_codes)(const Ctx&, Tensor codes, Tensor out, Tensor inp);
 
-  /// gelu_backward; codes = cast of dinp.   codes FP8
+  /// gelu_backward and a cast in one: codes = cast of dinp.   codes FP8
   void (*gelu_backward_codes)(const Ctx&, Tensor codes, Tensor dinp, Tensor dout, Tensor inp);
 
   // ---- SwiGLU (arXiv 2002.05202) ----------------------------------------------------------
@@ -223,8 +219,7 @@ struct Kernels {
   void (*gather_rows)(const Ctx&, Tensor out, Tensor inp, const ExpertRows&);
 
   // A product for each expert over its rows. Its leaves are those of the matmul of the same name.
-  // Rows after offsets[E] are neither read nor written. On a device the host waits, then reads
-  // offsets.
+  // Rows after offsets[E] are neither read nor written. On a device the host waits for offsets.
 
   /// out[r,n] = sum_k inp[r,k] w[e,n,k]; row r is expert e's.   out (M,N); inp (M,K); w (E,N,K)
   void (*grouped_matmul_forward)(const Ctx&, Tensor out, Tensor inp, Tensor w, const ExpertRows&,
@@ -340,9 +335,8 @@ struct Kernels {
                         int64_t vocab, float scale);
 
   /// cross_entropy in three parts, for ranks that have V columns of the logits each. The first
-  /// `vocab` of a rank's columns are no padding; there may be none. Between the parts ranks
-  /// exchange. After this part: the maximum. max = max_v x_v; NaN if there is one; -infinity if
-  /// vocab is 0.   max (B,T); logits (B,T,V)
+  /// `vocab` of them, perhaps none, are no padding. Ranks exchange after parts one and two.
+  /// max = max_v x_v; NaN if an x_v is; -infinity if vocab is 0.   max (B,T); logits (B,T,V)
   void (*softmax_max)(const Ctx&, Tensor max, Tensor logits, int64_t vocab);
 
   /// sum = sum_v exp(x_v - max), in ctx.leaves leaves of V; ranks join their sums as a tree.
@@ -352,8 +346,7 @@ struct Kernels {
                       Tensor targets, int64_t vocab);
 
   /// losses and dlogits of cross_entropy, from m = max, s = sum and x[target] = target over all
-  /// ranks. If the target is kElsewhere there is a loss, but none of the columns here is the
-  /// target.
+  /// ranks. If the target is kElsewhere there is a loss, but no column here is the target.
   /// losses (B); dlogits (B,T,V), null or logits; max, sum, target (B,T); the rest as above
   void (*softmax_loss)(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
                        Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale);

@@ -24,7 +24,7 @@
 //   backward of the input   dout as it is, w transposed
 //   backward of the weight  dout and inp transposed
 //
-// Backward reads of inputs the transposed copy alone. So all blocks share the other.
+// Backward reads only the transposed copy of inputs. So all blocks share the other copy.
 #pragma once
 
 #include <algorithm>

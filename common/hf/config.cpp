@@ -17,16 +17,16 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kEpsilon = 1e-5;  // of norms, in every backend
+constexpr double kEpsilon = 1e-5;  // of norms, in all backends
 
-/// Tokens for where a text begins and where it ends, of a tokenizer. Bytes have none.
+/// The tokens that begin and end a text, by the size of the vocabulary. Bytes have none.
 struct Ends {
   int64_t vocab, begin, end;
 };
 constexpr std::array kEnds = {Ends{50257, 50256, 50256}, Ends{32000, 1, 2},
                               Ends{128256, 128000, 128001}};
 
-// Names in transformers for GELU in its tanh form, which kernels/kernels.h defines.
+// The names that transformers use for GELU in its tanh form, which kernels/kernels.h defines.
 constexpr std::array<std::string_view, 4> kTanhGelu = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast",
                                                        "gelu_accurate"};
 
@@ -38,7 +38,7 @@ struct Key {
 };
 using Keys = std::vector<Key>;
 
-/// A key that may be left out, or null.
+/// A key that may be missing or null.
 json value_or(const json& theirs, const char* key, const json& standard) {
   const json there = theirs.value(key, standard);
   return there.is_null() ? standard : there;
@@ -85,7 +85,7 @@ json ends_of(const GptConfig& config) {
 
 // ---- RoPE ---------------------------------------------------------------------------------------
 
-/// What transformers call `rope_scaling`; null: none.
+/// The value of `rope_scaling` in transformers; null: none.
 json scaling_of(const Rope& rope) {
   if (rope.factor == 1) return nullptr;
   return {{"rope_type", "llama3"},
@@ -138,7 +138,7 @@ json gpt2_config(const GptConfig& config) {
       {"scale_attn_by_inverse_layer_idx", false},
       {"reorder_and_upcast_attn", false},
       {"add_cross_attention", false},
-      {"tie_word_embeddings", config.tied_head},  // left out, it would be true
+      {"tie_word_embeddings", config.tied_head},  // without this key it would be true
       {"attn_pdrop", 0.0},
       {"embd_pdrop", 0.0},
       {"resid_pdrop", 0.0},
@@ -193,7 +193,7 @@ json llama_config(const GptConfig& config) {
   };
 }
 
-/// A token sees `sliding_window` tokens, itself among them; null: all before it.
+/// A token sees `sliding_window` tokens, including itself. Null: all tokens before it.
 void check_window(const json& theirs, const json& standard, int64_t T) {
   const json window = theirs.value("sliding_window", standard);
   if (window.is_null() || (window.is_number_integer() && window >= T)) return;

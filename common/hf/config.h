@@ -1,4 +1,5 @@
-// config.json: what Hugging Face's transformers know of a GPT-2 or a LLaMA beside its weights.
+// config.json: what Hugging Face's transformers know of a GPT-2 or a LLaMA in addition to its
+// weights.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,15 +8,16 @@
 
 namespace ladder {
 
-/// The config.json with which GPT2LMHeadModel or LlamaForCausalLM computes what this model
-/// computes, in transformers 4 and 5. Of a mixture of both it says that neither does.
+/// The config.json with which GPT2LMHeadModel or LlamaForCausalLM computes the same as this model,
+/// in transformers 4 and 5. For a mixture of both, it says that neither does.
 nlohmann::json hf_config(const GptConfig& config);
 
-/// Whether a config.json that anyone may have written describes this model: its sizes, and the
-/// function that Ladder computes with them. What it leaves out has the default that transformers
-/// give it.
+/// Checks that a config.json describes this model: its sizes, and the function that Ladder computes
+/// with them. Anyone may have written the file. Keys that it lacks have the defaults of
+/// transformers.
 /// @return whether the head is the embedding (tie_word_embeddings)
-/// @throws UserError with the key that does not agree and both values; the caller names the file
+/// @throws UserError that names the key that does not agree, and both values; the caller names the
+/// file
 bool check_hf_config(const nlohmann::json& theirs, const GptConfig& config);
 
 }  // namespace ladder

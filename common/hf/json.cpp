@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Looks at what the parser meets, in time to stop it.
+/// Sees what the parser meets, in time to stop the parser.
 class Watch {
  public:
   void see(int depth, json::parse_event_t event, const json& parsed) {
@@ -27,7 +27,7 @@ class Watch {
   }
 
  private:
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open now
 };
 
 }  // namespace
@@ -56,7 +56,7 @@ json read_json(const std::string& path) {
 }
 
 std::string shown(const json& value) {
-  // Other characters than those of ASCII are escaped, and bytes that are none replaced.
+  // Characters outside of ASCII are escaped; bytes that are no characters are replaced.
   return value.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 

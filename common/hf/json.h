@@ -1,5 +1,5 @@
-// JSON that anyone may have written: what nlohmann's parser takes in silence, or takes and leads to
-// a crash later, is refused.
+// Reads JSON that anyone may have written. It refuses what nlohmann's parser accepts silently, and
+// what would lead to a crash later.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace ladder {
 
-/// What is copied or printed level by level must not be as deep as its writer likes.
+/// The deepest nesting that is accepted: some code copies or prints JSON level by level.
 constexpr int kMaxJsonDepth = 64;
-/// The longest file that is read, in bytes.
+/// The largest file that is read, in bytes.
 constexpr int64_t kMaxJsonFile = int64_t{16} << 20;
 
-/// @throws UserError that says what is wrong, for the caller to name the file: malformed text, more
-///         than kMaxJsonDepth levels, or a key twice in an object
+/// @throws UserError that says what is wrong; the caller names the file. It may be malformed, have
+/// more than kMaxJsonDepth levels, or have a key twice in an object
 nlohmann::json parse_json(std::string_view text);
 
-/// The JSON in a regular file of at most kMaxJsonFile bytes. @throws UserError naming the file
+/// The JSON in a regular file of at most kMaxJsonFile bytes. @throws UserError that names the file
 nlohmann::json read_json(const std::string& path);
 
-/// A value for a message, in ASCII.
+/// A value in ASCII, for a message.
 std::string shown(const nlohmann::json& value);
 
 }  // namespace ladder

@@ -14,14 +14,14 @@ bool is_conv1d(const ParamSpec& spec, const GptConfig& config) {
          (spec.role == Role::Matrix || spec.role == Role::Projection || spec.role == Role::Qkv);
 }
 
-/// A row of theirs.
+/// A row of a tensor in the file.
 struct HfRow {
   size_t tensor;  ///< which of hf_tensors()
   int64_t row;
 };
 
-// Row ((r + 2) g + j) HS + d of ours is channel d of query j of group g if j < r, then of its key
-// and of its value.
+// Row ((r + 2) g + j) HS + d of ours is channel d of group g: of query j if j < r, of the key if j
+// = r, of the value if j = r + 1.
 HfRow qkv_row(const GptConfig& config, int64_t row) {
   const int64_t HS = config.head_size(), r = config.heads / config.groups();
   const int64_t g = row / ((r + 2) * HS), j = row / HS % (r + 2), d = row % HS;
@@ -38,7 +38,7 @@ HfRow hf_row(const ParamSpec& spec, const GptConfig& config, int64_t row) {
   return {0, row};
 }
 
-// f(index in ours, which of theirs, index in theirs) for every element but those of padding.
+// Calls f(index in ours, tensor of theirs, index in theirs) for every element that is no padding.
 template <class F>
 void for_each_element(const ParamSpec& spec, const GptConfig& config, F f) {
   const bool conv1d = is_conv1d(spec, config);
@@ -51,8 +51,8 @@ void for_each_element(const ParamSpec& spec, const GptConfig& config, F f) {
   }
 }
 
-/// `name` with its last part but one, "qkv_proj" of "model.layers.0.self_attn.qkv_proj.weight", in
-/// another way.
+/// `name` with another name for its last part but one, such as "qkv_proj" in
+/// "model.layers.0.self_attn.qkv_proj.weight".
 std::string renamed(const std::string& name, const std::string& part) {
   const size_t end = name.rfind('.'), begin = name.rfind('.', end - 1) + 1;
   return name.substr(0, begin) + part + name.substr(end);

@@ -1,15 +1,15 @@
-// Parameters as the Hugging Face model of the same family stores them. None has rows of padding.
+// Parameters as the Hugging Face model of the same family stores them, without rows of padding.
 //
-// GPT-2: linear layers are Conv1D, so weights lie transposed, (in, out). c_attn has all q, then all
-// k, then all v, where ours goes head by head.
+// GPT-2: linear layers are Conv1D, so weights are stored transposed, (in, out). c_attn has all q,
+// then all k, then all v; ours goes head by head.
 //
-// LLaMA: linear layers lie as ours. What is one matrix here is several there: q_proj, k_proj and
-// v_proj, of whose rows ours has those of a group together; gate_proj and up_proj, whose rows
-// alternate in ours. Pairs that RoPE turns are HS/2 apart in both.
+// LLaMA: linear layers are stored as ours. Some of our matrices are several there. q_proj, k_proj
+// and v_proj are one matrix here, with the rows of a group together. gate_proj and up_proj are one
+// matrix here, whose rows alternate. RoPE turns pairs that are HS/2 apart in both.
 //
-// Mixtral: as LLaMA, and each expert's gate, up and down projections are w1, w3 and w2.
+// Mixtral: as LLaMA. The gate, up and down projections of an expert are w1, w3 and w2.
 //
-// A mixture of parts is no model there: its parameters lie as ours.
+// A mixture of parts has no model there. Its parameters are stored as ours.
 #pragma once
 
 #include <span>
@@ -26,13 +26,13 @@ struct HfTensor {
   Shape shape;
 };
 
-/// Those that hold a parameter.
+/// The tensors that hold a parameter.
 std::vector<HfTensor> hf_tensors(const ParamSpec& spec, const GptConfig& config);
 
-/// hf = ours, in the layout of the file. hf F32, each of hf_tensors(); ours F32 spec.shape
+/// hf = ours, in the layout of the file. hf: F32, as hf_tensors() says; ours: F32 spec.shape
 void to_hf(std::span<const Tensor> hf, Tensor ours, const ParamSpec& spec, const GptConfig& config);
 
-/// ours = hf. Rows of padding are not touched.
+/// ours = hf. Rows of padding do not change.
 void from_hf(Tensor ours, std::span<const Tensor> hf, const ParamSpec& spec,
              const GptConfig& config);
 

@@ -25,7 +25,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-/// Whether a word has all bits of the exponent: a NaN or an infinity.
+/// Whether a word has all bits of the exponent set: a NaN or an infinity.
 template <class Word>
 bool any_has(std::span<const std::byte> words, Word exponent) {
   bool any = false;
@@ -37,7 +37,7 @@ bool any_has(std::span<const std::byte> words, Word exponent) {
   return any;
 }
 
-/// Narrower floats are no one's weights or states.
+/// Narrower floats are never weights or states.
 bool is_finite(Dtype dtype, std::span<const std::byte> bytes) {
   switch (dtype) {
     case Dtype::F64: return !any_has<uint64_t>(bytes, 0x7ff0'0000'0000'0000);
@@ -74,15 +74,15 @@ struct NamedSize {
   std::string_view name;
   int64_t bytes;
 };
-// Foreign files may hold buffers of types that are only skipped. A type that is not here may be one
-// that came later: its size is the file's to know.
+// Foreign files may have tensors of types that are only skipped. A type that is not in this list
+// may be a newer one. Then only the file knows its size.
 constexpr std::array kDtypes = {
     NamedSize{"F64", 8}, NamedSize{"F32", 4},  NamedSize{"F16", 2},     NamedSize{"BF16", 2},
     NamedSize{"I64", 8}, NamedSize{"I32", 4},  NamedSize{"I16", 2},     NamedSize{"I8", 1},
     NamedSize{"U64", 8}, NamedSize{"U32", 4},  NamedSize{"U16", 2},     NamedSize{"U8", 1},
     NamedSize{"C64", 8}, NamedSize{"BOOL", 1}, NamedSize{"F8_E4M3", 1}, NamedSize{"F8_E5M2", 1}};
 
-/// Whether a tensor can have so many bytes.
+/// Whether a tensor of this type and shape can have so many bytes.
 bool may_have(const TensorEntry& entry) {
   const auto* known = std::find_if(kDtypes.begin(), kDtypes.end(),
                                    [&](const NamedSize& d) { return d.name == entry.dtype; });
@@ -93,7 +93,7 @@ bool may_have(const TensorEntry& entry) {
   return bytes == entry.bytes();
 }
 
-/// An extent or offset.
+/// An extent or an offset.
 int64_t count(const json& value) {
   constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
   if (!value.is_number_unsigned() || value.get<uint64_t>() > kMost)
@@ -134,9 +134,9 @@ void check_coverage(const TensorEntries& entries, int64_t data_bytes) {
   if (at != data_bytes) throw UserError("malformed: bytes behind the last tensor");
 }
 
-/// What a header says, checked in full; it may be any bytes.
-/// @param data_bytes in the file behind the header
-/// @throws UserError that says what is wrong, for the caller to name the file
+/// Parses a header, which may be any bytes, and checks all of it.
+/// @param data_bytes how many bytes follow the header in the file
+/// @throws UserError that says what is wrong; the caller names the file
 TensorEntries parse_header(std::string_view text, int64_t data_bytes) {
   TensorEntries entries;
   try {

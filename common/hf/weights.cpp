@@ -25,12 +25,12 @@ using nlohmann::json;
 
 const std::string kHead = "lm_head.weight";
 
-// "h.0.ln_1.weight": how some files name "transformer.h.0.ln_1.weight".
+// Some files name "transformer.h.0.ln_1.weight" as "h.0.ln_1.weight".
 std::string_view prefix_of(const GptConfig& config) {
   return has_llama_names(config) ? "model." : "transformer.";
 }
 
-/// All tensors of some files, for who looks for those of a model.
+/// All tensors of some files, for finding those of a model.
 class Names {
  public:
   Names(std::span<const SafetensorsReader> files, std::string_view prefix) : prefix_(prefix) {
@@ -43,7 +43,7 @@ class Names {
   }
 
   bool has(const std::string& name) const { return all_.contains(name); }
-  /// A file, or the directory of several.
+  /// The path of the file, or of the directory with several.
   const std::string& path() const { return path_; }
 
   FoundWeight take(const std::string& ours, const Shape& shape) {
@@ -56,8 +56,8 @@ class Names {
     return at->second;
   }
 
-  /// Further tensors mean another model; only what older files have beside weights may be there:
-  /// the causal mask, and the frequencies of RoPE.
+  /// Refuses further tensors, because they mean another model. Older files may have two extras: the
+  /// causal mask, and the frequencies of RoPE.
   void refuse_others() const {
     for (const auto& [name, found] : all_) {
       constexpr std::array kNoWeights = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
@@ -85,10 +85,10 @@ class Names {
   std::map<std::string, FoundWeight> all_;
   std::set<std::string> taken_;
   std::string_view prefix_;
-  bool has_prefix_ = false;  // whether names have it
+  bool has_prefix_ = false;  // whether names have the prefix
 };
 
-/// out = elements from `begin` on, in FP32.
+/// out = elements from `begin` on, as FP32.
 void read_floats(const FoundWeight& weight, int64_t begin, std::span<float> out) {
   const auto& [file, entry] = weight;
   if (entry->dtype == "F32") return file->read(*entry, begin * 4, std::as_writable_bytes(out));
@@ -99,7 +99,7 @@ void read_floats(const FoundWeight& weight, int64_t begin, std::span<float> out)
                  [&](uint16_t code) { return widen(format, code); });
 }
 
-/// Whether two weights of one shape are equal, bit for bit in FP32.
+/// Whether two weights of the same shape are equal in FP32, bit for bit.
 bool equal(const FoundWeight& a, const FoundWeight& b, int64_t elements) {
   constexpr int64_t kPart = 1 << 18;
   std::vector<float> some(kPart), others(kPart);
@@ -112,7 +112,7 @@ bool equal(const FoundWeight& a, const FoundWeight& b, int64_t elements) {
   return true;
 }
 
-/// Memory for the tensors in which a file has a parameter, one after the other.
+/// Memory for the tensors in which a file stores a parameter, one after the other.
 std::vector<Tensor> hf_views(const ParamSpec& spec, const GptConfig& config,
                              std::vector<float>& memory) {
   const std::vector<HfTensor> theirs = hf_tensors(spec, config);
@@ -128,7 +128,7 @@ std::vector<Tensor> hf_views(const ParamSpec& spec, const GptConfig& config,
   return views;
 }
 
-/// What config.json says of the head.
+/// What config.json says about the head.
 Head check_config(const std::string& path, const GptConfig& config) {
   if (path.empty()) return Head::Unknown;
   const nlohmann::json theirs = read_json(path);
@@ -140,12 +140,12 @@ Head check_config(const std::string& path, const GptConfig& config) {
 }
 
 // ---- files as save_pretrained() writes them: weights in one file, or in several that an index
-// joins, and config.json beside them ----
+// lists, and config.json beside them ----
 
-/// The files of one model, open.
+/// The open files of one model.
 struct HfFiles {
-  std::vector<SafetensorsReader> weights;  ///< at least one; no tensor is in two
-  std::string config;                      ///< path of config.json; empty: there is none
+  std::vector<SafetensorsReader> weights;  ///< at least one; no tensor is in two of them
+  std::string config;                      ///< path of config.json; empty if there is none
 };
 
 constexpr const char* kWeights = "model.safetensors";
@@ -191,7 +191,8 @@ std::vector<SafetensorsReader> open_indexed(const std::string& path) {
 
 /// @param path a directory with `model.safetensors` or `model.safetensors.index.json`, such an
 ///             index, or a file of weights
-/// @throws UserError naming the file that is missing or damaged, or holds a tensor of another
+/// @throws UserError that names the file which is missing or damaged, or has a tensor that another
+/// has
 HfFiles open_hf_files(const std::string& path) {
   const fs::path weights = resolved_weights(path);
   HfFiles files;
@@ -216,7 +217,7 @@ WrittenFile write_weights(const Ctx& ctx, Comm* comm, const std::string& path,
     for (const ParamSpec& spec : whole.specs())
       for (const HfTensor& hf : hf_tensors(spec, config))
         entries.push_back({hf.name, Dtype::F32, hf.shape});
-    // "format" is what Hugging Face's loader looks for.
+    // Hugging Face's loader looks for "format".
     writer.emplace(path, std::move(entries), std::map<std::string, std::string>{{"format", "pt"}});
   }
   auto spec = whole.specs().begin();

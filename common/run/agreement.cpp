@@ -22,14 +22,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// The bits are the same with any --threads; run_ranks() has looked at --ranks; what --config says
-// is in the other flags.
+// --threads changes no bit. run_ranks() has checked --ranks. The other flags include what --config
+// says.
 constexpr std::array kOwnAffair = {"--ranks", "--threads", "--quiet", "--config"};
-// Rank 0 alone writes, but all ranks gather what it writes.
+// Only rank 0 writes, but all ranks gather what it writes.
 constexpr std::array kOutputs = {"--save", "--trace", "--report", "--timeline"};
 
-/// A file is known by its length, and by the checksum of its first and last 2^20 bytes: to read all
-/// of it would take as long as to load it.
+/// A file is identified by its length, and by the checksum of its first and last 2^20 bytes:
+/// reading all of it would take as long as loading it.
 std::string identity_of(const std::string& path) {
   constexpr int64_t kEndBytes = 1 << 20;
   const InputFile file(path);
@@ -42,7 +42,7 @@ std::string identity_of(const std::string& path) {
   return fmt::format("{} bytes, {}", file.size(), sum.hex());
 }
 
-/// What is loaded. The manifest has checksums of all that a checkpoint holds.
+/// What is loaded. The manifest has checksums of everything that a checkpoint holds.
 std::string checkpoint(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return identity_of(path);
@@ -59,7 +59,7 @@ std::string checkpoint(const std::string& path) {
   return all;
 }
 
-/// What this rank has of a flag, as ranks compare it.
+/// What this rank has for a flag, in the form in which ranks compare it.
 std::string compared(const FlagValue& flag) {
   if (flag.value.empty()) return "not given";
   if (std::ranges::count(kOutputs, flag.flag) > 0) return "given";
@@ -68,12 +68,12 @@ std::string compared(const FlagValue& flag) {
   return flag.value;
 }
 
-/// In the order of --help: [["--lr", "0.001"], ...].
+/// All flags in the order of --help: [["--lr", "0.001"], ...].
 json given(const RunOptions& options) {
   json all = json::array();
   for (const FlagValue& flag : options.flags)
     if (std::ranges::count(kOwnAffair, flag.flag) == 0) all.push_back({flag.flag, compared(flag)});
-  // After the flags, which say more. Presets may have changed from one version to the next.
+  // Last, because the flags say more. Presets may differ between two versions.
   all.push_back({"the version", LADDER_VERSION});
   all.push_back({"the model", Manifest::sizes_of(options.gpt()).dump()});
   return all;
@@ -81,7 +81,7 @@ json given(const RunOptions& options) {
 
 using Values = std::map<std::string, std::string>;
 
-/// @throws UserError if not all have for `flag` what rank 0 has
+/// @throws UserError unless all ranks have the same as rank 0 for `flag`
 void compare(const std::vector<Values>& all, const std::string& flag) {
   const auto value_of = [&](size_t rank) {
     const auto at = all[rank].find(flag);
@@ -104,9 +104,9 @@ void compare(const std::vector<Values>& all, const std::string& flag) {
 }  // namespace
 
 void check_agreement(Comm& comm, const RunOptions& options) {
-  // In a group of its own: nothing of this counts as the run's.
+  // A group of its own, so that none of this counts as traffic of the run.
   const std::unique_ptr<Comm> group = comm.split(0, comm.rank());
-  // The name of a file may be no UTF-8.
+  // The name of a file may not be UTF-8.
   const std::string mine = given(options).dump(-1, ' ', false, json::error_handler_t::replace);
   std::vector<std::string> order;
   std::vector<Values> all;

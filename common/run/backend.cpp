@@ -19,7 +19,7 @@ const Backend& find(std::string_view name) {
                   preset ? fmt::format("; the preset {} builds it", name) : "");
 }
 
-// Those that do not start should be missed here, and not in the middle of the first step.
+// Threads that cannot start should fail here, not in the middle of the first step.
 void start_threads(int threads) {
   try {
     Team::mine(threads);
@@ -51,7 +51,7 @@ std::unique_ptr<Device> open_device(const RunOptions& options) {
 void start_ranks(const RunOptions& options, const RankBody& body) {
   if (options.plan_only) options.check_size(options.ranks);  // else check() has done it
   const auto run_rank = [&](Comm& comm) {
-    // Threads have the options of their process.
+    // Threads share the options of their process.
     if (comm.size() > 1 && under_mpirun()) check_agreement(comm, options);
     const Backend& backend = find(options.backend);
     const std::unique_ptr<Device> device = backend.network ? backend.open() : nullptr;

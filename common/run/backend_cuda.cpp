@@ -1,4 +1,4 @@
-// The backends of a build with the CUDA toolkit. The machine it runs on may still have no GPU.
+// The backends of a build with the CUDA toolkit. The machine may still have no GPU.
 #include <array>
 
 #include "common/comm/nccl_comm.h"
@@ -15,7 +15,7 @@ std::unique_ptr<Device> open_gpu() {
   return cuda::open_device(launched_local_rank() % cuda::device_count());
 }
 
-/// Threads read each other's tensors on the GPU that they share; processes do not.
+/// Threads read each other's tensors on the GPU that they share. Processes cannot.
 std::unique_ptr<Comm> open_network(Comm& comm, Device* device) {
   return comm.kind() == "mpi" && has_nccl() ? open_nccl(comm, device) : nullptr;
 }

@@ -19,7 +19,7 @@ Pending CommStream::run(Job job) {
     job(ctx_, *reducer_);
     return {};
   }
-  ctx_.synchronize();  // the thread beside does not wait for this rank's kernels
+  ctx_.synchronize();  // the other thread does not wait for this rank's kernels
   return queue_->run([this, job = std::move(job)] { job(beside_, *reducer_); });
 }
 

@@ -1,4 +1,4 @@
-// CommStream: what a rank communicates beside its computation.
+// CommStream: what a rank communicates while it computes.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,17 @@
 
 namespace ladder {
 
-/// Reductions in a group of their own; if wanted, in a thread of their own, while the rank goes on
-/// to compute. All ranks run the same jobs in the same order.
+/// Reductions in a group of their own. If wanted, they run in a thread of their own while the rank
+/// computes. All ranks run the same jobs in the same order.
 class CommStream {
  public:
-  /// Communicates, and may call kernels with the Ctx that it gets.
+  /// A job communicates. It may call kernels with the Ctx that it gets.
   using Job = std::function<void(const Ctx&, Reducer&)>;
 
-  /// @param ctx      of the rank's own thread; must live longer
-  /// @param elements of the largest tensor to reduce, F32
-  /// @param beside   a thread of its own; else jobs run when they are given
+  /// @param ctx      that of the rank's own thread; must live longer
+  /// @param elements how many the largest tensor to reduce has, F32
+  /// @param beside   whether jobs run in a thread of their own; if not, they run when they are
+  /// given
   CommStream(Arena& arena, const Ctx& ctx, Comm& comm, const RunOptions& run, Reduction reduction,
              int64_t elements, bool beside);
 
@@ -31,16 +32,16 @@ class CommStream {
     return 4 * Reducer::workspace_elements(ranks, elements);
   }
 
-  /// Gives a job. Kernels called so far have written what it reads. What it reads or writes is its
-  /// own until wait() returns; it is done then, on a device, too.
+  /// Starts a job. Kernels that were called before have written what it reads. The job owns the
+  /// tensors that it reads or writes until wait() returns. Then the job is done, on a device, too.
   Pending run(Job job);
 
   bool is_beside() const { return queue_.has_value(); }
   int size() const { return group_->size(); }
-  /// What it sends is counted here.
+  /// The group that counts what is sent here.
   const Comm& group() const { return *group_; }
 
-  /// Before the first job of a step: sent() counts from here on.
+  /// Called before the first job of a step. sent() counts from here on.
   void begin_step() {
     before_ = wire_bytes();
     skipped_ = false;
@@ -48,10 +49,10 @@ class CommStream {
   /// The step ends without the jobs that follow an update.
   void skip_update() { skipped_ = true; }
   bool skipped_update() const { return skipped_; }
-  /// Bytes that this rank has sent since the last step began, 0 if none has. Between jobs.
+  /// Bytes that this rank sent since the last step began; 0 if none has begun. Valid between jobs.
   int64_t sent() const { return before_ ? wire_bytes() - *before_ : 0; }
 
-  /// Makes the thread beside a row of the timeline, and counts what it sends in the report.
+  /// Gives the thread a row in the timeline, and counts in the report what it sends.
   void show(RunLog& log);
 
  private:
@@ -59,13 +60,13 @@ class CommStream {
 
   const Ctx& ctx_;
   std::unique_ptr<Comm> group_;
-  std::unique_ptr<Device> device_;  ///< of the thread beside
+  std::unique_ptr<Device> device_;  ///< of the other thread
   Ctx beside_;
-  std::vector<Event> events_;      ///< of the thread beside
+  std::vector<Event> events_;      ///< of the other thread
   std::optional<int64_t> before_;  ///< bytes sent when the last step began
   bool skipped_ = false;
   std::optional<Reducer> reducer_;
-  std::optional<CommQueue> queue_;  ///< last: its thread uses all of the above
+  std::optional<CommQueue> queue_;  ///< last, because its thread uses all of the above
 };
 
 }  // namespace ladder

@@ -25,7 +25,7 @@ constexpr const char* kStatuses =
     "having done what was asked (weights that are NaN, a checkpoint or an output not written);\n"
     "130, 143 stopped after a step by SIGINT or SIGTERM, of which a second ends it at once";
 
-// CLI11 reads an empty number as 0, and a flag that is 7 as true.
+// CLI11 would read an empty number as 0, and a flag with the value 7 as true.
 void refuse_odd_value(const CLI::Option& option, const std::string& value) {
   if (value.empty()) throw UserError("{} needs a value", option.get_name());
   if (option.get_expected_max() == 0 && value != "true" && value != "false")
@@ -77,7 +77,8 @@ class ConfigLines : public CLI::ConfigBase {
   const CLI::App& app_;
 };
 
-/// A whole number as people write it; CLI11 would read 010 as 8, and cut what is too large.
+/// Requires a whole number as people write it. CLI11 would read 010 as 8, and cut numbers that are
+/// too large.
 template <class Int>
 std::string to_decimal(std::string& text) {
   Int value{};
@@ -95,7 +96,7 @@ std::string to_decimal(std::string& text) {
 /// Of the flags that CLI11 does not know, the first that a branch has, and which: branch_of().
 std::string unknown_branch_flag(const CLI::App& app, const CLI::ParseError& e) {
   std::vector<std::string> unknown = app.remaining();
-  // It says "INI was not able to parse agc" where a line of --config is "agc = 1".
+  // For a line "agc = 1" of --config, CLI11 says "INI was not able to parse agc".
   if (const std::string said = e.what(); dynamic_cast<const CLI::ConfigError*>(&e))
     unknown.push_back("--" + said.substr(said.rfind(' ') + 1));
   for (const std::string& word : unknown)
@@ -114,7 +115,7 @@ std::string unknown_branch_flag(const CLI::App& app, const CLI::ParseError& e) {
   throw UserError("{}; --help lists the flags", said);
 }
 
-/// What a flag's value is, or would be if it were given.
+/// The type of a flag's value.
 template <class T>
 struct ValueOf {
   using Type = T;
@@ -148,7 +149,7 @@ std::string shell_words(std::span<const char* const> words) {
   return line;
 }
 
-/// As a person would write it.
+/// A value as a person would write it.
 template <class T>
 std::string text_of(const T& value) {
   return fmt::format("{}", value);
@@ -161,12 +162,12 @@ std::string text_of(const std::vector<std::string>& values) {
   return fmt::format("{}", fmt::join(values, ","));
 }
 
-// "512MB" becomes 512 x 2^20. CLI11 alone would speak of types, and list all its units.
+// "512MB" becomes 512 x 2^20. CLI11 alone would talk of types, and list all of its units.
 std::string to_bytes(std::string& text) {
   const std::string given = text;
   try {
     const std::string wrong = CLI::AsSizeValue(/*kb_is_1000=*/false)(text);
-    // A number of bytes is an int64_t elsewhere.
+    // Elsewhere a number of bytes is an int64_t.
     if (wrong.empty() && CLI::Range(uint64_t{INT64_MAX})(text).empty()) return "";
   } catch (const CLI::Error&) {
   }
@@ -236,7 +237,7 @@ void CommandLine::parse(int argc, const char* const* argv) {
     app_->parse(argc, argv);
     refuse_odd_values(*app_);
     for (const auto& set : set_enums_) set();
-    // Not as<std::string>(): CLI11 2.4 reads the first of no results where the flag is not given.
+    // Not as<std::string>(): if the flag is not given, CLI11 2.4 reads the first of no results.
     const std::vector<std::string>& configs = app_->get_config_ptr()->results();
     if (configs.size() > 1)
       throw UserError("--config is given {} times; once is legal", configs.size());

@@ -1,6 +1,6 @@
 // CommandLine: the flags of a program, and the file of --config.
 //
-// CLI11 does the work in one source file: its headers take longer to compile than a chapter.
+// CLI11 does the work, in one source file: its headers take longer to compile than a chapter.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +23,19 @@ class App;
 
 namespace ladder {
 
-/// What a flag takes beyond a value of its type.
+/// What a flag accepts, beyond the type of its value.
 struct FlagRules {
-  std::vector<std::string> legal = {};  ///< all it takes; empty: anything. A value that only a
-                                        ///< branch has is refused with the branch's name
-  const char* shown_default = nullptr;  ///< by --help, where the value has none yet
-  const char* instead_of = nullptr;     ///< a flag that cannot be given beside it
+  std::vector<std::string> legal = {};  ///< all legal values; empty: any
+  const char* shown_default = nullptr;  ///< what --help shows if the value has no default yet
+  const char* instead_of = nullptr;     ///< a flag that must not be given together with it
   bool bytes = false;                   ///< a number with a unit: 512MB is 512 x 2^20
-  bool list = false;                    ///< values between commas
+  bool list = false;                    ///< values separated by commas
 };
 
-/// A flag after parse(), whether it was given or not.
+/// A flag after parse(), given or not.
 struct FlagValue {
   std::string flag;   ///< "--lr"
-  std::string value;  ///< "0.001"; empty: it has none
+  std::string value;  ///< "0.001"; empty: it has no value
 };
 
 class CommandLine {
@@ -47,22 +46,21 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
   ~CommandLine();
 
-  /// The heading in --help of the flags that are added from here on.
+  /// Sets the heading in --help for the flags that follow.
   void group(std::string name) { group_ = std::move(name); }
 
-  /// Where parse() puts the path of --config.
+  /// parse() puts the path of --config here.
   void add_config(std::string& path) { config_ = &path; }
-  /// Where parse() puts all flags in the order of --help, behind one named "the program" whose
-  /// value is the description.
+  /// parse() puts all flags here, in the order of --help. The first entry is named "the program",
+  /// and its value is the description.
   void add_record(std::vector<FlagValue>& record) { record_ = &record; }
 
-  /// Where parse() puts the words of the command line, blanks between them, quoted for a shell
-  /// where they have to be.
+  /// parse() puts the words of the command line here, separated by blanks, and quoted for a shell
+  /// if needed.
   void add_command(std::string& command) { command_ = &command; }
 
-  /// A flag that sets `value`, whose present value is the default. A bool takes no argument, an
-  /// enum its names, or those of them that are `rules.legal`. What it refers to must live until
-  /// parse().
+  /// A flag that sets `value`. The present value is the default. A bool takes no argument. An enum
+  /// takes its names, or only those in `rules.legal`. `value` must live until parse().
   template <class T>
   void add(const char* flag, T& value, const std::string& help, FlagRules rules = {}) {
     if constexpr (HasNames<T>) {
@@ -74,7 +72,7 @@ class CommandLine {
       add_value(flag, &value, help, rules);
     }
   }
-  /// The same of names between commas; without the flag there are none.
+  /// The same for several names separated by commas. Without the flag there are none.
   template <HasNames Enum>
   void add(const char* flag, std::vector<Enum>& values, const std::string& help) {
     const auto names = std::make_shared<std::vector<std::string>>();
@@ -85,8 +83,8 @@ class CommandLine {
               {.legal = {kNames<Enum>.begin(), kNames<Enum>.end()}, .list = true});
   }
 
-  /// Takes the flags of all lessons: add_to() of each of `options`, parse(), and check() of those
-  /// that have one.
+  /// Reads the flags of all lessons: calls add_to() of each of `options`, then parse(), then
+  /// check() of those that have one.
   template <class... Options>
   void read(int argc, const char* const* argv, Options&... options) {
     (options.add_to(*this), ...);
@@ -97,8 +95,8 @@ class CommandLine {
     (check(options), ...);
   }
 
-  /// Sets all values. A bad command line or configuration becomes a UserError of one line, which
-  /// names the branch of a flag that only a branch has; --help prints and throws HelpPrinted.
+  /// Sets all values. A bad command line or configuration becomes a UserError of one line. If only
+  /// a branch has the flag, the line names the branch. --help prints and throws HelpPrinted.
   void parse(int argc, const char* const* argv);
 
  private:
@@ -114,10 +112,10 @@ class CommandLine {
   std::string* command_ = nullptr;
   std::vector<FlagValue>* record_ = nullptr;
   std::vector<std::pair<std::string, Value>> values_;  ///< by flag
-  std::vector<std::function<void()>> set_enums_;       ///< from the names that CLI11 has read
+  std::vector<std::function<void()>> set_enums_;       ///< from the names that CLI11 read
 };
 
-/// @throws UserError naming the flag and what is legal
+/// @throws UserError that names the flag and what is legal
 inline void require_range(std::string_view flag, int64_t value, int64_t low, int64_t high) {
   if (value < low || value > high)
     throw UserError("{} must be from {} to {}, not {}", flag, low, high, value);

@@ -7,9 +7,9 @@
 namespace ladder {
 namespace {
 
-// Ranks that are threads share these. A handler may touch the atomic ones.
+// Ranks that are threads share these. A signal handler may use only the atomic ones.
 std::mutex mutex;
-int watchers = 0;  ///< StopSignals that live
+int watchers = 0;  ///< how many StopSignals live
 std::optional<Failure> end_of_run;
 std::atomic<int> received = 0;
 std::atomic<bool> agreed = false;

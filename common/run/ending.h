@@ -1,5 +1,5 @@
-// Ends a run for reasons other than an exception: a signal asked it to stop, or it has not done all
-// that was asked. What is known of that holds for the process, whose exit status it becomes.
+// Ends a run for reasons other than an exception: a signal asked it to stop, or it did not do
+// everything that was asked. The reasons belong to the process, and become its exit status.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace ladder {
 
-/// While one lives, the first SIGINT or SIGTERM does not end the process: stop_signal() tells of
-/// it. The second ends it at once, and so does any while none lives. A signal that the process was
-/// started to ignore stays ignored.
+/// While one of these lives, the first SIGINT or SIGTERM does not end the process: stop_signal()
+/// reports it. The second signal ends the process at once. While none lives, any signal does. A
+/// signal that the process was started to ignore stays ignored.
 class StopSignals {
  public:
   StopSignals();
@@ -20,22 +20,22 @@ class StopSignals {
   ~StopSignals();
 };
 
-/// The signal that came; 0: none.
+/// The signal that came; 0 if none came.
 int stop_signal();
 /// "SIGTERM"
 std::string_view signal_name(int signal);
 
-/// All ranks have agreed to take no more step. What would keep them longer, such as the last
+/// All ranks have agreed to take no further step. What would take more time, such as the last
 /// validation, is left out.
 void stop();
 bool stopping();
 
-/// What run_main says and returns once its body has returned. Of ranks that are threads one has a
-/// line to say.
+/// What run_main prints and returns when its body has returned. If ranks are threads, one of them
+/// calls it.
 void end_with(const Failure& end);
 std::optional<Failure> ending();
 
-/// As if nothing had been asked yet: run_main begins so.
+/// Forgets everything recorded here. run_main begins with it.
 void forget_ending();
 
 }  // namespace ladder

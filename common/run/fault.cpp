@@ -11,21 +11,21 @@
 namespace ladder {
 namespace {
 
-// Those whose loss a chapter's run can show.
+// Operations whose faults a chapter's run can show.
 constexpr std::array kOperations = {Operation::AllReduce, Operation::ReduceScatter,
                                     Operation::AllGather, Operation::Broadcast,
                                     Operation::AllToAll,  Operation::Recv};
 
-/// The operation of that name, if it can go wrong.
+/// The operation of that name, if it can have a fault.
 std::optional<Operation> operation_of(std::string_view name) {
   const std::optional<Operation> operation = named<Operation>(name);
   const bool known = operation && std::ranges::count(kOperations, *operation) > 0;
   return known ? operation : std::nullopt;
 }
 
-/// A run without its fault is like any other, and many a fault changes nothing that a reader sees:
-/// so each run says whether it has had its own. Ranks may receive different numbers of messages:
-/// what counts is the most.
+/// A run without its fault is like any other, and many faults change nothing that a reader sees. So
+/// each run says whether its fault happened. Ranks may receive different numbers of messages; the
+/// largest number counts.
 void tell_whether_it_happened(Comm& comm, const std::string& text, const Fault& fault,
                               int64_t seen) {
   comm.all_reduce({.ptr = &seen, .dtype = Dtype::I64, .shape = {1}}, Combine::Max);
@@ -82,7 +82,7 @@ RankBody FaultOptions::planted(RankBody body) const {
       throw UserError("--fault {}: nobody would notice; legal from --ranks 2 on", text);
     FaultyComm faulty(comm, planted);
     body(faulty);
-    comm.attach(nullptr);  // the device has gone with the body
+    comm.attach(nullptr);  // the device is gone, as body() has ended
     tell_whether_it_happened(comm, text, planted, faulty.seen());
   };
 }

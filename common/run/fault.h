@@ -1,4 +1,4 @@
-// --fault: a collective operation or a message that goes wrong, on purpose, or a rank that does.
+// --fault: makes a collective operation, a message or a rank fail on purpose.
 #pragma once
 
 #include <string>
@@ -14,12 +14,13 @@ struct FaultOptions {
   std::string text;
 
   void add_to(CommandLine& line);
-  /// @throws UserError naming what is legal
+  /// @throws UserError that names what is legal
   void check() const { fault(); }
 
-  /// @throws as check()
+  /// @throws as check() does
   Fault fault() const;
-  /// `body`, on communicators with the fault. At the end rank 0 says whether it has happened.
+  /// `body`, run on communicators with the fault. At the end, rank 0 says whether the fault
+  /// happened.
   RankBody planted(RankBody body) const;
 };
 

@@ -35,7 +35,7 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
   if (comm) count(*comm);
   if (comm && comm->size() > 1) control_ = comm->split(0, rank());
   if (!speaks()) return;
-  // Those that are written at the end are opened twice: now it shows whether they can be.
+  // Files that are written at the end are also opened now, to see whether that is possible.
   if (!options_.report.empty()) OutputFile(options_.report, "--report");
   if (!options_.timeline.empty()) OutputFile(options_.timeline, "--timeline");
   if (!options_.save.empty()) save_.emplace(options_.save);
@@ -51,7 +51,7 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
 RunLog::~RunLog() {
   progress_.end();
   ctx_.events = nullptr;
-  // What a run has done before it failed may tell why.
+  // What a run did before it failed may show why it failed.
   const bool failed = std::uncaught_exceptions() > 0;
   if (failed && trace_ && !step_ms_.empty()) trace_->keep_partial();
 }
@@ -70,7 +70,7 @@ bool RunLog::goes_on(int64_t step) {
   const bool more = step < options_.steps && stopped_by_ == 0;
   if (!signals_) signals_.emplace();
   if (more) return true;
-  // What follows changes nothing that is saved: a signal ends it at once.
+  // What follows changes nothing that is saved, so a signal ends it at once.
   std::fflush(stdout);
   end_trace();
   signals_.reset();
@@ -80,7 +80,7 @@ bool RunLog::goes_on(int64_t step) {
 void RunLog::begin_step() {
   if (!options_.timeline.empty() && events_.size() < kMaxEvents)
     for (Row& row : rows_) row.ctx->events = row.events;
-  ctx_.synchronize();  // what a validation has queued is not of this step
+  ctx_.synchronize();  // work queued by a validation is not part of this step
   for (Group& group : groups_) group.before = group.comm->statistics().wire_bytes();
   begin_ns_ = now_ns();
 }
@@ -107,7 +107,7 @@ void RunLog::end_step(const StepRecord& record) {
        .seconds_left = seconds_ / steps_here * static_cast<double>(options_.steps - done)});
 }
 
-// What runs between steps, a validation say, is not recorded.
+// What runs between steps, such as a validation, is not recorded.
 void RunLog::end_events(int64_t step, int64_t end_ns) {
   if (!ctx_.events) return;
   for (Row& row : rows_) row.ctx->events = nullptr;
@@ -117,7 +117,7 @@ void RunLog::end_events(int64_t step, int64_t end_ns) {
     note(fmt::format("step {}: --timeline holds {} events and ends here", step, events_.size()));
 }
 
-/// An output that cannot be written any more: the run goes on, and does not end well.
+/// An output can no longer be written. The run goes on, but does not end well.
 void RunLog::give_up(const char* flag, const UserError& e) {
   tell(fmt::format("warning: {}; the run goes on without it", e.what()));
   not_done_.emplace(flag, e.what());
@@ -125,14 +125,15 @@ void RunLog::give_up(const char* flag, const UserError& e) {
 
 void RunLog::agree_to_stop() {
   auto signal = static_cast<uint8_t>(stop_signal());
-  // As a byte: no planted fault is meant for it (faulty_comm.h).
+  // A byte, because no planted fault is meant for bytes (faulty_comm.h).
   if (control_)
     control_->all_reduce({.ptr = &signal, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
   stopped_by_ = signal;
   if (signal != 0) stop();
 }
 
-// A line at a time, for those who follow it. What it lacks is no reason to lose a run.
+// Writes a line at a time, for programs that follow the file. If it fails, the run need not be
+// lost.
 void RunLog::trace(const StepRecord& record, uint64_t param_hash) {
   if (!trace_) return;
   try {
@@ -178,8 +179,8 @@ bool RunLog::save_due(int64_t step) {
   const int64_t done = step + 1;
   const bool last = done == options_.steps || stopped_by_ != 0;
   if (!last && (options_.save_every == 0 || done % options_.save_every != 0)) return false;
-  // Weights that have come to this are worth less than what the directory holds. A norm that is not
-  // finite says less: a step that is skipped for it leaves good weights.
+  // Such weights are worth less than those in the directory. A norm that is not finite says less:
+  // the step is then skipped, and leaves good weights.
   if (!last_ || std::isfinite(last_->loss)) return true;
   tell_not_saved(step, "the loss is NaN or infinite");
   return false;
@@ -247,7 +248,7 @@ RunResult RunLog::result(double val_loss) const {
   return result;
 }
 
-/// What all ranks say of themselves, on rank 0.
+/// The reports of all ranks, on rank 0.
 std::vector<nlohmann::json> RunLog::gather(const RunResult& result) const {
   std::vector<TimelineRow> rows;
   for (const Row& row : rows_) rows.push_back({row.name, *row.events});
@@ -285,7 +286,7 @@ void RunLog::write_file(const std::string& path, const char* flag, const std::st
   }
 }
 
-// The validation loss is of the weights as the last update has left them.
+// The validation loss belongs to the weights after the last update.
 void RunLog::judge(const RunResult& result) {
   const char* why = nullptr;
   if (last_ && finite_steps_ == 0)
@@ -301,7 +302,7 @@ std::string RunLog::reasons() const {
   return fmt::format("{}", fmt::join(std::views::values(not_done_), "; "));
 }
 
-// All ranks end alike, though one alone may know of an output that was lost.
+// All ranks end in the same way, although perhaps only one knows that an output was lost.
 void RunLog::end_run(const RunResult& result) {
   auto status = static_cast<uint8_t>(not_done_.empty() ? 0 : kNotDone);
   if (stopped_by_ != 0) status = static_cast<uint8_t>(128 + stopped_by_);

@@ -1,4 +1,4 @@
-// RunLog: everything a run says, on the screen and in --trace, --report and --timeline.
+// RunLog: everything that a run tells, on the screen and in --trace, --report and --timeline.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@ void show_plan(const RunOptions& options, const RunPlan& plan, Comm* comm = null
 void write_plan(const RunOptions& options, const RunPlan& plan,
                 const std::vector<nlohmann::json>& memory, const nlohmann::json& extra = {});
 
-/// A chapter makes one after the memory is allocated and before the first step:
+/// A chapter makes one after its memory is allocated and before the first step:
 ///
 ///   RunLog log(options, plan, arena, ctx);          // prints the plan, opens all outputs
 ///   for (; log.goes_on(step); ++step) {
@@ -41,40 +41,39 @@ void write_plan(const RunOptions& options, const RunPlan& plan,
 ///   log.finish(evaluate(...));                       // prints the table, writes the files
 class RunLog {
  public:
-  /// With --timeline, ctx.events points into it during each step.
-  /// @param comm of all ranks: every one has a RunLog, and rank 0's speaks for all; null: this rank
-  ///             is alone
-  /// @throws UserError if an output, the directory of --save included, cannot be written
+  /// With --timeline, ctx.events points into this object during each step.
+  /// @param comm all ranks. Each has a RunLog, and that of rank 0 speaks for all; null: there is
+  /// only this rank
+  /// @throws UserError if an output, or the directory of --save, cannot be written
   RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx& ctx,
          Comm* comm = nullptr);
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
-  /// If an exception ends the run after a step, the trace so far stays in FILE.partial, where it
-  /// has grown.
+  /// If an exception ends the run after a step, the trace so far stays in FILE.partial.
   ~RunLog();
 
-  /// A thread that works for this rank beside its own: a row of the timeline, "rank 0, beside".
-  /// ctx.events points to `events` during each step. Both outlive the thread, which may still
-  /// record when a rank fails and this object goes.
+  /// Records a thread that works for this rank while the rank computes. It has a row in the
+  /// timeline: "rank 0, beside". ctx.events points to `events` during each step. Both must outlive
+  /// the thread, which may still record when a rank fails and this object ends.
   void record_beside(Ctx& ctx, std::vector<Event>& events);
-  /// A group besides that of all ranks whose messages count.
+  /// Counts the messages of a further group, beside the group of all ranks.
   void count(const Comm& comm) { groups_.push_back({&comm}); }
-  /// Bytes that this rank has sent there in the last step; 0 if there was none.
+  /// Bytes that this rank sent in that group in the last step; 0 if there was none.
   int64_t sent_in_step(const Comm& comm) const;
 
-  /// Whether `step` is one of --steps, and no signal has stopped the run: the first SIGINT or
-  /// SIGTERM lets a step end. After the last step the trace is complete.
+  /// Whether the run takes step `step`: there are --steps of them, and no signal has stopped the
+  /// run. The first SIGINT or SIGTERM lets a step end. After the last step the trace is complete.
   bool goes_on(int64_t step);
   void begin_step();
-  /// Ranks agree on whether to stop: a signal may have reached one alone.
+  /// Ranks agree on whether to stop, because a signal may have reached only one of them.
   void end_step(const StepRecord& record);
 
-  /// The same on all ranks: a hash may need them all.
+  /// The same on all ranks, because a hash may need all of them.
   bool tracing() const { return !options_.trace.empty(); }
   void trace(const StepRecord& record, uint64_t param_hash);
 
-  /// After step `step`? Never after the last: finish() takes that validation loss, and a run that
-  /// has been stopped has none.
+  /// Whether a validation is due after step `step`. It is never due after the last step, because
+  /// finish() takes that validation loss. A run that a signal stopped has none.
   bool eval_due(int64_t step) const;
   void eval(int64_t step, double val_loss);
 
@@ -88,35 +87,34 @@ class RunLog {
 
   /// Prints one line without breaking the bar.
   void note(std::string_view line) { progress_.line(line); }
-  /// Step `step` updates no weights. Prints why; --report lists all such steps.
+  /// Step `step` does not update the weights. Prints why. --report lists all such steps.
   void skipped(int64_t step, std::string_view why);
-  /// Prints generated text, as printable() has it: a barely trained model writes any byte.
+  /// Prints generated text, made safe by printable(): a barely trained model writes any bytes.
   void sample(std::string_view text);
   /// A chapter's own entries in --report, under "extra".
   nlohmann::json& extra() { return extra_; }
-  /// The entry "traffic": bytes that this rank has sent in the last step, 0 if there was none.
-  /// @param predicted none: no formula knows
+  /// Sets the entry "traffic": bytes that this rank sent in the last step, 0 if there was none.
+  /// @param predicted none if there is no formula
   void traffic(std::optional<int64_t> predicted, int64_t measured);
 
-  /// Steps that this run has done.
+  /// How many steps this run has done.
   int64_t steps() const { return std::ssize(step_ms_); }
-  /// The last of them, or if there is none the last of --steps.
+  /// The last of these steps. If there is none: the last of --steps.
   int64_t last_step() const { return last_ ? last_->step : options_.steps - 1; }
 
-  /// Prints the table, writes the files, and tells run_main if not all was done that was asked: no
-  /// weights that are finite, no checkpoint, an output that could not be written. All ranks call
-  /// it.
-  /// @param val_loss what it is means nothing if a signal has stopped the run
+  /// Prints the table and writes the files. Tells run_main if something that was asked for was not
+  /// done: finite weights, a checkpoint, or an output. All ranks call it.
+  /// @param val_loss is ignored if a signal has stopped the run
   void finish(double val_loss);
 
  private:
-  /// Whose messages count, and the bytes that this rank has sent there.
+  /// A group whose messages count, and the bytes that this rank sent in it.
   struct Group {
     const Comm* comm;
-    int64_t before = 0;   ///< the last step
-    int64_t in_step = 0;  ///< in it
+    int64_t before = 0;   ///< before the last step
+    int64_t in_step = 0;  ///< in the last step
   };
-  /// A row of the timeline, and whose it is.
+  /// A row of the timeline, and what it belongs to.
   struct Row {
     std::string name;
     Ctx* ctx;
@@ -142,26 +140,26 @@ class RunLog {
   const Arena& arena_;
   Ctx& ctx_;
   Comm* comm_;
-  std::unique_ptr<Comm> control_;  ///< of all ranks, not counted; null: this rank is alone
+  std::unique_ptr<Comm> control_;  ///< all ranks, not counted; null: only this rank
   std::vector<Group> groups_;
   Progress progress_;
   std::optional<OutputFile> trace_;
   std::optional<SaveDirectory> save_;
   std::optional<StopSignals> signals_;           ///< from the first step on
-  int stopped_by_ = 0;                           ///< the signal; 0: none
+  int stopped_by_ = 0;                           ///< the signal; 0 if none
   std::map<std::string, std::string> not_done_;  ///< why, by what was asked for
 
   std::vector<Event> events_;      ///< of this rank's own thread
-  std::vector<Row> rows_;          ///< its own first
+  std::vector<Row> rows_;          ///< its own row comes first
   std::vector<StepStart> starts_;  ///< of the steps on the timeline
   std::vector<double> step_ms_;
   std::optional<StepRecord> last_;
-  int64_t finite_steps_ = 0;  ///< whose loss and norm are
+  int64_t finite_steps_ = 0;  ///< steps with finite loss and norm
   int64_t begin_ns_ = 0;
   int64_t tokens_ = 0;  ///< of all steps of this run
   double seconds_ = 0;  ///< of all steps of this run
 
-  nlohmann::json origin_;  ///< rank 0's, of runs that load or save
+  nlohmann::json origin_;  ///< rank 0's, if the run loads or saves
   nlohmann::json evals_ = nlohmann::json::array();
   nlohmann::json skipped_ = nlohmann::json::array();
   nlohmann::json extra_ = nlohmann::json::object();

@@ -1,5 +1,5 @@
-// What RunOptions says of the model. It stands apart from files, ranks and backends: the page of
-// chapter 23 has none of them.
+// What RunOptions says about the model. It is apart from files, ranks and backends, because the
+// page of chapter 23 has none of these.
 #include <algorithm>
 
 #include "common/error.h"
@@ -8,17 +8,17 @@
 namespace ladder {
 namespace {
 
-// Far beyond any model. What they give together check_products() looks at.
+// These are larger than any model. check_products() looks at what they give together.
 constexpr int64_t kMaxLayers = 1 << 12;
 constexpr int64_t kMaxChannels = 1 << 17;
-constexpr int64_t kMaxTokens = 1 << 20;  // of a sequence: math::cos knows no more radians
+constexpr int64_t kMaxTokens = 1 << 20;  // of a sequence: math::cos takes no larger angles
 constexpr int64_t kMaxVocab = 1 << 20;
-constexpr int64_t kLeastVocab = 256;  // a text of bytes can have them all
+constexpr int64_t kLeastVocab = 256;  // a text of bytes can have all of them
 
-// What a rank counts in an int64_t of a step, bytes and operations, stays below this: 6 operations
-// a token for each weight, and 24 bytes for each of its T scores in at most C heads. Ranks share
-// sequences and blocks, but at most 8 of them share each layer instead, and one stage has the whole
-// head.
+// What a rank counts in a step in an int64_t (bytes and operations) stays below this: 6 operations
+// per token for each weight, and 24 bytes per token for each of its T scores in at most C heads.
+// Ranks share sequences and blocks. Alternatively they share each layer, but then at most 8 of
+// them; and one stage has the whole head.
 void check_products(const GptConfig& gpt, int64_t batch, int64_t ranks) {
   const auto shares = static_cast<double>(std::max<int64_t>(1, ranks / 8));
   const auto B = static_cast<double>(batch), T = static_cast<double>(gpt.seq_len);
@@ -52,7 +52,7 @@ GptConfig RunOptions::gpt() const {
   config.vocab = vocab.value_or(config.vocab);
   config.padded_vocab = padded(config.vocab);
   config.tied_head = tied_head;
-  // A plan is of a model that has a row for each token.
+  // A plan is for a model that has a row for each position.
   if (plan_only) config.positions = std::max(config.positions, config.seq_len);
   require_range("--layers", config.layers, 1, kMaxLayers);
   require_range("--channels", config.channels, 1, kMaxChannels);

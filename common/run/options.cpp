@@ -20,14 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Far beyond any run.
+// Larger than any run.
 constexpr int64_t kMaxBatch = 1 << 20;
 constexpr int64_t kBytes = 256;  // that a text can have
 constexpr int64_t kMaxThreads = 1 << 12;
 constexpr int64_t kMaxTimeout = 1'000'000;
 constexpr float kMaxFloat = std::numeric_limits<float>::max();
 
-// NaN fails every comparison, hence the form of the condition.
+// NaN fails every comparison, so the condition has this form.
 void require_finite_not_negative(std::string_view flag, double value) {
   if (!(value >= 0 && std::isfinite(value)))
     throw UserError("{} must be a finite number, at least 0, not {}", flag, value);
@@ -45,7 +45,7 @@ bool lies_in(const fs::path& path, const fs::path& directory) {
   return std::ranges::mismatch(directory, path).in1 == directory.end();
 }
 
-// An output takes a file of its own, outside of what the run reads and of --save.
+// An output needs a file of its own. The file is not one that the run reads, and not in --save.
 void check_outputs(const RunOptions& o) {
   using Named = std::pair<const char*, std::string>;
   std::vector<Named> taken = {
@@ -79,12 +79,12 @@ void check_files(const RunOptions& o) {
   const fs::file_status load = fs::status(o.load, ignored);
   if (!o.load.empty() && !fs::exists(load))
     throw UserError("--load {}: no such file or directory", o.load);
-  // A pipe would never come to an end.
+  // A pipe might never end.
   if (!o.load.empty() && !fs::is_regular_file(load) && !fs::is_directory(load))
     throw UserError("--load {}: neither a file nor a directory", o.load);
 }
 
-// What a directory holds is not this run's to replace, unless it goes on from there.
+// A run may not replace the content of a directory unless it goes on from there.
 void check_save(const RunOptions& o) {
   if (o.plan_only) return;
   if (o.save_every > 0 && o.save.empty()) throw UserError("--save-every needs --save");
@@ -99,7 +99,7 @@ void check_save(const RunOptions& o) {
         o.save, o.save);
 }
 
-// A run stops where it has taken --steps, and saves after a step.
+// A run stops when it has taken --steps, and it saves after a step.
 void check_steps(const RunOptions& o) {
   if (o.plan_only) return;
   const std::optional<Manifest> manifest = o.load.empty() ? std::nullopt : Manifest::find(o.load);
@@ -112,8 +112,8 @@ void check_steps(const RunOptions& o) {
                     o.save, done, o.steps);
 }
 
-/// "150000 100000" is 2: a program that computes in bursts has use for the core that it gets half
-/// of. "max 100000" is no quota.
+/// "150000 100000" gives 2: a program that computes in bursts can use the core of which it gets
+/// only half. "max 100000" means no quota.
 int quota_in(const fs::path& group) {
   int64_t allowed = 0, of = 0;
   if (!(std::ifstream(group / "cpu.max") >> allowed >> of) || allowed <= 0 || of <= 0)
@@ -224,7 +224,7 @@ int RunOptions::thread_count() const {
   if (threads) return *threads;
   const int own = std::min(cores_of(0), quota_of_groups());
   if (!under_mpirun()) return std::max(1, own / ranks);
-  // mpirun, which started this process, may have tied it to some of its own cores.
+  // mpirun started this process, and may have bound it to some of mpirun's own cores.
   return std::clamp(std::min(cores_of(::getppid()), quota_of_groups()) / launched_here(), 1, own);
 }
 
@@ -249,8 +249,8 @@ int cores_of(pid_t process) {
 }
 
 int quota_of_groups(const fs::path& root) {
-  // A group is bounded by those around it. In a container the path may be the host's, which is not
-  // there, and the container's own files are at the top.
+  // The groups around a group limit it, too. In a container the path may be that of the host, which
+  // does not exist here; the container's own files are at the top.
   fs::path group = root / "sys/fs/cgroup";
   int least = quota_in(group);
   std::ifstream lines(root / "proc/self/cgroup");

@@ -27,7 +27,7 @@ std::string minutes(double seconds) {
 
 Progress::Style Progress::style_for(std::FILE* out, bool quiet) {
   if (quiet) return Style::Quiet;
-  // mpirun gives its ranks a terminal, and that of Open MPI 5 passes on whole lines only.
+  // mpirun gives its ranks a terminal. That of Open MPI 5 passes on only whole lines.
   return ::isatty(::fileno(out)) && !under_mpirun() ? Style::Bar : Style::Lines;
 }
 

@@ -1,4 +1,4 @@
-// Progress: how far a run is, as a bar on a terminal and as plain lines elsewhere.
+// Progress: how far a run is. On a terminal it is a bar, elsewhere plain lines.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@ class Progress {
   /// A bar if `out` is a terminal, unless quiet.
   static Style style_for(std::FILE* out, bool quiet);
 
-  /// @param steps total of the run
+  /// @param steps how many the run has in total
   Progress(std::FILE* out, Style style, int64_t steps) : out_(out), style_(style), steps_(steps) {}
 
   struct State {
-    int64_t done;  ///< steps finished, those before a resume counted
+    int64_t done;  ///< steps finished, including those before a resume
     double loss;
     double tokens_per_second;
     double seconds_left;
   };
-  /// Shows a finished step: redraws the bar a few times a second, or prints about 20 lines a run.
+  /// Shows a finished step. Redraws the bar a few times per second, or prints about 20 lines per
+  /// run.
   void show(const State& state);
   /// Prints a line of its own above the bar.
   void line(std::string_view text);
@@ -37,7 +38,7 @@ class Progress {
   std::FILE* out_;
   Style style_;
   int64_t steps_;
-  std::string bar_;  ///< what the bar's line shows now
+  std::string bar_;  ///< what the line of the bar shows now
   int64_t drawn_ns_ = 0;
 };
 

@@ -213,7 +213,7 @@ json run_json(const RunOptions& options) {
           {"lr", options.lr},
           {"seed", options.seed},
           {"flags", flags},
-          {"optimizer", flags.value("--optimizer", "sgd")}};  // chapter 01 has no other
+          {"optimizer", flags.value("--optimizer", "sgd")}};  // chapter 01 has only this one
 }
 
 json plan_json(const RunPlan& plan) {

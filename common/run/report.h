@@ -1,4 +1,4 @@
-// What is said of a run: the plan before it, a line of --trace for each step, the table and
+// What is told of a run: the plan before it, a line of --trace for each step, and the table and
 // --report after it.
 #pragma once
 
@@ -18,21 +18,21 @@
 
 namespace ladder {
 
-/// What a step says of itself.
+/// What a step reports.
 struct StepRecord {
-  int64_t step;      ///< from 0
-  float loss;        ///< mean over the batch's targets, before the update
+  int64_t step;      ///< from 0 on
+  float loss;        ///< mean over the targets of the batch, before the update
   double grad_norm;  ///< before clipping
   float lr;
   int64_t tokens;  ///< seen in this step
 };
 
-/// A loss as a screen shows it. The sign of a NaN says nothing.
+/// A loss as a screen shows it. The sign of a NaN is left out, because it means nothing.
 std::string loss_text(double loss);
 
-/// One line of JSON with its newline. "loss", "grad_norm" and "lr" are hexadecimal floats, so that
-/// equal text means equal bits; "decimal" has the same numbers for people and for tools that plot,
-/// null where one is not finite. param_hash is of the weights after the update
+/// One line of JSON, with its newline. "loss", "grad_norm" and "lr" are hexadecimal floats, so
+/// equal text means equal bits. "decimal" has the same numbers for people and for plots; it is null
+/// where a number is not finite. param_hash is that of the weights after the update
 /// (common/model/init.h).
 std::string trace_line(const StepRecord& record, uint64_t param_hash);
 
@@ -41,9 +41,9 @@ struct RunLayout {
   MeshShape mesh;
   int64_t batch = 0;          ///< sequences of a step
   int64_t micro_batch = 0;    ///< sequences of one forward on one rank
-  int threads = 1;            ///< of a rank
+  int threads = 1;            ///< per rank
   int64_t experts = 1;        ///< ranks that share the experts of a block: --ep
-  std::string comm = "none";  ///< Comm::kind(), once a run has begun
+  std::string comm = "none";  ///< Comm::kind(), once the run has begun
 };
 RunLayout run_layout(const RunOptions& run, int64_t micro_batch, const MeshShape& mesh = {});
 
@@ -57,29 +57,31 @@ struct RunPlan {
 
 /// What is known after the last step.
 struct RunResult {
-  int64_t steps = 0;  ///< done, those before a resume counted
-  /// Of the last step's batch, before its update; none if no step ran.
+  int64_t steps = 0;  ///< done, including those before a resume
+  /// That of the last step's batch, before its update; none if no step ran.
   std::optional<double> final_loss;
-  std::optional<double> val_loss;  ///< none if a signal has stopped the run
+  std::optional<double> val_loss;  ///< none if a signal stopped the run
   double tokens_per_second = 0;
   double step_ms_median = 0;
-  std::string device = {};   ///< its name; empty: the host
-  int clock_mhz = 0;         ///< its highest
+  std::string device = {};   ///< the device's name; empty: the host
+  int clock_mhz = 0;         ///< the device's highest clock
   MemoryBytes measured;      ///< peak bytes, of this rank
   CommStatistics sent = {};  ///< by this rank
 };
 
-/// Among how many equally likely tokens a model with this mean loss chooses: exp(loss).
+/// The number of equally likely tokens among which a model with this mean loss chooses: exp(loss).
 double perplexity(double loss);
 
-/// Parameters of the whole model.
+/// How many parameters the whole model has.
 int64_t parameters(const GptConfig& gpt);
 
-/// TFLOP/s of a device's dense products in 16 bits, by its maker's data sheet; 0: not known here.
+/// TFLOP/s of a device's dense 16-bit products, from its maker's data sheet; 0 if it is not known
+/// here.
 double peak_tflops(std::string_view device);
 
-/// The share of that peak which the operations of the model take, 6 (L M + C V) + 12 L C T a token
-/// as chapter 23 counts them. Processes have a device each, threads share one. 0: not known.
+/// The share of that peak that the operations of the model take: 6 (L M + C V) + 12 L C T per
+/// token, as chapter 23 counts them. Processes have a device each; threads share one. 0 if not
+/// known.
 double mfu(const RunPlan& plan, const RunResult& result);
 
 /// Model, layout and memory plan, for the screen.
@@ -88,7 +90,7 @@ std::string plan_text(const RunPlan& plan);
 /// The table at the end, for the screen.
 std::string result_text(const RunPlan& plan, const RunResult& result);
 
-/// What one rank reports of itself: bytes of memory, predicted and measured (null of a plan), and
+/// What one rank reports of itself: bytes of memory, predicted and measured (null for a plan), and
 /// what it sent.
 nlohmann::json memory_json(int rank, const MemoryBytes& predicted,
                            const std::optional<MemoryBytes>& measured);
@@ -100,11 +102,11 @@ nlohmann::json run_json(const RunOptions& options);
 /// What --report says of a run before it has begun: "chapter", "model", "layout".
 nlohmann::json plan_json(const RunPlan& plan);
 
-/// The object of --report but for its "memory" and "comm", lists of the above. Numbers that are not
-/// finite become null.
+/// The object of --report without "memory" and "comm", which are lists of the above. Numbers that
+/// are not finite become null.
 nlohmann::json report_json(const RunPlan& plan, const RunResult& result);
 
-/// The middle value; with an even count the mean of the middle two; 0 of none.
+/// The middle value. For an even count, the mean of the middle two. 0 for no values.
 double median(std::vector<double> values);
 
 }  // namespace ladder

@@ -15,11 +15,11 @@
 namespace ladder {
 namespace {
 
-/// Whether all that was printed has arrived. On a full disk it shows here, or earlier by an
+/// Whether everything printed has arrived. If the disk is full, it shows here, or earlier by an
 /// exception.
 bool output_is_written() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
 
-/// The first of them says it for all.
+/// The first of the tasks says it for all of them.
 void warn_of_copies() {
   const char* const task = std::getenv("SLURM_PROCID");
   if (separate_tasks() == 1 || !task || std::string_view(task) != "0") return;
@@ -29,7 +29,7 @@ void warn_of_copies() {
       separate_tasks()));
 }
 
-/// How body() has ended.
+/// How body() ended.
 Failure end_of(const std::function<void()>& body) {
   try {
     warn_of_copies();
@@ -41,10 +41,11 @@ Failure end_of(const std::function<void()>& body) {
     const int rank = launched_rank();
     Failure end = failure();
     if (end.status != 2 || rank == 0) return end;
-    // mpirun takes its time to end processes that MPI does not know yet.
+    // mpirun takes some time to end processes that MPI does not know yet.
     std::this_thread::sleep_for(std::chrono::seconds(5));
     wait_for_turn(3 * std::max(0, launched_local_rank() - 1));
-    // Rank 0 has not said the same: this one was started differently, or has other files.
+    // Rank 0 has not reported the same. So this process was started differently, or has other
+    // files.
     return failure(rank_name(rank) + ": ");
   }
 }
@@ -52,7 +53,7 @@ Failure end_of(const std::function<void()>& body) {
 }  // namespace
 
 int run_main(const std::function<void()>& body) {
-  // A file that would outgrow `ulimit -f` is a write that fails, as on a full disk.
+  // If a file would grow beyond `ulimit -f`, the write fails, as on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   forget_ending();
   Failure end = end_of(body);

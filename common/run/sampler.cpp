@@ -13,7 +13,7 @@
 namespace ladder {
 namespace {
 
-/// Row t of logits (1,T,Vp), whatever their dtype.
+/// Row t of logits (1,T,Vp) of any dtype.
 std::vector<float> row_of(const Tensor& logits, int64_t t) {
   const int64_t Vp = logits.dim(2);
   std::vector<float> row(static_cast<size_t>(Vp));
@@ -68,7 +68,7 @@ void Sampler::choose_from(const Ctx& ctx, Tensor row) {
   tokens_.push_back(draw(row_of(HostCopy::of(ctx, row).tensor(), 0).data()));
 }
 
-// The likeliest first.
+// Candidates, the most likely first.
 std::vector<int32_t> Sampler::candidates(const float* logits) const {
   std::vector<int32_t> tokens(static_cast<size_t>(options_.vocab));
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -93,8 +93,8 @@ int32_t Sampler::draw(const float* logits) const {
     upto.push_back(sum += std::isnan(weight) ? 0 : weight);
   }
   const double u = random_.uniform(tokens_.size() - 1) * sum;
-  const auto at = std::upper_bound(upto.begin(), upto.end(), u);  // first with upto > u
-  // Where logits are not finite there may be none.
+  const auto at = std::upper_bound(upto.begin(), upto.end(), u);  // the first with upto > u
+  // If logits are not finite, there may be none.
   return at == upto.end() ? tokens.front() : tokens[static_cast<size_t>(at - upto.begin())];
 }
 

@@ -1,4 +1,4 @@
-// Sampler: text from a model, without knowing the model.
+// Sampler: generates text from a model, without knowing the model.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace ladder {
 /// How text is generated.
 struct SampleOptions {
   int64_t count;       ///< tokens to generate
-  double temperature;  ///< logits are divided by it; 0: always the largest logit
-  int64_t top_k;       ///< only the k largest logits take part; 0: all
+  double temperature;  ///< logits are divided by it; 0: always takes the largest logit
+  int64_t top_k;       ///< only the k largest logits count; 0: all
   uint64_t seed;
   int64_t seq_len;    ///< T
-  int64_t vocab;      ///< tokens that take part: V, or the 256 that are bytes
+  int64_t vocab;      ///< tokens that may be chosen: V, or the 256 that are bytes
   bool bytes = true;  ///< a token is a byte
 };
 
@@ -33,23 +33,25 @@ struct SampleOptions {
 ///   }
 ///   sampler.text();
 ///
-/// The text starts after a newline, or where tokens are no bytes after the last of them, which of
-/// GPT-2 is <|endoftext|>. Once T tokens are there, the window slides.
-/// Equal logits: the smaller token counts as the larger logit, in greedy choice and at the edge
-/// of top-k alike, so that exactly k tokens take part. NaN counts as the smallest logit.
-/// Token i of a text depends on (seed, i) and the logits alone.
+/// The text starts after a newline. If tokens are no bytes, it starts after the last token of the
+/// vocabulary, which is <|endoftext|> for GPT-2. When there are T tokens, the window slides. Of
+/// equal logits, that of the smaller token counts as larger, in the greedy choice and at the edge
+/// of top-k. So exactly k tokens take part. NaN counts as the smallest logit. Token i of a text
+/// depends only on (seed, i) and the logits.
 class Sampler {
  public:
   explicit Sampler(const SampleOptions& options);
 
-  /// Fills `tokens` with the window, zeros behind it (attention is causal: they change nothing).
-  /// @return false, without filling, when the text is complete, or a signal has stopped the run
+  /// Fills `tokens` with the window, and with zeros after it. (Attention is causal, so zeros change
+  /// nothing.)
+  /// @return false, without filling, if the text is complete or a signal has stopped the run
   bool next(Tensor tokens) const;
 
-  /// Draws the next token from the logits behind the window's last token.
+  /// Draws the next token from the logits of the window's last token.
   void choose(const Ctx& ctx, Tensor logits);
-  /// The same where a rank has n columns of the logits (1,T,n): room for a row of all columns
-  /// (1,1,Vp), what this rank has of the row to draw from (1,1,n), and drawing from all of it.
+  /// The same for a rank that has n columns of the logits (1,T,n). alloc_row: memory for a row of
+  /// all columns (1,1,Vp). last_row: this rank's part (1,1,n) of the row to draw from. choose_from:
+  /// draws from the whole row.
   static Tensor alloc_row(Arena& arena, Dtype dtype, const GptConfig& gpt) {
     return arena.alloc(Mem::Workspace, "row", dtype, {1, 1, gpt.padded_vocab});
   }
@@ -58,7 +60,7 @@ class Sampler {
   int64_t last() const { return window() - 1; }
   void choose_from(const Ctx& ctx, Tensor row);
 
-  /// What has been generated: bytes as they are, other tokens as numbers between blanks.
+  /// The generated text: bytes as they are, other tokens as numbers separated by blanks.
   std::string text() const;
 
  private:
@@ -68,7 +70,7 @@ class Sampler {
 
   SampleOptions options_;
   Random random_;
-  std::vector<int32_t> tokens_;  ///< what it starts after, then the text
+  std::vector<int32_t> tokens_;  ///< the token that the text starts after, then the text
 };
 
 }  // namespace ladder

@@ -21,7 +21,7 @@ int64_t earliest(std::span<const json> ranks) {
   return start;
 }
 
-/// -1 before the first.
+/// The step of an event; -1 before the first step.
 int64_t step_of(const Event& event, std::span<const StepStart> steps) {
   const auto later = std::upper_bound(
       steps.begin(), steps.end(), event.begin_ns,
@@ -29,7 +29,7 @@ int64_t step_of(const Event& event, std::span<const StepStart> steps) {
   return later == steps.begin() ? -1 : std::prev(later)->step;
 }
 
-/// The name of a process or a thread ("process_name", "thread_name").
+/// The event that names a process or a thread ("process_name", "thread_name").
 std::string name_event(std::string_view kind, size_t pid, size_t tid, const json& name) {
   return fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})", kind,
                      pid, tid, name.dump());

@@ -1,4 +1,4 @@
-// Validation: the mean loss of held-out text, without knowing the model.
+// Validation: the mean loss on held-out text, without knowing the model.
 #pragma once
 
 #include "common/comm/comm.h"
@@ -15,25 +15,25 @@ namespace ladder {
 ///   }
 ///   v.mean();
 ///
-/// Ranks share the sequences. One that has none left gets a sequence that does not count: the
-/// others may need its part of the forward pass.
+/// Ranks share the sequences. A rank that has none left gets a sequence that does not count,
+/// because other ranks may need its part of the forward pass.
 class Validation {
  public:
-  /// @param comm   ranks with other sequences; null: this rank has all
-  /// @param buffer room for `each` sequences (each,T), at least
-  /// @param losses room for the losses of as many of every rank (N each), at least
-  /// @param each   sequences at a time on one rank
+  /// @param comm   ranks with other sequences; null: this rank has all sequences
+  /// @param buffer room for at least `each` sequences (each,T)
+  /// @param losses room for at least `each` losses of every rank (N each)
+  /// @param each   how many sequences a rank takes at a time
   Validation(const Ctx& ctx, Comm* comm, const Text& text, const Batch& buffer, Tensor losses,
              int64_t each);
 
-  /// Draws the next batch. @return false when all sequences are done, or a signal has stopped the
-  /// run: then there is no mean
+  /// Draws the next batch. @return false if all sequences are done, or if a signal has stopped the
+  /// run; then there is no mean
   bool next();
   Batch batch() const { return buffer_.slice(0, count_); }
   Tensor losses() const { return own().first(count_); }
   int64_t count() const { return count_; }  ///< n, sequences of this batch
 
-  /// Mean over all targets.
+  /// The mean over all targets.
   float mean() const;
 
  private:
@@ -46,9 +46,9 @@ class Validation {
   Batch buffer_;
   int64_t each_, ranks_, rank_;
   Tensor losses_;       ///< (N each)
-  int64_t begin_ = -1;  ///< the first sequence of this round, of all ranks; -1: none yet
+  int64_t begin_ = -1;  ///< the first sequence of this round, over all ranks; -1: none yet
   int64_t count_ = 0;
-  int64_t counting_ = 0;  ///< of count_, those that count
+  int64_t counting_ = 0;  ///< how many of count_ count
   double sum_ = 0;
 };
 

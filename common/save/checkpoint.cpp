@@ -23,14 +23,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// A flat tensor of the layout, of which ranks may have parts; others are one rank's alone.
+/// Whether ranks may have parts of the tensor. Other tensors are on every rank or belong to one.
 bool is_flat(const ParamLayout& layout, const Tensor& tensor) {
   const bool cut =
       layout.shards() > 1 || layout.tensor_rank().size > 1 || layout.stage_rank().size > 1;
   return cut && tensor.shape.rank == 1;
 }
 
-/// Shape in the file.
+/// The shape of the tensor in the file.
 Shape whole_shape(const ParamLayout& layout, const Tensor& tensor) {
   return is_flat(layout, tensor) ? Shape{whole_elements(layout, layout.own(tensor))} : tensor.shape;
 }
@@ -64,14 +64,14 @@ bool is_finite(const json& value) {
   return !value.is_structured() || std::all_of(value.begin(), value.end(), is_finite);
 }
 
-/// The first state with a NaN or an infinity, which JSON does not have; empty: none.
+/// The first state with a NaN or an infinity, which JSON cannot hold; empty: none.
 std::string not_finite(const json& states) {
   for (const auto& [name, value] : states.items())
     if (!is_finite(value)) return "the state " + name;
   return "";
 }
 
-/// All but the sums of the files.
+/// The manifest without the checksums of the files.
 Manifest manifest_of(const TrainingState& state, int64_t steps) {
   Manifest manifest{.model = Manifest::sizes_of(state.gpt), .state = {{"step", steps}}};
   for (const NamedState& other : state.others) manifest.state[other.name] = other.get();
@@ -92,7 +92,7 @@ void check_model(const fs::path& dir, const Manifest& manifest, const GptConfig&
                   Manifest::difference(manifest.model, sizes).c_str());
 }
 
-// The file holds exactly the tensors that this run's optimizer has.
+// The file must hold exactly the tensors that this run's optimizer has.
 void check_optimizer(const SafetensorsReader& file, const TrainingState& state) {
   std::set<std::string> here, there;
   for (const NamedTensor& part : state.optim) here.insert(part.name);
@@ -120,7 +120,7 @@ void copy_optimizer(const Ctx& ctx, const SafetensorsReader& file, const Trainin
   }
 }
 
-/// Says which states the program and the checkpoint do not share. Every run has "step" and
+/// Says which states only the program or only the checkpoint has. Every run has "step" and
 /// "origin".
 void tell_unshared(const std::string& path, const Manifest& manifest, const TrainingState& state) {
   std::set<std::string> fresh, aside;
@@ -152,7 +152,7 @@ void set_states(const fs::path& dir, const Manifest& manifest, const TrainingSta
   }
 }
 
-/// From the directory of a checkpoint's files.
+/// Loads from the directory that has the files of a checkpoint.
 int64_t load_generation(const Ctx& ctx, const fs::path& dir, const TrainingState& state) {
   const Manifest manifest = Manifest::read(dir);
   check_model(dir, manifest, state.gpt);
@@ -164,7 +164,7 @@ int64_t load_generation(const Ctx& ctx, const fs::path& dir, const TrainingState
   const FoundWeights found = find_weights({&weights, 1}, state.gpt);
   set_states(dir, manifest, state);
 
-  // All has been checked: from here on tensors are overwritten.
+  // Everything is checked now. From here on tensors are overwritten.
   copy_weights(ctx, state.params, found, state.gpt, state.layout);
   copy_optimizer(ctx, optimizer, state);
   if (!state.comm || state.comm->rank() == 0)

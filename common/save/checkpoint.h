@@ -1,7 +1,8 @@
-// Checkpoints: all that a run needs to go on, written and read by all its ranks together. Where the
-// files lie, and why there is a whole checkpoint at any moment: common/save/directory.h.
+// Checkpoints: everything that a run needs to go on. All its ranks write and read them together.
+// common/save/directory.h says where the files are, and why there is a whole checkpoint at any
+// moment.
 //
-// Files do not depend on how a run is spread over ranks.
+// The files do not depend on how a run is spread over ranks.
 #pragma once
 
 #include <functional>
@@ -16,25 +17,25 @@
 
 namespace ladder {
 
-/// A part of the optimizer's state.
+/// One tensor of the optimizer's state.
 struct NamedTensor {
   std::string name;  ///< "m", "v", "velocity"
   Tensor tensor;
 };
 
-/// What the next step depends on beside tensors: one object of the program's.
+/// What the next step depends on beside tensors: one object of the program.
 struct NamedState {
   std::string name;  ///< "loss_scale"
   std::function<nlohmann::json()> get;
   /// May throw nlohmann::json::exception, or UserError.
   std::function<void(const nlohmann::json&)> set;
-  /// Whether a checkpoint without it is refused. One that is not needed stays as it is, which
-  /// stderr is told: the chapter that wrote the checkpoint does not know it, as where a branch goes
-  /// on from the trunk.
+  /// Whether a checkpoint without this state is refused. If not, the object stays as it is, and
+  /// stderr says so. This happens when a branch goes on from a checkpoint of the trunk, which does
+  /// not know the state.
   bool needed = false;
 };
 
-/// The state of an object that has state() and set_state(), and may have needs_state().
+/// The state of an object that has state() and set_state(). The object may have needs_state().
 template <class T>
 NamedState named_state(std::string name, T& object) {
   NamedState named{.name = std::move(name),
@@ -44,33 +45,33 @@ NamedState named_state(std::string name, T& object) {
   return named;
 }
 
-/// All that a checkpoint holds.
+/// Everything that a checkpoint holds.
 struct TrainingState {
   const GptConfig& gpt;
   const ParamLayout& layout;  ///< of the optimizer's tensors: a shard, or the whole model
   Flat params;                ///< F32
   std::vector<NamedTensor> optim;
   std::vector<NamedState> others = {};
-  Comm* comm = nullptr;  ///< whose ranks save and load together; null: this rank is alone
+  Comm* comm = nullptr;  ///< the ranks that save and load together; null: only this rank
 };
 
-/// Rank 0 writes; all ranks call it.
-/// @param dir rank 0's; null on the others
-/// @param steps that are done
+/// Rank 0 writes. All ranks call it.
+/// @param dir on rank 0; null on the others
+/// @param steps how many steps are done
 /// @return on rank 0, why nothing was saved: "transformer.wte.weight holds a NaN or an infinity";
-///         empty: it was saved. The previous checkpoint is worth more than that one. Other ranks
-///         learn nothing, and get an empty text
-/// @throws UserError if the disk refuses; the previous checkpoint is whole then
+/// empty if it was saved. Such a checkpoint is not written, because the previous one is worth more.
+/// Other ranks get an empty text
+/// @throws UserError if the disk refuses; the previous checkpoint is then whole
 std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingState& state,
                             int64_t steps);
 
-/// Reads what save_checkpoint wrote; every rank reads what it holds. A state that `state` does not
-/// name is left aside, which stderr is told: another chapter wrote the checkpoint. A path without a
-/// checkpoint goes to load_weights (common/hf/weights.h): the rest of `state` is left alone then.
-/// Padding becomes zero.
-/// @return steps that are done
-/// @throws UserError if anything is missing, damaged or of another model or optimizer; no tensor
-///         has been modified then
+/// Reads what save_checkpoint wrote. Every rank reads the parts that it holds. If the checkpoint
+/// has a state that `state` does not name, because another chapter wrote it, that state is skipped,
+/// and stderr says so. A path without a checkpoint goes to load_weights (common/hf/weights.h); the
+/// rest of `state` then stays as it is. Padding becomes zero.
+/// @return how many steps are done
+/// @throws UserError if anything is missing, damaged, or of another model or optimizer; no tensor
+/// is then changed
 int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state);
 
 }  // namespace ladder

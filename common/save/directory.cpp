@@ -35,13 +35,13 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, ignored));  // a link that leads nowhere exists
 }
 
-/// Where a symbolic link leads; empty if it is none.
+/// Where a symbolic link leads; empty if it is no link.
 std::string target(const fs::path& link) {
   std::error_code ignored;
   return fs::read_symlink(link, ignored).string();
 }
 
-/// Where the link of that name in the directory leads.
+/// The target of the link with that name in the directory.
 std::string target_of(const std::string& name) { return kCurrent + ("/" + name); }
 
 bool is_number(std::string_view text) {
@@ -56,7 +56,7 @@ bool is_generation(std::string_view name) {
   return dot != name.npos && is_number(name.substr(0, dot)) && is_number(name.substr(dot + 1));
 }
 
-/// What a generation holds, or has held under way: "config.json", "config.json.partial".
+/// Whether a generation has a file of this name, perhaps a partial one: "config.json.partial".
 bool is_in_generation(std::string_view name) {
   constexpr std::array<std::string_view, 5> kFiles = {kManifestFile, kWeightsFile, kOptimizerFile,
                                                       kConfigFile, kCurrent};
@@ -64,7 +64,7 @@ bool is_in_generation(std::string_view name) {
   return std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end();
 }
 
-/// Whether it is gone: one that holds anything else stays as it is.
+/// Returns whether it is removed. A directory that holds anything else stays as it is.
 bool remove_generation(const fs::path& path) {
   const std::vector<std::string> names = names_in(path);
   if (!std::all_of(names.begin(), names.end(), is_in_generation)) return false;
@@ -86,7 +86,7 @@ void make_link(const fs::path& dir, const std::string& to, const fs::path& link)
 std::optional<fs::path> checkpoint_in(const fs::path& dir) {
   const fs::path link = dir / kCurrent;
   if (const std::string to = target(link); !to.empty()) return dir / to;
-  // A copy that has followed the link.
+  // A copy whose maker followed the link.
   if (is_there(link / kManifestFile)) return link;
   if (is_there(dir / kManifestFile)) return dir;
   return std::nullopt;
@@ -175,7 +175,7 @@ void Generation::publish() {
   if (std::rename((path_ / kCurrent).c_str(), (dir / kCurrent).c_str()) != 0) fail(dir);
   published_ = true;
   const std::string previous = std::exchange(home_.current_, name_);
-  // Before the switch is on the disk the previous one must stay.
+  // The previous one must stay until the switch is on the disk.
   if (!sync_directory(dir)) fail(dir);
   if (!previous.empty()) remove_generation(dir / previous);
 }

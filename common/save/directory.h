@@ -1,4 +1,4 @@
-// SaveDirectory: the directory of --save, which at any moment holds one whole checkpoint, or none.
+// SaveDirectory: the directory of --save. At any moment it holds one whole checkpoint, or none.
 //
 //   current -> generation-200.4711                  one rename of this link is the switch
 //   generation-200.4711/checkpoint.json             the manifest (common/save/manifest.h)
@@ -8,13 +8,14 @@
 //   model.safetensors -> current/model.safetensors  where its from_pretrained() looks for them
 //   config.json -> current/config.json
 //
-// A save fills a directory of its own, a generation, and puts it on the disk. Then it switches, and
-// then it removes the generation before. So wherever it is interrupted, `current` names a whole
-// checkpoint. What is left behind goes when a program saves there again.
+// A save fills a directory of its own, a generation, and writes it to the disk. Then it switches
+// `current` to it, and then it removes the generation before. So `current` names a whole
+// checkpoint, wherever a save is interrupted. Leftovers are removed when a program saves there
+// again.
 //
-// One program at a time: a lock on the directory, which ends with its program however that ends,
-// keeps a second one out. Where a file system has no locks nothing of others is removed, and a save
-// that finds another program's checkpoint in place of its own fails.
+// Only one program at a time may use the directory: a lock keeps a second one out. The lock ends
+// with its program, however the program ends. If a file system has no locks, files of others are
+// never removed, and a save fails if it finds another program's checkpoint in place of its own.
 //
 // Only names of the forms above are ever removed.
 #pragma once
@@ -33,12 +34,12 @@ inline constexpr const char* kWeightsFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kConfigFile = "config.json";
 
-/// Where the files of a checkpoint lie: the generation that is current, or `dir` itself, if it is a
-/// copy of one. Nothing if there is no checkpoint.
+/// Where the files of a checkpoint are: the current generation, or `dir` itself if it is a copy of
+/// one. Nothing if there is no checkpoint.
 std::optional<std::filesystem::path> checkpoint_in(const std::filesystem::path& dir);
 
-/// What use(checkpoint_in(dir)) returns; nothing if there is no checkpoint. If it fails because a
-/// program that saves there has switched, and removed what was being read: once more.
+/// Returns use(checkpoint_in(dir)); nothing if there is no checkpoint. If `use` fails because
+/// another program has switched and removed the files meanwhile, it tries again.
 template <class Use>
 auto with_checkpoint(const std::filesystem::path& dir, Use use)
     -> std::optional<decltype(use(dir))> {
@@ -53,15 +54,15 @@ auto with_checkpoint(const std::filesystem::path& dir, Use use)
   }
 }
 
-/// The name of the generation that is current; empty if there is none.
-/// @throws UserError if something that is not ours has a name that a save needs
+/// The name of the current generation; empty if there is none.
+/// @throws UserError if a save needs a name that something else already has
 std::string current_generation(const std::filesystem::path& dir);
 
 class SaveDirectory {
  public:
-  /// Creates the directory, takes the lock, and tries to write, so that a run does not find out at
+  /// Creates the directory, takes the lock and tries to write, so that a run does not fail only at
   /// its end.
-  /// @throws UserError if nothing can be written there, or as current_generation()
+  /// @throws UserError if nothing can be written there; and as current_generation() does
   explicit SaveDirectory(const std::string& dir);
   SaveDirectory(const SaveDirectory&) = delete;
   SaveDirectory& operator=(const SaveDirectory&) = delete;
@@ -81,8 +82,8 @@ class SaveDirectory {
   std::string current_;  ///< the generation that this program found or made
 };
 
-/// A checkpoint under way. Unless publish() is reached all of it goes with the object: on a full
-/// disk it would only take room from the next try.
+/// A checkpoint that is being written. Unless publish() succeeds, all of it is removed with this
+/// object: on a full disk, it would only take room from the next try.
 class Generation {
  public:
   /// @throws UserError
@@ -93,10 +94,10 @@ class Generation {
 
   const std::filesystem::path& path() const { return path_; }
   std::string file(const char* name) const { return (path_ / name).string(); }
-  /// Makes the link that publish() needs, to see that it can be made. @throws UserError
+  /// Makes the link that publish() needs, to check that this is possible. @throws UserError
   void link() const;
-  /// Its files, each of which is on the disk, become the checkpoint. The one before goes.
-  /// @throws UserError; the previous checkpoint is whole then
+  /// Makes its files, which are all on the disk, the checkpoint. Removes the previous checkpoint.
+  /// @throws UserError; the previous checkpoint is then whole
   void publish();
 
  private:

@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "ladder checkpoint 2";
 
-/// `manifest` without its checksum as text, with it: over all that stands before.
+/// `manifest` as text, with a checksum added. The checksum covers everything before it.
 std::string sealed(const json& manifest) {
   std::string text = manifest.dump(2);
   text.resize(text.size() - 2);  // "\n}"
@@ -67,7 +67,7 @@ json Manifest::sizes_of(const GptConfig& config) {
                 {"positions", config.positions},
                 {"vocab", config.vocab}};
   if (config.tied_head) sizes["tied_head"] = true;
-  // What GPT-2 has is left out.
+  // Sizes that are as in GPT-2 are left out.
   if (config.groups() != config.heads) sizes["kv_heads"] = config.groups();
   if (config.expert_inner() != 4 * config.channels) sizes["hidden"] = config.expert_inner();
   if (const Experts& e = config.experts; e.count > 0)

@@ -1,4 +1,4 @@
-// The manifest of a checkpoint: checkpoint.json, the file that says what the others hold.
+// The manifest of a checkpoint: checkpoint.json, which says what the other files hold.
 #pragma once
 
 #include <filesystem>
@@ -12,35 +12,36 @@
 
 namespace ladder {
 
-/// More steps, or updates, or whatever a step counts, no run has: far below where they overflow.
+/// No run has more steps, updates or other counts than this. It is far below overflow.
 inline constexpr int64_t kMaxCount = int64_t{1} << 40;
 
-/// What a state counts. @throws UserError unless it is a whole number from 0 to kMaxCount
+/// A count in a state. @throws UserError unless it is a whole number from 0 to kMaxCount
 int64_t count_in(const nlohmann::json& value);
 
 /// What checkpoint.json says.
 struct Manifest {
   nlohmann::json model;  ///< sizes, as sizes_of() gives them
-  nlohmann::json state;  ///< "step", and the chapter's own
+  nlohmann::json state;  ///< "step", and states of the chapter
   FileSum weights{};
   FileSum optimizer{};
 
-  /// That are done.
+  /// How many steps are done.
   int64_t steps() const;
 
-  /// Everything of `config` that weights depend on.
+  /// All sizes of `config` that the weights depend on.
   static nlohmann::json sizes_of(const GptConfig& config);
   /// In what two of them differ, for a message.
   static std::string difference(const nlohmann::json& there, const nlohmann::json& here);
-  /// In the directory of a checkpoint's files: see checkpoint_in().
+  /// The path in the directory that has a checkpoint's files: see checkpoint_in().
   static std::filesystem::path path_in(const std::filesystem::path& generation);
 
-  /// @throws UserError that names the file if it cannot be read, or is not as write() wrote it
+  /// @throws UserError that names the file if it cannot be read, or if write() did not write it so
   static Manifest read(const std::filesystem::path& generation);
-  /// Of the checkpoint in a directory of --save; nothing if there is none. @throws as read()
+  /// The manifest of the checkpoint in a directory of --save; nothing if there is none. @throws as
+  /// read()
   static std::optional<Manifest> find(const std::filesystem::path& dir);
 
-  /// With a checksum over all of it. @throws UserError
+  /// Writes it with a checksum over all of it. @throws UserError
   void write(const std::filesystem::path& generation) const;
 };
 
