@@ -94,7 +94,8 @@ inline int64_t in_flight(const Job& job, const PlanLayout& layout, int64_t stage
 
 /// What is computed again. Other micro-batches come between forward and backward of a pipeline.
 inline Recompute recompute_of(const Job& job, const PlanLayout& layout) {
-  return {layout.recompute, job.gpt.layers / (layout.pp * layout.chunks), layout.pp > 1};
+  return {layout.recompute, job.gpt.layers / (layout.pp * layout.chunks),
+          /*at_once=*/layout.pp == 1};
 }
 
 /// Which activations a stage has: as StageLayout::plan() of chapter 12 and plan() of chapter 11.
