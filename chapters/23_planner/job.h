@@ -99,7 +99,8 @@ inline int64_t in_flight(const Job& job, const PlanLayout& layout, int64_t stage
 
 /// What is computed again. In a pipeline, other micro-batches come between forward and backward.
 inline Recompute recompute_of(const Job& job, const PlanLayout& layout) {
-  return {layout.recompute, job.gpt.layers / (layout.pp * layout.chunks), layout.pp > 1};
+  return {layout.recompute, job.gpt.layers / (layout.pp * layout.chunks),
+          /*at_once=*/layout.pp == 1};
 }
 
 /// Which activations a stage has: as in StageLayout::plan() of chapter 12 and plan() of chapter 11.
