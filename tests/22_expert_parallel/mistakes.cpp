@@ -26,7 +26,7 @@ enum class Mistake : uint8_t {
   GradientsTimesEp,
   WrongGroup,          // sums of experts go over those that have other experts
   NormWithoutExperts,  // of a rank that takes experts for somebody else's
-  NormOfCopies,      // each copy counts the whole expert
+  NormOfCopies,        // each copy counts the whole expert
   OfMicroBatch,        // load and capacity are those of a micro-batch, not of a sequence
 };
 
