@@ -6,7 +6,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstdint>
 
 #include "kernels/check.h"
@@ -68,8 +67,7 @@ class SparseTreeSum {
  public:
   /// Adds leaf `index`, which must be larger than all before.
   constexpr void push(int64_t index, const T& sum) {
-    while (count_ >= 2 && height(node(1).index, node(0).index) < height(node(0).index, index))
-      join();
+    while (count_ >= 2 && is_closer(node(1).index, node(0).index, index)) join();
     nodes_[count_].index = index;
     nodes_[count_++].sum = sum;
   }
@@ -85,9 +83,11 @@ class SparseTreeSum {
     int64_t index;
     T sum;
   };
-  /// The height of the smallest subtree that holds both leaves.
-  static constexpr int height(int64_t a, int64_t b) {
-    return std::bit_width(static_cast<uint64_t>(a ^ b));
+  /// Whether the smallest subtree that holds leaves a and b is smaller than that of b and c: they
+  /// differ in lower bits. In device code nvcc makes constants of std::bit_width and its like.
+  static constexpr bool is_closer(int64_t a, int64_t b, int64_t c) {
+    const auto x = static_cast<uint64_t>(a ^ b), y = static_cast<uint64_t>(b ^ c);
+    return x < y && x < (x ^ y);
   }
   constexpr Node& node(size_t from_top) { return nodes_[count_ - 1 - from_top]; }
   constexpr void join() {

@@ -4,6 +4,9 @@
 They differ between versions of the library and between processors; kernels/math.h has functions
 that do not. What is exact everywhere (sqrt, fma, floor, ldexp, frexp and such) may be called. CUDA
 keeps its own promise. An unqualified exp is that of kernels/cpu/simd.h, on vectors.
+
+Device code does not count bits with <bit>: nvcc 13.0 makes constants of std::bit_width of 64 bits
+and of std::countr_zero. Headers that kernels include count as device code.
 """
 
 import re
@@ -20,14 +23,22 @@ NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 OWN = {"kernels/math.h": NAMES, "kernels/math.cpp": NAMES, "kernels/cpu/": "exp|exp2"}
 
 
+# In device code; of 32 bits std::bit_width is right, and quantize.h has no more.
+BITS = re.compile(r"std::(?:bit_width|bit_floor|countl_zero|countl_one|countr_zero|countr_one)\b")
+DEVICE = re.compile(r"kernels/(?:cuda/(?!on_cpu/).*\.(?:cu|h)|(?!quantize)\w+\.h)$")
+
+
 def check(root):
     faults = []
     for path in code_files(root):
         where = str(path.relative_to(root))
+        code = NOT_CODE.sub(lambda m: "\n" * m[0].count("\n"), path.read_text(encoding="utf-8"))
+        if DEVICE.match(where):
+            faults += [f"{where}:{code.count(chr(10), 0, match.start()) + 1}: nvcc makes a constant of {match[0]}"
+                       for match in BITS.finditer(code)]
         if not where.startswith(("kernels/", "common/", "chapters/")) or where.startswith("kernels/cuda/"):
             continue
         own = "|".join(names for folder, names in OWN.items() if where.startswith(folder))
-        code = NOT_CODE.sub(lambda m: "\n" * m[0].count("\n"), path.read_text(encoding="utf-8"))
         for match in CALL.finditer(code):
             before, name = match.groups()
             if ":" not in name and (before not in STATEMENTS or re.fullmatch(f"({own})[fl]?", name)):

@@ -71,6 +71,7 @@ FAULTS = [
     (check_math, "kernels/cpu/k.cpp", "x = std::exp(y);\n", ":1: std::exp has other bits elsewhere"),
     (check_math, "kernels/cpu/k.cpp", "x = powf(y, z);\n", ":1: powf has"),
     (check_math, "common/b.cpp", "\nreturn -cos(x);\n", ":2: cos has"),
+    (check_math, "kernels/cuda/k.cu", "\nint n = std::bit_width(x);\n", ":2: nvcc makes a constant of std::bit_width"),
     (check_math, TWO + "adamw.h", ("x = 1", "x = ::tanh (x)"), ":7: ::tanh has"),
     (check_pages, "docs/x.md", "Short. " + "word " * 41 + ". Short.\n", "docs/x.md: 41 words: word word"),
     (check_pages, "docs/x.md", f"{'word ' * 30}, 1.5 [{'word ' * 20}](a/b)\n", "words: word"),
