@@ -36,7 +36,9 @@ static __global__ void sum_leaves(float* partial, Terms terms, VectorTree tree, 
   const int64_t c = first + lane_index() * W;
   const Fold fold = tree.B == 0 ? Fold{} : tree.rows(blockIdx.x);
   const Range rows = warp_index() < kOfChunk ? fold.early : fold.late;
-  Floats<W> sum[Count] = {};
+  Floats<W> sum[Count];
+  for (Floats<W>& of : sum)
+    for (int j = 0; j < W; ++j) of.at[j] = -0.0F;
   if (c < C) {
 #pragma unroll 4  // loads of four rows are in progress at once
     for (int64_t row = rows.begin + warp_index() % kOfChunk; row < rows.end; row += kOfChunk)
@@ -47,7 +49,7 @@ static __global__ void sum_leaves(float* partial, Terms terms, VectorTree tree, 
   __syncthreads();
   for (int at = static_cast<int>(threadIdx.x); at < Count * kColumns; at += kThreads) {
     const int i = at / kColumns, column = at % kColumns;
-    float chunk[2] = {};
+    float chunk[2] = {-0.0F, -0.0F};
     for (int warp = 0; warp < kWarps; ++warp) chunk[warp / kOfChunk] += by_warp[warp][i][column];
     if (first + column < C)
       partial[(static_cast<int64_t>(blockIdx.x) * Count + i) * C + first + column] =

@@ -104,10 +104,10 @@ struct Rows {
   float scale;
 };
 
-/// x[target] of a row. 0 if the target is not here; NaN if it is no column.
+/// x[target] of a row. -0 if the target is not here; NaN if it is no column.
 template <class T>
 __device__ float target_logit(const T* x, int32_t target, int64_t vocab, bool here) {
-  if (!here) return 0;
+  if (!here) return -0.0F;
   const bool known = target >= 0 && target < vocab;
   return known ? to_float(x[target]) : std::numeric_limits<float>::quiet_NaN();
 }

@@ -24,7 +24,7 @@
 namespace ladder::LADDER_CUDA {
 namespace {
 
-/// out (B,T,C), with a row of 0 for a token that is kElsewhere; tokens (B,T); wte (V,C); wpe (P,C)
+/// out (B,T,C), with a row of -0 for a token that is kElsewhere; tokens (B,T); wte (V,C); wpe (P,C)
 /// or null. A thread writes W channels of the rows of a RowBlock.
 template <class T, int W>
 __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wpe, EmbedShape s) {
@@ -46,7 +46,7 @@ __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wp
 #pragma unroll
   for (int r = 0; r < kBlockRows; ++r) {
     const bool known = token[r] >= 0 && token[r] < s.V;
-    const float instead = token[r] == kElsewhere ? 0 : std::numeric_limits<float>::quiet_NaN();
+    const float instead = token[r] == kElsewhere ? -0.0F : std::numeric_limits<float>::quiet_NaN();
     for (int j = 0; j < W; ++j) word[r].at[j] = known ? word[r].at[j] + place[r].at[j] : instead;
     if (at.row + r < s.B * s.T) store<W>(out + (at.row + r) * s.C + at.column, word[r]);
   }
