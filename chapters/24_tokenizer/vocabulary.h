@@ -102,12 +102,12 @@ inline std::vector<WordCount> count_words(Documents& documents, Split split, int
   };
   using Counts = std::unordered_map<std::string, int64_t, Hash, std::equal_to<>>;
   std::vector<Counts> counts(static_cast<size_t>(threads));
-  for_chunks(documents, threads, [&](size_t thread, const Chunk& chunk) {
-    const std::string_view text = chunk.text;
-    auto document = chunk.ends.begin();
+  for_parts(documents, threads, [&](size_t thread, const TextPart& part) {
+    const std::string_view text = part.text;
+    auto document = part.ends.begin();
     for (size_t begin = 0; begin < text.size();) {
-      while (document != chunk.ends.end() && *document <= begin) ++document;
-      const size_t limit = document == chunk.ends.end() ? text.size() : *document;
+      while (document != part.ends.end() && *document <= begin) ++document;
+      const size_t limit = document == part.ends.end() ? text.size() : *document;
       const size_t end = piece_end(split, text.substr(0, limit), begin);
       const std::string_view piece = text.substr(begin, end - begin);
       const auto known = counts[thread].find(piece);

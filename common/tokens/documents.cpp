@@ -12,7 +12,7 @@
 namespace ladder {
 namespace {
 
-constexpr size_t kChunk = size_t{1} << 20;
+constexpr size_t kPart = size_t{1} << 20;
 
 bool has_lines(const InputFile& file) { return file.path().ends_with(".jsonl"); }
 
@@ -26,7 +26,7 @@ Documents::Documents(const std::vector<std::string>& paths, Utf8 utf8,
 
 std::string Documents::read_bytes() {
   const InputFile& file = files_[file_];
-  std::string bytes(std::min(kChunk, static_cast<size_t>(file.size() - at_)), '\0');
+  std::string bytes(std::min(kPart, static_cast<size_t>(file.size() - at_)), '\0');
   file.read(at_, std::as_writable_bytes(std::span(bytes)));
   at_ += std::ssize(bytes);
   return bytes;
@@ -66,18 +66,18 @@ size_t Documents::cut(std::string_view text) const {
   return at;
 }
 
-void Documents::read_part(Chunk& chunk) {
-  const size_t begin = chunk.text.size() - unchecked_;
-  chunk.text += read_bytes();
+void Documents::read_text(TextPart& part) {
+  const size_t begin = part.text.size() - unchecked_;
+  part.text += read_bytes();
   const bool more = at_ < files_[file_].size();
-  check_utf8(std::string_view(chunk.text).substr(begin), more);
+  check_utf8(std::string_view(part.text).substr(begin), more);
   if (more) return;
-  if (chunk.text.size() > (chunk.ends.empty() ? 0 : chunk.ends.back()))
-    chunk.ends.push_back(chunk.text.size());
+  if (part.text.size() > (part.ends.empty() ? 0 : part.ends.back()))
+    part.ends.push_back(part.text.size());
   end_file();
 }
 
-void Documents::read_lines(Chunk& chunk) {
+void Documents::read_lines(TextPart& part) {
   left_over_ += read_bytes();
   const InputFile& file = files_[file_];
   const bool more = at_ < file.size();
@@ -93,50 +93,50 @@ void Documents::read_lines(Chunk& chunk) {
       const nlohmann::json object = parse_json(line);
       if (!object.is_object() || !object.contains("text") || !object.at("text").is_string())
         throw UserError("legal is an object whose \"text\" is a string");
-      chunk.text += object.at("text").get_ref<const std::string&>();
+      part.text += object.at("text").get_ref<const std::string&>();
     } catch (const UserError& e) {
       throw UserError("{}: line {}: {}", file.name(), line_, e.what());
     }
-    if (chunk.text.size() > (chunk.ends.empty() ? 0 : chunk.ends.back()))
-      chunk.ends.push_back(chunk.text.size());
+    if (part.text.size() > (part.ends.empty() ? 0 : part.ends.back()))
+      part.ends.push_back(part.text.size());
   }
   left_over_.erase(0, begin);
   if (!more) end_file();
 }
 
-bool Documents::next(Chunk& chunk) {
-  chunk.ends.clear();
-  chunk.text.clear();
+bool Documents::next(TextPart& part) {
+  part.ends.clear();
+  part.text.clear();
   // A line that has begun is no text yet.
-  if (file_ < files_.size() && !has_lines(files_[file_])) chunk.text = std::move(left_over_);
+  if (file_ < files_.size() && !has_lines(files_[file_])) part.text = std::move(left_over_);
   if (file_ < files_.size() && !has_lines(files_[file_])) left_over_.clear();
-  for (size_t wanted = kChunk; file_ < files_.size(); wanted = 2 * chunk.text.size()) {
-    while (chunk.text.size() < wanted && file_ < files_.size())
-      has_lines(files_[file_]) ? read_lines(chunk) : read_part(chunk);
-    const size_t begin = chunk.ends.empty() ? 0 : chunk.ends.back();
-    if (begin == chunk.text.size()) break;
+  for (size_t wanted = kPart; file_ < files_.size(); wanted = 2 * part.text.size()) {
+    while (part.text.size() < wanted && file_ < files_.size())
+      has_lines(files_[file_]) ? read_lines(part) : read_text(part);
+    const size_t begin = part.ends.empty() ? 0 : part.ends.back();
+    if (begin == part.text.size()) break;
     // What of the last document is not read yet must not change how its beginning is split.
-    size_t end = begin + cut(std::string_view(chunk.text).substr(begin));
+    size_t end = begin + cut(std::string_view(part.text).substr(begin));
     if (end == 0) continue;
-    left_over_ = chunk.text.substr(end);
-    chunk.text.resize(end);
+    left_over_ = part.text.substr(end);
+    part.text.resize(end);
     break;
   }
-  bytes_ += std::ssize(chunk.text);
-  return !chunk.text.empty();
+  bytes_ += std::ssize(part.text);
+  return !part.text.empty();
 }
 
-void for_chunks(Documents& documents, int threads,
-                const std::function<void(size_t, const Chunk&)>& work,
-                const std::function<void(size_t)>& round) {
-  std::vector<Chunk> chunks(static_cast<size_t>(threads));
-  for (size_t read = chunks.size(); read == chunks.size();) {
+void for_parts(Documents& documents, int threads,
+               const std::function<void(size_t, const TextPart&)>& work,
+               const std::function<void(size_t)>& round) {
+  std::vector<TextPart> parts(static_cast<size_t>(threads));
+  for (size_t read = parts.size(); read == parts.size();) {
     read = 0;
-    while (read < chunks.size() && documents.next(chunks[read])) ++read;
+    while (read < parts.size() && documents.next(parts[read])) ++read;
     std::vector<std::future<void>> others;
     for (size_t i = 1; i < read; ++i)
-      others.push_back(std::async(std::launch::async, work, i, std::cref(chunks[i])));
-    if (read > 0) work(0, chunks[0]);
+      others.push_back(std::async(std::launch::async, work, i, std::cref(parts[i])));
+    if (read > 0) work(0, parts[0]);
     for (std::future<void>& other : others) other.get();
     round(read);
   }

@@ -8,19 +8,19 @@
 namespace ladder {
 namespace {
 
-/// The tokens of a chunk, and where its documents end among them.
+/// The tokens of a part, and where its documents end among them.
 struct Encoded {
   std::vector<uint32_t> ids;
   std::vector<size_t> ends;
 };
 
-void encode_chunk(Encoder& encoder, const Tokenizer& tokenizer, const Chunk& chunk,
-                  bool allow_special, Encoded& out) {
-  const std::string_view text = chunk.text;
+void encode_part(Encoder& encoder, const Tokenizer& tokenizer, const TextPart& part,
+                 bool allow_special, Encoded& out) {
+  const std::string_view text = part.text;
   out.ids.clear();
   out.ends.clear();
   size_t begin = 0;
-  for (const size_t end : chunk.ends) {
+  for (const size_t end : part.ends) {
     encode_text(encoder, tokenizer, text.substr(begin, end - begin), allow_special, out.ids);
     if (tokenizer.end_of_text) out.ids.push_back(*tokenizer.end_of_text);
     out.ends.push_back(out.ids.size());
@@ -80,13 +80,13 @@ EncodeReport encode_files(const Tokenizer& tokenizer, const std::vector<std::str
   const std::clock_t start = std::clock();
   while (std::ssize(encoders) < options.threads) encoders.push_back(Encoder(encoders.front()));
   std::vector<Encoded> encoded(encoders.size());
-  for_chunks(
+  for_parts(
       documents, options.threads,
-      [&](size_t i, const Chunk& chunk) {
-        encode_chunk(encoders[i], tokenizer, chunk, options.allow_special, encoded[i]);
+      [&](size_t i, const TextPart& part) {
+        encode_part(encoders[i], tokenizer, part, options.allow_special, encoded[i]);
       },
-      [&](size_t chunks) {
-        for (size_t i = 0; i < chunks; ++i) write(writer, encoded[i]);
+      [&](size_t parts) {
+        for (size_t i = 0; i < parts; ++i) write(writer, encoded[i]);
       });
   EncodeReport report;
   report.bytes = documents.bytes();

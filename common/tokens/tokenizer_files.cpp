@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 #include <functional>
+#include <list>
 #include <sstream>
 
 #include "common/error.h"
@@ -129,13 +130,7 @@ Tokenizer read_file(const std::string& path, const TokenizerHints& hints) {
   return read_ranks(path, hints);
 }
 
-void write_file(const fs::path& path, std::string_view text) {
-  OutputFile file(path.string(), "--out");
-  file.write(text);
-  file.commit();
-}
-
-/// vocab.json and merges.txt from what is in tokenizer.json.
+/// merges.txt from what is in tokenizer.json.
 std::string merges_text(const ordered_json& root) {
   std::string text = "#version: 0.2\n";
   for (const ordered_json& merge : root.at("model").at("merges"))
@@ -170,16 +165,24 @@ void write_tokenizer(const std::string& directory, const Tokenizer& tokenizer) {
   if (failed) throw UserError("--out {}: cannot be made: {}", directory, failed.message());
   const fs::path in = directory;
   const ordered_json root = tokenizer_to_json(tokenizer);
-  write_file(in / kVocab, root.at("model").at("vocab").dump() + "\n");
-  write_file(in / kMerges, merges_text(root));
-  write_file(in / kRanks, ranks_text(tokenizer));
   ordered_json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
                       {"clean_up_tokenization_spaces", false}};
   if (tokenizer.end_of_text)
     for (const char* name : {"bos_token", "eos_token", "unk_token"})
       config[name] = tokenizer.tokens[*tokenizer.end_of_text];
-  write_file(in / kConfig, config.dump(2) + "\n");
-  write_file(in / kJson, root.dump(2) + "\n");
+  // All are on the disk before the first takes its name: what is there stays as it is, or changes
+  // as a whole.
+  std::list<OutputFile> files;
+  for (const auto& [name, text] : {std::pair(kVocab, root.at("model").at("vocab").dump() + "\n"),
+                                   {kMerges, merges_text(root)},
+                                   {kRanks, ranks_text(tokenizer)},
+                                   {kConfig, config.dump(2) + "\n"},
+                                   {kJson, root.dump(2) + "\n"}}) {
+    files.emplace_back((in / name).string(), "--out");
+    files.back().write(text);
+    files.back().flush();
+  }
+  for (OutputFile& file : files) file.commit();
 }
 
 }  // namespace ladder

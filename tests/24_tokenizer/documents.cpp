@@ -1,4 +1,4 @@
-// Documents in chunks: no byte lost, none cut where a piece or a special token goes on.
+// Documents in parts: no byte lost, none cut where a piece or a special token goes on.
 #include "common/tokens/documents.h"
 
 #include <string>
@@ -13,19 +13,19 @@
 namespace ladder {
 namespace {
 
-/// The documents, put together again, and how many chunks they came in.
-std::vector<std::string> whole(Documents documents, int64_t* chunks = nullptr) {
+/// The documents, put together again, and how many parts they came in.
+std::vector<std::string> whole(Documents documents, int64_t* parts = nullptr) {
   std::vector<std::string> all;
   std::string open;
-  Chunk chunk;
-  for (; documents.next(chunk); chunks && ++*chunks) {
+  TextPart part;
+  for (; documents.next(part); parts && ++*parts) {
     size_t begin = 0;
-    for (const size_t end : chunk.ends) {
-      all.push_back(open + chunk.text.substr(begin, end - begin));
+    for (const size_t end : part.ends) {
+      all.push_back(open + part.text.substr(begin, end - begin));
       open.clear();
       begin = end;
     }
-    open += chunk.text.substr(begin);
+    open += part.text.substr(begin);
   }
   EXPECT_EQ(open, "");
   return all;
@@ -45,13 +45,13 @@ TEST(TokenDocuments, ComeWholeInBoundedChunks) {
   write_file(home / "b", b);
   write_file(home / "empty", "");
   write_file(home / "c", c);
-  int64_t chunks = 0;
-  EXPECT_EQ(whole({{home / "a", home / "b", home / "empty", home / "c"}, Utf8::Bytes}, &chunks),
+  int64_t parts = 0;
+  EXPECT_EQ(whole({{home / "a", home / "b", home / "empty", home / "c"}, Utf8::Bytes}, &parts),
             (std::vector<std::string>{a, b, c}));
-  EXPECT_GE(chunks, 4);
-  Chunk chunk;
+  EXPECT_GE(parts, 4);
+  TextPart part;
   Documents again({home / "a"}, Utf8::Bytes);
-  while (again.next(chunk)) EXPECT_LT(chunk.text.size(), 3U << 20);
+  while (again.next(part)) EXPECT_LT(part.text.size(), 3U << 20);
 }
 
 TEST(TokenDocuments, LinesOfJson) {
@@ -77,17 +77,17 @@ TEST(TokenDocuments, LinesOfJson) {
 TEST(TokenDocuments, NoSpecialTokenIsCut) {
   const TempDir home;
   const std::string special = "<|endoftext|>";
-  // At each place around the end of the first chunk.
+  // At each place around the end of the first part.
   for (size_t before = (1U << 20) - 20; before < (1U << 20) + 3; ++before) {
     const std::string text = std::string(before, 'a') + special + "b c";
     write_file(home / "a", text);
     Documents documents({home / "a"}, Utf8::Refuse, {special, "text"});
-    Chunk chunk;
+    TextPart part;
     std::string all;
-    while (documents.next(chunk)) {
-      all += chunk.text;
+    while (documents.next(part)) {
+      all += part.text;
       for (size_t n = 1; n < special.size(); ++n)
-        ASSERT_FALSE(chunk.text.ends_with(special.substr(0, n)) && all.size() < text.size())
+        ASSERT_FALSE(part.text.ends_with(special.substr(0, n)) && all.size() < text.size())
             << before << " " << n;
     }
     ASSERT_EQ(all, text);

@@ -49,6 +49,24 @@ TEST_F(Tokenizer, BothTrainersAndAnyThreadsWriteTheSameFiles) {
   }
 }
 
+TEST_F(Tokenizer, AFullDiskLeavesWhatWasThere) {
+  succeed("train --data text.txt --vocab 300 --out t");
+  write("x.bin", "old");
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "line " + std::to_string(i) + "\n";
+  write("long.txt", text);
+  const std::map<std::string, std::string> before = files();
+  const Program full("24_tokenizer", {"bash", "-c", R"(ulimit -f 1; exec "$@")", "bash"});
+  for (const char* line : {"encode --tokenizer t --data long.txt --out x.bin",
+                           "encode --tokenizer t --data long.txt --out x.bin --format megatron",
+                           "train --data text.txt --vocab 299 --out t"}) {
+    const Ended ended = run(full, words(line));
+    EXPECT_EQ(ended.status, 2) << line;
+    EXPECT_NE(ended.err.find("--out"), std::string::npos) << ended.err;
+    EXPECT_EQ(files(), before) << line;
+  }
+}
+
 TEST_F(Tokenizer, RefusesBadInput) {
   succeed("train --data text.txt --vocab 300 --out t");
   write("bad.txt", "abc\xFFz");
@@ -76,7 +94,8 @@ TEST_F(Tokenizer, RefusesBadInput) {
         {encode + "bad.txt", "byte 3 is not valid UTF-8; --utf8 bytes"},
         {encode + "empty.txt", "holds no text"},
         {encode + "text.txt --tokens bytes", "--tokens"},
-        {encode + "text.txt --format megatron --out x", "a name that ends in .bin"},
+        {"encode --tokenizer t --data text.txt --format megatron --out x",
+         "a name that ends in .bin"},
         {"encode --data text.txt --out x.bin", "--tokenizer is missing"},
         {"encode --data text.txt --out x.bin --tokenizer wide.json", "wide.json: no model"},
         {"encode --data text.txt --out x.bin --tokenizer bad.txt", "ranks do not say"},
