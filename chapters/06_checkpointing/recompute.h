@@ -71,9 +71,8 @@ constexpr auto names_of(Dropped) {
 /// Which blocks backward computes again, for a model of L blocks.
 class Recompute {
  public:
-  /// @param at_once whether backward follows forward at once, and finds the last segment there.
-  /// Else
-  ///                other micro-batches come in between, and nothing of it is left
+  /// @param at_once whether backward follows forward at once, and finds the last segment there; if
+  ///                other micro-batches come in between, nothing of it is left
   /// @throws UserError naming the legal policies
   Recompute(const std::string& policy, int64_t layers, bool at_once = true)
       : dropped_(named<Dropped>(policy).value_or(Dropped::Blocks)),
