@@ -29,6 +29,13 @@ HostCopy HostCopy::of(const Ctx& ctx, Tensor tensor) {
 
 HostCopy HostCopy::to_write(const Ctx& ctx, Tensor tensor) { return HostCopy(ctx, tensor); }
 
+void HostCopy::turn_to(Tensor other) {
+  tensor_ = host_ = other;
+  if (!bytes_) return;
+  host_.ptr = bytes_.get();
+  host_.place = Place::Host;
+}
+
 void HostCopy::send() const {
   if (!bytes_) return;
   ctx_->device->copy(tensor_.ptr, host_.ptr, tensor_.bytes());

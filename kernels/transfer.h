@@ -20,6 +20,9 @@ class HostCopy {
   static HostCopy of(const Ctx& ctx, Tensor tensor);
   /// A copy without values, for a tensor that will be written whole.
   static HostCopy to_write(const Ctx& ctx, Tensor tensor);
+  /// From here on a copy without values of `other`, which has no more bytes than the first tensor.
+  /// Its memory is used again: an operating system takes longer to give new pages than to copy.
+  void turn_to(Tensor other);
 
   /// Never Place::Device. It has the tensor's dtype and shape.
   Tensor tensor() const { return host_; }

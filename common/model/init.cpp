@@ -4,6 +4,8 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "common/random.h"
 #include "kernels/cpu/team.h"
@@ -34,14 +36,14 @@ void fill_normal(float* out, int64_t n, int64_t first, const Random& random, dou
   }
 }
 
-/// Calls use(spec, here, there, n) for pieces of the runs of all parameters. Threads of ctx take
+/// Calls use(spec, here, there, n) for pieces of the runs of some parameters. Threads of ctx take
 /// turns. A piece has an even size, because a draw gives two numbers.
 template <class Use>
-void for_pieces(const Ctx& ctx, const ParamLayout& layout, const Use& use) {
+void for_pieces(const Ctx& ctx, std::span<const ParamSpec> specs, const Use& use) {
   constexpr int64_t kPiece = 1 << 14;
   auto part = [&](int thread) {
     int64_t turn = 0;
-    for (const ParamSpec& spec : layout.specs())
+    for (const ParamSpec& spec : specs)
       spec.for_runs([&](int64_t here, int64_t there, int64_t n) {
         for (int64_t i = 0; i < n; i += kPiece)
           if (turn++ % ctx.threads == thread)
@@ -62,35 +64,44 @@ uint64_t mix(uint64_t x) {
 
 void init_params(const Ctx& ctx, const Flat& flat, const ParamLayout& layout,
                  const GptConfig& config, uint64_t seed) {
-  const HostCopy host = HostCopy::to_write(ctx, flat.tensor);
-  auto clear = [&](int thread) {  // padding stays zero
-    const Range part = leaf(thread, ctx.threads, flat.tensor.size());
-    std::fill_n(host.tensor().data<float>() + part.begin, part.size(), 0.0f);
-  };
-  Team::mine(ctx.threads).run(clear);
-  for_pieces(ctx, layout, [&](const ParamSpec& spec, int64_t here, int64_t there, int64_t n) {
-    auto* out = layout.tensor(flat.copied_to(host.tensor()), spec).data<float>() + here;
-    const double std = init_std(spec.role, config.layers);
-    if (spec.role == Role::Gain) std::fill_n(out, n, 1.0f);
-    if (std > 0) fill_normal(out, n, there, Random(seed, spec.name), std);
-  });
-  host.send();
+  const std::vector<Tensor> sections = layout.sections_of(flat);
+  HostCopy host = HostCopy::to_write(ctx, *std::ranges::max_element(sections, {}, &Tensor::size));
+  for (int64_t s = 0; s < layout.sections(); ++s) {
+    const Tensor section = layout.section_of(flat, s);
+    if (section.size() == 0) continue;
+    host.turn_to(section);
+    auto* to = host.tensor().data<float>();
+    auto clear = [&](int thread) {  // padding stays zero
+      const Range part = leaf(thread, ctx.threads, section.size());
+      std::fill_n(to + part.begin, part.size(), 0.0f);
+    };
+    Team::mine(ctx.threads).run(clear);
+    const auto draw = [&](const ParamSpec& spec, int64_t here, int64_t there, int64_t n) {
+      float* out = to + spec.offset - layout.section(s).begin + here;
+      const double std = init_std(spec.role, config.layers);
+      if (spec.role == Role::Gain) std::fill_n(out, n, 1.0f);
+      if (std > 0) fill_normal(out, n, there, Random(seed, spec.name), std);
+    };
+    for_pieces(ctx, layout.specs(s), draw);
+    host.send();
+  }
 }
 
 uint64_t param_hash(const Ctx& ctx, const Flat& flat, const ParamLayout& layout, Comm* others) {
   const HostCopy host = HostCopy::of(ctx, flat.tensor);
   std::atomic<uint64_t> all = 0;
-  for_pieces(ctx, layout, [&](const ParamSpec& spec, int64_t here, int64_t there, int64_t n) {
-    if (spec.is_copy) return;
-    const auto* part = layout.tensor(flat.copied_to(host.tensor()), spec).data<float>() + here;
-    const uint64_t key = hash_name(spec.name);
-    uint64_t sum = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const uint64_t bits = std::bit_cast<uint32_t>(part[i]);
-      sum += mix(mix(key + static_cast<uint64_t>(there + i)) + bits);
-    }
-    all += sum;
-  });
+  for_pieces(
+      ctx, layout.specs(), [&](const ParamSpec& spec, int64_t here, int64_t there, int64_t n) {
+        if (spec.is_copy) return;
+        const auto* part = layout.tensor(flat.copied_to(host.tensor()), spec).data<float>() + here;
+        const uint64_t key = hash_name(spec.name);
+        uint64_t sum = 0;
+        for (int64_t i = 0; i < n; ++i) {
+          const uint64_t bits = std::bit_cast<uint32_t>(part[i]);
+          sum += mix(mix(key + static_cast<uint64_t>(there + i)) + bits);
+        }
+        all += sum;
+      });
   uint64_t sum = all;
   if (others) others->all_reduce({.ptr = &sum, .dtype = Dtype::I64, .shape = {1}});
   return sum;
