@@ -89,6 +89,14 @@ TEST(TokenTrainer, EndsWhenEachWordIsOneToken) {
   EXPECT_TRUE(both({{"a", 7}}, 10000).empty());
 }
 
+TEST(TokenTrainer, TwoMergesMayMakeOneToken) {
+  Vocabulary vocabulary(Ties::Bytes, 300);
+  const uint32_t ab = vocabulary.add({1, 'a', 'b'}), bc = vocabulary.add({1, 'b', 'c'});
+  EXPECT_EQ(vocabulary.add({1, ab, 'c'}), vocabulary.add({1, 'a', bc}));
+  EXPECT_EQ(vocabulary.tokens().size(), 259U);
+  EXPECT_EQ(vocabulary.merges().size(), 4U);
+}
+
 /// The words of files, with their counts.
 std::map<std::string, int64_t> words_of(const std::vector<std::string>& paths, int threads) {
   Documents documents(paths, Utf8::Bytes);
