@@ -8,7 +8,7 @@
 //   - beside 16-bit activations, statistics (mean, rstd, lse, max, sum, target, losses) and
 //     gradients of parameters are F32. Arithmetic is FP32, rounded once where a result is stored;
 //   - beside 16-bit activations, either factor of a matmul or both may be FP8 (kernels/narrow.h):
-//     E4M3 or E5M2 with a scale;
+//     E4M3 or E5M2 with a scale. Backward of a weight reads transposed copies, if there are any;
 //   - an activation gradient is written; a parameter gradient is written or added (`Into`);
 //   - a sum of nothing is -0 (kernels/tree.h);
 //   - no result depends on ctx.threads; nor, in `ref` and `cpu`, on the micro-batches that a batch
@@ -313,7 +313,7 @@ struct Kernels {
 
   /// out = inp in the dtype of out, rounded to nearest even. To FP8: out = inp times the scale of
   /// out, saturated; its amax becomes max(amax, max |inp|), NaN if there is one.
-  /// any shape; inp F32, BF16 or F16; out F32 or narrow
+  /// any shape; inp F32, BF16 or F16; out F32 or narrow, FP8 in both of its copies
   void (*cast)(const Ctx&, Tensor out, Tensor inp);
 
   /// x = factor x.   any shape
