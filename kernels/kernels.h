@@ -8,8 +8,8 @@
 //     F16. Tokens and targets are I32;
 //   - beside 16-bit activations, statistics (mean, rstd, lse, max, sum, target, losses) and
 //     gradients of parameters are F32. Arithmetic is FP32, rounded once where a result is stored;
-//   - beside 16-bit activations, one or both factors of a matmul may be FP8: E4M3 or E5M2 with a
-//     scale (kernels/narrow.h);
+//   - beside 16-bit activations, either factor of a matmul or both may be FP8 (kernels/narrow.h):
+//     E4M3 or E5M2 with a scale. Backward of a weight reads transposed copies, if there are any;
 //   - an activation gradient is written; a parameter gradient is written or added (`Into`);
 //   - a sum that ranks could share is a tree over leaves (kernels/tree.h); a sum of no terms is -0.
 //     Over the tokens of a sequence a sum has the order of a matrix or that of a vector
@@ -315,9 +315,9 @@ struct Kernels {
   /// out = a + b.   any shape; out may be a or b
   void (*add)(const Ctx&, Tensor out, Tensor a, Tensor b);
 
-  /// out = inp, rounded to nearest even in the dtype of out. To FP8: out = inp times the scale of
-  /// out, saturated; out's amax becomes max(amax, max |inp|), or NaN if inp has one.
-  /// any shape; inp F32, BF16 or F16; out F32 or narrow
+  /// out = inp in the dtype of out, rounded to nearest even. To FP8: out = inp times the scale of
+  /// out, saturated; its amax becomes max(amax, max |inp|), NaN if there is one.
+  /// any shape; inp F32, BF16 or F16; out F32 or narrow, FP8 in both of its copies
   void (*cast)(const Ctx&, Tensor out, Tensor inp);
 
   /// x = factor x.   any shape
