@@ -90,6 +90,7 @@ inline int64_t sum_over(Comm& comm, int64_t x) {
 /// Sums gradients over ranks, one message after the other.
 class Ddp {
  public:
+  /// layout.grads() is `layout` with a section of its own for the gradient of a tied head.
   Ddp(CommStream& comm_stream, const ParamLayout& layout, const DdpOptions& options)
       : comm_stream_(comm_stream), layout_(layout.grads()), messages_(messages(layout_, options)) {}
 
