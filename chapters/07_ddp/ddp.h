@@ -2,8 +2,7 @@
 // over ranks. Li et al., "PyTorch Distributed", arXiv 2006.15704, describe three ways to do it:
 //
 //   naive        backward ............ then an all-reduce for each tensor
-//   bucketed     backward ............ then one for each bucket of sections: fewer and longer
-//   messages
+//   bucketed     backward ............ then one for each bucket of sections: fewer and longer ones
 //   overlapped   backward ............ each bucket as soon as backward has left its sections
 //                     all-reduces ...  in a thread of its own
 //
