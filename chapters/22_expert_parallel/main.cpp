@@ -340,7 +340,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     const Batch part = m.batch.slice(k * MBS, MBS);
     const Tensor own_losses = m.losses.slice(first(k), MBS);
     m.grads.begin(k, GA);
-    m.routers.begin(k * layout.N + m.comm.rank(), MBS);
+    m.routers.begin(k * layout.N + m.comm.rank(), MBS);  // its number in the batch
     forward(m, m.acts, part.tokens);
     head(m, m.acts, m.dacts, own_losses, part.targets, layout.gpt.vocab, scale);
     backward(m, layout, m.acts, m.dacts, part.tokens, m.balance.scale(S, layout.batch));
