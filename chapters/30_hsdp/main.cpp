@@ -1,5 +1,5 @@
 // 30_hsdp: hybrid sharding, or HSDP. Each group of ranks has a whole model in shards, as chapter 10
-// has it; groups are replicas of each other, as the ranks of chapter 07 are.
+// has it; groups are copies of each other, as the ranks of chapter 07 are.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"
@@ -65,7 +65,7 @@ struct Layout {
   int rank;
 
   int64_t N = o.run.ranks;       ///< ranks
-  int64_t R = o.hsdp.replicas;   ///< groups, each with a whole model
+  int64_t R = o.hsdp.replicas;   ///< ranks that hold each shard, one in each group
   int64_t S = o.hsdp.shards(N);  ///< ranks of a group
   HsdpPlace place{S, rank};
   GptConfig gpt = o.run.gpt();
@@ -264,8 +264,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = {};
   m.comm_stream.begin_step();
   m.replica_stream.begin_step();
-  // A group has neighboring sequences of the batch. Of these the micro-batches of its ranks are
-  // neighbors: their gradients are summed first.
+  // A group has neighboring sequences of the batch. Within them, the micro-batches of one
+  // micro-step are neighbors: their gradients are summed first.
   const int64_t first_of_group = layout.place.first_of_group(layout.share);
   const auto first = [&](int64_t k) { return layout.place.first(layout.share, k, MBS); };
   for (int64_t k = 0; k < GA; ++k) {
