@@ -113,12 +113,12 @@ def body(args, times, reports, rows):
     messages = lambda name: reports[name]["comm"][0]["all_reduce"]["calls"] // args.steps - 1
     return "\n".join([
         f"`{args.model}`, {run_text(args)}. In a naive step backward takes {backward:.0f} ms and the all-reduces "
-        f"after it {waiting:.0f} ms; {ms_on_the_link(sent):.0f} ms is what the {sent:,} bytes of each rank take on "
-        f"the link. If the shorter of the two were hidden in the longer, a step would be {limit:.2f} times "
-        "as fast.", "",
+        f"after it {waiting:.0f} ms; {ms_on_the_link(sent):.0f} ms is what 2 x {sent:,} bytes, those of both ranks, "
+        "take on the link, because both directions share its 1 Gbit/s. If the shorter of the two were hidden in "
+        f"the longer, a step would be {limit:.2f} times as fast.", "",
         compared(args, times, "naive", {"gradients": str, "messages a step": messages}), "",
         "A bucket is whole sections (a block, the embedding, the head): of 0 MiB, each by itself. "
-        "`naive` sends each tensor by itself. How much faster is the median over rounds."])
+        "`naive` sends each tensor by itself. \"Times as fast\" is the median of the ratios of the rounds."])
 
 
 def row_name(name):

@@ -14,9 +14,9 @@
 // Many numbers are summed at once, and a tree over many leaves takes time. So there are two rules.
 //   - A matrix (the gradient of a weight, of the token embedding) has at most 8 leaves, of at least
 //     64 tokens each. A leaf is one chain: the tokens of its first chunk, then those of its second.
-// - A vector (the gradient of a bias or of a norm; the loss) always has 16 chunks, each one chain.
-//   A
-//   leaf is the sum of its two chains. So a rank whose tokens are neighbors has whole chunks, too.
+//   - A vector (the gradient of a bias or of a norm; the loss) always has 16 chunks, each one
+//     chain. A leaf is the sum of its two chains. So a rank whose tokens are neighbors has whole
+//     chunks, too.
 #pragma once
 
 #include <algorithm>

@@ -60,7 +60,7 @@ struct Memory {
   GptTensors dw = layout.params.view(grads);
   Sgd sgd{arena, layout.params, o.sgd};
   Batch batch = alloc_batch(arena, layout.batch, layout.gpt.seq_len);
-  // (B): a loss for each sequence. Shared, as the host reads it.
+  // (B): a loss for each sequence, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.batch);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.batch);

@@ -41,6 +41,7 @@ class Sgd {
  public:
   Sgd(Arena& arena, const ParamLayout& layout, const SgdOptions& options)
       : layout_(&layout), options_(options) {
+    // own() makes a Flat of a tensor: here of a whole buffer, from chapter 08 on of a rank's part.
     if (options.momentum > 0)
       velocity_ = layout.own(arena.zeros(Mem::Optim, "velocity", Dtype::F32, {layout.size()}));
   }

@@ -2,8 +2,7 @@
 // over ranks. Li et al., "PyTorch Distributed", arXiv 2006.15704, describe three ways to do it:
 //
 //   naive        backward ............ then an all-reduce for each tensor
-//   bucketed     backward ............ then one for each bucket of sections: fewer and longer
-//   messages
+//   bucketed     backward ............ then one for each bucket of sections: fewer and longer ones
 //   overlapped   backward ............ each bucket as soon as backward has left its sections
 //                     all-reduces ...  in a thread of its own
 //
@@ -90,6 +89,7 @@ inline int64_t sum_over(Comm& comm, int64_t x) {
 /// Sums gradients over ranks, one message after the other.
 class Ddp {
  public:
+  /// layout.grads() is `layout` with a section of its own for the gradient of a tied head.
   Ddp(CommStream& comm_stream, const ParamLayout& layout, const DdpOptions& options)
       : comm_stream_(comm_stream), layout_(layout.grads()), messages_(messages(layout_, options)) {}
 

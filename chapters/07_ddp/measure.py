@@ -98,7 +98,8 @@ def faults():
                      f"{r.loss[AT + 1]:.4f}", f"{r.loss[-1]:.4f}", differs(r.norm, sound.norm),
                      differs(r.hash, sound.hash), f"`{r.hash[-1]}`"])
     return table(["", "`--fault`", f"loss of step {AT}", "norm", f"loss of {AT + 1}",
-                  "loss of 299", "norm differs from", "weights differ from", "last hash"], rows)
+                  "loss of 299", "first step with another norm",
+                  "first step with other weights", "last hash"], rows)
 
 
 def measure():
@@ -120,6 +121,7 @@ def measure():
         "Memory of rank 0, `--model small --batch 8`, one thread a rank; peak bytes. Predicted and "
         "measured are equal where one number stands:",
         memory(),
-        f"`{FAULTY}`: at step {AT} one collective goes wrong.",
+        f"`{FAULTY}`: at step {AT} one collective goes wrong. A step has two all-reduces, the count "
+        f"of targets and one bucket, numbered from 0: {2 * AT} and {2 * AT + 1} are those of step {AT}.",
         faults(),
     ])

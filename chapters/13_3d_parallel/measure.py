@@ -198,11 +198,11 @@ def measure():
     rows.insert(0, ["06, one rank", "", *(f"{alone.memory(c):,}" for c in CATEGORIES[:-1]), 0,
                     f"{total(alone.report['memory'][0]):,}"])
     return "\n\n".join([
-        f"**Memory.** `{CUBE}`: of each pipeline 4 micro-batches. Peak bytes of a rank; all ranks of "
+        f"**Memory.** `{CUBE}`: each pipeline has 4 micro-batches. Peak bytes of a rank; all ranks of "
         "a stage are alike. Predicted and measured are equal where one number stands:",
         table(["stage", "in flight", *CATEGORIES, "total"], rows),
         "**Traffic.** The same run, and with other flags: bytes that a rank of each stage sends a "
-        "step, by axis; likewise:",
+        "step, by axis. Predicted and measured are equal here, too:",
         cube_traffic(cube, others),
         "**Bubble.** The same run in every schedule, measured as in chapter 12:",
         bubbles(schedules),

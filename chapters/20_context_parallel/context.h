@@ -57,7 +57,7 @@ struct OwnTokens {
     if (order == TokenOrder::Contiguous) return {2 * who, 2 * who + 1};
     return {who, 2 * cp - 1 - who};
   }
-  /// The tokens of run i.
+  /// The tokens of run i. leaf() only cuts into equal parts here.
   Range run(int64_t i) const { return leaf(i, 2 * cp, T); }
   /// The tokens of this rank's early (0) or late (1) run. rows(): the rank's rows that hold them.
   Range tokens(int i) const { return run(runs_of(rank)[static_cast<size_t>(i)]); }
@@ -222,6 +222,7 @@ class SharedAttention {
   void count_pairs(const Ctx& ctx, bool back, int64_t heads, int64_t count) {
     pairs += heads * count;
     const auto cost = back ? cost::attention_piece_backward : cost::attention_piece_forward;
+    // cost(B, Tq, Tk, NH, NKV, HS, pairs): Tq, Tk and NKV are 0, because only bytes need them.
     if (ctx.flops) *ctx.flops += cost(1, 0, 0, heads, 0, s.HS, count).flops;
   }
 

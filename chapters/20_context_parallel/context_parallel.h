@@ -83,10 +83,9 @@ class ContextParallel {
     part(own.targets, whole_.targets);
   }
 
-  // ---- parts of the model that need to know of other tokens
-  // --------------------------------------
-  /// Does what the function of this name does. Each of the two runs reads its own rows of the
-  /// position table.
+  // ---- parts that need other tokens -------------------------------------------------------------
+  /// Does what ladder::embed_forward() does for whole sequences. Each of the two runs reads its own
+  /// rows of the position table.
   void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, const EmbedTensors& p) const {
     if (own_.cp == 1 || !p.wpe) return ladder::embed_forward(ctx, out, tokens, p);
     for (const int i : {0, 1}) {
@@ -96,8 +95,9 @@ class ContextParallel {
                             {p.wte, positions(p, i)});
     }
   }
-  /// Does what the function of this name does. Positions of other ranks get -0, to which the sum
-  /// over ranks adds the gradients of those ranks.
+  /// Does what ladder::embed_backward_weight() does for whole sequences. There is one sequence, so
+  /// the gradient of a position is its row of dout. Positions of other ranks get -0, to which the
+  /// sum over ranks adds the gradients of those ranks.
   void embed_backward_weight(const Ctx& ctx, const EmbedTensors& g, Tensor dout, Tensor tokens,
                              Into into) const {
     if (own_.cp == 1 || !g.wpe) return ladder::embed_backward_weight(ctx, g, dout, tokens, into);

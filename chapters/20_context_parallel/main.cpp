@@ -111,7 +111,7 @@ struct Memory {
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.own.size());  // this rank's tokens
-  // (B): a loss for each sequence of all ranks. Shared, as the host reads it.
+  // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts =
       alloc_own_activations(arena, layout.own_gpt, layout.own, layout.micro, layout.acts);

@@ -42,7 +42,8 @@ class PieceAttention : public SharedAttention {
     return 4 * s.own.size() * (s.q() + 2 * s.NH);
   }
 
-  // A row of qkv holds group after group: r queries, k, v. So do the rows of their gradients.
+  // A row of qkv holds, for each key-value head, its NH / NKV query heads, then k, then v. So do
+  // the rows of their gradients.
   void take_queries(const Ctx& ctx, const Tensor& qkv) const {
     ctx.kernels->copy_columns(ctx, by_group(q_), 0, by_group(qkv), 0, s.q() / s.NKV);
   }

@@ -91,7 +91,8 @@ class RingAttention : public PieceAttention {
       }
       wait(ctx, next, "wait_for_keys");
       if (step > 0) {
-        // The join frees the step before's buffer of leaving_, which the next step then writes.
+        // join() waits until the message of the step before has left, so that the next step may
+        // write its buffer.
         join(ctx, dkv, step - 1, arriving, sent);
         arriving = dkv.take();
         sent = exchange("ring_gradients", part, rank(-step), gradients_[arriving], rank(step));

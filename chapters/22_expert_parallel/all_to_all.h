@@ -23,8 +23,9 @@ inline std::vector<int32_t> exchange_counts(Comm& group, std::vector<int32_t> ou
   return begin;
 }
 
-/// An all-to-all of unequal parts: rows [begin[i], begin[i + 1]) of `leaving` go to rank i, those
-/// of `arriving` come from it, each by a begin of its own.   arriving, leaving (rows,N)
+/// An all-to-all of unequal parts: rows [begin[i], begin[i + 1]) of `leaving` go to rank i, and
+/// such rows of `arriving` come from rank i. Each of the two tensors has its own `begin`. arriving,
+/// leaving (rows,N)
 inline void all_to_all_rows(Comm& group, Tensor arriving, std::span<const int32_t> arriving_begin,
                             Tensor leaving, std::span<const int32_t> leaving_begin) {
   const auto part = [](Tensor x, std::span<const int32_t> begin, int rank) {

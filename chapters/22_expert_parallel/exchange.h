@@ -83,13 +83,13 @@ class Exchange {
   void choose(const Ctx& ctx, const Exchanged& x) {
     const Span span(ctx, "choose_owners");
     take(HostCopy::of(ctx, x.own.expert).tensor(), x.sent.peer);
-    ctx.kernels->expert_rows(ctx, x.sent.rows, x.sent.peer, 0);
+    ctx.kernels->expert_rows(ctx, x.sent.rows, x.sent.peer, /*capacity=*/0);
     ctx.synchronize();  // the host reads these rows
     write_choices(x.sent);
     const std::vector<int32_t> arriving = exchange_counts(*group_, x.sent.counts());
     all_to_all_rows(*group_, choices_in_, arriving, choices_out_, x.sent.begins());
     read_choices(x, arriving);
-    ctx.kernels->expert_rows(ctx, x.arrived.rows, x.arrived.peer, 0);
+    ctx.kernels->expert_rows(ctx, x.arrived.rows, x.arrived.peer, /*capacity=*/0);
     ctx.synchronize();
     count(x);
     to_owners(ctx, x, x.chosen.weight, x.own.weight);
@@ -102,9 +102,9 @@ class Exchange {
     travel(ctx, to, x.arrived, owner_rows_, from, x.sent, origin_rows_);
   }
   /// to (B,T,N): the sum over a token's owners of what they have for it in `from` (ep B,T,N), F32.
-  /// It is rounded once, to the dtype of `to`. An owner has gradients of the weights of its own
-  /// experts, and 0 for those of others: that changes no bit of a number but -0, and these
-  /// gradients are never -0, since each is a sum that began with +0.
+  /// It is rounded once, to the dtype of `to`. Of a token's factors w_e, an owner has the gradients
+  /// of those of its own experts, and +0 for the others. To add +0 changes only -0. These gradients
+  /// are never -0, because combine_backward() sums them from +0. No layout splits that sum.
   void to_origins(const Ctx& ctx, const Exchanged& x, Tensor to, Tensor from) {
     const Span span(ctx, "to_origins");
     const bool wide = to.dtype == from.dtype;
@@ -135,7 +135,7 @@ class Exchange {
   }
 
  private:
-  /// Of a step's passes through all blocks: rows, without those that stay on this rank.
+  /// Rows of one step, over all blocks, without those that stay on this rank.
   struct Count {
     int64_t bytes = 0;     ///< that this rank sends, of rows and their numbers
     int64_t out = 0;       ///< rows that leave for owners: one for a token and an owner

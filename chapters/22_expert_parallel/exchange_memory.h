@@ -1,8 +1,8 @@
 // Memory of an exchange of tokens: which rows travel between ep ranks that share experts, and what
 // has come.
 //
-// A rank is an origin and an owner. As an origin it routes its own tokens: B sequences of a
-// micro-batch. As an owner it has E / ep experts. It does for them what chapter 21 does, with the
+// A rank is an origin and an owner. As an origin it routes its own tokens: the B = MBS sequences of
+// a micro-batch. As an owner it has E / ep experts. It does for them what chapter 21 does, with the
 // ep B sequences of its group; a token that does not come has no row.
 //
 //   a block keeps                  numbers a token
@@ -12,7 +12,8 @@
 //   which rows travel              3 w, w = min(k, ep)         3
 //   input of experts               -                           C
 //
-//   and for each of M rows of experts 3 F + C numbers and an index, as in chapter 21.
+//   and for each of M rows of experts 3 F + C numbers and an index, as in chapter 21. F is the
+//   number of hidden channels of an expert.
 //
 // Any token may choose any expert, so there is memory for the worst case: all tokens of the group
 // come, and each takes as many of the E / ep experts as it may. An expert has at most c tokens of a
@@ -39,7 +40,7 @@ namespace ladder {
 /// Sizes of a layer that ep ranks share.
 struct ExchangeShape {
   ExpertSizes own;  ///< this rank's experts, and what may come to them
-  int64_t B, ep;    ///< B: sequences of a micro-batch
+  int64_t B, ep;    ///< B: sequences of a micro-batch (the README's MBS)
   int64_t most;     ///< c, tokens of a sequence that an expert may have
   Dtype dtype;      ///< of activations
 

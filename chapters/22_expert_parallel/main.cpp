@@ -114,7 +114,7 @@ struct Memory {
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
-  // (B): a loss for each sequence of all ranks. Shared, as the host reads it.
+  // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
@@ -340,7 +340,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
     const Batch part = m.batch.slice(k * MBS, MBS);
     const Tensor own_losses = m.losses.slice(first(k), MBS);
     m.grads.begin(k, GA);
-    m.routers.begin(k * layout.N + m.comm.rank(), MBS);
+    m.routers.begin(k * layout.N + m.comm.rank(), MBS);  // its number in the batch
     forward(m, m.acts, part.tokens);
     head(m, m.acts, m.dacts, own_losses, part.targets, layout.gpt.vocab, scale);
     backward(m, layout, m.acts, m.dacts, part.tokens, m.balance.scale(S, layout.batch));

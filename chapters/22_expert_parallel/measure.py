@@ -43,8 +43,8 @@ def traffic():
             rows.append([k, ep, elements(k * n * (ep - 1) / ep), elements(counted("of_experts")),
                          elements(n * owners(ep, k)), elements(counted("of_owners")),
                          both(*(found["sent"][w] for w in ("predicted", "measured")))])
-    head = ["$k$", "ep", r"even, a row a choice: $2knC\frac{ep-1}{ep}$", "the same, counted",
-            "even, a row an owner", "the same, counted", "bytes of rank 0, forward and backward"]
+    head = ["$k$", "ep", r"formula, one row for each choice: $2knC\frac{ep-1}{ep}$", "the same, counted",
+            "formula, one row for each owner", "the same, counted", "bytes of rank 0, forward and backward"]
     return table(head, rows)
 
 

@@ -1,21 +1,23 @@
-// Hybrid sharding: shards inside a group of ranks, replicas of the whole across groups (Zhao et
-// al., "PyTorch FSDP", arXiv 2304.11277, section 3.2.2).
+// Hybrid sharding: each group of ranks has a whole model in shards, and groups are copies of each
+// other (Zhao et al., "PyTorch FSDP", arXiv 2304.11277, section 3.2.2).
 //
 // Links inside a machine are often ten times as fast as those between machines. Chapter 10 sends
-// about 3 P a micro-step, and over whichever links its ranks have. Here N ranks are R groups of S
-// neighbors. A group has one whole model in S shards, so the 3 P stay inside it. What crosses
-// between groups is a gradient that is summed already: once a step, and a shard of it.
+// about 3 P elements in every micro-step, over all links that join its ranks. Here N ranks are R
+// groups of S neighbors. A group has one whole model in S shards, so the 3 P stay inside it. Once a
+// step gradients cross between groups: each rank sends its shard of the sum over its group.
 //
 //   ranks 0 1 2 3 | 4 5 6 7      R = 2 groups of S = 4
 //     all-gather, reduce-scatter   among 0 1 2 3 and among 4 5 6 7, in every micro-step
 //     all-reduce                   among 0 4, 1 5, 2 6 and 3 7, once a step
 //
-// Ranks 0 and 4 hold the same shard: they are replicas. The price is memory: a rank holds 1/S of
-// what belongs to parameters instead of 1/N.
+// Ranks 0 and 4 hold the same shard: they are replicas. So R is how many ranks hold each shard, and
+// how many groups there are. The price is memory: a rank holds 1/S of what belongs to parameters
+// instead of 1/N.
 //
 // A group takes neighboring sequences of the batch. Micro-step k of shard s in group g has the
-// sequences g B/R + (k S + s) MBS ... + MBS - 1. All of these are powers of two, so each sum is a
-// sub-tree of the batch: first over a micro-batch, then over shards, micro-steps, and groups.
+// sequences g B/R + (k S + s) MBS ... + MBS - 1. R, S, MBS and the micro-steps are powers of two,
+// so each sum is a sub-tree of the batch: first over a micro-batch, then over shards, micro-steps,
+// and groups.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +40,7 @@ struct HsdpOptions {
   void add_to(CommandLine& line) {
     line.group("30_hsdp");
     line.add("--replicas", replicas,
-             "groups of neighboring ranks, each with a whole model in shards");
+             "R, how many ranks hold each shard: R groups of neighbors, each with a whole model");
   }
 
   /// S, ranks of a group. @throws UserError if `ranks` ranks do not make `replicas` equal groups
@@ -89,14 +91,15 @@ inline void sum_over_replicas(const Ctx& ctx, CommStream& replicas, const Shard&
       .wait();
 }
 
-/// Bytes that one rank sends to its replicas in a step: an all-reduce of its shard's gradient. Of
-/// the reductions that load all ranks alike, in equal chunks; for others nothing is predicted.
+/// Bytes that one rank sends to its replicas in a step: an all-reduce of its shard's gradient. The
+/// formula holds for reductions that load all ranks alike, in equal chunks. For others nothing is
+/// predicted.
 inline std::optional<int64_t> replica_traffic(const ParamLayout& shard, const DdpOptions& ddp,
                                               int64_t replicas) {
   return ddp_traffic(shard, ddp, static_cast<int>(replicas));
 }
 
-/// In the report: bytes that this rank has sent in the last step by kind of link, and their sum.
+/// Reports the bytes that this rank has sent in the last step, by kind of link, and their sum.
 inline void report_links(RunLog& log, std::optional<int64_t> inside, const CommStream& shards,
                          std::optional<int64_t> across, const CommStream& replicas) {
   const auto entry = [&](std::optional<int64_t> predicted, int64_t measured) {

@@ -1,5 +1,5 @@
 // 30_hsdp: hybrid sharding, or HSDP. Each group of ranks has a whole model in shards, as chapter 10
-// has it; groups are replicas of each other, as the ranks of chapter 07 are.
+// has it; groups are copies of each other, as the ranks of chapter 07 are.
 
 #include "chapters/02_adamw/optimizer.h"
 #include "chapters/03_schedules/schedule.h"
@@ -65,7 +65,7 @@ struct Layout {
   int rank;
 
   int64_t N = o.run.ranks;       ///< ranks
-  int64_t R = o.hsdp.replicas;   ///< groups, each with a whole model
+  int64_t R = o.hsdp.replicas;   ///< ranks that hold each shard, one in each group
   int64_t S = o.hsdp.shards(N);  ///< ranks of a group
   HsdpPlace place{S, rank};
   GptConfig gpt = o.run.gpt();
@@ -109,7 +109,7 @@ struct Memory {
   Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
   LossScaler scaler{o.loss_scale, o.precision};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
-  // (B): a loss for each sequence of all ranks. Shared, as the host reads it.
+  // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
   Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
   Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
   ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
@@ -264,8 +264,8 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const T
   m.flops = {};
   m.comm_stream.begin_step();
   m.replica_stream.begin_step();
-  // A group has neighboring sequences of the batch. Of these the micro-batches of its ranks are
-  // neighbors: their gradients are summed first.
+  // A group has neighboring sequences of the batch. Within them, the micro-batches of one
+  // micro-step are neighbors: their gradients are summed first.
   const int64_t first_of_group = layout.place.first_of_group(layout.share);
   const auto first = [&](int64_t k) { return layout.place.first(layout.share, k, MBS); };
   for (int64_t k = 0; k < GA; ++k) {
