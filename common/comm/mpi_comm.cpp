@@ -76,11 +76,11 @@ void wait_for(const std::function<int64_t()>& left, Process& process, const Call
   }
 }
 
-/// How a tensor is cut, which both sides do alike. On a slow link, a sign of life (mpi_watch.h)
-/// gets through between two pieces; it would wait behind a whole message.
-Chunks pieces_of(const Tensor& data, bool between_machines) {
+/// How a tensor is cut, by both sides alike. `far` is between machines: there a sign of life
+/// (mpi_watch.h) must get through, and would wait behind a whole message on a slow link.
+Chunks pieces_of(const Tensor& data, bool far) {
   constexpr int64_t kBytes = 1 << 18;
-  const int64_t pieces = between_machines ? ceil_div(data.bytes(), kBytes) : 1;
+  const int64_t pieces = far ? ceil_div(data.bytes(), kBytes) : 1;
   return {.elements = data.size(), .count = std::max<int64_t>(1, pieces)};
 }
 
@@ -90,16 +90,15 @@ class Message : public Pending::Work {
   /// @param call   a Send or Recv
   /// @param within the call that it is a message of: itself, or a collective
   /// @param tag    tells its pieces from those of other messages between the two ranks
-  Message(const Call& call, const Call& within, HostCopy data, MPI_Comm comm, int tag,
-          bool between_machines, std::shared_ptr<Process> process)
+  Message(const Call& call, const Call& within, HostCopy data, MPI_Comm comm, int tag, bool far,
+          std::shared_ptr<Process> process)
       : call_(call),
         within_(within),
         data_(std::move(data)),
         comm_(comm),
         tag_(tag),
         process_(std::move(process)),
-        pieces_(pieces_of(data_.tensor(), between_machines)) {
-    requests_.fill(MPI_REQUEST_NULL);
+        pieces_(pieces_of(data_.tensor(), far)) {
     const std::lock_guard lock(process_->mutex);
     advance();
     process_->messages.push_back(this);
@@ -111,9 +110,8 @@ class Message : public Pending::Work {
     std::erase(process_->messages, this);
     if (sends()) return;
     for (MPI_Request& request : requests_) {
-      if (request == MPI_REQUEST_NULL) continue;
-      MPI_Cancel(&request);
-      MPI_Request_free(&request);
+      if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
+      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
     }
   }
   void wait() override {
@@ -142,12 +140,11 @@ class Message : public Pending::Work {
   bool sends() const { return call_.operation == Operation::Send; }
   void begin(int64_t piece) {
     const Tensor x = pieces_.of(flat(data_.tensor()), piece);
-    if (sends())
-      check(MPI_Isend(x.ptr, count(x), datatype(x.dtype), call_.root, tag_, comm_, &request(piece)),
-            "MPI_Isend");
-    else
-      check(MPI_Irecv(x.ptr, count(x), datatype(x.dtype), call_.root, tag_, comm_, &request(piece)),
-            "MPI_Irecv");
+    const auto start = [&](auto function, const char* name) {
+      check(function(x.ptr, count(x), datatype(x.dtype), call_.root, tag_, comm_, &request(piece)),
+            name);
+    };
+    sends() ? start(MPI_Isend, "MPI_Isend") : start(MPI_Irecv, "MPI_Irecv");
   }
   void check_size(const MPI_Status& status) const {
     int arrived = 0;
@@ -164,7 +161,7 @@ class Message : public Pending::Work {
   std::shared_ptr<Process> process_;
   Chunks pieces_;
   int64_t begun_ = 0, done_ = 0;  ///< pieces
-  std::array<MPI_Request, kAtOnce> requests_;
+  std::array<MPI_Request, kAtOnce> requests_{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
 };
 
 void Process::advance() {
@@ -182,9 +179,9 @@ class MpiComm : public Comm {
         sent_(machines_.size()),
         received_(machines_.size()) {
     const Waiting waiting("the start of a group");
-    check(MPI_Allgather(&process_->machine, 1, MPI_INT, machines_.data(), 1, MPI_INT,
-                        group_->get()),
-          "MPI_Allgather");
+    check(
+        MPI_Allgather(&process_->machine, 1, MPI_INT, machines_.data(), 1, MPI_INT, group_->get()),
+        "MPI_Allgather");
   }
   std::string_view kind() const override { return "mpi"; }
   void abandon() noexcept override { process_->abandoned = true; }
@@ -198,7 +195,7 @@ class MpiComm : public Comm {
  private:
   void compare(const Call& call);
   void wait(MPI_Request request);
-  Pending begin(Operation operation, HostCopy data, int peer, int& before);
+  Pending begin(Operation operation, HostCopy data, int peer, std::vector<int>& before);
 
   void do_all_reduce(Tensor data, Combine combine) override;
   void do_reduce_scatter(Tensor out, Tensor inp, Combine combine) override;
@@ -279,12 +276,11 @@ void MpiComm::do_all_gather(Tensor out, Tensor inp) {
   all.send();
 }
 
-// All weights may be one broadcast. A piece starts when this rank has done its part in the last one.
+// It may be all weights. A piece starts when this rank has done its part in the last one.
 void MpiComm::do_broadcast(Tensor data, int root) {
   const HostCopy host =
       rank() == root ? HostCopy::of(device_ctx(), data) : HostCopy::to_write(device_ctx(), data);
-  const bool between_machines = std::ranges::count(machines_, machines_[0]) < size();
-  const Chunks pieces = pieces_of(data, between_machines);
+  const Chunks pieces = pieces_of(data, std::ranges::count(machines_, machines_[0]) < size());
   for (int64_t i = 0; i < pieces.count; ++i) {
     const Tensor piece = pieces.of(flat(host.tensor()), i);
     MPI_Request request;
@@ -320,24 +316,22 @@ std::unique_ptr<Comm> MpiComm::do_split(int color, int key) {
   return std::make_unique<MpiComm>(std::make_unique<mpi::Group>(part), process_);
 }
 
-/// @param before how many messages have gone to `peer`, or come from it
-Pending MpiComm::begin(Operation operation, HostCopy data, int peer, int& before) {
+/// @param before by rank: how many messages have gone there, or come from there
+Pending MpiComm::begin(Operation operation, HostCopy data, int peer, std::vector<int>& before) {
   constexpr int kTags = 1 << 15;  // every MPI has as many
   const Call call{.operation = operation, .payload = data.tensor(), .root = peer};
-  const int tag = std::exchange(before, (before + 1) % kTags);
-  const bool between_machines = machines_[static_cast<size_t>(peer)] != process_->machine;
+  const auto at = static_cast<size_t>(peer);
+  const int tag = std::exchange(before[at], (before[at] + 1) % kTags);
   return Pending(std::make_unique<Message>(call, *current(), std::move(data), group_->get(), tag,
-                                           between_machines, process_));
+                                           machines_[at] != process_->machine, process_));
 }
 
 Pending MpiComm::do_isend(Tensor data, int to) {
-  return begin(Operation::Send, HostCopy::of(device_ctx(), data), to,
-               sent_[static_cast<size_t>(to)]);
+  return begin(Operation::Send, HostCopy::of(device_ctx(), data), to, sent_);
 }
 
 Pending MpiComm::do_irecv(Tensor data, int from) {
-  return begin(Operation::Recv, HostCopy::to_write(device_ctx(), data), from,
-               received_[static_cast<size_t>(from)]);
+  return begin(Operation::Recv, HostCopy::to_write(device_ctx(), data), from, received_);
 }
 
 constexpr std::string_view kUnheard =
