@@ -25,9 +25,11 @@ constexpr int kBytes = sizeof(RankReport);
 
 }  // namespace
 
-Watch::Watch(const Patience& patience, std::jthread until_all_are_heard)
+Watch::Watch(const Patience& patience, std::jthread until_all_are_heard,
+             std::function<void()> advance)
     : patience_(patience),
       until_all_are_heard_(std::move(until_all_are_heard)),
+      advance_(std::move(advance)),
       reports_(static_cast<size_t>(group_.size())) {
   for (int rank = 0; rank < group_.size(); ++rank) {
     reports_[static_cast<size_t>(rank)].rank = rank;
@@ -74,6 +76,7 @@ void Watch::loop() {
       if (stopped_) return;
       over = over_;
     }
+    advance_();
     for (Peer& peer : peers_) receive(peer);
     if (until_all_are_heard_.joinable() && std::ranges::all_of(peers_, &Peer::heard))
       until_all_are_heard_ = {};

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -21,7 +22,8 @@ class Watch {
  public:
   /// Watches the calling thread. All ranks make one.
   /// @param until_all_are_heard a thread that ends once this rank has heard of all that tell it
-  Watch(const Patience& patience, std::jthread until_all_are_heard);
+  /// @param advance             called at each look: messages go on while their rank computes
+  Watch(const Patience& patience, std::jthread until_all_are_heard, std::function<void()> advance);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch() { stop(); }
@@ -55,6 +57,7 @@ class Watch {
   int rank_ = group_.rank();
   Patience patience_;
   std::jthread until_all_are_heard_;
+  std::function<void()> advance_;
   Pulse pulse_;
   std::vector<RankReport> reports_;  ///< by rank; for the thread only, as the next two
   std::vector<Peer> peers_;          ///< rank 0; on rank 0 all other ranks

@@ -40,6 +40,11 @@ class Polling {
     if (looks_ == kLong) waiting_.emplace(to_string(call_));
     be_patient(looks_++);
   }
+  /// Part of what it waits for has come. What is left is another wait.
+  void begin_anew() {
+    looks_ = 0;
+    waiting_.reset();
+  }
 
  private:
   const Call& call_;

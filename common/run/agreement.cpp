@@ -28,34 +28,40 @@ constexpr std::array kOwnAffair = {"--ranks", "--threads", "--quiet", "--config"
 // Only rank 0 writes, but all ranks gather what it writes.
 constexpr std::array kOutputs = {"--save", "--trace", "--report", "--timeline"};
 
-/// A file is identified by its length, and by the checksum of its first and last 2^20 bytes:
-/// reading all of it would take as long as loading it.
-std::string identity_of(const std::string& path) {
-  constexpr int64_t kEndBytes = 1 << 20;
+enum class Part { All, Ends };
+
+/// Identifies a file: its length, and a checksum of all its pieces, or of the first and the last
+/// one. Reading all of it takes as long as loading it.
+std::string identity_of(const std::string& path, Part part) {
+  constexpr int64_t kPieceBytes = 1 << 20;
   const InputFile file(path);
-  std::vector<std::byte> bytes(static_cast<size_t>(std::min(kEndBytes, file.size())));
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(kPieceBytes, file.size())));
+  const int64_t last = file.size() - std::ssize(piece);
   Checksum sum;
-  for (const int64_t begin : {int64_t{0}, file.size() - std::ssize(bytes)}) {
-    file.read(begin, bytes);
-    sum.update(bytes);
-  }
+  const auto add = [&](int64_t begin) {
+    file.read(begin, piece);
+    sum.update(piece);
+  };
+  add(0);
+  for (int64_t at = kPieceBytes; part == Part::All && at < last; at += kPieceBytes) add(at);
+  add(last);
   return fmt::format("{} bytes, {}", file.size(), sum.hex());
 }
 
 /// What is loaded. The manifest has checksums of everything that a checkpoint holds.
 std::string checkpoint(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return identity_of(path);
+  if (!fs::is_directory(path, ignored)) return identity_of(path, Part::Ends);
   const auto described = with_checkpoint(path, [](const fs::path& generation) {
     return fmt::format("of step {}: {}", Manifest::read(generation).steps(),
-                       identity_of(Manifest::path_in(generation)));
+                       identity_of(Manifest::path_in(generation), Part::All));
   });
   if (described) return *described;
   std::string all;
   for (const std::string& name : names_in(path))
     if (name.ends_with(".safetensors"))
       all += fmt::format("{}{}: {}", all.empty() ? "" : ", ", name,
-                         identity_of((fs::path(path) / name).string()));
+                         identity_of((fs::path(path) / name).string(), Part::Ends));
   return all;
 }
 
@@ -63,7 +69,7 @@ std::string checkpoint(const std::string& path) {
 std::string compared(const FlagValue& flag) {
   if (flag.value.empty()) return "not given";
   if (std::ranges::count(kOutputs, flag.flag) > 0) return "given";
-  if (flag.flag == "--data") return identity_of(flag.value);
+  if (flag.flag == "--data") return identity_of(flag.value, Part::All);
   if (flag.flag == "--load") return checkpoint(flag.value);
   return flag.value;
 }
@@ -123,7 +129,7 @@ void check_agreement(Comm& comm, const RunOptions& options) {
 }
 
 json origin_of(const RunOptions& options) {
-  return {{"seed", options.seed}, {"text", identity_of(options.data)}};
+  return {{"seed", options.seed}, {"text", identity_of(options.data, Part::Ends)}};
 }
 
 std::string changed_origin(const std::string& load, const json& now) {

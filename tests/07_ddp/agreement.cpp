@@ -76,6 +76,11 @@ TEST_F(RanksThatDiffer, InAFile) {
   write("other.txt", "O" + text.substr(1));
   expect_refused({"--data longer.txt", "--data is 4000 bytes, "});
   expect_refused({"--data other.txt", "--data is 4000 bytes, "});
+  std::string large(3'500'000, 'a');
+  write("large.txt", large);
+  large[large.size() / 2] = 'b';
+  write("middle.txt", large);
+  expect_refused({"--data middle.txt", "--data is 3500000 bytes, ", "--data large.txt"});
 
   const std::string small = "--layers 1 --channels 16 --heads 2 --batch 12 --reduction tree ";
   train(chapter, small + "--steps 1 --save one");
