@@ -1,8 +1,7 @@
 // The contents page of the ground floor: every operation with its formula and its shapes.
 //
-// There are four tables: `ref` (plain loops over float and double: the specification), `cpu`
-// (threads and SIMD), and two from kernels/cuda/, whose kernels run on a GPU or on the CPU. All
-// tables keep these rules:
+// Four tables keep the rules below: `ref` (plain loops over float and double: the specification),
+// `cpu` (threads and SIMD), and two from kernels/cuda/, whose kernels run on a GPU or on the CPU.
 //   - shapes come from the tensors; outputs come first, then inputs;
 //   - activations, their gradients and the parameters have one dtype: F32 (F64 in `ref`), BF16 or
 //     F16. Tokens and targets are I32;
@@ -111,10 +110,9 @@ constexpr int32_t kNoRow = -1;
 /// the names in kernels/operations.inc.
 struct Kernels {
   const char* name;
-  int64_t scratch_bytes;  ///< of Ctx::scratch for each of ctx.threads; a device counts as one
-  int64_t max_head;       ///< most channels of a head that attention takes
-  /// Whether its products read FP8 codes along either dimension: `cast` writes both copies.
-  bool turns_fp8 = false;
+  int64_t scratch_bytes;   ///< of Ctx::scratch for each of ctx.threads; a device counts as one
+  int64_t max_head;        ///< most channels of a head that attention takes
+  bool turns_fp8 = false;  ///< whether `cast` writes a transposed copy of FP8 codes, too
 
   // ---- embedding -------------------------------------------------------------------------
   /// out[b,t,:] = wte[tokens[b,t],:] + wpe[t,:]. Without wpe: the token's row alone. If the token
