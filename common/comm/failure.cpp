@@ -14,7 +14,7 @@ namespace ladder {
 
 Failure failure(const std::string& who) {
   const auto told = [&](const char* kind, std::string_view what, int status) {
-    return Failure{fmt::format("{}: {}{}", kind, who, what), status};
+    return Failure{.line = fmt::format("{}: {}{}", kind, who, what), .status = status};
   };
   const auto out_of_memory = [&](std::string_view what) {
     Failure end = told("error", what, 2);
@@ -34,7 +34,9 @@ Failure failure(const std::string& who) {
   } catch (const NoTemporaryFile& e) {
     return told("error", e.what(), 2);
   } catch (const OutOfMemory& e) {
-    return out_of_memory(e.what());
+    Failure end = out_of_memory(e.what());
+    end.no_memory = true;
+    return end;
   } catch (const std::bad_alloc&) {
     return out_of_memory("no memory beside the tensors");
   } catch (const std::exception& e) {

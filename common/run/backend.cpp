@@ -2,6 +2,7 @@
 
 #include "common/error.h"
 #include "common/run/agreement.h"
+#include "common/run/batch_trial.h"
 #include "common/run/options.h"
 #include "kernels/cpu/team.h"
 
@@ -45,7 +46,9 @@ bool on_device(std::string_view name) { return find(name).open != nullptr; }
 
 std::unique_ptr<Device> open_device(const RunOptions& options) {
   const Backend& backend = find(options.backend);
-  return backend.open ? backend.open() : nullptr;
+  if (!backend.open) return nullptr;
+  memory_is_of_device();
+  return backend.open();
 }
 
 void start_ranks(const RunOptions& options, const RankBody& body) {

@@ -105,6 +105,7 @@ class CommandLine {
                    std::optional<int>*, std::optional<int64_t>*, std::vector<std::string>*>;
   void add_value(const char* flag, Value value, const std::string& help, const FlagRules& rules);
   std::vector<FlagValue> record() const;
+  void take_trial_batch();
 
   std::unique_ptr<CLI::App> app_;
   std::string group_;

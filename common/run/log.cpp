@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/printable.h"
 #include "common/run/agreement.h"
+#include "common/run/batch_trial.h"
 #include "common/save/checkpoint.h"
 
 namespace ladder {
@@ -30,6 +31,7 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
       ctx_(ctx),
       comm_(comm),
       progress_(stdout, Progress::style_for(stdout, options.quiet || !speaks()), options.steps) {
+  memory_is_there(comm);
   plan_.layout.comm = comm ? comm->kind() : "self";
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);

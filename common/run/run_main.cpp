@@ -10,6 +10,7 @@
 
 #include "common/comm/failure.h"
 #include "common/comm/run_ranks.h"
+#include "common/run/batch_trial.h"
 #include "common/run/ending.h"
 
 namespace ladder {
@@ -34,9 +35,9 @@ Failure end_of(const std::function<void()>& body) {
   try {
     warn_of_copies();
     body();
-    return ending().value_or(Failure{"", 0});
+    return ending().value_or(Failure{.line = "", .status = 0});
   } catch (const HelpPrinted&) {
-    return {"", 0};
+    return {.line = "", .status = 0};
   } catch (...) {
     const int rank = launched_rank();
     Failure end = failure();
@@ -57,8 +58,10 @@ int run_main(const std::function<void()>& body) {
   std::signal(SIGXFSZ, SIG_IGN);
   forget_ending();
   Failure end = end_of(body);
+  if (end.no_memory) end.line += batch_that_fits(body);
   if (!output_is_written())
-    end = {"error: standard output cannot be written: is its disk full?", kNotDone};
+    end = {.line = "error: standard output cannot be written: is its disk full?",
+           .status = kNotDone};
   if (!end.line.empty()) tell(end.line);
   return end.status;
 }

@@ -115,7 +115,6 @@ TEST(Recompute, Refusals) {
        {"", "every", "every:", "every:0", "every:-1", "every:8", "every:2x", "every: 2",
         "every:99999999999999999999", "Full", "sometimes", "2", "selective:", "selective:norms"})
     EXPECT_USER_ERROR(Recompute(policy, 7), legal);
-  EXPECT_USER_ERROR(Recompute("offload", 7), "of chapter 18_offload");
 }
 
 }  // namespace
