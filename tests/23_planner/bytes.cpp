@@ -71,7 +71,7 @@ TEST_F(PlannedBytes, OfEachStageOfZero) {
        {std::pair{"07_ddp", 0}, {"08_zero1", 1}, {"09_zero2", 2}, {"10_zero3", 3}})
     for (const int ranks : {2, 4})
       expect_all(chapter, kNano,
-                 fmt::format("--gpus {} --tp 1 --pp 1 --cp 1 --zero {}", ranks, zero),
+                 fmt::format("--gpus {} --tp 1 --pp 1 --cp 1 --zero {} --replicas 1", ranks, zero),
                  fmt::format("--ranks {}", ranks));
 }
 

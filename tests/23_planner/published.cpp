@@ -182,8 +182,14 @@ TEST(Published, StepsOfMegaScale) {
 
 // 2410.06511 (torchtitan): 829 tokens a second and device, 70B on 256 H100 with FSDP alone.
 TEST(Published, TokensOfTorchtitan) {
-  const Fixed fixed{
-      .tp = 1, .pp = 1, .dp = 256, .cp = 1, .zero = 3, .micro_batch = 2, .recompute = "full"};
+  const Fixed fixed{.tp = 1,
+                    .pp = 1,
+                    .dp = 256,
+                    .cp = 1,
+                    .zero = 3,
+                    .replicas = 1,
+                    .micro_batch = 2,
+                    .recompute = "full"};
   const double seconds = planned(job(preset("llama3-70b"), 256, 512), "h100", fixed);
   EXPECT_NEAR(2 * 8192 / seconds / 829, 1, 0.02);
 }
