@@ -151,6 +151,7 @@ std::string ranks_text(const Tokenizer& tokenizer) {
 Tokenizer read_tokenizer(const std::string& path, const TokenizerHints& hints) {
   std::string file = path;
   try {
+    if (!fs::exists(path)) throw UserError("no such file or directory");
     if (fs::is_directory(path)) file = file_in(path);
     return read_file(file, hints);
   } catch (const UserError& e) {

@@ -97,6 +97,7 @@ TEST_F(Tokenizer, RefusesBadInput) {
         {"encode --tokenizer t --data text.txt --format megatron --out x",
          "a name that ends in .bin"},
         {"encode --data text.txt --out x.bin", "--tokenizer is missing"},
+        {"encode --data text.txt --out x.bin --tokenizer none", "none: no such file or directory"},
         {"encode --data text.txt --out x.bin --tokenizer wide.json", "wide.json: no model"},
         {"encode --data text.txt --out x.bin --tokenizer bad.txt", "ranks do not say"},
         {"encode --data text.txt --out x.bin --tokenizer t --split x", "--split x; legal are gpt2"},
