@@ -49,7 +49,7 @@ void work(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
   run.ranks = c.ranks;
   run.threads = 1;
   Arena arena;
-  const Ctx ctx = make_ctx(run, arena, nullptr, /*flops=*/nullptr, &world);
+  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &world});
   const ParamLayout shard = ParamLayout(c.gpt, c.shards()).shard(rank % c.shards());
   const Shard grads{arena.zeros(Mem::Grad, "grads", Dtype::F32, {shard.grads().size()})};
   CommStream stream = open_comm_stream(arena, ctx, *groups.replicas, run, {}, shard.grads().size());
