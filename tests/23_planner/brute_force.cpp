@@ -61,7 +61,7 @@ class BruteForce {
   void with_schedule(PlanLayout l) {
     for (l.zero = 0; l.zero <= 3; ++l.zero) {
       if (zero_ && l.zero != *zero_) continue;
-      for (l.replicas = 1; l.replicas <= l.dp; ++l.replicas)
+      for (l.replicas = 1; l.replicas <= (l.zero == 3 ? l.dp : 1); ++l.replicas)
         for (const std::string& policy : policies(job_.gpt.layers)) {
           l.recompute = policy;
           if (why_not(job_, l).empty()) look_at(l);
