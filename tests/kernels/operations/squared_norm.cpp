@@ -11,8 +11,9 @@ class SquaredNorm : public VsRef {
   /// sum exact in any order.
   void expect_limbs_of_ref(const Tensor& x, int times = 1) {
     for (int64_t i = 0; near_ref && i < x.size(); ++i) {
+      if (!std::isfinite(at(x, i)) || at(x, i) == 0) continue;
       const double few = std::ldexp(1, std::ilogb(at(x, i)) - 4);
-      if (std::isfinite(at(x, i)) && at(x, i) != 0) set(x, i, few * std::round(at(x, i) / few));
+      set(x, i, few * std::round(at(x, i) / few));
     }
     const Tensor want = host.zeros(Dtype::I64, {x.dim(0), kLimbs}), limbs = share(want);
     for (int i = 0; i < times; ++i) {
