@@ -21,14 +21,15 @@
 #include "chapters/26_packing/windows.h"
 #include "common/data/text.h"
 #include "kernels/documents.h"
+#include "kernels/kernels.h"
 
 namespace ladder {
 
 /// Some of the bundles of a batch.
 struct Bundles {
-  Batch rows;           ///< (R,T)
+  Batch rows;              ///< (R,T)
   RowDocuments documents;  ///< in these rows
-  Tensor losses;        ///< one for each turn
+  Tensor losses;           ///< one for each turn
 
   int64_t count() const { return rows.tokens.dim(0); }  ///< R
 };
@@ -92,7 +93,7 @@ class BundleBatch {
     const int64_t first = first_row_[static_cast<size_t>(begin)],
                   rows = first_row_[static_cast<size_t>(begin + count)] - first;
     RowDocuments documents{.rows = borders_.slice(begin * turns_, count * turns_),
-                        .position = position_.slice(first, rows)};
+                           .position = position_.slice(first, rows)};
     documents.longest = fill_positions(documents.position, documents.rows);
     return {all_.slice(first, rows), documents, losses};
   }
