@@ -12,6 +12,7 @@
 
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
 #include "chapters/24_tokenizer/trainer.h"
+#include "chapters/26_packing/plan.h"
 #include "common/comm/chunks.h"
 #include "common/comm/faulty_comm.h"
 #include "common/comm/reduction.h"
@@ -271,6 +272,15 @@ json models() {
   return all;
 }
 
+/// Three words, each with its end, in rows of six.
+json packing() {
+  const std::vector<std::string> words = {"cat", "house", "it"};
+  std::vector<int64_t> lengths;
+  for (const std::string& word : words) lengths.push_back(std::ssize(word));
+  constexpr int64_t T = 6;
+  return {{"words", words}, {"T", T}, {"rows", plan_rows(lengths, T, T, Pack::Ffd)}};
+}
+
 }  // namespace
 }  // namespace ladder
 
@@ -283,6 +293,7 @@ int main() {
                   {"pipelines", pipelines(2, 4)},
                   {"models", models()},
                   {"merges", merges()},
+                  {"packing", packing()},
                   {"rope", rope()},
                   {"token_orders", token_orders()},
                   {"ring_of_keys", ring_of_keys()},
