@@ -274,11 +274,8 @@ json models() {
 
 /// Three words, each with its end, in rows of six.
 json packing() {
-  const std::vector<std::string> words = {"cat", "house", "it"};
-  std::vector<int64_t> lengths;
-  for (const std::string& word : words) lengths.push_back(std::ssize(word));
-  constexpr int64_t T = 6;
-  return {{"words", words}, {"T", T}, {"rows", plan_rows(lengths, T, T, Pack::Ffd)}};
+  const RowPlan rows = plan_rows(std::vector<int64_t>{3, 5, 2}, 6, 6, Pack::Ffd);
+  return {{"words", {"cat", "house", "it"}}, {"T", 6}, {"rows", rows}};
 }
 
 }  // namespace
