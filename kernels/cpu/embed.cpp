@@ -39,9 +39,11 @@ Occurrences sort_by_token(const Ctx& ctx, const Tensor& all, int64_t V,
   check_tokens(all, V);
   const std::span<const int32_t> tokens(all.data<int32_t>(), static_cast<size_t>(all.size()));
   const auto at = [](int64_t v) { return static_cast<size_t>(v); };
-  const std::span<Occurrence> memory =
-      shared_scratch<Occurrence>(ctx, ceil_div(V + 1, 2) + all.size());
-  const Occurrences found{.start{&memory[0].row, at(V) + 1}, .where = memory.last(at(all.size()))};
+  const int64_t starts = round_up<int64_t>(V + 1, 2);
+  const std::span<int32_t> memory = shared_scratch<int32_t>(ctx, starts + 2 * all.size());
+  const Occurrences found{
+      .start = memory.first(at(V) + 1),
+      .where{reinterpret_cast<Occurrence*>(memory.data() + starts), at(all.size())}};
   std::fill(found.start.begin(), found.start.end(), 0);
   for_matrix_leaves(sequences, ctx.token_chunks, [&](int64_t, const Fold& leaf) {
     for_rows(leaf, [&](int64_t row) {
