@@ -12,6 +12,7 @@
 
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
 #include "chapters/24_tokenizer/trainer.h"
+#include "chapters/26_packing/plan.h"
 #include "common/comm/chunks.h"
 #include "common/comm/faulty_comm.h"
 #include "common/comm/reduction.h"
@@ -271,6 +272,12 @@ json models() {
   return all;
 }
 
+/// Three words, each with its end, in rows of six.
+json packing() {
+  const RowPlan rows = plan_rows(std::vector<int64_t>{3, 5, 2}, 6, 6, Pack::Ffd);
+  return {{"words", {"cat", "house", "it"}}, {"T", 6}, {"rows", rows}};
+}
+
 }  // namespace
 }  // namespace ladder
 
@@ -283,6 +290,7 @@ int main() {
                   {"pipelines", pipelines(2, 4)},
                   {"models", models()},
                   {"merges", merges()},
+                  {"packing", packing()},
                   {"rope", rope()},
                   {"token_orders", token_orders()},
                   {"ring_of_keys", ring_of_keys()},
