@@ -36,6 +36,12 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--z-loss", "", "21_moe"},
     BranchFlag{"--bias-rate", "", "21_moe"},
     BranchFlag{"--ep", "", "22_expert_parallel"},
+    BranchFlag{"--documents", "", "26_packing"},
+    BranchFlag{"--end-of-text", "", "26_packing"},
+    BranchFlag{"--pack", "", "26_packing"},
+    BranchFlag{"--unpacked", "", "26_packing"},
+    BranchFlag{"--pack-window", "", "26_packing"},
+    BranchFlag{"--row-documents", "", "26_packing"},
     BranchFlag{"--replicas", "", "30_hsdp"},
 };
 

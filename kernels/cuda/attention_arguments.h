@@ -8,6 +8,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/grid.h"
+#include "kernels/documents.h"
 #include "kernels/shapes.h"
 
 namespace ladder::LADDER_CUDA {
@@ -31,18 +32,6 @@ inline Heads heads_of(const AttentionPieceShape& s, bool together,
           .scale = static_cast<float>(scale),
           .unit = static_cast<float>(scale / std::numbers::ln2),
           .documents = documents};
-}
-
-/// Sequences of s, or the documents in them: how many, and tokens of the longest.
-struct Sequences {
-  const int32_t* documents;
-  int64_t count, longest;
-};
-inline Sequences sequences_of(const Ctx& ctx, const AttentionPieceShape& s) {
-  const PackedRows& all = ctx.packed;
-  if (!all.begin) return {nullptr, s.B, s.Tq};
-  CHECK(all.longest > 0 && all.longest <= s.B * s.Tq, "documents of {} tokens", all.longest);
-  return {device_data<int32_t>(all.begin), all.begin.size() - 1, all.longest};
 }
 
 /// The queries of a piece; a whole sequence is one run.

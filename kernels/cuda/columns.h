@@ -34,7 +34,7 @@ static __global__ void sum_leaves(float* partial, Terms terms, VectorTree tree, 
   __shared__ float by_warp[kWarps][Count][kColumns];
   const int64_t first = static_cast<int64_t>(blockIdx.y) * kColumns;
   const int64_t c = first + lane_index() * W;
-  const Fold fold = tree.B == 0 ? Fold{} : tree.rows(blockIdx.x);
+  const Fold fold = tree.leaves() == 0 ? Fold{} : tree.rows(blockIdx.x);
   const Range rows = warp_index() < kOfChunk ? fold.early : fold.late;
   Floats<W> sum[Count];
   for (Floats<W>& of : sum)
