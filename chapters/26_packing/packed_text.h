@@ -1,0 +1,107 @@
+// What a step and a validation read: documents in bundles, or without --documents rows of a text as
+// chapter 06 draws them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "chapters/26_packing/bundles.h"
+#include "common/data/text.h"
+#include "common/model/measure.h"
+#include "common/run/ending.h"
+#include "common/run/log.h"
+
+namespace ladder {
+
+class PackedText {
+ public:
+  /// @throws UserError as Text and DocumentWindows do
+  PackedText(const TextOptions& text, const PackOptions& options) {
+    if (options.documents)
+      windows_.emplace(text, options);
+    else
+      text_.emplace(text);
+  }
+
+  /// Fills the batch with the next bundles. `place` is then that of the bundle after them.
+  void draw(BundleBatch& batch, RowPlace& place, uint64_t seed, int64_t step) {
+    if (text_) return text_->draw(batch.rows(), seed, step);
+    batch.clear();
+    for (int64_t b = 0; b < batch.size(); ++b) batch.add(windows_->file(), windows_->next(place));
+  }
+
+  /// How many bundles a validation takes. They have about 65,536 targets.
+  int64_t validation_count() const {
+    return text_ ? text_->validation_count() : windows_->held_out().size();
+  }
+  /// Fills validation bundles [first, first + count).
+  void draw_validation(BundleBatch& batch, int64_t first, int64_t count) const {
+    if (text_) return text_->draw_validation(batch.rows().slice(0, count), first);
+    batch.clear();
+    for (int64_t b = first; b < first + count; ++b)
+      batch.add(windows_->file(), windows_->held_out().row(b));
+  }
+
+ private:
+  std::optional<Text> text_;
+  std::optional<DocumentWindows> windows_;
+};
+
+/// Validation in bundles, as Validation (common/run/validation.h) has it in sequences:
+///
+///   HeldOut v(ctx, text, batch, each);
+///   while (v.next()) ... v.bundles().losses ...
+///   v.mean();
+class HeldOut {
+ public:
+  /// @param each bundles at a time, at most those of a micro-batch
+  HeldOut(const Ctx& ctx, const PackedText& text, BundleBatch& batch, int64_t each)
+      : ctx_(ctx), text_(text), batch_(batch), each_(each) {}
+
+  /// @return false if all bundles are done, or if a signal has stopped the run
+  bool next() {
+    if (stopping()) return false;
+    if (bundles_.losses) sum_ += total_loss(ctx_, bundles_.losses);
+    const int64_t count = std::min(each_, text_.validation_count() - begin_);
+    if (count <= 0) return false;
+    text_.draw_validation(batch_, begin_, count);
+    bundles_ = batch_.slice(0, count);
+    targets_ += count_targets(bundles_.rows);
+    begin_ += count;
+    return true;
+  }
+  const Bundles& bundles() const { return bundles_; }
+
+  /// The mean over all targets.
+  float mean() const { return static_cast<float>(sum_ / static_cast<double>(targets_)); }
+
+ private:
+  const Ctx& ctx_;
+  const PackedText& text_;
+  BundleBatch& batch_;
+  int64_t each_, begin_ = 0, targets_ = 0;
+  Bundles bundles_;
+  double sum_ = 0;
+};
+
+/// Prints what packing has done in all steps of this run, and puts it into --report.
+/// @param T tokens of a row
+inline void report_packing(RunLog& log, const PackCounts& all, int64_t T) {
+  if (all.documents == 0) return;
+  const int64_t pairs = all.rows * (T * (T + 1) / 2);
+  const auto share = [](int64_t part, int64_t of) {
+    return 100.0 * static_cast<double>(part) / static_cast<double>(of);
+  };
+  log.note(fmt::format(
+      "{} documents in {} rows: {} positions trained ({:.1f}%), {} of them cut off from the "
+      "beginning of their document; {} padded; {:.1f}% of the pairs of whole rows",
+      all.documents, all.rows, all.trained, share(all.trained, all.rows * T), all.cut, all.padded,
+      share(all.pairs, pairs)));
+  log.extra()["packing"] = {{"documents", all.documents}, {"rows", all.rows},
+                            {"trained", all.trained},     {"cut", all.cut},
+                            {"padded", all.padded},       {"pairs", all.pairs},
+                            {"pairs_of_rows", pairs}};
+}
+
+}  // namespace ladder
