@@ -26,9 +26,9 @@ namespace ladder {
 
 /// Some of the bundles of a batch.
 struct Bundles {
-  Batch rows;           ///< (R,T)
+  Batch rows;              ///< (R,T)
   RowDocuments documents;  ///< in these rows
-  Tensor losses;        ///< one for each turn
+  Tensor losses;           ///< one for each turn
 
   int64_t count() const { return rows.tokens.dim(0); }  ///< R
 };
@@ -66,7 +66,9 @@ class BundleBatch {
     counts_ = {};
   }
   /// Adds a bundle of these pieces, in their order.
-  void add(const DocumentFile& file, const std::vector<Piece>& pieces) {
+  /// @param file a DocumentFile, or what else reads tokens as it does
+  template <class File>
+  void add(const File& file, const std::vector<Piece>& pieces) {
     const int64_t T = all_.tokens.dim(1), b = std::ssize(first_row_) - 1;
     const int64_t base = first_row_[static_cast<size_t>(b / micro_ * micro_)] * T;
     int32_t* border = borders_.data<int32_t>() + 2 * turns_ * b;
@@ -92,7 +94,7 @@ class BundleBatch {
     const int64_t first = first_row_[static_cast<size_t>(begin)],
                   rows = first_row_[static_cast<size_t>(begin + count)] - first;
     RowDocuments documents{.rows = borders_.slice(begin * turns_, count * turns_),
-                        .position = position_.slice(first, rows)};
+                           .position = position_.slice(first, rows)};
     documents.longest = fill_positions(documents.position, documents.rows);
     return {all_.slice(first, rows), documents, losses};
   }
@@ -101,7 +103,8 @@ class BundleBatch {
 
  private:
   /// Tokens and targets of a piece, from row and column `at` on.
-  void put(const DocumentFile& file, const Piece& piece, int64_t at) {
+  template <class File>
+  void put(const File& file, const Piece& piece, int64_t at) {
     read_.resize(static_cast<size_t>(piece.length + 1));
     file.read(piece.begin, read_);
     std::copy(read_.begin(), read_.end() - 1, all_.tokens.data<int32_t>() + at);
