@@ -238,6 +238,7 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
 
 void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
                              const AttentionPlace& place) {
+  refuse_documents(ctx, "attention_piece_forward");
   const Piece piece(check_attention_piece_forward(o, m, l, q, kv, place), place, false);
   const AttentionPieceShape& s = piece.s;
   const auto keep = [&](int64_t b, int64_t h, const TokenBlock& queries, const Softmaxes* sum) {

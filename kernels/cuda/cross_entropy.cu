@@ -15,6 +15,7 @@
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/cuda/warp.h"
+#include "kernels/documents.h"
 #include "kernels/shapes.h"
 #include "launch.h"
 #include "ptx.h"

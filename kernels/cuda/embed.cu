@@ -233,7 +233,8 @@ __global__ void sum_positions(float* dwpe, const T* dout, Sequences sequences, E
                               Into into) {
   const int64_t i = thread_index() * W;
   if (i >= s.P * s.C) return;
-  Floats<W> sum = {};
+  Floats<W> sum;
+  for (int j = 0; j < W; ++j) sum.at[j] = -0.0F;
   for (int64_t b = 0; i < s.T * s.C && b < sequences.count; ++b) {
     const Range rows = sequences[b];
     if (i >= rows.size() * s.C) continue;

@@ -324,8 +324,9 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
   });
 }
 
-void attention_piece_forward(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
+void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
                              const AttentionPlace& place) {
+  refuse_documents(ctx, "attention_piece_forward");
   const AttentionPieceShape s = check_attention_piece_forward(o, m, l, q, kv, place);
   dispatch(q, [&]<class Real>(Real) {
     const Partials<Real> to{s, o.data<Real>(), m.data<Real>(), l.data<Real>()};
