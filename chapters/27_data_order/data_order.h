@@ -34,29 +34,32 @@ namespace ladder {
 /// Where the next row is. Without --sources it is a place of chapter 26.
 class OrderPlace : public RowPlace {
  public:
+  /// @param options must outlive it
   OrderPlace(const SourceOptions& options, const PackOptions& packing, int64_t T, uint64_t seed_)
       : RowPlace(packing, T),
         seed(seed_),
         counts(options.sources.size()),
+        dealt(counts.size()),
         targets(counts.size()),
-        sources_(options.sources) {}
+        sources_(&options.sources) {}
 
   uint64_t seed;                 ///< of the permutations; a resumed run goes on with this one
   std::vector<int64_t> counts;   ///< documents of each source that were dealt before the window
+  std::vector<int64_t> dealt;    ///< the same after the window: what has been looked at so far
   std::vector<int64_t> targets;  ///< of each source in all rows before this place
 
   /// A checkpoint calls it so: the order of --sources is not that of a file.
-  std::string name() const { return sources_.empty() ? "documents" : "order"; }
+  std::string name() const { return sources_->empty() ? "documents" : "order"; }
 
   nlohmann::json state() const {
     nlohmann::json state = RowPlace::state();
-    if (sources_.empty()) return state;
+    if (sources_->empty()) return state;
     state["seed"] = seed;
     state["sources"] = nlohmann::json::array();
-    for (size_t s = 0; s < sources_.size(); ++s)
-      state["sources"].push_back({{"path", sources_[s].path},
-                                  {"weight", sources_[s].weight},
-                                  {"content", sources_[s].content},
+    for (size_t s = 0; s < sources_->size(); ++s)
+      state["sources"].push_back({{"path", (*sources_)[s].path},
+                                  {"weight", (*sources_)[s].weight},
+                                  {"content", (*sources_)[s].content},
                                   {"count", counts[s]},
                                   {"targets", targets[s]}});
     return state;
@@ -64,13 +67,13 @@ class OrderPlace : public RowPlace {
 
   /// @throws UserError that names what has changed, where the order would be another
   void set_state(const nlohmann::json& state) {
-    if (sources_.empty()) return RowPlace::set_state(state);
+    if (sources_->empty()) return RowPlace::set_state(state);
     const nlohmann::json& all = state.at("sources");
-    if (all.size() != sources_.size())
-      throw UserError("it has {} sources; legal are as many, not {}", all.size(), sources_.size());
+    if (all.size() != sources_->size())
+      throw UserError("it has {} sources; legal are as many, not {}", all.size(), sources_->size());
     OrderPlace then = *this;
-    for (size_t s = 0; s < sources_.size(); ++s) {
-      const SourceFiles& here = sources_[s];
+    for (size_t s = 0; s < sources_->size(); ++s) {
+      const SourceFiles& here = (*sources_)[s];
       const std::string path = all[s].at("path"), content = all[s].at("content");
       if (all[s].at("weight") != here.weight)
         throw UserError("the weight of source {} was {}; legal is the same, not {}", here.path,
@@ -92,7 +95,7 @@ class OrderPlace : public RowPlace {
   }
 
  private:
-  std::vector<SourceFiles> sources_;
+  const std::vector<SourceFiles>* sources_;
 };
 
 /// What a rank needs of a step.
@@ -110,6 +113,7 @@ struct OrderedStep {
 /// Deals, packs, and reads.
 class DataOrder {
  public:
+  /// @param options must outlive it
   /// @throws UserError as Source does
   DataOrder(const SourceOptions& options, const PackOptions& packing, const RunOptions& run,
             const GptConfig& gpt)
@@ -154,20 +158,21 @@ class DataOrder {
 
   /// Goes to the next window where the present one has no more row. @return false: the data ends
   bool find_row(OrderPlace& place) {
-    open(place);
+    place.dealt = open(place);
     while (place.row >= window_.size()) {
       if (after_ == place.counts) return false;
       place.counts = after_;
       place.row = 0;
       ++place.window;
-      open(place);
+      place.dealt = open(place);
     }
     return true;
   }
 
   /// Deals the documents of the window of `place`, which is kept until another is asked for.
-  void open(const OrderPlace& place) {
-    if (place.window == number_ && place.seed == seed_ && place.counts == before_) return;
+  /// Returns the counts after it.
+  const std::vector<int64_t>& open(const OrderPlace& place) {
+    if (place.window == number_ && place.seed == seed_ && place.counts == before_) return after_;
     Dealing dealing(options_.weights());
     dealing.set_counts(place.counts);
     std::vector<Piece> pieces;
@@ -188,9 +193,10 @@ class DataOrder {
     seed_ = place.seed;
     before_ = place.counts;
     after_.assign(dealing.counts().begin(), dealing.counts().end());
+    return after_;
   }
 
-  SourceOptions options_;
+  const SourceOptions& options_;
   PackOptions packing_;
   int64_t T_;
   std::vector<Source> sources_;

@@ -53,7 +53,7 @@ class OrderedText {
   void report(RunLog& log, const OrderPlace& place) const {
     for (size_t s = 0; s < place.counts.size(); ++s) {
       const SourceFiles& source = sources_.sources[s];
-      const int64_t documents = order_->sources()[s].documents(), count = place.counts[s];
+      const int64_t documents = order_->sources()[s].documents(), count = place.dealt[s];
       log.note(fmt::format(
           "{}: weight {}, {} documents dealt, {:.2f} epochs of {}; {} tokens learned", source.path,
           source.weight, count, static_cast<double>(count) / static_cast<double>(documents),
@@ -73,8 +73,8 @@ class OrderedText {
   }
 
   PackedText text_;
-  RunOptions run_;
-  SourceOptions sources_;
+  const RunOptions& run_;
+  const SourceOptions& sources_;
   Range own_;
   int64_t B_;
   std::optional<DataOrder> order_;
