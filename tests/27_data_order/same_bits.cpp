@@ -40,7 +40,8 @@ class DataOrderRuns : public SameTraceSmall {
 
 // The last step is that of the run, for --save and --load, too.
 TEST_F(DataOrderRuns, EpochsEndARun) {
-  const auto once = report("27_data_order", flags + "--epochs 1 --steps 100 --save half");
+  const auto once =
+      report("27_data_order", flags + "--layers 2 --epochs 1 --steps 100 --save half");
   const int64_t steps = once["steps"];
   EXPECT_GT(steps, 5);
   EXPECT_LT(steps, 20);
@@ -50,7 +51,7 @@ TEST_F(DataOrderRuns, EpochsEndARun) {
   EXPECT_NEAR(sources[1]["dealt"].get<double>(), 10, 1);
   EXPECT_NE(read("half/current/checkpoint.json").find(fmt::format("\"step\": {}", steps)),
             std::string::npos);
-  expect_refused(flags + "--epochs 1 --steps 100 --load half", "legal are more epochs");
+  expect_refused(flags + "--layers 2 --epochs 1 --steps 100 --load half", "legal are more epochs");
 
   const Trace first = trace("27_data_order", flags + "--epochs 1 --ranks 4", {0, steps});
   const Trace more =
