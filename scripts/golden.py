@@ -52,11 +52,11 @@ RUNS = {
                              "optimizer": "adamw", "experts-per-token": 3, "shared-experts": 1,
                              "balance-loss": 0.5, "z-loss": 0.1, "bias-rate": 0.01}),
     "adamw_tied": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adamw", "tied-head": True}),
-    # Words in rows of 16 bytes, three at most; lines in rows of 40, so that most lines are cut.
-    "packed": ("26_packing", {**SMALL, **ADAM, "optimizer": "adamw", "documents": True, "end-of-text": 32,
-                              "pack": "ffd", "pack-window": 100, "row-documents": 3}),
-    "packed_llama": ("26_packing", {"model": "llama-tiny", "seq-len": 40, "batch": 4, "seed": 1, **ADAM,
-                                    "optimizer": "adamw", "documents": True, "end-of-text": 10,
+    # Lines in rows of 16 bytes, so that each is cut; words in rows of 24.
+    "packed": ("26_packing", {**SMALL, **ADAM, "optimizer": "adamw", "documents": True, "end-of-text": 10,
+                              "pack": "ffd", "pack-window": 30, "row-documents": 3}),
+    "packed_llama": ("26_packing", {"model": "llama-tiny", "layers": 1, "seq-len": 24, "batch": 2, "seed": 1,
+                                    **ADAM, "optimizer": "adamw", "documents": True, "end-of-text": 32,
                                     "pack": "greedy", "pack-window": 7, "row-documents": 64, "lr": 5e-4}),
 }
 

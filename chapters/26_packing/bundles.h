@@ -21,6 +21,7 @@
 #include "chapters/26_packing/windows.h"
 #include "common/data/text.h"
 #include "kernels/documents.h"
+#include "kernels/kernels.h"
 
 namespace ladder {
 

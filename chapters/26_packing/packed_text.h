@@ -115,20 +115,20 @@ class HeldOut {
 /// Prints what packing has done in all steps of this run, and puts it into --report.
 /// @param T tokens of a row
 inline void report_packing(RunLog& log, const PackCounts& all, int64_t T) {
-  if (all.documents == 0) return;
+  if (all.pieces == 0) return;
   const int64_t pairs = all.rows * (T * (T + 1) / 2);
   const auto share = [](int64_t part, int64_t of) {
     return 100.0 * static_cast<double>(part) / static_cast<double>(of);
   };
-  log.note(fmt::format(
-      "{} documents in {} rows: {} positions trained ({:.1f}%), {} of them cut off from the "
-      "beginning of their document; {} padded; {:.1f}% of the pairs of whole rows",
-      all.documents, all.rows, all.trained, share(all.trained, all.rows * T), all.cut, all.padded,
-      share(all.pairs, pairs)));
-  log.extra()["packing"] = {{"documents", all.documents}, {"rows", all.rows},
-                            {"trained", all.trained},     {"cut", all.cut},
-                            {"padded", all.padded},       {"pairs", all.pairs},
-                            {"pairs_of_rows", pairs}};
+  log.note(
+      fmt::format("{} documents or pieces of them in {} rows: {} positions trained ({:.1f}%), {} "
+                  "of them cut off from the "
+                  "beginning of their document; {} padded; {:.1f}% of the pairs of whole rows",
+                  all.pieces, all.rows, all.trained, share(all.trained, all.rows * T), all.cut,
+                  all.padded, share(all.pairs, pairs)));
+  log.extra()["packing"] = {
+      {"pieces", all.pieces}, {"rows", all.rows},   {"trained", all.trained}, {"cut", all.cut},
+      {"padded", all.padded}, {"pairs", all.pairs}, {"pairs_of_rows", pairs}};
 }
 
 }  // namespace ladder

@@ -118,21 +118,21 @@ inline RowPlan plan_rows(std::span<const int64_t> lengths, int64_t T, int64_t M,
 
 /// Positions of rows, and pairs of a query and a key it sees.
 struct PackCounts {
-  int64_t rows = 0, documents = 0;
+  int64_t rows = 0, pieces = 0;
   int64_t trained = 0;  ///< positions with a target
   int64_t padded = 0;   ///< the other positions of the rows
   int64_t cut = 0;      ///< trained positions whose document began in an earlier piece
   int64_t pairs = 0;    ///< sum of L (L + 1) / 2
 
   void add(const Piece& piece) {
-    ++documents;
+    ++pieces;
     trained += piece.length;
     cut += piece.later ? piece.length : 0;
     pairs += piece.length * (piece.length + 1) / 2;
   }
   void add(const PackCounts& more) {
     rows += more.rows;
-    documents += more.documents;
+    pieces += more.pieces;
     trained += more.trained;
     padded += more.padded;
     cut += more.cut;

@@ -1,4 +1,4 @@
-// 26_packing against PyTorch in double with a block mask: words in rows, and lines that are cut.
+// 26_packing against PyTorch in double with a block mask: lines that are cut, and words.
 #include "tests/golden/golden.h"
 
 namespace ladder::test {
@@ -15,9 +15,9 @@ TEST_P(GoldenPacking, Says) {
 
 class GoldenPackingControls : public Golden {};
 
-TEST_F(GoldenPackingControls, OtherDocuments) { expect_other("packed", {{"end-of-text", 10}}); }
+TEST_F(GoldenPackingControls, OtherDocuments) { expect_other("packed", {{"end-of-text", 32}}); }
 TEST_F(GoldenPackingControls, OtherWindow) { expect_other("packed_llama", {{"pack-window", 8}}); }
-TEST_F(GoldenPackingControls, OtherRows) { expect_other("packed", {{"row-documents", 4}}); }
+TEST_F(GoldenPackingControls, OtherPlan) { expect_other("packed", {{"pack", "greedy"}}); }
 
 }  // namespace
 }  // namespace ladder::test

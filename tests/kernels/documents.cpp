@@ -1,101 +1,35 @@
 // Rows that hold documents, in `ref` and `cpu`: a document has the bits that it has alone, and sums
 // are trees over the documents of a bundle, then over bundles, however documents lie in rows.
-#include "kernels/documents.h"
+#include "tests/kernels/documents.h"
 
-#include <algorithm>
+#include <cmath>
 #include <optional>
 
-#include "tests/kernels/calls.h"
 #include "tests/kernels/same_bits.h"
 
 namespace ladder::test {
 namespace {
 
-/// B rows, and the rows of each document, turn by turn.
-struct Lying {
-  int64_t B;
-  std::vector<Range> documents;
-};
-
 class DocumentsTest : public SameBits {
  protected:
-  static constexpr int64_t T = 200, kTurns = 4, kBundles = 3, D = kBundles * kTurns;
-  /// Of one token, one leaf, several leaves; turns without a document, also between others.
-  static constexpr std::array<int64_t, D> kLengths{1, 130, 20, 0, 150, 50, 0, 0, 60, 0, 100, 0};
+  static constexpr int64_t T = LaidDocuments::T, D = LaidDocuments::D;
+  static constexpr auto kLengths = LaidDocuments::kLengths;
+  const Lying packed = LaidDocuments::packed(), unpacked = LaidDocuments::unpacked();
+  LaidDocuments laid{box};
 
-  static Lying packed() {
-    Lying all{.B = kBundles, .documents{}};
-    for (int64_t d = 0, row = 0; d < D; row += kLengths[size_t(d++)]) {
-      if (d % kTurns == 0) row = d / kTurns * T;
-      all.documents.push_back({row, row + kLengths[size_t(d)]});
-    }
-    return all;
-  }
-  static Lying unpacked() {
-    Lying all{.B = D, .documents{}};
-    for (int64_t d = 0; d < D; ++d) all.documents.push_back({d * T, d * T + kLengths[size_t(d)]});
-    return all;
-  }
-
-  Documents borders(const Lying& all) {
-    const Tensor rows = box.empty(Dtype::I32, {std::ssize(all.documents), 2});
-    for (int64_t d = 0; d < rows.dim(0); ++d) {
-      rows.data<int32_t>()[2 * d] = static_cast<int32_t>(all.documents[size_t(d)].begin);
-      rows.data<int32_t>()[2 * d + 1] = static_cast<int32_t>(all.documents[size_t(d)].end);
-    }
-    const Tensor position = box.empty(Dtype::I32, {all.B, T});
-    const int64_t longest = fill_positions(position, rows);
-    return {rows, position, longest};
-  }
-  Ctx with(const Documents& documents) const {
+  Ctx with(const Lying& lying) {
     Ctx other = ctx;
-    other.documents = documents;
+    other.documents = laid.borders(lying);
     return other;
   }
-
-  /// A tensor for B sequences of `tokens` tokens instead of D of T. One number a sequence: for
-  /// `losses` of them.
-  Tensor sized(const Tensor& x, int64_t B, int64_t tokens, int64_t losses) {
-    if (x.shape.rank == 1) return box.empty(x.dtype, {losses});
-    Shape shape = x.shape;
-    shape.dims[0] = B;
-    for (int i = 1; i < shape.rank; ++i)
-      if (shape.dims[size_t(i)] == T) shape.dims[size_t(i)] = tokens;
-    return box.empty(x.dtype, shape);
-  }
-  /// The bytes of some tokens.
-  static std::span<char> bytes(const Tensor& x, Range rows, int64_t all) {
-    const auto row = static_cast<size_t>(x.bytes() / all);
-    return {static_cast<char*>(x.ptr) + size_t(rows.begin) * row, size_t(rows.size()) * row};
-  }
-
-  /// What a call writes for documents that lie so. Numbers of padding are NaN. `source` has one
-  /// document in each row.
-  std::vector<Tensor> run(const Call& source, const Lying& all, const Documents& documents) {
-    Call call = source;
-    const bool has_targets = call.name == std::string("cross_entropy") ||
-                             call.name == std::string("cross_entropy in place");
-    for (Operand& o : call.in) {
-      if (!o.x || !is_of_sequences(o.kind)) continue;
-      const Tensor from = std::exchange(o.x, sized(o.x, all.B, T, D));
-      if (o.kind == Kind::Index)
-        std::fill_n(o.x.data<int32_t>(), o.x.size(), has_targets ? kIgnore : 0);
-      for (int64_t d = 0; d < D; ++d) {
-        const int64_t L = std::min(kLengths[size_t(d)], all.documents[size_t(d)].size());
-        const int64_t row = all.documents[size_t(d)].begin;
-        std::ranges::copy(bytes(from, {d * T, d * T + L}, D * T),
-                          bytes(o.x, {row, row + L}, all.B * T).begin());
-      }
-    }
-    std::vector<Tensor> out;
-    for (const Tensor& x : call.outputs(box, dtype))
-      out.push_back(call.sums() ? x : sized(x, all.B, T, D));
-    call.on(k, with(documents), out, 0, all.B);
+  /// What a call writes for documents that lie so, if kernels believe that they lie as `borders`
+  /// says. Numbers of padding are NaN.
+  std::vector<Tensor> run(const Call& call, const Lying& lying, const Lying& borders) {
+    const std::vector<Tensor> out = laid.outputs(call, lying, dtype);
+    laid.laid(call, lying, NAN).on(k, with(borders), out, 0, lying.B);
     return out;
   }
-  std::vector<Tensor> run(const Call& source, const Lying& all) {
-    return run(source, all, borders(all));
-  }
+  std::vector<Tensor> run(const Call& call, const Lying& lying) { return run(call, lying, lying); }
 
   /// What it writes for document d alone.
   std::vector<Tensor> alone(const Call& source, int64_t d) {
@@ -103,12 +37,13 @@ class DocumentsTest : public SameBits {
     const int64_t L = kLengths[size_t(d)];
     for (Operand& o : call.in) {
       if (!o.x || !is_of_sequences(o.kind)) continue;
-      const Tensor from = std::exchange(o.x, sized(o.x, 1, L, 1));
-      std::ranges::copy(bytes(from, {d * T, d * T + L}, D * T), bytes(o.x, {0, L}, L).begin());
+      const Tensor from = std::exchange(o.x, laid.sized(o.x, 1, L, 1));
+      std::ranges::copy(LaidDocuments::bytes(from, {d * T, d * T + L}, D * T),
+                        LaidDocuments::bytes(o.x, {0, L}, L).begin());
     }
     std::vector<Tensor> out;
     for (const Tensor& x : call.outputs(box, dtype))
-      out.push_back(call.sums() ? x : sized(x, 1, L, 1));
+      out.push_back(call.sums() ? x : laid.sized(x, 1, L, 1));
     call.on(k, ctx, out, 0, 1);
     return out;
   }
@@ -129,7 +64,7 @@ class DocumentsTest : public SameBits {
 TEST_P(DocumentsTest, HaveTheBitsThatTheyHaveAlone) {
   use_threads();
   for (const Call& call : all()) {
-    const auto in_rows = run(call, packed()), apart = run(call, unpacked());
+    const auto in_rows = run(call, packed), apart = run(call, unpacked);
     std::vector<std::vector<std::optional<Tensor>>> terms(in_rows.size());
     for (int64_t d = 0; d < D; ++d) {
       if (kLengths[size_t(d)] == 0) {
@@ -140,11 +75,11 @@ TEST_P(DocumentsTest, HaveTheBitsThatTheyHaveAlone) {
       for (size_t i = 0; i < want.size(); ++i) {
         terms[i].push_back(want[i]);
         if (call.sums()) continue;
-        for (const auto& [got, lying] : {std::pair{in_rows[i], packed()}, {apart[i], unpacked()}}) {
+        for (const auto& [got, lying] : {std::pair{in_rows[i], &packed}, {apart[i], &unpacked}}) {
           const bool is_loss = got.shape.rank == 1;
-          const Range rows = is_loss ? Range{d, d + 1} : lying.documents[size_t(d)];
-          const auto own = bytes(got, rows, is_loss ? D : lying.B * T);
-          EXPECT_TRUE(std::ranges::equal(own, bytes(want[i], {0, 1}, 1)))
+          const Range rows = is_loss ? Range{d, d + 1} : lying->documents[size_t(d)];
+          const auto own = LaidDocuments::bytes(got, rows, is_loss ? D : lying->B * T);
+          EXPECT_TRUE(std::ranges::equal(own, LaidDocuments::bytes(want[i], {0, 1}, 1)))
               << call.name << ", output " << i << ", document " << d;
         }
       }
@@ -157,37 +92,32 @@ TEST_P(DocumentsTest, HaveTheBitsThatTheyHaveAlone) {
 }
 
 TEST_P(DocumentsTest, NegativeControlsDiffer) {
-  const Lying right = packed();
-  Lying no_bundles = right, one_later = right, with_padding = right;
+  Lying no_bundles = packed, one_later = packed, with_padding = packed;
   std::erase_if(no_bundles.documents, [](const Range& rows) { return rows.size() == 0; });
   while (std::ssize(no_bundles.documents) < D) no_bundles.documents.push_back({0, 0});
   ++one_later.documents[0].end;
   ++one_later.documents[1].begin;
   ++with_padding.documents[2].end;
   for (const Call& call : all()) {
-    const std::string name = call.name;
-    const bool feels_borders = call.sums() || name.starts_with("cross") ||
-                               name.starts_with("rope") || name.starts_with("attention") ||
-                               name == "embed_forward";
-    const auto want = run(call, right);
+    const auto want = run(call, packed);
     const auto differs = [&](const Lying& wrong) {
-      const auto got = run(call, right, borders(wrong));
+      const auto got = run(call, packed, wrong);
       bool any = false;
       for (size_t i = 0; i < got.size(); ++i) any = any || !same_bits(got[i], want[i]);
       return any;
     };
-    EXPECT_EQ(differs(one_later), feels_borders) << name;
+    EXPECT_EQ(differs(one_later), feels_documents(call)) << call.name;
     if (!call.sums()) continue;
-    EXPECT_TRUE(differs(no_bundles)) << name;
-    EXPECT_TRUE(differs(with_padding)) << name;
+    EXPECT_TRUE(differs(no_bundles)) << call.name;
+    EXPECT_TRUE(differs(with_padding)) << call.name;
   }
 }
 
 /// 2^k documents of one length in each row are plain rows of that length.
 TEST_P(DocumentsTest, OfOneLengthAreRows) {
   use_threads();
-  const int64_t L = T / kTurns;
-  Lying lying{.B = kBundles, .documents{}};
+  const int64_t L = T / LaidDocuments::kTurns;
+  Lying lying{.B = LaidDocuments::kBundles, .documents{}};
   for (int64_t d = 0; d < D; ++d) lying.documents.push_back({d * L, (d + 1) * L});
   for (const Call& call : calls(box, {.B = D, .T = L}, dtype)) {
     const std::string name = call.name;
@@ -198,7 +128,7 @@ TEST_P(DocumentsTest, OfOneLengthAreRows) {
     Call of_rows = call;
     const auto as_rows = [&](Tensor x) {
       if (x.shape.rank == 1) return x;
-      x.shape.dims[0] = kBundles;
+      x.shape.dims[0] = LaidDocuments::kBundles;
       for (int i = 1; i < x.shape.rank; ++i)
         if (x.shape.dims[size_t(i)] == L) x.shape.dims[size_t(i)] = T;
       return x;
@@ -207,7 +137,7 @@ TEST_P(DocumentsTest, OfOneLengthAreRows) {
       if (o.x && is_of_sequences(o.kind)) o.x = as_rows(o.x);
     std::vector<Tensor> to;
     for (const Tensor& x : got) to.push_back(call.sums() ? x : as_rows(x));
-    of_rows.on(k, with(borders(lying)), to, 0, kBundles);
+    of_rows.on(k, with(lying), to, 0, LaidDocuments::kBundles);
     for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], want[i])) << name;
   }
 }
@@ -216,14 +146,14 @@ TEST_P(DocumentsTest, PaddingIsFinite) {
   for (const Call& call : all()) {
     const std::string name = call.name;
     if (name != "embed_forward" && !name.starts_with("attention")) continue;
-    for (const Lying& lying : {packed(), unpacked()})
+    for (const Lying& lying : {packed, unpacked})
       for (const Tensor& x : run(call, lying))
         for (int64_t i = 0; i < x.size(); ++i) ASSERT_TRUE(std::isfinite(at(x, i))) << name;
   }
 }
 
 TEST_P(DocumentsTest, WithoutADocumentSumsAreNothing) {
-  Lying none = packed();
+  Lying none = packed;
   for (Range& rows : none.documents) rows = {0, 0};
   for (const Call& call : all()) {
     const auto out = run(call, none);
@@ -234,24 +164,23 @@ TEST_P(DocumentsTest, WithoutADocumentSumsAreNothing) {
 }
 
 TEST_P(DocumentsTest, WhatBreaksTheRuleIsRefused) {
-  const Lying right = packed();
   for (const auto& [d, rows] : std::vector<std::pair<size_t, Range>>{
            {1, {0, 130}}, {1, {100, 230}}, {2, {131, 130}}, {10, {500, 601}}}) {
-    Lying wrong = right;
+    Lying wrong = packed;
     wrong.documents[d] = rows;
-    EXPECT_THROW(borders(wrong), CheckError) << d;
+    EXPECT_THROW(laid.borders(wrong), CheckError) << d;
   }
-  const Tensor db = box.empty(sums, {3}), dout = box.random({right.B, T, 3});
-  Ctx packed_rows = with(borders(right));
+  const Tensor db = box.empty(sums, {3}), dout = box.random({packed.B, T, 3});
+  Ctx documents = with(packed);
   expect_refused("documents of up to",
-                 [&] { k.bias_backward(packed_rows, db, dout.slice(0, 1), Into::Write); });
+                 [&] { k.bias_backward(documents, db, dout.slice(0, 1), Into::Write); });
   expect_refused("route_forward takes whole rows",
-                 [&] { k.route_forward(packed_rows, {}, {}, {}, {}, {}, {}, {}, {}); });
+                 [&] { k.route_forward(documents, {}, {}, {}, {}, {}, {}, {}, {}); });
   expect_refused("attention_piece_forward takes whole rows",
-                 [&] { k.attention_piece_forward(packed_rows, {}, {}, {}, {}, {}, {}); });
-  packed_rows.token_chunks = kTokenChunks / 2;
+                 [&] { k.attention_piece_forward(documents, {}, {}, {}, {}, {}, {}); });
+  documents.token_chunks = kTokenChunks / 2;
   expect_refused("documents where ranks share a sequence",
-                 [&] { k.bias_backward(packed_rows, db, dout, Into::Write); });
+                 [&] { k.bias_backward(documents, db, dout, Into::Write); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, DocumentsTest,
