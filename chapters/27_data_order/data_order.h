@@ -104,6 +104,7 @@ struct OrderedStep {
   bool whole = false;                            ///< false: the data ends before so many bundles
   std::vector<std::vector<Piece>> bundles = {};  ///< of this rank; they begin in `tokens`
   std::vector<int32_t> tokens = {};              ///< of these pieces, one behind the other
+  int64_t read_ns = 0;                           ///< what it took to read it
 
   void read(int64_t begin, std::span<int32_t> out) const {
     std::copy_n(tokens.begin() + begin, out.size(), out.begin());

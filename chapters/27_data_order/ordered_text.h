@@ -30,8 +30,11 @@ class OrderedText {
   /// @throws UserError if a file has changed, or if the data ends before the step
   void draw(BundleBatch& batch, OrderPlace& place, int64_t step) {
     if (!order_) return text_.draw(batch, place, run_.seed, step, own_.begin, B_);
+    const int64_t begin = now_ns();
     if (!ahead_.valid() || !(ahead_.get().before == place)) read_ahead(place);
     const OrderedStep now = ahead_.get();
+    waited_ns_ += now_ns() - begin;
+    read_ns_ += now.read_ns;
     if (!now.whole)
       throw UserError(
           "--epochs {}: the sources have no {} rows left, one for each of --batch {}; "
@@ -64,6 +67,9 @@ class OrderedText {
                                         {"dealt", count},
                                         {"targets", place.targets[s]}});
     }
+    if (order_)
+      log.extra()["reading"] = {{"seconds", 1e-9 * static_cast<double>(read_ns_)},
+                                {"waited", 1e-9 * static_cast<double>(waited_ns_)}};
   }
 
  private:
@@ -77,6 +83,7 @@ class OrderedText {
   const SourceOptions& sources_;
   Range own_;
   int64_t B_;
+  int64_t read_ns_ = 0, waited_ns_ = 0;  ///< of the thread, and of the steps for it
   std::optional<DataOrder> order_;
   std::shared_future<OrderedStep> ahead_;  ///< the next step; its thread ends before order_ does
 };
