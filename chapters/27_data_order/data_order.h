@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,13 +40,13 @@ class OrderPlace : public RowPlace {
       : RowPlace(packing, T),
         seed(seed_),
         counts(options.sources.size()),
-        dealt(counts.size()),
-        targets(counts.size()),
+        dealt(counts),
+        targets(counts),
         sources_(&options.sources) {}
 
   uint64_t seed;                 ///< of the permutations; a resumed run goes on with this one
   std::vector<int64_t> counts;   ///< documents of each source that were dealt before the window
-  std::vector<int64_t> dealt;    ///< the same after the window: what has been looked at so far
+  std::vector<int64_t> dealt;    ///< and after it; equal to `counts` if the window is not dealt yet
   std::vector<int64_t> targets;  ///< of each source in all rows before this place
 
   /// A checkpoint calls it so: the order of --sources is not that of a file.
@@ -61,6 +62,7 @@ class OrderPlace : public RowPlace {
                                   {"weight", (*sources_)[s].weight},
                                   {"content", (*sources_)[s].content},
                                   {"count", counts[s]},
+                                  {"dealt", dealt[s]},
                                   {"targets", targets[s]}});
     return state;
   }
@@ -82,6 +84,7 @@ class OrderPlace : public RowPlace {
         throw UserError("source {} has other content: {} then, when it was {}, and {} now",
                         here.path, content, path, here.content);
       then.counts[s] = count_in(all[s].at("count"));
+      then.dealt[s] = count_in(all[s].at("dealt"));
       then.targets[s] = count_in(all[s].at("targets"));
     }
     then.seed = state.at("seed");
@@ -159,30 +162,38 @@ class DataOrder {
 
   /// Goes to the next window where the present one has no more row. @return false: the data ends
   bool find_row(OrderPlace& place) {
-    place.dealt = open(place);
+    open(place);
     while (place.row >= window_.size()) {
-      if (after_ == place.counts) return false;
-      place.counts = after_;
+      if (place.dealt == place.counts) return false;
+      place.counts = place.dealt;
       place.row = 0;
       ++place.window;
-      place.dealt = open(place);
+      open(place);
     }
     return true;
   }
 
-  /// Deals the documents of the window of `place`, which is kept until another is asked for.
-  /// Returns the counts after it.
-  const std::vector<int64_t>& open(const OrderPlace& place) {
-    if (place.window == number_ && place.seed == seed_ && place.counts == before_) return after_;
+  /// Deals the documents of the window of `place`, which is kept until another is asked for. If the
+  /// end of an epoch has cut a window, it stays cut in a run that goes on with more epochs.
+  void open(OrderPlace& place) {
+    if (place.window != number_ || place.seed != seed_ || place.counts != before_) deal(place);
+    place.dealt = after_;
+  }
+
+  void deal(const OrderPlace& place) {
+    const auto sum = [](const std::vector<int64_t>& all) {
+      return std::accumulate(all.begin(), all.end(), int64_t{0});
+    };
+    const int64_t known = sum(place.dealt) - sum(place.counts);
     Dealing dealing(options_.weights());
     dealing.set_counts(place.counts);
     std::vector<Piece> pieces;
     dealt_.clear();
-    for (int64_t n = 0; n < packing_.window; ++n) {
+    for (int64_t n = 0; n < (known > 0 ? known : packing_.window); ++n) {
       const size_t s = dealing.next();
       const int64_t c = dealing.counts()[s], documents = sources_[s].documents();
       const int64_t epoch = c / documents;
-      if (options_.epochs > 0 && epoch >= options_.epochs) break;
+      if (known <= 0 && options_.epochs > 0 && epoch >= options_.epochs) break;
       const Permutation order(place.seed, static_cast<int64_t>(s), epoch, documents);
       const Source::Place found = sources_[s].find(order.at(c % documents));
       cut(found.tokens, T_, pieces);
@@ -194,7 +205,6 @@ class DataOrder {
     seed_ = place.seed;
     before_ = place.counts;
     after_.assign(dealing.counts().begin(), dealing.counts().end());
-    return after_;
   }
 
   const SourceOptions& options_;

@@ -74,8 +74,12 @@ class OrderedText {
 
  private:
   void read_ahead(const OrderPlace& place) {
-    ahead_ =
-        std::async(std::launch::async, [this, place] { return order_->read(place, B_, own_); });
+    ahead_ = std::async(std::launch::async, [this, place] {
+      const int64_t begin = now_ns();
+      OrderedStep step = order_->read(place, B_, own_);
+      step.read_ns = now_ns() - begin;
+      return step;
+    });
   }
 
   PackedText text_;

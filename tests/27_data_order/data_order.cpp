@@ -122,6 +122,19 @@ TEST_F(DataOrderTest, EachDocumentOnceAnEpoch) {
   EXPECT_NEAR(static_cast<double>(learned.size()) - 15, 7.5, 1);
 }
 
+// A window that the end cut stays as it is: no document is lost, and none comes twice.
+TEST_F(DataOrderTest, MoreEpochsAfterAnEnd) {
+  packing_.row_documents = 8;
+  const SourceOptions once = look({"a.bin:1"}, 1), twice = look({"a.bin:1"}, 2);
+  Learned learned;
+  steps(once, place(once), 1, 1, 10'000, &learned);
+  OrderPlace loaded = place(twice);
+  loaded.set_state(last_->state());
+  steps(twice, loaded, 1, 1, 10'000, &learned);
+  for (const auto& [document, targets] : learned)
+    EXPECT_EQ(targets, 2 * (1 + (document - 100) * 7 % 23)) << document;
+}
+
 TEST_F(DataOrderTest, CountsTargetsOfEachSource) {
   const SourceOptions sources = look({"a.bin:1", "b.bin:1"});
   Learned learned;

@@ -53,10 +53,10 @@ TEST_F(DataOrderRuns, EpochsEndARun) {
             std::string::npos);
   expect_refused(flags + "--layers 2 --epochs 1 --steps 100 --load half", "legal are more epochs");
 
-  const Trace first = trace("27_data_order", flags + "--epochs 1 --ranks 4", {0, steps});
-  const Trace more =
-      trace("27_data_order", flags + "--epochs 3 --ranks 2 --load half", {steps, steps + 4});
-  EXPECT_TRUE(same_trace(trace("27_data_order", flags, {0, steps + 4}), joined(first, more)));
+  const auto rest = [&](const std::string& how) {
+    return trace("27_data_order", flags + "--epochs 3 --load half " + how, {steps, steps + 4});
+  };
+  EXPECT_TRUE(same_trace(rest("--ranks 2"), rest("--unpacked")));
 }
 
 TEST_F(DataOrderRuns, ACheckpointRefusesAnotherOrder) {
