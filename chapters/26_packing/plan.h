@@ -130,7 +130,7 @@ struct PackCounts {
     cut += piece.later ? piece.length : 0;
     pairs += piece.length * (piece.length + 1) / 2;
   }
-  void add(const PackCounts& more) {
+  void operator+=(const PackCounts& more) {
     rows += more.rows;
     pieces += more.pieces;
     trained += more.trained;

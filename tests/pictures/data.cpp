@@ -257,8 +257,8 @@ json merges() {
   return all;
 }
 
-/// An epoch of two sources, in windows of six documents: in which order they are dealt, and which
-/// of them lie in each row.
+/// An epoch of two sources, in windows of at most eight documents: in which order they are dealt,
+/// and which of them lie in each row.
 json dealt_epoch() {
   constexpr int64_t T = 8, kWindow = 8, kDocuments = 12;
   const std::vector<int64_t> weights{3, 1};
@@ -304,6 +304,15 @@ json models() {
   return all;
 }
 
+/// Three words, each with its end, in rows of six.
+json packing() {
+  const std::vector<std::string> words = {"cat", "house", "it"};
+  std::vector<int64_t> lengths;
+  for (const std::string& word : words) lengths.push_back(std::ssize(word));
+  constexpr int64_t T = 6;
+  return {{"words", words}, {"T", T}, {"rows", plan_rows(lengths, T, T, Pack::Ffd)}};
+}
+
 }  // namespace
 }  // namespace ladder
 
@@ -316,6 +325,7 @@ int main() {
                   {"pipelines", pipelines(2, 4)},
                   {"models", models()},
                   {"merges", merges()},
+                  {"packing", packing()},
                   {"dealt_epoch", dealt_epoch()},
                   {"rope", rope()},
                   {"token_orders", token_orders()},
