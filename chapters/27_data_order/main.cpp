@@ -254,7 +254,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, Ordered
   m.comm_stream.begin_step();
   text.draw(m.batch, m.place, step);
   m.last = m.batch.counts();
-  m.packed.add(m.last);
+  m.packed += m.last;
   const int64_t targets = sum_over(m.comm, count_targets(m.batch.rows()));
   // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
   // scales it up. S is a power of two.
