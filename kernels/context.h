@@ -28,8 +28,9 @@ constexpr int32_t kPadding = -1;
 /// turns, a power of two (turns_of_bundle): document i of bundle b is number b * turns + i, and D =
 /// bundles * turns. A turn without a document is empty. It is an absent leaf, and its loss is -0.
 ///
-/// Padding is all rows that no document has. Kernels include them in no sum, and write finite
-/// numbers there if they read some. Their token must be of the vocabulary, their target kIgnore.
+/// Padding is all rows that no document has. They are in no sum, and what is written there is
+/// finite if what is read is. Their token must be of the vocabulary and their target kIgnore, so
+/// that all gradients there are 0: CUDA's products of weight gradients multiply them, too.
 struct RowDocuments {
   /// (D,2) I32: document d has rows [begin, end) of all B T, at most T. Documents ascend, and begin
   /// and end in one row of T; begin = end: the turn is empty.

@@ -13,9 +13,7 @@
 //   - a sum that ranks could share is a tree over leaves (kernels/tree.h); a sum of no terms is -0.
 //     Over the tokens of a sequence a sum has the order of a matrix or that of a vector
 //     (kernels/token_leaves.h);
-//   - a sequence is a row of T tokens, or a document where ctx.documents says so: position t, sums
-//     over sequences, attention and losses are then those of documents, and padding is in no sum.
-//     Routers and attention in pieces refuse documents;
+//   - a sequence is a row, or a document (Ctx::documents), which routers and pieces refuse;
 //   - no result depends on ctx.threads; in `ref` and `cpu` none depends on the micro-batches. Their
 //     sums have the order of docs/same_bits.md, those of CUDA that of docs/cuda.md;
 //   - shapes that do not fit throw CheckError.
@@ -267,8 +265,7 @@ struct Kernels {
   ///   out[t] = sum_u exp(S[t,u] - lse[t]) v_u, in columns h HS + d.
   /// The sums over u fall into chunks of keys: see token_leaves.h. (A v_u that is Inf or NaN may
   /// reach tokens shortly before u, too: 0 times it is NaN.)
-  /// A document of L tokens has (NH,L) of lse, NH times as far from its begin as its first row.
-  /// Padding attends to nothing: it has 0 in both, and in dqkv.
+  /// A document from row b on has (NH,L) of lse from NH b on. Padding has 0, here and in dqkv.
   /// out (B,T,NH*HS); lse (B,NH,T); qkv (B,T,(NH+2*NKV)*HS)
   void (*attention_forward)(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
 

@@ -90,6 +90,8 @@ def rows(ranks, backend="cpu", model="small"):
         Row("15", "15_batch_size", "noise scale", f"{n} --noise-scale"),
         Row("16", "16_fp8", "FP8", f"{n} --precision fp8", "8-bit factors of products"),
         Row("17", "17_head_chunks", "head in chunks", "--head-chunk 1"),
+        Row("26", "26_packing", "documents in rows", "--documents --end-of-text 10",
+            "lines of the text, which is no stream"),
         Row("18", "18_offload", "ZeRO-3, inputs in a file",
             f"{n} --recompute full --offload inputs"),
         Row("19", "19_llama", *block, "another model"),

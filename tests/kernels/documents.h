@@ -80,7 +80,8 @@ class LaidDocuments {
   /// `padding`.
   Call laid(const Call& source, const Lying& all, double padding) {
     Call call = source;
-    const int32_t of_padding = std::string_view(call.name).starts_with("cross_entropy") ? kIgnore : 0;
+    const int32_t of_padding =
+        std::string_view(call.name).starts_with("cross_entropy") ? kIgnore : 0;
     for (Operand& o : call.in) {
       if (!o.x || !is_of_sequences(o.kind)) continue;
       const Tensor from = std::exchange(o.x, sized(o.x, all.B, T, D));
