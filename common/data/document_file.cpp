@@ -28,7 +28,9 @@ std::string DocumentFile::index_of(const std::string& path) {
 }
 
 DocumentFile::DocumentFile(const TextOptions& options, std::optional<int64_t> end_of_text)
-    : options_(options), file_(options.path, options.flag), size_(options.format.count(file_.size())) {
+    : options_(options),
+      file_(options.path, options.flag),
+      size_(options.format.count(file_.size())) {
   end_of_text ? find_ends(*end_of_text) : open_index();
 }
 

@@ -12,9 +12,6 @@
 
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
 #include "chapters/24_tokenizer/trainer.h"
-#include "chapters/26_packing/plan.h"
-#include "chapters/27_data_order/dealing.h"
-#include "chapters/27_data_order/permutation.h"
 #include "common/comm/chunks.h"
 #include "common/comm/faulty_comm.h"
 #include "common/comm/reduction.h"
@@ -25,6 +22,7 @@
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 #include "tests/pictures/context.h"
+#include "tests/pictures/documents.h"
 #include "tests/pictures/exchange.h"
 
 namespace ladder {
@@ -257,36 +255,6 @@ json merges() {
   return all;
 }
 
-/// An epoch of two sources, in windows of at most eight documents: in which order they are dealt,
-/// and which of them lie in each row.
-json dealt_epoch() {
-  constexpr int64_t T = 8, kWindow = 8, kDocuments = 12;
-  const std::vector<int64_t> weights{3, 1};
-  const std::vector<std::vector<int64_t>> lengths{{5, 3, 6, 2, 4, 7, 3, 2, 5}, {8, 4, 6}};
-  json all{{"weights", weights}, {"lengths", lengths}, {"dealt", json::array()}};
-  all["windows"] = json::array();
-  Dealing dealing(weights);
-  while (dealing.dealt() < kDocuments) {
-    std::vector<int64_t> of_window;
-    json names = json::array(), rows = json::array();
-    while (std::ssize(of_window) < kWindow && dealing.dealt() < kDocuments) {
-      const size_t s = dealing.next();
-      const Permutation order(/*seed=*/1, static_cast<int64_t>(s), 0, std::ssize(lengths[s]));
-      const int64_t document = order.at(dealing.counts()[s]);
-      dealing.count(s);
-      names.push_back({s, document});
-      of_window.push_back(lengths[s][static_cast<size_t>(document)]);
-    }
-    for (const auto& row : plan_rows(of_window, T, T, Pack::Ffd)) {
-      rows.emplace_back(json::array());
-      for (const int64_t i : row) rows.back().push_back(names[static_cast<size_t>(i)]);
-    }
-    all["dealt"].push_back(names);
-    all["windows"].push_back(rows);
-  }
-  return all;
-}
-
 /// The sizes of all presets but those with experts, which chapter 01 does not train.
 json models() {
   json all = json::array();
@@ -302,15 +270,6 @@ json models() {
                    {"parameters", ParamLayout(gpt).live()}});
   }
   return all;
-}
-
-/// Three words, each with its end, in rows of six.
-json packing() {
-  const std::vector<std::string> words = {"cat", "house", "it"};
-  std::vector<int64_t> lengths;
-  for (const std::string& word : words) lengths.push_back(std::ssize(word));
-  constexpr int64_t T = 6;
-  return {{"words", words}, {"T", T}, {"rows", plan_rows(lengths, T, T, Pack::Ffd)}};
 }
 
 }  // namespace
