@@ -16,7 +16,7 @@ struct Kernels;
 /// The leaves into which a sum is cut, wherever tensor parallelism could split the sum.
 constexpr int kLeaves = 8;
 
-/// A row of RowDocuments::position that no document has.
+/// A row of DocumentBorders::position that no document has.
 constexpr int32_t kPadding = -1;
 
 /// Documents in rows of T tokens, for the B rows of one call: several in a row, or one in each row
@@ -31,7 +31,7 @@ constexpr int32_t kPadding = -1;
 /// Padding is all rows that no document has. They are in no sum, and what is written there is
 /// finite if what is read is. Their token must be of the vocabulary and their target kIgnore, so
 /// that all gradients there are 0: CUDA's products of weight gradients multiply them, too.
-struct RowDocuments {
+struct DocumentBorders {
   /// (D,2) I32: document d has rows [begin, end) of all B T, at most T. Documents ascend, and begin
   /// and end in one row of T; begin = end: the turn is empty.
   Tensor rows;
@@ -61,7 +61,7 @@ struct Ctx {
   /// in a device's, or in shared memory. The host changes them only after synchronize(). Null: each
   /// of the B rows is a sequence of T tokens. Otherwise cross_entropy and softmax_loss have D
   /// losses, and token_chunks must be kTokenChunks.
-  RowDocuments documents;
+  DocumentBorders documents;
   std::vector<Event>* events = nullptr;  ///< where Span records; null: nowhere
   int64_t* flops = nullptr;              ///< where parts of the model count those of their products
 

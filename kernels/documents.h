@@ -16,8 +16,8 @@ constexpr int64_t turns_of_bundle(int64_t most) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
 }
 
-/// Checks RowDocuments::rows and fills RowDocuments::position from it, on the host. Returns the
-/// tokens of the longest document.   position (B,T) I32; rows (D,2) I32
+/// Checks `rows` of DocumentBorders and fills its `position`, on the host. Returns the tokens of
+/// the longest document.   position (B,T) I32; rows (D,2) I32
 /// @throws CheckError if documents do not ascend or do not lie in one row each
 inline int64_t fill_positions(const Tensor& position, const Tensor& rows) {
   const int64_t T = position.dim(1), D = rows.dim(0);

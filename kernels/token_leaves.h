@@ -68,7 +68,7 @@ constexpr Fold moved(const Fold& x, int64_t by) {
 /// documents (Ctx::documents) of at most T, some of which may be empty.
 struct Sequences {
   int64_t count, T;
-  const int32_t* documents = nullptr;  ///< (count,2): RowDocuments::rows
+  const int32_t* documents = nullptr;  ///< (count,2): DocumentBorders::rows
 
   constexpr Range operator[](int64_t i) const {
     if (documents) return {documents[2 * i], documents[2 * i + 1]};
@@ -98,7 +98,7 @@ void for_rows(const Fold& leaf, F&& f) {
 /// The position in its sequence of the token in a row. Padding is taken for a first token.
 struct Positions {
   int64_t T;
-  const int32_t* documents = nullptr;  ///< (B T): RowDocuments::position
+  const int32_t* documents = nullptr;  ///< (B T): DocumentBorders::position
 
   constexpr int64_t operator[](int64_t row) const {
     return documents ? std::max<int64_t>(documents[row], 0) : row % T;

@@ -27,9 +27,9 @@ namespace ladder {
 
 /// Some of the bundles of a batch.
 struct Bundles {
-  Batch rows;              ///< (R,T)
-  RowDocuments documents;  ///< in these rows
-  Tensor losses;           ///< one for each turn
+  Batch rows;                 ///< (R,T)
+  DocumentBorders documents;  ///< in these rows
+  Tensor losses;              ///< one for each turn
 
   int64_t count() const { return rows.tokens.dim(0); }  ///< R
 };
@@ -94,8 +94,8 @@ class BundleBatch {
     if (!options_.documents) return {all_.slice(begin, count), {}, losses};
     const int64_t first = first_row_[static_cast<size_t>(begin)],
                   rows = first_row_[static_cast<size_t>(begin + count)] - first;
-    RowDocuments documents{.rows = borders_.slice(begin * turns_, count * turns_),
-                           .position = position_.slice(first, rows)};
+    DocumentBorders documents{.rows = borders_.slice(begin * turns_, count * turns_),
+                              .position = position_.slice(first, rows)};
     documents.longest = fill_positions(documents.position, documents.rows);
     return {all_.slice(first, rows), documents, losses};
   }

@@ -73,7 +73,7 @@ struct PackOptions {
   int64_t rows(int64_t T) const { return unpacked ? most(T) : 1; }
 };
 
-/// A document, or a part of one: position i reads token begin + i of the file.
+/// A piece of a document, or a whole one: position i reads token begin + i of the file.
 struct Piece {
   int64_t begin = 0;
   int64_t length = 0;  ///< L, positions

@@ -16,6 +16,7 @@
 
 namespace ladder {
 
+/// Documents by their number, as tokens of the file.
 class DocumentFile {
  public:
   /// Reads the whole index, or without one the whole file, once.

@@ -16,7 +16,7 @@ namespace ladder::cpu {
 namespace {
 
 /// A row of the batch, and the leaf of the whole sum that it is in.
-struct Place {
+struct Occurrence {
   int32_t row, leaf;
 };
 
@@ -25,9 +25,9 @@ struct Place {
 /// kElsewhere are left out, and padding is.
 struct Occurrences {
   std::span<int32_t> start;
-  std::span<Place> where;
+  std::span<Occurrence> where;
 
-  std::span<const Place> of(int64_t v) const {
+  std::span<const Occurrence> of(int64_t v) const {
     const auto first = static_cast<size_t>(start[static_cast<size_t>(v)]);
     const auto last = static_cast<size_t>(start[static_cast<size_t>(v) + 1]);
     return where.subspan(first, last - first);
@@ -39,8 +39,11 @@ Occurrences sort_by_token(const Ctx& ctx, const Tensor& all, int64_t V,
   check_tokens(all, V);
   const std::span<const int32_t> tokens(all.data<int32_t>(), static_cast<size_t>(all.size()));
   const auto at = [](int64_t v) { return static_cast<size_t>(v); };
-  const std::span<Place> memory = shared_scratch<Place>(ctx, ceil_div(V + 1, 2) + all.size());
-  const Occurrences found{.start{&memory[0].row, at(V) + 1}, .where = memory.last(at(all.size()))};
+  const int64_t starts = round_up<int64_t>(V + 1, 2);
+  const std::span<int32_t> memory = shared_scratch<int32_t>(ctx, starts + 2 * all.size());
+  const Occurrences found{
+      .start = memory.first(at(V) + 1),
+      .where{reinterpret_cast<Occurrence*>(memory.data() + starts), at(all.size())}};
   std::fill(found.start.begin(), found.start.end(), 0);
   for_matrix_leaves(sequences, ctx.token_chunks, [&](int64_t, const Fold& leaf) {
     for_rows(leaf, [&](int64_t row) {
@@ -72,7 +75,7 @@ HWY_INLINE void add_columns(ColumnSums<1>& sums, const Real* x, Columns columns)
 
 /// The sum of dout over `places`, in the columns that dout points at.
 template <class Real, class Columns>
-ColumnSums<1> sum_places(std::span<const Place> places, const Real* dout, int64_t C,
+ColumnSums<1> sum_places(std::span<const Occurrence> places, const Real* dout, int64_t C,
                          Columns columns) {
   SparseTreeSum<ColumnSums<1>> tree;
   for (size_t i = 0; i < places.size();) {

@@ -49,7 +49,7 @@ class LaidDocuments {
     return all;
   }
 
-  Documents borders(const Lying& all) {
+  DocumentBorders borders(const Lying& all) {
     const Tensor rows = box_->empty(Dtype::I32, {std::ssize(all.documents), 2});
     for (int64_t d = 0; d < rows.dim(0); ++d) {
       rows.data<int32_t>()[2 * d] = static_cast<int32_t>(all.documents[size_t(d)].begin);

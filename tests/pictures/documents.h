@@ -2,7 +2,7 @@
 // and 27.
 #pragma once
 
-#include <string>
+#include <cstdint>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -15,11 +15,8 @@ namespace ladder {
 
 /// Three words, each with its end, in rows of six.
 inline nlohmann::json packing() {
-  const std::vector<std::string> words = {"cat", "house", "it"};
-  std::vector<int64_t> lengths;
-  for (const std::string& word : words) lengths.push_back(std::ssize(word));
-  constexpr int64_t T = 6;
-  return {{"words", words}, {"T", T}, {"rows", plan_rows(lengths, T, T, Pack::Ffd)}};
+  const RowPlan rows = plan_rows(std::vector<int64_t>{3, 5, 2}, 6, 6, Pack::Ffd);
+  return {{"words", {"cat", "house", "it"}}, {"T", 6}, {"rows", rows}};
 }
 
 /// An epoch of two sources, in windows of at most eight documents: in which order they are dealt,
