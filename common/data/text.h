@@ -35,8 +35,9 @@ int64_t count_targets(const Batch& batch);
 struct TextOptions {
   std::string path;
   TextFormat format = {};
-  int64_t seq_len;  ///< T
-  int64_t vocab;    ///< V; every token must be below it
+  int64_t seq_len;              ///< T
+  int64_t vocab;                ///< V; every token must be below it
+  std::string flag = "--data";  ///< that gave the path, for messages
 };
 
 /// A file of tokens that gives batches of sequences.

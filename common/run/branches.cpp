@@ -42,6 +42,8 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--unpacked", "", "26_packing"},
     BranchFlag{"--pack-window", "", "26_packing"},
     BranchFlag{"--row-documents", "", "26_packing"},
+    BranchFlag{"--sources", "", "27_data_order"},
+    BranchFlag{"--epochs", "", "27_data_order"},
     BranchFlag{"--replicas", "", "30_hsdp"},
 };
 

@@ -64,6 +64,8 @@ class RunLog {
   /// Whether the run takes step `step`: there are --steps of them, and no signal has stopped the
   /// run. The first SIGINT or SIGTERM lets a step end. After the last step the trace is complete.
   bool goes_on(int64_t step);
+  /// Says within step `step` that it is the last one, before --steps: the data ends.
+  void end_after(int64_t step) { options_.steps = step + 1; }
   void begin_step();
   /// Ranks agree on whether to stop, because a signal may have reached only one of them.
   void end_step(const StepRecord& record);
