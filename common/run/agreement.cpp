@@ -13,6 +13,7 @@
 #include "common/comm/liveness.h"
 #include "common/error.h"
 #include "common/input_file.h"
+#include "common/run/tokenizer.h"
 #include "common/save/directory.h"
 #include "common/save/manifest.h"
 
@@ -30,8 +31,7 @@ constexpr std::array kOutputs = {"--save", "--trace", "--report", "--timeline"};
 
 enum class Part { All, Ends };
 
-/// Identifies a file: its length, and a checksum of all its pieces, or of the first and the last
-/// one. Reading all of it takes as long as loading it.
+/// With Ends, a checksum of the first and the last piece alone.
 std::string identity_of(const std::string& path, Part part) {
   constexpr int64_t kPieceBytes = 1 << 20;
   const InputFile file(path);
@@ -71,6 +71,8 @@ std::string compared(const FlagValue& flag) {
   if (std::ranges::count(kOutputs, flag.flag) > 0) return "given";
   if (flag.flag == "--data") return identity_of(flag.value, Part::All);
   if (flag.flag == "--load") return checkpoint(flag.value);
+  // Compared below, wherever it was found.
+  if (flag.flag == "--tokenizer") return "given";
   return flag.value;
 }
 
@@ -79,6 +81,7 @@ json given(const RunOptions& options) {
   json all = json::array();
   for (const FlagValue& flag : options.flags)
     if (std::ranges::count(kOwnAffair, flag.flag) == 0) all.push_back({flag.flag, compared(flag)});
+  all.push_back({"the tokenizer", options.text_tokenizer ? options.text_tokenizer->hash : "none"});
   // Last, because the flags say more. Presets may differ between two versions.
   all.push_back({"the version", LADDER_VERSION});
   all.push_back({"the model", Manifest::sizes_of(options.gpt()).dump()});
@@ -108,6 +111,8 @@ void compare(const std::vector<Values>& all, const std::string& flag) {
 }
 
 }  // namespace
+
+std::string identity_of(const std::string& path) { return identity_of(path, Part::All); }
 
 void check_agreement(Comm& comm, const RunOptions& options) {
   // A group of its own, so that none of this counts as traffic of the run.

@@ -19,6 +19,10 @@ namespace ladder {
 /// @throws UserError on rank 0 that names the first flag that differs, and the ranks
 void check_agreement(Comm& comm, const RunOptions& options);
 
+/// Identifies a file: its length, and a checksum of all its bytes: "4137850 bytes,
+/// 0123456789abcdef". Takes as long as loading it. @throws UserError
+std::string identity_of(const std::string& path);
+
 /// What a checkpoint says of its run in addition to what the next step needs: {"seed": 1, "text":
 /// "4137850 bytes, 0123456789abcdef"}. A run may go on with others, but from there on it is another
 /// run.

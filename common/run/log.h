@@ -1,6 +1,7 @@
 // RunLog: everything that a run tells, on the screen and in --trace, --report and --timeline.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -58,6 +59,13 @@ class RunLog {
   void record_beside(Ctx& ctx, std::vector<Event>& events);
   /// Counts the messages of a further group, beside the group of all ranks.
   void count(const Comm& comm) { groups_.push_back({&comm}); }
+  /// What losses are means over, for bits per byte.
+  struct Targets {
+    std::function<TargetCount(const StepRecord&)> of_step;
+    std::function<TargetCount()> of_validation;
+  };
+  /// For a chapter whose sequences are not those of Text: what counts their targets instead.
+  void count_targets_with(Targets targets) { targets_ = std::move(targets); }
   /// Bytes that this rank sent in that group in the last step; 0 if there was none.
   int64_t sent_in_step(const Comm& comm) const;
 
@@ -122,12 +130,13 @@ class RunLog {
   };
   int rank() const { return comm_ ? comm_->rank() : 0; }
   bool speaks() const { return rank() == 0; }
+  TargetCount val_targets();
   void end_events(int64_t step, int64_t end_ns);
   void tell_not_saved(int64_t step, std::string_view why);
   void agree_to_stop();
   void give_up(const char* flag, const UserError& e);
   void end_trace();
-  RunResult result(double val_loss) const;
+  RunResult result(double val_loss);
   std::vector<nlohmann::json> gather(const RunResult& result) const;
   std::string report_text(const RunResult& result, std::span<const nlohmann::json> ranks) const;
   void write_file(const std::string& path, const char* flag, const std::string& text);
@@ -154,7 +163,10 @@ class RunLog {
   std::vector<StepStart> starts_;  ///< of the steps on the timeline
   std::vector<double> step_ms_;
   std::optional<StepRecord> last_;
-  int64_t finite_steps_ = 0;  ///< steps with finite loss and norm
+  Targets targets_;                      ///< on the rank that speaks
+  TargetCount last_over_;                ///< of the last step
+  std::optional<TargetCount> val_over_;  ///< the same in each validation
+  int64_t finite_steps_ = 0;             ///< steps with finite loss and norm
   int64_t begin_ns_ = 0;
   int64_t tokens_ = 0;  ///< of all steps of this run
   double seconds_ = 0;  ///< of all steps of this run
