@@ -18,7 +18,7 @@ class Log : public testing::Test {
     forget_ending();  // of the tests before
     options_.steps = 3;
     options_.data = text_dir_ / "text";
-    write_file(options_.data, "text");
+    write_file(options_.data, std::string(400, 'x'));
     options_.trace = dir_ / "trace";
     options_.report = dir_ / "report";
     options_.timeline = dir_ / "timeline";
@@ -99,6 +99,10 @@ TEST_F(Log, ReportHasTheKeysOfTheDesign) {
   EXPECT_EQ(report["val_loss"], 1.5);
   EXPECT_DOUBLE_EQ(report["perplexity"], std::exp(1.5));
   EXPECT_DOUBLE_EQ(report["evals"][0]["perplexity"], std::exp(2.5));
+  EXPECT_DOUBLE_EQ(report["evals"][0]["bits_per_byte"], 2.5 / std::log(2));
+  EXPECT_DOUBLE_EQ(report["bits_per_byte"], 1.5 / std::log(2));
+  EXPECT_EQ(report["val_targets"], 32) << "two sequences of 16";
+  EXPECT_EQ(report["val_bytes"], 32);
   EXPECT_EQ(report["layout"]["ep"], 2);
   EXPECT_EQ(report["steps"], 3);
   EXPECT_EQ(report["comm"], json::parse(R"([{"rank":0}])"));
@@ -137,11 +141,13 @@ TEST_F(Log, TimelineShowsStepsAlone) {
 TEST_F(Log, ScreenShowsPlanProgressAndTable) {
   options_.eval_every = 2;
   const std::string screen = run(2);
-  for (const char* part :
-       {"nano: 8 layers", "Param 0.00", "step 3/3  loss 2.0000",
-        "step 1: validation loss 2.5000, perplexity 12.18\n", "a note\n", "training loss",
-        "validation loss            1.5000\nperplexity                  4.482\n", "tokens/s",
-        "  Param                        40             40", "some\\x1btext\\xc2\\x9b, \xc3\xa4"})
+  for (const char* part : {"nano: 8 layers", "Param 0.00", "step 3/3  loss 2.0000, 2.885 bits/byte",
+                           "step 1: validation loss 2.5000, perplexity 12.18, 3.6067 bits/byte\n",
+                           "a note\n", "training loss",
+                           "validation loss            1.5000\nperplexity                  4.482\n"
+                           "bits per byte              2.1640\n",
+                           "tokens/s", "  Param                        40             40",
+                           "some\\x1btext\\xc2\\x9b, \xc3\xa4"})
     EXPECT_NE(screen.find(part), std::string::npos) << part << " in\n" << screen;
 }
 
