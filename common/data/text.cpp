@@ -91,8 +91,10 @@ void Text::draw_validation(const Batch& batch, int64_t first) const {
 template <class Start>
 TargetCount Text::count_rows(int64_t count, Start&& start) const {
   TargetCount all{.targets = count * options_.seq_len};
-  if (options_.format.bytes()) all.bytes = all.targets;
-  if (!options_.token_bytes) return all;
+  if (!options_.token_bytes) {
+    all.bytes = options_.format.bytes() ? all.targets : 0;
+    return all;
+  }
   const std::vector<int32_t>& bytes = *options_.token_bytes;
   for (int64_t i = 0; i < count; ++i) {
     const std::vector<int32_t> tokens = read_row(start(i));
