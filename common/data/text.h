@@ -37,6 +37,12 @@ int64_t count_targets(const Batch& batch);
 struct TargetCount {
   int64_t targets = 0;
   int64_t bytes = 0;  ///< 0: not known
+
+  TargetCount& operator+=(const TargetCount& other) {
+    targets += other.targets;
+    bytes += other.bytes;
+    return *this;
+  }
 };
 
 /// The bits that a model with this loss, in nats a target, takes for a byte of the text. Losses of

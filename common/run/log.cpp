@@ -119,6 +119,7 @@ void RunLog::end_step(const StepRecord& record) {
   tokens_ += record.tokens;
   last_ = record;
   if (speaks()) last_over_ = targets_.of_step(record);
+  read_ += last_over_;
   finite_steps_ += std::isfinite(record.loss) && std::isfinite(record.grad_norm);
   end_events(record.step, end_ns);
   agree_to_stop();
@@ -193,6 +194,7 @@ void RunLog::eval(int64_t step, double val_loss) {
   if (!speaks()) return;
   const double bits = bits_per_byte(val_loss, val_targets());
   evals_.push_back({{"step", step},
+                    {"bytes_read", read_.bytes},
                     {"val_loss", val_loss},
                     {"perplexity", perplexity(val_loss)},
                     {"bits_per_byte", bits > 0 ? nlohmann::json(bits) : nlohmann::json()}});
@@ -279,6 +281,7 @@ RunResult RunLog::result(double val_loss) {
                    .val_loss = stopped_by_ == 0 ? std::optional(val_loss) : std::nullopt,
                    .final_over = last_over_,
                    .val_over = speaks() && stopped_by_ == 0 ? val_targets() : TargetCount{},
+                   .read = read_,
                    .tokens_per_second = seconds_ > 0 ? static_cast<double>(tokens_) / seconds_ : 0,
                    .step_ms_median = median(step_ms_),
                    .measured = arena_.peak()};

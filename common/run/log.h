@@ -165,6 +165,7 @@ class RunLog {
   std::optional<StepRecord> last_;
   Targets targets_;                      ///< on the rank that speaks
   TargetCount last_over_;                ///< of the last step
+  TargetCount read_;                     ///< of all steps of this run
   std::optional<TargetCount> val_over_;  ///< the same in each validation
   int64_t finite_steps_ = 0;             ///< steps with finite loss and norm
   int64_t begin_ns_ = 0;

@@ -244,6 +244,8 @@ json report_json(const RunPlan& plan, const RunResult& r) {
                  {"mfu", mfu(plan, r) > 0 ? json(mfu(plan, r)) : json()},
                  {"final_loss", or_null(r.final_loss)},
                  {"final_bits_per_byte", or_null(bits(r.final_loss, r.final_over))},
+                 {"targets_read", r.read.targets},
+                 {"bytes_read", r.read.bytes},
                  {"val_loss", or_null(r.val_loss)},
                  {"perplexity", r.val_loss ? json(perplexity(*r.val_loss)) : json()},
                  {"bits_per_byte", or_null(bits(r.val_loss, r.val_over))},

@@ -63,6 +63,7 @@ struct RunResult {
   std::optional<double> final_loss;
   std::optional<double> val_loss;              ///< none if a signal stopped the run
   TargetCount final_over = {}, val_over = {};  ///< what the two are means over
+  TargetCount read = {};                       ///< of all steps of this run
   double tokens_per_second = 0;
   double step_ms_median = 0;
   std::string device = {};   ///< the device's name; empty: the host

@@ -103,6 +103,8 @@ TEST_F(Log, ReportHasTheKeysOfTheDesign) {
   EXPECT_DOUBLE_EQ(report["bits_per_byte"], 1.5 / std::log(2));
   EXPECT_EQ(report["val_targets"], 32) << "two sequences of 16";
   EXPECT_EQ(report["val_bytes"], 32);
+  EXPECT_EQ(report["bytes_read"], 768);
+  EXPECT_EQ(report["evals"][1]["bytes_read"], 512);
   EXPECT_EQ(report["layout"]["ep"], 2);
   EXPECT_EQ(report["steps"], 3);
   EXPECT_EQ(report["comm"], json::parse(R"([{"rank":0}])"));
