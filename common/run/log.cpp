@@ -11,7 +11,6 @@
 #include "common/printable.h"
 #include "common/run/agreement.h"
 #include "common/run/batch_trial.h"
-#include "common/run/tokenizer.h"
 #include "common/save/checkpoint.h"
 #include "common/tokens/tokenizer_files.h"
 
@@ -22,24 +21,6 @@ std::string timeline_text(std::span<const nlohmann::json> ranks) {
   std::vector<nlohmann::json> rows;
   for (const nlohmann::json& rank : ranks) rows.push_back(rank.at("rows"));
   return timeline_json(rows);
-}
-
-/// Those of Text. The check of a lab may have no text.
-RunLog::Targets targets_of(const RunOptions& options, const GptConfig& gpt) {
-  if (options.data.empty())
-    return {[](const StepRecord& r) { return TargetCount{.targets = r.tokens}; },
-            [] { return TargetCount{}; }};
-  const auto text = std::make_shared<const Text>(options.text(gpt));
-  return {[=, seed = options.seed](const StepRecord& r) {
-            return text->step_targets(seed, r.step, r.tokens / gpt.seq_len);
-          },
-          [=] { return text->validation_targets(); }};
-}
-
-std::string tokens_text(const RunOptions& options) {
-  return fmt::format("tokens  {} of {}; --data is read from {}",
-                     options.text_tokenizer->tokenizer.vocab(), options.text_tokenizer->path,
-                     options.token_file.empty() ? options.data : options.token_file);
 }
 
 }  // namespace
@@ -57,7 +38,6 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
   if (comm) count(*comm);
   if (comm && comm->size() > 1) control_ = comm->split(0, rank());
   if (!speaks()) return;
-  targets_ = targets_of(options, plan_.gpt);
   // Files that are written at the end are also opened now, to see whether that is possible.
   if (!options_.report.empty()) OutputFile(options_.report, "--report");
   if (!options_.timeline.empty()) OutputFile(options_.timeline, "--timeline");
@@ -118,7 +98,7 @@ void RunLog::end_step(const StepRecord& record) {
   seconds_ += seconds;
   tokens_ += record.tokens;
   last_ = record;
-  if (speaks()) last_over_ = targets_.of_step(record);
+  if (speaks()) last_over_ = targets().of_step(record.step, record.tokens);
   read_ += last_over_;
   finite_steps_ += std::isfinite(record.loss) && std::isfinite(record.grad_norm);
   end_events(record.step, end_ns);
@@ -202,8 +182,14 @@ void RunLog::eval(int64_t step, double val_loss) {
                    perplexity(val_loss), bits > 0 ? fmt::format(", {:.4f} bits/byte", bits) : ""));
 }
 
+// Not before the first step: until then a chapter may say what counts.
+const LossTargets& RunLog::targets() {
+  if (!targets_.of_step) targets_ = targets_of(options_, plan_.gpt);
+  return targets_;
+}
+
 TargetCount RunLog::val_targets() {
-  if (!val_over_) val_over_ = targets_.of_validation();
+  if (!val_over_) val_over_ = targets().of_validation();
   return *val_over_;
 }
 

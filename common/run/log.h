@@ -1,7 +1,6 @@
 // RunLog: everything that a run tells, on the screen and in --trace, --report and --timeline.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "common/run/progress.h"
 #include "common/run/report.h"
 #include "common/run/timeline.h"
+#include "common/run/tokenizer.h"
 #include "common/save/directory.h"
 #include "kernels/context.h"
 
@@ -59,13 +59,9 @@ class RunLog {
   void record_beside(Ctx& ctx, std::vector<Event>& events);
   /// Counts the messages of a further group, beside the group of all ranks.
   void count(const Comm& comm) { groups_.push_back({&comm}); }
-  /// What losses are means over, for bits per byte.
-  struct Targets {
-    std::function<TargetCount(const StepRecord&)> of_step;
-    std::function<TargetCount()> of_validation;
-  };
-  /// For a chapter whose sequences are not those of Text: what counts their targets instead.
-  void count_targets_with(Targets targets) { targets_ = std::move(targets); }
+  /// What counts the targets of losses, for bits per byte, in a chapter whose sequences are not
+  /// those of Text.
+  void count_targets_with(LossTargets targets) { targets_ = std::move(targets); }
   /// Bytes that this rank sent in that group in the last step; 0 if there was none.
   int64_t sent_in_step(const Comm& comm) const;
 
@@ -130,6 +126,7 @@ class RunLog {
   };
   int rank() const { return comm_ ? comm_->rank() : 0; }
   bool speaks() const { return rank() == 0; }
+  const LossTargets& targets();
   TargetCount val_targets();
   void end_events(int64_t step, int64_t end_ns);
   void tell_not_saved(int64_t step, std::string_view why);
@@ -163,7 +160,7 @@ class RunLog {
   std::vector<StepStart> starts_;  ///< of the steps on the timeline
   std::vector<double> step_ms_;
   std::optional<StepRecord> last_;
-  Targets targets_;                      ///< on the rank that speaks
+  LossTargets targets_;                  ///< on the rank that speaks
   TargetCount last_over_;                ///< of the last step
   TargetCount read_;                     ///< of all steps of this run
   std::optional<TargetCount> val_over_;  ///< the same in each validation

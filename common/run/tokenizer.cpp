@@ -17,6 +17,7 @@
 #include "common/input_file.h"
 #include "common/output_file.h"
 #include "common/run/agreement.h"
+#include "common/run/options.h"
 #include "common/tokens/encode_files.h"
 #include "common/tokens/token_file.h"
 #include "common/tokens/tokenizer_files.h"
@@ -134,6 +135,24 @@ KeptTokens keep_tokens(const RunTokenizer& tokenizer, const std::string& text, i
   }
   for (const std::string& name : old) fs::remove(folder / name, ignored);
   return kept;
+}
+
+std::string tokens_text(const RunOptions& options) {
+  const RunTokenizer& known = *options.text_tokenizer;
+  return fmt::format("tokens  {} of {}; --data is read from {}", known.tokenizer.vocab(),
+                     known.path, options.token_file.empty() ? options.data : options.token_file);
+}
+
+// The check of a lab may have no text.
+LossTargets targets_of(const RunOptions& options, const GptConfig& gpt) {
+  if (options.data.empty())
+    return {[](int64_t, int64_t tokens) { return TargetCount{.targets = tokens}; },
+            [] { return TargetCount{}; }};
+  const auto text = std::make_shared<const Text>(options.text(gpt));
+  return {[=, seed = options.seed](int64_t step, int64_t tokens) {
+            return text->step_targets(seed, step, tokens / gpt.seq_len);
+          },
+          [=] { return text->validation_targets(); }};
 }
 
 }  // namespace ladder

@@ -1,15 +1,22 @@
-// The tokenizer of a run (--tokenizer), and the file that keeps its text as tokens.
+// The tokenizer of a run (--tokenizer), the file that keeps its text as tokens, and the bytes that
+// the targets of a loss stand for.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "common/data/text.h"
 #include "common/tokens/tokenizer.h"
 
 namespace ladder {
 
+struct GptConfig;
+struct RunOptions;
+
+/// A tokenizer, and what a run wants to know of it.
 struct RunTokenizer {
   std::string path;  ///< what it was read from
   Tokenizer tokenizer;
@@ -36,5 +43,16 @@ struct KeptTokens {
 /// @param says whether stderr is told that a text is encoded @throws UserError
 KeptTokens keep_tokens(const RunTokenizer& tokenizer, const std::string& text, int threads,
                        bool says);
+
+/// Tokens and where they come from, for the screen.
+std::string tokens_text(const RunOptions& options);
+
+/// What counts the targets that losses are means over.
+struct LossTargets {
+  std::function<TargetCount(int64_t step, int64_t tokens)> of_step;  ///< of its whole batch
+  std::function<TargetCount()> of_validation;
+};
+/// The targets of the sequences that Text draws.
+LossTargets targets_of(const RunOptions& options, const GptConfig& gpt);
 
 }  // namespace ladder

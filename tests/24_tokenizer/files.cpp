@@ -94,7 +94,8 @@ TEST(TokenizerFiles, RanksHaveNoGaps) {
     write_file(home / "x.tiktoken", bytes);
     EXPECT_USER_ERROR(read_tokenizer(home / "x.tiktoken", TokenizerHints{Split::Gpt2, {}}), says);
   };
-  EXPECT_USER_ERROR(read_tokenizer(home / "t/ranks.tiktoken"), "--split of ch24_tokenizer does: gpt2");
+  EXPECT_USER_ERROR(read_tokenizer(home / "t/ranks.tiktoken"),
+                    "--split of ch24_tokenizer does: gpt2");
   refused(ranks + "YWI= 260\n", "no token has the id 259, and others go up to 260");
   refused(ranks + "YWI= 7\n", "the id 7 is that of two tokens");
   refused(ranks + "IGE= 259\n", "has two ids, 256 and 259");
