@@ -188,7 +188,7 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--save-every", save_every, "steps between checkpoints; 0: at the end only");
   line.add(
       "--load", load,
-      "checkpoint to resume, or weights of a GPT-2 or a LLaMA (which know its tokens, no bytes)");
+      "checkpoint to resume, or weights of a GPT-2 or a LLaMA, with the tokenizer that stands there");
   line.add("--trace", trace,
            "loss, norm and hash of each step, as JSON lines; grows as FILE.partial");
   line.add("--report", report, "flags, speed and memory of the run, as JSON");
