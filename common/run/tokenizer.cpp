@@ -37,6 +37,13 @@ std::shared_ptr<const RunTokenizer> read(const std::string& path) {
       RunTokenizer{path, std::move(tokenizer), std::move(hash), std::move(bytes)});
 }
 
+/// The one beside the weights, which nobody has asked for.
+std::shared_ptr<const RunTokenizer> read_beside(const std::string& load) try {
+  return read(load);
+} catch (const UserError& e) {
+  throw UserError("{}; --tokens bytes takes --data without it", e.what());
+}
+
 bool has_tokenizer(const std::string& directory) {
   std::error_code ignored;
   return !directory.empty() && (fs::exists(fs::path(directory) / kTokenizerFile, ignored) ||
@@ -93,9 +100,10 @@ void encode(const RunTokenizer& tokenizer, const std::string& text, int threads,
 
 std::shared_ptr<const RunTokenizer> find_tokenizer(const std::string& path,
                                                    const std::string& load) {
-  const auto beside = has_tokenizer(load) ? read(load) : nullptr;
-  if (path.empty()) return beside;
+  const bool there = has_tokenizer(load);
+  if (path.empty()) return there ? read_beside(load) : nullptr;
   auto given = read(path);
+  const auto beside = there ? read(load) : nullptr;
   if (beside && beside->hash != given->hash)
     throw UserError(
         "--tokenizer {} has {} tokens (hash {}), and --load {} was trained with another of {} "

@@ -101,10 +101,13 @@ TEST_F(ChaptersOnTokens, ACheckpointKeepsItsTokenizer) {
 TEST_F(ChaptersOnTokens, WhatDoesNotBelongTogetherIsRefused) {
   train(program(), "--data text.txt --layers 1 --tokenizer t --steps 1 --save s");
   write("bad.json", "{}");
+  std::filesystem::create_directory(path("odd"));
+  write("odd/tokenizer.json", "{}");
   const auto before = files();
   for (const auto& [flags, says] :
        {std::pair<std::string, std::string>{"--tokenizer none", "none: no such file or directory"},
         {"--tokenizer bad.json", "bad.json: no model; it is not the file of a tokenizer"},
+        {"--load odd", "no model; it is not the file of a tokenizer; --tokens bytes takes --data"},
         {"--tokenizer t/ranks.tiktoken", "--split of ch24_tokenizer does"},
         {"--tokenizer t --vocab 299",
          "--vocab 299: the tokenizer in t has 300 tokens; legal is at least that"},
