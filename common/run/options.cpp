@@ -186,9 +186,9 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--overwrite", overwrite,
            "--save may replace a checkpoint that this run does not go on from");
   line.add("--save-every", save_every, "steps between checkpoints; 0: at the end only");
-  line.add(
-      "--load", load,
-      "checkpoint to resume, or weights of a GPT-2 or a LLaMA, with the tokenizer that stands there");
+  line.add("--load", load,
+           "checkpoint to resume, or weights of a GPT-2 or a LLaMA, with the tokenizer that stands "
+           "there");
   line.add("--trace", trace,
            "loss, norm and hash of each step, as JSON lines; grows as FILE.partial");
   line.add("--report", report, "flags, speed and memory of the run, as JSON");
