@@ -12,6 +12,7 @@
 
 #include "common/comm/call.h"
 #include "common/comm/mesh.h"
+#include "common/data/text.h"
 #include "common/model/config.h"
 #include "common/run/options.h"
 #include "kernels/arena.h"
@@ -60,7 +61,9 @@ struct RunResult {
   int64_t steps = 0;  ///< done, including those before a resume
   /// That of the last step's batch, before its update; none if no step ran.
   std::optional<double> final_loss;
-  std::optional<double> val_loss;  ///< none if a signal stopped the run
+  std::optional<double> val_loss;              ///< none if a signal stopped the run
+  TargetCount final_over = {}, val_over = {};  ///< what the two are means over
+  TargetCount read = {};                       ///< of all steps of this run
   double tokens_per_second = 0;
   double step_ms_median = 0;
   std::string device = {};   ///< the device's name; empty: the host

@@ -111,7 +111,7 @@ def flags_of(row, args, steps):
     """The row's command line as a list: flags that every row has, as far as its chapter knows them, and
     its own, which win."""
     settings = [
-        ("01_sgd", "--data", args.data), ("01_sgd", "--backend", args.backend),
+        ("01_sgd", "--data", args.data), ("01_sgd", "--tokenizer", args.tokenizer), ("01_sgd", "--backend", args.backend),
         ("01_sgd", "--model", args.model), ("01_sgd", "--layers", args.layers),
         ("01_sgd", "--heads", args.heads), ("01_sgd", "--channels", args.channels),
         ("01_sgd", "--seq-len", args.seq_len),
