@@ -35,7 +35,6 @@ class Components {
     parents_[b] = a;
     sizes_[a] += sizes_[b];
   }
-  uint64_t size_of(uint64_t document) { return sizes_[find(document)]; }
 
  private:
   std::vector<uint64_t> parents_, sizes_;

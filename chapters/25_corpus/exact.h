@@ -38,34 +38,42 @@ void for_equal_keys(SortedRecords<KeyRecord>& records, F&& f) {
   if (equal.size() > 1) f(equal);
 }
 
-/// Documents of one text. The one that stays has the least (source, id): never the first that
-/// streams by, which another order of files would change.
+/// A document whose text is compared.
+struct TextLine {
+  JsonDocument document;
+  Hash128 line;  ///< hash of the whole line, which may have more than a document
+  uint64_t ordinal;
+};
+
+/// Documents of one hash. Of each text one stays, that of the least (source, id): never the first
+/// that streams by, which another order of files would change.
 class EqualTexts {
  public:
-  void add(JsonDocument document, uint64_t ordinal) {
+  void add(TextLine line) {
     for (Text& text : texts_)
-      if (text.best.text == document.text) return add_to(text, std::move(document), ordinal);
-    texts_.push_back({std::move(document), ordinal, {ordinal}});
+      if (text.best.document.text == line.document.text) return add_to(text, std::move(line));
+    const uint64_t ordinal = line.ordinal;
+    texts_.push_back({std::move(line), {ordinal}});
   }
   /// f(removed, survivor)
   template <class F>
   void for_removed(F&& f) const {
     for (const Text& text : texts_)
       for (const uint64_t ordinal : text.ordinals)
-        if (ordinal != text.survivor) f(ordinal, text.survivor);
+        if (ordinal != text.best.ordinal) f(ordinal, text.best.ordinal);
   }
 
  private:
   struct Text {
-    JsonDocument best;
-    uint64_t survivor;
+    TextLine best;
     std::vector<uint64_t> ordinals;
   };
-  static void add_to(Text& text, JsonDocument&& document, uint64_t ordinal) {
-    text.ordinals.push_back(ordinal);
-    if (std::tie(document.source, document.id) >= std::tie(text.best.source, text.best.id)) return;
-    text.best = std::move(document);
-    text.survivor = ordinal;
+  static void add_to(Text& text, TextLine&& line) {
+    const auto rank = [](const TextLine& of) {
+      return std::tie(of.document.source, of.document.id, of.line);
+    };
+    text.ordinals.push_back(line.ordinal);
+    if (rank(line) < rank(text.best)) text.best = std::move(line);
   }
   std::vector<Text> texts_;
 };
@@ -79,20 +87,21 @@ void compare_texts(LineFiles& files, int threads, size_t lines,
   for (size_t i = 0; i < groups.size(); ++i)
     for (const uint64_t ordinal : groups[i]) group_of[ordinal] = static_cast<uint32_t>(i);
   std::vector<EqualTexts> equal(groups.size());
-  std::vector<std::vector<std::pair<uint64_t, JsonDocument>>> read(static_cast<size_t>(threads));
+  std::vector<std::vector<TextLine>> read(static_cast<size_t>(threads));
   files.rewind();
   const auto work = [&](size_t thread, const LinePart& part) {
     for (size_t i = 0; i < part.lines.size(); ++i) {
       const uint64_t ordinal = static_cast<uint64_t>(part.ordinal) + i;
       if (group_of[ordinal] == kNone) continue;
-      read_document(part.line(i), read[thread].emplace_back(ordinal, JsonDocument{}).second);
+      TextLine& line = read[thread].emplace_back(
+          TextLine{.document = {}, .line = hash128(part.line(i)), .ordinal = ordinal});
+      read_document(part.line(i), line.document);
     }
   };
   for_own_parts(files, {.threads = threads}, work, [&](const auto&) {
-    for (auto& documents : read) {
-      for (auto& [ordinal, document] : documents)
-        equal[group_of[ordinal]].add(std::move(document), ordinal);
-      documents.clear();
+    for (std::vector<TextLine>& some : read) {
+      for (TextLine& line : some) equal[group_of[line.ordinal]].add(std::move(line));
+      some.clear();
     }
   });
   for (const EqualTexts& texts : equal) texts.for_removed(f);

@@ -18,12 +18,11 @@
 #include "chapters/25_corpus/exact.h"
 #include "chapters/25_corpus/fates.h"
 #include "chapters/25_corpus/held_out.h"
+#include "chapters/25_corpus/judge.h"
 #include "chapters/25_corpus/minhash.h"
 #include "chapters/25_corpus/output.h"
-#include "chapters/25_corpus/rules.h"
 #include "chapters/25_corpus/share.h"
 #include "common/comm/run_ranks.h"
-#include "common/data/json_document.h"
 #include "common/data/line_files.h"
 #include "common/data/sorted_records.h"
 #include "common/error.h"
@@ -37,24 +36,17 @@ namespace {
 
 // ---- 1. options ---------------------------------------------------------------------------------
 
-enum class Dedup : uint8_t { None, Exact, Near };
-constexpr auto names_of(Dedup) { return std::array{"none", "exact", "near"}; }
-
-struct CorpusOptions {
+struct FileOptions {
   std::vector<std::string> data;
   std::string out, removed, tokenizer;
-  std::vector<RuleSet> filter;
-  Dedup dedup = Dedup::Exact;
   int64_t memory_limit = int64_t{1} << 30, bad_lines = 0;
   int threads = 1, ranks = 1;
 
   void add_to(CommandLine& line) {
-    line.group("25_corpus");
+    line.group("Files");
     line.add("--data", data, "files of documents: a line of each is an object with \"text\"");
     line.add("--out", out, "documents that stay: a file, or a directory with a file for each");
     line.add("--removed", removed, "a file of documents that go, with the reason");
-    line.add("--filter", filter, "whose rules a document must keep, in this order");
-    line.add("--dedup", dedup, "duplicates that are removed; near: exact ones, too");
     line.add("--tokenizer", tokenizer, "what ch24_tokenizer train wrote: tokens are counted, too");
     line.add("--memory-limit", memory_limit,
              "bytes of records of a rank, of texts that are compared, and of a line",
@@ -76,33 +68,25 @@ struct CorpusOptions {
 };
 
 struct Options {
-  CorpusOptions corpus;
-  MinHashOptions minhash;
+  FileOptions files;
+  SieveOptions sieve;
   HeldOutOptions held_out;
 };
 
 // ---- 2. layout ----------------------------------------------------------------------------------
 
-/// What a thread finds in its part of a round. Records lie by the rank that joins them: the first
-/// bits of a key say which.
-struct Found {
-  std::vector<LineEntry> lines;
-  std::vector<std::vector<KeyRecord>> texts, bands;
-  std::vector<std::pair<uint64_t, std::string>> bad;
-
-  explicit Found(int ranks) : texts(static_cast<size_t>(ranks)), bands(texts) {}
-};
-void send_to_owner(std::vector<std::vector<KeyRecord>>& to, const Hash128& key, uint64_t ordinal) {
-  to[key.high % to.size()].push_back({key, ordinal});
+/// Parts of files are dealt to ranks, and to the threads of each. Rank 0 writes.
+Share share_of(const Comm& comm, const Options& o) {
+  return {.rank = comm.rank(), .ranks = comm.size(), .threads = o.files.threads};
 }
 
 // ---- 3. memory ----------------------------------------------------------------------------------
 
 /// Bytes of all records, if every document has enough words for a shingle.
 int64_t predicted_bytes(const Options& o, int64_t documents) {
-  const int64_t keys = o.corpus.dedup == Dedup::None    ? 0
-                       : o.corpus.dedup == Dedup::Exact ? 1
-                                                        : 1 + o.minhash.bands;
+  const int64_t keys = o.sieve.dedup == Dedup::None    ? 0
+                       : o.sieve.dedup == Dedup::Exact ? 1
+                                                       : 1 + o.sieve.minhash.bands;
   return documents * keys * static_cast<int64_t>(sizeof(KeyRecord));
 }
 
@@ -111,112 +95,78 @@ struct Records {
   SortedRecords<KeyRecord> texts, bands;
 };
 Records make_records(const Options& o) {
-  const auto directory = std::filesystem::absolute(o.corpus.out).parent_path();
-  const int64_t limit = o.corpus.memory_limit;
-  if (o.corpus.dedup != Dedup::Near) return {{limit, directory}, {0, directory}};
-  const int64_t text = limit / (1 + o.minhash.bands);
+  const auto directory = std::filesystem::absolute(o.files.out).parent_path();
+  const int64_t limit = o.files.memory_limit;
+  if (o.sieve.dedup != Dedup::Near) return {{limit, directory}, {0, directory}};
+  const int64_t text = limit / (1 + o.sieve.minhash.bands);
   return {{text, directory}, {limit - text, directory}};
 }
 
 // ---- 4. data ------------------------------------------------------------------------------------
 
-/// What judges documents, one of each thread.
-class Judge {
- public:
-  Judge(const Options& o, const HashFunctions& functions, HeldOut* held_out, const Encoder* encoder)
-      : o_(o), functions_(functions), held_out_(held_out) {
-    if (encoder) encoder_.emplace(*encoder);
-  }
+/// What every rank reads.
+struct Inputs {
+  LineFiles files;
+  std::optional<HeldOut> held_out;
+  std::optional<Tokenizer> tokenizer;
+  HashFunctions functions;
 
-  void judge(std::string_view line, uint64_t ordinal, Found& found) {
-    LineEntry& entry = found.lines.emplace_back(LineEntry{.ordinal = ordinal});
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
-      entry.fate = Fate::Blank;
-      return;
-    }
-    if (std::string wrong = read_document(line, document_); !wrong.empty()) {
-      refuse(std::move(wrong), found);
-      return;
-    }
-    const std::string_view text = document_.text;
-    entry.hash = hash128(text);
-    entry.bytes = std::ssize(text);
-    if (encoder_) {
-      tokens_.clear();
-      encoder_->encode(text, tokens_);
-      entry.tokens = std::ssize(tokens_);
-    }
-    entry.fate = fate(text);
-    if (entry.fate == Fate::Kept) add_keys(text, entry, found);
+  explicit Inputs(const Options& o)
+      : files(o.files.data, "--data", o.files.memory_limit),
+        functions(o.sieve.minhash.bands * o.sieve.minhash.rows) {
+    if (!o.held_out.files.empty()) held_out.emplace(o.held_out, o.files.memory_limit);
+    if (!o.files.tokenizer.empty()) tokenizer = read_tokenizer(o.files.tokenizer, {});
   }
-  static void refuse(std::string wrong, Found& found) {
-    found.lines.back().fate = Fate::Broken;
-    found.bad.emplace_back(found.lines.back().ordinal, std::move(wrong));
-  }
+};
 
- private:
-  Fate fate(std::string_view text) {
-    if (trimmed(text).empty()) return Fate::Empty;
-    if (!o_.corpus.filter.empty())
-      if (const Rule* rule = broken_rule(o_.corpus.filter, CutText(text))) return fate_of(*rule);
-    return held_out_ && held_out_->is_in(PlainWords(text)) ? Fate::HeldOut : Fate::Kept;
-  }
-  void add_keys(std::string_view text, const LineEntry& entry, Found& found) {
-    if (o_.corpus.dedup == Dedup::None) return;
-    send_to_owner(found.texts, entry.hash, entry.ordinal);
-    if (o_.corpus.dedup != Dedup::Near) return;
-    const std::vector<uint64_t> hashes = shingles(PlainWords(text), o_.minhash.shingle);
-    if (hashes.empty()) return;
-    for (const Hash128& key : band_keys(signature(hashes, functions_), o_.minhash.rows))
-      send_to_owner(found.bands, key, entry.ordinal);
-  }
+/// What rank 0 writes.
+struct Outputs {
+  Output kept;
+  std::optional<LineWriter> removed;
 
-  const Options& o_;
-  const HashFunctions& functions_;
-  HeldOut* held_out_;
-  std::optional<Encoder> encoder_;
-  JsonDocument document_;
-  std::vector<uint32_t> tokens_;
+  explicit Outputs(const FileOptions& o) : kept(o.out, o.data) {
+    if (!o.removed.empty()) removed.emplace(o.removed, "--removed");
+  }
+  void commit() {
+    if (removed) removed->commit();
+    kept.commit();
+  }
 };
 
 // ---- 5. step ------------------------------------------------------------------------------------
 
 /// Reads and judges all documents. @return on rank 0 all lines, elsewhere none
-std::vector<LineEntry> judge_all(Comm& comm, const Options& o, LineFiles& files, HeldOut* held_out,
-                                 Records& records) {
-  const HashFunctions functions(o.minhash.bands * o.minhash.rows);
-  std::optional<Tokenizer> tokenizer;
+std::vector<LineEntry> judge_all(Comm& comm, const Options& o, Inputs& in, Records& records) {
   std::optional<Encoder> encoder;
-  if (!o.corpus.tokenizer.empty())
-    encoder.emplace(tokenizer.emplace(read_tokenizer(o.corpus.tokenizer, {})));
+  if (in.tokenizer) encoder.emplace(*in.tokenizer);
   std::vector<Judge> judges;
-  std::vector<Found> found;
-  for (int i = 0; i < o.corpus.threads; ++i) {
-    judges.emplace_back(o, functions, held_out, encoder ? &*encoder : nullptr);
+  std::vector<Judged> found;
+  for (int i = 0; i < o.files.threads; ++i) {
+    judges.emplace_back(o.sieve, in.functions, in.held_out ? &*in.held_out : nullptr,
+                        encoder ? &*encoder : nullptr);
     found.emplace_back(comm.size());
   }
   std::vector<LineEntry> lines;
   int64_t bad = 0;
   const auto work = [&](size_t thread, const LinePart& part) {
     for (size_t i = 0; i < part.lines.size(); ++i) {
-      judges[thread].judge(part.line(i), static_cast<uint64_t>(part.ordinal) + i, found[thread]);
-      if (part.lines[i].too_long)
-        Judge::refuse(fmt::format("is longer than --memory-limit, {} bytes", o.corpus.memory_limit),
-                      found[thread]);
+      const uint64_t ordinal = static_cast<uint64_t>(part.ordinal) + i;
+      part.lines[i].too_long
+          ? Judge::refuse("is longer than --memory-limit", ordinal, found[thread])
+          : judges[thread].judge(part.line(i), ordinal, found[thread]);
     }
   };
-  const Share share{comm.rank(), comm.size(), o.corpus.threads};
-  for_own_parts(files, share, work, [&](std::span<const LinePart> parts) {
+  for_own_parts(in.files, share_of(comm, o), work, [&](std::span<const LinePart> parts) {
     for (size_t i = 0; i < parts.size(); ++i) {
       for (const auto& [ordinal, wrong] : found[i].bad)
-        if (++bad > o.corpus.bad_lines)
+        if (++bad > o.files.bad_lines)
           throw UserError(
               "{}: {}; --bad-lines {} passes over so many",
-              files.name_of(parts[i], ordinal - static_cast<uint64_t>(parts[i].ordinal)), wrong,
-              o.corpus.bad_lines);
+              in.files.name_of(parts[i], ordinal - static_cast<uint64_t>(parts[i].ordinal)), wrong,
+              o.files.bad_lines);
       found[i].bad.clear();
     }
-    for (Found& some : found) {
+    for (Judged& some : found) {
       records.texts.add(exchange(comm, some.texts));
       records.bands.add(exchange(comm, some.bands));
       for (const LineEntry& line : gather(comm, std::exchange(some.lines, {}))) {
@@ -240,7 +190,7 @@ void remove_exact(Comm& comm, const Options& o, LineFiles& files, Records& recor
   std::vector<std::vector<uint64_t>> groups;
   for (auto at = all.begin(); at != all.end(); at += static_cast<int64_t>(*at) + 1)
     groups.emplace_back(at + 1, at + 1 + static_cast<int64_t>(*at));
-  compare_all_texts(files, o.corpus.threads, lines, groups, o.corpus.memory_limit,
+  compare_all_texts(files, o.files.threads, lines, groups, o.files.memory_limit,
                     [&](uint64_t gone, uint64_t survivor) {
                       lines[gone].fate = Fate::Exact;
                       components.join(gone, survivor);
@@ -269,7 +219,7 @@ std::vector<uint64_t> remove_near(Comm& comm, Records& records, std::vector<Line
 
 /// Writes what stays and what goes. @return the hash of the lines that stay
 std::string write(LineFiles& files, std::span<const LineEntry> lines,
-                  std::span<const uint64_t> survivors, Output& output, LineWriter* removed) {
+                  std::span<const uint64_t> survivors, Outputs& out) {
   SetHash kept;
   files.rewind();
   for (LinePart part; files.next(part);) {
@@ -277,12 +227,12 @@ std::string write(LineFiles& files, std::span<const LineEntry> lines,
       const uint64_t ordinal = static_cast<uint64_t>(part.ordinal) + i;
       const LineEntry& line = lines[ordinal];
       if (line.fate == Fate::Kept) {
-        output.write(part.file, part.line(i));
+        out.kept.write(part.file, part.line(i));
         kept.add(part.line(i));
-      } else if (removed && line.fate != Fate::Blank && line.fate != Fate::Broken) {
+      } else if (out.removed && line.fate != Fate::Blank && line.fate != Fate::Broken) {
         const bool has_survivor = line.fate == Fate::Exact || line.fate == Fate::Near;
         const std::string_view object = part.line(i);
-        removed->write(fmt::format(
+        out.removed->write(fmt::format(
             R"({{"removed_by":"{}",{}{})", name_of(line.fate),
             has_survivor ? fmt::format(R"("survivor":"{}",)", lines[survivors[ordinal]].hash.hex())
                          : "",
@@ -294,42 +244,33 @@ std::string write(LineFiles& files, std::span<const LineEntry> lines,
 }
 
 void run_rank(Comm& comm, const Options& o) {
-  const CorpusOptions& c = o.corpus;
-  LineFiles files(c.data, "--data", c.memory_limit);
-  std::unique_ptr<Output> output;
-  std::unique_ptr<LineWriter> removed;
-  if (comm.rank() == 0) {
-    output = std::make_unique<Output>(c.out, c.data);
-    if (!c.removed.empty()) removed = std::make_unique<LineWriter>(c.removed, "--removed");
-  }
-  std::optional<HeldOut> held_out;
-  if (!o.held_out.files.empty()) held_out.emplace(o.held_out, c.memory_limit);
+  Inputs in(o);
+  std::optional<Outputs> out;
+  if (comm.rank() == 0) out.emplace(o.files);
   Records records = make_records(o);
-  std::vector<LineEntry> lines =
-      judge_all(comm, o, files, held_out ? &*held_out : nullptr, records);
+  std::vector<LineEntry> lines = judge_all(comm, o, in, records);
   std::array<int64_t, 2> bytes{
       (records.texts.size() + records.bands.size()) * static_cast<int64_t>(sizeof(KeyRecord)),
       records.texts.spilled_bytes() + records.bands.spilled_bytes()};
   comm.all_reduce({.ptr = bytes.data(), .dtype = Dtype::I64, .shape = {2}});
-  const int64_t met = held_out ? held_out->met(comm) : 0;
+  const int64_t met = in.held_out ? in.held_out->met(comm) : 0;
   const auto count = [&](Fate fate) { return std::ranges::count(lines, fate, &LineEntry::fate); };
   const int64_t documents = count(Fate::Kept), bad = count(Fate::Broken);
-  if (bad > c.bad_lines)
+  if (bad > o.files.bad_lines)
     throw UserError("--data: {} lines are no documents; --bad-lines {} passes over so many", bad,
-                    c.bad_lines);
+                    o.files.bad_lines);
   Components components(lines.size());
-  remove_exact(comm, o, files, records, lines, components);
+  remove_exact(comm, o, in.files, records, lines, components);
   const std::vector<uint64_t> survivors = remove_near(comm, records, lines, components);
   if (comm.rank() != 0) return;
 
-  const std::string kept = write(files, lines, survivors, *output, removed.get());
-  if (removed) removed->commit();
-  output->commit();
-  print_funnel(lines, !c.tokenizer.empty());
+  const std::string kept = write(in.files, lines, survivors, *out);
+  out->commit();
+  print_funnel(lines, in.tokenizer.has_value());
   if (bad > 0) fmt::print("{} lines are no documents, and are passed over\n", bad);
-  if (held_out)
+  if (in.held_out)
     fmt::print("{} of {} held-out texts were found; {} are too short to be\n", met,
-               held_out->texts(), held_out->short_texts());
+               in.held_out->texts(), in.held_out->short_texts());
   fmt::print("records: {} bytes predicted, {} measured, {} of them in files\n",
              predicted_bytes(o, documents), bytes[0], bytes[1]);
   fmt::print("kept set {}\n", kept);
@@ -338,8 +279,8 @@ void run_rank(Comm& comm, const Options& o) {
 void run(int argc, char** argv) {
   Options o;
   CommandLine("25_corpus: documents that are worth training on, out of raw ones")
-      .read(argc, argv, o.corpus, o.minhash, o.held_out);
-  run_ranks(o.corpus.ranks, [&](Comm& comm) { run_rank(comm, o); });
+      .read(argc, argv, o.files, o.sieve, o.held_out);
+  run_ranks(o.files.ranks, [&](Comm& comm) { run_rank(comm, o); });
 }
 
 }  // namespace

@@ -141,6 +141,7 @@ struct Rule {
   }
 };
 
+namespace rule_table {
 using enum RuleSet;
 using enum Bound;
 using Cut = const CutText&;
@@ -206,6 +207,8 @@ inline constexpr Rule kRules[] = {
    [](Cut t) { return Ratio{t.count("\n"), t.word_count()}; }, AtMost, {3, 10}},
 };
 // clang-format on
+}  // namespace rule_table
+using rule_table::kRules;
 
 /// "gopher.few_words"
 inline std::string name_of(const Rule& rule) {
