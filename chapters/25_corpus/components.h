@@ -1,8 +1,10 @@
 // Connected components of documents that are near duplicates, and which one of a component stays.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace ladder {
@@ -21,8 +23,8 @@ class Components {
   }
   /// Equal for all documents of a component.
   uint64_t find(uint64_t document) {
-    while (parents_[document] != document) {
-      parents_[document] = parents_[parents_[document]];
+    for (uint64_t above = parent(document); above != document; above = parent(document)) {
+      parents_[document] = parent(above);
       document = parents_[document];
     }
     return document;
@@ -36,8 +38,15 @@ class Components {
     sizes_[a] += sizes_[b];
   }
 
+  int64_t steps() const { return steps_; }  ///< parents that find() has looked at
+
  private:
+  uint64_t parent(uint64_t document) {
+    ++steps_;
+    return parents_[document];
+  }
   std::vector<uint64_t> parents_, sizes_;
+  int64_t steps_ = 0;
 };
 
 /// The survivor of each document's component: the one of its documents that comes first. The order

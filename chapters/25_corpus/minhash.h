@@ -3,7 +3,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <span>
@@ -36,7 +36,10 @@ struct MinHashOptions {
 
 /// The probability that two texts share a band, if they share the part `s` of their shingles.
 inline double shares_a_band(double s, int64_t bands, int64_t rows) {
-  return 1 - std::pow(1 - std::pow(s, static_cast<double>(rows)), static_cast<double>(bands));
+  double is_equal = 1, none_is = 1;  // one band, and all of them
+  for (int64_t row = 0; row < rows; ++row) is_equal *= s;
+  for (int64_t band = 0; band < bands; ++band) none_is *= 1 - is_equal;
+  return 1 - none_is;
 }
 
 /// Words of a text in lower case with a blank behind each. A word is a run of letters and numbers.

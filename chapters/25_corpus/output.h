@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/checksum.h"
 #include "common/data/zstd.h"
 #include "common/error.h"
 #include "common/output_file.h"
@@ -47,25 +48,31 @@ class LineWriter {
 class Output {
  public:
   /// @throws UserError if a file cannot be made, or is one of those that are read
-  Output(const std::string& out, const std::vector<std::string>& data) {
-    namespace fs = std::filesystem;
-    std::error_code ignored;
-    is_directory_ = out.ends_with('/') || fs::is_directory(out, ignored);
-    std::set<std::string> inputs;
+  Output(const std::string& out, const std::vector<std::string>& data)
+      : directory_(out),
+        is_directory_(out.ends_with('/') || std::filesystem::is_directory(resolved(out))) {
+    std::set<std::filesystem::path> inputs, names;
     for (const std::string& path : data) inputs.insert(resolved(path));
-    std::set<std::string> names;
     for (const std::string& path : data) {
-      const fs::path name =
-          is_directory_ ? fs::path(out) / fs::path(path).filename() : fs::path(out);
-      if (inputs.contains(resolved(name)))
+      if (inputs.contains(resolved(name_of(path))))
         throw UserError("--out {}: would overwrite --data {}", out, path);
-      if (is_directory_ && !names.insert(name).second)
+      if (is_directory_ && !names.insert(name_of(path)).second)
         throw UserError("--out {}: two files of --data have the name {}", out,
-                        name.filename().string());
-      if (is_directory_) fs::create_directories(out, ignored);
-      if (is_directory_ || files_.empty())
-        files_.push_back(std::make_unique<LineWriter>(name, "--out"));
+                        name_of(path).filename().string());
     }
+    std::error_code ignored;
+    is_new_ = is_directory_ && std::filesystem::create_directory(directory_, ignored);
+    for (const std::string& path : data)
+      if (is_directory_ || files_.empty())
+        files_.push_back(std::make_unique<LineWriter>(name_of(path), "--out"));
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+  /// Without commit() nothing stays of what it has made.
+  ~Output() {
+    files_.clear();
+    std::error_code not_empty;
+    if (is_new_) std::filesystem::remove(directory_, not_empty);
   }
   void write(size_t file, std::string_view line) { files_[is_directory_ ? file : 0]->write(line); }
   void commit() {
@@ -73,7 +80,11 @@ class Output {
   }
 
  private:
-  bool is_directory_;
+  std::filesystem::path name_of(const std::string& data) const {
+    return is_directory_ ? directory_ / std::filesystem::path(data).filename() : directory_;
+  }
+  std::filesystem::path directory_;  ///< or the one file
+  bool is_directory_, is_new_ = false;
   std::vector<std::unique_ptr<LineWriter>> files_;
 };
 

@@ -6,6 +6,7 @@
 
 namespace ladder {
 
+/// What is read of a line.
 struct JsonDocument {
   std::string text;
   std::string id;      ///< a string or a whole number; empty: there is none
