@@ -80,7 +80,7 @@ inline std::vector<uint64_t> shingles(const PlainWords& words, int64_t n) {
 constexpr uint64_t kMersenne61 = (uint64_t{1} << 61) - 1;
 
 /// x modulo 2^61 - 1: the high bits of x count as often as the low ones.
-constexpr uint64_t mod_mersenne61(uint64_t x) {
+inline uint64_t mod_mersenne61(uint64_t x) {
   const uint64_t sum = (x & kMersenne61) + (x >> 61);
   return sum >= kMersenne61 ? sum - kMersenne61 : sum;
 }

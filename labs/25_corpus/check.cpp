@@ -32,7 +32,7 @@ void run_curve(Sheet& sheet) {
     std::string all;
     for (int i = 0; i <= 20; ++i)
       all += fmt::format("{:.9f} ", shares_a_band(i / 20.0, bands, rows));
-    sheet.text(fmt::format("curve: {} x {}", bands, rows), all);
+    sheet.text(fmt::format("curve/{} x {}", bands, rows), all);
   }
 }
 
@@ -43,7 +43,7 @@ void run_shingles(Sheet& sheet) {
     for (uint64_t n = i < 3 ? 3 + draw.below(4) : 10 + draw.below(30); n > 0; --n)
       text += fmt::format("w{} ", draw.below(9));
     for (const int64_t n : {1, 4, 5})
-      sheet.text(fmt::format("shingles: {} of text {}", n, i),
+      sheet.text(fmt::format("shingles/text {}: {} words", i, n),
                  listed(shingles(PlainWords(text), n)));
   }
 }
@@ -52,12 +52,12 @@ void run_signatures(Sheet& sheet) {
   Numbers draw(sheet, "shingles");
   for (const uint64_t x :
        {kMersenne61 - 1, kMersenne61, kMersenne61 + 1, 2 * kMersenne61, UINT64_MAX})
-    sheet.text(fmt::format("signature: modulo of {}", x), listed({mod_mersenne61(x)}));
+    sheet.text(fmt::format("signature/modulo: {}", x), listed({mod_mersenne61(x)}));
   const HashFunctions functions(sheet.pick<int64_t>("functions", {24, 36}));
   for (int i = 0; i < 4; ++i) {
     std::vector<uint64_t> x;
     for (uint64_t n = 1 + draw.below(12); n > 0; --n) x.push_back(draw.any());
-    sheet.text(fmt::format("signature: {}", i), listed(signature(x, functions)));
+    sheet.text(fmt::format("signature/random: {}", i), listed(signature(x, functions)));
   }
 }
 
@@ -69,7 +69,7 @@ void run_bands(Sheet& sheet) {
   for (const int64_t rows : {1, 2, 3, 6, 24}) {
     std::string keys;
     for (const Hash128& key : band_keys(numbers, rows)) keys += key.hex() + " ";
-    sheet.text(fmt::format("bands: of {} rows", rows), keys);
+    sheet.text(fmt::format("bands/{} rows", rows), keys);
   }
 }
 
@@ -88,14 +88,14 @@ void run_components(Sheet& sheet) {
     Components components(size);
     for (uint64_t pair = 0; pair < size / 2 + 4 * static_cast<uint64_t>(i); ++pair)
       components.join(draw.below(size), draw.below(size));
-    sheet.text(fmt::format("components: {}", i), least_of(components, size));
+    sheet.text(fmt::format("components/random: {}", i), least_of(components, size));
     std::vector<uint64_t> keys, gone;
     for (uint64_t k = 0; k < size; ++k) keys.push_back(draw.any());
     for (uint64_t k = 0; k < size; ++k) gone.push_back(draw.below(4) == 0);
     const auto is_there = [&](uint64_t k) { return gone[k] == 0; };
     std::vector<uint64_t> of = survivors(components, size, is_there,
                                          [&](uint64_t a, uint64_t b) { return keys[a] < keys[b]; });
-    sheet.text(fmt::format("survivors: {}", i), listed(of));
+    sheet.text(fmt::format("survivors/random: {}", i), listed(of));
   }
 }
 
@@ -107,7 +107,7 @@ void run_steps(Sheet& sheet) {
   for (uint64_t i = kSize - 1; i > kSize / 2; --i) components.join(i - 1, i);
   for (uint64_t i = 0; i < kSize / 2; ++i) components.join(0, kSize - 1 - i);
   const std::string least = least_of(components, kSize);
-  sheet.text("components: chains", least);
+  sheet.text("components/chains", least);
   sheet.without_idea("steps", static_cast<int64_t>(kSize * kSize / 8));
   sheet.count("steps", components.steps());
 }
