@@ -183,8 +183,7 @@ TEST_F(Corpus, TheFunnelSumsUp) {
   write("a.jsonl",
         "{\"text\":\"\"}\n{\"text\":\" \\n\"}\n\nnot JSON\n{\"text\":\"one {.\"}\n{\"text\":\"a "
         "b\"}\n{\"text\":\"a b\"}\n");
-  const Ended ended =
-      call("25_corpus", "--data a.jsonl --out o.jsonl --bad-lines 1 --ranks 2");
+  const Ended ended = call("25_corpus", "--data a.jsonl --out o.jsonl --bad-lines 1 --ranks 2");
   for (const char* row : {"read                                     0           5             14",
                           "empty                                    2           3             12",
                           "exact                                    1           2              9",
