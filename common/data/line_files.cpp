@@ -8,7 +8,7 @@
 namespace ladder {
 namespace {
 
-constexpr size_t kBytesAtATime = size_t{1} << 20;
+constexpr size_t kBytesAtATime = size_t{1} << 18;
 
 class PlainSource : public ByteSource {
  public:

@@ -1,4 +1,4 @@
-// Lines of files, in parts of about a MiB, in as much memory whatever the size of the files.
+// Lines of files, in parts of about 256 KiB, in as much memory whatever the size of the files.
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,7 @@ inline std::vector<Planted> planted() {
     all.push_back({id, planter.below(2) ? "web" : "book", text, group});
   };
   const std::vector<std::string> boilerplate = planter.words(40);
-  for (int i = 0; i < 60; ++i, ++group) {
+  for (int i = 0; i < 200; ++i, ++group) {
     const std::vector<std::string> words = planter.words(200);
     add(Planter::text(words));
     for (int k = 0; k < i % 3; ++k) add(Planter::text(words));
