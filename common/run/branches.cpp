@@ -36,6 +36,15 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--z-loss", "", "21_moe"},
     BranchFlag{"--bias-rate", "", "21_moe"},
     BranchFlag{"--ep", "", "22_expert_parallel"},
+    BranchFlag{"--events", "", "29_monitor"},
+    BranchFlag{"--event-clock", "", "29_monitor"},
+    BranchFlag{"--peak-tflops", "", "29_monitor"},
+    BranchFlag{"--watch-every", "", "29_monitor"},
+    BranchFlag{"--alarms", "", "29_monitor"},
+    BranchFlag{"--alarm-deviations", "", "29_monitor"},
+    BranchFlag{"--rewind", "", "29_monitor"},
+    BranchFlag{"--skip-batches", "", "29_monitor"},
+    BranchFlag{"--plant", "", "29_monitor"},
     BranchFlag{"--replicas", "", "30_hsdp"},
 };
 
