@@ -1,21 +1,20 @@
 // --alarms: detectors, each a formula over numbers that all ranks have, so that all ranks hear the
 // same alarm at the same step.
 //
-//   spike        x > median + k max(1.4826 MAD, median / 50), of the last 32 losses or norms; MAD
-//   is
-//                the median of |x - median| (Hampel, J. Am. Stat. Assoc. 69, 1974)
-//   divergence   s / min s > 1.1, where s is the loss, smoothed over some 10 steps (the criterion
-//   GL
-//                of Prechelt, "Early Stopping - But When?", 1998)
-//   plateau      the last 100 losses have no slope: b > -2 se(b), where b is that of least squares
+//   spike        x > median + k max(1.4826 MAD, median / 50), of the last 32 losses or norms,
+//                where MAD is the median of |x - median| (Hampel, J. Am. Stat. Assoc. 69, 1974)
+//   divergence   s / min s > 1.1, where s is the smoothed loss (the criterion GL of Prechelt,
+//                "Early Stopping - But When?", 1998)
+//   plateau      the last 100 losses have no slope: b > -2 se(b), where b is of least squares
 //   jump         |u| / |w| of the whole model, as a spike: a rate that has changed
 //   dead block   |g| of a block < 1/1000 of the largest block's
-//   drift        |w| of the token embedding outside of 1/2 to 2 times its first value; its size
-//                decides how large gradients behind the first norm are (arXiv 2312.16903)
-//   rank         |g_r| of a rank > 3 times the median of the others: their batches are drawn alike
+//   drift        |w| of the token embedding outside of 1/2 to 2 times its first value: it decides
+//                how large gradients behind the first norm are (arXiv 2312.16903)
+//   rank         |g_r| of a rank > 3 times the median of the others: batches are drawn alike
 //
 // The last four need --watch-every. A detector that stays on raises one alarm. A spike does not
-// enter the window that judges the next one.
+// enter the window that judges the next one, and the smoothed loss has its limit in its place: one
+// bad batch is no divergence.
 #pragma once
 
 #include <algorithm>
@@ -116,9 +115,9 @@ class Detectors {
       alarms_.push_back({"not finite", bad});
       return alarms_;
     }
-    see_spike("loss", record.loss, losses_, 16, "spike");
+    const double limit = see_spike("loss", record.loss, losses_, 16, "spike");
     see_spike("gradient norm", record.grad_norm, norms_, 16, "spike");
-    see_divergence(record.loss);
+    see_divergence(std::min<double>(record.loss, limit));
     see_plateau(record.loss);
     if (watch.is_new()) see_tensors(watch);
     return alarms_;
@@ -152,10 +151,12 @@ class Detectors {
       alarms_.push_back({kind, why});
   }
 
-  void see_spike(const char* what, double x, Window& window, size_t least, const char* kind) {
+  /// Returns the limit.
+  double see_spike(const char* what, double x, Window& window, size_t least, const char* kind) {
     const double limit = spike_limit(window.last, k_, least);
     raise(x > limit, kind, what, fmt::format("{} {:.4g} is above {:.4g}", what, x, limit));
     if (x <= limit) window.add(x);
+    return limit;
   }
   void see_divergence(double loss) {
     constexpr double kKept = 0.9, kWorse = 1.1;

@@ -33,8 +33,8 @@
 namespace ladder {
 
 struct RewindOptions {
-  std::optional<int64_t> around;
-  std::vector<std::string> skip;
+  std::optional<int64_t> around = std::nullopt;
+  std::vector<std::string> skip = {};
 
   void add_to(CommandLine& line) {
     line.group("29_monitor");
