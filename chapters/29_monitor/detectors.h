@@ -2,10 +2,11 @@
 // same alarm at the same step.
 //
 //   spike        x > median + k max(1.4826 MAD, median / 50), of the last 32 losses or norms,
-//                where MAD is the median of |x - median| (Hampel, J. Am. Stat. Assoc. 69, 1974)
+//                where MAD is the median of |x - median| (Hampel, J. Am. Stat. Assoc. 69, 1974).
+//                Norms, which have a long tail, take 2 k
 //   divergence   s / min s > 1.1, where s is the smoothed loss (the criterion GL of Prechelt,
 //                "Early Stopping - But When?", 1998)
-//   plateau      the last 100 losses have no slope: b > -2 se(b), where b is of least squares
+//   plateau      the last 100 losses do not fall: the slope of least squares is not below 0
 //   jump         |u| / |w| of the whole model, as a spike: a rate that has changed
 //   dead block   |g| of a block < 1/1000 of the largest block's
 //   drift        |w| of the token embedding outside of 1/2 to 2 times its first value: it decides
@@ -41,7 +42,7 @@ namespace ladder {
 
 struct DetectorOptions {
   bool on = false;
-  double deviations = 12;
+  double deviations = 8;
 
   void add_to(CommandLine& line) {
     line.group("29_monitor");
@@ -71,18 +72,16 @@ inline double spike_limit(const std::deque<double>& window, double k, size_t lea
   return middle + k * std::max(1.4826 * median_of(away), middle / 50);
 }
 
-/// Whether y, at x = 0, 1, ..., falls: the slope of least squares is below 0 by two of its standard
-/// errors.
-inline bool falls(const std::deque<double>& y) {
-  const auto n = static_cast<double>(y.size());
-  const double mean_x = (n - 1) / 2, mean_y = std::accumulate(y.begin(), y.end(), 0.0) / n;
-  double xx = 0, xy = 0, yy = 0;
+/// The slope of least squares of y, at x = 0, 1, ...
+inline double slope(const std::deque<double>& y) {
+  const double middle = static_cast<double>(y.size() - 1) / 2;
+  double xx = 0, xy = 0;
   for (size_t i = 0; i < y.size(); ++i) {
-    const double dx = static_cast<double>(i) - mean_x, dy = y[i] - mean_y;
-    xx += dx * dx, xy += dx * dy, yy += dy * dy;
+    const double dx = static_cast<double>(i) - middle;
+    xx += dx * dx;
+    xy += dx * y[i];
   }
-  const double slope = xy / xx, rest = std::max(0.0, yy - slope * xy);
-  return slope < -2 * std::sqrt(rest / (n - 2) / xx);
+  return xy / xx;
 }
 
 /// The last numbers of a kind.
@@ -115,10 +114,10 @@ class Detectors {
       alarms_.push_back({"not finite", bad});
       return alarms_;
     }
-    const double limit = see_spike("loss", record.loss, losses_, 16, "spike");
-    see_spike("gradient norm", record.grad_norm, norms_, 16, "spike");
+    const double limit = see_spike("loss", record.loss, losses_, 16, k_, "spike");
+    see_spike("gradient norm", record.grad_norm, norms_, 16, 2 * k_, "spike");
     see_divergence(std::min<double>(record.loss, limit));
-    see_plateau(record.loss);
+    see_plateau(std::min<double>(record.loss, limit));
     if (watch.is_new()) see_tensors(watch);
     return alarms_;
   }
@@ -152,8 +151,9 @@ class Detectors {
   }
 
   /// Returns the limit.
-  double see_spike(const char* what, double x, Window& window, size_t least, const char* kind) {
-    const double limit = spike_limit(window.last, k_, least);
+  double see_spike(const char* what, double x, Window& window, size_t least, double k,
+                   const char* kind) {
+    const double limit = spike_limit(window.last, k, least);
     raise(x > limit, kind, what, fmt::format("{} {:.4g} is above {:.4g}", what, x, limit));
     if (x <= limit) window.add(x);
     return limit;
@@ -169,12 +169,14 @@ class Detectors {
   }
   void see_plateau(double loss) {
     slope_.add(loss);
-    raise(slope_.last.size() == slope_.most && !falls(slope_.last), "plateau", "",
-          fmt::format("the loss does not fall over {} steps", slope_.most));
+    if (slope_.last.size() < slope_.most || slope(slope_.last) < 0) return;
+    alarms_.push_back(
+        {"plateau", fmt::format("the loss does not fall over {} steps", slope_.most)});
+    slope_.last.clear();
   }
 
   void see_tensors(const Watch& watch) {
-    see_spike("update ratio", update_ratio(watch.whole(2), watch.whole(1)), ratios_, 8, "jump");
+    see_spike("update ratio", update_ratio(watch.whole(2), watch.whole(1)), ratios_, 8, k_, "jump");
     const int64_t blocks = watch.sections() - 2;
     double most = 0;
     for (int64_t l = 1; l <= blocks; ++l) most = std::max(most, watch.section(l, 0));

@@ -39,8 +39,8 @@ TEST(Rewinds, ThreeTimesMustDo) {
 class RewindRuns : public SameTrace {
  protected:
   const std::string flags =
-      "--layers 2 --channels 32 --heads 2 --batch 8 --bad-batch 30 --alarms --quiet ";
-  const std::string back = flags + "--rewind 1 --save saved --save-every 12 ";
+      "--layers 2 --channels 32 --heads 2 --batch 8 --bad-batch 60 --alarms --quiet ";
+  const std::string back = flags + "--rewind 1 --save saved --save-every 16 ";
   /// The lines of the last time that each step was taken.
   std::map<int64_t, std::string> last_of_each_step(const std::string& name) const {
     std::map<int64_t, std::string> all;
@@ -52,18 +52,18 @@ class RewindRuns : public SameTrace {
 
 TEST_F(RewindRuns, HaveTheBitsOfSkippedBatches) {
   const auto extra =
-      report("29_monitor", back + "--steps 40 --lr 3e-3 --trace back --ranks 2")["extra"];
+      report("29_monitor", back + "--steps 70 --lr 3e-3 --trace back --ranks 2")["extra"];
   ASSERT_EQ(extra["rewinds"].size(), 1U) << extra;
-  EXPECT_EQ(extra["rewinds"][0]["step"], 30);
-  EXPECT_EQ(extra["rewinds"][0]["to"], 24);
-  EXPECT_EQ(extra["rewinds"][0]["skip_batches"], "29:32");
+  EXPECT_EQ(extra["rewinds"][0]["step"], 60);
+  EXPECT_EQ(extra["rewinds"][0]["to"], 48);
+  EXPECT_EQ(extra["rewinds"][0]["skip_batches"], "59:62");
   EXPECT_EQ(extra["alarms"][0]["kind"], "spike");
 
-  train("29_monitor", flags + "--lr 3e-3 --steps 24 --save there --trace there.jsonl");
+  train("29_monitor", flags + "--lr 3e-3 --steps 48 --save there --trace there.jsonl");
   train("29_monitor",
-        flags + "--lr 3e-3 --steps 40 --load there --skip-batches 29:32 --trace skip --save end");
+        flags + "--lr 3e-3 --steps 70 --load there --skip-batches 59:62 --trace skip --save end");
   const auto there = last_of_each_step("back"), skip = last_of_each_step("skip");
-  ASSERT_EQ(skip.size(), 16U);
+  ASSERT_EQ(skip.size(), 22U);
   for (const auto& [step, line] : skip) EXPECT_EQ(there.at(step), line) << step;
   // Weights, states and what is skipped: files with the same bytes.
   for (const char* file : {"model.safetensors", "optimizer.safetensors"})
@@ -74,21 +74,21 @@ TEST_F(RewindRuns, HaveTheBitsOfSkippedBatches) {
             nlohmann::json::parse(read("end/current/checkpoint.json"))["state"]);
   // The bad batch is the fault; a run without it hears nothing.
   train("29_monitor",
-        flags + "--lr 3e-3 --steps 40 --load there --skip-batches 33:34 --trace other");
+        flags + "--lr 3e-3 --steps 70 --load there --skip-batches 65:66 --trace other");
   EXPECT_NE(last_of_each_step("other"), skip);
 }
 
 TEST_F(RewindRuns, GoOnWithWhatIsSkipped) {
-  train("29_monitor", flags + "--lr 3e-3 --steps 40 --skip-batches 3:5,20:21 --trace whole");
+  train("29_monitor", flags + "--lr 3e-3 --steps 70 --skip-batches 3:5,20:21 --trace whole");
   train("29_monitor", flags + "--lr 3e-3 --skip-batches 3:5,20:21 --steps 10 --save half");
-  train("29_monitor", flags + "--lr 3e-3 --steps 40 --load half --ranks 4 --trace rest");
+  train("29_monitor", flags + "--lr 3e-3 --steps 70 --load half --ranks 4 --trace rest");
   const auto whole = last_of_each_step("whole"), rest = last_of_each_step("rest");
-  ASSERT_EQ(rest.size(), 30U);
+  ASSERT_EQ(rest.size(), 60U);
   for (const auto& [step, line] : rest) EXPECT_EQ(whole.at(step), line) << step;
 }
 
 TEST_F(RewindRuns, ThatDoNotHelpEnd) {
-  const Ended ended = run("29_monitor", small_run(back + "--steps 40 --plant rate:30 --lr 0.3"));
+  const Ended ended = run("29_monitor", small_run(back + "--steps 70 --plant rate:20 --lr 0.3"));
   EXPECT_EQ(ended.status, 2);
   EXPECT_NE(ended.err.find("3 times back to step"), std::string::npos) << ended.err;
 }
