@@ -33,7 +33,7 @@ inline constexpr uint32_t kCastagnoli = 0x82F63B78;
 
 /// CRC-32C of `bytes`: the remainder of a division of polynomials over bits (RFC 3720, appendix
 /// B.4).
-constexpr uint32_t crc32c(std::string_view bytes) {
+inline uint32_t crc32c(std::string_view bytes) {
   uint32_t crc = 0xFFFFFFFF;
   for (const char c : bytes) {
     crc ^= static_cast<unsigned char>(c);
@@ -44,7 +44,7 @@ constexpr uint32_t crc32c(std::string_view bytes) {
 
 /// What a record stores. The CRC of data that end in their own CRC is always the same number, so a
 /// CRC that is stored among data is turned and moved.
-constexpr uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xA282EAD8; }
+inline uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xA282EAD8; }
 
 /// The bytes of a number, the lowest first.
 template <class T>
