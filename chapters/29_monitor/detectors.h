@@ -32,6 +32,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/04_clipping/clip.h"
+#include "chapters/29_monitor/tensor_sums.h"
 #include "chapters/29_monitor/watch.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
@@ -118,7 +119,7 @@ class Detectors {
     see_spike("gradient norm", record.grad_norm, norms_, 16, 2 * k_, "spike");
     see_divergence(std::min<double>(record.loss, limit));
     see_plateau(std::min<double>(record.loss, limit));
-    if (watch.is_new()) see_tensors(watch);
+    if (watch.seen()) see_tensors(*watch.seen());
     return alarms_;
   }
 
@@ -175,28 +176,31 @@ class Detectors {
     slope_.last.clear();
   }
 
-  void see_tensors(const Watch& watch) {
-    see_spike("update ratio", update_ratio(watch.whole(2), watch.whole(1)), ratios_, 8, k_, "jump");
-    const int64_t blocks = watch.sections() - 2;
+  void see_tensors(const TensorSums& seen) {
+    see_spike("update ratio", update_ratio(seen.whole(Of::Update), seen.whole(Of::Weight)), ratios_,
+              8, k_, "jump");
+    const int64_t blocks = seen.sections() - 2;
     double most = 0;
-    for (int64_t l = 1; l <= blocks; ++l) most = std::max(most, watch.section(l, 0));
+    for (int64_t l = 1; l <= blocks; ++l) most = std::max(most, seen.section(l, Of::Gradient));
     for (int64_t l = 1; l <= blocks; ++l)
-      raise(watch.section(l, 0) < most / 1000, "dead block", fmt::format("{}", l - 1),
+      raise(seen.section(l, Of::Gradient) < most / 1000, "dead block", fmt::format("{}", l - 1),
             fmt::format("block {} has a gradient of {:.4g}, another of {:.4g}", l - 1,
-                        watch.section(l, 0), most));
-    const double now = watch.facts(0).weight;  // the token embedding is the first tensor
+                        seen.section(l, Of::Gradient), most));
+    const double now = seen.facts(0).weight;  // the token embedding is the first tensor
     if (embedding_ == 0) embedding_ = now;
     raise(now > 2 * embedding_ || now < embedding_ / 2, "drift", "",
           fmt::format("the embedding's norm is {:.4g}, and was {:.4g}", now, embedding_));
-    see_ranks(watch.of_ranks());
+    see_ranks(seen);
   }
-  void see_ranks(const std::vector<double>& norms) {
-    for (size_t r = 0; r < norms.size() && norms.size() > 1; ++r) {
-      std::deque<double> others(norms.begin(), norms.end());
-      others.erase(others.begin() + static_cast<std::ptrdiff_t>(r));
-      raise(norms[r] > 3 * median_of(others), "rank", fmt::format("{}", r),
-            fmt::format("rank {} has a gradient of {:.4g}, others of {:.4g}", r, norms[r],
-                        median_of(others)));
+  void see_ranks(const TensorSums& seen) {
+    for (int64_t r = 0; r < seen.ranks() && seen.ranks() > 1; ++r) {
+      std::deque<double> others;
+      for (int64_t other = 0; other < seen.ranks(); ++other)
+        if (other != r) others.push_back(seen.of_rank(other));
+      const double usual = median_of(others);
+      raise(seen.of_rank(r) > 3 * usual, "rank", fmt::format("{}", r),
+            fmt::format("rank {} has a gradient of {:.4g}, others of {:.4g}", r, seen.of_rank(r),
+                        usual));
     }
   }
 

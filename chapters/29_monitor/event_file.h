@@ -19,12 +19,27 @@
 //   SessionLog  1 status (varint: START is 1)
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/comm/failure.h"
+#include "common/error.h"
+#include "common/input_file.h"
 
 namespace ladder {
 
@@ -141,5 +156,59 @@ inline std::string scalars_record(double time, int64_t step, std::span<const Sca
     summary.text(1, Message().text(1, tag).real(2, static_cast<float>(value)).bytes());
   return record_of(Message().real(1, time).number(2, step).text(5, summary.bytes()).bytes());
 }
+
+/// One directory of event files. Every record is on its way to the disk when write() returns.
+class EventFiles {
+ public:
+  explicit EventFiles(std::filesystem::path dir) : dir_(std::move(dir)) {}
+
+  /// Begins a file that sorts after all that are there. Cuts off what a killed program has torn.
+  /// @throws UserError if nothing can be written there
+  void open() {
+    std::error_code error;
+    std::filesystem::create_directories(dir_, error);
+    int64_t last = 0;
+    for (const std::string& name : names_in(dir_.string()))
+      if (name.starts_with(kForm)) last = std::max<int64_t>(last, std::atoll(name.c_str() + 20));
+    if (last > 0) cut(dir_ / name_of(last));
+    path_ = dir_ / name_of(last + 1);
+    file_.reset(std::fopen(path_.c_str(), "wbxe"));
+    if (!file_) fail();
+  }
+  bool is_open() const { return file_ != nullptr; }
+
+  /// @throws UserError if the disk takes no more
+  void write(std::string_view records) {
+    if (std::fwrite(records.data(), 1, records.size(), file_.get()) != records.size() ||
+        std::fflush(file_.get()) != 0)
+      fail();
+  }
+
+ private:
+  static constexpr std::string_view kForm = "events.out.tfevents.";
+  static std::string name_of(int64_t number) {
+    return fmt::format("{}{:06}.ladder", kForm, number);
+  }
+
+  void cut(const std::filesystem::path& path) const {
+    std::ifstream in(path, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    const size_t whole = whole_records(bytes);
+    if (whole == bytes.size()) return;
+    std::filesystem::resize_file(path, whole);
+    tell(fmt::format("note: {}: {} bytes of a torn record are cut off", path.string(),
+                     bytes.size() - whole));
+  }
+  [[noreturn]] void fail() const {
+    throw UserError("--events {}: cannot be written: {}", path_.string(),
+                    std::generic_category().message(errno));
+  }
+
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::filesystem::path dir_, path_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
 
 }  // namespace ladder

@@ -18,17 +18,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <memory>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -37,7 +31,6 @@
 
 #include "chapters/29_monitor/event_file.h"
 #include "common/comm/comm.h"
-#include "common/comm/failure.h"
 #include "common/error.h"
 #include "common/output_file.h"
 #include "common/run/agreement.h"
@@ -71,60 +64,6 @@ struct EventOptions {
     if (!(peak_tflops >= 0 && std::isfinite(peak_tflops)))
       throw UserError("--peak-tflops must be a finite number, at least 0, not {}", peak_tflops);
   }
-};
-
-/// One directory of event files. Every record is on its way to the disk when write() returns.
-class EventFiles {
- public:
-  explicit EventFiles(std::filesystem::path dir) : dir_(std::move(dir)) {}
-
-  /// Begins a file that sorts after all that are there. Cuts off what a killed program has torn.
-  /// @throws UserError if nothing can be written there
-  void open() {
-    std::error_code error;
-    std::filesystem::create_directories(dir_, error);
-    int64_t last = 0;
-    for (const std::string& name : names_in(dir_.string()))
-      if (name.starts_with(kForm)) last = std::max<int64_t>(last, std::atoll(name.c_str() + 20));
-    if (last > 0) cut(dir_ / name_of(last));
-    path_ = dir_ / name_of(last + 1);
-    file_.reset(std::fopen(path_.c_str(), "wbxe"));
-    if (!file_) fail();
-  }
-  bool is_open() const { return file_ != nullptr; }
-
-  /// @throws UserError if the disk takes no more
-  void write(std::string_view records) {
-    if (std::fwrite(records.data(), 1, records.size(), file_.get()) != records.size() ||
-        std::fflush(file_.get()) != 0)
-      fail();
-  }
-
- private:
-  static constexpr std::string_view kForm = "events.out.tfevents.";
-  static std::string name_of(int64_t number) {
-    return fmt::format("{}{:06}.ladder", kForm, number);
-  }
-
-  void cut(const std::filesystem::path& path) const {
-    std::ifstream in(path, std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-    const size_t whole = whole_records(bytes);
-    if (whole == bytes.size()) return;
-    std::filesystem::resize_file(path, whole);
-    tell(fmt::format("note: {}: {} bytes of a torn record are cut off", path.string(),
-                     bytes.size() - whole));
-  }
-  [[noreturn]] void fail() const {
-    throw UserError("--events {}: cannot be written: {}", path_.string(),
-                    std::generic_category().message(errno));
-  }
-
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::filesystem::path dir_, path_;
-  std::unique_ptr<std::FILE, Close> file_;
 };
 
 /// What a machine did in a step.

@@ -432,7 +432,7 @@ void run(Options o, Comm& comm) {
   m.scaler.report(log.extra());
   report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));
   report_traffic(log, zero1_traffic(layout.params, o.ddp, o.precision), m.comm_stream);
-  m.watch.report(log.extra(), Watch::traffic(layout.shard, layout.params));
+  m.watch.report(log.extra());
   log.finish(events.validation(log.last_step(), validate(layout, m, text)));
   if (o.run.sample > 0) log.sample(sample(o, layout, m));
 }

@@ -123,8 +123,12 @@ void work(const Sheet& sheet, const GptConfig& gpt, Comm& world, Seen& seen) {
   ctx.kernels->add(ctx, weights.tensor, weights.tensor, update.tensor);
   watch.after(ctx, weights);
   watch.finish(ctx, world, grad_norm(ctx, grads, shard, limbs, &world));
-  for (int64_t i = 0; i < watch.tensors(); ++i) {
-    const TensorFacts f = watch.facts(i);
+  const TensorSums& sums = *watch.seen();
+  for (int64_t s = 0; s < sums.sections(); ++s)
+    seen.facts.push_back(fmt::format("section {}: {:a} {:a}", s, sums.section(s, Of::Gradient),
+                                     sums.section(s, Of::Update)));
+  for (int64_t i = 0; i < sums.tensors(); ++i) {
+    const TensorFacts f = sums.facts(i);
     seen.facts.push_back(fmt::format("{}: {:a} {:a} {:a}, largest {:a}, zeros {:a}", f.name,
                                      f.gradient, f.weight, f.update, f.largest, f.zeros));
   }

@@ -54,13 +54,14 @@ TEST_F(WatchedStep, HasTheNumbersOfEachTensor) {
     ctx.kernels->scale(ctx, weights, 0.5f);
     watch.after(ctx, weights);
     watch.finish(ctx, comm, norm(grads));
-    EXPECT_EQ(watch.is_new(), step == 5);
+    EXPECT_EQ(watch.seen() != nullptr, step == 5);
     EXPECT_EQ(watch.scalars().empty(), step != 5);
     if (step == 4) ctx.kernels->scale(ctx, weights, 2.0f);
   }
-  for (int64_t i = 0; i < watch.tensors(); ++i) {
+  const TensorSums& seen = *watch.seen();
+  for (int64_t i = 0; i < seen.tensors(); ++i) {
     const ParamSpec& spec = params.specs()[static_cast<size_t>(i)];
-    const TensorFacts facts = watch.facts(i);
+    const TensorFacts facts = seen.facts(i);
     const auto live = [&](Tensor all) { return flat(params.tensor(all, spec)).first(spec.live()); };
     EXPECT_EQ(facts.name, spec.name);
     EXPECT_DOUBLE_EQ(facts.gradient, norm(live(grads)));
@@ -69,7 +70,7 @@ TEST_F(WatchedStep, HasTheNumbersOfEachTensor) {
     EXPECT_EQ(facts.largest, i == 0 ? 9 : 7 < spec.live() ? 7 : facts.largest) << spec.name;
     EXPECT_DOUBLE_EQ(facts.zeros, i == 0 ? 1.0 / static_cast<double>(spec.live()) : 0);
   }
-  EXPECT_EQ(update_ratio(watch.whole(2), watch.whole(1)), 0.5);
+  EXPECT_EQ(update_ratio(seen.whole(Of::Update), seen.whole(Of::Weight)), 0.5);
 }
 
 TEST_F(WatchedStep, ASkippedStepHasNoUpdate) {
@@ -78,7 +79,7 @@ TEST_F(WatchedStep, ASkippedStepHasNoUpdate) {
   watch.begin(ctx, 0);
   watch.before(ctx, grads, weights);
   watch.finish(ctx, comm, norm(grads));
-  EXPECT_EQ(watch.whole(2), 0);
+  EXPECT_EQ(watch.seen()->whole(Of::Update), 0);
 }
 
 class WatchRuns : public SameTraceSmall {};
