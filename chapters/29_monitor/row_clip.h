@@ -37,7 +37,7 @@ class RowClip {
     for (const ParamSpec& spec : params.specs())
       if (spec.is_matrix() && columns(spec) % kNormLeaf != 0 && params.shards() > 1)
         throw UserError("--agc: on ranks --channels must be a multiple of {}", kNormLeaf);
-    limbs_ = arena.alloc(Mem::Workspace, "agc", Dtype::I64, {2 * most_rows(params), kLimbs});
+    limbs_ = arena.shared(Mem::Workspace, "agc", Dtype::I64, {2 * most_rows(params), kLimbs});
   }
 
   /// Bytes of Workspace: those of chapter 14.
