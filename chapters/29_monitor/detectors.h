@@ -32,6 +32,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/04_clipping/clip.h"
+#include "chapters/05_mixed_precision/precision.h"
 #include "chapters/29_monitor/tensor_sums.h"
 #include "chapters/29_monitor/watch.h"
 #include "common/error.h"
@@ -104,13 +105,16 @@ struct Alarm {
 
 class Detectors {
  public:
-  explicit Detectors(const DetectorOptions& options, bool on)
-      : on_(options.on || on), k_(options.deviations) {}
+  /// @param on even without --alarms
+  Detectors(const DetectorOptions& options, bool on, const PrecisionOptions& precision)
+      : on_(options.on || on), k_(options.deviations), scaled_(precision.dtype() == Dtype::F16) {}
 
   /// What this step raises; `watch` may have seen the step.
   std::vector<Alarm> look(const StepRecord& record, const Watch& watch) {
     alarms_.clear();
-    if (!on_) return {};
+    // FP16 looks for its loss scale by overflows.
+    const bool overflow = scaled_ && std::isfinite(record.loss) && !std::isfinite(record.grad_norm);
+    if (!on_ || overflow) return {};
     if (const std::string bad = not_finite(record.loss, record.grad_norm); !bad.empty()) {
       alarms_.push_back({"not finite", bad});
       return alarms_;
@@ -206,6 +210,7 @@ class Detectors {
 
   bool on_;
   double k_;
+  bool scaled_;
   Window losses_{32}, norms_{32}, ratios_{32}, slope_{100};
   double smoothed_ = 0, least_ = 0, embedding_ = 0;
   int64_t count_ = 0;

@@ -63,7 +63,7 @@ Options parse_options(int argc, char** argv) {
       .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
             o.loss_scale, o.recompute, o.ddp, o.fault, o.agc, o.spike_guard, o.events, o.watch,
             o.alarms, o.rewind, o.plant);
-  o.rewind.check(o.run);
+  o.rewind.check(o.run, o.spike_guard);
   return o;
 }
 
@@ -118,7 +118,7 @@ struct Memory {
   SpikeGuard guard{o.spike_guard};
   Watch watch{arena, layout.params, layout.shard, o.precision.dtype(), layout.stream, o.watch};
   Rewinds rewinds{o.rewind};
-  Detectors detectors{o.alarms, rewinds.on()};
+  Detectors detectors{o.alarms, rewinds.on(), o.precision};
   BatchNumbers batches{o.rewind};
   Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
   // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.

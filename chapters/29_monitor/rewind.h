@@ -24,6 +24,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "chapters/14_stability/spike_guard.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
 #include "common/run/options.h"
@@ -51,9 +52,12 @@ struct RewindOptions {
     for (const std::string& text : skip) range(text);
   }
   /// @throws UserError
-  void check(const RunOptions& run) const {
-    if (around && (run.save.empty() || run.save_every == 0))
+  void check(const RunOptions& run, const SpikeGuardOptions& guard) const {
+    if (!around) return;
+    if (!run.plan_only && (run.save.empty() || run.save_every == 0))
       throw UserError("--rewind goes back to a checkpoint; legal with --save and --save-every");
+    if (guard.deviations > 0)
+      throw UserError("--rewind and --spike-guard: two answers to one spike; legal is one of them");
   }
 
   static Range range(const std::string& text) {

@@ -44,7 +44,8 @@ class Heard : public ::testing::Test {
   Arena arena;
   ParamLayout params{config};
   Watch blind{arena, params, params, Dtype::F32, 64, {}};
-  Detectors detectors{{.on = true, .deviations = 6}, false};
+  PrecisionOptions precision;
+  Detectors detectors{{.on = true, .deviations = 6}, false, precision};
   int64_t step = 0;
 
   /// The kinds of alarms of a step.
@@ -83,6 +84,14 @@ TEST_F(Heard, NaN) {
   calm(5);
 }
 
+// The loss scaler's matter; a loss is not.
+TEST_F(Heard, AnOverflowOfFp16IsNoAlarm) {
+  precision.name = "fp16";
+  detectors = Detectors({.on = true, .deviations = 6}, false, precision);
+  EXPECT_EQ(hear(3, std::numeric_limits<double>::infinity()), "");
+  EXPECT_EQ(hear(std::numeric_limits<float>::quiet_NaN()), "not finite;");
+}
+
 TEST_F(Heard, APlateauAfterAHundredSteps) {
   calm(100);
   std::string kinds;
@@ -93,7 +102,7 @@ TEST_F(Heard, APlateauAfterAHundredSteps) {
 TEST_F(Heard, StateGoesThroughACheckpoint) {
   calm(40);
   EXPECT_EQ(hear(9), "spike;");
-  Detectors restored({.on = true, .deviations = 6}, false);
+  Detectors restored({.on = true, .deviations = 6}, false, precision);
   restored.set_state(nlohmann::json::parse(detectors.state().dump()));
   EXPECT_EQ(restored.state(), detectors.state());
   EXPECT_TRUE(
