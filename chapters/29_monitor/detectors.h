@@ -127,10 +127,13 @@ class Detectors {
     return alarms_;
   }
 
+  /// Without what is known of ranks: a run may go on with others.
   nlohmann::json state() const {
+    std::set<std::string> standing = standing_;
+    std::erase_if(standing, [](const std::string& name) { return name.starts_with("rank "); });
     return {{"losses", losses_.last}, {"norms", norms_.last},    {"ratios", ratios_.last},
             {"slope", slope_.last},   {"smoothed", smoothed_},   {"least", least_},
-            {"count", count_},        {"embedding", embedding_}, {"standing", standing_}};
+            {"count", count_},        {"embedding", embedding_}, {"standing", standing}};
   }
   void set_state(const nlohmann::json& state) {
     const auto take = [&](const char* name, Window& window) {

@@ -109,6 +109,18 @@ TEST_F(WatchRuns, RowsAreClippedAsOnOneRank) {
       different_trace(alone, trace("29_monitor", flags + "--ranks 2 --fault swap:all_reduce:2")));
 }
 
+// The alarm of a rank stands, but a checkpoint may go on with other ranks.
+TEST_F(WatchRuns, CheckpointsKnowNoRanks) {
+  const auto alarms =
+      report("29_monitor",
+             "--batch 8 --layers 2 --ranks 2 --plant rank:0 --alarms --watch-every 1 "
+             "--save saved")["extra"]["alarms"];
+  ASSERT_EQ(alarms.size(), 1U) << alarms;
+  EXPECT_EQ(alarms[0]["kind"], "rank");
+  const auto state = nlohmann::json::parse(read("saved/current/checkpoint.json"))["state"];
+  EXPECT_TRUE(state["detectors"]["standing"].empty()) << state;
+}
+
 TEST_F(WatchRuns, SendWhatIsPredicted) {
   for (const int ranks : {1, 2, 4}) {
     const auto sent = report(
