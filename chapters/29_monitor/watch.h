@@ -16,6 +16,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -173,11 +174,12 @@ class Watch {
   /// The host looks for the largest element and for zeros: a device copies its gradient to it.
   void count(const Ctx& ctx, int64_t i, Tensor part) const {
     const HostCopy copy = HostCopy::of(ctx, part);
-    const auto* x = static_cast<const uint32_t*>(copy.tensor().host());
+    const float* const x = copy.tensor().data<float>();
     uint32_t most = 0;
     int64_t zeros = 0;
     for (int64_t k = 0; k < part.size(); ++k) {
-      const uint32_t size = x[k] & 0x7FFFFFFF;  // its bits are in the order of |x|, NaN last
+      const uint32_t size =
+          std::bit_cast<uint32_t>(x[k]) & 0x7FFFFFFF;  // its bits are in the order of |x|, NaN last
       most = std::max(most, size);
       zeros += size == 0;
     }
