@@ -39,6 +39,15 @@ TEST_F(EventRuns, AResumedRunWritesANextFile) {
   EXPECT_FALSE(read("events/curves/events.out.tfevents.000002.ladder").empty());
 }
 
+// Files may have 4 kB, and a watched step takes 8.
+TEST_F(EventRuns, AFullDiskDoesNotEndTheRun) {
+  const Program limited("29_monitor", {"sh", "-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"});
+  must_end_with(3);
+  const Ended ended = train(limited, flags + "--events events --steps 4 --trace trace");
+  EXPECT_NE(ended.err.find("the run goes on without it"), std::string::npos) << ended.err;
+  EXPECT_EQ(parse_trace(read("trace")).size(), 4U);
+}
+
 TEST_F(EventRuns, AnotherRunsFolderIsRefused) {
   train("29_monitor", flags + "--events events --steps 2 --save half");
   const auto before = files();
