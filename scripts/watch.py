@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 200, 62, 22, 10
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 200, 62, 30, 10
 POINTS = 1200  # at most so many are drawn
 CURVES = [("loss", "Loss", "mean over the targets of the batch, before the update"),
           ("grad_norm", "Gradient norm", "before clipping; a logarithmic scale"),
