@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -14,17 +13,22 @@
 #include "chapters/21_moe/moe.h"
 #include "common/random.h"
 #include "kernels/experts.h"
+#include "labs/expert_choices.h"
 #include "labs/kernel_counts.h"
 
 namespace ladder::lab {
 namespace {
 
-struct Sizes {
-  int64_t B, T, E, k;
-};
-
 Tensor alloc(Arena& arena, Dtype dtype, Shape shape) {
   return arena.zeros(Mem::Workspace, "lab", dtype, shape);
+}
+/// Some of the choices are kElsewhere.
+Tensor drawn_choices(const Sheet& sheet, Arena& arena, const ChoiceSizes& s, bool elsewhere) {
+  const Tensor expert = alloc(arena, Dtype::I32, {s.B, s.T, s.k});
+  draw_choices(Random(sheet.seed(), "choices"), expert, s.E);
+  for (int64_t i = 0; elsewhere && i < expert.size(); ++i)
+    if (int32_t& e = expert.data<int32_t>()[i]; e % 3 == 1) e = kElsewhere;
+  return expert;
 }
 /// Normal numbers, as double or as float.
 Tensor drawn(const Sheet& sheet, Arena& arena, const char* name, Dtype dtype, Shape shape,
@@ -71,28 +75,7 @@ void run_choices(Sheet& sheet, const char* what, int64_t E, int64_t k) {
   }
 }
 
-/// k experts of each token, ascending, more of them with low numbers. Some are elsewhere.
-Tensor drawn_choices(const Sheet& sheet, Arena& arena, const Sizes& s, bool elsewhere) {
-  const Random random(sheet.seed(), "choices");
-  const Tensor expert = alloc(arena, Dtype::I32, {s.B, s.T, s.k});
-  for (int64_t token = 0; token < s.B * s.T; ++token) {
-    std::vector<int32_t> all(static_cast<size_t>(s.E));
-    std::iota(all.begin(), all.end(), 0);
-    for (size_t j = 0; j < static_cast<size_t>(s.k); ++j) {
-      const uint64_t left = all.size() - j, at = static_cast<uint64_t>(token);
-      std::swap(all[j],
-                all[j + std::min(random.below(left, at, j), random.below(left, at, 99 + j))]);
-    }
-    std::sort(all.begin(), all.begin() + s.k);
-    for (int64_t j = 0; j < s.k; ++j)
-      expert.data<int32_t>()[token * s.k + j] = elsewhere && all[static_cast<size_t>(j)] % 3 == 1
-                                                    ? kElsewhere
-                                                    : all[static_cast<size_t>(j)];
-  }
-  return expert;
-}
-
-void run_rows(Sheet& sheet, const Sizes& s, int64_t capacity, bool elsewhere) {
+void run_rows(Sheet& sheet, const ChoiceSizes& s, int64_t capacity, bool elsewhere) {
   Arena arena;
   const Tensor expert = drawn_choices(sheet, arena, s, elsewhere);
   const ExpertRows rows{.offsets = alloc(arena, Dtype::I32, {s.E + 1}),
@@ -112,7 +95,7 @@ void run_rows(Sheet& sheet, const Sizes& s, int64_t capacity, bool elsewhere) {
 
 // ---- the router, in double ----------------------------------------------------------------------
 
-void run_router(Sheet& sheet, const Sizes& s, const RouteRule& rule) {
+void run_router(Sheet& sheet, const ChoiceSizes& s, const RouteRule& rule) {
   Arena arena;
   const Kernels& ref = kernels_of("ref");
   Ctx ctx;
@@ -134,7 +117,8 @@ void run_router(Sheet& sheet, const Sizes& s, const RouteRule& rule) {
 }
 
 /// Of scores, choices and loads that are right whatever the forward pass gives.
-void run_gradient(Sheet& sheet, const Sizes& s, const RouteRule& rule, float balance, float z) {
+void run_gradient(Sheet& sheet, const ChoiceSizes& s, const RouteRule& rule, float balance,
+                  float z) {
   Arena arena;
   const Kernels& ref = kernels_of("ref");
   Ctx ctx;
@@ -163,7 +147,7 @@ void run_gradient(Sheet& sheet, const Sizes& s, const RouteRule& rule, float bal
 
 // ---- a layer of experts -------------------------------------------------------------------------
 
-void run_layer(Sheet& sheet, const Sizes& s, int64_t capacity) {
+void run_layer(Sheet& sheet, const ChoiceSizes& s, int64_t capacity) {
   CountedKernels kernels;
   kernels.count<&Kernels::swiglu_forward>();
   kernels.count<&Kernels::swiglu_backward>();
@@ -217,7 +201,7 @@ void run_layer(Sheet& sheet, const Sizes& s, int64_t capacity) {
 
 // ---- the bias -----------------------------------------------------------------------------------
 
-void run_bias(Sheet& sheet, const Sizes& s) {
+void run_bias(Sheet& sheet, const ChoiceSizes& s) {
   Arena arena;
   GptConfig config = preset("moe-nano");
   config.layers = 2;
@@ -253,7 +237,7 @@ void cases(Sheet& sheet) {
   for (const char* what : {"ties", "a bias", "NaN"})
     sheet.run(fmt::format("{} of {} experts, {}", k, E, what),
               [&] { run_choices(sheet, what, E, k); });
-  const Sizes s{.B = 3, .T = sheet.pick<int64_t>("tokens", {6, 9}), .E = E, .k = k};
+  const ChoiceSizes s{.B = 3, .T = sheet.pick<int64_t>("tokens", {6, 9}), .E = E, .k = k};
   for (const int64_t capacity : {int64_t{0}, int64_t{2}})
     for (const bool elsewhere : {false, true})
       sheet.run(fmt::format("rows, capacity {}{}", capacity, elsewhere ? ", some elsewhere" : ""),
