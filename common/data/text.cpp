@@ -28,7 +28,7 @@ int64_t count_targets(const Batch& batch) {
 
 Text::Text(const TextOptions& options)
     : options_(options),
-      file_(options.path, "--data"),
+      file_(options.path, options.flag),
       size_(options.format.count(file_.size())),
       train_size_(size_ - size_ / kHeldOutShare) {
   const int64_t least = options.seq_len + 1;

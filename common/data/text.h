@@ -53,8 +53,9 @@ double bits_per_byte(double loss, const TargetCount& over);
 struct TextOptions {
   std::string path;
   TextFormat format = {};
-  int64_t seq_len;  ///< T
-  int64_t vocab;    ///< V; every token must be below it
+  int64_t seq_len;              ///< T
+  int64_t vocab;                ///< V; every token must be below it
+  std::string flag = "--data";  ///< that gave the path, for messages
   /// Of the text, that each token stands for; null: one, or not known of tokens that are no bytes.
   std::shared_ptr<const std::vector<int32_t>> token_bytes = nullptr;
 };

@@ -2,6 +2,7 @@
 // from which it goes on.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -11,6 +12,13 @@
 
 namespace ladder {
 
+/// Of how much of a file a checksum is taken: all pieces of a MiB, or the first and the last one.
+enum class FilePart : uint8_t { All, Ends };
+
+/// Identifies a file by its length and a checksum: "4137850 bytes, 0123456789abcdef". Reading all
+/// of it takes as long as loading it. @throws UserError if it cannot be read
+std::string identity_of(const std::string& path, FilePart part);
+
 /// Ranks that are processes are started one by one, each with its own command line, and on machines
 /// with their own files. If something differed, the run would hang or train something else. This
 /// compares, over all ranks, the program, its flags and what they name; of an output only whether
@@ -18,10 +26,6 @@ namespace ladder {
 /// none returns unless all agree.
 /// @throws UserError on rank 0 that names the first flag that differs, and the ranks
 void check_agreement(Comm& comm, const RunOptions& options);
-
-/// Identifies a file: its length, and a checksum of all its bytes: "4137850 bytes,
-/// 0123456789abcdef". Takes as long as loading it. @throws UserError
-std::string identity_of(const std::string& path);
 
 /// What a checkpoint says of its run in addition to what the next step needs: {"seed": 1, "text":
 /// "4137850 bytes, 0123456789abcdef"}. A run may go on with others, but from there on it is another

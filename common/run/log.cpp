@@ -124,7 +124,6 @@ void RunLog::end_events(int64_t step, int64_t end_ns) {
     note(fmt::format("step {}: --timeline holds {} events and ends here", step, events_.size()));
 }
 
-/// An output can no longer be written. The run goes on, but does not end well.
 void RunLog::give_up(const char* flag, const UserError& e) {
   tell(fmt::format("warning: {}; the run goes on without it", e.what()));
   not_done_.emplace(flag, e.what());

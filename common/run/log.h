@@ -68,6 +68,8 @@ class RunLog {
   /// Whether the run takes step `step`: there are --steps of them, and no signal has stopped the
   /// run. The first SIGINT or SIGTERM lets a step end. After the last step the trace is complete.
   bool goes_on(int64_t step);
+  /// Says within step `step` that it is the last one, before --steps: the data ends.
+  void end_after(int64_t step) { options_.steps = step + 1; }
   void begin_step();
   /// Ranks agree on whether to stop, because a signal may have reached only one of them.
   void end_step(const StepRecord& record);
@@ -101,8 +103,13 @@ class RunLog {
   /// @param predicted none if there is no formula
   void traffic(std::optional<int64_t> predicted, int64_t measured);
 
+  /// The output of `flag` can no longer be written. The run goes on, but does not end well.
+  void give_up(const char* flag, const UserError& e);
+
   /// How many steps this run has done.
   int64_t steps() const { return std::ssize(step_ms_); }
+  /// What the last of them took. Not before a step.
+  double last_ms() const { return step_ms_.back(); }
   /// The last of these steps. If there is none: the last of --steps.
   int64_t last_step() const { return last_ ? last_->step : options_.steps - 1; }
 
@@ -131,7 +138,6 @@ class RunLog {
   void end_events(int64_t step, int64_t end_ns);
   void tell_not_saved(int64_t step, std::string_view why);
   void agree_to_stop();
-  void give_up(const char* flag, const UserError& e);
   void end_trace();
   RunResult result(double val_loss);
   std::vector<nlohmann::json> gather(const RunResult& result) const;

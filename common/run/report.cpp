@@ -130,16 +130,21 @@ double peak_tflops(std::string_view device) {
   return 0;
 }
 
+double flops_per_token(const GptConfig& g) {
+  return static_cast<double>(6 * (g.layers * g.block_matrices() + g.channels * g.padded_vocab) +
+                             12 * g.layers * g.channels * g.seq_len);
+}
+
+int64_t devices(const RunPlan& plan) {
+  const bool processes = plan.layout.comm == "mpi" || plan.layout.comm == "nccl";
+  return processes ? plan.layout.mesh.size() : 1;
+}
+
 double mfu(const RunPlan& plan, const RunResult& result) {
   const double peak = peak_tflops(result.device);
   if (peak == 0) return 0;
-  const GptConfig& g = plan.gpt;
-  const auto per_token =
-      static_cast<double>(6 * (g.layers * g.block_matrices() + g.channels * g.padded_vocab) +
-                          12 * g.layers * g.channels * g.seq_len);
-  const bool processes = plan.layout.comm == "mpi" || plan.layout.comm == "nccl";
-  const auto devices = static_cast<double>(processes ? plan.layout.mesh.size() : 1);
-  return result.tokens_per_second * per_token / (1e12 * peak * devices);
+  return result.tokens_per_second * flops_per_token(plan.gpt) /
+         (1e12 * peak * static_cast<double>(devices(plan)));
 }
 
 json memory_json(int rank, const MemoryBytes& predicted,

@@ -82,9 +82,13 @@ int64_t parameters(const GptConfig& gpt);
 /// here.
 double peak_tflops(std::string_view device);
 
-/// The share of that peak that the operations of the model take: 6 (L M + C V) + 12 L C T per
-/// token, as chapter 23 counts them. Processes have a device each; threads share one. 0 if not
-/// known.
+/// The operations of the model for one token: 6 (L M + C V) + 12 L C T, as chapter 23 counts them.
+double flops_per_token(const GptConfig& gpt);
+
+/// How many devices a run has. Processes have a device each; threads share one.
+int64_t devices(const RunPlan& plan);
+
+/// The share of that peak that the operations of the model take. 0 if not known.
 double mfu(const RunPlan& plan, const RunResult& result);
 
 /// Model, layout and memory plan, for the screen.

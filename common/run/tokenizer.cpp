@@ -116,7 +116,7 @@ std::shared_ptr<const RunTokenizer> find_tokenizer(const std::string& path,
 KeptTokens keep_tokens(const RunTokenizer& tokenizer, const std::string& text, int threads,
                        bool says) {
   const TokenKind kind = token_kind(TokenKind::Auto, tokenizer.tokenizer);
-  const auto identity = [&] { return digits_of(identity_of(text)); };
+  const auto identity = [&] { return digits_of(identity_of(text, FilePart::All)); };
   const fs::path folder = cache_folder();
   // Two files of one name have another first hash each, and two states of one file another second.
   const std::string first = fmt::format("{}-{}-", fs::path(text).stem().string().substr(0, 40),
