@@ -634,6 +634,54 @@ def documents_in_rows(data):
     return svg.done()
 
 
+# ---- 27: an epoch dealt to four ranks -------------------------------------------------------------
+
+
+def dealt_epoch(data):
+    """Documents as boxes, as wide as they have positions: in their files, dealt, and in rows."""
+    found, ranks, wide, gap = data["dealt_epoch"], 4, 11, 16
+    lengths, colors, left = found["lengths"], [BLUE, ORANGE], 96
+    svg = Svg(870, 262, "An epoch of two sources, dealt to four ranks")
+
+    def box(x, y, document):
+        s, i = document
+        width = wide * lengths[s][i]
+        svg.box(x, y, width - 2, 26, colors[s])
+        svg.text(x + width / 2 - 1, y + 17, f"{'ab'[s]}{i}", "#ffffff", 11, "middle")
+        return x + width
+
+    for s, weight in enumerate(found["weights"]):
+        y, x = 22 + 34 * s, left
+        svg.text(0, y + 12, f"source {'ab'[s]}", colors[s], bold=True)
+        svg.text(0, y + 26, f"weight {weight}", size=11)
+        for i in range(len(lengths[s])):
+            x = box(x, y, (s, i))
+    svg.text(0, 122, "dealt", bold=True)
+    svg.text(0, 136, "in two windows", size=11)
+    x = left
+    for window in found["dealt"]:
+        for document in window:
+            x = box(x, 110, document)
+        x += gap
+    svg.text(0, 194, "rows", bold=True)
+    svg.text(0, 208, "of 8 positions", size=11)
+    x, row = left, 0
+    for window, rows in enumerate(found["windows"]):
+        svg.text(x, 174, f"window {window}", size=11)
+        for documents in rows:
+            svg.box(x - 2, 180, 8 * wide + 2, 30, stroke=GREY)
+            at = x
+            for document in documents:
+                at = box(at, 182, document)
+            step, rank = divmod(row, ranks)
+            svg.text(x + 4 * wide, 230, f"rank {rank}", anchor="middle", bold=True)
+            if rank == 0:
+                svg.text(x, 248, f"step {step}", bold=True)
+            x, row = x + 8 * wide + 4, row + 1
+        x += gap
+    return svg.done()
+
+
 # ---- 30: two machines of four ranks -----------------------------------------------------------------
 
 def hybrid(data):
@@ -685,6 +733,7 @@ PICTURES = {
     "22_expert_parallel/exchange.svg": exchange,
     "24_tokenizer/merges.svg": merges,
     "26_packing/rows.svg": documents_in_rows,
+    "27_data_order/epoch.svg": dealt_epoch,
     "30_hsdp/machines.svg": hybrid,
 }
 

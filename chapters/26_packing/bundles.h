@@ -67,7 +67,9 @@ class BundleBatch {
     counts_ = {};
   }
   /// Adds a bundle of these pieces, in their order.
-  void add(const DocumentFile& file, const std::vector<Piece>& pieces) {
+  /// @param file a DocumentFile, or what else reads tokens as it does
+  template <class File>
+  void add(const File& file, const std::vector<Piece>& pieces) {
     const int64_t T = all_.tokens.dim(1), b = std::ssize(first_row_) - 1;
     const int64_t base = first_row_[static_cast<size_t>(b / micro_ * micro_)] * T;
     int32_t* border = borders_.data<int32_t>() + 2 * turns_ * b;
@@ -102,7 +104,8 @@ class BundleBatch {
 
  private:
   /// Tokens and targets of a piece, from row and column `at` on.
-  void put(const DocumentFile& file, const Piece& piece, int64_t at) {
+  template <class File>
+  void put(const File& file, const Piece& piece, int64_t at) {
     read_.resize(static_cast<size_t>(piece.length + 1));
     file.read(piece.begin, read_);
     std::copy(read_.begin(), read_.end() - 1, all_.tokens.data<int32_t>() + at);

@@ -218,7 +218,7 @@ StepRecord train_step(const Options& o, const Layout& layout, Memory& m, PackedT
                       RunLog& log, int64_t step) {
   const int64_t MBS = layout.micro, GA = layout.GA;
   m.flops = {};
-  text.draw(m.batch, m.place, o.run.seed, step);
+  text.draw(m.batch, m.place, o.run.seed, step, 0, layout.batch);
   m.last = m.batch.counts();
   m.packed += m.last;
   const int64_t targets = count_targets(m.batch.rows());

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <optional>
+#include <vector>
 
 #include "chapters/26_packing/bundles.h"
+#include "common/comm/comm.h"
 #include "common/data/text.h"
 #include "common/model/measure.h"
 #include "common/run/ending.h"
@@ -24,11 +27,16 @@ class PackedText {
       text_.emplace(text);
   }
 
-  /// Fills the batch with the next bundles. `place` is then that of the bundle after them.
-  void draw(BundleBatch& batch, RowPlace& place, uint64_t seed, int64_t step) {
-    if (text_) return text_->draw(batch.rows(), seed, step);
+  /// Fills the batch with bundles [first, first + batch.size()) of the next `all`. `place` is then
+  /// that of the bundle after all of them.
+  void draw(BundleBatch& batch, RowPlace& place, uint64_t seed, int64_t step, int64_t first,
+            int64_t all) {
+    if (text_) return text_->draw(batch.rows(), seed, step, first);
     batch.clear();
-    for (int64_t b = 0; b < batch.size(); ++b) batch.add(windows_->file(), windows_->next(place));
+    for (int64_t b = 0; b < all; ++b) {
+      const std::vector<Piece> pieces = windows_->next(place);
+      if (b >= first && b < first + batch.size()) batch.add(windows_->file(), pieces);
+    }
   }
 
   /// How many bundles a validation takes. They have about 65,536 targets.
@@ -56,8 +64,15 @@ class PackedText {
 class HeldOut {
  public:
   /// @param each bundles at a time, at most those of a micro-batch
-  HeldOut(const Ctx& ctx, const PackedText& text, BundleBatch& batch, int64_t each)
-      : ctx_(ctx), text_(text), batch_(batch), each_(each) {}
+  /// @param comm ranks that share the bundles; null: this rank has all of them
+  HeldOut(const Ctx& ctx, const PackedText& text, BundleBatch& batch, int64_t each,
+          Comm* comm = nullptr)
+      : ctx_(ctx),
+        text_(text),
+        batch_(batch),
+        each_(each),
+        comm_(comm),
+        begin_(comm ? comm->rank() * each : 0) {}
 
   /// @return false if all bundles are done, or if a signal has stopped the run
   bool next() {
@@ -68,19 +83,31 @@ class HeldOut {
     text_.draw_validation(batch_, begin_, count);
     bundles_ = batch_.slice(0, count);
     targets_ += count_targets(bundles_.rows);
-    begin_ += count;
+    begin_ += each_ * (comm_ ? comm_->size() : 1);
     return true;
   }
   const Bundles& bundles() const { return bundles_; }
 
-  /// The mean over all targets.
-  float mean() const { return static_cast<float>(sum_ / static_cast<double>(targets_)); }
+  /// The mean over all targets. All ranks call it.
+  float mean() const {
+    return static_cast<float>(over_ranks(sum_) / over_ranks(static_cast<double>(targets_)));
+  }
 
  private:
+  double over_ranks(double x) const {
+    if (!comm_) return x;
+    std::vector<double> all(static_cast<size_t>(comm_->size()));
+    comm_->all_gather({.ptr = all.data(), .dtype = Dtype::F64, .shape = {comm_->size()}},
+                      {.ptr = &x, .dtype = Dtype::F64, .shape = {1}});
+    return std::accumulate(all.begin(), all.end(), 0.0);
+  }
+
   const Ctx& ctx_;
   const PackedText& text_;
   BundleBatch& batch_;
-  int64_t each_, begin_ = 0, targets_ = 0;
+  int64_t each_;
+  Comm* comm_;
+  int64_t begin_, targets_ = 0;
   Bundles bundles_;
   double sum_ = 0;
 };

@@ -74,6 +74,8 @@ struct Window {
 
 class DocumentWindows {
  public:
+  static constexpr int64_t kHeldOutShare = 10;  ///< one document in ten
+
   /// @throws UserError if the documents of training, or those that are held out, have no target
   DocumentWindows(const TextOptions& text, const PackOptions& options)
       : T_(text.seq_len),
@@ -100,7 +102,6 @@ class DocumentWindows {
   const Window& held_out() const { return held_out_; }
 
  private:
-  static constexpr int64_t kHeldOutShare = 10;  // one document in ten
   static constexpr int64_t kHeldOutTargets = 65536;
 
   /// Pieces of documents, until they have so many targets.

@@ -21,14 +21,16 @@ int64_t number(std::span<const std::byte> bytes, int64_t at) {
 /// The type of tokens of that width.
 int64_t type_of(int64_t width) { return width == 1 ? 1 : width == 2 ? 8 : 4; }
 
-std::string index_path(const std::string& path) {
+}  // namespace
+
+std::string DocumentFile::index_of(const std::string& path) {
   return std::filesystem::path(path).replace_extension(".idx").string();
 }
 
-}  // namespace
-
 DocumentFile::DocumentFile(const TextOptions& options, std::optional<int64_t> end_of_text)
-    : options_(options), file_(options.path, "--data"), size_(options.format.count(file_.size())) {
+    : options_(options),
+      file_(options.path, options.flag),
+      size_(options.format.count(file_.size())) {
   end_of_text ? find_ends(*end_of_text) : open_index();
 }
 
@@ -51,7 +53,7 @@ void DocumentFile::find_ends(int64_t end_of_text) {
 }
 
 void DocumentFile::open_index() {
-  const std::string path = index_path(options_.path);
+  const std::string path = index_of(options_.path);
   if (path == options_.path || !std::filesystem::exists(path))
     throw UserError(
         "{}: --documents needs {} beside it, as ch24_tokenizer --format megatron writes it, or "

@@ -25,6 +25,9 @@ class DocumentFile {
   /// tokens, or if no document ends with that token
   DocumentFile(const TextOptions& options, std::optional<int64_t> end_of_text);
 
+  /// X.idx for X.bin, whether it exists or not.
+  static std::string index_of(const std::string& path);
+
   const std::string& name() const { return file_.name(); }
   int64_t count() const { return count_; }
   /// The tokens of document i. The token that ends it is one of them. There may be none.

@@ -12,7 +12,6 @@
 
 #include "chapters/12_pipeline_parallel/pipeline_clock.h"
 #include "chapters/24_tokenizer/trainer.h"
-#include "chapters/26_packing/plan.h"
 #include "common/comm/chunks.h"
 #include "common/comm/faulty_comm.h"
 #include "common/comm/reduction.h"
@@ -23,6 +22,7 @@
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 #include "tests/pictures/context.h"
+#include "tests/pictures/documents.h"
 #include "tests/pictures/exchange.h"
 
 namespace ladder {
@@ -272,12 +272,6 @@ json models() {
   return all;
 }
 
-/// Three words, each with its end, in rows of six.
-json packing() {
-  const RowPlan rows = plan_rows(std::vector<int64_t>{3, 5, 2}, 6, 6, Pack::Ffd);
-  return {{"words", {"cat", "house", "it"}}, {"T", 6}, {"rows", rows}};
-}
-
 }  // namespace
 }  // namespace ladder
 
@@ -291,6 +285,7 @@ int main() {
                   {"models", models()},
                   {"merges", merges()},
                   {"packing", packing()},
+                  {"dealt_epoch", dealt_epoch()},
                   {"rope", rope()},
                   {"token_orders", token_orders()},
                   {"ring_of_keys", ring_of_keys()},
