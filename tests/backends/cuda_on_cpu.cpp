@@ -253,6 +253,15 @@ TEST_F(CudaOnCpu, StagesHaveTheBitsOfOneRank) {
       one, cuda("12_pipeline_parallel", "--micro-batch 2 --clip 1 --pp 2 --fault swap:recv:1")));
 }
 
+// Packed and unpacked rows are products of other shapes.
+TEST_F(CudaOnCpu, DocumentsInRows) {
+  const std::string flags = "--documents --clip 1 --row-documents 3 --end-of-text ";
+  const Trace want = on("ref", "26_packing", flags + "32");
+  EXPECT_TRUE(near(cuda("26_packing", flags + "32"), want, kReordered));
+  EXPECT_TRUE(near(cuda("26_packing", flags + "32 --unpacked"), want, kReordered));
+  EXPECT_FALSE(near(cuda("26_packing", flags + "46"), want, kReordered));
+}
+
 // What one backend saves another loads: the files know of no device.
 TEST_F(CudaOnCpu, GoesOnWhereTheCpuStopped) {
   const std::string flags = kShort;
