@@ -1,9 +1,12 @@
-// Checksum: XXH3 with 64 bits, computed piece by piece.
+// Checksum: XXH3 with 64 bits, computed piece by piece. And hashes of a text at once.
 #pragma once
 
+#include <compare>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 struct XXH3_state_s;
 
@@ -22,5 +25,19 @@ class Checksum {
   };
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
+
+/// XXH64 with seed 0.
+uint64_t hash64(std::string_view bytes);
+
+/// A number of 128 bits.
+struct Hash128 {
+  uint64_t high = 0, low = 0;
+
+  auto operator<=>(const Hash128&) const = default;
+  /// 32 hexadecimal digits.
+  std::string hex() const;
+};
+/// XXH3 with 128 bits.
+Hash128 hash128(std::string_view bytes, uint64_t seed = 0);
 
 }  // namespace ladder

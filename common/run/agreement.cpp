@@ -13,6 +13,7 @@
 #include "common/comm/liveness.h"
 #include "common/error.h"
 #include "common/input_file.h"
+#include "common/run/tokenizer.h"
 #include "common/save/directory.h"
 #include "common/save/manifest.h"
 
@@ -51,6 +52,8 @@ std::string compared(const FlagValue& flag) {
   if (std::ranges::count(kOutputs, flag.flag) > 0) return "given";
   if (flag.flag == "--data") return identity_of(flag.value, FilePart::All);
   if (flag.flag == "--load") return checkpoint(flag.value);
+  // Compared below, wherever it was found.
+  if (flag.flag == "--tokenizer") return "given";
   return flag.value;
 }
 
@@ -59,6 +62,7 @@ json given(const RunOptions& options) {
   json all = json::array();
   for (const FlagValue& flag : options.flags)
     if (std::ranges::count(kOwnAffair, flag.flag) == 0) all.push_back({flag.flag, compared(flag)});
+  all.push_back({"the tokenizer", options.text_tokenizer ? options.text_tokenizer->hash : "none"});
   // Last, because the flags say more. Presets may differ between two versions.
   all.push_back({"the version", LADDER_VERSION});
   all.push_back({"the model", Manifest::sizes_of(options.gpt()).dump()});

@@ -44,6 +44,15 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--row-documents", "", "26_packing"},
     BranchFlag{"--sources", "", "27_data_order"},
     BranchFlag{"--epochs", "", "27_data_order"},
+    BranchFlag{"--events", "", "29_monitor"},
+    BranchFlag{"--event-clock", "", "29_monitor"},
+    BranchFlag{"--peak-tflops", "", "29_monitor"},
+    BranchFlag{"--watch-every", "", "29_monitor"},
+    BranchFlag{"--alarms", "", "29_monitor"},
+    BranchFlag{"--alarm-deviations", "", "29_monitor"},
+    BranchFlag{"--rewind", "", "29_monitor"},
+    BranchFlag{"--skip-batches", "", "29_monitor"},
+    BranchFlag{"--plant", "", "29_monitor"},
     BranchFlag{"--replicas", "", "30_hsdp"},
 };
 

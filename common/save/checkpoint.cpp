@@ -172,6 +172,16 @@ int64_t load_generation(const Ctx& ctx, const fs::path& dir, const TrainingState
   return manifest.steps();
 }
 
+/// config.json and the files of the tokenizer.
+void write_texts(const Generation& generation, const TrainingState& state) {
+  json config = hf_config(state.gpt);
+  for (const char* key : {"bos_token_id", "eos_token_id"})
+    if (state.end_of_text && config[key].is_null()) config[key] = *state.end_of_text;
+  write_file(generation.file(kConfigFile), "checkpoint", config.dump(2) + "\n");
+  for (const auto& [name, text] : state.tokenizer)
+    write_file(generation.file(name.c_str()), "checkpoint", text);
+}
+
 }  // namespace
 
 std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingState& state,
@@ -195,7 +205,7 @@ std::string save_checkpoint(const Ctx& ctx, SaveDirectory* dir, const TrainingSt
   for (const std::string& bad :
        {weights.not_finite, optimizer.not_finite, not_finite(manifest.state)})
     if (!bad.empty()) return bad + " holds a NaN or an infinity";
-  write_file(path(kConfigFile), "checkpoint", hf_config(state.gpt).dump(2) + "\n");
+  write_texts(*generation, state);
   manifest.write(generation->path());
   generation->publish();
   return "";

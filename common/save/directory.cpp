@@ -16,6 +16,7 @@
 #include "common/comm/failure.h"
 #include "common/error.h"
 #include "common/output_file.h"
+#include "common/tokens/tokenizer_files.h"
 
 namespace ladder {
 namespace {
@@ -24,6 +25,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kCurrent = "current";
 constexpr std::string_view kForm = "generation-";
+// What others open: in the directory these are links.
+constexpr std::array kLinked = {kWeightsFile, kConfigFile, kTokenizerFile, kTokenizerConfigFile};
 
 [[noreturn]] void fail(const fs::path& dir) {
   throw UserError("--save {}: cannot be written: {}", dir.string(),
@@ -58,10 +61,9 @@ bool is_generation(std::string_view name) {
 
 /// Whether a generation has a file of this name, perhaps a partial one: "config.json.partial".
 bool is_in_generation(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kFiles = {kManifestFile, kWeightsFile, kOptimizerFile,
-                                                      kConfigFile, kCurrent};
   if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
-  return std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end();
+  return std::ranges::count(kLinked, name) > 0 || name == kManifestFile || name == kOptimizerFile ||
+         name == kCurrent;
 }
 
 /// Returns whether it is removed. A directory that holds anything else stays as it is.
@@ -99,7 +101,7 @@ std::string current_generation(const fs::path& dir) {
         dir.string(), name);
   };
   if (is_there(dir / kManifestFile)) refuse(kManifestFile);
-  for (const char* name : {kWeightsFile, kConfigFile})
+  for (const char* name : kLinked)
     if (is_there(dir / name) && target(dir / name) != target_of(name)) refuse(name);
   std::string name = target(dir / kCurrent);
   if (is_there(dir / kCurrent) && !is_generation(name)) refuse(kCurrent);
@@ -155,7 +157,7 @@ Generation::~Generation() {
   remove_generation(path_);
   std::error_code ignored;
   if (is_there(home_.path_ / kCurrent)) return;
-  for (const char* name : {kWeightsFile, kConfigFile})
+  for (const char* name : kLinked)
     if (target(home_.path_ / name) == target_of(name)) fs::remove(home_.path_ / name, ignored);
 }
 
@@ -168,8 +170,9 @@ void Generation::publish() {
     throw UserError(
         "--save {}: another program has saved there meanwhile, and its checkpoint stays",
         dir.string());
-  for (const char* name : {kWeightsFile, kConfigFile})
-    if (!is_there(dir / name)) make_link(dir, target_of(name), dir / name);
+  for (const char* name : kLinked)
+    if (is_there(path_ / name) && !is_there(dir / name))
+      make_link(dir, target_of(name), dir / name);
   link();
   if (!sync_directory(path_) || !sync_directory(dir)) fail(dir);
   if (std::rename((path_ / kCurrent).c_str(), (dir / kCurrent).c_str()) != 0) fail(dir);
@@ -178,6 +181,10 @@ void Generation::publish() {
   // The previous one must stay until the switch is on the disk.
   if (!sync_directory(dir)) fail(dir);
   if (!previous.empty()) remove_generation(dir / previous);
+  std::error_code ignored;
+  for (const char* name : kLinked)  // the previous one may have had a tokenizer, and this one none
+    if (!is_there(path_ / name) && target(dir / name) == target_of(name))
+      fs::remove(dir / name, ignored);
 }
 
 }  // namespace ladder
