@@ -1,6 +1,8 @@
-// Checksum: XXH3 with 64 bits, computed piece by piece.
+// Checksums. XXH3 with 64 bits is computed piece by piece, in order. CRC-32C can be put together
+// from runs that several ranks have: it is linear.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,5 +24,14 @@ class Checksum {
   };
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
+
+/// What a run of bytes adds to the CRC-32C of a file in which `behind` bytes follow the run.
+///
+/// The CRC of a file without its initial value is the remainder of a polynomial over GF(2): the XOR
+/// of what its runs add, in any order. A run of zeros adds 0, so holes need not be known.
+uint32_t crc32c_of_run(std::span<const std::byte> run, int64_t behind);
+/// The CRC-32C of a file, with its initial value and its last inversion.
+/// @param runs the XOR over all its runs
+uint32_t crc32c_of_file(uint32_t runs, int64_t bytes);
 
 }  // namespace ladder

@@ -36,11 +36,12 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
   rows_.push_back({fmt::format("rank {}", rank()), &ctx, &events_});
   if (comm) count(*comm);
   if (comm && comm->size() > 1) control_ = comm->split(0, rank());
+  if (!options_.save.empty())
+    save_ = open_save_directory(options_.save, options_.keep, !options_.gather, control_.get());
   if (!speaks()) return;
   // Files that are written at the end are also opened now, to see whether that is possible.
   if (!options_.report.empty()) OutputFile(options_.report, "--report");
   if (!options_.timeline.empty()) OutputFile(options_.timeline, "--timeline");
-  if (!options_.save.empty()) save_.emplace(options_.save);
   if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
   progress_.line(plan_text(plan_));
   if (!options_.save.empty() || !options_.load.empty()) origin_ = origin_of(options_);
@@ -189,14 +190,32 @@ bool RunLog::save_due(int64_t step) {
 }
 
 void RunLog::save(const TrainingState& state, int64_t steps) {
+  const int64_t begin = now_ns();
+  const std::unique_ptr<CheckpointSave> save = begin_save(state, steps);
+  save->write(ctx_, state);
+  end_save(*save, steps, now_ns() - begin);
+}
+
+std::unique_ptr<CheckpointSave> RunLog::begin_save(const TrainingState& state, int64_t steps) {
   TrainingState all = state;
   all.others.push_back({.name = "origin", .get = [&] { return origin_; }, .set = {}});
+  return std::make_unique<CheckpointSave>(
+      *save_, all, steps,
+      SaveHow{.file_bytes = options_.shard_mb * 1'000'000, .gather = options_.gather});
+}
+
+void RunLog::end_save(CheckpointSave& save, int64_t steps, int64_t wait_ns) {
+  const int64_t begin = now_ns();
   std::string why;
   try {
-    why = save_checkpoint(ctx_, save_ ? &*save_ : nullptr, all, steps);
+    why = save.commit(control_.get());
   } catch (const UserError& e) {  // the directory was good when the run began
     throw NotWritten(e.what());
   }
+  saves_.push_back({{"steps", steps},
+                    {"wait_ms", static_cast<double>(wait_ns + now_ns() - begin) * 1e-6},
+                    {"writes", save.written().writes},
+                    {"bytes", save.written().bytes}});
   if (!why.empty()) tell_not_saved(steps - 1, why);
 }
 
@@ -256,6 +275,7 @@ std::vector<nlohmann::json> RunLog::gather(const RunResult& result) const {
   for (const Row& row : rows_) rows.push_back({row.name, *row.events});
   nlohmann::json own = {{"memory", memory_json(rank(), plan_.predicted, result.measured)},
                         {"comm", comm_json(rank(), result.sent)},
+                        {"saves", saves_},
                         {"rows", rows_json(rows, starts_)}};
   if (!comm_) return {std::move(own)};
   std::vector<nlohmann::json> all;
@@ -272,7 +292,7 @@ std::string RunLog::report_text(const RunResult& result,
       stopped_by_ != 0 ? nlohmann::json(signal_name(stopped_by_)) : nlohmann::json();
   report["not_done"] = reasons();
   for (const nlohmann::json& rank : ranks)
-    for (const char* part : {"memory", "comm"}) report[part].push_back(rank.at(part));
+    for (const char* part : {"memory", "comm", "saves"}) report[part].push_back(rank.at(part));
   report["evals"] = evals_;
   report["skipped"] = skipped_;
   report["extra"] = extra_;

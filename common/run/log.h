@@ -20,6 +20,7 @@
 
 namespace ladder {
 
+class CheckpointSave;
 struct TrainingState;
 
 /// --plan-only: prints the plan, and writes --report as far as a plan knows it. All ranks call it.
@@ -81,9 +82,13 @@ class RunLog {
   /// after the last, and where a signal stops the run. A checkpoint whose loss is NaN or infinite
   /// is not written; stderr says so, --quiet or not. The same on all ranks.
   bool save_due(int64_t step);
-  /// save_checkpoint(), in the directory of --save. A state with a NaN or an infinity is not
-  /// written; stderr says so, --quiet or not. All ranks call it.
+  /// Saves in the directory of --save. A state with a NaN or an infinity is not committed; stderr
+  /// says so, --quiet or not. All ranks call it.
   void save(const TrainingState& state, int64_t steps);
+  /// The same in parts: between the two, every rank calls write(), when it likes.
+  std::unique_ptr<CheckpointSave> begin_save(const TrainingState& state, int64_t steps);
+  /// @param wait_ns how long training has waited for this save
+  void end_save(CheckpointSave& save, int64_t steps, int64_t wait_ns);
 
   /// Prints one line without breaking the bar.
   void note(std::string_view line) { progress_.line(line); }
@@ -144,7 +149,7 @@ class RunLog {
   std::vector<Group> groups_;
   Progress progress_;
   std::optional<OutputFile> trace_;
-  std::optional<SaveDirectory> save_;
+  std::unique_ptr<SaveDirectory> save_;
   std::optional<StopSignals> signals_;           ///< from the first step on
   int stopped_by_ = 0;                           ///< the signal; 0 if none
   std::map<std::string, std::string> not_done_;  ///< why, by what was asked for
@@ -159,7 +164,8 @@ class RunLog {
   int64_t tokens_ = 0;  ///< of all steps of this run
   double seconds_ = 0;  ///< of all steps of this run
 
-  nlohmann::json origin_;  ///< rank 0's, if the run loads or saves
+  nlohmann::json saves_ = nlohmann::json::array();  ///< of this rank
+  nlohmann::json origin_;                           ///< rank 0's, if the run loads or saves
   nlohmann::json evals_ = nlohmann::json::array();
   nlohmann::json skipped_ = nlohmann::json::array();
   nlohmann::json extra_ = nlohmann::json::object();

@@ -35,7 +35,7 @@ class Checkpoint : public testing::Test {
     SaveDirectory home(dir_.path());
     TrainingState state = saved_.state();
     state.others = std::move(others);
-    return save_checkpoint(Ctx{}, &home, state, 100);
+    return save_checkpoint(Ctx{}, home, state, 100);
   }
   int64_t load(std::vector<NamedState> others) const {
     TrainingState state = saved_.state();

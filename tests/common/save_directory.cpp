@@ -154,7 +154,7 @@ TEST_F(SaveDir, WithoutLocksAnothersCheckpointStays) {
   model.fill(1);
   SaveDirectory one(dir_.path()), other(dir_.path());
   const auto save = [&](SaveDirectory& home, int64_t step) {
-    save_checkpoint(Ctx{}, &home, model.state(), step);
+    save_checkpoint(Ctx{}, home, model.state(), step);
   };
   save(one, 1);
   fs::create_directory(dir_ / "generation-9.9");  // of one that is under way, or was killed
