@@ -126,13 +126,16 @@ void RunLog::give_up(const char* flag, const UserError& e) {
   not_done_.emplace(flag, e.what());
 }
 
-void RunLog::agree_to_stop() {
-  auto signal = static_cast<uint8_t>(stop_signal());
+uint8_t RunLog::most(uint8_t own) {
   // A byte, because no planted fault is meant for bytes (faulty_comm.h).
   if (control_)
-    control_->all_reduce({.ptr = &signal, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
-  stopped_by_ = signal;
-  if (signal != 0) stop();
+    control_->all_reduce({.ptr = &own, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
+  return own;
+}
+
+void RunLog::agree_to_stop() {
+  stopped_by_ = most(static_cast<uint8_t>(stop_signal()));
+  if (stopped_by_ != 0) stop();
 }
 
 // Writes a line at a time, for programs that follow the file. If it fails, the run need not be
@@ -180,8 +183,7 @@ void RunLog::skipped(int64_t step, std::string_view why) {
 bool RunLog::save_due(int64_t step) {
   if (options_.save.empty()) return false;
   const int64_t done = step + 1;
-  const bool last = done == options_.steps || stopped_by_ != 0;
-  if (!last && (options_.save_every == 0 || done % options_.save_every != 0)) return false;
+  if (!is_last(step) && (options_.save_every == 0 || done % options_.save_every != 0)) return false;
   // Such weights are worth less than those in the directory. A norm that is not finite says less:
   // the step is then skipped, and leaves good weights.
   if (!last_ || std::isfinite(last_->loss)) return true;
@@ -328,8 +330,7 @@ std::string RunLog::reasons() const {
 void RunLog::end_run(const RunResult& result) {
   auto status = static_cast<uint8_t>(not_done_.empty() ? 0 : kNotDone);
   if (stopped_by_ != 0) status = static_cast<uint8_t>(128 + stopped_by_);
-  if (control_)
-    control_->all_reduce({.ptr = &status, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
+  status = most(status);
   if (status == 0) return;
   std::string line = "error: the run came to its end, but " + reasons();
   if (stopped_by_ != 0)

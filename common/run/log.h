@@ -69,6 +69,9 @@ class RunLog {
   /// Ranks agree on whether to stop, because a signal may have reached only one of them.
   void end_step(const StepRecord& record);
 
+  /// The largest of what all ranks say here. All of them call it; it counts as nobody's traffic.
+  uint8_t most(uint8_t own);
+
   /// The same on all ranks, because a hash may need all of them.
   bool tracing() const { return !options_.trace.empty(); }
   void trace(const StepRecord& record, uint64_t param_hash);
@@ -82,6 +85,8 @@ class RunLog {
   /// after the last, and where a signal stops the run. A checkpoint whose loss is NaN or infinite
   /// is not written; stderr says so, --quiet or not. The same on all ranks.
   bool save_due(int64_t step);
+  /// Whether the run takes no step after this one, whose record end_step() has had.
+  bool is_last(int64_t step) const { return step + 1 == options_.steps || stopped_by_ != 0; }
   /// Saves in the directory of --save. A state with a NaN or an infinity is not committed; stderr
   /// says so, --quiet or not. All ranks call it.
   void save(const TrainingState& state, int64_t steps);
