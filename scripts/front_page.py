@@ -50,6 +50,7 @@ ANSWERS = {
     "20_context_parallel": "How do ranks share one long sequence, and what do three ways to do so send?",
     "21_moe": "How can a model have many more weights than a token uses, and who sees that all are used?",
     "22_expert_parallel": "What travels when experts live on other ranks, and why do the bits stay the same?",
+    "28_async_checkpoint": "How long must training wait for a checkpoint, and what survives a crash while it is written?",
     "30_hsdp": "Why gather weights from far away, if near ranks hold a whole model among them?",
     "23_planner": "Does a run fit, how long does it take, what does it cost, and which layout is best?",
     "24_tokenizer": "What is a token, who chooses it, and why must two programs agree on every one?",

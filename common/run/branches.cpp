@@ -36,6 +36,7 @@ constexpr std::array kBranchFlags = {
     BranchFlag{"--z-loss", "", "21_moe"},
     BranchFlag{"--bias-rate", "", "21_moe"},
     BranchFlag{"--ep", "", "22_expert_parallel"},
+    BranchFlag{"--async", "", "28_async_checkpoint"},
     BranchFlag{"--replicas", "", "30_hsdp"},
 };
 

@@ -128,8 +128,7 @@ void RunLog::give_up(const char* flag, const UserError& e) {
 
 uint8_t RunLog::most(uint8_t own) {
   // A byte, because no planted fault is meant for bytes (faulty_comm.h).
-  if (control_)
-    control_->all_reduce({.ptr = &own, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
+  if (control_) control_->all_reduce({.ptr = &own, .dtype = Dtype::U8, .shape = {1}}, Combine::Max);
   return own;
 }
 
@@ -195,6 +194,8 @@ void RunLog::save(const TrainingState& state, int64_t steps) {
   const int64_t begin = now_ns();
   const std::unique_ptr<CheckpointSave> save = begin_save(state, steps);
   save->write(ctx_, state);
+  agree_on(*save);
+  save->publish();
   end_save(*save, steps, now_ns() - begin);
 }
 
@@ -206,19 +207,23 @@ std::unique_ptr<CheckpointSave> RunLog::begin_save(const TrainingState& state, i
       SaveHow{.file_bytes = options_.shard_mb * 1'000'000, .gather = options_.gather});
 }
 
-void RunLog::end_save(CheckpointSave& save, int64_t steps, int64_t wait_ns) {
-  const int64_t begin = now_ns();
-  std::string why;
-  try {
-    why = save.commit(control_.get());
-  } catch (const UserError& e) {  // the directory was good when the run began
-    throw NotWritten(e.what());
-  }
+// The directory was good when the run began.
+void RunLog::check_written(const CheckpointSave& save) const {
+  if (speaks() && !save.error().empty()) throw NotWritten(save.error());
+}
+
+void RunLog::agree_on(CheckpointSave& save) {
+  save.agree(control_.get());
+  check_written(save);
+}
+
+void RunLog::end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns) {
+  check_written(save);
   saves_.push_back({{"steps", steps},
-                    {"wait_ms", static_cast<double>(wait_ns + now_ns() - begin) * 1e-6},
+                    {"wait_ms", static_cast<double>(wait_ns) * 1e-6},
                     {"writes", save.written().writes},
                     {"bytes", save.written().bytes}});
-  if (!why.empty()) tell_not_saved(steps - 1, why);
+  if (!save.why_not().empty()) tell_not_saved(steps - 1, save.why_not());
 }
 
 void RunLog::tell_not_saved(int64_t step, std::string_view why) {

@@ -90,10 +90,13 @@ class RunLog {
   /// Saves in the directory of --save. A state with a NaN or an infinity is not committed; stderr
   /// says so, --quiet or not. All ranks call it.
   void save(const TrainingState& state, int64_t steps);
-  /// The same in parts: between the two, every rank calls write(), when it likes.
+  /// The same in parts. Every rank calls write() of what begin_save() returns, then agree_on(),
+  /// then publish(), then end_save(). Only agree_on() needs the other ranks.
   std::unique_ptr<CheckpointSave> begin_save(const TrainingState& state, int64_t steps);
+  /// @throws NotWritten on rank 0, as end_save() does, if a disk has refused
+  void agree_on(CheckpointSave& save);
   /// @param wait_ns how long training has waited for this save
-  void end_save(CheckpointSave& save, int64_t steps, int64_t wait_ns);
+  void end_save(const CheckpointSave& save, int64_t steps, int64_t wait_ns);
 
   /// Prints one line without breaking the bar.
   void note(std::string_view line) { progress_.line(line); }
@@ -133,6 +136,7 @@ class RunLog {
   int rank() const { return comm_ ? comm_->rank() : 0; }
   bool speaks() const { return rank() == 0; }
   void end_events(int64_t step, int64_t end_ns);
+  void check_written(const CheckpointSave& save) const;
   void tell_not_saved(int64_t step, std::string_view why);
   void agree_to_stop();
   void give_up(const char* flag, const UserError& e);

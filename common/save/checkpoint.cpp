@@ -147,57 +147,75 @@ CheckpointSave::CheckpointSave(SaveDirectory& dir, const TrainingState& state, i
   config_ = hf_config(state.gpt).dump(2) + "\n";
 }
 
-void CheckpointSave::write(const Ctx& ctx, const TrainingState& state) {
-  std::string error;
+template <class Act>
+void CheckpointSave::attempt(Act&& act) {
+  if (!written_.error.empty()) return;
   try {
-    if (generation_) generation_->create();
+    act();
   } catch (const UserError& e) {
-    error = e.what();
+    written_.error = e.what();
   }
-  written_ = write_own_runs(ctx, state, files_, path_, how_.gather ? state.comm : nullptr);
-  if (!error.empty()) written_.error = error;
 }
 
-std::string CheckpointSave::commit(Comm* comm) {
+void CheckpointSave::write(const Ctx& ctx, const TrainingState& state) {
+  attempt([&] {
+    if (generation_) generation_->create();
+  });
+  const std::string error = std::move(written_.error);
+  written_ = write_own_runs(ctx, state, files_, path_, how_.gather ? state.comm : nullptr);
+  if (!error.empty()) written_.error = error;
+  if (!generation_) return;
+  attempt([&] {
+    if (files_.size() > 2)
+      write_file(generation_->file(kIndexFile), "checkpoint",
+                 weights_index(std::span(files_).first(files_.size() - 1)));
+    write_file(generation_->file(kConfigFile), "checkpoint", config_);
+  });
+}
+
+void CheckpointSave::agree(Comm* comm) {
   const json own = {{"sums", written_.sums},
                     {"error", written_.error},
                     {"not_finite", {written_.bad_file, written_.bad_entry, written_.not_finite}}};
   // A path in the error may not be UTF-8.
   std::vector<std::string> votes{own.dump(-1, ' ', false, json::error_handler_t::replace)};
   if (comm) votes = gather_text(*comm, votes[0]);
-  if (!generation_) return "";
+  if (!generation_) return;
 
   std::vector<uint32_t> sums(files_.size());
   std::vector<json> not_finite;
-  for (size_t rank = 0; rank < votes.size(); ++rank) {
+  for (size_t rank = votes.size(); rank-- > 0;) {
     const json vote = json::parse(votes[rank]);
     if (const std::string error = vote["error"]; !error.empty())
-      throw UserError("{}{}", votes.size() > 1 ? fmt::format("rank {}: ", rank) : "",
-                      error.c_str());
+      written_.error = (votes.size() > 1 ? fmt::format("rank {}: ", rank) : "") + error;
     for (size_t file = 0; file < sums.size(); ++file)
       sums[file] ^= vote["sums"][file].get<uint32_t>();
     if (vote["not_finite"][2] != "") not_finite.push_back(vote["not_finite"]);
   }
   std::string bad = not_finite_in(manifest_.state);
   if (!not_finite.empty()) bad = std::ranges::min(not_finite)[2];
-  if (!bad.empty()) return bad + " holds a NaN or an infinity";
-
+  if (!bad.empty()) why_not_ = bad + " holds a NaN or an infinity";
   for (size_t file = 0; file < sums.size(); ++file)
     manifest_.files[files_[file].name] = sum_of_runs(sums[file], files_[file].plan.bytes);
-  if (files_.size() > 2)
-    write_file(generation_->file(kIndexFile), "checkpoint",
-               weights_index(std::span(files_).first(files_.size() - 1)));
-  write_file(generation_->file(kConfigFile), "checkpoint", config_);
-  manifest_.write(generation_->path());
-  generation_->publish();
-  return "";
+}
+
+void CheckpointSave::publish() {
+  if (!generation_ || !why_not_.empty()) return;
+  attempt([&] {
+    manifest_.write(generation_->path());
+    generation_->publish();
+  });
 }
 
 std::string save_checkpoint(const Ctx& ctx, SaveDirectory& dir, const TrainingState& state,
                             int64_t steps, SaveHow how) {
   CheckpointSave save(dir, state, steps, how);
   save.write(ctx, state);
-  return save.commit(state.comm);
+  save.agree(state.comm);
+  save.publish();
+  const bool first = !state.comm || state.comm->rank() == 0;
+  if (first && !save.error().empty()) throw UserError("{}", save.error().c_str());
+  return save.why_not();
 }
 
 int64_t load_checkpoint(const Ctx& ctx, const std::string& path, const TrainingState& state) {

@@ -24,7 +24,8 @@ struct SaveHow {
   bool gather = false;                 ///< rank 0 writes what the others send it
 };
 
-/// A checkpoint that is being written, in three parts. Ranks need each other only in the last.
+/// A checkpoint that is being written, in three parts. Ranks need each other only in agree(). What
+/// fails before publish() has returned is kept in error().
 class CheckpointSave {
  public:
   /// What the next step needs beside tensors is read here, on rank 0.
@@ -32,22 +33,31 @@ class CheckpointSave {
   CheckpointSave(SaveDirectory& dir, const TrainingState& state, int64_t steps, SaveHow how = {});
 
   /// Writes this rank's bytes to the disk. May run in a thread, with a copy of the tensors, unless
-  /// they are gathered. What fails is told in commit().
+  /// they are gathered.
   void write(const Ctx& ctx, const TrainingState& state);
 
-  /// All ranks of `comm` call it when they have written. If all is well, rank 0 makes this the
-  /// checkpoint.
+  /// All ranks of `comm` call it when they have written: rank 0 learns what they have to say.
   /// @param comm null: there is only this rank
-  /// @return on rank 0, why nothing was saved: "transformer.wte.weight holds a NaN or an infinity";
-  /// empty if it was saved. Such a checkpoint is not committed, because the previous one is worth
-  /// more. Other ranks get an empty text
-  /// @throws UserError on rank 0 if the disk of some rank refuses; the previous checkpoint is then
-  /// whole
-  std::string commit(Comm* comm);
+  void agree(Comm* comm);
 
+  /// On rank 0: if all is well, makes this the checkpoint. Nothing on other ranks. May run in a
+  /// thread.
+  void publish();
+
+  /// What this rank wrote; also its error until agree().
   const Written& written() const { return written_; }
+  /// Why a disk has refused; on rank 0, from agree() on, of all ranks. The previous checkpoint is
+  /// then whole.
+  const std::string& error() const { return written_.error; }
+  /// On rank 0, why nothing is saved: "transformer.wte.weight holds a NaN or an infinity". Such a
+  /// checkpoint is not committed, because the previous one is worth more.
+  const std::string& why_not() const { return why_not_; }
 
  private:
+  /// Calls act(), unless something has failed. @throws nothing: a UserError is kept
+  template <class Act>
+  void attempt(Act&& act);
+
   std::vector<PlannedFile> files_;
   std::string path_;
   SaveHow how_;
@@ -55,9 +65,12 @@ class CheckpointSave {
   Manifest manifest_;
   std::string config_;  ///< what config.json will hold
   Written written_;
+  std::string why_not_;
 };
 
 /// All of it. All ranks of state.comm call it.
+/// @return on rank 0, why_not(). Other ranks get an empty text
+/// @throws UserError on rank 0 if the disk of some rank refuses
 std::string save_checkpoint(const Ctx& ctx, SaveDirectory& dir, const TrainingState& state,
                             int64_t steps, SaveHow how = {});
 

@@ -81,6 +81,7 @@ FILE* fopen(const char* path, const char* mode) {
 }
 
 ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
+  while (std::atomic_ref(bad_disk.held)) ::usleep(1000);
   if (ladder::fails()) return -1;
   return ::syscall(SYS_pwrite64, fd, bytes, size, offset);
 }

@@ -120,7 +120,9 @@ TEST_P(SavedByRanks, HasTheFilesOfOneRank) {
         const int64_t before = comm.statistics().wire_bytes();
         CheckpointSave save(*home, model.state(), 3, how);
         save.write(Ctx{}, model.state());
-        EXPECT_EQ(save.commit(&comm), "");
+        save.agree(&comm);
+        save.publish();
+        EXPECT_EQ(save.error() + save.why_not(), "");
         written += save.written().bytes;
         sent += comm.statistics().wire_bytes() - before;
       });
