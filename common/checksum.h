@@ -11,6 +11,7 @@ struct XXH3_state_s;
 
 namespace ladder {
 
+/// XXH3.
 class Checksum {
  public:
   Checksum();
