@@ -63,8 +63,9 @@ class Staging {
 
   /// Copies all tensors. @return the state with the copies in place of the tensors
   TrainingState copy(const Ctx& ctx, const TrainingState& state) const {
-    copy(ctx, params_, state.params.tensor);
-    for (size_t i = 0; i < optim_.size(); ++i) copy(ctx, optim_[i].tensor, state.optim[i].tensor);
+    copy_one(ctx, params_, state.params.tensor);
+    for (size_t i = 0; i < optim_.size(); ++i)
+      copy_one(ctx, optim_[i].tensor, state.optim[i].tensor);
     return {.gpt = state.gpt,
             .layout = state.layout,
             .params = state.params.copied_to(params_),
@@ -73,7 +74,7 @@ class Staging {
   }
 
  private:
-  static void copy(const Ctx& ctx, const Tensor& to, const Tensor& from) {
+  static void copy_one(const Ctx& ctx, const Tensor& to, const Tensor& from) {
     const HostCopy host = HostCopy::of(ctx, from);
     std::memcpy(to.host(), host.tensor().ptr, static_cast<size_t>(from.bytes()));
   }
