@@ -85,4 +85,13 @@ uint32_t crc32c_of_run(std::span<const std::byte> run, int64_t behind) {
 
 uint32_t crc32c_of_file(uint32_t runs, int64_t bytes) { return ~(runs ^ shifted(~0u, bytes)); }
 
+uint64_t hash64(std::string_view bytes) { return XXH64(bytes.data(), bytes.size(), 0); }
+
+std::string Hash128::hex() const { return fmt::format("{:016x}{:016x}", high, low); }
+
+Hash128 hash128(std::string_view bytes, uint64_t seed) {
+  const XXH128_hash_t hash = XXH3_128bits_withSeed(bytes.data(), bytes.size(), seed);
+  return {hash.high64, hash.low64};
+}
+
 }  // namespace ladder

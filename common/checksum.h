@@ -1,11 +1,13 @@
 // Checksums. XXH3 with 64 bits is computed piece by piece, in order. CRC-32C can be put together
-// from runs that several ranks have: it is linear.
+// from runs that several ranks have: it is linear. And hashes of a text at once.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 struct XXH3_state_s;
 
@@ -34,5 +36,19 @@ uint32_t crc32c_of_run(std::span<const std::byte> run, int64_t behind);
 /// The CRC-32C of a file, with its initial value and its last inversion.
 /// @param runs the XOR over all its runs
 uint32_t crc32c_of_file(uint32_t runs, int64_t bytes);
+
+/// XXH64 with seed 0.
+uint64_t hash64(std::string_view bytes);
+
+/// A number of 128 bits.
+struct Hash128 {
+  uint64_t high = 0, low = 0;
+
+  auto operator<=>(const Hash128&) const = default;
+  /// 32 hexadecimal digits.
+  std::string hex() const;
+};
+/// XXH3 with 128 bits.
+Hash128 hash128(std::string_view bytes, uint64_t seed = 0);
 
 }  // namespace ladder

@@ -13,6 +13,7 @@
 //   - a sum that ranks could share is a tree over leaves (kernels/tree.h); a sum of no terms is -0.
 //     Over the tokens of a sequence a sum has the order of a matrix or that of a vector
 //     (kernels/token_leaves.h);
+//   - a sequence is a row, or a document (Ctx::documents), which routers and pieces refuse;
 //   - no result depends on ctx.threads; in `ref` and `cpu` none depends on the micro-batches. Their
 //     sums have the order of docs/same_bits.md, those of CUDA that of docs/cuda.md;
 //   - shapes that do not fit throw CheckError.
@@ -264,8 +265,7 @@ struct Kernels {
   ///   out[t] = sum_u exp(S[t,u] - lse[t]) v_u, in columns h HS + d.
   /// The sums over u fall into chunks of keys: see token_leaves.h. (A v_u that is Inf or NaN may
   /// reach tokens shortly before u, too: 0 times it is NaN.)
-  /// Where ctx.packed says so, each document is a sequence of its own, with T = its L tokens, and
-  /// lse holds (NH,L) of one behind that of the other.
+  /// A document from row b on has (NH,L) of lse from NH b on. Padding has 0, here and in dqkv.
   /// out (B,T,NH*HS); lse (B,NH,T); qkv (B,T,(NH+2*NKV)*HS)
   void (*attention_forward)(const Ctx&, Tensor out, Tensor lse, Tensor qkv);
 
@@ -327,8 +327,8 @@ struct Kernels {
   ///   loss of a token = log s + m - x[target];  losses[b] = sum_t of these, without tokens whose
   ///   target is kIgnore, in the order of a vector;
   ///   dlogits[v] = (exp(x_v - m) / s - [v = target]) scale; 0 in ignored rows and in padding.
-  /// losses (B), not scaled; dlogits (B,T,V), or null (no gradient), or the same tensor as logits;
-  /// logits (B,T,V); targets (B,T) I32
+  /// losses (B), or (D) of D documents, not scaled; dlogits (B,T,V), or null (no gradient), or the
+  /// same tensor as logits; logits (B,T,V); targets (B,T) I32
   void (*cross_entropy)(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                         int64_t vocab, float scale);
 
@@ -345,7 +345,7 @@ struct Kernels {
 
   /// losses and dlogits of cross_entropy, from m = max, s = sum and x[target] = target over all
   /// ranks. If the target is kElsewhere there is a loss, but no column here is the target.
-  /// losses (B); dlogits (B,T,V), null or logits; max, sum, target (B,T); the rest as above
+  /// losses as above; dlogits (B,T,V), null or logits; max, sum, target (B,T); the rest as above
   void (*softmax_loss)(const Ctx&, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
                        Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale);
 

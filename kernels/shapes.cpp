@@ -3,6 +3,7 @@
 #include <initializer_list>
 
 #include "kernels/check_shapes.h"
+#include "kernels/documents.h"
 
 namespace ladder {
 namespace {
@@ -91,9 +92,9 @@ CrossEntropyShape check_rows(const char* op, const Tensor& logits, int64_t vocab
 }
 
 /// The operands of a loss.
-void check_loss(const char* op, const CrossEntropyShape& s, const Tensor& losses,
+void check_loss(const char* op, const Ctx& ctx, const CrossEntropyShape& s, const Tensor& losses,
                 const Tensor& dlogits, const Tensor& logits, const Tensor& targets) {
-  check(op, {{"losses", losses, wide(logits.dtype), {s.B}},
+  check(op, {{"losses", losses, wide(logits.dtype), {sequences_of(ctx, s.B, s.T).count}},
              {"targets", targets, Dtype::I32, {s.B, s.T}}});
   if (dlogits) check(op, {{"dlogits", dlogits, logits.dtype, logits.shape}});
 }
@@ -249,11 +250,11 @@ ColumnsShape check_copy_columns(const Tensor& to, int64_t to_column, const Tenso
   return s;
 }
 
-CrossEntropyShape check_cross_entropy(const Tensor& losses, const Tensor& dlogits,
+CrossEntropyShape check_cross_entropy(const Ctx& ctx, const Tensor& losses, const Tensor& dlogits,
                                       const Tensor& logits, const Tensor& targets, int64_t vocab) {
   constexpr const char* kOp = "cross_entropy";
   const CrossEntropyShape s = check_rows(kOp, logits, vocab, {});
-  check_loss(kOp, s, losses, dlogits, logits, targets);
+  check_loss(kOp, ctx, s, losses, dlogits, logits, targets);
   CHECK(vocab >= 1, "{}: no vocabulary", kOp);
   return s;
 }
@@ -270,12 +271,12 @@ CrossEntropyShape check_softmax_sum(const Tensor& sum, const Tensor& target, con
   return s;
 }
 
-CrossEntropyShape check_softmax_loss(const Tensor& losses, const Tensor& dlogits,
+CrossEntropyShape check_softmax_loss(const Ctx& ctx, const Tensor& losses, const Tensor& dlogits,
                                      const Tensor& logits, const Tensor& max, const Tensor& sum,
                                      const Tensor& target, const Tensor& targets, int64_t vocab) {
   constexpr const char* kOp = "softmax_loss";
   const CrossEntropyShape s = check_rows(kOp, logits, vocab, {max, sum, target});
-  check_loss(kOp, s, losses, dlogits, logits, targets);
+  check_loss(kOp, ctx, s, losses, dlogits, logits, targets);
   return s;
 }
 

@@ -149,12 +149,13 @@ AttentionPieceShape check_attention_finish(const Tensor& out, const Tensor& lse,
 ColumnsShape check_copy_columns(const Tensor& to, int64_t to_column, const Tensor& from,
                                 int64_t from_column, int64_t count);
 
-CrossEntropyShape check_cross_entropy(const Tensor& losses, const Tensor& dlogits,
+/// ctx says how many losses there are.
+CrossEntropyShape check_cross_entropy(const Ctx& ctx, const Tensor& losses, const Tensor& dlogits,
                                       const Tensor& logits, const Tensor& targets, int64_t vocab);
 CrossEntropyShape check_softmax_max(const Tensor& max, const Tensor& logits, int64_t vocab);
 CrossEntropyShape check_softmax_sum(const Tensor& sum, const Tensor& target, const Tensor& logits,
                                     const Tensor& max, const Tensor& targets, int64_t vocab);
-CrossEntropyShape check_softmax_loss(const Tensor& losses, const Tensor& dlogits,
+CrossEntropyShape check_softmax_loss(const Ctx& ctx, const Tensor& losses, const Tensor& dlogits,
                                      const Tensor& logits, const Tensor& max, const Tensor& sum,
                                      const Tensor& target, const Tensor& targets, int64_t vocab);
 

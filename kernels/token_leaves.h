@@ -59,18 +59,64 @@ constexpr Fold vector_fold(int64_t i, int chunks, int64_t T) {
   return chunks == 1 ? Fold{{0, T}, {T, T}} : fold(i, vector_leaves(chunks), T);
 }
 
-/// The leaves of a vector over B sequences of T tokens. Each sequence is `chunks` chunks.
+/// The same two chunks, `by` further on.
+constexpr Fold moved(const Fold& x, int64_t by) {
+  return {{x.early.begin + by, x.early.end + by}, {x.late.begin + by, x.late.end + by}};
+}
+
+/// The sequences that a sum is over, as rows of a matrix (B T,..): each has T tokens, or they are
+/// documents (Ctx::documents) of at most T, some of which may be empty.
+struct Sequences {
+  int64_t count, T;
+  const int32_t* documents = nullptr;  ///< (count,2): DocumentBorders::rows
+
+  constexpr Range operator[](int64_t i) const {
+    if (documents) return {documents[2 * i], documents[2 * i + 1]};
+    return {i * T, (i + 1) * T};
+  }
+};
+
+/// Calls f(index, rows) for the leaves of a matrix over sequences, ascending. Each sequence has as
+/// many indices as T tokens have leaves; a document with fewer leaves uses the first of them.
+template <class F>
+void for_matrix_leaves(const Sequences& sequences, int chunks, F&& f) {
+  const int64_t indices = matrix_leaves(chunks, sequences.T);
+  for (int64_t b = 0; b < sequences.count; ++b) {
+    const Range rows = sequences[b];
+    const int64_t n = matrix_leaves(chunks, rows.size());
+    for (int64_t i = 0; i < n; ++i) f(b * indices + i, moved(fold(i, n, rows.size()), rows.begin));
+  }
+}
+
+/// Calls f(row) for the tokens of a leaf, in the order of their sum.
+template <class F>
+void for_rows(const Fold& leaf, F&& f) {
+  for (const Range& chunk : {leaf.early, leaf.late})
+    for (int64_t row = chunk.begin; row < chunk.end; ++row) f(row);
+}
+
+/// The position in its sequence of the token in a row. Padding is taken for a first token.
+struct Positions {
+  int64_t T;
+  const int32_t* documents = nullptr;  ///< (B T): DocumentBorders::position
+
+  constexpr int64_t operator[](int64_t row) const {
+    return documents ? std::max<int64_t>(documents[row], 0) : row % T;
+  }
+  constexpr bool is_padding(int64_t row) const { return documents && documents[row] < 0; }
+};
+
+/// The leaves of a vector over sequences. Each sequence is `chunks` chunks.
 struct VectorTree {
   int chunks;
-  int64_t B, T;
+  Sequences sequences;
 
-  constexpr int64_t leaves() const { return B * vector_leaves(chunks); }
-  /// The tokens of leaf i, as rows of a matrix (B T,..).
+  constexpr int64_t leaves() const { return sequences.count * vector_leaves(chunks); }
+  /// The tokens of leaf i, as rows of the matrix.
   constexpr Fold rows(int64_t i) const {
-    const int64_t n = vector_leaves(chunks), first = i / n * T;
-    const Fold tokens = vector_fold(i % n, chunks, T);
-    return {{first + tokens.early.begin, first + tokens.early.end},
-            {first + tokens.late.begin, first + tokens.late.end}};
+    const int64_t n = vector_leaves(chunks);
+    const Range rows = sequences[i / n];
+    return moved(vector_fold(i % n, chunks, rows.size()), rows.begin);
   }
 };
 

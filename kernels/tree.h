@@ -16,7 +16,7 @@ namespace ladder {
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
-  int64_t size() const { return end - begin; }
+  constexpr int64_t size() const { return end - begin; }
   bool operator==(const Range&) const = default;
 };
 

@@ -8,6 +8,8 @@
   labs/lab.py watch NN             checks whenever a file is saved
   labs/lab.py hint NN              the next hint
   labs/lab.py answer 08.2 VALUE    whether the answer to an exercise is right
+  labs/lab.py bug NN NUMBER        find the bug: what a check measures of files with one fault
+  labs/lab.py bug NN NUMBER --is K whether it is fault K of the list
   labs/lab.py reset NN --yes       begins again; your files are put aside
   labs/lab.py grade NN --results results.json [--submission DIR]
                                    as an autograder does, in Gradescope's format
@@ -23,7 +25,7 @@ if sys.version_info < (3, 11):
     sys.exit("error: labs/lab.py wants Python 3.11 or later, which reads TOML")
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from engine import answers, grade, judge, transplant  # noqa: E402
+from engine import answers, bugs, grade, judge, transplant  # noqa: E402
 from engine.build import Build, DoesNotCompile  # noqa: E402
 from engine.desk import Desk, code_lines, pairs, side_by_side  # noqa: E402
 from engine.gates import plain, table  # noqa: E402
@@ -140,6 +142,24 @@ def answer(args, _):
     return 0 if right else 1
 
 
+def bug(args, desk):
+    lab = find(args.lab)
+    bugs.draw(lab, args.number)
+    if args.choice is not None:
+        right, text = bugs.named(lab, args.number, args.choice)
+        print(text)
+        if right:
+            desk.note(lab, bugs=sorted({*desk.state(lab).get("bugs", []), args.number}))
+        return 0 if right else 1
+    build = Build(ROOT, args.build)
+    build.prepare(judge.targets(lab))
+    results, _, _ = bugs.measure(lab, build, args.number, args.seed, args.program)
+    print(f"bug {args.number} of lab {lab.number}: the chapter's files with one fault in them")
+    print(table(results))
+    print("what differs:", *bugs.rows(results), "which fault is it?", *bugs.choices(lab, args.number), sep="\n")
+    print(f"labs/lab.py bug {lab.number} {args.number} --is K names it; --seed 5 measures with other numbers" + ("; --program runs the whole program, too" if lab.program else ""))
+
+
 def reset(args, desk):
     lab = find(args.lab)
     if not args.yes:
@@ -180,6 +200,11 @@ def arguments():
     one.add_argument("--seed", type=int, default=1)
     command("watch", watch, "lab").add_argument("--seed", type=int, default=1)
     command("hint", hint, "lab")
+    one = command("bug", bug, "lab")
+    one.add_argument("number", type=int)
+    one.add_argument("--is", type=int, dest="choice", metavar="K")
+    one.add_argument("--program", action="store_true")
+    one.add_argument("--seed", type=int, default=1)
     command("reset", reset, "lab").add_argument("--yes", action="store_true")
     command("answer", answer, "exercise", "value")
     one = command("grade", grade_lab, "lab")

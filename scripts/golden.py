@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The golden numbers: the first steps of Ladder's training, worked out by PyTorch in double.
 
-    python3 scripts/golden.py           (Debian's python3-torch; a few seconds)
+    python3 scripts/golden.py [NAME ...]    (Debian's python3-torch; a few seconds for each)
 
 The same model, initial weights, batches and optimizers as chapters 01 and 02, written a second
 time from their definitions and with PyTorch's autograd and torch.optim. Nothing of Ladder runs
@@ -12,6 +12,7 @@ It also prints how far PyTorch itself strays in FP32: what a tolerance has to al
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,12 @@ RUNS = {
                              "optimizer": "adamw", "experts-per-token": 3, "shared-experts": 1,
                              "balance-loss": 0.5, "z-loss": 0.1, "bias-rate": 0.01}),
     "adamw_tied": ("02_adamw", {**SMALL, **ADAM, "optimizer": "adamw", "tied-head": True}),
+    # Lines in rows of 16 bytes, so that each is cut; words in rows of 24.
+    "packed": ("26_packing", {**SMALL, **ADAM, "optimizer": "adamw", "documents": True, "end-of-text": 10,
+                              "pack": "ffd", "pack-window": 30, "row-documents": 3}),
+    "packed_llama": ("26_packing", {"model": "llama-tiny", "layers": 1, "seq-len": 24, "batch": 2, "seed": 1,
+                                    **ADAM, "optimizer": "adamw", "documents": True, "end-of-text": 32,
+                                    "pack": "greedy", "pack-window": 7, "row-documents": 64, "lr": 5e-4}),
 }
 
 
@@ -106,12 +113,50 @@ def random_normal(count, seed, name):
 
 
 def draw_batch(text, flags, step):
-    """Tokens and targets (B,T) of one step: common/data/text.h."""
+    """Of one step: tokens, targets, and for each token its document and its position in it, (B,T) each.
+    Rows of a text, common/data/text.h, are a document each."""
     B, T = flags["batch"], flags["seq-len"]
+    if "documents" in flags:
+        return draw_documents(text, flags, B, T, step)
     train = len(text) - len(text) // 10  # the last tenth is held out
     starts = random_below(train - T, flags["seed"], "batch", np.arange(B), step)
     rows = np.stack([text[start : start + T + 1] for start in starts])
-    return torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, 1:])
+    position = torch.arange(T).expand(B, T)
+    return torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, 1:]), torch.zeros_like(position), position
+
+
+def plan_rows(pieces, T, flags):
+    """Lists of pieces, which are (first token, length): chapters/26_packing/plan.h."""
+    rows = []
+    first_fit = flags["pack"] == "ffd"
+    for n in sorted(range(len(pieces)), key=lambda n: (-pieces[n][1] if first_fit else 0, n)):
+        fits = [row for row in (rows if first_fit else rows[-1:]) if len(row) < flags["row-documents"]
+                and sum(pieces[i][1] for i in row) + pieces[n][1] <= T]
+        fits[0].append(n) if fits else rows.append([n])
+    return [[pieces[n] for n in row] for row in sorted(sorted(row) for row in rows)]
+
+
+def draw_documents(text, flags, B, T, step):
+    ends = [i + 1 for i in np.flatnonzero(text == flags["end-of-text"])]
+    ends += [] if ends[-1] == len(text) else [len(text)]
+    documents = list(zip([0] + ends, ends))
+    train, window, rows = documents[:len(documents) - len(documents) // 10], 0, []
+    while len(rows) < (step + 1) * B:
+        some = train[window:window + flags["pack-window"]]
+        rows += plan_rows([(at, min(T, end - 1 - at)) for begin, end in some for at in range(begin, end - 1, T)],
+                          T, flags)
+        window = window + flags["pack-window"] if window + flags["pack-window"] < len(train) else 0
+    tokens, document, position = (torch.zeros(B, T, dtype=torch.long) for _ in range(3))
+    targets = torch.full((B, T), -100)  # of padding, which is document 0
+    for b, row in enumerate(rows[step * B:(step + 1) * B]):
+        at = 0
+        for number, (begin, length) in enumerate(row, 1):
+            here = slice(at, at + length)
+            tokens[b, here] = torch.from_numpy(text[begin:begin + length])
+            targets[b, here] = torch.from_numpy(text[begin + 1:begin + 1 + length])
+            document[b, here], position[b, here] = number, torch.arange(length)
+            at += length
+    return tokens, targets, document, position
 
 
 # ---- the model: common/model ---------------------------------------------------------------------
@@ -174,14 +219,20 @@ def initial_weights(flags, dtype):
     return weights
 
 
-def attention(x, w, h, heads):
+def unseen(document):
+    """(B,1,T,T): keys that come later, and keys of another document."""
+    T = document.shape[1]
+    other = document[:, :, None] != document[:, None, :]
+    return (other | torch.ones(T, T, dtype=torch.bool).triu(1))[:, None]
+
+
+def attention(x, w, h, heads, document):
     """Causal self-attention of x (B,T,C). Rows of c_attn lie head by head: q, k, v of each."""
     B, T, C = x.shape
     qkv = F.linear(x, w[h + "attn.c_attn.weight"], w[h + "attn.c_attn.bias"])
     q, k, v = qkv.view(B, T, heads, 3, C // heads).permute(3, 0, 2, 1, 4)
     score = q @ k.transpose(-1, -2) / math.sqrt(C // heads)
-    future = torch.ones(T, T, dtype=torch.bool).triu(1)
-    weight = score.masked_fill(future, -math.inf).softmax(-1)
+    weight = score.masked_fill(unseen(document), -math.inf).softmax(-1)
     out = (weight @ v).transpose(1, 2).reshape(B, T, C)
     return F.linear(out, w[h + "attn.c_proj.weight"], w[h + "attn.c_proj.bias"])
 
@@ -196,17 +247,17 @@ def norm(x, w, name):
     return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], eps=1e-5)
 
 
-def turned(x, theta):
+def turned(x, theta, position):
     """x (B,heads,T,HS) by rotary positions: pair i is channels i and i + HS/2."""
-    T, half = x.shape[-2], x.shape[-1] // 2
+    half = x.shape[-1] // 2
     frequency = theta ** -(torch.arange(half, dtype=torch.float64) / half)
-    angle = torch.arange(T, dtype=torch.float64)[:, None] * frequency
+    angle = position.double()[:, None, :, None] * frequency
     turn = torch.polar(torch.ones_like(angle), angle).to(torch.promote_types(x.dtype, torch.cfloat))
     pairs = torch.complex(x[..., :half], x[..., half:]) * turn
     return torch.cat([pairs.real, pairs.imag], -1)
 
 
-def llama_attention(x, w, h, flags):
+def llama_attention(x, w, h, flags, document, position):
     """Rows of qkv lie group by group: the queries of a group, its key, its value."""
     B, T, C = x.shape
     groups, _, theta = LLAMAS[flags["model"]]
@@ -215,9 +266,8 @@ def llama_attention(x, w, h, flags):
     qkv = qkv.view(B, T, groups, r + 2, C // flags["heads"]).permute(0, 2, 3, 1, 4)
     q, k, v = qkv[:, :, :r].flatten(1, 2), qkv[:, :, r], qkv[:, :, r + 1]
     k, v = (x.repeat_interleave(r, 1) for x in (k, v))
-    score = turned(q, theta) @ turned(k, theta).transpose(-1, -2) / math.sqrt(q.shape[-1])
-    future = torch.ones(T, T, dtype=torch.bool).triu(1)
-    out = score.masked_fill(future, -math.inf).softmax(-1) @ v
+    score = turned(q, theta, position) @ turned(k, theta, position).transpose(-1, -2) / math.sqrt(q.shape[-1])
+    out = score.masked_fill(unseen(document), -math.inf).softmax(-1) @ v
     return F.linear(out.transpose(1, 2).reshape(B, T, C), w[h + "o_proj.weight"])
 
 
@@ -249,11 +299,12 @@ def rms_norm(x, w, name):
     return x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-5) * w[name + ".weight"]
 
 
-def llama_loss(w, flags, tokens, targets, biases, router):
+def llama_loss(w, flags, tokens, targets, document, position, biases, router):
     x = w["model.embed_tokens.weight"][tokens]
     for l in range(flags["layers"]):
         h = f"model.layers.{l}."
-        x = x + llama_attention(rms_norm(x, w, h + "input_layernorm"), w, h + "self_attn.", flags)
+        x = x + llama_attention(rms_norm(x, w, h + "input_layernorm"), w, h + "self_attn.", flags, document,
+                                position)
         inp = rms_norm(x, w, h + "post_attention_layernorm")
         x = x + swiglu(inp, w, h + "mlp.gate_up_proj", h + "mlp.down_proj")
         if flags["model"] in EXPERTS:
@@ -262,13 +313,13 @@ def llama_loss(w, flags, tokens, targets, biases, router):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def mean_loss(w, flags, tokens, targets, biases, router):
+def mean_loss(w, flags, tokens, targets, document, position, biases, router):
     if flags["model"] in LLAMAS:
-        return llama_loss(w, flags, tokens, targets, biases, router)
-    x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][: tokens.shape[1]]
+        return llama_loss(w, flags, tokens, targets, document, position, biases, router)
+    x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][position]
     for l in range(flags["layers"]):
         h = f"transformer.h.{l}."
-        x = x + attention(norm(x, w, h + "ln_1"), w, h, flags["heads"])
+        x = x + attention(norm(x, w, h + "ln_1"), w, h, flags["heads"], document)
         x = x + mlp(norm(x, w, h + "ln_2"), w, h)
     head = "transformer.wte.weight" if flags.get("tied-head") else "lm_head.weight"
     logits = F.linear(norm(x, w, "transformer.ln_f"), w[head])
@@ -325,7 +376,8 @@ def main():
     text = np.fromfile(OUT / "text.txt", np.uint8).astype(np.int64)
 
     print("run         loss of the first and the last step    FP32 in PyTorch: loss, norm")
-    for name, (chapter, flags) in RUNS.items():
+    for name in sys.argv[1:] or RUNS:
+        chapter, flags = RUNS[name]
         loss, grad_norm = train(flags, text, torch.float64)
         loss32, norm32 = train(flags, text, torch.float32)
         # Ten digits: enough for any test in FP32, and the same from every PyTorch.

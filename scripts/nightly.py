@@ -297,10 +297,12 @@ def call(*words, **how):
 
 
 def clients(build):
-    pages = {"transformers": "clients", "llama": "clients_llama", "mixtral": "clients_mixtral"}
+    pages = {"transformers": "clients", "llama": "clients_llama", "mixtral": "clients_mixtral",
+             "folders": "clients_folders"}
     return sum(call(sys.executable, "-B", f"tests/clients/test_{client}.py", "--build", build, "--install", "--result",
-                    f"docs/results/{name}.md") for client, name in pages.items()) + call(
-                        sys.executable, "-B", "tests/clients/test_tokens.py", "--build", build, "--install")
+                    f"docs/results/{name}.md") for client, name in pages.items()) + sum(
+                        call(sys.executable, "-B", f"tests/clients/test_{client}.py", "--build", build, "--install")
+                        for client in ("tokens", "documents", "corpus", "events"))
 
 
 def readmes(build):

@@ -47,7 +47,8 @@ class Svg:
         if mark:
             self.box(x, y, width, height, stroke="#e0a100", more=' stroke-width="2.5"')
         if number is not None:
-            self.text(x + width / 2, y + height / 2 + 4, f"{number:g}", "#ffffff", 12, "middle")
+            said = number if isinstance(number, str) else f"{number:g}"
+            self.text(x + width / 2, y + height / 2 + 4, said, "#ffffff", 12, "middle")
 
     def arrow(self, x1, y1, x2, y2, color=GREY):
         self.out.append(f'<path d="M{x1:g} {y1:g} L{x2:g} {y2:g}" stroke="{color}" fill="none" '
@@ -597,6 +598,90 @@ def merges(data):
     return svg.done()
 
 
+# ---- 26: documents in rows -----------------------------------------------------------------------
+
+END = "\u00b7"
+
+
+def documents_in_rows(data):
+    """Each row: tokens, positions and targets of its documents; and which key a query sees."""
+    found, cell = data["packing"], 30
+    words, T, fills = found["words"], found["T"], (BLUE, GREEN, ORANGE)
+    svg = Svg(640, 72 + 214 * len(found["rows"]), "Three documents in two rows: tokens, positions, targets, mask")
+    for x, word, fill in zip((0, 170, 380), words, fills):
+        svg.text(x, 18, "document", size=11)
+        for i, token in enumerate(word + END):
+            svg.cell(x + 60 + i * 22, 2, 22, 24, token, fill)
+    for r, row in enumerate(found["rows"]):
+        y = 62 + 214 * r
+        svg.text(0, y, f"row {r}", bold=True)
+        cells = [(d, i) for d in row for i in range(len(words[d]))]
+        cells += [None] * (T - len(cells))
+        for line, name in enumerate(("token", "position", "target")):
+            top = y + 14 + 40 * line
+            svg.text(0, top + 19, name)
+            for t, at in enumerate(cells):
+                said = ["" if at is None else (words[at[0]] + END)[at[1]], "" if at is None else at[1],
+                        "" if at is None else (words[at[0]] + END)[at[1] + 1]][line]
+                svg.cell(70 + t * cell, top, cell, cell, said, at and fills[at[0]])
+        left = 370
+        svg.text(left - 14, y + 14 + T * cell / 2, "query", size=11, anchor="end")
+        svg.text(left + T * cell / 2, y + 8, "key", size=11, anchor="middle")
+        for t, query in enumerate(cells):
+            for u, key in enumerate(cells):
+                sees = query and key and query[0] == key[0] and u <= t
+                svg.cell(left + u * cell, y + 14 + t * cell, cell, cell, "", fills[query[0]] if sees else None)
+    return svg.done()
+
+
+# ---- 27: an epoch dealt to four ranks -------------------------------------------------------------
+
+
+def dealt_epoch(data):
+    """Documents as boxes, as wide as they have positions: in their files, dealt, and in rows."""
+    found, ranks, wide, gap = data["dealt_epoch"], 4, 11, 16
+    lengths, colors, left = found["lengths"], [BLUE, ORANGE], 96
+    svg = Svg(870, 262, "An epoch of two sources, dealt to four ranks")
+
+    def box(x, y, document):
+        s, i = document
+        width = wide * lengths[s][i]
+        svg.box(x, y, width - 2, 26, colors[s])
+        svg.text(x + width / 2 - 1, y + 17, f"{'ab'[s]}{i}", "#ffffff", 11, "middle")
+        return x + width
+
+    for s, weight in enumerate(found["weights"]):
+        y, x = 22 + 34 * s, left
+        svg.text(0, y + 12, f"source {'ab'[s]}", colors[s], bold=True)
+        svg.text(0, y + 26, f"weight {weight}", size=11)
+        for i in range(len(lengths[s])):
+            x = box(x, y, (s, i))
+    svg.text(0, 122, "dealt", bold=True)
+    svg.text(0, 136, "in two windows", size=11)
+    x = left
+    for window in found["dealt"]:
+        for document in window:
+            x = box(x, 110, document)
+        x += gap
+    svg.text(0, 194, "rows", bold=True)
+    svg.text(0, 208, "of 8 positions", size=11)
+    x, row = left, 0
+    for window, rows in enumerate(found["windows"]):
+        svg.text(x, 174, f"window {window}", size=11)
+        for documents in rows:
+            svg.box(x - 2, 180, 8 * wide + 2, 30, stroke=GREY)
+            at = x
+            for document in documents:
+                at = box(at, 182, document)
+            step, rank = divmod(row, ranks)
+            svg.text(x + 4 * wide, 230, f"rank {rank}", anchor="middle", bold=True)
+            if rank == 0:
+                svg.text(x, 248, f"step {step}", bold=True)
+            x, row = x + 8 * wide + 4, row + 1
+        x += gap
+    return svg.done()
+
+
 # ---- 30: two machines of four ranks -----------------------------------------------------------------
 
 def hybrid(data):
@@ -647,6 +732,8 @@ PICTURES = {
     "21_moe/experts.svg": experts,
     "22_expert_parallel/exchange.svg": exchange,
     "24_tokenizer/merges.svg": merges,
+    "26_packing/rows.svg": documents_in_rows,
+    "27_data_order/epoch.svg": dealt_epoch,
     "30_hsdp/machines.svg": hybrid,
 }
 

@@ -44,11 +44,13 @@ struct SpikeGuardOptions {
   }
 
   /// In step --bad-batch, replaces the batch by random bytes, each drawn by itself.
-  void inject(const Batch& batch, uint64_t seed, int64_t step) const {
+  /// @param first index in the batch of the first sequence here
+  void inject(const Batch& batch, uint64_t seed, int64_t step, int64_t first = 0) const {
     if (step != bad_batch) return;
     const Random random(seed, "bad batch");
     for (int64_t i = 0; i < batch.tokens.size(); ++i) {
-      const auto [token, target] = random.bits(static_cast<uint64_t>(i));
+      const auto [token, target] =
+          random.bits(static_cast<uint64_t>(first * batch.tokens.dim(1) + i));
       batch.tokens.data<int32_t>()[i] = static_cast<int32_t>(token % 256);
       batch.targets.data<int32_t>()[i] = static_cast<int32_t>(target % 256);
     }

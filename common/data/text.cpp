@@ -1,6 +1,7 @@
 #include "common/data/text.h"
 
 #include <algorithm>
+#include <numbers>
 #include <vector>
 
 #include "common/error.h"
@@ -27,7 +28,7 @@ int64_t count_targets(const Batch& batch) {
 
 Text::Text(const TextOptions& options)
     : options_(options),
-      file_(options.path, "--data"),
+      file_(options.path, options.flag),
       size_(options.format.count(file_.size())),
       train_size_(size_ - size_ / kHeldOutShare) {
   const int64_t least = options.seq_len + 1;
@@ -37,30 +38,40 @@ Text::Text(const TextOptions& options)
                     least * kHeldOutShare);
 }
 
+/// The T + 1 tokens from token `at` of the file on.
+std::vector<int32_t> Text::read_row(int64_t at) const {
+  const auto& [width, header] = options_.format;
+  const int64_t count = options_.seq_len + 1;
+  std::vector<std::byte> raw(static_cast<size_t>(count * width));
+  file_.read(header + at * width, raw);
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (int64_t t = 0; t < count; ++t) {
+    const int64_t token = token_at(raw.data() + t * width, width);
+    require_token(file_, at + t, token, options_.vocab);
+    tokens[static_cast<size_t>(t)] = static_cast<int32_t>(token);
+  }
+  return tokens;
+}
+
 /// Row i of the batch: T tokens, from token `at` of the file on, and as targets the T tokens one
 /// later.
 void Text::fill_row(const Batch& batch, int64_t i, int64_t at) const {
-  const auto& [width, header] = options_.format;
   const int64_t T = options_.seq_len;
-  std::vector<std::byte> raw(static_cast<size_t>((T + 1) * width));
-  file_.read(header + at * width, raw);
-  int32_t* const tokens = batch.tokens.data<int32_t>() + i * T;
-  int32_t* const targets = batch.targets.data<int32_t>() + i * T;
-  for (int64_t t = 0; t <= T; ++t) {
-    const int64_t token = token_at(raw.data() + t * width, width);
-    require_token(file_, at + t, token, options_.vocab);
-    if (t < T) tokens[t] = static_cast<int32_t>(token);
-    if (t > 0) targets[t - 1] = static_cast<int32_t>(token);
-  }
+  const std::vector<int32_t> tokens = read_row(at);
+  std::copy_n(tokens.begin(), T, batch.tokens.data<int32_t>() + i * T);
+  std::copy_n(tokens.begin() + 1, T, batch.targets.data<int32_t>() + i * T);
+}
+
+int64_t Text::step_start(uint64_t seed, int64_t step, int64_t sequence) const {
+  const auto starts = static_cast<uint64_t>(train_size_ - options_.seq_len);
+  return static_cast<int64_t>(
+      Random(seed, "batch")
+          .below(starts, static_cast<uint64_t>(sequence), static_cast<uint64_t>(step)));
 }
 
 void Text::draw(const Batch& batch, uint64_t seed, int64_t step, int64_t first) const {
-  const Random random(seed, "batch");
-  const auto starts = static_cast<uint64_t>(train_size_ - options_.seq_len);
   for (int64_t i = 0; i < batch.tokens.dim(0); ++i)
-    fill_row(batch, i,
-             static_cast<int64_t>(random.below(starts, static_cast<uint64_t>(first + i),
-                                               static_cast<uint64_t>(step))));
+    fill_row(batch, i, step_start(seed, step, first + i));
 }
 
 int64_t Text::validation_count() const {
@@ -68,11 +79,45 @@ int64_t Text::validation_count() const {
   return std::min(fit, std::max<int64_t>(1, kValidationTokens / options_.seq_len));
 }
 
-void Text::draw_validation(const Batch& batch, int64_t first) const {
+int64_t Text::validation_start(int64_t sequence) const {
   const int64_t room = held_out_size() - 1 - options_.seq_len;
-  const int64_t gaps = std::max<int64_t>(1, validation_count() - 1);
-  for (int64_t i = 0; i < batch.tokens.dim(0); ++i)
-    fill_row(batch, i, train_size_ + (first + i) * room / gaps);
+  return train_size_ + sequence * room / std::max<int64_t>(1, validation_count() - 1);
+}
+
+void Text::draw_validation(const Batch& batch, int64_t first) const {
+  for (int64_t i = 0; i < batch.tokens.dim(0); ++i) fill_row(batch, i, validation_start(first + i));
+}
+
+template <class Start>
+TargetCount Text::count_rows(int64_t count, Start&& start) const {
+  TargetCount all{.targets = count * options_.seq_len};
+  if (!options_.token_bytes) {
+    all.bytes = options_.format.bytes() ? all.targets : 0;
+    return all;
+  }
+  const std::vector<int32_t>& bytes = *options_.token_bytes;
+  for (int64_t i = 0; i < count; ++i) {
+    const std::vector<int32_t> tokens = read_row(start(i));
+    for (size_t t = 1; t < tokens.size(); ++t) {  // the first is no target
+      const auto token = static_cast<size_t>(tokens[t]);
+      all.bytes += token < bytes.size() ? bytes[token] : 0;
+    }
+  }
+  return all;
+}
+
+TargetCount Text::step_targets(uint64_t seed, int64_t step, int64_t count) const {
+  return count_rows(count, [&](int64_t i) { return step_start(seed, step, i); });
+}
+
+TargetCount Text::validation_targets() const {
+  return count_rows(validation_count(), [&](int64_t i) { return validation_start(i); });
+}
+
+double bits_per_byte(double loss, const TargetCount& over) {
+  if (over.bytes == 0) return 0;
+  return loss / std::numbers::ln2 * static_cast<double>(over.targets) /
+         static_cast<double>(over.bytes);
 }
 
 }  // namespace ladder

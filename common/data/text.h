@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "common/data/text_format.h"
 #include "common/input_file.h"
@@ -31,12 +33,31 @@ Batch alloc_batch(Arena& arena, int64_t B, int64_t T);
 /// How many targets are learned: those that are not kIgnore.
 int64_t count_targets(const Batch& batch);
 
+/// What a loss is a mean over: targets, and the bytes of the text that they stand for.
+struct TargetCount {
+  int64_t targets = 0;
+  int64_t bytes = 0;  ///< 0: not known
+
+  TargetCount& operator+=(const TargetCount& other) {
+    targets += other.targets;
+    bytes += other.bytes;
+    return *this;
+  }
+};
+
+/// The bits that a model with this loss, in nats a target, takes for a byte of the text. Losses of
+/// different tokenizers cannot be compared; this can. 0: not known.
+double bits_per_byte(double loss, const TargetCount& over);
+
 /// A file, and the length of the sequences that it is cut into.
 struct TextOptions {
   std::string path;
   TextFormat format = {};
-  int64_t seq_len;  ///< T
-  int64_t vocab;    ///< V; every token must be below it
+  int64_t seq_len;              ///< T
+  int64_t vocab;                ///< V; every token must be below it
+  std::string flag = "--data";  ///< that gave the path, for messages
+  /// Of the text, that each token stands for; null: one, or not known of tokens that are no bytes.
+  std::shared_ptr<const std::vector<int32_t>> token_bytes = nullptr;
 };
 
 /// A file of tokens that gives batches of sequences.
@@ -59,9 +80,20 @@ class Text {
   /// Fills `batch` with validation sequences first, first + 1, ... @throws UserError as draw() does
   void draw_validation(const Batch& batch, int64_t first) const;
 
+  /// The targets of the sequences 0 to count - 1 of a step, and of the whole validation.
+  /// @throws UserError as draw() does
+  TargetCount step_targets(uint64_t seed, int64_t step, int64_t count) const;
+  TargetCount validation_targets() const;
+
  private:
   int64_t held_out_size() const { return size_ - train_size_; }
+  /// Where in the file the sequences of a step and of the validation begin.
+  int64_t step_start(uint64_t seed, int64_t step, int64_t sequence) const;
+  int64_t validation_start(int64_t sequence) const;
+  std::vector<int32_t> read_row(int64_t at) const;
   void fill_row(const Batch& batch, int64_t i, int64_t at) const;
+  template <class Start>
+  TargetCount count_rows(int64_t count, Start&& start) const;
 
   TextOptions options_;
   InputFile file_;

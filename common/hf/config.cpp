@@ -158,7 +158,7 @@ bool check_gpt2(json theirs, const GptConfig& config) {
               {"n_head", 12, "--heads"},
               {"n_embd", 768, "--channels"},
               {"n_positions", 1024, "--model"},
-              {"vocab_size", 50257, "--model"},
+              {"vocab_size", 50257, "--vocab"},
               {"n_inner", config.inner()},  // four times the width
               {kActivation, "gelu_new"},
               {"layer_norm_epsilon", 1e-5},
@@ -209,7 +209,7 @@ void check_llama_keys(const json& theirs, json ours, const GptConfig& config, Ke
   for (const Key& key : Keys{{"num_hidden_layers", 32, "--layers"},
                              {"num_attention_heads", 32, "--heads"},
                              {"hidden_size", 4096, "--channels"},
-                             {"vocab_size", 32000, "--model"},
+                             {"vocab_size", 32000, "--vocab"},
                              {"head_dim", config.head_size(), "--model"},
                              {"hidden_act", "silu"},
                              {"partial_rotary_factor", 1.0}})

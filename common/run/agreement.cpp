@@ -13,6 +13,7 @@
 #include "common/comm/liveness.h"
 #include "common/error.h"
 #include "common/input_file.h"
+#include "common/run/tokenizer.h"
 #include "common/save/directory.h"
 #include "common/save/manifest.h"
 
@@ -28,40 +29,20 @@ constexpr std::array kOwnAffair = {"--ranks", "--threads", "--quiet", "--config"
 // Only rank 0 writes, but all ranks gather what it writes.
 constexpr std::array kOutputs = {"--save", "--trace", "--report", "--timeline"};
 
-enum class Part { All, Ends };
-
-/// Identifies a file: its length, and a checksum of all its pieces, or of the first and the last
-/// one. Reading all of it takes as long as loading it.
-std::string identity_of(const std::string& path, Part part) {
-  constexpr int64_t kPieceBytes = 1 << 20;
-  const InputFile file(path);
-  std::vector<std::byte> piece(static_cast<size_t>(std::min(kPieceBytes, file.size())));
-  const int64_t last = file.size() - std::ssize(piece);
-  Checksum sum;
-  const auto add = [&](int64_t begin) {
-    file.read(begin, piece);
-    sum.update(piece);
-  };
-  add(0);
-  for (int64_t at = kPieceBytes; part == Part::All && at < last; at += kPieceBytes) add(at);
-  add(last);
-  return fmt::format("{} bytes, {}", file.size(), sum.hex());
-}
-
 /// What is loaded. The manifest has checksums of everything that a checkpoint holds.
 std::string checkpoint(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return identity_of(path, Part::Ends);
+  if (!fs::is_directory(path, ignored)) return identity_of(path, FilePart::Ends);
   const auto described = with_checkpoint(path, [](const fs::path& generation) {
     return fmt::format("of step {}: {}", Manifest::read(generation).steps(),
-                       identity_of(Manifest::path_in(generation), Part::All));
+                       identity_of(Manifest::path_in(generation), FilePart::All));
   });
   if (described) return *described;
   std::string all;
   for (const std::string& name : names_in(path))
     if (name.ends_with(".safetensors"))
       all += fmt::format("{}{}: {}", all.empty() ? "" : ", ", name,
-                         identity_of((fs::path(path) / name).string(), Part::Ends));
+                         identity_of((fs::path(path) / name).string(), FilePart::Ends));
   return all;
 }
 
@@ -69,8 +50,10 @@ std::string checkpoint(const std::string& path) {
 std::string compared(const FlagValue& flag) {
   if (flag.value.empty()) return "not given";
   if (std::ranges::count(kOutputs, flag.flag) > 0) return "given";
-  if (flag.flag == "--data") return identity_of(flag.value, Part::All);
+  if (flag.flag == "--data") return identity_of(flag.value, FilePart::All);
   if (flag.flag == "--load") return checkpoint(flag.value);
+  // Compared below, wherever it was found.
+  if (flag.flag == "--tokenizer") return "given";
   return flag.value;
 }
 
@@ -79,6 +62,7 @@ json given(const RunOptions& options) {
   json all = json::array();
   for (const FlagValue& flag : options.flags)
     if (std::ranges::count(kOwnAffair, flag.flag) == 0) all.push_back({flag.flag, compared(flag)});
+  all.push_back({"the tokenizer", options.text_tokenizer ? options.text_tokenizer->hash : "none"});
   // Last, because the flags say more. Presets may differ between two versions.
   all.push_back({"the version", LADDER_VERSION});
   all.push_back({"the model", Manifest::sizes_of(options.gpt()).dump()});
@@ -109,6 +93,22 @@ void compare(const std::vector<Values>& all, const std::string& flag) {
 
 }  // namespace
 
+std::string identity_of(const std::string& path, FilePart part) {
+  constexpr int64_t kPieceBytes = 1 << 20;
+  const InputFile file(path);
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(kPieceBytes, file.size())));
+  const int64_t last = file.size() - std::ssize(piece);
+  Checksum sum;
+  const auto add = [&](int64_t begin) {
+    file.read(begin, piece);
+    sum.update(piece);
+  };
+  add(0);
+  for (int64_t at = kPieceBytes; part == FilePart::All && at < last; at += kPieceBytes) add(at);
+  add(last);
+  return fmt::format("{} bytes, {}", file.size(), sum.hex());
+}
+
 void check_agreement(Comm& comm, const RunOptions& options) {
   // A group of its own, so that none of this counts as traffic of the run.
   const std::unique_ptr<Comm> group = comm.split(0, comm.rank());
@@ -129,7 +129,7 @@ void check_agreement(Comm& comm, const RunOptions& options) {
 }
 
 json origin_of(const RunOptions& options) {
-  return {{"seed", options.seed}, {"text", identity_of(options.data, Part::Ends)}};
+  return {{"seed", options.seed}, {"text", identity_of(options.data, FilePart::Ends)}};
 }
 
 std::string changed_origin(const std::string& load, const json& now) {

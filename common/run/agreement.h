@@ -2,6 +2,7 @@
 // from which it goes on.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -10,6 +11,13 @@
 #include "common/run/options.h"
 
 namespace ladder {
+
+/// Of how much of a file a checksum is taken: all pieces of a MiB, or the first and the last one.
+enum class FilePart : uint8_t { All, Ends };
+
+/// Identifies a file by its length and a checksum: "4137850 bytes, 0123456789abcdef". Reading all
+/// of it takes as long as loading it. @throws UserError if it cannot be read
+std::string identity_of(const std::string& path, FilePart part);
 
 /// Ranks that are processes are started one by one, each with its own command line, and on machines
 /// with their own files. If something differed, the run would hang or train something else. This

@@ -12,6 +12,7 @@
 #include "common/run/agreement.h"
 #include "common/run/batch_trial.h"
 #include "common/save/checkpoint.h"
+#include "common/tokens/tokenizer_files.h"
 
 namespace ladder {
 namespace {
@@ -44,6 +45,7 @@ RunLog::RunLog(const RunOptions& options, RunPlan plan, const Arena& arena, Ctx&
   if (!options_.timeline.empty()) OutputFile(options_.timeline, "--timeline");
   if (!options_.trace.empty()) trace_.emplace(options_.trace, "--trace");
   progress_.line(plan_text(plan_));
+  if (options_.text_tokenizer) progress_.line(tokens_text(options_));
   if (!options_.save.empty() || !options_.load.empty()) origin_ = origin_of(options_);
   if (const std::string changed =
           options_.load.empty() ? "" : changed_origin(options_.load, origin_);
@@ -97,6 +99,8 @@ void RunLog::end_step(const StepRecord& record) {
   seconds_ += seconds;
   tokens_ += record.tokens;
   last_ = record;
+  if (speaks()) last_over_ = targets().of_step(record.step, record.tokens);
+  read_ += last_over_;
   finite_steps_ += std::isfinite(record.loss) && std::isfinite(record.grad_norm);
   end_events(record.step, end_ns);
   agree_to_stop();
@@ -106,6 +110,7 @@ void RunLog::end_step(const StepRecord& record) {
   progress_.show(
       {.done = done,
        .loss = record.loss,
+       .bits_per_byte = bits_per_byte(record.loss, last_over_),
        .tokens_per_second = static_cast<double>(tokens_) / seconds_,
        .seconds_left = seconds_ / steps_here * static_cast<double>(options_.steps - done)});
 }
@@ -120,7 +125,6 @@ void RunLog::end_events(int64_t step, int64_t end_ns) {
     note(fmt::format("step {}: --timeline holds {} events and ends here", step, events_.size()));
 }
 
-/// An output can no longer be written. The run goes on, but does not end well.
 void RunLog::give_up(const char* flag, const UserError& e) {
   tell(fmt::format("warning: {}; the run goes on without it", e.what()));
   not_done_.emplace(flag, e.what());
@@ -169,9 +173,26 @@ bool RunLog::eval_due(int64_t step) const {
 }
 
 void RunLog::eval(int64_t step, double val_loss) {
-  evals_.push_back({{"step", step}, {"val_loss", val_loss}, {"perplexity", perplexity(val_loss)}});
-  note(fmt::format("step {}: validation loss {}, perplexity {:.4g}", step, loss_text(val_loss),
-                   perplexity(val_loss)));
+  if (!speaks()) return;
+  const double bits = bits_per_byte(val_loss, val_targets());
+  evals_.push_back({{"step", step},
+                    {"bytes_read", read_.bytes},
+                    {"val_loss", val_loss},
+                    {"perplexity", perplexity(val_loss)},
+                    {"bits_per_byte", bits > 0 ? nlohmann::json(bits) : nlohmann::json()}});
+  note(fmt::format("step {}: validation loss {}, perplexity {:.4g}{}", step, loss_text(val_loss),
+                   perplexity(val_loss), bits > 0 ? fmt::format(", {:.4f} bits/byte", bits) : ""));
+}
+
+// Not before the first step: until then a chapter may say what counts.
+const LossTargets& RunLog::targets() {
+  if (!targets_.of_step) targets_ = targets_of(options_, plan_.gpt);
+  return targets_;
+}
+
+TargetCount RunLog::val_targets() {
+  if (!val_over_) val_over_ = targets().of_validation();
+  return *val_over_;
 }
 
 void RunLog::skipped(int64_t step, std::string_view why) {
@@ -202,6 +223,10 @@ void RunLog::save(const TrainingState& state, int64_t steps) {
 std::unique_ptr<CheckpointSave> RunLog::begin_save(const TrainingState& state, int64_t steps) {
   TrainingState all = state;
   all.others.push_back({.name = "origin", .get = [&] { return origin_; }, .set = {}});
+  if (const auto& known = options_.text_tokenizer) {
+    all.tokenizer = hf_tokenizer_files(known->tokenizer);
+    all.end_of_text = known->tokenizer.end_of_text;
+  }
   return std::make_unique<CheckpointSave>(
       *save_, all, steps,
       SaveHow{.file_bytes = options_.shard_mb * 1'000'000, .gather = options_.gather});
@@ -261,10 +286,13 @@ void RunLog::finish(double val_loss) {
   end_run(r);
 }
 
-RunResult RunLog::result(double val_loss) const {
+RunResult RunLog::result(double val_loss) {
   RunResult result{.steps = last_step() + 1,
                    .final_loss = last_ ? std::optional<double>(last_->loss) : std::nullopt,
                    .val_loss = stopped_by_ == 0 ? std::optional(val_loss) : std::nullopt,
+                   .final_over = last_over_,
+                   .val_over = speaks() && stopped_by_ == 0 ? val_targets() : TargetCount{},
+                   .read = read_,
                    .tokens_per_second = seconds_ > 0 ? static_cast<double>(tokens_) / seconds_ : 0,
                    .step_ms_median = median(step_ms_),
                    .measured = arena_.peak()};

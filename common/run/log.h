@@ -15,6 +15,7 @@
 #include "common/run/progress.h"
 #include "common/run/report.h"
 #include "common/run/timeline.h"
+#include "common/run/tokenizer.h"
 #include "common/save/directory.h"
 #include "kernels/context.h"
 
@@ -59,12 +60,17 @@ class RunLog {
   void record_beside(Ctx& ctx, std::vector<Event>& events);
   /// Counts the messages of a further group, beside the group of all ranks.
   void count(const Comm& comm) { groups_.push_back({&comm}); }
+  /// What counts the targets of losses, for bits per byte, in a chapter whose sequences are not
+  /// those of Text.
+  void count_targets_with(LossTargets targets) { targets_ = std::move(targets); }
   /// Bytes that this rank sent in that group in the last step; 0 if there was none.
   int64_t sent_in_step(const Comm& comm) const;
 
   /// Whether the run takes step `step`: there are --steps of them, and no signal has stopped the
   /// run. The first SIGINT or SIGTERM lets a step end. After the last step the trace is complete.
   bool goes_on(int64_t step);
+  /// Says within step `step` that it is the last one, before --steps: the data ends.
+  void end_after(int64_t step) { options_.steps = step + 1; }
   void begin_step();
   /// Ranks agree on whether to stop, because a signal may have reached only one of them.
   void end_step(const StepRecord& record);
@@ -110,8 +116,13 @@ class RunLog {
   /// @param predicted none if there is no formula
   void traffic(std::optional<int64_t> predicted, int64_t measured);
 
+  /// The output of `flag` can no longer be written. The run goes on, but does not end well.
+  void give_up(const char* flag, const UserError& e);
+
   /// How many steps this run has done.
   int64_t steps() const { return std::ssize(step_ms_); }
+  /// What the last of them took. Not before a step.
+  double last_ms() const { return step_ms_.back(); }
   /// The last of these steps. If there is none: the last of --steps.
   int64_t last_step() const { return last_ ? last_->step : options_.steps - 1; }
 
@@ -135,13 +146,14 @@ class RunLog {
   };
   int rank() const { return comm_ ? comm_->rank() : 0; }
   bool speaks() const { return rank() == 0; }
+  const LossTargets& targets();
+  TargetCount val_targets();
   void end_events(int64_t step, int64_t end_ns);
   void check_written(const CheckpointSave& save) const;
   void tell_not_saved(int64_t step, std::string_view why);
   void agree_to_stop();
-  void give_up(const char* flag, const UserError& e);
   void end_trace();
-  RunResult result(double val_loss) const;
+  RunResult result(double val_loss);
   std::vector<nlohmann::json> gather(const RunResult& result) const;
   std::string report_text(const RunResult& result, std::span<const nlohmann::json> ranks) const;
   void write_file(const std::string& path, const char* flag, const std::string& text);
@@ -168,7 +180,11 @@ class RunLog {
   std::vector<StepStart> starts_;  ///< of the steps on the timeline
   std::vector<double> step_ms_;
   std::optional<StepRecord> last_;
-  int64_t finite_steps_ = 0;  ///< steps with finite loss and norm
+  LossTargets targets_;                  ///< on the rank that speaks
+  TargetCount last_over_;                ///< of the last step
+  TargetCount read_;                     ///< of all steps of this run
+  std::optional<TargetCount> val_over_;  ///< the same in each validation
+  int64_t finite_steps_ = 0;             ///< steps with finite loss and norm
   int64_t begin_ns_ = 0;
   int64_t tokens_ = 0;  ///< of all steps of this run
   double seconds_ = 0;  ///< of all steps of this run

@@ -12,6 +12,7 @@
 #include "common/error.h"
 #include "common/output_file.h"
 #include "common/run/backend.h"
+#include "common/run/tokenizer.h"
 #include "common/save/directory.h"
 #include "common/save/manifest.h"
 
@@ -48,8 +49,11 @@ bool lies_in(const fs::path& path, const fs::path& directory) {
 // An output needs a file of its own. The file is not one that the run reads, and not in --save.
 void check_outputs(const RunOptions& o) {
   using Named = std::pair<const char*, std::string>;
-  std::vector<Named> taken = {
-      {"--data", o.data}, {"--config", o.config_file}, {"--load", o.load}, {"--save", o.save}};
+  std::vector<Named> taken = {{"--data", o.data},
+                              {"--tokenizer", o.tokenizer},
+                              {"--config", o.config_file},
+                              {"--load", o.load},
+                              {"--save", o.save}};
   for (const Named& output :
        {Named{"--trace", o.trace}, {"--report", o.report}, {"--timeline", o.timeline}}) {
     const auto& [flag, path] = output;
@@ -135,7 +139,8 @@ void RunOptions::add_to(CommandLine& line) {
   line.add("--layers", layers, "blocks", of_model);
   line.add("--heads", heads, "attention heads", of_model);
   line.add("--channels", channels, "width of the residual stream", of_model);
-  line.add("--vocab", vocab, "tokens that there are", of_model);
+  line.add("--vocab", vocab, "tokens that there are",
+           {.shown_default = "the tokenizer's, or else the model's"});
   line.add("--tied-head", tied_head, "the head's weights are the token embedding, as in GPT-2");
 
   line.group("Training");
@@ -144,6 +149,10 @@ void RunOptions::add_to(CommandLine& line) {
       "--tokens", tokens,
       "what --data holds: bytes of a text, or numbers of 16 or 32 bits, as nanoGPT writes them; "
       "auto: what a header of llm.c says, or else bytes");
+  line.add(
+      "--tokenizer", tokenizer,
+      "folder with tokenizer.json: --data is encoded, once, and --vocab is that of the tokenizer",
+      {.shown_default = "the one that stands in the folder of --load"});
   line.add("--batch", batch, "sequences of a step, over all ranks");
   line.add("--steps", steps, "in total, those before a resume counted");
   line.add("--lr", lr, "learning rate");
@@ -185,9 +194,9 @@ void RunOptions::add_to(CommandLine& line) {
   line.add(
       "--gather", gather,
       "rank 0 writes what the others send it: where they do not share the directory of --save");
-  line.add(
-      "--load", load,
-      "checkpoint to resume, or weights of a GPT-2 or a LLaMA (which know its tokens, no bytes)");
+  line.add("--load", load,
+           "checkpoint to resume, or weights of a GPT-2 or a LLaMA, with the tokenizer that stands "
+           "there");
   line.add("--trace", trace,
            "loss, norm and hash of each step, as JSON lines; grows as FILE.partial");
   line.add("--report", report, "flags, speed and memory of the run, as JSON");
@@ -198,6 +207,7 @@ void RunOptions::add_to(CommandLine& line) {
 void RunOptions::check() {
   check_files(*this);
   check_save(*this);
+  take_tokenizer();
   require_range("--batch", batch, 1, kMaxBatch);
   require_range("--steps", steps, 0, kMaxCount);
   require_finite_not_negative("--lr", lr);
@@ -212,10 +222,36 @@ void RunOptions::check() {
   require_range("--sample", sample, 0, kMaxCount);
   require_finite_not_negative("--temperature", temperature);
   require_range("--top-k", top_k, 0, kMaxCount);
-  if (!plan_only) format = find_format(InputFile(data, "--data"), tokens, gpt().vocab);
   check_heads(gpt(), backend);
   check_steps(*this);
-  if (!plan_only) check_size(std::max(ranks, launched_processes()));
+  if (plan_only) return;
+  check_size(std::max(ranks, launched_processes()));
+  take_text();
+}
+
+void RunOptions::take_tokenizer() {
+  // Tokens in a file may be those of any tokenizer: only --tokenizer says which.
+  const bool encodes = tokens == TokenKind::Auto;
+  if (!text_tokenizer && (encodes || !tokenizer.empty()))
+    text_tokenizer = find_tokenizer(tokenizer, load);
+  if (!text_tokenizer) return;
+  if (tokens == TokenKind::Bytes)
+    throw UserError("--tokens bytes: with --tokenizer {} a token is no byte; legal is one of them",
+                    tokenizer);
+  const int64_t size = text_tokenizer->tokenizer.vocab();
+  if (vocab.value_or(size) < size)
+    throw UserError("--vocab {}: the tokenizer in {} has {} tokens; legal is at least that", *vocab,
+                    text_tokenizer->path, size);
+  vocab = vocab.value_or(size);
+}
+
+void RunOptions::take_text() {
+  if (!token_file.empty()) return;
+  format = find_format(InputFile(data, "--data"), tokens, gpt().vocab);
+  if (!text_tokenizer || !format.bytes()) return;
+  const KeptTokens kept = keep_tokens(*text_tokenizer, data, thread_count(), !quiet);
+  token_file = kept.path;
+  format = {.width = kept.width};
 }
 
 void RunOptions::set_ranks(int64_t degree) {
@@ -239,17 +275,25 @@ int RunOptions::thread_count() const {
 }
 
 TextOptions RunOptions::text(const GptConfig& gpt) const {
-  return {.path = data, .format = format, .seq_len = gpt.seq_len, .vocab = gpt.vocab};
+  return {.path = token_file.empty() ? data : token_file,
+          .format = format,
+          .seq_len = gpt.seq_len,
+          .vocab = gpt.vocab,
+          .token_bytes = text_tokenizer ? text_tokenizer->bytes : nullptr};
 }
 
 SampleOptions RunOptions::sampling(const GptConfig& gpt) const {
-  return {.count = sample,
-          .temperature = temperature,
-          .top_k = top_k,
-          .seed = seed,
-          .seq_len = gpt.seq_len,
-          .vocab = format.bytes() ? kBytes : gpt.vocab,
-          .bytes = format.bytes()};
+  SampleOptions options{.count = sample,
+                        .temperature = temperature,
+                        .top_k = top_k,
+                        .seed = seed,
+                        .seq_len = gpt.seq_len,
+                        .vocab = format.bytes() ? kBytes : gpt.vocab,
+                        .bytes = format.bytes()};
+  if (!text_tokenizer || options.bytes) return options;
+  options.vocab = text_tokenizer->tokenizer.vocab();
+  options.tokenizer = {text_tokenizer, &text_tokenizer->tokenizer};
+  return options;
 }
 
 int cores_of(pid_t process) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,10 +17,14 @@
 
 namespace ladder {
 
+struct RunTokenizer;
+
 struct RunOptions {
   std::string data;                    ///< text to train on
+  std::string tokenizer;               ///< path of the one that encodes it; empty: see below
   TokenKind tokens = TokenKind::Auto;  ///< what the text holds
-  TextFormat format = {};              ///< the same, after check() has looked
+  TextFormat format = {};              ///< of the file that is read, after check() has looked
+  std::string token_file;              ///< the text as tokens, after check(); empty: `data` itself
   std::string model = "tiny";          ///< name of a preset; the next five change it
   std::optional<int64_t> seq_len, layers, heads, channels, vocab;
   bool tied_head = false;  ///< GptConfig::tied_head
@@ -53,9 +58,13 @@ struct RunOptions {
   bool other_block = false;    ///< a lesson changes the block, and checks itself whether it fits
   bool plan_only = false;      ///< reads no text and takes no step
 
+  /// That of `tokenizer`, or of the directory `load`, after check(). null: there is none.
+  std::shared_ptr<const RunTokenizer> text_tokenizer;
+
   void add_to(CommandLine& line);
 
-  /// Also checks the files. @throws UserError that names the legal values if a value is impossible
+  /// Also checks the files, and encodes the text if there is a tokenizer. @throws UserError that
+  /// names the legal values if a value is impossible
   void check();
   /// Checks that no rank counts beyond 2^63 if there are `all_ranks` ranks. For --plan-only,
   /// because check() does not know its ranks. @throws UserError
@@ -78,6 +87,10 @@ struct RunOptions {
   TextOptions text(const GptConfig& gpt) const;
   /// The options that Sampler needs.
   SampleOptions sampling(const GptConfig& gpt) const;
+
+ private:
+  void take_tokenizer();
+  void take_text();
 };
 
 /// How many cores the affinity mask of a process allows (`taskset`, a container's cpuset). 0 means

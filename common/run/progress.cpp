@@ -32,9 +32,11 @@ Progress::Style Progress::style_for(std::FILE* out, bool quiet) {
 }
 
 void Progress::show(const State& s) {
-  const auto text = fmt::format("step {:>{}}/{}  loss {}  {:.0f} tokens/s  {} left", s.done,
-                                fmt::formatted_size("{}", steps_), steps_, loss_text(s.loss),
-                                s.tokens_per_second, minutes(s.seconds_left));
+  const auto text =
+      fmt::format("step {:>{}}/{}  loss {}{}  {:.0f} tokens/s  {} left", s.done,
+                  fmt::formatted_size("{}", steps_), steps_, loss_text(s.loss),
+                  s.bits_per_byte > 0 ? fmt::format(", {:.3f} bits/byte", s.bits_per_byte) : "",
+                  s.tokens_per_second, minutes(s.seconds_left));
   if (style_ == Style::Bar && (s.done == steps_ || now_ns() - drawn_ns_ > kRedrawNs)) {
     const int64_t full = kBarWidth * s.done / std::max<int64_t>(steps_, 1);
     draw(fmt::format("[{:<{}}] {}", std::string(static_cast<size_t>(full), '#'), kBarWidth, text));

@@ -20,8 +20,9 @@ class Progress {
   struct State {
     int64_t done;  ///< steps finished, including those before a resume
     double loss;
-    double tokens_per_second;
-    double seconds_left;
+    double bits_per_byte = 0;  ///< 0: not known
+    double tokens_per_second = 0;
+    double seconds_left = 0;
   };
   /// Shows a finished step. Redraws the bar a few times per second, or prints about 20 lines per
   /// run.

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "common/model/layout.h"
+#include "common/run/tokenizer.h"
 #include "kernels/math.h"
 
 namespace ladder {
@@ -33,6 +34,13 @@ std::string decimal(Float value) {
 }
 
 double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+/// nullopt: there is no loss, or nobody knows how many bytes it is over.
+std::optional<double> bits(const std::optional<double>& loss, const TargetCount& over) {
+  if (!loss || over.bytes == 0) return {};
+  return bits_per_byte(*loss, over);
+}
+json or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
 
 json model_json(const GptConfig& gpt) {
   return {{"name", gpt.name},         {"layers", gpt.layers},     {"heads", gpt.heads},
@@ -122,16 +130,21 @@ double peak_tflops(std::string_view device) {
   return 0;
 }
 
+double flops_per_token(const GptConfig& g) {
+  return static_cast<double>(6 * (g.layers * g.block_matrices() + g.channels * g.padded_vocab) +
+                             12 * g.layers * g.channels * g.seq_len);
+}
+
+int64_t devices(const RunPlan& plan) {
+  const bool processes = plan.layout.comm == "mpi" || plan.layout.comm == "nccl";
+  return processes ? plan.layout.mesh.size() : 1;
+}
+
 double mfu(const RunPlan& plan, const RunResult& result) {
   const double peak = peak_tflops(result.device);
   if (peak == 0) return 0;
-  const GptConfig& g = plan.gpt;
-  const auto per_token =
-      static_cast<double>(6 * (g.layers * g.block_matrices() + g.channels * g.padded_vocab) +
-                          12 * g.layers * g.channels * g.seq_len);
-  const bool processes = plan.layout.comm == "mpi" || plan.layout.comm == "nccl";
-  const auto devices = static_cast<double>(processes ? plan.layout.mesh.size() : 1);
-  return result.tokens_per_second * per_token / (1e12 * peak * devices);
+  return result.tokens_per_second * flops_per_token(plan.gpt) /
+         (1e12 * peak * static_cast<double>(devices(plan)));
 }
 
 json memory_json(int rank, const MemoryBytes& predicted,
@@ -180,18 +193,21 @@ std::string result_text(const RunPlan& plan, const RunResult& r) {
   const std::string loss = r.final_loss ? loss_text(*r.final_loss) : "none";
   const std::string val_loss = r.val_loss ? loss_text(*r.val_loss) : "none";
   const std::string choices = r.val_loss ? fmt::format("{:.4g}", perplexity(*r.val_loss)) : "none";
+  const std::optional<double> val_bits = bits(r.val_loss, r.val_over);
+  const std::string per_byte =
+      val_bits ? fmt::format("\n{:<18} {:>14.4f}", "bits per byte", *val_bits) : "";
   std::string text = fmt::format(
       "{:<18} {:>14}\n"
       "{:<18} {:>14}\n"
       "{:<18} {:>14}\n"
       "{:<18} {:>14}\n"
-      "{:<18} {:>14}\n"
+      "{:<18} {:>14}{}\n"
       "{:<18} {:>14.0f}\n"
       "{:<18} {:>14.2f}\n"
       "{:<18} {:>14} {:>14}",
       "chapter", plan.chapter, "steps", r.steps, "training loss", loss, "validation loss", val_loss,
-      "perplexity", choices, "tokens/s", r.tokens_per_second, "median step, ms", r.step_ms_median,
-      "peak bytes", "predicted", "measured");
+      "perplexity", choices, per_byte, "tokens/s", r.tokens_per_second, "median step, ms",
+      r.step_ms_median, "peak bytes", "predicted", "measured");
   if (!r.device.empty()) text.insert(text.rfind('\n'), device_rows(plan, r));
   for (size_t i = 0; i < kMemCount; ++i) {
     const int64_t predicted = plan.predicted.bytes[i], measured = r.measured.bytes[i];
@@ -213,6 +229,7 @@ json run_json(const RunOptions& options) {
           {"lr", options.lr},
           {"seed", options.seed},
           {"flags", flags},
+          {"tokenizer", options.text_tokenizer ? json(options.text_tokenizer->path) : json()},
           {"optimizer", flags.value("--optimizer", "sgd")}};  // chapter 01 has only this one
 }
 
@@ -230,9 +247,15 @@ json report_json(const RunPlan& plan, const RunResult& r) {
                  {"device", r.device.empty() ? json() : json(r.device)},
                  {"clock_mhz", r.device.empty() ? json() : json(r.clock_mhz)},
                  {"mfu", mfu(plan, r) > 0 ? json(mfu(plan, r)) : json()},
-                 {"final_loss", r.final_loss ? json(*r.final_loss) : json()},
-                 {"val_loss", r.val_loss ? json(*r.val_loss) : json()},
-                 {"perplexity", r.val_loss ? json(perplexity(*r.val_loss)) : json()}});
+                 {"final_loss", or_null(r.final_loss)},
+                 {"final_bits_per_byte", or_null(bits(r.final_loss, r.final_over))},
+                 {"targets_read", r.read.targets},
+                 {"bytes_read", r.read.bytes},
+                 {"val_loss", or_null(r.val_loss)},
+                 {"perplexity", r.val_loss ? json(perplexity(*r.val_loss)) : json()},
+                 {"bits_per_byte", or_null(bits(r.val_loss, r.val_over))},
+                 {"val_targets", r.val_over.targets},
+                 {"val_bytes", r.val_over.bytes}});
   return report;
 }
 

@@ -12,6 +12,7 @@
 
 #include "common/comm/call.h"
 #include "common/comm/mesh.h"
+#include "common/data/text.h"
 #include "common/model/config.h"
 #include "common/run/options.h"
 #include "kernels/arena.h"
@@ -60,7 +61,9 @@ struct RunResult {
   int64_t steps = 0;  ///< done, including those before a resume
   /// That of the last step's batch, before its update; none if no step ran.
   std::optional<double> final_loss;
-  std::optional<double> val_loss;  ///< none if a signal stopped the run
+  std::optional<double> val_loss;              ///< none if a signal stopped the run
+  TargetCount final_over = {}, val_over = {};  ///< what the two are means over
+  TargetCount read = {};                       ///< of all steps of this run
   double tokens_per_second = 0;
   double step_ms_median = 0;
   std::string device = {};   ///< the device's name; empty: the host
@@ -79,9 +82,13 @@ int64_t parameters(const GptConfig& gpt);
 /// here.
 double peak_tflops(std::string_view device);
 
-/// The share of that peak that the operations of the model take: 6 (L M + C V) + 12 L C T per
-/// token, as chapter 23 counts them. Processes have a device each; threads share one. 0 if not
-/// known.
+/// The operations of the model for one token: 6 (L M + C V) + 12 L C T, as chapter 23 counts them.
+double flops_per_token(const GptConfig& gpt);
+
+/// How many devices a run has. Processes have a device each; threads share one.
+int64_t devices(const RunPlan& plan);
+
+/// The share of that peak that the operations of the model take. 0 if not known.
 double mfu(const RunPlan& plan, const RunResult& result);
 
 /// Model, layout and memory plan, for the screen.

@@ -29,12 +29,17 @@ std::vector<float> row_of(const Tensor& logits, int64_t t) {
   return row;
 }
 
+int32_t first_token(const SampleOptions& o) {
+  if (o.bytes) return '\n';
+  if (o.tokenizer && o.tokenizer->end_of_text)
+    return static_cast<int32_t>(*o.tokenizer->end_of_text);
+  return static_cast<int32_t>(o.vocab - 1);
+}
+
 }  // namespace
 
 Sampler::Sampler(const SampleOptions& options)
-    : options_(options),
-      random_(options.seed, "sample"),
-      tokens_{options.bytes ? '\n' : static_cast<int32_t>(options.vocab - 1)} {
+    : options_(options), random_(options.seed, "sample"), tokens_{first_token(options)} {
   CHECK(options.temperature >= 0 && options.top_k >= 0, "temperature {}, top-k {}",
         options.temperature, options.top_k);
 }
@@ -100,6 +105,12 @@ int32_t Sampler::draw(const float* logits) const {
 
 std::string Sampler::text() const {
   if (options_.bytes) return {tokens_.begin() + 1, tokens_.end()};
+  if (options_.tokenizer) {
+    std::string text;  // an id that is no token has no text
+    for (size_t i = 1; i < tokens_.size(); ++i)
+      text += options_.tokenizer->tokens[static_cast<size_t>(tokens_[i])];
+    return text;
+  }
   return fmt::format("{}", fmt::join(tokens_.begin() + 1, tokens_.end(), " "));
 }
 

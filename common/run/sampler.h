@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "common/model/config.h"
 #include "common/random.h"
+#include "common/tokens/tokenizer.h"
 #include "kernels/arena.h"
 #include "kernels/context.h"
 #include "kernels/tensor.h"
@@ -22,6 +24,8 @@ struct SampleOptions {
   int64_t seq_len;    ///< T
   int64_t vocab;      ///< tokens that may be chosen: V, or the 256 that are bytes
   bool bytes = true;  ///< a token is a byte
+  /// Of tokens that are no bytes; null: not known.
+  std::shared_ptr<const Tokenizer> tokenizer = nullptr;
 };
 
 /// The forward pass stays with the caller:
@@ -33,11 +37,11 @@ struct SampleOptions {
 ///   }
 ///   sampler.text();
 ///
-/// The text starts after a newline. If tokens are no bytes, it starts after the last token of the
-/// vocabulary, which is <|endoftext|> for GPT-2. When there are T tokens, the window slides. Of
-/// equal logits, that of the smaller token counts as larger, in the greedy choice and at the edge
-/// of top-k. So exactly k tokens take part. NaN counts as the smallest logit. Token i of a text
-/// depends only on (seed, i) and the logits.
+/// The text starts after a newline. If tokens are no bytes, it starts after the tokenizer's end of
+/// text, or after the last token of the vocabulary, which is <|endoftext|> for GPT-2. When there
+/// are T tokens, the window slides. Of equal logits, that of the smaller token counts as larger, in
+/// the greedy choice and at the edge of top-k. So exactly k tokens take part. NaN counts as the
+/// smallest logit. Token i of a text depends only on (seed, i) and the logits.
 class Sampler {
  public:
   explicit Sampler(const SampleOptions& options);
@@ -60,7 +64,8 @@ class Sampler {
   int64_t last() const { return window() - 1; }
   void choose_from(const Ctx& ctx, Tensor row);
 
-  /// The generated text: bytes as they are, other tokens as numbers separated by blanks.
+  /// The generated text. Without a tokenizer, tokens that are no bytes are numbers separated by
+  /// blanks.
   std::string text() const;
 
  private:

@@ -31,6 +31,16 @@ std::string not_finite_in(const json& states) {
   return "";
 }
 
+/// config.json and the files of the tokenizer, by name.
+std::map<std::string, std::string> texts_of(const TrainingState& state) {
+  json config = hf_config(state.gpt);
+  for (const char* key : {"bos_token_id", "eos_token_id"})
+    if (state.end_of_text && config[key].is_null()) config[key] = *state.end_of_text;
+  std::map<std::string, std::string> texts = state.tokenizer;
+  texts[kConfigFile] = config.dump(2) + "\n";
+  return texts;
+}
+
 /// The manifest without the checksums of the files.
 Manifest manifest_of(const TrainingState& state, int64_t steps) {
   Manifest manifest{.model = Manifest::sizes_of(state.gpt), .state = {{"step", steps}}};
@@ -144,7 +154,9 @@ CheckpointSave::CheckpointSave(SaveDirectory& dir, const TrainingState& state, i
   if (state.comm && state.comm->rank() > 0) return;
   generation_.emplace(dir, steps);
   manifest_ = manifest_of(state, steps);
-  config_ = hf_config(state.gpt).dump(2) + "\n";
+  texts_ = texts_of(state);
+  if (files_.size() > 2)
+    texts_[kIndexFile] = weights_index(std::span(files_).first(files_.size() - 1));
 }
 
 template <class Act>
@@ -166,10 +178,8 @@ void CheckpointSave::write(const Ctx& ctx, const TrainingState& state) {
   if (!error.empty()) written_.error = error;
   if (!generation_) return;
   attempt([&] {
-    if (files_.size() > 2)
-      write_file(generation_->file(kIndexFile), "checkpoint",
-                 weights_index(std::span(files_).first(files_.size() - 1)));
-    write_file(generation_->file(kConfigFile), "checkpoint", config_);
+    for (const auto& [name, text] : texts_)
+      write_file(generation_->file(name.c_str()), "checkpoint", text);
   });
 }
 

@@ -7,6 +7,7 @@
 // votes.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,7 +64,7 @@ class CheckpointSave {
   SaveHow how_;
   std::optional<Generation> generation_;  ///< on rank 0
   Manifest manifest_;
-  std::string config_;  ///< what config.json will hold
+  std::map<std::string, std::string> texts_;  ///< what the other files will hold, by name
   Written written_;
   std::string why_not_;
 };

@@ -17,6 +17,7 @@
 #include "common/error.h"
 #include "common/output_file.h"
 #include "common/save/manifest.h"
+#include "common/tokens/tokenizer_files.h"
 
 namespace ladder {
 namespace {
@@ -25,6 +26,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kCurrent = "current";
 constexpr std::string_view kForm = "generation-";
+
+/// What others open: in the directory these are links.
+bool is_linked(std::string_view name) {
+  return is_of_model(name) || name == kTokenizerFile || name == kTokenizerConfigFile;
+}
 
 [[noreturn]] void fail(const fs::path& dir) {
   throw UserError("--save {}: cannot be written: {}", dir.string(),
@@ -60,7 +66,7 @@ bool is_generation(std::string_view name) {
 /// Whether a generation has a file of this name, perhaps a partial one: "config.json.partial".
 bool is_in_generation(std::string_view name) {
   if (name.ends_with(kPartial)) name.remove_suffix(kPartial.size());
-  return is_of_model(name) || name == kManifestFile || name == kOptimizerFile || name == kCurrent;
+  return is_linked(name) || name == kManifestFile || name == kOptimizerFile || name == kCurrent;
 }
 
 /// Returns whether it is removed. A directory that holds anything else stays as it is.
@@ -144,7 +150,7 @@ std::string current_generation(const fs::path& dir) {
   };
   if (is_there(dir / kManifestFile)) refuse(kManifestFile);
   for (const std::string& name : names_in(dir))
-    if (is_of_model(name) && target(dir / name) != target_of(name)) refuse(name.c_str());
+    if (is_linked(name) && target(dir / name) != target_of(name)) refuse(name.c_str());
   std::string name = target(dir / kCurrent);
   if (is_there(dir / kCurrent) && !is_generation(name)) refuse(kCurrent);
   return name;
@@ -200,7 +206,7 @@ void SaveDirectory::remove_stale_links() const {
   if (!locked_) return;  // another program may be about to switch
   std::error_code ignored;
   for (const std::string& name : names_in(path_))
-    if (is_of_model(name) && target(path_ / name) == target_of(name) &&
+    if (is_linked(name) && target(path_ / name) == target_of(name) &&
         !fs::exists(path_ / name, ignored))
       fs::remove(path_ / name, ignored);
 }
@@ -235,7 +241,7 @@ void make_generation(const fs::path& generation) {
 // Without locks no other program has the name, because a run draws its number.
 Generation::Generation(SaveDirectory& home, int64_t steps)
     : home_(home), path_(home.generation(steps)) {
-  CHECK(path_.filename() != home.kept_.back(), "{} twice", path_.string());
+  CHECK(std::ranges::count(home.kept_, path_.filename().string()) == 0, "{} twice", path_.string());
 }
 
 void Generation::create() const {
@@ -257,7 +263,7 @@ void Generation::publish() {
         "--save {}: another program has saved there meanwhile, and its checkpoint stays",
         dir.string());
   for (const std::string& name : names_in(path_))
-    if (is_of_model(name) && !is_there(dir / name)) make_link(dir, target_of(name), dir / name);
+    if (is_linked(name) && !is_there(dir / name)) make_link(dir, target_of(name), dir / name);
   if (!sync_directory(path_) || !sync_directory(dir)) fail(dir);
   if (std::rename((path_ / kCurrent).c_str(), (dir / kCurrent).c_str()) != 0) fail(dir);
   published_ = true;

@@ -5,8 +5,10 @@
 //                       optimizer.safetensors
 //                       model.safetensors           these two Hugging Face's GPT-2 reads
 //                       config.json
+//                       tokenizer.json           } of a run with a tokenizer
+//                       tokenizer_config.json    }
 //   model.safetensors -> current/model.safetensors  where its from_pretrained() looks for them
-//   config.json -> current/config.json
+//   config.json -> current/config.json              and so the tokenizer's two
 //
 // Large weights lie in several files, which model.safetensors.index.json lists. Each has such a
 // link (common/hf/file_names.h).

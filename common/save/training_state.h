@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +50,9 @@ struct TrainingState {
   Flat params;                ///< F32
   std::vector<NamedTensor> optim;
   std::vector<NamedState> others = {};
+  /// Files of the tokenizer, name -> text, and the token that ends a text, for config.json.
+  std::map<std::string, std::string> tokenizer = {};
+  std::optional<int64_t> end_of_text = {};
   Comm* comm = nullptr;  ///< the ranks that save and load together; null: only this rank
 };
 

@@ -36,9 +36,10 @@ TokenKind token_kind(TokenKind given, const Tokenizer& tokenizer) {
   return given;
 }
 
-TokenWriter::TokenWriter(const std::string& path, TokenFile file, TokenKind kind)
-    : width_(width_of(kind)), file_(path, "--out") {
-  if (file == TokenFile::Megatron) index_.emplace(index_path(path), "--out");
+TokenWriter::TokenWriter(const std::string& path, TokenFile file, TokenKind kind,
+                         const std::string& what)
+    : width_(width_of(kind)), file_(path, what) {
+  if (file == TokenFile::Megatron) index_.emplace(index_path(path), what);
 }
 
 void TokenWriter::write(std::span<const uint32_t> ids) {

@@ -31,8 +31,9 @@ TokenKind token_kind(TokenKind given, const Tokenizer& tokenizer);
 /// X.bin as it grows. Without commit() nothing is written under the names of the files.
 class TokenWriter {
  public:
-  /// @throws UserError if the files cannot be made
-  TokenWriter(const std::string& path, TokenFile file, TokenKind kind);
+  /// @param what for messages @throws UserError if the files cannot be made
+  TokenWriter(const std::string& path, TokenFile file, TokenKind kind,
+              const std::string& what = "--out");
   /// @throws UserError if the disk is full
   void write(std::span<const uint32_t> ids);
   void end_document();

@@ -1,7 +1,11 @@
 #include "common/tokens/tokenizer.h"
 
 #include <array>
+#include <span>
 
+#include <fmt/format.h>
+
+#include "common/checksum.h"
 #include "common/error.h"
 #include "common/tokens/unicode.h"
 
@@ -60,6 +64,25 @@ std::optional<std::string> from_alphabet(std::string_view text) {
     at += c.bytes;
   }
   return found;
+}
+
+std::vector<int32_t> token_bytes(const Tokenizer& tokenizer) {
+  std::vector<int32_t> bytes;
+  for (const std::string& token : tokenizer.tokens)
+    bytes.push_back(static_cast<int32_t>(token.size()));
+  for (const auto& [text, id] : tokenizer.special) bytes[id] = 0;
+  return bytes;
+}
+
+std::string fingerprint(const Tokenizer& tokenizer) {
+  Checksum sum;
+  const auto add = [&](std::string_view text) { sum.update(std::as_bytes(std::span(text))); };
+  add(fmt::format("{} {}\n", to_string(tokenizer.split), tokenizer.whole_words));
+  for (const std::string& token : tokenizer.tokens)
+    add(fmt::format("{} {}\n", token.size(), token));
+  for (const Merge& m : tokenizer.merges) add(fmt::format("{} {} {}\n", m.left, m.right, m.rank));
+  for (const auto& [text, id] : tokenizer.special) add(fmt::format("{} {}\n", id, text));
+  return sum.hex();
 }
 
 std::vector<uint32_t> byte_ids(const Tokenizer& tokenizer) {

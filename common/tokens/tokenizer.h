@@ -35,6 +35,12 @@ struct Tokenizer {
   }
 };
 
+/// The bytes of a text that each id stands for; none of a special token, which stands in no text.
+std::vector<int32_t> token_bytes(const Tokenizer& tokenizer);
+
+/// 16 hexadecimal digits that differ where two tokenizers could encode a text differently.
+std::string fingerprint(const Tokenizer& tokenizer);
+
 /// The id of each byte. @throws UserError if one is missing
 std::vector<uint32_t> byte_ids(const Tokenizer& tokenizer);
 

@@ -20,8 +20,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = int64_t{256} << 20;
-constexpr const char *kJson = "tokenizer.json", *kConfig = "tokenizer_config.json",
-                     *kVocab = "vocab.json", *kMerges = "merges.txt", *kRanks = "ranks.tiktoken";
+constexpr const char *kVocab = "vocab.json", *kMerges = "merges.txt", *kRanks = "ranks.tiktoken";
 constexpr const char *kOldVocab = "encoder.json", *kOldMerges = "vocab.bpe";  // as GPT-2 came
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -90,7 +89,7 @@ Tokenizer read_vocab_and_merges(const std::string& vocab, const std::string& mer
 /// Lines "token in base64, blank, rank".
 Tokenizer read_ranks(const std::string& path, const TokenizerHints& hints) {
   if (!hints.split)
-    throw UserError("ranks do not say how a text is split; --split does, and legal are {}",
+    throw UserError("ranks do not say how a text is split; --split of ch24_tokenizer does: {}",
                     fmt::format("{}", fmt::join(kNames<Split>, ", ")).c_str());
   TokenizerBuilder builder(*hints.split);
   int64_t tokens = 0;
@@ -114,11 +113,11 @@ Tokenizer read_ranks(const std::string& path, const TokenizerHints& hints) {
 
 /// What is there of a tokenizer in a directory.
 std::string file_in(const std::string& directory) {
-  for (const char* name : {kJson, kVocab, kOldVocab, kRanks, "tokenizer.model"})
+  for (const char* name : {kTokenizerFile, kVocab, kOldVocab, kRanks, "tokenizer.model"})
     if (fs::exists(fs::path(directory) / name)) return (fs::path(directory) / name).string();
   for (const std::string& name : names_in(directory))
     if (name.ends_with(".tiktoken")) return (fs::path(directory) / name).string();
-  throw UserError("holds none of {}, {} with {}, and *.tiktoken", kJson, kVocab, kMerges);
+  throw UserError("holds none of {}, {} with {}, and *.tiktoken", kTokenizerFile, kVocab, kMerges);
 }
 
 Tokenizer read_file(const std::string& path, const TokenizerHints& hints) {
@@ -160,25 +159,30 @@ Tokenizer read_tokenizer(const std::string& path, const TokenizerHints& hints) {
   }
 }
 
-void write_tokenizer(const std::string& directory, const Tokenizer& tokenizer) {
-  std::error_code failed;
-  fs::create_directories(directory, failed);
-  if (failed) throw UserError("--out {}: cannot be made: {}", directory, failed.message());
-  const fs::path in = directory;
-  const ordered_json root = tokenizer_to_json(tokenizer);
+std::map<std::string, std::string> hf_tokenizer_files(const Tokenizer& tokenizer) {
   ordered_json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
                       {"clean_up_tokenization_spaces", false}};
   if (tokenizer.end_of_text)
     for (const char* name : {"bos_token", "eos_token", "unk_token"})
       config[name] = tokenizer.tokens[*tokenizer.end_of_text];
+  return {{kTokenizerFile, tokenizer_to_json(tokenizer).dump(2) + "\n"},
+          {kTokenizerConfigFile, config.dump(2) + "\n"}};
+}
+
+void write_tokenizer(const std::string& directory, const Tokenizer& tokenizer) {
+  std::error_code failed;
+  fs::create_directories(directory, failed);
+  if (failed) throw UserError("--out {}: cannot be made: {}", directory, failed.message());
+  const fs::path in = directory;
   // All are on the disk before the first takes its name: what is there stays as it is, or changes
   // as a whole.
   std::list<OutputFile> files;
-  for (const auto& [name, text] : {std::pair(kVocab, root.at("model").at("vocab").dump() + "\n"),
-                                   {kMerges, merges_text(root)},
-                                   {kRanks, ranks_text(tokenizer)},
-                                   {kConfig, config.dump(2) + "\n"},
-                                   {kJson, root.dump(2) + "\n"}}) {
+  std::map<std::string, std::string> texts = hf_tokenizer_files(tokenizer);
+  const ordered_json root = tokenizer_to_json(tokenizer);
+  texts[kVocab] = root.at("model").at("vocab").dump() + "\n";
+  texts[kMerges] = merges_text(root);
+  texts[kRanks] = ranks_text(tokenizer);
+  for (const auto& [name, text] : texts) {
     files.emplace_back((in / name).string(), "--out");
     files.back().write(text);
     files.back().flush();

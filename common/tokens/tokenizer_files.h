@@ -2,6 +2,7 @@
 // GPT-2, and ranks as tiktoken has them.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,9 @@
 #include "common/tokens/tokenizer.h"
 
 namespace ladder {
+
+inline constexpr const char* kTokenizerFile = "tokenizer.json";
+inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
 
 /// What a file of ranks does not say; the other files know it themselves.
 struct TokenizerHints {
@@ -26,6 +30,10 @@ Tokenizer read_tokenizer(const std::string& path, const TokenizerHints& hints = 
 /// Makes `directory` and writes into it: tokenizer.json and tokenizer_config.json, vocab.json and
 /// merges.txt, and ranks.tiktoken. @throws UserError
 void write_tokenizer(const std::string& directory, const Tokenizer& tokenizer);
+
+/// Of these files the two that transformers need, by name: tokenizer.json, and
+/// tokenizer_config.json, which says PreTrainedTokenizerFast.
+std::map<std::string, std::string> hf_tokenizer_files(const Tokenizer& tokenizer);
 
 /// What is in tokenizer.json. @throws UserError, for the caller to name the file
 Tokenizer tokenizer_from_json(const nlohmann::json& root);

@@ -39,7 +39,7 @@ void update_rows(const Ctx& ctx, const Problem& p) {
 void update_columns(const Ctx& ctx, const Problem& p) {
   parallel_for(ctx, p.N, kColumns, p.R, [&](Range range) {
     sum_columns<1>(
-        range, {kTokenChunks, 1, p.R},
+        range, {kTokenChunks, {1, p.R}},
         [&](ColumnSums<1>& sum, int64_t r, int64_t n, auto columns) {
           const float* g = p.g + r * p.N + n;
           columns.each([&](int64_t part, int64_t i, auto io) {

@@ -15,7 +15,7 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/table.h"
-#include "kernels/packed_rows.h"
+#include "kernels/documents.h"
 
 namespace ladder::cpu {
 namespace {
@@ -315,11 +315,12 @@ void backward(const Ctx& ctx, const Piece& piece, Real* dq, Real* dkv, const T* 
 
 void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
                         Tensor lse) {
-  if (ctx.packed.begin)
-    return for_packed(ctx, out.rows(), [&](const Ctx& alone, const PackedDocument& one) {
-      attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv), one.of(out),
-                         one.statistics(lse));
-    });
+  if (ctx.documents.rows)
+    return attend_documents(ctx, qkv.dim(0), qkv.dim(1), {dqkv},
+                            [&](const Ctx& alone, const DocumentRows& one) {
+                              attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv),
+                                                 one.of(out), one.statistics(lse));
+                            });
   const Piece piece(check_attention_backward(dqkv, dout, qkv, out, lse));
   dispatch(qkv, [&]<class T>(T) {
     const T* x = qkv.data<T>();

@@ -19,8 +19,8 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/table.h"
+#include "kernels/documents.h"
 #include "kernels/math.h"
-#include "kernels/packed_rows.h"
 
 namespace ladder::cpu {
 namespace {
@@ -218,10 +218,11 @@ void finish_rows(HeadRows<T> out, float* lse, Range rows, const Softmaxes& sum, 
 }  // namespace
 
 void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
-  if (ctx.packed.begin)
-    return for_packed(ctx, out.rows(), [&](const Ctx& alone, const PackedDocument& one) {
-      attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
-    });
+  if (ctx.documents.rows)
+    return attend_documents(
+        ctx, qkv.dim(0), qkv.dim(1), {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
+          attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
+        });
   const Piece piece(check_attention_forward(out, lse, qkv));
   const AttentionPieceShape& s = piece.s;
   dispatch(qkv, [&]<class T>(T) {
@@ -237,6 +238,7 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
 
 void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
                              const AttentionPlace& place) {
+  refuse_documents(ctx, "attention_piece_forward");
   const Piece piece(check_attention_piece_forward(o, m, l, q, kv, place), place, false);
   const AttentionPieceShape& s = piece.s;
   const auto keep = [&](int64_t b, int64_t h, const TokenBlock& queries, const Softmaxes* sum) {

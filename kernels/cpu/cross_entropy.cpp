@@ -5,6 +5,7 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/table.h"
+#include "kernels/documents.h"
 #include "kernels/math.h"
 #include "kernels/shapes.h"
 
@@ -58,7 +59,7 @@ struct Loss {
   /// statistics(x, row, target) for the rows that are not ignored.
   template <class Real, class F>
   void all_rows(const Ctx& ctx, const F& statistics) const {
-    const int64_t rows = logits.rows(), V = logits.dim(-1), T = logits.dim(1);
+    const int64_t rows = logits.rows(), V = logits.dim(-1);
     const Real* x0 = logits.data<Real>();
     Real* dx0 = dlogits ? dlogits.data<Real>() : nullptr;
     const int32_t* target = targets.data<int32_t>();
@@ -79,10 +80,13 @@ struct Loss {
       }
     });
     float* sums = losses.data<float>();
-    for (int64_t b = 0; b < losses.size(); ++b)
-      sums[b] = vector_sum<float>(ctx.token_chunks, T, [&](int64_t t) {
-        return token_loss[static_cast<size_t>(b * T + t)];
+    const Sequences sequences = sequences_of(ctx, logits.dim(0), logits.dim(1));
+    for (int64_t b = 0; b < sequences.count; ++b) {
+      const Range own = sequences[b];
+      sums[b] = vector_sum<float>(ctx.token_chunks, own.size(), [&](int64_t t) {
+        return token_loss[static_cast<size_t>(own.begin + t)];
       });
+    }
   }
 };
 
@@ -90,7 +94,7 @@ struct Loss {
 
 void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale) {
-  const int64_t V = check_cross_entropy(losses, dlogits, logits, targets, vocab).V;
+  const int64_t V = check_cross_entropy(ctx, losses, dlogits, logits, targets, vocab).V;
   const Loss loss{losses, dlogits, logits, targets, vocab, scale};
   check_targets(targets, vocab, false);
   dispatch(logits, [&]<class Real>(Real) {
@@ -135,7 +139,7 @@ void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tenso
 
 void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
                   Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale) {
-  check_softmax_loss(losses, dlogits, logits, max, sum, target, targets, vocab);
+  check_softmax_loss(ctx, losses, dlogits, logits, max, sum, target, targets, vocab);
   const Loss loss{losses, dlogits, logits, targets, vocab, scale};
   check_targets(targets, vocab, true);
   const float *m = max.data<float>(), *s = sum.data<float>(), *x_target = target.data<float>();

@@ -9,49 +9,56 @@
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/table.h"
+#include "kernels/documents.h"
 #include "kernels/shapes.h"
 
 namespace ladder::cpu {
 namespace {
 
+/// A row of the batch, and the leaf of the whole sum that it is in.
+struct Occurrence {
+  int32_t row, leaf;
+};
+
 /// Where each token of the vocabulary occurs. The places of token v are where[start[v]] to
 /// where[start[v + 1] - 1], in the order of sequences, then leaves, then tokens. Tokens that are
-/// kElsewhere are left out.
+/// kElsewhere are left out, and padding is.
 struct Occurrences {
-  std::span<int32_t> start, where;
+  std::span<int32_t> start;
+  std::span<Occurrence> where;
 
-  std::span<const int32_t> of(int64_t v) const {
+  std::span<const Occurrence> of(int64_t v) const {
     const auto first = static_cast<size_t>(start[static_cast<size_t>(v)]);
     const auto last = static_cast<size_t>(start[static_cast<size_t>(v) + 1]);
     return where.subspan(first, last - first);
   }
 };
 
-/// `leaves` is the number of leaves per sequence.
-Occurrences sort_by_token(const Ctx& ctx, const Tensor& all, int64_t V, int64_t leaves) {
+Occurrences sort_by_token(const Ctx& ctx, const Tensor& all, int64_t V,
+                          const Sequences& sequences) {
   check_tokens(all, V);
   const std::span<const int32_t> tokens(all.data<int32_t>(), static_cast<size_t>(all.size()));
-  const std::span<int32_t> memory = shared_scratch<int32_t>(ctx, V + 1 + all.size());
-  const Occurrences found{.start = memory.first(static_cast<size_t>(V) + 1),
-                          .where = memory.subspan(static_cast<size_t>(V) + 1)};
-  std::fill(found.start.begin(), found.start.end(), 0);
   const auto at = [](int64_t v) { return static_cast<size_t>(v); };
-  for (const int32_t token : tokens)
-    if (token != kElsewhere) ++found.start[at(token)];
+  const int64_t starts = round_up<int64_t>(V + 1, 2);
+  const std::span<int32_t> memory = shared_scratch<int32_t>(ctx, starts + 2 * all.size());
+  const Occurrences found{
+      .start = memory.first(at(V) + 1),
+      .where{reinterpret_cast<Occurrence*>(memory.data() + starts), at(all.size())}};
+  std::fill(found.start.begin(), found.start.end(), 0);
+  for_matrix_leaves(sequences, ctx.token_chunks, [&](int64_t, const Fold& leaf) {
+    for_rows(leaf, [&](int64_t row) {
+      if (tokens[at(row)] != kElsewhere) ++found.start[at(tokens[at(row)])];
+    });
+  });
   int32_t before = 0;
   for (int32_t& entry : found.start) before += std::exchange(entry, before);
-  const auto sort = [&](Range places) {
-    for (int64_t i = places.begin; i < places.end; ++i)
-      if (const int32_t token = tokens[at(i)]; token != kElsewhere)
-        found.where[at(found.start[at(token)]++)] = static_cast<int32_t>(i);
-  };
-  const int64_t T = all.dim(1);
-  for (int64_t first = 0; first < all.size(); first += T)
-    for (int64_t i = 0; i < leaves; ++i) {
-      const auto [early, late] = fold(i, leaves, T);
-      sort({first + early.begin, first + early.end});
-      sort({first + late.begin, first + late.end});
-    }
+  for_matrix_leaves(sequences, ctx.token_chunks, [&](int64_t index, const Fold& leaf) {
+    for_rows(leaf, [&](int64_t row) {
+      if (const int32_t token = tokens[at(row)]; token != kElsewhere)
+        found.where[at(found.start[at(token)]++)] = {static_cast<int32_t>(row),
+                                                     static_cast<int32_t>(index)};
+    });
+  });
   // Each start has moved to the start of the next token.
   std::memmove(found.start.data() + 1, found.start.data(), at(V) * sizeof(int32_t));
   found.start[0] = 0;
@@ -68,18 +75,14 @@ HWY_INLINE void add_columns(ColumnSums<1>& sums, const Real* x, Columns columns)
 
 /// The sum of dout over `places`, in the columns that dout points at.
 template <class Real, class Columns>
-ColumnSums<1> sum_places(std::span<const int32_t> places, const Real* dout, const EmbedShape& s,
-                         int64_t leaves, Columns columns) {
-  const auto leaf_of = [&](int32_t place) {
-    const int64_t b = place / s.T;
-    return leaves == 1 ? b : b * leaves + leaf_of_token(place % s.T, leaves, s.T);
-  };
+ColumnSums<1> sum_places(std::span<const Occurrence> places, const Real* dout, int64_t C,
+                         Columns columns) {
   SparseTreeSum<ColumnSums<1>> tree;
   for (size_t i = 0; i < places.size();) {
-    const int64_t leaf = leaf_of(places[i]);
+    const int32_t leaf = places[i].leaf;
     ColumnSums<1> sums = ColumnSums<1>::nothing();
-    for (; i < places.size() && leaf_of(places[i]) == leaf; ++i)
-      add_columns(sums, dout + places[i] * s.C, columns);
+    for (; i < places.size() && places[i].leaf == leaf; ++i)
+      add_columns(sums, dout + places[i].row * C, columns);
     tree.push(leaf, sums);
   }
   return tree.take(ColumnSums<1>::nothing());
@@ -87,14 +90,17 @@ ColumnSums<1> sum_places(std::span<const int32_t> places, const Real* dout, cons
 
 /// The sum of dout over token t of each sequence, in the columns that dout points at.
 template <class Real, class Columns>
-ColumnSums<1> sum_position(int64_t t, const Real* dout, const EmbedShape& s, Columns columns) {
-  TreeSum<ColumnSums<1>> sequences;
-  for (int64_t b = 0; t < s.T && b < s.B; ++b) {
+ColumnSums<1> sum_position(int64_t t, const Real* dout, int64_t C, const Sequences& sequences,
+                           Columns columns) {
+  SparseTreeSum<ColumnSums<1>> tree;
+  for (int64_t b = 0; b < sequences.count; ++b) {
+    const Range rows = sequences[b];
+    if (t >= rows.size()) continue;
     ColumnSums<1> sums = ColumnSums<1>::nothing();
-    add_columns(sums, dout + (b * s.T + t) * s.C, columns);
-    sequences.push(sums);
+    add_columns(sums, dout + (rows.begin + t) * C, columns);
+    tree.push(b, sums);
   }
-  return sequences.total(ColumnSums<1>::nothing());
+  return tree.take(ColumnSums<1>::nothing());
 }
 
 }  // namespace
@@ -103,6 +109,7 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
   const EmbedShape s = check_embed_forward(out, tokens, wte, wpe);
   const int32_t* token = tokens.data<int32_t>();
   check_tokens(tokens, s.V);
+  const Positions positions = positions_of(ctx, s.B, s.T);
   dispatch(out, [&]<class Real>(Real) {
     const Real* words = wte.data<Real>();
     const Real* places = wpe.data<Real>();
@@ -115,7 +122,7 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
           continue;
         }
         const Real* word = words + token[row] * s.C;
-        const Real* place = places ? places + row % s.T * s.C : nullptr;
+        const Real* place = places ? places + positions[row] * s.C : nullptr;
         for_vectors(0, s.C, [&](int64_t c, auto io) {
           const Vec of_place = place ? io.load(place + c) : nothing();
           io.store(hn::Add(io.load(word + c), of_place), sum + c);
@@ -128,8 +135,8 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
 void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tensor tokens,
                     Into into) {
   const EmbedShape s = check_embed_backward(dwte, dwpe, dout, tokens);
-  const int64_t leaves = matrix_leaves(ctx.token_chunks, s.T);
-  const Occurrences found = sort_by_token(ctx, tokens, s.V, leaves);
+  const Sequences sequences = sequences_of(ctx, s.B, s.T);
+  const Occurrences found = sort_by_token(ctx, tokens, s.V, sequences);
   float* words = dwte.data<float>();
   float* places = dwpe.data<float>();
   dispatch(dout, [&]<class Real>(Real) {
@@ -137,14 +144,14 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
     const auto add_words = [&]<class Wide>(Range range, Wide) {
       for (int64_t v = 0; v < s.V; ++v)
         for_columns<Wide>(range, [&](int64_t c, auto columns) {
-          auto sums = sum_places(found.of(v), above + c, s, leaves, columns);
+          auto sums = sum_places(found.of(v), above + c, s.C, columns);
           put_columns(words + v * s.C + c, sums, 0, columns, into);
         });
     };
     const auto add_places = [&](Range range) {
       for (int64_t t = 0; t < s.P; ++t)
         for_columns(range, [&](int64_t c, auto columns) {
-          auto sums = sum_position(t, above + c, s, columns);
+          auto sums = sum_position(t, above + c, s.C, sequences, columns);
           put_columns(places + t * s.C + c, sums, 0, columns, into);
         });
     };

@@ -9,6 +9,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/table.h"
+#include "kernels/documents.h"
 #include "kernels/shapes.h"
 
 namespace ladder::cpu {
@@ -167,7 +168,7 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
     const Real* x = inp.data<Real>();
     parallel_for(ctx, s.C, kColumns, s.B * s.T, [&](Range range) {
       sum_columns<2>(
-          range, {ctx.token_chunks, s.B, s.T},
+          range, {ctx.token_chunks, sequences_of(ctx, s.B, s.T)},
           [=](ColumnSums<2>& sum, int64_t row, int64_t c, auto columns) {
             const int64_t at = row * s.C + c;
             add_token(sum, dy + at, x + at, statistics_of(row, means, rstds), s.C, columns);

@@ -4,6 +4,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/table.h"
+#include "kernels/documents.h"
 #include "kernels/shapes.h"
 
 namespace ladder::cpu {
@@ -25,6 +26,7 @@ HWY_INLINE void turn(Real* x, const float* angles, int64_t half, bool back) {
 
 void rope(const Ctx& ctx, Tensor qkv, Tensor angles, int64_t heads, bool back) {
   const RopeShape s = check_rope(qkv, angles, heads);
+  const Positions positions = positions_of(ctx, s.B, s.T);
   const float* table = angles.data<float>();
   dispatch(qkv, [&]<class Real>(Real) {
     Real* rows = qkv.data<Real>();
@@ -33,7 +35,7 @@ void rope(const Ctx& ctx, Tensor qkv, Tensor angles, int64_t heads, bool back) {
         for (int64_t group = 0; group < s.NKV; ++group) {
           Real* head = rows + row * s.row() + group * (s.turned + 1) * s.HS;
           for (int64_t i = 0; i < s.turned; ++i, head += s.HS)
-            turn(head, table + row % s.T * s.HS, s.HS / 2, back);
+            turn(head, table + positions[row] * s.HS, s.HS / 2, back);
         }
     });
   });

@@ -7,6 +7,7 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/table.h"
+#include "kernels/documents.h"
 #include "kernels/experts.h"
 #include "kernels/math.h"
 #include "kernels/shapes.h"
@@ -110,6 +111,7 @@ void logit_gradient(float* dx, const float* x, const float* scores, const RouteS
 
 void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, Tensor load,
                    Tensor losses, Tensor logits, Tensor bias, const RouteRule& rule) {
+  refuse_documents(ctx, "route_forward");
   const RouteShape s = check_route_forward(expert, weight, scores, load, losses, logits, bias);
   const float *x = logits.data<float>(), *b = bias.data<float>();
   float *p = scores.data<float>(), *w = weight.data<float>(), *sums = losses.data<float>();

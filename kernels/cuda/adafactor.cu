@@ -128,7 +128,7 @@ void update_moments(const Ctx& ctx, Scratch& scratch, const Problem& p) {
   constexpr int64_t kRowsOfLeaf = 256;
   launch(ctx, update_rows<W>, {.x = p.R}, kThreads, 0, p);
   const auto chunks = static_cast<int>(2 * ceil_div(p.R, kRowsOfLeaf));
-  sum_columns<1, W>(ctx, {p.col_sum}, scratch, SquareTerms<W>{p}, {chunks, 1, p.R}, p.N,
+  sum_columns<1, W>(ctx, {p.col_sum}, scratch, SquareTerms<W>{p}, {chunks, {1, p.R}}, p.N,
                     Into::Write);
   launch(ctx, update_columns, grid_over<1>(p.N), kThreads, 0, p);
 }

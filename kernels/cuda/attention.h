@@ -46,11 +46,12 @@ struct Heads {
   int kv_group, k_first;
   float scale;  ///< 1 / sqrt(HS)
   float unit;   ///< scale log2(e): exp(scale S) = 2^(unit S)
-  /// Block z works on document z, rows [documents[z], documents[z+1]) of all sequences. Null: on
-  /// sequence z.
+  /// Block z works on document z: DocumentBorders::rows. Null: on sequence z.
   const int32_t* documents;
 
   constexpr int NKV() const { return NH / r; }
+  /// The row of all sequences in which document z begins.
+  __device__ int begin_of(unsigned z) const { return documents[2 * z]; }
 };
 
 /// Some queries after one another: rows [row, row + count).
@@ -62,7 +63,8 @@ struct QueryRun {
 /// A document is a sequence of its own: its tokens are the queries and the keys.
 inline __device__ void take_document(Heads& heads, QueryRun& run) {
   if (heads.documents)
-    heads.Tq = heads.Tk = run.count = heads.documents[blockIdx.z + 1] - heads.documents[blockIdx.z];
+    heads.Tq = heads.Tk = run.count =
+        heads.documents[2 * blockIdx.z + 1] - heads.begin_of(blockIdx.z);
 }
 
 /// Rows of one head, one a token: `width` neighbors each.
@@ -82,7 +84,7 @@ __device__ Rows<T> rows_of(const Heads& heads, T* base, int tokens, int of_row, 
                            int count) {
   const int stride = of_row * heads.HS;
   const int64_t first =
-      heads.documents ? heads.documents[blockIdx.z] : static_cast<int64_t>(tokens) * blockIdx.z;
+      heads.documents ? heads.begin_of(blockIdx.z) : static_cast<int64_t>(tokens) * blockIdx.z;
   return {base + (first + row) * stride + head * heads.HS, stride, count, heads.HS};
 }
 /// Of query head h.
@@ -103,10 +105,10 @@ __device__ Rows<T> rows_of_out(const Heads& heads, const QueryRun& run, T* out, 
   return rows_of(heads, out, heads.Tq, heads.NH, h, run.row, run.count);
 }
 
-/// Where the first of `tokens` tokens of query head h is among statistics, (B,NH,tokens); (NH,L) of
-/// documents follow one another.
+/// Where the first of `tokens` tokens of query head h is among statistics, (B,NH,tokens). A
+/// document has (NH,L) of them, from its first row on.
 inline __device__ int64_t first_statistic(const Heads& heads, int tokens, int h) {
-  if (heads.documents) return int64_t{heads.documents[blockIdx.z]} * heads.NH + int64_t{h} * tokens;
+  if (heads.documents) return int64_t{heads.begin_of(blockIdx.z)} * heads.NH + int64_t{h} * tokens;
   return (static_cast<int64_t>(blockIdx.z) * heads.NH + h) * tokens;
 }
 

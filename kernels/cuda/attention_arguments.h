@@ -2,13 +2,16 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <numbers>
 
 #include "kernels/attention_rows.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/grid.h"
+#include "kernels/documents.h"
 #include "kernels/shapes.h"
+#include "launch.h"
 
 namespace ladder::LADDER_CUDA {
 
@@ -33,16 +36,18 @@ inline Heads heads_of(const AttentionPieceShape& s, bool together,
           .documents = documents};
 }
 
-/// Sequences of s, or the documents in them: how many, and tokens of the longest.
-struct Sequences {
-  const int32_t* documents;
-  int64_t count, longest;
-};
-inline Sequences sequences_of(const Ctx& ctx, const AttentionPieceShape& s) {
-  const PackedRows& all = ctx.packed;
-  if (!all.begin) return {nullptr, s.B, s.Tq};
-  CHECK(all.longest > 0 && all.longest <= s.B * s.Tq, "documents of {} tokens", all.longest);
-  return {device_data<int32_t>(all.begin), all.begin.size() - 1, all.longest};
+/// Each row of x that no document has becomes 0: it attends to nothing. A block for each row.
+static __global__ void clear_padding(uint16_t* x, const int32_t* position, int64_t width) {
+  if (position[blockIdx.x] != kPadding) return;
+  for (int64_t i = threadIdx.x; i < width; i += blockDim.x) x[blockIdx.x * width + i] = 0;
+}
+inline void clear_padding_of(const Ctx& ctx, std::initializer_list<Tensor> outputs) {
+  const Tensor& position = ctx.documents.position;
+  for (const Tensor& x : outputs) {
+    if (!ctx.documents.rows) return;
+    launch(ctx, clear_padding, {.x = position.size()}, 128, 0, static_cast<uint16_t*>(x.ptr),
+           device_data<int32_t>(position), x.bytes() / 2 / position.size());
+  }
 }
 
 /// The queries of a piece; a whole sequence is one run.

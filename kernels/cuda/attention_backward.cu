@@ -18,6 +18,7 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
                         Tensor lse) {
   const AttentionPieceShape s = piece_of(check_attention_backward(dqkv, dout, qkv, out, lse));
   check_aligned({dqkv, dout, qkv, out});
+  clear_padding_of(ctx, {dqkv});
   if (const Hopper* hopper = hopper_for(ctx, qkv.dtype, s.HS))
     return hopper->attention_backward(ctx, s, dqkv, dout, qkv, out, lse);
   with_engine<BackwardMma>(qkv.dtype, s.HS, [&]<class E>(Type<E>) {

@@ -44,9 +44,10 @@ constexpr int kTokenThreads = sizeof(T) == 4 ? 1 : 8;
 
 /// Where those of query head h begin; a document's are padded like a sequence's.
 inline __device__ int64_t first_padded(const Heads& heads, const QueryRun& run, int h) {
-  const int tokens = padded(run.count), z = static_cast<int>(blockIdx.z);
+  const int tokens = padded(run.count);
   if (!heads.documents) return first_statistic(heads, tokens, h);
-  return int64_t{padded(heads.documents[z]) + z * kPadTokens} * heads.NH + int64_t{h} * tokens;
+  const int room = padded(heads.begin_of(blockIdx.z)) + static_cast<int>(blockIdx.z) * kPadTokens;
+  return int64_t{room} * heads.NH + int64_t{h} * tokens;
 }
 
 /// Statistics of a run: (B,NH,padded(count)).
@@ -147,9 +148,9 @@ void backward(const Ctx& ctx, const AttentionPieceShape& s, const AttentionPlace
   Scratch scratch(ctx);
   Queries queries{};
   const bool documents = heads.documents;
-  const Sequences all = documents ? sequences_of(ctx, s) : Sequences{nullptr, s.B, s.Tk};
+  const Sequences all = documents ? sequences_of(ctx, s.B, s.Tq) : Sequences{s.B, s.Tk};
   const auto tokens_of = [&](const QueryRun& run) {
-    return documents && run.count > 0 ? static_cast<int>(all.longest) : run.count;
+    return documents && run.count > 0 ? static_cast<int>(all.T) : run.count;
   };
   for (int i = 0; i < 2; ++i) {
     queries.runs[i] = runs_of(s, place)[static_cast<size_t>(i)];
@@ -160,7 +161,7 @@ void backward(const Ctx& ctx, const AttentionPieceShape& s, const AttentionPlace
            {.x = tokens / kStatisticThreads * kTokenThreads<T>, .y = s.NH, .z = all.count},
            kStatisticThreads, 0, heads, queries.runs[i], queries.statistics[i], dout, out, lse);
   }
-  launch(ctx, keys_kernel<E, To>, grid_of<E>(all.count, s.NKV, all.longest), E::kThreads,
+  launch(ctx, keys_kernel<E, To>, grid_of<E>(all.count, s.NKV, all.T), E::kThreads,
          BackwardRoom<E>::kBytes, heads, queries, dkv, dout, q, kv);
   for (int i = 0; i < 2; ++i)
     launch(ctx, queries_kernel<E, To>, grid_of<E>(all.count, s.NH, tokens_of(queries.runs[i])),
@@ -175,7 +176,7 @@ void attend_backward(const Ctx& ctx, const AttentionPieceShape& s, Tensor dqkv, 
   using T = typename E::Element;
   const T* x = device_data<T>(qkv);
   T* dx = device_data<T>(dqkv);
-  const Heads heads = heads_of(s, true, sequences_of(ctx, s).documents);
+  const Heads heads = heads_of(s, true, sequences_of(ctx, s.B, s.Tq).documents);
   backward<E>(ctx, s, whole_sequence(s.Tq), heads, dx, dx, device_data<T>(dout), x, x,
               device_data<T>(out), device_data<float>(lse));
 }

@@ -171,8 +171,8 @@ void attend_forward(const Ctx& ctx, const AttentionPieceShape& s, Tensor out, Te
                     Tensor qkv) {
   using T = typename E::Element;
   const T* x = device_data<T>(qkv);
-  const Sequences all = sequences_of(ctx, s);
-  launch(ctx, forward_kernel<E, Finished<T>>, grid_of<E>(all.count, s.NH, all.longest), E::kThreads,
+  const Sequences all = sequences_of(ctx, s.B, s.Tq);
+  launch(ctx, forward_kernel<E, Finished<T>>, grid_of<E>(all.count, s.NH, all.T), E::kThreads,
          ForwardRoom<E>::kBytes, heads_of(s, true, all.documents),
          runs_of(s, whole_sequence(s.Tq))[0],
          Finished<T>{device_data<T>(out), device_data<float>(lse)}, x, x);

@@ -1,6 +1,7 @@
 // The gradient of a bias: for each column, the sum over all tokens.
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/table.h"
+#include "kernels/documents.h"
 #include "kernels/shapes.h"
 
 namespace ladder::LADDER_CUDA {
@@ -25,8 +26,8 @@ void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
   dispatch(dout.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.N, {dout}, [&]<int W>(Width<W>) {
       const BiasTerms<T, W> terms{.dout = device_data<T>(dout), .N = s.N};
-      sum_columns<1, W>(ctx, {device_data<float>(db)}, scratch, terms, {ctx.token_chunks, s.B, s.T},
-                        s.N, into);
+      sum_columns<1, W>(ctx, {device_data<float>(db)}, scratch, terms,
+                        {ctx.token_chunks, sequences_of(ctx, s.B, s.T)}, s.N, into);
     });
   });
 }

@@ -24,17 +24,18 @@ struct Columns {
   float* to[Count];
 };
 
-/// partial (leaves,Count,C) = the sums of each leaf; 0 if it has no rows. One block for a leaf and
-/// 32 W columns. Terms has
+/// partial (leaves,Count,C) = the sums of each leaf, in C columns from `begin` on. One block for a
+/// leaf and 32 W columns. Terms has
 ///     void add(Floats<W> (&sum)[Count], int64_t row, int64_t c) const
 template <int Count, int W, class Terms>
-static __global__ void sum_leaves(float* partial, Terms terms, VectorTree tree, int64_t C) {
+static __global__ void sum_leaves(float* partial, Terms terms, VectorTree tree, int64_t begin,
+                                  int64_t C) {
   constexpr int kWarps = kThreads / kWarp, kOfChunk = kWarps / 2;
   constexpr int kColumns = kWarp * W;
   __shared__ float by_warp[kWarps][Count][kColumns];
   const int64_t first = static_cast<int64_t>(blockIdx.y) * kColumns;
   const int64_t c = first + lane_index() * W;
-  const Fold fold = tree.B == 0 ? Fold{} : tree.rows(blockIdx.x);
+  const Fold fold = tree.leaves() == 0 ? Fold{} : tree.rows(blockIdx.x);
   const Range rows = warp_index() < kOfChunk ? fold.early : fold.late;
   Floats<W> sum[Count];
   for (Floats<W>& of : sum)
@@ -42,7 +43,7 @@ static __global__ void sum_leaves(float* partial, Terms terms, VectorTree tree, 
   if (c < C) {
 #pragma unroll 4  // loads of four rows are in progress at once
     for (int64_t row = rows.begin + warp_index() % kOfChunk; row < rows.end; row += kOfChunk)
-      terms.add(sum, row, c);
+      terms.add(sum, row, begin + c);
   }
   for (int i = 0; i < Count; ++i)
     for (int j = 0; j < W; ++j) by_warp[warp_index()][i][lane_index() * W + j] = sum[i].at[j];
@@ -103,22 +104,32 @@ static __global__ void __launch_bounds__(kJoinThreads)
   }
 }
 
-/// sums (Count, C) = the sums of the terms of all rows.
+/// sums (Count, C) = the sums of the terms of all rows. Short documents have many leaves: then some
+/// columns are summed at a time, as many as there is scratch for.
 template <int Count, int W, class Terms>
 void sum_columns(const Ctx& ctx, const Columns<Count>& sums, Scratch& scratch, const Terms& terms,
                  const VectorTree& tree, int64_t C, Into into) {
-  int64_t leaves = std::max<int64_t>(tree.leaves(), 1);
-  float* from = scratch.take<float>(leaves * Count * C);
-  float* to = scratch.take<float>(ceil_div(leaves, kLeavesOfBlock) * Count * C);
-  // Leaves go along x: only x has room for so many. Each sequence has several.
-  launch(ctx, sum_leaves<Count, W, Terms>, {.x = leaves, .y = ceil_div(C, kWarp * W)}, kThreads, 0,
-         from, terms, tree, C);
-  for (bool done = false; !done; leaves = ceil_div(leaves, kLeavesOfBlock)) {
-    const int64_t blocks = ceil_div(leaves, kLeavesOfBlock);
-    launch(ctx, join_leaves<Count>, {.x = ceil_div(Count * C, kWarp), .y = blocks}, kJoinThreads, 0,
-           sums, to, from, leaves, C, into);
-    done = blocks == 1;
-    std::swap(to, from);
+  constexpr int64_t kTogether = kWarp * W;
+  const int64_t all = std::max<int64_t>(tree.leaves(), 1), joined = ceil_div(all, kLeavesOfBlock);
+  const int64_t fit = scratch.room() / (Count * int64_t{sizeof(float)} * (all + joined)) - 128;
+  const int64_t at_once = std::min(C, std::max<int64_t>(fit / kTogether, 1) * kTogether);
+  float *leaves = scratch.take<float>(all * Count * at_once),
+        *subtrees = scratch.take<float>(joined * Count * at_once);
+  for (int64_t begin = 0; begin < C; begin += at_once) {
+    const int64_t columns = std::min(at_once, C - begin);
+    Columns<Count> part = sums;
+    for (float*& to : part.to) to = to ? to + begin : nullptr;
+    float *from = leaves, *to = subtrees;
+    // Leaves go along x: only x has room for so many. Each sequence has several.
+    launch(ctx, sum_leaves<Count, W, Terms>, {.x = all, .y = ceil_div(columns, kTogether)},
+           kThreads, 0, from, terms, tree, begin, columns);
+    for (int64_t left = all; left > 0;) {
+      const int64_t blocks = ceil_div(left, kLeavesOfBlock);
+      launch(ctx, join_leaves<Count>, {.x = ceil_div(Count * columns, kWarp), .y = blocks},
+             kJoinThreads, 0, part, to, from, left, columns, into);
+      left = blocks == 1 ? 0 : blocks;
+      std::swap(to, from);
+    }
   }
 }
 

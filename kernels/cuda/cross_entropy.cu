@@ -15,6 +15,7 @@
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/cuda/warp.h"
+#include "kernels/documents.h"
 #include "kernels/shapes.h"
 #include "launch.h"
 #include "ptx.h"
@@ -196,12 +197,14 @@ __global__ void __launch_bounds__(kRowThreads)
   finish<W>(rows, rows.logits + row * rows.V, {.max = max[row], .sum = sum[row]}, target[row]);
 }
 
-/// losses (B), one block for each; token_losses (B,T)
-__global__ void sum_losses(float* losses, const float* token_losses, int64_t T) {
+/// losses, one block for each sequence; token_losses (B,T)
+__global__ void sum_losses(float* losses, const float* token_losses, Sequences sequences) {
+  const Range rows = sequences[blockIdx.x];
   float sum = 0;
-  for (int64_t t = threadIdx.x; t < T; t += blockDim.x) sum += token_losses[blockIdx.x * T + t];
+  for (int64_t row = rows.begin + threadIdx.x; row < rows.end; row += blockDim.x)
+    sum += token_losses[row];
   sum = block_sum(sum);
-  if (threadIdx.x == 0) losses[blockIdx.x] = sum;
+  if (threadIdx.x == 0) losses[blockIdx.x] = rows.size() > 0 ? sum : -0.0F;
 }
 
 /// Calls f(Type<T>, Width<W>, threads) for a kernel with one block per row of tensors like
@@ -222,7 +225,7 @@ void dispatch_rows(const Tensor& dlogits, const Tensor& logits, F&& f) {
 
 void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale) {
-  const CrossEntropyShape s = check_cross_entropy(losses, dlogits, logits, targets, vocab);
+  const CrossEntropyShape s = check_cross_entropy(ctx, losses, dlogits, logits, targets, vocab);
   Scratch scratch(ctx);
   auto* token_losses = scratch.take<float>(s.B * s.T);
   dispatch_rows(dlogits, logits, [&]<class T, int W>(Type<T>, Width<W>, int threads) {
@@ -239,7 +242,8 @@ void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits,
     else
       launch(ctx, token_rows<T, W, false>, {.x = s.B * s.T}, threads, 0, rows);
   });
-  launch(ctx, sum_losses, {.x = s.B}, kThreads, 0, device_data<float>(losses), token_losses, s.T);
+  launch(ctx, sum_losses, {.x = losses.size()}, kThreads, 0, device_data<float>(losses),
+         token_losses, sequences_of(ctx, s.B, s.T));
 }
 
 void softmax_max(const Ctx& ctx, Tensor max, Tensor logits, int64_t vocab) {
@@ -263,7 +267,7 @@ void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tenso
 void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
                   Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale) {
   const CrossEntropyShape s =
-      check_softmax_loss(losses, dlogits, logits, max, sum, target, targets, vocab);
+      check_softmax_loss(ctx, losses, dlogits, logits, max, sum, target, targets, vocab);
   Scratch scratch(ctx);
   auto* token_losses = scratch.take<float>(s.B * s.T);
   dispatch_rows(dlogits, logits, [&]<class T, int W>(Type<T>, Width<W>, int threads) {
@@ -277,7 +281,8 @@ void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, 
     launch(ctx, loss_rows<T, W>, {.x = s.B * s.T}, threads, 0, rows, device_data<float>(max),
            device_data<float>(sum), device_data<float>(target));
   });
-  launch(ctx, sum_losses, {.x = s.B}, kThreads, 0, device_data<float>(losses), token_losses, s.T);
+  launch(ctx, sum_losses, {.x = losses.size()}, kThreads, 0, device_data<float>(losses),
+         token_losses, sequences_of(ctx, s.B, s.T));
 }
 
 }  // namespace ladder::LADDER_CUDA

@@ -7,7 +7,7 @@
 // has one warp for each of its pieces.
 //
 // Device code cannot throw. A token outside the vocabulary gives a row of NaN and has no gradient.
-// A token that is kElsewhere has no gradient, either.
+// A token that is kElsewhere has no gradient, either, nor has one of padding.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -17,6 +17,7 @@
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/cuda/warp.h"
+#include "kernels/documents.h"
 #include "kernels/shapes.h"
 #include "kernels/tree.h"
 #include "launch.h"
@@ -27,7 +28,8 @@ namespace {
 /// out (B,T,C), with a row of -0 for a token that is kElsewhere; tokens (B,T); wte (V,C); wpe (P,C)
 /// or null. A thread writes W channels of the rows of a RowBlock.
 template <class T, int W>
-__global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wpe, EmbedShape s) {
+__global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wpe,
+                        Positions positions, EmbedShape s) {
   const RowBlock at = row_block<W>();
   if (at.column >= s.C) return;
   int64_t token[kBlockRows];
@@ -35,13 +37,15 @@ __global__ void forward(T* out, const int32_t* tokens, const T* wte, const T* wp
 #pragma unroll
   for (int r = 0; r < kBlockRows; ++r)
     token[r] = at.row + r < s.B * s.T ? tokens[at.row + r] : kElsewhere;
-  int64_t position = at.row % s.T;
+  int64_t in_row = at.row % s.T;
 #pragma unroll
   for (int r = 0; r < kBlockRows; ++r) {
     const bool known = token[r] >= 0 && token[r] < s.V;
     word[r] = load<W>(wte + (known ? token[r] * s.C : 0) + at.column);
+    const bool of_document = positions.documents && at.row + r < s.B * s.T;
+    const int64_t position = of_document ? positions[at.row + r] : in_row;
     place[r] = load_or_nothing<W>(wpe, position * s.C + at.column);
-    position = position + 1 < s.T ? position + 1 : 0;
+    in_row = in_row + 1 < s.T ? in_row + 1 : 0;
   }
 #pragma unroll
   for (int r = 0; r < kBlockRows; ++r) {
@@ -80,13 +84,15 @@ constexpr int kWays = 16;
 /// memory, by a bitonic sort (Batcher, 1968). It always compares the same places, whatever the keys
 /// are.
 __global__ void __launch_bounds__(kMaxThreads)
-    sort_runs(Key* keys, const int32_t* tokens, int64_t n, int64_t V, int length) {
+    sort_runs(Key* keys, const int32_t* tokens, Positions positions, int64_t n, int64_t V,
+              int length) {
   __shared__ Key run[kRun];
   const int64_t first = int64_t{blockIdx.x} * length;
   const auto thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   for (int i = thread; i < length; i += threads) {
     const int64_t place = first + i;
-    const bool known = place < n && tokens[place] >= 0 && tokens[place] < V;
+    const bool known =
+        place < n && tokens[place] >= 0 && tokens[place] < V && !positions.is_padding(place);
     run[i] = key_of(known ? tokens[place] : V, place);
   }
   for (int size = 2; size <= length; size *= 2)  // of pieces; every second one descends
@@ -223,26 +229,30 @@ __global__ void sum_tokens(float* dwte, const float* partial, const T* dout, Pla
 
 /// dwpe (P,C): sequences in ascending order. A thread sums W channels.
 template <class T, int W>
-__global__ void sum_positions(float* dwpe, const T* dout, EmbedShape s, Into into) {
+__global__ void sum_positions(float* dwpe, const T* dout, Sequences sequences, EmbedShape s,
+                              Into into) {
   const int64_t i = thread_index() * W;
   if (i >= s.P * s.C) return;
-  Floats<W> sum = {};
-  for (int64_t b = 0; i < s.T * s.C && b < s.B; ++b) {
-    const Floats<W> d = load<W>(dout + b * s.T * s.C + i);
+  Floats<W> sum;
+  for (int j = 0; j < W; ++j) sum.at[j] = -0.0F;
+  for (int64_t b = 0; i < s.T * s.C && b < sequences.count; ++b) {
+    const Range rows = sequences[b];
+    if (i >= rows.size() * s.C) continue;
+    const Floats<W> d = load<W>(dout + rows.begin * s.C + i);
     for (int j = 0; j < W; ++j) sum.at[j] += d.at[j];
   }
   for (int j = 0; j < W; ++j) dwpe[i + j] = into == Into::Add ? dwpe[i + j] + sum.at[j] : sum.at[j];
 }
 
 /// The keys of all n tokens, sorted.
-const Key* sort_by_token(const Ctx& ctx, Scratch& scratch, const int32_t* tokens, int64_t n,
-                         int64_t V) {
+const Key* sort_by_token(const Ctx& ctx, Scratch& scratch, const int32_t* tokens,
+                         const Positions& positions, int64_t n, int64_t V) {
   Key *keys = scratch.take<Key>(n), *other = scratch.take<Key>(n);
   const auto length =
       static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::clamp<int64_t>(n, 2, kRun))));
   launch(ctx, sort_runs, {.x = ceil_div(n, length)},
-         static_cast<int>(std::clamp<int64_t>(length / 4, 1, kMaxThreads)), 0, keys, tokens, n, V,
-         static_cast<int>(length));
+         static_cast<int>(std::clamp<int64_t>(length / 4, 1, kMaxThreads)), 0, keys, tokens,
+         positions, n, V, static_cast<int>(length));
   for (int64_t size = length; size < n; size *= kWays) {
     launch(ctx, merge_runs, grid_over<1>(n), kThreads, 0, other, keys, n, size);
     std::swap(keys, other);
@@ -267,7 +277,8 @@ void embed_forward(const Ctx& ctx, Tensor out, Tensor tokens, Tensor wte, Tensor
     dispatch_width<T>(s.C, {out, wte, wpe}, [&]<int W>(Width<W>) {
       const int threads = row_threads<W>(s.C);
       launch(ctx, forward<T, W>, row_grid<W>(s.B * s.T, s.C), threads, 0, device_data<T>(out),
-             device_data<int32_t>(tokens), device_data<T>(wte), device_data<T>(wpe), s);
+             device_data<int32_t>(tokens), device_data<T>(wte), device_data<T>(wpe),
+             positions_of(ctx, s.B, s.T), s);
     });
   });
 }
@@ -277,7 +288,8 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
   const EmbedShape s = check_embed_backward(dwte, dwpe, dout, tokens);
   const int64_t n = s.B * s.T;
   Scratch scratch(ctx);
-  const Key* keys = sort_by_token(ctx, scratch, device_data<int32_t>(tokens), n, s.V);
+  const Key* keys = sort_by_token(ctx, scratch, device_data<int32_t>(tokens),
+                                  positions_of(ctx, s.B, s.T), n, s.V);
   auto* start = scratch.take<int32_t>(s.V + 1);
   launch(ctx, find_starts, grid_over<1>(s.V + 1), kThreads, 0, start, keys, n, s.V);
   const Places places{.keys = keys,
@@ -298,7 +310,7 @@ void embed_backward(const Ctx& ctx, Tensor dwte, Tensor dwpe, Tensor dout, Tenso
              device_data<float>(dwte), partial, device_data<T>(dout), places, into);
       if (!dwpe) return;
       launch(ctx, sum_positions<T, W>, grid_over<W>(dwpe.size()), kThreads, 0,
-             device_data<float>(dwpe), device_data<T>(dout), s, into);
+             device_data<float>(dwpe), device_data<T>(dout), sequences_of(ctx, s.B, s.T), s, into);
     });
   });
 }

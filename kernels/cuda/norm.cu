@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/table.h"
+#include "kernels/documents.h"
 #include "kernels/shapes.h"
 
 namespace ladder::LADDER_CUDA {
@@ -200,7 +201,7 @@ void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Ten
                                   .rstd = device_data<float>(rstd),
                                   .C = s.C};
       sum_columns<2, W>(ctx, {device_data<float>(dw), device_data<float>(db)}, scratch, terms,
-                        {ctx.token_chunks, s.B, s.T}, s.C, into);
+                        {ctx.token_chunks, sequences_of(ctx, s.B, s.T)}, s.C, into);
     });
   });
 }

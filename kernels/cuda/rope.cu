@@ -3,6 +3,7 @@
 // again and again.
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
+#include "kernels/documents.h"
 #include "kernels/shapes.h"
 #include "launch.h"
 
@@ -27,10 +28,11 @@ __device__ void turn(T* x, const float* angles, int64_t half, int64_t i, bool ba
 
 /// qkv (B T,row); angles (P,HS). One block per row; W divides HS / 2.
 template <int W, class T>
-__global__ void turn_tokens(T* qkv, const float* angles, RopeShape s, bool back) {
+__global__ void turn_tokens(T* qkv, const float* angles, Positions positions, RopeShape s,
+                            bool back) {
   const int64_t row = blockIdx.x, half = s.HS / 2;
   T* token = qkv + row * s.row();
-  angles += row % s.T * s.HS;
+  angles += positions[row] * s.HS;
   const int per_head = static_cast<int>(half / W), turned = static_cast<int>(s.turned);
   for (int at = static_cast<int>(threadIdx.x); at < s.NKV * turned * per_head; at += kThreads) {
     const int head = at / per_head, i = at % per_head * W;
@@ -46,7 +48,7 @@ void rope(const Ctx& ctx, Tensor qkv, Tensor angles, int64_t heads, bool back) {
   dispatch(qkv.dtype, [&]<class T>(Type<T>) {
     dispatch_width<T>(s.HS / 2, {qkv, angles}, [&]<int W>(Width<W>) {
       launch(ctx, turn_tokens<W, T>, {.x = s.B * s.T}, kThreads, 0, device_data<T>(qkv),
-             device_data<float>(angles), s, back);
+             device_data<float>(angles), positions_of(ctx, s.B, s.T), s, back);
     });
   });
 }

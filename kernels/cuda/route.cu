@@ -5,6 +5,7 @@
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/cuda/warp.h"
+#include "kernels/documents.h"
 #include "kernels/experts.h"
 #include "kernels/shapes.h"
 #include "launch.h"
@@ -127,6 +128,7 @@ __global__ void route_back(RouteBack r, RouteShape s, RouteRule rule, float bala
 
 void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, Tensor load,
                    Tensor losses, Tensor logits, Tensor bias, const RouteRule& rule) {
+  refuse_documents(ctx, "route_forward");
   const RouteShape s = check_route_forward(expert, weight, scores, load, losses, logits, bias);
   const Route route{.expert = device_data<int32_t>(expert),
                     .load = device_data<int32_t>(load),

@@ -12,6 +12,9 @@ class Scratch {
  public:
   explicit Scratch(const Ctx& ctx) : all_(ctx.scratch) {}
 
+  /// Bytes that are left.
+  int64_t room() const { return all_.bytes() - used_; }
+
   /// `count` elements, aligned to 256 bytes. Their values are undefined.
   /// @throws OutOfMemory if there is no room for them
   template <class T>

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "kernels/attention_rows.h"
+#include "kernels/documents.h"
 #include "kernels/math.h"
-#include "kernels/packed_rows.h"
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
@@ -290,10 +290,11 @@ struct Partials {
 }  // namespace
 
 void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
-  if (ctx.packed.begin)
-    return for_packed(ctx, out.rows(), [&](const Ctx& alone, const PackedDocument& one) {
-      attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
-    });
+  if (ctx.documents.rows)
+    return attend_documents(
+        ctx, qkv.dim(0), qkv.dim(1), {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
+          attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
+        });
   const AttentionShape whole = check_attention_forward(out, lse, qkv);
   const AttentionPieceShape s = piece_of(whole);
   dispatch(out, [&]<class Real>(Real) {
@@ -308,11 +309,12 @@ void attention_forward(const Ctx& ctx, Tensor out, Tensor lse, Tensor qkv) {
 
 void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Tensor out,
                         Tensor lse) {
-  if (ctx.packed.begin)
-    return for_packed(ctx, out.rows(), [&](const Ctx& alone, const PackedDocument& one) {
-      attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv), one.of(out),
-                         one.statistics(lse));
-    });
+  if (ctx.documents.rows)
+    return attend_documents(ctx, qkv.dim(0), qkv.dim(1), {dqkv},
+                            [&](const Ctx& alone, const DocumentRows& one) {
+                              attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv),
+                                                 one.of(out), one.statistics(lse));
+                            });
   const AttentionShape whole = check_attention_backward(dqkv, dout, qkv, out, lse);
   const AttentionPieceShape s = piece_of(whole);
   dispatch(out, [&]<class Real>(Real) {
@@ -322,8 +324,9 @@ void attention_backward(const Ctx& ctx, Tensor dqkv, Tensor dout, Tensor qkv, Te
   });
 }
 
-void attention_piece_forward(const Ctx&, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
+void attention_piece_forward(const Ctx& ctx, Tensor o, Tensor m, Tensor l, Tensor q, Tensor kv,
                              const AttentionPlace& place) {
+  refuse_documents(ctx, "attention_piece_forward");
   const AttentionPieceShape s = check_attention_piece_forward(o, m, l, q, kv, place);
   dispatch(q, [&]<class Real>(Real) {
     const Partials<Real> to{s, o.data<Real>(), m.data<Real>(), l.data<Real>()};

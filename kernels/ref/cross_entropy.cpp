@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
+#include "kernels/documents.h"
 #include "kernels/math.h"
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
@@ -56,21 +58,26 @@ struct Statistics {
 
 /// Writes losses and dlogits. Calls statistics(row, target) for the rows that are not ignored.
 template <class Real, class F>
-void all_rows(const CrossEntropyShape& s, int chunks, const Tensor& losses, const Tensor& dlogits,
-              const Tensor& logits, const Tensor& targets, int64_t vocab, Real scale,
-              const F& statistics) {
-  for (int64_t b = 0; b < s.B; ++b) {
-    losses.data<Real>()[b] = vector_sum<Real>(chunks, s.T, [&](int64_t t) {
-      const int64_t row = b * s.T + t;
-      Real* dx = dlogits ? dlogits.data<Real>() + row * s.V : nullptr;
-      const int32_t target = targets.data<int32_t>()[row];
-      if (target == kIgnore) {
-        if (dx) std::fill_n(dx, s.V, Real(0));
-        return Real(kNothing);
-      }
-      const Statistics<Real> found = statistics(row, target);
-      if (dx) row_of<Real>(logits, row, vocab).gradient(dx, found.max, found.sum, target, scale);
-      return math::log(found.sum) + found.max - found.x_target;
+void all_rows(const Ctx& ctx, const CrossEntropyShape& s, const Tensor& losses,
+              const Tensor& dlogits, const Tensor& logits, const Tensor& targets, int64_t vocab,
+              Real scale, const F& statistics) {
+  std::vector<Real> token_loss(static_cast<size_t>(s.B * s.T), Real(kNothing));
+  for (int64_t row = 0; row < s.B * s.T; ++row) {
+    Real* dx = dlogits ? dlogits.data<Real>() + row * s.V : nullptr;
+    const int32_t target = targets.data<int32_t>()[row];
+    if (target == kIgnore) {
+      if (dx) std::fill_n(dx, s.V, Real(0));
+      continue;
+    }
+    const Statistics<Real> found = statistics(row, target);
+    if (dx) row_of<Real>(logits, row, vocab).gradient(dx, found.max, found.sum, target, scale);
+    token_loss[static_cast<size_t>(row)] = math::log(found.sum) + found.max - found.x_target;
+  }
+  const Sequences sequences = sequences_of(ctx, s.B, s.T);
+  for (int64_t b = 0; b < sequences.count; ++b) {
+    const Range rows = sequences[b];
+    losses.data<Real>()[b] = vector_sum<Real>(ctx.token_chunks, rows.size(), [&](int64_t t) {
+      return token_loss[static_cast<size_t>(rows.begin + t)];
     });
   }
 }
@@ -79,10 +86,10 @@ void all_rows(const CrossEntropyShape& s, int chunks, const Tensor& losses, cons
 
 void cross_entropy(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor targets,
                    int64_t vocab, float scale) {
-  const CrossEntropyShape s = check_cross_entropy(losses, dlogits, logits, targets, vocab);
+  const CrossEntropyShape s = check_cross_entropy(ctx, losses, dlogits, logits, targets, vocab);
   check_targets(targets, vocab, /*elsewhere=*/false);
   dispatch(logits, [&]<class Real>(Real) {
-    all_rows(s, ctx.token_chunks, losses, dlogits, logits, targets, vocab, Real(scale),
+    all_rows(ctx, s, losses, dlogits, logits, targets, vocab, Real(scale),
              [&](int64_t r, int32_t t) {
                const auto row = row_of<Real>(logits, r, vocab);
                const Real max = row.max();
@@ -117,15 +124,14 @@ void softmax_sum(const Ctx& ctx, Tensor sum, Tensor target, Tensor logits, Tenso
 void softmax_loss(const Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor max,
                   Tensor sum, Tensor target, Tensor targets, int64_t vocab, float scale) {
   const CrossEntropyShape s =
-      check_softmax_loss(losses, dlogits, logits, max, sum, target, targets, vocab);
+      check_softmax_loss(ctx, losses, dlogits, logits, max, sum, target, targets, vocab);
   check_targets(targets, vocab, /*elsewhere=*/true);
   dispatch(logits, [&]<class Real>(Real) {
-    all_rows(s, ctx.token_chunks, losses, dlogits, logits, targets, vocab, Real(scale),
-             [&](int64_t r, int32_t) {
-               return Statistics<Real>{.max = max.data<Real>()[r],
-                                       .sum = sum.data<Real>()[r],
-                                       .x_target = target.data<Real>()[r]};
-             });
+    all_rows(ctx, s, losses, dlogits, logits, targets, vocab, Real(scale), [&](int64_t r, int32_t) {
+      return Statistics<Real>{.max = max.data<Real>()[r],
+                              .sum = sum.data<Real>()[r],
+                              .x_target = target.data<Real>()[r]};
+    });
   });
 }
 

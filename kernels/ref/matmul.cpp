@@ -1,4 +1,5 @@
 // The linear layer in its three orientations, and the gradient of its bias.
+#include "kernels/documents.h"
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
@@ -32,13 +33,15 @@ void matmul_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor w, int l
 
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
   const MatmulWeightShape s = check_matmul_backward_weight(dw, dout, inp);
+  const Sequences sequences = sequences_of(ctx, s.B, s.T);
   dispatch(dw, [&]<class Real>(Real) {
     for (int64_t n = 0; n < s.N; ++n)
       for (int64_t k = 0; k < s.K; ++k) {
-        const Real sum = tree_sum<Real>(s.B, [&](int64_t b) {
-          const Real* d = dout.data<Real>() + b * s.T * s.N + n;
-          const Real* x = inp.data<Real>() + b * s.T * s.K + k;
-          return matrix_sum<Real>(ctx.token_chunks, s.T,
+        const Real sum = tree_sum<Real>(sequences.count, [&](int64_t b) {
+          const auto [first, end] = sequences[b];
+          const Real* d = dout.data<Real>() + first * s.N + n;
+          const Real* x = inp.data<Real>() + first * s.K + k;
+          return matrix_sum<Real>(ctx.token_chunks, end - first,
                                   [&](int64_t t) { return d[t * s.N] * x[t * s.K]; });
         });
         store(dw.data<Real>()[n * s.K + k], sum, into);
@@ -48,11 +51,14 @@ void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, 
 
 void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
   const BiasShape s = check_bias_backward(db, dout);
+  const Sequences sequences = sequences_of(ctx, s.B, s.T);
   dispatch(db, [&]<class Real>(Real) {
     for (int64_t n = 0; n < s.N; ++n) {
-      const Real sum = tree_sum<Real>(s.B, [&](int64_t b) {
-        const Real* d = dout.data<Real>() + b * s.T * s.N + n;
-        return vector_sum<Real>(ctx.token_chunks, s.T, [&](int64_t t) { return d[t * s.N]; });
+      const Real sum = tree_sum<Real>(sequences.count, [&](int64_t b) {
+        const auto [first, end] = sequences[b];
+        const Real* d = dout.data<Real>() + first * s.N + n;
+        return vector_sum<Real>(ctx.token_chunks, end - first,
+                                [&](int64_t t) { return d[t * s.N]; });
       });
       store(db.data<Real>()[n], sum, into);
     }

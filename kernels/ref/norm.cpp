@@ -2,6 +2,7 @@
 // w x + b. RMSNorm, arXiv 1910.07467, takes no mean away: 0 stands in its place.
 #include <cmath>
 
+#include "kernels/documents.h"
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
@@ -81,21 +82,24 @@ void norm_backward_input(const Ctx&, Tensor dinp, Tensor dout, Tensor inp, Tenso
 void norm_backward_weight(const Ctx& ctx, Tensor dw, Tensor db, Tensor dout, Tensor inp,
                           Tensor mean, Tensor rstd, Into into) {
   const NormShape s = check_norm_backward_weight(dw, db, dout, inp, mean, rstd);
+  const Sequences sequences = sequences_of(ctx, s.B, s.T);
   dispatch(inp, [&]<class Real>(Real) {
     const Real *d = dout.data<Real>(), *x = inp.data<Real>(), *r = rstd.data<Real>();
     const Real* m = mean.data<Real>();
     for (int64_t c = 0; c < s.C; ++c) {
-      const Real sum_w = tree_sum<Real>(s.B, [&](int64_t b) {
-        return vector_sum<Real>(ctx.token_chunks, s.T, [&](int64_t t) {
-          const int64_t row = b * s.T + t;
+      const Real sum_w = tree_sum<Real>(sequences.count, [&](int64_t b) {
+        const Range rows = sequences[b];
+        return vector_sum<Real>(ctx.token_chunks, rows.size(), [&](int64_t t) {
+          const int64_t row = rows.begin + t;
           return d[row * s.C + c] * ((x[row * s.C + c] - (m ? m[row] : 0)) * r[row]);
         });
       });
       store(dw.data<Real>()[c], sum_w, into);
       if (!db) continue;
-      const Real sum_b = tree_sum<Real>(s.B, [&](int64_t b) {
-        return vector_sum<Real>(ctx.token_chunks, s.T,
-                                [&](int64_t t) { return d[(b * s.T + t) * s.C + c]; });
+      const Real sum_b = tree_sum<Real>(sequences.count, [&](int64_t b) {
+        const Range rows = sequences[b];
+        return vector_sum<Real>(ctx.token_chunks, rows.size(),
+                                [&](int64_t t) { return d[(rows.begin + t) * s.C + c]; });
       });
       store(db.data<Real>()[c], sum_b, into);
     }

@@ -3,6 +3,7 @@
 // tokens are.
 #include <cmath>
 
+#include "kernels/documents.h"
 #include "kernels/ref/dispatch.h"
 #include "kernels/ref/ops.h"
 #include "kernels/shapes.h"
@@ -24,15 +25,16 @@ void turn(int64_t HS, Real* x, const float* angles, bool back) {
 
 }  // namespace
 
-void rope(const Ctx&, Tensor qkv, Tensor angles, int64_t heads, bool back) {
+void rope(const Ctx& ctx, Tensor qkv, Tensor angles, int64_t heads, bool back) {
   const RopeShape s = check_rope(qkv, angles, heads);
+  const Positions positions = positions_of(ctx, s.B, s.T);
   dispatch(qkv, [&]<class Real>(Real) {
     for (int64_t row = 0; row < s.B * s.T; ++row)
       for (int64_t group = 0; group < s.NKV; ++group) {
         const int64_t first = row * s.row() + group * (s.turned + 1) * s.HS;
         for (int64_t head = 0; head < s.turned; ++head)
           turn(s.HS, qkv.data<Real>() + first + head * s.HS,
-               angles.data<float>() + row % s.T * s.HS, back);
+               angles.data<float>() + positions[row] * s.HS, back);
       }
   });
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/documents.h"
 #include "kernels/experts.h"
 #include "kernels/math.h"
 #include "kernels/ref/dispatch.h"
@@ -97,6 +98,7 @@ void logit_gradient(Real* dx, const Real* x, const Real* scores, const RouteShap
 
 void route_forward(const Ctx& ctx, Tensor expert, Tensor weight, Tensor scores, Tensor load,
                    Tensor losses, Tensor logits, Tensor bias, const RouteRule& rule) {
+  refuse_documents(ctx, "route_forward");
   const RouteShape s = check_route_forward(expert, weight, scores, load, losses, logits, bias);
   int32_t* loads = load.data<int32_t>();
   std::fill_n(loads, load.size(), 0);

@@ -129,7 +129,9 @@ void by_chapter(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
 
 void by_student(const Sheet& sheet, const Case& c, Comm& threads, SeenOfAll& seen, Found& found) {
   Meetings meetings(seen, c.wire);
-  MeetingComm comm(threads, meetings);
+  MeetingComm comm(threads, [&](Operation operation, const std::function<void()>& transfer) {
+    meetings.transfer(operation, transfer);
+  });
   Arena arena, room;
   const RunOptions run = options(c);
   const Kernels table = kernels_that_meet();

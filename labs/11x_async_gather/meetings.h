@@ -1,28 +1,20 @@
-// Transfers and the products that they should hide behind: each waits for the other, so that it
-// shows which of them comes too late.
+// Which transfer of a sequence-parallel linear layer should hide behind which product.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
 
-#include "common/comm/comm.h"
 #include "common/run/backend.h"
 #include "kernels/kernels.h"
+#include "labs/meetings.h"
 
 namespace ladder::lab {
-
-constexpr std::chrono::milliseconds kHeld{500};  // then a transfer or a product goes on alone
-constexpr std::chrono::milliseconds kOnWire{2};  // what a transfer takes on a slow wire
 
 /// What should hide behind a product.
 enum class Transfer : uint8_t {
@@ -33,25 +25,7 @@ enum class Transfer : uint8_t {
 constexpr std::array kTransfers{"gather of the next sequence", "gather in backward",
                                 "sum in backward"};
 
-constexpr const char* kUnderWay = "under way during its product";
-
-/// What was seen of one kind of transfer, in all cases and on all ranks. What has been found wrong
-/// once is not waited for again.
-struct Seen {
-  std::atomic<bool> met{false};             ///< under way during its product, once at least
-  std::atomic<const char*> wrong{nullptr};  ///< what was wrong first; null: nothing
-
-  const char* verdict() const {
-    const char* first = wrong;
-    return first ? first : met ? kUnderWay : "not seen";
-  }
-};
 using SeenOfAll = std::array<Seen, kTransfers.size()>;
-
-/// A slow transfer ends after its product, a fast one before the product reads anything. What must
-/// be waited for and is not shows with the one, and memory that is written too early with the
-/// other.
-enum class Wire : uint8_t { Slow, Fast };
 
 /// Lets a transfer of one rank and the product that it should hide behind wait for each other. If
 /// the one does not come, the other goes on after a while, and knows what is wrong.
@@ -162,39 +136,5 @@ inline Kernels kernels_that_meet() {
   let_meet<&Kernels::matmul_backward_weight, Transfer::Sum>(table.matmul_backward_weight);
   return table;
 }
-
-/// Messages, and collectives that meet products.
-class MeetingComm : public Comm {
- public:
-  MeetingComm(Comm& comm, Meetings& meetings)
-      : Comm(comm.rank(), comm.size()), comm_(comm), meetings_(meetings) {}
-  std::string_view kind() const override { return "meeting"; }
-  void abandon() noexcept override { comm_.abandon(); }
-
- private:
-  void perform(const Call& call, const std::function<void()>& body) override {
-    meetings_.transfer(call.operation, body);
-  }
-  Pending do_isend(Tensor data, int to) override { return comm_.isend(data, to); }
-  Pending do_irecv(Tensor data, int from) override { return comm_.irecv(data, from); }
-  std::unique_ptr<Comm> do_split(int color, int key) override {
-    parts_.push_back(comm_.split(color, key));
-    return std::make_unique<MeetingComm>(*parts_.back(), meetings_);
-  }
-
-  [[noreturn]] static void refuse() {
-    throw CheckError("a collective of Comm was called; this lab takes those of Reducer");
-  }
-  void do_all_reduce(Tensor, Combine) override { refuse(); }
-  void do_reduce_scatter(Tensor, Tensor, Combine) override { refuse(); }
-  void do_all_gather(Tensor, Tensor) override { refuse(); }
-  void do_broadcast(Tensor, int) override { refuse(); }
-  void do_all_to_all(Tensor, Tensor) override { refuse(); }
-  void do_barrier() override { refuse(); }
-
-  Comm& comm_;
-  Meetings& meetings_;
-  std::vector<std::unique_ptr<Comm>> parts_;
-};
 
 }  // namespace ladder::lab

@@ -9,7 +9,7 @@ where it means that something was lost.
 import json
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 BITS = ("f32", "bf16", "f16", "text")
 
@@ -25,6 +25,7 @@ class Result:
     yours: str = ""
     reference: str = ""
     wrong: int = 0  # rows
+    faults: list = field(default_factory=list)  # results of the rows that are wrong
     rows: int = 1
     limited: bool = False  # all that is wrong with it is another gate's
 
@@ -101,7 +102,7 @@ def summary(rows):
     """The result that shows most, with the share of all."""
     worst = min(rows.values(), key=lambda result: result.share)
     wrong = [result for result in rows.values() if not result.passed]
-    worst.wrong, worst.rows = len(wrong), len(rows)
+    worst.wrong, worst.rows, worst.faults = len(wrong), len(rows), wrong
     worst.limited = bool(wrong) and all(result.limited for result in wrong)
     parts = {}  # what has points of its own: of a place what stands before the colon
     for (case, _, place), result in rows.items():
@@ -217,6 +218,8 @@ def judge_trace(gate, yours, reference, ended=""):
     result = Result(gate, equal / len(reference), "trace", yours=f"{equal} of {len(reference)} lines", reference=f"{len(reference)} lines")
     if len(yours) > len(reference):
         result.share = 0.0
+    if not result.passed:
+        result.faults = [result]
     if equal < len(yours):
         right = reference[equal] if equal < len(reference) else "no such line"
         result.yours, result.reference = (f"line {equal + 1}: {line}" for line in differing(yours[equal], right))

@@ -141,10 +141,14 @@ def reading(lab):
 
 
 def removed_lines(lab):
-    """Lines of the bodies that tell something: no brace alone, none that stands in the stub too."""
+    """Lines of the bodies that tell something: no brace alone, none that stands in the stub too or in
+    another source of the chapter, which is open."""
     lines = set()
+    folder = lab.root / "chapters" / lab.chapter
+    others = [path for path in [*folder.glob("*.h"), *folder.glob("*.cpp")] if str(path.relative_to(lab.root)) not in lab.files]
+    open_text = "".join(path.read_text(encoding="utf-8") for path in others)
     for path in lab.files:
-        source, kept = (lab.root / path).read_bytes(), stub(lab, path)
+        source, kept = (lab.root / path).read_bytes(), stub(lab, path) + open_text
         for begin, end in bodies(lab, path).values():
             for line in source[begin + 1 : end - 1].decode().splitlines():
                 line = line.strip()

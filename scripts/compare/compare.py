@@ -48,6 +48,14 @@ def text_file(name):
     return seen_from_root(path)
 
 
+def tokenizer(name):
+    """A folder or file, as the programs see it."""
+    path = Path(name).resolve()
+    if not path.exists():
+        raise argparse.ArgumentTypeError(f"{name}: no such file or folder")
+    return seen_from_root(path)
+
+
 def folder(name):
     path = Path(name).resolve()
     if path.exists() and not path.is_dir():
@@ -80,6 +88,7 @@ def parse_arguments(arguments):
     add("--rounds", type=positive, default=3, help="how often the runs take turns, to be timed")
     add("--backend", choices=["ref", "cpu", "cuda", "cuda-on-cpu"], default="cpu", help="computes")
     add("--data", type=text_file, help="text to train on; without it 64 KiB of the King James Bible")
+    add("--tokenizer", type=tokenizer, help="folder of one, with which the text is encoded; without it a token is a byte")
     add("--only", type=some_chapters, help="these chapters and 06, such as 07,10,13; no plans")
     add("--out", type=folder, default=ROOT / "build/report", help="folder of the page")
     args = parser.parse_args(arguments)
@@ -151,6 +160,7 @@ def about(args, words, model):
     return {"Command": shlex.join(["scripts/compare.sh", *words]),
             "Model": f"{args.model}, {model['layers']} layers, {model['heads']} heads, {model['channels']} "
                      f"channels, {model['seq_len']} tokens: {model['parameters']:,} parameters",
+            "Text": f"{args.data}, a vocabulary of {model['vocab']:,}" + (f": {args.tokenizer}" if args.tokenizer else ""),
             "Runs": f"backend {args.backend}; batch {args.batch} sequences, {args.micro_batch} at a time; "
                     f"{args.steps} steps",
             "Times": f"{args.rounds} round{'s' * (args.rounds > 1)}, in each of which every program takes "

@@ -88,9 +88,15 @@ def rows(ranks, backend="cpu", model="small"):
         Row("13", "13_3d_parallel", "TP × DP × PP, ZeRO-1", "--tp 2 --dp 2 --pp 2", tp),
         Row("14", "14_stability", "AGC, spike guard", "--agc 0.02 --spike-guard 6",
             "rows are clipped, too"),
+        Row("29", "29_monitor", "AGC and a look into tensors", f"{n} --agc 0.02 --watch-every 1 --alarms",
+            "rows are clipped, too"),
         Row("15", "15_batch_size", "noise scale", f"{n} --noise-scale"),
         Row("16", "16_fp8", "FP8", f"{n} --precision fp8", "8-bit factors of products"),
         Row("17", "17_head_chunks", "head in chunks", "--head-chunk 1"),
+        Row("26", "26_packing", "documents in rows", "--documents --end-of-text 10",
+            "lines of the text, which is no stream"),
+        Row("27", "27_data_order", "documents over ranks", f"{n} --documents --end-of-text 10",
+            "lines of the text, which is no stream"),
         Row("18", "18_offload", "ZeRO-3, inputs in a file",
             f"{n} --recompute full --offload inputs"),
         Row("19", "19_llama", *block, "another model"),
@@ -108,7 +114,7 @@ def flags_of(row, args, steps):
     """The row's command line as a list: flags that every row has, as far as its chapter knows them, and
     its own, which win."""
     settings = [
-        ("01_sgd", "--data", args.data), ("01_sgd", "--backend", args.backend),
+        ("01_sgd", "--data", args.data), ("01_sgd", "--tokenizer", args.tokenizer), ("01_sgd", "--backend", args.backend),
         ("01_sgd", "--model", args.model), ("01_sgd", "--layers", args.layers),
         ("01_sgd", "--heads", args.heads), ("01_sgd", "--channels", args.channels),
         ("01_sgd", "--seq-len", args.seq_len),

@@ -91,6 +91,14 @@ TEST_F(RanksThatDiffer, InAFile) {
   expect_refused({"--load one", "--load is not given here, but of step 1: "});
 }
 
+TEST_F(RanksThatDiffer, InTheTokenizer) {
+  ::setenv("LADDER_CACHE", path("kept").c_str(), 1);
+  for (const char* flags : {"--out one", "--split llama3 --out other"})
+    run("24_tokenizer", words(fmt::format("train --data text.txt --vocab 300 {}", flags)));
+  expect_refused({"--tokenizer other", "the tokenizer is ", "--tokenizer one"});
+  ::unsetenv("LADDER_CACHE");
+}
+
 TEST_F(RanksThatDiffer, InTheProgram) {
   const std::vector<std::string> args = small_run("--batch 12 --reduction tree");
   expect_refused(started(args, "08_zero1", args),

@@ -93,7 +93,7 @@ class Layer {
 
   Case case_;
   Arena arena_;
-  Ctx ctx_{.kernels = &ref_kernels(), .scratch{}, .packed{}};
+  Ctx ctx_{.kernels = &ref_kernels(), .scratch{}, .documents{}};
   const ActivationPlan plan_{.dtype = Dtype::F64};
   Routers routers_{arena_, config(case_), kB, kB, plan_, case_.capacity};
   ExpertLayers layers_{arena_, ExpertSizes(config(case_), kB), plan_};

@@ -6,23 +6,13 @@
 
 #include "common/tokens/token_file.h"
 #include "common/tokens/tokenizer_files.h"
+#include "tests/24_tokenizer/texts.h"
 #include "tests/common/run_files.h"
 
 namespace ladder {
 namespace {
 
-/// The bytes and three merges, one of a blank.
-Tokenizer small(Split split = Split::Gpt2) {
-  TokenizerBuilder builder(split);
-  int64_t id = 0;
-  for (const char c : alphabet()) builder.add_token(std::string(1, c), id++, "");
-  for (const char* token : {" a", "bc", " abc"}) builder.add_token(token, id++, token);
-  builder.add_merge(" ", "a");
-  builder.add_merge("b", "c");
-  builder.add_merge(" a", "bc");
-  builder.add_special(kEndOfText, id);
-  return builder.finish();
-}
+using test::small;
 
 void expect_same(const Tokenizer& a, const Tokenizer& b) {
   EXPECT_EQ(a.split, b.split);
@@ -104,7 +94,8 @@ TEST(TokenizerFiles, RanksHaveNoGaps) {
     write_file(home / "x.tiktoken", bytes);
     EXPECT_USER_ERROR(read_tokenizer(home / "x.tiktoken", TokenizerHints{Split::Gpt2, {}}), says);
   };
-  EXPECT_USER_ERROR(read_tokenizer(home / "t/ranks.tiktoken"), "--split does, and legal are gpt2");
+  EXPECT_USER_ERROR(read_tokenizer(home / "t/ranks.tiktoken"),
+                    "--split of ch24_tokenizer does: gpt2");
   refused(ranks + "YWI= 260\n", "no token has the id 259, and others go up to 260");
   refused(ranks + "YWI= 7\n", "the id 7 is that of two tokens");
   refused(ranks + "IGE= 259\n", "has two ids, 256 and 259");

@@ -1,4 +1,4 @@
-// Random texts in which what tokenizers treat differently is frequent.
+// Random texts in which what tokenizers treat differently is frequent, and a small tokenizer.
 #pragma once
 
 #include <array>
@@ -7,8 +7,22 @@
 #include <string_view>
 
 #include "common/random.h"
+#include "common/tokens/tokenizer_files.h"
 
 namespace ladder::test {
+
+/// The bytes and three merges, one of a blank.
+inline Tokenizer small(Split split = Split::Gpt2) {
+  TokenizerBuilder builder(split);
+  int64_t id = 0;
+  for (const char c : alphabet()) builder.add_token(std::string(1, c), id++, "");
+  for (const char* token : {" a", "bc", " abc"}) builder.add_token(token, id++, token);
+  builder.add_merge(" ", "a");
+  builder.add_merge("b", "c");
+  builder.add_merge(" a", "bc");
+  builder.add_special(kEndOfText, id);
+  return builder.finish();
+}
 
 class Texts {
  public:

@@ -93,6 +93,9 @@ TEST_F(CudaOnCpu, ClippingAgreesWithRef) {
   EXPECT_TRUE(near(cuda("04_clipping", flags), on("ref", "04_clipping", flags), kReordered));
   const std::string rows = "--micro-batch 2 --clip 1 --agc 0.05";
   EXPECT_TRUE(near(cuda("14_stability", rows), on("ref", "14_stability", rows), kReordered));
+  // On ranks rows are cut; and a look into tensors changes nothing.
+  EXPECT_TRUE(same_trace(cuda("14_stability", rows),
+                         cuda("29_monitor", rows + " --ranks 2 --watch-every 1")));
 }
 
 // Narrow activations: a sum in another order may round to the neighbor, 2^-9 away in BF16.
@@ -251,6 +254,15 @@ TEST_F(CudaOnCpu, StagesHaveTheBitsOfOneRank) {
         << schedule;
   EXPECT_TRUE(different_trace(
       one, cuda("12_pipeline_parallel", "--micro-batch 2 --clip 1 --pp 2 --fault swap:recv:1")));
+}
+
+// Packed and unpacked rows are products of other shapes.
+TEST_F(CudaOnCpu, DocumentsInRows) {
+  const std::string flags = "--documents --clip 1 --row-documents 3 --end-of-text ";
+  const Trace want = on("ref", "26_packing", flags + "32");
+  EXPECT_TRUE(near(cuda("26_packing", flags + "32"), want, kReordered));
+  EXPECT_TRUE(near(cuda("26_packing", flags + "32 --unpacked"), want, kReordered));
+  EXPECT_FALSE(near(cuda("26_packing", flags + "46"), want, kReordered));
 }
 
 // What one backend saves another loads: the files know of no device.

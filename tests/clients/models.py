@@ -8,7 +8,8 @@ A job is {"make": DIR, "config": {...}, ...}, which writes a random model, or {"
 {"change": OTHER, "with": {...}} DIR first becomes a copy of OTHER with another config.json. With
 {"confuse": HOW} rows of a loaded LLaMA change places. Each answers with the loss of the model in
 DIR on "text", in sequences of so many "tokens". "kind" says "gpt2", "llama" or
-"mixtral".
+"mixtral". {"open": DIR, "strings": [...]} takes both the model and the tokenizer of DIR, and says the ids
+of the text and of the strings, too; a model that is made with a "tokenizer" has it in its folder.
 """
 
 import copy
@@ -20,8 +21,8 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 import transformers
-from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig,
-                          MixtralForCausalLM)
+from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig,
+                          LlamaForCausalLM, MixtralConfig, MixtralForCausalLM)
 
 transformers.logging.set_verbosity_error()
 KINDS = {"gpt2": (GPT2Config, GPT2LMHeadModel), "llama": (LlamaConfig, LlamaForCausalLM),
@@ -29,10 +30,14 @@ KINDS = {"gpt2": (GPT2Config, GPT2LMHeadModel), "llama": (LlamaConfig, LlamaForC
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 
 
-def validation_rows(path, T):
+def tokens_of(path, tokenizer):
+    """A text's bytes; with a tokenizer its ids, and the end of text."""
+    text = Path(path).read_bytes()
+    return tokenizer(text.decode()).input_ids + [tokenizer.eos_token_id] if tokenizer else text
+
+
+def validation_rows(text, T):
     """Tokens and targets as Text::draw_validation (common/data/text.cpp) draws them: (n,T) each."""
-    with open(path, "rb") as file:
-        text = file.read()
     held_out = text[len(text) - len(text) // 10 :]
     count = min((len(held_out) - 1) // T, max(1, 65536 // T))
     room, gaps = len(held_out) - 1 - T, max(1, count - 1)
@@ -42,12 +47,12 @@ def validation_rows(path, T):
 
 
 @torch.no_grad()
-def mean_loss(model, path, T, dtype):
+def mean_loss(model, text, T, dtype):
     """Of the validation, computed in `dtype`."""
     model = model.to(dtype).eval()
     if hasattr(model, "set_experts_implementation"):  # the grouped products of 5 know no FP64
         model.set_experts_implementation("eager")
-    tokens, targets = validation_rows(path, T)
+    tokens, targets = validation_rows(text, T)
     total = 0.0
     for some, wanted in zip(tokens.split(64), targets.split(64)):
         logits = model(some).logits.double().flatten(0, 1)
@@ -55,9 +60,10 @@ def mean_loss(model, path, T, dtype):
     return total / targets.numel()
 
 
-def answer(model, job):
+def answer(model, job, tokenizer=None):
     """Its loss in FP32 and in FP64, and whether the head is the embedding."""
-    losses = {name: mean_loss(model, job["text"], job["tokens"], dtype)
+    text = tokens_of(job["text"], tokenizer)
+    losses = {name: mean_loss(model, text, job["tokens"], dtype)
               for name, dtype in (("f32", torch.float32), ("f64", torch.float64))}
     tied = model.lm_head.weight.data_ptr() == model.get_input_embeddings().weight.data_ptr()
     return {"version": transformers.__version__, "tied": tied, **losses}
@@ -122,6 +128,18 @@ def load(job):
     return {**answer(model, job), "wrong": wrong, "generated": text.shape[1] - start.shape[1]}
 
 
+def open_folder(job):
+    """What AutoTokenizer and AutoModelForCausalLM make of a folder."""
+    tokenizer = AutoTokenizer.from_pretrained(job["open"])
+    model, info = AutoModelForCausalLM.from_pretrained(job["open"], output_loading_info=True)
+    text = Path(job["text"]).read_text()
+    return {**answer(model, job, tokenizer), "model": type(model).__name__,
+            "wrong": {key: sorted(map(str, value)) for key, value in info.items() if value},
+            "ids": [tokenizer(string).input_ids for string in [text, *job["strings"]]],
+            "back": tokenizer.decode(tokenizer(text).input_ids) == text, "size": len(tokenizer),
+            "ends": [tokenizer.eos_token_id, model.config.eos_token_id, model.config.bos_token_id]}
+
+
 @torch.no_grad()
 def make(job):
     """Every weight is random, and so large that no part of the model is close to linear."""
@@ -135,17 +153,24 @@ def make(job):
     narrow = copy.deepcopy(model).to(DTYPES[job.get("dtype", "f32")])
     saved = narrow.base_model if job.get("without_head") else narrow
     saved.save_pretrained(job["make"], max_shard_size=job.get("shards", "5GB"))
+    tokenizer = AutoTokenizer.from_pretrained(job["tokenizer"]) if "tokenizer" in job else None
+    if tokenizer:
+        tokenizer.save_pretrained(job["make"])
     # Not `narrow` itself: it has the frequencies of RoPE in 16 bits, too, which no file holds.
     for wide, rounded in zip(model.parameters(), narrow.parameters()):
         wide.copy_(rounded)
-    return answer(model, job)
+    return answer(model, job, tokenizer)
+
+
+def do(job):
+    return open_folder(job) if "open" in job else load(job) if "load" in job else make(job)
 
 
 def main():
     torch.set_num_threads(1)  # others may run beside this
     torch.use_deterministic_algorithms(True)
     jobs = json.loads(sys.argv[1])
-    print(json.dumps([load(job) if "load" in job else make(job) for job in jobs]))
+    print(json.dumps([do(job) for job in jobs]))
 
 
 if __name__ == "__main__":

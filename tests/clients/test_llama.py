@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """What test_transformers.py does with a GPT-2, with a LLaMA. Takes the same arguments."""
 
-import json
 import shutil
 import sys
 
 from environment import WANTED
-from test_transformers import HERE, LAYOUTS, TIED, TOKENS, Ladder, Transformers, main, tolerance
+from test_transformers import LAYOUTS, TIED, Ladder, Transformers, main, tolerance
 
 # Three layers of llama-nano: heads in pairs that share a key and a value.
 LLAMA = {"num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 4,
@@ -64,18 +63,15 @@ class Llama(Transformers):
         cls.answers = {version: cls.ask(version) for version in WANTED}
 
     @classmethod
-    def ask(cls, version):
-        jobs = {what: {"load": str(directory)} for what, (directory, _) in cls.saved.items()}
+    def jobs(cls, version):
+        for what, (directory, _) in cls.saved.items():
+            yield what, {"load": str(directory)}
         for how in cls.CONFUSED:
-            jobs[how] = {**jobs[cls.first], "confuse": how}
+            yield how, {"load": str(cls.saved[cls.first][0]), "confuse": how}
         for name, job in cls.MADE.items():
-            jobs[name] = {"config": cls.CONFIG, **job, "make": str(cls.made(version, name))}
+            yield name, {"config": cls.CONFIG, **job, "make": str(cls.made(version, name))}
         for key, (change, _, _) in cls.REFUSED.items():
-            jobs[key] = {"load": str(cls.made(version, key)), "with": change, "change": str(cls.plain)}
-        data = {"text": str(cls.ladder.text), "tokens": TOKENS, "kind": cls.KIND}
-        printed = cls.environment.run(version, HERE / "models.py",
-                                      json.dumps([{**job, **data} for job in jobs.values()]))
-        return dict(zip(jobs, json.loads(printed.splitlines()[-1])))
+            yield key, {"load": str(cls.made(version, key)), "with": change, "change": str(cls.plain)}
 
     def test_they_read_what_we_save(self):
         for version, answers in self.answers.items():

@@ -104,6 +104,7 @@ class Transformers(unittest.TestCase):
     """What all tests share is made once: each start of transformers takes seconds."""
 
     rows = []  # for the result: version, who saved, what, our loss, theirs, tolerance
+    KIND = "gpt2"
 
     @classmethod
     def begin(cls, ladder):
@@ -134,18 +135,22 @@ class Transformers(unittest.TestCase):
     @classmethod
     def ask(cls, version):
         """All answers of one version: name -> what models.py says."""
-        jobs = {"trained": {"load": str(cls.saved)},
-                "trained, head tied": {"load": str(cls.tied)},
-                "trained, 50,257 tokens": {"load": str(cls.wide)}}
-        for name, job in MADE.items():
-            jobs[name] = {**job, "make": str(cls.made(version, name))}
-        for key, (value, _) in REFUSED.items():
-            jobs[key] = {"load": str(cls.made(version, key)), "with": {key: value},
-                         "change": str(cls.made(version, "one file"))}
-        data = {"text": str(cls.ladder.text), "tokens": TOKENS}
+        jobs = dict(cls.jobs(version))
+        data = {"text": str(cls.ladder.text), "tokens": TOKENS, "kind": cls.KIND}
         printed = cls.environment.run(version, HERE / "models.py",
-                                      json.dumps([{**job, **data} for job in jobs.values()]))
+                                      json.dumps([{**data, **job} for job in jobs.values()]))
         return dict(zip(jobs, json.loads(printed.splitlines()[-1])))
+
+    @classmethod
+    def jobs(cls, version):
+        yield "trained", {"load": str(cls.saved)}
+        yield "trained, head tied", {"load": str(cls.tied)}
+        yield "trained, 50,257 tokens", {"load": str(cls.wide)}
+        for name, job in MADE.items():
+            yield name, {**job, "make": str(cls.made(version, name))}
+        for key, (value, _) in REFUSED.items():
+            yield key, {"load": str(cls.made(version, key)), "with": {key: value},
+                        "change": str(cls.made(version, "one file"))}
 
     @classmethod
     def made(cls, version, name):

@@ -89,7 +89,10 @@ constexpr Exchange kExchanges[] = {{"14_stability", "04_clipping", "spike_guard"
                                    {"18_offload", "10_zero3", ""},
                                    {"19_llama", "06_checkpointing", ""},
                                    {"21_moe", "19_llama", "router_bias"},
-                                   {"22_expert_parallel", "09_zero2", "router_bias"}};
+                                   {"22_expert_parallel", "09_zero2", "router_bias"},
+                                   {"26_packing", "06_checkpointing", "documents"},
+                                   {"27_data_order", "07_ddp", "documents"},
+                                   {"29_monitor", "08_zero1", "batches, detectors, spike_guard"}};
 
 TEST_F(Branches, ExchangeCheckpointsWithTheirParents) {
   for (const auto& [branch, parent, states] : kExchanges) {

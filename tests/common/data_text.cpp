@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -102,6 +104,31 @@ TEST_F(TextTest, TargetsAreTheNextTokens) {
   EXPECT_EQ(count_targets(b), 5 * kT);
   b.targets.data<int32_t>()[3] = kIgnore;
   EXPECT_EQ(count_targets(b), 5 * kT - 1);
+}
+
+// Token i stands for i bytes here.
+TEST_F(TextTest, CountsTheBytesOfTargets) {
+  std::string numbers;  // of two bytes
+  for (int i = 0; i < 1000; ++i) numbers += {static_cast<char>(i % 251), '\0'};
+  write_file(path_, numbers);
+  std::vector<int32_t> bytes(251);
+  std::iota(bytes.begin(), bytes.end(), 0);
+  TextOptions counted = options();
+  counted.format.width = 2;
+  counted.token_bytes = std::make_shared<const std::vector<int32_t>>(bytes);
+  const Text text(counted);
+  const auto expect = [&](const TargetCount& count, const Batch& b) {
+    const auto targets = values(b.targets);
+    EXPECT_EQ(count.targets, std::ssize(targets));
+    EXPECT_EQ(count.bytes, std::accumulate(targets.begin(), targets.end(), 0));
+  };
+  const Batch b = batch(6), all = batch(text.validation_count());
+  text.draw(b, 1, 3);
+  text.draw_validation(all, 0);
+  expect(text.step_targets(1, 3, 6), b);
+  expect(text.validation_targets(), all);
+  EXPECT_DOUBLE_EQ(bits_per_byte(std::log(2.0), {.targets = 10, .bytes = 4}), 2.5);
+  EXPECT_EQ(bits_per_byte(1, {.targets = 10}), 0) << "not known";
 }
 
 TEST_F(TextTest, ValidationOfALongTextStopsAtAbout65536Tokens) {

@@ -63,7 +63,7 @@ TEST(HfConfig, AnotherSizeIsRefusedWithBothValues) {
   EXPECT_EQ(refusal("n_layer", 3), "n_layer is 3, but this model has 4; see --layers");
   EXPECT_EQ(refusal("n_embd", 64), "n_embd is 64, but this model has 128; see --channels");
   EXPECT_EQ(refusal("n_positions", 65), "n_positions is 65, but this model has 64; see --model");
-  EXPECT_EQ(refusal("vocab_size", 257), "vocab_size is 257, but this model has 256; see --model");
+  EXPECT_EQ(refusal("vocab_size", 257), "vocab_size is 257, but this model has 256; see --vocab");
   EXPECT_EQ(refusal("n_inner", 256), "n_inner is 256, but Ladder computes with 512");
   EXPECT_EQ(refusal("n_inner", nullptr), "") << "four times the width";
   EXPECT_NE(refusal("n_head", "4"), "") << "a string";

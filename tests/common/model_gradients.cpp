@@ -126,7 +126,7 @@ class Model {
   GptConfig config_;
   ParamLayout layout_{config_};
   Arena arena_;
-  Ctx ctx_{.kernels = &ref_kernels(), .scratch{}, .packed{}};
+  Ctx ctx_{.kernels = &ref_kernels(), .scratch{}, .documents{}};
   Tensor flat_, grads_;
   Activations a_ = alloc_activations(arena_, config_, kB, {.dtype = Dtype::F64});
   ActGrads d_ = alloc_act_grads(arena_, config_, kB, {.dtype = Dtype::F64});

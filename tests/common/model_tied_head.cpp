@@ -44,7 +44,7 @@ class TiedHead : public testing::Test {
 
   ParamLayout layout_{small_tied(), 4}, grads_ = layout_.grads();
   Arena arena_;
-  Ctx ctx_{.kernels = &ref_kernels(), .scratch{}, .packed{}};
+  Ctx ctx_{.kernels = &ref_kernels(), .scratch{}, .documents{}};
 };
 
 // Radford et al. 2019 say 117M and 1542M; these are the counts of the published files.

@@ -18,7 +18,7 @@ class Log : public testing::Test {
     forget_ending();  // of the tests before
     options_.steps = 3;
     options_.data = text_dir_ / "text";
-    write_file(options_.data, "text");
+    write_file(options_.data, std::string(400, 'x'));
     options_.trace = dir_ / "trace";
     options_.report = dir_ / "report";
     options_.timeline = dir_ / "timeline";
@@ -98,7 +98,8 @@ TEST_F(Log, ReportHasTheKeysOfTheDesign) {
   EXPECT_EQ(report["final_loss"], 2);
   EXPECT_EQ(report["val_loss"], 1.5);
   EXPECT_DOUBLE_EQ(report["perplexity"], std::exp(1.5));
-  EXPECT_DOUBLE_EQ(report["evals"][0]["perplexity"], std::exp(2.5));
+  EXPECT_DOUBLE_EQ(report["bits_per_byte"], 1.5 / std::log(2));
+  EXPECT_EQ(report["evals"][1]["bytes_read"], 512);
   EXPECT_EQ(report["layout"]["ep"], 2);
   EXPECT_EQ(report["steps"], 3);
   EXPECT_EQ(report["comm"], json::parse(R"([{"rank":0}])"));
@@ -138,10 +139,10 @@ TEST_F(Log, ScreenShowsPlanProgressAndTable) {
   options_.eval_every = 2;
   const std::string screen = run(2);
   for (const char* part :
-       {"nano: 8 layers", "Param 0.00", "step 3/3  loss 2.0000",
-        "step 1: validation loss 2.5000, perplexity 12.18\n", "a note\n", "training loss",
-        "validation loss            1.5000\nperplexity                  4.482\n", "tokens/s",
-        "  Param                        40             40", "some\\x1btext\\xc2\\x9b, \xc3\xa4"})
+       {"nano: 8 layers", "Param 0.00", "step 3/3  loss 2.0000, 2.885 bits/byte", "a note\n",
+        "step 1: validation loss 2.5000, perplexity 12.18, 3.6067 bits/byte\n", "tokens/s",
+        "perplexity                  4.482\nbits per byte              2.1640\n", "some\\x1btext",
+        "  Param                        40             40", "\\xc2\\x9b, \xc3\xa4"})
     EXPECT_NE(screen.find(part), std::string::npos) << part << " in\n" << screen;
 }
 

@@ -45,6 +45,18 @@ std::vector<int> counts(const std::string& text) {
   return count;
 }
 
+TEST(Sampler, TokensOfATokenizerAreText) {
+  SampleOptions o = options(3, 0, 0);
+  o.bytes = false;
+  EXPECT_EQ(generate(o, {0, 9, 0, 0, 0, 0, 0, 0}), "1 1 1");
+  auto tokenizer = std::make_shared<Tokenizer>();
+  tokenizer->tokens = {"a", "the ", "", "b", "", "", "", "<|endoftext|>"};
+  tokenizer->end_of_text = 7;
+  o.tokenizer = tokenizer;
+  EXPECT_EQ(generate(o, {0, 9, 0, 0, 0, 0, 0, 0}), "the the the ");
+  EXPECT_EQ(generate(o, {0, 0, 9, 0, 0, 0, 0, 0}), "") << "an id that is no token";
+}
+
 TEST(Sampler, WindowStartsAfterANewlineAndSlides) {
   Arena arena;
   const Tensor tokens = arena.alloc(Mem::Activation, "tokens", Dtype::I32, {1, T});

@@ -22,7 +22,7 @@ import plans  # noqa: E402
 import runs  # noqa: E402
 from rows import Row, flags_of, rows  # noqa: E402
 
-ARGS = argparse.Namespace(data="text", backend="cpu", model="tiny", layers=None, heads=None, channels=None,
+ARGS = argparse.Namespace(data="text", tokenizer=None, backend="cpu", model="tiny", layers=None, heads=None, channels=None,
                           seq_len=None, batch=8, steps=20, micro_batch=2, ranks=2)
 LINE = {"step": 0, "loss": "0x1p+1", "grad_norm": "0x1p+0", "lr": "0x1p-1", "param_hash": "0" * 16}
 
@@ -38,6 +38,9 @@ class Rows(unittest.TestCase):
         self.assertFalse({"--schedule", "--layers"} & set(first))  # it does not know the one; the other is the model's
         self.assertEqual(value_of(flags_of(Row("a", "03_schedules", "a"), ARGS, 20), "--warmup"), "2")
         words = flags_of(Row("a", "11_tensor_parallel", "a", "--lr 0.5 --tp 2"), ARGS, 3)
+        self.assertNotIn("--tokenizer", words)
+        tokens = argparse.Namespace(**{**vars(ARGS), "tokenizer": "runs/bpe"})
+        self.assertTrue(all(value_of(flags_of(row, tokens, 3), "--tokenizer") == "runs/bpe" for row in rows(2)))
         self.assertEqual((words.count("--lr"), value_of(words, "--lr"), value_of(words, "--steps")), (1, "0.5", "3"))
 
     def test_all_chapters_and_no_other(self):
@@ -55,7 +58,7 @@ class Rows(unittest.TestCase):
 
     def test_what_may_differ(self):
         may = {row.key for row in rows(2) if row.differs}
-        self.assertEqual(may, {"01", "02", "03", "05", "14", "16", "19", "21", "22"})
+        self.assertEqual(may, {"01", "02", "03", "05", "14", "16", "19", "21", "22", "26"})
         self.assertEqual({row.key for row in rows(2, "cuda") if row.differs} - may, {"11", "11-sequence", "13"})
 
     def test_plans(self):

@@ -34,7 +34,9 @@ Call Call::in_dtype(Sandbox& box, Dtype dtype) const {
 
 namespace {
 
-void copy_to(const Tensor& to, const Tensor& from) {
+void copy_to(const Run& r) {
+  const Tensor &to = r.out[0], &from = r.in[0];
+  if (r.ctx.device) return r.ctx.device->copy(to.ptr, from.ptr, to.bytes());
   std::memcpy(to.ptr, from.ptr, static_cast<size_t>(to.bytes()));
 }
 
@@ -141,7 +143,7 @@ std::vector<Call> of_rows(const RowOperands& o) {
        {o.like_x},
        {o.x},
        [](const Run& r) {
-         copy_to(r.out[0], r.in[0]);
+         copy_to(r);
          r.k.scale(r.ctx, r.out[0], 0.7F);
        }},
   };
@@ -190,14 +192,14 @@ std::vector<Call> of_sequences(const Operands& o) {
        {{{B, T, 16 * C}, Kind::Act}},
        {o.turned, o.angles},
        [](const Run& r) {
-         copy_to(r.out[0], r.in[0]);
+         copy_to(r);
          r.k.rope(r.ctx, r.out[0], r.in[1], 4, false);
        }},
       {"rope, back",
        {{{B, T, 16 * C}, Kind::Act}},
        {o.turned, o.angles},
        [](const Run& r) {
-         copy_to(r.out[0], r.in[0]);
+         copy_to(r);
          r.k.rope(r.ctx, r.out[0], r.in[1], 4, true);
        }},
       {"cross_entropy",
@@ -210,7 +212,7 @@ std::vector<Call> of_sequences(const Operands& o) {
        {to_n, losses},
        {o.logits, o.targets},
        [vocab](const Run& r) {
-         copy_to(r.out[0], r.in[0]);
+         copy_to(r);
          r.k.cross_entropy(r.ctx, r.out[1], r.out[0], r.out[0], r.in[1], vocab, 0.3F);
        }},
   };

@@ -25,9 +25,12 @@ def minutes(labs):
 
 class Course(unittest.TestCase):
     def test_weeks(self):
-        for week, _, labs, written, hours, _ in rows("Ten weeks"):
-            self.assertEqual(int(written), minutes(labs), week)
-            self.assertEqual(float(hours), math.ceil((90 + 120 + int(written)) / 30) / 2, week)
+        for path in ["Ten weeks", "LLaMA and experts", "Systems"]:
+            for week, chapters, labs, written, hours, _ in rows(path):
+                self.assertEqual(int(written), minutes(labs), f"{path}, {week}")
+                self.assertEqual(float(hours), math.ceil((90 + 120 + int(written)) / 30) / 2, f"{path}, {week}")
+                for chapter in chapters.split():
+                    self.assertEqual(len(list(ROOT.glob(f"chapters/{chapter}_*"))), 1, f"{path}, {week}")
 
     def test_paths(self):
         for path, _, labs, written, points in rows("Three paths"):

@@ -40,7 +40,8 @@ TEST_F(LlamaMemory, IsAsPredictedInEveryChapter) {
                     {"15_batch_size", "--ranks 2"},
                     {"16_fp8", "--ranks 2 --precision fp8"},
                     {"17_head_chunks", ""},
-                    {"18_offload", "--ranks 2"}});
+                    {"18_offload", "--ranks 2"},
+                    {"29_monitor", "--ranks 2 --watch-every 1 --agc 0.1"}});
 }
 
 // What is computed twice is counted as it is predicted: the parts of a block by their own sizes.

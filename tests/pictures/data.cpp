@@ -22,6 +22,7 @@
 #include "kernels/arena.h"
 #include "kernels/kernels.h"
 #include "tests/pictures/context.h"
+#include "tests/pictures/documents.h"
 #include "tests/pictures/exchange.h"
 
 namespace ladder {
@@ -283,6 +284,8 @@ int main() {
                   {"pipelines", pipelines(2, 4)},
                   {"models", models()},
                   {"merges", merges()},
+                  {"packing", packing()},
+                  {"dealt_epoch", dealt_epoch()},
                   {"rope", rope()},
                   {"token_orders", token_orders()},
                   {"ring_of_keys", ring_of_keys()},

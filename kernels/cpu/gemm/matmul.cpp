@@ -7,6 +7,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/table.h"
+#include "kernels/documents.h"
 #include "kernels/experts.h"
 #include "kernels/shapes.h"
 
@@ -105,9 +106,19 @@ void matmul_backward_input(const Ctx& ctx, Tensor dinp, Tensor dout, Tensor w, i
 void matmul_backward_weight(const Ctx& ctx, Tensor dw, Tensor dout, Tensor inp, Into into) {
   const MatmulWeightShape s = check_matmul_backward_weight(dw, dout, inp);
   Product product = backward_weight(dw, dout, inp, into);
-  product.token_leaves = matrix_leaves(ctx.token_chunks, s.T);
-  product.leaves =
-      std::max<int64_t>(1, s.B) * product.token_leaves;  // without sequences: one empty leaf
+  const Sequences sequences = sequences_of(ctx, s.B, s.T);
+  std::vector<SparseLeaf> documents;
+  if (sequences.documents) {
+    for_matrix_leaves(sequences, ctx.token_chunks, [&](int64_t index, const Fold& k) {
+      if (k.early.size() + k.late.size() > 0) documents.push_back({.index = index, .k = k});
+    });
+    product.present = documents;
+    if (documents.empty()) product.K = 0;  // one empty leaf
+  } else {
+    product.token_leaves = matrix_leaves(ctx.token_chunks, s.T);
+    product.leaves =
+        std::max<int64_t>(1, s.B) * product.token_leaves;  // without sequences: one empty leaf
+  }
   gemm(ctx, product);
 }
 
@@ -155,7 +166,7 @@ void bias_backward(const Ctx& ctx, Tensor db, Tensor dout, Into into) {
     const Real* from = dout.data<Real>();
     parallel_for(ctx, s.N, kColumns, s.B * s.T, [&](Range range) {
       sum_columns<1>(
-          range, {ctx.token_chunks, s.B, s.T},
+          range, {ctx.token_chunks, sequences_of(ctx, s.B, s.T)},
           [=](ColumnSums<1>& sum, int64_t row, int64_t n, auto columns) {
             const Real* x = from + row * s.N + n;
             columns.each([&](int64_t part, int64_t i, auto io) {

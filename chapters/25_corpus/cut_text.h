@@ -1,0 +1,179 @@
+// A text cut into words, lines and paragraphs, and what is counted of them. All counts are
+// integers.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "common/checksum.h"
+#include "common/tokens/pair_map.h"
+#include "common/tokens/unicode.h"
+
+namespace ladder {
+
+/// `over` of `under`.
+struct Ratio {
+  int64_t over, under = 1;
+};
+
+/// Characters of valid UTF-8: its bytes that continue no character.
+inline int64_t characters(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
+}
+
+/// Without white space at both ends.
+inline std::string_view trimmed(std::string_view text) {
+  const auto is_space = [&](size_t at) { return char_at(text, at).kind == CharClass::Space; };
+  while (!text.empty() && is_space(0)) text.remove_prefix(char_at(text, 0).bytes);
+  while (!text.empty()) {
+    size_t last = text.size() - 1;
+    while (last > 0 && (text[last] & 0xC0) == 0x80) --last;
+    if (!is_space(last)) break;
+    text.remove_suffix(text.size() - last);
+  }
+  return text;
+}
+
+/// What stands between two runs of at least `newlines` line ends.
+inline std::vector<std::string_view> between_newlines(std::string_view text, size_t newlines) {
+  std::vector<std::string_view> parts;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t run = std::min(text.find_first_not_of('\n', at), text.size()) - at;
+    if (run >= newlines) {
+      parts.push_back(text.substr(begin, at - begin));
+      begin = at + run;
+    }
+    at += std::max<size_t>(run, 1);
+  }
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+/// Those that were there before, and their characters.
+struct Repeated {
+  int64_t count = 0, characters = 0;
+};
+inline Repeated repeated(const std::vector<std::string_view>& parts) {
+  Repeated found;
+  std::unordered_set<std::string_view> met;
+  for (const std::string_view part : parts) {
+    if (met.insert(part).second) continue;
+    ++found.count;
+    found.characters += characters(part);
+  }
+  return found;
+}
+
+/// A word is what stands between white space.
+class CutText {
+ public:
+  explicit CutText(std::string_view text) : text_(text), characters_(ladder::characters(text)) {
+    cut_words();
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      lines_.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  std::string_view text() const { return text_; }
+  int64_t characters() const { return characters_; }
+  const std::vector<std::string_view>& words() const { return words_; }
+  /// The end of the last line makes no line of its own.
+  const std::vector<std::string_view>& lines() const { return lines_; }
+
+  int64_t word_count() const { return std::ssize(words_); }
+  int64_t line_count() const { return std::ssize(lines_); }
+  int64_t real_words() const { return real_words_; }            ///< those with a letter or a number
+  int64_t real_characters() const { return real_characters_; }  ///< of real words
+  int64_t words_with_letter() const { return words_with_letter_; }
+
+  int64_t count(std::string_view what) const {
+    int64_t found = 0;
+    for (size_t at = 0; (at = text_.find(what, at)) != std::string_view::npos; at += what.size())
+      ++found;
+    return found;
+  }
+  template <class F>
+  int64_t lines_that(F&& f) const {
+    return std::ranges::count_if(lines_, f);
+  }
+
+  /// Characters of the most frequent n words in a row, blanks between them too, times how often
+  /// they are there. Of equally frequent ones the first counts.
+  int64_t top_gram(size_t n) const {
+    struct Gram {
+      int64_t count = 0;
+      size_t first = 0;
+    };
+    PairMap<Gram> grams(words_.size());
+    Gram top;
+    for (size_t i = 0; i + n <= ids_.size(); ++i) {
+      Gram& gram = grams[gram_hash(i, n)];
+      if (gram.count++ == 0) gram.first = i;
+      if (gram.count > top.count || (gram.count == top.count && gram.first < top.first)) top = gram;
+    }
+    return top.count == 0 ? 0 : top.count * (gram_characters(top.first, n) + ssize_of(n) - 1);
+  }
+  /// Characters of words that stand in n words that were there before; no word counts twice.
+  int64_t repeated_grams(size_t n) const {
+    PairMap<char> met(words_.size());
+    int64_t found = 0;
+    for (size_t i = 0; i + n <= ids_.size();) {
+      char& is_known = met[gram_hash(i, n)];
+      if (is_known) found += gram_characters(i, n);
+      i += is_known ? n : 1;
+      is_known = 1;
+    }
+    return found;
+  }
+
+ private:
+  static int64_t ssize_of(size_t n) { return static_cast<int64_t>(n); }
+  // One bit less than all: a PairMap keeps its largest key for itself.
+  uint64_t gram_hash(size_t i, size_t n) const {
+    return hash64({reinterpret_cast<const char*>(&ids_[i]), n * sizeof(ids_[0])}) >> 1;
+  }
+  int64_t gram_characters(size_t i, size_t n) const { return ends_[i + n] - ends_[i]; }
+
+  void add_word(size_t begin, size_t end, bool has_letter, bool has_number) {
+    const std::string_view word = text_.substr(begin, end - begin);
+    const int64_t size = ladder::characters(word);
+    words_.push_back(word);
+    ids_.push_back(known_.emplace(word, static_cast<uint32_t>(known_.size())).first->second);
+    ends_.push_back(ends_.back() + size);
+    words_with_letter_ += has_letter;
+    if (!has_letter && !has_number) return;
+    ++real_words_;
+    real_characters_ += size;
+  }
+  void cut_words() {
+    size_t begin = 0;
+    bool has_letter = false, has_number = false;
+    for (size_t at = 0; at <= text_.size();) {
+      const Char c = char_at(text_, at);
+      if (c.kind == CharClass::Space || c.kind == CharClass::End) {
+        if (begin < at) add_word(begin, at, has_letter, has_number);
+        has_letter = has_number = false;
+        begin = at + c.bytes;
+      }
+      has_letter |= c.kind == CharClass::Letter;
+      has_number |= c.kind == CharClass::Number;
+      at += std::max<size_t>(c.bytes, 1);
+    }
+  }
+
+  std::string_view text_;
+  int64_t characters_, real_words_ = 0, real_characters_ = 0, words_with_letter_ = 0;
+  std::vector<std::string_view> words_, lines_;
+  std::unordered_map<std::string_view, uint32_t> known_;  ///< words by their ids
+  std::vector<uint32_t> ids_;                             ///< of words
+  std::vector<int64_t> ends_{0};                          ///< characters of all words before
+};
+
+}  // namespace ladder

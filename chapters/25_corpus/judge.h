@@ -1,0 +1,116 @@
+// What becomes of one document, as far as it can be said without the others, and the keys by which
+// others are found that are like it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "chapters/25_corpus/exact.h"
+#include "chapters/25_corpus/fates.h"
+#include "chapters/25_corpus/held_out.h"
+#include "chapters/25_corpus/minhash.h"
+#include "chapters/25_corpus/rules.h"
+#include "common/data/json_document.h"
+#include "common/names.h"
+#include "common/run/command_line.h"
+#include "common/tokens/encoder.h"
+
+namespace ladder {
+
+enum class Dedup : uint8_t { None, Exact, Near };
+constexpr auto names_of(Dedup) { return std::array{"none", "exact", "near"}; }
+
+struct SieveOptions {
+  std::vector<RuleSet> filter;
+  Dedup dedup = Dedup::Exact;
+  MinHashOptions minhash;
+
+  void add_to(CommandLine& line) {
+    line.group("25_corpus");
+    line.add("--filter", filter, "whose rules a document must keep, in this order");
+    line.add("--dedup", dedup, "duplicates that are removed; near: exact ones, too");
+    minhash.add_to(line);
+  }
+  /// @throws UserError
+  void check() const { minhash.check(); }
+};
+
+/// What a thread has found in its part of a round. Records lie by the rank that joins them: the
+/// first bits of a key say which.
+struct Judged {
+  std::vector<LineEntry> lines;
+  std::vector<std::vector<KeyRecord>> texts, bands;
+  std::vector<std::pair<uint64_t, std::string>> bad;
+
+  explicit Judged(int ranks) : texts(static_cast<size_t>(ranks)), bands(texts) {}
+};
+inline void send_to_owner(std::vector<std::vector<KeyRecord>>& to, const Hash128& key,
+                          uint64_t ordinal) {
+  to[key.high % to.size()].push_back({key, ordinal});
+}
+
+/// What judges documents, one of each thread.
+class Judge {
+ public:
+  /// All but `o` may be shared with other threads. @param held_out, encoder: nullptr: there is none
+  Judge(const SieveOptions& o, const HashFunctions& functions, HeldOut* held_out,
+        const Encoder* encoder)
+      : o_(o), functions_(functions), held_out_(held_out) {
+    if (encoder) encoder_.emplace(*encoder);
+  }
+
+  void judge(std::string_view line, uint64_t ordinal, Judged& found) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
+      found.lines.push_back({.ordinal = ordinal, .fate = Fate::Blank});
+      return;
+    }
+    if (std::string wrong = read_document(line, document_); !wrong.empty())
+      return refuse(std::move(wrong), ordinal, found);
+    LineEntry& entry = found.lines.emplace_back(LineEntry{.ordinal = ordinal});
+    const std::string_view text = document_.text;
+    entry.hash = hash128(text);
+    entry.bytes = std::ssize(text);
+    if (encoder_) {
+      tokens_.clear();
+      encoder_->encode(text, tokens_);
+      entry.tokens = std::ssize(tokens_);
+    }
+    entry.fate = fate(text);
+    if (entry.fate == Fate::Kept) add_keys(text, entry, found);
+  }
+  static void refuse(std::string wrong, uint64_t ordinal, Judged& found) {
+    found.lines.push_back({.ordinal = ordinal, .fate = Fate::Broken});
+    found.bad.emplace_back(ordinal, std::move(wrong));
+  }
+
+ private:
+  Fate fate(std::string_view text) {
+    if (trimmed(text).empty()) return Fate::Empty;
+    if (!o_.filter.empty())
+      if (const Rule* rule = broken_rule(o_.filter, CutText(text))) return fate_of(*rule);
+    return held_out_ && held_out_->is_in(PlainWords(text)) ? Fate::HeldOut : Fate::Kept;
+  }
+  void add_keys(std::string_view text, const LineEntry& entry, Judged& found) {
+    if (o_.dedup == Dedup::None) return;
+    send_to_owner(found.texts, entry.hash, entry.ordinal);
+    if (o_.dedup != Dedup::Near) return;
+    const std::vector<uint64_t> hashes = shingles(PlainWords(text), o_.minhash.shingle);
+    if (hashes.empty()) return;
+    for (const Hash128& key : band_keys(signature(hashes, functions_), o_.minhash.rows))
+      send_to_owner(found.bands, key, entry.ordinal);
+  }
+
+  const SieveOptions& o_;
+  const HashFunctions& functions_;
+  HeldOut* held_out_;
+  std::optional<Encoder> encoder_;
+  JsonDocument document_;
+  std::vector<uint32_t> tokens_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,291 @@
+// 25_corpus: from raw documents to the ones worth training on. It trains no model: it filters
+// documents, and removes duplicates and held-out text.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "chapters/25_corpus/components.h"
+#include "chapters/25_corpus/exact.h"
+#include "chapters/25_corpus/fates.h"
+#include "chapters/25_corpus/held_out.h"
+#include "chapters/25_corpus/judge.h"
+#include "chapters/25_corpus/minhash.h"
+#include "chapters/25_corpus/output.h"
+#include "chapters/25_corpus/share.h"
+#include "common/comm/run_ranks.h"
+#include "common/data/line_files.h"
+#include "common/data/sorted_records.h"
+#include "common/error.h"
+#include "common/run/command_line.h"
+#include "common/run/run_main.h"
+#include "common/tokens/encoder.h"
+#include "common/tokens/tokenizer_files.h"
+
+namespace ladder {
+namespace {
+
+// ---- 1. options ---------------------------------------------------------------------------------
+
+struct FileOptions {
+  std::vector<std::string> data;
+  std::string out, removed, tokenizer;
+  int64_t memory_limit = int64_t{1} << 30, bad_lines = 0;
+  int threads = 1, ranks = 1;
+
+  void add_to(CommandLine& line) {
+    line.group("Files");
+    line.add("--data", data, "files of documents: a line of each is an object with \"text\"");
+    line.add("--out", out, "documents that stay: a file, or a directory with a file for each");
+    line.add("--removed", removed, "a file of documents that go, with the reason");
+    line.add("--tokenizer", tokenizer, "what ch24_tokenizer train wrote: tokens are counted, too");
+    line.add("--memory-limit", memory_limit,
+             "bytes of records of a rank, of texts that are compared, and of a line",
+             {.bytes = true});
+    line.add("--bad-lines", bad_lines, "lines that are no document and are passed over");
+    line.add("--threads", threads, "threads of a rank");
+    line.add("--ranks", ranks, "ranks that share the documents; under mpirun the processes");
+  }
+  /// @throws UserError
+  void check() const {
+    if (data.empty()) throw UserError("--data is missing: the files to read");
+    if (out.empty()) throw UserError("--out is missing: what to write");
+    if (memory_limit < 1 << 16)
+      throw UserError("--memory-limit must be at least 64KB, not {} bytes", memory_limit);
+    require_range("--threads", threads, 1, 1024);
+    require_range("--ranks", ranks, 1, 1024);
+    if (bad_lines < 0) throw UserError("--bad-lines must be at least 0, not {}", bad_lines);
+  }
+};
+
+struct Options {
+  FileOptions files;
+  SieveOptions sieve;
+  HeldOutOptions held_out;
+};
+
+// ---- 2. layout ----------------------------------------------------------------------------------
+
+/// Parts of files are dealt to ranks, and to the threads of each. Rank 0 writes.
+Share share_of(const Comm& comm, const Options& o) {
+  return {.rank = comm.rank(), .ranks = comm.size(), .threads = o.files.threads};
+}
+
+// ---- 3. memory ----------------------------------------------------------------------------------
+
+/// Bytes of all records, if every document has enough words for a shingle.
+int64_t predicted_bytes(const Options& o, int64_t documents) {
+  const int64_t keys = o.sieve.dedup == Dedup::None    ? 0
+                       : o.sieve.dedup == Dedup::Exact ? 1
+                                                       : 1 + o.sieve.minhash.bands;
+  return documents * keys * static_cast<int64_t>(sizeof(KeyRecord));
+}
+
+/// The records that a rank joins: of whole texts, and of bands of signatures.
+struct Records {
+  SortedRecords<KeyRecord> texts, bands;
+};
+Records make_records(const Options& o) {
+  const auto directory = std::filesystem::absolute(o.files.out).parent_path();
+  const int64_t limit = o.files.memory_limit;
+  if (o.sieve.dedup != Dedup::Near) return {{limit, directory}, {0, directory}};
+  const int64_t text = limit / (1 + o.sieve.minhash.bands);
+  return {{text, directory}, {limit - text, directory}};
+}
+
+// ---- 4. data ------------------------------------------------------------------------------------
+
+/// What every rank reads.
+struct Inputs {
+  LineFiles files;
+  std::optional<HeldOut> held_out;
+  std::optional<Tokenizer> tokenizer;
+  HashFunctions functions;
+
+  explicit Inputs(const Options& o)
+      : files(o.files.data, "--data", o.files.memory_limit),
+        functions(o.sieve.minhash.bands * o.sieve.minhash.rows) {
+    if (!o.held_out.files.empty()) held_out.emplace(o.held_out, o.files.memory_limit);
+    if (!o.files.tokenizer.empty()) tokenizer = read_tokenizer(o.files.tokenizer, {});
+  }
+};
+
+/// What rank 0 writes.
+struct Outputs {
+  Output kept;
+  std::optional<LineWriter> removed;
+
+  explicit Outputs(const FileOptions& o) : kept(o.out, o.data) {
+    if (!o.removed.empty()) removed.emplace(o.removed, "--removed");
+  }
+  void commit() {
+    if (removed) removed->commit();
+    kept.commit();
+  }
+};
+
+// ---- 5. step ------------------------------------------------------------------------------------
+
+/// Reads and judges all documents. @return on rank 0 all lines, elsewhere none
+std::vector<LineEntry> judge_all(Comm& comm, const Options& o, Inputs& in, Records& records) {
+  std::optional<Encoder> encoder;
+  if (in.tokenizer) encoder.emplace(*in.tokenizer);
+  std::vector<Judge> judges;
+  std::vector<Judged> found;
+  for (int i = 0; i < o.files.threads; ++i) {
+    judges.emplace_back(o.sieve, in.functions, in.held_out ? &*in.held_out : nullptr,
+                        encoder ? &*encoder : nullptr);
+    found.emplace_back(comm.size());
+  }
+  std::vector<LineEntry> lines;
+  int64_t bad = 0;
+  const auto work = [&](size_t thread, const LinePart& part) {
+    for (size_t i = 0; i < part.lines.size(); ++i) {
+      const uint64_t ordinal = static_cast<uint64_t>(part.ordinal) + i;
+      part.lines[i].too_long
+          ? Judge::refuse("is longer than --memory-limit", ordinal, found[thread])
+          : judges[thread].judge(part.line(i), ordinal, found[thread]);
+    }
+  };
+  for_own_parts(in.files, share_of(comm, o), work, [&](std::span<const LinePart> parts) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      for (const auto& [ordinal, wrong] : found[i].bad)
+        if (++bad > o.files.bad_lines)
+          throw UserError(
+              "{}: {}; --bad-lines {} passes over so many",
+              in.files.name_of(parts[i], ordinal - static_cast<uint64_t>(parts[i].ordinal)), wrong,
+              o.files.bad_lines);
+      found[i].bad.clear();
+    }
+    for (Judged& some : found) {
+      records.texts.add(exchange(comm, some.texts));
+      records.bands.add(exchange(comm, some.bands));
+      for (const LineEntry& line : gather(comm, std::exchange(some.lines, {}))) {
+        if (lines.size() <= line.ordinal) lines.resize(line.ordinal + 1);
+        lines[line.ordinal] = line;
+      }
+    }
+  });
+  return lines;
+}
+
+/// Of documents of one text one stays. Rank 0 reads those texts again, and joins them.
+void remove_exact(Comm& comm, const Options& o, LineFiles& files, Records& records,
+                  std::vector<LineEntry>& lines, Components& components) {
+  std::vector<uint64_t> own;  // groups one after the other, each behind its size
+  for_equal_keys(records.texts, [&](const std::vector<uint64_t>& equal) {
+    own.push_back(equal.size());
+    own.insert(own.end(), equal.begin(), equal.end());
+  });
+  const std::vector<uint64_t> all = gather(comm, std::move(own));
+  std::vector<std::vector<uint64_t>> groups;
+  for (auto at = all.begin(); at != all.end(); at += static_cast<int64_t>(*at) + 1)
+    groups.emplace_back(at + 1, at + 1 + static_cast<int64_t>(*at));
+  compare_all_texts(files, o.files.threads, lines, groups, o.files.memory_limit,
+                    [&](uint64_t gone, uint64_t survivor) {
+                      lines[gone].fate = Fate::Exact;
+                      components.join(gone, survivor);
+                    });
+}
+
+/// Of each component of near duplicates one stays: the one whose text has the least hash.
+/// @return on rank 0 the survivor of each line
+std::vector<uint64_t> remove_near(Comm& comm, Records& records, std::vector<LineEntry>& lines,
+                                  Components& components) {
+  std::vector<NearPair> own;
+  for_equal_keys(records.bands, [&](const std::vector<uint64_t>& equal) {
+    for (size_t i = 1; i < equal.size(); ++i) own.push_back({equal[0], equal[i]});
+  });
+  for (const auto& [a, b] : gather(comm, std::move(own))) components.join(a, b);
+  const auto is_there = [&](uint64_t i) { return lines[i].fate == Fate::Kept; };
+  const std::vector<uint64_t> of =
+      survivors(components, lines.size(), is_there,
+                [&](uint64_t a, uint64_t b) { return lines[a].hash < lines[b].hash; });
+  for (uint64_t i = 0; i < lines.size(); ++i)
+    if (is_there(i) && of[i] != i) lines[i].fate = Fate::Near;
+  return of;
+}
+
+// ---- 6. report ----------------------------------------------------------------------------------
+
+/// Writes what stays and what goes. @return the hash of the lines that stay
+std::string write(LineFiles& files, std::span<const LineEntry> lines,
+                  std::span<const uint64_t> survivors, Outputs& out) {
+  SetHash kept;
+  files.rewind();
+  for (LinePart part; files.next(part);) {
+    for (size_t i = 0; i < part.lines.size(); ++i) {
+      const uint64_t ordinal = static_cast<uint64_t>(part.ordinal) + i;
+      const LineEntry& line = lines[ordinal];
+      if (line.fate == Fate::Kept) {
+        out.kept.write(part.file, part.line(i));
+        kept.add(part.line(i));
+      } else if (out.removed && line.fate != Fate::Blank && line.fate != Fate::Broken) {
+        const bool has_survivor = line.fate == Fate::Exact || line.fate == Fate::Near;
+        const std::string_view object = part.line(i);
+        out.removed->write(fmt::format(
+            R"({{"removed_by":"{}",{}{})", name_of(line.fate),
+            has_survivor ? fmt::format(R"("survivor":"{}",)", lines[survivors[ordinal]].hash.hex())
+                         : "",
+            object.substr(object.find('{') + 1)));
+      }
+    }
+  }
+  return kept.hex();
+}
+
+void run_rank(Comm& comm, const Options& o) {
+  Inputs in(o);
+  std::optional<Outputs> out;
+  if (comm.rank() == 0) out.emplace(o.files);
+  Records records = make_records(o);
+  std::vector<LineEntry> lines = judge_all(comm, o, in, records);
+  std::array<int64_t, 2> bytes{
+      (records.texts.size() + records.bands.size()) * static_cast<int64_t>(sizeof(KeyRecord)),
+      records.texts.spilled_bytes() + records.bands.spilled_bytes()};
+  comm.all_reduce({.ptr = bytes.data(), .dtype = Dtype::I64, .shape = {2}});
+  const int64_t met = in.held_out ? in.held_out->met(comm) : 0;
+  const auto count = [&](Fate fate) { return std::ranges::count(lines, fate, &LineEntry::fate); };
+  const int64_t documents = count(Fate::Kept), bad = count(Fate::Broken);
+  if (bad > o.files.bad_lines)
+    throw UserError("--data: {} lines are no documents; --bad-lines {} passes over so many", bad,
+                    o.files.bad_lines);
+  Components components(lines.size());
+  remove_exact(comm, o, in.files, records, lines, components);
+  const std::vector<uint64_t> survivors = remove_near(comm, records, lines, components);
+  if (comm.rank() != 0) return;
+
+  const std::string kept = write(in.files, lines, survivors, *out);
+  out->commit();
+  print_funnel(lines, in.tokenizer.has_value());
+  if (bad > 0) fmt::print("{} lines are no documents, and are passed over\n", bad);
+  if (in.held_out)
+    fmt::print("{} of {} held-out texts were found; {} are too short to be\n", met,
+               in.held_out->texts(), in.held_out->short_texts());
+  fmt::print("records: {} bytes predicted, {} measured, {} of them in files\n",
+             predicted_bytes(o, documents), bytes[0], bytes[1]);
+  fmt::print("kept set {}\n", kept);
+}
+
+void run(int argc, char** argv) {
+  Options o;
+  CommandLine("25_corpus: documents that are worth training on, out of raw ones")
+      .read(argc, argv, o.files, o.sieve, o.held_out);
+  run_ranks(o.files.ranks, [&](Comm& comm) { run_rank(comm, o); });
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  return ladder::run_main([&] { ladder::run(argc, argv); });
+}

@@ -1,0 +1,105 @@
+// What is written: the lines that stay, as they were, and those that are removed, with the reason.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/checksum.h"
+#include "common/data/zstd.h"
+#include "common/error.h"
+#include "common/output_file.h"
+
+namespace ladder {
+
+/// A file of lines; one named *.zst is compressed.
+class LineWriter {
+ public:
+  /// @throws UserError as OutputFile
+  LineWriter(const std::string& path, const std::string& flag)
+      : file_(path, flag), packs_(is_zstd(path)) {
+    if (packs_) zstd_frame("");  // refuses early what this build cannot do
+  }
+  void write(std::string_view line) {
+    buffer_ += line;
+    buffer_ += '\n';
+    if (buffer_.size() >= kAtATime) flush();
+  }
+  void commit() {
+    flush();
+    file_.commit();
+  }
+
+ private:
+  static constexpr size_t kAtATime = size_t{1} << 20;
+  void flush() {
+    if (!buffer_.empty()) file_.write(packs_ ? zstd_frame(buffer_) : buffer_);
+    buffer_.clear();
+  }
+  OutputFile file_;
+  bool packs_;
+  std::string buffer_;
+};
+
+/// --out: one file, or a directory with a file for each one that is read, of the same name.
+class Output {
+ public:
+  /// @throws UserError if a file cannot be made, or is one of those that are read
+  Output(const std::string& out, const std::vector<std::string>& data)
+      : directory_(out),
+        is_directory_(out.ends_with('/') || std::filesystem::is_directory(resolved(out))) {
+    std::set<std::filesystem::path> inputs, names;
+    for (const std::string& path : data) inputs.insert(resolved(path));
+    for (const std::string& path : data) {
+      if (inputs.contains(resolved(name_of(path))))
+        throw UserError("--out {}: would overwrite --data {}", out, path);
+      if (is_directory_ && !names.insert(name_of(path)).second)
+        throw UserError("--out {}: two files of --data have the name {}", out,
+                        name_of(path).filename().string());
+    }
+    std::error_code ignored;
+    is_new_ = is_directory_ && std::filesystem::create_directory(directory_, ignored);
+    for (const std::string& path : data)
+      if (is_directory_ || files_.empty())
+        files_.push_back(std::make_unique<LineWriter>(name_of(path), "--out"));
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+  /// Without commit() nothing stays of what it has made.
+  ~Output() {
+    files_.clear();
+    std::error_code not_empty;
+    if (is_new_) std::filesystem::remove(directory_, not_empty);
+  }
+  void write(size_t file, std::string_view line) { files_[is_directory_ ? file : 0]->write(line); }
+  void commit() {
+    for (const auto& file : files_) file->commit();
+  }
+
+ private:
+  std::filesystem::path name_of(const std::string& data) const {
+    return is_directory_ ? directory_ / std::filesystem::path(data).filename() : directory_;
+  }
+  std::filesystem::path directory_;  ///< or the one file
+  bool is_directory_, is_new_ = false;
+  std::vector<std::unique_ptr<LineWriter>> files_;
+};
+
+/// A sum of hashes: equal for equal sets of lines, whatever their order.
+class SetHash {
+ public:
+  void add(std::string_view line) {
+    const Hash128 hash = hash128(line);
+    sum_.low += hash.low;
+    sum_.high += hash.high + (sum_.low < hash.low);
+  }
+  std::string hex() const { return sum_.hex(); }
+
+ private:
+  Hash128 sum_;
+};
+
+}  // namespace ladder

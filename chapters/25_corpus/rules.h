@@ -1,0 +1,226 @@
+// Rules that a document must keep, a line of the table each. A rule compares integers, so that no
+// rounding decides: over / under <= 0.1 is 10 over <= under.
+//
+//   Gopher    Rae et al., arXiv 2112.11446, table A1 and section A.1.1
+//   C4        Raffel et al., arXiv 1910.10683, section 2.2
+//   FineWeb   Penedo et al., arXiv 2406.17557, section 3.6
+//
+// They were made for English. Which language a text is in is not asked here.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chapters/25_corpus/cut_text.h"
+#include "common/names.h"
+#include "common/run/command_line.h"
+
+namespace ladder {
+
+enum class RuleSet : uint8_t { Gopher, Repetition, C4, FineWeb };
+constexpr auto names_of(RuleSet) { return std::array{"gopher", "repetition", "c4", "fineweb"}; }
+
+// ---- what the rules count -----------------------------------------------------------------------
+
+inline bool starts_with_any(std::string_view text, const auto& beginnings) {
+  return std::ranges::any_of(beginnings, [&](const char* one) { return text.starts_with(one); });
+}
+inline bool ends_with_any(std::string_view text, const auto& ends) {
+  return std::ranges::any_of(ends, [&](const char* one) { return text.ends_with(one); });
+}
+inline bool has_any(std::string_view text, const auto& parts) {
+  return std::ranges::any_of(
+      parts, [&](const char* one) { return text.find(one) != std::string_view::npos; });
+}
+
+/// How many of these eight words the text has.
+inline int64_t stop_words(const CutText& text) {
+  constexpr std::array<std::string_view, 8> kStopWords = {"the", "be",   "to",   "of",
+                                                          "and", "that", "have", "with"};
+  return std::ranges::count_if(kStopWords, [&](std::string_view stop) {
+    return std::ranges::find(text.words(), stop) != text.words().end();
+  });
+}
+inline bool starts_with_bullet(std::string_view line) {
+  return starts_with_any(trimmed(line), std::array{"•", "-"});
+}
+inline bool ends_with_ellipsis(std::string_view line) {
+  return ends_with_any(trimmed(line), std::array{"...", "…"});
+}
+
+inline Repeated repeated_paragraphs(const CutText& text) {
+  return repeated(between_newlines(trimmed(text.text()), 2));
+}
+inline Repeated repeated_lines(const CutText& text) {
+  return repeated(between_newlines(text.text(), 1));
+}
+template <size_t kWords>
+Ratio top_gram(const CutText& text) {
+  return {text.top_gram(kWords), text.characters()};
+}
+template <size_t kWords>
+Ratio repeated_grams(const CutText& text) {
+  return {text.repeated_grams(kWords), text.characters()};
+}
+
+/// What C4 takes for the lines of a page, and what it finds in them.
+struct C4Lines {
+  int64_t sentences = 0, lorem_ipsum = 0, braces = 0;
+};
+inline std::string in_lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+/// Words that end with . ? or !, and maybe quotes behind it. The last word of a line that C4 keeps
+/// ends a sentence.
+inline int64_t sentences(const CutText& line) {
+  const auto ends_here = [&](std::string_view word) {
+    if (word.data() == line.words().back().data()) return true;
+    while (word.ends_with('"') || word.ends_with('\'')) word.remove_suffix(1);
+    return ends_with_any(word, std::array{".", "?", "!"});
+  };
+  return std::ranges::count_if(line.words(), ends_here);
+}
+inline C4Lines c4_lines(const CutText& text) {
+  constexpr int64_t kLongestWord = 1000;
+  constexpr std::array kPolicies = {"terms of use", "privacy policy", "cookie policy",
+                                    "uses cookies", "use of cookies", "use cookies"};
+  C4Lines found;
+  for (const std::string_view whole : text.lines()) {
+    const std::string_view line = trimmed(whole);
+    if (!ends_with_any(line, std::array{".", "?", "!", "\"", "'"}) || line.ends_with("..."))
+      continue;
+    const CutText cut(line);
+    const auto is_long = [](std::string_view word) { return characters(word) > kLongestWord; };
+    if (cut.word_count() < 3 || std::ranges::any_of(cut.words(), is_long)) continue;
+    const std::string lower = in_lower_case(line);
+    if (lower.find("lorem ipsum") != std::string::npos) ++found.lorem_ipsum;
+    if (lower.find("javascript") != std::string::npos) continue;
+    found.braces += std::ranges::count(line, '{');
+    if (!has_any(lower, kPolicies)) found.sentences += sentences(cut);
+  }
+  return found;
+}
+
+/// Lines that are not blank, as FineWeb counts them.
+inline std::vector<std::string_view> full_lines(const CutText& text) {
+  std::vector<std::string_view> lines = text.lines();
+  std::erase_if(lines, [](std::string_view line) { return trimmed(line).empty(); });
+  return lines;
+}
+inline Ratio full_lines_that(const CutText& text, bool (*is_one)(std::string_view)) {
+  const std::vector<std::string_view> lines = full_lines(text);
+  return {std::ranges::count_if(lines, is_one), std::ssize(lines)};
+}
+inline bool ends_with_punctuation(std::string_view line) {
+  return ends_with_any(line, std::array{".", "!", "?", "。", "！", "？"});
+}
+
+// ---- the table ----------------------------------------------------------------------------------
+
+enum class Bound : uint8_t { AtLeast, AtMost };
+
+struct Rule {
+  RuleSet set;
+  const char* name;
+  const char* formula;
+  Ratio (*measure)(const CutText&);
+  Bound bound;
+  Ratio threshold;
+
+  bool keeps(const CutText& text) const {
+    const Ratio is = measure(text);
+    const int64_t left = is.over * threshold.under, right = threshold.over * is.under;
+    return bound == Bound::AtLeast ? left >= right : left <= right;
+  }
+};
+
+namespace rule_table {
+using enum RuleSet;
+using enum Bound;
+using Cut = const CutText&;
+// clang-format off
+inline constexpr Rule kRules[] = {
+  {Gopher, "few_words", "words with a letter or number",
+   [](Cut t) { return Ratio{t.real_words()}; }, AtLeast, {50}},
+  {Gopher, "many_words", "words with a letter or number",
+   [](Cut t) { return Ratio{t.real_words()}; }, AtMost, {100000}},
+  {Gopher, "short_words", "their characters / their number",
+   [](Cut t) { return Ratio{t.real_characters(), t.real_words()}; }, AtLeast, {3}},
+  {Gopher, "long_words", "their characters / their number",
+   [](Cut t) { return Ratio{t.real_characters(), t.real_words()}; }, AtMost, {10}},
+  {Gopher, "hashes", "# / words",
+   [](Cut t) { return Ratio{t.count("#"), t.word_count()}; }, AtMost, {1, 10}},
+  {Gopher, "ellipses", "ellipses / words",
+   [](Cut t) { return Ratio{t.count("...") + t.count("…"), t.word_count()}; }, AtMost, {1, 10}},
+  {Gopher, "bullets", "lines that begin with a bullet / lines",
+   [](Cut t) { return Ratio{t.lines_that(starts_with_bullet), t.line_count()}; }, AtMost, {9, 10}},
+  {Gopher, "ellipsis_lines", "lines that end with an ellipsis / lines",
+   [](Cut t) { return Ratio{t.lines_that(ends_with_ellipsis), t.line_count()}; }, AtMost, {3, 10}},
+  {Gopher, "no_letters", "words with a letter / words",
+   [](Cut t) { return Ratio{t.words_with_letter(), t.word_count()}; }, AtLeast, {8, 10}},
+  {Gopher, "stop_words", "different ones of the, be, to, of, and, that, have, with",
+   [](Cut t) { return Ratio{stop_words(t)}; }, AtLeast, {2}},
+
+  {Repetition, "paragraphs", "paragraphs that were there before / paragraphs",
+   [](Cut t) { return Ratio{repeated_paragraphs(t).count, std::ssize(between_newlines(trimmed(t.text()), 2))}; },
+   AtMost, {3, 10}},
+  {Repetition, "paragraph_characters", "their characters / characters",
+   [](Cut t) { return Ratio{repeated_paragraphs(t).characters, t.characters()}; }, AtMost, {2, 10}},
+  {Repetition, "lines", "lines that were there before / lines",
+   [](Cut t) { return Ratio{repeated_lines(t).count, std::ssize(between_newlines(t.text(), 1))}; },
+   AtMost, {3, 10}},
+  {Repetition, "line_characters", "their characters / characters",
+   [](Cut t) { return Ratio{repeated_lines(t).characters, t.characters()}; }, AtMost, {2, 10}},
+  {Repetition, "top_2_gram", "the most frequent n words / characters", top_gram<2>, AtMost, {20, 100}},
+  {Repetition, "top_3_gram", "the most frequent n words / characters", top_gram<3>, AtMost, {18, 100}},
+  {Repetition, "top_4_gram", "the most frequent n words / characters", top_gram<4>, AtMost, {16, 100}},
+  {Repetition, "5_grams", "n words that were there before / characters", repeated_grams<5>, AtMost, {15, 100}},
+  {Repetition, "6_grams", "n words that were there before / characters", repeated_grams<6>, AtMost, {14, 100}},
+  {Repetition, "7_grams", "n words that were there before / characters", repeated_grams<7>, AtMost, {13, 100}},
+  {Repetition, "8_grams", "n words that were there before / characters", repeated_grams<8>, AtMost, {12, 100}},
+  {Repetition, "9_grams", "n words that were there before / characters", repeated_grams<9>, AtMost, {11, 100}},
+  {Repetition, "10_grams", "n words that were there before / characters", repeated_grams<10>, AtMost, {10, 100}},
+
+  {C4, "lorem_ipsum", "\"lorem ipsum\" in lines that C4 keeps",
+   [](Cut t) { return Ratio{c4_lines(t).lorem_ipsum}; }, AtMost, {0}},
+  {C4, "braces", "{ in lines that C4 keeps",
+   [](Cut t) { return Ratio{c4_lines(t).braces}; }, AtMost, {0}},
+  {C4, "sentences", "sentences in lines that C4 keeps",
+   [](Cut t) { return Ratio{c4_lines(t).sentences}; }, AtLeast, {5}},
+
+  {FineWeb, "punctuation", "lines that end with . ! or ? / lines",
+   [](Cut t) { return full_lines_that(t, ends_with_punctuation); }, AtLeast, {12, 100}},
+  {FineWeb, "short_lines", "lines of at most 30 characters / lines",
+   [](Cut t) { return full_lines_that(t, [](std::string_view l) { return characters(l) <= 30; }); },
+   AtMost, {67, 100}},
+  {FineWeb, "repeated_lines", "characters of lines that were there before / characters",
+   [](Cut t) { return Ratio{repeated(full_lines(t)).characters, t.characters() - t.count("\n")}; },
+   AtMost, {1, 100}},
+  {FineWeb, "lists", "line ends / words",
+   [](Cut t) { return Ratio{t.count("\n"), t.word_count()}; }, AtMost, {3, 10}},
+};
+// clang-format on
+}  // namespace rule_table
+using rule_table::kRules;
+
+/// "gopher.few_words"
+inline std::string name_of(const Rule& rule) {
+  return std::string(to_string(rule.set)) + "." + rule.name;
+}
+
+/// The first rule of these sets that the text breaks, in the order of the sets; nullptr: none.
+inline const Rule* broken_rule(const std::vector<RuleSet>& sets, const CutText& text) {
+  for (const RuleSet set : sets)
+    for (const Rule& rule : kRules)
+      if (rule.set == set && !rule.keeps(text)) return &rule;
+  return nullptr;
+}
+
+}  // namespace ladder

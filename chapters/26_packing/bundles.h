@@ -1,0 +1,124 @@
+// Bundles in memory: rows of tokens, where documents lie in them, and a loss for each document.
+//
+// Sums over a batch are trees over bundles, and in a bundle over its documents. Both are one tree
+// if each bundle has as many turns, a power of two. Turn i is document i of the bundle; a turn
+// without a document is an absent leaf, and its loss is -0. Three documents in a packed row, and as
+// unpacked rows, with four turns and T = 8:
+//
+//   packed      a a a b b c c .      turns  [0,3) [3,5) [5,7) -
+//   unpacked    a a a . . . . .             [0,3)
+//               b b . . . . . .             [8,10)
+//               c c . . . . . .             [16,18) -
+//
+// A target of padding is kIgnore. Without --documents a bundle is a row of the text, as in chapter
+// 06: its documents are null, and it has one turn.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "chapters/26_packing/windows.h"
+#include "common/data/text.h"
+#include "kernels/documents.h"
+#include "kernels/kernels.h"
+
+namespace ladder {
+
+/// Some of the bundles of a batch.
+struct Bundles {
+  Batch rows;                 ///< (R,T)
+  DocumentBorders documents;  ///< in these rows
+  Tensor losses;              ///< one for each turn
+
+  int64_t count() const { return rows.tokens.dim(0); }  ///< R
+};
+
+/// The bundles of a batch, which one rank holds.
+class BundleBatch {
+ public:
+  /// @param B bundles; @param micro those of a micro-batch; @param T tokens of a row
+  BundleBatch(Arena& arena, const PackOptions& options, int64_t B, int64_t micro, int64_t T)
+      : options_(options), B_(B), micro_(micro), turns_(turns_of_bundle(options.most(T))) {
+    const int64_t rows = B * options.rows(T);
+    counts_.rows = rows;
+    all_ = alloc_batch(arena, rows, T);
+    losses_ = arena.shared(Mem::Activation, "losses", Dtype::F32, {B * turns_});
+    if (!options.documents) return;
+    borders_ = arena.shared(Mem::Activation, "borders", Dtype::I32, {B * turns_, 2});
+    position_ = arena.shared(Mem::Activation, "position", Dtype::I32, {rows, T});
+  }
+  static int64_t bytes(const PackOptions& options, int64_t B, int64_t T) {
+    const int64_t turns = turns_of_bundle(options.most(T)), rows = B * options.rows(T);
+    return 8 * rows * T + 4 * B * turns + (options.documents ? 8 * B * turns + 4 * rows * T : 0);
+  }
+
+  int64_t size() const { return B_; }
+  /// Rows of all bundles, used or not.
+  const Batch& rows() const { return all_; }
+  /// Of the bundles that are in them.
+  PackCounts counts() const { return counts_; }
+
+  /// Forgets the bundles of the last step. All rows are padding.
+  void clear() {
+    std::fill_n(all_.tokens.data<int32_t>(), all_.tokens.size(), 0);
+    std::fill_n(all_.targets.data<int32_t>(), all_.targets.size(), kIgnore);
+    first_row_ = {0};
+    counts_ = {};
+  }
+  /// Adds a bundle of these pieces, in their order.
+  /// @param file a DocumentFile, or what else reads tokens as it does
+  template <class File>
+  void add(const File& file, const std::vector<Piece>& pieces) {
+    const int64_t T = all_.tokens.dim(1), b = std::ssize(first_row_) - 1;
+    const int64_t base = first_row_[static_cast<size_t>(b / micro_ * micro_)] * T;
+    int32_t* border = borders_.data<int32_t>() + 2 * turns_ * b;
+    int64_t row = first_row_.back(), at = row * T;
+    for (const Piece& piece : pieces) {
+      put(file, piece, at);
+      *border++ = static_cast<int32_t>(at - base);
+      *border++ = static_cast<int32_t>(at - base + piece.length);
+      counts_.add(piece);
+      at = options_.unpacked ? ++row * T : at + piece.length;
+    }
+    const int32_t end = border[-1];  // the turns that are left are empty
+    std::fill(border, borders_.data<int32_t>() + 2 * turns_ * (b + 1), end);
+    first_row_.push_back(options_.unpacked ? row : row + 1);
+    counts_.rows = first_row_.back();
+    counts_.padded = counts_.rows * T - counts_.trained;
+  }
+
+  /// Bundles [begin, begin + count): a micro-batch, or the first of one.
+  Bundles slice(int64_t begin, int64_t count) const {
+    const Tensor losses = losses_.slice(begin * turns_, count * turns_);
+    if (!options_.documents) return {all_.slice(begin, count), {}, losses};
+    const int64_t first = first_row_[static_cast<size_t>(begin)],
+                  rows = first_row_[static_cast<size_t>(begin + count)] - first;
+    DocumentBorders documents{.rows = borders_.slice(begin * turns_, count * turns_),
+                              .position = position_.slice(first, rows)};
+    documents.longest = fill_positions(documents.position, documents.rows);
+    return {all_.slice(first, rows), documents, losses};
+  }
+  /// The losses of all turns.
+  Tensor losses() const { return losses_; }
+
+ private:
+  /// Tokens and targets of a piece, from row and column `at` on.
+  template <class File>
+  void put(const File& file, const Piece& piece, int64_t at) {
+    read_.resize(static_cast<size_t>(piece.length + 1));
+    file.read(piece.begin, read_);
+    std::copy(read_.begin(), read_.end() - 1, all_.tokens.data<int32_t>() + at);
+    std::copy(read_.begin() + 1, read_.end(), all_.targets.data<int32_t>() + at);
+  }
+
+  PackOptions options_;
+  int64_t B_, micro_, turns_;
+  Batch all_;
+  Tensor losses_, borders_, position_;
+  std::vector<int64_t> first_row_{0};  ///< of each bundle, and the end
+  PackCounts counts_;
+  std::vector<int32_t> read_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,143 @@
+// Rows of documents from a file, window by window.
+//
+// A window is --pack-window consecutive documents. The last tenth of the documents is held out; the
+// others are windows 0, 1, ... in the order of the file, and begin again at its end. A step takes
+// the next rows, wherever a window ends. So all that the next step needs is the number of a window
+// and of a row in it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "chapters/26_packing/plan.h"
+#include "common/data/document_file.h"
+#include "common/error.h"
+#include "common/save/manifest.h"
+
+namespace ladder {
+
+/// Where the next row is. A checkpoint holds it.
+class RowPlace {
+ public:
+  /// @param T tokens of a row
+  RowPlace(const PackOptions& options, int64_t T)
+      : on_(options.documents),
+        plan_(fmt::format("--pack {} --pack-window {} --row-documents {} --seq-len {}",
+                          to_string(options.pack), options.window, options.most(T), T)) {}
+
+  int64_t window = 0;  ///< counted on at the end of the file
+  int64_t row = 0;     ///< of the window's plan
+
+  /// What the next step needs from a checkpoint. It is null without documents, and then ignored.
+  nlohmann::json state() const {
+    if (!on_) return nullptr;
+    return {{"window", window}, {"row", row}, {"plan", plan_}};
+  }
+  void set_state(const nlohmann::json& state) {
+    if (!on_ || state.is_null()) return;
+    const std::string plan = state.at("plan");
+    if (plan != plan_)
+      throw UserError("its rows were planned with {}; legal are these flags, not {}", plan, plan_);
+    window = count_in(state.at("window"));
+    row = count_in(state.at("row"));
+  }
+
+ private:
+  bool on_;
+  std::string plan_;
+};
+
+/// The pieces of a window of documents, and their rows.
+struct Window {
+  std::vector<Piece> pieces;
+  RowPlan rows;
+
+  Window() = default;
+  Window(std::vector<Piece> all, const PackOptions& options, int64_t T) : pieces(std::move(all)) {
+    std::vector<int64_t> lengths;
+    for (const Piece& piece : pieces) lengths.push_back(piece.length);
+    rows = plan_rows(lengths, T, options.most(T), options.pack);
+  }
+  int64_t size() const { return std::ssize(rows); }
+  /// The pieces of row i, in their order.
+  std::vector<Piece> row(int64_t i) const {
+    std::vector<Piece> of_row;
+    for (const int64_t piece : rows[static_cast<size_t>(i)])
+      of_row.push_back(pieces[static_cast<size_t>(piece)]);
+    return of_row;
+  }
+};
+
+class DocumentWindows {
+ public:
+  static constexpr int64_t kHeldOutShare = 10;  ///< one document in ten
+
+  /// @throws UserError if the documents of training, or those that are held out, have no target
+  DocumentWindows(const TextOptions& text, const PackOptions& options)
+      : T_(text.seq_len),
+        options_(options),
+        file_(text, options.end_of_text),
+        train_(file_.count() - file_.count() / kHeldOutShare) {
+    require_target({0, train_}, "that train");
+    require_target({train_, file_.count()}, "that are held out, the last tenth,");
+    held_out_ = Window(pieces_of({train_, file_.count()}, kHeldOutTargets), options_, T_);
+  }
+
+  const DocumentFile& file() const { return file_; }
+
+  /// The pieces of the row at `place`, which then is the place of the row after it.
+  std::vector<Piece> next(RowPlace& place) {
+    while (place.row >= window(place.window).size()) {
+      ++place.window;
+      place.row = 0;
+    }
+    return window(place.window).row(place.row++);
+  }
+
+  /// Documents that are held out, as many as have about 65,536 targets.
+  const Window& held_out() const { return held_out_; }
+
+ private:
+  static constexpr int64_t kHeldOutTargets = 65536;
+
+  /// Pieces of documents, until they have so many targets.
+  std::vector<Piece> pieces_of(Range documents, int64_t most = INT64_MAX) const {
+    std::vector<Piece> pieces;
+    for (int64_t i = documents.begin, targets = 0; i < documents.end && targets < most; ++i) {
+      const Range tokens = file_.document(i);
+      cut(tokens, T_, pieces);
+      targets += std::max<int64_t>(0, tokens.size() - 1);
+    }
+    return pieces;
+  }
+
+  void require_target(Range documents, const char* which) const {
+    if (pieces_of(documents, 1).empty())
+      throw UserError("{}: none of its {} documents {} has a target; legal are two tokens or more",
+                      file_.name(), documents.size(), which);
+  }
+
+  /// Window w, which is kept until another is asked for.
+  const Window& window(int64_t w) {
+    if (w == number_) return window_;
+    const int64_t windows = (train_ + options_.window - 1) / options_.window;
+    const int64_t first = w % windows * options_.window;
+    window_ = Window(pieces_of({first, std::min(first + options_.window, train_)}), options_, T_);
+    number_ = w;
+    return window_;
+  }
+
+  int64_t T_;
+  PackOptions options_;
+  DocumentFile file_;
+  int64_t train_;  ///< documents of training
+  int64_t number_ = -1;
+  Window window_;
+  Window held_out_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,223 @@
+// The order of the data: which documents a step reads, on any number of ranks and wherever the run
+// was stopped.
+//
+// Documents are dealt from the sources one by one. A window is --pack-window of them, and chapter
+// 26 packs a window into rows before any rank takes one. So the rows of the run are one long list:
+//
+//   window 0: rows 0 1 2 3 4 5 6 | window 1: rows 0 1 2 3 4 5 | window 2 ...
+//   step 0 -------  step 1 -------   step 2 -------               4 rows each, 2 ranks
+//   r0  r0 r1 r1   r0 r0 r1   r1     r0 r0 r1 r1
+//
+// Nothing in the list depends on ranks, micro-batches, or on --unpacked. Every rank follows the
+// whole list, from the index alone, and reads the tokens of its own rows. A place in the list is a
+// window, a row in it, and what of each source was dealt before the window: that is all that a
+// checkpoint holds of it, and all that any other number of ranks needs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "chapters/26_packing/windows.h"
+#include "chapters/27_data_order/dealing.h"
+#include "chapters/27_data_order/permutation.h"
+#include "chapters/27_data_order/sources.h"
+#include "common/error.h"
+#include "common/save/manifest.h"
+
+namespace ladder {
+
+/// Where the next row is. Without --sources it is a place of chapter 26.
+class OrderPlace : public RowPlace {
+ public:
+  /// @param options must outlive it
+  OrderPlace(const SourceOptions& options, const PackOptions& packing, int64_t T, uint64_t seed_)
+      : RowPlace(packing, T),
+        seed(seed_),
+        counts(options.sources.size()),
+        dealt(counts),
+        targets(counts),
+        sources_(&options.sources) {}
+
+  uint64_t seed;                 ///< of the permutations; a resumed run goes on with this one
+  std::vector<int64_t> counts;   ///< documents of each source that were dealt before the window
+  std::vector<int64_t> dealt;    ///< and after it; equal to `counts` if the window is not dealt yet
+  std::vector<int64_t> targets;  ///< of each source in all rows before this place
+
+  /// A checkpoint calls it so: the order of --sources is not that of a file.
+  std::string name() const { return sources_->empty() ? "documents" : "order"; }
+
+  nlohmann::json state() const {
+    nlohmann::json state = RowPlace::state();
+    if (sources_->empty()) return state;
+    state["seed"] = seed;
+    state["sources"] = nlohmann::json::array();
+    for (size_t s = 0; s < sources_->size(); ++s)
+      state["sources"].push_back({{"path", (*sources_)[s].path},
+                                  {"weight", (*sources_)[s].weight},
+                                  {"content", (*sources_)[s].content},
+                                  {"count", counts[s]},
+                                  {"dealt", dealt[s]},
+                                  {"targets", targets[s]}});
+    return state;
+  }
+
+  /// @throws UserError that names what has changed, where the order would be another
+  void set_state(const nlohmann::json& state) {
+    if (sources_->empty()) return RowPlace::set_state(state);
+    const nlohmann::json& all = state.at("sources");
+    if (all.size() != sources_->size())
+      throw UserError("it has {} sources; legal are as many, not {}", all.size(), sources_->size());
+    OrderPlace then = *this;
+    for (size_t s = 0; s < sources_->size(); ++s) {
+      const SourceFiles& here = (*sources_)[s];
+      const std::string path = all[s].at("path"), content = all[s].at("content");
+      if (all[s].at("weight") != here.weight)
+        throw UserError("the weight of source {} was {}; legal is the same, not {}", here.path,
+                        all[s].at("weight").dump(), here.weight);
+      if (content != here.content)
+        throw UserError("source {} has other content: {} then, when it was {}, and {} now",
+                        here.path, content, path, here.content);
+      then.counts[s] = count_in(all[s].at("count"));
+      then.dealt[s] = count_in(all[s].at("dealt"));
+      then.targets[s] = count_in(all[s].at("targets"));
+    }
+    then.seed = state.at("seed");
+    then.RowPlace::set_state(state);
+    *this = then;
+  }
+
+  bool operator==(const OrderPlace& other) const {
+    return window == other.window && row == other.row && seed == other.seed &&
+           counts == other.counts;
+  }
+
+ private:
+  const std::vector<SourceFiles>* sources_;
+};
+
+/// What a rank needs of a step.
+struct OrderedStep {
+  OrderPlace before, after;
+  bool whole = false;                            ///< false: the data ends before so many bundles
+  std::vector<std::vector<Piece>> bundles = {};  ///< of this rank; they begin in `tokens`
+  std::vector<int32_t> tokens = {};              ///< of these pieces, one behind the other
+  int64_t read_ns = 0;                           ///< what it took to read it
+
+  void read(int64_t begin, std::span<int32_t> out) const {
+    std::copy_n(tokens.begin() + begin, out.size(), out.begin());
+  }
+};
+
+/// Deals, packs, and reads.
+class DataOrder {
+ public:
+  /// @param options must outlive it
+  /// @throws UserError as Source does
+  DataOrder(const SourceOptions& options, const PackOptions& packing, const RunOptions& run,
+            const GptConfig& gpt)
+      : options_(options), packing_(packing), T_(gpt.seq_len) {
+    for (const SourceFiles& source : options.sources)
+      sources_.emplace_back(source, run, gpt, packing.end_of_text);
+  }
+
+  /// The step of B bundles that begins at `place`, of which this rank has `own`.
+  /// @throws UserError if a file has changed
+  OrderedStep read(const OrderPlace& place, int64_t B, Range own) {
+    OrderedStep step{.before = place, .after = place};
+    for (int64_t b = 0; b < B; ++b) {
+      if (!find_row(step.after)) return step;
+      const bool is_own = b >= own.begin && b < own.end;
+      if (is_own) step.bundles.emplace_back();
+      for (const int64_t i : window_.rows[static_cast<size_t>(step.after.row)]) {
+        const Dealt& from = dealt_[static_cast<size_t>(i)];
+        Piece piece = window_.pieces[static_cast<size_t>(i)];
+        step.after.targets[from.source] += piece.length;
+        if (!is_own) continue;
+        const auto at = step.tokens.size(), tokens = static_cast<size_t>(piece.length + 1);
+        step.tokens.resize(at + tokens);
+        from.file->read(piece.begin, std::span(step.tokens).subspan(at, tokens));
+        piece.begin = static_cast<int64_t>(at);
+        step.bundles.back().push_back(piece);
+      }
+      ++step.after.row;
+    }
+    step.whole = true;
+    return step;
+  }
+
+  const std::vector<Source>& sources() const { return sources_; }
+
+ private:
+  /// Where a piece comes from.
+  struct Dealt {
+    size_t source;
+    const DocumentFile* file;
+  };
+
+  /// Goes to the next window where the present one has no more row. @return false: the data ends
+  bool find_row(OrderPlace& place) {
+    open(place);
+    while (place.row >= window_.size()) {
+      if (place.dealt == place.counts) return false;
+      place.counts = place.dealt;
+      place.row = 0;
+      ++place.window;
+      open(place);
+    }
+    return true;
+  }
+
+  /// Deals the documents of the window of `place`, which is kept until another is asked for. If the
+  /// end of an epoch has cut a window, it stays cut in a run that goes on with more epochs.
+  void open(OrderPlace& place) {
+    if (place.window != number_ || place.seed != seed_ || place.counts != before_) deal(place);
+    place.dealt = after_;
+  }
+
+  void deal(const OrderPlace& place) {
+    const auto sum = [](const std::vector<int64_t>& all) {
+      return std::accumulate(all.begin(), all.end(), int64_t{0});
+    };
+    const int64_t known = sum(place.dealt) - sum(place.counts);
+    Dealing dealing(options_.weights());
+    dealing.set_counts(place.counts);
+    std::vector<Piece> pieces;
+    dealt_.clear();
+    for (int64_t n = 0; n < (known > 0 ? known : packing_.window); ++n) {
+      const size_t s = dealing.next();
+      const int64_t c = dealing.counts()[s], documents = sources_[s].documents();
+      const int64_t epoch = c / documents;
+      if (known <= 0 && options_.epochs > 0 && epoch >= options_.epochs) break;
+      const Permutation order(place.seed, static_cast<int64_t>(s), epoch, documents);
+      const Source::Place found = sources_[s].find(order.at(c % documents));
+      cut(found.tokens, T_, pieces);
+      dealt_.resize(pieces.size(), {s, found.file});
+      dealing.count(s);
+    }
+    window_ = Window(std::move(pieces), packing_, T_);
+    number_ = place.window;
+    seed_ = place.seed;
+    before_ = place.counts;
+    after_.assign(dealing.counts().begin(), dealing.counts().end());
+  }
+
+  const SourceOptions& options_;
+  PackOptions packing_;
+  int64_t T_;
+  std::vector<Source> sources_;
+
+  // The present window.
+  int64_t number_ = -1;
+  uint64_t seed_ = 0;
+  std::vector<int64_t> before_, after_;  ///< counts of documents
+  Window window_;
+  std::vector<Dealt> dealt_;  ///< of each piece
+};
+
+}  // namespace ladder

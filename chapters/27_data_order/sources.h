@@ -1,0 +1,179 @@
+// Sources of documents: each is a file or a directory of files, with a weight.
+//
+//   --sources web.bin:3,books:1    books is a directory: its *.bin are one source, by name
+//
+// Everything that can be wrong with a file is found before the first step: every file is opened,
+// its index is held against it, and a checksum of its bytes is taken. A run of weeks must not end
+// at step 40,000 because a file was cut off when it was copied.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chapters/26_packing/windows.h"
+#include "chapters/27_data_order/dealing.h"
+#include "common/checksum.h"
+#include "common/data/document_file.h"
+#include "common/error.h"
+#include "common/output_file.h"
+#include "common/run/agreement.h"
+#include "common/run/command_line.h"
+#include "common/run/options.h"
+
+namespace ladder {
+
+/// A source as the command line names it.
+struct SourceFiles {
+  std::string path;  ///< as given: a file or a directory
+  int64_t weight;
+  std::vector<std::string> files = {};
+  std::string content = {};  ///< "2 files, 0123456789abcdef": the same wherever they lie
+};
+
+/// Reads "web.bin:3". @throws UserError that says what is legal
+inline SourceFiles read_source(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  SourceFiles source{.path = text.substr(0, colon), .weight = 0};
+  if (colon == std::string::npos || source.path.empty())
+    throw UserError("--sources {}: it takes FILE:WEIGHT,..., as in web.bin:3,books.bin:1", text);
+  const char *const begin = text.data() + colon + 1, *const end = text.data() + text.size();
+  const auto number = std::from_chars(begin, end, source.weight);
+  if (number.ec != std::errc{} || number.ptr != end || source.weight < 1 ||
+      source.weight > Dealing::kMaxWeights)
+    throw UserError("--sources {}: the weight must be a whole number from 1 to {}", text,
+                    Dealing::kMaxWeights);
+  return source;
+}
+
+/// The file, or the files *.bin of the directory. @throws UserError if there is none
+inline std::vector<std::string> files_of(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) return {path};
+  std::vector<std::string> files;
+  for (const std::string& name : names_in(path))
+    if (name.ends_with(".bin")) files.push_back((std::filesystem::path(path) / name).string());
+  if (files.empty())
+    throw UserError(
+        "--sources {}: a directory without files; legal are a file, and a directory "
+        "with *.bin in it",
+        path);
+  return files;
+}
+
+/// Whether a file is that of --data, whose last tenth of documents is for validation. They are no
+/// documents of a source.
+inline bool is_data(const std::string& file, const RunOptions& run) {
+  return resolved(file) == resolved(run.data);
+}
+
+/// A checksum of all files of a source, and of what says where their documents end.
+inline std::string content_of(const std::vector<std::string>& files, const RunOptions& run,
+                              std::optional<int64_t> end_of_text) {
+  Checksum sum;
+  for (const std::string& file : files) {
+    InputFile(file, "--sources");  // there is one to read
+    const std::string index = DocumentFile::index_of(file);
+    const bool indexed = !end_of_text && index != file && std::filesystem::exists(index);
+    const std::string all =
+        fmt::format("{}, {}{}", identity_of(file, FilePart::All),
+                    indexed ? identity_of(index, FilePart::All)
+                            : fmt::format("ends at {}", end_of_text.value_or(-1)),
+                    is_data(file, run) ? ", without its last tenth" : "");
+    sum.update(std::as_bytes(std::span(all)));
+  }
+  return fmt::format("{} file{}, {}", files.size(), files.size() == 1 ? "" : "s", sum.hex());
+}
+
+struct SourceOptions {
+  std::vector<std::string> given;
+  int64_t epochs = 0;
+  std::vector<SourceFiles> sources = {};  ///< `given`, after look()
+
+  void add_to(CommandLine& line) {
+    line.group("27_data_order");
+    line.add("--sources", given,
+             "FILE:WEIGHT,... of documents to train on, each a file or a directory of *.bin; "
+             "--data is then for validation alone",
+             {.list = true});
+    line.add("--epochs", epochs,
+             "end before any source begins epoch N, counted from 0; 0: --steps alone ends a run");
+  }
+
+  bool on() const { return !given.empty(); }
+
+  /// Finds the files and takes their checksums, which ranks compare with each other.
+  /// @throws UserError if a file is missing, or a flag impossible
+  void look(RunOptions& run, const PackOptions& packing) {
+    require_range("--epochs", epochs, 0, kMaxCount);
+    if (!on() && epochs > 0) throw UserError("--epochs {} needs --sources", epochs);
+    if (on() && !packing.documents)
+      throw UserError("--sources needs --documents: what is dealt are documents in rows");
+    for (const std::string& text : given) {
+      SourceFiles& source = sources.emplace_back(read_source(text));
+      source.files = files_of(source.path);
+      if (run.plan_only) continue;
+      source.content = content_of(source.files, run, packing.end_of_text);
+      run.flags.push_back({"the content of --sources " + source.path, source.content});
+    }
+  }
+
+  std::vector<int64_t> weights() const {
+    std::vector<int64_t> all;
+    for (const SourceFiles& source : sources) all.push_back(source.weight);
+    return all;
+  }
+};
+
+/// The documents of a source, numbered through all of its files.
+class Source {
+ public:
+  /// Where a document's tokens are.
+  struct Place {
+    const DocumentFile* file;
+    Range tokens;
+  };
+
+  /// @throws UserError naming a file that does not hold what its index says, or no document that
+  /// has a target
+  Source(const SourceFiles& source, const RunOptions& run, const GptConfig& gpt,
+         std::optional<int64_t> end_of_text) {
+    for (const std::string& path : source.files) {
+      TextOptions text = run.text(gpt);
+      text.path = path;
+      text.flag = "--sources";
+      text.format = find_format(InputFile(path, text.flag), run.tokens, gpt.vocab);
+      const DocumentFile& file = files_.emplace_back(text, end_of_text);
+      const int64_t held_out =
+          is_data(path, run) ? file.count() / DocumentWindows::kHeldOutShare : 0;
+      ends_.push_back(documents() + file.count() - held_out);
+    }
+    int64_t i = 0;
+    while (i < documents() && find(i).tokens.size() < 2) ++i;
+    if (i == documents())
+      throw UserError(
+          "--sources {}: none of its {} documents has two tokens; legal is a source to "
+          "learn from",
+          source.path, documents());
+  }
+
+  int64_t documents() const { return ends_.empty() ? 0 : ends_.back(); }
+
+  Place find(int64_t i) const {
+    const auto at = std::ranges::upper_bound(ends_, i);
+    const auto f = static_cast<size_t>(at - ends_.begin());
+    return {&files_[f], files_[f].document(i - (f > 0 ? ends_[f - 1] : 0))};
+  }
+
+ private:
+  std::vector<DocumentFile> files_;
+  std::vector<int64_t> ends_;  ///< documents up to the end of each file
+};
+
+}  // namespace ladder

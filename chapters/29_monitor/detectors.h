@@ -1,0 +1,224 @@
+// --alarms: detectors, each a formula over numbers that all ranks have, so that all ranks hear the
+// same alarm at the same step.
+//
+//   spike        x > median + k max(1.4826 MAD, median / 50), of the last 32 losses or norms,
+//                where MAD is the median of |x - median| (Hampel, J. Am. Stat. Assoc. 69, 1974).
+//                Norms, which have a long tail, take 2 k
+//   divergence   s / min s > 1.1, where s is the smoothed loss (the criterion GL of Prechelt,
+//                "Early Stopping - But When?", 1998)
+//   plateau      the last 100 losses do not fall: the slope of least squares is not below 0
+//   jump         |u| / |w| of the whole model, as a spike: a rate that has changed
+//   dead block   |g| of a block < 1/1000 of the largest block's
+//   drift        |w| of the token embedding outside of 1/2 to 2 times its first value: it decides
+//                how large gradients behind the first norm are (arXiv 2312.16903)
+//   rank         |g_r| of a rank > 3 times the median of the others: batches are drawn alike
+//
+// The last four need --watch-every. A detector that stays on raises one alarm. A spike does not
+// enter the window that judges the next one, and the smoothed loss has its limit in its place: one
+// bad batch is no divergence.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "chapters/04_clipping/clip.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/29_monitor/tensor_sums.h"
+#include "chapters/29_monitor/watch.h"
+#include "common/error.h"
+#include "common/run/command_line.h"
+#include "common/run/report.h"
+#include "common/save/manifest.h"
+
+namespace ladder {
+
+struct DetectorOptions {
+  bool on = false;
+  double deviations = 8;
+
+  void add_to(CommandLine& line) {
+    line.group("29_monitor");
+    line.add("--alarms", on, "let detectors look at the run; --rewind does so, too");
+    line.add("--alarm-deviations", deviations, "k of a spike: robust deviations above the median");
+  }
+  /// @throws UserError
+  void check() const {
+    if (!(deviations > 0 && std::isfinite(deviations)))
+      throw UserError("--alarm-deviations must be above 0, not {}", deviations);
+  }
+};
+
+/// Of an even number the mean of the middle two.
+inline double median_of(std::deque<double> values) {
+  std::ranges::sort(values);
+  const size_t n = values.size();
+  return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+/// The limit above which a number is a spike; infinite while fewer than `least` are known.
+inline double spike_limit(const std::deque<double>& window, double k, size_t least) {
+  if (window.size() < least) return std::numeric_limits<double>::infinity();
+  const double middle = median_of(window);
+  std::deque<double> away;
+  for (const double x : window) away.push_back(std::abs(x - middle));
+  return middle + k * std::max(1.4826 * median_of(away), middle / 50);
+}
+
+/// The slope of least squares of y, at x = 0, 1, ...
+inline double slope(const std::deque<double>& y) {
+  const double middle = static_cast<double>(y.size() - 1) / 2;
+  double xx = 0, xy = 0;
+  for (size_t i = 0; i < y.size(); ++i) {
+    const double dx = static_cast<double>(i) - middle;
+    xx += dx * dx;
+    xy += dx * y[i];
+  }
+  return xy / xx;
+}
+
+/// The last numbers of a kind.
+struct Window {
+  size_t most;
+  std::deque<double> last = {};
+
+  void add(double x) {
+    last.push_back(x);
+    if (last.size() > most) last.pop_front();
+  }
+};
+
+struct Alarm {
+  std::string kind;  ///< "spike"
+  std::string why;   ///< "loss 9.2 is above 3.1"
+  bool goes_back() const { return kind == "spike" || kind == "divergence" || kind == "not finite"; }
+};
+
+class Detectors {
+ public:
+  /// @param on even without --alarms
+  Detectors(const DetectorOptions& options, bool on, const PrecisionOptions& precision)
+      : on_(options.on || on), k_(options.deviations), scaled_(precision.dtype() == Dtype::F16) {}
+
+  /// What this step raises; `watch` may have seen the step.
+  std::vector<Alarm> look(const StepRecord& record, const Watch& watch) {
+    alarms_.clear();
+    // FP16 looks for its loss scale by overflows.
+    const bool overflow = scaled_ && std::isfinite(record.loss) && !std::isfinite(record.grad_norm);
+    if (!on_ || overflow) return {};
+    if (const std::string bad = not_finite(record.loss, record.grad_norm); !bad.empty()) {
+      alarms_.push_back({"not finite", bad});
+      return alarms_;
+    }
+    const double limit = see_spike("loss", record.loss, losses_, 16, k_, "spike");
+    see_spike("gradient norm", record.grad_norm, norms_, 16, 2 * k_, "spike");
+    see_divergence(std::min<double>(record.loss, limit));
+    see_plateau(std::min<double>(record.loss, limit));
+    if (watch.seen()) see_tensors(*watch.seen());
+    return alarms_;
+  }
+
+  /// Without what is known of ranks: a run may go on with others.
+  nlohmann::json state() const {
+    std::set<std::string> standing = standing_;
+    std::erase_if(standing, [](const std::string& name) { return name.starts_with("rank "); });
+    return {{"losses", losses_.last}, {"norms", norms_.last},    {"ratios", ratios_.last},
+            {"slope", slope_.last},   {"smoothed", smoothed_},   {"least", least_},
+            {"count", count_},        {"embedding", embedding_}, {"standing", standing}};
+  }
+  void set_state(const nlohmann::json& state) {
+    const auto take = [&](const char* name, Window& window) {
+      window.last = state.at(name).get<std::deque<double>>();
+      if (window.last.size() > window.most) throw UserError("{} {}", window.last.size(), name);
+    };
+    take("losses", losses_), take("norms", norms_), take("ratios", ratios_), take("slope", slope_);
+    smoothed_ = state.at("smoothed").get<double>();
+    least_ = state.at("least").get<double>();
+    embedding_ = state.at("embedding").get<double>();
+    count_ = count_in(state.at("count"));
+    standing_ = state.at("standing").get<std::set<std::string>>();
+  }
+
+ private:
+  /// An alarm when a condition begins to hold.
+  void raise(bool holds, const std::string& kind, const std::string& what, const std::string& why) {
+    const std::string name = kind + " " + what;
+    if (!holds)
+      standing_.erase(name);
+    else if (standing_.insert(name).second)
+      alarms_.push_back({kind, why});
+  }
+
+  /// Returns the limit.
+  double see_spike(const char* what, double x, Window& window, size_t least, double k,
+                   const char* kind) {
+    const double limit = spike_limit(window.last, k, least);
+    raise(x > limit, kind, what, fmt::format("{} {:.4g} is above {:.4g}", what, x, limit));
+    if (x <= limit) window.add(x);
+    return limit;
+  }
+  void see_divergence(double loss) {
+    constexpr double kKept = 0.9, kWorse = 1.1;
+    constexpr int64_t kLeast = 20;
+    smoothed_ = count_ == 0 ? loss : kKept * smoothed_ + (1 - kKept) * loss;
+    ++count_;
+    least_ = count_ == 1 ? smoothed_ : std::min(least_, smoothed_);
+    raise(count_ > kLeast && smoothed_ > kWorse * least_, "divergence", "",
+          fmt::format("smoothed loss {:.4g} is above {} times {:.4g}", smoothed_, kWorse, least_));
+  }
+  void see_plateau(double loss) {
+    slope_.add(loss);
+    if (slope_.last.size() < slope_.most || slope(slope_.last) < 0) return;
+    alarms_.push_back(
+        {"plateau", fmt::format("the loss does not fall over {} steps", slope_.most)});
+    slope_.last.clear();
+  }
+
+  void see_tensors(const TensorSums& seen) {
+    see_spike("update ratio", update_ratio(seen.whole(Of::Update), seen.whole(Of::Weight)), ratios_,
+              8, k_, "jump");
+    const int64_t blocks = seen.sections() - 2;
+    double most = 0;
+    for (int64_t l = 1; l <= blocks; ++l) most = std::max(most, seen.section(l, Of::Gradient));
+    for (int64_t l = 1; l <= blocks; ++l)
+      raise(seen.section(l, Of::Gradient) < most / 1000, "dead block", fmt::format("{}", l - 1),
+            fmt::format("block {} has a gradient of {:.4g}, another of {:.4g}", l - 1,
+                        seen.section(l, Of::Gradient), most));
+    const double now = seen.facts(0).weight;  // the token embedding is the first tensor
+    if (embedding_ == 0) embedding_ = now;
+    raise(now > 2 * embedding_ || now < embedding_ / 2, "drift", "",
+          fmt::format("the embedding's norm is {:.4g}, and was {:.4g}", now, embedding_));
+    see_ranks(seen);
+  }
+  void see_ranks(const TensorSums& seen) {
+    for (int64_t r = 0; r < seen.ranks() && seen.ranks() > 1; ++r) {
+      std::deque<double> others;
+      for (int64_t other = 0; other < seen.ranks(); ++other)
+        if (other != r) others.push_back(seen.of_rank(other));
+      const double usual = median_of(others);
+      raise(seen.of_rank(r) > 3 * usual, "rank", fmt::format("{}", r),
+            fmt::format("rank {} has a gradient of {:.4g}, others of {:.4g}", r, seen.of_rank(r),
+                        usual));
+    }
+  }
+
+  bool on_;
+  double k_;
+  bool scaled_;
+  Window losses_{32}, norms_{32}, ratios_{32}, slope_{100};
+  double smoothed_ = 0, least_ = 0, embedding_ = 0;
+  int64_t count_ = 0;
+  std::set<std::string> standing_;  ///< conditions that hold
+  std::vector<Alarm> alarms_;       ///< of this step
+};
+
+}  // namespace ladder

@@ -1,0 +1,215 @@
+// --events DIR: what a run measures, as event files for TensorBoard.
+//
+//   DIR/run.json    whose run this is: chapter, model, batch, seed, text
+//   DIR/curves/     what no layout changes: loss, validation loss, rate, norms, tokens, tensors
+//   DIR/machine/    what depends on the machine: times, speed, memory, loss scale
+//
+// With --event-clock step, the time of an event is its step, and the bytes of curves/ are the same
+// on every layout.
+//
+// A run that is resumed writes a further file, whose name sorts after the one before, and which
+// begins with a session start. Readers then drop what they had read of later steps.
+//
+// A GPU's MFU and HFU are two numbers. Both divide operations by the peak of 16-bit products:
+//   mfu   6 (L M + C V) + 12 L C T per token, where M are the elements of a block's matrices. The
+//         lower triangle of attention counts as a whole square (PaLM, arXiv 2204.02311, appendix B)
+//   hfu   the products that were computed: those of recomputation, too
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "chapters/29_monitor/event_file.h"
+#include "common/comm/comm.h"
+#include "common/error.h"
+#include "common/output_file.h"
+#include "common/run/agreement.h"
+#include "common/run/command_line.h"
+#include "common/run/ending.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/report.h"
+#include "common/save/manifest.h"
+
+namespace ladder {
+
+enum class EventClock : uint8_t { Wall, Step };
+constexpr auto names_of(EventClock) { return std::array{"wall", "step"}; }
+
+struct EventOptions {
+  std::string dir;
+  EventClock clock = EventClock::Wall;
+  double peak_tflops = 0;
+
+  void add_to(CommandLine& line) {
+    line.group("29_monitor");
+    line.add("--events", dir, "directory for TensorBoard's event files");
+    line.add("--event-clock", clock, "the time of an event: wall, or step (equal on every layout)");
+    line.add("--peak-tflops", peak_tflops,
+             "TFLOP/s of a device's 16-bit products, for mfu and hfu; 0: as its maker says");
+  }
+
+  /// @throws UserError
+  void check() const {
+    if (!(peak_tflops >= 0 && std::isfinite(peak_tflops)))
+      throw UserError("--peak-tflops must be a finite number, at least 0, not {}", peak_tflops);
+  }
+};
+
+/// What a machine did in a step.
+struct MachineStep {
+  double ms;
+  int64_t products;  ///< floating-point operations of this rank's matrix products
+  double loss_scale;
+};
+
+/// Writes all of it on rank 0, and nothing on other ranks.
+class Events {
+ public:
+  /// @param plan chapter, model, layout
+  /// @throws UserError if the directory has files of another run
+  Events(const EventOptions& options, const RunOptions& run, const RunPlan& plan,
+         const Arena& arena, const Ctx& ctx, RunLog& log, const Comm& comm)
+      : options_(options),
+        plan_(plan),
+        arena_(arena),
+        log_(log),
+        curves_(std::filesystem::path(options.dir) / "curves"),
+        machine_(std::filesystem::path(options.dir) / "machine") {
+    plan_.layout.comm = comm.kind();
+    on_ = comm.rank() == 0 && !options.dir.empty();
+    peak_ = options.peak_tflops;
+    if (peak_ == 0 && ctx.device) peak_ = ladder::peak_tflops(ctx.device->name());
+    if (on_) claim(run);
+  }
+
+  /// The run begins at `step`: now, or once more because it went back.
+  void begin(int64_t step) {
+    write([&] {
+      for (EventFiles* files : {&curves_, &machine_}) {
+        if (!files->is_open()) {
+          files->open();
+          files->write(version_record(time(step)));
+        }
+        files->write(start_record(time(step), step));
+      }
+    });
+  }
+
+  /// @param more further curves: those of --watch-every
+  void step(const StepRecord& r, const std::vector<Scalar>& more, const MachineStep& machine) {
+    std::vector<Scalar> curves = {{"loss", r.loss},
+                                  {"learning_rate", r.lr},
+                                  {"gradient_norm", r.grad_norm},
+                                  {"tokens", static_cast<double>((r.step + 1) * r.tokens)}};
+    curves.insert(curves.end(), more.begin(), more.end());
+    write([&] {
+      curves_.write(scalars_record(time(r.step), r.step, curves));
+      machine_.write(scalars_record(time(r.step), r.step, of_machine(r, machine)));
+    });
+  }
+
+  /// Returns the loss. A run that a signal has stopped has none.
+  double validation(int64_t step, double loss) {
+    if (stopping()) return loss;
+    const Scalar scalar{"validation_loss", loss};
+    write([&] { curves_.write(scalars_record(time(step), step, {&scalar, 1})); });
+    return loss;
+  }
+
+ private:
+  /// The directory is new or empty, or this run goes on from a checkpoint of the run that it has.
+  void claim(const RunOptions& run) {
+    const std::filesystem::path dir = options_.dir, own = dir / "run.json";
+    nlohmann::json now = origin_of(run);
+    now.update({{"chapter", plan_.chapter},
+                {"model", Manifest::sizes_of(plan_.gpt)},
+                {"batch", plan_.layout.batch}});
+    std::error_code error;
+    std::filesystem::create_directories(dir, error);
+    if (error)
+      throw UserError("--events {}: cannot be a directory: {}", options_.dir, error.message());
+    if (std::filesystem::exists(own, error)) return goes_on(run, own, now);
+    if (!names_in(options_.dir).empty())
+      throw UserError(
+          "--events {}: holds files that no --events has put there; legal is an empty directory",
+          options_.dir);
+    write_file(own.string(), "--events", now.dump(2) + "\n");
+  }
+  void goes_on(const RunOptions& run, const std::filesystem::path& own,
+               const nlohmann::json& now) const {
+    const auto there =
+        nlohmann::json::parse(read_small_file(own.string(), 1 << 20), nullptr, false);
+    for (const auto& [name, value] : now.items())
+      if (!there.is_object() || there.value(name, nlohmann::json()) != value)
+        throw UserError(
+            "--events {}: holds another run: its {} differs; legal is another directory",
+            options_.dir, name);
+    if (run.load.empty())
+      throw UserError(
+          "--events {}: holds a run from its first step on; legal are --load, which goes on with "
+          "it, and another directory",
+          options_.dir);
+  }
+
+  double time(int64_t step) const {
+    if (options_.clock == EventClock::Step) return static_cast<double>(step);
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(now).count();
+  }
+
+  std::vector<Scalar> of_machine(const StepRecord& r, const MachineStep& m) const {
+    const double seconds = m.ms / 1e3, T = static_cast<double>(plan_.gpt.seq_len);
+    const auto tokens = static_cast<double>(r.tokens),
+               ranks = static_cast<double>(plan_.layout.mesh.size());
+    const double model = tokens * flops_per_token(plan_.gpt) / seconds / 1e12,
+                 computed = ranks * static_cast<double>(m.products) / seconds / 1e12;
+    std::vector<Scalar> all = {{"step_ms", m.ms},
+                               {"tokens_per_second", tokens / seconds},
+                               {"samples_per_second", tokens / T / seconds},
+                               {"tflops/model", model},
+                               {"tflops/computed", computed},
+                               {"loss_scale", m.loss_scale}};
+    if (peak_ > 0) {
+      const double peak = peak_ * static_cast<double>(devices(plan_));
+      all.push_back({"utilization/mfu", model / peak});
+      all.push_back({"utilization/hfu", computed / peak});
+    }
+    for (size_t i = 0; i < kMemCount; ++i)
+      all.push_back(
+          {fmt::format("memory/{}", kMemNames[i]), static_cast<double>(arena_.peak().bytes[i])});
+    return all;
+  }
+
+  /// The run goes on without events if the disk takes no more.
+  template <class Write>
+  void write(Write&& what) {
+    if (!on_) return;
+    try {
+      what();
+    } catch (const UserError& e) {
+      log_.give_up("--events", e);
+      on_ = false;
+    }
+  }
+
+  EventOptions options_;
+  RunPlan plan_;
+  const Arena& arena_;
+  RunLog& log_;
+  EventFiles curves_, machine_;
+  bool on_ = false;
+  double peak_ = 0;  ///< TFLOP/s of one device; 0: not known
+};
+
+}  // namespace ladder

@@ -1,0 +1,448 @@
+// 29_monitor: is this run healthy, which layer broke first, and what now? Curves for TensorBoard,
+// norms of every tensor, detectors, and a way back past the batches that raised an alarm.
+
+#include "chapters/02_adamw/optimizer.h"
+#include "chapters/03_schedules/schedule.h"
+#include "chapters/04_clipping/accumulate.h"
+#include "chapters/04_clipping/clip.h"
+#include "chapters/05_mixed_precision/loss_scaler.h"
+#include "chapters/05_mixed_precision/precision.h"
+#include "chapters/06_checkpointing/memory_limit.h"
+#include "chapters/06_checkpointing/recompute.h"
+#include "chapters/07_ddp/ddp.h"
+#include "chapters/08_zero1/zero1.h"
+#include "chapters/14_stability/spike_guard.h"
+#include "chapters/29_monitor/detectors.h"
+#include "chapters/29_monitor/events.h"
+#include "chapters/29_monitor/plant.h"
+#include "chapters/29_monitor/rewind.h"
+#include "chapters/29_monitor/row_clip.h"
+#include "chapters/29_monitor/watch.h"
+#include "common/data/text.h"
+#include "common/model/activations.h"
+#include "common/model/init.h"
+#include "common/model/measure.h"
+#include "common/run/backend.h"
+#include "common/run/fault.h"
+#include "common/run/log.h"
+#include "common/run/options.h"
+#include "common/run/run_main.h"
+#include "common/run/sampler.h"
+#include "common/run/validation.h"
+#include "common/save/checkpoint.h"
+
+namespace ladder {
+namespace {
+
+// ---- 1. options ---------------------------------------------------------------------------------
+
+struct Options {
+  RunOptions run;
+  SgdOptions sgd;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  AccumulateOptions accumulate;
+  ClipOptions clip;
+  PrecisionOptions precision;
+  LossScaleOptions loss_scale;
+  RecomputeOptions recompute;
+  DdpOptions ddp;
+  FaultOptions fault;
+  AdaptiveClipOptions agc;
+  SpikeGuardOptions spike_guard;
+  EventOptions events;
+  WatchOptions watch;
+  DetectorOptions alarms;
+  RewindOptions rewind;
+  PlantOptions plant;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options o;
+  CommandLine("29_monitor: curves, tensors, alarms, and a way back")
+      .read(argc, argv, o.run, o.sgd, o.optimizer, o.schedule, o.accumulate, o.clip, o.precision,
+            o.loss_scale, o.recompute, o.ddp, o.fault, o.agc, o.spike_guard, o.events, o.watch,
+            o.alarms, o.rewind, o.plant);
+  o.rewind.check(o.run, o.spike_guard);
+  return o;
+}
+
+// ---- 2. layout ----------------------------------------------------------------------------------
+
+/// Every rank holds the whole model, optimizer states of a shard, and the activations of a
+/// micro-batch of its share.
+struct Layout {
+  const Options& o;
+  int rank;
+
+  GptConfig gpt = o.run.gpt();
+  ParamLayout params{gpt, o.run.ranks};
+  /// This rank's chunks of all sections.
+  ParamLayout shard = params.shard(rank);
+  int64_t batch = o.run.batch;           ///< B, sequences of a step
+  int64_t tokens = batch * gpt.seq_len;  ///< of a step
+  Schedule schedule{o.schedule, o.run.lr, o.run.steps, tokens};
+  int64_t N = o.run.ranks;                              ///< ranks
+  int64_t share = o.ddp.share(batch, N);                ///< sequences of a step on one rank
+  int64_t micro = o.accumulate.micro(share);            ///< MBS, sequences of a micro-batch
+  int64_t GA = share / micro;                           ///< micro-batches of a step
+  int64_t stream = micro * gpt.seq_len * gpt.channels;  ///< elements of a residual stream
+  Recompute recompute{o.recompute.policy, gpt.layers};
+  ActivationPlan acts = recompute.plan(o.precision.plan());
+
+  Layout(const Options& o_, int rank_) : o(o_), rank(rank_) { check_sharding(o.optimizer, N); }
+};
+
+// ---- 3. memory ----------------------------------------------------------------------------------
+
+struct Memory {
+  const Options& o;
+  const Layout& layout;
+  Comm& comm;
+
+  std::unique_ptr<Device> device = open_device(o.run);  // null: kernels run on the host
+  Arena arena{device.get()};
+  StepFlops flops = {};  // of a step's products
+  Ctx ctx = make_ctx(o.run, arena, device.get(), {.flops = &flops.all, .comm = &comm});
+  // Flat buffers: the weights that the optimizer updates, and those that the model reads.
+  ShardedWeights weights{arena, layout.params, layout.shard, o.precision};
+  GptTensors w = layout.params.view(weights.compute);  // the latter, seen as a model
+  // Gradients, in as many buffers as the micro-steps take.
+  GradTree grads{arena, layout.params, o.accumulate, layout.GA};
+  CommStream comm_stream =
+      open_comm_stream(arena, ctx, comm, o.run, o.ddp, layout.params.largest_section());
+  Zero1 zero1{comm_stream, layout.params, o.ddp};
+  Optimizer optimizer{arena, layout.shard, o.sgd, o.optimizer};
+  LossScaler scaler{o.loss_scale, o.precision};
+  RowClip agc{arena, layout.params, layout.shard, o.agc};
+  SpikeGuard guard{o.spike_guard};
+  Watch watch{arena, layout.params, layout.shard, o.precision.dtype(), layout.stream, o.watch};
+  Rewinds rewinds{o.rewind};
+  Detectors detectors{o.alarms, rewinds.on(), o.precision};
+  BatchNumbers batches{o.rewind};
+  Batch batch = alloc_batch(arena, layout.share, layout.gpt.seq_len);  // this rank's share
+  // (B): a loss for each sequence of all ranks, in memory shared with the host, which reads it.
+  Tensor losses = arena.shared(Mem::Activation, "losses", Dtype::F32, {layout.batch});
+  Activations acts = alloc_activations(arena, layout.gpt, layout.micro, layout.acts);
+  ActGrads dacts = alloc_act_grads(arena, layout.gpt, layout.micro, layout.acts);
+  // For grad_norm: the digits of an exact sum of squares (docs/same_bits.md).
+  Tensor limbs = arena.shared(Mem::Workspace, "limbs", Dtype::I64, {1, kLimbs});
+};
+
+/// What the formulas of the README say that Memory will take.
+MemoryBytes predict(const Options& o, const Layout& layout) {
+  const int64_t P = layout.params.size(), B = layout.batch, MBS = layout.micro,
+                T = layout.gpt.seq_len;
+  MemoryBytes bytes;
+  bytes[Mem::Param] = Weights::param_bytes(P, o.precision);
+  bytes[Mem::Master] = Weights::master_bytes(layout.shard.size(), o.precision);
+  bytes[Mem::Optim] = Optimizer::bytes(layout.shard, o.sgd, o.optimizer);
+  bytes[Mem::Activation] =
+      activation_bytes(layout.gpt, MBS, layout.acts) + 8 * B / layout.N * T + 4 * B;
+  bytes[Mem::Workspace] =
+      act_grad_bytes(layout.gpt, MBS, layout.acts) + 8 * kLimbs + scratch_bytes(o.run);
+  bytes[Mem::Workspace] += RowClip::bytes(layout.params, o.agc);
+  bytes[Mem::Workspace] +=
+      Watch::bytes(layout.params, layout.shard, o.precision.dtype(), layout.stream, o.watch);
+  bytes[Mem::Comm] = CommStream::bytes(o.run.ranks, layout.params.largest_section());
+  GradTree::add_bytes(bytes, layout.params, o.accumulate, layout.GA);
+  return bytes;
+}
+
+// ---- 4. data ------------------------------------------------------------------------------------
+
+/// All that a checkpoint holds.
+TrainingState training_state(const Layout& layout, Memory& m) {
+  return {.gpt = layout.gpt,
+          .layout = layout.shard,
+          .params = m.weights.master,
+          .optim = m.optimizer.tensors(),
+          .others{named_state("optimizer", m.optimizer), named_state("loss_scale", m.scaler),
+                  named_state("spike_guard", m.guard), named_state("detectors", m.detectors),
+                  named_state("batches", m.batches)},
+          .comm = &m.comm};
+}
+
+/// Initial weights of this rank's chunks, or those of the checkpoint `from`, gathered. Returns the
+/// first step to take.
+int64_t start(const Options& o, const Layout& layout, Memory& m, const std::string& from) {
+  int64_t step = 0;
+  if (!from.empty())
+    step = load_checkpoint(m.ctx, from, training_state(layout, m));
+  else
+    init_params(m.ctx, m.weights.master, layout.shard, layout.gpt, o.run.seed);
+  m.weights.refresh(m.ctx, layout.shard);
+  all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
+  return step;
+}
+
+// ---- 5. step ------------------------------------------------------------------------------------
+
+/// Block l from its input on.
+void forward_block(Memory& m, const Activations& a, int64_t l) {
+  const Ctx& ctx = m.ctx;
+  const BlockTensors& p = m.w.blocks[l];
+  const BlockActs& s = a.blocks[l];
+  norm_forward(ctx, s.norm1, s.stat1, a.stream(l), p.norm1);
+  attn_forward(ctx, a.product, s.attn, s.norm1, p.attn);
+  residual_forward(ctx, s.mid, a.stream(l), a.product, p.residual1_b);
+
+  norm_forward(ctx, s.norm2, s.stat2, s.mid, p.norm2);
+  mlp_forward(ctx, a.product, s.mlp, s.norm2, p.mlp);
+  residual_forward(ctx, s.out, s.mid, a.product, p.residual2_b);
+}
+
+/// From `tokens` (B,T) to the last norm. What backward needs stays in `a`, or is computed again.
+void forward(Memory& m, const Activations& a, Tensor tokens) {
+  const auto L = std::ssize(m.w.blocks);
+  embed_forward(m.ctx, a.embed, tokens, m.w.embed);
+  for (int64_t l = 0; l < L; ++l) {
+    // Block l takes the memory of block l - Recompute::sets(): what forward kept of that one is
+    // gone from here on.
+    m.watch.stream(m.ctx, l, a.stream(l));
+    forward_block(m, a, l);
+  }
+  m.watch.stream(m.ctx, L, a.stream(L));
+  norm_forward(m.ctx, a.norm, a.stat, a.stream(L), m.w.norm);
+}
+
+/// The head, forward and backward: losses (B) of `targets` (B,T), the gradient of its input into
+/// d.branch, and that of its weights.
+void head(Memory& m, const GptTensors& dw, const Activations& a, const ActGrads& d, Tensor losses,
+          Tensor targets, int64_t vocab, float scale, Into into) {
+  head_forward(m.ctx, a.logits, a.norm, m.w.head_w);
+  head_loss_and_gradient(m.ctx, losses, a.logits, targets, vocab, scale);
+  head_backward_input(m.ctx, d.branch, a.logits, m.w.head_w);
+  head_backward_weight(m.ctx, dw.head_w, a.logits, a.norm, into);
+}
+
+/// Before backward of block l: computes again what forward has dropped of it and of its segment.
+void recompute_segment(Memory& m, const Activations& a, const Recompute& recompute, int64_t l) {
+  const StepFlops::Recomputing counted(m.flops);
+  const Range segment = recompute.segment_before(l);
+  for (int64_t b = segment.begin; b < segment.end; ++b) forward_block(m, a, b);
+  recompute_parts(m.ctx, recompute.parts_before(l), a.blocks[l], a.stream(l), m.w.blocks[l]);
+}
+
+/// The gradients of section s are complete in micro-step k of GA: they join those of earlier ones,
+/// as in chapter 04, and after the last micro-step the sum goes to the other ranks.
+void section_done(Memory& m, int64_t s, int64_t k, int64_t GA) {
+  m.grads.join(m.ctx, k, GA, s);
+  if (k + 1 < GA) return;
+  m.watch.own_gradient(m.ctx, m.grads.sum(), s, m.comm.rank());
+  m.zero1.ready(m.grads.sum(), s);
+}
+
+/// Gradients of all parameters but the head's, from d.branch, which `head` has written. Section by
+/// section they go to the other ranks.
+void backward(Memory& m, const Layout& layout, int64_t k, int64_t GA, const Activations& a,
+              const ActGrads& d, Tensor tokens) {
+  const Ctx& ctx = m.ctx;
+  const GptTensors& w = m.w;
+  const GptTensors& dw = m.grads.view();
+  const Into into = m.grads.into();
+  const auto L = std::ssize(w.blocks);
+  norm_backward_input(ctx, d.stream, d.branch, a.stream(L), a.stat, w.norm);
+  norm_backward_weight(ctx, dw.norm, d.branch, a.stream(L), a.stat, into);
+  section_done(m, L + 1, k, GA);
+
+  // d.stream is the gradient of the residual stream. A residual hands it on to both its operands.
+  for (int64_t l = L; l-- > 0;) {
+    recompute_segment(m, a, layout.recompute, l);
+
+    const BlockTensors& p = w.blocks[l];
+    const BlockTensors& g = dw.blocks[l];
+    const BlockActs& s = a.blocks[l];
+    residual_backward_weight(ctx, g.residual2_b, d.stream, into);
+    mlp_backward_input(ctx, d.branch, d.mlp, d.stream, s.mlp, p.mlp);
+    mlp_backward_weight(ctx, g.mlp, d.mlp, d.stream, s.norm2, s.mlp, into);
+    norm_backward_input(ctx, d.norm, d.branch, s.mid, s.stat2, p.norm2);
+    norm_backward_weight(ctx, g.norm2, d.branch, s.mid, s.stat2, into);
+    // The branch has read the stream, too: its gradient is added.
+    residual_backward_input(ctx, d.stream, d.norm);
+
+    residual_backward_weight(ctx, g.residual1_b, d.stream, into);
+    attn_backward_input(ctx, d.branch, d.attn, d.stream, s.attn, p.attn);
+    attn_backward_weight(ctx, g.attn, d.attn, d.stream, s.norm1, s.attn, into);
+    norm_backward_input(ctx, d.norm, d.branch, a.stream(l), s.stat1, p.norm1);
+    norm_backward_weight(ctx, g.norm1, d.branch, a.stream(l), s.stat1, into);
+    residual_backward_input(ctx, d.stream, d.norm);
+    section_done(m, l + 1, k, GA);
+  }
+  embed_backward_weight(ctx, dw.embed, d.stream, tokens, into);
+  section_done(m, 0, k, GA);
+}
+
+/// One batch: loss, gradients of this rank's share, sums over ranks and update of its chunks.
+StepRecord train_step(const Options& o, const Layout& layout, Memory& m, const Text& text,
+                      RunLog& log, int64_t step) {
+  const int64_t MBS = layout.micro, GA = layout.GA, first = m.comm.rank() * layout.share;
+  const Tensor own_losses = m.losses.slice(first, layout.share);
+  m.flops = {};
+  m.comm_stream.begin_step();
+  m.watch.begin(m.ctx, step);
+  const int64_t number = m.batches.at(step);
+  text.draw(m.batch, o.run.seed, number, first);
+  o.spike_guard.inject(m.batch, o.run.seed, number, first);
+  o.plant.shuffle(m.batch, o.run.seed, number, first);
+  const int64_t targets = sum_over(m.comm, count_targets(m.batch));
+  // The loss is a mean over all targets of the batch, so each target weighs 1 / targets; FP16
+  // scales it up. S is a power of two.
+  const float S = m.scaler.scale(), scale = S / static_cast<float>(targets);
+  const float weight = o.plant.weight(step, m.comm.rank(), layout.N);
+
+  for (int64_t k = 0; k < GA; ++k) {
+    const Batch part = m.batch.slice(k * MBS, MBS);
+    m.grads.begin(k);
+    forward(m, m.acts, part.tokens);
+    head(m, m.grads.view(), m.acts, m.dacts, own_losses.slice(k * MBS, MBS), part.targets,
+         layout.gpt.vocab, scale * weight, m.grads.into());
+    backward(m, layout, k, GA, m.acts, m.dacts, part.tokens);
+    m.grads.close(k, GA);
+  }
+  m.zero1.finish(m.ctx, m.grads.sum());
+  const Tensor grads = m.grads.finish(m.ctx);
+  m.comm.all_gather(m.losses, own_losses);  // the mean is a sum over all sequences, in order
+  for (const Tensor& chunk : layout.shard.sections_of(grads)) m.scaler.unscale(m.ctx, chunk);
+  o.plant.freeze(m.ctx, layout.shard, grads, step);
+  const float loss = mean_loss(m.ctx, m.losses, targets);
+  const double norm = grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm);
+
+  const float lr = layout.schedule.lr(step) * o.plant.rate(step);
+  std::string bad = m.scaler.end_step(loss, norm);
+  if (bad.empty()) bad = m.guard.judge(loss, norm);
+  m.watch.before(m.ctx, grads, m.weights.master);
+  if (bad.empty()) {
+    const bool rows = m.agc.apply(m.ctx, grads, m.weights.master, m.comm);
+    const double left = rows ? grad_norm(m.ctx, grads, layout.shard, m.limbs, &m.comm) : norm;
+    for (const Tensor& chunk : layout.shard.sections_of(grads))
+      clip_global_norm(m.ctx, chunk, left, o.clip.clip);
+    m.optimizer.step(m.ctx, m.weights.master, grads, lr);
+    m.watch.after(m.ctx, m.weights.master);
+    m.weights.refresh(m.ctx, layout.shard);
+    all_gather(m.ctx, m.comm_stream, layout.params, m.weights.compute);
+  } else {
+    m.comm_stream.skip_update();
+    log.skipped(step, bad);
+  }
+  m.watch.finish(m.ctx, m.comm, norm);
+  return {.step = step, .loss = loss, .grad_norm = norm, .lr = lr, .tokens = layout.tokens};
+}
+
+/// Mean loss of the held-out text, shared among ranks.
+float validate(const Layout& layout, Memory& m, const Text& text) {
+  Validation v(m.ctx, &m.comm, text, m.batch, m.losses, layout.micro);
+  while (v.next()) {
+    const Activations acts = m.acts.first(v.count());
+    forward(m, acts, v.batch().tokens);
+    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    head_loss(m.ctx, v.losses(), acts.logits, v.batch().targets, layout.gpt.vocab);
+  }
+  return v.mean();
+}
+
+/// Tells what the detectors have heard in the step. Returns the alarm after which a run goes back.
+std::optional<Alarm> tell_alarms(Memory& m, RunLog& log, const StepRecord& record) {
+  std::optional<Alarm> worst;
+  for (const Alarm& alarm : m.detectors.look(record, m.watch)) {
+    log.note(fmt::format("step {}: alarm: {}, {}", record.step, alarm.kind, alarm.why));
+    log.extra()["alarms"].push_back(
+        {{"step", record.step}, {"kind", alarm.kind}, {"why", alarm.why}});
+    if (alarm.goes_back() && m.rewinds.on()) worst = alarm;
+  }
+  return worst;
+}
+
+/// Back to the checkpoint in --save, and past the batches around that of step `step`. Returns the
+/// next step to take.
+int64_t go_back(const Options& o, const Layout& layout, Memory& m, RunLog& log, int64_t step,
+                const Alarm& alarm) {
+  const int64_t batch = m.batches.at(step);
+  const int64_t to = start(o, layout, m, o.run.save);
+  const Range range = m.rewinds.around(batch, m.batches.at(to));
+  m.rewinds.count(to, alarm.kind + ", " + alarm.why);
+  m.batches.skip(range);
+  const std::string skip = fmt::format("{}:{}", range.begin, range.end);
+  log.note(fmt::format("step {}: back to step {}, --skip-batches {}", step, to, skip));
+  log.extra()["rewinds"].push_back(
+      {{"step", step}, {"why", alarm.kind}, {"to", to}, {"skip_batches", skip}});
+  return to;
+}
+
+void train(const Options& o, const Layout& layout, Memory& m, const Text& text, RunLog& log,
+           Events& events) {
+  int64_t step = start(o, layout, m, o.run.load);
+  events.begin(step);
+  if (m.rewinds.on()) log.save(training_state(layout, m), step);
+  for (; log.goes_on(step); ++step) {
+    log.begin_step();
+    const StepRecord record = train_step(o, layout, m, text, log, step);
+    log.end_step(record);
+    if (log.tracing())
+      log.trace(record, param_hash(m.ctx, m.weights.master, layout.shard, &m.comm));
+    events.step(record, m.watch.scalars(), {log.last_ms(), m.flops.all, m.scaler.scale()});
+    if (const std::optional<Alarm> alarm = tell_alarms(m, log, record)) {
+      step = go_back(o, layout, m, log, step, *alarm) - 1;
+      events.begin(step + 1);
+      continue;
+    }
+    if (log.eval_due(step)) log.eval(step, events.validation(step, validate(layout, m, text)));
+    if (log.save_due(step)) log.save(training_state(layout, m), step + 1);
+  }
+}
+
+// ---- 6. report ----------------------------------------------------------------------------------
+
+/// Text that the model writes, a token at a time.
+std::string sample(const Options& o, const Layout& layout, Memory& m) {
+  Sampler sampler(o.run.sampling(layout.gpt));
+  const Tensor tokens = m.batch.tokens.first(1);
+  const Activations acts = m.acts.first(1);
+  while (sampler.next(tokens)) {
+    forward(m, acts, tokens);
+    head_forward(m.ctx, acts.logits, acts.norm, m.w.head_w);
+    sampler.choose(m.ctx, acts.logits);
+  }
+  return sampler.text();
+}
+
+/// Bytes that the plan would take under another policy, the same on every rank.
+MemoryBytes plan_under(Options o, const std::string& policy) {
+  o.recompute.policy = policy;
+  return predict(o, Layout(o, 0));
+}
+
+void run(Options o, Comm& comm) {
+  o.run.ranks = comm.size();
+  const Layout layout(o, comm.rank());
+  const RunPlan plan{.chapter = "29_monitor",
+                     .gpt = layout.gpt,
+                     .layout = run_layout(o.run, layout.micro, {{Axis::Data, o.run.ranks}}),
+                     .predicted = predict(o, layout)};
+  check_memory_limit(plan, layout.recompute, o.recompute.memory_limit,
+                     comm.rank() == 0 && !o.run.quiet,
+                     [&](const std::string& policy) { return plan_under(o, policy); });
+  if (o.run.plan_only) return show_plan(o.run, plan, &comm);
+  const Text text(o.run.text(layout.gpt));
+  Memory m{o, layout, comm};
+  RunLog log(o.run, plan, m.arena, m.ctx, &comm);
+  Events events(o.events, o.run, plan, m.arena, m.ctx, log, comm);
+  m.comm_stream.show(log);
+  train(o, layout, m, text, log, events);
+  m.scaler.report(log.extra());
+  report_recompute(log, m.flops, layout.recompute.extra_flops(layout.gpt, layout.share));
+  report_traffic(log, zero1_traffic(layout.params, o.ddp, o.precision), m.comm_stream);
+  m.watch.report(log.extra());
+  log.finish(events.validation(log.last_step(), validate(layout, m, text)));
+  if (o.run.sample > 0) log.sample(sample(o, layout, m));
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  return ladder::run_main([&] {
+    const ladder::Options o = ladder::parse_options(argc, argv);
+    ladder::start_ranks(o.run, o.fault.planted([&](ladder::Comm& comm) { run(o, comm); }));
+  });
+}

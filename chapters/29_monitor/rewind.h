@@ -1,0 +1,147 @@
+// --rewind N: after an alarm, goes back to the last checkpoint and goes on past the batches that
+// raised it. PaLM's runs did so by hand (arXiv 2204.02311, section 5.1).
+//
+// From here on a step and its batch have two numbers: batch = step + skipped. Schedule and
+// optimizer count steps. `skipped` is part of the checkpoint, and so are ranges that are yet to be
+// skipped.
+//
+//   step    20   21   22   23   24                      a checkpoint after step 20
+//   batch   20   21   22   23   24: a spike             --rewind 1: back, and skip 23:26
+//   step         21   22   23   24   25
+//   batch        21   22   26   27   28                 as --load DIR --skip-batches 23:26
+//
+// A range A:B has batch A, but not B.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "chapters/14_stability/spike_guard.h"
+#include "common/error.h"
+#include "common/run/command_line.h"
+#include "common/run/options.h"
+#include "common/save/manifest.h"
+#include "kernels/tree.h"
+
+namespace ladder {
+
+struct RewindOptions {
+  std::optional<int64_t> around = std::nullopt;
+  std::vector<std::string> skip = {};
+
+  void add_to(CommandLine& line) {
+    line.group("29_monitor");
+    line.add("--rewind", around,
+             "after a spike or a divergence: go back to the checkpoint in --save, and skip the "
+             "batch of the alarm with so many before and after it",
+             {.shown_default = "off"});
+    line.add("--skip-batches", skip, "ranges A:B of batches, A but not B, that no step takes",
+             {.list = true});
+  }
+  /// @throws UserError
+  void check() const {
+    if (around) require_range("--rewind", *around, 0, kMaxCount);
+    for (const std::string& text : skip) range(text);
+  }
+  /// @throws UserError
+  void check(const RunOptions& run, const SpikeGuardOptions& guard) const {
+    if (!around) return;
+    if (!run.plan_only && (run.save.empty() || run.save_every == 0))
+      throw UserError("--rewind goes back to a checkpoint; legal with --save and --save-every");
+    if (guard.deviations > 0)
+      throw UserError("--rewind and --spike-guard: two answers to one spike; legal is one of them");
+  }
+
+  static Range range(const std::string& text) {
+    Range range{-1, -1};
+    const char* const end = text.data() + text.size();
+    const auto first = std::from_chars(text.data(), end, range.begin);
+    if (first.ec == std::errc{} && first.ptr != end && *first.ptr == ':') {
+      const auto last = std::from_chars(first.ptr + 1, end, range.end);
+      if (last.ec == std::errc{} && last.ptr == end && 0 <= range.begin &&
+          range.begin < range.end && range.end <= kMaxCount)
+        return range;
+    }
+    throw UserError("--skip-batches {}; legal is A:B with A from 0 on and B above A", text);
+  }
+};
+
+/// Which batch a step takes.
+class BatchNumbers {
+ public:
+  explicit BatchNumbers(const RewindOptions& options) {
+    for (const std::string& text : options.skip) skip(RewindOptions::range(text));
+  }
+
+  /// Of this step. Steps are asked for in their order.
+  int64_t at(int64_t step) {
+    for (const Range& range : ranges_)  // ascending
+      if (range.begin <= step + skipped_ && step + skipped_ < range.end)
+        skipped_ = range.end - step;
+    return step + skipped_;
+  }
+  void skip(Range range) {
+    ranges_.push_back(range);
+    std::ranges::sort(ranges_, {}, &Range::begin);
+  }
+
+  nlohmann::json state() const {
+    std::vector<std::array<int64_t, 2>> ranges;
+    for (const Range& range : ranges_) ranges.push_back({range.begin, range.end});
+    return {{"skipped", skipped_}, {"ranges", ranges}};
+  }
+  /// Ranges of the command line stay.
+  void set_state(const nlohmann::json& state) {
+    skipped_ = count_in(state.at("skipped"));
+    for (const nlohmann::json& range : state.at("ranges")) {
+      const Range there{count_in(range.at(0)), count_in(range.at(1))};
+      const auto same = [&](const Range& r) {
+        return r.begin == there.begin && r.end == there.end;
+      };
+      if (std::ranges::none_of(ranges_, same)) skip(there);
+    }
+  }
+
+ private:
+  int64_t skipped_ = 0;
+  std::vector<Range> ranges_;
+};
+
+/// What is skipped after an alarm at `batch`.
+class Rewinds {
+ public:
+  explicit Rewinds(const RewindOptions& options) : around_(options.around) {}
+
+  bool on() const { return around_.has_value(); }
+  /// @param first the batch that would follow the checkpoint
+  Range around(int64_t batch, int64_t first) const {
+    return {std::max(first, batch - *around_), batch + *around_ + 1};
+  }
+  /// Counts a way back. @throws UserError if one more would not help
+  void count(int64_t to, const std::string& why) {
+    times_ = to == last_ ? times_ + 1 : 1;
+    last_ = to;
+    if (times_ > kMost)
+      throw UserError(
+          "{}; {} times back to step {} did not help; legal is another --lr, or --load "
+          "of an earlier checkpoint",
+          why, kMost, to);
+  }
+
+ private:
+  static constexpr int kMost = 3;
+
+  std::optional<int64_t> around_;
+  int64_t last_ = -1;
+  int times_ = 0;
+};
+
+}  // namespace ladder

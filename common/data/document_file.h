@@ -1,0 +1,53 @@
+// A token file that holds documents, one behind the other.
+//
+// Where they end is said by X.idx beside X.bin, Megatron's index, or by a token that ends each of
+// them. The index is read where it lies. Ends that tokens tell are kept: 8 bytes for a document.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/data/text.h"
+#include "common/input_file.h"
+#include "kernels/tree.h"
+
+namespace ladder {
+
+/// Documents by their number, as tokens of the file.
+class DocumentFile {
+ public:
+  /// Reads the whole index, or without one the whole file, once.
+  /// @param end_of_text the token that ends a document; none: there is an index
+  /// @throws UserError naming the file if it cannot be read, if it has no index, or one of other
+  /// tokens, or if no document ends with that token
+  DocumentFile(const TextOptions& options, std::optional<int64_t> end_of_text);
+
+  /// X.idx for X.bin, whether it exists or not.
+  static std::string index_of(const std::string& path);
+
+  const std::string& name() const { return file_.name(); }
+  int64_t count() const { return count_; }
+  /// The tokens of document i. The token that ends it is one of them. There may be none.
+  Range document(int64_t i) const;
+  /// tokens = those from `begin` on. @throws UserError if the file has changed, cannot be read, or
+  /// has a token that is not below the vocabulary
+  void read(int64_t begin, std::span<int32_t> tokens) const;
+
+ private:
+  void find_ends(int64_t end_of_text);
+  void open_index();
+  void check_index();
+  std::vector<Range> indexed(int64_t first, int64_t count) const;
+
+  TextOptions options_;
+  InputFile file_;
+  int64_t size_;  ///< tokens
+  int64_t count_ = 0;
+  std::optional<InputFile> index_;
+  std::vector<int64_t> ends_;  ///< without an index
+};
+
+}  // namespace ladder

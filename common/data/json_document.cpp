@@ -1,0 +1,101 @@
+#include "common/data/json_document.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+
+/// Is told of each value in turn. Returning false ends the parser.
+class Reader : public nlohmann::json_sax<json> {
+ public:
+  explicit Reader(JsonDocument& document) : document_(document) {}
+  std::string wrong;  ///< what the line should have been
+
+  bool has_text() const { return fields_[0].met; }
+
+  bool key(std::string& name) override {
+    field_ = nullptr;
+    if (depth_ != 1) return true;
+    for (Field& field : fields_)
+      if (name == field.name) field_ = &field;
+    if (!field_) return true;
+    if (std::exchange(field_->met, true)) return fail(fmt::format("\"{}\" twice", name));
+    return true;
+  }
+  bool string(std::string& value) override {
+    if (field_ && depth_ == 1) field_->value.swap(value);
+    return in_object("");
+  }
+  bool number_integer(int64_t value) override { return number(std::to_string(value)); }
+  bool number_unsigned(uint64_t value) override { return number(std::to_string(value)); }
+  bool number_float(double, const std::string&) override { return in_object("a number"); }
+  bool boolean(bool) override { return in_object("a Boolean"); }
+  bool null() override { return in_object(field_ == &fields_[0] ? "null" : ""); }
+  bool binary(json::binary_t&) override { return true; }
+  bool start_object(size_t) override {
+    const bool legal = depth_ == 0 || in_object("an object");
+    ++depth_;
+    return legal;
+  }
+  bool start_array(size_t) override {
+    const bool legal = in_object("an array");
+    ++depth_;
+    return legal;
+  }
+  bool end_object() override { return end(); }
+  bool end_array() override { return end(); }
+  bool parse_error(size_t at, const std::string&, const json::exception&) override {
+    return fail(fmt::format("malformed JSON or invalid UTF-8 at byte {}", at));
+  }
+
+ private:
+  struct Field {
+    const char* name;
+    std::string& value;
+    bool met = false;
+  };
+
+  bool fail(std::string why) {
+    wrong = std::move(why);
+    return false;
+  }
+  bool end() {
+    --depth_;
+    return true;
+  }
+  /// @param kind of a value that none of the fields may have; empty: this one may
+  bool in_object(const char* kind) {
+    if (depth_ == 0) return fail("no object");
+    if (depth_ == 1 && field_ && *kind)
+      return fail(fmt::format("\"{}\" is {}", field_->name, kind));
+    return true;
+  }
+  bool number(std::string digits) {
+    if (field_ != &fields_[1]) return in_object("a number");
+    if (depth_ == 1) field_->value = std::move(digits);
+    return true;
+  }
+
+  JsonDocument& document_;
+  Field fields_[3] = {{"text", document_.text}, {"id", document_.id}, {"source", document_.source}};
+  Field* field_ = nullptr;  ///< whose value comes next
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::string read_document(std::string_view line, JsonDocument& document) {
+  document.text.clear();
+  document.id.clear();
+  document.source.clear();
+  Reader reader(document);
+  if (!json::sax_parse(line, &reader)) return reader.wrong;
+  return reader.has_text() ? "" : "no \"text\"";
+}
+
+}  // namespace ladder

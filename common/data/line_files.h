@@ -1,0 +1,61 @@
+// Lines of files, in parts of about 256 KiB, in as much memory whatever the size of the files.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/data/zstd.h"
+#include "common/input_file.h"
+
+namespace ladder {
+
+/// Whole lines that follow each other in one file.
+struct LinePart {
+  struct Line {
+    size_t begin, bytes;  ///< in the text, without the end of the line
+    bool too_long;        ///< it was longer than is legal, and its text is not here
+  };
+
+  std::string text;
+  std::vector<Line> lines;
+  size_t file = 0;      ///< of the files
+  int64_t number = 0;   ///< of the first line in its file, from 1
+  int64_t ordinal = 0;  ///< of the first line among those of all files, from 0
+
+  std::string_view line(size_t i) const {
+    return std::string_view(text).substr(lines[i].begin, lines[i].bytes);
+  }
+};
+
+/// Files of lines, of which those named *.zst are compressed.
+class LineFiles {
+ public:
+  /// @param flag that gave the paths, for messages
+  /// @param longest bytes that a line may have
+  /// @throws UserError naming a file that cannot be read
+  LineFiles(const std::vector<std::string>& paths, std::string_view flag, int64_t longest);
+
+  /// false: there is no more. @throws UserError naming the file
+  bool next(LinePart& part);
+  /// Goes back to the first line.
+  void rewind();
+  /// "--data x.jsonl: line 7"
+  std::string name_of(const LinePart& part, size_t line) const;
+  const std::vector<InputFile>& files() const { return files_; }
+
+ private:
+  bool fill(std::string& text);
+  void skip_long(LinePart& part);
+
+  std::vector<InputFile> files_;
+  int64_t longest_;
+  size_t file_ = 0;
+  std::unique_ptr<ByteSource> source_;
+  std::string left_over_;  ///< the beginning of a line
+  int64_t number_ = 1, ordinal_ = 0;
+};
+
+}  // namespace ladder

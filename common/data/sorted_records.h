@@ -1,0 +1,126 @@
+// SortedRecords: records in ascending order, of which only some are in memory: the others are in
+// files, as sorted runs that are merged when they are read.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <queue>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace ladder {
+
+/// A file that has no name: it goes when it is closed, or when the program dies.
+class NamelessFile {
+ public:
+  /// @param what for messages: "--out"
+  /// @throws UserError if no file can be made in `directory`
+  NamelessFile(const std::filesystem::path& directory, std::string what);
+  /// Appends. @throws UserError if the disk takes no more
+  void write(std::span<const std::byte> bytes);
+  /// @throws UserError if the disk fails
+  void read(int64_t begin, std::span<std::byte> out) const;
+
+ private:
+  [[noreturn]] void fail(const char* verb) const;
+
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::string what_;
+  std::filesystem::path directory_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+template <class Record>
+class SortedRecords {
+  static_assert(std::is_trivially_copyable_v<Record>);
+
+ public:
+  /// @param limit bytes of records that memory holds
+  /// @param directory for what is beyond the limit
+  SortedRecords(int64_t limit, std::filesystem::path directory)
+      : capacity_(std::max<size_t>(1024, static_cast<size_t>(limit) / sizeof(Record))),
+        directory_(std::move(directory)) {}
+
+  void add(std::span<const Record> records) {
+    for (const Record& record : records) {
+      if (records_.size() == capacity_) spill();
+      records_.push_back(record);
+    }
+  }
+  int64_t spilled_bytes() const { return static_cast<int64_t>(spilled_ * sizeof(Record)); }
+  int64_t size() const { return static_cast<int64_t>(spilled_ + records_.size()); }
+
+  /// f(record) of all, ascending. Afterwards there are none.
+  template <class F>
+  void take(F&& f) {
+    std::ranges::sort(records_);
+    if (runs_.empty()) {
+      for (const Record& record : records_) f(record);
+    } else {
+      if (!records_.empty()) spill();
+      merge(f);
+    }
+    records_ = {};
+    runs_.clear();
+  }
+
+ private:
+  /// Records of the file, of which some are in memory.
+  struct Run {
+    int64_t at, end;  ///< in the file
+    std::vector<Record> some = {};
+    size_t next = 0;  ///< of `some`
+  };
+
+  // Growth by doubling would take half of the memory again.
+  void spill() {
+    std::ranges::sort(records_);
+    if (!file_) file_ = std::make_unique<NamelessFile>(directory_, "--out");
+    file_->write(std::as_bytes(std::span<const Record>(records_)));
+    const auto bytes = static_cast<int64_t>(records_.size() * sizeof(Record));
+    runs_.push_back({spilled_bytes(), spilled_bytes() + bytes});
+    spilled_ += records_.size();
+    records_.clear();
+  }
+  bool refill(Run& run, size_t most) {
+    run.next = 0;
+    run.some.resize(std::min(most, static_cast<size_t>(run.end - run.at) / sizeof(Record)));
+    if (run.some.empty()) return false;
+    file_->read(run.at, std::as_writable_bytes(std::span(run.some)));
+    run.at += static_cast<int64_t>(run.some.size() * sizeof(Record));
+    return true;
+  }
+  template <class F>
+  void merge(F&& f) {
+    records_ = {};  // its memory is for the runs
+    const size_t each = std::max<size_t>(64, capacity_ / runs_.size());
+    const auto later = [&](size_t a, size_t b) {
+      return runs_[b].some[runs_[b].next] < runs_[a].some[runs_[a].next];
+    };
+    std::priority_queue<size_t, std::vector<size_t>, decltype(later)> waiting(later);
+    for (size_t i = 0; i < runs_.size(); ++i)
+      if (refill(runs_[i], each)) waiting.push(i);
+    while (!waiting.empty()) {
+      const size_t i = waiting.top();
+      waiting.pop();
+      Run& run = runs_[i];
+      f(run.some[run.next]);
+      if (++run.next < run.some.size() || refill(run, each)) waiting.push(i);
+    }
+  }
+
+  size_t capacity_, spilled_ = 0;
+  std::filesystem::path directory_;
+  std::vector<Record> records_;
+  std::vector<Run> runs_;
+  std::unique_ptr<NamelessFile> file_;
+};
+
+}  // namespace ladder

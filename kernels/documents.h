@@ -1,0 +1,104 @@
+// Documents in rows: how borders are made, and how kernels read them.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <initializer_list>
+
+#include "kernels/context.h"
+#include "kernels/token_leaves.h"
+
+namespace ladder {
+
+/// How many turns a bundle has if it has at most `most` documents.
+constexpr int64_t turns_of_bundle(int64_t most) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(most, 1))));
+}
+
+/// Checks `rows` of DocumentBorders and fills its `position`, on the host. Returns the tokens of
+/// the longest document.   position (B,T) I32; rows (D,2) I32
+/// @throws CheckError if documents do not ascend or do not lie in one row each
+inline int64_t fill_positions(const Tensor& position, const Tensor& rows) {
+  const int64_t T = position.dim(1), D = rows.dim(0);
+  CHECK(rows.shape == Shape({D, 2}), "borders of documents are {}", to_string(rows.shape));
+  const int32_t* border = rows.data<int32_t>();
+  int32_t* to = position.data<int32_t>();
+  std::fill_n(to, position.size(), kPadding);
+  int64_t before = 0, longest = 0;
+  for (int64_t d = 0; d < D; ++d) {
+    const int64_t begin = border[2 * d], end = border[2 * d + 1];
+    if (begin == end) continue;
+    CHECK(before <= begin && begin < end && end <= position.size() && begin / T == (end - 1) / T,
+          "document {} has rows [{}, {}) of {} x {}; the one before ends at {}", d, begin, end,
+          position.dim(0), T, before);
+    for (int64_t row = begin; row < end; ++row) to[row] = static_cast<int32_t>(row - begin);
+    longest = std::max(longest, end - begin);
+    before = end;
+  }
+  return longest;
+}
+
+/// The sequences that a call's rows (B T,..) hold: rows of T tokens, or documents. The pointer in
+/// it is for where kernels compute.
+inline Sequences sequences_of(const Ctx& ctx, int64_t B, int64_t T) {
+  const auto& [rows, position, longest] = ctx.documents;
+  if (!rows) return {B, T};
+  CHECK(ctx.token_chunks == kTokenChunks,
+        "documents where ranks share a sequence: a call has {} of {} chunks, and takes all",
+        ctx.token_chunks, kTokenChunks);
+  CHECK(position && position.size() == B * T && longest <= T,
+        "documents of up to {} tokens in {} rows, and a call of {} x {}", longest, position.size(),
+        B, T);
+  const Place wrong = ctx.device ? Place::Host : Place::Device;
+  CHECK(rows.place != wrong && position.place != wrong, "documents where kernels cannot read them");
+  return {rows.dim(0), longest, static_cast<const int32_t*>(rows.ptr)};
+}
+
+inline Positions positions_of(const Ctx& ctx, int64_t B, int64_t T) {
+  (void)sequences_of(ctx, B, T);
+  return {T, static_cast<const int32_t*>(ctx.documents.position.ptr)};
+}
+
+/// For operations whose sums over sequences know no documents.
+inline void refuse_documents(const Ctx& ctx, const char* op) {
+  CHECK(!ctx.documents.rows, "{} takes whole rows, not documents", op);
+}
+
+/// The tokens of a document, as views of tensors of B T tokens.
+struct DocumentRows {
+  Range rows;
+
+  /// (1,L,N) of x (B,T,N)
+  Tensor of(const Tensor& x) const {
+    return x.view({x.rows(), x.dim(-1)})
+        .slice(rows.begin, rows.size())
+        .view({1, rows.size(), x.dim(-1)});
+  }
+  /// (1,NH,L) of statistics (B,NH,T)
+  Tensor statistics(const Tensor& x) const {
+    const int64_t NH = x.dim(1);
+    return x.view({x.size()}).slice(NH * rows.begin, NH * rows.size()).view({1, NH, rows.size()});
+  }
+};
+
+/// Attention of documents on the host: calls f(ctx without documents, rows) for each, one after the
+/// other. Padding attends to nothing: `outputs`, of B T tokens each, are 0 there.
+template <class F>
+void attend_documents(const Ctx& ctx, int64_t B, int64_t T, std::initializer_list<Tensor> outputs,
+                      F&& f) {
+  const Sequences documents = sequences_of(ctx, B, T);
+  Ctx alone = ctx;
+  alone.documents = {};
+  for (int64_t d = 0; d < documents.count; ++d)
+    if (documents[d].size() > 0) f(alone, DocumentRows{documents[d]});
+  const int32_t* position = ctx.documents.position.data<int32_t>();
+  for (const Tensor& x : outputs) {
+    const int64_t bytes = x.bytes() / (B * T);
+    for (int64_t row = 0; row < B * T; ++row)
+      if (position[row] == kPadding)
+        std::memset(static_cast<char*>(x.host()) + row * bytes, 0, static_cast<size_t>(bytes));
+  }
+}
+
+}  // namespace ladder

@@ -1,0 +1,188 @@
+// Gradients of a small model, drawn section by section as backward would write them, in
+// micro-steps.
+#include "labs/check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <semaphore>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "chapters/09_zero2/zero2.h"
+#include "common/comm/run_ranks.h"
+#include "common/run/backend.h"
+
+namespace ladder::lab {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kHeld{1};  // then what is held goes on
+constexpr std::chrono::milliseconds kSlow{1};
+
+struct Case {
+  int ranks;
+  int64_t GA;
+  GptConfig gpt;
+  DdpOptions ddp;
+
+  ParamLayout params() const { return ParamLayout(gpt, ranks); }
+  std::string name() const {
+    return fmt::format("{} ranks, {} micro-steps, {}", ranks, GA, to_string(ddp.mode));
+  }
+};
+
+/// Of one rank.
+struct Found {
+  std::vector<std::vector<float>> sums;  ///< of each step
+  std::binary_semaphore next{0};         ///< the next section has a room
+  bool late = false;                     ///< it got one only when the one before had been reduced
+  int64_t sent = 0, memory = 0;
+};
+
+/// The room of section s, from its first parameter on.
+Tensor room_of(const GptTensors& view, const ParamLayout& params, int64_t s) {
+  const Tensor first = s == 0 ? view.embed.wte
+                       : s + 1 == params.sections()
+                           ? view.norm.w
+                           : view.blocks[static_cast<size_t>(s - 1)].norm1.w;
+  CHECK(first, "the view has no gradients of section {}", s);
+  return {.ptr = first.ptr, .dtype = Dtype::F32, .shape = {params.section(s).size()}};
+}
+
+/// The second step has a slow wire: what is reduced has not ended when this rank goes on.
+void take_step(const Sheet& sheet, const Case& c, const Ctx& ctx, CommStream& stream,
+               ShardedGrads& grads, int rank, uint64_t step, Found& found) {
+  const ParamLayout params = c.params();
+  const int64_t last = params.sections() - 1;
+  Pending held;
+  bool holds = false;
+  for (int64_t k = 0; k < c.GA; ++k) {
+    grads.begin(k, c.GA);
+    for (int64_t s = last; s >= 0; --s) {
+      grads.begin_section(ctx, s);
+      if (holds && s == last - 1) found.next.release();
+      const Tensor room = room_of(grads.view(), params, s);
+      std::ranges::copy(
+          sheet.normals("gradients", room.size(),
+                        1000 * step + 100 * static_cast<uint64_t>(k) +
+                            10 * static_cast<uint64_t>(s) + 100000 * static_cast<uint64_t>(rank)),
+          room.data<float>());
+      if (stream.is_beside() && step == 1)
+        static_cast<void>(
+            stream.run([](const Ctx&, Reducer&) { std::this_thread::sleep_for(kSlow); }));
+      // Behind this nothing is reduced until the next section has a room.
+      holds = stream.is_beside() && step == 0 && k + 1 == c.GA;
+      if (holds && s == last)
+        held = stream.run(
+            [&](const Ctx&, Reducer&) { found.late |= !found.next.try_acquire_for(kHeld); });
+      grads.end_section(s);
+    }
+    grads.end();
+  }
+  const Shard sum = grads.sum(ctx);
+  found.sums.emplace_back(sum.tensor.data<float>(), sum.tensor.data<float>() + sum.tensor.size());
+  held.wait();
+}
+
+void train(const Sheet& sheet, const Case& c, Comm& comm, Found& found) {
+  RunOptions run;
+  run.ranks = c.ranks;
+  run.threads = 1;
+  Arena arena;
+  const Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &comm});
+  const ParamLayout params = c.params(), shard = params.shard(comm.rank());
+  CommStream stream = open_comm_stream(arena, ctx, comm, run, c.ddp, params.largest_section());
+  const auto taken = [&] { return arena.current()[Mem::Grad] + arena.current()[Mem::Workspace]; };
+  const int64_t before = taken();
+  ShardedGrads grads(arena, stream, params, shard, {}, c.GA);
+  found.memory = taken() - before;
+  for (uint64_t step = 0; step < 2; ++step) {
+    stream.begin_step();
+    take_step(sheet, c, ctx, stream, grads, comm.rank(), step, found);
+  }
+  found.sent = stream.sent();
+}
+
+/// Whether the communication stream has been seen to be waited for, in all cases.
+struct Waits {
+  bool seen = false, late = false;
+};
+
+void run_case(Sheet& sheet, const Case& c, Waits& waits) {
+  std::vector<Found> found(static_cast<size_t>(c.ranks));
+  run_threads(
+      c.ranks, [&](Comm& comm) { train(sheet, c, comm, found[static_cast<size_t>(comm.rank())]); },
+      kPatience);
+  int64_t sent = 0, memory = 0;
+  for (size_t r = 0; r < found.size(); ++r) {
+    for (size_t step = 0; step < found[r].sums.size(); ++step)
+      sheet.bits(fmt::format("sums/rank {}: step {}", r, step + 1), found[r].sums[step]);
+    waits.late |= found[r].late;
+    sent += found[r].sent;
+    memory = std::max(memory, found[r].memory);
+  }
+  waits.seen |= c.ddp.beside(c.ranks);
+  const int64_t P = c.params().size();
+  sheet.without_idea("memory", 4 * P * TreeCounter::buffers(c.GA));  // as in chapter 08
+  sheet.count("memory", memory);
+  sheet.without_idea("sent", c.GA * 8 * P * (c.ranks - 1));  // all-reduces
+  sheet.count("sent", sent);
+}
+
+void run_formula(Sheet& sheet, const std::vector<Case>& all) {
+  for (const Case& c : all) {
+    const ParamLayout params = c.params();
+    MemoryBytes bytes;
+    ShardedGrads::add_bytes(bytes, params, params.shard(0), {}, c.GA, c.ddp.beside(c.ranks));
+    sheet.text("formula/memory: " + c.name(),
+               fmt::format("{} and {}", bytes[Mem::Grad], bytes[Mem::Workspace]));
+    for (const char* name : {"fp32", "bf16"}) {
+      PrecisionOptions precision;
+      precision.name = name;
+      const auto sent = zero2_traffic(params, c.ddp, precision, c.GA);
+      sheet.text(fmt::format("formula/sent: {}, {}", c.name(), name),
+                 sent ? fmt::format("{}", *sent) : "none");
+    }
+  }
+  DdpOptions uneven;
+  uneven.reduction = Reduction::Tree;
+  const auto sent = zero2_traffic(all.front().params(), uneven, {}, 2);
+  sheet.text("formula/an uneven reduction", sent ? fmt::format("{}", *sent) : "none");
+}
+
+void cases(Sheet& sheet) {
+  std::vector<Case> all;
+  Waits waits;
+  for (const int ranks : {2, sheet.pick("ranks", {4, 8})})
+    for (const int64_t GA : {int64_t{1}, sheet.pick<int64_t>("micro-steps", {4, 6, 7})})
+      for (const DdpMode mode : {DdpMode::Bucketed, DdpMode::Overlapped}) {
+        Case c{.ranks = ranks,
+               .GA = GA,
+               .gpt = {.name = "lab",
+                       .layers = sheet.pick<int64_t>("layers", {5, 6}),
+                       .heads = 1,
+                       .channels = 8,
+                       .seq_len = 4,
+                       .positions = sheet.pick<int64_t>("positions", {5, 9}),
+                       .vocab = 11,
+                       .padded_vocab = 16},
+               .ddp = {}};
+        c.ddp.mode = mode;
+        sheet.run(c.name(), [&] { run_case(sheet, c, waits); });
+        all.push_back(c);
+      }
+  // A case of its own, so that figures of others count where too much is waited for.
+  sheet.run("overlapped", [&] {
+    sheet.text("waits/the next section", !waits.seen  ? "not seen"
+                                         : waits.late ? "waits for the section before it"
+                                                      : "has a room at once");
+  });
+  sheet.run("by formula", [&] { run_formula(sheet, all); });
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -1,0 +1,208 @@
+// Rows of unequal parts, and an exchange of tokens whose experts are on several ranks.
+#include "labs/check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "chapters/22_expert_parallel/exchange.h"
+#include "common/comm/run_ranks.h"
+#include "common/random.h"
+#include "common/run/backend.h"
+#include "labs/expert_choices.h"
+
+namespace ladder::lab {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};
+
+RunOptions options(int ranks) {
+  RunOptions run;
+  run.ranks = ranks;
+  run.threads = 1;
+  run.quiet = true;
+  return run;
+}
+std::vector<float> integers(const Tensor& x, int64_t n) {
+  return {x.data<int32_t>(), x.data<int32_t>() + n};
+}
+std::vector<float> numbers(const Tensor& x) {
+  return {x.data<float>(), x.data<float>() + x.size()};
+}
+/// Different numbers on each rank.
+void fill(const Sheet& sheet, const Tensor& x, const char* name, int rank) {
+  std::ranges::copy(sheet.normals(name, x.size(), static_cast<uint64_t>(rank) + 1),
+                    x.data<float>());
+}
+
+/// What one rank has found, by gate and place.
+struct Row {
+  std::string place;
+  std::vector<float> numbers;
+};
+struct Found {
+  std::vector<Row> rows;
+  int64_t sent = 0, of_experts = 0;  ///< bytes; choices of experts on other ranks
+  std::string predicted;
+
+  void add(std::string place, std::vector<float> numbers) {
+    rows.push_back({std::move(place), std::move(numbers)});
+  }
+};
+
+template <class Body>
+std::vector<Found> on_ranks(Sheet& sheet, int ranks, Body&& body) {
+  std::vector<Found> found(static_cast<size_t>(ranks));
+  run_threads(
+      ranks, [&](Comm& comm) { body(comm, found[static_cast<size_t>(comm.rank())]); }, kPatience);
+  for (const Found& f : found)
+    for (const Row& row : f.rows) sheet.bits(row.place, row.numbers);
+  return found;
+}
+
+// ---- unequal parts ------------------------------------------------------------------------------
+
+/// How many rows go from one rank to another: none, now and then.
+int32_t rows_between(const Random& random, int from, int to) {
+  return static_cast<int32_t>(
+      random.below(5, static_cast<uint64_t>(from), static_cast<uint64_t>(to)));
+}
+std::vector<int32_t> begins(const std::vector<int32_t>& counts) {
+  std::vector<int32_t> begin{0};
+  for (const int32_t count : counts) begin.push_back(begin.back() + count);
+  return begin;
+}
+
+void send_rows(const Sheet& sheet, Comm& comm, Found& found) {
+  const Random random(sheet.seed(), "parts");
+  std::vector<int32_t> out, in;
+  for (int r = 0; r < comm.size(); ++r) {
+    out.push_back(rows_between(random, comm.rank(), r));
+    in.push_back(rows_between(random, r, comm.rank()));
+  }
+  const std::vector<int32_t> arriving = begins(in), leaving = begins(out);
+  const std::vector<int32_t> heard = exchange_counts(comm, out);
+  found.add(fmt::format("counts/rank {}", comm.rank()), {heard.begin(), heard.end()});
+
+  Arena arena;
+  const int64_t N = sheet.pick<int64_t>("columns", {3, 4});
+  // Memory is for the worst case, and more than what comes.
+  const auto memory = [&](const char* name) {
+    return arena.zeros(Mem::Comm, name, Dtype::F32, {5 * comm.size(), N});
+  };
+  const Tensor from = memory("leaving"), to = memory("arriving");
+  fill(sheet, from, "rows", comm.rank());
+  all_to_all_rows(comm, to, arriving, from, leaving);
+  found.add(fmt::format("rows/rank {}", comm.rank()), numbers(to));
+}
+
+// ---- the exchange -------------------------------------------------------------------------------
+
+struct Case {
+  int ranks;
+  int64_t ep;
+  GptConfig gpt;
+  int64_t B, capacity;
+
+  std::string name() const {
+    return fmt::format("{} ranks, --ep {}{}", ranks, ep, capacity > 0 ? ", full experts" : "");
+  }
+};
+
+void travel(const Sheet& sheet, const Case& c, Comm& world, Found& found) {
+  const RunOptions run = options(c.ranks);
+  const int rank = world.rank();
+  Arena arena;
+  Ctx ctx = make_ctx(run, arena, nullptr, {.comm = &world});
+  const ExchangeShape s(c.gpt, c.B, c.ep, c.capacity, Dtype::F32);
+  Exchange exchange(arena, world, s, {});
+  RunLog log(run, {.chapter = "22_expert_parallel", .gpt = c.gpt, .layout = {}, .predicted = {}},
+             arena, ctx, &world);
+  exchange.show(log);
+  log.begin_step();
+  exchange.begin_step();
+
+  const Shape choices{c.B, s.own.T, s.own.k};
+  const Choices own{.expert = arena.zeros(Mem::Activation, "expert", Dtype::I32, choices),
+                    .weight = arena.zeros(Mem::Activation, "weight", Dtype::F32, choices),
+                    .dweight = {}};
+  const auto stream = static_cast<uint64_t>(rank);
+  draw_choices(Random(sheet.seed() + 7919 * stream, "choices"), own.expert, c.gpt.experts.count);
+  fill(sheet, own.weight, "weight", rank);
+  const Exchanged x = exchange.acts(0, own);
+  exchange.choose(ctx, x);
+  const auto place = [&](const char* gate, const char* what) {
+    return fmt::format("{}/rank {}: {}", gate, rank, what);
+  };
+  found.add(place("chosen", "owners of tokens"), integers(x.sent.peer, x.sent.peer.size()));
+  found.add(place("chosen", "begins of rows that leave"), integers(x.sent.rows.offsets, c.ep + 1));
+  found.add(place("chosen", "origins of tokens"), integers(x.arrived.peer, x.arrived.peer.size()));
+  found.add(place("chosen", "own experts"), integers(x.chosen.expert, x.chosen.expert.size()));
+  found.add(place("there", "weights of own experts"), numbers(x.chosen.weight));
+
+  const Shape tokens{c.B, s.own.T, s.own.C};
+  const Tensor inp = arena.zeros(Mem::Activation, "inp", Dtype::F32, tokens);
+  fill(sheet, inp, "inp", rank);
+  exchange.to_owners(ctx, x, x.inp, inp);
+  found.add(place("there", "tokens"), numbers(x.inp));
+
+  fill(sheet, x.out, "out", rank);
+  const Tensor out = arena.zeros(Mem::Activation, "out", Dtype::F32, tokens);
+  exchange.to_origins(ctx, x, out, x.out);
+  found.add(fmt::format("back/rank {}", rank), numbers(out));
+
+  log.end_step({.step = 0, .loss = 0, .grad_norm = 0, .lr = 0, .tokens = 0});
+  exchange.report(log, world);
+  found.predicted = log.extra()["expert_parallel"]["sent"]["predicted"].dump();
+  found.sent = log.extra()["expert_parallel"]["sent"]["measured"].get<int64_t>();
+  const int64_t me = rank % c.ep;
+  for (int64_t i = 0; i < own.expert.size(); ++i)
+    found.of_experts += own.expert.data<int32_t>()[i] / s.own.E != me;
+}
+
+/// @param predicted gets what the report of each rank predicts
+void run_exchange(Sheet& sheet, const Case& c, std::vector<std::string>& predicted) {
+  const std::vector<Found> found =
+      on_ranks(sheet, c.ranks, [&](Comm& world, Found& f) { travel(sheet, c, world, f); });
+  const int64_t k = c.gpt.experts.chosen;
+  // A row for each expert on another rank: choices, weights, the token and the output.
+  int64_t sent = 0, each = c.ranks * 4 * (c.ep - 1);
+  for (size_t r = 0; r < found.size(); ++r) {
+    predicted.push_back(found[r].predicted);
+    sent += found[r].sent;
+    each += found[r].of_experts * 4 * (1 + 2 * k + 2 * c.gpt.channels);
+  }
+  sheet.without_idea("sent", each);
+  sheet.count("sent", sent);
+}
+
+void cases(Sheet& sheet) {
+  for (const int ranks : {2, 4})
+    sheet.run(fmt::format("unequal parts of {} ranks", ranks), [&] {
+      on_ranks(sheet, ranks, [&](Comm& comm, Found& f) { send_rows(sheet, comm, f); });
+    });
+  GptConfig gpt = preset("moe-nano");
+  gpt.layers = 1;
+  gpt.heads = gpt.kv_heads = 2;
+  gpt.channels = sheet.pick<int64_t>("channels", {8, 12});
+  gpt.seq_len = sheet.pick<int64_t>("tokens", {5, 6});
+  gpt.experts = {.count = 8, .chosen = sheet.pick<int64_t>("taken", {3, 4})};
+  for (const auto& [ranks, ep] : {std::pair<int, int64_t>{2, 2}, {4, 4}, {4, 2}})
+    for (const int64_t capacity : {0, 2}) {
+      const Case c{.ranks = ranks, .ep = ep, .gpt = gpt, .B = 2, .capacity = capacity};
+      std::vector<std::string> predicted;
+      sheet.run(c.name(), [&] { run_exchange(sheet, c, predicted); });
+      // A case of its own: bytes count without it.
+      sheet.run(c.name() + ", the report", [&] {
+        for (size_t r = 0; r < predicted.size(); ++r)
+          sheet.text(fmt::format("formula/rank {}", r), predicted[r]);
+      });
+    }
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }

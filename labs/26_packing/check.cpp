@@ -1,0 +1,202 @@
+// Plans, borders, and attention of documents, on lengths and numbers that are drawn.
+#include "labs/check.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include "chapters/26_packing/bundles.h"
+#include "common/run/backend.h"
+#include "common/run/options.h"
+#include "kernels/kernels.h"
+
+namespace ladder::lab {
+namespace {
+
+std::string words_of(const Piece& piece) {
+  return fmt::format("{}+{}{} ", piece.begin, piece.length, piece.later ? " later" : "");
+}
+
+void run_pieces(Sheet& sheet) {
+  const auto T = sheet.pick<int64_t>("T", {5, 7, 8});
+  PackCounts all;
+  for (int64_t n = 0; n <= 3 * T + 1; ++n) {
+    std::vector<Piece> pieces;
+    cut({10, 10 + n}, T, pieces);
+    std::string said;
+    for (const Piece& piece : pieces) {
+      said += words_of(piece);
+      all.add(piece);
+    }
+    sheet.text(fmt::format("pieces/T {}: {} tokens", T, n), said);
+  }
+  sheet.text("pieces/counted: all",
+             fmt::format("{} {} {} {}", all.pieces, all.trained, all.cut, all.pairs));
+}
+
+std::vector<int64_t> drawn_lengths(const Sheet& sheet, uint64_t stream, int64_t count, int64_t T) {
+  std::vector<int64_t> lengths;
+  for (const float x : sheet.normals("lengths", count, stream))
+    lengths.push_back(std::clamp<int64_t>(static_cast<int64_t>(4 + 3 * x), 1, T));
+  return lengths;
+}
+
+void run_plan(Sheet& sheet) {
+  for (const Pack pack : {Pack::Ffd, Pack::Greedy})
+    for (uint64_t round = 1; round <= 6; ++round) {
+      const int64_t T = 8 + static_cast<int64_t>(round % 3), M = round < 3 ? T : 3;
+      std::string said;
+      for (const auto& row : plan_rows(drawn_lengths(sheet, round, 24, T), T, M, pack))
+        said += fmt::format("[{}] ", fmt::join(row, " "));
+      sheet.text(fmt::format("plan/{}, round {}: rows", to_string(pack), round), said);
+    }
+}
+
+constexpr int64_t kRow = 16, kBundles = 4;
+
+/// Borders of D turns in B rows: two to four documents a row, then an empty turn, then padding.
+std::vector<int32_t> drawn_borders(const Sheet& sheet, int64_t B) {
+  std::vector<int32_t> borders;
+  for (int64_t b = 0; b < B; ++b) {
+    const std::vector<int64_t> lengths = drawn_lengths(sheet, 50 + static_cast<uint64_t>(b), 3, 4);
+    int64_t at = b * kRow + (b == 1 ? 2 : 0);
+    for (const int64_t length : lengths) {
+      borders.push_back(static_cast<int32_t>(at));
+      borders.push_back(static_cast<int32_t>(at += length));
+    }
+    borders.insert(borders.end(), 2, static_cast<int32_t>(at));
+  }
+  return borders;
+}
+
+void run_positions(Sheet& sheet) {
+  Arena arena;
+  const std::vector<int32_t> drawn = drawn_borders(sheet, kBundles);
+  const Tensor rows = arena.alloc(Mem::Activation, "rows", Dtype::I32, {4 * kBundles, 2}),
+               position = arena.alloc(Mem::Activation, "position", Dtype::I32, {kBundles, kRow});
+  std::ranges::copy(drawn, rows.data<int32_t>());
+  const int64_t longest = fill_positions(position, rows);
+  for (int64_t b = 0; b < kBundles; ++b)
+    sheet.text(
+        fmt::format("positions/row {}: all", b),
+        fmt::format("{}", fmt::join(std::span(position.data<int32_t>() + b * kRow, kRow), " ")));
+  sheet.text("positions/longest: it", fmt::format("{}", longest));
+}
+
+/// Documents of these letters, each on a line, in a file that goes away.
+class Lines {
+ public:
+  explicit Lines(int64_t tokens) {
+    std::ofstream file(path_, std::ios::binary);
+    for (int64_t i = 0; i < tokens; ++i)
+      file.put(i % 9 == 8 ? '\n' : static_cast<char>('a' + i % 23));
+  }
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
+  ~Lines() { std::filesystem::remove(path_); }
+  DocumentFile open() const {
+    return {{.path = path_, .format = {}, .seq_len = kRow, .vocab = 256}, '\n'};
+  }
+
+ private:
+  std::string path_ =
+      (std::filesystem::temp_directory_path() / fmt::format("lab26-{}.txt", getpid())).string();
+};
+
+void run_bundles(Sheet& sheet, bool unpacked, int64_t micro) {
+  Arena arena;
+  const PackOptions options{
+      .documents = true, .end_of_text = '\n', .unpacked = unpacked, .row_documents = 3};
+  const Lines lines(200);
+  const DocumentFile file = lines.open();
+  BundleBatch batch(arena, options, kBundles, micro, kRow);
+  batch.clear();
+  int64_t at = 0;
+  for (uint64_t b = 0; b < kBundles; ++b) {
+    std::vector<Piece> pieces;
+    for (const int64_t length : drawn_lengths(sheet, 70 + b, 2 + static_cast<int64_t>(b % 2), 5)) {
+      pieces.push_back({.begin = at, .length = length, .later = at % 2 == 0});
+      at += length + 1;
+    }
+    batch.add(file, pieces);
+  }
+  const auto numbers = [](const Tensor& x) {
+    return fmt::format("{}",
+                       fmt::join(std::span(x.data<int32_t>(), static_cast<size_t>(x.size())), " "));
+  };
+  const std::string how =
+      fmt::format("bundles/{}, {} at a time", unpacked ? "unpacked" : "packed", micro);
+  for (int64_t k = 0; k < kBundles; k += micro) {
+    const Bundles part = batch.slice(k, micro);
+    sheet.text(how + ": tokens of " + std::to_string(k), numbers(part.rows.tokens));
+    sheet.text(how + ": targets of " + std::to_string(k), numbers(part.rows.targets));
+    sheet.text(how + ": borders of " + std::to_string(k), numbers(part.documents.rows));
+  }
+  const PackCounts counts = batch.counts();
+  sheet.text(how + ": counted",
+             fmt::format("{} {} {} {}", counts.rows, counts.trained, counts.padded, counts.cut));
+}
+
+void run_mask(Sheet& sheet) {
+  constexpr int64_t NH = 2, HS = 4, C = NH * HS;
+  RunOptions run;
+  run.threads = 1;
+  Arena arena;
+  Ctx ctx = make_ctx(run, arena, nullptr, {});
+  const auto drawn = [&](const char* name, const Shape& shape) {
+    const Tensor x = arena.alloc(Mem::Activation, name, Dtype::F32, shape);
+    std::ranges::copy(sheet.normals(name, x.size()), x.data<float>());
+    return x;
+  };
+  const Tensor qkv = drawn("qkv", {kBundles, kRow, 3 * C}),
+               dout = drawn("dout", {kBundles, kRow, C}), out = drawn("out", {kBundles, kRow, C}),
+               dqkv = drawn("dqkv", {kBundles, kRow, 3 * C}),
+               lse = drawn("lse", {kBundles, NH, kRow});
+  const std::vector<int32_t> borders = drawn_borders(sheet, kBundles);
+  ctx.documents.rows = arena.alloc(Mem::Activation, "rows", Dtype::I32, {4 * kBundles, 2});
+  ctx.documents.position = arena.alloc(Mem::Activation, "position", Dtype::I32, {kBundles, kRow});
+  std::ranges::copy(borders, ctx.documents.rows.data<int32_t>());
+  int32_t* position = ctx.documents.position.data<int32_t>();
+  std::fill_n(position, kBundles * kRow, kPadding);
+  for (size_t d = 0; d < borders.size(); d += 2)
+    for (int32_t row = borders[d]; row < borders[d + 1]; ++row) position[row] = row - borders[d];
+  ctx.documents.longest = 4;
+
+  int64_t pairs = 0;
+  const auto count = [&](const DocumentRows& one) {
+    pairs += one.rows.size() * (one.rows.size() + 1) / 2;
+  };
+  attend_documents(ctx, kBundles, kRow, {out, lse}, [&](const Ctx& alone, const DocumentRows& one) {
+    count(one);
+    alone.kernels->attention_forward(alone, one.of(out), one.statistics(lse), one.of(qkv));
+  });
+  for (int64_t b = 0; b < kBundles; ++b)
+    sheet.bits(fmt::format("mask/forward, row {}: out", b), out.slice(b, 1));
+  attend_documents(ctx, kBundles, kRow, {dqkv}, [&](const Ctx& alone, const DocumentRows& one) {
+    count(one);
+    alone.kernels->attention_backward(alone, one.of(dqkv), one.of(dout), one.of(qkv), one.of(out),
+                                      one.statistics(lse));
+  });
+  for (int64_t b = 0; b < kBundles; ++b)
+    sheet.bits(fmt::format("mask/backward, row {}: dqkv", b), dqkv.slice(b, 1));
+  sheet.without_idea("pairs", 2 * kBundles * kRow * (kRow + 1) / 2);
+  sheet.count("pairs", pairs);
+}
+
+void cases(Sheet& sheet) {
+  sheet.run("by lengths of documents", [&] { run_pieces(sheet); });
+  sheet.run("by plan", [&] { run_plan(sheet); });
+  sheet.run("by positions", [&] { run_positions(sheet); });
+  for (const bool unpacked : {false, true})
+    for (const int64_t micro : {1, 2, 4})
+      sheet.run(fmt::format("{} {}", unpacked ? "unpacked" : "packed", micro),
+                [&] { run_bundles(sheet, unpacked, micro); });
+  sheet.run("by mask", [&] { run_mask(sheet); });
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }

@@ -1,0 +1,65 @@
+"""Find the bug: a chapter's files with one fault in them, as a black box.
+
+The fault is a mutant of a lab. Who looks for it sees what the check has measured, and no code, and
+names it from the list of all faults of that lab. A number draws fault and list: the same everywhere.
+"""
+
+import hashlib
+import shutil
+
+from . import judge
+from .labs import Refused, mutated
+
+MOST_ROWS = 6  # of a gate, that are shown
+
+
+def draw(lab, number):
+    """(the mutant, all mutants of the lab in the order of the list)"""
+    if number < 1:
+        raise Refused(f"no bug {number}; legal are 1, 2, 3, ...")
+
+    def shuffled(what):
+        return sorted(lab.mutants(), key=lambda mutant: hashlib.sha256(f"{what} {lab.number} {number} {mutant.name}".encode()).digest())
+
+    return shuffled("bug")[0], shuffled("list")
+
+
+def measure(lab, build, number, seed, program):
+    """What the check says of it. Nothing of its files is left."""
+    mutant, _ = draw(lab, number)
+    folder = build.folder / "labs/bug"  # the same each time: then ccache knows what it has compiled
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        for path, text in mutated(lab, mutant).items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
+        return judge.check(lab, build, folder, seed, program)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def rows(results):
+    """Lines that say what differs, gate by gate."""
+    for result in results:
+        for row in result.faults[:MOST_ROWS]:
+            yield f"  {result.gate.name}: {row.case}: {row.yours}; right is {row.reference}"
+        if len(result.faults) > MOST_ROWS:
+            yield f"  {result.gate.name}: and {len(result.faults) - MOST_ROWS} rows more of {result.rows}"
+
+
+def choices(lab, number):
+    """The faults to choose from, numbered from 1."""
+    return [f"  {i:2}  {mutant.symptom}" for i, mutant in enumerate(draw(lab, number)[1], 1)]
+
+
+def named(lab, number, choice):
+    """(whether it is the fault, what to say)"""
+    mutant, listed = draw(lab, number)
+    if not 1 <= choice <= len(listed):
+        raise Refused(f"no fault {choice}; the list has 1 to {len(listed)}")
+    if listed[choice - 1].name != mutant.name:
+        return False, f"bug {number} of lab {lab.number}: not that one"
+    told = [f"bug {number} of lab {lab.number}: found, {mutant.name}"]
+    for change in [] if lab.is_extension else mutant.changes:  # an extension's answer stays out of sight
+        told += ["the chapter's:", change["find"].rstrip("\n"), "with the fault:", change["put"].rstrip("\n") or "(nothing)"]
+    return True, "\n".join(told)

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""An exam of twelve questions with numbers, drawn by a seed. Answers are computed and kept nowhere.
+
+  labs/exam.py PATH --seed N              the questions; PATH: systems, or llama
+  labs/exam.py PATH --seed N --answers    the answers, to three digits, and where each formula stands
+  labs/exam.py PATH --seed N --answer K VALUE
+                                          whether VALUE is the answer to question K
+"""
+
+import argparse
+import math
+import random
+import sys
+from decimal import InvalidOperation
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from engine.answers import rounded  # noqa: E402
+from engine.labs import Refused  # noqa: E402
+
+DIGITS = 3
+
+# ---- what chapters say; their exercises, whose answers answers.toml knows, check these -------------
+
+
+def all_reduced(P, N):  # 07: bytes that a rank sends, FP32
+    return 2 * 4 * P * (N - 1) / N
+
+
+def ring_faster_from(ranks):  # 07: messages one after the other, ring against halving
+    return 2 * (ranks - 1) / (2 * math.log2(ranks))
+
+
+def zero1_kept(P, N):  # 08: BF16 with FP32 master weights
+    return (6 + 12 / N) * P
+
+
+def zero2_sent(P, N, GA, d):  # 09
+    return (N - 1) / N * (4 * GA + d) * P
+
+
+def room(Vp, T, C):  # 09: elements of the largest section of GPT-2's model
+    return max((Vp + T) * C, 12 * C * C + 13 * C)
+
+
+def reshard_ratio(GA):  # 10: sent with resharding, to sent without
+    return 3 * GA / (GA + 1)
+
+
+def tensor_sent(L, T, C, t, e):  # 11: four all-reduces a block
+    return 4 * L * 2 * (t - 1) / t * T * C * e
+
+
+def idle(p, m):  # 12: GPipe
+    return (p - 1) / (m + p - 1)
+
+
+def fewest_micros(p, share):  # 12: GPipe idles less than this
+    return next(m for m in range(1, 10000) if idle(p, m) < share)
+
+
+def head_in_blocks(C, V):  # 12, 13
+    return 2 * C * V / (24 * C * C)
+
+
+def replicas_sent(P, S, R):  # 30: a shard's gradient, FP32
+    return 2 * 4 * (P / S) * (R - 1) / R
+
+
+def ulysses_from(groups, heads):  # 20: FP32
+    return next(P for P in (2, 4, 8, 16, 32, 64) if P > (groups + heads) / groups)
+
+
+def ring_sent(T, C, kappa, P, e):  # 20: forward of a layer
+    return 2 * kappa * T * C * (P - 1) / P * e
+
+
+def owner_rows(E, k, ep):  # 22: rows of a token that leave, in the mean
+    return (ep - 1) * (1 - math.comb(E - E // ep, k) / math.comb(E, k))
+
+
+def block_inputs(L, T, C):  # 06
+    return 4 * L * T * C
+
+
+def keys_and_values(L, T, groups, HS):  # 19: BF16
+    return 2 * 2 * L * T * groups * HS
+
+
+def same_matrices(C, kappa):  # 19: F of SwiGLU and grouped heads
+    return (12 * C * C - 2 * C * C - 2 * C * C * kappa) / (3 * C)
+
+
+def turned(t, i, HS, theta):  # 19: radians of pair i at token t
+    return t * theta ** (-2 * i / HS)
+
+
+def expert_weights(E, C, F):  # 21: of a block, router included
+    return E * (3 * C * F + C)
+
+
+def expert_flops(E, k, C, F):  # 21: a token, forward and backward
+    return k * 18 * C * F + 6 * C * E
+
+
+def taken(f, k, T, E):  # 21: tokens of a sequence that an expert takes
+    return math.ceil(f * k * T / E)
+
+
+def undropped(E, k):  # 21: factor of --capacity
+    return E / k
+
+
+def balance(loads, shares, k, T):  # 21
+    E = len(loads)
+    return sum(E * load / (k * T) * share for load, share in zip(loads, shares))
+
+
+def renormalized(first, second):  # 21: the weight of the first of two experts
+    return first / (first + second)
+
+
+# ---- questions: (chapter, text, answer), where {names} are drawn -----------------------------------
+
+RANKS, MILLIONS = (2, 4, 8, 16, 32), (124, 350, 760, 1300, 2700)
+
+SYSTEMS = [
+    ("07", "{P} million FP32 gradients are all-reduced over {N} ranks. How many bytes does a rank send?", lambda P, N, **_: all_reduced(P * 1e6, N)),
+    ("07", "A small all-reduce takes as long as its messages that follow one another. On {N} ranks, how many times as long does ring take as halving?", lambda N, **_: ring_faster_from(N)),
+    ("08", "{P} million parameters in BF16, master weights in FP32, AdamW, ZeRO-1, {N} ranks. How many bytes of weights, gradients and states has a rank?", lambda P, N, **_: zero1_kept(P * 1e6, N)),
+    ("09", "ZeRO-2 of {P} million parameters in BF16 on {N} ranks with {GA} micro-steps: how many bytes does a rank send in a step?", lambda P, N, GA, **_: zero2_sent(P * 1e6, N, GA, 2)),
+    ("09", "GPT-2's model with {C} channels, {V} rows of the embedding and {T} positions: how many bytes do the two rooms of ZeRO-2 take? Leave out padding.", lambda C, V, T, **_: 2 * 4 * room(V, T, C)),
+    ("10", "ZeRO-3 in FP32 with {GA} micro-steps: how many times as much does a rank send with resharding as without?", lambda GA, **_: reshard_ratio(GA)),
+    ("30", "{P} million parameters in {N} shards, with 4 replicas of each: how many bytes does a rank send to its replicas in a step?", lambda P, N, **_: replicas_sent(P * 1e6, N, 4)),
+    ("11", "{t} tensor ranks, {L} blocks, one sequence of {T} tokens, {C} channels, BF16: how many bytes does a rank send for the blocks, forward and backward, without recomputation?", lambda L, T, C, t, **_: tensor_sent(L, T, C, t, 2)),
+    ("12", "GPipe on {p} stages: how many micro-batches does it need at least to idle less than {percent} percent?", lambda p, percent, **_: fewest_micros(p, percent / 100)),
+    ("13", "How many blocks multiply as much as a head of {V} rows, at {C} channels?", lambda C, V, **_: head_in_blocks(C, V)),
+    ("20", "{cp} ranks share a sequence of {T} tokens by ring, {C} channels, {groups} of {heads} heads of keys, BF16. How many bytes does a rank send in forward of a layer?", lambda T, C, groups, heads, cp, **_: ring_sent(T, C, groups / heads, cp, 2)),
+    ("22", "{E} experts, {k} a token, on {ep} ranks; all sets of experts are equally likely. How many rows of a token leave its rank in the mean, one for each owner?", lambda E, k, ep, **_: owner_rows(E, k, ep)),
+]
+
+LLAMA = [
+    ("05", "{P} million parameters in BF16 with FP32 master weights, gradients and AdamW's states: how many bytes?", lambda P, **_: 18 * P * 1e6),
+    ("06", "How many bytes are the inputs of {L} blocks, of a sequence of {T} tokens with {C} channels, in FP32?", lambda L, T, C, **_: block_inputs(L, T, C)),
+    ("12", "How many blocks of GPT-2 multiply as much as a head of {V} rows, at {C} channels?", lambda C, V, **_: head_in_blocks(C, V)),
+    ("19", "{L} blocks, {groups} heads of keys of {HS} channels: how many bytes are the keys and values of {T} tokens in BF16?", lambda L, T, groups, HS, **_: keys_and_values(L, T, groups, HS)),
+    ("19", "{groups} of {heads} heads have keys and values, C = {C}: with which F has a block of SwiGLU the matrices of GPT-2's block?", lambda C, groups, heads, **_: same_matrices(C, groups / heads)),
+    ("19", "By how many radians does RoPE turn pair {i} of a head of {HS} channels at token {T}, with theta 10,000?", lambda T, i, HS, **_: turned(T, i, HS, 10000)),
+    ("21", "How many weights have {E} experts of {F} hidden channels and their router, at {C} channels?", lambda E, C, F, **_: expert_weights(E, C, F)),
+    ("21", "How many operations does a token take there, forward and backward, with {k} of {E} experts, F = {F}, C = {C}?", lambda E, k, C, F, **_: expert_flops(E, k, C, F)),
+    ("21", "--capacity {f}, {E} experts, {k} a token, sequences of {T} tokens: how many tokens of a sequence does an expert take at most?", lambda f, k, T, E, **_: taken(f, k, T, E)),
+    ("21", "10 tokens of a sequence take one of two experts each: {load} the first. Its mean score is {share}, that of the other the rest to 1. What is the balance loss, before its factor?", lambda load, share, **_: balance([load, 10 - load], [share, 1 - share], 1, 10)),
+    ("21", "A token takes two experts, of scores {share} and {second}. What is the weight of the first, renormalized?", lambda share, second, **_: renormalized(share, second)),
+    ("22", "{E} experts, {k} a token, on {ep} ranks; all sets of experts are equally likely. How many rows of a token leave its rank in the mean, one for each owner?", lambda E, k, ep, **_: owner_rows(E, k, ep)),
+]
+
+PATHS = {"systems": SYSTEMS, "llama": LLAMA}
+
+
+def drawn(random_number):
+    """Numbers for one question."""
+    pick = random_number.choice
+    return {
+        "P": pick(MILLIONS), "N": pick(RANKS[1:]), "GA": pick((2, 4, 8, 16)), "C": pick((768, 1024, 1600, 2048)), "V": pick((32000, 50257, 128256)),
+        "T": pick((1024, 2048, 4096, 8192)), "L": pick((12, 24, 36, 48)), "t": pick((2, 4, 8)), "p": pick((4, 8, 16)), "percent": pick((5, 10, 20)),
+        "groups": pick((2, 4, 8)), "heads": pick((16, 32)), "cp": pick((2, 4, 8)), "E": pick((16, 32, 64)), "k": pick((2, 3, 4, 6)), "ep": pick((2, 4, 8)),
+        "HS": pick((64, 128)), "i": pick((1, 3, 8, 16)), "F": pick((512, 1408, 2048)), "f": pick((1, 1.25, 1.5, 2)),
+        "load": pick((6, 7, 8, 9)), "share": pick((0.55, 0.6, 0.7)), "second": pick((0.1, 0.15, 0.2)),
+    }  # fmt: skip
+
+
+def exam(path, seed):
+    """[(chapter, question, answer)]"""
+    if path not in PATHS:
+        raise Refused(f"no exam {path}; there are {', '.join(PATHS)}")
+    numbers = random.Random(f"{path} {seed}")
+    questions = []
+    for chapter, text, answer in PATHS[path]:
+        values = drawn(numbers)
+        questions.append((chapter, text.format(**values), answer(**values)))
+    return questions
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Refused(f"{message}; labs/exam.py --help")
+
+
+def main(words):
+    parser = Parser(prog="exam.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--answers", action="store_true")
+    parser.add_argument("--answer", nargs=2, metavar=("K", "VALUE"))
+    try:
+        args = parser.parse_args(words)
+        questions = exam(args.path, args.seed)
+        if args.answer:
+            return judge(questions, *args.answer)
+    except Refused as refused:
+        print(f"exam.py: {refused}", file=sys.stderr)
+        return 2
+    for k, (chapter, text, answer) in enumerate(questions, 1):
+        print(f"{k:2}  {answer:.{DIGITS}g}  chapter {chapter}" if args.answers else f"{k:2}  {text}")
+    return 0
+
+
+def judge(questions, k, value):
+    """Prints whether `value` is right to DIGITS digits; the status."""
+    if k not in map(str, range(1, len(questions) + 1)):
+        raise Refused(f"no question {k}; there are 1 to {len(questions)}")
+    try:
+        right = rounded(value, DIGITS) == rounded(repr(float(questions[int(k) - 1][2])), DIGITS)
+    except InvalidOperation:
+        raise Refused(f"{value} is no number") from None
+    print(f"{k}: right" if right else f"{k}: not {value}, to {DIGITS} digits")
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

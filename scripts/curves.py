@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Compares two runs: the first step and the first number that differ, or whether they differ more
+than seeds do.
+
+    scripts/curves.py A B                   A and B: files of --trace, or directories of --events
+    scripts/curves.py A B --seeds C D ...   C, D, ... as A with other seeds: a band around A
+    scripts/curves.py --router REPORT       a report of chapter 21 or 22: has a router collapsed?
+
+Status 0: equal, within the band, no collapse; 1: not; 2: bad input.
+"""
+
+import argparse
+import json
+import math
+import re
+import statistics
+import struct
+import sys
+from pathlib import Path
+
+# The 97.5% quantile of Student's t with 1, 2, ... degrees of freedom.
+STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145]
+LARGEST, PATIENCE = 4, 10  # a load so many times the mean, for so many steps
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def fields(data):
+    """(number, value) of a message of protocol buffers; numbers of fixed width stay bytes."""
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        if key & 7 == 0:
+            value, at = varint(data, at)
+        else:
+            n, at = varint(data, at) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], at)
+            value, at = data[at:at + n], at + n
+        yield key >> 3, value
+
+
+def events(folder):
+    """{step: {tag: float as text}} of a directory of --events. A session start drops later steps."""
+    steps = {}
+    for path in sorted((Path(folder) / "curves").glob("*tfevents*")):
+        data, at = path.read_bytes(), 0
+        while at + 12 <= len(data):
+            n = int.from_bytes(data[at:at + 8], "little")
+            event = dict(fields(data[at + 12:at + 12 + n])) if at + n + 16 <= len(data) else {}
+            at, step = at + n + 16, event.get(2, 0)
+            if 7 in event:
+                steps = {s: tags for s, tags in steps.items() if s < step}
+            for _, value in fields(event.get(5, b"")):
+                tag = dict(fields(value))
+                steps.setdefault(step, {})[tag[1].decode()] = struct.unpack("<f", tag[2])[0].hex()
+    return steps
+
+
+def trace(path):
+    """The same of a --trace. A step that was taken twice counts as it was taken last."""
+    steps = {}
+    for line in Path(path).read_text().splitlines():
+        line = json.loads(line)
+        steps[line["step"]] = {tag: line[tag] for tag in ("loss", "grad_norm", "lr", "param_hash")}
+    return steps
+
+
+def read(path):
+    try:
+        steps = events(path) if Path(path).is_dir() else trace(path)
+    except (OSError, ValueError, KeyError, IndexError, struct.error) as e:
+        raise SystemExit(f"curves.py: {path}: neither a --trace nor a directory of --events: {e}")
+    if not steps:
+        raise SystemExit(f"curves.py: {path}: no steps")
+    return steps
+
+
+def turn(tags):
+    """Names in the order in which a step computes them: the stream, the loss, gradients from the head
+    down, and what follows from them."""
+    tensors = [tag.partition("/")[2] for tag in tags if tag.startswith("gradient/")]
+    place = {name: i for i, name in enumerate(tensors)}
+
+    def key(tag):
+        kind, _, name = tag.partition("/")
+        if kind == "rms":
+            return 0, int(name)
+        if kind == "loss":
+            return 1, 0
+        if kind in ("gradient", "largest", "zeros"):
+            return 2, -place.get(name, 0)
+        return 3, 0
+    return sorted(tags, key=key)
+
+
+def first_difference(a, b):
+    """(step, tag, value, value, how many differ in that step), or None."""
+    for step in sorted(a.keys() & b.keys()):
+        different = [tag for tag in turn(a[step]) if tag in b[step] and a[step][tag] != b[step][tag]]
+        if different:
+            tag = different[0]
+            return step, tag, a[step][tag], b[step][tag], len(different)
+    return None
+
+
+def shown(text):
+    return f"{float.fromhex(text):.9g}" if re.match(r"-?0x|inf|nan|-inf", text) else text
+
+
+def tail(steps):
+    """The mean loss of the last quarter of the steps."""
+    losses = [float.fromhex(tags["loss"]) for _, tags in sorted(steps.items()) if "loss" in tags]
+    return statistics.fmean(losses[-max(1, len(losses) // 4):])
+
+
+def band(runs):
+    """The interval that holds a further run with a probability of 95%, if runs are normal."""
+    means = [tail(run) for run in runs]
+    n, t = len(means), STUDENT[min(len(means) - 2, len(STUDENT) - 1)]
+    half = t * statistics.stdev(means) * math.sqrt(1 + 1 / n)
+    return statistics.fmean(means) - half, statistics.fmean(means) + half
+
+
+def compare(a, b, seeds):
+    one, other = read(a), read(b)
+    common = one.keys() & other.keys()
+    difference = first_difference(one, other)
+    if difference is None:
+        if not common:
+            raise SystemExit(f"curves.py: {a} and {b} have no step in common")
+        print(f"equal: all numbers of the {len(common)} steps that both have")
+        return 0
+    step, tag, x, y, count = difference
+    print(f"step {step} is the first that differs: {tag}, {shown(x)} and {shown(y)}"
+          f"{f', and {count - 1} more' if count > 1 else ''}")
+    if not seeds:
+        return 1
+    low, high = band([one, *map(read, seeds)])
+    inside = low <= tail(other) <= high
+    print(f"mean loss of the last quarter: {tail(other):.4f}; {len(seeds) + 1} seeds give {low:.4f} to {high:.4f}: "
+          f"{'no more than seeds do' if inside else 'more than seeds do'}")
+    return 0 if inside else 1
+
+
+def router(report):
+    """MaxVio of arXiv 2408.15664: the largest load over the mean load, minus 1; for each block."""
+    try:
+        loads = json.loads(Path(report).read_text())["extra"]["experts"]["steps"]["load"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise SystemExit(f"curves.py: {report}: no report of chapter 21 or 22 with experts")
+    collapsed = False
+    for block in range(len(loads[0])):
+        high = [max(step[block]) > LARGEST * statistics.fmean(step[block]) for step in loads]
+        since = next((i for i in range(len(high) - PATIENCE + 1) if all(high[i:i + PATIENCE])), None)
+        last = loads[-1][block]
+        print(f"block {block}: MaxVio {max(last) / statistics.fmean(last) - 1:.2f} at the end, "
+              f"{sum(n == 0 for n in last)} of {len(last)} experts idle"
+              f"{'' if since is None else f'; collapsed from step {since} on'}")
+        collapsed |= since is not None
+    return 1 if collapsed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1])
+    parser.add_argument("runs", nargs="*")
+    parser.add_argument("--seeds", nargs="+", default=[])
+    parser.add_argument("--router")
+    args = parser.parse_args()
+    if args.router and not args.runs:
+        return router(args.router)
+    if len(args.runs) != 2 or args.router:
+        parser.error("legal are two runs, or --router with a report")
+    return compare(*args.runs, args.seeds)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except SystemExit as e:
+        if isinstance(e.code, str):
+            print(e.code, file=sys.stderr)
+            sys.exit(2)
+        raise

@@ -1,0 +1,195 @@
+// What is planted is found, and which documents stay depends on no thread, rank, shard or order.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "common/checksum.h"
+#include "tests/25_corpus/corpora.h"
+#include "tests/common/run_files.h"
+
+namespace ladder::test {
+namespace {
+
+class Corpus : public Programs {
+ protected:
+  Corpus() : all_(planted()) {
+    write("all.jsonl", text(all_));
+    std::filesystem::create_directory(path("x"));
+  }
+  static std::string text(const std::vector<Planted>& documents) {
+    std::string lines;
+    for (const Planted& document : documents) lines += document.line();
+    return lines;
+  }
+  Ended call(const Program& program, const std::string& flags) const {
+    const Ended ended = run(program, words(flags));
+    EXPECT_EQ(ended.status, 0) << flags << "\n" << ended.err;
+    return ended;
+  }
+  static std::string kept_set(const Ended& ended) {
+    const size_t at = ended.out.find("kept set ");
+    return at == std::string::npos ? "none" : ended.out.substr(at, 41);
+  }
+  /// Lines of a file as objects.
+  std::vector<nlohmann::json> lines(const std::string& name) const {
+    std::istringstream in(read(name));
+    std::vector<nlohmann::json> all;
+    for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  }
+  /// Groups of the documents in a file, ascending.
+  std::vector<int> groups_in(const std::string& name) const {
+    std::vector<int> groups;
+    for (const nlohmann::json& line : lines(name))
+      for (const Planted& document : all_)
+        if (document.id == line.at("id")) groups.push_back(document.group);
+    std::ranges::sort(groups);
+    return groups;
+  }
+
+  std::vector<Planted> all_;
+};
+
+TEST_F(Corpus, OneOfEachPlantedGroupStays) {
+  call("25_corpus", "--data all.jsonl --out near.jsonl --removed gone.jsonl --dedup near");
+  std::vector<int> each(static_cast<size_t>(all_.back().group) + 1);
+  std::iota(each.begin(), each.end(), 0);
+  EXPECT_EQ(groups_in("near.jsonl"), each);
+  EXPECT_EQ(groups_in("near.jsonl").size() + groups_in("gone.jsonl").size(), all_.size());
+  // A survivor is named by the hash of its text, which is the least of its group.
+  std::map<std::string, Hash128> kept;
+  for (const nlohmann::json& line : lines("near.jsonl"))
+    kept[hash128(line.at("text").get<std::string>()).hex()] =
+        hash128(line.at("text").get<std::string>());
+  for (const nlohmann::json& line : lines("gone.jsonl")) {
+    const std::string survivor = line.at("survivor");
+    EXPECT_TRUE(kept.contains(survivor));
+    EXPECT_LE(kept[survivor], hash128(line.at("text").get<std::string>()));
+  }
+}
+
+TEST_F(Corpus, OfEqualTextsTheLeastSourceAndIdStays) {
+  call("25_corpus", "--data all.jsonl --out exact.jsonl");
+  std::map<std::string, std::pair<std::string, std::string>> least;
+  for (const Planted& d : all_) {
+    const auto [at, is_new] = least.try_emplace(d.text, d.source, d.id);
+    if (!is_new) at->second = std::min(at->second, {d.source, d.id});
+  }
+  const std::vector<nlohmann::json> stay = lines("exact.jsonl");
+  EXPECT_EQ(stay.size(), least.size());
+  for (const nlohmann::json& line : stay)
+    EXPECT_EQ(least.at(line.at("text")),
+              std::pair(line.at("source").get<std::string>(), line.at("id").get<std::string>()));
+}
+
+/// The ids that stay if the first of each group stays that streams by.
+std::set<std::string> first_that_streams_by(const std::vector<Planted>& documents) {
+  std::set<int> met;
+  std::set<std::string> ids;
+  for (const Planted& document : documents)
+    if (met.insert(document.group).second) ids.insert(document.id);
+  return ids;
+}
+
+TEST_F(Corpus, TheSameDocumentsStayOnEveryLayout) {
+  std::vector<Planted> shuffled = all_;
+  Planter planter;
+  for (size_t i = shuffled.size(); i > 1; --i)
+    std::swap(shuffled[i - 1], shuffled[planter.below(i)]);
+  const auto middle = shuffled.begin() + 77;
+  write("shuffled.jsonl", text(shuffled));
+  write("x/a.jsonl", text({shuffled.begin(), middle}));
+  write("x/b.jsonl", text({middle, shuffled.end()}));
+  for (const std::string dedup : {"exact", "near"}) {
+    const std::string flags = "--filter repetition --out o.jsonl --dedup " + dedup;
+    const std::string want = kept_set(call("25_corpus", "--data all.jsonl " + flags));
+    for (const char* layout :
+         {"--data shuffled.jsonl", "--data all.jsonl --threads 3",
+          "--data all.jsonl --ranks 3 --threads 2", "--data x/b.jsonl x/a.jsonl --ranks 8",
+          "--data x/a.jsonl x/b.jsonl --memory-limit 64KB",
+          "--data shuffled.jsonl --ranks 2 --memory-limit 64KB"})
+      EXPECT_EQ(kept_set(call("25_corpus", std::string(layout) + " " + flags)), want) << layout;
+    EXPECT_NE(kept_set(call("25_corpus", "--data x/a.jsonl " + flags)), want);
+  }
+  EXPECT_NE(first_that_streams_by(all_), first_that_streams_by(shuffled));
+}
+
+TEST_F(Corpus, ProcessesKeepTheSameDocuments) {
+  const std::string flags = "--data all.jsonl --out o.jsonl --dedup near";
+  const std::string want = kept_set(call("25_corpus", flags));
+  const std::string file = read("o.jsonl");
+  const Ended ended = run(under_mpirun("25_corpus", 2), words(flags));
+  if (ended.err.find("built without MPI") != std::string::npos)
+    GTEST_SKIP() << "no MPI in this build";
+  EXPECT_EQ(kept_set(ended), want) << ended.err;
+  EXPECT_EQ(read("o.jsonl"), file);
+}
+
+TEST_F(Corpus, LinesStayAsTheyWereInFilesOfTheirNames) {
+  write("x/a.jsonl", "{\"text\": \"an  odd\\u0020line\", \"more\": [1, {}]}\n\n");
+  write("x/b.jsonl", "{\"text\":\"the last line has no end\"}");
+  call("25_corpus", "--data x/a.jsonl x/b.jsonl --out kept/ --dedup none");
+  EXPECT_EQ(read("kept/a.jsonl") + "\n", read("x/a.jsonl"));
+  EXPECT_EQ(read("kept/b.jsonl"), read("x/b.jsonl") + "\n");
+  call("25_corpus", "--data x/a.jsonl --out o.jsonl --filter gopher --removed gone.jsonl");
+  EXPECT_EQ(read("o.jsonl"), "");
+  EXPECT_EQ(read("gone.jsonl"),
+            "{\"removed_by\":\"gopher.few_words\",\"text\": \"an  odd\\u0020line\", \"more\": [1, "
+            "{}]}\n");
+}
+
+TEST_F(Corpus, CompressedFilesHoldTheSame) {
+  const Ended plain = call("25_corpus", "--data all.jsonl --out o.jsonl --dedup near");
+  const Ended packed = run("25_corpus", words("--data all.jsonl --out o.jsonl.zst --dedup near"));
+  if (packed.err.find("no Zstandard") != std::string::npos)
+    GTEST_SKIP() << "no Zstandard in this build";
+  EXPECT_LT(read("o.jsonl.zst").size(), read("o.jsonl").size());
+  EXPECT_EQ(kept_set(packed), kept_set(plain));
+  EXPECT_EQ(kept_set(call("25_corpus", "--data o.jsonl.zst --out p.jsonl --ranks 2")),
+            kept_set(plain));
+  EXPECT_EQ(read("p.jsonl"), read("o.jsonl"));
+}
+
+TEST_F(Corpus, HeldOutTextIsRemoved) {
+  Planter planter;
+  const std::vector<std::string> test = planter.words(60);
+  std::vector<std::string> has = planter.words(90), almost = has;
+  std::copy_n(test.begin() + 20, 13, has.begin() + 30);
+  std::copy_n(test.begin() + 20, 12, almost.begin() + 30);
+  const auto line = [](const char* id, const std::vector<std::string>& of) {
+    return Planted{id, "", Planter::text(of), 0}.line();
+  };
+  write("test.jsonl", line("t", test) + line("u", planter.words(50)) + line("v", {"too", "short"}));
+  write("a.jsonl", line("has", has) + line("almost", almost) + line("none", planter.words(50)));
+  for (const std::string layout : {"", " --threads 2", " --ranks 2"}) {
+    const Ended ended =
+        call("25_corpus",
+             "--data a.jsonl --held-out test.jsonl --out o.jsonl --removed gone.jsonl" + layout);
+    EXPECT_NE(ended.out.find("1 of 3 held-out texts were found; 1 are too short to be"),
+              std::string::npos)
+        << ended.out;
+    ASSERT_EQ(lines("gone.jsonl").size(), 1u);
+    EXPECT_EQ(lines("gone.jsonl")[0].at("id"), "has");
+    EXPECT_EQ(lines("gone.jsonl")[0].at("removed_by"), "held_out");
+    EXPECT_EQ(lines("o.jsonl").size(), 2u);
+  }
+}
+
+TEST_F(Corpus, TheFunnelSumsUp) {
+  write("a.jsonl",
+        "{\"text\":\"\"}\n{\"text\":\" \\n\"}\n\nnot JSON\n{\"text\":\"one {.\"}\n{\"text\":\"a "
+        "b\"}\n{\"text\":\"a b\"}\n");
+  const Ended ended = call("25_corpus", "--data a.jsonl --out o.jsonl --bad-lines 1 --ranks 2");
+  for (const char* row : {"read                                     0           5             14",
+                          "empty                                    2           3             12",
+                          "exact                                    1           2              9",
+                          "1 lines are no documents, and are passed over"})
+    EXPECT_NE(ended.out.find(row), std::string::npos) << row << "\n" << ended.out;
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,117 @@
+// 27_data_order: where epochs end a run, orders that a checkpoint refuses, and files that are not
+// whole. Other runs: equal_runs.txt.
+#include <fmt/format.h>
+
+#include "common/tokens/token_file.h"
+#include "tests/common/same_trace.h"
+
+namespace ladder::test {
+namespace {
+
+class DataOrderRuns : public SameTraceSmall {
+ protected:
+  DataOrderRuns() {
+    write_documents("a.bin", 30);
+    write_documents("b.bin", 20);
+    write_documents("c.bin", 20);
+  }
+
+  /// X.bin and X.idx: documents of 2 to 40 tokens.
+  void write_documents(const std::string& name, uint32_t count) const {
+    TokenWriter writer(path(name).string(), TokenFile::Megatron, TokenKind::Uint16);
+    for (uint32_t i = 0; i < count; ++i) {
+      std::vector<uint32_t> ids;
+      for (uint32_t k = 0; k < 2 + (11 * i + count) % 39; ++k) ids.push_back((i * k + i) % 256);
+      writer.write(ids);
+      writer.end_document();
+    }
+    writer.commit();
+  }
+  /// Status 2, and a line that says so.
+  void expect_refused(const std::string& given, const std::string& says) const {
+    const Ended ended = run("27_data_order", small_run(given));
+    EXPECT_EQ(ended.status, 2) << given;
+    EXPECT_NE(ended.err.find(says), std::string::npos) << ended.err << "\n" << says;
+  }
+
+  const std::string files = "--data c.bin --tokens uint16 --documents --pack-window 8 --batch 4 ",
+                    flags = files + "--sources a.bin:3,b.bin:1 ";
+};
+
+// The last step is that of the run, for --save and --load, too.
+TEST_F(DataOrderRuns, EpochsEndARun) {
+  const auto once =
+      report("27_data_order", flags + "--layers 2 --epochs 1 --steps 100 --save half");
+  const int64_t steps = once["steps"];
+  EXPECT_GT(steps, 5);
+  EXPECT_LT(steps, 20);
+  const auto& sources = once["extra"]["sources"];
+  EXPECT_EQ(sources[0]["dealt"], 30);  // a is at its end
+  EXPECT_EQ(sources[0]["documents"], 30);
+  EXPECT_NEAR(sources[1]["dealt"].get<double>(), 10, 1);
+  EXPECT_NE(read("half/current/checkpoint.json").find(fmt::format("\"step\": {}", steps)),
+            std::string::npos);
+  expect_refused(flags + "--layers 2 --epochs 1 --steps 100 --load half", "legal are more epochs");
+
+  const auto rest = [&](const std::string& how) {
+    return trace("27_data_order", flags + "--epochs 3 --load half " + how, {steps, steps + 4});
+  };
+  EXPECT_TRUE(same_trace(rest("--ranks 2"), rest("--unpacked")));
+}
+
+TEST_F(DataOrderRuns, ACheckpointRefusesAnotherOrder) {
+  train("27_data_order", flags + "--steps 1 --save half");
+  const std::string load = " --steps 2 --load half ";
+  const auto refused = [&](const std::string& given, const std::string& says) {
+    expect_refused(given + load, "its state order: " + says);
+  };
+  for (const std::string other :
+       {"--pack greedy", "--pack-window 9", "--row-documents 3", "--seq-len 12"})
+    refused((other == "--pack-window 9" ? files.substr(0, files.find("--pack")) + "--batch 4 "
+                                        : files) +
+                "--sources a.bin:3,b.bin:1 " + other,
+            "its rows were planned with");
+  refused(files + "--sources a.bin:2,b.bin:1", "the weight of source a.bin was 3; legal is the");
+  refused(files + "--sources a.bin:3", "it has 2 sources; legal are as many, not 1");
+  refused(files + "--sources a.bin:3,c.bin:1", "source c.bin has other content: 1 file, ");
+  std::filesystem::create_directory(path("moved"));
+  for (const std::string name : {"a.bin", "a.idx"})
+    std::filesystem::rename(path(name), path("moved/" + name));
+  train("27_data_order", files + "--sources moved:3,b.bin:1" + load);  // the same files
+  // Documents end elsewhere: the tokens are the same.
+  std::string index = read("b.idx");
+  ++index[34], --index[38], index[34 + 4 * 20 + 8] += 2;
+  write("b.idx", index);
+  refused(files + "--sources moved:3,b.bin:1", "source b.bin has other content");
+}
+
+TEST_F(DataOrderRuns, NegativeControlAStateThatIsAnother) {
+  const Trace first = trace("27_data_order", flags + "--save half", {0, kHalf});
+  const auto rest = [&] { return trace("27_data_order", flags + "--load half", {kHalf, kSteps}); };
+  const Trace whole = joined(first, rest());
+  nlohmann::json state =
+      nlohmann::json::parse(read("half/current/checkpoint.json"))["state"]["order"];
+  ++state["row"].get_ref<int64_t&>();
+  set_state(path("half"), "order", state);
+  EXPECT_TRUE(different_trace(whole, joined(first, rest())));
+}
+
+// All before the first step.
+TEST_F(DataOrderRuns, RefusesFilesThatAreNotWhole) {
+  const std::string before = read("b.bin"), index = read("b.idx");
+  write("b.bin", before.substr(0, before.size() - 2));
+  expect_refused(flags, "--sources b.bin: its index b.idx disagrees: it has 4");
+  write("b.bin", before);
+  write("b.idx", index.substr(0, index.size() - 8));
+  expect_refused(flags, "--sources b.bin: its index b.idx disagrees: ");
+  std::filesystem::remove(path("b.idx"));
+  expect_refused(flags, "needs b.idx beside it");
+  write("b.idx", index);
+  std::filesystem::remove(path("b.bin"));
+  expect_refused(flags, "--sources b.bin: no such file");
+  write_documents("b.bin", 0);
+  expect_refused(flags, "--sources b.bin: ");
+}
+
+}  // namespace
+}  // namespace ladder::test

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""scripts/curves.py and scripts/watch.py on traces and event files of short runs.
+
+    test_scripts.py --program ch29_monitor
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = "--data text.txt --model nano --layers 2 --batch 8 --threads 1 --steps 4 --quiet".split()
+
+
+class Scripts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        (cls.folder / "text.txt").write_text("In the beginning was the Word.\n" * 40)
+        for name, flags in {"a": "", "b": "--ranks 2", "c": "--plant rate:2", "d": "--plant freeze:2"}.items():
+            words = [*flags.split(), "--trace", f"{name}.jsonl", "--events", name, "--watch-every", "1"]
+            subprocess.run([cls.program, *FLAGS, *words], cwd=cls.folder, check=True)
+
+    def script(self, name, *words):
+        done = subprocess.run([sys.executable, "-B", ROOT / "scripts" / name, *words], cwd=self.folder,
+                              capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_equal_runs(self):
+        for files in (["a", "b"], ["a.jsonl", "b.jsonl"]):
+            self.assertEqual(self.script("curves.py", *files), (0, "equal: all numbers of the 4 steps that both have\n"))
+
+    def test_the_first_difference(self):
+        self.assertRegex(self.script("curves.py", "a.jsonl", "c.jsonl")[1], "^step 2 is the first that differs: lr,")
+        # The last block is frozen: of its tensors backward computes the last one first.
+        self.assertRegex(self.script("curves.py", "a", "d")[1],
+                         r"^step 2 is the first that differs: gradient/transformer.h.1.mlp.c_proj.bias, .* and 0,")
+
+    def test_a_band_of_seeds(self):
+        def trace(name, level):
+            lines = [{"step": i, "loss": (level + 1 / (i + 1)).hex(), "grad_norm": "0x1p+0", "lr": "0x1p+0",
+                      "param_hash": name} for i in range(8)]
+            (self.folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        for name, level in {"s1": 2.0, "s2": 2.1, "s3": 1.9, "near": 2.3, "far": 2.6}.items():
+            trace(name, level)
+        # Student's t for 2 degrees, times 0.1, times the root of 4/3: 0.497 around the mean.
+        status, text = self.script("curves.py", "s1", "near", "--seeds", "s2", "s3")
+        self.assertEqual(status, 0, text)
+        self.assertIn("3 seeds give 1.6", text)
+        self.assertEqual(self.script("curves.py", "s1", "far", "--seeds", "s2", "s3")[0], 1)
+
+    def test_a_router_that_collapses(self):
+        even, one = [4, 4, 4, 4, 4, 4, 4, 4], [32, 0, 0, 0, 0, 0, 0, 0]
+        report = {"extra": {"experts": {"steps": {"load": [[even, even]] * 5 + [[even, one]] * 12}}}}
+        (self.folder / "report.json").write_text(json.dumps(report))
+        status, text = self.script("curves.py", "--router", "report.json")
+        self.assertEqual((status, text.splitlines()), (1, [
+            "block 0: MaxVio 0.00 at the end, 0 of 8 experts idle",
+            "block 1: MaxVio 7.00 at the end, 7 of 8 experts idle; collapsed from step 5 on"]))
+
+    def test_bad_input(self):
+        for words in (["a", "nothing"], ["text.txt", "a.jsonl"], ["--router", "a.jsonl"], ["a"]):
+            status, text = self.script("curves.py", *words)
+            self.assertEqual(status, 2, text)
+        before = (self.folder / "text.txt").read_bytes()
+        status, text = self.script("watch.py", "a.jsonl", "--once", "--out", "text.txt")
+        self.assertEqual((status, len(text.splitlines())), (2, 1), text)
+        self.assertEqual(before, (self.folder / "text.txt").read_bytes())
+        self.assertEqual(self.script("watch.py", "text.txt", "--once")[0], 2)
+
+    def test_the_page(self):
+        self.assertEqual(self.script("watch.py", "a.jsonl"), (0, ""))  # the run has ended
+        page = (self.folder / "a.jsonl.html").read_text()
+        self.assertNotIn("http-equiv=refresh", page)
+        self.assertEqual(page.count("<svg"), 3)
+        self.assertIn("4 steps, the last is step 3", page)
+        # While it runs, there may be half a line, and numbers that are none.
+        line = json.loads((self.folder / "a.jsonl").read_text().splitlines()[-1])
+        line.update(step=4, decimal={"loss": None, "grad_norm": None, "lr": 1e-3})
+        (self.folder / "e.partial").write_text((self.folder / "a.jsonl").read_text() + json.dumps(line) + '\n{"st')
+        self.assertEqual(self.script("watch.py", "e", "--once"), (0, ""))
+        page = (self.folder / "e.html").read_text()
+        self.assertIn("http-equiv=refresh", page)
+        self.assertEqual(len(re.findall("step 4: not finite", page)), 2)
+        self.assertNotIn("nan", page)
+
+
+if __name__ == "__main__":
+    at = sys.argv.index("--program")
+    Scripts.program = sys.argv[at + 1]
+    del sys.argv[at:at + 2]
+    unittest.main()

@@ -1,0 +1,193 @@
+// Rows that hold documents, in `ref` and `cpu`: a document has the bits that it has alone, and sums
+// are trees over the documents of a bundle, then over bundles, however documents lie in rows.
+#include "tests/kernels/documents.h"
+
+#include <cmath>
+#include <optional>
+
+#include "tests/kernels/same_bits.h"
+
+namespace ladder::test {
+namespace {
+
+class DocumentsTest : public SameBits {
+ protected:
+  static constexpr int64_t T = LaidDocuments::T, D = LaidDocuments::D;
+  static constexpr auto kLengths = LaidDocuments::kLengths;
+  const Lying packed = LaidDocuments::packed(), unpacked = LaidDocuments::unpacked();
+  LaidDocuments laid{box};
+
+  Ctx with(const Lying& lying) {
+    Ctx other = ctx;
+    other.documents = laid.borders(lying);
+    return other;
+  }
+  /// What a call writes for documents that lie so, if kernels believe that they lie as `borders`
+  /// says. Numbers of padding are NaN.
+  std::vector<Tensor> run(const Call& call, const Lying& lying, const Lying& borders) {
+    const std::vector<Tensor> out = laid.outputs(call, lying, dtype);
+    laid.laid(call, lying, NAN).on(k, with(borders), out, 0, lying.B);
+    return out;
+  }
+  std::vector<Tensor> run(const Call& call, const Lying& lying) { return run(call, lying, lying); }
+
+  /// What it writes for document d alone.
+  std::vector<Tensor> alone(const Call& source, int64_t d) {
+    Call call = source;
+    const int64_t L = kLengths[size_t(d)];
+    for (Operand& o : call.in) {
+      if (!o.x || !is_of_sequences(o.kind)) continue;
+      const Tensor from = std::exchange(o.x, laid.sized(o.x, 1, L, 1));
+      std::ranges::copy(LaidDocuments::bytes(from, {d * T, d * T + L}, D * T),
+                        LaidDocuments::bytes(o.x, {0, L}, L).begin());
+    }
+    std::vector<Tensor> out;
+    for (const Tensor& x : call.outputs(box, dtype))
+      out.push_back(call.sums() ? x : laid.sized(x, 1, L, 1));
+    call.on(k, ctx, out, 0, 1);
+    return out;
+  }
+
+  /// The tree over documents; those without tokens are absent.
+  Tensor tree(std::vector<std::optional<Tensor>> x) {
+    for (size_t step = 1; step < x.size(); step *= 2)
+      for (size_t i = 0; i + step < x.size(); i += 2 * step) {
+        if (x[i] && x[i + step]) k.add(ctx, *x[i], *x[i], *x[i + step]);
+        if (!x[i]) x[i] = x[i + step];
+      }
+    return *x[0];
+  }
+
+  std::vector<Call> all() { return calls(box, {.B = D, .T = T}, dtype); }
+};
+
+TEST_P(DocumentsTest, HaveTheBitsThatTheyHaveAlone) {
+  use_threads();
+  for (const Call& call : all()) {
+    const auto in_rows = run(call, packed), apart = run(call, unpacked);
+    std::vector<std::vector<std::optional<Tensor>>> terms(in_rows.size());
+    for (int64_t d = 0; d < D; ++d) {
+      if (kLengths[size_t(d)] == 0) {
+        for (auto& of : terms) of.push_back({});
+        continue;
+      }
+      const auto want = alone(call, d);
+      for (size_t i = 0; i < want.size(); ++i) {
+        terms[i].push_back(want[i]);
+        if (call.sums()) continue;
+        for (const auto& [got, lying] : {std::pair{in_rows[i], &packed}, {apart[i], &unpacked}}) {
+          const bool is_loss = got.shape.rank == 1;
+          const Range rows = is_loss ? Range{d, d + 1} : lying->documents[size_t(d)];
+          const auto own = LaidDocuments::bytes(got, rows, is_loss ? D : lying->B * T);
+          EXPECT_TRUE(std::ranges::equal(own, LaidDocuments::bytes(want[i], {0, 1}, 1)))
+              << call.name << ", output " << i << ", document " << d;
+        }
+      }
+    }
+    for (size_t i = 0; call.sums() && i < terms.size(); ++i) {
+      EXPECT_TRUE(same_bits(in_rows[i], apart[i])) << call.name << ", output " << i;
+      EXPECT_TRUE(same_bits(in_rows[i], tree(terms[i]))) << call.name << ", output " << i;
+    }
+  }
+}
+
+TEST_P(DocumentsTest, NegativeControlsDiffer) {
+  Lying no_bundles = packed, one_later = packed, with_padding = packed;
+  std::erase_if(no_bundles.documents, [](const Range& rows) { return rows.size() == 0; });
+  while (std::ssize(no_bundles.documents) < D) no_bundles.documents.push_back({0, 0});
+  ++one_later.documents[0].end;
+  ++one_later.documents[1].begin;
+  ++with_padding.documents[2].end;
+  for (const Call& call : all()) {
+    const auto want = run(call, packed);
+    const auto differs = [&](const Lying& wrong) {
+      const auto got = run(call, packed, wrong);
+      bool any = false;
+      for (size_t i = 0; i < got.size(); ++i) any = any || !same_bits(got[i], want[i]);
+      return any;
+    };
+    EXPECT_EQ(differs(one_later), feels_documents(call)) << call.name;
+    if (!call.sums()) continue;
+    EXPECT_TRUE(differs(no_bundles)) << call.name;
+    EXPECT_TRUE(differs(with_padding)) << call.name;
+  }
+}
+
+/// 2^k documents of one length in each row are plain rows of that length.
+TEST_P(DocumentsTest, OfOneLengthAreRows) {
+  use_threads();
+  const int64_t L = T / LaidDocuments::kTurns;
+  Lying lying{.B = LaidDocuments::kBundles, .documents{}};
+  for (int64_t d = 0; d < D; ++d) lying.documents.push_back({d * L, (d + 1) * L});
+  for (const Call& call : calls(box, {.B = D, .T = L}, dtype)) {
+    const std::string name = call.name;
+    if (name.starts_with("rope") || name == "embed_forward" || name == "embed_backward")
+      continue;  // their tables have too few positions for rows
+    const std::vector<Tensor> want = call.outputs(box, dtype), got = call.outputs(box, dtype);
+    call.on(k, ctx, want, 0, D);
+    Call of_rows = call;
+    const auto as_rows = [&](Tensor x) {
+      if (x.shape.rank == 1) return x;
+      x.shape.dims[0] = LaidDocuments::kBundles;
+      for (int i = 1; i < x.shape.rank; ++i)
+        if (x.shape.dims[size_t(i)] == L) x.shape.dims[size_t(i)] = T;
+      return x;
+    };
+    for (Operand& o : of_rows.in)
+      if (o.x && is_of_sequences(o.kind)) o.x = as_rows(o.x);
+    std::vector<Tensor> to;
+    for (const Tensor& x : got) to.push_back(call.sums() ? x : as_rows(x));
+    of_rows.on(k, with(lying), to, 0, LaidDocuments::kBundles);
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], want[i])) << name;
+  }
+}
+
+TEST_P(DocumentsTest, PaddingIsFinite) {
+  for (const Call& call : all()) {
+    const std::string name = call.name;
+    if (name != "embed_forward" && !name.starts_with("attention")) continue;
+    for (const Lying& lying : {packed, unpacked})
+      for (const Tensor& x : run(call, lying))
+        for (int64_t i = 0; i < x.size(); ++i) ASSERT_TRUE(std::isfinite(at(x, i))) << name;
+  }
+}
+
+TEST_P(DocumentsTest, WithoutADocumentSumsAreNothing) {
+  Lying none = packed;
+  for (Range& rows : none.documents) rows = {0, 0};
+  for (const Call& call : all()) {
+    const auto out = run(call, none);
+    for (size_t o = 0; call.sums() && o < out.size(); ++o)
+      for (int64_t i = 0; i < out[o].size(); ++i)
+        ASSERT_TRUE(at(out[o], i) == 0 && std::signbit(at(out[o], i))) << call.name;
+  }
+}
+
+TEST_P(DocumentsTest, WhatBreaksTheRuleIsRefused) {
+  for (const auto& [d, rows] : std::vector<std::pair<size_t, Range>>{
+           {1, {0, 130}}, {1, {100, 230}}, {2, {131, 130}}, {10, {500, 601}}}) {
+    Lying wrong = packed;
+    wrong.documents[d] = rows;
+    EXPECT_THROW(laid.borders(wrong), CheckError) << d;
+  }
+  const Tensor db = box.empty(sums, {3}), dout = box.random({packed.B, T, 3});
+  Ctx documents = with(packed);
+  expect_refused("documents of up to",
+                 [&] { k.bias_backward(documents, db, dout.slice(0, 1), Into::Write); });
+  expect_refused("route_forward takes whole rows",
+                 [&] { k.route_forward(documents, {}, {}, {}, {}, {}, {}, {}, {}); });
+  expect_refused("attention_piece_forward takes whole rows",
+                 [&] { k.attention_piece_forward(documents, {}, {}, {}, {}, {}, {}); });
+  documents.token_chunks = kTokenChunks / 2;
+  expect_refused("documents where ranks share a sequence",
+                 [&] { k.bias_backward(documents, db, dout, Into::Write); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, DocumentsTest,
+                         ::testing::Values(Table{ref_kernels, 1}, Table{cpu_kernels, 1},
+                                           Table{cpu_kernels, 3}, Table{ref_kernels, 1, Dtype::F64},
+                                           Table{cpu_kernels, 3, Dtype::F16}),
+                         table_name);
+
+}  // namespace
+}  // namespace ladder::test

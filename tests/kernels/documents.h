@@ -1,0 +1,111 @@
+// Calls on rows that hold documents: the same documents, several in a row or one in each.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "kernels/documents.h"
+#include "kernels/tree.h"
+#include "tests/kernels/calls.h"
+
+namespace ladder::test {
+
+/// B rows, and the rows of each document, turn by turn.
+struct Lying {
+  int64_t B;
+  std::vector<Range> documents;
+};
+
+/// Whether borders of documents change what it writes.
+inline bool feels_documents(const Call& call) {
+  const std::string_view name = call.name;
+  return call.sums() || name == "embed_forward" || name.starts_with("rope") ||
+         name.starts_with("attention") || name.starts_with("cross_entropy");
+}
+
+/// Three bundles of up to four documents.
+class LaidDocuments {
+ public:
+  static constexpr int64_t T = 200, kTurns = 4, kBundles = 3, D = kBundles * kTurns;
+  /// Of one token, one leaf, several leaves; turns without a document, also between others.
+  static constexpr std::array<int64_t, D> kLengths{1, 130, 20, 0, 150, 50, 0, 0, 60, 0, 100, 0};
+
+  explicit LaidDocuments(Sandbox& box) : box_(&box) {}
+
+  static Lying packed() {
+    Lying all{.B = kBundles, .documents{}};
+    for (int64_t d = 0, row = 0; d < D; row += kLengths[size_t(d++)]) {
+      if (d % kTurns == 0) row = d / kTurns * T;
+      all.documents.push_back({row, row + kLengths[size_t(d)]});
+    }
+    return all;
+  }
+  static Lying unpacked() {
+    Lying all{.B = D, .documents{}};
+    for (int64_t d = 0; d < D; ++d) all.documents.push_back({d * T, d * T + kLengths[size_t(d)]});
+    return all;
+  }
+
+  DocumentBorders borders(const Lying& all) {
+    const Tensor rows = box_->empty(Dtype::I32, {std::ssize(all.documents), 2});
+    for (int64_t d = 0; d < rows.dim(0); ++d) {
+      rows.data<int32_t>()[2 * d] = static_cast<int32_t>(all.documents[size_t(d)].begin);
+      rows.data<int32_t>()[2 * d + 1] = static_cast<int32_t>(all.documents[size_t(d)].end);
+    }
+    const Tensor position = box_->empty(Dtype::I32, {all.B, T});
+    const int64_t longest = fill_positions(position, rows);
+    return {rows, position, longest};
+  }
+
+  /// A tensor for B sequences of `tokens` tokens instead of D of T. One number a sequence: for
+  /// `losses` of them.
+  Tensor sized(const Tensor& x, int64_t B, int64_t tokens, int64_t losses) {
+    if (x.shape.rank == 1) return box_->empty(x.dtype, {losses});
+    Shape shape = x.shape;
+    shape.dims[0] = B;
+    for (int i = 1; i < shape.rank; ++i)
+      if (shape.dims[size_t(i)] == T) shape.dims[size_t(i)] = tokens;
+    return box_->empty(x.dtype, shape);
+  }
+  /// The bytes of some of `all` tokens.
+  static std::span<char> bytes(const Tensor& x, Range rows, int64_t all) {
+    const auto row = static_cast<size_t>(x.bytes() / all);
+    return {static_cast<char*>(x.ptr) + size_t(rows.begin) * row, size_t(rows.size()) * row};
+  }
+
+  /// `source`, which has one document in each row, with rows that lie so. Numbers of padding are
+  /// `padding`.
+  Call laid(const Call& source, const Lying& all, double padding) {
+    Call call = source;
+    const int32_t of_padding =
+        std::string_view(call.name).starts_with("cross_entropy") ? kIgnore : 0;
+    for (Operand& o : call.in) {
+      if (!o.x || !is_of_sequences(o.kind)) continue;
+      const Tensor from = std::exchange(o.x, sized(o.x, all.B, T, D));
+      if (o.kind == Kind::Index)
+        std::fill_n(o.x.data<int32_t>(), o.x.size(), of_padding);
+      else
+        for (int64_t i = 0; i < o.x.size(); ++i) set(o.x, i, padding);
+      for (int64_t d = 0; d < D; ++d) {
+        const int64_t L = kLengths[size_t(d)], row = all.documents[size_t(d)].begin;
+        std::ranges::copy(bytes(from, {d * T, d * T + L}, D * T),
+                          bytes(o.x, {row, row + L}, all.B * T).begin());
+      }
+    }
+    return call;
+  }
+  std::vector<Tensor> outputs(const Call& source, const Lying& all, Dtype dtype) {
+    std::vector<Tensor> out;
+    for (const Tensor& x : source.outputs(*box_, dtype))
+      out.push_back(source.sums() ? x : sized(x, all.B, T, D));
+    return out;
+  }
+
+ private:
+  Sandbox* box_;
+};
+
+}  // namespace ladder::test
