@@ -167,9 +167,7 @@ void RunLog::end_trace() {
 }
 
 bool RunLog::eval_due(int64_t step) const {
-  const int64_t done = step + 1;
-  return options_.eval_every > 0 && done % options_.eval_every == 0 && done < options_.steps &&
-         stopped_by_ == 0;
+  return options_.eval_every > 0 && (step + 1) % options_.eval_every == 0 && !is_last(step);
 }
 
 void RunLog::eval(int64_t step, double val_loss) {
@@ -202,8 +200,8 @@ void RunLog::skipped(int64_t step, std::string_view why) {
 
 bool RunLog::save_due(int64_t step) {
   if (options_.save.empty()) return false;
-  const int64_t done = step + 1;
-  if (!is_last(step) && (options_.save_every == 0 || done % options_.save_every != 0)) return false;
+  const int64_t every = options_.save_every;
+  if (!is_last(step) && (every == 0 || (step + 1) % every != 0)) return false;
   // Such weights are worth less than those in the directory. A norm that is not finite says less:
   // the step is then skipped, and leaves good weights.
   if (!last_ || std::isfinite(last_->loss)) return true;
@@ -389,12 +387,11 @@ void write_plan(const RunOptions& options, const RunPlan& plan,
 void show_plan(const RunOptions& options, const RunPlan& plan, Comm* comm) {
   const int rank = comm ? comm->rank() : 0;
   const nlohmann::json own = memory_json(rank, plan.predicted, /*measured=*/{});
-  std::vector<nlohmann::json> all{own};
-  if (comm) {
-    all.clear();
+  std::vector<nlohmann::json> all;
+  if (!comm) all.push_back(own);
+  if (comm)
     for (const std::string& text : gather_text(*comm, own.dump()))
       all.push_back(nlohmann::json::parse(text));
-  }
   if (rank != 0) return;
   if (!options.quiet) fmt::print("{}\n", plan_text(plan));
   write_plan(options, plan, all);

@@ -242,7 +242,7 @@ struct Place {
     run.quiet = true;
     run.data = (folder.path / "text").string();
     run.save = (folder.path / "saved").string();
-    write_file(run.data, "lab", "text");
+    write_file(run.data, "lab", std::string(1000, 'a'));
   }
   Folder folder;
   RunOptions run;

@@ -66,7 +66,7 @@ class Async : public testing::Test {
     run_.quiet = true;
     run_.data = texts_ / "text";
     run_.save = dir_.path();
-    write_file(run_.data, "text");
+    write_file(run_.data, std::string(1000, 'a'));
   }
   ~Async() override { forget_ending(); }
 
