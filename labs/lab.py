@@ -154,7 +154,7 @@ def bug(args, desk):
     build = Build(ROOT, args.build)
     build.prepare(judge.targets(lab))
     results, _, _ = bugs.measure(lab, build, args.number, args.seed, args.program)
-    print(f"bug {args.number} of lab {lab.number}: the chapter's files with one fault in them")
+    print(f"bug {args.number} of lab {lab.number}: files with one fault in them")
     print(table(results))
     print("what differs:", *bugs.rows(results), "which fault is it?", *bugs.choices(lab, args.number), sep="\n")
     print(f"labs/lab.py bug {lab.number} {args.number} --is K names it; --seed 5 measures with other numbers" + ("; --program runs the whole program, too" if lab.program else ""))

@@ -31,6 +31,7 @@
 
 #include "chapters/29_monitor/event_file.h"
 #include "common/comm/comm.h"
+#include "common/data/text.h"
 #include "common/error.h"
 #include "common/output_file.h"
 #include "common/run/agreement.h"
@@ -78,7 +79,7 @@ class Events {
  public:
   /// @param plan chapter, model, layout
   /// @throws UserError if the directory has files of another run
-  Events(const EventOptions& options, const RunOptions& run, const RunPlan& plan,
+  Events(const EventOptions& options, const RunOptions& run, const RunPlan& plan, const Text& text,
          const Arena& arena, const Ctx& ctx, RunLog& log, const Comm& comm)
       : options_(options),
         plan_(plan),
@@ -90,7 +91,9 @@ class Events {
     on_ = comm.rank() == 0 && !options.dir.empty();
     peak_ = options.peak_tflops;
     if (peak_ == 0 && ctx.device) peak_ = ladder::peak_tflops(ctx.device->name());
-    if (on_) claim(run);
+    if (!on_) return;
+    claim(run);
+    validated_ = text.validation_targets();
   }
 
   /// The run begins at `step`: now, or once more because it went back.
@@ -122,8 +125,10 @@ class Events {
   /// Returns the loss. A run that a signal has stopped has none.
   double validation(int64_t step, double loss) {
     if (stopping()) return loss;
-    const Scalar scalar{"validation_loss", loss};
-    write([&] { curves_.write(scalars_record(time(step), step, {&scalar, 1})); });
+    std::vector<Scalar> curves = {{"validation_loss", loss}};
+    if (const double bits = bits_per_byte(loss, validated_); bits > 0)
+      curves.push_back({"validation_bits_per_byte", bits});
+    write([&] { curves_.write(scalars_record(time(step), step, curves)); });
     return loss;
   }
 
@@ -208,6 +213,7 @@ class Events {
   const Arena& arena_;
   RunLog& log_;
   EventFiles curves_, machine_;
+  TargetCount validated_;  ///< what a validation loss is a mean over
   bool on_ = false;
   double peak_ = 0;  ///< TFLOP/s of one device; 0: not known
 };

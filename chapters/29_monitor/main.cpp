@@ -426,7 +426,8 @@ void run(Options o, Comm& comm) {
   const Text text(o.run.text(layout.gpt));
   Memory m{o, layout, comm};
   RunLog log(o.run, plan, m.arena, m.ctx, &comm);
-  Events events(o.events, o.run, plan, m.arena, m.ctx, log, comm);
+  Events events(o.events, o.run, plan, text, m.arena, m.ctx, log, comm);
+  log.count_targets_with(m.batches.targets(text, o.run.seed, layout.batch));
   m.comm_stream.show(log);
   train(o, layout, m, text, log, events);
   m.scaler.report(log.extra());

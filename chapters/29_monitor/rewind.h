@@ -25,9 +25,11 @@
 #include <nlohmann/json.hpp>
 
 #include "chapters/14_stability/spike_guard.h"
+#include "common/data/text.h"
 #include "common/error.h"
 #include "common/run/command_line.h"
 #include "common/run/options.h"
+#include "common/run/tokenizer.h"
 #include "common/save/manifest.h"
 #include "kernels/tree.h"
 
@@ -87,6 +89,13 @@ class BatchNumbers {
       if (range.begin <= step + skipped_ && step + skipped_ < range.end)
         skipped_ = range.end - step;
     return step + skipped_;
+  }
+  /// What losses are means over, for bits per byte: `batch` sequences a step.
+  LossTargets targets(const Text& text, uint64_t seed, int64_t batch) {
+    return {
+        .of_step = [=, this, &text](int64_t step,
+                                    int64_t) { return text.step_targets(seed, at(step), batch); },
+        .of_validation = [&text] { return text.validation_targets(); }};
   }
   void skip(Range range) {
     ranges_.push_back(range);

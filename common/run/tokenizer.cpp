@@ -1,5 +1,6 @@
 #include "common/run/tokenizer.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -151,9 +152,14 @@ std::string tokens_text(const RunOptions& options) {
                      known.path, options.token_file.empty() ? options.data : options.token_file);
 }
 
-// The check of a lab may have no text.
+// The check of a lab may have no text. Documents (chapters 26 and 27) are no sequences of Text: the
+// bytes of their targets are not known here.
 LossTargets targets_of(const RunOptions& options, const GptConfig& gpt) {
-  if (options.data.empty())
+  const bool documents = std::ranges::any_of(options.flags, [](const FlagValue& given) {
+    return (given.flag == "--documents" && given.value == "true") ||
+           (given.flag == "--sources" && !given.value.empty());
+  });
+  if (options.data.empty() || documents)
     return {[](int64_t, int64_t tokens) { return TargetCount{.targets = tokens}; },
             [] { return TargetCount{}; }};
   const auto text = std::make_shared<const Text>(options.text(gpt));

@@ -37,9 +37,9 @@ struct KeptTokens {
 };
 
 /// Encodes `text` and keeps its tokens in a folder for that: LADDER_CACHE of the environment, or
-/// else `ladder` in XDG_CACHE_HOME or ~/.cache. A later run with an equal text and tokenizer takes
-/// the same file. If several processes of a machine want the file, one of them writes it, and the
-/// others wait. The file of a text that has changed since goes, and stderr says so.
+/// else `ladder` in XDG_CACHE_HOME or ~/.cache. A later run takes them if the text in this file and
+/// the tokenizer are equal. If several processes of a machine want the tokens, one of them writes
+/// them, and the others wait. Tokens of a text that has changed since go, and stderr says so.
 /// @param says whether stderr is told that a text is encoded @throws UserError
 KeptTokens keep_tokens(const RunTokenizer& tokenizer, const std::string& text, int threads,
                        bool says);

@@ -15,6 +15,7 @@
 #include "kernels/experts.h"
 #include "labs/expert_choices.h"
 #include "labs/kernel_counts.h"
+#include "labs/rounded.h"
 
 namespace ladder::lab {
 namespace {
@@ -30,22 +31,10 @@ Tensor drawn_choices(const Sheet& sheet, Arena& arena, const ChoiceSizes& s, boo
     if (int32_t& e = expert.data<int32_t>()[i]; e % 3 == 1) e = kElsewhere;
   return expert;
 }
-/// Normal numbers, as double or as float.
-Tensor drawn(const Sheet& sheet, Arena& arena, const char* name, Dtype dtype, Shape shape,
-             uint64_t stream = 0) {
-  const Tensor x = alloc(arena, dtype, shape);
-  const std::vector<float> values = sheet.normals(name, x.size(), stream);
-  if (dtype == Dtype::F64)
-    std::ranges::copy(values, x.data<double>());
-  else
-    std::ranges::copy(values, x.data<float>());
+Tensor drawn(const Sheet& sheet, Arena& arena, const char* name, Shape shape, uint64_t stream = 0) {
+  const Tensor x = alloc(arena, Dtype::F32, shape);
+  std::ranges::copy(sheet.normals(name, x.size(), stream), x.data<float>());
   return x;
-}
-/// Numbers of a tensor of doubles, rounded: however a formula is written, these are the same.
-std::vector<float> rounded(const Tensor& x) {
-  std::vector<float> values;
-  for (int64_t i = 0; i < x.size(); ++i) values.push_back(static_cast<float>(x.data<double>()[i]));
-  return values;
 }
 std::vector<float> integers(const Tensor& x, int64_t n) {
   return {x.data<int32_t>(), x.data<int32_t>() + n};
@@ -101,8 +90,8 @@ void run_router(Sheet& sheet, const ChoiceSizes& s, const RouteRule& rule) {
   Ctx ctx;
   ctx.kernels = &ref;
   const auto real = [&](Shape shape) { return alloc(arena, Dtype::F64, shape); };
-  const Tensor logits = drawn(sheet, arena, "logits", Dtype::F64, {s.B, s.T, s.E});
-  const Tensor bias = drawn(sheet, arena, "bias", Dtype::F64, {s.E});
+  const Tensor logits = drawn_double(sheet, arena, "logits", {s.B, s.T, s.E});
+  const Tensor bias = drawn_double(sheet, arena, "bias", {s.E});
   for (int64_t e = 0; e < s.E; ++e) bias.data<double>()[e] *= 0.1;
   const Tensor expert = alloc(arena, Dtype::I32, {s.B, s.T, s.k});
   const Tensor load = alloc(arena, Dtype::I32, {s.B, s.E});
@@ -123,8 +112,8 @@ void run_gradient(Sheet& sheet, const ChoiceSizes& s, const RouteRule& rule, flo
   const Kernels& ref = kernels_of("ref");
   Ctx ctx;
   ctx.kernels = &ref;
-  const Tensor logits = drawn(sheet, arena, "logits", Dtype::F64, {s.B, s.T, s.E});
-  const Tensor dweight = drawn(sheet, arena, "dweight", Dtype::F64, {s.B, s.T, s.k});
+  const Tensor logits = drawn_double(sheet, arena, "logits", {s.B, s.T, s.E});
+  const Tensor dweight = drawn_double(sheet, arena, "dweight", {s.B, s.T, s.k});
   const Tensor expert = drawn_choices(sheet, arena, s, /*elsewhere=*/false);
   const Tensor scores = alloc(arena, Dtype::F64, logits.shape);
   const Tensor load = alloc(arena, Dtype::I32, {s.B, s.E});
@@ -163,7 +152,7 @@ void run_layer(Sheet& sheet, const ChoiceSizes& s, int64_t capacity) {
   const ExpertSizes sizes(config, s.B);
   const ExpertLayers layers(arena, sizes, {});
   const auto weights = [&](const char* name, Shape shape) {
-    return drawn(sheet, arena, name, Dtype::F32, shape);
+    return drawn(sheet, arena, name, shape);
   };
   const ExpertTensors w{.router = {},
                         .fc = weights("fc", {s.E, 2 * sizes.F, sizes.C}),
@@ -175,9 +164,9 @@ void run_layer(Sheet& sheet, const ChoiceSizes& s, int64_t capacity) {
   const Tensor out = alloc(arena, Dtype::F32, tokens), dinp = alloc(arena, Dtype::F32, tokens);
   for (uint64_t micro = 0; micro < 2; ++micro) {
     const Choices chosen{.expert = drawn_choices(sheet, arena, s, /*elsewhere=*/false),
-                         .weight = drawn(sheet, arena, "weight", Dtype::F32, choices, micro),
+                         .weight = drawn(sheet, arena, "weight", choices, micro),
                          .dweight = alloc(arena, Dtype::F32, choices)};
-    const Tensor inp = drawn(sheet, arena, "inp", Dtype::F32, tokens, micro);
+    const Tensor inp = drawn(sheet, arena, "inp", tokens, micro);
     const ExpertActs acts = layers.acts(0, chosen);
     dispatch_forward(ctx, acts, inp, capacity);
     experts_forward(ctx, acts, w);
@@ -186,7 +175,7 @@ void run_layer(Sheet& sheet, const ChoiceSizes& s, int64_t capacity) {
     // Another block has used the memory that blocks share.
     for (const Tensor& x : {acts.inp, acts.drows, acts.dfc, acts.dact})
       std::fill_n(x.data<float>(), x.size(), std::numeric_limits<float>::quiet_NaN());
-    combine_backward(ctx, acts, drawn(sheet, arena, "dout", Dtype::F32, tokens, micro));
+    combine_backward(ctx, acts, drawn(sheet, arena, "dout", tokens, micro));
     experts_backward(ctx, dw, acts, inp, w, micro == 0 ? Into::Write : Into::Add);
     dispatch_backward(ctx, dinp, acts);
     sheet.bits(fmt::format("expert/micro-batch {}: dinp", micro), dinp);

@@ -14,6 +14,8 @@ TEST_F(BadCorpus, IsRefusedInOneLine) {
   write("a.jsonl", "{\"text\":\"a\"}\n");
   write("bad.jsonl", "{\"text\":\"a\"}\n\n{\"text\":\"\xFF\"}\n{\"id\":1}\n");
   write("long.jsonl", "{\"text\":\"" + std::string(70000, 'a') + "\"}\n");
+  // Bad lines in parts of two ranks.
+  write("far.jsonl", "x\n{\"text\":\"" + std::string(300000, 'a') + "\"}\nx\n");
   write("x.zst", "no frame");
   std::filesystem::create_directory(path("x"));
   write("x/a.jsonl", "{\"text\":\"b\"}\n");
@@ -34,6 +36,7 @@ TEST_F(BadCorpus, IsRefusedInOneLine) {
         {"--data bad.jsonl --out o.jsonl --bad-lines 1",
          "--data bad.jsonl: line 4: no \"text\"; --bad-lines 1"},
         {"--data a.jsonl bad.jsonl --out o.jsonl --bad-lines 1 --ranks 3", "line 4"},
+        {"--data far.jsonl --out o.jsonl --bad-lines 1 --ranks 2", "2 lines are no documents"},
         {"--data long.jsonl --out o.jsonl --memory-limit 64KB",
          "line 1: is longer than --memory-limit"},
         {"--data x.zst --out o.jsonl", "x.zst"},

@@ -7,6 +7,7 @@
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -83,7 +84,10 @@ class Events(unittest.TestCase):
             self.assertEqual([(e.step, e.wall_time, e.value) for e in read.Scalars(tag)],
                              [(w["step"], w["step"], float(numpy.float32(float.fromhex(w[name]))))
                               for w in self.wanted], tag)
-        self.assertEqual([e.step for e in read.Scalars("validation_loss")], [1, 3, 5, 7])
+        losses = read.Scalars("validation_loss")
+        self.assertEqual([e.step for e in losses], [1, 3, 5, 7])
+        for loss, bits in zip(losses, read.Scalars("validation_bits_per_byte"), strict=True):  # tokens are bytes
+            self.assertAlmostEqual(bits.value, loss.value / math.log(2), 5)
         # All that tensorboardX reads; a session start drops later steps.
         from tensorboardX.proto.event_pb2 import Event, SessionLog
         values = {}

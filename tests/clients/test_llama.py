@@ -31,11 +31,11 @@ REFUSED_LLAMAS = {
     "theta": ({"rope_theta": THETA, "rope_parameters": {**PLAIN, "rope_theta": THETA}},
               "rope_theta is 500000.0, but this model has 10000.0", "45"),
     "two places": ({"rope_parameters": PLAIN, "rope_scaling": LINEAR},
-                   'rope_type in rope_scaling is "linear"', "45"),
+                   'rope_type is "linear"', "45"),
     "two thetas": ({"rope_theta": THETA, "rope_parameters": PLAIN},
                    "rope_theta is 500000.0, but this model has 10000.0", "4"),
     "theta inside": ({"rope_theta": 10000.0, "rope_parameters": {**PLAIN, "rope_theta": THETA}},
-                     "rope_theta in rope_parameters is 500000.0", "5"),
+                     "rope_theta is 500000.0", "5"),
     "hidden_act": ({"hidden_act": "gelu"}, 'hidden_act is "gelu", but Ladder computes with "silu"',
                    "45"),
 }

@@ -31,7 +31,7 @@ REFUSED = {
     "sliding_window": ({"sliding_window": TOKENS - 1},
                        "sliding_window is 15, but this run has sequences of 16 tokens", "45"),
     "rope_scaling": ({"rope_scaling": {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}},
-                     'rope_type in rope_scaling is "linear"', "45"),
+                     'rope_type is "linear"', "45"),
 }
 CONFUSED = ["w1 and w3 swapped", "experts in another order", "router reversed"]
 

@@ -1,0 +1,153 @@
+// Norms, turned queries and keys, and heads that share keys: forward and backward, in double.
+#include "labs/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "common/run/backend.h"
+#include "kernels/arena.h"
+#include "kernels/kernels.h"
+#include "labs/rounded.h"
+
+namespace ladder::lab {
+namespace {
+
+/// Kernels that compute in double, and memory.
+struct Bench {
+  const Sheet& sheet;
+  Arena arena;
+  Ctx ctx = {};
+  const Kernels& ref = kernels_of("ref");
+
+  explicit Bench(const Sheet& sheet_) : sheet(sheet_) { ctx.kernels = &ref; }
+  Tensor zeros(Shape shape) { return arena.zeros(Mem::Workspace, "lab", Dtype::F64, shape); }
+  Tensor drawn(const char* name, Shape shape) { return drawn_double(sheet, arena, name, shape); }
+};
+
+/// A norm with drawn numbers, and what backward reads: it does not come from the student's code.
+struct NormCase {
+  Bench m;
+  bool centred;  ///< layer norm; else RMSNorm
+  int64_t B = 2, T, C;
+  Tensor inp, w, b, dout, mean, rstd;
+
+  NormCase(const Sheet& sheet, bool centred_)
+      : m(sheet),
+        centred(centred_),
+        T(sheet.pick<int64_t>("tokens", {4, 5})),
+        C(sheet.pick<int64_t>("channels", {6, 8, 12})),
+        inp(m.drawn("inp", {B, T, C})),
+        w(m.drawn("w", {C})),
+        b(centred ? m.drawn("b", {C}) : Tensor{}),
+        dout(m.drawn("dout", {B, T, C})),
+        mean(centred ? m.zeros({B, T}) : Tensor{}),
+        rstd(m.zeros({B, T})) {
+    // Rows whose mean is far from zero, and one of zeros: then it matters where epsilon stands.
+    for (int64_t i = 0; i < inp.size(); ++i)
+      inp.data<double>()[i] = i < C ? 0 : inp.data<double>()[i] + 3;
+    for (int64_t row = 0; row < B * T; ++row) {
+      const double* x = inp.data<double>() + row * C;
+      double sum = 0, squares = 0;
+      for (int64_t c = 0; c < C; ++c) sum += x[c];
+      const double middle = centred ? sum / static_cast<double>(C) : 0;
+      for (int64_t c = 0; c < C; ++c) squares += (x[c] - middle) * (x[c] - middle);
+      rstd.data<double>()[row] = 1 / std::sqrt(squares / static_cast<double>(C) + 1e-5);
+      if (centred) mean.data<double>()[row] = middle;
+    }
+  }
+};
+
+void run_forward(Sheet& sheet, bool centred) {
+  NormCase n(sheet, centred);
+  const Tensor out = n.m.zeros(n.inp.shape), rstd = n.m.zeros(n.rstd.shape);
+  const Tensor mean = centred ? n.m.zeros(n.rstd.shape) : Tensor{};
+  n.m.ref.norm_forward(n.m.ctx, out, mean, rstd, n.inp, n.w, n.b);
+  sheet.bits("forward/norm: out", rounded(out));
+  sheet.bits("forward/norm: rstd", rounded(rstd));
+}
+void run_input(Sheet& sheet, bool centred) {
+  NormCase n(sheet, centred);
+  const Tensor dinp = n.m.zeros(n.inp.shape);
+  n.m.ref.norm_backward_input(n.m.ctx, dinp, n.dout, n.inp, n.w, n.mean, n.rstd);
+  sheet.bits("backward/input", rounded(dinp));
+}
+void run_weights(Sheet& sheet, bool centred) {
+  NormCase n(sheet, centred);
+  const Tensor dw = n.m.zeros({n.C}), db = centred ? n.m.zeros({n.C}) : Tensor{};
+  for (const Into into : {Into::Write, Into::Add}) {
+    n.m.ref.norm_backward_weight(n.m.ctx, dw, db, n.dout, n.inp, n.mean, n.rstd, into);
+    const char* how = into == Into::Write ? "written" : "added";
+    sheet.bits(fmt::format("backward/weights: gains, {}", how), rounded(dw));
+    if (centred) sheet.bits(fmt::format("backward/weights: biases, {}", how), rounded(db));
+  }
+}
+
+struct Heads {
+  int64_t B, T, NH, NKV, HS;
+  int64_t columns() const { return (NH + 2 * NKV) * HS; }
+};
+
+void run_rope(Sheet& sheet, const Heads& s) {
+  Bench m(sheet);
+  // A row more than tokens: a table may be longer.
+  const Tensor angles = m.arena.zeros(Mem::Workspace, "angles", Dtype::F32, {s.T + 1, s.HS});
+  for (int64_t t = 0; t <= s.T; ++t)
+    for (int64_t i = 0; i < s.HS / 2; ++i) {
+      const double angle = static_cast<double>(t) * std::pow(10.0, -static_cast<double>(i));
+      angles.data<float>()[t * s.HS + i] = static_cast<float>(std::cos(angle));
+      angles.data<float>()[t * s.HS + s.HS / 2 + i] = static_cast<float>(std::sin(angle));
+    }
+  for (const bool back : {false, true}) {
+    const Tensor qkv = m.drawn("qkv", {s.B, s.T, s.columns()});
+    m.ref.rope(m.ctx, qkv, angles, s.NH, back);
+    sheet.bits(back ? "rope/turned back" : "rope/turned", rounded(qkv));
+  }
+}
+
+void run_heads(Sheet& sheet, const Heads& s) {
+  Bench m(sheet);
+  const Tensor qkv = m.drawn("qkv", {s.B, s.T, s.columns()});
+  const Shape tokens{s.B, s.T, s.NH * s.HS};
+  const Tensor dout = m.drawn("dout", tokens), out = m.zeros(tokens);
+  const Tensor lse = m.zeros({s.B, s.NH, s.T}), dqkv = m.zeros(qkv.shape);
+  m.ref.attention_forward(m.ctx, out, lse, qkv);
+  m.ref.attention_backward(m.ctx, dqkv, dout, qkv, out, lse);
+  // Queries, keys and values by themselves: who has one of them sees it.
+  const int64_t r = s.NH / s.NKV, group = (r + 2) * s.HS;
+  for (int64_t part = 0; part < 3; ++part) {
+    const int64_t first = part == 0 ? 0 : (r + part - 1) * s.HS, n = part == 0 ? r * s.HS : s.HS;
+    const Tensor columns = m.zeros({s.B * s.T * s.NKV, n});
+    for (int64_t row = 0; row < columns.dim(0); ++row)
+      std::copy_n(dqkv.data<double>() + row * group + first, n, columns.data<double>() + row * n);
+    sheet.bits(fmt::format("heads/{}", part == 0   ? "queries"
+                                       : part == 1 ? "keys"
+                                                   : "values"),
+               rounded(columns));
+  }
+}
+
+void cases(Sheet& sheet) {
+  for (const bool centred : {true, false}) {
+    const std::string name = centred ? "layer norm" : "RMSNorm";
+    sheet.run(name, [&] { run_forward(sheet, centred); });
+    sheet.run(name + ", input", [&] { run_input(sheet, centred); });
+    sheet.run(name + ", weights", [&] { run_weights(sheet, centred); });
+  }
+  const auto shared = sheet.pick<int64_t>("shared", {2, 3});
+  for (const auto& [NH, NKV] : {std::pair<int64_t, int64_t>{2, 2}, {2 * shared, 2}, {4, 1}}) {
+    const Heads s{.B = 2,
+                  .T = sheet.pick<int64_t>("positions", {5, 7}),
+                  .NH = NH,
+                  .NKV = NKV,
+                  .HS = sheet.pick<int64_t>("head", {4, 6})};
+    const std::string name = fmt::format("{} query heads, {} of keys", NH, NKV);
+    sheet.run(name + ", turned", [&] { run_rope(sheet, s); });
+    sheet.run(name, [&] { run_heads(sheet, s); });
+  }
+}
+
+}  // namespace
+}  // namespace ladder::lab
+
+int main() { return ladder::lab::measure(ladder::lab::cases); }
