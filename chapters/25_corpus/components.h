@@ -1,4 +1,4 @@
-// Connected components of documents that are near duplicates, and which one of a component stays.
+// Components: documents that are near duplicates, directly or over others. One of each stays.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,15 @@ struct NearPair {
   uint64_t a, b;
 };
 
-/// Union-find. Paths are halved as they are walked, and the smaller tree hangs below the larger
-/// one: n joins take O(n) in practice.
+/// Union-find: each component is a tree, and parents lead to its root. find() halves the paths that
+/// it walks, and join() hangs the smaller tree below the larger one. So n joins take O(n) in
+/// practice.
 class Components {
  public:
   explicit Components(size_t size) : parents_(size), sizes_(size, 1) {
     std::iota(parents_.begin(), parents_.end(), uint64_t{0});
   }
-  /// Equal for all documents of a component.
+  /// The root of the document's tree: the same for all documents of a component.
   uint64_t find(uint64_t document) {
     for (uint64_t above = parent(document); above != document; above = parent(document)) {
       parents_[document] = parent(above);
@@ -51,7 +52,8 @@ class Components {
 
 /// The survivor of each document's component: the one of its documents that comes first. The order
 /// must not depend on where documents stand in the input.
-/// @param is_there whether a document can survive @param comes_first(a, b)
+/// @param is_there(i) whether document i can survive: no rule has removed it
+/// @param comes_first(a, b) the order
 template <class IsThere, class ComesFirst>
 std::vector<uint64_t> survivors(Components& components, size_t size, IsThere&& is_there,
                                 ComesFirst&& comes_first) {

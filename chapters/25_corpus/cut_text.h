@@ -16,17 +16,17 @@
 
 namespace ladder {
 
-/// `over` of `under`.
+/// The fraction over / under, as two integers.
 struct Ratio {
   int64_t over, under = 1;
 };
 
-/// Characters of valid UTF-8: its bytes that continue no character.
+/// How many characters valid UTF-8 has: as many as bytes that do not continue a character.
 inline int64_t characters(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-/// Without white space at both ends.
+/// `text` without the white space at both ends.
 inline std::string_view trimmed(std::string_view text) {
   const auto is_space = [&](size_t at) { return char_at(text, at).kind == CharClass::Space; };
   while (!text.empty() && is_space(0)) text.remove_prefix(char_at(text, 0).bytes);
@@ -39,7 +39,7 @@ inline std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// What stands between two runs of at least `newlines` line ends.
+/// The parts of `text` between runs of at least `newlines` line ends.
 inline std::vector<std::string_view> between_newlines(std::string_view text, size_t newlines) {
   std::vector<std::string_view> parts;
   size_t begin = 0;
@@ -55,7 +55,7 @@ inline std::vector<std::string_view> between_newlines(std::string_view text, siz
   return parts;
 }
 
-/// Those that were there before, and their characters.
+/// Parts that have stood earlier in the same text: their number, and their characters.
 struct Repeated {
   int64_t count = 0, characters = 0;
 };
@@ -70,7 +70,7 @@ inline Repeated repeated(const std::vector<std::string_view>& parts) {
   return found;
 }
 
-/// A word is what stands between white space.
+/// A text with its words and lines. A word is what stands between white space.
 class CutText {
  public:
   explicit CutText(std::string_view text) : text_(text), characters_(ladder::characters(text)) {
@@ -84,12 +84,12 @@ class CutText {
   std::string_view text() const { return text_; }
   int64_t characters() const { return characters_; }
   const std::vector<std::string_view>& words() const { return words_; }
-  /// The end of the last line makes no line of its own.
+  /// A line end at the end of the text begins no further line.
   const std::vector<std::string_view>& lines() const { return lines_; }
 
   int64_t word_count() const { return std::ssize(words_); }
   int64_t line_count() const { return std::ssize(lines_); }
-  int64_t real_words() const { return real_words_; }            ///< those with a letter or a number
+  int64_t real_words() const { return real_words_; }            ///< with a letter or a number
   int64_t real_characters() const { return real_characters_; }  ///< of real words
   int64_t words_with_letter() const { return words_with_letter_; }
 
@@ -104,8 +104,8 @@ class CutText {
     return std::ranges::count_if(lines_, f);
   }
 
-  /// Characters of the most frequent n words in a row, blanks between them too, times how often
-  /// they are there. Of equally frequent ones the first counts.
+  /// Of the n words in a row that are the most frequent: their characters, with n - 1 blanks
+  /// between them, times their number. Of equally frequent ones the first counts.
   int64_t top_gram(size_t n) const {
     struct Gram {
       int64_t count = 0;
@@ -120,7 +120,8 @@ class CutText {
     }
     return top.count == 0 ? 0 : top.count * (gram_characters(top.first, n) + ssize_of(n) - 1);
   }
-  /// Characters of words that stand in n words that were there before; no word counts twice.
+  /// Characters of words within n words in a row that have stood earlier in the text. No word
+  /// counts twice.
   int64_t repeated_grams(size_t n) const {
     PairMap<char> met(words_.size());
     int64_t found = 0;
@@ -135,7 +136,7 @@ class CutText {
 
  private:
   static int64_t ssize_of(size_t n) { return static_cast<int64_t>(n); }
-  // One bit less than all: a PairMap keeps its largest key for itself.
+  // 63 bits, because a PairMap reserves the largest key of 64.
   uint64_t gram_hash(size_t i, size_t n) const {
     return hash64({reinterpret_cast<const char*>(&ids_[i]), n * sizeof(ids_[0])}) >> 1;
   }
@@ -171,9 +172,9 @@ class CutText {
   std::string_view text_;
   int64_t characters_, real_words_ = 0, real_characters_ = 0, words_with_letter_ = 0;
   std::vector<std::string_view> words_, lines_;
-  std::unordered_map<std::string_view, uint32_t> known_;  ///< words by their ids
-  std::vector<uint32_t> ids_;                             ///< of words
-  std::vector<int64_t> ends_{0};                          ///< characters of all words before
+  std::unordered_map<std::string_view, uint32_t> known_;  ///< the id of each different word
+  std::vector<uint32_t> ids_;                             ///< of all words, in their order
+  std::vector<int64_t> ends_{0};                          ///< characters of words 0 to i - 1
 };
 
 }  // namespace ladder

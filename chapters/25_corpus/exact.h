@@ -1,4 +1,4 @@
-// Exact duplicates: texts with one hash are compared byte by byte.
+// Exact duplicates: texts of equal hashes are compared byte by byte.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,15 @@
 
 namespace ladder {
 
-/// A line, by a hash of its text or of a part of its signature.
+/// A line with a key: the hash of its text, or of one band of its signature. Its ordinal is its
+/// place among the lines of all files, from 0.
 struct KeyRecord {
   Hash128 key;
   uint64_t ordinal;
   auto operator<=>(const KeyRecord&) const = default;
 };
 
-/// f(ordinals) of all lines that have one key, ascending; at least two of them.
+/// Calls f(ordinals) for each key that two or more lines have. Ordinals ascend.
 template <class F>
 void for_equal_keys(SortedRecords<KeyRecord>& records, F&& f) {
   std::vector<uint64_t> equal;
@@ -41,12 +42,12 @@ void for_equal_keys(SortedRecords<KeyRecord>& records, F&& f) {
 /// A document whose text is compared.
 struct TextLine {
   JsonDocument document;
-  Hash128 line;  ///< hash of the whole line, which may have more than a document
+  Hash128 line;  ///< hash of the whole line: lines of one source, id and text may differ elsewhere
   uint64_t ordinal;
 };
 
-/// Documents of one hash. Of each text one stays, that of the least (source, id): never the first
-/// that streams by, which another order of files would change.
+/// Documents of one hash. Of those with one text, the one of the least (source, id) stays. The
+/// first one that is read would be another for another order of files.
 class EqualTexts {
  public:
   void add(TextLine line) {
@@ -55,7 +56,7 @@ class EqualTexts {
     const uint64_t ordinal = line.ordinal;
     texts_.push_back({std::move(line), {ordinal}});
   }
-  /// f(removed, survivor)
+  /// Calls f(removed, survivor) for each document that goes.
   template <class F>
   void for_removed(F&& f) const {
     for (const Text& text : texts_)
@@ -78,7 +79,8 @@ class EqualTexts {
   std::vector<Text> texts_;
 };
 
-/// Reads the lines of some groups again. f(removed, survivor) of all but one of each text.
+/// Reads the lines of some groups again, and calls f(removed, survivor) for all but one of each
+/// text.
 template <class F>
 void compare_texts(LineFiles& files, int threads, size_t lines,
                    std::span<const std::vector<uint64_t>> groups, F&& f) {
@@ -107,7 +109,8 @@ void compare_texts(LineFiles& files, int threads, size_t lines,
   for (const EqualTexts& texts : equal) texts.for_removed(f);
 }
 
-/// compare_texts() of all groups, as many at a time as `limit` bytes of texts allow.
+/// compare_texts() for all groups: at a time as many as fit into `limit` bytes of text, but at
+/// least one.
 template <class F>
 void compare_all_texts(LineFiles& files, int threads, std::span<const LineEntry> lines,
                        std::span<const std::vector<uint64_t>> groups, int64_t limit, F&& f) {

@@ -14,7 +14,8 @@
 
 namespace ladder {
 
-/// Kept, or the first reason to remove it. The rules of the table have numbers from Rules on.
+/// What becomes of a line: it is kept, or this is the first reason to remove it. Rule i of the
+/// table in rules.h has the number Rules + i.
 enum class Fate : uint16_t { Kept, Blank, Broken, Empty, HeldOut, Exact, Near, Rules };
 
 inline Fate fate_of(const Rule& rule) {
@@ -42,6 +43,7 @@ struct LineEntry {
   Fate fate = Fate::Kept;
 };
 
+/// Prints what each rule removes and leaves, in the order of reasons().
 /// @param with_tokens whether a tokenizer has counted them
 inline void print_funnel(std::span<const LineEntry> lines, bool with_tokens) {
   struct Sum {

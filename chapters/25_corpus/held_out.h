@@ -1,4 +1,4 @@
-// Contamination: text that a model is to be tested on must not be in what it is trained on.
+// Contamination: a model must not be trained on text that it is to be tested on.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,8 @@ class HeldOut {
   int64_t texts() const { return texts_; }
   int64_t short_texts() const { return short_texts_; }  ///< with too few words to be found
 
-  /// Whether `words` shares enough words in a row with a held-out text. Several threads may ask.
+  /// Whether a held-out text has --held-out-words words in a row in common with `words`. Several
+  /// threads may ask.
   bool is_in(const PlainWords& words) {
     bool found = false;
     for (size_t i = 0; i + words_ <= words.size(); ++i) {
@@ -68,7 +69,7 @@ class HeldOut {
   }
 
  private:
-  // One bit less than all: a PairMap keeps its largest key for itself.
+  // 63 bits, because a PairMap reserves the largest key of 64.
   uint64_t key(const PlainWords& words, size_t i) const {
     return hash64(words.gram(i, words_)) >> 1;
   }

@@ -1,5 +1,5 @@
-// What becomes of one document, as far as it can be said without the others, and the keys by which
-// others are found that are like it.
+// What becomes of one document, as far as it can be said without the others; and its keys, by which
+// its duplicates are found.
 #pragma once
 
 #include <array>
@@ -40,8 +40,8 @@ struct SieveOptions {
   void check() const { minhash.check(); }
 };
 
-/// What a thread has found in its part of a round. Records lie by the rank that joins them: the
-/// first bits of a key say which.
+/// What a thread has found in its part of a round. Records are sorted by the rank that joins them:
+/// the remainder of the key's upper half, divided by the number of ranks.
 struct Judged {
   std::vector<LineEntry> lines;
   std::vector<std::vector<KeyRecord>> texts, bands;
@@ -54,10 +54,11 @@ inline void send_to_owner(std::vector<std::vector<KeyRecord>>& to, const Hash128
   to[key.high % to.size()].push_back({key, ordinal});
 }
 
-/// What judges documents, one of each thread.
+/// Judges documents. Each thread has one of its own.
 class Judge {
  public:
-  /// All but `o` may be shared with other threads. @param held_out, encoder: nullptr: there is none
+  /// Judges may share all of these.
+  /// @param held_out, encoder null if there is none
   Judge(const SieveOptions& o, const HashFunctions& functions, HeldOut* held_out,
         const Encoder* encoder)
       : o_(o), functions_(functions), held_out_(held_out) {

@@ -82,7 +82,7 @@ Share share_of(const Comm& comm, const Options& o) {
 
 // ---- 3. memory ----------------------------------------------------------------------------------
 
-/// Bytes of all records, if every document has enough words for a shingle.
+/// Bytes of the records of all ranks, if every document has enough words for a shingle.
 int64_t predicted_bytes(const Options& o, int64_t documents) {
   const int64_t keys = o.sieve.dedup == Dedup::None    ? 0
                        : o.sieve.dedup == Dedup::Exact ? 1
@@ -90,7 +90,7 @@ int64_t predicted_bytes(const Options& o, int64_t documents) {
   return documents * keys * static_cast<int64_t>(sizeof(KeyRecord));
 }
 
-/// The records that a rank joins: of whole texts, and of bands of signatures.
+/// The records whose keys belong to this rank: those of whole texts, and those of bands.
 struct Records {
   SortedRecords<KeyRecord> texts, bands;
 };
@@ -178,7 +178,8 @@ std::vector<LineEntry> judge_all(Comm& comm, const Options& o, Inputs& in, Recor
   return lines;
 }
 
-/// Of documents of one text one stays. Rank 0 reads those texts again, and joins them.
+/// Of documents with one text one stays. Rank 0 reads texts of equal hashes again, and joins those
+/// that are equal.
 void remove_exact(Comm& comm, const Options& o, LineFiles& files, Records& records,
                   std::vector<LineEntry>& lines, Components& components) {
   std::vector<uint64_t> own;  // groups one after the other, each behind its size
@@ -197,7 +198,7 @@ void remove_exact(Comm& comm, const Options& o, LineFiles& files, Records& recor
                     });
 }
 
-/// Of each component of near duplicates one stays: the one whose text has the least hash.
+/// Of each component one document stays: the one whose text has the least hash.
 /// @return on rank 0 the survivor of each line
 std::vector<uint64_t> remove_near(Comm& comm, Records& records, std::vector<LineEntry>& lines,
                                   Components& components) {

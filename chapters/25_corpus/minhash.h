@@ -1,5 +1,5 @@
-// MinHash: a text as a few numbers. Two texts have as many of them in common as their sets of
-// shingles overlap. Bands: which texts are compared at all.
+// MinHash: a signature of a few numbers for each text. Two texts agree at about as large a share of
+// them as their sets of shingles overlap. Texts that share a band of them are near duplicates.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ struct MinHashOptions {
   }
 };
 
-/// The probability that two texts share a band, if they share the part `s` of their shingles.
+/// The probability that two texts share a band, if they share the part `s` of their shingles, as
+/// |A and B| / |A or B|.
 inline double shares_a_band(double s, int64_t bands, int64_t rows) {
   double is_equal = 1, none_is = 1;  // one band, and all of them
   for (int64_t row = 0; row < rows; ++row) is_equal *= s;
@@ -42,7 +43,8 @@ inline double shares_a_band(double s, int64_t bands, int64_t rows) {
   return 1 - none_is;
 }
 
-/// Words of a text in lower case with a blank behind each. A word is a run of letters and numbers.
+/// Words of a text, with a blank behind each and A to Z in lower case. A word is a run of letters
+/// and numbers.
 struct PlainWords {
   std::string text;
   std::vector<size_t> begins;  ///< of words, and the end of the text
@@ -69,7 +71,7 @@ struct PlainWords {
   }
 };
 
-/// Hashes of all n words in a row. A text of fewer words has none.
+/// Hashes of all n words in a row, from left to right. A text of fewer words has none.
 inline std::vector<uint64_t> shingles(const PlainWords& words, int64_t n) {
   const auto size = static_cast<size_t>(n);
   std::vector<uint64_t> hashes;
@@ -79,7 +81,7 @@ inline std::vector<uint64_t> shingles(const PlainWords& words, int64_t n) {
 
 constexpr uint64_t kMersenne61 = (uint64_t{1} << 61) - 1;
 
-/// x modulo 2^61 - 1: the high bits of x count as often as the low ones.
+/// x modulo 2^61 - 1, by which 2^61 is 1.
 inline uint64_t mod_mersenne61(uint64_t x) {
   const uint64_t sum = (x & kMersenne61) + (x >> 61);
   return sum >= kMersenne61 ? sum - kMersenne61 : sum;
@@ -90,7 +92,7 @@ inline uint64_t mod_mersenne61(uint64_t x) {
 struct HashFunctions {
   std::vector<uint64_t> a, b;
 
-  /// Those of datatrove: NumPy's RandomState(1) draws all a, then all b.
+  /// The same a and b as datatrove's, which NumPy's RandomState(1) draws: all a, then all b.
   explicit HashFunctions(int64_t count) {
     std::mt19937 random(1);
     for (int64_t i = 0; i < count; ++i) a.push_back(1 + below(random, kMersenne61 - 1));
@@ -98,7 +100,7 @@ struct HashFunctions {
   }
 
  private:
-  /// Draws 61 bits until they are below n.
+  /// Draws 61 bits, and again until they are below n.
   static uint64_t below(std::mt19937& random, uint64_t n) {
     for (;;) {
       const uint64_t high = random(), low = random();
@@ -119,8 +121,8 @@ inline std::vector<uint64_t> signature(std::span<const uint64_t> shingles,
   return least;
 }
 
-/// A key for each band: its numbers, hashed with the number of the band, so that keys of two bands
-/// are never equal.
+/// A key for each band: a hash of its numbers, with the number of the band as the seed. So bands of
+/// different numbers do not meet, even if they hold the same values.
 inline std::vector<Hash128> band_keys(std::span<const uint64_t> signature, int64_t rows) {
   const auto each = static_cast<size_t>(rows);
   std::vector<Hash128> keys;

@@ -21,7 +21,7 @@ class LineWriter {
   /// @throws UserError as OutputFile
   LineWriter(const std::string& path, const std::string& flag)
       : file_(path, flag), packs_(is_zstd(path)) {
-    if (packs_) zstd_frame("");  // refuses early what this build cannot do
+    if (packs_) zstd_frame("");  // throws now, not at the end, if this build has no Zstandard
   }
   void write(std::string_view line) {
     buffer_ += line;
@@ -44,7 +44,7 @@ class LineWriter {
   std::string buffer_;
 };
 
-/// --out: one file, or a directory with a file for each one that is read, of the same name.
+/// --out: one file; or a directory, with a file of the same name for each file that is read.
 class Output {
  public:
   /// @throws UserError if a file cannot be made, or is one of those that are read
@@ -68,7 +68,7 @@ class Output {
   }
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
-  /// Without commit() nothing stays of what it has made.
+  /// Without commit() it leaves no file and no new directory behind.
   ~Output() {
     files_.clear();
     std::error_code not_empty;

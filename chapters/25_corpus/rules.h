@@ -1,11 +1,12 @@
-// Rules that a document must keep, a line of the table each. A rule compares integers, so that no
-// rounding decides: over / under <= 0.1 is 10 over <= under.
+// Rules that a document must keep: a table with a row for each. A rule compares integers, so that
+// no rounding decides and nothing is divided by 0: over / under <= 0.1 is 10 over <= under.
 //
 //   Gopher    Rae et al., arXiv 2112.11446, table A1 and section A.1.1
 //   C4        Raffel et al., arXiv 1910.10683, section 2.2
 //   FineWeb   Penedo et al., arXiv 2406.17557, section 3.6
 //
-// They were made for English. Which language a text is in is not asked here.
+// --filter gopher takes the rules of section A.1.1 on length, symbols and stop words; repetition
+// takes those of table A1. All were made for English, and none asks for the language of a text.
 #pragma once
 
 #include <algorithm>
@@ -67,7 +68,8 @@ Ratio repeated_grams(const CutText& text) {
   return {text.repeated_grams(kWords), text.characters()};
 }
 
-/// What C4 takes for the lines of a page, and what it finds in them.
+/// What is found in the lines that C4 keeps: those that end like a sentence and have at least three
+/// words, none of them too long. One with "javascript" counts for "lorem ipsum" only.
 struct C4Lines {
   int64_t sentences = 0, lorem_ipsum = 0, braces = 0;
 };
@@ -77,8 +79,8 @@ inline std::string in_lower_case(std::string_view text) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return lower;
 }
-/// Words that end with . ? or !, and maybe quotes behind it. The last word of a line that C4 keeps
-/// ends a sentence.
+/// How many sentences a line has that C4 keeps. A word ends one if it ends with . ? or !, and maybe
+/// quotes behind it, or if it is the last of the line.
 inline int64_t sentences(const CutText& line) {
   const auto ends_here = [&](std::string_view word) {
     if (word.data() == line.words().back().data()) return true;

@@ -16,9 +16,9 @@ struct Share {
   int rank = 0, ranks = 1, threads = 1;
 };
 
-/// Every rank walks through all lines, which is fast, and works on its own: of each round of
-/// ranks x threads parts it has `threads` in a row. work(i, part) runs on thread i. done(parts)
-/// comes at the end of a round, equally often on all ranks.
+/// Every rank reads all parts, and works on its own: in each round of ranks x threads parts, those
+/// are `threads` parts in a row. work(i, part) runs on thread i. done(parts) is called at the end
+/// of a round, equally often on all ranks.
 template <class Work, class Done>
 void for_own_parts(LineFiles& lines, const Share& share, Work&& work, Done&& done) {
   std::vector<LinePart> own(static_cast<size_t>(share.threads));
@@ -68,7 +68,7 @@ std::vector<T> exchange(Comm& comm, std::vector<std::vector<T>>& to) {
   return all;
 }
 
-/// exchange() of what is for rank 0 alone.
+/// An exchange() in which everything goes to rank 0.
 template <class T>
 std::vector<T> gather(Comm& comm, std::vector<T> own) {
   std::vector<std::vector<T>> to(static_cast<size_t>(comm.size()));

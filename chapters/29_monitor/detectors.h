@@ -1,21 +1,26 @@
-// --alarms: detectors, each a formula over numbers that all ranks have, so that all ranks hear the
-// same alarm at the same step.
+// --alarms: detectors, each a formula over numbers that all ranks have. So all ranks raise the same
+// alarms at the same step.
 //
+//   not finite   the loss or the global norm is NaN or infinite. (In FP16
+//                an infinite norm beside a finite loss is no alarm: the loss scale is too large.)
 //   spike        x > median + k max(1.4826 MAD, median / 50), of the last 32 losses or norms,
 //                where MAD is the median of |x - median| (Hampel, J. Am. Stat. Assoc. 69, 1974).
-//                Norms, which have a long tail, take 2 k
-//   divergence   s / min s > 1.1, where s is the smoothed loss (the criterion GL of Prechelt,
-//                "Early Stopping - But When?", 1998)
+//                For normal noise 1.4826 MAD is the standard deviation. median / 50 prevents
+//                alarms on a curve that hardly moves. Norms, which have a long tail, take 2 k
+//   divergence   s / min s > 1.1, where s is the smoothed loss: 0.9 of the last s and 0.1 of the
+//                loss (after the criterion GL of Prechelt, "Early Stopping - But When?", 1998)
 //   plateau      the last 100 losses do not fall: the slope of least squares is not below 0
-//   jump         |u| / |w| of the whole model, as a spike: a rate that has changed
+//   jump         |u| / |w| of the whole model is a spike: the learning rate has changed
 //   dead block   |g| of a block < 1/1000 of the largest block's
-//   drift        |w| of the token embedding outside of 1/2 to 2 times its first value: it decides
-//                how large gradients behind the first norm are (arXiv 2312.16903)
-//   rank         |g_r| of a rank > 3 times the median of the others: batches are drawn alike
+//   drift        |w| of the token embedding outside of 1/2 to 2 times its first value. It scales
+//                the gradients behind the first norm (arXiv 2312.16903)
+//   rank         |g_r| of a rank > 3 times the median of the others. All shares of a batch are
+//                drawn alike, so their norms should be alike, too
 //
-// The last four need --watch-every. A detector that stays on raises one alarm. A spike does not
-// enter the window that judges the next one, and the smoothed loss has its limit in its place: one
-// bad batch is no divergence.
+// The last four need --watch-every. A condition raises one alarm, when it begins to hold. (Each
+// step that is not finite raises one, and a plateau may come again after 100 losses.) A spike does
+// not enter the window that judges the next one. In the smoothed loss and in the slope its limit
+// takes its place, so one bad batch is no divergence.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +63,7 @@ struct DetectorOptions {
   }
 };
 
-/// Of an even number the mean of the middle two.
+/// The median; of an even number of values the mean of the middle two.
 inline double median_of(std::deque<double> values) {
   std::ranges::sort(values);
   const size_t n = values.size();
@@ -86,7 +91,7 @@ inline double slope(const std::deque<double>& y) {
   return xy / xx;
 }
 
-/// The last numbers of a kind.
+/// The last `most` numbers of a curve.
 struct Window {
   size_t most;
   std::deque<double> last = {};
@@ -105,14 +110,14 @@ struct Alarm {
 
 class Detectors {
  public:
-  /// @param on even without --alarms
+  /// @param on whether they look even without --alarms: --rewind needs them
   Detectors(const DetectorOptions& options, bool on, const PrecisionOptions& precision)
       : on_(options.on || on), k_(options.deviations), scaled_(precision.dtype() == Dtype::F16) {}
 
-  /// What this step raises; `watch` may have seen the step.
+  /// The alarms of this step. Without a watched step the last four detectors do not look.
   std::vector<Alarm> look(const StepRecord& record, const Watch& watch) {
     alarms_.clear();
-    // FP16 looks for its loss scale by overflows.
+    // The loss scaler of FP16 raises its scale until a gradient overflows: that is no fault.
     const bool overflow = scaled_ && std::isfinite(record.loss) && !std::isfinite(record.grad_norm);
     if (!on_ || overflow) return {};
     if (const std::string bad = not_finite(record.loss, record.grad_norm); !bad.empty()) {
@@ -127,7 +132,7 @@ class Detectors {
     return alarms_;
   }
 
-  /// Without what is known of ranks: a run may go on with others.
+  /// All but the alarms about ranks: a run may go on with another number of them.
   nlohmann::json state() const {
     std::set<std::string> standing = standing_;
     std::erase_if(standing, [](const std::string& name) { return name.starts_with("rank "); });
@@ -149,7 +154,7 @@ class Detectors {
   }
 
  private:
-  /// An alarm when a condition begins to hold.
+  /// Raises an alarm if the condition `holds` and did not in the last look.
   void raise(bool holds, const std::string& kind, const std::string& what, const std::string& why) {
     const std::string name = kind + " " + what;
     if (!holds)
@@ -158,7 +163,7 @@ class Detectors {
       alarms_.push_back({kind, why});
   }
 
-  /// Returns the limit.
+  /// Judges x by the window, and adds it if it is no spike. Returns the limit.
   double see_spike(const char* what, double x, Window& window, size_t least, double k,
                    const char* kind) {
     const double limit = spike_limit(window.last, k, least);

@@ -1,16 +1,16 @@
-// TensorBoard's event files, written by hand: records, and the messages in them.
+// TensorBoard's event files, without a library: records, and the messages in them.
 //
-// A file is a row of records. A record is framed so that a reader finds its end, and notices
-// damage:
+// A file is a sequence of records. A reader finds the end of each, and notices damage
+// (tensorflow.org/tutorials/load_data/tfrecord, "TFRecords format details"):
 //
 //   8 bytes   n, the length of the data, little-endian
 //   4 bytes   masked CRC-32C of these 8 bytes
 //   n bytes   the data: one Event
 //   4 bytes   masked CRC-32C of the data
 //
-// An Event is a message of protocol buffers: fields that follow each other, each a key (the field's
-// number and its wire type) and a value. A reader skips numbers that it does not know. These are
-// the fields that we write:
+// An Event is a message of protocol buffers: fields that follow each other. Each is a key, which is
+// 8 times the number of the field plus its wire type, and a value. A reader skips fields whose
+// number it does not know. These are the fields that we write:
 //
 //   Event       1 wall_time (double)   2 step (varint)   3 file_version (text: "brain.Event:2")
 //               5 summary (Summary)    7 session_log (SessionLog)
@@ -57,8 +57,8 @@ inline uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-/// What a record stores. The CRC of data that end in their own CRC is always the same number, so a
-/// CRC that is stored among data is turned and moved.
+/// What a record stores of a CRC: its bits rotated right by 15, plus a constant. Unmasked, all data
+/// that end in their own CRC would have the same CRC.
 inline uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xA282EAD8; }
 
 /// The bytes of a number, the lowest first.
@@ -69,14 +69,15 @@ std::string little_endian(T value) {
   return bytes;
 }
 
-/// `data` as a record.
+/// The record that holds `data`.
 inline std::string record_of(std::string_view data) {
   const std::string length = little_endian(static_cast<uint64_t>(data.size()));
   return length + little_endian(masked(crc32c(length))) + std::string(data) +
          little_endian(masked(crc32c(data)));
 }
 
-/// How many bytes of `file` are whole records. What follows them was torn off when a program died.
+/// How many bytes at the beginning of `file` are whole records. Behind them may be a record that a
+/// killed program has not finished.
 inline size_t whole_records(std::string_view file) {
   constexpr size_t kHead = 12, kFoot = 4;
   const auto holds = [&](size_t at, std::string_view data) {
@@ -94,8 +95,8 @@ inline size_t whole_records(std::string_view file) {
   return end;
 }
 
-/// A message of protocol buffers. Each function adds a field. A number of 0 is what a reader takes
-/// a missing field for, so it is left out; but not a simple_value, which would then not exist.
+/// A message of protocol buffers. Each function adds a field. Readers take a missing number for 0,
+/// so a 0 is left out. Only a float is written even if it is 0: a Value without one has no number.
 class Message {
  public:
   /// 7 bits a byte, the lowest first; the highest bit says that more bytes follow.
@@ -134,7 +135,7 @@ class Message {
 /// A number with its name.
 struct Scalar {
   std::string tag;
-  double value;  ///< written as a float, as all programs do
+  double value;  ///< written as a float, which simple_value is
 };
 
 /// The record that begins every file.
@@ -142,8 +143,8 @@ inline std::string version_record(double time) {
   return record_of(Message().real(1, time).text(3, "brain.Event:2").bytes());
 }
 
-/// Tells readers that a run begins at `step`. What they have read of later steps is not of this
-/// run.
+/// A session start: the run begins or goes on at `step`. Readers drop what they have read of later
+/// steps.
 inline std::string start_record(double time, int64_t step) {
   const std::string start = Message().number(1, 1).bytes();
   return record_of(Message().real(1, time).number(2, step).text(7, start).bytes());
@@ -157,12 +158,12 @@ inline std::string scalars_record(double time, int64_t step, std::span<const Sca
   return record_of(Message().real(1, time).number(2, step).text(5, summary.bytes()).bytes());
 }
 
-/// One directory of event files. Every record is on its way to the disk when write() returns.
+/// One directory of event files. When write() returns, the operating system has the record.
 class EventFiles {
  public:
   explicit EventFiles(std::filesystem::path dir) : dir_(std::move(dir)) {}
 
-  /// Begins a file that sorts after all that are there. Cuts off what a killed program has torn.
+  /// Begins a file whose name sorts after all that are there. Cuts a torn record off the last one.
   /// @throws UserError if nothing can be written there
   void open() {
     std::error_code error;

@@ -1,19 +1,21 @@
 // --events DIR: what a run measures, as event files for TensorBoard.
 //
-//   DIR/run.json    whose run this is: chapter, model, batch, seed, text
-//   DIR/curves/     what no layout changes: loss, validation loss, rate, norms, tokens, tensors
-//   DIR/machine/    what depends on the machine: times, speed, memory, loss scale
+//   DIR/run.json    which run this is: chapter, model, batch, seed, text
+//   DIR/curves/     what no layout changes: losses, learning rate, norms, tokens, tensors
+//   DIR/machine/    what depends on layout or machine: times, speed, memory, loss scale
 //
 // With --event-clock step, the time of an event is its step, and the bytes of curves/ are the same
 // on every layout.
 //
-// A run that is resumed writes a further file, whose name sorts after the one before, and which
-// begins with a session start. Readers then drop what they had read of later steps.
+// A resumed run writes a further file, whose name sorts after the last one. A session start in it
+// tells readers to drop what they have read of later steps. Going back writes one, too.
 //
-// A GPU's MFU and HFU are two numbers. Both divide operations by the peak of 16-bit products:
-//   mfu   6 (L M + C V) + 12 L C T per token, where M are the elements of a block's matrices. The
-//         lower triangle of attention counts as a whole square (PaLM, arXiv 2204.02311, appendix B)
-//   hfu   the products that were computed: those of recomputation, too
+// MFU and HFU, model and hardware FLOP utilization, divide operations a second by the peak of a
+// device's 16-bit products:
+//   mfu   6 (L M + C V) + 12 L C T per token, where M counts the elements of a block's matrices and
+//         V the padded vocabulary. The lower triangle of attention counts as a whole square (PaLM,
+//         arXiv 2204.02311, appendix B)
+//   hfu   the products that were computed, those of recomputation among them
 #pragma once
 
 #include <algorithm>
@@ -69,12 +71,12 @@ struct EventOptions {
 
 /// What a machine did in a step.
 struct MachineStep {
-  double ms;
+  double ms;         ///< of the whole step
   int64_t products;  ///< floating-point operations of this rank's matrix products
   double loss_scale;
 };
 
-/// Writes all of it on rank 0, and nothing on other ranks.
+/// The two folders. Rank 0 writes them, and other ranks write nothing.
 class Events {
  public:
   /// @param plan chapter, model, layout
@@ -96,7 +98,7 @@ class Events {
     validated_ = text.validation_targets();
   }
 
-  /// The run begins at `step`: now, or once more because it went back.
+  /// Writes a session start: the run begins at `step`, or has gone back to it.
   void begin(int64_t step) {
     write([&] {
       for (EventFiles* files : {&curves_, &machine_}) {
@@ -122,7 +124,7 @@ class Events {
     });
   }
 
-  /// Returns the loss. A run that a signal has stopped has none.
+  /// Returns `loss`. Of a run that a signal has stopped nothing is written.
   double validation(int64_t step, double loss) {
     if (stopping()) return loss;
     std::vector<Scalar> curves = {{"validation_loss", loss}};
@@ -133,7 +135,7 @@ class Events {
   }
 
  private:
-  /// The directory is new or empty, or this run goes on from a checkpoint of the run that it has.
+  /// Takes the directory, if it is new or empty, or has the run that --load goes on with.
   void claim(const RunOptions& run) {
     const std::filesystem::path dir = options_.dir, own = dir / "run.json";
     nlohmann::json now = origin_of(run);
@@ -196,7 +198,7 @@ class Events {
     return all;
   }
 
-  /// The run goes on without events if the disk takes no more.
+  /// If the disk takes no more, the run goes on without events.
   template <class Write>
   void write(Write&& what) {
     if (!on_) return;

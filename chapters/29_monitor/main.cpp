@@ -341,7 +341,7 @@ float validate(const Layout& layout, Memory& m, const Text& text) {
   return v.mean();
 }
 
-/// Tells what the detectors have heard in the step. Returns the alarm after which a run goes back.
+/// Logs the alarms of a step. Returns the one after which the run goes back, if there is one.
 std::optional<Alarm> tell_alarms(Memory& m, RunLog& log, const StepRecord& record) {
   std::optional<Alarm> worst;
   for (const Alarm& alarm : m.detectors.look(record, m.watch)) {
@@ -353,8 +353,8 @@ std::optional<Alarm> tell_alarms(Memory& m, RunLog& log, const StepRecord& recor
   return worst;
 }
 
-/// Back to the checkpoint in --save, and past the batches around that of step `step`. Returns the
-/// next step to take.
+/// Loads the checkpoint in --save, and skips the batches around the one that step `step` took.
+/// Returns the next step to take.
 int64_t go_back(const Options& o, const Layout& layout, Memory& m, RunLog& log, int64_t step,
                 const Alarm& alarm) {
   const int64_t batch = m.batches.at(step);

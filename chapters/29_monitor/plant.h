@@ -1,9 +1,9 @@
 // --plant KIND:STEP: a fault on purpose, to see which detector notices it, and when.
 //
-//   shuffle:S     the targets of batch S and of all later ones belong to other tokens
+//   shuffle:S     from batch S on targets change places within their sequence
 //   rate:S        from step S on the learning rate is ten times as high
-//   freeze:S      from step S on the last block has no gradient
-//   rank:S        from step S on the gradient of the last rank counts ten times
+//   freeze:S      from step S on the gradient of the last block is 0
+//   rank:S        from step S on the gradient of the last rank is ten times as large
 //
 // (A bad batch is --bad-batch of chapter 14.)
 #pragma once
@@ -53,7 +53,8 @@ struct PlantOptions {
 
   bool is(Planted what, int64_t now) const { return kind == what && now >= step; }
 
-  /// Targets of a batch change places within a sequence, as the sequence's number draws them.
+  /// Shuffles the targets of batch `number` within each sequence, as seed, batch and sequence say.
+  /// @param first index in the batch of the first sequence here
   void shuffle(const Batch& batch, uint64_t seed, int64_t number, int64_t first) const {
     if (!is(Planted::Shuffle, number)) return;
     const Random random(seed, "planted");
@@ -70,7 +71,7 @@ struct PlantOptions {
   float weight(int64_t now, int64_t rank, int64_t ranks) const {
     return is(Planted::Rank, now) && rank == ranks - 1 ? 10.0f : 1.0f;
   }
-  /// Sets the last block's gradient to 0. All of `grads`, a flat buffer of a shard
+  /// Sets the last block's gradient to 0 in `grads`, this rank's shard of all gradients.
   void freeze(const Ctx& ctx, const ParamLayout& shard, const Flat& grads, int64_t now) const {
     if (is(Planted::Freeze, now))
       zero(ctx, shard.section_of(grads, shard.block_section(shard.config().layers - 1)));

@@ -1,14 +1,13 @@
-// --rewind N: after an alarm, goes back to the last checkpoint and goes on past the batches that
-// raised it. PaLM's runs did so by hand (arXiv 2204.02311, section 5.1).
+// --rewind N: after an alarm the run goes back to the last checkpoint, and skips the batch of the
+// alarm with N before and after it. PaLM's authors did so by hand (arXiv 2204.02311, section 5.1).
 //
-// From here on a step and its batch have two numbers: batch = step + skipped. Schedule and
-// optimizer count steps. `skipped` is part of the checkpoint, and so are ranges that are yet to be
-// skipped.
+// From there on a step and its batch have two numbers: batch = step + skipped. Schedule and
+// optimizer count steps. A checkpoint holds `skipped` and the ranges that are yet to be skipped.
 //
-//   step    20   21   22   23   24                      a checkpoint after step 20
-//   batch   20   21   22   23   24: a spike             --rewind 1: back, and skip 23:26
+//   step    20   21   22   23   24                      the checkpoint goes on with step 21
+//   batch   20   21   22   23   24: a spike             --rewind 1: go back, and skip 23:26
 //   step         21   22   23   24   25
-//   batch        21   22   26   27   28                 as --load DIR --skip-batches 23:26
+//   batch        21   22   26   27   28                 as with --load DIR --skip-batches 23:26
 //
 // A range A:B has batch A, but not B.
 #pragma once
@@ -76,21 +75,21 @@ struct RewindOptions {
   }
 };
 
-/// Which batch a step takes.
+/// Which batch a step takes: its own number, moved past the ranges that are skipped.
 class BatchNumbers {
  public:
   explicit BatchNumbers(const RewindOptions& options) {
     for (const std::string& text : options.skip) skip(RewindOptions::range(text));
   }
 
-  /// Of this step. Steps are asked for in their order.
+  /// The batch of `step`. Steps must be asked for in ascending order; one may be asked for twice.
   int64_t at(int64_t step) {
     for (const Range& range : ranges_)  // ascending
       if (range.begin <= step + skipped_ && step + skipped_ < range.end)
         skipped_ = range.end - step;
     return step + skipped_;
   }
-  /// What losses are means over, for bits per byte: `batch` sequences a step.
+  /// The targets that losses are means over, for bits per byte. A step has `batch` sequences.
   LossTargets targets(const Text& text, uint64_t seed, int64_t batch) {
     return {
         .of_step = [=, this, &text](int64_t step,
@@ -107,7 +106,7 @@ class BatchNumbers {
     for (const Range& range : ranges_) ranges.push_back({range.begin, range.end});
     return {{"skipped", skipped_}, {"ranges", ranges}};
   }
-  /// Ranges of the command line stay.
+  /// Adds the ranges of a checkpoint to those of the command line.
   void set_state(const nlohmann::json& state) {
     skipped_ = count_in(state.at("skipped"));
     for (const nlohmann::json& range : state.at("ranges")) {
@@ -124,17 +123,19 @@ class BatchNumbers {
   std::vector<Range> ranges_;
 };
 
-/// What is skipped after an alarm at `batch`.
+/// Which batches are skipped after an alarm, and how often a run may go back.
 class Rewinds {
  public:
   explicit Rewinds(const RewindOptions& options) : around_(options.around) {}
 
   bool on() const { return around_.has_value(); }
-  /// @param first the batch that would follow the checkpoint
+  /// What is skipped after an alarm at `batch`.
+  /// @param first the first batch after the checkpoint: earlier ones are done
   Range around(int64_t batch, int64_t first) const {
     return {std::max(first, batch - *around_), batch + *around_ + 1};
   }
-  /// Counts a way back. @throws UserError if one more would not help
+  /// Counts that the run goes back to step `to`.
+  /// @throws UserError if it has gone there kMost times already
   void count(int64_t to, const std::string& why) {
     times_ = to == last_ ? times_ + 1 : 1;
     last_ = to;

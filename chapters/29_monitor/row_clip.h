@@ -1,15 +1,15 @@
-// --agc of chapter 14 on ranks: a rank has parts of rows, and a row's norm is the sum over its
-// parts.
+// --agc of chapter 14 on ranks: where a row lies on several ranks, its squared norm is the sum over
+// its parts.
 //
-// Parts of a tensor begin and end at multiples of 64 elements, so a row may lie on several ranks:
+// Parts of a tensor begin and end at multiples of 64 elements, and so within rows:
 //
 //   rank 0   row 0 | row 1 | half of row 2
 //   rank 1   the other half of row 2 | row 3 | ...
 //
-// The limbs of squared norms are integers (kernels/limbs.h). Each rank adds those of its parts, and
-// an all-reduce of 2 * 8 kLimbs bytes for each row gives every rank the norms of all rows, with the
-// bits of chapter 14. Leaves of 16 elements must not cross a row's end: every row's length is a
-// multiple of 16.
+// The limbs of squared norms are integers (kernels/limbs.h). Each rank computes those of its parts.
+// An all-reduce of 2 * 8 kLimbs bytes for each row, for gradient and weights, gives every rank the
+// norms of all rows, with the bits of chapter 14. A squared norm is summed in leaves of 16
+// elements, and none may cross the end of a row. So a row's length must be a multiple of 16.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace ladder {
 class RowClip {
  public:
   /// @param shard the parts that this rank updates
-  /// @throws UserError if a leaf would lie in two rows
+  /// @throws UserError if a leaf of a norm would lie in two rows
   RowClip(Arena& arena, const ParamLayout& params, const ParamLayout& shard,
           const AdaptiveClipOptions& options)
       : params_(params), shard_(shard), limit_(options.agc) {
@@ -40,7 +40,7 @@ class RowClip {
     limbs_ = arena.shared(Mem::Workspace, "agc", Dtype::I64, {2 * most_rows(params), kLimbs});
   }
 
-  /// Bytes of Workspace: those of chapter 14.
+  /// Bytes of Workspace: as many as in chapter 14.
   static int64_t bytes(const ParamLayout& params, const AdaptiveClipOptions& options) {
     return AdaptiveClip::bytes(params, options);
   }
@@ -84,8 +84,8 @@ class RowClip {
     return most;
   }
 
-  /// Calls use(first row, piece (R,n)) for what is here of a tensor: the end of a row, whole rows,
-  /// the beginning of a row.
+  /// Calls use(first row, piece (R,n)) for this rank's part of a tensor: the rest of a row, then
+  /// whole rows, then the beginning of a row.
   template <class Use>
   void for_pieces(const Flat& buffer, const ParamSpec& spec, Use&& use) const {
     const Tensor part = flat(shard_.tensor(buffer, spec));

@@ -1,5 +1,5 @@
-// What a watched step has seen of the model: sums over all ranks, and the numbers that follow from
-// them. Watch (watch.h) fills it.
+// The sums over all ranks of a watched step, and the norms that follow from them. Watch (watch.h)
+// fills them.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@
 
 namespace ladder {
 
-/// |u| / |w|; 0 for a tensor of zeros that does not move, else infinite.
+/// |u| / |w|. Of a tensor of zeros it is 0 if the tensor does not move, and infinite if it does.
 inline double update_ratio(double update, double weight) {
   return update == 0 ? 0 : update / weight;
 }
@@ -26,16 +26,17 @@ inline double update_ratio(double update, double weight) {
 /// Whose norm it is.
 enum class Of : uint8_t { Gradient, Weight, Update };
 
-/// What is known of a tensor.
+/// What a watched step says of a tensor.
 struct TensorFacts {
   std::string name;
   double gradient, weight, update;  ///< norms
-  double largest;                   ///< of the gradient
-  double zeros;                     ///< share of the gradient
+  double largest;                   ///< the largest magnitude in the gradient
+  double zeros;                     ///< the share of the gradient's elements that are 0
 };
 
-/// Squared norms as limbs: three for each tensor, then one for each stream and for each rank.
-/// Behind them, how many elements of each gradient are 0; and apart, the bits of the largest.
+/// Squared norms as limbs: three for each tensor, then one for each stream, then one for each rank.
+/// Behind them stands, for each tensor, how many elements of its gradient are 0. Another tensor
+/// holds the bits of the largest magnitudes, because these are not added.
 class TensorSums {
  public:
   explicit TensorSums(const ParamLayout& params) : params_(params) {}
@@ -66,7 +67,7 @@ class TensorSums {
   int64_t& zeros(int64_t tensor) const {
     return sums_.data<int64_t>()[kLimbs * rows(params_) + tensor];
   }
-  int64_t elements = 0;  ///< of a stream, over all micro-batches and ranks
+  int64_t elements = 0;  ///< of one stream, over all micro-batches and ranks
 
   int64_t tensors() const { return std::ssize(params_.specs()); }
   int64_t streams() const { return params_.config().layers + 1; }
@@ -90,11 +91,11 @@ class TensorSums {
   double rms(int64_t l) const {
     return norm(limbs_of_stream(l)) / std::sqrt(static_cast<double>(elements));
   }
-  /// The norm of rank r's own gradient, with the loss scale in it.
+  /// The norm of rank r's own gradient, which the loss scale multiplies.
   double of_rank(int64_t r) const { return norm(limbs_of_rank(r)); }
   int64_t ranks() const { return params_.shards(); }
 
-  /// All that no layout changes, named for the files of events.
+  /// All numbers that no layout changes, by their names in event files.
   std::vector<Scalar> scalars() const {
     std::vector<Scalar> all;
     for (int64_t i = 0; i < tensors(); ++i) {
@@ -124,7 +125,7 @@ class TensorSums {
   Tensor limbs(int64_t row) const { return sums_.slice(kLimbs * row, kLimbs).view({1, kLimbs}); }
   static double norm(Tensor limbs) { return std::sqrt(limbs_value(limbs.data<int64_t>())); }
 
-  /// The norm of the tensors that begin in these elements.
+  /// The norm of all tensors that begin within these elements of the flat buffer.
   double norm_within(Range elements_of, Of what) const {
     std::vector<int64_t> sum(kLimbs);
     for (int64_t i = 0; i < tensors(); ++i) {

@@ -1,18 +1,17 @@
-// --watch-every K: looks into every tensor, each K steps.
+// --watch-every K: norms of every tensor, in each K-th step.
 //
-//   |g|, |w|, |u|    norms of gradient, weight and update, u = w after - w before
-//   |u| / |w|        how far a step moves the tensor
+//   |g|, |w|, |u|    norms of gradient, weight and update: u = w after the step - w before it
+//   |u| / |w|        the update ratio, with w before the step
 //   largest, zeros   the largest |g_i|, and the share of g_i that are 0
 //   rms              root mean square of the residual stream, before the first block and after each
 //   |g_r|            norm of the gradient of each rank's share of the batch
 //
-// Each norm is a sum of squares in limbs (kernels/limbs.h): integers, which are added in any order.
-// So ranks that hold parts of a tensor add their limbs and have the norm of the whole, with the
-// same bits on every number of ranks; and the limbs of all gradients add up to those of the global
-// norm.
+// Each norm is a sum of squares in limbs (kernels/limbs.h): integers, which add up in any order. So
+// ranks that hold parts of a tensor add their limbs and have the norm of the whole, with the same
+// bits on every number of ranks. The limbs of all gradients add up to those of the global norm.
 //
-// With ZeRO-1 no rank has the whole update. Each keeps a copy of its old weights for the length of
-// a watched step: 4 bytes for each parameter of its shard.
+// With ZeRO-1 no rank has the whole update. Each copies the weights of its shard before the update:
+// 4 bytes for each parameter. The copy becomes the update.
 #pragma once
 
 #include <algorithm>
@@ -49,8 +48,9 @@ struct WatchOptions {
 
 class Watch {
  public:
-  /// @param params of the whole model; @param shard what this rank updates
-  /// @param stream elements of a residual stream of a micro-batch on this rank
+  /// @param params of the whole model
+  /// @param shard what this rank updates
+  /// @param stream elements of the residual stream of a micro-batch on this rank
   Watch(Arena& arena, const ParamLayout& params, const ParamLayout& shard, Dtype dtype,
         int64_t stream, const WatchOptions& options)
       : params_(params), shard_(shard), every_(options.every), seen_(params) {
@@ -71,7 +71,7 @@ class Watch {
     return 4 * shard.size() + TensorSums::bytes(params) + (dtype == Dtype::F32 ? 0 : 4 * stream);
   }
 
-  /// Whether step `step` is watched.
+  /// Begins step `step`: decides whether it is watched, and sets all sums to 0.
   void begin(const Ctx& ctx, int64_t step) {
     on_ = every_ > 0 && step % every_ == 0;
     is_new_ = false;
@@ -81,7 +81,7 @@ class Watch {
     seen_.elements = 0;
   }
 
-  /// Forward has the input of block l, or the last norm's. Any dtype, (MBS,T,C)
+  /// @param x the input of block l, or of the last norm if l is L: any dtype, (MBS,T,C)
   void stream(const Ctx& ctx, int64_t l, Tensor x) {
     if (!on_) return;
     if (l == 0) seen_.elements += x.size();
@@ -93,8 +93,8 @@ class Watch {
     ctx.kernels->squared_norm(ctx, seen_.limbs_of_stream(l), row);
   }
 
-  /// Section s of `grads` is this rank's own gradient, not yet summed over ranks. F32
-  /// (layout.grads().size())
+  /// Call it before section s is summed over ranks.
+  /// @param grads this rank's own gradients: F32 (params.grads().size())
   void own_gradient(const Ctx& ctx, Tensor grads, int64_t s, int64_t rank) {
     if (!on_) return;
     const Tensor section = params_.grads().section_of(grads, s);
@@ -125,7 +125,7 @@ class Watch {
     });
   }
 
-  /// Adds what all ranks have seen. From here on the numbers below are those of this step.
+  /// Adds up the sums of all ranks. From here on report(), seen() and scalars() are of this step.
   /// @param norm the global norm of the gradient
   void finish(const Ctx& ctx, Comm& comm, double norm) {
     if (!on_) return;
@@ -149,12 +149,12 @@ class Watch {
     extra["watch"] = {{"predicted", predicted}, {"measured", sent_}};
   }
 
-  /// What the last step has shown; null if it was not watched.
+  /// The sums of the last step; null if it was not watched.
   const TensorSums* seen() const { return is_new_ ? &seen_ : nullptr; }
   std::vector<Scalar> scalars() const { return is_new_ ? seen_.scalars() : std::vector<Scalar>{}; }
 
  private:
-  /// Calls use(i, part) for what this rank has of tensor i: F32 (1,n).
+  /// Calls use(i, part) for each tensor i of which this rank has a part: F32 (1,n).
   template <class Use>
   void for_parts(const Flat& buffer, Use&& use) const {
     int64_t i = -1;
@@ -171,7 +171,7 @@ class Watch {
       if (const Tensor old = shard_.section_of(Shard(old_), s); old.size() > 0)
         ctx.kernels->add(ctx, old, old, shard_.section_of(weights, s));
   }
-  /// The host looks for the largest element and for zeros: a device copies its gradient to it.
+  /// Finds the largest magnitude and counts zeros, on the host. A device copies its gradient there.
   void count(const Ctx& ctx, int64_t i, Tensor part) const {
     const HostCopy copy = HostCopy::of(ctx, part);
     const float* const x = copy.tensor().data<float>();
@@ -194,7 +194,7 @@ class Watch {
   int64_t sent_ = 0;
   TensorSums seen_;
   Tensor old_;   ///< F32 (shard.size()): weights before the update, then the update
-  Tensor wide_;  ///< F32, a stream
+  Tensor wide_;  ///< F32 (stream): a 16-bit stream, made wider
 };
 
 }  // namespace ladder
